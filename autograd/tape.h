@@ -1,0 +1,74 @@
+#pragma once
+/** @file The tape: the list of operations done, walked backwards for gradients. */
+#include <bs/autograd/variable.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+namespace bs {
+
+/** @brief Gradients in the order of a function's inputs (or outputs); undefined stands for zero. */
+using Grads = std::vector<Tensor>;
+
+/** @brief A thread's list of differentiable operations, in the order they were done.
+ *
+ *  That order is a topological one, so backward is one walk from the end: no sort, no recursion,
+ *  always the same order of additions. What an operation saved is freed as the walk passes it, and
+ *  operations whose results nobody holds any more are dropped as the list grows. */
+class Tape {
+ public:
+  /** @brief One output's gradient in, the inputs' gradients out. */
+  using Backward = std::function<Grads(const Tensor& dy)>;
+  /** @brief The same for several outputs; those without a gradient come undefined. */
+  using BackwardMany = std::function<Grads(const Grads& dys)>;
+
+  /** @brief The tape of the calling thread. */
+  static Tape& current();
+
+  /** @brief Remembers that `y` was computed from `inputs`, and how to go back: this is how every
+   *  function of the library, and any of yours, becomes differentiable. The lambda's captures are
+   *  what is saved for backward.
+   *  @code
+   *  return tape().record("softmax", {x}, y, [y](const Tensor& dy) {
+   *    return Grads{softmax_backward(y, dy)};
+   *  });
+   *  @endcode
+   *  Nothing is kept when recording is off or no input requires a gradient. */
+  Variable record(const char* name, std::initializer_list<Variable> inputs, Tensor y,
+                  Backward backward);
+  Variable record(const char* name, std::span<const Variable> inputs, Tensor y, Backward backward);
+  std::vector<Variable> record_many(const char* name, std::span<const Variable> inputs,
+                                    std::vector<Tensor> outputs, BackwardMany backward);
+
+  /** @brief See Variable::backward. */
+  void backward(const Variable& from, const Tensor& gradient, BackwardOptions options);
+
+  /** @brief Operations remembered at present. */
+  size_t size() const;
+  /** @brief Forgets everything recorded. */
+  void clear();
+
+ private:
+  struct Node;
+  using StatePointer = std::shared_ptr<detail::VariableState>;
+  static bool wanted(std::span<const Variable> inputs);
+  void drop_unreachable();
+  size_t find(uint64_t id) const;
+  void run(Node& node, bool retain);
+  static void deliver(const Node& node, size_t input, Tensor gradient);
+
+  std::vector<Node> nodes_;
+  uint64_t next_id_ = 1;
+  size_t drop_at_ = 1024;
+  bool running_ = false;
+
+ public:
+  Tape();
+  ~Tape();
+};
+
+/** @brief The calling thread's tape. */
+inline Tape& tape() { return Tape::current(); }
+
+}  // namespace bs

@@ -1,0 +1,84 @@
+#pragma once
+/** @file A tensor that the tape can follow. */
+#include <bs/lib/tensor.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace bs {
+
+namespace detail {
+struct VariableState;
+}
+
+/** @brief Options of backward(). */
+struct BackwardOptions {
+  /** @brief Keep what the tape saved, so that backward can run again over the same graph. */
+  bool retain_graph = false;
+};
+
+/** @brief A tensor with a place for its gradient. Copies name the same variable. A Tensor becomes a
+ *  Variable by itself; a Variable becomes a Tensor only through data(). */
+class Variable {
+ public:
+  /** @brief Undefined: stands for an absent optional input. */
+  Variable() = default;
+  Variable(Tensor data);  // NOLINT(google-explicit-constructor): the implicit direction is wanted
+  /** @brief A leaf. @throws Error when a gradient is wanted for a dtype that is not floating. */
+  Variable(Tensor data, bool requires_grad);
+
+  bool defined() const { return state_ != nullptr; }
+  const Tensor& data() const;
+  const Shape& shape() const { return data().shape(); }
+  int64_t size(int axis) const { return data().size(axis); }
+  int rank() const { return data().rank(); }
+  DType dtype() const { return data().dtype(); }
+  Device device() const { return data().device(); }
+
+  /** @brief Whether backward brings a gradient here; false for undefined. */
+  bool requires_grad() const;
+  /** @brief Whether this is no result of a recorded operation. */
+  bool is_leaf() const;
+  /** @brief The gradient summed by backward; an undefined Tensor before that. */
+  const Tensor& grad() const;
+  void set_grad(Tensor gradient) const;
+  void zero_grad() const { set_grad({}); }
+  /** @brief Replaces a leaf's values: how optimisers and `to` change parameters. */
+  void set_data(Tensor data) const;
+  void set_requires_grad(bool wanted) const;
+  /** @brief Keeps the gradient of a result too, which backward otherwise drops. */
+  void retain_grad() const;
+  /** @brief `hook` sees this variable's whole gradient once, and may return another in its place
+   *  (an undefined Tensor keeps it). */
+  void register_hook(std::function<Tensor(const Tensor&)> hook) const;
+
+  /** @brief The same values, unknown to the tape. */
+  Variable detach() const { return Variable(data()); }
+  /** @brief Gradients of this one-element variable for all leaves it was computed from.
+   *  @throws Error when it has more elements, needs no gradient, or its graph was freed. */
+  void backward(BackwardOptions options = {}) const;
+  /** @brief The same, starting from `gradient`, of this variable's shape and dtype. */
+  void backward(const Tensor& gradient, BackwardOptions options = {}) const;
+
+ private:
+  friend class Tape;
+  const detail::VariableState& state() const;
+  std::shared_ptr<detail::VariableState> state_;
+};
+
+/** @brief While it lives, this thread's operations are not recorded. */
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+/** @brief Whether operations of this thread are being recorded. */
+bool grad_enabled();
+
+}  // namespace bs

@@ -1,0 +1,1 @@
+# Install rules arrive with the first release that is packaged.

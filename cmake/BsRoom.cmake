@@ -1,0 +1,24 @@
+# bs_add_room(name LINK libraries...): one static library for a room of the house.
+# `cuda/` folders and `.cu` files belong to the build only when the CUDA backend does.
+function(bs_add_room room)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/cuda/")
+  if(BS_WITH_CUDA)
+    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${room}/cuda/*.cpp
+         ${PROJECT_SOURCE_DIR}/${room}/cuda/*.cu)
+    list(APPEND sources ${cuda_sources})
+  endif()
+  add_library(bs_${room} STATIC ${sources})
+  target_include_directories(bs_${room} PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
+                                               $<INSTALL_INTERFACE:include>)
+  target_compile_features(bs_${room} PUBLIC cxx_std_20)
+  target_link_libraries(bs_${room} PRIVATE $<BUILD_INTERFACE:bs_compiler> PUBLIC ${ARG_LINK})
+  if(BS_WITH_CUDA)
+    target_compile_definitions(bs_${room} PUBLIC BS_WITH_CUDA=1)
+    target_link_libraries(bs_${room} PUBLIC CUDA::cudart_static CUDA::cublas CUDA::cublasLt
+                                            CUDA::nvrtc)
+    # Template and internal-linkage device code is only ever used inside its own file.
+    set_target_properties(bs_${room} PROPERTIES CUDA_SEPARABLE_COMPILATION OFF)
+  endif()
+endfunction()

@@ -1,0 +1,39 @@
+#include <bs/kernels/copy.h>
+
+namespace bs {
+
+void copy(const Tensor& from, const Tensor& to) {
+  check_same_shape("copy", from, to);
+  check_same_device("copy", from, to);
+  if (from.numel() == 0) return;
+  if (from.dtype() == to.dtype() && from.is_contiguous() && to.is_contiguous()) {
+    copy_bytes(from, to);
+    return;
+  }
+  BS_DISPATCH(from.device(), copy, from, to);
+}
+
+Tensor clone(const Tensor& x) {
+  Tensor y = Tensor::empty_like(x);
+  copy(x, y);
+  return y;
+}
+
+Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+
+Tensor cast(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  Tensor y = Tensor::empty(x.shape(), dtype, x.device());
+  copy(x, y);
+  return y;
+}
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  return x.can_view(shape) ? x.view(shape) : clone(x).view(shape);
+}
+
+Tensor to(const Tensor& x, Device device) {
+  return x.device() == device ? x : contiguous(x).to(device);
+}
+
+}  // namespace bs

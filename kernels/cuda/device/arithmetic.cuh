@@ -1,0 +1,30 @@
+#pragma once
+// Element types in device code: 16-bit types compute in float, the others in themselves.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace bs::cuda::device {
+
+__device__ inline float widen(__half x) { return __half2float(x); }
+__device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float widen(float x) { return x; }
+__device__ inline double widen(double x) { return x; }
+
+/// The type that values of type T are computed in.
+template <class T>
+using wide = decltype(widen(T{}));
+
+template <class T>
+__device__ inline T narrow(wide<T> x) {
+  return static_cast<T>(x);
+}
+template <>
+__device__ inline __half narrow<__half>(float x) {
+  return __float2half_rn(x);
+}
+template <>
+__device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+}  // namespace bs::cuda::device

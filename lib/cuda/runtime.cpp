@@ -1,0 +1,97 @@
+#include <bs/lib/cuda/check.h>
+#include <bs/lib/cuda/runtime.h>
+
+#include <array>
+#include <mutex>
+#include <string>
+
+namespace bs::cuda {
+
+namespace {
+constexpr int max_devices = 64;
+cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.handle()); }
+
+/// One value a device, made at first use; never destroyed, since the driver may be gone by then.
+template <class T, class Make>
+const T& per_device(Device device, Make make) {
+  static auto* const flags = new std::array<std::once_flag, max_devices>;
+  static auto* const values = new std::array<T, max_devices>;
+  const auto slot = static_cast<size_t>(device.index());
+  std::call_once((*flags)[slot], [&] { (*values)[slot] = make(); });
+  return (*values)[slot];
+}
+}  // namespace
+
+void check(cudaError_t status, const char* call, const char* file, int line) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // clear it, so that the next check reports its own error
+  if (status == cudaErrorMemoryAllocation)
+    BS_THROW(OutOfMemory, "{}: {} ({}:{})", call, cudaGetErrorString(status), file, line);
+  BS_THROW(CudaError, "{}: {}: {} ({}:{})", call, cudaGetErrorName(status),
+           cudaGetErrorString(status), file, line);
+}
+
+int count_devices() noexcept {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+Stream default_stream(Device device) {
+  check_usable("stream", device);
+  const cudaStream_t stream = per_device<cudaStream_t>(device, [device] {
+    const DeviceGuard guard(device);
+    cudaStream_t made = nullptr;
+    BS_CUDA_CHECK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+    return made;
+  });
+  return {device, stream};
+}
+
+void synchronize(Stream stream) { BS_CUDA_CHECK(cudaStreamSynchronize(native(stream))); }
+
+void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes) {
+  const Device gpu = to_device.is_cuda() ? to_device : from_device;
+  const DeviceGuard guard(gpu);
+  const Stream stream = current_stream(gpu);
+  if (to_device.is_cuda() && from_device.is_cuda() && to_device != from_device) {
+    // The source may still be computing on its own stream.
+    current_stream(from_device).synchronize();
+  }
+  BS_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)));
+  if (to_device != from_device) stream.synchronize();
+}
+
+void fill_zero(void* pointer, size_t bytes, Stream stream) {
+  BS_CUDA_CHECK(cudaMemsetAsync(pointer, 0, bytes, native(stream)));
+}
+
+DeviceGuard::DeviceGuard(Device device) {
+  BS_CUDA_CHECK(cudaGetDevice(&previous_));
+  if (previous_ != device.index()) BS_CUDA_CHECK(cudaSetDevice(device.index()));
+}
+
+DeviceGuard::~DeviceGuard() { cudaSetDevice(previous_); }
+
+const DeviceProperties& device_properties(Device device) {
+  check_usable("device_properties", device);
+  return per_device<DeviceProperties>(device, [device] {
+    const auto attribute = [device](cudaDeviceAttr which) {
+      int value = 0;
+      BS_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device.index()));
+      return value;
+    };
+    DeviceProperties p;
+    p.multiprocessors = attribute(cudaDevAttrMultiProcessorCount);
+    p.capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+                   attribute(cudaDevAttrComputeCapabilityMinor);
+    p.shared_memory_optin = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    p.l2_bytes = attribute(cudaDevAttrL2CacheSize);
+    return p;
+  });
+}
+
+}  // namespace bs::cuda

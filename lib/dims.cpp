@@ -1,0 +1,89 @@
+#include <bs/lib/check.h>
+#include <bs/lib/dims.h>
+
+#include <algorithm>
+
+namespace bs {
+
+Dims::Dims(std::initializer_list<int64_t> values) : Dims(std::span(values.begin(), values.end())) {}
+
+Dims::Dims(std::span<const int64_t> values) {
+  BS_CHECK(values.size() <= max_rank, "dims: rank {} is more than {}", values.size(), max_rank);
+  std::copy(values.begin(), values.end(), values_.begin());
+  rank_ = static_cast<int>(values.size());
+}
+
+Dims Dims::filled(int rank, int64_t value) {
+  BS_CHECK(rank >= 0 && rank <= max_rank, "dims: rank {} is not in 0..{}", rank, max_rank);
+  Dims d;
+  d.rank_ = rank;
+  std::fill(d.begin(), d.end(), value);
+  return d;
+}
+
+size_t Dims::index(int i) const {
+  const int at = i < 0 ? i + rank_ : i;
+  BS_CHECK(at >= 0 && at < rank_, "dims: position {} in {}", i, *this);
+  return static_cast<size_t>(at);
+}
+
+void Dims::insert(int at, int64_t value) {
+  BS_CHECK(rank_ < max_rank && at >= 0 && at <= rank_, "dims: insert at {} into {}", at, *this);
+  ++rank_;
+  std::copy_backward(begin() + at, end() - 1, end());
+  (*this)[at] = value;
+}
+
+void Dims::erase(int at) {
+  const auto from = begin() + index(at);
+  std::copy(from + 1, end(), from);
+  --rank_;
+}
+
+Dims Dims::slice(int from, int to) const {
+  BS_CHECK(0 <= from && from <= to && to <= rank_, "dims: slice {}:{} of {}", from, to, *this);
+  return Dims(std::span(begin() + from, begin() + to));
+}
+
+int64_t Dims::product() const {
+  int64_t n = 1;
+  for (int64_t v : *this) n *= v;
+  return n;
+}
+
+bool Dims::operator==(const Dims& other) const {
+  return std::equal(begin(), end(), other.begin(), other.end());
+}
+
+std::string to_string(const Dims& dims) {
+  std::string text = "[";
+  for (int i = 0; i < dims.rank(); ++i) text += (i ? ", " : "") + std::to_string(dims[i]);
+  return text + "]";
+}
+
+Strides contiguous_strides(const Shape& shape) {
+  Strides strides = Dims::filled(shape.rank(), 1);
+  for (int i = shape.rank() - 2; i >= 0; --i)
+    strides[i] = strides[i + 1] * std::max<int64_t>(shape[i + 1], 1);
+  return strides;
+}
+
+Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
+  const int rank = std::max(a.rank(), b.rank());
+  Shape out = Dims::filled(rank, 1);
+  for (int i = 1; i <= rank; ++i) {
+    const int64_t x = i <= a.rank() ? a[-i] : 1;
+    const int64_t y = i <= b.rank() ? b[-i] : 1;
+    BS_CHECK(x == y || x == 1 || y == 1, "{}: shapes {} and {} do not broadcast ({} against {})",
+             op, a, b, x, y);
+    out[-i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+int normalize_axis(const char* op, int axis, int rank) {
+  BS_CHECK(axis >= -rank && axis < rank, "{}: axis {} is out of range for rank {}", op, axis, rank);
+  return axis < 0 ? axis + rank : axis;
+}
+
+}  // namespace bs

@@ -1,0 +1,107 @@
+#pragma once
+/** @file The pattern of a block-sparse matrix: which blocks exist, and nothing of their values. */
+#include <bs/lib/device.h>
+#include <bs/lib/tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace bs {
+
+/** @brief A Layout as kernels see it: plain pointers on one device, copied into a launch by value.
+ *
+ *  Blocks are numbered 0..nnz-1 in (head, row, column) order, the order of values in memory. The
+ *  column order lists the same blocks by (head, column, row); `transposed` tells the number of
+ * each, so the transpose is walked without moving a value. */
+struct LayoutView {
+  int32_t block = 0;  ///< rows and columns of a block, in elements
+  int32_t heads = 0;
+  int32_t rows = 0;                         ///< block rows of one head
+  int32_t cols = 0;                         ///< block columns of one head
+  int32_t nnz = 0;                          ///< blocks over all heads
+  const int32_t* row_offsets = nullptr;     ///< [heads * rows + 1], into the row order
+  const int32_t* head_of = nullptr;         ///< [nnz], row order
+  const int32_t* row_of = nullptr;          ///< [nnz], row order
+  const int32_t* col_of = nullptr;          ///< [nnz], row order
+  const int32_t* col_offsets = nullptr;     ///< [heads * cols + 1], into the column order
+  const int32_t* transposed = nullptr;      ///< [nnz], column order -> block number
+  const int32_t* transposed_row = nullptr;  ///< [nnz], column order -> row of that block
+};
+
+/** @brief Position of one block. */
+struct BlockIndex {
+  int32_t head = 0, row = 0, col = 0;
+  auto operator<=>(const BlockIndex&) const = default;
+};
+
+class Layout;
+/** @brief Layouts are immutable and shared. */
+using LayoutPtr = std::shared_ptr<const Layout>;
+
+/** @brief An immutable pattern of square blocks, its own for each head. Construction is O(nnz +
+ * rows + cols); copies on devices are made once, at first use. */
+class Layout {
+ public:
+  /** @brief Blocks where `mask` is not zero.
+   *  @param[in] mask [rows, cols] (one head) or [heads, rows, cols], any dtype, any device
+   *  @param[in] block elements a side of a block: 8, 16, 32, 64 or 128
+   *  @throws Error for another rank or block size, or more than 2^31 - 1 blocks. */
+  static LayoutPtr from_mask(const Tensor& mask, int block);
+  /** @brief The blocks listed, in any order. @throws Error for duplicates or positions outside. */
+  static LayoutPtr from_blocks(int heads, int rows, int cols, int block,
+                               std::vector<BlockIndex> blocks);
+
+  int block() const { return block_; }
+  int heads() const { return heads_; }
+  /** @brief Block rows and block columns of one head. */
+  int rows() const { return rows_; }
+  int cols() const { return cols_; }
+  /** @brief Elements along the dense matrix' two sides. */
+  int64_t height() const { return int64_t{rows_} * block_; }
+  int64_t width() const { return int64_t{cols_} * block_; }
+  /** @brief Blocks over all heads; of one head. */
+  int64_t nnz() const { return static_cast<int64_t>(col_of_.size()); }
+  int64_t nnz(int head) const;
+  /** @brief Blocks present / blocks of the dense matrix; 0 for an empty one. */
+  double density() const;
+  /** @brief Longest row and column, in blocks: what bounds the slowest worker. */
+  int max_row() const;
+  int max_col() const;
+  /** @brief FLOPs of one product whose dense operand has `n` columns: 2 nnz block^2 n. */
+  double flops(int64_t n) const;
+  /** @brief Equal layouts have equal hashes. */
+  uint64_t hash() const { return hash_; }
+  bool operator==(const Layout& other) const;
+
+  /** @brief Whether the block exists. O(log of the row's length). */
+  bool contains(int head, int row, int col) const;
+  /** @brief The pattern as a u8 tensor [heads, rows, cols] on the host. */
+  Tensor mask() const;
+  /** @brief The pattern of the transposed matrix. */
+  LayoutPtr transpose() const;
+  /** @brief Arrays on `device`; valid as long as this layout. Thread-safe. */
+  LayoutView view(Device device) const;
+
+ private:
+  Layout() = default;
+  void finish();
+  int block_ = 0, heads_ = 0, rows_ = 0, cols_ = 0;
+  uint64_t hash_ = 0;
+  std::vector<int32_t> row_offsets_, head_of_, row_of_, col_of_;
+  std::vector<int32_t> col_offsets_, transposed_, transposed_row_;
+  struct DeviceCopy;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<const DeviceCopy>> copies_;
+};
+
+/** @brief Size, density, and the pattern drawn with one character a block (or a square of blocks):
+ *  what is kept is filled. At most `width` characters wide. */
+std::string to_string(const Layout& layout, int width = 64);
+/** @brief The pattern as an SVG picture, heads side by side. */
+std::string to_svg(const Layout& layout);
+
+}  // namespace bs

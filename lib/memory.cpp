@@ -1,0 +1,166 @@
+#include <bs/lib/check.h>
+#include <bs/lib/memory.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <vector>
+#if BS_WITH_CUDA
+#include <bs/lib/cuda/pool.h>
+#endif
+
+namespace bs {
+
+namespace {
+
+constexpr size_t alignment = 256;
+
+/// Host memory, kept in size classes: handing large blocks back to the system and faulting them in
+/// again would cost more than most element-wise operations. Under a sanitizer nothing is kept, so
+/// that a use after free is seen.
+class HostPool final : public MemoryResource {
+ public:
+  void* allocate(size_t bytes, Stream) override {
+    const size_t size = size_class(bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      auto& free = free_[size];
+      if (!free.empty()) {
+        void* pointer = free.back();
+        free.pop_back();
+        return pointer;
+      }
+    }
+    void* pointer = std::aligned_alloc(alignment, size);
+    if (!pointer) {
+      trim();
+      pointer = std::aligned_alloc(alignment, size);
+    }
+    if (!pointer) BS_THROW(OutOfMemory, "memory: the host cannot give {} bytes", bytes);
+    reserved_ += static_cast<int64_t>(size);
+    return pointer;
+  }
+
+  void deallocate(void* pointer, size_t bytes, Stream) noexcept override {
+    const size_t size = size_class(bytes);
+    if (keep_) {
+      try {
+        const std::lock_guard lock(mutex_);
+        free_[size].push_back(pointer);
+        return;
+      } catch (const std::bad_alloc&) {  // no room to remember it: give it back instead
+      }
+    }
+    std::free(pointer);
+    reserved_ -= static_cast<int64_t>(size);
+  }
+
+  void trim() override {
+    const std::lock_guard lock(mutex_);
+    for (auto& [size, pointers] : free_) {
+      for (void* pointer : pointers) std::free(pointer);
+      reserved_ -= static_cast<int64_t>(size * pointers.size());
+      pointers.clear();
+    }
+  }
+
+  int64_t reserved() const override { return reserved_; }
+
+ private:
+  /// Four classes an octave: at most a quarter of a block is unused.
+  static size_t size_class(size_t bytes) {
+    if (!keep_) return (bytes + alignment - 1) / alignment * alignment;
+    const size_t step = std::max(alignment, std::bit_floor(bytes) / 4);
+    return (bytes + step - 1) / step * step;
+  }
+
+#if BS_SANITIZED
+  static constexpr bool keep_ = false;
+#else
+  static constexpr bool keep_ = true;
+#endif
+  std::mutex mutex_;
+  std::map<size_t, std::vector<void*>> free_;
+  std::atomic<int64_t> reserved_ = 0;
+};
+
+/// What the library knows of one device's memory. Never destroyed: tensors with static storage
+/// duration may be freed after any destructor of ours would have run.
+struct Account {
+  std::atomic<MemoryResource*> replaced = nullptr;
+  std::atomic<int64_t> in_use = 0, peak = 0, allocations = 0, live = 0, limit = 0;
+};
+
+constexpr int max_devices = 65;
+
+Account& account(Device device) {
+  static auto* const accounts = new Account[max_devices];
+  const int slot = device.is_cpu() ? 0 : 1 + device.index();
+  BS_CHECK(slot < max_devices, "memory: device {} is out of range", device);
+  return accounts[slot];
+}
+
+MemoryResource& pool(Device device) {
+  if (device.is_cpu()) {
+    static auto* const host = new HostPool;
+    return *host;
+  }
+#if BS_WITH_CUDA
+  return cuda::device_pool(device);
+#else
+  check_usable("memory", device);
+  std::abort();  // check_usable has thrown
+#endif
+}
+
+}  // namespace
+
+MemoryResource& memory_resource(Device device) {
+  MemoryResource* replaced = account(device).replaced;
+  return replaced ? *replaced : pool(device);
+}
+
+MemoryResource* set_memory_resource(Device device, MemoryResource* resource) {
+  return account(device).replaced.exchange(resource);
+}
+
+MemoryStatistics memory_statistics(Device device) {
+  const Account& a = account(device);
+  return {a.in_use, a.peak, a.allocations, a.live, memory_resource(device).reserved()};
+}
+
+void reset_peak_memory(Device device) {
+  Account& a = account(device);
+  a.peak = a.in_use.load();
+}
+
+void set_memory_limit(Device device, int64_t bytes) { account(device).limit = bytes; }
+
+void* allocate_bytes(size_t bytes, Stream stream) {
+  Account& a = account(stream.device());
+  const auto size = static_cast<int64_t>(bytes);
+  const int64_t limit = a.limit;
+  if (limit > 0 && a.in_use + size > limit)
+    BS_THROW(OutOfMemory, "memory: {} bytes on {} would pass the limit of {} ({} in use)", bytes,
+             stream.device(), limit, a.in_use.load());
+  void* pointer = memory_resource(stream.device()).allocate(bytes, stream);
+  const int64_t now = a.in_use += size;
+  int64_t peak = a.peak;
+  while (now > peak && !a.peak.compare_exchange_weak(peak, now)) {
+  }
+  ++a.allocations;
+  ++a.live;
+  return pointer;
+}
+
+void free_bytes(void* pointer, size_t bytes, MemoryResource& from, Stream stream) noexcept {
+  from.deallocate(pointer, bytes, stream);
+  Account& a = account(stream.device());
+  a.in_use -= static_cast<int64_t>(bytes);
+  --a.live;
+}
+
+}  // namespace bs

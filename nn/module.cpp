@@ -1,0 +1,1 @@
+#include <bs/nn/module.h>

@@ -1,0 +1,27 @@
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <bs/tests/support/devices.h>
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace bs::test {
+
+Device test_device() {
+  static const Device device = [] {
+    const char* name = std::getenv("BS_TEST_DEVICE");
+    return name ? Device::parse(name) : Device::cpu();
+  }();
+  return device;
+}
+
+}  // namespace bs::test
+
+int main(int argc, char** argv) {
+  constexpr int skipped = 77;  // what ctest takes for "not run"
+  if (bs::test::test_device().is_cuda() && !bs::cuda_available()) {
+    std::puts("SKIPPED: no usable GPU");
+    return skipped;
+  }
+  return doctest::Context(argc, argv).run();
+}

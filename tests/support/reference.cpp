@@ -1,0 +1,65 @@
+#include <bs/tests/support/reference.h>
+
+#include <random>
+
+namespace bs::test {
+
+Reference Reference::of(const Tensor& tensor) {
+  Reference r(tensor.shape());
+  if (r.values.empty()) return r;
+  // Seen through its strides on the host, so that no kernel of ours stands between.
+  int64_t extent = 1;
+  for (int i = 0; i < tensor.rank(); ++i) extent += (tensor.size(i) - 1) * tensor.strides()[i];
+  const Tensor host = tensor.as_strided({extent}, {1}).to(Device::cpu());
+  visit_any(tensor.dtype(), [&]<class T>(Type<T>) {
+    const T* data = host.data<T>();
+    for (size_t i = 0; i < r.values.size(); ++i) {
+      auto rest = static_cast<int64_t>(i);
+      int64_t offset = 0;
+      for (int axis = tensor.rank() - 1; axis >= 0; --axis) {
+        offset += rest % tensor.size(axis) * tensor.strides()[axis];
+        rest /= tensor.size(axis);
+      }
+      r.values[i] = static_cast<double>(data[offset]);
+    }
+  });
+  return r;
+}
+
+Tensor Reference::tensor(DType dtype, Device device) const {
+  Tensor t = Tensor::empty(shape, dtype);
+  visit_any(dtype, [&]<class T>(Type<T>) {
+    T* data = t.data<T>();
+    for (size_t i = 0; i < values.size(); ++i) data[i] = static_cast<T>(values[i]);
+  });
+  return t.to(device);
+}
+
+namespace {
+size_t flat(const Shape& shape, std::initializer_list<int64_t> index) {
+  BS_CHECK(static_cast<int>(index.size()) == shape.rank(), "reference: {} indices for {}",
+           index.size(), shape);
+  int64_t at = 0;
+  int axis = 0;
+  for (int64_t i : index) {
+    BS_CHECK(i >= 0 && i < shape[axis], "reference: index {} on axis {} of {}", i, axis, shape);
+    at = at * shape[axis++] + i;
+  }
+  return static_cast<size_t>(at);
+}
+}  // namespace
+
+double& Reference::at(std::initializer_list<int64_t> index) { return values[flat(shape, index)]; }
+double Reference::at(std::initializer_list<int64_t> index) const {
+  return values[flat(shape, index)];
+}
+
+Reference random_reference(const Shape& shape, uint64_t seed, double low, double high) {
+  Reference r(shape);
+  std::mt19937_64 generator(seed);
+  for (double& v : r.values)
+    v = low + (high - low) * static_cast<double>(generator() >> 11) * 0x1p-53;
+  return r;
+}
+
+}  // namespace bs::test

@@ -1,0 +1,272 @@
+#include <bs/lib/host_view.h>
+#include <bs/lib/layout.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace bs {
+
+namespace {
+
+constexpr int64_t most_indices = std::numeric_limits<int32_t>::max();
+
+void check_extents(const char* op, int64_t heads, int64_t rows, int64_t cols, int block) {
+  BS_CHECK(block == 8 || block == 16 || block == 32 || block == 64 || block == 128,
+           "{}: block {} is none of 8, 16, 32, 64 and 128", op, block);
+  BS_CHECK(heads >= 0 && rows >= 0 && cols >= 0, "{}: negative extent: {} heads of {} x {} blocks",
+           op, heads, rows, cols);
+  BS_CHECK(rows < most_indices && cols < most_indices && heads < most_indices &&
+               heads * std::max(rows, cols) < most_indices,
+           "{}: {} heads of {} x {} blocks need indices of more than 31 bits", op, heads, rows,
+           cols);
+}
+
+void check_count(const char* op, size_t nnz) {
+  BS_CHECK(nnz <= static_cast<size_t>(most_indices),
+           "{}: {} blocks are more than 31 bits can number", op, nnz);
+}
+
+size_t index(int64_t i) { return static_cast<size_t>(i); }
+
+/// Where each bucket begins, and after the last one the count of all.
+template <class Key>
+std::vector<int32_t> bucket_offsets(int64_t buckets, int64_t count, Key&& key) {
+  std::vector<int32_t> offsets(index(buckets) + 1);
+  for (int64_t i = 0; i < count; ++i) ++offsets[index(key(i)) + 1];
+  std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+  return offsets;
+}
+
+/// Stable counting sort of `blocks` by `key`, which is below `buckets`.
+template <class Key>
+void counting_sort(std::vector<BlockIndex>& blocks, int64_t buckets, Key&& key) {
+  std::vector<int32_t> next = bucket_offsets(buckets, static_cast<int64_t>(blocks.size()),
+                                             [&](int64_t i) { return key(blocks[index(i)]); });
+  std::vector<BlockIndex> sorted(blocks.size());
+  for (const BlockIndex& b : blocks) sorted[index(next[index(key(b))]++)] = b;
+  blocks.swap(sorted);
+}
+
+std::string describe(const BlockIndex& b) {
+  return format("(head {}, row {}, column {})", b.head, b.row, b.col);
+}
+
+uint64_t mix(uint64_t h, uint64_t value) {  // FNV-1a by words, with the high bits folded back
+  h = (h ^ value) * 0x100000001b3ULL;
+  return h ^ (h >> 29);
+}
+
+}  // namespace
+
+/// The arrays of a layout on one device, in one tensor.
+struct Layout::DeviceCopy {
+  Device device;
+  Tensor packed;
+  LayoutView view;
+};
+
+LayoutPtr Layout::from_mask(const Tensor& mask, int block) {
+  BS_CHECK(mask.rank() == 2 || mask.rank() == 3,
+           "layout: a mask is [rows, cols] or [heads, rows, cols], not {}", mask.shape());
+  const Tensor m = host_view(mask.rank() == 3 ? mask : mask.unsqueeze(0));
+  check_extents("layout", m.size(0), m.size(1), m.size(2), block);
+  const std::shared_ptr<Layout> layout(new Layout);
+  layout->block_ = block;
+  layout->heads_ = static_cast<int>(m.size(0));
+  layout->rows_ = static_cast<int>(m.size(1));
+  layout->cols_ = static_cast<int>(m.size(2));
+  visit_any(m.dtype(), [&]<class T>(Type<T>) {
+    int32_t head = 0;
+    int32_t row = 0;
+    int32_t col = 0;
+    for_each_value<T>(m, [&](T value) {
+      if (static_cast<double>(value) != 0) {
+        layout->head_of_.push_back(head);
+        layout->row_of_.push_back(row);
+        layout->col_of_.push_back(col);
+      }
+      if (++col < layout->cols_) return;
+      col = 0;
+      if (++row < layout->rows_) return;
+      row = 0;
+      ++head;
+    });
+  });
+  check_count("layout", layout->col_of_.size());
+  layout->finish();
+  return layout;
+}
+
+LayoutPtr Layout::from_blocks(int heads, int rows, int cols, int block,
+                              std::vector<BlockIndex> blocks) {
+  check_extents("layout", heads, rows, cols, block);
+  check_count("layout", blocks.size());
+  for (const BlockIndex& b : blocks)
+    BS_CHECK(
+        b.head >= 0 && b.head < heads && b.row >= 0 && b.row < rows && b.col >= 0 && b.col < cols,
+        "layout: block {} is outside of {} heads of {} x {} blocks", describe(b), heads, rows,
+        cols);
+  if (!std::is_sorted(blocks.begin(), blocks.end())) {
+    counting_sort(blocks, cols, [](const BlockIndex& b) { return int64_t{b.col}; });
+    counting_sort(blocks, int64_t{heads} * rows,
+                  [rows](const BlockIndex& b) { return int64_t{b.head} * rows + b.row; });
+  }
+  const auto twin = std::adjacent_find(blocks.begin(), blocks.end());
+  BS_CHECK(twin == blocks.end(), "layout: block {} is listed twice", describe(*twin));
+
+  const std::shared_ptr<Layout> layout(new Layout);
+  layout->block_ = block;
+  layout->heads_ = heads;
+  layout->rows_ = rows;
+  layout->cols_ = cols;
+  layout->head_of_.reserve(blocks.size());
+  layout->row_of_.reserve(blocks.size());
+  layout->col_of_.reserve(blocks.size());
+  for (const BlockIndex& b : blocks) {
+    layout->head_of_.push_back(b.head);
+    layout->row_of_.push_back(b.row);
+    layout->col_of_.push_back(b.col);
+  }
+  layout->finish();
+  return layout;
+}
+
+/// Everything that follows from the extents and the blocks in row order.
+void Layout::finish() {
+  const auto key = [this](const std::vector<int32_t>& of, int extent) {
+    return [this, &of, extent](int64_t i) {
+      return int64_t{head_of_[index(i)]} * extent + of[index(i)];
+    };
+  };
+  row_offsets_ = bucket_offsets(int64_t{heads_} * rows_, nnz(), key(row_of_, rows_));
+  const auto column = key(col_of_, cols_);
+  col_offsets_ = bucket_offsets(int64_t{heads_} * cols_, nnz(), column);
+  transposed_.resize(col_of_.size());
+  transposed_row_.resize(col_of_.size());
+  std::vector<int32_t> next = col_offsets_;
+  for (int64_t i = 0; i < nnz(); ++i) {
+    const auto at = index(next[index(column(i))]++);
+    transposed_[at] = static_cast<int32_t>(i);
+    transposed_row_[at] = row_of_[index(i)];
+  }
+  hash_ = 0xcbf29ce484222325ULL;
+  for (int extent : {block_, heads_, rows_, cols_})
+    hash_ = mix(hash_, static_cast<uint64_t>(extent));
+  for (int32_t offset : row_offsets_) hash_ = mix(hash_, static_cast<uint64_t>(offset));
+  for (int32_t col : col_of_) hash_ = mix(hash_, static_cast<uint64_t>(col));
+}
+
+int64_t Layout::nnz(int head) const {
+  BS_CHECK(head >= 0 && head < heads_, "layout: head {} of {}", head, heads_);
+  const int64_t first = int64_t{head} * rows_;
+  return row_offsets_[index(first + rows_)] - row_offsets_[index(first)];
+}
+
+double Layout::density() const {
+  const double all = double(heads_) * rows_ * cols_;
+  return all > 0 ? static_cast<double>(nnz()) / all : 0;
+}
+
+namespace {
+int longest(const std::vector<int32_t>& offsets) {
+  int32_t top = 0;
+  for (size_t i = 1; i < offsets.size(); ++i) top = std::max(top, offsets[i] - offsets[i - 1]);
+  return top;
+}
+}  // namespace
+
+int Layout::max_row() const { return longest(row_offsets_); }
+int Layout::max_col() const { return longest(col_offsets_); }
+
+double Layout::flops(int64_t n) const {
+  return 2.0 * static_cast<double>(nnz()) * block_ * block_ * static_cast<double>(n);
+}
+
+bool Layout::operator==(const Layout& other) const {
+  return hash_ == other.hash_ && block_ == other.block_ && heads_ == other.heads_ &&
+         rows_ == other.rows_ && cols_ == other.cols_ && row_offsets_ == other.row_offsets_ &&
+         col_of_ == other.col_of_;
+}
+
+bool Layout::contains(int head, int row, int col) const {
+  if (head < 0 || head >= heads_ || row < 0 || row >= rows_) return false;
+  const size_t line = index(int64_t{head} * rows_ + row);
+  return std::binary_search(col_of_.begin() + row_offsets_[line],
+                            col_of_.begin() + row_offsets_[line + 1], col);
+}
+
+Tensor Layout::mask() const {
+  Tensor mask = Tensor::empty({heads_, rows_, cols_}, u8);
+  auto* kept = mask.data<uint8_t>();
+  std::fill_n(kept, mask.numel(), uint8_t{0});
+  for (size_t i = 0; i < col_of_.size(); ++i)
+    kept[(int64_t{head_of_[i]} * rows_ + row_of_[i]) * cols_ + col_of_[i]] = 1;
+  return mask;
+}
+
+LayoutPtr Layout::transpose() const {
+  const std::shared_ptr<Layout> layout(new Layout);
+  layout->block_ = block_;
+  layout->heads_ = heads_;
+  layout->rows_ = cols_;
+  layout->cols_ = rows_;
+  layout->col_of_ = transposed_row_;
+  layout->head_of_.reserve(col_of_.size());
+  layout->row_of_.reserve(col_of_.size());
+  for (int32_t number : transposed_) {
+    layout->head_of_.push_back(head_of_[index(number)]);
+    layout->row_of_.push_back(col_of_[index(number)]);
+  }
+  layout->finish();
+  return layout;
+}
+
+LayoutView Layout::view(Device device) const {
+  LayoutView view{.block = block_,
+                  .heads = heads_,
+                  .rows = rows_,
+                  .cols = cols_,
+                  .nnz = static_cast<int32_t>(nnz()),
+                  .row_offsets = row_offsets_.data(),
+                  .head_of = head_of_.data(),
+                  .row_of = row_of_.data(),
+                  .col_of = col_of_.data(),
+                  .col_offsets = col_offsets_.data(),
+                  .transposed = transposed_.data(),
+                  .transposed_row = transposed_row_.data()};
+  if (device.is_cpu()) return view;
+
+  const std::lock_guard lock(mutex_);
+  for (const auto& copy : copies_)
+    if (copy->device == device) return copy->view;
+
+  constexpr int64_t aligned = 64;  // 256 bytes, so that kernels may load vectors from any array
+  struct Part {
+    const std::vector<int32_t>* values;
+    const int32_t** pointer;
+    int64_t offset;
+  };
+  Part parts[] = {{&row_offsets_, &view.row_offsets, 0},
+                  {&head_of_, &view.head_of, 0},
+                  {&row_of_, &view.row_of, 0},
+                  {&col_of_, &view.col_of, 0},
+                  {&col_offsets_, &view.col_offsets, 0},
+                  {&transposed_, &view.transposed, 0},
+                  {&transposed_row_, &view.transposed_row, 0}};
+  int64_t size = 0;
+  for (Part& part : parts) {
+    part.offset = size;
+    size += (static_cast<int64_t>(part.values->size()) + aligned - 1) / aligned * aligned;
+  }
+  const Tensor host = Tensor::empty({size}, i32);
+  std::fill_n(host.data<int32_t>(), size, 0);
+  for (const Part& part : parts)
+    std::copy(part.values->begin(), part.values->end(), host.data<int32_t>() + part.offset);
+  const Tensor packed = host.to(device);
+  for (const Part& part : parts) *part.pointer = packed.data<int32_t>() + part.offset;
+  copies_.push_back(std::make_shared<DeviceCopy>(DeviceCopy{device, packed, view}));
+  return view;
+}
+
+}  // namespace bs

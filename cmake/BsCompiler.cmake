@@ -25,6 +25,14 @@ if(BS_CPU_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|aarch64|arm64")
   set(march -march=${BS_CPU_ARCH})
 endif()
 target_compile_options(bs_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${host_warnings};${march}>")
+# What the loops of kernels/cpu need to be vectorised: no call of theirs reads errno or a floating
+# point exception flag, and a branch may become a select.
+set(BS_CPU_KERNEL_OPTIONS -O3 -fno-math-errno -fno-trapping-math)
+include(CheckCXXCompilerFlag)
+check_cxx_compiler_flag(-mprefer-vector-width=512 BS_HAS_VECTOR_WIDTH)
+if(BS_HAS_VECTOR_WIDTH)
+  list(APPEND BS_CPU_KERNEL_OPTIONS -mprefer-vector-width=512)
+endif()
 if(BS_SANITIZE)
   # An error found must fail the test that found it.
   set(sanitize -fsanitize=${BS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -1,0 +1,12 @@
+#pragma once
+/** @file Differentiable dropout; see kernels/dropout.h. */
+#include <bs/autograd/variable.h>
+#include <bs/lib/random.h>
+
+namespace bs {
+
+/** @brief Zeroes elements with probability p and scales the others by 1 / (1 - p). Saves a seed and
+ *  an offset, no mask. With p = 0 it is x itself and draws nothing. */
+Variable dropout(const Variable& x, double p, Generator& generator = default_generator());
+
+}  // namespace bs

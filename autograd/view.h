@@ -1,0 +1,26 @@
+#pragma once
+/** @file Differentiable views: free forward, and free backward but for slices and expand. The
+ *  arguments mean what they mean for Tensor's members. */
+#include <bs/autograd/variable.h>
+
+namespace bs {
+
+/** @brief The same elements under another shape; one extent may be -1. Always a view.
+ *  @throws Error when strides cannot express it; reshape copies then. */
+Variable view(const Variable& x, const Shape& shape);
+/** @brief The same elements under another shape: a view where strides allow it, else a copy. */
+Variable reshape(const Variable& x, const Shape& shape);
+/** @brief Joins the axes [from, to] into one, copying where strides do not allow it. */
+Variable flatten(const Variable& x, int from = 0, int to = -1);
+Variable permute(const Variable& x, const Dims& axes);
+Variable transpose(const Variable& x, int a, int b);
+Variable unsqueeze(const Variable& x, int axis);
+Variable squeeze(const Variable& x, int axis);
+/** @brief Repeats axes of extent 1 (and new leading ones); its backward sums over them. */
+Variable expand(const Variable& x, const Shape& shape);
+/** @brief Elements [begin, end) of `axis`, every `step`-th; its backward puts dy among zeros. */
+Variable slice(const Variable& x, int axis, int64_t begin, int64_t end, int64_t step = 1);
+/** @brief Element `index` of `axis`, which disappears. */
+Variable select(const Variable& x, int axis, int64_t index);
+
+}  // namespace bs

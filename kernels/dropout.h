@@ -1,0 +1,19 @@
+#pragma once
+/** @file Dropout (Srivastava et al., 2014) without a stored mask. */
+#include <bs/kernels/dispatch.h>
+#include <bs/lib/random.h>
+
+namespace bs {
+
+/** @brief y_i = x_i / (1 - p) with probability 1 - p, else 0. Whether element i stays depends on
+ *  (state, i) alone, so the backward of dropout is dropout of dy with the same state.
+ *  @param[in] x floating, any strides; elements count in row-major order
+ *  @param[in] p in [0, 1]; 0 returns x itself
+ *  @param[in] state the sequence drawn from, see Generator::next
+ *  @throws Error for p outside [0, 1]. */
+Tensor dropout(const Tensor& x, double p, RandomState state);
+
+BS_BACKENDS(void dropout(const Tensor& x, const Tensor& y, double p, RandomState state,
+                         Stream stream))
+
+}  // namespace bs

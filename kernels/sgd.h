@@ -1,0 +1,35 @@
+#pragma once
+/** @file Gradient descent with momentum, one launch for all parameters of a dtype. */
+#include <bs/kernels/grad_norm.h>
+
+#include <span>
+
+namespace bs {
+
+/** @brief One parameter and its state, all of one shape, contiguous, updated in place. */
+struct SgdParameter {
+  Tensor value;     ///< floating
+  Tensor gradient;  ///< of value's dtype, any strides; undefined: the parameter is left alone
+  Tensor momentum;  ///< f32 (f64 for f64), zeros before the first step; undefined without momentum
+  Tensor master;    ///< f32 copy of a 16-bit value, which the step is done on; else undefined
+};
+
+struct SgdOptions {
+  double learning_rate = 1e-2;
+  double momentum = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+/** @brief One step, with g the gradient after clipping, as in PyTorch without dampening:
+ *  g += decay * w; b = momentum * b + g; w -= lr * (nesterov ? g + momentum * b : b).
+ *  @throws Error when shapes, dtypes, devices or layouts do not fit, or when options.momentum is
+ *  not zero and a parameter has no momentum tensor. */
+void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
+         const GradientClip& clip = {});
+
+/// Parameters of any dtypes, none of them empty, all with a contiguous gradient.
+BS_BACKENDS(void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
+                     const GradientClip& clip, Stream stream))
+
+}  // namespace bs

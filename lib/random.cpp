@@ -1,0 +1,27 @@
+#include <bs/lib/random.h>
+
+namespace bs {
+
+RandomState Generator::state() const {
+  const std::scoped_lock lock(mutex_);
+  return state_;
+}
+
+void Generator::set_state(RandomState state) {
+  const std::scoped_lock lock(mutex_);
+  state_ = state;
+}
+
+RandomState Generator::next() {
+  const std::scoped_lock lock(mutex_);
+  const RandomState mine = state_;
+  ++state_.offset;
+  return mine;
+}
+
+Generator& default_generator() {
+  static Generator generator;
+  return generator;
+}
+
+}  // namespace bs

@@ -1,0 +1,38 @@
+#pragma once
+/** @file Where random numbers come from: a seed and a count of the operations that drew. */
+#include <cstdint>
+#include <mutex>
+
+namespace bs {
+
+/** @brief Names one sequence of random numbers: element i of an operation is a pure function of
+ *  (seed, offset, i), the same on every device and for any number of threads. */
+struct RandomState {
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+  bool operator==(const RandomState&) const = default;
+};
+
+/** @brief Hands out sequences, a new one to each operation. Thread-safe. */
+class Generator {
+ public:
+  explicit Generator(uint64_t seed = 0) : state_{seed, 0} {}
+  /** @brief The sequence the next operation will get: all there is to save. */
+  RandomState state() const;
+  void set_state(RandomState state);
+  /** @brief Starts over from `seed`. */
+  void manual_seed(uint64_t seed) { set_state({seed, 0}); }
+  /** @brief The sequence for one operation; the state moves on to the next. */
+  RandomState next();
+
+ private:
+  mutable std::mutex mutex_;
+  RandomState state_;
+};
+
+/** @brief The process' generator, which operations use when given no other. Starts with seed 0. */
+Generator& default_generator();
+/** @brief Restarts the default generator from `seed`. */
+inline void manual_seed(uint64_t seed) { default_generator().manual_seed(seed); }
+
+}  // namespace bs

@@ -1,49 +1,49 @@
 #include <bs/autograd/tape.h>
 #include <bs/autograd/variable_state.h>
+#include <bs/kernels/accumulate.h>
+#include <bs/kernels/copy.h>
 
 #include <algorithm>
+#include <atomic>
+#include <unordered_map>
 #include <utility>
 
 namespace bs {
 
 using detail::VariableState;
+using StatePointer = std::shared_ptr<VariableState>;
 
 /// One operation. It keeps its inputs alive; its outputs only as long as somebody else does.
 struct Tape::Node {
-  uint64_t id = 0;
-  const char* name = "";
-  std::vector<StatePointer> inputs;
+  const char* name;
+  std::vector<StatePointer> inputs;  ///< null where no gradient is wanted
   std::vector<std::weak_ptr<VariableState>> outputs;
-  BackwardMany backward;  ///< empty once it ran and was freed
+  BackwardMany backward;
 
   bool reachable() const {
     return std::any_of(outputs.begin(), outputs.end(), [](const auto& o) { return !o.expired(); });
   }
-  void free() {
-    backward = nullptr;
-    inputs.clear();
-  }
 };
-
-Tape::Tape() = default;
-Tape::~Tape() { clear(); }
 
 Tape& Tape::current() {
   thread_local Tape tape;
   return tape;
 }
 
-size_t Tape::size() const { return nodes_.size(); }
+namespace {
 
-void Tape::clear() {
-  // From the end, so that no chain of captures is released recursively.
-  while (!nodes_.empty()) nodes_.pop_back();
-}
-
-bool Tape::wanted(std::span<const Variable> inputs) {
+bool wanted(std::span<const Variable> inputs) {
   return grad_enabled() && std::any_of(inputs.begin(), inputs.end(),
                                        [](const Variable& v) { return v.requires_grad(); });
 }
+
+/// Numbers are unique over all threads, so a variable of another tape is never taken for ours.
+uint64_t next_number() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
+}  // namespace
 
 Variable Tape::record(const char* name, std::initializer_list<Variable> inputs, Tensor y,
                       Backward backward) {
@@ -60,99 +60,144 @@ Variable Tape::record(const char* name, std::span<const Variable> inputs, Tensor
 
 std::vector<Variable> Tape::record_many(const char* name, std::span<const Variable> inputs,
                                         std::vector<Tensor> outputs, BackwardMany backward) {
-  std::vector<Variable> results;
-  results.reserve(outputs.size());
-  for (Tensor& y : outputs) results.emplace_back(std::move(y));
+  std::vector<Variable> results(std::make_move_iterator(outputs.begin()),
+                                std::make_move_iterator(outputs.end()));
   if (!wanted(inputs)) return results;
-  if (nodes_.size() >= drop_at_ && !running_) drop_unreachable();
-  Node node;
-  node.id = next_id_++;
-  node.name = name;
-  node.backward = std::move(backward);
-  for (const Variable& v : inputs) node.inputs.push_back(v.state_);
-  for (Variable& v : results) {
+  drop_unreachable();
+  const uint64_t number = next_number();
+  auto node = std::make_shared<Node>(Node{name, {}, {}, std::move(backward)});
+  for (const Variable& v : inputs) node->inputs.push_back(v.requires_grad() ? v.state_ : nullptr);
+  for (const Variable& v : results) {
+    node->outputs.push_back(v.state_);
+    if (!v.defined() || !is_floating(v.dtype())) continue;
     v.state_->requires_grad = true;
-    v.state_->node = node.id;
-    node.outputs.push_back(v.state_);
+    v.state_->node = number;
   }
-  nodes_.push_back(std::move(node));
+  nodes_.emplace(number, std::move(node));
   return results;
 }
 
 void Tape::drop_unreachable() {
-  // From the end: dropping a node releases its inputs, which may make earlier ones unreachable.
-  for (size_t i = nodes_.size(); i-- > 0;)
-    if (!nodes_[i].reachable()) nodes_[i].free();
-  std::erase_if(nodes_, [](const Node& n) { return !n.backward; });
-  drop_at_ = std::max<size_t>(1024, 2 * nodes_.size());
+  // Always from the end: dropping a node releases its inputs, which may make earlier ones
+  // unreachable. So an abandoned forward goes as a whole when the next one begins.
+  while (!nodes_.empty() && !nodes_.rbegin()->second->reachable())
+    nodes_.erase(std::prev(nodes_.end()));
+  if (nodes_.size() < sweep_at_) return;
+  for (auto at = nodes_.end(); at != nodes_.begin();)
+    if (!(--at)->second->reachable()) at = nodes_.erase(at);
+  sweep_at_ = std::max<size_t>(1024, 2 * nodes_.size());
 }
 
-size_t Tape::find(uint64_t id) const {
-  const auto at =
-      std::lower_bound(nodes_.begin(), nodes_.end(), id,
-                       [](const Node& n, uint64_t wanted_id) { return n.id < wanted_id; });
-  const bool found = at != nodes_.end() && at->id == id && at->backward;
-  BS_CHECK(found,
-           "backward: the graph of this variable is gone: an earlier backward has freed it, or it "
-           "was recorded by another thread; pass retain_graph to run backward twice");
-  return static_cast<size_t>(at - nodes_.begin());
+namespace {
+
+/// `x` itself where it is dense and nobody else can see its memory, else a copy.
+Tensor owned(Tensor x) { return x.use_count() == 1 && x.is_contiguous() ? x : clone(x); }
+
+void add(Tensor& total, Tensor part) {
+  if (!total.defined()) {
+    total = std::move(part);
+  } else {
+    total = owned(std::move(total));
+    accumulate(total, contiguous(part));
+  }
 }
 
-void Tape::deliver(const Node& node, size_t input, Tensor gradient) {
-  const StatePointer& state = node.inputs[input];
-  if (!gradient.defined() || !state || !state->requires_grad) return;
-  const Tensor& data = state->data;
+void check_gradient(const char* name, const Tensor& gradient, const Tensor& data) {
   BS_CHECK(gradient.shape() == data.shape() && gradient.dtype() == data.dtype() &&
                gradient.device() == data.device(),
-           "backward of {}: gradient {} for input {}, which is {}", node.name, gradient, input,
-           data);
-  add_gradient(*state, std::move(gradient));
+           "backward: {} gave a gradient {} {} on {} for a variable {} {} on {}", name,
+           gradient.dtype(), gradient.shape(), gradient.device(), data.dtype(), data.shape(),
+           data.device());
 }
 
-void Tape::run(Node& node, bool retain) {
-  Grads dys;
-  bool any = false;
-  for (const auto& weak : node.outputs) {
-    Tensor dy;
-    if (const StatePointer output = weak.lock(); output && output->grad.defined()) {
-      run_hooks(*output);
-      dy = output->grad;
-      if (!output->retain_grad) output->grad = {};
+}  // namespace
+
+/// One backward: the operations between its start and the leaves, newest first, and the gradients
+/// being summed. Everything pending is in here, so an exception leaves nothing behind.
+struct Tape::Walk {
+  struct Sum {
+    Tensor total;
+    StatePointer of;
+    int missing = 0;  ///< contributions still to come
+  };
+  std::map<uint64_t, std::shared_ptr<Node>, std::greater<>> nodes;
+  std::unordered_map<VariableState*, Sum> sums;
+
+  /// Looks the whole way over before the first step: an operation that is gone is found in time.
+  Walk(const Tape& tape, const StatePointer& start) {
+    expect(start);
+    for (auto& [number, node] : nodes) {  // grows behind us: inputs are older than their node
+      const auto found = tape.nodes_.find(number);
+      BS_CHECK(found != tape.nodes_.end(),
+               "backward: the graph of this variable is gone: an earlier backward has freed it, or "
+               "it was recorded by another thread; pass retain_graph to run backward twice");
+      node = found->second;
+      for (const StatePointer& input : node->inputs)
+        if (input) expect(input);
     }
-    any = any || dy.defined();
-    dys.push_back(std::move(dy));
   }
-  if (!any) return;
-  for (const StatePointer& input : node.inputs)
-    if (input && input->requires_grad && input->node != 0) find(input->node);
-  Grads gradients = node.backward(dys);
-  BS_CHECK(gradients.size() == node.inputs.size(), "backward of {}: {} gradients for {} inputs",
-           node.name, gradients.size(), node.inputs.size());
-  for (size_t i = 0; i < gradients.size(); ++i) deliver(node, i, std::move(gradients[i]));
-  if (!retain) node.free();
-}
+
+  void expect(const StatePointer& state) {
+    Sum& sum = sums[state.get()];
+    sum.of = state;
+    ++sum.missing;
+    if (state->node != 0) nodes[state->node];
+  }
+
+  void deliver(const char* name, VariableState& to, Tensor gradient) {
+    Sum& sum = sums.at(&to);
+    if (gradient.defined()) {
+      check_gradient(name, gradient, to.data);
+      add(sum.total, std::move(gradient));
+    }
+    if (--sum.missing > 0 || !sum.total.defined()) return;
+    for (const auto& hook : to.hooks) {
+      Tensor replaced = hook(sum.total);
+      if (!replaced.defined()) continue;
+      check_gradient("a hook", replaced, to.data);
+      sum.total = std::move(replaced);
+    }
+    if (to.node != 0 && !to.retain_grad) return;
+    Tensor whole = to.node == 0 ? std::exchange(sum.total, {}) : sum.total;
+    if (to.grad.defined()) {
+      add(to.grad, std::move(whole));
+    } else {
+      to.grad = owned(std::move(whole));
+    }
+  }
+
+  Tensor take(const StatePointer& output) {
+    const auto found = sums.find(output.get());
+    if (found == sums.end()) return {};
+    const Tensor total = std::move(found->second.total);
+    sums.erase(found);
+    return total.defined() ? contiguous(total) : total;
+  }
+
+  void run(const Node& node) {
+    Grads dys;
+    for (const auto& output : node.outputs) dys.push_back(take(output.lock()));
+    const bool any =
+        std::any_of(dys.begin(), dys.end(), [](const Tensor& dy) { return dy.defined(); });
+    Grads gradients = any ? node.backward(dys) : Grads(node.inputs.size());
+    BS_CHECK(gradients.size() == node.inputs.size(), "backward: {} gave {} gradients for {} inputs",
+             node.name, gradients.size(), node.inputs.size());
+    dys.clear();  // a gradient that is dy itself may now have one owner, and be added to in place
+    for (size_t i = 0; i < gradients.size(); ++i)
+      if (node.inputs[i]) deliver(node.name, *node.inputs[i], std::move(gradients[i]));
+  }
+};
 
 void Tape::backward(const Variable& from, const Tensor& gradient, BackwardOptions options) {
   BS_CHECK(from.requires_grad(), "backward: this variable requires no gradient");
-  BS_CHECK(gradient.shape() == from.shape() && gradient.dtype() == from.dtype(),
-           "backward: gradient {} for a variable {}", gradient, from.data());
-  BS_CHECK(!running_, "backward: called from within a backward");
-  detail::VariableState& start = *from.state_;
-  if (from.is_leaf()) {
-    detail::add_gradient(start, gradient);
-    return;
-  }
   const NoGrad no_grad;
-  const size_t last = find(start.node);
-  struct Running {
-    bool& flag;
-    explicit Running(bool& f) : flag(f) { flag = true; }
-    ~Running() { flag = false; }
-  } running(running_);
-  detail::add_gradient(start, gradient);
-  for (size_t i = last + 1; i-- > 0;)
-    if (nodes_[i].backward) run(nodes_[i], options.retain_graph);
-  std::erase_if(nodes_, [](const Node& n) { return !n.backward; });
+  Walk walk(*this, from.state_);
+  walk.deliver("the caller", *from.state_, gradient);
+  while (!walk.nodes.empty()) {
+    const auto step = walk.nodes.extract(walk.nodes.begin());
+    if (!options.retain_graph) nodes_.erase(step.key());
+    walk.run(*step.mapped());
+  }
 }
 
 }  // namespace bs

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <span>
 
 namespace bs {
@@ -13,12 +14,12 @@ using Grads = std::vector<Tensor>;
 
 /** @brief A thread's list of differentiable operations, in the order they were done.
  *
- *  That order is a topological one, so backward is one walk from the end: no sort, no recursion,
- *  always the same order of additions. What an operation saved is freed as the walk passes it, and
- *  operations whose results nobody holds any more are dropped as the list grows. */
+ *  That order is a topological one, so backward is one walk from the newest to the oldest: no sort,
+ *  no recursion, always the same order of additions. What an operation saved is freed as the walk
+ *  passes it, and operations whose results nobody holds any more are dropped as others arrive. */
 class Tape {
  public:
-  /** @brief One output's gradient in, the inputs' gradients out. */
+  /** @brief One output's gradient in (contiguous), the inputs' gradients out (any strides). */
   using Backward = std::function<Grads(const Tensor& dy)>;
   /** @brief The same for several outputs; those without a gradient come undefined. */
   using BackwardMany = std::function<Grads(const Grads& dys)>;
@@ -38,34 +39,26 @@ class Tape {
   Variable record(const char* name, std::initializer_list<Variable> inputs, Tensor y,
                   Backward backward);
   Variable record(const char* name, std::span<const Variable> inputs, Tensor y, Backward backward);
+  /** @brief The same for a function of several results. An undefined one stays undefined; one whose
+   *  dtype is not floating requires no gradient. */
   std::vector<Variable> record_many(const char* name, std::span<const Variable> inputs,
                                     std::vector<Tensor> outputs, BackwardMany backward);
 
-  /** @brief See Variable::backward. */
+  /** @brief See Variable::backward. May be called from within a backward. */
   void backward(const Variable& from, const Tensor& gradient, BackwardOptions options);
 
   /** @brief Operations remembered at present. */
-  size_t size() const;
+  size_t size() const { return nodes_.size(); }
   /** @brief Forgets everything recorded. */
-  void clear();
+  void clear() { nodes_.clear(); }
 
  private:
   struct Node;
-  using StatePointer = std::shared_ptr<detail::VariableState>;
-  static bool wanted(std::span<const Variable> inputs);
+  struct Walk;
   void drop_unreachable();
-  size_t find(uint64_t id) const;
-  void run(Node& node, bool retain);
-  static void deliver(const Node& node, size_t input, Tensor gradient);
 
-  std::vector<Node> nodes_;
-  uint64_t next_id_ = 1;
-  size_t drop_at_ = 1024;
-  bool running_ = false;
-
- public:
-  Tape();
-  ~Tape();
+  std::map<uint64_t, std::shared_ptr<Node>> nodes_;  ///< by number, which grows with time
+  size_t sweep_at_ = 1024;
 };
 
 /** @brief The calling thread's tape. */

@@ -40,7 +40,8 @@ class Variable {
   bool requires_grad() const;
   /** @brief Whether this is no result of a recorded operation. */
   bool is_leaf() const;
-  /** @brief The gradient summed by backward; an undefined Tensor before that. */
+  /** @brief The gradient summed by backward; an undefined Tensor before that. Contiguous, and its
+   *  memory is nobody else's: changing it in place changes no other gradient. */
   const Tensor& grad() const;
   void set_grad(Tensor gradient) const;
   void zero_grad() const { set_grad({}); }
@@ -49,21 +50,23 @@ class Variable {
   void set_requires_grad(bool wanted) const;
   /** @brief Keeps the gradient of a result too, which backward otherwise drops. */
   void retain_grad() const;
-  /** @brief `hook` sees this variable's whole gradient once, and may return another in its place
-   *  (an undefined Tensor keeps it). */
+  /** @brief In each backward `hook` sees this variable's whole gradient, once, as soon as it is
+   *  complete and before it is added to grad(). It may return another in its place (an undefined
+   *  Tensor keeps it), which the next hook sees: hooks run in the order they were registered. */
   void register_hook(std::function<Tensor(const Tensor&)> hook) const;
 
   /** @brief The same values, unknown to the tape. */
   Variable detach() const { return Variable(data()); }
   /** @brief Gradients of this one-element variable for all leaves it was computed from.
-   *  @throws Error when it has more elements, needs no gradient, or its graph was freed. */
+   *  @throws Error when it has more elements, needs no gradient, or its graph was freed, in whole
+   * or in part; nothing has changed then. */
   void backward(BackwardOptions options = {}) const;
   /** @brief The same, starting from `gradient`, of this variable's shape and dtype. */
   void backward(const Tensor& gradient, BackwardOptions options = {}) const;
 
  private:
   friend class Tape;
-  const detail::VariableState& state() const;
+  detail::VariableState& state() const;
   std::shared_ptr<detail::VariableState> state_;
 };
 

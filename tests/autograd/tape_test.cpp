@@ -1,0 +1,422 @@
+#include <bs/autograd/tape.h>
+#include <bs/kernels/accumulate.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <thread>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+using Values = std::vector<double>;
+
+Values values(const Tensor& x) { return Reference::of(x).values; }
+
+Variable leaf(std::initializer_list<double> list) {
+  Reference r({static_cast<int64_t>(list.size())});
+  r.values = list;
+  return {r.tensor(f64, test_device()), true};
+}
+
+Tensor scaled(const Tensor& x, double factor) {
+  Reference r = Reference::of(x);
+  for (double& v : r.values) v *= factor;
+  return r.tensor(x.dtype(), x.device());
+}
+
+// Small functions of our own, so that these tests need no operation of the library.
+Variable scale(const Variable& x, double factor) {
+  return tape().record("scale", {x}, scaled(x.data(), factor),
+                       [factor](const Tensor& dy) { return Grads{scaled(dy, factor)}; });
+}
+
+Variable add(const Variable& a, const Variable& b) {
+  Tensor y = clone(a.data());
+  accumulate(y, b.data());
+  return tape().record("add", {a, b}, y, [](const Tensor& dy) { return Grads{dy, dy}; });
+}
+
+Variable failing(const Variable& x) {
+  return tape().record("failing", {x}, clone(x.data()),
+                       [](const Tensor&) -> Grads { throw Error("failing: on purpose"); });
+}
+
+/// Twice and three times x.
+std::vector<Variable> two_and_three(const Variable& x) {
+  return tape().record_many("two_and_three", std::span(&x, 1),
+                            {scaled(x.data(), 2), scaled(x.data(), 3)}, [](const Grads& dys) {
+                              Tensor dx;
+                              if (dys[0].defined()) dx = scaled(dys[0], 2);
+                              if (!dys[1].defined()) return Grads{dx};
+                              if (!dx.defined()) return Grads{scaled(dys[1], 3)};
+                              accumulate(dx, scaled(dys[1], 3));
+                              return Grads{dx};
+                            });
+}
+
+Tensor seed(std::initializer_list<double> list) { return leaf(list).data(); }
+
+const char* const gone =
+    "backward: the graph of this variable is gone: an earlier backward has freed it, or it was "
+    "recorded by another thread; pass retain_graph to run backward twice";
+
+}  // namespace
+
+TEST_CASE("tape: chain rule over temporaries that nobody else holds") {
+  const Variable x = leaf({1, 2});
+  scale(scale(scale(x, 2), 3), 5).backward(seed({1, 10}));
+  CHECK(values(x.grad()) == Values{30, 300});
+  CHECK(tape().size() == 0);
+}
+
+TEST_CASE("tape: a variable used twice gets the sum") {
+  const Variable x = leaf({1, 2});
+  const Variable twice = add(x, x);
+  add(scale(twice, 3), twice).backward(seed({1, 10}));
+  CHECK(values(x.grad()) == Values{8, 80});
+}
+
+TEST_CASE("tape: gradients add up over backwards until they are zeroed") {
+  const Variable x = leaf({1});
+  scale(x, 2).backward();
+  scale(x, 5).backward();
+  CHECK(x.grad().item() == 7);
+  x.zero_grad();
+  CHECK(!x.grad().defined());
+}
+
+TEST_CASE("tape: a gradient that somebody holds does not change under him") {
+  const Variable x = leaf({1});
+  scale(x, 2).backward();
+  const Tensor held = x.grad();
+  scale(x, 2).backward();
+  CHECK(held.item() == 2);
+  CHECK(x.grad().item() == 4);
+}
+
+TEST_CASE("tape: gradients of two leaves never share memory") {
+  const Variable a = leaf({1}), b = leaf({1});
+  const Tensor dy = seed({3});
+  add(a, b).backward(dy);
+  CHECK(!a.grad().shares_storage(b.grad()));
+  CHECK(!a.grad().shares_storage(dy));
+  fill(a.grad(), 0);
+  CHECK(b.grad().item() == 3);
+  CHECK(dy.item() == 3);
+}
+
+TEST_CASE("tape: backward from a leaf is its gradient") {
+  const Variable x = leaf({1, 2});
+  x.backward(seed({3, 4}));
+  x.backward(seed({3, 4}));
+  CHECK(values(x.grad()) == Values{6, 8});
+}
+
+TEST_CASE("tape: retain_graph allows a second backward, which doubles the gradients") {
+  const Variable x = leaf({1});
+  const Variable y = add(scale(x, 3), x);
+  y.backward({.retain_graph = true});
+  CHECK(x.grad().item() == 4);
+  CHECK(tape().size() == 2);
+  y.backward();
+  CHECK(x.grad().item() == 8);
+  CHECK(tape().size() == 0);
+  CHECK_THROWS_WITH_AS(y.backward(), gone, Error);
+  CHECK(x.grad().item() == 8);
+}
+
+TEST_CASE("tape: a graph freed in part is refused before anything changes") {
+  const Variable x = leaf({1}), z = leaf({1});
+  const Variable shared = scale(x, 2);
+  const Variable a = scale(shared, 3);
+  const Variable b = add(scale(z, 7), shared);
+  a.backward();
+  CHECK_THROWS_WITH_AS(b.backward(), gone, Error);
+  CHECK(x.grad().item() == 6);
+  CHECK(!z.grad().defined());
+}
+
+TEST_CASE("tape: an exception leaves no pending gradients and a tape that works") {
+  const Variable x = leaf({1});
+  const Variable h = scale(x, 2);
+  const Variable y = add(scale(h, 3), failing(h));
+  CHECK_THROWS_WITH_AS(y.backward({.retain_graph = true}), "failing: on purpose", Error);
+  CHECK(!x.grad().defined());
+  CHECK(!h.grad().defined());
+  CHECK(grad_enabled());
+  scale(h, 5).backward();
+  CHECK(x.grad().item() == 10);
+}
+
+TEST_CASE("tape: hooks see the whole gradient of one backward, once, in order") {
+  const Variable x = leaf({1});
+  std::vector<double> seen;
+  x.register_hook([&](const Tensor& g) {
+    seen.push_back(g.item());
+    return scaled(g, 10);
+  });
+  x.register_hook([&](const Tensor& g) {
+    seen.push_back(g.item());
+    return Tensor();
+  });
+  const Variable y = add(scale(x, 2), scale(x, 3));
+  y.backward({.retain_graph = true});
+  CHECK(seen == std::vector<double>{5, 50});
+  CHECK(x.grad().item() == 50);
+  y.backward();
+  CHECK(seen == std::vector<double>{5, 50, 5, 50});
+  CHECK(x.grad().item() == 100);
+}
+
+TEST_CASE("tape: a leaf's hook runs as soon as its gradient is complete") {
+  const Variable first = leaf({1}), second = leaf({1});
+  const Variable h = scale(first, 2);
+  std::vector<int> order;
+  h.register_hook([&](const Tensor&) { return order.push_back(0), Tensor(); });
+  first.register_hook([&](const Tensor&) { return order.push_back(1), Tensor(); });
+  second.register_hook([&](const Tensor&) { return order.push_back(2), Tensor(); });
+  add(h, second).backward();
+  CHECK(order == std::vector<int>{0, 2, 1});
+}
+
+TEST_CASE("tape: a hook on a result that nobody holds runs, and what it returns flows on") {
+  const Variable x = leaf({1});
+  Variable h = scale(x, 2);
+  h.register_hook([](const Tensor& g) { return scaled(g, -1); });
+  Variable y = scale(h, 3);
+  h = {};
+  y.backward();
+  CHECK(x.grad().item() == -6);
+}
+
+TEST_CASE("tape: retain_grad keeps and sums the gradient of a result") {
+  const Variable x = leaf({1});
+  const Variable h = scale(x, 2);
+  h.retain_grad();
+  const Variable y = add(h, h);
+  y.backward({.retain_graph = true});
+  CHECK(h.grad().item() == 2);
+  y.backward();
+  CHECK(h.grad().item() == 4);
+  CHECK(x.grad().item() == 8);
+}
+
+TEST_CASE("tape: several outputs, of which any may be unused") {
+  for (const bool use_first : {false, true})
+    for (const bool use_second : {false, true}) {
+      const Variable x = leaf({1});
+      const std::vector<Variable> h = two_and_three(x);
+      Variable y = scale(x, 1);
+      if (use_first) y = add(y, h[0]);
+      if (use_second) y = add(y, h[1]);
+      y.backward();
+      CHECK(x.grad().item() == 1 + (use_first ? 2 : 0) + (use_second ? 3 : 0));
+    }
+}
+
+TEST_CASE("tape: outputs that can have no gradient") {
+  const Variable x = leaf({1});
+  const auto y = tape().record_many("mixed", std::span(&x, 1),
+                                    {scaled(x.data(), 2), {}, Tensor::from<int64_t>({3})},
+                                    [](const Grads& dys) { return Grads{scaled(dys[0], 2)}; });
+  CHECK(y[0].requires_grad());
+  CHECK(!y[1].defined());
+  CHECK(!y[2].requires_grad());
+  y[0].backward();
+  CHECK(x.grad().item() == 2);
+}
+
+TEST_CASE("tape: absent inputs and inputs without gradient") {
+  const Variable x = leaf({1});
+  const Variable fixed(x.data());
+  const Variable inputs[] = {Variable(), fixed, x};
+  tape()
+      .record("pick", inputs, clone(x.data()),
+              [](const Tensor& dy) {
+                return Grads{{}, {}, dy};
+              })
+      .backward();
+  CHECK(x.grad().item() == 1);
+  CHECK(!fixed.grad().defined());
+}
+
+TEST_CASE("tape: an undefined gradient stands for zero") {
+  const Variable a = leaf({1}), b = leaf({1});
+  const Variable blind = tape().record("blind", {scale(a, 2)}, clone(a.data()),
+                                       [](const Tensor&) { return Grads{Tensor()}; });
+  add(add(blind, a), b).backward();
+  CHECK(a.grad().item() == 1);
+  CHECK(b.grad().item() == 1);
+}
+
+TEST_CASE("tape: backward functions get dense gradients") {
+  const Variable x(zeros({2, 3}, f64, test_device()), true);
+  const auto transposed = [](const Variable& v) {
+    return tape().record("transpose", {v}, v.data().transpose(0, 1), [](const Tensor& dy) {
+      CHECK(dy.is_contiguous());
+      return Grads{dy.transpose(0, 1)};
+    });
+  };
+  const Reference dy = random_reference({2, 3}, 1);
+  transposed(transposed(x)).backward(dy.tensor(f64, test_device()));
+  CHECK(x.grad().is_contiguous());
+  CHECK(values(x.grad()) == dy.values);
+}
+
+TEST_CASE("tape: wrong gradients are refused by name") {
+  const Variable x = leaf({1, 2});
+  const auto wrong = [&](Grads gradients) {
+    return tape().record("wrong", {x}, clone(x.data()),
+                         [gradients](const Tensor&) { return gradients; });
+  };
+  const Tensor dy = seed({1, 1});
+  CHECK_THROWS_WITH_AS(wrong({}).backward(dy), "backward: wrong gave 0 gradients for 1 inputs",
+                       Error);
+  const std::string where = to_string(test_device());
+  CHECK_THROWS_WITH_AS(wrong({seed({1})}).backward(dy),
+                       ("backward: wrong gave a gradient f64 [1] on " + where +
+                        " for a variable f64 [2] on " + where)
+                           .c_str(),
+                       Error);
+  CHECK_THROWS_WITH_AS(scale(x, 2).backward(seed({1})),
+                       ("backward: the caller gave a gradient f64 [1] on " + where +
+                        " for a variable f64 [2] on " + where)
+                           .c_str(),
+                       Error);
+  CHECK_THROWS_WITH_AS(scale(x, 2).backward(),
+                       "backward: a start of shape [2] needs a gradient to start from", Error);
+  CHECK_THROWS_WITH_AS(x.detach().backward(dy), "backward: this variable requires no gradient",
+                       Error);
+  x.register_hook([](const Tensor&) { return seed({1}); });
+  CHECK_THROWS_WITH_AS(scale(x, 2).backward(dy),
+                       ("backward: a hook gave a gradient f64 [1] on " + where +
+                        " for a variable f64 [2] on " + where)
+                           .c_str(),
+                       Error);
+  CHECK(!x.grad().defined());
+}
+
+TEST_CASE("tape: nothing is recorded under NoGrad or without need") {
+  tape().clear();
+  const Variable x = leaf({1});
+  {
+    const NoGrad no_grad;
+    CHECK(!scale(x, 2).requires_grad());
+    const NoGrad nested;
+  }
+  CHECK(!scale(x.detach(), 2).requires_grad());
+  CHECK(tape().size() == 0);
+  CHECK(scale(x, 2).requires_grad());
+}
+
+TEST_CASE("tape: forwards whose results are let go do not pile up") {
+  tape().clear();
+  const Variable x = leaf({1});
+  for (int step = 0; step < 100; ++step) {
+    Variable y = x;
+    for (int layer = 0; layer < 10; ++layer) y = scale(y, 1);
+    CHECK(tape().size() == 10);
+  }
+  // What is dead behind something living is found by the occasional sweep.
+  Variable living;
+  size_t largest = 0;
+  for (int step = 0; step < 5000; ++step) {
+    const Variable passing = scale(x, 2);
+    living = scale(x, 3);
+    largest = std::max(largest, tape().size());
+  }
+  CHECK(largest > 1000);
+  CHECK(largest <= 1024 + 2);
+}
+
+TEST_CASE("tape: what a dropped or passed operation saved is freed") {
+  const Variable x = leaf({1});
+  std::weak_ptr<int> saved;
+  const auto remember = [&] {
+    auto capture = std::make_shared<int>(7);
+    saved = capture;
+    return tape().record("remember", {x}, clone(x.data()),
+                         [capture](const Tensor& dy) { return Grads{dy}; });
+  };
+  remember();
+  CHECK(!saved.expired());
+  scale(x, 1);
+  CHECK(saved.expired());
+  const Variable y = remember();
+  y.backward({.retain_graph = true});
+  CHECK(!saved.expired());
+  y.backward();
+  CHECK(saved.expired());
+}
+
+TEST_CASE("tape: a chain of 100000 operations needs no deep stack and linear time") {
+  const int deep = 100000;
+  const Variable x(zeros({}, f64), true);
+  const auto link = [](const Variable& v) {
+    return tape().record("link", {v}, v.data(), [](const Tensor& dy) { return Grads{dy}; });
+  };
+  Variable y = x;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < deep; ++i) y = link(y);
+  y.backward();
+  CHECK(x.grad().item() == 1);
+  for (int i = 0; i < deep; ++i) y = link(i == 0 ? x : y);
+  y = {};
+  tape().clear();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  CHECK(took.count() < 20);
+}
+
+TEST_CASE("tape: many backwards beside a long graph cost what they pass, not its length") {
+  const Variable x(zeros({}, f64), true);
+  std::vector<Variable> kept;
+  for (int i = 0; i < 20000; ++i)
+    kept.push_back(
+        tape().record("keep", {x}, x.data(), [](const Tensor& dy) { return Grads{dy}; }));
+  const auto start = std::chrono::steady_clock::now();
+  for (const Variable& v : kept) v.backward();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  CHECK(x.grad().item() == 20000);
+  CHECK(took.count() < 10);
+}
+
+TEST_CASE("tape: a backward inside a backward") {
+  const Variable x = leaf({3});
+  const Variable y = tape().record("outer", {x}, scaled(x.data(), 2), [](const Tensor& dy) {
+    const Variable again = leaf({3});
+    again.backward(dy);
+    return Grads{scaled(again.grad(), 2)};
+  });
+  scale(y, 5).backward();
+  CHECK(x.grad().item() == 10);
+}
+
+TEST_CASE("tape: each thread has its own") {
+  const Variable x = leaf({1});
+  const Variable here = scale(x, 2);
+  const size_t before = tape().size();
+  std::string message;
+  double there = 0;
+  std::thread([&] {
+    CHECK(tape().size() == 0);
+    const Variable z = leaf({1});
+    scale(z, 4).backward();
+    there = z.grad().item();
+    try {
+      scale(here, 3).backward();
+    } catch (const Error& error) {
+      message = error.what();
+    }
+  }).join();
+  CHECK(there == 4);
+  CHECK(message == gone);
+  CHECK(tape().size() == before);
+  here.backward();
+  CHECK(x.grad().item() == 2);
+}

@@ -1,0 +1,85 @@
+#include <bs/autograd/tape.h>
+#include <bs/kernels/fill.h>
+#include <bs/tests/support/devices.h>
+#include <doctest/doctest.h>
+
+#include <type_traits>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+Variable identity(const Variable& x) {
+  return tape().record("identity", {x}, x.data(), [](const Tensor& dy) { return Grads{dy}; });
+}
+}  // namespace
+
+TEST_CASE("variable: a tensor becomes one by itself, never the other way") {
+  static_assert(std::is_convertible_v<Tensor, Variable>);
+  static_assert(!std::is_convertible_v<Variable, Tensor>);
+  const Variable x = zeros({2, 3}, f32, test_device());
+  CHECK(x.shape() == Shape{2, 3});
+  CHECK(x.size(-1) == 3);
+  CHECK(x.rank() == 2);
+  CHECK(x.dtype() == f32);
+  CHECK(x.device() == test_device());
+  CHECK(x.is_leaf());
+  CHECK(!x.requires_grad());
+}
+
+TEST_CASE("variable: undefined") {
+  const Variable x;
+  CHECK(!x.defined());
+  CHECK(!x.requires_grad());
+  CHECK(!Variable(Tensor()).defined());
+  CHECK_THROWS_WITH_AS(x.data(), "variable: undefined variable used", Error);
+  CHECK_THROWS_WITH_AS(x.grad(), "variable: undefined variable used", Error);
+  CHECK_THROWS_WITH_AS(x.set_grad({}), "variable: undefined variable used", Error);
+  CHECK_THROWS_WITH_AS(x.set_data({}), "variable: undefined variable used", Error);
+  CHECK_THROWS_WITH_AS(x.backward(), "variable: undefined variable used", Error);
+}
+
+TEST_CASE("variable: copies name the same variable, detach makes another of the same values") {
+  const Variable x(zeros({1}, f32, test_device()), true);
+  const Variable same = x, other = x.detach();
+  identity(same).backward();
+  CHECK(x.grad().item() == 1);
+  CHECK(!other.requires_grad());
+  CHECK(other.data().shares_storage(x.data()));
+}
+
+TEST_CASE("variable: only floating dtypes can have a gradient") {
+  CHECK_THROWS_WITH_AS(Variable(zeros({1}, i32, test_device()), true),
+                       "variable: dtype i32 can have no gradient", Error);
+}
+
+TEST_CASE("variable: what may be done to a leaf only") {
+  const Variable x(zeros({1}, f32, test_device()), true);
+  const Variable y = identity(x);
+  CHECK(!y.is_leaf());
+  CHECK_THROWS_WITH_AS(y.set_data(x.data()),
+                       "variable: set_data on the result of an operation; detach it first", Error);
+  CHECK_THROWS_WITH_AS(y.set_requires_grad(false),
+                       "variable: set_requires_grad on the result of an operation; detach it first",
+                       Error);
+  CHECK_THROWS_WITH_AS(x.set_data({}), "variable: set_data of an undefined tensor", Error);
+  x.set_data(ones({2, 2}, f64, test_device()));
+  CHECK(x.shape() == Shape{2, 2});
+  CHECK(x.requires_grad());
+  x.set_requires_grad(false);
+  CHECK(!identity(x).requires_grad());
+}
+
+TEST_CASE("variable: set_grad, retain_grad and register_hook check themselves") {
+  const Variable x(zeros({2}, f32, test_device()), true);
+  CHECK_THROWS_WITH_AS(x.set_grad(zeros({3}, f32, test_device())),
+                       "variable: gradient of shape [3] for data of shape [2]", Error);
+  x.set_grad(ones({2}, f32, test_device()));
+  identity(x).backward(ones({2}, f32, test_device()));
+  CHECK(x.grad().slice(0, 0, 1).item() == 2);
+  const Variable fixed = x.detach();
+  CHECK_THROWS_WITH_AS(fixed.retain_grad(), "variable: retain_grad where no gradient will come",
+                       Error);
+  CHECK_THROWS_WITH_AS(fixed.register_hook([](const Tensor& g) { return g; }),
+                       "variable: register_hook where no gradient will come", Error);
+}

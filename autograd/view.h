@@ -10,8 +10,6 @@ namespace bs {
 Variable view(const Variable& x, const Shape& shape);
 /** @brief The same elements under another shape: a view where strides allow it, else a copy. */
 Variable reshape(const Variable& x, const Shape& shape);
-/** @brief Joins the axes [from, to] into one, copying where strides do not allow it. */
-Variable flatten(const Variable& x, int from = 0, int to = -1);
 Variable permute(const Variable& x, const Dims& axes);
 Variable transpose(const Variable& x, int a, int b);
 Variable unsqueeze(const Variable& x, int axis);

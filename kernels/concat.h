@@ -26,6 +26,9 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
 /** @brief Views of `count` equal pieces of `axis`. @throws Error unless count divides it. */
 std::vector<Tensor> chunk(const Tensor& x, int64_t count, int axis);
 
+/** @brief The sizes of those pieces. */
+std::vector<int64_t> chunk_sizes(const Shape& shape, int64_t count, int axis);
+
 /** @brief The gradient of `split` (and of `slice` with steps of 1): the pieces' gradients behind
  *  each other, zeros where one is undefined.
  *  @param[in] dys gradients of the pieces, at least one of them defined
@@ -34,6 +37,6 @@ Tensor split_backward(std::span<const Tensor> dys, const std::vector<int64_t>& s
 /** @brief The gradient of `x.slice(axis, begin, end, step)`: dy in its place, zeros elsewhere.
  *  @param[in] shape of x */
 Tensor slice_backward(const Tensor& dy, const Shape& shape, int axis, int64_t begin, int64_t end,
-                      int64_t step);
+                      int64_t step = 1);
 
 }  // namespace bs

@@ -1,0 +1,116 @@
+#include <bs/kernels/concat.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace bs {
+
+namespace {
+
+/// Throws unless `part` can stand beside `first` along `axis`.
+void check_fits(const Tensor& first, const Tensor& part, int axis) {
+  check_same_dtype("concat", first, part);
+  check_same_device("concat", first, part);
+  Shape expected = first.shape();
+  if (part.rank() == first.rank()) expected[axis] = part.size(axis);
+  BS_CHECK(part.shape() == expected, "concat: shapes {} and {} differ beside axis {}",
+           first.shape(), part.shape(), axis);
+}
+
+/// Sets a view of any strides to zero.
+void clear(const Tensor& view) {
+  copy(zeros({}, view.dtype(), view.device()).expand(view.shape()), view);
+}
+
+}  // namespace
+
+Tensor concat(std::span<const Tensor> parts, int axis) {
+  BS_CHECK(!parts.empty(), "concat: no tensors");
+  const Tensor& first = parts.front();
+  axis = normalize_axis("concat", axis, first.rank());
+  Shape shape = first.shape();
+  shape[axis] = 0;
+  for (const Tensor& part : parts) {
+    check_fits(first, part, axis);
+    shape[axis] += part.size(axis);
+  }
+  Tensor y = Tensor::empty(shape, first.dtype(), first.device());
+  int64_t at = 0;
+  for (const Tensor& part : parts) {
+    copy(part, y.slice(axis, at, at + part.size(axis)));
+    at += part.size(axis);
+  }
+  return y;
+}
+
+Tensor stack(std::span<const Tensor> parts, int axis) {
+  BS_CHECK(!parts.empty(), "stack: no tensors");
+  axis = normalize_axis("stack", axis, parts.front().rank() + 1);
+  std::vector<Tensor> slices;
+  for (const Tensor& part : parts) {
+    check_same_shape("stack", parts.front(), part);
+    slices.push_back(part.unsqueeze(axis));
+  }
+  return concat(slices, axis);
+}
+
+std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int axis) {
+  axis = normalize_axis("split", axis, x.rank());
+  int64_t sum = 0;
+  for (int64_t size : sizes) {
+    BS_CHECK(size >= 0, "split: a piece of size {}", size);
+    sum += size;
+  }
+  BS_CHECK(sum == x.size(axis), "split: pieces of {} in all on axis {} of {}", sum, axis,
+           x.shape());
+  std::vector<Tensor> pieces;
+  int64_t at = 0;
+  for (int64_t size : sizes) {
+    pieces.push_back(x.slice(axis, at, at + size));
+    at += size;
+  }
+  return pieces;
+}
+
+std::vector<Tensor> chunk(const Tensor& x, int64_t count, int axis) {
+  return split(x, chunk_sizes(x.shape(), count, axis), axis);
+}
+
+std::vector<int64_t> chunk_sizes(const Shape& shape, int64_t count, int axis) {
+  axis = normalize_axis("chunk", axis, shape.rank());
+  BS_CHECK(count > 0 && shape[axis] % count == 0, "chunk: {} equal pieces of axis {} of {}", count,
+           axis, shape);
+  return std::vector<int64_t>(static_cast<size_t>(count), shape[axis] / count);
+}
+
+Tensor split_backward(std::span<const Tensor> dys, const std::vector<int64_t>& sizes, int axis) {
+  const auto known =
+      std::find_if(dys.begin(), dys.end(), [](const Tensor& t) { return t.defined(); });
+  BS_CHECK(known != dys.end() && dys.size() == sizes.size(),
+           "split_backward: {} gradients, of which one at least is defined, for {} pieces",
+           dys.size(), sizes.size());
+  axis = normalize_axis("split_backward", axis, known->rank());
+  Shape shape = known->shape();
+  shape[axis] = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  Tensor dx = Tensor::empty(shape, known->dtype(), known->device());
+  const std::vector<Tensor> pieces = split(dx, sizes, axis);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (dys[i].defined()) {
+      copy(dys[i], pieces[i]);
+    } else {
+      clear(pieces[i]);
+    }
+  }
+  return dx;
+}
+
+Tensor slice_backward(const Tensor& dy, const Shape& shape, int axis, int64_t begin, int64_t end,
+                      int64_t step) {
+  Tensor dx = zeros(shape, dy.dtype(), dy.device());
+  copy(dy, dx.slice(axis, begin, end, step));
+  return dx;
+}
+
+}  // namespace bs

@@ -1,0 +1,120 @@
+#include <bs/autograd/concat.h>
+#include <bs/kernels/concat.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+/// The inputs behind each other along `axis`, element by element.
+Reference joined(const References& in, int axis) {
+  Shape shape = in[0].shape;
+  shape[axis] = 0;
+  for (const Reference& r : in) shape[axis] += r.shape[axis];
+  Reference y(shape);
+  const auto outer = static_cast<size_t>(shape.slice(0, axis).product());
+  const auto inner = static_cast<size_t>(shape.slice(axis + 1, shape.rank()).product());
+  size_t at = 0;
+  for (size_t o = 0; o < outer; ++o)
+    for (const Reference& r : in) {
+      const size_t run = static_cast<size_t>(r.shape[axis]) * inner;
+      for (size_t i = 0; i < run; ++i) y[at++] = r[o * run + i];
+    }
+  return y;
+}
+
+Tensor counting(const Shape& shape, DType dtype = f32) {
+  Reference r(shape);
+  for (size_t i = 0; i < r.values.size(); ++i) r[i] = static_cast<double>(i);
+  return r.tensor(dtype, test_device());
+}
+
+}  // namespace
+
+TEST_CASE("concat") {
+  for (int axis : {0, 1, 2}) {
+    std::vector<Shape> shapes(3, Shape{2, 3, 4});
+    shapes[1][axis] = 0;
+    shapes[2][axis] = 5;
+    check_op({.name = "concat",
+              .inputs = shapes,
+              .op = [=](const Variables& v) { return concat(v, axis); },
+              .reference = [=](const References& in) { return joined(in, axis); }});
+    check_op({.name = "concat",
+              .inputs = shapes,
+              .op = [=](const Variables& v) { return concat(v, axis - 3); },
+              .reference = [=](const References& in) { return joined(in, axis); }});
+  }
+}
+
+TEST_CASE("stack") {
+  for (int axis : {0, 1, 2})
+    check_op({.name = "stack",
+              .inputs = {{3, 5}, {3, 5}},
+              .op =
+                  [=](const Variables& v) {
+                    return stack({v[0], v[1]}, axis);
+                  },
+              .reference =
+                  [=](References in) {
+                    for (Reference& r : in) r.shape.insert(axis, 1);
+                    return joined(in, axis);
+                  }});
+}
+
+TEST_CASE("split gives views, and one gradient of all pieces") {
+  const Variable x(counting({2, 6}), true);
+  const auto pieces = split(x, {1, 2, 3}, 1);
+  REQUIRE(pieces.size() == 3);
+  for (const Variable& piece : pieces) CHECK(piece.data().shares_storage(x.data()));
+  CHECK(Reference::of(pieces[2].data()).values == std::vector<double>{3, 4, 5, 9, 10, 11});
+  const Variable y = concat({pieces[2], pieces[0]}, 1);  // the middle piece gets no gradient
+  y.backward(counting({2, 4}));
+  CHECK(Reference::of(x.grad()).values == std::vector<double>{3, 0, 0, 0, 1, 2, 7, 0, 0, 4, 5, 6});
+}
+
+TEST_CASE("chunk") {
+  check_op({.name = "chunk",
+            .inputs = {{2, 6, 3}},
+            .op =
+                [](const Variables& v) {
+                  const auto parts = chunk(v[0], 3, 1);
+                  return concat({parts[2], parts[0], parts[1]}, 0);
+                },
+            .reference =
+                [](const References& in) {
+                  Reference y({6, 2, 3});
+                  for (int64_t p = 0; p < 3; ++p)
+                    for (int64_t b = 0; b < 2; ++b)
+                      for (int64_t i = 0; i < 2; ++i)
+                        for (int64_t j = 0; j < 3; ++j)
+                          y.at({(p + 1) % 3 * 2 + b, i, j}) = in[0].at({b, p * 2 + i, j});
+                  return y;
+                }});
+}
+
+TEST_CASE("concat joins views and integers") {
+  const Tensor x = counting({3, 2}, i64);
+  const Tensor y = concat({x.transpose(0, 1), x.transpose(0, 1)}, 0);
+  CHECK(Reference::of(y).values == std::vector<double>{0, 2, 4, 1, 3, 5, 0, 2, 4, 1, 3, 5});
+}
+
+TEST_CASE("concat and split refuse what does not fit") {
+  const Tensor a = counting({2, 3});
+  CHECK_THROWS_WITH_AS(concat(std::span<const Tensor>{}, 0), "concat: no tensors", Error);
+  CHECK_THROWS_WITH_AS(concat({a, counting({2, 4})}, 0),
+                       "concat: shapes [2, 3] and [2, 4] differ beside axis 0", Error);
+  CHECK_THROWS_WITH_AS(concat({a, counting({3})}, 0),
+                       "concat: shapes [2, 3] and [3] differ beside axis 0", Error);
+  CHECK_THROWS_WITH_AS(concat({a, counting({2, 3}, f64)}, 0), "concat: dtypes f32 and f64 differ",
+                       Error);
+  CHECK_THROWS_WITH_AS(concat({a}, 2), "concat: axis 2 is out of range for rank 2", Error);
+  CHECK_THROWS_WITH_AS(stack({a, counting({3, 2})}, 0), "stack: shapes [2, 3] and [3, 2] differ",
+                       Error);
+  CHECK_THROWS_WITH_AS(split(a, {1, 1}, 1), "split: pieces of 2 in all on axis 1 of [2, 3]", Error);
+  CHECK_THROWS_WITH_AS(split(a, {4, -1}, 1), "split: a piece of size -1", Error);
+  CHECK_THROWS_WITH_AS(chunk(a, 2, 1), "chunk: 2 equal pieces of axis 1 of [2, 3]", Error);
+}

@@ -1,0 +1,124 @@
+#pragma once
+/** @file Elementary functions for loops over arrays: free of branches and calls in float, so that
+ * the compiler turns a loop over them into vector code. In double they are the standard library's.
+ *
+ *  Errors in float, over all arguments: exp, log and tanh within 1.5 ulp, sigmoid within 2.5.
+ *  Infinities, NaN, zeros and subnormal results are those of the standard functions. The
+ * polynomials of exp, log and tanh are those of the Cephes library (S. L. Moshier). */
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace bs::cpu::math {
+
+inline double exp(double x) { return std::exp(x); }
+inline double log(double x) { return std::log(x); }
+inline double tanh(double x) { return std::tanh(x); }
+inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+/** @brief e^x: x = n log 2 + r with |r| <= log(2) / 2, then 2^n times a polynomial in r. */
+inline float exp(float x) {
+  x = x > 89.0F ? 89.0F : x;  // beyond, the result is infinite; comparisons let NaN through
+  x = x < -104.0F ? -104.0F : x;
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum.
+  const float shifted = x * 1.44269504F + 12582912.0F;
+  const float n = shifted - 12582912.0F;
+  const int32_t exponent = std::bit_cast<int32_t>(shifted) - 0x4b400000;
+  float r = x - n * 0.693359375F;  // log 2 in two parts: the first product is exact
+  r = r - n * -2.12194440e-4F;
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  p = p * (r * r) + r + 1.0F;
+  // 2^n as two factors, since n may lie outside the range of one float's exponent.
+  const int32_t half = exponent >> 1;
+  const float low = std::bit_cast<float>((half + 127) << 23);
+  const float high = std::bit_cast<float>((exponent - half + 127) << 23);
+  return p * low * high;
+}
+
+/** @brief log x: x = 2^n m with m in [sqrt(1/2), sqrt(2)), then n log 2 plus a polynomial in m - 1.
+ */
+inline float log(float x) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const bool subnormal = x < 0x1p-126F;
+  const auto bits = std::bit_cast<int32_t>(subnormal ? x * 0x1p23F : x);
+  const int32_t exponent = (bits - 0x3f3504f3) >> 23;
+  const float m = std::bit_cast<float>(bits - exponent * (1 << 23)) - 1.0F;
+  const auto n = static_cast<float>(exponent - (subnormal ? 23 : 0));
+  const float square = m * m;
+  float p = 7.0376836292e-2F;
+  p = p * m - 1.1514610310e-1F;
+  p = p * m + 1.1676998740e-1F;
+  p = p * m - 1.2420140846e-1F;
+  p = p * m + 1.4249322787e-1F;
+  p = p * m - 1.6668057665e-1F;
+  p = p * m + 2.0000714765e-1F;
+  p = p * m - 2.4999993993e-1F;
+  p = p * m + 3.3333331174e-1F;
+  p = p * m * square + n * -2.12194440e-4F - 0.5F * square;
+  float y = m + p + n * 0.693359375F;
+  y = x == 0.0F ? -infinity : y;
+  y = x < 0.0F ? std::numeric_limits<float>::quiet_NaN() : y;
+  return x < infinity ? y : x;  // infinity and NaN stay what they are
+}
+
+/** @brief An odd polynomial near zero, 1 - 2 / (e^2x + 1) elsewhere. */
+inline float tanh(float x) {
+  const float size = std::fabs(x);
+  const float square = x * x;
+  float p = -5.70498872745e-3F;
+  p = p * square + 2.06390887954e-2F;
+  p = p * square - 5.37397155531e-2F;
+  p = p * square + 1.33314422036e-1F;
+  p = p * square - 3.33332819422e-1F;
+  p = p * square * x + x;
+  const float far = 1.0F - 2.0F / (exp(2.0F * size) + 1.0F);
+  return size < 0.625F ? p : std::copysign(far, x);
+}
+
+/** @brief 1 / (1 + e^-x). */
+inline float sigmoid(float x) { return 1.0F / (1.0F + exp(-x)); }
+
+/** @brief Distribution and density of the standard normal. */
+template <class W>
+struct Normal {
+  W cdf, pdf;
+};
+
+inline Normal<double> normal(double x) {
+  return {0.5 * std::erfc(x * -0.70710678118654752), 0.39894228040143268 * std::exp(-0.5 * x * x)};
+}
+
+/** @brief One exponential serves both values. Phi(x) is 1/2 + x p(x^2) near zero, and beyond
+ *  Phi(-|x|) = exp(-x^2 / 2) q(1 / (1 + 0.32 |x|)); p and q are minimax polynomials in relative
+ *  error, q up to |x| = 14.5, where the result vanishes. The error is below 1.2e-7, and relative to
+ *  the result below 5e-7 for x > -1; further down it grows as that of exp's argument, with x^2. */
+inline Normal<float> normal(float x) {
+  const float square = x * x;
+  float p = 1.01336952e-4F;
+  p = p * square - 1.17958900e-3F;
+  p = p * square + 9.97179807e-3F;
+  p = p * square - 6.64902390e-2F;
+  p = p * square + 3.98942279e-1F;
+  const float e = exp(-0.5F * square);
+  const float size = std::fabs(x);
+  const float k = 1.0F / (1.0F + 0.32F * size);
+  float q = 0.0407273278F;
+  q = q * k - 0.143963373F;
+  q = q * k + 0.136610693F;
+  q = q * k - 0.00711287098F;
+  q = q * k + 0.106899308F;
+  q = q * k + 0.111201841F;
+  q = q * k + 0.128004284F;
+  q = q * k + 0.127646863F;
+  const float tail = e * (q * k);
+  const float far = x < 0 ? tail : 1.0F - tail;
+  return {size < 0.8F ? 0.5F + p * x : far, 0.398942280F * e};
+}
+
+}  // namespace bs::cpu::math

@@ -1,0 +1,54 @@
+#pragma once
+/** @file What an element-wise operation takes: a tensor, or a number. */
+#include <bs/lib/tensor.h>
+
+#include <concepts>
+#include <utility>
+
+namespace bs {
+
+/** @brief A number beside a tensor. It gives way to the tensor's dtype: only its kind counts, and
+ *  only where that is higher (2.5 turns an integral tensor into f32, 2 turns a bool one into i64).
+ */
+class Scalar {
+ public:
+  template <std::integral I>
+  Scalar(I value)  // NOLINT(google-explicit-constructor): numbers are written as they are
+      : integral_(true), integer_(static_cast<int64_t>(value)), real_(static_cast<double>(value)) {}
+  template <std::floating_point F>
+  Scalar(F value)  // NOLINT(google-explicit-constructor)
+      : integral_(false), real_(static_cast<double>(value)) {}
+
+  bool is_integral() const { return integral_; }
+  /** @brief The value as a float, a double or an integer of any size. */
+  template <class W>
+  W to() const {
+    return integral_ ? static_cast<W>(integer_) : static_cast<W>(real_);
+  }
+  /** @brief The dtype of an operation between a tensor of `dtype` and this. */
+  DType promote(DType dtype) const {
+    if (is_floating(dtype) || (integral_ && dtype != boolean)) return dtype;
+    return integral_ ? i64 : f32;
+  }
+
+ private:
+  bool integral_;
+  int64_t integer_ = 0;
+  double real_;
+};
+
+/** @brief A tensor, or the number that stands in its place; what backends take. */
+struct Operand {
+  Operand(Tensor t) : tensor(std::move(t)) {}  // NOLINT(google-explicit-constructor)
+  Operand(Scalar n) : number(n) {}             // NOLINT(google-explicit-constructor)
+
+  Tensor tensor;  ///< undefined: the number is meant
+  Scalar number = 0;
+
+  /** @brief Strides over a result of `rank` axes; a number has none but zeros. */
+  Strides strides(int rank) const {
+    return tensor.defined() ? tensor.strides() : Dims::filled(rank, 0);
+  }
+};
+
+}  // namespace bs

@@ -1,0 +1,62 @@
+#pragma once
+/** @file Reductions over axes.
+ *
+ *  `axes` lists the axes to reduce, in any order, negative ones counting from the end; without it,
+ *  all are reduced. With `keepdim` they stay, with extent 1. Any strides. Sums are kept in f32 (f64
+ *  for f64, i64 for integers), in an order that does not depend on the number of threads: the same
+ *  input gives the same bits. Everything is read once (twice by var).
+ *  @throws Error for an axis out of range or named twice. */
+#include <bs/kernels/dispatch.h>
+
+#include <optional>
+
+namespace bs {
+
+/** @brief Axes to reduce; nothing means all of them. */
+using Axes = std::optional<Dims>;
+
+/** @brief Sum; 0 over nothing. Integers and bool give i64. */
+Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+/** @brief Sum divided by the number of elements; NaN over nothing. Floating. */
+Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+/** @brief sum (x - mean)^2 / (n - correction), in two passes. Floating. NaN or infinity when
+ *  n <= correction. */
+Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+/** @brief Largest element; NaN if there is one. @throws Error over nothing. */
+Tensor amax(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+/** @brief Smallest element; NaN if there is one. @throws Error over nothing. */
+Tensor amin(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+/** @brief Position (i64) of the first largest element along one axis; NaN counts as the largest.
+ *  @throws Error over nothing. */
+Tensor argmax(const Tensor& x, int axis = -1, bool keepdim = false);
+
+/** @brief Sums x over the axes along which `shape` was broadcast to x's shape: the gradient of
+ *  broadcasting. x itself when the shapes are equal.
+ *  @throws Error when `shape` does not broadcast to x's. */
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+/** @name Vector-Jacobian products
+ *  x is the input, y the result of the forward with the same `axes` and `keepdim`.
+ *  @{ */
+/** @brief dy repeated over the reduced axes: a view. */
+Tensor sum_backward(const Shape& x_shape, const Tensor& dy, const Axes& axes, bool keepdim);
+/** @brief dy / n repeated over the reduced axes: a view. */
+Tensor mean_backward(const Shape& x_shape, const Tensor& dy, const Axes& axes, bool keepdim);
+/** @brief dx = dy 2 (x - mean) / (n - correction). */
+Tensor var_backward(const Tensor& x, const Tensor& dy, const Axes& axes, bool keepdim,
+                    double correction);
+/** @brief Of amax and amin: dy divided evenly among the elements that equal y. */
+Tensor extremum_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,
+                         bool keepdim);
+/** @} */
+
+/** Backends reduce the middle axis of a contiguous x [outer, n, inner] to a contiguous y
+ *  [outer, inner]. y has the dtype of the sum: f64 for f64, f32 for other floats, i64 for i64. */
+BS_BACKENDS(void sum(const Tensor& x, const Tensor& y, double scale, Stream stream);
+            void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y,
+                                   double scale, Stream stream);
+            void amax(const Tensor& x, const Tensor& y, Stream stream);
+            void amin(const Tensor& x, const Tensor& y, Stream stream);
+            void argmax(const Tensor& x, const Tensor& y, Stream stream))
+
+}  // namespace bs

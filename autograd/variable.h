@@ -29,6 +29,8 @@ class Variable {
   Variable(Tensor data, bool requires_grad);
 
   bool defined() const { return state_ != nullptr; }
+  /** @brief Whether both are handles to one variable. */
+  bool is_same(const Variable& other) const { return state_ == other.state_; }
   const Tensor& data() const;
   const Shape& shape() const { return data().shape(); }
   int64_t size(int axis) const { return data().size(axis); }

@@ -1,0 +1,130 @@
+#include <bs/autograd/tape.h>
+#include <bs/kernels/fill.h>
+#include <bs/nn/module.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <type_traits>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+struct Leaf : nn::Module {
+  Variable weight = register_parameter("weight", ones({2, 3}, f32, test_device()));
+  Variable bias;
+  Variable steps = register_buffer("steps", zeros({1}, i64, test_device()));
+  explicit Leaf(bool has_bias = true)
+      : bias(register_parameter("bias", has_bias ? ones({2}, f32, test_device()) : Tensor())) {}
+};
+
+struct Tree : nn::Module {
+  Leaf first, second{false};
+  std::vector<std::unique_ptr<Leaf>> many;
+  Variable scale = register_parameter("scale", ones({1}, f32, test_device()));
+  Tree() {
+    register_module("first", first);
+    register_module("second", second);
+    for (int i = 0; i < 2; ++i) {
+      many.push_back(std::make_unique<Leaf>());
+      register_module("many." + std::to_string(i), *many.back());
+    }
+  }
+};
+
+std::vector<std::string> names(const std::vector<nn::NamedVariable>& list) {
+  std::vector<std::string> out;
+  for (const auto& named : list) out.push_back(named.name);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("module: names lead to parameters and buffers, parents and the earlier first") {
+  static_assert(!std::is_copy_constructible_v<Tree> && !std::is_move_constructible_v<Tree>);
+  const Tree tree;
+  CHECK(names(tree.named_parameters()) ==
+        std::vector<std::string>{"scale", "first.weight", "first.bias", "second.weight",
+                                 "many.0.weight", "many.0.bias", "many.1.weight", "many.1.bias"});
+  CHECK(names(tree.named_buffers()) ==
+        std::vector<std::string>{"first.steps", "second.steps", "many.0.steps", "many.1.steps"});
+  CHECK(tree.parameters().size() == 8);
+  CHECK(tree.parameters()[1].is_same(tree.first.weight));
+  CHECK(tree.parameter_count() == 1 + 4 * 6 + 3 * 2);
+  CHECK(!tree.second.bias.defined());
+  CHECK(tree.first.weight.requires_grad());
+  CHECK(!tree.first.steps.requires_grad());
+}
+
+TEST_CASE("module: a parameter shared by two places comes once") {
+  struct Tied : nn::Module {
+    Leaf leaf;
+    Tied() {
+      register_module("here", leaf);
+      register_module("there", leaf);
+    }
+  };
+  const Tied tied;
+  CHECK(names(tied.named_parameters()) == std::vector<std::string>{"here.weight", "here.bias"});
+  CHECK(tied.parameter_count() == 8);
+}
+
+TEST_CASE("module: train and eval reach everything below") {
+  Tree tree;
+  CHECK(tree.many[1]->training());
+  tree.eval();
+  CHECK(!tree.training());
+  CHECK(!tree.many[1]->training());
+  tree.train();
+  CHECK(tree.first.training());
+}
+
+TEST_CASE("module: to converts what floats, gradients too, and keeps variables the same") {
+  Tree tree;
+  const Variable weight = tree.first.weight;
+  weight.set_grad(ones({2, 3}, f32, test_device()));
+  tree.to(f16);
+  CHECK(weight.dtype() == f16);
+  CHECK(weight.grad().dtype() == f16);
+  CHECK(weight.is_same(tree.first.weight));
+  CHECK(weight.requires_grad());
+  CHECK(tree.first.steps.dtype() == i64);
+  CHECK(Reference::of(weight.data()).values == std::vector<double>(6, 1.0));
+  CHECK(!tree.scale.grad().defined());
+  CHECK_THROWS_WITH_AS(tree.to(i32), "module: parameters cannot become i32", Error);
+  tree.to(Device::cpu());
+  CHECK(weight.device().is_cpu());
+  CHECK(weight.grad().device().is_cpu());
+  CHECK(tree.first.steps.device().is_cpu());
+  tree.to(test_device());
+  CHECK(weight.device() == test_device());
+  tree.zero_grad();
+  CHECK(!weight.grad().defined());
+}
+
+TEST_CASE("module: moving to a device that is not there changes nothing") {
+  if (cuda_available()) return;
+  Tree tree;
+  CHECK_THROWS_AS(tree.to(Device::cuda()), Error);
+  CHECK(tree.scale.device().is_cpu());
+}
+
+TEST_CASE("module: names are checked") {
+  struct Wrong : nn::Module {
+    Wrong(const std::string& a, const std::string& b, DType dtype = f32) {
+      register_parameter(a, ones({1}, dtype));
+      register_buffer(b, ones({1}));
+    }
+  };
+  CHECK_THROWS_WITH_AS(Wrong("a", "a"), "module: the name a is taken", Error);
+  CHECK_THROWS_WITH_AS(Wrong("a", ""), "module: a parameter, buffer or child needs a name", Error);
+  CHECK_THROWS_WITH_AS(Wrong("a", "b", i32), "module: parameter a of dtype i32 cannot learn",
+                       Error);
+}
+
+TEST_CASE("module: prints its parameters") {
+  CHECK(to_string(Leaf()) == "weight f32 [2, 3]\nbias f32 [2]\n8 elements");
+}

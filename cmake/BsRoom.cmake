@@ -14,6 +14,7 @@ function(bs_add_room room)
   list(FILTER cpu_sources INCLUDE REGEX "/kernels/cpu/")
   set_source_files_properties(${cpu_sources} PROPERTIES COMPILE_OPTIONS "${BS_CPU_KERNEL_OPTIONS}")
   target_include_directories(bs_${room} PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
+                                               $<BUILD_INTERFACE:${BS_UMBRELLA_DIR}>
                                                $<INSTALL_INTERFACE:include>)
   target_compile_features(bs_${room} PUBLIC cxx_std_20)
   target_link_libraries(bs_${room} PRIVATE $<BUILD_INTERFACE:bs_compiler> PUBLIC ${ARG_LINK})

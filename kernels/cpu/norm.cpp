@@ -1,0 +1,147 @@
+#include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/rows.h>
+#include <bs/kernels/norm.h>
+
+#include <cmath>
+
+namespace bs::cpu {
+
+namespace {
+
+/// A vector's elements as W, or `absent` everywhere where it is undefined.
+template <class T>
+std::vector<Wide<T>> widened(const Tensor& vector, int64_t n, Wide<T> absent) {
+  std::vector<Wide<T>> out(static_cast<size_t>(n), absent);
+  if (!vector.defined()) return out;
+  const T* from = vector.data<T>();
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<Wide<T>>(from[i]);
+  return out;
+}
+
+template <class W>
+struct Statistics {
+  W mean, rstd;
+};
+
+/// Two passes over a row that the first has brought into the cache: exact where one pass with
+/// sums of squares would cancel.
+template <class W>
+Statistics<W> statistics(const W* x, int64_t n, W eps, bool centred) {
+  W mean = 0;
+  if (centred) {
+    W sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; ++i) sum += x[i];
+    mean = sum / static_cast<W>(n);
+  }
+  W squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (int64_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  return {mean, 1 / std::sqrt(squares / static_cast<W>(n) + eps)};
+}
+
+/// dx of one row; adds to the columns' sums of dy * h and dy.
+template <class W>
+void backward_row(const W* x, const W* weight, Statistics<W> s, bool centred, const W* dy, W* dx,
+                  W* dweight, W* dbias, int64_t n) {
+  W sum = 0;
+  W dot = 0;
+#pragma omp simd reduction(+ : sum, dot)
+  for (int64_t i = 0; i < n; ++i) {
+    const W h = (x[i] - s.mean) * s.rstd;
+    const W g = dy[i] * weight[i];
+    sum += g;
+    dot += g * h;
+    dweight[i] += dy[i] * h;
+    dbias[i] += dy[i];
+  }
+  const W offset = centred ? sum / static_cast<W>(n) : W{0};
+  const W slope = dot / static_cast<W>(n);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const W h = (x[i] - s.mean) * s.rstd;
+    dx[i] = s.rstd * (dy[i] * weight[i] - offset - h * slope);
+  }
+}
+
+/// out[i] = sum over the chunks' partial sums, in their order.
+template <class T>
+void add_chunks(const Wide<T>* partial, int64_t chunks, int64_t stride, const Tensor& out) {
+  if (!out.defined()) return;
+  T* to = out.data<T>();
+  parallel_for(out.numel(), elementwise_grain / chunks, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      Wide<T> sum = 0;
+      for (int64_t c = 0; c < chunks; ++c) sum += partial[c * stride + i];
+      to[i] = T(sum);
+    }
+  });
+}
+
+}  // namespace
+
+void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y,
+          const Tensor& mean, const Tensor& rstd, double eps, Stream) {
+  visit_floating("norm", x.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    const int64_t n = x.size(-1);
+    const std::vector<W> scale = widened<T>(weight, n, W{1});
+    const std::vector<W> shift = widened<T>(bias, n, W{0});
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    W* means = mean.defined() ? mean.data<W>() : nullptr;
+    W* rstds = rstd.data<W>();
+    parallel_for(x.numel() / n, elementwise_grain / n, [&](int64_t begin, int64_t end) {
+      RowBuffer<T> in_buffer(n), out_buffer(n);
+      const W* w = scale.data();
+      const W* b = shift.data();
+      for (int64_t row = begin; row < end; ++row) {
+        const W* in = in_buffer.read(from + row * n);
+        W* out = out_buffer.target(to + row * n);
+        const auto s = statistics(in, n, static_cast<W>(eps), means != nullptr);
+        if (means) means[row] = s.mean;
+        rstds[row] = s.rstd;
+#pragma omp simd
+        for (int64_t i = 0; i < n; ++i) out[i] = (in[i] - s.mean) * s.rstd * w[i] + b[i];
+        out_buffer.write(to + row * n);
+      }
+    });
+  });
+}
+
+void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                   const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
+                   Stream) {
+  visit_floating("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    const int64_t n = x.size(-1);
+    const int64_t rows = x.numel() / n;
+    // Rows are cut into chunks by their number alone, so that sums over rows do not depend on the
+    // number of threads.
+    const int64_t chunks = std::min<int64_t>(64, (rows + 31) / 32);
+    const std::vector<W> scale = widened<T>(weight, n, W{1});
+    std::vector<W> partial(static_cast<size_t>(2 * chunks * n));
+    const W* means = mean.defined() ? mean.data<W>() : nullptr;
+    const W* rstds = rstd.data<W>();
+    const T* from = x.data<T>();
+    const T* gradient = dy.data<T>();
+    T* to = dx.data<T>();
+    parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
+      RowBuffer<T> in(n), slope(n), out(n);
+      for (int64_t c = begin; c < end; ++c) {
+        W* sums = partial.data() + 2 * c * n;
+        for (int64_t row = rows * c / chunks; row < rows * (c + 1) / chunks; ++row) {
+          backward_row<W>(in.read(from + row * n), scale.data(),
+                          {means ? means[row] : W{0}, rstds[row]}, means != nullptr,
+                          slope.read(gradient + row * n), out.target(to + row * n), sums, sums + n,
+                          n);
+          out.write(to + row * n);
+        }
+      }
+    });
+    add_chunks<T>(partial.data(), chunks, 2 * n, dweight);
+    add_chunks<T>(partial.data() + n, chunks, 2 * n, dbias);
+  });
+}
+
+}  // namespace bs::cpu

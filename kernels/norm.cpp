@@ -1,0 +1,82 @@
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/norm.h>
+
+namespace bs {
+
+namespace {
+
+/// Throws unless `vector`, called `name`, is absent or fits the last axis of x.
+void check_vector(const char* op, const char* name, const Tensor& x, const Tensor& vector) {
+  if (!vector.defined()) return;
+  BS_CHECK(vector.shape() == Shape{x.size(-1)}, "{}: {} {} does not fit the last axis of x {}", op,
+           name, vector.shape(), x.shape());
+  check_same_dtype(op, x, vector);
+  check_same_device(op, x, vector);
+}
+
+Tensor dense(const Tensor& vector) { return vector.defined() ? contiguous(vector) : vector; }
+
+DType statistics_dtype(const Tensor& x) { return x.dtype() == f64 ? f64 : f32; }
+
+NormResult normalize(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     double eps, bool centred) {
+  BS_CHECK(x.rank() > 0, "{}: a scalar has no axis", op);
+  BS_CHECK(eps >= 0, "{}: eps {} is negative", op, eps);
+  check_vector(op, "weight", x, weight);
+  check_vector(op, "bias", x, bias);
+  const Tensor in = contiguous(x);
+  const Shape rows = x.shape().slice(0, x.rank() - 1);
+  NormResult result;
+  result.y = Tensor::empty_like(in);
+  result.rstd = Tensor::empty(rows, statistics_dtype(x), x.device());
+  if (centred) result.mean = Tensor::empty_like(result.rstd);
+  if (x.numel() > 0)
+    BS_DISPATCH(x.device(), norm, in, dense(weight), dense(bias), result.y, result.mean,
+                result.rstd, eps);
+  return result;
+}
+
+NormGradients normalize_backward(const char* op, const Tensor& x, const Tensor& weight,
+                                 const Tensor& mean, const Tensor& rstd, const Tensor& dy,
+                                 bool wants_bias) {
+  check_same_shape(op, x, dy);
+  check_same_dtype(op, x, dy);
+  check_same_device(op, x, dy);
+  check_vector(op, "weight", x, weight);
+  const Shape columns = {x.size(-1)};
+  NormGradients gradients;
+  gradients.dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (weight.defined()) gradients.dweight = Tensor::empty(columns, x.dtype(), x.device());
+  if (wants_bias) gradients.dbias = Tensor::empty(columns, x.dtype(), x.device());
+  if (x.numel() > 0) {
+    BS_DISPATCH(x.device(), norm_backward, contiguous(x), dense(weight), mean, rstd, contiguous(dy),
+                gradients.dx, gradients.dweight, gradients.dbias);
+  } else {  // no rows: sums over nothing
+    if (weight.defined()) fill(gradients.dweight, 0);
+    if (wants_bias) fill(gradients.dbias, 0);
+  }
+  return gradients;
+}
+
+}  // namespace
+
+NormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  return normalize("layer_norm", x, weight, bias, eps, true);
+}
+
+NormGradients layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                                  const Tensor& rstd, const Tensor& dy, bool wants_bias) {
+  return normalize_backward("layer_norm_backward", x, weight, mean, rstd, dy, wants_bias);
+}
+
+NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  return normalize("rms_norm", x, weight, {}, eps, false);
+}
+
+NormGradients rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,
+                                const Tensor& dy) {
+  return normalize_backward("rms_norm_backward", x, weight, {}, rstd, dy, false);
+}
+
+}  // namespace bs

@@ -1,0 +1,126 @@
+#include <bs/autograd/norm.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/norm.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+/// Rows of in[0] normalised, then times in[1] and plus in[2] where they are there.
+Reference normalized(const References& in, double eps, bool centred) {
+  Reference y = in[0];
+  const auto n = static_cast<size_t>(y.shape.back());
+  for (size_t row = 0; row * n < y.values.size(); ++row) {
+    double* x = &y.values[row * n];
+    long double sum = 0;  // long, since a naive sum of many doubles is worse than the kernels' own
+    for (size_t i = 0; i < n; ++i) sum += centred ? x[i] : 0;
+    const auto mean = static_cast<double>(sum / static_cast<long double>(n));
+    sum = 0;
+    for (size_t i = 0; i < n; ++i) sum += (x[i] - mean) * (x[i] - mean);
+    const auto variance = static_cast<double>(sum / static_cast<long double>(n));
+    for (size_t i = 0; i < n; ++i) {
+      x[i] = (x[i] - mean) / std::sqrt(variance + eps);
+      if (in.size() > 1) x[i] *= in[1][i];
+      if (in.size() > 2) x[i] += in[2][i];
+    }
+  }
+  return y;
+}
+
+const std::vector<Shape> shapes = {{3, 5},   {2, 2},    {2, 3, 130}, {0, 4},     {4, 0},    {7},
+                                   {70, 64}, {5, 1025}, {300, 24},   {2, 16392}, {1, 40001}};
+
+}  // namespace
+
+TEST_CASE("layer_norm") {
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    const Shape n = {shape.back()};
+    check_op({.name = "layer_norm",
+              .inputs = {shape, n, n},
+              .op = [](const Variables& v) { return layer_norm(v[0], v[1], v[2]); },
+              .reference = [](const References& in) { return normalized(in, 1e-5, true); }});
+  }
+  check_op({.name = "layer_norm without weight and bias",
+            .inputs = {{6, 33}},
+            .op = [](const Variables& v) { return layer_norm(v[0], {}, {}, 0.1); },
+            .reference = [](const References& in) { return normalized(in, 0.1, true); }});
+  check_op({.name = "layer_norm without bias",
+            .inputs = {{6, 32}, {32}},
+            .op = [](const Variables& v) { return layer_norm(v[0], v[1], {}); },
+            .reference = [](const References& in) { return normalized(in, 1e-5, true); }});
+}
+
+TEST_CASE("rms_norm") {
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    check_op({.name = "rms_norm",
+              .inputs = {shape, {shape.back()}},
+              .op = [](const Variables& v) { return rms_norm(v[0], v[1]); },
+              .reference = [](const References& in) { return normalized(in, 1e-6, false); }});
+  }
+  check_op({.name = "rms_norm without weight",
+            .inputs = {{6, 33}},
+            .op = [](const Variables& v) { return rms_norm(v[0], {}); },
+            .reference = [](const References& in) { return normalized(in, 1e-6, false); }});
+}
+
+TEST_CASE("layer_norm takes views and keeps its statistics") {
+  const Reference x = random_reference({9, 4}, 3);
+  const Tensor t = x.tensor(bf16, test_device());
+  const NormResult r = layer_norm(t.transpose(0, 1), {}, {});
+  CHECK(r.mean.shape() == Shape{4});
+  CHECK(r.mean.dtype() == f32);
+  Reference turned({4, 9});
+  for (int64_t i = 0; i < 4; ++i)
+    for (int64_t j = 0; j < 9; ++j) turned.at({i, j}) = Reference::of(t).at({j, i});
+  const Reference expected = normalized({turned}, 1e-5, true);
+  const Reference y = Reference::of(r.y);
+  for (size_t i = 0; i < y.values.size(); ++i)
+    CHECK(std::abs(y[i] - expected[i]) <= 4 * epsilon(bf16));
+}
+
+TEST_CASE("layer_norm of one column is its bias") {
+  const Tensor x = random_reference({5, 1}, 1).tensor(f32, test_device());
+  const Tensor ones = full({1}, 1, f32, test_device());
+  const Tensor bias = Tensor::from<float>({3}).to(test_device());
+  const NormResult r = layer_norm(x, ones, bias);
+  for (double v : Reference::of(r.y).values) CHECK(v == 3);
+  const NormGradients g = layer_norm_backward(x, ones, r.mean, r.rstd, x, true);
+  // dy less its mean: nothing but a rounding, which 1 / sqrt(eps) magnifies.
+  for (double v : Reference::of(g.dx).values) CHECK(std::abs(v) <= 317 * epsilon(f32));
+  for (double v : Reference::of(g.dweight).values) CHECK(v == 0);
+}
+
+TEST_CASE("layer_norm does not cancel where the mean is large") {
+  Reference x = random_reference({1, 512}, 5);
+  for (double& v : x.values) v += 4096;
+  x = Reference::of(x.tensor(f32, Device::cpu()));
+  const Reference y = Reference::of(layer_norm(x.tensor(f32, test_device()), {}, {}).y);
+  const Reference expected = normalized({x}, 1e-5, true);
+  // The mean may be off by one step of f32 at 4096, and 1 / deviation is below 2. One pass with
+  // sums of squares would be off by the size of the values themselves.
+  double worst = 0;
+  for (size_t i = 0; i < y.values.size(); ++i)
+    worst = std::max(worst, std::abs(y[i] - expected[i]));
+  CHECK(worst <= 2 * 0x1p-11);
+}
+
+TEST_CASE("norms refuse what does not fit") {
+  const Tensor x = Tensor::empty({2, 3}, f32);
+  CHECK_THROWS_WITH_AS(layer_norm(Tensor::empty({}, f32), {}, {}),
+                       "layer_norm: a scalar has no axis", Error);
+  CHECK_THROWS_WITH_AS(layer_norm(x, Tensor::empty({2}, f32), {}),
+                       "layer_norm: weight [2] does not fit the last axis of x [2, 3]", Error);
+  CHECK_THROWS_WITH_AS(layer_norm(x, {}, Tensor::empty({1, 3}, f32)),
+                       "layer_norm: bias [1, 3] does not fit the last axis of x [2, 3]", Error);
+  CHECK_THROWS_WITH_AS(rms_norm(x, Tensor::empty({3}, f64)), "rms_norm: dtypes f32 and f64 differ",
+                       Error);
+  CHECK_THROWS_WITH_AS(rms_norm(x, {}, -1.0), "rms_norm: eps -1 is negative", Error);
+  CHECK_THROWS_WITH_AS(rms_norm(Tensor::empty({2, 2}, i32), {}),
+                       "norm: dtype i32 is not supported; expected f64, f32, f16 or bf16", Error);
+}

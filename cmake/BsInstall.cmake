@@ -1,1 +1,31 @@
-# Install rules arrive with the first release that is packaged.
+# What `cmake --install` puts down: the libraries, the public headers under include/bs, the umbrella
+# headers, bs/version.h, and the package files that `find_package(bs)` reads.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in ${BS_UMBRELLA_DIR}/bs/version.h @ONLY)
+
+set(rooms lib kernels autograd nn)
+foreach(room ${rooms})
+  bs_public_headers(${room} headers)
+  foreach(header ${headers})
+    get_filename_component(folder ${header} DIRECTORY)
+    install(FILES ${PROJECT_SOURCE_DIR}/${header}
+            DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bs/${folder})
+  endforeach()
+  set_target_properties(bs_${room} PROPERTIES EXPORT_NAME ${room})
+  install(TARGETS bs_${room} EXPORT bsTargets)
+endforeach()
+install(DIRECTORY ${BS_UMBRELLA_DIR}/bs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS bs EXPORT bsTargets)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/bs)
+install(EXPORT bsTargets NAMESPACE bs:: DESTINATION ${package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/bsConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/bsConfig.cmake INSTALL_DESTINATION ${package_dir})
+# Before 1.0 a new minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/bsConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/bsConfig.cmake ${PROJECT_BINARY_DIR}/bsConfigVersion.cmake
+        DESTINATION ${package_dir})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

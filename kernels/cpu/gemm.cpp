@@ -1,0 +1,285 @@
+#include <bs/kernels/cpu/convert.h>
+#include <bs/kernels/cpu/gemm.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <span>
+#include <type_traits>
+
+namespace bs::cpu {
+namespace {
+
+/// The even step, a multiple of `unit`, that covers `n` in as few steps of at most `limit`.
+constexpr Index even_step(Index n, Index limit, Index unit) {
+  return ceil_div(ceil_div(n, std::max<Index>(1, ceil_div(n, limit))), unit) * unit;
+}
+
+template <class E>
+struct View {
+  E* data;
+  Index rs, cs;
+  E* at(Index i, Index j) const { return data + i * rs + j * cs; }
+  View transposed() const { return {data, cs, rs}; }
+};
+
+template <class T, class In, class Out>
+struct Problem {
+  Index m, n, k;
+  T alpha;
+  View<const In> a, b;
+  T beta;
+  View<Out> c;
+
+  Problem transposed() const {
+    return {n, m, k, alpha, b.transposed(), a.transposed(), beta, c.transposed()};
+  }
+  bool is_row() const { return m == 1 && (b.rs == 1 || b.cs == 1); }
+};
+
+/// Columns [first, last) of a one-row product, bound by reading B once.
+template <class T, class In, class Out>
+void row_product(const Problem<T, In, Out>& p, Index first, Index last) {
+  constexpr Index kSpan = 512, kSums = 4 * Tile<T>::kLanes;
+  T* x = scratch<T>(3, p.k);
+  for (Index l = 0; l < p.k; ++l) x[l] = to<T>(*p.a.at(0, l));
+  T y[kSpan], wide[kSpan];
+  for (Index j0 = first; j0 < last; j0 += kSpan) {
+    const Index n = std::min(kSpan, last - j0);
+    if (p.b.cs == 1) {
+      std::fill_n(y, n, T(0));
+      for (Index l = 0; l < p.k; ++l) {
+        const T* row = wide;
+        if constexpr (std::is_same_v<T, In>) {
+          row = p.b.at(l, j0);
+        } else {
+          widen(n, p.b.at(l, j0), wide);
+        }
+        for (Index j = 0; j < n; ++j) y[j] += x[l] * row[j];
+      }
+    } else {
+      for (Index j = 0; j < n; ++j) {
+        T sums[kSums] = {};
+        T rest = 0;
+        for (Index l0 = 0; l0 < p.k; l0 += kSpan) {
+          const Index depth = std::min(kSpan, p.k - l0);
+          const T* col = wide;
+          if constexpr (std::is_same_v<T, In>) {
+            col = p.b.at(l0, j0 + j);
+          } else {
+            widen(depth, p.b.at(l0, j0 + j), wide);
+          }
+          Index l = 0;
+          for (; l + kSums <= depth; l += kSums) {
+            for (Index s = 0; s < kSums; ++s) sums[s] += x[l0 + l + s] * col[l + s];
+          }
+          for (; l < depth; ++l) rest += x[l0 + l] * col[l];
+        }
+        for (const T s : sums) rest += s;
+        y[j] = rest;
+      }
+    }
+    for (Index j = 0; j < n; ++j) y[j] *= p.alpha;
+    store_sums(1, n, y, n, p.beta, p.c.at(0, j0), p.c.rs, p.c.cs);
+  }
+}
+
+/// How one product is cut: chunks of C whose operands are packed together, tiles of a chunk that
+/// threads take one by one, steps of the depth. The depth steps depend on k alone.
+template <class T>
+struct Plan {
+  Index chunk_m, chunk_n, tile_m, tile_n, depth;
+  bool direct_a, direct_b;
+  T *a = nullptr, *b = nullptr, *c = nullptr;
+  int threads;
+  std::atomic<Index> next[2] = {0, 0};
+
+  template <class In, class Out>
+  Plan(const Problem<T, In, Out>& p, int team) : threads(team) {
+    constexpr Index MR = Tile<T>::kRows, NR = Tile<T>::kCols, kChunk = 1024;
+    constexpr bool same = std::is_same_v<T, In>;
+    direct_a = same && p.n <= 8 * NR;
+    direct_b = same && p.b.cs == 1 && p.m <= 16 * MR && p.n % (NR / 2) == 0;
+    depth = even_step(p.k, Tile<T>::kDepth, 8);
+    chunk_m = even_step(p.m, kChunk, MR);
+    chunk_n = even_step(p.n, kChunk, NR);
+    tile_m = even_step(chunk_m, 1024 / static_cast<Index>(sizeof(T)), MR);
+    tile_n = chunk_n;
+    const auto tiles = [&] { return ceil_div(chunk_m, tile_m) * ceil_div(chunk_n, tile_n); };
+    while (threads > 1 && tiles() < 4 * threads && (tile_m > 4 * MR || tile_n > 2 * NR)) {
+      const bool across = tile_n > 2 * NR && (tile_n >= tile_m / 2 || tile_m <= 4 * MR);
+      Index& side = across ? tile_n : tile_m;
+      side = even_step(side, (side + 1) / 2, across ? NR : MR);
+    }
+    const Index copies = threads > 1 ? 2 : 1;
+    if (!direct_a) a = scratch<T>(0, copies * packed_a_size<T>(chunk_m, depth));
+    if (!direct_b) b = scratch<T>(1, copies * packed_b_size<T>(depth, chunk_n));
+    if (!std::is_same_v<T, Out> && p.k > depth) c = scratch<T>(2, chunk_m * chunk_n);
+  }
+};
+
+/// A chunk of C and a step of the depth.
+struct Region {
+  Index i, j, l, m, n, k;
+};
+
+template <class T>
+struct Operands {
+  PanelPair<T> base;
+  PanelLayout a, b;
+};
+
+/// Packs this thread's share of the operands of a region, or finds them where they lie.
+template <class T, class In, class Out>
+Operands<T> prepare(const Problem<T, In, Out>& p, const Plan<T>& plan, int thread, int turn,
+                    const Region& r) {
+  constexpr Index MR = Tile<T>::kRows, NR = Tile<T>::kCols;
+  const int copy = plan.threads > 1 ? turn : 0;
+  T* a = plan.direct_a ? nullptr : plan.a + copy * packed_a_size<T>(plan.chunk_m, plan.depth);
+  T* b = plan.direct_b ? nullptr : plan.b + copy * packed_b_size<T>(plan.depth, plan.chunk_n);
+  Operands<T> x{{a, b}, packed_a<T>(r.k), packed_b<T>(r.k)};
+  if constexpr (std::is_same_v<T, In>) {
+    if (plan.direct_a) x.base.a = p.a.at(r.i, r.l), x.a = direct_a<T>(p.a.rs, p.a.cs);
+    if (plan.direct_b) x.base.b = p.b.at(r.l, r.j), x.b = direct_b<T>(p.b.rs);
+  }
+  const auto share = [&](Index count, int t) { return count * t / plan.threads; };
+  if (!plan.direct_b) {
+    const Index count = ceil_div(r.n, NR);
+    pack_panels<Side::kRight>(share(count, thread), share(count, thread + 1), r.n, r.k,
+                              p.b.at(r.l, r.j), p.b.cs, p.b.rs, b);
+  }
+  if (!plan.direct_a) {
+    const Index count = ceil_div(r.m, MR);
+    pack_panels<Side::kLeft>(share(count, thread), share(count, thread + 1), r.m, r.k,
+                             p.a.at(r.i, r.l), p.a.rs, p.a.cs, a);
+  }
+  return x;
+}
+
+/// Multiplies the tiles of a region, taken one by one.
+template <class T, class In, class Out>
+void run_tiles(const Problem<T, In, Out>& p, Plan<T>& plan, int turn, const Region& r,
+               const Operands<T>& x) {
+  constexpr Index MR = Tile<T>::kRows, NR = Tile<T>::kCols;
+  const bool first = r.l == 0, last = r.l + r.k == p.k;
+  const Index tiles_m = ceil_div(r.m, plan.tile_m), tiles_n = ceil_div(r.n, plan.tile_n);
+  for (Index t; (t = plan.next[turn]++) < tiles_m * tiles_n;) {
+    const Index i = t % tiles_m * plan.tile_m, j = t / tiles_m * plan.tile_n;
+    const Index rows = std::min(plan.tile_m, r.m - i), cols = std::min(plan.tile_n, r.n - j);
+    const PanelPair<T> pair{x.base.a + i / MR * x.a.panel, x.base.b + j / NR * x.b.panel};
+    const std::span<const PanelPair<T>> pairs(&pair, 1);
+    Out* c = p.c.at(r.i + i, r.j + j);
+    if (plan.c == nullptr) {
+      multiply_panels(rows, cols, r.k, pairs, x.a, x.b, p.alpha, first ? p.beta : T(1), c, p.c.rs,
+                      p.c.cs);
+      continue;
+    }
+    T* sum = plan.c + i * plan.chunk_n + j;
+    multiply_panels(rows, cols, r.k, pairs, x.a, x.b, p.alpha, T(first ? 0 : 1), sum, plan.chunk_n,
+                    Index{1});
+    if (last) store_sums(rows, cols, sum, plan.chunk_n, p.beta, c, p.c.rs, p.c.cs);
+  }
+}
+
+/// One thread's share of a product; every thread of the team runs it. The packed operands of a team
+/// have two copies, used in turn, so that one barrier a step is enough.
+template <class T, class In, class Out>
+void work(const Problem<T, In, Out>& p, Plan<T>& plan, int thread) {
+  int turn = 0;
+  for (Index j0 = 0; j0 < p.n; j0 += plan.chunk_n) {
+    for (Index i0 = 0; i0 < p.m; i0 += plan.chunk_m) {
+      const Index m = std::min(plan.chunk_m, p.m - i0), n = std::min(plan.chunk_n, p.n - j0);
+      for (Index l0 = 0; l0 < p.k; l0 += plan.depth, turn ^= 1) {
+        const Index k = std::min(plan.depth, p.k - l0);
+        const Operands<T> x = prepare(p, plan, thread, turn, Region{i0, j0, l0, m, n, k});
+        if (plan.threads > 1) {
+#pragma omp barrier
+        }
+        // The other counter rested since the last barrier, and is taken up after the next.
+        if (thread == 0) plan.next[turn ^ 1] = 0;
+        run_tiles(p, plan, turn, Region{i0, j0, l0, m, n, k}, x);
+      }
+    }
+  }
+}
+
+/// C = beta C, the product being empty.
+template <class T, class In, class Out>
+void scale(const Problem<T, In, Out>& p) {
+  for (Index i = 0; i < p.m; ++i) {
+    for (Index j = 0; j < p.n; ++j) {
+      Out& x = *p.c.at(i, j);
+      x = p.beta == T(0) ? from<T, Out>(T(0)) : from<T, Out>(p.beta * to<T>(x));
+    }
+  }
+}
+
+template <class T, class In, class Out>
+void multiply(const Problem<T, In, Out>& given, int threads) {
+  Problem<T, In, Out> p = given;
+  if (p.m <= 0 || p.n <= 0) return;
+  if (p.k <= 0 || p.alpha == T(0)) return scale(p);
+  const bool column = p.n == 1 && p.m > 1;
+  if (column || (p.m > 1 && p.c.cs != 1 && p.c.rs == 1)) p = p.transposed();
+  if (p.is_row()) {
+    constexpr Index kTask = 256;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
+    for (Index j = 0; j < p.n; j += kTask) row_product(p, j, std::min(p.n, j + kTask));
+    return;
+  }
+  Plan<T> plan(p, threads);
+  if (threads == 1) return work(p, plan, 0);
+#pragma omp parallel num_threads(threads)
+  {
+#pragma omp single
+    plan.threads = omp_get_num_threads();
+    work(p, plan, omp_get_thread_num());
+  }
+}
+
+}  // namespace
+
+template <class T, class In, class Out>
+void gemm(Index m, Index n, Index k, T alpha, const In* a, Index rsa, Index csa, const In* b,
+          Index rsb, Index csb, T beta, Out* c, Index rsc, Index csc) {
+  multiply<T, In, Out>({m, n, k, alpha, {a, rsa, csa}, {b, rsb, csb}, beta, {c, rsc, csc}}, 1);
+}
+
+template <class T, class In, class Out>
+void parallel_gemm(Index batch, Index m, Index n, Index k, T alpha, const In* a, Index bsa,
+                   Index rsa, Index csa, const In* b, Index bsb, Index rsb, Index csb, T beta,
+                   Out* c, Index bsc, Index rsc, Index csc) {
+  constexpr double kWorthAThread = 1 << 20;  // multiply-adds that pay for waking one
+  const double each = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const double total = each * static_cast<double>(batch);
+  const auto most = [](double x) { return static_cast<Index>(std::clamp(x, 1.0, 1e6)); };
+  const Index team = omp_in_parallel() ? 1 : omp_get_max_threads();
+  const Index inside = std::min(team, most(each / kWorthAThread));
+  const auto item = [&](Index i, int threads) {
+    const View<const In> ai{a + i * bsa, rsa, csa}, bi{b + i * bsb, rsb, csb};
+    multiply<T, In, Out>({m, n, k, alpha, ai, bi, beta, {c + i * bsc, rsc, csc}}, threads);
+  };
+  if (batch <= 1 || (inside == team && batch < 4 * team)) {
+    for (Index i = 0; i < batch; ++i) item(i, static_cast<int>(inside));
+    return;
+  }
+  const int threads = static_cast<int>(std::min({team, batch, most(total / kWorthAThread)}));
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
+  for (Index i = 0; i < batch; ++i) item(i, 1);
+}
+
+#define BS_GEMM(T, In, Out)                                                                       \
+  template void gemm(Index, Index, Index, T, const In*, Index, Index, const In*, Index, Index, T, \
+                     Out*, Index, Index);                                                         \
+  template void parallel_gemm(Index, Index, Index, Index, T, const In*, Index, Index, Index,      \
+                              const In*, Index, Index, Index, T, Out*, Index, Index, Index);
+
+BS_GEMM(float, float, float)
+BS_GEMM(float, half, half)
+BS_GEMM(float, half, float)
+BS_GEMM(float, bfloat16, bfloat16)
+BS_GEMM(float, bfloat16, float)
+BS_GEMM(double, double, double)
+BS_GEMM(double, float, float)
+
+}  // namespace bs::cpu

@@ -1,0 +1,338 @@
+#include <bs/kernels/cpu/convert.h>
+#include <bs/kernels/cpu/panels.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace bs::cpu {
+namespace {
+
+/// Vectors of GCC: `Aligned` lives in registers, `Loose` may alias and lie anywhere.
+template <class T, int Bytes>
+struct Simd {
+  typedef T Aligned __attribute__((vector_size(Bytes)));
+  typedef T Loose __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
+};
+
+// ------------------------------------------------------------------------------------- packing
+
+/// One step of the recursive transposition: exchanges the off-diagonal quarters of size S.
+template <int S, class V, std::size_t... I>
+inline void exchange(V& x, V& y, std::index_sequence<I...>) {
+  constexpr int n = sizeof...(I);
+  constexpr auto low = [](int i) { return (i & S) ? n + i - S : i; };
+  constexpr auto high = [](int i) { return (i & S) ? n + i : i + S; };
+  const V first = __builtin_shufflevector(x, y, low(I)...);
+  y = __builtin_shufflevector(x, y, high(I)...);
+  x = first;
+}
+
+template <int S, int N, class V>
+inline void transpose(V (&rows)[N]) {
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) {
+    if ((i & S) == 0) exchange<S>(rows[i], rows[i + S], std::make_index_sequence<N>{});
+  }
+  if constexpr (2 * S < N) transpose<2 * S, N>(rows);
+}
+
+/// Packs N lanes whose depth is contiguous, N elements at a time, through registers.
+template <class T, int N, class In>
+void pack_transposed(Index depth, const In* src, Index lane, Index width, T* dst) {
+  using S = Simd<T, N* static_cast<int>(sizeof(T))>;
+  Index l = 0;
+  for (; l + N <= depth; l += N) {
+    typename S::Aligned rows[N];
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) {
+      if constexpr (std::is_same_v<T, In>) {
+        rows[i] = *reinterpret_cast<const typename S::Loose*>(src + i * lane + l);
+      } else {
+        widen(N, src + i * lane + l, reinterpret_cast<T*>(&rows[i]));
+      }
+    }
+    transpose<1, N>(rows);
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) {
+      *reinterpret_cast<typename S::Loose*>(dst + (l + i) * width) = rows[i];
+    }
+  }
+  for (; l < depth; ++l) {
+    for (int i = 0; i < N; ++i) dst[l * width + i] = to<T>(src[i * lane + l]);
+  }
+}
+
+/// Packs one panel of up to W lanes; fast where the depth is contiguous.
+template <class T, int W, class In>
+void pack_panel(Index lanes, Index depth, const In* src, Index lane, Index step, T* dst) {
+  constexpr int N = static_cast<int>(Tile<T>::kRows);
+  Index i = 0;
+  if (step == 1) {
+    for (; i + N <= lanes; i += N) {
+      pack_transposed<T, N>(depth, src + i * lane, lane, W, dst + i);
+    }
+  }
+  if (i == W) return;
+  for (Index l = 0; l < depth; ++l) {
+    T* row = dst + l * W;
+    for (Index j = i; j < lanes; ++j) row[j] = to<T>(src[j * lane + l * step]);
+    for (Index j = lanes; j < W; ++j) row[j] = T(0);
+  }
+}
+
+// --------------------------------------------------------------------------------- register tile
+
+template <class T>
+struct Chain {
+  std::span<const PanelPair<T>> pairs;
+  Index k, a_lane, a_step, b_step;
+  T alpha;
+};
+
+/// R rows times V vectors of C, summed over the whole chain in registers. `Unit`: the rows of A
+/// are adjacent, so that one pointer reaches all of them.
+template <class T, int Bytes, int V, int R, bool Unit>
+void tile(const Chain<T>& chain, Index a_at, Index b_at, T beta, T* c, Index ldc) {
+  using Vec = typename Simd<T, Bytes>::Aligned;
+  using Loose = typename Simd<T, Bytes>::Loose;
+  constexpr Index L = Bytes / static_cast<Index>(sizeof(T));
+  const Index lane = Unit ? 1 : chain.a_lane;
+  const Index a_step = chain.a_step, b_step = chain.b_step, k = chain.k;
+  Vec sum[R][V] = {};
+  for (const PanelPair<T>& pair : chain.pairs) {
+    const T* a = pair.a + a_at;
+    const T* b = pair.b + b_at;
+    for (Index l = 0; l < k; ++l) {
+      Vec row[V];
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) row[v] = *reinterpret_cast<const Loose*>(b + v * L);
+#pragma GCC unroll 8
+      for (int i = 0; i < R; ++i) {
+        const T x = a[i * lane];
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) sum[i][v] += x * row[v];
+      }
+      a += a_step;
+      b += b_step;
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      auto* out = reinterpret_cast<Loose*>(c + i * ldc + v * L);
+      Vec x = chain.alpha * sum[i][v];
+      if (beta != T(0)) x += beta * *out;
+      *out = x;
+    }
+  }
+}
+
+template <class T>
+using TileFn = void (*)(const Chain<T>&, Index, Index, T, T*, Index);
+
+template <class T, int Bytes, int V, bool Unit>
+constexpr std::array<TileFn<T>, 4> tiles_by_rows() {
+  return {tile<T, Bytes, V, 1, Unit>, tile<T, Bytes, V, 2, Unit>, tile<T, Bytes, V, 4, Unit>,
+          tile<T, Bytes, V, static_cast<int>(Tile<T>::kRows), Unit>};
+}
+
+/// [unit][half a vector, one, two][log2 of the rows]
+template <class T>
+constexpr std::array<std::array<std::array<TileFn<T>, 4>, 3>, 2> kTiles = {
+    {{tiles_by_rows<T, std::max(16, kVectorBytes / 2), 1, false>(),
+      tiles_by_rows<T, kVectorBytes, 1, false>(), tiles_by_rows<T, kVectorBytes, 2, false>()},
+     {tiles_by_rows<T, std::max(16, kVectorBytes / 2), 1, true>(),
+      tiles_by_rows<T, kVectorBytes, 1, true>(), tiles_by_rows<T, kVectorBytes, 2, true>()}}};
+
+/// Stores kRows rows of sums as the contiguous direction of a transposed C, through registers.
+template <class T>
+void store_transposed(Index cols, const T* sum, Index width, T beta, T* c, Index csc) {
+  constexpr int N = static_cast<int>(Tile<T>::kRows);
+  using S = Simd<T, N* static_cast<int>(sizeof(T))>;
+  for (Index j = 0; j < cols; j += N) {
+    typename S::Aligned rows[N];
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) {
+      rows[i] = *reinterpret_cast<const typename S::Loose*>(sum + i * width + j);
+    }
+    transpose<1, N>(rows);
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) {
+      auto* out = reinterpret_cast<typename S::Loose*>(c + (j + i) * csc);
+      if (beta != T(0)) rows[i] += beta * *out;
+      *out = rows[i];
+    }
+  }
+}
+
+/// The widest shape of tile for `left` columns: [0] half a vector, [1] one, [2] two. A padded panel
+/// is rounded up, one read where it lies is rounded down.
+template <class T>
+int tile_shape(Index left, bool padded, Index& width) {
+  constexpr Index L = Tile<T>::kLanes;
+  constexpr Index H = std::max(16, kVectorBytes / 2) / static_cast<Index>(sizeof(T));
+  const int shape = padded ? (left > L ? 2 : left > H ? 1 : 0) : (left >= 2 * L ? 2 : left >= L);
+  width = shape == 2 ? 2 * L : shape == 1 ? L : H;
+  return shape;
+}
+
+template <class T>
+int tile_rows(Index left, bool padded, Index& rows) {
+  int log = 0;
+  while ((2 << log) <= std::min(left, Tile<T>::kRows)) ++log;
+  if (padded && (1 << log) < std::min(left, Tile<T>::kRows)) ++log;
+  rows = Index{1} << log;
+  return log;
+}
+
+}  // namespace
+
+template <Side side, class T, class In>
+void pack_panels(Index first, Index last, Index lanes, Index depth, const In* src, Index lane,
+                 Index step, T* dst) {
+  constexpr int W = static_cast<int>(side == Side::kLeft ? Tile<T>::kRows : Tile<T>::kCols);
+  // Where lanes are contiguous a few panels go together: a visit to a row uses whole cache lines.
+  constexpr Index kGroup = 8;
+  Index p = first;
+  if (lane == 1) {
+    const Index whole = std::min(last, lanes / W);
+    for (Index next = p; p < whole; p = next) {
+      next = std::min(whole, p + kGroup);
+      for (Index l = 0; l < depth; ++l) {
+        const In* row = src + l * step;
+        for (Index q = p; q < next; ++q) widen(W, row + q * W, dst + q * W * depth + l * W);
+      }
+    }
+  }
+  for (; p < last; ++p) {
+    const Index i = p * W;
+    pack_panel<T, W>(std::min<Index>(W, lanes - i), depth, src + i * lane, lane, step,
+                     dst + i * depth);
+  }
+}
+
+template <class T, class Out>
+void store_sums(Index rows, Index cols, const T* sum, Index width, T beta, Out* c, Index rsc,
+                Index csc) {
+  const bool across = csc != 1;  // write along the contiguous direction of C
+  const Index outer = across ? cols : rows, inner = across ? rows : cols;
+  const Index c_outer = across ? csc : rsc, c_inner = across ? rsc : csc;
+  const Index s_outer = across ? 1 : width, s_inner = across ? width : 1;
+  for (Index o = 0; o < outer; ++o) {
+    Out* to_c = c + o * c_outer;
+    const T* s = sum + o * s_outer;
+    if (beta == T(0)) {
+      if (c_inner == 1 && s_inner == 1) {
+        for (Index i = 0; i < inner; ++i) to_c[i] = from<T, Out>(s[i]);
+      } else {
+        for (Index i = 0; i < inner; ++i) to_c[i * c_inner] = from<T, Out>(s[i * s_inner]);
+      }
+    } else {
+      for (Index i = 0; i < inner; ++i) {
+        Out& x = to_c[i * c_inner];
+        x = from<T, Out>(s[i * s_inner] + beta * to<T>(x));
+      }
+    }
+  }
+}
+
+template <class T, class Out>
+void multiply_panels(Index m, Index n, Index k, std::span<const PanelPair<T>> pairs, PanelLayout a,
+                     PanelLayout b, T alpha, T beta, Out* c, Index rsc, Index csc) {
+  constexpr Index MR = Tile<T>::kRows, NR = Tile<T>::kCols;
+  const Chain<T> chain{pairs, k, a.lane, a.step, b.step, alpha};
+  Index rows = 0, width = 0;
+  for (Index j = 0; j < n; j += width) {
+    const int shape = tile_shape<T>(n - j, b.padded, width);
+    const auto& tiles = kTiles<T>[a.lane == 1][static_cast<std::size_t>(shape)];
+    const Index b_at = j / NR * b.panel + j % NR;
+    for (Index i = 0; i < m; i += rows) {
+      const int log = tile_rows<T>(m - i, a.padded, rows);
+      if (csc == 1 && i + 2 * rows <= m) {  // the next tile of C, which lies far from this one
+        for (Index r = rows; r < 2 * rows; ++r) {
+          __builtin_prefetch(c + (i + r) * rsc + j, 1);
+          __builtin_prefetch(c + (i + r) * rsc + std::min(j + width, n) - 1, 1);
+        }
+      }
+      const TileFn<T> run = tiles[static_cast<std::size_t>(log)];
+      const Index a_at = i / MR * a.panel + i % MR * a.lane;
+      Out* to_c = c + i * rsc + j * csc;
+      if constexpr (std::is_same_v<T, Out>) {
+        if (csc == 1 && rows <= m - i && width <= n - j) {
+          run(chain, a_at, b_at, beta, to_c, rsc);
+          continue;
+        }
+      }
+      alignas(64) T sum[MR * NR];
+      run(chain, a_at, b_at, T(0), sum, NR);
+      if constexpr (std::is_same_v<T, Out>) {
+        if (rsc == 1 && rows == MR && rows <= m - i && width <= n - j && width % MR == 0) {
+          store_transposed(width, sum, NR, beta, to_c, csc);
+          continue;
+        }
+      }
+      store_sums(std::min(rows, m - i), std::min(width, n - j), sum, NR, beta, to_c, rsc, csc);
+    }
+  }
+}
+
+template <class T, class In>
+void pack_a(Index m, Index k, const In* a, Index rsa, Index csa, T* packed) {
+  pack_panels<Side::kLeft>(0, ceil_div(m, Tile<T>::kRows), m, k, a, rsa, csa, packed);
+}
+
+template <class T, class In>
+void pack_b(Index k, Index n, const In* b, Index rsb, Index csb, T* packed) {
+  pack_panels<Side::kRight>(0, ceil_div(n, Tile<T>::kCols), n, k, b, csb, rsb, packed);
+}
+
+template <class T>
+T* scratch(int slot, Index count) {
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  };
+  struct Buffer {
+    std::unique_ptr<std::byte[], Free> data;
+    std::size_t size = 0;
+  };
+  thread_local std::array<Buffer, 8> buffers;
+  Buffer& buffer = buffers[static_cast<std::size_t>(slot)];
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+  if (buffer.size < bytes) {
+    buffer.data.reset();
+    buffer.size = 0;
+    buffer.data.reset(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{64})));
+    buffer.size = bytes;
+  }
+  return reinterpret_cast<T*>(buffer.data.get());
+}
+
+#define BS_PACK(T, In)                                                                             \
+  template void pack_a(Index, Index, const In*, Index, Index, T*);                                 \
+  template void pack_b(Index, Index, const In*, Index, Index, T*);                                 \
+  template void pack_panels<Side::kLeft>(Index, Index, Index, Index, const In*, Index, Index, T*); \
+  template void pack_panels<Side::kRight>(Index, Index, Index, Index, const In*, Index, Index, T*);
+#define BS_PANELS(T, Out)                                                                        \
+  template void multiply_panels(Index, Index, Index, std::span<const PanelPair<T>>, PanelLayout, \
+                                PanelLayout, T, T, Out*, Index, Index);                          \
+  template void store_sums(Index, Index, const T*, Index, T, Out*, Index, Index);
+
+BS_PACK(float, float)
+BS_PACK(float, half)
+BS_PACK(float, bfloat16)
+BS_PACK(double, double)
+BS_PACK(double, float)
+BS_PANELS(float, float)
+BS_PANELS(float, half)
+BS_PANELS(float, bfloat16)
+BS_PANELS(double, double)
+BS_PANELS(double, float)
+template float* scratch(int, Index);
+template double* scratch(int, Index);
+
+}  // namespace bs::cpu

@@ -38,6 +38,15 @@ struct StridedLoop {
     for (int axis = 0; axis < rank; ++axis) n *= shape[axis];
     return n;
   }
+  /** @brief How far tensor `n` has stepped at element `index` of the loop, in row-major order. */
+  constexpr int64_t offset(int n, int64_t index) const {
+    int64_t at = 0;
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      at += index % shape[axis] * strides[n][axis];
+      index /= shape[axis];
+    }
+    return at;
+  }
   int64_t inner() const { return shape[rank - 1]; }
   int64_t inner_stride(int n) const { return strides[n][rank - 1]; }
 

@@ -1,0 +1,44 @@
+#pragma once
+/** @file Block-sparse products as their twins see them. The front door has resolved transposes into
+ *  strides and orders, broadcasting into strides of 0, and gradients of repeated operands into sums
+ *  over products. Three names, two problems: op(a) op(s) is (op(s)^T op(a)^T)^T, a dsd whose dense
+ *  matrices are written with their strides exchanged. Plain structs, passed to device code as they
+ *  are. */
+#include <bs/kernels/strided.h>
+#include <bs/lib/layout.h>
+
+namespace bs {
+
+/** @brief Steps between neighbours of a dense matrix, in elements; one of the two is 1. */
+struct MatrixStrides {
+  int64_t row = 0, col = 0;
+};
+
+/** @brief C (m x n) = sum of op(S) (m x k) B (k x n), for each matrix C of a batch. */
+struct DsdProblem {
+  LayoutView layout;
+  bool transposed = false;  ///< op(S) = S^T: its rows are the columns of the layout
+  int64_t n = 0;
+  MatrixStrides b, c;
+  StridedLoop<4> batch;  ///< one entry a C: offsets of values, B and C, and the head
+  StridedLoop<3> sum;    ///< one entry a product added into it: of values and B, and the head
+
+  constexpr int32_t block_rows() const { return transposed ? layout.cols : layout.rows; }
+  constexpr int64_t k() const {
+    return int64_t{transposed ? layout.rows : layout.cols} * layout.block;
+  }
+};
+
+/** @brief S = the blocks of the sum of A (m x k) B (k x n), for each S of a batch; m x n is the
+ *  extent of one head. */
+struct SddProblem {
+  LayoutView layout;
+  int32_t longest_row = 0;  ///< blocks
+  int64_t k = 0;
+  MatrixStrides a, b;
+  int64_t a_head = 0, b_head = 0;  ///< steps to the next head
+  StridedLoop<3> batch;            ///< one entry an S: offsets of A, B and the values
+  StridedLoop<2> sum;              ///< one entry a product added into it: offsets of A and B
+};
+
+}  // namespace bs

@@ -1,0 +1,244 @@
+#include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/cpu/convert.h>
+#include <bs/kernels/cpu/panels.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace bs::cpu {
+
+namespace {
+
+/// The type of sums.
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// Slots of scratch(); the lower ones are gemm's.
+enum Slot { packed_left = 4, packed_right = 5, wide_blocks = 6, wide_sums = 7 };
+
+/// Threads that so many multiply-adds keep busy.
+int team_size(double multiply_adds) {
+  constexpr double worth_a_thread = 1 << 20;
+  const int most = omp_in_parallel() ? 1 : omp_get_max_threads();
+  return static_cast<int>(std::clamp(multiply_adds / worth_a_thread, 1.0, double(most)));
+}
+
+/// A dsd in independent tasks: every matrix of the batch is cut into strips of columns and, where
+/// these are too few for the team, into runs of block rows. A task packs its strip of B, which then
+/// stays in the cache while the blocks stream past it; a block row is one chain of products, summed
+/// in registers.
+template <class T>
+class Dsd {
+ public:
+  using W = Wide<T>;
+
+  Dsd(const DsdProblem& problem, const T* values, const T* b, T* c, int team)
+      : p_(problem), values_(values), b_(b), c_(c) {
+    constexpr Index cached = 512 * 1024 / static_cast<Index>(sizeof(W));  // half of a usual L2
+    constexpr Index panel = Tile<W>::kCols;
+    const Index depth = std::max<Index>(1, p_.k() * p_.sum.numel());
+    const Index wanted = team > 1 ? 4 * team : 1;
+    strip_ = std::max<Index>(2, cached / depth / panel) * panel;
+    strip_ = std::min(strip_, ceil_div(p_.n, panel) * panel);
+    while (strip_ > panel && p_.batch.numel() * strips() < wanted)
+      strip_ = ceil_div(strip_ / 2, panel) * panel;
+    const Index missing = ceil_div(wanted, std::max<Index>(1, p_.batch.numel() * strips()));
+    runs_ = std::min<Index>(missing, p_.block_rows());
+  }
+
+  Index tasks() const { return p_.batch.numel() * strips() * runs_; }
+
+  void run(Index task) const {
+    const Index run = task % runs_, strip = task / runs_ % strips(), z = task / runs_ / strips();
+    const Index column = strip * strip_, width = std::min(strip_, p_.n - column);
+    const Index block = p_.layout.block;
+    const PanelLayout left = p_.transposed ? direct_a<W>(1, block) : direct_a<W>(block, 1);
+    const W* packed = pack(z, column, width);
+    T* c = c_ + p_.batch.offset(2, z) + column * p_.c.col;
+    std::vector<const T*> blocks;
+    std::vector<PanelPair<W>> chain;
+    for (Index row = p_.block_rows() * run / runs_; row < p_.block_rows() * (run + 1) / runs_;
+         ++row) {
+      collect(z, row, packed, packed_b_size<W>(p_.k(), width), blocks, chain);
+      multiply_panels<W, T>(block, width, block, chain, left, packed_b<W>(p_.k()), W(1), W(0),
+                            c + row * block * p_.c.row, p_.c.row, p_.c.col);
+    }
+  }
+
+ private:
+  Index strips() const { return ceil_div(p_.n, strip_); }
+
+  /// A strip of every B that is summed into this C, one after the other.
+  const W* pack(Index z, Index column, Index width) const {
+    const Index size = packed_b_size<W>(p_.k(), width);
+    W* packed = scratch<W>(packed_right, p_.sum.numel() * size);
+    const T* b = b_ + p_.batch.offset(1, z) + column * p_.b.col;
+    for (Index s = 0; s < p_.sum.numel(); ++s)
+      pack_b<W, T>(p_.k(), width, b + p_.sum.offset(1, s), p_.b.row, p_.b.col, packed + s * size);
+    return packed;
+  }
+
+  /// The products that one block row of C is the sum of.
+  void collect(Index z, Index row, const W* packed, Index size, std::vector<const T*>& blocks,
+               std::vector<PanelPair<W>>& chain) const {
+    const LayoutView& l = p_.layout;
+    const Index area = Index{l.block} * l.block, step = l.block * Tile<W>::kCols;
+    const int32_t* offsets = p_.transposed ? l.col_offsets : l.row_offsets;
+    blocks.clear();
+    chain.clear();
+    for (Index s = 0; s < p_.sum.numel(); ++s) {
+      const T* values = values_ + p_.batch.offset(0, z) + p_.sum.offset(0, s);
+      const Index head = p_.batch.offset(3, z) + p_.sum.offset(2, s);
+      const Index line = head * p_.block_rows() + row;
+      for (int32_t at = offsets[line]; at < offsets[line + 1]; ++at) {
+        const Index number = p_.transposed ? l.transposed[at] : at;
+        const Index depth = p_.transposed ? l.transposed_row[at] : l.col_of[at];
+        blocks.push_back(values + number * area);
+        chain.push_back({nullptr, packed + s * size + depth * step});
+      }
+    }
+    if constexpr (std::is_same_v<T, W>) {
+      for (size_t i = 0; i < chain.size(); ++i) chain[i].a = blocks[i];
+    } else {
+      W* wide = scratch<W>(wide_blocks, static_cast<Index>(blocks.size()) * area);
+      for (size_t i = 0; i < chain.size(); ++i, wide += area) {
+        widen(area, blocks[i], wide);
+        chain[i].a = wide;
+      }
+    }
+  }
+
+  const DsdProblem& p_;
+  const T* values_;
+  const T* b_;
+  T* c_;
+  Index strip_ = 0;  ///< columns, a multiple of a panel's
+  Index runs_ = 1;   ///< runs of block rows
+};
+
+/// One head of one S of an sdd, computed by a team: for each step of the depth, over all products
+/// of the sum, A and B are packed together, and then blocks are taken one by one.
+template <class T>
+class Sdd {
+ public:
+  using W = Wide<T>;
+
+  Sdd(const SddProblem& problem, const T* a, const T* b, T* values, Index task)
+      : p_(problem),
+        head_(task % p_.layout.heads),
+        a_(a + p_.batch.offset(0, task / p_.layout.heads) + head_ * p_.a_head),
+        b_(b + p_.batch.offset(1, task / p_.layout.heads) + head_ * p_.b_head),
+        values_(values + p_.batch.offset(2, task / p_.layout.heads)),
+        first_(p_.layout.row_offsets[head_ * p_.layout.rows]),
+        count_(p_.layout.row_offsets[(head_ + 1) * p_.layout.rows] - first_) {
+    values_ += first_ * area();
+    const Index cuts = std::max<Index>(1, ceil_div(p_.k, Tile<W>::kDepth));
+    depth_ = ceil_div(ceil_div(p_.k, cuts), 8) * 8;
+    steps_ = p_.k > 0 ? ceil_div(p_.k, depth_) * p_.sum.numel() : 0;
+  }
+
+  void run(int team) {
+    if (count_ == 0) return;
+    if (steps_ == 0) {
+      std::fill_n(values_, count_ * area(), T());
+      return;
+    }
+    W* left = scratch<W>(packed_left, packed_a_size<W>(m(), depth_));
+    W* right = scratch<W>(packed_right, packed_b_size<W>(depth_, n()));
+    const bool rounds = !std::is_same_v<T, W> && steps_ > 1;
+    W* sums = rounds ? scratch<W>(wide_sums, count_ * area()) : nullptr;
+#pragma omp parallel num_threads(team) if (team > 1)
+    for (Index step = 0; step < steps_; ++step) {
+      const Index cuts = steps_ / p_.sum.numel(), from = step % cuts * depth_;
+      const Index k = std::min(depth_, p_.k - from);
+      pack(left, right, step / cuts, from, k);
+#pragma omp barrier
+#pragma omp for schedule(dynamic, 4)
+      for (Index i = 0; i < count_; ++i) {
+        const Index row = p_.layout.row_of[first_ + i], col = p_.layout.col_of[first_ + i];
+        const PanelPair<W> pair{left + packed_a_at<W>(k, row * p_.layout.block, 0),
+                                right + packed_b_at<W>(k, 0, col * p_.layout.block)};
+        multiply(pair, k, step, sums, i);
+      }
+    }
+  }
+
+ private:
+  Index m() const { return Index{p_.layout.rows} * p_.layout.block; }
+  Index n() const { return Index{p_.layout.cols} * p_.layout.block; }
+  Index area() const { return Index{p_.layout.block} * p_.layout.block; }
+
+  /// This thread's share of one step of A and B.
+  void pack(W* left, W* right, Index product, Index from, Index k) const {
+    const Index thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    const auto share = [&](Index panels, Index t) { return panels * t / threads; };
+    const Index of_a = ceil_div(m(), Tile<W>::kRows), of_b = ceil_div(n(), Tile<W>::kCols);
+    pack_panels<Side::kLeft>(share(of_a, thread), share(of_a, thread + 1), m(), k,
+                             a_ + p_.sum.offset(0, product) + from * p_.a.col, p_.a.row, p_.a.col,
+                             left);
+    pack_panels<Side::kRight>(share(of_b, thread), share(of_b, thread + 1), n(), k,
+                              b_ + p_.sum.offset(1, product) + from * p_.b.row, p_.b.col, p_.b.row,
+                              right);
+  }
+
+  /// Adds one step to block `i`; low precision is rounded after the last.
+  void multiply(const PanelPair<W>& pair, Index k, Index step, W* sums, Index i) const {
+    const Index block = p_.layout.block;
+    const std::span<const PanelPair<W>> chain(&pair, 1);
+    const W beta = step == 0 ? W(0) : W(1);
+    T* out = values_ + i * area();
+    if (sums == nullptr) {
+      multiply_panels<W, T>(block, block, k, chain, packed_a<W>(k), packed_b<W>(k), W(1), beta, out,
+                            block, 1);
+      return;
+    }
+    W* sum = sums + i * area();
+    multiply_panels<W, W>(block, block, k, chain, packed_a<W>(k), packed_b<W>(k), W(1), beta, sum,
+                          block, 1);
+    if (step == steps_ - 1) store_sums<W, T>(block, block, sum, block, W(0), out, block, 1);
+  }
+
+  const SddProblem& p_;
+  Index head_;
+  const T* a_;
+  const T* b_;
+  T* values_;    ///< of this head's first block
+  Index first_;  ///< number of this head's first block
+  Index count_;  ///< blocks of this head
+  Index depth_;  ///< products are packed this deep at most
+  Index steps_;  ///< packings, over all products of the sum
+};
+
+}  // namespace
+
+void dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p, Stream) {
+  const double area = double(p.layout.block) * p.layout.block;
+  const double products = double(p.batch.numel()) * double(p.sum.numel());
+  const int team = team_size(products * double(p.layout.nnz) / p.layout.heads * area * double(p.n));
+  visit_floating("dsd", values.dtype(), [&]<class T>(Type<T>) {
+    const Dsd<T> dsd(p, values.data<T>(), b.data<T>(), c.data<T>(), team);
+#pragma omp parallel for num_threads(team) schedule(dynamic) if (team > 1)
+    for (Index task = 0; task < dsd.tasks(); ++task) dsd.run(task);
+  });
+}
+
+void sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p, Stream) {
+  const Index tasks = p.batch.numel() * p.layout.heads;
+  const double area = double(p.layout.block) * p.layout.block;
+  const double products = double(p.batch.numel()) * double(p.sum.numel());
+  const int team = team_size(products * double(p.layout.nnz) * area * double(p.k));
+  visit_floating("sdd", values.dtype(), [&]<class T>(Type<T>) {
+    const auto task = [&](Index t, int threads) {
+      Sdd<T>(p, a.data<T>(), b.data<T>(), values.data<T>(), t).run(threads);
+    };
+    if (tasks < 4 * team) {
+      for (Index t = 0; t < tasks; ++t) task(t, team);
+      return;
+    }
+#pragma omp parallel for num_threads(team) schedule(dynamic) if (team > 1)
+    for (Index t = 0; t < tasks; ++t) task(t, 1);
+  });
+}
+
+}  // namespace bs::cpu

@@ -1,0 +1,144 @@
+#include <bs/kernels/distribution.h>
+#include <bs/kernels/random.h>
+#include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/device/arithmetic.cuh>
+
+namespace bs::cuda {
+
+namespace {
+
+/// Rounds a double as every twin does: to 16 bits by way of float.
+template <class T>
+__device__ T round_to(double value) {
+  if constexpr (std::is_same_v<T, double>) {
+    return value;
+  } else {
+    return device::narrow<T>(static_cast<float>(value));
+  }
+}
+
+template <class T>
+__device__ T from_integer(int64_t value) {
+  if constexpr (sizeof(T) == 2) {
+    return device::narrow<T>(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+__device__ uint64_t pair_of(PhiloxBlock b, int k) { return join(b.word[2 * k], b.word[2 * k + 1]); }
+
+// What becomes of one block of random bits: `count` elements of T.
+
+template <class T, int digits>
+struct Uniform {
+  static constexpr int count = sizeof(T) == 8 ? 2 : 4;
+  double low, range, limit;
+  T first;
+  __device__ void operator()(PhiloxBlock b, T* out) const {
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
+      const uint64_t bits = count == 2 ? pair_of(b, k) : join(b.word[k], 0);
+      const T v = round_to<T>(std::fma(range, unit_interval<digits>(bits), low));
+      out[k] = static_cast<double>(device::widen(v)) < limit ? v : first;
+    }
+  }
+};
+
+template <class T>
+struct Normal {
+  static constexpr int count = sizeof(T) == 8 ? 2 : 4;
+  double mean, deviation;
+  __device__ void put(Pair p, T* out) const {
+    out[0] = round_to<T>(std::fma(deviation, p.first, mean));
+    out[1] = round_to<T>(std::fma(deviation, p.second, mean));
+  }
+  __device__ void operator()(PhiloxBlock b, T* out) const {
+    if constexpr (count == 2) {
+      put(normal_pair<53>(pair_of(b, 0), pair_of(b, 1)), out);
+    } else {
+      put(normal_pair<32>(join(b.word[0], 0), join(b.word[1], 0)), out);
+      put(normal_pair<32>(join(b.word[2], 0), join(b.word[3], 0)), out + 2);
+    }
+  }
+};
+
+template <class T>
+struct Randint {
+  static constexpr int count = 2;
+  int64_t low;
+  uint64_t range;
+  __device__ void operator()(PhiloxBlock b, T* out) const {
+#pragma unroll
+    for (int k = 0; k < count; ++k)
+      out[k] = from_integer<T>(low + static_cast<int64_t>(below(pair_of(b, k), range)));
+  }
+};
+
+template <class T>
+struct Bernoulli {
+  static constexpr int count = 4;
+  uint64_t limit;
+  __device__ void operator()(PhiloxBlock b, T* out) const {
+#pragma unroll
+    for (int k = 0; k < count; ++k) out[k] = from_integer<T>(b.word[k] < limit);
+  }
+};
+
+template <class T, class Draw>
+__global__ void random_kernel(T* to, int64_t n, RandomState state, Draw draw) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  const int64_t blocks = (n + Draw::count - 1) / Draw::count;
+  for (int64_t b = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; b < blocks; b += step) {
+    T out[Draw::count];
+    draw(philox(state.seed, static_cast<uint64_t>(b), state.offset), out);
+#pragma unroll
+    for (int k = 0; k < Draw::count; ++k)
+      if (b * Draw::count + k < n) to[b * Draw::count + k] = out[k];
+  }
+}
+
+template <class T, class Draw>
+void launch(const char* op, const Tensor& x, RandomState state, Draw draw, Stream stream) {
+  constexpr int threads = 256;
+  const int64_t n = x.numel();
+  random_kernel<<<grid_size(ceil_div(n, Draw::count), threads, x.device()), threads, 0,
+                  native(stream)>>>(pointer<T>(x), n, state, draw);
+  BS_CUDA_CHECK_LAUNCH(op);
+}
+
+}  // namespace
+
+void uniform(const Tensor& x, double low, double high, RandomState state, Stream stream) {
+  visit_floating("uniform_", x.dtype(), [&]<class T>(Type<T>) {
+    using D = device_type<T>;
+    const auto rounded = [](double v) {
+      if constexpr (std::is_same_v<T, double>) return v;
+      return static_cast<double>(T(static_cast<float>(v)));
+    };
+    launch<T>("uniform_", x, state,
+              Uniform<D, precision(dtype_of<T>)>{low, high - low, rounded(high),
+                                                 static_cast<D>(rounded(low))},
+              stream);
+  });
+}
+
+void normal(const Tensor& x, double mean, double deviation, RandomState state, Stream stream) {
+  visit_floating("normal_", x.dtype(), [&]<class T>(Type<T>) {
+    launch<T>("normal_", x, state, Normal<device_type<T>>{mean, deviation}, stream);
+  });
+}
+
+void randint(const Tensor& x, int64_t low, uint64_t range, RandomState state, Stream stream) {
+  visit_any(x.dtype(), [&]<class T>(Type<T>) {
+    launch<T>("randint", x, state, Randint<device_type<T>>{low, range}, stream);
+  });
+}
+
+void bernoulli(const Tensor& x, double p, RandomState state, Stream stream) {
+  visit_any(x.dtype(), [&]<class T>(Type<T>) {
+    launch<T>("bernoulli", x, state, Bernoulli<device_type<T>>{threshold(p)}, stream);
+  });
+}
+
+}  // namespace bs::cuda

@@ -1,7 +1,5 @@
 #include <bs/lib/host_view.h>
 
-#include <algorithm>
-
 namespace bs {
 
 Tensor host_view(const Tensor& tensor) {
@@ -15,6 +13,17 @@ Tensor host_view(const Tensor& tensor) {
   }
   const Tensor span = tensor.as_strided({last - first + 1}, {1}, first).to(Device::cpu());
   return span.as_strided(tensor.shape(), tensor.strides(), -first);
+}
+
+Tensor host_copy(const Tensor& tensor) {
+  const Tensor host = host_view(tensor);
+  if (host.is_contiguous()) return host;
+  Tensor copy = Tensor::empty(host.shape(), host.dtype());
+  visit_any(host.dtype(), [&]<class T>(Type<T>) {
+    T* to = copy.data<T>();
+    for_each_value<T>(host, [&](const T& value) { *to++ = value; });
+  });
+  return copy;
 }
 
 }  // namespace bs

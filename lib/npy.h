@@ -1,0 +1,19 @@
+#pragma once
+/** @file Tensors as NumPy's .npy files. */
+#include <bs/lib/tensor.h>
+
+#include <string>
+
+namespace bs {
+
+/** @brief Writes `tensor` (any dtype, device and strides) as an .npy file, whole or not at all.
+ *  bf16, which NumPy lacks, is written as ml_dtypes does: descr '<V2'.
+ *  @throws IoError naming the path. */
+void save_npy(const std::string& path, const Tensor& tensor);
+
+/** @brief Reads an .npy file of format 1, 2 or 3, in C or Fortran order, as a contiguous tensor.
+ *  @throws IoError naming the path for what is no such file, is truncated or too long, is
+ *  big-endian, or holds a type that has no DType. */
+Tensor load_npy(const std::string& path, Device device = Device::cpu());
+
+}  // namespace bs

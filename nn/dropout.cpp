@@ -1,0 +1,15 @@
+#include <bs/autograd/dropout.h>
+#include <bs/nn/dropout.h>
+
+namespace bs::nn {
+
+Dropout::Dropout(const Options& options)
+    : p_(options.p), generator_(options.generator ? *options.generator : default_generator()) {
+  BS_CHECK(p_ >= 0 && p_ <= 1, "dropout: probability {} is not in [0, 1]", p_);
+}
+
+Variable Dropout::forward(const Variable& x) const {
+  return training() ? dropout(x, p_, generator_) : x;
+}
+
+}  // namespace bs::nn

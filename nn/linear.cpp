@@ -1,0 +1,21 @@
+#include <bs/autograd/linear.h>
+#include <bs/nn/init.h>
+#include <bs/nn/linear.h>
+
+#include <cmath>
+
+namespace bs::nn {
+
+Linear::Linear(const Options& options) {
+  const auto [in, out, has_bias, dtype, device] = options;
+  BS_CHECK(in > 0 && out > 0, "linear: a layer from {} to {} features", in, out);
+  weight = register_parameter("weight", Tensor::empty({out, in}, dtype, device));
+  bias = register_parameter("bias", has_bias ? Tensor::empty({out}, dtype, device) : Tensor());
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  init::uniform(weight.data(), -bound, bound);
+  if (has_bias) init::uniform(bias.data(), -bound, bound);
+}
+
+Variable Linear::forward(const Variable& x) const { return linear(x, weight, bias); }
+
+}  // namespace bs::nn

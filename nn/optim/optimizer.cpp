@@ -1,0 +1,47 @@
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/nn/optim/optimizer.h>
+
+#include <algorithm>
+
+namespace bs::optim {
+
+void Optimizer::step(const GradientClip& clip) {
+  apply(steps_ + 1, clip);
+  ++steps_;
+}
+
+void Optimizer::zero_grad() const {
+  for (const nn::NamedVariable& p : parameters_) p.variable.zero_grad();
+}
+
+void Optimizer::set_steps(int64_t steps) {
+  BS_CHECK(steps >= 0, "optimizer: {} steps done", steps);
+  steps_ = steps;
+}
+
+void Optimizer::adopt(const nn::NamedVariable& parameter) {
+  BS_CHECK(parameter.variable.requires_grad(), "optimizer: {} requires no gradient",
+           parameter.name);
+  BS_CHECK(std::none_of(parameters_.begin(), parameters_.end(),
+                        [&](const auto& p) { return p.name == parameter.name; }),
+           "optimizer: two parameters are named {}", parameter.name);
+  parameters_.push_back(parameter);
+}
+
+Tensor master_copy(const Tensor& value) {
+  return is_low_precision(value.dtype()) ? cast(value, f32) : Tensor();
+}
+
+Tensor state_like(const Tensor& value) {
+  return zeros(value.shape(), value.dtype() == f64 ? f64 : f32, value.device());
+}
+
+DecaySplit split_for_decay(const nn::Module& module) {
+  DecaySplit split;
+  for (const nn::NamedVariable& p : module.named_parameters())
+    (p.variable.rank() >= 2 ? split.decayed : split.free).push_back(p);
+  return split;
+}
+
+}  // namespace bs::optim

@@ -1,0 +1,67 @@
+#pragma once
+/** @file What all optimisers are to a training loop and to a checkpoint. */
+#include <bs/kernels/grad_norm.h>
+#include <bs/nn/module.h>
+
+#include <string>
+#include <vector>
+
+namespace bs::optim {
+
+/** @brief A tensor of an optimiser's state, such as "blocks.0.fc1.weight.first_moment". */
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+/** @brief Changes parameters by their gradients.
+ *
+ *  State is made for the parameters as they are: make the optimiser after moving, converting and
+ *  loading the model. Parameters of 16 bits get an f32 copy, which the steps are done on. */
+class Optimizer {
+ public:
+  Optimizer() = default;
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /** @brief One step with the gradients at hand, scaled by `clip` first. Parameters without a
+   *  gradient stay as they are. Waits for no device. */
+  void step(const GradientClip& clip = {});
+  /** @brief Forgets the gradients of all parameters. */
+  void zero_grad() const;
+  /** @brief Sets the rate of all groups. */
+  virtual void set_learning_rate(double rate) = 0;
+
+  /** @brief Steps done so far. */
+  int64_t steps() const { return steps_; }
+  void set_steps(int64_t steps);
+  /** @brief The tensors that make up the state, in a fixed order: to be saved, and restored by
+   *  copying into them. */
+  virtual std::vector<NamedTensor> state() const = 0;
+
+ protected:
+  /** @brief One step of number `number`, from 1. */
+  virtual void apply(int64_t number, const GradientClip& clip) = 0;
+  /** @brief Takes a parameter into zero_grad's care. @throws Error for a name taken, or a
+   *  parameter that cannot learn. */
+  void adopt(const nn::NamedVariable& parameter);
+
+ private:
+  std::vector<nn::NamedVariable> parameters_;
+  int64_t steps_ = 0;
+};
+
+/** @brief An f32 copy of a 16-bit tensor; undefined for other dtypes. */
+Tensor master_copy(const Tensor& value);
+/** @brief Zeros of `value`'s shape in the dtype of its optimiser state: f32, or f64 for f64. */
+Tensor state_like(const Tensor& value);
+
+/** @brief Parameters by rank. Decay is for what multiplies: matrices and tables, of rank 2 and up;
+ *  biases and the weights of norms are left free. */
+struct DecaySplit {
+  std::vector<nn::NamedVariable> decayed, free;
+};
+DecaySplit split_for_decay(const nn::Module& module);
+
+}  // namespace bs::optim

@@ -1,0 +1,63 @@
+#include <bs/autograd/sparse_attention.h>
+#include <bs/nn/attention.h>
+
+namespace bs::nn {
+
+namespace {
+const SparseAttentionOptions& checked(const SparseAttentionOptions& o) {
+  BS_CHECK(o.heads > 0 && o.width > 0 && o.width % o.heads == 0,
+           "attention: {} heads cannot share a width of {}", o.heads, o.width);
+  BS_CHECK(o.pattern != nullptr, "attention: no pattern");
+  return o;
+}
+}  // namespace
+
+SparseAttention::SparseAttention(const Options& options)
+    : qkv({.in = checked(options).width,
+           .out = 3 * options.width,
+           .bias = options.bias,
+           .dtype = options.dtype,
+           .device = options.device}),
+      out({.in = options.width,
+           .out = options.width,
+           .bias = options.bias,
+           .dtype = options.dtype,
+           .device = options.device}),
+      options_(options),
+      dropout_({.p = options.dropout}) {
+  register_module("qkv", qkv);
+  register_module("out", out);
+  register_module("dropout", dropout_);
+}
+
+Variable SparseAttention::forward(const Variable& x, const Tensor& key_padding_mask) const {
+  BS_CHECK(x.rank() == 3 && x.size(2) == options_.width,
+           "attention: x {} is not [batch, sequence, {}]", x.shape(), options_.width);
+  const bs::SparseAttentionOptions how{.causal = options_.causal,
+                                       .key_padding_mask = key_padding_mask};
+  const Variable joined =
+      sparse_attention_qkv(qkv.forward(x), options_.heads, layout(x.size(1)), how);
+  return dropout_.forward(out.forward(joined));
+}
+
+LayoutPtr SparseAttention::layout(int64_t sequence) const {
+  BS_CHECK(sequence % options_.block == 0,
+           "attention: a sequence of {} is no multiple of the block of {}", sequence,
+           options_.block);
+  const std::lock_guard lock(mutex_);
+  LayoutPtr& kept = layouts_[sequence];
+  if (!kept) {
+    const int blocks = static_cast<int>(sequence / options_.block);
+    LayoutPtr made = options_.pattern(
+        {.heads = options_.heads, .rows = blocks, .cols = blocks, .block = options_.block});
+    const bool fits = made && made->block() == options_.block && made->rows() == blocks &&
+                      made->cols() == blocks &&
+                      (made->heads() == 1 || made->heads() == options_.heads);
+    BS_CHECK(fits, "attention: the pattern does not fit {} heads and {} blocks of {} each way",
+             options_.heads, blocks, options_.block);
+    kept = std::move(made);
+  }
+  return kept;
+}
+
+}  // namespace bs::nn

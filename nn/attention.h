@@ -1,0 +1,55 @@
+#pragma once
+/** @file Multi-head self-attention over the blocks of a pattern. */
+#include <bs/lib/patterns.h>
+#include <bs/nn/dropout.h>
+#include <bs/nn/linear.h>
+
+#include <functional>
+#include <map>
+#include <mutex>
+
+namespace bs::nn {
+
+/** @brief Makes the layout for a size, for example
+ *  `[](const patterns::Size& s) { return patterns::fixed(s, {.causal = true}); }`. */
+using Pattern = std::function<LayoutPtr(const patterns::Size&)>;
+
+struct SparseAttentionOptions {
+  int64_t width = 0;  ///< features of input and output
+  int heads = 1;      ///< share the width evenly
+  int block = 32;     ///< sequences are multiples of it
+  Pattern pattern;    ///< of [heads, sequence / block, sequence / block]
+  bool causal = false;
+  bool bias = true;    ///< of both projections
+  double dropout = 0;  ///< of the output
+  DType dtype = f32;
+  Device device = Device::cpu();
+};
+
+/** @brief x -> out(attention(qkv(x))). The channels of qkv are all of q, then k, then v, each the
+ *  heads one after the other. Scores are scaled by 1 / sqrt(width / heads). */
+class SparseAttention : public Module {
+ public:
+  using Options = SparseAttentionOptions;
+  /** @throws Error unless the heads divide the width, or without a pattern. */
+  explicit SparseAttention(const Options& options);
+  /** @param[in] x [batch, sequence, width]
+   *  @param[in] key_padding_mask boolean [batch, sequence], true for what may be looked at; or
+   *  undefined
+   *  @throws Error when the sequence is no multiple of the block. */
+  Variable forward(const Variable& x, const Tensor& key_padding_mask = {}) const;
+
+  /** @brief The layout for a sequence, made at first use and kept. Thread-safe. */
+  LayoutPtr layout(int64_t sequence) const;
+
+  Linear qkv;  ///< width -> 3 width
+  Linear out;  ///< width -> width
+
+ private:
+  Options options_;
+  Dropout dropout_;
+  mutable std::mutex mutex_;
+  mutable std::map<int64_t, LayoutPtr> layouts_;
+};
+
+}  // namespace bs::nn

@@ -1,0 +1,38 @@
+#pragma once
+/** @file Text out of a language model, one token after the other. */
+#include <bs/lib/random.h>
+#include <bs/nn/transformer.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace bs::nn {
+
+struct SampleOptions {
+  double temperature = 1;  ///< logits are divided by it; 0 takes the likeliest class
+  int top_k = 0;           ///< draw among the k likeliest only; 0: among all
+};
+
+/** @brief Draws a class from softmax(logits / temperature). Computed on the host in double: the
+ * same logits and generator state give the same class on every device.
+ *  @param[in] logits [classes], floating; equal ones rank by number
+ *  @throws Error for a negative option, or logits among which none is finite or some are NaN. */
+int64_t sample(const Tensor& logits, const SampleOptions& options = {},
+               Generator& generator = default_generator());
+
+struct GenerateOptions {
+  int64_t count = 256;  ///< tokens to make
+  SampleOptions sample;
+  std::function<void(int64_t)> on_token;  ///< sees each token as soon as it is made; may be empty
+};
+
+/** @brief Continues `prompt`, looking at the last `context` tokens. Dropout is off meanwhile.
+ *  @param[in] model a causal one: what pads the sequence to whole blocks must not be seen
+ *  @return the new tokens
+ *  @throws Error for an empty prompt or a model that is not causal. */
+std::vector<int64_t> generate(SparseTransformer& model, const std::vector<int64_t>& prompt,
+                              const GenerateOptions& options = {},
+                              Generator& generator = default_generator());
+
+}  // namespace bs::nn

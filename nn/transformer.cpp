@@ -1,0 +1,136 @@
+#include <bs/autograd/activation.h>
+#include <bs/autograd/binary.h>
+#include <bs/autograd/view.h>
+#include <bs/nn/block_sparse_linear.h>
+#include <bs/nn/init.h>
+#include <bs/nn/transformer.h>
+
+#include <cmath>
+
+namespace bs::nn {
+
+namespace {
+
+/// A projection of the feed-forward part: dense, or over a pattern of its own extents.
+Layer projection(const TransformerBlockOptions& o, int64_t in, int64_t out) {
+  if (!o.mlp_pattern)
+    return Layer::make<Linear>({.in = in, .out = out, .dtype = o.dtype, .device = o.device});
+  BS_CHECK(in % o.block == 0 && out % o.block == 0,
+           "transformer: a sparse layer from {} to {} features cannot be cut into blocks of {}", in,
+           out, o.block);
+  const patterns::Size size{.rows = static_cast<int>(out / o.block),
+                            .cols = static_cast<int>(in / o.block),
+                            .block = o.block};
+  LayoutPtr layout = o.mlp_pattern(size);
+  BS_CHECK(layout && layout->height() == out && layout->width() == in,
+           "transformer: the pattern does not fit a weight [{}, {}]", out, in);
+  return Layer::make<BlockSparseLinear>(
+      {.layout = std::move(layout), .dtype = o.dtype, .device = o.device});
+}
+
+int64_t hidden(const TransformerBlockOptions& o) { return o.hidden > 0 ? o.hidden : 4 * o.width; }
+
+}  // namespace
+
+TransformerBlock::TransformerBlock(const Options& o)
+    : norm1({.width = o.width, .dtype = o.dtype, .device = o.device}),
+      attention({.width = o.width,
+                 .heads = o.heads,
+                 .block = o.block,
+                 .pattern = o.pattern,
+                 .causal = o.causal,
+                 .dropout = o.dropout,
+                 .dtype = o.dtype,
+                 .device = o.device}),
+      norm2({.width = o.width, .dtype = o.dtype, .device = o.device}),
+      fc1(projection(o, o.width, hidden(o))),
+      fc2(projection(o, hidden(o), o.width)),
+      dropout_({.p = o.dropout}) {
+  register_module("norm1", norm1);
+  register_module("attention", attention);
+  register_module("norm2", norm2);
+  register_module("fc1", fc1.module());
+  register_module("fc2", fc2.module());
+  register_module("dropout", dropout_);
+}
+
+Variable TransformerBlock::forward(const Variable& x) const {
+  const Variable h = x + attention.forward(norm1.forward(x));
+  const Variable inner = gelu(fc1.forward(norm2.forward(h)), Gelu::tanh);
+  return h + dropout_.forward(fc2.forward(inner));
+}
+
+SparseTransformer::SparseTransformer(const Options& o)
+    : embedding({.rows = o.vocabulary, .width = o.width, .dtype = o.dtype, .device = o.device}),
+      position({.rows = o.context, .width = o.width, .dtype = o.dtype, .device = o.device}),
+      norm({.width = o.width, .dtype = o.dtype, .device = o.device}),
+      head({.in = o.width,
+            .out = o.vocabulary,
+            .bias = false,
+            .dtype = o.dtype,
+            .device = o.device}),
+      options_(o),
+      dropout_({.p = o.dropout}) {
+  BS_CHECK(o.layers > 0, "transformer: {} layers", o.layers);
+  BS_CHECK(o.context % o.block == 0, "transformer: a context of {} is no multiple of the block {}",
+           o.context, o.block);
+  register_module("embedding", embedding);
+  register_module("position", position);
+  for (int i = 0; i < o.layers; ++i) {
+    blocks.push_back(
+        std::make_unique<TransformerBlock>(TransformerBlockOptions{.width = o.width,
+                                                                   .heads = o.heads,
+                                                                   .block = o.block,
+                                                                   .pattern = o.pattern,
+                                                                   .causal = o.causal,
+                                                                   .hidden = o.hidden,
+                                                                   .mlp_pattern = o.mlp_pattern,
+                                                                   .dropout = o.dropout,
+                                                                   .dtype = o.dtype,
+                                                                   .device = o.device}));
+    register_module("blocks." + std::to_string(i), *blocks.back());
+  }
+  register_module("norm", norm);
+  register_module("head", head);
+  register_module("dropout", dropout_);
+  init_weights();
+}
+
+namespace {
+/// Normal values for a projection's weight; a sparse one's are larger, since fewer are summed.
+void init_projection(const Module& projection, double deviation) {
+  const auto* sparse = dynamic_cast<const BlockSparseLinear*>(&projection);
+  const double density = sparse ? sparse->layout()->density() : 1;
+  if (density > 0)
+    init::normal(projection.parameters().front().data(), 0, deviation / std::sqrt(density));
+}
+}  // namespace
+
+void SparseTransformer::init_weights() const {
+  constexpr double deviation = 0.02;
+  const double residual = deviation / std::sqrt(2.0 * options_.layers);
+  for (const auto& [name, parameter] : named_parameters())
+    if (name.ends_with("bias")) init::zeros(parameter.data());
+  init::normal(embedding.weight.data(), 0, deviation);
+  init::normal(position.weight.data(), 0, deviation);
+  for (const auto& block : blocks) {
+    init_projection(block->attention.qkv, deviation);
+    init_projection(block->attention.out, residual);
+    init_projection(block->fc1.module(), deviation);
+    init_projection(block->fc2.module(), residual);
+  }
+  init_projection(head, deviation);
+}
+
+Variable SparseTransformer::forward(const Tensor& tokens) const {
+  BS_CHECK(tokens.rank() == 2, "transformer: tokens {} are not [batch, sequence]", tokens.shape());
+  const int64_t sequence = tokens.size(1);
+  BS_CHECK(sequence <= options_.context, "transformer: {} tokens for a context of {}", sequence,
+           options_.context);
+  Variable h = embedding.forward(tokens) + slice(position.weight, 0, 0, sequence);
+  h = dropout_.forward(h);
+  for (const auto& block : blocks) h = block->forward(h);
+  return head.forward(norm.forward(h));
+}
+
+}  // namespace bs::nn

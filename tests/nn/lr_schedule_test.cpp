@@ -1,0 +1,48 @@
+#include <bs/lib/check.h>
+#include <bs/nn/optim/lr_schedule.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using optim::Decay;
+using optim::LearningRateSchedule;
+
+TEST_CASE("schedule: warm-up, then half a cosine") {
+  const LearningRateSchedule s{.highest = 1, .lowest = 0.1, .warmup = 4, .steps = 14};
+  CHECK(s.at(0) == doctest::Approx(0.25));
+  CHECK(s.at(3) == doctest::Approx(1));
+  CHECK(s.at(4) == doctest::Approx(1));
+  CHECK(s.at(9) == doctest::Approx(0.55));
+  CHECK(s.at(14) == doctest::Approx(0.1));
+  CHECK(s.at(1000) == doctest::Approx(0.1));
+  for (int step = 4; step < 14; ++step) CHECK(s.at(step + 1) < s.at(step));
+}
+
+TEST_CASE("schedule: linear and constant") {
+  const LearningRateSchedule linear{
+      .highest = 1, .lowest = 0.5, .warmup = 2, .steps = 12, .decay = Decay::linear};
+  CHECK(linear.at(2) == doctest::Approx(1));
+  CHECK(linear.at(7) == doctest::Approx(0.75));
+  CHECK(linear.at(12) == doctest::Approx(0.5));
+  const LearningRateSchedule constant{
+      .highest = 3, .lowest = 1, .warmup = 2, .steps = 12, .decay = Decay::constant};
+  CHECK(constant.at(0) == doctest::Approx(1.5));
+  CHECK(constant.at(2) == 3);
+  CHECK(constant.at(1000) == 3);
+}
+
+TEST_CASE("schedule: no warm-up, and nothing but warm-up") {
+  CHECK(LearningRateSchedule{.highest = 2, .steps = 10}.at(0) == 2);
+  const LearningRateSchedule only{.highest = 2, .lowest = 1, .warmup = 3, .steps = 3};
+  CHECK(only.at(2) == 2);
+  CHECK(only.at(3) == 1);
+}
+
+TEST_CASE("schedule: contradictions and names") {
+  CHECK_THROWS_WITH_AS(LearningRateSchedule{}.at(-1), "schedule: step -1 is negative", Error);
+  CHECK_THROWS_WITH_AS((LearningRateSchedule{.warmup = 5, .steps = 4}.at(0)),
+                       "schedule: a warm-up of 5 steps out of 4", Error);
+  for (Decay decay : {Decay::cosine, Decay::linear, Decay::constant})
+    CHECK(optim::parse_decay(to_string(decay)) == decay);
+  CHECK_THROWS_WITH_AS(optim::parse_decay("step"),
+                       "schedule: \"step\" is none of cosine, linear and constant", Error);
+}

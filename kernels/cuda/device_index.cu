@@ -1,0 +1,7 @@
+// Includes every device header, so that an ordinary build sees each of them compile.
+#include <bs/kernels/cuda/device/arithmetic.cuh>
+#include <bs/kernels/cuda/device/async_copy.cuh>
+#include <bs/kernels/cuda/device/mma.cuh>
+#include <bs/kernels/cuda/device/pack.cuh>
+#include <bs/kernels/cuda/device/reduce.cuh>
+#include <bs/kernels/cuda/device/tile_product.cuh>

@@ -33,7 +33,7 @@ struct StridedLoop {
     }
   }
 
-  int64_t numel() const {
+  constexpr int64_t numel() const {
     int64_t n = 1;
     for (int axis = 0; axis < rank; ++axis) n *= shape[axis];
     return n;

@@ -15,10 +15,10 @@ namespace bs::nn {
 using Pattern = std::function<LayoutPtr(const patterns::Size&)>;
 
 struct SparseAttentionOptions {
-  int64_t width = 0;  ///< features of input and output
-  int heads = 1;      ///< share the width evenly
-  int block = 32;     ///< sequences are multiples of it
-  Pattern pattern;    ///< of [heads, sequence / block, sequence / block]
+  int64_t width = 0;     ///< features of input and output
+  int heads = 1;         ///< share the width evenly
+  int block = 32;        ///< sequences are multiples of it
+  Pattern pattern = {};  ///< of [heads, sequence / block, sequence / block]
   bool causal = false;
   bool bias = true;    ///< of both projections
   double dropout = 0;  ///< of the output

@@ -6,7 +6,7 @@
 namespace bs::nn {
 
 struct BlockSparseLinearOptions {
-  LayoutPtr layout;  ///< of one head, [out / block, in / block]
+  LayoutPtr layout = {};  ///< of one head, [out / block, in / block]
   bool bias = true;
   DType dtype = f32;
   Device device = Device::cpu();

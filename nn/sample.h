@@ -23,8 +23,9 @@ int64_t sample(const Tensor& logits, const SampleOptions& options = {},
 
 struct GenerateOptions {
   int64_t count = 256;  ///< tokens to make
-  SampleOptions sample;
-  std::function<void(int64_t)> on_token;  ///< sees each token as soon as it is made; may be empty
+  SampleOptions sample = {};
+  /** Sees each token as soon as it is made; may be empty. */
+  std::function<void(int64_t)> on_token = {};
 };
 
 /** @brief Continues `prompt`, looking at the last `context` tokens. Dropout is off meanwhile.

@@ -14,11 +14,11 @@ struct TransformerBlockOptions {
   int64_t width = 0;
   int heads = 1;
   int block = 32;
-  Pattern pattern;  ///< of the attention
+  Pattern pattern = {};  ///< of the attention
   bool causal = true;
-  int64_t hidden = 0;   ///< features between fc1 and fc2; 0: four times the width
-  Pattern mlp_pattern;  ///< of fc1 [hidden, width] and fc2 [width, hidden]; none: dense
-  double dropout = 0;   ///< of what is added to the residual stream
+  int64_t hidden = 0;        ///< features between fc1 and fc2; 0: four times the width
+  Pattern mlp_pattern = {};  ///< of fc1 [hidden, width] and fc2 [width, hidden]; none: dense
+  double dropout = 0;        ///< of what is added to the residual stream
   DType dtype = f32;
   Device device = Device::cpu();
 };
@@ -47,11 +47,11 @@ struct SparseTransformerOptions {
   int layers = 4;
   int heads = 4;
   int block = 32;
-  Pattern pattern;
+  Pattern pattern = {};
   bool causal = true;
-  int64_t hidden = 0;   ///< see TransformerBlockOptions
-  Pattern mlp_pattern;  ///< see TransformerBlockOptions
-  double dropout = 0;   ///< of the embeddings and of what is added to the residual stream
+  int64_t hidden = 0;        ///< see TransformerBlockOptions
+  Pattern mlp_pattern = {};  ///< see TransformerBlockOptions
+  double dropout = 0;        ///< of the embeddings and of what is added to the residual stream
   DType dtype = f32;
   Device device = Device::cpu();
 };

@@ -1,0 +1,135 @@
+#include <bs/nn/checkpoint.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace bs::nn {
+
+namespace {
+
+constexpr const char* format_key = "bs.format";
+constexpr const char* format_name = "checkpoint 1";
+constexpr std::string_view user_prefix = "user.";
+
+std::vector<optim::NamedTensor> tensors_of(const Module& model) {
+  std::vector<optim::NamedTensor> tensors;
+  for (const auto& list : {model.named_parameters(), model.named_buffers()})
+    for (const NamedVariable& v : list) tensors.push_back({v.name, v.variable.data()});
+  return tensors;
+}
+
+std::optional<uint64_t> parse(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const TrainingState& state) {
+  Safetensors content;
+  const auto put = [&](const std::string& prefix, const std::vector<optim::NamedTensor>& tensors) {
+    for (const auto& [name, tensor] : tensors) content.tensors[prefix + name] = tensor;
+  };
+  auto& metadata = content.metadata;
+  for (const auto& [key, value] : state.metadata) metadata[std::string(user_prefix) + key] = value;
+  metadata[format_key] = format_name;
+  metadata["bs.step"] = std::to_string(state.step);
+  if (state.model) put("model.", tensors_of(*state.model));
+  if (state.optimizer) {
+    put("optimizer.", state.optimizer->state());
+    metadata["bs.optimizer_steps"] = std::to_string(state.optimizer->steps());
+  }
+  if (state.generator) {
+    const RandomState random = state.generator->state();
+    metadata["bs.generator_seed"] = std::to_string(random.seed);
+    metadata["bs.generator_offset"] = std::to_string(random.offset);
+  }
+  if (state.loader) metadata["bs.loader_cursor"] = std::to_string(state.loader->cursor());
+  save_safetensors(path, content);
+}
+
+Checkpoint::Checkpoint(const std::string& path) : path_(path), content_(load_safetensors(path)) {
+  const auto& all = content_.metadata;
+  const auto found = all.find(format_key);
+  if (found == all.end() || found->second != format_name)
+    BS_THROW(IoError, "checkpoint: {} is no checkpoint that this version reads", path);
+  const auto step = all.find("bs.step");
+  const std::optional<uint64_t> number = step == all.end() ? std::nullopt : parse(step->second);
+  if (!number) BS_THROW(IoError, "checkpoint: {} tells no step", path);
+  step_ = static_cast<int64_t>(*number);
+  for (const auto& [key, value] : all)
+    if (key.starts_with(user_prefix)) metadata_[key.substr(user_prefix.size())] = value;
+}
+
+/// What a restore will do, and what speaks against it.
+struct Checkpoint::Plan {
+  struct Copy {
+    Tensor from, to;
+  };
+  std::vector<Copy> copies;
+  std::vector<std::string> differences;
+
+  void check(const std::string& path) const {
+    constexpr size_t most = 20;
+    if (differences.empty()) return;
+    std::string text;
+    for (size_t i = 0; i < std::min(most, differences.size()); ++i) text += "\n  " + differences[i];
+    if (differences.size() > most)
+      text += format("\n  and {} more differences", differences.size() - most);
+    BS_THROW(Error, "checkpoint: {} does not fit:{}", path, text);
+  }
+};
+
+void Checkpoint::plan_tensors(Plan& plan, const std::string& prefix,
+                              const std::vector<optim::NamedTensor>& targets) const {
+  std::map<std::string, Tensor> unknown;
+  for (const auto& [name, tensor] : content_.tensors)
+    if (name.starts_with(prefix)) unknown.emplace(name, tensor);
+  for (const auto& [name, to] : targets) {
+    const auto found = unknown.find(prefix + name);
+    if (found == unknown.end()) {
+      plan.differences.push_back(prefix + name + " is missing in the file");
+      continue;
+    }
+    const Tensor& from = found->second;
+    if (from.shape() != to.shape() || from.dtype() != to.dtype())
+      plan.differences.push_back(format("{}{} is {} {} in the file, {} {} here", prefix, name,
+                                        from.dtype(), from.shape(), to.dtype(), to.shape()));
+    plan.copies.push_back({from, to});
+    unknown.erase(found);
+  }
+  for (const auto& [name, tensor] : unknown)
+    plan.differences.push_back(name + " of the file is unknown here");
+}
+
+uint64_t Checkpoint::number(Plan& plan, const std::string& key) const {
+  const auto found = content_.metadata.find(key);
+  const auto value = found == content_.metadata.end() ? std::nullopt : parse(found->second);
+  if (!value) plan.differences.push_back(key + " is missing in the file");
+  return value.value_or(0);
+}
+
+void Checkpoint::restore(const TrainingState& state) const {
+  Plan plan;
+  if (state.model) plan_tensors(plan, "model.", tensors_of(*state.model));
+  uint64_t optimizer_steps = 0, cursor = 0;
+  RandomState random;
+  if (state.optimizer) {
+    plan_tensors(plan, "optimizer.", state.optimizer->state());
+    optimizer_steps = number(plan, "bs.optimizer_steps");
+  }
+  if (state.generator)
+    random = {number(plan, "bs.generator_seed"), number(plan, "bs.generator_offset")};
+  if (state.loader) cursor = number(plan, "bs.loader_cursor");
+  plan.check(path_);
+
+  for (const auto& [from, to] : plan.copies) copy_bytes(from, to);
+  if (state.optimizer) state.optimizer->set_steps(static_cast<int64_t>(optimizer_steps));
+  if (state.generator) state.generator->set_state(random);
+  if (state.loader) state.loader->seek(static_cast<int64_t>(cursor));
+}
+
+}  // namespace bs::nn

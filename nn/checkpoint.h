@@ -1,0 +1,58 @@
+#pragma once
+/** @file A training run in one file, to be resumed bit for bit. */
+#include <bs/lib/random.h>
+#include <bs/lib/safetensors.h>
+#include <bs/nn/data/loader.h>
+#include <bs/nn/optim/optimizer.h>
+
+#include <map>
+#include <string>
+
+namespace bs::nn {
+
+/** @brief The parts of a training run; those that are null are left out. Owns nothing. */
+struct TrainingState {
+  Module* model = nullptr;
+  optim::Optimizer* optimizer = nullptr;
+  Generator* generator = nullptr;
+  data::Loader* loader = nullptr;
+  int64_t step = 0;
+  std::map<std::string, std::string> metadata =
+      {};  ///< the caller's own, such as the model's options
+};
+
+/** @brief Writes a safetensors file, whole or not at all: parameters and buffers as "model.NAME",
+ *  optimiser state as "optimizer.NAME", everything else as metadata.
+ *  @throws IoError when the file cannot be written. */
+void save_checkpoint(const std::string& path, const TrainingState& state);
+
+/** @brief A checkpoint read from a file: look at it, make a model that fits, and restore. */
+class Checkpoint {
+ public:
+  /** @throws IoError when the file cannot be read or is no checkpoint. */
+  explicit Checkpoint(const std::string& path);
+
+  int64_t step() const { return step_; }
+  /** @brief What the saver gave as metadata. */
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  /** @brief Copies into every part given, in place; `state.step` and `state.metadata` are not
+   * looked at. What the file has beyond the parts given is ignored.
+   *  @throws Error listing what is missing, unknown, or of another shape or dtype; nothing has
+   *  changed then. */
+  void restore(const TrainingState& state) const;
+
+ private:
+  struct Plan;
+  void plan_tensors(Plan& plan, const std::string& prefix,
+                    const std::vector<optim::NamedTensor>& targets) const;
+  /** @brief An entry of our own metadata, or nothing with a difference noted. */
+  uint64_t number(Plan& plan, const std::string& key) const;
+
+  std::string path_;
+  Safetensors content_;
+  std::map<std::string, std::string> metadata_;
+  int64_t step_ = 0;
+};
+
+}  // namespace bs::nn

@@ -1,0 +1,171 @@
+#include <bs/kernels/fill.h>
+#include <bs/nn/checkpoint.h>
+#include <bs/nn/norm.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <bs/tests/support/scratch.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+using Values = std::vector<double>;
+
+Values values(const Tensor& x) { return Reference::of(x).values; }
+
+struct Model : nn::Module {
+  Variable weight, steps;
+  nn::LayerNorm norm;
+  explicit Model(int64_t width = 3, DType dtype = f32)
+      : norm({.width = width, .dtype = dtype, .device = test_device()}) {
+    weight = register_parameter("weight", zeros({2, width}, dtype, test_device()));
+    steps = register_buffer("steps", zeros({1}, i64, test_device()));
+    register_module("norm", norm);
+  }
+};
+
+/// Keeps one tensor a parameter.
+class Momentum : public optim::Optimizer {
+ public:
+  explicit Momentum(const nn::Module& module) {
+    for (const nn::NamedVariable& p : module.named_parameters()) {
+      adopt(p);
+      state_.push_back({p.name + ".momentum", optim::state_like(p.variable.data())});
+    }
+  }
+  void set_learning_rate(double) override {}
+  std::vector<optim::NamedTensor> state() const override { return state_; }
+
+ private:
+  void apply(int64_t, const GradientClip&) override {}
+  std::vector<optim::NamedTensor> state_;
+};
+
+data::TextDataset text() { return data::TextDataset::from("The quick brown fox jumps."); }
+
+struct Run {
+  Model model;
+  Momentum optimizer{model};
+  Generator generator{5};
+  data::Loader loader{text(), {.batch = 1, .context = 4}};
+  nn::TrainingState state() {
+    return {.model = &model, .optimizer = &optimizer, .generator = &generator, .loader = &loader};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("checkpoint: everything comes back in fresh objects") {
+  const Scratch folder;
+  const std::string path = folder / "run.safetensors";
+  Run run;
+  fill(run.model.weight.data(), 0.5);
+  fill(run.model.norm.bias.data(), -2);
+  fill(run.model.steps.data(), 12);
+  fill(run.optimizer.state()[0].tensor, 0.25);
+  run.optimizer.set_steps(11);
+  run.generator.next();
+  run.loader.seek(9);
+  nn::TrainingState state = run.state();
+  state.step = 77;
+  state.metadata = {{"width", "3"}, {"note", "line\nbreak \"quoted\""}};
+  nn::save_checkpoint(path, state);
+
+  Run fresh;
+  const Variable weight = fresh.model.weight;
+  const nn::Checkpoint checkpoint(path);
+  CHECK(checkpoint.step() == 77);
+  CHECK(checkpoint.metadata() == state.metadata);
+  checkpoint.restore(fresh.state());
+  CHECK(values(weight.data()) == Values(6, 0.5));
+  CHECK(values(fresh.model.norm.weight.data()) == Values(3, 1.0));
+  CHECK(values(fresh.model.norm.bias.data()) == Values(3, -2.0));
+  CHECK(values(fresh.model.steps.data()) == Values{12});
+  CHECK(values(fresh.optimizer.state()[0].tensor) == Values(6, 0.25));
+  CHECK(values(fresh.optimizer.state()[1].tensor) == Values(3, 0.0));
+  CHECK(fresh.optimizer.steps() == 11);
+  CHECK(fresh.generator.state() == run.generator.state());
+  CHECK(fresh.loader.cursor() == 9);
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("checkpoint: a model alone, out of a whole run") {
+  const Scratch folder;
+  Run run;
+  fill(run.model.weight.data(), 0.5);
+  nn::save_checkpoint(folder / "run", run.state());
+  Model model;
+  nn::Checkpoint(folder / "run").restore({.model = &model});
+  CHECK(values(model.weight.data()) == Values(6, 0.5));
+}
+
+TEST_CASE("checkpoint: what does not fit is listed, and nothing changes") {
+  const Scratch folder;
+  const std::string path = folder / "run";
+  Run run;
+  fill(run.model.weight.data(), 0.5);
+  nn::save_checkpoint(path, {.model = &run.model});
+
+  struct Other : nn::Module {
+    Variable weight = register_parameter("weight", zeros({2, 3}, f32, test_device()));
+    Variable extra = register_parameter("extra", zeros({1}, f32, test_device()));
+    nn::LayerNorm norm{{.width = 4, .bias = false, .device = test_device()}};
+    Other() { register_module("norm", norm); }
+  };
+  Other other;
+  Generator generator(3);
+  CHECK_THROWS_WITH_AS(nn::Checkpoint(path).restore({.model = &other, .generator = &generator}),
+                       ("checkpoint: " + path +
+                        " does not fit:\n"
+                        "  model.extra is missing in the file\n"
+                        "  model.norm.weight is f32 [3] in the file, f32 [4] here\n"
+                        "  model.norm.bias of the file is unknown here\n"
+                        "  model.steps of the file is unknown here\n"
+                        "  bs.generator_seed is missing in the file\n"
+                        "  bs.generator_offset is missing in the file")
+                           .c_str(),
+                       Error);
+  CHECK(values(other.weight.data()) == Values(6, 0.0));
+  CHECK(generator.state() == RandomState{3, 0});
+
+  Model half_model(3, f16);
+  CHECK_THROWS_WITH_AS(nn::Checkpoint(path).restore({.model = &half_model}),
+                       doctest::Contains("model.weight is f32 [2, 3] in the file, f16 [2, 3] here"),
+                       Error);
+  CHECK_THROWS_WITH_AS(nn::Checkpoint(path).restore(run.state()),
+                       doctest::Contains("optimizer.weight.momentum is missing in the file"),
+                       Error);
+}
+
+TEST_CASE("checkpoint: long lists of differences are cut") {
+  const Scratch folder;
+  struct Many : nn::Module {
+    Many() {
+      for (int i = 0; i < 30; ++i) register_parameter("p" + std::to_string(i), zeros({1}));
+    }
+  };
+  const Model empty;
+  Many many;
+  nn::save_checkpoint(folder / "run", {});
+  CHECK_THROWS_WITH_AS(nn::Checkpoint(folder / "run").restore({.model = &many}),
+                       doctest::Contains("\n  and 10 more differences"), Error);
+}
+
+TEST_CASE("checkpoint: other files are refused") {
+  const Scratch folder;
+  save_safetensors(folder / "plain", {.tensors = {{"a", zeros({1})}}, .metadata = {}});
+  CHECK_THROWS_WITH_AS(
+      nn::Checkpoint(folder / "plain"),
+      ("checkpoint: " + (folder / "plain") + " is no checkpoint that this version reads").c_str(),
+      IoError);
+  save_safetensors(folder / "stepless",
+                   {.tensors = {}, .metadata = {{"bs.format", "checkpoint 1"}, {"bs.step", "x"}}});
+  CHECK_THROWS_WITH_AS(nn::Checkpoint(folder / "stepless"),
+                       ("checkpoint: " + (folder / "stepless") + " tells no step").c_str(),
+                       IoError);
+  CHECK_THROWS_AS(nn::Checkpoint(folder / "missing"), IoError);
+  Run run;
+  CHECK_THROWS_AS(nn::save_checkpoint(folder / "no/such/folder", run.state()), IoError);
+}

@@ -24,11 +24,17 @@ set(march "")
 if(BS_CPU_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|aarch64|arm64")
   set(march -march=${BS_CPU_ARCH})
 endif()
+include(CheckCXXCompilerFlag)
+# g++ 12 stores the constant {1.0, 1.0, 0.0, 0.0} as {1.0, 1.0, 1.0, 1.0} when it may use AVX-512 and
+# moves wider than 128 bits: its test for a repeated element overlooks the zeros at the end.
+check_cxx_compiler_flag("-mmove-max=128 -mstore-max=128" BS_HAS_MOVE_MAX)
+if(BS_HAS_MOVE_MAX)
+  list(APPEND march -mmove-max=128 -mstore-max=128)
+endif()
 target_compile_options(bs_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${host_warnings};${march}>")
 # What the loops of kernels/cpu need to be vectorised: no call of theirs reads errno or a floating
 # point exception flag, and a branch may become a select.
 set(BS_CPU_KERNEL_OPTIONS -O3 -fno-math-errno -fno-trapping-math)
-include(CheckCXXCompilerFlag)
 check_cxx_compiler_flag(-mprefer-vector-width=512 BS_HAS_VECTOR_WIDTH)
 if(BS_HAS_VECTOR_WIDTH)
   list(APPEND BS_CPU_KERNEL_OPTIONS -mprefer-vector-width=512)

@@ -1,28 +1,17 @@
 #include <bs/kernels/block_sparse_matmul.h>
-#include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/panels.h>
-#include <omp.h>
-
-#include <algorithm>
-#include <vector>
+#include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/rows.h>
 
 namespace bs::cpu {
 
 namespace {
 
-/// The type of sums.
-template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
 /// Slots of scratch(); the lower ones are gemm's.
 enum Slot { packed_left = 4, packed_right = 5, wide_blocks = 6, wide_sums = 7 };
 
-/// Threads that so many multiply-adds keep busy.
-int team_size(double multiply_adds) {
-  constexpr double worth_a_thread = 1 << 20;
-  const int most = omp_in_parallel() ? 1 : omp_get_max_threads();
-  return static_cast<int>(std::clamp(multiply_adds / worth_a_thread, 1.0, double(most)));
-}
+/// Multiply-adds that pay for waking a thread.
+constexpr double worth_a_thread = 1 << 20;
 
 /// A dsd in independent tasks: every matrix of the batch is cut into strips of columns and, where
 /// these are too few for the team, into runs of block rows. A task packs its strip of B, which then
@@ -103,7 +92,7 @@ class Dsd {
     } else {
       W* wide = scratch<W>(wide_blocks, static_cast<Index>(blocks.size()) * area);
       for (size_t i = 0; i < chain.size(); ++i, wide += area) {
-        widen(area, blocks[i], wide);
+        widen(blocks[i], wide, area);
         chain[i].a = wide;
       }
     }
@@ -214,12 +203,11 @@ class Sdd {
 
 void dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p, Stream) {
   const double area = double(p.layout.block) * p.layout.block;
-  const double products = double(p.batch.numel()) * double(p.sum.numel());
-  const int team = team_size(products * double(p.layout.nnz) / p.layout.heads * area * double(p.n));
+  const double products = double(p.batch.numel()) * double(p.sum.numel()) / p.layout.heads;
+  const int team = team_size(products * double(p.layout.nnz) * area * double(p.n), worth_a_thread);
   visit_floating("dsd", values.dtype(), [&]<class T>(Type<T>) {
     const Dsd<T> dsd(p, values.data<T>(), b.data<T>(), c.data<T>(), team);
-#pragma omp parallel for num_threads(team) schedule(dynamic) if (team > 1)
-    for (Index task = 0; task < dsd.tasks(); ++task) dsd.run(task);
+    parallel_each(dsd.tasks(), team, [&](Index task) { dsd.run(task); });
   });
 }
 
@@ -227,17 +215,13 @@ void sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProble
   const Index tasks = p.batch.numel() * p.layout.heads;
   const double area = double(p.layout.block) * p.layout.block;
   const double products = double(p.batch.numel()) * double(p.sum.numel());
-  const int team = team_size(products * double(p.layout.nnz) * area * double(p.k));
+  const int team = team_size(products * double(p.layout.nnz) * area * double(p.k), worth_a_thread);
+  // Few heads are computed one after the other, each by the whole team.
+  const bool together = tasks < 4 * team;
   visit_floating("sdd", values.dtype(), [&]<class T>(Type<T>) {
-    const auto task = [&](Index t, int threads) {
-      Sdd<T>(p, a.data<T>(), b.data<T>(), values.data<T>(), t).run(threads);
-    };
-    if (tasks < 4 * team) {
-      for (Index t = 0; t < tasks; ++t) task(t, team);
-      return;
-    }
-#pragma omp parallel for num_threads(team) schedule(dynamic) if (team > 1)
-    for (Index t = 0; t < tasks; ++t) task(t, 1);
+    parallel_each(tasks, together ? 1 : team, [&](Index task) {
+      Sdd<T>(p, a.data<T>(), b.data<T>(), values.data<T>(), task).run(together ? team : 1);
+    });
   });
 }
 

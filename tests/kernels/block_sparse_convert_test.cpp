@@ -1,0 +1,72 @@
+#include <bs/autograd/block_sparse_convert.h>
+#include <bs/kernels/block_sparse_convert.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <bs/tests/support/sparse_case.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+void check_conversions(const Mask& mask, const Shape& lead) {
+  const LayoutPtr layout = mask.layout();
+  check_op({.name = "to_dense",
+            .inputs = {mask.values(lead)},
+            .op =
+                [&](const Variables& v) {
+                  return to_dense(SparseVariable{layout, v[0]});
+                },
+            .reference = [&](const References& in) { return densify(in[0], mask); },
+            .steps = 0});
+  check_op({.name = "to_sparse",
+            .inputs = {mask.dense(lead, mask.height(), mask.width())},
+            .op = [&](const Variables& v) { return to_sparse(v[0], layout).values; },
+            .reference = [&](const References& in) { return sparsify(in[0], mask); },
+            .steps = 0});
+}
+
+}  // namespace
+
+TEST_CASE("block-sparse conversion") {
+  for (int block : {8, 16, 32, 64, 128})
+    check_conversions(Mask::random(1, 2, 3, block, 0.5, 1), {});
+  for (int heads : {1, 2})
+    for (const Shape& lead : {Shape{}, Shape{3}, Shape{2, 3}, Shape{0}})
+      check_conversions(Mask::random(heads, 3, 2, 8, 0.5, 2), lead);
+  for (const Mask& mask : {Mask(2, 2, 3, 8), Mask(1, 2, 3, 8, 1), Mask(1, 0, 3, 8)})
+    check_conversions(mask, {2});
+}
+
+TEST_CASE("block-sparse conversion reads views, and brings values back as they were") {
+  const Mask mask = Mask::random(2, 4, 3, 16, 0.4, 3);
+  const LayoutPtr layout = mask.layout();
+  const Reference x = random_reference({2, 48, 64}, 4);
+  const Tensor view = x.tensor(f32, test_device()).transpose(1, 2);
+  CHECK(Reference::of(to_sparse(view, layout).values).values ==
+        sparsify(Reference::of(view), mask).values);
+  const Tensor values = random_reference(mask.values({5}), 5).tensor(bf16, test_device());
+  const SparseTensor back = to_sparse(to_dense(SparseTensor{layout, values}), layout);
+  CHECK(Reference::of(back.values).values == Reference::of(values).values);
+  // A tensor that begins off the boundary of 16 bytes.
+  const Tensor shifted = random_reference({2 * 64 * 48 + 1}, 6).tensor(f16, test_device());
+  const Tensor off = shifted.slice(0, 1, 2 * 64 * 48 + 1).view({2, 64, 48});
+  CHECK(Reference::of(to_sparse(off, layout).values).values ==
+        sparsify(Reference::of(off), mask).values);
+}
+
+TEST_CASE("block-sparse conversion refuses what does not fit") {
+  const LayoutPtr layout = Mask(3, 2, 4, 8, 1).layout();
+  CHECK_THROWS_WITH_AS(to_sparse(Tensor::empty({16, 32}, f32), layout),
+                       "to_sparse: [16, 32] does not end in the [3, 16, 32] of the layout, "
+                       "2 x 4 blocks of 8",
+                       Error);
+  CHECK_THROWS_WITH_AS(to_dense(SparseTensor{layout, Tensor::empty({23, 8, 8}, f32)}),
+                       "to_dense: values [23, 8, 8] do not fit the layout, which asks for "
+                       "[..., 24, 8, 8]",
+                       Error);
+  CHECK_THROWS_WITH_AS(to_sparse(Tensor::empty({3, 16, 32}, i64), layout),
+                       "to_sparse: dtype i64 is not supported; expected f64, f32, f16 or bf16",
+                       Error);
+}

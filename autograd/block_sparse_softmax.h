@@ -1,0 +1,12 @@
+#pragma once
+/** @file Differentiable softmax of block-sparse rows; see kernels/block_sparse_softmax.h. */
+#include <bs/autograd/sparse_variable.h>
+#include <bs/kernels/block_sparse_softmax.h>
+
+namespace bs {
+
+/** @brief Softmax over the stored columns of each row that `options` keep. Saves its result. */
+SparseVariable block_sparse_softmax(const SparseVariable& s,
+                                    const BlockSparseSoftmaxOptions& options = {});
+
+}  // namespace bs

@@ -32,7 +32,7 @@ struct AdamWOptions {
 void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
            const GradientClip& clip = {});
 
-/// Parameters of any dtypes, none of them empty, all with a contiguous gradient.
+/// Parameters of any floating dtypes, none empty, all with a contiguous gradient.
 BS_BACKENDS(void adamw(std::span<const AdamWParameter> parameters, int64_t step,
                        const AdamWOptions& options, const GradientClip& clip, Stream stream))
 

@@ -28,7 +28,8 @@ struct SgdOptions {
 void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
          const GradientClip& clip = {});
 
-/// Parameters of any dtypes, none of them empty, all with a contiguous gradient.
+/// Parameters of any floating dtypes, none empty, all with a contiguous gradient; those without a
+/// momentum tensor are stepped without momentum.
 BS_BACKENDS(void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
                      const GradientClip& clip, Stream stream))
 

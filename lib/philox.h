@@ -2,12 +2,8 @@
 /** @file Philox4x32-10, the random function behind everything random here (Salmon, Moraes, Dror,
  *  Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011). A block of 128 random bits is a
  *  pure function of a key and a counter, so any element can be computed anywhere, at any time, by
- *  any thread. Includes nothing: host compilers, nvcc and NVRTC all take this text. */
-#if defined(__CUDACC__)
-#define BS_HOST_DEVICE __host__ __device__
-#else
-#define BS_HOST_DEVICE
-#endif
+ *  any thread. No library header: host compilers, nvcc and NVRTC all take this text. */
+#include <bs/lib/host_device.h>
 
 namespace bs {
 

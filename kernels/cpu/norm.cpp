@@ -96,14 +96,14 @@ void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tenso
       const W* w = scale.data();
       const W* b = shift.data();
       for (int64_t row = begin; row < end; ++row) {
-        const W* in = in_buffer.read(from + row * n);
+        const W* in = in_buffer.read(from + row * n, n);
         W* out = out_buffer.target(to + row * n);
         const auto s = statistics(in, n, static_cast<W>(eps), means != nullptr);
         if (means) means[row] = s.mean;
         rstds[row] = s.rstd;
 #pragma omp simd
         for (int64_t i = 0; i < n; ++i) out[i] = (in[i] - s.mean) * s.rstd * w[i] + b[i];
-        out_buffer.write(to + row * n);
+        out_buffer.write(to + row * n, n);
       }
     });
   });
@@ -131,11 +131,11 @@ void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, co
       for (int64_t c = begin; c < end; ++c) {
         W* sums = partial.data() + 2 * c * n;
         for (int64_t row = rows * c / chunks; row < rows * (c + 1) / chunks; ++row) {
-          backward_row<W>(in.read(from + row * n), scale.data(),
+          backward_row<W>(in.read(from + row * n, n), scale.data(),
                           {means ? means[row] : W{0}, rstds[row]}, means != nullptr,
-                          slope.read(gradient + row * n), out.target(to + row * n), sums, sums + n,
-                          n);
-          out.write(to + row * n);
+                          slope.read(gradient + row * n, n), out.target(to + row * n), sums,
+                          sums + n, n);
+          out.write(to + row * n, n);
         }
       }
     });

@@ -52,12 +52,13 @@ class RowBuffer {
  public:
   static constexpr bool converts = !std::is_same_v<T, Wide<T>>;
 
-  explicit RowBuffer(int64_t n) : n_(n), values_(converts ? static_cast<size_t>(n) : 0) {}
+  /** @brief For rows of up to n values. */
+  explicit RowBuffer(int64_t n) : values_(converts ? static_cast<size_t>(n) : 0) {}
 
-  /** @brief The row's values; valid until the next call. */
-  const Wide<T>* read(const T* row) {
+  /** @brief The row's n values; valid until the next call. */
+  const Wide<T>* read(const T* row, int64_t n) {
     if constexpr (converts) {
-      widen(row, values_.data(), n_);
+      widen(row, values_.data(), n);
       return values_.data();
     } else {
       return row;
@@ -71,12 +72,11 @@ class RowBuffer {
       return row;
     }
   }
-  void write(T* row) const {
-    if constexpr (converts) narrow(values_.data(), row, n_);
+  void write(T* row, int64_t n) const {
+    if constexpr (converts) narrow(values_.data(), row, n);
   }
 
  private:
-  int64_t n_;
   std::vector<Wide<T>> values_;
 };
 

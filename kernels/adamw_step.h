@@ -1,0 +1,37 @@
+#pragma once
+/** @file AdamW's arithmetic for one element, written once for both devices. */
+#include <bs/kernels/adamw.h>
+#include <bs/lib/host_device.h>
+
+#include <cmath>
+
+namespace bs {
+
+/** @brief The constants of one step, reduced in double to what each element needs. */
+template <class W>
+struct AdamWStep {
+  W keep, mix1, beta2, mix2, rate, scale2, eps;
+
+  AdamWStep(int64_t step, const AdamWOptions& o)
+      : keep(static_cast<W>(1 - o.learning_rate * o.weight_decay)),
+        mix1(static_cast<W>(1 - o.beta1)),
+        beta2(static_cast<W>(o.beta2)),
+        mix2(static_cast<W>(1 - o.beta2)),
+        rate(static_cast<W>(o.learning_rate / correction(o.beta1, step))),
+        scale2(static_cast<W>(1 / std::sqrt(correction(o.beta2, step)))),
+        eps(static_cast<W>(o.eps)) {}
+
+  /** @brief Updates a weight and its two moments by the gradient g. */
+  BS_HOST_DEVICE void operator()(W& w, W g, W& m, W& v) const {
+    m += mix1 * (g - m);
+    v = beta2 * v + mix2 * g * g;
+    w = keep * w - rate * m / (std::sqrt(v) * scale2 + eps);
+  }
+
+ private:
+  static double correction(double beta, int64_t step) {
+    return 1 - std::pow(beta, static_cast<double>(step));
+  }
+};
+
+}  // namespace bs

@@ -1,0 +1,58 @@
+#include <bs/kernels/cpu/pieces.h>
+#include <bs/kernels/cpu/rows.h>
+#include <bs/kernels/sgd_step.h>
+
+namespace bs::cpu {
+
+namespace {
+
+/// `b` is null for a parameter without momentum.
+template <class W>
+void step_row(const SgdStep<W>& step, W clip, const W* g, W* w, W* b, int64_t n) {
+  if (b) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) step(w[i], clip * g[i], b[i]);
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) step(w[i], clip * g[i]);
+  }
+}
+
+template <class T>
+void step_piece(const SgdParameter& p, const Piece& piece, const SgdStep<Wide<T>>& step,
+                Wide<T> clip) {
+  using W = Wide<T>;
+  const int64_t n = piece.end - piece.begin;
+  T* value = p.value.data<T>() + piece.begin;
+  W* b = p.momentum.defined() ? p.momentum.data<W>() + piece.begin : nullptr;
+  RowBuffer<T> gradient(n), weight(n);
+  const W* g = gradient.read(p.gradient.data<T>() + piece.begin, n);
+  if (p.master.defined()) {
+    W* w = p.master.data<W>() + piece.begin;
+    step_row(step, clip, g, w, b, n);
+    if constexpr (sizeof(T) == 2) narrow(w, value, n);
+  } else {
+    weight.read(value, n);
+    step_row(step, clip, g, weight.target(value), b, n);
+    weight.write(value, n);
+  }
+}
+
+}  // namespace
+
+void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
+         const GradientClip& clip, Stream) {
+  const double factor =
+      clip.norm.defined() ? clip_factor(*clip.norm.data<double>(), clip.max_norm) : 1.0;
+  const auto pieces =
+      pieces_of(parameters.size(), [&](size_t i) { return parameters[i].value.numel(); });
+  for_each_piece(pieces, [&](const Piece& piece, int64_t) {
+    const SgdParameter& p = parameters[piece.tensor];
+    visit_floating("sgd", p.value.dtype(), [&]<class T>(Type<T>) {
+      using W = Wide<T>;
+      step_piece<T>(p, piece, SgdStep<W>(options), static_cast<W>(factor));
+    });
+  });
+}
+
+}  // namespace bs::cpu

@@ -1,0 +1,31 @@
+#include <bs/kernels/parameter.h>
+
+namespace bs {
+
+void check_parameter(const char* op, const Tensor& value, const Tensor& gradient) {
+  BS_CHECK(is_floating(value.dtype()), "{}: parameter of dtype {}", op, value.dtype());
+  BS_CHECK(value.is_contiguous(), "{}: parameter {} with strides {} has gaps", op, value.shape(),
+           value.strides());
+  BS_CHECK(gradient.shape() == value.shape() && gradient.dtype() == value.dtype(),
+           "{}: gradient {} of {} for a parameter {} of {}", op, gradient.shape(), gradient.dtype(),
+           value.shape(), value.dtype());
+  check_same_device(op, value, gradient);
+}
+
+void check_state(const char* op, const char* name, const Tensor& value, const Tensor& state) {
+  BS_CHECK(state.defined(), "{}: a parameter {} has no {}", op, value.shape(), name);
+  BS_CHECK(state.shape() == value.shape() && state.dtype() == state_dtype(value.dtype()) &&
+               state.is_contiguous(),
+           "{}: {} {} of {} with strides {} for a parameter {} of {}", op, name, state.shape(),
+           state.dtype(), state.strides(), value.shape(), value.dtype());
+  check_same_device(op, value, state);
+}
+
+void check_master(const char* op, const Tensor& value, const Tensor& master) {
+  if (!master.defined()) return;
+  BS_CHECK(is_low_precision(value.dtype()), "{}: a master copy for a parameter of {}", op,
+           value.dtype());
+  check_state(op, "master", value, master);
+}
+
+}  // namespace bs

@@ -1,0 +1,30 @@
+#include <bs/kernels/copy.h>
+#include <bs/kernels/parameter.h>
+#include <bs/kernels/sgd.h>
+
+#include <vector>
+
+namespace bs {
+
+void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
+         const GradientClip& clip) {
+  BS_CHECK(!options.nesterov || options.momentum > 0, "sgd: nesterov needs a momentum, not {}",
+           options.momentum);
+  std::vector<SgdParameter> present;
+  for (const SgdParameter& p : parameters) {
+    if (!p.gradient.defined() || p.value.numel() == 0) continue;
+    check_parameter("sgd", p.value, p.gradient);
+    if (options.momentum != 0) check_state("sgd", "momentum", p.value, p.momentum);
+    check_master("sgd", p.value, p.master);
+    present.push_back(p);
+    present.back().gradient = contiguous(p.gradient);
+    if (options.momentum == 0) present.back().momentum = {};
+    check_same_device("sgd", present.front().value, p.value);
+  }
+  if (present.empty()) return;
+  const Device device = present.front().value.device();
+  check_clip("sgd", clip, device);
+  BS_DISPATCH(device, sgd, present, options, clip);
+}
+
+}  // namespace bs

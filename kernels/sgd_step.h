@@ -1,0 +1,30 @@
+#pragma once
+/** @file The arithmetic of gradient descent for one element, written once for both devices. */
+#include <bs/kernels/sgd.h>
+#include <bs/lib/host_device.h>
+
+namespace bs {
+
+/** @brief The constants of one step. */
+template <class W>
+struct SgdStep {
+  W rate, momentum, decay;
+  bool nesterov;
+
+  explicit SgdStep(const SgdOptions& o)
+      : rate(static_cast<W>(o.learning_rate)),
+        momentum(static_cast<W>(o.momentum)),
+        decay(static_cast<W>(o.weight_decay)),
+        nesterov(o.nesterov) {}
+
+  /** @brief Updates a weight by the gradient g. */
+  BS_HOST_DEVICE void operator()(W& w, W g) const { w -= rate * (g + decay * w); }
+  /** @brief Updates a weight and its momentum by the gradient g. */
+  BS_HOST_DEVICE void operator()(W& w, W g, W& b) const {
+    g += decay * w;
+    b = momentum * b + g;
+    w -= rate * (nesterov ? g + momentum * b : b);
+  }
+};
+
+}  // namespace bs

@@ -55,5 +55,11 @@ inline void check_same_dtype(const char* op, const Tensor& a, const Tensor& b) {
 inline void check_same_shape(const char* op, const Tensor& a, const Tensor& b) {
   BS_CHECK(a.shape() == b.shape(), "{}: shapes {} and {} differ", op, a.shape(), b.shape());
 }
+/** @brief Throws an Error naming `op` unless shape, dtype and device are the same. */
+inline void check_alike(const char* op, const Tensor& a, const Tensor& b) {
+  check_same_shape(op, a, b);
+  check_same_dtype(op, a, b);
+  check_same_device(op, a, b);
+}
 
 }  // namespace bs

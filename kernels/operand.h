@@ -51,4 +51,16 @@ struct Operand {
   }
 };
 
+/** @brief What an operation on several operands computes on. */
+struct Common {
+  Shape shape;
+  DType dtype;  ///< by PyTorch's promotion
+  Device device;
+};
+/** @brief The broadcast shape, the promoted dtype and the device of two operands, one a tensor.
+ *  @throws Error naming `op` when shapes do not broadcast or devices differ. */
+Common common(const char* op, const Operand& a, const Operand& b);
+/** @brief `x` as a tensor of `dtype` seen under `shape`; a number stays what it is. */
+Operand expand(const Operand& x, DType dtype, const Shape& shape);
+
 }  // namespace bs

@@ -1,0 +1,50 @@
+#include <bs/kernels/activation.h>
+#include <bs/kernels/copy.h>
+
+namespace bs {
+
+namespace {
+
+Tensor operand(const char* op, const Tensor& x) {
+  if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
+  return contiguous(x);
+}
+
+}  // namespace
+
+#define BS_ACTIVATION(function)                                                                   \
+  Tensor function(const Tensor& x) {                                                              \
+    const Tensor dense = operand(#function, x);                                                   \
+    Tensor y = Tensor::empty_like(dense);                                                         \
+    if (y.numel() > 0) BS_DISPATCH(y.device(), function, dense, y);                               \
+    return y;                                                                                     \
+  }                                                                                               \
+  Tensor function##_backward(const Tensor& saved, const Tensor& dy) {                             \
+    check_alike(#function "_backward", saved, dy);                                                \
+    const Tensor dense = operand(#function "_backward", saved);                                   \
+    Tensor dx = Tensor::empty_like(dy);                                                           \
+    if (dx.numel() > 0) BS_DISPATCH(dx.device(), function##_backward, dense, contiguous(dy), dx); \
+    return dx;                                                                                    \
+  }
+BS_ACTIVATION(tanh)
+BS_ACTIVATION(sigmoid)
+BS_ACTIVATION(relu)
+BS_ACTIVATION(silu)
+#undef BS_ACTIVATION
+
+Tensor gelu(const Tensor& x, Gelu form) {
+  const Tensor dense = operand("gelu", x);
+  Tensor y = Tensor::empty_like(dense);
+  if (y.numel() > 0) BS_DISPATCH(y.device(), gelu, dense, y, form);
+  return y;
+}
+
+Tensor gelu_backward(const Tensor& x, const Tensor& dy, Gelu form) {
+  check_alike("gelu_backward", x, dy);
+  const Tensor dense = operand("gelu_backward", x);
+  Tensor dx = Tensor::empty_like(dy);
+  if (dx.numel() > 0) BS_DISPATCH(dx.device(), gelu_backward, dense, contiguous(dy), dx, form);
+  return dx;
+}
+
+}  // namespace bs

@@ -1,0 +1,95 @@
+#include <bs/kernels/activation.h>
+#include <bs/kernels/cpu/elementwise.h>
+#include <bs/kernels/cpu/vector_math.h>
+
+namespace bs::cpu {
+
+namespace {
+
+template <class F>
+void forward(const char* op, const F& f, const Tensor& x, const Tensor& y) {
+  visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
+}
+
+template <class F>
+void backward(const char* op, const F& f, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
+  visit_wide(op, dx.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, dx, saved, dy); });
+}
+
+// The approximation is x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), since
+// 1 + tanh(u) = 2 sigmoid(2 u); this form keeps its precision where 1 + tanh(u) vanishes.
+constexpr double two_slope = 1.5957691216057308;  // 2 sqrt(2 / pi)
+constexpr double cubic = 0.044715;
+
+}  // namespace
+
+void tanh(const Tensor& x, const Tensor& y, Stream) {
+  forward(
+      "tanh", [](auto v) { return math::tanh(v); }, x, y);
+}
+
+void sigmoid(const Tensor& x, const Tensor& y, Stream) {
+  forward(
+      "sigmoid", [](auto v) { return math::sigmoid(v); }, x, y);
+}
+
+void relu(const Tensor& x, const Tensor& y, Stream) {
+  forward(
+      "relu", []<class W>(W v) { return v < 0 ? W(0) : v; }, x, y);
+}
+
+void gelu(const Tensor& x, const Tensor& y, Gelu form, Stream) {
+  if (form == Gelu::erf)
+    return forward(
+        "gelu", [](auto v) { return v * math::normal(v).cdf; }, x, y);
+  const auto f = []<class W>(W v) {
+    return v * math::sigmoid(W(two_slope) * v * (1 + W(cubic) * v * v));
+  };
+  forward("gelu", f, x, y);
+}
+
+void silu(const Tensor& x, const Tensor& y, Stream) {
+  forward(
+      "silu", [](auto v) { return v * math::sigmoid(v); }, x, y);
+}
+
+void tanh_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
+  backward(
+      "tanh_backward", [](auto v, auto d) { return d * (1 - v * v); }, y, dy, dx);
+}
+
+void sigmoid_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
+  backward(
+      "sigmoid_backward", [](auto v, auto d) { return d * v * (1 - v); }, y, dy, dx);
+}
+
+void relu_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
+  backward(
+      "relu_backward", []<class W>(W v, W d) { return v > 0 ? d : W(0); }, y, dy, dx);
+}
+
+void gelu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Gelu form, Stream) {
+  if (form == Gelu::erf) {
+    const auto f = [](auto v, auto d) {
+      const auto normal = math::normal(v);
+      return d * (normal.cdf + v * normal.pdf);
+    };
+    return backward("gelu_backward", f, x, dy, dx);
+  }
+  const auto f = []<class W>(W v, W d) {
+    const W s = math::sigmoid(W(two_slope) * v * (1 + W(cubic) * v * v));
+    const W slope = W(two_slope) * (1 + 3 * W(cubic) * v * v);
+    return d * (s + v * s * (1 - s) * slope);
+  };
+  backward("gelu_backward", f, x, dy, dx);
+}
+
+void silu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) {
+  const auto f = [](auto v, auto d) {
+    const auto s = math::sigmoid(v);
+    return d * s * (1 + v * (1 - s));
+  };
+  backward("silu_backward", f, x, dy, dx);
+}
+
+}  // namespace bs::cpu

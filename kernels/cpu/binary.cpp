@@ -1,0 +1,128 @@
+#include <bs/kernels/binary.h>
+#include <bs/kernels/cpu/elementwise.h>
+#include <bs/kernels/cpu/vector_math.h>
+
+#include <cmath>
+
+namespace bs::cpu {
+
+namespace {
+
+/// Integers are added and multiplied as unsigned ones, where overflow wraps around.
+template <class W>
+using Wrapping =
+    std::conditional_t<std::is_integral_v<W>, std::make_unsigned<W>, std::type_identity<W>>::type;
+
+template <class W>
+W integer_power(W base, W exponent) {
+  if (exponent < 0) return base == 1 ? W(1) : base == -1 ? W(exponent % 2 == 0 ? 1 : -1) : W(0);
+  Wrapping<W> result = 1;
+  auto square = static_cast<Wrapping<W>>(base);
+  for (; exponent > 0; exponent /= 2, square *= square)
+    if (exponent % 2 == 1) result *= square;
+  return static_cast<W>(result);
+}
+
+template <class W>
+W power(W a, W b) {
+  if constexpr (std::is_integral_v<W>) {
+    return integer_power(a, b);
+  } else {
+    return std::pow(a, b);
+  }
+}
+
+template <class F>
+void arithmetic(const char* op, const F& f, const Operand& a, const Operand& b, const Tensor& y) {
+  if (is_floating(y.dtype())) {
+    visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, y, a, b); });
+  } else {
+    visit_index(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, y, a, b); });
+  }
+}
+
+template <class F>
+void gradient(const char* op, const F& f, const Operand& a, const Operand& b, const Tensor& dy,
+              const Tensor& dx) {
+  visit_wide(op, dx.dtype(), [&]<class W>(Type<W>) { map<W, W, W, W>(f, dx, a, b, dy); });
+}
+
+}  // namespace
+
+void add(const Operand& a, const Operand& b, const Tensor& y, Stream) {
+  const auto f = []<class W>(W p, W q) {
+    return static_cast<W>(static_cast<Wrapping<W>>(p) + static_cast<Wrapping<W>>(q));
+  };
+  arithmetic("add", f, a, b, y);
+}
+
+void sub(const Operand& a, const Operand& b, const Tensor& y, Stream) {
+  const auto f = []<class W>(W p, W q) {
+    return static_cast<W>(static_cast<Wrapping<W>>(p) - static_cast<Wrapping<W>>(q));
+  };
+  arithmetic("sub", f, a, b, y);
+}
+
+void mul(const Operand& a, const Operand& b, const Tensor& y, Stream) {
+  const auto f = []<class W>(W p, W q) {
+    return static_cast<W>(static_cast<Wrapping<W>>(p) * static_cast<Wrapping<W>>(q));
+  };
+  arithmetic("mul", f, a, b, y);
+}
+
+void div(const Operand& a, const Operand& b, const Tensor& y, Stream) {
+  visit_wide("div", y.dtype(),
+             [&]<class W>(Type<W>) { map<W, W, W>([](W p, W q) { return p / q; }, y, a, b); });
+}
+
+void pow(const Operand& a, const Operand& b, const Tensor& y, Stream) {
+  // A square is what most powers are, and std::pow is a call an element.
+  if (!b.tensor.defined() && b.number.to<double>() == 2) return mul(a, a, y, {});
+  arithmetic(
+      "pow", []<class W>(W p, W q) { return power(p, q); }, a, b, y);
+}
+
+// A comparison with NaN is false: where p is NaN the comparison of p with itself picks it.
+void minimum(const Operand& a, const Operand& b, const Tensor& y, Stream) {
+  arithmetic(
+      "minimum", []<class W>(W p, W q) { return p < q || p != p ? p : q; }, a, b, y);
+}
+
+void maximum(const Operand& a, const Operand& b, const Tensor& y, Stream) {
+  arithmetic(
+      "maximum", []<class W>(W p, W q) { return p > q || p != p ? p : q; }, a, b, y);
+}
+
+void div_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
+                    Stream) {
+  const auto f = []<class W>(W p, W q, W d) { return -d * (p / q) / q; };
+  gradient("div_backward_b", f, a, b, dy, db);
+}
+
+void pow_backward_a(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,
+                    Stream) {
+  const auto f = []<class W>(W p, W q, W d) { return q == 0 ? W(0) : d * q * std::pow(p, q - 1); };
+  gradient("pow_backward_a", f, a, b, dy, da);
+}
+
+void pow_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
+                    Stream) {
+  const auto f = []<class W>(W p, W q, W d) {
+    return p == 0 && q >= 0 ? W(0) : d * std::pow(p, q) * std::log(p);
+  };
+  gradient("pow_backward_b", f, a, b, dy, db);
+}
+
+void minimum_backward(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,
+                      Stream) {
+  const auto f = []<class W>(W p, W q, W d) { return p < q ? d : p == q ? d / 2 : W(0); };
+  gradient("minimum_backward", f, a, b, dy, da);
+}
+
+void maximum_backward(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,
+                      Stream) {
+  const auto f = []<class W>(W p, W q, W d) { return p > q ? d : p == q ? d / 2 : W(0); };
+  gradient("maximum_backward", f, a, b, dy, da);
+}
+
+}  // namespace bs::cpu

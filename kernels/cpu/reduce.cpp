@@ -1,0 +1,238 @@
+#include <bs/kernels/cpu/convert.h>
+#include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/reduce.h>
+
+#include <array>
+#include <limits>
+#include <memory>
+
+namespace bs::cpu {
+
+namespace {
+
+// What is combined, and in which order, depends on the shape alone: runs are cut into chunks of
+// fixed length, and the chunks' results are combined in order.
+
+/// Columns reduced together; also the longest stretch of a row that is brought to float at a time.
+constexpr int64_t strip = 1024;
+/// Independent partial results along a row: two vectors of AVX-512.
+constexpr int64_t lanes = 32;
+
+struct Sum {
+  template <class W>
+  static constexpr W identity = 0;
+  template <class W>
+  static W combine(W a, W b) {
+    return a + b;
+  }
+};
+
+// Where a is NaN the comparison of a with itself keeps it; where b is, the comparisons are false.
+struct Max {
+  template <class W>
+  static constexpr W identity = std::numeric_limits<W>::has_infinity
+                                    ? -std::numeric_limits<W>::infinity()
+                                    : std::numeric_limits<W>::lowest();
+  template <class W>
+  static W combine(W a, W b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Min {
+  template <class W>
+  static constexpr W identity = std::numeric_limits<W>::has_infinity
+                                    ? std::numeric_limits<W>::infinity()
+                                    : std::numeric_limits<W>::max();
+  template <class W>
+  static W combine(W a, W b) {
+    return a < b || a != a ? a : b;
+  }
+};
+
+/// Terms of a sum or a choice: the elements themselves.
+struct Identity {
+  template <class W>
+  W operator()(W x, int64_t) const {
+    return x;
+  }
+};
+/// (x - mean)^2, one mean a result.
+template <class W>
+struct SquaredDeviation {
+  const W* mean;
+  W operator()(W x, int64_t result) const { return (x - mean[result]) * (x - mean[result]); }
+};
+
+template <class W, class T>
+const W* widened(const T* x, int64_t count, W* buffer) {
+  if constexpr (std::is_same_v<T, W>) {
+    return x;
+  } else {
+    widen(count, x, buffer);
+    return buffer;
+  }
+}
+
+/// Reduces one chunk of a row.
+template <class Op, class W, class T, class Term>
+W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
+  alignas(64) W buffer[strip];
+  alignas(64) W partial[lanes];
+  std::fill_n(partial, lanes, Op::template identity<W>);
+  for (int64_t from = 0; from < count; from += strip) {
+    const int64_t n = std::min(strip, count - from);
+    const W* wide = widened(x + from, n, buffer);
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+      for (int64_t l = 0; l < lanes; ++l)
+        partial[l] = Op::combine(partial[l], term(wide[i + l], result));
+    for (int64_t l = 0; i + l < n; ++l)
+      partial[l] = Op::combine(partial[l], term(wide[i + l], result));
+  }
+  for (int64_t width = lanes / 2; width > 0; width /= 2)
+    for (int64_t l = 0; l < width; ++l) partial[l] = Op::combine(partial[l], partial[l + width]);
+  return partial[0];
+}
+
+/// y[row] = scale * the row's terms combined.
+template <class Op, class W, class T, class Term>
+void reduce_rows(const T* x, int64_t rows, int64_t n, const Term& term, W* y, W scale) {
+  constexpr int64_t length = 8 * strip;
+  const int64_t chunks = (n + length - 1) / length;
+  const auto partial = std::make_unique_for_overwrite<W[]>(static_cast<size_t>(rows * chunks));
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / std::min(n, length));
+  parallel_for(rows * chunks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t row = task / chunks;
+      const int64_t from = task % chunks * length;
+      partial[static_cast<size_t>(task)] =
+          reduce_chunk<Op, W>(x + row * n + from, std::min(length, n - from), term, row);
+    }
+  });
+  for (int64_t row = 0; row < rows; ++row) {
+    const W* part = partial.get() + row * chunks;
+    W total = part[0];
+    for (int64_t c = 1; c < chunks; ++c) total = Op::combine(total, part[c]);
+    y[row] = scale * total;
+  }
+}
+
+/// Combines `rows` rows of `columns` <= strip elements, `step` apart.
+template <class Op, class W, class T, class Term>
+void reduce_strip(const T* x, int64_t rows, int64_t step, int64_t columns, const Term& term,
+                  int64_t result, W* __restrict y) {
+  alignas(64) W buffer[strip];
+  std::fill_n(y, columns, Op::template identity<W>);
+  for (int64_t r = 0; r < rows; ++r) {
+    const W* wide = widened(x + r * step, columns, buffer);
+    for (int64_t c = 0; c < columns; ++c) y[c] = Op::combine(y[c], term(wide[c], result + c));
+  }
+}
+
+/// Rows of a chunk when columns of n rows are reduced: about as many as there are chunks.
+int64_t chunk_rows(int64_t n) {
+  int64_t rows = 64;
+  while (rows * rows < n) rows *= 2;
+  return rows;
+}
+
+/// y[o, c] = scale * the terms x[o, :, c] combined; x [outer, n, inner].
+template <class Op, class W, class T, class Term>
+void reduce_columns(const T* x, int64_t outer, int64_t n, int64_t inner, const Term& term, W* y,
+                    W scale) {
+  const int64_t length = chunk_rows(n);
+  const int64_t chunks = (n + length - 1) / length;
+  const int64_t strips = (inner + strip - 1) / strip;
+  const auto partial =
+      std::make_unique_for_overwrite<W[]>(static_cast<size_t>(outer * chunks * inner));
+  const int64_t work = std::min(n, length) * std::min(inner, strip);
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / work);
+  parallel_for(outer * chunks * strips, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t column = task % strips * strip;
+      const int64_t o = task / strips / chunks;
+      const int64_t chunk = task / strips % chunks;
+      const int64_t first = chunk * length;
+      reduce_strip<Op, W>(x + (o * n + first) * inner + column, std::min(length, n - first), inner,
+                          std::min(strip, inner - column), term, o * inner + column,
+                          partial.get() + (o * chunks + chunk) * inner + column);
+    }
+  });
+  parallel_for(outer * inner, elementwise_grain / chunks, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const W* part = partial.get() + i / inner * chunks * inner + i % inner;
+      W total = part[0];
+      for (int64_t c = 1; c < chunks; ++c) total = Op::combine(total, part[c * inner]);
+      y[i] = scale * total;
+    }
+  });
+}
+
+template <class Op, class W, class T, class Term>
+void reduce(const Tensor& x, const Term& term, const Tensor& y, double scale) {
+  const int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
+  if (inner == 1) {
+    reduce_rows<Op, W>(x.data<T>(), outer, n, term, y.data<W>(), static_cast<W>(scale));
+  } else {
+    reduce_columns<Op, W>(x.data<T>(), outer, n, inner, term, y.data<W>(), static_cast<W>(scale));
+  }
+}
+
+/// Calls f(Type<T>{}, Type<W>{}) with the types of x and of its sums.
+template <class F>
+void visit_terms(const char* op, DType dtype, F f) {
+  if (dtype == i64) return f(Type<int64_t>{}, Type<int64_t>{});
+  visit_floating(op, dtype, [&]<class T>(Type<T> t) { f(t, Type<Wide<T>>{}); });
+}
+
+}  // namespace
+
+void sum(const Tensor& x, const Tensor& y, double scale, Stream) {
+  visit_terms("sum", x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
+    reduce<Sum, W, T>(x, Identity{}, y, scale);
+  });
+}
+
+void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, double scale, Stream) {
+  visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    reduce<Sum, W, T>(x, SquaredDeviation<W>{mean.data<W>()}, y, scale);
+  });
+}
+
+void amax(const Tensor& x, const Tensor& y, Stream) {
+  visit_terms("amax", x.dtype(),
+              [&]<class T, class W>(Type<T>, Type<W>) { reduce<Max, W, T>(x, Identity{}, y, 1); });
+}
+
+void amin(const Tensor& x, const Tensor& y, Stream) {
+  visit_terms("amin", x.dtype(),
+              [&]<class T, class W>(Type<T>, Type<W>) { reduce<Min, W, T>(x, Identity{}, y, 1); });
+}
+
+void argmax(const Tensor& x, const Tensor& y, Stream) {
+  const int64_t n = x.size(1), inner = x.size(2);
+  visit_terms("argmax", x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
+    const T* data = x.data<T>();
+    auto* const out = y.data<int64_t>();
+    parallel_for(y.numel(), std::max<int64_t>(1, elementwise_grain / n),
+                 [=](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     const T* from = data + i / inner * n * inner + i % inner;
+                     int64_t best = 0;
+                     W top = to<W>(from[0]);
+                     // NaN is the largest: nothing replaces it, and it replaces anything.
+                     for (int64_t j = 1; j < n && top == top; ++j) {
+                       const W v = to<W>(from[j * inner]);
+                       if (v > top || v != v) {
+                         top = v;
+                         best = j;
+                       }
+                     }
+                     out[i] = best;
+                   }
+                 });
+  });
+}
+
+}  // namespace bs::cpu

@@ -1,0 +1,206 @@
+#include <bs/kernels/binary.h>
+#include <bs/kernels/compare.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/reduce.h>
+#include <bs/kernels/where.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace bs {
+
+namespace {
+
+/// A reduction as backends do it: the middle axis of x [outer, n, inner].
+struct Plan {
+  Tensor x;
+  Shape shape;  ///< of the result
+  int64_t n = 0;
+
+  Shape reduced() const { return {x.size(0), x.size(2)}; }
+};
+
+/// Which axes of `rank` are named.
+std::array<bool, Dims::max_rank> marks(const char* op, const Axes& axes, int rank) {
+  std::array<bool, Dims::max_rank> marked{};
+  if (!axes) marked.fill(true);
+  for (int64_t named : axes.value_or(Dims())) {
+    bool& mark = marked[static_cast<size_t>(normalize_axis(op, static_cast<int>(named), rank))];
+    BS_CHECK(!mark, "{}: axis {} is named twice in {}", op, named, *axes);
+    mark = true;
+  }
+  return marked;
+}
+
+/// The shape with the reduced axes left out, or kept with extent 1.
+Shape reduced_shape(const char* op, const Shape& shape, const Axes& axes, bool keepdim) {
+  const auto reduced = marks(op, axes, shape.rank());
+  Shape out;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (!reduced[static_cast<size_t>(i)]) out.push_back(shape[i]);
+    if (reduced[static_cast<size_t>(i)] && keepdim) out.push_back(1);
+  }
+  return out;
+}
+
+Plan plan(const char* op, const Tensor& x, const Axes& axes, bool keepdim) {
+  const auto reduced = marks(op, axes, x.rank());
+  Plan p;
+  p.shape = reduced_shape(op, x.shape(), axes, keepdim);
+  // Axes of extent 1 separate nothing. One run of reduced axes can be reduced in place; several are
+  // brought to the end first.
+  Dims order;
+  int64_t extent[3] = {1, 1, 1};  // before, within and after the first run of reduced axes
+  int at = 0;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (x.size(i) == 1) continue;
+    const bool inside = reduced[static_cast<size_t>(i)];
+    if (inside != (at == 1)) ++at;
+    if (at > 2) break;
+    extent[at] *= x.size(i);
+  }
+  if (at <= 2) {
+    p.n = extent[1];
+    p.x = contiguous(x).view({extent[0], extent[1], extent[2]});
+    return p;
+  }
+  p.n = 1;
+  for (int pass = 0; pass < 2; ++pass)
+    for (int i = 0; i < x.rank(); ++i) {
+      if (reduced[static_cast<size_t>(i)] != (pass == 1)) continue;
+      order.push_back(i);
+      if (pass == 1) p.n *= x.size(i);
+    }
+  p.x = contiguous(x.permute(order)).view({p.shape.product(), p.n, 1});
+  return p;
+}
+
+/// The dtype that sums of `dtype` are kept in.
+DType sum_dtype(DType dtype) {
+  if (!is_floating(dtype)) return i64;
+  return dtype == f64 ? f64 : f32;
+}
+
+/// x as backends take it: integers as i64.
+Tensor operand(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, i64); }
+
+Tensor scaled_sum(const Plan& p, double scale) {
+  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
+  if (y.numel() == 0) return y;
+  if (p.n == 0) {
+    fill(y, 0);
+  } else {
+    BS_DISPATCH(y.device(), sum, p.x, y, scale);
+  }
+  return y;
+}
+
+void check_floating(const char* op, const Tensor& x) {
+  if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
+}
+
+/// dy with the reduced axes, of extent 1, put back.
+Tensor with_reduced_axes(const char* op, const Tensor& dy, const Shape& x_shape, const Axes& axes,
+                         bool keepdim) {
+  const Shape expected = reduced_shape(op, x_shape, axes, keepdim);
+  BS_CHECK(dy.shape() == expected, "{}: dy of shape {} for a result of shape {}", op, dy.shape(),
+           expected);
+  return keepdim ? dy : reshape(dy, reduced_shape(op, x_shape, axes, true));
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
+  const Plan p = plan("sum", operand(x), axes, keepdim);
+  return cast(scaled_sum(p, 1), p.x.dtype()).view(p.shape);
+}
+
+Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
+  check_floating("mean", x);
+  const Plan p = plan("mean", x, axes, keepdim);
+  if (p.n == 0)
+    return full(p.shape, std::numeric_limits<double>::quiet_NaN(), x.dtype(), x.device());
+  return cast(scaled_sum(p, 1 / static_cast<double>(p.n)), x.dtype()).view(p.shape);
+}
+
+Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  check_floating("var", x);
+  const Plan p = plan("var", x, axes, keepdim);
+  const auto n = static_cast<double>(p.n);
+  if (p.n == 0)
+    return full(p.shape, std::numeric_limits<double>::quiet_NaN(), x.dtype(), x.device());
+  const Tensor means = scaled_sum(p, 1 / n);
+  const Tensor y = Tensor::empty_like(means);
+  const double scale = 1 / std::max(0.0, n - correction);
+  if (y.numel() > 0) BS_DISPATCH(y.device(), squared_deviation, p.x, means, y, scale);
+  return cast(y, x.dtype()).view(p.shape);
+}
+
+#define BS_EXTREMUM(function)                                                                \
+  Tensor function(const Tensor& x, const Axes& axes, bool keepdim) {                         \
+    const Plan p = plan(#function, operand(x), axes, keepdim);                               \
+    const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());       \
+    BS_CHECK(p.n > 0 || y.numel() == 0, "{}: nothing to choose from in shape {}", #function, \
+             x.shape());                                                                     \
+    if (y.numel() > 0) BS_DISPATCH(y.device(), function, p.x, y);                            \
+    return cast(y, x.dtype()).view(p.shape);                                                 \
+  }
+BS_EXTREMUM(amax)
+BS_EXTREMUM(amin)
+#undef BS_EXTREMUM
+
+Tensor argmax(const Tensor& x, int axis, bool keepdim) {
+  const Plan p = plan("argmax", operand(x), Axes(Dims{axis}), keepdim);
+  const Tensor y = Tensor::empty(p.reduced(), i64, x.device());
+  BS_CHECK(p.n > 0 || y.numel() == 0, "argmax: nothing to choose from in shape {}", x.shape());
+  if (y.numel() > 0) BS_DISPATCH(y.device(), argmax, p.x, y);
+  return y.view(p.shape);
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const int extra = x.rank() - shape.rank();
+  Dims axes;
+  for (int i = 0; i < x.rank(); ++i) {
+    const int64_t extent = i < extra ? 1 : shape[i - extra];
+    BS_CHECK(extra >= 0 && (extent == x.size(i) || extent == 1),
+             "sum_to: shape {} does not broadcast to {}", shape, x.shape());
+    if (i < extra || extent != x.size(i)) axes.push_back(i);
+  }
+  return sum(x, axes, true).view(shape);
+}
+
+Tensor sum_backward(const Shape& x_shape, const Tensor& dy, const Axes& axes, bool keepdim) {
+  return with_reduced_axes("sum_backward", dy, x_shape, axes, keepdim).expand(x_shape);
+}
+
+Tensor mean_backward(const Shape& x_shape, const Tensor& dy, const Axes& axes, bool keepdim) {
+  const Tensor kept = with_reduced_axes("mean_backward", dy, x_shape, axes, keepdim);
+  const int64_t n = kept.numel() == 0 ? 1 : x_shape.product() / kept.numel();
+  return mul(kept, 1 / static_cast<double>(n)).expand(x_shape);
+}
+
+Tensor var_backward(const Tensor& x, const Tensor& dy, const Axes& axes, bool keepdim,
+                    double correction) {
+  const Tensor kept = with_reduced_axes("var_backward", dy, x.shape(), axes, keepdim);
+  const int64_t n = kept.numel() == 0 ? 1 : x.numel() / kept.numel();
+  const double scale = 2 / std::max(0.0, static_cast<double>(n) - correction);
+  // In the dtype of sums, so that x - mean loses nothing to the rounding of the mean.
+  const Tensor wide = cast(x, sum_dtype(x.dtype()));
+  const Tensor deviation = sub(wide, mean(wide, axes, true));
+  return cast(mul(deviation, mul(cast(kept, wide.dtype()), scale)), x.dtype());
+}
+
+Tensor extremum_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,
+                         bool keepdim) {
+  const char* op = "extremum_backward";
+  check_same_shape(op, y, dy);
+  const Tensor chosen = eq(x, with_reduced_axes(op, y, x.shape(), axes, keepdim));
+  const Tensor count = cast(sum(chosen, axes, true), dy.dtype());
+  const Tensor share = div(with_reduced_axes(op, dy, x.shape(), axes, keepdim), count);
+  return where(chosen, share, 0);
+}
+
+}  // namespace bs

@@ -1,0 +1,62 @@
+#include <bs/kernels/copy.h>
+#include <bs/kernels/unary.h>
+
+namespace bs {
+
+namespace {
+
+/// x as backends take it: dense, and floating where the function asks for it.
+Tensor floating(const Tensor& x) { return contiguous(is_floating(x.dtype()) ? x : cast(x, f32)); }
+/// x as dense i32, i64 or floats: u8 and bool are widened.
+Tensor arithmetic(const Tensor& x) {
+  return contiguous(x.dtype() == u8 || x.dtype() == boolean ? cast(x, i32) : x);
+}
+
+}  // namespace
+
+#define BS_UNARY(function, operand)                                 \
+  Tensor function(const Tensor& x) {                                \
+    const Tensor dense = operand(x);                                \
+    Tensor y = Tensor::empty_like(dense);                           \
+    if (y.numel() > 0) BS_DISPATCH(y.device(), function, dense, y); \
+    return y;                                                       \
+  }
+BS_UNARY(neg, arithmetic)
+BS_UNARY(abs, arithmetic)
+BS_UNARY(exp, floating)
+BS_UNARY(log, floating)
+BS_UNARY(sqrt, floating)
+BS_UNARY(rsqrt, floating)
+BS_UNARY(reciprocal, floating)
+#undef BS_UNARY
+
+Tensor clamp(const Tensor& x, double low, double high) {
+  BS_CHECK(low <= high, "clamp: bounds {} and {} are in no order", low, high);
+  const Tensor dense = arithmetic(x);
+  Tensor y = Tensor::empty_like(dense);
+  if (y.numel() > 0) BS_DISPATCH(y.device(), clamp, dense, y, low, high);
+  return y;
+}
+
+#define BS_UNARY_BACKWARD(function)                                                                \
+  Tensor function(const Tensor& saved, const Tensor& dy) {                                         \
+    check_alike(#function, saved, dy);                                                             \
+    Tensor dx = Tensor::empty_like(dy);                                                            \
+    if (dx.numel() > 0) BS_DISPATCH(dx.device(), function, contiguous(saved), contiguous(dy), dx); \
+    return dx;                                                                                     \
+  }
+BS_UNARY_BACKWARD(abs_backward)
+BS_UNARY_BACKWARD(sqrt_backward)
+BS_UNARY_BACKWARD(rsqrt_backward)
+BS_UNARY_BACKWARD(reciprocal_backward)
+#undef BS_UNARY_BACKWARD
+
+Tensor clamp_backward(const Tensor& x, const Tensor& dy, double low, double high) {
+  check_alike("clamp_backward", x, dy);
+  Tensor dx = Tensor::empty_like(dy);
+  if (dx.numel() > 0)
+    BS_DISPATCH(dx.device(), clamp_backward, contiguous(x), contiguous(dy), dx, low, high);
+  return dx;
+}
+
+}  // namespace bs

@@ -8,6 +8,36 @@
 
 namespace bs {
 
+namespace detail {
+/** @brief binary32 to binary16 in integer arithmetic, for processors without an instruction. */
+inline uint16_t round_to_half(float value) {
+  const auto u = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (u >> 16) & 0x8000U;
+  const uint32_t magnitude = u & 0x7fffffffU;
+  if (magnitude > 0x7f800000U) return static_cast<uint16_t>(sign | 0x7e00U | ((u >> 13) & 0x1ffU));
+  if (magnitude >= 0x477ff000U) return static_cast<uint16_t>(sign | 0x7c00U);
+  if (magnitude < 0x38800000U) {
+    // Subnormal: adding 0.5f makes the float adder itself shift and round to nearest even.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000U));
+  }
+  const uint32_t rounded = magnitude + 0xfffU + ((magnitude >> 13) & 1U) - 0x38000000U;
+  return static_cast<uint16_t>(sign | (rounded >> 13));
+}
+/** @brief binary16 to binary32: exact, signalling NaNs become quiet. */
+inline float widen_half(uint16_t bits) {
+  const uint32_t sign = (bits & 0x8000U) << 16;
+  const uint32_t magnitude = bits & 0x7fffU;
+  if (magnitude >= 0x7c00U) {
+    const uint32_t quiet = magnitude > 0x7c00U ? 0x400000U : 0U;  // as the instruction does
+    return std::bit_cast<float>(sign | 0x7f800000U | quiet | (magnitude & 0x3ffU) << 13);
+  }
+  // 2^112 rebias by multiplication handles subnormals as well.
+  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | sign);
+}
+}  // namespace detail
+
 /** @brief IEEE binary16, rounded to nearest even. */
 struct half {
   uint16_t bits = 0;
@@ -59,30 +89,8 @@ inline uint16_t half::round(float value) {
 }
 inline float half::widen(uint16_t bits) { return _cvtsh_ss(bits); }
 #else
-inline uint16_t half::round(float value) {
-  const auto u = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (u >> 16) & 0x8000U;
-  const uint32_t magnitude = u & 0x7fffffffU;
-  if (magnitude > 0x7f800000U) return static_cast<uint16_t>(sign | 0x7e00U | ((u >> 13) & 0x1ffU));
-  if (magnitude >= 0x477ff000U) return static_cast<uint16_t>(sign | 0x7c00U);
-  if (magnitude < 0x38800000U) {
-    // Subnormal: adding 0.5f makes the float adder itself shift and round to nearest even.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000U));
-  }
-  const uint32_t rounded = magnitude + 0xfffU + ((magnitude >> 13) & 1U) - 0x38000000U;
-  return static_cast<uint16_t>(sign | (rounded >> 13));
-}
-inline float half::widen(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000U) << 16;
-  const uint32_t magnitude = bits & 0x7fffU;
-  if (magnitude >= 0x7c00U) {
-    return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13);
-  }
-  // 2^112 rebias by multiplication handles subnormals as well.
-  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | sign);
-}
+inline uint16_t half::round(float value) { return detail::round_to_half(value); }
+inline float half::widen(uint16_t bits) { return detail::widen_half(bits); }
 #endif
 
 }  // namespace bs

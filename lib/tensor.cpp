@@ -38,13 +38,15 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, Device dev
   return t;
 }
 
+void Tensor::check_defined() const { BS_CHECK(defined(), "tensor: undefined tensor used"); }
+
 Device Tensor::device() const {
-  BS_CHECK(defined(), "tensor: undefined tensor used");
+  check_defined();
   return storage_->device();
 }
 
 void* Tensor::data() const {
-  BS_CHECK(defined(), "tensor: undefined tensor used");
+  check_defined();
   return static_cast<std::byte*>(storage_->data()) +
          offset_ * static_cast<int64_t>(size_of(dtype_));
 }
@@ -54,9 +56,9 @@ void Tensor::check_dtype(DType expected) const {
 }
 
 bool Tensor::is_contiguous() const {
+  if (numel() == 0) return true;
   int64_t expected = 1;
   for (int i = rank() - 1; i >= 0; --i) {
-    if (shape_[i] == 0) return true;
     if (shape_[i] == 1) continue;
     if (strides_[i] != expected) return false;
     expected *= shape_[i];
@@ -109,6 +111,7 @@ Shape complete_shape(const Tensor& x, const Shape& wanted) {
       BS_CHECK(unknown < 0, "view: more than one -1 in {}", wanted);
       unknown = i;
     } else {
+      BS_CHECK(shape[i] >= 0, "view: negative extent in {}", wanted);
       known *= shape[i];
     }
   }
@@ -123,12 +126,14 @@ Shape complete_shape(const Tensor& x, const Shape& wanted) {
 }  // namespace
 
 bool Tensor::can_view(const Shape& wanted) const {
+  check_defined();
   const Shape shape = complete_shape(*this, wanted);
   Strides strides;
   return is_contiguous() || view_strides(shape_, strides_, shape, strides);
 }
 
 Tensor Tensor::view(const Shape& wanted) const {
+  check_defined();
   Tensor t = *this;
   t.shape_ = complete_shape(*this, wanted);
   if (is_contiguous()) {
@@ -193,6 +198,7 @@ Tensor Tensor::select(int axis, int64_t index) const {
 }
 
 Tensor Tensor::unsqueeze(int axis) const {
+  check_defined();
   axis = normalize_axis("unsqueeze", axis, rank() + 1);
   Tensor t = *this;
   t.shape_.insert(axis, 1);
@@ -218,6 +224,7 @@ Tensor Tensor::flatten(int from, int to) const {
 }
 
 Tensor Tensor::expand(const Shape& shape) const {
+  check_defined();
   BS_CHECK(shape.rank() >= rank(), "expand: {} to fewer axes {}", shape_, shape);
   Tensor t = *this;
   t.shape_ = shape;
@@ -226,11 +233,14 @@ Tensor Tensor::expand(const Shape& shape) const {
     BS_CHECK(shape_[-i] == shape[-i] || shape_[-i] == 1, "expand: {} to {}", shape_, shape);
     t.strides_[-i] = shape_[-i] == shape[-i] ? strides_[-i] : 0;
   }
+  for (int64_t extent : shape) BS_CHECK(extent >= 0, "expand: negative extent in {}", shape);
   return t;
 }
 
 Tensor Tensor::as_strided(const Shape& shape, const Strides& strides, int64_t offset) const {
+  check_defined();
   BS_CHECK(shape.rank() == strides.rank(), "as_strided: shape {}, strides {}", shape, strides);
+  for (int64_t extent : shape) BS_CHECK(extent >= 0, "as_strided: negative extent in {}", shape);
   int64_t first = offset_ + offset;
   int64_t last = first;
   for (int i = 0; i < shape.rank(); ++i)

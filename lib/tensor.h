@@ -15,7 +15,7 @@ namespace bs {
  *  name the same elements. Views are free and share storage. Constness is that of the handle. */
 class Tensor {
  public:
-  /** @brief An undefined tensor: `defined()` is false, every other member throws. */
+  /** @brief An undefined tensor: `defined()` is false, its shape is [], any use of it throws. */
   Tensor() = default;
   /** @brief Uninitialised row-major memory. @throws Error for a negative extent, OutOfMemory. */
   static Tensor empty(const Shape& shape, DType dtype, Device device = Device::cpu());
@@ -93,6 +93,7 @@ class Tensor {
   void* data() const;
 
  private:
+  void check_defined() const;
   void check_dtype(DType expected) const;
   std::shared_ptr<Storage> storage_;
   int64_t offset_ = 0;

@@ -1,0 +1,210 @@
+#include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/sparse_attention.h>
+#include <bs/kernels/cpu/vector_math.h>
+
+#include <array>
+
+namespace bs::cpu {
+
+using namespace attention;
+
+namespace {
+
+/// Scores held at once: half of a level-1 cache.
+template <class W>
+constexpr Index most_scores = 24576 / static_cast<Index>(sizeof(W));
+
+/// The running softmax of `Side` queries, one in each lane.
+template <class W, int Side>
+struct OnlineSoftmax {
+  alignas(64) std::array<W, Side> top, shift, sum, factor;
+
+  OnlineSoftmax() {
+    top.fill(-std::numeric_limits<W>::infinity());
+    sum.fill(W(0));
+  }
+
+  /// Turns `rows` rows of scores into exp(score - top), and brings sums so far to the new top.
+  void fold(W* scores, Index rows) {
+    const auto larger = [](W a, W b) { return a > b ? a : b; };
+    std::array<W, Side> peak = top;
+    for (Index r = 0; r < rows; r += 4) {
+      const W* s = scores + r * Side;
+      for (int c = 0; c < Side; ++c)
+        peak[c] = larger(
+            peak[c], larger(larger(s[c], s[c + Side]), larger(s[c + 2 * Side], s[c + 3 * Side])));
+    }
+    for (int c = 0; c < Side; ++c) {
+      // A query that has met no key yet has nothing to scale: any finite shift will do.
+      shift[c] = peak[c] == -std::numeric_limits<W>::infinity() ? W(0) : peak[c];
+      factor[c] = math::exp(top[c] - shift[c]);
+      sum[c] *= factor[c];
+    }
+    top = peak;
+    std::array<W, Side> total{};
+    for (Index r = 0; r < rows; ++r) {
+      W* s = scores + r * Side;
+      for (int c = 0; c < Side; ++c) s[c] = math::exp(s[c] - shift[c]);
+      for (int c = 0; c < Side; ++c) total[c] += s[c];
+    }
+    for (int c = 0; c < Side; ++c) sum[c] += total[c];
+  }
+};
+
+/// Keys and values of one head, packed for products strip by strip, each when it is first met.
+template <class W, class T>
+class PackedHead {
+ public:
+  PackedHead(const Problem<W>& p, const Rows<const T>& k, const Rows<const T>& v)
+      : p_(p),
+        k_(k),
+        v_(v),
+        key_size_(packed_a_size<W>(p.side, p.head_dim)),
+        value_size_(packed_b_size<W>(p.side, p.head_dim)),
+        packed_(static_cast<size_t>(p.keys / p.side)) {}
+
+  void start(Index b, Index kv) {
+    b_ = b;
+    kv_ = kv;
+    data_ = scratch<W>(7, (key_size_ + value_size_) * p_.keys / p_.side);
+    std::fill(packed_.begin(), packed_.end(), false);
+  }
+  struct Strip {
+    const W *keys, *values;
+  };
+  /// Keys [key, key + side).
+  Strip at(Index key) {
+    const Index i = key / p_.side;
+    W* keys = data_ + i * (key_size_ + value_size_);
+    W* values = keys + key_size_;
+    if (!packed_[static_cast<size_t>(i)]) {
+      packed_[static_cast<size_t>(i)] = true;
+      pack_a<W>(p_.side, p_.head_dim, k_.at(b_, kv_, key), k_.row, Index{1}, keys);
+      pack_b<W>(p_.side, p_.head_dim, v_.at(b_, kv_, key), v_.row, Index{1}, values);
+    }
+    return {keys, values};
+  }
+
+ private:
+  const Problem<W>& p_;
+  const Rows<const T>& k_;
+  const Rows<const T>& v_;
+  Index key_size_, value_size_, b_ = 0, kv_ = 0;
+  W* data_ = nullptr;
+  std::vector<bool> packed_;
+};
+
+/// What a thread reuses from strip to strip.
+template <class W, class T>
+struct Workspace {
+  PackedHead<W, T> head;
+  std::vector<Index> found;
+  std::vector<PanelPair<W>> pairs;
+};
+
+template <class W, class T>
+struct Forward {
+  Problem<W> p;
+  Rows<const T> q, k, v;
+  Rows<T> out;
+  W* lse;
+
+  /// Queries [query, query + Side) of one head.
+  template <int Side>
+  void strip(Index b, Index h, Index query, Workspace<W, T>& work) const {
+    constexpr Index square = Side * Side;
+    constexpr Index chunk = std::max<Index>(1, most_scores<W> / square);
+    p.list_keys(h, query, work.found);
+    W* queries = scratch<W>(4, packed_b_size<W>(p.head_dim, Side));
+    W* sums = scratch<W>(5, Side * p.head_dim);
+    W* scores = scratch<W>(6, chunk * square);
+    pack_b<W>(p.head_dim, Side, q.at(b, h, query), Index{1}, q.row, queries);
+    OnlineSoftmax<W, Side> softmax;
+    const auto count = static_cast<Index>(work.found.size());
+    for (Index from = 0; from < count; from += chunk) {
+      const Index n = std::min(chunk, count - from);
+      work.pairs.clear();
+      for (Index i = 0; i < n; ++i) {
+        const Index key = work.found[static_cast<size_t>(from + i)];
+        const auto [keys, values] = work.head.at(key);
+        W* s = scores + i * square;
+        const PanelPair<W> pair{keys, queries};
+        multiply_panels<W, W>(Side, Side, p.head_dim, {&pair, 1}, packed_a<W>(p.head_dim),
+                              packed_b<W>(p.head_dim), p.scale, W(0), s, Side, 1);
+        p.template hide<Side, false>(b, key, query, s);
+        work.pairs.push_back({s, values});
+      }
+      softmax.fold(scores, n * Side);
+      if (from > 0) rescale<Side>(softmax.factor, sums);
+      multiply_panels<W, W>(Side, p.head_dim, Side, work.pairs, direct_a<W>(1, Side),
+                            packed_b<W>(Side), W(1), W(from > 0), sums, p.head_dim, 1);
+    }
+    finish(b, h, query, softmax, sums);
+  }
+
+  template <int Side>
+  void rescale(const std::array<W, Side>& factor, W* sums) const {
+    for (int c = 0; c < Side; ++c)
+      for (Index d = 0; d < p.head_dim; ++d) sums[c * p.head_dim + d] *= factor[c];
+  }
+
+  template <int Side>
+  void finish(Index b, Index h, Index query, const OnlineSoftmax<W, Side>& softmax,
+              const W* sums) const {
+    W* logs = lse + (b * p.heads + h) * p.queries + query;
+    for (int c = 0; c < Side; ++c) {
+      const W sum = softmax.sum[c];
+      T* to = out.at(b, h, query + c);
+      if (sum == 0) {
+        std::fill_n(to, p.head_dim, T(W(0)));
+        logs[c] = -std::numeric_limits<W>::infinity();
+        continue;
+      }
+      const W inverse = 1 / sum;
+      for (Index d = 0; d < p.head_dim; ++d) to[d] = T(sums[c * p.head_dim + d] * inverse);
+      logs[c] = softmax.shift[c] + std::log(sum);
+    }
+  }
+
+  void run() const {
+    const Index strips = p.queries / p.side;
+    // Parts of a head pack its keys anew, so heads are divided only where cores would stand idle.
+    const Index wanted = 4 * omp_get_max_threads();
+    const Index parts = std::clamp<Index>(ceil_div(wanted, p.batch * p.heads), 1, strips);
+    const Index tasks = p.batch * p.heads * parts;
+    with_side<W>(p.side, [&](auto side) {
+#pragma omp parallel if (tasks > 1 && !omp_in_parallel())
+      {
+        Workspace<W, T> work{{p, k, v}, {}, {}};
+#pragma omp for schedule(dynamic, 1)
+        for (Index t = 0; t < tasks; ++t) {
+          const Index part = t % parts;
+          const Index h = t / parts % p.heads;
+          const Index b = t / parts / p.heads;
+          work.head.start(b, h / p.group);
+          for (Index s = strips * part / parts; s < strips * (part + 1) / parts; ++s)
+            strip<side>(b, h, s * side, work);
+        }
+      }
+    });
+  }
+};
+
+}  // namespace
+
+void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+                      const Tensor& out, const Tensor& lse, const SparseAttentionOptions& options,
+                      Stream) {
+  visit_floating("sparse_attention", q.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    Forward<W, T>{Problem<W>(q, k, layout, options),
+                  Rows<const T>(q),
+                  Rows<const T>(k),
+                  Rows<const T>(v),
+                  Rows<T>(out),
+                  lse.data<W>()}
+        .run();
+  });
+}
+
+}  // namespace bs::cpu

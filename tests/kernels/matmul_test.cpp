@@ -1,0 +1,133 @@
+#include <bs/autograd/matmul.h>
+#include <bs/kernels/matmul.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+/// Number of the matrix of `x` that meets matrix `index` of a result with leading axes `lead`.
+int64_t matrix_of(const Shape& x, const Shape& lead, int64_t index) {
+  int64_t at = 0;
+  int64_t step = 1;
+  for (int axis = 1; axis <= lead.rank(); ++axis) {
+    const int64_t i = index % lead[-axis];
+    index /= lead[-axis];
+    if (axis > x.rank() - 2) continue;
+    const int64_t extent = x[-axis - 2];
+    at += (extent == 1 ? 0 : i) * step;
+    step *= extent;
+  }
+  return at;
+}
+
+Reference product(const Reference& a, const Reference& b) {
+  Shape shape = broadcast_shapes("reference", a.shape.slice(0, a.shape.rank() - 2),
+                                 b.shape.slice(0, b.shape.rank() - 2));
+  const Shape lead = shape;
+  const int64_t m = a.shape[-2], k = a.shape[-1], n = b.shape[-1];
+  shape.push_back(m);
+  shape.push_back(n);
+  Reference c(shape);
+  for (int64_t s = 0; s < lead.product(); ++s) {
+    const double* p = a.values.data() + matrix_of(a.shape, lead, s) * m * k;
+    const double* q = b.values.data() + matrix_of(b.shape, lead, s) * k * n;
+    double* r = c.values.data() + s * m * n;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t l = 0; l < k; ++l)
+        for (int64_t j = 0; j < n; ++j) r[i * n + j] += p[i * k + l] * q[l * n + j];
+  }
+  return c;
+}
+
+Reference transposed(const Reference& x) {
+  const int64_t m = x.shape[-2], n = x.shape[-1];
+  Reference y(x.shape);
+  y.shape[-2] = n;
+  y.shape[-1] = m;
+  for (int64_t s = 0; s * m * n < static_cast<int64_t>(x.values.size()); ++s)
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        y[static_cast<size_t>((s * n + j) * m + i)] = x[static_cast<size_t>((s * m + i) * n + j)];
+  return y;
+}
+
+Tensor on_device(const Reference& x, DType dtype) { return x.tensor(dtype, test_device()); }
+
+}  // namespace
+
+TEST_CASE("matmul") {
+  const std::vector<std::vector<Shape>> shapes = {
+      {{3, 4}, {4, 5}},          {{1, 1}, {1, 1}},
+      {{33, 17}, {17, 65}},      {{2, 3, 4}, {4, 5}},
+      {{2, 3, 4}, {2, 4, 5}},    {{3, 4}, {2, 4, 5}},
+      {{2, 1, 3, 4}, {3, 4, 2}}, {{2, 3, 5, 4}, {2, 1, 4, 3}},
+      {{0, 4}, {4, 5}},          {{3, 0}, {0, 5}},
+      {{0, 3, 4}, {4, 5}},       {{1, 40}, {40, 1}},
+      {{70, 130}, {130, 1}}};
+  for (const auto& pair : shapes)
+    check_op({.name = "matmul",
+              .inputs = pair,
+              .op = [](const Variables& v) { return matmul(v[0], v[1]); },
+              .reference = [](const References& in) { return product(in[0], in[1]); }});
+}
+
+TEST_CASE("matmul multiplies transposed views as they lie") {
+  const Reference a = random_reference({2, 3, 7, 5}, 1);
+  const Reference b = random_reference({2, 3, 6, 5}, 2);
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    const Tensor p = on_device(a, dtype);
+    const Tensor q = on_device(b, dtype);
+    const Reference exact_p = Reference::of(p);
+    const Reference exact_q = Reference::of(q);
+    const auto check = [&](const Tensor& x, const Tensor& y, const Reference& expected) {
+      const Reference c = Reference::of(matmul(x, y));
+      REQUIRE(c.shape == expected.shape);
+      for (size_t i = 0; i < c.values.size(); ++i)
+        CHECK(std::abs(c[i] - expected[i]) <= 8 * epsilon(dtype));
+    };
+    check(p, q.transpose(-1, -2), product(exact_p, transposed(exact_q)));
+    check(p.transpose(-1, -2), p, product(transposed(exact_p), exact_p));
+    check(p.transpose(-2, -1), transposed(exact_p).tensor(dtype, test_device()).transpose(-1, -2),
+          product(transposed(exact_p), exact_p));
+    // Leading axes swapped, and a slice whose rows are not neighbours in memory.
+    check(p.transpose(0, 1), q.transpose(0, 1).transpose(-1, -2),
+          product(Reference::of(p.transpose(0, 1)), transposed(Reference::of(q.transpose(0, 1)))));
+    check(p.slice(-2, 1, 7, 2), q.slice(-2, 0, 6, 3).transpose(-1, -2),
+          product(Reference::of(p.slice(-2, 1, 7, 2)),
+                  transposed(Reference::of(q.slice(-2, 0, 6, 3)))));
+    // Neither axis dense, and a matrix repeated along one of its own axes.
+    check(p.slice(-1, 0, 5, 2), q.slice(-1, 0, 5, 2).transpose(-1, -2),
+          product(Reference::of(p.slice(-1, 0, 5, 2)),
+                  transposed(Reference::of(q.slice(-1, 0, 5, 2)))));
+    const Tensor repeated = q.slice(-2, 0, 1).expand({2, 3, 4, 5});
+    check(p, repeated.transpose(-1, -2), product(exact_p, transposed(Reference::of(repeated))));
+  }
+}
+
+TEST_CASE("matmul of integers held in floats is exact") {
+  Reference a = random_reference({129, 300}, 3, -8, 8);
+  Reference b = random_reference({300, 67}, 4, -8, 8);
+  for (double& v : a.values) v = std::round(v);
+  for (double& v : b.values) v = std::round(v);
+  CHECK(Reference::of(matmul(on_device(a, f32), on_device(b, f32))).values == product(a, b).values);
+}
+
+TEST_CASE("matmul refuses what it cannot do") {
+  const auto x = [](const Shape& shape, DType dtype = f32) { return Tensor::empty(shape, dtype); };
+  CHECK_THROWS_WITH_AS(matmul(x({4, 8}), x({9, 3})),
+                       "matmul: inner dimensions differ: a [4, 8], b [9, 3] (a.shape[-1]=8, "
+                       "b.shape[-2]=9)",
+                       Error);
+  CHECK_THROWS_WITH_AS(matmul(x({2, 4, 8}), x({3, 8, 3})),
+                       "matmul: shapes [2] and [3] do not broadcast (2 against 3)", Error);
+  CHECK_THROWS_WITH_AS(matmul(x({8}), x({8, 3})),
+                       "matmul: two axes or more are needed: a [8], b [8, 3]", Error);
+  CHECK_THROWS_WITH_AS(matmul(x({2, 2}), x({2, 2}, f64)), "matmul: dtypes f32 and f64 differ",
+                       Error);
+  CHECK_THROWS_WITH_AS(matmul(x({2, 2}, i32), x({2, 2}, i32)),
+                       "matmul: dtype i32 is not supported; expected f64, f32, f16 or bf16", Error);
+}

@@ -20,8 +20,6 @@ double epsilon(DType dtype) {
   }
 }
 
-namespace {
-
 double largest(const Reference& r) {
   double top = 0;
   for (double v : r.values) top = std::max(top, std::abs(v));
@@ -36,15 +34,17 @@ void check_close(const std::string& what, const Reference& actual, const Referen
   size_t where = 0;
   for (size_t i = 0; i < expected.values.size(); ++i) {
     const double error = std::abs(actual[i] - expected[i]);
-    if (!(error <= worst)) {
-      worst = error;
-      where = i;
-    }
+    if (error <= worst) continue;
+    worst = error;
+    where = i;
+    if (std::isnan(error)) break;
   }
   if (expected.values.empty()) return;
   CHECK_MESSAGE(worst <= tolerance, what, ": error ", worst, " > ", tolerance, " at ", where, ": ",
                 actual[where], ", expected ", expected[where]);
 }
+
+namespace {
 
 struct Outcome {
   Reference y;

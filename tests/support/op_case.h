@@ -31,6 +31,13 @@ struct OpCase {
  *  gradients of the other dtypes against those of f64; two runs bit for bit; inputs unchanged. */
 void check_op(const OpCase& op_case);
 
+/** @brief Checks shape and every element; `what` names the value in messages. NaN is far from all.
+ */
+void check_close(const std::string& what, const Reference& actual, const Reference& expected,
+                 double tolerance);
+/** @brief The largest magnitude; 0 of nothing. */
+double largest(const Reference& r);
+
 /** @brief Distance of 1 to the next value of `dtype`. */
 double epsilon(DType dtype);
 

@@ -93,14 +93,16 @@ struct TileProduct {
       }
       commit_copies();  // an empty group keeps the count of groups in step
     };
-#pragma unroll
-    for (int s = 0; s < Stages - 1; ++s) fetch(s);
-    for (int step = 0; step < steps; ++step) {
-      wait_copies<Stages - 2>();
-      // Everybody's copies of this stage have landed, and nobody reads the one fetched next.
-      __syncthreads();
+    // One loop for filling the pipeline and for running it: the loaders are long, and stand in the
+    // code once.
+    for (int step = 1 - Stages; step < steps; ++step) {
+      if (step >= 0) {
+        wait_copies<Stages - 2>();
+        // Everybody's copies of this stage have landed, and nobody reads the one fetched next.
+        __syncthreads();
+      }
       fetch(step + Stages - 1);
-      accumulate(shared + step % Stages * stage_elements);
+      if (step >= 0) accumulate(shared + step % Stages * stage_elements);
     }
     wait_copies<0>();
     __syncthreads();

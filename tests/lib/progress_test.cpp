@@ -31,10 +31,20 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
   std::FILE* stream() const { return stream_; }
+  /// What was written since the last call. The kernel hands it over in pieces, so a mark of our own
+  /// tells where it ends.
   std::string text() const {
-    char buffer[8192];
-    const ssize_t got = ::read(master_, buffer, sizeof buffer);
-    return {buffer, static_cast<size_t>(std::max<ssize_t>(got, 0))};
+    constexpr char mark = '\1';
+    std::fputc(mark, stream_);
+    std::fflush(stream_);
+    std::string text;
+    while (!text.ends_with(mark)) {
+      char buffer[1024];
+      const ssize_t got = ::read(master_, buffer, sizeof buffer);
+      if (got <= 0) break;
+      text.append(buffer, static_cast<size_t>(got));
+    }
+    return text.substr(0, text.size() - 1);
   }
 
  private:

@@ -18,7 +18,7 @@ struct CrossEntropyOptions {
 struct CrossEntropyResult {
   Tensor loss;    ///< scalar, or of the targets' shape for Reduction::none; f32 (f64 for f64)
   Tensor lse;     ///< log(sum(exp(logits))) of each row, of the loss' dtype
-  Tensor weight;  ///< scalar, what each counted row weighs: 1 / rows counted for the mean, else 1
+  Tensor weight;  ///< of the mean alone: scalar, 1 / rows counted
 };
 
 /** @brief loss_r = (1 - s) * (lse_r - x_rt) + s * (lse_r - mean_j x_rj), t the target of row r, s
@@ -38,7 +38,8 @@ Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets,
                               const CrossEntropyResult& result, const Tensor& dloss,
                               const CrossEntropyOptions& options = {});
 
-/// `losses` holds the rows' own losses; the reduced one goes to `loss` where that is defined.
+/// Inputs contiguous. `losses` are the rows' own; their sum or mean goes to `loss`, and for a mean
+/// 1 / rows counted to `weight`, where these are defined.
 BS_BACKENDS(void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& lse,
                                const Tensor& losses, const Tensor& loss, const Tensor& weight,
                                const CrossEntropyOptions& options, Stream stream);

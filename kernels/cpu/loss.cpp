@@ -1,0 +1,134 @@
+#include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/rows.h>
+#include <bs/kernels/cpu/vector_math.h>
+#include <bs/kernels/loss.h>
+
+#include <limits>
+
+namespace bs::cpu {
+
+namespace {
+
+/// Targets as int64, whatever they are kept in; those of ignored rows become -1.
+std::vector<int64_t> read_targets(const Tensor& targets, int64_t classes, int64_t ignored) {
+  std::vector<int64_t> out(static_cast<size_t>(targets.numel()));
+  visit_index("cross_entropy", targets.dtype(), [&]<class I>(Type<I>) {
+    const I* from = targets.data<I>();
+    for (size_t row = 0; row < out.size(); ++row) {
+      const auto target = static_cast<int64_t>(from[row]);
+      BS_CHECK(target == ignored || (target >= 0 && target < classes),
+               "cross_entropy: target {} of row {} is outside [0, {}) and is not ignore_index {}",
+               target, row, classes, ignored);
+      out[row] = target == ignored ? -1 : target;
+    }
+  });
+  return out;
+}
+
+/// log(sum(exp(x))), with the largest x taken out of the sum; and the mean of x.
+template <class W>
+struct RowSums {
+  W lse, mean;
+};
+
+template <class W>
+RowSums<W> sums_of(const W* x, int64_t n) {
+  W top = -std::numeric_limits<W>::infinity();
+  W total = 0;
+#pragma omp simd reduction(max : top) reduction(+ : total)
+  for (int64_t i = 0; i < n; ++i) {
+    top = x[i] > top ? x[i] : top;
+    total += x[i];
+  }
+  W sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += math::exp(x[i] - top);
+  return {top + math::log(sum), total / static_cast<W>(n)};
+}
+
+/// `scale` times the gradient of one row's loss.
+template <class W>
+void backward_row(const W* x, W lse, int64_t target, W smoothing, W scale, W* dx, int64_t n) {
+  const W share = smoothing / static_cast<W>(n);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) dx[i] = scale * (math::exp(x[i] - lse) - share);
+  dx[target] -= scale * (1 - smoothing);
+}
+
+/// The sum of the counted rows' losses, or their mean; in double, so that its order matters less
+/// than the rounding of the result.
+template <class W>
+void reduce(const W* losses, const std::vector<int64_t>& targets, const Tensor& loss,
+            const Tensor& weight) {
+  double sum = 0;
+  int64_t count = 0;
+  for (size_t row = 0; row < targets.size(); ++row) {
+    if (targets[row] < 0) continue;
+    sum += static_cast<double>(losses[row]);
+    ++count;
+  }
+  const double each = weight.defined() ? 1 / static_cast<double>(count) : 1;
+  *loss.data<W>() = static_cast<W>(sum * each);
+  if (weight.defined()) *weight.data<W>() = static_cast<W>(each);
+}
+
+}  // namespace
+
+void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& lse,
+                   const Tensor& losses, const Tensor& loss, const Tensor& weight,
+                   const CrossEntropyOptions& options, Stream) {
+  const int64_t n = logits.size(-1);
+  const std::vector<int64_t> wanted = read_targets(targets, n, options.ignore_index);
+  visit_floating("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    const T* from = logits.data<T>();
+    W* lses = lse.data<W>();
+    W* out = losses.data<W>();
+    const auto smoothing = static_cast<W>(options.label_smoothing);
+    parallel_for(targets.numel(), elementwise_grain / n, [&](int64_t begin, int64_t end) {
+      RowBuffer<T> buffer(n);
+      for (int64_t row = begin; row < end; ++row) {
+        const W* x = buffer.read(from + row * n, n);
+        const RowSums<W> sums = sums_of(x, n);
+        lses[row] = sums.lse;
+        const int64_t target = wanted[static_cast<size_t>(row)];
+        out[row] = 0;
+        if (target >= 0) out[row] = (1 - smoothing) * (sums.lse - x[target]);
+        if (target >= 0 && smoothing > 0) out[row] += smoothing * (sums.lse - sums.mean);
+      }
+    });
+    if (loss.defined()) reduce<W>(out, wanted, loss, weight);
+  });
+}
+
+void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const Tensor& lse,
+                            const Tensor& weight, const Tensor& dloss, const Tensor& dlogits,
+                            const CrossEntropyOptions& options, Stream) {
+  const int64_t n = logits.size(-1);
+  const std::vector<int64_t> wanted = read_targets(targets, n, options.ignore_index);
+  visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    const T* from = logits.data<T>();
+    const W* lses = lse.data<W>();
+    const W* gradient = dloss.data<W>();
+    const W each = weight.defined() ? *weight.data<W>() : W{1};
+    const int64_t step = options.reduction == Reduction::none ? 1 : 0;
+    T* to = dlogits.data<T>();
+    parallel_for(targets.numel(), elementwise_grain / n, [&](int64_t begin, int64_t end) {
+      RowBuffer<T> in(n), out(n);
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t target = wanted[static_cast<size_t>(row)];
+        if (target < 0) {
+          std::fill_n(to + row * n, n, T{});
+          continue;
+        }
+        backward_row<W>(in.read(from + row * n, n), lses[row], target,
+                        static_cast<W>(options.label_smoothing), gradient[row * step] * each,
+                        out.target(to + row * n), n);
+        out.write(to + row * n, n);
+      }
+    });
+  });
+}
+
+}  // namespace bs::cpu

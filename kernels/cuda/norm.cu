@@ -1,8 +1,5 @@
 #include <bs/kernels/norm.h>
-#include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/arithmetic.cuh>
-#include <bs/kernels/cuda/device/pack.cuh>
-#include <bs/kernels/cuda/device/reduce.cuh>
+#include <bs/kernels/cuda/rows.cuh>
 
 namespace bs::cuda {
 
@@ -13,34 +10,6 @@ using device::Pack;
 using device::wide;
 using device::widen;
 
-/// Packs of N elements that a thread keeps of a row: what fits into registers beside their sums.
-template <class T, int N>
-constexpr int held = (sizeof(T) == 8 ? 8 : 16) / N;
-
-constexpr int most_threads = 512;
-
-/// The threads of a row: a warp, several of which share a block, or a whole block.
-template <class W>
-__device__ W row_sum(W value) {
-  return blockDim.x == 32 ? device::warp_reduce(value, device::Sum{})
-                          : device::block_reduce(value, device::Sum{}, W(0));
-}
-
-/// The packs of one row that belong to this thread; those beyond the row's end are zeros.
-template <class T, int N>
-struct RowPart {
-  Pack<T, N> packs[held<T, N>];
-
-  __device__ void load(const T* row, int packs_in_row) {
-    const auto* from = reinterpret_cast<const Pack<T, N>*>(row);
-#pragma unroll
-    for (int k = 0; k < held<T, N>; ++k) {
-      const int p = threadIdx.x + k * blockDim.x;
-      packs[k] = p < packs_in_row ? from[p] : Pack<T, N>{};
-    }
-  }
-};
-
 template <class T, int N>
 __device__ wide<T> element(const T* vector, int pack, int i, wide<T> absent) {
   return vector ? widen(reinterpret_cast<const Pack<T, N>*>(vector)[pack].at[i]) : absent;
@@ -48,7 +17,7 @@ __device__ wide<T> element(const T* vector, int pack, int i, wide<T> absent) {
 
 /// One row for blockDim.x threads, which hold all of it in registers: one read, one write.
 template <class T, int N>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(most_row_threads)
     norm_kernel(const T* x, const T* weight, const T* bias, T* y, wide<T>* means, wide<T>* rstds,
                 int64_t rows, int n, wide<T> eps) {
   using W = wide<T>;
@@ -126,7 +95,7 @@ __global__ void norm_long_kernel(const T* x, const T* weight, const T* bias, T* 
 /// dx of the rows that fall to these threads; each adds up its columns' dy * h and dy on the way,
 /// and leaves the sums in a row of `partial` [2, workers, n], worker = the block's warp or itself.
 template <class T, int N>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(most_row_threads)
     norm_backward_kernel(const T* x, const T* weight, const wide<T>* means, const wide<T>* rstds,
                          const T* dy, T* dx, wide<T>* partial, int64_t rows, int n) {
   using W = wide<T>;
@@ -252,43 +221,13 @@ __global__ void norm_finish_kernel(const wide<T>* partial, T* dweight, T* dbias,
   if (threadIdx.x == 0 && mine < n) out[mine] = narrow<T>(sum);
 }
 
-bool aligned(const Tensor& t) {
-  return !t.defined() || reinterpret_cast<uintptr_t>(t.data()) % 16 == 0;
-}
-
-/// Threads of a row and rows of a block; no threads where a row does not fit into registers.
-template <class T, int N>
-dim3 block_for(int64_t n) {
-  unsigned threads = 32;
-  while (threads < most_threads && threads * held<T, N> * N < n) threads *= 2;
-  if (threads * held<T, N> * N < n) return dim3(0);
-  return dim3(threads, threads == 32 ? 4 : 1);
-}
-
-/// Calls f(std::integral_constant<int, N>) with the elements of a pack: 16 bytes where rows allow.
-template <class T, class F>
-void visit_pack(bool all_aligned, int64_t n, F&& f) {
-  constexpr int most = device::pack_size<T>;
-  if (all_aligned && n % most == 0) {
-    f(std::integral_constant<int, most>{});
-  } else {
-    f(std::integral_constant<int, 1>{});
-  }
-}
-
-/// Pointer to the elements; null for an undefined tensor.
-template <class T>
-device_type<T>* maybe(const Tensor& t) {
-  return t.defined() ? pointer<T>(t) : nullptr;
-}
-
 template <class T, int N>
 void launch_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y,
                     const Tensor& mean, const Tensor& rstd, double eps, Stream stream) {
   using W = wide<device_type<T>>;
   const int64_t n = x.size(-1);
   const int64_t rows = x.numel() / n;
-  const dim3 block = block_for<T, N>(n);
+  const dim3 block = row_block<T, N>(n);
   if (block.x > 0) {
     const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
     norm_kernel<device_type<T>, N><<<grid, block, 0, native(stream)>>>(
@@ -310,7 +249,7 @@ void launch_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, 
   using W = wide<device_type<T>>;
   const int64_t n = x.size(-1);
   const int64_t rows = x.numel() / n;
-  const dim3 block = block_for<T, N>(n);
+  const dim3 block = row_block<T, N>(n);
   const bool sums = dweight.defined() || dbias.defined();
   // At least 16 rows a worker, so that partial sums stay small beside x.
   const int64_t per_block = std::max<unsigned>(block.y, 1);
@@ -344,9 +283,9 @@ void launch_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, 
 
 void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y,
           const Tensor& mean, const Tensor& rstd, double eps, Stream stream) {
-  const bool all_aligned = aligned(x) && aligned(weight) && aligned(bias) && aligned(y);
+  const bool aligned = aligned16(x, weight, bias, y);
   visit_floating("norm", x.dtype(), [&]<class T>(Type<T>) {
-    visit_pack<T>(all_aligned, x.size(-1), [&]<int N>(std::integral_constant<int, N>) {
+    visit_pack<T>(aligned, x.size(-1), [&]<int N>(std::integral_constant<int, N>) {
       launch_forward<T, N>(x, weight, bias, y, mean, rstd, eps, stream);
     });
   });
@@ -355,9 +294,9 @@ void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tenso
 void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
                    const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
                    Stream stream) {
-  const bool all_aligned = aligned(x) && aligned(weight) && aligned(dy) && aligned(dx);
+  const bool aligned = aligned16(x, weight, dy, dx);
   visit_floating("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
-    visit_pack<T>(all_aligned, x.size(-1), [&]<int N>(std::integral_constant<int, N>) {
+    visit_pack<T>(aligned, x.size(-1), [&]<int N>(std::integral_constant<int, N>) {
       launch_backward<T, N>(x, weight, mean, rstd, dy, dx, dweight, dbias, stream);
     });
   });

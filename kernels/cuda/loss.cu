@@ -1,0 +1,200 @@
+#include <bs/kernels/loss.h>
+#include <bs/kernels/cuda/rows.cuh>
+
+#include <cmath>
+
+namespace bs::cuda {
+
+namespace {
+
+using device::narrow;
+using device::Pack;
+using device::wide;
+using device::widen;
+
+/// Class numbers of either width.
+struct Targets {
+  const void* data;
+  bool wide;
+  int64_t ignored;
+
+  __device__ int64_t operator[](int64_t row) const {
+    return wide ? static_cast<const int64_t*>(data)[row] : static_cast<const int32_t*>(data)[row];
+  }
+};
+
+Targets targets_of(const Tensor& targets, int64_t ignored) {
+  return {targets.data(), targets.dtype() == i64, ignored};
+}
+
+/// The largest value so far, and the sum of all exp(value - largest): one pass over a row is enough
+/// (Milakov, Gimelshein, 2018).
+template <class W>
+struct RunningSum {
+  W top = -INFINITY;
+  W sum = 0;
+
+  template <int N>
+  __device__ void add(const W (&values)[N]) {
+    W highest = values[0];
+#pragma unroll
+    for (int i = 1; i < N; ++i) highest = fmax(highest, values[i]);
+    if (highest > top) {
+      sum *= exp(top - highest);
+      top = highest;
+    }
+    // As long as all is -infinity there is no difference to take; a NaN comes through either way.
+    const W base = top == -INFINITY ? W(0) : top;
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += exp(values[i] - base);
+  }
+  /// log(sum(exp)) over the threads of a row.
+  __device__ W finish() const {
+    const W highest = row_reduce(top, device::Max{}, W(-INFINITY));
+    const W base = highest == -INFINITY ? W(0) : highest;
+    return base + log(row_sum(sum * exp(top - base)));
+  }
+};
+
+/// lse and loss of one row.
+template <class T, int N>
+__global__ void __launch_bounds__(most_row_threads)
+    cross_entropy_kernel(const T* logits, Targets targets, wide<T>* lse, wide<T>* losses,
+                         int64_t rows, int64_t n, wide<T> smoothing) {
+  using W = wide<T>;
+  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (row >= rows) return;
+  const T* x = logits + row * n;
+  RunningSum<W> running;
+  W total = 0;
+  for (int64_t p = threadIdx.x; p < n / N; p += blockDim.x) {
+    const auto pack = reinterpret_cast<const Pack<T, N>*>(x)[p];
+    W values[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      values[i] = widen(pack.at[i]);
+      total += values[i];
+    }
+    running.add(values);
+  }
+  const W log_sum = running.finish();
+  total = row_sum(total);
+  if (threadIdx.x > 0) return;
+  const int64_t target = targets[row];
+  lse[row] = log_sum;
+  W loss = 0;
+  if (target == targets.ignored) {
+    loss = 0;
+  } else if (target < 0 || target >= n) {
+    loss = NAN;
+  } else {
+    loss = (1 - smoothing) * (log_sum - widen(x[target]));
+    if (smoothing > 0) loss += smoothing * (log_sum - total / n);
+  }
+  losses[row] = loss;
+}
+
+/// dlogits of one row.
+template <class T, int N>
+__global__ void __launch_bounds__(most_row_threads)
+    cross_entropy_backward_kernel(const T* logits, Targets targets, const wide<T>* lse,
+                                  const wide<T>* weight, const wide<T>* dloss, int64_t dloss_step,
+                                  T* dlogits, int64_t rows, int64_t n, wide<T> smoothing) {
+  using W = wide<T>;
+  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (row >= rows) return;
+  const int64_t target = targets[row];
+  const bool counted = target != targets.ignored;
+  W scale = dloss[row * dloss_step] * (weight ? *weight : W(1));
+  if (counted && (target < 0 || target >= n)) scale = NAN;
+  const W log_sum = lse[row];
+  const W share = smoothing / n;
+  const auto* from = reinterpret_cast<const Pack<T, N>*>(logits + row * n);
+  auto* to = reinterpret_cast<Pack<T, N>*>(dlogits + row * n);
+  for (int64_t p = threadIdx.x; p < n / N; p += blockDim.x) {
+    Pack<T, N> out = {};
+    if (counted) {
+      const auto in = from[p];
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const W hit = p * N + i == target ? 1 - smoothing : W(0);
+        out.at[i] = narrow<T>(scale * (exp(widen(in.at[i]) - log_sum) - share - hit));
+      }
+    }
+    to[p] = out;
+  }
+}
+
+/// The sum or mean of the counted rows' losses by one block, in double and in a fixed order.
+template <class W>
+__global__ void reduce_kernel(const W* losses, Targets targets, int64_t rows, W* loss, W* weight) {
+  double sum = 0;
+  double count = 0;
+  for (int64_t row = threadIdx.x; row < rows; row += blockDim.x)
+    if (targets[row] != targets.ignored) {
+      sum += losses[row];
+      count += 1;
+    }
+  sum = device::block_reduce(sum, device::Sum{}, 0.0);
+  count = device::block_reduce(count, device::Sum{}, 0.0);
+  if (threadIdx.x > 0) return;
+  const double each = weight ? 1 / count : 1.0;
+  *loss = static_cast<W>(sum * each);
+  if (weight) *weight = static_cast<W>(each);
+}
+
+/// A row is read once, so that the threads need not hold all of it.
+template <class T, int N>
+dim3 block_for(int64_t n) {
+  const dim3 block = row_block<T, N>(n);
+  return block.x > 0 ? block : dim3(most_row_threads);
+}
+
+}  // namespace
+
+void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& lse,
+                   const Tensor& losses, const Tensor& loss, const Tensor& weight,
+                   const CrossEntropyOptions& options, Stream stream) {
+  const int64_t n = logits.size(-1);
+  const int64_t rows = targets.numel();
+  const Targets wanted = targets_of(targets, options.ignore_index);
+  visit_floating("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
+    using D = device_type<T>;
+    using W = wide<D>;
+    visit_pack<T>(aligned16(logits), n, [&]<int N>(std::integral_constant<int, N>) {
+      const dim3 block = block_for<T, N>(n);
+      const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
+      if (grid == 0) return;
+      cross_entropy_kernel<D, N><<<grid, block, 0, native(stream)>>>(
+          pointer<T>(logits), wanted, pointer<W>(lse), pointer<W>(losses), rows, n,
+          static_cast<W>(options.label_smoothing));
+      BS_CUDA_CHECK_LAUNCH("cross_entropy");
+    });
+    if (!loss.defined()) return;
+    reduce_kernel<<<1, 1024, 0, native(stream)>>>(pointer<W>(losses), wanted, rows,
+                                                  pointer<W>(loss), maybe<W>(weight));
+    BS_CUDA_CHECK_LAUNCH("cross_entropy");
+  });
+}
+
+void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const Tensor& lse,
+                            const Tensor& weight, const Tensor& dloss, const Tensor& dlogits,
+                            const CrossEntropyOptions& options, Stream stream) {
+  const int64_t n = logits.size(-1);
+  const int64_t rows = targets.numel();
+  visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
+    using D = device_type<T>;
+    using W = wide<D>;
+    visit_pack<T>(aligned16(logits, dlogits), n, [&]<int N>(std::integral_constant<int, N>) {
+      const dim3 block = block_for<T, N>(n);
+      const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
+      cross_entropy_backward_kernel<D, N><<<grid, block, 0, native(stream)>>>(
+          pointer<T>(logits), targets_of(targets, options.ignore_index), pointer<W>(lse),
+          maybe<W>(weight), pointer<W>(dloss), options.reduction == Reduction::none ? 1 : 0,
+          pointer<T>(dlogits), rows, n, static_cast<W>(options.label_smoothing));
+      BS_CUDA_CHECK_LAUNCH("cross_entropy_backward");
+    });
+  });
+}
+
+}  // namespace bs::cuda

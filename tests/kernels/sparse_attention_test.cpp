@@ -51,23 +51,10 @@ void check_pattern(const std::string& name, const Sizes& s, const Pattern& patte
             .reference = [&](const References& in) { return attend(in, pattern, visible); }});
 }
 
-double largest(const Reference& r) {
-  double top = 0;
-  for (double v : r.values) top = std::max(top, std::abs(v));
-  return top;
-}
-
 void check_near(const std::string& what, const Tensor& actual, const Reference& expected,
                 double steps) {
-  const Reference r = Reference::of(actual);
-  REQUIRE(r.shape == expected.shape);
   const double allowed = steps * epsilon(actual.dtype()) * std::max(1e-3, largest(expected));
-  double worst = 0;
-  for (size_t i = 0; i < r.values.size(); ++i) {
-    const double error = std::abs(r[i] - expected[i]);
-    worst = error <= worst ? worst : error;
-  }
-  CHECK_MESSAGE(worst <= allowed, what, ": error ", worst, " > ", allowed);
+  check_close(what, Reference::of(actual), expected, allowed);
 }
 
 /// Multiples of 1/64 in [-1, 1], which every floating dtype holds exactly.

@@ -26,8 +26,11 @@ cublasHandle_t cublas_handle(Stream stream) {
   if (!handle) {
     const DeviceGuard guard(stream.device());
     BS_CUBLAS_CHECK(cublasCreate(&handle));
-    // f32 means f32: TF32 is a choice a caller makes, not a default.
-    BS_CUBLAS_CHECK(cublasSetMathMode(handle, CUBLAS_PEDANTIC_MATH));
+    // The default keeps f32 in f32, TF32 being asked for explicitly, and lets 16-bit types use the
+    // tensor cores; partial sums of theirs must not be rounded to 16 bits on the way.
+    constexpr unsigned mode =
+        unsigned{CUBLAS_DEFAULT_MATH} | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    BS_CUBLAS_CHECK(cublasSetMathMode(handle, static_cast<cublasMath_t>(mode)));
   }
   BS_CUBLAS_CHECK(cublasSetStream(handle, static_cast<cudaStream_t>(stream.handle())));
   return handle;

@@ -9,6 +9,10 @@ __device__ inline float widen(__half x) { return __half2float(x); }
 __device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ inline float widen(float x) { return x; }
 __device__ inline double widen(double x) { return x; }
+__device__ inline bool widen(bool x) { return x; }
+__device__ inline unsigned char widen(unsigned char x) { return x; }
+__device__ inline int widen(int x) { return x; }
+__device__ inline long widen(long x) { return x; }
 
 /// The type that values of type T are computed in.
 template <class T>

@@ -1,0 +1,173 @@
+#include <bs/kernels/binary.h>
+#include <bs/kernels/cuda/elementwise.cuh>
+
+#include <type_traits>
+
+namespace bs::cuda {
+
+namespace {
+
+struct Add {
+  template <class W>
+  __device__ W operator()(W a, W b) const {
+    return a + b;
+  }
+};
+struct Sub {
+  template <class W>
+  __device__ W operator()(W a, W b) const {
+    return a - b;
+  }
+};
+struct Mul {
+  template <class W>
+  __device__ W operator()(W a, W b) const {
+    return a * b;
+  }
+};
+struct Div {
+  template <class W>
+  __device__ W operator()(W a, W b) const {
+    return a / b;
+  }
+};
+
+template <class W>
+__device__ W integer_power(W base, W exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  W result = 1;
+  for (; exponent > 0; exponent /= 2, base *= base)
+    if (exponent % 2 == 1) result *= base;
+  return result;
+}
+struct Pow {
+  template <class W>
+  __device__ W operator()(W a, W b) const {
+    if constexpr (std::is_integral_v<W>) {
+      return integer_power(a, b);
+    } else {
+      return ::pow(a, b);
+    }
+  }
+};
+
+// A comparison with NaN is false: where a is NaN the comparison of a with itself picks it.
+struct Minimum {
+  template <class W>
+  __device__ W operator()(W a, W b) const {
+    return a < b || a != a ? a : b;
+  }
+};
+struct Maximum {
+  template <class W>
+  __device__ W operator()(W a, W b) const {
+    return a > b || a != a ? a : b;
+  }
+};
+
+struct DivBackwardB {
+  template <class W>
+  __device__ W operator()(W a, W b, W dy) const {
+    return -dy * (a / b) / b;
+  }
+};
+struct PowBackwardA {
+  template <class W>
+  __device__ W operator()(W a, W b, W dy) const {
+    return b == 0 ? W(0) : dy * b * ::pow(a, b - 1);
+  }
+};
+struct PowBackwardB {
+  template <class W>
+  __device__ W operator()(W a, W b, W dy) const {
+    return a == 0 && b >= 0 ? W(0) : dy * ::pow(a, b) * ::log(a);
+  }
+};
+struct MinimumBackward {
+  template <class W>
+  __device__ W operator()(W a, W b, W dy) const {
+    return a < b ? dy : a == b ? dy / 2 : W(0);
+  }
+};
+struct MaximumBackward {
+  template <class W>
+  __device__ W operator()(W a, W b, W dy) const {
+    return a > b ? dy : a == b ? dy / 2 : W(0);
+  }
+};
+
+template <class F>
+void arithmetic(const char* op, F f, const Operand& a, const Operand& b, const Tensor& y,
+                Stream stream) {
+  const auto run = [&]<class T>(Type<T>) { map<T, T, T>(op, f, y, stream, a, b); };
+  if (is_floating(y.dtype())) {
+    visit_floating(op, y.dtype(), run);
+  } else {
+    visit_index(op, y.dtype(), run);
+  }
+}
+
+template <class F>
+void gradient(const char* op, F f, const Operand& a, const Operand& b, const Tensor& dy,
+              const Tensor& dx, Stream stream) {
+  visit_floating(op, dx.dtype(),
+                 [&]<class T>(Type<T>) { map<T, T, T, T>(op, f, dx, stream, a, b, dy); });
+}
+
+}  // namespace
+
+void add(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  arithmetic("add", Add{}, a, b, y, stream);
+}
+
+void sub(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  arithmetic("sub", Sub{}, a, b, y, stream);
+}
+
+void mul(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  arithmetic("mul", Mul{}, a, b, y, stream);
+}
+
+void div(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  visit_floating("div", y.dtype(),
+                 [&]<class T>(Type<T>) { map<T, T, T>("div", Div{}, y, stream, a, b); });
+}
+
+void pow(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  arithmetic("pow", Pow{}, a, b, y, stream);
+}
+
+void minimum(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  arithmetic("minimum", Minimum{}, a, b, y, stream);
+}
+
+void maximum(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  arithmetic("maximum", Maximum{}, a, b, y, stream);
+}
+
+void div_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
+                    Stream stream) {
+  gradient("div_backward_b", DivBackwardB{}, a, b, dy, db, stream);
+}
+
+void pow_backward_a(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,
+                    Stream stream) {
+  gradient("pow_backward_a", PowBackwardA{}, a, b, dy, da, stream);
+}
+
+void pow_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
+                    Stream stream) {
+  gradient("pow_backward_b", PowBackwardB{}, a, b, dy, db, stream);
+}
+
+void minimum_backward(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,
+                      Stream stream) {
+  gradient("minimum_backward", MinimumBackward{}, a, b, dy, da, stream);
+}
+
+void maximum_backward(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,
+                      Stream stream) {
+  gradient("maximum_backward", MaximumBackward{}, a, b, dy, da, stream);
+}
+
+}  // namespace bs::cuda

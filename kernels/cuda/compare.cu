@@ -1,0 +1,63 @@
+#include <bs/kernels/compare.h>
+#include <bs/kernels/cuda/elementwise.cuh>
+
+namespace bs::cuda {
+
+namespace {
+
+struct Equal {
+  template <class W>
+  __device__ bool operator()(W a, W b) const {
+    return a == b;
+  }
+};
+struct NotEqual {
+  template <class W>
+  __device__ bool operator()(W a, W b) const {
+    return a != b;
+  }
+};
+struct Less {
+  template <class W>
+  __device__ bool operator()(W a, W b) const {
+    return a < b;
+  }
+};
+struct LessOrEqual {
+  template <class W>
+  __device__ bool operator()(W a, W b) const {
+    return a <= b;
+  }
+};
+
+template <class F>
+void compare(const char* op, F f, const Operand& a, const Operand& b, const Tensor& y,
+             Stream stream) {
+  const DType dtype = a.tensor.defined() ? a.tensor.dtype() : b.tensor.dtype();
+  const auto run = [&]<class T>(Type<T>) { map<bool, T, T>(op, f, y, stream, a, b); };
+  if (is_floating(dtype)) {
+    visit_floating(op, dtype, run);
+  } else {
+    visit_index(op, dtype, run);
+  }
+}
+
+}  // namespace
+
+void eq(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  compare("eq", Equal{}, a, b, y, stream);
+}
+
+void ne(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  compare("ne", NotEqual{}, a, b, y, stream);
+}
+
+void lt(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  compare("lt", Less{}, a, b, y, stream);
+}
+
+void le(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  compare("le", LessOrEqual{}, a, b, y, stream);
+}
+
+}  // namespace bs::cuda

@@ -56,14 +56,14 @@ int64_t sample(const Tensor& logits, const SampleOptions& options, Generator& ge
 
 namespace {
 
-/// The logits of the token that follows `tokens`.
+/// The logits of the token that follows `tokens`. The sequence is always as long as the context: a
+/// pattern may be another one for another length, and this is the one that was learnt.
 Tensor next_logits(const SparseTransformer& model, const std::vector<int64_t>& tokens) {
-  const auto [context, block] = std::pair(model.options().context, model.options().block);
+  const int64_t context = model.options().context;
   const int64_t length = std::min(static_cast<int64_t>(tokens.size()), context);
   std::vector<int64_t> window(tokens.end() - length, tokens.end());
-  const int64_t padded = (length + block - 1) / block * block;
-  window.resize(static_cast<size_t>(padded));
-  const Tensor input = Tensor::from(std::span<const int64_t>(window), {1, padded});
+  window.resize(static_cast<size_t>(context));
+  const Tensor input = Tensor::from(std::span<const int64_t>(window), {1, context});
   const Variable logits = model.forward(input.to(model.head.weight.device()));
   return logits.data().select(0, 0).select(0, length - 1);
 }

@@ -29,7 +29,7 @@ struct GenerateOptions {
 };
 
 /** @brief Continues `prompt`, looking at the last `context` tokens. Dropout is off meanwhile.
- *  @param[in] model a causal one: what pads the sequence to whole blocks must not be seen
+ *  @param[in] model a causal one: what fills up the context must not be seen
  *  @return the new tokens
  *  @throws Error for an empty prompt or a model that is not causal. */
 std::vector<int64_t> generate(SparseTransformer& model, const std::vector<int64_t>& prompt,

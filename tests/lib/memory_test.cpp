@@ -1,6 +1,7 @@
 #include <bs/lib/memory.h>
 #include <bs/lib/tensor.h>
 #include <bs/tests/support/devices.h>
+#include <bs/tests/support/guarded_memory.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
@@ -160,6 +161,38 @@ TEST_CASE("memory is safe to ask for from many threads") {
   CHECK(after.live == before.live);
   CHECK(after.allocations == before.allocations + 800);
 }
+
+TEST_CASE("memory from the tests' resource is poisoned") {
+  for (double value : Reference::of(Tensor::empty({100}, f32, test_device())).values)
+    CHECK(std::isnan(value));
+}
+
+#if !BS_SANITIZED  // ASan would end the program at the first byte
+TEST_CASE("memory written outside of a tensor is found out") {
+  GuardedMemory memory(test_device());
+  const ResourceGuard guard(memory);
+  const auto write_at = [](const Tensor& x, int64_t at) {
+    uint8_t value = 1;
+    const Tensor byte = Tensor::from_blob(&value, {1}, u8);
+    auto* to = static_cast<uint8_t*>(x.data()) + at;
+    copy_bytes(byte, Tensor::from_blob(to, {1}, u8, x.device()));
+  };
+  for (int64_t size : {1, 100, 256, 1000}) {
+    for (int64_t at : {int64_t{0}, size - 1}) write_at(bytes(size), at);
+    CHECK(memory.take_findings().empty());
+    write_at(bytes(size), size);
+    CHECK(memory.take_findings() ==
+          std::vector<std::string>{format("{} bytes on {}: written past the end (byte 0 of the "
+                                          "guard band)",
+                                          size, test_device())});
+    write_at(bytes(size), -1);
+    CHECK(memory.take_findings() ==
+          std::vector<std::string>{format("{} bytes on {}: written before the begin (byte 255 of "
+                                          "the guard band)",
+                                          size, test_device())});
+  }
+}
+#endif
 
 TEST_CASE("memory of somebody else") {
   const MemoryStatistics before = memory_statistics(Device::cpu());

@@ -1,5 +1,6 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <bs/tests/support/devices.h>
+#include <bs/tests/support/guarded_memory.h>
 #include <doctest/doctest.h>
 
 #include <cstdio>
@@ -23,5 +24,7 @@ int main(int argc, char** argv) {
     std::puts("SKIPPED: no usable GPU");
     return skipped;
   }
-  return doctest::Context(argc, argv).run();
+  bs::test::guard_memory();
+  const int failed = doctest::Context(argc, argv).run();
+  return failed != 0 || !bs::test::memory_in_order();
 }

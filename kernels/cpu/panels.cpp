@@ -93,6 +93,19 @@ struct Chain {
   T alpha;
 };
 
+/// Asks for R rows of a coming left operand: blocks lie scattered, and the hardware foresees only
+/// what follows a line. `Unit` as below.
+template <class T, int R, bool Unit>
+inline void prefetch(const T* a, Index k, Index lane, Index step) {
+  constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+  if constexpr (Unit) {
+    for (Index l = 0; l < k; ++l) __builtin_prefetch(a + l * step);
+  } else {
+    for (Index i = 0; i < R; ++i)
+      for (Index l = 0; l < k; l += line) __builtin_prefetch(a + i * lane + l);
+  }
+}
+
 /// R rows times V vectors of C, summed over the whole chain in registers. `Unit`: the rows of A
 /// are adjacent, so that one pointer reaches all of them.
 template <class T, int Bytes, int V, int R, bool Unit>
@@ -102,10 +115,14 @@ void tile(const Chain<T>& chain, Index a_at, Index b_at, T beta, T* c, Index ldc
   constexpr Index L = Bytes / static_cast<Index>(sizeof(T));
   const Index lane = Unit ? 1 : chain.a_lane;
   const Index a_step = chain.a_step, b_step = chain.b_step, k = chain.k;
+  constexpr Index kAhead = 64;  // steps of the depth in which memory answers
+  const auto ahead = static_cast<std::size_t>(ceil_div(kAhead, std::max<Index>(k, 1)));
   Vec sum[R][V] = {};
-  for (const PanelPair<T>& pair : chain.pairs) {
-    const T* a = pair.a + a_at;
-    const T* b = pair.b + b_at;
+  for (std::size_t p = 0; p < chain.pairs.size(); ++p) {
+    const T* a = chain.pairs[p].a + a_at;
+    const T* b = chain.pairs[p].b + b_at;
+    if (p + ahead < chain.pairs.size())
+      prefetch<T, R, Unit>(chain.pairs[p + ahead].a + a_at, k, lane, a_step);
     for (Index l = 0; l < k; ++l) {
       Vec row[V];
 #pragma GCC unroll 2

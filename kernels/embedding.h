@@ -11,8 +11,8 @@ namespace bs {
  *  @throws Error for indices outside [0, rows) on the CPU; on CUDA such a row of y is NaN. */
 Tensor embedding(const Tensor& weight, const Tensor& indices);
 
-/** @brief dweight[i] = sum of dy over the places where the index is i, in their order, in f32 (f64
- *  for f64).
+/** @brief dweight[i] = sum of dy over the places where the index is i; see index_select_backward.
+ *  @param[in] dy [..., width], floating
  *  @param[in] rows of the table
  *  @param[in] padding_index a row that gets no gradient; -1 for none */
 Tensor embedding_backward(const Tensor& dy, const Tensor& indices, int64_t rows,

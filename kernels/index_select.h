@@ -11,15 +11,16 @@ namespace bs {
  *  does not wait for, such a position's values are NaN (0 for integers). */
 Tensor index_select(const Tensor& x, int axis, const Tensor& indices);
 
-/** @brief dx[.., i, ..] = sum of dy[.., k, ..] over the k with indices[k] = i, in the order of k;
- *  summed in f32 (f64 for f64). Indices outside [0, extent) and equal to `skip` add nothing.
+/** @brief dx[.., i, ..] = sum of dy[.., k, ..] over the k with indices[k] = i, in an order that
+ * does not depend on the number of threads; in f32 (f64 for f64). Indices outside [0, extent) and
+ * equal to `skip` add nothing.
  *  @param[in] extent of `axis` in x */
 Tensor index_select_backward(const Tensor& dy, int axis, const Tensor& indices, int64_t extent,
                              int64_t skip = -1);
 
-/// x is [outer, extent, inner], y [outer, count, inner], both contiguous.
+/// x is [outer, extent, inner], y [outer, count, inner], both contiguous; errors name `op`.
 BS_BACKENDS(void index_select(const Tensor& x, const Tensor& indices, const Tensor& y,
-                              Stream stream);
+                              const char* op, Stream stream);
             void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor& dx,
                                        int64_t skip, Stream stream))
 

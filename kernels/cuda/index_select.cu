@@ -1,0 +1,276 @@
+#include <bs/kernels/index_select.h>
+#include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/device/arithmetic.cuh>
+
+#include <cub/device/device_radix_sort.cuh>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+namespace bs::cuda {
+
+namespace {
+
+using device::narrow;
+using device::wide;
+using device::widen;
+
+constexpr int threads = 256;
+
+/// Copies rows of `width` units; a unit is an element, or 16 bytes of them. Rows of indices outside
+/// the table are filled with `absent`.
+template <class Unit, class Index>
+__global__ void gather_kernel(const Unit* x, const Index* indices, Unit* y, Unit absent,
+                              int64_t rows, int64_t count, int64_t extent, int64_t width) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.y;
+  for (int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y; r < rows; r += step) {
+    const int64_t index = indices[r % count];
+    const bool inside = index >= 0 && index < extent;
+    const Unit* from = x + (r / count * extent + index) * width;
+    for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
+      y[r * width + i] = inside ? from[i] : absent;
+  }
+}
+
+/// Bytes of the value that stands for a missing element, over 16 bytes: NaN, 0 for integers.
+uint4 absent_bits(DType dtype) {
+  unsigned char bytes[16] = {};
+  visit_any(dtype, [&]<class T>(Type<T>) {
+    T value{};
+    if constexpr (std::is_same_v<T, half>) {
+      value = half(std::numeric_limits<float>::quiet_NaN());
+    } else if constexpr (std::is_same_v<T, bfloat16>) {
+      value = bfloat16(std::numeric_limits<float>::quiet_NaN());
+    } else if constexpr (std::is_floating_point_v<T>) {
+      value = std::numeric_limits<T>::quiet_NaN();
+    }
+    for (size_t at = 0; at < sizeof bytes; at += sizeof value)
+      std::memcpy(bytes + at, &value, sizeof value);
+  });
+  uint4 bits;
+  std::memcpy(&bits, bytes, sizeof bits);
+  return bits;
+}
+
+template <class Unit>
+void gather(const Tensor& x, const Tensor& indices, const Tensor& y, Stream stream) {
+  const int64_t width =
+      y.size(2) * static_cast<int64_t>(size_of(x.dtype())) / static_cast<int64_t>(sizeof(Unit));
+  const int64_t rows = y.size(0) * y.size(1);
+  unsigned across = 1;
+  while (across < threads && across < width) across *= 2;
+  const dim3 block(across, threads / across);
+  const uint4 bits = absent_bits(x.dtype());
+  Unit absent;
+  std::memcpy(&absent, &bits, sizeof absent);
+  visit_index("index_select", indices.dtype(), [&]<class Index>(Type<Index>) {
+    const unsigned blocks = grid_size(rows, static_cast<int>(block.y), x.device());
+    gather_kernel<<<blocks, block, 0, native(stream)>>>(
+        static_cast<const Unit*>(x.data()), pointer<Index>(indices), static_cast<Unit*>(y.data()),
+        absent, rows, y.size(1), x.size(1), width);
+  });
+  BS_CUDA_CHECK_LAUNCH("index_select");
+}
+
+}  // namespace
+
+void index_select(const Tensor& x, const Tensor& indices, const Tensor& y, const char*,
+                  Stream stream) {
+  const auto bits = reinterpret_cast<uintptr_t>(x.data()) | reinterpret_cast<uintptr_t>(y.data()) |
+                    static_cast<uintptr_t>(y.size(2)) * size_of(x.dtype());
+  if (bits % 16 == 0) return gather<uint4>(x, indices, y, stream);
+  switch (size_of(x.dtype())) {
+    case 1:
+      return gather<uint8_t>(x, indices, y, stream);
+    case 2:
+      return gather<uint16_t>(x, indices, y, stream);
+    case 4:
+      return gather<uint32_t>(x, indices, y, stream);
+    default:
+      return gather<uint64_t>(x, indices, y, stream);
+  }
+}
+
+// The backward sorts positions by their index, which keeps them in order where indices are equal,
+// and cuts the sorted list into chunks of one length. So the work is even however often an index
+// occurs, and the order of additions depends on the indices alone. A run of equal indices within a
+// chunk is summed straight into its row; one that goes on over several leaves a partial sum in
+// each, which a second kernel adds up in their order.
+
+namespace {
+
+/// Sorted positions of a chunk.
+constexpr int chunk = 32;
+/// Positions whose values are loaded ahead of their additions.
+constexpr int ahead = 8;
+
+template <class Index>
+__global__ void prepare_kernel(const Index* indices, unsigned* keys, unsigned* positions,
+                               int64_t count, int64_t extent, int64_t skip) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t k = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; k < count; k += step) {
+    const int64_t i = indices[k];
+    const bool counts = i >= 0 && i < extent && i != skip;
+    keys[k] = static_cast<unsigned>(counts ? i : extent);  // those behind the last row are left out
+    positions[k] = static_cast<unsigned>(k);
+  }
+}
+
+/// Sorted indices, and the position of each in dy.
+struct Sorted {
+  const unsigned* keys;
+  const unsigned* positions;
+  int64_t count;
+
+  __device__ bool joined(int64_t k) const {  ///< whether k - 1 and k belong to one run
+    return k > 0 && k < count && keys[k - 1] == keys[k];
+  }
+};
+
+/// Partial sums [outer, chunks, 2, inner] of runs that leave their chunk: of the one that came from
+/// the chunk before, and of the one that begins here and goes on.
+template <class W>
+struct Partial {
+  W* sums;
+  int64_t chunks, inner;
+
+  __device__ W* came(int64_t o, int64_t c) const { return sums + (o * chunks + c) * 2 * inner; }
+  __device__ W* begins(int64_t o, int64_t c) const { return came(o, c) + inner; }
+};
+
+/// A block a chunk and a stretch of columns of all of `outer`, a thread a column.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    sum_chunks_kernel(const T* dy, Sorted sorted, Partial<wide<T>> partial, T* dx, int64_t outer,
+                      unsigned extent) {
+  using W = wide<T>;
+  const int64_t inner = partial.inner;
+  const int64_t first = int64_t{blockIdx.x} * chunk;
+  const int n = static_cast<int>(min(int64_t{chunk}, sorted.count - first));
+  const int64_t step = int64_t{gridDim.y} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.y} * blockDim.x + threadIdx.x; i < outer * inner; i += step) {
+    const int64_t o = i / inner;
+    const int64_t column = i % inner;
+    bool came = sorted.joined(first);
+    W sum = 0;
+    for (int from = 0; from < n; from += ahead) {
+      W values[ahead];
+#pragma unroll
+      for (int j = 0; j < ahead; ++j)
+        if (from + j < n)
+          values[j] =
+              widen(dy[(o * sorted.count + sorted.positions[first + from + j]) * inner + column]);
+#pragma unroll
+      for (int j = 0; j < ahead; ++j) {
+        if (from + j >= n) break;
+        const int64_t k = first + from + j;
+        sum += values[j];
+        const bool goes_on = sorted.joined(k + 1);
+        if (goes_on && from + j + 1 < n) continue;
+        const unsigned row = sorted.keys[k];
+        if (came) {
+          partial.came(o, blockIdx.x)[column] = sum;
+        } else if (goes_on) {
+          partial.begins(o, blockIdx.x)[column] = sum;
+        } else if (row < extent) {
+          dx[(o * extent + row) * inner + column] = narrow<T>(sum);
+        }
+        came = false;
+        sum = 0;
+      }
+    }
+  }
+}
+
+/// Finishes the run that begins in the block's chunk and goes on, where there is one.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    join_chunks_kernel(Sorted sorted, Partial<wide<T>> partial, T* dx, int64_t outer,
+                       unsigned extent) {
+  using W = wide<T>;
+  const int64_t c = blockIdx.x;
+  const int64_t next = (c + 1) * chunk;
+  if (!sorted.joined(next)) return;
+  const unsigned row = sorted.keys[next];
+  const bool begins_here = sorted.keys[c * chunk] != row || !sorted.joined(c * chunk);
+  if (row >= extent || !begins_here) return;
+  int64_t low = next;  // the run's last position
+  for (int64_t high = sorted.count; high - low > 1;) {
+    const int64_t middle = (low + high) / 2;
+    (sorted.keys[middle] == row ? low : high) = middle;
+  }
+  const int64_t last = low / chunk;
+  const int64_t inner = partial.inner;
+  const int64_t step = int64_t{gridDim.y} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.y} * blockDim.x + threadIdx.x; i < outer * inner; i += step) {
+    const int64_t o = i / inner;
+    const int64_t column = i % inner;
+    W sum = partial.begins(o, c)[column];
+#pragma unroll 8
+    for (int64_t d = c + 1; d <= last; ++d) sum += partial.came(o, d)[column];
+    dx[(o * extent + row) * inner + column] = narrow<T>(sum);
+  }
+}
+
+/// Positions in the order of their indices, in device memory.
+struct Order {
+  Tensor keys, positions;
+};
+
+Order sort(const Tensor& indices, int64_t extent, int64_t skip, Stream stream) {
+  const int64_t count = indices.numel();
+  const Device device = indices.device();
+  const auto words = [&] { return Tensor::empty({count}, i32, device); };
+  const Tensor keys = words(), positions = words();
+  const Order sorted{words(), words()};
+  const auto data = [](const Tensor& t) { return reinterpret_cast<unsigned*>(t.data<int32_t>()); };
+  visit_index("index_select_backward", indices.dtype(), [&]<class Index>(Type<Index>) {
+    prepare_kernel<<<grid_size(count, threads, device), threads, 0, native(stream)>>>(
+        pointer<Index>(indices), data(keys), data(positions), count, extent, skip);
+  });
+  BS_CUDA_CHECK_LAUNCH("index_select_backward");
+  const int bits = std::bit_width(static_cast<uint64_t>(extent));
+  const auto run = [&](void* space, size_t& bytes) {
+    BS_CUDA_CHECK(cub::DeviceRadixSort::SortPairs(
+        space, bytes, data(keys), data(sorted.keys), data(positions), data(sorted.positions),
+        static_cast<int>(count), 0, bits, native(stream)));
+  };
+  size_t bytes = 0;
+  run(nullptr, bytes);
+  const Tensor space = Tensor::empty({static_cast<int64_t>(bytes)}, u8, device);
+  run(space.data(), bytes);
+  return sorted;
+}
+
+}  // namespace
+
+void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor& dx, int64_t skip,
+                           Stream stream) {
+  const int64_t outer = dx.size(0), extent = dx.size(1), inner = dx.size(2);
+  const int64_t count = dy.size(1);
+  BS_CHECK(std::max(extent, count) < std::numeric_limits<int32_t>::max(),
+           "index_select_backward: {} indices into {} rows are too many", count, extent);
+  fill_zero(dx.data(), dx.bytes(), stream);  // rows that no index names
+  const Order order = sort(indices, extent, skip, stream);
+  const Sorted sorted{reinterpret_cast<const unsigned*>(order.keys.data<int32_t>()),
+                      reinterpret_cast<const unsigned*>(order.positions.data<int32_t>()), count};
+  const int64_t chunks = ceil_div(count, chunk);
+  const int64_t columns = outer * inner;
+  const auto across = static_cast<unsigned>(std::min<int64_t>(threads, ceil_div(columns, 32) * 32));
+  const dim3 grid(static_cast<unsigned>(chunks),
+                  static_cast<unsigned>(std::min<int64_t>(ceil_div(columns, across), 65535)));
+  visit_floating("index_select_backward", dy.dtype(), [&]<class T>(Type<T>) {
+    using W = wide<device_type<T>>;
+    const Tensor sums = Tensor::empty({outer, chunks, 2, inner}, dtype_of<W>, dy.device());
+    const Partial<W> partial{sums.data<W>(), chunks, inner};
+    const auto rows = static_cast<unsigned>(extent);
+    sum_chunks_kernel<<<grid, across, 0, native(stream)>>>(pointer<T>(dy), sorted, partial,
+                                                           pointer<T>(dx), outer, rows);
+    join_chunks_kernel<<<grid, across, 0, native(stream)>>>(sorted, partial, pointer<T>(dx), outer,
+                                                            rows);
+  });
+  BS_CUDA_CHECK_LAUNCH("index_select_backward");
+}
+
+}  // namespace bs::cuda

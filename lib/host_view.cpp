@@ -16,7 +16,7 @@ Tensor host_view(const Tensor& tensor) {
 }
 
 Tensor host_copy(const Tensor& tensor) {
-  const Tensor host = host_view(tensor);
+  Tensor host = host_view(tensor);
   if (host.is_contiguous()) return host;
   Tensor copy = Tensor::empty(host.shape(), host.dtype());
   visit_any(host.dtype(), [&]<class T>(Type<T>) {

@@ -35,7 +35,7 @@ struct LayoutView {
 /** @brief Position of one block. */
 struct BlockIndex {
   int32_t head = 0, row = 0, col = 0;
-  auto operator<=>(const BlockIndex&) const = default;
+  auto operator<=>(const BlockIndex&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 class Layout;

@@ -87,20 +87,21 @@ class HostPool final : public MemoryResource {
   std::atomic<int64_t> reserved_ = 0;
 };
 
-/// What the library knows of one device's memory. Never destroyed: tensors with static storage
-/// duration may be freed after any destructor of ours would have run.
+/// What the library knows of one device's memory. Trivially destructible: tensors with static
+/// storage duration may be freed after any destructor of ours would have run.
 struct Account {
   std::atomic<MemoryResource*> replaced = nullptr;
   std::atomic<int64_t> in_use = 0, peak = 0, allocations = 0, live = 0, limit = 0;
 };
 
-constexpr int max_devices = 65;
+constexpr size_t max_devices = 65;
+constinit Account accounts[max_devices];
+
+size_t slot(Device device) { return device.is_cpu() ? 0 : 1 + static_cast<size_t>(device.index()); }
 
 Account& account(Device device) {
-  static auto* const accounts = new Account[max_devices];
-  const int slot = device.is_cpu() ? 0 : 1 + device.index();
-  BS_CHECK(slot < max_devices, "memory: device {} is out of range", device);
-  return accounts[slot];
+  BS_CHECK(slot(device) < max_devices, "memory: device {} is out of range", device);
+  return accounts[slot(device)];
 }
 
 MemoryResource& pool(Device device) {
@@ -158,7 +159,7 @@ void* allocate_bytes(size_t bytes, Stream stream) {
 
 void free_bytes(void* pointer, size_t bytes, MemoryResource& from, Stream stream) noexcept {
   from.deallocate(pointer, bytes, stream);
-  Account& a = account(stream.device());
+  Account& a = accounts[slot(stream.device())];
   a.in_use -= static_cast<int64_t>(bytes);
   --a.live;
 }

@@ -93,7 +93,7 @@ class HeaderParser {
     if (quote != '\'' && quote != '"') fail();
     const size_t end = text_.find(quote, at_ + 1);
     if (end == text_.npos) fail();
-    const std::string value(text_.substr(at_ + 1, end - at_ - 1));
+    std::string value(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     return value;
   }
@@ -152,7 +152,7 @@ Header read_header(InputFile& file) {
   if (file.size() < 10) BS_THROW(IoError, "{}: is no .npy file", path);
   const std::string start = file.read_text(8);
   if (!start.starts_with(magic)) BS_THROW(IoError, "{}: is no .npy file", path);
-  const int major = start[6];
+  const int major = static_cast<unsigned char>(start[6]);
   if (major < 1 || major > 3) BS_THROW(IoError, "{}: .npy format {} is unknown", path, major);
   uint32_t length = 0;
   file.read(&length, major == 1 ? 2 : 4);

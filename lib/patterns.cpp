@@ -150,14 +150,17 @@ LayoutPtr dense(const Size& size, const DenseOptions& options) {
 }
 
 LayoutPtr fixed(const Size& size, const FixedOptions& options) {
-  const auto [local, global, patterns, horizontal, causal] = options;
+  const int local = options.local_blocks;
+  const int global = options.global_blocks;
+  const int patterns = options.global_patterns;
   check_square("fixed", size);
   BS_CHECK(local >= 1 && global >= 1 && local % global == 0,
            "fixed: {} global blocks do not divide a window of {}", global, local);
   BS_CHECK(patterns >= 1 && patterns <= local / global,
            "fixed: {} global patterns; a window of {} blocks has {} groups of {}", patterns, local,
            local / global, global);
-  BS_CHECK(!(horizontal && causal), "fixed: causal patterns have no horizontal globals");
+  BS_CHECK(!(options.horizontal && options.causal),
+           "fixed: causal patterns have no horizontal globals");
   const int whole = size.rows - size.rows % local;  // end of the last whole window
   std::vector<std::vector<BlockRange>> globals(static_cast<size_t>(patterns));
   for (int p = 0; p < patterns; ++p) {
@@ -169,10 +172,11 @@ LayoutPtr fixed(const Size& size, const FixedOptions& options) {
       ranges.push_back({at, at + global});
     }
   }
-  return build(size, causal, patterns > 1, [&](int head, int row, auto&& keep) {
+  return build(size, options.causal, patterns > 1, [&](int head, int row, auto&& keep) {
     const int window = row / local * local;
     keep(window, window + std::min(local, size.rows - window));
-    keep_globals(globals[static_cast<size_t>(head % patterns)], row, size.rows, horizontal, keep);
+    keep_globals(globals[static_cast<size_t>(head % patterns)], row, size.rows, options.horizontal,
+                 keep);
   });
 }
 

@@ -7,7 +7,7 @@ namespace bs {
 class TraceRange {
  public:
   explicit TraceRange(const char* name);
-  ~TraceRange();
+  ~TraceRange();  // NOLINT(performance-trivially-destructible): with CUDA it ends the range
   TraceRange(const TraceRange&) = delete;
   TraceRange& operator=(const TraceRange&) = delete;
 };

@@ -122,6 +122,8 @@ TEST_CASE("memory from a resource of the user's") {
 }
 
 TEST_CASE("memory that nobody can have") {
+  CHECK_THROWS_WITH_AS(memory_statistics(Device::cuda(64)),
+                       "memory: device cuda:64 is out of range", Error);
   CHECK_THROWS_AS(bytes(int64_t{1} << 56), OutOfMemory);
   CHECK(memory_statistics(test_device()).in_use >= 0);
   CHECK_THROWS_WITH_AS(Tensor::empty({int64_t{1} << 40, int64_t{1} << 40}, f32),

@@ -1,0 +1,29 @@
+#include <bs/kernels/cpu/random_words.h>
+#include <bs/kernels/cpu/rows.h>
+#include <bs/kernels/distribution.h>
+#include <bs/kernels/dropout.h>
+
+namespace bs::cpu {
+
+void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, Stream) {
+  const auto limit = static_cast<uint32_t>(threshold(p));  // p < 1
+  visit_floating("dropout", x.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    const auto scale = static_cast<W>(1 / (1 - p));
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    for_random_words<4>(x.numel(), state, [=](const RandomWords& words, int64_t at, int64_t count) {
+      constexpr int64_t most = 4 * RandomWords::blocks;
+      uint32_t word[most];  // of each element
+      for (int64_t j = 0; j < RandomWords::blocks; ++j)
+        for (int k = 0; k < 4; ++k) word[4 * j + k] = words.word[k][j];
+      RowBuffer<T> in(count), out(count);
+      const W* values = in.read(from + at, count);
+      W* kept = out.target(to + at);
+      for (int64_t i = 0; i < count; ++i) kept[i] = word[i] < limit ? W{0} : values[i] * scale;
+      out.write(to + at, count);
+    });
+  });
+}
+
+}  // namespace bs::cpu

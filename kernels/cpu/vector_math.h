@@ -78,7 +78,7 @@ inline float tanh(float x) {
   p = p * square - 3.33332819422e-1F;
   p = p * square * x + x;
   const float far = 1.0F - 2.0F / (exp(2.0F * size) + 1.0F);
-  return size < 0.625F ? p : std::copysign(far, x);
+  return std::copysign(size < 0.625F ? p : far, x);
 }
 
 /** @brief 1 / (1 + e^-x). */

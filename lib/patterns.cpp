@@ -1,9 +1,10 @@
 #include <bs/lib/patterns.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
-#include <unordered_set>
+#include <utility>
 
 namespace bs::patterns {
 
@@ -22,7 +23,14 @@ void check_square(const char* op, const Size& size) {
            size.rows, size.cols);
 }
 
-/// SplitMix64 (Steele et al. 2014) as a counter-based generator: the n-th number of a seed.
+/// The finaliser of SplitMix64 (Steele et al. 2014): a bijection whose every bit depends on all.
+uint64_t mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+/// SplitMix64 as a counter-based generator: the n-th number of a seed and stream.
 class CounterRandom {
  public:
   CounterRandom(uint64_t seed, int64_t stream)
@@ -39,12 +47,24 @@ class CounterRandom {
   }
 
  private:
-  static uint64_t mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
   uint64_t state_;
+};
+
+/// A set of numbers >= 0, by open addressing: drawing millions costs no allocation each.
+class NumberSet {
+ public:
+  explicit NumberSet(int64_t capacity)
+      : slots_(std::bit_ceil(2 * static_cast<size_t>(capacity) + 1), -1) {}
+  /// Whether it was not there before.
+  bool insert(int64_t number) {
+    const size_t mask = slots_.size() - 1;
+    size_t at = static_cast<size_t>(mix(static_cast<uint64_t>(number))) & mask;
+    while (slots_[at] >= 0 && slots_[at] != number) at = (at + 1) & mask;
+    return std::exchange(slots_[at], number) < 0;
+  }
+
+ private:
+  std::vector<int64_t> slots_;
 };
 
 /// `count` different numbers below `n`, ascending, every set equally likely.
@@ -62,11 +82,15 @@ std::vector<int64_t> draw_sorted(CounterRandom& generator, int64_t n, int64_t co
     }
     return rest;
   }
-  std::unordered_set<int64_t> taken;  // R. W. Floyd's algorithm
-  taken.reserve(static_cast<size_t>(count));
-  for (int64_t top = n - count; top < n; ++top)
-    if (!taken.insert(generator.below(top + 1)).second) taken.insert(top);
-  std::vector<int64_t> drawn(taken.begin(), taken.end());
+  std::vector<int64_t> drawn;  // R. W. Floyd's algorithm
+  drawn.reserve(static_cast<size_t>(count));
+  NumberSet taken(count);
+  for (int64_t top = n - count; top < n; ++top) {
+    const int64_t number = generator.below(top + 1);
+    const int64_t chosen = taken.insert(number) ? number : top;
+    taken.insert(chosen);
+    drawn.push_back(chosen);
+  }
   std::sort(drawn.begin(), drawn.end());
   return drawn;
 }

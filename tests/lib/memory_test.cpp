@@ -124,8 +124,11 @@ TEST_CASE("memory from a resource of the user's") {
 TEST_CASE("memory that nobody can have") {
   CHECK_THROWS_WITH_AS(memory_statistics(Device::cuda(64)),
                        "memory: device cuda:64 is out of range", Error);
-  CHECK_THROWS_AS(bytes(int64_t{1} << 56), OutOfMemory);
-  CHECK(memory_statistics(test_device()).in_use >= 0);
+#if !BS_SANITIZED  // ASan's allocator ends the program instead
+  const int64_t in_use = memory_statistics(test_device()).in_use;
+  CHECK_THROWS_AS(bytes(int64_t{1} << (test_device().is_cpu() ? 56 : 42)), OutOfMemory);
+  CHECK(memory_statistics(test_device()).in_use == in_use);
+#endif
   CHECK_THROWS_WITH_AS(Tensor::empty({int64_t{1} << 40, int64_t{1} << 40}, f32),
                        "tensor: shape [1099511627776, 1099511627776] has too many elements", Error);
 }
@@ -135,10 +138,11 @@ TEST_CASE("memory given back is used again, or returned by trim") {
   MemoryResource& pool = memory_resource(test_device());
   pool.trim();
   const int64_t base = pool.reserved();
-  { const Tensor x = bytes(1 << 20); }
+  constexpr int64_t size = 64 << 20;  // more than what a device's pool takes at once
+  { const Tensor x = bytes(size); }
   const int64_t kept = pool.reserved();
-  CHECK(kept >= base + (1 << 20));
-  { const Tensor x = bytes(1 << 20); }
+  CHECK(kept >= size);
+  { const Tensor x = bytes(size); }
   CHECK(pool.reserved() == kept);
   synchronize(test_device());
   pool.trim();

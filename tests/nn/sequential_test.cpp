@@ -1,0 +1,62 @@
+#include <bs/kernels/fill.h>
+#include <bs/nn/activation.h>
+#include <bs/nn/dropout.h>
+#include <bs/nn/linear.h>
+#include <bs/nn/sequential.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+using Values = std::vector<double>;
+Values values(const Variable& x) { return Reference::of(x.data()).values; }
+}  // namespace
+
+TEST_CASE("nn::Sequential: applies layers in order and names them by number") {
+  nn::Sequential model;
+  const nn::Linear& first = model.add<nn::Linear>({.in = 2, .out = 3, .device = test_device()});
+  model.add<nn::ReLU>();
+  model.add<nn::GELU>({.form = Gelu::tanh});
+  const nn::Linear& last =
+      model.add<nn::Linear>({.in = 3, .out = 1, .bias = false, .device = test_device()});
+  CHECK(model.size() == 4);
+  std::vector<std::string> names;
+  for (const auto& p : model.named_parameters()) names.push_back(p.name);
+  CHECK(names == std::vector<std::string>{"0.weight", "0.bias", "3.weight"});
+  const Variable x = random_reference({5, 2}, 1).tensor(f32, test_device());
+  CHECK(values(model.forward(x)) == values(last.forward(gelu(relu(first.forward(x)), Gelu::tanh))));
+  CHECK(nn::Sequential().forward(x).is_same(x));
+}
+
+TEST_CASE("nn::Dropout: acts in training only") {
+  nn::Sequential model;
+  Generator generator(3);
+  model.add<nn::Dropout>({.p = 0.25, .generator = &generator});
+  const Variable x = ones({4000}, f32, test_device());
+  const Values dropped = values(model.forward(x));
+  const auto zeros_among = std::count(dropped.begin(), dropped.end(), 0.0);
+  CHECK(std::abs(static_cast<double>(zeros_among) - 1000) < 4 * std::sqrt(4000 * 0.25 * 0.75));
+  for (double v : dropped) CHECK((v == 0 || v == doctest::Approx(4.0 / 3)));
+  CHECK(values(model.forward(x)) != dropped);
+  generator.manual_seed(3);
+  CHECK(values(model.forward(x)) == dropped);
+  model.eval();
+  CHECK(model.forward(x).is_same(x));
+  CHECK_THROWS_WITH_AS(nn::Dropout({.p = 1.5}), "dropout: probability 1.5 is not in [0, 1]", Error);
+}
+
+TEST_CASE("nn activations: the functions of their names") {
+  const Variable x = random_reference({3, 4}, 2, -2, 2).tensor(f32, test_device());
+  CHECK(values(nn::ReLU().forward(x)) == values(relu(x)));
+  CHECK(values(nn::SiLU().forward(x)) == values(silu(x)));
+  CHECK(values(nn::Tanh().forward(x)) == values(tanh(x)));
+  CHECK(values(nn::Sigmoid().forward(x)) == values(sigmoid(x)));
+  CHECK(values(nn::Softmax().forward(x)) == values(softmax(x)));
+  CHECK(values(nn::GELU().forward(x)) == values(gelu(x)));
+  CHECK(values(nn::GELU({.form = Gelu::tanh}).forward(x)) == values(gelu(x, Gelu::tanh)));
+}

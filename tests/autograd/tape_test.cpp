@@ -1,9 +1,5 @@
-#include <bs/autograd/tape.h>
-#include <bs/kernels/accumulate.h>
-#include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
-#include <bs/tests/support/devices.h>
-#include <bs/tests/support/reference.h>
+#include <bs/tests/autograd/own_functions.h>
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -13,34 +9,6 @@ using namespace bs;
 using namespace bs::test;
 
 namespace {
-
-using Values = std::vector<double>;
-
-Values values(const Tensor& x) { return Reference::of(x).values; }
-
-Variable leaf(std::initializer_list<double> list) {
-  Reference r({static_cast<int64_t>(list.size())});
-  r.values = list;
-  return {r.tensor(f64, test_device()), true};
-}
-
-Tensor scaled(const Tensor& x, double factor) {
-  Reference r = Reference::of(x);
-  for (double& v : r.values) v *= factor;
-  return r.tensor(x.dtype(), x.device());
-}
-
-// Small functions of our own, so that these tests need no operation of the library.
-Variable scale(const Variable& x, double factor) {
-  return tape().record("scale", {x}, scaled(x.data(), factor),
-                       [factor](const Tensor& dy) { return Grads{scaled(dy, factor)}; });
-}
-
-Variable add(const Variable& a, const Variable& b) {
-  Tensor y = clone(a.data());
-  accumulate(y, b.data());
-  return tape().record("add", {a, b}, y, [](const Tensor& dy) { return Grads{dy, dy}; });
-}
 
 Variable failing(const Variable& x) {
   return tape().record("failing", {x}, clone(x.data()),
@@ -59,8 +27,6 @@ std::vector<Variable> two_and_three(const Variable& x) {
                               return Grads{dx};
                             });
 }
-
-Tensor seed(std::initializer_list<double> list) { return leaf(list).data(); }
 
 const char* const gone =
     "backward: the graph of this variable is gone: an earlier backward has freed it, or it was "
@@ -152,59 +118,6 @@ TEST_CASE("tape: an exception leaves no pending gradients and a tape that works"
   CHECK(grad_enabled());
   scale(h, 5).backward();
   CHECK(x.grad().item() == 10);
-}
-
-TEST_CASE("tape: hooks see the whole gradient of one backward, once, in order") {
-  const Variable x = leaf({1});
-  std::vector<double> seen;
-  x.register_hook([&](const Tensor& g) {
-    seen.push_back(g.item());
-    return scaled(g, 10);
-  });
-  x.register_hook([&](const Tensor& g) {
-    seen.push_back(g.item());
-    return Tensor();
-  });
-  const Variable y = add(scale(x, 2), scale(x, 3));
-  y.backward({.retain_graph = true});
-  CHECK(seen == std::vector<double>{5, 50});
-  CHECK(x.grad().item() == 50);
-  y.backward();
-  CHECK(seen == std::vector<double>{5, 50, 5, 50});
-  CHECK(x.grad().item() == 100);
-}
-
-TEST_CASE("tape: a leaf's hook runs as soon as its gradient is complete") {
-  const Variable first = leaf({1}), second = leaf({1});
-  const Variable h = scale(first, 2);
-  std::vector<int> order;
-  h.register_hook([&](const Tensor&) { return order.push_back(0), Tensor(); });
-  first.register_hook([&](const Tensor&) { return order.push_back(1), Tensor(); });
-  second.register_hook([&](const Tensor&) { return order.push_back(2), Tensor(); });
-  add(h, second).backward();
-  CHECK(order == std::vector<int>{0, 2, 1});
-}
-
-TEST_CASE("tape: a hook on a result that nobody holds runs, and what it returns flows on") {
-  const Variable x = leaf({1});
-  Variable h = scale(x, 2);
-  h.register_hook([](const Tensor& g) { return scaled(g, -1); });
-  Variable y = scale(h, 3);
-  h = {};
-  y.backward();
-  CHECK(x.grad().item() == -6);
-}
-
-TEST_CASE("tape: retain_grad keeps and sums the gradient of a result") {
-  const Variable x = leaf({1});
-  const Variable h = scale(x, 2);
-  h.retain_grad();
-  const Variable y = add(h, h);
-  y.backward({.retain_graph = true});
-  CHECK(h.grad().item() == 2);
-  y.backward();
-  CHECK(h.grad().item() == 4);
-  CHECK(x.grad().item() == 8);
 }
 
 TEST_CASE("tape: several outputs, of which any may be unused") {

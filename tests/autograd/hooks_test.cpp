@@ -1,0 +1,58 @@
+#include <bs/tests/autograd/own_functions.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+TEST_CASE("tape: hooks see the whole gradient of one backward, once, in order") {
+  const Variable x = leaf({1});
+  std::vector<double> seen;
+  x.register_hook([&](const Tensor& g) {
+    seen.push_back(g.item());
+    return scaled(g, 10);
+  });
+  x.register_hook([&](const Tensor& g) {
+    seen.push_back(g.item());
+    return Tensor();
+  });
+  const Variable y = add(scale(x, 2), scale(x, 3));
+  y.backward({.retain_graph = true});
+  CHECK(seen == std::vector<double>{5, 50});
+  CHECK(x.grad().item() == 50);
+  y.backward();
+  CHECK(seen == std::vector<double>{5, 50, 5, 50});
+  CHECK(x.grad().item() == 100);
+}
+
+TEST_CASE("tape: a leaf's hook runs as soon as its gradient is complete") {
+  const Variable first = leaf({1}), second = leaf({1});
+  const Variable h = scale(first, 2);
+  std::vector<int> order;
+  h.register_hook([&](const Tensor&) { return order.push_back(0), Tensor(); });
+  first.register_hook([&](const Tensor&) { return order.push_back(1), Tensor(); });
+  second.register_hook([&](const Tensor&) { return order.push_back(2), Tensor(); });
+  add(h, second).backward();
+  CHECK(order == std::vector<int>{0, 2, 1});
+}
+
+TEST_CASE("tape: a hook on a result that nobody holds runs, and what it returns flows on") {
+  const Variable x = leaf({1});
+  Variable h = scale(x, 2);
+  h.register_hook([](const Tensor& g) { return scaled(g, -1); });
+  Variable y = scale(h, 3);
+  h = {};
+  y.backward();
+  CHECK(x.grad().item() == -6);
+}
+
+TEST_CASE("tape: retain_grad keeps and sums the gradient of a result") {
+  const Variable x = leaf({1});
+  const Variable h = scale(x, 2);
+  h.retain_grad();
+  const Variable y = add(h, h);
+  y.backward({.retain_graph = true});
+  CHECK(h.grad().item() == 2);
+  y.backward();
+  CHECK(h.grad().item() == 4);
+  CHECK(x.grad().item() == 8);
+}

@@ -76,6 +76,11 @@ const W* widened(const T* x, int64_t count, W* buffer) {
 /// Reduces one chunk of a row.
 template <class Op, class W, class T, class Term>
 W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
+  if (count <= lanes) {
+    W total = Op::template identity<W>;
+    for (int64_t i = 0; i < count; ++i) total = Op::combine(total, term(to<W>(x[i]), result));
+    return total;
+  }
   alignas(64) W buffer[strip];
   alignas(64) W partial[lanes];
   std::fill_n(partial, lanes, Op::template identity<W>);

@@ -3,6 +3,7 @@
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
+#include <omp.h>
 
 #include <limits>
 
@@ -107,6 +108,12 @@ void check_reduction(const char* name, const Reduction& op, const Naive& naive) 
                 .inputs = {c.shape},
                 .op = [&](const Variables& v) { return op(v[0], c.axes, keepdim); },
                 .reference = [&](const References& in) { return naive(in[0], c.axes, keepdim); }});
+}
+
+Reference full_of(int64_t n, double value) {
+  Reference r({n});
+  std::fill(r.values.begin(), r.values.end(), value);
+  return r;
 }
 
 Tensor on_device(const Tensor& x) { return x.to(test_device()); }
@@ -243,6 +250,69 @@ TEST_CASE("sum_to undoes a broadcast") {
   CHECK_THROWS_WITH_AS(sum_to(x, {5}), "sum_to: shape [5] does not broadcast to [2, 3, 4]", Error);
   CHECK_THROWS_WITH_AS(sum_to(x, {1, 2, 3, 4}),
                        "sum_to: shape [1, 2, 3, 4] does not broadcast to [2, 3, 4]", Error);
+}
+
+TEST_CASE("reductions give the same bits for any number of threads") {
+  const int threads = omp_get_max_threads();
+  for (const DType dtype : {f32, bf16, f64})
+    for (const auto& [shape, axes] : std::vector<Case>{{{3000, 130}, {0}},
+                                                       {{40, 20000}, {1}},
+                                                       {{700001}, {0}},
+                                                       {{3, 900, 70}, {1}},
+                                                       {{90, 70, 30}, {0, 2}}}) {
+      const Tensor x = random_reference(shape, 8).tensor(dtype, test_device());
+      const Reference sums = Reference::of(sum(x, axes));
+      const Reference variances = Reference::of(var(x, axes));
+      omp_set_num_threads(threads == 1 ? 3 : 1);
+      CHECK(Reference::of(sum(x, axes)).values == sums.values);
+      CHECK(Reference::of(var(x, axes)).values == variances.values);
+      omp_set_num_threads(threads);
+    }
+}
+
+TEST_CASE("sums over thousands of rows lose next to nothing") {
+  const Reference r = random_reference({4096, 300}, 9, 0, 1);
+  const Reference rows = Reference::of(r.tensor(f32, Device::cpu()));
+  const Tensor x = rows.tensor(f32, test_device());
+  // Sums of up to 4096, made in pieces of at most some hundred terms: far from 4096 steps of error.
+  check_close("sum", Reference::of(sum(x, Dims{0})), sum_of(rows, {0}, false),
+              64 * epsilon(f32) * 4096);
+  check_close("sum", Reference::of(sum(x)), sum_of(rows, {0, 1}, false),
+              64 * epsilon(f32) * 4096 * 300);
+  check_close("mean", Reference::of(mean(x, Dims{0})), mean_of(rows, {0}, false),
+              64 * epsilon(f32));
+}
+
+TEST_CASE("16-bit reductions are kept in f32") {
+  const Tensor large = on_device(full_of(200, 60000).tensor(f16, Device::cpu()));
+  CHECK(mean(large).item() == doctest::Approx(60000).epsilon(epsilon(f16)));
+  CHECK(std::isinf(sum(large).item()));
+  const Tensor small = on_device(full_of(10000, 0.001).tensor(bf16, Device::cpu()));
+  CHECK(sum(small).item() == doctest::Approx(10000 * small.slice(0, 0, 1).item()).epsilon(0.004));
+}
+
+TEST_CASE("var of values far from zero does not cancel") {
+  Reference r = random_reference({5000}, 10);
+  for (double& v : r.values) v += 3000;
+  const Reference seen = Reference::of(r.tensor(f32, Device::cpu()));
+  const double expected = var_of(seen, {0}, false, 1)[0];
+  // The mean of 3000 is off by some of its steps, 2.4e-4 each, whose square is added.
+  CHECK(var(seen.tensor(f32, test_device())).item() == doctest::Approx(expected).epsilon(1e-5));
+}
+
+TEST_CASE("sums pass infinities and NaN on") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const int64_t rows : {1, 70}) {
+    Reference r({rows, 3});
+    r[0] = infinity;
+    r[1] = -infinity;
+    r[2] = std::nan("");
+    const Reference y = Reference::of(sum(r.tensor(f32, test_device()), Dims{0}));
+    CHECK(y[0] == infinity);
+    CHECK(y[1] == -infinity);
+    CHECK(std::isnan(y[2]));
+    CHECK(std::isnan(sum(r.tensor(f32, test_device())).item()));
+  }
 }
 
 TEST_CASE("reductions refuse axes that do not exist or come twice") {

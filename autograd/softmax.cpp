@@ -4,10 +4,18 @@
 
 namespace bs {
 
-Variable softmax(const Variable& x) {
-  Tensor y = softmax(x.data());
-  return tape().record("softmax", {x}, y,
-                       [y](const Tensor& dy) { return Grads{softmax_backward(y, dy)}; });
+Variable softmax(const Variable& x, int axis) {
+  Tensor y = softmax(x.data(), axis);
+  return tape().record("softmax", {x}, y, [y, axis](const Tensor& dy) {
+    return Grads{softmax_backward(y, dy, axis)};
+  });
+}
+
+Variable log_softmax(const Variable& x, int axis) {
+  Tensor y = log_softmax(x.data(), axis);
+  return tape().record("log_softmax", {x}, y, [y, axis](const Tensor& dy) {
+    return Grads{log_softmax_backward(y, dy, axis)};
+  });
 }
 
 }  // namespace bs

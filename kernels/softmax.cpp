@@ -1,24 +1,61 @@
+#include <bs/kernels/copy.h>
 #include <bs/kernels/softmax.h>
 
 namespace bs {
 
-Tensor softmax(const Tensor& x) {
-  BS_CHECK(x.rank() > 0, "softmax: a scalar has no axis");
-  BS_CHECK(x.is_contiguous(), "softmax: shape {} with strides {} has gaps", x.shape(), x.strides());
-  Tensor y = Tensor::empty_like(x);
-  if (x.numel() > 0) BS_DISPATCH(x.device(), softmax, x, y);
-  return y;
+namespace {
+
+/// x with `axis` as the last, dense.
+Tensor brought_last(const Tensor& x, int axis) { return contiguous(x.transpose(axis, -1)); }
+
+/// The axis counted from the front.
+int checked_axis(const char* op, const Tensor& x, int axis) {
+  BS_CHECK(x.rank() > 0, "{}: a scalar has no axis", op);
+  BS_CHECK(is_floating(x.dtype()), "{}: dtype {} is not supported; expected f64, f32, f16 or bf16",
+           op, x.dtype());
+  return normalize_axis(op, axis, x.rank());
 }
 
-Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
-  check_same_shape("softmax_backward", y, dy);
-  check_same_dtype("softmax_backward", y, dy);
-  check_same_device("softmax_backward", y, dy);
-  BS_CHECK(y.is_contiguous() && dy.is_contiguous(), "softmax_backward: strides {} and {} for {}",
-           y.strides(), dy.strides(), y.shape());
-  Tensor dx = Tensor::empty_like(y);
-  if (y.numel() > 0) BS_DISPATCH(y.device(), softmax_backward, y, dy, dx);
-  return dx;
+void check_pair(const char* op, const Tensor& y, const Tensor& dy) {
+  check_same_shape(op, y, dy);
+  check_same_dtype(op, y, dy);
+  check_same_device(op, y, dy);
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, int axis) {
+  axis = checked_axis("softmax", x, axis);
+  const Tensor in = brought_last(x, axis);
+  const Tensor y = Tensor::empty_like(in);
+  if (x.numel() > 0) BS_DISPATCH(x.device(), softmax, in, y);
+  return brought_last(y, axis);
+}
+
+Tensor softmax_backward(const Tensor& y, const Tensor& dy, int axis) {
+  check_pair("softmax_backward", y, dy);
+  axis = checked_axis("softmax_backward", y, axis);
+  const Tensor out = brought_last(y, axis);
+  const Tensor dx = Tensor::empty_like(out);
+  if (y.numel() > 0) BS_DISPATCH(y.device(), softmax_backward, out, brought_last(dy, axis), dx);
+  return brought_last(dx, axis);
+}
+
+Tensor log_softmax(const Tensor& x, int axis) {
+  axis = checked_axis("log_softmax", x, axis);
+  const Tensor in = brought_last(x, axis);
+  const Tensor y = Tensor::empty_like(in);
+  if (x.numel() > 0) BS_DISPATCH(x.device(), log_softmax, in, y);
+  return brought_last(y, axis);
+}
+
+Tensor log_softmax_backward(const Tensor& y, const Tensor& dy, int axis) {
+  check_pair("log_softmax_backward", y, dy);
+  axis = checked_axis("log_softmax_backward", y, axis);
+  const Tensor out = brought_last(y, axis);
+  const Tensor dx = Tensor::empty_like(out);
+  if (y.numel() > 0) BS_DISPATCH(y.device(), log_softmax_backward, out, brought_last(dy, axis), dx);
+  return brought_last(dx, axis);
 }
 
 }  // namespace bs

@@ -25,7 +25,7 @@ void step_piece(const AdamWParameter& p, const Piece& piece, const AdamWStep<Wid
   if (p.master.defined()) {
     W* w = p.master.data<W>() + piece.begin;
     step_row(step, clip, g, w, m, v, n);
-    if constexpr (sizeof(T) == 2) narrow(w, value, n);
+    if constexpr (sizeof(T) == 2) narrow(n, w, value);
   } else {
     weight.read(value, n);
     step_row(step, clip, g, weight.target(value), m, v, n);

@@ -92,7 +92,7 @@ class Dsd {
     } else {
       W* wide = scratch<W>(wide_blocks, static_cast<Index>(blocks.size()) * area);
       for (size_t i = 0; i < chain.size(); ++i, wide += area) {
-        widen(blocks[i], wide, area);
+        widen(area, blocks[i], wide);
         chain[i].a = wide;
       }
     }

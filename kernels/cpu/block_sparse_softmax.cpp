@@ -43,7 +43,7 @@ void gather(const T* x, const Row& r, int64_t block, Wide<T>* row) {
   for (int64_t p = 0; p < r.pieces; ++p, row += block) {
     const T* piece = x + r.at + p * block * block;
     if constexpr (RowBuffer<T>::converts) {
-      widen(piece, row, block);
+      widen(block, piece, row);
     } else {
       std::copy_n(piece, block, row);
     }
@@ -55,7 +55,7 @@ void scatter(const Wide<T>* row, const Row& r, int64_t block, T* y) {
   for (int64_t p = 0; p < r.pieces; ++p, row += block) {
     T* piece = y + r.at + p * block * block;
     if constexpr (RowBuffer<T>::converts) {
-      narrow(row, piece, block);
+      narrow(block, row, piece);
     } else {
       std::copy_n(row, block, piece);
     }

@@ -114,7 +114,7 @@ void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor
         }
         T* out = to + (o * extent + row) * inner + column;
         if constexpr (RowBuffer<T>::converts) {
-          narrow(sums, out, n);
+          narrow(n, sums, out);
         } else {
           std::copy_n(sums, n, out);
         }

@@ -25,24 +25,20 @@ std::vector<int64_t> read_targets(const Tensor& targets, int64_t classes, int64_
   return out;
 }
 
-/// log(sum(exp(x))), with the largest x taken out of the sum; and the mean of x.
+/// log(sum(exp(x))), with the largest x taken out of the sum; and the mean of x where smoothing
+/// wants it.
 template <class W>
 struct RowSums {
   W lse, mean;
 };
 
 template <class W>
-RowSums<W> sums_of(const W* x, int64_t n) {
+RowSums<W> sums_of(const W* x, W smoothing, int64_t n) {
   W top = -std::numeric_limits<W>::infinity();
-  W total = 0;
-#pragma omp simd reduction(max : top) reduction(+ : total)
-  for (int64_t i = 0; i < n; ++i) {
-    top = x[i] > top ? x[i] : top;
-    total += x[i];
-  }
-  W sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += math::exp(x[i] - top);
+#pragma omp simd reduction(max : top)
+  for (int64_t i = 0; i < n; ++i) top = x[i] > top ? x[i] : top;
+  const W sum = sum_of<W>(n, [=](int64_t i) { return math::exp(x[i] - top); });
+  const W total = smoothing > 0 ? sum_of<W>(n, [=](int64_t i) { return x[i]; }) : W{0};
   return {top + math::log(sum), total / static_cast<W>(n)};
 }
 
@@ -89,7 +85,7 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& ls
       RowBuffer<T> buffer(n);
       for (int64_t row = begin; row < end; ++row) {
         const W* x = buffer.read(from + row * n, n);
-        const RowSums<W> sums = sums_of(x, n);
+        const RowSums<W> sums = sums_of(x, smoothing, n);
         lses[row] = sums.lse;
         const int64_t target = wanted[static_cast<size_t>(row)];
         out[row] = 0;

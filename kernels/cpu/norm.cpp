@@ -27,17 +27,10 @@ struct Statistics {
 /// sums of squares would cancel.
 template <class W>
 Statistics<W> statistics(const W* x, int64_t n, W eps, bool centred) {
-  W mean = 0;
-  if (centred) {
-    W sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; ++i) sum += x[i];
-    mean = sum / static_cast<W>(n);
-  }
-  W squares = 0;
-#pragma omp simd reduction(+ : squares)
-  for (int64_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
-  return {mean, 1 / std::sqrt(squares / static_cast<W>(n) + eps)};
+  const auto count = static_cast<W>(n);
+  const W mean = centred ? sum_of<W>(n, [=](int64_t i) { return x[i]; }) / count : W{0};
+  const W squares = sum_of<W>(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+  return {mean, 1 / std::sqrt(squares / count + eps)};
 }
 
 /// dx of one row; adds to the columns' sums of dy * h and dy.

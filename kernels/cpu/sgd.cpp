@@ -30,7 +30,7 @@ void step_piece(const SgdParameter& p, const Piece& piece, const SgdStep<Wide<T>
   if (p.master.defined()) {
     W* w = p.master.data<W>() + piece.begin;
     step_row(step, clip, g, w, b, n);
-    if constexpr (sizeof(T) == 2) narrow(w, value, n);
+    if constexpr (sizeof(T) == 2) narrow(n, w, value);
   } else {
     weight.read(value, n);
     step_row(step, clip, g, weight.target(value), b, n);

@@ -65,19 +65,98 @@ __device__ W row_sum(W value) {
   return row_reduce(value, device::Sum{}, W(0));
 }
 
-/// The packs of one row that belong to this thread; those beyond the row's end are zeros.
+/// A row of n elements in the registers of its threads, in packs of N. A Position names an element
+/// that belongs to the calling thread; for_each visits them all, in the same order for every row.
 template <class T, int N>
-struct RowPart {
-  device::Pack<T, N> packs[held<T, N>];
+struct HeldRow {
+  using W = device::wide<T>;
+  using Pack = device::Pack<T, N>;
+  static constexpr bool is_held = true;
+  static constexpr int most = held<T, N> * N;  ///< elements of a thread
 
-  __device__ void load(const T* row, int packs_in_row) {
-    const auto* from = reinterpret_cast<const device::Pack<T, N>*>(row);
+  struct Position {
+    int k, i;
+    __device__ int number() const { return k * N + i; }  ///< 0 .. most - 1
+    __device__ int pack() const { return threadIdx.x + k * blockDim.x; }
+    __device__ int64_t column() const { return int64_t{pack()} * N + i; }
+  };
+
+  Pack packs[held<T, N>];
+
+  __device__ void load(const T* row, int64_t n) {
 #pragma unroll
     for (int k = 0; k < held<T, N>; ++k) {
       const int p = threadIdx.x + k * blockDim.x;
-      packs[k] = p < packs_in_row ? from[p] : device::Pack<T, N>{};
+      packs[k] = p < n / N ? reinterpret_cast<const Pack*>(row)[p] : Pack{};
     }
   }
+  __device__ W operator[](Position p) const { return device::widen(packs[p.k].at[p.i]); }
+
+  template <class F>
+  static __device__ void for_each(int64_t n, F&& f) {
+#pragma unroll
+    for (int k = 0; k < held<T, N>; ++k)
+      if (threadIdx.x + k * blockDim.x < n / N)
+#pragma unroll
+        for (int i = 0; i < N; ++i) f(Position{k, i});
+  }
+  /// row[position] = f(position)
+  template <class F>
+  static __device__ void store(T* row, int64_t n, F&& f) {
+#pragma unroll
+    for (int k = 0; k < held<T, N>; ++k) {
+      if (threadIdx.x + k * blockDim.x >= n / N) continue;
+      Pack out;
+#pragma unroll
+      for (int i = 0; i < N; ++i) out.at[i] = device::narrow<T>(f(Position{k, i}));
+      reinterpret_cast<Pack*>(row)[threadIdx.x + k * blockDim.x] = out;
+    }
+  }
+  /// The element of a vector of n that stands over this position; `absent` where it is null.
+  static __device__ W over(const T* vector, Position p, W absent) {
+    return vector ? device::widen(reinterpret_cast<const Pack*>(vector)[p.pack()].at[p.i]) : absent;
+  }
 };
+
+/// A row of any length, left in memory and read again each time.
+template <class T>
+struct LongRow {
+  using W = device::wide<T>;
+  static constexpr bool is_held = false;
+  static constexpr int most = 1;
+  using Position = int64_t;
+
+  const T* values;
+
+  __device__ void load(const T* row, int64_t) { values = row; }
+  __device__ W operator[](Position i) const { return device::widen(values[i]); }
+
+  template <class F>
+  static __device__ void for_each(int64_t n, F&& f) {
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) f(i);
+  }
+  template <class F>
+  static __device__ void store(T* row, int64_t n, F&& f) {
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) row[i] = device::narrow<T>(f(i));
+  }
+  static __device__ W over(const T* vector, Position i, W absent) {
+    return vector ? device::widen(vector[i]) : absent;
+  }
+};
+
+/// Calls f(Type<Row>, block) with the kind of row for n elements of T and the threads for it: held
+/// in packs where the tensors are aligned and n is a multiple, held one by one, or long.
+template <class T, class F>
+void visit_row(bool aligned, int64_t n, F&& f) {
+  using D = device_type<T>;
+  visit_pack<T>(aligned, n, [&]<int N>(std::integral_constant<int, N>) {
+    const dim3 block = row_block<D, N>(n);
+    if (block.x > 0) {
+      f(Type<HeldRow<D, N>>{}, block);
+    } else {
+      f(Type<LongRow<D>>{}, dim3(most_row_threads));
+    }
+  });
+}
 
 }  // namespace bs::cuda

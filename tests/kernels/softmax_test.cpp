@@ -1,32 +1,89 @@
 #include <bs/autograd/softmax.h>
 #include <bs/kernels/softmax.h>
+#include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
+
+#include <limits>
 
 using namespace bs;
 using namespace bs::test;
 
 namespace {
-Reference softmax_reference(const References& in) {
-  Reference y = in[0];
-  const int64_t n = y.shape.back();
-  for (size_t row = 0; row * static_cast<size_t>(n) < y.values.size(); ++row) {
-    double* x = &y.values[row * static_cast<size_t>(n)];
-    double sum = 0;
-    for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i]);
-    for (int64_t i = 0; i < n; ++i) x[i] = std::exp(x[i]) / sum;
-  }
+
+/// Softmax or its logarithm over `axis`, straight from the definition.
+Reference softmax_of(const Reference& x, int axis, bool logarithm) {
+  Reference y = x;
+  const auto n = static_cast<size_t>(x.shape[axis]);
+  const auto inner = static_cast<size_t>(x.shape.slice(axis + 1, x.shape.rank()).product());
+  const auto outer = static_cast<size_t>(x.shape.slice(0, axis).product());
+  for (size_t o = 0; o < outer; ++o)
+    for (size_t i = 0; i < inner; ++i) {
+      long double terms = 0;  // long, since a naive sum of many doubles is worse than the kernels'
+      for (size_t j = 0; j < n; ++j) terms += std::exp(x[(o * n + j) * inner + i]);
+      const auto sum = static_cast<double>(terms);
+      for (size_t j = 0; j < n; ++j) {
+        double& v = y[(o * n + j) * inner + i];
+        v = logarithm ? v - std::log(sum) : std::exp(v) / sum;
+      }
+    }
   return y;
 }
+
+void check_axis(const Shape& shape, int axis) {
+  CAPTURE(to_string(shape));
+  CAPTURE(axis);
+  const int front = axis < 0 ? axis + shape.rank() : axis;
+  check_op({.name = "softmax",
+            .inputs = {shape},
+            .op = [=](const Variables& v) { return softmax(v[0], axis); },
+            .reference = [=](const References& in) { return softmax_of(in[0], front, false); }});
+  check_op({.name = "log_softmax",
+            .inputs = {shape},
+            .op = [=](const Variables& v) { return log_softmax(v[0], axis); },
+            .reference = [=](const References& in) { return softmax_of(in[0], front, true); }});
+}
+
 }  // namespace
 
-TEST_CASE("softmax") {
-  for (const Shape& shape :
-       {Shape{3, 5}, Shape{1, 1}, Shape{2, 3, 130}, Shape{0, 4}, Shape{7, 1025}})
-    check_op({.name = "softmax",
-              .inputs = {shape},
-              .op = [](const Variables& v) { return softmax(v[0]); },
-              .reference = softmax_reference});
+TEST_CASE("softmax and log_softmax") {
+  for (const Shape& shape : {Shape{3, 5}, Shape{1, 1}, Shape{2, 3, 130}, Shape{0, 4}, Shape{4, 0},
+                             Shape{7, 1025}, Shape{70, 64}, Shape{2, 8200}, Shape{1, 20001}})
+    check_axis(shape, -1);
+}
+
+TEST_CASE("softmax over other axes") {
+  check_axis({3, 5}, 0);
+  check_axis({4, 3, 6}, 1);
+  check_axis({4, 3, 6}, -3);
+  check_axis({9}, 0);
+}
+
+TEST_CASE("softmax takes views") {
+  const Reference x = random_reference({4, 6}, 1);
+  const Tensor t = x.tensor(f64, test_device()).transpose(0, 1);
+  const Reference y = Reference::of(softmax(t));
+  const Reference expected = softmax_of(x, 0, false);
+  for (int64_t i = 0; i < 6; ++i)
+    for (int64_t j = 0; j < 4; ++j) CHECK(std::abs(y.at({i, j}) - expected.at({j, i})) <= 1e-15);
+}
+
+TEST_CASE("softmax of infinities and of large values") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  Reference x({2, 3});
+  x.values = {1e4, -infinity, 1e4, -infinity, -infinity, -infinity};
+  const Tensor t = x.tensor(f32, test_device());
+  const Reference y = Reference::of(softmax(t));
+  CHECK(y[0] == 0.5);
+  CHECK(y[1] == 0);
+  CHECK(y[2] == 0.5);
+  const Reference log_y = Reference::of(log_softmax(t));
+  CHECK(log_y[0] == doctest::Approx(std::log(0.5)));
+  CHECK(log_y[1] == -infinity);
+  for (size_t i = 3; i < 6; ++i) {
+    CHECK(std::isnan(y[i]));
+    CHECK(std::isnan(log_y[i]));
+  }
 }
 
 TEST_CASE("softmax refuses what it cannot do") {
@@ -34,4 +91,8 @@ TEST_CASE("softmax refuses what it cannot do") {
   CHECK_THROWS_WITH_AS(softmax(Tensor::empty({2, 2}, i32)),
                        "softmax: dtype i32 is not supported; expected f64, f32, f16 or bf16",
                        Error);
+  CHECK_THROWS_WITH_AS(log_softmax(Tensor::empty({2, 2}, f32), 2),
+                       "log_softmax: axis 2 is out of range for rank 2", Error);
+  CHECK_THROWS_WITH_AS(softmax_backward(Tensor::empty({2}, f32), Tensor::empty({3}, f32)),
+                       "softmax_backward: shapes [2] and [3] differ", Error);
 }

@@ -1,0 +1,32 @@
+#include <bs/examples/sparse_transformer/interrupt.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <string_view>
+
+namespace bs::example {
+namespace {
+
+volatile sig_atomic_t flag = 0;
+
+/// Does only what a signal handler may: write(2) and _exit(2) among it.
+void handle(int) {
+  if (flag != 0) _exit(130);
+  flag = 1;
+  constexpr std::string_view text = "\nstopping after this step; Ctrl-C again stops at once\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = handle;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() { return flag != 0; }
+
+}  // namespace bs::example

@@ -1,0 +1,12 @@
+#pragma once
+/** @file Ctrl-C, taken as a wish. */
+
+namespace bs::example {
+
+/** @brief From now on the first SIGINT or SIGTERM only sets a flag and says so; the second ends the
+ *  program at once. */
+void catch_interrupts();
+/** @brief Whether there was one. */
+bool interrupted();
+
+}  // namespace bs::example

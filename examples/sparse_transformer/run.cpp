@@ -1,0 +1,209 @@
+#include <bs/examples/sparse_transformer/chart.h>
+#include <bs/examples/sparse_transformer/interrupt.h>
+#include <bs/examples/sparse_transformer/run.h>
+#include <bs/examples/sparse_transformer/trainer.h>
+#include <bs/lib/file.h>
+#include <bs/lib/progress.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+namespace bs::example {
+namespace {
+
+constexpr int interrupted_status = 130;  // what a shell reports for Ctrl-C
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string fixed(double x, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, x);
+  return text;
+}
+std::string loss_text(double loss) {
+  return fixed(loss, 3) + " (" + fixed(bits(loss), 3) + " bits/byte)";
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  AtomicFile file(path);
+  file.write(content.data(), content.size());
+  file.commit();
+}
+
+History open_history(const std::string& folder, int64_t step) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) BS_THROW(IoError, "--out {}: {}", folder, error.message());
+  return {folder + "/metrics.jsonl", step};
+}
+
+/// A training run, from its first line on the screen to its last.
+class Run {
+ public:
+  Run(const Options& options, const std::string& program);
+  int all();
+
+ private:
+  void describe() const;
+  void train();
+  void flush(Progress& progress);
+  void evaluate(Progress& progress);
+  void write_sample();
+  void write_pictures() const;
+  int stop() const;
+  void summarise(double seconds, int64_t steps) const;
+
+  const Options& options_;
+  std::string program_;
+  Text text_;
+  Trainer trainer_;
+  History history_;
+  /// Steps whose numbers have not been looked at: doing so waits for the device.
+  std::vector<Trainer::Step> pending_;
+  Clock::time_point flushed_;
+};
+
+Run::Run(const Options& options, const std::string& program)
+    : options_(options),
+      program_(program),
+      text_(data::TextDataset::read(options.data), options),
+      trainer_(options, text_),
+      history_(open_history(options.out, trainer_.steps_done())) {}
+
+void Run::describe() const {
+  const auto& o = options_;
+  std::printf("text      %s: %s bytes to learn, %s held out\n", o.data.c_str(),
+              format_count(static_cast<double>(text_.train().size())).c_str(),
+              format_count(static_cast<double>(text_.held_out().size())).c_str());
+  const LayoutPtr layout = trainer_.model().blocks.front()->attention.layout(o.context);
+  std::printf("model     %s parameters, %d layers of width %d, %d heads, context %d, %s on %s\n",
+              format_count(static_cast<double>(trainer_.model().parameter_count())).c_str(),
+              o.layers, o.width, o.heads, o.context, to_string(o.dtype).c_str(),
+              to_string(o.device).c_str());
+  std::printf("attention %s, %.0f %% of the blocks of %d x %d kept\n", o.pattern.name.c_str(),
+              100 * layout->density(), layout->block(), layout->block());
+  std::printf("bigram    held-out loss %s\n", loss_text(text_.bigram_loss()).c_str());
+  std::fflush(stdout);
+}
+
+void Run::flush(Progress& progress) {
+  if (pending_.empty()) return;
+  const double tokens = static_cast<double>(options_.batch) * options_.context;
+  for (const Trainer::Step& step : pending_) {
+    const double loss = step.loss.item();
+    if (!std::isfinite(loss))
+      BS_THROW(Error, "the loss is {} at step {}: a lower --lr or a longer --warmup may help", loss,
+               step.number);
+    // The first look waits; only then is the time of all these steps known.
+    const double rate = static_cast<double>(pending_.size()) * tokens / seconds_since(flushed_);
+    history_.add({.step = step.number,
+                  .loss = loss,
+                  .learning_rate = step.learning_rate,
+                  .gradient_norm = step.gradient_norm.item(),
+                  .tokens_per_second = rate});
+  }
+  flushed_ = Clock::now();
+  progress.update(pending_.back().number, "loss " + loss_text(history_.steps().back().loss));
+  pending_.clear();
+}
+
+void Run::evaluate(Progress& progress) {
+  const double loss = trainer_.held_out_loss();
+  history_.add({.step = trainer_.steps_done(), .loss = loss, .bigram = text_.bigram_loss()});
+  progress.print("step " + std::to_string(trainer_.steps_done()) + ": held-out loss " +
+                 loss_text(loss));
+}
+
+void Run::train() {
+  const auto first = trainer_.steps_done();
+  Progress progress("training", options_.steps,
+                    {.first = first,
+                     .per_step = static_cast<double>(options_.batch) * options_.context,
+                     .unit = "byte"});
+  // On a GPU the host runs ahead of the device by so many steps.
+  const size_t most_pending = options_.device.is_cuda() ? 16 : 1;
+  flushed_ = Clock::now();
+  while (trainer_.steps_done() < options_.steps && !interrupted()) {
+    pending_.push_back(trainer_.step());
+    const bool last = trainer_.steps_done() == options_.steps;
+    const bool measure = last || trainer_.steps_done() % options_.eval_every == 0;
+    if (pending_.size() >= most_pending || measure) flush(progress);
+    if (!measure) continue;
+    trainer_.save(checkpoint_path(options_.out));
+    evaluate(progress);
+    flushed_ = Clock::now();
+  }
+  flush(progress);
+}
+
+void Run::write_sample() {
+  if (options_.generate == 0) return;
+  struct Interrupted {};
+  std::string sample = options_.prompt;
+  std::printf("\n%s", sample.c_str());
+  try {
+    trainer_.sample([&](char byte) {
+      if (interrupted()) throw Interrupted();
+      sample.push_back(byte);
+      std::putchar(byte);
+      std::fflush(stdout);
+    });
+  } catch (const Interrupted&) {
+  }
+  std::printf("\n\n");
+  write_file(options_.out + "/sample.txt", sample + "\n");
+}
+
+void Run::write_pictures() const {
+  write_file(options_.out + "/loss.svg", loss_chart(history_));
+  const nn::SparseAttention& attention = trainer_.model().blocks.front()->attention;
+  write_file(options_.out + "/pattern.svg", to_svg(*attention.layout(options_.context)));
+}
+
+int Run::stop() const {
+  std::printf("stopped after step %lld of %lld; to go on: %s --resume %s\n",
+              static_cast<long long>(trainer_.steps_done()), static_cast<long long>(options_.steps),
+              program_.c_str(), checkpoint_path(options_.out).c_str());
+  return interrupted_status;
+}
+
+void Run::summarise(double seconds, int64_t steps) const {
+  const auto& o = options_;
+  if (!history_.evaluations().empty()) {
+    const EvaluationMetrics& last = history_.evaluations().back();
+    std::printf("held out  %.3f bits/byte after %lld steps; the bigram model has %.3f\n",
+                bits(last.loss), static_cast<long long>(last.step), bits(last.bigram));
+  }
+  std::printf("time      %s for %lld steps\n", format_duration(seconds).c_str(),
+              static_cast<long long>(steps));
+  std::printf("files     %s: checkpoint.safetensors metrics.jsonl loss.svg pattern.svg%s\n",
+              o.out.c_str(), o.generate > 0 ? " sample.txt" : "");
+}
+
+int Run::all() {
+  describe();
+  const auto start = Clock::now();
+  const int64_t first = trainer_.steps_done();
+  train();
+  if (trainer_.steps_done() < options_.steps) {
+    trainer_.save(checkpoint_path(options_.out));
+    write_pictures();
+    return stop();
+  }
+  write_sample();
+  write_pictures();
+  summarise(seconds_since(start), trainer_.steps_done() - first);
+  return interrupted() ? interrupted_status : 0;
+}
+
+}  // namespace
+
+int run(const Options& options, const std::string& program) { return Run(options, program).all(); }
+
+}  // namespace bs::example

@@ -1,0 +1,102 @@
+#include <bs/examples/sparse_transformer/history.h>
+#include <bs/examples/sparse_transformer/smoke.h>
+#include <bs/examples/sparse_transformer/trainer.h>
+#include <bs/lib/file.h>
+#include <bs/lib/random.h>
+#include <stdlib.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+
+namespace bs::example {
+namespace {
+
+/// A folder that is gone with its owner.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string path = std::filesystem::temp_directory_path() / "bs_smoke_XXXXXX";
+    if (mkdtemp(path.data()) == nullptr) BS_THROW(IoError, "{}: cannot be made", path);
+    path_ = path;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string operator/(const char* name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Words in random order: the letters of a word follow from its beginning, which a bigram model
+/// forgets.
+std::string words(size_t bytes) {
+  constexpr std::array list = {"attention", "block",   "sparse", "gradient", "matrix", "tensor",
+                               "pattern",   "forward", "kernel", "library",  "memory", "stride",
+                               "backward",  "softmax", "column", "weights"};
+  std::string text;
+  for (uint32_t state = 1; text.size() < bytes;) {
+    state = state * 1664525 + 1013904223;
+    text += list[state >> 28];
+    text += ' ';
+  }
+  return text;
+}
+
+std::string content(const std::string& path) {
+  InputFile file(path);
+  return file.read_text(static_cast<size_t>(file.size()));
+}
+
+void train(Trainer& trainer, int64_t until) {
+  while (trainer.steps_done() < until) trainer.step();
+}
+
+}  // namespace
+
+void smoke(const Options& given) {
+  Options options;
+  options.device = given.device;
+  options.dtype = given.dtype;
+  options.pattern.block = 16;
+  options.pattern.local_blocks = 2;
+  options.pattern.per_head = true;
+  options.layers = 2;
+  options.heads = 2;
+  options.width = 64;
+  options.context = 64;
+  options.batch = 8;
+  options.steps = 200;
+  options.learning_rate = 5e-3;
+  options.warmup = 20;
+  const Text text(data::TextDataset::from(words(100000)), options);
+  const TemporaryFolder folder;
+
+  Trainer whole(options, text);
+  train(whole, options.steps);
+  whole.save(folder / "whole");
+  const double loss = whole.held_out_loss(), bigram = text.bigram_loss();
+  std::printf("held out: %.3f bits/byte, bigram %.3f\n", bits(loss), bits(bigram));
+  BS_CHECK(loss < 0.75 * bigram, "smoke: learnt too little: loss {}, bigram {}", loss, bigram);
+
+  {
+    Trainer half(options, text);
+    train(half, options.steps / 2);
+    half.save(folder / "half");
+  }
+  Options resumed = options;
+  resumed.resume = std::make_shared<nn::Checkpoint>(folder / "half");
+  Trainer rest(resumed, text);
+  train(rest, options.steps);
+  rest.save(folder / "resumed");
+  // On a GPU some sums have no fixed order.
+  BS_CHECK(options.device.is_cuda() || content(folder / "whole") == content(folder / "resumed"),
+           "smoke: the resumed run ended in other bytes than the uninterrupted one");
+  std::printf("resumed run: the same checkpoint\n");
+}
+
+}  // namespace bs::example

@@ -76,8 +76,8 @@ class Subject {
   Values gradient(size_t i, const Values& dy) const {
     const Variable& x = inputs_[i];
     if (y_.requires_grad()) y_.backward(tensor_of(dy, y_.data()), {.retain_graph = true});
-    const Values dx = x.grad().defined() ? values_of(x.grad())
-                                         : Values(static_cast<size_t>(x.data().numel()), 0.0);
+    Values dx = x.grad().defined() ? values_of(x.grad())
+                                   : Values(static_cast<size_t>(x.data().numel()), 0.0);
     for (const Variable& v : inputs_)
       if (v.requires_grad()) v.zero_grad();
     return dx;

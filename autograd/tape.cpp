@@ -91,7 +91,10 @@ void Tape::drop_unreachable() {
 namespace {
 
 /// `x` itself where it is dense and nobody else can see its memory, else a copy.
-Tensor owned(Tensor x) { return x.use_count() == 1 && x.is_contiguous() ? x : clone(x); }
+Tensor owned(Tensor x) {
+  if (x.use_count() > 1 || !x.is_contiguous()) x = clone(x);
+  return x;
+}
 
 void add(Tensor& total, Tensor part) {
   if (!total.defined()) {

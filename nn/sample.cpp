@@ -47,6 +47,7 @@ int64_t sample(const Tensor& logits, const SampleOptions& options, Generator& ge
   const size_t all = order.size();
   order.resize(options.top_k > 0 ? std::min(all, static_cast<size_t>(options.top_k)) : all);
   std::vector<double> reached;  // the running sum of weights
+  reached.reserve(order.size());
   double sum = 0;
   for (size_t i : order) reached.push_back(sum += std::exp((x[i] - top) / options.temperature));
   const auto drawn = std::upper_bound(reached.begin(), reached.end(), uniform(generator) * sum);

@@ -77,7 +77,7 @@ Variable mul(const Variable& a, Scalar b) {
 
 Variable div(const Variable& a, const Variable& b) {
   const Tensor p = b.requires_grad() ? a.data() : Tensor();
-  const Tensor q = b.data();
+  const Tensor& q = b.data();
   return record(
       "div", a, b, div(a.data(), b.data()), [q](const Tensor& dy) { return dy / q; },
       [p, q](const Tensor& dy) { return div_backward_b(p, q, dy); });
@@ -93,8 +93,8 @@ Variable div(Scalar a, const Variable& b) {
 }
 
 Variable pow(const Variable& a, const Variable& b) {
-  const Tensor p = a.data();
-  const Tensor q = b.data();
+  const Tensor& p = a.data();
+  const Tensor& q = b.data();
   return record(
       "pow", a, b, pow(p, q), [p, q](const Tensor& dy) { return pow_backward_a(p, q, dy); },
       [p, q](const Tensor& dy) { return pow_backward_b(p, q, dy); });
@@ -111,8 +111,8 @@ Variable pow(Scalar a, const Variable& b) {
 }
 
 Variable minimum(const Variable& a, const Variable& b) {
-  const Tensor p = a.data();
-  const Tensor q = b.data();
+  const Tensor& p = a.data();
+  const Tensor& q = b.data();
   return record(
       "minimum", a, b, minimum(p, q),
       [p, q](const Tensor& dy) { return minimum_backward(p, q, dy); },
@@ -125,8 +125,8 @@ Variable minimum(const Variable& a, Scalar b) {
 }
 
 Variable maximum(const Variable& a, const Variable& b) {
-  const Tensor p = a.data();
-  const Tensor q = b.data();
+  const Tensor& p = a.data();
+  const Tensor& q = b.data();
   return record(
       "maximum", a, b, maximum(p, q),
       [p, q](const Tensor& dy) { return maximum_backward(p, q, dy); },

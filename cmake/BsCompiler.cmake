@@ -28,7 +28,7 @@ include(CheckCXXCompilerFlag)
 # g++ 12 stores the constant {1.0, 1.0, 0.0, 0.0} as {1.0, 1.0, 1.0, 1.0} when it may use AVX-512 and
 # moves wider than 128 bits: its test for a repeated element overlooks the zeros at the end.
 check_cxx_compiler_flag("-mmove-max=128 -mstore-max=128" BS_HAS_MOVE_MAX)
-if(BS_HAS_MOVE_MAX)
+if(BS_HAS_MOVE_MAX AND NOT CMAKE_CXX_CLANG_TIDY)  # clang-tidy reads our flags and knows not these
   list(APPEND march -mmove-max=128 -mstore-max=128)
 endif()
 target_compile_options(bs_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${host_warnings};${march}>")

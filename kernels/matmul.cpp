@@ -44,7 +44,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   shape.push_back(a.size(-2));
   shape.push_back(b.size(-1));
   if (shape.product() == 0 || a.size(-1) == 0) return zeros(shape, a.dtype(), a.device());
-  const Tensor c = Tensor::empty(shape, a.dtype(), a.device());
+  Tensor c = Tensor::empty(shape, a.dtype(), a.device());
   if (const Tensor rows = rows_of(a); b.rank() == 2 && rows.defined()) {
     BS_DISPATCH(c.device(), matmul, rows, b, rows_of(c));
   } else {

@@ -87,7 +87,7 @@ DType sum_dtype(DType dtype) {
 Tensor operand(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, i64); }
 
 Tensor scaled_sum(const Plan& p, double scale) {
-  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
+  Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
   if (y.numel() == 0) return y;
   if (p.n == 0) {
     fill(y, 0);

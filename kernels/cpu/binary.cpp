@@ -10,8 +10,8 @@ namespace {
 
 /// Integers are added and multiplied as unsigned ones, where overflow wraps around.
 template <class W>
-using Wrapping =
-    std::conditional_t<std::is_integral_v<W>, std::make_unsigned<W>, std::type_identity<W>>::type;
+using Wrapping = typename std::conditional_t<std::is_integral_v<W>, std::make_unsigned<W>,
+                                             std::type_identity<W>>::type;
 
 template <class W>
 W integer_power(W base, W exponent) {

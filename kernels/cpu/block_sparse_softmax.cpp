@@ -82,7 +82,7 @@ void softmax_row(W* row, int64_t n) {
   constexpr W lowest = -std::numeric_limits<W>::infinity();
   W top = lowest;
 #pragma omp simd reduction(max : top)
-  for (int64_t i = 0; i < n; ++i) top = std::max(top, row[i]);
+  for (int64_t i = 0; i < n; ++i) top = row[i] > top ? row[i] : top;
   if (top == lowest) top = 0;
   for (int64_t i = 0; i < n; ++i) row[i] = math::exp(row[i] - top);
   W sum = 0;

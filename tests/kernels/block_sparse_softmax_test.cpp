@@ -1,3 +1,4 @@
+#include <bs/autograd/block_sparse_matmul.h>
 #include <bs/autograd/block_sparse_softmax.h>
 #include <bs/kernels/block_sparse_softmax.h>
 #include <bs/tests/support/devices.h>
@@ -166,6 +167,25 @@ TEST_CASE("block-sparse softmax: large scores do not overflow, and NaN is not hi
   const Reference y = Reference::of(
       block_sparse_softmax(SparseTensor{s.layout, x.tensor(f32, test_device())}).values);
   for (size_t i = 0; i < y.values.size(); ++i) CHECK(std::isnan(y[i]) == (i % 64 < 8));
+}
+
+TEST_CASE("block-sparse products and softmax compose to attention") {
+  const Mask mask = Mask::random(2, 3, 4, 8, 0.6, 12);
+  const LayoutPtr layout = mask.layout();
+  check_op({.name = "attention",
+            .inputs = {{2, 2, 24, 5}, {2, 2, 32, 5}, {2, 2, 32, 3}},
+            .op =
+                [&](const Variables& v) {
+                  const SparseVariable scores = sdd(v[0], v[1], layout, {.b = true});
+                  return dsd(block_sparse_softmax(scores, {.scale = 0.5, .causal = true}), v[2]);
+                },
+            .reference =
+                [&](const References& in) {
+                  const Reference scores = sparsify(product(in[0], in[1], false, true), mask);
+                  const Hidden hidden{.scale = 0.5, .causal = true};
+                  const Reference p = softmax_reference(scores, mask, hidden);
+                  return product(densify(p, mask), in[2], false, false);
+                }});
 }
 
 TEST_CASE("block-sparse softmax refuses what does not fit") {

@@ -1,0 +1,28 @@
+#include <bs/kernels/cuda/block_sparse_matmul_config.h>
+#include <doctest/doctest.h>
+
+using namespace bs::cuda;
+
+TEST_CASE("tiles of the block-sparse products cover every block and fit the machine") {
+  for (int size : {2, 4, 8})
+    for (int block : {8, 16, 32, 64, 128}) {
+      const BlockSparseTile tile = block_sparse_tile(size, block);
+      CAPTURE(size);
+      CAPTURE(block);
+      // A tile lies within one block row: it is the whole of it, or divides it.
+      CHECK((block <= tile.rows ? tile.rows == std::max(block, 16) : block % tile.rows == 0));
+      // A stage of a line is four pieces of 16 bytes, which never straddle two blocks.
+      CHECK(tile.depth * size == 64);
+      CHECK(16 / size <= block);
+      // Every warp has whole instructions of the tensor cores: 16 rows (8 in f64) by 8 columns.
+      CHECK(tile.rows / tile.warp_rows % (size == 8 ? 8 : 16) == 0);
+      CHECK(tile.cols / tile.warp_cols % 8 == 0);
+      CHECK(tile.threads() <= 256);
+      // Two CTAs fit the 227 KiB of a Hopper SM, padding of at most 32 bytes a line included.
+      const int a =
+          std::max(tile.rows * (tile.depth * size + 32), tile.depth * (tile.rows * size + 32));
+      const int b =
+          std::max(tile.cols * (tile.depth * size + 32), tile.depth * (tile.cols * size + 32));
+      CHECK(2 * tile.stages * (a + b) <= 227 * 1024);
+    }
+}

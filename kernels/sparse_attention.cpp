@@ -41,6 +41,7 @@ void check_arguments(const char* op, const Tensor& q, const Tensor& k, const Ten
            "{}: {} heads of k do not divide {} heads of q", op, k.size(1), q.size(1));
   BS_CHECK(q.device().is_cpu() || (q.size(3) % 8 == 0 && q.size(3) <= 128),
            "{}: head_dim {} on {} is no multiple of 8 up to 128", op, q.size(3), q.device());
+  BS_CHECK(options.scale >= 0, "{}: scale {} is negative", op, options.scale);
   check_layout(op, q, k, *layout);
   if (options.key_padding_mask.defined()) check_mask(op, q, k, options.key_padding_mask);
 }

@@ -1,6 +1,6 @@
-#include <bs/autograd/tape.h>
+#include <bs/autograd/binary.h>
 #include <bs/kernels/fill.h>
-#include <bs/nn/module.h>
+#include <bs/nn/linear.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
@@ -123,6 +123,19 @@ TEST_CASE("module: names are checked") {
   CHECK_THROWS_WITH_AS(Wrong("a", ""), "module: a parameter, buffer or child needs a name", Error);
   CHECK_THROWS_WITH_AS(Wrong("a", "b", i32), "module: parameter a of dtype i32 cannot learn",
                        Error);
+}
+
+TEST_CASE("module: the example of its documentation") {
+  struct Affine : nn::Module {
+    Variable scale = register_parameter("scale", ones({3}));
+    nn::Linear linear{{.in = 3, .out = 4}};
+    Affine() { register_module("linear", linear); }
+    Variable forward(const Variable& x) const { return linear.forward(x * scale); }
+  };
+  const Affine affine;
+  CHECK(affine.forward(ones({2, 3})).shape() == Shape{2, 4});
+  CHECK(names(affine.named_parameters()) ==
+        std::vector<std::string>{"scale", "linear.weight", "linear.bias"});
 }
 
 TEST_CASE("module: prints its parameters") {

@@ -2,6 +2,7 @@
 #include <bs/autograd/view.h>
 #include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/reduce.h>
 
 namespace bs {
 
@@ -42,6 +43,11 @@ Variable permute(const Variable& x, const Dims& axes) {
 Variable transpose(const Variable& x, int a, int b) {
   return tape().record("transpose", {x}, x.data().transpose(a, b),
                        [a, b](const Tensor& dy) { return Grads{dy.transpose(a, b)}; });
+}
+
+Variable expand(const Variable& x, const Shape& shape) {
+  return tape().record("expand", {x}, x.data().expand(shape),
+                       [from = x.shape()](const Tensor& dy) { return Grads{sum_to(dy, from)}; });
 }
 
 Variable slice(const Variable& x, int axis, int64_t begin, int64_t end, int64_t step) {

@@ -77,6 +77,23 @@ TEST_CASE("views") {
       "select", {4, 7}, [](V x) { return select(x, 0, 3); }, [](T x) { return x.select(0, 3); });
 }
 
+TEST_CASE("expand sums in its backward") {
+  check_view(
+      "expand", {3, 1},
+      [](V x) {
+        return expand(x, {2, 3, 4});
+      },
+      [](T x) {
+        return x.expand({2, 3, 4});
+      });
+  check_view(
+      "expand", {2, 3},
+      [](V x) {
+        return expand(x, {2, 3});
+      },
+      [](T x) { return x; });
+}
+
 TEST_CASE("reshape copies only where it must") {
   check_view(
       "reshape", {2, 3, 4},

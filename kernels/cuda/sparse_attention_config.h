@@ -31,7 +31,7 @@ constexpr SparseAttentionTile sparse_attention_tile(AttentionPass pass, int size
                                                     bool whole) {
   const bool key = pass == AttentionPass::key_gradient;
   if (size == 8) return {.cols = key ? 16 : 32, .ctas = 1};
-  if (size == 4) return {.cols = 32, .ctas = 1};
+  if (size == 4) return {.cols = key && dim > 64 ? 16 : 32, .ctas = 1};
   if (pass == AttentionPass::forward) return {.cols = 64, .ctas = dim <= 64 ? 3 : 2};
   if (pass == AttentionPass::query_gradient)
     return {.cols = 64, .ctas = dim <= 32 || (dim == 64 && whole) ? 3 : 2};

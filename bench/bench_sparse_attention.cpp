@@ -1,0 +1,295 @@
+// The rate of fused block-sparse attention, forward and backward, over patterns of the literature.
+// Useful work only: 4 FLOP forward and 10 backward for each kept score and element of head_dim.
+#include <bs/bench/measure.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/random.h>
+#include <bs/kernels/sparse_attention.h>
+#include <bs/lib/file.h>
+#include <bs/lib/json.h>
+#include <bs/lib/patterns.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace bs;
+
+namespace {
+
+struct Options {
+  Device device;
+  DType dtype = f32;
+  int batch = 8, heads = 4, sequence = 512, head_dim = 64;
+  std::vector<int> blocks = {32};
+  std::vector<std::string> patterns = {"fixed", "bigbird", "sliding", "causal", "dense"};
+  int local = 128, global = 32;
+  bench::MeasureOptions measure;
+  std::string json;
+};
+
+constexpr const char* help =
+    "bench_sparse_attention [options]\n"
+    "  --device cpu|cuda[:i]   default cpu\n"
+    "  --dtype f64|f32|f16|bf16\n"
+    "  --batch B --heads H --sequence S --head-dim D     default 8, 4, 512, 64\n"
+    "  --blocks 16,32,...\n"
+    "  --patterns fixed,bigbird,sliding,causal,dense\n"
+    "  --local N               tokens of a window, default 128; sliding has two behind\n"
+    "  --global N              tokens that everything sees, default 32\n"
+    "  --seconds S             of measuring each cell, default 0.3\n"
+    "  --json FILE             writes the table\n";
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> out;
+  std::stringstream in(list);
+  for (std::string item; std::getline(in, item, ',');) out.push_back(item);
+  return out;
+}
+
+void set(Options& o, const std::string& name, const std::string& value) {
+  if (name == "--device") {
+    o.device = Device::parse(value);
+  } else if (name == "--dtype") {
+    o.dtype = parse_dtype(value);
+  } else if (name == "--batch") {
+    o.batch = std::stoi(value);
+  } else if (name == "--heads") {
+    o.heads = std::stoi(value);
+  } else if (name == "--sequence") {
+    o.sequence = std::stoi(value);
+  } else if (name == "--head-dim") {
+    o.head_dim = std::stoi(value);
+  } else if (name == "--blocks") {
+    o.blocks.clear();
+    for (const std::string& item : split(value)) o.blocks.push_back(std::stoi(item));
+  } else if (name == "--patterns") {
+    o.patterns = split(value);
+  } else if (name == "--local") {
+    o.local = std::stoi(value);
+  } else if (name == "--global") {
+    o.global = std::stoi(value);
+  } else if (name == "--seconds") {
+    o.measure.seconds = std::stod(value);
+  } else if (name == "--json") {
+    o.json = value;
+  } else {
+    BS_THROW(Error, "bench: unknown option {}; see --help", name);
+  }
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--help") {
+      std::fputs(help, stdout);
+      std::exit(0);
+    }
+    BS_CHECK(i + 1 < argc, "bench: {} needs a value", name);
+    set(o, name, argv[++i]);
+  }
+  return o;
+}
+
+struct Pattern {
+  LayoutPtr layout;
+  bool causal;
+};
+
+Pattern make_pattern(const Options& o, const std::string& name, int block) {
+  const patterns::Size size{.rows = o.sequence / block, .block = block};
+  const int local = std::max(1, o.local / block);
+  const int global = std::max(1, o.global / block);
+  if (name == "fixed") {
+    const patterns::FixedOptions fixed{
+        .local_blocks = local, .global_blocks = global, .causal = true};
+    return {patterns::fixed(size, fixed), true};
+  }
+  if (name == "bigbird") {
+    const patterns::BigBirdOptions bigbird{.random_blocks = size.rows / 16,
+                                           .window_blocks = std::min(2 * local + 1, size.rows),
+                                           .global_blocks = global};
+    return {patterns::bigbird(size, bigbird), false};
+  }
+  if (name == "sliding")
+    return {patterns::sliding_window(size, {.window_blocks = std::min(4 * local + 1, size.rows)}),
+            true};
+  BS_CHECK(name == "causal" || name == "dense", "bench: unknown pattern {}; see --help", name);
+  return {patterns::dense(size, {.causal = name == "causal"}), name == "causal"};
+}
+
+/// The elements of any tensor of one (batch, head), on the host, in double.
+std::vector<double> host(const Tensor& x, int b, int h) {
+  const Tensor t = contiguous(x.select(0, b).select(0, h)).to(Device::cpu());
+  std::vector<double> out(static_cast<size_t>(t.numel()));
+  visit_floating("bench", t.dtype(), [&]<class T>(Type<T>) {
+    const T* from = t.data<T>();
+    for (double& v : out) v = static_cast<double>(*from++);
+  });
+  return out;
+}
+
+/// One head of a problem with its results, in double.
+struct Head {
+  std::vector<double> q, k, v, dout, out, lse, dq, dk, dv;
+  const Layout& layout;
+  bool causal;
+  size_t n, length;
+
+  bool sees(size_t i, size_t j) const {
+    const auto block = static_cast<size_t>(layout.block());
+    return !(causal && j > i) &&
+           layout.contains(0, static_cast<int>(i / block), static_cast<int>(j / block));
+  }
+  double dot(const std::vector<double>& x, size_t i, const std::vector<double>& y, size_t j) const {
+    double sum = 0;
+    for (size_t d = 0; d < n; ++d) sum += x[i * n + d] * y[j * n + d];
+    return sum;
+  }
+  double weight(size_t i, size_t j) const {
+    return sees(i, j) ? std::exp(dot(q, i, k, j) / std::sqrt(static_cast<double>(n)) - lse[i]) : 0;
+  }
+  double dscore(size_t i, size_t j) const {
+    return weight(i, j) * (dot(dout, i, v, j) - dot(dout, i, out, i)) /
+           std::sqrt(static_cast<double>(n));
+  }
+
+  /// Compares column d of one row of all results. Weights add up to 1 along a row.
+  void check(const std::string& what, size_t row, size_t d, double epsilon) const {
+    double sums[5] = {};
+    double sizes[5] = {};
+    const auto add = [&](int which, double term) {
+      sums[which] += term;
+      sizes[which] += std::abs(term);
+    };
+    for (size_t j = 0; j < length; ++j) {
+      add(0, weight(row, j));
+      add(1, weight(row, j) * v[j * n + d]);
+      add(2, dscore(row, j) * k[j * n + d]);
+      add(3, dscore(j, row) * q[j * n + d]);
+      add(4, weight(j, row) * dout[j * n + d]);
+    }
+    const double actual[5] = {sums[0] > 0 ? 1.0 : 0.0, out[row * n + d], dq[row * n + d],
+                              dk[row * n + d], dv[row * n + d]};
+    // Weights and their gradients are rounded to the dtype before the second products.
+    for (int i = 0; i < 5; ++i)
+      BS_CHECK(std::abs(actual[i] - sums[i]) <= 4 * epsilon * (sizes[i] + 1e-2),
+               "bench: {}: {} is wrong in row {}: {}, not {}", what,
+               std::vector<const char*>{"lse", "out", "dq", "dk", "dv"}[static_cast<size_t>(i)],
+               static_cast<int64_t>(row), actual[i], sums[i]);
+  }
+};
+
+double epsilon(DType dtype) {
+  return dtype == f64 ? 0x1p-42 : dtype == f32 ? 0x1p-17 : dtype == f16 ? 0x1p-10 : 0x1p-7;
+}
+
+class Table {
+ public:
+  explicit Table(const Options& o) : options_(o) {
+    std::printf("batch %d, %d heads of %d, %d tokens, %s on %s\n\n", o.batch, o.heads, o.head_dim,
+                o.sequence, to_string(o.dtype).c_str(), to_string(o.device).c_str());
+    std::puts("pattern  block density  pass          us (quartiles)          GFLOP/s");
+  }
+
+  void run(const std::string& name, int block) {
+    const Options& o = options_;
+    const Pattern pattern = make_pattern(o, name, block);
+    const SparseAttentionOptions attention{.causal = pattern.causal};
+    const Tensor qkv = randn({o.batch, o.sequence, 3 * o.heads * o.head_dim}, o.dtype, o.device);
+    const Tensor dout = randn({o.batch, o.sequence, o.heads * o.head_dim}, o.dtype, o.device);
+    const auto forward = sparse_attention_qkv(qkv, o.heads, pattern.layout, attention);
+    const Tensor gradient =
+        sparse_attention_qkv_backward(qkv, o.heads, forward, dout, pattern.layout, attention);
+    check(name, pattern, qkv, dout, forward, gradient);
+    add(name, *pattern.layout, "forward", 2,
+        [&] { sparse_attention_qkv(qkv, o.heads, pattern.layout, attention); });
+    add(name, *pattern.layout, "backward", 5, [&] {
+      sparse_attention_qkv_backward(qkv, o.heads, forward, dout, pattern.layout, attention);
+    });
+  }
+
+  void write() const {
+    if (options_.json.empty()) return;
+    const Options& o = options_;
+    const Json all(Json::Object{{"benchmark", "sparse_attention"},
+                                {"device", to_string(o.device)},
+                                {"dtype", to_string(o.dtype)},
+                                {"batch", o.batch},
+                                {"heads", o.heads},
+                                {"sequence", o.sequence},
+                                {"head_dim", o.head_dim},
+                                {"rows", rows_}});
+    const std::string text = all.dump() + "\n";
+    AtomicFile file(o.json);
+    file.write(text.data(), text.size());
+    file.commit();
+  }
+
+ private:
+  void check(const std::string& name, const Pattern& pattern, const Tensor& qkv, const Tensor& dout,
+             const SparseAttentionResult& forward, const Tensor& gradient) const {
+    const Options& o = options_;
+    const auto part = [&](const Tensor& x, int which) {
+      const int64_t width = int64_t{o.heads} * o.head_dim;
+      const Tensor heads = x.slice(2, which * width, (which + 1) * width)
+                               .view({o.batch, o.sequence, o.heads, o.head_dim})
+                               .permute({0, 2, 1, 3});
+      return host(heads, o.batch - 1, o.heads - 1);
+    };
+    const Head head{part(qkv, 0),
+                    part(qkv, 1),
+                    part(qkv, 2),
+                    part(dout, 0),
+                    part(forward.out, 0),
+                    host(forward.lse, o.batch - 1, o.heads - 1),
+                    part(gradient, 0),
+                    part(gradient, 1),
+                    part(gradient, 2),
+                    *pattern.layout,
+                    pattern.causal,
+                    static_cast<size_t>(o.head_dim),
+                    static_cast<size_t>(o.sequence)};
+    for (size_t sample = 0; sample < 40; ++sample)
+      head.check(name, sample * 7919 % head.length, sample * 31 % head.n, epsilon(o.dtype));
+  }
+
+  void add(const std::string& name, const Layout& layout, const char* pass, double products,
+           const std::function<void()>& work) {
+    const bench::Timing time = bench::measure(options_.device, work, options_.measure);
+    const double heads = static_cast<double>(options_.batch) * options_.heads;
+    const double rate = products * heads * layout.flops(options_.head_dim) / time.median;
+    std::printf("%-8s %5d %7.3f  %-8s %9.1f (%.1f .. %.1f) %12.1f\n", name.c_str(), layout.block(),
+                layout.density(), pass, 1e6 * time.median, 1e6 * time.low, 1e6 * time.high,
+                1e-9 * rate);
+    std::fflush(stdout);
+    rows_.push_back(Json::Object{{"pattern", name},
+                                 {"block", layout.block()},
+                                 {"density", layout.density()},
+                                 {"pass", pass},
+                                 {"seconds", time.median},
+                                 {"low", time.low},
+                                 {"high", time.high},
+                                 {"flops_per_second", rate}});
+  }
+
+  const Options& options_;
+  Json::Array rows_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const Options o = parse(argc, argv);
+  Table table(o);
+  for (const std::string& pattern : o.patterns)
+    for (int block : o.blocks) table.run(pattern, block);
+  table.write();
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
+}

@@ -1,6 +1,5 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/cpu/elementwise.h>
-#include <bs/kernels/cpu/vector_math.h>
 
 #include <cmath>
 

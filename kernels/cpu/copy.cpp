@@ -34,11 +34,51 @@ void copy_rows(const StridedLoop<2>& loop, const From* from, To* to) {
   });
 }
 
+/// The axis along which the source is dense where it is not along the inner one, or -1.
+int dense_axis(const StridedLoop<2>& loop) {
+  if (loop.inner_stride(0) == 1) return -1;
+  for (int axis = loop.rank - 2; axis >= 0; --axis)
+    if (loop.strides[0][axis] == 1 && loop.shape[axis] > 1) return axis;
+  return -1;
+}
+
+/// Copies a transposed source in square tiles, which are read along its dense axis and written
+/// along the target's: either way alone would use one element of each line of the cache it touches.
+template <class T>
+void copy_tiles(const StridedLoop<2>& loop, int dense, const T* from, T* to) {
+  constexpr int64_t side = 32;
+  StridedLoop<2> planes = loop;
+  planes.shape[dense] = planes.shape[loop.rank - 1] = 1;
+  const int64_t width = loop.shape[dense], height = loop.inner();
+  const int64_t strips = (width + side - 1) / side;
+  const int64_t step = loop.inner_stride(0);
+  const int64_t row = loop.strides[1][dense], column = loop.inner_stride(1);
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / (side * height));
+  parallel_for(planes.numel() * strips, grain, [&](int64_t begin, int64_t end) {
+    T tile[side][side];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t first = task % strips * side;
+      const int64_t count = std::min(side, width - first);
+      const T* source = from + planes.offset(0, task / strips) + first;
+      T* target = to + planes.offset(1, task / strips) + first * row;
+      for (int64_t at = 0; at < height; at += side) {
+        const int64_t depth = std::min(side, height - at);
+        for (int64_t j = 0; j < depth; ++j)
+          for (int64_t i = 0; i < count; ++i) tile[i][j] = source[(at + j) * step + i];
+        for (int64_t i = 0; i < count; ++i)
+          for (int64_t j = 0; j < depth; ++j) target[i * row + (at + j) * column] = tile[i][j];
+      }
+    }
+  });
+}
+
 }  // namespace
 
 void copy(const Tensor& from, const Tensor& to, Stream) {
   const StridedLoop<2> loop(from.shape(), {from.strides(), to.strides()});
+  const int dense = from.dtype() == to.dtype() ? dense_axis(loop) : -1;
   visit_any(from.dtype(), [&]<class From>(Type<From>) {
+    if (dense >= 0) return copy_tiles(loop, dense, from.data<From>(), to.data<From>());
     visit_any(to.dtype(),
               [&]<class To>(Type<To>) { copy_rows(loop, from.data<From>(), to.data<To>()); });
   });

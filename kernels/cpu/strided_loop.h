@@ -3,6 +3,9 @@
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/strided.h>
 
+#include <array>
+#include <utility>
+
 namespace bs::cpu {
 
 /** @brief Calls `row(offsets, from, count)` for pieces of innermost rows: `offsets[n]` is where
@@ -12,18 +15,32 @@ template <int N, class Row>
 void for_each_row(const StridedLoop<N>& loop, Row&& row) {
   const int64_t inner = loop.inner();
   parallel_for(loop.numel(), elementwise_grain, [&](int64_t begin, int64_t end) {
+    // Where the first row lies takes divisions; from there on, the outer axes are counted along.
+    std::array<int64_t, Dims::max_rank> index{};
+    std::array<int64_t, N> offsets{};
+    const auto step = [&](int axis, int64_t by) {
+      for (int n = 0; n < N; ++n) offsets[static_cast<size_t>(n)] += by * loop.strides[n][axis];
+    };
+    int64_t rest = begin / inner;
+    for (int axis = loop.rank - 2; axis >= 0; --axis) {
+      const int64_t at = rest % loop.shape[axis];
+      index[static_cast<size_t>(axis)] = at;
+      rest /= loop.shape[axis];
+      step(axis, at);
+    }
+    int64_t from = begin % inner;
     while (begin < end) {
-      std::array<int64_t, N> offsets{};
-      int64_t rest = begin / inner;
-      for (int axis = loop.rank - 2; axis >= 0; --axis) {
-        const int64_t at = rest % loop.shape[axis];
-        rest /= loop.shape[axis];
-        for (int n = 0; n < N; ++n) offsets[static_cast<size_t>(n)] += at * loop.strides[n][axis];
-      }
-      const int64_t from = begin % inner;
       const int64_t count = std::min(inner - from, end - begin);
-      row(offsets, from, count);
+      row(std::as_const(offsets), from, count);
       begin += count;
+      from = 0;
+      for (int axis = loop.rank - 2; axis >= 0; --axis) {
+        step(axis, 1);
+        int64_t& at = index[static_cast<size_t>(axis)];
+        if (++at < loop.shape[axis]) break;
+        step(axis, -at);
+        at = 0;
+      }
     }
   });
 }

@@ -16,6 +16,11 @@ foreach(room ${rooms})
   set_target_properties(bs_${room} PROPERTIES EXPORT_NAME ${room})
   install(TARGETS bs_${room} EXPORT bsTargets)
 endforeach()
+if(BS_WITH_CUDA)
+  # The dispatch in public headers names the device guard; CUDA's own headers are not needed for it.
+  install(FILES ${PROJECT_SOURCE_DIR}/lib/cuda/runtime.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bs/lib/cuda)
+endif()
 install(DIRECTORY ${BS_UMBRELLA_DIR}/bs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS bs EXPORT bsTargets)
 

@@ -23,7 +23,9 @@ set(autograd_may "^lib/[^/]*$" "^kernels/[^/]*$" "^autograd/")
 set(nn_files "^nn/")
 set(nn_may "^lib/[^/]*$" "^kernels/[^/]*$" "^autograd/" "^nn/")
 set(examples_files "^examples/")
-set(examples_may "^(lib|kernels|autograd|nn)\\.h$")
+# The umbrella headers, or single public ones, which compile faster.
+set(examples_may "^(lib|kernels|autograd|nn)\\.h$" "^(lib|kernels)/[^/]*$" "^(autograd|nn)/"
+                 "^examples/")
 
 # CUDA's own headers, and where they may be; device text gets the three that NVRTC has too.
 set(cuda_headers "^(cuda|cub/|thrust/|cublas|nvrtc|nvtx3/|nccl|cooperative_groups)")

@@ -84,10 +84,7 @@ void softmax_row(W* row, int64_t n) {
 #pragma omp simd reduction(max : top)
   for (int64_t i = 0; i < n; ++i) top = row[i] > top ? row[i] : top;
   if (top == lowest) top = 0;
-  for (int64_t i = 0; i < n; ++i) row[i] = math::exp(row[i] - top);
-  W sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += row[i];
+  const W sum = sum_of<W>(n, [=](int64_t i) { return row[i] = math::exp(row[i] - top); });
   const W factor = sum == 0 ? W(0) : 1 / sum;
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) row[i] *= factor;
@@ -95,9 +92,7 @@ void softmax_row(W* row, int64_t n) {
 
 template <class W>
 void softmax_backward_row(const W* y, W* dy, int64_t n, W scale) {
-  W dot = 0;
-#pragma omp simd reduction(+ : dot)
-  for (int64_t i = 0; i < n; ++i) dot += y[i] * dy[i];
+  const W dot = sum_of<W>(n, [=](int64_t i) { return y[i] * dy[i]; });
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) dy[i] = scale * y[i] * (dy[i] - dot);
 }

@@ -46,9 +46,10 @@ inline float exp(float x) {
 inline float log(float x) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const bool subnormal = x < 0x1p-126F;
-  const auto bits = std::bit_cast<int32_t>(subnormal ? x * 0x1p23F : x);
-  const int32_t exponent = (bits - 0x3f3504f3) >> 23;
-  const float m = std::bit_cast<float>(bits - exponent * (1 << 23)) - 1.0F;
+  // Unsigned, for the bits of a negative x wrap around; its result is replaced below.
+  const auto bits = std::bit_cast<uint32_t>(subnormal ? x * 0x1p23F : x);
+  const int32_t exponent = static_cast<int32_t>(bits - 0x3f3504f3U) >> 23;
+  const float m = std::bit_cast<float>(bits - (static_cast<uint32_t>(exponent) << 23)) - 1.0F;
   const auto n = static_cast<float>(exponent - (subnormal ? 23 : 0));
   const float square = m * m;
   float p = 7.0376836292e-2F;

@@ -125,7 +125,7 @@ void Run::train() {
   Progress progress("training", options_.steps,
                     {.first = first,
                      .per_step = static_cast<double>(options_.batch) * options_.context,
-                     .unit = "byte"});
+                     .unit = "token"});
   // On a GPU the host runs ahead of the device by so many steps.
   const size_t most_pending = options_.device.is_cuda() ? 16 : 1;
   flushed_ = Clock::now();

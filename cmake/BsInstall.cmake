@@ -3,8 +3,6 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in ${BS_UMBRELLA_DIR}/bs/version.h @ONLY)
-
 set(rooms lib kernels autograd nn)
 foreach(room ${rooms})
   bs_public_headers(${room} headers)

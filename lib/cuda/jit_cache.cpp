@@ -1,0 +1,227 @@
+#include <bs/lib/cuda/jit_cache.h>
+#include <bs/lib/file.h>
+#include <bs/lib/json.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace bs::cuda::jit {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string hexadecimal(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string read_whole(const std::string& path) {
+  InputFile file(path);
+  return file.read_text(static_cast<size_t>(file.size()));
+}
+
+/// No wait for the disk: what a crash leaves half written fails its checksum and is made anew.
+void write_whole(const std::string& path, std::string_view text) {
+  std::FILE* const file = std::fopen(path.c_str(), "wbe");
+  const bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const bool closed = file && std::fclose(file) == 0;
+  if (!written || !closed) BS_THROW(IoError, "{}: {}", path, std::strerror(errno));
+}
+
+/// Tells once a process what a cache that cannot be used costs.
+void warn(const std::string& reason) {
+  static std::atomic<bool> told = false;
+  if (told.exchange(true)) return;
+  std::fprintf(stderr,
+               "bs: compiled kernels are not kept, and every run compiles them again: %s. "
+               "Set BS_CACHE_DIR to a folder that can be written.\n",
+               reason.c_str());
+}
+
+/// What kernel.txt holds: the identity, then facts of the machine code.
+std::string description(const std::string& identity, const Binary& binary) {
+  const Resources& r = binary.resources;
+  return format("{}cubin {} {}\nresources {} {} {} {}\n{}\n", identity, binary.image.size(),
+                hexadecimal(hash_of(binary.image)), r.registers, r.local_bytes, r.spill_bytes,
+                r.shared_bytes, binary.log);
+}
+
+/// The four numbers after "resources ".
+bool read_resources(std::string_view text, Resources& r) {
+  const std::string_view word = "resources ";
+  if (text.substr(0, word.size()) != word) return false;
+  const char* at = text.data() + word.size();
+  const char* const end = text.data() + text.size();
+  for (int* number : {&r.registers, &r.local_bytes, &r.spill_bytes, &r.shared_bytes}) {
+    const auto [after, error] = std::from_chars(at, end, *number);
+    if (error != std::errc() || after == end) return false;
+    at = after + 1;
+  }
+  return true;
+}
+
+/// Reads an entry; nothing where any part of it is not what it should be.
+std::optional<Binary> read_entry(const std::string& folder, const Source& source,
+                                 const std::string& identity) {
+  const std::string text = read_whole(folder + "/kernel.txt");
+  if (std::string_view(text).substr(0, identity.size()) != identity) return {};
+  if (read_whole(folder + "/kernel.cu") != source.code) return {};
+  Binary binary;
+  binary.image = read_whole(folder + "/kernel.cubin");
+  std::string_view rest = std::string_view(text).substr(identity.size());
+  const std::string cubin =
+      format("cubin {} {}\n", binary.image.size(), hexadecimal(hash_of(binary.image)));
+  if (rest.substr(0, cubin.size()) != cubin) return {};
+  rest.remove_prefix(cubin.size());
+  if (!read_resources(rest, binary.resources)) return {};
+  binary.log = rest.substr(std::min(rest.size(), rest.find('\n') + 1));
+  if (!binary.log.empty()) binary.log.pop_back();
+  // Cut short anywhere, or changed: then writing it again would give another text.
+  if (description(identity, binary) != text) return {};
+  return binary;
+}
+
+/// Puts a complete folder in its place. Another process may have been faster; a damaged entry that
+/// stands there goes.
+void move_into_place(const std::string& made, const std::string& place, bool replace) {
+  std::error_code error;
+  if (replace) {
+    const std::string away = made + ".old";
+    fs::rename(place, away, error);
+    fs::remove_all(away, error);
+  }
+  fs::rename(made, place, error);
+  if (error && !fs::exists(place)) BS_THROW(IoError, "{}: {}", place, error.message());
+}
+
+}  // namespace
+
+uint64_t hash_of(std::string_view text, uint64_t seed) {
+  constexpr uint64_t factor = 0x9e3779b97f4a7c15ULL;
+  uint64_t hash = seed ^ (text.size() * factor);
+  const auto add = [&](uint64_t word) {
+    hash = (hash ^ word) * factor;
+    hash ^= hash >> 29;
+  };
+  size_t i = 0;
+  for (; i + 8 <= text.size(); i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, text.data() + i, 8);
+    add(word);
+  }
+  for (; i < text.size(); ++i) add(static_cast<unsigned char>(text[i]));
+  add(hash >> 32);
+  return hash;
+}
+
+std::vector<const Header*> included(const Source& source) {
+  std::vector<const Header*> found;
+  const auto scan = [&](std::string_view text) {
+    constexpr std::string_view word = "#include";
+    for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+      const size_t first = text.find_first_of("<\"\n", at + word.size());
+      if (first == std::string_view::npos || text[first] == '\n') continue;
+      const size_t last = text.find_first_of(">\"\n", first + 1);
+      if (last == std::string_view::npos) continue;
+      const std::string_view name = text.substr(first + 1, last - first - 1);
+      const auto header = std::find_if(source.headers.begin(), source.headers.end(),
+                                       [&](const Header& h) { return h.name == name; });
+      if (header == source.headers.end()) continue;  // NVRTC says so, if it comes to that
+      if (std::find(found.begin(), found.end(), &*header) == found.end()) found.push_back(&*header);
+    }
+  };
+  scan(source.code);
+  for (size_t i = 0; i < found.size(); ++i) scan(found[i]->text);  // found grows meanwhile
+  return found;
+}
+
+std::string file_stem(const Source& source, const std::string& identity) {
+  return source.name + "-" + hexadecimal(hash_of(source.code, hash_of(identity)));
+}
+
+std::string cache_folder() {
+  if (const std::string own = environment("BS_CACHE_DIR"); !own.empty()) return own;
+  if (const std::string xdg = environment("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/bs";
+  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/bs";
+  return "";
+}
+
+std::optional<Binary> load_cached(const Source& source, const std::string& identity) {
+  const std::string root = cache_folder();
+  const std::string folder = root + "/" + file_stem(source, identity);
+  if (root.empty() || ::access(folder.c_str(), F_OK) != 0) return {};
+  try {
+    return read_entry(folder, source, identity);
+  } catch (const IoError&) {
+    return {};  // a part is missing, or another process replaces the entry just now
+  }
+}
+
+void store_cached(const Source& source, const std::string& identity, const Binary& binary) {
+  const std::string root = cache_folder();
+  if (root.empty()) return warn("none of BS_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
+  const std::string place = root + "/" + file_stem(source, identity);
+  std::string made = root + "/new-XXXXXX";
+  try {
+    fs::create_directories(root);
+    if (!::mkdtemp(made.data())) BS_THROW(IoError, "{}: {}", root, std::strerror(errno));
+    ::chmod(made.c_str(), 0755);  // mkdtemp keeps others out; a cache may be shared
+    write_whole(made + "/kernel.cu", source.code);
+    write_whole(made + "/kernel.cubin", binary.image);
+    write_whole(made + "/kernel.txt", description(identity, binary));
+    const bool damaged = fs::exists(place) && !load_cached(source, identity);
+    move_into_place(made, place, damaged);
+  } catch (const std::exception& error) {
+    warn(error.what());
+  }
+  std::error_code ignored;
+  fs::remove_all(made, ignored);
+}
+
+void dump(const Source& source, const std::string& identity, const Binary& binary,
+          std::string_view origin) {
+  const std::string folder = environment("BS_JIT_DUMP");
+  if (folder.empty()) return;
+  fs::create_directories(folder);
+  const std::string stem = folder + "/" + file_stem(source, identity);
+  write_whole(stem + ".cu", source.code);
+  write_whole(stem + ".cubin", binary.image);
+  const Resources& r = binary.resources;
+  std::fprintf(stderr,
+               "bs jit: %s: %d registers, %d bytes spilled, %d bytes local, %d bytes shared, %s\n",
+               stem.c_str(), r.registers, r.spill_bytes, r.local_bytes, r.shared_bytes,
+               std::string(origin).c_str());
+}
+
+void record(const Source& source, int capability) {
+  const std::string path = environment("BS_JIT_RECORD");
+  if (path.empty()) return;
+  const Json line(
+      Json::Object{{"name", source.name}, {"capability", capability}, {"code", source.code}});
+  const std::string text = line.dump() + "\n";
+  // One write at the end of the file: lines of several processes do not mix.
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  const ssize_t written = file < 0 ? -1 : ::write(file, text.data(), text.size());
+  const int reason = errno;
+  if (file >= 0) ::close(file);
+  if (written != static_cast<ssize_t>(text.size()))
+    BS_THROW(IoError, "BS_JIT_RECORD: {}: {}", path, std::strerror(reason));
+}
+
+}  // namespace bs::cuda::jit

@@ -1,0 +1,43 @@
+#pragma once
+/** @file The parts behind jit.h: what identifies a kernel, the folder on disk, dump and record. */
+#include <bs/lib/cuda/jit.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bs::cuda::jit {
+
+/** @brief 64 bits of `text`; equal over machines and versions. */
+uint64_t hash_of(std::string_view text, uint64_t seed = 0);
+
+/** @brief The headers that `source` includes, directly or not, in order of the first inclusion. */
+std::vector<const Header*> included(const Source& source);
+
+/** @brief All beside the code itself that the machine code depends on: format, name, architecture,
+ *  NVRTC's version, options, headers. A few lines. */
+std::string identity(const Source& source, int capability);
+
+/** @brief `name-hash`: the name under which files of a kernel are kept. */
+std::string file_stem(const Source& source, const std::string& identity);
+
+/** @brief Options that every kernel is compiled with, the architecture left out. */
+const std::vector<std::string>& compile_options();
+
+/** @brief `$BS_CACHE_DIR`, `$XDG_CACHE_HOME/bs` or `~/.cache/bs`; empty when none is known. */
+std::string cache_folder();
+
+/** @brief The kept kernel, if it is there and whole. */
+std::optional<Binary> load_cached(const Source& source, const std::string& identity);
+/** @brief Keeps a kernel. What goes wrong is told on stderr once, and otherwise has no effect. */
+void store_cached(const Source& source, const std::string& identity, const Binary& binary);
+
+/** @brief BS_JIT_DUMP: writes source and machine code there, and a line about them to stderr. */
+void dump(const Source& source, const std::string& identity, const Binary& binary,
+          std::string_view origin);
+/** @brief BS_JIT_RECORD: appends the source to that file, for bs-prebuild. */
+void record(const Source& source, int capability);
+
+}  // namespace bs::cuda::jit

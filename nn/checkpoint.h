@@ -2,7 +2,7 @@
 /** @file A training run in one file, to be resumed bit for bit. */
 #include <bs/lib/random.h>
 #include <bs/lib/safetensors.h>
-#include <bs/nn/data/loader.h>
+#include <bs/nn/data/cursor.h>
 #include <bs/nn/optim/optimizer.h>
 
 #include <map>
@@ -15,7 +15,7 @@ struct TrainingState {
   Module* model = nullptr;
   optim::Optimizer* optimizer = nullptr;
   Generator* generator = nullptr;
-  data::Loader* loader = nullptr;
+  data::Cursor* loader = nullptr;
   int64_t step = 0;
   std::map<std::string, std::string> metadata =
       {};  ///< the caller's own, such as the model's options

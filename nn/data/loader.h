@@ -1,6 +1,7 @@
 #pragma once
 /** @file Batches of a text for a language model. */
 #include <bs/lib/tensor.h>
+#include <bs/nn/data/cursor.h>
 #include <bs/nn/data/text_dataset.h>
 
 #include <memory>
@@ -31,16 +32,15 @@ struct LoaderOptions {
 
 /** @brief An endless series of batches of random windows. Batch number n is a function of the text,
  *  the seed and n alone, so the series goes on anywhere: save cursor(), then seek() to it. */
-class Loader {
+class Loader : public Cursor {
  public:
   /** @throws Error for a text shorter than one window, or options out of range. */
   Loader(TextDataset text, const LoaderOptions& options);
-  ~Loader();
+  ~Loader() override;
   /** @brief The batch at the cursor, which moves on. @throws what making the batch threw. */
   Batch next();
-  /** @brief Number of the next batch. */
-  int64_t cursor() const { return cursor_; }
-  void seek(int64_t cursor);
+  int64_t cursor() const override { return cursor_; }
+  void seek(int64_t cursor) override;
 
  private:
   struct Ahead;

@@ -1,5 +1,6 @@
 #include <bs/kernels/fill.h>
 #include <bs/nn/checkpoint.h>
+#include <bs/nn/data/loader.h>
 #include <bs/nn/norm.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>

@@ -1,0 +1,28 @@
+#pragma once
+/** @file A short series of random numbers that is a function of two numbers. */
+#include <bs/kernels/distribution.h>
+
+namespace bs::data {
+
+/** @brief Draw number n of the series (key, sequence) is the same on every machine and thread, so
+ *  that augmented data can be made anywhere, in any order, again. */
+class Draws {
+ public:
+  Draws(uint64_t key, uint64_t sequence) : key_(key), sequence_(sequence) {}
+  /** @brief 64 random bits. */
+  uint64_t bits() {
+    const PhiloxBlock block = philox(key_, next_++, sequence_);
+    return join(block.word[0], block.word[1]);
+  }
+  /** @brief A number in [0, 1). */
+  double uniform() { return unit_interval<53>(bits()); }
+  /** @brief One of 0 .. range - 1; 0 when there is nothing to choose from. */
+  int64_t below(int64_t range) {
+    return range > 1 ? static_cast<int64_t>(bs::below(bits(), static_cast<uint64_t>(range))) : 0;
+  }
+
+ private:
+  uint64_t key_, sequence_, next_ = 0;
+};
+
+}  // namespace bs::data

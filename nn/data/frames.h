@@ -1,0 +1,23 @@
+#pragma once
+/** @file A sequence of feature vectors on the host. */
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace bs::data {
+
+/** @brief Rows of `width` numbers, one a point in time. */
+struct Frames {
+  int64_t width = 0;
+  std::vector<float> values = {};  ///< row-major
+
+  int64_t count() const { return width > 0 ? static_cast<int64_t>(values.size()) / width : 0; }
+  std::span<float> row(int64_t i) {
+    return std::span(values).subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
+  }
+  std::span<const float> row(int64_t i) const {
+    return std::span(values).subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
+  }
+};
+
+}  // namespace bs::data

@@ -1,0 +1,22 @@
+#pragma once
+/** @file Changing the sampling rate of a recording, or its speed. */
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace bs::data {
+
+/** @brief The signal at `to` instead of `from` samples a second: ceil(n to / from) values.
+ *
+ *  Each output is a sum over the inputs around it, weighted by a sinc low-pass under a Hann window
+ *  of `zeros` zero crossings a side, cut off at `rolloff` times half the lower of both rates;
+ * beyond the ends the signal is zero. Weights are normalised so that a constant stays one.
+ *  @throws Error unless both rates are positive. */
+std::vector<float> resample(std::span<const float> samples, int64_t from, int64_t to,
+                            int zeros = 16, double rolloff = 0.95);
+
+/** @brief The recording played `factor` times as fast, pitch included (Ko et al., 2015); the factor
+ *  is taken to a hundredth. @throws Error for a factor outside [0.1, 10]. */
+std::vector<float> change_speed(std::span<const float> samples, double factor);
+
+}  // namespace bs::data

@@ -1,0 +1,142 @@
+#include <bs/nn/data/prefetch.h>
+#include <bs/nn/data/resample.h>
+#include <bs/nn/data/speech_loader.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace bs::data {
+
+SpeechBatch collate(std::span<const Frames> features, std::span<const std::vector<int64_t>> tokens,
+                    double hop) {
+  BS_CHECK(!features.empty() && features.size() == tokens.size(),
+           "collate: {} recordings and {} texts", features.size(), tokens.size());
+  const int64_t width = features.front().width;
+  int64_t frames = 0;
+  size_t longest = 0, total = 0;
+  std::vector<int32_t> lengths, target_lengths;
+  for (size_t i = 0; i < features.size(); ++i) {
+    BS_CHECK(features[i].width == width, "collate: features of width {} among those of {}",
+             features[i].width, width);
+    lengths.push_back(static_cast<int32_t>(features[i].count()));
+    target_lengths.push_back(static_cast<int32_t>(tokens[i].size()));
+    frames = std::max(frames, features[i].count());
+    longest = std::max(longest, tokens[i].size());
+    total += static_cast<size_t>(features[i].count());
+  }
+  std::vector<float> values;
+  std::vector<int32_t> targets;
+  for (size_t i = 0; i < features.size(); ++i) {
+    values.insert(values.end(), features[i].values.begin(), features[i].values.end());
+    values.resize((i + 1) * static_cast<size_t>(frames * width));
+    for (const int64_t token : tokens[i]) targets.push_back(static_cast<int32_t>(token));
+    targets.resize((i + 1) * longest);
+  }
+  const auto batch = static_cast<int64_t>(features.size());
+  const auto from = [](const auto& v, const Shape& shape) {
+    return Tensor::from(std::span(v.data(), v.size()), shape);
+  };
+  return {.features = from(std::as_const(values), {batch, frames, width}),
+          .lengths = from(std::as_const(lengths), {batch}),
+          .targets = from(std::as_const(targets), {batch, static_cast<int64_t>(longest)}),
+          .target_lengths = from(std::as_const(target_lengths), {batch}),
+          .seconds = static_cast<double>(total) * hop};
+}
+
+namespace {
+
+/// Keys of their own for what is drawn: the order of an epoch, and the changes to a recording.
+constexpr uint64_t order_key = 0x6f72646572ULL, augment_key = 0x6175676dULL;
+
+void shuffle(std::span<int64_t> values, Draws& draws) {
+  for (size_t i = values.size(); i > 1; --i)
+    std::swap(values[i - 1], values[static_cast<size_t>(draws.below(static_cast<int64_t>(i)))]);
+}
+
+}  // namespace
+
+struct SpeechLoader::Ahead {
+  Prefetcher<SpeechBatch> batches;
+};
+
+SpeechLoader::SpeechLoader(std::shared_ptr<const Utterances> utterances, SpeechFeatures features,
+                           const SpeechLoaderOptions& options)
+    : utterances_(std::move(utterances)), features_(std::move(features)), options_(options) {
+  const auto& o = options_;
+  BS_CHECK(utterances_ && !utterances_->empty(), "speech_loader: no utterances");
+  BS_CHECK(o.batch > 0 && o.buckets > 0 && o.prefetch >= 0,
+           "speech_loader: batch {}, buckets {}, prefetch {}", o.batch, o.buckets, o.prefetch);
+  BS_CHECK(o.augment.slowest <= o.augment.fastest, "speech_loader: speeds from {} to {}",
+           o.augment.slowest, o.augment.fastest);
+  by_length_.resize(utterances_->size());
+  std::iota(by_length_.begin(), by_length_.end(), 0);
+  std::ranges::stable_sort(by_length_, {}, [&](int64_t i) {
+    return (*utterances_)[static_cast<size_t>(i)].samples.size();
+  });
+}
+
+SpeechLoader::~SpeechLoader() = default;
+
+int64_t SpeechLoader::batches_an_epoch() const {
+  return (static_cast<int64_t>(utterances_->size()) + options_.batch - 1) / options_.batch;
+}
+
+std::vector<int64_t> SpeechLoader::indices(int64_t batch) const {
+  BS_CHECK(batch >= 0, "speech_loader: batch {}", batch);
+  const int64_t epoch = batch / batches_an_epoch();
+  Draws draws(options_.seed ^ order_key, static_cast<uint64_t>(epoch));
+  std::vector<int64_t> order = by_length_;
+  const size_t count = order.size(), buckets = static_cast<size_t>(options_.buckets);
+  for (size_t i = 0; i < buckets; ++i) {
+    const size_t begin = count * i / buckets, end = count * (i + 1) / buckets;
+    shuffle(std::span(order).subspan(begin, end - begin), draws);
+  }
+  std::vector<int64_t> places(static_cast<size_t>(batches_an_epoch()));
+  std::iota(places.begin(), places.end(), 0);
+  shuffle(places, draws);
+  const int64_t place = places[static_cast<size_t>(batch % batches_an_epoch())];
+  const auto begin = order.begin() + place * options_.batch;
+  return {begin, begin + std::min<int64_t>(options_.batch, order.end() - begin)};
+}
+
+SpeechBatch SpeechLoader::make(int64_t number) {
+  const SpeechAugmentOptions& augment = options_.augment;
+  std::vector<Frames> features;
+  std::vector<std::vector<int64_t>> tokens;
+  const std::vector<int64_t> chosen = indices(number);
+  for (size_t row = 0; row < chosen.size(); ++row) {
+    const Utterance& utterance = (*utterances_)[static_cast<size_t>(chosen[row])];
+    Draws draws(options_.seed ^ augment_key, static_cast<uint64_t>(number * options_.batch) + row);
+    const double speed = augment.slowest + (augment.fastest - augment.slowest) * draws.uniform();
+    const uint64_t noise = draws.bits();
+    features.push_back(
+        features_.whole(speed == 1 ? utterance.samples : change_speed(utterance.samples, speed),
+                        noise, augment.spec, augment.masks ? &draws : nullptr));
+    tokens.push_back(utterance.tokens);
+  }
+  return collate(features, tokens, features_.hop());
+}
+
+SpeechBatch SpeechLoader::next() {
+  SpeechBatch batch;
+  if (options_.prefetch == 0) {
+    batch = make(cursor_);
+  } else {
+    if (!ahead_)
+      ahead_.reset(new Ahead{{[this](int64_t number) { return make(number); }, cursor_,
+                              static_cast<size_t>(options_.prefetch)}});
+    batch = ahead_->batches.next();
+  }
+  ++cursor_;
+  for (Tensor* t : {&batch.features, &batch.lengths, &batch.targets, &batch.target_lengths})
+    *t = t->to(options_.device);
+  return batch;
+}
+
+void SpeechLoader::seek(int64_t cursor) {
+  BS_CHECK(cursor >= 0, "speech_loader: a cursor of {}", cursor);
+  ahead_.reset();
+  cursor_ = cursor;
+}
+
+}  // namespace bs::data

@@ -1,0 +1,160 @@
+#include <bs/lib/check.h>
+#include <bs/nn/data/alphabet.h>
+#include <bs/nn/data/manifest.h>
+#include <bs/nn/data/resample.h>
+#include <bs/nn/data/speech_loader.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <bs/tests/support/scratch.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
+
+data::SpeechFeatures features() {
+  return data::SpeechFeatures(
+      {.mel = {.rate = 8000, .mels = 4, .dither = 1e-3}, .stack = 2, .stride = 2});
+}
+
+/// Utterance i has i tokens and i more windows than the first.
+std::shared_ptr<const data::Utterances> utterances(int count) {
+  auto all = std::make_shared<data::Utterances>();
+  for (int i = 0; i < count; ++i) {
+    data::Draws draws(7, static_cast<uint64_t>(i));
+    data::Utterance u{.name = std::to_string(i)};
+    u.samples.resize(static_cast<size_t>(800 + 80 * i));
+    for (float& v : u.samples) v = static_cast<float>(draws.uniform() - 0.5);
+    for (int k = 0; k < i; ++k) u.tokens.push_back(i);
+    all->push_back(std::move(u));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("alphabet: characters of UTF-8 in the order of their code points") {
+  const data::Alphabet a = data::Alphabet::of(std::vector<std::string>{"ban", "žába", ""});
+  CHECK(a.text() == "abnáž");
+  CHECK(a.size() == 5);
+  CHECK(a.encode("žanb") == std::vector<int64_t>{4, 0, 2, 1});
+  CHECK(a.decode(a.encode("bažán")) == "bažán");
+  CHECK(data::Alphabet(a.text()).encode("á") == std::vector<int64_t>{3});
+  CHECK(a.contains("nabž"));
+  CHECK(!a.contains("c"));
+  CHECK_THROWS_WITH_AS(a.encode("ax"), "alphabet: 'x' is not in it", Error);
+  CHECK_THROWS_WITH_AS(a.decode(std::vector<int64_t>{5}), "alphabet: 5 is none of 5 characters",
+                       Error);
+  CHECK_THROWS_WITH_AS(data::Alphabet("aba"), "alphabet: 'a' comes twice", Error);
+  for (const char* bad : {"\xc3", "a\x80", "\xff\xff", "\xe1\x80z"})
+    CHECK_THROWS_AS(data::characters_of(bad), Error);
+  CHECK_THROWS_WITH_AS(data::characters_of("ab\xc3"), "alphabet: the text is not UTF-8 at byte 2",
+                       Error);
+}
+
+TEST_CASE("manifest: paths count from its folder, mistakes name the line") {
+  const Scratch scratch;
+  const std::string path = scratch / "list.jsonl";
+  std::ofstream(path) << R"({"path": "a/b.wav", "text": "hello", "speaker": 3})"
+                      << "\n\n"
+                      << R"({"text": "žába", "path": "/c.ogg"})"
+                      << "\n";
+  const auto entries = data::read_manifest(path);
+  REQUIRE(entries.size() == 2);
+  CHECK(entries[0].path == (scratch / "a/b.wav"));
+  CHECK(entries[0].text == "hello");
+  CHECK(entries[1].path == "/c.ogg");
+  CHECK(entries[1].text == "žába");
+  std::ofstream(path) << R"({"path": "a.wav", "text": "x"})"
+                      << "\n"
+                      << R"({"path": "b.wav"})";
+  CHECK_THROWS_WITH_AS(data::read_manifest(path), (path + ":2: no member 'text'").c_str(), IoError);
+  CHECK_THROWS_AS(data::read_manifest(scratch / "none"), IoError);
+}
+
+TEST_CASE("collate: zeros fill up the shorter ones") {
+  const data::Frames a{.width = 2, .values = {1, 2}}, b{.width = 2, .values = {3, 4, 5, 6}};
+  const std::vector<std::vector<int64_t>> tokens{{7, 8, 9}, {}};
+  const auto batch = data::collate(std::vector{a, b}, tokens, 0.5);
+  CHECK(batch.features.shape() == Shape{2, 2, 2});
+  CHECK(values(batch.features) == std::vector<double>{1, 2, 0, 0, 3, 4, 5, 6});
+  CHECK(values(batch.lengths) == std::vector<double>{1, 2});
+  CHECK(batch.targets.dtype() == i32);
+  CHECK(values(batch.targets) == std::vector<double>{7, 8, 9, 0, 0, 0});
+  CHECK(values(batch.target_lengths) == std::vector<double>{3, 0});
+  CHECK(batch.seconds == 1.5);
+  CHECK_THROWS_WITH_AS(data::collate(std::vector{a}, tokens, 1),
+                       "collate: 1 recordings and 2 texts", Error);
+}
+
+TEST_CASE("speech_loader: an epoch has every utterance once, lengths close together") {
+  const data::SpeechLoader loader(utterances(50), features(),
+                                  {.batch = 4, .buckets = 5, .seed = 3, .prefetch = 0});
+  REQUIRE(loader.batches_an_epoch() == 13);
+  std::vector<int64_t> first_epoch;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<int64_t> all;
+    for (int64_t i = 0; i < 13; ++i) {
+      const auto indices = loader.indices(13 * epoch + i);
+      const auto [low, high] = std::ranges::minmax(indices);
+      CHECK(high - low < 20);  // of two neighbouring buckets of ten
+      all.insert(all.end(), indices.begin(), indices.end());
+    }
+    CHECK(std::set(all.begin(), all.end()).size() == 50);
+    CHECK(all.size() == 50);
+    CHECK(all != first_epoch);
+    if (epoch == 0) first_epoch = all;
+  }
+}
+
+TEST_CASE("speech_loader: batches are a function of their number") {
+  const data::SpeechLoaderOptions options{
+      .batch = 3,
+      .buckets = 2,
+      .augment = {.slowest = 0.9, .fastest = 1.1, .masks = true},
+      .seed = 5,
+      .device = test_device(),
+      .prefetch = 2};
+  data::SpeechLoader loader(utterances(10), features(), options);
+  std::vector<std::vector<double>> seen;
+  for (int i = 0; i < 9; ++i) {
+    const data::SpeechBatch batch = loader.next();
+    CHECK(batch.features.device() == test_device());
+    const auto indices = loader.indices(i);
+    REQUIRE(values(batch.target_lengths).size() == indices.size());
+    for (size_t row = 0; row < indices.size(); ++row)
+      CHECK(values(batch.target_lengths)[row] == static_cast<double>(indices[row]));
+    CHECK(batch.seconds > 0);
+    seen.push_back(values(batch.features));
+  }
+  loader.seek(4);
+  CHECK(values(loader.next().features) == seen[4]);
+  CHECK(loader.cursor() == 5);
+  auto without_thread = options;
+  without_thread.prefetch = 0;
+  data::SpeechLoader other(utterances(10), features(), without_thread);
+  other.seek(6);
+  CHECK(values(other.next().features) == seen[6]);
+  CHECK_THROWS_WITH_AS(loader.seek(-1), "speech_loader: a cursor of -1", Error);
+  CHECK_THROWS_WITH_AS(data::SpeechLoader(utterances(0), features(), options),
+                       "speech_loader: no utterances", Error);
+}
+
+TEST_CASE("speech_loader: without augmentation the features are those of the recording") {
+  const auto all = utterances(4);
+  auto clean = data::SpeechFeatures({.mel = {.rate = 8000, .mels = 4}, .stack = 2, .stride = 2});
+  data::SpeechLoader loader(all, clean, {.batch = 1, .buckets = 1, .prefetch = 0});
+  for (int64_t i = 0; i < 4; ++i) {
+    const auto& samples = (*all)[static_cast<size_t>(loader.indices(i)[0])].samples;
+    std::vector<double> expected;
+    for (const float v : clean.whole(samples).values) expected.push_back(static_cast<double>(v));
+    CHECK(values(loader.next().features) == expected);
+  }
+}

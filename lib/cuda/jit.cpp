@@ -95,6 +95,12 @@ Kernel::Kernel(std::string name, Device device, const Binary& binary)
   cudaFuncAttributes attributes{};  // loads the code now, rather than at the first launch
   check_kernel(cudaFuncGetAttributes(&attributes, function_), "cudaFuncGetAttributes", name_,
                device);
+#if CUDART_VERSION >= 12040
+  size_t offset = 0, bytes = 0;
+  while (cudaFuncGetParamInfo(function_, parameters_.size(), &offset, &bytes) == cudaSuccess)
+    parameters_.push_back(bytes);
+  cudaGetLastError();  // the one that ended the list
+#endif
 }
 
 int Kernel::ctas_per_sm(int threads, int dynamic_shared_bytes) const {
@@ -133,7 +139,35 @@ void Kernel::allow(int dynamic_shared_bytes, int cluster) const {
   }
 }
 
-void launch_with(const Kernel& kernel, const LaunchShape& shape, Stream stream, void** parameters) {
+namespace {
+
+std::string sizes(const std::vector<size_t>& list) {
+  std::string text;
+  for (size_t bytes : list) text += format("{}{}", text.empty() ? "" : ", ", bytes);
+  return "[" + text + "]";
+}
+
+}  // namespace
+
+void launch_with(const Kernel& kernel, const LaunchShape& shape, Stream stream,
+                 std::initializer_list<Parameter> parameters) {
+  constexpr size_t most = 16;
+  BS_CHECK(parameters.size() <= most,
+           "jit: kernel {} is launched with {} parameters, of {} at most", kernel.name(),
+           parameters.size(), most);
+  std::array<void*, most> addresses{};
+  bool fit = kernel.parameters().empty() || kernel.parameters().size() == parameters.size();
+  size_t index = 0;
+  for (const Parameter& parameter : parameters) {
+    fit = fit && (kernel.parameters().empty() || kernel.parameters()[index] == parameter.bytes);
+    addresses[index++] = const_cast<void*>(parameter.address);
+  }
+  if (!fit) {
+    std::vector<size_t> given;
+    for (const Parameter& parameter : parameters) given.push_back(parameter.bytes);
+    BS_THROW(Error, "jit: kernel {} takes parameters of {} bytes; it is launched with {}",
+             kernel.name(), sizes(kernel.parameters()), sizes(given));
+  }
   const DeviceGuard guard(kernel.device());
   kernel.allow(shape.shared_bytes, shape.cluster);
   std::array<cudaLaunchAttribute, 2> attributes{};
@@ -152,7 +186,7 @@ void launch_with(const Kernel& kernel, const LaunchShape& shape, Stream stream, 
                                   .stream = static_cast<cudaStream_t>(stream.handle()),
                                   .attrs = attributes.data(),
                                   .numAttrs = count};
-  const cudaError_t status = cudaLaunchKernelExC(&config, kernel.function(), parameters);
+  const cudaError_t status = cudaLaunchKernelExC(&config, kernel.function(), addresses.data());
   if (status == cudaSuccess) return;
   cudaGetLastError();
   BS_THROW(CudaError,

@@ -9,12 +9,14 @@
  *      jit::launch(k, {.grid = {tiles}, .block = {128}, .shared_bytes = bytes}, stream, params);
  *
  *  Compiling takes no GPU: compile() and cached() work on any machine that has NVRTC. Environment:
- *  BS_CACHE_DIR, BS_JIT_DUMP, BS_JIT_RECORD (docs/jit.md).
+ *  BS_CACHE_DIR, BS_JIT_DUMP and BS_JIT_RECORD, see docs/jit.md.
  */
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/stream.h>
 
 #include <atomic>
+#include <cstddef>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +26,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace bs::cuda::jit {
 
@@ -84,6 +87,8 @@ class Kernel {
   const Resources& resources() const { return resources_; }
   /** @brief For CUDA calls that want a function. */
   const void* function() const { return function_; }
+  /** @brief Bytes of each parameter; empty where the CUDA runtime is too old to tell. */
+  const std::vector<size_t>& parameters() const { return parameters_; }
   /** @brief CTAs of this size that an SM can hold at a time. */
   int ctas_per_sm(int threads, int dynamic_shared_bytes) const;
   /** @brief Before a launch: asks once for dynamic shared memory or clusters beyond the defaults.
@@ -95,6 +100,7 @@ class Kernel {
   Device device_;
   Resources resources_;
   const void* function_ = nullptr;
+  std::vector<size_t> parameters_;
   mutable std::mutex mutex_;
   mutable std::atomic<int> allowed_shared_bytes_ = 0;
   mutable std::atomic<int> allowed_cluster_ = 8;
@@ -144,17 +150,23 @@ struct LaunchShape {
   bool programmatic = false;  ///< may begin before the kernel ahead ended (griddepcontrol)
 };
 
-/** @brief Queues the kernel with the addresses of its parameters.
- *  @throws CudaError naming the kernel and the shape when the launch is refused. */
-void launch_with(const Kernel& kernel, const LaunchShape& shape, Stream stream, void** parameters);
+/** @brief Address and size of a kernel's parameter. */
+struct Parameter {
+  const void* address;
+  size_t bytes;
+};
+/** @brief Queues `kernel` on `stream`, which may be captured.
+ *  @throws Error when the sizes of the parameters are not those that the kernel was compiled with;
+ *  CudaError naming the kernel and the shape when the launch is refused. */
+void launch_with(const Kernel& kernel, const LaunchShape& shape, Stream stream,
+                 std::initializer_list<Parameter> parameters);
 
 /** @brief Queues `kernel(params...)`; their types must be the device's, bit for bit. */
 template <class... Params>
 void launch(const Kernel& kernel, const LaunchShape& shape, Stream stream,
             const Params&... params) {
   static_assert((std::is_trivially_copyable_v<Params> && ...));
-  void* addresses[] = {const_cast<void*>(static_cast<const void*>(&params))..., nullptr};
-  launch_with(kernel, shape, stream, addresses);
+  launch_with(kernel, shape, stream, {Parameter{&params, sizeof params}...});
 }
 
 }  // namespace bs::cuda::jit

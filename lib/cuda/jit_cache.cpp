@@ -1,7 +1,5 @@
 #include <bs/lib/cuda/jit_cache.h>
 #include <bs/lib/file.h>
-#include <bs/lib/json.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -207,21 +205,6 @@ void dump(const Source& source, const std::string& identity, const Binary& binar
                "bs jit: %s: %d registers, %d bytes spilled, %d bytes local, %d bytes shared, %s\n",
                stem.c_str(), r.registers, r.spill_bytes, r.local_bytes, r.shared_bytes,
                std::string(origin).c_str());
-}
-
-void record(const Source& source, int capability) {
-  const std::string path = environment("BS_JIT_RECORD");
-  if (path.empty()) return;
-  const Json line(
-      Json::Object{{"name", source.name}, {"capability", capability}, {"code", source.code}});
-  const std::string text = line.dump() + "\n";
-  // One write at the end of the file: lines of several processes do not mix.
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  const ssize_t written = file < 0 ? -1 : ::write(file, text.data(), text.size());
-  const int reason = errno;
-  if (file >= 0) ::close(file);
-  if (written != static_cast<ssize_t>(text.size()))
-    BS_THROW(IoError, "BS_JIT_RECORD: {}: {}", path, std::strerror(reason));
 }
 
 }  // namespace bs::cuda::jit

@@ -1,5 +1,6 @@
 #pragma once
-/** @file The parts behind jit.h: what identifies a kernel, the folder on disk, dump and record. */
+/** @file The parts behind jit.h: what identifies a kernel, the folder on disk, dumps, recordings.
+ */
 #include <bs/lib/cuda/jit.h>
 
 #include <cstdint>
@@ -37,7 +38,16 @@ void store_cached(const Source& source, const std::string& identity, const Binar
 /** @brief BS_JIT_DUMP: writes source and machine code there, and a line about them to stderr. */
 void dump(const Source& source, const std::string& identity, const Binary& binary,
           std::string_view origin);
-/** @brief BS_JIT_RECORD: appends the source to that file, for bs-prebuild. */
+/** @brief BS_JIT_RECORD: appends the source to that file, one line of JSON. */
 void record(const Source& source, int capability);
+
+/** @brief A kernel that a program needed. */
+struct Recorded {
+  Source source;
+  int capability = 0;  ///< of the GPU it ran on
+};
+/** @brief What a file of BS_JIT_RECORD holds, each kernel once.
+ *  @throws IoError naming the line that is none of ours. */
+std::vector<Recorded> read_recorded(const std::string& path, std::span<const Header> headers);
 
 }  // namespace bs::cuda::jit

@@ -49,6 +49,9 @@ class Program {
     BS_NVRTC_CHECK(nvrtcGetProgramLogSize(program_, &bytes));
     std::string text(bytes, '\0');
     BS_NVRTC_CHECK(nvrtcGetProgramLog(program_, text.data()));
+    // The same kernel has the same log, however long ptxas took this time.
+    const size_t time = text.find("ptxas info    : Compile time");
+    if (time != std::string::npos) text.erase(time, text.find('\n', time) - time);
     while (!text.empty() && (text.back() == '\0' || text.back() == '\n')) text.pop_back();
     return text;
   }

@@ -1,7 +1,11 @@
-#include <bs/lib/cuda/jit.h>
+#include <bs/lib/cuda/jit_cache.h>
+#include <bs/lib/cuda/runtime.h>
+#include <bs/lib/tensor.h>
+#include <bs/tests/support/devices.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
@@ -179,4 +183,205 @@ TEST_CASE("jit: the disk keeps what was compiled") {
   CHECK(again.resources == first.resources);
   CHECK(again.log == first.log);
   CHECK(std::filesystem::last_write_time(entry + "/kernel.cubin") == written);
+}
+
+TEST_CASE("jit: another source, architecture or header is another kernel") {
+  const auto stem = [](const jit::Source& s, int capability) {
+    return jit::file_stem(s, jit::identity(s, capability));
+  };
+  const std::string usual = stem(source(), 90);
+  CHECK(stem(source(), 90) == usual);
+  CHECK(stem(source(), 80) != usual);
+  CHECK(stem(source(std::string(doubled) + "\n"), 90) != usual);
+  jit::Header changed[] = {headers[0], headers[1], headers[2]};
+  changed[2].hash = "4";  // broken.cuh, which is not included
+  CHECK(stem({"doubled", doubled, changed}, 90) == usual);
+  changed[1].hash = "4";  // once.cuh, which a header includes
+  CHECK(stem({"doubled", doubled, changed}, 90) != usual);
+}
+
+TEST_CASE("jit: a damaged entry is made anew") {
+  const test::Scratch scratch;
+  const Environment environment(scratch / "cache");
+  const jit::Binary first = jit::cached(source(), 90);
+  const std::string entry = only_entry(scratch / "cache");
+  const auto damaged = [&](const char* file, auto&& damage) {
+    const std::string path = entry + file;
+    const std::string whole = read_file(path);
+    write_file(path, damage(whole));
+    CHECK_FALSE(jit::load_cached(source(), jit::identity(source(), 90)));
+    CHECK(jit::cached(source(), 90).resources == first.resources);
+    CHECK(read_file(path) == whole);
+    CHECK(only_entry(scratch / "cache") == entry);
+  };
+  for (const char* file : {"/kernel.cubin", "/kernel.cu", "/kernel.txt"}) {
+    CAPTURE(file);
+    damaged(file, [](const std::string&) { return std::string(); });
+    damaged(file, [](const std::string& s) { return s.substr(0, s.size() / 2); });
+    damaged(file, [](const std::string& s) { return s.substr(0, s.size() - 1); });
+    damaged(file, [](std::string s) {
+      s[s.size() / 3] = static_cast<char>(s[s.size() / 3] ^ 1);
+      return s;
+    });
+  }
+  std::filesystem::remove(entry + "/kernel.cubin");
+  CHECK(jit::cached(source(), 90).image == first.image);
+  CHECK(read_file(entry + "/kernel.cubin") == first.image);
+}
+
+// Run by the tests below in processes of their own.
+TEST_CASE("jit worker" * doctest::skip()) {
+  const std::string code = doubled;
+  for (int i = 0; i < 6; ++i) {
+    const jit::Source s = source(code + "// " + std::to_string(i) + "\n");
+    REQUIRE(jit::cached(s, 90).resources.registers > 0);
+  }
+}
+
+TEST_CASE("jit: processes may fill one cache at the same time") {
+  const test::Scratch scratch;
+  const Environment environment(scratch / "cache");
+  const std::string worker =
+      std::filesystem::read_symlink("/proc/self/exe").string() + " --no-skip -tc='jit worker'";
+  const std::string both = "(" + worker + ") >" + (scratch / "a") + " 2>&1 & first=$!; (" + worker +
+                           ") >" + (scratch / "b") + " 2>&1 && wait $first";
+  const int status = std::system(both.c_str());
+  CAPTURE(read_file(scratch / "a"));
+  CAPTURE(read_file(scratch / "b"));
+  CHECK(status == 0);
+  int entries = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch / "cache")) {
+    ++entries;
+    CHECK(has(entry.path().filename().string(), "doubled-"));  // nothing half made is left
+  }
+  CHECK(entries == 6);
+  CHECK(jit::load_cached(source(std::string(doubled) + "// 3\n"),
+                         jit::identity(source(std::string(doubled) + "// 3\n"), 90)));
+}
+
+TEST_CASE("jit: a folder that cannot be written costs one warning") {
+  const test::Scratch scratch;
+  write_file(scratch / "file", "no folder");
+  const Environment environment(scratch / "file/cache");
+  const std::string worker = std::filesystem::read_symlink("/proc/self/exe").string() +
+                             " --no-skip -tc='jit worker' >" + (scratch / "out") + " 2>" +
+                             (scratch / "errors");
+  CHECK(std::system(worker.c_str()) == 0);
+  const std::string errors = read_file(scratch / "errors");
+  CAPTURE(errors);
+  CHECK(has(errors, "bs: compiled kernels are not kept"));
+  CHECK(has(errors, "file/cache"));
+  CHECK(std::count(errors.begin(), errors.end(), '\n') == 1);
+}
+
+TEST_CASE("jit: where the cache is") {
+  const test::Scratch scratch;
+  Environment environment("/a");
+  CHECK(jit::cache_folder() == "/a");
+  environment.set("BS_CACHE_DIR", "");
+  environment.set("XDG_CACHE_HOME", "/b");
+  CHECK(jit::cache_folder() == "/b/bs");
+  environment.set("XDG_CACHE_HOME", "");
+  environment.set("HOME", "/c");
+  CHECK(jit::cache_folder() == "/c/.cache/bs");
+  environment.set("HOME", "");
+  CHECK(jit::cache_folder().empty());
+}
+
+TEST_CASE("jit: dumps and recordings") {
+  const test::Scratch scratch;
+  Environment environment(scratch / "cache");
+  environment.set("BS_JIT_DUMP", (scratch / "dump").c_str());
+  const jit::Binary binary = jit::cached(source(), 90);
+  const std::string stem =
+      (scratch / "dump/") + jit::file_stem(source(), jit::identity(source(), 90));
+  CHECK(read_file(stem + ".cu") == doubled);
+  CHECK(read_file(stem + ".cubin") == binary.image);
+
+  environment.set("BS_JIT_RECORD", (scratch / "kernels").c_str());
+  jit::record(source(), 90);
+  jit::record(source("// \"quoted\"\n"), 80);
+  jit::record(source(), 90);
+  const auto all = jit::read_recorded(scratch / "kernels", headers);
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].source.name == "doubled");
+  CHECK(all[0].source.code == doubled);
+  CHECK(all[0].capability == 90);
+  CHECK(all[1].source.code == "// \"quoted\"\n");
+  CHECK(all[1].capability == 80);
+  CHECK(jit::compile(all[0].source, 90).image == binary.image);
+
+  write_file(scratch / "kernels", "{\"name\":\"k\"}\n");
+  CHECK(has(message([&] { jit::read_recorded(scratch / "kernels", headers); }),
+            "kernels: line 1 is no recorded kernel: name, capability or code is missing"));
+}
+
+TEST_CASE("jit: a GPU loads, launches and captures kernels" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const test::Scratch scratch;
+  const Environment environment(scratch / "cache");
+  struct Params {
+    float* x;
+    int n;
+  };
+  const DeviceGuard guard(device);
+  const jit::Kernel& kernel = jit::kernel(source(), device);
+  CHECK(&jit::kernel(source(), device) == &kernel);
+  CHECK(kernel.name() == "doubled");
+  CHECK(kernel.ctas_per_sm(128, 0) >= 8);
+
+  const Tensor host = Tensor::empty({1000}, f32, Device::cpu());
+  for (int i = 0; i < 1000; ++i) host.data<float>()[i] = static_cast<float>(i);
+  const Tensor x = host.to(device);
+  const Params params{x.data<float>(), 1000};
+  const Stream stream = current_stream(device);
+  const jit::LaunchShape shape{.grid = {8}, .block = {128}};
+  jit::launch(kernel, shape, stream, params);
+  jit::launch(kernel, {.grid = {8}, .block = {128}, .programmatic = true}, stream, params);
+  // 64 KiB must be asked for, and a cluster of 8 takes no asking; they change nothing here.
+  jit::launch(kernel, {.grid = {8}, .block = {128}, .cluster = 8, .shared_bytes = 64 << 10}, stream,
+              params);
+  CHECK(x.to(Device::cpu()).data<float>()[999] == 8 * 999);
+
+  CHECK(has(message([&] { jit::launch(kernel, shape, stream, params, 1); }),
+            "jit: kernel doubled takes parameters of [16] bytes; it is launched with [16, 4]"));
+  CHECK(has(message([&] { jit::launch(kernel, {.grid = {8}, .block = {2048}}, stream, params); }),
+            "jit: launch of kernel doubled on cuda:0 failed: cudaErrorInvalid"));
+  CHECK(has(message([&] {
+              jit::launch(kernel, {.grid = {8}, .block = {32}, .shared_bytes = 1 << 20}, stream,
+                          params);
+            }),
+            "jit: kernel doubled wants 1048576 bytes of dynamic shared memory; cuda:0 has "));
+
+  SUBCASE("a kernel may be compiled and loaded while its stream is captured") {
+    const jit::Source late = source(std::string(doubled) + "// late\n");
+    const auto native = static_cast<cudaStream_t>(stream.handle());
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    BS_CUDA_CHECK(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal));
+    jit::launch(jit::kernel(late, device), shape, stream, params);
+    BS_CUDA_CHECK(cudaStreamEndCapture(native, &graph));
+    BS_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    for (int i = 0; i < 2; ++i) BS_CUDA_CHECK(cudaGraphLaunch(executable, native));
+    CHECK(x.to(Device::cpu()).data<float>()[999] == 32 * 999);
+    BS_CUDA_CHECK(cudaGraphExecDestroy(executable));
+    BS_CUDA_CHECK(cudaGraphDestroy(graph));
+  }
+  SUBCASE("threads that want one kernel get one") {
+    const jit::Source wanted = source(std::string(doubled) + "// threads\n");
+    jit::KernelFamily<int> family;
+    std::vector<const jit::Kernel*> got(8);
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < got.size(); ++i)
+      threads.emplace_back([&, i] { got[i] = &family.get(7, device, [&] { return wanted; }); });
+    for (std::thread& thread : threads) thread.join();
+    for (const jit::Kernel* one : got) CHECK(one == got[0]);
+    bool emitted = false;
+    family.get(7, device, [&] {
+      emitted = true;
+      return wanted;
+    });
+    CHECK_FALSE(emitted);
+  }
 }

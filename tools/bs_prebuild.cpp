@@ -1,0 +1,131 @@
+// Compiles kernels ahead of the first run that needs them, on any machine that has NVRTC.
+#include <bs/kernels/cuda/device_headers.h>
+#include <bs/lib/cuda/jit_cache.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace bs;
+using namespace bs::cuda;
+
+namespace {
+
+constexpr const char* help =
+    "bs-prebuild [options] FILE...\n"
+    "Fills the cache of compiled kernels with those that an earlier run needed. Each FILE is what\n"
+    "such a run wrote with BS_JIT_RECORD=FILE in its environment. No GPU is needed here.\n"
+    "  --sm 80,90,...   compute capabilities to compile for; default: those of the recorded runs\n"
+    "  --cache FOLDER   default: $BS_CACHE_DIR, else $XDG_CACHE_HOME/bs, else ~/.cache/bs\n"
+    "  --jobs N         kernels compiled at a time; default: one a core\n"
+    "  --quiet          one line at the end instead of one a kernel\n";
+
+struct Options {
+  std::vector<int> capabilities;
+  std::vector<std::string> files;
+  unsigned jobs = std::max(1U, std::thread::hardware_concurrency());
+  bool quiet = false;
+};
+
+std::vector<int> numbers(const std::string& option, const std::string& list) {
+  std::vector<int> out;
+  std::stringstream in(list);
+  for (std::string item; std::getline(in, item, ',');) {
+    char* end = nullptr;
+    const long value = std::strtol(item.c_str(), &end, 10);
+    BS_CHECK(!item.empty() && *end == '\0' && value > 0 && value < 10000,
+             "bs-prebuild: {} wants positive numbers, not \"{}\"", option, item);
+    out.push_back(static_cast<int>(value));
+  }
+  return out;
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    const auto value = [&]() -> std::string {
+      BS_CHECK(i + 1 < argc, "bs-prebuild: {} wants a value", name);
+      return argv[++i];
+    };
+    if (name == "--help") {
+      std::fputs(help, stdout);
+      std::exit(0);
+    } else if (name == "--sm") {
+      o.capabilities = numbers(name, value());
+    } else if (name == "--cache") {
+      ::setenv("BS_CACHE_DIR", value().c_str(), 1);
+    } else if (name == "--jobs") {
+      o.jobs = static_cast<unsigned>(numbers(name, value()).at(0));
+    } else if (name == "--quiet") {
+      o.quiet = true;
+    } else {
+      BS_CHECK(name.rfind("-", 0) != 0, "bs-prebuild: unknown option {}; see --help", name);
+      o.files.push_back(name);
+    }
+  }
+  BS_CHECK(!o.files.empty(), "bs-prebuild: no file of recorded kernels is given; see --help");
+  return o;
+}
+
+/// The kernels of all files, for each architecture wanted.
+std::vector<jit::Recorded> wanted(const Options& o) {
+  std::vector<jit::Recorded> all;
+  for (const std::string& file : o.files)
+    for (jit::Recorded& kernel : jit::read_recorded(file, device_headers())) {
+      if (o.capabilities.empty()) all.push_back(kernel);
+      for (int capability : o.capabilities) all.push_back({kernel.source, capability});
+    }
+  return all;
+}
+
+/// Compiles what the cache lacks; gives the number of kernels that would not.
+int build(const std::vector<jit::Recorded>& all, const Options& o) {
+  std::atomic<size_t> next = 0;
+  std::atomic<int> failed = 0;
+  std::mutex output;
+  const auto work = [&] {
+    for (size_t i = next++; i < all.size(); i = next++) {
+      const auto& [source, capability] = all[i];
+      const std::string name = source.name + " for " + jit::architecture(capability);
+      try {
+        const jit::Resources r = jit::cached(source, capability).resources;
+        const std::lock_guard lock(output);
+        if (!o.quiet)
+          std::printf("%s: %d registers, %d bytes local, %d bytes shared\n", name.c_str(),
+                      r.registers, r.local_bytes, r.shared_bytes);
+      } catch (const std::exception& error) {
+        ++failed;
+        const std::lock_guard lock(output);
+        std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < std::min<size_t>(o.jobs, all.size()); ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  return failed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const Options o = parse(argc, argv);
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<jit::Recorded> all = wanted(o);
+  const int failed = build(all, o);
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  std::printf("%zu kernels in %s, %.1f s\n", all.size() - static_cast<size_t>(failed),
+              jit::cache_folder().c_str(), time.count());
+  return failed == 0 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

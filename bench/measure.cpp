@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <vector>
 #if BS_WITH_CUDA
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/runtime.h>
@@ -21,7 +20,7 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double run_on_cpu(const std::function<void()>& work) {
+double run_on_cpu(const Work& work) {
   const Clock::time_point start = Clock::now();
   work();
   return since(start);
@@ -41,7 +40,7 @@ class CudaTimer {
   CudaTimer(const CudaTimer&) = delete;
   CudaTimer& operator=(const CudaTimer&) = delete;
 
-  double run(const std::function<void()>& work) const {
+  double run(const Work& work) const {
     const Stream stream = current_stream(wash_.device());
     auto* native = static_cast<cudaStream_t>(stream.handle());
     cuda::fill_zero(wash_.data(), wash_.bytes(), stream);
@@ -60,30 +59,68 @@ class CudaTimer {
 };
 #endif
 
-std::vector<double> repeat(const MeasureOptions& options, const std::function<double()>& run) {
-  for (int warm_up = 0; warm_up < 2; ++warm_up) run();
-  std::vector<double> seconds;
-  const Clock::time_point start = Clock::now();
-  while (static_cast<int>(seconds.size()) < options.runs || since(start) < options.seconds)
-    seconds.push_back(run());
+Timing summary(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
-  return seconds;
+  const size_t n = seconds.size();
+  return {seconds[n / 2], seconds[n / 4], seconds[n * 3 / 4], static_cast<int>(n)};
+}
+
+std::vector<Timing> repeat(const std::vector<Work>& works, const MeasureOptions& options,
+                           const std::function<double(const Work&)>& run) {
+  for (int warm_up = 0; warm_up < 2; ++warm_up)
+    for (const Work& work : works) run(work);
+  std::vector<std::vector<double>> seconds(works.size());
+  const double enough = options.seconds * static_cast<double>(works.size());
+  const Clock::time_point start = Clock::now();
+  for (int round = 0; round < std::max(options.runs, 1) || since(start) < enough; ++round)
+    for (size_t i = 0; i < works.size(); ++i) seconds[i].push_back(run(works[i]));
+  std::vector<Timing> timings;
+  for (std::vector<double>& of_one : seconds) timings.push_back(summary(std::move(of_one)));
+  return timings;
+}
+
+void wait_for(Device device) {
+#if BS_WITH_CUDA
+  if (device.is_cuda()) cuda::synchronize(current_stream(device));
+#else
+  static_cast<void>(device);
+#endif
 }
 
 }  // namespace
 
-Timing measure(Device device, const std::function<void()>& work, const MeasureOptions& options) {
+std::vector<Timing> interleave(Device device, const std::vector<Work>& works,
+                               const MeasureOptions& options) {
   check_usable("measure", device);
-  std::vector<double> seconds;
 #if BS_WITH_CUDA
   if (device.is_cuda()) {
     const CudaTimer timer(device);
-    seconds = repeat(options, [&] { return timer.run(work); });
+    return repeat(works, options, [&](const Work& work) { return timer.run(work); });
   }
 #endif
-  if (device.is_cpu()) seconds = repeat(options, [&] { return run_on_cpu(work); });
-  const size_t n = seconds.size();
-  return {seconds[n / 2], seconds[n / 4], seconds[n * 3 / 4], static_cast<int>(n)};
+  return repeat(works, options, run_on_cpu);
+}
+
+Timing measure(Device device, const Work& work, const MeasureOptions& options) {
+  return interleave(device, {work}, options).front();
+}
+
+double once(Device device, const Work& work) {
+  wait_for(device);
+  const Clock::time_point start = Clock::now();
+  work();
+  wait_for(device);
+  return since(start);
+}
+
+double host_seconds(Device device, const Work& work, int calls) {
+  work();
+  wait_for(device);
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < calls; ++i) work();
+  const double seconds = since(start) / calls;
+  wait_for(device);
+  return seconds;
 }
 
 }  // namespace bs::bench

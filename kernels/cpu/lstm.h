@@ -1,0 +1,150 @@
+#pragma once
+/** @file What the forward and the backward of the LSTM share: how a team of threads divides the
+ *  cells, products with a weight packed once a sequence, and the factors of zoneout. */
+#include <bs/kernels/cpu/panels.h>
+#include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/rows.h>
+#include <bs/kernels/distribution.h>
+#include <bs/kernels/lstm.h>
+#include <bs/lib/philox.h>
+
+#include <algorithm>
+
+namespace bs::cpu::recurrent {
+
+/// A run of columns.
+struct Range {
+  Index begin, end;
+  Index size() const { return end - begin; }
+};
+
+/// The columns of `width` that a thread of a team has: whole panels, so that the arithmetic of a
+/// column does not depend on the team.
+template <class W>
+Range share(Index width, int thread, int team) {
+  constexpr Index unit = Tile<W>::kCols;
+  const Index panels = ceil_div(width, unit);
+  return {std::min(width, panels * thread / team * unit),
+          std::min(width, panels * (thread + 1) / team * unit)};
+}
+
+/// Threads for a sequence: a step must outweigh the barrier at its end.
+inline int team_for(const LSTMSteps& s) {
+  constexpr double worth_a_thread = 1 << 17;  // multiply-adds
+  if (s.layout) return 1;                     // the block-sparse product has threads of its own
+  const double work = 4.0 * static_cast<double>(s.batch() * s.cells() * s.width());
+  return team_size(work, worth_a_thread);
+}
+
+/// Calls body(thread, team) on each thread of a team.
+template <class Body>
+void run_team(int team, Body&& body) {
+  if (team <= 1) return body(0, 1);
+#pragma omp parallel num_threads(team)
+  body(omp_get_thread_num(), omp_get_num_threads());
+}
+
+/// All threads of a team of more than one wait for each other.
+inline void meet(int team) {
+  if (team > 1) {
+#pragma omp barrier
+  }
+}
+
+/// A right operand [k, n] packed in panels of columns, multiplied column range by column range.
+template <class W>
+class PackedWeight {
+ public:
+  PackedWeight() = default;
+  /// Element (l, j) is src[l * step + j * lane].
+  template <class T>
+  PackedWeight(const T* src, Index depth, Index n, Index step, Index lane)
+      : packed_(Tensor::empty({packed_b_size<W>(depth, n)}, dtype_of<W>)),
+        data_(packed_.data<W>()),
+        k_(depth) {
+    parallel_for(ceil_div(n, Tile<W>::kCols), 4, [&](Index first, Index last) {
+      pack_panels<Side::kRight>(first, last, n, depth, src, lane, step, packed_.data<W>());
+    });
+  }
+
+  /// c (m x columns) = beta c + a (m x k) times the columns of `range`, which starts a panel; `c`
+  /// is where the first of them goes.
+  void multiply(Index m, const W* a, Index row, Range range, W beta, W* c, Index row_c) const {
+    constexpr Index unit = Tile<W>::kCols, depth = Tile<W>::kDepth;
+    if (m == 0 || range.size() == 0) return;
+    for (Index l = 0; l < k_; l += depth) {
+      const PanelPair<W> pair{a + l, data_ + range.begin * k_ + l * unit};
+      multiply_panels<W, W>(m, range.size(), std::min(depth, k_ - l), {&pair, 1},
+                            direct_a<W>(row, 1), PanelLayout{unit * k_, unit, 1, true}, W(1),
+                            l == 0 ? beta : W(1), c, row_c, 1);
+    }
+  }
+
+ private:
+  Tensor packed_;
+  const W* data_ = nullptr;
+  Index k_ = 0;
+};
+
+/// Which rows of a batch are in their sequence at a step.
+class Active {
+ public:
+  explicit Active(const LSTMSteps& s)
+      : lengths_(s.lengths.defined() ? s.lengths.data<int64_t>() : nullptr), batch_(s.batch()) {}
+  bool operator()(Index t, Index b) const { return !lengths_ || t < lengths_[b]; }
+  bool all() const { return lengths_ == nullptr; }
+  /// Rows up to the last active one: few late in a batch that is sorted by length.
+  Index rows(Index t) const {
+    Index m = batch_;
+    while (m > 0 && !(*this)(t, m - 1)) --m;
+    return m;
+  }
+
+ private:
+  const int64_t* lengths_;
+  Index batch_;
+};
+
+/// Zoneout's factors k of one of the two states.
+template <class W>
+struct Keep {
+  double p;
+  bool expected;
+  RandomState state;
+  Index which;  ///< 0 the hidden state, 1 the cells: the two draw different blocks
+
+  bool any() const { return p > 0; }
+  /// The factors of elements [first, first + n) of [T, B, width].
+  void factors(Index first, Index n, W* k) const {
+    if (expected) {
+      std::fill_n(k, n, static_cast<W>(p));
+      return;
+    }
+    const uint64_t limit = threshold(p);
+    for (Index e = first; e < first + n; ++e) {
+      const auto block = static_cast<uint64_t>(e / 4 * 2 + which);
+      k[e - first] = philox(state.seed, block, state.offset).word[e % 4] < limit ? W(1) : W(0);
+    }
+  }
+};
+
+template <class W>
+Keep<W> keep_hidden(const LSTMRule& r) {
+  return {r.zoneout_hidden, r.expected, r.state, 0};
+}
+template <class W>
+Keep<W> keep_cell(const LSTMRule& r) {
+  return {r.zoneout_cell, r.expected, r.state, 1};
+}
+
+/// Calls f(std::bool_constant) with `value`.
+template <class F>
+void visit_bool(bool value, F&& f) {
+  if (value) {
+    f(std::true_type{});
+  } else {
+    f(std::false_type{});
+  }
+}
+
+}  // namespace bs::cpu::recurrent

@@ -1,0 +1,262 @@
+#include <bs/autograd/concat.h>
+#include <bs/autograd/copy.h>
+#include <bs/autograd/grad_check.h>
+#include <bs/autograd/lstm.h>
+#include <bs/autograd/view.h>
+#include <bs/kernels/block_sparse_convert.h>
+#include <bs/lib/patterns.h>
+#include <bs/tests/kernels/lstm_reference.h>
+#include <bs/tests/support/devices.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+LSTMDirectionVariables direction_of(const LstmCase& k, const Variables& v) {
+  LSTMDirectionVariables d{.weights = {.ih = v[1], .hh = v[2], .bias_ih = v[3], .bias_hh = v[4]},
+                           .h0 = v[5],
+                           .c0 = v[6],
+                           .rule = {.hard = k.hard,
+                                    .zoneout_hidden = k.zoneout_hidden,
+                                    .zoneout_cell = k.zoneout_cell,
+                                    .expected = true},
+                           .reverse = k.reverse};
+  if (k.projection > 0) d.weights.hr = v[7];
+  return d;
+}
+
+Tensor lengths_of(const LstmCase& k) {
+  if (k.lengths.empty()) return {};
+  return Tensor::from<int64_t>(std::span<const int64_t>(k.lengths), {k.batch});
+}
+
+/// y, c, h_n and c_n behind each other.
+Variable joined(const LSTMStates& s) {
+  const auto flat = [&](const Variable& v) { return reshape(cast(v, s.y.dtype()), {-1}); };
+  return concat({flat(s.y), flat(s.c), flat(s.h_n), flat(s.c_n)}, 0);
+}
+
+/// A rounding at each step: the error may grow by as much.
+void check_in(const LstmCase& k, const std::vector<DType>& dtypes, double range) {
+  CAPTURE(k.steps);
+  CAPTURE(k.cells);
+  check_op({.name = "lstm",
+            .inputs = k.inputs(),
+            .op =
+                [&](const Variables& v) {
+                  const LSTMDirectionVariables d = direction_of(k, v);
+                  return joined(lstm(v[0], {&d, 1}, lengths_of(k))[0]);
+                },
+            .reference = [&](const References& in) { return lstm_of(k, in); },
+            .low = -range,
+            .high = range,
+            .steps = 16.0 * static_cast<double>(std::max<int64_t>(1, k.steps)),
+            .dtypes = dtypes});
+}
+
+/// Gradients jump where a hard activation reaches a bound, and rounding to 16 bits moves a value to
+/// the other side of it: there the sums stay within the bounds.
+void check(const LstmCase& k) {
+  if (!k.hard) return check_in(k, {f64, f32, f16, bf16}, 1);
+  check_in(k, {f64, f32}, 1);
+  check_in(k, {f16, bf16}, 0.25);
+}
+
+}  // namespace
+
+TEST_CASE("lstm: soft and hard, of every small size") {
+  for (const bool hard : {false, true})
+    for (const int64_t steps : {1, 7})
+      for (const int64_t batch : {1, 3})
+        for (const int64_t in : {1, 2})
+          for (const int64_t cells : {1, 5})
+            check({.steps = steps, .batch = batch, .in = in, .cells = cells, .hard = hard});
+}
+
+TEST_CASE("lstm: cells beyond a panel, a vector and a thread") {
+  check({.steps = 3, .batch = 2, .in = 3, .cells = 33});
+  check({.steps = 2, .batch = 17, .in = 5, .cells = 64});
+  check({.steps = 2, .batch = 33, .in = 4, .cells = 48, .reverse = true});
+  check_in({.steps = 2, .batch = 1, .in = 1, .cells = 270, .zoneout_hidden = 0.5}, {f64, bf16},
+           0.25);
+}
+
+TEST_CASE("lstm: in reverse, projected, of different lengths, with zoneout") {
+  for (const bool reverse : {false, true})
+    for (const int64_t projection : {0, 3})
+      for (const bool hard : {false, true}) {
+        LstmCase k{.steps = 5,
+                   .batch = 4,
+                   .in = 2,
+                   .cells = 6,
+                   .projection = projection,
+                   .hard = hard,
+                   .reverse = reverse};
+        check(k);
+        k.lengths = {5, 1, 0, 3};
+        check(k);
+        k.zoneout_hidden = 0.25;
+        check(k);
+        k.zoneout_cell = 0.5;
+        k.lengths = {};
+        check(k);
+      }
+}
+
+TEST_CASE("lstm: nothing to do") {
+  check({.steps = 0, .batch = 2, .in = 3, .cells = 4});
+  check({.steps = 3, .batch = 0, .in = 3, .cells = 4});
+}
+
+TEST_CASE("lstm: directions are independent of each other") {
+  const LstmCase k{.steps = 4, .batch = 3, .in = 3, .cells = 20};
+  LstmCase back = k;
+  back.reverse = true;
+  Variables v, w;
+  for (const Shape& shape : k.inputs()) {
+    v.emplace_back(random_reference(shape, 1 + v.size()).tensor(f32, test_device()), true);
+    w.emplace_back(random_reference(shape, 50 + v.size()).tensor(f32, test_device()), true);
+  }
+  const LSTMDirectionVariables both[] = {direction_of(k, v), direction_of(back, w)};
+  const auto states = lstm(v[0], both);
+  const Variable y = concat({joined(states[0]), joined(states[1])}, 0);
+  const Tensor dy = random_reference(y.shape(), 7).tensor(f32, test_device());
+  y.backward(dy);
+  const Tensor dx = v[0].grad(), dhh = w[2].grad();
+  v[0].zero_grad();
+  w[2].zero_grad();
+  const Variable first = joined(lstm(v[0], {&both[0], 1})[0]);
+  const Variable second = joined(lstm(v[0], {&both[1], 1})[0]);
+  concat({first, second}, 0).backward(dy);
+  CHECK(Reference::of(y.data()).values == Reference::of(concat({first, second}, 0).data()).values);
+  check_close("dx", Reference::of(dx), Reference::of(v[0].grad()), 1e-5);
+  CHECK(Reference::of(dhh).values == Reference::of(w[2].grad()).values);
+}
+
+TEST_CASE("lstm: zoneout keeps the states that chance picks, and backward knows which") {
+  const LstmCase k{.steps = 6, .batch = 3, .in = 2, .cells = 7};
+  for (const int64_t projection : {0, 4}) {
+    LstmCase c = k;
+    c.projection = projection;
+    Variables v;
+    for (const Shape& shape : c.inputs())
+      v.emplace_back(random_reference(shape, 1 + v.size()).tensor(f64, test_device()), true);
+    const auto run = [&](const Variables& in, double hidden, double cell) {
+      LSTMDirectionVariables d = direction_of(c, in);
+      d.rule.expected = false;
+      d.rule.zoneout_hidden = hidden;
+      d.rule.zoneout_cell = cell;
+      d.rule.state = {.seed = 5, .offset = 9};
+      return lstm(in[0], {&d, 1})[0];
+    };
+    gradcheck([&](const Variables& in) { return joined(run(in, 0.4, 0.3)); }, v);
+    const Reference h0 = Reference::of(v[5].data());
+    CHECK(Reference::of(run(v, 1, 0).h_n.data()).values == h0.values);
+    CHECK(Reference::of(run(v, 0, 1).c_n.data()).values == Reference::of(v[6].data()).values);
+  }
+  // The rate, and that the two states draw independently.
+  const LstmCase big{.steps = 40, .batch = 8, .in = 1, .cells = 64};
+  Variables v;
+  for (const Shape& shape : big.inputs())
+    v.emplace_back(random_reference(shape, 1 + v.size()).tensor(f32, test_device()));
+  LSTMDirectionVariables d = direction_of(big, v);
+  d.rule = {.zoneout_hidden = 0.3, .zoneout_cell = 0.6, .state = {.seed = 1, .offset = 2}};
+  const LSTMStates s = lstm(v[0], {&d, 1})[0];
+  const Reference h = Reference::of(s.y.data()), c = Reference::of(s.c.data());
+  const size_t row = 8 * 64;
+  double kept_h = 0, kept_c = 0, both = 0;
+  for (size_t i = row; i < h.values.size(); ++i) {
+    const bool same_h = h[i] == h[i - row], same_c = c[i] == c[i - row];
+    kept_h += same_h;
+    kept_c += same_c;
+    both += same_h && same_c;
+  }
+  const auto n = static_cast<double>(h.values.size() - row);
+  const double five_sigma = 5 * 0.5 / std::sqrt(n);
+  CHECK(std::abs(kept_h / n - 0.3) < five_sigma);
+  CHECK(std::abs(kept_c / n - 0.6) < five_sigma);
+  CHECK(std::abs(both / n - 0.18) < five_sigma);
+}
+
+TEST_CASE("lstm: block-sparse recurrent weights are the dense ones with zeros") {
+  for (const int64_t projection : {0, 16}) {
+    const LstmCase k{.steps = 3, .batch = 5, .in = 4, .cells = 32, .projection = projection};
+    const LayoutPtr layout = patterns::random(
+        {.rows = 8, .cols = static_cast<int>(k.width() / 16), .block = 16}, {.density = 0.5});
+    std::vector<Shape> inputs = k.inputs();
+    inputs[2] = {layout->nnz(), 16, 16};
+    const auto dense = [&](References in) {
+      Reference hh({4 * k.cells, k.width()});
+      const Tensor whole = to_dense({layout, in[2].tensor(f64, Device::cpu())});
+      in[2] = Reference::of(whole.view({4 * k.cells, k.width()}));
+      return in;
+    };
+    check_op({.name = "lstm, sparse",
+              .inputs = inputs,
+              .op =
+                  [&](const Variables& v) {
+                    LSTMDirectionVariables d = direction_of(k, v);
+                    d.weights.layout = layout;
+                    return joined(lstm(v[0], {&d, 1})[0]);
+                  },
+              .reference = [&](const References& in) { return lstm_of(k, dense(in)); }});
+  }
+}
+
+TEST_CASE("lstm: one long sequence, whole or in two pieces") {
+  const LstmCase k{.steps = 50, .batch = 3, .in = 4, .cells = 24};
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    Variables v;
+    for (const Shape& shape : k.inputs())
+      v.emplace_back(random_reference(shape, 1 + v.size()).tensor(dtype, test_device()));
+    LSTMDirectionVariables d = direction_of(k, v);
+    const LSTMStates whole = lstm(v[0], {&d, 1})[0];
+    const LSTMStates first = lstm(slice(v[0], 0, 0, 21), {&d, 1})[0];
+    d.h0 = first.h_n;
+    d.c0 = first.c_n;
+    const LSTMStates second = lstm(slice(v[0], 0, 21, 50), {&d, 1})[0];
+    check_close("y", Reference::of(concat({first.y, second.y}, 0).data()),
+                Reference::of(whole.y.data()), 16 * epsilon(dtype));
+    check_close("c_n", Reference::of(second.c_n.data()), Reference::of(whole.c_n.data()),
+                16 * epsilon(dtype));
+  }
+}
+
+TEST_CASE("lstm refuses what does not fit") {
+  const auto t = [](const Shape& shape, DType dtype = f32) { return Tensor::empty(shape, dtype); };
+  const auto run = [&](const Tensor& x, LSTMDirection d, const Tensor& lengths = {}) {
+    return lstm(x, {&d, 1}, lengths);
+  };
+  const LSTMDirection good{.weights = {.ih = t({8, 3}), .hh = t({8, 2})}};
+  CHECK_THROWS_WITH_AS(run(t({4, 3}), good), "lstm: x [4, 3] is not [steps, batch, inputs]", Error);
+  CHECK_THROWS_WITH_AS(run(t({4, 5, 2}), good), "lstm: weight_ih [8, 3] where [8, 2] is expected",
+                       Error);
+  LSTMDirection bad = good;
+  bad.weights.hh = t({8, 3});
+  CHECK_THROWS_WITH_AS(run(t({4, 5, 3}), bad), "lstm: weight_hh [8, 3] where [8, 2] is expected",
+                       Error);
+  bad = good;
+  bad.weights.ih = t({6, 3});
+  CHECK_THROWS_WITH_AS(run(t({4, 5, 3}), bad), "lstm: weight_ih [6, 3] is not [4 cells, inputs]",
+                       Error);
+  bad = good;
+  bad.c0 = t({5, 2}, f64);
+  CHECK_THROWS_WITH_AS(run(t({4, 5, 3}), bad), "lstm: c0 of f64 for x of f32", Error);
+  bad = good;
+  bad.h0 = t({4, 2});
+  CHECK_THROWS_WITH_AS(run(t({4, 5, 3}), bad), "lstm: h0 [4, 2] where [5, 2] is expected", Error);
+  bad = good;
+  bad.rule.zoneout_cell = 1.5;
+  CHECK_THROWS_WITH_AS(run(t({4, 5, 3}), bad), "lstm: a zoneout of 1.5 is not within [0, 1]",
+                       Error);
+  CHECK_THROWS_WITH_AS(run(t({4, 2, 3}), good, Tensor::from<int64_t>({4, 5})),
+                       "lstm: sequence 1 of length 5 among 4 steps", Error);
+  CHECK_THROWS_WITH_AS(run(t({4, 2, 3}), good, Tensor::from<int64_t>({4})),
+                       "lstm: lengths [1] for 2 sequences", Error);
+  CHECK_THROWS_WITH_AS(run(t({4, 2, 3}, i32), good),
+                       "lstm: dtype i32 is not supported; expected f64, f32, f16 or "
+                       "bf16",
+                       Error);
+}

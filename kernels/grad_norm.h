@@ -3,6 +3,7 @@
 #include <bs/kernels/dispatch.h>
 #include <bs/lib/host_device.h>
 
+#include <limits>
 #include <span>
 
 namespace bs {
@@ -11,6 +12,9 @@ namespace bs {
 struct GradientClip {
   Tensor norm;          ///< scalar of f64 on the gradients' device, from grad_norm; or undefined
   double max_norm = 0;  ///< looked at only where `norm` is defined
+  /** A step with a norm that is NaN or infinite changes nothing, instead of all to NaN. The device
+   *  decides; the host need not know. */
+  bool skip_nonfinite = false;
 };
 
 /** @brief min(1, max_norm / (norm + 1e-6)), as in PyTorch; NaN for a norm that is NaN. */
@@ -18,6 +22,20 @@ BS_HOST_DEVICE inline double clip_factor(double norm, double max_norm) {
   const double factor = max_norm / (norm + 1e-6);
   return factor >= 1 ? 1.0 : factor;
 }
+
+/** @brief A GradientClip as kernels read it: `norm` points to device memory, or is null. */
+struct ClipView {
+  const double* norm;
+  double max_norm;
+  bool skip_nonfinite;
+
+  /** @brief Whether this step is to change nothing. */
+  BS_HOST_DEVICE bool skips() const { return norm && skip_nonfinite && !(*norm <= largest); }
+  BS_HOST_DEVICE double factor() const { return norm ? clip_factor(*norm, max_norm) : 1.0; }
+
+ private:
+  static constexpr double largest = std::numeric_limits<double>::max();
+};
 
 /** @brief sqrt(sum of squares over all elements of all tensors), summed in double in a fixed order.
  *  @param[in] gradients floating, of one device, any shapes and strides; undefined ones count as 0

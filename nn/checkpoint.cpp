@@ -42,6 +42,7 @@ void save_checkpoint(const std::string& path, const TrainingState& state) {
     put("optimizer.", state.optimizer->state());
     metadata["bs.optimizer_steps"] = std::to_string(state.optimizer->steps());
   }
+  if (state.average) put("average.", state.average->state());
   if (state.generator) {
     const RandomState random = state.generator->state();
     metadata["bs.generator_seed"] = std::to_string(random.seed);
@@ -121,6 +122,7 @@ void Checkpoint::restore(const TrainingState& state) const {
     plan_tensors(plan, "optimizer.", state.optimizer->state());
     optimizer_steps = number(plan, "bs.optimizer_steps");
   }
+  if (state.average) plan_tensors(plan, "average.", state.average->state());
   if (state.generator)
     random = {number(plan, "bs.generator_seed"), number(plan, "bs.generator_offset")};
   if (state.loader) cursor = number(plan, "bs.loader_cursor");

@@ -3,7 +3,7 @@
 #include <bs/lib/random.h>
 #include <bs/lib/safetensors.h>
 #include <bs/nn/data/cursor.h>
-#include <bs/nn/optim/optimizer.h>
+#include <bs/nn/optim/ema.h>
 
 #include <map>
 #include <string>
@@ -19,10 +19,11 @@ struct TrainingState {
   int64_t step = 0;
   std::map<std::string, std::string> metadata =
       {};  ///< the caller's own, such as the model's options
+  optim::Ema* average = nullptr;
 };
 
 /** @brief Writes a safetensors file, whole or not at all: parameters and buffers as "model.NAME",
- *  optimiser state as "optimizer.NAME", everything else as metadata.
+ *  optimiser state as "optimizer.NAME", averages as "average.NAME", everything else as metadata.
  *  @throws IoError when the file cannot be written. */
 void save_checkpoint(const std::string& path, const TrainingState& state);
 

@@ -1,4 +1,5 @@
 #include <bs/kernels/adamw_step.h>
+#include <bs/kernels/cpu/clip.h>
 #include <bs/kernels/cpu/pieces.h>
 #include <bs/kernels/cpu/rows.h>
 
@@ -39,8 +40,9 @@ void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamW
            const GradientClip& clip, Stream) {
   const AdamWStep<float> in_float(step, options);
   const AdamWStep<double> in_double(step, options);
-  const double factor =
-      clip.norm.defined() ? clip_factor(*clip.norm.data<double>(), clip.max_norm) : 1.0;
+  const ClipView clip_by = view_of(clip);
+  if (clip_by.skips()) return;
+  const double factor = clip_by.factor();
   const auto pieces =
       pieces_of(parameters.size(), [&](size_t i) { return parameters[i].value.numel(); });
   for_each_piece(pieces, [&](const Piece& piece, int64_t) {

@@ -1,3 +1,4 @@
+#include <bs/kernels/cpu/clip.h>
 #include <bs/kernels/cpu/pieces.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/sgd_step.h>
@@ -42,8 +43,9 @@ void step_piece(const SgdParameter& p, const Piece& piece, const SgdStep<Wide<T>
 
 void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
          const GradientClip& clip, Stream) {
-  const double factor =
-      clip.norm.defined() ? clip_factor(*clip.norm.data<double>(), clip.max_norm) : 1.0;
+  const ClipView clip_by = view_of(clip);
+  if (clip_by.skips()) return;
+  const double factor = clip_by.factor();
   const auto pieces =
       pieces_of(parameters.size(), [&](size_t i) { return parameters[i].value.numel(); });
   for_each_piece(pieces, [&](const Piece& piece, int64_t) {

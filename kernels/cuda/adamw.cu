@@ -61,13 +61,14 @@ __device__ void step_pack(const Parameter<T>& p, int64_t i, const AdamWStep<wide
 template <class T>
 __global__ void __launch_bounds__(threads)
     adamw_kernel(const __grid_constant__ TensorTable<5> table, AdamWStep<wide<T>> step,
-                 const double* norm, double max_norm) {
+                 ClipView clip_by) {
   using W = wide<T>;
+  if (clip_by.skips()) return;
   const Chunk c = table.chunk(blockIdx.x);
   const Parameter<T> p = {table.at<T>(0, c.tensor), table.at<T>(1, c.tensor),
                           table.at<W>(2, c.tensor), table.at<W>(3, c.tensor),
                           table.at<W>(4, c.tensor)};
-  const auto clip = norm ? static_cast<W>(clip_factor(*norm, max_norm)) : W(1);
+  const auto clip = static_cast<W>(clip_by.factor());
   int64_t at = c.begin;
   if (p.takes_packs()) {
     const int64_t packs_end = c.begin + (c.end - c.begin) / 4 * 4;
@@ -82,7 +83,8 @@ __global__ void __launch_bounds__(threads)
 
 void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
            const GradientClip& clip, Stream stream) {
-  const double* norm = clip.norm.defined() ? pointer<double>(clip.norm) : nullptr;
+  const ClipView clip_by = {static_cast<const double*>(address_of(clip.norm)), clip.max_norm,
+                            clip.skip_nonfinite};
   for (DType dtype : floating_dtypes)
     visit_floating("adamw", dtype, [&]<class T>(Type<T>) {
       for_each_table<5>(
@@ -93,8 +95,8 @@ void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamW
                       p.value.numel());
           },
           [&](const TensorTable<5>& table) {
-            adamw_kernel<device_type<T>><<<table.chunks(), threads, 0, native(stream)>>>(
-                table, {step, options}, norm, clip.max_norm);
+            adamw_kernel<device_type<T>>
+                <<<table.chunks(), threads, 0, native(stream)>>>(table, {step, options}, clip_by);
             BS_CUDA_CHECK_LAUNCH("adamw");
           });
     });

@@ -59,14 +59,14 @@ __device__ void step_pack(const Parameter<T>& p, int64_t i, const SgdStep<wide<T
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
-    sgd_kernel(const __grid_constant__ TensorTable<4> table, SgdStep<wide<T>> step,
-               const double* norm, double max_norm) {
+__global__ void __launch_bounds__(threads) sgd_kernel(const __grid_constant__ TensorTable<4> table,
+                                                      SgdStep<wide<T>> step, ClipView clip_by) {
   using W = wide<T>;
+  if (clip_by.skips()) return;
   const Chunk c = table.chunk(blockIdx.x);
   const Parameter<T> p = {table.at<T>(0, c.tensor), table.at<T>(1, c.tensor),
                           table.at<W>(2, c.tensor), table.at<W>(3, c.tensor)};
-  const auto clip = norm ? static_cast<W>(clip_factor(*norm, max_norm)) : W(1);
+  const auto clip = static_cast<W>(clip_by.factor());
   int64_t at = c.begin;
   if (p.takes_packs()) {
     const int64_t packs_end = c.begin + (c.end - c.begin) / 4 * 4;
@@ -81,7 +81,8 @@ __global__ void __launch_bounds__(threads)
 
 void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
          const GradientClip& clip, Stream stream) {
-  const double* norm = clip.norm.defined() ? pointer<double>(clip.norm) : nullptr;
+  const ClipView clip_by = {static_cast<const double*>(address_of(clip.norm)), clip.max_norm,
+                            clip.skip_nonfinite};
   for (DType dtype : floating_dtypes)
     visit_floating("sgd", dtype, [&]<class T>(Type<T>) {
       using W = wide<device_type<T>>;
@@ -94,7 +95,7 @@ void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
           },
           [&](const TensorTable<4>& table) {
             sgd_kernel<device_type<T>><<<table.chunks(), threads, 0, native(stream)>>>(
-                table, SgdStep<W>(options), norm, clip.max_norm);
+                table, SgdStep<W>(options), clip_by);
             BS_CUDA_CHECK_LAUNCH("sgd");
           });
     });

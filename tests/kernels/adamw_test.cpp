@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 
 using namespace bs;
 using namespace bs::test;
@@ -143,6 +144,24 @@ TEST_CASE("adamw leaves parameters without gradient alone and clips on request")
   CHECK(worst(moved.value, naive.w) <= 1e-13);
   CHECK(worst(moved.first_moment, naive.m) <= 1e-15);
   adamw({}, 1, options);
+}
+
+TEST_CASE("adamw skips a step whose norm is not finite, when asked to") {
+  const Reference start = random_reference({100}, 1);
+  AdamWParameter p = parameter(start, f32, false);
+  p.gradient = random_reference({100}, 2).tensor(f32, test_device());
+  const std::vector<double> before = Reference::of(p.value).values;
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const Tensor norm = Tensor::from<double>({bad}, {}).to(test_device());
+    adamw(std::vector{p}, 1, options, {norm, 1, true});
+    CHECK(Reference::of(p.value).values == before);
+    CHECK(Reference::of(p.second_moment).values == std::vector<double>(100));
+  }
+  adamw(std::vector{p}, 1, options, {zeros({}, f64, test_device()), 1, true});
+  CHECK(Reference::of(p.value).values != before);
+  adamw(std::vector{p}, 1, options,
+        {Tensor::from<double>({std::nan("")}, {}).to(test_device()), 1});
+  CHECK(std::isnan(Reference::of(p.value)[0]));
 }
 
 TEST_CASE("adamw refuses what does not fit") {

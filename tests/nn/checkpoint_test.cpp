@@ -51,8 +51,13 @@ struct Run {
   Momentum optimizer{model};
   Generator generator{5};
   data::Loader loader{text(), {.batch = 1, .context = 4}};
+  optim::Ema average{model, 0.9};
   nn::TrainingState state() {
-    return {.model = &model, .optimizer = &optimizer, .generator = &generator, .loader = &loader};
+    return {.model = &model,
+            .optimizer = &optimizer,
+            .generator = &generator,
+            .loader = &loader,
+            .average = &average};
   }
 };
 
@@ -66,6 +71,7 @@ TEST_CASE("checkpoint: everything comes back in fresh objects") {
   fill(run.model.norm.bias.data(), -2);
   fill(run.model.steps.data(), 12);
   fill(run.optimizer.state()[0].tensor, 0.25);
+  fill(run.average.state()[0].tensor, 4);
   run.optimizer.set_steps(11);
   run.generator.next();
   run.loader.seek(9);
@@ -85,6 +91,7 @@ TEST_CASE("checkpoint: everything comes back in fresh objects") {
   CHECK(values(fresh.model.norm.bias.data()) == Values(3, -2.0));
   CHECK(values(fresh.model.steps.data()) == Values{12});
   CHECK(values(fresh.optimizer.state()[0].tensor) == Values(6, 0.25));
+  CHECK(values(fresh.average.state()[0].tensor) == Values(6, 4));
   CHECK(values(fresh.optimizer.state()[1].tensor) == Values(3, 0.0));
   CHECK(fresh.optimizer.steps() == 11);
   CHECK(fresh.generator.state() == run.generator.state());

@@ -37,12 +37,38 @@ TEST_CASE("schedule: no warm-up, and nothing but warm-up") {
   CHECK(only.at(3) == 1);
 }
 
+TEST_CASE("schedule: warm-up, hold, decay by half-lives") {
+  const LearningRateSchedule s{.highest = 4,
+                               .lowest = 0.4,
+                               .warmup = 2,
+                               .steps = 2,
+                               .decay = Decay::exponential,
+                               .hold = 3,
+                               .half_life = 5};
+  CHECK(s.at(0) == 2);
+  CHECK(s.at(1) == 4);
+  CHECK(s.at(5) == 4);
+  CHECK(s.at(10) == doctest::Approx(2));
+  CHECK(s.at(15) == doctest::Approx(1));
+  CHECK(s.at(1000) == 0.4);
+  const LearningRateSchedule held{.highest = 1, .warmup = 2, .steps = 12, .hold = 4};
+  CHECK(held.at(5) == 1);
+  CHECK(held.at(6) == 1);
+  CHECK(held.at(9) == doctest::Approx(0.5));
+  CHECK(held.at(12) == doctest::Approx(0));
+  CHECK_THROWS_WITH_AS((LearningRateSchedule{.warmup = 5, .steps = 8, .hold = 4}.at(0)),
+                       "schedule: a warm-up of 5 and 4 steps held out of 8", Error);
+  CHECK_THROWS_WITH_AS((LearningRateSchedule{.decay = Decay::exponential}.at(0)),
+                       "schedule: a half-life of 0 steps", Error);
+}
+
 TEST_CASE("schedule: contradictions and names") {
   CHECK_THROWS_WITH_AS(LearningRateSchedule{}.at(-1), "schedule: step -1 is negative", Error);
   CHECK_THROWS_WITH_AS((LearningRateSchedule{.warmup = 5, .steps = 4}.at(0)),
                        "schedule: a warm-up of 5 steps out of 4", Error);
-  for (Decay decay : {Decay::cosine, Decay::linear, Decay::constant})
+  for (Decay decay : {Decay::cosine, Decay::linear, Decay::constant, Decay::exponential})
     CHECK(optim::parse_decay(to_string(decay)) == decay);
   CHECK_THROWS_WITH_AS(optim::parse_decay("step"),
-                       "schedule: \"step\" is none of cosine, linear and constant", Error);
+                       "schedule: \"step\" is none of cosine, linear, constant and exponential",
+                       Error);
 }

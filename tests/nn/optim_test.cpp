@@ -3,6 +3,8 @@
 #include <bs/nn/norm.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/optim/clip_grad_norm.h>
+#include <bs/nn/optim/ema.h>
+#include <bs/nn/optim/lamb.h>
 #include <bs/nn/optim/sgd.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
@@ -108,6 +110,55 @@ TEST_CASE("optim::AdamW: 16-bit parameters are stepped in f32") {
   for (const auto& [name, tensor] : optimizer.state()) {
     CHECK(tensor.dtype() == f32);
     if (name.ends_with("master")) CHECK(Reference::of(tensor)[0] == doctest::Approx(0.996));
+  }
+}
+
+TEST_CASE("optim::Lamb: only matrices decay and adapt; its state has AdamW's names") {
+  Model model;
+  const LambOptions options{.learning_rate = 0.1, .weight_decay = 0.5};
+  optim::Lamb optimizer(optim::decay_groups(model, options));
+  const std::vector<double> matrix = Reference::of(model.matrix.data()).values;
+  const std::vector<double> bias = Reference::of(model.bias.data()).values;
+  set_gradients(model, 3);
+  optimizer.step();
+  // The first step of Adam is the sign of the gradient, but for eps.
+  const Reference g = Reference::of(model.matrix.grad()), h = Reference::of(model.bias.grad());
+  std::vector<double> u(matrix.size()), expected(bias.size());
+  double w_squares = 0, u_squares = 0;
+  for (size_t i = 0; i < matrix.size(); ++i) {
+    u[i] = g[i] / (std::abs(g[i]) + 1e-6) + 0.5 * matrix[i];
+    w_squares += matrix[i] * matrix[i];
+    u_squares += u[i] * u[i];
+  }
+  for (size_t i = 0; i < matrix.size(); ++i)
+    u[i] = matrix[i] - 0.1 * std::sqrt(w_squares / u_squares) * u[i];
+  for (size_t i = 0; i < bias.size(); ++i)
+    expected[i] = bias[i] - 0.1 * h[i] / (std::abs(h[i]) + 1e-6);
+  check_close(model.matrix.data(), u, 1e-12);
+  check_close(model.bias.data(), expected, 1e-12);
+  CHECK(optimizer.state().front().name == "matrix.first_moment");
+}
+
+TEST_CASE("optim::Ema: averages, and a scope in which the model has them") {
+  for (DType dtype : {f64, bf16}) {
+    Model model(dtype);
+    const optim::Ema ema(model, 0.5);
+    CHECK_THROWS_WITH_AS(optim::Ema(model, 1), "ema: a decay of 1", Error);
+    const Reference before = Reference::of(model.bias.data());
+    fill(model.bias.data(), 2);
+    ema.update(1);  // takes 9 of 11 parts of the new value
+    ema.update(100);
+    const double first = before[0] + (2 - before[0]) * 9.0 / 11;
+    const double second = first + (2 - first) * 0.5;
+    {
+      const optim::AverageScope scope(ema);
+      CHECK(Reference::of(model.bias.data())[0] ==
+            doctest::Approx(second).epsilon(dtype == f64 ? 1e-14 : 0x1p-8));
+    }
+    CHECK(Reference::of(model.bias.data())[0] == 2);
+    bool found = false;
+    for (const auto& [name, tensor] : ema.state()) found = found || name == "norm.weight";
+    CHECK(found);
   }
 }
 

@@ -1,0 +1,25 @@
+#include <bs/kernels/cpu/pieces.h>
+#include <bs/kernels/cpu/rows.h>
+#include <bs/kernels/ema.h>
+
+namespace bs::cpu {
+
+void ema(std::span<const EmaParameter> parameters, double decay, Stream) {
+  const auto pieces =
+      pieces_of(parameters.size(), [&](size_t i) { return parameters[i].value.numel(); });
+  for_each_piece(pieces, [&](const Piece& piece, int64_t) {
+    const EmaParameter& p = parameters[piece.tensor];
+    visit_floating("ema", p.value.dtype(), [&]<class T>(Type<T>) {
+      using W = Wide<T>;
+      const int64_t n = piece.end - piece.begin;
+      RowBuffer<T> buffer(n);
+      const W* value = buffer.read(p.value.data<T>() + piece.begin, n);
+      W* average = p.average.data<W>() + piece.begin;
+      const auto mix = static_cast<W>(1 - decay);
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) average[i] += mix * (value[i] - average[i]);
+    });
+  });
+}
+
+}  // namespace bs::cpu

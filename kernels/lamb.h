@@ -1,0 +1,44 @@
+#pragma once
+/** @file LAMB (You et al., Large batch optimization for deep learning, 2020): Adam's direction,
+ * with a length for each tensor that is proportional to the tensor's own. */
+#include <bs/kernels/grad_norm.h>
+
+#include <span>
+
+namespace bs {
+
+/** @brief One parameter and its state, all of one shape, contiguous, updated in place. */
+struct LambParameter {
+  Tensor value;          ///< floating
+  Tensor gradient;       ///< of value's dtype, any strides; undefined: the parameter is left alone
+  Tensor first_moment;   ///< f32 (f64 for f64), zeros before the first step
+  Tensor second_moment;  ///< alike
+  Tensor master;         ///< f32 copy of a 16-bit value, which the step is done on; else undefined
+};
+
+struct LambOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-6;
+  double weight_decay = 0.01;
+  /** Whether tensors that do not decay get a length of their own too; without it their step is
+   *  Adam's, as in NVIDIA's FusedLAMB. */
+  bool always_adapt = false;
+};
+
+/** @brief One step, with g the gradient after clipping, t the number of the step, from 1:
+ *  m += (1 - beta1) (g - m); v = beta2 v + (1 - beta2) g^2;
+ *  u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + decay w;
+ *  w -= lr * r * u, where r = |w| / |u| over the tensor, and 1 where either norm is 0, or where
+ *  nothing decays and `always_adapt` is off. Norms are summed in double in a fixed order.
+ *  Three launches a dtype: w, m and v are read twice, u is never stored.
+ *  @throws Error when shapes, dtypes, devices or layouts do not fit, or step < 1. */
+void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
+          const GradientClip& clip = {});
+
+/// Parameters of any floating dtypes, none empty, all with a contiguous gradient.
+BS_BACKENDS(void lamb(std::span<const LambParameter> parameters, int64_t step,
+                      const LambOptions& options, const GradientClip& clip, Stream stream))
+
+}  // namespace bs

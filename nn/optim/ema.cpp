@@ -1,0 +1,44 @@
+#include <bs/kernels/copy.h>
+#include <bs/kernels/ema.h>
+#include <bs/nn/optim/ema.h>
+
+#include <algorithm>
+
+namespace bs::optim {
+
+Ema::Ema(const nn::Module& module, double decay) : decay_(decay) {
+  BS_CHECK(decay >= 0 && decay < 1, "ema: a decay of {}", decay);
+  for (nn::NamedVariable& p : module.named_parameters()) {
+    const Tensor average = state_like(p.variable.data());
+    copy(p.variable.data(), average);
+    entries_.push_back({std::move(p), average});
+  }
+}
+
+void Ema::update(int64_t step) const {
+  std::vector<EmaParameter> parameters;
+  for (const Entry& e : entries_) parameters.push_back({e.parameter.variable.data(), e.average});
+  const auto t = static_cast<double>(step);
+  ema(parameters, std::min(decay_, (1 + t) / (10 + t)));
+}
+
+std::vector<NamedTensor> Ema::state() const {
+  std::vector<NamedTensor> tensors;
+  for (const Entry& e : entries_) tensors.push_back({e.parameter.name, e.average});
+  return tensors;
+}
+
+AverageScope::AverageScope(const Ema& ema) : ema_(ema) {
+  for (const Ema::Entry& e : ema.entries_) {
+    const Tensor& value = e.parameter.variable.data();
+    kept_.push_back(clone(value));
+    copy(e.average, value);
+  }
+}
+
+AverageScope::~AverageScope() {
+  for (size_t i = 0; i < kept_.size(); ++i)
+    copy(kept_[i], ema_.entries_[i].parameter.variable.data());
+}
+
+}  // namespace bs::optim

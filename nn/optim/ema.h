@@ -1,0 +1,42 @@
+#pragma once
+/** @file Parameters averaged over the training: smoother than the last ones, and often better. */
+#include <bs/nn/optim/optimizer.h>
+
+namespace bs::optim {
+
+/** @brief An exponential moving average of each parameter of a module (Polyak, Juditsky, 1992). */
+class Ema {
+ public:
+  /** @brief Starts from the parameters as they are: make it after moving, converting and loading.
+   *  @throws Error for a decay outside [0, 1). */
+  Ema(const nn::Module& module, double decay);
+  /** @brief Takes the parameters in after step number `step`, from 1. The decay is at most
+   *  (1 + step) / (10 + step), so that a young average does not remember the start. */
+  void update(int64_t step) const;
+  /** @brief The averages, named as the parameters: to be saved, and restored by copying in. */
+  std::vector<NamedTensor> state() const;
+
+ private:
+  friend class AverageScope;
+  struct Entry {
+    nn::NamedVariable parameter;
+    Tensor average;
+  };
+  std::vector<Entry> entries_;
+  double decay_;
+};
+
+/** @brief While it lives, the module has the averages as its parameters. */
+class AverageScope {
+ public:
+  explicit AverageScope(const Ema& ema);
+  ~AverageScope();
+  AverageScope(const AverageScope&) = delete;
+  AverageScope& operator=(const AverageScope&) = delete;
+
+ private:
+  const Ema& ema_;
+  std::vector<Tensor> kept_;
+};
+
+}  // namespace bs::optim

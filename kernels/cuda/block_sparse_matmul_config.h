@@ -13,6 +13,18 @@ struct BlockSparseTile {
   int warp_rows = 0, warp_cols = 0;  ///< how the tile is divided among the warps
 
   constexpr int threads() const { return 32 * warp_rows * warp_cols; }
+  /// Of a CTA, for elements of `size` bytes; `along_k`: neighbours along the depth are side by
+  /// side. The stages, with each line padded against bank conflicts, or the finished tile.
+  constexpr int shared_bytes(int size, bool a_along_k, bool b_along_k) const {
+    const auto operand = [&](int side, bool along_k) {
+      const int padding = size == 4 && !along_k ? 32 : 16;
+      return along_k ? side * (depth * size + padding) : depth * (side * size + padding);
+    };
+    const int loading = stages * (operand(rows, a_along_k) + operand(cols, b_along_k));
+    const int by_rows = rows * (cols * size + 16), by_cols = cols * (rows * size + 16);
+    const int finished = by_rows > by_cols ? by_rows : by_cols;
+    return loading > finished ? loading : finished;
+  }
   constexpr bool operator==(const BlockSparseTile&) const = default;
 };
 

@@ -3,6 +3,8 @@
 #include <bs/kernels/cuda/device/async_copy.cuh>
 #include <bs/kernels/cuda/device/attention_tile.cuh>
 #include <bs/kernels/cuda/device/block_list.cuh>
+#include <bs/kernels/cuda/device/block_sparse_matmul.cuh>
+#include <bs/kernels/cuda/device/block_sparse_problem.cuh>
 #include <bs/kernels/cuda/device/lstm_cell.cuh>
 #include <bs/kernels/cuda/device/mma.cuh>
 #include <bs/kernels/cuda/device/pack.cuh>

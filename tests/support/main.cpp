@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
     std::puts("SKIPPED: no usable GPU");
     return skipped;
   }
+  ::setenv("BS_CACHE_DIR", BS_TEST_CACHE, 0);  // never the user's own
   bs::test::guard_memory();
   const int failed = doctest::Context(argc, argv).run();
   return failed != 0 || !bs::test::memory_in_order();

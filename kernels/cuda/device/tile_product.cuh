@@ -19,6 +19,8 @@ struct Chunk {
 template <class T, int Rows, int Cols, int Depth, int Stages, int WarpRows, int WarpCols,
           bool a_along_k, bool b_along_k>
 struct TileProduct {
+  using Element = T;
+  static constexpr int rows = Rows, cols = Cols, depth = Depth;
   static constexpr bool a_is_along_k = a_along_k;
   static constexpr bool b_is_along_k = b_along_k;
   static constexpr int threads = 32 * WarpRows * WarpCols;

@@ -1,0 +1,33 @@
+#pragma once
+/** @file The block-sparse products on mma.sync: the path for every GPU from sm_80 on, every dtype
+ *  and every stride. Kernels are emitted for one block size, one dtype and one order of each
+ *  operand's elements, and compiled at run time. */
+#include <bs/kernels/block_sparse_matmul_problem.h>
+#include <bs/lib/cuda/jit.h>
+#include <bs/lib/dtype.h>
+#include <bs/lib/tensor.h>
+
+#include <compare>
+#include <vector>
+
+namespace bs::cuda {
+
+/** @brief What a kernel is emitted from. */
+struct TiledKernel {
+  bool sampled = false;  ///< sdd, else dsd
+  DType dtype = f16;
+  int block = 0;
+  bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
+  auto operator<=>(const TiledKernel&) const = default;
+};
+
+jit::Source tiled_source(const TiledKernel& kernel);
+/** @brief All that can ever be asked for. */
+std::vector<TiledKernel> all_tiled_kernels();
+
+void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
+               Stream stream);
+void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
+               Stream stream);
+
+}  // namespace bs::cuda

@@ -1,0 +1,73 @@
+#pragma once
+// What a launch of the block-sparse products tells its kernel: plain data, and the same to the
+// host's compiler, which fills it, as to the device's. kernels/block_sparse_matmul_problem.h says
+// what the products are.
+
+namespace bs::cuda::device {
+
+/// Offsets of `N` operands over the entries of a batch or of a sum, in row-major order. Entries are
+/// counted in 32 bits: dividing 64-bit numbers is a function call, which costs registers.
+template <int N>
+struct OperandLoop {
+  int rank;
+  unsigned shape[8];
+  long long strides[N][8];
+
+  constexpr unsigned count() const {
+    unsigned n = 1;
+    for (int axis = 0; axis < rank; ++axis) n *= shape[axis];
+    return n;
+  }
+  constexpr long long offset(int operand, unsigned index) const {
+    long long at = 0;
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      at += index % shape[axis] * strides[operand][axis];
+      index /= shape[axis];
+    }
+    return at;
+  }
+};
+
+/// The lines of a layout in the order in which a product walks them: rows, or columns of S^T.
+struct BlockOrder {
+  const int* offsets;   ///< [heads * lines + 1]
+  const int* number;    ///< of the block, or null where blocks are numbered in this order
+  const int* position;  ///< of the block along the line
+  int heads, lines;
+};
+
+struct DenseSteps {
+  long long row, col;  ///< elements; one of the two is 1
+};
+
+/// How the tiles of a result are numbered, and which operands fall into whole pieces of 16 bytes.
+struct TileGrid {
+  int row_tiles, col_tiles;  ///< over the rows of a block; over the columns
+  bool a_aligned, b_aligned, c_aligned;
+};
+
+struct DsdArguments {
+  const void* values;
+  const void* b;
+  void* c;
+  BlockOrder order;
+  DenseSteps b_steps, c_steps;
+  long long n;
+  OperandLoop<4> batch;  ///< values, B, C, head
+  OperandLoop<3> sum;    ///< values, B, head
+  TileGrid grid;
+};
+
+struct SddArguments {
+  const void* a;
+  const void* b;
+  void* values;
+  BlockOrder order;
+  DenseSteps a_steps, b_steps;
+  long long k, a_head, b_head;
+  OperandLoop<3> batch;  ///< A, B, values
+  OperandLoop<2> sum;    ///< A, B
+  TileGrid grid;
+};
+
+}  // namespace bs::cuda::device

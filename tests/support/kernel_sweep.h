@@ -1,0 +1,59 @@
+#pragma once
+/** @file Compiles kernels that are emitted at run time, as their users' machines would. */
+#include <bs/lib/cuda/jit.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace bs::test {
+
+/** @brief Compiles `source_of(config)` for sm_80 and sm_90a and checks that nothing spills and that
+ *  no kernel has local memory. Every `share`-th config of each is taken, another one for each
+ *  architecture; all of them where BS_TEST_ALL_KERNELS is set. `share` is prime, so that it cuts
+ *  across the axes that `configs` was made of. No GPU and no cache is touched. */
+template <class Config, class SourceOf>
+void check_kernels(const std::vector<Config>& configs, const SourceOf& source_of, size_t share) {
+  struct Task {
+    const Config* config;
+    int capability;
+    std::string complaint;
+  };
+  if (std::getenv("BS_TEST_ALL_KERNELS")) share = 1;
+  std::vector<Task> tasks;
+  for (const int capability : {80, 90})
+    for (size_t i = 0; i < configs.size(); ++i)
+      if ((i + static_cast<size_t>(capability)) % share == 0)
+        tasks.push_back({&configs[i], capability, ""});
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < tasks.size(); i = next++) {
+      Task& task = tasks[i];
+      try {
+        const cuda::jit::Source source = source_of(*task.config);
+        const cuda::jit::Resources r = cuda::jit::compile(source, task.capability).resources;
+        if (r.local_bytes != 0 || r.spill_bytes != 0)
+          task.complaint = format("{} for {}: {} registers, {} bytes local, {} bytes spilled",
+                                  source.name, cuda::jit::architecture(task.capability),
+                                  r.registers, r.local_bytes, r.spill_bytes);
+      } catch (const Error& error) {
+        task.complaint = error.what();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i)
+    threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(!tasks.empty());
+  for (const Task& task : tasks) {
+    CAPTURE(task.complaint);
+    CHECK(task.complaint.empty());
+  }
+}
+
+}  // namespace bs::test

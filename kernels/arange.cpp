@@ -35,7 +35,7 @@ Tensor linspace(double start, double end, int64_t count, DType dtype, Device dev
 
 Tensor eye(int64_t rows, int64_t cols, DType dtype, Device device) {
   if (cols < 0) cols = rows;
-  const Tensor x = zeros({rows, cols}, dtype, device);
+  Tensor x = zeros({rows, cols}, dtype, device);
   const int64_t n = std::min(rows, cols);
   if (n > 0) copy(ones({}, dtype, device).expand({n}), x.as_strided({n}, {cols + 1}));
   return x;

@@ -22,7 +22,7 @@ Shape joined(Shape lead, const Shape& axes) {
 Tensor to_dense(const SparseTensor& s) {
   check_sparse("to_dense", s);
   const Shape lead = s.values.shape().slice(0, s.values.rank() - 3);
-  const Tensor dense =
+  Tensor dense =
       Tensor::empty(joined(lead, matrix_axes(*s.layout)), s.values.dtype(), s.values.device());
   if (dense.numel() > 0)
     BS_DISPATCH(dense.device(), to_dense, contiguous(s.values), s.layout->view(dense.device()),

@@ -195,7 +195,7 @@ Tensor dsd(const SparseTensor& s, const Tensor& b, Transpose t) {
   check_sparse("dsd", s);
   check_dense("dsd", "b", b, *s.layout);
   check_inner("dsd", *s.layout, b, t);
-  const Tensor c = dense_result(product_axes("dsd", s, b), rows(*s.layout, t.a), rows(b, !t.b), b);
+  Tensor c = dense_result(product_axes("dsd", s, b), rows(*s.layout, t.a), rows(b, !t.b), b);
   multiply("dsd", s, t.a, op(b, t.b), c);
   return c;
 }
@@ -204,7 +204,7 @@ Tensor dds(const Tensor& a, const SparseTensor& s, Transpose t) {
   check_sparse("dds", s);
   check_dense("dds", "a", a, *s.layout);
   check_inner("dds", a, *s.layout, t);
-  const Tensor c = dense_result(product_axes("dds", s, a), rows(a, t.a), rows(*s.layout, !t.b), a);
+  Tensor c = dense_result(product_axes("dds", s, a), rows(a, t.a), rows(*s.layout, !t.b), a);
   multiply("dds", s, !t.b, op(a, !t.a), op(c, true));
   return c;
 }
@@ -215,20 +215,20 @@ Tensor dds(const Tensor& a, const SparseTensor& s, Transpose t) {
 // in the same way.
 
 Tensor sdd_backward_a(const SparseTensor& dc, const Tensor& b, const Shape& a, Transpose t) {
-  const Tensor da = gradient(a, b);
+  Tensor da = gradient(a, b);
   multiply("sdd_backward_a", dc, false, op(b, !t.b), op(da, t.a));
   return da;
 }
 
 Tensor sdd_backward_b(const Tensor& a, const SparseTensor& dc, const Shape& b, Transpose t) {
-  const Tensor db = gradient(b, a);
+  Tensor db = gradient(b, a);
   multiply("sdd_backward_b", dc, true, op(a, t.a), op(db, !t.b));
   return db;
 }
 
 Tensor dsd_backward_s(const Tensor& dc, const Tensor& b, const LayoutPtr& layout,
                       const Shape& values, Transpose t) {
-  const Tensor ds = gradient(values, b);
+  Tensor ds = gradient(values, b);
   if (t.a) {
     multiply("dsd_backward_s", op(b, t.b), op(dc, true), *layout, ds);
   } else {
@@ -238,20 +238,20 @@ Tensor dsd_backward_s(const Tensor& dc, const Tensor& b, const LayoutPtr& layout
 }
 
 Tensor dsd_backward_b(const SparseTensor& s, const Tensor& dc, const Shape& b, Transpose t) {
-  const Tensor db = gradient(b, dc);
+  Tensor db = gradient(b, dc);
   multiply("dsd_backward_b", s, !t.a, dc, op(db, t.b));
   return db;
 }
 
 Tensor dds_backward_a(const Tensor& dc, const SparseTensor& s, const Shape& a, Transpose t) {
-  const Tensor da = gradient(a, dc);
+  Tensor da = gradient(a, dc);
   multiply("dds_backward_a", s, t.b, op(dc, true), op(da, !t.a));
   return da;
 }
 
 Tensor dds_backward_s(const Tensor& a, const Tensor& dc, const LayoutPtr& layout,
                       const Shape& values, Transpose t) {
-  const Tensor ds = gradient(values, a);
+  Tensor ds = gradient(values, a);
   if (t.b) {
     multiply("dds_backward_s", op(dc, true), op(a, t.a), *layout, ds);
   } else {

@@ -39,7 +39,7 @@ Tensor block_sparse_softmax_backward(const SparseTensor& y, const Tensor& dy, do
   check_same_shape(backward_name, y.values, dy);
   check_same_dtype(backward_name, y.values, dy);
   check_same_device(backward_name, y.values, dy);
-  const Tensor dx = Tensor::empty_like(dy);
+  Tensor dx = Tensor::empty_like(dy);
   if (dx.numel() > 0)
     BS_DISPATCH(dx.device(), block_sparse_softmax_backward, contiguous(y.values), contiguous(dy),
                 *y.layout, dx, scale);

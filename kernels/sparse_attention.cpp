@@ -112,7 +112,7 @@ SparseAttentionResult sparse_attention(const Tensor& q, const Tensor& k, const T
                                        const LayoutPtr& layout,
                                        const SparseAttentionOptions& options) {
   check_arguments("sparse_attention", q, k, v, layout, options);
-  const SparseAttentionResult result{
+  SparseAttentionResult result{
       empty_heads(q),
       Tensor::empty(q.shape().slice(0, 3), q.dtype() == f64 ? f64 : f32, q.device())};
   if (q.numel() > 0)
@@ -128,7 +128,7 @@ SparseAttentionGradients sparse_attention_backward(const Tensor& q, const Tensor
                                                    const SparseAttentionOptions& options) {
   check_arguments("sparse_attention_backward", q, k, v, layout, options);
   check_forward("sparse_attention_backward", q, forward, dout);
-  const SparseAttentionGradients gradients{empty_heads(q), empty_heads(k), empty_heads(v)};
+  SparseAttentionGradients gradients{empty_heads(q), empty_heads(k), empty_heads(v)};
   run_backward(q, k, v, forward, dout, *layout, gradients, options);
   return gradients;
 }
@@ -156,7 +156,7 @@ Tensor sparse_attention_qkv_backward(const Tensor& qkv, int heads,
   const Tensor douts = split_heads(contiguous(dout), heads);
   check_arguments(op, q, k, v, layout, options);
   check_forward(op, q, parts, douts);
-  const Tensor gradient = Tensor::empty(qkv.shape(), qkv.dtype(), qkv.device());
+  Tensor gradient = Tensor::empty(qkv.shape(), qkv.dtype(), qkv.device());
   run_backward(q, k, v, parts, douts, *layout, split_qkv(gradient, heads), options);
   return gradient;
 }

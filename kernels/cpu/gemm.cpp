@@ -268,11 +268,13 @@ void parallel_gemm(Index batch, Index m, Index n, Index k, T alpha, const In* a,
   for (Index i = 0; i < batch; ++i) item(i, 1);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types cannot stand in parentheses
 #define BS_GEMM(T, In, Out)                                                                       \
   template void gemm(Index, Index, Index, T, const In*, Index, Index, const In*, Index, Index, T, \
                      Out*, Index, Index);                                                         \
   template void parallel_gemm(Index, Index, Index, Index, T, const In*, Index, Index, Index,      \
                               const In*, Index, Index, Index, T, Out*, Index, Index, Index);
+// NOLINTEND(bugprone-macro-parentheses)
 
 BS_GEMM(float, float, float)
 BS_GEMM(float, half, half)

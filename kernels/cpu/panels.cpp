@@ -329,6 +329,7 @@ T* scratch(int slot, Index count) {
   return reinterpret_cast<T*>(buffer.data.get());
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types cannot stand in parentheses
 #define BS_PACK(T, In)                                                                             \
   template void pack_a(Index, Index, const In*, Index, Index, T*);                                 \
   template void pack_b(Index, Index, const In*, Index, Index, T*);                                 \
@@ -338,6 +339,7 @@ T* scratch(int slot, Index count) {
   template void multiply_panels(Index, Index, Index, std::span<const PanelPair<T>>, PanelLayout, \
                                 PanelLayout, T, T, Out*, Index, Index);                          \
   template void store_sums(Index, Index, const T*, Index, T, Out*, Index, Index);
+// NOLINTEND(bugprone-macro-parentheses)
 
 BS_PACK(float, float)
 BS_PACK(float, half)

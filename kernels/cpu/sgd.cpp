@@ -10,13 +10,13 @@ namespace {
 /// `b` is null for a parameter without momentum.
 template <class W>
 void step_row(const SgdStep<W>& step, W clip, const W* g, W* w, W* b, int64_t n) {
-  if (b) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) step(w[i], clip * g[i], b[i]);
-  } else {
+  if (!b) {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) step(w[i], clip * g[i]);
+    return;
   }
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) step(w[i], clip * g[i], b[i]);
 }
 
 template <class T>

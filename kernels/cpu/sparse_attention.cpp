@@ -30,11 +30,11 @@ struct OnlineSoftmax {
     std::array<W, Side> peak = top;
     for (Index r = 0; r < rows; r += 4) {
       const W* s = scores + r * Side;
-      for (int c = 0; c < Side; ++c)
+      for (size_t c = 0; c < Side; ++c)
         peak[c] = larger(
             peak[c], larger(larger(s[c], s[c + Side]), larger(s[c + 2 * Side], s[c + 3 * Side])));
     }
-    for (int c = 0; c < Side; ++c) {
+    for (size_t c = 0; c < Side; ++c) {
       // A query that has met no key yet has nothing to scale: any finite shift will do.
       shift[c] = peak[c] == -std::numeric_limits<W>::infinity() ? W(0) : peak[c];
       factor[c] = math::exp(top[c] - shift[c]);
@@ -44,10 +44,10 @@ struct OnlineSoftmax {
     std::array<W, Side> total{};
     for (Index r = 0; r < rows; ++r) {
       W* s = scores + r * Side;
-      for (int c = 0; c < Side; ++c) s[c] = math::exp(s[c] - shift[c]);
-      for (int c = 0; c < Side; ++c) total[c] += s[c];
+      for (size_t c = 0; c < Side; ++c) s[c] = math::exp(s[c] - shift[c]);
+      for (size_t c = 0; c < Side; ++c) total[c] += s[c];
     }
-    for (int c = 0; c < Side; ++c) sum[c] += total[c];
+    for (size_t c = 0; c < Side; ++c) sum[c] += total[c];
   }
 };
 
@@ -144,24 +144,26 @@ struct Forward {
 
   template <int Side>
   void rescale(const std::array<W, Side>& factor, W* sums) const {
-    for (int c = 0; c < Side; ++c)
-      for (Index d = 0; d < p.head_dim; ++d) sums[c * p.head_dim + d] *= factor[c];
+    for (size_t c = 0; c < Side; ++c)
+      for (Index d = 0; d < p.head_dim; ++d)
+        sums[static_cast<Index>(c) * p.head_dim + d] *= factor[c];
   }
 
   template <int Side>
   void finish(Index b, Index h, Index query, const OnlineSoftmax<W, Side>& softmax,
               const W* sums) const {
     W* logs = lse + (b * p.heads + h) * p.queries + query;
-    for (int c = 0; c < Side; ++c) {
+    for (size_t c = 0; c < Side; ++c) {
       const W sum = softmax.sum[c];
-      T* to = out.at(b, h, query + c);
+      const auto lane = static_cast<Index>(c);
+      T* to = out.at(b, h, query + lane);
       if (sum == 0) {
         std::fill_n(to, p.head_dim, T(W(0)));
         logs[c] = -std::numeric_limits<W>::infinity();
         continue;
       }
       const W inverse = 1 / sum;
-      for (Index d = 0; d < p.head_dim; ++d) to[d] = T(sums[c * p.head_dim + d] * inverse);
+      for (Index d = 0; d < p.head_dim; ++d) to[d] = T(sums[lane * p.head_dim + d] * inverse);
       logs[c] = softmax.shift[c] + std::log(sum);
     }
   }

@@ -41,8 +41,7 @@ Tensor operand(const Tensor& x, Index unit) {
   const int64_t width = ceil_div(x.size(3), unit) * unit;
   if (x.dtype() == dtype_of<W> && width == x.size(3)) return x;
   const Shape shape{x.size(0), x.size(1), x.size(2), width};
-  const Tensor y =
-      width == x.size(3) ? Tensor::empty(shape, dtype_of<W>) : zeros(shape, dtype_of<W>);
+  Tensor y = width == x.size(3) ? Tensor::empty(shape, dtype_of<W>) : zeros(shape, dtype_of<W>);
   copy(x, y.slice(3, 0, x.size(3)));
   return y;
 }

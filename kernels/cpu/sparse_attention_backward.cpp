@@ -204,7 +204,7 @@ struct Backward {
 /// lse with +infinity for rows that saw no key, so that their weights come out as zeros.
 template <class W>
 Tensor usable(const Tensor& lse) {
-  const Tensor y = Tensor::empty_like(lse);
+  Tensor y = Tensor::empty_like(lse);
   const W* from = lse.data<W>();
   W* to = y.data<W>();
   for (int64_t i = 0; i < lse.numel(); ++i)
@@ -215,7 +215,7 @@ Tensor usable(const Tensor& lse) {
 /// dout . out for every row.
 template <class W, class T>
 Tensor row_products(const Tensor& out, const Tensor& dout) {
-  const Tensor y = Tensor::empty(out.shape().slice(0, 3), dtype_of<W>);
+  Tensor y = Tensor::empty(out.shape().slice(0, 3), dtype_of<W>);
   const Rows<const T> a(out);
   const Rows<const T> b(dout);
   const Index heads = out.size(1), rows = out.size(2), n = out.size(3);

@@ -1,87 +1,40 @@
-// The rate of sdd, dsd and dds in every transposition, beside that of the dense product of the same
-// size on the same device. Useful work only: 2 nnz block^2 n FLOP.
-#include <bs/bench/measure.h>
+// The rate of sdd, dsd and dds over layouts, densities and transpositions, beside that of the dense
+// product of the same size, which takes turns with them on the device. Useful work only:
+// 2 nnz block^2 n FLOP. `--export FILE` writes the problems for peers, and measures nothing.
+#include <bs/bench/arguments.h>
+#include <bs/bench/block_sparse_cells.h>
+#include <bs/bench/record.h>
 #include <bs/kernels/block_sparse_convert.h>
-#include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
-#include <bs/lib/file.h>
-#include <bs/lib/json.h>
-#include <bs/lib/patterns.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <sstream>
 #include <string>
 #include <vector>
 
 using namespace bs;
+using bench::Cell;
+using bench::Product;
 
 namespace {
 
-struct Options {
-  Device device;
-  DType dtype = f32;
-  int64_t size = 2048;
-  std::vector<int> blocks = {16, 32, 64, 128};
-  std::vector<double> densities = {0.1, 0.25};
-  bench::MeasureOptions measure;
-  std::string json;
-};
-
 constexpr const char* help =
     "bench_block_sparse_matmul [options]\n"
-    "  --device cpu|cuda[:i]   default cpu\n"
-    "  --dtype f64|f32|f16|bf16\n"
-    "  --size N                rows, columns and depth, default 2048\n"
-    "  --blocks 16,32,...      --densities 0.1,0.25,...\n"
-    "  --seconds S             of measuring each cell, default 0.3\n"
-    "  --json FILE             writes the table\n";
+    "  --sets A,B              of sweep, transposes, patterns, reference; default transposes\n"
+    "  --size N                rows, columns and depth (not of reference), default 2048\n"
+    "  --blocks 16,32,...      --densities 0.1,0.25,... instead of those of the set\n"
+    "  --export FILE           writes layouts and products for peers, and stops\n";
 
-template <class T>
-std::vector<T> numbers(const std::string& list) {
-  std::vector<T> out;
-  std::stringstream in(list);
-  for (std::string item; std::getline(in, item, ',');)
-    out.push_back(static_cast<T>(std::stod(item)));
-  return out;
-}
+/// No dense product beyond this: it takes a second on the fastest GPUs, and its result gigabytes.
+constexpr double most_dense_flops = 4e12;
+constexpr int samples = 64;
 
-Options parse(int argc, char** argv) {
-  Options o;
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (name == "--help") {
-      std::fputs(help, stdout);
-      std::exit(0);
-    }
-    BS_CHECK(i + 1 < argc, "bench: {} needs a value", name);
-    const std::string value = argv[++i];
-    if (name == "--device") {
-      o.device = Device::parse(value);
-    } else if (name == "--dtype") {
-      o.dtype = parse_dtype(value);
-    } else if (name == "--size") {
-      o.size = std::stoll(value);
-    } else if (name == "--blocks") {
-      o.blocks = numbers<int>(value);
-    } else if (name == "--densities") {
-      o.densities = numbers<double>(value);
-    } else if (name == "--seconds") {
-      o.measure.seconds = std::stod(value);
-    } else if (name == "--json") {
-      o.json = value;
-    } else {
-      BS_THROW(Error, "bench: unknown option {}; see --help", name);
-    }
-  }
-  return o;
-}
-
-/// The elements of a matrix on the host, row by row.
-std::vector<double> host(const Tensor& x) {
-  const Tensor t = x.to(Device::cpu());
+/// Row `i` of a matrix, or column `i`, on the host, in double.
+std::vector<double> line(const Tensor& matrix, int axis, int64_t i) {
+  const Tensor t = contiguous(matrix.select(axis, i)).to(Device::cpu());
   std::vector<double> out(static_cast<size_t>(t.numel()));
   visit_floating("bench", t.dtype(), [&]<class T>(Type<T>) {
     const T* from = t.data<T>();
@@ -90,114 +43,164 @@ std::vector<double> host(const Tensor& x) {
   return out;
 }
 
-double epsilon(DType dtype) {
-  return dtype == f64 ? 0x1p-52 : dtype == f32 ? 0x1p-23 : dtype == f16 ? 0x1p-10 : 0x1p-7;
+/// Compares entry (i, j) of op(a) op(b), of any one matrix of a batch, with the sum in double.
+void check_entry(const std::string& what, const Tensor& a, const Tensor& b, Transpose t, int64_t i,
+                 int64_t j, double got) {
+  const std::vector<double> x = line(a, t.a ? 1 : 0, i), y = line(b, t.b ? 0 : 1, j);
+  double sum = 0, size = 0;
+  for (size_t k = 0; k < x.size(); ++k) {
+    sum += x[k] * y[k];
+    size += std::abs(x[k] * y[k]);
+  }
+  const double bound = bench::sum_error(a.dtype(), static_cast<double>(x.size()), size, sum);
+  BS_CHECK(std::abs(got - sum) <= bound, "bench: {} is wrong at ({}, {}): {}, not {}", what, i, j,
+           got, sum);
 }
 
-/// Compares entries of c = op(a) op(b), all square and dense here, with sums in double.
-void check(const std::string& what, const Tensor& a, const Tensor& b, const Tensor& c, Transpose t,
-           const Layout* kept) {
-  const std::vector<double> x = host(a), y = host(b), z = host(c);
-  const auto n = static_cast<size_t>(c.size(0));
-  const auto block = kept ? static_cast<size_t>(kept->block()) : 1;
-  const double summed = 0.5 * epsilon(c.dtype() == f64 ? f64 : f32);
-  for (size_t sample = 0; sample < 500; ++sample) {
-    const size_t i = sample * 7919 % n, j = sample * 104729 % n;
-    if (kept && !kept->contains(0, static_cast<int>(i / block), static_cast<int>(j / block)))
-      continue;
-    double sum = 0, size = 0;
-    for (size_t k = 0; k < n; ++k) {
-      const double term = x[t.a ? k * n + i : i * n + k] * y[t.b ? j * n + k : k * n + j];
-      sum += term;
-      size += std::abs(term);
+/// A product with its operands. The sparse one is the left of dsd, the right of dds.
+struct Problem {
+  Problem(const Product& asked, LayoutPtr pattern, const bench::Settings& settings)
+      : product(asked), layout(std::move(pattern)) {
+    const Transpose t = product.transpose;
+    const int64_t height = layout->height(), width = layout->width(), free = product.width;
+    const auto random = [&](int64_t rows, int64_t cols, bool transposed) {
+      Shape shape{transposed ? cols : rows, transposed ? rows : cols};
+      if (product.batch > 1) shape.insert(0, product.batch);
+      return randn(shape, settings.dtype, settings.device);
+    };
+    if (product.op == "sdd") {
+      a = random(height, free, t.a);
+      b = random(free, width, t.b);
+      return;
     }
-    const double error = std::abs(z[i * n + j] - sum);
-    // Of sums of n rounded terms, by Higham and Mary 2019; then the result is rounded.
-    const double bound = std::sqrt(static_cast<double>(n)) * summed * size;
-    BS_CHECK(error <= bound + epsilon(c.dtype()) * std::abs(sum),
-             "bench: {} is wrong at ({}, {}): {}, not {}", what, static_cast<int64_t>(i),
-             static_cast<int64_t>(j), z[i * n + j], sum);
-  }
-}
-
-class Table {
- public:
-  explicit Table(const Options& o) : options_(o) {
-    const Tensor a = randn({o.size, o.size}, o.dtype, o.device);
-    const Tensor b = randn({o.size, o.size}, o.dtype, o.device);
-    const double flops = 2 * std::pow(static_cast<double>(o.size), 3);
-    dense_ = flops / bench::measure(
-                         o.device, [&] { matmul(a, b); }, o.measure)
-                         .median;
-    std::printf("%lld^3, %s on %s; dense %.1f GFLOP/s\n\n", static_cast<long long>(o.size),
-                to_string(o.dtype).c_str(), to_string(o.device).c_str(), 1e-9 * dense_);
-    std::puts("block density  product        ms (quartiles)       GFLOP/s  of dense");
+    const int64_t block = layout->block();
+    s = {layout, randn({layout->nnz(), block, block}, settings.dtype, settings.device)};
+    if (product.op == "dsd") {
+      b = random(t.a ? height : width, free, t.b);
+    } else {
+      a = random(free, t.b ? width : height, t.a);
+    }
   }
 
-  void add(const Layout& layout, const std::string& product, const std::function<void()>& work) {
-    const bench::Timing time = bench::measure(options_.device, work, options_.measure);
-    const double rate = layout.flops(options_.size) / time.median;
-    std::printf("%5d %7.2f  %-7s %9.3f (%.3f .. %.3f) %11.1f %9.2f\n", layout.block(),
-                layout.density(), product.c_str(), 1e3 * time.median, 1e3 * time.low,
-                1e3 * time.high, 1e-9 * rate, rate / dense_);
-    std::fflush(stdout);
-    rows_.push_back(Json::Object{{"block", layout.block()},
-                                 {"density", layout.density()},
-                                 {"product", product},
-                                 {"seconds", time.median},
-                                 {"low", time.low},
-                                 {"high", time.high},
-                                 {"flops_per_second", rate}});
+  Tensor run(const LayoutPtr& pattern) const {
+    if (product.op == "sdd") return sdd(a, b, pattern, product.transpose).values;
+    const SparseTensor sparse{pattern, s.values};
+    return product.op == "dsd" ? dsd(sparse, b, product.transpose)
+                               : dds(a, sparse, product.transpose);
   }
 
-  void write() const {
-    if (options_.json.empty()) return;
-    const Json all(Json::Object{{"benchmark", "block_sparse_matmul"},
-                                {"device", to_string(options_.device)},
-                                {"dtype", to_string(options_.dtype)},
-                                {"size", options_.size},
-                                {"dense_flops_per_second", dense_},
-                                {"rows", rows_}});
-    const std::string text = all.dump() + "\n";
-    AtomicFile file(options_.json);
-    file.write(text.data(), text.size());
-    file.commit();
+  double flops() const { return layout->flops(product.width) * static_cast<double>(product.batch); }
+  double bytes() const {
+    const auto size = static_cast<double>(size_of(product.op == "dsd" ? b.dtype() : a.dtype()));
+    const double values = static_cast<double>(layout->nnz()) * layout->block() * layout->block();
+    const auto height = static_cast<double>(layout->height());
+    const auto width = static_cast<double>(layout->width());
+    const double dense = (height + width) * static_cast<double>(product.width);
+    const double batch = static_cast<double>(product.batch);
+    return size * (product.op == "sdd" ? batch * (values + dense) : values + batch * dense);
+  }
+  /// FLOPs of the same product without zeros left out.
+  double dense_flops() const { return flops() / std::max(layout->density(), 1e-9); }
+
+  void check() const {
+    const Tensor c = run(layout);
+    const Transpose t = product.transpose;
+    const LayoutView view = layout->view(Device::cpu());
+    const bool is_sdd = product.op == "sdd";
+    const Tensor stored = is_sdd ? Tensor() : to_dense(s);
+    const auto one = [&](const Tensor& x) { return product.batch > 1 ? x.select(0, 0) : x; };
+    const Tensor first = one(c);
+    for (int64_t sample = 0; sample < samples; ++sample) {
+      if (is_sdd && view.nnz == 0) return;
+      if (is_sdd) {
+        const int64_t p = sample * 7919 % view.nnz;
+        const int64_t r = sample * 13 % view.block, q = sample * 29 % view.block;
+        const int64_t i = int64_t{view.row_of[p]} * view.block + r;
+        const int64_t j = int64_t{view.col_of[p]} * view.block + q;
+        check_entry(product.name(), one(a), one(b), t, i, j,
+                    first.select(0, p).select(0, r).select(0, q).item());
+      } else {
+        const int64_t i = sample * 7919 % first.size(0), j = sample * 104729 % first.size(1);
+        check_entry(product.name(), product.op == "dsd" ? stored : one(a),
+                    product.op == "dds" ? stored : one(b), t, i, j,
+                    first.select(0, i).select(0, j).item());
+      }
+    }
   }
 
- private:
-  const Options& options_;
-  double dense_ = 0;
-  Json::Array rows_;
+  /// The dense product of the same extents, or nothing where it is too large.
+  bench::Work dense() const {
+    if (dense_flops() > most_dense_flops) return {};
+    const Transpose t = product.transpose;
+    const Tensor sparse = product.op == "sdd" ? Tensor() : to_dense(s);
+    const auto op = [](const Tensor& x, bool transposed) {
+      return transposed ? x.transpose(-2, -1) : x;
+    };
+    const Tensor left = op(product.op == "dsd" ? sparse : a, t.a);
+    const Tensor right = op(product.op == "dds" ? sparse : b, t.b);
+    return [left, right] { matmul(left, right); };
+  }
+
+  Product product;
+  LayoutPtr layout;
+  Tensor a, b;
+  SparseTensor s;
 };
 
-void run(const Options& o, const LayoutPtr& layout, Table& table) {
-  const Tensor a = randn({o.size, o.size}, o.dtype, o.device);
-  const Tensor b = randn({o.size, o.size}, o.dtype, o.device);
-  const SparseTensor s = to_sparse(a, layout);
-  const Tensor dense = to_dense(s);
-  for (Transpose t :
-       {Transpose{}, Transpose{.b = true}, Transpose{.a = true}, Transpose{.a = true, .b = true}}) {
-    const std::string letters = std::string(t.a ? " t" : " n") + (t.b ? "t" : "n");
-    check("sdd" + letters, a, b, to_dense(sdd(a, b, layout, t)), t, layout.get());
-    table.add(*layout, "sdd" + letters, [&] { sdd(a, b, layout, t); });
-    check("dsd" + letters, dense, b, dsd(s, b, t), t, nullptr);
-    table.add(*layout, "dsd" + letters, [&] { dsd(s, b, t); });
-    check("dds" + letters, b, dense, dds(b, s, t), t, nullptr);
-    table.add(*layout, "dds" + letters, [&] { dds(b, s, t); });
-  }
+void run(const Cell& cell, const LayoutPtr& layout, const Product& product,
+         const bench::Settings& settings, bench::Record& record) {
+  const Problem problem(product, layout, settings);
+  problem.check();
+  std::vector<bench::Work> works{[&] { problem.run(layout); }};
+  if (const bench::Work dense = problem.dense()) works.push_back(dense);
+  const std::vector<bench::Timing> times =
+      bench::interleave(settings.device, works, settings.measure);
+  // What the first product on a new layout costs above the others: its tables on the device.
+  const LayoutPtr twin = Layout::from_mask(layout->mask(), layout->block());
+  const double first = bench::once(settings.device, [&] { problem.run(twin); });
+  record.add({.cell = cell.json(*layout, product),
+              .what = product.name(),
+              .time = times[0],
+              .flops = problem.flops(),
+              .bytes = problem.bytes(),
+              .further = {{"plan_seconds", std::max(0.0, first - times[0].median)}}});
+  if (works.size() > 1)
+    record.add({.cell = cell.json(*layout, product),
+                .what = product.name(),
+                .by = "dense",
+                .time = times[1],
+                .flops = problem.flops(),
+                .bytes = problem.bytes()});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Options o = parse(argc, argv);
-  Table table(o);
-  for (int block : o.blocks)
-    for (double density : o.densities) {
-      const int blocks = static_cast<int>(o.size / block);
-      run(o, patterns::random({.rows = blocks, .block = block}, {.density = density}), table);
-    }
-  table.write();
+  bench::Arguments arguments(argc, argv, help);
+  const bench::Settings settings(arguments);
+  std::vector<std::string> sets{"transposes"};
+  bench::CellOptions options{.size = 2048};
+  std::string exported;
+  arguments.read("--sets", sets);
+  arguments.read("--size", options.size);
+  arguments.read("--blocks", options.blocks);
+  arguments.read("--densities", options.densities);
+  arguments.read("--export", exported);
+  arguments.finish();
+
+  std::vector<Cell> cells;
+  for (const std::string& set : sets)
+    for (Cell& cell : bench::make_cells(set, options)) cells.push_back(std::move(cell));
+  if (!exported.empty()) {
+    bench::write_text(exported, bench::export_cells(cells).dump() + "\n");
+    return 0;
+  }
+  bench::Record record("block_sparse_matmul", settings);
+  for (const Cell& cell : cells) {
+    const LayoutPtr layout = bench::make_layout(cell.pattern);
+    for (const Product& product : cell.products) run(cell, layout, product, settings, record);
+  }
+  record.write();
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());
   return 1;

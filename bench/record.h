@@ -20,13 +20,13 @@ Ceilings measure_ceilings(Device device, DType dtype);
  *  example {{"n", 4096}, {"block", 32}}; `what` which operation on it, "forward"; `by` who did it.
  */
 struct Figure {
-  Json::Object cell;
-  std::string what;
+  Json::Object cell = {};
+  std::string what = {};
   std::string by = "bs";
-  Timing time;
-  double flops = 0;      ///< useful work, 0 where nobody counts it
-  double bytes = 0;      ///< the fewest that must move: each input read once, each output written
-  Json::Object further;  ///< more facts for the JSON, such as {"plan_seconds", 1e-3}
+  Timing time = {};
+  double flops = 0;  ///< useful work, 0 where nobody counts it
+  double bytes = 0;  ///< the fewest that must move: each input read once, each output written
+  Json::Object further = {};  ///< more facts for the JSON, such as {"plan_seconds", 1e-3}
 };
 
 /** @brief Prints figures as they come, and keeps them for the file of `--json`. */

@@ -1,0 +1,222 @@
+#include <bs/bench/block_sparse_cells.h>
+#include <bs/lib/patterns.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+namespace bs::bench {
+
+namespace {
+
+using Engine =
+    std::mt19937_64;  // the same numbers everywhere, unlike the distributions of <random>
+
+int below(Engine& engine, int n) { return static_cast<int>(engine() % static_cast<uint64_t>(n)); }
+
+/// Lengths that fall as scale / rank, in [1, cols].
+std::vector<int> zipf_lengths(int rows, int cols, double scale) {
+  std::vector<int> lengths;
+  for (int rank = 1; rank <= rows; ++rank)
+    lengths.push_back(std::clamp(static_cast<int>(std::lround(scale / rank)), 1, cols));
+  return lengths;
+}
+
+LayoutPtr zipf(const Pattern& p) {
+  const auto total = [&](double scale) {
+    const std::vector<int> lengths = zipf_lengths(p.rows, p.cols, scale);
+    return std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  };
+  const double wanted = p.density * p.rows * p.cols;
+  double low = 1, high = static_cast<double>(p.cols) * p.rows;
+  for (int step = 0; step < 60; ++step) {
+    const double middle = 0.5 * (low + high);
+    (static_cast<double>(total(middle)) < wanted ? low : high) = middle;
+  }
+  std::vector<int> lengths = zipf_lengths(p.rows, p.cols, high);
+  Engine engine(p.rows);
+  for (int r = p.rows; r > 1; --r)
+    std::swap(lengths[static_cast<size_t>(r - 1)], lengths[static_cast<size_t>(below(engine, r))]);
+  std::vector<int> columns(static_cast<size_t>(p.cols));
+  std::iota(columns.begin(), columns.end(), 0);
+  std::vector<BlockIndex> blocks;
+  for (int r = 0; r < p.rows; ++r)
+    for (int i = 0; i < lengths[static_cast<size_t>(r)]; ++i) {
+      std::swap(columns[static_cast<size_t>(i)],
+                columns[static_cast<size_t>(i + below(engine, p.cols - i))]);
+      blocks.push_back({0, r, columns[static_cast<size_t>(i)]});
+    }
+  return Layout::from_blocks(1, p.rows, p.cols, p.block, std::move(blocks));
+}
+
+/// Experts in pairs that own 3/2 and 1/2 of an equal share of the block rows.
+LayoutPtr moe(const Pattern& p) {
+  const int most = std::min(p.rows, p.cols);
+  const auto wanted = static_cast<unsigned>(std::lround(1 / p.density));
+  const int experts = std::min(static_cast<int>(std::bit_floor(std::max(wanted, 1U))), most);
+  const int share = p.rows / experts;
+  std::vector<int64_t> tokens(static_cast<size_t>(experts), int64_t{share} * p.block);
+  for (size_t e = 0; e + 1 < tokens.size(); e += 2) {
+    tokens[e] += int64_t{share / 2} * p.block;
+    tokens[e + 1] -= int64_t{share / 2} * p.block;
+  }
+  return patterns::moe(tokens, p.cols / experts * int64_t{p.block}, p.block);
+}
+
+/// Half of a row in its window, half in columns that everyone sees.
+LayoutPtr fixed(const Pattern& p) {
+  const auto row = static_cast<unsigned>(std::max(2.0, p.density * p.rows));
+  const auto local = static_cast<int>(std::bit_ceil(row / 2));
+  const int windows = std::max(1, p.rows / local);
+  const int global = static_cast<int>(std::bit_floor(
+      static_cast<unsigned>(std::clamp(static_cast<int>(row) / 2 / windows, 1, local))));
+  return patterns::fixed({.rows = p.rows, .block = p.block},
+                         {.local_blocks = local, .global_blocks = global});
+}
+
+LayoutPtr bigbird(const Pattern& p) {
+  const int row = std::clamp(static_cast<int>(p.density * p.rows), 4, p.rows);
+  const int global = std::max(1, row / 8), window = row / 4 * 2 + 1;
+  return patterns::bigbird({.rows = p.rows, .block = p.block},
+                           {.random_blocks = std::max(1, row - window - 2 * global),
+                            .window_blocks = std::min(window, p.rows),
+                            .global_blocks = global});
+}
+
+std::vector<Product> untransposed(int64_t width) {
+  return {{"sdd", {}, 1, width}, {"dsd", {}, 1, width}, {"dds", {}, 1, width}};
+}
+
+/// op, m, k, n of the product, as one writes it.
+Cell reference_cell(const Product& product, int64_t m, int64_t k, int64_t n, int block,
+                    double density) {
+  const Transpose t = product.transpose;
+  int64_t rows = m, cols = n;
+  if (product.op == "dsd") rows = t.a ? k : m, cols = t.a ? m : k;
+  if (product.op == "dds") rows = t.b ? n : k, cols = t.b ? k : n;
+  Cell cell{.set = "reference",
+            .pattern = {.name = "random",
+                        .rows = static_cast<int>(rows / block),
+                        .cols = static_cast<int>(cols / block),
+                        .block = block,
+                        .density = density},
+            .products = {product}};
+  cell.products[0].width = product.op == "sdd" ? k : product.op == "dsd" ? n : m;
+  return cell;
+}
+
+std::vector<Cell> reference_cells() {
+  constexpr int64_t n = 8192;
+  std::vector<Cell> cells{
+      reference_cell({"dsd", {}}, n, n, n, 128, 0.25),
+      reference_cell({"dsd", {}}, n, n, n, 64, 0.1),
+      reference_cell({"dsd", {}}, n, n, n, 32, 0.1),
+      reference_cell({"dsd", {}}, n, n, n, 16, 0.05),
+      reference_cell({"dsd", {.a = true}}, 4096, 16384, 4096, 64, 0.25),
+      reference_cell({"sdd", {.b = true}}, n, 4096, n, 128, 0.25),
+      reference_cell({"sdd", {.b = true}}, n, 4096, n, 32, 0.1),
+      // Scores of 32 heads, and a layer of 64 experts for 32768 tokens.
+      reference_cell({"sdd", {.b = true}, 32}, 4096, 64, 4096, 64, 0.1),
+      reference_cell({"sdd", {}}, 32768, 768, 64 * 3072, 128, 1.0 / 64),
+      reference_cell({"dsd", {}}, 32768, 64 * 3072, 768, 128, 1.0 / 64),
+  };
+  cells[8].pattern.name = cells[9].pattern.name = "moe";
+  return cells;
+}
+
+}  // namespace
+
+LayoutPtr make_layout(const Pattern& p) {
+  const patterns::Size size{.rows = p.rows, .cols = p.cols, .block = p.block};
+  if (p.name == "random") return patterns::random(size, {.density = p.density});
+  if (p.name == "zipf") return zipf(p);
+  if (p.name == "banded") {
+    const int window = static_cast<int>(p.density * p.cols / 2) * 2 + 1;
+    return patterns::sliding_window(size,
+                                    {.window_blocks = std::min(window, p.cols), .causal = false});
+  }
+  if (p.name == "bigbird") return bigbird(p);
+  if (p.name == "fixed") return fixed(p);
+  BS_CHECK(p.name == "moe", "bench: unknown pattern '{}'", p.name);
+  return moe(p);
+}
+
+std::string Product::name() const {
+  return op + (transpose.a ? " t" : " n") + (transpose.b ? "t" : "n");
+}
+
+Json::Object Cell::json(const Layout& layout, const Product& product) const {
+  Json::Object cell{{"set", set},
+                    {"pattern", pattern.name},
+                    {"block", pattern.block},
+                    {"density", std::round(1e4 * layout.density()) / 1e4},
+                    {"rows", layout.height()},
+                    {"cols", layout.width()},
+                    {"width", product.width}};
+  if (product.batch > 1) cell.emplace_back("batch", product.batch);
+  return cell;
+}
+
+std::vector<Cell> make_cells(const std::string& set, const CellOptions& options) {
+  if (set == "reference") return reference_cells();
+  BS_CHECK(set == "sweep" || set == "transposes" || set == "patterns",
+           "bench: unknown set '{}'; there are reference, sweep, transposes and patterns", set);
+  std::vector<double> densities = options.densities;
+  if (densities.empty())
+    densities = set == "sweep"        ? std::vector{0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0}
+                : set == "transposes" ? std::vector{0.1, 0.3}
+                                      : std::vector{0.1, 0.25};
+  std::vector<Product> products = untransposed(options.size);
+  if (set == "transposes")
+    for (const Transpose t : {Transpose{.b = true}, Transpose{.a = true}, Transpose{true, true}})
+      for (const Product& product : untransposed(options.size))
+        products.push_back({product.op, t, 1, options.size});
+  std::vector<std::string> names{"random"};
+  if (set == "patterns") names = {"random", "zipf", "banded", "bigbird", "fixed", "moe"};
+  std::vector<Cell> cells;
+  for (const int block : options.blocks) {
+    BS_CHECK(options.size % block == 0, "bench: blocks of {} do not divide size {}", block,
+             options.size);
+    const int blocks = static_cast<int>(options.size / block);
+    for (const std::string& name : names)
+      for (const double density : densities)
+        cells.push_back({set, {name, blocks, blocks, block, density}, products});
+  }
+  return cells;
+}
+
+Json export_cells(const std::vector<Cell>& cells) {
+  Json::Array layouts, products;
+  std::vector<Pattern> seen;
+  for (const Cell& cell : cells) {
+    const LayoutPtr layout = make_layout(cell.pattern);
+    const auto found = std::find(seen.begin(), seen.end(), cell.pattern);
+    const auto index = static_cast<int64_t>(found - seen.begin());
+    if (found == seen.end()) {
+      seen.push_back(cell.pattern);
+      const LayoutView view = layout->view(Device::cpu());
+      Json::Array offsets(view.row_offsets, view.row_offsets + view.rows + 1);
+      Json::Array columns(view.col_of, view.col_of + view.nnz);
+      layouts.emplace_back(Json::Object{{"block", view.block},
+                                        {"rows", view.rows},
+                                        {"cols", view.cols},
+                                        {"pattern", cell.pattern.name},
+                                        {"row_offsets", std::move(offsets)},
+                                        {"columns", std::move(columns)}});
+    }
+    for (const Product& product : cell.products)
+      products.emplace_back(Json::Object{{"layout", index},
+                                         {"cell", cell.json(*layout, product)},
+                                         {"what", product.name()},
+                                         {"op", product.op},
+                                         {"ta", product.transpose.a},
+                                         {"tb", product.transpose.b},
+                                         {"batch", product.batch},
+                                         {"width", product.width}});
+  }
+  return Json::Object{{"layouts", std::move(layouts)}, {"products", std::move(products)}};
+}
+
+}  // namespace bs::bench

@@ -1,0 +1,65 @@
+#pragma once
+/** @file The problems of bench_block_sparse_matmul: which layouts, products and sizes; and their
+ *  file, from which peers read the same ones. */
+#include <bs/kernels/block_sparse_matmul.h>
+#include <bs/lib/json.h>
+#include <bs/lib/layout.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bs::bench {
+
+/** @brief A pattern of block-sparse matrices. */
+struct Pattern {
+  std::string name;        ///< random, zipf, banded, bigbird, fixed or moe
+  int rows = 0, cols = 0;  ///< blocks
+  int block = 0;
+  double density = 0;  ///< asked for; structured patterns come as near as they can
+  bool operator==(const Pattern&) const = default;
+};
+
+/** @brief The layout of a pattern: the same at each call and on each machine.
+ *
+ *  zipf: row lengths fall as 1 / rank, from all columns to one block, rows shuffled. moe: experts
+ * of unequal shares of the rows, each with as many columns. @throws Error for an unknown name. */
+LayoutPtr make_layout(const Pattern& pattern);
+
+/** @brief One product to measure. */
+struct Product {
+  std::string op;  ///< sdd, dsd or dds
+  Transpose transpose;
+  int64_t batch = 1;
+  int64_t width = 0;  ///< the extent that the layout does not tell: k of sdd, n of dsd, m of dds
+  std::string name() const;  ///< "dsd tn": left operand transposed
+};
+
+/** @brief Products on one layout. */
+struct Cell {
+  std::string set;  ///< the set this belongs to
+  Pattern pattern;
+  std::vector<Product> products;
+  /** @brief What names the cell in records. */
+  Json::Object json(const Layout& layout, const Product& product) const;
+};
+
+struct CellOptions {
+  int64_t size = 4096;
+  std::vector<int> blocks = {16, 32, 64, 128};
+  std::vector<double> densities = {};  ///< empty: those of the set
+};
+
+/** @brief The cells of a set:
+ *  - `reference`: the sizes of models that block-sparse products are used in (some need 2 GB)
+ *  - `sweep`: random layouts from nearly empty to dense, for the crossover with the dense product
+ *  - `transposes`: every product in every transposition
+ *  - `patterns`: structured layouts, and rows of unequal length
+ *  @throws Error for an unknown set, or a block that does not divide the size. */
+std::vector<Cell> make_cells(const std::string& set, const CellOptions& options);
+
+/** @brief Cells and layouts as JSON: {"layouts": [{pattern..., row_offsets, cols}], "cells":
+ *  [{"layout": index, "cell": json(), "what": name(), "op", "ta", "tb", "batch", "width"}]}. */
+Json export_cells(const std::vector<Cell>& cells);
+
+}  // namespace bs::bench

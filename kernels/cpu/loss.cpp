@@ -1,9 +1,6 @@
+#include <bs/kernels/cpu/log_sum_exp.h>
 #include <bs/kernels/cpu/parallel.h>
-#include <bs/kernels/cpu/rows.h>
-#include <bs/kernels/cpu/vector_math.h>
 #include <bs/kernels/loss.h>
-
-#include <limits>
 
 namespace bs::cpu {
 
@@ -25,8 +22,7 @@ std::vector<int64_t> read_targets(const Tensor& targets, int64_t classes, int64_
   return out;
 }
 
-/// log(sum(exp(x))), with the largest x taken out of the sum; and the mean of x where smoothing
-/// wants it.
+/// log(sum(exp(x))), and the mean of x where smoothing wants it.
 template <class W>
 struct RowSums {
   W lse, mean;
@@ -34,12 +30,8 @@ struct RowSums {
 
 template <class W>
 RowSums<W> sums_of(const W* x, W smoothing, int64_t n) {
-  W top = -std::numeric_limits<W>::infinity();
-#pragma omp simd reduction(max : top)
-  for (int64_t i = 0; i < n; ++i) top = x[i] > top ? x[i] : top;
-  const W sum = sum_of<W>(n, [=](int64_t i) { return math::exp(x[i] - top); });
   const W total = smoothing > 0 ? sum_of<W>(n, [=](int64_t i) { return x[i]; }) : W{0};
-  return {top + math::log(sum), total / static_cast<W>(n)};
+  return {log_sum_exp(x, n), total / static_cast<W>(n)};
 }
 
 /// `scale` times the gradient of one row's loss.

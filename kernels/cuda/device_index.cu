@@ -9,6 +9,7 @@
 #include <bs/kernels/cuda/device/mma.cuh>
 #include <bs/kernels/cuda/device/pack.cuh>
 #include <bs/kernels/cuda/device/reduce.cuh>
+#include <bs/kernels/cuda/device/running_sum.cuh>
 #include <bs/kernels/cuda/device/sparse_attention.cuh>
 #include <bs/kernels/cuda/device/sparse_attention_backward.cuh>
 #include <bs/kernels/cuda/device/tile_product.cuh>

@@ -1,4 +1,5 @@
 #include <bs/kernels/loss.h>
+#include <bs/kernels/cuda/device/running_sum.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 #include <cmath>
@@ -27,34 +28,12 @@ Targets targets_of(const Tensor& targets, int64_t ignored) {
   return {targets.data(), targets.dtype() == i64, ignored};
 }
 
-/// The largest value so far, and the sum of all exp(value - largest): one pass over a row is enough
-/// (Milakov, Gimelshein, 2018).
+/// log(sum(exp)) over the threads of a row, of what each has seen.
 template <class W>
-struct RunningSum {
-  W top = -INFINITY;
-  W sum = 0;
-
-  template <int N>
-  __device__ void add(const W (&values)[N]) {
-    W highest = values[0];
-#pragma unroll
-    for (int i = 1; i < N; ++i) highest = fmax(highest, values[i]);
-    if (highest > top) {
-      sum *= exp(top - highest);
-      top = highest;
-    }
-    // As long as all is -infinity there is no difference to take; a NaN comes through either way.
-    const W base = top == -INFINITY ? W(0) : top;
-#pragma unroll
-    for (int i = 0; i < N; ++i) sum += exp(values[i] - base);
-  }
-  /// log(sum(exp)) over the threads of a row.
-  __device__ W finish() const {
-    const W highest = row_reduce(top, device::Max{}, W(-INFINITY));
-    const W base = highest == -INFINITY ? W(0) : highest;
-    return base + log(row_sum(sum * exp(top - base)));
-  }
-};
+__device__ W finish(const device::RunningSum<W>& running) {
+  const W top = row_reduce(running.top, device::Max{}, W(-INFINITY));
+  return device::RunningSum<W>{top, row_sum(running.sum_under(top))}.log();
+}
 
 /// lse and loss of one row.
 template <class T, int N>
@@ -65,7 +44,7 @@ __global__ void __launch_bounds__(most_row_threads)
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= rows) return;
   const T* x = logits + row * n;
-  RunningSum<W> running;
+  device::RunningSum<W> running;
   W total = 0;
   for (int64_t p = threadIdx.x; p < n / N; p += blockDim.x) {
     const auto pack = reinterpret_cast<const Pack<T, N>*>(x)[p];
@@ -77,7 +56,7 @@ __global__ void __launch_bounds__(most_row_threads)
     }
     running.add(values);
   }
-  const W log_sum = running.finish();
+  const W log_sum = finish(running);
   total = row_sum(total);
   if (threadIdx.x > 0) return;
   const int64_t target = targets[row];

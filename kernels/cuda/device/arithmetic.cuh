@@ -31,4 +31,12 @@ __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
+/// 2^x, in float to 2 ulp, with subnormal results as zero.
+__device__ inline float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline double exp2_of(double x) { return exp2(x); }
+
 }  // namespace bs::cuda::device

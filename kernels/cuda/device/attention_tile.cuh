@@ -31,13 +31,6 @@ struct AttentionProblem {
   const unsigned char* seen;  ///< [batch, keys], 0 for padding, or null
 };
 
-__device__ inline float exp2_of(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ inline double exp2_of(double x) { return exp2(x); }
-
 template <class S>
 __device__ inline S minus_infinity() {
   return static_cast<S>(__int_as_float(static_cast<int>(0xff800000U)));

@@ -1,0 +1,184 @@
+#include <bs/kernels/cuda/device/reduce.cuh>
+#include <bs/kernels/cuda/transducer_lattice.cuh>
+
+#include <cub/block/block_scan.cuh>
+#include <limits>
+
+namespace bs::cuda {
+
+namespace {
+
+constexpr int locate_threads = 1024;
+
+/// Where utterances begin. Those whose lengths do not fit become empty and invalid.
+__global__ void __launch_bounds__(locate_threads)
+    locate_kernel(Integers frames, Integers labels, TransducerSizes s, int64_t* table) {
+  using Scan = cub::BlockScan<int64_t, locate_threads>;
+  __shared__ typename Scan::TempStorage scratch;
+  int64_t begin = 0;  // of the first utterance of this turn
+  for (int64_t first = 0; first < s.batch; first += locate_threads) {
+    const int64_t b = first + threadIdx.x;
+    int64_t t = b < s.batch ? frames[b] : 0;
+    int64_t u = b < s.batch ? labels[b] : 0;
+    bool valid = u >= 0 && u <= s.labels && t >= 0 && t <= (s.packed ? s.rows : s.frames) &&
+                 t * (u + 1) <= INT32_MAX;
+    if (!valid) t = u = 0;
+    const int64_t rows = s.packed ? t * (u + 1) : s.frames * (s.labels + 1);
+    int64_t row = 0;
+    int64_t all = 0;
+    Scan(scratch).ExclusiveSum(rows, row, all);
+    __syncthreads();
+    row += begin;
+    begin += all;
+    if (row + rows > s.rows) valid = false;
+    if (b < s.batch) {
+      int64_t* entry = table + 4 * b;
+      entry[0] = row < s.rows ? row : s.rows;
+      entry[1] = valid ? t : 0;
+      entry[2] = valid ? u : 0;
+      entry[3] = valid;
+    }
+  }
+  if (threadIdx.x == 0) table[4 * s.batch] = begin < s.rows ? begin : s.rows;
+}
+
+/// Forward and backward sums of an utterance by two blocks; the second knows the loss.
+template <class W, int K>
+__global__ void __launch_bounds__(32 * most_sweep_warps)
+    lattice_kernel(Utterances utterances, Tables<W> tables, W* losses, double loss_scale) {
+  __shared__ Scaled<W> edge[2][most_sweep_warps];
+  const Utterance one = utterances[static_cast<int>(blockIdx.x)];
+  if (blockIdx.y == 0) {
+    if (one.frames > 0) sweep<W, K, true, SumOfPaths>(one, tables, tables.alpha, edge);
+    return;
+  }
+  if (one.frames > 0) sweep<W, K, false, SumOfPaths>(one, tables, tables.beta, edge);
+  if (threadIdx.x > 0) return;
+  const Scaled<W> total = one.frames > 0 ? tables.beta[one.cell] : Scaled<W>::zero();
+  const double loss = -loss_scale * scaled_log(total);
+  losses[blockIdx.x] = one.valid ? static_cast<W>(loss) : W(NAN);
+}
+
+/// The best path by one block: its sums replace nothing, `best` is scratch. Then one thread walks
+/// back along it.
+template <class W, int K>
+__global__ void __launch_bounds__(32 * most_sweep_warps)
+    alignment_kernel(Utterances utterances, Tables<W> tables, Scaled<W>* best, int64_t* frames) {
+  __shared__ Scaled<W> edge[2][most_sweep_warps];
+  const Utterance one = utterances[static_cast<int>(blockIdx.x)];
+  if (one.frames == 0) return;
+  sweep<W, K, true, BestPath>(one, tables, best, edge);
+  if (threadIdx.x > 0) return;
+  int t = one.frames - 1;
+  int u = one.labels;
+  const int64_t end = one.cell_of(t, u);
+  if (!((best[end] * tables.blank[end]).value > 0)) return;
+  while (u > 0) {
+    const int64_t left = one.cell_of(t, u - 1);
+    const Scaled<W> emit = normalized(best[left] * tables.label[left]);
+    if (t > 0) {
+      const int64_t above = one.cell_of(t - 1, u);
+      if (emit < normalized(best[above] * tables.blank[above])) {
+        --t;
+        continue;
+      }
+    }
+    frames[blockIdx.x * utterances.labels + --u] = t;
+  }
+}
+
+template <class W>
+__global__ void posterior_kernel(Utterances utterances, Tables<W> tables, int64_t rows,
+                                 W* posterior) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t r = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; r < rows; r += step) {
+    const Utterance one = utterances[utterances.find(r, 0)];
+    const auto at = static_cast<unsigned>(r - one.row);
+    const auto t = static_cast<int>(at / static_cast<unsigned>(one.stride));
+    const auto u = static_cast<int>(at % static_cast<unsigned>(one.stride));
+    if (t >= one.frames || u > one.labels) continue;
+    const int64_t cell = one.cell_of(t, u);
+    posterior[r] = scaled_ratio(tables.alpha[cell], tables.beta[cell], tables.beta[one.cell]);
+  }
+}
+
+/// The sum of losses times `scale`, in double and in a fixed order.
+template <class W>
+__global__ void reduce_kernel(const W* losses, int64_t n, double scale, W* loss) {
+  double sum = 0;
+  for (int64_t b = threadIdx.x; b < n; b += blockDim.x) sum += losses[b];
+  sum = device::block_reduce(sum, device::Sum{}, 0.0);
+  if (threadIdx.x == 0) *loss = static_cast<W>(sum * scale);
+}
+
+/// Calls f(columns of a lane, threads) for utterances of up to `labels` labels.
+template <class F>
+void visit_columns(int64_t labels, F&& f) {
+  const int64_t columns = labels + 1;
+  if (columns <= 32) return f(std::integral_constant<int, 1>{}, 32U);
+  if (columns <= 64) return f(std::integral_constant<int, 2>{}, 32U);
+  const int64_t warps = std::min<int64_t>(ceil_div(columns, 128), most_sweep_warps);
+  f(std::integral_constant<int, 4>{}, static_cast<unsigned>(32 * warps));
+}
+
+/// Calls f(Type<W>) with the type that a lattice is kept in.
+template <class F>
+void visit_lattice(const TransducerLossResult& result, F&& f) {
+  result.lse.dtype() == f64 ? f(Type<double>{}) : f(Type<float>{});
+}
+
+}  // namespace
+
+void locate_utterances(const TransducerSizes& s, const Tensor& logit_lengths,
+                       const Tensor& target_lengths, const Tensor& table, Stream stream) {
+  locate_kernel<<<1, locate_threads, 0, native(stream)>>>(
+      integers(logit_lengths), integers(target_lengths), s, table.data<int64_t>());
+  BS_CUDA_CHECK_LAUNCH("transducer_loss");
+}
+
+void sum_paths(const TransducerSizes& s, const TransducerLossResult& result, const Tensor& losses,
+               const TransducerLossOptions& options, Stream stream) {
+  visit_lattice(result, [&]<class W>(Type<W>) {
+    visit_columns(s.labels, [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
+      if (s.batch > 0)
+        lattice_kernel<W, K>
+            <<<dim3(static_cast<unsigned>(s.batch), 2), threads, 0, native(stream)>>>(
+                utterances(s, result.utterances), tables_of<W>(result.lattice), pointer<W>(losses),
+                1 + options.fastemit_lambda);
+    });
+    BS_CUDA_CHECK_LAUNCH("transducer_loss");
+    if (options.reduction == Reduction::none) return;
+    const double scale =
+        options.reduction == Reduction::mean ? 1 / static_cast<double>(s.batch) : 1.0;
+    reduce_kernel<<<1, 256, 0, native(stream)>>>(pointer<W>(losses), s.batch, scale,
+                                                 pointer<W>(result.loss));
+  });
+  BS_CUDA_CHECK_LAUNCH("transducer_loss");
+}
+
+void transducer_posterior(const TransducerSizes& s, const TransducerLossResult& result,
+                          const Tensor& posterior, Stream stream) {
+  constexpr int threads = 256;
+  visit_lattice(result, [&]<class W>(Type<W>) {
+    posterior_kernel<<<grid_size(s.rows, threads, posterior.device()), threads, 0,
+                       native(stream)>>>(utterances(s, result.utterances),
+                                         tables_of<W>(result.lattice), s.rows,
+                                         pointer<W>(posterior));
+  });
+  BS_CUDA_CHECK_LAUNCH("transducer_posterior");
+}
+
+void transducer_alignment(const TransducerSizes& s, const TransducerLossResult& result,
+                          const Tensor& frames, Stream stream) {
+  const Tensor best = Tensor::empty_like(result.lattice.select(0, 0));
+  visit_lattice(result, [&]<class W>(Type<W>) {
+    visit_columns(s.labels, [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
+      alignment_kernel<W, K><<<static_cast<unsigned>(s.batch), threads, 0, native(stream)>>>(
+          utterances(s, result.utterances), tables_of<W>(result.lattice),
+          static_cast<Scaled<W>*>(best.data()), frames.data<int64_t>());
+    });
+  });
+  BS_CUDA_CHECK_LAUNCH("transducer_alignment");
+}
+
+}  // namespace bs::cuda

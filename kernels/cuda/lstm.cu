@@ -2,7 +2,9 @@
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
 #include <bs/lib/cuda/handles.h>
-#include <bs/kernels/cuda/lstm_enqueue.cuh>
+
+#include <bs/kernels/cuda/lstm_graph.cuh>
+#include <utility>
 
 namespace bs::cuda {
 
@@ -59,9 +61,7 @@ struct Steps {
   LstmQueue queue;
 
   Steps(const LSTMSteps& s, bool backward, Stream stream)
-      : shape(shape_of(s)),
-        queue{cublas_handle(stream), native(stream),
-              device_properties(stream.device()).capability >= 90} {
+      : shape(shape_of(s)), queue(queue_on(stream)) {
     const auto bytes = static_cast<int64_t>(buffers.place(shape, backward, nullptr));
     memory = Tensor::empty({bytes}, u8, stream.device());
     buffers.place(shape, backward, static_cast<std::byte*>(memory.data()));
@@ -122,18 +122,87 @@ void backward_steps(const LSTMBackwardSteps& s, Stream stream) {
   run.copy(s.dh.data(), run.buffers.dh, bytes);
 }
 
+bool is_capturing(Stream stream) {
+  cudaStreamCaptureStatus status{};
+  BS_CUDA_CHECK(cudaStreamIsCapturing(native(stream), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+/// The plan of directions that a graph is to run; null where they are to be launched step by step.
+template <class T>
+GraphPlan<T>* plan_for(const LSTMSteps& s, size_t directions, bool backward, Stream stream) {
+  LstmQuery query{.steps = s.steps(),
+                  .sparse = s.layout != nullptr,
+                  .capturing = is_capturing(stream),
+                  .known = true};
+  if (lstm_algorithm(query) != LstmAlgorithm::graph) return nullptr;
+  GraphPlan<T>& plan = graph_plan<T>({stream.handle(), stream.device().index(), shape_of(s),
+                                      static_cast<int>(directions), backward});
+  query.known = std::exchange(plan.known, true);
+  return lstm_algorithm(query) == LstmAlgorithm::graph ? &plan : nullptr;
+}
+
+void copy_in(void* to, const Tensor& from, cudaStream_t stream) {
+  if (from.defined())
+    BS_CUDA_CHECK(cudaMemcpyAsync(to, from.data(), from.bytes(), cudaMemcpyDeviceToDevice, stream));
+}
+
+template <class T>
+void forward(std::span<const LSTMSteps> directions, Stream stream) {
+  GraphPlan<T>* plan = plan_for<T>(directions.front(), directions.size(), false, stream);
+  if (!plan) {
+    for (const LSTMSteps& s : directions) forward_steps<T>(s, stream);
+    return;
+  }
+  const cudaStream_t queue = native(stream);
+  for (size_t i = 0; i < directions.size(); ++i) {
+    const LSTMSteps& s = directions[i];
+    const auto& branch = plan->branches()[i];
+    store_args<<<1, 1, 0, queue>>>(args_of<T>(s), branch.buffers.args);
+    BS_CUDA_CHECK_LAUNCH("lstm");
+    copy_in(branch.hh, s.hh, queue);
+    copy_in(branch.hr, s.hr, queue);
+    copy_in(branch.buffers.hidden, s.h.select(0, s.before(s.step(0))), queue);
+  }
+  plan->run(directions.front().steps(), stream);
+}
+
+template <class T>
+void backward(std::span<const LSTMBackwardSteps> directions, Stream stream) {
+  GraphPlan<T>* plan = plan_for<T>(directions.front().forward, directions.size(), true, stream);
+  if (!plan) {
+    for (const LSTMBackwardSteps& s : directions) backward_steps<T>(s, stream);
+    return;
+  }
+  const cudaStream_t queue = native(stream);
+  const int64_t steps = directions.front().forward.steps();
+  for (size_t i = 0; i < directions.size(); ++i) {
+    const LSTMBackwardSteps& s = directions[i];
+    const auto& branch = plan->branches()[i];
+    LstmArgs<T> args = args_of<T>(s);
+    args.base = steps - 1;
+    store_args<<<1, 1, 0, queue>>>(args, branch.buffers.args);
+    BS_CUDA_CHECK_LAUNCH("lstm_backward");
+    copy_in(branch.hh, s.forward.hh, queue);
+    copy_in(branch.hr, s.forward.hr, queue);
+    copy_in(branch.buffers.dh, s.dh, queue);
+  }
+  plan->run(steps, stream);
+  for (size_t i = 0; i < directions.size(); ++i)
+    BS_CUDA_CHECK(cudaMemcpyAsync(directions[i].dh.data(), plan->branches()[i].buffers.dh,
+                                  directions[i].dh.bytes(), cudaMemcpyDeviceToDevice, queue));
+}
+
 }  // namespace
 
 void lstm(std::span<const LSTMSteps> directions, Stream stream) {
-  for (const LSTMSteps& s : directions)
-    visit_floating("lstm", s.gates.dtype(),
-                   [&]<class T>(Type<T>) { forward_steps<device_type<T>>(s, stream); });
+  visit_floating("lstm", directions.front().gates.dtype(),
+                 [&]<class T>(Type<T>) { forward<device_type<T>>(directions, stream); });
 }
 
 void lstm_backward(std::span<const LSTMBackwardSteps> directions, Stream stream) {
-  for (const LSTMBackwardSteps& s : directions)
-    visit_floating("lstm_backward", s.dgates.dtype(),
-                   [&]<class T>(Type<T>) { backward_steps<device_type<T>>(s, stream); });
+  visit_floating("lstm_backward", directions.front().dgates.dtype(),
+                 [&]<class T>(Type<T>) { backward<device_type<T>>(directions, stream); });
 }
 
 }  // namespace bs::cuda

@@ -124,6 +124,11 @@ struct LstmQueue {
   bool early;  ///< the device can begin a kernel before the one ahead has ended
 };
 
+inline LstmQueue queue_on(Stream stream) {
+  return {cublas_handle(stream), native(stream),
+          device_properties(stream.device()).capability >= 90};
+}
+
 /// From the recurrent product in b.sums to the state after the step.
 template <class T>
 void enqueue_cells(const LstmShape& s, const LstmBuffers<T>& b, const wide<T>* sums, const T* hr,

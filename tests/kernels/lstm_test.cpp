@@ -224,6 +224,42 @@ TEST_CASE("lstm: one long sequence, whole or in two pieces") {
   }
 }
 
+TEST_CASE("lstm: many steps, again and again, are the same as the first time") {
+  for (const int64_t projection : {0, 8})
+    for (const int64_t steps : {8, 77}) {
+      LstmCase k{.steps = steps, .batch = 5, .in = 4, .cells = 24, .projection = projection};
+      for (const bool variants : {false, true}) {
+        if (variants) {
+          k.lengths = {steps, steps / 2, 1, 0, steps};
+          k.zoneout_hidden = 0.25;
+        }
+        LstmCase back = k;
+        back.reverse = true;
+        Variables v;
+        for (const Shape& shape : k.inputs())
+          v.emplace_back(random_reference(shape, 1 + v.size()).tensor(f64, test_device()), true);
+        const LSTMDirectionVariables both[] = {direction_of(k, v), direction_of(back, v)};
+        References in;
+        for (const Variable& each : v) in.push_back(Reference::of(each.data()));
+        References first;
+        for (int turn = 0; turn < 3; ++turn) {
+          for (const Variable& each : v) each.zero_grad();
+          const auto states = lstm(v[0], both, lengths_of(k));
+          const Variable forth = joined(states[0]), reverse = joined(states[1]);
+          check_close("forward", Reference::of(forth.data()), lstm_of(k, in), 1e-11);
+          check_close("reverse", Reference::of(reverse.data()), lstm_of(back, in), 1e-11);
+          concat({forth, reverse}, 0)
+              .backward(random_reference({2 * forth.size(0)}, 9).tensor(f64, test_device()));
+          for (size_t i = 0; i < v.size(); ++i) {
+            const Reference gradient = Reference::of(v[i].grad());
+            if (turn == 0) first.push_back(gradient);
+            check_close("gradient", gradient, first[i], 1e-12 * std::max(1.0, largest(first[i])));
+          }
+        }
+      }
+    }
+}
+
 TEST_CASE("lstm refuses what does not fit") {
   const auto t = [](const Shape& shape, DType dtype = f32) { return Tensor::empty(shape, dtype); };
   const auto run = [&](const Tensor& x, LSTMDirection d, const Tensor& lengths = {}) {

@@ -72,6 +72,7 @@ LSTM::LSTM(const Options& options) : options_(options) {
     for (int d = 0; d < directions(); ++d) {
       const std::string suffix = "_l" + std::to_string(layer) + (d == 1 ? "_reverse" : "");
       make_weights(suffix, layer == 0 ? options.input : directions() * outputs());
+      make_norms(suffix);
     }
 }
 
@@ -101,12 +102,29 @@ void LSTM::make_weights(const std::string& suffix, int64_t input) {
   weights.push_back(w);
 }
 
+void LSTM::make_norms(const std::string& suffix) {
+  const Options& o = options_;
+  const auto parameter = [&](const char* name, int64_t width, double value) {
+    const Tensor data = Tensor::empty({width}, o.dtype, o.device);
+    init::constant(data, value);
+    return register_parameter(name + suffix, data);
+  };
+  LSTMNorms& n = norms.emplace_back();
+  if (!o.layer_norm) return;
+  n.ih = parameter("norm_ih", 4 * o.hidden, 1);
+  n.hh = parameter("norm_hh", 4 * o.hidden, 1);
+  n.c = parameter("norm_c", o.hidden, 1);
+  n.c_bias = parameter("norm_c_bias", o.hidden, 0);
+}
+
 Generator& LSTM::generator() const {
   return options_.generator ? *options_.generator : default_generator();
 }
 
 std::vector<LSTMStates> LSTM::layer(const Variable& x, int layer, const LSTMState& state,
                                     const Tensor& lengths) const {
+  const bool composed = options_.layer_norm || options_.quantize;
+  std::vector<LSTMStates> states;
   std::vector<LSTMDirectionVariables> parts;
   for (int d = 0; d < directions(); ++d) {
     const int index = layer * directions() + d;
@@ -120,10 +138,15 @@ std::vector<LSTMStates> LSTM::layer(const Variable& x, int layer, const LSTMStat
                                 .reverse = d == 1};
     if (training() && options_.rw_dropout > 0)
       part.weights.hh = dropout(part.weights.hh, options_.rw_dropout, generator());
+    if (composed) {
+      states.push_back(composed_lstm(x, part, lengths, norms[static_cast<size_t>(index)],
+                                     options_.quantize, generator()));
+      continue;
+    }
     if (training() && part.rule.zoneout()) part.rule.state = generator().next();
     parts.push_back(std::move(part));
   }
-  return lstm(x, parts, lengths);
+  return composed ? states : lstm(x, parts, lengths);
 }
 
 LSTM::Output LSTM::forward(const Variable& x, const LSTMState& state, const Tensor& lengths) const {

@@ -4,6 +4,7 @@
  *  and initial values, so that weights move both ways. */
 #include <bs/autograd/lstm.h>
 #include <bs/lib/random.h>
+#include <bs/nn/lstm_composed.h>
 #include <bs/nn/module.h>
 
 #include <optional>
@@ -23,6 +24,10 @@ struct LSTMOptions {
   double zoneout_hidden = 0;   ///< chance that a hidden state stays what it was
   double zoneout_cell = 0;     ///< the same for a cell
   bool hard = false;           ///< hard sigmoid and hard tanh
+  /** Normalises W_ih x, W_hh h and, on its way to tanh, c (Ba, Kiros, Hinton, 2016). */
+  bool layer_norm = false;
+  /** Rounds as integer hardware would: products in block floating point, all else in bf16. */
+  bool quantize = false;
   std::optional<double> forget_bias = {};  ///< starts bias_ih of f there, and bias_hh of f at 0
   LayoutPtr recurrent = {};                ///< the blocks that W_hh has; none: it is dense
   Generator* generator = nullptr;          ///< drawn from; null: the default generator
@@ -75,8 +80,11 @@ class LSTM : public Module {
   /** One entry a layer and direction. Registered as weight_ih_l0, weight_hh_l0, bias_ih_l0,
    *  bias_hh_l0, weight_hr_l0, then with the suffix _reverse, then of l1. */
   std::vector<LSTMWeightVariables> weights;
+  /** With layer_norm: norm_ih_l0, norm_hh_l0, norm_c_l0 (ones) and norm_c_bias_l0 (zeros). */
+  std::vector<LSTMNorms> norms;
 
  private:
+  void make_norms(const std::string& suffix);
   void make_weights(const std::string& suffix, int64_t input);
   Generator& generator() const;
   std::vector<LSTMStates> layer(const Variable& x, int layer, const LSTMState& state,

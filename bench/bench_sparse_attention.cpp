@@ -1,18 +1,14 @@
 // The rate of fused block-sparse attention, forward and backward, over patterns of the literature.
 // Useful work only: 4 FLOP forward and 10 backward for each kept score and element of head_dim.
-#include <bs/bench/measure.h>
+#include <bs/bench/record.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/sparse_attention.h>
-#include <bs/lib/file.h>
-#include <bs/lib/json.h>
 #include <bs/lib/patterns.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,77 +17,30 @@ using namespace bs;
 namespace {
 
 struct Options {
-  Device device;
-  DType dtype = f32;
   int batch = 8, heads = 4, sequence = 512, head_dim = 64;
   std::vector<int> blocks = {32};
   std::vector<std::string> patterns = {"fixed", "bigbird", "sliding", "causal", "dense"};
   int local = 128, global = 32;
-  bench::MeasureOptions measure;
-  std::string json;
 };
 
 constexpr const char* help =
     "bench_sparse_attention [options]\n"
-    "  --device cpu|cuda[:i]   default cpu\n"
-    "  --dtype f64|f32|f16|bf16\n"
     "  --batch B --heads H --sequence S --head-dim D     default 8, 4, 512, 64\n"
     "  --blocks 16,32,...\n"
     "  --patterns fixed,bigbird,sliding,causal,dense\n"
     "  --local N               tokens of a window, default 128; sliding has two behind\n"
-    "  --global N              tokens that everything sees, default 32\n"
-    "  --seconds S             of measuring each cell, default 0.3\n"
-    "  --json FILE             writes the table\n";
+    "  --global N              tokens that everything sees, default 32\n";
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> out;
-  std::stringstream in(list);
-  for (std::string item; std::getline(in, item, ',');) out.push_back(item);
-  return out;
-}
-
-void set(Options& o, const std::string& name, const std::string& value) {
-  if (name == "--device") {
-    o.device = Device::parse(value);
-  } else if (name == "--dtype") {
-    o.dtype = parse_dtype(value);
-  } else if (name == "--batch") {
-    o.batch = std::stoi(value);
-  } else if (name == "--heads") {
-    o.heads = std::stoi(value);
-  } else if (name == "--sequence") {
-    o.sequence = std::stoi(value);
-  } else if (name == "--head-dim") {
-    o.head_dim = std::stoi(value);
-  } else if (name == "--blocks") {
-    o.blocks.clear();
-    for (const std::string& item : split(value)) o.blocks.push_back(std::stoi(item));
-  } else if (name == "--patterns") {
-    o.patterns = split(value);
-  } else if (name == "--local") {
-    o.local = std::stoi(value);
-  } else if (name == "--global") {
-    o.global = std::stoi(value);
-  } else if (name == "--seconds") {
-    o.measure.seconds = std::stod(value);
-  } else if (name == "--json") {
-    o.json = value;
-  } else {
-    BS_THROW(Error, "bench: unknown option {}; see --help", name);
-  }
-}
-
-Options parse(int argc, char** argv) {
+Options read_options(bench::Arguments& arguments) {
   Options o;
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (name == "--help") {
-      std::fputs(help, stdout);
-      std::exit(0);
-    }
-    BS_CHECK(i + 1 < argc, "bench: {} needs a value", name);
-    set(o, name, argv[++i]);
-  }
+  arguments.read("--batch", o.batch);
+  arguments.read("--heads", o.heads);
+  arguments.read("--sequence", o.sequence);
+  arguments.read("--head-dim", o.head_dim);
+  arguments.read("--blocks", o.blocks);
+  arguments.read("--patterns", o.patterns);
+  arguments.read("--local", o.local);
+  arguments.read("--global", o.global);
   return o;
 }
 
@@ -188,47 +137,33 @@ double epsilon(DType dtype) {
   return dtype == f64 ? 0x1p-42 : dtype == f32 ? 0x1p-17 : dtype == f16 ? 0x1p-10 : 0x1p-7;
 }
 
-class Table {
+class Bench {
  public:
-  explicit Table(const Options& o) : options_(o) {
-    std::printf("batch %d, %d heads of %d, %d tokens, %s on %s\n\n", o.batch, o.heads, o.head_dim,
-                o.sequence, to_string(o.dtype).c_str(), to_string(o.device).c_str());
-    std::puts("pattern  block density  pass          us (quartiles)          GFLOP/s");
-  }
+  Bench(const Options& options, const bench::Settings& settings)
+      : options_(options), settings_(settings), record_("sparse_attention", settings) {}
 
   void run(const std::string& name, int block) {
     const Options& o = options_;
     const Pattern pattern = make_pattern(o, name, block);
     const SparseAttentionOptions attention{.causal = pattern.causal};
-    const Tensor qkv = randn({o.batch, o.sequence, 3 * o.heads * o.head_dim}, o.dtype, o.device);
-    const Tensor dout = randn({o.batch, o.sequence, o.heads * o.head_dim}, o.dtype, o.device);
+    const auto random = [&](int64_t width) {
+      return randn({o.batch, o.sequence, width}, settings_.dtype, settings_.device);
+    };
+    const Tensor qkv = random(int64_t{3} * o.heads * o.head_dim);
+    const Tensor dout = random(int64_t{o.heads} * o.head_dim);
     const auto forward = sparse_attention_qkv(qkv, o.heads, pattern.layout, attention);
     const Tensor gradient =
         sparse_attention_qkv_backward(qkv, o.heads, forward, dout, pattern.layout, attention);
     check(name, pattern, qkv, dout, forward, gradient);
-    add(name, *pattern.layout, "forward", 2,
+    const size_t rows = forward.lse.bytes();
+    add(name, *pattern.layout, "forward", 2, qkv.bytes() + dout.bytes() + rows,
         [&] { sparse_attention_qkv(qkv, o.heads, pattern.layout, attention); });
-    add(name, *pattern.layout, "backward", 5, [&] {
+    add(name, *pattern.layout, "backward", 5, 2 * (qkv.bytes() + dout.bytes()) + rows, [&] {
       sparse_attention_qkv_backward(qkv, o.heads, forward, dout, pattern.layout, attention);
     });
   }
 
-  void write() const {
-    if (options_.json.empty()) return;
-    const Options& o = options_;
-    const Json all(Json::Object{{"benchmark", "sparse_attention"},
-                                {"device", to_string(o.device)},
-                                {"dtype", to_string(o.dtype)},
-                                {"batch", o.batch},
-                                {"heads", o.heads},
-                                {"sequence", o.sequence},
-                                {"head_dim", o.head_dim},
-                                {"rows", rows_}});
-    const std::string text = all.dump() + "\n";
-    AtomicFile file(o.json);
-    file.write(text.data(), text.size());
-    file.commit();
-  }
+  void write() const { record_.write(); }
 
  private:
   void check(const std::string& name, const Pattern& pattern, const Tensor& qkv, const Tensor& dout,
@@ -255,40 +190,42 @@ class Table {
                     static_cast<size_t>(o.head_dim),
                     static_cast<size_t>(o.sequence)};
     for (size_t sample = 0; sample < 40; ++sample)
-      head.check(name, sample * 7919 % head.length, sample * 31 % head.n, epsilon(o.dtype));
+      head.check(name, sample * 7919 % head.length, sample * 31 % head.n, epsilon(settings_.dtype));
   }
 
   void add(const std::string& name, const Layout& layout, const char* pass, double products,
-           const std::function<void()>& work) {
-    const bench::Timing time = bench::measure(options_.device, work, options_.measure);
-    const double heads = static_cast<double>(options_.batch) * options_.heads;
-    const double rate = products * heads * layout.flops(options_.head_dim) / time.median;
-    std::printf("%-8s %5d %7.3f  %-8s %9.1f (%.1f .. %.1f) %12.1f\n", name.c_str(), layout.block(),
-                layout.density(), pass, 1e6 * time.median, 1e6 * time.low, 1e6 * time.high,
-                1e-9 * rate);
-    std::fflush(stdout);
-    rows_.push_back(Json::Object{{"pattern", name},
-                                 {"block", layout.block()},
-                                 {"density", layout.density()},
-                                 {"pass", pass},
-                                 {"seconds", time.median},
-                                 {"low", time.low},
-                                 {"high", time.high},
-                                 {"flops_per_second", rate}});
+           size_t bytes, const bench::Work& work) {
+    const Options& o = options_;
+    const double heads = static_cast<double>(o.batch) * o.heads;
+    record_.add({.cell = {{"pattern", name},
+                          {"block", layout.block()},
+                          {"density", std::round(1e4 * layout.density()) / 1e4},
+                          {"batch", o.batch},
+                          {"heads", o.heads},
+                          {"sequence", o.sequence},
+                          {"head_dim", o.head_dim}},
+                 .what = pass,
+                 .time = bench::measure(settings_.device, work, settings_.measure),
+                 .flops = products * heads * layout.flops(o.head_dim),
+                 .bytes = static_cast<double>(bytes)});
   }
 
   const Options& options_;
-  Json::Array rows_;
+  const bench::Settings& settings_;
+  bench::Record record_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Options o = parse(argc, argv);
-  Table table(o);
-  for (const std::string& pattern : o.patterns)
-    for (int block : o.blocks) table.run(pattern, block);
-  table.write();
+  bench::Arguments arguments(argc, argv, help);
+  const bench::Settings settings(arguments);
+  const Options options = read_options(arguments);
+  arguments.finish();
+  Bench bench(options, settings);
+  for (const std::string& pattern : options.patterns)
+    for (int block : options.blocks) bench.run(pattern, block);
+  bench.write();
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());
   return 1;

@@ -67,9 +67,13 @@ def draw_panel(panel, colours, left, top, x_range, y_range):
         parts.append(f"<path d='M{path}' fill='none' stroke='{colour}' stroke-width='1.8'{dash}/>")
         for x, y in series.points:
             if y <= y_range[1]:
-                parts.append(f"<circle cx='{x_at(x):.1f}' cy='{y_at(y):.1f}' r='2' fill='{colour}'/>")
+                parts.append(
+                    f"<circle cx='{x_at(x):.1f}' cy='{y_at(y):.1f}' r='2' fill='{colour}'/>"
+                )
     for x, y, label in panel.marks:
-        parts.append(f"<circle cx='{x_at(x):.1f}' cy='{y_at(y):.1f}' r='4' fill='none' stroke='#000'/>")
+        parts.append(
+            f"<circle cx='{x_at(x):.1f}' cy='{y_at(y):.1f}' r='4' fill='none' stroke='#000'/>"
+        )
         parts.append(text(x_at(x) + 6, y_at(y) - 5, label))
     return parts
 

@@ -21,6 +21,7 @@ import json
 import math
 import multiprocessing
 import os
+import time
 
 import block_sparse_triton as own
 import measure
@@ -157,31 +158,37 @@ def configs_of(problem):
 
 
 def compile_variant(job):
-    """Fills Triton's cache, in a process of its own, with what one (product, config) needs."""
-    product, description, dtype, config = job
+    """Fills Triton's cache, in a process of its own, with what one work of a product needs."""
+    product, description, dtype, peer, index = job
     problem = Problem(product, Layout(description), measure.DTYPES[dtype])
-    for work, _ in triton_works(problem, [config], own.compile_only):
-        try:
-            work()
-        except Exception:  # measured later, and reported there
-            pass
+    if peer == "stk":
+        works = stk_tuned(problem, own.compile_only)
+    else:
+        works = triton_works(problem, configs_of(problem), own.compile_only)
+    try:
+        if index < len(works):
+            works[index][0]()
+    except Exception:  # measured later, and reported there
+        pass
 
 
-def compile_ahead(products, layouts, dtype, jobs):
-    """Compiles one small problem for every (op, block, transposes, config) that will be needed."""
+def compile_ahead(products, layouts, dtype, peers, jobs):
+    """Compiles a small problem for every (op, block, transposes, tiles) that will be needed."""
+    start = time.perf_counter()
     wanted = {}
     for product in products:
         block = layouts[product["layout"]]["block"]
         key = (product["op"], block, product["ta"], product["tb"], product["batch"] > 1)
         small = {"block": block, "pattern": "", "rows": 16, "cols": 16, "columns": [0] * 16}
         small["row_offsets"] = list(range(17))
-        table = own.SDD_CONFIGS if product["op"] == "sdd" else own.STRIP_CONFIGS
-        for config in table.get(block, []):
-            fitting = {**product, "width": 256, "batch": min(product["batch"], 2)}
-            wanted[(*key, config)] = (fitting, small, dtype, config)
+        fitting = {**product, "width": 256, "batch": min(product["batch"], 2)}
+        for peer in {"triton", "stk"} & set(peers):
+            for index in range(5):
+                wanted[(*key, peer, index)] = (fitting, small, dtype, peer, index)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        list(pool.map(compile_variant, wanted.values(), chunksize=4))
+        list(pool.map(compile_variant, wanted.values(), chunksize=5))
+    print(f"{len(wanted)} kernels compiled in {time.perf_counter() - start:.0f} s", flush=True)
 
 
 def stk_matrix(problem):
@@ -222,7 +229,7 @@ def stk_stock(problem):
     return [(lambda: stk.ops.sdd(a, b, topology), lambda x: x.data)]
 
 
-def stk_tuned(problem):
+def stk_tuned(problem, kernel_run=own.run):
     """stk's kernels with tiles of our choice, launched past its functions, which fix them."""
     import triton
     from stk.backend import triton_kernels as kernels
@@ -238,8 +245,9 @@ def stk_tuned(problem):
             if tile > 128 or problem.width % step:
                 continue
             out = a.new_empty(layout.nnz, block, block)
-            works.append((lambda step=step, warps=warps, out=out: kernels._sdd_kernel.fn[(layout.nnz,)](
-                a, b, out, a.shape[0], b.shape[1], a.shape[1], *a.stride(), *b.stride(), block, 1,
+            works.append((lambda step=step, warps=warps, out=out: kernel_run(
+                kernels._sdd_kernel.fn, (layout.nnz,), a, b, out,
+                a.shape[0], b.shape[1], a.shape[1], *a.stride(), *b.stride(), block, 1,
                 layout.rows.to(small), layout.cols.to(small), BLOCK_M=block, BLOCK_N=block,
                 BLOCK_K=step, num_stages=3, num_warps=warps, **common), out))  # fmt: skip
             continue
@@ -265,7 +273,8 @@ def stk_tuned(problem):
         meta = {"BLOCK_M": sides[0], "BLOCK_N": sides[1], "BLOCK_K": step, "num_stages": 3}
         grid = grid[::-1] if right else grid
         works.append((lambda kernel=kernel, grid=grid, args=args, meta=meta, warps=warps:
-                      kernel.fn[grid](*args, num_warps=warps, **meta, **common), out))  # fmt: skip
+                      kernel_run(kernel.fn, grid, *args, num_warps=warps, **meta, **common),
+                      out))  # fmt: skip
     return works
 
 
@@ -389,8 +398,7 @@ def main():
         exported = json.load(file)
     products, descriptions = exported["products"], exported["layouts"]
     record = measure.Record("block_sparse_matmul", arguments.dtype, arguments.commit)
-    if "triton" in arguments.peers:
-        compile_ahead(products, descriptions, arguments.dtype, arguments.jobs)
+    compile_ahead(products, descriptions, arguments.dtype, arguments.peers, arguments.jobs)
     bench = Bench(arguments, record, measure.Timer(arguments.runs))
     index, layout = None, None
     for product in products:

@@ -38,8 +38,8 @@ def strip_kernel(
 ):  # fmt: skip
     """One strip of blocks times the rows of `dense` it names: out[strip, tile]. With RIGHT the
     blocks stand on the right of the product, and a strip is a column of blocks: out[tile, strip].
-    Entry (r, c) of a block lies at r v_r + c v_c, transposed or not; for dsd `c` is summed over, for
-    dds `r`. d_r and o_r step along the strip's direction, d_c and o_c along the tile."""
+    Entry (r, c) of a block lies at r v_r + c v_c, transposed or not; dsd sums over `c`, dds over
+    `r`. d_r and o_r step along the strip's direction, d_c and o_c along the tile."""
     strip = tl.program_id(0)
     tile = tl.program_id(1).to(tl.int64) * TILE + tl.arange(0, TILE)
     side = tl.arange(0, BLOCK)

@@ -5,6 +5,7 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 
 import torch
 
@@ -17,19 +18,23 @@ DTYPES = {
 
 
 class Timer:
-    """Times works on the GPU that take turns, the L2 cache washed before each run."""
+    """Times works that take turns; on a GPU the L2 cache is washed before each run."""
 
-    def __init__(self, runs=20, warm_up=2):
+    def __init__(self, runs=20, warm_up=2, device="cuda"):
         self.runs = runs
         self.warm_up = warm_up
-        l2 = torch.cuda.get_device_properties(0).L2_cache_size
-        self._wash = torch.empty(4 * l2, dtype=torch.uint8, device="cuda")
+        self._wash = None
+        if device == "cuda":
+            l2 = torch.cuda.get_device_properties(0).L2_cache_size
+            self._wash = torch.empty(4 * l2, dtype=torch.uint8, device="cuda")
 
     def interleave(self, works, runs=None):
         """For each work the seconds of its runs, sorted."""
         for _ in range(self.warm_up):
             for work in works:
                 work()
+        if self._wash is None:
+            return self._interleave_on_cpu(works, runs or self.runs)
         events = [[] for _ in works]
         for _ in range(runs or self.runs):
             for i, work in enumerate(works):
@@ -42,44 +47,59 @@ class Timer:
         torch.cuda.synchronize()
         return [sorted(1e-3 * a.elapsed_time(b) for a, b in of_one) for of_one in events]
 
+    @staticmethod
+    def _interleave_on_cpu(works, runs):
+        seconds = [[] for _ in works]
+        for _ in range(runs):
+            for i, work in enumerate(works):
+                start = time.perf_counter()
+                work()
+                seconds[i].append(time.perf_counter() - start)
+        return [sorted(of_one) for of_one in seconds]
+
     def median(self, work, runs=None):
         return statistics.median(self.interleave([work], runs)[0])
 
 
-def describe_machine(commit):
+def describe_gpu():
     properties = torch.cuda.get_device_properties(0)
-    machine = {
+    gpu = {
         "gpu": properties.name,
         "multiprocessors": properties.multi_processor_count,
         "capability": properties.major * 10 + properties.minor,
         "cuda": torch.version.cuda,
-        "torch": torch.__version__,
-        "commit": commit,
-        "date": datetime.date.today().isoformat(),
     }
     try:
         import triton
 
-        machine["triton"] = triton.__version__
+        gpu["triton"] = triton.__version__
     except ImportError:
         pass
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        machine["driver"] = subprocess.run(
+        gpu["driver"] = subprocess.run(
             query, capture_output=True, text=True, check=True
         ).stdout.splitlines()[0]
     except (OSError, subprocess.CalledProcessError, IndexError):
         pass
-    return machine
+    return gpu
+
+
+def describe_machine(commit, device):
+    machine = describe_gpu() if device == "cuda" else {"threads": torch.get_num_threads()}
+    if device == "cuda" and torch.backends.cudnn.is_available():
+        machine["cudnn"] = torch.backends.cudnn.version()
+    today = datetime.date.today().isoformat()
+    return {**machine, "torch": torch.__version__, "commit": commit, "date": today}
 
 
 class Record:
     """Figures of peers, written in the form of the library's own records."""
 
-    def __init__(self, benchmark, dtype, commit="unknown"):
+    def __init__(self, benchmark, dtype, commit="unknown", device="cuda"):
         self.document = {
             "benchmark": benchmark,
-            "machine": describe_machine(commit),
+            "machine": describe_machine(commit, device),
             "command": " ".join(sys.argv),
             "dtype": dtype,
             "figures": [],

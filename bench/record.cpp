@@ -73,9 +73,15 @@ void Record::add(Figure f) {
   const double floor_seconds = floor(f.flops, f.bytes);
   const std::string spread =
       printed("(%.1f .. ", 1e6 * f.time.low) + printed("%.1f)", 1e6 * f.time.high);
-  std::printf("  %-16s %-12s %11.1f  %-23s %9.4g %9.4g %9.2f\n", f.what.c_str(), f.by.c_str(),
-              1e6 * f.time.median, spread.c_str(), 1e-12 * f.flops / f.time.median,
-              1e-12 * f.bytes / f.time.median, floor_seconds / f.time.median);
+  // What nobody counted stays blank.
+  const auto rate = [&](double work) {
+    return work > 0 ? printed("%.4g", 1e-12 * work / f.time.median) : std::string();
+  };
+  const std::string share =
+      floor_seconds > 0 ? printed("%.2f", floor_seconds / f.time.median) : std::string();
+  std::printf("  %-16s %-12s %11.1f  %-23s %9s %9s %9s\n", f.what.c_str(), f.by.c_str(),
+              1e6 * f.time.median, spread.c_str(), rate(f.flops).c_str(), rate(f.bytes).c_str(),
+              share.c_str());
   std::fflush(stdout);
   Json::Object row{{"cell", std::move(f.cell)}, {"what", std::move(f.what)},
                    {"by", std::move(f.by)},     {"seconds", f.time.median},

@@ -6,6 +6,7 @@
 #include <bs/kernels/cuda/device/block_sparse_matmul.cuh>
 #include <bs/kernels/cuda/device/block_sparse_problem.cuh>
 #include <bs/kernels/cuda/device/lstm_cell.cuh>
+#include <bs/kernels/cuda/device/lstm_persistent.cuh>
 #include <bs/kernels/cuda/device/mma.cuh>
 #include <bs/kernels/cuda/device/pack.cuh>
 #include <bs/kernels/cuda/device/reduce.cuh>

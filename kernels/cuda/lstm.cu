@@ -3,6 +3,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/lib/cuda/handles.h>
 
+#include <bs/kernels/cuda/lstm_persistent.h>
 #include <bs/kernels/cuda/lstm_graph.cuh>
 #include <utility>
 
@@ -128,13 +129,28 @@ bool is_capturing(Stream stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
+LstmQuery query_of(const LSTMSteps& s, bool backward, Stream stream) {
+  const DeviceProperties& device = device_properties(stream.device());
+  const LstmShape shape = shape_of(s);
+  return {.dtype = shape.dtype,
+          .steps = s.steps(),
+          .batch = shape.batch,
+          .cells = shape.cells,
+          .projects = shape.projects,
+          .variants = shape.variants,
+          .sparse = s.layout != nullptr,
+          .aligned = reinterpret_cast<uintptr_t>(s.hh.data()) % 4 == 0,
+          .backward = backward,
+          .capturing = is_capturing(stream),
+          .known = true,
+          .capability = device.capability,
+          .multiprocessors = device.multiprocessors};
+}
+
 /// The plan of directions that a graph is to run; null where they are to be launched step by step.
 template <class T>
 GraphPlan<T>* plan_for(const LSTMSteps& s, size_t directions, bool backward, Stream stream) {
-  LstmQuery query{.steps = s.steps(),
-                  .sparse = s.layout != nullptr,
-                  .capturing = is_capturing(stream),
-                  .known = true};
+  LstmQuery query = query_of(s, backward, stream);
   if (lstm_algorithm(query) != LstmAlgorithm::graph) return nullptr;
   GraphPlan<T>& plan = graph_plan<T>({stream.handle(), stream.device().index(), shape_of(s),
                                       static_cast<int>(directions), backward});
@@ -196,6 +212,9 @@ void backward(std::span<const LSTMBackwardSteps> directions, Stream stream) {
 }  // namespace
 
 void lstm(std::span<const LSTMSteps> directions, Stream stream) {
+  const LstmQuery query = query_of(directions.front(), false, stream);
+  if (lstm_algorithm(query) == LstmAlgorithm::persistent)
+    return lstm_persistent(directions, stream);
   visit_floating("lstm", directions.front().gates.dtype(),
                  [&]<class T>(Type<T>) { forward<device_type<T>>(directions, stream); });
 }

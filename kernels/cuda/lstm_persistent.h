@@ -1,0 +1,13 @@
+#pragma once
+/** @file All steps of an LSTM in one kernel; kernels/cuda/device/lstm_persistent.cuh has the
+ *  design, kernels/cuda/lstm_config.h what it can take. */
+#include <bs/kernels/lstm.h>
+
+#include <span>
+
+namespace bs::cuda {
+
+/** @brief Runs directions for which lstm_algorithm says `persistent`. */
+void lstm_persistent(std::span<const LSTMSteps> directions, Stream stream);
+
+}  // namespace bs::cuda

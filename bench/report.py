@@ -151,6 +151,44 @@ def matmul_table(groups):
     return lines
 
 
+def rate(group):
+    return group.ours()["flops"] / group.ours()["seconds"]
+
+
+def interpolated(points, x):
+    """The value at x of a line through points (x, y), level beyond its ends."""
+    points = sorted(points)
+    if x <= points[0][0]:
+        return points[0][1]
+    for (x0, y0), (x1, y1) in zip(points, points[1:]):
+        if x <= x1:
+            return y0 + (y1 - y0) * (x - x0) / (x1 - x0) if x1 > x0 else y1
+    return points[-1][1]
+
+
+def against_random(groups):
+    """Our rates on structured layouts over those on random ones of the same density."""
+    random = collections.defaultdict(list)
+    rows = collections.OrderedDict()
+    for group in groups:
+        cell = group.cell
+        if cell["pattern"] == "random":
+            random[cell["block"], group.what].append((cell["density"], rate(group)))
+        else:
+            key = (cell["pattern"], cell["block"], cell["density"])
+            rows.setdefault(key, {})[group.what] = group
+    products = list(dict.fromkeys(group.what for group in groups))
+    body = []
+    for (pattern, block, density), of_row in rows.items():
+        row = [pattern, str(block), f"{density:.3g}"]
+        for what in products:
+            known = what in of_row and random[block, what]
+            alike = known and interpolated(random[block, what], density)
+            row.append(f"{rate(of_row[what]) / alike:.2f}" if alike else "")
+        body.append(row)
+    return table(["pattern", "block", "density", *products], body) if body else []
+
+
 # ---- block-sparse products: plots ----------------------------------------------------------------
 
 
@@ -257,6 +295,8 @@ def section(record, folder):
             groups = [group for group in record["groups"] if group.cell["set"] == chosen]
             if groups:
                 lines += [f"### {title}", "", *matmul_table(groups)]
+            if chosen == "patterns" and (rows := against_random(groups)):
+                lines += ["Our rates over those on random layouts of the same density:", "", *rows]
         if sweep := sweep_of(record):
             lines += crossover_table(sweep)
             rates, crossing = rates_plot(sweep), crossover_plot(sweep)

@@ -14,7 +14,7 @@ namespace {
 using Engine =
     std::mt19937_64;  // the same numbers everywhere, unlike the distributions of <random>
 
-int below(Engine& engine, int n) { return static_cast<int>(engine() % static_cast<uint64_t>(n)); }
+size_t below(Engine& engine, size_t n) { return engine() % n; }
 
 /// Lengths that fall as scale / rank, in [1, cols].
 std::vector<int> zipf_lengths(int rows, int cols, double scale) {
@@ -36,17 +36,15 @@ LayoutPtr zipf(const Pattern& p) {
     (static_cast<double>(total(middle)) < wanted ? low : high) = middle;
   }
   std::vector<int> lengths = zipf_lengths(p.rows, p.cols, high);
-  Engine engine(p.rows);
-  for (int r = p.rows; r > 1; --r)
-    std::swap(lengths[static_cast<size_t>(r - 1)], lengths[static_cast<size_t>(below(engine, r))]);
+  Engine engine;
+  for (size_t r = lengths.size(); r > 1; --r) std::swap(lengths[r - 1], lengths[below(engine, r)]);
   std::vector<int> columns(static_cast<size_t>(p.cols));
   std::iota(columns.begin(), columns.end(), 0);
   std::vector<BlockIndex> blocks;
   for (int r = 0; r < p.rows; ++r)
-    for (int i = 0; i < lengths[static_cast<size_t>(r)]; ++i) {
-      std::swap(columns[static_cast<size_t>(i)],
-                columns[static_cast<size_t>(i + below(engine, p.cols - i))]);
-      blocks.push_back({0, r, columns[static_cast<size_t>(i)]});
+    for (size_t i = 0; i < static_cast<size_t>(lengths[static_cast<size_t>(r)]); ++i) {
+      std::swap(columns[i], columns[i + below(engine, columns.size() - i)]);
+      blocks.push_back({0, r, columns[i]});
     }
   return Layout::from_blocks(1, p.rows, p.cols, p.block, std::move(blocks));
 }
@@ -65,15 +63,19 @@ LayoutPtr moe(const Pattern& p) {
   return patterns::moe(tokens, p.cols / experts * int64_t{p.block}, p.block);
 }
 
-/// Half of a row in its window, half in columns that everyone sees.
+/// The window and its share of columns for all whose density is nearest: powers of two.
 LayoutPtr fixed(const Pattern& p) {
-  const auto row = static_cast<unsigned>(std::max(2.0, p.density * p.rows));
-  const auto local = static_cast<int>(std::bit_ceil(row / 2));
-  const int windows = std::max(1, p.rows / local);
-  const int global = static_cast<int>(std::bit_floor(
-      static_cast<unsigned>(std::clamp(static_cast<int>(row) / 2 / windows, 1, local))));
-  return patterns::fixed({.rows = p.rows, .block = p.block},
-                         {.local_blocks = local, .global_blocks = global});
+  patterns::FixedOptions best;
+  double nearest = 2;
+  for (int local = 1; local <= p.rows; local *= 2)
+    for (int global = 1; global <= local; global *= 2) {
+      const double window = static_cast<double>(local) / p.rows;
+      const double density = window + (1 - window) * global / local;
+      if (std::abs(density - p.density) >= nearest) continue;
+      nearest = std::abs(density - p.density);
+      best = {.local_blocks = local, .global_blocks = global};
+    }
+  return patterns::fixed({.rows = p.rows, .block = p.block}, best);
 }
 
 LayoutPtr bigbird(const Pattern& p) {

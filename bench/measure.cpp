@@ -75,6 +75,7 @@ std::vector<Timing> repeat(const std::vector<Work>& works, const MeasureOptions&
   for (int round = 0; round < std::max(options.runs, 1) || since(start) < enough; ++round)
     for (size_t i = 0; i < works.size(); ++i) seconds[i].push_back(run(works[i]));
   std::vector<Timing> timings;
+  timings.reserve(seconds.size());
   for (std::vector<double>& of_one : seconds) timings.push_back(summary(std::move(of_one)));
   return timings;
 }

@@ -160,12 +160,12 @@ def configs_of(problem):
 def compile_variant(job):
     """Fills Triton's cache, in a process of its own, with what one work of a product needs."""
     product, description, dtype, peer, index = job
-    problem = Problem(product, Layout(description), measure.DTYPES[dtype])
-    if peer == "stk":
-        works = stk_tuned(problem, own.compile_only)
-    else:
-        works = triton_works(problem, configs_of(problem), own.compile_only)
     try:
+        problem = Problem(product, Layout(description), measure.DTYPES[dtype])
+        if peer == "stk":
+            works = stk_tuned(problem, own.compile_only)
+        else:
+            works = triton_works(problem, configs_of(problem), own.compile_only)
         if index < len(works):
             works[index][0]()
     except Exception:  # measured later, and reported there
@@ -237,7 +237,8 @@ def stk_tuned(problem, kernel_run=own.run):
     if problem.batch != 1:
         return []
     layout, block = problem.layout, problem.layout.block
-    a, b, small = problem.a[0], problem.b[0], torch.int16
+    a, b = problem.a[0], problem.b[0]
+    rows, cols = layout.rows.to(torch.int16), layout.cols.to(torch.int16)
     common = {"GROUP_M": 128, "ACC_TYPE": triton.language.float32, "BLOCK_SIZE": block}
     works = []
     for warps, step, tile in [(4, 32, 128), (4, 64, 128), (8, 64, 128), (4, 32, 256), (8, 64, 256)]:
@@ -248,8 +249,8 @@ def stk_tuned(problem, kernel_run=own.run):
             works.append((lambda step=step, warps=warps, out=out: kernel_run(
                 kernels._sdd_kernel.fn, (layout.nnz,), a, b, out,
                 a.shape[0], b.shape[1], a.shape[1], *a.stride(), *b.stride(), block, 1,
-                layout.rows.to(small), layout.cols.to(small), BLOCK_M=block, BLOCK_N=block,
-                BLOCK_K=step, num_stages=3, num_warps=warps, **common), out))  # fmt: skip
+                rows, cols, BLOCK_M=block, BLOCK_N=block, BLOCK_K=step, num_stages=3,
+                num_warps=warps, **common), out))  # fmt: skip
             continue
         right = problem.op == "dds"
         dense = a if right else b
@@ -269,7 +270,7 @@ def stk_tuned(problem, kernel_run=own.run):
         operands = (a, problem.values) if right else (problem.values, b)
         all_strides = (*a.stride(), *strides) if right else (*strides, *b.stride())
         args = (*operands, out, a.shape[0], b.shape[1], a.shape[1], *all_strides, *out.stride(),
-                layout.rows.to(small), partners.to(small), offsets, numbers, *flags)  # fmt: skip
+                rows, partners.to(torch.int16), offsets, numbers, *flags)  # fmt: skip
         meta = {"BLOCK_M": sides[0], "BLOCK_N": sides[1], "BLOCK_K": step, "num_stages": 3}
         grid = grid[::-1] if right else grid
         works.append((lambda kernel=kernel, grid=grid, args=args, meta=meta, warps=warps:

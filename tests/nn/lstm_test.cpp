@@ -5,6 +5,7 @@
 #include <bs/autograd/view.h>
 #include <bs/kernels/concat.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/random.h>
 #include <bs/lib/patterns.h>
 #include <bs/nn/lstm.h>
 #include <bs/tests/support/devices.h>
@@ -62,6 +63,17 @@ TEST_CASE("nn::LSTM has PyTorch's parameters") {
   CHECK(w[2].ih.shape() == Shape{20, 4});
   CHECK(w[3].bias_hh.shape() == Shape{20});
   CHECK(nn::LSTM({.input = 240, .hidden = 1024}).parameter_count() == 4 * 1024 * (240 + 1024 + 2));
+}
+
+TEST_CASE("nn::LSTM as its page shows it") {
+  nn::LSTM lstm({.input = 80, .hidden = 64, .layers = 2, .bidirectional = true});
+  const Variable x = randn({100, 8, 80});  // steps, batch, features
+  const auto out = lstm.forward(x);        // out.y [100, 8, 128], out.h and out.c [4, 8, 64]
+  const auto next = lstm.forward(x, out.state());
+  CHECK(out.y.shape() == Shape{100, 8, 128});
+  CHECK(out.h.shape() == Shape{4, 8, 64});
+  CHECK(out.c.shape() == Shape{4, 8, 64});
+  CHECK(of(next.y).values != of(out.y).values);
 }
 
 TEST_CASE("nn::LSTM: a forget bias stands in bias_ih alone") {

@@ -1,5 +1,6 @@
 // The rate of fused block-sparse attention, forward and backward, over patterns of the literature.
 // Useful work only: 4 FLOP forward and 10 backward for each kept score and element of head_dim.
+#include <bs/bench/block_sparse_cells.h>
 #include <bs/bench/record.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/random.h>
@@ -29,7 +30,8 @@ constexpr const char* help =
     "  --blocks 16,32,...\n"
     "  --patterns fixed,bigbird,sliding,causal,dense\n"
     "  --local N               tokens of a window, default 128; sliding has two behind\n"
-    "  --global N              tokens that everything sees, default 32\n";
+    "  --global N              tokens that everything sees, default 32\n"
+    "  --export FILE           writes layouts and problems for peers, and stops\n";
 
 Options read_options(bench::Arguments& arguments) {
   Options o;
@@ -48,6 +50,17 @@ struct Pattern {
   LayoutPtr layout;
   bool causal;
 };
+
+/// What names a problem in records.
+Json::Object cell_of(const Options& o, const std::string& name, const Layout& layout) {
+  return {{"pattern", name},
+          {"block", layout.block()},
+          {"density", std::round(1e4 * layout.density()) / 1e4},
+          {"batch", o.batch},
+          {"heads", o.heads},
+          {"sequence", o.sequence},
+          {"head_dim", o.head_dim}};
+}
 
 Pattern make_pattern(const Options& o, const std::string& name, int block) {
   const patterns::Size size{.rows = o.sequence / block, .block = block};
@@ -197,13 +210,7 @@ class Bench {
            size_t bytes, const bench::Work& work) {
     const Options& o = options_;
     const double heads = static_cast<double>(o.batch) * o.heads;
-    record_.add({.cell = {{"pattern", name},
-                          {"block", layout.block()},
-                          {"density", std::round(1e4 * layout.density()) / 1e4},
-                          {"batch", o.batch},
-                          {"heads", o.heads},
-                          {"sequence", o.sequence},
-                          {"head_dim", o.head_dim}},
+    record_.add({.cell = cell_of(o, name, layout),
                  .what = pass,
                  .time = bench::measure(settings_.device, work, settings_.measure),
                  .flops = products * heads * layout.flops(o.head_dim),
@@ -215,13 +222,32 @@ class Bench {
   bench::Record record_;
 };
 
+Json export_problems(const Options& options) {
+  Json::Array layouts, problems;
+  for (const std::string& name : options.patterns)
+    for (int block : options.blocks) {
+      const Pattern pattern = make_pattern(options, name, block);
+      problems.emplace_back(Json::Object{{"layout", static_cast<int64_t>(layouts.size())},
+                                         {"cell", cell_of(options, name, *pattern.layout)},
+                                         {"causal", pattern.causal}});
+      layouts.push_back(bench::export_layout(name, *pattern.layout));
+    }
+  return Json::Object{{"layouts", std::move(layouts)}, {"problems", std::move(problems)}};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
   bench::Arguments arguments(argc, argv, help);
   const bench::Settings settings(arguments);
   const Options options = read_options(arguments);
+  std::string exported;
+  arguments.read("--export", exported);
   arguments.finish();
+  if (!exported.empty()) {
+    bench::write_text(exported, export_problems(options).dump() + "\n");
+    return 0;
+  }
   Bench bench(options, settings);
   for (const std::string& pattern : options.patterns)
     for (int block : options.blocks) bench.run(pattern, block);

@@ -189,6 +189,17 @@ std::vector<Cell> make_cells(const std::string& set, const CellOptions& options)
   return cells;
 }
 
+Json export_layout(const std::string& name, const Layout& layout) {
+  const LayoutView view = layout.view(Device::cpu());
+  return Json::Object{
+      {"pattern", name},
+      {"block", view.block},
+      {"rows", view.rows},
+      {"cols", view.cols},
+      {"row_offsets", Json::Array(view.row_offsets, view.row_offsets + view.rows + 1)},
+      {"columns", Json::Array(view.col_of, view.col_of + view.nnz)}};
+}
+
 Json export_cells(const std::vector<Cell>& cells) {
   Json::Array layouts, products;
   std::vector<Pattern> seen;
@@ -198,15 +209,7 @@ Json export_cells(const std::vector<Cell>& cells) {
     const auto index = static_cast<int64_t>(found - seen.begin());
     if (found == seen.end()) {
       seen.push_back(cell.pattern);
-      const LayoutView view = layout->view(Device::cpu());
-      Json::Array offsets(view.row_offsets, view.row_offsets + view.rows + 1);
-      Json::Array columns(view.col_of, view.col_of + view.nnz);
-      layouts.emplace_back(Json::Object{{"block", view.block},
-                                        {"rows", view.rows},
-                                        {"cols", view.cols},
-                                        {"pattern", cell.pattern.name},
-                                        {"row_offsets", std::move(offsets)},
-                                        {"columns", std::move(columns)}});
+      layouts.push_back(export_layout(cell.pattern.name, *layout));
     }
     for (const Product& product : cell.products)
       products.emplace_back(Json::Object{{"layout", index},

@@ -58,8 +58,11 @@ struct CellOptions {
  *  @throws Error for an unknown set, or a block that does not divide the size. */
 std::vector<Cell> make_cells(const std::string& set, const CellOptions& options);
 
-/** @brief Cells and layouts as JSON: {"layouts": [{pattern..., row_offsets, cols}], "cells":
- *  [{"layout": index, "cell": json(), "what": name(), "op", "ta", "tb", "batch", "width"}]}. */
+/** @brief A layout of one head as JSON: {"pattern": name, "block", "rows", "cols", "row_offsets",
+ *  "columns"}. */
+Json export_layout(const std::string& name, const Layout& layout);
+/** @brief Cells and layouts as JSON: {"layouts": [export_layout()], "products": [{"layout": index,
+ *  "cell": json(), "what": name(), "op", "ta", "tb", "batch", "width"}]}. */
 Json export_cells(const std::vector<Cell>& cells);
 
 }  // namespace bs::bench

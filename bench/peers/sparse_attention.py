@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Peers of bench_sparse_attention, on the problems that its --export wrote.
+
+    bench_sparse_attention --device cuda --dtype bf16 --export problems.json
+    python3 sparse_attention.py --problems problems.json --dtype bf16 --json peers.json
+
+    flex   FlexAttention, compiled, with a block mask of the same pattern: what a user would take.
+           Its blocks are of 128; smaller ones of the pattern are masked inside of them
+    cudnn  cuDNN's attention through scaled_dot_product_attention, every score computed (the lower
+           half where the pattern is causal): what sparsity has to beat
+
+FlexAttention's results are compared with sums in float64 before they are timed. Forward keeps what
+backward needs; times in one cell take turns.
+"""
+
+import argparse
+import json
+
+import measure
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+SAMPLES = 16
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--problems", required=True, help="file of --export")
+    parser.add_argument("--dtype", choices=measure.DTYPES, default="bf16")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
+    parser.add_argument("--peers", default="flex,cudnn")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--json", help="writes the figures")
+    parser.add_argument("--commit", default="unknown")
+    arguments = parser.parse_args()
+    arguments.peers = arguments.peers.split(",")
+    return arguments
+
+
+class Problem:
+    def __init__(self, description, layout, dtype, device):
+        cell = description["cell"]
+        self.cell, self.causal = cell, description["causal"]
+        shape = (cell["batch"], cell["heads"], cell["sequence"], cell["head_dim"])
+        self.q, self.k, self.v = (
+            torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3)
+        )
+        self.dout = torch.randn(shape, device=device, dtype=dtype)
+        self.block, blocks = layout["block"], layout["rows"]
+        self.kept = torch.zeros(blocks, blocks, dtype=torch.bool)
+        for row, (begin, end) in enumerate(zip(layout["row_offsets"], layout["row_offsets"][1:])):
+            self.kept[row, layout["columns"][begin:end]] = True
+        self.kept = self.kept.to(device)
+        # Of one product over the kept blocks.
+        area = len(layout["columns"]) * self.block**2
+        self.flops = 2.0 * area * cell["head_dim"] * cell["batch"] * cell["heads"]
+
+    def check(self, out):
+        """Sampled rows of the last head against softmax in float64."""
+        length, head_dim = self.q.shape[2:]
+        rows = torch.arange(SAMPLES, device=out.device) * 7919 % length
+        keys = torch.arange(length, device=out.device)
+        q, k, v = (x[-1, -1].detach().double() for x in (self.q, self.k, self.v))
+        sees = self.kept[rows // self.block][:, keys // self.block]
+        if self.causal:
+            sees = sees & (keys <= rows[:, None])
+        scores = (q[rows] @ k.t() * head_dim**-0.5).masked_fill(~sees, float("-inf"))
+        weights = scores.softmax(-1).nan_to_num()
+        bound = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}.get(out.dtype, 2.0**-11)
+        wrong = (out[-1, -1, rows].double() - weights @ v).abs() > 4 * bound * (
+            weights @ v.abs() + 1e-2
+        )
+        if wrong.any():
+            raise ArithmeticError(f"{int(wrong.sum())} of {wrong.numel()} entries are wrong")
+
+
+def flex(problem, compiled):
+    kept, block, causal = problem.kept, problem.block, problem.causal
+
+    def visible(b, h, q, k):
+        inside = kept[q // block, k // block]
+        return inside & (q >= k) if causal else inside
+
+    length = problem.q.shape[2]
+    mask = create_block_mask(visible, None, None, length, length, device=problem.q.device)
+    return lambda: compiled(problem.q, problem.k, problem.v, block_mask=mask)
+
+
+def cudnn(problem):
+    def forward():
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return F.scaled_dot_product_attention(
+                problem.q, problem.k, problem.v, is_causal=problem.causal
+            )
+
+    return forward
+
+
+def main():
+    arguments = parse_arguments()
+    with open(arguments.problems) as file:
+        exported = json.load(file)
+    record = measure.Record("sparse_attention", arguments.dtype, arguments.commit, arguments.device)
+    timer = measure.Timer(arguments.runs, device=arguments.device)
+    on_gpu = arguments.device == "cuda"
+    compiled = torch.compile(flex_attention, dynamic=False) if on_gpu else flex_attention
+    for description in exported["problems"]:
+        layout = exported["layouts"][description["layout"]]
+        dtype = measure.DTYPES[arguments.dtype]
+        problem = Problem(description, layout, dtype, arguments.device)
+        works = []  # (peer, what, work, products over the kept blocks)
+        for peer in arguments.peers:
+            try:
+                forward = flex(problem, compiled) if peer == "flex" else cudnn(problem)
+                out = forward()
+                if peer == "flex":
+                    problem.check(out)
+                inputs = (problem.q, problem.k, problem.v)
+
+                def backward(out=out, inputs=inputs):
+                    torch.autograd.grad(out, inputs, problem.dout, retain_graph=True)
+
+                backward()
+                works += [(peer, "forward", forward, 2), (peer, "backward", backward, 5)]
+            except Exception as error:  # a shape that the peer does not take, for example
+                record.add_failure(problem.cell, "forward", peer, error)
+        times = timer.interleave([work for _, _, work, _ in works])
+        cell = problem.cell
+        for (peer, what, _, products), seconds in zip(works, times):
+            record.add(cell, what, peer, seconds, products * problem.flops)
+            median = seconds[len(seconds) // 2]
+            name = f"{cell['pattern']} block {cell['block']} density {cell['density']}"
+            rate = 1e-12 * products * problem.flops / median
+            print(f"{name} {what}: {peer} {1e6 * median:.0f} us, {rate:.0f} TF", flush=True)
+        if arguments.json:  # what is measured so far outlives a time limit
+            record.write(arguments.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -150,7 +150,7 @@ class Forward {
 
   void add_sparse(Index t, Index m, const Buffers& x) const {
     const Tensor sums =
-        dds(s_.h.select(0, s_.before(t)), SparseTensor(s_.layout, s_.hh), {.b = true});
+        dds(s_.h.select(0, s_.before(t)), SparseTensor{s_.layout, s_.hh}, {.b = true});
     const T* part = sums.data<T>();
     for (Index e = 0; e < m * 4 * cells_; ++e) x.sums[e] += to<W>(part[e]);
   }

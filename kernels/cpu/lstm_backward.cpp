@@ -127,7 +127,7 @@ class Backward {
   }
 
   void add_sparse(Index t, W* dh) const {
-    const Tensor part = dds(s_.dgates.select(0, t), SparseTensor(f_.layout, f_.hh));
+    const Tensor part = dds(s_.dgates.select(0, t), SparseTensor{f_.layout, f_.hh});
     const T* sums = part.data<T>();
     for (Index e = 0; e < batch_ * width_; ++e) dh[e] += to<W>(sums[e]);
   }

@@ -13,7 +13,7 @@ struct BlasMatrix {
   cublasOperation_t operation;  ///< N: rows are dense; T: columns are
   int64_t leading;              ///< elements from one row (column) to the next
 
-  auto operator<=>(const BlasMatrix&) const = default;
+  auto operator<=>(const BlasMatrix&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 /** @brief The last two axes of x, where one of them is dense and the other does not overlap. */

@@ -18,7 +18,7 @@ struct TiledKernel {
   DType dtype = f16;
   int block = 0;
   bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
-  auto operator<=>(const TiledKernel&) const = default;
+  auto operator<=>(const TiledKernel&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 jit::Source tiled_source(const TiledKernel& kernel);

@@ -1,3 +1,4 @@
+#include <bs/autograd/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/nn/decode/rnnt_scorer.h>
@@ -202,7 +203,8 @@ TEST_CASE("nn::RNNT: learns a text by heart, and says it when it hears the sound
       scorer.append(batch.features.data().select(0, i).slice(0, 0, frames));
       scorer.finish();
       std::vector<int64_t> expected;
-      for (int64_t u = 0; u < batch.target_lengths.select(0, i).item(); ++u)
+      const auto count = static_cast<int64_t>(batch.target_lengths.select(0, i).item());
+      for (int64_t u = 0; u < count; ++u)
         expected.push_back(
             static_cast<int64_t>(batch.targets.select(0, i).select(0, u).to(Device::cpu()).item()));
       CHECK(decode::greedy_decode(scorer).tokens == expected);

@@ -1,31 +1,12 @@
 #pragma once
-// What the warpgroup kernels of the block-sparse products share: the work list of a layout, places
-// in a batch, and the way from sums in registers to tiles in global memory.
-#include <bs/kernels/cuda/device/bulk_copy.cuh>
-#include <bs/kernels/cuda/device/warpgroup.cuh>
+// What the warpgroup kernels of the block-sparse products share: places in a batch, and the way
+// from sums in registers to tiles in global memory.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <bs/kernels/cuda/device/bulk_copy.cuh>
+#include <bs/kernels/cuda/device/warpgroup.cuh>
 
 namespace bs::cuda::device {
-
-/// A layout in strips of `G` consecutive block rows of one head, each with the sorted union of the
-/// columns of its rows; lib/layout.h and kernels/cuda/block_sparse_strips.h tell how it is made.
-struct StripList {
-  const int* offsets;  ///< [heads * strips + 1], into the union columns
-  const int* cols;     ///< [entries], block column
-  const int* blocks;   ///< [entries * G], block number, or -1 where the row lacks the column
-  const int* order;    ///< [heads * strips], strips of each head, the longest first
-  int strips;          ///< of one head
-};
-
-/// Up to three axes of a batch; where an operand is repeated along one its step is 0.
-struct BatchAxes {
-  int rank;
-  int shape[3];
-};
-struct BatchSteps {
-  int step[3];
-};
 
 /// The index along each axis.
 struct BatchIndex {
@@ -33,17 +14,34 @@ struct BatchIndex {
 
   __device__ BatchIndex(const BatchAxes& axes, int index) : at{0, 0, 0} {
 #pragma unroll
-    for (int axis = 2; axis >= 0; --axis)
-      if (axis < axes.rank) {
-        at[axis] = index % axes.shape[axis];
-        index /= axes.shape[axis];
-      }
+    for (int axis = 2; axis >= 0; --axis) {
+      at[axis] = index % axes.shape[axis];
+      index /= axes.shape[axis];
+    }
   }
-  __device__ int along(const BatchSteps& steps, int axis) const { return at[axis] * steps.step[axis]; }
+  /// The index within the batch together with that within the sum.
+  __device__ BatchIndex operator+(const BatchIndex& o) const {
+    BatchIndex both = *this;
+#pragma unroll
+    for (int axis = 0; axis < 3; ++axis) both.at[axis] += o.at[axis];
+    return both;
+  }
+  __device__ int along(const BatchSteps& steps, int axis) const {
+    return at[axis] * steps.step[axis];
+  }
   __device__ int dot(const BatchSteps& steps) const {
     return at[0] * steps.step[0] + at[1] * steps.step[1] + at[2] * steps.step[2];
   }
 };
+
+__device__ inline int count(const BatchAxes& axes) {
+  return axes.shape[0] * axes.shape[1] * axes.shape[2];
+}
+
+/// Called once by each CTA that found no more work: the last one puts the counters back to zero.
+__device__ inline void leave_work(int* counters) {
+  if (atomicAdd(counters + 1, 1) + 1 == static_cast<int>(gridDim.x)) counters[0] = counters[1] = 0;
+}
 
 template <class T>
 __device__ inline unsigned pack_pair(float x, float y);
@@ -62,8 +60,7 @@ __device__ inline unsigned pack_pair<__nv_bfloat16>(float x, float y) {
 /// pieces of `Line` bytes by 64 lines (rows), in the copy engine's pattern for such lines; zeros
 /// where there was nothing to sum.
 template <class T, int Line, int Cols, int N>
-__device__ inline void stage_rows(unsigned shared, const float (&sums)[N], bool any,
-                                  int from) {
+__device__ inline void stage_rows(unsigned shared, const float (&sums)[N], bool any, int from) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
   constexpr int chunks = Line / 16;  // of 8 columns, in a line
@@ -86,13 +83,11 @@ __device__ inline void stage_rows(unsigned shared, const float (&sums)[N], bool 
 
 /// The same with lines along the columns of the tile: line c holds the 64 rows of column c.
 template <class T, int Cols, int N>
-__device__ inline void stage_columns(unsigned shared, const float (&sums)[N], bool any,
-                                  int from) {
+__device__ inline void stage_columns(unsigned shared, const float (&sums)[N], bool any, int from) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
   const int chunk = (warp * 2 + lane / 8 % 2) ^ (lane % 8);
-  const unsigned at =
-      shared + static_cast<unsigned>((lane / 16 * 8 + lane % 8) * 128 + chunk * 16);
+  const unsigned at = shared + static_cast<unsigned>((lane / 16 * 8 + lane % 8) * 128 + chunk * 16);
 #pragma unroll
   for (int j = 0; j < Cols / 16; ++j) {
     const float* s = sums + from / 2 + j * 8;

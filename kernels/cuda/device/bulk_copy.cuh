@@ -2,13 +2,9 @@
 // Copies of boxes of tensors by the copy engine (TMA, sm_90): one thread asks, a Barrier tells when
 // the bytes have come. What lies outside the tensor reads as zero and is not written.
 #include <bs/kernels/cuda/device/barrier.cuh>
+#include <bs/kernels/cuda/device/warpgroup_problem.cuh>
 
 namespace bs::cuda::device {
-
-/// What the driver encodes; see lib/cuda/tensor_map.h.
-struct alignas(64) TensorMapWords {
-  unsigned long long words[16];
-};
 
 __device__ inline void prefetch(const TensorMapWords& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
@@ -45,9 +41,7 @@ __device__ inline void store_box(const TensorMapWords& map, unsigned from, int c
       "r"(from), "r"(c0), "r"(c1), "r"(c2)
       : "memory");
 }
-__device__ inline void commit_stores() {
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
+__device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Waits until the calling thread's stores have read their shared memory.
 __device__ inline void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");

@@ -10,28 +10,11 @@
 
 namespace bs::cuda::device {
 
-struct WarpgroupDsdParams {
-  TensorMapWords values;  ///< [blocks * block, block], in boxes of a slice
-  const void* blocks;     ///< the same, for small blocks
-  TensorMapWords b;       ///< batch axes over B; see load_b
-  TensorMapWords c;       ///< [batch, m, n], or [batch, n, m] where C is written by columns
-  StripList list;
-  BatchAxes batch;         ///< of C
-  BatchAxes sum;           ///< of the products added into each C
-  BatchSteps value_batch, value_sum;  ///< in blocks
-  BatchSteps b_batch, b_sum;          ///< 1 or 0: B's own axes
-  BatchSteps head_batch, head_sum;
-  int b_pieces;            ///< copies a slice of B takes
-  int tiles;               ///< column tiles of C
-  int items;               ///< tiles of all C
-  int* next;               ///< counter of items taken
-};
-
 template <class Config>
 struct WarpgroupDsd {
   using T = typename Config::Element;
   static constexpr int block = Config::block;
-  static constexpr int groups = Config::warpgroups;  // that multiply
+  static constexpr int groups = 2;  // warpgroups that multiply
   static constexpr int n = Config::n;
   static constexpr int stages = Config::stages;
   static constexpr int slice = block < 64 ? block : 64;  // depth of one piece of a block
@@ -39,18 +22,18 @@ struct WarpgroupDsd {
   static constexpr int halves = block / slice;           // stages a column of S takes
   static constexpr int boxes = 64 / slice;               // of a 64-row tile of a slice
   static constexpr int rows = groups * boxes / (block == 128 ? 2 : 1);  // block rows a strip
-  static constexpr int line = 2 * slice;                 // bytes
+  static constexpr int line = 2 * slice;                                // bytes
   static constexpr unsigned a_slice = 64 * line, a_stage = groups * slices * a_slice;
   static constexpr unsigned b_slice = n * line, b_stage = slices * b_slice;
-  static constexpr unsigned staging = 64 * 128 * 2;      // a warpgroup's half tile on its way out
+  static constexpr unsigned staging = 64 * 128 * 2;  // a warpgroup's half tile on its way out
   static constexpr int threads = (groups + 1) * warpgroup_size;
 
   struct Shared {
     Barrier full[stages], empty[stages];
-    unsigned tiles[stages];   // in use, as tile_bits
-    int item[stages];         // -1 at the end
-    int steps[stages];        // of the item
-    int taken[2];             // items
+    unsigned tiles[stages];     // in use, as tile_bits
+    int item[stages];           // -1 at the end
+    int steps[stages];          // of the item
+    int taken[2];               // items
     unsigned dirty[4][stages];  // for each warp that copies, slots that hold numbers
   };
   static constexpr unsigned shared_bytes =
@@ -68,7 +51,7 @@ struct WarpgroupDsd {
   /// Strips are taken in the order of the first head whose product goes into this C.
   __device__ static int local_strip(const WarpgroupDsdParams& p, const Place& place,
                                     const BatchIndex& batch) {
-    return p.list.order[batch.dot(p.head_batch) * p.list.strips + place.strip] % p.list.strips;
+    return p.list.order[batch.dot(p.head_steps) * p.list.strips + place.strip] % p.list.strips;
   }
 
   // ---- The warpgroup that copies.
@@ -82,9 +65,7 @@ struct WarpgroupDsd {
   /// One bit a 64-row tile of a slice, at the place of its first slot.
   static constexpr unsigned tile_bits = boxes == 4 ? 0x11111111u : boxes == 2 ? 0x55555555u : ~0u;
   /// Of those, the ones of warpgroup 0.
-  static constexpr unsigned group_bits = slices == 4   ? 0x01010101u
-                                         : slices == 2 ? 0x00000011u
-                                                       : 1u;
+  static constexpr unsigned group_bits = slices == 4 ? 0x01010101u : slices == 2 ? 0x00000011u : 1u;
   static_assert(groups == 2 && (slices == 4 ? groups * boxes == 8 : true));
 
   /// What the copies of one step need, looked up ahead of them; lane q has slot q and slice q.
@@ -138,7 +119,7 @@ struct WarpgroupDsd {
                                     const Item& item) {
     if constexpr (Config::b_k_contiguous) {
       load_box(to, p.b, full, k, item.n0, item.b_at[0], item.b_at[1], item.b_at[2]);
-    } else if (p.b_pieces == 1) {  // B's columns in pieces of 64 are an axis of the map
+    } else if (p.b_pieces == 0) {  // B's columns in pieces of 64 are an axis of the map
       load_box(to, p.b, full, 0, k, item.n0 / 64, item.b_at[0], item.b_at[1]);
     } else {
 #pragma unroll 1
@@ -177,7 +158,8 @@ struct WarpgroupDsd {
         if (elected && number >= 0) {
           if constexpr (halves == 2) {
             load_box(slot_address(buffer, q), p.values, s.full[stage],
-                     (Config::transposed ? q : half) * 64, y + (Config::transposed ? half : q) * 64);
+                     (Config::transposed ? q : half) * 64,
+                     y + (Config::transposed ? half : q) * 64);
           } else {
             load_box(slot_address(buffer, q), p.values, s.full[stage], 0, y);
           }
@@ -191,15 +173,15 @@ struct WarpgroupDsd {
                                      int stage, const Item& item, const Step& now, int warp) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const Slots slot(now.block, s.dirty[warp][stage]);
-    constexpr int chunks = line / 16;  // of a line, exchanged as the tensor cores
-    constexpr int span = 128 / line;   // expect: see matrix_descriptor
+    constexpr int chunks = line / 16;   // of a line, exchanged as the tensor cores
+    constexpr int span = 128 / line;    // expect: see matrix_descriptor
     constexpr int lines = 32 / chunks;  // that a warp copies at once
     const int row = lane / chunks;
     const T* values = static_cast<const T*>(p.blocks) +
                       item.first_value * static_cast<long long>(block * block) + row * block +
                       lane % chunks * 8;
-    const unsigned to = static_cast<unsigned>(
-        row * line + ((lane % chunks) ^ (row / span % chunks)) * 16);
+    const unsigned to =
+        static_cast<unsigned>(row * line + ((lane % chunks) ^ (row / span % chunks)) * 16);
     static_assert(lines / span % chunks == 0 || lines >= block);
     for (unsigned mask = (slot.present | slot.clear) & (0x49249249u << (warp - 1)); mask != 0;
          mask &= mask - 1) {
@@ -219,7 +201,7 @@ struct WarpgroupDsd {
     int total = 0;
 #pragma unroll 1
     for (int product = 0; product < products; ++product) {
-      const int head = batch.dot(p.head_batch) + BatchIndex(p.sum, product).dot(p.head_sum);
+      const int head = (batch + BatchIndex(p.sum, product)).dot(p.head_steps);
       const int* offsets = p.list.offsets + head * p.list.strips + local;
       total += ((offsets[1] - offsets[0]) * halves + slices - 1) / slices;
     }
@@ -239,7 +221,7 @@ struct WarpgroupDsd {
 
   __device__ static void produce(const WarpgroupDsdParams& p, Shared& s, unsigned buffers) {
     const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
-    const int products = p.sum.shape[0] * p.sum.shape[1] * p.sum.shape[2];
+    const int products = count(p.sum);
     RingPlace<stages> at;
     Item item;
 #pragma unroll 1
@@ -251,15 +233,13 @@ struct WarpgroupDsd {
       const int total = count_steps(p, batch, local, products);
 #pragma unroll 1
       for (int product = 0; product < products; ++product) {
-        const BatchIndex sum(p.sum, product);
-        const int head = batch.dot(p.head_batch) + sum.dot(p.head_sum);
-        const int strip = head * p.list.strips + local;
+        const BatchIndex index = batch + BatchIndex(p.sum, product);
+        const int strip = index.dot(p.head_steps) * p.list.strips + local;
         const int begin = p.list.offsets[strip], size = p.list.offsets[strip + 1] - begin;
         const int steps = (size * halves + slices - 1) / slices;
-        item.first_value = batch.dot(p.value_batch) + sum.dot(p.value_sum);
+        item.first_value = index.dot(p.value_steps);
 #pragma unroll
-        for (int axis = 0; axis < 3; ++axis)
-          item.b_at[axis] = batch.along(p.b_batch, axis) + sum.along(p.b_sum, axis);
+        for (int axis = 0; axis < 3; ++axis) item.b_at[axis] = index.along(p.b_steps, axis);
         Step next;
         next.look_up(p.list, begin, size, 0);
         const int rounds = total > 0 ? steps : product == 0;  // an empty item is one empty stage
@@ -279,6 +259,7 @@ struct WarpgroupDsd {
       }
     }
     s.empty[at.stage].wait(at.parity ^ 1);
+    if (threadIdx.x % warpgroup_size == 0) leave_work(p.next);
     if (warp != 0) {
       s.full[at.stage].arrive();
     } else if (threadIdx.x % 32 == 0) {
@@ -292,9 +273,9 @@ struct WarpgroupDsd {
   /// Adds one slice's product.
   __device__ static void multiply_slice(float (&sums)[n / 2], unsigned buffer, int group, int i,
                                         bool& started) {
-    constexpr unsigned long long a_form =
-        Config::transposed ? matrix_descriptor<line>(8 * line, slice * line)
-                           : matrix_descriptor<line>(8 * line, 0);
+    constexpr unsigned long long a_form = Config::transposed
+                                              ? matrix_descriptor<line>(8 * line, slice * line)
+                                              : matrix_descriptor<line>(8 * line, 0);
     constexpr unsigned long long b_form = Config::b_k_contiguous
                                               ? matrix_descriptor<line>(8 * line, 0)
                                               : matrix_descriptor<128>(1024, slice * 128);

@@ -5,35 +5,19 @@
 
 namespace bs::cuda::device {
 
-struct WarpgroupSddParams {
-  TensorMapWords a;       ///< k along lines of A or rows along them; then rows or k, head, batch
-  TensorMapWords b;       ///< likewise, columns for rows
-  TensorMapWords values;  ///< [blocks * block, block]
-  StripList list;
-  const int* work;        ///< [works, 2]: strip over all heads, first of its columns
-  int works;
-  BatchAxes batch, sum;   ///< of the values; of the products added into each
-  BatchSteps a_batch, a_sum, b_batch, b_sum;  ///< 1 or 0; along two axes
-  int a_head, b_head;     ///< 1 or 0
-  int depth;              ///< k
-  int blocks;             ///< of one S of the batch
-  int items;
-  int* next;
-};
-
 template <class Config>
 struct WarpgroupSdd {
   using T = typename Config::Element;
   static constexpr int block = Config::block;
-  static constexpr int groups = Config::warpgroups;
-  static constexpr int n = Config::n;  // columns a warpgroup, a multiple of 128
+  static constexpr int groups = 2;     // warpgroups that multiply
+  static constexpr int n = Config::n;  // columns a warpgroup
   static constexpr int stages = Config::stages;
-  static constexpr int depth = Config::depth;  // of a stage, 32 or 64
+  static constexpr int depth = 64;                                           // of a stage
   static constexpr int down = block == 128 ? 2 : 1, across = groups / down;  // warpgroups
   static constexpr int side = block < 64 ? block : 64;  // of a piece of a block
   static constexpr int halves = block / side;
-  static constexpr int rows = 64 / side;                // block rows of a strip
-  static constexpr int cols = across * n / block;       // block columns an item takes at most
+  static constexpr int rows = 64 / side;           // block rows of a strip
+  static constexpr int cols = across * n / block;  // block columns an item takes at most
   static constexpr int b_line = Config::b_k_contiguous ? 2 * depth : 2 * side;  // bytes
   static constexpr int a_line = Config::a_k_contiguous ? 2 * depth : 128;
   static constexpr unsigned a_tile = 64 * depth * 2, a_stage = down * a_tile;
@@ -110,13 +94,11 @@ struct WarpgroupSdd {
       }
       const int row = place.strip % p.list.strips * rows * (block == 128 ? 128 : side);
       const int head = place.strip / p.list.strips;
-      const int products = p.sum.shape[0] * p.sum.shape[1] * p.sum.shape[2];
+      const int products = count(p.sum);
       for (int product = 0; product < products; ++product) {
-        const BatchIndex sum(p.sum, product);
-        const int a_at[3] = {head * p.a_head, batch.along(p.a_batch, 0) + sum.along(p.a_sum, 0),
-                             batch.along(p.a_batch, 1) + sum.along(p.a_sum, 1)};
-        const int b_at[3] = {head * p.b_head, batch.along(p.b_batch, 0) + sum.along(p.b_sum, 0),
-                             batch.along(p.b_batch, 1) + sum.along(p.b_sum, 1)};
+        const BatchIndex index = batch + BatchIndex(p.sum, product);
+        const int a_at[3] = {head * p.a_head, index.along(p.a_steps, 0), index.along(p.a_steps, 1)};
+        const int b_at[3] = {head * p.b_head, index.along(p.b_steps, 0), index.along(p.b_steps, 1)};
         for (int k = 0; k < p.depth; k += depth) {
           s.empty[at.stage].wait(at.parity ^ 1);
           if (lane == 0) {
@@ -132,6 +114,7 @@ struct WarpgroupSdd {
     }
     s.empty[at.stage].wait(at.parity ^ 1);
     if (lane == 0) {
+      leave_work(p.next);
       s.item[at.stage] = -1;
       s.full[at.stage].arrive();
     }
@@ -166,7 +149,7 @@ struct WarpgroupSdd {
     const int first_block = place.batch * p.blocks;
     const int first_entry = group / down * (n / block);
     constexpr int round = n % 128 ? 64 : 128;  // columns
-    constexpr int pieces = round / side;  // of columns
+    constexpr int pieces = round / side;       // of columns
 #pragma unroll
     for (int from = 0; from < n; from += round) {
       wait_stores_read();
@@ -195,8 +178,7 @@ struct WarpgroupSdd {
     const unsigned staging_at = buffers + stages * (a_stage + b_stage) + group * staging;
     RingPlace<stages> at;
     float sums[n / 2];
-    const int steps =
-        p.sum.shape[0] * p.sum.shape[1] * p.sum.shape[2] * ((p.depth + depth - 1) / depth);
+    const int steps = count(p.sum) * ((p.depth + depth - 1) / depth);
     while (true) {
       s.full[at.stage].wait(at.parity);
       const int item = __shfl_sync(~0u, s.item[at.stage], 0);

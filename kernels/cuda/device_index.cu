@@ -5,6 +5,14 @@
 #include <bs/kernels/cuda/device/block_list.cuh>
 #include <bs/kernels/cuda/device/block_sparse_matmul.cuh>
 #include <bs/kernels/cuda/device/block_sparse_problem.cuh>
+#include <bs/kernels/cuda/device/gemm_element.cuh>
+#include <bs/kernels/cuda/device/gemm_epilogue.cuh>
+#include <bs/kernels/cuda/device/gemm_multiply.cuh>
+#include <bs/kernels/cuda/device/gemm_params.cuh>
+#include <bs/kernels/cuda/device/gemm_portable.cuh>
+#include <bs/kernels/cuda/device/gemm_ring.cuh>
+#include <bs/kernels/cuda/device/gemm_schedule.cuh>
+#include <bs/kernels/cuda/device/gemm_warpgroup.cuh>
 #include <bs/kernels/cuda/device/lstm_cell.cuh>
 #include <bs/kernels/cuda/device/lstm_persistent.cuh>
 #include <bs/kernels/cuda/device/mma.cuh>

@@ -1,0 +1,231 @@
+#pragma once
+// What surrounds an emitted `struct Epilogue`: operands, the functions it names, and the way of the
+// sums from a warp's registers to it. Any kernel whose warps hold sums as 16 x 8 tiles, two
+// neighbours of row lane / 4 and two of row lane / 4 + 8 a lane, can end in it: mma.sync and wgmma
+// both leave them so.
+#include <bs/kernels/cuda/device/gemm_element.cuh>
+#include <bs/kernels/cuda/device/gemm_params.cuh>
+
+namespace bs::cuda::device {
+
+template <class W>
+__device__ inline W scalar_at(const EpilogueScalars& scalars, int i) {
+  if constexpr (sizeof(W) == 8) {
+    return scalars.in_f64[i];
+  } else {
+    return scalars.in_f32[i];
+  }
+}
+
+/// Where V neighbours of a row lie: `count` of them are inside of the matrix.
+struct EpiloguePlace {
+  int row, column, batch;
+  int count;
+};
+
+/// Values of a matrix of D's shape, or of one row for all rows.
+template <class T, class W, int V>
+__device__ inline void load_operand(const GemmOperand& o, const EpiloguePlace& at, W (&out)[V]) {
+  const T* p =
+      static_cast<const T*>(o.data) + at.batch * o.batch + at.row * o.row + at.column * o.column;
+  if (o.wide && at.count == V) {
+    Neighbours<T, V> values;
+    values.load(p);
+#pragma unroll
+    for (int v = 0; v < V; ++v) out[v] = read_element<W>(values.at[v]);
+  } else {
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      out[v] = v < at.count ? read_element<W>(p[v * o.column]) : static_cast<W>(0);
+  }
+}
+
+/// The one value of a column that all of its row's elements share.
+template <class T, class W, int V>
+__device__ inline void load_column(const GemmOperand& o, const EpiloguePlace& at, W (&out)[V]) {
+  const W value =
+      read_element<W>(static_cast<const T*>(o.data)[at.batch * o.batch + at.row * o.row]);
+#pragma unroll
+  for (int v = 0; v < V; ++v) out[v] = value;
+}
+
+template <class T, class W, int V>
+__device__ inline void store_operand(const GemmOperand& o, const EpiloguePlace& at,
+                                     const W (&values)[V]) {
+  T* p = static_cast<T*>(o.data) + at.batch * o.batch + at.row * o.row + at.column * o.column;
+  Neighbours<T, V> rounded;
+#pragma unroll
+  for (int v = 0; v < V; ++v) rounded.at[v] = round_element<T>(values[v]);
+  if (o.wide && at.count == V) {
+    rounded.store(p);
+  } else {
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      if (v < at.count) p[v * o.column] = rounded.at[v];
+  }
+}
+
+// The functions of epilogue::Unary and Binary. NaN stays NaN.
+template <class W>
+struct EpilogueFunctions {
+  __device__ static W exp(W x) {
+    if constexpr (sizeof(W) == 8) {
+      return ::exp(x);
+    } else {
+      return ::expf(x);
+    }
+  }
+  __device__ static W tanh(W x) {
+    if constexpr (sizeof(W) == 8) {
+      return ::tanh(x);
+    } else {
+      return ::tanhf(x);
+    }
+  }
+  __device__ static W erf(W x) {
+    if constexpr (sizeof(W) == 8) {
+      return ::erf(x);
+    } else {
+      return ::erff(x);
+    }
+  }
+  __device__ static W maximum(W x, W y) { return x > y || x != x ? x : y; }
+  __device__ static W minimum(W x, W y) { return x < y || x != x ? x : y; }
+  __device__ static W abs(W x) { return x < 0 ? -x : x; }
+  __device__ static W relu(W x) { return x < 0 ? W(0) : x; }
+  __device__ static W leaky_relu(W x, W slope) { return x < 0 ? slope * x : x; }
+  __device__ static W clamp(W x, W low, W high) { return x < low ? low : x > high ? high : x; }
+  __device__ static W sigmoid(W x) { return W(1) / (W(1) + exp(-x)); }
+  __device__ static W silu(W x) { return x / (W(1) + exp(-x)); }
+  __device__ static W hardswish(W x) { return x * clamp(x + W(3), W(0), W(6)) / W(6); }
+  __device__ static W gelu(W x) { return W(0.5) * x * (W(1) + erf(x * W(0.70710678118654752440))); }
+  __device__ static W gelu_tanh(W x) {
+    const W inner = W(0.79788456080286535588) * (x + W(0.044715) * x * x * x);
+    return W(0.5) * x * (W(1) + tanh(inner));
+  }
+};
+
+template <class W>
+__device__ inline W reduce_pair(W x, W y, bool is_max) {
+  return is_max ? EpilogueFunctions<W>::maximum(x, y) : x + y;
+}
+
+/// The way of 16 rows x 8 Tiles columns of sums of one warp to the epilogue: in chunks of columns
+/// through the warp's `scratch`, after which each lane has neighbours of a row.
+template <class Epilogue, int Tiles>
+struct EpilogueSlab {
+  using Sum = typename Epilogue::Sum;
+  using W = typename Epilogue::Compute;
+  static constexpr int V = Epilogue::vector, R = Epilogue::reductions;
+  static constexpr int columns = 8 * Tiles;
+  static constexpr int chunk = columns % 32 == 0 ? 32 : columns % 16 == 0 ? 16 : 8;
+  static constexpr int ld = chunk + 8;
+  static constexpr int scratch_elements = 16 * ld;
+  static constexpr int lanes = chunk / V;  // of a row
+  static constexpr int rows_a_pass = 32 / lanes;
+  static_assert(lanes <= 32 && lanes * V == chunk && 16 % rows_a_pass == 0);
+
+  /// The slab begins at `row`, `column` of a matrix of m x n.
+  __device__ static void run(const EpilogueScalars& scalars, const GemmOperand* operands,
+                             const Sum (&sums)[Tiles][4], Sum* scratch, int row, int column,
+                             int batch, int m, int n) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int c = 0; c < columns / chunk; ++c) {
+      __syncwarp();
+#pragma unroll
+      for (int t = 0; t < chunk / 8; ++t) {
+        const Sum(&s)[4] = sums[c * (chunk / 8) + t];
+        Sum* to = scratch + lane / 4 * ld + t * 8 + lane % 4 * 2;
+        to[0] = s[0];
+        to[1] = s[1];
+        to[8 * ld] = s[2];
+        to[8 * ld + 1] = s[3];
+      }
+      __syncwarp();
+      if (row < m && column + c * chunk < n)
+        run_chunk(scalars, operands, scratch, row, column + c * chunk, batch, m, n);
+    }
+  }
+
+ private:
+  __device__ static void run_chunk(const EpilogueScalars& scalars, const GemmOperand* operands,
+                                   const Sum* scratch, int row, int column, int batch, int m,
+                                   int n) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int at = lane % lanes * V;
+    const int left = n - column - at;
+    const int count = left < 0 ? 0 : left < V ? left : V;
+    W totals[R > 0 ? R : 1][V];
+    clear(totals);
+#pragma unroll 1
+    for (int pass = 0; pass < 16 / rows_a_pass; ++pass) {
+      const int r = pass * rows_a_pass + lane / lanes;
+      const bool inside = row + r < m && count > 0;
+      W reduced[R > 0 ? R : 1][V];
+      if (R > 0) clear(reduced);
+      if (inside) {
+        Neighbours<Sum, V> sums;
+        sums.load(scratch + r * ld + at);
+        Epilogue::template apply<V>(scalars, operands, {row + r, column + at, batch, count},
+                                    sums.at, reduced);
+      }
+      if constexpr (R > 0) take(operands, reduced, totals, row + r, column, batch, inside, count);
+    }
+    if constexpr (R > 0) finish(operands, totals, row, column + at, batch, count);
+  }
+
+  __device__ static void clear(W (&values)[R > 0 ? R : 1][V]) {
+#pragma unroll
+    for (int i = 0; i < R; ++i)
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+        values[i][v] = Epilogue::is_max(i) ? -static_cast<W>(__int_as_float(0x7f800000)) : W(0);
+  }
+  /// Adds a row to the totals of its columns, or stores the sum over the row's chunk.
+  __device__ static void take(const GemmOperand* operands, const W (&reduced)[R > 0 ? R : 1][V],
+                              W (&totals)[R > 0 ? R : 1][V], int row, int column, int batch,
+                              bool inside, int count) {
+#pragma unroll
+    for (int i = 0; i < R; ++i) {
+      const bool is_max = Epilogue::is_max(i);
+      if (!Epilogue::over_columns(i)) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) totals[i][v] = reduce_pair(totals[i][v], reduced[i][v], is_max);
+        continue;
+      }
+      W total = is_max ? -static_cast<W>(__int_as_float(0x7f800000)) : W(0);
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+        if (v < count) total = reduce_pair(total, reduced[i][v], is_max);
+#pragma unroll
+      for (int step = 1; step < lanes; step *= 2)
+        total = reduce_pair(total, __shfl_xor_sync(~0U, total, step), is_max);
+      const GemmOperand& o = operands[Epilogue::operands + i];
+      if (inside && static_cast<int>(threadIdx.x) % lanes == 0)
+        static_cast<W*>(o.data)[batch * o.batch + row * o.row + column / chunk * o.column] = total;
+    }
+  }
+  /// Stores the totals of the slab's columns.
+  __device__ static void finish(const GemmOperand* operands, W (&totals)[R > 0 ? R : 1][V], int row,
+                                int column, int batch, int count) {
+#pragma unroll
+    for (int i = 0; i < R; ++i) {
+      if (Epilogue::over_columns(i)) continue;
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+#pragma unroll
+        for (int step = lanes; step < 32; step *= 2)
+          totals[i][v] = reduce_pair(totals[i][v], __shfl_xor_sync(~0U, totals[i][v], step),
+                                     Epilogue::is_max(i));
+      const GemmOperand& o = operands[Epilogue::operands + i];
+      W* to = static_cast<W*>(o.data) + batch * o.batch + row / 16 * o.row + column * o.column;
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+        if (v < count && static_cast<int>(threadIdx.x) % 32 < lanes)
+          to[v * o.column] = totals[i][v];
+    }
+  }
+};
+
+}  // namespace bs::cuda::device

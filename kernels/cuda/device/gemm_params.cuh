@@ -1,0 +1,58 @@
+#pragma once
+// What the kernels of dense products are given: plain data, which host code writes too.
+
+namespace bs::cuda::device {
+
+/// A matrix that the epilogue reads or writes; strides in elements, 0 where it is repeated.
+struct GemmOperand {
+  void* data;
+  long long row, column, batch;
+  int wide;  // columns are neighbours, and rows begin at multiples of 16 bytes
+};
+
+inline constexpr int most_epilogue_operands = 20, most_epilogue_scalars = 12;
+
+struct EpilogueScalars {
+  float in_f32[most_epilogue_scalars];
+  double in_f64[most_epilogue_scalars];
+};
+
+struct GemmMatrix {
+  const void* data;
+  long long ld, batch;  // in elements
+};
+struct GemmProblem {
+  int m, n, k;
+  GemmMatrix a, b;
+};
+struct GemmTile {  // of the host's schedule
+  int problem, tile;
+};
+
+struct GemmParams {
+  GemmProblem problem;                           // batched
+  GemmOperand operands[most_epilogue_operands];  // batched
+  const GemmProblem* problems;                   // several
+  const GemmOperand* operand_table;              // several, `table_width` each
+  const GemmTile* schedule;                      // several: tiles in order; null: look them up
+  EpilogueScalars scalars;
+  int table_width;
+  int tiles;       // of all batches or problems
+  int slices;      // parts of the depth, where split
+  void* partials;  // sums of parts
+  int* counters;   // one a tile
+};
+
+/// What the driver encodes of an operand for the copy engine.
+struct alignas(64) GemmMap {
+  unsigned long long words[16];
+};
+
+/// For kernels of warpgroups.
+struct WarpgroupGemmParams {
+  GemmMap a, b;         // batched
+  const GemmMap* maps;  // several: a and b of each
+  GemmParams gemm;
+};
+
+}  // namespace bs::cuda::device

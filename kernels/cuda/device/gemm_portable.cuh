@@ -1,0 +1,277 @@
+#pragma once
+// Dense products for sm_80 and later: multistage cp.async copies, ldmatrix, mma.sync or plain
+// arithmetic. An emitted kernel names a configuration, a Multiply and an Epilogue.
+#include <bs/kernels/cuda/device/async_copy.cuh>
+#include <bs/kernels/cuda/device/gemm_multiply.cuh>
+#include <bs/kernels/cuda/device/gemm_schedule.cuh>
+
+namespace bs::cuda::device {
+
+/// One operand's tile in shared memory: `Side` rows (or columns) by `Depth`, of which the
+/// contiguous extent is a line. `Align`: bytes to whose multiples every line in global memory is
+/// aligned.
+template <class T, int Side, int Depth, bool k_contiguous, int Align, int Threads>
+struct OperandTile {
+  static constexpr int chunk = 16 / static_cast<int>(sizeof(T));
+  static constexpr int lines = k_contiguous ? Side : Depth;
+  static constexpr int length = k_contiguous ? Depth : Side;
+  // Lines are padded so that a fragment's reads fall into distinct banks: by 16 bytes, but by 32
+  // where the lanes of a fragment of wide elements walk across the lines.
+  static constexpr int padding =
+      sizeof(T) >= 4 && !k_contiguous ? 32 / static_cast<int>(sizeof(T)) : chunk;
+  static constexpr int ld = length + padding;
+  static constexpr int bytes = lines * ld * static_cast<int>(sizeof(T));
+  static constexpr int chunks = length / chunk;
+  static_assert(chunks * chunk == length);
+
+  __device__ static const T* at(const T* tile, int side, int k) {
+    return tile + (k_contiguous ? side * ld + k : k * ld + side);
+  }
+
+  /// Brings the tile at (side0, k0) of an operand whose sides end at `sides`, whose depth at
+  /// `depth`. What lies outside is not read, and zero.
+  __device__ static void fetch(T* tile, const GemmMatrix& matrix, const T* data, int side0, int k0,
+                               int sides, int depth) {
+    const int line_end = (k_contiguous ? sides : depth) - (k_contiguous ? side0 : k0);
+    const int at_end = (k_contiguous ? depth : sides) - (k_contiguous ? k0 : side0);
+    const int thread = static_cast<int>(threadIdx.x);
+    if constexpr (Threads % chunks == 0) {  // a thread's chunks lie at one place of their lines
+      const int at = thread % chunks * chunk;
+      const int count = at_end - at < 0 ? 0 : at_end - at < chunk ? at_end - at : chunk;
+      int line = thread / chunks;
+      const T* from =
+          data + (k_contiguous ? (side0 + line) * matrix.ld + k0 : (k0 + line) * matrix.ld + side0);
+      from += at;
+      T* to = tile + line * ld + at;
+      constexpr int pass = Threads / chunks;
+#pragma unroll 4
+      for (int i = 0; i < (lines + pass - 1) / pass; ++i) {
+        const int have = line < line_end ? count : 0;
+        if (lines % pass == 0 || line < lines) copy_chunk(to, from, have);
+        line += pass;
+        from += pass * matrix.ld;
+        to += pass * ld;
+      }
+    } else {
+      const T* corner = data + (k_contiguous ? side0 * matrix.ld + k0 : k0 * matrix.ld + side0);
+#pragma unroll
+      for (int i = 0; i < (lines * chunks + Threads - 1) / Threads; ++i) {
+        const int index = i * Threads + thread;
+        if (index >= lines * chunks) break;
+        const int line = index / chunks, at = index % chunks * chunk;
+        const int left = line < line_end ? at_end - at : 0;
+        const int count = left < 0 ? 0 : left < chunk ? left : chunk;
+        copy_chunk(tile + line * ld + at, corner + line * matrix.ld + at, count);
+      }
+    }
+  }
+
+ private:
+  __device__ static void copy_chunk(T* to, const T* from, int count) {
+    const int have = count * static_cast<int>(sizeof(T));
+    if constexpr (Align >= 16) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                   "l"(from), "r"(have)
+                   : "memory");
+    } else if constexpr (Align >= 4) {
+#pragma unroll
+      for (int i = 0; i < 16; i += Align) {
+        const int part = have - i < 0 ? 0 : have - i < Align ? have - i : Align;
+        const char* piece = reinterpret_cast<const char*>(from) + i;
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to) + i),
+                     "l"(piece), "n"(Align), "r"(part)
+                     : "memory");
+      }
+    } else {
+      Neighbours<T, chunk> values;
+#pragma unroll
+      for (int i = 0; i < chunk; ++i) values.at[i] = i < count ? from[i] : T{};
+      values.store(to);
+    }
+  }
+};
+
+/// C: ElementA, ElementB, Multiply, rows, columns, depth, stages, warps_m, warps_n, warps_k,
+/// a_k_contiguous, b_k_contiguous, align_a, align_b, swizzle, split, group.
+template <class C, class Epilogue>
+struct PortableGemm {
+  using M = typename C::Multiply;
+  using Sum = typename M::Sum;
+  static constexpr int threads = 32 * C::warps_m * C::warps_n * C::warps_k;
+  using TileA =
+      OperandTile<typename C::ElementA, C::rows, C::depth, C::a_k_contiguous, C::align_a, threads>;
+  using TileB = OperandTile<typename C::ElementB, C::columns, C::depth, C::b_k_contiguous,
+                            C::align_b, threads>;
+  static constexpr int stage_bytes = TileA::bytes + TileB::bytes;
+  static constexpr int warp_m = C::rows / C::warps_m, warp_n = C::columns / C::warps_n;
+  static constexpr int m_tiles = warp_m / 16, pairs = warp_n / 16;
+  static constexpr int sums_a_thread = m_tiles * pairs * 8;
+  static constexpr int steps = C::depth / M::depth / C::warps_k;  // of a warp in a stage
+  static_assert(m_tiles * 16 * C::warps_m == C::rows && pairs * 16 * C::warps_n == C::columns);
+  static_assert(steps * M::depth * C::warps_k == C::depth && C::stages >= 2);
+  using Slab = EpilogueSlab<Epilogue, 2 * pairs>;
+  static constexpr int finishing_threads = 32 * C::warps_m * C::warps_n;
+  static constexpr int epilogue_bytes =
+      (C::warps_m * C::warps_n * Slab::scratch_elements +
+       (C::warps_k > 1 ? (C::warps_k - 1) * finishing_threads * sums_a_thread : 0)) *
+      static_cast<int>(sizeof(Sum));
+  static constexpr int shared_bytes =
+      C::stages * stage_bytes > epilogue_bytes ? C::stages* stage_bytes : epilogue_bytes;
+  using Schedule = GemmSchedule<C::rows, C::columns, C::depth, C::swizzle, C::split, C::group>;
+
+  /// Sums over the depth of `work`.
+  __device__ static void multiply(char* shared, const GemmProblem& q, const GemmWork& work,
+                                  int batch, typename M::Cell (&cells)[m_tiles][2 * pairs]) {
+    using TA = typename C::ElementA;
+    using TB = typename C::ElementB;
+    const TA* a = static_cast<const TA*>(q.a.data) + batch * q.a.batch;
+    const TB* b = static_cast<const TB*>(q.b.data) + batch * q.b.batch;
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const int m0 = warp % C::warps_m * warp_m;
+    const int n0 = warp / C::warps_m % C::warps_n * warp_n;
+    const int first = warp / (C::warps_m * C::warps_n) * steps;
+    const int count = work.k_end - work.k_begin;
+
+    const auto fetch = [&](int step) {
+      if (step < count) {
+        char* stage = shared + step % C::stages * stage_bytes;
+        const int k0 = (work.k_begin + step) * C::depth;
+        TileA::fetch(reinterpret_cast<TA*>(stage), q.a, a, work.m * C::rows, k0, q.m, q.k);
+        TileB::fetch(reinterpret_cast<TB*>(stage + TileA::bytes), q.b, b, work.n * C::columns, k0,
+                     q.n, q.k);
+      }
+      commit_copies();  // an empty group keeps the count of groups in step
+    };
+    typename M::A fa[2][m_tiles];
+    typename M::B fb[2];
+    const auto load_a = [&](int buffer, int i, int stage_number, int step) {
+      const char* stage = shared + stage_number * stage_bytes;
+      M::template load_a<C::a_k_contiguous>(
+          fa[buffer][i],
+          TileA::at(reinterpret_cast<const TA*>(stage), m0 + 16 * i, (first + step) * M::depth),
+          TileA::ld, lane);
+    };
+    const auto load_b = [&](int buffer, int j, int stage_number, int step) {
+      const char* stage = shared + stage_number * stage_bytes + TileA::bytes;
+      M::template load_b<C::b_k_contiguous>(
+          fb[buffer],
+          TileB::at(reinterpret_cast<const TB*>(stage), n0 + 16 * j, (first + step) * M::depth),
+          TileB::ld, lane);
+    };
+    const auto multiply_pair = [&](int j, const typename M::A(&a_now)[m_tiles],
+                                   const typename M::B& b_now) {
+#pragma unroll
+      for (int i = 0; i < m_tiles; ++i)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          M::multiply(cells[i][2 * j + half], a_now[i], b_now, half);
+    };
+
+    for (int s = 0; s < C::stages - 1; ++s) fetch(s);
+    if constexpr (steps % 2 == 0) {
+      // While one pair of column tiles multiplies, the next is on its way from shared memory, and
+      // so are the rows of the step ahead.
+      wait_copies<C::stages - 2>();
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < m_tiles; ++i) load_a(0, i, 0, 0);
+      load_b(0, 0, 0, 0);
+      for (int step = 0; step < count; ++step) {
+        const int now = step % C::stages, ahead = (step + 1) % C::stages;
+#pragma unroll
+        for (int s = 0; s < steps; ++s)
+#pragma unroll
+          for (int j = 0; j < pairs; ++j) {
+            const bool last_pair = j == pairs - 1, last_step = s == steps - 1;
+            if (last_pair && last_step) {
+              wait_copies<C::stages - 2>();
+              __syncthreads();  // the stage ahead has come; nobody will read this one any more
+            }
+            if (s == 0 && j == 0) fetch(step + C::stages - 1);
+            load_b((s * pairs + j + 1) % 2, (j + 1) % pairs, last_pair && last_step ? ahead : now,
+                   (s + (last_pair ? 1 : 0)) % steps);
+#pragma unroll
+            for (int i = 0; i < m_tiles; ++i)
+              if (last_step ? last_pair : i * pairs / m_tiles == j)
+                load_a((s + 1) % 2, i, last_step ? ahead : now, (s + 1) % steps);
+            multiply_pair(j, fa[s % 2], fb[(s * pairs + j) % 2]);
+          }
+      }
+    } else {
+      for (int step = 0; step < count; ++step) {
+        wait_copies<C::stages - 2>();
+        __syncthreads();
+        fetch(step + C::stages - 1);
+#pragma unroll
+        for (int s = 0; s < steps; ++s) {
+#pragma unroll
+          for (int i = 0; i < m_tiles; ++i) load_a(0, i, step % C::stages, s);
+#pragma unroll
+          for (int j = 0; j < pairs; ++j) {
+            load_b(0, j, step % C::stages, s);
+            multiply_pair(j, fa[0], fb[0]);
+          }
+        }
+      }
+    }
+    wait_copies<0>();
+    __syncthreads();
+  }
+
+  /// The warps that took other parts of each stage hand their sums to the first.
+  __device__ static void join_warps(char* shared, Sum (&sums)[sums_a_thread]) {
+    Sum* place = reinterpret_cast<Sum*>(shared) + threadIdx.x % finishing_threads;
+    const int part = static_cast<int>(threadIdx.x) / finishing_threads;
+#pragma unroll
+    for (int i = 0; i < sums_a_thread; ++i)
+      if (part > 0) place[((part - 1) * sums_a_thread + i) * finishing_threads] = sums[i];
+    __syncthreads();
+#pragma unroll
+    for (int other = 1; other < C::warps_k; ++other)
+#pragma unroll
+      for (int i = 0; i < sums_a_thread; ++i)
+        if (part == 0) sums[i] += place[((other - 1) * sums_a_thread + i) * finishing_threads];
+    __syncthreads();
+  }
+
+  __device__ static void finish(char* shared, const GemmParams& p, const GemmOperand* operands,
+                                const GemmProblem& q, const GemmWork& work, int batch,
+                                Sum (&sums)[m_tiles][2 * pairs][4]) {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    if (warp >= C::warps_m * C::warps_n) return;
+    Sum* scratch = reinterpret_cast<Sum*>(shared) + warp * Slab::scratch_elements;
+    const int row = work.m * C::rows + warp % C::warps_m * warp_m;
+    const int column = work.n * C::columns + warp / C::warps_m * warp_n;
+#pragma unroll
+    for (int i = 0; i < m_tiles; ++i)
+      Slab::run(p.scalars, operands, sums[i], scratch, row + 16 * i, column, batch, q.m, q.n);
+  }
+
+  __device__ static void run(const GemmParams& p) {
+    extern __shared__ __align__(16) char shared[];
+    __shared__ int flag;
+    Schedule schedule(p, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+    GemmWork work;
+    while (schedule.take(work)) {
+      const GemmProblem& q = schedule.at(work.problem);
+      const int batch = C::group == GemmGroup::batched ? work.problem : 0;
+      Sum sums[m_tiles][2 * pairs][4];
+      {
+        typename M::Cell cells[m_tiles][2 * pairs] = {};
+        multiply(shared, q, work, batch, cells);
+#pragma unroll
+        for (int i = 0; i < m_tiles; ++i)
+#pragma unroll
+          for (int j = 0; j < 2 * pairs; ++j) read_cell(cells[i][j], sums[i][j]);
+      }
+      auto& flat = reinterpret_cast<Sum(&)[sums_a_thread]>(sums);
+      if constexpr (C::warps_k > 1) join_warps(shared, flat);
+      const bool whole = join_pieces<C::split, threads>(
+          p, schedule, work, flat, static_cast<int>(threadIdx.x), &flag, [] { __syncthreads(); });
+      if (whole) finish(shared, p, schedule.operands(work.problem), q, work, batch, sums);
+      __syncthreads();
+    }
+  }
+};
+
+}  // namespace bs::cuda::device

@@ -1,0 +1,196 @@
+#pragma once
+// Dense products for Hopper: one warp copies tiles with the copy engine into a ring of stages, the
+// other warpgroups multiply them (wgmma) and take the sums to the epilogue, while the copies of the
+// next tile are on their way. CTAs of a cluster read the operand that they share half each, and
+// send it to both.
+#include <bs/kernels/cuda/device/gemm_ring.cuh>
+#include <bs/kernels/cuda/device/gemm_schedule.cuh>
+
+namespace bs::cuda::device {
+
+/// C: ElementA, ElementB, Multiply, rows, columns, depth, stages, groups, cluster_m, cluster_n,
+/// a_k_contiguous, b_k_contiguous, swizzle, split, group.
+template <class C, class Epilogue>
+struct WarpgroupGemm {
+  using M = typename C::Multiply;
+  using Sum = typename M::Sum;
+  static constexpr int consumers = 128 * C::groups, threads = consumers + 128;
+  static constexpr int blocks =
+      C::rows / C::groups / 64;     // products of a warpgroup, one above the other
+  static constexpr int line = 128;  // bytes, within which the engine swizzles
+  static constexpr unsigned a_bytes = C::rows * line, b_bytes = C::columns * line;
+  static constexpr unsigned stage_bytes = a_bytes + b_bytes;
+  static constexpr int steps = C::depth / M::depth;
+  static constexpr int ctas = C::cluster_m * C::cluster_n;
+  static_assert(blocks * C::groups * 64 == C::rows && M::columns == C::columns && steps == 4);
+  using Slab = EpilogueSlab<Epilogue, C::columns / 8>;
+  static constexpr int scratch_bytes = Slab::scratch_elements * static_cast<int>(sizeof(Sum));
+
+  struct Shared {
+    RingBarrier full[C::stages], empty[C::stages];
+    int flag;
+  };
+  static constexpr int shared_bytes =
+      C::stages * (static_cast<int>(stage_bytes) + 16) + 4 * C::groups * scratch_bytes + 16 + 1024;
+  static_assert(sizeof(Shared) <= C::stages * 16 + 16);
+  using Schedule = GemmSchedule<C::rows * C::cluster_m, C::columns * C::cluster_n, C::depth,
+                                C::swizzle, C::split, C::group>;
+  using Ring = RingPosition<C::stages>;
+  static_assert(ctas == 1 ||
+                (C::rows / C::cluster_n % 64 == 0 && C::columns / C::cluster_m % 64 == 0));
+
+  __device__ static Schedule schedule(const WarpgroupGemmParams& p) {
+    return Schedule(p.gemm, static_cast<int>(blockIdx.x) / ctas,
+                    static_cast<int>(gridDim.x) / ctas);
+  }
+  /// This CTA's tile of its cluster's.
+  __device__ static int tile_m(const GemmWork& work) {
+    return work.m * C::cluster_m + (C::cluster_m > 1 ? static_cast<int>(cluster_rank()) : 0);
+  }
+  __device__ static int tile_n(const GemmWork& work) {
+    return work.n * C::cluster_n + (C::cluster_n > 1 ? static_cast<int>(cluster_rank()) : 0);
+  }
+
+  /// Copies one operand's tile, or this CTA's share of it for the whole cluster.
+  template <int Side, int Shares, bool k_contiguous>
+  __device__ static void copy(unsigned to, const GemmMap& map, RingBarrier& done, int side0, int k0,
+                              int batch) {
+    constexpr int share = Side / Shares;
+    const int first = Shares > 1 ? static_cast<int>(cluster_rank()) * share : 0;
+    if constexpr (k_contiguous) {
+      load_box_3d<Shares>(to + first * line, map, done, k0, side0 + first, batch);
+    } else {
+#pragma unroll
+      for (int s = 0; s < share; s += 64)
+        load_box_3d<Shares>(to + (first + s) * line, map, done, side0 + first + s, k0, batch);
+    }
+  }
+
+  /// The warp that copies; one thread of it.
+  __device__ static void produce(const WarpgroupGemmParams& p, Shared& s, unsigned stages) {
+    Schedule schedule = WarpgroupGemm::schedule(p);
+    Ring ring;
+    GemmWork work;
+    while (schedule.take(work)) {
+      const bool several = C::group == GemmGroup::several;
+      const GemmProblem& q = schedule.at(work.problem);
+      const GemmMap& map_a = several ? p.maps[2 * work.problem] : p.a;
+      const GemmMap& map_b = several ? p.maps[2 * work.problem + 1] : p.b;
+      const int batch_a = several || q.a.batch == 0 ? 0 : work.problem;
+      const int batch_b = several || q.b.batch == 0 ? 0 : work.problem;
+      for (int step = work.k_begin; step < work.k_end; ++step) {
+        s.empty[ring.stage].wait(ring.parity ^ 1);
+        RingBarrier& full = s.full[ring.stage];
+        full.arrive_expecting(stage_bytes);
+        const unsigned stage = stages + static_cast<unsigned>(ring.stage) * stage_bytes;
+        copy<C::rows, C::cluster_n, C::a_k_contiguous>(stage, map_a, full, tile_m(work) * C::rows,
+                                                       step * C::depth, batch_a);
+        copy<C::columns, C::cluster_m, C::b_k_contiguous>(
+            stage + a_bytes, map_b, full, tile_n(work) * C::columns, step * C::depth, batch_b);
+        ring.advance();
+      }
+    }
+  }
+
+  /// Says to every CTA that copies into it that this warp has read a stage.
+  __device__ static void release(Shared& s, int stage) {
+    const unsigned lane = threadIdx.x % 32;
+    if constexpr (ctas == 1) {
+      if (lane == 0) s.empty[stage].arrive();
+    } else {
+      if (lane < ctas) s.empty[stage].arrive_at(lane);
+    }
+  }
+
+  /// Sums over the depth of `work`.
+  __device__ static void multiply(Shared& s, unsigned stages, Ring& ring, const GemmWork& work,
+                                  Sum (&sums)[blocks][C::columns / 8][4]) {
+    const unsigned group = threadIdx.x / 128;
+    const unsigned long long a0 =
+        shared_matrix(stages + group * (blocks * 64 * line), C::a_k_contiguous ? 0 : 64 * line);
+    const unsigned long long b0 =
+        shared_matrix(stages + a_bytes, C::b_k_contiguous ? 0 : 64 * line);
+    // The depth of one instruction further on, in units of 16 bytes: along a line, or lines on.
+    constexpr unsigned long long a_step = C::a_k_contiguous ? 2 : M::depth * line / 16;
+    constexpr unsigned long long b_step = C::b_k_contiguous ? 2 : M::depth * line / 16;
+#pragma unroll
+    for (int i = 0; i < blocks * C::columns / 2; ++i)
+      sums[i / (C::columns / 2)][i / 4 % (C::columns / 8)][i % 4] = 0;
+    int before = 0;
+    for (int step = work.k_begin; step < work.k_end; ++step) {
+      s.full[ring.stage].wait(ring.parity);
+      const unsigned long long at = static_cast<unsigned>(ring.stage) * (stage_bytes / 16);
+      warpgroup_fence();
+#pragma unroll
+      for (int k = 0; k < steps; ++k)
+#pragma unroll
+        for (int i = 0; i < blocks; ++i)
+          M::run(sums[i], a0 + at + k * a_step + i * (64 * line / 16), b0 + at + k * b_step);
+      warpgroup_commit_products();
+      warpgroup_wait_products<1>();  // those of the step before are done
+      if (step > work.k_begin) release(s, before);
+      before = ring.stage;
+      ring.advance();
+    }
+    warpgroup_wait_products<0>();
+    if (work.k_begin < work.k_end) release(s, before);
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) pin_sums(sums[i]);
+  }
+
+  __device__ static void consume(const WarpgroupGemmParams& p, Shared& s, unsigned stages,
+                                 char* scratch) {
+    Schedule schedule = WarpgroupGemm::schedule(p);
+    Ring ring;
+    GemmWork work;
+    const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
+    Sum* const own = reinterpret_cast<Sum*>(scratch + warp * scratch_bytes);
+    while (schedule.take(work)) {
+      Sum sums[blocks][C::columns / 8][4];
+      multiply(s, stages, ring, work, sums);
+      if constexpr (C::split != GemmSplit::none) {
+        auto& flat = reinterpret_cast<Sum(&)[blocks * C::columns / 2]>(sums);
+        if (!join_pieces<C::split, consumers>(p.gemm, schedule, work, flat, thread, &s.flag,
+                                              [] { sync_threads<consumers>(); }))
+          continue;
+      }
+      const GemmProblem& q = schedule.at(work.problem);
+      const int batch = C::group == GemmGroup::batched ? work.problem : 0;
+      const int row = tile_m(work) * C::rows + warp / 4 * blocks * 64 + warp % 4 * 16;
+#pragma unroll
+      for (int i = 0; i < blocks; ++i)
+        Slab::run(p.gemm.scalars, schedule.operands(work.problem), sums[i], own, row + 64 * i,
+                  tile_n(work) * C::columns, batch, q.m, q.n);
+    }
+  }
+
+  __device__ static void run(const WarpgroupGemmParams& p) {
+    extern __shared__ char shared[];
+    // The engine's swizzle counts from multiples of 1024 bytes.
+    char* const stages = shared + (1024 - shared_address(shared) % 1024) % 1024;
+    char* const scratch = stages + C::stages * stage_bytes;
+    Shared& s = *reinterpret_cast<Shared*>(scratch + 4 * C::groups * scratch_bytes);
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < C::stages; ++i) {
+        s.full[i].init(1);
+        s.empty[i].init(4 * C::groups * ctas);
+      }
+      fence_ring_init();
+    }
+    if constexpr (ctas > 1) {
+      cluster_sync();
+    } else {
+      __syncthreads();
+    }
+    if (threadIdx.x >= consumers) {
+      if constexpr (C::groups > 1) release_registers<C::groups == 2 ? 24 : 32>();
+      if (threadIdx.x == consumers) produce(p, s, shared_address(stages));
+    } else {
+      if constexpr (C::groups > 1) claim_registers<C::groups == 2 ? 240 : 160>();
+      consume(p, s, shared_address(stages), scratch);
+    }
+    if constexpr (ctas > 1) cluster_sync();  // nobody writes to a CTA that has gone
+  }
+};
+
+}  // namespace bs::cuda::device

@@ -1,0 +1,173 @@
+#include <bs/kernels/gemm_description.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace bs {
+
+using epilogue::Binary;
+using epilogue::Operand;
+using epilogue::Reduction;
+using epilogue::Step;
+using epilogue::Unary;
+
+namespace {
+
+constexpr const char* unary_names[] = {"negate",    "relu",  "leaky_relu", "tanh",
+                                       "sigmoid",   "silu",  "hardswish",  "gelu",
+                                       "gelu_tanh", "clamp", "exp",        "abs"};
+constexpr const char* binary_names[] = {"+", "-", "*", "/", "maximum", "minimum"};
+
+/// The exact value, as a literal.
+std::string literal(double value) {
+  if (std::isnan(value)) return "__int_as_float(0x7fffffff)";
+  if (std::isinf(value))
+    return value > 0 ? "__int_as_float(0x7f800000)" : "__int_as_float(0xff800000)";
+  char text[64];
+  std::snprintf(text, sizeof text, "Compute(%a)", value);
+  return text;
+}
+
+std::string value_of(int step) { return format("v{}", step); }
+
+/// The expression of one element of a step, without its loads.
+std::string expression(const Step& step) {
+  const std::string x = value_of(step.x) + "[v]";
+  const std::string y = value_of(step.y) + "[v]";
+  switch (step.kind) {
+    case Step::Kind::accumulator:
+      return "static_cast<Compute>(sums[v])";
+    case Step::Kind::constant:
+      return literal(step.first);
+    case Step::Kind::scalar:
+      return format("s{}", step.slot);
+    case Step::Kind::unary: {
+      const auto op = static_cast<Unary>(step.op);
+      if (op == Unary::negate) return "-" + x;
+      std::string arguments = x;
+      if (op == Unary::leaky_relu || op == Unary::clamp) arguments += ", " + literal(step.first);
+      if (op == Unary::clamp) arguments += ", " + literal(step.second);
+      return format("F::{}({})", unary_names[step.op], arguments);
+    }
+    default: {
+      if (step.op <= static_cast<uint8_t>(Binary::divide))
+        return format("{} {} {}", x, binary_names[step.op], y);
+      return format("F::{}({}, {})", binary_names[step.op], x, y);
+    }
+  }
+}
+
+std::string load(const Step& step, const Operand& operand, int number, bool transposed) {
+  const Operand::Kind per_row = transposed ? Operand::Kind::row : Operand::Kind::column;
+  std::string text = format("{}<{}>(operands[{}], at, v{});",
+                            operand.kind == per_row ? "load_column" : "load_operand",
+                            device_type(operand.element), step.slot, number);
+  if (step.guard < 0) return "    " + text + "\n";
+  return format(
+      "    if (s{} != Compute(0)) {\n"
+      "      {}\n"
+      "    } else {\n"
+      "#pragma unroll\n"
+      "      for (int v = 0; v < V; ++v) v{}[v] = Compute(0);\n"
+      "    }\n",
+      step.guard, text, number);
+}
+
+unsigned bits(const std::vector<Reduction>& reductions, bool (*property)(const Reduction&)) {
+  unsigned mask = 0;
+  for (size_t i = 0; i < reductions.size(); ++i) mask |= (property(reductions[i]) ? 1U : 0U) << i;
+  return mask;
+}
+
+std::string body(const GemmEpilogue& e, bool transposed) {
+  std::string text;
+  for (size_t i = 0; i < e.scalars().size(); ++i)
+    text += format("    const Compute s{} = scalar_at<Compute>(scalars, {});\n", i, i);
+  for (size_t i = 0; i < e.steps().size(); ++i) {
+    const Step& step = e.steps()[i];
+    const int number = static_cast<int>(i);
+    text += format("    Compute v{}[V];\n", number);
+    if (step.kind == Step::Kind::load) {
+      text += load(step, e.operands()[static_cast<size_t>(step.slot)], number, transposed);
+    } else {
+      text += format("#pragma unroll\n    for (int v = 0; v < V; ++v) v{}[v] = {};\n", number,
+                     expression(step));
+    }
+  }
+  for (size_t i = 0; i < e.operands().size(); ++i) {
+    const Operand& o = e.operands()[i];
+    if (o.stored < 0) continue;
+    const Step& step = e.steps()[static_cast<size_t>(o.stored)];
+    const std::string values = step.kind == Step::Kind::accumulator ? "sums" : value_of(o.stored);
+    text +=
+        format("    store_operand<{}>(operands[{}], at, {});\n", device_type(o.element), i, values);
+  }
+  for (size_t i = 0; i < e.reductions().size(); ++i)
+    text += format("#pragma unroll\n    for (int v = 0; v < V; ++v) reduced[{}][v] = v{}[v];\n", i,
+                   e.reductions()[i].step);
+  return text;
+}
+
+}  // namespace
+
+std::string device_type(Element element) {
+  constexpr const char* names[] = {"double",      "float", "float", "__half", "__nv_bfloat16",
+                                   "signed char", "int",   "E4m3",  "E5m2"};
+  return names[static_cast<size_t>(element)];
+}
+
+std::string to_source(const GemmEpilogue& e, Element accumulator, bool transposed) {
+  const std::vector<Reduction>& r = e.reductions();
+  const unsigned by_columns = bits(r, [](const Reduction& x) { return x.over_columns; });
+  const unsigned all = (1U << r.size()) - 1;
+  std::string text = "struct Epilogue {\n";
+  text += format("  using Sum = {};\n  using Compute = {};\n",
+                 device_type(accumulator == Element::f16 ? Element::f32 : accumulator),
+                 accumulator == Element::f64 ? "double" : "float");
+  text += format("  static constexpr int vector = {}, operands = {}, reductions = {};\n",
+                 std::min(16 / size_of(e.operands().front().element), 8), e.operands().size(),
+                 r.size());
+  text += format(
+      "  __device__ static constexpr bool over_columns(int i) { return {}u >> i & 1; }\n"
+      "  __device__ static constexpr bool is_max(int i) { return {}u >> i & 1; }\n",
+      transposed ? all & ~by_columns : by_columns,
+      bits(r, [](const Reduction& x) { return x.is_max; }));
+  text += format(
+      "  template <int V>\n"
+      "  __device__ static void apply(const EpilogueScalars& scalars, const GemmOperand* "
+      "operands,\n"
+      "                               const EpiloguePlace& at, const Sum (&sums)[V],\n"
+      "                               Compute (&reduced)[{}][V]) {\n"
+      "    using F = EpilogueFunctions<Compute>;\n",
+      std::max<size_t>(r.size(), 1));
+  return text + body(e, transposed) + "  }\n};\n";
+}
+
+std::string to_string(const GemmEpilogue& e) {
+  std::string text;
+  for (size_t i = 0; i < e.steps().size(); ++i) {
+    const Step& step = e.steps()[i];
+    std::string value;
+    if (step.kind == Step::Kind::load) {
+      const Operand& o = e.operands()[static_cast<size_t>(step.slot)];
+      constexpr const char* kinds[] = {"tensor", "row", "column"};
+      value = format("{} {} {}", kinds[static_cast<size_t>(o.kind)], o.name, o.element);
+    } else if (step.kind == Step::Kind::scalar) {
+      value = "scalar " + e.scalars()[static_cast<size_t>(step.slot)];
+    } else {
+      value = step.kind == Step::Kind::accumulator ? "accumulator" : expression(step);
+    }
+    text += format("{} = {}\n", value_of(static_cast<int>(i)), value);
+  }
+  for (const Operand& o : e.operands())
+    if (o.stored >= 0) text += format("store {} {} = {}\n", o.name, o.element, value_of(o.stored));
+  for (const Reduction& r : e.reductions())
+    text += format("{} {} = {}\n",
+                   r.over_columns ? (r.is_max ? "row_max" : "row_sum")
+                                  : (r.is_max ? "column_max" : "column_sum"),
+                   r.name, value_of(r.step));
+  return text;
+}
+
+}  // namespace bs

@@ -1,0 +1,161 @@
+#include <bs/kernels/gemm_description.h>
+
+namespace bs {
+
+namespace {
+
+const char* yes(bool b) { return b ? "true" : "false"; }
+
+/// The problem as the kernel sees it, where rows lead: D, or D's transpose = B^T A^T.
+struct Seen {
+  const GemmDescription& d;
+  bool t = d.transposed();
+  const TensorDescription& a = t ? d.b : d.a;
+  const TensorDescription& b = t ? d.a : d.b;
+  int rows = d.tile.threadblock[t ? 1 : 0], columns = d.tile.threadblock[t ? 0 : 1];
+  int warps_m = d.tile.warps[t ? 1 : 0], warps_n = d.tile.warps[t ? 0 : 1];
+  Element math_a = t ? d.tile.math.b : d.tile.math.a, math_b = t ? d.tile.math.a : d.tile.math.b;
+  bool a_along_k() const {
+    return a.layout == (t ? MatrixLayout::column_major : MatrixLayout::row_major);
+  }
+  bool b_along_k() const {
+    return b.layout == (t ? MatrixLayout::row_major : MatrixLayout::column_major);
+  }
+};
+
+/// The name of a Multiply of device/gemm_multiply.cuh.
+std::string multiply_name(const Seen& s) {
+  const MathInstruction& math = s.d.tile.math;
+  const bool saturate = math.operation == MathOperation::multiply_add_saturate;
+  if (math.op_class == OpClass::simt) return format("MultiplySimt<{}>", device_type(math.a));
+  switch (math.a) {
+    case Element::f64:
+      return math.shape[0] == 16 ? "MultiplyF64Hopper" : "MultiplyF64";
+    case Element::f16:
+      if (math.accumulator == Element::f16) return "MultiplyF16Sums";
+      return "Multiply16<__half>";
+    case Element::bf16:
+      return "Multiply16<__nv_bfloat16>";
+    case Element::i8:
+      return format("MultiplyI8<{}>", yes(saturate));
+    case Element::e4m3:
+    case Element::e5m2:
+      return format("MultiplyF8<{}, {}>", device_type(s.math_a), device_type(s.math_b));
+    default:
+      break;
+  }
+  switch (math.operation) {
+    case MathOperation::fast_f16:
+      return "MultiplyRounded<__half>";
+    case MathOperation::fast_bf16:
+      return "MultiplyRounded<__nv_bfloat16>";
+    case MathOperation::fast_f32:
+      return "MultiplySplitTf32";
+    default:
+      return "MultiplyTf32";
+  }
+}
+
+/// A functor around one wgmma, whose registers are its sums.
+std::string warpgroup_multiply(const Seen& s) {
+  const MathInstruction& math = s.d.tile.math;
+  const int n = math.shape[1], k = math.shape[2];
+  const bool whole = math.a == Element::i8;
+  const auto ptx_type = [](Element e) {
+    return e == Element::i8 ? std::string("s8") : e == Element::f32 ? "tf32" : to_string(e);
+  };
+  std::string sums, places;
+  for (int i = 0; i < n / 2; ++i) {
+    sums += format("{}%{}", i == 0 ? "" : ", ", i);
+    places += format("{}\"+{}\"(c[{}][{}])", i == 0 ? "" : ", ", whole ? "r" : "f", i / 4, i % 4);
+    if (i % 4 == 3 && i + 1 < n / 2) places += "\n          ";
+  }
+  const std::string instruction =
+      format("wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{}{}", n, k, whole ? "s32" : "f32",
+             ptx_type(s.math_a), ptx_type(s.math_b),
+             math.operation == MathOperation::multiply_add_saturate ? ".satfinite" : "");
+  std::string modifiers = whole ? "" : ", 1, 1";
+  if (size_of(math.a) == 2)
+    modifiers += format(", {}, {}", s.a_along_k() ? 0 : 1, s.b_along_k() ? 0 : 1);
+  return format(
+             "struct Multiply {\n"
+             "  using Sum = {};\n"
+             "  static constexpr int columns = {}, depth = {};\n"
+             "  __device__ static void run(Sum (&c)[{}][4], unsigned long long a, "
+             "unsigned long long b) {\n",
+             whole ? "int" : "float", n, k, n / 8) +
+         "    asm volatile(\n"
+         "        \"" +
+         instruction + " {" + sums + "}, %" + std::to_string(n / 2) + ", %" +
+         std::to_string(n / 2 + 1) + ", 1" + modifiers + ";\"\n        : " + places +
+         "\n        : \"l\"(a), \"l\"(b));\n  }\n};\n";
+}
+
+std::string split_name(const GemmDescription& d) {
+  if (d.swizzle == Swizzle::stream_k) return "stream_k";
+  return to_string(d.split_k);
+}
+
+std::string config(const Seen& s) {
+  const TileDescription& t = s.d.tile;
+  const bool warpgroup = t.math.op_class == OpClass::warpgroup;
+  const bool several = s.d.mode == GemmMode::array || s.d.mode == GemmMode::grouped;
+  const int width = s.d.swizzle == Swizzle::stream_k ? 4 : 1 << static_cast<int>(s.d.swizzle);
+  std::string text = warpgroup ? warpgroup_multiply(s) : "";
+  text += "struct Config {\n";
+  text += format("  using ElementA = {};\n  using ElementB = {};\n  using Multiply = {};\n",
+                 device_type(s.a.element), device_type(s.b.element),
+                 warpgroup ? "device::Multiply" : multiply_name(s));
+  text += format("  static constexpr int rows = {}, columns = {}, depth = {}, stages = {};\n",
+                 s.rows, s.columns, t.threadblock[2], t.stages);
+  if (warpgroup) {
+    text += format("  static constexpr int groups = {}, cluster_m = {}, cluster_n = {};\n",
+                   t.warps[0] / 4, t.cluster[s.t ? 1 : 0], t.cluster[s.t ? 0 : 1]);
+  } else {
+    text += format("  static constexpr int warps_m = {}, warps_n = {}, warps_k = {};\n", s.warps_m,
+                   s.warps_n, t.warps[2]);
+    text += format("  static constexpr int align_a = {}, align_b = {};\n",
+                   s.a.alignment * size_of(s.a.element), s.b.alignment * size_of(s.b.element));
+  }
+  text += format("  static constexpr bool a_k_contiguous = {}, b_k_contiguous = {};\n",
+                 yes(s.a_along_k()), yes(s.b_along_k()));
+  text += format("  static constexpr int swizzle = {};\n", width);
+  text += format(
+      "  static constexpr GemmSplit split = GemmSplit::{};\n"
+      "  static constexpr GemmGroup group = GemmGroup::{};\n};\n",
+      split_name(s.d), several ? "several" : "batched");
+  return text;
+}
+
+char letter(const TensorDescription& t) { return t.layout == MatrixLayout::row_major ? 'r' : 'c'; }
+
+}  // namespace
+
+std::string kernel_name(const GemmDescription& d) {
+  const TileDescription& t = d.tile;
+  const auto [m, n, k] = t.threadblock;
+  return format("gemm_{}_{}_{}_{}_{}x{}x{}_{}{}{}", t.math.op_class, d.a.element,
+                t.math.accumulator, d.d.element, m, n, k, std::string(1, letter(d.a)),
+                std::string(1, letter(d.b)), std::string(1, letter(d.d)));
+}
+
+std::string to_source(const GemmDescription& d) {
+  const Seen s{d};
+  const bool warpgroup = d.tile.math.op_class == OpClass::warpgroup;
+  const char* const kernel = warpgroup ? "WarpgroupGemm" : "PortableGemm";
+  return format("#include <bs/kernels/cuda/device/{}.cuh>\n\nnamespace bs::cuda::device {\n\n",
+                warpgroup ? "gemm_warpgroup" : "gemm_portable") +
+         to_source(d.epilogue, d.tile.math.accumulator, s.t) + "\n" + config(s) +
+         format(
+             "using Kernel = {}<Config, Epilogue>;\n"
+             "static_assert(Kernel::shared_bytes == {} && Kernel::threads == {} &&\n"
+             "              Kernel::Slab::chunk == {});\n\n"
+             "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n"
+             "    const __grid_constant__ {} params) {\n"
+             "  Kernel::run(params);\n"
+             "}\n\n}  // namespace bs::cuda::device\n",
+             kernel, shared_bytes(d), d.tile.threads(), reduction_chunk(d), d.tile.threads(),
+             kernel_name(d), warpgroup ? "WarpgroupGemmParams" : "GemmParams");
+}
+
+}  // namespace bs

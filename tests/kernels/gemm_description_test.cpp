@@ -1,0 +1,121 @@
+#include <bs/tests/kernels/gemm_cases.h>
+#include <bs/tests/support/devices.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+constexpr Element f16e = Element::f16, f32e = Element::f32;
+
+}  // namespace
+
+TEST_CASE("gemm: descriptions that no GPU can run say why") {
+  MathInstruction odd = math(f16e, f32e);
+  odd.shape = {16, 8, 8};
+  CHECK_THROWS_AS(check(odd), Error);
+  try {
+    check(odd);
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    CHECK(
+        text.starts_with("math instruction: no unit does 16x8x8 f16 f16 f32 tensor_op "
+                         "multiply_add; tensor_op has\n  8x8x4 f64"));
+    CHECK(text.find("\n  16x8x16 bf16 bf16 f32 tensor_op multiply_add") != std::string::npos);
+  }
+  const auto refused = [](GemmDescription d, const char* text) {
+    CHECK_THROWS_WITH_AS(GemmOperation{d}, text, Error);
+  };
+  GemmDescription d = small_gemm();
+  d.a.element = Element::bf16;
+  refused(d, "gemm: a is bf16, but the instruction multiplies f16");
+  d = small_gemm();
+  d.b.alignment = 16;
+  refused(d, "gemm: b is aligned to 16 elements of f16; expected 1, 2, 4, ... up to 16 bytes");
+  d = small_gemm();
+  d.tile.threadblock[0] = 48;
+  refused(d, "gemm: a tile of 48 x 64 does not divide into 2 x 2 warps of multiples of 16");
+  d = small_gemm();
+  d.tile.threadblock[2] = 24;
+  refused(d, "gemm: a depth of 24 does not divide into 1 warps of multiples of 16");
+  d = small_gemm();
+  d.tile.stages = 1;
+  refused(d, "gemm: 1 stages; expected 2 to 16");
+  d = small_gemm();
+  d.tile.threadblock = {256, 256, 64};
+  d.tile.stages = 4;
+  refused(d,
+          "gemm: 4 stages of a tile of 256 x 256 x 64 take 294912 bytes of shared memory, more "
+          "than 232448");
+  d = small_gemm();
+  d.mode = GemmMode::grouped;
+  d.split_k = SplitK::serial;
+  refused(d, "gemm: grouped products are not split along the depth");
+  d = describe(math(Element::i8, Element::i32, OpClass::warpgroup), {128, 64, 128}, 4, {8, 1, 1},
+               "rrr", Element::i8);
+  refused(d,
+          "gemm: warpgroups multiply i8 only where the depth lies contiguous in both operands: a "
+          "row_major, b column_major; a is row_major, b is row_major");
+}
+
+TEST_CASE("gemm: arguments that do not fit say why") {
+  const GemmDescription d = small_gemm();
+  const GemmOperation operation(d);
+  const Linear x(d, {}, 64, 64, 64, 1);
+  const auto refused = [&](GemmArguments arguments, const char* text) {
+    CHECK_THROWS_WITH_AS(operation.run(arguments), text, Error);
+  };
+  GemmArguments arguments = x.arguments(1, 1);
+  arguments.a = Tensor();
+  refused(arguments, "gemm: a is missing");
+  arguments = x.arguments(1, 1);
+  arguments.a = Tensor::empty({64, 64}, f32, test_device());
+  refused(arguments, "gemm: a is a tensor of f32; f16 lies in f16");
+  arguments = x.arguments(1, 1);
+  arguments.a = Tensor::empty({64, 32}, f16, test_device());
+  refused(arguments, "gemm: inner dimensions differ: a [64, 32], b [64, 64]");
+  arguments.a = Tensor::empty({64, 64}, f16, test_device()).transpose(0, 1);
+  refused(arguments, "gemm: a is not row_major: shape [1, 64, 64], strides [1, 1, 64]");
+  arguments.a = Tensor::empty({64, 68}, f16, test_device()).slice(1, 0, 64);
+  refused(arguments,
+          "gemm: the leading dimension of a is 68; the description says a multiple of 8");
+  arguments.a = Tensor::empty({64, 72}, f16, test_device()).slice(1, 4, 68);
+  refused(arguments, "gemm: the address of a is not a multiple of 16 bytes");
+  arguments = x.arguments(1, 1);
+  arguments.tensors.clear();
+  refused(arguments, "gemm: the epilogue's tensor 'c' is missing");
+  arguments = x.arguments(1, 1);
+  arguments.scalars.erase("beta");
+  refused(arguments, "gemm: the epilogue's scalar 'beta' is missing");
+  arguments = x.arguments(1, 1);
+  arguments.tensors["bias"] = x.c.tensor;
+  CHECK_THROWS_AS(operation.run(arguments), Error);
+  arguments = x.arguments(1, 1, 2);
+  refused(arguments, "gemm: 2 slices of the depth; the description's split_k is none");
+  arguments = x.arguments(1, 1);
+  arguments.tensors["c"] = Tensor::empty({64, 32}, f16, test_device());
+  refused(arguments, "gemm: c has shape [64, 32]; expected [64, 64]");
+  const std::vector<GemmArguments> two(2, x.arguments(1, 1));
+  CHECK_THROWS_WITH_AS(operation.run(two), "gemm: 2 products; gemm takes one", Error);
+}
+
+TEST_CASE("gemm: 8-bit floats and tf32 round to nearest") {
+  for (const Element e : {Element::e4m3, Element::e5m2})
+    for (int bits = 0; bits < 256; ++bits) {
+      const float value = decode_fp8(static_cast<uint8_t>(bits), e);
+      if (!std::isfinite(value)) continue;
+      CHECK(encode_fp8(value, e) == bits);
+    }
+  CHECK(decode_fp8(0x7E, Element::e4m3) == 448);
+  CHECK(decode_fp8(0x01, Element::e4m3) == 0x1p-9F);
+  CHECK(decode_fp8(0x7B, Element::e5m2) == 57344);
+  CHECK(encode_fp8(1e9F, Element::e4m3) == 0x7E);
+  CHECK(decode_fp8(encode_fp8(1.0625F, Element::e4m3), Element::e4m3) == 1);      // a tie, to even
+  CHECK(decode_fp8(encode_fp8(1.1875F, Element::e4m3), Element::e4m3) == 1.25F);  // and up
+  CHECK(round_to_tf32(1 + 0x1p-11F) == 1 + 0x1p-10F);
+  CHECK(round_to_tf32(1 + 0x1.8p-12F) == 1);
+}

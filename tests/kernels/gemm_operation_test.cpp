@@ -1,0 +1,183 @@
+#include <bs/tests/kernels/gemm_cases.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+constexpr Element f16e = Element::f16, f32e = Element::f32, f64e = Element::f64;
+constexpr MatrixLayout rows = MatrixLayout::row_major;
+
+void run_case(const GemmCase& c) {
+  CAPTURE(c.name);
+  CAPTURE(to_string(c.description.tile));
+  CAPTURE(c.slices);
+  const Linear x(c.description, {}, c.m, c.n, c.k, 2080);
+  GemmOperation(c.description).run(x.arguments(c.alpha, c.beta, c.slices));
+  x.check(c.alpha, c.beta);
+}
+
+}  // namespace
+
+TEST_CASE("gemm: PyCUTLASS' example commands, bit for bit") {
+  for (const GemmCase& c : example_cases()) run_case(c);
+}
+
+TEST_CASE("gemm: every portable instruction in every layout, bit for bit") {
+  for (const GemmCase& c : portable_cases()) run_case(c);
+}
+
+TEST_CASE("gemm: warpgroups, bit for bit") {
+  for (const GemmCase& c : warpgroup_cases()) run_case(c);
+}
+
+TEST_CASE("gemm: sizes around the tiles, and slices of the depth") {
+  for (const SplitK split : {SplitK::serial, SplitK::parallel})
+    for (const int slices : {1, 2, 3, 5, 7, 201}) {
+      GemmDescription d = small_gemm("rcr", f32e);
+      d.split_k = split;
+      const GemmOperation operation(d);
+      for (const int64_t m : {8, 512 - 3 * 8})
+        for (const int64_t n : {8, 72})
+          for (const int64_t k : {8, 32 * 3 - 8, 3 * 32 * 3 - 8}) {
+            CAPTURE(slices);
+            const Linear x(d, {}, m, n, k, 11);
+            operation.run(x.arguments(1, 2, slices));
+            x.check(1, 2);
+          }
+    }
+}
+
+TEST_CASE("gemm: batches, arrays and groups") {
+  for (const std::string layouts : {"rcr", "crc"}) {
+    GemmDescription d = small_gemm(layouts);
+    d.mode = GemmMode::batched;
+    const Linear batch(d, {3}, 104, 72, 40, 5);
+    GemmOperation(d).run(batch.arguments(1, 0.5));
+    batch.check(1, 0.5);
+    d.split_k = SplitK::parallel;
+    const Linear split(d, {3}, 104, 72, 144, 6);
+    GemmOperation(d).run(split.arguments(1, 0.5, 3));
+    split.check(1, 0.5);
+    d.split_k = SplitK::none;
+    for (const auto& [mode, scheduler] : {std::pair{GemmMode::array, GemmScheduler::device},
+                                          std::pair{GemmMode::grouped, GemmScheduler::device},
+                                          std::pair{GemmMode::grouped, GemmScheduler::host}}) {
+      d.mode = mode;
+      d.scheduler = scheduler;
+      std::vector<Linear> products;
+      std::vector<GemmArguments> arguments;
+      const bool one_shape = mode == GemmMode::array;
+      for (const int64_t size : {128, 8, 512, 200})
+        products.emplace_back(d, Shape{}, one_shape ? 128 : size, one_shape ? 72 : size - 8 + 8,
+                              one_shape ? 40 : 2 * size, 7);
+      for (const Linear& x : products) arguments.push_back(x.arguments(2, 1));
+      GemmOperation(d).run(arguments);
+      for (const Linear& x : products) x.check(2, 1);
+    }
+  }
+}
+
+TEST_CASE("gemm: grouped products of f64 and of plain arithmetic") {
+  std::vector<GemmDescription> descriptions = {
+      describe(math(f64e, f64e), {64, 64, 16}, 4, {2, 2, 1}, "rrr", f64e),
+      describe(math(f32e, f32e, OpClass::simt), {64, 64, 8}, 3, {2, 2, 1}, "rcr", f32e)};
+  for (GemmDescription& d : descriptions) {
+    d.mode = GemmMode::grouped;
+    d.scheduler = GemmScheduler::host;
+    std::vector<Linear> products;
+    std::vector<GemmArguments> arguments;
+    products.emplace_back(d, Shape{}, 128, 128, 128, 1);
+    products.emplace_back(d, Shape{}, 128, 128, 256, 2);
+    products.emplace_back(d, Shape{}, 512, 128, 384, 3);
+    for (const Linear& x : products) arguments.push_back(x.arguments(1, 1));
+    GemmOperation(d).run(arguments);
+    for (const Linear& x : products) x.check(1, 1);
+  }
+}
+
+TEST_CASE("gemm: one operand serves a batch, views with strides, and nothing to sum") {
+  GemmDescription d = small_gemm();
+  d.mode = GemmMode::batched;
+  const Linear x(d, {2}, 70, 40, 48, 9);
+  GemmArguments arguments = x.arguments(1, 0);
+  arguments.tensors.clear();  // beta is 0
+  arguments.b = x.b.tensor.select(0, 1);
+  GemmOperation(d).run(arguments);
+  Matrix b = x.b;
+  std::copy_n(b.values.begin() + 48 * 40, 48 * 40, b.values.begin());
+  const std::vector<double> expected = product(x.a, b);
+  CHECK(x.d.read() == expected);
+
+  d.mode = GemmMode::gemm;
+  const Linear wide(d, {}, 70, 40, 48, 10);
+  const Linear part(d, {}, 64, 32, 40, 10);
+  GemmArguments cut = wide.arguments(1, 0);
+  cut.a = wide.a.tensor.slice(0, 0, 64).slice(1, 8, 48);
+  cut.b = wide.b.tensor.slice(0, 8, 48).slice(1, 0, 32);
+  cut.d = part.d.tensor;
+  cut.tensors = {{"c", part.c.tensor}};
+  GemmOperation(d).run(cut);
+  const std::vector<double> actual = part.d.read();
+  for (int64_t i = 0; i < 64; ++i)
+    for (int64_t j = 0; j < 32; ++j) {
+      double sum = 0;
+      for (int64_t k = 8; k < 48; ++k) sum += wide.a.at(i, k) * wide.b.at(k, j);
+      REQUIRE(actual[static_cast<size_t>(i * 32 + j)] == sum);
+    }
+
+  const Linear nothing(d, {}, 24, 16, 0, 12);
+  GemmOperation(d).run(nothing.arguments(1, 2));
+  nothing.check(1, 2);
+  const Linear empty(d, {}, 0, 16, 8, 12);
+  GemmOperation(d).run(empty.arguments(1, 2));
+}
+
+TEST_CASE("gemm: grouped warpgroups") {
+  GemmDescription d =
+      describe(math(f16e, f32e, OpClass::warpgroup), {128, 64, 64}, 4, {8, 1, 1}, "rcr", f16e);
+  d.mode = GemmMode::grouped;
+  for (const GemmScheduler scheduler : {GemmScheduler::device, GemmScheduler::host}) {
+    d.scheduler = scheduler;
+    std::vector<Linear> products;
+    std::vector<GemmArguments> arguments;
+    for (const int64_t size : {128, 8, 512, 200})
+      products.emplace_back(d, Shape{}, size, size + 8, 2 * size, 7);
+    for (const Linear& x : products) arguments.push_back(x.arguments(2, 1));
+    GemmOperation(d).run(arguments);
+    for (const Linear& x : products) x.check(2, 1);
+  }
+}
+
+TEST_CASE("gemm: fast_f32 has the error of f32, tf32 that of tf32") {
+  const int64_t m = 96, n = 80, k = 1000;
+  const Reference p = random_reference({m, k}, 1), q = random_reference({k, n}, 2);
+  std::vector<double> expected(static_cast<size_t>(m * n));
+  const Tensor a = p.tensor(f32, test_device()), b = q.tensor(f32, test_device());
+  const Reference pf = Reference::of(a), qf = Reference::of(b);
+  for (size_t i = 0; i < size_t{m}; ++i)
+    for (size_t l = 0; l < size_t{k}; ++l)
+      for (size_t j = 0; j < size_t{n}; ++j) expected[i * n + j] += pf[i * k + l] * qf[l * n + j];
+  const auto error = [&](MathOperation operation) {
+    const GemmDescription d = describe(math(f32e, f32e, OpClass::tensor_op, operation),
+                                       {64, 64, 16}, 3, {2, 2, 1}, "rrr", f32e);
+    const Tensor out = Tensor::empty({m, n}, f32, test_device());
+    GemmOperation(d).run({.a = a, .b = b, .d = out, .scalars = {{"alpha", 1.0}, {"beta", 0.0}}});
+    const Reference actual = Reference::of(out);
+    double worst = 0;
+    for (size_t i = 0; i < expected.size(); ++i)
+      worst = std::max(worst, std::abs(actual[i] - expected[i]));
+    return worst;
+  };
+  // Terms are uniform in [-1, 1]^2, of deviation 1/3: sums of 1000 are about 10. Their roundings
+  // walk at random: sqrt(1000) steps of half a unit of the last place of 10.
+  CHECK(error(MathOperation::fast_f32) < 32 * 10 * 0x1p-24);
+  // One product is off by 2^-11 of 1/4, twice; so are 1000 at random.
+  CHECK(error(MathOperation::multiply_add) < 8 * 32 * 0.25 * 0x1p-11);
+}

@@ -1,5 +1,7 @@
 // Compiles kernels ahead of the first run that needs them, on any machine that has NVRTC.
+#include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/cuda/sparse_attention_kernels.h>
 #include <bs/lib/cuda/jit_cache.h>
 
 #include <algorithm>
@@ -19,10 +21,13 @@ using namespace bs::cuda;
 namespace {
 
 constexpr const char* help =
-    "bs-prebuild [options] FILE...\n"
+    "bs-prebuild [options] [FILE...]\n"
     "Fills the cache of compiled kernels with those that an earlier run needed. Each FILE is what\n"
     "such a run wrote with BS_JIT_RECORD=FILE in its environment. No GPU is needed here.\n"
     "  --sm 80,90,...   compute capabilities to compile for; default: those of the recorded runs\n"
+    "  --tables         also every kernel of the library's fixed tables: block-sparse products "
+    "and\n"
+    "                   attention, all dtypes, blocks and sizes; wants --sm\n"
     "  --cache FOLDER   default: $BS_CACHE_DIR, else $XDG_CACHE_HOME/bs, else ~/.cache/bs\n"
     "  --jobs N         kernels compiled at a time; default: one a core\n"
     "  --quiet          one line at the end instead of one a kernel\n";
@@ -31,7 +36,7 @@ struct Options {
   std::vector<int> capabilities;
   std::vector<std::string> files;
   unsigned jobs = std::max(1U, std::thread::hardware_concurrency());
-  bool quiet = false;
+  bool tables = false, quiet = false;
 };
 
 std::vector<int> numbers(const std::string& option, const std::string& list) {
@@ -64,6 +69,8 @@ Options parse(int argc, char** argv) {
       ::setenv("BS_CACHE_DIR", value().c_str(), 1);
     } else if (name == "--jobs") {
       o.jobs = static_cast<unsigned>(numbers(name, value()).at(0));
+    } else if (name == "--tables") {
+      o.tables = true;
     } else if (name == "--quiet") {
       o.quiet = true;
     } else {
@@ -71,8 +78,20 @@ Options parse(int argc, char** argv) {
       o.files.push_back(name);
     }
   }
-  BS_CHECK(!o.files.empty(), "bs-prebuild: no file of recorded kernels is given; see --help");
+  BS_CHECK(o.tables || !o.files.empty(),
+           "bs-prebuild: no file of recorded kernels is given; see --help");
+  BS_CHECK(!o.tables || !o.capabilities.empty(), "bs-prebuild: --tables wants --sm; see --help");
   return o;
+}
+
+/// Every kernel that can be named ahead of time.
+std::vector<jit::Source> tables() {
+  std::vector<jit::Source> all;
+  for (const TiledKernel& kernel : all_tiled_kernels()) all.push_back(tiled_source(kernel));
+  for (const AttentionKernel& kernel : all_attention_kernels())
+    all.push_back(attention_source(kernel));
+  for (const DType dtype : {f16, bf16, f32, f64}) all.push_back(attention_numbers_source(dtype));
+  return all;
 }
 
 /// The kernels of all files, for each architecture wanted.
@@ -83,6 +102,9 @@ std::vector<jit::Recorded> wanted(const Options& o) {
       if (o.capabilities.empty()) all.push_back(kernel);
       for (int capability : o.capabilities) all.push_back({kernel.source, capability});
     }
+  if (o.tables)
+    for (const jit::Source& source : tables())
+      for (int capability : o.capabilities) all.push_back({source, capability});
   return all;
 }
 

@@ -118,6 +118,7 @@ std::vector<TiledKernel> all_tiled_kernels() {
 
 void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
                Stream stream) {
+  visit_floating("dsd", b.dtype(), [](auto) {});  // kernels can be emitted for these alone
   const int vector = 16 / size_in_bytes(b.dtype());
   const bool by_rows = p.c.col == 1;
   const TiledKernel k{.sampled = false,
@@ -149,6 +150,7 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
 
 void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
                Stream stream) {
+  visit_floating("sdd", a.dtype(), [](auto) {});
   const int vector = 16 / size_in_bytes(a.dtype());
   const int64_t height = int64_t{p.layout.rows} * p.layout.block;
   const int64_t width = int64_t{p.layout.cols} * p.layout.block;

@@ -1,6 +1,7 @@
 // Includes every device header, so that an ordinary build sees each of them compile.
 #include <bs/kernels/cuda/device/arithmetic.cuh>
 #include <bs/kernels/cuda/device/async_copy.cuh>
+#include <bs/kernels/cuda/device/attention_problem.cuh>
 #include <bs/kernels/cuda/device/attention_tile.cuh>
 #include <bs/kernels/cuda/device/block_list.cuh>
 #include <bs/kernels/cuda/device/block_sparse_matmul.cuh>

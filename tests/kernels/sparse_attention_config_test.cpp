@@ -22,7 +22,9 @@ TEST_CASE("sparse_attention: tiles fit the memory of an SM and cover every head_
           CHECK(cols % 16 == 0);
           CHECK(cols <= 64);
           const int numbers = 2 * 2 * cols * (size == 8 ? 8 : 4);
-          return row_tiles * rows + 4 * cols * line + numbers + list;
+          const int all = row_tiles * rows + 4 * cols * line + numbers + list;
+          CHECK(sparse_attention_shared_bytes(pass, size, dim, cols) <= all);
+          return all;
         };
         CHECK(bytes(AttentionPass::forward, 1) <= most);
         CHECK(bytes(AttentionPass::query_gradient, 2) <= most);

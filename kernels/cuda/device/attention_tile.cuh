@@ -5,31 +5,12 @@
 // the pieces of a BlockList. Scores live in registers, from a product straight into the next.
 #include <bs/kernels/cuda/device/arithmetic.cuh>
 #include <bs/kernels/cuda/device/async_copy.cuh>
+#include <bs/kernels/cuda/device/attention_problem.cuh>
 #include <bs/kernels/cuda/device/block_list.cuh>
 #include <bs/kernels/cuda/device/mma.cuh>
 #include <bs/kernels/cuda/device/pack.cuh>
 
 namespace bs::cuda::device {
-
-/// A tensor [batch, heads, sequence, head_dim] whose rows are dense and begin at multiples of 16
-/// bytes.
-template <class T>
-struct AttentionRows {
-  T* data;
-  long long batch, head, row;
-
-  __device__ T* at(int b, int h) const { return data + b * batch + h * head; }
-};
-
-/// Sizes and rules common to all kernels; by value in a launch.
-struct AttentionProblem {
-  int heads, group;  ///< heads of q, and how many of them share one of k and v
-  int queries, keys, head_dim;
-  int block, layout_heads;
-  bool causal;
-  double scale;
-  const unsigned char* seen;  ///< [batch, keys], 0 for padding, or null
-};
 
 template <class S>
 __device__ inline S minus_infinity() {
@@ -126,13 +107,15 @@ struct Chained<double> {
 
 /// Extents of the tiles of one kernel. `Whole`: a tile of rows and one of columns each lie within
 /// one block, so that a listed piece is there for all rows. `Ctas`: how many share an SM at least.
-template <class T_, int Dim_, int Cols_, int Ctas_, bool Whole_>
+/// `Unroll`: steps of a product that may overlap.
+template <class T_, int Dim_, int Cols_, int Ctas_, int Unroll_, bool Whole_>
 struct AttentionTile {
   using T = T_;
   using M = Mma<T>;
   using Sum = typename M::Sum;
-  static constexpr int dim = Dim_, cols = Cols_, ctas = Ctas_;
+  static constexpr int dim = Dim_, cols = Cols_, ctas = Ctas_, unroll = Unroll_;
   static constexpr bool whole = Whole_;
+  static constexpr bool scarce = unroll < 16;  ///< registers are
   static constexpr int threads = BlockList::threads;
   static constexpr int rows = threads / 32 * M::rows;
   static constexpr int halves = M::rows / 8;  ///< rows of a warp, in eights
@@ -151,13 +134,21 @@ __device__ void load_lines(typename Tile::T* shared, const typename Tile::T* sou
                            int head_dim, const Index& index) {
   constexpr int vector = 16 / static_cast<int>(sizeof(typename Tile::T));
   constexpr int per_line = Tile::dim / vector;
-#pragma unroll
-  for (int i = threadIdx.x; i < Lines * per_line; i += Tile::threads) {
+  const auto move = [&](int i) {
     const int line = i / per_line;
     const int at = i % per_line * vector;
     const int from = index(line);
     copy_async_16(shared + line * Tile::ld + at, source + from * row + at,
                   from >= 0 && at < head_dim);
+  };
+  if constexpr (Tile::scarce) {
+    constexpr int rounds = Lines * per_line / Tile::threads;
+    static_assert(rounds * Tile::threads == Lines * per_line);
+#pragma unroll(Tile::unroll / 2)
+    for (int round = 0; round < rounds; ++round) move(threadIdx.x + round * Tile::threads);
+  } else {
+#pragma unroll
+    for (int i = threadIdx.x; i < Lines * per_line; i += Tile::threads) move(i);
   }
 }
 
@@ -245,18 +236,27 @@ struct AttentionCols {
   }
 };
 
+/// The lane. Where registers are scarce it is read anew, so that nothing computed from it is kept.
+template <class Tile>
+__device__ inline int lane_of() {
+  if constexpr (!Tile::scarce) return static_cast<int>(threadIdx.x % 32);
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
 /// scores = rows * columns^T of this warp; both tiles lie in shared memory.
 template <class Tile>
 __device__ void multiply_scores(typename Tile::Scores& scores, const typename Tile::T* rows,
                                 const typename Tile::T* cols, const AttentionCols<Tile>& tile) {
   using M = typename Tile::M;
-  const int lane = threadIdx.x % 32;
+  const int lane = lane_of<Tile>();
   rows += threadIdx.x / 32 * M::rows * Tile::ld;
 #pragma unroll
   for (int n = 0; n < Tile::col_tiles; ++n)
 #pragma unroll
     for (int i = 0; i < M::elements; ++i) scores[n][i] = 0;
-#pragma unroll
+#pragma unroll(Tile::unroll)
   for (int k = 0; k < Tile::dim; k += M::depth) {
     typename M::A a;
     M::template load_a<true>(a, rows + k, Tile::ld, lane);
@@ -278,7 +278,7 @@ __device__ void multiply_weights(typename Tile::Rows& sums, const typename Tile:
   using T = typename Tile::T;
   using M = typename Tile::M;
   using C = Chained<T>;
-  const int lane = threadIdx.x % 32;
+  const int lane = lane_of<Tile>();
 #pragma unroll
   for (int n = 0; n < Tile::col_tiles; n += C::tiles) {
     if (!tile.any(n, C::tiles)) continue;

@@ -1,16 +1,9 @@
 #pragma once
 // Which blocks a CTA meets: the union of what several neighbouring lines (block rows, or block
 // columns) of a layout hold, made in shared memory window by window.
+#include <bs/kernels/cuda/device/attention_problem.cuh>
 
 namespace bs::cuda::device {
-
-/// One order of a layout: line l of head h holds the blocks [offsets[h * lines + l], ... + 1),
-/// whose places along the line, ascending, are `at`.
-struct BlockLines {
-  const int* offsets;
-  const int* at;
-  int heads, lines;
-};
 
 /// Walks up to eight lines. Blocks are cut into `parts` (a power of two) pieces; an entry of the
 /// list is `piece << 8 | lines that hold it`, one bit a line.

@@ -5,13 +5,7 @@
 namespace bs::cuda::device {
 
 template <class T>
-struct AttentionForward {
-  AttentionProblem problem;
-  BlockLines rows;
-  AttentionRows<const T> q, k, v;
-  AttentionRows<T> out;
-  typename Mma<T>::Sum* lse;  ///< [batch, heads, queries]
-};
+using AttentionForward = AttentionForwardArguments<T, typename Mma<T>::Sum>;
 
 /// The softmax of a warp's rows as far as they have gone; in powers of two.
 template <class Tile>
@@ -89,9 +83,9 @@ __device__ inline int attention_tile_of(int tiles, bool heaviest_last, int& b, i
   return (heaviest_last ? tiles - 1 - tile : tile) * Tile::rows;
 }
 
+/// A tile of queries.
 template <class Tile>
-__global__ void __launch_bounds__(Tile::threads, Tile::ctas)
-    sparse_attention_kernel(const AttentionForward<typename Tile::T> a) {
+__device__ inline void attention_forward(const AttentionForward<typename Tile::T>& a) {
   using T = typename Tile::T;
   using M = typename Tile::M;
   using Sum = typename Tile::Sum;

@@ -7,20 +7,11 @@
 namespace bs::cuda::device {
 
 template <class T>
-struct AttentionBackward {
-  using Sum = typename Mma<T>::Sum;
-  AttentionProblem problem;
-  BlockLines rows, columns;
-  AttentionRows<const T> q, k, v, out, dout;
-  AttentionRows<T> dq, dk, dv;
-  const Sum* lse;
-  Sum* log_sums;  ///< [batch, heads, queries], lse in powers of two; +infinity where no key is seen
-  Sum* means;     ///< [batch, heads, queries], dout . out
-};
+using AttentionBackward = AttentionBackwardArguments<T, typename Mma<T>::Sum>;
 
 /// Fills log_sums and means; a warp a row.
 template <class T>
-__global__ void attention_rows_kernel(const AttentionBackward<T> a, long long total) {
+__device__ inline void attention_row_numbers(const AttentionBackward<T>& a, long long total) {
   using Sum = typename Mma<T>::Sum;
   const long long at = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   if (at >= total) return;
@@ -50,8 +41,7 @@ struct QueryShared {
 
 /// dq of a tile of queries.
 template <class Tile>
-__global__ void __launch_bounds__(Tile::threads, Tile::ctas)
-    query_gradient_kernel(const AttentionBackward<typename Tile::T> a) {
+__device__ inline void attention_query_gradient(const AttentionBackward<typename Tile::T>& a) {
   using T = typename Tile::T;
   using M = typename Tile::M;
   using Sum = typename Tile::Sum;
@@ -156,8 +146,7 @@ __device__ void load_numbers(typename Tile::Sum* shared, const typename Tile::Su
 
 /// dk and dv of a tile of keys. Scores stand transposed here: keys are rows, queries columns.
 template <class Tile>
-__global__ void __launch_bounds__(Tile::threads, Tile::ctas)
-    key_gradient_kernel(const AttentionBackward<typename Tile::T> a) {
+__device__ inline void attention_key_gradient(const AttentionBackward<typename Tile::T>& a) {
   using T = typename Tile::T;
   using M = typename Tile::M;
   using Sum = typename Tile::Sum;
@@ -196,7 +185,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::ctas)
                    0x7fffffff);
     const T* const q = a.q.at(b, h);
     const T* const dout = a.dout.at(b, h);
-    const long long numbers = (static_cast<long long>(b) * p.heads + h) * p.queries;
     while (const int count = list.next()) {
       AttentionCols<Tile> cols(list_memory, count, log_piece);
       const auto fetch = [&](int tile) {
@@ -205,6 +193,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::ctas)
         load_lines<Tile, Tile::cols>(stage, q, a.q.row, p.head_dim, index);
         load_lines<Tile, Tile::cols>(stage + Tile::col_elements, dout, a.dout.row, p.head_dim,
                                      index);
+        const long long numbers = (static_cast<long long>(b) * p.heads + h) * p.queries;
         load_numbers<Tile>(reinterpret_cast<Sum*>(stage + 2 * Tile::col_elements),
                            a.log_sums + numbers, a.means + numbers, index);
         commit_copies();

@@ -1,9 +1,0 @@
-#include <bs/kernels/cuda/sparse_attention_kernels.cuh>
-
-namespace bs::cuda::launch {
-
-template void sparse_attention(const device::AttentionForward<double>&, int64_t, cudaStream_t);
-template void sparse_attention_backward(const device::AttentionBackward<double>&, int64_t,
-                                        cudaStream_t);
-
-}  // namespace bs::cuda::launch

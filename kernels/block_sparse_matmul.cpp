@@ -110,7 +110,8 @@ void multiply(const char* name, const SparseTensor& s, bool transposed, const Te
   Strides of_head = Dims::filled(full.rank(), 0);
   if (headed) of_head[-1] = 1;
 
-  const DsdProblem p{.layout = layout.view(b.device()),
+  const DsdProblem p{.pattern = &layout,
+                     .layout = layout.view(b.device()),
                      .transposed = transposed,
                      .n = c.size(-1),
                      .b = matrix_strides(b),
@@ -142,7 +143,8 @@ void multiply(const char* name, const Tensor& left, const Tensor& right, const L
   const Strides of_b = repeated(leading(b, inner), leading_strides(b, inner), full);
   const Strides of_values = repeated(leading(values, 3), leading_strides(values, 3), full);
 
-  const SddProblem p{.layout = layout.view(a.device()),
+  const SddProblem p{.pattern = &layout,
+                     .layout = layout.view(a.device()),
                      .longest_row = layout.max_row(),
                      .k = a.size(-1),
                      .a = matrix_strides(a),

@@ -16,7 +16,8 @@ struct MatrixStrides {
 
 /** @brief C (m x n) = sum of op(S) (m x k) B (k x n), for each matrix C of a batch. */
 struct DsdProblem {
-  LayoutView layout;
+  const Layout* pattern = nullptr;
+  LayoutView layout;        ///< of the pattern
   bool transposed = false;  ///< op(S) = S^T: its rows are the columns of the layout
   int64_t n = 0;
   MatrixStrides b, c;
@@ -32,7 +33,8 @@ struct DsdProblem {
 /** @brief S = the blocks of the sum of A (m x k) B (k x n), for each S of a batch; m x n is the
  *  extent of one head. */
 struct SddProblem {
-  LayoutView layout;
+  const Layout* pattern = nullptr;
+  LayoutView layout;        ///< of the pattern
   int32_t longest_row = 0;  ///< blocks
   int64_t k = 0;
   MatrixStrides a, b;

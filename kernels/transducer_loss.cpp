@@ -115,7 +115,7 @@ Tensor transducer_posterior(const Tensor& logits, const Tensor& targets,
   const char* op = "transducer_posterior";
   const TransducerSizes sizes = transducer_sizes(op, logits, targets);
   check_result(op, sizes, result);
-  const Tensor posterior =
+  Tensor posterior =
       zeros(logits.shape().slice(0, logits.rank() - 1), result.lse.dtype(), logits.device());
   if (posterior.numel() > 0)
     BS_DISPATCH(logits.device(), transducer_posterior, sizes, result, posterior);
@@ -127,7 +127,7 @@ Tensor transducer_alignment(const Tensor& logits, const Tensor& targets,
   const char* op = "transducer_alignment";
   const TransducerSizes sizes = transducer_sizes(op, logits, targets);
   check_result(op, sizes, result);
-  const Tensor frames = full({sizes.batch, sizes.labels}, -1, i64, logits.device());
+  Tensor frames = full({sizes.batch, sizes.labels}, -1, i64, logits.device());
   if (frames.numel() > 0) BS_DISPATCH(logits.device(), transducer_alignment, sizes, result, frames);
   return frames;
 }

@@ -4,6 +4,8 @@
 #include <bs/lib/tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -85,6 +87,13 @@ class Layout {
   LayoutPtr transpose() const;
   /** @brief Arrays on `device`; valid as long as this layout. Thread-safe. */
   LayoutView view(Device device) const;
+  /** @brief What `make()` derives from this pattern, a kernel's work list say: made at the first
+   *  call with `key`, then kept as long as the layout. Thread-safe; T is the key's one type. */
+  template <class T, class Make>
+  const T& derived(uint64_t key, Make&& make) const {
+    return *static_cast<const T*>(
+        keep(key, [&] { return std::make_shared<const T>(make()); }).get());
+  }
 
  private:
   Layout() = default;
@@ -96,6 +105,10 @@ class Layout {
   struct DeviceCopy;
   mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<const DeviceCopy>> copies_;
+  std::shared_ptr<const void> keep(uint64_t key,
+                                   const std::function<std::shared_ptr<const void>()>& make) const;
+  mutable std::map<uint64_t, std::shared_ptr<const void>> derived_;
+  mutable std::mutex derived_mutex_;
 };
 
 /** @brief Size, density, and the pattern drawn with one character a block (or a square of blocks):

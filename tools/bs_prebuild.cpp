@@ -74,7 +74,7 @@ Options parse(int argc, char** argv) {
     } else if (name == "--quiet") {
       o.quiet = true;
     } else {
-      BS_CHECK(name.rfind("-", 0) != 0, "bs-prebuild: unknown option {}; see --help", name);
+      BS_CHECK(!name.starts_with("-"), "bs-prebuild: unknown option {}; see --help", name);
       o.files.push_back(name);
     }
   }

@@ -1,8 +1,8 @@
 /** @file A byte-level language model with block-sparse attention, trained on any text: `--help`. */
-#include <bs/examples/sparse_transformer/interrupt.h>
 #include <bs/examples/sparse_transformer/options.h>
 #include <bs/examples/sparse_transformer/run.h>
 #include <bs/examples/sparse_transformer/smoke.h>
+#include <bs/examples/support/interrupt.h>
 
 #include <cstdio>
 

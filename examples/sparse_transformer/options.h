@@ -1,13 +1,9 @@
 #pragma once
 /** @file The command line. */
-#include <bs/lib/device.h>
-#include <bs/lib/dtype.h>
-#include <bs/nn/checkpoint.h>
+#include <bs/examples/support/run_options.h>
 #include <bs/nn/optim/lr_schedule.h>
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <string>
 
 namespace bs::example {
@@ -25,7 +21,7 @@ struct PatternOptions {
   bool per_head = false;  ///< heads take patterns of their own, where the pattern has variants
 };
 
-struct Options {
+struct Options : RunOptions {
   PatternOptions pattern;
   int layers = 4;
   int heads = 4;
@@ -35,32 +31,20 @@ struct Options {
   std::string data;
   int batch = 4;
   uint64_t seed = 1;
-  DType dtype = f32;
 
   int64_t steps = 2000;
   double learning_rate = 1e-3;
   int64_t warmup = 100;
   optim::Decay schedule = optim::Decay::cosine;
 
-  Device device;
-  std::string out = "sparse_transformer_run";
-  std::shared_ptr<const nn::Checkpoint> resume;  ///< what to go on from; null: start afresh
   int64_t eval_every = 500;
-  bool smoke = false;
 
   int64_t generate = 400;
   double temperature = 0.8;
   int top_k = 40;
   std::string prompt = "The ";
 
-  /** Name and text of every option that a later --resume takes over. */
-  std::map<std::string, std::string> kept;
-};
-
-/** @brief The command line is wrong; the text is one line for the user. */
-class UsageError : public Error {
- public:
-  using Error::Error;
+  Options() { out = "sparse_transformer_run"; }
 };
 
 /** @brief Reads the command line. Options that it leaves out have their defaults or, with --resume,
@@ -68,8 +52,5 @@ class UsageError : public Error {
  *  @return false when only help was wanted, which has been printed
  *  @throws UsageError; IoError when the checkpoint cannot be read */
 bool parse_options(int argc, char** argv, Options& options);
-
-/** @brief Where a run in this folder keeps its state. */
-std::string checkpoint_path(const std::string& out);
 
 }  // namespace bs::example

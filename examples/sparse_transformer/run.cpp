@@ -1,19 +1,18 @@
-#include <bs/examples/sparse_transformer/chart.h>
-#include <bs/examples/sparse_transformer/interrupt.h>
 #include <bs/examples/sparse_transformer/run.h>
 #include <bs/examples/sparse_transformer/trainer.h>
-#include <bs/lib/file.h>
+#include <bs/examples/support/chart.h>
+#include <bs/examples/support/files.h>
+#include <bs/examples/support/history.h>
+#include <bs/examples/support/interrupt.h>
 #include <bs/lib/progress.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
+#include <numbers>
 
 namespace bs::example {
 namespace {
-
-constexpr int interrupted_status = 130;  // what a shell reports for Ctrl-C
 
 using Clock = std::chrono::steady_clock;
 
@@ -26,21 +25,24 @@ std::string fixed(double x, int digits) {
   std::snprintf(text, sizeof text, "%.*f", digits, x);
   return text;
 }
+/// Losses are natural: nats a byte.
+double bits(double loss) { return loss / std::numbers::ln2; }
+
 std::string loss_text(double loss) {
   return fixed(loss, 3) + " (" + fixed(bits(loss), 3) + " bits/byte)";
 }
 
-void write_file(const std::string& path, const std::string& content) {
-  AtomicFile file(path);
-  file.write(content.data(), content.size());
-  file.commit();
-}
-
-History open_history(const std::string& folder, int64_t step) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) BS_THROW(IoError, "--out {}: {}", folder, error.message());
-  return {folder + "/metrics.jsonl", step};
+std::string loss_chart(const History& history) {
+  Curve training{.name = "training", .colour = "#2171b5", .points = {}, .noisy = true};
+  Curve held_out{.name = "held out", .colour = "#d94801", .points = {}};
+  for (const Metrics& m : history.steps())
+    training.points.push_back({static_cast<double>(m.step), m.at("bits_per_byte")});
+  std::vector<Level> levels;
+  for (const Metrics& m : history.evaluations()) {
+    held_out.points.push_back({static_cast<double>(m.step), m.at("held_out_bits_per_byte")});
+    levels = {{"bigram", "#238b45", m.at("bigram_bits_per_byte")}};
+  }
+  return chart("bits per byte", {training, held_out}, levels);
 }
 
 /// A training run, from its first line on the screen to its last.
@@ -102,20 +104,26 @@ void Run::flush(Progress& progress) {
                step.number);
     // The first look waits; only then is the time of all these steps known.
     const double rate = static_cast<double>(pending_.size()) * tokens / seconds_since(flushed_);
-    history_.add({.step = step.number,
-                  .loss = loss,
-                  .learning_rate = step.learning_rate,
-                  .gradient_norm = step.gradient_norm.item(),
-                  .tokens_per_second = rate});
+    history_.add({step.number,
+                  {{"loss", loss},
+                   {"bits_per_byte", bits(loss)},
+                   {"learning_rate", step.learning_rate},
+                   {"gradient_norm", step.gradient_norm.item()},
+                   {"tokens_per_second", rate}}});
   }
   flushed_ = Clock::now();
-  progress.update(pending_.back().number, "loss " + loss_text(history_.steps().back().loss));
+  progress.update(pending_.back().number, "loss " + loss_text(history_.steps().back().at("loss")));
   pending_.clear();
 }
 
 void Run::evaluate(Progress& progress) {
   const double loss = trainer_.held_out_loss();
-  history_.add({.step = trainer_.steps_done(), .loss = loss, .bigram = text_.bigram_loss()});
+  const double bigram = text_.bigram_loss();
+  history_.add({trainer_.steps_done(),
+                {{"held_out_loss", loss},
+                 {"held_out_bits_per_byte", bits(loss)},
+                 {"bigram_loss", bigram},
+                 {"bigram_bits_per_byte", bits(bigram)}}});
   progress.print("step " + std::to_string(trainer_.steps_done()) + ": held-out loss " +
                  loss_text(loss));
 }
@@ -176,9 +184,10 @@ int Run::stop() const {
 void Run::summarise(double seconds, int64_t steps) const {
   const auto& o = options_;
   if (!history_.evaluations().empty()) {
-    const EvaluationMetrics& last = history_.evaluations().back();
+    const Metrics& last = history_.evaluations().back();
     std::printf("held out  %.3f bits/byte after %lld steps; the bigram model has %.3f\n",
-                bits(last.loss), static_cast<long long>(last.step), bits(last.bigram));
+                last.at("held_out_bits_per_byte"), static_cast<long long>(last.step),
+                last.at("bigram_bits_per_byte"));
   }
   std::printf("time      %s for %lld steps\n", format_duration(seconds).c_str(),
               static_cast<long long>(steps));

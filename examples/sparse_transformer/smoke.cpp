@@ -1,36 +1,14 @@
-#include <bs/examples/sparse_transformer/history.h>
 #include <bs/examples/sparse_transformer/smoke.h>
 #include <bs/examples/sparse_transformer/trainer.h>
-#include <bs/lib/file.h>
-#include <bs/lib/random.h>
-#include <stdlib.h>
+#include <bs/examples/support/files.h>
+#include <bs/examples/support/temporary_folder.h>
 
 #include <array>
 #include <cstdio>
-#include <filesystem>
+#include <numbers>
 
 namespace bs::example {
 namespace {
-
-/// A folder that is gone with its owner.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string path = std::filesystem::temp_directory_path() / "bs_smoke_XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) BS_THROW(IoError, "{}: cannot be made", path);
-    path_ = path;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string operator/(const char* name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Words in random order: the letters of a word follow from its beginning, which a bigram model
 /// forgets.
@@ -45,11 +23,6 @@ std::string words(size_t bytes) {
     text += ' ';
   }
   return text;
-}
-
-std::string content(const std::string& path) {
-  InputFile file(path);
-  return file.read_text(static_cast<size_t>(file.size()));
 }
 
 void train(Trainer& trainer, int64_t until) {
@@ -80,7 +53,8 @@ void smoke(const Options& given) {
   train(whole, options.steps);
   whole.save(folder / "whole");
   const double loss = whole.held_out_loss(), bigram = text.bigram_loss();
-  std::printf("held out: %.3f bits/byte, bigram %.3f\n", bits(loss), bits(bigram));
+  std::printf("held out: %.3f bits/byte, bigram %.3f\n", loss / std::numbers::ln2,
+              bigram / std::numbers::ln2);
   BS_CHECK(loss < 0.75 * bigram, "smoke: learnt too little: loss {}, bigram {}", loss, bigram);
 
   {

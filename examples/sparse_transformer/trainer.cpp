@@ -2,6 +2,7 @@
 #include <bs/autograd/view.h>
 #include <bs/examples/sparse_transformer/pattern.h>
 #include <bs/examples/sparse_transformer/trainer.h>
+#include <bs/examples/support/files.h>
 #include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/sample.h>
 
@@ -15,13 +16,6 @@ constexpr int64_t measured_bytes = 64 << 10;
 constexpr double weight_decay = 0.1;
 constexpr double max_gradient_norm = 1;
 constexpr const char* fingerprint_key = "text";
-
-/// FNV-1a of 64 bits.
-uint64_t hash(std::span<const uint8_t> bytes) {
-  uint64_t value = 0xcbf29ce484222325;
-  for (const uint8_t byte : bytes) value = (value ^ byte) * 0x100000001b3;
-  return value;
-}
 
 Variable loss_of(const nn::SparseTransformer& model, const data::Batch& batch) {
   return cross_entropy(model.forward(batch.inputs), batch.targets);
@@ -45,7 +39,8 @@ nn::SparseTransformerOptions model_options(const Options& o) {
 
 Text::Text(const data::TextDataset& all, const Options& options)
     : parts_(all.split(held_out_share)),
-      fingerprint_(format("{} bytes, hash {}", all.size(), hash(all.bytes()))) {
+      fingerprint_(
+          format("{} bytes, hash {}", all.size(), fnv1a(all.bytes().data(), all.bytes().size()))) {
   const int64_t window = options.context + 1;
   const int64_t fit = parts_.held_out.size() / window;
   if (fit == 0)

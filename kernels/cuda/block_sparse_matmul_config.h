@@ -41,4 +41,39 @@ constexpr BlockSparseTile block_sparse_tile(int size, int block) {
           .warp_cols = rows >= 64 ? 2 : 4};
 }
 
+/** @brief How one CTA of a wgmma kernel cuts its part of a product: two warpgroups multiply, a
+ * third one copies. */
+struct WarpgroupTile {
+  int cols = 0;    ///< columns of the result a warpgroup computes
+  int stages = 0;  ///< of depth 64
+
+  static constexpr int threads = 384;
+  /// Block rows that a strip of dsd has: 128 rows.
+  static constexpr int dsd_rows(int block) { return 128 / block; }
+  /// Block rows that a strip of sdd has: 64 rows, 128 for blocks of 128.
+  static constexpr int sdd_rows(int block) { return block > 64 ? 1 : 64 / block; }
+  /// Block columns that a CTA of sdd gathers: its warpgroups lie side by side, except for blocks of
+  /// 128, whose rows they share.
+  constexpr int sdd_cols(int block) const { return cols * (block == 128 ? 1 : 2) / block; }
+  static constexpr int barriers = 256;  ///< bytes kept for barriers and what goes with the stages
+  static constexpr int staging = 2 * 64 * 128 * 2;
+  constexpr int dsd_shared_bytes() const {
+    return stages * 64 * 2 * (128 + cols) + staging + barriers + 1024;
+  }
+  constexpr int sdd_shared_bytes(int block) const {
+    const int rows = block == 128 ? 128 : 64;
+    return stages * 64 * 2 * (rows + sdd_cols(block) * block) + staging + barriers + 1024;
+  }
+};
+
+/** @brief The widest tile that `n` columns of C fill: more columns use each block of S longer. */
+constexpr WarpgroupTile warpgroup_dsd_tile(int64_t n) {
+  return {.cols = n <= 64 ? 64 : n <= 128 ? 128 : 256, .stages = 4};
+}
+/** @brief Three stages of two times 192 columns went faster than two stages of two times 256. */
+constexpr WarpgroupTile warpgroup_sdd_tile(int block) {
+  return block == 128 ? WarpgroupTile{.cols = 256, .stages = 4}
+                      : WarpgroupTile{.cols = 192, .stages = 3};
+}
+
 }  // namespace bs::cuda

@@ -37,11 +37,78 @@ __global__ void copy_kernel(const From* from, To* to, StridedLoop<2> loop, int64
   }
 }
 
+constexpr int tile = 64;
+
+/// Elements (x, y) for x below nx, y below ny, of each matrix of a batch: `from` has neighbours in
+/// y side by side, `to` those in x.
+struct Turn {
+  int64_t nx, ny, from_x, to_y;
+  int64_t tiles_x, tiles_y;
+  StridedLoop<2> batch;
+};
+
+/// Reads and writes whole lines of a square, which is turned in shared memory.
+template <class T>
+__global__ void __launch_bounds__(256) turn_kernel(const T* from, T* to, Turn turn, int64_t tiles) {
+  __shared__ T square[tile][tile + 2];
+  const int lane = static_cast<int>(threadIdx.x) % tile;
+  const int line = static_cast<int>(threadIdx.x) / tile;
+  constexpr int lines = 256 / tile;
+  for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const int64_t x0 = t % turn.tiles_x * tile;
+    const int64_t y0 = t / turn.tiles_x % turn.tiles_y * tile;
+    const int64_t matrix = t / turn.tiles_x / turn.tiles_y;
+    const T* source = from + turn.batch.offset(0, matrix);
+    T* target = to + turn.batch.offset(1, matrix);
+#pragma unroll
+    for (int i = line; i < tile; i += lines)
+      if (x0 + i < turn.nx && y0 + lane < turn.ny)
+        square[i][lane] = source[(x0 + i) * turn.from_x + y0 + lane];
+    __syncthreads();
+#pragma unroll
+    for (int i = line; i < tile; i += lines)
+      if (y0 + i < turn.ny && x0 + lane < turn.nx)
+        target[(y0 + i) * turn.to_y + x0 + lane] = square[lane][i];
+    __syncthreads();
+  }
+}
+
+/// The loop as matrices to be turned, where it is that and they are larger than a few lines.
+bool find_turn(const StridedLoop<2>& loop, Turn& turn) {
+  const int x = loop.rank - 1;
+  int y = -1;
+  for (int axis = 0; axis < x; ++axis)
+    if (loop.strides[0][axis] == 1) y = axis;
+  if (y < 0 || loop.strides[1][x] != 1 || loop.strides[0][x] == 1) return false;
+  if (loop.shape[x] < 16 || loop.shape[y] < 16) return false;
+  turn.nx = loop.shape[x];
+  turn.ny = loop.shape[y];
+  turn.from_x = loop.strides[0][x];
+  turn.to_y = loop.strides[1][y];
+  turn.tiles_x = ceil_div(turn.nx, tile);
+  turn.tiles_y = ceil_div(turn.ny, tile);
+  turn.batch = loop;
+  turn.batch.shape[x] = turn.batch.shape[y] = 1;
+  return true;
+}
+
+template <class T>
+void launch_turn(const Tensor& from, const Tensor& to, const Turn& turn, Stream stream) {
+  const int64_t tiles = turn.tiles_x * turn.tiles_y * turn.batch.numel();
+  turn_kernel<<<grid_size(tiles, 1, to.device(), 64), 256, 0, native(stream)>>>(
+      pointer<T>(from), pointer<T>(to), turn, tiles);
+}
+
 }  // namespace
 
 void copy(const Tensor& from, const Tensor& to, Stream stream) {
   constexpr int threads = 256;
   const StridedLoop<2> loop(from.shape(), {from.strides(), to.strides()});
+  if (Turn turn; from.dtype() == to.dtype() && find_turn(loop, turn)) {
+    visit_any(from.dtype(), [&]<class T>(Type<T>) { launch_turn<T>(from, to, turn, stream); });
+    BS_CUDA_CHECK_LAUNCH("copy");
+    return;
+  }
   const int64_t total = loop.numel();
   visit_any(from.dtype(), [&]<class From>(Type<From>) {
     visit_any(to.dtype(), [&]<class To>(Type<To>) {

@@ -22,7 +22,7 @@ struct Problem {
   BlasMatrix x, weight;
   uint32_t x_alignment, weight_alignment;
 
-  auto operator<=>(const Problem&) const = default;
+  auto operator<=>(const Problem&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 struct Choice {

@@ -14,12 +14,12 @@ SpeechBatch collate(std::span<const Frames> features, std::span<const std::vecto
   const int64_t width = features.front().width;
   int64_t frames = 0;
   size_t longest = 0, total = 0;
-  std::vector<int32_t> lengths, target_lengths;
+  std::vector<int64_t> lengths, target_lengths;
   for (size_t i = 0; i < features.size(); ++i) {
     BS_CHECK(features[i].width == width, "collate: features of width {} among those of {}",
              features[i].width, width);
-    lengths.push_back(static_cast<int32_t>(features[i].count()));
-    target_lengths.push_back(static_cast<int32_t>(tokens[i].size()));
+    lengths.push_back(features[i].count());
+    target_lengths.push_back(static_cast<int64_t>(tokens[i].size()));
     frames = std::max(frames, features[i].count());
     longest = std::max(longest, tokens[i].size());
     total += static_cast<size_t>(features[i].count());
@@ -128,8 +128,8 @@ SpeechBatch SpeechLoader::next() {
     batch = ahead_->batches.next();
   }
   ++cursor_;
-  for (Tensor* t : {&batch.features, &batch.lengths, &batch.targets, &batch.target_lengths})
-    *t = t->to(options_.device);
+  batch.features = batch.features.to(options_.device);
+  batch.targets = batch.targets.to(options_.device);
   return batch;
 }
 

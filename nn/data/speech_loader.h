@@ -20,9 +20,9 @@ using Utterances = std::vector<Utterance>;
 /** @brief Sequences of a batch side by side, the shorter ones filled up with zeros. */
 struct SpeechBatch {
   Tensor features;        ///< [batch, frames, width] f32
-  Tensor lengths;         ///< [batch] i32: frames of each
+  Tensor lengths;         ///< [batch] i64, on the host: frames of each
   Tensor targets;         ///< [batch, longest] i32
-  Tensor target_lengths;  ///< [batch] i32
+  Tensor target_lengths;  ///< [batch] i64, on the host
   double seconds = 0;     ///< of audio
 };
 
@@ -44,8 +44,8 @@ struct SpeechLoaderOptions {
   int buckets = 6;  ///< utterances of about the same length come together; 1: of any length
   SpeechAugmentOptions augment = {};
   uint64_t seed = 0;
-  Device device = Device::cpu();
-  int prefetch = 2;  ///< batches made ahead on a thread; 0: none, and no thread
+  Device device = Device::cpu();  ///< of features and targets
+  int prefetch = 2;               ///< batches made ahead on a thread; 0: none, and no thread
 };
 
 /** @brief An endless series of epochs, each all utterances once in another order. Batch number n is

@@ -13,6 +13,7 @@ namespace {
 
 std::vector<double> log_softmax(const std::vector<float>& logits, double temperature) {
   std::vector<double> x;
+  x.reserve(logits.size());
   for (const float v : logits) x.push_back(static_cast<double>(v) / temperature);
   const double top = *std::ranges::max_element(x);
   double sum = 0;

@@ -1,11 +1,9 @@
 #include <bs/examples/sparse_transformer/bigram.h>
-#include <bs/examples/sparse_transformer/chart.h>
 #include <bs/examples/sparse_transformer/options.h>
 #include <bs/examples/sparse_transformer/pattern.h>
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <string_view>
 
 using namespace bs;
@@ -62,31 +60,6 @@ TEST_CASE("bigram: probabilities sum to one") {
       sum += bigram.probability(static_cast<uint8_t>(before), static_cast<uint8_t>(next));
     CHECK(sum == doctest::Approx(1));
   }
-}
-
-TEST_CASE("history: goes on after a step and drops what came later") {
-  const std::string path = std::filesystem::temp_directory_path() / "bs_history_test.jsonl";
-  {
-    History history(path, 0);
-    for (int64_t step = 1; step <= 4; ++step)
-      history.add(StepMetrics{step, 5.0 / static_cast<double>(step), 1e-3, 0.5, 1e4});
-    history.add(EvaluationMetrics{2, 3.5, 2.5});
-    history.add(EvaluationMetrics{4, 1.5, 2.5});
-  }
-  {
-    const History history(path, 3);
-    REQUIRE(history.steps().size() == 3);
-    CHECK(history.steps()[2].loss == 5.0 / 3);
-    REQUIRE(history.evaluations().size() == 1);
-    CHECK(history.evaluations()[0].loss == 3.5);
-    CHECK(loss_chart(history).starts_with("<svg"));
-  }
-  CHECK(History(path, 5).steps().size() == 3);
-  CHECK(History(path, 0).steps().empty());
-  CHECK_MESSAGE(loss_chart(History(path, 5)).starts_with("<svg"), "of nothing at all");
-  CHECK_THROWS_WITH_AS(History("/no/such/folder/metrics.jsonl", 0),
-                       "/no/such/folder/metrics.jsonl: cannot be written", IoError);
-  std::filesystem::remove(path);
 }
 
 TEST_CASE("options: defaults, and what is kept for a resumed run") {

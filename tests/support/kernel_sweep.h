@@ -12,12 +12,14 @@
 
 namespace bs::test {
 
-/** @brief Compiles `source_of(config)` for sm_80 and sm_90a and checks that nothing spills and that
- *  no kernel has local memory. Every `share`-th config of each is taken, another one for each
- *  architecture; all of them where BS_TEST_ALL_KERNELS is set. `share` is prime, so that it cuts
- *  across the axes that `configs` was made of. No GPU and no cache is touched. */
+/** @brief Compiles `source_of(config)` for sm_80 and sm_90a, or what is given, and checks that
+ * nothing spills and that no kernel has local memory. Every `share`-th config of each is taken,
+ * another one for each architecture; all of them where BS_TEST_ALL_KERNELS is set. `share` is
+ * prime, so that it cuts across the axes that `configs` was made of. No GPU and no cache is
+ * touched. */
 template <class Config, class SourceOf>
-void check_kernels(const std::vector<Config>& configs, const SourceOf& source_of, size_t share) {
+void check_kernels(const std::vector<Config>& configs, const SourceOf& source_of, size_t share,
+                   const std::vector<int>& capabilities = {80, 90}) {
   struct Task {
     const Config* config;
     int capability;
@@ -25,7 +27,7 @@ void check_kernels(const std::vector<Config>& configs, const SourceOf& source_of
   };
   if (std::getenv("BS_TEST_ALL_KERNELS")) share = 1;
   std::vector<Task> tasks;
-  for (const int capability : {80, 90})
+  for (const int capability : capabilities)
     for (size_t i = 0; i < configs.size(); ++i)
       if ((i + static_cast<size_t>(capability)) % share == 0)
         tasks.push_back({&configs[i], capability, ""});

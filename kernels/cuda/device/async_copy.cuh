@@ -10,10 +10,13 @@ __device__ inline unsigned shared_address(const void* pointer) {
 
 /// 16 bytes past L1; where `valid` is false nothing is read and zeros are written. Both pointers
 /// are aligned to 16.
-__device__ inline void copy_async_16(void* shared, const void* global, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
-               "l"(global), "r"(valid ? 16 : 0)
+__device__ inline void copy_async_16(unsigned shared, const void* global, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(valid ? 16 : 0)
                : "memory");
+}
+__device__ inline void copy_async_16(void* shared, const void* global, bool valid) {
+  copy_async_16(shared_address(shared), global, valid);
 }
 
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -1,4 +1,4 @@
-#include <bs/examples/sparse_transformer/interrupt.h>
+#include <bs/examples/support/interrupt.h>
 #include <signal.h>
 #include <unistd.h>
 

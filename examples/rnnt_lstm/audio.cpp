@@ -1,0 +1,28 @@
+#include <bs/examples/rnnt_lstm/audio.h>
+#include <bs/lib/check.h>
+#include <bs/nn/data/resample.h>
+#include <sndfile.h>
+
+#include <memory>
+
+namespace bs::example {
+
+std::vector<float> read_audio(const std::string& path, int64_t rate) {
+  SF_INFO info = {};
+  const std::unique_ptr<SNDFILE, int (*)(SNDFILE*)> file(sf_open(path.c_str(), SFM_READ, &info),
+                                                         sf_close);
+  if (!file) BS_THROW(IoError, "{}: {}", path, sf_strerror(nullptr));
+  const auto channels = static_cast<size_t>(info.channels);
+  std::vector<float> buffer(4096 * channels), mono;
+  for (sf_count_t frames; (frames = sf_readf_float(file.get(), buffer.data(), 4096)) > 0;)
+    for (size_t i = 0; i < static_cast<size_t>(frames); ++i) {
+      float sum = 0;
+      for (size_t c = 0; c < channels; ++c) sum += buffer[i * channels + c];
+      mono.push_back(sum / static_cast<float>(channels));
+    }
+  if (sf_error(file.get()) != SF_ERR_NO_ERROR)
+    BS_THROW(IoError, "{}: {}", path, sf_strerror(file.get()));
+  return data::resample(mono, info.samplerate, rate);
+}
+
+}  // namespace bs::example

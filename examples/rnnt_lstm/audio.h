@@ -1,0 +1,14 @@
+#pragma once
+/** @file Sound files, through libsndfile. */
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bs::example {
+
+/** @brief Reads wav, flac, ogg and what else libsndfile knows, mixes the channels into one, and
+ *  brings it to `rate` samples a second.
+ *  @throws IoError when the file cannot be read. */
+std::vector<float> read_audio(const std::string& path, int64_t rate);
+
+}  // namespace bs::example

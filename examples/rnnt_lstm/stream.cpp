@@ -1,0 +1,55 @@
+#include <bs/examples/rnnt_lstm/stream.h>
+#include <bs/examples/support/interrupt.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+namespace bs::example {
+
+std::string transcribe_pieces(const Recogniser& recogniser, std::span<const float> samples,
+                              int64_t piece,
+                              const std::function<void(const std::string&)>& on_text) {
+  decode::RNNTScorer scorer(recogniser.model);
+  decode::GreedyDecoder decoder(scorer, {.max_symbols = 8});
+  data::SpeechFeatures features = recogniser.features();
+  for (size_t at = 0; at < samples.size() && !interrupted();) {
+    const size_t count = std::min(samples.size() - at, static_cast<size_t>(piece));
+    const data::Frames frames = features.push(samples.subspan(at, count));
+    at += count;
+    if (frames.count() > 0) scorer.append(tensor_of(frames));
+    if (at == samples.size()) scorer.finish();
+    decoder.advance();
+    on_text(recogniser.alphabet().decode(decoder.hypothesis().tokens));
+  }
+  return recogniser.alphabet().decode(decoder.hypothesis().tokens);
+}
+
+int stream(const Options& options, std::span<const float> samples) {
+  const auto& metadata = options.resume->metadata();
+  const auto alphabet = metadata.find(alphabet_key);
+  if (alphabet == metadata.end())
+    throw UsageError("--resume: the checkpoint is none of a recogniser: it has no alphabet");
+  Recogniser recogniser(options, data::Alphabet(alphabet->second));
+  optim::Ema average(recogniser, options.ema);
+  options.resume->restore({.model = &recogniser, .average = &average});
+  const optim::AverageScope averages(average);
+  recogniser.eval();
+  const auto start = std::chrono::steady_clock::now();
+  size_t shown = 0;
+  const int64_t piece = options.rate / 5;
+  transcribe_pieces(recogniser, samples, piece, [&](const std::string& text) {
+    std::fputs(text.c_str() + shown, stdout);
+    std::fflush(stdout);
+    shown = text.size();
+  });
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double spoken = static_cast<double>(samples.size()) / static_cast<double>(options.rate);
+  std::printf("\n");
+  std::fprintf(stderr, "%.1f s of sound in %.2f s: %.0f times as fast as it was spoken\n", spoken,
+               seconds, spoken / seconds);
+  return interrupted() ? interrupted_status : 0;
+}
+
+}  // namespace bs::example

@@ -1,0 +1,179 @@
+#include <bs/autograd/copy.h>
+#include <bs/examples/rnnt_lstm/trainer.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/lib/host_view.h>
+#include <bs/nn/optim/adamw.h>
+#include <bs/nn/optim/clip_grad_norm.h>
+#include <bs/nn/optim/lamb.h>
+
+#include <algorithm>
+
+namespace bs::example {
+namespace {
+
+constexpr double weight_decay = 0.01;
+constexpr const char* fingerprint_key = "data";
+
+/// Weights are drawn from the default generator as the model is made.
+nn::RNNTOptions seeded(const Options& options, int64_t characters) {
+  manual_seed(options.seed);
+  return model_options(options, characters);
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Options& options, const nn::Module& model) {
+  if (options.optimizer == "lamb")
+    return std::make_unique<optim::Lamb>(
+        optim::decay_groups(model, LambOptions{.weight_decay = weight_decay}));
+  return std::make_unique<optim::AdamW>(
+      optim::decay_groups(model, AdamWOptions{.beta2 = 0.98, .weight_decay = weight_decay}));
+}
+
+std::vector<float> values_of(const Variable& v) {
+  std::vector<float> values;
+  for_each_value<float>(host_view(v.data()), [&](float x) { values.push_back(x); });
+  return values;
+}
+
+data::FeatureStatistics statistics(const Options& options, const data::Utterances& utterances) {
+  std::vector<data::Frames> frames;
+  data::LogMel mel(feature_options(options).mel);
+  for (const data::Utterance& u : utterances) {
+    mel.reset(0);
+    frames.push_back(mel.push(u.samples));
+  }
+  return data::statistics_of(frames);
+}
+
+}  // namespace
+
+Recogniser::Recogniser(const Options& options, const data::Alphabet& alphabet)
+    : model(seeded(options, alphabet.size())),
+      options_(feature_options(options)),
+      alphabet_(alphabet) {
+  register_module("rnnt", model);
+  mean = register_buffer("mean", zeros({options.mels}, f32));
+  deviation = register_buffer("deviation", ones({options.mels}, f32));
+}
+
+data::SpeechFeatures Recogniser::features() const {
+  return data::SpeechFeatures(options_,
+                              data::FeatureStatistics{values_of(mean), values_of(deviation)});
+}
+
+void Recogniser::set_statistics(const data::FeatureStatistics& s) const {
+  copy(Tensor::from(std::span(s.mean), mean.shape()), mean.data());
+  copy(Tensor::from(std::span(s.deviation), deviation.shape()), deviation.data());
+}
+
+Tensor tensor_of(const data::Frames& frames) {
+  return Tensor::from(std::span<const float>(frames.values), {frames.count(), frames.width});
+}
+
+Trainer::Trainer(const Options& options, const Corpus& corpus)
+    : options_(options),
+      corpus_(corpus),
+      recogniser_(options, corpus.alphabet()),
+      optimizer_(make_optimizer(options, recogniser_)),
+      average_(recogniser_, options.ema),
+      schedule_{.highest = options.learning_rate,
+                .lowest = options.learning_rate / 50,
+                .warmup = std::min(options.warmup, options.steps),
+                .steps = options.steps,
+                .hold = std::clamp<int64_t>(options.steps - options.warmup, 0, options.hold)},
+      loader_(corpus.train(),
+              (recogniser_.set_statistics(statistics(options, *corpus.train())),
+               recogniser_.features()),
+              {.batch = options.batch,
+               .augment = {.slowest = 1 - options.speed,
+                           .fastest = 1 + options.speed,
+                           .masks = options.masks,
+                           .spec = {.frequency_width = options.mels / 5, .time_masks = 4}},
+               .seed = options.seed,
+               .device = options.device}) {
+  if (!options.resume) return;
+  const auto& metadata = options.resume->metadata();
+  const auto fingerprint = metadata.find(fingerprint_key);
+  if (fingerprint == metadata.end() || fingerprint->second != corpus.fingerprint())
+    BS_THROW(UsageError, "--data {} is not what the checkpoint was trained on ({} here)",
+             options.data, corpus.fingerprint());
+  options.resume->restore(state());
+}
+
+nn::TrainingState Trainer::state() {
+  return {.model = &recogniser_,
+          .optimizer = optimizer_.get(),
+          .generator = &default_generator(),
+          .loader = &loader_,
+          .step = optimizer_->steps(),
+          .metadata = options_.kept,
+          .average = &average_};
+}
+
+void Trainer::save(const std::string& path) {
+  nn::TrainingState all = state();
+  all.metadata[fingerprint_key] = corpus_.fingerprint();
+  all.metadata[alphabet_key] = corpus_.alphabet().text();
+  nn::save_checkpoint(path, all);
+}
+
+Trainer::Step Trainer::step() {
+  const data::SpeechBatch batch = loader_.next();
+  optimizer_->zero_grad();
+  const Variable loss = recogniser_.model.loss({.features = cast(batch.features, options_.dtype),
+                                                .lengths = batch.lengths,
+                                                .targets = batch.targets,
+                                                .target_lengths = batch.target_lengths},
+                                               {.split = options_.split});
+  loss.backward();
+  const Tensor norm = optim::grad_norm(recogniser_.parameters());
+  const double rate = schedule_.at(optimizer_->steps());
+  optimizer_->set_learning_rate(rate);
+  optimizer_->step({.norm = norm, .max_norm = options_.clip, .skip_nonfinite = true});
+  average_.update(optimizer_->steps());
+  return {optimizer_->steps(), rate, batch.seconds, loss.data(), norm};
+}
+
+std::string transcribe(const Recogniser& recogniser, std::span<const float> samples, int beam) {
+  decode::RNNTScorer scorer(recogniser.model);
+  const data::Frames frames = recogniser.features().whole(samples);
+  if (frames.count() == 0) return "";
+  scorer.append(tensor_of(frames));
+  scorer.finish();
+  return recogniser.alphabet().decode(
+      (beam == 0 ? decode::greedy_decode(scorer, {.max_symbols = 8})
+                 : decode::beam_decode(scorer, {.width = beam, .class_threshold = 6}).front())
+          .tokens);
+}
+
+Evaluation Trainer::evaluate(const data::Utterances& utterances, int64_t most) {
+  const optim::AverageScope averages(average_);
+  recogniser_.eval();
+  Evaluation result;
+  for (const data::Utterance& u : utterances) {
+    if (static_cast<int64_t>(result.transcripts.size()) == most) break;
+    const Transcript t{corpus_.text(u), transcribe(recogniser_, u.samples, options_.beam)};
+    result.characters += decode::character_errors(t.reference, t.hypothesis);
+    result.words += decode::word_errors(t.reference, t.hypothesis);
+    result.transcripts.push_back(t);
+  }
+  recogniser_.train();
+  return result;
+}
+
+decode::LatticePosterior Trainer::alignment(const data::Utterance& utterance) {
+  const NoGrad no_grad;
+  const optim::AverageScope averages(average_);
+  recogniser_.eval();
+  const nn::RNNT& model = recogniser_.model;
+  const Tensor features = tensor_of(recogniser_.features().whole(utterance.samples));
+  const auto encoded =
+      model.encode(cast(features.unsqueeze(0).to(options_.device), options_.dtype));
+  const Tensor tokens = Tensor::from(std::span<const int64_t>(utterance.tokens),
+                                     {1, static_cast<int64_t>(utterance.tokens.size())});
+  const Variable logits = model.joint(encoded.f, model.predict(tokens.to(options_.device)).g);
+  recogniser_.train();
+  return decode::lattice_posterior(logits.data().select(0, 0), utterance.tokens, model.blank());
+}
+
+}  // namespace bs::example

@@ -1,0 +1,36 @@
+#pragma once
+/** @file What every example can be told. */
+#include <bs/lib/device.h>
+#include <bs/lib/dtype.h>
+#include <bs/nn/checkpoint.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace bs::example {
+
+struct RunOptions {
+  DType dtype = f32;
+  Device device;
+  std::string out;                               ///< folder of what the run writes
+  std::shared_ptr<const nn::Checkpoint> resume;  ///< what to go on from; null: start afresh
+  bool smoke = false;
+  /** Name and text of every option that a later --resume takes over. */
+  std::map<std::string, std::string> kept;
+};
+
+/** @brief The command line is wrong; the text is one line for the user. */
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+/** @brief Where a run in this folder keeps its state. */
+inline std::string checkpoint_path(const std::string& out) {
+  return out + "/checkpoint.safetensors";
+}
+
+inline constexpr int interrupted_status = 130;  ///< what a shell reports for Ctrl-C
+
+}  // namespace bs::example

@@ -1,0 +1,322 @@
+#include <bs/kernels/copy.h>
+#include <bs/kernels/cuda/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
+#include <bs/kernels/cuda/block_sparse_strips.h>
+#include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/cuda/emit.h>
+#include <bs/kernels/cuda/warpgroup_mma.h>
+#include <bs/kernels/cuda/work_counter.h>
+#include <bs/lib/cuda/launch.h>
+#include <bs/lib/cuda/tensor_map.h>
+
+#include <bit>
+#include <cstdint>
+
+namespace bs::cuda {
+
+namespace {
+
+constexpr int64_t element_bytes = 2;
+constexpr int depth = 64;  // of a stage
+
+const char* word(bool value) { return value ? "true" : "false"; }
+
+WarpgroupTile tile_of(const WarpgroupKernel& k) {
+  return k.sampled ? warpgroup_sdd_tile(k.block) : warpgroup_dsd_tile(k.cols);
+}
+
+int shared_bytes(const WarpgroupKernel& k) {
+  return k.sampled ? tile_of(k).sdd_shared_bytes(k.block) : tile_of(k).dsd_shared_bytes();
+}
+
+bool fits_int(int64_t x) { return x <= INT32_MAX; }
+
+/// Batch and sum of a product on three axes together, those of the batch first.
+class Axes {
+ public:
+  template <int N, int M>
+  Axes(const StridedLoop<N>& over, const StridedLoop<M>& summed)
+      : batch_rank_(over.numel() == 1 ? 0 : over.rank),
+        rank_(batch_rank_ + (summed.numel() == 1 ? 0 : summed.rank)) {
+    for (int axis = 0; axis < 3; ++axis) {
+      batch.shape[axis] = axis < batch_rank_ ? static_cast<int>(over.shape[axis]) : 1;
+      const bool inside = axis >= batch_rank_ && axis < rank_;
+      sum.shape[axis] = inside ? static_cast<int>(summed.shape[axis - batch_rank_]) : 1;
+    }
+  }
+
+  bool fit(int most) const { return rank_ <= most; }
+
+  /// Strides of an operand, number `of_batch` of the one loop and `of_sum` of the other.
+  template <int N, int M>
+  std::array<int64_t, 3> strides(const StridedLoop<N>& over, int of_batch,
+                                 const StridedLoop<M>& summed, int of_sum) const {
+    std::array<int64_t, 3> out{};
+    for (int axis = 0; axis < rank_; ++axis)
+      out[static_cast<size_t>(axis)] = axis < batch_rank_
+                                           ? over.strides[of_batch][axis]
+                                           : summed.strides[of_sum][axis - batch_rank_];
+    return out;
+  }
+
+  /// Whether operand `n` has its matrices of `size` elements one after the other.
+  template <int N>
+  bool dense(const StridedLoop<N>& over, int n, int64_t size) const {
+    for (int axis = batch_rank_ - 1; axis >= 0; --axis) {
+      if (over.strides[n][axis] != size) return false;
+      size *= over.shape[axis];
+    }
+    return true;
+  }
+
+  device::BatchAxes batch{}, sum{};
+
+ private:
+  int batch_rank_, rank_;
+};
+
+/// A dense operand for the copy engine: lines of `length` elements, `lines` of them, and up to
+/// three axes more. What it cannot address makes it unfit.
+struct DenseMap {
+  TiledTensor tensor;
+  bool fit = true;
+
+  DenseMap(const Tensor& x, int64_t length, int64_t lines, int64_t line_stride, int box_length,
+           int box_lines) {
+    tensor.element = x.dtype() == f16 ? TensorMapElement::f16 : TensorMapElement::bf16;
+    tensor.address = x.data();
+    tensor.promotion = TensorMapPromotion::bytes_256;
+    tensor.rank = 0;
+    fit = reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
+    tensor.swizzle = box_length == 64   ? TensorMapSwizzle::bytes_128
+                     : box_length == 32 ? TensorMapSwizzle::bytes_64
+                                        : TensorMapSwizzle::bytes_32;
+    add(length, 1, box_length);
+    add(lines, line_stride, box_lines);
+  }
+
+  void add(int64_t extent, int64_t stride, int box = 1) {
+    const auto axis = static_cast<size_t>(tensor.rank++);
+    tensor.dims[axis] = extent;
+    // The stride of an axis of one element may be anything that the copy engine takes.
+    tensor.strides[axis] = axis > 0 && extent == 1 ? 16 : stride * element_bytes;
+    tensor.box[axis] = box;
+    fit = fit && fits_int(extent) && (axis == 0 || tensor.strides[axis] % 16 == 0);
+  }
+
+  /// Axes over which the operand is repeated stay of extent 1, and steps along them are 0.
+  void add_axes(const Axes& axes, const std::array<int64_t, 3>& strides, int count,
+                device::BatchSteps& steps) {
+    for (int axis = 0; axis < 3; ++axis) {
+      const int64_t stride = strides[static_cast<size_t>(axis)];
+      steps.step[axis] = stride != 0;
+      const int64_t extent = int64_t{axes.batch.shape[axis]} * axes.sum.shape[axis];
+      if (axis < count) {
+        add(stride != 0 ? extent : 1, stride);
+      } else {
+        fit = fit && stride == 0;
+      }
+    }
+  }
+
+  device::TensorMapWords encode(const char* op) const {
+    return std::bit_cast<device::TensorMapWords>(encode_tiled(op, tensor));
+  }
+};
+
+/// Values of blocks in boxes of a piece of one.
+DenseMap block_map(const Tensor& values, int block) {
+  const int side = std::min(block, depth);
+  return {values, block, values.numel() / block, block, side, side};
+}
+
+bool on_hopper(const Tensor& x) {
+  return (x.dtype() == f16 || x.dtype() == bf16) && device_properties(x.device()).capability == 90;
+}
+
+template <class Params>
+void launch(const WarpgroupKernel& k, Params& params, int64_t items, Stream stream) {
+  static auto* const family = new jit::KernelFamily<WarpgroupKernel>;
+  const WorkCounter counter(stream);
+  params.next = counter.get();
+  params.items = static_cast<int>(items);
+  const int64_t most = device_properties(stream.device()).multiprocessors;
+  const jit::Kernel& kernel = family->get(k, stream.device(), [&] { return warpgroup_source(k); });
+  jit::launch(kernel,
+              {.grid = dim3(static_cast<unsigned>(std::min(items, most))),
+               .block = dim3(WarpgroupTile::threads),
+               .shared_bytes = shared_bytes(k)},
+              stream, params);
+}
+
+}  // namespace
+
+jit::Source warpgroup_source(const WarpgroupKernel& k) {
+  const WarpgroupTile tile = tile_of(k);
+  const char* const op = k.sampled ? "sdd" : "dsd";
+  const char* const type = k.sampled ? "WarpgroupSdd" : "WarpgroupDsd";
+  const std::string name =
+      format("{}_wgmma_{}_b{}_{}{}{}_n{}", op, to_string(k.dtype), k.block, k.a_along_k ? "k" : "m",
+             k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "", tile.cols);
+  std::string code = format("#include <bs/kernels/cuda/device/warpgroup_{}.cuh>\n\n", op);
+  code += warpgroup_mma(tile.cols, k.dtype, k.a_along_k, k.b_along_k);
+  code += format("struct Config {\n  using Element = {};\n  using Mma = ::Mma;\n",
+                 device_type_name(k.dtype));
+  code += format("  static constexpr int block = {}, n = {}, stages = {};\n", k.block, tile.cols,
+                 tile.stages);
+  code += k.sampled ? format("  static constexpr bool a_k_contiguous = {};\n", word(k.a_along_k))
+                    : format("  static constexpr bool transposed = {}, c_by_columns = {};\n",
+                             word(!k.a_along_k), word(k.c_by_columns));
+  code += format("  static constexpr bool b_k_contiguous = {};\n};\n", word(k.b_along_k));
+  code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
+  code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n",
+                 WarpgroupTile::threads, shared_bytes(k));
+  code += format(
+      "extern \"C\" __global__ void __launch_bounds__(Kernel::threads, 1)\n"
+      "    {}(const __grid_constant__ bs::cuda::device::{}Params params) {\n"
+      "  Kernel::run(params);\n}\n",
+      name, type);
+  return {name, code, device_headers()};
+}
+
+std::vector<WarpgroupKernel> all_warpgroup_kernels() {
+  std::vector<WarpgroupKernel> all;
+  for (const DType dtype : {f16, bf16})
+    for (const int block : {16, 32, 64, 128})
+      for (const bool a : {false, true})
+        for (const bool b : {false, true}) {
+          all.push_back({true, dtype, block, a, b, false, warpgroup_sdd_tile(block).cols});
+          for (const bool c : {false, true})
+            for (const int cols : {64, 128, 256})
+              all.push_back({false, dtype, block, a, b, c, cols});
+        }
+  return all;
+}
+
+bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
+                   Stream stream) {
+  const int block = p.layout.block;
+  const Axes axes(p.batch, p.sum);
+  const int64_t m = int64_t{p.block_rows()} * block;
+  if (!on_hopper(b) || block < 16 || p.layout.nnz == 0 || !axes.fit(3) ||
+      !axes.dense(p.batch, 2, m * p.n) || !fits_int(values.numel() / block))
+    return false;
+  if (block == 16 && p.b.col != 1 && b.transpose(-2, -1).is_contiguous()) {
+    // Lines as short as a block take as long as ones of 128 bytes: a copy with the columns along
+    // its lines pays.
+    const Tensor turned = Tensor::empty(b.shape(), b.dtype(), b.device());
+    copy(b, turned, stream);
+    DsdProblem q = p;
+    q.b = {.row = p.n, .col = 1};
+    return warpgroup_dsd(values, turned, c, q, stream);
+  }
+  const bool c_by_columns = p.c.col != 1;
+  const WarpgroupTile tile = warpgroup_dsd_tile(p.n);
+  const WarpgroupKernel k{.sampled = false,
+                          .dtype = b.dtype(),
+                          .block = block,
+                          .a_along_k = !p.transposed,
+                          .b_along_k = p.b.col != 1,
+                          .c_by_columns = c_by_columns,
+                          .cols = tile.cols};
+  const int side = std::min(block, depth);
+  const std::array<int64_t, 3> b_strides = axes.strides(p.batch, 1, p.sum, 1);
+  device::WarpgroupDsdParams params{};
+
+  const bool pieces = !k.b_along_k && p.n % depth == 0 && b_strides[2] == 0;
+  DenseMap b_map = k.b_along_k ? DenseMap(b, p.k(), p.n, p.b.col, side, tile.cols)
+                               : DenseMap(b, pieces ? depth : p.n, p.k(), p.b.row, depth, side);
+  if (pieces) b_map.add(p.n / depth, depth, tile.cols / depth);
+  b_map.add_axes(axes, b_strides, pieces ? 2 : 3, params.b_steps);
+  const int round = std::min(tile.cols, 128);
+  DenseMap c_map = c_by_columns ? DenseMap(c, m, p.n, p.c.col, depth, round)
+                                : DenseMap(c, p.n, m, p.c.row, depth, depth);
+  c_map.add(p.batch.numel(), m * p.n);
+  const DenseMap value_map = block_map(values, block);
+
+  const BlockSparseStrips& strips =
+      strips_of(*p.pattern, p.transposed, WarpgroupTile::dsd_rows(block), 0, stream.device());
+  const int64_t tiles = ceil_div(p.n, tile.cols);
+  const int64_t items = p.batch.numel() * tiles * strips.list.strips;
+  if (!b_map.fit || !c_map.fit || !value_map.fit || !fits_int(items)) return false;
+
+  const std::array<int64_t, 3> value_strides = axes.strides(p.batch, 0, p.sum, 0);
+  const std::array<int64_t, 3> head_strides = axes.strides(p.batch, 3, p.sum, 2);
+  for (size_t axis = 0; axis < 3; ++axis) {
+    params.value_steps.step[axis] = static_cast<int>(value_strides[axis] / (block * block));
+    params.head_steps.step[axis] = static_cast<int>(head_strides[axis]);
+  }
+  params.values = value_map.encode("dsd");
+  params.b = b_map.encode("dsd");
+  params.c = c_map.encode("dsd");
+  params.blocks = values.data();
+  params.list = strips.list;
+  params.batch = axes.batch;
+  params.sum = axes.sum;
+  params.b_pieces = pieces ? 0 : tile.cols / depth;
+  params.tiles = static_cast<int>(tiles);
+  launch(k, params, items, stream);
+  return true;
+}
+
+bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
+                   Stream stream) {
+  const int block = p.layout.block;
+  const Axes axes(p.batch, p.sum);
+  const int64_t size = int64_t{p.layout.nnz} * block * block;
+  if (!on_hopper(a) || block < 16 || p.k == 0 || !axes.fit(2) || !axes.dense(p.batch, 2, size) ||
+      !fits_int(values.numel() / block))
+    return false;
+  if (block < depth && p.b.col == 1 && p.b.row != 1 && b.is_contiguous()) {
+    // Pieces of B as wide as a block would be short lines, which take as long as ones of 128 bytes:
+    // a copy with the depth along its lines pays.
+    Shape shape = b.shape();
+    std::swap(shape[-1], shape[-2]);
+    const Tensor turned = Tensor::empty(shape, b.dtype(), b.device());
+    copy(b.transpose(-2, -1), turned, stream);
+    SddProblem q = p;
+    q.b = {.row = 1, .col = p.k};
+    return warpgroup_sdd(a, turned.transpose(-2, -1), values, q, stream);
+  }
+  const WarpgroupTile tile = warpgroup_sdd_tile(block);
+  const WarpgroupKernel k{.sampled = true,
+                          .dtype = a.dtype(),
+                          .block = block,
+                          .a_along_k = p.a.col == 1,
+                          .b_along_k = p.b.col != 1,
+                          .cols = tile.cols};
+  const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
+  const int side = std::min(block, depth);
+  device::WarpgroupSddParams params{};
+  DenseMap a_map = k.a_along_k ? DenseMap(a, p.k, m, p.a.row, depth, depth)
+                               : DenseMap(a, m, p.k, p.a.col, depth, depth);
+  a_map.add(p.a_head != 0 ? p.layout.heads : 1, p.a_head);
+  a_map.add_axes(axes, axes.strides(p.batch, 0, p.sum, 0), 2, params.a_steps);
+  DenseMap b_map = k.b_along_k ? DenseMap(b, p.k, n, p.b.col, depth, side)
+                               : DenseMap(b, n, p.k, p.b.row, side, depth);
+  b_map.add(p.b_head != 0 ? p.layout.heads : 1, p.b_head);
+  b_map.add_axes(axes, axes.strides(p.batch, 1, p.sum, 1), 2, params.b_steps);
+  const DenseMap value_map = block_map(values, block);
+
+  const BlockSparseStrips& strips = strips_of(*p.pattern, false, WarpgroupTile::sdd_rows(block),
+                                              tile.sdd_cols(block), stream.device());
+  const int64_t items = p.batch.numel() * strips.works;
+  if (!a_map.fit || !b_map.fit || !value_map.fit || !fits_int(items)) return false;
+
+  params.a = a_map.encode("sdd");
+  params.b = b_map.encode("sdd");
+  params.values = value_map.encode("sdd");
+  params.list = strips.list;
+  params.work = strips.work;
+  params.works = strips.works;
+  params.batch = axes.batch;
+  params.sum = axes.sum;
+  params.a_head = p.a_head != 0;
+  params.b_head = p.b_head != 0;
+  params.depth = static_cast<int>(p.k);
+  params.blocks = p.layout.nnz;
+  launch(k, params, items, stream);
+  return true;
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,35 @@
+#pragma once
+/** @file The block-sparse products on wgmma, for Hopper: f16 and bf16, blocks from 16 on, operands
+ *  that the copy engine can address. */
+#include <bs/kernels/block_sparse_matmul_problem.h>
+#include <bs/lib/cuda/jit.h>
+#include <bs/lib/dtype.h>
+#include <bs/lib/tensor.h>
+
+#include <compare>
+#include <vector>
+
+namespace bs::cuda {
+
+/** @brief What a kernel is emitted from. */
+struct WarpgroupKernel {
+  bool sampled = false;  ///< sdd, else dsd
+  DType dtype = f16;
+  int block = 0;
+  bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
+  bool c_by_columns = false;                  ///< dsd: neighbours along the rows of C are
+  int cols = 0;                               ///< columns a warpgroup computes
+  auto operator<=>(const WarpgroupKernel&) const = default;
+};
+
+jit::Source warpgroup_source(const WarpgroupKernel& kernel);
+/** @brief All that can ever be asked for. */
+std::vector<WarpgroupKernel> all_warpgroup_kernels();
+
+/** @brief Computes the product, or returns false where it is not for these kernels. */
+bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
+                   Stream stream);
+bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
+                   Stream stream);
+
+}  // namespace bs::cuda

@@ -1,0 +1,75 @@
+#pragma once
+// Barriers in shared memory that count arrivals and bytes of bulk copies (mbarrier, sm_90), and
+// barriers of a few warps.
+#include <bs/kernels/cuda/device/async_copy.cuh>
+
+namespace bs::cuda::device {
+
+/// A place in a ring of stages: which stage, and the parity of the round it is in.
+template <int Stages>
+struct RingPlace {
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ void advance() {
+    if (++stage == Stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// A phase ends when `arrivals` threads have arrived and all announced bytes have landed.
+struct Barrier {
+  unsigned long long word;
+
+  __device__ unsigned address() const { return shared_address(&word); }
+
+  __device__ void init(unsigned arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals)
+                 : "memory");
+  }
+  __device__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
+  }
+  /// Arrives, and announces bytes that the phase waits for.
+  __device__ void arrive_expecting(unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),
+                 "r"(bytes)
+                 : "memory");
+  }
+  /// Arrives once the calling thread's earlier copy_async_16 have landed.
+  __device__ void arrive_after_copies() {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address())
+                 : "memory");
+  }
+  /// Waits for the end of the phase of this parity.
+  __device__ void wait(unsigned parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n"
+        "}" ::"r"(address()),
+        "r"(parity)
+        : "memory");
+  }
+};
+
+/// Makes initialised barriers visible to the copy engine. One thread; a CTA barrier follows.
+__device__ inline void fence_barrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/// Orders this thread's writes to shared memory before reads by the copy engine or tensor cores.
+__device__ inline void fence_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// A barrier of `threads` threads of the CTA; `name` is 1 to 15.
+__device__ inline void named_barrier(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
+}  // namespace bs::cuda::device

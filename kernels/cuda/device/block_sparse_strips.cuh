@@ -1,0 +1,101 @@
+#pragma once
+// What the warpgroup kernels of the block-sparse products share: places in a batch, and the way
+// from sums in registers to tiles in global memory.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <bs/kernels/cuda/device/bulk_copy.cuh>
+#include <bs/kernels/cuda/device/warpgroup.cuh>
+
+namespace bs::cuda::device {
+
+/// The index along each axis.
+struct BatchIndex {
+  int at[3];
+
+  __device__ BatchIndex(const BatchAxes& axes, int index) : at{0, 0, 0} {
+#pragma unroll
+    for (int axis = 2; axis >= 0; --axis) {
+      at[axis] = index % axes.shape[axis];
+      index /= axes.shape[axis];
+    }
+  }
+  /// The index within the batch together with that within the sum.
+  __device__ BatchIndex operator+(const BatchIndex& o) const {
+    BatchIndex both = *this;
+#pragma unroll
+    for (int axis = 0; axis < 3; ++axis) both.at[axis] += o.at[axis];
+    return both;
+  }
+  __device__ int along(const BatchSteps& steps, int axis) const {
+    return at[axis] * steps.step[axis];
+  }
+  __device__ int dot(const BatchSteps& steps) const {
+    return at[0] * steps.step[0] + at[1] * steps.step[1] + at[2] * steps.step[2];
+  }
+};
+
+__device__ inline int count(const BatchAxes& axes) {
+  return axes.shape[0] * axes.shape[1] * axes.shape[2];
+}
+
+/// Called once by each CTA that found no more work: the last one puts the counters back to zero.
+__device__ inline void leave_work(int* counters) {
+  if (atomicAdd(counters + 1, 1) + 1 == static_cast<int>(gridDim.x)) counters[0] = counters[1] = 0;
+}
+
+template <class T>
+__device__ inline unsigned pack_pair(float x, float y);
+template <>
+__device__ inline unsigned pack_pair<__half>(float x, float y) {
+  const __half2 pair = __floats2half2_rn(x, y);
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
+template <>
+__device__ inline unsigned pack_pair<__nv_bfloat16>(float x, float y) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
+
+/// Writes columns [from, from + Cols) of a warpgroup's 64-row tile of sums to shared memory as
+/// pieces of `Line` bytes by 64 lines (rows), in the copy engine's pattern for such lines; zeros
+/// where there was nothing to sum.
+template <class T, int Line, int Cols, int N>
+__device__ inline void stage_rows(unsigned shared, const float (&sums)[N], bool any, int from) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
+  constexpr int chunks = Line / 16;  // of 8 columns, in a line
+  constexpr int span = 128 / Line;   // lines that share one place in the pattern
+  const int row = warp * 16 + lane % 16;
+  const unsigned line = shared + static_cast<unsigned>(row * Line);
+  const int exchange = row / span % chunks;
+#pragma unroll
+  for (int j = 0; j < Cols / 16; ++j) {  // 16 columns at a time
+    const float* s = sums + from / 2 + j * 8;
+    unsigned r[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) r[i] = any ? pack_pair<T>(s[2 * i], s[2 * i + 1]) : 0;
+    const int chunk = j * 2 + lane / 16;
+    store_matrix_x4<false>(line + static_cast<unsigned>(chunk / chunks * 64 * Line +
+                                                        ((chunk % chunks) ^ exchange) * 16),
+                           r);
+  }
+}
+
+/// The same with lines along the columns of the tile: line c holds the 64 rows of column c.
+template <class T, int Cols, int N>
+__device__ inline void stage_columns(unsigned shared, const float (&sums)[N], bool any, int from) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
+  const int chunk = (warp * 2 + lane / 8 % 2) ^ (lane % 8);
+  const unsigned at = shared + static_cast<unsigned>((lane / 16 * 8 + lane % 8) * 128 + chunk * 16);
+#pragma unroll
+  for (int j = 0; j < Cols / 16; ++j) {
+    const float* s = sums + from / 2 + j * 8;
+    unsigned r[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) r[i] = any ? pack_pair<T>(s[2 * i], s[2 * i + 1]) : 0;
+    store_matrix_x4<true>(at + static_cast<unsigned>(j * 16 * 128), r);
+  }
+}
+
+}  // namespace bs::cuda::device

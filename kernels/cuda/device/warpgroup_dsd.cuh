@@ -1,0 +1,418 @@
+#pragma once
+// C = op(S) B on wgmma: one CTA computes a strip of block rows by `n` columns. One warpgroup
+// copies: per stage 64 deep, the columns of B that the strip's rows use, and those blocks of S that
+// exist; each other warpgroup multiplies 64 of the rows. Where a row of a 64-row tile lacks a
+// column that another has, zeros are written; a tile that lacks it altogether skips it.
+//
+// The copy engine takes about as long for a line of 32 bytes as for one of 128, so that it is left
+// to B and to blocks of 64 and 128; smaller blocks, which are contiguous, come by copy_async_16.
+#include <bs/kernels/cuda/device/block_sparse_strips.cuh>
+
+namespace bs::cuda::device {
+
+template <class Config>
+struct WarpgroupDsd {
+  using T = typename Config::Element;
+  static constexpr int block = Config::block;
+  static constexpr int groups = 2;  // warpgroups that multiply
+  static constexpr int n = Config::n;
+  static constexpr int stages = Config::stages;
+  static constexpr int slice = block < 64 ? block : 64;  // depth of one piece of a block
+  static constexpr int slices = 64 / slice;              // a stage
+  static constexpr int halves = block / slice;           // stages a column of S takes
+  static constexpr int boxes = 64 / slice;               // of a 64-row tile of a slice
+  static constexpr int rows = groups * boxes / (block == 128 ? 2 : 1);  // block rows a strip
+  static constexpr int line = 2 * slice;                                // bytes
+  static constexpr unsigned a_slice = 64 * line, a_stage = groups * slices * a_slice;
+  static constexpr unsigned b_slice = n * line, b_stage = slices * b_slice;
+  static constexpr unsigned staging = 64 * 128 * 2;  // a warpgroup's half tile on its way out
+  static constexpr int threads = (groups + 1) * warpgroup_size;
+
+  struct Shared {
+    Barrier full[stages], empty[stages];
+    unsigned tiles[stages];     // in use, as tile_bits
+    int item[stages];           // -1 at the end
+    int steps[stages];          // of the item
+    int taken[2];               // items
+    unsigned dirty[4][stages];  // for each warp that copies, slots that hold numbers
+  };
+  static constexpr unsigned shared_bytes =
+      stages * (a_stage + b_stage) + groups * staging + sizeof(Shared) + 1024;
+
+  struct Place {  // of an item
+    int strip, tile, batch;
+    __device__ Place(const WarpgroupDsdParams& p, int item) {
+      strip = item % p.list.strips;
+      tile = item / p.list.strips % p.tiles;
+      batch = item / p.list.strips / p.tiles;
+    }
+  };
+
+  /// Strips are taken in the order of the first head whose product goes into this C.
+  __device__ static int local_strip(const WarpgroupDsdParams& p, const Place& place,
+                                    const BatchIndex& batch) {
+    return p.list.order[batch.dot(p.head_steps) * p.list.strips + place.strip] % p.list.strips;
+  }
+
+  // ---- The warpgroup that copies.
+
+  static constexpr bool small = block < 64;
+  static constexpr int slots = slices * groups * boxes;  // blocks of S in a stage
+  /// Warp 0 copies B (and large blocks of S), the others small blocks of S.
+  static constexpr int copying_warps = small ? 4 : 1;
+  static constexpr int arrivals = small ? 1 + 96 : 1;  // on `full`
+
+  /// One bit a 64-row tile of a slice, at the place of its first slot.
+  static constexpr unsigned tile_bits = boxes == 4 ? 0x11111111u : boxes == 2 ? 0x55555555u : ~0u;
+  /// Of those, the ones of warpgroup 0.
+  static constexpr unsigned group_bits = slices == 4 ? 0x01010101u : slices == 2 ? 0x00000011u : 1u;
+  static_assert(groups == 2 && (slices == 4 ? groups * boxes == 8 : true));
+
+  /// What the copies of one step need, looked up ahead of them; lane q has slot q and slice q.
+  struct Step {
+    int block = -1;
+    int col = -1;
+
+    __device__ void look_up(const StripList& list, int begin, int size, int step) {
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      const int entry = step / halves * slices;
+      const int of = entry + lane / (groups * boxes);
+      block = col = -1;
+      if (lane < slots && of < size)
+        block = __ldg(list.blocks + (begin + of) * static_cast<long long>(rows) +
+                      (halves == 2 ? 0 : lane % (groups * boxes)));
+      if (lane < slices && entry + lane < size) col = __ldg(list.cols + begin + entry + lane);
+    }
+  };
+
+  /// Bit q of each: slot q of a stage.
+  struct Slots {
+    unsigned present;  // has a block
+    unsigned tiles;    // tiles in use, as tile_bits
+    unsigned clear;    // has none, is of a tile in use, and holds numbers of an earlier block
+
+    __device__ Slots(int block, unsigned& dirty_word) {
+      const unsigned dirty = dirty_word;
+      present = __ballot_sync(~0u, block >= 0);
+      tiles = present;
+      if constexpr (boxes >= 2) tiles |= tiles >> 1;
+      if constexpr (boxes == 4) tiles |= tiles >> 2;
+      tiles &= tile_bits;
+      clear = tiles * ((1u << boxes) - 1) & ~present & dirty;
+      __syncwarp();
+      dirty_word = (dirty & ~clear) | present;
+    }
+  };
+
+  /// Where in a stage the block of slot q goes.
+  __device__ static unsigned slot_address(unsigned buffer, int q) {
+    return buffer + (q / boxes % groups * slices + q / (groups * boxes)) * a_slice +
+           q % boxes * slice * line;
+  }
+
+  struct Item {
+    int first_value, n0, item;
+    int b_at[3];
+  };
+
+  __device__ static void copy_slice(const WarpgroupDsdParams& p, Barrier& full, unsigned to, int k,
+                                    const Item& item) {
+    if constexpr (Config::b_k_contiguous) {
+      load_box(to, p.b, full, k, item.n0, item.b_at[0], item.b_at[1], item.b_at[2]);
+    } else if (p.b_pieces == 0) {  // B's columns in pieces of 64 are an axis of the map
+      load_box(to, p.b, full, 0, k, item.n0 / 64, item.b_at[0], item.b_at[1]);
+    } else {
+#pragma unroll 1
+      for (int piece = 0; piece < n / 64; ++piece)
+        load_box(to + piece * slice * 128, p.b, full, item.n0 + piece * 64, k, item.b_at[0],
+                 item.b_at[1], item.b_at[2]);
+    }
+  }
+
+  /// What the copy engine brings. Its instruction takes one lane's numbers: lanes take turns.
+  __device__ static void copy_boxes(const WarpgroupDsdParams& p, Shared& s, unsigned buffer,
+                                    int stage, const Item& item, const Step& now, int step,
+                                    int total) {
+    const bool elected = threadIdx.x % 32 == 0;
+    const Slots slot(now.block, s.dirty[0][stage]);
+    const int depth = __popc(__ballot_sync(~0u, now.col >= 0));
+    const int half = halves == 2 ? step % 2 : 0;
+    if (elected) {
+      s.tiles[stage] = slot.tiles;
+      s.item[stage] = item.item;
+      s.steps[stage] = total;
+      s.full[stage].arrive_expecting(depth * b_slice +
+                                     (small ? 0 : __popc(slot.present) * slice * line));
+    }
+#pragma unroll
+    for (int i = 0; i < slices; ++i) {
+      const int col = __shfl_sync(~0u, now.col, i);
+      if (elected && col >= 0)
+        copy_slice(p, s.full[stage], buffer + a_stage + i * b_slice, col * block + half * 64, item);
+    }
+    if constexpr (!small) {
+#pragma unroll
+      for (int q = 0; q < slots; ++q) {
+        const int number = __shfl_sync(~0u, now.block, q);
+        const int y = (item.first_value + number) * block;
+        if (elected && number >= 0) {
+          if constexpr (halves == 2) {
+            load_box(slot_address(buffer, q), p.values, s.full[stage],
+                     (Config::transposed ? q : half) * 64,
+                     y + (Config::transposed ? half : q) * 64);
+          } else {
+            load_box(slot_address(buffer, q), p.values, s.full[stage], 0, y);
+          }
+        }
+      }
+    }
+  }
+
+  /// Copies small blocks of S, a block at a time; warps 1 to 3 have every third slot.
+  __device__ static void copy_blocks(const WarpgroupDsdParams& p, Shared& s, unsigned buffer,
+                                     int stage, const Item& item, const Step& now, int warp) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const Slots slot(now.block, s.dirty[warp][stage]);
+    constexpr int chunks = line / 16;   // of a line, exchanged as the tensor cores
+    constexpr int span = 128 / line;    // expect: see matrix_descriptor
+    constexpr int lines = 32 / chunks;  // that a warp copies at once
+    const int row = lane / chunks;
+    const T* values = static_cast<const T*>(p.blocks) +
+                      item.first_value * static_cast<long long>(block * block) + row * block +
+                      lane % chunks * 8;
+    const unsigned to =
+        static_cast<unsigned>(row * line + ((lane % chunks) ^ (row / span % chunks)) * 16);
+    static_assert(lines / span % chunks == 0 || lines >= block);
+    for (unsigned mask = (slot.present | slot.clear) & (0x49249249u << (warp - 1)); mask != 0;
+         mask &= mask - 1) {
+      const int q = __ffs(static_cast<int>(mask)) - 1;
+      const int number = __shfl_sync(~0u, now.block, q);
+      const T* from = values + (number < 0 ? 0 : number) * (block * block);
+#pragma unroll
+      for (int first = 0; first < block; first += lines)
+        copy_async_16(slot_address(buffer, q) + to + first * line, from + first * block,
+                      number >= 0);
+    }
+    s.full[stage].arrive_after_copies();
+  }
+
+  __device__ static int count_steps(const WarpgroupDsdParams& p, const BatchIndex& batch, int local,
+                                    int products) {
+    int total = 0;
+#pragma unroll 1
+    for (int product = 0; product < products; ++product) {
+      const int head = (batch + BatchIndex(p.sum, product)).dot(p.head_steps);
+      const int* offsets = p.list.offsets + head * p.list.strips + local;
+      total += ((offsets[1] - offsets[0]) * halves + slices - 1) / slices;
+    }
+    return total;
+  }
+
+  /// The next item, the same for all warps that copy.
+  __device__ static int take_item(const WarpgroupDsdParams& p, Shared& s, int turn) {
+    if (threadIdx.x % warpgroup_size == 0) s.taken[turn % 2] = atomicAdd(p.next, 1);
+    if constexpr (copying_warps == 1) {
+      __syncwarp();
+    } else {
+      named_barrier(1 + groups, warpgroup_size);
+    }
+    return s.taken[turn % 2];
+  }
+
+  __device__ static void produce(const WarpgroupDsdParams& p, Shared& s, unsigned buffers) {
+    const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
+    const int products = count(p.sum);
+    RingPlace<stages> at;
+    Item item;
+#pragma unroll 1
+    for (int turn = 0; (item.item = take_item(p, s, turn)) < p.items; ++turn) {
+      const Place place(p, item.item);
+      const BatchIndex batch(p.batch, place.batch);
+      item.n0 = place.tile * n;
+      const int local = local_strip(p, place, batch);
+      const int total = count_steps(p, batch, local, products);
+#pragma unroll 1
+      for (int product = 0; product < products; ++product) {
+        const BatchIndex index = batch + BatchIndex(p.sum, product);
+        const int strip = index.dot(p.head_steps) * p.list.strips + local;
+        const int begin = p.list.offsets[strip], size = p.list.offsets[strip + 1] - begin;
+        const int steps = (size * halves + slices - 1) / slices;
+        item.first_value = index.dot(p.value_steps);
+#pragma unroll
+        for (int axis = 0; axis < 3; ++axis) item.b_at[axis] = index.along(p.b_steps, axis);
+        Step next;
+        next.look_up(p.list, begin, size, 0);
+        const int rounds = total > 0 ? steps : product == 0;  // an empty item is one empty stage
+#pragma unroll 1
+        for (int step = 0; step < rounds; ++step) {
+          Step now = next;
+          if (step + 1 < steps) next.look_up(p.list, begin, size, step + 1);
+          s.empty[at.stage].wait(at.parity ^ 1);
+          const unsigned buffer = buffers + at.stage * (a_stage + b_stage);
+          if (warp == 0) {
+            copy_boxes(p, s, buffer, at.stage, item, now, step, total);
+          } else if constexpr (small) {
+            copy_blocks(p, s, buffer, at.stage, item, now, warp);
+          }
+          at.advance();
+        }
+      }
+    }
+    s.empty[at.stage].wait(at.parity ^ 1);
+    if (threadIdx.x % warpgroup_size == 0) leave_work(p.next);
+    if (warp != 0) {
+      s.full[at.stage].arrive();
+    } else if (threadIdx.x % 32 == 0) {
+      s.item[at.stage] = -1;
+      s.full[at.stage].arrive();
+    }
+  }
+
+  // ---- The warpgroups that multiply.
+
+  /// Adds one slice's product.
+  __device__ static void multiply_slice(float (&sums)[n / 2], unsigned buffer, int group, int i,
+                                        bool& started) {
+    constexpr unsigned long long a_form = Config::transposed
+                                              ? matrix_descriptor<line>(8 * line, slice * line)
+                                              : matrix_descriptor<line>(8 * line, 0);
+    constexpr unsigned long long b_form = Config::b_k_contiguous
+                                              ? matrix_descriptor<line>(8 * line, 0)
+                                              : matrix_descriptor<128>(1024, slice * 128);
+    constexpr unsigned a_step = Config::transposed ? 16 * line : 32;
+    constexpr unsigned b_step = Config::b_k_contiguous ? 32 : 2048;
+    const unsigned a = buffer + (group * slices + i) * a_slice;
+    const unsigned b = buffer + a_stage + i * b_slice;
+    warpgroup_arrive();
+#pragma unroll
+    for (int k = 0; k < slice / 16; ++k) {
+      Config::Mma::multiply(sums, a_form | descriptor_address(a + k * a_step),
+                            b_form | descriptor_address(b + k * b_step), started);
+      started = true;
+    }
+    warpgroup_commit();
+  }
+
+  __device__ static void write_tile(const WarpgroupDsdParams& p, const float (&sums)[n / 2],
+                                    bool started, unsigned staging_at, int group, int item) {
+    const Place place(p, item);
+    const bool leader = threadIdx.x % warpgroup_size == 0;
+    const BatchIndex batch(p.batch, place.batch);
+    const int row = local_strip(p, place, batch) * rows * block + group * 64;
+    const int col = place.tile * n;
+    constexpr int cols = n % 128 ? 64 : 128;  // a round
+#pragma unroll
+    for (int from = 0; from < n; from += cols) {
+      if (leader) wait_stores_read();
+      named_barrier(1 + group, warpgroup_size);
+      if constexpr (Config::c_by_columns) {
+        stage_columns<T, cols>(staging_at, sums, started, from);
+      } else {
+        stage_rows<T, 128, cols>(staging_at, sums, started, from);
+      }
+      fence_async_shared();
+      named_barrier(1 + group, warpgroup_size);
+      if (leader) {
+        if constexpr (Config::c_by_columns) {
+          store_box(p.c, staging_at, row, col + from, place.batch);
+        } else {
+          store_box(p.c, staging_at, col + from, row, place.batch);
+          if constexpr (cols == 128)
+            store_box(p.c, staging_at + 64 * 128, col + from + 64, row, place.batch);
+        }
+        commit_stores();
+      }
+    }
+  }
+
+  __device__ static void consume(const WarpgroupDsdParams& p, Shared& s, unsigned buffers,
+                                 int group) {
+    const bool elected = threadIdx.x % 32 == 0;
+    const unsigned staging_at = buffers + stages * (a_stage + b_stage) + group * staging;
+    RingPlace<stages> at;
+    float sums[n / 2];
+    while (true) {
+      s.full[at.stage].wait(at.parity);
+      const int item = __shfl_sync(~0u, s.item[at.stage], 0);
+      if (item < 0) break;
+      const int steps = __shfl_sync(~0u, s.steps[at.stage], 0);
+      if (steps == 0) {  // a strip without blocks came with an empty stage
+        if (elected) s.empty[at.stage].arrive();
+        at.advance();
+      }
+      bool started = false;
+      if constexpr (block == 128) {  // every warpgroup multiplies every stage
+        int leaving = -1;
+#pragma unroll 1
+        for (int step = 0; step < steps; ++step) {
+          s.full[at.stage].wait(at.parity);
+          multiply_slice(sums, buffers + at.stage * (a_stage + b_stage), group, 0, started);
+          warpgroup_wait<1>();
+          if (leaving >= 0 && elected) s.empty[leaving].arrive();
+          leaving = at.stage;
+          at.advance();
+        }
+        warpgroup_wait<0>();
+        if (leaving >= 0 && elected) s.empty[leaving].arrive();
+      } else {
+        int left = steps;
+        unsigned mine = 0;
+        // The next stage that this warpgroup multiplies; others it gives back at once. The products
+        // stand outside of any branch, or the compiler would wait for each.
+        const auto seek = [&] {
+          while (left > 0) {
+            --left;
+            s.full[at.stage].wait(at.parity);
+            mine = __shfl_sync(~0u, s.tiles[at.stage], 0) >> (group * boxes) & group_bits;
+            if (mine != 0) return true;
+            if (elected) s.empty[at.stage].arrive();
+            at.advance();
+          }
+          return false;
+        };
+        while (seek()) {
+          if constexpr (small) fence_async_shared();  // S came by ordinary copies
+          do {
+            multiply_slice(sums, buffers + at.stage * (a_stage + b_stage), group,
+                           (__ffs(static_cast<int>(mine)) - 1) / (groups * boxes), started);
+            mine &= mine - 1;
+          } while (mine != 0);
+          warpgroup_wait<0>();
+          if (elected) s.empty[at.stage].arrive();
+          at.advance();
+        }
+        warpgroup_wait<0>();
+      }
+      warpgroup_pin(sums);
+      write_tile(p, sums, started, staging_at, group, item);
+    }
+    wait_stores_read();  // shared memory is theirs until then
+  }
+
+  __device__ static void run(const WarpgroupDsdParams& p) {
+    extern __shared__ unsigned char memory[];
+    const unsigned buffers = (shared_address(memory) + 1023) / 1024 * 1024;
+    Shared& s = *reinterpret_cast<Shared*>(memory + (buffers - shared_address(memory)) +
+                                           stages * (a_stage + b_stage) + groups * staging);
+    const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup_size, 0);
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < stages; ++i) {
+        for (int warp = 0; warp < 4; ++warp) s.dirty[warp][i] = ~0u;
+        s.full[i].init(arrivals);
+        s.empty[i].init(4 * groups);
+      }
+      fence_barrier_init();
+      prefetch(p.values);
+      prefetch(p.b);
+      prefetch(p.c);
+    }
+    __syncthreads();
+    if (group == groups) {
+      if (threadIdx.x % warpgroup_size / 32 < copying_warps) produce(p, s, buffers);
+    } else {
+      consume(p, s, buffers, group);
+    }
+  }
+};
+
+}  // namespace bs::cuda::device

@@ -1,0 +1,65 @@
+#pragma once
+// What a launch of the warpgroup kernels of the block-sparse products tells them: plain data, and
+// the same to the host's compiler, which fills it, as to the device's.
+
+namespace bs::cuda::device {
+
+/// What the driver encodes; see lib/cuda/tensor_map.h.
+struct alignas(64) TensorMapWords {
+  unsigned long long words[16];
+};
+
+/// A layout in strips of as many block rows of one head as a kernel multiplies at once, each with
+/// the sorted union of the columns of its rows; kernels/cuda/block_sparse_strips.h makes it.
+struct StripList {
+  const int* offsets;  ///< [heads * strips + 1], into the union columns
+  const int* cols;     ///< [entries], block column
+  const int* blocks;   ///< [entries, rows of a strip], block number, or -1 where a row lacks it
+  const int* order;    ///< [heads * strips], strips of each head, the longest first
+  int strips;          ///< of one head
+};
+
+/// Three axes, over which a batch comes first and the products summed into each of it after it.
+struct BatchAxes {
+  int shape[3];
+};
+/// What a step along each axis is in an operand; 0 where the operand is repeated.
+struct BatchSteps {
+  int step[3];
+};
+
+/// C = op(S) B for each C of a batch.
+struct WarpgroupDsdParams {
+  TensorMapWords values;  ///< [blocks * block, block], in boxes of a slice
+  TensorMapWords b;       ///< depth along lines or columns along them, then the axes
+  TensorMapWords c;       ///< [batch, m, n], or [batch, n, m] where C is written by columns
+  const void* blocks;     ///< the values, for small blocks
+  StripList list;
+  BatchAxes batch, sum;
+  BatchSteps value_steps;  ///< in blocks
+  BatchSteps b_steps;      ///< 1 or 0
+  BatchSteps head_steps;
+  int b_pieces;  ///< copies a slice of B takes, of 64 columns each; 0: one, of all columns
+  int tiles;     ///< column tiles of C
+  int items;     ///< tiles of all C
+  int* next;     ///< two zeros: items taken, CTAs that found no more
+};
+
+/// The blocks of A B for each S of a batch.
+struct WarpgroupSddParams {
+  TensorMapWords a;       ///< depth along lines of A or rows along them, then head and two axes
+  TensorMapWords b;       ///< likewise, columns for rows
+  TensorMapWords values;  ///< [blocks * block, block]
+  StripList list;
+  const int* work;  ///< [works, 2]: strip over all heads, first of its columns
+  int works;
+  BatchAxes batch, sum;
+  BatchSteps a_steps, b_steps;  ///< 1 or 0
+  int a_head, b_head;           ///< 1 or 0
+  int depth;                    ///< k
+  int blocks;                   ///< of one S of the batch
+  int items;
+  int* next;  ///< as above
+};
+
+}  // namespace bs::cuda::device

@@ -1,0 +1,271 @@
+#include <bs/autograd/activation.h>
+#include <bs/autograd/binary.h>
+#include <bs/autograd/concat.h>
+#include <bs/autograd/linear.h>
+#include <bs/autograd/tape.h>
+#include <bs/autograd/view.h>
+#include <bs/kernels/accumulate.h>
+#include <bs/kernels/binary.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/nn/init.h>
+#include <bs/nn/rnnt.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace bs::nn {
+
+RNNTOptions RNNTOptions::base() {
+  RNNTOptions o;
+  o.post_layers = 6;
+  o.joint = 768;
+  o.classes = 8704;
+  return o;
+}
+
+RNNTOptions RNNTOptions::large() {
+  RNNTOptions o;
+  o.encoder_hidden = 1536;
+  o.post_layers = 6;
+  o.prediction_hidden = 768;
+  o.joint = 1024;
+  o.classes = 17408;
+  return o;
+}
+
+int64_t RNNTOptions::parameter_count() const {
+  const auto lstm = [](int64_t input, int64_t hidden, int layers) {
+    return 4 * hidden * (input + hidden + 2) + (layers - 1) * 4 * hidden * (2 * hidden + 2);
+  };
+  const auto linear = [](int64_t in, int64_t out) { return in * out + out; };
+  return lstm(features, encoder_hidden, pre_layers) +
+         lstm(stack * encoder_hidden, encoder_hidden, post_layers) + linear(encoder_hidden, joint) +
+         (classes - 1) * prediction_hidden +
+         lstm(prediction_hidden, prediction_hidden, prediction_layers) +
+         linear(prediction_hidden, joint) + linear(joint, classes);
+}
+
+namespace {
+
+LSTMOptions lstm_options(const RNNTOptions& o, int64_t input, int64_t hidden, int layers,
+                         double dropout) {
+  return {.input = input,
+          .hidden = hidden,
+          .layers = layers,
+          .dropout = dropout,
+          .dtype = o.dtype,
+          .device = o.device};
+}
+
+/// The seed's start: all scaled, then the forget gates opened.
+void init_lstm(const LSTM& lstm, const RNNTOptions& o) {
+  const int64_t hidden = lstm.options().hidden;
+  for (const Variable& p : lstm.parameters()) copy(mul(p.data(), o.lstm_scale), p.data());
+  for (const LSTMWeightVariables& w : lstm.weights) {
+    init::constant(w.bias_ih.data().slice(0, hidden, 2 * hidden), o.forget_bias);
+    init::zeros(w.bias_hh.data().slice(0, hidden, 2 * hidden));
+  }
+}
+
+std::vector<int64_t> numbers(const Tensor& lengths) {
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < lengths.numel(); ++i)
+    values.push_back(static_cast<int64_t>(lengths.select(0, i).item()));
+  return values;
+}
+
+Tensor tensor_of(const std::vector<int64_t>& values) {
+  return Tensor::from(std::span<const int64_t>(values), {static_cast<int64_t>(values.size())});
+}
+
+void check_lengths(const char* name, const Tensor& lengths, int64_t batch, int64_t most) {
+  BS_CHECK(lengths.shape() == Shape{batch} && lengths.dtype() == i64 && lengths.device().is_cpu(),
+           "rnnt: {} {} of {} on {}, expected [{}] of i64 on the host", name, lengths.shape(),
+           lengths.dtype(), lengths.device(), batch);
+  for (const int64_t length : numbers(lengths))
+    BS_CHECK(length >= 0 && length <= most, "rnnt: one of the {} is {}, beyond {}", name, length,
+             most);
+}
+
+}  // namespace
+
+Variable stack_time(const Variable& x, int factor) {
+  if (factor == 1) return x;
+  const int64_t steps = x.size(0), batch = x.size(1), width = x.size(2);
+  const int64_t stacks = (steps + factor - 1) / factor;
+  Variable whole = x;
+  if (stacks * factor > steps)
+    whole = concat({x, zeros({stacks * factor - steps, batch, width}, x.dtype(), x.device())}, 0);
+  const Variable cut = reshape(whole, {stacks, factor, batch, width});
+  return reshape(permute(cut, {0, 2, 1, 3}), {stacks, batch, factor * width});
+}
+
+RNNT::RNNT(const Options& o)
+    : pre_rnn(lstm_options(o, o.features, o.encoder_hidden, o.pre_layers, o.encoder_dropout)),
+      post_rnn(lstm_options(o, o.stack * o.encoder_hidden, o.encoder_hidden, o.post_layers,
+                            o.encoder_dropout)),
+      joint_enc({.in = o.encoder_hidden, .out = o.joint, .dtype = o.dtype, .device = o.device}),
+      embedding({.rows = o.classes - 1,
+                 .width = o.prediction_hidden,
+                 .dtype = o.dtype,
+                 .device = o.device}),
+      prediction_rnn(lstm_options(o, o.prediction_hidden, o.prediction_hidden, o.prediction_layers,
+                                  o.prediction_dropout)),
+      joint_pred({.in = o.prediction_hidden, .out = o.joint, .dtype = o.dtype, .device = o.device}),
+      joint_net({.in = o.joint, .out = o.classes, .dtype = o.dtype, .device = o.device}),
+      options_(o),
+      joint_dropout_({.p = o.joint_dropout}) {
+  register_module("pre_rnn", pre_rnn);
+  register_module("post_rnn", post_rnn);
+  register_module("joint_enc", joint_enc);
+  register_module("embedding", embedding);
+  register_module("prediction_rnn", prediction_rnn);
+  register_module("joint_pred", joint_pred);
+  register_module("joint_net", joint_net);
+  register_module("joint_dropout", joint_dropout_);
+  for (const LSTM* lstm : {&pre_rnn, &post_rnn, &prediction_rnn}) init_lstm(*lstm, o);
+}
+
+RNNT::Encoded RNNT::encode(const Variable& features, const Tensor& lengths,
+                           const EncoderState& state) const {
+  BS_CHECK(features.rank() == 3 && features.size(2) == options_.features,
+           "rnnt: features {}, expected [batch, frames, {}]", features.shape(), options_.features);
+  if (lengths.defined()) check_lengths("lengths", lengths, features.size(0), features.size(1));
+  const LSTM::Output pre = pre_rnn.forward(transpose(features, 0, 1), state.pre, lengths);
+  std::vector<int64_t> stacked =
+      lengths.defined() ? numbers(lengths)
+                        : std::vector(static_cast<size_t>(features.size(0)), features.size(1));
+  for (int64_t& length : stacked) length = (length + options_.stack - 1) / options_.stack;
+  const Tensor after = tensor_of(stacked);
+  const LSTM::Output post = post_rnn.forward(stack_time(pre.y, options_.stack), state.post,
+                                             lengths.defined() ? after : Tensor());
+  return {transpose(joint_enc.forward(post.y), 0, 1), after, {pre.state(), post.state()}};
+}
+
+RNNT::Predicted RNNT::predict(const Tensor& tokens, const LSTMState& state) const {
+  BS_CHECK(tokens.rank() == 2, "rnnt: tokens {}, expected [batch, count]", tokens.shape());
+  Variable x = transpose(embedding.forward(tokens), 0, 1);
+  if (!state.h.defined())
+    x = concat({zeros({1, tokens.size(0), options_.prediction_hidden}, x.dtype(), x.device()), x},
+               0);
+  const LSTM::Output out = prediction_rnn.forward(x, state);
+  return {transpose(joint_pred.forward(out.y), 0, 1), out.state()};
+}
+
+namespace {
+
+/// Logits of relu(f + g) through a linear layer.
+Variable join(const Variable& f, const Variable& g, const Dropout& dropout, const Variable& weight,
+              const Variable& bias) {
+  const Variable h = relu(unsqueeze(f, 2) + unsqueeze(g, 1));
+  return linear(dropout.forward(h), weight, bias);
+}
+
+}  // namespace
+
+Variable RNNT::joint(const Variable& f, const Variable& g) const {
+  return join(f, g, joint_dropout_, joint_net.weight, joint_net.bias);
+}
+
+namespace {
+
+/// Where frames and tokens meet: everything of one loss but the encoder and the prediction.
+struct Meeting {
+  const Dropout& dropout;
+  Tensor targets, lengths, target_lengths;
+  TransducerLossOptions options;
+
+  /// The sum of the losses of the utterances [begin, end), over no more padding than they need.
+  Variable loss(int64_t begin, int64_t end, const Variable& f, const Variable& g,
+                const Variable& weight, const Variable& bias) const {
+    const Tensor frames = lengths.slice(0, begin, end),
+                 tokens = target_lengths.slice(0, begin, end);
+    const int64_t longest = std::ranges::max(numbers(frames));
+    const int64_t most = std::ranges::max(numbers(tokens));
+    const Variable logits =
+        join(slice(f, 1, 0, longest), slice(g, 1, 0, most + 1), dropout, weight, bias);
+    TransducerLossOptions summed = options;
+    summed.reduction = Reduction::sum;
+    const Device device = f.device();
+    return transducer_loss(logits, contiguous(targets.slice(0, begin, end).slice(1, 0, most)),
+                           contiguous(frames).to(device), contiguous(tokens).to(device), summed,
+                           true);
+  }
+};
+
+struct SplitResult {
+  Tensor loss;
+  Grads gradients;  ///< of f, g, weight and bias
+};
+
+/// The loss part after part, each with its gradients before the next begins.
+SplitResult split_loss(const Meeting& meeting, int parts, const std::vector<Variable>& inputs) {
+  const int64_t batch = inputs[0].size(0);
+  SplitResult result;
+  std::vector<Tensor> df, dg;
+  const Variable weight(inputs[2].data(), true), bias(inputs[3].data(), true);
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t begin = batch * i / parts, end = batch * (i + 1) / parts;
+    if (begin == end) continue;
+    const Variable f(contiguous(inputs[0].data().slice(0, begin, end)), true);
+    const Variable g(contiguous(inputs[1].data().slice(0, begin, end)), true);
+    const Variable loss = meeting.loss(begin, end, f, g, weight, bias);
+    if (loss.requires_grad()) {
+      loss.backward();
+      df.push_back(f.grad());
+      dg.push_back(g.grad());
+    }
+    if (result.loss.defined()) {
+      accumulate(result.loss, loss.data());
+    } else {
+      result.loss = clone(loss.data());
+    }
+  }
+  if (df.empty()) return result;
+  const NoGrad no_grad;
+  const auto joined = [](const std::vector<Tensor>& t) {
+    return concat(std::vector<Variable>(t.begin(), t.end()), 0).data();
+  };
+  result.gradients = {joined(df), joined(dg), weight.grad(), bias.grad()};
+  return result;
+}
+
+}  // namespace
+
+Variable RNNT::loss(const RNNTBatch& batch, const RNNTLossOptions& options) const {
+  return loss(encode(batch.features, batch.lengths), batch, options);
+}
+
+Variable RNNT::loss(const Encoded& encoded, const RNNTBatch& batch,
+                    const RNNTLossOptions& options) const {
+  BS_CHECK(options.split > 0, "rnnt: a batch cut into {} parts", options.split);
+  const Variable& f = encoded.f;
+  const int64_t count = f.size(0);
+  BS_CHECK(batch.targets.rank() == 2 && batch.targets.size(0) == count && count > 0,
+           "rnnt: targets {} for a batch of {}", batch.targets.shape(), count);
+  check_lengths("target_lengths", batch.target_lengths, count, batch.targets.size(1));
+  BS_CHECK(options.transducer.reduction != Reduction::none,
+           "rnnt: the loss is a mean or a sum, not one of each utterance");
+  const Variable g = predict(batch.targets).g;
+  const Meeting meeting{joint_dropout_, batch.targets, encoded.lengths, batch.target_lengths,
+                        options.transducer};
+  Variable sum;
+  if (options.split == 1) {
+    sum = meeting.loss(0, count, f, g, joint_net.weight, joint_net.bias);
+  } else {
+    const std::vector<Variable> inputs{f, g, joint_net.weight, joint_net.bias};
+    const SplitResult result = split_loss(meeting, options.split, inputs);
+    sum = tape().record("rnnt_split_loss", inputs, result.loss,
+                        [gradients = result.gradients](const Tensor& dy) {
+                          Grads scaled;
+                          for (const Tensor& gradient : gradients)
+                            scaled.push_back(mul(gradient, cast(dy, gradient.dtype())));
+                          return scaled;
+                        });
+  }
+  return options.transducer.reduction == Reduction::sum ? sum
+                                                        : sum * (1.0 / static_cast<double>(count));
+}
+
+}  // namespace bs::nn

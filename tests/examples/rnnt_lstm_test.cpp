@@ -1,0 +1,108 @@
+#include <bs/examples/rnnt_lstm/alignment_chart.h>
+#include <bs/examples/rnnt_lstm/audio.h>
+#include <bs/examples/rnnt_lstm/corpus.h>
+#include <bs/tests/support/scratch.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+
+using namespace bs;
+using namespace bs::example;
+
+namespace {
+
+Recording pair_of(const std::string& text, double seconds, float loudness = 0.5F) {
+  Recording pair{.name = text, .samples = {}, .text = text};
+  pair.samples.assign(static_cast<size_t>(8000 * seconds), loudness);
+  return pair;
+}
+
+/// A wav file of 16-bit samples, written byte by byte.
+std::string wav(int rate, int channels, const std::vector<int16_t>& samples) {
+  std::string bytes;
+  const auto put = [&](uint32_t value, int size) {
+    for (int i = 0; i < size; ++i) bytes += static_cast<char>(value >> (8 * i) & 255);
+  };
+  const auto size = static_cast<uint32_t>(2 * samples.size());
+  bytes += "RIFF";
+  put(36 + size, 4);
+  bytes += "WAVEfmt ";
+  put(16, 4);
+  put(1, 2);
+  put(static_cast<uint32_t>(channels), 2);
+  put(static_cast<uint32_t>(rate), 4);
+  put(static_cast<uint32_t>(rate * channels * 2), 4);
+  put(static_cast<uint32_t>(channels * 2), 2);
+  put(16, 2);
+  bytes += "data";
+  put(size, 4);
+  for (const int16_t s : samples) put(static_cast<uint16_t>(s), 2);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("audio: channels are mixed, the rate is changed, and what is no sound is named") {
+  const test::Scratch scratch;
+  test::write_file(scratch / "a.wav", wav(8000, 2, {16384, 0, -16384, -16384, 0, 8192}));
+  CHECK(read_audio(scratch / "a.wav", 8000) == std::vector<float>{0.25F, -0.5F, 0.125F});
+  test::write_file(scratch / "b.wav", wav(16000, 1, std::vector<int16_t>(1600, 16384)));
+  const auto half = read_audio(scratch / "b.wav", 8000);
+  CHECK(half.size() == 800);
+  CHECK(half[400] == doctest::Approx(0.5).epsilon(1e-5));
+  test::write_file(scratch / "c.wav", "no sound");
+  CHECK_THROWS_AS(read_audio(scratch / "c.wav", 8000), IoError);
+  CHECK_THROWS_AS(read_audio(scratch / "none.wav", 8000), IoError);
+}
+
+TEST_CASE("corpus: pairs that cannot be true are left out, and counted") {
+  const Options options;
+  LeftOut left;
+  CHECK(plausible(pair_of("hello there", 1), options, left));
+  CHECK(!plausible(pair_of("", 1), options, left));
+  CHECK(!plausible(pair_of("quiet", 1, 0.001F), options, left));
+  CHECK(!plausible(pair_of("click", 0.05), options, left));
+  CHECK(!plausible(pair_of("long", 9), options, left));
+  CHECK(!plausible(pair_of("much more than anybody can say", 0.5), options, left));
+  CHECK(left.wordless == 1);
+  CHECK(left.silent == 2);
+  CHECK(left.too_long == 1);
+  CHECK(left.too_fast == 1);
+  CHECK(left.all() == 5);
+}
+
+TEST_CASE("corpus: one text is on one side only, and the guess is the commonest") {
+  Options options;
+  options.held_out = 0.3;
+  std::vector<Recording> pairs;
+  for (int i = 0; i < 100; ++i) pairs.push_back(pair_of("text " + std::to_string(i % 40), 2));
+  for (int i = 0; i < 9; ++i) pairs.push_back(pair_of("text 1", 2));
+  const Corpus corpus(pairs, options);
+  std::set<std::string> train, held_out;
+  for (const auto& u : *corpus.train()) train.insert(corpus.text(u));
+  for (const auto& u : *corpus.held_out()) held_out.insert(corpus.text(u));
+  CHECK(train.size() + held_out.size() == 40);
+  for (const std::string& text : train) CHECK(!held_out.contains(text));
+  CHECK(held_out.size() >= 5);
+  CHECK(held_out.size() <= 20);
+  CHECK(corpus.train()->size() + corpus.held_out()->size() == 109);
+  if (train.contains("text 1")) CHECK(corpus.guess() == "text 1");
+  CHECK(corpus.guess_errors().rate() > 0);
+  CHECK(Corpus(pairs, options).fingerprint() == corpus.fingerprint());
+  pairs.pop_back();
+  CHECK(Corpus(pairs, options).fingerprint() != corpus.fingerprint());
+  CHECK_THROWS_WITH_AS(Corpus({pair_of("one", 1)}, options), doctest::Contains("both are needed"),
+                       UsageError);
+}
+
+TEST_CASE("alignment_chart: a picture with each character") {
+  const decode::LatticePosterior posterior{.frames = 2,
+                                           .tokens = 2,
+                                           .node = {1, 0.5, 0, 0, 0.5, 1},
+                                           .emit = {1, 0, 0, 1},
+                                           .log_probability = 0};
+  const std::string svg = alignment_chart(posterior, {"<", "b"}, 0.06);
+  for (const char* part : {"<svg", "&lt;", ">b<", "circle", "</svg>"})
+    CHECK(svg.find(part) != std::string::npos);
+}

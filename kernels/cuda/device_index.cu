@@ -16,6 +16,7 @@
 #include <bs/kernels/cuda/device/gemm_warpgroup.cuh>
 #include <bs/kernels/cuda/device/lstm_cell.cuh>
 #include <bs/kernels/cuda/device/lstm_persistent.cuh>
+#include <bs/kernels/cuda/device/lstm_persistent_backward.cuh>
 #include <bs/kernels/cuda/device/mma.cuh>
 #include <bs/kernels/cuda/device/pack.cuh>
 #include <bs/kernels/cuda/device/reduce.cuh>

@@ -220,6 +220,9 @@ void lstm(std::span<const LSTMSteps> directions, Stream stream) {
 }
 
 void lstm_backward(std::span<const LSTMBackwardSteps> directions, Stream stream) {
+  const LstmQuery query = query_of(directions.front().forward, true, stream);
+  if (lstm_algorithm(query) == LstmAlgorithm::persistent)
+    return lstm_persistent_backward(directions, stream);
   visit_floating("lstm_backward", directions.front().dgates.dtype(),
                  [&]<class T>(Type<T>) { backward<device_type<T>>(directions, stream); });
 }

@@ -37,20 +37,27 @@ constexpr int lstm_persistent_tiles(int64_t batch) {
   return batch <= 16 ? 2 : batch <= 32 ? 4 : batch <= 64 ? 8 : 0;
 }
 
+/** @brief Directions that the persistent kernels run side by side, a CTA an SM. */
+constexpr int64_t lstm_persistent_directions(int64_t cells, int multiprocessors) {
+  const int64_t fit = multiprocessors / (cells / 8);
+  return fit < 1 ? 1 : fit > 2 ? 2 : fit;
+}
+
 /** @brief Whether weights fit the registers of all CTAs, 8 cells each, one an SM; and a kernel was
- *  made for the shape. */
+ *  made for the shape. Backward runs in clusters of two, and has memory for 32 sequences. */
 constexpr bool lstm_persistent_fits(const LstmQuery& q) {
   const bool cells =
       q.cells == 128 || q.cells == 256 || q.cells == 512 || q.cells == 768 || q.cells == 1024;
-  return is_low_precision(q.dtype) && cells && lstm_persistent_tiles(q.batch) > 0 &&
-         q.cells / 8 <= q.multiprocessors && q.capability >= 80;
+  const bool passes = q.backward ? q.batch <= 32 && q.capability >= 90
+                                 : lstm_persistent_tiles(q.batch) > 0 && q.capability >= 80;
+  return is_low_precision(q.dtype) && cells && passes && q.cells / 8 <= q.multiprocessors;
 }
 
-/** @brief The persistent kernel where it can; else a graph, which pays from a chunk on. Launches
+/** @brief The persistent kernels where they can; else a graph, which pays from a chunk on. Launches
  *  into a capture become part of the caller's graph, where another cannot be launched; loading
  *  kernels while capturing is not safe either. */
 constexpr LstmAlgorithm lstm_algorithm(const LstmQuery& q) {
-  const bool plain = !q.projects && !q.variants && !q.sparse && !q.backward && q.aligned;
+  const bool plain = !q.projects && !q.variants && !q.sparse && q.aligned;
   if (plain && q.steps > 1 && q.steps < int64_t{1} << 24 && lstm_persistent_fits(q))
     return LstmAlgorithm::persistent;
   const bool graph = q.steps >= lstm_chunks[1] && !q.sparse && !q.capturing && q.known;

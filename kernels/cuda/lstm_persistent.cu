@@ -98,8 +98,8 @@ void run(std::span<const LSTMSteps> directions, Stream stream) {
 
 void lstm_persistent(std::span<const LSTMSteps> directions, Stream stream) {
   const int multiprocessors = device_properties(stream.device()).multiprocessors;
-  const auto together = static_cast<size_t>(std::min<int64_t>(
-      2, multiprocessors / (directions.front().cells() / PersistentShape::cells)));
+  const auto together =
+      static_cast<size_t>(lstm_persistent_directions(directions.front().cells(), multiprocessors));
   for (size_t i = 0; i < directions.size(); i += together) {
     const auto some = directions.subspan(i, std::min(together, directions.size() - i));
     if (some.front().gates.dtype() == f16) {

@@ -9,5 +9,6 @@ namespace bs::cuda {
 
 /** @brief Runs directions for which lstm_algorithm says `persistent`. */
 void lstm_persistent(std::span<const LSTMSteps> directions, Stream stream);
+void lstm_persistent_backward(std::span<const LSTMBackwardSteps> directions, Stream stream);
 
 }  // namespace bs::cuda

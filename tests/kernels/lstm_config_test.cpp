@@ -38,10 +38,25 @@ TEST_CASE("lstm: the persistent kernel takes what fits registers") {
   CHECK(changed([](LstmQuery& q) { q.variants = true; }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.projects = true; }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.sparse = true; }) == LstmAlgorithm::steps);
-  CHECK(changed([](LstmQuery& q) { q.backward = true; }) == LstmAlgorithm::steps);
+  CHECK(changed([](LstmQuery& q) { q.backward = true; }) == LstmAlgorithm::persistent);
+  CHECK(changed([](LstmQuery& q) {
+          q.backward = true;
+          q.batch = 33;
+        }) == LstmAlgorithm::steps);
+  CHECK(changed([](LstmQuery& q) {
+          q.backward = true;
+          q.capability = 80;
+        }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.aligned = false; }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.multiprocessors = 108; }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.steps = 1; }) == LstmAlgorithm::steps);
+}
+
+TEST_CASE("lstm: directions share a GPU while each CTA gets an SM") {
+  CHECK(lstm_persistent_directions(512, 132) == 2);
+  CHECK(lstm_persistent_directions(768, 132) == 1);
+  CHECK(lstm_persistent_directions(128, 132) == 2);
+  CHECK(lstm_persistent_directions(1024, 132) == 1);
 }
 
 TEST_CASE("lstm: chunks get shorter, each dividing the one before") {

@@ -246,12 +246,13 @@ TEST_CASE("lstm: 16-bit types of the extents that run in one kernel") {
     Variables v;
     References in;
     for (const Shape& shape : k.inputs()) {
-      // Sums of many cells stay of the size of one, as with a layer's first weights.
-      const double range = shape.rank() == 2 && shape[1] == cells && shape[0] == 4 * cells
-                               ? 2 / std::sqrt(static_cast<double>(cells))
-                               : 1;
+      // Sums of many cells stay of the size of one, as with a layer's first weights; and hard
+      // activations off their bounds, as in check().
+      const bool recurrent = shape == Shape{4 * cells, cells};
+      const double range =
+          (hard ? 0.25 : 1) * (recurrent ? 2 / std::sqrt(static_cast<double>(cells)) : 1);
       v.emplace_back(
-          random_reference(shape, 1 + v.size(), -range, range).tensor(dtype, test_device()));
+          random_reference(shape, 1 + v.size(), -range, range).tensor(dtype, test_device()), true);
       in.push_back(Reference::of(v.back().data()));
     }
     const LSTMDirectionVariables both[] = {direction_of(k, v), direction_of(back, v)};
@@ -261,6 +262,30 @@ TEST_CASE("lstm: 16-bit types of the extents that run in one kernel") {
     check_close("reverse", Reference::of(joined(states[1]).data()), lstm_of(back, in), allowed);
     const auto again = lstm(v[0], both);
     CHECK(Reference::of(again[0].y.data()).values == Reference::of(states[0].y.data()).values);
+    // Gradients of all results, against those of the same numbers in f64.
+    Variables exact;
+    for (const Reference& r : in) exact.emplace_back(r.tensor(f64, test_device()), true);
+    const LSTMDirectionVariables in_f64[] = {direction_of(k, exact), direction_of(back, exact)};
+    const auto expected = lstm(exact[0], in_f64);
+    const auto arrive = [&](const std::vector<LSTMStates>& of, DType type) {
+      const Variable all = concat({joined(of[0]), joined(of[1])}, 0);
+      const Reference dy =
+          Reference::of(random_reference(all.shape(), 77).tensor(dtype, Device::cpu()));
+      all.backward(dy.tensor(type, test_device()));
+    };
+    arrive(expected, f64);
+    References first;
+    for (int turn = 0; turn < 2; ++turn) {
+      for (const Variable& each : v) each.zero_grad();
+      arrive(lstm(v[0], both), dtype);
+      for (size_t i = 0; i < v.size(); ++i) {
+        const Reference gradient = Reference::of(v[i].grad());
+        const Reference right = Reference::of(exact[i].grad());
+        check_close("gradient " + std::to_string(i), gradient, right, allowed * largest(right));
+        if (turn == 0) first.push_back(gradient);
+        CHECK(gradient.values == first[i].values);
+      }
+    }
   }
 }
 

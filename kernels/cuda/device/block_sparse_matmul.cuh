@@ -5,6 +5,26 @@
 
 namespace bs::cuda::device {
 
+template <int N>
+__device__ inline unsigned count_of(const OperandLoop<N>& loop) {
+  unsigned n = 1;
+#pragma unroll 1
+  for (int axis = 0; axis < loop.rank; ++axis) n *= loop.shape[axis];
+  return n;
+}
+
+/// Kept small: unrolled, its divisions would take a third of the kernel's time in the compiler.
+template <int N>
+__device__ inline long long offset_of(const OperandLoop<N>& loop, int operand, unsigned index) {
+  long long at = 0;
+#pragma unroll 1
+  for (int axis = loop.rank - 1; axis >= 0; --axis) {
+    at += index % loop.shape[axis] * loop.strides[operand][axis];
+    index /= loop.shape[axis];
+  }
+  return at;
+}
+
 __device__ inline int clamp_count(long long left, int most) {
   return left <= 0 ? 0 : left < most ? static_cast<int>(left) : most;
 }
@@ -54,11 +74,13 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
   const unsigned item = index / p.grid.col_tiles;
 
   Product product;
-  const unsigned terms = p.sum.count();
+  const unsigned terms = count_of(p.sum);
   for (unsigned term = 0; term < terms; ++term) {
-    const int head = static_cast<int>(p.batch.offset(3, item) + p.sum.offset(2, term));
-    const T* s = static_cast<const T*>(p.values) + p.batch.offset(0, item) + p.sum.offset(0, term);
-    const T* dense = static_cast<const T*>(p.b) + p.batch.offset(1, item) + p.sum.offset(1, term);
+    const int head = static_cast<int>(offset_of(p.batch, 3, item) + offset_of(p.sum, 2, term));
+    const T* s =
+        static_cast<const T*>(p.values) + offset_of(p.batch, 0, item) + offset_of(p.sum, 0, term);
+    const T* dense =
+        static_cast<const T*>(p.b) + offset_of(p.batch, 1, item) + offset_of(p.sum, 1, term);
     const BlockRow blocks(p.order, head, row);
     const auto load_a = [&](int step, int side, int k) -> Chunk<T> {
       const unsigned at_k = step * depth + k;
@@ -82,7 +104,7 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
     product.run(shared, steps, p.grid.a_aligned, p.grid.b_aligned, load_a, load_b);
   }
 
-  T* out = static_cast<T*>(p.c) + p.batch.offset(2, item);
+  T* out = static_cast<T*>(p.c) + offset_of(p.batch, 2, item);
   const long long m0 = static_cast<long long>(row) * block + row0;
   const int height = min(rows, block - row0);
   const int width = clamp_count(p.n - n0, cols);
@@ -130,12 +152,12 @@ __device__ inline void sdd_tile(const SddArguments& p) {
 
   Product product;
   const long long m0 = static_cast<long long>(row) * block + row0;
-  const unsigned terms = p.sum.count();
+  const unsigned terms = count_of(p.sum);
   for (unsigned term = 0; term < terms; ++term) {
-    const T* left = static_cast<const T*>(p.a) + p.batch.offset(0, item) + p.sum.offset(0, term) +
-                    head * p.a_head;
-    const T* right = static_cast<const T*>(p.b) + p.batch.offset(1, item) + p.sum.offset(1, term) +
-                     head * p.b_head;
+    const T* left = static_cast<const T*>(p.a) + offset_of(p.batch, 0, item) +
+                    offset_of(p.sum, 0, term) + head * p.a_head;
+    const T* right = static_cast<const T*>(p.b) + offset_of(p.batch, 1, item) +
+                     offset_of(p.sum, 1, term) + head * p.b_head;
     const auto load_a = [&](int step, int side, int k) -> Chunk<T> {
       const long long at = static_cast<long long>(step) * depth + k;
       if (at >= p.k || row0 + side >= block) return {left, 0};
@@ -155,7 +177,7 @@ __device__ inline void sdd_tile(const SddArguments& p) {
     product.run(shared, steps, p.grid.a_aligned, p.grid.b_aligned, load_a, load_b);
   }
 
-  T* out = static_cast<T*>(p.values) + p.batch.offset(2, item);
+  T* out = static_cast<T*>(p.values) + offset_of(p.batch, 2, item);
   product.template stage_result<true>(shared);
   const int height = min(rows, block - row0);
   for (int i = threadIdx.x; i < height * (cols / vector); i += Product::threads) {

@@ -12,20 +12,6 @@ struct OperandLoop {
   int rank;
   unsigned shape[8];
   long long strides[N][8];
-
-  constexpr unsigned count() const {
-    unsigned n = 1;
-    for (int axis = 0; axis < rank; ++axis) n *= shape[axis];
-    return n;
-  }
-  constexpr long long offset(int operand, unsigned index) const {
-    long long at = 0;
-    for (int axis = rank - 1; axis >= 0; --axis) {
-      at += index % shape[axis] * strides[operand][axis];
-      index /= shape[axis];
-    }
-    return at;
-  }
 };
 
 /// The lines of a layout in the order in which a product walks them: rows, or columns of S^T.

@@ -70,10 +70,31 @@ struct WarpgroupTile {
 constexpr WarpgroupTile warpgroup_dsd_tile(int64_t n) {
   return {.cols = n <= 64 ? 64 : n <= 128 ? 128 : 256, .stages = 4};
 }
-/** @brief Three stages of two times 192 columns went faster than two stages of two times 256. */
-constexpr WarpgroupTile warpgroup_sdd_tile(int block) {
-  return block == 128 ? WarpgroupTile{.cols = 256, .stages = 4}
-                      : WarpgroupTile{.cols = 192, .stages = 3};
+/** @brief Three stages of two times 192 columns went faster than two stages of two times 256.
+ *  `narrow`: half as wide, for layouts with few pieces of work. */
+constexpr WarpgroupTile warpgroup_sdd_tile(int block, bool narrow) {
+  if (block == 128) return {.cols = narrow ? 128 : 256, .stages = narrow ? 5 : 4};
+  return {.cols = narrow ? 128 : 192, .stages = narrow ? 4 : 3};
+}
+/** @brief Whether sdd had better gather fewer columns a CTA, given the CTAs' worth of work of
+ * either way. Time goes by the lines that a CTA copies a stage, times the rounds the GPU needs. */
+constexpr bool prefer_narrow_sdd(int block, int64_t wide_items, int64_t narrow_items,
+                                 int multiprocessors) {
+  const auto time = [&](bool narrow, int64_t items) {
+    const int lines =
+        (block == 128 ? 128 : 64) + warpgroup_sdd_tile(block, narrow).sdd_cols(block) * block;
+    return (items + multiprocessors - 1) / multiprocessors * lines;
+  };
+  return time(true, narrow_items) < time(false, wide_items);
+}
+
+/** @brief Whether a large 16-bit product is faster with the sparse matrix written out and
+ * multiplied densely: where the times of the warpgroup kernels, measured at 8192^3 and densities .1
+ * and .25 and taken on in a line, meet cuBLAS' (bench/NOTES.md). */
+constexpr bool dense_is_faster(bool sampled, int block, double density) {
+  const double dsd = block == 16 ? 0.22 : block == 32 ? 0.48 : block == 64 ? 0.70 : 0.93;
+  const double sdd = block == 16 ? 0.16 : block == 32 ? 0.33 : block == 64 ? 0.60 : 0.92;
+  return block >= 16 && density > (sampled ? sdd : dsd);
 }
 
 }  // namespace bs::cuda

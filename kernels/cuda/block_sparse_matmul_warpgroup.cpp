@@ -22,7 +22,7 @@ constexpr int depth = 64;  // of a stage
 const char* word(bool value) { return value ? "true" : "false"; }
 
 WarpgroupTile tile_of(const WarpgroupKernel& k) {
-  return k.sampled ? warpgroup_sdd_tile(k.block) : warpgroup_dsd_tile(k.cols);
+  return k.sampled ? warpgroup_sdd_tile(k.block, k.cols == 128) : warpgroup_dsd_tile(k.cols);
 }
 
 int shared_bytes(const WarpgroupKernel& k) {
@@ -185,7 +185,9 @@ std::vector<WarpgroupKernel> all_warpgroup_kernels() {
     for (const int block : {16, 32, 64, 128})
       for (const bool a : {false, true})
         for (const bool b : {false, true}) {
-          all.push_back({true, dtype, block, a, b, false, warpgroup_sdd_tile(block).cols});
+          for (const bool narrow : {false, true})
+            all.push_back(
+                {true, dtype, block, a, b, false, warpgroup_sdd_tile(block, narrow).cols});
           for (const bool c : {false, true})
             for (const int cols : {64, 128, 256})
               all.push_back({false, dtype, block, a, b, c, cols});
@@ -278,7 +280,15 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
     q.b = {.row = 1, .col = p.k};
     return warpgroup_sdd(a, turned.transpose(-2, -1), values, q, stream);
   }
-  const WarpgroupTile tile = warpgroup_sdd_tile(block);
+  const auto pieces_of_work = [&](bool narrow) -> const BlockSparseStrips& {
+    return strips_of(*p.pattern, false, WarpgroupTile::sdd_rows(block),
+                     warpgroup_sdd_tile(block, narrow).sdd_cols(block), stream.device());
+  };
+  const bool narrow = prefer_narrow_sdd(block, p.batch.numel() * pieces_of_work(false).works,
+                                        p.batch.numel() * pieces_of_work(true).works,
+                                        device_properties(stream.device()).multiprocessors);
+  const BlockSparseStrips& strips = pieces_of_work(narrow);
+  const WarpgroupTile tile = warpgroup_sdd_tile(block, narrow);
   const WarpgroupKernel k{.sampled = true,
                           .dtype = a.dtype(),
                           .block = block,
@@ -298,8 +308,6 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
   b_map.add_axes(axes, axes.strides(p.batch, 1, p.sum, 1), 2, params.b_steps);
   const DenseMap value_map = block_map(values, block);
 
-  const BlockSparseStrips& strips = strips_of(*p.pattern, false, WarpgroupTile::sdd_rows(block),
-                                              tile.sdd_cols(block), stream.device());
   const int64_t items = p.batch.numel() * strips.works;
   if (!a_map.fit || !b_map.fit || !value_map.fit || !fits_int(items)) return false;
 

@@ -26,3 +26,30 @@ TEST_CASE("tiles of the block-sparse products cover every block and fit the mach
       CHECK(2 * tile.stages * (a + b) <= 227 * 1024);
     }
 }
+
+TEST_CASE("tiles of the warpgroup kernels fit the machine, and the choices among them are sound") {
+  constexpr int most = 227 * 1024;
+  for (const int block : {16, 32, 64, 128}) {
+    CAPTURE(block);
+    for (const int64_t n : {8, 64, 65, 128, 129, 4096}) {
+      const WarpgroupTile tile = warpgroup_dsd_tile(n);
+      CHECK(tile.dsd_shared_bytes() <= most);
+      CHECK((tile.cols >= n || tile.cols == 256));
+    }
+    CHECK(WarpgroupTile::dsd_rows(block) * block == 128);
+    for (const bool narrow : {false, true}) {
+      const WarpgroupTile tile = warpgroup_sdd_tile(block, narrow);
+      CHECK(tile.sdd_shared_bytes(block) <= most);
+      CHECK(tile.sdd_cols(block) * block % 64 == 0);
+    }
+    // One CTA too many for one round of wide tiles: half the work each in two narrow ones is less.
+    CHECK(prefer_narrow_sdd(block, 64, 100, 132));
+    CHECK(!prefer_narrow_sdd(block, 100000, 200000, 132));
+    // Denser is never the reason to go back to the sparse kernels.
+    for (const bool sampled : {false, true}) {
+      CHECK(!dense_is_faster(sampled, block, 0.1));
+      CHECK(dense_is_faster(sampled, block, 1));
+    }
+  }
+  CHECK(!dense_is_faster(false, 8, 1));
+}

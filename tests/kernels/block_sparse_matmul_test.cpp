@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 #include <omp.h>
 
-#include <cmath>
 #include <random>
 
 using namespace bs;
@@ -15,11 +14,6 @@ using namespace bs::test;
 namespace {
 
 constexpr Transpose transposes[] = {{}, {.b = true}, {.a = true}, {.a = true, .b = true}};
-
-Shape flipped(Shape shape, bool flip) {
-  if (flip) std::swap(shape[-1], shape[-2]);
-  return shape;
-}
 
 /// Shapes of the two operands around a mask: the free dimension is `n`, batch axes go in front.
 struct Batch {
@@ -69,71 +63,6 @@ void check_all(const Mask& mask, int64_t n, Transpose t, Batch batch = {}) {
 }
 
 }  // namespace
-
-namespace {
-
-/// Whole numbers from -1 to 1: sums of up to 256 products are exact in every dtype.
-Reference whole_reference(const Shape& shape, uint64_t seed) {
-  Reference r = random_reference(shape, seed, -1.5, 1.5);
-  for (double& x : r.values) x = std::round(x);
-  return r;
-}
-
-void check_exact(const char* what, const Tensor& got, const Reference& want) {
-  const Reference found = Reference::of(got);
-  CAPTURE(what);
-  REQUIRE(found.shape == want.shape);
-  size_t wrong = 0;
-  for (size_t i = 0; i < want.values.size(); ++i) wrong += found[i] != want[i];
-  CHECK(wrong == 0);
-}
-
-/// All three products of one random mask, in whole numbers.
-void check_whole(DType dtype, const Mask& mask, int64_t n, Transpose t, const Shape& batch,
-                 uint64_t seed) {
-  CAPTURE(to_string(dtype));
-  CAPTURE(mask.block);
-  CAPTURE(to_string(Shape{mask.heads, mask.rows, mask.cols, n}));
-  CAPTURE(to_string(batch));
-  CAPTURE(t.a);
-  CAPTURE(t.b);
-  const Device device = test_device();
-  const auto tensor = [&](const Reference& r) { return r.tensor(dtype, device); };
-  const Reference s = whole_reference(mask.values(batch), seed);
-  const Reference a = whole_reference(flipped(mask.dense(batch, mask.height(), n), t.a), seed + 1);
-  const Reference b = whole_reference(flipped(mask.dense(batch, n, mask.width()), t.b), seed + 2);
-  check_exact("sdd", sdd(tensor(a), tensor(b), mask.layout(), t).values,
-              sparsify(product(a, b, t.a, t.b), mask));
-  const int64_t k = t.a ? mask.height() : mask.width();
-  const Reference right = whole_reference(flipped(mask.dense(batch, k, n), t.b), seed + 3);
-  check_exact("dsd", dsd({mask.layout(), tensor(s)}, tensor(right), t),
-              product(densify(s, mask), right, t.a, t.b));
-  const int64_t depth = t.b ? mask.width() : mask.height();
-  const Reference left = whole_reference(flipped(mask.dense(batch, n, depth), t.a), seed + 4);
-  check_exact("dds", dds(tensor(left), {mask.layout(), tensor(s)}, t),
-              product(left, densify(s, mask), t.a, t.b));
-}
-
-}  // namespace
-
-TEST_CASE("block-sparse products: whole numbers come out exact at the sizes of fast kernels") {
-  std::mt19937 random(7);
-  const auto pick = [&](std::initializer_list<int> of) {
-    return *(of.begin() + random() % of.size());
-  };
-  for (const int block : {16, 32, 64, 128})
-    for (int i = 0; i < 8; ++i) {
-      const int most = 256 / block;
-      const auto side = [&] {
-        return 1 + static_cast<int>(random() % static_cast<unsigned>(most));
-      };
-      const int heads = pick({1, 1, 3});
-      Mask mask = Mask::random(heads, side(), side(), block, pick({20, 60, 100}) / 100.0, random());
-      const Shape batches[] = {{}, {2}, {2, 2}};
-      check_whole(i % 2 ? f16 : bf16, mask, pick({8, 24, 64, 72, 136, 256}), transposes[i % 4],
-                  batches[random() % 3], random());
-    }
-}
 
 TEST_CASE("block-sparse products: every transposition, one head and several") {
   for (Transpose t : transposes) {

@@ -4,6 +4,7 @@
 #include <bs/tests/support/reference.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace bs::test {
@@ -39,5 +40,11 @@ Reference densify(const Reference& values, const Mask& mask, double absent = 0);
 Reference sparsify(const Reference& dense, const Mask& mask);
 /** @brief op(a) op(b) over broadcast leading axes, in loops. */
 Reference product(const Reference& a, const Reference& b, bool trans_a, bool trans_b);
+
+/** @brief The shape with its last two axes exchanged where `flip` says so. */
+inline Shape flipped(Shape shape, bool flip) {
+  if (flip) std::swap(shape[-1], shape[-2]);
+  return shape;
+}
 
 }  // namespace bs::test

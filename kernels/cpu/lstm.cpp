@@ -127,7 +127,8 @@ class Forward {
     if (projects_) {
       meet(team);
       const Range out = share<W>(width_, thread, team);
-      projection_.multiply(m, x.outputs, cells_, out, W(0), x.after + out.begin, width_);
+      const LeftRows<W> outputs(m, cells_, x.outputs, cells_);
+      projection_.multiply(outputs, out, W(0), x.after + out.begin, width_);
       for (Index b = 0; b < batch_; ++b) finish(t, b, x, out);
     }
     meet(team);
@@ -143,9 +144,9 @@ class Forward {
         }
     }
     if (s_.layout) return add_sparse(t, m, x);
+    const LeftRows<W> before(m, width_, x.before, width_);
     for (Index g = 0; g < 4; ++g)
-      recurrent_[g].multiply(m, x.before, width_, cells, W(1), x.sums + g * cells_ + cells.begin,
-                             4 * cells_);
+      recurrent_[g].multiply(before, cells, W(1), x.sums + g * cells_ + cells.begin, 4 * cells_);
   }
 
   void add_sparse(Index t, Index m, const Buffers& x) const {

@@ -51,6 +51,25 @@ inline void meet(int team) {
   }
 }
 
+/// Rows of a left operand [m, k]: packed by the calling thread where there are enough of them,
+/// which costs little beside a product, and reads faster.
+template <class W>
+struct LeftRows {
+  const W* data;
+  PanelLayout layout;
+  Index m, step;  ///< step: elements to the next of the depth
+
+  LeftRows(Index rows, Index k, const W* a, Index row)
+      : data(a), layout(direct_a<W>(row, 1)), m(rows), step(1) {
+    if (rows < Tile<W>::kRows) return;
+    W* packed = scratch<W>(4, packed_a_size<W>(rows, k));
+    pack_a<W>(rows, k, a, row, Index{1}, packed);
+    data = packed;
+    layout = packed_a<W>(k);
+    step = layout.step;
+  }
+};
+
 /// A right operand [k, n] packed in panels of columns, multiplied column range by column range.
 template <class W>
 class PackedWeight {
@@ -69,14 +88,14 @@ class PackedWeight {
 
   /// c (m x columns) = beta c + a (m x k) times the columns of `range`, which starts a panel; `c`
   /// is where the first of them goes.
-  void multiply(Index m, const W* a, Index row, Range range, W beta, W* c, Index row_c) const {
+  void multiply(const LeftRows<W>& a, Range range, W beta, W* c, Index row_c) const {
     constexpr Index unit = Tile<W>::kCols, depth = Tile<W>::kDepth;
-    if (m == 0 || range.size() == 0) return;
+    if (a.m == 0 || range.size() == 0) return;
     for (Index l = 0; l < k_; l += depth) {
-      const PanelPair<W> pair{a + l, data_ + range.begin * k_ + l * unit};
-      multiply_panels<W, W>(m, range.size(), std::min(depth, k_ - l), {&pair, 1},
-                            direct_a<W>(row, 1), PanelLayout{unit * k_, unit, 1, true}, W(1),
-                            l == 0 ? beta : W(1), c, row_c, 1);
+      const PanelPair<W> pair{a.data + l * a.step, data_ + range.begin * k_ + l * unit};
+      multiply_panels<W, W>(a.m, range.size(), std::min(depth, k_ - l), {&pair, 1}, a.layout,
+                            PanelLayout{unit * k_, unit, 1, true}, W(1), l == 0 ? beta : W(1), c,
+                            row_c, 1);
     }
   }
 

@@ -114,7 +114,8 @@ class Backward {
     for (Index b = 0; b < batch_; ++b) arrive(t, b, out, dhidden);
     if (projects_) {
       meet(team);
-      projection_.multiply(m, dhidden, width_, cells, W(0), dout_ + cells.begin, cells_);
+      const LeftRows<W> rows(m, width_, dhidden, width_);
+      projection_.multiply(rows, cells, W(0), dout_ + cells.begin, cells_);
     }
     for (Index b = 0; b < batch_; ++b) row<hard>(t, b, dsums, cells);
     meet(team);
@@ -122,7 +123,8 @@ class Backward {
     if (f_.layout) {
       add_sparse(t, dh);
     } else {
-      recurrent_.multiply(m, dsums, 4 * cells_, out, W(1), dh + out.begin, width_);
+      const LeftRows<W> rows(m, 4 * cells_, dsums, 4 * cells_);
+      recurrent_.multiply(rows, out, W(1), dh + out.begin, width_);
     }
   }
 

@@ -146,7 +146,9 @@ std::string architecture(int capability) {
 const std::vector<std::string>& compile_options() {
   static const auto* const options = [] {
     auto* const list = new std::vector<std::string>{"-std=c++20", "-default-device", "-lineinfo",
-                                                    "-no-source-include", "-Xptxas=-v"};
+                                                    "-no-source-include", "-Xptxas=-v",
+                                                    // As in the C library, which NVRTC is without.
+                                                    "-DINFINITY=__int_as_float(0x7f800000)"};
     int major = 0, minor = 0;
     BS_NVRTC_CHECK(nvrtcVersion(&major, &minor));
     // NVRTC has a cache of its own since 12.9; ours is enough.

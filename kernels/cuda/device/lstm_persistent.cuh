@@ -89,7 +89,7 @@ template <class T, int KS, int NT, int NG>
 struct LstmCta {
   using Shape = PersistentShape;
   static constexpr int hidden = 128 * KS, group = 8 * NT;
-  static constexpr int64_t group_bytes = int64_t{hidden} * group * sizeof(T);
+  static constexpr long long group_bytes = static_cast<long long>(hidden) * group * sizeof(T);
 
   const PersistentLstm<T>& p;
   float4* sums;  ///< [warps][group][8 cells], the cells of a sequence exchanged by `slot`
@@ -99,10 +99,10 @@ struct LstmCta {
 
   __device__ static int slot(int sequence, int cell) { return cell ^ sequence / 2 % 4 * 2; }
   __device__ bool mine(int g) const { return b < group && g * group + b < p.batch; }
-  __device__ int64_t state(int64_t time_slot, int g) const {
+  __device__ long long state(long long time_slot, int g) const {
     return (time_slot * p.batch + g * group + b) * hidden + unit;
   }
-  __device__ char* copy(int64_t n, int g) const {
+  __device__ char* copy(long long n, int g) const {
     return reinterpret_cast<char*>(p.exchange) + (n % 2 * NG + g) * group_bytes;
   }
 
@@ -114,15 +114,15 @@ struct LstmCta {
 #pragma unroll
       for (int r = 0; r < 8; ++r) {
         const int tile = r / 4, part = r % 4;
-        const int64_t row =
-            (tile * 2 + part % 2) * int64_t{hidden} + blockIdx.x * Shape::cells + lane / 4;
+        const long long row = (tile * 2 + part % 2) * static_cast<long long>(hidden) +
+                              blockIdx.x * Shape::cells + lane / 4;
         a[s][tile][part] =
             *reinterpret_cast<const unsigned*>(p.hh + row * hidden + k + s * 16 + part / 2 * 8);
       }
   }
 
   /// Puts h where the next step reads it: neighbouring cells make one word.
-  __device__ void publish(int64_t n, int g, float h, bool valid) const {
+  __device__ void publish(long long n, int g, float h, bool valid) const {
     const T narrowed = narrow<T>(h);
     const unsigned own = *reinterpret_cast<const unsigned short*>(&narrowed);
     const unsigned other = __shfl_xor_sync(0xffffffffU, own, 1);
@@ -142,7 +142,7 @@ struct LstmCta {
   }
 
   /// This warp's part of the sums of a group, into shared memory.
-  __device__ void multiply(int64_t n, int g, const unsigned (&a)[KS][2][4]) const {
+  __device__ void multiply(long long n, int g, const unsigned (&a)[KS][2][4]) const {
     const auto* from =
         reinterpret_cast<const uint4*>(copy(n, g)) + warp * KS * (NT / 2) * 32 + lane;
     uint4 h[KS][NT / 2];
@@ -193,7 +193,7 @@ __device__ void lstm_persistent(const PersistentLstm<T>& p) {
   unsigned a[KS][2][4];
   cta.load_weights(a);
   PersistentCell cells[NG];
-  const int64_t first = p.reverse ? p.steps : 0;
+  const long long first = p.reverse ? p.steps : 0;
 #pragma unroll
   for (int g = 0; g < NG; ++g) {
     const bool valid = cta.mine(g);
@@ -202,8 +202,8 @@ __device__ void lstm_persistent(const PersistentLstm<T>& p) {
   }
   cta.announce();
   for (int n = 0; n < p.steps; ++n) {
-    const int64_t t = p.reverse ? p.steps - 1 - n : n;
-    const int64_t after = p.reverse ? t : t + 1;
+    const long long t = p.reverse ? p.steps - 1 - n : n;
+    const long long after = p.reverse ? t : t + 1;
 #pragma unroll
     for (int g = 0; g < NG; ++g) {
       if (!cta.mine(g)) continue;

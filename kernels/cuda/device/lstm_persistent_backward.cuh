@@ -56,7 +56,7 @@ struct LstmBackwardCta {
   using Shape = PersistentShape;
   static constexpr int hidden = 128 * KS, rows = 16 * MT, ctas = hidden / Shape::cells;
   static constexpr int depth = 2 * KS;  ///< steps of 16 a warp
-  static constexpr int64_t copy_bytes = int64_t{4} * hidden * rows * sizeof(T);
+  static constexpr long long copy_bytes = static_cast<long long>(4) * hidden * rows * sizeof(T);
 
   const PersistentLstmBackward<T>& p;
   float* received;  ///< [2][16 warps][rows][8 cells]
@@ -66,7 +66,7 @@ struct LstmBackwardCta {
   int unit = blockIdx.x * Shape::cells + u;
 
   __device__ bool mine() const { return b < rows && b < p.batch; }
-  __device__ int64_t state() const { return int64_t{b} * hidden + unit; }
+  __device__ long long state() const { return static_cast<long long>(b) * hidden + unit; }
   __device__ char* copy(int n) const {
     return reinterpret_cast<char*>(p.exchange) + n % 2 * copy_bytes;
   }
@@ -82,7 +82,8 @@ struct LstmBackwardCta {
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const int tile = r / 2, gate = step % 2 * 2 + r % 2;
-        const int64_t row = int64_t{gate} * hidden + step / 2 * Shape::cells + lane % 4 * 2;
+        const long long row =
+            static_cast<long long>(gate) * hidden + step / 2 * Shape::cells + lane % 4 * 2;
         const T* at = p.hh + row * hidden + column + tile * 8;
         const unsigned low = *reinterpret_cast<const unsigned short*>(at);
         const unsigned high = *reinterpret_cast<const unsigned short*>(at + hidden);
@@ -171,13 +172,13 @@ __device__ void lstm_persistent_backward(const PersistentLstmBackward<T>& p) {
   unsigned w[Cta::depth][2][2];
   cta.load_weights(w);
   const bool valid = cta.mine();
-  const int64_t count = int64_t{p.batch} * hidden;
+  const long long count = static_cast<long long>(p.batch) * hidden;
   float dh = valid ? p.dh[cta.state()] : 0.0F, dc = valid ? p.dc[cta.state()] : 0.0F;
   meet_cluster();  // the other's shared memory is there
   for (int n = 0; n < p.steps; ++n) {
-    const int64_t t = p.reverse ? n : p.steps - 1 - n;
+    const long long t = p.reverse ? n : p.steps - 1 - n;
     LstmGates<float> d{};
-    const int64_t at = t * 4 * count + int64_t{cta.b} * 4 * hidden + cta.unit;
+    const long long at = t * 4 * count + static_cast<long long>(cta.b) * 4 * hidden + cta.unit;
     if (valid) {
       const T* x = p.gates + at;
       const LstmGates<float> z{widen(x[0]), widen(x[hidden]), widen(x[2 * hidden]),

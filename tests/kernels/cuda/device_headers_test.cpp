@@ -13,7 +13,6 @@ TEST_CASE("device headers: each compiles alone, without any file of the CUDA too
       CAPTURE(std::string(header.name));
       const std::string code = "#include <" + std::string(header.name) +
                                ">\nextern \"C\" __global__ void k(int* x) { *x = 1; }\n";
-      const jit::Binary binary = jit::compile({"k", code, device_headers()}, capability);
-      CHECK(binary.resources.registers > 0);
+      CHECK_NOTHROW(jit::compile({"k", code, device_headers()}, capability));
     }
 }

@@ -2,8 +2,12 @@
 #include <bs/examples/support/files.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <future>
 #include <map>
+#include <optional>
+#include <thread>
 
 namespace bs::example {
 namespace {
@@ -45,18 +49,43 @@ bool plausible(const Recording& pair, const Options& o, LeftOut& left_out) {
   return false;
 }
 
-Corpus Corpus::read(const Options& options,
-                    const std::function<std::vector<float>(const std::string& path)>& read_audio) {
+namespace {
+
+/// The sound of every entry, read by as many threads as there are cores; nothing where it cannot
+/// be.
+std::vector<std::optional<std::vector<float>>> read_all(
+    const std::vector<data::ManifestEntry>& entries, const AudioReader& read_audio) {
+  std::vector<std::optional<std::vector<float>>> sounds(entries.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i; (i = next++) < entries.size();) {
+      try {
+        sounds[i] = read_audio(entries[i].path);
+      } catch (const IoError&) {  // stays empty
+      }
+    }
+  };
+  std::vector<std::future<void>> others;
+  for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i)
+    others.push_back(std::async(std::launch::async, work));
+  work();
+  for (std::future<void>& other : others) other.get();
+  return sounds;
+}
+
+}  // namespace
+
+Corpus Corpus::read(const Options& options, const AudioReader& read_audio) {
+  const std::vector<data::ManifestEntry> entries = data::read_manifest(options.data);
+  auto sounds = read_all(entries, read_audio);
   std::vector<Recording> pairs;
   LeftOut left_out;
-  for (const data::ManifestEntry& entry : data::read_manifest(options.data)) {
-    Recording pair{.name = entry.path, .samples = {}, .text = entry.text};
-    try {
-      pair.samples = read_audio(entry.path);
-    } catch (const IoError&) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (!sounds[i]) {
       ++left_out.unreadable;
       continue;
     }
+    Recording pair{entries[i].path, std::move(*sounds[i]), entries[i].text};
     if (plausible(pair, options, left_out)) pairs.push_back(std::move(pair));
   }
   return {pairs, options, left_out};

@@ -26,14 +26,16 @@ struct LeftOut {
  *  and at most 30 characters a second, more than anybody speaks; else counts why not. */
 bool plausible(const Recording& pair, const Options& options, LeftOut& left_out);
 
+/** @brief Samples of a file. @throws IoError when it cannot be read. */
+using AudioReader = std::function<std::vector<float>(const std::string& path)>;
+
 /** @brief What is learnt, and texts that are only measured. One text is never on both sides. */
 class Corpus {
  public:
   /** @brief Splits the pairs by a hash of their texts. @throws UsageError where nothing is left. */
   Corpus(const std::vector<Recording>& pairs, const Options& options, const LeftOut& left_out = {});
-  /** @brief Reads what a manifest lists. */
-  static Corpus read(const Options& options,
-                     const std::function<std::vector<float>(const std::string& path)>& read_audio);
+  /** @brief Reads what a manifest lists, with several threads: `read_audio` must bear that. */
+  static Corpus read(const Options& options, const AudioReader& read_audio);
 
   const std::shared_ptr<data::Utterances>& train() const { return train_; }
   const std::shared_ptr<data::Utterances>& held_out() const { return held_out_; }

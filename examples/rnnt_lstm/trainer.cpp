@@ -8,6 +8,7 @@
 #include <bs/nn/optim/lamb.h>
 
 #include <algorithm>
+#include <thread>
 
 namespace bs::example {
 namespace {
@@ -33,6 +34,12 @@ std::vector<float> values_of(const Variable& v) {
   std::vector<float> values;
   for_each_value<float>(host_view(v.data()), [&](float x) { values.push_back(x); });
   return values;
+}
+
+/// Threads that make features: on a GPU the cores have nothing else to do, and it waits for them.
+int workers(Device device) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return device.is_cuda() ? std::clamp(cores - 2, 1, 12) : 1;
 }
 
 data::FeatureStatistics statistics(const Options& options, const data::Utterances& utterances) {
@@ -90,7 +97,8 @@ Trainer::Trainer(const Options& options, const Corpus& corpus)
                            .masks = options.masks,
                            .spec = {.frequency_width = options.mels / 5, .time_masks = 4}},
                .seed = options.seed,
-               .device = options.device}) {
+               .device = options.device,
+               .workers = workers(options.device)}) {
   if (!options.resume) return;
   const auto& metadata = options.resume->metadata();
   const auto fingerprint = metadata.find(fingerprint_key);

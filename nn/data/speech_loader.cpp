@@ -3,6 +3,7 @@
 #include <bs/nn/data/speech_loader.h>
 
 #include <algorithm>
+#include <future>
 #include <numeric>
 
 namespace bs::data {
@@ -64,8 +65,9 @@ SpeechLoader::SpeechLoader(std::shared_ptr<const Utterances> utterances, SpeechF
     : utterances_(std::move(utterances)), features_(std::move(features)), options_(options) {
   const auto& o = options_;
   BS_CHECK(utterances_ && !utterances_->empty(), "speech_loader: no utterances");
-  BS_CHECK(o.batch > 0 && o.buckets > 0 && o.prefetch >= 0,
-           "speech_loader: batch {}, buckets {}, prefetch {}", o.batch, o.buckets, o.prefetch);
+  BS_CHECK(o.batch > 0 && o.buckets > 0 && o.prefetch >= 0 && o.workers > 0,
+           "speech_loader: batch {}, buckets {}, prefetch {}, {} workers", o.batch, o.buckets,
+           o.prefetch, o.workers);
   BS_CHECK(o.augment.slowest <= o.augment.fastest, "speech_loader: speeds from {} to {}",
            o.augment.slowest, o.augment.fastest);
   by_length_.resize(utterances_->size());
@@ -99,21 +101,30 @@ std::vector<int64_t> SpeechLoader::indices(int64_t batch) const {
   return {begin, begin + std::min<int64_t>(options_.batch, order.end() - begin)};
 }
 
-SpeechBatch SpeechLoader::make(int64_t number) {
+SpeechBatch SpeechLoader::make(int64_t number) const {
   const SpeechAugmentOptions& augment = options_.augment;
-  std::vector<Frames> features;
-  std::vector<std::vector<int64_t>> tokens;
   const std::vector<int64_t> chosen = indices(number);
-  for (size_t row = 0; row < chosen.size(); ++row) {
-    const Utterance& utterance = (*utterances_)[static_cast<size_t>(chosen[row])];
-    Draws draws(options_.seed ^ augment_key, static_cast<uint64_t>(number * options_.batch) + row);
-    const double speed = augment.slowest + (augment.fastest - augment.slowest) * draws.uniform();
-    const uint64_t noise = draws.bits();
-    features.push_back(
-        features_.whole(speed == 1 ? utterance.samples : change_speed(utterance.samples, speed),
-                        noise, augment.spec, augment.masks ? &draws : nullptr));
-    tokens.push_back(utterance.tokens);
-  }
+  std::vector<Frames> features(chosen.size());
+  std::vector<std::vector<int64_t>> tokens(chosen.size());
+  const auto workers = static_cast<size_t>(options_.workers);
+  const auto work = [&](size_t worker) {
+    SpeechFeatures extractor = features_;
+    for (size_t row = worker; row < chosen.size(); row += workers) {
+      const Utterance& utterance = (*utterances_)[static_cast<size_t>(chosen[row])];
+      Draws draws(options_.seed ^ augment_key,
+                  static_cast<uint64_t>(number * options_.batch) + row);
+      const double speed = augment.slowest + (augment.fastest - augment.slowest) * draws.uniform();
+      const uint64_t noise = draws.bits();
+      features[row] =
+          extractor.whole(speed == 1 ? utterance.samples : change_speed(utterance.samples, speed),
+                          noise, augment.spec, augment.masks ? &draws : nullptr);
+      tokens[row] = utterance.tokens;
+    }
+  };
+  std::vector<std::future<void>> others;
+  for (size_t i = 1; i < workers; ++i) others.push_back(std::async(std::launch::async, work, i));
+  work(0);
+  for (std::future<void>& other : others) other.get();
   return collate(features, tokens, features_.hop());
 }
 

@@ -46,6 +46,7 @@ struct SpeechLoaderOptions {
   uint64_t seed = 0;
   Device device = Device::cpu();  ///< of features and targets
   int prefetch = 2;               ///< batches made ahead on a thread; 0: none, and no thread
+  int workers = 1;  ///< threads that make the recordings of a batch; the number changes nothing
 };
 
 /** @brief An endless series of epochs, each all utterances once in another order. Batch number n is
@@ -69,7 +70,7 @@ class SpeechLoader : public Cursor {
 
  private:
   struct Ahead;
-  SpeechBatch make(int64_t number);
+  SpeechBatch make(int64_t number) const;
 
   std::shared_ptr<const Utterances> utterances_;
   SpeechFeatures features_;

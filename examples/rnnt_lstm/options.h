@@ -14,7 +14,7 @@ struct Options : RunOptions {
   int pre_layers = 1;
   int time_stack = 3;
   int post_layers = 1;
-  int64_t prediction = 128;
+  int64_t prediction = 48;
   int prediction_layers = 1;
   int64_t joint = 128;
   double dropout = 0.05;

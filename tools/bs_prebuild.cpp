@@ -1,5 +1,6 @@
 // Compiles kernels ahead of the first run that needs them, on any machine that has NVRTC.
 #include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
+#include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/cuda/sparse_attention_kernels.h>
 #include <bs/lib/cuda/jit_cache.h>
@@ -85,12 +86,15 @@ Options parse(int argc, char** argv) {
 }
 
 /// Every kernel that can be named ahead of time.
-std::vector<jit::Source> tables() {
+std::vector<jit::Source> tables(int capability) {
   std::vector<jit::Source> all;
   for (const TiledKernel& kernel : all_tiled_kernels()) all.push_back(tiled_source(kernel));
   for (const AttentionKernel& kernel : all_attention_kernels())
     all.push_back(attention_source(kernel));
   for (const DType dtype : {f16, bf16, f32, f64}) all.push_back(attention_numbers_source(dtype));
+  if (capability == 90)  // wgmma is Hopper's alone
+    for (const WarpgroupKernel& kernel : all_warpgroup_kernels())
+      all.push_back(warpgroup_source(kernel));
   return all;
 }
 
@@ -103,8 +107,8 @@ std::vector<jit::Recorded> wanted(const Options& o) {
       for (int capability : o.capabilities) all.push_back({kernel.source, capability});
     }
   if (o.tables)
-    for (const jit::Source& source : tables())
-      for (int capability : o.capabilities) all.push_back({source, capability});
+    for (int capability : o.capabilities)
+      for (const jit::Source& source : tables(capability)) all.push_back({source, capability});
   return all;
 }
 

@@ -51,6 +51,8 @@ TransducerSizes transducer_sizes(const char* op, const Tensor& logits, const Ten
            op, logits.shape());
   BS_CHECK(is_floating(logits.dtype()), "{}: logits of dtype {}", op, logits.dtype());
   BS_CHECK(logits.size(-1) > 0, "{}: logits {} have no classes", op, logits.shape());
+  BS_CHECK(logits.size(-1) < std::numeric_limits<int32_t>::max(),
+           "{}: logits {} have more than 2^31 classes", op, logits.shape());
   BS_CHECK(targets.rank() == 2, "{}: targets {}, expected [batch, labels]", op, targets.shape());
   BS_CHECK(targets.dtype() == i64 || targets.dtype() == i32,
            "{}: targets of dtype {}, expected i64 or i32", op, targets.dtype());
@@ -63,7 +65,7 @@ TransducerSizes transducer_sizes(const char* op, const Tensor& logits, const Ten
   BS_CHECK(targets.size(0) > 0 || logits.numel() == 0, "{}: logits {} of no utterances", op,
            logits.shape());
   return {.batch = targets.size(0),
-          .frames = packed ? 0 : logits.size(1),
+          .frames = packed ? logits.size(0) : logits.size(1),
           .labels = targets.size(1),
           .classes = logits.size(-1),
           .rows = logits.numel() / logits.size(-1),

@@ -88,7 +88,7 @@ Tensor transducer_alignment(const Tensor& logits, const Tensor& targets,
 
 /** @brief Sizes of a problem, dense or packed, as backends take them. */
 struct TransducerSizes {
-  int64_t batch, frames, labels, classes, rows;  ///< frames is the padded number; 0 when packed
+  int64_t batch, frames, labels, classes, rows;  ///< frames, labels: the most an utterance has
   bool packed;
 
   /** @brief Cells of lattices: utterance b's begin at that of its first row + b labels (labels+1),

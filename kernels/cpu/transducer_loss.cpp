@@ -1,7 +1,7 @@
 #include <bs/kernels/cpu/log_sum_exp.h>
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/transducer_utterances.h>
 #include <bs/kernels/scaled.h>
-#include <bs/kernels/transducer_loss.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,54 +10,6 @@
 namespace bs::cpu {
 
 namespace {
-
-std::vector<int64_t> read_integers(const char* op, const Tensor& t) {
-  std::vector<int64_t> out(static_cast<size_t>(t.numel()));
-  visit_index(op, t.dtype(),
-              [&]<class I>(Type<I>) { std::copy_n(t.data<I>(), out.size(), out.begin()); });
-  return out;
-}
-
-/// One utterance's rows of logits and its cells, which lie in the order of packed rows.
-struct Utterance {
-  int64_t number, row, cell, frames, labels;
-  int64_t stride;  ///< rows from one frame to the next
-
-  int64_t columns() const { return labels + 1; }
-  int64_t row_of(int64_t t, int64_t u) const { return row + t * stride + u; }
-  int64_t cell_of(int64_t t, int64_t u) const { return cell + t * columns() + u; }
-};
-
-std::vector<Utterance> utterances_of(const TransducerSizes& s, const Tensor& table) {
-  const int64_t* entry = table.data<int64_t>();
-  std::vector<Utterance> out;
-  for (int64_t b = 0; b < s.batch; ++b, entry += 4)
-    out.push_back({b, entry[0], entry[0] + b * s.labels * (s.labels + 1), entry[1], entry[2],
-                   s.packed ? entry[2] + 1 : s.labels + 1});
-  return out;
-}
-
-/// Checks the lengths, and writes down where each utterance begins: row, frames, labels, and 1.
-void locate(const char* op, const TransducerSizes& s, const Tensor& logit_lengths,
-            const Tensor& target_lengths, const Tensor& table) {
-  const std::vector<int64_t> frames = read_integers(op, logit_lengths);
-  const std::vector<int64_t> labels = read_integers(op, target_lengths);
-  int64_t* entry = table.data<int64_t>();
-  int64_t row = 0;
-  for (int64_t b = 0; b < s.batch; ++b, entry += 4) {
-    const int64_t t = frames[static_cast<size_t>(b)];
-    const int64_t u = labels[static_cast<size_t>(b)];
-    BS_CHECK(u >= 0 && u <= s.labels, "{}: target_lengths[{}] is {}, outside of [0, {}]", op, b, u,
-             s.labels);
-    BS_CHECK(t >= 0 && (s.packed || t <= s.frames),
-             "{}: logit_lengths[{}] is {}, outside of [0, {}]", op, b, t,
-             s.packed ? s.rows : s.frames);
-    std::copy_n(std::initializer_list<int64_t>{row, t, u, 1}.begin(), 4, entry);
-    row += s.packed ? t * (u + 1) : s.frames * (s.labels + 1);
-  }
-  BS_CHECK(row == s.rows, "{}: {} packed rows, but lengths that make {}", op, s.rows, row);
-  std::copy_n(std::initializer_list<int64_t>{row, 0, 0, 0}.begin(), 4, entry);
-}
 
 std::vector<int64_t> read_labels(const char* op, const TransducerSizes& s, const Tensor& targets,
                                  const std::vector<Utterance>& utterances) {

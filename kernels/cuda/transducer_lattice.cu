@@ -20,8 +20,7 @@ __global__ void __launch_bounds__(locate_threads)
     const int64_t b = first + threadIdx.x;
     int64_t t = b < s.batch ? frames[b] : 0;
     int64_t u = b < s.batch ? labels[b] : 0;
-    bool valid = u >= 0 && u <= s.labels && t >= 0 && t <= (s.packed ? s.rows : s.frames) &&
-                 t * (u + 1) <= INT32_MAX;
+    bool valid = u >= 0 && u <= s.labels && t >= 0 && t <= s.frames && t * (u + 1) <= INT32_MAX;
     if (!valid) t = u = 0;
     const int64_t rows = s.packed ? t * (u + 1) : s.frames * (s.labels + 1);
     int64_t row = 0;

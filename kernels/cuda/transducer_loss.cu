@@ -81,20 +81,21 @@ __device__ void for_each_row(const Utterances& utterances, int64_t rows, Body&& 
 template <class T, int N>
 struct Packs {
   T* base;
-  int64_t before, end;  ///< the row's elements are base[before .. end)
+  int before, end;  ///< the row's elements are base[before .. end)
 
-  __device__ Packs(T* row, int64_t n)
-      : base(row), before(N == 1 ? 0 : reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T)) {
+  __device__ Packs(T* row, int n)
+      : base(row),
+        before(N == 1 ? 0 : static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T))) {
     base -= before;
     end = before + n;
   }
-  __device__ int64_t count() const { return (end + N - 1) / N; }
-  __device__ bool whole(int64_t p) const { return p * N >= before && (p + 1) * N <= end; }
-  __device__ bool has(int64_t p, int i) const { return p * N + i >= before && p * N + i < end; }
+  __device__ int count() const { return (end + N - 1) / N; }
+  __device__ bool whole(int p) const { return p * N >= before && (p + 1) * N <= end; }
+  __device__ bool has(int p, int i) const { return p * N + i >= before && p * N + i < end; }
 };
 
 template <class T, int N>
-__device__ Pack<T, N> load(const Packs<const T, N>& row, int64_t p, T other) {
+__device__ Pack<T, N> load(const Packs<const T, N>& row, int p, T other) {
   Pack<T, N> out;
   if (row.whole(p)) return reinterpret_cast<const Pack<T, N>*>(row.base)[p];
 #pragma unroll
@@ -103,7 +104,7 @@ __device__ Pack<T, N> load(const Packs<const T, N>& row, int64_t p, T other) {
 }
 
 template <class T, int N>
-__device__ void store(const Packs<T, N>& row, int64_t p, const Pack<T, N>& values) {
+__device__ void store(const Packs<T, N>& row, int p, const Pack<T, N>& values) {
   if (row.whole(p)) {
     reinterpret_cast<Pack<T, N>*>(row.base)[p] = values;
     return;
@@ -124,8 +125,8 @@ __device__ W group_reduce(W value, Op op) {
 /// lse of each row, and the weights of the two transitions out of its cell: by the group's first
 /// lane that of the blank, by the second that of the label.
 template <class T, int N, int L>
-__global__ void __launch_bounds__(row_threads)
-    rows_kernel(const T* logits, int64_t classes, int64_t rows, Utterances utterances, Rules rules,
+__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 3)
+    rows_kernel(const T* logits, int classes, int64_t rows, Utterances utterances, Rules rules,
                 wide<T>* lse, Tables<wide<T>> tables) {
   using W = wide<T>;
   const int lane = threadIdx.x % L;
@@ -139,8 +140,8 @@ __global__ void __launch_bounds__(row_threads)
     const bool exists = wanted >= 0 && wanted < classes;
     const W chosen = exists ? widen(x[wanted]) : W(NAN);
     device::RunningSum<W> running;
-    const int64_t count = row.inside ? packs.count() : 0;
-    for (int64_t p = lane; p < count; p += L * packs_at_once) {
+    const int count = row.inside ? packs.count() : 0;
+    for (int p = lane; p < count; p += L * packs_at_once) {
       W values[packs_at_once * N];
 #pragma unroll
       for (int k = 0; k < packs_at_once; ++k) {
@@ -217,9 +218,9 @@ struct Gradients {
 
 /// dlogits of each row, in place where both pointers are one.
 template <class T, int N, int L>
-__global__ void __launch_bounds__(row_threads)
-    gradient_kernel(const T* logits, T* dlogits, int64_t classes, int64_t rows,
-                    Utterances utterances, Rules rules, const wide<T>* lse, Tables<wide<T>> tables,
+__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 3)
+    gradient_kernel(const T* logits, T* dlogits, int classes, int64_t rows, Utterances utterances,
+                    Rules rules, const wide<T>* lse, Tables<wide<T>> tables,
                     Gradients<wide<T>> gradients) {
   using W = wide<T>;
   const int lane = threadIdx.x % L;
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(row_threads)
     T* dx = dlogits + row.number * classes;
     const Packs<const T, N> from(x, classes);
     const Packs<T, N> to(dx, classes);
-    const int64_t count = active ? to.count() : 0;
+    const int count = active ? to.count() : 0;
     const Shares<W> shares = shares_of(row, rules, tables);
     const bool visited = !(shares.emit == 0 && shares.step == 0);  // a NaN is no zero
     const W both = shares.emit + shares.step;
@@ -243,8 +244,8 @@ __global__ void __launch_bounds__(row_threads)
     const W chosen = exists ? softmax(widen(x[wanted])) : W(0);
     __syncwarp();  // before others write there
     if (!visited)
-      for (int64_t p = lane; p < count; p += L) store<T, N>(to, p, Pack<T, N>{});
-    for (int64_t p = lane; visited && p < count; p += L * packs_at_once) {
+      for (int p = lane; p < count; p += L) store<T, N>(to, p, Pack<T, N>{});
+    for (int p = lane; visited && p < count; p += L * packs_at_once) {
       Pack<T, N> pack[packs_at_once];
 #pragma unroll
       for (int k = 0; k < packs_at_once; ++k)
@@ -308,7 +309,8 @@ void transducer_loss(const Tensor& logits, const Tensor& targets, const Tensor& 
           from, from, s.classes,
           [&]<int N, int L>(std::integral_constant<int, N>, std::integral_constant<int, L>) {
             rows_kernel<D, N, L><<<row_blocks<L>(s.rows), row_threads, 0, native(stream)>>>(
-                from, s.classes, s.rows, where, rules, pointer<W>(result.lse), tables);
+                from, static_cast<int>(s.classes), s.rows, where, rules, pointer<W>(result.lse),
+                tables);
           });
   });
   BS_CUDA_CHECK_LAUNCH(op);
@@ -335,7 +337,7 @@ void transducer_loss_backward(const Tensor& logits, const Tensor& targets,
         from, to, s.classes,
         [&]<int N, int L>(std::integral_constant<int, N>, std::integral_constant<int, L>) {
           gradient_kernel<D, N, L><<<row_blocks<L>(s.rows), row_threads, 0, native(stream)>>>(
-              from, to, s.classes, s.rows, utterances(s, result.utterances),
+              from, to, static_cast<int>(s.classes), s.rows, utterances(s, result.utterances),
               rules_of(targets, options), pointer<W>(result.lse), tables_of<W>(result.lattice),
               gradients);
         });

@@ -31,6 +31,11 @@ __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
+template <class S>
+__device__ inline S minus_infinity() {
+  return static_cast<S>(__int_as_float(static_cast<int>(0xff800000U)));
+}
+
 /// 2^x, in float to 2 ulp, with subnormal results as zero.
 __device__ inline float exp2_of(float x) {
   float y;

@@ -12,11 +12,6 @@
 
 namespace bs::cuda::device {
 
-template <class S>
-__device__ inline S minus_infinity() {
-  return static_cast<S>(__int_as_float(static_cast<int>(0xff800000U)));
-}
-
 /// Two numbers rounded and side by side, by one instruction where there is one.
 __device__ inline __half2 narrow_pair(float low, float high, __half) {
   return __floats2half2_rn(low, high);

@@ -10,7 +10,7 @@ template <class W>
 struct RunningSum {
   static constexpr W log2_e = W(1.4426950408889634);
 
-  W top = -INFINITY;
+  W top = minus_infinity<W>();
   W sum = 0;
 
   template <int N>
@@ -34,7 +34,7 @@ struct RunningSum {
 
  private:
   /// As long as all is -infinity there is no difference to take; a NaN comes through either way.
-  static __device__ W base_of(W highest) { return highest == -INFINITY ? W(0) : highest; }
+  static __device__ W base_of(W highest) { return highest == minus_infinity<W>() ? W(0) : highest; }
 };
 
 }  // namespace bs::cuda::device

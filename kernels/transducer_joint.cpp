@@ -1,0 +1,104 @@
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/transducer_joint.h>
+
+#include <cmath>
+
+namespace bs {
+
+namespace {
+
+/// Lengths given, or the full ones.
+struct Lengths {
+  Tensor frames, labels;
+};
+
+Tensor lengths_of(const char* op, const char* what, const Tensor& given, const Tensor& x,
+                  int64_t all) {
+  if (!given.defined()) return full({x.size(0)}, static_cast<double>(all), i64, x.device());
+  BS_CHECK(given.rank() == 1 && given.size(0) == x.size(0), "{}: {} {} for {} utterances", op, what,
+           given.shape(), x.size(0));
+  BS_CHECK(given.dtype() == i64 || given.dtype() == i32, "{}: {} of dtype {}, expected i64 or i32",
+           op, what, given.dtype());
+  check_same_device(op, given, x);
+  return contiguous(given);
+}
+
+TransducerSizes sizes_of(const char* op, const Tensor& f, const Tensor& g,
+                         const TransducerJointOptions& options) {
+  BS_CHECK(f.rank() == 3 && g.rank() == 3 && f.size(0) == g.size(0) && f.size(2) == g.size(2),
+           "{}: f {} and g {}, expected [batch, frames, n] and [batch, labels + 1, n]", op,
+           f.shape(), g.shape());
+  BS_CHECK(is_floating(f.dtype()), "{}: f of dtype {}", op, f.dtype());
+  check_same_dtype(op, f, g);
+  check_same_device(op, f, g);
+  BS_CHECK(g.size(1) > 0, "{}: g {} has no column for the start", op, g.shape());
+  BS_CHECK(options.dropout >= 0 && options.dropout <= 1, "{}: dropout {} is not within [0, 1]", op,
+           options.dropout);
+  const bool packed = options.packed_rows >= 0;
+  return {.batch = f.size(0),
+          .frames = f.size(1),
+          .labels = g.size(1) - 1,
+          .classes = f.size(2),
+          .rows = packed ? options.packed_rows : f.size(0) * f.size(1) * g.size(1),
+          .packed = packed};
+}
+
+Shape result_shape(const TransducerSizes& s) {
+  if (s.packed) return {s.rows, s.classes};
+  return {s.batch, s.frames, s.labels + 1, s.classes};
+}
+
+}  // namespace
+
+detail::JointDropout detail::joint_dropout(double p) {
+  const auto limit = static_cast<uint32_t>(std::lround(p * 65536));
+  return {limit, limit == 65536 ? 0 : 65536 / static_cast<double>(65536 - limit)};
+}
+
+int64_t transducer_packed_rows(const Tensor& logit_lengths, const Tensor& target_lengths) {
+  check_same_shape("transducer_packed_rows", logit_lengths, target_lengths);
+  const Tensor frames = cast(logit_lengths, f64).to(Device::cpu());
+  const Tensor labels = cast(target_lengths, f64).to(Device::cpu());
+  double rows = 0;
+  for (int64_t b = 0; b < frames.numel(); ++b)
+    rows += frames.select(0, b).item() * (labels.select(0, b).item() + 1);
+  return static_cast<int64_t>(rows);
+}
+
+Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths,
+                        const Tensor& target_lengths, const TransducerJointOptions& options,
+                        RandomState state) {
+  const char* op = "transducer_joint";
+  const TransducerSizes s = sizes_of(op, f, g, options);
+  const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f, s.frames);
+  const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f, s.labels);
+  Tensor h = Tensor::empty(result_shape(s), f.dtype(), f.device());
+  if (s.batch > 0)
+    BS_DISPATCH(f.device(), transducer_joint, contiguous(f), contiguous(g), frames, labels, h, s,
+                options, state);
+  return h;
+}
+
+std::pair<Tensor, Tensor> transducer_joint_backward(const Tensor& f, const Tensor& g,
+                                                    const Tensor& dh, const Tensor& logit_lengths,
+                                                    const Tensor& target_lengths,
+                                                    const TransducerJointOptions& options,
+                                                    RandomState state) {
+  const char* op = "transducer_joint_backward";
+  const TransducerSizes s = sizes_of(op, f, g, options);
+  BS_CHECK(dh.shape() == result_shape(s), "{}: dh {} for a joint {}", op, dh.shape(),
+           result_shape(s));
+  check_same_dtype(op, f, dh);
+  check_same_device(op, f, dh);
+  const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f, s.frames);
+  const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f, s.labels);
+  std::pair<Tensor, Tensor> out = {Tensor::empty(f.shape(), f.dtype(), f.device()),
+                                   Tensor::empty(g.shape(), g.dtype(), g.device())};
+  if (s.batch > 0)
+    BS_DISPATCH(f.device(), transducer_joint_backward, contiguous(f), contiguous(g), contiguous(dh),
+                frames, labels, out.first, out.second, s, options, state);
+  return out;
+}
+
+}  // namespace bs

@@ -1,0 +1,235 @@
+#include <bs/autograd/binary.h>
+#include <bs/autograd/matmul.h>
+#include <bs/autograd/reduce.h>
+#include <bs/autograd/transducer_joint.h>
+#include <bs/autograd/transducer_loss.h>
+#include <bs/autograd/view.h>
+#include <bs/tests/kernels/transducer_reference.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+/// f + g, cut off below zero, within the lengths; padded or packed.
+Reference joint_of(const Reference& f, const Reference& g, const TransducerBatch& batch, bool relu,
+                   bool packed) {
+  const int64_t n = f.shape[2];
+  Reference h(packed ? Shape{batch.packed_rows(), n}
+                     : Shape{f.shape[0], f.shape[1], g.shape[1], n});
+  size_t at = 0;
+  for (int64_t b = 0; b < f.shape[0]; ++b)
+    for (int64_t t = 0; t < f.shape[1]; ++t)
+      for (int64_t u = 0; u < g.shape[1]; ++u) {
+        const bool within =
+            t < batch.frames[static_cast<size_t>(b)] && u <= batch.labels[static_cast<size_t>(b)];
+        for (int64_t j = 0; j < n; ++j) {
+          const double sum = f.at({b, t, j}) + g.at({b, u, j});
+          if (within) h[at++] = relu && sum < 0 ? 0 : sum;
+          if (!within && !packed) h[at++] = 0;
+        }
+      }
+  return h;
+}
+
+void check_case(const TransducerBatch& batch, int64_t n) {
+  CAPTURE(n);
+  const int64_t b = batch.size();
+  for (bool relu : {false, true})
+    for (bool packed : {false, true}) {
+      CAPTURE(relu);
+      CAPTURE(packed);
+      const TransducerJointOptions options = {.relu = relu,
+                                              .packed_rows = packed ? batch.packed_rows() : -1};
+      const DType index = relu ? i64 : i32;
+      // Inputs that keep f + g away from the kink at zero: f in (-1, 1) moved by +-3 by columns.
+      const auto moved = [n](const Reference& f) {
+        Reference out = f;
+        for (size_t i = 0; i < f.values.size(); ++i)
+          out[i] += static_cast<int64_t>(i) % n % 3 == 0 ? -3 : 3;
+        return out;
+      };
+      const Reference shift = moved(Reference({b, batch.max_frames, n}));
+      check_op({.name = "transducer_joint",
+                .inputs = {{b, batch.max_frames, n}, {b, batch.max_labels + 1, n}},
+                .op =
+                    [=](const Variables& v) {
+                      const Variable f =
+                          add(v[0], Variable(shift.tensor(v[0].dtype(), test_device())));
+                      return transducer_joint(f, v[1], batch.frames_tensor(index, test_device()),
+                                              batch.labels_tensor(index, test_device()), options);
+                    },
+                .reference =
+                    [=](const References& in) {
+                      return joint_of(moved(in[0]), in[1], batch, relu, packed);
+                    }});
+    }
+}
+
+const TransducerBatch some = transducer_batch(7, {4, 1, 6, 0, 3}, {3, 2, 0, 1, 5}, 1);
+
+}  // namespace
+
+TEST_CASE("transducer_joint") {
+  check_case(some, 8);
+  check_case(some, 5);
+  check_case(some, 1);
+  check_case(transducer_batch(3, {1}, {0}), 16);
+  check_case(transducer_batch(3, {7, 9}, {4, 2}), 136);
+}
+
+TEST_CASE("transducer_joint of many frames and labels, in parts") {
+  const TransducerBatch batch = transducer_batch(3, {150, 90}, {300, 10});
+  const Reference f = random_reference({2, 150, 24}, 1);
+  const Reference g = random_reference({2, 301, 24}, 2);
+  const Reference dh = random_reference({2, 150, 301, 24}, 3);
+  const Tensor frames = batch.frames_tensor(i64, test_device());
+  const Tensor labels = batch.labels_tensor(i64, test_device());
+  Reference df(f.shape), dg(g.shape);
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t t = 0; t < batch.frames[static_cast<size_t>(b)]; ++t)
+      for (int64_t u = 0; u <= batch.labels[static_cast<size_t>(b)]; ++u)
+        for (int64_t j = 0; j < 24; ++j) {
+          if (f.at({b, t, j}) + g.at({b, u, j}) <= 0) continue;
+          df.at({b, t, j}) += dh.at({b, t, u, j});
+          dg.at({b, u, j}) += dh.at({b, t, u, j});
+        }
+  for (DType dtype : {f64, f32}) {
+    const auto to = [&](const Reference& r) { return r.tensor(dtype, test_device()); };
+    // Signs of f + g are those of the doubles unless a sum is within a rounding of zero.
+    const auto run = [&] {
+      return transducer_joint_backward(to(f), to(g), to(dh), frames, labels);
+    };
+    const auto [x, y] = run();
+    check_close("df", Reference::of(x), df, 301 * epsilon(dtype));
+    check_close("dg", Reference::of(y), dg, 150 * epsilon(dtype));
+    const auto [again, too] = run();
+    CHECK(Reference::of(x).values == Reference::of(again).values);
+    CHECK(Reference::of(y).values == Reference::of(too).values);
+  }
+}
+
+TEST_CASE("transducer_joint drops the same elements padded, packed, on both devices and backward") {
+  const int64_t n = 21;
+  const Reference f = random_reference({5, some.max_frames, n}, 4, 0.5, 1);
+  const Reference g = random_reference({5, some.max_labels + 1, n}, 5, 0.5, 1);
+  const RandomState state{7, 9};
+  const auto run = [&](Device device, bool packed, double p) {
+    return Reference::of(
+        transducer_joint(f.tensor(f32, device), g.tensor(f32, device),
+                         some.frames_tensor(i64, device), some.labels_tensor(i64, device),
+                         {.dropout = p, .packed_rows = packed ? some.packed_rows() : -1}, state));
+  };
+  const Reference kept = run(test_device(), false, 0);
+  const Reference padded = run(test_device(), false, 0.3);
+  CHECK(padded.values == run(Device::cpu(), false, 0.3).values);
+  const double p = std::round(0.3 * 65536) / 65536;
+  double dropped = 0;
+  double all = 0;
+  for (size_t i = 0; i < kept.values.size(); ++i) {
+    if (kept[i] == 0) continue;
+    all += 1;
+    dropped += padded[i] == 0;
+    if (padded[i] != 0) CHECK(padded[i] == doctest::Approx(kept[i] / (1 - p)).epsilon(1e-6));
+  }
+  CHECK(std::abs(dropped / all - p) <= 4 * std::sqrt(p * (1 - p) / all));
+  std::vector<double> within;  // padded values in packed order
+  for (int64_t b = 0; b < 5; ++b)
+    for (int64_t t = 0; t < some.frames[static_cast<size_t>(b)]; ++t)
+      for (int64_t u = 0; u <= some.labels[static_cast<size_t>(b)]; ++u)
+        for (int64_t j = 0; j < n; ++j) within.push_back(padded.at({b, t, u, j}));
+  CHECK(run(test_device(), true, 0.3).values == within);
+  for (double v : run(test_device(), false, 1).values) REQUIRE(v == 0);
+  // Linear where f + g > 0: the gradient of the sum is what one has become of each element.
+  Reference ones(padded.shape);
+  for (double& v : ones.values) v = 1;
+  const auto device = test_device();
+  const auto [df, dg] = transducer_joint_backward(
+      f.tensor(f64, device), g.tensor(f64, device), ones.tensor(f64, device),
+      some.frames_tensor(i64, device), some.labels_tensor(i64, device), {.dropout = 0.3}, state);
+  Reference expected(f.shape);
+  for (int64_t b = 0; b < 5; ++b)
+    for (int64_t t = 0; t < some.max_frames; ++t)
+      for (int64_t u = 0; u <= some.max_labels; ++u)
+        for (int64_t j = 0; j < n; ++j)
+          expected.at({b, t, j}) += padded.at({b, t, u, j}) != 0 ? 1 / (1 - p) : 0;
+  check_close("df", Reference::of(df), expected, 1e-6);
+}
+
+TEST_CASE("a batch worked through part by part has the gradients of the whole") {
+  const TransducerBatch batch =
+      transducer_batch(6, {9, 20, 14, 1, 12, 7, 20, 5}, {10, 4, 3, 0, 7, 2, 1, 6});
+  const auto variable = [](const Shape& shape, uint64_t seed) {
+    return Variable(random_reference(shape, seed).tensor(f64, test_device()), true);
+  };
+  const int64_t n = 13;
+  const Tensor targets = batch.targets_tensor(i64, test_device());
+  const Tensor frames = batch.frames_tensor(i64, test_device());
+  const Tensor labels = batch.labels_tensor(i64, test_device());
+  const auto run = [&](int64_t parts, bool packed) {
+    const Variable f = variable({8, batch.max_frames, n}, 1);
+    const Variable g = variable({8, batch.max_labels + 1, n}, 2);
+    const Variable w = variable({n, 6}, 3);
+    const auto loss = [&](const Variable& x, const Variable& y, int64_t begin, int64_t end) {
+      TransducerJointOptions options = {.dropout = 0.25, .first_utterance = begin};
+      const Tensor t = frames.slice(0, begin, end);
+      const Tensor u = labels.slice(0, begin, end);
+      if (packed) options.packed_rows = transducer_packed_rows(t, u);
+      const Variable h = transducer_joint(x, y, t, u, options, RandomState{3, 4});
+      return transducer_loss(matmul(h, w), targets.slice(0, begin, end), t, u,
+                             {.reduction = Reduction::sum});
+    };
+    const Variable f2 = mul(f, 2.0);
+    const Variable total = part_by_part(f2, g, parts, loss, 0.5);
+    total.backward(Reference::of(Tensor::from<double>({0.5}, {})).tensor(f64, test_device()));
+    return References{Reference::of(total.data()), Reference::of(f.grad()), Reference::of(g.grad()),
+                      Reference::of(w.grad())};
+  };
+  const References whole = run(1, false);
+  CHECK(largest(whole[1]) > 0);
+  for (int64_t parts : {2, 3, 8})
+    for (bool packed : {false, true}) {
+      const References split = run(parts, packed);
+      check_close("loss", split[0], whole[0], 1e-12 * largest(whole[0]));
+      // Products of other shapes may add in another order; nothing else may differ.
+      for (size_t i = 1; i < 4; ++i)
+        check_close("gradient", split[i], whole[i], 1e-13 * largest(whole[i]));
+    }
+  const Variable f = variable({2, 3, 4}, 1);
+  const Variable g = variable({2, 2, 4}, 2);
+  const PartLoss plain = [](const Variable& x, const Variable&, int64_t, int64_t) {
+    return sum(x);
+  };
+  CHECK_THROWS_WITH_AS(part_by_part(f, g, 3, plain), "part_by_part: 3 parts of a batch of 2",
+                       Error);
+  if (test_device().is_cpu()) {
+    const Variable loss = part_by_part(f, g, 2, plain, 2);
+    CHECK_THROWS_WITH_AS(loss.backward(),
+                         "part_by_part: a gradient of 1, but its parts went backward with 2",
+                         Error);
+  }
+}
+
+TEST_CASE("transducer_joint refuses what does not fit") {
+  const Tensor f = Tensor::empty({2, 3, 4}, f32);
+  const Tensor g = Tensor::empty({2, 5, 4}, f32);
+  const Tensor lengths = Tensor::from<int64_t>({3, 2});
+  CHECK_THROWS_WITH_AS(
+      transducer_joint(f, Tensor::empty({2, 5, 3}, f32)),
+      "transducer_joint: f [2, 3, 4] and g [2, 5, 3], expected [batch, frames, n] and [batch, "
+      "labels + 1, n]",
+      Error);
+  CHECK_THROWS_WITH_AS(transducer_joint(f, Tensor::empty({2, 5, 4}, f64)),
+                       "transducer_joint: dtypes f32 and f64 differ", Error);
+  CHECK_THROWS_WITH_AS(transducer_joint(f, g, {}, {}, {.dropout = 1.5}),
+                       "transducer_joint: dropout 1.5 is not within [0, 1]", Error);
+  CHECK_THROWS_WITH_AS(transducer_joint(f, g, Tensor::from<int64_t>({3})),
+                       "transducer_joint: logit_lengths [1] for 2 utterances", Error);
+  CHECK_THROWS_WITH_AS(transducer_joint(f, g, lengths, lengths, {.packed_rows = 5}),
+                       "transducer_joint: 5 packed rows, but lengths that make 18", Error);
+  CHECK_THROWS_WITH_AS(transducer_joint(f, g, Tensor::from<int64_t>({3, 4}), lengths),
+                       "transducer_joint: logit_lengths[1] is 4, outside of [0, 3]", Error);
+  CHECK(transducer_packed_rows(lengths, lengths) == 18);
+}

@@ -129,6 +129,8 @@ TEST_CASE("each row of the gradient of transducer_loss sums to zero, padding is 
 }
 
 TEST_CASE("transducer_loss of packed logits equals that of padded ones, bit for bit") {
+  // Rows of 16 bytes or more: on CUDA the order of a row's sum depends on where 16 bytes begin.
+  const TransducerBatch some = transducer_batch(8, {4, 1, 6, 3}, {3, 2, 0, 5}, 1);
   for (DType dtype : {f64, f32, f16, bf16}) {
     const Reference packed = random_reference(some.packed_shape(), 4, -2, 2);
     Reference padded(some.dense_shape());
@@ -200,12 +202,13 @@ TEST_CASE("transducer_loss from an address that is no multiple of 16 bytes, and 
     const auto run = [&](const Tensor& logits) {
       const Variable leaf(logits, true);
       loss_of(leaf, batch, {.reduction = Reduction::sum}).backward();
-      return Reference::of(leaf.grad()).values;
+      return Reference::of(leaf.grad());
     };
-    CHECK(run(shifted) == expected.values);
+    // Sums of a row may be taken in another order there.
+    check_close("shifted", run(shifted), expected, 4 * epsilon(dtype));
     const Tensor strided = wide.slice(0, 0, 2 * x.shape.product(), 2).view(x.shape);
     copy(x.tensor(dtype, test_device()), strided);
-    CHECK(run(strided) == expected.values);
+    check_close("strided", run(strided), expected, 0);
   }
 }
 

@@ -14,22 +14,17 @@ using device::wide;
 using device::widen;
 
 constexpr int threads = 256;
-constexpr int bits_group = 8;      ///< columns that share one block of random bits
-constexpr int slice_groups = 8;    ///< groups that a block of the backward sums
+constexpr int group = 8;         ///< columns of a thread, which share one block of random bits
+constexpr int slice_groups = 8;  ///< groups that a block of the backward sums
+constexpr int slice = slice_groups * group;
 constexpr int frames_at_once = 4;  ///< of the backward, whose sums over labels stay in registers
 constexpr int warps = threads / 32;
-
-/// Columns of a thread: 16 bytes of T, so that the threads of a warp move whole sectors.
-template <class T>
-inline constexpr int group = device::pack_size<T>;
-template <class T>
-inline constexpr int slice = slice_groups* group<T>;
 
 /// Sizes, rules and where utterances lie.
 struct Joint {
   Utterances utterances;
   int frames, columns;  ///< padded; columns: labels + 1
-  int64_t n;
+  int64_t n, groups;
   bool relu;
   unsigned limit;  ///< of 65536: elements dropped; 0 for none
   float scale;
@@ -37,67 +32,68 @@ struct Joint {
   int64_t first_utterance;
 
   /// Multiplies the values of one group of row (b, t, u) by their factors.
-  template <class W, int G>
-  __device__ void drop(W (&values)[G], int b, int t, int u, int64_t which) const {
+  template <class W>
+  __device__ void drop(W (&values)[group], int b, int t, int u, int64_t which) const {
     if (limit == 0) return;
     const int64_t row = ((first_utterance + b) * frames + t) * columns + u;
-    const int64_t blocks = (n + bits_group - 1) / bits_group;
-    const PhiloxBlock bits = philox(
-        state.seed, static_cast<uint64_t>(row * blocks + which * G / bits_group), state.offset);
-    const int part = G == bits_group ? 0 : static_cast<int>(which % (bits_group / G));
+    const PhiloxBlock bits =
+        philox(state.seed, static_cast<uint64_t>(row * groups + which), state.offset);
 #pragma unroll
-    for (int i = 0; i < G; ++i) {
-      unsigned word = bits.word[i / 2];
-#pragma unroll
-      for (int k = 1; k < bits_group / G; ++k)
-        if (part == k) word = bits.word[(k * G + i) / 2];
-      word = word >> (16 * (i % 2)) & 0xffffU;
+    for (int i = 0; i < group; ++i) {
+      const unsigned word = bits.word[i / 2] >> (16 * (i % 2)) & 0xffffU;
       values[i] = word < limit ? W(0) : values[i] * W(scale);
     }
   }
 };
 
-/// One group of columns of a row of n, as 16 bytes where rows allow it. G: those of T by default.
-template <class T, bool aligned, int G = group<T>>
+/// One group of columns of a row of n, in loads of 16 bytes where rows allow it.
+template <class T, bool aligned>
 struct Group {
-  T at[G];
+  static constexpr int N = aligned ? device::pack_size<T> : 1;  ///< elements of a load
+
+  T at[group];
 
   __device__ void load(const T* row, int64_t which, int64_t n) {
     if constexpr (aligned) {
-      *this = std::bit_cast<Group>(reinterpret_cast<const Pack<T, G>*>(row)[which]);
-    } else {
 #pragma unroll
-      for (int i = 0; i < G; ++i) at[i] = which * G + i < n ? row[which * G + i] : T{};
-    }
-  }
-  template <class W>
-  static __device__ void store(T* row, int64_t which, int64_t n, const W (&values)[G]) {
-    constexpr int N = device::pack_size<T> < G ? device::pack_size<T> : G;
-    if constexpr (aligned) {
+      for (int k = 0; k < group / N; ++k) {
+        const auto pack = reinterpret_cast<const Pack<T, N>*>(row + which * group)[k];
 #pragma unroll
-      for (int k = 0; k < G / N; ++k) {
-        Pack<T, N> pack;
-#pragma unroll
-        for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(values[k * N + i]);
-        reinterpret_cast<Pack<T, N>*>(row + which * G)[k] = pack;
+        for (int i = 0; i < N; ++i) at[k * N + i] = pack.at[i];
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < G; ++i)
-        if (which * G + i < n) row[which * G + i] = narrow<T>(values[i]);
+      for (int i = 0; i < group; i += N)
+        at[i] = which * group + i < n ? row[which * group + i] : T{};
+    }
+  }
+  template <class W>
+  static __device__ void store(T* row, int64_t which, int64_t n, const W (&values)[group]) {
+    if constexpr (aligned) {
+#pragma unroll
+      for (int k = 0; k < group / N; ++k) {
+        Pack<T, N> pack;
+#pragma unroll
+        for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(values[k * N + i]);
+        reinterpret_cast<Pack<T, N>*>(row + which * group)[k] = pack;
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < group; ++i)
+        if (which * group + i < n) row[which * group + i] = narrow<T>(values[i]);
     }
   }
 };
 
 /// d where f + g > 0, else zero. Rounding a sum of two 16-bit floats to 16 bits never changes its
 /// sign nor makes it zero, so that pairs of them need no conversion.
-template <class T, int G>
-__device__ void cut_off(T (&d)[G], const T (&f)[G], const T (&g)[G]) {
+template <class T>
+__device__ void cut_off(T (&d)[group], const T (&f)[group], const T (&g)[group]) {
   if constexpr (sizeof(T) == 2) {
     using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
     const unsigned none = 0;
 #pragma unroll
-    for (int i = 0; i < G; i += 2) {
+    for (int i = 0; i < group; i += 2) {
       const Two sum = __hadd2(Two(f[i], f[i + 1]), Two(g[i], g[i + 1]));
       const unsigned mask = __hgt2_mask(sum, reinterpret_cast<const Two&>(none));
       const Two both(d[i], d[i + 1]);
@@ -107,7 +103,7 @@ __device__ void cut_off(T (&d)[G], const T (&f)[G], const T (&g)[G]) {
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < G; ++i) d[i] = f[i] + g[i] > T(0) ? d[i] : T(0);
+    for (int i = 0; i < group; ++i) d[i] = f[i] + g[i] > T(0) ? d[i] : T(0);
   }
 }
 
@@ -115,7 +111,6 @@ __device__ void cut_off(T (&d)[G], const T (&f)[G], const T (&g)[G]) {
 template <class T, bool aligned>
 __global__ void __launch_bounds__(threads) joint_kernel(const T* f, const T* g, T* h, Joint joint) {
   using W = wide<T>;
-  constexpr int G = group<T>;
   const int b = static_cast<int>(blockIdx.x) / joint.frames;
   const int t = static_cast<int>(blockIdx.x) % joint.frames;
   const Utterance one = joint.utterances[b];
@@ -124,19 +119,19 @@ __global__ void __launch_bounds__(threads) joint_kernel(const T* f, const T* g, 
   const T* f_row = f + int64_t{blockIdx.x} * joint.n;
   const T* g_rows = g + int64_t{b} * joint.columns * joint.n;
   T* h_rows = h + (one.row + int64_t{t} * one.stride) * joint.n;
-  const int groups = static_cast<int>((joint.n + G - 1) / G);
+  const int groups = static_cast<int>(joint.groups);
   int u = static_cast<int>(threadIdx.x) / groups;
   int which = static_cast<int>(threadIdx.x) % groups;
   const int whole = threads / groups;
   const int rest = threads % groups;
   while (u < one.stride) {
-    W values[G] = {};
+    W values[group] = {};
     if (within && u <= one.labels) {
       Group<T, aligned> x, y;
       x.load(f_row, which, joint.n);
       y.load(g_rows + u * joint.n, which, joint.n);
 #pragma unroll
-      for (int i = 0; i < G; ++i) {
+      for (int i = 0; i < group; ++i) {
         values[i] = widen(x.at[i]) + widen(y.at[i]);
         if (joint.relu && values[i] < W(0)) values[i] = W(0);
       }
@@ -168,9 +163,9 @@ struct Sums {
 
   template <bool aligned>
   __device__ void store(int part, int64_t row, int64_t which, int64_t n,
-                        const wide<T> (&values)[group<T>]) const {
+                        const wide<T> (&values)[group]) const {
     if (parts) {
-      Group<wide<T>, aligned, group<T>>::store(parts + part * size + row * n, which, n, values);
+      Group<wide<T>, aligned>::store(parts + part * size + row * n, which, n, values);
     } else {
       Group<T, aligned>::store(result + row * n, which, n, values);
     }
@@ -182,13 +177,10 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 ? 1 : 2)
     joint_backward_kernel(const T* __restrict__ f, const T* __restrict__ g,
                           const T* __restrict__ dh, Sums<T> df, Sums<T> dg, Joint joint, Cut cut) {
   using W = wide<T>;
-  constexpr int G = group<T>;
-  constexpr int C = 16 / sizeof(W);  // values of an access to shared memory
   extern __shared__ __align__(16) unsigned char memory[];
-  // [label][part of a group][group]: a thread's own, in an order that keeps banks apart.
-  auto* over_frames = reinterpret_cast<Pack<W, C>*>(memory);
-  W* partial = reinterpret_cast<W*>(over_frames + int64_t{cut.labels} * (slice<T> / C));
-  // [warp][frame][slice]
+  // [label][half of a group][group][4]: a thread's own, in an order that keeps banks apart.
+  W* over_frames = reinterpret_cast<W*>(memory);
+  W* partial = over_frames + int64_t{cut.labels} * slice;  // [warp][frame][slice]
   int rest = static_cast<int>(blockIdx.x);
   const int which_slice = rest % cut.slices;
   rest /= cut.slices;
@@ -200,20 +192,20 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 ? 1 : 2)
   const int x = static_cast<int>(threadIdx.x) % slice_groups;
   const int y = static_cast<int>(threadIdx.x) / slice_groups;
   const int64_t which = int64_t{which_slice} * slice_groups + x;
-  const bool has = which * G < joint.n;
+  const bool has = which < joint.groups;
   const int first_label = label_part * cut.labels;
   const int padded_labels = min(cut.labels, joint.columns - first_label);
   const int labels = min(padded_labels, one.columns() - first_label);
   const int end = min((frame_part + 1) * cut.frames, joint.frames);
-  const auto own = [&](int u, int part) -> Pack<W, C>& {
-    return over_frames[(u * (G / C) + part) * slice_groups + x];
+  const auto own = [&](int u, int i) -> W& {
+    return over_frames[((u * 2 + i / 4) * slice_groups + x) * 4 + i % 4];
   };
   for (int u = y; u < padded_labels; u += threads / slice_groups)
 #pragma unroll
-    for (int part = 0; part < G / C; ++part) own(u, part) = {};
+    for (int i = 0; i < group; ++i) own(u, i) = W(0);
 
   for (int t0 = frame_part * cut.frames; t0 < end; t0 += frames_at_once) {
-    W over_labels[frames_at_once][G] = {};
+    W over_labels[frames_at_once][group] = {};
     const int count = min(frames_at_once, min(end, one.frames) - t0);  // within the lengths
     if (has && count > 0) {
       Group<T, aligned> f_row[frames_at_once];
@@ -229,58 +221,53 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 ? 1 : 2)
         for (int r = 0; r < frames_at_once; ++r)
           if (r < count) d[r].load(from + int64_t{r} * one.stride * joint.n, which, joint.n);
         g_row.load(g + (int64_t{b} * joint.columns + label) * joint.n, which, joint.n);
-        W sum[G] = {};
+        W sum[group] = {};
 #pragma unroll
         for (int r = 0; r < frames_at_once; ++r) {
           if (r >= count) continue;
           if (joint.relu) cut_off(d[r].at, f_row[r].at, g_row.at);
-          W values[G];
+          W values[group];
 #pragma unroll
-          for (int i = 0; i < G; ++i) values[i] = widen(d[r].at[i]);
+          for (int i = 0; i < group; ++i) values[i] = widen(d[r].at[i]);
           joint.drop(values, b, t0 + r, label, which);
 #pragma unroll
-          for (int i = 0; i < G; ++i) {
+          for (int i = 0; i < group; ++i) {
             over_labels[r][i] += values[i];
             sum[i] += values[i];
           }
         }
 #pragma unroll
-        for (int part = 0; part < G / C; ++part) {
-          Pack<W, C> total = own(u, part);
-#pragma unroll
-          for (int i = 0; i < C; ++i) total.at[i] += sum[part * C + i];
-          own(u, part) = total;
-        }
+        for (int i = 0; i < group; ++i) own(u, i) += sum[i];
       }
     }
     // Over the four threads of a warp that have one group, then over warps.
 #pragma unroll
     for (int r = 0; r < frames_at_once; ++r)
 #pragma unroll
-      for (int i = 0; i < G; ++i) {
+      for (int i = 0; i < group; ++i) {
         W& value = over_labels[r][i];
         value += __shfl_xor_sync(0xffffffffU, value, 8);
         value += __shfl_xor_sync(0xffffffffU, value, 16);
         if (threadIdx.x % 32 < slice_groups)
-          partial[((threadIdx.x / 32) * frames_at_once + r) * slice<T> + x * G + i] = value;
+          partial[((threadIdx.x / 32) * frames_at_once + r) * slice + x * group + i] = value;
       }
     __syncthreads();
     // A thread a group of a frame: 32 of them.
     if (y < frames_at_once && t0 + y < end && has) {
-      W values[G] = {};
+      W values[group] = {};
       for (int w = 0; w < warps; ++w)
 #pragma unroll
-        for (int i = 0; i < G; ++i)
-          values[i] += partial[(w * frames_at_once + y) * slice<T> + x * G + i];
+        for (int i = 0; i < group; ++i)
+          values[i] += partial[(w * frames_at_once + y) * slice + x * group + i];
       df.template store<aligned>(label_part, int64_t{b} * joint.frames + t0 + y, which, joint.n,
                                  values);
     }
     __syncthreads();
   }
   for (int u = y; has && u < padded_labels; u += threads / slice_groups) {
-    W values[G];
+    W values[group];
 #pragma unroll
-    for (int i = 0; i < G; ++i) values[i] = own(u, i / C).at[i % C];
+    for (int i = 0; i < group; ++i) values[i] = own(u, i);
     dg.template store<aligned>(frame_part, int64_t{b} * joint.columns + first_label + u, which,
                                joint.n, values);
   }
@@ -306,6 +293,7 @@ Joint joint_of(const char* op, const TransducerSizes& s, const Tensor& table,
           static_cast<int>(s.frames),
           static_cast<int>(s.labels + 1),
           s.classes,
+          ceil_div(s.classes, group),
           options.relu,
           dropout.limit,
           static_cast<float>(dropout.scale),
@@ -314,7 +302,7 @@ Joint joint_of(const char* op, const TransducerSizes& s, const Tensor& table,
 }
 
 bool is_aligned(int64_t n, std::initializer_list<const void*> pointers) {
-  if (n % bits_group != 0) return false;
+  if (n % group != 0) return false;
   for (const void* p : pointers)
     if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
   return true;
@@ -322,10 +310,10 @@ bool is_aligned(int64_t n, std::initializer_list<const void*> pointers) {
 
 /// Parts enough for a few blocks on every multiprocessor, of not too few frames each, and no more
 /// labels than shared memory has room for beside another block.
-Cut cut_for(const TransducerSizes& s, int64_t slice_size, Device device) {
+Cut cut_for(const TransducerSizes& s, size_t size, Device device) {
   Cut cut{};
-  cut.slices = static_cast<int>(ceil_div(s.classes, slice_size));
-  cut.label_parts = static_cast<int>(ceil_div(s.labels + 1, 256));
+  cut.slices = static_cast<int>(ceil_div(s.classes, slice));
+  cut.label_parts = static_cast<int>(ceil_div(s.labels + 1, size == 8 ? 96 : 256));
   cut.labels = static_cast<int>(ceil_div(s.labels + 1, cut.label_parts));
   const int64_t blocks = s.batch * cut.slices * cut.label_parts;
   const int64_t wanted = ceil_div(8 * device_properties(device).multiprocessors, blocks);
@@ -380,7 +368,7 @@ void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& d
   visit_floating(op, f.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
     using W = wide<D>;
-    const Cut cut = cut_for(s, slice<D>, f.device());
+    const Cut cut = cut_for(s, sizeof(W), f.device());
     const auto sums = [&](const Tensor& result, const Tensor& parts) {
       return Sums<D>{pointer<T>(result), parts.defined() ? pointer<W>(parts) : nullptr,
                      result.numel()};
@@ -394,7 +382,7 @@ void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& d
         is_aligned(s.classes, {f.data(), g.data(), dh.data(), df.data(), dg.data()});
     const auto kernel = aligned ? joint_backward_kernel<D, true> : joint_backward_kernel<D, false>;
     const size_t bytes =
-        sizeof(W) * slice<D> * static_cast<size_t>(cut.labels + warps * frames_at_once);
+        sizeof(W) * slice * static_cast<size_t>(cut.labels + warps * frames_at_once);
     BS_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(bytes)));
     const int64_t blocks = s.batch * cut.slices * cut.frame_parts * cut.label_parts;

@@ -125,7 +125,7 @@ __device__ W group_reduce(W value, Op op) {
 /// lse of each row, and the weights of the two transitions out of its cell: by the group's first
 /// lane that of the blank, by the second that of the label.
 template <class T, int N, int L>
-__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 5)
+__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 3)
     rows_kernel(const T* logits, int classes, int64_t rows, Utterances utterances, Rules rules,
                 wide<T>* lse, Tables<wide<T>> tables) {
   using W = wide<T>;
@@ -142,19 +142,16 @@ __global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 5)
     device::RunningSum<W> running;
     const int count = row.inside ? packs.count() : 0;
     for (int p = lane; p < count; p += L * packs_at_once) {
-      Pack<T, N> packs_here[packs_at_once];
-#pragma unroll
-      for (int k = 0; k < packs_at_once; ++k)
-        if (p + k * L < count)
-          packs_here[k] = load<T, N>(packs, p + k * L, narrow<T>(W(-INFINITY)));
+      W values[packs_at_once * N];
 #pragma unroll
       for (int k = 0; k < packs_at_once; ++k) {
-        if (p + k * L >= count) continue;
-        W values[N];
+        Pack<T, N> pack;
+        const bool there = p + k * L < count;
+        if (there) pack = load<T, N>(packs, p + k * L, narrow<T>(W(-INFINITY)));
 #pragma unroll
-        for (int i = 0; i < N; ++i) values[i] = widen(packs_here[k].at[i]);
-        running.add(values);
+        for (int i = 0; i < N; ++i) values[k * N + i] = there ? widen(pack.at[i]) : W(-INFINITY);
       }
+      running.add(values);
     }
     const W top = group_reduce<L>(running.top, device::Max{});
     const W sum = group_reduce<L>(running.sum_under(top), device::Sum{});
@@ -221,7 +218,7 @@ struct Gradients {
 
 /// dlogits of each row, in place where both pointers are one.
 template <class T, int N, int L>
-__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 4)
+__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 3)
     gradient_kernel(const T* logits, T* dlogits, int classes, int64_t rows, Utterances utterances,
                     Rules rules, const wide<T>* lse, Tables<wide<T>> tables,
                     Gradients<wide<T>> gradients) {

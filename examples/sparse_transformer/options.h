@@ -32,7 +32,7 @@ struct Options : RunOptions {
   int batch = 4;
   uint64_t seed = 1;
 
-  int64_t steps = 2000;
+  int64_t steps = 1600;
   double learning_rate = 1e-3;
   int64_t warmup = 100;
   optim::Decay schedule = optim::Decay::cosine;

@@ -12,7 +12,10 @@
  *  - a layout of H > 1 heads wants H, or 1 for all heads, as the dense operand's axis before the
  *    last two; values are [batch..., nnz, b, b] with the blocks of all heads in nnz.
  *  Rows and columns without a block give zeros. Results are contiguous, and the same bit for bit
- *  whatever the number of threads. */
+ *  whatever the number of threads.
+ *  An infinity or NaN in a dense operand reaches the results that its products go into. On a Hopper
+ *  GPU, 16-bit products multiply some absent blocks as zeros, so that it may also reach other rows:
+ *  the 63 beside them with blocks of 16 and 32, any where the layout is almost dense. */
 #include <bs/kernels/block_sparse_matmul_problem.h>
 #include <bs/kernels/dispatch.h>
 #include <bs/lib/sparse_tensor.h>

@@ -71,7 +71,7 @@ constexpr WarpgroupTile warpgroup_dsd_tile(int64_t n) {
   return {.cols = n <= 64 ? 64 : n <= 128 ? 128 : 256, .stages = 4};
 }
 /** @brief Three stages of two times 192 columns went faster than two stages of two times 256.
- *  `narrow`: half as wide, for layouts with few pieces of work. */
+ *  `narrow`: fewer columns, for layouts with few pieces of work. */
 constexpr WarpgroupTile warpgroup_sdd_tile(int block, bool narrow) {
   if (block == 128) return {.cols = narrow ? 128 : 256, .stages = narrow ? 5 : 4};
   return {.cols = narrow ? 128 : 192, .stages = narrow ? 4 : 3};

@@ -79,20 +79,36 @@ TEST_CASE("block-sparse products: whole numbers come out exact at the sizes of f
     }
 }
 
-TEST_CASE(
-    "block-sparse products: a layout that is all but dense gives what a dense product gives") {
-  if (!test_device().is_cuda()) return;  // only there is another way taken; too large for loops
-  const int64_t n = 4096;
+TEST_CASE("block-sparse products: an almost dense layout gives what a dense product does") {
   const Device device = test_device();
+  const int64_t n = device.is_cuda() ? 4096 : 32;  // large enough for the dense way on a GPU
+  const auto whole = [&](const Shape& shape, uint64_t seed) {
+    return whole_reference(shape, seed).tensor(bf16, device);
+  };
+  const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(0, 1) : x; };
+  Mask mask(1, 16, 16, 128, 1);
+  mask.at(0, 3, 5) = mask.at(0, 15, 0) = 0;
+  const SparseTensor s{mask.layout(), whole(mask.values(), 1)};
+  const Tensor dense = to_dense(s);
   for (const Transpose t : transposes) {
-    Mask mask(1, 16, 16, 128, 1);
-    mask.at(0, 3, 5) = mask.at(0, 15, 0) = 0;
-    const Tensor dense_s =
-        to_dense({mask.layout(), whole_reference(mask.values(), 1).tensor(bf16, device)});
-    const Tensor x = whole_reference({t.b ? n : 2048, t.b ? 2048 : n}, 2).tensor(bf16, device);
-    const SparseTensor s = to_sparse(dense_s, mask.layout());
-    const Tensor want =
-        matmul(t.a ? dense_s.transpose(0, 1) : dense_s, t.b ? x.transpose(0, 1) : x);
-    check_exact("dsd", dsd(s, x, t), Reference::of(want));
+    const Tensor right = whole(flipped({2048, n}, t.b), 2);
+    check_exact("dsd", dsd(s, right, t), Reference::of(matmul(op(dense, t.a), op(right, t.b))));
+    const Tensor left = whole(flipped({n, 2048}, t.a), 3);
+    check_exact("dds", dds(left, s, t), Reference::of(matmul(op(left, t.a), op(dense, t.b))));
+    const Tensor a = whole(flipped({2048, n}, t.a), 4), b = whole(flipped({n, 2048}, t.b), 5);
+    const SparseTensor want = to_sparse(matmul(op(a, t.a), op(b, t.b)), mask.layout());
+    check_exact("sdd", sdd(a, b, mask.layout(), t).values, Reference::of(want.values));
+  }
+}
+
+TEST_CASE("block-sparse products: sdd of more pieces of work than one round of a GPU takes") {
+  const Device device = test_device();
+  for (const int block : {64, 128}) {
+    const Mask mask = Mask::random(3, 22, 24, block, 0.9, 11);
+    const int64_t k = 64;
+    const Tensor a = whole_reference(mask.dense({}, mask.height(), k), 1).tensor(f16, device);
+    const Tensor b = whole_reference(mask.dense({}, k, mask.width()), 2).tensor(f16, device);
+    const SparseTensor want = to_sparse(matmul(a, b), mask.layout());
+    check_exact("sdd", sdd(a, b, mask.layout()).values, Reference::of(want.values));
   }
 }

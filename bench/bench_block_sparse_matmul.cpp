@@ -26,6 +26,7 @@ constexpr const char* help =
     "  --sets A,B              of sweep, transposes, patterns, reference; default transposes\n"
     "  --size N                rows, columns and depth (not of reference), default 2048\n"
     "  --blocks 16,32,...      --densities 0.1,0.25,... instead of those of the set\n"
+    "  --patterns A,B          of the set patterns: random, zipf, banded, bigbird, fixed, moe\n"
     "  --export FILE           writes layouts and products for peers, and stops\n";
 
 /// No dense product beyond this: it takes a second on the fastest GPUs, and its result gigabytes.
@@ -185,6 +186,7 @@ int main(int argc, char** argv) try {
   arguments.read("--size", options.size);
   arguments.read("--blocks", options.blocks);
   arguments.read("--densities", options.densities);
+  arguments.read("--patterns", options.patterns);
   arguments.read("--export", exported);
   arguments.finish();
 

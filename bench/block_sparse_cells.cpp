@@ -176,7 +176,8 @@ std::vector<Cell> make_cells(const std::string& set, const CellOptions& options)
       for (const Product& product : untransposed(options.size))
         products.push_back({product.op, t, 1, options.size});
   std::vector<std::string> names{"random"};
-  if (set == "patterns") names = {"random", "zipf", "banded", "bigbird", "fixed", "moe"};
+  if (set == "patterns") names = options.patterns;
+  if (names.empty()) names = {"random", "zipf", "banded", "bigbird", "fixed", "moe"};
   std::vector<Cell> cells;
   for (const int block : options.blocks) {
     BS_CHECK(options.size % block == 0, "bench: blocks of {} do not divide size {}", block,

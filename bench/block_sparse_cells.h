@@ -47,7 +47,8 @@ struct Cell {
 struct CellOptions {
   int64_t size = 4096;
   std::vector<int> blocks = {16, 32, 64, 128};
-  std::vector<double> densities = {};  ///< empty: those of the set
+  std::vector<double> densities = {};      ///< empty: those of the set
+  std::vector<std::string> patterns = {};  ///< of the set `patterns`; empty: all
 };
 
 /** @brief The cells of a set:

@@ -76,25 +76,25 @@ constexpr WarpgroupTile warpgroup_sdd_tile(int block, bool narrow) {
   if (block == 128) return {.cols = narrow ? 128 : 256, .stages = narrow ? 5 : 4};
   return {.cols = narrow ? 128 : 192, .stages = narrow ? 4 : 3};
 }
-/** @brief Whether sdd had better gather fewer columns a CTA, given the CTAs' worth of work of
- * either way. Time goes by the lines that a CTA copies a stage, times the rounds the GPU needs. */
-constexpr bool prefer_narrow_sdd(int block, int64_t wide_items, int64_t narrow_items,
-                                 int multiprocessors) {
-  const auto time = [&](bool narrow, int64_t items) {
-    const int lines =
-        (block == 128 ? 128 : 64) + warpgroup_sdd_tile(block, narrow).sdd_cols(block) * block;
-    return (items + multiprocessors - 1) / multiprocessors * lines;
-  };
-  return time(true, narrow_items) < time(false, wide_items);
+/** @brief Lines that a CTA of sdd copies a stage, by which its time goes. */
+constexpr int sdd_lines(int block, bool narrow) {
+  return (block == 128 ? 128 : 64) + warpgroup_sdd_tile(block, narrow).sdd_cols(block) * block;
 }
 
-/** @brief Whether a large 16-bit product is faster with the sparse matrix written out and
- * multiplied densely: where the times of the warpgroup kernels, measured at 8192^3 and densities .1
- * and .25 and taken on in a line, meet cuBLAS' (bench/NOTES.md). */
-constexpr bool dense_is_faster(bool sampled, int block, double density) {
-  const double dsd = block == 16 ? 0.22 : block == 32 ? 0.48 : block == 64 ? 0.70 : 0.93;
-  const double sdd = block == 16 ? 0.16 : block == 32 ? 0.33 : block == 64 ? 0.60 : 0.92;
-  return block >= 16 && density > (sampled ? sdd : dsd);
+/** @brief Whether a 16-bit product is faster with the sparse matrix written out and multiplied
+ * densely. The time of the warpgroup kernels over that of cuBLAS, measured at 4096^3 and 8192^3
+ * (bench/NOTES.md), is 1 at a density for each block and goes up about evenly beyond it.
+ *  @param[in] copying time of the copy over that of the dense product */
+constexpr bool dense_is_faster(bool sampled, int block, double density, double copying) {
+  struct Line {
+    double meets, slope;
+  };
+  constexpr Line sdd[] = {{0.12, 4}, {0.28, 2.2}, {0.57, 2}, {0.95, 1}};
+  constexpr Line dsd[] = {{0.18, 3.2}, {0.54, 0.85}, {0.8, 0.6}, {0.9, 1.1}};
+  if (block < 16) return false;
+  const int row = block == 16 ? 0 : block == 32 ? 1 : block == 64 ? 2 : 3;
+  const Line line = sampled ? sdd[row] : dsd[row];
+  return (density - line.meets) * line.slope > copying;
 }
 
 }  // namespace bs::cuda

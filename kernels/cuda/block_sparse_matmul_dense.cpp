@@ -8,14 +8,21 @@ namespace bs::cuda {
 
 namespace {
 
-/// Below this many multiplications the copy takes longer than it saves.
+/// Below this many multiplications neither way fills the GPU, and the lines of dense_is_faster()
+/// are of large products.
 constexpr double least_work = 1e10;
 
+/// Seconds, of an H200: a copy's start and bytes, and multiplications by cuBLAS.
+constexpr double copy_start = 3e-6, bytes_a_second = 4e12, products_a_second = 3.95e14;
+
 bool pays(bool sampled, const Tensor& x, const LayoutView& v, int64_t free, int64_t products) {
-  const double blocks = static_cast<double>(v.rows) * v.cols;
-  const double work = blocks * v.block * v.block * static_cast<double>(free);
-  return (x.dtype() == f16 || x.dtype() == bf16) && v.heads == 1 && products == 1 &&
-         work >= least_work && dense_is_faster(sampled, v.block, v.nnz / blocks) &&
+  if ((x.dtype() != f16 && x.dtype() != bf16) || v.heads != 1 || products != 1) return false;
+  const double blocks = static_cast<double>(v.rows) * v.cols, density = v.nnz / blocks;
+  const double elements = blocks * v.block * v.block;
+  const double work = elements * static_cast<double>(free);
+  const double copy = copy_start + 2 * elements * (1 + density) / bytes_a_second;
+  return work >= least_work &&
+         dense_is_faster(sampled, v.block, density, copy * products_a_second / work) &&
          device_properties(x.device()).capability == 90;
 }
 

@@ -1,7 +1,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
-#include <bs/kernels/cuda/block_sparse_strips.h>
+#include <bs/kernels/cuda/block_sparse_schedule.h>
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/cuda/emit.h>
 #include <bs/kernels/cuda/warpgroup_mma.h>
@@ -134,10 +134,18 @@ bool on_hopper(const Tensor& x) {
   return (x.dtype() == f16 || x.dtype() == bf16) && device_properties(x.device()).capability == 90;
 }
 
+/// Launches the pieces of `split`, or where it has none `items`.
 template <class Params>
-void launch(const WarpgroupKernel& k, Params& params, int64_t items, Stream stream) {
+void launch(const WarpgroupKernel& k, Params& params, int64_t items, const DevicePieces& split,
+            Stream stream) {
   static auto* const family = new jit::KernelFamily<WarpgroupKernel>;
-  const WorkCounter counter(stream);
+  const WorkCounter counter(stream, 2 + 2 * split.slots);
+  Tensor partials;
+  if (split.count > 0) {
+    partials = Tensor::empty({split.slots, 2, 64, k.cols}, f32, stream.device());
+    params.split = {split.pieces, partials.data<float>(), counter.get() + 2};
+    items = split.count;
+  }
   params.next = counter.get();
   params.items = static_cast<int>(items);
   const int64_t most = device_properties(stream.device()).multiprocessors;
@@ -237,10 +245,12 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   const DenseMap value_map = block_map(values, block);
 
   const BlockSparseStrips& strips =
-      strips_of(*p.pattern, p.transposed, WarpgroupTile::dsd_rows(block), 0, stream.device());
+      strips_of(*p.pattern, p.transposed, WarpgroupTile::dsd_rows(block), stream.device());
   const int64_t tiles = ceil_div(p.n, tile.cols);
-  const int64_t items = p.batch.numel() * tiles * strips.list.strips;
-  if (!b_map.fit || !c_map.fit || !value_map.fit || !fits_int(items)) return false;
+  const DsdExtent extent{p.transposed, tile.cols, p.batch.numel() * tiles, p.sum.numel()};
+  const int64_t items = extent.columns * strips.list.strips;
+  if (!b_map.fit || !c_map.fit || !value_map.fit || !fits_int(items) || !extent.fits())
+    return false;
 
   const std::array<int64_t, 3> value_strides = axes.strides(p.batch, 0, p.sum, 0);
   const std::array<int64_t, 3> head_strides = axes.strides(p.batch, 3, p.sum, 2);
@@ -257,7 +267,10 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   params.sum = axes.sum;
   params.b_pieces = pieces ? 0 : tile.cols / depth;
   params.tiles = static_cast<int>(tiles);
-  launch(k, params, items, stream);
+  params.columns = static_cast<int>(extent.columns);
+  const DsdSchedule& schedule = schedule_dsd(*p.pattern, strips, extent, stream.device());
+  params.order = schedule.order;
+  launch(k, params, items, schedule.split, stream);
   return true;
 }
 
@@ -280,15 +293,12 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
     q.b = {.row = 1, .col = p.k};
     return warpgroup_sdd(a, turned.transpose(-2, -1), values, q, stream);
   }
-  const auto pieces_of_work = [&](bool narrow) -> const BlockSparseStrips& {
-    return strips_of(*p.pattern, false, WarpgroupTile::sdd_rows(block),
-                     warpgroup_sdd_tile(block, narrow).sdd_cols(block), stream.device());
-  };
-  const bool narrow = prefer_narrow_sdd(block, p.batch.numel() * pieces_of_work(false).works,
-                                        p.batch.numel() * pieces_of_work(true).works,
-                                        device_properties(stream.device()).multiprocessors);
-  const BlockSparseStrips& strips = pieces_of_work(narrow);
-  const WarpgroupTile tile = warpgroup_sdd_tile(block, narrow);
+  const SddExtent extent{p.batch.numel(), p.sum.numel() * ceil_div(p.k, depth)};
+  if (!extent.fits()) return false;
+  const BlockSparseStrips& strips =
+      strips_of(*p.pattern, false, WarpgroupTile::sdd_rows(block), stream.device());
+  const SddSchedule& schedule = schedule_sdd(*p.pattern, strips, extent, stream.device());
+  const WarpgroupTile tile = warpgroup_sdd_tile(block, schedule.narrow);
   const WarpgroupKernel k{.sampled = true,
                           .dtype = a.dtype(),
                           .block = block,
@@ -308,22 +318,22 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
   b_map.add_axes(axes, axes.strides(p.batch, 1, p.sum, 1), 2, params.b_steps);
   const DenseMap value_map = block_map(values, block);
 
-  const int64_t items = p.batch.numel() * strips.works;
+  const int64_t items = extent.batch * schedule.works;
   if (!a_map.fit || !b_map.fit || !value_map.fit || !fits_int(items)) return false;
 
   params.a = a_map.encode("sdd");
   params.b = b_map.encode("sdd");
   params.values = value_map.encode("sdd");
   params.list = strips.list;
-  params.work = strips.work;
-  params.works = strips.works;
+  params.work = schedule.work;
+  params.works = schedule.works;
   params.batch = axes.batch;
   params.sum = axes.sum;
   params.a_head = p.a_head != 0;
   params.b_head = p.b_head != 0;
   params.depth = static_cast<int>(p.k);
   params.blocks = p.layout.nnz;
-  launch(k, params, items, stream);
+  launch(k, params, items, schedule.split, stream);
   return true;
 }
 

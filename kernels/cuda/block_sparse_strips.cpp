@@ -1,6 +1,7 @@
 #include <bs/kernels/cuda/block_sparse_strips.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <vector>
 
@@ -13,104 +14,127 @@ struct Rows {
   const int32_t* offsets;
   const int32_t* col;
   const int32_t* number;  ///< null: blocks are numbered in this order
-  int heads, rows;
+  int heads, rows, cols;
 
   Rows(const LayoutView& v, bool transposed)
       : offsets(transposed ? v.col_offsets : v.row_offsets),
         col(transposed ? v.transposed_row : v.col_of),
         number(transposed ? v.transposed : nullptr),
         heads(v.heads),
-        rows(transposed ? v.cols : v.rows) {}
+        rows(transposed ? v.cols : v.rows),
+        cols(transposed ? v.rows : v.cols) {}
 };
 
-struct Lists {
-  std::vector<int32_t> offsets{0}, cols, blocks, order, work;
-};
+/// The union of the columns of rows [first, end) of all heads: a bit a column, and the number of
+/// columns before each word.
+class Union {
+ public:
+  explicit Union(int cols) : words_(static_cast<size_t>(cols) / 64 + 1), before_(words_.size()) {}
 
-/// Appends the union of the columns of rows [first, end) of all heads, `rows` to a strip.
-void add_strip(const Rows& from, int first, int end, int rows, Lists& to) {
-  std::vector<int32_t> at(from.offsets + first, from.offsets + end);
-  while (true) {
-    int32_t next = INT32_MAX;
-    for (size_t r = 0; r < at.size(); ++r)
-      if (at[r] < from.offsets[first + static_cast<int>(r) + 1])
-        next = std::min(next, from.col[at[r]]);
-    if (next == INT32_MAX) break;
-    to.cols.push_back(next);
-    for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
-      const bool has = r < at.size() && at[r] < from.offsets[first + static_cast<int>(r) + 1] &&
-                       from.col[at[r]] == next;
-      to.blocks.push_back(!has ? -1 : from.number ? from.number[at[r]] : at[r]);
-      if (has) ++at[r];
+  void gather(const Rows& from, int first, int end) {
+    std::fill(words_.begin(), words_.end(), 0);
+    for (int32_t i = from.offsets[first]; i < from.offsets[end]; ++i)
+      words_[static_cast<size_t>(from.col[i]) / 64] |= uint64_t{1} << from.col[i] % 64;
+    size_ = 0;
+    for (size_t w = 0; w < words_.size(); ++w) {
+      before_[w] = size_;
+      size_ += std::popcount(words_[w]);
     }
   }
-  to.offsets.push_back(static_cast<int32_t>(to.cols.size()));
+
+  int size() const { return size_; }
+  int rank(int32_t col) const {
+    const auto word = static_cast<size_t>(col) / 64;
+    return before_[word] + std::popcount(words_[word] & ((uint64_t{1} << col % 64) - 1));
+  }
+  int32_t* copy(int32_t* to) const {
+    for (size_t w = 0; w < words_.size(); ++w)
+      for (uint64_t left = words_[w]; left != 0; left &= left - 1)
+        *to++ = static_cast<int32_t>(w * 64) + std::countr_zero(left);
+    return to;
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+  std::vector<int> before_;
+  int size_ = 0;
+};
+
+/// Where each strip's columns begin, and after the last strip their count.
+std::vector<int32_t> strip_offsets(const Rows& from, int rows) {
+  std::vector<int32_t> offsets{0};
+  Union columns(from.cols);
+  for (int head = 0; head < from.heads; ++head)
+    for (int first = 0; first < from.rows; first += rows) {
+      const int begin = head * from.rows + first, end = std::min(first + rows, from.rows);
+      int size = from.offsets[begin + end - first] - from.offsets[begin];
+      if (rows > 1) {
+        columns.gather(from, begin, head * from.rows + end);
+        size = columns.size();
+      }
+      offsets.push_back(offsets.back() + size);
+    }
+  return offsets;
 }
 
-Lists make_lists(const Rows& from, int strips, int rows, int cols) {
-  Lists lists;
+/// Fills in the columns of every strip, and the blocks of its rows there.
+void fill_strips(const Rows& from, int rows, const std::vector<int32_t>& offsets, int32_t* cols,
+                 int32_t* blocks) {
+  std::fill_n(blocks, static_cast<int64_t>(offsets.back()) * rows, -1);
+  Union columns(from.cols);
   for (int head = 0; head < from.heads; ++head)
-    for (int strip = 0; strip < strips; ++strip) {
-      const int first = strip * rows;
-      add_strip(from, head * from.rows + first,
-                head * from.rows + std::min(first + rows, from.rows), rows, lists);
+    for (int first = 0; first < from.rows; first += rows) {
+      const int begin = head * from.rows + first;
+      const int end = head * from.rows + std::min(first + rows, from.rows);
+      columns.gather(from, begin, end);
+      for (int row = begin; row < end; ++row)
+        for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
+          blocks[columns.rank(from.col[i]) * rows + row - begin] = from.number ? from.number[i] : i;
+      cols = columns.copy(cols);
+      blocks += static_cast<int64_t>(columns.size()) * rows;
     }
+}
+
+/// The strips of each head, the longest first.
+std::vector<int32_t> sorted_strips(const std::vector<int32_t>& offsets, int strips) {
+  std::vector<int32_t> order(offsets.size() - 1);
+  std::iota(order.begin(), order.end(), 0);
   const auto length = [&](int32_t strip) {
     const auto s = static_cast<size_t>(strip);
-    return lists.offsets[s + 1] - lists.offsets[s];
+    return offsets[s + 1] - offsets[s];
   };
-  lists.order.resize(lists.offsets.size() - 1);
-  std::iota(lists.order.begin(), lists.order.end(), 0);
-  for (auto begin = lists.order.begin(); begin != lists.order.end(); begin += strips)
+  for (auto begin = order.begin(); begin != order.end(); begin += strips)
     std::stable_sort(begin, begin + strips,
                      [&](int32_t a, int32_t b) { return length(a) > length(b); });
-  if (cols > 0)
-    for (size_t strip = 0; strip + 1 < lists.offsets.size(); ++strip)
-      for (int32_t first = lists.offsets[strip]; first < lists.offsets[strip + 1]; first += cols) {
-        lists.work.push_back(static_cast<int32_t>(strip));
-        lists.work.push_back(first);
-      }
-  return lists;
+  return order;
 }
 
 }  // namespace
 
-BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int rows, int cols,
+BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int rows,
                                      Device device) {
   const Rows from(layout.view(Device::cpu()), transposed);
-  const int strips = (from.rows + rows - 1) / rows;
-  const Lists lists = make_lists(from, strips, rows, cols);
-  struct Part {
-    const std::vector<int32_t>* values;
-    const int** pointer;
-  };
-  const Part parts[] = {{&lists.offsets, &list.offsets},
-                        {&lists.cols, &list.cols},
-                        {&lists.blocks, &list.blocks},
-                        {&lists.order, &list.order},
-                        {&lists.work, &work}};
-  int64_t size = 0;
-  for (const Part& part : parts) size += static_cast<int64_t>(part.values->size());
-  const Tensor host = Tensor::empty({size}, i32);
-  int32_t* to = host.data<int32_t>();
-  for (const Part& part : parts) to = std::copy(part.values->begin(), part.values->end(), to);
+  list.strips = (from.rows + rows - 1) / rows;
+  offsets = strip_offsets(from, rows);
+  order = sorted_strips(offsets, list.strips);
+  const int64_t entries = offsets.back();
+  const auto listed = static_cast<int64_t>(offsets.size() + order.size());
+  const Tensor host = Tensor::empty({listed + entries * (1 + rows)}, i32);
+  int32_t* to = std::copy(offsets.begin(), offsets.end(), host.data<int32_t>());
+  to = std::copy(order.begin(), order.end(), to);
+  fill_strips(from, rows, offsets, to, to + entries);
   packed = host.to(device);
-  const int32_t* at = packed.data<int32_t>();
-  for (const Part& part : parts) {
-    *part.pointer = at;
-    at += part.values->size();
-  }
-  list.strips = strips;
-  works = static_cast<int>(lists.work.size() / 2);
+  list.offsets = packed.data<int32_t>();
+  list.order = list.offsets + offsets.size();
+  list.cols = list.order + order.size();
+  list.blocks = list.cols + entries;
 }
 
-const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, int cols,
-                                   Device device) {
-  const auto key = static_cast<uint64_t>(rows) | static_cast<uint64_t>(cols) << 8 |
-                   static_cast<uint64_t>(transposed) << 20 |
-                   static_cast<uint64_t>(device.index()) << 24;
+const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device) {
+  const auto key = static_cast<uint64_t>(rows) | static_cast<uint64_t>(transposed) << 8 |
+                   static_cast<uint64_t>(device.index()) << 16;
   return layout.derived<BlockSparseStrips>(
-      key, [&] { return BlockSparseStrips(layout, transposed, rows, cols, device); });
+      key, [&] { return BlockSparseStrips(layout, transposed, rows, device); });
 }
 
 }  // namespace bs::cuda

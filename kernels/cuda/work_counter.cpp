@@ -10,8 +10,9 @@ namespace bs::cuda {
 
 namespace {
 
-/// Far more launches than a GPU queues: a counter comes round again after the kernel that had it.
-constexpr unsigned ring_size = 16384;
+/// What far more launches than a GPU queues may ask for: words come round again after the kernel
+/// that had them.
+constexpr unsigned ring_size = 1U << 21;
 
 struct Ring {
   int* words = nullptr;
@@ -19,7 +20,7 @@ struct Ring {
 
   explicit Ring(Device device) {
     const DeviceGuard guard(device);
-    constexpr size_t bytes = size_t{ring_size} * 2 * sizeof(int);
+    constexpr size_t bytes = size_t{ring_size} * sizeof(int);
     BS_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&words), bytes));
     BS_CUDA_CHECK(cudaMemset(words, 0, bytes));
     BS_CUDA_CHECK(cudaDeviceSynchronize());
@@ -42,15 +43,22 @@ bool captured(Stream stream) {
 
 }  // namespace
 
-WorkCounter::WorkCounter(Stream stream) {
+WorkCounter::WorkCounter(Stream stream, int words) {
+  const auto count = static_cast<unsigned>(words);
+  BS_CHECK(count <= most, "work counter: {} words are more than {}", words, most);
   if (captured(stream)) {
-    owned_ = Tensor::empty({2}, i32, stream.device());
+    owned_ = Tensor::empty({words}, i32, stream.device());
     words_ = owned_.data<int32_t>();
-    fill_zero(words_, 2 * sizeof(int), stream);
-  } else {
-    Ring& r = ring(stream.device());
-    words_ = r.words + size_t{r.taken++ % ring_size} * 2;
+    fill_zero(words_, count * sizeof(int), stream);
+    return;
   }
+  Ring& r = ring(stream.device());
+  unsigned at = r.taken;
+  unsigned begin;
+  do {  // what is left at the end of the ring may be too little: then on from its beginning
+    begin = at % ring_size + count > ring_size ? at - at % ring_size + ring_size : at;
+  } while (!r.taken.compare_exchange_weak(at, begin + count));
+  words_ = r.words + begin % ring_size;
 }
 
 }  // namespace bs::cuda

@@ -5,12 +5,14 @@
 
 namespace bs::cuda {
 
-/** @brief Two zeroed ints on the stream's device for one launch, which must leave them zero. Taken
+/** @brief Zeroed ints on the stream's device for one launch, which must leave them zero. Taken
  *  from a ring, so that no launch has to wait for a memset; while the stream is captured they are
  *  memory of the graph's own, since a graph may run beside anything. */
 class WorkCounter {
  public:
-  explicit WorkCounter(Stream stream);
+  /** @brief At most this many words can be had. */
+  static constexpr unsigned most = 2048;
+  explicit WorkCounter(Stream stream, int words = 2);
   int* get() const { return words_; }
 
  private:

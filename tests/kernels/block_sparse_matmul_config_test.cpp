@@ -42,14 +42,14 @@ TEST_CASE("tiles of the warpgroup kernels fit the machine, and the choices among
       CHECK(tile.sdd_shared_bytes(block) <= most);
       CHECK(tile.sdd_cols(block) * block % 64 == 0);
     }
-    // One CTA too many for one round of wide tiles: half the work each in two narrow ones is less.
-    CHECK(prefer_narrow_sdd(block, 64, 100, 132));
-    CHECK(!prefer_narrow_sdd(block, 100000, 200000, 132));
+    CHECK(sdd_lines(block, true) < sdd_lines(block, false));
     // Denser is never the reason to go back to the sparse kernels.
     for (const bool sampled : {false, true}) {
-      CHECK(!dense_is_faster(sampled, block, 0.1));
-      CHECK(dense_is_faster(sampled, block, 1));
+      CHECK(!dense_is_faster(sampled, block, 0.1, 0));
+      CHECK(dense_is_faster(sampled, block, 1, 0.04));
+      // A copy that takes long is a reason to do without.
+      CHECK(!dense_is_faster(sampled, block, 1, 4));
     }
   }
-  CHECK(!dense_is_faster(false, 8, 1));
+  CHECK(!dense_is_faster(false, 8, 1, 0));
 }

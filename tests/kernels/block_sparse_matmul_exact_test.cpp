@@ -1,12 +1,15 @@
 // The block-sparse products in whole numbers, which every right kernel gives exactly.
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/matmul.h>
+#include <bs/kernels/random.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/sparse_case.h>
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 #include <random>
 
 using namespace bs;
@@ -30,6 +33,11 @@ void check_exact(const char* what, const Tensor& got, const Reference& want) {
   size_t wrong = 0;
   for (size_t i = 0; i < want.values.size(); ++i) wrong += found[i] != want[i];
   CHECK(wrong == 0);
+}
+
+bool same_bits(const Tensor& x, const Tensor& y) {
+  const Tensor a = contiguous(x).to(Device::cpu()), b = contiguous(y).to(Device::cpu());
+  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
 /// All three products of one random mask, in whole numbers.
@@ -86,8 +94,8 @@ TEST_CASE("block-sparse products: an almost dense layout gives what a dense prod
     return whole_reference(shape, seed).tensor(bf16, device);
   };
   const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(0, 1) : x; };
-  Mask mask(1, 16, 16, 128, 1);
-  mask.at(0, 3, 5) = mask.at(0, 15, 0) = 0;
+  Mask mask(1, 64, 64, 32, 1);
+  mask.at(0, 3, 5) = mask.at(0, 63, 0) = 0;
   const SparseTensor s{mask.layout(), whole(mask.values(), 1)};
   const Tensor dense = to_dense(s);
   for (const Transpose t : transposes) {
@@ -110,5 +118,66 @@ TEST_CASE("block-sparse products: sdd of more pieces of work than one round of a
     const Tensor b = whole_reference(mask.dense({}, k, mask.width()), 2).tensor(f16, device);
     const SparseTensor want = to_sparse(matmul(a, b), mask.layout());
     check_exact("sdd", sdd(a, b, mask.layout()).values, Reference::of(want.values));
+  }
+}
+
+TEST_CASE(
+    "block-sparse products: rows of unequal length, few and deep, are what a dense product is") {
+  const Device device = test_device();
+  const bool large = device.is_cuda();  // large enough for items that several CTAs share
+  std::mt19937 random(13);
+  const auto below = [&](int end) {
+    return static_cast<int>(random() % static_cast<unsigned>(end));
+  };
+  const auto pick = [&](std::initializer_list<int> of) {
+    return *(of.begin() + below(static_cast<int>(of.size())));
+  };
+  const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(0, 1) : x; };
+  for (int i = 0; i < (large ? 160 : 8); ++i) {
+    const int block = pick({16, 32, 64, 128});
+    const int rows = 1 + below(large ? 640 / block : 3), cols = 1 + below(large ? 8192 / block : 3);
+    Mask mask(1, rows, cols, block, 0);
+    const int longest = below(rows);
+    for (int row = 0; row < rows; ++row) {
+      const int kept = row == longest ? cols : cols / (1 + below(cols) + row);
+      for (int k = 0; k < kept; ++k) mask.at(0, row, below(cols)) = 1;
+    }
+    const Transpose t = transposes[i % 4];
+    const int64_t n = pick({8, 40, 64, 136, 520}), k = large ? pick({64, 200, 1096, 8192}) : 24;
+    const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, bf16, device); };
+    CAPTURE(i);
+    CAPTURE(to_string(Shape{block, rows, cols, n, k}));
+    const SparseTensor s{mask.layout(), whole(mask.values())};
+    const Tensor dense = to_dense(s);
+    const Tensor right = whole(flipped({t.a ? mask.height() : mask.width(), n}, t.b));
+    const Tensor got = dsd(s, right, t);
+    CHECK(same_bits(got, matmul(op(dense, t.a), op(right, t.b))));
+    CHECK(same_bits(got, dsd(s, right, t)));
+    const Tensor left = whole(flipped({n, t.b ? mask.width() : mask.height()}, t.a));
+    CHECK(same_bits(dds(left, s, t), matmul(op(left, t.a), op(dense, t.b))));
+    const Tensor a = whole(flipped({mask.height(), k}, t.a));
+    const Tensor b = whole(flipped({k, mask.width()}, t.b));
+    const SparseTensor want = to_sparse(matmul(op(a, t.a), op(b, t.b)), mask.layout());
+    CHECK(same_bits(sdd(a, b, mask.layout(), t).values, want.values));
+  }
+}
+
+TEST_CASE("block-sparse products: shared items give the same bits run after run") {
+  const Device device = test_device();
+  for (const int block : {16, 64, 128}) {
+    Mask mask(1, 256 / block, device.is_cuda() ? 4096 / block : 256 / block, block, 0);
+    for (int col = 0; col < mask.cols; ++col) {
+      mask.at(0, col % mask.rows, col) = 1;
+      mask.at(0, 0, col) = 1;
+    }
+    const SparseTensor s{mask.layout(), randn(mask.values(), bf16, device)};
+    const Tensor b = randn({mask.width(), 96}, bf16, device);
+    const Tensor x = randn({mask.height(), 2048}, bf16, device);
+    const Tensor y = randn({2048, mask.width()}, bf16, device);
+    const Tensor first = dsd(s, b), values = sdd(x, y, mask.layout()).values;
+    for (int run = 0; run < (device.is_cuda() ? 20 : 2); ++run) {
+      CHECK(same_bits(dsd(s, b), first));
+      CHECK(same_bits(sdd(x, y, mask.layout()).values, values));
+    }
   }
 }

@@ -7,6 +7,7 @@
 // The copy engine takes about as long for a line of 32 bytes as for one of 128, so that it is left
 // to B and to blocks of 64 and 128; smaller blocks, which are contiguous, come by copy_async_16.
 #include <bs/kernels/cuda/device/block_sparse_strips.cuh>
+#include <bs/kernels/cuda/device/warpgroup_parts.cuh>
 
 namespace bs::cuda::device {
 
@@ -31,8 +32,8 @@ struct WarpgroupDsd {
   struct Shared {
     Barrier full[stages], empty[stages];
     unsigned tiles[stages];     // in use, as tile_bits
-    int item[stages];           // -1 at the end
-    int steps[stages];          // of the item
+    int item[stages];           // or piece of one; -1 at the end
+    int steps[stages];          // of it
     int taken[2];               // items
     unsigned dirty[4][stages];  // for each warp that copies, slots that hold numbers
   };
@@ -42,9 +43,21 @@ struct WarpgroupDsd {
   struct Place {  // of an item
     int strip, tile, batch;
     __device__ Place(const WarpgroupDsdParams& p, int item) {
-      strip = item % p.list.strips;
-      tile = item / p.list.strips % p.tiles;
-      batch = item / p.list.strips / p.tiles;
+      int column = 0, columns = p.columns;
+      strip = 0;
+      if (item >= p.order.first * columns) {
+        strip = p.order.first;
+        item -= strip * columns;
+        const int of_group = (p.list.strips - strip) * p.order.group;
+        const int group = min(item / of_group, p.order.groups - 1);
+        item -= group * of_group;
+        column = group * p.order.group;
+        columns = group + 1 < p.order.groups ? p.order.group : columns - column;
+      }
+      strip += item / columns;
+      column += item % columns;
+      tile = column % p.tiles;
+      batch = column / p.tiles;
     }
   };
 
@@ -226,25 +239,31 @@ struct WarpgroupDsd {
     Item item;
 #pragma unroll 1
     for (int turn = 0; (item.item = take_item(p, s, turn)) < p.items; ++turn) {
-      const Place place(p, item.item);
+      const WorkPiece piece = piece_of_work(p.split, item.item);
+      const Place place(p, piece.item);
       const BatchIndex batch(p.batch, place.batch);
       item.n0 = place.tile * n;
       const int local = local_strip(p, place, batch);
-      const int total = count_steps(p, batch, local, products);
+      const int total =
+          piece.end < 0 ? count_steps(p, batch, local, products) : piece.end - piece.begin;
+      int skipped = piece.begin, left = total;
 #pragma unroll 1
       for (int product = 0; product < products; ++product) {
         const BatchIndex index = batch + BatchIndex(p.sum, product);
         const int strip = index.dot(p.head_steps) * p.list.strips + local;
         const int begin = p.list.offsets[strip], size = p.list.offsets[strip + 1] - begin;
-        const int steps = (size * halves + slices - 1) / slices;
+        const int all = (size * halves + slices - 1) / slices;
+        const int from = min(skipped, all), steps = min(all, from + left);
+        skipped -= from;
+        left -= steps - from;
         item.first_value = index.dot(p.value_steps);
 #pragma unroll
         for (int axis = 0; axis < 3; ++axis) item.b_at[axis] = index.along(p.b_steps, axis);
         Step next;
-        next.look_up(p.list, begin, size, 0);
-        const int rounds = total > 0 ? steps : product == 0;  // an empty item is one empty stage
+        next.look_up(p.list, begin, size, from);
+        const int end = total > 0 ? steps : product == 0;  // an empty item is one empty stage
 #pragma unroll 1
-        for (int step = 0; step < rounds; ++step) {
+        for (int step = from; step < end; ++step) {
           Step now = next;
           if (step + 1 < steps) next.look_up(p.list, begin, size, step + 1);
           s.empty[at.stage].wait(at.parity ^ 1);
@@ -294,8 +313,8 @@ struct WarpgroupDsd {
   }
 
   __device__ static void write_tile(const WarpgroupDsdParams& p, const float (&sums)[n / 2],
-                                    bool started, unsigned staging_at, int group, int item) {
-    const Place place(p, item);
+                                    bool started, unsigned staging_at, int group, int work) {
+    const Place place(p, piece_of_work(p.split, work).item);
     const bool leader = threadIdx.x % warpgroup_size == 0;
     const BatchIndex batch(p.batch, place.batch);
     const int row = local_strip(p, place, batch) * rows * block + group * 64;
@@ -384,6 +403,7 @@ struct WarpgroupDsd {
         warpgroup_wait<0>();
       }
       warpgroup_pin(sums);
+      if (!finish_parts<groups>(p.split, item, group, sums, started)) continue;
       write_tile(p, sums, started, staging_at, group, item);
     }
     wait_stores_read();  // shared memory is theirs until then

@@ -28,6 +28,28 @@ struct BatchSteps {
   int step[3];
 };
 
+/// Steps [begin, end) of the depth of one item of work. The parts of an item are numbered in the
+/// order in which the list has them, which is the order in which their sums are added.
+struct WorkPiece {
+  int item;
+  int begin, end;
+  int part, parts;
+  int slot;  ///< of the item's first part among the partial sums; the last part needs none
+};
+/// A list of pieces, where items are not taken whole.
+struct WorkSplit {
+  const WorkPiece* pieces;  ///< null: items are taken whole
+  float* partials;          ///< [slots, warpgroups, sums of one]
+  int* arrived;             ///< [slots, warpgroups], zeros before and after a launch
+};
+/// In which order the items of dsd are taken, a column being a tile of columns of one C: the
+/// longest strips over all columns, then the others over a group of columns after the other.
+struct WorkOrder {
+  int first;   ///< strips that come first
+  int group;   ///< columns of a group; the last one has what remains besides
+  int groups;  ///< at least 1
+};
+
 /// C = op(S) B for each C of a batch.
 struct WarpgroupDsdParams {
   TensorMapWords values;  ///< [blocks * block, block], in boxes of a slice
@@ -41,8 +63,11 @@ struct WarpgroupDsdParams {
   BatchSteps head_steps;
   int b_pieces;  ///< copies a slice of B takes, of 64 columns each; 0: one, of all columns
   int tiles;     ///< column tiles of C
-  int items;     ///< tiles of all C
-  int* next;     ///< two zeros: items taken, CTAs that found no more
+  int columns;   ///< of all C
+  WorkOrder order;
+  WorkSplit split;
+  int items;  ///< tiles of all C, or pieces
+  int* next;  ///< two zeros: items taken, CTAs that found no more
 };
 
 /// The blocks of A B for each S of a batch.
@@ -58,6 +83,7 @@ struct WarpgroupSddParams {
   int a_head, b_head;           ///< 1 or 0
   int depth;                    ///< k
   int blocks;                   ///< of one S of the batch
+  WorkSplit split;
   int items;
   int* next;  ///< as above
 };

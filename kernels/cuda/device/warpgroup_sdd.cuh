@@ -2,6 +2,7 @@
 // The blocks of A B on wgmma: one CTA computes, for a strip of 64 rows (128 with blocks of 128), up
 // to `n` columns a warpgroup of those that its rows keep, gathered side by side. One warp copies.
 #include <bs/kernels/cuda/device/block_sparse_strips.cuh>
+#include <bs/kernels/cuda/device/warpgroup_parts.cuh>
 
 namespace bs::cuda::device {
 
@@ -28,7 +29,8 @@ struct WarpgroupSdd {
 
   struct Shared {
     Barrier full[stages], empty[stages];
-    int item[stages];  // -1 at the end
+    int item[stages];   // or piece of one; -1 at the end
+    int steps[stages];  // of it
   };
   static constexpr unsigned shared_bytes =
       stages * (a_stage + b_stage) + groups * staging + sizeof(Shared) + 1024;
@@ -81,7 +83,8 @@ struct WarpgroupSdd {
       if (lane == 0) item = atomicAdd(p.next, 1);
       item = __shfl_sync(~0u, item, 0);
       if (item >= p.items) break;
-      const Place place(p, item);
+      const WorkPiece piece = piece_of_work(p.split, item);
+      const Place place(p, piece.item);
       const BatchIndex batch(p.batch, place.batch);
       const int pieces = place.count * halves;
       int col[2];
@@ -94,15 +97,18 @@ struct WarpgroupSdd {
       }
       const int row = place.strip % p.list.strips * rows * (block == 128 ? 128 : side);
       const int head = place.strip / p.list.strips;
-      const int products = count(p.sum);
-      for (int product = 0; product < products; ++product) {
-        const BatchIndex index = batch + BatchIndex(p.sum, product);
+      const int rounds = (p.depth + depth - 1) / depth;  // of a product
+      const int end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
+      for (int step = piece.begin; step < end;) {
+        const BatchIndex index = batch + BatchIndex(p.sum, step / rounds);
         const int a_at[3] = {head * p.a_head, index.along(p.a_steps, 0), index.along(p.a_steps, 1)};
         const int b_at[3] = {head * p.b_head, index.along(p.b_steps, 0), index.along(p.b_steps, 1)};
-        for (int k = 0; k < p.depth; k += depth) {
+        const int stop = min(end, (step / rounds + 1) * rounds);
+        for (int k = step % rounds * depth; step < stop; ++step, k += depth) {
           s.empty[at.stage].wait(at.parity ^ 1);
           if (lane == 0) {
             s.item[at.stage] = item;
+            s.steps[at.stage] = end - piece.begin;
             s.full[at.stage].arrive_expecting(a_stage + pieces * b_piece);
           }
           __syncwarp();
@@ -143,8 +149,8 @@ struct WarpgroupSdd {
   }
 
   __device__ static void write_blocks(const WarpgroupSddParams& p, const float (&sums)[n / 2],
-                                      unsigned staging_at, int group, int item) {
-    const Place place(p, item);
+                                      unsigned staging_at, int group, int work) {
+    const Place place(p, piece_of_work(p.split, work).item);
     const int thread = threadIdx.x % warpgroup_size;
     const int first_block = place.batch * p.blocks;
     const int first_entry = group / down * (n / block);
@@ -178,11 +184,11 @@ struct WarpgroupSdd {
     const unsigned staging_at = buffers + stages * (a_stage + b_stage) + group * staging;
     RingPlace<stages> at;
     float sums[n / 2];
-    const int steps = count(p.sum) * ((p.depth + depth - 1) / depth);
     while (true) {
       s.full[at.stage].wait(at.parity);
       const int item = __shfl_sync(~0u, s.item[at.stage], 0);
       if (item < 0) break;
+      const int steps = __shfl_sync(~0u, s.steps[at.stage], 0);
       bool started = false;
       int previous = -1;
       for (int step = 0; step < steps; ++step) {
@@ -198,6 +204,7 @@ struct WarpgroupSdd {
       warpgroup_wait<0>();
       if (elected) s.empty[previous].arrive();
       warpgroup_pin(sums);
+      if (!finish_parts<groups>(p.split, item, group, sums, started)) continue;
       write_blocks(p, sums, staging_at, group, item);
     }
     wait_stores_read();  // shared memory is theirs until then

@@ -1,0 +1,214 @@
+#include <bs/kernels/cuda/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse_schedule.h>
+#include <bs/lib/cuda/runtime.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <queue>
+
+namespace bs::cuda {
+
+namespace {
+
+/// In steps, measured on an H200: the end of an item, the store of the sums of a part, waiting for
+/// those of another and adding them; and what a part is worth making for.
+constexpr int tile_cost = 2, store_cost = 2, load_cost = 9, least_part = 4;
+/// Parts of an item, and of all items but one each: memory for sums of 64 MiB.
+constexpr int most_parts = 8, most_slots = 512;
+
+using Pieces = std::vector<device::WorkPiece>;
+
+int64_t cost(const device::WorkPiece& piece) {
+  const int64_t steps = piece.end - piece.begin;
+  return piece.part + 1 < piece.parts ? steps + store_cost
+                                      : steps + tile_cost + load_cost * (piece.parts - 1);
+}
+
+/// When the last of `workers` ends who take pieces in their order.
+template <class Items, class Cost>
+int64_t time_to_finish(const Items& items, int workers, Cost&& cost_of) {
+  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> free(
+      std::greater<>{}, std::vector<int64_t>(static_cast<size_t>(workers)));
+  int64_t last = 0;
+  for (const auto& item : items) {
+    const int64_t end = free.top() + cost_of(item);
+    free.pop();
+    free.push(end);
+    last = std::max(last, end);
+  }
+  return last;
+}
+
+/// Cuts items into as few and even parts as have at most `most` steps each.
+Pieces cut(const std::vector<int32_t>& lengths, int most) {
+  Pieces pieces;
+  for (size_t item = 0; item < lengths.size(); ++item) {
+    const int64_t length = lengths[item];
+    const int64_t parts = std::max<int64_t>(1, (length + most - 1) / most);
+    for (int64_t part = 0; part < parts; ++part) {
+      device::WorkPiece piece{};
+      piece.item = static_cast<int>(item);
+      piece.begin = static_cast<int>(length * part / parts);
+      piece.end = static_cast<int>(length * (part + 1) / parts);
+      pieces.push_back(piece);
+    }
+  }
+  return pieces;
+}
+
+/// Puts the longest pieces first, and numbers the parts of each item as they then come.
+WorkPieces number_parts(Pieces pieces, size_t items) {
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const auto& a, const auto& b) { return a.end - a.begin > b.end - b.begin; });
+  std::vector<int> parts(items), slots(items);
+  for (device::WorkPiece& piece : pieces) piece.part = parts[static_cast<size_t>(piece.item)]++;
+  WorkPieces work;
+  for (size_t item = 0; item < items; ++item) {
+    slots[item] = work.slots;
+    work.slots += std::max(0, parts[item] - 1);
+  }
+  for (device::WorkPiece& piece : pieces) {
+    const auto item = static_cast<size_t>(piece.item);
+    piece.parts = parts[item];
+    piece.slot = parts[item] > 1 ? slots[item] : 0;
+  }
+  work.pieces = std::move(pieces);
+  return work;
+}
+
+/// Keys of schedules among all that is derived from a layout.
+uint64_t key_of(bool sampled, bool transposed, int cols, int64_t repeats, int64_t steps,
+                Device device) {
+  return uint64_t{1} << 63 | uint64_t{sampled} << 62 | uint64_t{transposed} << 61 |
+         static_cast<uint64_t>(cols / 64) << 56 | static_cast<uint64_t>(device.index()) << 50 |
+         static_cast<uint64_t>(repeats) << 25 | static_cast<uint64_t>(steps);
+}
+
+/// Steps that dsd takes for the strips of each rank, the longest first; the mean over heads.
+std::vector<int32_t> dsd_lengths(const BlockSparseStrips& strips, int block) {
+  const auto ranks = static_cast<size_t>(strips.list.strips);
+  const auto heads = static_cast<int64_t>(strips.order.size() / std::max<size_t>(ranks, 1));
+  std::vector<int64_t> entries(ranks);
+  for (size_t i = 0; i < strips.order.size(); ++i)
+    entries[i % ranks] += strips.length(strips.order[i]);
+  std::vector<int32_t> lengths;
+  for (const int64_t sum : entries) {
+    const int64_t mean = (sum + heads - 1) / heads;
+    lengths.push_back(static_cast<int32_t>((mean * block + 63) / 64));
+  }
+  return lengths;
+}
+
+/// Pieces of at most `cols` columns of a strip: the strip and the first of its columns.
+std::vector<int32_t> list_work(const std::vector<int32_t>& offsets, int cols) {
+  std::vector<int32_t> work;
+  for (size_t strip = 0; strip + 1 < offsets.size(); ++strip)
+    for (int32_t first = offsets[strip]; first < offsets[strip + 1]; first += cols) {
+      work.push_back(static_cast<int32_t>(strip));
+      work.push_back(first);
+    }
+  return work;
+}
+
+}  // namespace
+
+device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t columns, int64_t fitting,
+                             int workers) {
+  const auto strips = static_cast<int64_t>(lengths.size());
+  const int64_t last = (3 * workers + strips - 1) / std::max<int64_t>(strips, 1);
+  if (last >= columns)
+    return {.first = static_cast<int>(strips), .group = static_cast<int>(columns), .groups = 1};
+  const int64_t group = std::clamp<int64_t>(fitting, 1, columns - last);
+  const int64_t groups = (columns - last) / group + 1, rest = columns - (groups - 1) * group;
+  const int64_t work = std::accumulate(lengths.begin(), lengths.end(), strips * tile_cost);
+  const auto first = std::find_if(lengths.begin(), lengths.end(), [&](int32_t length) {
+    return int64_t{length} * 2 * workers <= rest * work;
+  });
+  return {.first = static_cast<int>(first - lengths.begin()),
+          .group = static_cast<int>(group),
+          .groups = static_cast<int>(groups)};
+}
+
+WorkPieces split_work(const std::vector<int32_t>& lengths, int workers) {
+  const int64_t whole =
+      time_to_finish(lengths, workers, [](int32_t length) { return length + tile_cost; });
+  WorkPieces best{.time = whole};
+  if (lengths.empty()) return best;
+  for (int parts = 2; parts <= most_parts && lengths[0] >= parts * least_part; ++parts) {
+    WorkPieces work = number_parts(cut(lengths, (lengths[0] + parts - 1) / parts), lengths.size());
+    work.time = time_to_finish(work.pieces, workers, cost);
+    if (work.slots <= most_slots && 20 * work.time < 19 * best.time) best = std::move(work);
+  }
+  return best;
+}
+
+DevicePieces::DevicePieces(const WorkPieces& work, Device device)
+    : count(static_cast<int>(work.pieces.size())), slots(work.slots) {
+  if (count == 0) return;
+  constexpr int64_t words = sizeof(device::WorkPiece) / sizeof(int32_t);
+  const Tensor host = Tensor::empty({count, words}, i32);
+  std::memcpy(host.data(), work.pieces.data(), host.bytes());
+  packed = host.to(device);
+  pieces = reinterpret_cast<const device::WorkPiece*>(packed.data<int32_t>());
+}
+
+const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& strips,
+                                const DsdExtent& extent, Device device) {
+  const uint64_t key =
+      key_of(false, extent.transposed, extent.cols, extent.columns, extent.products, device);
+  return layout.derived<DsdSchedule>(key, [&] {
+    const DeviceProperties& gpu = device_properties(device);
+    const int workers = gpu.multiprocessors, count = strips.list.strips;
+    std::vector<int32_t> lengths = dsd_lengths(strips, layout.block());
+    const int64_t depth = extent.transposed ? layout.height() : layout.width();
+    const int64_t bytes = 2 * depth * extent.products * extent.cols;  // of B, for a column
+    const int64_t fitting = gpu.l2_bytes / 4 / std::max<int64_t>(bytes, 1);
+    const device::WorkOrder order = order_work(lengths, extent.columns, fitting, workers);
+    if (layout.heads() > 1 || count * extent.columns > int64_t{most_split_items} * workers)
+      return DsdSchedule{order, {}};
+    std::vector<int32_t> items;
+    for (const int32_t length : lengths)
+      items.insert(items.end(), static_cast<size_t>(extent.columns),
+                   length * static_cast<int32_t>(extent.products));
+    DevicePieces split(split_work(items, workers), device);
+    if (split.count == 0) return DsdSchedule{order, {}};
+    // Pieces are of items in the order of their lengths.
+    return DsdSchedule{{.first = count, .group = static_cast<int>(extent.columns), .groups = 1},
+                       std::move(split)};
+  });
+}
+
+const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& strips,
+                                const SddExtent& extent, Device device) {
+  const uint64_t key = key_of(true, false, 0, extent.batch, extent.steps, device);
+  return layout.derived<SddSchedule>(key, [&] {
+    const int workers = device_properties(device).multiprocessors, block = layout.block();
+    SddSchedule best;
+    int64_t least = INT64_MAX;
+    for (const bool narrow : {true, false}) {
+      const WarpgroupTile tile = warpgroup_sdd_tile(block, narrow);
+      const std::vector<int32_t> work = list_work(strips.offsets, tile.sdd_cols(block));
+      const auto works = static_cast<int64_t>(work.size() / 2);
+      const int64_t items = works * extent.batch;
+      WorkPieces pieces{.time = (items + workers - 1) / workers * extent.steps};
+      if (items <= int64_t{most_split_items} * workers)
+        pieces = split_work(
+            std::vector<int32_t>(static_cast<size_t>(items), static_cast<int32_t>(extent.steps)),
+            workers);
+      const int64_t time = pieces.time * sdd_lines(block, narrow);
+      if (time >= least) continue;
+      least = time;
+      best.narrow = narrow;
+      best.works = static_cast<int>(works);
+      best.packed = Tensor::empty({works, 2}, i32);
+      std::copy(work.begin(), work.end(), best.packed.data<int32_t>());
+      best.split = DevicePieces(pieces, device);
+    }
+    best.packed = best.packed.to(device);
+    best.work = best.packed.data<int32_t>();
+    return best;
+  });
+}
+
+}  // namespace bs::cuda

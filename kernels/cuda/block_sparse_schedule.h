@@ -1,0 +1,87 @@
+#pragma once
+/** @file How the items of the warpgroup kernels are shared out among the multiprocessors: pure
+ *  functions of how long the items are. Lengths and costs are in steps, stages of a depth of 64. */
+#include <bs/kernels/cuda/block_sparse_strips.h>
+#include <bs/lib/layout.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace bs::cuda {
+
+/** @brief In which order the strips of dsd are taken over `columns` tiles of columns.
+ *
+ *  Whatever runs at once had better read the same part of B, of which `fitting` tiles of columns
+ *  are a quarter of the L2 cache; and the last items to start had better be short ones. So columns
+ *  come in groups, long strips over all columns before the groups, and the last group has three
+ *  items for each worker.
+ *  @param[in] lengths of the strips, the longest first */
+device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t columns, int64_t fitting,
+                             int workers);
+
+/** @brief Items cut into pieces, the longest piece first. */
+struct WorkPieces {
+  std::vector<device::WorkPiece> pieces = {};  ///< none: items had better be taken whole
+  int slots = 0;                               ///< partial sums: parts of an item but its last
+  int64_t time = 0;                            ///< until all are done
+};
+
+/** @brief Cuts items so that all workers end at about the same time; no pieces where whole items,
+ *  handed out in their order, end as early but for a twentieth.
+ *
+ *  Long items are cut into as few even parts as are no longer than the longest item's half, third,
+ *  ... or eighth. So parts that run at once walk the same stretches of the depth, and find in the
+ *  L2 cache what others have read: cut as stream-K does, at any step, sdd was slower than whole.
+ *  @param[in] lengths of the items, the longest first */
+WorkPieces split_work(const std::vector<int32_t>& lengths, int workers);
+
+/** @brief More items a worker than this are never cut: they are not worth a list. */
+inline constexpr int most_split_items = 16;
+
+/** @brief Pieces on the device. */
+struct DevicePieces {
+  Tensor packed;  ///< i32
+  const device::WorkPiece* pieces = nullptr;
+  int count = 0;  ///< 0: items are taken whole
+  int slots = 0;
+
+  DevicePieces() = default;
+  DevicePieces(const WorkPieces& work, Device device);
+};
+
+/** @brief How a launch of dsd shares out its items. */
+struct DsdSchedule {
+  device::WorkOrder order{};
+  DevicePieces split;
+};
+/** @brief What it depends on besides the layout. */
+struct DsdExtent {
+  bool transposed = false;
+  int cols = 0;          ///< of a tile
+  int64_t columns = 0;   ///< tiles of columns of all C
+  int64_t products = 0;  ///< summed into each C
+  bool fits() const { return columns < 1 << 25 && products < 1 << 25; }
+};
+/** @brief Made once for a layout and extent, and kept with it. */
+const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& strips,
+                                const DsdExtent& extent, Device device);
+
+/** @brief How a launch of sdd shares out its work: pieces of a strip's columns. */
+struct SddSchedule {
+  bool narrow = false;  ///< which tile
+  Tensor packed;        ///< i32, on the device
+  const int* work = nullptr;
+  int works = 0;  ///< [works, 2]: strip of all heads, first of its columns
+  DevicePieces split;
+};
+/** @brief What it depends on besides the layout. */
+struct SddExtent {
+  int64_t batch = 0;
+  int64_t steps = 0;  ///< of an item
+  bool fits() const { return batch < 1 << 25 && steps < 1 << 25; }
+};
+/** @brief Made once for a layout and extent, and kept with it. */
+const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& strips,
+                                const SddExtent& extent, Device device);
+
+}  // namespace bs::cuda

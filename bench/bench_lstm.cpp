@@ -1,9 +1,10 @@
 // An LSTM over whole sequences, forward and backward. Work counted: 8 H (I + H) FLOP a step,
 // sequence and layer forward, twice that backward; bytes: weights, x and y once, forward, and gates
-// and states once more and the gradients backward.
+// and states once more and the gradients backward. f32 on a GPU is measured in f32 and in TF32.
 #include <bs/autograd/copy.h>
 #include <bs/bench/record.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/math_mode.h>
 #include <bs/kernels/random.h>
 #include <bs/nn/lstm.h>
 
@@ -66,6 +67,7 @@ void check_forward(const nn::LSTM& lstm, const Tensor& x, const nn::LSTM::Output
   const auto squash = [&](double z) { return hard ? std::clamp(z, -1.0, 1.0) : std::tanh(z); };
   // Sums of I + H products of sizes below one, and roundings of the results to the dtype.
   const double unit = x.dtype() == f64   ? 0x1p-52
+                      : tf32_allowed()   ? 0x1p-10
                       : x.dtype() == f32 ? 0x1p-23
                       : x.dtype() == f16 ? 0x1p-10
                                          : 0x1p-7;
@@ -116,7 +118,7 @@ void check_backward(const nn::LSTM& lstm, const bench::Settings& s) {
       error += std::pow(a.data<double>()[i] - e, 2);
       size += e * e;
     }
-    const double allowed = is_low_precision(s.dtype) ? 0.03 : 1e-5;
+    const double allowed = is_low_precision(s.dtype) ? 0.03 : tf32_allowed() ? 3e-3 : 1e-5;
     BS_CHECK(std::sqrt(error) <= allowed * std::sqrt(size), "bench_lstm: a gradient is off by {}",
              std::sqrt(error / size));
   };
@@ -154,9 +156,11 @@ void run(const Case& c, bool hard, bool bidirectional, const bench::Settings& s,
     values += directions * rows * 6 * H;
   }
   const auto element = static_cast<double>(size_of(s.dtype));
+  const std::string dtype(tf32_allowed() ? "tf32" : to_string(s.dtype));
   const Json::Object cell = {{"steps", c.steps},   {"batch", c.batch},
                              {"input", c.input},   {"hidden", c.hidden},
-                             {"layers", c.layers}, {"dtype", to_string(s.dtype)}};
+                             {"layers", c.layers}, {"directions", lstm.directions()},
+                             {"dtype", dtype}};
   const auto step_us = [&](const bench::Timing& t) {
     return Json::Object{{"us_per_step", t.median * 1e6 / static_cast<double>(c.steps * c.layers)}};
   };
@@ -192,8 +196,12 @@ int main(int argc, char** argv) try {
   arguments.read("--bidirectional", bidirectional);
   arguments.finish();
   bench::Record record("lstm", settings);
-  for (const std::string& text : cases)
+  for (const std::string& text : cases) {
     run(parse(text), hard != 0, bidirectional != 0, settings, record);
+    if (settings.dtype != f32 || settings.device.is_cpu()) continue;
+    const TF32Guard guard;
+    run(parse(text), hard != 0, bidirectional != 0, settings, record);
+  }
   record.write();
   return 0;
 } catch (const std::exception& e) {

@@ -7,8 +7,8 @@
 Times the shapes of the record, forward (keeping what backward needs) and backward, and prints how
 many times as long as ours they take.
 
-    torch         products of f32 in f32
-    torch tf32    products of f32 in TF32, which is what torch lets cuDNN's LSTM do if not told
+Products of f32 are f32 or, where the record says tf32, TF32, which is what torch lets cuDNN's LSTM
+do if not told.
 
 cuDNN's persistent kernel serves f16 only, and of that one layer in one direction with at most 1024
 cells; measure f16 too before comparing anything with cuDNN.
@@ -37,8 +37,13 @@ def parse_arguments():
 
 def works_of(cell, device):
     """Forward and backward of one shape."""
-    dtype = measure.DTYPES[cell["dtype"]]
-    lstm = torch.nn.LSTM(cell["input"], cell["hidden"], cell["layers"]).to(device, dtype)
+    tf32 = cell["dtype"] == "tf32"
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    dtype = torch.float32 if tf32 else measure.DTYPES[cell["dtype"]]
+    lstm = torch.nn.LSTM(
+        cell["input"], cell["hidden"], cell["layers"], bidirectional=cell["directions"] == 2
+    ).to(device, dtype)
     lstm.flatten_parameters()
     x = torch.randn(cell["steps"], cell["batch"], cell["input"], device=device, dtype=dtype)
     x.requires_grad_()
@@ -58,28 +63,23 @@ def main():
     timer = measure.Timer(arguments.runs, device=device)
     record = measure.Record("lstm", ours["dtype"], arguments.commit, device)
     print(f"torch {torch.__version__} on {device}; us a step and layer")
-    print(" steps batch input hidden layers      pass          by     torch        bs   times")
+    print(" steps batch input hidden layers directions dtype      pass     torch        bs   times")
     for figure in ours["figures"]:
         if figure["what"] != "forward":
             continue
         cell = figure["cell"]
         mine = {f["what"]: f["seconds"] for f in ours["figures"] if f["cell"] == cell}
-        tf32_too = cell["dtype"] == "f32" and device == "cuda"
-        for tf32 in (False, True) if tf32_too else (False,):
-            torch.backends.cudnn.allow_tf32 = tf32
-            torch.backends.cuda.matmul.allow_tf32 = tf32
-            by = "torch tf32" if tf32 else "torch"
-            times = timer.interleave(works_of(cell, device))
-            for what, seconds in zip(("forward", "backward"), times):
-                record.add(cell, what, by, seconds, figure["flops"] * (1 + (what == "backward")))
-                median = seconds[len(seconds) // 2]
-                step = 1e6 / (cell["steps"] * cell["layers"])
-                print(
-                    f"{cell['steps']:6} {cell['batch']:5} {cell['input']:5} {cell['hidden']:6} "
-                    f"{cell['layers']:6} {what:>9} {by:>11} {median * step:9.2f} "
-                    f"{mine[what] * step:9.2f} {median / mine[what]:7.2f}",
-                    flush=True,
-                )
+        times = timer.interleave(works_of(cell, device))
+        for what, seconds in zip(("forward", "backward"), times):
+            record.add(cell, what, "torch", seconds, figure["flops"] * (1 + (what == "backward")))
+            median = seconds[len(seconds) // 2]
+            step = 1e6 / (cell["steps"] * cell["layers"])
+            print(
+                f"{cell['steps']:6} {cell['batch']:5} {cell['input']:5} {cell['hidden']:6} "
+                f"{cell['layers']:6} {cell['directions']:10} {cell['dtype']:>5} {what:>9} "
+                f"{median * step:9.2f} {mine[what] * step:9.2f} {median / mine[what]:7.2f}",
+                flush=True,
+            )
     if arguments.json:
         record.write(arguments.json)
 

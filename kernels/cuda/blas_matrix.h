@@ -1,5 +1,6 @@
 #pragma once
 /** @file Matrices as cuBLAS wants them described. */
+#include <bs/kernels/math_mode.h>
 #include <bs/lib/cuda/handles.h>
 #include <bs/lib/tensor.h>
 
@@ -41,8 +42,9 @@ inline cudaDataType_t blas_type(DType dtype) {
   }
 }
 
-/** @brief Sums in f32, in f64 for f64. */
+/** @brief Sums in f32, in f64 for f64; products of f32 in TF32 where the thread allows it. */
 inline cublasComputeType_t blas_compute_type(DType dtype) {
+  if (dtype == f32 && tf32_allowed()) return CUBLAS_COMPUTE_32F_FAST_TF32;
   return dtype == f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
 }
 

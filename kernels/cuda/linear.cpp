@@ -18,6 +18,7 @@ constexpr size_t most_workspace = size_t{32} << 20;
 struct Problem {
   int device;
   DType dtype;
+  cublasComputeType_t sums;
   int64_t rows, in, out;
   BlasMatrix x, weight;
   uint32_t x_alignment, weight_alignment;
@@ -44,7 +45,7 @@ struct Description {
 
   Description(const Problem& p, const void* bias) {
     const cudaDataType_t type = blas_type(p.dtype);
-    BS_CUBLAS_CHECK(cublasLtMatmulDescInit(&product, blas_compute_type(p.dtype), CUDA_R_32F));
+    BS_CUBLAS_CHECK(cublasLtMatmulDescInit(&product, p.sums, CUDA_R_32F));
     // The weight is multiplied as its transpose, which cancels the one that cuBLAS sees.
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.weight.operation == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.x.operation);
@@ -110,9 +111,16 @@ bool fused(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tens
   if (!p || !q || y.dtype() == f64) return false;
   const Tensor vector = contiguous(bias);
   if (alignment(vector) < 16) return false;
-  const Problem problem{
-      stream.device().index(), y.dtype(), y.size(0), x.size(1), y.size(1), *p, *q, alignment(x),
-      alignment(weight)};
+  const Problem problem{stream.device().index(),
+                        y.dtype(),
+                        blas_compute_type(y.dtype()),
+                        y.size(0),
+                        x.size(1),
+                        y.size(1),
+                        *p,
+                        *q,
+                        alignment(x),
+                        alignment(weight)};
   Description d(problem, vector.data());
   // A cuBLAS handle is one of cuBLASLt too.
   const auto handle = reinterpret_cast<cublasLtHandle_t>(cublas_handle(stream));

@@ -129,15 +129,16 @@ bool is_capturing(Stream stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-LstmQuery query_of(const LSTMSteps& s, bool backward, Stream stream) {
+LstmQuery query_of(const LSTMSteps& s, size_t directions, bool backward, Stream stream) {
   const DeviceProperties& device = device_properties(stream.device());
   const LstmShape shape = shape_of(s);
   return {.dtype = shape.dtype,
           .steps = s.steps(),
           .batch = shape.batch,
           .cells = shape.cells,
+          .directions = static_cast<int>(directions),
           .projects = shape.projects,
-          .variants = shape.variants,
+          .zoneout = s.rule.zoneout(),
           .sparse = s.layout != nullptr,
           .aligned = reinterpret_cast<uintptr_t>(s.hh.data()) % 4 == 0,
           .backward = backward,
@@ -150,7 +151,7 @@ LstmQuery query_of(const LSTMSteps& s, bool backward, Stream stream) {
 /// The plan of directions that a graph is to run; null where they are to be launched step by step.
 template <class T>
 GraphPlan<T>* plan_for(const LSTMSteps& s, size_t directions, bool backward, Stream stream) {
-  LstmQuery query = query_of(s, backward, stream);
+  LstmQuery query = query_of(s, directions, backward, stream);
   if (lstm_algorithm(query) != LstmAlgorithm::graph) return nullptr;
   GraphPlan<T>& plan = graph_plan<T>({stream.handle(), stream.device().index(), shape_of(s),
                                       static_cast<int>(directions), backward});
@@ -212,17 +213,17 @@ void backward(std::span<const LSTMBackwardSteps> directions, Stream stream) {
 }  // namespace
 
 void lstm(std::span<const LSTMSteps> directions, Stream stream) {
-  const LstmQuery query = query_of(directions.front(), false, stream);
+  const LstmQuery query = query_of(directions.front(), directions.size(), false, stream);
   if (lstm_algorithm(query) == LstmAlgorithm::persistent)
-    return lstm_persistent(directions, stream);
+    return lstm_persistent(directions, lstm_division(query), stream);
   visit_floating("lstm", directions.front().gates.dtype(),
                  [&]<class T>(Type<T>) { forward<device_type<T>>(directions, stream); });
 }
 
 void lstm_backward(std::span<const LSTMBackwardSteps> directions, Stream stream) {
-  const LstmQuery query = query_of(directions.front().forward, true, stream);
+  const LstmQuery query = query_of(directions.front().forward, directions.size(), true, stream);
   if (lstm_algorithm(query) == LstmAlgorithm::persistent)
-    return lstm_persistent_backward(directions, stream);
+    return lstm_persistent_backward(directions, lstm_division(query), stream);
   visit_floating("lstm_backward", directions.front().dgates.dtype(),
                  [&]<class T>(Type<T>) { backward<device_type<T>>(directions, stream); });
 }

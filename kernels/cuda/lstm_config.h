@@ -17,10 +17,11 @@ enum class LstmAlgorithm {
 struct LstmQuery {
   DType dtype = f32;
   int64_t steps = 0, batch = 0, cells = 0;
+  int directions = 1;
   bool projects = false;  ///< there is a projection
-  bool variants = false;  ///< there is zoneout, or a sequence shorter than others
-  bool sparse = false;    ///< the recurrent weight is block-sparse: its product allocates
-  bool aligned = true;    ///< the recurrent weight begins at a whole word
+  bool zoneout = false;
+  bool sparse = false;  ///< the recurrent weight is block-sparse: its product allocates
+  bool aligned = true;  ///< the recurrent weight begins at a whole word
   bool backward = false;
   bool capturing = false;  ///< the stream is being captured by the caller
   bool known = false;      ///< this shape has run before, so that its kernels are loaded
@@ -32,32 +33,58 @@ struct LstmQuery {
  *  is left is launched step by step. */
 inline constexpr int lstm_chunks[] = {64, 8};
 
-/** @brief Tiles of 8 sequences that the persistent kernel is made for, or 0. */
-constexpr int lstm_persistent_tiles(int64_t batch) {
-  return batch <= 16 ? 2 : batch <= 32 ? 4 : batch <= 64 ? 8 : 0;
+/** @brief How the persistent kernels divide a problem among CTAs, one an SM. */
+struct LstmDivision {
+  int blocks = 0;      ///< of 8 cells a CTA has; 0: no kernel was made for the shape
+  int ctas = 0;        ///< that have all cells
+  int directions = 1;  ///< that run side by side
+  int rows = 32;       ///< sequences of a group, which a CTA works on together
+  int splits = 1;      ///< parts of the groups that run side by side
+  int groups = 1;      ///< of a part, which take turns
+};
+
+constexpr int ceil_of(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+/** @brief Two blocks of cells a CTA where one would leave some cells without an SM, or where that
+ *  lets another direction or group run beside. Groups of 16 sequences where that gives more of them
+ *  an SM of their own, or where shared memory holds no more. */
+constexpr LstmDivision lstm_division(const LstmQuery& q) {
+  LstmDivision d;
+  const int64_t cells = q.cells, sms = q.multiprocessors;
+  const bool small = cells == 128 || cells == 256 || cells == 512 || cells == 768 || cells == 1024;
+  const bool large = cells == 1536 || cells == 2048;
+  if (!small && !large) return d;
+  const bool alone = cells >= 768 && cells / 8 * 2 > sms;
+  const bool several = q.directions > 1 || q.batch > 32;
+  const bool wide = large || (alone && (cells / 8 > sms || (several && cells / 16 * 2 <= sms)));
+  d.ctas = static_cast<int>(cells / (wide ? 16 : 8));
+  if (d.ctas > sms) return d;
+  d.blocks = wide ? 2 : 1;
+  const int fit = static_cast<int>(sms / d.ctas);
+  d.directions = q.directions > 1 && fit > 1 ? 2 : 1;
+  const int together = fit / d.directions;
+  const bool tight = q.backward && cells == 2048;
+  d.rows = tight || ceil_of(q.batch, 16) <= together ? 16 : 32;
+  const int groups = ceil_of(q.batch, d.rows);
+  d.splits = groups < together ? groups : together;
+  d.groups = ceil_of(groups, d.splits);
+  return d;
 }
 
-/** @brief Directions that the persistent kernels run side by side, a CTA an SM. */
-constexpr int64_t lstm_persistent_directions(int64_t cells, int multiprocessors) {
-  const int64_t fit = multiprocessors / (cells / 8);
-  return fit < 1 ? 1 : fit > 2 ? 2 : fit;
-}
-
-/** @brief Whether weights fit the registers of all CTAs, 8 cells each, one an SM; and a kernel was
- *  made for the shape. Backward runs in clusters of two, and has memory for 32 sequences. */
+/** @brief Whether there is such a division, with no more sequences after each other than a product
+ *  of all takes longer for. Backward runs in clusters of two. */
 constexpr bool lstm_persistent_fits(const LstmQuery& q) {
-  const bool cells =
-      q.cells == 128 || q.cells == 256 || q.cells == 512 || q.cells == 768 || q.cells == 1024;
-  const bool passes = q.backward ? q.batch <= 32 && q.capability >= 90
-                                 : lstm_persistent_tiles(q.batch) > 0 && q.capability >= 80;
-  return is_low_precision(q.dtype) && cells && passes && q.cells / 8 <= q.multiprocessors;
+  const LstmDivision d = lstm_division(q);
+  const bool passes = q.capability >= (q.backward || q.cells > 1024 ? 90 : 80);
+  const int most = q.cells > 1024 ? 32 : 64;
+  return is_low_precision(q.dtype) && d.blocks > 0 && passes && d.rows * d.groups <= most;
 }
 
 /** @brief The persistent kernels where they can; else a graph, which pays from a chunk on. Launches
  *  into a capture become part of the caller's graph, where another cannot be launched; loading
  *  kernels while capturing is not safe either. */
 constexpr LstmAlgorithm lstm_algorithm(const LstmQuery& q) {
-  const bool plain = !q.projects && !q.variants && !q.sparse && q.aligned;
+  const bool plain = !q.projects && !q.zoneout && !q.sparse && q.aligned;
   if (plain && q.steps > 1 && q.steps < int64_t{1} << 24 && lstm_persistent_fits(q))
     return LstmAlgorithm::persistent;
   const bool graph = q.steps >= lstm_chunks[1] && !q.sparse && !q.capturing && q.known;

@@ -14,6 +14,7 @@ struct LstmShape {
   DType dtype;
   int64_t batch, cells, width;
   bool projects, hard, variants;
+  cublasComputeType_t sums;
 
   auto operator<=>(const LstmShape&) const = default;
 };
@@ -25,7 +26,8 @@ inline LstmShape shape_of(const LSTMSteps& s) {
           s.width(),
           s.hr.defined(),
           s.rule.hard,
-          s.rule.zoneout() || s.lengths.defined()};
+          s.rule.zoneout() || s.lengths.defined(),
+          blas_compute_type(s.gates.dtype())};
 }
 
 /// Memory of the steps; each matrix is that of one step.
@@ -71,15 +73,15 @@ void product(cublasHandle_t handle, int64_t m, int64_t n, int64_t k, const T* a,
              bool transposed, wide<T> beta, wide<T>* c) {
   using W = wide<T>;
   const W one = 1;
-  const cudaDataType_t in = blas_type(sizeof(T) == 8              ? f64
-                                      : sizeof(T) == 4            ? f32
-                                      : std::is_same_v<T, __half> ? f16
-                                                                  : bf16);
+  const DType dtype = sizeof(T) == 8              ? f64
+                      : sizeof(T) == 4            ? f32
+                      : std::is_same_v<T, __half> ? f16
+                                                  : bf16;
+  const cudaDataType_t in = blas_type(dtype);
   const cudaDataType_t out = sizeof(W) == 8 ? CUDA_R_64F : CUDA_R_32F;
-  const cublasComputeType_t sums = sizeof(W) == 8 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
   BS_CUBLAS_CHECK(cublasGemmEx_64(handle, transposed ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, n, m,
                                   k, &one, b, in, transposed ? k : n, a, in, k, &beta, c, out, n,
-                                  sums, CUBLAS_GEMM_DEFAULT));
+                                  blas_compute_type(dtype), CUBLAS_GEMM_DEFAULT));
 }
 
 /// Launches a kernel over `count` elements. `early`: the launch before was a product, and the

@@ -1,6 +1,7 @@
 #pragma once
 /** @file All steps of an LSTM in one kernel; kernels/cuda/device/lstm_persistent.cuh has the
  *  design, kernels/cuda/lstm_config.h what it can take. */
+#include <bs/kernels/cuda/lstm_config.h>
 #include <bs/kernels/lstm.h>
 
 #include <span>
@@ -8,7 +9,9 @@
 namespace bs::cuda {
 
 /** @brief Runs directions for which lstm_algorithm says `persistent`. */
-void lstm_persistent(std::span<const LSTMSteps> directions, Stream stream);
-void lstm_persistent_backward(std::span<const LSTMBackwardSteps> directions, Stream stream);
+void lstm_persistent(std::span<const LSTMSteps> directions, const LstmDivision& division,
+                     Stream stream);
+void lstm_persistent_backward(std::span<const LSTMBackwardSteps> directions,
+                              const LstmDivision& division, Stream stream);
 
 }  // namespace bs::cuda

@@ -217,7 +217,7 @@ __global__ void cells_backward(const LstmArgs<T>* args, int offset, wide<T>* dh,
       dc *= W(1) - k;
       if (a.zoneout_cell > W(0)) candidate = z.f * before + z.i * z.g;
     }
-    d = device::lstm_cell_backward<hard>(z, before, candidate, doutput, dc);
+    d = device::lstm_cell_backward(device::lstm_slopes<hard>(z, before, candidate), doutput, dc);
     dc += kept;
   } else if (!projects) {
     dh[e] = doutput;

@@ -20,7 +20,7 @@ TEST_CASE("lstm: graphs run shapes that come again, of a chunk of steps and more
   CHECK(lstm_algorithm(q) == LstmAlgorithm::steps);
 }
 
-TEST_CASE("lstm: the persistent kernel takes what fits registers") {
+TEST_CASE("lstm: the persistent kernels take what fits on chip") {
   const LstmQuery fits{.dtype = bs::bf16, .steps = 100, .batch = 32, .cells = 1024};
   CHECK(lstm_algorithm(fits) == LstmAlgorithm::persistent);
   const auto changed = [&](auto change) {
@@ -28,35 +28,64 @@ TEST_CASE("lstm: the persistent kernel takes what fits registers") {
     change(q);
     return lstm_algorithm(q);
   };
-  CHECK(changed([](LstmQuery& q) { q.cells = 512; }) == LstmAlgorithm::persistent);
+  for (const int64_t cells : {128, 256, 512, 768, 1536, 2048})
+    CHECK(changed([&](LstmQuery& q) { q.cells = cells; }) == LstmAlgorithm::persistent);
   CHECK(changed([](LstmQuery& q) { q.dtype = bs::f16; }) == LstmAlgorithm::persistent);
   CHECK(changed([](LstmQuery& q) { q.capturing = true; }) == LstmAlgorithm::persistent);
+  CHECK(changed([](LstmQuery& q) { q.directions = 2; }) == LstmAlgorithm::persistent);
+  CHECK(changed([](LstmQuery& q) { q.batch = 128; }) == LstmAlgorithm::persistent);
+  CHECK(changed([](LstmQuery& q) { q.batch = 129; }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.cells = 1152; }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.cells = 1000; }) == LstmAlgorithm::steps);
-  CHECK(changed([](LstmQuery& q) { q.batch = 65; }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.dtype = bs::f32; }) == LstmAlgorithm::steps);
-  CHECK(changed([](LstmQuery& q) { q.variants = true; }) == LstmAlgorithm::steps);
+  CHECK(changed([](LstmQuery& q) { q.zoneout = true; }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.projects = true; }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.sparse = true; }) == LstmAlgorithm::steps);
+  CHECK(changed([](LstmQuery& q) { q.aligned = false; }) == LstmAlgorithm::steps);
+  CHECK(changed([](LstmQuery& q) { q.steps = 1; }) == LstmAlgorithm::steps);
   CHECK(changed([](LstmQuery& q) { q.backward = true; }) == LstmAlgorithm::persistent);
-  CHECK(changed([](LstmQuery& q) {
-          q.backward = true;
-          q.batch = 33;
-        }) == LstmAlgorithm::steps);
+  CHECK(changed([](LstmQuery& q) { q.capability = 80; }) == LstmAlgorithm::persistent);
   CHECK(changed([](LstmQuery& q) {
           q.backward = true;
           q.capability = 80;
         }) == LstmAlgorithm::steps);
-  CHECK(changed([](LstmQuery& q) { q.aligned = false; }) == LstmAlgorithm::steps);
-  CHECK(changed([](LstmQuery& q) { q.multiprocessors = 108; }) == LstmAlgorithm::steps);
-  CHECK(changed([](LstmQuery& q) { q.steps = 1; }) == LstmAlgorithm::steps);
+  CHECK(changed([](LstmQuery& q) {
+          q.cells = 2048;
+          q.multiprocessors = 108;
+        }) == LstmAlgorithm::steps);
 }
 
-TEST_CASE("lstm: directions share a GPU while each CTA gets an SM") {
-  CHECK(lstm_persistent_directions(512, 132) == 2);
-  CHECK(lstm_persistent_directions(768, 132) == 1);
-  CHECK(lstm_persistent_directions(128, 132) == 2);
-  CHECK(lstm_persistent_directions(1024, 132) == 1);
+TEST_CASE("lstm: directions and groups of sequences share a GPU while each CTA gets an SM") {
+  const auto division = [](int64_t cells, int64_t batch, int directions = 1, int sms = 132,
+                           bool backward = false) {
+    return lstm_division({.dtype = bs::bf16,
+                          .steps = 100,
+                          .batch = batch,
+                          .cells = cells,
+                          .directions = directions,
+                          .backward = backward,
+                          .multiprocessors = sms});
+  };
+  for (const int64_t cells : {128, 256, 512, 768, 1024, 1536, 2048})
+    for (const int64_t batch : {1, 16, 17, 32, 33, 64, 100, 128})
+      for (const int directions : {1, 2})
+        for (const int sms : {84, 108, 132, 144}) {
+          const LstmDivision d = division(cells, batch, directions, sms);
+          if (d.blocks == 0) continue;
+          CHECK(d.ctas * 8 * d.blocks == cells);
+          CHECK(d.ctas * d.directions * d.splits <= sms);
+          CHECK(int64_t{d.rows} * d.splits * d.groups >= batch);
+          CHECK(int64_t{d.rows} * d.splits * (d.groups - 1) < batch);
+        }
+  CHECK(division(512, 64).splits == 2);
+  CHECK(division(512, 32).rows == 16);
+  CHECK(division(1024, 64).splits == 2);
+  CHECK(division(1024, 128).groups == 2);
+  CHECK(division(1024, 32).blocks == 1);
+  CHECK(division(1024, 32, 1, 108).blocks == 2);
+  for (const int64_t cells : {128, 512, 768, 1024}) CHECK(division(cells, 8, 2).directions == 2);
+  CHECK(division(2048, 8, 2).directions == 1);
+  CHECK(division(2048, 32, 1, 132, true).rows == 16);
 }
 
 TEST_CASE("lstm: chunks get shorter, each dividing the one before") {

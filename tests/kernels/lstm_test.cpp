@@ -229,18 +229,25 @@ TEST_CASE("lstm: 16-bit types of the extents that run in one kernel") {
     int64_t cells, batch, steps;
     DType dtype;
     bool hard;
+    std::vector<int64_t> lengths;
   };
-  for (const auto& [cells, batch, steps, dtype, hard] : {Extents{128, 1, 9, f16, false},
-                                                         {128, 64, 3, bf16, true},
-                                                         {256, 17, 5, bf16, false},
-                                                         {256, 40, 3, f16, false},
-                                                         {512, 3, 4, f16, true},
-                                                         {768, 2, 3, bf16, false},
-                                                         {1024, 33, 2, bf16, false},
-                                                         {1024, 8, 3, f16, true}}) {
+  for (const auto& [cells, batch, steps, dtype, hard, lengths] :
+       {Extents{128, 1, 9, f16, false, {}},
+        {128, 64, 3, bf16, true, {}},
+        {128, 5, 7, bf16, false, {7, 3, 0, 1, 6}},
+        {256, 17, 5, bf16, false, {}},
+        {256, 170, 3, f16, false, {}},
+        {512, 3, 4, f16, true, {2, 4, 3}},
+        {768, 2, 3, bf16, false, {}},
+        {768, 35, 3, f16, true, {}},
+        {1024, 33, 2, bf16, false, {}},
+        {1024, 8, 3, f16, true, {}},
+        {1536, 18, 2, bf16, false, {}},
+        {2048, 2, 3, f16, false, {3, 1}}}) {
     CAPTURE(cells);
     CAPTURE(batch);
-    const LstmCase k{.steps = steps, .batch = batch, .in = 3, .cells = cells, .hard = hard};
+    const LstmCase k{
+        .steps = steps, .batch = batch, .in = 3, .cells = cells, .hard = hard, .lengths = lengths};
     LstmCase back = k;
     back.reverse = true;
     Variables v;
@@ -256,17 +263,20 @@ TEST_CASE("lstm: 16-bit types of the extents that run in one kernel") {
       in.push_back(Reference::of(v.back().data()));
     }
     const LSTMDirectionVariables both[] = {direction_of(k, v), direction_of(back, v)};
-    const auto states = lstm(v[0], both);
+    const auto states = lstm(v[0], both, lengths_of(k));
     const double allowed = 16 * static_cast<double>(steps) * epsilon(dtype);
     check_close("forward", Reference::of(joined(states[0]).data()), lstm_of(k, in), allowed);
     check_close("reverse", Reference::of(joined(states[1]).data()), lstm_of(back, in), allowed);
-    const auto again = lstm(v[0], both);
+    const auto again = lstm(v[0], both, lengths_of(k));
     CHECK(Reference::of(again[0].y.data()).values == Reference::of(states[0].y.data()).values);
+    // Alone a direction may be divided otherwise.
+    const auto alone = lstm(v[0], {&both[1], 1}, lengths_of(k));
+    check_close("alone", Reference::of(joined(alone[0]).data()), lstm_of(back, in), allowed);
     // Gradients of all results, against those of the same numbers in f64.
     Variables exact;
     for (const Reference& r : in) exact.emplace_back(r.tensor(f64, test_device()), true);
     const LSTMDirectionVariables in_f64[] = {direction_of(k, exact), direction_of(back, exact)};
-    const auto expected = lstm(exact[0], in_f64);
+    const auto expected = lstm(exact[0], in_f64, lengths_of(k));
     const auto arrive = [&](const std::vector<LSTMStates>& of, DType type) {
       const Variable all = concat({joined(of[0]), joined(of[1])}, 0);
       const Reference dy =
@@ -277,7 +287,7 @@ TEST_CASE("lstm: 16-bit types of the extents that run in one kernel") {
     References first;
     for (int turn = 0; turn < 2; ++turn) {
       for (const Variable& each : v) each.zero_grad();
-      arrive(lstm(v[0], both), dtype);
+      arrive(lstm(v[0], both, lengths_of(k)), dtype);
       for (size_t i = 0; i < v.size(); ++i) {
         const Reference gradient = Reference::of(v[i].grad());
         const Reference right = Reference::of(exact[i].grad());

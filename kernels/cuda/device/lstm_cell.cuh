@@ -62,16 +62,29 @@ __device__ inline W lstm_cell(LstmGates<W>& z, W before) {
   return z.f * before + z.i * z.g;
 }
 
+/// What the gradients of a cell are multiplied with, known before they are.
+template <class W>
+struct LstmSlopes {
+  LstmGates<W> sums;  ///< i, f, g by the gradient of c~, o by that of the output
+  W output, before;   ///< of c~ by that of the output; of the cell before by that of c~
+};
+
+template <bool hard, class W>
+__device__ inline LstmSlopes<W> lstm_slopes(const LstmGates<W>& z, W before, W candidate) {
+  const W t = squash<hard>(candidate);
+  return {{z.g * gate_slope<hard>(z.i), before * gate_slope<hard>(z.f),
+           z.i * squash_slope<hard>(z.g), t * gate_slope<hard>(z.o)},
+          z.o * squash_slope<hard>(t),
+          z.f};
+}
+
 /// Gradients of the sums from those of the output o t(c~) and of c~; `dc` becomes that of the
 /// cell before.
-template <bool hard, class W>
-__device__ inline LstmGates<W> lstm_cell_backward(const LstmGates<W>& z, W before, W candidate,
-                                                  W doutput, W& dc) {
-  const W t = squash<hard>(candidate);
-  const W dcell = dc + doutput * z.o * squash_slope<hard>(t);
-  dc = dcell * z.f;
-  return {dcell * z.g * gate_slope<hard>(z.i), dcell * before * gate_slope<hard>(z.f),
-          dcell * z.i * squash_slope<hard>(z.g), doutput * t * gate_slope<hard>(z.o)};
+template <class W>
+__device__ inline LstmGates<W> lstm_cell_backward(const LstmSlopes<W>& by, W doutput, W& dc) {
+  const W dcell = dc + doutput * by.output;
+  dc = dcell * by.before;
+  return {dcell * by.sums.i, dcell * by.sums.f, dcell * by.sums.g, doutput * by.sums.o};
 }
 
 }  // namespace bs::cuda::device

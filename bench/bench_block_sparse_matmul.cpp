@@ -25,6 +25,9 @@ constexpr const char* help =
     "bench_block_sparse_matmul [options]\n"
     "  --sets A,B              of sweep, transposes, patterns, reference; default transposes\n"
     "  --size N                rows, columns and depth (not of reference), default 2048\n"
+    "  --width N               of the dense operand where it is free: k of sdd, n of dsd, m of "
+    "dds;\n"
+    "                          default: as --size\n"
     "  --blocks 16,32,...      --densities 0.1,0.25,... instead of those of the set\n"
     "  --patterns A,B          of the set patterns: random, zipf, banded, bigbird, fixed, moe\n"
     "  --export FILE           writes layouts and products for peers, and stops\n";
@@ -184,6 +187,7 @@ int main(int argc, char** argv) try {
   std::string exported;
   arguments.read("--sets", sets);
   arguments.read("--size", options.size);
+  arguments.read("--width", options.width);
   arguments.read("--blocks", options.blocks);
   arguments.read("--densities", options.densities);
   arguments.read("--patterns", options.patterns);

@@ -170,11 +170,12 @@ std::vector<Cell> make_cells(const std::string& set, const CellOptions& options)
     densities = set == "sweep"        ? std::vector{0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0}
                 : set == "transposes" ? std::vector{0.1, 0.3}
                                       : std::vector{0.1, 0.25};
-  std::vector<Product> products = untransposed(options.size);
+  const int64_t width = options.width > 0 ? options.width : options.size;
+  std::vector<Product> products = untransposed(width);
   if (set == "transposes")
     for (const Transpose t : {Transpose{.b = true}, Transpose{.a = true}, Transpose{true, true}})
-      for (const Product& product : untransposed(options.size))
-        products.push_back({product.op, t, 1, options.size});
+      for (const Product& product : untransposed(width))
+        products.push_back({product.op, t, 1, width});
   std::vector<std::string> names{"random"};
   if (set == "patterns") names = options.patterns;
   if (names.empty()) names = {"random", "zipf", "banded", "bigbird", "fixed", "moe"};

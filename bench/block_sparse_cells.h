@@ -46,6 +46,7 @@ struct Cell {
 
 struct CellOptions {
   int64_t size = 4096;
+  int64_t width = 0;  ///< of the products; 0: size
   std::vector<int> blocks = {16, 32, 64, 128};
   std::vector<double> densities = {};      ///< empty: those of the set
   std::vector<std::string> patterns = {};  ///< of the set `patterns`; empty: all

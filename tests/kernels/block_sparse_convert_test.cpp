@@ -37,6 +37,11 @@ TEST_CASE("block-sparse conversion") {
       check_conversions(Mask::random(heads, 3, 2, 8, 0.5, 2), lead);
   for (const Mask& mask : {Mask(2, 2, 3, 8), Mask(1, 2, 3, 8, 1), Mask(1, 0, 3, 8)})
     check_conversions(mask, {2});
+  for (const double density : {0.1, 0.8}) {
+    Mask mask = Mask::random(2, 5, 9, 16, density, 7);
+    for (int col = 0; col < mask.cols; ++col) mask.at(1, 2, col) = 1, mask.at(0, 3, col) = 0;
+    check_conversions(mask, {3});
+  }
 }
 
 TEST_CASE("block-sparse conversion reads views, and brings values back as they were") {

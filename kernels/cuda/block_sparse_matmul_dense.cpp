@@ -13,7 +13,7 @@ namespace {
 constexpr double least_work = 1e10;
 
 /// Seconds, of an H200: a copy's start and bytes, and multiplications by cuBLAS.
-constexpr double copy_start = 3e-6, bytes_a_second = 4e12, products_a_second = 3.95e14;
+constexpr double copy_start = 4e-6, bytes_a_second = 3.3e12, products_a_second = 3.95e14;
 
 bool pays(bool sampled, const Tensor& x, const LayoutView& v, int64_t free, int64_t products) {
   if ((x.dtype() != f16 && x.dtype() != bf16) || v.heads != 1 || products != 1) return false;

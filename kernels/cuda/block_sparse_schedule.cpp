@@ -3,9 +3,7 @@
 #include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
-#include <queue>
 
 namespace bs::cuda {
 
@@ -28,16 +26,34 @@ int64_t cost(const device::WorkPiece& piece) {
 /// When the last of `workers` ends who take pieces in their order.
 template <class Items, class Cost>
 int64_t time_to_finish(const Items& items, int workers, Cost&& cost_of) {
-  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> free(
-      std::greater<>{}, std::vector<int64_t>(static_cast<size_t>(workers)));
-  int64_t last = 0;
+  std::vector<int64_t> free(static_cast<size_t>(workers));  // a heap, who is free first on top
   for (const auto& item : items) {
-    const int64_t end = free.top() + cost_of(item);
-    free.pop();
-    free.push(end);
-    last = std::max(last, end);
+    const int64_t end = free[0] + cost_of(item);
+    size_t at = 0;
+    for (size_t child = 1; child < free.size(); child = 2 * at + 1) {
+      if (child + 1 < free.size() && free[child + 1] < free[child]) ++child;
+      if (free[child] >= end) break;
+      free[at] = free[child];
+      at = child;
+    }
+    free[at] = end;
   }
-  return last;
+  return *std::max_element(free.begin(), free.end());
+}
+
+int64_t parts_of(int64_t length, int64_t most) {
+  return std::max<int64_t>(1, (length + most - 1) / most);
+}
+
+/// No schedule of parts of at most `most` steps ends before.
+int64_t least_time(const std::vector<int32_t>& lengths, int64_t most, int workers) {
+  int64_t total = 0, longest = 0;
+  for (const int64_t length : lengths) {
+    const int64_t parts = parts_of(length, most);
+    total += length + tile_cost + (parts - 1) * (store_cost + load_cost);
+    longest = std::max(longest, length / parts + tile_cost + (parts - 1) * load_cost);
+  }
+  return std::max(longest, (total + workers - 1) / workers);
 }
 
 /// Cuts items into as few and even parts as have at most `most` steps each.
@@ -45,7 +61,7 @@ Pieces cut(const std::vector<int32_t>& lengths, int most) {
   Pieces pieces;
   for (size_t item = 0; item < lengths.size(); ++item) {
     const int64_t length = lengths[item];
-    const int64_t parts = std::max<int64_t>(1, (length + most - 1) / most);
+    const int64_t parts = parts_of(length, most);
     for (int64_t part = 0; part < parts; ++part) {
       device::WorkPiece piece{};
       piece.item = static_cast<int>(item);
@@ -136,7 +152,9 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers) {
   WorkPieces best{.time = whole};
   if (lengths.empty()) return best;
   for (int parts = 2; parts <= most_parts && lengths[0] >= parts * least_part; ++parts) {
-    WorkPieces work = number_parts(cut(lengths, (lengths[0] + parts - 1) / parts), lengths.size());
+    const int most = (lengths[0] + parts - 1) / parts;
+    if (20 * least_time(lengths, most, workers) >= 19 * best.time) continue;
+    WorkPieces work = number_parts(cut(lengths, most), lengths.size());
     work.time = time_to_finish(work.pieces, workers, cost);
     if (work.slots <= most_slots && 20 * work.time < 19 * best.time) best = std::move(work);
   }
@@ -146,10 +164,10 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers) {
 DevicePieces::DevicePieces(const WorkPieces& work, Device device)
     : count(static_cast<int>(work.pieces.size())), slots(work.slots) {
   if (count == 0) return;
-  constexpr int64_t words = sizeof(device::WorkPiece) / sizeof(int32_t);
-  const Tensor host = Tensor::empty({count, words}, i32);
-  std::memcpy(host.data(), work.pieces.data(), host.bytes());
-  packed = host.to(device);
+  static_assert(sizeof(device::WorkPiece) % sizeof(int32_t) == 0);
+  packed = upload({reinterpret_cast<const int32_t*>(work.pieces.data()),
+                   work.pieces.size() * (sizeof(device::WorkPiece) / sizeof(int32_t))},
+                  device);
   pieces = reinterpret_cast<const device::WorkPiece*>(packed.data<int32_t>());
 }
 
@@ -157,7 +175,7 @@ const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& s
                                 const DsdExtent& extent, Device device) {
   const uint64_t key =
       key_of(false, extent.transposed, extent.cols, extent.columns, extent.products, device);
-  return layout.derived<DsdSchedule>(key, [&] {
+  const auto& kept = layout.derived<DsdSchedule>(key, [&] {
     const DeviceProperties& gpu = device_properties(device);
     const int workers = gpu.multiprocessors, count = strips.list.strips;
     std::vector<int32_t> lengths = dsd_lengths(strips, layout.block());
@@ -166,31 +184,35 @@ const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& s
     const int64_t fitting = gpu.l2_bytes / 4 / std::max<int64_t>(bytes, 1);
     const device::WorkOrder order = order_work(lengths, extent.columns, fitting, workers);
     if (layout.heads() > 1 || count * extent.columns > int64_t{most_split_items} * workers)
-      return DsdSchedule{order, {}};
+      return DsdSchedule{order, {}, {}};
     std::vector<int32_t> items;
     for (const int32_t length : lengths)
       items.insert(items.end(), static_cast<size_t>(extent.columns),
                    length * static_cast<int32_t>(extent.products));
     DevicePieces split(split_work(items, workers), device);
-    if (split.count == 0) return DsdSchedule{order, {}};
+    if (split.count == 0) return DsdSchedule{order, {}, {}};
     // Pieces are of items in the order of their lengths.
-    return DsdSchedule{{.first = count, .group = static_cast<int>(extent.columns), .groups = 1},
-                       std::move(split)};
+    const device::WorkOrder by_length{
+        .first = count, .group = static_cast<int>(extent.columns), .groups = 1};
+    return DsdSchedule{by_length, std::move(split), Milestone(current_stream(device))};
   });
+  kept.made.wait(current_stream(device));
+  return kept;
 }
 
 const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& strips,
                                 const SddExtent& extent, Device device) {
   const uint64_t key = key_of(true, false, 0, extent.batch, extent.steps, device);
-  return layout.derived<SddSchedule>(key, [&] {
+  const auto& kept = layout.derived<SddSchedule>(key, [&] {
     const int workers = device_properties(device).multiprocessors, block = layout.block();
-    SddSchedule best;
+    SddSchedule made;
+    std::vector<int32_t> listed;
+    WorkPieces chosen;
     int64_t least = INT64_MAX;
     for (const bool narrow : {true, false}) {
-      const WarpgroupTile tile = warpgroup_sdd_tile(block, narrow);
-      const std::vector<int32_t> work = list_work(strips.offsets, tile.sdd_cols(block));
-      const auto works = static_cast<int64_t>(work.size() / 2);
-      const int64_t items = works * extent.batch;
+      std::vector<int32_t> work =
+          list_work(strips.offsets, warpgroup_sdd_tile(block, narrow).sdd_cols(block));
+      const auto items = static_cast<int64_t>(work.size() / 2) * extent.batch;
       WorkPieces pieces{.time = (items + workers - 1) / workers * extent.steps};
       if (items <= int64_t{most_split_items} * workers)
         pieces = split_work(
@@ -199,16 +221,19 @@ const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& s
       const int64_t time = pieces.time * sdd_lines(block, narrow);
       if (time >= least) continue;
       least = time;
-      best.narrow = narrow;
-      best.works = static_cast<int>(works);
-      best.packed = Tensor::empty({works, 2}, i32);
-      std::copy(work.begin(), work.end(), best.packed.data<int32_t>());
-      best.split = DevicePieces(pieces, device);
+      made.narrow = narrow;
+      listed = std::move(work);
+      chosen = std::move(pieces);
     }
-    best.packed = best.packed.to(device);
-    best.work = best.packed.data<int32_t>();
-    return best;
+    made.packed = upload(listed, device);
+    made.work = made.packed.data<int32_t>();
+    made.works = static_cast<int>(listed.size() / 2);
+    made.split = DevicePieces(chosen, device);
+    made.made = Milestone(current_stream(device));
+    return made;
   });
+  kept.made.wait(current_stream(device));
+  return kept;
 }
 
 }  // namespace bs::cuda

@@ -36,7 +36,7 @@ struct WorkPieces {
 WorkPieces split_work(const std::vector<int32_t>& lengths, int workers);
 
 /** @brief More items a worker than this are never cut: they are not worth a list. */
-inline constexpr int most_split_items = 16;
+inline constexpr int most_split_items = 8;
 
 /** @brief Pieces on the device. */
 struct DevicePieces {
@@ -53,6 +53,7 @@ struct DevicePieces {
 struct DsdSchedule {
   device::WorkOrder order{};
   DevicePieces split;
+  Milestone made;
 };
 /** @brief What it depends on besides the layout. */
 struct DsdExtent {
@@ -62,7 +63,7 @@ struct DsdExtent {
   int64_t products = 0;  ///< summed into each C
   bool fits() const { return columns < 1 << 25 && products < 1 << 25; }
 };
-/** @brief Made once for a layout and extent, and kept with it. */
+/** @brief Made once for a layout and extent, and kept with it; for the device's current stream. */
 const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& strips,
                                 const DsdExtent& extent, Device device);
 
@@ -73,6 +74,7 @@ struct SddSchedule {
   const int* work = nullptr;
   int works = 0;  ///< [works, 2]: strip of all heads, first of its columns
   DevicePieces split;
+  Milestone made;
 };
 /** @brief What it depends on besides the layout. */
 struct SddExtent {
@@ -80,7 +82,7 @@ struct SddExtent {
   int64_t steps = 0;  ///< of an item
   bool fits() const { return batch < 1 << 25 && steps < 1 << 25; }
 };
-/** @brief Made once for a layout and extent, and kept with it. */
+/** @brief Made once for a layout and extent, and kept with it; for the device's current stream. */
 const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& strips,
                                 const SddExtent& extent, Device device);
 

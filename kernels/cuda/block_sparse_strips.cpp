@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/block_sparse_strips.h>
+#include <bs/kernels/cuda/block_sparse_strips_fill.h>
 
 #include <algorithm>
 #include <bit>
@@ -118,23 +119,34 @@ BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int 
   offsets = strip_offsets(from, rows);
   order = sorted_strips(offsets, list.strips);
   const int64_t entries = offsets.back();
-  const auto listed = static_cast<int64_t>(offsets.size() + order.size());
-  const Tensor host = Tensor::empty({listed + entries * (1 + rows)}, i32);
-  int32_t* to = std::copy(offsets.begin(), offsets.end(), host.data<int32_t>());
-  to = std::copy(order.begin(), order.end(), to);
-  fill_strips(from, rows, offsets, to, to + entries);
-  packed = host.to(device);
-  list.offsets = packed.data<int32_t>();
+  std::vector<int32_t> listed = offsets;
+  listed.insert(listed.end(), order.begin(), order.end());
+  lists = upload(listed, device);
+  columns = Tensor::empty({entries * (1 + rows)}, i32, device);
+  list.offsets = lists.data<int32_t>();
   list.order = list.offsets + offsets.size();
-  list.cols = list.order + order.size();
-  list.blocks = list.cols + entries;
+  auto* const cols = columns.data<int32_t>();
+  if (device.is_cpu()) {
+    fill_strips(from, rows, offsets, cols, cols + entries);
+  } else if (from.cols <= most_filled_cols) {
+    fill_strips(layout.view(device), transposed, rows, list.strips, list.offsets, cols,
+                cols + entries, current_stream(device));
+  } else {
+    const BlockSparseStrips host(layout, transposed, rows, Device::cpu());
+    copy_bytes(host.columns, columns);
+  }
+  list.cols = cols;
+  list.blocks = cols + entries;
+  made = Milestone(current_stream(device));
 }
 
 const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device) {
   const auto key = static_cast<uint64_t>(rows) | static_cast<uint64_t>(transposed) << 8 |
                    static_cast<uint64_t>(device.index()) << 16;
-  return layout.derived<BlockSparseStrips>(
+  const auto& strips = layout.derived<BlockSparseStrips>(
       key, [&] { return BlockSparseStrips(layout, transposed, rows, device); });
+  strips.made.wait(current_stream(device));
+  return strips;
 }
 
 }  // namespace bs::cuda

@@ -1,5 +1,6 @@
 #pragma once
 /** @file What the warpgroup kernels walk: a layout in strips of block rows. */
+#include <bs/lib/cuda/upload.h>
 #include <bs/lib/layout.h>
 #include <bs/kernels/cuda/device/warpgroup_problem.cuh>
 
@@ -8,11 +9,14 @@
 namespace bs::cuda {
 
 /** @brief Strips of `rows` consecutive block rows of one head, and for each the union of the
- * columns of its rows with the number of every row's block there. O(nnz) memory and time. */
+ * columns of its rows with the number of every row's block there. O(nnz) memory and time. The host
+ * counts the columns, since memory and schedules go by their number; the lists themselves are made
+ * on the device, which the host does not wait for. */
 struct BlockSparseStrips {
-  Tensor packed;                        ///< i32, on the device
+  Tensor lists, columns;                ///< i32, on the device
   device::StripList list;               ///< into it
   std::vector<int32_t> offsets, order;  ///< those of the list, on the host
+  Milestone made;
 
   /** @param[in] transposed strips of block columns of the layout, for op(S) = S^T
    *  @param[in] rows block rows of a strip */
@@ -25,7 +29,7 @@ struct BlockSparseStrips {
   }
 };
 
-/** @brief The same, made once for a layout and kept with it. */
+/** @brief The same, made once for a layout and kept with it; for the device's current stream. */
 const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device);
 
 }  // namespace bs::cuda

@@ -1,8 +1,10 @@
 #include <bs/kernels/cuda/block_sparse_schedule.h>
-#include <bs/lib/patterns.h>
+#include <bs/tests/support/devices.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <random>
@@ -164,6 +166,36 @@ TEST_CASE("schedule: strips list what their rows keep") {
           CHECK(strips.length(strips.list.order[rank - 1]) >=
                 strips.length(strips.list.order[rank]));
       }
+    }
+  }
+}
+
+TEST_CASE("schedule: strips made on the device are those made on the host, bit for bit") {
+  const Device device = test::test_device();
+  const auto same = [](const Tensor& x, const Tensor& y) {
+    const Tensor a = x.to(Device::cpu()), b = y.to(Device::cpu());
+    return a.shape() == b.shape() &&
+           (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);
+  };
+  std::mt19937 random(9);
+  const auto below = [&](int end) {
+    return static_cast<int>(random() % static_cast<unsigned>(end));
+  };
+  for (int i = 0; i < 200; ++i) {
+    const int heads = 1 + below(3), rows = below(70), cols = below(i % 10 == 0 ? 20000 : 700);
+    std::set<std::array<int, 3>> chosen;
+    if (rows * cols > 0)
+      for (int b = below(3 * (rows + cols)); b > 0; --b)
+        chosen.insert({below(heads), b % 3 == 0 ? 0 : below(rows), below(cols)});
+    std::vector<BlockIndex> blocks;
+    for (const auto& [head, row, col] : chosen) blocks.push_back({head, row, col});
+    const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, 16, blocks);
+    for (const bool transposed : {false, true}) {
+      const int side = 1 << below(4);
+      const BlockSparseStrips host(*layout, transposed, side, Device::cpu());
+      const BlockSparseStrips made(*layout, transposed, side, device);
+      CHECK(same(made.lists, host.lists));
+      CHECK(same(made.columns, host.columns));
     }
   }
 }

@@ -1,0 +1,82 @@
+#include <bs/kernels/cuda/block_sparse_strips_fill.h>
+#include <bs/lib/cuda/launch.h>
+
+#include <cub/block/block_scan.cuh>
+
+namespace bs::cuda {
+
+namespace {
+
+constexpr int threads = 256;
+
+/// What a strip is made of: the rows of op(S), whatever order they are stored in.
+struct Rows {
+  const int32_t* offsets;
+  const int32_t* col;
+  const int32_t* number;  ///< null: blocks are numbered in this order
+  int rows, words;        ///< block rows of a head; of 32 bits, a bit a column
+};
+
+/// One CTA a strip: the union of its rows' columns as bits, the number of columns before each word,
+/// and from both where each block goes.
+__global__ void __launch_bounds__(threads)
+    fill_kernel(Rows from, int side, int strips, const int32_t* offsets, int32_t* cols,
+                int32_t* blocks) {
+  extern __shared__ uint32_t bits[];
+  auto* const before = reinterpret_cast<int32_t*>(bits + from.words);
+  const int head = static_cast<int>(blockIdx.x) / strips;
+  const int first = static_cast<int>(blockIdx.x) % strips * side;
+  const int32_t* const rows = from.offsets + int64_t{head} * from.rows + first;
+  const int count = min(side, from.rows - first);
+  const auto thread = static_cast<int>(threadIdx.x);
+
+  for (int w = thread; w < from.words; w += threads) bits[w] = 0;
+  const int32_t begin = offsets[blockIdx.x], size = offsets[blockIdx.x + 1] - begin;
+  blocks += int64_t{begin} * side;
+  for (int64_t i = thread; i < int64_t{size} * side; i += threads) blocks[i] = -1;
+  __syncthreads();
+  for (int32_t i = rows[0] + thread; i < rows[count]; i += threads)
+    atomicOr(bits + from.col[i] / 32, 1U << from.col[i] % 32);
+  __syncthreads();
+
+  using Scan = cub::BlockScan<int32_t, threads>;
+  __shared__ typename Scan::TempStorage storage;
+  int32_t done = 0;
+  for (int w0 = 0; w0 < from.words; w0 += threads) {
+    const int w = w0 + thread;
+    uint32_t left = w < from.words ? bits[w] : 0;
+    int32_t at = 0, sum = 0;
+    Scan(storage).ExclusiveSum(__popc(left), at, sum);
+    __syncthreads();  // before the storage is used again
+    at += done;
+    done += sum;
+    if (w < from.words) before[w] = at;
+    for (; left != 0; left &= left - 1) cols[begin + at++] = w * 32 + __ffs(left) - 1;
+  }
+  __syncthreads();
+  for (int r = 0; r < count; ++r)
+    for (int32_t i = rows[r] + thread; i < rows[r + 1]; i += threads) {
+      const int32_t col = from.col[i];
+      const int32_t rank = before[col / 32] + __popc(bits[col / 32] & ((1U << col % 32) - 1));
+      blocks[int64_t{rank} * side + r] = from.number == nullptr ? i : from.number[i];
+    }
+}
+
+}  // namespace
+
+void fill_strips(const LayoutView& v, bool transposed, int rows, int strips, const int32_t* offsets,
+                 int32_t* cols, int32_t* blocks, Stream stream) {
+  const int width = transposed ? v.rows : v.cols;
+  const Rows from{.offsets = transposed ? v.col_offsets : v.row_offsets,
+                  .col = transposed ? v.transposed_row : v.col_of,
+                  .number = transposed ? v.transposed : nullptr,
+                  .rows = transposed ? v.cols : v.rows,
+                  .words = width / 32 + 1};
+  const auto grid = static_cast<unsigned>(v.heads * strips);
+  const size_t shared = static_cast<size_t>(from.words) * 8;
+  if (grid == 0) return;
+  fill_kernel<<<grid, threads, shared, native(stream)>>>(from, rows, strips, offsets, cols, blocks);
+  BS_CUDA_CHECK_LAUNCH("block_sparse_strips");
+}
+
+}  // namespace bs::cuda

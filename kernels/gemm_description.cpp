@@ -127,6 +127,14 @@ int reduction_chunk(const GemmDescription& d) {
   return columns % 32 == 0 ? 32 : columns % 16 == 0 ? 16 : 8;
 }
 
+bool stores_boxes(const GemmDescription& d) {
+  int stored = 0;
+  for (const epilogue::Operand& o : d.epilogue.operands()) stored += o.stored >= 0;
+  return d.tile.math.op_class == OpClass::warpgroup && stored == 1 &&
+         d.epilogue.reductions().empty() && size_of(d.d.element) == 2 && d.d.alignment == 8 &&
+         (d.mode == GemmMode::gemm || d.mode == GemmMode::batched);
+}
+
 int64_t partial_elements(const GemmDescription& d) {
   const auto [m, n, k] = d.tile.threadblock;
   return int64_t{m} * n * d.tile.warps[2];
@@ -139,7 +147,8 @@ int shared_bytes(const GemmDescription& d) {
   const int warps = t.warps[0] * t.warps[1];
   if (t.math.op_class == OpClass::warpgroup) {
     const int stage = (m + n) * 128;
-    return t.stages * (stage + 16) + warps * slab + 16 + 1024;  // barriers; then to align
+    // Barriers; and room to align.
+    return t.stages * (stage + 16) + warps * (stores_boxes(d) ? 4096 : slab) + 16 + 1024;
   }
   const int stage = operand_bytes(d.a.element, m, k, k_contiguous_a(d)) +
                     operand_bytes(d.b.element, n, k, k_contiguous_b(d));

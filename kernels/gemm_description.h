@@ -69,6 +69,9 @@ struct GemmDescription {
 void check(const GemmDescription& description);
 /** @brief Dynamic shared memory of a CTA in bytes. */
 int shared_bytes(const GemmDescription& description);
+/** @brief Whether the kernel stores D by the copy engine, in boxes: warpgroups, one product or
+ * batch, and a D of 16-bit elements aligned to 16 bytes that is all the epilogue stores. */
+bool stores_boxes(const GemmDescription& description);
 /** @brief Numbers that a CTA keeps while the parts of its tile are put together. */
 int64_t partial_elements(const GemmDescription& description);
 /** @brief Columns of D (rows, where it is transposed) that one partial result of a reduction

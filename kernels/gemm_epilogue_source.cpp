@@ -80,7 +80,8 @@ unsigned bits(const std::vector<Reduction>& reductions, bool (*property)(const R
   return mask;
 }
 
-std::string body(const GemmEpilogue& e, bool transposed) {
+/// Loads and values of all steps.
+std::string values(const GemmEpilogue& e, bool transposed) {
   std::string text;
   for (size_t i = 0; i < e.scalars().size(); ++i)
     text += format("    const Compute s{} = scalar_at<Compute>(scalars, {});\n", i, i);
@@ -95,6 +96,12 @@ std::string body(const GemmEpilogue& e, bool transposed) {
                      expression(step));
     }
   }
+  return text;
+}
+
+/// What is done with them.
+std::string stores(const GemmEpilogue& e) {
+  std::string text;
   for (size_t i = 0; i < e.operands().size(); ++i) {
     const Operand& o = e.operands()[i];
     if (o.stored < 0) continue;
@@ -141,7 +148,19 @@ std::string to_source(const GemmEpilogue& e, Element accumulator, bool transpose
       "                               Compute (&reduced)[{}][V]) {\n"
       "    using F = EpilogueFunctions<Compute>;\n",
       std::max<size_t>(r.size(), 1));
-  return text + body(e, transposed) + "  }\n};\n";
+  text += values(e, transposed) + stores(e) + "  }\n";
+  // D alone, for kernels that store it themselves.
+  text +=
+      "  template <int V>\n"
+      "  __device__ static void value(const EpilogueScalars& scalars, const GemmOperand* "
+      "operands,\n"
+      "                               const EpiloguePlace& at, const Sum (&sums)[V],\n"
+      "                               Compute (&out)[V]) {\n"
+      "    using F = EpilogueFunctions<Compute>;\n" +
+      values(e, transposed) +
+      format("#pragma unroll\n    for (int v = 0; v < V; ++v) out[v] = v{}[v];\n  }\n};\n",
+             e.operands().front().stored);
+  return text;
 }
 
 std::string to_string(const GemmEpilogue& e) {

@@ -109,6 +109,8 @@ std::string config(const Seen& s) {
   text += format("  static constexpr int rows = {}, columns = {}, depth = {}, stages = {};\n",
                  s.rows, s.columns, t.threadblock[2], t.stages);
   if (warpgroup) {
+    text += format("  using ElementD = {};\n  static constexpr bool boxes = {};\n",
+                   device_type(s.d.d.element), yes(stores_boxes(s.d)));
     text += format("  static constexpr int groups = {}, cluster_m = {}, cluster_n = {};\n",
                    t.warps[0] / 4, t.cluster[s.t ? 1 : 0], t.cluster[s.t ? 0 : 1]);
   } else {

@@ -239,6 +239,8 @@ void GemmMemory::describe(device::WarpgroupGemmParams& params, bool maps) const 
     if (!maps) return;
     params.a = map_a(products_.front());
     params.b = map_b(products_.front());
+    if (stores_boxes(d_))
+      params.d = map(products_.front().p.operands.front(), true, true, d_.d.element, 64);
     return;
   }
   std::vector<GemmProblem> problems;

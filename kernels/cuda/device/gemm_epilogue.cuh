@@ -43,8 +43,8 @@ __device__ inline void load_operand(const GemmOperand& o, const EpiloguePlace& a
 /// The one value of a column that all of its row's elements share.
 template <class T, class W, int V>
 __device__ inline void load_column(const GemmOperand& o, const EpiloguePlace& at, W (&out)[V]) {
-  const W value =
-      read_element<W>(static_cast<const T*>(o.data)[at.batch * o.batch + at.row * o.row]);
+  const T* p = static_cast<const T*>(o.data) + at.batch * o.batch + at.row * o.row;
+  const W value = at.count > 0 ? read_element<W>(*p) : W(0);
 #pragma unroll
   for (int v = 0; v < V; ++v) out[v] = value;
 }

@@ -50,7 +50,7 @@ struct alignas(64) GemmMap {
 
 /// For kernels of warpgroups.
 struct WarpgroupGemmParams {
-  GemmMap a, b;         // batched
+  GemmMap a, b, d;      // batched; d where the kernel stores by the copy engine
   const GemmMap* maps;  // several: a and b of each
   GemmParams gemm;
 };

@@ -129,6 +129,34 @@ __device__ inline void pin_sums(int (&sums)[N][4]) {
   for (int i = 0; i < 4 * N; ++i) asm volatile("" : "+r"(sums[i / 4][i % 4])::"memory");
 }
 
+/// Writes a box from shared memory, as one group of this thread's stores.
+__device__ inline void store_box_3d(const GemmMap& map, unsigned from, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];\n"
+      "cp.async.bulk.commit_group;" ::"l"(&map),
+      "r"(from), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+/// Waits until all but the `Pending` latest stores of this thread have read their shared memory.
+template <int Pending>
+__device__ inline void wait_boxes_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+/// Orders this thread's writes to shared memory before reads by the copy engine.
+__device__ inline void fence_shared_for_boxes() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/// Writes four 8x8 matrices of 16-bit elements; each lane gives the address of one row of one.
+__device__ inline void store_matrices(unsigned address, const unsigned (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+/// A barrier of the threads of one warpgroup.
+__device__ inline void sync_warpgroup(int group) {
+  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
+}
+
 template <int Registers>
 __device__ inline void claim_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));

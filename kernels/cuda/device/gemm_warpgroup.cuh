@@ -24,7 +24,9 @@ struct WarpgroupGemm {
   static constexpr int ctas = C::cluster_m * C::cluster_n;
   static_assert(blocks * C::groups * 64 == C::rows && M::columns == C::columns && steps == 4);
   using Slab = EpilogueSlab<Epilogue, C::columns / 8>;
-  static constexpr int scratch_bytes = Slab::scratch_elements * static_cast<int>(sizeof(Sum));
+  // Of a warp: where rows are put together, or half of two boxes of 64 rows on their way out.
+  static constexpr int scratch_bytes =
+      C::boxes ? 4096 : Slab::scratch_elements * static_cast<int>(sizeof(Sum));
 
   struct Shared {
     RingBarrier full[C::stages], empty[C::stages];
@@ -138,6 +140,52 @@ struct WarpgroupGemm {
     for (int i = 0; i < blocks; ++i) pin_sums(sums[i]);
   }
 
+  /// Stores a warpgroup's sums, 64 columns at a time, as boxes that leave while the next ones are
+  /// computed, and while the next tile is multiplied. For 16-bit results that are all there is.
+  __device__ static void store_boxes(const WarpgroupGemmParams& p, const GemmOperand* operands,
+                                     const Sum (&sums)[blocks][C::columns / 8][4], char* scratch,
+                                     int row0, int column0, int batch, int m, int n) {
+    using D = typename C::ElementD;
+    const int group = static_cast<int>(threadIdx.x) / 128,
+              lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    const unsigned buffers = shared_address(scratch) + group * 4 * scratch_bytes;
+    const unsigned line_at = (warp * 16 + lane % 16) * 128;  // the lane's row for stmatrix
+#pragma unroll
+    for (int i = 0; i < blocks; ++i)
+#pragma unroll
+      for (int c = 0; c < C::columns / 64; ++c) {
+        const unsigned buffer = buffers + c % 2 * 8192;
+        if (threadIdx.x % 128 == 0) wait_boxes_read<1>();
+        sync_warpgroup(group);
+#pragma unroll
+        for (int t = 0; t < 8; t += 2) {
+          unsigned packed[4];
+#pragma unroll
+          for (int part = 0; part < 4; ++part) {  // halves of rows, then of columns
+            const int row = row0 + 64 * i + warp * 16 + part % 2 * 8 + lane / 4;
+            const int column = column0 + 64 * c + (t + part / 2) * 8 + lane % 4 * 2;
+            const Sum(&s)[4] = sums[i][8 * c + t + part / 2];
+            const Sum pair[2] = {s[part % 2 * 2], s[part % 2 * 2 + 1]};
+            typename Epilogue::Compute out[2];
+            Epilogue::template value<2>(
+                p.gemm.scalars, operands,
+                {row, column, batch, row < m ? (n - column < 2 ? n - column : 2) : 0}, pair, out);
+            Neighbours<D, 2> both;
+            both.at[0] = round_element<D>(out[0]);
+            both.at[1] = round_element<D>(out[1]);
+            packed[part] = reinterpret_cast<const unsigned&>(both.at);
+          }
+          // The engine's swizzle: 16-byte column j of line r lies at j ^ r % 8.
+          store_matrices(buffer + line_at + (((t + lane / 16) ^ (lane % 8)) * 16), packed);
+        }
+        fence_shared_for_boxes();
+        sync_warpgroup(group);
+        if (threadIdx.x % 128 == 0)
+          store_box_3d(p.d, buffer, column0 + 64 * c, row0 + 64 * i, batch);
+      }
+  }
+
   __device__ static void consume(const WarpgroupGemmParams& p, Shared& s, unsigned stages,
                                  char* scratch) {
     Schedule schedule = WarpgroupGemm::schedule(p);
@@ -156,11 +204,19 @@ struct WarpgroupGemm {
       }
       const GemmProblem& q = schedule.at(work.problem);
       const int batch = C::group == GemmGroup::batched ? work.problem : 0;
-      const int row = tile_m(work) * C::rows + warp / 4 * blocks * 64 + warp % 4 * 16;
+      const int row = tile_m(work) * C::rows + warp / 4 * blocks * 64;
+      if constexpr (C::boxes) {
+        store_boxes(p, schedule.operands(work.problem), sums, scratch, row,
+                    tile_n(work) * C::columns, batch, q.m, q.n);
+      } else {
 #pragma unroll
-      for (int i = 0; i < blocks; ++i)
-        Slab::run(p.gemm.scalars, schedule.operands(work.problem), sums[i], own, row + 64 * i,
-                  tile_n(work) * C::columns, batch, q.m, q.n);
+        for (int i = 0; i < blocks; ++i)
+          Slab::run(p.gemm.scalars, schedule.operands(work.problem), sums[i], own,
+                    row + 64 * i + warp % 4 * 16, tile_n(work) * C::columns, batch, q.m, q.n);
+      }
+    }
+    if constexpr (C::boxes) {
+      if (threadIdx.x % 128 == 0) wait_boxes_read<0>();
     }
   }
 

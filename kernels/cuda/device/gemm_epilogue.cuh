@@ -17,7 +17,9 @@ __device__ inline W scalar_at(const EpilogueScalars& scalars, int i) {
   }
 }
 
-/// Where V neighbours of a row lie: `count` of them are inside of the matrix.
+/// Where V neighbours of a row lie. `count` is that of the row's elements from here on: none inside
+/// of the matrix where it is negative, all where it is V or more. (It is not cut to 0 ... V: ptxas
+/// 13.0 makes of that, and of the comparison with V, an instruction that never says yes.)
 struct EpiloguePlace {
   int row, column, batch;
   int count;
@@ -28,7 +30,7 @@ template <class T, class W, int V>
 __device__ inline void load_operand(const GemmOperand& o, const EpiloguePlace& at, W (&out)[V]) {
   const T* p =
       static_cast<const T*>(o.data) + at.batch * o.batch + at.row * o.row + at.column * o.column;
-  if (o.wide && at.count == V) {
+  if (o.wide && at.count >= V) {
     Neighbours<T, V> values;
     values.load(p);
 #pragma unroll
@@ -56,7 +58,7 @@ __device__ inline void store_operand(const GemmOperand& o, const EpiloguePlace& 
   Neighbours<T, V> rounded;
 #pragma unroll
   for (int v = 0; v < V; ++v) rounded.at[v] = round_element<T>(values[v]);
-  if (o.wide && at.count == V) {
+  if (o.wide && at.count >= V) {
     rounded.store(p);
   } else {
 #pragma unroll
@@ -154,8 +156,7 @@ struct EpilogueSlab {
                                    int n) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int at = lane % lanes * V;
-    const int left = n - column - at;
-    const int count = left < 0 ? 0 : left < V ? left : V;
+    const int count = n - column - at;
     W totals[R > 0 ? R : 1][V];
     clear(totals);
 #pragma unroll 1

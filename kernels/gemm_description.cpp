@@ -153,7 +153,7 @@ int shared_bytes(const GemmDescription& d) {
   const int stage = operand_bytes(d.a.element, m, k, k_contiguous_a(d)) +
                     operand_bytes(d.b.element, n, k, k_contiguous_b(d));
   const int joined = (t.warps[2] - 1) * m * n * sum_bytes(d);
-  return std::max(t.stages * stage, warps * slab + joined);
+  return std::max(t.stages * stage, warps * slab + joined) + t.stages * 16;  // barriers
 }
 
 std::string to_string(MatrixLayout layout) {

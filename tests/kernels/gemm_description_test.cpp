@@ -49,7 +49,7 @@ TEST_CASE("gemm: descriptions that no GPU can run say why") {
   d.tile.threadblock = {256, 256, 64};
   d.tile.stages = 4;
   refused(d,
-          "gemm: 4 stages of a tile of 256 x 256 x 64 take 294912 bytes of shared memory, more "
+          "gemm: 4 stages of a tile of 256 x 256 x 64 take 294976 bytes of shared memory, more "
           "than 232448");
   d = small_gemm();
   d.mode = GemmMode::grouped;

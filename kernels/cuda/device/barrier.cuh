@@ -1,6 +1,6 @@
 #pragma once
-// Barriers in shared memory that count arrivals and bytes of bulk copies (mbarrier, sm_90), and
-// barriers of a few warps.
+// Barriers in shared memory that count arrivals (mbarrier, sm_80) and bytes of bulk copies (sm_90),
+// and barriers of a few warps.
 #include <bs/kernels/cuda/device/async_copy.cuh>
 
 namespace bs::cuda::device {
@@ -45,15 +45,22 @@ struct Barrier {
   }
   /// Waits for the end of the phase of this parity.
   __device__ void wait(unsigned parity) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define BS_TRY_WAIT "test_wait"
+#else
+#define BS_TRY_WAIT "try_wait"
+#endif
     asm volatile(
         "{\n"
         ".reg .pred done;\n"
         "again:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "mbarrier." BS_TRY_WAIT
+        ".parity.shared::cta.b64 done, [%0], %1;\n"
         "@!done bra again;\n"
         "}" ::"r"(address()),
         "r"(parity)
         : "memory");
+#undef BS_TRY_WAIT
   }
 };
 

@@ -70,12 +70,13 @@ void check_warpgroup(const GemmDescription& d) {
   BS_CHECK(k * size_of(d.a.element) == 128,
            "gemm: a stage {} deep; warpgroups take 128 bytes of {}: {}", k, d.a.element,
            128 / size_of(d.a.element));
-  BS_CHECK(size_of(d.a.element) == 2 || (k_contiguous_a(d) && k_contiguous_b(d)),
+  const bool splits = splits_operands(d);
+  BS_CHECK(size_of(d.a.element) == 2 || splits || (k_contiguous_a(d) && k_contiguous_b(d)),
            "gemm: warpgroups multiply {} only where the depth lies contiguous in both operands: a "
            "row_major, b column_major; a is {}, b is {}",
            d.a.element, d.a.layout, d.b.layout);
   for (const TensorDescription* x : {&d.a, &d.b})
-    BS_CHECK(x->alignment * size_of(x->element) == 16,
+    BS_CHECK(splits || x->alignment * size_of(x->element) == 16,
              "gemm: warpgroups need operands aligned to 16 bytes, not {} elements of {}",
              x->alignment, x->element);
   const int ctas = t.cluster[0] * t.cluster[1];
@@ -84,6 +85,16 @@ void check_warpgroup(const GemmDescription& d) {
   BS_CHECK(ctas == 1 || (d.split_k == SplitK::none && d.swizzle != Swizzle::stream_k &&
                          (d.mode == GemmMode::gemm || d.mode == GemmMode::batched)),
            "gemm: clusters are for gemm and batched with the depth in one piece");
+  BS_CHECK(m / t.cluster[1] % 64 == 0 && n / t.cluster[0] % 64 == 0,
+           "gemm: {} x {} CTAs that load shares of a tile of {} x {}; expected multiples of 64",
+           t.cluster[0], t.cluster[1], m, n);
+  if (!splits) return;
+  BS_CHECK(
+      m * n <= 64 * groups * 192,
+      "gemm: fast_f32 keeps two sets of sums: a tile of {} x {} is too large for {} warpgroups", m,
+      n, groups);
+  BS_CHECK(d.mode == GemmMode::gemm || d.mode == GemmMode::batched,
+           "gemm: fast_f32 of warpgroups is for gemm and batched, not {}", d.mode);
 }
 
 }  // namespace
@@ -127,6 +138,11 @@ int reduction_chunk(const GemmDescription& d) {
   return columns % 32 == 0 ? 32 : columns % 16 == 0 ? 16 : 8;
 }
 
+bool splits_operands(const GemmDescription& d) {
+  return d.tile.math.op_class == OpClass::warpgroup &&
+         d.tile.math.operation == MathOperation::fast_f32;
+}
+
 bool stores_boxes(const GemmDescription& d) {
   int stored = 0;
   for (const epilogue::Operand& o : d.epilogue.operands()) stored += o.stored >= 0;
@@ -146,7 +162,7 @@ int shared_bytes(const GemmDescription& d) {
   const int slab = 16 * (reduction_chunk(d) + 8) * sum_bytes(d);
   const int warps = t.warps[0] * t.warps[1];
   if (t.math.op_class == OpClass::warpgroup) {
-    const int stage = (m + n) * 128;
+    const int stage = (m + n) * 128 * (splits_operands(d) ? 2 : 1);
     // Barriers; and room to align.
     return t.stages * (stage + 16) + warps * (stores_boxes(d) ? 4096 : slab) + 16 + 1024;
   }

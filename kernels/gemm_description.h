@@ -69,6 +69,9 @@ struct GemmDescription {
 void check(const GemmDescription& description);
 /** @brief Dynamic shared memory of a CTA in bytes. */
 int shared_bytes(const GemmDescription& description);
+/** @brief Whether operands are split into two tf32 numbers each before the kernel, into memory of
+ * their own, with the depth contiguous: fast_f32 of warpgroups. */
+bool splits_operands(const GemmDescription& description);
 /** @brief Whether the kernel stores D by the copy engine, in boxes: warpgroups, one product or
  * batch, and a D of 16-bit elements aligned to 16 bytes that is all the epilogue stores. */
 bool stores_boxes(const GemmDescription& description);

@@ -16,10 +16,12 @@ struct Seen {
   int warps_m = d.tile.warps[t ? 1 : 0], warps_n = d.tile.warps[t ? 0 : 1];
   Element math_a = t ? d.tile.math.b : d.tile.math.a, math_b = t ? d.tile.math.a : d.tile.math.b;
   bool a_along_k() const {
-    return a.layout == (t ? MatrixLayout::column_major : MatrixLayout::row_major);
+    return splits_operands(d) ||
+           a.layout == (t ? MatrixLayout::column_major : MatrixLayout::row_major);
   }
   bool b_along_k() const {
-    return b.layout == (t ? MatrixLayout::row_major : MatrixLayout::column_major);
+    return splits_operands(d) ||
+           b.layout == (t ? MatrixLayout::row_major : MatrixLayout::column_major);
   }
 };
 
@@ -56,7 +58,7 @@ std::string multiply_name(const Seen& s) {
   }
 }
 
-/// A functor around one wgmma, whose registers are its sums.
+/// A functor around one wgmma, whose registers are its sums; which start from zero, unless kept.
 std::string warpgroup_multiply(const Seen& s) {
   const MathInstruction& math = s.d.tile.math;
   const int n = math.shape[1], k = math.shape[2];
@@ -82,13 +84,14 @@ std::string warpgroup_multiply(const Seen& s) {
              "  using Sum = {};\n"
              "  static constexpr int columns = {}, depth = {};\n"
              "  __device__ static void run(Sum (&c)[{}][4], unsigned long long a, "
-             "unsigned long long b) {\n",
+             "unsigned long long b, bool keep) {\n",
              whole ? "int" : "float", n, k, n / 8) +
          "    asm volatile(\n"
-         "        \"" +
-         instruction + " {" + sums + "}, %" + std::to_string(n / 2) + ", %" +
-         std::to_string(n / 2 + 1) + ", 1" + modifiers + ";\"\n        : " + places +
-         "\n        : \"l\"(a), \"l\"(b));\n  }\n};\n";
+         "        \"{.reg .pred p; setp.ne.b32 p, %" +
+         std::to_string(n / 2 + 2) + ", 0;\"\n        \"" + instruction + " {" + sums + "}, %" +
+         std::to_string(n / 2) + ", %" + std::to_string(n / 2 + 1) + ", p" + modifiers +
+         ";}\"\n        : " + places +
+         "\n        : \"l\"(a), \"l\"(b), \"r\"(static_cast<int>(keep)));\n  }\n};\n";
 }
 
 std::string split_name(const GemmDescription& d) {
@@ -111,6 +114,7 @@ std::string config(const Seen& s) {
   if (warpgroup) {
     text += format("  using ElementD = {};\n  static constexpr bool boxes = {};\n",
                    device_type(s.d.d.element), yes(stores_boxes(s.d)));
+    text += format("  static constexpr int parts = {};\n", splits_operands(s.d) ? 2 : 1);
     text += format("  static constexpr int groups = {}, cluster_m = {}, cluster_n = {};\n",
                    t.warps[0] / 4, t.cluster[s.t ? 1 : 0], t.cluster[s.t ? 0 : 1]);
   } else {

@@ -35,6 +35,8 @@ void add_warpgroup_instructions(std::vector<MathInstruction>& table) {
     table.push_back({{64, n, 16}, bf16, bf16, f32, warpgroup, multiply_add});
     table.push_back({{64, n, 8}, f32, f32, f32, warpgroup, multiply_add});
     table.push_back({{64, n, 8}, tf32, tf32, f32, warpgroup, multiply_add});
+    if (n < 256)  // it keeps two sets of sums in registers
+      table.push_back({{64, n, 8}, f32, f32, f32, warpgroup, fast_f32});
     for (const MathOperation operation : {multiply_add, multiply_add_saturate})
       table.push_back({{64, n, 32}, i8, i8, i32, warpgroup, operation});
     for (const Element a : {e4m3, e5m2})

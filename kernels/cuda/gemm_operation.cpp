@@ -40,6 +40,7 @@ class Launch {
     count_ctas();
     GemmMemory memory(d_, seen_, tiles_, launch_.slices, ctas_, several_);
     memory.allocate(stream_);
+    memory.split(stream_);
     WarpgroupGemmParams params{};
     GemmParams& gemm = params.gemm;
     gemm.tiles = static_cast<int>(tiles_);

@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/gemm_split.h>
 #include <bs/kernels/cuda/gemm_tables.h>
 #include <bs/kernels/fill.h>
 #include <bs/lib/cuda/check.h>
@@ -81,6 +82,12 @@ GemmMap map(const Tensor& t, bool rows, bool depth_last, Element element, int si
   return out;
 }
 
+/// x without the repetition of what serves a whole batch.
+Tensor once(const Tensor& x) { return x.strides()[0] == 0 ? x.slice(0, 0, 1) : x; }
+
+/// Numbers from one line of an operand's parts to the next.
+int64_t parts_ld(int64_t depth) { return ceil_divide(depth, 4) * 4; }
+
 }  // namespace
 
 SeenGemm::SeenGemm(const GemmDescription& d, const GemmTensors& product)
@@ -155,6 +162,14 @@ GemmMemory::GemmMemory(const GemmDescription& d, const std::vector<SeenGemm>& pr
     }
     reductions_.push_back(std::move(reduced));
   }
+  if (splits_operands(d)) {
+    const GemmTensors& p = products.front().p;
+    const auto bytes = [&](const Tensor& x, int64_t side) {
+      return static_cast<size_t>(2 * once(x).size(0) * side * parts_ld(p.k)) * sizeof(float);
+    };
+    parts_a_ = add(bytes(p.a, p.m));
+    parts_b_ = add(bytes(p.b, p.n));
+  }
   if (!several) return;
   const size_t width = d.epilogue.operands().size() + d.epilogue.reductions().size();
   problems_ = add(products.size() * sizeof(GemmProblem));
@@ -174,6 +189,19 @@ void GemmMemory::allocate(Stream stream) {
   if (bytes_ == 0) return;
   memory_ = Tensor::empty({static_cast<int64_t>(bytes_)}, u8, stream.device());
   if (counter_bytes_ > 0) fill_zero(at<void>(counters_), counter_bytes_, stream);
+}
+
+Tensor GemmMemory::parts(const Tensor& x, size_t offset) const {
+  const int64_t batch = 2 * once(x).size(0), ld = parts_ld(x.size(2));
+  return Tensor::from_blob(at<float>(offset), {batch, x.size(1), ld}, f32, stream_.device())
+      .slice(2, 0, x.size(2));
+}
+
+void GemmMemory::split(Stream stream) const {
+  if (!splits_operands(d_)) return;
+  const GemmTensors& p = products_.front().p;
+  gemm_split(once(p.a), at<float>(parts_a_), parts_ld(p.k), stream);
+  gemm_split(once(p.b).transpose(1, 2), at<float>(parts_b_), parts_ld(p.k), stream);
 }
 
 Tensor GemmMemory::partial(size_t product, size_t r) const {
@@ -224,13 +252,16 @@ void GemmMemory::describe(device::WarpgroupGemmParams& params, bool maps) const 
     gemm.counters = at<int>(counters_);
     gemm.partials = at<void>(partials_);
   }
+  const bool splits = splits_operands(d_);
   const auto map_a = [&](const SeenGemm& s) {
-    return map(s.p.a, s.a_rows, true, s.a.element,
-               s.rows / d_.tile.cluster[d_.transposed() ? 0 : 1]);
+    const int side = s.rows / d_.tile.cluster[d_.transposed() ? 0 : 1];
+    if (splits) return map(parts(s.p.a, parts_a_), true, true, s.a.element, side);
+    return map(s.p.a, s.a_rows, true, s.a.element, side);
   };
   const auto map_b = [&](const SeenGemm& s) {
-    return map(s.p.b, s.b_rows, false, s.b.element,
-               s.columns / d_.tile.cluster[d_.transposed() ? 1 : 0]);
+    const int side = s.columns / d_.tile.cluster[d_.transposed() ? 1 : 0];
+    if (splits) return map(parts(s.p.b.transpose(1, 2), parts_b_), true, true, s.b.element, side);
+    return map(s.p.b, s.b_rows, false, s.b.element, side);
   };
   if (!several_) {
     gemm.problem = problem(products_.front());

@@ -34,6 +34,8 @@ class GemmMemory {
              int slices, int ctas, bool several);
   /** @brief Takes the memory and zeroes the counters on the stream. */
   void allocate(Stream stream);
+  /** @brief Fills the operands' parts, where the kernel wants them split. */
+  void split(Stream stream) const;
   /** @brief Fills in everything but scalars and counts; uploads the tables. */
   void describe(device::WarpgroupGemmParams& params, bool maps) const;
   /** @brief Partial results of reduction `r` of a product, [batch, parts, length]. */
@@ -49,6 +51,8 @@ class GemmMemory {
   T* at(size_t offset) const {
     return reinterpret_cast<T*>(static_cast<std::byte*>(memory_.data()) + offset);
   }
+  /// The parts of an operand [batch, side, depth], as a batch of twice as many.
+  Tensor parts(const Tensor& x, size_t offset) const;
   template <class T>
   T* upload(size_t offset, const std::vector<T>& table) const;
   std::vector<device::GemmOperand> operands(size_t product) const;
@@ -62,6 +66,7 @@ class GemmMemory {
   Tensor memory_;
   size_t bytes_ = 0;
   size_t counters_ = 0, counter_bytes_ = 0, partials_ = 0;
+  size_t parts_a_ = 0, parts_b_ = 0;
   size_t problems_ = 0, operand_table_ = 0, maps_ = 0, schedule_ = 0;
   std::vector<std::vector<Reduced>> reductions_;
 };

@@ -210,6 +210,26 @@ std::vector<GemmCase> warpgroup_cases() {
       {"e5m2",
        describe(wide(Element::e5m2, f32e, 256), {128, 256, 128}, 3, {8, 1, 1}, "rcr", bf16e), 200,
        304, 400});
+  for (const std::string layouts : {"rrr", "rcr", "crr", "ccr", "rcc", "crc"}) {
+    const bool turned = layouts[2] == 'c';
+    cases.push_back(
+        {"3xtf32",
+         describe(wide(f32e, f32e, 128, fast_f32), {turned ? 128 : 64, turned ? 64 : 128, 32}, 3,
+                  {4, 1, 1}, layouts, f32e),
+         201, 303, 777});
+    cases.back().description.a.alignment = cases.back().description.b.alignment = 1;
+  }
+  GemmCase parts{
+      "3xtf32",
+      describe(wide(f32e, f32e, 192, fast_f32), {128, 192, 32}, 2, {8, 1, 1}, "rcr", f32e), 300,
+      700, 500};
+  cases.push_back(parts);
+  cases.push_back(with(parts, SplitK::serial, 3));
+  cases.push_back(with(parts, Swizzle::stream_k));
+  parts.description =
+      describe(wide(f32e, f32e, 128, fast_f32), {128, 128, 32}, 3, {8, 1, 1}, "crr", f32e);
+  parts.description.tile.cluster = {2, 1};
+  cases.push_back(parts);
   const GemmCase plain{"bf16",
                        describe(wide(bf16e, f32e, 256), {128, 256, 64}, 4, {8, 1, 1}, "rcr", bf16e),
                        1000, 1416, 1000};

@@ -155,6 +155,26 @@ TEST_CASE("gemm: grouped warpgroups") {
   }
 }
 
+TEST_CASE("gemm: batches of operands in parts, and one that serves a batch") {
+  for (const std::string layouts : {"rcr", "crc"}) {
+    GemmDescription d = describe(math(f32e, f32e, OpClass::warpgroup, MathOperation::fast_f32),
+                                 {64, 64, 32}, 3, {4, 1, 1}, layouts, f32e);
+    d.mode = GemmMode::batched;
+    const Linear batch(d, {3}, 104, 72, 100, 5);
+    GemmOperation(d).run(batch.arguments(1, 0.5));
+    batch.check(1, 0.5);
+    GemmArguments arguments = batch.arguments(1, 0);
+    arguments.b = batch.b.tensor.select(0, 1);
+    GemmOperation(d).run(arguments);
+    Matrix b = batch.b;
+    for (const size_t other : {size_t{0}, size_t{2}})
+      std::copy_n(batch.b.values.begin() + 7200, 7200,
+                  b.values.begin() + static_cast<std::ptrdiff_t>(other * 7200));
+    const std::vector<double> expected = product(batch.a, b);
+    CHECK(batch.d.read() == expected);
+  }
+}
+
 TEST_CASE("gemm: fast_f32 has the error of f32, tf32 that of tf32") {
   const int64_t m = 96, n = 80, k = 1000;
   const Reference p = random_reference({m, k}, 1), q = random_reference({k, n}, 2);
@@ -164,9 +184,10 @@ TEST_CASE("gemm: fast_f32 has the error of f32, tf32 that of tf32") {
   for (size_t i = 0; i < size_t{m}; ++i)
     for (size_t l = 0; l < size_t{k}; ++l)
       for (size_t j = 0; j < size_t{n}; ++j) expected[i * n + j] += pf[i * k + l] * qf[l * n + j];
-  const auto error = [&](MathOperation operation) {
-    const GemmDescription d = describe(math(f32e, f32e, OpClass::tensor_op, operation),
-                                       {64, 64, 16}, 3, {2, 2, 1}, "rrr", f32e);
+  const auto error = [&](MathOperation operation, OpClass op_class = OpClass::tensor_op) {
+    GemmDescription d =
+        describe(math(f32e, f32e, op_class, operation), {64, 64, 16}, 3, {2, 2, 1}, "rrr", f32e);
+    if (op_class == OpClass::warpgroup) d.tile = {{64, 64, 32}, 3, {4, 1, 1}, d.tile.math, {1, 1}};
     const Tensor out = Tensor::empty({m, n}, f32, test_device());
     GemmOperation(d).run({.a = a, .b = b, .d = out, .scalars = {{"alpha", 1.0}, {"beta", 0.0}}});
     const Reference actual = Reference::of(out);
@@ -178,6 +199,7 @@ TEST_CASE("gemm: fast_f32 has the error of f32, tf32 that of tf32") {
   // Terms are uniform in [-1, 1]^2, of deviation 1/3: sums of 1000 are about 10. Their roundings
   // walk at random: sqrt(1000) steps of half a unit of the last place of 10.
   CHECK(error(MathOperation::fast_f32) < 32 * 10 * 0x1p-24);
+  CHECK(error(MathOperation::fast_f32, OpClass::warpgroup) < 32 * 10 * 0x1p-24);
   // One product is off by 2^-11 of 1/4, twice; so are 1000 at random.
   CHECK(error(MathOperation::multiply_add) < 8 * 32 * 0.25 * 0x1p-11);
 }

@@ -8,8 +8,10 @@
 
 namespace bs::cuda::device {
 
-/// C: ElementA, ElementB, Multiply, rows, columns, depth, stages, groups, cluster_m, cluster_n,
-/// a_k_contiguous, b_k_contiguous, swizzle, split, group.
+/// C: ElementA, ElementB, ElementD, Multiply, rows, columns, depth, stages, parts, groups,
+/// cluster_m, cluster_n, a_k_contiguous, b_k_contiguous, boxes, swizzle, split, group. Two parts:
+/// operands come as the large and the small part of their elements, batch by batch, and three
+/// products of them make one.
 template <class C, class Epilogue>
 struct WarpgroupGemm {
   using M = typename C::Multiply;
@@ -18,8 +20,8 @@ struct WarpgroupGemm {
   static constexpr int blocks =
       C::rows / C::groups / 64;     // products of a warpgroup, one above the other
   static constexpr int line = 128;  // bytes, within which the engine swizzles
-  static constexpr unsigned a_bytes = C::rows * line, b_bytes = C::columns * line;
-  static constexpr unsigned stage_bytes = a_bytes + b_bytes;
+  static constexpr unsigned a_bytes = C::rows * line, b_bytes = C::columns * line;  // of a part
+  static constexpr unsigned stage_bytes = C::parts * (a_bytes + b_bytes);
   static constexpr int steps = C::depth / M::depth;
   static constexpr int ctas = C::cluster_m * C::cluster_n;
   static_assert(blocks * C::groups * 64 == C::rows && M::columns == C::columns && steps == 4);
@@ -59,12 +61,16 @@ struct WarpgroupGemm {
                               int batch) {
     constexpr int share = Side / Shares;
     const int first = Shares > 1 ? static_cast<int>(cluster_rank()) * share : 0;
-    if constexpr (k_contiguous) {
-      load_box_3d<Shares>(to + first * line, map, done, k0, side0 + first, batch);
-    } else {
 #pragma unroll
-      for (int s = 0; s < share; s += 64)
-        load_box_3d<Shares>(to + (first + s) * line, map, done, side0 + first + s, k0, batch);
+    for (int part = 0; part < C::parts; ++part, to += Side * line) {
+      const int c2 = C::parts * batch + part;
+      if constexpr (k_contiguous) {
+        load_box_3d<Shares>(to + first * line, map, done, k0, side0 + first, c2);
+      } else {
+#pragma unroll
+        for (int s = 0; s < share; s += 64)
+          load_box_3d<Shares>(to + (first + s) * line, map, done, side0 + first + s, k0, c2);
+      }
     }
   }
 
@@ -87,8 +93,9 @@ struct WarpgroupGemm {
         const unsigned stage = stages + static_cast<unsigned>(ring.stage) * stage_bytes;
         copy<C::rows, C::cluster_n, C::a_k_contiguous>(stage, map_a, full, tile_m(work) * C::rows,
                                                        step * C::depth, batch_a);
-        copy<C::columns, C::cluster_m, C::b_k_contiguous>(
-            stage + a_bytes, map_b, full, tile_n(work) * C::columns, step * C::depth, batch_b);
+        copy<C::columns, C::cluster_m, C::b_k_contiguous>(stage + C::parts * a_bytes, map_b, full,
+                                                          tile_n(work) * C::columns,
+                                                          step * C::depth, batch_b);
         ring.advance();
       }
     }
@@ -104,40 +111,82 @@ struct WarpgroupGemm {
     }
   }
 
-  /// Sums over the depth of `work`.
-  __device__ static void multiply(Shared& s, unsigned stages, Ring& ring, const GemmWork& work,
-                                  Sum (&sums)[blocks][C::columns / 8][4]) {
-    const unsigned group = threadIdx.x / 128;
-    const unsigned long long a0 =
-        shared_matrix(stages + group * (blocks * 64 * line), C::a_k_contiguous ? 0 : 64 * line);
-    const unsigned long long b0 =
-        shared_matrix(stages + a_bytes, C::b_k_contiguous ? 0 : 64 * line);
-    // The depth of one instruction further on, in units of 16 bytes: along a line, or lines on.
-    constexpr unsigned long long a_step = C::a_k_contiguous ? 2 : M::depth * line / 16;
-    constexpr unsigned long long b_step = C::b_k_contiguous ? 2 : M::depth * line / 16;
+  /// A warpgroup's operands in the first stage, and from one instruction's depth to the next, in
+  /// units of 16 bytes: along a line, or lines on.
+  struct Operands {
+    unsigned long long a, b;
+    static constexpr unsigned long long a_step = C::a_k_contiguous ? 2 : M::depth * line / 16;
+    static constexpr unsigned long long b_step = C::b_k_contiguous ? 2 : M::depth * line / 16;
+    static constexpr unsigned long long below = 64 * line / 16;  // of the warpgroup's next 64 rows
+
+    __device__ explicit Operands(unsigned stages)
+        : a(shared_matrix(stages + threadIdx.x / 128 * (blocks * 64 * line),
+                          C::a_k_contiguous ? 0 : 64 * line)),
+          b(shared_matrix(stages + C::parts * a_bytes, C::b_k_contiguous ? 0 : 64 * line)) {}
+  };
+
+  __device__ static Sum& at(Sum (&sums)[blocks][C::columns / 8][4], int i) {
+    return sums[i / (C::columns / 2)][i / 4 % (C::columns / 8)][i % 4];
+  }
+  __device__ static void clear(Sum (&sums)[blocks][C::columns / 8][4]) {
 #pragma unroll
-    for (int i = 0; i < blocks * C::columns / 2; ++i)
-      sums[i / (C::columns / 2)][i / 4 % (C::columns / 8)][i % 4] = 0;
+    for (int i = 0; i < blocks * C::columns / 2; ++i) at(sums, i) = 0;
+  }
+
+  /// Sums over steps of the depth, of which there is one at least. Of operands in two parts, three
+  /// products, small terms first.
+  __device__ static void sum_steps(Shared& s, const Operands& operands, Ring& ring, int begin,
+                                   int end, Sum (&sums)[blocks][C::columns / 8][4]) {
+    constexpr int products = C::parts == 1 ? 1 : 3;
     int before = 0;
-    for (int step = work.k_begin; step < work.k_end; ++step) {
+    for (int step = begin; step < end; ++step) {
       s.full[ring.stage].wait(ring.parity);
       const unsigned long long at = static_cast<unsigned>(ring.stage) * (stage_bytes / 16);
       warpgroup_fence();
 #pragma unroll
-      for (int k = 0; k < steps; ++k)
+      for (int product = 0; product < products; ++product) {
+        const bool small_a = products == 3 && product == 0, small_b = product == 1;
+        const unsigned long long a = operands.a + at + (small_a ? a_bytes / 16 : 0);
+        const unsigned long long b = operands.b + at + (small_b ? b_bytes / 16 : 0);
 #pragma unroll
-        for (int i = 0; i < blocks; ++i)
-          M::run(sums[i], a0 + at + k * a_step + i * (64 * line / 16), b0 + at + k * b_step);
+        for (int k = 0; k < steps; ++k)
+#pragma unroll
+          for (int i = 0; i < blocks; ++i)
+            M::run(sums[i], a + k * Operands::a_step + i * Operands::below,
+                   b + k * Operands::b_step, product > 0 || k > 0 || step > begin);
+      }
       warpgroup_commit_products();
       warpgroup_wait_products<1>();  // those of the step before are done
-      if (step > work.k_begin) release(s, before);
+      if (step > begin) release(s, before);
       before = ring.stage;
       ring.advance();
     }
     warpgroup_wait_products<0>();
-    if (work.k_begin < work.k_end) release(s, before);
+    release(s, before);
 #pragma unroll
     for (int i = 0; i < blocks; ++i) pin_sums(sums[i]);
+  }
+
+  /// Sums over the depth of `work`.
+  __device__ static void multiply(Shared& s, const Operands& operands, Ring& ring,
+                                  const GemmWork& work, Sum (&sums)[blocks][C::columns / 8][4]) {
+    if constexpr (C::parts == 1 && C::split == GemmSplit::none) {
+      sum_steps(s, operands, ring, work.k_begin, work.k_end, sums);
+    } else if constexpr (C::parts == 1) {
+      clear(sums);
+      if (work.k_begin < work.k_end) sum_steps(s, operands, ring, work.k_begin, work.k_end, sums);
+    } else {
+      // The tensor cores cut their sums off rather than round them, which over a long depth adds up
+      // (Ootomo, Yokota: Recovering single precision accuracy from tensor cores, 2022). So each
+      // step starts from zero, and is added to the sums outside, rounded.
+      clear(sums);
+      for (int step = work.k_begin; step < work.k_end; ++step) {
+        Sum part[blocks][C::columns / 8][4];
+        sum_steps(s, operands, ring, step, step + 1, part);
+#pragma unroll
+        for (int i = 0; i < blocks * C::columns / 2; ++i) at(sums, i) += at(part, i);
+      }
+    }
   }
 
   /// Stores a warpgroup's sums, 64 columns at a time, as boxes that leave while the next ones are
@@ -168,9 +217,8 @@ struct WarpgroupGemm {
             const Sum(&s)[4] = sums[i][8 * c + t + part / 2];
             const Sum pair[2] = {s[part % 2 * 2], s[part % 2 * 2 + 1]};
             typename Epilogue::Compute out[2];
-            Epilogue::template value<2>(
-                p.gemm.scalars, operands,
-                {row, column, batch, row < m ? (n - column < 2 ? n - column : 2) : 0}, pair, out);
+            Epilogue::template value<2>(p.gemm.scalars, operands,
+                                        {row, column, batch, row < m ? n - column : 0}, pair, out);
             Neighbours<D, 2> both;
             both.at[0] = round_element<D>(out[0]);
             both.at[1] = round_element<D>(out[1]);
@@ -189,13 +237,14 @@ struct WarpgroupGemm {
   __device__ static void consume(const WarpgroupGemmParams& p, Shared& s, unsigned stages,
                                  char* scratch) {
     Schedule schedule = WarpgroupGemm::schedule(p);
+    const Operands operands(stages);
     Ring ring;
     GemmWork work;
     const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
     Sum* const own = reinterpret_cast<Sum*>(scratch + warp * scratch_bytes);
     while (schedule.take(work)) {
       Sum sums[blocks][C::columns / 8][4];
-      multiply(s, stages, ring, work, sums);
+      multiply(s, operands, ring, work, sums);
       if constexpr (C::split != GemmSplit::none) {
         auto& flat = reinterpret_cast<Sum(&)[blocks * C::columns / 2]>(sums);
         if (!join_pieces<C::split, consumers>(p.gemm, schedule, work, flat, thread, &s.flag,

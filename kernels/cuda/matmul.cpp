@@ -1,7 +1,10 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/blas_matrix.h>
+#include <bs/kernels/cuda/matmul_config.h>
+#include <bs/kernels/gemm_operation.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/strided.h>
+#include <bs/lib/cuda/runtime.h>
 
 namespace bs::cuda {
 
@@ -29,6 +32,48 @@ std::byte* element(const Tensor& x, int64_t index) {
   return static_cast<std::byte*>(x.data()) + index * static_cast<int64_t>(size_of(x.dtype()));
 }
 
+/// A product of f32 by way of two tf32 numbers each, for operands of these layouts.
+const GemmOperation& product_in_parts(bool a_rows, bool b_rows) {
+  const auto make = [](bool a_by_rows, bool b_by_rows) {
+    const MathInstruction math{{64, 128, 8}, Element::f32,       Element::f32,
+                               Element::f32, OpClass::warpgroup, MathOperation::fast_f32};
+    const auto operand = [](bool rows) {
+      return TensorDescription{Element::f32,
+                               rows ? MatrixLayout::row_major : MatrixLayout::column_major, 1};
+    };
+    return new GemmOperation({.tile = {{128, 128, 32}, 3, {8, 1, 1}, math, {2, 1}},
+                              .a = operand(a_by_rows),
+                              .b = operand(b_by_rows),
+                              .d = operand(true),
+                              .epilogue = GemmEpilogue(epilogue::accumulator()),
+                              .swizzle = Swizzle::identity8,
+                              .mode = GemmMode::batched});
+  };
+  static const GemmOperation* const all[2][2] = {{make(false, false), make(false, true)},
+                                                 {make(true, false), make(true, true)}};
+  return *all[a_rows ? 1 : 0][b_rows ? 1 : 0];
+}
+
+/// The last two axes of x, `batch` times at an even distance.
+Tensor batch_of(const Tensor& x, int64_t batch, int64_t distance) {
+  return x.as_strided({batch, x.size(-2), x.size(-1)},
+                      {distance, x.strides()[-2], x.strides()[-1]});
+}
+
+MatmulPath choose(const Tensor& a, const Tensor& c, const StridedLoop<3>& batch) {
+  if (batch.inner() != batch.numel()) return MatmulPath::library;  // not one batch, but several
+  const auto matrices = [&](int n) { return batch.inner_stride(n) == 0 ? 1 : batch.inner(); };
+  const DeviceProperties& device = device_properties(c.device());
+  return choose_matmul({.dtype = c.dtype(),
+                        .m = c.size(-2),
+                        .n = c.size(-1),
+                        .k = a.size(-1),
+                        .batch = batch.inner(),
+                        .a_matrices = matrices(0),
+                        .b_matrices = matrices(1)},
+                       device.capability, device.multiprocessors);
+}
+
 }  // namespace
 
 void matmul(const Tensor& a_any, const Tensor& b_any, const Tensor& c, Stream stream) {
@@ -40,6 +85,14 @@ void matmul(const Tensor& a_any, const Tensor& b_any, const Tensor& c, Stream st
       {a.strides().slice(0, lead), b.strides().slice(0, lead), c.strides().slice(0, lead)});
   const BlasMatrix p = *blas_matrix(a);
   const BlasMatrix q = *blas_matrix(b);
+  if (choose(a, c, batch) == MatmulPath::parts) {
+    const auto all = [&](const Tensor& x, int n) {
+      return batch_of(x, batch.inner(), batch.inner_stride(n));
+    };
+    product_in_parts(p.operation == CUBLAS_OP_N, q.operation == CUBLAS_OP_N)
+        .run({.a = all(a, 0), .b = all(b, 1), .d = all(c, 2)});
+    return;
+  }
   const cudaDataType_t type = blas_type(c.dtype());
   const cublasComputeType_t sums = blas_compute_type(c.dtype());
   const Scale one{1, 1};

@@ -1,8 +1,14 @@
 #include <bs/autograd/matmul.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/matmul.h>
+#include <bs/kernels/random.h>
+#include <bs/lib/random.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
 
 using namespace bs;
 using namespace bs::test;
@@ -114,6 +120,38 @@ TEST_CASE("matmul of integers held in floats is exact") {
   for (double& v : a.values) v = std::round(v);
   for (double& v : b.values) v = std::round(v);
   CHECK(Reference::of(matmul(on_device(a, f32), on_device(b, f32))).values == product(a, b).values);
+}
+
+TEST_CASE("matmul: large products of f32 are as exact as plain sums") {
+  // So large that a GPU may compute them by other means than small ones.
+  const Shape stored_a[] = {{1, 2050, 2100}, {1, 2100, 2050}, {2, 1100, 1800}};
+  const Shape stored_b[] = {{1, 2100, 1930}, {1, 1930, 2100}, {1, 1800, 1930}};
+  for (int i = 0; i < 3; ++i) {
+    Generator generator(static_cast<uint64_t>(i));
+    const Tensor p = randn(stored_a[i], f32, test_device(), generator);
+    const Tensor q = randn(stored_b[i], f32, test_device(), generator);
+    const Tensor a = i == 1 ? p.transpose(1, 2) : p, b = i == 1 ? q.transpose(1, 2) : q;
+    const Tensor host_a = contiguous(a).to(Device::cpu()), host_b = contiguous(b).to(Device::cpu());
+    const Tensor c = matmul(a, b).to(Device::cpu());
+    const int64_t m = a.size(1), k = a.size(2), n = b.size(2);
+    double error = 0, plain_error = 0;
+    for (int64_t sample = 0; sample < 400; ++sample) {
+      const int64_t s = sample % c.size(0), row = sample * 7919 % m, column = sample * 104729 % n;
+      const float* x = host_a.data<float>() + (s * m + row) * k;
+      const float* y = host_b.data<float>() + column;
+      double exact = 0;
+      float plain = 0;
+      for (int64_t l = 0; l < k; ++l) {
+        exact += static_cast<double>(x[l]) * static_cast<double>(y[l * n]);
+        plain += x[l] * y[l * n];
+      }
+      const float* z = c.data<float>() + (s * m + row) * n + column;
+      error = std::max(error, std::abs(static_cast<double>(*z) - exact));
+      plain_error = std::max(plain_error, std::abs(static_cast<double>(plain) - exact));
+    }
+    CAPTURE(i);
+    CHECK(error <= 2 * plain_error);
+  }
 }
 
 TEST_CASE("matmul refuses what it cannot do") {

@@ -24,6 +24,7 @@ constexpr const char* help =
 struct Kernel {
   std::string name;
   GemmDescription description;
+  int slices = 1;
 };
 
 MathInstruction instruction(OpClass op_class, Element e, Element sum, int n,
@@ -42,37 +43,65 @@ std::vector<Kernel> kernels_for(DType dtype) {
   const Element sum = dtype == f64 ? Element::f64 : Element::f32;
   const auto add = [&](const std::string& name, const MathInstruction& math,
                        std::array<int, 3> tile, int stages, std::array<int, 3> warps,
-                       Swizzle swizzle, std::array<int, 2> cluster = {1, 1}) {
+                       Swizzle swizzle, std::array<int, 2> cluster = {1, 1}, bool boxes = true) {
     const int align = 16 / size_of(e);
     GemmDescription d{.tile = {tile, stages, warps, math, cluster},
                       .a = {e, MatrixLayout::row_major, align},
                       .b = {e, MatrixLayout::row_major, align},
-                      .d = {e, MatrixLayout::row_major, align},
+                      .d = {e, MatrixLayout::row_major, boxes ? align : 1},
                       .epilogue = GemmEpilogue(),
                       .swizzle = swizzle};
     out.push_back({name, d});
+  };
+  const auto split = [&](int slices) {
+    out.back().description.split_k = SplitK::parallel;
+    out.back().slices = slices;
   };
   const auto plain = MathOperation::multiply_add;
   if (size_of(e) == 2) {
     const auto wide = [&](int n) { return instruction(OpClass::warpgroup, e, sum, n, plain); };
     using enum Swizzle;
     add("wgmma 128x256 c2x1", wide(256), {128, 256, 64}, 4, {8, 1, 1}, identity8, {2, 1});
+    add("wgmma 128x256 c1 nobox", wide(256), {128, 256, 64}, 4, {8, 1, 1}, identity8, {1, 1},
+        false);
     add("wgmma 128x256 c1x2", wide(256), {128, 256, 64}, 4, {8, 1, 1}, identity8, {1, 2});
     add("wgmma 128x256 c1", wide(256), {128, 256, 64}, 4, {8, 1, 1}, identity8);
     add("wgmma 256x128 c2x1", wide(128), {256, 128, 64}, 4, {8, 1, 1}, identity8, {2, 1});
     add("wgmma 128x128 c1", wide(128), {128, 128, 64}, 5, {8, 1, 1}, identity8);
     add("wgmma 128x256 stream_k", wide(256), {128, 256, 64}, 4, {8, 1, 1}, stream_k);
+    for (const int n : {64, 128, 256}) {
+      const int stages = n == 256 ? 4 : n == 128 ? 5 : 8;
+      const std::string tile = format("wgmma 128x{}", n);
+      if (n == 64) add(tile, wide(n), {128, n, 64}, stages, {8, 1, 1}, identity8);
+      for (const int slices : {2, 4, 8}) {
+        add(format("{} / {}", tile, slices), wide(n), {128, n, 64}, stages, {8, 1, 1}, identity8);
+        split(slices);
+      }
+    }
+    add("wgmma 64x128", wide(128), {64, 128, 64}, 8, {4, 1, 1}, identity8);
+    add("wgmma 64x128 / 4", wide(128), {64, 128, 64}, 8, {4, 1, 1}, identity8);
+    split(4);
+    add("wgmma 64x256", wide(256), {64, 256, 64}, 5, {4, 1, 1}, identity8);
+    add("wgmma 64x256 / 4", wide(256), {64, 256, 64}, 5, {4, 1, 1}, identity8);
+    split(4);
     const auto warp = instruction(OpClass::tensor_op, e, sum, 0, plain);
     add("mma 128x256x32", warp, {128, 256, 32}, 4, {2, 4, 1}, identity8);
-    add("mma 256x128x32", warp, {256, 128, 32}, 4, {4, 2, 1}, identity8);
     add("mma 128x256x64", warp, {128, 256, 64}, 3, {2, 4, 1}, identity8);
+    add("mma 256x128x32", warp, {256, 128, 32}, 4, {4, 2, 1}, identity8);
     add("mma 128x128x32", warp, {128, 128, 32}, 4, {2, 2, 1}, identity8);
     add("mma 128x128x64 8w", warp, {128, 128, 64}, 3, {2, 4, 1}, identity8);
   } else if (dtype == f32) {
-    const auto split = instruction(OpClass::tensor_op, e, sum, 0, MathOperation::fast_f32);
-    add("3xtf32 128x64x16", split, {128, 64, 16}, 4, {2, 2, 1}, Swizzle::identity8);
-    add("3xtf32 64x64x32", split, {64, 64, 32}, 3, {2, 2, 1}, Swizzle::identity8);
-    add("3xtf32 128x128x16", split, {128, 128, 16}, 4, {4, 2, 1}, Swizzle::identity8);
+    const auto small = instruction(OpClass::tensor_op, e, sum, 0, MathOperation::fast_f32);
+    add("3xtf32 64x64x32", small, {64, 64, 32}, 3, {2, 2, 1}, Swizzle::identity8);
+    add("3xtf32 128x128x16", small, {128, 128, 16}, 4, {4, 2, 1}, Swizzle::identity8);
+    const auto parts = [&](int n) {
+      return instruction(OpClass::warpgroup, e, sum, n, MathOperation::fast_f32);
+    };
+    using enum Swizzle;
+    add("wgmma 3xtf32 128x128 c2x1", parts(128), {128, 128, 32}, 3, {8, 1, 1}, identity8, {2, 1});
+    add("wgmma 3xtf32 128x128", parts(128), {128, 128, 32}, 3, {8, 1, 1}, identity8);
+    add("wgmma tf32 128x256 c2x1", instruction(OpClass::warpgroup, e, sum, 256, plain),
+        {128, 256, 32}, 4, {8, 1, 1}, identity8, {2, 1});
     const auto rounded = instruction(OpClass::tensor_op, e, sum, 0, plain);
     add("tf32 128x128x32", rounded, {128, 128, 32}, 3, {2, 4, 1}, Swizzle::identity8);
     const auto wide = instruction(OpClass::warpgroup, e, sum, 256, plain);
@@ -158,8 +187,9 @@ void run(const std::string& shape, const std::string& layouts, const bench::Sett
     try {
       operations.push_back(std::make_unique<GemmOperation>(d));
       const GemmOperation& operation = *operations.back();
-      const auto work = [&p, &operation] {
-        operation.run({.a = p.a, .b = p.b, .d = p.d, .scalars = {{"alpha", 1.0}}});
+      const auto work = [&p, &operation, slices = kernel.slices] {
+        operation.run(
+            {.a = p.a, .b = p.b, .d = p.d, .scalars = {{"alpha", 1.0}}, .slices = slices});
       };
       work();
       errors.push_back(p.error(x, y));
@@ -187,7 +217,7 @@ void run(const std::string& shape, const std::string& layouts, const bench::Sett
                 .time = times[i],
                 .flops = 2.0 * static_cast<double>(p.m * p.n * p.k),
                 .bytes = size * static_cast<double>(p.m * p.k + p.k * p.n + p.m * p.n),
-                .further = {{"error", errors[i]}}});
+                .further = {{"relative_error", errors[i]}}});
   }
 }
 

@@ -2,6 +2,7 @@
 #include <bs/kernels/cuda/blas_matrix.h>
 #include <bs/kernels/cuda/matmul_config.h>
 #include <bs/kernels/gemm_operation.h>
+#include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/strided.h>
 #include <bs/lib/cuda/runtime.h>
@@ -61,7 +62,7 @@ Tensor batch_of(const Tensor& x, int64_t batch, int64_t distance) {
 }
 
 MatmulPath choose(const Tensor& a, const Tensor& c, const StridedLoop<3>& batch) {
-  if (batch.inner() != batch.numel()) return MatmulPath::library;  // not one batch, but several
+  if (tf32_allowed() || batch.inner() != batch.numel()) return MatmulPath::library;  // one batch
   const auto matrices = [&](int n) { return batch.inner_stride(n) == 0 ? 1 : batch.inner(); };
   const DeviceProperties& device = device_properties(c.device());
   return choose_matmul({.dtype = c.dtype(),

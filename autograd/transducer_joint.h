@@ -5,6 +5,7 @@
 #include <bs/kernels/transducer_joint.h>
 
 #include <functional>
+#include <vector>
 
 namespace bs {
 
@@ -19,23 +20,26 @@ Variable transducer_joint(const Variable& f, const Variable& g, const Tensor& lo
                           const Tensor& target_lengths, const TransducerJointOptions& options,
                           RandomState state);
 
-/** @brief What a batch is worth from utterance `begin` to `end`, a scalar, given its f and g. */
+/** @brief What utterances `begin` to `end` of a batch are worth, a scalar: given their part of the
+ *  variables that are cut, and those that are not. */
 using PartLoss =
-    std::function<Variable(const Variable& f, const Variable& g, int64_t begin, int64_t end)>;
+    std::function<Variable(const std::vector<Variable>& cut, const std::vector<Variable>& whole,
+                           int64_t begin, int64_t end)>;
 
 /** @brief The sum over `parts` parts of a batch of `loss`, with the memory of one part: each part's
  *  forward is followed by its backward, after which nothing of it is left but gradients.
  *
- *  Parameters used inside of `loss` get their gradients, for an upstream gradient of `scale`, in
- *  this call; f and g, and what is before them, when the result is taken backward, for which its
- *  gradient must be `scale` again: `part_by_part(...).backward(scale)`. The result is the same as
- *  that of `loss(f, g, 0, batch)` up to the order of sums, if that is a sum over utterances; let it
- *  draw random numbers from a RandomState of the batch (see TransducerJointOptions), and divide by
- *  the whole batch's size where a mean is wanted.
- *  @param[in] f, g of one extent of axis 0
- *  @throws Error for a number of parts outside of [1, batch], or, on the CPU, another gradient
- *  than `scale`. */
-Variable part_by_part(const Variable& f, const Variable& g, int64_t parts, const PartLoss& loss,
-                      double scale = 1);
+ *  Gradients of `cut` and `whole` reach them, and what is before them, when the result is taken
+ *  backward; other variables that `loss` uses get none. They are those of `loss(cut, whole, 0,
+ *  batch)`, if that is a sum over utterances, up to the order of sums: let it draw random numbers
+ *  from a RandomState of the batch (see TransducerJointOptions), and divide the result by the whole
+ *  batch's size where a mean is wanted.
+ *  @param[in] cut variables of one extent of axis 0, the batch
+ *  @param[in] whole variables that every part uses whole: parameters
+ *  @param[in] scale the gradient that parts are taken backward with, which is expected of the
+ *  result too. Another one is right as well, but rounds gradients once more.
+ *  @throws Error for a number of parts outside of [1, batch], or a scale of zero. */
+Variable part_by_part(const std::vector<Variable>& cut, const std::vector<Variable>& whole,
+                      int64_t parts, const PartLoss& loss, double scale = 1);
 
 }  // namespace bs

@@ -50,7 +50,7 @@ struct TransducerLossResult {
  *  @param[in] target_lengths [batch] labels of each utterance, i64 or i32
  *  @throws Error for shapes and dtypes that do not fit and, on the CPU, for lengths and labels out
  *  of range, or packed rows that are not as many as the lengths say. On CUDA, which the host does
- *  not wait for, the loss of such an utterance is NaN and its gradient zero.
+ *  not wait for, the loss of such an utterance is NaN and its gradient zero or NaN.
  *
  *  An utterance without frames has no path: its loss is infinite. So is one whose every path needs
  *  a class of probability 0. Their gradients are zero. A NaN among the rows of an utterance, or
@@ -62,8 +62,8 @@ TransducerLossResult transducer_loss(const Tensor& logits, const Tensor& targets
 
 /** @brief dlogits, of the logits' shape and dtype; zero past the lengths, where logits are not
  *  read. With e and b the share of paths that emit and that step on at (t, u) (posteriors), the row
- *  is d ((1 + lambda) e (p - [label]) + b (p - [blank])), which sums to zero. Rows on no path are
- *  not read either.
+ *  is d ((1 + lambda) e (p - [label]) + b (p - [blank])), which sums to zero. Of rows on no path at
+ *  most two elements are read.
  *  @param[in] result what transducer_loss returned for these inputs
  *  @param[in] dloss gradient of the loss, of its shape and dtype and any sign
  *  @param[in] in_place writes over the logits and returns them: half the memory; logits must be

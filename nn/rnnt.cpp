@@ -1,10 +1,8 @@
-#include <bs/autograd/activation.h>
 #include <bs/autograd/binary.h>
 #include <bs/autograd/concat.h>
 #include <bs/autograd/linear.h>
-#include <bs/autograd/tape.h>
+#include <bs/autograd/transducer_joint.h>
 #include <bs/autograd/view.h>
-#include <bs/kernels/accumulate.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
@@ -114,8 +112,9 @@ RNNT::RNNT(const Options& o)
                                   o.prediction_dropout)),
       joint_pred({.in = o.prediction_hidden, .out = o.joint, .dtype = o.dtype, .device = o.device}),
       joint_net({.in = o.joint, .out = o.classes, .dtype = o.dtype, .device = o.device}),
-      options_(o),
-      joint_dropout_({.p = o.joint_dropout}) {
+      options_(o) {
+  BS_CHECK(o.joint_dropout >= 0 && o.joint_dropout <= 1, "rnnt: joint_dropout {} is not in [0, 1]",
+           o.joint_dropout);
   register_module("pre_rnn", pre_rnn);
   register_module("post_rnn", post_rnn);
   register_module("joint_enc", joint_enc);
@@ -123,7 +122,6 @@ RNNT::RNNT(const Options& o)
   register_module("prediction_rnn", prediction_rnn);
   register_module("joint_pred", joint_pred);
   register_module("joint_net", joint_net);
-  register_module("joint_dropout", joint_dropout_);
   for (const LSTM* lstm : {&pre_rnn, &post_rnn, &prediction_rnn}) init_lstm(*lstm, o);
 }
 
@@ -153,85 +151,13 @@ RNNT::Predicted RNNT::predict(const Tensor& tokens, const LSTMState& state) cons
   return {transpose(joint_pred.forward(out.y), 0, 1), out.state()};
 }
 
-namespace {
-
-/// Logits of relu(f + g) through a linear layer.
-Variable join(const Variable& f, const Variable& g, const Dropout& dropout, const Variable& weight,
-              const Variable& bias) {
-  const Variable h = relu(unsqueeze(f, 2) + unsqueeze(g, 1));
-  return linear(dropout.forward(h), weight, bias);
+TransducerJointOptions RNNT::joint_options() const {
+  return {.dropout = training() ? options_.joint_dropout : 0};
 }
-
-}  // namespace
 
 Variable RNNT::joint(const Variable& f, const Variable& g) const {
-  return join(f, g, joint_dropout_, joint_net.weight, joint_net.bias);
+  return joint_net.forward(transducer_joint(f, g, {}, {}, joint_options()));
 }
-
-namespace {
-
-/// Where frames and tokens meet: everything of one loss but the encoder and the prediction.
-struct Meeting {
-  const Dropout& dropout;
-  Tensor targets, lengths, target_lengths;
-  TransducerLossOptions options;
-
-  /// The sum of the losses of the utterances [begin, end), over no more padding than they need.
-  Variable loss(int64_t begin, int64_t end, const Variable& f, const Variable& g,
-                const Variable& weight, const Variable& bias) const {
-    const Tensor frames = lengths.slice(0, begin, end),
-                 tokens = target_lengths.slice(0, begin, end);
-    const int64_t longest = std::ranges::max(numbers(frames));
-    const int64_t most = std::ranges::max(numbers(tokens));
-    const Variable logits =
-        join(slice(f, 1, 0, longest), slice(g, 1, 0, most + 1), dropout, weight, bias);
-    TransducerLossOptions summed = options;
-    summed.reduction = Reduction::sum;
-    const Device device = f.device();
-    return transducer_loss(logits, contiguous(targets.slice(0, begin, end).slice(1, 0, most)),
-                           contiguous(frames).to(device), contiguous(tokens).to(device), summed,
-                           true);
-  }
-};
-
-struct SplitResult {
-  Tensor loss;
-  Grads gradients;  ///< of f, g, weight and bias
-};
-
-/// The loss part after part, each with its gradients before the next begins.
-SplitResult split_loss(const Meeting& meeting, int parts, const std::vector<Variable>& inputs) {
-  const int64_t batch = inputs[0].size(0);
-  SplitResult result;
-  std::vector<Tensor> df, dg;
-  const Variable weight(inputs[2].data(), true), bias(inputs[3].data(), true);
-  for (int64_t i = 0; i < parts; ++i) {
-    const int64_t begin = batch * i / parts, end = batch * (i + 1) / parts;
-    if (begin == end) continue;
-    const Variable f(contiguous(inputs[0].data().slice(0, begin, end)), true);
-    const Variable g(contiguous(inputs[1].data().slice(0, begin, end)), true);
-    const Variable loss = meeting.loss(begin, end, f, g, weight, bias);
-    if (loss.requires_grad()) {
-      loss.backward();
-      df.push_back(f.grad());
-      dg.push_back(g.grad());
-    }
-    if (result.loss.defined()) {
-      accumulate(result.loss, loss.data());
-    } else {
-      result.loss = clone(loss.data());
-    }
-  }
-  if (df.empty()) return result;
-  const NoGrad no_grad;
-  const auto joined = [](const std::vector<Tensor>& t) {
-    return concat(std::vector<Variable>(t.begin(), t.end()), 0).data();
-  };
-  result.gradients = {joined(df), joined(dg), weight.grad(), bias.grad()};
-  return result;
-}
-
-}  // namespace
 
 Variable RNNT::loss(const RNNTBatch& batch, const RNNTLossOptions& options) const {
   return loss(encode(batch.features, batch.lengths), batch, options);
@@ -245,27 +171,33 @@ Variable RNNT::loss(const Encoded& encoded, const RNNTBatch& batch,
   BS_CHECK(batch.targets.rank() == 2 && batch.targets.size(0) == count && count > 0,
            "rnnt: targets {} for a batch of {}", batch.targets.shape(), count);
   check_lengths("target_lengths", batch.target_lengths, count, batch.targets.size(1));
-  BS_CHECK(options.transducer.reduction != Reduction::none,
+  const Reduction reduction = options.transducer.reduction;
+  BS_CHECK(reduction != Reduction::none,
            "rnnt: the loss is a mean or a sum, not one of each utterance");
-  const Variable g = predict(batch.targets).g;
-  const Meeting meeting{joint_dropout_, batch.targets, encoded.lengths, batch.target_lengths,
-                        options.transducer};
-  Variable sum;
-  if (options.split == 1) {
-    sum = meeting.loss(0, count, f, g, joint_net.weight, joint_net.bias);
-  } else {
-    const std::vector<Variable> inputs{f, g, joint_net.weight, joint_net.bias};
-    const SplitResult result = split_loss(meeting, options.split, inputs);
-    sum = tape().record("rnnt_split_loss", inputs, result.loss,
-                        [gradients = result.gradients](const Tensor& dy) {
-                          Grads scaled;
-                          for (const Tensor& gradient : gradients)
-                            scaled.push_back(mul(gradient, cast(dy, gradient.dtype())));
-                          return scaled;
-                        });
-  }
-  return options.transducer.reduction == Reduction::sum ? sum
-                                                        : sum * (1.0 / static_cast<double>(count));
+  const Tensor frames = encoded.lengths.to(f.device());
+  const Tensor tokens = batch.target_lengths.to(f.device());
+  TransducerLossOptions summed = options.transducer;
+  summed.reduction = Reduction::sum;
+  TransducerJointOptions joint = joint_options();
+  const RandomState random = joint.dropout > 0 ? default_generator().next() : RandomState{};
+  // Where frames and tokens meet: no row of logits that lengths do not ask for.
+  const PartLoss part = [&](const std::vector<Variable>& cut, const std::vector<Variable>& whole,
+                            int64_t begin, int64_t end) {
+    joint.packed_rows = transducer_packed_rows(encoded.lengths.slice(0, begin, end),
+                                               batch.target_lengths.slice(0, begin, end));
+    joint.first_utterance = begin;
+    const Tensor t = frames.slice(0, begin, end), u = tokens.slice(0, begin, end);
+    const Variable h = transducer_joint(cut[0], cut[1], t, u, joint, random);
+    return transducer_loss(linear(h, whole[0], whole[1]), batch.targets.slice(0, begin, end), t, u,
+                           summed, true);
+  };
+  const std::vector<Variable> cut{f, predict(batch.targets).g};
+  const std::vector<Variable> whole{joint_net.weight, joint_net.bias};
+  const double scale = reduction == Reduction::sum ? 1 : 1.0 / static_cast<double>(count);
+  const int64_t parts = std::min<int64_t>(options.split, count);
+  const Variable sum =
+      parts == 1 ? part(cut, whole, 0, count) : part_by_part(cut, whole, parts, part, scale);
+  return reduction == Reduction::sum ? sum : sum * scale;
 }
 
 }  // namespace bs::nn

@@ -2,8 +2,8 @@
 /** @file The recurrent neural network transducer (Graves, Sequence transduction with recurrent
  *  neural networks, 2012): an encoder of sound, a network that predicts text, and what joins them.
  */
+#include <bs/autograd/transducer_joint.h>
 #include <bs/autograd/transducer_loss.h>
-#include <bs/nn/dropout.h>
 #include <bs/nn/embedding.h>
 #include <bs/nn/linear.h>
 #include <bs/nn/lstm.h>
@@ -50,7 +50,8 @@ struct RNNTBatch {
 struct RNNTLossOptions {
   TransducerLossOptions transducer = {.reduction = Reduction::mean};
   /** Parts the batch is cut into where frames and tokens meet: the logits of one part only are in
-   *  memory at a time. Loss and gradients are those of the whole batch. */
+   *  memory at a time. Loss and gradients are those of the whole batch, dropout included, up to the
+   *  order of sums over utterances: see part_by_part. More parts than utterances are none. */
   int split = 1;
 };
 
@@ -90,7 +91,8 @@ class RNNT : public Module {
   /** @brief Logits [batch, frames, tokens, classes] of f [batch, frames, joint] and g [batch,
    *  tokens, joint]. */
   Variable joint(const Variable& f, const Variable& g) const;
-  /** @brief -log p(text | sound), averaged over the batch (or summed, as `options` says).
+  /** @brief -log p(text | sound), averaged over the batch (or summed, as `options` says). Only the
+   *  rows within the lengths are computed, one after the other.
    *  @throws Error when shapes do not fit. */
   Variable loss(const RNNTBatch& batch, const RNNTLossOptions& options = {}) const;
   /** @brief The same with the encoder's part done. */
@@ -107,8 +109,8 @@ class RNNT : public Module {
   Linear joint_pred, joint_net;
 
  private:
+  TransducerJointOptions joint_options() const;
   Options options_;
-  Dropout joint_dropout_;
 };
 
 /** @brief `factor` steps side by side: [steps, batch, n] -> [ceil(steps / factor), batch, factor

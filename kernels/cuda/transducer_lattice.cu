@@ -46,12 +46,14 @@ template <class W, int K>
 __global__ void __launch_bounds__(32 * most_sweep_warps)
     lattice_kernel(Utterances utterances, Tables<W> tables, W* losses, double loss_scale) {
   __shared__ Scaled<W> edge[2][most_sweep_warps];
+  extern __shared__ __align__(16) unsigned char memory[];
+  auto* ring = reinterpret_cast<Scaled<W>*>(memory);
   const Utterance one = utterances[static_cast<int>(blockIdx.x)];
   if (blockIdx.y == 0) {
-    if (one.frames > 0) sweep<W, K, true, SumOfPaths>(one, tables, tables.alpha, edge);
+    if (one.frames > 0) sweep<W, K, true, SumOfPaths>(one, tables, tables.alpha, edge, ring);
     return;
   }
-  if (one.frames > 0) sweep<W, K, false, SumOfPaths>(one, tables, tables.beta, edge);
+  if (one.frames > 0) sweep<W, K, false, SumOfPaths>(one, tables, tables.beta, edge, ring);
   if (threadIdx.x > 0) return;
   const Scaled<W> total = one.frames > 0 ? tables.beta[one.cell] : Scaled<W>::zero();
   const double loss = -loss_scale * scaled_log(total);
@@ -64,9 +66,11 @@ template <class W, int K>
 __global__ void __launch_bounds__(32 * most_sweep_warps)
     alignment_kernel(Utterances utterances, Tables<W> tables, Scaled<W>* best, int64_t* frames) {
   __shared__ Scaled<W> edge[2][most_sweep_warps];
+  extern __shared__ __align__(16) unsigned char memory[];
+  auto* ring = reinterpret_cast<Scaled<W>*>(memory);
   const Utterance one = utterances[static_cast<int>(blockIdx.x)];
   if (one.frames == 0) return;
-  sweep<W, K, true, BestPath>(one, tables, best, edge);
+  sweep<W, K, true, BestPath>(one, tables, best, edge, ring);
   if (threadIdx.x > 0) return;
   int t = one.frames - 1;
   int u = one.labels;
@@ -110,14 +114,22 @@ __global__ void reduce_kernel(const W* losses, int64_t n, double scale, W* loss)
   if (threadIdx.x == 0) *loss = static_cast<W>(sum * scale);
 }
 
-/// Calls f(columns of a lane, threads) for utterances of up to `labels` labels.
+/// Calls f(columns of a lane, threads) for utterances of up to `labels` labels: a column a lane
+/// while there are warps, for a warp's diagonal takes as long as it has columns a lane.
 template <class F>
 void visit_columns(int64_t labels, F&& f) {
-  const int64_t columns = labels + 1;
-  if (columns <= 32) return f(std::integral_constant<int, 1>{}, 32U);
-  if (columns <= 64) return f(std::integral_constant<int, 2>{}, 32U);
-  const int64_t warps = std::min<int64_t>(ceil_div(columns, 128), most_sweep_warps);
-  f(std::integral_constant<int, 4>{}, static_cast<unsigned>(32 * warps));
+  const int64_t warps = ceil_div(labels + 1, 32);
+  if (warps <= most_sweep_warps)
+    return f(std::integral_constant<int, 1>{}, static_cast<unsigned>(32 * warps));
+  f(std::integral_constant<int, 4>{}, static_cast<unsigned>(32 * most_sweep_warps));
+}
+
+/// Lets a kernel have so much dynamic shared memory; returns the size.
+template <class Kernel>
+size_t allow(Kernel kernel, size_t bytes) {
+  BS_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(bytes)));
+  return bytes;
 }
 
 /// Calls f(Type<W>) with the type that a lattice is kept in.
@@ -139,11 +151,12 @@ void sum_paths(const TransducerSizes& s, const TransducerLossResult& result, con
                const TransducerLossOptions& options, Stream stream) {
   visit_lattice(result, [&]<class W>(Type<W>) {
     visit_columns(s.labels, [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
-      if (s.batch > 0)
-        lattice_kernel<W, K>
-            <<<dim3(static_cast<unsigned>(s.batch), 2), threads, 0, native(stream)>>>(
-                utterances(s, result.utterances), tables_of<W>(result.lattice), pointer<W>(losses),
-                1 + options.fastemit_lambda);
+      if (s.batch == 0) return;
+      const size_t bytes = allow(lattice_kernel<W, K>, ring_bytes<W, K>(threads));
+      lattice_kernel<W, K>
+          <<<dim3(static_cast<unsigned>(s.batch), 2), threads, bytes, native(stream)>>>(
+              utterances(s, result.utterances), tables_of<W>(result.lattice), pointer<W>(losses),
+              1 + options.fastemit_lambda);
     });
     BS_CUDA_CHECK_LAUNCH("transducer_loss");
     if (options.reduction == Reduction::none) return;
@@ -172,7 +185,8 @@ void transducer_alignment(const TransducerSizes& s, const TransducerLossResult& 
   const Tensor best = Tensor::empty_like(result.lattice.select(0, 0));
   visit_lattice(result, [&]<class W>(Type<W>) {
     visit_columns(s.labels, [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
-      alignment_kernel<W, K><<<static_cast<unsigned>(s.batch), threads, 0, native(stream)>>>(
+      const size_t bytes = allow(alignment_kernel<W, K>, ring_bytes<W, K>(threads));
+      alignment_kernel<W, K><<<static_cast<unsigned>(s.batch), threads, bytes, native(stream)>>>(
           utterances(s, result.utterances), tables_of<W>(result.lattice),
           static_cast<Scaled<W>*>(best.data()), frames.data<int64_t>());
     });

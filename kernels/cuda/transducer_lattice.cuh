@@ -5,20 +5,10 @@
 #include <bs/kernels/scaled.h>
 #include <bs/kernels/transducer_loss.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/device/async_copy.cuh>
+#include <bs/kernels/cuda/integers.cuh>
 
 namespace bs::cuda {
-
-/// Whole numbers of either width.
-struct Integers {
-  const void* data;
-  bool wide;
-
-  __device__ int64_t operator[](int64_t i) const {
-    return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
-  }
-};
-
-inline Integers integers(const Tensor& t) { return {t.data(), t.dtype() == i64}; }
 
 /// One utterance's rows of logits and cells.
 struct Utterance {
@@ -116,16 +106,29 @@ __device__ Scaled<W> rotate_up(Scaled<W> x) {
 
 inline constexpr int most_sweep_warps = 16;
 
+/// Diagonals whose transitions are on their way while one is added up.
+template <class W, int K>
+inline constexpr int ahead = K == 1           ? 8
+                             : sizeof(W) == 4 ? 4
+                                              : 2;
+
+/// Bytes of shared memory that hold them.
+template <class W, int K>
+constexpr size_t ring_bytes(unsigned threads) {
+  return sizeof(Scaled<W>) * 2 * ahead<W, K> * K * threads;
+}
+
 /// Walks the diagonals from the first cell to the last, or back, and leaves in `out` the joined
 /// weights of all paths from where it began up to each cell (on the way back, the cell's own
 /// transition included). A lane has K columns, 32 apart, whose states stay in registers; what goes
-/// to the next column moves by a shuffle, between warps through `edge`. Transitions are loaded
-/// `ahead` diagonals before they are needed. More columns than the block has are done in turns.
+/// to the next column moves by a shuffle, between warps through `edge` and a barrier. Each thread
+/// copies its own transitions to `ring` long before they are needed. More columns than the block
+/// has are done in turns.
 template <class W, int K, bool onward, class Rule>
 __device__ void sweep(const Utterance& one, const Tables<W>& tables, Scaled<W>* out,
-                      Scaled<W> (&edge)[2][most_sweep_warps]) {
+                      Scaled<W> (&edge)[2][most_sweep_warps], Scaled<W>* ring) {
   using S = Scaled<W>;
-  constexpr int ahead = sizeof(W) == 4 ? 4 : 2;
+  constexpr int depth = ahead<W, K>;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int warps = blockDim.x / 32;
@@ -142,60 +145,62 @@ __device__ void sweep(const Utterance& one, const Tables<W>& tables, Scaled<W>* 
       const int u = onward ? p : one.labels - p;
       return one.cell + (int64_t{d} * columns + u);
     };
-    S state[K], step[ahead][K], emit[ahead][K];
-    const auto fetch = [&](int s, int slot) {
+    const auto place = [&](int s, int i) {  // of a cell's time step; its label lies beside it
+      return ring +
+             ((static_cast<unsigned>(s - base) % depth * K + i) * blockDim.x + threadIdx.x) * 2;
+    };
+    // Where there is no cell, zeros arrive, which meet nothing but zeros.
+    const auto fetch = [&](int s) {
 #pragma unroll
       for (int i = 0; i < K; ++i) {
         const bool wanted = s <= last && within(s, i);
-        const int64_t c = cell(s, first + 32 * i);
-        step[slot][i] = wanted ? tables.blank[c] : S::zero();
-        emit[slot][i] = wanted ? tables.label[c] : S::zero();
+        const int64_t c = wanted ? cell(s, first + 32 * i) : one.cell;
+        device::copy_async<sizeof(S)>(place(s, i), tables.blank + c, wanted);
+        device::copy_async<sizeof(S)>(place(s, i) + 1, tables.label + c, wanted);
       }
+      device::commit_copies();
     };
     // Onward, `state` is what steps into the next diagonal and `moved` what goes to the next
     // column; on the way back both are the sum at the cell itself.
-    S moved[K];
+    S state[K], moved[K];
 #pragma unroll
     for (int i = 0; i < K; ++i) {
       state[i] = first + 32 * i == 0 ? S::one() : S::zero();
       moved[i] = S::zero();
     }
+    for (int s = base; s < base + depth; ++s) fetch(s);
+    for (int s = base; s <= last; ++s) {
+      S entering = S::zero();
+      if (lane == 0 && warp > 0 && s > base) entering = edge[(s - 1) % 2][warp - 1];
+      if (lane == 0 && warp == 0 && base > 0 && s - base < one.frames) {
+        const int64_t c = cell(s - 1, base - 1);
+        entering = onward ? out[c] * tables.label[c] : out[c];
+      }
+      S rotated[K];
 #pragma unroll
-    for (int slot = 0; slot < ahead; ++slot) fetch(base + slot, slot);
-    for (int begin = base; begin <= last; begin += ahead) {
+      for (int i = 0; i < K; ++i) rotated[i] = rotate_up(moved[i]);
+      device::wait_copies<depth - 1>();
 #pragma unroll
-      for (int slot = 0; slot < ahead; ++slot) {
-        const int s = begin + slot;
-        if (s > last) break;
-        S entering = S::zero();
-        if (lane == 0 && warp > 0 && s > base) entering = edge[(s - 1) % 2][warp - 1];
-        if (lane == 0 && warp == 0 && base > 0 && s - base < one.frames) {
-          const int64_t c = cell(s - 1, base - 1);
-          entering = onward ? out[c] * tables.label[c] : out[c];
+      for (int i = 0; i < K; ++i) {
+        const S step = place(s, i)[0];
+        const S emit = place(s, i)[1];
+        const S left = lane > 0 ? rotated[i] : i > 0 ? rotated[i > 0 ? i - 1 : 0] : entering;
+        S sum = onward ? Rule::join(state[i], left) : Rule::join(state[i] * step, left * emit);
+        if (within(s, i)) {
+          out[cell(s, first + 32 * i)] = sum;
+        } else {
+          sum = S::zero();
         }
-        S rotated[K];
-#pragma unroll
-        for (int i = 0; i < K; ++i) rotated[i] = rotate_up(moved[i]);
-#pragma unroll
-        for (int i = 0; i < K; ++i) {
-          const S left = lane > 0 ? rotated[i] : i > 0 ? rotated[i > 0 ? i - 1 : 0] : entering;
-          S sum = onward ? Rule::join(state[i], left)
-                         : Rule::join(state[i] * step[slot][i], left * emit[slot][i]);
-          if (within(s, i)) {
-            out[cell(s, first + 32 * i)] = sum;
-          } else {
-            sum = S::zero();
-          }
-          state[i] = onward ? sum * step[slot][i] : sum;
-          moved[i] = onward ? sum * emit[slot][i] : sum;
-        }
-        fetch(s + ahead, slot);
-        if (warps > 1) {
-          if (lane == 31) edge[s % 2][warp] = moved[K - 1];
-          __syncthreads();
-        }
+        state[i] = onward ? sum * step : sum;
+        moved[i] = onward ? sum * emit : sum;
+      }
+      fetch(s + depth);
+      if (warps > 1) {
+        if (lane == 31) edge[s % 2][warp] = moved[K - 1];
+        __syncthreads();
       }
     }
+    device::wait_copies<0>();
     __syncthreads();  // the next columns read this one's results
   }
 }

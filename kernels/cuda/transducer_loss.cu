@@ -1,8 +1,11 @@
+#include <bs/kernels/cuda/device/pack.cuh>
 #include <bs/kernels/cuda/device/running_sum.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 #include <bs/kernels/cuda/transducer_lattice.cuh>
 
+#include <bit>
 #include <cmath>
+#include <limits>
 
 namespace bs::cuda {
 
@@ -10,12 +13,14 @@ namespace {
 
 using device::narrow;
 using device::Pack;
+using device::Raw;
 using device::wide;
 using device::widen;
 
 constexpr int row_threads = 256;
 constexpr int rows_each = 4;      ///< of a group of lanes, one after the other
 constexpr int packs_at_once = 4;  ///< loads of a lane in flight
+constexpr unsigned all_lanes = 0xffffffffU;
 
 /// What transitions weigh beside the probabilities of classes, and where labels stand.
 struct Rules {
@@ -33,156 +38,215 @@ struct Rules {
 };
 
 Rules rules_of(const Tensor& targets, const TransducerLossOptions& o) {
-  return {integers(targets),
-          targets.size(1),
-          o.blank,
-          o.eos,
-          o.star,
-          o.delay_penalty,
-          o.eos_penalty,
-          std::log(o.star_penalty),
+  // What is not there equals no label, not even one that is none.
+  const auto known = [](int64_t label) {
+    return label < 0 ? std::numeric_limits<int64_t>::min() : label;
+  };
+  return {integers(targets),    targets.size(1), o.blank,       known(o.eos),
+          known(o.star),        o.delay_penalty, o.eos_penalty, std::log(o.star_penalty),
           1 + o.fastemit_lambda};
 }
 
-/// One row as its group of L lanes sees it.
+/// A group of L lanes has `rows_each` rows, one after the other. What concerns a row as a whole is
+/// the work of one of its lanes, the row's keeper, so that it is done for all of them at once.
 struct Row {
-  int64_t number;
-  int utterance;
-  Utterance one;
-  int t, u;
-  bool inside;  ///< within the lengths
+  int64_t number = 0;
+  Utterance one = {};
+  int utterance = 0, t = 0, u = 0;
+  bool inside = false;  ///< within the lengths
 };
 
-/// Calls body(row, active) for the rows of this block, by groups of L lanes; all lanes of a warp
-/// call it equally often.
-template <int L, class Body>
-__device__ void for_each_row(const Utterances& utterances, int64_t rows, Body&& body) {
+template <int L>
+__device__ int64_t row_number(int turn) {
   constexpr int groups = row_threads / L;
-  const int64_t first = int64_t{blockIdx.x} * (groups * rows_each);
-  int b = utterances.find(first, 0);
-#pragma unroll 1
-  for (int turn = 0; turn < rows_each; ++turn) {
-    Row row;
-    row.number = first + turn * groups + threadIdx.x / L;
-    const bool active = row.number < rows;
-    while (b + 1 < utterances.batch && utterances.row(b + 1) <= row.number) ++b;
-    row.utterance = b;
-    row.one = utterances[b];
-    const auto at = static_cast<unsigned>(row.number - row.one.row);
-    row.t = static_cast<int>(at / static_cast<unsigned>(row.one.stride));
-    row.u = static_cast<int>(at % static_cast<unsigned>(row.one.stride));
-    row.inside = active && row.t < row.one.frames && row.u <= row.one.labels;
-    body(row, active);
-  }
+  return int64_t{blockIdx.x} * (groups * rows_each) + turn * groups + threadIdx.x / L;
+}
+
+/// The row that this lane keeps: lane j of a group has the group's row j, others none.
+template <int L>
+__device__ Row kept_row(const Utterances& utterances, int64_t rows) {
+  Row row;
+  const int turn = threadIdx.x % L;
+  row.number = row_number<L>(turn);
+  if (turn >= rows_each || row.number >= rows) return row;
+  row.utterance = utterances.find(row.number, 0);
+  row.one = utterances[row.utterance];
+  const auto at = static_cast<unsigned>(row.number - row.one.row);
+  row.t = static_cast<int>(at / static_cast<unsigned>(row.one.stride));
+  row.u = static_cast<int>(at % static_cast<unsigned>(row.one.stride));
+  row.inside = row.t < row.one.frames && row.u <= row.one.labels;
+  return row;
+}
+
+/// What the keeper of a group's row `turn` knows.
+template <int L, class V>
+__device__ V from_keeper(V value, int turn) {
+  return __shfl_sync(all_lanes, value, turn, L);
+}
+
+/// The classes of a row's two transitions, and their logits.
+template <class W>
+struct Chosen {
+  int label = -1;  ///< -1: there is none, or it is no class
+  bool star = false, after_star = false;
+  W blank = 0, emitted = W(NAN);
+};
+
+template <class T>
+__device__ Chosen<wide<T>> chosen_of(const Row& row, const Rules& rules, const T* logits,
+                                     int classes) {
+  Chosen<wide<T>> out;
+  if (!row.inside) return out;
+  const T* x = logits + row.number * classes;
+  out.blank = widen(x[rules.blank]);
+  if (row.u > 0) out.after_star = rules.label(row.utterance, row.u - 1) == rules.star;
+  if (row.u == row.one.labels) return out;
+  const int64_t label = rules.label(row.utterance, row.u);
+  out.star = label == rules.star;
+  if (label < 0 || label >= classes) return out;
+  out.label = static_cast<int>(label);
+  out.emitted = widen(x[label]);
+  return out;
 }
 
 /// A row of n elements as packs of N from the last multiple of 16 bytes before it on. Of the first
-/// and the last pack only what belongs to the row is touched.
-template <class T, int N>
+/// and the last pack only what belongs to the row is touched. `aligned`: rows begin and end at such
+/// multiples.
+template <class T, int N, bool aligned>
 struct Packs {
+  using Element = std::remove_const_t<T>;
+
   T* base;
   int before, end;  ///< the row's elements are base[before .. end)
 
   __device__ Packs(T* row, int n)
       : base(row),
-        before(N == 1 ? 0 : static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T))) {
+        before(aligned ? 0 : static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T))) {
     base -= before;
     end = before + n;
   }
   __device__ int count() const { return (end + N - 1) / N; }
-  __device__ bool whole(int p) const { return p * N >= before && (p + 1) * N <= end; }
+  __device__ bool whole(int p) const { return aligned || (p * N >= before && (p + 1) * N <= end); }
   __device__ bool has(int p, int i) const { return p * N + i >= before && p * N + i < end; }
-};
 
-template <class T, int N>
-__device__ Pack<T, N> load(const Packs<const T, N>& row, int p, T other) {
-  Pack<T, N> out;
-  if (row.whole(p)) return reinterpret_cast<const Pack<T, N>*>(row.base)[p];
+  __device__ Raw<Element, N> load(int p, Element other) const {
+    if (whole(p)) return reinterpret_cast<const Raw<Element, N>*>(base)[p];
+    Pack<Element, N> out;
 #pragma unroll
-  for (int i = 0; i < N; ++i) out.at[i] = row.has(p, i) ? row.base[p * N + i] : other;
-  return out;
-}
-
-template <class T, int N>
-__device__ void store(const Packs<T, N>& row, int p, const Pack<T, N>& values) {
-  if (row.whole(p)) {
-    reinterpret_cast<Pack<T, N>*>(row.base)[p] = values;
-    return;
+    for (int i = 0; i < N; ++i) out.at[i] = has(p, i) ? base[p * N + i] : other;
+    return std::bit_cast<Raw<Element, N>>(out);
   }
+  __device__ void store(int p, const Pack<T, N>& values) const {
+    if (whole(p)) {
+      reinterpret_cast<Pack<T, N>*>(base)[p] = values;
+      return;
+    }
 #pragma unroll
-  for (int i = 0; i < N; ++i)
-    if (row.has(p, i)) row.base[p * N + i] = values.at[i];
-}
+    for (int i = 0; i < N; ++i)
+      if (has(p, i)) base[p * N + i] = values.at[i];
+  }
+};
 
 template <int L, class W, class Op>
 __device__ W group_reduce(W value, Op op) {
 #pragma unroll
   for (int offset = L / 2; offset > 0; offset /= 2)
-    value = op(value, __shfl_xor_sync(0xffffffffU, value, offset));
+    value = op(value, __shfl_xor_sync(all_lanes, value, offset));
   return value;
 }
 
-/// lse of each row, and the weights of the two transitions out of its cell: by the group's first
-/// lane that of the blank, by the second that of the label.
-template <class T, int N, int L>
-__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 3)
+/// The two transitions out of a row's cell: their weights' logarithms, to be had from logits by
+/// taking the row's lse off.
+template <class W>
+struct Exits {
+  int64_t cell = -1;  ///< -1: none
+  W step = 0, emit = 0;
+  bool step_is_logit = true, emit_is_logit = true, emits = false;
+};
+
+template <class T>
+__device__ Exits<wide<T>> exits_of(const Row& row, const Rules& rules, const T* logits,
+                                   int classes) {
+  using W = wide<T>;
+  Exits<W> out;
+  if (!row.inside) return out;
+  const Chosen<W> chosen = chosen_of(row, rules, logits, classes);
+  out.cell = row.one.cell_of(row.t, row.u);
+  out.step_is_logit = !chosen.after_star;
+  out.step = chosen.after_star ? static_cast<W>(rules.log_star_penalty) : chosen.blank;
+  out.emits = row.u < row.one.labels;
+  out.emit_is_logit = !chosen.star;
+  out.emit = (chosen.star ? W(0) : chosen.emitted) +
+             static_cast<W>(rules.penalty(chosen.label, row.one.frames, row.t));
+  return out;
+}
+
+/// lse of each row, and the weights of the two transitions out of its cell. A row's loads are on
+/// their way while the row before is reduced.
+template <class T, int N, int L, bool aligned>
+__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 5)
     rows_kernel(const T* logits, int classes, int64_t rows, Utterances utterances, Rules rules,
                 wide<T>* lse, Tables<wide<T>> tables) {
   using W = wide<T>;
   const int lane = threadIdx.x % L;
-  for_each_row<L>(utterances, rows, [&](const Row& row, bool) {
-    const T* x = logits + row.number * classes;
-    const Packs<const T, N> packs(x, classes);
-    int64_t wanted = -1;  // the class of this lane's transition
-    if (row.inside && lane == 0) wanted = rules.blank;
-    if (row.inside && lane == 1 && row.u < row.one.labels)
-      wanted = rules.label(row.utterance, row.u);
-    const bool exists = wanted >= 0 && wanted < classes;
-    const W chosen = exists ? widen(x[wanted]) : W(NAN);
+  Raw<T, N> packs[packs_at_once];
+  const auto packs_of = [&](int turn) {
+    return Packs<const T, N, aligned>(logits + row_number<L>(turn) * classes, classes);
+  };
+  const auto fetch = [&](int turn, int count, int p) {
+    const auto from = packs_of(turn);
+#pragma unroll
+    for (int k = 0; k < packs_at_once; ++k)
+      if (p + k * L < count) packs[k] = from.load(p + k * L, narrow<T>(W(-INFINITY)));
+  };
+  const Row row = kept_row<L>(utterances, rows);
+  const auto count_of = [&](int turn) {
+    return from_keeper<L>(row.inside, turn) ? packs_of(turn).count() : 0;
+  };
+  int count = count_of(0);
+  fetch(0, count, lane);
+  const Exits<W> exits = exits_of(row, rules, logits, classes);
+  W log_sum = 0;  // of the row kept
+#pragma unroll 1
+  for (int turn = 0; turn < rows_each; ++turn) {
     device::RunningSum<W> running;
-    const int count = row.inside ? packs.count() : 0;
     for (int p = lane; p < count; p += L * packs_at_once) {
-      W values[packs_at_once * N];
+      if (p > lane) fetch(turn, count, p);
 #pragma unroll
       for (int k = 0; k < packs_at_once; ++k) {
-        Pack<T, N> pack;
-        const bool there = p + k * L < count;
-        if (there) pack = load<T, N>(packs, p + k * L, narrow<T>(W(-INFINITY)));
+        if (p + k * L >= count) continue;
+        const auto pack = std::bit_cast<Pack<T, N>>(packs[k]);
+        W values[N];
 #pragma unroll
-        for (int i = 0; i < N; ++i) values[k * N + i] = there ? widen(pack.at[i]) : W(-INFINITY);
+        for (int i = 0; i < N; ++i) values[i] = widen(pack.at[i]);
+        running.add(values);
       }
-      running.add(values);
+    }
+    if (turn + 1 < rows_each) {
+      count = count_of(turn + 1);
+      fetch(turn + 1, count, lane);
     }
     const W top = group_reduce<L>(running.top, device::Max{});
     const W sum = group_reduce<L>(running.sum_under(top), device::Sum{});
-    const W log_sum = device::RunningSum<W>{top, sum}.log();
-    if (!row.inside || lane > 1) return;
-    const int64_t cell = row.one.cell_of(row.t, row.u);
-    W weight = chosen - log_sum;
-    if (lane == 0) {
-      lse[row.number] = log_sum;
-      if (row.u > 0 && rules.label(row.utterance, row.u - 1) == rules.star)
-        weight = static_cast<W>(rules.log_star_penalty);
-      tables.blank[cell] = scaled_exp(weight);
-    } else if (row.u < row.one.labels) {
-      const auto penalty = static_cast<W>(rules.penalty(wanted, row.one.frames, row.t));
-      weight = wanted == rules.star ? penalty : weight + penalty;
-      tables.label[cell] = scaled_exp(weight);
-    } else {
-      tables.label[cell] = Scaled<W>::zero();
-    }
-  });
+    if (lane == turn) log_sum = device::RunningSum<W>{top, sum}.log();
+  }
+  if (exits.cell < 0) return;
+  lse[row_number<L>(lane)] = log_sum;
+  tables.blank[exits.cell] = scaled_exp(exits.step_is_logit ? exits.step - log_sum : exits.step);
+  tables.label[exits.cell] =
+      exits.emits ? scaled_exp(exits.emit_is_logit ? exits.emit - log_sum : exits.emit)
+                  : Scaled<W>::zero();
 }
 
 /// What the two transitions out of a cell weigh in the gradient of its row's logits.
 template <class W>
 struct Shares {
   W emit = 0, step = 0;
-  int64_t label = -1;
 };
 
 template <class W>
-__device__ Shares<W> shares_of(const Row& row, const Rules& rules, const Tables<W>& tables) {
+__device__ Shares<W> shares_of(const Row& row, const Chosen<W>& chosen, const Rules& rules,
+                               const Tables<W>& tables) {
   Shares<W> out;
   if (!row.inside) return out;
   const Utterance& one = row.one;
@@ -190,14 +254,12 @@ __device__ Shares<W> shares_of(const Row& row, const Rules& rules, const Tables<
   const Scaled<W> alpha = tables.alpha[cell];
   const Scaled<W> total = tables.beta[one.cell];
   const bool has_label = row.u < one.labels;
-  if (has_label) out.label = rules.label(row.utterance, row.u);
-  const bool follows_star = row.u > 0 && rules.label(row.utterance, row.u - 1) == rules.star;
-  if (has_label && out.label != rules.star)
+  if (has_label && !chosen.star)
     out.emit =
         static_cast<W>(rules.fastemit) *
         scaled_ratio(alpha * tables.label[cell], tables.beta[one.cell_of(row.t, row.u + 1)], total);
   const bool leaves = row.t + 1 < one.frames;
-  if (!follows_star && (leaves || !has_label))
+  if (!chosen.after_star && (leaves || !has_label))
     out.step =
         scaled_ratio(alpha * tables.blank[cell],
                      leaves ? tables.beta[one.cell_of(row.t + 1, row.u)] : Scaled<W>::one(), total);
@@ -216,72 +278,93 @@ struct Gradients {
   }
 };
 
+template <class W>
+__device__ W softmax_of(W x, W log_sum) {
+  return device::exp2_of((x - log_sum) * device::RunningSum<W>::log2_e);
+}
+
 /// dlogits of each row, in place where both pointers are one.
-template <class T, int N, int L>
-__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 3)
+template <class T, int N, int L, bool aligned>
+__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 4)
     gradient_kernel(const T* logits, T* dlogits, int classes, int64_t rows, Utterances utterances,
                     Rules rules, const wide<T>* lse, Tables<wide<T>> tables,
                     Gradients<wide<T>> gradients) {
   using W = wide<T>;
   const int lane = threadIdx.x % L;
-  for_each_row<L>(utterances, rows, [&](const Row& row, bool active) {
-    const T* x = logits + row.number * classes;
-    T* dx = dlogits + row.number * classes;
-    const Packs<const T, N> from(x, classes);
-    const Packs<T, N> to(dx, classes);
-    const int count = active ? to.count() : 0;
-    const Shares<W> shares = shares_of(row, rules, tables);
-    const bool visited = !(shares.emit == 0 && shares.step == 0);  // a NaN is no zero
-    const W both = shares.emit + shares.step;
-    const W scale =
-        visited ? gradients.dloss[row.utterance * gradients.step] * gradients.each : W(0);
-    const W log_sum = visited ? lse[row.number] : W(0);
-    const auto softmax = [&](W value) {
-      return device::exp2_of((value - log_sum) * device::RunningSum<W>::log2_e);
-    };
-    const int64_t wanted = lane == 0 ? rules.blank : shares.label;
-    const bool exists = visited && lane < 2 && wanted >= 0 && wanted < classes;
-    const W chosen = exists ? softmax(widen(x[wanted])) : W(0);
-    __syncwarp();  // before others write there
-    if (!visited)
-      for (int p = lane; p < count; p += L) store<T, N>(to, p, Pack<T, N>{});
-    for (int p = lane; visited && p < count; p += L * packs_at_once) {
-      Pack<T, N> pack[packs_at_once];
+  const Row row = kept_row<L>(utterances, rows);
+  const Chosen<W> chosen = chosen_of(row, rules, logits, classes);
+  const Shares<W> shares = shares_of(row, chosen, rules, tables);
+  const bool visited = !(shares.emit == 0 && shares.step == 0);  // a NaN is no zero
+  const W both = shares.emit + shares.step;
+  const W scale = visited ? gradients.dloss[row.utterance * gradients.step] * gradients.each : W(0);
+  const W log_sum = visited ? lse[row.number] : W(0);
+  __syncwarp();  // before others write where keepers have read
+#pragma unroll 1
+  for (int turn = 0; turn < rows_each; ++turn) {
+    const int64_t number = row_number<L>(turn);
+    const Packs<const T, N, aligned> from(logits + number * classes, classes);
+    const Packs<T, N, aligned> to(dlogits + number * classes, classes);
+    const int count = number < rows ? to.count() : 0;
+    const W row_both = from_keeper<L>(both, turn);
+    const W row_scale = from_keeper<L>(scale, turn);
+    const W row_log_sum = from_keeper<L>(log_sum, turn);
+    const auto write = [&](auto bounded) {
+      const W factor = row_scale * row_both;
+      for (int p = lane; p < count; p += L * packs_at_once) {
+        Raw<T, N> packs[packs_at_once];
 #pragma unroll
-      for (int k = 0; k < packs_at_once; ++k)
-        if (p + k * L < count) pack[k] = load<T, N>(from, p + k * L, T{});
+        for (int k = 0; k < packs_at_once; ++k)
+          if (p + k * L < count) packs[k] = from.load(p + k * L, T{});
 #pragma unroll
-      for (int k = 0; k < packs_at_once; ++k) {
-        if (p + k * L >= count) continue;
+        for (int k = 0; k < packs_at_once; ++k) {
+          if (p + k * L >= count) continue;
+          const auto pack = std::bit_cast<Pack<T, N>>(packs[k]);
+          W values[N];
 #pragma unroll
-        for (int i = 0; i < N; ++i)
-          pack[k].at[i] =
-              narrow<T>(scale * gradients.bounded(both * softmax(widen(pack[k].at[i]))));
-        store<T, N>(to, p + k * L, pack[k]);
+          for (int i = 0; i < N; ++i) {
+            const W share = softmax_of(widen(pack.at[i]), row_log_sum);
+            values[i] = bounded ? row_scale * gradients.bounded(row_both * share) : factor * share;
+          }
+          to.store(p + k * L, device::narrow_pack<T>(values));
+        }
       }
+    };
+    if (!from_keeper<L>(visited, turn)) {
+      for (int p = lane; p < count; p += L) to.store(p, Pack<T, N>{});
+    } else if (gradients.clamp > 0) {
+      write(std::true_type{});
+    } else {
+      write(std::false_type{});
     }
-    __syncwarp();  // before the two special elements are written over
-    if (!exists || (lane == 1 && wanted == rules.blank)) return;
-    W value = both * chosen;
-    if (lane == 0) value -= shares.step;
-    if (wanted == shares.label) value -= shares.emit;
-    dx[wanted] = narrow<T>(scale * gradients.bounded(value));
-  });
+  }
+  __syncwarp();  // before the special elements are written over
+  if (!visited) return;
+  T* dx = dlogits + row_number<L>(lane) * classes;
+  const auto special = [&](int64_t at, W logit, W less) {
+    dx[at] = narrow<T>(scale * gradients.bounded(both * softmax_of(logit, log_sum) - less));
+  };
+  const bool same = chosen.label == rules.blank;
+  special(rules.blank, chosen.blank, same ? shares.step + shares.emit : shares.step);
+  if (chosen.label >= 0 && !same) special(chosen.label, chosen.emitted, shares.emit);
 }
 
-/// Calls f(pack size, lanes) as constants: rows in packs of 16 bytes where both tensors lie equally
-/// far from a multiple of them, and as many lanes as keep a row in a few loads each.
+/// Calls f(pack size, lanes, aligned) as constants: rows in packs of 16 bytes where both tensors
+/// lie equally far from a multiple of them, and as many lanes as keep a row in a few loads each.
 template <class T, class F>
 void visit_lanes(const void* from, const void* to, int64_t classes, F&& f) {
   constexpr int most = device::pack_size<T>;
-  const auto lanes = [&]<int N>(std::integral_constant<int, N> pack) {
-    if (classes <= 4 * packs_at_once * N) return f(pack, std::integral_constant<int, 4>{});
-    if (classes <= 8 * packs_at_once * N) return f(pack, std::integral_constant<int, 8>{});
-    if (classes <= 16 * packs_at_once * N) return f(pack, std::integral_constant<int, 16>{});
-    return f(pack, std::integral_constant<int, 32>{});
+  const auto lanes = [&]<int N>(std::integral_constant<int, N> pack, auto aligned) {
+    if (classes <= 4 * packs_at_once * N) return f(pack, std::integral_constant<int, 4>{}, aligned);
+    if (classes <= 8 * packs_at_once * N) return f(pack, std::integral_constant<int, 8>{}, aligned);
+    if (classes <= 16 * packs_at_once * N)
+      return f(pack, std::integral_constant<int, 16>{}, aligned);
+    return f(pack, std::integral_constant<int, 32>{}, aligned);
   };
-  const bool alike = reinterpret_cast<uintptr_t>(from) % 16 == reinterpret_cast<uintptr_t>(to) % 16;
-  alike ? lanes(std::integral_constant<int, most>{}) : lanes(std::integral_constant<int, 1>{});
+  const auto off = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16; };
+  if (off(from) != off(to)) return lanes(std::integral_constant<int, 1>{}, std::true_type{});
+  const std::integral_constant<int, most> pack;
+  off(from) == 0 && classes % most == 0 ? lanes(pack, std::true_type{})
+                                        : lanes(pack, std::false_type{});
 }
 
 template <int L>
@@ -305,13 +388,15 @@ void transducer_loss(const Tensor& logits, const Tensor& targets, const Tensor& 
     const Tables<W> tables = tables_of<W>(result.lattice);
     const D* from = pointer<T>(logits);
     if (s.rows > 0 && s.batch > 0)
-      visit_lanes<T>(
-          from, from, s.classes,
-          [&]<int N, int L>(std::integral_constant<int, N>, std::integral_constant<int, L>) {
-            rows_kernel<D, N, L><<<row_blocks<L>(s.rows), row_threads, 0, native(stream)>>>(
-                from, static_cast<int>(s.classes), s.rows, where, rules, pointer<W>(result.lse),
-                tables);
-          });
+      visit_lanes<T>(from, from, s.classes,
+                     [&]<int N, int L, bool aligned>(std::integral_constant<int, N>,
+                                                     std::integral_constant<int, L>,
+                                                     std::bool_constant<aligned>) {
+                       rows_kernel<D, N, L, aligned>
+                           <<<row_blocks<L>(s.rows), row_threads, 0, native(stream)>>>(
+                               from, static_cast<int>(s.classes), s.rows, where, rules,
+                               pointer<W>(result.lse), tables);
+                     });
   });
   BS_CUDA_CHECK_LAUNCH(op);
   sum_paths(s, result, losses, options, stream);
@@ -333,14 +418,16 @@ void transducer_loss_backward(const Tensor& logits, const Tensor& targets,
         static_cast<W>(options.clamp)};
     const D* from = pointer<T>(logits);
     D* to = pointer<T>(dlogits);
-    visit_lanes<T>(
-        from, to, s.classes,
-        [&]<int N, int L>(std::integral_constant<int, N>, std::integral_constant<int, L>) {
-          gradient_kernel<D, N, L><<<row_blocks<L>(s.rows), row_threads, 0, native(stream)>>>(
-              from, to, static_cast<int>(s.classes), s.rows, utterances(s, result.utterances),
-              rules_of(targets, options), pointer<W>(result.lse), tables_of<W>(result.lattice),
-              gradients);
-        });
+    visit_lanes<T>(from, to, s.classes,
+                   [&]<int N, int L, bool aligned>(std::integral_constant<int, N>,
+                                                   std::integral_constant<int, L>,
+                                                   std::bool_constant<aligned>) {
+                     gradient_kernel<D, N, L, aligned>
+                         <<<row_blocks<L>(s.rows), row_threads, 0, native(stream)>>>(
+                             from, to, static_cast<int>(s.classes), s.rows,
+                             utterances(s, result.utterances), rules_of(targets, options),
+                             pointer<W>(result.lse), tables_of<W>(result.lattice), gradients);
+                   });
   });
   BS_CUDA_CHECK_LAUNCH(op);
 }

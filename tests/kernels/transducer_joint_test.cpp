@@ -168,48 +168,71 @@ TEST_CASE("a batch worked through part by part has the gradients of the whole") 
   const Tensor targets = batch.targets_tensor(i64, test_device());
   const Tensor frames = batch.frames_tensor(i64, test_device());
   const Tensor labels = batch.labels_tensor(i64, test_device());
-  const auto run = [&](int64_t parts, bool packed) {
+  const auto run = [&](int64_t parts, bool packed, double factor) {
     const Variable f = variable({8, batch.max_frames, n}, 1);
     const Variable g = variable({8, batch.max_labels + 1, n}, 2);
     const Variable w = variable({n, 6}, 3);
-    const auto loss = [&](const Variable& x, const Variable& y, int64_t begin, int64_t end) {
+    const PartLoss loss = [&](const std::vector<Variable>& cut, const std::vector<Variable>& whole,
+                              int64_t begin, int64_t end) {
       TransducerJointOptions options = {.dropout = 0.25, .first_utterance = begin};
       const Tensor t = frames.slice(0, begin, end);
       const Tensor u = labels.slice(0, begin, end);
       if (packed) options.packed_rows = transducer_packed_rows(t, u);
-      const Variable h = transducer_joint(x, y, t, u, options, RandomState{3, 4});
-      return transducer_loss(matmul(h, w), targets.slice(0, begin, end), t, u,
+      const Variable h = transducer_joint(cut[0], cut[1], t, u, options, RandomState{3, 4});
+      return transducer_loss(matmul(h, whole[0]), targets.slice(0, begin, end), t, u,
                              {.reduction = Reduction::sum});
     };
-    const Variable f2 = mul(f, 2.0);
-    const Variable total = part_by_part(f2, g, parts, loss, 0.5);
-    total.backward(Reference::of(Tensor::from<double>({0.5}, {})).tensor(f64, test_device()));
+    const Variable total = part_by_part({mul(f, 2.0), g}, {w}, parts, loss, 0.5);
+    (total * factor).backward();
     return References{Reference::of(total.data()), Reference::of(f.grad()), Reference::of(g.grad()),
                       Reference::of(w.grad())};
   };
-  const References whole = run(1, false);
+  const References whole = run(1, false, 0.5);
   CHECK(largest(whole[1]) > 0);
   for (int64_t parts : {2, 3, 8})
     for (bool packed : {false, true}) {
-      const References split = run(parts, packed);
+      const References split = run(parts, packed, 0.5);
       check_close("loss", split[0], whole[0], 1e-12 * largest(whole[0]));
       // Products of other shapes may add in another order; nothing else may differ.
       for (size_t i = 1; i < 4; ++i)
         check_close("gradient", split[i], whole[i], 1e-13 * largest(whole[i]));
     }
-  const Variable f = variable({2, 3, 4}, 1);
-  const Variable g = variable({2, 2, 4}, 2);
-  const PartLoss plain = [](const Variable& x, const Variable&, int64_t, int64_t) {
-    return sum(x);
+  // Another gradient than parts were taken backward with.
+  const References other = run(3, true, -1.5);
+  for (size_t i = 1; i < 4; ++i)
+    for (size_t k = 0; k < whole[i].values.size(); ++k)
+      REQUIRE(std::abs(other[i][k] + 3 * whole[i][k]) <= 1e-12 * largest(whole[i]));
+}
+
+TEST_CASE("part_by_part: variables without gradients, and what does not fit") {
+  const Variable f(random_reference({4, 3}, 1).tensor(f64, test_device()), true);
+  const Variable g(random_reference({4, 2}, 2).tensor(f64, test_device()));
+  const Variable w(random_reference({3, 2}, 3).tensor(f64, test_device()));
+  const PartLoss loss = [](const std::vector<Variable>& cut, const std::vector<Variable>& whole,
+                           int64_t begin, int64_t end) {
+    CHECK(cut[0].size(0) == end - begin);
+    return sum(matmul(cut[0], whole[0]) * cut[1]);
   };
-  CHECK_THROWS_WITH_AS(part_by_part(f, g, 3, plain), "part_by_part: 3 parts of a batch of 2",
-                       Error);
-  if (test_device().is_cpu()) {
-    const Variable loss = part_by_part(f, g, 2, plain, 2);
-    CHECK_THROWS_WITH_AS(loss.backward(),
-                         "part_by_part: a gradient of 1, but its parts went backward with 2",
-                         Error);
+  const Variable one = part_by_part({f, g}, {w}, 4, loss);
+  const Variable all = loss({f, g}, {w}, 0, 4);
+  CHECK(one.data().item() == doctest::Approx(all.data().item()).epsilon(1e-14));
+  one.backward();
+  const Reference split = Reference::of(f.grad());
+  f.zero_grad();
+  all.backward();
+  check_close("gradient", split, Reference::of(f.grad()), 1e-14);
+  CHECK_FALSE(g.grad().defined());
+  CHECK_FALSE(w.grad().defined());
+  {
+    const NoGrad no_grad;
+    CHECK_FALSE(part_by_part({f, g}, {w}, 2, loss).requires_grad());
   }
+  CHECK_THROWS_WITH_AS(part_by_part({f, g}, {w}, 5, loss), "part_by_part: 5 parts of a batch of 4",
+                       Error);
+  CHECK_THROWS_WITH_AS(part_by_part({f, w}, {}, 2, loss),
+                       "part_by_part: [4, 3] and [3, 2] of different batches", Error);
+  CHECK_THROWS_WITH_AS(part_by_part({}, {w}, 1, loss), "part_by_part: nothing to cut", Error);
+  CHECK_THROWS_WITH_AS(part_by_part({f}, {w}, 1, loss, 0), "part_by_part: a scale of zero", Error);
 }
 
 TEST_CASE("transducer_joint refuses what does not fit") {

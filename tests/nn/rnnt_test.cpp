@@ -1,4 +1,5 @@
 #include <bs/autograd/binary.h>
+#include <bs/autograd/concat.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/nn/decode/rnnt_scorer.h>
@@ -154,28 +155,59 @@ TEST_CASE("nn::RNNT: padding changes nothing") {
 }
 
 TEST_CASE("nn::RNNT: a split batch has the loss and the gradients of the whole") {
-  const nn::RNNT model(small(f64));
-  const nn::RNNTBatch batch = batch_of(f64);
-  const auto run = [&](int split) {
-    model.zero_grad();
-    const Variable loss = model.loss(batch, {.split = split}) * 3.0;
-    loss.backward();
-    std::vector<Reference> results{Reference::of(loss.data())};
-    for (const Variable& p : model.parameters()) {
-      REQUIRE(p.grad().defined());
-      results.push_back(Reference::of(p.grad()));
+  // Also with dropout in the joint, which drops the same elements in parts as in the whole. All
+  // that may differ is the order in which utterances add up in the gradients that they share:
+  // errors of a few roundings of the largest term (f64, f32), and of the rounded sums so far (16
+  // bits).
+  for (const DType dtype : {f64, f32, bf16})
+    for (const double dropout : {0.0, 0.25}) {
+      CAPTURE(dtype);
+      CAPTURE(dropout);
+      nn::RNNTOptions options = small(dtype);
+      options.joint_dropout = dropout;
+      manual_seed(3);
+      const nn::RNNT model(options);
+      nn::RNNTBatch batch = batch_of(dtype);
+      const auto run = [&](int split, double factor) {
+        model.zero_grad();
+        batch.features = Variable(batch.features.data(), true);
+        manual_seed(4);  // of what is dropped
+        const Variable loss = model.loss(batch, {.split = split});
+        (loss * factor).backward();
+        std::vector<Reference> results{Reference::of(loss.data()),
+                                       Reference::of(batch.features.grad())};
+        for (const Variable& p : model.parameters()) {
+          REQUIRE(p.grad().defined());
+          results.push_back(Reference::of(p.grad()));
+        }
+        return results;
+      };
+      const auto whole = run(1, 1);
+      for (const int split : {2, 3, 5, 8}) {
+        CAPTURE(split);
+        const auto parts = run(split, 1);
+        for (size_t i = 0; i < whole.size(); ++i)
+          check_close("gradient", parts[i], whole[i],
+                      16 * epsilon(dtype) * std::max(1.0, largest(whole[i])));
+      }
+      if (dtype == bf16) continue;
+      const auto scaled = run(3, -3);
+      for (size_t i = 1; i < whole.size(); ++i)
+        for (size_t k = 0; k < whole[i].values.size(); ++k)
+          REQUIRE(std::abs(scaled[i][k] + 3 * whole[i][k]) <=
+                  48 * epsilon(dtype) * std::max(1.0, largest(whole[i])));
     }
-    return results;
-  };
-  const auto whole = run(1);
-  for (const int split : {2, 3, 5, 8}) {
-    const auto parts = run(split);
-    for (size_t i = 0; i < whole.size(); ++i)
-      check_close("gradient", parts[i], whole[i], 1e-12 * std::max(1.0, largest(whole[i])));
-  }
-  const NoGrad no_grad;
-  CHECK(model.loss(batch, {.split = 3}).data().item() ==
-        doctest::Approx(whole[0][0] / 3).epsilon(1e-12));
+}
+
+TEST_CASE("nn::RNNT: what is past the lengths is of no account, and needs no memory") {
+  const nn::RNNT model(small(f64));
+  nn::RNNTBatch batch = batch_of(f64);
+  const double loss = model.loss(batch).data().item();
+  // Twice as long, with anything in the padding.
+  const Variable features(concat({batch.features, random_features({5, 9, 6}, f64, 7)}, 1).data());
+  batch.features = features;
+  batch.targets = concat({Variable(batch.targets), Variable(random_tokens({5, 4}))}, 1).data();
+  CHECK(model.loss(batch).data().item() == doctest::Approx(loss).epsilon(1e-12));
 }
 
 TEST_CASE("nn::RNNT: learns a text by heart, and says it when it hears the sound") {
@@ -239,6 +271,9 @@ TEST_CASE("decode::RNNTScorer: pieces of any size give the frames of the whole")
 
 TEST_CASE("nn::RNNT refuses what does not fit") {
   const nn::RNNT model(small());
+  nn::RNNTOptions all_dropped = small();
+  all_dropped.joint_dropout = 1.5;
+  CHECK_THROWS_WITH_AS(nn::RNNT{all_dropped}, "rnnt: joint_dropout 1.5 is not in [0, 1]", Error);
   nn::RNNTBatch batch = batch_of(f32);
   CHECK_THROWS_WITH_AS(model.loss(batch, {.split = 0}), "rnnt: a batch cut into 0 parts", Error);
   CHECK_THROWS_WITH_AS(model.encode(batch.features.data().slice(2, 0, 5)),

@@ -19,6 +19,14 @@ __device__ inline void copy_async_16(void* shared, const void* global, bool vali
   copy_async_16(shared_address(shared), global, valid);
 }
 
+/// The same for 4, 8 or 16 bytes, which both pointers are aligned to, through L1.
+template <int Bytes>
+__device__ inline void copy_async(void* shared, const void* global, bool valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
+               "l"(global), "n"(Bytes), "r"(valid ? Bytes : 0)
+               : "memory");
+}
+
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 /// Waits until at most `Pending` of the committed groups are still on their way.

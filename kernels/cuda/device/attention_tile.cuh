@@ -12,18 +12,6 @@
 
 namespace bs::cuda::device {
 
-/// Two numbers rounded and side by side, by one instruction where there is one.
-__device__ inline __half2 narrow_pair(float low, float high, __half) {
-  return __floats2half2_rn(low, high);
-}
-__device__ inline __nv_bfloat162 narrow_pair(float low, float high, __nv_bfloat16) {
-  return __floats2bfloat162_rn(low, high);
-}
-template <class T>
-__device__ inline Pack<T, 2> narrow_pair(T low, T high, T) {
-  return {{low, high}};
-}
-
 /// Two fragments side by side along the columns.
 template <class T, bool k_contiguous>
 __device__ inline void load_b_pair(typename Mma<T>::B (&f)[2], const T* b, int ld, int lane) {

@@ -111,6 +111,49 @@ TEST_CASE("transducer_joint of many frames and labels, in parts") {
   }
 }
 
+TEST_CASE("transducer_joint of a model's sizes, in types of 16 and 32 bits") {
+  const TransducerBatch batch = transducer_batch(3, {101, 51, 77}, {25, 12, 18});
+  const int64_t columns = batch.max_labels + 1;
+  for (const auto& [dtype, n] : {std::pair{f16, 512}, {bf16, 509}, {f32, 509}}) {
+    CAPTURE(dtype);
+    // The values as the type has them, so that signs of f + g are those of the reference.
+    const auto rounded = [dtype = dtype](const Shape& shape, uint64_t seed) {
+      return Reference::of(random_reference(shape, seed).tensor(dtype, Device::cpu()));
+    };
+    const Reference f = rounded({3, batch.max_frames, n}, 1);
+    const Reference g = rounded({3, columns, n}, 2);
+    const Reference dh = rounded({batch.packed_rows(), n}, 3);
+    const auto to = [dtype = dtype](const Reference& r) { return r.tensor(dtype, test_device()); };
+    const TransducerJointOptions options = {.packed_rows = batch.packed_rows()};
+    const Tensor frames = batch.frames_tensor(i32, test_device());
+    const Tensor labels = batch.labels_tensor(i32, test_device());
+    const Reference h = Reference::of(transducer_joint(to(f), to(g), frames, labels, options));
+    const Reference expected = joint_of(f, g, batch, true, true);
+    for (size_t i = 0; i < h.values.size(); ++i)
+      REQUIRE(std::abs(h[i] - expected[i]) <= epsilon(dtype) * expected[i]);
+    Reference df(f.shape), dg(g.shape);
+    for (size_t b = 0, row = 0; b < 3; ++b)
+      for (int64_t t = 0; t < batch.frames[b]; ++t)
+        for (int64_t u = 0; u <= batch.labels[b]; ++u, ++row)
+          for (int64_t j = 0; j < n; ++j) {
+            if (expected[row * static_cast<size_t>(n) + static_cast<size_t>(j)] <= 0) continue;
+            const double d = dh[row * static_cast<size_t>(n) + static_cast<size_t>(j)];
+            df.at({static_cast<int64_t>(b), t, j}) += d;
+            dg.at({static_cast<int64_t>(b), u, j}) += d;
+          }
+    const auto [x, y] = transducer_joint_backward(to(f), to(g), to(dh), frames, labels, options);
+    // One rounding of the result, and of sums of up to 26 and 101 terms below 1 in f32.
+    const auto check = [dtype = dtype](const Reference& actual, const Reference& sums,
+                                       double terms) {
+      for (size_t i = 0; i < sums.values.size(); ++i)
+        REQUIRE(std::abs(actual[i] - sums[i]) <=
+                epsilon(dtype) * std::abs(sums[i]) + terms * terms / 2 * epsilon(f32));
+    };
+    check(Reference::of(x), df, 26);
+    check(Reference::of(y), dg, 101);
+  }
+}
+
 TEST_CASE("transducer_joint drops the same elements padded, packed, on both devices and backward") {
   const int64_t n = 21;
   const Reference f = random_reference({5, some.max_frames, n}, 4, 0.5, 1);

@@ -117,3 +117,37 @@ TEST_CASE("gradients of a long sequence in f32 are as good as those of a short o
   // A logarithm in f32 would be off by 2^-14 of the share here; sums of ~480 roundings by far less.
   CHECK(worst <= 64 * epsilon(f32));
 }
+
+TEST_CASE("transducer_loss of more than 2^31 logits, on a GPU; of a few on the CPU") {
+  const bool large = test_device().is_cuda();
+  const int64_t frames = large ? 2100 : 21, labels = large ? 999 : 9, classes = 1024;
+  const TransducerBatch batch = transducer_batch(classes, {frames}, {labels});
+  const Tensor x = zeros(batch.dense_shape(), bf16, test_device());
+  const Tensor targets = batch.targets_tensor(i64, test_device());
+  const TransducerLossResult result = transducer_loss(
+      x, targets, batch.frames_tensor(i64, test_device()), batch.labels_tensor(i64, test_device()));
+  // Equal logits: all paths weigh the same, classes^-(T + U), and there are so many of them.
+  const auto t = static_cast<double>(frames), u = static_cast<double>(labels);
+  const double paths = std::lgamma(t + u) - std::lgamma(u + 1) - std::lgamma(t);
+  const double loss = (t + u) * std::log(static_cast<double>(classes)) - paths;
+  CHECK(std::abs(result.loss.item() - loss) <= 4 * epsilon(f32) * loss);
+  const Tensor g =
+      transducer_loss_backward(x, targets, result, full({}, 1, f32, test_device()), {}, true)
+          .select(0, 0);
+  const auto row = [&](int64_t at_t, int64_t at_u) {
+    return Reference::of(g.select(0, at_t).select(0, at_u));
+  };
+  // All paths pass the first cell and the last one; of the first, u in t - 1 + u emit.
+  const double emitted = u / (t - 1 + u);
+  const auto label = static_cast<size_t>(batch.targets[0][0]);
+  const Reference first = row(0, 0), last = row(frames - 1, labels);
+  for (size_t k = 0; k < static_cast<size_t>(classes); ++k) {
+    const bool blank = k + 1 == static_cast<size_t>(classes);
+    const auto check = [](double actual, double expected) {
+      CHECK(std::abs(actual - expected) <= epsilon(bf16) * std::abs(expected));
+    };
+    const double p = 1.0 / static_cast<double>(classes);
+    check(last[k], p - (blank ? 1 : 0));
+    check(first[k], p - (blank ? 1 - emitted : k == label ? emitted : 0));
+  }
+}

@@ -48,6 +48,13 @@ TEST_CASE("transducer_loss with penalties, an end of sentence and a star") {
     check_case(
         some,
         {.delay_penalty = 0.05, .eos = 1, .eos_penalty = 0.1, .star = 3, .star_penalty = star});
+  for (double delay : {0.05, 2.0})
+    check_case(transducer_batch(10, {7, 2, 1, 7, 2, 1, 7, 2}, {8, 8, 8, 4, 1, 0, 8, 3}),
+               {.delay_penalty = delay,
+                .eos = 4,
+                .eos_penalty = 0.5,
+                .star = 5,
+                .star_penalty = std::exp(0.5)});
 }
 
 TEST_CASE("the sum over paths of the reference is the sum over all of them") {
@@ -342,6 +349,8 @@ TEST_CASE("transducer_loss and lengths or labels out of range") {
   batch.labels[1] = 2;
   batch.targets[1][0] = 4;
   refused("transducer_loss: targets[1, 0] is 4, outside of [0, 4)");
+  batch.targets[1][0] = -1;
+  refused("transducer_loss: targets[1, 0] is -1, outside of [0, 4)");
 }
 
 TEST_CASE("transducer_loss refuses what does not fit") {

@@ -3,7 +3,10 @@
 #include <bs/autograd/linear.h>
 #include <bs/autograd/transducer_joint.h>
 #include <bs/autograd/view.h>
+#include <bs/autograd/where.h>
+#include <bs/kernels/arange.h>
 #include <bs/kernels/binary.h>
+#include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/nn/init.h>
@@ -125,20 +128,47 @@ RNNT::RNNT(const Options& o)
   for (const LSTM* lstm : {&pre_rnn, &post_rnn, &prediction_rnn}) init_lstm(*lstm, o);
 }
 
+namespace {
+
+/// x [steps, batch, width] with zeros past the lengths.
+Variable until(const Variable& x, const Tensor& lengths) {
+  const Tensor steps = arange(x.size(0), i64, x.device()).view({x.size(0), 1, 1});
+  return where(lt(steps, lengths.to(x.device()).view({1, x.size(1), 1})), x, 0);
+}
+
+}  // namespace
+
 RNNT::Encoded RNNT::encode(const Variable& features, const Tensor& lengths,
                            const EncoderState& state) const {
+  return encode(features, lengths, state, true);
+}
+
+RNNT::Encoded RNNT::encode(const Variable& features, const Tensor& lengths,
+                           const EncoderState& state, bool states) const {
   BS_CHECK(features.rank() == 3 && features.size(2) == options_.features,
            "rnnt: features {}, expected [batch, frames, {}]", features.shape(), options_.features);
   if (lengths.defined()) check_lengths("lengths", lengths, features.size(0), features.size(1));
-  const LSTM::Output pre = pre_rnn.forward(transpose(features, 0, 1), state.pre, lengths);
-  std::vector<int64_t> stacked =
-      lengths.defined() ? numbers(lengths)
-                        : std::vector(static_cast<size_t>(features.size(0)), features.size(1));
+  const int64_t frames = features.size(1);
+  std::vector<int64_t> stacked = lengths.defined()
+                                     ? numbers(lengths)
+                                     : std::vector(static_cast<size_t>(features.size(0)), frames);
+  // Going one way, an LSTM hears nothing of what comes after a sequence. Where nobody asks for the
+  // state at its end, a GPU is not told where that is: its fastest kernels take all steps.
+  const bool ends = std::ranges::any_of(stacked, [&](int64_t length) { return length < frames; });
+  const bool told = ends && (states || features.device().is_cpu());
+  const bool masked = ends && !told;
   for (int64_t& length : stacked) length = (length + options_.stack - 1) / options_.stack;
   const Tensor after = tensor_of(stacked);
-  const LSTM::Output post = post_rnn.forward(stack_time(pre.y, options_.stack), state.post,
-                                             lengths.defined() ? after : Tensor());
-  return {transpose(joint_enc.forward(post.y), 0, 1), after, {pre.state(), post.state()}};
+  const Variable x = transpose(features, 0, 1);
+  const LSTM::Output pre =
+      pre_rnn.forward(masked ? until(x, lengths) : x, state.pre, told ? lengths : Tensor());
+  // The last stack of a sequence is filled up with zeros.
+  const Variable y = masked && options_.stack > 1 ? until(pre.y, lengths) : pre.y;
+  const LSTM::Output post =
+      post_rnn.forward(stack_time(y, options_.stack), state.post, told ? after : Tensor());
+  EncoderState last;
+  if (states) last = {pre.state(), post.state()};
+  return {transpose(joint_enc.forward(post.y), 0, 1), after, last};
 }
 
 RNNT::Predicted RNNT::predict(const Tensor& tokens, const LSTMState& state) const {
@@ -160,7 +190,7 @@ Variable RNNT::joint(const Variable& f, const Variable& g) const {
 }
 
 Variable RNNT::loss(const RNNTBatch& batch, const RNNTLossOptions& options) const {
-  return loss(encode(batch.features, batch.lengths), batch, options);
+  return loss(encode(batch.features, batch.lengths, {}, false), batch, options);
 }
 
 Variable RNNT::loss(const Encoded& encoded, const RNNTBatch& batch,

@@ -109,6 +109,8 @@ class RNNT : public Module {
   Linear joint_pred, joint_net;
 
  private:
+  Encoded encode(const Variable& features, const Tensor& lengths, const EncoderState& state,
+                 bool states) const;
   TransducerJointOptions joint_options() const;
   Options options_;
 };

@@ -204,10 +204,22 @@ TEST_CASE("nn::RNNT: what is past the lengths is of no account, and needs no mem
   nn::RNNTBatch batch = batch_of(f64);
   const double loss = model.loss(batch).data().item();
   // Twice as long, with anything in the padding.
-  const Variable features(concat({batch.features, random_features({5, 9, 6}, f64, 7)}, 1).data());
+  const Tensor nonsense = full({5, 9, 6}, std::nan(""), f64, test_device());
+  const Variable features(concat({batch.features, nonsense}, 1).data(), true);
   batch.features = features;
   batch.targets = concat({Variable(batch.targets), Variable(random_tokens({5, 4}))}, 1).data();
-  CHECK(model.loss(batch).data().item() == doctest::Approx(loss).epsilon(1e-12));
+  const Variable longer = model.loss(batch);
+  CHECK(longer.data().item() == doctest::Approx(loss).epsilon(1e-12));
+  longer.backward();
+  const Reference gradient = Reference::of(features.grad());
+  for (int64_t n = 0; n < 5; ++n)
+    for (int64_t t = 0; t < 18; ++t)
+      for (int64_t k = 0; k < 6; ++k) {
+        const bool within = t < static_cast<int64_t>(batch.lengths.select(0, n).item());
+        CHECK((gradient.at({n, t, k}) != 0) == within);
+      }
+  for (const Variable& p : model.parameters())
+    CHECK(std::isfinite(largest(Reference::of(p.grad()))));
 }
 
 TEST_CASE("nn::RNNT: learns a text by heart, and says it when it hears the sound") {

@@ -33,11 +33,11 @@ struct Options : RunOptions {
   double speed = 0.1;
   bool masks = false;
 
-  int64_t steps = 2000;
+  int64_t steps = 1600;
   std::string optimizer = "adamw";
   double learning_rate = 5e-3;
   int64_t warmup = 100;
-  int64_t hold = 1000;
+  int64_t hold = 800;
   double clip = 10;
   double ema = 0.99;
   int split = 1;

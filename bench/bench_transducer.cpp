@@ -2,19 +2,15 @@
 // read once forward, read once and written once backward; the joint's result is written once
 // forward and read once backward. The rate is that of those bytes, its share that of a copy in the
 // same run.
-#include <bs/bench/measure.h>
-#include <bs/kernels/copy.h>
+#include <bs/bench/record.h>
 #include <bs/kernels/ctc_loss.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/transducer_joint.h>
-#include <bs/lib/file.h>
-#include <bs/lib/json.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -24,88 +20,37 @@ using namespace bs;
 
 namespace {
 
+constexpr const char* help =
+    "bench_transducer [options]\n"
+    "  --loss BxTxUxV,...      utterances, frames, labels, classes\n"
+    "  --joint BxTxUxN,...     utterances, frames, labels, columns\n"
+    "  --ctc BxTxUxV,...       utterances, frames, labels, classes\n"
+    "  --dropout P             of the joint once more, default 0.1\n";
+
 /// Utterances, frames, labels, and classes or columns.
 struct Problem {
   int64_t batch, frames, labels, n;
+
+  Json::Object cell(const char* work, DType dtype, double dropout = 0) const {
+    return {{"work", work}, {"batch", batch},     {"frames", frames},         {"labels", labels},
+            {"n", n},       {"dropout", dropout}, {"dtype", to_string(dtype)}};
+  }
 };
 
-struct Options {
-  Device device;
-  DType dtype = f32;
-  std::vector<Problem> loss = {{8, 200, 50, 1024}, {16, 400, 100, 1024}, {32, 400, 100, 128}};
-  std::vector<Problem> joint = {{16, 400, 80, 640}};
-  std::vector<Problem> ctc = {{32, 1000, 150, 128}};
-  double dropout = 0.1;
-  bench::MeasureOptions measure;
-  std::string json;
-};
-
-constexpr const char* help =
-    "bench_transducer [options]\n"
-    "  --device cpu|cuda[:i]   default cpu\n"
-    "  --dtype f64|f32|f16|bf16\n"
-    "  --loss BxTxUxV,...      default 8x200x50x1024,16x400x100x1024,32x400x100x128\n"
-    "  --joint BxTxUxN,...     default 16x400x80x640\n"
-    "  --ctc BxTxUxV,...       default 32x1000x150x128\n"
-    "  --dropout P             of the joint's second rows, default 0.1\n"
-    "  --seconds S             of measuring each cell, default 0.3\n"
-    "  --json FILE             writes the table\n";
-
-std::vector<Problem> problems(const std::string& list) {
-  std::vector<Problem> out;
-  std::stringstream in(list);
-  for (std::string item; std::getline(in, item, ',');) {
-    Problem p{};
-    char x = 0;
-    std::stringstream sizes(item);
-    sizes >> p.batch >> x >> p.frames >> x >> p.labels >> x >> p.n;
-    BS_CHECK(sizes && p.batch > 0 && p.frames > 0 && p.labels >= 0 && p.n > 1,
-             "bench: {} is not BxTxUxV", item);
-    out.push_back(p);
-  }
-  return out;
-}
-
-void set(Options& o, const std::string& name, const std::string& value) {
-  if (name == "--device") {
-    o.device = Device::parse(value);
-  } else if (name == "--dtype") {
-    o.dtype = parse_dtype(value);
-  } else if (name == "--loss") {
-    o.loss = problems(value);
-  } else if (name == "--joint") {
-    o.joint = problems(value);
-  } else if (name == "--ctc") {
-    o.ctc = problems(value);
-  } else if (name == "--dropout") {
-    o.dropout = std::stod(value);
-  } else if (name == "--seconds") {
-    o.measure.seconds = std::stod(value);
-  } else if (name == "--json") {
-    o.json = value;
-  } else {
-    BS_THROW(Error, "bench: unknown option {}; see --help", name);
-  }
-}
-
-Options parse(int argc, char** argv) {
-  Options o;
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (name == "--help") {
-      std::fputs(help, stdout);
-      std::exit(0);
-    }
-    BS_CHECK(i + 1 < argc, "bench: {} needs a value", name);
-    set(o, name, argv[++i]);
-  }
-  return o;
+Problem problem(const std::string& text) {
+  Problem p{};
+  char x = 0;
+  std::istringstream in(text);
+  in >> p.batch >> x >> p.frames >> x >> p.labels >> x >> p.n;
+  BS_CHECK(!in.fail() && p.batch > 0 && p.frames > 0 && p.labels >= 0 && p.n > 1,
+           "bench_transducer: {} is not BxTxUxV", text);
+  return p;
 }
 
 std::vector<double> host(const Tensor& x) {
   const Tensor t = x.to(Device::cpu());
   std::vector<double> out(static_cast<size_t>(t.numel()));
-  visit_floating("bench", t.dtype(), [&]<class T>(Type<T>) {
+  visit_floating("bench_transducer", t.dtype(), [&]<class T>(Type<T>) {
     const T* from = t.data<T>();
     for (double& v : out) v = static_cast<double>(*from++);
   });
@@ -129,7 +74,7 @@ struct Inputs {
 };
 
 /// Loss and gradient of one utterance against sums over paths in double, of logarithms.
-void check_loss(const Options& o, Problem p) {
+void check_loss(const bench::Settings& o, Problem p) {
   p = {1, std::min<int64_t>(p.frames, 24), std::min<int64_t>(p.labels, 12), p.n};
   const Inputs in(p, o.dtype, o.device);
   const TransducerLossResult result = transducer_loss(in.logits, in.targets, in.frames, in.labels);
@@ -165,7 +110,7 @@ void check_loss(const Options& o, Problem p) {
                                           : 8e-3;
   const double loss = result.loss.item();
   BS_CHECK(std::abs(loss + beta[0]) <= std::max(epsilon * 1e-2, 2e-6) * -beta[0],
-           "bench: the loss is {}, not {}", loss, -beta[0]);
+           "bench_transducer: the loss is {}, not {}", loss, -beta[0]);
   for (size_t c = 0; c < cells; ++c)
     for (size_t k = 0; k < n; k += k + 7 < n - 1 ? 7 : 1) {
       const bool last = c % columns + 1 == columns;
@@ -174,122 +119,91 @@ void check_loss(const Options& o, Problem p) {
       if (!last && k == label(c))
         expected -= std::exp(alpha[c] + log_p(c, k) + beta[c + 1] - beta[0]);
       BS_CHECK(std::abs(gradient[c * n + k] - expected) <= epsilon,
-               "bench: the gradient of class {} of cell {} is {}, not {}", k, c,
+               "bench_transducer: the gradient of class {} of cell {} is {}, not {}", k, c,
                gradient[c * n + k], expected);
     }
 }
 
-class Table {
- public:
-  explicit Table(const Options& o) : options_(o) {
-    const Tensor from = randn({int64_t{1} << (o.device.is_cpu() ? 24 : 27)}, f32, o.device);
-    const Tensor to = Tensor::empty_like(from);
-    const auto bytes = 2 * static_cast<double>(from.bytes());
-    copy_rate_ = bytes / bench::measure(
-                             o.device, [&] { copy(from, to); }, o.measure)
-                             .median;
-    std::printf("%s on %s, a copy moves %.1f GB/s\n\n", to_string(o.dtype).c_str(),
-                to_string(o.device).c_str(), 1e-9 * copy_rate_);
-    std::puts(
-        "work                  BxTxUxN            us (quartiles)           GB/s  floor us  x "
-        "floor");
-  }
+/// Times the works of one cell in turns and puts them down; `bytes` of each.
+void add(bench::Record& record, const bench::Settings& s, const Json::Object& cell,
+         const std::vector<std::string>& whats, const std::vector<bench::Work>& works,
+         const std::vector<double>& bytes) {
+  const auto timings = bench::interleave(s.device, works, s.measure);
+  for (size_t i = 0; i < works.size(); ++i)
+    record.add({.cell = cell, .what = whats[i], .time = timings[i], .bytes = bytes[i]});
+}
 
-  void loss(const Problem& p) {
-    check_loss(options_, p);
-    const Inputs in(p, options_.dtype, options_.device);
-    const auto bytes = static_cast<double>(in.logits.bytes());
-    const auto forward = [&] {
-      return transducer_loss(in.logits, in.targets, in.frames, in.labels);
-    };
-    const TransducerLossResult result = forward();
-    const Tensor one = full({}, 1, result.loss.dtype(), options_.device);
-    add("loss forward", p, bytes, forward);
-    add("loss backward", p, 2 * bytes,
-        [&] { transducer_loss_backward(in.logits, in.targets, result, one); });
-    add("loss both", p, 3 * bytes,
-        [&] { transducer_loss_backward(in.logits, in.targets, forward(), one); });
-  }
+void loss(const Problem& p, const bench::Settings& s, bench::Record& record) {
+  check_loss(s, p);
+  const Inputs in(p, s.dtype, s.device);
+  const auto bytes = static_cast<double>(in.logits.bytes());
+  const auto forward = [&] { return transducer_loss(in.logits, in.targets, in.frames, in.labels); };
+  const TransducerLossResult result = forward();
+  const Tensor one = full({}, 1, result.loss.dtype(), s.device);
+  const auto backward = [&](const TransducerLossResult& of) {
+    transducer_loss_backward(in.logits, in.targets, of, one);
+  };
+  add(record, s, p.cell("loss", s.dtype), {"forward", "backward", "both"},
+      {[&] { forward(); }, [&] { backward(result); }, [&] { backward(forward()); }},
+      {bytes, 2 * bytes, 3 * bytes});
+}
 
-  void joint(const Problem& p, double dropout) {
-    const auto random = [&](int64_t rows) {
-      return randn({p.batch, rows, p.n}, options_.dtype, options_.device);
-    };
-    const Tensor f = random(p.frames);
-    const Tensor g = random(p.labels + 1);
-    const TransducerJointOptions joint = {.dropout = dropout};
-    const auto forward = [&] { return transducer_joint(f, g, {}, {}, joint, {1, 2}); };
-    const Tensor h = forward();
-    const auto bytes = static_cast<double>(h.bytes() + f.bytes() + g.bytes());
-    const std::string kind = dropout > 0 ? " + dropout" : "";
-    add("joint forward" + kind, p, bytes, forward);
-    add("joint backward" + kind, p, bytes + static_cast<double>(f.bytes() + g.bytes()), [&] {
-      transducer_joint_backward(f, g, h, {}, {}, joint, {1, 2});
-    });
-  }
+void joint(const Problem& p, double dropout, const bench::Settings& s, bench::Record& record) {
+  const auto random = [&](int64_t rows) { return randn({p.batch, rows, p.n}, s.dtype, s.device); };
+  const Tensor f = random(p.frames);
+  const Tensor g = random(p.labels + 1);
+  const TransducerJointOptions options = {.dropout = dropout};
+  const auto forward = [&] { return transducer_joint(f, g, {}, {}, options, {1, 2}); };
+  const Tensor h = forward();
+  const auto ends = static_cast<double>(f.bytes() + g.bytes());
+  const auto bytes = static_cast<double>(h.bytes());
+  add(record, s, p.cell("joint", s.dtype, dropout), {"forward", "backward"},
+      {[&] { forward(); },
+       [&] {
+         transducer_joint_backward(f, g, h, {}, {}, options, {1, 2});
+       }},
+      {bytes + ends, bytes + 2 * ends});
+}
 
-  void ctc(const Problem& p) {
-    const Tensor x = randn({p.frames, p.batch, p.n}, options_.dtype, options_.device);
-    const Tensor targets = randint(1, p.n, {p.batch, p.labels}, i32, options_.device);
-    const Tensor inputs = full({p.batch}, static_cast<double>(p.frames), i32, options_.device);
-    const Tensor lengths = full({p.batch}, static_cast<double>(p.labels), i32, options_.device);
-    const CtcLossOptions fused = {.logits = true};
-    const auto forward = [&] { return ctc_loss(x, targets, inputs, lengths, fused); };
-    const CtcLossResult result = forward();
-    const Tensor one = full({}, 1, result.loss.dtype(), options_.device);
-    const auto bytes = static_cast<double>(x.bytes());
-    add("ctc forward", p, bytes, forward);
-    add("ctc backward", p, 2 * bytes,
-        [&] { ctc_loss_backward(x, inputs, lengths, result, one, fused); });
-  }
-
-  void write() const {
-    if (options_.json.empty()) return;
-    const Json all(Json::Object{{"benchmark", "transducer"},
-                                {"device", to_string(options_.device)},
-                                {"dtype", to_string(options_.dtype)},
-                                {"copy_bytes_per_second", copy_rate_},
-                                {"rows", rows_}});
-    const std::string text = all.dump() + "\n";
-    AtomicFile file(options_.json);
-    file.write(text.data(), text.size());
-    file.commit();
-  }
-
- private:
-  template <class Work>
-  void add(const std::string& name, const Problem& p, double bytes, Work work) {
-    const bench::Timing time = bench::measure(
-        options_.device, [&] { work(); }, options_.measure);
-    const std::string size = format("{}x{}x{}x{}", p.batch, p.frames, p.labels, p.n);
-    const double floor = bytes / copy_rate_;
-    std::printf("%-24s %-17s %9.1f (%.1f .. %.1f) %10.1f %9.1f %8.2f\n", name.c_str(), size.c_str(),
-                1e6 * time.median, 1e6 * time.low, 1e6 * time.high, 1e-9 * bytes / time.median,
-                1e6 * floor, time.median / floor);
-    std::fflush(stdout);
-    rows_.push_back(Json::Object{{"work", name},
-                                 {"size", size},
-                                 {"seconds", time.median},
-                                 {"low", time.low},
-                                 {"high", time.high},
-                                 {"floor_seconds", floor}});
-  }
-
-  const Options& options_;
-  double copy_rate_ = 0;
-  Json::Array rows_;
-};
+void ctc(const Problem& p, const bench::Settings& s, bench::Record& record) {
+  const Tensor x = randn({p.frames, p.batch, p.n}, s.dtype, s.device);
+  const Tensor targets = randint(1, p.n, {p.batch, p.labels}, i32, s.device);
+  const Tensor inputs = full({p.batch}, static_cast<double>(p.frames), i32, s.device);
+  const Tensor lengths = full({p.batch}, static_cast<double>(p.labels), i32, s.device);
+  const CtcLossOptions fused = {.logits = true};
+  const auto forward = [&] { return ctc_loss(x, targets, inputs, lengths, fused); };
+  const CtcLossResult result = forward();
+  const Tensor one = full({}, 1, result.loss.dtype(), s.device);
+  const auto backward = [&](const CtcLossResult& of) {
+    ctc_loss_backward(x, inputs, lengths, of, one, fused);
+  };
+  const auto bytes = static_cast<double>(x.bytes());
+  add(record, s, p.cell("ctc", s.dtype), {"forward", "backward", "both"},
+      {[&] { forward(); }, [&] { backward(result); }, [&] { backward(forward()); }},
+      {bytes, 2 * bytes, 3 * bytes});
+}
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Options o = parse(argc, argv);
-  Table table(o);
-  for (const Problem& p : o.loss) table.loss(p);
-  for (const Problem& p : o.joint) table.joint(p, 0);
-  for (const Problem& p : o.joint) table.joint(p, o.dropout);
-  for (const Problem& p : o.ctc) table.ctc(p);
-  table.write();
+  bench::Arguments arguments(argc, argv, help);
+  const bench::Settings settings(arguments);
+  std::vector<std::string> losses = {"8x200x50x1024", "16x400x100x1024", "32x400x100x128"};
+  std::vector<std::string> joints = {"16x400x80x640"};
+  std::vector<std::string> ctcs = {"32x1000x150x128"};
+  double dropout = 0.1;
+  arguments.read("--loss", losses);
+  arguments.read("--joint", joints);
+  arguments.read("--ctc", ctcs);
+  arguments.read("--dropout", dropout);
+  arguments.finish();
+  bench::Record record("transducer", settings);
+  for (const std::string& text : losses) loss(problem(text), settings, record);
+  for (const std::string& text : joints)
+    for (const double p : {0.0, dropout}) joint(problem(text), p, settings, record);
+  for (const std::string& text : ctcs) ctc(problem(text), settings, record);
+  record.write();
+  return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());
   return 1;

@@ -1,75 +1,37 @@
 #!/usr/bin/env python3
-"""The peers of bench_transducer: the same losses and joint in PyTorch, on the same sizes.
+"""The peers of bench_transducer: the losses and the joint of its record in PyTorch.
 
-    python3 transducer.py --device cuda --dtype bf16
+    bench_transducer --device cuda --dtype bf16 --json own.json
+    python3 transducer.py --record own.json --json peers.json
 
-    torchaudio  torchaudio.functional.rnnt_loss (f32 and f16), where it can be imported
-    diagonals   log_softmax, then a recursion over anti-diagonals, as one writes it in PyTorch
-    joint       relu(f[:, :, None] + g[:, None]) with the result stored, and with dropout
-    ctc         F.ctc_loss behind F.log_softmax
-    copy        of the logits: what the memory does
+    torchaudio          torchaudio.functional.rnnt_loss, where it can be imported; it takes f32 and
+                        f16, other logits are converted
+    torch diagonals     log_softmax, then a recursion over anti-diagonals, as one writes it
+    torch               relu(f[:, :, None] + g[:, None]) with the result stored, and with dropout;
+                        F.ctc_loss behind F.log_softmax
+
+Losses are timed forward and backward together, for autograd computes some of both in either.
 """
 
 import argparse
 import json
-import statistics
-import time
 
+import measure
 import torch
 import torch.nn.functional as F
-
-DTYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-
-
-def sizes(text):
-    return [tuple(int(x) for x in item.split("x")) for item in text.split(",") if item]
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", choices=DTYPES, default="f32")
-    parser.add_argument("--loss", type=sizes, default="8x200x50x1024,16x400x100x1024,32x400x100x128")
-    parser.add_argument("--joint", type=sizes, default="16x400x80x640")
-    parser.add_argument("--ctc", type=sizes, default="32x1000x150x128")
-    parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--seconds", type=float, default=0.3)
-    parser.add_argument("--json")
+    parser.add_argument("--record", required=True, help="JSON of bench_transducer")
+    parser.add_argument("--dtype", help="ignored: the record says it of each cell")
+    parser.add_argument("--device", choices=["cpu", "cuda"])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--json", help="writes the figures")
+    parser.add_argument("--commit", default="unknown")
     return parser.parse_args()
-
-
-class Timer:
-    """Median seconds of a call; on a GPU by events, with the cache washed before each."""
-
-    def __init__(self, device, seconds):
-        self.cuda = device.startswith("cuda")
-        self.seconds = seconds
-        if self.cuda:
-            self.wash = torch.empty(1 << 28, dtype=torch.uint8, device=device)
-
-    def once(self, work):
-        if not self.cuda:
-            start = time.perf_counter()
-            work()
-            return time.perf_counter() - start
-        self.wash.zero_()
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        work()
-        end.record()
-        end.synchronize()
-        return 1e-3 * begin.elapsed_time(end)
-
-    def __call__(self, work):
-        for _ in range(2):
-            self.once(work)
-        times = []
-        start = time.perf_counter()
-        while len(times) < 5 or time.perf_counter() - start < self.seconds:
-            times.append(self.once(work))
-        return statistics.median(times)
 
 
 def diagonals(logits, targets):
@@ -94,80 +56,99 @@ def diagonals(logits, targets):
     return -(alpha + blank[:, -1])[:, -1].mean()
 
 
-def main():
-    args = parse_arguments()
-    dtype = DTYPES[args.dtype]
-    timer = Timer(args.device, args.seconds)
-    rows = []
+def random(cell, device, *shape):
+    return torch.randn(*shape, device=device, dtype=measure.DTYPES[cell["dtype"]]).requires_grad_()
 
-    def report(name, size, work):
-        try:
-            seconds = timer(work)
-        except (RuntimeError, ValueError) as error:
-            print(f"{name:28} {'x'.join(map(str, size)):18} {str(error).splitlines()[0][:60]}")
-            return
-        print(f"{name:28} {'x'.join(map(str, size)):18} {1e6 * seconds:10.1f} us", flush=True)
-        rows.append({"work": name, "size": "x".join(map(str, size)), "seconds": seconds})
 
-    def random(*shape):
-        return torch.randn(*shape, device=args.device, dtype=dtype)
+def loss_works(cell, device):
+    """{by: {what: work}} of one cell of the transducer's loss."""
+    batch, frames, labels, classes = (cell[name] for name in ("batch", "frames", "labels", "n"))
+    x = random(cell, device, batch, frames, labels + 1, classes)
+    targets = torch.randint(0, classes - 1, (batch, labels), device=device)
+    ints = {"dtype": torch.int32, "device": device}
+    lengths = (torch.full((batch,), frames, **ints), torch.full((batch,), labels, **ints))
 
+    def both(loss):
+        x.grad = None
+        loss().backward()
+
+    works = {"torch diagonals": {"both": lambda: both(lambda: diagonals(x, targets))}}
     try:
         from torchaudio.functional import rnnt_loss
     except Exception as error:  # not installed, or built for another PyTorch
         print(f"no torchaudio: {error}")
-        rnnt_loss = None
+        return works
+    taken = x.dtype in (torch.float32, torch.float16)
 
-    for size in args.loss:
-        batch, frames, labels, classes = size
-        x = random(batch, frames, labels + 1, classes).requires_grad_()
-        targets = torch.randint(0, classes - 1, (batch, labels), device=args.device)
-        ints = {"dtype": torch.int32, "device": args.device}
-        lengths = (torch.full((batch,), frames, **ints), torch.full((batch,), labels, **ints))
+    def torchaudio():
+        return rnnt_loss(x if taken else x.float(), targets.int(), *lengths)
 
-        def both(loss):
-            x.grad = None
-            loss().backward()
+    return {"torchaudio": {"both": lambda: both(torchaudio)}, **works}
 
-        def copy(y=torch.empty_like(x)):
-            y.copy_(x.detach())
 
-        report("copy", size, copy)
-        if rnnt_loss:
-            report("torchaudio both", size, lambda: both(lambda: rnnt_loss(x, targets.int(), *lengths)))
-        report("diagonals both", size, lambda: both(lambda: diagonals(x, targets)))
-        x = None
-    for size in args.joint:
-        batch, frames, labels, n = size
-        f = random(batch, frames, n).requires_grad_()
-        g = random(batch, labels + 1, n).requires_grad_()
-        dh = random(batch, frames, labels + 1, n)
-        for p in (0.0, args.dropout):
+def joint_works(cell, device):
+    batch, frames, labels, n = (cell[name] for name in ("batch", "frames", "labels", "n"))
+    f = random(cell, device, batch, frames, n)
+    g = random(cell, device, batch, labels + 1, n)
 
-            def forward():
-                h = torch.relu(f[:, :, None] + g[:, None])
-                return F.dropout(h, p) if p else h
+    def forward():
+        h = torch.relu(f[:, :, None] + g[:, None])
+        return F.dropout(h, cell["dropout"]) if cell["dropout"] else h
 
-            kind = " + dropout" if p else ""
-            with torch.no_grad():
-                report("joint forward" + kind, size, forward)
-            report("joint both" + kind, size, lambda: torch.autograd.grad(forward(), (f, g), dh))
-        del dh
-    for size in args.ctc:
-        batch, frames, labels, classes = size
-        x = random(frames, batch, classes).requires_grad_()
-        targets = torch.randint(1, classes, (batch, labels), device=args.device)
-        inputs = torch.full((batch,), frames)
-        lengths = torch.full((batch,), labels)
+    h = forward()
+    dh = torch.randn_like(h)
+    backward = lambda: torch.autograd.grad(h, (f, g), dh, retain_graph=True)  # noqa: E731
+    return {"torch": {"forward": forward, "backward": backward}}
 
-        def ctc():
-            x.grad = None
-            F.ctc_loss(F.log_softmax(x, -1), targets, inputs, lengths).backward()
 
-        report("ctc both", size, ctc)
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump({"torch": torch.__version__, "dtype": args.dtype, "rows": rows}, file)
+def ctc_works(cell, device):
+    batch, frames, labels, classes = (cell[name] for name in ("batch", "frames", "labels", "n"))
+    x = random(cell, device, frames, batch, classes)
+    targets = torch.randint(1, classes, (batch, labels), device=device)
+    inputs, lengths = torch.full((batch,), frames), torch.full((batch,), labels)
+
+    def both():
+        x.grad = None
+        F.ctc_loss(F.log_softmax(x, -1), targets, inputs, lengths).backward()
+
+    return {"torch": {"both": both}}
+
+
+WORKS = {"loss": loss_works, "joint": joint_works, "ctc": ctc_works}
+
+
+def main():
+    arguments = parse_arguments()
+    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(0)
+    with open(arguments.record) as file:
+        figures = json.load(file)["figures"]
+    ours = {(json.dumps(f["cell"]), f["what"]): f for f in figures}
+    timer = measure.Timer(arguments.runs, device=device)
+    record = measure.Record("transducer", figures[0]["cell"]["dtype"], arguments.commit, device)
+    for text in dict.fromkeys(cell for cell, _ in ours):
+        cell = json.loads(text)
+        print(", ".join(f"{name} {value}" for name, value in cell.items()))
+        for by, works in WORKS[cell["work"]](cell, device).items():
+            for what, work in works.items():
+                try:
+                    seconds = timer.interleave([work])[0]
+                except RuntimeError as error:
+                    record.add_failure(cell, what, by, error)
+                    print(f"  {what:9} {by:16} {str(error).splitlines()[0][:60]}")
+                    continue
+                mine = ours[text, what]
+                record.add(cell, what, by, seconds, bytes=mine["bytes"])
+                median = seconds[len(seconds) // 2]
+                print(
+                    f"  {what:9} {by:16} {1e6 * median:10.1f} us, {median / mine['seconds']:.2f} "
+                    "times as long as ours",
+                    flush=True,
+                )
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    if arguments.json:
+        record.write(arguments.json)
 
 
 if __name__ == "__main__":

@@ -133,12 +133,12 @@ def matmul_table(groups):
     body = []
     for key, of_row in rows.items():
         dense = [group.best(DENSE) for group in of_row.values() if group.best(DENSE)]
-        plans = [group.ours().get("plan_seconds", 0) for group in of_row.values()]
+        plans = [g.ours()["plan_seconds"] for g in of_row.values() if "plan_seconds" in g.ours()]
         widths = {group.cell["width"] for group in of_row.values()}
         body.append(
             [*key, ", ".join(str(width) for width in sorted(widths))]
             + [rate_text(of_row[what]) if what in of_row else "" for what in products]
-            + [f"{1e6 * min(dense)[0]:.4g}" if dense else "", f"{1e6 * max(plans):.0f}"]
+            + [f"{1e6 * min(dense)[0]:.4g}" if dense else "", f"{1e6 * max(plans):.0f}" if plans else ""]
         )
     header = ["pattern", "block", "density", "sparse matrix", "width", *products]
     lines = table([*header, "dense us", "plan us"], body)
@@ -279,7 +279,8 @@ def write_plot(lines, folder, name, title, svg):
     lines += [f"![{title}](performance/{name})", ""]
 
 
-def section(record, folder):
+def section(record, folder, stem):
+    """The section of a record; its plots are named after its file's stem."""
     name, dtype = record["benchmark"], record["dtype"]
     machine = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
     lines = [f"## {name}, {dtype}", "", machine + ".", ""]
@@ -300,8 +301,8 @@ def section(record, folder):
         if sweep := sweep_of(record):
             lines += crossover_table(sweep)
             rates, crossing = rates_plot(sweep), crossover_plot(sweep)
-            write_plot(lines, folder, f"{name}-{dtype}-rates.svg", "TF against density", rates)
-            write_plot(lines, folder, f"{name}-{dtype}-crossover.svg", "crossover", crossing)
+            write_plot(lines, folder, f"{stem}-rates.svg", "TF against density", rates)
+            write_plot(lines, folder, f"{stem}-crossover.svg", "crossover", crossing)
     lines += [f"Command: `{record['command']}`", ""]
     return lines
 
@@ -330,7 +331,7 @@ def main():
         parser.error("no records: bench/results is empty")
     lines = INTRODUCTION.split("\n")
     for path in files:
-        lines += section(load(path), arguments.out)
+        lines += section(load(path), arguments.out, path.stem)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "performance.md").write_text("\n".join(lines).rstrip("\n") + "\n")
 

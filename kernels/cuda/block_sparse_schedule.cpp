@@ -11,7 +11,7 @@ namespace {
 
 /// In steps, measured on an H200: the end of an item, the store of the sums of a part, waiting for
 /// those of another and adding them; and what a part is worth making for.
-constexpr int tile_cost = 2, store_cost = 2, load_cost = 9, least_part = 4;
+constexpr int tile_cost = 2, store_cost = 2, load_cost = 11, least_part = 4;
 /// Parts of an item, and of all items but one each: memory for sums of 64 MiB.
 constexpr int most_parts = 8, most_slots = 512;
 
@@ -41,27 +41,32 @@ int64_t time_to_finish(const Items& items, int workers, Cost&& cost_of) {
   return *std::max_element(free.begin(), free.end());
 }
 
-int64_t parts_of(int64_t length, int64_t most) {
-  return std::max<int64_t>(1, (length + most - 1) / most);
-}
+/// Which items are cut, those from `first` on, and into parts of how many steps at most.
+struct Cut {
+  size_t first = 0;
+  int64_t most = 0;
 
-/// No schedule of parts of at most `most` steps ends before.
-int64_t least_time(const std::vector<int32_t>& lengths, int64_t most, int workers) {
+  int64_t parts(const std::vector<int32_t>& lengths, size_t item) const {
+    return item < first ? 1 : std::max<int64_t>(1, (lengths[item] + most - 1) / most);
+  }
+};
+
+/// No schedule with these parts ends before.
+int64_t least_time(const std::vector<int32_t>& lengths, const Cut& cut, int workers) {
   int64_t total = 0, longest = 0;
-  for (const int64_t length : lengths) {
-    const int64_t parts = parts_of(length, most);
+  for (size_t item = 0; item < lengths.size(); ++item) {
+    const int64_t length = lengths[item], parts = cut.parts(lengths, item);
     total += length + tile_cost + (parts - 1) * (store_cost + load_cost);
     longest = std::max(longest, length / parts + tile_cost + (parts - 1) * load_cost);
   }
   return std::max(longest, (total + workers - 1) / workers);
 }
 
-/// Cuts items into as few and even parts as have at most `most` steps each.
-Pieces cut(const std::vector<int32_t>& lengths, int most) {
+/// Items and parts of them, as even as can be.
+Pieces make_pieces(const std::vector<int32_t>& lengths, const Cut& cut) {
   Pieces pieces;
   for (size_t item = 0; item < lengths.size(); ++item) {
-    const int64_t length = lengths[item];
-    const int64_t parts = parts_of(length, most);
+    const int64_t length = lengths[item], parts = cut.parts(lengths, item);
     for (int64_t part = 0; part < parts; ++part) {
       device::WorkPiece piece{};
       piece.item = static_cast<int>(item);
@@ -151,12 +156,16 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers) {
       time_to_finish(lengths, workers, [](int32_t length) { return length + tile_cost; });
   WorkPieces best{.time = whole};
   if (lengths.empty()) return best;
-  for (int parts = 2; parts <= most_parts && lengths[0] >= parts * least_part; ++parts) {
-    const int most = (lengths[0] + parts - 1) / parts;
-    if (20 * least_time(lengths, most, workers) >= 19 * best.time) continue;
-    WorkPieces work = number_parts(cut(lengths, most), lengths.size());
-    work.time = time_to_finish(work.pieces, workers, cost);
-    if (work.slots <= most_slots && 20 * work.time < 19 * best.time) best = std::move(work);
+  const size_t rounds = lengths.size() / static_cast<size_t>(workers);
+  for (const size_t first : {size_t{0}, rounds * static_cast<size_t>(workers)}) {
+    if (first == lengths.size()) continue;
+    for (int parts = 2; parts <= most_parts && lengths[first] >= parts * least_part; ++parts) {
+      const Cut cut{first, (lengths[first] + parts - 1) / parts};
+      if (20 * least_time(lengths, cut, workers) >= 19 * best.time) continue;
+      WorkPieces work = number_parts(make_pieces(lengths, cut), lengths.size());
+      work.time = time_to_finish(work.pieces, workers, cost);
+      if (work.slots <= most_slots && 20 * work.time < 19 * best.time) best = std::move(work);
+    }
   }
   return best;
 }

@@ -30,8 +30,9 @@ struct WorkPieces {
  *  handed out in their order, end as early but for a twentieth.
  *
  *  Long items are cut into as few even parts as are no longer than the longest item's half, third,
- *  ... or eighth. So parts that run at once walk the same stretches of the depth, and find in the
- *  L2 cache what others have read: cut as stream-K does, at any step, sdd was slower than whole.
+ *  ... or eighth; or else only those that whole rounds of items leave over. So parts that run at
+ *  once walk the same stretches of the depth, and find in the L2 cache what others have read: cut
+ *  as stream-K does, at any step, sdd was slower than whole.
  *  @param[in] lengths of the items, the longest first */
 WorkPieces split_work(const std::vector<int32_t>& lengths, int workers);
 

@@ -57,6 +57,16 @@ TEST_CASE("schedule: equal items that fill half a round are halved, all at the s
   for (const device::WorkPiece& piece : work.pieces) CHECK(piece.end - piece.begin == 32);
 }
 
+TEST_CASE("schedule: of items that just miss whole rounds those left over are cut") {
+  const std::vector<int32_t> lengths(170, 64);
+  const WorkPieces work = split_work(lengths, 132);
+  check_pieces(work, lengths);
+  int whole = 0;
+  for (const device::WorkPiece& piece : work.pieces) whole += piece.parts == 1;
+  CHECK(whole == 132);
+  CHECK(work.time < 2 * 66 * 19 / 20);
+}
+
 TEST_CASE("schedule: few items are spread over all workers, and one among many is cut") {
   for (const int items : {1, 2, 7, 30, 60}) {
     CAPTURE(items);

@@ -21,6 +21,7 @@ using device::widen;
 constexpr int threads = 256;
 constexpr int bits_group = 8;      ///< columns that share one block of random bits
 constexpr int frames_at_once = 4;  ///< that a thread has: it reads a row of g once for all of them
+constexpr int warps = threads / 32;
 
 /// Columns of a thread: 16 bytes of T, so that the threads of a warp move whole sectors.
 template <class T>
@@ -174,10 +175,10 @@ __global__ void __launch_bounds__(threads)
 }
 
 /// How the backward is cut: a block sums over `frames` frames and `labels` labels of one slice of
-/// columns, of which its threads have as many as `label_threads` at a time. Where a sum takes
-/// several blocks, they leave parts of it in W, which another launch adds up in their order.
+/// columns. Where a sum takes several blocks, they leave parts of it in W, which another launch
+/// adds up in their order.
 struct Cut {
-  int slices, frames, frame_parts, labels, label_parts, label_threads;
+  int slices, frames, frame_parts, labels, label_parts;
 };
 
 /// Where a block leaves sums: the result itself, or its part of them.
@@ -209,12 +210,11 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 1 : 2)
   constexpr int G = group<T>;
   constexpr int C = 16 / sizeof(W);  // values of an access to shared memory
   constexpr int parts = G / C;
-  const int Y = cut.label_threads;
-  const int warps = X * Y / 32;
+  constexpr int Y = threads / X;
   extern __shared__ __align__(16) unsigned char memory[];
   // [label][part of a group][group] and [warp][frame][part][group], which keeps banks apart.
   auto* over_frames = reinterpret_cast<Pack<W, C>*>(memory);
-  auto* const partials = over_frames + cut.labels * parts * X;  // two, in turn
+  auto* partial = over_frames + cut.labels * parts * X;
   int rest = static_cast<int>(blockIdx.x);
   const int which_slice = rest % cut.slices;
   rest /= cut.slices;
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 1 : 2)
   const auto own = [&](int u, int part) -> Pack<W, C>& {
     return over_frames[(u * parts + part) * X + x];
   };
-  const auto sum_of_warp = [&](Pack<W, C>* partial, int warp, int frame, int part) -> Pack<W, C>& {
+  const auto sum_of_warp = [&](int warp, int frame, int part) -> Pack<W, C>& {
     return partial[((warp * frames_at_once + frame) * parts + part) * X + x];
   };
   for (int u = y; u < padded_labels; u += Y)
@@ -294,9 +294,7 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 1 : 2)
         }
       }
     }
-    // Over the threads of a warp that have one group, then over warps. Who is through with these
-    // sums meets the next barrier before anyone writes here again.
-    auto* const partial = partials + t0 / frames_at_once % 2 * (warps * frames_at_once * parts * X);
+    // Over the threads of a warp that have one group, then over warps.
 #pragma unroll
     for (int r = 0; r < frames_at_once; ++r)
 #pragma unroll
@@ -309,17 +307,18 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 1 : 2)
           for (int other = X; other < 32; other *= 2)
             sum.at[i] += __shfl_xor_sync(0xffffffffU, sum.at[i], other);
         }
-        if (threadIdx.x % 32 < X) sum_of_warp(partial, threadIdx.x / 32, r, part) = sum;
+        if (threadIdx.x % 32 < X) sum_of_warp(threadIdx.x / 32, r, part) = sum;
       }
     __syncthreads();
     if (y < frames_at_once && t0 + y < end && has) {
       W values[G] = {};
       for (int w = 0; w < warps; ++w)
 #pragma unroll
-        for (int i = 0; i < G; ++i) values[i] += sum_of_warp(partial, w, y, i / C).at[i % C];
+        for (int i = 0; i < G; ++i) values[i] += sum_of_warp(w, y, i / C).at[i % C];
       df.template store<aligned>(label_part, int64_t{b} * joint.frames + t0 + y, which, joint.n,
                                  values);
     }
+    __syncthreads();
   }
   for (int u = y; has && u < padded_labels; u += Y) {
     W values[G];
@@ -375,38 +374,28 @@ Tiles tiles_for(const TransducerSizes& s, int columns_a_thread) {
           static_cast<int>(ceil_div(columns, labels)), static_cast<int>(labels)};
 }
 
-/// No more labels than shared memory has room for beside another block; so many threads that few of
-/// them wait for those with a label more; so many parts of the frames that the last wave of blocks
-/// is nearly full, where each costs a start, and a write and a read of dg.
-Cut cut_for(const TransducerSizes& s, int slice_groups, int columns_a_group, size_t element,
-            Device device) {
+/// No more labels than shared memory has room for beside another block, and so many parts of the
+/// frames that the last wave of blocks is nearly full. Each part costs a write and a read of dg.
+Cut cut_for(const TransducerSizes& s, int64_t slice_size, size_t element, Device device) {
   constexpr int blocks_each = 2;  // of a multiprocessor
-  constexpr double start = 3;     // of a block, in frames
   Cut cut{};
-  cut.slices = static_cast<int>(ceil_div(s.classes, slice_groups * columns_a_group));
+  cut.slices = static_cast<int>(ceil_div(s.classes, slice_size));
   cut.label_parts = static_cast<int>(ceil_div(s.labels + 1, 160));
   cut.labels = static_cast<int>(ceil_div(s.labels + 1, cut.label_parts));
-  const auto idle = [&](int at_a_time) {
-    return 1 - static_cast<double>(cut.labels) /
-                   static_cast<double>(ceil_div(cut.labels, at_a_time) * at_a_time);
-  };
-  cut.label_threads = threads / slice_groups;
-  for (int fewer = threads - 32; fewer >= threads * 3 / 4; fewer -= 32)
-    if (idle(fewer / slice_groups) + 0.04 < idle(cut.label_threads))
-      cut.label_threads = fewer / slice_groups;
   const int64_t blocks = s.batch * cut.slices * cut.label_parts;
   const int64_t slots = blocks_each * device_properties(device).multiprocessors;
   double least = std::numeric_limits<double>::infinity();
   for (int64_t parts = 1; parts <= std::max<int64_t>(1, s.frames / 32); ++parts) {
-    const auto frames =
-        static_cast<double>(ceil_div(ceil_div(s.frames, parts), frames_at_once)) * frames_at_once;
-    const double sums = 8 / static_cast<double>(element);  // of a part of dg, in frames
-    const double cost =
-        static_cast<double>(ceil_div(blocks * parts, slots)) * (frames + start + sums);
+    const auto waves = static_cast<double>(ceil_div(blocks * parts, slots));
+    const double sums = 8.0 * static_cast<double>(parts) /
+                        static_cast<double>(s.frames * static_cast<int64_t>(element));
+    const double cost = waves / static_cast<double>(parts) * (1 + sums);
     if (cost >= least) continue;
     least = cost;
-    cut.frames = static_cast<int>(frames);
+    cut.frame_parts = static_cast<int>(parts);
   }
+  const int64_t frames = ceil_div(s.frames, cut.frame_parts);
+  cut.frames = static_cast<int>(ceil_div(frames, frames_at_once) * frames_at_once);
   cut.frame_parts = static_cast<int>(ceil_div(s.frames, cut.frames));
   return cut;
 }
@@ -461,8 +450,8 @@ void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& d
     // Twice as wide slices where they fit as well.
     const int64_t groups = ceil_div(s.classes, group<D>);
     const bool broad = aligned && ceil_div(groups, 16) * 2 == ceil_div(groups, 8);
-    const int slice_groups = broad ? 16 : 8;
-    const Cut cut = cut_for(s, slice_groups, group<D>, sizeof(D), f.device());
+    const int slice = (broad ? 16 : 8) * group<D>;
+    const Cut cut = cut_for(s, slice, sizeof(D), f.device());
     const auto sums = [&](const Tensor& result, const Tensor& parts) {
       return Sums<D>{pointer<T>(result), parts.defined() ? pointer<W>(parts) : nullptr,
                      result.numel()};
@@ -475,13 +464,12 @@ void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& d
     const auto kernel = broad     ? joint_backward_kernel<D, true, 16>
                         : aligned ? joint_backward_kernel<D, true, 8>
                                   : joint_backward_kernel<D, false, 8>;
-    const auto block = static_cast<unsigned>(slice_groups * cut.label_threads);
-    const size_t bytes = sizeof(W) * static_cast<size_t>(slice_groups * group<D>) *
-                         (static_cast<size_t>(cut.labels) + 2 * block / 32 * frames_at_once);
+    const size_t bytes = sizeof(W) * static_cast<size_t>(slice) *
+                         static_cast<size_t>(cut.labels + warps * frames_at_once);
     BS_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(bytes)));
     const int64_t blocks = s.batch * cut.slices * cut.frame_parts * cut.label_parts;
-    kernel<<<static_cast<unsigned>(blocks), block, bytes, native(stream)>>>(
+    kernel<<<static_cast<unsigned>(blocks), threads, bytes, native(stream)>>>(
         pointer<T>(f), pointer<T>(g), pointer<T>(dh), sums(df, df_parts), sums(dg, dg_parts), joint,
         cut);
     BS_CUDA_CHECK_LAUNCH(op);

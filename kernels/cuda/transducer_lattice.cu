@@ -45,15 +45,15 @@ __global__ void __launch_bounds__(locate_threads)
 template <class W, int K>
 __global__ void __launch_bounds__(32 * most_sweep_warps)
     lattice_kernel(Utterances utterances, Tables<W> tables, W* losses, double loss_scale) {
-  __shared__ Edges<W> edges;
+  __shared__ Scaled<W> edge[2][most_sweep_warps];
   extern __shared__ __align__(16) unsigned char memory[];
-  auto* ring = reinterpret_cast<Transitions<W>*>(memory);
+  auto* ring = reinterpret_cast<Scaled<W>*>(memory);
   const Utterance one = utterances[static_cast<int>(blockIdx.x)];
   if (blockIdx.y == 0) {
-    if (one.frames > 0) sweep<W, K, true, SumOfPaths>(one, tables, tables.alpha, edges, ring);
+    if (one.frames > 0) sweep<W, K, true, SumOfPaths>(one, tables, tables.alpha, edge, ring);
     return;
   }
-  if (one.frames > 0) sweep<W, K, false, SumOfPaths>(one, tables, tables.beta, edges, ring);
+  if (one.frames > 0) sweep<W, K, false, SumOfPaths>(one, tables, tables.beta, edge, ring);
   if (threadIdx.x > 0) return;
   const Scaled<W> total = one.frames > 0 ? tables.beta[one.cell] : Scaled<W>::zero();
   const double loss = -loss_scale * scaled_log(total);
@@ -65,23 +65,23 @@ __global__ void __launch_bounds__(32 * most_sweep_warps)
 template <class W, int K>
 __global__ void __launch_bounds__(32 * most_sweep_warps)
     alignment_kernel(Utterances utterances, Tables<W> tables, Scaled<W>* best, int64_t* frames) {
-  __shared__ Edges<W> edges;
+  __shared__ Scaled<W> edge[2][most_sweep_warps];
   extern __shared__ __align__(16) unsigned char memory[];
-  auto* ring = reinterpret_cast<Transitions<W>*>(memory);
+  auto* ring = reinterpret_cast<Scaled<W>*>(memory);
   const Utterance one = utterances[static_cast<int>(blockIdx.x)];
   if (one.frames == 0) return;
-  sweep<W, K, true, BestPath>(one, tables, best, edges, ring);
+  sweep<W, K, true, BestPath>(one, tables, best, edge, ring);
   if (threadIdx.x > 0) return;
   int t = one.frames - 1;
   int u = one.labels;
   const int64_t end = one.cell_of(t, u);
-  if (!((best[end] * tables.transitions[end].blank).value > 0)) return;
+  if (!((best[end] * tables.blank[end]).value > 0)) return;
   while (u > 0) {
     const int64_t left = one.cell_of(t, u - 1);
-    const Scaled<W> emit = normalized(best[left] * tables.transitions[left].label);
+    const Scaled<W> emit = normalized(best[left] * tables.label[left]);
     if (t > 0) {
       const int64_t above = one.cell_of(t - 1, u);
-      if (emit < normalized(best[above] * tables.transitions[above].blank)) {
+      if (emit < normalized(best[above] * tables.blank[above])) {
         --t;
         continue;
       }

@@ -58,16 +58,11 @@ inline Utterances utterances(const TransducerSizes& s, const Tensor& table) {
   return {table.data<int64_t>(), static_cast<int>(s.batch), s.labels, s.packed};
 }
 
-/// Weights of the two transitions out of a cell.
-template <class W>
-struct alignas(16) Transitions {
-  Scaled<W> blank, label;  ///< label: zero in the last column
-};
-
-/// Views of the tables of a lattice, cell by cell.
+/// Views of the four tables of a lattice.
 template <class W>
 struct Tables {
-  Transitions<W>* transitions;
+  Scaled<W>* blank;  ///< weight of the time step out of a cell
+  Scaled<W>* label;  ///< weight of the label out of it, zero in the last column
   Scaled<W>* alpha;  ///< of all paths from the start to a cell
   Scaled<W>* beta;   ///< of all paths from a cell to the end
 };
@@ -76,7 +71,7 @@ template <class W>
 Tables<W> tables_of(const Tensor& lattice) {
   auto* const data = static_cast<Scaled<W>*>(lattice.data());
   const int64_t cells = lattice.size(1);
-  return {reinterpret_cast<Transitions<W>*>(data), data + 2 * cells, data + 3 * cells};
+  return {data, data + cells, data + 2 * cells, data + 3 * cells};
 }
 
 /// Writes down where each utterance begins, from lengths on the device.
@@ -111,69 +106,60 @@ __device__ Scaled<W> rotate_up(Scaled<W> x) {
 
 inline constexpr int most_sweep_warps = 16;
 
-/// Diagonals that a warp adds up between two barriers. The transitions of as many are on their way.
+/// Diagonals whose transitions are on their way while one is added up.
 template <class W, int K>
-inline constexpr int chunk = K == 1           ? 8
+inline constexpr int ahead = K == 1           ? 8
                              : sizeof(W) == 4 ? 4
                                               : 2;
 
-/// What each warp leaves to the next, for the diagonals of four chunks: it is one ahead of the
-/// next, which also reads the last of the chunk before.
-template <class W>
-using Edges = Scaled<W>[most_sweep_warps][32];
-
-/// Bytes of shared memory for the transitions.
+/// Bytes of shared memory that hold them.
 template <class W, int K>
 constexpr size_t ring_bytes(unsigned threads) {
-  return sizeof(Transitions<W>) * chunk<W, K> * K * threads;
+  return sizeof(Scaled<W>) * 2 * ahead<W, K> * K * threads;
 }
 
 /// Walks the diagonals from the first cell to the last, or back, and leaves in `out` the joined
 /// weights of all paths from where it began up to each cell (on the way back, the cell's own
 /// transition included). A lane has K columns, 32 apart, whose states stay in registers; what goes
-/// to the next column moves by a shuffle, and between warps through `edges`: each warp is a chunk
-/// of diagonals behind the one before, and a barrier comes after each chunk. Each thread copies its
-/// own transitions to `ring` long before they are needed. More columns than the block has are done
-/// in turns.
+/// to the next column moves by a shuffle, between warps through `edge` and a barrier. Each thread
+/// copies its own transitions to `ring` long before they are needed. More columns than the block
+/// has are done in turns.
 template <class W, int K, bool onward, class Rule>
 __device__ void sweep(const Utterance& one, const Tables<W>& tables, Scaled<W>* out,
-                      Edges<W>& edges, Transitions<W>* ring) {
+                      Scaled<W> (&edge)[2][most_sweep_warps], Scaled<W>* ring) {
   using S = Scaled<W>;
-  constexpr int depth = chunk<W, K>;
-  constexpr unsigned edge_mask = 4 * depth - 1;
+  constexpr int depth = ahead<W, K>;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int warps = blockDim.x / 32;
   const int columns = one.columns();
   const int last = one.frames - 1 + one.labels;
-  const Transitions<W>* const from = tables.transitions + one.cell;
-  S* const to = out + one.cell;
-  Transitions<W>* const own = ring + warp * (depth * K * 32) + lane;
-  const unsigned down = onward ? columns : -columns;  // cells from a diagonal to the next
   for (int base = 0; base < columns; base += warps * 32 * K) {
     const int first = base + warp * 32 * K + lane;  // position of group 0, counted along the walk
-    unsigned frames[K];                             // of a column; none where there is no column
-#pragma unroll
-    for (int i = 0; i < K; ++i) frames[i] = first + 32 * i < columns ? one.frames : 0;
     const auto within = [&](int s, int i) {
-      return static_cast<unsigned>(s - first - 32 * i) < frames[i];
+      const int p = first + 32 * i;
+      return p < columns && s >= p && s - p < one.frames;
     };
-    const auto beside = [](unsigned cell, int i) { return onward ? cell + 32 * i : cell - 32 * i; };
+    const auto cell = [&](int s, int p) {
+      const int d = onward ? s : last - s;
+      const int u = onward ? p : one.labels - p;
+      return one.cell + (int64_t{d} * columns + u);
+    };
+    const auto place = [&](int s, int i) {  // of a cell's time step; its label lies beside it
+      return ring +
+             ((static_cast<unsigned>(s - base) % depth * K + i) * blockDim.x + threadIdx.x) * 2;
+    };
     // Where there is no cell, zeros arrive, which meet nothing but zeros.
-    const auto fetch = [&](int s, unsigned cell, int slot) {
+    const auto fetch = [&](int s) {
 #pragma unroll
       for (int i = 0; i < K; ++i) {
-        const bool wanted = within(s, i);
-        auto* target = reinterpret_cast<uint4*>(own + (slot * K + i) * 32);
-        auto* source = reinterpret_cast<const uint4*>(from + (wanted ? beside(cell, i) : 0));
-#pragma unroll
-        for (size_t part = 0; part < sizeof(Transitions<W>) / 16; ++part)
-          device::copy_async<16>(target + part, source + part, wanted);
+        const bool wanted = s <= last && within(s, i);
+        const int64_t c = wanted ? cell(s, first + 32 * i) : one.cell;
+        device::copy_async<sizeof(S)>(place(s, i), tables.blank + c, wanted);
+        device::copy_async<sizeof(S)>(place(s, i) + 1, tables.label + c, wanted);
       }
       device::commit_copies();
     };
-    // The cell of group 0, counted from the utterance's first.
-    unsigned cell = onward ? base * columns + first : (last - base) * columns + one.labels - first;
     // Onward, `state` is what steps into the next diagonal and `moved` what goes to the next
     // column; on the way back both are the sum at the cell itself.
     S state[K], moved[K];
@@ -182,47 +168,37 @@ __device__ void sweep(const Utterance& one, const Tables<W>& tables, Scaled<W>* 
       state[i] = first + 32 * i == 0 ? S::one() : S::zero();
       moved[i] = S::zero();
     }
-    if (lane == 31) edges[warp][static_cast<unsigned>(base - 1) & edge_mask] = S::zero();
-#pragma unroll
-    for (int k = 0; k < depth; ++k) fetch(base + k, cell + k * down, k);
-    const int chunks = (last - base) / depth + 1;
-    for (int round = 0; round < chunks + warps - 1; ++round) {
-      const int s0 = base + (round - warp) * depth;
-      if (s0 >= base && s0 <= last) {
-#pragma unroll
-        for (int k = 0; k < depth; ++k) {
-          const int s = s0 + k;
-          S entering = S::zero();
-          if (lane == 0 && warp > 0)
-            entering = edges[warp - 1][static_cast<unsigned>(s - 1) & edge_mask];
-          if (lane == 0 && warp == 0 && base > 0 && within(s, 0)) {
-            const unsigned before = onward ? cell - columns - 1 : cell + columns + 1;
-            entering = onward ? to[before] * from[before].label : to[before];
-          }
-          S rotated[K];
-#pragma unroll
-          for (int i = 0; i < K; ++i) rotated[i] = rotate_up(moved[i]);
-          device::wait_copies<depth - 1>();
-#pragma unroll
-          for (int i = 0; i < K; ++i) {
-            const Transitions<W> next = own[(k * K + i) * 32];
-            const S left = lane > 0 ? rotated[i] : i > 0 ? rotated[i > 0 ? i - 1 : 0] : entering;
-            S sum = onward ? Rule::join(state[i], left)
-                           : Rule::join(state[i] * next.blank, left * next.label);
-            if (within(s, i)) {
-              to[beside(cell, i)] = sum;
-            } else {
-              sum = S::zero();
-            }
-            state[i] = onward ? sum * next.blank : sum;
-            moved[i] = onward ? sum * next.label : sum;
-          }
-          if (lane == 31) edges[warp][static_cast<unsigned>(s) & edge_mask] = moved[K - 1];
-          fetch(s + depth, cell + depth * down, k);
-          cell += down;
-        }
+    for (int s = base; s < base + depth; ++s) fetch(s);
+    for (int s = base; s <= last; ++s) {
+      S entering = S::zero();
+      if (lane == 0 && warp > 0 && s > base) entering = edge[(s - 1) % 2][warp - 1];
+      if (lane == 0 && warp == 0 && base > 0 && s - base < one.frames) {
+        const int64_t c = cell(s - 1, base - 1);
+        entering = onward ? out[c] * tables.label[c] : out[c];
       }
-      if (warps > 1) __syncthreads();
+      S rotated[K];
+#pragma unroll
+      for (int i = 0; i < K; ++i) rotated[i] = rotate_up(moved[i]);
+      device::wait_copies<depth - 1>();
+#pragma unroll
+      for (int i = 0; i < K; ++i) {
+        const S step = place(s, i)[0];
+        const S emit = place(s, i)[1];
+        const S left = lane > 0 ? rotated[i] : i > 0 ? rotated[i > 0 ? i - 1 : 0] : entering;
+        S sum = onward ? Rule::join(state[i], left) : Rule::join(state[i] * step, left * emit);
+        if (within(s, i)) {
+          out[cell(s, first + 32 * i)] = sum;
+        } else {
+          sum = S::zero();
+        }
+        state[i] = onward ? sum * step : sum;
+        moved[i] = onward ? sum * emit : sum;
+      }
+      fetch(s + depth);
+      if (warps > 1) {
+        if (lane == 31) edge[s % 2][warp] = moved[K - 1];
+        __syncthreads();
+      }
     }
     device::wait_copies<0>();
     __syncthreads();  // the next columns read this one's results

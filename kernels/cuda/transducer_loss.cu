@@ -232,10 +232,10 @@ __global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 5)
   }
   if (exits.cell < 0) return;
   lse[row_number<L>(lane)] = log_sum;
-  tables.transitions[exits.cell] = {
-      scaled_exp(exits.step_is_logit ? exits.step - log_sum : exits.step),
+  tables.blank[exits.cell] = scaled_exp(exits.step_is_logit ? exits.step - log_sum : exits.step);
+  tables.label[exits.cell] =
       exits.emits ? scaled_exp(exits.emit_is_logit ? exits.emit - log_sum : exits.emit)
-                  : Scaled<W>::zero()};
+                  : Scaled<W>::zero();
 }
 
 /// What the two transitions out of a cell weigh in the gradient of its row's logits.
@@ -252,16 +252,16 @@ __device__ Shares<W> shares_of(const Row& row, const Chosen<W>& chosen, const Ru
   const Utterance& one = row.one;
   const int64_t cell = one.cell_of(row.t, row.u);
   const Scaled<W> alpha = tables.alpha[cell];
-  const Transitions<W> next = tables.transitions[cell];
   const Scaled<W> total = tables.beta[one.cell];
   const bool has_label = row.u < one.labels;
   if (has_label && !chosen.star)
-    out.emit = static_cast<W>(rules.fastemit) *
-               scaled_ratio(alpha * next.label, tables.beta[one.cell_of(row.t, row.u + 1)], total);
+    out.emit =
+        static_cast<W>(rules.fastemit) *
+        scaled_ratio(alpha * tables.label[cell], tables.beta[one.cell_of(row.t, row.u + 1)], total);
   const bool leaves = row.t + 1 < one.frames;
   if (!chosen.after_star && (leaves || !has_label))
     out.step =
-        scaled_ratio(alpha * next.blank,
+        scaled_ratio(alpha * tables.blank[cell],
                      leaves ? tables.beta[one.cell_of(row.t + 1, row.u)] : Scaled<W>::one(), total);
   return out;
 }

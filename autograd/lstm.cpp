@@ -28,10 +28,15 @@ void list_gradients(const LSTMGrads& g, Grads& grads) {
   grads.insert(grads.end(), {w.ih, w.hh, w.bias_ih, w.bias_hh, w.hr, g.h0, g.c0});
 }
 
-}  // namespace
+using Forward = std::vector<LSTMResult>(const Tensor&, std::span<const LSTMDirection>,
+                                        const Tensor&);
+using Backward = LSTMBackward(const Tensor&, std::span<const LSTMDirection>, const Tensor&,
+                              std::span<const LSTMResult>, std::span<const LSTMUpstream>,
+                              LSTMWants);
 
-std::vector<LSTMStates> lstm(const Variable& x, std::span<const LSTMDirectionVariables> directions,
-                             const Tensor& lengths) {
+std::vector<LSTMStates> record(const char* name, const Variable& x,
+                               std::span<const LSTMDirectionVariables> directions,
+                               const Tensor& lengths, Forward* forward, Backward* backward) {
   std::vector<LSTMDirection> given;
   std::vector<Variable> inputs{x};
   LSTMWants wants{.x = x.requires_grad(), .weights = false};
@@ -42,23 +47,44 @@ std::vector<LSTMStates> lstm(const Variable& x, std::span<const LSTMDirectionVar
          {d.weights.ih, d.weights.hh, d.weights.bias_ih, d.weights.bias_hh, d.weights.hr})
       wants.weights = wants.weights || w.requires_grad();
   }
-  const std::vector<LSTMResult> results = lstm(x.data(), given, lengths);
+  const std::vector<LSTMResult> results = forward(x.data(), given, lengths);
   std::vector<Tensor> outputs;
   for (const LSTMResult& r : results) outputs.insert(outputs.end(), {r.y, r.c, r.h_n, r.c_n});
   const std::vector<Variable> states = tape().record_many(
-      "lstm", inputs, outputs, [x = x.data(), given, lengths, results, wants](const Grads& dys) {
+      name, inputs, outputs,
+      [x = x.data(), given, lengths, results, wants, backward](const Grads& dys) {
         std::vector<LSTMUpstream> upstream;
         for (size_t i = 0; i < given.size(); ++i)
           upstream.push_back({dys[4 * i], dys[4 * i + 2], dys[4 * i + 1], dys[4 * i + 3]});
-        const LSTMBackward backward = lstm_backward(x, given, lengths, results, upstream, wants);
-        Grads grads{backward.x};
-        for (const LSTMGrads& g : backward.directions) list_gradients(g, grads);
+        const LSTMBackward all = backward(x, given, lengths, results, upstream, wants);
+        Grads grads{all.x};
+        for (const LSTMGrads& g : all.directions) list_gradients(g, grads);
         return grads;
       });
   std::vector<LSTMStates> named;
   for (size_t i = 0; i < given.size(); ++i)
     named.push_back({states[4 * i], states[4 * i + 1], states[4 * i + 2], states[4 * i + 3]});
   return named;
+}
+
+}  // namespace
+
+std::vector<LSTMStates> lstm(const Variable& x, std::span<const LSTMDirectionVariables> directions,
+                             const Tensor& lengths) {
+  return record("lstm", x, directions, lengths, lstm, lstm_backward);
+}
+
+std::vector<LSTMStates> lstm_layers(const Variable& x,
+                                    std::span<const LSTMDirectionVariables> layers,
+                                    const Tensor& lengths) {
+  const auto forward = [](const Tensor& in, std::span<const LSTMDirection> given,
+                          const Tensor& limits) { return lstm_layers(in, given, limits); };
+  const auto backward = [](const Tensor& in, std::span<const LSTMDirection> given,
+                           const Tensor& limits, std::span<const LSTMResult> results,
+                           std::span<const LSTMUpstream> upstream, LSTMWants wants) {
+    return lstm_layers_backward(in, given, limits, results, upstream, wants);
+  };
+  return record("lstm_layers", x, layers, lengths, forward, backward);
 }
 
 }  // namespace bs

@@ -36,4 +36,10 @@ struct LSTMStates {
 std::vector<LSTMStates> lstm(const Variable& x, std::span<const LSTMDirectionVariables> directions,
                              const Tensor& lengths = {});
 
+/** @brief Layers over each other, forward in time and of the same extents: the first reads x, the
+ *  others y of the one before. A wavefront where that is faster; see kernels/lstm.h. */
+std::vector<LSTMStates> lstm_layers(const Variable& x,
+                                    std::span<const LSTMDirectionVariables> layers,
+                                    const Tensor& lengths = {});
+
 }  // namespace bs

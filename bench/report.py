@@ -28,6 +28,7 @@ SETS = {
 NOTES = {
     "block_sparse_matmul": "TF of useful work, 2 nnz block² n FLOP; in brackets how many times "
     "the rate of the best peer. `n` and `t` tell which operands are transposed.",
+    "lstm": "Whole sequences; \"a step\" is us a step and layer, of all directions.",
 }
 
 
@@ -104,7 +105,9 @@ def generic_table(groups):
     """A row a figure of ours: every member of its cell, the time, each peer's time and ratio."""
     members = list(dict.fromkeys(name for group in groups for name in group.cell))
     peers = list(dict.fromkeys(name for group in groups for name in group.by if name != OURS))
-    header = [*members, "what", "us", "quartiles", "rate", "of the floor"]
+    steps = any("us_per_step" in group.ours() for group in groups)
+    header = [*members, "what", "us", "quartiles", *(["a step"] if steps else []), "rate"]
+    header.append("of the floor")
     header += [f"{peer} us (ratio)" for peer in peers]
     rows = []
     for group in groups:
@@ -112,6 +115,8 @@ def generic_table(groups):
         row = [str(group.cell.get(name, "")) for name in members]
         row += [group.what, f"{1e6 * ours['seconds']:.4g}"]
         row.append(f"{1e6 * ours['low']:.4g} to {1e6 * ours['high']:.4g}")
+        if steps:
+            row.append(f"{ours['us_per_step']:.3g}")
         row.append(unit_text(ours))
         row.append(f"{ours.get('floor_seconds', 0) / ours['seconds']:.2f}")
         for peer in peers:

@@ -1,105 +1,23 @@
+#include <bs/kernels/accumulate.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/linear.h>
 #include <bs/kernels/lstm.h>
+#include <bs/kernels/lstm_check.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/reduce.h>
+
+#include <algorithm>
 
 namespace bs {
 
 namespace {
 
-DType sum_type(DType dtype) { return dtype == f64 ? f64 : f32; }
-
-/// Extents of a layer.
-struct Sizes {
-  int64_t steps, batch, in, cells, width;
-};
-
-void check_weight(const char* op, const char* name, const Tensor& x, const Tensor& weight,
-                  const Shape& shape) {
-  BS_CHECK(weight.defined(), "{}: no {}", op, name);
-  check_same_device(op, x, weight);
-  check_same_dtype(op, x, weight);
-  BS_CHECK(weight.shape() == shape, "{}: {} {} where {} is expected", op, name, weight.shape(),
-           shape);
-}
-
-void check_recurrent(const char* op, const Tensor& x, const LSTMWeights& w, const Sizes& s) {
-  const Shape dense{4 * s.cells, s.width};
-  if (!w.layout) return check_weight(op, "weight_hh", x, w.hh, dense);
-  BS_CHECK(
-      w.layout->heads() == 1 && w.layout->height() == dense[0] && w.layout->width() == dense[1],
-      "{}: the layout of weight_hh, {} heads of [{}, {}], for a weight {}", op, w.layout->heads(),
-      w.layout->height(), w.layout->width(), dense);
-  const int64_t block = w.layout->block();
-  check_weight(op, "weight_hh", x, w.hh, {w.layout->nnz(), block, block});
-}
-
-void check_rule(const char* op, const LSTMRule& rule) {
-  for (const double p : {rule.zoneout_hidden, rule.zoneout_cell})
-    BS_CHECK(p >= 0 && p <= 1, "{}: a zoneout of {} is not within [0, 1]", op, p);
-}
-
-Sizes check_direction(const char* op, const Tensor& x, const LSTMDirection& d) {
-  const LSTMWeights& w = d.weights;
-  BS_CHECK(w.ih.defined() && w.ih.rank() == 2 && w.ih.size(0) % 4 == 0 && w.ih.size(0) > 0,
-           "{}: weight_ih {} is not [4 cells, inputs]", op,
-           w.ih.defined() ? w.ih.shape() : Shape());
-  Sizes s{x.size(0), x.size(1), x.size(2), w.ih.size(0) / 4, w.ih.size(0) / 4};
-  check_weight(op, "weight_ih", x, w.ih, {4 * s.cells, s.in});
-  if (w.hr.defined()) {
-    BS_CHECK(w.hr.rank() == 2 && w.hr.size(0) > 0, "{}: weight_hr {} is not [outputs, cells]", op,
-             w.hr.shape());
-    s.width = w.hr.size(0);
-    check_weight(op, "weight_hr", x, w.hr, {s.width, s.cells});
-  }
-  check_recurrent(op, x, w, s);
-  if (w.bias_ih.defined()) check_weight(op, "bias_ih", x, w.bias_ih, {4 * s.cells});
-  if (w.bias_hh.defined()) check_weight(op, "bias_hh", x, w.bias_hh, {4 * s.cells});
-  if (d.h0.defined()) check_weight(op, "h0", x, d.h0, {s.batch, s.width});
-  if (d.c0.defined()) {
-    check_same_device(op, x, d.c0);
-    BS_CHECK(d.c0.shape() == Shape({s.batch, s.cells}), "{}: c0 {} where {} is expected", op,
-             d.c0.shape(), Shape({s.batch, s.cells}));
-    BS_CHECK(d.c0.dtype() == x.dtype() || d.c0.dtype() == sum_type(x.dtype()),
-             "{}: c0 of {} for x of {}", op, d.c0.dtype(), x.dtype());
-  }
-  check_rule(op, d.rule);
-  return s;
-}
-
-void check_lengths(const char* op, const Tensor& x, const Tensor& lengths) {
-  BS_CHECK(lengths.device().is_cpu() && lengths.dtype() == i64,
-           "{}: lengths of {} on {} where i64 in host memory is expected", op, lengths.dtype(),
-           lengths.device());
-  BS_CHECK(lengths.shape() == Shape{x.size(1)}, "{}: lengths {} for {} sequences", op,
-           lengths.shape(), x.size(1));
-  for (int64_t b = 0; b < lengths.numel(); ++b) {
-    const auto length = static_cast<int64_t>(lengths.select(0, b).item());
-    BS_CHECK(length >= 0 && length <= x.size(0), "{}: sequence {} of length {} among {} steps", op,
-             b, length, x.size(0));
-  }
-}
-
-Sizes check(const char* op, const Tensor& x, std::span<const LSTMDirection> directions,
-            const Tensor& lengths) {
-  if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
-  BS_CHECK(x.rank() == 3, "{}: x {} is not [steps, batch, inputs]", op, x.shape());
-  BS_CHECK(!directions.empty(), "{}: no direction", op);
-  Sizes first{};
-  for (const LSTMDirection& d : directions) {
-    const Sizes s = check_direction(op, x, d);
-    if (&d == &directions.front()) first = s;
-    BS_CHECK(s.cells == first.cells && s.width == first.width,
-             "{}: directions of {} and {} cells, {} and {} outputs", op, first.cells, s.cells,
-             first.width, s.width);
-  }
-  if (lengths.defined()) check_lengths(op, x, lengths);
-  return first;
-}
+using detail::check_lstm;
+using detail::LSTMSizes;
+using detail::sum_type;
 
 Tensor sum_of_biases(const LSTMWeights& w) {
   if (!w.bias_ih.defined() || !w.bias_hh.defined())
@@ -115,10 +33,10 @@ void set(const Tensor& slot, const Tensor& initial) {
   }
 }
 
-/// The twins' view of a direction, its initial state and input product in place.
-LSTMSteps prepare(const Tensor& x, const LSTMDirection& d, const Tensor& lengths, const Sizes& s) {
+/// The twins' view of a direction, its initial state in place.
+LSTMSteps prepare(const Tensor& x, const LSTMDirection& d, const Tensor& lengths,
+                  const LSTMSizes& s) {
   LSTMSteps p;
-  p.gates = linear(x, d.weights.ih, sum_of_biases(d.weights));
   p.h = Tensor::empty({s.steps + 1, s.batch, s.width}, x.dtype(), x.device());
   p.c = Tensor::empty({s.steps + 1, s.batch, s.cells}, sum_type(x.dtype()), x.device());
   if (d.weights.hr.defined())
@@ -148,6 +66,9 @@ LSTMResult result_of(const LSTMSteps& p) {
           p.outputs};
 }
 
+/// [T, B, n] as one matrix of all its rows.
+Tensor rows_of(const Tensor& x) { return x.view({x.size(0) * x.size(1), x.size(2)}); }
+
 Tensor on_device(const Tensor& lengths, const Tensor& x) {
   return lengths.defined() ? to(contiguous(lengths), x.device()) : lengths;
 }
@@ -156,11 +77,14 @@ Tensor on_device(const Tensor& lengths, const Tensor& x) {
 
 std::vector<LSTMResult> lstm(const Tensor& x, std::span<const LSTMDirection> directions,
                              const Tensor& lengths) {
-  const Sizes s = check("lstm", x, directions, lengths);
+  const LSTMSizes s = check_lstm("lstm", x, directions, lengths);
   const Tensor limits = on_device(lengths, x);
   const Tensor rows = contiguous(x);
   std::vector<LSTMSteps> steps;
-  for (const LSTMDirection& d : directions) steps.push_back(prepare(rows, d, limits, s));
+  for (const LSTMDirection& d : directions) {
+    steps.push_back(prepare(rows, d, limits, s));
+    steps.back().gates = linear(rows, d.weights.ih, sum_of_biases(d.weights));
+  }
   if (s.steps > 0 && s.batch > 0) BS_DISPATCH(x.device(), lstm, std::span<const LSTMSteps>(steps));
   std::vector<LSTMResult> results;
   for (const LSTMSteps& p : steps) results.push_back(result_of(p));
@@ -168,6 +92,13 @@ std::vector<LSTMResult> lstm(const Tensor& x, std::span<const LSTMDirection> dir
 }
 
 namespace {
+
+void check_counts(const char* op, std::span<const LSTMDirection> directions,
+                  std::span<const LSTMResult> results, std::span<const LSTMUpstream> upstream) {
+  BS_CHECK(results.size() == directions.size() && upstream.size() == directions.size(),
+           "{}: {} results and {} gradients for {} directions", op, results.size(), upstream.size(),
+           directions.size());
+}
 
 void check_upstream(const char* name, const Tensor& given, const Tensor& result) {
   if (!given.defined()) return;
@@ -185,7 +116,8 @@ Tensor running(const Tensor& arrives, const Shape& shape, DType dtype, Device de
 }
 
 LSTMBackwardSteps prepare_backward(const Tensor& x, const LSTMDirection& d, const Tensor& lengths,
-                                   const LSTMResult& r, const LSTMUpstream& up, const Sizes& s) {
+                                   const LSTMResult& r, const LSTMUpstream& up,
+                                   const LSTMSizes& s) {
   check_upstream("y", up.y, r.y);
   check_upstream("h_n", up.h_n, r.h_n);
   check_upstream("c", up.c, r.c);
@@ -212,9 +144,6 @@ LSTMBackwardSteps prepare_backward(const Tensor& x, const LSTMDirection& d, cons
   return p;
 }
 
-/// [T, B, n] as one matrix of all its rows.
-Tensor rows_of(const Tensor& x) { return x.view({x.size(0) * x.size(1), x.size(2)}); }
-
 LSTMWeights weight_gradients(const Tensor& x, const LSTMWeights& w, const LSTMResult& r,
                              const LSTMBackwardSteps& p) {
   LSTMWeights grads;
@@ -233,15 +162,22 @@ LSTMWeights weight_gradients(const Tensor& x, const LSTMWeights& w, const LSTMRe
   return grads;
 }
 
+LSTMGrads gradients_of(const Tensor& x, const LSTMDirection& d, const LSTMResult& r,
+                       const LSTMBackwardSteps& p, LSTMWants wants) {
+  LSTMGrads g;
+  if (wants.weights) g.weights = weight_gradients(x, d.weights, r, p);
+  g.h0 = cast(p.dh, x.dtype());
+  g.c0 = d.c0.defined() ? cast(p.dc, d.c0.dtype()) : p.dc;
+  return g;
+}
+
 }  // namespace
 
 LSTMBackward lstm_backward(const Tensor& x, std::span<const LSTMDirection> directions,
                            const Tensor& lengths, std::span<const LSTMResult> results,
                            std::span<const LSTMUpstream> upstream, LSTMWants wants) {
-  const Sizes s = check("lstm_backward", x, directions, lengths);
-  BS_CHECK(results.size() == directions.size() && upstream.size() == directions.size(),
-           "lstm_backward: {} results and {} gradients for {} directions", results.size(),
-           upstream.size(), directions.size());
+  const LSTMSizes s = check_lstm("lstm_backward", x, directions, lengths);
+  check_counts("lstm_backward", directions, results, upstream);
   const Tensor limits = on_device(lengths, x);
   const Tensor rows = contiguous(x);
   std::vector<LSTMBackwardSteps> steps;
@@ -251,16 +187,143 @@ LSTMBackward lstm_backward(const Tensor& x, std::span<const LSTMDirection> direc
     BS_DISPATCH(x.device(), lstm_backward, std::span<const LSTMBackwardSteps>(steps));
   LSTMBackward grads;
   for (size_t i = 0; i < directions.size(); ++i) {
-    const LSTMWeights& w = directions[i].weights;
     if (wants.x) {
-      const Tensor dx = matmul(rows_of(steps[i].dgates), w.ih).view(x.shape());
+      const Tensor dx = matmul(rows_of(steps[i].dgates), directions[i].weights.ih).view(x.shape());
       grads.x = grads.x.defined() ? add(grads.x, dx) : dx;
     }
-    LSTMGrads& g = grads.directions.emplace_back();
-    if (wants.weights) g.weights = weight_gradients(rows, w, results[i], steps[i]);
-    g.h0 = cast(steps[i].dh, x.dtype());
-    g.c0 = directions[i].c0.defined() ? cast(steps[i].dc, directions[i].c0.dtype()) : steps[i].dc;
+    grads.directions.push_back(gradients_of(rows, directions[i], results[i], steps[i], wants));
   }
+  return grads;
+}
+
+namespace {
+
+/// Steps [from, to) of a layer.
+struct Piece {
+  size_t layer;
+  int64_t from, to;
+
+  Tensor of(const Tensor& x, int64_t more = 0) const {
+    return x.defined() ? x.slice(0, from, to + more) : x;
+  }
+  LSTMSteps of(const LSTMSteps& p) const {
+    LSTMSteps q = p;
+    q.gates = of(p.gates);
+    q.h = of(p.h, 1);
+    q.c = of(p.c, 1);
+    q.outputs = of(p.outputs);
+    if (p.lengths.defined() && from > 0) q.lengths = sub(p.lengths, from);
+    return q;
+  }
+  LSTMBackwardSteps of(const LSTMBackwardSteps& p) const {
+    LSTMBackwardSteps q = p;
+    q.forward = of(p.forward);
+    q.dy = of(p.dy);
+    q.dcells = of(p.dcells);
+    q.dgates = of(p.dgates);
+    q.dhidden = of(p.dhidden);
+    return q;
+  }
+};
+
+/// What runs side by side, one after the other: in turn d, piece d - l of each layer l. Only pieces
+/// of as many steps run together.
+std::vector<std::vector<Piece>> wavefront(int64_t steps, int64_t chunk, size_t layers) {
+  const int64_t count = (steps + chunk - 1) / chunk;
+  std::vector<std::vector<Piece>> turns;
+  for (int64_t d = 0; d < count + static_cast<int64_t>(layers) - 1; ++d) {
+    std::vector<Piece> whole, rest;
+    for (size_t l = 0; l < layers; ++l) {
+      const int64_t k = d - static_cast<int64_t>(l);
+      if (k < 0 || k >= count) continue;
+      const Piece piece{l, k * chunk, std::min(steps, (k + 1) * chunk)};
+      (piece.to - piece.from == chunk ? whole : rest).push_back(piece);
+    }
+    for (std::vector<Piece>* each : {&whole, &rest})
+      if (!each->empty()) turns.push_back(std::move(*each));
+  }
+  return turns;
+}
+
+std::vector<std::vector<Piece>> wavefront(std::span<const LSTMDirection> layers,
+                                          const LSTMSteps& first, bool backward, int64_t chunk) {
+  BS_CHECK(chunk >= 0, "lstm_layers: pieces of {} steps", chunk);
+  const bool draws = std::any_of(layers.begin(), layers.end(), [](const LSTMDirection& d) {
+    return d.rule.zoneout() && !d.rule.expected;
+  });
+  if (chunk == 0) BS_DISPATCH(first.gates.device(), lstm_chunk, first, backward, chunk);
+  return wavefront(first.steps(), draws ? first.steps() : chunk, layers.size());
+}
+
+}  // namespace
+
+std::vector<LSTMResult> lstm_layers(const Tensor& x, std::span<const LSTMDirection> layers,
+                                    const Tensor& lengths, int64_t chunk) {
+  const LSTMSizes s = check_lstm("lstm_layers", x, layers, lengths, true);
+  const Tensor limits = on_device(lengths, x);
+  std::vector<LSTMSteps> all;
+  std::vector<Tensor> biases;
+  for (const LSTMDirection& d : layers) {
+    biases.push_back(sum_of_biases(d.weights));
+    all.push_back(prepare(x, d, limits, s));
+    all.back().gates = all.size() == 1
+                           ? linear(x, d.weights.ih, biases[0])
+                           : Tensor::empty({s.steps, s.batch, 4 * s.cells}, x.dtype(), x.device());
+  }
+  if (s.steps > 0 && s.batch > 0)
+    for (const std::vector<Piece>& turn : wavefront(layers, all[0], false, chunk)) {
+      std::vector<LSTMSteps> now;
+      for (const Piece& piece : turn) {
+        const size_t l = piece.layer;
+        now.push_back(piece.of(all[l]));
+        if (l == 0) continue;
+        const Tensor in = rows_of(all[l - 1].h.slice(0, piece.from + 1, piece.to + 1));
+        BS_DISPATCH(x.device(), linear, in, layers[l].weights.ih, biases[l],
+                    rows_of(now.back().gates));
+      }
+      BS_DISPATCH(x.device(), lstm, std::span<const LSTMSteps>(now));
+    }
+  std::vector<LSTMResult> results;
+  for (const LSTMSteps& p : all) results.push_back(result_of(p));
+  return results;
+}
+
+LSTMBackward lstm_layers_backward(const Tensor& x, std::span<const LSTMDirection> layers,
+                                  const Tensor& lengths, std::span<const LSTMResult> results,
+                                  std::span<const LSTMUpstream> upstream, LSTMWants wants,
+                                  int64_t chunk) {
+  const LSTMSizes s = check_lstm("lstm_layers_backward", x, layers, lengths, true);
+  check_counts("lstm_layers_backward", layers, results, upstream);
+  const Tensor limits = on_device(lengths, x);
+  const size_t top = layers.size() - 1;
+  std::vector<LSTMBackwardSteps> all;
+  std::vector<Tensor> arrives;
+  for (size_t l = 0; l <= top; ++l) {
+    all.push_back(prepare_backward(x, layers[l], limits, results[l], upstream[l], s));
+    arrives.push_back(all[l].dy);
+    if (l < top) all[l].dy = Tensor::empty(results[l].y.shape(), x.dtype(), x.device());
+  }
+  if (s.steps > 0 && s.batch > 0) {
+    auto turns = wavefront(layers, all[0].forward, true, chunk);
+    for (auto turn = turns.rbegin(); turn != turns.rend(); ++turn) {
+      std::vector<LSTMBackwardSteps> now;
+      for (const Piece& piece : *turn) {
+        const size_t l = piece.layer;
+        now.push_back(piece.of(all[l]));
+        if (l == top) continue;
+        BS_DISPATCH(x.device(), matmul, rows_of(piece.of(all[l + 1].dgates)),
+                    layers[l + 1].weights.ih, rows_of(now.back().dy));
+        if (arrives[l].defined()) accumulate(now.back().dy, piece.of(arrives[l]));
+      }
+      BS_DISPATCH(x.device(), lstm_backward, std::span<const LSTMBackwardSteps>(now));
+    }
+  }
+  LSTMBackward grads;
+  const Tensor rows = contiguous(x);
+  if (wants.x) grads.x = matmul(rows_of(all[0].dgates), layers[0].weights.ih).view(x.shape());
+  for (size_t l = 0; l <= top; ++l)
+    grads.directions.push_back(
+        gradients_of(l == 0 ? rows : results[l - 1].y, layers[l], results[l], all[l], wants));
   return grads;
 }
 

@@ -121,10 +121,12 @@ Generator& LSTM::generator() const {
   return options_.generator ? *options_.generator : default_generator();
 }
 
-std::vector<LSTMStates> LSTM::layer(const Variable& x, int layer, const LSTMState& state,
-                                    const Tensor& lengths) const {
-  const bool composed = options_.layer_norm || options_.quantize;
-  std::vector<LSTMStates> states;
+bool LSTM::paired(int layer) const {
+  const bool dropping = training() && options_.dropout > 0;
+  return directions() == 1 && layer + 1 < options_.layers && !composed() && !dropping;
+}
+
+std::vector<LSTMDirectionVariables> LSTM::parts(int layer, const LSTMState& state) const {
   std::vector<LSTMDirectionVariables> parts;
   for (int d = 0; d < directions(); ++d) {
     const int index = layer * directions() + d;
@@ -138,15 +140,26 @@ std::vector<LSTMStates> LSTM::layer(const Variable& x, int layer, const LSTMStat
                                 .reverse = d == 1};
     if (training() && options_.rw_dropout > 0)
       part.weights.hh = dropout(part.weights.hh, options_.rw_dropout, generator());
-    if (composed) {
-      states.push_back(composed_lstm(x, part, lengths, norms[static_cast<size_t>(index)],
-                                     options_.quantize, generator()));
-      continue;
-    }
-    if (training() && part.rule.zoneout()) part.rule.state = generator().next();
+    if (training() && !composed() && part.rule.zoneout()) part.rule.state = generator().next();
     parts.push_back(std::move(part));
   }
-  return composed ? states : lstm(x, parts, lengths);
+  return parts;
+}
+
+std::vector<LSTMStates> LSTM::layer(const Variable& x, int layer, const LSTMState& state,
+                                    const Tensor& lengths) const {
+  std::vector<LSTMDirectionVariables> now = parts(layer, state);
+  if (paired(layer)) {
+    now.push_back(parts(layer + 1, state)[0]);
+    return lstm_layers(x, now, lengths);
+  }
+  if (!composed()) return lstm(x, now, lengths);
+  std::vector<LSTMStates> states;
+  for (const LSTMDirectionVariables& part : now)
+    states.push_back(composed_lstm(x, part, lengths,
+                                   norms[static_cast<size_t>(layer * directions()) + states.size()],
+                                   options_.quantize, generator()));
+  return states;
 }
 
 LSTM::Output LSTM::forward(const Variable& x, const LSTMState& state, const Tensor& lengths) const {
@@ -167,10 +180,10 @@ LSTM::Output LSTM::forward(const Variable& x, const LSTMState& state, const Tens
              "lstm: a state {} for {} layers and directions", s.shape(), entries);
   Variable y = options_.batch_first ? transpose(x, 0, 1) : x;
   Output out;
-  for (int l = 0; l < options_.layers; ++l) {
+  for (int l = 0; l < options_.layers; l += paired(l) ? 2 : 1) {
     if (l > 0 && training()) y = dropout(y, options_.dropout, generator());
     const std::vector<LSTMStates> states = layer(y, l, state, lengths);
-    y = directions() == 1 ? states[0].y : concat({states[0].y, states[1].y}, 2);
+    y = directions() == 1 ? states.back().y : concat({states[0].y, states[1].y}, 2);
     out.states.insert(out.states.end(), states.begin(), states.end());
   }
   if (lengths.defined()) y = y * Variable(mask_of(lengths, y.size(0), y.data()));

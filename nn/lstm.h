@@ -87,6 +87,10 @@ class LSTM : public Module {
   void make_norms(const std::string& suffix);
   void make_weights(const std::string& suffix, int64_t input);
   Generator& generator() const;
+  bool composed() const { return options_.layer_norm || options_.quantize; }
+  /** Whether this layer and the next run as one operation: nothing lies between them. */
+  bool paired(int layer) const;
+  std::vector<LSTMDirectionVariables> parts(int layer, const LSTMState& state) const;
   std::vector<LSTMStates> layer(const Variable& x, int layer, const LSTMState& state,
                                 const Tensor& lengths) const;
 

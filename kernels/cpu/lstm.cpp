@@ -215,6 +215,8 @@ class Forward {
 
 }  // namespace
 
+void lstm_chunk(const LSTMSteps& layer, bool, int64_t& chunk, Stream) { chunk = layer.steps(); }
+
 void lstm(std::span<const LSTMSteps> directions, Stream) {
   for (const LSTMSteps& s : directions)
     visit_floating("lstm", s.gates.dtype(), [&]<class T>(Type<T>) { Forward<T>(s).run(); });

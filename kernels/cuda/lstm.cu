@@ -228,4 +228,8 @@ void lstm_backward(std::span<const LSTMBackwardSteps> directions, Stream stream)
                  [&]<class T>(Type<T>) { backward<device_type<T>>(directions, stream); });
 }
 
+void lstm_chunk(const LSTMSteps& layer, bool backward, int64_t& chunk, Stream stream) {
+  chunk = lstm_wavefront(query_of(layer, 1, backward, stream));
+}
+
 }  // namespace bs::cuda

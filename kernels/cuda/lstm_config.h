@@ -91,4 +91,15 @@ constexpr LstmAlgorithm lstm_algorithm(const LstmQuery& q) {
   return graph ? LstmAlgorithm::graph : LstmAlgorithm::steps;
 }
 
+/** @brief Steps of the pieces in which a layer runs beside the one below, or all of them. Two
+ * layers side by side take less time than after each other where both fit the persistent kernels at
+ * once and a batch is one group of sequences; starting a piece takes some steps' time. */
+constexpr int64_t lstm_wavefront(LstmQuery q) {
+  q.directions = 2;
+  const bool beside = lstm_algorithm(q) == LstmAlgorithm::persistent && q.batch <= 32 &&
+                      lstm_division(q).directions == 2;
+  const int64_t chunk = q.steps / 8 > 64 ? q.steps / 8 : 64;
+  return beside && q.steps >= 3 * chunk ? chunk : q.steps;
+}
+
 }  // namespace bs::cuda

@@ -88,6 +88,20 @@ TEST_CASE("lstm: directions and groups of sequences share a GPU while each CTA g
   CHECK(division(2048, 32, 1, 132, true).rows == 16);
 }
 
+TEST_CASE("lstm: layers run as a wavefront where two fit side by side and pieces are long") {
+  const auto wavefront = [](int64_t cells, int64_t batch, int64_t steps,
+                            bs::DType dtype = bs::bf16) {
+    return lstm_wavefront({.dtype = dtype, .steps = steps, .batch = batch, .cells = cells});
+  };
+  CHECK(wavefront(1024, 32, 512) == 64);
+  CHECK(wavefront(512, 8, 2000) == 250);
+  CHECK(wavefront(1024, 32, 192) == 64);
+  CHECK(wavefront(1024, 32, 191) == 191);
+  CHECK(wavefront(1024, 33, 512) == 512);
+  CHECK(wavefront(1536, 8, 512) == 512);
+  CHECK(wavefront(1024, 32, 512, bs::f32) == 512);
+}
+
 TEST_CASE("lstm: chunks get shorter, each dividing the one before") {
   for (size_t i = 1; i < std::size(lstm_chunks); ++i) {
     CHECK(lstm_chunks[i] < lstm_chunks[i - 1]);

@@ -320,6 +320,7 @@ struct LstmBackwardCta {
 
   /// All steps of `groups` groups of sequences from number `group` on.
   __device__ static void run(const Params& p, int group, int groups) {
+#if __CUDA_ARCH__ >= 900
     extern __shared__ float4 lstm_memory[];
     char* memory = reinterpret_cast<char*>(lstm_memory);
     const LstmBackwardCta cta{p, reinterpret_cast<float*>(memory),
@@ -345,6 +346,7 @@ struct LstmBackwardCta {
     int turn = 0;
     for (int n = 0; n < p.steps; ++n)
       for (int g = group; g < end; ++g) cta.step(n, turn++, g * rows, w);
+#endif
   }
 };
 

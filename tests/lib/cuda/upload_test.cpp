@@ -1,0 +1,73 @@
+#include <bs/lib/cuda/check.h>
+#include <bs/lib/cuda/launch.h>
+#include <bs/lib/cuda/upload.h>
+#include <bs/tests/support/devices.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+using namespace bs;
+using namespace bs::cuda;
+
+namespace {
+
+/// A stream beside the library's own.
+struct OtherStream {
+  explicit OtherStream(Device on) : device(on) {
+    BS_CUDA_CHECK(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking));
+  }
+  OtherStream(const OtherStream&) = delete;
+  OtherStream& operator=(const OtherStream&) = delete;
+  ~OtherStream() { CHECK(cudaStreamDestroy(handle) == cudaSuccess); }
+  Stream stream() const { return {device, handle}; }
+
+  Device device;
+  cudaStream_t handle = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("upload copies, and what it copied from may change at once") {
+  const Device device = test::test_device();
+  for (const size_t size : {0UL, 1UL, 1000UL, 300000UL}) {
+    std::vector<int32_t> values(size);
+    std::iota(values.begin(), values.end(), 7);
+    const std::vector<int32_t> before = values;
+    const Tensor copy = upload(values, device);
+    std::fill(values.begin(), values.end(), -1);
+    const Tensor back = copy.to(Device::cpu());
+    REQUIRE(back.numel() == static_cast<int64_t>(size));
+    CHECK(std::equal(before.begin(), before.end(), back.data<int32_t>()));
+  }
+}
+
+TEST_CASE("a milestone of nothing, and one of the host, are passed") {
+  const Stream stream = current_stream(test::test_device());
+  Milestone().wait(stream);
+  const Stream host = current_stream(Device::cpu());
+  Milestone(host).wait(stream);
+}
+
+TEST_CASE("a milestone is seen from other streams, and none is set in a capture" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const OtherStream other(device);
+  for (int run = 0; run < 20; ++run) {
+    const std::vector<int32_t> values(1U << 20, run);
+    const Tensor copy = upload(values, device);
+    const Milestone made(current_stream(device));
+    made.wait(other.stream());
+    made.wait(other.stream());
+    const StreamGuard guard(other.stream());
+    const Tensor back = copy.to(Device::cpu());
+    CHECK(std::count(back.data<int32_t>(), back.data<int32_t>() + back.numel(), run) ==
+          back.numel());
+  }
+  BS_CUDA_CHECK(cudaStreamBeginCapture(other.handle, cudaStreamCaptureModeThreadLocal));
+  CHECK_THROWS_AS(Milestone{other.stream()}, Error);
+  cudaGraph_t graph = nullptr;
+  BS_CUDA_CHECK(cudaStreamEndCapture(other.handle, &graph));
+  BS_CUDA_CHECK(cudaGraphDestroy(graph));
+}

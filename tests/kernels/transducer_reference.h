@@ -48,8 +48,8 @@ struct TransducerBatch {
 };
 
 /** @brief A batch of the lengths given with labels that repeat and avoid class 0. */
-inline TransducerBatch transducer_batch(int64_t classes, std::vector<int64_t> frames,
-                                        std::vector<int64_t> labels, int64_t padding = 0) {
+inline TransducerBatch transducer_batch(int64_t classes, const std::vector<int64_t>& frames,
+                                        const std::vector<int64_t>& labels, int64_t padding = 0) {
   TransducerBatch batch{padding, padding, classes, frames, labels, {}};
   for (int64_t t : frames) batch.max_frames = std::max(batch.max_frames, t + padding);
   for (int64_t u : labels) batch.max_labels = std::max(batch.max_labels, u + padding);

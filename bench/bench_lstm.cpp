@@ -186,9 +186,9 @@ void run(const Case& c, bool hard, bool bidirectional, const bench::Settings& s,
 int main(int argc, char** argv) try {
   bench::Arguments arguments(argc, argv, help);
   const bench::Settings settings(arguments);
-  std::vector<std::string> cases = {"512:32:1024:1024:1", "512:64:512:512:1",
-                                    "1000:16:768:768:1",  "256:128:2048:2048:1",
-                                    "512:8:1024:1024:1",  "512:32:1536:1536:2"};
+  std::vector<std::string> cases = {
+      "512:32:1024:1024:1", "512:64:512:512:1",   "1000:16:768:768:1", "256:128:2048:2048:1",
+      "512:8:1024:1024:1",  "512:32:1536:1536:2", "512:32:1024:1024:2"};
   if (settings.device.is_cpu()) cases = {"64:16:256:256:1", "32:32:512:512:2"};
   int hard = 0, bidirectional = 0;
   arguments.read("--cases", cases);

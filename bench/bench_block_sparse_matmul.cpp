@@ -4,8 +4,11 @@
 #include <bs/bench/arguments.h>
 #include <bs/bench/block_sparse_cells.h>
 #include <bs/bench/record.h>
+#include <bs/kernels/activation.h>
+#include <bs/kernels/binary.h>
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
 
@@ -23,13 +26,15 @@ namespace {
 
 constexpr const char* help =
     "bench_block_sparse_matmul [options]\n"
-    "  --sets A,B              of sweep, transposes, patterns, reference; default transposes\n"
+    "  --sets A,B              of sweep, transposes, patterns, reference, epilogue; default\n"
+    "                          transposes\n"
     "  --size N                rows, columns and depth (not of reference), default 2048\n"
     "  --width N               of the dense operand where it is free: k of sdd, n of dsd, m of "
     "dds;\n"
     "                          default: as --size\n"
     "  --blocks 16,32,...      --densities 0.1,0.25,... instead of those of the set\n"
     "  --patterns A,B          of the set patterns: random, zipf, banded, bigbird, fixed, moe\n"
+    "  --tf32 0|1              whether f32 operands are rounded to tf32\n"
     "  --export FILE           writes layouts and products for peers, and stops\n";
 
 /// No dense product beyond this: it takes a second on the fastest GPUs, and its result gigabytes.
@@ -56,7 +61,8 @@ void check_entry(const std::string& what, const Tensor& a, const Tensor& b, Tran
     sum += x[k] * y[k];
     size += std::abs(x[k] * y[k]);
   }
-  const double bound = bench::sum_error(a.dtype(), static_cast<double>(x.size()), size, sum);
+  const double bound = bench::sum_error(a.dtype(), static_cast<double>(x.size()), size, sum) +
+                       (a.dtype() == f32 && tf32_allowed() ? 0x1p-10 * size : 0);
   BS_CHECK(std::abs(got - sum) <= bound, "bench: {} is wrong at ({}, {}): {}, not {}", what, i, j,
            got, sum);
 }
@@ -86,11 +92,11 @@ struct Problem {
     }
   }
 
-  Tensor run(const LayoutPtr& pattern) const {
-    if (product.op == "sdd") return sdd(a, b, pattern, product.transpose).values;
+  Tensor run(const LayoutPtr& pattern, const ProductOptions& options = {}) const {
+    if (product.op == "sdd") return sdd(a, b, pattern, product.transpose, options).values;
     const SparseTensor sparse{pattern, s.values};
-    return product.op == "dsd" ? dsd(sparse, b, product.transpose)
-                               : dds(a, sparse, product.transpose);
+    return product.op == "dsd" ? dsd(sparse, b, product.transpose, options)
+                               : dds(a, sparse, product.transpose, options);
   }
 
   double flops() const { return layout->flops(product.width) * static_cast<double>(product.batch); }
@@ -151,10 +157,46 @@ struct Problem {
   SparseTensor s;
 };
 
+/// Bias and GELU of a dense result: in the product, without and with its argument kept, and in
+/// kernels of their own behind it.
+void run_epilogues(const Cell& cell, const LayoutPtr& layout, const Problem& problem,
+                   const bench::Settings& settings, bench::Record& record) {
+  const Tensor plain = problem.run(layout);
+  const Element element = element_of(settings.dtype);
+  const Tensor bias = randn({plain.size(-1)}, settings.dtype, settings.device);
+  const Tensor before = Tensor::empty_like(plain);
+  const epilogue::Value t = epilogue::accumulator() + epilogue::row("bias", element);
+  const GemmEpilogue fused(epilogue::gelu_tanh(t));
+  const GemmEpilogue kept = GemmEpilogue(fused).store("before", t, element);
+  const std::vector<bench::Work> works{
+      [&] { problem.run(layout); },
+      [&] {
+        problem.run(layout, {.epilogue = fused, .tensors = {{"bias", bias}}});
+      },
+      [&] {
+        problem.run(layout, {.epilogue = kept, .tensors = {{"bias", bias}, {"before", before}}});
+      },
+      [&] { gelu(problem.run(layout) + bias, Gelu::tanh); },
+  };
+  const std::vector<bench::Timing> times =
+      bench::interleave(settings.device, works, settings.measure);
+  const char* const names[] = {"bs", "fused", "fused, kept", "apart"};
+  const double result =
+      static_cast<double>(plain.numel()) * static_cast<double>(size_of(settings.dtype));
+  for (size_t i = 0; i < works.size(); ++i)
+    record.add({.cell = cell.json(*layout, problem.product),
+                .what = problem.product.name(),
+                .by = names[i],
+                .time = times[i],
+                .flops = problem.flops(),
+                .bytes = problem.bytes() + (i >= 2 ? result : 0)});
+}
+
 void run(const Cell& cell, const LayoutPtr& layout, const Product& product,
          const bench::Settings& settings, bench::Record& record) {
   const Problem problem(product, layout, settings);
   problem.check();
+  if (cell.set == "epilogue") return run_epilogues(cell, layout, problem, settings, record);
   std::vector<bench::Work> works{[&] { problem.run(layout); }};
   if (const bench::Work dense = problem.dense()) works.push_back(dense);
   const std::vector<bench::Timing> times =
@@ -185,6 +227,7 @@ int main(int argc, char** argv) try {
   std::vector<std::string> sets{"transposes"};
   bench::CellOptions options{.size = 2048};
   std::string exported;
+  int tf32 = 0;
   arguments.read("--sets", sets);
   arguments.read("--size", options.size);
   arguments.read("--width", options.width);
@@ -192,6 +235,7 @@ int main(int argc, char** argv) try {
   arguments.read("--densities", options.densities);
   arguments.read("--patterns", options.patterns);
   arguments.read("--export", exported);
+  arguments.read("--tf32", tf32);
   arguments.finish();
 
   std::vector<Cell> cells;
@@ -201,6 +245,7 @@ int main(int argc, char** argv) try {
     bench::write_text(exported, bench::export_cells(cells).dump() + "\n");
     return 0;
   }
+  const TF32Guard guard(tf32 != 0);
   bench::Record record("block_sparse_matmul", settings);
   for (const Cell& cell : cells) {
     const LayoutPtr layout = bench::make_layout(cell.pattern);

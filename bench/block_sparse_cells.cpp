@@ -163,8 +163,9 @@ Json::Object Cell::json(const Layout& layout, const Product& product) const {
 
 std::vector<Cell> make_cells(const std::string& set, const CellOptions& options) {
   if (set == "reference") return reference_cells();
-  BS_CHECK(set == "sweep" || set == "transposes" || set == "patterns",
-           "bench: unknown set '{}'; there are reference, sweep, transposes and patterns", set);
+  BS_CHECK(set == "sweep" || set == "transposes" || set == "patterns" || set == "epilogue",
+           "bench: unknown set '{}'; there are reference, sweep, transposes, patterns and epilogue",
+           set);
   std::vector<double> densities = options.densities;
   if (densities.empty())
     densities = set == "sweep"        ? std::vector{0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0}
@@ -176,6 +177,7 @@ std::vector<Cell> make_cells(const std::string& set, const CellOptions& options)
     for (const Transpose t : {Transpose{.b = true}, Transpose{.a = true}, Transpose{true, true}})
       for (const Product& product : untransposed(width))
         products.push_back({product.op, t, 1, width});
+  if (set == "epilogue") products = {{"dsd", {}, 1, width}, {"dds", {.b = true}, 1, width}};
   std::vector<std::string> names{"random"};
   if (set == "patterns") names = options.patterns;
   if (names.empty()) names = {"random", "zipf", "banded", "bigbird", "fixed", "moe"};

@@ -57,6 +57,7 @@ struct CellOptions {
  *  - `sweep`: random layouts from nearly empty to dense, for the crossover with the dense product
  *  - `transposes`: every product in every transposition
  *  - `patterns`: structured layouts, and rows of unequal length
+ *  - `epilogue`: products of a layer, to be timed with bias and activation
  *  @throws Error for an unknown set, or a block that does not divide the size. */
 std::vector<Cell> make_cells(const std::string& set, const CellOptions& options);
 

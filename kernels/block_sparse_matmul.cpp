@@ -1,5 +1,6 @@
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/math_mode.h>
 
 namespace bs {
 
@@ -80,9 +81,19 @@ Axes divide(const char* name, const Shape& full, const Shape& result) {
   return axes;
 }
 
+/// How a product is computed; see ProductOptions.
+struct Manner {
+  const BlockSparseEpilogue* epilogue = nullptr;
+  bool by_columns = false;  ///< whether the result is the transpose of what the epilogue sees
+
+  Manner() = default;
+  explicit Manner(const std::optional<BlockSparseEpilogue>& resolved, bool transposed = false)
+      : epilogue(resolved ? &*resolved : nullptr), by_columns(transposed && resolved) {}
+};
+
 /// c = op(s) b, summed over the leading axes that c lacks.
 void multiply(const char* name, const SparseTensor& s, bool transposed, const Tensor& dense,
-              const Tensor& c) {
+              const Tensor& c, const Manner& manner = {}) {
   check_sparse(name, s);
   check_same_dtype(name, s.values, dense);
   check_same_device(name, s.values, dense);
@@ -115,15 +126,18 @@ void multiply(const char* name, const SparseTensor& s, bool transposed, const Te
                      .transposed = transposed,
                      .n = c.size(-1),
                      .b = matrix_strides(b),
-                     .c = matrix_strides(c),
+                     // Of one column, too, an epilogue's C is written by columns where it should.
+                     .c = manner.by_columns ? MatrixStrides{1, c.size(-2)} : matrix_strides(c),
                      .batch = {axes.kept, {of_values, of_b, of_c, of_head}},
-                     .sum = {axes.summed, {of_values, of_b, of_head}}};
+                     .sum = {axes.summed, {of_values, of_b, of_head}},
+                     .epilogue = manner.epilogue,
+                     .tf32 = tf32_allowed()};
   BS_DISPATCH(b.device(), dsd, values, b, c, p);
 }
 
 /// values = the blocks of left right, summed over the leading axes that values lack.
 void multiply(const char* name, const Tensor& left, const Tensor& right, const Layout& layout,
-              const Tensor& values) {
+              const Tensor& values, const Manner& manner = {}) {
   check_same_dtype(name, left, right);
   check_same_device(name, left, right);
   BS_CHECK(left.size(-1) == right.size(-2) && left.size(-2) == layout.height() &&
@@ -152,7 +166,9 @@ void multiply(const char* name, const Tensor& left, const Tensor& right, const L
                      .a_head = to_next_head(a),
                      .b_head = to_next_head(b),
                      .batch = {axes.kept, {of_a, of_b, of_values}},
-                     .sum = {axes.summed, {of_a, of_b}}};
+                     .sum = {axes.summed, {of_a, of_b}},
+                     .epilogue = manner.epilogue,
+                     .tf32 = tf32_allowed()};
   BS_DISPATCH(a.device(), sdd, a, b, values, p);
 }
 
@@ -175,7 +191,8 @@ Tensor gradient(const Shape& shape, const Tensor& like) {
 
 }  // namespace
 
-SparseTensor sdd(const Tensor& a, const Tensor& b, const LayoutPtr& layout, Transpose t) {
+SparseTensor sdd(const Tensor& a, const Tensor& b, const LayoutPtr& layout, Transpose t,
+                 const ProductOptions& options) {
   BS_CHECK(layout, "sdd: no layout");
   check_dense("sdd", "a", a, *layout);
   check_dense("sdd", "b", b, *layout);
@@ -189,25 +206,28 @@ SparseTensor sdd(const Tensor& a, const Tensor& b, const LayoutPtr& layout, Tran
   for (int64_t extent : {layout->nnz(), int64_t{layout->block()}, int64_t{layout->block()}})
     shape.push_back(extent);
   const Tensor values = Tensor::empty(shape, a.dtype(), a.device());
-  multiply("sdd", op(a, t.a), op(b, t.b), *layout, values);
+  const auto epilogue = resolve_epilogue("sdd", options, values, *layout);
+  multiply("sdd", op(a, t.a), op(b, t.b), *layout, values, Manner(epilogue));
   return {layout, values};
 }
 
-Tensor dsd(const SparseTensor& s, const Tensor& b, Transpose t) {
+Tensor dsd(const SparseTensor& s, const Tensor& b, Transpose t, const ProductOptions& options) {
   check_sparse("dsd", s);
   check_dense("dsd", "b", b, *s.layout);
   check_inner("dsd", *s.layout, b, t);
   Tensor c = dense_result(product_axes("dsd", s, b), rows(*s.layout, t.a), rows(b, !t.b), b);
-  multiply("dsd", s, t.a, op(b, t.b), c);
+  const auto epilogue = resolve_epilogue("dsd", options, c);
+  multiply("dsd", s, t.a, op(b, t.b), c, Manner(epilogue));
   return c;
 }
 
-Tensor dds(const Tensor& a, const SparseTensor& s, Transpose t) {
+Tensor dds(const Tensor& a, const SparseTensor& s, Transpose t, const ProductOptions& options) {
   check_sparse("dds", s);
   check_dense("dds", "a", a, *s.layout);
   check_inner("dds", a, *s.layout, t);
   Tensor c = dense_result(product_axes("dds", s, a), rows(a, t.a), rows(*s.layout, !t.b), a);
-  multiply("dds", s, !t.b, op(a, !t.a), op(c, true));
+  const auto epilogue = resolve_epilogue("dds", options, c);
+  multiply("dds", s, !t.b, op(a, !t.a), op(c, true), Manner(epilogue, true));
   return c;
 }
 

@@ -11,7 +11,8 @@
  *  - a layout of one head serves any leading axes: values [..., nnz, b, b];
  *  - a layout of H > 1 heads wants H, or 1 for all heads, as the dense operand's axis before the
  *    last two; values are [batch..., nnz, b, b] with the blocks of all heads in nnz.
- *  Rows and columns without a block give zeros. Results are contiguous, and the same bit for bit
+ *  Rows and columns without a block are sums over nothing: zeros, to which an epilogue
+ *  (ProductOptions) is applied as to others. Results are contiguous, and the same bit for bit
  *  whatever the number of threads.
  *  An infinity or NaN in a dense operand reaches the results that its products go into. On a Hopper
  *  GPU, 16-bit products multiply some absent blocks as zeros, so that it may also reach other rows:
@@ -33,19 +34,22 @@ struct Transpose {
  *  @param[in] a op(a) is [..., layout height, k]
  *  @param[in] b op(b) is [..., k, layout width]
  *  @throws Error when shapes, dtypes or devices do not fit. 2 nnz block^2 k FLOPs a batch. */
-SparseTensor sdd(const Tensor& a, const Tensor& b, const LayoutPtr& layout, Transpose t = {});
+SparseTensor sdd(const Tensor& a, const Tensor& b, const LayoutPtr& layout, Transpose t = {},
+                 const ProductOptions& options = {});
 
 /** @brief op(s) op(b), dense [..., m, n].
  *  @param[in] s op(s) is [..., m, k]
  *  @param[in] b op(b) is [..., k, n]
  *  @throws Error when shapes, dtypes or devices do not fit. 2 nnz block^2 n FLOPs a batch. */
-Tensor dsd(const SparseTensor& s, const Tensor& b, Transpose t = {});
+Tensor dsd(const SparseTensor& s, const Tensor& b, Transpose t = {},
+           const ProductOptions& options = {});
 
 /** @brief op(a) op(s), dense [..., m, n].
  *  @param[in] a op(a) is [..., m, k]
  *  @param[in] s op(s) is [..., k, n]
  *  @throws Error when shapes, dtypes or devices do not fit. 2 nnz block^2 m FLOPs a batch. */
-Tensor dds(const Tensor& a, const SparseTensor& s, Transpose t = {});
+Tensor dds(const Tensor& a, const SparseTensor& s, Transpose t = {},
+           const ProductOptions& options = {});
 
 /** @name Gradients
  *  Each gives the gradient of one operand from `dc`, the gradient of the result, and the other

@@ -2,8 +2,8 @@
 /** @file Block-sparse products as their twins see them. The front door has resolved transposes into
  *  strides and orders, broadcasting into strides of 0, and gradients of repeated operands into sums
  *  over products. Three names, two problems: op(a) op(s) is (op(s)^T op(a)^T)^T, a dsd whose dense
- *  matrices are written with their strides exchanged. Plain structs, passed to device code as they
- *  are. */
+ *  matrices are written with their strides exchanged. */
+#include <bs/kernels/block_sparse_epilogue.h>
 #include <bs/kernels/strided.h>
 #include <bs/lib/layout.h>
 
@@ -23,6 +23,9 @@ struct DsdProblem {
   MatrixStrides b, c;
   StridedLoop<4> batch;  ///< one entry a C: offsets of values, B and C, and the head
   StridedLoop<3> sum;    ///< one entry a product added into it: of values and B, and the head
+  /// Of C; of C^T, which is contiguous then, where C's columns are not neighbours (c.col != 1).
+  const BlockSparseEpilogue* epilogue = nullptr;
+  bool tf32 = false;  ///< f32 operands may be rounded to TF32
 
   constexpr int32_t block_rows() const { return transposed ? layout.cols : layout.rows; }
   constexpr int64_t k() const {
@@ -41,6 +44,8 @@ struct SddProblem {
   int64_t a_head = 0, b_head = 0;  ///< steps to the next head
   StridedLoop<3> batch;            ///< one entry an S: offsets of A, B and the values
   StridedLoop<2> sum;              ///< one entry a product added into it: offsets of A and B
+  const BlockSparseEpilogue* epilogue = nullptr;
+  bool tf32 = false;  ///< f32 operands may be rounded to TF32
 };
 
 }  // namespace bs

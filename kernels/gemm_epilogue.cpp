@@ -203,4 +203,24 @@ GemmEpilogue& GemmEpilogue::column_max(const std::string& name, const Value& val
   return reduce(name, value, false, true);
 }
 
+std::vector<double> scalars_of(const char* op, const GemmEpilogue& e,
+                               const std::map<std::string, double>& given) {
+  std::vector<double> values;
+  for (const std::string& name : e.scalars()) {
+    const auto found = given.find(name);
+    BS_CHECK(found != given.end(), "{}: the epilogue's scalar '{}' is missing", op, name);
+    values.push_back(found->second);
+  }
+  BS_CHECK(values.size() == given.size(), "{}: {} scalars for an epilogue that has {}", op,
+           given.size(), values.size());
+  return values;
+}
+
+bool reads(const GemmEpilogue& e, size_t operand, const std::vector<double>& scalars) {
+  return std::any_of(e.steps().begin(), e.steps().end(), [&](const Step& step) {
+    return step.kind == Kind::load && step.slot == static_cast<int>(operand) &&
+           (step.guard < 0 || scalars[static_cast<size_t>(step.guard)] != 0);
+  });
+}
+
 }  // namespace bs

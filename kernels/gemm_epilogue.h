@@ -171,9 +171,20 @@ class GemmEpilogue {
 /** @brief The expression, one value a line: what keys and messages show. */
 std::string to_string(const GemmEpilogue& epilogue);
 
+/** @brief Bytes that tell one epilogue's text from another's; names do not matter. */
+std::string key(const GemmEpilogue& epilogue);
+
+/** @brief The numbers that an epilogue's scalars have, in their order.
+ *  @throws Error in the name of `op` where one is missing, or one too many is given. */
+std::vector<double> scalars_of(const char* op, const GemmEpilogue& epilogue,
+                               const std::map<std::string, double>& given);
+/** @brief Whether operand number `operand` is read: not if all that does is times a scalar of 0. */
+bool reads(const GemmEpilogue& epilogue, size_t operand, const std::vector<double>& scalars);
+
 /** @brief CUDA text of `struct Epilogue`, for kernels that include device/gemm_epilogue.cuh:
- * applied to neighbours of a row of sums, it loads, computes and stores, and hands reductions their
- * values.
+ * applied to neighbours of a row of sums, it loads and computes, hands a `store` what is stored,
+ * D first, and reductions their values. Where all results are floats of 16 or 8 bits, functions are
+ * taken from the GPU's approximations, whose error is far below those results' own.
  *  @param[in] accumulator element of the sums
  *  @param[in] transposed whether the kernel computes D's transpose, so that rows are its columns */
 std::string to_source(const GemmEpilogue& epilogue, Element accumulator, bool transposed);

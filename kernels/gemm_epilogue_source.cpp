@@ -60,9 +60,12 @@ std::string expression(const Step& step) {
 
 std::string load(const Step& step, const Operand& operand, int number, bool transposed) {
   const Operand::Kind per_row = transposed ? Operand::Kind::row : Operand::Kind::column;
-  std::string text = format("{}<{}>(operands[{}], at, v{});",
-                            operand.kind == per_row ? "load_column" : "load_operand",
-                            device_type(operand.element), step.slot, number);
+  const bool matrix = operand.kind == Operand::Kind::tensor;
+  std::string text = format("{}<{}>(operands[{}], {}, v{});",
+                            matrix                    ? "load_operand"
+                            : operand.kind == per_row ? "load_column"
+                                                      : "load_row",
+                            device_type(operand.element), step.slot, matrix ? "in" : "at", number);
   if (step.guard < 0) return "    " + text + "\n";
   return format(
       "    if (s{} != Compute(0)) {\n"
@@ -80,8 +83,17 @@ unsigned bits(const std::vector<Reduction>& reductions, bool (*property)(const R
   return mask;
 }
 
-/// Loads and values of all steps.
-std::string values(const GemmEpilogue& e, bool transposed) {
+/// Whether all results are floats of at most 11 bits of mantissa.
+bool rounds_coarsely(const GemmEpilogue& e) {
+  const auto coarse = [](const Operand& o) {
+    const Element x = o.element;
+    return o.stored < 0 || x == Element::f16 || x == Element::bf16 || x == Element::e4m3 ||
+           x == Element::e5m2;
+  };
+  return e.reductions().empty() && std::all_of(e.operands().begin(), e.operands().end(), coarse);
+}
+
+std::string body(const GemmEpilogue& e, bool transposed) {
   std::string text;
   for (size_t i = 0; i < e.scalars().size(); ++i)
     text += format("    const Compute s{} = scalar_at<Compute>(scalars, {});\n", i, i);
@@ -96,19 +108,14 @@ std::string values(const GemmEpilogue& e, bool transposed) {
                      expression(step));
     }
   }
-  return text;
-}
-
-/// What is done with them.
-std::string stores(const GemmEpilogue& e) {
-  std::string text;
+  int stores = 0;
   for (size_t i = 0; i < e.operands().size(); ++i) {
     const Operand& o = e.operands()[i];
     if (o.stored < 0) continue;
     const Step& step = e.steps()[static_cast<size_t>(o.stored)];
     const std::string values = step.kind == Step::Kind::accumulator ? "sums" : value_of(o.stored);
-    text +=
-        format("    store_operand<{}>(operands[{}], at, {});\n", device_type(o.element), i, values);
+    text += format("    store.template put<{}, {}>(operands[{}], in, {});\n",
+                   device_type(o.element), stores++, i, values);
   }
   for (size_t i = 0; i < e.reductions().size(); ++i)
     text += format("#pragma unroll\n    for (int v = 0; v < V; ++v) reduced[{}][v] = v{}[v];\n", i,
@@ -122,6 +129,22 @@ std::string device_type(Element element) {
   constexpr const char* names[] = {"double",      "float", "float", "__half", "__nv_bfloat16",
                                    "signed char", "int",   "E4m3",  "E5m2"};
   return names[static_cast<size_t>(element)];
+}
+
+std::string key(const GemmEpilogue& e) {
+  std::string key;
+  const auto add = [&key](const auto& value) {
+    key.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  for (const Step& s : e.steps()) {
+    for (const int number : {int(s.kind), int(s.op), s.x, s.y, s.slot, s.guard}) add(number);
+    for (const double number : {s.first, s.second}) add(number);
+  }
+  for (const Operand& o : e.operands())
+    for (const int number : {int(o.kind), int(o.element), o.stored}) add(number);
+  for (const Reduction& r : e.reductions())
+    for (const int number : {int(r.over_columns), int(r.is_max), r.step}) add(number);
+  return key;
 }
 
 std::string to_source(const GemmEpilogue& e, Element accumulator, bool transposed) {
@@ -141,26 +164,16 @@ std::string to_source(const GemmEpilogue& e, Element accumulator, bool transpose
       transposed ? all & ~by_columns : by_columns,
       bits(r, [](const Reduction& x) { return x.is_max; }));
   text += format(
-      "  template <int V>\n"
+      "  template <int V, class Store>\n"
       "  __device__ static void apply(const EpilogueScalars& scalars, const GemmOperand* "
       "operands,\n"
-      "                               const EpiloguePlace& at, const Sum (&sums)[V],\n"
-      "                               Compute (&reduced)[{}][V]) {\n"
-      "    using F = EpilogueFunctions<Compute>;\n",
-      std::max<size_t>(r.size(), 1));
-  text += values(e, transposed) + stores(e) + "  }\n";
-  // D alone, for kernels that store it themselves.
-  text +=
-      "  template <int V>\n"
-      "  __device__ static void value(const EpilogueScalars& scalars, const GemmOperand* "
-      "operands,\n"
-      "                               const EpiloguePlace& at, const Sum (&sums)[V],\n"
-      "                               Compute (&out)[V]) {\n"
-      "    using F = EpilogueFunctions<Compute>;\n" +
-      values(e, transposed) +
-      format("#pragma unroll\n    for (int v = 0; v < V; ++v) out[v] = v{}[v];\n  }\n};\n",
-             e.operands().front().stored);
-  return text;
+      "                               const EpiloguePlace& at, const EpiloguePlace& in,\n"
+      "                               const Sum (&sums)[V], Compute (&reduced)[{}][V],\n"
+      "                               const Store& store) {\n"
+      "    using F = EpilogueFunctions<Compute, {}>;\n",
+      std::max<size_t>(r.size(), 1),
+      accumulator != Element::f64 && rounds_coarsely(e) ? "true" : "false");
+  return text + body(e, transposed) + "  }\n};\n";
 }
 
 std::string to_string(const GemmEpilogue& e) {

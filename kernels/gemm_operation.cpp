@@ -67,15 +67,6 @@ Tensor vector_operand(const std::string& name, const Tensor& t, const GemmTensor
   return batched.unsqueeze(is_row ? 1 : 2).expand({p.batch, p.m, p.n});
 }
 
-/// Whether every load of an operand is guarded by a scalar that is 0.
-bool unneeded(const GemmEpilogue& e, int operand, const std::vector<double>& scalars) {
-  for (const Step& step : e.steps())
-    if (step.kind == Step::Kind::load && step.slot == operand &&
-        (step.guard < 0 || scalars[static_cast<size_t>(step.guard)] != 0))
-      return false;
-  return true;
-}
-
 /// A product and the names of its tensors that were used.
 class Resolver {
  public:
@@ -129,7 +120,8 @@ class Resolver {
     const Operand& o = d_.epilogue.operands()[static_cast<size_t>(index)];
     if (index == 0) return with_batch("d", arguments_.d, p_.batch, p_.m, p_.n);
     const auto found = arguments_.tensors.find(o.name);
-    if (found == arguments_.tensors.end() && o.stored < 0 && unneeded(d_.epilogue, index, scalars_))
+    if (found == arguments_.tensors.end() && o.stored < 0 &&
+        !reads(d_.epilogue, static_cast<size_t>(index), scalars_))
       return {};
     BS_CHECK(found != arguments_.tensors.end(), "gemm: the epilogue's tensor '{}' is missing",
              o.name);
@@ -176,18 +168,6 @@ class Resolver {
   GemmTensors p_;
 };
 
-std::vector<double> scalars_of(const GemmEpilogue& e, const GemmArguments& arguments) {
-  std::vector<double> values;
-  for (const std::string& name : e.scalars()) {
-    const auto found = arguments.scalars.find(name);
-    BS_CHECK(found != arguments.scalars.end(), "gemm: the epilogue's scalar '{}' is missing", name);
-    values.push_back(found->second);
-  }
-  BS_CHECK(values.size() == arguments.scalars.size(),
-           "gemm: {} scalars for an epilogue that has {}", arguments.scalars.size(), values.size());
-  return values;
-}
-
 /// Reductions over nothing. True when there is nothing else to do.
 bool finish_empty(const GemmTensors& p, const GemmEpilogue& e) {
   if (p.batch * p.m * p.n > 0) return false;
@@ -222,7 +202,7 @@ void GemmOperation::run(std::span<const GemmArguments> products) const {
   if (products.empty()) return;
   GemmLaunch launch;
   launch.operation = this;
-  launch.scalars = scalars_of(description_.epilogue, products.front());
+  launch.scalars = scalars_of("gemm", description_.epilogue, products.front().scalars);
   launch.slices = products.front().slices;
   BS_CHECK(launch.slices >= 1 && (launch.slices == 1 || description_.split_k != SplitK::none),
            "gemm: {} slices of the depth; the description's split_k is {}", launch.slices,

@@ -1,6 +1,3 @@
-#include <bs/autograd/binary.h>
-#include <bs/autograd/block_sparse_matmul.h>
-#include <bs/autograd/view.h>
 #include <bs/nn/block_sparse_linear.h>
 #include <bs/nn/init.h>
 
@@ -29,7 +26,8 @@ void init_rows(const Layout& layout, const Tensor& weight, const Variable& bias)
 }
 }  // namespace
 
-BlockSparseLinear::BlockSparseLinear(const Options& options) : layout_(options.layout) {
+BlockSparseLinear::BlockSparseLinear(const Options& options)
+    : layout_(options.layout), activation_(options.activation) {
   BS_CHECK(layout_ != nullptr, "block_sparse_linear: no layout");
   BS_CHECK(layout_->heads() == 1, "block_sparse_linear: a layout of {} heads; a matrix has one",
            layout_->heads());
@@ -43,14 +41,7 @@ BlockSparseLinear::BlockSparseLinear(const Options& options) : layout_(options.l
 }
 
 Variable BlockSparseLinear::forward(const Variable& x) const {
-  BS_CHECK(x.rank() > 0 && x.size(-1) == layout_->width(),
-           "block_sparse_linear: x {} for a weight [{}, {}]", x.shape(), layout_->height(),
-           layout_->width());
-  Shape shape = x.shape();
-  shape[-1] = layout_->height();
-  Variable y = dds(reshape(x, {-1, layout_->width()}), matrix(), {.b = true});
-  if (bias.defined()) y = y + bias;
-  return view(y, shape);
+  return block_sparse_linear(x, matrix(), bias, activation_);
 }
 
 }  // namespace bs::nn

@@ -1,6 +1,6 @@
 #pragma once
 /** @file The fully connected layer whose weight is block-sparse. */
-#include <bs/autograd/sparse_variable.h>
+#include <bs/autograd/block_sparse_linear.h>
 #include <bs/nn/module.h>
 
 namespace bs::nn {
@@ -8,14 +8,16 @@ namespace bs::nn {
 struct BlockSparseLinearOptions {
   LayoutPtr layout = {};  ///< of one head, [out / block, in / block]
   bool bias = true;
+  Activation activation = Activation::none;
   DType dtype = f32;
   Device device = Device::cpu();
 };
 
-/** @brief y = x W^T + b for x [..., in], where of W [out, in] only the blocks of a layout exist.
+/** @brief y = f(x W^T + b) for x [..., in], where of W [out, in] only the blocks of a layout
+ *  exist; one kernel.
  *
  *  Starts with values in +-1 / sqrt(inputs), weight and bias, where each block row counts the
- *  inputs that its own blocks see. Outputs of a row without blocks are the bias, which is 0. */
+ *  inputs that its own blocks see. Outputs of a row without blocks are f(b); b is 0 there. */
 class BlockSparseLinear : public Module {
  public:
   using Options = BlockSparseLinearOptions;
@@ -32,6 +34,7 @@ class BlockSparseLinear : public Module {
 
  private:
   LayoutPtr layout_;
+  Activation activation_;
 };
 
 }  // namespace bs::nn

@@ -11,8 +11,10 @@ namespace bs::nn {
 
 namespace {
 
-/// A projection of the feed-forward part: dense, or over a pattern of its own extents.
-Layer projection(const TransformerBlockOptions& o, int64_t in, int64_t out) {
+/// A projection of the feed-forward part: dense, or over a pattern of its own extents, which then
+/// applies `activation` itself.
+Layer projection(const TransformerBlockOptions& o, int64_t in, int64_t out,
+                 Activation activation = Activation::none) {
   if (!o.mlp_pattern)
     return Layer::make<Linear>({.in = in, .out = out, .dtype = o.dtype, .device = o.device});
   BS_CHECK(in % o.block == 0 && out % o.block == 0,
@@ -24,8 +26,10 @@ Layer projection(const TransformerBlockOptions& o, int64_t in, int64_t out) {
   LayoutPtr layout = o.mlp_pattern(size);
   BS_CHECK(layout && layout->height() == out && layout->width() == in,
            "transformer: the pattern does not fit a weight [{}, {}]", out, in);
-  return Layer::make<BlockSparseLinear>(
-      {.layout = std::move(layout), .dtype = o.dtype, .device = o.device});
+  return Layer::make<BlockSparseLinear>({.layout = std::move(layout),
+                                         .activation = activation,
+                                         .dtype = o.dtype,
+                                         .device = o.device});
 }
 
 int64_t hidden(const TransformerBlockOptions& o) { return o.hidden > 0 ? o.hidden : 4 * o.width; }
@@ -43,9 +47,10 @@ TransformerBlock::TransformerBlock(const Options& o)
                  .dtype = o.dtype,
                  .device = o.device}),
       norm2({.width = o.width, .dtype = o.dtype, .device = o.device}),
-      fc1(projection(o, o.width, hidden(o))),
+      fc1(projection(o, o.width, hidden(o), Activation::gelu_tanh)),
       fc2(projection(o, hidden(o), o.width)),
-      dropout_({.p = o.dropout}) {
+      dropout_({.p = o.dropout}),
+      activates_itself_(o.mlp_pattern != nullptr) {
   register_module("norm1", norm1);
   register_module("attention", attention);
   register_module("norm2", norm2);
@@ -56,7 +61,8 @@ TransformerBlock::TransformerBlock(const Options& o)
 
 Variable TransformerBlock::forward(const Variable& x) const {
   const Variable h = x + attention.forward(norm1.forward(x));
-  const Variable inner = gelu(fc1.forward(norm2.forward(h)), Gelu::tanh);
+  Variable inner = fc1.forward(norm2.forward(h));
+  if (!activates_itself_) inner = gelu(inner, Gelu::tanh);
   return h + dropout_.forward(fc2.forward(inner));
 }
 

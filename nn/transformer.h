@@ -38,6 +38,7 @@ class TransformerBlock : public Module {
 
  private:
   Dropout dropout_;
+  bool activates_itself_;  ///< fc1 has the GELU in its product
 };
 
 struct SparseTransformerOptions {

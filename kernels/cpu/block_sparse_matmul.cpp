@@ -1,4 +1,5 @@
 #include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/cpu/gemm_epilogue.h>
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
@@ -12,6 +13,18 @@ enum Slot { packed_left = 4, packed_right = 5, wide_blocks = 6, wide_sums = 7 };
 
 /// Multiply-adds that pay for waking a thread.
 constexpr double worth_a_thread = 1 << 20;
+
+/// Rows of sums, `length` neighbours in each, on their way through an epilogue. `at` is where the
+/// first lies in rows and columns, `in` where in tensors of the result's shape.
+template <class W>
+void finish(EpilogueRows<W>& rows, const W* sums, Index count, Index length, EpiloguePlace at,
+            EpiloguePlace in) {
+  constexpr Index most = EpilogueRows<W>::most;
+  for (Index i = 0; i < count; ++i)
+    for (Index j = 0; j < length; j += most)
+      rows.run({at.batch, at.row + i, at.column + j}, {in.batch, in.row + i, in.column + j},
+               std::min(most, length - j), sums + i * length + j);
+}
 
 /// A dsd in independent tasks: every matrix of the batch is cut into strips of columns and, where
 /// these are too few for the team, into runs of block rows. A task packs its strip of B, which then
@@ -45,17 +58,42 @@ class Dsd {
     const PanelLayout left = p_.transposed ? direct_a<W>(1, block) : direct_a<W>(block, 1);
     const W* packed = pack(z, column, width);
     T* c = c_ + p_.batch.offset(2, z) + column * p_.c.col;
+    const Index first = p_.block_rows() * run / runs_, end = p_.block_rows() * (run + 1) / runs_;
     std::vector<const T*> blocks;
     std::vector<PanelPair<W>> chain;
-    for (Index row = p_.block_rows() * run / runs_; row < p_.block_rows() * (run + 1) / runs_;
-         ++row) {
+    const auto multiply = [&]<class Out>(Index row, Out* to, Index rows, Index cols) {
       collect(z, row, packed, packed_b_size<W>(p_.k(), width), blocks, chain);
-      multiply_panels<W, T>(block, width, block, chain, left, packed_b<W>(p_.k()), W(1), W(0),
-                            c + row * block * p_.c.row, p_.c.row, p_.c.col);
-    }
+      multiply_panels<W, Out>(block, width, block, chain, left, packed_b<W>(p_.k()), W(1), W(0), to,
+                              rows, cols);
+    };
+    if (p_.epilogue) return finish_rows(z, first, end, column, width, multiply);
+    for (Index row = first; row < end; ++row)
+      multiply(row, c + row * block * p_.c.row, p_.c.row, p_.c.col);
   }
 
  private:
+  /// Block rows [first, end) of a strip through the epilogue. Where C is written by columns,
+  /// several at a time: what is finished together lies along them.
+  template <class Multiply>
+  void finish_rows(Index z, Index first, Index end, Index column, Index width,
+                   const Multiply& multiply) const {
+    const BlockSparseEpilogue& e = *p_.epilogue;
+    EpilogueRows<W> rows(e.expression, e.operands, e.scalars);
+    const Index block = p_.layout.block;
+    const bool by_columns = p_.c.col != 1;
+    const Index together = by_columns ? std::max<Index>(1, 256 / block) : 1;
+    for (Index row = first; row < end; row += together) {
+      const Index height = std::min(together, end - row) * block;
+      const Index length = by_columns ? height : width;
+      W* sums = scratch<W>(wide_sums, height * width);
+      for (Index i = 0; i * block < height; ++i)
+        multiply(row + i, sums + i * block, by_columns ? 1 : length, by_columns ? length : 1);
+      const EpiloguePlace at = by_columns ? EpiloguePlace{z, column, row * block}
+                                          : EpiloguePlace{z, row * block, column};
+      finish(rows, sums, by_columns ? width : height, length, at, at);
+    }
+  }
+
   Index strips() const { return ceil_div(p_.n, strip_); }
 
   /// A strip of every B that is summed into this C, one after the other.
@@ -115,10 +153,11 @@ class Sdd {
 
   Sdd(const SddProblem& problem, const T* a, const T* b, T* values, Index task)
       : p_(problem),
+        batch_(task / p_.layout.heads),
         head_(task % p_.layout.heads),
-        a_(a + p_.batch.offset(0, task / p_.layout.heads) + head_ * p_.a_head),
-        b_(b + p_.batch.offset(1, task / p_.layout.heads) + head_ * p_.b_head),
-        values_(values + p_.batch.offset(2, task / p_.layout.heads)),
+        a_(a + p_.batch.offset(0, batch_) + head_ * p_.a_head),
+        b_(b + p_.batch.offset(1, batch_) + head_ * p_.b_head),
+        values_(values + p_.batch.offset(2, batch_)),
         first_(p_.layout.row_offsets[head_ * p_.layout.rows]),
         count_(p_.layout.row_offsets[(head_ + 1) * p_.layout.rows] - first_) {
     values_ += first_ * area();
@@ -130,14 +169,26 @@ class Sdd {
   void run(int team) {
     if (count_ == 0) return;
     if (steps_ == 0) {
-      std::fill_n(values_, count_ * area(), T());
+      if (!p_.epilogue) return static_cast<void>(std::fill_n(values_, count_ * area(), T()));
+      const std::vector<W> nothing(static_cast<size_t>(area()));
+      EpilogueRows<W> rows(p_.epilogue->expression, p_.epilogue->operands, p_.epilogue->scalars);
+      for (Index i = 0; i < count_; ++i) finish_block(rows, nothing.data(), i);
       return;
     }
     W* left = scratch<W>(packed_left, packed_a_size<W>(m(), depth_));
     W* right = scratch<W>(packed_right, packed_b_size<W>(depth_, n()));
-    const bool rounds = !std::is_same_v<T, W> && steps_ > 1;
+    const bool rounds = p_.epilogue || (!std::is_same_v<T, W> && steps_ > 1);
     W* sums = rounds ? scratch<W>(wide_sums, count_ * area()) : nullptr;
 #pragma omp parallel num_threads(team) if (team > 1)
+    sum_up(left, right, sums);
+  }
+
+ private:
+  /// A thread's part of the work.
+  void sum_up(W* left, W* right, W* sums) const {
+    std::optional<EpilogueRows<W>> rows;
+    if (const BlockSparseEpilogue* e = p_.epilogue)
+      rows.emplace(e->expression, e->operands, e->scalars);
     for (Index step = 0; step < steps_; ++step) {
       const Index cuts = steps_ / p_.sum.numel(), from = step % cuts * depth_;
       const Index k = std::min(depth_, p_.k - from);
@@ -149,11 +200,11 @@ class Sdd {
         const PanelPair<W> pair{left + packed_a_at<W>(k, row * p_.layout.block, 0),
                                 right + packed_b_at<W>(k, 0, col * p_.layout.block)};
         multiply(pair, k, step, sums, i);
+        if (rows && step == steps_ - 1) finish_block(*rows, sums + i * area(), i);
       }
     }
   }
 
- private:
   Index m() const { return Index{p_.layout.rows} * p_.layout.block; }
   Index n() const { return Index{p_.layout.cols} * p_.layout.block; }
   Index area() const { return Index{p_.layout.block} * p_.layout.block; }
@@ -185,11 +236,21 @@ class Sdd {
     W* sum = sums + i * area();
     multiply_panels<W, W>(block, block, k, chain, packed_a<W>(k), packed_b<W>(k), W(1), beta, sum,
                           block, 1);
-    if (step == steps_ - 1) store_sums<W, T>(block, block, sum, block, W(0), out, block, 1);
+    if (step == steps_ - 1 && !p_.epilogue)
+      store_sums<W, T>(block, block, sum, block, W(0), out, block, 1);
+  }
+
+  /// Block `i` of this head through the epilogue.
+  void finish_block(EpilogueRows<W>& rows, const W* sums, Index i) const {
+    const Index block = p_.layout.block, number = first_ + i;
+    finish(rows, sums, block, block,
+           {batch_ * p_.layout.heads + head_, p_.layout.row_of[number] * block,
+            p_.layout.col_of[number] * block},
+           {batch_, number * block, 0});
   }
 
   const SddProblem& p_;
-  Index head_;
+  Index batch_, head_;
   const T* a_;
   const T* b_;
   T* values_;    ///< of this head's first block

@@ -1,4 +1,5 @@
 #include <bs/kernels/cpu/gemm.h>
+#include <bs/kernels/cpu/gemm_epilogue.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/gemm_operation.h>
 
@@ -11,11 +12,7 @@ namespace bs::cpu {
 
 namespace {
 
-using epilogue::Binary;
-using epilogue::Operand;
 using epilogue::Reduction;
-using epilogue::Step;
-using epilogue::Unary;
 
 /// Calls f with a function that reads an element of a tensor, as a double.
 template <class F>
@@ -34,29 +31,6 @@ void with_reader(Element element, const Tensor& t, F&& f) {
       visit_floating("gemm", t.dtype(), [&]<class T>(Type<T>) {
         f([p = t.data<T>()](int64_t i) { return static_cast<double>(p[i]); });
       });
-  }
-}
-
-/// Rounds to the nearest element, as device/gemm_element.cuh does.
-void store(Element element, const Tensor& t, int64_t at, double x) {
-  const auto whole = [&](double low, double high) {
-    return std::isnan(x) ? 0.0 : std::clamp(std::nearbyint(x), low, high);
-  };
-  switch (element) {
-    case Element::i8:
-      t.data<uint8_t>()[at] = static_cast<uint8_t>(static_cast<int8_t>(whole(-128, 127)));
-      return;
-    case Element::i32:
-      t.data<int32_t>()[at] = static_cast<int32_t>(
-          whole(std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
-      return;
-    case Element::e4m3:
-    case Element::e5m2:
-      t.data<uint8_t>()[at] = encode_fp8(static_cast<float>(x), element);
-      return;
-    default:
-      visit_floating("gemm", t.dtype(),
-                     [&]<class T>(Type<T>) { t.data<T>()[at] = static_cast<T>(x); });
   }
 }
 
@@ -100,133 +74,31 @@ double accumulated(const MathInstruction& math, double sum) {
   }
 }
 
+/// Adds part of a row to the reductions, in the order of its elements.
 template <class W>
-W apply(Unary op, W x, W first, W second) {
-  const auto clamped = [](W v, W low, W high) { return v < low ? low : v > high ? high : v; };
-  switch (op) {
-    case Unary::negate:
-      return -x;
-    case Unary::relu:
-      return x < 0 ? W(0) : x;
-    case Unary::leaky_relu:
-      return x < 0 ? first * x : x;
-    case Unary::tanh:
-      return std::tanh(x);
-    case Unary::sigmoid:
-      return W(1) / (W(1) + std::exp(-x));
-    case Unary::silu:
-      return x / (W(1) + std::exp(-x));
-    case Unary::hardswish:
-      return x * clamped(x + W(3), W(0), W(6)) / W(6);
-    case Unary::gelu:
-      return W(0.5) * x * (W(1) + std::erf(x * W(0.70710678118654752440)));
-    case Unary::gelu_tanh:
-      return W(0.5) * x *
-             (W(1) + std::tanh(W(0.79788456080286535588) * (x + W(0.044715) * x * x * x)));
-    case Unary::clamp:
-      return clamped(x, first, second);
-    case Unary::exp:
-      return std::exp(x);
-    default:
-      return x < 0 ? -x : x;
-  }
-}
-
-template <class W>
-W apply(Binary op, W x, W y) {
-  switch (op) {
-    case Binary::add:
-      return x + y;
-    case Binary::subtract:
-      return x - y;
-    case Binary::multiply:
-      return x * y;
-    case Binary::divide:
-      return x / y;
-    case Binary::maximum:
-      return x > y || x != x ? x : y;
-    default:
-      return x < y || x != x ? x : y;
-  }
-}
-
-/// The expression in W = float or double, element by element.
-template <class W>
-class Interpreter {
- public:
-  Interpreter(const GemmEpilogue& e, const GemmTensors& p, const std::vector<double>& scalars)
-      : e_(e), p_(p), scalars_(scalars), values_(e.steps().size()) {}
-
-  /// Computes, stores, and adds to the reductions.
-  void element(int64_t batch, int64_t i, int64_t j, double sum) {
-    for (size_t s = 0; s < e_.steps().size(); ++s)
-      values_[s] = value(e_.steps()[s], batch, i, j, sum);
-    for (size_t o = 0; o < e_.operands().size(); ++o) {
-      const Operand& operand = e_.operands()[o];
-      if (operand.stored < 0) continue;
-      const auto step = static_cast<size_t>(operand.stored);
-      const bool plain = e_.steps()[step].kind == Step::Kind::accumulator;
-      store(operand.element, p_.operands[o], at(p_.operands[o], batch, i, j),
-            plain ? sum : static_cast<double>(values_[step]));
-    }
-    for (size_t r = 0; r < e_.reductions().size(); ++r) reduce(r, batch, i, j);
-  }
-
- private:
-  static int64_t at(const Tensor& t, int64_t batch, int64_t i, int64_t j) {
-    return batch * t.strides()[0] + i * t.strides()[1] + j * t.strides()[2];
-  }
-
-  W value(const Step& step, int64_t batch, int64_t i, int64_t j, double sum) const {
-    const auto x = [&] { return values_[static_cast<size_t>(step.x)]; };
-    const auto y = [&] { return values_[static_cast<size_t>(step.y)]; };
-    switch (step.kind) {
-      case Step::Kind::accumulator:
-        return static_cast<W>(sum);
-      case Step::Kind::constant:
-        return static_cast<W>(step.first);
-      case Step::Kind::scalar:
-        return static_cast<W>(scalars_[static_cast<size_t>(step.slot)]);
-      case Step::Kind::load: {
-        if (step.guard >= 0 && scalars_[static_cast<size_t>(step.guard)] == 0) return W(0);
-        const auto slot = static_cast<size_t>(step.slot);
-        double loaded = 0;
-        with_reader(e_.operands()[slot].element, p_.operands[slot],
-                    [&](const auto& read) { loaded = read(at(p_.operands[slot], batch, i, j)); });
-        return static_cast<W>(loaded);
+void reduce(const GemmEpilogue& e, const GemmTensors& p, const EpilogueRows<W>& rows,
+            EpiloguePlace at, int64_t count) {
+  const auto larger = [](W x, W y) { return x > y || x != x ? x : y; };
+  for (size_t r = 0; r < e.reductions().size(); ++r) {
+    const Reduction& reduction = e.reductions()[r];
+    const Tensor& t = p.reductions[r];
+    const W* values = rows.values(reduction.step);
+    for (int64_t j = 0; j < count; ++j) {
+      const int64_t i = at.row, column = at.column + j;
+      W& total = t.data<W>()[at.batch * t.size(1) + (reduction.over_columns ? i : column)];
+      if ((reduction.over_columns ? column : i) == 0) {
+        total = values[j];
+      } else {
+        total = reduction.is_max ? larger(total, values[j]) : total + values[j];
       }
-      case Step::Kind::unary:
-        return apply(static_cast<Unary>(step.op), x(), static_cast<W>(step.first),
-                     static_cast<W>(step.second));
-      default:
-        return apply(static_cast<Binary>(step.op), x(), y());
     }
   }
-
-  void reduce(size_t r, int64_t batch, int64_t i, int64_t j) {
-    const Reduction& reduction = e_.reductions()[r];
-    const Tensor& t = p_.reductions[r];
-    const int64_t place = reduction.over_columns ? i : j;
-    const bool first = (reduction.over_columns ? j : i) == 0;
-    W& total = t.data<W>()[batch * t.size(1) + place];
-    const W next = values_[static_cast<size_t>(reduction.step)];
-    if (first) {
-      total = next;
-    } else {
-      total = apply(reduction.is_max ? Binary::maximum : Binary::add, total, next);
-    }
-  }
-
-  const GemmEpilogue& e_;
-  const GemmTensors& p_;
-  const std::vector<double>& scalars_;
-  std::vector<W> values_;
-};
+}
 
 template <class W>
 void run(const GemmDescription& d, const GemmTensors& p, const std::vector<double>& scalars) {
   std::vector<double> sums(static_cast<size_t>(p.m * p.n));
-  Interpreter<W> interpreter(d.epilogue, p, scalars);
+  EpilogueRows<W> rows(d.epilogue, p.operands, scalars);
   for (int64_t batch = 0; batch < p.batch; ++batch) {
     std::fill(sums.begin(), sums.end(), 0.0);
     if (p.k > 0) {
@@ -235,10 +107,14 @@ void run(const GemmDescription& d, const GemmTensors& p, const std::vector<doubl
       parallel_gemm<double, double, double>(1, p.m, p.n, p.k, 1.0, a.data(), 0, p.k, 1, b.data(), 0,
                                             p.n, 1, 0.0, sums.data(), 0, p.n, 1);
     }
+    for (double& sum : sums) sum = accumulated(d.tile.math, sum);
     for (int64_t i = 0; i < p.m; ++i)
-      for (int64_t j = 0; j < p.n; ++j)
-        interpreter.element(batch, i, j,
-                            accumulated(d.tile.math, sums[static_cast<size_t>(i * p.n + j)]));
+      for (int64_t j = 0; j < p.n; j += EpilogueRows<W>::most) {
+        const int64_t count = std::min(p.n - j, EpilogueRows<W>::most);
+        const EpiloguePlace at{batch, i, j};
+        rows.run(at, at, count, &sums[static_cast<size_t>(i * p.n + j)]);
+        reduce(d.epilogue, p, rows, at, count);
+      }
   }
 }
 

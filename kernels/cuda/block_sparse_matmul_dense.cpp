@@ -1,8 +1,12 @@
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_matmul_dense.h>
+#include <bs/kernels/gemm_operation.h>
 #include <bs/kernels/matmul.h>
 #include <bs/lib/cuda/runtime.h>
+
+#include <memory>
+#include <mutex>
 
 namespace bs::cuda {
 
@@ -15,14 +19,19 @@ constexpr double least_work = 1e10;
 /// Seconds, of an H200: a copy's start and bytes, and multiplications by cuBLAS.
 constexpr double copy_start = 4e-6, bytes_a_second = 3.3e12, products_a_second = 3.95e14;
 
-bool pays(bool sampled, const Tensor& x, const LayoutView& v, int64_t free, int64_t products) {
+/// What a dense product with an epilogue takes longer than cuBLAS' without (bench/NOTES.md).
+constexpr double finishing = 0.25;
+
+bool pays(bool sampled, const Tensor& x, const LayoutView& v, int64_t free, int64_t products,
+          bool finished = false) {
   if ((x.dtype() != f16 && x.dtype() != bf16) || v.heads != 1 || products != 1) return false;
   const double blocks = static_cast<double>(v.rows) * v.cols, density = v.nnz / blocks;
   const double elements = blocks * v.block * v.block;
   const double work = elements * static_cast<double>(free);
   const double copy = copy_start + 2 * elements * (1 + density) / bytes_a_second;
   return work >= least_work &&
-         dense_is_faster(sampled, v.block, density, copy * products_a_second / work) &&
+         dense_is_faster(sampled, v.block, density,
+                         copy * products_a_second / work + (finished ? finishing : 0)) &&
          device_properties(x.device()).capability == 90;
 }
 
@@ -42,16 +51,76 @@ Tensor one_batch(Tensor values) {
   return values;
 }
 
+MatrixLayout layout_of(const Tensor& x) {
+  return x.strides()[1] == 1 ? MatrixLayout::row_major : MatrixLayout::column_major;
+}
+
+/// Whether lines of a matrix begin at multiples of 16 bytes.
+bool aligned(const Tensor& x) {
+  const int64_t line = x.strides()[layout_of(x) == MatrixLayout::row_major ? 0 : 1];
+  return line % 8 == 0 && reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
+}
+
+/// The dense product with an epilogue, made once for each text.
+const GemmOperation& operation_of(DType dtype, MatrixLayout a, MatrixLayout b,
+                                  const GemmEpilogue& epilogue) {
+  static std::mutex mutex;
+  static auto* const all = new std::map<std::string, std::unique_ptr<const GemmOperation>>;
+  const std::string name = format("{} {} {} ", dtype, a, b) + key(epilogue);
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<const GemmOperation>& operation = (*all)[name];
+  if (!operation) {
+    const Element e = element_of(dtype);
+    const MathInstruction math{
+        {64, 256, 16}, e, e, Element::f32, OpClass::warpgroup, MathOperation::multiply_add};
+    operation = std::make_unique<const GemmOperation>(
+        GemmDescription{.tile = {{128, 256, 64}, 4, {8, 1, 1}, math, {1, 1}},
+                        .a = {e, a, 8},
+                        .b = {e, b, 8},
+                        .d = {e, MatrixLayout::row_major, 8},
+                        .epilogue = epilogue});
+  }
+  return *operation;
+}
+
+/// d = the epilogue of a b, for matrices of one batch.
+void finished_matmul(const Tensor& a, const Tensor& b, const Tensor& d,
+                     const BlockSparseEpilogue& e) {
+  const GemmOperation& operation =
+      operation_of(d.dtype(), layout_of(a), layout_of(b), e.expression);
+  // Names are those of the epilogue that the operation was made with.
+  const GemmEpilogue& expression = operation.description().epilogue;
+  GemmArguments arguments{.a = a, .b = b, .d = d};
+  for (size_t i = 1; i < e.operands.size(); ++i) {
+    if (!e.operands[i].defined()) continue;
+    const auto& [name, kind, element, stored] = expression.operands()[i];
+    const Tensor t = e.operands[i].select(0, 0);
+    arguments.tensors.emplace(name, kind == epilogue::Operand::Kind::row      ? t.select(0, 0)
+                                    : kind == epilogue::Operand::Kind::column ? t.select(1, 0)
+                                                                              : t);
+  }
+  for (size_t i = 0; i < e.scalars.size(); ++i)
+    arguments.scalars.emplace(expression.scalars()[i], e.scalars[i]);
+  operation.run(arguments);
+}
+
 }  // namespace
 
 bool dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
                Stream stream) {
-  if (!pays(false, b, p.layout, p.n, p.batch.numel() * p.sum.numel())) return false;
+  if (!pays(false, b, p.layout, p.n, p.batch.numel() * p.sum.numel(), p.epilogue != nullptr) ||
+      (p.epilogue && !(aligned(matrix(b)) && aligned(matrix(c)))))
+    return false;
   Tensor s = dense_like(p.layout, b);
   to_dense(one_batch(values), p.layout, s, stream);
   if (p.transposed) s = s.transpose(0, 1);
   const Tensor result = matrix(c);
-  if (result.is_contiguous()) {
+  if (p.epilogue && result.is_contiguous()) {
+    finished_matmul(s, matrix(b), result, *p.epilogue);
+  } else if (p.epilogue) {
+    finished_matmul(matrix(b).transpose(0, 1), s.transpose(0, 1), result.transpose(0, 1),
+                    *p.epilogue);
+  } else if (result.is_contiguous()) {
     matmul(s, matrix(b), result, stream);
   } else {
     matmul(matrix(b).transpose(0, 1), s.transpose(0, 1), result.transpose(0, 1), stream);
@@ -61,7 +130,7 @@ bool dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
 
 bool dense_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
                Stream stream) {
-  if (!pays(true, a, p.layout, p.k, p.batch.numel() * p.sum.numel())) return false;
+  if (p.epilogue || !pays(true, a, p.layout, p.k, p.batch.numel() * p.sum.numel())) return false;
   const Tensor product = dense_like(p.layout, a);
   matmul(matrix(a), matrix(b), product, stream);
   to_sparse(product, p.layout, one_batch(values), stream);

@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/device_headers.h>
@@ -68,13 +69,16 @@ device::TileGrid grid_of(const TiledKernel& k, int64_t cols) {
 }
 
 template <class Arguments>
-void launch(const TiledKernel& k, int64_t ctas, const Arguments& arguments, Stream stream) {
+void launch(const TiledKernel& k, const BlockSparseEpilogue* epilogue, int64_t ctas,
+            const Arguments& arguments, Stream stream) {
   static auto* const family = new jit::KernelFamily<TiledKernel>;
   BS_CHECK(ctas <= INT32_MAX, "{}: {} tiles are more than one launch can have",
            k.sampled ? "sdd" : "dsd", ctas);
   if (ctas == 0) return;
   const BlockSparseTile tile = tile_of(k);
-  const jit::Kernel& kernel = family->get(k, stream.device(), [&] { return tiled_source(k); });
+  const jit::Kernel& kernel = family->get(k, stream.device(), [&] {
+    return tiled_source(k, epilogue ? &epilogue->expression : nullptr);
+  });
   jit::launch(kernel,
               {.grid = dim3(static_cast<unsigned>(ctas)),
                .block = dim3(static_cast<unsigned>(tile.threads())),
@@ -84,25 +88,28 @@ void launch(const TiledKernel& k, int64_t ctas, const Arguments& arguments, Stre
 
 }  // namespace
 
-jit::Source tiled_source(const TiledKernel& k) {
+jit::Source tiled_source(const TiledKernel& k, const GemmEpilogue* epilogue) {
   const BlockSparseTile t = tile_of(k);
   const char* const op = k.sampled ? "sdd" : "dsd";
-  const std::string name = format("{}_{}_b{}_{}{}", op, to_string(k.dtype), k.block,
-                                  k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n");
-  const std::string product = format(
-      "TileProduct<{}, {}, {}, {}, {}, {}, {}, {}, {}>", device_type_name(k.dtype), t.rows, t.cols,
-      t.depth, t.stages, t.warp_rows, t.warp_cols, word(k.a_along_k), word(k.b_along_k));
+  const std::string name =
+      format("{}_{}_b{}_{}{}{}", op, k.tf32 ? "tf32" : to_string(k.dtype), k.block,
+             k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", epilogue ? "_epilogue" : "");
+  const std::string product =
+      format("TileProduct<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>", device_type_name(k.dtype), t.rows,
+             t.cols, t.depth, t.stages, t.warp_rows, t.warp_cols, word(k.a_along_k),
+             word(k.b_along_k), k.tf32 ? ", MmaTf32" : "");
   std::string code =
       "#include <bs/kernels/cuda/device/block_sparse_matmul.cuh>\n\n"
       "using namespace bs::cuda::device;\n";
+  if (epilogue) code += epilogue_text(*epilogue, k.dtype, k.c_by_columns);
   code += format("using Product = {};\n", product);
   code += format("static_assert(Product::threads == {} && Product::shared_bytes == {});\n\n",
                  t.threads(), t.shared_bytes(size_in_bytes(k.dtype), k.a_along_k, k.b_along_k));
   code += format(
       "extern \"C\" __global__ void __launch_bounds__(Product::threads, 1)\n"
       "    {}(const __grid_constant__ {} arguments) {\n"
-      "  {}_tile<Product, {}>(arguments);\n}\n",
-      name, k.sampled ? "SddArguments" : "DsdArguments", op, k.block);
+      "  {}_tile<Product, {}{}>(arguments);\n}\n",
+      name, k.sampled ? "SddArguments" : "DsdArguments", op, k.block, epilogue ? ", Epilogue" : "");
   return {name, code, device_headers()};
 }
 
@@ -112,7 +119,10 @@ std::vector<TiledKernel> all_tiled_kernels() {
     for (const DType dtype : {f16, bf16, f32, f64})
       for (const int block : {8, 16, 32, 64, 128})
         for (const bool a : {false, true})
-          for (const bool b : {false, true}) all.push_back({sampled, dtype, block, a, b});
+          for (const bool b : {false, true}) {
+            all.push_back({sampled, dtype, block, a, b});
+            if (dtype == f32) all.push_back({sampled, dtype, block, a, b, true});
+          }
   return all;
 }
 
@@ -125,7 +135,10 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
                       .dtype = b.dtype(),
                       .block = p.layout.block,
                       .a_along_k = !p.transposed,
-                      .b_along_k = p.b.col != 1};
+                      .b_along_k = p.b.col != 1,
+                      .tf32 = p.tf32 && b.dtype() == f32,
+                      .c_by_columns = p.epilogue && !by_rows,
+                      .epilogue = epilogue_key(p.epilogue)};
   device::TileGrid grid = grid_of(k, p.n);
   grid.a_aligned =
       aligned_to_16(values) && steps_in(p.batch, 0, vector) && steps_in(p.sum, 0, vector);
@@ -134,7 +147,7 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
   grid.c_aligned = aligned_to_16(c) && steps_in(p.batch, 2, vector) &&
                    whole_pieces(p.c, by_rows, by_rows ? p.n : vector, vector);
   const int64_t tiles = p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
-  launch(k, tiles,
+  launch(k, p.epilogue, tiles,
          device::DsdArguments{.values = values.data(),
                               .b = b.data(),
                               .c = c.data(),
@@ -144,7 +157,8 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
                               .n = p.n,
                               .batch = operand_loop(p.batch),
                               .sum = operand_loop(p.sum),
-                              .grid = grid},
+                              .grid = grid,
+                              .epilogue = epilogue_arguments(p.epilogue, k.c_by_columns)},
          stream);
 }
 
@@ -158,7 +172,9 @@ void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const Sdd
                       .dtype = a.dtype(),
                       .block = p.layout.block,
                       .a_along_k = p.a.col == 1,
-                      .b_along_k = p.b.col != 1};
+                      .b_along_k = p.b.col != 1,
+                      .tf32 = p.tf32 && a.dtype() == f32,
+                      .epilogue = epilogue_key(p.epilogue)};
   device::TileGrid grid = grid_of(k, int64_t{p.longest_row} * p.layout.block);
   grid.a_aligned = aligned_to_16(a) && steps_in(p.batch, 0, vector) && steps_in(p.sum, 0, vector) &&
                    p.a_head % vector == 0 &&
@@ -169,7 +185,7 @@ void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const Sdd
   grid.c_aligned = aligned_to_16(values) && steps_in(p.batch, 2, vector);
   const int64_t tiles =
       p.batch.numel() * p.layout.heads * p.layout.rows * grid.row_tiles * grid.col_tiles;
-  launch(k, tiles,
+  launch(k, p.epilogue, tiles,
          device::SddArguments{.a = a.data(),
                               .b = b.data(),
                               .values = values.data(),
@@ -181,7 +197,8 @@ void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const Sdd
                               .b_head = p.b_head,
                               .batch = operand_loop(p.batch),
                               .sum = operand_loop(p.sum),
-                              .grid = grid},
+                              .grid = grid,
+                              .epilogue = epilogue_arguments(p.epilogue, false)},
          stream);
 }
 

@@ -8,6 +8,7 @@
 #include <bs/lib/tensor.h>
 
 #include <compare>
+#include <string>
 #include <vector>
 
 namespace bs::cuda {
@@ -18,11 +19,14 @@ struct TiledKernel {
   DType dtype = f16;
   int block = 0;
   bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
+  bool tf32 = false;                          ///< f32 rounded, instead of split in two
+  bool c_by_columns = false;  ///< dsd with an epilogue: that of C^T, as which C is written
+  std::string epilogue = {};  ///< its epilogue_key
   auto operator<=>(const TiledKernel&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
-jit::Source tiled_source(const TiledKernel& kernel);
-/** @brief All that can ever be asked for. */
+jit::Source tiled_source(const TiledKernel& kernel, const GemmEpilogue* epilogue = nullptr);
+/** @brief All that can ever be asked for, without epilogues. */
 std::vector<TiledKernel> all_tiled_kernels();
 
 void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,

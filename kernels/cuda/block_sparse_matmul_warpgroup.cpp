@@ -1,4 +1,5 @@
 #include <bs/kernels/copy.h>
+#include <bs/kernels/cuda/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
 #include <bs/kernels/cuda/block_sparse_schedule.h>
@@ -134,10 +135,23 @@ bool on_hopper(const Tensor& x) {
   return (x.dtype() == f16 || x.dtype() == bf16) && device_properties(x.device()).capability == 90;
 }
 
+/// What an epilogue stores first beside D, where it can leave as D does: it is laid out like it.
+const Tensor* staged_aside(const BlockSparseEpilogue* e) {
+  if (!e) return nullptr;
+  const auto& operands = e->expression.operands();
+  for (size_t i = 1; i < operands.size(); ++i) {
+    if (operands[i].stored < 0) continue;
+    const bool alike = operands[i].element == operands[0].element &&
+                       reinterpret_cast<uintptr_t>(e->operands[i].data()) % 16 == 0;
+    return alike ? &e->operands[i] : nullptr;
+  }
+  return nullptr;
+}
+
 /// Launches the pieces of `split`, or where it has none `items`.
 template <class Params>
-void launch(const WarpgroupKernel& k, Params& params, int64_t items, const DevicePieces& split,
-            Stream stream) {
+void launch(const WarpgroupKernel& k, Params& params, const BlockSparseEpilogue* epilogue,
+            int64_t items, const DevicePieces& split, Stream stream) {
   static auto* const family = new jit::KernelFamily<WarpgroupKernel>;
   const WorkCounter counter(stream, 2 + 2 * split.slots);
   Tensor partials;
@@ -149,7 +163,10 @@ void launch(const WarpgroupKernel& k, Params& params, int64_t items, const Devic
   params.next = counter.get();
   params.items = static_cast<int>(items);
   const int64_t most = device_properties(stream.device()).multiprocessors;
-  const jit::Kernel& kernel = family->get(k, stream.device(), [&] { return warpgroup_source(k); });
+  params.epilogue = epilogue_arguments(epilogue, k.c_by_columns);
+  const jit::Kernel& kernel = family->get(k, stream.device(), [&] {
+    return warpgroup_source(k, epilogue ? &epilogue->expression : nullptr);
+  });
   jit::launch(kernel,
               {.grid = dim3(static_cast<unsigned>(std::min(items, most))),
                .block = dim3(WarpgroupTile::threads),
@@ -159,17 +176,20 @@ void launch(const WarpgroupKernel& k, Params& params, int64_t items, const Devic
 
 }  // namespace
 
-jit::Source warpgroup_source(const WarpgroupKernel& k) {
+jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilogue) {
   const WarpgroupTile tile = tile_of(k);
   const char* const op = k.sampled ? "sdd" : "dsd";
   const char* const type = k.sampled ? "WarpgroupSdd" : "WarpgroupDsd";
-  const std::string name =
-      format("{}_wgmma_{}_b{}_{}{}{}_n{}", op, to_string(k.dtype), k.block, k.a_along_k ? "k" : "m",
-             k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "", tile.cols);
+  const std::string name = format(
+      "{}_wgmma_{}_b{}_{}{}{}_n{}{}", op, to_string(k.dtype), k.block, k.a_along_k ? "k" : "m",
+      k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "", tile.cols, epilogue ? "_epilogue" : "");
   std::string code = format("#include <bs/kernels/cuda/device/warpgroup_{}.cuh>\n\n", op);
   code += warpgroup_mma(tile.cols, k.dtype, k.a_along_k, k.b_along_k);
-  code += format("struct Config {\n  using Element = {};\n  using Mma = ::Mma;\n",
-                 device_type_name(k.dtype));
+  if (epilogue) code += epilogue_text(*epilogue, k.dtype, k.c_by_columns);
+  code += format(
+      "struct Config {\n  using Element = {};\n  using Mma = ::Mma;\n"
+      "  using Epilogue = bs::cuda::device::{};\n  static constexpr int staged = {};\n",
+      device_type_name(k.dtype), epilogue ? "Epilogue" : "NoEpilogue", k.staged);
   code += format("  static constexpr int block = {}, n = {}, stages = {};\n", k.block, tile.cols,
                  tile.stages);
   code += k.sampled ? format("  static constexpr bool a_k_contiguous = {};\n", word(k.a_along_k))
@@ -221,6 +241,7 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
     return warpgroup_dsd(values, turned, c, q, stream);
   }
   const bool c_by_columns = p.c.col != 1;
+  const Tensor* const aside = staged_aside(p.epilogue);
   const WarpgroupTile tile = warpgroup_dsd_tile(p.n);
   const WarpgroupKernel k{.sampled = false,
                           .dtype = b.dtype(),
@@ -228,7 +249,9 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
                           .a_along_k = !p.transposed,
                           .b_along_k = p.b.col != 1,
                           .c_by_columns = c_by_columns,
-                          .cols = tile.cols};
+                          .cols = tile.cols,
+                          .staged = aside ? 2 : 1,
+                          .epilogue = epilogue_key(p.epilogue)};
   const int side = std::min(block, depth);
   const std::array<int64_t, 3> b_strides = axes.strides(p.batch, 1, p.sum, 1);
   device::WarpgroupDsdParams params{};
@@ -238,10 +261,14 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
                                : DenseMap(b, pieces ? depth : p.n, p.k(), p.b.row, depth, side);
   if (pieces) b_map.add(p.n / depth, depth, tile.cols / depth);
   b_map.add_axes(axes, b_strides, pieces ? 2 : 3, params.b_steps);
-  const int round = std::min(tile.cols, 128);
-  DenseMap c_map = c_by_columns ? DenseMap(c, m, p.n, p.c.col, depth, round)
-                                : DenseMap(c, p.n, m, p.c.row, depth, depth);
-  c_map.add(p.batch.numel(), m * p.n);
+  const int round = aside ? depth : std::min(tile.cols, 128);
+  const auto result_map = [&](const Tensor& x) {
+    DenseMap map = c_by_columns ? DenseMap(x, m, p.n, p.c.col, depth, round)
+                                : DenseMap(x, p.n, m, p.c.row, depth, depth);
+    map.add(p.batch.numel(), m * p.n);
+    return map;
+  };
+  const DenseMap c_map = result_map(c);
   const DenseMap value_map = block_map(values, block);
 
   const BlockSparseStrips& strips =
@@ -261,6 +288,9 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   params.values = value_map.encode("dsd");
   params.b = b_map.encode("dsd");
   params.c = c_map.encode("dsd");
+  if (aside) params.aside = result_map(*aside).encode("dsd");
+  params.m = static_cast<int>(m);
+  params.n = static_cast<int>(p.n);
   params.blocks = values.data();
   params.list = strips.list;
   params.batch = axes.batch;
@@ -270,7 +300,7 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   params.columns = static_cast<int>(extent.columns);
   const DsdSchedule& schedule = schedule_dsd(*p.pattern, strips, extent, stream.device());
   params.order = schedule.order;
-  launch(k, params, items, schedule.split, stream);
+  launch(k, params, p.epilogue, items, schedule.split, stream);
   return true;
 }
 
@@ -299,12 +329,15 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
       strips_of(*p.pattern, false, WarpgroupTile::sdd_rows(block), stream.device());
   const SddSchedule& schedule = schedule_sdd(*p.pattern, strips, extent, stream.device());
   const WarpgroupTile tile = warpgroup_sdd_tile(block, schedule.narrow);
+  const Tensor* const aside = staged_aside(p.epilogue);
   const WarpgroupKernel k{.sampled = true,
                           .dtype = a.dtype(),
                           .block = block,
                           .a_along_k = p.a.col == 1,
                           .b_along_k = p.b.col != 1,
-                          .cols = tile.cols};
+                          .cols = tile.cols,
+                          .staged = aside ? 2 : 1,
+                          .epilogue = epilogue_key(p.epilogue)};
   const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
   const int side = std::min(block, depth);
   device::WarpgroupSddParams params{};
@@ -324,6 +357,9 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
   params.a = a_map.encode("sdd");
   params.b = b_map.encode("sdd");
   params.values = value_map.encode("sdd");
+  if (aside) params.aside = block_map(*aside, block).encode("sdd");
+  params.heads = p.layout.heads;
+  params.m = static_cast<int>(m);
   params.list = strips.list;
   params.work = schedule.work;
   params.works = schedule.works;
@@ -333,7 +369,7 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
   params.b_head = p.b_head != 0;
   params.depth = static_cast<int>(p.k);
   params.blocks = p.layout.nnz;
-  launch(k, params, items, schedule.split, stream);
+  launch(k, params, p.epilogue, items, schedule.split, stream);
   return true;
 }
 

@@ -7,6 +7,7 @@
 #include <bs/lib/tensor.h>
 
 #include <compare>
+#include <string>
 #include <vector>
 
 namespace bs::cuda {
@@ -19,11 +20,13 @@ struct WarpgroupKernel {
   bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
   bool c_by_columns = false;                  ///< dsd: neighbours along the rows of C are
   int cols = 0;                               ///< columns a warpgroup computes
+  int staged = 1;             ///< results that leave by the copy engine: C, or it and one more
+  std::string epilogue = {};  ///< its epilogue_key
   auto operator<=>(const WarpgroupKernel&) const = default;
 };
 
-jit::Source warpgroup_source(const WarpgroupKernel& kernel);
-/** @brief All that can ever be asked for. */
+jit::Source warpgroup_source(const WarpgroupKernel& kernel, const GemmEpilogue* epilogue = nullptr);
+/** @brief All that can ever be asked for, without epilogues. */
 std::vector<WarpgroupKernel> all_warpgroup_kernels();
 
 /** @brief Computes the product, or returns false where it is not for these kernels. */

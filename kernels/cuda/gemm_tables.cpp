@@ -36,16 +36,6 @@ GemmProblem problem(const SeenGemm& s) {
           matrix(s.p.a, s.a_rows, s.a.element), matrix(s.p.b, s.b_rows, s.b.element)};
 }
 
-/// Whether lines of neighbours begin at multiples of what one access of the epilogue takes.
-GemmOperand operand(const Tensor& t, Element element, int vector) {
-  const int64_t bytes = std::min(16, vector * size_of(element));
-  const auto aligned = [&](int64_t elements) { return elements * size_of(element) % bytes == 0; };
-  const bool wide = t.strides()[2] == 1 && (t.size(1) == 1 || aligned(t.strides()[1])) &&
-                    (t.size(0) == 1 || aligned(t.strides()[0])) &&
-                    reinterpret_cast<uintptr_t>(t.data()) % static_cast<uintptr_t>(bytes) == 0;
-  return {t.data(), t.strides()[1], t.strides()[2], t.strides()[0], wide ? 1 : 0};
-}
-
 TensorMapElement map_element(Element e) {
   switch (e) {
     case Element::f16:
@@ -89,6 +79,16 @@ Tensor once(const Tensor& x) { return x.strides()[0] == 0 ? x.slice(0, 0, 1) : x
 int64_t parts_ld(int64_t depth) { return ceil_divide(depth, 4) * 4; }
 
 }  // namespace
+
+GemmOperand gemm_operand(const Tensor& t, Element element, int vector) {
+  const int64_t bytes = std::min(16, vector * size_of(element));
+  // Whether lines of neighbours begin at multiples of what one access takes.
+  const auto aligned = [&](int64_t elements) { return elements * size_of(element) % bytes == 0; };
+  const bool wide = t.strides()[2] == 1 && (t.size(1) == 1 || aligned(t.strides()[1])) &&
+                    (t.size(0) == 1 || aligned(t.strides()[0])) &&
+                    reinterpret_cast<uintptr_t>(t.data()) % static_cast<uintptr_t>(bytes) == 0;
+  return {t.data(), t.strides()[1], t.strides()[2], t.strides()[0], wide ? 1 : 0};
+}
 
 SeenGemm::SeenGemm(const GemmDescription& d, const GemmTensors& product)
     : p(product),
@@ -225,7 +225,7 @@ std::vector<GemmOperand> GemmMemory::operands(size_t product) const {
   std::vector<GemmOperand> out;
   for (size_t i = 0; i < s.p.operands.size(); ++i) {
     const Tensor& t = s.p.operands[i];
-    out.push_back(t.defined() ? operand(t, d_.epilogue.operands()[i].element, vector)
+    out.push_back(t.defined() ? gemm_operand(t, d_.epilogue.operands()[i].element, vector)
                               : GemmOperand{});
   }
   for (size_t r = 0; r < reductions_[product].size(); ++r) {

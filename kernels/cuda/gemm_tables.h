@@ -25,6 +25,10 @@ struct SeenGemm {
   void no_depth();
 };
 
+/** @brief A [batch, rows, columns] operand of an epilogue that takes `vector` neighbours of a row
+ * at a time. */
+device::GemmOperand gemm_operand(const Tensor& t, Element element, int vector);
+
 /** @brief The device memory of one launch: partial sums, counters, partial reductions, and where
  *  there are several products, tables of them. Taken from the pool, given back behind the launch.
  */

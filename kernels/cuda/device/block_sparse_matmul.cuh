@@ -1,5 +1,6 @@
 #pragma once
 // The block-sparse products on mma.sync (sm_80 and later): a CTA makes one tile of the result.
+#include <bs/kernels/cuda/device/block_sparse_epilogue.cuh>
 #include <bs/kernels/cuda/device/block_sparse_problem.cuh>
 #include <bs/kernels/cuda/device/tile_product.cuh>
 
@@ -58,7 +59,7 @@ struct BlockRow {
 
 /// C = sum of op(S) B: a CTA takes some rows of a block row and some columns. Product's A lies
 /// along the depth where S is not transposed.
-template <class Product, int block>
+template <class Product, int block, class Epilogue = NoEpilogue>
 __device__ inline void dsd_tile(const DsdArguments& p) {
   using T = typename Product::Element;
   extern __shared__ __align__(16) unsigned char memory[];
@@ -108,6 +109,19 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
   const long long m0 = static_cast<long long>(row) * block + row0;
   const int height = min(rows, block - row0);
   const int width = clamp_count(p.n - n0, cols);
+  if constexpr (!same_type<Epilogue, NoEpilogue>) {
+    product.each_pair([&](int r, int c, typename Product::M::Sum(&sums)[2]) {
+      const EpiloguePlace at{static_cast<int>(m0) + min(r, height - 1),
+                             static_cast<int>(n0) + min(c, width - 1), static_cast<int>(item),
+                             width - c == 1 ? 1 : 2};
+      EpiloguePlace in = at;
+      in.count = r < height ? width - c : 0;
+      typename Product::M::Sum out[1][2];
+      finish_sums<Epilogue, 1>(p.epilogue, at, in, sums, out);
+      sums[0] = out[0][0];
+      sums[1] = out[0][1];
+    });
+  }
   if (p.c_steps.col == 1) {
     product.template stage_result<true>(shared);
     for (int i = threadIdx.x; i < height * (cols / vector); i += Product::threads) {
@@ -131,7 +145,7 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
 
 /// S = blocks of the sum of A B: a CTA takes some rows of a block row, and of the columns that the
 /// row's blocks have, one after the other, some. So small blocks of a row share their rows of A.
-template <class Product, int block>
+template <class Product, int block, class Epilogue = NoEpilogue>
 __device__ inline void sdd_tile(const SddArguments& p) {
   using T = typename Product::Element;
   extern __shared__ __align__(16) unsigned char memory[];
@@ -178,8 +192,23 @@ __device__ inline void sdd_tile(const SddArguments& p) {
   }
 
   T* out = static_cast<T*>(p.values) + offset_of(p.batch, 2, item);
-  product.template stage_result<true>(shared);
   const int height = min(rows, block - row0);
+  if constexpr (!same_type<Epilogue, NoEpilogue>) {
+    product.each_pair([&](int r, int c, typename Product::M::Sum(&sums)[2]) {
+      const int j = (col0 + c) / block;
+      const bool inside = r < height && j < blocks.count;
+      const int entry = min(j, blocks.count - 1), i = min(r, height - 1), k = (col0 + c) % block;
+      const EpiloguePlace at{static_cast<int>(m0) + i, blocks.position[entry] * block + k,
+                             static_cast<int>(item * p.order.heads + head), 2};
+      const EpiloguePlace in{(blocks.first + entry) * block + row0 + i, k, static_cast<int>(item),
+                             inside ? 2 : 0};
+      typename Product::M::Sum out[1][2];
+      finish_sums<Epilogue, 1>(p.epilogue, at, in, sums, out);
+      sums[0] = out[0][0];
+      sums[1] = out[0][1];
+    });
+  }
+  product.template stage_result<true>(shared);
   for (int i = threadIdx.x; i < height * (cols / vector); i += Product::threads) {
     const int m = i / (cols / vector);
     const int n = i % (cols / vector) * vector;

@@ -1,4 +1,6 @@
 #pragma once
+#include <bs/kernels/cuda/device/gemm_params.cuh>
+
 // What a launch of the block-sparse products tells its kernel: plain data, and the same to the
 // host's compiler, which fills it, as to the device's. kernels/block_sparse_matmul_problem.h says
 // what the products are.
@@ -42,6 +44,7 @@ struct DsdArguments {
   OperandLoop<4> batch;  ///< values, B, C, head
   OperandLoop<3> sum;    ///< values, B, head
   TileGrid grid;
+  BlockSparseEpilogueArguments epilogue;
 };
 
 struct SddArguments {
@@ -54,6 +57,7 @@ struct SddArguments {
   OperandLoop<3> batch;  ///< A, B, values
   OperandLoop<2> sum;    ///< A, B
   TileGrid grid;
+  BlockSparseEpilogueArguments epilogue;
 };
 
 }  // namespace bs::cuda::device

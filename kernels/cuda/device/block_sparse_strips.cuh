@@ -3,6 +3,7 @@
 // from sums in registers to tiles in global memory.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <bs/kernels/cuda/device/block_sparse_epilogue.cuh>
 #include <bs/kernels/cuda/device/bulk_copy.cuh>
 #include <bs/kernels/cuda/device/warpgroup.cuh>
 
@@ -56,11 +57,22 @@ __device__ inline unsigned pack_pair<__nv_bfloat16>(float x, float y) {
   return *reinterpret_cast<const unsigned*>(&pair);
 }
 
-/// Writes columns [from, from + Cols) of a warpgroup's 64-row tile of sums to shared memory as
-/// pieces of `Line` bytes by 64 lines (rows), in the copy engine's pattern for such lines; zeros
-/// where there was nothing to sum.
-template <class T, int Line, int Cols, int N>
-__device__ inline void stage_rows(unsigned shared, const float (&sums)[N], bool any, int from) {
+/// Where in a 64-row tile a lane's pair `pair` of 16 neighbouring columns lies: two sums side by
+/// side.
+struct PairPlace {
+  int row, column;
+  __device__ explicit PairPlace(int pair) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    row = static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16 + lane / 4 + pair % 2 * 8;
+    column = pair / 2 * 8 + lane % 4 * 2;
+  }
+};
+
+/// Writes `Cols` columns of a warpgroup's 64-row tile to shared memory as pieces of `Line` bytes by
+/// 64 lines (rows), in the copy engine's pattern for such lines. `values(j, r)` gives the packed
+/// pairs of columns [16 j, 16 j + 16), of `Staged` tiles, which go `apart` bytes from each other.
+template <int Line, int Cols, int Staged, class Values>
+__device__ inline void stage_rows(unsigned shared, unsigned apart, const Values& values) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
   constexpr int chunks = Line / 16;  // of 8 columns, in a line
@@ -70,31 +82,30 @@ __device__ inline void stage_rows(unsigned shared, const float (&sums)[N], bool 
   const int exchange = row / span % chunks;
 #pragma unroll
   for (int j = 0; j < Cols / 16; ++j) {  // 16 columns at a time
-    const float* s = sums + from / 2 + j * 8;
-    unsigned r[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) r[i] = any ? pack_pair<T>(s[2 * i], s[2 * i + 1]) : 0;
+    unsigned r[Staged][4];
+    values(j, r);
     const int chunk = j * 2 + lane / 16;
-    store_matrix_x4<false>(line + static_cast<unsigned>(chunk / chunks * 64 * Line +
-                                                        ((chunk % chunks) ^ exchange) * 16),
-                           r);
+    const unsigned at = line + static_cast<unsigned>(chunk / chunks * 64 * Line +
+                                                     ((chunk % chunks) ^ exchange) * 16);
+#pragma unroll
+    for (int i = 0; i < Staged; ++i) store_matrix_x4<false>(at + i * apart, r[i]);
   }
 }
 
 /// The same with lines along the columns of the tile: line c holds the 64 rows of column c.
-template <class T, int Cols, int N>
-__device__ inline void stage_columns(unsigned shared, const float (&sums)[N], bool any, int from) {
+template <int Cols, int Staged, class Values>
+__device__ inline void stage_columns(unsigned shared, unsigned apart, const Values& values) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
   const int chunk = (warp * 2 + lane / 8 % 2) ^ (lane % 8);
   const unsigned at = shared + static_cast<unsigned>((lane / 16 * 8 + lane % 8) * 128 + chunk * 16);
 #pragma unroll
   for (int j = 0; j < Cols / 16; ++j) {
-    const float* s = sums + from / 2 + j * 8;
-    unsigned r[4];
+    unsigned r[Staged][4];
+    values(j, r);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) r[i] = any ? pack_pair<T>(s[2 * i], s[2 * i + 1]) : 0;
-    store_matrix_x4<true>(at + static_cast<unsigned>(j * 16 * 128), r);
+    for (int i = 0; i < Staged; ++i)
+      store_matrix_x4<true>(at + static_cast<unsigned>(j * 16 * 128) + i * apart, r[i]);
   }
 }
 

@@ -25,6 +25,15 @@ struct EpiloguePlace {
   int count;
 };
 
+/// What no kernel writes that reads it: the compiler may load it early.
+template <class T>
+__device__ inline T load_element(const T* from) {
+  T out;
+  using Bits = typename Bundle<sizeof(T)>::type;
+  *reinterpret_cast<Bits*>(&out) = __ldg(reinterpret_cast<const Bits*>(from));
+  return out;
+}
+
 /// Values of a matrix of D's shape, or of one row for all rows.
 template <class T, class W, int V>
 __device__ inline void load_operand(const GemmOperand& o, const EpiloguePlace& at, W (&out)[V]) {
@@ -42,11 +51,25 @@ __device__ inline void load_operand(const GemmOperand& o, const EpiloguePlace& a
   }
 }
 
+/// Values of a vector that has one for each column. Of two neighbours each is loaded by itself and
+/// without a branch, so that the loads of many pairs can be under way at a time.
+template <class T, class W, int V>
+__device__ inline void load_row(const GemmOperand& o, const EpiloguePlace& at, W (&out)[V]) {
+  if constexpr (V > 2) {
+    load_operand<T>(o, at, out);
+  } else {
+    const T* p = static_cast<const T*>(o.data) + at.batch * o.batch + at.column * o.column;
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      out[v] = v < at.count ? read_element<W>(load_element(p + v * o.column)) : W(0);
+  }
+}
+
 /// The one value of a column that all of its row's elements share.
 template <class T, class W, int V>
 __device__ inline void load_column(const GemmOperand& o, const EpiloguePlace& at, W (&out)[V]) {
   const T* p = static_cast<const T*>(o.data) + at.batch * o.batch + at.row * o.row;
-  const W value = at.count > 0 ? read_element<W>(*p) : W(0);
+  const W value = at.count > 0 ? read_element<W>(load_element(p)) : W(0);
 #pragma unroll
   for (int v = 0; v < V; ++v) out[v] = value;
 }
@@ -67,18 +90,61 @@ __device__ inline void store_operand(const GemmOperand& o, const EpiloguePlace& 
   }
 }
 
-// The functions of epilogue::Unary and Binary. NaN stays NaN.
-template <class W>
+/// Takes what an epilogue stores, each to its operand.
+struct StoreOperands {
+  template <class T, int number, class W, int V>
+  __device__ void put(const GemmOperand& o, const EpiloguePlace& at, const W (&values)[V]) const {
+    store_operand<T>(o, at, values);
+  }
+};
+
+/// Keeps the first `kept` values that an epilogue stores, D first, in registers; others go to their
+/// operands.
+template <class W, int kept, int V>
+struct KeepStored {
+  W (&out)[kept][V];
+
+  template <class T, int number, class Value>
+  __device__ void put(const GemmOperand& o, const EpiloguePlace& at,
+                      const Value (&values)[V]) const {
+    if constexpr (number < kept) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) out[number][v] = static_cast<W>(values[v]);
+    } else {
+      if (at.count > 0) store_operand<T>(o, at, values);
+    }
+  }
+};
+
+// The functions of epilogue::Unary and Binary. NaN stays NaN. `fast`: by the approximations that
+// the GPU has in hardware, with errors of some 1e-6.
+template <class W, bool fast>
 struct EpilogueFunctions {
+  static_assert(sizeof(W) == 4 || !fast);
   __device__ static W exp(W x) {
-    if constexpr (sizeof(W) == 8) {
+    if constexpr (fast) {
+      return ::__expf(x);
+    } else if constexpr (sizeof(W) == 8) {
       return ::exp(x);
     } else {
       return ::expf(x);
     }
   }
+  __device__ static W divide(W x, W y) {
+    if constexpr (fast) {
+      return ::__fdividef(x, y);
+    } else {
+      return x / y;
+    }
+  }
   __device__ static W tanh(W x) {
-    if constexpr (sizeof(W) == 8) {
+    if constexpr (fast) {  // near 0 a series, whose error is relative
+      const W square = x * x;
+      const W near =
+          x + x * square * (W(-0.333333333) + square * (W(0.133333333) - square * W(0.0539682540)));
+      const W far = W(1) - divide(W(2), W(1) + exp(W(2) * x));
+      return square < W(0.0625) ? near : far;
+    } else if constexpr (sizeof(W) == 8) {
       return ::tanh(x);
     } else {
       return ::tanhf(x);
@@ -97,19 +163,20 @@ struct EpilogueFunctions {
   __device__ static W relu(W x) { return x < 0 ? W(0) : x; }
   __device__ static W leaky_relu(W x, W slope) { return x < 0 ? slope * x : x; }
   __device__ static W clamp(W x, W low, W high) { return x < low ? low : x > high ? high : x; }
-  __device__ static W sigmoid(W x) { return W(1) / (W(1) + exp(-x)); }
-  __device__ static W silu(W x) { return x / (W(1) + exp(-x)); }
-  __device__ static W hardswish(W x) { return x * clamp(x + W(3), W(0), W(6)) / W(6); }
+  __device__ static W sigmoid(W x) { return divide(W(1), W(1) + exp(-x)); }
+  __device__ static W silu(W x) { return divide(x, W(1) + exp(-x)); }
+  __device__ static W hardswish(W x) { return x * clamp(x + W(3), W(0), W(6)) * (W(1) / W(6)); }
   __device__ static W gelu(W x) { return W(0.5) * x * (W(1) + erf(x * W(0.70710678118654752440))); }
   __device__ static W gelu_tanh(W x) {
     const W inner = W(0.79788456080286535588) * (x + W(0.044715) * x * x * x);
+    if constexpr (fast) return divide(x, W(1) + exp(W(-2) * inner));  // 1 + tanh = 2 sigmoid(2 x)
     return W(0.5) * x * (W(1) + tanh(inner));
   }
 };
 
 template <class W>
 __device__ inline W reduce_pair(W x, W y, bool is_max) {
-  return is_max ? EpilogueFunctions<W>::maximum(x, y) : x + y;
+  return is_max ? EpilogueFunctions<W, false>::maximum(x, y) : x + y;
 }
 
 /// The way of 16 rows x 8 Tiles columns of sums of one warp to the epilogue: in chunks of columns
@@ -168,8 +235,9 @@ struct EpilogueSlab {
       if (inside) {
         Neighbours<Sum, V> sums;
         sums.load(scratch + r * ld + at);
-        Epilogue::template apply<V>(scalars, operands, {row + r, column + at, batch, count},
-                                    sums.at, reduced);
+        const EpiloguePlace place{row + r, column + at, batch, count};
+        Epilogue::template apply<V>(scalars, operands, place, place, sums.at, reduced,
+                                    StoreOperands());
       }
       if constexpr (R > 0) take(operands, reduced, totals, row + r, column, batch, inside, count);
     }

@@ -17,6 +17,12 @@ struct EpilogueScalars {
   double in_f64[most_epilogue_scalars];
 };
 
+/// Of one block-sparse product.
+struct BlockSparseEpilogueArguments {
+  EpilogueScalars scalars;
+  GemmOperand operands[12];
+};
+
 struct GemmMatrix {
   const void* data;
   long long ld, batch;  // in elements

@@ -216,12 +216,13 @@ struct WarpgroupGemm {
             const int column = column0 + 64 * c + (t + part / 2) * 8 + lane % 4 * 2;
             const Sum(&s)[4] = sums[i][8 * c + t + part / 2];
             const Sum pair[2] = {s[part % 2 * 2], s[part % 2 * 2 + 1]};
-            typename Epilogue::Compute out[2];
-            Epilogue::template value<2>(p.gemm.scalars, operands,
-                                        {row, column, batch, row < m ? n - column : 0}, pair, out);
+            const EpiloguePlace place{row, column, batch, row < m ? n - column : 0};
+            typename Epilogue::Compute out[1][2], unused[1][2];
+            Epilogue::template apply<2>(p.gemm.scalars, operands, place, place, pair, unused,
+                                        KeepStored<typename Epilogue::Compute, 1, 2>{out});
             Neighbours<D, 2> both;
-            both.at[0] = round_element<D>(out[0]);
-            both.at[1] = round_element<D>(out[1]);
+            both.at[0] = round_element<D>(out[0][0]);
+            both.at[1] = round_element<D>(out[0][1]);
             packed[part] = reinterpret_cast<const unsigned&>(both.at);
           }
           // The engine's swizzle: 16-byte column j of line r lies at j ^ r % 8.

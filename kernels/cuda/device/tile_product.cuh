@@ -15,9 +15,10 @@ struct Chunk {
 };
 
 /// Compile-time shape of a CTA's work. A is Rows x Depth, B is Depth x Cols a stage; `a_along_k`
-/// and `b_along_k` tell whether neighbours along the depth lie side by side in memory.
+/// and `b_along_k` tell whether neighbours along the depth lie side by side in memory; Multiply is
+/// one of mma.cuh.
 template <class T, int Rows, int Cols, int Depth, int Stages, int WarpRows, int WarpCols,
-          bool a_along_k, bool b_along_k>
+          bool a_along_k, bool b_along_k, class Multiply = Mma<T>>
 struct TileProduct {
   using Element = T;
   static constexpr int rows = Rows, cols = Cols, depth = Depth;
@@ -41,7 +42,7 @@ struct TileProduct {
       Stages * stage_elements > c_elements ? Stages* stage_elements : c_elements;
   static constexpr int shared_bytes = shared_elements * static_cast<int>(sizeof(T));
 
-  using M = Mma<T>;
+  using M = Multiply;
   static constexpr int m_tiles = Rows / WarpRows / M::rows;
   static constexpr int n_tiles = Cols / WarpCols / M::cols;
   static_assert(m_tiles * WarpRows * M::rows == Rows && n_tiles * WarpCols * M::cols == Cols);
@@ -138,6 +139,26 @@ struct TileProduct {
 #pragma unroll
         for (int n = 0; n < n_tiles; ++n) M::multiply(sums[m][n], fa[m], fb[n]);
     }
+  }
+
+  /// Calls f(row, column, sums) on every two neighbours of a row of the tile.
+  template <class F>
+  __device__ void each_pair(const F& f) {
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const int m0 = warp % WarpRows * (Rows / WarpRows);
+    const int n0 = warp / WarpRows * (Cols / WarpCols);
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m)
+#pragma unroll
+      for (int n = 0; n < n_tiles; ++n)
+#pragma unroll
+        for (int i = 0; i < M::elements; i += 2) {
+          typename M::Sum pair[2] = {sums[m][n][i], sums[m][n][i + 1]};
+          f(m0 + m * M::rows + M::row(lane, i), n0 + n * M::cols + M::col(lane, i), pair);
+          sums[m][n][i] = pair[0];
+          sums[m][n][i + 1] = pair[1];
+        }
   }
 
   /// Puts the rounded sums into shared memory, row by row (or column by column), `c_ld` apart.

@@ -27,6 +27,8 @@ struct WarpgroupDsd {
   static constexpr unsigned a_slice = 64 * line, a_stage = groups * slices * a_slice;
   static constexpr unsigned b_slice = n * line, b_stage = slices * b_slice;
   static constexpr unsigned staging = 64 * 128 * 2;  // a warpgroup's half tile on its way out
+  static constexpr bool finishes = !same_type<typename Config::Epilogue, NoEpilogue>;
+  static constexpr int staged = Config::staged;  // tiles that leave through it: C, and one more
   static constexpr int threads = (groups + 1) * warpgroup_size;
 
   struct Shared {
@@ -312,6 +314,26 @@ struct WarpgroupDsd {
     warpgroup_commit();
   }
 
+  /// The finished values of columns [column, column + 16) of this warpgroup's tile, packed.
+  __device__ static __forceinline__ void finish(const WarpgroupDsdParams& p, const float* sums,
+                                                bool started, int row, int column, int batch,
+                                                unsigned (&r)[staged][4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const PairPlace pair(i);
+      const int at_row = row + pair.row, left = p.n - column - pair.column;
+      const EpiloguePlace at{min(at_row, p.m - 1), min(column + pair.column, p.n - 1), batch,
+                             left == 1 ? 1 : 2};
+      EpiloguePlace in = at;
+      in.count = at_row < p.m ? left : 0;
+      const float own[2] = {started ? sums[2 * i] : 0, started ? sums[2 * i + 1] : 0};
+      float out[staged][2];
+      finish_sums<typename Config::Epilogue, staged>(p.epilogue, at, in, own, out);
+#pragma unroll
+      for (int o = 0; o < staged; ++o) r[o][i] = pack_pair<T>(out[o][0], out[o][1]);
+    }
+  }
+
   __device__ static void write_tile(const WarpgroupDsdParams& p, const float (&sums)[n / 2],
                                     bool started, unsigned staging_at, int group, int work) {
     const Place place(p, piece_of_work(p.split, work).item);
@@ -319,25 +341,33 @@ struct WarpgroupDsd {
     const BatchIndex batch(p.batch, place.batch);
     const int row = local_strip(p, place, batch) * rows * block + group * 64;
     const int col = place.tile * n;
-    constexpr int cols = n % 128 ? 64 : 128;  // a round
+    constexpr int cols = n % 128 || staged == 2 ? 64 : 128;  // a round
+    constexpr unsigned apart = 64 * 64 * 2;
 #pragma unroll
     for (int from = 0; from < n; from += cols) {
+      const auto values = [&](int j, unsigned(&r)[staged][4]) {
+        finish(p, sums + from / 2 + j * 8, started, row, col + from + j * 16, place.batch, r);
+      };
       if (leader) wait_stores_read();
       named_barrier(1 + group, warpgroup_size);
       if constexpr (Config::c_by_columns) {
-        stage_columns<T, cols>(staging_at, sums, started, from);
+        stage_columns<cols, staged>(staging_at, apart, values);
       } else {
-        stage_rows<T, 128, cols>(staging_at, sums, started, from);
+        stage_rows<128, cols, staged>(staging_at, apart, values);
       }
       fence_async_shared();
       named_barrier(1 + group, warpgroup_size);
       if (leader) {
         if constexpr (Config::c_by_columns) {
           store_box(p.c, staging_at, row, col + from, place.batch);
+          if constexpr (staged == 2)
+            store_box(p.aside, staging_at + apart, row, col + from, place.batch);
         } else {
           store_box(p.c, staging_at, col + from, row, place.batch);
           if constexpr (cols == 128)
-            store_box(p.c, staging_at + 64 * 128, col + from + 64, row, place.batch);
+            store_box(p.c, staging_at + apart, col + from + 64, row, place.batch);
+          if constexpr (staged == 2)
+            store_box(p.aside, staging_at + apart, col + from, row, place.batch);
         }
         commit_stores();
       }
@@ -428,8 +458,10 @@ struct WarpgroupDsd {
     }
     __syncthreads();
     if (group == groups) {
+      if constexpr (finishes) give_registers<104>();
       if (threadIdx.x % warpgroup_size / 32 < copying_warps) produce(p, s, buffers);
     } else {
+      if constexpr (finishes) take_registers<200>();
       consume(p, s, buffers, group);
     }
   }

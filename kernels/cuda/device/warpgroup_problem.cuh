@@ -1,4 +1,6 @@
 #pragma once
+#include <bs/kernels/cuda/device/gemm_params.cuh>
+
 // What a launch of the warpgroup kernels of the block-sparse products tells them: plain data, and
 // the same to the host's compiler, which fills it, as to the device's.
 
@@ -68,6 +70,9 @@ struct WarpgroupDsdParams {
   WorkSplit split;
   int items;  ///< tiles of all C, or pieces
   int* next;  ///< two zeros: items taken, CTAs that found no more
+  int m, n;   ///< of C
+  BlockSparseEpilogueArguments epilogue;
+  TensorMapWords aside;  ///< like c, of what the epilogue stores beside it
 };
 
 /// The blocks of A B for each S of a batch.
@@ -85,7 +90,10 @@ struct WarpgroupSddParams {
   int blocks;                   ///< of one S of the batch
   WorkSplit split;
   int items;
-  int* next;  ///< as above
+  int* next;     ///< as above
+  int heads, m;  ///< rows of a head
+  BlockSparseEpilogueArguments epilogue;
+  TensorMapWords aside;  ///< like values
 };
 
 }  // namespace bs::cuda::device

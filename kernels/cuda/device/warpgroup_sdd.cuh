@@ -26,6 +26,8 @@ struct WarpgroupSdd {
   static constexpr unsigned staging = 64 * 128 * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
   static constexpr int out_line = 2 * side;
+  static constexpr bool finishes = !same_type<typename Config::Epilogue, NoEpilogue>;
+  static constexpr int staged = Config::staged;  // tiles that leave through staging
 
   struct Shared {
     Barrier full[stages], empty[stages];
@@ -148,34 +150,71 @@ struct WarpgroupSdd {
     }
   }
 
-  __device__ static void write_blocks(const WarpgroupSddParams& p, const float (&sums)[n / 2],
-                                      unsigned staging_at, int group, int work) {
-    const Place place(p, piece_of_work(p.split, work).item);
-    const int thread = threadIdx.x % warpgroup_size;
-    const int first_block = place.batch * p.blocks;
-    const int first_entry = group / down * (n / block);
-    constexpr int round = n % 128 ? 64 : 128;  // columns
-    constexpr int pieces = round / side;       // of columns
+  /// The finished values of columns [column, column + 16) of this warpgroup's tile, packed: part of
+  /// one block, as the 16 rows of a warp are.
+  __device__ static __forceinline__ void finish(const WarpgroupSddParams& p, const float* sums,
+                                                const Place& place, int group, int column,
+                                                unsigned (&r)[staged][4]) {
+    const int entry = min(group / down * (n / block) + column / block, place.count - 1);
+    const long long at_entry = place.first + entry;
+    const int block_row = static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16 / side;
+    const int head = place.strip / p.list.strips;
+    const int row0 =
+        (place.strip % p.list.strips * rows * (block == 128 ? 2 : 1) + group % down) * side;
+    const int number = __ldg(p.list.blocks + at_entry * rows + block_row);
+    const int column0 = __ldg(p.list.cols + at_entry) * block;
+    const int count = number < 0 || group / down * n + column >= place.count * block ? 0 : 2;
 #pragma unroll
-    for (int from = 0; from < n; from += round) {
-      wait_stores_read();
-      named_barrier(1 + group, warpgroup_size);
-      stage_rows<T, out_line, round>(staging_at, sums, true, from);
-      fence_async_shared();
-      named_barrier(1 + group, warpgroup_size);
-      if (thread < pieces * rows) {
-        const int piece = thread / rows, row = thread % rows;
-        const int entry = first_entry + (from / side + piece) / halves;
-        if (entry < place.count) {
-          const int number =
-              __ldg(p.list.blocks + static_cast<long long>(place.first + entry) * rows + row);
-          if (number >= 0)
-            store_box(p.values, staging_at + (piece * 64 + row * side) * out_line,
-                      piece % halves * side, (first_block + number) * block + group % down * 64);
-        }
-        commit_stores();
-      }
+    for (int i = 0; i < 4; ++i) {
+      const PairPlace pair(i);
+      const int k = (column + pair.column) % block;
+      const int in_block = (pair.row + group % down * 64) % block;
+      const EpiloguePlace at{min(row0 + pair.row, p.m - 1), column0 + k,
+                             place.batch * p.heads + head, 2};
+      const EpiloguePlace in{max(number, 0) * block + in_block, k, place.batch, count};
+      const float own[2] = {sums[2 * i], sums[2 * i + 1]};
+      float out[staged][2];
+      finish_sums<typename Config::Epilogue, staged>(p.epilogue, at, in, own, out);
+#pragma unroll
+      for (int o = 0; o < staged; ++o) r[o][i] = pack_pair<T>(out[o][0], out[o][1]);
     }
+  }
+
+  static constexpr int round = n % 128 || staged == 2 ? 64 : 128;  // columns written at a time
+  /// Writes columns from `from` on. Rounds are no loop: one as long would not be unrolled, and the
+  /// sums then not stay in registers.
+  template <int from>
+  __device__ static __forceinline__ void write_blocks(const WarpgroupSddParams& p,
+                                                      const float (&sums)[n / 2],
+                                                      unsigned staging_at, int group,
+                                                      const Place& place) {
+    const int thread = threadIdx.x % warpgroup_size;
+    constexpr int pieces = round / side;  // of columns
+    constexpr unsigned apart = 64 * 64 * 2;
+    wait_stores_read();
+    named_barrier(1 + group, warpgroup_size);
+    stage_rows<out_line, round, staged>(staging_at, apart, [&](int j, unsigned(&r)[staged][4]) {
+      finish(p, sums + from / 2 + j * 8, place, group, from + j * 16, r);
+    });
+    fence_async_shared();
+    named_barrier(1 + group, warpgroup_size);
+    if (thread < pieces * rows) {
+      const int piece = thread / rows, row = thread % rows;
+      const int entry = group / down * (n / block) + (from / side + piece) / halves;
+      if (entry < place.count) {
+        const int number =
+            __ldg(p.list.blocks + static_cast<long long>(place.first + entry) * rows + row);
+        const unsigned at = staging_at + (piece * 64 + row * side) * out_line;
+        const int x = (from / side + piece) % halves * side;
+        const int y = (place.batch * p.blocks + number) * block + group % down * 64;
+        if (number >= 0) {
+          store_box(p.values, at, x, y);
+          if constexpr (staged == 2) store_box(p.aside, at + apart, x, y);
+        }
+      }
+      commit_stores();
+    }
+    if constexpr (from + round < n) write_blocks<from + round>(p, sums, staging_at, group, place);
   }
 
   __device__ static void consume(const WarpgroupSddParams& p, Shared& s, unsigned buffers,
@@ -205,7 +244,7 @@ struct WarpgroupSdd {
       if (elected) s.empty[previous].arrive();
       warpgroup_pin(sums);
       if (!finish_parts<groups>(p.split, item, group, sums, started)) continue;
-      write_blocks(p, sums, staging_at, group, item);
+      write_blocks<0>(p, sums, staging_at, group, Place(p, piece_of_work(p.split, item).item));
     }
     wait_stores_read();  // shared memory is theirs until then
   }
@@ -228,8 +267,10 @@ struct WarpgroupSdd {
     }
     __syncthreads();
     if (group == groups) {
+      if constexpr (finishes) give_registers<104>();
       if (threadIdx.x / 32 % 4 == 0) produce(p, s, buffers);
     } else {
+      if constexpr (finishes) take_registers<200>();
       consume(p, s, buffers, group);
     }
   }

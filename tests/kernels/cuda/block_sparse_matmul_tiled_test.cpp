@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
+#include <bs/tests/kernels/cuda/epilogue_of_all_kinds.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>
 
@@ -9,7 +10,19 @@ using namespace bs;
 using namespace bs::cuda;
 
 TEST_CASE("block-sparse products: the kernels of mma.sync compile and keep to registers") {
-  test::check_kernels(all_tiled_kernels(), tiled_source, 7);
+  test::check_kernels(
+      all_tiled_kernels(), [](const TiledKernel& k) { return tiled_source(k); }, 11);
+}
+
+TEST_CASE("block-sparse products: the kernels of mma.sync compile with an epilogue of all kinds") {
+  test::check_kernels(
+      all_tiled_kernels(),
+      [](TiledKernel k) {
+        k.c_by_columns = !k.sampled && k.block % 3 == 2;  // 8, 32, 128
+        const GemmEpilogue e = test::epilogue_of_all_kinds(element_of(k.dtype));
+        return tiled_source(k, &e);
+      },
+      37);
 }
 
 TEST_CASE("block-sparse products: the text of a kernel is what it was, and its name its own") {
@@ -30,5 +43,5 @@ extern "C" __global__ void __launch_bounds__(Product::threads, 1)
 )");
   std::set<std::string> names;
   for (const TiledKernel& one : all_tiled_kernels()) names.insert(tiled_source(one).name);
-  CHECK(names.size() == 160);
+  CHECK(names.size() == 200);
 }

@@ -1,0 +1,369 @@
+#include <bs/autograd/block_sparse_matmul.h>
+#include <bs/kernels/block_sparse_convert.h>
+#include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/math_mode.h>
+#include <bs/kernels/matmul.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <bs/tests/support/sparse_case.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+constexpr Transpose transposes[] = {{}, {.b = true}, {.a = true}, {.a = true, .b = true}};
+constexpr DType dtypes[] = {f64, f32, f16, bf16};
+
+/// A function of the vocabulary and its formula.
+struct Function {
+  const char* name;
+  epilogue::Value (*build)(const epilogue::Value&);
+  double (*formula)(double);
+};
+
+const Function functions[] = {
+    {"relu", epilogue::relu, [](double x) { return std::max(x, 0.0); }},
+    {"leaky_relu", [](const epilogue::Value& x) { return epilogue::leaky_relu(x, 0.25); },
+     [](double x) { return x < 0 ? 0.25 * x : x; }},
+    {"tanh", epilogue::tanh, [](double x) { return std::tanh(x); }},
+    {"sigmoid", epilogue::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"silu", epilogue::silu, [](double x) { return x / (1 + std::exp(-x)); }},
+    {"hardswish", epilogue::hardswish,
+     [](double x) { return x * std::clamp(x + 3, 0.0, 6.0) / 6; }},
+    {"gelu", epilogue::gelu, [](double x) { return x * (1 + std::erf(x / std::sqrt(2.0))) / 2; }},
+    {"gelu_tanh", epilogue::gelu_tanh,
+     [](double x) {
+       return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+     }},
+};
+
+/// One product with all operands drawn at random, and what the epilogue's formula makes of it.
+struct Case {
+  const char* op;
+  Mask mask;
+  int64_t free;  ///< the extent that the layout does not tell
+  Transpose t = {};
+  Shape left = {}, right = {};  ///< leading axes
+};
+
+struct Problem {
+  Reference a, b;  ///< dense or values, as the op takes them
+  Reference sums;  ///< dense result, or values
+  std::function<Tensor(const ProductOptions&)> run;
+};
+
+Reference drawn(const Shape& shape, uint64_t seed, DType dtype) {
+  return Reference::of(random_reference(shape, seed).tensor(dtype, Device::cpu()));
+}
+
+Problem make(const Case& c, DType dtype) {
+  const std::string op = c.op;
+  const Mask& mask = c.mask;
+  const Transpose t = c.t;
+  Shape a, b;
+  if (op == "sdd") {
+    a = flipped(mask.dense(c.left, mask.height(), c.free), t.a);
+    b = flipped(mask.dense(c.right, c.free, mask.width()), t.b);
+  } else if (op == "dsd") {
+    a = mask.values(c.left);
+    b = flipped(mask.dense(c.right, t.a ? mask.height() : mask.width(), c.free), t.b);
+  } else {
+    a = flipped(mask.dense(c.left, c.free, t.b ? mask.width() : mask.height()), t.a);
+    b = mask.values(c.right);
+  }
+  Problem p{drawn(a, 1, dtype), drawn(b, 2, dtype), Reference(), {}};
+  const Tensor x = p.a.tensor(dtype, test_device()), y = p.b.tensor(dtype, test_device());
+  const LayoutPtr layout = mask.layout();
+  if (op == "sdd") {
+    p.sums = sparsify(product(p.a, p.b, t.a, t.b), mask);
+    p.run = [=](const ProductOptions& o) { return sdd(x, y, layout, t, o).values; };
+  } else if (op == "dsd") {
+    p.sums = product(densify(p.a, mask), p.b, t.a, t.b);
+    p.run = [=](const ProductOptions& o) { return dsd({layout, x}, y, t, o); };
+  } else {
+    p.sums = product(p.a, densify(p.b, mask), t.a, t.b);
+    p.run = [=](const ProductOptions& o) { return dds(x, {layout, y}, t, o); };
+  }
+  return p;
+}
+
+/// Where each element of a result lies: the matrix it is of, its row and its column.
+struct Place {
+  int64_t matrix, row, column;
+};
+
+std::vector<Place> places(const Case& c, const Reference& sums) {
+  std::vector<Place> out;
+  if (std::string(c.op) != "sdd") {
+    const int64_t m = sums.shape[-2], n = sums.shape[-1];
+    for (int64_t i = 0; i < sums.shape.product(); ++i) out.push_back({i / n / m, i / n % m, i % n});
+    return out;
+  }
+  const Mask& mask = c.mask;
+  const int64_t batch = sums.shape.slice(0, sums.shape.rank() - 3).product();
+  for (int64_t z = 0; z < batch; ++z)
+    for (int h = 0; h < mask.heads; ++h)
+      for (int r = 0; r < mask.rows; ++r)
+        for (int q = 0; q < mask.cols; ++q)
+          for (int i = 0; mask.has(h, r, q) && i < mask.block * mask.block; ++i)
+            out.push_back({z * mask.heads + h, int64_t{r} * mask.block + i / mask.block,
+                           int64_t{q} * mask.block + i % mask.block});
+  return out;
+}
+
+std::string describe(const Case& c, DType dtype) {
+  return format("{} block {} free {} transposed {} {} lead {} {} {}", c.op, c.mask.block, c.free,
+                c.t.a, c.t.b, c.left, c.right, dtype);
+}
+
+/// D = f(alpha sum + row + column + beta c), with the argument stored in `aside`'s element.
+void check(const Case& c, DType dtype, const Function& f, std::optional<DType> aside_dtype = {}) {
+  using namespace bs::epilogue;
+  const Problem p = make(c, dtype);
+  const DType stored = aside_dtype.value_or(dtype);
+  const Element e = element_of(dtype);
+  const int64_t m = std::string(c.op) == "sdd" ? c.mask.height() : p.sums.shape[-2];
+  const int64_t n = std::string(c.op) == "sdd" ? c.mask.width() : p.sums.shape[-1];
+  const std::vector<Place> at = places(c, p.sums);
+  REQUIRE(at.size() == p.sums.values.size());
+  // Vectors of each matrix, where there are several.
+  const bool is_sdd = std::string(c.op) == "sdd";
+  Shape matrices = p.sums.shape.slice(0, p.sums.shape.rank() - (is_sdd ? 3 : 2));
+  if (is_sdd && c.mask.heads > 1) matrices.push_back(c.mask.heads);
+  Shape of_rows = matrices;
+  of_rows.push_back(n);
+  const Reference row_values = drawn(of_rows, 3, dtype), column_values = drawn({m}, 4, f32);
+  const Reference beside = drawn(p.sums.shape, 5, dtype);
+
+  const Value t = scalar("alpha") * accumulator() + row("r", e) + column("c", Element::f32) +
+                  scalar("beta") * tensor("z", e);
+  const Tensor kept = Tensor::empty(p.sums.shape, stored, test_device());
+  const ProductOptions options{
+      .epilogue = GemmEpilogue(f.build(t)).store("kept", t, element_of(stored)),
+      .tensors = {{"r", row_values.tensor(dtype, test_device())},
+                  {"c", column_values.tensor(f32, test_device())},
+                  {"z", beside.tensor(dtype, test_device())},
+                  {"kept", kept}},
+      .scalars = {{"alpha", 0.75}, {"beta", -0.5}}};
+  const Reference actual = Reference::of(p.run(options));
+  Reference argument(p.sums.shape), expected(p.sums.shape);
+  for (size_t i = 0; i < at.size(); ++i) {
+    argument[i] = 0.75 * p.sums[i] +
+                  row_values[static_cast<size_t>(at[i].matrix * n + at[i].column)] +
+                  column_values[static_cast<size_t>(at[i].row)] - 0.5 * beside[i];
+    expected[i] = f.formula(argument[i]);
+  }
+  const std::string what = describe(c, dtype) + " " + f.name;
+  // Computed in f32, or f64 for f64, and rounded to what is stored.
+  const double computed = epsilon(dtype == f64 ? f64 : f32),
+               size = std::max(1.0, largest(argument));
+  check_close(what, actual, expected, 16 * std::max(epsilon(dtype), computed) * size);
+  check_close(what + " kept", Reference::of(kept), argument,
+              16 * std::max(epsilon(stored), computed) * size);
+}
+
+}  // namespace
+
+// Kernels are compiled one for each of these: cases are small, so that they can run side by side.
+
+namespace {
+
+void check_functions(const char* op) {
+  for (const Function& f : functions)
+    for (const DType dtype : {f32, bf16})
+      check({op, Mask::random(1, 3, 4, 16, 0.5, 1), 24}, dtype, f);
+  for (const DType dtype : {f64, f16})
+    for (const size_t f : {0, 2, 6})
+      check({op, Mask::random(1, 3, 4, 32, 0.5, 1), 24}, dtype, functions[f]);
+}
+
+void check_transposes(const char* op) {
+  for (const Transpose t : transposes)
+    for (const DType dtype : {f32, bf16}) {
+      check({op, Mask::random(1, 3, 4, 16, 0.5, 2), 40, t, {2, 3}, {3}}, dtype, functions[6]);
+      check({op, Mask::random(3, 2, 3, 32, 0.5, 3), 8, t, {2}, {}}, dtype, functions[0]);
+    }
+}
+
+void check_sizes(const char* op) {
+  for (const int block : {8, 16, 32, 64, 128})
+    for (const int64_t free : {1, 7, 72, 264}) {
+      check({op, Mask::random(1, 3, 2, block, 0.6, 4), free}, f16, functions[4]);
+      if (block < 64) check({op, Mask::random(2, 2, 3, block, 0.6, 5), free}, f32, functions[4]);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("block-sparse epilogues: every function, sdd") { check_functions("sdd"); }
+TEST_CASE("block-sparse epilogues: every function, dsd") { check_functions("dsd"); }
+TEST_CASE("block-sparse epilogues: every function, dds") { check_functions("dds"); }
+TEST_CASE("block-sparse epilogues: transposes, heads and batches, sdd") { check_transposes("sdd"); }
+TEST_CASE("block-sparse epilogues: transposes, heads and batches, dsd") { check_transposes("dsd"); }
+TEST_CASE("block-sparse epilogues: transposes, heads and batches, dds") { check_transposes("dds"); }
+TEST_CASE("block-sparse epilogues: blocks, and sizes that fill no tile, sdd") {
+  check_sizes("sdd");
+}
+TEST_CASE("block-sparse epilogues: blocks, and sizes that fill no tile, dsd") {
+  check_sizes("dsd");
+}
+TEST_CASE("block-sparse epilogues: blocks, and sizes that fill no tile, dds") {
+  check_sizes("dds");
+}
+
+TEST_CASE("block-sparse epilogues: what is stored beside may be of another type") {
+  for (const char* op : {"sdd", "dsd", "dds"})
+    for (const DType stored : {f32, f16, bf16})
+      check({op, Mask::random(1, 3, 4, 32, 0.5, 6), 136}, bf16, functions[7], stored);
+}
+
+TEST_CASE("block-sparse epilogues: sums over nothing get bias and function too") {
+  Mask holes(2, 3, 4, 16);  // head 1 is empty; in head 0 an empty row and two empty columns
+  holes.at(0, 0, 1) = holes.at(0, 2, 1) = holes.at(0, 2, 2) = 1;
+  for (const Mask& mask : {holes, Mask(1, 2, 3, 16), Mask(1, 2, 2, 8)})
+    for (const Transpose t : {transposes[0], transposes[3]})
+      for (const DType dtype : {f32, f16})
+        for (const char* op : {"dsd", "dds"}) check({op, mask, 24, t}, dtype, functions[3]);
+  for (const DType dtype : {f32, f16})  // no depth
+    check({"sdd", Mask::random(2, 3, 2, 16, 0.5, 7), 0}, dtype, functions[3]);
+  for (const char* op : {"sdd", "dsd", "dds"}) {
+    check({op, Mask(1, 0, 2, 8), 3}, f32, functions[0]);
+    check({op, Mask(1, 2, 2, 8, 1), op[0] == 's' ? 5 : 0}, f32, functions[0]);
+  }
+}
+
+TEST_CASE("block-sparse epilogues: of layouts that are all but dense") {
+  // Large enough for the way by a dense product; sums, bias and relu of whole numbers are exact.
+  using namespace bs::epilogue;
+  const Mask mask = Mask::random(1, 160, 144, 16, 0.9, 13);
+  const auto whole = [](const Shape& shape, uint64_t seed) {
+    Reference r = random_reference(shape, seed, -1.5, 1.5);
+    for (double& x : r.values) x = std::round(x);
+    return r.tensor(f16, test_device());
+  };
+  const auto op = [](const Tensor& x, bool transposed) {
+    return transposed ? x.transpose(0, 1) : x;
+  };
+  const SparseTensor s{mask.layout(), whole(mask.values(), 14)};
+  const Tensor stored = to_dense(s);
+  const Value x = accumulator() + row("bias", Element::f16);
+  constexpr int64_t outer = 2048;
+  for (const Transpose t : {transposes[0], transposes[3]})
+    for (const bool left : {false, true}) {
+      const bool turned = left ? t.b : t.a;
+      const int64_t k = left == turned ? mask.width() : mask.height();
+      const Tensor dense = whole(left ? flipped({outer, k}, t.a) : flipped({k, outer}, t.b), 15);
+      const Reference sums = Reference::of(left ? matmul(op(dense, t.a), op(stored, t.b))
+                                                : matmul(op(stored, t.a), op(dense, t.b)));
+      const Tensor bias = whole({sums.shape[-1]}, 16);
+      const Tensor kept = Tensor::empty(sums.shape, f16, test_device());
+      const ProductOptions options{.epilogue = GemmEpilogue(relu(x)).store("x", x, Element::f16),
+                                   .tensors = {{"bias", bias}, {"x", kept}}};
+      const Reference got =
+          Reference::of(left ? dds(dense, s, t, options) : dsd(s, dense, t, options));
+      const Reference before = Reference::of(kept), added = Reference::of(bias);
+      size_t wrong = 0;
+      for (size_t i = 0; i < sums.values.size(); ++i) {
+        const double want = sums[i] + added[i % added.values.size()];
+        wrong += before[i] != want || got[i] != std::max(want, 0.0);
+      }
+      CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("block-sparse epilogues: a tensor times a scalar of 0 is not read, nor needed") {
+  using namespace bs::epilogue;
+  const Problem p = make({"dsd", Mask::random(1, 3, 4, 16, 0.5, 8), 24}, f32);
+  const ProductOptions options{.epilogue = GemmEpilogue::linear_combination(Element::f32),
+                               .scalars = {{"alpha", 2}, {"beta", 0}}};
+  Reference expected = p.sums;
+  for (double& x : expected.values) x *= 2;
+  check_close("alpha", Reference::of(p.run(options)), expected, 1e-5);
+}
+
+TEST_CASE("block-sparse epilogues: operands may be views, and broadcast over batches") {
+  using namespace bs::epilogue;
+  const Mask mask = Mask::random(1, 3, 4, 16, 0.5, 9);
+  const Problem p = make({"dsd", mask, 24, {}, {2, 3}, {3}}, f32);
+  const GemmEpilogue e(accumulator() + row("r", Element::f32) * tensor("z", Element::f32));
+  // One row vector for each of the first axis, one tensor for each of the second, transposed.
+  const Reference r = random_reference({2, 1, 24}, 10), z = random_reference({3, 24, 48}, 11);
+  const Tensor view = z.tensor(f32, test_device()).transpose(1, 2);
+  const Reference actual = Reference::of(
+      p.run({.epilogue = e, .tensors = {{"r", r.tensor(f32, test_device())}, {"z", view}}}));
+  Reference expected = p.sums;
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t c = 0; c < 3; ++c)
+      for (int64_t i = 0; i < 48; ++i)
+        for (int64_t j = 0; j < 24; ++j)
+          expected.at({b, c, i, j}) += r.at({b, 0, j}) * z.at({c, j, i});
+  check_close("views", actual, expected, 1e-5);
+}
+
+TEST_CASE("block-sparse products: tf32 rounds the operands to 10 bits, no further") {
+  const TF32Guard guard;
+  for (const char* op : {"sdd", "dsd", "dds"})
+    for (const Transpose t : transposes)
+      for (const int block : {8, 16, 64}) {
+        const Problem p = make({op, Mask::random(1, 3, 4, block, 0.5, 12), 72, t}, f32);
+        // Each product of two factors below 1 is off by 2^-11 for each of them at most, if both
+        // have the same sign everywhere; here signs differ, and errors add up like a random walk.
+        const double tolerance = 0x1p-9 * largest(p.sums);
+        check_close(op, Reference::of(p.run({})), p.sums, tolerance);
+      }
+}
+
+TEST_CASE("block-sparse epilogues refuse what does not fit") {
+  using namespace bs::epilogue;
+  const Device device = test_device();
+  const LayoutPtr layout = Mask(1, 2, 3, 16, 1).layout();
+  const SparseTensor s{layout, Tensor::empty({6, 16, 16}, f16, device)};
+  const Tensor b = Tensor::empty({2, 48, 10}, f16, device);
+  const Value t = accumulator() + row("bias", Element::f16);
+  const GemmEpilogue e(t);
+  const auto run = [&](ProductOptions options) { return dsd(s, b, {}, options); };
+  CHECK_THROWS_WITH_AS(run({.epilogue = e}), "dsd: the epilogue's tensor 'bias' is missing", Error);
+  CHECK_THROWS_WITH_AS(
+      run({.epilogue = e, .tensors = {{"bias", Tensor::empty({32}, f16, device)}}}),
+      "dsd: 'bias' has shape [32]; expected [2, 10], or what broadcasts to it", Error);
+  CHECK_THROWS_WITH_AS(
+      run({.epilogue = e, .tensors = {{"bias", Tensor::empty({3, 10}, f16, device)}}}),
+      "dsd: 'bias' has shape [3, 10]; expected [2, 10], or what broadcasts to it", Error);
+  CHECK_THROWS_WITH_AS(
+      run({.epilogue = e, .tensors = {{"bias", Tensor::empty({10}, f32, device)}}}),
+      "dsd: 'bias' is a tensor of f32; the epilogue says f16", Error);
+  const Tensor bias = Tensor::empty({10}, f16, device);
+  CHECK_THROWS_WITH_AS(run({.epilogue = e, .tensors = {{"bias", bias}, {"other", bias}}}),
+                       "dsd: the epilogue has no tensor 'other'; it is\nv0 = accumulator\n"
+                       "v1 = row bias f16\nv2 = v0[v] + v1[v]\nstore d f16 = v2\n",
+                       Error);
+  CHECK_THROWS_WITH_AS(run({.epilogue = e, .tensors = {{"bias", bias}}, .scalars = {{"x", 1}}}),
+                       "dsd: 1 scalars for an epilogue that has 0", Error);
+  CHECK_THROWS_WITH_AS(run({.tensors = {{"bias", bias}}}),
+                       "dsd: tensors or scalars, but no epilogue that names them", Error);
+  const GemmEpilogue storing = GemmEpilogue(t).store("t", t, Element::f16);
+  CHECK_THROWS_WITH_AS(
+      run({.epilogue = storing,
+           .tensors = {{"bias", bias}, {"t", Tensor::empty({32, 10}, f16, device)}}}),
+      "dsd: 't' is stored, and has shape [32, 10], strides [10, 1]; expected [2, 32, 10], "
+      "contiguous",
+      Error);
+  CHECK_THROWS_WITH_AS(
+      run({.epilogue = GemmEpilogue(t).row_sum("rows", t), .tensors = {{"bias", bias}}}),
+      "dsd: the epilogue reduces 'rows', which products with a sparse matrix cannot", Error);
+  const LayoutPtr heads = Mask(2, 2, 2, 16, 1).layout();
+  const Tensor x = Tensor::empty({2, 32, 8}, f16, device);
+  CHECK_THROWS_WITH_AS(
+      sdd(x, x, heads, {.b = true},
+          {.epilogue = e, .tensors = {{"bias", Tensor::empty({3, 32}, f16, device)}}}),
+      "sdd: 'bias' has shape [3, 32]; expected [2, 32], or what broadcasts to it", Error);
+  if (device.is_cuda())
+    CHECK_THROWS_WITH_AS(run({.epilogue = e, .tensors = {{"bias", Tensor::empty({10}, f16)}}}),
+                         "dsd: tensors on cpu and cuda:0", Error);
+}

@@ -11,7 +11,6 @@
 #include <bs/kernels/cuda/device/gemm_multiply.cuh>
 #include <bs/kernels/cuda/device/gemm_params.cuh>
 #include <bs/kernels/cuda/device/gemm_portable.cuh>
-#include <bs/kernels/cuda/device/gemm_ring.cuh>
 #include <bs/kernels/cuda/device/gemm_schedule.cuh>
 #include <bs/kernels/cuda/device/gemm_warpgroup.cuh>
 #include <bs/kernels/cuda/device/lstm_cell.cuh>
@@ -23,4 +22,5 @@
 #include <bs/kernels/cuda/device/running_sum.cuh>
 #include <bs/kernels/cuda/device/sparse_attention.cuh>
 #include <bs/kernels/cuda/device/sparse_attention_backward.cuh>
+#include <bs/kernels/cuda/device/tensor_map.cuh>
 #include <bs/kernels/cuda/device/tile_product.cuh>

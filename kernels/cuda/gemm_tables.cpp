@@ -6,15 +6,15 @@
 #include <bs/lib/cuda/tensor_map.h>
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 
 namespace bs::cuda {
 
-using device::GemmMap;
 using device::GemmMatrix;
 using device::GemmOperand;
 using device::GemmProblem;
 using device::GemmTile;
+using device::TensorMapWords;
 
 namespace {
 
@@ -52,7 +52,7 @@ TensorMapElement map_element(Element e) {
 
 /// Boxes of `side` of one operand by 128 bytes of depth, or, where sides are neighbours, of 128
 /// bytes of sides by as many of the depth.
-GemmMap map(const Tensor& t, bool rows, bool depth_last, Element element, int side) {
+TensorMapWords map(const Tensor& t, bool rows, bool depth_last, Element element, int side) {
   const int line = 128 / size_of(element);
   const bool along_k = rows == depth_last;
   TiledTensor tiled{.element = map_element(element),
@@ -65,11 +65,7 @@ GemmMap map(const Tensor& t, bool rows, bool depth_last, Element element, int si
   if (repeated) tiled.dims[2] = 1;
   tiled.strides = {0, ld, repeated ? tiled.dims[1] * ld : t.strides()[0] * size_of(element), 0, 0};
   tiled.box = {line, along_k ? side : line, 1, 1, 1};
-  const TensorMap encoded = encode_tiled("gemm", tiled);
-  GemmMap out;
-  static_assert(sizeof out == sizeof encoded);
-  std::memcpy(&out, &encoded, sizeof out);
-  return out;
+  return std::bit_cast<TensorMapWords>(encode_tiled("gemm", tiled));
 }
 
 /// x without the repetition of what serves a whole batch.
@@ -174,7 +170,7 @@ GemmMemory::GemmMemory(const GemmDescription& d, const std::vector<SeenGemm>& pr
   const size_t width = d.epilogue.operands().size() + d.epilogue.reductions().size();
   problems_ = add(products.size() * sizeof(GemmProblem));
   operand_table_ = add(products.size() * width * sizeof(GemmOperand));
-  maps_ = add(products.size() * 2 * sizeof(GemmMap));
+  maps_ = add(products.size() * 2 * sizeof(TensorMapWords));
   if (on_host_) schedule_ = add(static_cast<size_t>(tiles) * sizeof(GemmTile));
 }
 
@@ -276,7 +272,7 @@ void GemmMemory::describe(device::WarpgroupGemmParams& params, bool maps) const 
   }
   std::vector<GemmProblem> problems;
   std::vector<GemmOperand> table;
-  std::vector<GemmMap> encoded;
+  std::vector<TensorMapWords> encoded;
   for (size_t i = 0; i < products_.size(); ++i) {
     problems.push_back(problem(products_[i]));
     const std::vector<GemmOperand> list = operands(i);

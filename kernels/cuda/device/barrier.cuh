@@ -32,6 +32,17 @@ struct Barrier {
   __device__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
+  /// At the barrier in the same place of another CTA of the cluster. Without a scope: for what is
+  /// ordered by the copy engine and by products waited for; .release.cluster would be a fence of
+  /// the whole GPU each time.
+  __device__ void arrive_at(unsigned cta) {
+    asm volatile(
+        "{\n.reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(address()),
+        "r"(cta)
+        : "memory");
+  }
   /// Arrives, and announces bytes that the phase waits for.
   __device__ void arrive_expecting(unsigned bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),
@@ -72,6 +83,18 @@ __device__ inline void fence_barrier_init() {
 /// Orders this thread's writes to shared memory before reads by the copy engine or tensor cores.
 __device__ inline void fence_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ inline unsigned cluster_rank() {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ inline void cluster_sync() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
 }
 
 /// A barrier of `threads` threads of the CTA; `name` is 1 to 15.

@@ -6,6 +6,7 @@
 #include <bs/kernels/cuda/device/block_sparse_epilogue.cuh>
 #include <bs/kernels/cuda/device/bulk_copy.cuh>
 #include <bs/kernels/cuda/device/warpgroup.cuh>
+#include <bs/kernels/cuda/device/warpgroup_problem.cuh>
 
 namespace bs::cuda::device {
 

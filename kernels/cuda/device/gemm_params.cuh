@@ -1,5 +1,6 @@
 #pragma once
 // What the kernels of dense products are given: plain data, which host code writes too.
+#include <bs/kernels/cuda/device/tensor_map.cuh>
 
 namespace bs::cuda::device {
 
@@ -49,15 +50,10 @@ struct GemmParams {
   int* counters;   // one a tile
 };
 
-/// What the driver encodes of an operand for the copy engine.
-struct alignas(64) GemmMap {
-  unsigned long long words[16];
-};
-
 /// For kernels of warpgroups.
 struct WarpgroupGemmParams {
-  GemmMap a, b, d;      // batched; d where the kernel stores by the copy engine
-  const GemmMap* maps;  // several: a and b of each
+  TensorMapWords a, b, d;      // batched; d where the kernel stores by the copy engine
+  const TensorMapWords* maps;  // several: a and b of each
   GemmParams gemm;
 };
 

@@ -3,8 +3,9 @@
 // other warpgroups multiply them (wgmma) and take the sums to the epilogue, while the copies of the
 // next tile are on their way. CTAs of a cluster read the operand that they share half each, and
 // send it to both.
-#include <bs/kernels/cuda/device/gemm_ring.cuh>
+#include <bs/kernels/cuda/device/bulk_copy.cuh>
 #include <bs/kernels/cuda/device/gemm_schedule.cuh>
+#include <bs/kernels/cuda/device/warpgroup.cuh>
 
 namespace bs::cuda::device {
 
@@ -31,7 +32,7 @@ struct WarpgroupGemm {
       C::boxes ? 4096 : Slab::scratch_elements * static_cast<int>(sizeof(Sum));
 
   struct Shared {
-    RingBarrier full[C::stages], empty[C::stages];
+    Barrier full[C::stages], empty[C::stages];
     int flag;
   };
   static constexpr int shared_bytes =
@@ -39,7 +40,7 @@ struct WarpgroupGemm {
   static_assert(sizeof(Shared) <= C::stages * 16 + 16);
   using Schedule = GemmSchedule<C::rows * C::cluster_m, C::columns * C::cluster_n, C::depth,
                                 C::swizzle, C::split, C::group>;
-  using Ring = RingPosition<C::stages>;
+  using Ring = RingPlace<C::stages>;
   static_assert(ctas == 1 ||
                 (C::rows / C::cluster_n % 64 == 0 && C::columns / C::cluster_m % 64 == 0));
 
@@ -57,19 +58,19 @@ struct WarpgroupGemm {
 
   /// Copies one operand's tile, or this CTA's share of it for the whole cluster.
   template <int Side, int Shares, bool k_contiguous>
-  __device__ static void copy(unsigned to, const GemmMap& map, RingBarrier& done, int side0, int k0,
-                              int batch) {
+  __device__ static void copy(unsigned to, const TensorMapWords& map, Barrier& done, int side0,
+                              int k0, int batch) {
     constexpr int share = Side / Shares;
     const int first = Shares > 1 ? static_cast<int>(cluster_rank()) * share : 0;
 #pragma unroll
     for (int part = 0; part < C::parts; ++part, to += Side * line) {
       const int c2 = C::parts * batch + part;
       if constexpr (k_contiguous) {
-        load_box_3d<Shares>(to + first * line, map, done, k0, side0 + first, c2);
+        load_box_for<Shares>(to + first * line, map, done, k0, side0 + first, c2);
       } else {
 #pragma unroll
         for (int s = 0; s < share; s += 64)
-          load_box_3d<Shares>(to + (first + s) * line, map, done, side0 + first + s, k0, c2);
+          load_box_for<Shares>(to + (first + s) * line, map, done, side0 + first + s, k0, c2);
       }
     }
   }
@@ -82,13 +83,14 @@ struct WarpgroupGemm {
     while (schedule.take(work)) {
       const bool several = C::group == GemmGroup::several;
       const GemmProblem& q = schedule.at(work.problem);
-      const GemmMap& map_a = several ? p.maps[2 * work.problem] : p.a;
-      const GemmMap& map_b = several ? p.maps[2 * work.problem + 1] : p.b;
+      const TensorMapWords& map_a = several ? p.maps[2 * work.problem] : p.a;
+      const TensorMapWords& map_b = several ? p.maps[2 * work.problem + 1] : p.b;
       const int batch_a = several || q.a.batch == 0 ? 0 : work.problem;
       const int batch_b = several || q.b.batch == 0 ? 0 : work.problem;
+#pragma unroll 1
       for (int step = work.k_begin; step < work.k_end; ++step) {
         s.empty[ring.stage].wait(ring.parity ^ 1);
-        RingBarrier& full = s.full[ring.stage];
+        Barrier& full = s.full[ring.stage];
         full.arrive_expecting(stage_bytes);
         const unsigned stage = stages + static_cast<unsigned>(ring.stage) * stage_bytes;
         copy<C::rows, C::cluster_n, C::a_k_contiguous>(stage, map_a, full, tile_m(work) * C::rows,
@@ -117,12 +119,15 @@ struct WarpgroupGemm {
     unsigned long long a, b;
     static constexpr unsigned long long a_step = C::a_k_contiguous ? 2 : M::depth * line / 16;
     static constexpr unsigned long long b_step = C::b_k_contiguous ? 2 : M::depth * line / 16;
+    __device__ static unsigned long long matrix(unsigned address, unsigned piece) {
+      return matrix_descriptor<128>(8 * line, piece) | descriptor_address(address);
+    }
     static constexpr unsigned long long below = 64 * line / 16;  // of the warpgroup's next 64 rows
 
     __device__ explicit Operands(unsigned stages)
-        : a(shared_matrix(stages + threadIdx.x / 128 * (blocks * 64 * line),
-                          C::a_k_contiguous ? 0 : 64 * line)),
-          b(shared_matrix(stages + C::parts * a_bytes, C::b_k_contiguous ? 0 : 64 * line)) {}
+        : a(matrix(stages + threadIdx.x / 128 * (blocks * 64 * line),
+                   C::a_k_contiguous ? 0 : 64 * line)),
+          b(matrix(stages + C::parts * a_bytes, C::b_k_contiguous ? 0 : 64 * line)) {}
   };
 
   __device__ static Sum& at(Sum (&sums)[blocks][C::columns / 8][4], int i) {
@@ -139,10 +144,11 @@ struct WarpgroupGemm {
                                    int end, Sum (&sums)[blocks][C::columns / 8][4]) {
     constexpr int products = C::parts == 1 ? 1 : 3;
     int before = 0;
+#pragma unroll 1
     for (int step = begin; step < end; ++step) {
       s.full[ring.stage].wait(ring.parity);
       const unsigned long long at = static_cast<unsigned>(ring.stage) * (stage_bytes / 16);
-      warpgroup_fence();
+      warpgroup_arrive();
 #pragma unroll
       for (int product = 0; product < products; ++product) {
         const bool small_a = products == 3 && product == 0, small_b = product == 1;
@@ -155,16 +161,16 @@ struct WarpgroupGemm {
             M::run(sums[i], a + k * Operands::a_step + i * Operands::below,
                    b + k * Operands::b_step, product > 0 || k > 0 || step > begin);
       }
-      warpgroup_commit_products();
-      warpgroup_wait_products<1>();  // those of the step before are done
+      warpgroup_commit();
+      warpgroup_wait<1>();  // those of the step before are done
       if (step > begin) release(s, before);
       before = ring.stage;
       ring.advance();
     }
-    warpgroup_wait_products<0>();
+    warpgroup_wait<0>();
     release(s, before);
 #pragma unroll
-    for (int i = 0; i < blocks; ++i) pin_sums(sums[i]);
+    for (int i = 0; i < blocks; ++i) warpgroup_pin(sums[i]);
   }
 
   /// Sums over the depth of `work`.
@@ -180,6 +186,7 @@ struct WarpgroupGemm {
       // (Ootomo, Yokota: Recovering single precision accuracy from tensor cores, 2022). So each
       // step starts from zero, and is added to the sums outside, rounded.
       clear(sums);
+#pragma unroll 1
       for (int step = work.k_begin; step < work.k_end; ++step) {
         Sum part[blocks][C::columns / 8][4];
         sum_steps(s, operands, ring, step, step + 1, part);
@@ -205,8 +212,8 @@ struct WarpgroupGemm {
 #pragma unroll
       for (int c = 0; c < C::columns / 64; ++c) {
         const unsigned buffer = buffers + c % 2 * 8192;
-        if (threadIdx.x % 128 == 0) wait_boxes_read<1>();
-        sync_warpgroup(group);
+        if (threadIdx.x % 128 == 0) wait_stores_read<1>();
+        named_barrier(2 + group, 128);
 #pragma unroll
         for (int t = 0; t < 8; t += 2) {
           unsigned packed[4];
@@ -226,12 +233,14 @@ struct WarpgroupGemm {
             packed[part] = reinterpret_cast<const unsigned&>(both.at);
           }
           // The engine's swizzle: 16-byte column j of line r lies at j ^ r % 8.
-          store_matrices(buffer + line_at + (((t + lane / 16) ^ (lane % 8)) * 16), packed);
+          store_matrix_x4<false>(buffer + line_at + (((t + lane / 16) ^ (lane % 8)) * 16), packed);
         }
-        fence_shared_for_boxes();
-        sync_warpgroup(group);
-        if (threadIdx.x % 128 == 0)
-          store_box_3d(p.d, buffer, column0 + 64 * c, row0 + 64 * i, batch);
+        fence_async_shared();
+        named_barrier(2 + group, 128);
+        if (threadIdx.x % 128 == 0) {
+          store_box(p.d, buffer, column0 + 64 * c, row0 + 64 * i, batch);
+          commit_stores();
+        }
       }
   }
 
@@ -249,7 +258,7 @@ struct WarpgroupGemm {
       if constexpr (C::split != GemmSplit::none) {
         auto& flat = reinterpret_cast<Sum(&)[blocks * C::columns / 2]>(sums);
         if (!join_pieces<C::split, consumers>(p.gemm, schedule, work, flat, thread, &s.flag,
-                                              [] { sync_threads<consumers>(); }))
+                                              [] { named_barrier(1, consumers); }))
           continue;
       }
       const GemmProblem& q = schedule.at(work.problem);
@@ -266,7 +275,7 @@ struct WarpgroupGemm {
       }
     }
     if constexpr (C::boxes) {
-      if (threadIdx.x % 128 == 0) wait_boxes_read<0>();
+      if (threadIdx.x % 128 == 0) wait_stores_read<0>();
     }
   }
 
@@ -281,7 +290,7 @@ struct WarpgroupGemm {
         s.full[i].init(1);
         s.empty[i].init(4 * C::groups * ctas);
       }
-      fence_ring_init();
+      fence_barrier_init();
     }
     if constexpr (ctas > 1) {
       cluster_sync();
@@ -289,10 +298,10 @@ struct WarpgroupGemm {
       __syncthreads();
     }
     if (threadIdx.x >= consumers) {
-      if constexpr (C::groups > 1) release_registers<C::groups == 2 ? 24 : 32>();
+      if constexpr (C::groups > 1) give_registers<C::groups == 2 ? 24 : 32>();
       if (threadIdx.x == consumers) produce(p, s, shared_address(stages));
     } else {
-      if constexpr (C::groups > 1) claim_registers<C::groups == 2 ? 240 : 160>();
+      if constexpr (C::groups > 1) take_registers<C::groups == 2 ? 240 : 160>();
       consume(p, s, shared_address(stages), scratch);
     }
     if constexpr (ctas > 1) cluster_sync();  // nobody writes to a CTA that has gone

@@ -3,13 +3,9 @@
 
 // What a launch of the warpgroup kernels of the block-sparse products tells them: plain data, and
 // the same to the host's compiler, which fills it, as to the device's.
+#include <bs/kernels/cuda/device/tensor_map.cuh>
 
 namespace bs::cuda::device {
-
-/// What the driver encodes; see lib/cuda/tensor_map.h.
-struct alignas(64) TensorMapWords {
-  unsigned long long words[16];
-};
 
 /// A layout in strips of as many block rows of one head as a kernel multiplies at once, each with
 /// the sorted union of the columns of its rows; kernels/cuda/block_sparse_strips.h makes it.

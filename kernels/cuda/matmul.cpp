@@ -7,6 +7,8 @@
 #include <bs/kernels/strided.h>
 #include <bs/lib/cuda/runtime.h>
 
+#include <array>
+
 namespace bs::cuda {
 
 namespace {
@@ -33,26 +35,54 @@ std::byte* element(const Tensor& x, int64_t index) {
   return static_cast<std::byte*>(x.data()) + index * static_cast<int64_t>(size_of(x.dtype()));
 }
 
-/// A product of f32 by way of two tf32 numbers each, for operands of these layouts.
-const GemmOperation& product_in_parts(bool a_rows, bool b_rows) {
-  const auto make = [](bool a_by_rows, bool b_by_rows) {
-    const MathInstruction math{{64, 128, 8}, Element::f32,       Element::f32,
-                               Element::f32, OpClass::warpgroup, MathOperation::fast_f32};
-    const auto operand = [](bool rows) {
-      return TensorDescription{Element::f32,
-                               rows ? MatrixLayout::row_major : MatrixLayout::column_major, 1};
-    };
-    return new GemmOperation({.tile = {{128, 128, 32}, 3, {8, 1, 1}, math, {2, 1}},
-                              .a = operand(a_by_rows),
-                              .b = operand(b_by_rows),
-                              .d = operand(true),
-                              .epilogue = GemmEpilogue(epilogue::accumulator()),
-                              .swizzle = Swizzle::identity8,
-                              .mode = GemmMode::batched});
+GemmDescription describe(MatmulPath path, Element element, bool a_rows, bool b_rows) {
+  const bool parts = path == MatmulPath::parts;
+  const int alignment = parts ? 1 : 16 / size_of(element);
+  const auto matrix = [&](bool rows) {
+    return TensorDescription{element, rows ? MatrixLayout::row_major : MatrixLayout::column_major,
+                             alignment};
   };
-  static const GemmOperation* const all[2][2] = {{make(false, false), make(false, true)},
-                                                 {make(true, false), make(true, true)}};
-  return *all[a_rows ? 1 : 0][b_rows ? 1 : 0];
+  GemmDescription d{.tile = {},
+                    .a = matrix(a_rows),
+                    .b = matrix(b_rows),
+                    .d = matrix(true),
+                    .epilogue = GemmEpilogue(epilogue::accumulator()),
+                    .swizzle = Swizzle::identity8,
+                    .mode = GemmMode::batched};
+  if (parts) {
+    d.tile = {
+        {128, 128, 32},
+        3,
+        {8, 1, 1},
+        {{64, 128, 8}, element, element, Element::f32, OpClass::warpgroup, MathOperation::fast_f32},
+        {2, 1}};
+  } else {
+    d.tile = {{128, 256, 64},
+              4,
+              {8, 1, 1},
+              {{64, 256, 16},
+               element,
+               element,
+               Element::f32,
+               OpClass::warpgroup,
+               MathOperation::multiply_add},
+              {1, 1}};
+  }
+  return d;
+}
+
+/// The operation for operands of a dtype and these layouts; f32 goes in parts.
+const GemmOperation& operation(DType dtype, bool a_rows, bool b_rows) {
+  using Four = std::array<GemmOperation, 4>;
+  const auto four = [](MatmulPath path, Element e) {
+    const auto one = [&](bool a, bool b) { return GemmOperation(describe(path, e, a, b)); };
+    return new Four{one(false, false), one(false, true), one(true, false), one(true, true)};
+  };
+  static const Four* const f32_parts = four(MatmulPath::parts, Element::f32);
+  static const Four* const f16_tiles = four(MatmulPath::tiles, Element::f16);
+  static const Four* const bf16_tiles = four(MatmulPath::tiles, Element::bf16);
+  const Four& all = *(dtype == f32 ? f32_parts : dtype == f16 ? f16_tiles : bf16_tiles);
+  return all[(a_rows ? 2U : 0U) + (b_rows ? 1U : 0U)];
 }
 
 /// The last two axes of x, `batch` times at an even distance.
@@ -61,17 +91,30 @@ Tensor batch_of(const Tensor& x, int64_t batch, int64_t distance) {
                       {distance, x.strides()[-2], x.strides()[-1]});
 }
 
-MatmulPath choose(const Tensor& a, const Tensor& c, const StridedLoop<3>& batch) {
-  if (tf32_allowed() || batch.inner() != batch.numel()) return MatmulPath::library;  // one batch
+/// Whether every line of x begins at a multiple of 128 bytes.
+bool lines_aligned(const Tensor& x, int64_t leading, int64_t distance) {
+  const auto aligned = [&](int64_t elements) {
+    return elements * static_cast<int64_t>(size_of(x.dtype())) % 128 == 0;
+  };
+  return aligned(leading) && aligned(distance) && reinterpret_cast<uintptr_t>(x.data()) % 128 == 0;
+}
+
+MatmulPath choose(const Tensor& a, const Tensor& b, const Tensor& c, const StridedLoop<3>& batch) {
+  if (batch.inner() != batch.numel()) return MatmulPath::library;  // not one batch, but several
+  if (c.dtype() == f32 && tf32_allowed()) return MatmulPath::library;
   const auto matrices = [&](int n) { return batch.inner_stride(n) == 0 ? 1 : batch.inner(); };
   const DeviceProperties& device = device_properties(c.device());
+  const bool aligned = lines_aligned(a, blas_matrix(a)->leading, batch.inner_stride(0)) &&
+                       lines_aligned(b, blas_matrix(b)->leading, batch.inner_stride(1)) &&
+                       lines_aligned(c, c.size(-1), batch.inner_stride(2));
   return choose_matmul({.dtype = c.dtype(),
                         .m = c.size(-2),
                         .n = c.size(-1),
                         .k = a.size(-1),
                         .batch = batch.inner(),
                         .a_matrices = matrices(0),
-                        .b_matrices = matrices(1)},
+                        .b_matrices = matrices(1),
+                        .lines_aligned = aligned},
                        device.capability, device.multiprocessors);
 }
 
@@ -86,11 +129,11 @@ void matmul(const Tensor& a_any, const Tensor& b_any, const Tensor& c, Stream st
       {a.strides().slice(0, lead), b.strides().slice(0, lead), c.strides().slice(0, lead)});
   const BlasMatrix p = *blas_matrix(a);
   const BlasMatrix q = *blas_matrix(b);
-  if (choose(a, c, batch) == MatmulPath::parts) {
+  if (choose(a, b, c, batch) != MatmulPath::library) {
     const auto all = [&](const Tensor& x, int n) {
       return batch_of(x, batch.inner(), batch.inner_stride(n));
     };
-    product_in_parts(p.operation == CUBLAS_OP_N, q.operation == CUBLAS_OP_N)
+    operation(c.dtype(), p.operation == CUBLAS_OP_N, q.operation == CUBLAS_OP_N)
         .run({.a = all(a, 0), .b = all(b, 1), .d = all(c, 2)});
     return;
   }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 using namespace bs;
 using namespace bs::test;
@@ -151,6 +152,34 @@ TEST_CASE("matmul: large products of f32 are as exact as plain sums") {
     }
     CAPTURE(i);
     CHECK(error <= 2 * plain_error);
+  }
+}
+
+TEST_CASE("matmul: large batches of 16 bits are exact where sums are") {
+  // Small integers, so many that a GPU may compute them by other means than few.
+  const int64_t batch = 9, m = 1024, n = 4096, k = 64;
+  for (const bool turned : {false, true}) {
+    std::mt19937 generator(5);
+    const auto integers = [&](const Shape& shape) {
+      const Tensor host = Tensor::empty(shape, bf16);
+      for (int64_t i = 0; i < host.numel(); ++i)
+        host.data<bfloat16>()[i] = static_cast<bfloat16>(static_cast<float>(generator() % 8));
+      return host;
+    };
+    const Tensor p = integers(turned ? Shape{batch, k, m} : Shape{batch, m, k});
+    const Tensor q = integers(turned ? Shape{1, n, k} : Shape{1, k, n});
+    const auto view = [&](const Tensor& x) { return turned ? x.transpose(1, 2) : x; };
+    const Tensor c = matmul(view(p.to(test_device())), view(q.to(test_device())));
+    const Tensor x = contiguous(view(p)), y = contiguous(view(q)), z = c.to(Device::cpu());
+    for (int64_t sample = 0; sample < 2000; ++sample) {
+      const int64_t s = sample % batch, i = sample * 7919 % m, j = sample * 104729 % n;
+      float sum = 0;
+      for (int64_t l = 0; l < k; ++l)
+        sum += static_cast<float>(x.data<bfloat16>()[(s * m + i) * k + l]) *
+               static_cast<float>(y.data<bfloat16>()[l * n + j]);
+      REQUIRE(static_cast<float>(z.data<bfloat16>()[(s * m + i) * n + j]) ==
+              static_cast<float>(static_cast<bfloat16>(sum)));
+    }
   }
 }
 

@@ -22,6 +22,22 @@ TEST_CASE("matmul config: large f32 products on Hopper go in parts") {
   }
 }
 
+TEST_CASE("matmul config: 16-bit products of many tiles that fill the matrix are ours") {
+  MatmulProblem p{.dtype = bf16, .m = 8192, .n = 8192, .k = 8192, .lines_aligned = true};
+  CHECK(path(p) == MatmulPath::tiles);
+  CHECK(path(p, 80) == MatmulPath::library);
+  p.lines_aligned = false;
+  CHECK(path(p) == MatmulPath::library);
+  p.lines_aligned = true;
+  p.n = 64;
+  p.m *= 128;
+  CHECK(path(p) == MatmulPath::library);
+  CHECK(path({.dtype = f16, .m = 4096, .n = 4096, .k = 4096, .lines_aligned = true}) ==
+        MatmulPath::library);
+  CHECK(path({.dtype = f16, .m = 1024, .n = 4096, .k = 64, .batch = 9, .lines_aligned = true}) ==
+        MatmulPath::tiles);
+}
+
 TEST_CASE("matmul config: the library keeps what splitting costs more than it saves") {
   CHECK(path({.dtype = f32, .m = 512, .n = 512, .k = 512}) == MatmulPath::library);
   CHECK(path({.dtype = f32, .m = 1024, .n = 1024, .k = 1024}) == MatmulPath::library);

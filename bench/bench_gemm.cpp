@@ -36,86 +36,100 @@ MathInstruction instruction(OpClass op_class, Element e, Element sum, int n,
   BS_THROW(Error, "bench: no such instruction");
 }
 
-/// The kernels worth measuring for a dtype. Layouts are filled in later.
-std::vector<Kernel> kernels_for(DType dtype) {
-  std::vector<Kernel> out;
-  const Element e = element_of(dtype);
-  const Element sum = dtype == f64 ? Element::f64 : Element::f32;
-  const auto add = [&](const std::string& name, const MathInstruction& math,
-                       std::array<int, 3> tile, int stages, std::array<int, 3> warps,
-                       Swizzle swizzle, std::array<int, 2> cluster = {1, 1}, bool boxes = true) {
-    const int align = 16 / size_of(e);
-    GemmDescription d{.tile = {tile, stages, warps, math, cluster},
-                      .a = {e, MatrixLayout::row_major, align},
-                      .b = {e, MatrixLayout::row_major, align},
-                      .d = {e, MatrixLayout::row_major, boxes ? align : 1},
+/// Kernels worth measuring. Layouts are filled in later.
+class Kernels {
+ public:
+  explicit Kernels(Element e) : e_(e) {}
+
+  Kernel& add(const std::string& name, const MathInstruction& math, std::array<int, 3> tile,
+              int stages, std::array<int, 3> warps, Swizzle swizzle = Swizzle::identity8) {
+    const TensorDescription aligned{e_, MatrixLayout::row_major, 16 / size_of(e_)};
+    GemmDescription d{.tile = {tile, stages, warps, math, {1, 1}},
+                      .a = aligned,
+                      .b = aligned,
+                      .d = aligned,
                       .epilogue = GemmEpilogue(),
                       .swizzle = swizzle};
-    out.push_back({name, d});
+    return list.emplace_back(name, d);
+  }
+  /// Warpgroups that multiply 16 bits.
+  Kernel& add_wide(const std::string& name, int m, int n, int stages,
+                   Swizzle swizzle = Swizzle::identity8) {
+    const auto math =
+        instruction(OpClass::warpgroup, e_, Element::f32, n, MathOperation::multiply_add);
+    return add(name, math, {m, n, 64}, stages, {m == 64 ? 4 : 8, 1, 1}, swizzle);
+  }
+  void add_slices(const std::string& name, int m, int n, int stages, int slices) {
+    Kernel& kernel = add_wide(format("{} / {}", name, slices), m, n, stages);
+    kernel.description.split_k = SplitK::parallel;
+    kernel.slices = slices;
+  }
+
+  std::vector<Kernel> list;
+
+ private:
+  Element e_;
+};
+
+void add_16_bits(Kernels& kernels, Element e) {
+  const auto cluster = [&](const char* name, int m, int n, std::array<int, 2> ctas) {
+    kernels.add_wide(name, m, n, 4).description.tile.cluster = ctas;
   };
-  const auto split = [&](int slices) {
-    out.back().description.split_k = SplitK::parallel;
-    out.back().slices = slices;
+  kernels.add_wide("wgmma 128x256", 128, 256, 4);
+  kernels.add_wide("wgmma 128x256 rows", 128, 256, 4).description.d.alignment = 1;
+  cluster("wgmma 128x256 c2x1", 128, 256, {2, 1});
+  cluster("wgmma 128x256 c1x2", 128, 256, {1, 2});
+  cluster("wgmma 256x128 c2x1", 256, 128, {2, 1});
+  kernels.add_wide("wgmma 128x256 stream_k", 128, 256, 4, Swizzle::stream_k);
+  kernels.add_wide("wgmma 128x128", 128, 128, 5);
+  kernels.add_slices("wgmma 128x128", 128, 128, 5, 4);
+  kernels.add_wide("wgmma 128x64", 128, 64, 8);
+  for (const int slices : {2, 4}) kernels.add_slices("wgmma 128x64", 128, 64, 8, slices);
+  kernels.add_wide("wgmma 64x128", 64, 128, 8);
+  kernels.add_slices("wgmma 64x128", 64, 128, 8, 2);
+  kernels.add_wide("wgmma 64x256", 64, 256, 5);
+  kernels.add_wide("wgmma 64x64", 64, 64, 12);
+  for (const int slices : {2, 4}) kernels.add_slices("wgmma 64x64", 64, 64, 12, slices);
+  const auto warp =
+      instruction(OpClass::tensor_op, e, Element::f32, 0, MathOperation::multiply_add);
+  kernels.add("mma 128x256x64", warp, {128, 256, 64}, 3, {2, 4, 1});
+  kernels.add("mma 128x256x32", warp, {128, 256, 32}, 6, {2, 4, 1});
+  kernels.add("mma 256x128x64", warp, {256, 128, 64}, 3, {4, 2, 1});
+}
+
+void add_32_bits(Kernels& kernels) {
+  const auto math = [](OpClass op_class, int n, MathOperation operation) {
+    return instruction(op_class, Element::f32, Element::f32, n, operation);
   };
   const auto plain = MathOperation::multiply_add;
+  const auto parts = math(OpClass::warpgroup, 128, MathOperation::fast_f32);
+  kernels.add("wgmma 3xtf32 128x128", parts, {128, 128, 32}, 3, {8, 1, 1});
+  kernels.add("wgmma 3xtf32 128x128 c2x1", parts, {128, 128, 32}, 3, {8, 1, 1})
+      .description.tile.cluster = {2, 1};
+  const auto small = math(OpClass::tensor_op, 0, MathOperation::fast_f32);
+  kernels.add("mma 3xtf32 64x64x32", small, {64, 64, 32}, 3, {2, 2, 1});
+  kernels.add("mma 3xtf32 128x128x16", small, {128, 128, 16}, 4, {4, 2, 1});
+  kernels.add("wgmma tf32 128x256", math(OpClass::warpgroup, 256, plain), {128, 256, 32}, 4,
+              {8, 1, 1});
+  kernels.add("mma tf32 128x128x32", math(OpClass::tensor_op, 0, plain), {128, 128, 32}, 3,
+              {2, 4, 1});
+  kernels.add("simt 128x128x8", math(OpClass::simt, 0, plain), {128, 128, 8}, 4, {4, 2, 1});
+}
+
+std::vector<Kernel> kernels_for(DType dtype) {
+  const Element e = element_of(dtype);
+  Kernels kernels(e);
   if (size_of(e) == 2) {
-    const auto wide = [&](int n) { return instruction(OpClass::warpgroup, e, sum, n, plain); };
-    using enum Swizzle;
-    add("wgmma 128x256 c2x1", wide(256), {128, 256, 64}, 4, {8, 1, 1}, identity8, {2, 1});
-    add("wgmma 128x256 c1 nobox", wide(256), {128, 256, 64}, 4, {8, 1, 1}, identity8, {1, 1},
-        false);
-    add("wgmma 128x256 c1x2", wide(256), {128, 256, 64}, 4, {8, 1, 1}, identity8, {1, 2});
-    add("wgmma 128x256 c1", wide(256), {128, 256, 64}, 4, {8, 1, 1}, identity8);
-    add("wgmma 256x128 c2x1", wide(128), {256, 128, 64}, 4, {8, 1, 1}, identity8, {2, 1});
-    add("wgmma 128x128 c1", wide(128), {128, 128, 64}, 5, {8, 1, 1}, identity8);
-    add("wgmma 128x256 stream_k", wide(256), {128, 256, 64}, 4, {8, 1, 1}, stream_k);
-    for (const int n : {64, 128, 256}) {
-      const int stages = n == 256 ? 4 : n == 128 ? 5 : 8;
-      const std::string tile = format("wgmma 128x{}", n);
-      if (n == 64) add(tile, wide(n), {128, n, 64}, stages, {8, 1, 1}, identity8);
-      for (const int slices : {2, 4, 8}) {
-        add(format("{} / {}", tile, slices), wide(n), {128, n, 64}, stages, {8, 1, 1}, identity8);
-        split(slices);
-      }
-    }
-    add("wgmma 64x128", wide(128), {64, 128, 64}, 8, {4, 1, 1}, identity8);
-    add("wgmma 64x128 / 4", wide(128), {64, 128, 64}, 8, {4, 1, 1}, identity8);
-    split(4);
-    add("wgmma 64x256", wide(256), {64, 256, 64}, 5, {4, 1, 1}, identity8);
-    add("wgmma 64x256 / 4", wide(256), {64, 256, 64}, 5, {4, 1, 1}, identity8);
-    split(4);
-    const auto warp = instruction(OpClass::tensor_op, e, sum, 0, plain);
-    add("mma 128x256x32", warp, {128, 256, 32}, 4, {2, 4, 1}, identity8);
-    add("mma 128x256x64", warp, {128, 256, 64}, 3, {2, 4, 1}, identity8);
-    add("mma 256x128x32", warp, {256, 128, 32}, 4, {4, 2, 1}, identity8);
-    add("mma 128x128x32", warp, {128, 128, 32}, 4, {2, 2, 1}, identity8);
-    add("mma 128x128x64 8w", warp, {128, 128, 64}, 3, {2, 4, 1}, identity8);
+    add_16_bits(kernels, e);
   } else if (dtype == f32) {
-    const auto small = instruction(OpClass::tensor_op, e, sum, 0, MathOperation::fast_f32);
-    add("3xtf32 64x64x32", small, {64, 64, 32}, 3, {2, 2, 1}, Swizzle::identity8);
-    add("3xtf32 128x128x16", small, {128, 128, 16}, 4, {4, 2, 1}, Swizzle::identity8);
-    const auto parts = [&](int n) {
-      return instruction(OpClass::warpgroup, e, sum, n, MathOperation::fast_f32);
-    };
-    using enum Swizzle;
-    add("wgmma 3xtf32 128x128 c2x1", parts(128), {128, 128, 32}, 3, {8, 1, 1}, identity8, {2, 1});
-    add("wgmma 3xtf32 128x128", parts(128), {128, 128, 32}, 3, {8, 1, 1}, identity8);
-    add("wgmma tf32 128x256 c2x1", instruction(OpClass::warpgroup, e, sum, 256, plain),
-        {128, 256, 32}, 4, {8, 1, 1}, identity8, {2, 1});
-    const auto rounded = instruction(OpClass::tensor_op, e, sum, 0, plain);
-    add("tf32 128x128x32", rounded, {128, 128, 32}, 3, {2, 4, 1}, Swizzle::identity8);
-    const auto wide = instruction(OpClass::warpgroup, e, sum, 256, plain);
-    add("wgmma tf32 128x256", wide, {128, 256, 32}, 4, {8, 1, 1}, Swizzle::identity8);
-    const auto simt = instruction(OpClass::simt, e, sum, 0, plain);
-    add("simt 128x128x8", simt, {128, 128, 8}, 4, {4, 2, 1}, Swizzle::identity8);
+    add_32_bits(kernels);
   } else {
-    add("f64 64x64x16", instruction(OpClass::tensor_op, e, sum, 8, plain), {64, 64, 16}, 4,
-        {2, 2, 1}, Swizzle::identity8);
-    MathInstruction hopper = instruction(OpClass::tensor_op, e, sum, 8, plain);
-    hopper.shape = {16, 8, 16};
-    add("f64 hopper 128x64x16", hopper, {128, 64, 16}, 4, {4, 2, 1}, Swizzle::identity8);
+    MathInstruction math = instruction(OpClass::tensor_op, e, e, 8, MathOperation::multiply_add);
+    kernels.add("f64 64x64x16", math, {64, 64, 16}, 4, {2, 2, 1});
+    math.shape = {16, 8, 16};
+    kernels.add("f64 hopper 128x64x16", math, {128, 64, 16}, 4, {4, 2, 1});
   }
-  return out;
+  return kernels.list;
 }
 
 std::vector<double> host(const Tensor& x) {

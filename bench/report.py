@@ -26,6 +26,9 @@ SETS = {
     "reference": "Sizes of models",
 }
 NOTES = {
+    "gemm": "Kernels of `GemmOperation` beside cuBLASLt. `n` and `t` tell whether A and B are "
+    "row-major or transposes of such; the error is that of sampled entries, over the root of the "
+    "sum of squares of their terms.",
     "block_sparse_matmul": "TF of useful work, 2 nnz block² n FLOP; in brackets how many times "
     "the rate of the best peer. `n` and `t` tell which operands are transposed.",
     "lstm": "Whole sequences; \"a step\" is us a step and layer, of all directions.",
@@ -194,6 +197,39 @@ def against_random(groups):
     return table(["pattern", "block", "density", *products], body) if body else []
 
 
+# ---- dense products ------------------------------------------------------------------------------
+
+
+def dense_tables(record):
+    """A row a problem with the best of our kernels beside the peer's, then the rates of them all."""
+    problems = collections.OrderedDict()
+    for figure in record["figures"]:
+        cell = figure["cell"]
+        problems.setdefault((cell["shape"], cell["layouts"]), []).append(figure)
+    best_rows, kernels = [], {}
+    for (shape, layouts), figures in problems.items():
+        ours = [figure for figure in figures if figure["by"] == OURS]
+        peer = min((f for f in figures if f["by"] != OURS), key=lambda f: f["seconds"])
+        best = min(ours, key=lambda figure: figure["seconds"])
+        best_rows.append(
+            [shape, layouts, best["what"], f"{1e6 * best['seconds']:.4g}",
+             f"{1e6 * best['low']:.4g} to {1e6 * best['high']:.4g}",
+             f"{1e-12 * best['flops'] / best['seconds']:.4g}", f"{best['relative_error']:.2g}",
+             f"{1e6 * peer['seconds']:.4g}", f"{1e-12 * peer['flops'] / peer['seconds']:.4g}",
+             f"{peer['relative_error']:.2g}", f"{peer['seconds'] / best['seconds']:.2f}"]
+        )  # fmt: skip
+        for figure in figures:
+            rate = f"{1e-12 * figure['flops'] / figure['seconds']:.3g}"
+            kernels.setdefault(figure["what"], {})[shape, layouts] = rate
+    header = ["m x n x k", "layouts", "our best", "us", "quartiles", "TF", "error"]
+    header += ["cuBLASLt us", "TF", "error", "ratio"]
+    lines = ["The best of our kernels for each problem:", "", *table(header, best_rows)]
+    header = ["TF of", *(f"{shape} {layouts}" for shape, layouts in problems)]
+    rows = [[name, *(rates.get(problem, "") for problem in problems)]
+            for name, rates in kernels.items()]  # fmt: skip
+    return [*lines, "All of them:", "", *table(header, rows)]
+
+
 # ---- block-sparse products: plots ----------------------------------------------------------------
 
 
@@ -294,7 +330,9 @@ def section(record, folder, stem):
                   f"copy {1e-12 * ceilings['bytes_per_second']:.3g} TB/s.", ""]  # fmt: skip
     if name in NOTES:
         lines += [NOTES[name], ""]
-    if name != "block_sparse_matmul":
+    if name == "gemm":
+        lines += dense_tables(record)
+    elif name != "block_sparse_matmul":
         lines += generic_table(record["groups"])
     else:
         for chosen, title in SETS.items():

@@ -238,43 +238,78 @@ TEST_CASE("block-sparse epilogues: sums over nothing get bias and function too")
   }
 }
 
-TEST_CASE("block-sparse epilogues: of layouts that are all but dense") {
-  // Large enough for the way by a dense product; sums, bias and relu of whole numbers are exact.
+namespace {
+
+/// Whole numbers from -1 to 1 in f16: sums of some thousand products of them are exact.
+Tensor whole(const Shape& shape, uint64_t seed) {
+  Reference r = random_reference(shape, seed, -1.5, 1.5);
+  for (double& x : r.values) x = std::round(x);
+  return r.tensor(f16, test_device());
+}
+
+Tensor turned(const Tensor& x, bool transposed) { return transposed ? x.transpose(0, 1) : x; }
+
+/// Bias, relu and what it is taken of, in whole numbers, behind sums that are known.
+void check_exact(const Tensor& sums, const std::function<Tensor(const ProductOptions&)>& run) {
   using namespace bs::epilogue;
-  const Mask mask = Mask::random(1, 160, 144, 16, 0.9, 13);
-  const auto whole = [](const Shape& shape, uint64_t seed) {
-    Reference r = random_reference(shape, seed, -1.5, 1.5);
-    for (double& x : r.values) x = std::round(x);
-    return r.tensor(f16, test_device());
-  };
-  const auto op = [](const Tensor& x, bool transposed) {
-    return transposed ? x.transpose(0, 1) : x;
-  };
+  const Value x = accumulator() + row("bias", Element::f16);
+  const Tensor bias = whole({sums.size(-1)}, 16);
+  const Tensor kept = Tensor::empty(sums.shape(), f16, test_device());
+  const Reference got =
+      Reference::of(run({.epilogue = GemmEpilogue(relu(x)).store("x", x, Element::f16),
+                         .tensors = {{"bias", bias}, {"x", kept}}}));
+  const Reference before = Reference::of(kept), added = Reference::of(bias);
+  const Reference want = Reference::of(sums);
+  size_t wrong = 0;
+  for (size_t i = 0; i < want.values.size(); ++i) {
+    const double argument = want[i] + added[i % added.values.size()];
+    wrong += before[i] != argument || got[i] != std::max(argument, 0.0);
+  }
+  CHECK(wrong == 0);
+}
+
+/// dsd and dds of a matrix with `outer` rows or columns, against dense products.
+void check_exact(const Mask& mask, int64_t outer, Transpose t) {
   const SparseTensor s{mask.layout(), whole(mask.values(), 14)};
   const Tensor stored = to_dense(s);
-  const Value x = accumulator() + row("bias", Element::f16);
-  constexpr int64_t outer = 2048;
-  for (const Transpose t : {transposes[0], transposes[3]})
-    for (const bool left : {false, true}) {
-      const bool turned = left ? t.b : t.a;
-      const int64_t k = left == turned ? mask.width() : mask.height();
-      const Tensor dense = whole(left ? flipped({outer, k}, t.a) : flipped({k, outer}, t.b), 15);
-      const Reference sums = Reference::of(left ? matmul(op(dense, t.a), op(stored, t.b))
-                                                : matmul(op(stored, t.a), op(dense, t.b)));
-      const Tensor bias = whole({sums.shape[-1]}, 16);
-      const Tensor kept = Tensor::empty(sums.shape, f16, test_device());
-      const ProductOptions options{.epilogue = GemmEpilogue(relu(x)).store("x", x, Element::f16),
-                                   .tensors = {{"bias", bias}, {"x", kept}}};
-      const Reference got =
-          Reference::of(left ? dds(dense, s, t, options) : dsd(s, dense, t, options));
-      const Reference before = Reference::of(kept), added = Reference::of(bias);
-      size_t wrong = 0;
-      for (size_t i = 0; i < sums.values.size(); ++i) {
-        const double want = sums[i] + added[i % added.values.size()];
-        wrong += before[i] != want || got[i] != std::max(want, 0.0);
-      }
-      CHECK(wrong == 0);
+  for (const bool left : {false, true}) {
+    const int64_t k = left == (left ? t.b : t.a) ? mask.width() : mask.height();
+    const Tensor dense = whole(left ? flipped({outer, k}, t.a) : flipped({k, outer}, t.b), 15);
+    const Tensor sums = left ? matmul(turned(dense, t.a), turned(stored, t.b))
+                             : matmul(turned(stored, t.a), turned(dense, t.b));
+    check_exact(sums, [&](const ProductOptions& options) {
+      return left ? dds(dense, s, t, options) : dsd(s, dense, t, options);
+    });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("block-sparse epilogues: of layouts that are all but dense") {
+  // Large enough for the way by a dense product.
+  check_exact(Mask::random(1, 160, 144, 16, 0.9, 13), 2048, {.b = true});
+}
+
+TEST_CASE("block-sparse epilogues: of few and long items, whose depth a GPU cuts") {
+  using namespace bs::epilogue;
+  for (const Transpose t : transposes)
+    for (const int block : {32, 128}) {
+      const Mask wide = Mask::random(1, 256 / block, 4096 / block, block, 0.7, 17);
+      const Mask high = Mask::random(1, 4096 / block, 256 / block, block, 0.7, 18);
+      check_exact(t.a ? high : wide, 200, t);
+      check_exact(t.b ? high : wide, 200, t);
     }
+  for (const int block : {32, 128}) {
+    const Mask mask = Mask::random(1, 256 / block, 256 / block, block, 0.5, 19);
+    const Tensor a = whole({256, 8192}, 20), b = whole({8192, 256}, 21);
+    const Tensor values = sdd(a, b, mask.layout()).values;
+    const Tensor got =
+        sdd(a, b, mask.layout(), {}, {.epilogue = GemmEpilogue(relu(-accumulator()))}).values;
+    const Reference want = Reference::of(values), actual = Reference::of(got);
+    size_t wrong = 0;
+    for (size_t i = 0; i < want.values.size(); ++i) wrong += actual[i] != std::max(-want[i], 0.0);
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("block-sparse epilogues: a tensor times a scalar of 0 is not read, nor needed") {

@@ -30,14 +30,16 @@ __device__ inline int clamp_count(long long left, int most) {
   return left <= 0 ? 0 : left < most ? static_cast<int>(left) : most;
 }
 
-/// `count` elements from shared to global memory; all of them in one piece where `aligned`.
+/// 16 bytes from shared to global memory, or fewer where only `left` elements are inside of the
+/// matrix; in one piece where `aligned`. (`left` comes as it is, not cut to 16 bytes' worth: ptxas
+/// 13.0 makes of the cut, and of a comparison with it, an instruction that never says yes.)
 template <class T>
-__device__ inline void write_chunk(T* to, const T* from, int count, bool aligned) {
+__device__ inline void write_chunk(T* to, const T* from, int left, bool aligned) {
   constexpr int vector = 16 / static_cast<int>(sizeof(T));
-  if (aligned && count == vector) {
+  if (aligned && left >= vector) {
     *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
   } else {
-    for (int v = 0; v < count; ++v) to[v] = from[v];
+    for (int v = 0; v < vector && v < left; ++v) to[v] = from[v];
   }
 }
 
@@ -128,8 +130,7 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
       const int m = i / (cols / vector);
       const int n = i % (cols / vector) * vector;
       write_chunk(out + (m0 + m) * p.c_steps.row + (n0 + n) * p.c_steps.col,
-                  shared + m * Product::template c_ld<true> + n, clamp_count(width - n, vector),
-                  p.grid.c_aligned);
+                  shared + m * Product::template c_ld<true> + n, width - n, p.grid.c_aligned);
     }
   } else {
     product.template stage_result<false>(shared);
@@ -137,8 +138,7 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
       const int n = i / (rows / vector);
       const int m = i % (rows / vector) * vector;
       write_chunk(out + (m0 + m) * p.c_steps.row + (n0 + n) * p.c_steps.col,
-                  shared + n * Product::template c_ld<false> + m, clamp_count(height - m, vector),
-                  p.grid.c_aligned);
+                  shared + n * Product::template c_ld<false> + m, height - m, p.grid.c_aligned);
     }
   }
 }

@@ -148,6 +148,45 @@ const Tensor* staged_aside(const BlockSparseEpilogue* e) {
   return nullptr;
 }
 
+WarpgroupKernel kernel_of(const DsdProblem& p, DType dtype, int cols, int staged) {
+  return {.sampled = false,
+          .dtype = dtype,
+          .block = p.layout.block,
+          .a_along_k = !p.transposed,
+          .b_along_k = p.b.col != 1,
+          .c_by_columns = p.c.col != 1,
+          .cols = cols,
+          .staged = staged,
+          .epilogue = epilogue_key(p.epilogue)};
+}
+WarpgroupKernel kernel_of(const SddProblem& p, DType dtype, int cols, int staged) {
+  return {.sampled = true,
+          .dtype = dtype,
+          .block = p.layout.block,
+          .a_along_k = p.a.col == 1,
+          .b_along_k = p.b.col != 1,
+          .cols = cols,
+          .staged = staged,
+          .epilogue = epilogue_key(p.epilogue)};
+}
+
+/// C, or what leaves with it, in boxes of what is written at a time.
+DenseMap result_map(const Tensor& x, const DsdProblem& p, const WarpgroupKernel& k) {
+  const int64_t m = int64_t{p.block_rows()} * p.layout.block;
+  const int round = k.staged == 2 ? depth : std::min(k.cols, 128);
+  DenseMap map = k.c_by_columns ? DenseMap(x, m, p.n, p.c.col, depth, round)
+                                : DenseMap(x, p.n, m, p.c.row, depth, depth);
+  map.add(p.batch.numel(), m * p.n);
+  return map;
+}
+
+/// Strides in units of `size`.
+device::BatchSteps steps_of(const std::array<int64_t, 3>& strides, int64_t size) {
+  device::BatchSteps steps{};
+  for (size_t axis = 0; axis < 3; ++axis) steps.step[axis] = static_cast<int>(strides[axis] / size);
+  return steps;
+}
+
 /// Launches the pieces of `split`, or where it has none `items`.
 template <class Params>
 void launch(const WarpgroupKernel& k, Params& params, const BlockSparseEpilogue* epilogue,
@@ -240,18 +279,9 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
     q.b = {.row = p.n, .col = 1};
     return warpgroup_dsd(values, turned, c, q, stream);
   }
-  const bool c_by_columns = p.c.col != 1;
   const Tensor* const aside = staged_aside(p.epilogue);
   const WarpgroupTile tile = warpgroup_dsd_tile(p.n);
-  const WarpgroupKernel k{.sampled = false,
-                          .dtype = b.dtype(),
-                          .block = block,
-                          .a_along_k = !p.transposed,
-                          .b_along_k = p.b.col != 1,
-                          .c_by_columns = c_by_columns,
-                          .cols = tile.cols,
-                          .staged = aside ? 2 : 1,
-                          .epilogue = epilogue_key(p.epilogue)};
+  const WarpgroupKernel k = kernel_of(p, b.dtype(), tile.cols, aside ? 2 : 1);
   const int side = std::min(block, depth);
   const std::array<int64_t, 3> b_strides = axes.strides(p.batch, 1, p.sum, 1);
   device::WarpgroupDsdParams params{};
@@ -261,14 +291,7 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
                                : DenseMap(b, pieces ? depth : p.n, p.k(), p.b.row, depth, side);
   if (pieces) b_map.add(p.n / depth, depth, tile.cols / depth);
   b_map.add_axes(axes, b_strides, pieces ? 2 : 3, params.b_steps);
-  const int round = aside ? depth : std::min(tile.cols, 128);
-  const auto result_map = [&](const Tensor& x) {
-    DenseMap map = c_by_columns ? DenseMap(x, m, p.n, p.c.col, depth, round)
-                                : DenseMap(x, p.n, m, p.c.row, depth, depth);
-    map.add(p.batch.numel(), m * p.n);
-    return map;
-  };
-  const DenseMap c_map = result_map(c);
+  const DenseMap c_map = result_map(c, p, k);
   const DenseMap value_map = block_map(values, block);
 
   const BlockSparseStrips& strips =
@@ -279,16 +302,12 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   if (!b_map.fit || !c_map.fit || !value_map.fit || !fits_int(items) || !extent.fits())
     return false;
 
-  const std::array<int64_t, 3> value_strides = axes.strides(p.batch, 0, p.sum, 0);
-  const std::array<int64_t, 3> head_strides = axes.strides(p.batch, 3, p.sum, 2);
-  for (size_t axis = 0; axis < 3; ++axis) {
-    params.value_steps.step[axis] = static_cast<int>(value_strides[axis] / (block * block));
-    params.head_steps.step[axis] = static_cast<int>(head_strides[axis]);
-  }
+  params.value_steps = steps_of(axes.strides(p.batch, 0, p.sum, 0), block * block);
+  params.head_steps = steps_of(axes.strides(p.batch, 3, p.sum, 2), 1);
   params.values = value_map.encode("dsd");
   params.b = b_map.encode("dsd");
   params.c = c_map.encode("dsd");
-  if (aside) params.aside = result_map(*aside).encode("dsd");
+  if (aside) params.aside = result_map(*aside, p, k).encode("dsd");
   params.m = static_cast<int>(m);
   params.n = static_cast<int>(p.n);
   params.blocks = values.data();
@@ -330,23 +349,15 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
   const SddSchedule& schedule = schedule_sdd(*p.pattern, strips, extent, stream.device());
   const WarpgroupTile tile = warpgroup_sdd_tile(block, schedule.narrow);
   const Tensor* const aside = staged_aside(p.epilogue);
-  const WarpgroupKernel k{.sampled = true,
-                          .dtype = a.dtype(),
-                          .block = block,
-                          .a_along_k = p.a.col == 1,
-                          .b_along_k = p.b.col != 1,
-                          .cols = tile.cols,
-                          .staged = aside ? 2 : 1,
-                          .epilogue = epilogue_key(p.epilogue)};
+  const WarpgroupKernel k = kernel_of(p, a.dtype(), tile.cols, aside ? 2 : 1);
   const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
-  const int side = std::min(block, depth);
   device::WarpgroupSddParams params{};
   DenseMap a_map = k.a_along_k ? DenseMap(a, p.k, m, p.a.row, depth, depth)
                                : DenseMap(a, m, p.k, p.a.col, depth, depth);
   a_map.add(p.a_head != 0 ? p.layout.heads : 1, p.a_head);
   a_map.add_axes(axes, axes.strides(p.batch, 0, p.sum, 0), 2, params.a_steps);
-  DenseMap b_map = k.b_along_k ? DenseMap(b, p.k, n, p.b.col, depth, side)
-                               : DenseMap(b, n, p.k, p.b.row, side, depth);
+  DenseMap b_map = k.b_along_k ? DenseMap(b, p.k, n, p.b.col, depth, std::min(block, depth))
+                               : DenseMap(b, n, p.k, p.b.row, std::min(block, depth), depth);
   b_map.add(p.b_head != 0 ? p.layout.heads : 1, p.b_head);
   b_map.add_axes(axes, axes.strides(p.batch, 1, p.sum, 1), 2, params.b_steps);
   const DenseMap value_map = block_map(values, block);

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 #if defined(__F16C__)
-#include <immintrin.h>
+#include <bs/lib/f16c.h>
 #endif
 
 namespace bs {
@@ -84,10 +84,10 @@ struct bfloat16 {
 };
 
 #if defined(__F16C__)
-inline uint16_t half::round(float value) {
-  return static_cast<uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
-}
-inline float half::widen(uint16_t bits) { return _cvtsh_ss(bits); }
+// Equal in every bit to the arithmetic below, also for NaN and subnormal numbers, as the tests of
+// this file find by comparing them.
+inline uint16_t half::round(float value) { return detail::half_of(value); }
+inline float half::widen(uint16_t bits) { return detail::float_of(bits); }
 #else
 inline uint16_t half::round(float value) { return detail::round_to_half(value); }
 inline float half::widen(uint16_t bits) { return detail::widen_half(bits); }

@@ -6,10 +6,6 @@
 #include <cstddef>
 #include <type_traits>
 
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
-
 namespace bs::cpu {
 
 /** @brief The type that values of type T are computed in: float for the 16-bit ones. */
@@ -41,8 +37,10 @@ inline void widen(std::ptrdiff_t n, const In* src, T* dst) {
 #ifdef __F16C__
   if constexpr (std::is_same_v<In, half> && std::is_same_v<T, float>) {
     for (; i + 8 <= n; i += 8) {
-      const auto* bits = reinterpret_cast<const __m128i_u*>(src + i);
-      _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(bits)));
+      bs::detail::Halves8 bits;
+      __builtin_memcpy(&bits, src + i, sizeof bits);
+      const bs::detail::Floats8 values = bs::detail::floats_of(bits);
+      __builtin_memcpy(dst + i, &values, sizeof values);
     }
   }
 #endif
@@ -56,8 +54,10 @@ inline void narrow(std::ptrdiff_t n, const T* src, Out* dst) {
 #ifdef __F16C__
   if constexpr (std::is_same_v<Out, half> && std::is_same_v<T, float>) {
     for (; i + 8 <= n; i += 8) {
-      const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT);
-      _mm_storeu_si128(reinterpret_cast<__m128i_u*>(dst + i), bits);
+      bs::detail::Floats8 values;
+      __builtin_memcpy(&values, src + i, sizeof values);
+      const bs::detail::Halves8 bits = bs::detail::halves_of(values);
+      __builtin_memcpy(static_cast<void*>(dst + i), &bits, sizeof bits);
     }
   }
 #endif

@@ -1,19 +1,10 @@
 #pragma once
 /** @file AdamW (Loshchilov, Hutter, 2019), one launch for all parameters of a dtype. */
-#include <bs/kernels/grad_norm.h>
-
-#include <span>
+#include <bs/kernels/moments.h>
 
 namespace bs {
 
-/** @brief One parameter and its state, all of one shape, contiguous, updated in place. */
-struct AdamWParameter {
-  Tensor value;          ///< floating
-  Tensor gradient;       ///< of value's dtype, any strides; undefined: the parameter is left alone
-  Tensor first_moment;   ///< f32 (f64 for f64), zeros before the first step
-  Tensor second_moment;  ///< alike
-  Tensor master;         ///< f32 copy of a 16-bit value, which the step is done on; else undefined
-};
+using AdamWParameter = MomentParameter;
 
 struct AdamWOptions {
   double learning_rate = 1e-3;

@@ -1,20 +1,11 @@
 #pragma once
 /** @file LAMB (You et al., Large batch optimization for deep learning, 2020): Adam's direction,
  * with a length for each tensor that is proportional to the tensor's own. */
-#include <bs/kernels/grad_norm.h>
-
-#include <span>
+#include <bs/kernels/moments.h>
 
 namespace bs {
 
-/** @brief One parameter and its state, all of one shape, contiguous, updated in place. */
-struct LambParameter {
-  Tensor value;          ///< floating
-  Tensor gradient;       ///< of value's dtype, any strides; undefined: the parameter is left alone
-  Tensor first_moment;   ///< f32 (f64 for f64), zeros before the first step
-  Tensor second_moment;  ///< alike
-  Tensor master;         ///< f32 copy of a 16-bit value, which the step is done on; else undefined
-};
+using LambParameter = MomentParameter;
 
 struct LambOptions {
   double learning_rate = 1e-3;

@@ -1,6 +1,7 @@
+#include <bs/nn/optim/ema.h>
+
 #include <bs/kernels/copy.h>
 #include <bs/kernels/ema.h>
-#include <bs/nn/optim/ema.h>
 
 #include <algorithm>
 

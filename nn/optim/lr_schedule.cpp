@@ -1,5 +1,6 @@
-#include <bs/lib/check.h>
 #include <bs/nn/optim/lr_schedule.h>
+
+#include <bs/lib/check.h>
 
 #include <algorithm>
 #include <cmath>

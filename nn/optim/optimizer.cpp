@@ -1,6 +1,7 @@
+#include <bs/nn/optim/optimizer.h>
+
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
-#include <bs/nn/optim/optimizer.h>
 
 #include <algorithm>
 

@@ -1,0 +1,83 @@
+#pragma once
+/** @file What the optimisers of Adam's kin are over the parameters of a module: groups of
+ * parameters with options, two moments and, for 16 bits, an f32 copy of each parameter. */
+#include <bs/kernels/moments.h>
+#include <bs/nn/optim/optimizer.h>
+
+#include <utility>
+
+namespace bs::optim {
+
+/** @brief Parameters that share options. */
+template <class Options>
+struct MomentGroup {
+  std::vector<nn::NamedVariable> parameters;
+  Options options;
+};
+
+/** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
+ *  DecaySplit. */
+template <class Options>
+std::vector<MomentGroup<Options>> moment_groups(const nn::Module& module, const Options& options) {
+  DecaySplit split = split_for_decay(module);
+  Options without_decay = options;
+  without_decay.weight_decay = 0;
+  return {{std::move(split.decayed), options}, {std::move(split.free), without_decay}};
+}
+
+/** @brief An optimiser whose step is `update(parameters, number, options, clip)` for each group. */
+template <class Options, auto update>
+class MomentOptimizer : public Optimizer {
+ public:
+  explicit MomentOptimizer(const std::vector<MomentGroup<Options>>& groups) {
+    for (const MomentGroup<Options>& given : groups) {
+      Group& group = groups_.emplace_back();
+      group.options = given.options;
+      for (const nn::NamedVariable& p : given.parameters) {
+        adopt(p);
+        const Tensor& value = p.variable.data();
+        group.entries.push_back({p, state_like(value), state_like(value), master_copy(value)});
+      }
+    }
+  }
+  /** @brief All parameters as one group. */
+  explicit MomentOptimizer(const nn::Module& module, const Options& options = {})
+      : MomentOptimizer({MomentGroup<Options>{module.named_parameters(), options}}) {}
+
+  void set_learning_rate(double rate) override {
+    for (Group& group : groups_) group.options.learning_rate = rate;
+  }
+  std::vector<NamedTensor> state() const override {
+    std::vector<NamedTensor> tensors;
+    for (const Group& group : groups_)
+      for (const Entry& e : group.entries) {
+        tensors.push_back({e.parameter.name + ".first_moment", e.first_moment});
+        tensors.push_back({e.parameter.name + ".second_moment", e.second_moment});
+        if (e.master.defined()) tensors.push_back({e.parameter.name + ".master", e.master});
+      }
+    return tensors;
+  }
+
+ private:
+  struct Entry {
+    nn::NamedVariable parameter;
+    Tensor first_moment, second_moment, master;
+  };
+  struct Group {
+    std::vector<Entry> entries;
+    Options options;
+  };
+  void apply(int64_t number, const GradientClip& clip) override {
+    for (const Group& group : groups_) {
+      std::vector<MomentParameter> parameters;
+      for (const Entry& e : group.entries) {
+        const Variable& v = e.parameter.variable;
+        parameters.push_back({v.data(), v.grad(), e.first_moment, e.second_moment, e.master});
+      }
+      update(parameters, number, group.options, clip);
+    }
+  }
+  std::vector<Group> groups_;
+};
+
+}  // namespace bs::optim

@@ -74,6 +74,11 @@ int minimum_capability(const MathInstruction& instruction) {
   return instruction.a == Element::e4m3 || instruction.a == Element::e5m2 ? 89 : 80;
 }
 
+bool runs_on(const MathInstruction& instruction, int capability) {
+  const int first = minimum_capability(instruction);
+  return instruction.op_class == OpClass::warpgroup ? capability == first : capability >= first;
+}
+
 std::string to_string(OpClass op_class) {
   constexpr const char* names[] = {"simt", "tensor_op", "warpgroup"};
   return names[static_cast<size_t>(op_class)];

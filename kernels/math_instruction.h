@@ -45,6 +45,9 @@ std::span<const MathInstruction> math_instructions();
 void check(const MathInstruction& instruction);
 /** @brief The first GPU that has it: 10 * major + minor; 90 stands for sm_90a. */
 int minimum_capability(const MathInstruction& instruction);
+/** @brief Whether a GPU of this compute capability has it: from the first on all have, but for
+ *  wgmma, which 9.0 alone has. */
+bool runs_on(const MathInstruction& instruction, int capability);
 
 std::string to_string(OpClass op_class);
 std::string to_string(MathOperation operation);

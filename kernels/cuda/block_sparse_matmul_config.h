@@ -41,6 +41,12 @@ constexpr BlockSparseTile block_sparse_tile(int size, int block) {
           .warp_cols = rows >= 64 ? 2 : 4};
 }
 
+/** @brief Whether the wgmma kernels are for this dtype on a GPU of this compute capability (10 *
+ * major + minor): wgmma came with 9.0 and is gone after it, so every other GPU takes mma.sync. */
+constexpr bool warpgroup_applies(DType dtype, int capability) {
+  return is_low_precision(dtype) && capability == 90;
+}
+
 /** @brief How one CTA of a wgmma kernel cuts its part of a product: two warpgroups multiply, a
  * third one copies. */
 struct WarpgroupTile {

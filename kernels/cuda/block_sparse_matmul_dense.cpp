@@ -24,7 +24,7 @@ constexpr double finishing = 0.25;
 
 bool pays(bool sampled, const Tensor& x, const LayoutView& v, int64_t free, int64_t products,
           bool finished = false) {
-  if ((x.dtype() != f16 && x.dtype() != bf16) || v.heads != 1 || products != 1) return false;
+  if (!is_low_precision(x.dtype()) || v.heads != 1 || products != 1) return false;
   const double blocks = static_cast<double>(v.rows) * v.cols, density = v.nnz / blocks;
   const double elements = blocks * v.block * v.block;
   const double work = elements * static_cast<double>(free);
@@ -32,7 +32,7 @@ bool pays(bool sampled, const Tensor& x, const LayoutView& v, int64_t free, int6
   return work >= least_work &&
          dense_is_faster(sampled, v.block, density,
                          copy * products_a_second / work + (finished ? finishing : 0)) &&
-         device_properties(x.device()).capability == 90;
+         warpgroup_applies(x.dtype(), device_properties(x.device()).capability);
 }
 
 /// The one matrix of a batch of one.

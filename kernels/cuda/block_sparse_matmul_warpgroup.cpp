@@ -132,7 +132,7 @@ DenseMap block_map(const Tensor& values, int block) {
 }
 
 bool on_hopper(const Tensor& x) {
-  return (x.dtype() == f16 || x.dtype() == bf16) && device_properties(x.device()).capability == 90;
+  return warpgroup_applies(x.dtype(), device_properties(x.device()).capability);
 }
 
 /// What an epilogue stores first beside D, where it can leave as D does: it is laid out like it.

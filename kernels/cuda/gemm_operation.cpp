@@ -100,9 +100,7 @@ void gemm_operation(const GemmLaunch& launch, Stream stream) {
   const GemmDescription& d = launch.operation->description();
   const int needed = minimum_capability(d.tile.math);
   const int capability = device_properties(stream.device()).capability;
-  const bool exact = d.tile.math.op_class == OpClass::warpgroup ||
-                     (d.tile.math.a == Element::f64 && d.tile.math.shape[2] == 16);
-  BS_CHECK(exact ? capability == needed : capability >= needed,
+  BS_CHECK(runs_on(d.tile.math, capability),
            "gemm: {} needs a GPU of compute capability {}.{}; {} has {}.{}", d.tile.math,
            needed / 10, needed % 10, stream.device(), capability / 10, capability % 10);
   Launch(launch, stream).run();

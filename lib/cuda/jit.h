@@ -65,6 +65,9 @@ struct Binary {
  *  such: 80 gives sm_80, 90 gives sm_90a. */
 std::string architecture(int capability);
 
+/** @brief Whether this NVRTC compiles for GPUs of a compute capability. */
+bool compiles_for(int capability);
+
 /** @brief Compiles, past every cache.
  *  @param[in] capability major * 10 + minor of the GPU it is for; none need be here
  *  @throws Error with NVRTC's messages and the lines they speak of, or when NVRTC does not know the

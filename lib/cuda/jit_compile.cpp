@@ -122,21 +122,29 @@ std::string lines_spoken_of(const Source& source, std::string_view log) {
   return out.empty() ? out : format("\n{} around line {}:\n{}", file, line, out);
 }
 
-/// NVRTC's name for the newest and the oldest architecture it compiles for.
-void check_architecture(const Source& source, int capability) {
+std::vector<int> known_architectures() {
   int count = 0;
   BS_NVRTC_CHECK(nvrtcGetNumSupportedArchs(&count));
   std::vector<int> known(static_cast<size_t>(count));
   BS_NVRTC_CHECK(nvrtcGetSupportedArchs(known.data()));
-  if (std::find(known.begin(), known.end(), capability) != known.end()) return;
+  return known;
+}
+
+void check_architecture(const Source& source, int capability) {
+  if (compiles_for(capability)) return;
   std::string list;
-  for (int one : known) list += format("{}{}", list.empty() ? "" : ", ", one);
+  for (int one : known_architectures()) list += format("{}{}", list.empty() ? "" : ", ", one);
   BS_THROW(Error,
            "jit: kernel {}: this NVRTC does not compile for compute capability {}; it does for {}",
            source.name, capability, list);
 }
 
 }  // namespace
+
+bool compiles_for(int capability) {
+  const std::vector<int> known = known_architectures();
+  return std::find(known.begin(), known.end(), capability) != known.end();
+}
 
 std::string architecture(int capability) {
   // From Hopper on the fastest instructions exist only in the architecture's own variant.

@@ -53,3 +53,13 @@ TEST_CASE("tiles of the warpgroup kernels fit the machine, and the choices among
   }
   CHECK(!dense_is_faster(false, 8, 1, 0));
 }
+
+TEST_CASE("the warpgroup kernels are for 16 bits on compute capability 9.0, and for no other") {
+  for (const int capability : {75, 80, 86, 89, 90, 100, 103, 110, 120, 121})
+    for (const bs::DType dtype : {bs::f16, bs::bf16, bs::f32, bs::f64}) {
+      CAPTURE(capability);
+      CAPTURE(to_string(dtype));
+      const bool hopper = capability == 90 && (dtype == bs::f16 || dtype == bs::bf16);
+      CHECK(warpgroup_applies(dtype, capability) == hopper);
+    }
+}

@@ -103,6 +103,16 @@ TEST_CASE("gemm: arguments that do not fit say why") {
   CHECK_THROWS_WITH_AS(operation.run(two), "gemm: 2 products; gemm takes one", Error);
 }
 
+TEST_CASE("gemm: wgmma is for compute capability 9.0 alone, all else from its first one on") {
+  for (const MathInstruction& one : math_instructions()) {
+    CAPTURE(to_string(one));
+    CHECK(runs_on(one, minimum_capability(one)));
+    CHECK(!runs_on(one, minimum_capability(one) - 1));
+    for (const int capability : {100, 103, 120})
+      CHECK(runs_on(one, capability) == (one.op_class != OpClass::warpgroup));
+  }
+}
+
 TEST_CASE("gemm: 8-bit floats and tf32 round to nearest") {
   for (const Element e : {Element::e4m3, Element::e5m2})
     for (int bits = 0; bits < 256; ++bits) {

@@ -68,6 +68,8 @@ void smoke(const Options& given) {
   const TemporaryFolder folder;
 
   Trainer whole(options, corpus);
+  train(whole, options.steps / 2);
+  whole.save(folder / "half");
   train(whole, options.steps);
   whole.save(folder / "whole");
   const Evaluation held_out = whole.evaluate(*corpus.held_out());
@@ -76,11 +78,6 @@ void smoke(const Options& given) {
   BS_CHECK(errors < 0.3 * guess, "smoke: learnt too little: {} of the letters wrong, guess {}",
            errors, guess);
 
-  {
-    Trainer half(options, corpus);
-    train(half, options.steps / 2);
-    half.save(folder / "half");
-  }
   Options resumed = options;
   resumed.resume = std::make_shared<nn::Checkpoint>(folder / "half");
   Trainer rest(resumed, corpus);

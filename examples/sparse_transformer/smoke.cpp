@@ -50,6 +50,8 @@ void smoke(const Options& given) {
   const TemporaryFolder folder;
 
   Trainer whole(options, text);
+  train(whole, options.steps / 2);
+  whole.save(folder / "half");
   train(whole, options.steps);
   whole.save(folder / "whole");
   const double loss = whole.held_out_loss(), bigram = text.bigram_loss();
@@ -57,11 +59,6 @@ void smoke(const Options& given) {
               bigram / std::numbers::ln2);
   BS_CHECK(loss < 0.75 * bigram, "smoke: learnt too little: loss {}, bigram {}", loss, bigram);
 
-  {
-    Trainer half(options, text);
-    train(half, options.steps / 2);
-    half.save(folder / "half");
-  }
   Options resumed = options;
   resumed.resume = std::make_shared<nn::Checkpoint>(folder / "half");
   Trainer rest(resumed, text);

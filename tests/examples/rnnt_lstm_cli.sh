@@ -2,27 +2,8 @@
 # rnnt_lstm_cli.sh PROGRAM SOURCE: the program as its user meets it, on sounds made here. A run that
 # is interrupted and resumed ends in the same checkpoint as one that was not; mistakes get one line
 # and status 2; a checkpoint transcribes a file piece by piece; lists are made of Debian's packages.
-set -euo pipefail
 program=$1 source=$2
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-
-fail() {
-  echo "FAILED: $1"
-  [ $# -lt 2 ] || cat "$2"
-  exit 1
-}
-
-# expect_usage_error WORDS...: status 2, nothing on the screen but one line that names the culprit.
-expect_usage_error() {
-  local culprit=$1 status=0
-  shift
-  "$program" "$@" >out 2>err || status=$?
-  [ $status = 2 ] || fail "'$*' gave status $status, not 2" err
-  [ "$(cat out err | wc -l)" = 1 ] || fail "'$*' printed more than one line" err
-  grep -q -e "$culprit" err || fail "'$*' does not name $culprit" err
-}
+source "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
 # A wav file of noise, of $2 tenths of a second at 8 kHz.
 make_wav() {
@@ -54,9 +35,7 @@ expect_usage_error --steps "${small[@]}" --steps many
 expect_usage_error --data --data /no/such/file
 expect_usage_error --data "${small[@]}" --data empty
 expect_usage_error --resume --stream 1.wav
-status=0
-"$program" "${small[@]}" --data broken >out 2>err || status=$?
-{ [ $status = 1 ] && grep -q 'broken:1' err; } || fail "a broken list is not named" err
+expect_failure 'broken:1' "${small[@]}" --data broken
 
 "$program" "${small[@]}" --steps 120 --out whole >out 2>err || fail "training failed" err
 grep -q 'held out ' out || fail "no held-out errors at the end" out
@@ -64,21 +43,12 @@ grep -q '1 unreadable' out || fail "the unreadable recording is not counted" out
 for file in loss.svg alignment.svg metrics.jsonl checkpoint.safetensors; do
   [ -s "whole/$file" ] || fail "no $file"
 done
-[ "$(grep -c '"loss"' whole/metrics.jsonl)" = 120 ] || fail "not one line a step in metrics.jsonl"
+[ "$(steps_in whole)" = 120 ] || fail "not one line a step in metrics.jsonl"
 "$program" --resume whole/checkpoint.safetensors --device cpu --stream 7.wav >out 2>err ||
   fail "--stream failed" err
 grep -q 'times as fast' err || fail "--stream does not tell its speed" err
 
-"$program" "${small[@]}" --steps 120 --out part >out 2>err &
-process=$!
-until grep -q '"step":20,' part/metrics.jsonl 2>/dev/null; do
-  kill -0 $process || fail "training failed" err
-  sleep 0.02
-done
-kill -INT $process
-status=0
-wait $process || status=$?
-[ $status = 130 ] || fail "Ctrl-C gave status $status, not 130" err
+interrupt part "${small[@]}" --steps 120
 expect_usage_error --encoder "${small[@]}" --resume part/checkpoint.safetensors --encoder 32
 head -20 list >other
 expect_usage_error --data --resume part/checkpoint.safetensors --data other

@@ -14,11 +14,16 @@ namespace {
 constexpr Element f16e = Element::f16, f32e = Element::f32, f64e = Element::f64;
 constexpr MatrixLayout rows = MatrixLayout::row_major;
 
+/// The CPU's twin knows no tiles: some whole vectors and a rest are all the sizes there are to it.
+int64_t extent(int64_t on_gpu) {
+  return test_device().is_cuda() ? on_gpu : std::min(on_gpu, on_gpu / 64 * 16 + 16);
+}
+
 void run_case(const GemmCase& c) {
   CAPTURE(c.name);
   CAPTURE(to_string(c.description.tile));
   CAPTURE(c.slices);
-  const Linear x(c.description, {}, c.m, c.n, c.k, 2080);
+  const Linear x(c.description, {}, extent(c.m), extent(c.n), extent(c.k), 2080);
   GemmOperation(c.description).run(x.arguments(c.alpha, c.beta, c.slices));
   x.check(c.alpha, c.beta);
 }

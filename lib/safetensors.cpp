@@ -1,6 +1,7 @@
+#include <bs/lib/safetensors.h>
+
 #include <bs/lib/file.h>
 #include <bs/lib/json.h>
-#include <bs/lib/safetensors.h>
 
 #include <algorithm>
 #include <bit>
@@ -146,7 +147,7 @@ Safetensors load_safetensors(const std::string& path, Device device) {
   uint64_t length = 0;
   file.read(&length, sizeof length);
   if (length > longest_header)
-    BS_THROW(IoError, "{}: a header of {} bytes is too long", path, length);
+    BS_THROW(IoError, "{}: is no safetensors file: a header of {} bytes is too long", path, length);
   const std::string text = file.read_text(static_cast<size_t>(length));
   if (!text.starts_with('{')) BS_THROW(IoError, "{}: is no safetensors file", path);
   std::vector<Entry> entries;

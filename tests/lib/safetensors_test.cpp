@@ -93,8 +93,10 @@ TEST_CASE("safetensors keeps every dtype, and views by their values") {
 
 TEST_CASE("safetensors refuses damaged files") {
   check_refused("", "truncated: 8 bytes wanted at 0, the file has 0");
-  check_refused("\1\0\0\0\0\0\0\1{"s, "a header of 72057594037927937 bytes is too long");
-  check_refused("\1\341\365\5\0\0\0\0{"s, "a header of 100000001 bytes is too long");
+  check_refused("\1\0\0\0\0\0\0\1{"s,
+                "is no safetensors file: a header of 72057594037927937 bytes is too long");
+  check_refused("\1\341\365\5\0\0\0\0{"s,
+                "is no safetensors file: a header of 100000001 bytes is too long");
   check_refused("\5\0\0\0\0\0\0\0{}"s, "truncated: 5 bytes wanted at 8, the file has 10");
   check_refused(file_of(" {}", ""), "is no safetensors file");
   check_refused(file_of("{}x", ""), "json: something follows the value at byte 2");

@@ -1,5 +1,6 @@
-#include <bs/autograd/tape.h>
 #include <bs/autograd/transducer_joint.h>
+
+#include <bs/autograd/tape.h>
 #include <bs/kernels/accumulate.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>

@@ -1,5 +1,6 @@
-#include <bs/autograd/tape.h>
 #include <bs/autograd/transducer_loss.h>
+
+#include <bs/autograd/tape.h>
 
 namespace bs {
 

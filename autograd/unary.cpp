@@ -1,5 +1,6 @@
-#include <bs/autograd/tape.h>
 #include <bs/autograd/unary.h>
+
+#include <bs/autograd/tape.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/unary.h>
 

@@ -1,5 +1,6 @@
-#include <bs/autograd/tape.h>
 #include <bs/autograd/variable.h>
+
+#include <bs/autograd/tape.h>
 #include <bs/autograd/variable_state.h>
 #include <bs/kernels/fill.h>
 

@@ -1,5 +1,6 @@
-#include <bs/autograd/tape.h>
 #include <bs/autograd/where.h>
+
+#include <bs/autograd/tape.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/reduce.h>
 #include <bs/kernels/where.h>

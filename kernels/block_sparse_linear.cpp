@@ -1,5 +1,6 @@
-#include <bs/kernels/activation.h>
 #include <bs/kernels/block_sparse_linear.h>
+
+#include <bs/kernels/activation.h>
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/reduce.h>

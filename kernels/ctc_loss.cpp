@@ -1,5 +1,6 @@
-#include <bs/kernels/copy.h>
 #include <bs/kernels/ctc_loss.h>
+
+#include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 
 #include <algorithm>

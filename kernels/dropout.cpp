@@ -1,5 +1,6 @@
-#include <bs/kernels/copy.h>
 #include <bs/kernels/dropout.h>
+
+#include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 
 namespace bs {

@@ -1,5 +1,6 @@
-#include <bs/kernels/copy.h>
 #include <bs/kernels/embedding.h>
+
+#include <bs/kernels/copy.h>
 #include <bs/kernels/index_select.h>
 
 namespace bs {

@@ -1,5 +1,6 @@
-#include <bs/kernels/fill.h>
 #include <bs/kernels/gemm_operation.h>
+
+#include <bs/kernels/fill.h>
 
 #include <cstdio>
 

@@ -1,6 +1,7 @@
+#include <bs/kernels/index_select.h>
+
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/index_select.h>
 
 namespace bs {
 

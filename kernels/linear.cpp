@@ -1,6 +1,7 @@
+#include <bs/kernels/linear.h>
+
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/linear.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/reduce.h>
 

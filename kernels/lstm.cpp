@@ -1,10 +1,11 @@
+#include <bs/kernels/lstm.h>
+
 #include <bs/kernels/accumulate.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/linear.h>
-#include <bs/kernels/lstm.h>
 #include <bs/kernels/lstm_check.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/reduce.h>

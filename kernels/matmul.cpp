@@ -1,5 +1,6 @@
-#include <bs/kernels/fill.h>
 #include <bs/kernels/matmul.h>
+
+#include <bs/kernels/fill.h>
 #include <bs/kernels/reduce.h>
 
 namespace bs {

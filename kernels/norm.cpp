@@ -1,6 +1,7 @@
+#include <bs/kernels/norm.h>
+
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/norm.h>
 
 namespace bs {
 

@@ -1,5 +1,6 @@
-#include <bs/kernels/distribution.h>
 #include <bs/kernels/random.h>
+
+#include <bs/kernels/distribution.h>
 
 #include <cmath>
 #include <limits>

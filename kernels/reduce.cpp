@@ -1,8 +1,9 @@
+#include <bs/kernels/reduce.h>
+
 #include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/reduce.h>
 #include <bs/kernels/where.h>
 
 #include <algorithm>

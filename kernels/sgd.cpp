@@ -1,6 +1,7 @@
+#include <bs/kernels/sgd.h>
+
 #include <bs/kernels/copy.h>
 #include <bs/kernels/parameter.h>
-#include <bs/kernels/sgd.h>
 
 #include <vector>
 

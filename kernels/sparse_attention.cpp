@@ -1,5 +1,6 @@
-#include <bs/kernels/copy.h>
 #include <bs/kernels/sparse_attention.h>
+
+#include <bs/kernels/copy.h>
 
 #include <cmath>
 

@@ -1,6 +1,7 @@
+#include <bs/kernels/transducer_joint.h>
+
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/transducer_joint.h>
 
 #include <cmath>
 

@@ -1,6 +1,7 @@
+#include <bs/kernels/transducer_loss.h>
+
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/transducer_loss.h>
 
 #include <cmath>
 #include <limits>

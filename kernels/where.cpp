@@ -1,5 +1,6 @@
-#include <bs/kernels/copy.h>
 #include <bs/kernels/where.h>
+
+#include <bs/kernels/copy.h>
 
 namespace bs {
 

@@ -1,5 +1,6 @@
-#include <bs/lib/check.h>
 #include <bs/lib/device.h>
+
+#include <bs/lib/check.h>
 
 #include <charconv>
 #if BS_WITH_CUDA

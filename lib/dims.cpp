@@ -1,5 +1,6 @@
-#include <bs/lib/check.h>
 #include <bs/lib/dims.h>
+
+#include <bs/lib/check.h>
 
 #include <algorithm>
 

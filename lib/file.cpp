@@ -1,5 +1,6 @@
-#include <bs/lib/check.h>
 #include <bs/lib/file.h>
+
+#include <bs/lib/check.h>
 #include <bs/lib/host_view.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
-#include <bs/lib/check.h>
 #include <bs/lib/json.h>
+
+#include <bs/lib/check.h>
 
 #include <algorithm>
 #include <charconv>

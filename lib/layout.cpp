@@ -1,5 +1,6 @@
-#include <bs/lib/host_view.h>
 #include <bs/lib/layout.h>
+
+#include <bs/lib/host_view.h>
 
 #include <algorithm>
 #include <limits>

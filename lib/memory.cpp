@@ -1,5 +1,6 @@
-#include <bs/lib/check.h>
 #include <bs/lib/memory.h>
+
+#include <bs/lib/check.h>
 
 #include <algorithm>
 #include <atomic>

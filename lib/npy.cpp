@@ -1,6 +1,7 @@
+#include <bs/lib/npy.h>
+
 #include <bs/lib/file.h>
 #include <bs/lib/host_view.h>
-#include <bs/lib/npy.h>
 
 #include <bit>
 #include <charconv>

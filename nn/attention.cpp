@@ -1,5 +1,6 @@
-#include <bs/autograd/sparse_attention.h>
 #include <bs/nn/attention.h>
+
+#include <bs/autograd/sparse_attention.h>
 
 namespace bs::nn {
 

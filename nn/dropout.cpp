@@ -1,5 +1,6 @@
-#include <bs/autograd/dropout.h>
 #include <bs/nn/dropout.h>
+
+#include <bs/autograd/dropout.h>
 
 namespace bs::nn {
 

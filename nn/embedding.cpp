@@ -1,5 +1,6 @@
-#include <bs/autograd/embedding.h>
 #include <bs/nn/embedding.h>
+
+#include <bs/autograd/embedding.h>
 #include <bs/nn/init.h>
 
 namespace bs::nn {

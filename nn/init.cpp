@@ -1,8 +1,9 @@
+#include <bs/nn/init.h>
+
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
 #include <bs/lib/host_view.h>
-#include <bs/nn/init.h>
 
 #include <cmath>
 #include <vector>

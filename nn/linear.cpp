@@ -1,6 +1,7 @@
+#include <bs/nn/linear.h>
+
 #include <bs/autograd/linear.h>
 #include <bs/nn/init.h>
-#include <bs/nn/linear.h>
 
 #include <cmath>
 

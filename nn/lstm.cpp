@@ -1,10 +1,11 @@
+#include <bs/nn/lstm.h>
+
 #include <bs/autograd/binary.h>
 #include <bs/autograd/concat.h>
 #include <bs/autograd/dropout.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/copy.h>
 #include <bs/nn/init.h>
-#include <bs/nn/lstm.h>
 
 #include <cmath>
 

@@ -1,3 +1,5 @@
+#include <bs/nn/lstm_composed.h>
+
 #include <bs/autograd/activation.h>
 #include <bs/autograd/binary.h>
 #include <bs/autograd/block_float.h>
@@ -16,7 +18,6 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/unary.h>
-#include <bs/nn/lstm_composed.h>
 
 namespace bs::nn {
 

@@ -1,5 +1,6 @@
-#include <bs/kernels/copy.h>
 #include <bs/nn/module.h>
+
+#include <bs/kernels/copy.h>
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
+#include <bs/nn/norm.h>
+
 #include <bs/autograd/norm.h>
 #include <bs/kernels/fill.h>
-#include <bs/nn/norm.h>
 
 namespace bs::nn {
 

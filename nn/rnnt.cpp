@@ -1,3 +1,5 @@
+#include <bs/nn/rnnt.h>
+
 #include <bs/autograd/binary.h>
 #include <bs/autograd/concat.h>
 #include <bs/autograd/linear.h>
@@ -10,7 +12,6 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/nn/init.h>
-#include <bs/nn/rnnt.h>
 
 #include <algorithm>
 #include <vector>

@@ -1,6 +1,7 @@
+#include <bs/nn/sample.h>
+
 #include <bs/lib/host_view.h>
 #include <bs/lib/philox.h>
-#include <bs/nn/sample.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,10 @@
+#include <bs/nn/transformer.h>
+
 #include <bs/autograd/activation.h>
 #include <bs/autograd/binary.h>
 #include <bs/autograd/view.h>
 #include <bs/nn/block_sparse_linear.h>
 #include <bs/nn/init.h>
-#include <bs/nn/transformer.h>
 
 #include <cmath>
 

@@ -1,5 +1,6 @@
-#include <bs/lib/check.h>
 #include <bs/nn/data/alphabet.h>
+
+#include <bs/lib/check.h>
 
 #include <algorithm>
 #include <bit>

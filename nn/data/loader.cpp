@@ -1,5 +1,6 @@
-#include <bs/lib/philox.h>
 #include <bs/nn/data/loader.h>
+
+#include <bs/lib/philox.h>
 #include <bs/nn/data/prefetch.h>
 
 #include <vector>

@@ -1,6 +1,7 @@
+#include <bs/nn/data/log_mel.h>
+
 #include <bs/kernels/distribution.h>
 #include <bs/lib/check.h>
-#include <bs/nn/data/log_mel.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,7 @@
+#include <bs/nn/data/manifest.h>
+
 #include <bs/lib/check.h>
 #include <bs/lib/json.h>
-#include <bs/nn/data/manifest.h>
 
 #include <filesystem>
 #include <fstream>

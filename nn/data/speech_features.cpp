@@ -1,5 +1,6 @@
-#include <bs/lib/check.h>
 #include <bs/nn/data/speech_features.h>
+
+#include <bs/lib/check.h>
 
 #include <algorithm>
 #include <cmath>

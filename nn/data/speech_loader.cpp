@@ -1,6 +1,7 @@
+#include <bs/nn/data/speech_loader.h>
+
 #include <bs/nn/data/prefetch.h>
 #include <bs/nn/data/resample.h>
-#include <bs/nn/data/speech_loader.h>
 
 #include <algorithm>
 #include <future>

@@ -1,6 +1,7 @@
+#include <bs/nn/data/text_dataset.h>
+
 #include <bs/lib/check.h>
 #include <bs/lib/file.h>
-#include <bs/nn/data/text_dataset.h>
 
 namespace bs::data {
 

@@ -1,5 +1,6 @@
-#include <bs/nn/data/alphabet.h>
 #include <bs/nn/decode/error_rate.h>
+
+#include <bs/nn/data/alphabet.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,5 +1,6 @@
-#include <bs/lib/host_view.h>
 #include <bs/nn/decode/lattice_posterior.h>
+
+#include <bs/lib/host_view.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,8 @@
+#include <bs/nn/decode/rnnt_scorer.h>
+
 #include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
 #include <bs/lib/host_view.h>
-#include <bs/nn/decode/rnnt_scorer.h>
 
 #include <array>
 

@@ -2,9 +2,13 @@
 #   cmake -DWORK=<scratch folder> -P breaches.cmake
 cmake_minimum_required(VERSION 3.25)
 
-# expect(pass|fail <file> <text>): the verdict on a tree that holds this file alone.
+# expect(pass|fail <file> <text> <others>...): the verdict on a tree that holds this file, and empty
+# others.
 function(expect verdict file text)
   file(REMOVE_RECURSE ${WORK})
+  foreach(other ${ARGN})
+    file(WRITE ${WORK}/${other} "")
+  endforeach()
   file(WRITE ${WORK}/${file} "#pragma once\n${text}\n")
   execute_process(COMMAND ${CMAKE_COMMAND} -DROOT=${WORK} -P ${CMAKE_CURRENT_LIST_DIR}/layering.cmake
                   RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE errors)
@@ -23,6 +27,10 @@ expect(fail lib/a.cpp "#include <cuda_runtime.h>")
 expect(pass lib/cuda/a.h "#include <cuda_runtime.h>")
 expect(fail lib/a.cpp "#include <bs/kernels/softmax.h>")
 expect(fail lib/a.cpp "#include \"b.h\"")
+expect(pass lib/a.cpp "#include <vector>\n#include <bs/lib/a.h>")
+expect(pass lib/a.cpp "#include <bs/lib/a.h>\n\n#include <vector>" lib/a.h)
+expect(fail lib/a.cpp "#include <vector>\n#include <bs/lib/a.h>" lib/a.h)
+expect(fail nn/optim/a.cpp "#include <bs/nn/optim/b.h>" nn/optim/a.h)
 expect(pass lib/a.cpp "x.data<float>()")
 expect(pass kernels/a.h "#include <bs/kernels/b.h>\n#include <bs/lib/tensor.h>")
 expect(fail kernels/a.cpp "#include <bs/kernels/cpu/b.h>")

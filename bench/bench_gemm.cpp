@@ -92,7 +92,9 @@ void add_16_bits(Kernels& kernels, Element e) {
   for (const int slices : {2, 4}) kernels.add_slices("wgmma 64x64", 64, 64, 12, slices);
   const auto warp =
       instruction(OpClass::tensor_op, e, Element::f32, 0, MathOperation::multiply_add);
-  kernels.add("mma 128x256x64", warp, {128, 256, 64}, 3, {2, 4, 1});
+  for (const int stages : {3, 4})
+    kernels.add(format("mma 128x256x64 {} stages", stages), warp, {128, 256, 64}, stages,
+                {2, 4, 1});
   kernels.add("mma 128x256x32", warp, {128, 256, 32}, 6, {2, 4, 1});
   kernels.add("mma 256x128x64", warp, {256, 128, 64}, 3, {4, 2, 1});
 }

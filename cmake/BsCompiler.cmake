@@ -35,9 +35,7 @@ target_compile_options(bs_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${host_w
 # What the loops of kernels/cpu need to be vectorised: no call of theirs reads errno or a floating
 # point exception flag, and a branch may become a select.
 set(BS_CPU_KERNEL_OPTIONS -fno-math-errno -fno-trapping-math)
-if(BS_SANITIZE)
-  list(APPEND BS_CPU_KERNEL_OPTIONS -O1)
-else()
+if(NOT BS_SANITIZE)
   list(APPEND BS_CPU_KERNEL_OPTIONS -O3)
 endif()
 check_cxx_compiler_flag(-mprefer-vector-width=512 BS_HAS_VECTOR_WIDTH)
@@ -46,8 +44,8 @@ if(BS_HAS_VECTOR_WIDTH)
 endif()
 if(BS_SANITIZE)
   # An error found must fail the test that found it. Compiling takes longer than running: so nothing
-  # is optimised but loops over elements, and these no more than at -O1.
-  set(sanitize -O0 -fsanitize=${BS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  # is optimised but targets with loops over elements (BS_LOOPS), and these no more than at -O1.
+  set(sanitize $<IF:$<BOOL:$<TARGET_PROPERTY:BS_LOOPS>>,-O1,-O0> -fsanitize=${BS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_compile_options(bs_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${sanitize}>")
   target_compile_definitions(bs_compiler INTERFACE BS_SANITIZED=1)
   target_link_options(bs_compiler INTERFACE ${sanitize})

@@ -1,6 +1,7 @@
 #include <bs/bench/machine.h>
 #include <bs/bench/record.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
 #include <bs/lib/file.h>
@@ -53,6 +54,10 @@ Record::Record(std::string benchmark, const Settings& settings)
       settings_(settings),
       machine_(describe_machine(settings.device)),
       ceilings_(measure_ceilings(settings.device, settings.dtype)) {
+  if (settings.dtype == f32 && settings.device.is_cuda()) {
+    const TF32Guard guard;
+    tf32_rate_ = measure_ceilings(settings.device, f32).flops_per_second;
+  }
   std::printf("%s, %s; %s\n", benchmark_.c_str(), to_string(settings.dtype).c_str(),
               joined(machine_).c_str());
   std::printf("ceilings: dense %.4g TF, copy %.4g TB/s\n", 1e-12 * ceilings_.flops_per_second,
@@ -60,7 +65,8 @@ Record::Record(std::string benchmark, const Settings& settings)
 }
 
 double Record::floor(double flops, double bytes) const {
-  return std::max(flops / ceilings_.flops_per_second, bytes / ceilings_.bytes_per_second);
+  const double rate = tf32_allowed() && tf32_rate_ > 0 ? tf32_rate_ : ceilings_.flops_per_second;
+  return std::max(flops / rate, bytes / ceilings_.bytes_per_second);
 }
 
 void Record::add(Figure f) {

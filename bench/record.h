@@ -35,7 +35,8 @@ class Record {
   /** @brief Measures the ceilings, and prints machine and ceilings. */
   Record(std::string benchmark, const Settings& settings);
   const Ceilings& ceilings() const { return ceilings_; }
-  /** @brief The floor: seconds below which no device with these ceilings does the work. */
+  /** @brief The floor: seconds below which no device with these ceilings does the work. Under a
+   *  TF32Guard that of TF32. */
   double floor(double flops, double bytes) const;
   void add(Figure figure);
   /** @brief Writes the file that `--json` named, if any. Call it once, at the end. */
@@ -46,7 +47,8 @@ class Record {
   const Settings& settings_;
   Json::Object machine_;
   Ceilings ceilings_;
-  std::string heading_;  // the members of the last cell, printed when they change
+  double tf32_rate_ = 0;  // FLOP/s; 0 where f32 has no such products
+  std::string heading_;   // the members of the last cell, printed when they change
   Json::Array figures_;
 };
 

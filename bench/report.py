@@ -121,7 +121,8 @@ def generic_table(groups):
         if steps:
             row.append(f"{ours['us_per_step']:.3g}")
         row.append(unit_text(ours))
-        row.append(f"{ours.get('floor_seconds', 0) / ours['seconds']:.2f}")
+        floor = ours.get("floor_seconds")
+        row.append(f"{floor / ours['seconds']:.2f}" if floor else "")
         for peer in peers:
             theirs = group.seconds(peer)
             row.append(f"{1e6 * theirs:.4g} ({theirs / ours['seconds']:.2f})" if theirs else "")
@@ -325,6 +326,8 @@ def section(record, folder, stem):
     name, dtype = record["benchmark"], record["dtype"]
     machine = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
     lines = [f"## {name}, {dtype}", "", machine + ".", ""]
+    if note := record.get("note"):
+        lines += [note, ""]
     if ceilings := record.get("ceilings"):
         lines += [f"Ceilings of the same run: dense {1e-12 * ceilings['flops_per_second']:.4g} TF, "
                   f"copy {1e-12 * ceilings['bytes_per_second']:.3g} TB/s.", ""]  # fmt: skip

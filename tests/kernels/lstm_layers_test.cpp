@@ -90,6 +90,38 @@ void check_same(const std::vector<Named>& actual, const std::vector<Named>& expe
   }
 }
 
+/// What `together` must be if it was made in pieces of `chunk` steps: layers above the first called
+/// piece by piece. 16-bit types keep the input's part of the sums in 16 bits, and a GEMM of other
+/// rows may add in another order and round one of them the other way, which the cell state, kept in
+/// f32, shows. Pieces have the same GEMMs, so nothing is left that could differ.
+void check_pieces(const Problem& p, const std::vector<LSTMResult>& together, int64_t chunk,
+                  double steps) {
+  const int64_t total = p.k.steps, length = chunk > 0 ? std::min(chunk, total) : total;
+  for (size_t l = 0; l < p.layers.size(); ++l) {
+    CAPTURE(l);
+    LSTMDirection layer = p.layers[l];
+    const int64_t piece = l == 0 ? total : length;
+    const Tensor x = l == 0 ? p.x : together[l - 1].y;
+    for (int64_t from = 0; from < total; from += piece) {
+      const int64_t to = std::min(total, from + piece);
+      Tensor limits;
+      if (!p.k.lengths.empty()) {
+        std::vector<int64_t> left;
+        for (const int64_t n : p.k.lengths)
+          left.push_back(std::clamp<int64_t>(n - from, 0, to - from));
+        limits = Tensor::from<int64_t>(std::span<const int64_t>(left), {p.k.batch});
+      }
+      const LSTMResult r = lstm(x.slice(0, from, to), {&layer, 1}, limits)[0];
+      check_same({{"y", together[l].y.slice(0, from, to)}, {"c", together[l].c.slice(0, from, to)}},
+                 {{"y", r.y}, {"c", r.c}}, steps);
+      layer.h0 = r.h_n;
+      layer.c0 = r.c_n;
+    }
+    check_same({{"h_n", together[l].h_n}, {"c_n", together[l].c_n}},
+               {{"h_n", layer.h0}, {"c_n", layer.c0}}, steps);
+  }
+}
+
 /// In pieces of each of these lengths, against calls of lstm layer by layer.
 void check(const Stack& stack, const std::vector<int64_t>& chunks, double steps = 64) {
   Problem p(stack);
@@ -113,7 +145,11 @@ void check(const Stack& stack, const std::vector<int64_t>& chunks, double steps 
   for (const int64_t chunk : chunks) {
     CAPTURE(chunk);
     const auto together = lstm_layers(p.x, p.layers, p.limits, chunk);
-    check_same(of(together), of(apart), steps);
+    if (is_low_precision(stack.dtype)) {
+      check_pieces(p, together, chunk, steps);
+    } else {
+      check_same(of(together), of(apart), steps);
+    }
     const auto back = [&] {
       return lstm_layers_backward(p.x, p.layers, p.limits, together, upstream, {}, chunk);
     };
@@ -159,13 +195,12 @@ TEST_CASE("lstm_layers: random zoneout is that of whole sequences") {
         {0, 2});
 }
 
-// Rounding may differ where products are cut otherwise; the layers do not amplify it.
 TEST_CASE("lstm_layers: 16-bit layers that run side by side in one kernel") {
   for (const DType dtype : {f16, bf16}) {
     check({.steps = 11, .batch = 5, .in = 8, .cells = 128, .dtype = dtype}, {0, 4});
     check({.steps = 5, .batch = 20, .in = 8, .cells = 256, .layers = 3, .dtype = dtype}, {2});
   }
-  check({.steps = 200, .batch = 2, .in = 8, .cells = 128, .dtype = bf16}, {0});
+  check({.steps = 200, .batch = 2, .in = 8, .cells = 128, .dtype = bf16}, {64});
   check({.steps = 4, .batch = 3, .in = 8, .cells = 768, .lengths = {4, 1, 2}, .dtype = bf16}, {2});
 }
 

@@ -34,6 +34,7 @@ constexpr const char* help =
     "                          default: as --size\n"
     "  --blocks 16,32,...      --densities 0.1,0.25,... instead of those of the set\n"
     "  --patterns A,B          of the set patterns: random, zipf, banded, bigbird, fixed, moe\n"
+    "  --products A,B          only those whose name begins so: sdd, \"dsd tn\", ...\n"
     "  --tf32 0|1              whether f32 operands are rounded to tf32\n"
     "  --export FILE           writes layouts and products for peers, and stops\n";
 
@@ -226,6 +227,7 @@ int main(int argc, char** argv) try {
   const bench::Settings settings(arguments);
   std::vector<std::string> sets{"transposes"};
   bench::CellOptions options{.size = 2048};
+  std::vector<std::string> wanted{""};  // what every name begins with
   std::string exported;
   int tf32 = 0;
   arguments.read("--sets", sets);
@@ -234,6 +236,7 @@ int main(int argc, char** argv) try {
   arguments.read("--blocks", options.blocks);
   arguments.read("--densities", options.densities);
   arguments.read("--patterns", options.patterns);
+  arguments.read("--products", wanted);
   arguments.read("--export", exported);
   arguments.read("--tf32", tf32);
   arguments.finish();
@@ -249,7 +252,11 @@ int main(int argc, char** argv) try {
   bench::Record record("block_sparse_matmul", settings);
   for (const Cell& cell : cells) {
     const LayoutPtr layout = bench::make_layout(cell.pattern);
-    for (const Product& product : cell.products) run(cell, layout, product, settings, record);
+    for (const Product& product : cell.products)
+      if (std::any_of(wanted.begin(), wanted.end(), [&](const std::string& beginning) {
+            return product.name().starts_with(beginning);
+          }))
+        run(cell, layout, product, settings, record);
   }
   record.write();
 } catch (const std::exception& e) {

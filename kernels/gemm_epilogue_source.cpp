@@ -33,8 +33,8 @@ std::string value_of(int step) { return format("v{}", step); }
 
 /// The expression of one element of a step, without its loads.
 std::string expression(const Step& step) {
-  const std::string x = value_of(step.x) + "[v]";
-  const std::string y = value_of(step.y) + "[v]";
+  const std::string x = value_of(step.x);
+  const std::string y = value_of(step.y);
   switch (step.kind) {
     case Step::Kind::accumulator:
       return "static_cast<Compute>(sums[v])";
@@ -61,7 +61,7 @@ std::string expression(const Step& step) {
 std::string load(const Step& step, const Operand& operand, int number, bool transposed) {
   const Operand::Kind per_row = transposed ? Operand::Kind::row : Operand::Kind::column;
   const bool matrix = operand.kind == Operand::Kind::tensor;
-  std::string text = format("{}<{}>(operands[{}], {}, v{});",
+  std::string text = format("{}<{}>(operands[{}], {}, m{});",
                             matrix                    ? "load_operand"
                             : operand.kind == per_row ? "load_column"
                                                       : "load_row",
@@ -72,7 +72,7 @@ std::string load(const Step& step, const Operand& operand, int number, bool tran
       "      {}\n"
       "    } else {\n"
       "#pragma unroll\n"
-      "      for (int v = 0; v < V; ++v) v{}[v] = Compute(0);\n"
+      "      for (int v = 0; v < V; ++v) m{}[v] = Compute(0);\n"
       "    }\n",
       step.guard, text, number);
 }
@@ -93,34 +93,46 @@ bool rounds_coarsely(const GemmEpilogue& e) {
   return e.reductions().empty() && std::all_of(e.operands().begin(), e.operands().end(), coarse);
 }
 
+bool is_loaded(const Step& step) { return step.kind == Step::Kind::load; }
+
+/// The loads, then one loop over the V neighbours for everything else, then the stores.
 std::string body(const GemmEpilogue& e, bool transposed) {
-  std::string text;
+  const std::vector<Step>& steps = e.steps();
+  std::string loads, loop, stores;
   for (size_t i = 0; i < e.scalars().size(); ++i)
-    text += format("    const Compute s{} = scalar_at<Compute>(scalars, {});\n", i, i);
-  for (size_t i = 0; i < e.steps().size(); ++i) {
-    const Step& step = e.steps()[i];
+    loads += format("    const Compute s{} = scalar_at<Compute>(scalars, {});\n", i, i);
+  for (size_t i = 0; i < steps.size(); ++i) {
     const int number = static_cast<int>(i);
-    text += format("    Compute v{}[V];\n", number);
-    if (step.kind == Step::Kind::load) {
-      text += load(step, e.operands()[static_cast<size_t>(step.slot)], number, transposed);
+    if (is_loaded(steps[i])) {
+      loads += format("    Compute m{}[V];\n", number) +
+               load(steps[i], e.operands()[static_cast<size_t>(steps[i].slot)], number, transposed);
+      loop += format("      const Compute v{} = m{}[v];\n", number, number);
     } else {
-      text += format("#pragma unroll\n    for (int v = 0; v < V; ++v) v{}[v] = {};\n", number,
-                     expression(step));
+      loop += format("      const Compute v{} = {};\n", number, expression(steps[i]));
     }
   }
-  int stores = 0;
+  std::vector<bool> kept(steps.size());
+  const auto keep = [&](int number) {  // where a step's values of all neighbours are found
+    const Step& step = steps[static_cast<size_t>(number)];
+    if (is_loaded(step)) return format("m{}", number);
+    if (!kept[static_cast<size_t>(number)]) {
+      kept[static_cast<size_t>(number)] = true;
+      loads += format("    Compute out{}[V];\n", number);
+      loop += format("      out{}[v] = v{};\n", number, number);
+    }
+    return format("out{}", number);
+  };
+  int count = 0;
   for (size_t i = 0; i < e.operands().size(); ++i) {
     const Operand& o = e.operands()[i];
     if (o.stored < 0) continue;
-    const Step& step = e.steps()[static_cast<size_t>(o.stored)];
-    const std::string values = step.kind == Step::Kind::accumulator ? "sums" : value_of(o.stored);
-    text += format("    store.template put<{}, {}>(operands[{}], in, {});\n",
-                   device_type(o.element), stores++, i, values);
+    const bool sums = steps[static_cast<size_t>(o.stored)].kind == Step::Kind::accumulator;
+    stores += format("    store.template put<{}, {}>(operands[{}], in, {});\n",
+                     device_type(o.element), count++, i, sums ? "sums" : keep(o.stored));
   }
   for (size_t i = 0; i < e.reductions().size(); ++i)
-    text += format("#pragma unroll\n    for (int v = 0; v < V; ++v) reduced[{}][v] = v{}[v];\n", i,
-                   e.reductions()[i].step);
-  return text;
+    loop += format("      reduced[{}][v] = v{};\n", i, e.reductions()[i].step);
+  return loads + "#pragma unroll\n    for (int v = 0; v < V; ++v) {\n" + loop + "    }\n" + stores;
 }
 
 }  // namespace

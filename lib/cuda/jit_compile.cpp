@@ -159,6 +159,8 @@ const std::vector<std::string>& compile_options() {
                                                     "-DINFINITY=__int_as_float(0x7f800000)"};
     int major = 0, minor = 0;
     BS_NVRTC_CHECK(nvrtcVersion(&major, &minor));
+    // Without textures and the runtime's own functions, of which a kernel here uses none: 4 ms.
+    if (major * 100 + minor >= 1204) list->emplace_back("-minimal");
     // NVRTC has a cache of its own since 12.9; ours is enough.
     if (major * 100 + minor >= 1209) list->emplace_back("-no-cache");
     return list;

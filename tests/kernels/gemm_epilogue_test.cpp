@@ -170,8 +170,8 @@ TEST_CASE("gemm: an expression is a graph whose parts are computed once") {
   const Value t = accumulator() * 2.0;
   const GemmEpilogue e = GemmEpilogue(relu(t) + t * (accumulator() * 2.0)).row_sum("s", t);
   CHECK(to_string(e) ==
-        "v0 = accumulator\nv1 = Compute(0x1p+1)\nv2 = v0[v] * v1[v]\nv3 = F::relu(v2[v])\n"
-        "v4 = v2[v] * v2[v]\nv5 = v3[v] + v4[v]\nstore d f32 = v5\nrow_sum s = v2\n");
+        "v0 = accumulator\nv1 = Compute(0x1p+1)\nv2 = v0 * v1\nv3 = F::relu(v2)\n"
+        "v4 = v2 * v2\nv5 = v3 + v4\nstore d f32 = v5\nrow_sum s = v2\n");
   CHECK_THROWS_WITH_AS(GemmEpilogue(t).store("d", t, f32e), "epilogue: the name 'd' is taken",
                        Error);
   CHECK_THROWS_WITH_AS(GemmEpilogue(tensor("x", f32e) + row("x", f32e)),

@@ -194,26 +194,35 @@ struct EpilogueSlab {
   static constexpr int rows_a_pass = 32 / lanes;
   static_assert(lanes <= 32 && lanes * V == chunk && 16 % rows_a_pass == 0);
 
-  /// The slab begins at `row`, `column` of a matrix of m x n.
+  /// Slabs lie `apart` rows from each other; the first begins at `row`, `column` of a matrix of
+  /// m x n. Registers have no index, so that a chunk's sums leave them in a branch of its own; what
+  /// follows is long, and stands in the code once.
+  template <int Slabs>
   __device__ static void run(const EpilogueScalars& scalars, const GemmOperand* operands,
-                             const Sum (&sums)[Tiles][4], Sum* scratch, int row, int column,
-                             int batch, int m, int n) {
+                             const Sum (&sums)[Slabs][Tiles][4], int apart, Sum* scratch, int row,
+                             int column, int batch, int m, int n) {
+    constexpr int chunks = columns / chunk;
     const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-    for (int c = 0; c < columns / chunk; ++c) {
+#pragma unroll 1
+    for (int c = 0; c < Slabs * chunks; ++c) {
       __syncwarp();
 #pragma unroll
-      for (int t = 0; t < chunk / 8; ++t) {
-        const Sum(&s)[4] = sums[c * (chunk / 8) + t];
-        Sum* to = scratch + lane / 4 * ld + t * 8 + lane % 4 * 2;
-        to[0] = s[0];
-        to[1] = s[1];
-        to[8 * ld] = s[2];
-        to[8 * ld + 1] = s[3];
+      for (int k = 0; k < Slabs * chunks; ++k) {
+        if (k != c) continue;
+#pragma unroll
+        for (int t = 0; t < chunk / 8; ++t) {
+          const Sum(&s)[4] = sums[k / chunks][k % chunks * (chunk / 8) + t];
+          Sum* to = scratch + lane / 4 * ld + t * 8 + lane % 4 * 2;
+          to[0] = s[0];
+          to[1] = s[1];
+          to[8 * ld] = s[2];
+          to[8 * ld + 1] = s[3];
+        }
       }
       __syncwarp();
-      if (row < m && column + c * chunk < n)
-        run_chunk(scalars, operands, scratch, row, column + c * chunk, batch, m, n);
+      const int chunk_row = row + c / chunks * apart, chunk_column = column + c % chunks * chunk;
+      if (chunk_row < m && chunk_column < n)
+        run_chunk(scalars, operands, scratch, chunk_row, chunk_column, batch, m, n);
     }
   }
 

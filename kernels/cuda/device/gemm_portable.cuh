@@ -340,9 +340,13 @@ struct PortableGemm {
     Sum* scratch = reinterpret_cast<Sum*>(shared) + warp * Slab::scratch_elements;
     const int row = work.m * C::rows + warp % C::warps_m * warp_m;
     const int column = work.n * C::columns + warp / C::warps_m * warp_n;
+    // Of many sums half leave first: were all of them kept to the end of one loop, ptxas would have
+    // no neighbouring registers left for pairs of operands.
+    constexpr int parts = sums_a_thread > 64 && m_tiles % 2 == 0 ? 2 : 1, slabs = m_tiles / parts;
 #pragma unroll
-    for (int i = 0; i < m_tiles; ++i)
-      Slab::run(p.scalars, operands, sums[i], scratch, row + 16 * i, column, batch, q.m, q.n);
+    for (int i = 0; i < parts; ++i)
+      Slab::run(p.scalars, operands, reinterpret_cast<Sum(&)[slabs][2 * pairs][4]>(sums[i * slabs]),
+                16, scratch, row + 16 * i * slabs, column, batch, q.m, q.n);
   }
 
   __device__ static void run(const GemmParams& p) {

@@ -207,41 +207,51 @@ struct WarpgroupGemm {
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
     const unsigned buffers = shared_address(scratch) + group * 4 * scratch_bytes;
     const unsigned line_at = (warp * 16 + lane % 16) * 128;  // the lane's row for stmatrix
+    constexpr int across = C::columns / 64;
+    // The buffers take turns; of one box a tile, or three, the first takes the last one's.
+    constexpr int pending = blocks * across % 2 == 0 ? 1 : 0;
+#pragma unroll 1
+    for (int box = 0; box < blocks * across; ++box) {
+      const int box_row = row0 + box / across * 64, box_column = column0 + box % across * 64;
+      Sum own[8][4];
 #pragma unroll
-    for (int i = 0; i < blocks; ++i)
+      for (int k = 0; k < blocks * across; ++k) {  // registers have no index
+        if (k != box) continue;
 #pragma unroll
-      for (int c = 0; c < C::columns / 64; ++c) {
-        const unsigned buffer = buffers + c % 2 * 8192;
-        if (threadIdx.x % 128 == 0) wait_stores_read<1>();
-        named_barrier(2 + group, 128);
-#pragma unroll
-        for (int t = 0; t < 8; t += 2) {
-          unsigned packed[4];
-#pragma unroll
-          for (int part = 0; part < 4; ++part) {  // halves of rows, then of columns
-            const int row = row0 + 64 * i + warp * 16 + part % 2 * 8 + lane / 4;
-            const int column = column0 + 64 * c + (t + part / 2) * 8 + lane % 4 * 2;
-            const Sum(&s)[4] = sums[i][8 * c + t + part / 2];
-            const Sum pair[2] = {s[part % 2 * 2], s[part % 2 * 2 + 1]};
-            const EpiloguePlace place{row, column, batch, row < m ? n - column : 0};
-            typename Epilogue::Compute out[1][2], unused[1][2];
-            Epilogue::template apply<2>(p.gemm.scalars, operands, place, place, pair, unused,
-                                        KeepStored<typename Epilogue::Compute, 1, 2>{out});
-            Neighbours<D, 2> both;
-            both.at[0] = round_element<D>(out[0][0]);
-            both.at[1] = round_element<D>(out[0][1]);
-            packed[part] = reinterpret_cast<const unsigned&>(both.at);
-          }
-          // The engine's swizzle: 16-byte column j of line r lies at j ^ r % 8.
-          store_matrix_x4<false>(buffer + line_at + (((t + lane / 16) ^ (lane % 8)) * 16), packed);
-        }
-        fence_async_shared();
-        named_barrier(2 + group, 128);
-        if (threadIdx.x % 128 == 0) {
-          store_box(p.d, buffer, column0 + 64 * c, row0 + 64 * i, batch);
-          commit_stores();
-        }
+        for (int i = 0; i < 32; ++i)
+          own[i / 4][i % 4] = sums[k / across][k % across * 8 + i / 4][i % 4];
       }
+      const unsigned buffer = buffers + box % 2 * 8192;
+      if (threadIdx.x % 128 == 0) wait_stores_read<pending>();
+      named_barrier(2 + group, 128);
+#pragma unroll
+      for (int t = 0; t < 8; t += 2) {
+        unsigned packed[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {  // halves of rows, then of columns
+          const int row = box_row + warp * 16 + part % 2 * 8 + lane / 4;
+          const int column = box_column + (t + part / 2) * 8 + lane % 4 * 2;
+          const Sum(&s)[4] = own[t + part / 2];
+          const Sum pair[2] = {s[part % 2 * 2], s[part % 2 * 2 + 1]};
+          const EpiloguePlace place{row, column, batch, row < m ? n - column : 0};
+          typename Epilogue::Compute out[1][2], unused[1][2];
+          Epilogue::template apply<2>(p.gemm.scalars, operands, place, place, pair, unused,
+                                      KeepStored<typename Epilogue::Compute, 1, 2>{out});
+          Neighbours<D, 2> both;
+          both.at[0] = round_element<D>(out[0][0]);
+          both.at[1] = round_element<D>(out[0][1]);
+          packed[part] = reinterpret_cast<const unsigned&>(both.at);
+        }
+        // The engine's swizzle: 16-byte column j of line r lies at j ^ r % 8.
+        store_matrix_x4<false>(buffer + line_at + (((t + lane / 16) ^ (lane % 8)) * 16), packed);
+      }
+      fence_async_shared();
+      named_barrier(2 + group, 128);
+      if (threadIdx.x % 128 == 0) {
+        store_box(p.d, buffer, box_column, box_row, batch);
+        commit_stores();
+      }
+    }
   }
 
   __device__ static void consume(const WarpgroupGemmParams& p, Shared& s, unsigned stages,
@@ -268,10 +278,8 @@ struct WarpgroupGemm {
         store_boxes(p, schedule.operands(work.problem), sums, scratch, row,
                     tile_n(work) * C::columns, batch, q.m, q.n);
       } else {
-#pragma unroll
-        for (int i = 0; i < blocks; ++i)
-          Slab::run(p.gemm.scalars, schedule.operands(work.problem), sums[i], own,
-                    row + 64 * i + warp % 4 * 16, tile_n(work) * C::columns, batch, q.m, q.n);
+        Slab::run(p.gemm.scalars, schedule.operands(work.problem), sums, 64, own,
+                  row + warp % 4 * 16, tile_n(work) * C::columns, batch, q.m, q.n);
       }
     }
     if constexpr (C::boxes) {

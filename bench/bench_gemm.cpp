@@ -19,6 +19,8 @@ constexpr const char* help =
     "  --shapes MxNxK,...   default 512x512x512\n"
     "  --layouts nn,nt,...  t: A or B is the transpose of a row-major matrix; default nn\n"
     "  --kernels SUBSTRING  only kernels whose name contains it\n"
+    "  --operands TYPE      e4m3, e5m2 or i8: a dtype then is the result's, but i8 gives i32;\n"
+    "                       layouts must be nt\n"
     "  --ours 0|1           1: without peers\n";
 
 struct Kernel {
@@ -39,25 +41,27 @@ MathInstruction instruction(OpClass op_class, Element e, Element sum, int n,
 /// Kernels worth measuring. Layouts are filled in later.
 class Kernels {
  public:
-  explicit Kernels(Element e) : e_(e) {}
+  Kernels(Element operands, Element result) : e_(operands), d_(result) {}
 
   Kernel& add(const std::string& name, const MathInstruction& math, std::array<int, 3> tile,
               int stages, std::array<int, 3> warps, Swizzle swizzle = Swizzle::identity8) {
-    const TensorDescription aligned{e_, MatrixLayout::row_major, 16 / size_of(e_)};
+    const auto aligned = [](Element e) {
+      return TensorDescription{e, MatrixLayout::row_major, 16 / size_of(e)};
+    };
     GemmDescription d{.tile = {tile, stages, warps, math, {1, 1}},
-                      .a = aligned,
-                      .b = aligned,
-                      .d = aligned,
+                      .a = aligned(e_),
+                      .b = aligned(e_),
+                      .d = aligned(d_),
                       .epilogue = GemmEpilogue(),
                       .swizzle = swizzle};
     return list.emplace_back(name, d);
   }
-  /// Warpgroups that multiply 16 bits.
+  /// Warpgroups that multiply 16 or 8 bits.
   Kernel& add_wide(const std::string& name, int m, int n, int stages,
                    Swizzle swizzle = Swizzle::identity8) {
-    const auto math =
-        instruction(OpClass::warpgroup, e_, Element::f32, n, MathOperation::multiply_add);
-    return add(name, math, {m, n, 64}, stages, {m == 64 ? 4 : 8, 1, 1}, swizzle);
+    const Element sum = e_ == Element::i8 ? Element::i32 : Element::f32;
+    const auto math = instruction(OpClass::warpgroup, e_, sum, n, MathOperation::multiply_add);
+    return add(name, math, {m, n, 128 / size_of(e_)}, stages, {m == 64 ? 4 : 8, 1, 1}, swizzle);
   }
   void add_slices(const std::string& name, int m, int n, int stages, int slices) {
     Kernel& kernel = add_wide(format("{} / {}", name, slices), m, n, stages);
@@ -68,7 +72,7 @@ class Kernels {
   std::vector<Kernel> list;
 
  private:
-  Element e_;
+  Element e_, d_;
 };
 
 void add_16_bits(Kernels& kernels, Element e) {
@@ -82,7 +86,7 @@ void add_16_bits(Kernels& kernels, Element e) {
   cluster("wgmma 256x128 c2x1", 256, 128, {2, 1});
   kernels.add_wide("wgmma 128x256 stream_k", 128, 256, 4, Swizzle::stream_k);
   kernels.add_wide("wgmma 128x128", 128, 128, 5);
-  kernels.add_slices("wgmma 128x128", 128, 128, 5, 4);
+  for (const int slices : {4, 8}) kernels.add_slices("wgmma 128x128", 128, 128, 5, slices);
   kernels.add_wide("wgmma 128x64", 128, 64, 8);
   for (const int slices : {2, 4}) kernels.add_slices("wgmma 128x64", 128, 64, 8, slices);
   kernels.add_wide("wgmma 64x128", 64, 128, 8);
@@ -118,10 +122,21 @@ void add_32_bits(Kernels& kernels) {
   kernels.add("simt 128x128x8", math(OpClass::simt, 0, plain), {128, 128, 8}, 4, {4, 2, 1});
 }
 
-std::vector<Kernel> kernels_for(DType dtype) {
-  const Element e = element_of(dtype);
-  Kernels kernels(e);
-  if (size_of(e) == 2) {
+void add_8_bits(Kernels& kernels, Element e) {
+  kernels.add_wide("wgmma 128x256", 128, 256, 4);
+  kernels.add_wide("wgmma 128x256 c2x1", 128, 256, 4).description.tile.cluster = {2, 1};
+  kernels.add_wide("wgmma 128x128", 128, 128, 5);
+  if (e != Element::i8) return;  // Hopper has mma.sync for 8-bit floats in name only
+  const auto warp =
+      instruction(OpClass::tensor_op, e, Element::i32, 0, MathOperation::multiply_add);
+  kernels.add("mma 128x256x128", warp, {128, 256, 128}, 3, {2, 4, 1});
+}
+
+std::vector<Kernel> kernels_for(Element e, DType dtype) {
+  Kernels kernels(e, element_of(dtype));
+  if (size_of(e) == 1) {
+    add_8_bits(kernels, e);
+  } else if (size_of(e) == 2) {
     add_16_bits(kernels, e);
   } else if (dtype == f32) {
     add_32_bits(kernels);
@@ -134,9 +149,22 @@ std::vector<Kernel> kernels_for(DType dtype) {
   return kernels.list;
 }
 
-std::vector<double> host(const Tensor& x) {
+/// Elements as numbers.
+std::vector<double> host(const Tensor& x, Element e) {
   const Tensor t = x.to(Device::cpu());
   std::vector<double> out(static_cast<size_t>(t.numel()));
+  if (size_of(e) == 1) {
+    const uint8_t* from = t.data<uint8_t>();
+    for (double& v : out) {
+      const uint8_t bits = *from++;
+      v = e == Element::i8 ? static_cast<int8_t>(bits) : static_cast<double>(decode_fp8(bits, e));
+    }
+    return out;
+  }
+  if (e == Element::i32) {
+    std::copy_n(t.data<int32_t>(), out.size(), out.begin());
+    return out;
+  }
   visit_floating("bench", t.dtype(), [&]<class T>(Type<T>) {
     const T* from = t.data<T>();
     for (double& v : out) v = static_cast<double>(*from++);
@@ -144,16 +172,39 @@ std::vector<double> host(const Tensor& x) {
   return out;
 }
 
+/// Normal numbers of an element type; whole ones of i8 up to some 100. Those of 8 bits come from
+/// the host, and come again after a prime number of elements.
+Tensor normal(const Shape& shape, Element e, Device device, Generator& generator) {
+  if (size_of(e) > 1) return randn(shape, storage_dtype(e), device, generator);
+  constexpr size_t period = 1000003;
+  const Tensor numbers = randn({static_cast<int64_t>(period)}, f32, Device::cpu(), generator);
+  std::vector<uint8_t> bits(period);
+  const float* from = numbers.data<float>();
+  for (uint8_t& b : bits) {
+    const float x = *from++;
+    b = e == Element::i8
+            ? static_cast<uint8_t>(static_cast<int8_t>(std::clamp(30 * x, -127.F, 127.F)))
+            : encode_fp8(x, e);
+  }
+  const Tensor out = Tensor::empty(shape, u8, Device::cpu());
+  uint8_t* to = out.data<uint8_t>();
+  const auto size = static_cast<size_t>(out.numel());
+  for (size_t at = 0; at < size; at += period)
+    std::copy_n(bits.begin(), std::min(period, size - at), to + at);
+  return out.to(device);
+}
+
 struct Problem {
   int64_t m, n, k;
   std::string layouts;  // "nn", "nt", ...
   Tensor a_stored, b_stored, a, b, d;
 
-  Problem(const std::string& shape, const std::string& l, DType dtype, Device device) : layouts(l) {
+  Problem(const std::string& shape, const std::string& l, Element e, DType dtype, Device device)
+      : layouts(l) {
     BS_CHECK(std::sscanf(shape.c_str(), "%ldx%ldx%ld", &m, &n, &k) == 3, "bench: shape {}", shape);
     Generator generator(1);
-    a_stored = randn(l[0] == 't' ? Shape{k, m} : Shape{m, k}, dtype, device, generator);
-    b_stored = randn(l[1] == 't' ? Shape{n, k} : Shape{k, n}, dtype, device, generator);
+    a_stored = normal(l[0] == 't' ? Shape{k, m} : Shape{m, k}, e, device, generator);
+    b_stored = normal(l[1] == 't' ? Shape{n, k} : Shape{k, n}, e, device, generator);
     a = l[0] == 't' ? a_stored.transpose(0, 1) : a_stored;
     b = l[1] == 't' ? b_stored.transpose(0, 1) : b_stored;
     d = Tensor::empty({m, n}, dtype, device);
@@ -161,7 +212,7 @@ struct Problem {
 
   /// Compares entries of d with sums in double; the relative error, of the size of the terms.
   double error(const std::vector<double>& x, const std::vector<double>& y) const {
-    const std::vector<double> z = host(d);
+    const std::vector<double> z = host(d, element_of(d.dtype()));
     const auto at = [](int64_t i) { return static_cast<size_t>(i); };
     double worst = 0;
     for (int64_t sample = 0; sample < 300; ++sample) {
@@ -180,23 +231,43 @@ struct Problem {
 };
 
 /// Of one sum against the root of the sum of squares of its terms.
-double bound(DType dtype, const Kernel& kernel) {
+double bound(DType dtype, const Kernel& kernel, int64_t k) {
+  const GemmDescription& d = kernel.description;
+  if (d.a.element == Element::i8) return 0;
+  // The tensor cores cut sums of 8-bit floats off at 13 bits, each 32 of the depth; sums are up to
+  // some four times the root.
+  if (size_of(d.a.element) == 1) return 3e-2 + 4 * std::ldexp(static_cast<double>(k) / 32, -13);
   const bool exact = kernel.description.tile.math.op_class == OpClass::simt ||
                      kernel.description.tile.math.operation == MathOperation::fast_f32;
   if (dtype == f32) return exact ? 1e-5 : 4e-3;
   return dtype == f64 ? 1e-13 : dtype == f16 ? 4e-3 : 3e-2;
 }
 
+Element eight_bits(const std::string& name) {
+  for (const Element e : {Element::e4m3, Element::e5m2, Element::i8})
+    if (to_string(e) == name) return e;
+  BS_THROW(Error, "bench: operands '{}'; expected e4m3, e5m2 or i8", name);
+}
+
+/// What is measured of every shape.
+struct Plan {
+  Element operands;
+  DType result;
+  std::string filter;
+  bool alone;
+};
+
 void run(const std::string& shape, const std::string& layouts, const bench::Settings& settings,
-         const std::string& filter, bool alone, bench::Record& record) {
-  Problem p(shape, layouts, settings.dtype, settings.device);
-  const std::vector<double> x = host(p.a_stored), y = host(p.b_stored);
+         const Plan& plan, bench::Record& record) {
+  Problem p(shape, layouts, plan.operands, plan.result, settings.device);
+  const std::vector<double> x = host(p.a_stored, plan.operands),
+                            y = host(p.b_stored, plan.operands);
   std::vector<std::string> names;
   std::vector<double> errors;
   std::vector<bench::Work> works;
   std::vector<std::unique_ptr<GemmOperation>> operations;
-  for (Kernel& kernel : kernels_for(settings.dtype)) {
-    if (kernel.name.find(filter) == std::string::npos) continue;
+  for (Kernel& kernel : kernels_for(plan.operands, plan.result)) {
+    if (kernel.name.find(plan.filter) == std::string::npos) continue;
     GemmDescription& d = kernel.description;
     if (layouts[0] == 't') d.a.layout = MatrixLayout::column_major;
     if (layouts[1] == 't') d.b.layout = MatrixLayout::column_major;
@@ -209,7 +280,7 @@ void run(const std::string& shape, const std::string& layouts, const bench::Sett
       };
       work();
       errors.push_back(p.error(x, y));
-      BS_CHECK(errors.back() <= bound(settings.dtype, kernel), "bench: {} is off by {}",
+      BS_CHECK(errors.back() <= bound(plan.result, kernel, p.k), "bench: {} is off by {}",
                kernel.name, errors.back());
       names.push_back(kernel.name);
       works.push_back(work);
@@ -217,8 +288,8 @@ void run(const std::string& shape, const std::string& layouts, const bench::Sett
       std::printf("%s: %s\n", kernel.name.c_str(), e.what());
     }
   }
-  if (!alone) {
-    works.push_back(bench::gemm_peer(p.a, p.b, p.d));
+  if (!plan.alone) {
+    works.push_back(bench::gemm_peer(p.a, p.b, p.d, plan.operands));
     names.emplace_back("cublaslt");
     works.back()();
     errors.push_back(p.error(x, y));
@@ -226,13 +297,15 @@ void run(const std::string& shape, const std::string& layouts, const bench::Sett
   const std::vector<bench::Timing> times =
       bench::interleave(settings.device, works, settings.measure);
   for (size_t i = 0; i < times.size(); ++i) {
-    const double size = static_cast<double>(size_of(settings.dtype));
+    const double size = static_cast<double>(size_of(plan.operands));
     record.add({.cell = {{"shape", shape}, {"layouts", layouts}},
                 .what = names[i],
                 .by = names[i] == "cublaslt" ? "cublaslt" : "bs",
                 .time = times[i],
                 .flops = 2.0 * static_cast<double>(p.m * p.n * p.k),
-                .bytes = size * static_cast<double>(p.m * p.k + p.k * p.n + p.m * p.n),
+                .bytes = size * static_cast<double>(p.m * p.k + p.k * p.n) +
+                         static_cast<double>(p.d.bytes()),
+                .rate = size == 1 ? 2.0 : 1.0,
                 .further = {{"relative_error", errors[i]}}});
   }
 }
@@ -243,16 +316,19 @@ int main(int argc, char** argv) try {
   bench::Arguments arguments(argc, argv, help);
   const bench::Settings settings(arguments);
   std::vector<std::string> shapes = {"512x512x512"}, layouts = {"nn"};
-  std::string filter;
+  std::string filter, operands;
   int alone = 0;
   arguments.read("--shapes", shapes);
   arguments.read("--layouts", layouts);
   arguments.read("--kernels", filter);
+  arguments.read("--operands", operands);
   arguments.read("--ours", alone);
   arguments.finish();
-  bench::Record record("gemm", settings);
+  const Element element = operands.empty() ? element_of(settings.dtype) : eight_bits(operands);
+  const Plan plan{element, element == Element::i8 ? i32 : settings.dtype, filter, alone != 0};
+  bench::Record record(operands.empty() ? "gemm" : "gemm " + operands, settings);
   for (const std::string& shape : shapes)
-    for (const std::string& l : layouts) run(shape, l, settings, filter, alone != 0, record);
+    for (const std::string& l : layouts) run(shape, l, settings, plan, record);
   record.write();
   return 0;
 } catch (const std::exception& e) {

@@ -76,7 +76,7 @@ void Record::add(Figure f) {
                 "us", "(quartiles)", "TF", "TB/s", "of floor");
     heading_ = heading;
   }
-  const double floor_seconds = floor(f.flops, f.bytes);
+  const double floor_seconds = floor(f.flops / f.rate, f.bytes);
   const std::string spread =
       printed("(%.1f .. ", 1e6 * f.time.low) + printed("%.1f)", 1e6 * f.time.high);
   // What nobody counted stays blank.

@@ -26,6 +26,7 @@ struct Figure {
   Timing time = {};
   double flops = 0;  ///< useful work, 0 where nobody counts it
   double bytes = 0;  ///< the fewest that must move: each input read once, each output written
+  double rate = 1;   ///< of the ceiling for FLOPs, in times that of the record's dtype
   Json::Object further = {};  ///< more facts for the JSON, such as {"plan_seconds", 1e-3}
 };
 

@@ -331,9 +331,9 @@ def section(record, folder, stem):
     if ceilings := record.get("ceilings"):
         lines += [f"Ceilings of the same run: dense {1e-12 * ceilings['flops_per_second']:.4g} TF, "
                   f"copy {1e-12 * ceilings['bytes_per_second']:.3g} TB/s.", ""]  # fmt: skip
-    if name in NOTES:
-        lines += [NOTES[name], ""]
-    if name == "gemm":
+    if note := NOTES.get(name.split()[0]):
+        lines += [note, ""]
+    if name.startswith("gemm"):
         lines += dense_tables(record)
     elif name != "block_sparse_matmul":
         lines += generic_table(record["groups"])

@@ -156,6 +156,11 @@ int64_t partial_elements(const GemmDescription& d) {
   return int64_t{m} * n * d.tile.warps[2];
 }
 
+int join_warps(const GemmDescription& d) {
+  const auto [m, n, k] = d.tile.threadblock;
+  return m * n / (16 * reduction_chunk(d));
+}
+
 int shared_bytes(const GemmDescription& d) {
   const TileDescription& t = d.tile;
   const auto [m, n, k] = t.threadblock;

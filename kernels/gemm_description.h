@@ -42,7 +42,7 @@ struct TensorDescription {
 enum class Swizzle : uint8_t { identity1, identity2, identity4, identity8, stream_k };
 /** @brief Whether a run may divide the depth into slices; partial sums are kept in full precision
  *  and added in the order of the slices, and the epilogue is applied once. `serial`: one after the
- *  other, memory for one sum a tile. `parallel`: memory for all, added by the last. */
+ *  other, memory for one sum a tile. `parallel`: memory for all, added by a second kernel. */
 enum class SplitK : uint8_t { none, serial, parallel };
 /** @brief One product; `batch` of one shape at even distances; of one shape anywhere; of any
  *  shapes. */
@@ -81,10 +81,20 @@ int64_t partial_elements(const GemmDescription& description);
  *  covers. */
 int reduction_chunk(const GemmDescription& description);
 
+/** @brief Threads of a CTA of the kernel that adds up the slices of SplitK::parallel. */
+constexpr int join_threads = 256;
+/** @brief Warps of that kernel that one tile takes. */
+int join_warps(const GemmDescription& description);
+
 /** @brief The kernel's name, which tells types, tile and layouts. */
 std::string kernel_name(const GemmDescription& description);
 /** @brief The kernel as CUDA text: depends on nothing but the description. */
 std::string to_source(const GemmDescription& description);
+/** @name The kernel that adds up the slices of SplitK::parallel
+ *  @{ */
+std::string join_name(const GemmDescription& description);
+std::string to_join_source(const GemmDescription& description);
+/** @} */
 /** @brief CUDA's word for an element type, of device/gemm_element.cuh. */
 std::string device_type(Element element);
 

@@ -133,6 +133,26 @@ std::string config(const Seen& s) {
   return text;
 }
 
+/// The kernel `name` as text, which runs `body` of what `further` and the description define.
+std::string source(const GemmDescription& d, const std::string& headers, const std::string& further,
+                   int threads, const std::string& name, const char* params, const char* body) {
+  const Seen s{d};
+  const bool warpgroup = d.tile.math.op_class == OpClass::warpgroup;
+  return headers +
+         format("#include <bs/kernels/cuda/device/{}.cuh>\n\nnamespace bs::cuda::device {\n\n",
+                warpgroup ? "gemm_warpgroup" : "gemm_portable") +
+         to_source(d.epilogue, d.tile.math.accumulator, s.t) + "\n" + config(s) +
+         format("using Kernel = {}<Config, Epilogue>;\n",
+                warpgroup ? "WarpgroupGemm" : "PortableGemm") +
+         further +
+         format(
+             "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n"
+             "    const __grid_constant__ {} params) {\n"
+             "  {}(params);\n"
+             "}\n\n}  // namespace bs::cuda::device\n",
+             threads, name, params, body);
+}
+
 char letter(const TensorDescription& t) { return t.layout == MatrixLayout::row_major ? 'r' : 'c'; }
 
 }  // namespace
@@ -145,23 +165,25 @@ std::string kernel_name(const GemmDescription& d) {
                 std::string(1, letter(d.b)), std::string(1, letter(d.d)));
 }
 
+std::string join_name(const GemmDescription& d) { return kernel_name(d) + "_join"; }
+
 std::string to_source(const GemmDescription& d) {
-  const Seen s{d};
+  const std::string sizes = format(
+      "static_assert(Kernel::shared_bytes == {} && Kernel::threads == {} &&\n"
+      "              Kernel::Slab::chunk == {});\n\n",
+      shared_bytes(d), d.tile.threads(), reduction_chunk(d));
   const bool warpgroup = d.tile.math.op_class == OpClass::warpgroup;
-  const char* const kernel = warpgroup ? "WarpgroupGemm" : "PortableGemm";
-  return format("#include <bs/kernels/cuda/device/{}.cuh>\n\nnamespace bs::cuda::device {\n\n",
-                warpgroup ? "gemm_warpgroup" : "gemm_portable") +
-         to_source(d.epilogue, d.tile.math.accumulator, s.t) + "\n" + config(s) +
-         format(
-             "using Kernel = {}<Config, Epilogue>;\n"
-             "static_assert(Kernel::shared_bytes == {} && Kernel::threads == {} &&\n"
-             "              Kernel::Slab::chunk == {});\n\n"
-             "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n"
-             "    const __grid_constant__ {} params) {\n"
-             "  Kernel::run(params);\n"
-             "}\n\n}  // namespace bs::cuda::device\n",
-             kernel, shared_bytes(d), d.tile.threads(), reduction_chunk(d), d.tile.threads(),
-             kernel_name(d), warpgroup ? "WarpgroupGemmParams" : "GemmParams");
+  return source(d, "", sizes, d.tile.threads(), kernel_name(d),
+                warpgroup ? "WarpgroupGemmParams" : "GemmParams", "Kernel::run");
+}
+
+std::string to_join_source(const GemmDescription& d) {
+  const std::string sizes = format(
+      "using Join = GemmJoin<Kernel, Epilogue>;\n"
+      "static_assert(Join::threads == {} && Join::jobs == {});\n\n",
+      join_threads, join_warps(d));
+  return source(d, "#include <bs/kernels/cuda/device/gemm_join.cuh>\n", sizes, join_threads,
+                join_name(d), "GemmParams", "Join::run");
 }
 
 }  // namespace bs

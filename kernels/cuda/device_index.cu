@@ -8,6 +8,7 @@
 #include <bs/kernels/cuda/device/block_sparse_problem.cuh>
 #include <bs/kernels/cuda/device/gemm_element.cuh>
 #include <bs/kernels/cuda/device/gemm_epilogue.cuh>
+#include <bs/kernels/cuda/device/gemm_join.cuh>
 #include <bs/kernels/cuda/device/gemm_multiply.cuh>
 #include <bs/kernels/cuda/device/gemm_params.cuh>
 #include <bs/kernels/cuda/device/gemm_portable.cuh>

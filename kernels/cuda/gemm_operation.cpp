@@ -21,6 +21,14 @@ const jit::Kernel& kernel_of(const GemmOperation& operation, Device device) {
   });
 }
 
+const jit::Kernel& join_of(const GemmOperation& operation, Device device) {
+  static auto* const family = new jit::KernelFamily<std::string>;
+  return family->get(operation.key(), device, [&] {
+    const GemmDescription& d = operation.description();
+    return jit::Source{join_name(d), to_join_source(d), device_headers()};
+  });
+}
+
 /// One call on its way to the GPU.
 class Launch {
  public:
@@ -59,6 +67,7 @@ class Launch {
     } else {
       jit::launch(kernel_, shape, stream_, gemm);
     }
+    if (d_.split_k == SplitK::parallel && launch_.slices > 1) join(gemm);
     for (size_t i = 0; i < seen_.size(); ++i)
       for (size_t r = 0; r < d_.epilogue.reductions().size(); ++r)
         gemm_reduce(memory.partial(i, r), launch_.products[i].reductions[r],
@@ -66,6 +75,14 @@ class Launch {
   }
 
  private:
+  void join(const GemmParams& gemm) const {
+    const int64_t warps = tiles_ * join_warps(d_);
+    const jit::LaunchShape shape{
+        .grid = dim3(static_cast<unsigned>((warps * 32 + join_threads - 1) / join_threads)),
+        .block = dim3(join_threads)};
+    jit::launch(join_of(*launch_.operation, stream_.device()), shape, stream_, gemm);
+  }
+
   void count_ctas() {
     const int64_t work = tiles_ * launch_.slices;
     const bool persistent = warpgroup_ || several_ || d_.swizzle == Swizzle::stream_k;

@@ -144,7 +144,8 @@ GemmMemory::GemmMemory(const GemmDescription& d, const std::vector<SeenGemm>& pr
                        : d.split_k == SplitK::serial ? tiles
                                                      : tiles * slices;
   const int64_t size = d.tile.math.accumulator == Element::f64 ? 8 : 4;
-  counter_bytes_ = sums > 0 ? static_cast<size_t>(tiles) * sizeof(int) : 0;
+  const bool counts = sums > 0 && d.split_k != SplitK::parallel;
+  counter_bytes_ = counts ? static_cast<size_t>(tiles) * sizeof(int) : 0;
   counters_ = add(counter_bytes_);
   partials_ = add(static_cast<size_t>(sums * partial_elements(d) * size));
   const int chunk = reduction_chunk(d);
@@ -244,7 +245,7 @@ std::vector<GemmTile> GemmMemory::schedule() const {
 
 void GemmMemory::describe(device::WarpgroupGemmParams& params, bool maps) const {
   device::GemmParams& gemm = params.gemm;
-  if (counter_bytes_ > 0) {
+  if (memory_.defined()) {
     gemm.counters = at<int>(counters_);
     gemm.partials = at<void>(partials_);
   }

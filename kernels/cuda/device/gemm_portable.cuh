@@ -140,13 +140,17 @@ struct PortableGemm {
   static constexpr int warp_m = C::rows / C::warps_m, warp_n = C::columns / C::warps_n;
   static constexpr int m_tiles = warp_m / 16, pairs = warp_n / 16;
   static constexpr int sums_a_thread = m_tiles * pairs * 8;
+  static constexpr int sum_threads = threads;  // that keep sums
+  // Of a warp that finishes: blocks of 16 rows, of so many tiles of 8 columns.
+  static constexpr int blocks = m_tiles, tiles = 2 * pairs;
   static constexpr int steps = C::depth / M::depth / C::warps_k;  // of a warp in a stage
   static_assert(m_tiles * 16 * C::warps_m == C::rows && pairs * 16 * C::warps_n == C::columns);
   static_assert(steps * M::depth * C::warps_k == C::depth && C::stages >= 2);
   using Slab = EpilogueSlab<Epilogue, 2 * pairs>;
-  static constexpr int finishing_threads = 32 * C::warps_m * C::warps_n;
+  static constexpr int finishing_warps = C::warps_m * C::warps_n;
+  static constexpr int finishing_threads = 32 * finishing_warps;
   static constexpr int epilogue_bytes =
-      (C::warps_m * C::warps_n * Slab::scratch_elements +
+      (finishing_warps * Slab::scratch_elements +
        (C::warps_k > 1 ? (C::warps_k - 1) * finishing_threads * sums_a_thread : 0)) *
       static_cast<int>(sizeof(Sum));
   static constexpr int data_bytes =
@@ -332,21 +336,27 @@ struct PortableGemm {
     __syncthreads();
   }
 
+  /// Where a finishing warp's block of 16 rows lies in D.
+  __device__ static int row_of(const GemmWork& work, int warp, int block) {
+    return work.m * C::rows + warp % C::warps_m * warp_m + 16 * block;
+  }
+  __device__ static int column_of(const GemmWork& work, int warp) {
+    return work.n * C::columns + warp / C::warps_m * warp_n;
+  }
+
   __device__ static void finish(char* shared, const GemmParams& p, const GemmOperand* operands,
                                 const GemmProblem& q, const GemmWork& work, int batch,
                                 Sum (&sums)[m_tiles][2 * pairs][4]) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
-    if (warp >= C::warps_m * C::warps_n) return;
+    if (warp >= finishing_warps) return;
     Sum* scratch = reinterpret_cast<Sum*>(shared) + warp * Slab::scratch_elements;
-    const int row = work.m * C::rows + warp % C::warps_m * warp_m;
-    const int column = work.n * C::columns + warp / C::warps_m * warp_n;
     // Of many sums half leave first: were all of them kept to the end of one loop, ptxas would have
     // no neighbouring registers left for pairs of operands.
     constexpr int parts = sums_a_thread > 64 && m_tiles % 2 == 0 ? 2 : 1, slabs = m_tiles / parts;
 #pragma unroll
     for (int i = 0; i < parts; ++i)
       Slab::run(p.scalars, operands, reinterpret_cast<Sum(&)[slabs][2 * pairs][4]>(sums[i * slabs]),
-                16, scratch, row + 16 * i * slabs, column, batch, q.m, q.n);
+                16, scratch, row_of(work, warp, i * slabs), column_of(work, warp), batch, q.m, q.n);
   }
 
   __device__ static void run(const GemmParams& p) {

@@ -1,6 +1,8 @@
 #pragma once
 // Which tile of which product a CTA computes next, over which part of the depth, and how tiles
 // whose depth was split are put together again: in a fixed order of additions, whoever comes last.
+// (SplitK::parallel leaves its slices in memory, and a kernel of its own, gemm_join.cuh, adds
+// them.)
 #include <bs/kernels/cuda/device/gemm_epilogue.cuh>
 
 namespace bs::cuda::device {
@@ -70,8 +72,6 @@ struct GemmSchedule {
   /// Where the sums of a piece wait.
   __device__ long long slot(const GemmWork& work, int piece) const {
     if constexpr (split == GemmSplit::serial) return work.tile;
-    if constexpr (split == GemmSplit::parallel)
-      return static_cast<long long>(work.tile) * work.pieces + piece;
     const int cta = work.first_cta + piece;
     const int steps = (p.problem.k + Depth - 1) / Depth;
     return 2LL * cta + (begin(cta) < work.tile * steps ? 1 : 0);
@@ -157,6 +157,35 @@ __device__ inline int add_acquire_release(int* p, int value) {
   return before;
 }
 
+/// SplitK::parallel: the sums of all slices of all tiles in memory. A thread's are 16 bytes at a
+/// time, beside those of the others.
+template <int Threads, int N, class Sum>
+struct SlicesInMemory {
+  static constexpr int width = 16 / static_cast<int>(sizeof(Sum));
+  static_assert(N % width == 0);
+  using Pack = Neighbours<Sum, width>;
+
+  __device__ static Sum* slice(const GemmParams& p, int tile, int slices, int piece) {
+    return static_cast<Sum*>(p.partials) +
+           (static_cast<long long>(tile) * slices + piece) * (N * Threads);
+  }
+  __device__ static void store(Sum* slice, int thread, const Sum (&sums)[N]) {
+#pragma unroll
+    for (int i = 0; i < N / width; ++i) {
+      Pack some;
+#pragma unroll
+      for (int j = 0; j < width; ++j) some.at[j] = sums[i * width + j];
+      some.store(slice + (i * Threads + thread) * width);
+    }
+  }
+  /// Numbers i * width and on of a thread.
+  __device__ static Pack load(const Sum* slice, int thread, int i) {
+    Pack some;
+    some.load(slice + (i * Threads + thread) * width);
+    return some;
+  }
+};
+
 /// Puts the pieces of a tile together, where there are several. True for the CTA that ends up with
 /// the whole sums, added in the order of the pieces. `Threads` threads call it, `thread` from 0;
 /// `sync` is their barrier and `flag` a word that they share.
@@ -165,6 +194,11 @@ __device__ inline bool join_pieces(const GemmParams& p, const Schedule& schedule
                                    const GemmWork& work, Sum (&sums)[N], int thread, int* flag,
                                    const Sync& sync) {
   if (split == GemmSplit::none || work.pieces == 1) return true;
+  if constexpr (split == GemmSplit::parallel) {
+    using Slices = SlicesInMemory<Threads, N, Sum>;
+    Slices::store(Slices::slice(p, work.tile, work.pieces, work.piece), thread, sums);
+    return false;
+  }
   const auto slot = [&](int piece) {
     return static_cast<Sum*>(p.partials) + schedule.slot(work, piece) * (N * Threads) + thread;
   };

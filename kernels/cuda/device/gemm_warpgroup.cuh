@@ -19,7 +19,10 @@ struct WarpgroupGemm {
   using Sum = typename M::Sum;
   static constexpr int consumers = 128 * C::groups, threads = consumers + 128;
   static constexpr int blocks =
-      C::rows / C::groups / 64;     // products of a warpgroup, one above the other
+      C::rows / C::groups / 64;                 // products of a warpgroup, one above the other
+  static constexpr int tiles = C::columns / 8;  // of 8 columns, of a warp
+  static constexpr int sum_threads = consumers, sums_a_thread = blocks * C::columns / 2;
+  static constexpr int finishing_warps = 4 * C::groups;
   static constexpr int line = 128;  // bytes, within which the engine swizzles
   static constexpr unsigned a_bytes = C::rows * line, b_bytes = C::columns * line;  // of a part
   static constexpr unsigned stage_bytes = C::parts * (a_bytes + b_bytes);
@@ -55,6 +58,12 @@ struct WarpgroupGemm {
   __device__ static int tile_n(const GemmWork& work) {
     return work.n * C::cluster_n + (C::cluster_n > 1 ? static_cast<int>(cluster_rank()) : 0);
   }
+
+  /// Where 16 rows of a warp's block of 64 of a warpgroup lie in D, without clusters.
+  __device__ static int row_of(const GemmWork& work, int warp, int block) {
+    return work.m * C::rows + (warp / 4 * blocks + block) * 64 + warp % 4 * 16;
+  }
+  __device__ static int column_of(const GemmWork& work, int) { return work.n * C::columns; }
 
   /// Copies one operand's tile, or this CTA's share of it for the whole cluster.
   template <int Side, int Shares, bool k_contiguous>
@@ -266,7 +275,7 @@ struct WarpgroupGemm {
       Sum sums[blocks][C::columns / 8][4];
       multiply(s, operands, ring, work, sums);
       if constexpr (C::split != GemmSplit::none) {
-        auto& flat = reinterpret_cast<Sum(&)[blocks * C::columns / 2]>(sums);
+        auto& flat = reinterpret_cast<Sum(&)[sums_a_thread]>(sums);
         if (!join_pieces<C::split, consumers>(p.gemm, schedule, work, flat, thread, &s.flag,
                                               [] { named_barrier(1, consumers); }))
           continue;

@@ -14,6 +14,10 @@ jit::Source source_of(const GemmCase& c) {
   return {kernel_name(c.description), operation.to_source(), device_headers()};
 }
 
+jit::Source join_source_of(const GemmDescription& d) {
+  return {join_name(d), to_join_source(d), device_headers()};
+}
+
 /// Those of the cases that a GPU of this compute capability can run.
 std::vector<GemmCase> for_capability(std::vector<GemmCase> cases, int capability) {
   std::erase_if(cases,
@@ -37,6 +41,17 @@ TEST_CASE("gemm kernels: warpgroups' compile without spills") {
   CHECK(for_capability(warpgroup_cases(), 80).empty());
   CHECK(for_capability(warpgroup_cases(), 100).empty());
   check_kernels(warpgroup_cases(), source_of, 1, {90});
+}
+
+TEST_CASE("gemm kernels: those that add up slices compile without spills") {
+  std::vector<GemmDescription> splits;
+  for (const auto& cases : {example_cases(), portable_cases(), warpgroup_cases()})
+    for (const GemmCase& c : cases)
+      if (c.description.split_k == SplitK::parallel) splits.push_back(c.description);
+  REQUIRE(splits.size() > 2);
+  check_kernels(splits, join_source_of, 1, {90});
+  std::erase_if(splits, [](const GemmDescription& d) { return !runs_on(d.tile.math, 80); });
+  check_kernels(splits, join_source_of, 1, {80});
 }
 
 TEST_CASE("gemm kernels: the text of a description stays what it was") {

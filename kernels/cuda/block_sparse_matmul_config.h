@@ -61,7 +61,7 @@ struct WarpgroupTile {
   /// Block columns that a CTA of sdd gathers: its warpgroups lie side by side, except for blocks of
   /// 128, whose rows they share.
   constexpr int sdd_cols(int block) const { return cols * (block == 128 ? 1 : 2) / block; }
-  static constexpr int barriers = 256;  ///< bytes kept for barriers and what goes with the stages
+  static constexpr int barriers = 1024;  ///< bytes kept for barriers and what goes with the stages
   static constexpr int staging = 2 * 64 * 128 * 2;
   constexpr int dsd_shared_bytes() const {
     return stages * 64 * 2 * (128 + cols) + staging + barriers + 1024;

@@ -173,8 +173,7 @@ WarpgroupKernel kernel_of(const SddProblem& p, DType dtype, int cols, int staged
 /// C, or what leaves with it, in boxes of what is written at a time.
 DenseMap result_map(const Tensor& x, const DsdProblem& p, const WarpgroupKernel& k) {
   const int64_t m = int64_t{p.block_rows()} * p.layout.block;
-  const int round = k.staged == 2 ? depth : std::min(k.cols, 128);
-  DenseMap map = k.c_by_columns ? DenseMap(x, m, p.n, p.c.col, depth, round)
+  DenseMap map = k.c_by_columns ? DenseMap(x, m, p.n, p.c.col, depth, depth)
                                 : DenseMap(x, p.n, m, p.c.row, depth, depth);
   map.add(p.batch.numel(), m * p.n);
   return map;

@@ -6,8 +6,7 @@
 //
 // The copy engine takes about as long for a line of 32 bytes as for one of 128, so that it is left
 // to B and to blocks of 64 and 128; smaller blocks, which are contiguous, come by copy_async_16.
-#include <bs/kernels/cuda/device/block_sparse_strips.cuh>
-#include <bs/kernels/cuda/device/warpgroup_parts.cuh>
+#include <bs/kernels/cuda/device/warpgroup_dsd_items.cuh>
 
 namespace bs::cuda::device {
 
@@ -33,38 +32,15 @@ struct WarpgroupDsd {
 
   struct Shared {
     Barrier full[stages], empty[stages];
+    DsdItems<stages> items;
     unsigned tiles[stages];     // in use, as tile_bits
-    int item[stages];           // or piece of one; -1 at the end
-    int steps[stages];          // of it
-    int taken[2];               // items
-    unsigned dirty[4][stages];  // for each warp that copies, slots that hold numbers
+    unsigned dirty[3][stages];  // for each warp that copies, slots that hold numbers
   };
   static constexpr unsigned shared_bytes =
       stages * (a_stage + b_stage) + groups * staging + sizeof(Shared) + 1024;
 
-  struct Place {  // of an item
-    int strip, tile, batch;
-    __device__ Place(const WarpgroupDsdParams& p, int item) {
-      int column = 0, columns = p.columns;
-      strip = 0;
-      if (item >= p.order.first * columns) {
-        strip = p.order.first;
-        item -= strip * columns;
-        const int of_group = (p.list.strips - strip) * p.order.group;
-        const int group = min(item / of_group, p.order.groups - 1);
-        item -= group * of_group;
-        column = group * p.order.group;
-        columns = group + 1 < p.order.groups ? p.order.group : columns - column;
-      }
-      strip += item / columns;
-      column += item % columns;
-      tile = column % p.tiles;
-      batch = column / p.tiles;
-    }
-  };
-
   /// Strips are taken in the order of the first head whose product goes into this C.
-  __device__ static int local_strip(const WarpgroupDsdParams& p, const Place& place,
+  __device__ static int local_strip(const WarpgroupDsdParams& p, const DsdPlace& place,
                                     const BatchIndex& batch) {
     return p.list.order[batch.dot(p.head_steps) * p.list.strips + place.strip] % p.list.strips;
   }
@@ -73,9 +49,11 @@ struct WarpgroupDsd {
 
   static constexpr bool small = block < 64;
   static constexpr int slots = slices * groups * boxes;  // blocks of S in a stage
-  /// Warp 0 copies B (and large blocks of S), the others small blocks of S.
-  static constexpr int copying_warps = small ? 4 : 1;
-  static constexpr int arrivals = small ? 1 + 96 : 1;  // on `full`
+  /// Warp 0 copies B (and large blocks of S), the next ones small blocks of S; the last takes
+  /// items.
+  static constexpr int copying_warps = small ? 3 : 1;
+  static constexpr int arrivals = small ? 1 + 64 : 1;  // on `full`
+  static constexpr int ahead = 3;  // steps from the end of a stretch, when the next is asked for
 
   /// One bit a 64-row tile of a slice, at the place of its first slot.
   static constexpr unsigned tile_bits = boxes == 4 ? 0x11111111u : boxes == 2 ? 0x55555555u : ~0u;
@@ -125,37 +103,29 @@ struct WarpgroupDsd {
            q % boxes * slice * line;
   }
 
-  struct Item {
-    int first_value, n0, item;
-    int b_at[3];
-  };
-
   __device__ static void copy_slice(const WarpgroupDsdParams& p, Barrier& full, unsigned to, int k,
-                                    const Item& item) {
+                                    const DsdStretch& of) {
     if constexpr (Config::b_k_contiguous) {
-      load_box(to, p.b, full, k, item.n0, item.b_at[0], item.b_at[1], item.b_at[2]);
+      load_box(to, p.b, full, k, of.column, of.b_at[0], of.b_at[1], of.b_at[2]);
     } else if (p.b_pieces == 0) {  // B's columns in pieces of 64 are an axis of the map
-      load_box(to, p.b, full, 0, k, item.n0 / 64, item.b_at[0], item.b_at[1]);
+      load_box(to, p.b, full, 0, k, of.column / 64, of.b_at[0], of.b_at[1]);
     } else {
 #pragma unroll 1
       for (int piece = 0; piece < n / 64; ++piece)
-        load_box(to + piece * slice * 128, p.b, full, item.n0 + piece * 64, k, item.b_at[0],
-                 item.b_at[1], item.b_at[2]);
+        load_box(to + piece * slice * 128, p.b, full, of.column + piece * 64, k, of.b_at[0],
+                 of.b_at[1], of.b_at[2]);
     }
   }
 
   /// What the copy engine brings. Its instruction takes one lane's numbers: lanes take turns.
   __device__ static void copy_boxes(const WarpgroupDsdParams& p, Shared& s, unsigned buffer,
-                                    int stage, const Item& item, const Step& now, int step,
-                                    int total) {
+                                    int stage, const DsdStretch& of, const Step& now, int step) {
     const bool elected = threadIdx.x % 32 == 0;
     const Slots slot(now.block, s.dirty[0][stage]);
     const int depth = __popc(__ballot_sync(~0u, now.col >= 0));
     const int half = halves == 2 ? step % 2 : 0;
     if (elected) {
       s.tiles[stage] = slot.tiles;
-      s.item[stage] = item.item;
-      s.steps[stage] = total;
       s.full[stage].arrive_expecting(depth * b_slice +
                                      (small ? 0 : __popc(slot.present) * slice * line));
     }
@@ -163,13 +133,13 @@ struct WarpgroupDsd {
     for (int i = 0; i < slices; ++i) {
       const int col = __shfl_sync(~0u, now.col, i);
       if (elected && col >= 0)
-        copy_slice(p, s.full[stage], buffer + a_stage + i * b_slice, col * block + half * 64, item);
+        copy_slice(p, s.full[stage], buffer + a_stage + i * b_slice, col * block + half * 64, of);
     }
     if constexpr (!small) {
 #pragma unroll
       for (int q = 0; q < slots; ++q) {
         const int number = __shfl_sync(~0u, now.block, q);
-        const int y = (item.first_value + number) * block;
+        const int y = (of.first_value + number) * block;
         if (elected && number >= 0) {
           if constexpr (halves == 2) {
             load_box(slot_address(buffer, q), p.values, s.full[stage],
@@ -183,9 +153,9 @@ struct WarpgroupDsd {
     }
   }
 
-  /// Copies small blocks of S, a block at a time; warps 1 to 3 have every third slot.
+  /// Copies small blocks of S, a block at a time; warps 1 and 2 have every other slot.
   __device__ static void copy_blocks(const WarpgroupDsdParams& p, Shared& s, unsigned buffer,
-                                     int stage, const Item& item, const Step& now, int warp) {
+                                     int stage, const DsdStretch& of, const Step& now, int warp) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const Slots slot(now.block, s.dirty[warp][stage]);
     constexpr int chunks = line / 16;   // of a line, exchanged as the tensor cores
@@ -193,12 +163,12 @@ struct WarpgroupDsd {
     constexpr int lines = 32 / chunks;  // that a warp copies at once
     const int row = lane / chunks;
     const T* values = static_cast<const T*>(p.blocks) +
-                      item.first_value * static_cast<long long>(block * block) + row * block +
+                      of.first_value * static_cast<long long>(block * block) + row * block +
                       lane % chunks * 8;
     const unsigned to =
         static_cast<unsigned>(row * line + ((lane % chunks) ^ (row / span % chunks)) * 16);
     static_assert(lines / span % chunks == 0 || lines >= block);
-    for (unsigned mask = (slot.present | slot.clear) & (0x49249249u << (warp - 1)); mask != 0;
+    for (unsigned mask = (slot.present | slot.clear) & (0x55555555u << (warp - 1)); mask != 0;
          mask &= mask - 1) {
       const int q = __ffs(static_cast<int>(mask)) - 1;
       const int number = __shfl_sync(~0u, now.block, q);
@@ -223,32 +193,43 @@ struct WarpgroupDsd {
     return total;
   }
 
-  /// The next item, the same for all warps that copy.
-  __device__ static int take_item(const WarpgroupDsdParams& p, Shared& s, int turn) {
-    if (threadIdx.x % warpgroup_size == 0) s.taken[turn % 2] = atomicAdd(p.next, 1);
-    if constexpr (copying_warps == 1) {
-      __syncwarp();
-    } else {
-      named_barrier(1 + groups, warpgroup_size);
-    }
-    return s.taken[turn % 2];
-  }
-
-  __device__ static void produce(const WarpgroupDsdParams& p, Shared& s, unsigned buffers) {
-    const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
+  /// The warp that takes items and says what is to be done of them.
+  __device__ static void take_items(const WarpgroupDsdParams& p, DsdItems<stages>& s) {
+    const bool elected = threadIdx.x % 32 == 0;
     const int products = count(p.sum);
-    RingPlace<stages> at;
-    Item item;
+    int turn = 0;
+    const auto wait_asked = [&] {
+      if (turn > 0) s.asked.wait((turn - 1) % 2);
+    };
+    const auto tell = [&](const DsdStretch& stretch) {
+      if (elected) {
+        s.stretches[turn % s.ring] = stretch;
+        s.known[turn % s.ring].arrive();
+      }
+      ++turn;
+    };
 #pragma unroll 1
-    for (int turn = 0; (item.item = take_item(p, s, turn)) < p.items; ++turn) {
-      const WorkPiece piece = piece_of_work(p.split, item.item);
-      const Place place(p, piece.item);
+    for (int items = 0;; ++items) {
+      wait_asked();
+      const int work = take_item(p, items == 0);
+      if (work >= p.items) {
+        if (elected) {
+          s.items[items % s.ring].steps = -1;
+          leave_work(p.next);
+        }
+        tell({.size = -1});
+        return;
+      }
+      const WorkPiece piece = piece_of_work(p.split, work);
+      const DsdPlace place(p, piece.item);
       const BatchIndex batch(p.batch, place.batch);
-      item.n0 = place.tile * n;
       const int local = local_strip(p, place, batch);
       const int total =
           piece.end < 0 ? count_steps(p, batch, local, products) : piece.end - piece.begin;
+      if (elected)
+        s.items[items % s.ring] = {work, total, local * rows * block, place.tile * n, place.batch};
       int skipped = piece.begin, left = total;
+      bool first = true;
 #pragma unroll 1
       for (int product = 0; product < products; ++product) {
         const BatchIndex index = batch + BatchIndex(p.sum, product);
@@ -258,35 +239,52 @@ struct WarpgroupDsd {
         const int from = min(skipped, all), steps = min(all, from + left);
         skipped -= from;
         left -= steps - from;
-        item.first_value = index.dot(p.value_steps);
-#pragma unroll
-        for (int axis = 0; axis < 3; ++axis) item.b_at[axis] = index.along(p.b_steps, axis);
-        Step next;
-        next.look_up(p.list, begin, size, from);
         const int end = total > 0 ? steps : product == 0;  // an empty item is one empty stage
+        if (from >= end) continue;
+        Step touched;  // brings what the copies look up first into L1
+        touched.look_up(p.list, begin, size, from);
+        asm volatile("" ::"r"(touched.block), "r"(touched.col));
+        if (!first) wait_asked();
+        first = false;
+        tell({begin,
+              size,
+              from,
+              end,
+              index.dot(p.value_steps),
+              place.tile * n,
+              {index.along(p.b_steps, 0), index.along(p.b_steps, 1), index.along(p.b_steps, 2)}});
+      }
+    }
+  }
+
+  /// The warps that copy.
+  __device__ static void produce(const WarpgroupDsdParams& p, Shared& s, unsigned buffers,
+                                 int warp) {
+    const bool elected = threadIdx.x % 32 == 0;
+    RingPlace<stages> at;
 #pragma unroll 1
-        for (int step = from; step < end; ++step) {
-          Step now = next;
-          if (step + 1 < steps) next.look_up(p.list, begin, size, step + 1);
-          s.empty[at.stage].wait(at.parity ^ 1);
-          const unsigned buffer = buffers + at.stage * (a_stage + b_stage);
-          if (warp == 0) {
-            copy_boxes(p, s, buffer, at.stage, item, now, step, total);
-          } else if constexpr (small) {
-            copy_blocks(p, s, buffer, at.stage, item, now, warp);
-          }
-          at.advance();
+    for (int turn = 0;; ++turn) {
+      const DsdStretch of = s.items.wait(turn);
+      if (of.size < 0) break;
+      Step next;
+      next.look_up(p.list, of.begin, of.size, of.from);
+#pragma unroll 1
+      for (int step = of.from; step < of.end; ++step) {
+        const Step now = next;
+        if (step + 1 < of.end) next.look_up(p.list, of.begin, of.size, step + 1);
+        if (warp == 0 && elected && step == max(of.from, of.end - ahead)) s.items.asked.arrive();
+        s.empty[at.stage].wait(at.parity ^ 1);
+        const unsigned buffer = buffers + at.stage * (a_stage + b_stage);
+        if (warp == 0) {
+          copy_boxes(p, s, buffer, at.stage, of, now, step);
+        } else if constexpr (small) {
+          copy_blocks(p, s, buffer, at.stage, of, now, warp);
         }
+        at.advance();
       }
     }
     s.empty[at.stage].wait(at.parity ^ 1);
-    if (threadIdx.x % warpgroup_size == 0) leave_work(p.next);
-    if (warp != 0) {
-      s.full[at.stage].arrive();
-    } else if (threadIdx.x % 32 == 0) {
-      s.item[at.stage] = -1;
-      s.full[at.stage].arrive();
-    }
+    if (warp != 0 || elected) s.full[at.stage].arrive();
   }
 
   // ---- The warpgroups that multiply.
@@ -334,41 +332,36 @@ struct WarpgroupDsd {
     }
   }
 
+  /// 64 columns at a time, which leave while the next ones are computed, and the last while the
+  /// next item is multiplied.
   __device__ static void write_tile(const WarpgroupDsdParams& p, const float (&sums)[n / 2],
-                                    bool started, unsigned staging_at, int group, int work) {
-    const Place place(p, piece_of_work(p.split, work).item);
+                                    bool started, unsigned staging_at, int group,
+                                    const DsdItem& item) {
     const bool leader = threadIdx.x % warpgroup_size == 0;
-    const BatchIndex batch(p.batch, place.batch);
-    const int row = local_strip(p, place, batch) * rows * block + group * 64;
-    const int col = place.tile * n;
-    constexpr int cols = n % 128 || staged == 2 ? 64 : 128;  // a round
-    constexpr unsigned apart = 64 * 64 * 2;
+    const int row = item.row + group * 64, col = item.column, batch = item.batch;
+    constexpr int cols = 64;  // a round
+    constexpr unsigned apart = 64 * cols * 2;
+    constexpr int buffers = staged == 1 && n > cols ? 2 : 1;
 #pragma unroll
     for (int from = 0; from < n; from += cols) {
       const auto values = [&](int j, unsigned(&r)[staged][4]) {
-        finish(p, sums + from / 2 + j * 8, started, row, col + from + j * 16, place.batch, r);
+        finish(p, sums + from / 2 + j * 8, started, row, col + from + j * 16, batch, r);
       };
-      if (leader) wait_stores_read();
+      const unsigned to = staging_at + from / cols % buffers * apart;
+      if (leader) wait_stores_read<buffers - 1>();
       named_barrier(1 + group, warpgroup_size);
       if constexpr (Config::c_by_columns) {
-        stage_columns<cols, staged>(staging_at, apart, values);
+        stage_columns<cols, staged>(to, apart, values);
       } else {
-        stage_rows<128, cols, staged>(staging_at, apart, values);
+        stage_rows<128, cols, staged>(to, apart, values);
       }
       fence_async_shared();
       named_barrier(1 + group, warpgroup_size);
       if (leader) {
-        if constexpr (Config::c_by_columns) {
-          store_box(p.c, staging_at, row, col + from, place.batch);
-          if constexpr (staged == 2)
-            store_box(p.aside, staging_at + apart, row, col + from, place.batch);
-        } else {
-          store_box(p.c, staging_at, col + from, row, place.batch);
-          if constexpr (cols == 128)
-            store_box(p.c, staging_at + apart, col + from + 64, row, place.batch);
-          if constexpr (staged == 2)
-            store_box(p.aside, staging_at + apart, col + from, row, place.batch);
-        }
+        const int x = Config::c_by_columns ? row : col + from;
+        const int y = Config::c_by_columns ? col + from : row;
+        store_box(p.c, to, x, y, batch);
+        if constexpr (staged == 2) store_box(p.aside, to + apart, x, y, batch);
         commit_stores();
       }
     }
@@ -380,18 +373,19 @@ struct WarpgroupDsd {
     const unsigned staging_at = buffers + stages * (a_stage + b_stage) + group * staging;
     RingPlace<stages> at;
     float sums[n / 2];
-    while (true) {
+#pragma unroll 1
+    for (int turn = 0;; ++turn) {
       s.full[at.stage].wait(at.parity);
-      const int item = __shfl_sync(~0u, s.item[at.stage], 0);
-      if (item < 0) break;
-      const int steps = __shfl_sync(~0u, s.steps[at.stage], 0);
+      const DsdItem& item = s.items.items[turn % s.items.ring];
+      const int steps = __shfl_sync(~0u, item.steps, 0);
+      if (steps < 0) break;
       if (steps == 0) {  // a strip without blocks came with an empty stage
         if (elected) s.empty[at.stage].arrive();
         at.advance();
       }
       bool started = false;
+      int leaving = -1;              // stage that products under way read
       if constexpr (block == 128) {  // every warpgroup multiplies every stage
-        int leaving = -1;
 #pragma unroll 1
         for (int step = 0; step < steps; ++step) {
           s.full[at.stage].wait(at.parity);
@@ -401,8 +395,6 @@ struct WarpgroupDsd {
           leaving = at.stage;
           at.advance();
         }
-        warpgroup_wait<0>();
-        if (leaving >= 0 && elected) s.empty[leaving].arrive();
       } else {
         int left = steps;
         unsigned mine = 0;
@@ -426,14 +418,15 @@ struct WarpgroupDsd {
                            (__ffs(static_cast<int>(mine)) - 1) / (groups * boxes), started);
             mine &= mine - 1;
           } while (mine != 0);
-          warpgroup_wait<0>();
+          warpgroup_wait<0>();  // to hold it until the next one was begun would starve the copies
           if (elected) s.empty[at.stage].arrive();
           at.advance();
         }
-        warpgroup_wait<0>();
       }
+      warpgroup_wait<0>();
+      if (leaving >= 0 && elected) s.empty[leaving].arrive();
       warpgroup_pin(sums);
-      if (!finish_parts<groups>(p.split, item, group, sums, started)) continue;
+      if (!finish_parts<groups>(p.split, item.work, group, sums, started)) continue;
       write_tile(p, sums, started, staging_at, group, item);
     }
     wait_stores_read();  // shared memory is theirs until then
@@ -447,10 +440,11 @@ struct WarpgroupDsd {
     const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup_size, 0);
     if (threadIdx.x == 0) {
       for (int i = 0; i < stages; ++i) {
-        for (int warp = 0; warp < 4; ++warp) s.dirty[warp][i] = ~0u;
+        for (int warp = 0; warp < 3; ++warp) s.dirty[warp][i] = ~0u;
         s.full[i].init(arrivals);
         s.empty[i].init(4 * groups);
       }
+      s.items.init();
       fence_barrier_init();
       prefetch(p.values);
       prefetch(p.b);
@@ -459,7 +453,12 @@ struct WarpgroupDsd {
     __syncthreads();
     if (group == groups) {
       if constexpr (finishes) give_registers<104>();
-      if (threadIdx.x % warpgroup_size / 32 < copying_warps) produce(p, s, buffers);
+      const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
+      if (warp < copying_warps) {
+        produce(p, s, buffers, warp);
+      } else if (warp == 3) {
+        take_items(p, s.items);
+      }
     } else {
       if constexpr (finishes) take_registers<200>();
       consume(p, s, buffers, group);

@@ -96,9 +96,14 @@ struct AttentionTile {
   using T = T_;
   using M = Mma<T>;
   using Sum = typename M::Sum;
-  static constexpr int dim = Dim_, cols = Cols_, ctas = Ctas_, unroll = Unroll_;
+  static constexpr int dim = Dim_, cols = Cols_, ctas = Ctas_;
   static constexpr bool whole = Whole_;
-  static constexpr bool scarce = unroll < 16;  ///< registers are
+  static constexpr bool scarce = Unroll_ < 16;  ///< registers are
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+  static constexpr int unroll = scarce ? Unroll_ / 2 : Unroll_;  // or ptxas spills a few
+#else
+  static constexpr int unroll = Unroll_;
+#endif
   static constexpr int threads = BlockList::threads;
   static constexpr int rows = threads / 32 * M::rows;
   static constexpr int halves = M::rows / 8;  ///< rows of a warp, in eights
@@ -127,7 +132,7 @@ __device__ void load_lines(typename Tile::T* shared, const typename Tile::T* sou
   if constexpr (Tile::scarce) {
     constexpr int rounds = Lines * per_line / Tile::threads;
     static_assert(rounds * Tile::threads == Lines * per_line);
-#pragma unroll(Tile::unroll / 2)
+#pragma unroll((Tile::unroll + 1) / 2)
     for (int round = 0; round < rounds; ++round) move(threadIdx.x + round * Tile::threads);
   } else {
 #pragma unroll

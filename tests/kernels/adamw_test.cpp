@@ -1,87 +1,26 @@
 #include <bs/kernels/adamw.h>
-#include <bs/kernels/copy.h>
-#include <bs/kernels/fill.h>
-#include <bs/tests/support/devices.h>
-#include <bs/tests/support/op_case.h>
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <limits>
+#include <bs/tests/kernels/moments_reference.h>
 
 using namespace bs;
 using namespace bs::test;
 
 namespace {
 
-/// The rule of the paper in double, element by element.
-struct NaiveAdamW {
-  AdamWOptions o;
-  std::vector<double> w, m, v;
-
-  NaiveAdamW(AdamWOptions options, const Reference& start)
-      : o(options), w(start.values), m(w.size()), v(w.size()) {}
+/// The rule of the paper, element by element.
+struct NaiveAdamW : NaiveMoments<AdamWOptions> {
+  using NaiveMoments::NaiveMoments;
   void step(int t, const std::vector<double>& gradient) {
-    for (size_t i = 0; i < w.size(); ++i) {
-      const double g = gradient[i];
-      m[i] = o.beta1 * m[i] + (1 - o.beta1) * g;
-      v[i] = o.beta2 * v[i] + (1 - o.beta2) * g * g;
-      const double m_hat = m[i] / (1 - std::pow(o.beta1, t));
-      const double v_hat = v[i] / (1 - std::pow(o.beta2, t));
-      w[i] -= o.learning_rate * (m_hat / (std::sqrt(v_hat) + o.eps) + o.weight_decay * w[i]);
-    }
+    for (size_t i = 0; i < w.size(); ++i)
+      w[i] -= o.learning_rate * (direction(i, t, gradient[i]) + o.weight_decay * w[i]);
   }
+  static constexpr auto run = adamw;
 };
 
-AdamWParameter parameter(const Reference& start, DType dtype, bool master) {
-  const DType state = dtype == f64 ? f64 : f32;
-  AdamWParameter p;
-  p.value = start.tensor(dtype, test_device());
-  p.first_moment = zeros(start.shape, state, test_device());
-  p.second_moment = zeros(start.shape, state, test_device());
-  if (master) p.master = start.tensor(f32, test_device());
-  return p;
-}
-
-double worst(const Tensor& actual, const std::vector<double>& expected) {
-  const Reference a = Reference::of(actual);
-  double w = 0;
-  for (size_t i = 0; i < expected.size(); ++i) w = std::max(w, std::abs(a[i] - expected[i]));
-  return w;
-}
-
-const std::vector<Shape> shapes = {{3, 5}, {1}, {0}, {70001}, {64, 64}, {2, 3, 7}, {}};
 const AdamWOptions options = {
     .learning_rate = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1};
 
-/// Ten steps of parameters of all shapes at once, against the naive rule.
 void check_steps(DType dtype, bool master, double tolerance) {
-  CAPTURE(to_string(dtype));
-  CAPTURE(master);
-  std::vector<AdamWParameter> parameters;
-  std::vector<NaiveAdamW> naive;
-  for (const Shape& shape : shapes) {
-    Reference start = random_reference(shape, 5);
-    start = Reference::of(start.tensor(dtype, Device::cpu()));
-    parameters.push_back(parameter(start, dtype, master));
-    naive.emplace_back(options, start);
-  }
-  for (int t = 1; t <= 10; ++t) {
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      Tensor g = random_reference(shapes[i], static_cast<uint64_t>(100 * t) + i)
-                     .tensor(dtype, test_device());
-      naive[i].step(t, Reference::of(g).values);
-      parameters[i].gradient = g;
-    }
-    adamw(parameters, t, options);
-  }
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    CAPTURE(to_string(shapes[i]));
-    CHECK(worst(parameters[i].value, naive[i].w) <= tolerance);
-    if (!master) continue;
-    CHECK(worst(parameters[i].master, naive[i].w) <= 1e-5);
-    CHECK(Reference::of(cast(parameters[i].master, dtype)).values ==
-          Reference::of(parameters[i].value).values);
-  }
+  check_moment_steps<NaiveAdamW>(options, dtype, master, tolerance);
 }
 
 }  // namespace
@@ -103,7 +42,7 @@ TEST_CASE("adamw steps all dtypes in one call, and more tensors than a launch ta
   for (size_t i = 0; i < 1500; ++i) {
     const DType dtype = i % 3 == 0 ? f64 : i % 3 == 1 ? f32 : bf16;
     const Reference start = Reference::of(random_reference({3}, i).tensor(dtype, Device::cpu()));
-    parameters.push_back(parameter(start, dtype, dtype == bf16));
+    parameters.push_back(moment_parameter(start, dtype, dtype == bf16));
     parameters.back().gradient = random_reference({3}, 7 * i).tensor(dtype, test_device());
     naive.emplace_back(options, start);
     naive.back().step(1, Reference::of(parameters.back().gradient).values);
@@ -116,7 +55,7 @@ TEST_CASE("adamw steps all dtypes in one call, and more tensors than a launch ta
 TEST_CASE("adamw takes views as gradients and parameters off the alignment of loads") {
   const Reference start = random_reference({4, 9}, 1);
   Tensor memory = Tensor::empty({37}, f32, test_device());
-  AdamWParameter p = parameter(start, f32, false);
+  AdamWParameter p = moment_parameter(start, f32);
   p.value = memory.slice(0, 1, 37).view({4, 9});
   copy(start.tensor(f32, test_device()), p.value);
   const Reference g = random_reference({9, 4}, 2);
@@ -129,36 +68,20 @@ TEST_CASE("adamw takes views as gradients and parameters off the alignment of lo
 
 TEST_CASE("adamw leaves parameters without gradient alone and clips on request") {
   const Reference start = random_reference({100}, 1);
-  const AdamWParameter still = parameter(start, f64, false);
-  AdamWParameter moved = parameter(start, f64, false);
+  const AdamWParameter still = moment_parameter(start, f64);
+  AdamWParameter moved = moment_parameter(start, f64);
   moved.gradient = random_reference({100}, 2).tensor(f64, test_device());
-  const GradientClip clip = {grad_norm(std::vector{moved.gradient}), 0.5};
-  std::vector<double> g = Reference::of(moved.gradient).values;
-  double norm = 0;
-  for (double v : g) norm += v * v;
-  for (double& v : g) v *= 0.5 / (std::sqrt(norm) + 1e-6);
-  NaiveAdamW naive(options, start);
-  naive.step(1, g);
-  adamw(std::vector{still, moved}, 1, options, clip);
+  adamw(std::vector{still, moved}, 1, options);
   CHECK(Reference::of(still.value).values == start.values);
-  CHECK(worst(moved.value, naive.w) <= 1e-13);
-  CHECK(worst(moved.first_moment, naive.m) <= 1e-15);
+  CHECK(Reference::of(moved.value).values != start.values);
   adamw({}, 1, options);
+  check_moment_clip<NaiveAdamW>(options);
 }
 
 TEST_CASE("adamw skips a step whose norm is not finite, when asked to") {
-  const Reference start = random_reference({100}, 1);
-  AdamWParameter p = parameter(start, f32, false);
+  check_moment_skip<NaiveAdamW>(options, f32);
+  AdamWParameter p = moment_parameter(random_reference({100}, 1), f32);
   p.gradient = random_reference({100}, 2).tensor(f32, test_device());
-  const std::vector<double> before = Reference::of(p.value).values;
-  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
-    const Tensor norm = Tensor::from<double>({bad}, {}).to(test_device());
-    adamw(std::vector{p}, 1, options, {norm, 1, true});
-    CHECK(Reference::of(p.value).values == before);
-    CHECK(Reference::of(p.second_moment).values == std::vector<double>(100));
-  }
-  adamw(std::vector{p}, 1, options, {zeros({}, f64, test_device()), 1, true});
-  CHECK(Reference::of(p.value).values != before);
   adamw(std::vector{p}, 1, options,
         {Tensor::from<double>({std::nan("")}, {}).to(test_device()), 1});
   CHECK(std::isnan(Reference::of(p.value)[0]));
@@ -166,7 +89,7 @@ TEST_CASE("adamw skips a step whose norm is not finite, when asked to") {
 
 TEST_CASE("adamw refuses what does not fit") {
   const auto good = [] {
-    AdamWParameter p = parameter(Reference({2, 3}), f32, false);
+    AdamWParameter p = moment_parameter(Reference({2, 3}), f32);
     p.gradient = zeros({2, 3}, f32, test_device());
     return p;
   };

@@ -1,0 +1,123 @@
+#pragma once
+/** @file What the tests of optimisers with two moments share: state, the moments in double, steps
+ * of parameters of all shapes. A `Naive` is a NaiveMoments with `step(t, gradient)`, the rule in
+ *  double, and `run(parameters, t, options, clip)`, the optimiser under test. */
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/moments.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace bs::test {
+
+template <class Options_>
+struct NaiveMoments {
+  using Options = Options_;
+  Options o;
+  std::vector<double> w, m, v;
+
+  NaiveMoments(const Options& options, const Reference& start)
+      : o(options), w(start.values), m(w.size()), v(w.size()) {}
+  /// Takes in the gradient of element i; what the paper on Adam would subtract of it.
+  double direction(size_t i, int t, double g) {
+    m[i] = o.beta1 * m[i] + (1 - o.beta1) * g;
+    v[i] = o.beta2 * v[i] + (1 - o.beta2) * g * g;
+    const double m_hat = m[i] / (1 - std::pow(o.beta1, t));
+    const double v_hat = v[i] / (1 - std::pow(o.beta2, t));
+    return m_hat / (std::sqrt(v_hat) + o.eps);
+  }
+};
+
+inline MomentParameter moment_parameter(const Reference& start, DType dtype, bool master = false) {
+  const DType state = dtype == f64 ? f64 : f32;
+  MomentParameter p;
+  p.value = start.tensor(dtype, test_device());
+  p.first_moment = zeros(start.shape, state, test_device());
+  p.second_moment = zeros(start.shape, state, test_device());
+  if (master) p.master = start.tensor(f32, test_device());
+  return p;
+}
+
+inline double worst(const Tensor& actual, const std::vector<double>& expected) {
+  const Reference a = Reference::of(actual);
+  double w = 0;
+  for (size_t i = 0; i < expected.size(); ++i) w = std::max(w, std::abs(a[i] - expected[i]));
+  return w;
+}
+
+/** @brief Ten steps of parameters of all shapes at once, against the naive rule. */
+template <class Naive>
+void check_moment_steps(const typename Naive::Options& options, DType dtype, bool master,
+                        double tolerance) {
+  CAPTURE(to_string(dtype));
+  CAPTURE(master);
+  const std::vector<Shape> shapes = {{3, 5}, {1}, {0}, {70001}, {64, 64}, {2, 3, 7}, {}};
+  std::vector<MomentParameter> parameters;
+  std::vector<Naive> naive;
+  for (const Shape& shape : shapes) {
+    Reference start = random_reference(shape, 5);
+    start = Reference::of(start.tensor(dtype, Device::cpu()));
+    parameters.push_back(moment_parameter(start, dtype, master));
+    naive.emplace_back(options, start);
+  }
+  for (int t = 1; t <= 10; ++t) {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      Tensor g = random_reference(shapes[i], static_cast<uint64_t>(100 * t) + i)
+                     .tensor(dtype, test_device());
+      naive[i].step(t, Reference::of(g).values);
+      parameters[i].gradient = g;
+    }
+    Naive::run(parameters, t, options, {});
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    CAPTURE(to_string(shapes[i]));
+    CHECK(worst(parameters[i].value, naive[i].w) <= tolerance);
+    if (!master) continue;
+    CHECK(worst(parameters[i].master, naive[i].w) <= 1e-5);
+    CHECK(Reference::of(cast(parameters[i].master, dtype)).values ==
+          Reference::of(parameters[i].value).values);
+  }
+}
+
+/** @brief A step with a gradient clipped to a norm of 0.5, against the rule in double. */
+template <class Naive>
+void check_moment_clip(const typename Naive::Options& options) {
+  const Reference start = random_reference({100}, 1);
+  MomentParameter p = moment_parameter(start, f64);
+  p.gradient = random_reference({100}, 2).tensor(f64, test_device());
+  std::vector<double> g = Reference::of(p.gradient).values;
+  double norm = 0;
+  for (double v : g) norm += v * v;
+  for (double& v : g) v *= 0.5 / (std::sqrt(norm) + 1e-6);
+  Naive naive(options, start);
+  naive.step(1, g);
+  Naive::run(std::vector{p}, 1, options, {grad_norm(std::vector{p.gradient}), 0.5, true});
+  CHECK(worst(p.value, naive.w) <= 1e-13);
+  CHECK(worst(p.first_moment, naive.m) <= 1e-15);
+}
+
+/** @brief A norm that is not finite leaves a parameter and its moments as they are, when asked to;
+ *  a norm of zero does not. */
+template <class Naive>
+void check_moment_skip(const typename Naive::Options& options, DType dtype) {
+  MomentParameter p = moment_parameter(random_reference({100}, 1), dtype);
+  p.gradient = random_reference({100}, 2).tensor(dtype, test_device());
+  const std::vector<double> before = Reference::of(p.value).values;
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const Tensor norm = Tensor::from<double>({bad}, {}).to(test_device());
+    Naive::run(std::vector{p}, 1, options, {norm, 1, true});
+    CHECK(Reference::of(p.value).values == before);
+    CHECK(Reference::of(p.first_moment).values == std::vector<double>(100));
+    CHECK(Reference::of(p.second_moment).values == std::vector<double>(100));
+  }
+  Naive::run(std::vector{p}, 1, options, {zeros({}, f64, test_device()), 1, true});
+  CHECK(Reference::of(p.value).values != before);
+}
+
+}  // namespace bs::test

@@ -54,7 +54,8 @@ class Kernels {
                       .d = aligned(d_),
                       .epilogue = GemmEpilogue(),
                       .swizzle = swizzle};
-    return list.emplace_back(name, d);
+    list.push_back({name, d});
+    return list.back();
   }
   /// Warpgroups that multiply 16 or 8 bits.
   Kernel& add_wide(const std::string& name, int m, int n, int stages,

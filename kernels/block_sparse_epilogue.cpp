@@ -109,7 +109,7 @@ class Resolver {
 
   /// [batch, rows, columns]; blocks stand one below the other.
   Tensor matrices(const Tensor& t) const {
-    const Tensor x = batched(t, result_.lead(), result_.inner());
+    Tensor x = batched(t, result_.lead(), result_.inner());
     if (!result_.layout) return x;
     return x.as_strided({x.size(0), x.size(1) * x.size(2), x.size(3)},
                         {x.strides()[0], x.strides()[2], x.strides()[3]});

@@ -43,7 +43,7 @@ Tensor padded(const char* op, const Tensor& targets, const Tensor& target_length
   BS_CHECK(sum == targets.size(0), "{}: {} concatenated targets, but lengths that add up to {}", op,
            targets.size(0), sum);
   const int64_t most = each.empty() ? 0 : *std::max_element(each.begin(), each.end());
-  const Tensor out = zeros({lengths.size(0), most}, targets.dtype(), targets.device());
+  Tensor out = zeros({lengths.size(0), most}, targets.dtype(), targets.device());
   int64_t at = 0;
   for (int64_t b = 0; b < lengths.size(0); ++b) {
     const int64_t n = each[static_cast<size_t>(b)];

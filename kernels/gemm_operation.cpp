@@ -53,7 +53,8 @@ void check_layout(const char* name, const Tensor& t, const TensorDescription& de
            "gemm: the batch stride of {} is {}; the description says a multiple of {}", name,
            t.strides()[0], described.alignment);
   const auto address = reinterpret_cast<uintptr_t>(t.data());
-  const size_t bytes = static_cast<size_t>(described.alignment * size_of(described.element));
+  const auto bytes =
+      static_cast<size_t>(described.alignment) * static_cast<size_t>(size_of(described.element));
   BS_CHECK(address % bytes == 0, "gemm: the address of {} is not a multiple of {} bytes", name,
            bytes);
 }

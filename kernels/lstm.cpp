@@ -88,6 +88,7 @@ std::vector<LSTMResult> lstm(const Tensor& x, std::span<const LSTMDirection> dir
   }
   if (s.steps > 0 && s.batch > 0) BS_DISPATCH(x.device(), lstm, std::span<const LSTMSteps>(steps));
   std::vector<LSTMResult> results;
+  results.reserve(steps.size());
   for (const LSTMSteps& p : steps) results.push_back(result_of(p));
   return results;
 }
@@ -111,7 +112,7 @@ void check_upstream(const char* name, const Tensor& given, const Tensor& result)
 
 /// A running gradient: what arrives at the last state, or zeros.
 Tensor running(const Tensor& arrives, const Shape& shape, DType dtype, Device device) {
-  const Tensor sum = Tensor::empty(shape, dtype, device);
+  Tensor sum = Tensor::empty(shape, dtype, device);
   set(sum, arrives);
   return sum;
 }
@@ -285,6 +286,7 @@ std::vector<LSTMResult> lstm_layers(const Tensor& x, std::span<const LSTMDirecti
       BS_DISPATCH(x.device(), lstm, std::span<const LSTMSteps>(now));
     }
   std::vector<LSTMResult> results;
+  results.reserve(all.size());
   for (const LSTMSteps& p : all) results.push_back(result_of(p));
   return results;
 }

@@ -22,7 +22,7 @@ struct WarpgroupKernel {
   int cols = 0;                               ///< columns a warpgroup computes
   int staged = 1;             ///< results that leave by the copy engine: C, or it and one more
   std::string epilogue = {};  ///< its epilogue_key
-  auto operator<=>(const WarpgroupKernel&) const = default;
+  auto operator<=>(const WarpgroupKernel&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 jit::Source warpgroup_source(const WarpgroupKernel& kernel, const GemmEpilogue* epilogue = nullptr);

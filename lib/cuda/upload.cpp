@@ -19,7 +19,7 @@ bool captured(Stream stream) {
 }  // namespace
 
 Tensor upload(std::span<const int32_t> values, Device device) {
-  const Tensor to = Tensor::empty({static_cast<int64_t>(values.size())}, i32, device);
+  Tensor to = Tensor::empty({static_cast<int64_t>(values.size())}, i32, device);
   if (values.empty()) return to;
   if (device.is_cpu()) {
     std::copy(values.begin(), values.end(), to.data<int32_t>());

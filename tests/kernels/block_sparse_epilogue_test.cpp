@@ -207,15 +207,9 @@ TEST_CASE("block-sparse epilogues: every function, dds") { check_functions("dds"
 TEST_CASE("block-sparse epilogues: transposes, heads and batches, sdd") { check_transposes("sdd"); }
 TEST_CASE("block-sparse epilogues: transposes, heads and batches, dsd") { check_transposes("dsd"); }
 TEST_CASE("block-sparse epilogues: transposes, heads and batches, dds") { check_transposes("dds"); }
-TEST_CASE("block-sparse epilogues: blocks, and sizes that fill no tile, sdd") {
-  check_sizes("sdd");
-}
-TEST_CASE("block-sparse epilogues: blocks, and sizes that fill no tile, dsd") {
-  check_sizes("dsd");
-}
-TEST_CASE("block-sparse epilogues: blocks, and sizes that fill no tile, dds") {
-  check_sizes("dds");
-}
+TEST_CASE("block-sparse epilogues: blocks, sizes that fill no tile, sdd") { check_sizes("sdd"); }
+TEST_CASE("block-sparse epilogues: blocks, sizes that fill no tile, dsd") { check_sizes("dsd"); }
+TEST_CASE("block-sparse epilogues: blocks, sizes that fill no tile, dds") { check_sizes("dds"); }
 
 TEST_CASE("block-sparse epilogues: what is stored beside may be of another type") {
   for (const char* op : {"sdd", "dsd", "dds"})

@@ -4,13 +4,11 @@
 #include <bs/examples/rnnt_lstm/smoke.h>
 #include <bs/examples/rnnt_lstm/stream.h>
 #include <bs/examples/support/interrupt.h>
-
-#include <cstdio>
+#include <bs/examples/support/program.h>
 
 int main(int argc, char** argv) {
   using namespace bs::example;
-  constexpr int failed = 1, wrong_usage = 2;
-  try {
+  return run_program("rnnt_lstm", [&] {
     Options options;
     if (!parse_options(argc, argv, options)) return 0;
     if (options.smoke) {
@@ -22,11 +20,5 @@ int main(int argc, char** argv) {
     const Corpus corpus = Corpus::read(
         options, [&](const std::string& path) { return read_audio(path, options.rate); });
     return run(options, corpus, argv[0]);
-  } catch (const UsageError& error) {
-    std::fprintf(stderr, "rnnt_lstm: %s (--help lists the options)\n", error.what());
-    return wrong_usage;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rnnt_lstm: %s\n", error.what());
-    return failed;
-  }
+  });
 }

@@ -4,11 +4,10 @@
 #include <bs/examples/support/chart.h>
 #include <bs/examples/support/files.h>
 #include <bs/examples/support/history.h>
-#include <bs/examples/support/interrupt.h>
+#include <bs/examples/support/training.h>
 #include <bs/lib/progress.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 
@@ -16,12 +15,6 @@ namespace bs::example {
 namespace {
 
 constexpr int64_t train_sample = 64;  // recordings of the training part that are measured
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::string fixed(double x, int digits) {
   char text[64];
@@ -39,11 +32,10 @@ class Run {
  private:
   void describe() const;
   void train();
-  void flush(Progress& progress);
+  void look(const std::vector<Trainer::Step>& steps, Clock::time_point start, Progress& progress);
   void evaluate(Progress& progress);
   void show_pairs();
   void write_pictures();
-  int stop() const;
   void summarise(double seconds, int64_t steps);
 
   const Options& options_;
@@ -51,9 +43,6 @@ class Run {
   std::string program_;
   Trainer trainer_;
   History history_;
-  /// Steps whose numbers have not been looked at: doing so waits for the device.
-  std::vector<Trainer::Step> pending_;
-  Clock::time_point flushed_;
   Evaluation last_;
   int64_t skipped_ = 0;  ///< steps whose gradient was not finite
 };
@@ -89,9 +78,9 @@ void Run::describe() const {
   std::fflush(stdout);
 }
 
-void Run::flush(Progress& progress) {
-  if (pending_.empty()) return;
-  for (const Trainer::Step& step : pending_) {
+void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
+               Progress& progress) {
+  for (const Trainer::Step& step : steps) {
     const double loss = step.loss.item(), norm = step.gradient_norm.item();
     const bool skipped = !std::isfinite(norm);
     skipped_ += skipped;
@@ -101,17 +90,14 @@ void Run::flush(Progress& progress) {
                "--warmup may help",
                skipped_, step.number);
     // The first look waits; only then is the time of all these steps known.
-    const double rate =
-        step.seconds * static_cast<double>(pending_.size()) / seconds_since(flushed_);
+    const double rate = step.seconds * static_cast<double>(steps.size()) / seconds_since(start);
     history_.add({step.number,
                   {{"loss", loss},
                    {"learning_rate", step.learning_rate},
                    {"gradient_norm", norm},
                    {"audio_seconds_per_second", rate}}});
   }
-  flushed_ = Clock::now();
-  progress.update(pending_.back().number, "loss " + fixed(history_.steps().back().at("loss"), 2));
-  pending_.clear();
+  progress.update(steps.back().number, "loss " + fixed(history_.steps().back().at("loss"), 2));
 }
 
 void Run::evaluate(Progress& progress) {
@@ -134,20 +120,10 @@ void Run::train() {
                     {.first = first,
                      .per_step = seconds / static_cast<double>(trainer_.steps_an_epoch()),
                      .unit = "s of audio"});
-  // On a GPU the host runs ahead of the device by so many steps.
-  const size_t most_pending = options_.device.is_cuda() ? 16 : 1;
-  flushed_ = Clock::now();
-  while (trainer_.steps_done() < options_.steps && !interrupted()) {
-    pending_.push_back(trainer_.step());
-    const bool last = trainer_.steps_done() == options_.steps;
-    const bool measure = last || trainer_.steps_done() % options_.eval_every == 0;
-    if (pending_.size() >= most_pending || measure) flush(progress);
-    if (!measure) continue;
-    trainer_.save(checkpoint_path(options_.out));
-    evaluate(progress);
-    flushed_ = Clock::now();
-  }
-  flush(progress);
+  example::train(
+      options_, trainer_,
+      [&](const auto& steps, Clock::time_point start) { look(steps, start, progress); },
+      [&] { evaluate(progress); });
 }
 
 void Run::show_pairs() {
@@ -185,13 +161,6 @@ void Run::write_pictures() {
       alignment_chart(posterior, characters, options_.hop * options_.stack * options_.time_stack));
 }
 
-int Run::stop() const {
-  std::printf("stopped after step %lld of %lld; to go on: %s --resume %s\n",
-              static_cast<long long>(trainer_.steps_done()), static_cast<long long>(options_.steps),
-              program_.c_str(), checkpoint_path(options_.out).c_str());
-  return interrupted_status;
-}
-
 void Run::summarise(double seconds, int64_t steps) {
   const auto& o = options_;
   if (last_.transcripts.empty()) last_ = trainer_.evaluate(*corpus_.held_out());
@@ -221,7 +190,7 @@ int Run::all() {
   if (trainer_.steps_done() < options_.steps) {
     trainer_.save(checkpoint_path(options_.out));
     write_pictures();
-    return stop();
+    return stopped(options_, trainer_, program_);
   }
   const double seconds = seconds_since(start);
   show_pairs();

@@ -1,7 +1,6 @@
 #include <bs/examples/rnnt_lstm/smoke.h>
 #include <bs/examples/rnnt_lstm/stream.h>
-#include <bs/examples/support/files.h>
-#include <bs/examples/support/temporary_folder.h>
+#include <bs/examples/support/training.h>
 
 #include <cmath>
 #include <cstdio>
@@ -44,10 +43,6 @@ std::vector<Recording> pairs(int count, int64_t rate) {
   return all;
 }
 
-void train(Trainer& trainer, int64_t until) {
-  while (trainer.steps_done() < until) trainer.step();
-}
-
 }  // namespace
 
 void smoke(const Options& given) {
@@ -65,35 +60,20 @@ void smoke(const Options& given) {
   options.dropout = 0.05;
   options.held_out = 0.2;
   const Corpus corpus(pairs(160, options.rate), options);
-  const TemporaryFolder folder;
 
-  Trainer whole(options, corpus);
-  train(whole, options.steps / 2);
-  whole.save(folder / "half");
-  train(whole, options.steps);
-  whole.save(folder / "whole");
-  const Evaluation held_out = whole.evaluate(*corpus.held_out());
+  const auto trainer = train_and_resume<Trainer>(options, corpus);
+  const Evaluation held_out = trainer->evaluate(*corpus.held_out());
   const double errors = held_out.characters.rate(), guess = corpus.guess_errors().rate();
   std::printf("held out: %.1f %% of the letters wrong, guess %.1f %%\n", 100 * errors, 100 * guess);
   BS_CHECK(errors < 0.3 * guess, "smoke: learnt too little: {} of the letters wrong, guess {}",
            errors, guess);
 
-  Options resumed = options;
-  resumed.resume = std::make_shared<nn::Checkpoint>(folder / "half");
-  Trainer rest(resumed, corpus);
-  train(rest, options.steps);
-  rest.save(folder / "resumed");
-  // On a GPU some sums have no fixed order.
-  BS_CHECK(options.device.is_cuda() || content(folder / "whole") == content(folder / "resumed"),
-           "smoke: the resumed run ended in other bytes than the uninterrupted one");
-  std::printf("resumed run: the same checkpoint\n");
-
-  whole.recogniser().eval();
+  trainer->recogniser().eval();
   for (size_t i = 0; i < 5; ++i) {
     const auto& samples = (*corpus.held_out())[i].samples;
-    const std::string at_once = transcribe(whole.recogniser(), samples, 0);
+    const std::string at_once = transcribe(trainer->recogniser(), samples, 0);
     const std::string pieces =
-        transcribe_pieces(whole.recogniser(), samples, 777, [](const std::string&) {});
+        transcribe_pieces(trainer->recogniser(), samples, 777, [](const std::string&) {});
     BS_CHECK(at_once == pieces, "smoke: '{}' at once, but '{}' in pieces", at_once, pieces);
   }
   std::printf("in pieces: the same texts\n");

@@ -3,13 +3,11 @@
 #include <bs/examples/sparse_transformer/run.h>
 #include <bs/examples/sparse_transformer/smoke.h>
 #include <bs/examples/support/interrupt.h>
-
-#include <cstdio>
+#include <bs/examples/support/program.h>
 
 int main(int argc, char** argv) {
   using namespace bs::example;
-  constexpr int failed = 1, wrong_usage = 2;
-  try {
+  return run_program("sparse_transformer", [&] {
     Options options;
     if (!parse_options(argc, argv, options)) return 0;
     if (options.smoke) {
@@ -18,11 +16,5 @@ int main(int argc, char** argv) {
     }
     catch_interrupts();
     return run(options, argv[0]);
-  } catch (const UsageError& error) {
-    std::fprintf(stderr, "sparse_transformer: %s (--help lists the options)\n", error.what());
-    return wrong_usage;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sparse_transformer: %s\n", error.what());
-    return failed;
-  }
+  });
 }

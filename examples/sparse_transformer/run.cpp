@@ -3,22 +3,15 @@
 #include <bs/examples/support/chart.h>
 #include <bs/examples/support/files.h>
 #include <bs/examples/support/history.h>
-#include <bs/examples/support/interrupt.h>
+#include <bs/examples/support/training.h>
 #include <bs/lib/progress.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <numbers>
 
 namespace bs::example {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::string fixed(double x, int digits) {
   char text[64];
@@ -54,11 +47,10 @@ class Run {
  private:
   void describe() const;
   void train();
-  void flush(Progress& progress);
+  void look(const std::vector<Trainer::Step>& steps, Clock::time_point start, Progress& progress);
   void evaluate(Progress& progress);
   void write_sample();
   void write_pictures() const;
-  int stop() const;
   void summarise(double seconds, int64_t steps) const;
 
   const Options& options_;
@@ -66,9 +58,6 @@ class Run {
   Text text_;
   Trainer trainer_;
   History history_;
-  /// Steps whose numbers have not been looked at: doing so waits for the device.
-  std::vector<Trainer::Step> pending_;
-  Clock::time_point flushed_;
 };
 
 Run::Run(const Options& options, const std::string& program)
@@ -94,16 +83,16 @@ void Run::describe() const {
   std::fflush(stdout);
 }
 
-void Run::flush(Progress& progress) {
-  if (pending_.empty()) return;
+void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
+               Progress& progress) {
   const double tokens = static_cast<double>(options_.batch) * options_.context;
-  for (const Trainer::Step& step : pending_) {
+  for (const Trainer::Step& step : steps) {
     const double loss = step.loss.item();
     if (!std::isfinite(loss))
       BS_THROW(Error, "the loss is {} at step {}: a lower --lr or a longer --warmup may help", loss,
                step.number);
     // The first look waits; only then is the time of all these steps known.
-    const double rate = static_cast<double>(pending_.size()) * tokens / seconds_since(flushed_);
+    const double rate = static_cast<double>(steps.size()) * tokens / seconds_since(start);
     history_.add({step.number,
                   {{"loss", loss},
                    {"bits_per_byte", bits(loss)},
@@ -111,9 +100,7 @@ void Run::flush(Progress& progress) {
                    {"gradient_norm", step.gradient_norm.item()},
                    {"tokens_per_second", rate}}});
   }
-  flushed_ = Clock::now();
-  progress.update(pending_.back().number, "loss " + loss_text(history_.steps().back().at("loss")));
-  pending_.clear();
+  progress.update(steps.back().number, "loss " + loss_text(history_.steps().back().at("loss")));
 }
 
 void Run::evaluate(Progress& progress) {
@@ -134,20 +121,10 @@ void Run::train() {
                     {.first = first,
                      .per_step = static_cast<double>(options_.batch) * options_.context,
                      .unit = "token"});
-  // On a GPU the host runs ahead of the device by so many steps.
-  const size_t most_pending = options_.device.is_cuda() ? 16 : 1;
-  flushed_ = Clock::now();
-  while (trainer_.steps_done() < options_.steps && !interrupted()) {
-    pending_.push_back(trainer_.step());
-    const bool last = trainer_.steps_done() == options_.steps;
-    const bool measure = last || trainer_.steps_done() % options_.eval_every == 0;
-    if (pending_.size() >= most_pending || measure) flush(progress);
-    if (!measure) continue;
-    trainer_.save(checkpoint_path(options_.out));
-    evaluate(progress);
-    flushed_ = Clock::now();
-  }
-  flush(progress);
+  example::train(
+      options_, trainer_,
+      [&](const auto& steps, Clock::time_point start) { look(steps, start, progress); },
+      [&] { evaluate(progress); });
 }
 
 void Run::write_sample() {
@@ -174,13 +151,6 @@ void Run::write_pictures() const {
   write_file(options_.out + "/pattern.svg", to_svg(*attention.layout(options_.context)));
 }
 
-int Run::stop() const {
-  std::printf("stopped after step %lld of %lld; to go on: %s --resume %s\n",
-              static_cast<long long>(trainer_.steps_done()), static_cast<long long>(options_.steps),
-              program_.c_str(), checkpoint_path(options_.out).c_str());
-  return interrupted_status;
-}
-
 void Run::summarise(double seconds, int64_t steps) const {
   const auto& o = options_;
   if (!history_.evaluations().empty()) {
@@ -203,7 +173,7 @@ int Run::all() {
   if (trainer_.steps_done() < options_.steps) {
     trainer_.save(checkpoint_path(options_.out));
     write_pictures();
-    return stop();
+    return stopped(options_, trainer_, program_);
   }
   write_sample();
   write_pictures();

@@ -1,7 +1,6 @@
 #include <bs/examples/sparse_transformer/smoke.h>
 #include <bs/examples/sparse_transformer/trainer.h>
-#include <bs/examples/support/files.h>
-#include <bs/examples/support/temporary_folder.h>
+#include <bs/examples/support/training.h>
 
 #include <array>
 #include <cstdio>
@@ -25,10 +24,6 @@ std::string words(size_t bytes) {
   return text;
 }
 
-void train(Trainer& trainer, int64_t until) {
-  while (trainer.steps_done() < until) trainer.step();
-}
-
 }  // namespace
 
 void smoke(const Options& given) {
@@ -47,27 +42,12 @@ void smoke(const Options& given) {
   options.learning_rate = 5e-3;
   options.warmup = 20;
   const Text text(data::TextDataset::from(words(100000)), options);
-  const TemporaryFolder folder;
 
-  Trainer whole(options, text);
-  train(whole, options.steps / 2);
-  whole.save(folder / "half");
-  train(whole, options.steps);
-  whole.save(folder / "whole");
-  const double loss = whole.held_out_loss(), bigram = text.bigram_loss();
+  const auto trainer = train_and_resume<Trainer>(options, text);
+  const double loss = trainer->held_out_loss(), bigram = text.bigram_loss();
   std::printf("held out: %.3f bits/byte, bigram %.3f\n", loss / std::numbers::ln2,
               bigram / std::numbers::ln2);
   BS_CHECK(loss < 0.75 * bigram, "smoke: learnt too little: loss {}, bigram {}", loss, bigram);
-
-  Options resumed = options;
-  resumed.resume = std::make_shared<nn::Checkpoint>(folder / "half");
-  Trainer rest(resumed, text);
-  train(rest, options.steps);
-  rest.save(folder / "resumed");
-  // On a GPU some sums have no fixed order.
-  BS_CHECK(options.device.is_cuda() || content(folder / "whole") == content(folder / "resumed"),
-           "smoke: the resumed run ended in other bytes than the uninterrupted one");
-  std::printf("resumed run: the same checkpoint\n");
 }
 
 }  // namespace bs::example

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 namespace bs::bench {
@@ -36,7 +37,8 @@ void parse_list(const char* name, const std::string* text, std::vector<T>& value
 
 }  // namespace
 
-Arguments::Arguments(int argc, char** argv, std::string_view help) : command_(argv[0]) {
+Arguments::Arguments(int argc, char** argv, std::string_view help)
+    : command_(std::filesystem::path(argv[0]).filename()) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--help" || name == "-h") {
@@ -46,7 +48,7 @@ Arguments::Arguments(int argc, char** argv, std::string_view help) : command_(ar
     BS_CHECK(name.starts_with("--"), "bench: '{}' is no option; see --help", name);
     BS_CHECK(i + 1 < argc, "bench: {} needs a value", name);
     options_.emplace_back(name, argv[++i]);
-    command_ += " " + name + " " + options_.back().second;
+    if (name != "--json") command_ += " " + name + " " + options_.back().second;
   }
 }
 

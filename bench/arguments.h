@@ -39,7 +39,8 @@ class Arguments {
   /** @throws Error naming an option that was not read. */
   void finish() const;
 
-  /** @brief The whole command, as it was typed. */
+  /** @brief The command that measures the same: as it was typed, without the folder of the program
+   *  and the file that takes the figures. */
   const std::string& command() const { return command_; }
 
  private:
@@ -57,7 +58,7 @@ struct Settings {
   DType dtype;
   MeasureOptions measure;
   std::string json;     ///< file for the record; empty: none
-  std::string command;  ///< the whole command
+  std::string command;  ///< see Arguments::command
 };
 
 }  // namespace bs::bench

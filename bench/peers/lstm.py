@@ -14,25 +14,8 @@ cuDNN's persistent kernel serves f16 only, and of that one layer in one directio
 cells; measure f16 too before comparing anything with cuDNN.
 """
 
-import argparse
-import json
-
 import measure
 import torch
-
-
-def parse_arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--record", required=True, help="JSON of bench_lstm")
-    parser.add_argument("--dtype", help="ignored: the record says it of each shape")
-    parser.add_argument("--device", choices=["cpu", "cuda"])
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: what torch takes")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--json", help="writes the figures")
-    parser.add_argument("--commit", default="unknown")
-    return parser.parse_args()
 
 
 def works_of(cell, device):
@@ -53,31 +36,24 @@ def works_of(cell, device):
 
 
 def main():
-    arguments = parse_arguments()
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
-    torch.manual_seed(0)
-    with open(arguments.record) as file:
-        ours = json.load(file)
+    arguments = measure.parse_arguments(__doc__, "bench_lstm")
+    device = arguments.device
+    dtype, cells = measure.read_figures(arguments.record)
     timer = measure.Timer(arguments.runs, device=device)
-    record = measure.Record("lstm", ours["dtype"], arguments.commit, device)
+    record = measure.Record("lstm", dtype, arguments.commit, device)
     print(f"torch {torch.__version__} on {device}; us a step and layer")
     print(" steps batch input hidden layers directions dtype      pass     torch        bs   times")
-    for figure in ours["figures"]:
-        if figure["what"] != "forward":
-            continue
-        cell = figure["cell"]
-        mine = {f["what"]: f["seconds"] for f in ours["figures"] if f["cell"] == cell}
+    for cell, mine in cells:
         times = timer.interleave(works_of(cell, device))
         for what, seconds in zip(("forward", "backward"), times):
-            record.add(cell, what, "torch", seconds, figure["flops"] * (1 + (what == "backward")))
-            median = seconds[len(seconds) // 2]
+            flops = mine["forward"]["flops"] * (1 + (what == "backward"))
+            record.add(cell, what, "torch", seconds, flops)
+            median, ours = seconds[len(seconds) // 2], mine[what]["seconds"]
             step = 1e6 / (cell["steps"] * cell["layers"])
             print(
                 f"{cell['steps']:6} {cell['batch']:5} {cell['input']:5} {cell['hidden']:6} "
                 f"{cell['layers']:6} {cell['directions']:10} {cell['dtype']:>5} {what:>9} "
-                f"{median * step:9.2f} {mine[what] * step:9.2f} {median / mine[what]:7.2f}",
+                f"{median * step:9.2f} {ours * step:9.2f} {median / ours:7.2f}",
                 flush=True,
             )
     if arguments.json:

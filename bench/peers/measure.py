@@ -1,5 +1,6 @@
 """What the peers share: timing as in bench/measure.h, and records as in bench/record.h."""
 
+import argparse
 import datetime
 import json
 import statistics
@@ -15,6 +16,37 @@ DTYPES = {
     "f16": torch.float16,
     "bf16": torch.bfloat16,
 }
+
+
+def parse_arguments(description, bench):
+    """Arguments of a peer that measures what a record of `bench` has. Sets torch up by them."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--record", required=True, help=f"JSON of {bench}")
+    parser.add_argument("--dtype", help="ignored: the record says it of each cell")
+    parser.add_argument("--device", choices=["cpu", "cuda"])
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: what torch takes")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--json", help="writes the figures")
+    parser.add_argument("--commit", default="unknown")
+    arguments = parser.parse_args()
+    arguments.device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    return arguments
+
+
+def read_figures(path):
+    """A record's dtype, and for each cell of it our own figures by name."""
+    with open(path) as file:
+        record = json.load(file)
+    cells = {}
+    for figure in record["figures"]:
+        if figure["by"] == "bs":
+            cells.setdefault(json.dumps(figure["cell"]), {})[figure["what"]] = figure
+    return record["dtype"], [(json.loads(cell), figures) for cell, figures in cells.items()]
 
 
 class Timer:

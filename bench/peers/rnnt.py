@@ -9,29 +9,12 @@ fused AdamW; weights and activations of the record's dtype. torchaudio takes log
 those of bf16 are converted. `torch tf32` lets products of f32 run in TF32.
 """
 
-import argparse
-import json
-
 import measure
 import torch
 from torch import nn
 
 PRE_LAYERS, POST_LAYERS, PREDICTION_LAYERS, STACK, FEATURES = 2, 3, 2, 2, 240
 DROPOUTS = {"encoder": 0.1, "prediction": 0.3, "joint": 0.3}
-
-
-def parse_arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--record", required=True, help="JSON of bench_rnnt")
-    parser.add_argument("--dtype", help="ignored: the record says it of each cell")
-    parser.add_argument("--device", choices=["cpu", "cuda"])
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: what torch takes")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--json", help="writes the figures")
-    parser.add_argument("--commit", default="unknown")
-    return parser.parse_args()
 
 
 class Transducer(nn.Module):
@@ -99,20 +82,12 @@ def works_of(cell, device):
 
 
 def main():
-    arguments = parse_arguments()
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
-    torch.manual_seed(0)
-    with open(arguments.record) as file:
-        ours = json.load(file)
+    arguments = measure.parse_arguments(__doc__, "bench_rnnt")
+    device = arguments.device
+    dtype, cells = measure.read_figures(arguments.record)
     timer = measure.Timer(arguments.runs, device=device)
-    record = measure.Record("rnnt", ours["dtype"], arguments.commit, device)
-    for figure in ours["figures"]:
-        if figure["what"] != "forward":
-            continue
-        cell = figure["cell"]
-        mine = {f["what"]: f for f in ours["figures"] if f["cell"] == cell}
+    record = measure.Record("rnnt", dtype, arguments.commit, device)
+    for cell, mine in cells:
         tf32_too = cell["dtype"] == "f32" and device == "cuda"
         for tf32 in (False, True) if tf32_too else (False,):
             torch.backends.cudnn.allow_tf32 = tf32

@@ -13,25 +13,9 @@
 Losses are timed forward and backward together, for autograd computes some of both in either.
 """
 
-import argparse
-import json
-
 import measure
 import torch
 import torch.nn.functional as F
-
-
-def parse_arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--record", required=True, help="JSON of bench_transducer")
-    parser.add_argument("--dtype", help="ignored: the record says it of each cell")
-    parser.add_argument("--device", choices=["cpu", "cuda"])
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--json", help="writes the figures")
-    parser.add_argument("--commit", default="unknown")
-    return parser.parse_args()
 
 
 def diagonals(logits, targets):
@@ -118,16 +102,12 @@ WORKS = {"loss": loss_works, "joint": joint_works, "ctc": ctc_works}
 
 
 def main():
-    arguments = parse_arguments()
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    torch.manual_seed(0)
-    with open(arguments.record) as file:
-        figures = json.load(file)["figures"]
-    ours = {(json.dumps(f["cell"]), f["what"]): f for f in figures}
+    arguments = measure.parse_arguments(__doc__, "bench_transducer")
+    device = arguments.device
+    _, cells = measure.read_figures(arguments.record)
     timer = measure.Timer(arguments.runs, device=device)
-    record = measure.Record("transducer", figures[0]["cell"]["dtype"], arguments.commit, device)
-    for text in dict.fromkeys(cell for cell, _ in ours):
-        cell = json.loads(text)
+    record = measure.Record("transducer", cells[0][0]["dtype"], arguments.commit, device)
+    for cell, ours in cells:
         print(", ".join(f"{name} {value}" for name, value in cell.items()))
         for by, works in WORKS[cell["work"]](cell, device).items():
             for what, work in works.items():
@@ -137,7 +117,7 @@ def main():
                     record.add_failure(cell, what, by, error)
                     print(f"  {what:9} {by:16} {str(error).splitlines()[0][:60]}")
                     continue
-                mine = ours[text, what]
+                mine = ours[what]
                 record.add(cell, what, by, seconds, bytes=mine["bytes"])
                 median = seconds[len(seconds) // 2]
                 print(

@@ -1,7 +1,9 @@
 #pragma once
 /** @file Text out of a transducer, greedily or by beam search. */
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace bs::decode {
@@ -60,19 +62,26 @@ struct BeamOptions {
   int width = 4;           ///< hypotheses kept from a frame to the next
   int max_symbols = 8;     ///< tokens at one frame
   double temperature = 1;  ///< logits are divided by it
-  /** Hypotheses less likely than the best by more than this, in log probability a token (blanks
-   *  count too: divided by frames + tokens), are dropped; negative: none. */
+  /** Hypotheses are dropped whose log probability, divided by one more than their tokens, is less
+   *  than that of another by more than this; negative: none. */
   double score_threshold = -1;
   /** Classes less likely than the likeliest by more than this in log probability are not tried;
    *  negative: all are. */
   double class_threshold = -1;
+  /** So many classes are tried, the likeliest, and the blank in any case; 0: all. */
+  int classes = 0;
+  /** What tokens say, where different tokens may say the same: hypotheses are one that say the
+   *  same. Not given: those of the same tokens are. */
+  std::function<std::string(const std::vector<int64_t>& tokens)> text = {};
 };
 
 /** @brief Best-first search frame by frame (Graves, Sequence transduction, 2012). Hypotheses of
- *  the same tokens are one: their probabilities are added, so that what counts is a text and not an
- *  alignment. With nothing cut off, each log probability is that of the text under the model.
- *  @return up to `width` hypotheses, the likeliest first; frames are those of the likeliest
- *  alignment found
+ *  the same tokens, or of the same text, are one: their probabilities are added, so that what
+ *  counts is a text and not an alignment; its tokens and frames go on as those of the likelier one,
+ *  or of the one that reached the blank first. With nothing cut off, each log probability is that
+ *  of the text under the model. Of equals the first found comes first, and classes of higher
+ *  numbers.
+ *  @return up to `width` hypotheses, the likeliest first
  *  @throws Error for options out of range. */
 std::vector<Hypothesis> beam_decode(const TransducerScorer& scorer,
                                     const BeamOptions& options = {});

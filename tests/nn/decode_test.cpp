@@ -189,10 +189,79 @@ TEST_CASE("beam_decode: thresholds, temperature, and limits") {
   CHECK(decode::beam_decode(sure, {.width = 2, .score_threshold = 100}).size() == 2);
   for (const Hypothesis& h : decode::beam_decode(sure, {.width = 100, .max_symbols = 1}))
     CHECK(h.tokens.size() <= 2);
+  CHECK_THROWS_WITH_AS(decode::beam_decode(sure, {.classes = -1}), "beam_decode: -1 classes to try",
+                       Error);
   // As hot as this all classes are alike: of 2 frames, stopping at once is the likeliest.
   CHECK(decode::beam_decode(sure, {.width = 100, .temperature = 1e6}).front().tokens.empty());
   CHECK_THROWS_WITH_AS(decode::beam_decode(sure, {.width = 0}),
                        "beam_decode: width 0, 8 tokens a frame, temperature 1", Error);
+}
+
+TEST_CASE("beam_decode: of one class and the blank, each token is the likeliest class") {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const TableScorer scorer = random_scorer(seed, 4);
+    const auto few = decode::beam_decode(scorer, {.width = 100, .classes = 1});
+    for (const Hypothesis& h : few) {
+      PredictionPtr state = scorer.start();
+      for (size_t i = 0; i < h.tokens.size(); ++i) {
+        const auto logits = scorer.logits(h.frames[i], state);
+        CHECK(std::ranges::max_element(logits) - logits.begin() == h.tokens[i]);
+        state = scorer.next(state, h.tokens[i]);
+      }
+    }
+    const auto all = decode::beam_decode(scorer, {.width = 100});
+    CHECK(few.size() < all.size());
+    CHECK(decode::beam_decode(scorer, {.width = 100, .classes = 3}).size() == all.size());
+  }
+}
+
+TEST_CASE("beam_decode: a model that counts its calls, whose results depend on every one of them") {
+  // Token 1 is a space: text begins with none, and never has two side by side.
+  const auto text = [](const Tokens& tokens) {
+    std::string said = " ";
+    for (const int64_t token : tokens)
+      if (token != 1 || said.back() != ' ')
+        said += token == 1 ? ' ' : static_cast<char>('a' + token);
+    return said;
+  };
+  decode::BeamOptions options = {.width = 4, .temperature = 1.5, .classes = 4, .text = text};
+  const Hypothesis unpruned = decode::beam_decode(counting(4, 6), options).front();
+  CHECK(unpruned.tokens == Tokens{5, 2, 3});
+  CHECK(unpruned.frames == Tokens{1, 2, 3});
+  options.score_threshold = 0.4;
+  options.class_threshold = 1.5;
+  const Hypothesis pruned = decode::beam_decode(counting(4, 6), options).front();
+  CHECK(pruned.tokens == Tokens{2, 3, 4});
+  CHECK(pruned.frames == Tokens{1, 2, 3});
+  // By tokens, the space counts.
+  options.text = {};
+  CHECK(decode::beam_decode(counting(4, 6), options).front().tokens == Tokens{1, 2, 3, 4});
+}
+
+TEST_CASE("beam_decode: the probability of a text is the sum over all tokens that say it") {
+  // Token 1 says what two of token 0 do.
+  const auto text = [](const Tokens& tokens) {
+    std::string said;
+    for (const int64_t token : tokens) said += token == 1 ? "aa" : "a";
+    return said;
+  };
+  // All alike, so that it is no matter which of the tokens go on.
+  const TableScorer scorer(3, 2, [](int64_t, const Tokens& tokens) {
+    std::vector<float> logits{1, 0.5F, 2};
+    if (tokens.size() == 3) logits[0] = logits[1] = -INFINITY;
+    return logits;
+  });
+  std::map<Tokens, double> by_tokens;
+  walk(scorer, 0, scorer.start(), 1, by_tokens);
+  const double p_a = by_tokens.at({0});
+  const auto all = decode::beam_decode(scorer, {.width = 1000, .text = text});
+  CHECK(all.size() < by_tokens.size());
+  const auto one = std::ranges::find(all, Tokens{0}, &Hypothesis::tokens);
+  REQUIRE(one != all.end());
+  CHECK(std::exp(one->log_probability) == doctest::Approx(p_a));
+  double sum = 0;
+  for (const Hypothesis& h : all) sum += std::exp(h.log_probability);
+  CHECK(sum == doctest::Approx(1));
 }
 
 TEST_CASE("lattice_posterior: against the sum over all alignments") {

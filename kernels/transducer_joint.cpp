@@ -1,7 +1,6 @@
 #include <bs/kernels/transducer_joint.h>
 
 #include <bs/kernels/copy.h>
-#include <bs/kernels/fill.h>
 
 #include <cmath>
 
@@ -9,14 +8,9 @@ namespace bs {
 
 namespace {
 
-/// Lengths given, or the full ones.
-struct Lengths {
-  Tensor frames, labels;
-};
-
-Tensor lengths_of(const char* op, const char* what, const Tensor& given, const Tensor& x,
-                  int64_t all) {
-  if (!given.defined()) return full({x.size(0)}, static_cast<double>(all), i64, x.device());
+/// Lengths as the backends take them: undefined where they are all the full ones.
+Tensor lengths_of(const char* op, const char* what, const Tensor& given, const Tensor& x) {
+  if (!given.defined()) return {};
   BS_CHECK(given.rank() == 1 && given.size(0) == x.size(0), "{}: {} {} for {} utterances", op, what,
            given.shape(), x.size(0));
   BS_CHECK(given.dtype() == i64 || given.dtype() == i32, "{}: {} of dtype {}, expected i64 or i32",
@@ -72,8 +66,8 @@ Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_le
                         RandomState state) {
   const char* op = "transducer_joint";
   const TransducerSizes s = sizes_of(op, f, g, options);
-  const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f, s.frames);
-  const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f, s.labels);
+  const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f);
+  const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f);
   Tensor h = Tensor::empty(result_shape(s), f.dtype(), f.device());
   if (s.batch > 0)
     BS_DISPATCH(f.device(), transducer_joint, contiguous(f), contiguous(g), frames, labels, h, s,
@@ -92,8 +86,8 @@ std::pair<Tensor, Tensor> transducer_joint_backward(const Tensor& f, const Tenso
            result_shape(s));
   check_same_dtype(op, f, dh);
   check_same_device(op, f, dh);
-  const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f, s.frames);
-  const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f, s.labels);
+  const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f);
+  const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f);
   std::pair<Tensor, Tensor> out = {Tensor::empty(f.shape(), f.dtype(), f.device()),
                                    Tensor::empty(g.shape(), g.dtype(), g.device())};
   if (s.batch > 0)

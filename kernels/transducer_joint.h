@@ -60,7 +60,7 @@ struct JointDropout {
 JointDropout joint_dropout(double p);
 }  // namespace detail
 
-/// Contiguous f, g, dh; lengths defined. `sizes.classes` is n.
+/// Contiguous f, g, dh; lengths undefined where all are full. `sizes.classes` is n.
 BS_BACKENDS(void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths,
                                   const Tensor& target_lengths, const Tensor& h,
                                   const TransducerSizes& sizes,

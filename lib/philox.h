@@ -12,26 +12,55 @@ struct PhiloxBlock {
   unsigned word[4];
 };
 
+namespace detail {
+/** @brief One round under its two keys. */
+BS_HOST_DEVICE inline void philox_round(unsigned (&c)[4], unsigned k0, unsigned k1) {
+  const unsigned long long p0 = 0xD2511F53ULL * c[0];
+  const unsigned long long p1 = 0xCD9E8D57ULL * c[2];
+  c[0] = static_cast<unsigned>(p1 >> 32) ^ c[1] ^ k0;
+  c[1] = static_cast<unsigned>(p1);
+  c[2] = static_cast<unsigned>(p0 >> 32) ^ c[3] ^ k1;
+  c[3] = static_cast<unsigned>(p0);
+}
+}  // namespace detail
+
+inline constexpr int philox_rounds = 10;
+
 /** @brief The block number `low` of the sequence `high` under `key`. */
 BS_HOST_DEVICE inline PhiloxBlock philox(unsigned long long key, unsigned long long low,
                                          unsigned long long high) {
   auto k0 = static_cast<unsigned>(key);
   auto k1 = static_cast<unsigned>(key >> 32);
-  auto c0 = static_cast<unsigned>(low);
-  auto c1 = static_cast<unsigned>(low >> 32);
-  auto c2 = static_cast<unsigned>(high);
-  auto c3 = static_cast<unsigned>(high >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const unsigned long long p0 = 0xD2511F53ULL * c0;
-    const unsigned long long p1 = 0xCD9E8D57ULL * c2;
-    c0 = static_cast<unsigned>(p1 >> 32) ^ c1 ^ k0;
-    c1 = static_cast<unsigned>(p1);
-    c2 = static_cast<unsigned>(p0 >> 32) ^ c3 ^ k1;
-    c3 = static_cast<unsigned>(p0);
+  unsigned c[4] = {static_cast<unsigned>(low), static_cast<unsigned>(low >> 32),
+                   static_cast<unsigned>(high), static_cast<unsigned>(high >> 32)};
+  for (int round = 0; round < philox_rounds; ++round) {
+    detail::philox_round(c, k0, k1);
     k0 += 0x9E3779B9U;
     k1 += 0xBB67AE85U;
   }
-  return {{c0, c1, c2, c3}};
+  return {{c[0], c[1], c[2], c[3]}};
+}
+
+/** @brief The keys of all rounds, which a kernel's threads need not add up each for itself. */
+struct PhiloxKeys {
+  unsigned even[philox_rounds], odd[philox_rounds];
+
+  explicit PhiloxKeys(unsigned long long key) {
+    for (unsigned i = 0; i < philox_rounds; ++i) {
+      even[i] = static_cast<unsigned>(key) + i * 0x9E3779B9U;
+      odd[i] = static_cast<unsigned>(key >> 32) + i * 0xBB67AE85U;
+    }
+  }
+};
+
+/** @brief The same block as philox(key, low, high). */
+BS_HOST_DEVICE inline PhiloxBlock philox(const PhiloxKeys& keys, unsigned long long low,
+                                         unsigned long long high) {
+  unsigned c[4] = {static_cast<unsigned>(low), static_cast<unsigned>(low >> 32),
+                   static_cast<unsigned>(high), static_cast<unsigned>(high >> 32)};
+  for (int round = 0; round < philox_rounds; ++round)
+    detail::philox_round(c, keys.even[round], keys.odd[round]);
+  return {{c[0], c[1], c[2], c[3]}};
 }
 
 }  // namespace bs

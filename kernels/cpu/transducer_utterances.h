@@ -33,11 +33,16 @@ inline std::vector<Utterance> utterances_of(const TransducerSizes& s, const Tens
   return out;
 }
 
-/// Checks the lengths, and writes down where each utterance begins: row, frames, labels, and 1.
+/// Checks the lengths, full ones where they are undefined, and writes down where each utterance
+/// begins: row, frames, labels, and 1.
 inline void locate(const char* op, const TransducerSizes& s, const Tensor& logit_lengths,
                    const Tensor& target_lengths, const Tensor& table) {
-  const std::vector<int64_t> frames = read_integers(op, logit_lengths);
-  const std::vector<int64_t> labels = read_integers(op, target_lengths);
+  const auto read = [&](const Tensor& lengths, int64_t full) {
+    return lengths.defined() ? read_integers(op, lengths)
+                             : std::vector<int64_t>(static_cast<size_t>(s.batch), full);
+  };
+  const std::vector<int64_t> frames = read(logit_lengths, s.frames);
+  const std::vector<int64_t> labels = read(target_lengths, s.labels);
   int64_t* entry = table.data<int64_t>();
   int64_t row = 0;
   for (int64_t b = 0; b < s.batch; ++b, entry += 4) {

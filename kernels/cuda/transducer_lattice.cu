@@ -18,8 +18,8 @@ __global__ void __launch_bounds__(locate_threads)
   int64_t begin = 0;  // of the first utterance of this turn
   for (int64_t first = 0; first < s.batch; first += locate_threads) {
     const int64_t b = first + threadIdx.x;
-    int64_t t = b < s.batch ? frames[b] : 0;
-    int64_t u = b < s.batch ? labels[b] : 0;
+    int64_t t = b < s.batch ? (frames.data ? frames[b] : s.frames) : 0;
+    int64_t u = b < s.batch ? (labels.data ? labels[b] : s.labels) : 0;
     bool valid = u >= 0 && u <= s.labels && t >= 0 && t <= s.frames && t * (u + 1) <= INT32_MAX;
     if (!valid) t = u = 0;
     const int64_t rows = s.packed ? t * (u + 1) : s.frames * (s.labels + 1);
@@ -45,15 +45,15 @@ __global__ void __launch_bounds__(locate_threads)
 template <class W, int K>
 __global__ void __launch_bounds__(32 * most_sweep_warps)
     lattice_kernel(Utterances utterances, Tables<W> tables, W* losses, double loss_scale) {
-  __shared__ Scaled<W> edge[2][most_sweep_warps];
+  __shared__ Edges<W> edges;
   extern __shared__ __align__(16) unsigned char memory[];
-  auto* ring = reinterpret_cast<Scaled<W>*>(memory);
+  auto* ring = reinterpret_cast<Transitions<W>*>(memory);
   const Utterance one = utterances[static_cast<int>(blockIdx.x)];
   if (blockIdx.y == 0) {
-    if (one.frames > 0) sweep<W, K, true, SumOfPaths>(one, tables, tables.alpha, edge, ring);
+    if (one.frames > 0) sweep<W, K, true, SumOfPaths>(one, tables, tables.alpha, edges, ring);
     return;
   }
-  if (one.frames > 0) sweep<W, K, false, SumOfPaths>(one, tables, tables.beta, edge, ring);
+  if (one.frames > 0) sweep<W, K, false, SumOfPaths>(one, tables, tables.beta, edges, ring);
   if (threadIdx.x > 0) return;
   const Scaled<W> total = one.frames > 0 ? tables.beta[one.cell] : Scaled<W>::zero();
   const double loss = -loss_scale * scaled_log(total);
@@ -65,23 +65,23 @@ __global__ void __launch_bounds__(32 * most_sweep_warps)
 template <class W, int K>
 __global__ void __launch_bounds__(32 * most_sweep_warps)
     alignment_kernel(Utterances utterances, Tables<W> tables, Scaled<W>* best, int64_t* frames) {
-  __shared__ Scaled<W> edge[2][most_sweep_warps];
+  __shared__ Edges<W> edges;
   extern __shared__ __align__(16) unsigned char memory[];
-  auto* ring = reinterpret_cast<Scaled<W>*>(memory);
+  auto* ring = reinterpret_cast<Transitions<W>*>(memory);
   const Utterance one = utterances[static_cast<int>(blockIdx.x)];
   if (one.frames == 0) return;
-  sweep<W, K, true, BestPath>(one, tables, best, edge, ring);
+  sweep<W, K, true, BestPath>(one, tables, best, edges, ring);
   if (threadIdx.x > 0) return;
   int t = one.frames - 1;
   int u = one.labels;
   const int64_t end = one.cell_of(t, u);
-  if (!((best[end] * tables.blank[end]).value > 0)) return;
+  if (!((best[end] * tables.transitions[end].blank).value > 0)) return;
   while (u > 0) {
     const int64_t left = one.cell_of(t, u - 1);
-    const Scaled<W> emit = normalized(best[left] * tables.label[left]);
+    const Scaled<W> emit = normalized(best[left] * tables.transitions[left].label);
     if (t > 0) {
       const int64_t above = one.cell_of(t - 1, u);
-      if (emit < normalized(best[above] * tables.blank[above])) {
+      if (emit < normalized(best[above] * tables.transitions[above].blank)) {
         --t;
         continue;
       }
@@ -116,12 +116,14 @@ __global__ void reduce_kernel(const W* losses, int64_t n, double scale, W* loss)
 
 /// Calls f(columns of a lane, threads) for utterances of up to `labels` labels: a column a lane
 /// while there are warps, for a warp's diagonal takes as long as it has columns a lane.
-template <class F>
-void visit_columns(int64_t labels, F&& f) {
+template <class W, class F>
+void visit_columns(int64_t labels, Device device, F&& f) {
+  const auto memory = static_cast<size_t>(device_properties(device).shared_memory_optin);
+  const auto most = std::min<int64_t>(
+      most_sweep_warps, static_cast<int64_t>((memory - sizeof(Edges<W>)) / ring_bytes<W, 1>(32)));
   const int64_t warps = ceil_div(labels + 1, 32);
-  if (warps <= most_sweep_warps)
-    return f(std::integral_constant<int, 1>{}, static_cast<unsigned>(32 * warps));
-  f(std::integral_constant<int, 4>{}, static_cast<unsigned>(32 * most_sweep_warps));
+  if (warps <= most) return f(std::integral_constant<int, 1>{}, static_cast<unsigned>(32 * warps));
+  f(std::integral_constant<int, 4>{}, static_cast<unsigned>(32 * most));
 }
 
 /// Lets a kernel have so much dynamic shared memory; returns the size.
@@ -142,22 +144,24 @@ void visit_lattice(const TransducerLossResult& result, F&& f) {
 
 void locate_utterances(const TransducerSizes& s, const Tensor& logit_lengths,
                        const Tensor& target_lengths, const Tensor& table, Stream stream) {
+  const auto lengths = [](const Tensor& t) { return t.defined() ? integers(t) : Integers{}; };
   locate_kernel<<<1, locate_threads, 0, native(stream)>>>(
-      integers(logit_lengths), integers(target_lengths), s, table.data<int64_t>());
+      lengths(logit_lengths), lengths(target_lengths), s, table.data<int64_t>());
   BS_CUDA_CHECK_LAUNCH("transducer_loss");
 }
 
 void sum_paths(const TransducerSizes& s, const TransducerLossResult& result, const Tensor& losses,
                const TransducerLossOptions& options, Stream stream) {
   visit_lattice(result, [&]<class W>(Type<W>) {
-    visit_columns(s.labels, [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
-      if (s.batch == 0) return;
-      const size_t bytes = allow(lattice_kernel<W, K>, ring_bytes<W, K>(threads));
-      lattice_kernel<W, K>
-          <<<dim3(static_cast<unsigned>(s.batch), 2), threads, bytes, native(stream)>>>(
-              utterances(s, result.utterances), tables_of<W>(result.lattice), pointer<W>(losses),
-              1 + options.fastemit_lambda);
-    });
+    visit_columns<W>(
+        s.labels, losses.device(), [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
+          if (s.batch == 0) return;
+          const size_t bytes = allow(lattice_kernel<W, K>, ring_bytes<W, K>(threads));
+          lattice_kernel<W, K>
+              <<<dim3(static_cast<unsigned>(s.batch), 2), threads, bytes, native(stream)>>>(
+                  utterances(s, result.utterances), tables_of<W>(result.lattice),
+                  pointer<W>(losses), 1 + options.fastemit_lambda);
+        });
     BS_CUDA_CHECK_LAUNCH("transducer_loss");
     if (options.reduction == Reduction::none) return;
     const double scale =
@@ -184,12 +188,14 @@ void transducer_alignment(const TransducerSizes& s, const TransducerLossResult& 
                           const Tensor& frames, Stream stream) {
   const Tensor best = Tensor::empty_like(result.lattice.select(0, 0));
   visit_lattice(result, [&]<class W>(Type<W>) {
-    visit_columns(s.labels, [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
-      const size_t bytes = allow(alignment_kernel<W, K>, ring_bytes<W, K>(threads));
-      alignment_kernel<W, K><<<static_cast<unsigned>(s.batch), threads, bytes, native(stream)>>>(
-          utterances(s, result.utterances), tables_of<W>(result.lattice),
-          static_cast<Scaled<W>*>(best.data()), frames.data<int64_t>());
-    });
+    visit_columns<W>(
+        s.labels, frames.device(), [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
+          const size_t bytes = allow(alignment_kernel<W, K>, ring_bytes<W, K>(threads));
+          alignment_kernel<W, K>
+              <<<static_cast<unsigned>(s.batch), threads, bytes, native(stream)>>>(
+                  utterances(s, result.utterances), tables_of<W>(result.lattice),
+                  static_cast<Scaled<W>*>(best.data()), frames.data<int64_t>());
+        });
   });
   BS_CUDA_CHECK_LAUNCH("transducer_alignment");
 }

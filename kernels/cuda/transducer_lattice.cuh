@@ -58,11 +58,16 @@ inline Utterances utterances(const TransducerSizes& s, const Tensor& table) {
   return {table.data<int64_t>(), static_cast<int>(s.batch), s.labels, s.packed};
 }
 
-/// Views of the four tables of a lattice.
+/// Weights of the two transitions out of a cell.
+template <class W>
+struct alignas(16) Transitions {
+  Scaled<W> blank, label;  ///< label: zero in the last column
+};
+
+/// Views of the tables of a lattice, cell by cell.
 template <class W>
 struct Tables {
-  Scaled<W>* blank;  ///< weight of the time step out of a cell
-  Scaled<W>* label;  ///< weight of the label out of it, zero in the last column
+  Transitions<W>* transitions;
   Scaled<W>* alpha;  ///< of all paths from the start to a cell
   Scaled<W>* beta;   ///< of all paths from a cell to the end
 };
@@ -71,10 +76,10 @@ template <class W>
 Tables<W> tables_of(const Tensor& lattice) {
   auto* const data = static_cast<Scaled<W>*>(lattice.data());
   const int64_t cells = lattice.size(1);
-  return {data, data + cells, data + 2 * cells, data + 3 * cells};
+  return {reinterpret_cast<Transitions<W>*>(data), data + 2 * cells, data + 3 * cells};
 }
 
-/// Writes down where each utterance begins, from lengths on the device.
+/// Writes down where each utterance begins, from lengths on the device; undefined: the full ones.
 void locate_utterances(const TransducerSizes& s, const Tensor& logit_lengths,
                        const Tensor& target_lengths, const Tensor& table, Stream stream);
 /// From the weights of transitions, whoever brought them: alpha, beta, the utterances' losses, and
@@ -106,58 +111,68 @@ __device__ Scaled<W> rotate_up(Scaled<W> x) {
 
 inline constexpr int most_sweep_warps = 16;
 
-/// Diagonals whose transitions are on their way while one is added up.
+/// Diagonals that a warp adds up between two barriers. The transitions of two chunks are on their
+/// way or at hand.
 template <class W, int K>
-inline constexpr int ahead = K == 1           ? 8
-                             : sizeof(W) == 4 ? 4
-                                              : 2;
+inline constexpr int chunk = 32 / static_cast<int>(sizeof(W)) / K;
 
-/// Bytes of shared memory that hold them.
+/// What comes to each warp from the one before, for the diagonals of four chunks: that one is a
+/// chunk ahead, and the last of the chunk before is read as well.
+template <class W>
+using Edges = Scaled<W>[most_sweep_warps + 1][32];
+
+/// Bytes of shared memory for the transitions.
 template <class W, int K>
 constexpr size_t ring_bytes(unsigned threads) {
-  return sizeof(Scaled<W>) * 2 * ahead<W, K> * K * threads;
+  return sizeof(Transitions<W>) * 2 * chunk<W, K> * K * threads;
 }
 
 /// Walks the diagonals from the first cell to the last, or back, and leaves in `out` the joined
 /// weights of all paths from where it began up to each cell (on the way back, the cell's own
 /// transition included). A lane has K columns, 32 apart, whose states stay in registers; what goes
-/// to the next column moves by a shuffle, between warps through `edge` and a barrier. Each thread
-/// copies its own transitions to `ring` long before they are needed. More columns than the block
-/// has are done in turns.
+/// to the next column moves by a shuffle, and between warps through `edges`: each warp is a chunk
+/// of diagonals behind the one before, and a barrier comes after each chunk. Each thread copies its
+/// own transitions to `ring` a chunk before they are needed. More columns than the block has are
+/// done in turns.
 template <class W, int K, bool onward, class Rule>
 __device__ void sweep(const Utterance& one, const Tables<W>& tables, Scaled<W>* out,
-                      Scaled<W> (&edge)[2][most_sweep_warps], Scaled<W>* ring) {
+                      Edges<W>& edges, Transitions<W>* ring) {
   using S = Scaled<W>;
-  constexpr int depth = ahead<W, K>;
+  constexpr int depth = chunk<W, K>;
+  constexpr unsigned edge_mask = 4 * depth - 1;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int warps = blockDim.x / 32;
   const int columns = one.columns();
   const int last = one.frames - 1 + one.labels;
+  const Transitions<W>* const from = tables.transitions + one.cell;
+  S* const to = out + one.cell;
+  Transitions<W>* const own = ring + warp * (2 * depth * K * 32) + lane;
+  const int64_t down = onward ? columns : -columns;  // cells from a diagonal to the next
+  const int beside = onward ? 32 : -32;              // from a lane's column to its next
   for (int base = 0; base < columns; base += warps * 32 * K) {
     const int first = base + warp * 32 * K + lane;  // position of group 0, counted along the walk
-    const auto within = [&](int s, int i) {
-      const int p = first + 32 * i;
-      return p < columns && s >= p && s - p < one.frames;
-    };
-    const auto cell = [&](int s, int p) {
-      const int d = onward ? s : last - s;
-      const int u = onward ? p : one.labels - p;
-      return one.cell + (int64_t{d} * columns + u);
-    };
-    const auto place = [&](int s, int i) {  // of a cell's time step; its label lies beside it
-      return ring +
-             ((static_cast<unsigned>(s - base) % depth * K + i) * blockDim.x + threadIdx.x) * 2;
-    };
-    // Where there is no cell, zeros arrive, which meet nothing but zeros.
-    const auto fetch = [&](int s) {
+    unsigned frames[K];                             // of a column; none where there is no column
 #pragma unroll
-      for (int i = 0; i < K; ++i) {
-        const bool wanted = s <= last && within(s, i);
-        const int64_t c = wanted ? cell(s, first + 32 * i) : one.cell;
-        device::copy_async<sizeof(S)>(place(s, i), tables.blank + c, wanted);
-        device::copy_async<sizeof(S)>(place(s, i) + 1, tables.label + c, wanted);
-      }
+    for (int i = 0; i < K; ++i) frames[i] = first + 32 * i < columns ? one.frames : 0;
+    const auto within = [&](int s, int i) {
+      return static_cast<unsigned>(s - first - 32 * i) < frames[i];
+    };
+    // The cell of group 0, counted from the utterance's first.
+    int64_t cell = onward ? int64_t{base} * columns + first
+                          : int64_t{last - base} * columns + one.labels - first;
+    // Where there is no cell, zeros arrive, which meet nothing but zeros.
+    const auto fetch = [&](int s0, int64_t at, Transitions<W>* slot) {
+#pragma unroll
+      for (int k = 0; k < depth; ++k)
+#pragma unroll
+        for (int i = 0; i < K; ++i) {
+          auto* target = reinterpret_cast<uint4*>(slot + (k * K + i) * 32);
+          auto* source = reinterpret_cast<const uint4*>(from + at + k * down + i * beside);
+#pragma unroll
+          for (size_t part = 0; part < sizeof(Transitions<W>) / 16; ++part)
+            device::copy_async_16(target + part, source + part, within(s0 + k, i));
+        }
       device::commit_copies();
     };
     // Onward, `state` is what steps into the next diagonal and `moved` what goes to the next
@@ -168,37 +183,53 @@ __device__ void sweep(const Utterance& one, const Tables<W>& tables, Scaled<W>* 
       state[i] = first + 32 * i == 0 ? S::one() : S::zero();
       moved[i] = S::zero();
     }
-    for (int s = base; s < base + depth; ++s) fetch(s);
-    for (int s = base; s <= last; ++s) {
-      S entering = S::zero();
-      if (lane == 0 && warp > 0 && s > base) entering = edge[(s - 1) % 2][warp - 1];
-      if (lane == 0 && warp == 0 && base > 0 && s - base < one.frames) {
-        const int64_t c = cell(s - 1, base - 1);
-        entering = onward ? out[c] * tables.label[c] : out[c];
-      }
-      S rotated[K];
-#pragma unroll
-      for (int i = 0; i < K; ++i) rotated[i] = rotate_up(moved[i]);
-      device::wait_copies<depth - 1>();
-#pragma unroll
-      for (int i = 0; i < K; ++i) {
-        const S step = place(s, i)[0];
-        const S emit = place(s, i)[1];
-        const S left = lane > 0 ? rotated[i] : i > 0 ? rotated[i > 0 ? i - 1 : 0] : entering;
-        S sum = onward ? Rule::join(state[i], left) : Rule::join(state[i] * step, left * emit);
-        if (within(s, i)) {
-          out[cell(s, first + 32 * i)] = sum;
-        } else {
-          sum = S::zero();
+    if (warp == 0) edges[0][lane] = S::zero();
+    if (lane == 31) edges[warp + 1][static_cast<unsigned>(base - 1) & edge_mask] = S::zero();
+    __syncwarp();
+    fetch(base, cell, own);
+    fetch(base + depth, cell + depth * down, own + depth * K * 32);
+    const int chunks = (last - base) / depth + 1;
+    for (int round = 0; round < chunks + warps - 1; ++round) {
+      const int s0 = base + (round - warp) * depth;
+      if (s0 >= base && s0 <= last) {
+        Transitions<W>* const slot = own + (round - warp) % 2 * (depth * K * 32);
+        const unsigned edge = static_cast<unsigned>(s0) & edge_mask;
+        if (base > 0 && warp == 0) {  // what the turn before left to the first column
+          const int s = s0 + lane;
+          const bool wanted = lane < depth && s - base < one.frames;
+          const int64_t before =
+              cell - (onward ? lane : -lane) + (lane - 1) * down - (onward ? 1 : -1);
+          S entering = S::zero();
+          if (wanted) entering = onward ? to[before] * from[before].label : to[before];
+          if (lane < depth) edges[0][static_cast<unsigned>(s - 1) & edge_mask] = entering;
+          __syncwarp();
         }
-        state[i] = onward ? sum * step : sum;
-        moved[i] = onward ? sum * emit : sum;
+        device::wait_copies<1>();
+        S* at = to + cell;
+#pragma unroll
+        for (int k = 0; k < depth; ++k) {
+          const S entering = edges[warp][k > 0 ? edge + k - 1 : (edge - 1) & edge_mask];
+          S rotated[K];
+#pragma unroll
+          for (int i = 0; i < K; ++i) rotated[i] = rotate_up(moved[i]);
+#pragma unroll
+          for (int i = 0; i < K; ++i) {
+            const Transitions<W> next = slot[(k * K + i) * 32];
+            const S before = i > 0 ? rotated[i > 0 ? i - 1 : 0] : entering;
+            const S left = lane > 0 ? rotated[i] : before;
+            const S sum = onward ? Rule::join(state[i], left)
+                                 : Rule::join(state[i] * next.blank, left * next.label);
+            if (within(s0 + k, i)) at[i * beside] = sum;
+            state[i] = onward ? sum * next.blank : sum;
+            moved[i] = onward ? sum * next.label : sum;
+          }
+          if (lane == 31) edges[warp + 1][edge + k] = moved[K - 1];
+          at += down;
+        }
+        cell += depth * down;
+        fetch(s0 + 2 * depth, cell + depth * down, slot);
       }
-      fetch(s + depth);
-      if (warps > 1) {
-        if (lane == 31) edge[s % 2][warp] = moved[K - 1];
-        __syncthreads();
-      }
+      if (warps > 1) __syncthreads();
     }
     device::wait_copies<0>();
     __syncthreads();  // the next columns read this one's results

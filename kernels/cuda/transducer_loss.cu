@@ -181,6 +181,23 @@ __device__ Exits<wide<T>> exits_of(const Row& row, const Rules& rules, const T* 
   return out;
 }
 
+/// The largest element of a pack that is not NaN, if there is any.
+template <class T, int N>
+__device__ wide<T> largest(const Raw<T, N>& raw) {
+  if constexpr (sizeof(T) == 2 && N == 8) {
+    using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    const auto two = [&](int i) { return reinterpret_cast<const Two&>(raw.at[i]); };
+    const Two most = __hmax2(__hmax2(two(0), two(1)), __hmax2(two(2), two(3)));
+    return fmax(widen(most.x), widen(most.y));
+  } else {
+    const auto pack = std::bit_cast<Pack<T, N>>(raw);
+    wide<T> most = widen(pack.at[0]);
+#pragma unroll
+    for (int i = 1; i < N; ++i) most = fmax(most, widen(pack.at[i]));
+    return most;
+  }
+}
+
 /// lse of each row, and the weights of the two transitions out of its cell. A row's loads are on
 /// their way while the row before is reduced.
 template <class T, int N, int L, bool aligned>
@@ -212,6 +229,11 @@ __global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 5)
     device::RunningSum<W> running;
     for (int p = lane; p < count; p += L * packs_at_once) {
       if (p > lane) fetch(turn, count, p);
+      W highest = W(-INFINITY);
+#pragma unroll
+      for (int k = 0; k < packs_at_once; ++k)
+        if (p + k * L < count) highest = fmax(highest, largest<T, N>(packs[k]));
+      running.raise(highest);
 #pragma unroll
       for (int k = 0; k < packs_at_once; ++k) {
         if (p + k * L >= count) continue;
@@ -219,7 +241,7 @@ __global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 5)
         W values[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) values[i] = widen(pack.at[i]);
-        running.add(values);
+        running.add_under_top(values);
       }
     }
     if (turn + 1 < rows_each) {
@@ -232,10 +254,10 @@ __global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 5)
   }
   if (exits.cell < 0) return;
   lse[row_number<L>(lane)] = log_sum;
-  tables.blank[exits.cell] = scaled_exp(exits.step_is_logit ? exits.step - log_sum : exits.step);
-  tables.label[exits.cell] =
+  tables.transitions[exits.cell] = {
+      scaled_exp(exits.step_is_logit ? exits.step - log_sum : exits.step),
       exits.emits ? scaled_exp(exits.emit_is_logit ? exits.emit - log_sum : exits.emit)
-                  : Scaled<W>::zero();
+                  : Scaled<W>::zero()};
 }
 
 /// What the two transitions out of a cell weigh in the gradient of its row's logits.
@@ -252,16 +274,16 @@ __device__ Shares<W> shares_of(const Row& row, const Chosen<W>& chosen, const Ru
   const Utterance& one = row.one;
   const int64_t cell = one.cell_of(row.t, row.u);
   const Scaled<W> alpha = tables.alpha[cell];
+  const Transitions<W> next = tables.transitions[cell];
   const Scaled<W> total = tables.beta[one.cell];
   const bool has_label = row.u < one.labels;
   if (has_label && !chosen.star)
-    out.emit =
-        static_cast<W>(rules.fastemit) *
-        scaled_ratio(alpha * tables.label[cell], tables.beta[one.cell_of(row.t, row.u + 1)], total);
+    out.emit = static_cast<W>(rules.fastemit) *
+               scaled_ratio(alpha * next.label, tables.beta[one.cell_of(row.t, row.u + 1)], total);
   const bool leaves = row.t + 1 < one.frames;
   if (!chosen.after_star && (leaves || !has_label))
     out.step =
-        scaled_ratio(alpha * tables.blank[cell],
+        scaled_ratio(alpha * next.blank,
                      leaves ? tables.beta[one.cell_of(row.t + 1, row.u)] : Scaled<W>::one(), total);
   return out;
 }

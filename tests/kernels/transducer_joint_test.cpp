@@ -154,8 +154,11 @@ TEST_CASE("transducer_joint of a model's sizes, in types of 16 and 32 bits") {
   }
 }
 
-TEST_CASE("transducer_joint drops the same elements padded, packed, on both devices and backward") {
-  const int64_t n = 21;
+namespace {
+
+/// Which elements are dropped: padded and packed, on both devices, forward and backward.
+void check_dropout(int64_t n) {
+  CAPTURE(n);
   const Reference f = random_reference({5, some.max_frames, n}, 4, 0.5, 1);
   const Reference g = random_reference({5, some.max_labels + 1, n}, 5, 0.5, 1);
   const RandomState state{7, 9};
@@ -199,6 +202,71 @@ TEST_CASE("transducer_joint drops the same elements padded, packed, on both devi
         for (int64_t j = 0; j < n; ++j)
           expected.at({b, t, j}) += padded.at({b, t, u, j}) != 0 ? 1 / (1 - p) : 0;
   check_close("df", Reference::of(df), expected, 1e-6);
+}
+
+/// Rows of which neighbouring threads share random bits, in every type: as on the CPU.
+void check_dropout_of(DType dtype, int64_t n) {
+  CAPTURE(dtype);
+  CAPTURE(n);
+  const Reference f = random_reference({5, some.max_frames, n}, 4);
+  const Reference g = random_reference({5, some.max_labels + 1, n}, 5);
+  const Reference dh = random_reference({5, some.max_frames, some.max_labels + 1, n}, 6);
+  const TransducerJointOptions options = {.dropout = 0.3, .first_utterance = 2};
+  const RandomState state{uint64_t{7} << 40, 9};
+  const auto run = [&](Device device) {
+    const auto to = [&](const Reference& r) { return r.tensor(dtype, device); };
+    const Tensor frames = some.frames_tensor(i64, device);
+    const Tensor labels = some.labels_tensor(i64, device);
+    const auto [df, dg] =
+        transducer_joint_backward(to(f), to(g), to(dh), frames, labels, options, state);
+    return References{Reference::of(transducer_joint(to(f), to(g), frames, labels, options, state)),
+                      Reference::of(df), Reference::of(dg)};
+  };
+  const References here = run(test_device());
+  const References cpu = run(Device::cpu());
+  CHECK(here[0].values == cpu[0].values);
+  // Sums of up to 7 terms below 1 / 0.7, in another order, and one rounding of the result.
+  const double bound = 10 * epsilon(dtype == f64 ? f64 : f32) * 7;
+  for (size_t k = 1; k < 3; ++k)
+    for (size_t i = 0; i < cpu[k].values.size(); ++i)
+      REQUIRE(std::abs(here[k][i] - cpu[k][i]) <= bound + epsilon(dtype) * std::abs(cpu[k][i]));
+}
+
+}  // namespace
+
+TEST_CASE("transducer_joint drops the same elements padded, packed, on both devices and backward") {
+  for (const int64_t n : {21, 24}) check_dropout(n);
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const int64_t n : {13, 8, 136}) check_dropout_of(dtype, n);
+}
+
+TEST_CASE("transducer_joint of more utterances than a warp has lanes, some of them empty") {
+  std::vector<int64_t> frames, labels;
+  for (int64_t b = 0; b < 75; ++b) {
+    frames.push_back(b % 7 == 3 || (b > 30 && b < 66) ? 0 : 1 + b * 5 % 23);
+    labels.push_back(b * 3 % 11);
+  }
+  const TransducerBatch batch = transducer_batch(3, frames, labels);
+  const int64_t n = 264;
+  const Reference f = random_reference({75, batch.max_frames, n}, 1);
+  const Reference g = random_reference({75, batch.max_labels + 1, n}, 2);
+  const Reference dh = random_reference({batch.packed_rows(), n}, 3);
+  const auto to = [](const Reference& r) { return r.tensor(f64, test_device()); };
+  const auto [x, y] = transducer_joint_backward(
+      to(f), to(g), to(dh), batch.frames_tensor(i64, test_device()),
+      batch.labels_tensor(i64, test_device()), {.packed_rows = batch.packed_rows()});
+  Reference df(f.shape), dg(g.shape);
+  size_t at = 0;
+  for (int64_t b = 0; b < 75; ++b)
+    for (int64_t t = 0; t < frames[static_cast<size_t>(b)]; ++t)
+      for (int64_t u = 0; u <= labels[static_cast<size_t>(b)]; ++u)
+        for (int64_t j = 0; j < n; ++j, ++at) {
+          if (f.at({b, t, j}) + g.at({b, u, j}) <= 0) continue;
+          df.at({b, t, j}) += dh[at];
+          dg.at({b, u, j}) += dh[at];
+        }
+  check_close("df", Reference::of(x), df, 11 * epsilon(f64));
+  check_close("dg", Reference::of(y), dg, 23 * epsilon(f64));
 }
 
 TEST_CASE("a batch worked through part by part has the gradients of the whole") {

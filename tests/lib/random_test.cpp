@@ -12,6 +12,8 @@ using namespace bs;
 namespace {
 std::array<uint32_t, 4> words(uint64_t key, uint64_t low, uint64_t high) {
   const PhiloxBlock b = philox(key, low, high);
+  const PhiloxBlock keyed = philox(PhiloxKeys(key), low, high);
+  CHECK(std::ranges::equal(b.word, keyed.word));
   return {b.word[0], b.word[1], b.word[2], b.word[3]};
 }
 }  // namespace

@@ -18,10 +18,18 @@ struct RunningSum {
     W highest = values[0];
 #pragma unroll
     for (int i = 1; i < N; ++i) highest = fmax(highest, values[i]);
+    raise(highest);
+    add_under_top(values);
+  }
+  /// Makes `top` the largest value so far, `highest` being that of the values to come.
+  __device__ void raise(W highest) {
     if (highest > top) {
       sum = sum_under(highest);
       top = highest;
     }
+  }
+  template <int N>
+  __device__ void add_under_top(const W (&values)[N]) {
     const W base = base_of(top);
 #pragma unroll
     for (int i = 0; i < N; ++i) sum += exp2_of((values[i] - base) * log2_e);

@@ -42,6 +42,37 @@ TEST_CASE("copies of permuted views, in every dtype") {
     }
 }
 
+TEST_CASE("matrices of 16-bit elements are turned, whatever lines they have") {
+  for (const DType dtype : {f16, bf16})
+    for (const Shape& shape : {Shape{64, 64}, Shape{2, 16, 24}, Shape{72, 200}, Shape{3, 136, 8},
+                               Shape{130, 64}, Shape{64, 70}, Shape{1, 640, 320}}) {
+      const Tensor x = numbers(shape).tensor(dtype, Device::cpu());
+      const Tensor moved = x.to(test_device());
+      const Tensor turned = clone(moved.transpose(-2, -1));
+      CHECK(turned.is_contiguous());
+      check_equal(turned.to(Device::cpu()), x.transpose(-2, -1));
+      // Lines that lie at odd places, and results inside a larger matrix.
+      for (const int64_t first : {1, 8}) {
+        const int64_t end = shape[-1];
+        if (first >= end) continue;
+        check_equal(clone(moved.slice(-1, first, end).transpose(-2, -1)).to(Device::cpu()),
+                    x.slice(-1, first, end).transpose(-2, -1));
+      }
+      Shape around = shape;
+      around[-2] = shape[-1] + 8;
+      around[-1] = shape[-2] + 16;
+      const Tensor target = Reference(around).tensor(dtype, test_device());
+      const auto inside = [&](const Tensor& t) {
+        return t.slice(-2, 0, shape[-1]).slice(-1, 8, 8 + shape[-2]);
+      };
+      copy(moved.transpose(-2, -1), inside(target));
+      const Tensor result = target.to(Device::cpu());
+      check_equal(inside(result), x.transpose(-2, -1));
+      check_equal(result.slice(-1, 0, 8),
+                  Reference(result.slice(-1, 0, 8).shape()).tensor(dtype, Device::cpu()));
+    }
+}
+
 TEST_CASE("copies into views leave what lies between them") {
   const Tensor x = numbers({40, 70}).tensor(f32, test_device());
   const Tensor y = Reference({70, 80}).tensor(f32, test_device());

@@ -58,40 +58,63 @@ std::string multiply_name(const Seen& s) {
   }
 }
 
-/// A functor around one wgmma, whose registers are its sums; which start from zero, unless kept.
+/// wgmma and its sums, for each 64 rows of a warpgroup's tile. The sums are registers that ptxas
+/// knows by name, and the C++ compiler only from take() on: it would need three times as long for
+/// 128 variables that go round a loop. declare() stands where the kernel begins.
 std::string warpgroup_multiply(const Seen& s) {
   const MathInstruction& math = s.d.tile.math;
   const int n = math.shape[1], k = math.shape[2];
+  const int blocks = s.rows / (s.d.tile.warps[0] / 4) / 64;
   const bool whole = math.a == Element::i8;
   const auto ptx_type = [](Element e) {
     return e == Element::i8 ? std::string("s8") : e == Element::f32 ? "tf32" : to_string(e);
   };
-  std::string sums, places;
-  for (int i = 0; i < n / 2; ++i) {
-    sums += format("{}%{}", i == 0 ? "" : ", ", i);
-    places += format("{}\"+{}\"(c[{}][{}])", i == 0 ? "" : ", ", whole ? "r" : "f", i / 4, i % 4);
-    if (i % 4 == 3 && i + 1 < n / 2) places += "\n          ";
-  }
+  std::string modifiers = whole ? "" : ", 1, 1";
+  if (size_of(math.a) == 2)
+    modifiers += format(", {}, {}", s.a_along_k() ? 0 : 1, s.b_along_k() ? 0 : 1);
   const std::string instruction =
       format("wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{}{}", n, k, whole ? "s32" : "f32",
              ptx_type(s.math_a), ptx_type(s.math_b),
              math.operation == MathOperation::multiply_add_saturate ? ".satfinite" : "");
-  std::string modifiers = whole ? "" : ", 1, 1";
-  if (size_of(math.a) == 2)
-    modifiers += format(", {}, {}", s.a_along_k() ? 0 : 1, s.b_along_k() ? 0 : 1);
-  return format(
-             "struct Multiply {\n"
-             "  using Sum = {};\n"
-             "  static constexpr int columns = {}, depth = {};\n"
-             "  __device__ static void run(Sum (&c)[{}][4], unsigned long long a, "
-             "unsigned long long b, bool keep) {\n",
-             whole ? "int" : "float", n, k, n / 8) +
-         "    asm volatile(\n"
-         "        \"{.reg .pred p; setp.ne.b32 p, %" +
-         std::to_string(n / 2 + 2) + ", 0;\"\n        \"" + instruction + " {" + sums + "}, %" +
-         std::to_string(n / 2) + ", %" + std::to_string(n / 2 + 1) + ", p" + modifiers +
-         ";}\"\n        : " + places +
-         "\n        : \"l\"(a), \"l\"(b), \"r\"(static_cast<int>(keep)));\n  }\n};\n";
+  std::string declare, clear, run, take;
+  for (int block = 0; block < blocks; ++block) {
+    const std::string sum = format("sum{}_", block),
+                      only = format("    if (block == {}) {\n", block);
+    declare +=
+        format("    asm volatile(\".reg .{} {}<{}>;\");\n", whole ? "b32" : "f32", sum, n / 2);
+    std::string sums;
+    clear += "    asm volatile(\"";
+    take += only;
+    for (int i = 0; i < n / 2; i += 4) {
+      const auto at = [&](int part) { return sum + std::to_string(i + part); };
+      sums += format("{}{}, {}, {}, {}", i == 0 ? "" : ", ", at(0), at(1), at(2), at(3));
+      for (int part = 0; part < 4; ++part) clear += format("mov.b32 {}, 0; ", at(part));
+      take += format("      asm volatile(\"mov.b32 %0, {}; mov.b32 %1, {}; mov.b32 %2, {}; ", at(0),
+                     at(1), at(2)) +
+              format("mov.b32 %3, {};\"\n", at(3));
+      const auto out = [&](int part) {
+        return format("\"={}\"(c[{}][{}])", whole ? "r" : "f", i / 4, part);
+      };
+      take += format("                   : {}, {}, {}, {});\n", out(0), out(1), out(2), out(3));
+    }
+    clear += "\");\n";
+    take += "    }\n";
+    run += only;
+    run += "      asm volatile(\n          \"{.reg .pred p; setp.ne.b32 p, %2, 0;\"\n          \"" +
+           instruction + " {" + sums + "}, %0, %1, p" + modifiers +
+           ";}\" ::\"l\"(a), \"l\"(b), \"r\"(static_cast<int>(keep)));\n    }\n";
+  }
+  const std::string type = whole ? "int" : "float";
+  return "struct Multiply {\n  using Sum = " + type + ";\n" +
+         format("  static constexpr int columns = {}, depth = {};\n", n, k) +
+         "  __device__ static __forceinline__ void declare() {\n" + declare + "  }\n" +
+         "  __device__ static __forceinline__ void clear() {\n" + clear + "  }\n" +
+         "  __device__ static __forceinline__ void run(int block, unsigned long long a,\n"
+         "                                             unsigned long long b, bool keep) {\n" +
+         run + "  }\n" +
+         format("  __device__ static __forceinline__ void take(int block, Sum (&c)[{}][4]) {\n",
+                n / 8) +
+         take + "  }\n};\n";
 }
 
 std::string split_name(const GemmDescription& d) {
@@ -174,7 +197,8 @@ std::string to_source(const GemmDescription& d) {
       shared_bytes(d), d.tile.threads(), reduction_chunk(d));
   const bool warpgroup = d.tile.math.op_class == OpClass::warpgroup;
   return source(d, "", sizes, d.tile.threads(), kernel_name(d),
-                warpgroup ? "WarpgroupGemmParams" : "GemmParams", "Kernel::run");
+                warpgroup ? "WarpgroupGemmParams" : "GemmParams",
+                warpgroup ? "Multiply::declare();\n  Kernel::run" : "Kernel::run");
 }
 
 std::string to_join_source(const GemmDescription& d) {

@@ -147,8 +147,8 @@ struct WarpgroupGemm {
     for (int i = 0; i < blocks * C::columns / 2; ++i) at(sums, i) = 0;
   }
 
-  /// Sums over steps of the depth, of which there is one at least. Of operands in two parts, three
-  /// products, small terms first.
+  /// Sums over steps of the depth, of which there is one at least unless it is split. Of operands
+  /// in two parts, three products, small terms first.
   __device__ static void sum_steps(Shared& s, const Operands& operands, Ring& ring, int begin,
                                    int end, Sum (&sums)[blocks][C::columns / 8][4]) {
     constexpr int products = C::parts == 1 ? 1 : 3;
@@ -167,8 +167,8 @@ struct WarpgroupGemm {
         for (int k = 0; k < steps; ++k)
 #pragma unroll
           for (int i = 0; i < blocks; ++i)
-            M::run(sums[i], a + k * Operands::a_step + i * Operands::below,
-                   b + k * Operands::b_step, product > 0 || k > 0 || step > begin);
+            M::run(i, a + k * Operands::a_step + i * Operands::below, b + k * Operands::b_step,
+                   product > 0 || k > 0 || step > begin);
       }
       warpgroup_commit();
       warpgroup_wait<1>();  // those of the step before are done
@@ -177,19 +177,17 @@ struct WarpgroupGemm {
       ring.advance();
     }
     warpgroup_wait<0>();
-    release(s, before);
+    if (C::split == GemmSplit::none || begin < end) release(s, before);
 #pragma unroll
-    for (int i = 0; i < blocks; ++i) warpgroup_pin(sums[i]);
+    for (int i = 0; i < blocks; ++i) M::take(i, sums[i]);
   }
 
   /// Sums over the depth of `work`.
   __device__ static void multiply(Shared& s, const Operands& operands, Ring& ring,
                                   const GemmWork& work, Sum (&sums)[blocks][C::columns / 8][4]) {
-    if constexpr (C::parts == 1 && C::split == GemmSplit::none) {
+    if constexpr (C::parts == 1) {
+      if constexpr (C::split != GemmSplit::none) M::clear();  // where there is no step
       sum_steps(s, operands, ring, work.k_begin, work.k_end, sums);
-    } else if constexpr (C::parts == 1) {
-      clear(sums);
-      if (work.k_begin < work.k_end) sum_steps(s, operands, ring, work.k_begin, work.k_end, sums);
     } else {
       // The tensor cores cut their sums off rather than round them, which over a long depth adds up
       // (Ootomo, Yokota: Recovering single precision accuracy from tensor cores, 2022). So each

@@ -26,17 +26,6 @@ __device__ inline void warpgroup_pin(float (&sums)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
-template <int N>
-__device__ inline void warpgroup_pin(int (&sums)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) asm volatile("" : "+r"(sums[i])::"memory");
-}
-template <class Sum, int N>
-__device__ inline void warpgroup_pin(Sum (&sums)[N][4]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) warpgroup_pin(sums[i]);
-}
-
 template <int Registers>
 __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));

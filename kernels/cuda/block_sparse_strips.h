@@ -16,11 +16,15 @@ struct BlockSparseStrips {
   Tensor lists, columns;                ///< i32, on the device
   device::StripList list;               ///< into it
   std::vector<int32_t> offsets, order;  ///< those of the list, on the host
+  std::vector<int32_t> shared;          ///< of each strip, where paired: columns of both strips
   Milestone made;
 
   /** @param[in] transposed strips of block columns of the layout, for op(S) = S^T
-   *  @param[in] rows block rows of a strip */
-  BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device);
+   *  @param[in] rows block rows of a strip
+   *  @param[in] paired whether strips 2 i and 2 i + 1 of a head each begin with the columns that
+   *  both have, in the same order; the others follow, sorted too */
+  BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device,
+                    bool paired = false);
 
   /** @brief Union columns of strip `strip` of all heads. */
   int length(int strip) const {
@@ -30,6 +34,7 @@ struct BlockSparseStrips {
 };
 
 /** @brief The same, made once for a layout and kept with it; for the device's current stream. */
-const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device);
+const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device,
+                                   bool paired = false);
 
 }  // namespace bs::cuda

@@ -82,11 +82,6 @@ constexpr WarpgroupTile warpgroup_sdd_tile(int block, bool narrow) {
   if (block == 128) return {.cols = narrow ? 128 : 256, .stages = narrow ? 5 : 4};
   return {.cols = narrow ? 128 : 192, .stages = narrow ? 4 : 3};
 }
-/** @brief Lines that a CTA of sdd copies a stage, by which its time goes. */
-constexpr int sdd_lines(int block, bool narrow) {
-  return (block == 128 ? 128 : 64) + warpgroup_sdd_tile(block, narrow).sdd_cols(block) * block;
-}
-
 /** @brief Whether a 16-bit product is faster with the sparse matrix written out and multiplied
  * densely. The time of the warpgroup kernels over that of cuBLAS, measured at 4096^3 and 8192^3
  * (bench/NOTES.md), is 1 at a density for each block and goes up about evenly beyond it.
@@ -95,7 +90,7 @@ constexpr bool dense_is_faster(bool sampled, int block, double density, double c
   struct Line {
     double meets, slope;
   };
-  constexpr Line sdd[] = {{0.12, 4}, {0.28, 2.2}, {0.57, 2}, {0.95, 1}};
+  constexpr Line sdd[] = {{0.24, 3}, {0.4, 1.8}, {0.57, 2}, {0.95, 1}};
   constexpr Line dsd[] = {{0.18, 3.2}, {0.54, 0.85}, {0.8, 0.6}, {0.9, 1.1}};
   if (block < 16) return false;
   const int row = block == 16 ? 0 : block == 32 ? 1 : block == 64 ? 2 : 3;

@@ -12,6 +12,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <utility>
 
 namespace bs::cuda {
 
@@ -159,13 +160,14 @@ WarpgroupKernel kernel_of(const DsdProblem& p, DType dtype, int cols, int staged
           .staged = staged,
           .epilogue = epilogue_key(p.epilogue)};
 }
-WarpgroupKernel kernel_of(const SddProblem& p, DType dtype, int cols, int staged) {
+WarpgroupKernel kernel_of(const SddProblem& p, DType dtype, int cols, int ctas, int staged) {
   return {.sampled = true,
           .dtype = dtype,
           .block = p.layout.block,
           .a_along_k = p.a.col == 1,
           .b_along_k = p.b.col != 1,
           .cols = cols,
+          .ctas = ctas,
           .staged = staged,
           .epilogue = epilogue_key(p.epilogue)};
 }
@@ -191,23 +193,24 @@ template <class Params>
 void launch(const WarpgroupKernel& k, Params& params, const BlockSparseEpilogue* epilogue,
             int64_t items, const DevicePieces& split, Stream stream) {
   static auto* const family = new jit::KernelFamily<WarpgroupKernel>;
-  const WorkCounter counter(stream, 2 + 2 * split.slots);
+  const WorkCounter counter(stream, 2 + 2 * k.ctas * split.slots);
   Tensor partials;
   if (split.count > 0) {
-    partials = Tensor::empty({split.slots, 2, 64, k.cols}, f32, stream.device());
+    partials = Tensor::empty({split.slots, 2 * k.ctas, 64, k.cols}, f32, stream.device());
     params.split = {split.pieces, partials.data<float>(), counter.get() + 2};
     items = split.count;
   }
   params.next = counter.get();
   params.items = static_cast<int>(items);
-  const int64_t most = device_properties(stream.device()).multiprocessors;
+  const int64_t most = device_properties(stream.device()).multiprocessors / k.ctas;
   params.epilogue = epilogue_arguments(epilogue, k.c_by_columns);
   const jit::Kernel& kernel = family->get(k, stream.device(), [&] {
     return warpgroup_source(k, epilogue ? &epilogue->expression : nullptr);
   });
   jit::launch(kernel,
-              {.grid = dim3(static_cast<unsigned>(std::min(items, most))),
+              {.grid = dim3(static_cast<unsigned>(std::min(items, most) * k.ctas)),
                .block = dim3(WarpgroupTile::threads),
+               .cluster = k.ctas,
                .shared_bytes = shared_bytes(k)},
               stream, params);
 }
@@ -218,9 +221,10 @@ jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilo
   const WarpgroupTile tile = tile_of(k);
   const char* const op = k.sampled ? "sdd" : "dsd";
   const char* const type = k.sampled ? "WarpgroupSdd" : "WarpgroupDsd";
-  const std::string name = format(
-      "{}_wgmma_{}_b{}_{}{}{}_n{}{}", op, to_string(k.dtype), k.block, k.a_along_k ? "k" : "m",
-      k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "", tile.cols, epilogue ? "_epilogue" : "");
+  const std::string name =
+      format("{}_wgmma_{}_b{}_{}{}{}_n{}{}{}", op, to_string(k.dtype), k.block,
+             k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "",
+             tile.cols, k.ctas > 1 ? "_pair" : "", epilogue ? "_epilogue" : "");
   std::string code = format("#include <bs/kernels/cuda/device/warpgroup_{}.cuh>\n\n", op);
   code += warpgroup_mma(tile.cols, k.dtype, k.a_along_k, k.b_along_k);
   if (epilogue) code += epilogue_text(*epilogue, k.dtype, k.c_by_columns);
@@ -230,7 +234,10 @@ jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilo
       device_type_name(k.dtype), epilogue ? "Epilogue" : "NoEpilogue", k.staged);
   code += format("  static constexpr int block = {}, n = {}, stages = {};\n", k.block, tile.cols,
                  tile.stages);
-  code += k.sampled ? format("  static constexpr bool a_k_contiguous = {};\n", word(k.a_along_k))
+  code += k.sampled ? format(
+                          "  static constexpr int ctas = {};\n"
+                          "  static constexpr bool a_k_contiguous = {};\n",
+                          k.ctas, word(k.a_along_k))
                     : format("  static constexpr bool transposed = {}, c_by_columns = {};\n",
                              word(!k.a_along_k), word(k.c_by_columns));
   code += format("  static constexpr bool b_k_contiguous = {};\n};\n", word(k.b_along_k));
@@ -251,9 +258,9 @@ std::vector<WarpgroupKernel> all_warpgroup_kernels() {
     for (const int block : {16, 32, 64, 128})
       for (const bool a : {false, true})
         for (const bool b : {false, true}) {
-          for (const bool narrow : {false, true})
+          for (const auto& [narrow, ctas] : {std::pair{false, 1}, {true, 1}, {false, 2}})
             all.push_back(
-                {true, dtype, block, a, b, false, warpgroup_sdd_tile(block, narrow).cols});
+                {true, dtype, block, a, b, false, warpgroup_sdd_tile(block, narrow).cols, ctas});
           for (const bool c : {false, true})
             for (const int cols : {64, 128, 256})
               all.push_back({false, dtype, block, a, b, c, cols});
@@ -341,18 +348,19 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
     q.b = {.row = 1, .col = p.k};
     return warpgroup_sdd(a, turned.transpose(-2, -1), values, q, stream);
   }
-  const SddExtent extent{p.batch.numel(), p.sum.numel() * ceil_div(p.k, depth)};
+  const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
+  const SddExtent extent{p.batch.numel(), p.sum.numel() * ceil_div(p.k, depth), n};
   if (!extent.fits()) return false;
   const BlockSparseStrips& strips =
-      strips_of(*p.pattern, false, WarpgroupTile::sdd_rows(block), stream.device());
+      strips_of(*p.pattern, false, WarpgroupTile::sdd_rows(block), stream.device(), true);
   const SddSchedule& schedule = schedule_sdd(*p.pattern, strips, extent, stream.device());
-  const WarpgroupTile tile = warpgroup_sdd_tile(block, schedule.narrow);
+  const WarpgroupTile tile = warpgroup_sdd_tile(block, schedule.form.narrow);
   const Tensor* const aside = staged_aside(p.epilogue);
-  const WarpgroupKernel k = kernel_of(p, a.dtype(), tile.cols, aside ? 2 : 1);
-  const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
+  const WarpgroupKernel k = kernel_of(p, a.dtype(), tile.cols, schedule.form.ctas, aside ? 2 : 1);
   device::WarpgroupSddParams params{};
-  DenseMap a_map = k.a_along_k ? DenseMap(a, p.k, m, p.a.row, depth, depth)
-                               : DenseMap(a, m, p.k, p.a.col, depth, depth);
+  // A tile of A comes in halves, of its rows or of the depth.
+  DenseMap a_map = k.a_along_k ? DenseMap(a, p.k, m, p.a.row, depth, depth / 2)
+                               : DenseMap(a, m, p.k, p.a.col, depth, depth / 2);
   a_map.add(p.a_head != 0 ? p.layout.heads : 1, p.a_head);
   a_map.add_axes(axes, axes.strides(p.batch, 0, p.sum, 0), 2, params.a_steps);
   DenseMap b_map = k.b_along_k ? DenseMap(b, p.k, n, p.b.col, depth, std::min(block, depth))

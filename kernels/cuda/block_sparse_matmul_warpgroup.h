@@ -20,6 +20,7 @@ struct WarpgroupKernel {
   bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
   bool c_by_columns = false;                  ///< dsd: neighbours along the rows of C are
   int cols = 0;                               ///< columns a warpgroup computes
+  int ctas = 1;                               ///< sdd: of a cluster
   int staged = 1;             ///< results that leave by the copy engine: C, or it and one more
   std::string epilogue = {};  ///< its epilogue_key
   auto operator<=>(const WarpgroupKernel&) const = default;  // NOLINT(modernize-use-nullptr)

@@ -54,6 +54,20 @@ struct Barrier {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address())
                  : "memory");
   }
+  /// Whether the phase of this parity has ended.
+  __device__ bool ended(unsigned parity) const {
+    unsigned done;
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}"
+        : "=r"(done)
+        : "r"(address()), "r"(parity)
+        : "memory");
+    return done != 0;
+  }
   /// Waits for the end of the phase of this parity.
   __device__ void wait(unsigned parity) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -95,6 +109,19 @@ __device__ inline void cluster_sync() {
       "barrier.cluster.arrive.release.aligned;\n"
       "barrier.cluster.wait.acquire.aligned;" ::
           : "memory");
+}
+
+/// Writes `value` to the place of `to` in another CTA of the cluster, and counts its bytes at the
+/// barrier in the place of `done` there.
+__device__ inline void store_at(unsigned cta, int& to, int value, Barrier& done) {
+  asm volatile(
+      "{\n.reg .b32 remote, barrier;\n"
+      "mapa.shared::cluster.u32 remote, %0, %3;\n"
+      "mapa.shared::cluster.u32 barrier, %1, %3;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [remote], %2, [barrier];\n}" ::"r"(
+          shared_address(&to)),
+      "r"(done.address()), "r"(value), "r"(cta)
+      : "memory");
 }
 
 /// A barrier of `threads` threads of the CTA; `name` is 1 to 15.

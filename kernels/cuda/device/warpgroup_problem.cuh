@@ -71,13 +71,24 @@ struct WarpgroupDsdParams {
   TensorMapWords aside;  ///< like c, of what the epilogue stores beside it
 };
 
+/// What one CTA does of an item of sdd: `count` columns of a strip, the first `shared` of which are
+/// those of the other CTA of its cluster too. `first` is the first one's place among the columns of
+/// all strips; behind the shared ones `gap` are left out. Both CTAs may have the same strip. An
+/// item taken whole begins at step `begin` of the depth, and goes round.
+struct SddShare {
+  int strip;  ///< over all heads
+  int first, gap;
+  int count, shared;
+  int same_strip;
+};
+
 /// The blocks of A B for each S of a batch.
 struct WarpgroupSddParams {
   TensorMapWords a;       ///< depth along lines of A or rows along them, then head and two axes
   TensorMapWords b;       ///< likewise, columns for rows
   TensorMapWords values;  ///< [blocks * block, block]
   StripList list;
-  const int* work;  ///< [works, 2]: strip over all heads, first of its columns
+  const SddShare* work;  ///< [works, CTAs of a cluster]
   int works;
   BatchAxes batch, sum;
   BatchSteps a_steps, b_steps;  ///< 1 or 0

@@ -1,6 +1,10 @@
 #pragma once
 // The blocks of A B on wgmma: one CTA computes, for a strip of 64 rows (128 with blocks of 128), up
-// to `n` columns a warpgroup of those that its rows keep, gathered side by side. One warp copies.
+// to `n` columns a warpgroup of those that its rows keep, gathered side by side. One warpgroup
+// copies.
+//
+// What L2 hands out is what limits it. So two CTAs may be a cluster, and what both need comes once,
+// by multicast: of two strips the columns that both have, or of one strip the rows of A.
 #include <bs/kernels/cuda/device/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/warpgroup_parts.cuh>
 
@@ -25,79 +29,134 @@ struct WarpgroupSdd {
   static constexpr unsigned b_piece = side * depth * 2, b_stage = cols * halves * b_piece;
   static constexpr unsigned staging = 64 * 128 * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
+  static constexpr int ctas = Config::ctas;  // of a cluster: 1 or 2
+  static constexpr int copying_warps = 4;    // each lane asks for a box at most
+  static constexpr int a_boxes = 2 * down;   // of 32 lines
+  static constexpr unsigned a_box = a_tile / 2;
   static constexpr int out_line = 2 * side;
   static constexpr bool finishes = !same_type<typename Config::Epilogue, NoEpilogue>;
   static constexpr int staged = Config::staged;  // tiles that leave through staging
 
   struct Shared {
     Barrier full[stages], empty[stages];
-    int item[stages];   // or piece of one; -1 at the end
-    int steps[stages];  // of it
+    Barrier empty_in_both[stages];  // CTAs of a cluster
+    Barrier given[2], read[2];      // of `taken`
+    int taken[2];                   // items, from the first CTA to both
+    int item[stages];               // or piece of one; -1 at the end
+    int steps[stages];              // of it
   };
   static constexpr unsigned shared_bytes =
       stages * (a_stage + b_stage) + groups * staging + sizeof(Shared) + 1024;
 
-  struct Place {
-    int strip, first, count, batch;
-    __device__ Place(const WarpgroupSddParams& p, int item) {
-      const int work = item % p.works;
-      batch = item / p.works;
-      strip = __ldg(p.work + 2 * work);
-      first = __ldg(p.work + 2 * work + 1);
-      const int rest = __ldg(p.list.offsets + strip + 1) - first;
-      count = rest < cols ? rest : cols;
-    }
+  __device__ static int rank() { return ctas == 1 ? 0 : static_cast<int>(cluster_rank()); }
+
+  struct Place : SddShare {
+    int batch;
+    __device__ Place(const WarpgroupSddParams& p, int item)
+        : SddShare(p.work[item % p.works * ctas + rank()]), batch(item / p.works) {}
+    /// Of the columns of all strips, number `i` of this CTA's.
+    __device__ int entry(int i) const { return first + i + (i < shared ? 0 : gap); }
   };
 
-  // ---- The warp that copies.
+  // ---- The warpgroup that copies.
 
-  __device__ static void copy_stage(const WarpgroupSddParams& p, Barrier& full, unsigned buffer,
-                                    int k, int row, const int (&a_at)[3], int pieces,
-                                    const int (&col)[2], const int (&b_at)[3]) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    if (lane < down) {
-      const unsigned to = buffer + lane * a_tile;
-      if constexpr (Config::a_k_contiguous) {
-        load_box(to, p.a, full, k, row + lane * 64, a_at[0], a_at[1], a_at[2]);
-      } else {
-        load_box(to, p.a, full, row + lane * 64, k, a_at[0], a_at[1], a_at[2]);
-      }
-    }
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int q = j * 32 + lane;
-      if (q < pieces) {
-        const unsigned to = buffer + a_stage + q * b_piece;
-        if constexpr (Config::b_k_contiguous) {
-          load_box(to, p.b, full, k, col[j], b_at[0], b_at[1], b_at[2]);
+  /// The first CTA takes items and tells both, two at most ahead of the slowest warp that copies.
+  __device__ static int take_item(const WarpgroupSddParams& p, Shared& s, RingPlace<2>& turn) {
+    Barrier& given = s.given[turn.stage];
+    if (threadIdx.x % warpgroup_size == 0) {
+      if (ctas == 1 || cluster_rank() == 0) {
+        s.read[turn.stage].wait(turn.parity ^ 1);
+        const int item = atomicAdd(p.next, 1);
+        if constexpr (ctas == 1) {
+          s.taken[turn.stage] = item;
         } else {
-          load_box(to, p.b, full, col[j], k, b_at[0], b_at[1], b_at[2]);
+          for (int cta = 0; cta < ctas; ++cta) store_at(cta, s.taken[turn.stage], item, given);
         }
       }
+      if constexpr (ctas == 1) {
+        given.arrive();
+      } else {
+        given.arrive_expecting(sizeof(int));
+      }
+    }
+    __syncwarp();
+    given.wait(turn.parity);
+    const int item = s.taken[turn.stage];
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      if constexpr (ctas == 1) {
+        s.read[turn.stage].arrive();
+      } else {
+        s.read[turn.stage].arrive_at(0);
+      }
+    }
+    turn.advance();
+    return item;
+  }
+
+  template <bool for_both>
+  __device__ static void copy_box(unsigned to, const TensorMapWords& map, Barrier& full, int c0,
+                                  int c1, const int (&at)[3]) {
+    if constexpr (for_both) {
+      load_box_for<ctas>(to, map, full, c0, c1, at[0], at[1], at[2]);
+    } else {
+      load_box(to, map, full, c0, c1, at[0], at[1], at[2]);
     }
   }
 
+  /// The box that a lane brings of every stage, if any: half a tile of A, or a piece of B. Of what
+  /// both CTAs need each brings half.
+  struct Box {
+    bool of_a, of_b, for_both;
+    int line;     // row of A, column of B
+    int k;        // where in the stage's depth it begins
+    unsigned to;  // in the stage
+
+    __device__ Box(const WarpgroupSddParams& p, const Place& place) {
+      const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      const int q = lane * copying_warps + warp;  // piece of B
+      static_assert(cols * halves <= 31 * copying_warps && a_boxes <= copying_warps);
+      of_a = lane == 31 && warp < a_boxes;
+      of_b = q < place.count * halves;
+      for_both = ctas > 1 && (of_a ? place.same_strip != 0 : q < place.shared * halves);
+      if (for_both && q % ctas != rank()) of_a = of_b = false;
+      k = 0;
+      if (of_a) {
+        line = place.strip % p.list.strips * rows * (block == 128 ? 128 : side) + warp / 2 * 64;
+        (Config::a_k_contiguous ? line : k) += warp % 2 * 32;
+        to = warp * a_box;
+      } else {
+        line = of_b ? __ldg(p.list.cols + place.entry(q / halves)) * block + q % halves * side : 0;
+        to = a_stage + q * b_piece;
+      }
+    }
+
+    /// Brings it, if it is one for both CTAs or for this one.
+    template <bool both>
+    __device__ void copy(const WarpgroupSddParams& p, Barrier& full, unsigned buffer, int step_k,
+                         const int (&a_at)[3], const int (&b_at)[3]) const {
+      const int at_k = step_k + k;
+      if (of_a && for_both == both)
+        copy_box<both>(buffer + to, p.a, full, Config::a_k_contiguous ? at_k : line,
+                       Config::a_k_contiguous ? line : at_k, a_at);
+      if (of_b && for_both == both)
+        copy_box<both>(buffer + to, p.b, full, Config::b_k_contiguous ? at_k : line,
+                       Config::b_k_contiguous ? line : at_k, b_at);
+    }
+  };
+
   __device__ static void produce(const WarpgroupSddParams& p, Shared& s, unsigned buffers) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool leader = threadIdx.x % warpgroup_size == 0;
     RingPlace<stages> at;
-    int item = 0;
+    RingPlace<2> turn;
     while (true) {
-      if (lane == 0) item = atomicAdd(p.next, 1);
-      item = __shfl_sync(~0u, item, 0);
+      const int item = take_item(p, s, turn);
       if (item >= p.items) break;
       const WorkPiece piece = piece_of_work(p.split, item);
       const Place place(p, piece.item);
+      const Box box(p, place);
       const BatchIndex batch(p.batch, place.batch);
-      const int pieces = place.count * halves;
-      int col[2];
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int q = j * 32 + lane;
-        col[j] = q < pieces
-                     ? __ldg(p.list.cols + place.first + q / halves) * block + q % halves * side
-                     : 0;
-      }
-      const int row = place.strip % p.list.strips * rows * (block == 128 ? 128 : side);
       const int head = place.strip / p.list.strips;
       const int rounds = (p.depth + depth - 1) / depth;  // of a product
       const int end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
@@ -108,20 +167,24 @@ struct WarpgroupSdd {
         const int stop = min(end, (step / rounds + 1) * rounds);
         for (int k = step % rounds * depth; step < stop; ++step, k += depth) {
           s.empty[at.stage].wait(at.parity ^ 1);
-          if (lane == 0) {
+          if (leader) {
             s.item[at.stage] = item;
             s.steps[at.stage] = end - piece.begin;
-            s.full[at.stage].arrive_expecting(a_stage + pieces * b_piece);
+            s.full[at.stage].arrive_expecting(a_stage + place.count * halves * b_piece);
           }
           __syncwarp();
-          copy_stage(p, s.full[at.stage], buffers + at.stage * (a_stage + b_stage), k, row, a_at,
-                     pieces, col, b_at);
+          const unsigned buffer = buffers + at.stage * (a_stage + b_stage);
+          box.template copy<false>(p, s.full[at.stage], buffer, k, a_at, b_at);
+          if constexpr (ctas > 1) {
+            s.empty_in_both[at.stage].wait(at.parity ^ 1);
+            box.template copy<true>(p, s.full[at.stage], buffer, k, a_at, b_at);
+          }
           at.advance();
         }
       }
     }
     s.empty[at.stage].wait(at.parity ^ 1);
-    if (lane == 0) {
+    if (leader) {
       leave_work(p.next);
       s.item[at.stage] = -1;
       s.full[at.stage].arrive();
@@ -155,13 +218,13 @@ struct WarpgroupSdd {
   __device__ static __forceinline__ void finish(const WarpgroupSddParams& p, const float* sums,
                                                 const Place& place, int group, int column,
                                                 unsigned (&r)[staged][4]) {
-    const int entry = min(group / down * (n / block) + column / block, place.count - 1);
-    const long long at_entry = place.first + entry;
+    const int at_entry =
+        place.entry(min(group / down * (n / block) + column / block, place.count - 1));
     const int block_row = static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16 / side;
     const int head = place.strip / p.list.strips;
     const int row0 =
         (place.strip % p.list.strips * rows * (block == 128 ? 2 : 1) + group % down) * side;
-    const int number = __ldg(p.list.blocks + at_entry * rows + block_row);
+    const int number = __ldg(p.list.blocks + static_cast<long long>(at_entry) * rows + block_row);
     const int column0 = __ldg(p.list.cols + at_entry) * block;
     const int count = number < 0 || group / down * n + column >= place.count * block ? 0 : 2;
 #pragma unroll
@@ -203,7 +266,7 @@ struct WarpgroupSdd {
       const int entry = group / down * (n / block) + (from / side + piece) / halves;
       if (entry < place.count) {
         const int number =
-            __ldg(p.list.blocks + static_cast<long long>(place.first + entry) * rows + row);
+            __ldg(p.list.blocks + static_cast<long long>(place.entry(entry)) * rows + row);
         const unsigned at = staging_at + (piece * 64 + row * side) * out_line;
         const int x = (from / side + piece) % halves * side;
         const int y = (place.batch * p.blocks + number) * block + group % down * 64;
@@ -217,9 +280,15 @@ struct WarpgroupSdd {
     if constexpr (from + round < n) write_blocks<from + round>(p, sums, staging_at, group, place);
   }
 
+  /// The products of a stage are done.
+  __device__ static void release(Shared& s, int stage) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (ctas > 1 && lane < ctas) s.empty_in_both[stage].arrive_at(lane);
+    if (lane == 0) s.empty[stage].arrive();
+  }
+
   __device__ static void consume(const WarpgroupSddParams& p, Shared& s, unsigned buffers,
                                  int group) {
-    const bool elected = threadIdx.x % 32 == 0;
     const unsigned staging_at = buffers + stages * (a_stage + b_stage) + group * staging;
     RingPlace<stages> at;
     float sums[n / 2];
@@ -231,22 +300,38 @@ struct WarpgroupSdd {
       bool started = false;
       int previous = -1;
       for (int step = 0; step < steps; ++step) {
+        if (previous >= 0 && !__all_sync(~0u, s.full[at.stage].ended(at.parity))) {
+          // There is time to hand back what was multiplied.
+          warpgroup_wait<0>();
+          release(s, previous);
+          previous = -1;
+        }
         s.full[at.stage].wait(at.parity);
         warpgroup_arrive();
         multiply_stage(sums, buffers + at.stage * (a_stage + b_stage), group, started);
         warpgroup_commit();
         warpgroup_wait<1>();
-        if (previous >= 0 && elected) s.empty[previous].arrive();
+        if (previous >= 0) release(s, previous);
         previous = at.stage;
         at.advance();
       }
       warpgroup_wait<0>();
-      if (elected) s.empty[previous].arrive();
+      release(s, previous);
       warpgroup_pin(sums);
-      if (!finish_parts<groups>(p.split, item, group, sums, started)) continue;
-      write_blocks<0>(p, sums, staging_at, group, Place(p, piece_of_work(p.split, item).item));
+      if (!finish_parts<ctas * groups>(p.split, item, rank() * groups + group, sums, started))
+        continue;
+      const Place place(p, piece_of_work(p.split, item).item);
+      if (place.count > 0) write_blocks<0>(p, sums, staging_at, group, place);
     }
     wait_stores_read();  // shared memory is theirs until then
+  }
+
+  __device__ static void sync() {
+    if constexpr (ctas == 1) {
+      __syncthreads();
+    } else {
+      cluster_sync();
+    }
   }
 
   __device__ static void run(const WarpgroupSddParams& p) {
@@ -259,20 +344,26 @@ struct WarpgroupSdd {
       for (int i = 0; i < stages; ++i) {
         s.full[i].init(1);
         s.empty[i].init(4 * groups);
+        s.empty_in_both[i].init(4 * groups * ctas);
+      }
+      for (int i = 0; i < 2; ++i) {
+        s.given[i].init(1);
+        s.read[i].init(copying_warps * ctas);
       }
       fence_barrier_init();
       prefetch(p.values);
       prefetch(p.a);
       prefetch(p.b);
     }
-    __syncthreads();
+    sync();
     if (group == groups) {
-      if constexpr (finishes) give_registers<104>();
-      if (threadIdx.x / 32 % 4 == 0) produce(p, s, buffers);
+      if constexpr (finishes) give_registers<72>();
+      produce(p, s, buffers);
     } else {
-      if constexpr (finishes) take_registers<200>();
+      if constexpr (finishes) take_registers<216>();
       consume(p, s, buffers, group);
     }
+    if constexpr (ctas > 1) sync();  // nobody writes to a CTA that has gone
   }
 };
 

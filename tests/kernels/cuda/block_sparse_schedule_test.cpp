@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_schedule.h>
 #include <bs/tests/support/devices.h>
 #include <doctest/doctest.h>
@@ -9,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <span>
 
 using namespace bs;
 using namespace bs::cuda;
@@ -45,6 +47,23 @@ void check_pieces(const WorkPieces& work, const std::vector<int32_t>& lengths) {
   }
   CHECK(static_cast<int>(slots.size()) == work.slots);
   CHECK((slots.empty() || *slots.rbegin() == work.slots - 1));
+}
+
+/// Strip and partner begin with the columns of both, and have no other in common.
+void check_shared(const BlockSparseStrips& strips, int strip) {
+  const int of_head = strips.list.strips, local = strip % of_head, other = local ^ 1;
+  const auto columns = [&](int of) {
+    const int32_t* const cols = strips.list.cols;
+    return std::vector<int32_t>(cols + strips.list.offsets[of], cols + strips.list.offsets[of + 1]);
+  };
+  const auto own = columns(strip);
+  const auto more = other < of_head ? columns(strip - local + other) : std::vector<int32_t>{};
+  const int shared = strips.shared[static_cast<size_t>(strip)];
+  REQUIRE(shared <= static_cast<int>(std::min(own.size(), more.size())));
+  CHECK(std::equal(own.begin(), own.begin() + shared, more.begin()));
+  const std::set<int32_t> all(more.begin(), more.end());
+  CHECK(std::none_of(own.begin() + shared, own.end(),
+                     [&](int32_t col) { return all.count(col) > 0; }));
 }
 
 }  // namespace
@@ -144,10 +163,12 @@ TEST_CASE("schedule: strips list what their rows keep") {
         for (int col = 0; col < cols; ++col)
           if (random() % kept == 0) blocks.push_back({head, row, col});
     const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, 16, blocks);
-    for (const bool transposed : {false, true}) {
-      const BlockSparseStrips strips(*layout, transposed, side, Device::cpu());
+    for (const auto& [transposed, paired] :
+         {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
+      const BlockSparseStrips strips(*layout, transposed, side, Device::cpu(), paired);
       const int lines = transposed ? cols : rows;
       REQUIRE(strips.list.strips == (lines + side - 1) / side);
+      REQUIRE(strips.shared.size() == (paired ? strips.offsets.size() - 1 : 0));
       std::map<std::array<int, 3>, int> expected;  // head, line, place along it
       for (size_t b = 0; b < blocks.size(); ++b)
         expected[{blocks[b].head, transposed ? blocks[b].col : blocks[b].row,
@@ -155,7 +176,9 @@ TEST_CASE("schedule: strips list what their rows keep") {
       size_t found = 0, wrong = 0;
       for (int strip = 0; strip < heads * strips.list.strips; ++strip) {
         const int head = strip / strips.list.strips, first = strip % strips.list.strips * side;
-        for (int e = strips.list.offsets[strip]; e < strips.list.offsets[strip + 1]; ++e) {
+        const int begin = strips.offsets[static_cast<size_t>(strip)];
+        const int shared = paired ? strips.shared[static_cast<size_t>(strip)] : 0;
+        for (int e = begin; e < strips.list.offsets[strip + 1]; ++e) {
           int present = 0;
           for (int r = 0; r < side; ++r) {
             const int block = strips.list.blocks[int64_t{e} * side + r];
@@ -164,9 +187,11 @@ TEST_CASE("schedule: strips list what their rows keep") {
             present += block >= 0;
           }
           wrong += present == 0;
-          wrong += e > strips.list.offsets[strip] && strips.list.cols[e] <= strips.list.cols[e - 1];
+          wrong +=
+              e > begin && e != begin + shared && strips.list.cols[e] <= strips.list.cols[e - 1];
           found += static_cast<size_t>(present);
         }
+        if (paired) check_shared(strips, strip);
       }
       CHECK(wrong == 0);
       CHECK(found == blocks.size());
@@ -178,6 +203,101 @@ TEST_CASE("schedule: strips list what their rows keep") {
       }
     }
   }
+}
+
+TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
+  std::mt19937 random(7);
+  int pairs = 0, halves = 0;
+  for (int i = 0; i < 200; ++i) {
+    const int block = 16 << random() % 4, side = WarpgroupTile::sdd_rows(block);
+    const int heads = 1 + static_cast<int>(random() % 3), rows = static_cast<int>(random() % 30);
+    const int cols = static_cast<int>(random() % 150);
+    std::vector<BlockIndex> blocks;
+    const auto kept = 1 + random() % 10;
+    for (int head = 0; head < heads; ++head)
+      for (int row = 0; row < rows; ++row)
+        for (int col = 0; col < cols; ++col)
+          if (random() % (row % 7 == 0 ? 1 + kept / 3 : kept) == 0)
+            blocks.push_back({head, row, col});
+    const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, block, blocks);
+    const BlockSparseStrips strips(*layout, false, side, Device::cpu(), true);
+    for (const SddForm form : {SddForm{false, 1}, {true, 1}, {false, 2}}) {
+      const SddItems items = list_sdd(strips, block, form);
+      const int most = warpgroup_sdd_tile(block, form.narrow).sdd_cols(block);
+      const auto ctas = static_cast<size_t>(form.ctas);
+      REQUIRE(items.shares.size() == ctas * items.costs.size());
+      std::vector<int> taken(static_cast<size_t>(strips.offsets.back()));
+      int wrong = 0;
+      for (size_t item = 0; item < items.costs.size(); ++item) {
+        const auto shares = std::span(items.shares).subspan(item * ctas, ctas);
+        wrong += items.costs[item] != sdd_cost(block, form, shares);
+        int count = 0;
+        for (const device::SddShare& share : shares) {
+          wrong += share.count > most || share.count < share.shared;
+          wrong += share.shared != shares[0].shared;
+          wrong += (ctas > 1 && share.strip == shares[1].strip) != (share.same_strip != 0) &&
+                   &share == shares.data();
+          wrong += share.strip / strips.list.strips != shares[0].strip / strips.list.strips;
+          count += share.count;
+          for (int c = 0; c < share.count; ++c) {
+            const int e = share.first + c + (c < share.shared ? 0 : share.gap);
+            wrong += e < strips.offsets[static_cast<size_t>(share.strip)];
+            wrong += e >= strips.offsets[static_cast<size_t>(share.strip) + 1];
+            wrong +=
+                c < share.shared && strips.list.cols[e] != strips.list.cols[shares[0].first + c];
+            ++taken.at(static_cast<size_t>(e));
+          }
+        }
+        wrong += count == 0;
+        if (ctas > 1) (shares[0].same_strip ? halves : pairs) += 1;
+      }
+      CHECK(wrong == 0);
+      CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
+    }
+  }
+  CHECK(pairs > 100);
+  CHECK(halves > 100);
+}
+
+TEST_CASE("schedule: sdd pairs strips that are alike, and halves those that are not") {
+  for (const int block : {16, 32, 64, 128}) {
+    CAPTURE(block);
+    const int side = WarpgroupTile::sdd_rows(block), rows = 2 * side;
+    for (const bool alike : {false, true}) {
+      std::vector<BlockIndex> blocks;
+      for (int row = 0; row < rows; ++row)
+        for (int col = 0; col < 2048 / block; ++col)
+          if (alike || col % 2 == row / side) blocks.push_back({0, row, col});
+      const LayoutPtr layout = Layout::from_blocks(1, rows, 2048 / block, block, blocks);
+      const BlockSparseStrips strips(*layout, false, side, Device::cpu(), true);
+      const SddItems items = list_sdd(strips, block, {.narrow = false, .ctas = 2});
+      for (const device::SddShare& share : items.shares) CHECK(share.same_strip == !alike);
+    }
+  }
+}
+
+TEST_CASE("schedule: items of sdd are taken in groups of columns, small ones last") {
+  // 64 strips of 40 columns of blocks, but every fourth of one.
+  std::vector<BlockIndex> blocks;
+  for (int row = 0; row < 64; ++row)
+    for (int col = 0; col < (row % 4 == 0 ? 1 : 40); ++col) blocks.push_back({0, row, col});
+  const LayoutPtr layout = Layout::from_blocks(1, 64, 40, 64, blocks);
+  const BlockSparseStrips strips(*layout, false, 1, Device::cpu(), true);
+  const SddItems listed = list_sdd(strips, 64, {.narrow = true, .ctas = 1});
+  REQUIRE(listed.costs.size() == 16 + 48 * 10);
+  const SddItems items = order_sdd(listed, 1, 64, 40 * 64, 30);
+  REQUIRE(items.costs.size() == listed.costs.size());
+  // Slices of 330 columns on the average; 2.4 of them of 12 strips are as many columns as rows.
+  const auto most = *std::max_element(items.costs.begin(), items.costs.end());
+  int group = 0;
+  for (size_t i = 0; i < items.costs.size(); ++i) {
+    CHECK((items.costs[i] > most / 2) == (i < 48 * 10));
+    if (i >= 48 * 10) continue;
+    const int own = items.slices[i][0] * 3 / 10;
+    CHECK(own >= group);
+    group = own;
+  }
+  CHECK(group == 2);
 }
 
 TEST_CASE("schedule: strips made on the device are those made on the host, bit for bit") {
@@ -202,8 +322,9 @@ TEST_CASE("schedule: strips made on the device are those made on the host, bit f
     const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, 16, blocks);
     for (const bool transposed : {false, true}) {
       const int side = 1 << below(4);
-      const BlockSparseStrips host(*layout, transposed, side, Device::cpu());
-      const BlockSparseStrips made(*layout, transposed, side, device);
+      const bool paired = below(2) == 1;
+      const BlockSparseStrips host(*layout, transposed, side, Device::cpu(), paired);
+      const BlockSparseStrips made(*layout, transposed, side, device, paired);
       CHECK(same(made.lists, host.lists));
       CHECK(same(made.columns, host.columns));
     }

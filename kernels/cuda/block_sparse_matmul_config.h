@@ -4,7 +4,7 @@
 
 namespace bs::cuda {
 
-/** @brief How one CTA cuts its part of a product. */
+/** @brief How one CTA of an mma.sync kernel cuts its part of a product. */
 struct BlockSparseTile {
   int rows = 0;                      ///< rows of the result a CTA computes
   int cols = 0;                      ///< columns of the result a CTA computes
@@ -13,32 +13,47 @@ struct BlockSparseTile {
   int warp_rows = 0, warp_cols = 0;  ///< how the tile is divided among the warps
 
   constexpr int threads() const { return 32 * warp_rows * warp_cols; }
-  /// Of a CTA, for elements of `size` bytes; `along_k`: neighbours along the depth are side by
-  /// side. The stages, with each line padded against bank conflicts, or the finished tile.
-  constexpr int shared_bytes(int size, bool a_along_k, bool b_along_k) const {
-    const auto operand = [&](int side, bool along_k) {
-      const int padding = size == 4 && !along_k ? 32 : 16;
-      return along_k ? side * (depth * size + padding) : depth * (side * size + padding);
-    };
-    const int loading = stages * (operand(rows, a_along_k) + operand(cols, b_along_k));
-    const int by_rows = rows * (cols * size + 16), by_cols = cols * (rows * size + 16);
+  /// Of a CTA, for elements of `size` bytes: the stages, or the finished tile, each line of which
+  /// is padded.
+  constexpr int shared_bytes(int size) const {
+    const int loading = stages * (rows + cols) * depth * size;
+    const int by_rows = rows * (cols + 8) * size, by_cols = cols * (rows * size + 16);
     const int finished = by_rows > by_cols ? by_rows : by_cols;
     return loading > finished ? loading : finished;
   }
   constexpr bool operator==(const BlockSparseTile&) const = default;
 };
 
-/** @brief The tile for elements of `size` bytes and blocks of `block`. A block of 8 fills half of
- * the 16 rows that one instruction of the tensor cores has; wide elements split a block of 128. */
-constexpr BlockSparseTile block_sparse_tile(int size, int block) {
-  const int most = size > 2 ? 64 : 128;
+/** @brief Columns of the widest tile for elements of `size` bytes and blocks of `block`; there are
+ * others of each half of it down to 64. */
+constexpr int widest_tile(int size, int block, bool split) {
+  return size == 8 || (split && block > 32) || block > 64 ? 128 : 256;
+}
+
+/** @brief The tile for elements of `size` bytes and blocks of `block`: four warps, of 64 x 64 where
+ * the registers hold that, on two CTAs a multiprocessor, one of which loads or stores while the
+ * other multiplies. A block of 8 fills half of the 16 rows that one instruction of the tensor cores
+ * has. f64 and `split` f32, which is three products of TF32, have sums for half as many rows. */
+constexpr BlockSparseTile block_sparse_tile(int size, int block, bool split, int cols) {
+  const int most = size == 8 || split ? 64 : 128;
   const int rows = block < 16 ? 16 : block > most ? most : block;
+  const bool tall = rows * 2 >= cols;
+  // Lines of 128 bytes a stage, or of 64 where stages of the others would be too few.
+  const bool deep = cols < 256;
   return {.rows = rows,
-          .cols = size > 2 ? 64 : 128,
-          .depth = 64 / size,
-          .stages = 4,
-          .warp_rows = rows / 32 > 1 ? rows / 32 : 1,
-          .warp_cols = rows >= 64 ? 2 : 4};
+          .cols = cols,
+          .depth = (deep ? 128 : 64) / size,
+          .stages = deep && rows + cols > 192 ? 3 : 4,
+          .warp_rows = tall ? 2 : 1,
+          .warp_cols = tall ? 2 : 4};
+}
+
+/** @brief Whether tiles of half the columns are sooner done: `tiles` and `halves` of them, of equal
+ * length, by a GPU that works at `slots` at a time. A half one takes some more than half; and what
+ * counts for many tiles is what they read, unless three products are made of it (`split`). */
+constexpr bool half_tiles_pay(int64_t tiles, int64_t halves, int64_t slots, bool split) {
+  return (split || tiles <= 2 * slots) &&
+         100 * ((tiles + slots - 1) / slots) > 58 * ((halves + slots - 1) / slots);
 }
 
 /** @brief Whether the wgmma kernels are for this dtype on a GPU of this compute capability (10 *

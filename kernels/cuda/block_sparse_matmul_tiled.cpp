@@ -4,9 +4,14 @@
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/cuda/emit.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/lib/cuda/runtime.h>
+#include <bs/lib/cuda/upload.h>
 #include <bs/kernels/cuda/device/block_sparse_problem.cuh>
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 namespace bs::cuda {
 
@@ -14,8 +19,14 @@ namespace {
 
 int size_in_bytes(DType dtype) { return static_cast<int>(size_of(dtype)); }
 
+bool is_split(const TiledKernel& k) { return k.dtype == f32 && !k.tf32; }
+
 BlockSparseTile tile_of(const TiledKernel& k) {
-  return block_sparse_tile(size_in_bytes(k.dtype), k.block);
+  return block_sparse_tile(size_in_bytes(k.dtype), k.block, is_split(k), k.cols);
+}
+
+int widest(const TiledKernel& k) {
+  return widest_tile(size_in_bytes(k.dtype), k.block, is_split(k));
 }
 
 const char* word(bool value) { return value ? "true" : "false"; }
@@ -56,15 +67,64 @@ device::BlockOrder order_of(const LayoutView& v, bool transposed) {
   return {v.row_offsets, nullptr, v.col_of, v.heads, v.rows};
 }
 
+/// Lines of op(S), those with the most blocks first, whatever the head.
+struct LineOrder {
+  Tensor lines;  ///< i32, on the device
+  Milestone made;
+};
+
+/// Long lines had better begin early: at the end some CTAs would have them, and others nothing.
+const int* longest_first(const Layout& layout, bool transposed, Device device) {
+  const uint64_t key = uint64_t{1} << 60 | static_cast<uint64_t>(transposed) << 8 |
+                       static_cast<uint64_t>(device.index());
+  const auto& kept = layout.derived<LineOrder>(key, [&] {
+    const device::BlockOrder order = order_of(layout.view(Device::cpu()), transposed);
+    std::vector<int32_t> blocks(static_cast<size_t>(order.lines)), lines(blocks.size());
+    for (int i = 0; i < order.heads * order.lines; ++i)
+      blocks[static_cast<size_t>(i % order.lines)] += order.offsets[i + 1] - order.offsets[i];
+    std::iota(lines.begin(), lines.end(), 0);
+    std::stable_sort(lines.begin(), lines.end(), [&](int32_t a, int32_t b) {
+      return blocks[static_cast<size_t>(a)] > blocks[static_cast<size_t>(b)];
+    });
+    return LineOrder{upload(lines, device), Milestone(current_stream(device))};
+  });
+  kept.made.wait(current_stream(device));
+  return kept.lines.data<int32_t>();
+}
+
 device::DenseSteps steps_of(const MatrixStrides& strides) { return {strides.row, strides.col}; }
+
+/// Tiles of `cols` columns that the blocks of all rows fill, if a tile has the rows of a block.
+int64_t sdd_tiles(const Layout& layout, int cols) {
+  const uint64_t key = uint64_t{1} << 61 | static_cast<uint64_t>(cols);
+  return layout.derived<int64_t>(key, [&] {
+    const LayoutView v = layout.view(Device::cpu());
+    int64_t tiles = 0;
+    for (int i = 0; i < v.heads * v.rows; ++i)
+      tiles += ceil_div(int64_t{v.row_offsets[i + 1] - v.row_offsets[i]} * v.block, cols);
+    return tiles;
+  });
+}
+
+/// Columns of the tiles that are soonest done. `count` tells how many tiles of so many columns
+/// there are, of one row of them for each block.
+template <class Count>
+int fitting_cols(TiledKernel k, int64_t cols, const Count& count, Device device) {
+  const int64_t slots = 2 * device_properties(device).multiprocessors;
+  const int64_t rows = ceil_div(k.block, tile_of(k).rows);
+  k.cols = widest(k);
+  while (k.cols > 64 &&
+         (cols <= k.cols / 2 ||
+          half_tiles_pay(rows * count(k.cols), rows * count(k.cols / 2), slots, is_split(k))))
+    k.cols /= 2;
+  return k.cols;
+}
 
 /// Tiles over the rows of a block and over `cols` columns.
 device::TileGrid grid_of(const TiledKernel& k, int64_t cols) {
   const BlockSparseTile tile = tile_of(k);
   return {.row_tiles = static_cast<int>(ceil_div(k.block, tile.rows)),
           .col_tiles = static_cast<int>(ceil_div(cols, tile.cols)),
-          .a_aligned = false,
-          .b_aligned = false,
           .c_aligned = false};
 }
 
@@ -82,7 +142,7 @@ void launch(const TiledKernel& k, const BlockSparseEpilogue* epilogue, int64_t c
   jit::launch(kernel,
               {.grid = dim3(static_cast<unsigned>(ctas)),
                .block = dim3(static_cast<unsigned>(tile.threads())),
-               .shared_bytes = tile.shared_bytes(size_in_bytes(k.dtype), k.a_along_k, k.b_along_k)},
+               .shared_bytes = tile.shared_bytes(size_in_bytes(k.dtype))},
               stream, arguments);
 }
 
@@ -92,21 +152,22 @@ jit::Source tiled_source(const TiledKernel& k, const GemmEpilogue* epilogue) {
   const BlockSparseTile t = tile_of(k);
   const char* const op = k.sampled ? "sdd" : "dsd";
   const std::string name =
-      format("{}_{}_b{}_{}{}{}", op, k.tf32 ? "tf32" : to_string(k.dtype), k.block,
-             k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", epilogue ? "_epilogue" : "");
+      format("{}_{}_b{}_{}{}_n{}{}{}", op, k.tf32 ? "tf32" : to_string(k.dtype), k.block,
+             k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.cols, k.aligned ? "" : "_elements",
+             epilogue ? "_epilogue" : "");
   const std::string product =
-      format("TileProduct<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>", device_type_name(k.dtype), t.rows,
-             t.cols, t.depth, t.stages, t.warp_rows, t.warp_cols, word(k.a_along_k),
-             word(k.b_along_k), k.tf32 ? ", MmaTf32" : "");
+      format("TileProduct<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>", device_type_name(k.dtype),
+             t.rows, t.cols, t.depth, t.stages, t.warp_rows, t.warp_cols, word(k.a_along_k),
+             word(k.b_along_k), word(k.aligned), k.tf32 ? ", TileMultiplyTf32" : "");
   std::string code =
       "#include <bs/kernels/cuda/device/block_sparse_matmul.cuh>\n\n"
       "using namespace bs::cuda::device;\n";
   if (epilogue) code += epilogue_text(*epilogue, k.dtype, k.c_by_columns);
   code += format("using Product = {};\n", product);
   code += format("static_assert(Product::threads == {} && Product::shared_bytes == {});\n\n",
-                 t.threads(), t.shared_bytes(size_in_bytes(k.dtype), k.a_along_k, k.b_along_k));
+                 t.threads(), t.shared_bytes(size_in_bytes(k.dtype)));
   code += format(
-      "extern \"C\" __global__ void __launch_bounds__(Product::threads, 1)\n"
+      "extern \"C\" __global__ void __launch_bounds__(Product::threads, 2)\n"
       "    {}(const __grid_constant__ {} arguments) {\n"
       "  {}_tile<Product, {}{}>(arguments);\n}\n",
       name, k.sampled ? "SddArguments" : "DsdArguments", op, k.block, epilogue ? ", Epilogue" : "");
@@ -119,10 +180,13 @@ std::vector<TiledKernel> all_tiled_kernels() {
     for (const DType dtype : {f16, bf16, f32, f64})
       for (const int block : {8, 16, 32, 64, 128})
         for (const bool a : {false, true})
-          for (const bool b : {false, true}) {
-            all.push_back({sampled, dtype, block, a, b});
-            if (dtype == f32) all.push_back({sampled, dtype, block, a, b, true});
-          }
+          for (const bool b : {false, true})
+            for (const bool tf32 : {false, true}) {
+              if (tf32 && dtype != f32) continue;
+              TiledKernel k{sampled, dtype, block, a, b, tf32};
+              for (k.cols = widest(k); k.cols >= 64; k.cols /= 2) all.push_back(k);
+              all.push_back({sampled, dtype, block, a, b, tf32, 64, false});
+            }
   return all;
 }
 
@@ -131,19 +195,22 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
   visit_floating("dsd", b.dtype(), [](auto) {});  // kernels can be emitted for these alone
   const int vector = 16 / size_in_bytes(b.dtype());
   const bool by_rows = p.c.col == 1;
-  const TiledKernel k{.sampled = false,
-                      .dtype = b.dtype(),
-                      .block = p.layout.block,
-                      .a_along_k = !p.transposed,
-                      .b_along_k = p.b.col != 1,
-                      .tf32 = p.tf32 && b.dtype() == f32,
-                      .c_by_columns = p.epilogue && !by_rows,
-                      .epilogue = epilogue_key(p.epilogue)};
+  TiledKernel k{.sampled = false,
+                .dtype = b.dtype(),
+                .block = p.layout.block,
+                .a_along_k = !p.transposed,
+                .b_along_k = p.b.col != 1,
+                .tf32 = p.tf32 && b.dtype() == f32,
+                .c_by_columns = p.epilogue && !by_rows,
+                .epilogue = epilogue_key(p.epilogue)};
+  k.aligned = aligned_to_16(values) && steps_in(p.batch, 0, vector) && steps_in(p.sum, 0, vector) &&
+              aligned_to_16(b) && steps_in(p.batch, 1, vector) && steps_in(p.sum, 1, vector) &&
+              whole_pieces(p.b, !k.b_along_k, k.b_along_k ? p.k() : p.n, vector);
+  const int64_t lines = p.batch.numel() * p.block_rows();
+  if (k.aligned)
+    k.cols = fitting_cols(
+        k, p.n, [&](int cols) { return lines * ceil_div(p.n, cols); }, stream.device());
   device::TileGrid grid = grid_of(k, p.n);
-  grid.a_aligned =
-      aligned_to_16(values) && steps_in(p.batch, 0, vector) && steps_in(p.sum, 0, vector);
-  grid.b_aligned = aligned_to_16(b) && steps_in(p.batch, 1, vector) && steps_in(p.sum, 1, vector) &&
-                   whole_pieces(p.b, !k.b_along_k, k.b_along_k ? p.k() : p.n, vector);
   grid.c_aligned = aligned_to_16(c) && steps_in(p.batch, 2, vector) &&
                    whole_pieces(p.c, by_rows, by_rows ? p.n : vector, vector);
   const int64_t tiles = p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
@@ -152,6 +219,7 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
                               .b = b.data(),
                               .c = c.data(),
                               .order = order_of(p.layout, p.transposed),
+                              .lines = longest_first(*p.pattern, p.transposed, stream.device()),
                               .b_steps = steps_of(p.b),
                               .c_steps = steps_of(p.c),
                               .n = p.n,
@@ -165,26 +233,32 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
 void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
                Stream stream) {
   visit_floating("sdd", a.dtype(), [](auto) {});
+  BS_CHECK(p.k <= INT32_MAX, "sdd: a depth of {} is more than a kernel can count", p.k);
   const int vector = 16 / size_in_bytes(a.dtype());
   const int64_t height = int64_t{p.layout.rows} * p.layout.block;
   const int64_t width = int64_t{p.layout.cols} * p.layout.block;
-  const TiledKernel k{.sampled = true,
-                      .dtype = a.dtype(),
-                      .block = p.layout.block,
-                      .a_along_k = p.a.col == 1,
-                      .b_along_k = p.b.col != 1,
-                      .tf32 = p.tf32 && a.dtype() == f32,
-                      .epilogue = epilogue_key(p.epilogue)};
-  device::TileGrid grid = grid_of(k, int64_t{p.longest_row} * p.layout.block);
-  grid.a_aligned = aligned_to_16(a) && steps_in(p.batch, 0, vector) && steps_in(p.sum, 0, vector) &&
-                   p.a_head % vector == 0 &&
-                   whole_pieces(p.a, k.a_along_k, k.a_along_k ? p.k : height, vector);
-  grid.b_aligned = aligned_to_16(b) && steps_in(p.batch, 1, vector) && steps_in(p.sum, 1, vector) &&
-                   p.b_head % vector == 0 &&
-                   whole_pieces(p.b, !k.b_along_k, k.b_along_k ? p.k : width, vector);
+  TiledKernel k{.sampled = true,
+                .dtype = a.dtype(),
+                .block = p.layout.block,
+                .a_along_k = p.a.col == 1,
+                .b_along_k = p.b.col != 1,
+                .tf32 = p.tf32 && a.dtype() == f32,
+                .epilogue = epilogue_key(p.epilogue)};
+  k.aligned = aligned_to_16(a) && steps_in(p.batch, 0, vector) && steps_in(p.sum, 0, vector) &&
+              p.a_head % vector == 0 &&
+              whole_pieces(p.a, k.a_along_k, k.a_along_k ? p.k : height, vector) &&
+              aligned_to_16(b) && steps_in(p.batch, 1, vector) && steps_in(p.sum, 1, vector) &&
+              p.b_head % vector == 0 &&
+              whole_pieces(p.b, !k.b_along_k, k.b_along_k ? p.k : width, vector);
+  const int64_t lines = p.batch.numel() * p.layout.heads * p.layout.rows;
+  const int64_t longest = int64_t{p.longest_row} * p.layout.block;
+  if (k.aligned) {
+    const auto count = [&](int cols) { return p.batch.numel() * sdd_tiles(*p.pattern, cols); };
+    k.cols = fitting_cols(k, longest, count, stream.device());
+  }
+  device::TileGrid grid = grid_of(k, longest);
   grid.c_aligned = aligned_to_16(values) && steps_in(p.batch, 2, vector);
-  const int64_t tiles =
-      p.batch.numel() * p.layout.heads * p.layout.rows * grid.row_tiles * grid.col_tiles;
+  const int64_t tiles = lines * grid.row_tiles * grid.col_tiles;
   launch(k, p.epilogue, tiles,
          device::SddArguments{.a = a.data(),
                               .b = b.data(),
@@ -192,7 +266,7 @@ void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const Sdd
                               .order = order_of(p.layout, false),
                               .a_steps = steps_of(p.a),
                               .b_steps = steps_of(p.b),
-                              .k = p.k,
+                              .k = static_cast<int>(p.k),
                               .a_head = p.a_head,
                               .b_head = p.b_head,
                               .batch = operand_loop(p.batch),

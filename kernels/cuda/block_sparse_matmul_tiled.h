@@ -20,6 +20,8 @@ struct TiledKernel {
   int block = 0;
   bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
   bool tf32 = false;                          ///< f32 rounded, instead of split in two
+  int cols = 64;              ///< of a tile: widest_tile or a half of it, down to 64
+  bool aligned = true;        ///< operands fall into pieces of 16 bytes; if not, cols is 64
   bool c_by_columns = false;  ///< dsd with an epilogue: that of C^T, as which C is written
   std::string epilogue = {};  ///< its epilogue_key
   auto operator<=>(const TiledKernel&) const = default;  // NOLINT(modernize-use-nullptr): its bug

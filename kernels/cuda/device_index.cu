@@ -24,4 +24,5 @@
 #include <bs/kernels/cuda/device/sparse_attention.cuh>
 #include <bs/kernels/cuda/device/sparse_attention_backward.cuh>
 #include <bs/kernels/cuda/device/tensor_map.cuh>
+#include <bs/kernels/cuda/device/tile_operand.cuh>
 #include <bs/kernels/cuda/device/tile_product.cuh>

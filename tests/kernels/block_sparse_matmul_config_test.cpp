@@ -5,26 +5,48 @@ using namespace bs::cuda;
 
 TEST_CASE("tiles of the block-sparse products cover every block and fit the machine") {
   for (int size : {2, 4, 8})
-    for (int block : {8, 16, 32, 64, 128}) {
-      const BlockSparseTile tile = block_sparse_tile(size, block);
-      CAPTURE(size);
-      CAPTURE(block);
-      // A tile lies within one block row: it is the whole of it, or divides it.
-      CHECK((block <= tile.rows ? tile.rows == std::max(block, 16) : block % tile.rows == 0));
-      // A stage of a line is four pieces of 16 bytes, which never straddle two blocks.
-      CHECK(tile.depth * size == 64);
-      CHECK(16 / size <= block);
-      // Every warp has whole instructions of the tensor cores: 16 rows (8 in f64) by 8 columns.
-      CHECK(tile.rows / tile.warp_rows % (size == 8 ? 8 : 16) == 0);
-      CHECK(tile.cols / tile.warp_cols % 8 == 0);
-      CHECK(tile.threads() <= 256);
-      // Two CTAs fit the 227 KiB of a Hopper SM, padding of at most 32 bytes a line included.
-      const int a =
-          std::max(tile.rows * (tile.depth * size + 32), tile.depth * (tile.rows * size + 32));
-      const int b =
-          std::max(tile.cols * (tile.depth * size + 32), tile.depth * (tile.cols * size + 32));
-      CHECK(2 * tile.stages * (a + b) <= 227 * 1024);
-    }
+    for (int block : {8, 16, 32, 64, 128})
+      for (const bool split : {false, true})
+        for (int cols = widest_tile(size, block, split); cols >= 64; cols /= 2) {
+          if (split && size != 4) continue;
+          const BlockSparseTile tile = block_sparse_tile(size, block, split, cols);
+          CAPTURE(size);
+          CAPTURE(block);
+          CAPTURE(split);
+          CAPTURE(cols);
+          CHECK(tile.cols == cols);
+          // A tile lies within one block row: it is the whole of it, or divides it.
+          CHECK((block <= tile.rows ? tile.rows == std::max(block, 16) : block % tile.rows == 0));
+          // It begins at a block column, or within one.
+          CHECK((cols % block == 0 || block % cols == 0));
+          // Lines of a stage are whole pieces of 16 bytes, which never straddle two blocks, and
+          // enough of them that what a warp reads at once falls into distinct banks.
+          CHECK((tile.depth * size == 64 || tile.depth * size == 128));
+          CHECK((tile.depth % block == 0 || block % tile.depth == 0));
+          CHECK(16 / size <= block);
+          // Every warp has 16 rows by 16 columns, or several times that, as registers allow.
+          CHECK(tile.rows / tile.warp_rows % 16 == 0);
+          CHECK(cols / tile.warp_cols % 16 == 0);
+          const int sums = tile.rows / tile.warp_rows * (cols / tile.warp_cols);
+          CHECK(sums * (split || size == 8 ? 2 : 1) <= 64 * 64);
+          CHECK(tile.threads() == 128);
+          // One CTA fits the 99 KiB of the smallest multiprocessor from sm_80 on, two the 228 of
+          // Hopper's, of which each takes one more.
+          CHECK(tile.shared_bytes(size) <= 99 * 1024);
+          CHECK(2 * (tile.shared_bytes(size) + 1024) <= 228 * 1024);
+        }
+  CHECK(block_sparse_tile(2, 128, false, 128) == BlockSparseTile{128, 128, 64, 3, 2, 2});
+  CHECK(block_sparse_tile(4, 64, false, 256) == BlockSparseTile{64, 256, 16, 4, 1, 4});
+  CHECK(block_sparse_tile(4, 128, true, 128) == BlockSparseTile{64, 128, 32, 4, 2, 2});
+}
+
+TEST_CASE("tiles of the block-sparse products are halved where that fills the machine") {
+  CHECK(half_tiles_pay(60, 120, 264, false));      // one round of shorter ones
+  CHECK(half_tiles_pay(281, 528, 264, false));     // two of them for two of the long ones
+  CHECK(!half_tiles_pay(200, 400, 264, false));    // two for one
+  CHECK(!half_tiles_pay(1024, 2048, 264, false));  // eight for four
+  CHECK(!half_tiles_pay(563, 1056, 264, false));   // four for three, but many
+  CHECK(half_tiles_pay(563, 1056, 264, true));
 }
 
 TEST_CASE("tiles of the warpgroup kernels fit the machine, and the choices among them are sound") {

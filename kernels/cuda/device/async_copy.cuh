@@ -27,6 +27,34 @@ __device__ inline void copy_async(void* shared, const void* global, bool valid) 
                : "memory");
 }
 
+/// Either of them, where `wanted`; else shared memory is left as it is.
+template <int Bytes>
+__device__ inline void copy_async_if(bool wanted, unsigned shared, const void* global, bool valid) {
+  const int have = valid ? Bytes : 0, condition = wanted;
+  if constexpr (Bytes == 16) {
+    asm volatile(
+        "{.reg .pred p;\n"
+        "setp.ne.b32 p, %3, 0;\n"
+        "@p cp.async.cg.shared.global [%0], [%1], 16, %2;}" ::"r"(shared),
+        "l"(global), "r"(have), "r"(condition)
+        : "memory");
+  } else {
+    asm volatile(
+        "{.reg .pred p;\n"
+        "setp.ne.b32 p, %4, 0;\n"
+        "@p cp.async.ca.shared.global [%0], [%1], %2, %3;}" ::"r"(shared),
+        "l"(global), "n"(Bytes), "r"(have), "r"(condition)
+        : "memory");
+  }
+}
+
+/// 16 bytes at once.
+__device__ inline void write_shared(unsigned shared, const uint4& x) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(x.x), "r"(x.y),
+               "r"(x.z), "r"(x.w)
+               : "memory");
+}
+
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 /// Waits until at most `Pending` of the committed groups are still on their way.

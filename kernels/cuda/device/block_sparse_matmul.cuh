@@ -30,23 +30,42 @@ __device__ inline int clamp_count(long long left, int most) {
   return left <= 0 ? 0 : left < most ? static_cast<int>(left) : most;
 }
 
-/// 16 bytes from shared to global memory, or fewer where only `left` elements are inside of the
-/// matrix; in one piece where `aligned`. (`left` comes as it is, not cut to 16 bytes' worth: ptxas
-/// 13.0 makes of the cut, and of a comparison with it, an instruction that never says yes.)
-template <class T>
-__device__ inline void write_chunk(T* to, const T* from, int left, bool aligned) {
-  constexpr int vector = 16 / static_cast<int>(sizeof(T));
-  if (aligned && left >= vector) {
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
-  } else {
-    for (int v = 0; v < vector && v < left; ++v) to[v] = from[v];
-  }
+/// Steps between the lines that neighbours form: rows of B where they lie along its columns.
+__device__ inline long long line_step(const DenseSteps& steps, bool along_rows) {
+  return along_rows ? steps.row : steps.col;
 }
+
+/// Where in a line of `Length` elements a thread writes.
+template <class Product, int Length>
+struct LinePlace {
+  static constexpr int chunks = Length / Product::vector, pass = Product::threads / chunks;
+  static_assert(chunks * pass == Product::threads);
+  int line = static_cast<int>(threadIdx.x) / chunks;
+  int at = static_cast<int>(threadIdx.x) % chunks * Product::vector;
+
+  /// The lines from its own to `lines`, `ld` apart in shared memory and `step` in global: 16 bytes
+  /// of each, or fewer where only `left` elements are inside of the matrix; in one piece where
+  /// `aligned`. (`left` comes as it is, not cut to 16 bytes' worth: ptxas 13.0 makes of the cut,
+  /// and of a comparison with it, an instruction that never says yes.)
+  template <class T>
+  __device__ void write(T* to, long long step, const T* from, int ld, int lines, int left,
+                        bool aligned) const {
+    if (aligned && left >= Product::vector) {
+#pragma unroll 4
+      for (int i = line; i < lines; i += pass)
+        *reinterpret_cast<uint4*>(to + i * step) = *reinterpret_cast<const uint4*>(from + i * ld);
+    } else {
+#pragma unroll 1
+      for (int i = line; i < lines; i += pass)
+        for (int v = 0; v < Product::vector && v < left; ++v) to[i * step + v] = from[i * ld + v];
+    }
+  }
+};
 
 /// Blocks of one row of op(S), in the order of the depth.
 struct BlockRow {
   const int* number;    ///< null: consecutive from `first`
-  const int* position;  ///< along the depth
+  const int* position;  ///< along the line
   int first, count;
 
   __device__ BlockRow(const BlockOrder& order, int head, int row) {
@@ -56,7 +75,6 @@ struct BlockRow {
     number = order.number ? order.number + first : nullptr;
     position = order.position + first;
   }
-  __device__ int block(int j) const { return number ? number[j] : first + j; }
 };
 
 /// C = sum of op(S) B: a CTA takes some rows of a block row and some columns. Product's A lies
@@ -64,14 +82,13 @@ struct BlockRow {
 template <class Product, int block, class Epilogue = NoEpilogue>
 __device__ inline void dsd_tile(const DsdArguments& p) {
   using T = typename Product::Element;
-  extern __shared__ __align__(16) unsigned char memory[];
+  extern __shared__ __align__(1024) unsigned char memory[];
   T* shared = reinterpret_cast<T*>(memory);
-  constexpr int vector = Product::vector;
   constexpr int rows = Product::rows, cols = Product::cols, depth = Product::depth;
   unsigned index = blockIdx.x;
   const int row0 = static_cast<int>(index % p.grid.row_tiles) * rows;
   index /= p.grid.row_tiles;
-  const int row = static_cast<int>(index % p.order.lines);
+  const int row = p.lines[index % p.order.lines];
   index /= p.order.lines;
   const long long n0 = static_cast<long long>(index % p.grid.col_tiles) * cols;
   const unsigned item = index / p.grid.col_tiles;
@@ -85,26 +102,27 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
     const T* dense =
         static_cast<const T*>(p.b) + offset_of(p.batch, 1, item) + offset_of(p.sum, 1, term);
     const BlockRow blocks(p.order, head, row);
-    const auto load_a = [&](int step, int side, int k) -> Chunk<T> {
-      const unsigned at_k = step * depth + k;
-      const int j = at_k / block;
-      const int within = at_k % block;
-      const int i = row0 + side;
-      if (j >= blocks.count || i >= block) return {s, 0};
-      const T* at = s + static_cast<long long>(blocks.block(j)) * (block * block);
-      return {at + (Product::a_is_along_k ? i * block + within : within * block + i), vector};
-    };
-    const auto load_b = [&](int step, int side, int k) -> Chunk<T> {
-      const unsigned at_k = step * depth + k;
-      const int j = at_k / block;
-      const long long n = n0 + side;
-      if (j >= blocks.count || n >= p.n) return {s, 0};
-      const long long at = static_cast<long long>(blocks.position[j]) * block + at_k % block;
-      return {dense + at * p.b_steps.row + n * p.b_steps.col,
-              Product::b_is_along_k ? vector : clamp_count(p.n - n, vector)};
-    };
-    const int steps = (blocks.count * block + depth - 1) / depth;
-    product.run(shared, steps, p.grid.a_aligned, p.grid.b_aligned, load_a, load_b);
+    constexpr Listed listed =
+        Product::TileA::along_k ? Listed::consecutively_along_depth : Listed::along_depth;
+    OperandPieces<typename Product::TileA, listed, block, rows <= block, Product::aligned> pieces_a(
+        {.data = s + (Product::TileA::along_k ? row0 * block : row0),
+         .line_step = block,
+         .sides = block - row0,
+         .depth = 0,
+         .list = blocks.number,
+         .first = blocks.first,
+         .count = blocks.count,
+         .block_step = block * block});
+    OperandPieces<typename Product::TileB, Listed::along_depth, block, false, Product::aligned>
+        pieces_b({.data = dense + n0 * p.b_steps.col,
+                  .line_step = line_step(p.b_steps, !Product::TileB::along_k),
+                  .sides = p.n - n0,
+                  .depth = 0,
+                  .list = blocks.position,
+                  .first = 0,
+                  .count = blocks.count,
+                  .block_step = block * p.b_steps.row});
+    product.run(memory, (blocks.count * block + depth - 1) / depth, pieces_a, pieces_b);
   }
 
   T* out = static_cast<T*>(p.c) + offset_of(p.batch, 2, item);
@@ -112,34 +130,29 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
   const int height = min(rows, block - row0);
   const int width = clamp_count(p.n - n0, cols);
   if constexpr (!same_type<Epilogue, NoEpilogue>) {
-    product.each_pair([&](int r, int c, typename Product::M::Sum(&sums)[2]) {
+    product.each_pair([&](int r, int c, typename Product::Sum(&sums)[2]) {
       const EpiloguePlace at{static_cast<int>(m0) + min(r, height - 1),
                              static_cast<int>(n0) + min(c, width - 1), static_cast<int>(item),
                              width - c == 1 ? 1 : 2};
       EpiloguePlace in = at;
       in.count = r < height ? width - c : 0;
-      typename Product::M::Sum out[1][2];
+      typename Product::Sum out[1][2];
       finish_sums<Epilogue, 1>(p.epilogue, at, in, sums, out);
       sums[0] = out[0][0];
       sums[1] = out[0][1];
     });
   }
+  out += m0 * p.c_steps.row + n0 * p.c_steps.col;
   if (p.c_steps.col == 1) {
     product.template stage_result<true>(shared);
-    for (int i = threadIdx.x; i < height * (cols / vector); i += Product::threads) {
-      const int m = i / (cols / vector);
-      const int n = i % (cols / vector) * vector;
-      write_chunk(out + (m0 + m) * p.c_steps.row + (n0 + n) * p.c_steps.col,
-                  shared + m * Product::template c_ld<true> + n, width - n, p.grid.c_aligned);
-    }
+    const LinePlace<Product, cols> own;
+    own.write(out + own.at, p.c_steps.row, shared + own.at, Product::template c_ld<true>, height,
+              width - own.at, p.grid.c_aligned);
   } else {
     product.template stage_result<false>(shared);
-    for (int i = threadIdx.x; i < width * (rows / vector); i += Product::threads) {
-      const int n = i / (rows / vector);
-      const int m = i % (rows / vector) * vector;
-      write_chunk(out + (m0 + m) * p.c_steps.row + (n0 + n) * p.c_steps.col,
-                  shared + n * Product::template c_ld<false> + m, height - m, p.grid.c_aligned);
-    }
+    const LinePlace<Product, rows> own;
+    own.write(out + own.at, p.c_steps.col, shared + own.at, Product::template c_ld<false>, width,
+              height - own.at, p.grid.c_aligned);
   }
 }
 
@@ -148,9 +161,8 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
 template <class Product, int block, class Epilogue = NoEpilogue>
 __device__ inline void sdd_tile(const SddArguments& p) {
   using T = typename Product::Element;
-  extern __shared__ __align__(16) unsigned char memory[];
+  extern __shared__ __align__(1024) unsigned char memory[];
   T* shared = reinterpret_cast<T*>(memory);
-  constexpr int vector = Product::vector;
   constexpr int rows = Product::rows, cols = Product::cols, depth = Product::depth;
   unsigned index = blockIdx.x;
   const int col0 = static_cast<int>(index % p.grid.col_tiles) * cols;
@@ -172,29 +184,27 @@ __device__ inline void sdd_tile(const SddArguments& p) {
                     offset_of(p.sum, 0, term) + head * p.a_head;
     const T* right = static_cast<const T*>(p.b) + offset_of(p.batch, 1, item) +
                      offset_of(p.sum, 1, term) + head * p.b_head;
-    const auto load_a = [&](int step, int side, int k) -> Chunk<T> {
-      const long long at = static_cast<long long>(step) * depth + k;
-      if (at >= p.k || row0 + side >= block) return {left, 0};
-      return {left + (m0 + side) * p.a_steps.row + at * p.a_steps.col,
-              Product::a_is_along_k ? clamp_count(p.k - at, vector) : vector};
-    };
-    const auto load_b = [&](int step, int side, int k) -> Chunk<T> {
-      const long long at = static_cast<long long>(step) * depth + k;
-      const unsigned col = col0 + side;
-      const int j = col / block;
-      if (at >= p.k || j >= blocks.count) return {right, 0};
-      const long long n = static_cast<long long>(blocks.position[j]) * block + col % block;
-      return {right + at * p.b_steps.row + n * p.b_steps.col,
-              Product::b_is_along_k ? clamp_count(p.k - at, vector) : vector};
-    };
-    const int steps = static_cast<int>((p.k + depth - 1) / depth);
-    product.run(shared, steps, p.grid.a_aligned, p.grid.b_aligned, load_a, load_b);
+    OperandPieces<typename Product::TileA, Listed::nowhere, block, rows <= block, Product::aligned>
+        pieces_a({.data = left + m0 * p.a_steps.row,
+                  .line_step = line_step(p.a_steps, Product::TileA::along_k),
+                  .sides = block - row0,
+                  .depth = p.k});
+    OperandPieces<typename Product::TileB, Listed::along_side, block, true, Product::aligned>
+        pieces_b({.data = right + col0 % block * p.b_steps.col,
+                  .line_step = line_step(p.b_steps, !Product::TileB::along_k),
+                  .sides = cols,
+                  .depth = p.k,
+                  .list = blocks.position + col0 / block,
+                  .first = 0,
+                  .count = blocks.count - col0 / block,
+                  .block_step = block * p.b_steps.col});
+    product.run(memory, (p.k + depth - 1) / depth, pieces_a, pieces_b);
   }
 
   T* out = static_cast<T*>(p.values) + offset_of(p.batch, 2, item);
   const int height = min(rows, block - row0);
   if constexpr (!same_type<Epilogue, NoEpilogue>) {
-    product.each_pair([&](int r, int c, typename Product::M::Sum(&sums)[2]) {
+    product.each_pair([&](int r, int c, typename Product::Sum(&sums)[2]) {
       const int j = (col0 + c) / block;
       const bool inside = r < height && j < blocks.count;
       const int entry = min(j, blocks.count - 1), i = min(r, height - 1), k = (col0 + c) % block;
@@ -202,23 +212,20 @@ __device__ inline void sdd_tile(const SddArguments& p) {
                              static_cast<int>(item * p.order.heads + head), 2};
       const EpiloguePlace in{(blocks.first + entry) * block + row0 + i, k, static_cast<int>(item),
                              inside ? 2 : 0};
-      typename Product::M::Sum out[1][2];
+      typename Product::Sum out[1][2];
       finish_sums<Epilogue, 1>(p.epilogue, at, in, sums, out);
       sums[0] = out[0][0];
       sums[1] = out[0][1];
     });
   }
   product.template stage_result<true>(shared);
-  for (int i = threadIdx.x; i < height * (cols / vector); i += Product::threads) {
-    const int m = i / (cols / vector);
-    const int n = i % (cols / vector) * vector;
-    const unsigned col = col0 + n;
-    const int j = col / block;
-    if (j >= blocks.count) continue;
-    T* to = out + static_cast<long long>(blocks.first + j) * (block * block) + (row0 + m) * block +
-            col % block;
-    write_chunk(to, shared + m * Product::template c_ld<true> + n, vector, p.grid.c_aligned);
-  }
+  const LinePlace<Product, cols> own;
+  const unsigned col = col0 + own.at;
+  const int j = col / block;
+  if (j >= blocks.count) return;
+  out += static_cast<long long>(blocks.first + j) * (block * block) + row0 * block + col % block;
+  own.write(out, block, shared + own.at, Product::template c_ld<true>, height, Product::vector,
+            p.grid.c_aligned);
 }
 
 }  // namespace bs::cuda::device

@@ -28,10 +28,10 @@ struct DenseSteps {
   long long row, col;  ///< elements; one of the two is 1
 };
 
-/// How the tiles of a result are numbered, and which operands fall into whole pieces of 16 bytes.
+/// How the tiles of a result are numbered, and whether it falls into whole pieces of 16 bytes.
 struct TileGrid {
   int row_tiles, col_tiles;  ///< over the rows of a block; over the columns
-  bool a_aligned, b_aligned, c_aligned;
+  bool c_aligned;
 };
 
 struct DsdArguments {
@@ -39,6 +39,7 @@ struct DsdArguments {
   const void* b;
   void* c;
   BlockOrder order;
+  const int* lines;  ///< in the order in which they are taken
   DenseSteps b_steps, c_steps;
   long long n;
   OperandLoop<4> batch;  ///< values, B, C, head
@@ -53,7 +54,8 @@ struct SddArguments {
   void* values;
   BlockOrder order;
   DenseSteps a_steps, b_steps;
-  long long k, a_head, b_head;
+  int k;
+  long long a_head, b_head;
   OperandLoop<3> batch;  ///< A, B, values
   OperandLoop<2> sum;    ///< A, B
   TileGrid grid;

@@ -9,8 +9,7 @@
 //   load_b<k_contiguous>          the depth x cols fragment at `b`
 //
 // 16-bit types accumulate in f32. f32 runs as 3xTF32 (each operand split into two TF32 numbers, the
-// product of the small parts left out), whose error is that of f32; MmaTf32 is the one product of
-// rounded operands. f64 uses the f64 tensor cores.
+// product of the small parts left out), whose error is that of f32. f64 uses the f64 tensor cores.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <bs/kernels/cuda/device/async_copy.cuh>
@@ -19,16 +18,20 @@ namespace bs::cuda::device {
 
 /// Four 8x8 matrices of 16-bit elements; each lane gives the address of one row of one of them.
 template <bool transposed>
-__device__ inline void load_matrix_x4(unsigned (&r)[4], const void* row) {
+__device__ inline void load_matrix_x4(unsigned (&r)[4], unsigned row) {
   if constexpr (transposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row)));
+                 : "r"(row));
   } else {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row)));
+                 : "r"(row));
   }
+}
+template <bool transposed>
+__device__ inline void load_matrix_x4(unsigned (&r)[4], const void* row) {
+  load_matrix_x4<transposed>(r, shared_address(row));
 }
 
 template <bool transposed>
@@ -145,27 +148,6 @@ struct Mma<float> {
     step(part, a[0].large, a[1].large, a[2].large, a[3].large, b[0].large, b[1].large);
 #pragma unroll
     for (int i = 0; i < 4; ++i) c[i] += part[i];
-  }
-};
-
-/// f32 rounded to TF32, one product where Mma<float> has three.
-struct MmaTf32 : Mma<float> {
-  using A = unsigned[4];
-  using B = unsigned[2];
-
-  template <bool k_contiguous>
-  __device__ static void load_a(A& f, const float* a, int ld, int lane) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      f[i] = to_tf32(at<k_contiguous>(a, ld, lane / 4 + i % 2 * 8, lane % 4 + i / 2 * 4));
-  }
-  template <bool k_contiguous>
-  __device__ static void load_b(B& f, const float* b, int ld, int lane) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) f[i] = to_tf32(at<k_contiguous>(b, ld, lane / 4, lane % 4 + i * 4));
-  }
-  __device__ static void multiply(Sum (&c)[4], const A& a, const B& b) {
-    step(c, a[0], a[1], a[2], a[3], b[0], b[1]);
   }
 };
 

@@ -357,10 +357,10 @@ struct WarpgroupSdd {
     }
     sync();
     if (group == groups) {
-      if constexpr (finishes) give_registers<72>();
+      if constexpr (finishes) give_registers<n == 128 ? 104 : 72>();
       produce(p, s, buffers);
     } else {
-      if constexpr (finishes) take_registers<216>();
+      if constexpr (finishes) take_registers<n == 128 ? 200 : 216>();
       consume(p, s, buffers, group);
     }
     if constexpr (ctas > 1) sync();  // nobody writes to a CTA that has gone

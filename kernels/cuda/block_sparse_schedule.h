@@ -1,12 +1,11 @@
 #pragma once
 /** @file How the items of the warpgroup kernels are shared out among the multiprocessors: pure
  *  functions of how long the items are. Lengths and costs are in steps, stages of a depth of 64. */
+#include <bs/kernels/cuda/block_sparse_sdd_items.h>
 #include <bs/kernels/cuda/block_sparse_strips.h>
 #include <bs/lib/layout.h>
 
-#include <array>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace bs::cuda {
@@ -69,33 +68,6 @@ struct DsdExtent {
 /** @brief Made once for a layout and extent, and kept with it; for the device's current stream. */
 const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& strips,
                                 const DsdExtent& extent, Device device);
-
-/** @brief Which kernel of sdd. */
-struct SddForm {
-  bool narrow = false;  ///< its tile
-  int ctas = 1;         ///< of a cluster, 1 or 2 (wide tiles only, which have the time)
-  bool operator==(const SddForm&) const = default;
-};
-/** @brief Items of sdd. */
-struct SddItems {
-  std::vector<device::SddShare> shares = {};        ///< [items, ctas]
-  std::vector<int32_t> costs = {};                  ///< of each, as sdd_cost
-  std::vector<std::array<int32_t, 2>> slices = {};  ///< which of its strip each is, of how many
-};
-/** @brief Cycles that a step of an item takes, of which each CTA has a share. */
-int32_t sdd_cost(int block, SddForm form, std::span<const device::SddShare> shares);
-/** @brief Cuts the columns of strips into items, strip by strip. The two CTAs of a cluster take a
- *  strip each of a pair, where that saves more of B, or else a strip's columns by halves, which
- *  saves half of A.
- *  @param[in] strips paired */
-SddItems list_sdd(const BlockSparseStrips& strips, int block, SddForm form);
-/** @brief The same items in the order in which they had better be taken.
- *
- *  What runs at once should read few lines of A and B. So items come in groups of as much of B's
- *  columns as `workers` items have of A's rows; those of less than half of the greatest cost last.
- *  @param[in] rows of A that an item reads
- *  @param[in] columns of B */
-SddItems order_sdd(const SddItems& items, int ctas, int rows, int64_t columns, int workers);
 
 /** @brief How a launch of sdd shares out its work. */
 struct SddSchedule {

@@ -1,0 +1,42 @@
+#pragma once
+/** @file Into which items the warpgroup kernels of sdd cut a layout, and in which order they had
+ *  better be taken: pure functions of its strips. */
+#include <bs/kernels/cuda/block_sparse_strips.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace bs::cuda {
+
+/** @brief Which kernel of sdd. */
+struct SddForm {
+  bool narrow = false;  ///< its tile
+  int ctas = 1;         ///< of a cluster, 1 or 2 (wide tiles only, which have the time)
+  bool operator==(const SddForm&) const = default;
+};
+/** @brief Items of sdd. */
+struct SddItems {
+  std::vector<device::SddShare> shares = {};        ///< [items, ctas]
+  std::vector<int32_t> costs = {};                  ///< of each, as sdd_cost
+  std::vector<std::array<int32_t, 2>> slices = {};  ///< which of its strip each is, of how many
+
+  int64_t cost() const;  ///< of all
+};
+/** @brief Cycles that a step of an item takes, of which each CTA has a share. */
+int32_t sdd_cost(int block, SddForm form, std::span<const device::SddShare> shares);
+/** @brief Cuts the columns of strips into items, strip by strip. The two CTAs of a cluster take a
+ *  strip each of a pair, where that saves more of B, or else a strip's columns by halves, which
+ *  saves half of A.
+ *  @param[in] strips paired */
+SddItems list_sdd(const BlockSparseStrips& strips, int block, SddForm form);
+/** @brief The same items in the order in which they had better be taken.
+ *
+ *  What runs at once should read few lines of A and B. So items come in groups of as much of B's
+ *  columns as `workers` items have of A's rows; those of less than half of the greatest cost last.
+ *  @param[in] rows of A that an item reads
+ *  @param[in] columns of B */
+SddItems order_sdd(const SddItems& items, int ctas, int rows, int64_t columns, int workers);
+
+}  // namespace bs::cuda

@@ -1,5 +1,6 @@
 #include <bs/autograd/copy.h>
 #include <bs/examples/rnnt_lstm/trainer.h>
+#include <bs/examples/support/resume.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/lib/host_view.h>
@@ -100,12 +101,12 @@ Trainer::Trainer(const Options& options, const Corpus& corpus)
                .device = options.device,
                .workers = workers(options.device)}) {
   if (!options.resume) return;
-  const auto& metadata = options.resume->metadata();
-  const auto fingerprint = metadata.find(fingerprint_key);
-  if (fingerprint == metadata.end() || fingerprint->second != corpus.fingerprint())
-    BS_THROW(UsageError, "--data {} is not what the checkpoint was trained on ({} here)",
-             options.data, corpus.fingerprint());
-  options.resume->restore(state());
+  restore(*options.resume,
+          {.data = options.data,
+           .key = fingerprint_key,
+           .fingerprint = corpus.fingerprint(),
+           .steps = options.steps},
+          state());
 }
 
 nn::TrainingState Trainer::state() {

@@ -40,7 +40,8 @@ struct Evaluation {
 class Trainer {
  public:
   /** @brief Weights of options.seed, or the state that options.resume holds.
-   *  @throws UsageError when that state belongs to other data; Error when it does not fit. */
+   *  @throws UsageError when that state belongs to other data, or to a later step than the run's
+   *  last; Error when it does not fit. */
   Trainer(const Options& options, const Corpus& corpus);
 
   /** @brief Numbers of one step; their tensors are on the device and not waited for. */

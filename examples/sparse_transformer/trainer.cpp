@@ -3,6 +3,7 @@
 #include <bs/examples/sparse_transformer/pattern.h>
 #include <bs/examples/sparse_transformer/trainer.h>
 #include <bs/examples/support/files.h>
+#include <bs/examples/support/resume.h>
 #include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/sample.h>
 
@@ -70,12 +71,12 @@ Trainer::Trainer(const Options& options, const Text& text)
                              .seed = options.seed,
                              .device = options.device}) {
   if (!options.resume) return;
-  const auto& metadata = options.resume->metadata();
-  const auto fingerprint = metadata.find(fingerprint_key);
-  if (fingerprint == metadata.end() || fingerprint->second != text.fingerprint())
-    BS_THROW(UsageError, "--data {} is not the text of the checkpoint ({} here)", options.data,
-             text.fingerprint());
-  options.resume->restore(state());
+  restore(*options.resume,
+          {.data = options.data,
+           .key = fingerprint_key,
+           .fingerprint = text.fingerprint(),
+           .steps = options.steps},
+          state());
 }
 
 nn::TrainingState Trainer::state() {

@@ -35,7 +35,8 @@ class Text {
 class Trainer {
  public:
   /** @brief Weights of options.seed, or the state that options.resume holds.
-   *  @throws UsageError when that state belongs to another text; Error when it does not fit. */
+   *  @throws UsageError when that state belongs to another text, or to a later step than the run's
+   *  last; Error when it does not fit. */
   Trainer(const Options& options, const Text& text);
 
   /** @brief Numbers of one step; their tensors are on the device and not waited for. */

@@ -45,6 +45,16 @@ struct Turn {
   int64_t nx, ny, from_x, to_y;
   int64_t tiles_x, tiles_y;
   StridedLoop<2> batch;
+
+  /// Where a square begins, and its matrix among those of the batch.
+  struct Place {
+    int64_t x0, y0, from, to;
+  };
+  __device__ Place place(int64_t t) const {
+    const int64_t matrix = t / tiles_x / tiles_y;
+    return {t % tiles_x * tile, t / tiles_x % tiles_y * tile, batch.offset(0, matrix),
+            batch.offset(1, matrix)};
+  }
 };
 
 /// Reads and writes whole lines of a square, which is turned in shared memory.
@@ -55,11 +65,9 @@ __global__ void __launch_bounds__(256) turn_kernel(const T* from, T* to, Turn tu
   const int line = static_cast<int>(threadIdx.x) / tile;
   constexpr int lines = 256 / tile;
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-    const int64_t x0 = t % turn.tiles_x * tile;
-    const int64_t y0 = t / turn.tiles_x % turn.tiles_y * tile;
-    const int64_t matrix = t / turn.tiles_x / turn.tiles_y;
-    const T* source = from + turn.batch.offset(0, matrix);
-    T* target = to + turn.batch.offset(1, matrix);
+    const auto [x0, y0, at, there] = turn.place(t);
+    const T* source = from + at;
+    T* target = to + there;
 #pragma unroll
     for (int i = line; i < tile; i += lines)
       if (x0 + i < turn.nx && y0 + lane < turn.ny)
@@ -83,11 +91,9 @@ __global__ void __launch_bounds__(256)
   const int low = static_cast<int>(threadIdx.x) % 8, high = static_cast<int>(threadIdx.x) / 8;
   const auto pairs = [&](int y, int x) { return &square[y][((x / 4) ^ (y / 8 % 8)) * 4 + x % 4]; };
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-    const int64_t x0 = t % turn.tiles_x * tile;
-    const int64_t y0 = t / turn.tiles_x % turn.tiles_y * tile;
-    const int64_t matrix = t / turn.tiles_x / turn.tiles_y;
-    const uint16_t* source = from + turn.batch.offset(0, matrix);
-    uint16_t* target = to + turn.batch.offset(1, matrix);
+    const auto [x0, y0, at, there] = turn.place(t);
+    const uint16_t* source = from + at;
+    uint16_t* target = to + there;
     const int64_t x = x0 + 2 * high, y = y0 + 8 * low;
     if (x < turn.nx && y < turn.ny) {
       const uint4 first = *reinterpret_cast<const uint4*>(source + x * turn.from_x + y);

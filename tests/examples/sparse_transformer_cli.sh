@@ -32,6 +32,7 @@ done_steps=$(steps_in part)
 [ "$done_steps" -lt 240 ] || fail "the run was over before it could be interrupted"
 expect_usage_error --width "${small[@]}" --resume part/checkpoint.safetensors --width 64
 expect_usage_error --data --resume part/checkpoint.safetensors --data help
+expect_usage_error '--steps 10' --resume part/checkpoint.safetensors --steps 10
 "$program" --resume part/checkpoint.safetensors >out 2>err || fail "the resumed run failed" err
 [ "$(steps_in part)" = 240 ] || fail "steps are missing or twice in metrics"
 cmp whole/checkpoint.safetensors part/checkpoint.safetensors ||

@@ -12,6 +12,7 @@ import argparse
 import collections
 import json
 import pathlib
+import statistics
 
 import plot
 
@@ -198,20 +199,67 @@ def against_random(groups):
     return table(["pattern", "block", "density", *products], body) if body else []
 
 
+def problems_of(record):
+    """The figures of a record of dense products, by (shape, layouts)."""
+    problems = collections.OrderedDict()
+    for figure in record["figures"]:
+        cell = figure["cell"]
+        problems.setdefault((cell["shape"], cell["layouts"]), []).append(figure)
+    return problems
+
+
+def best_and_peer(figures):
+    """The fastest of the peers, and of our kernels that are as exact: one that rounds its operands
+    to fewer bits does other work."""
+    peer = min((f for f in figures if f["by"] != OURS), key=lambda f: f["seconds"])
+    exact = [f for f in figures
+             if f["by"] == OURS and f["relative_error"] <= 2 * peer["relative_error"]]  # fmt: skip
+    return min(exact, key=lambda f: f["seconds"]), peer
+
+
+# ---- summary -------------------------------------------------------------------------------------
+
+
+def ratios(record):
+    """[(time of the best peer over ours, that peer)] of all that a record compares."""
+    if record["benchmark"].startswith("gemm"):
+        pairs = [
+            (ours["seconds"], (peer["seconds"], peer["by"]))
+            for ours, peer in map(best_and_peer, problems_of(record).values())
+        ]
+    else:
+        pairs = [(group.seconds(OURS), group.best(group.peers())) for group in record["groups"]]
+    return [(best[0] / ours, best[1]) for ours, best in pairs if best]
+
+
+def summary(records):
+    """A row a record that knows peers: how many times as long as ours the best of them take."""
+    rows = []
+    for record in records:
+        known = ratios(record)
+        if not known:
+            continue
+        values = sorted(value for value, _ in known)
+        rows.append(
+            [f"{record['benchmark']}, {record['dtype']}", record["machine"].get("gpu", "CPU"),
+             str(len(values)), str(sum(value < 1 for value in values)),
+             *(f"{value:.2f}" for value in (values[0], statistics.median(values), values[-1])),
+             ", ".join(sorted({peer for _, peer in known}))]
+        )  # fmt: skip
+    header = ["record", "on", "problems", "in which we lose", "least", "median", "most", "peers"]
+    return ["## Beside the best peer", "", "Time of the best peer over ours, problem by problem.", "",
+            *table(header, rows)] if rows else []  # fmt: skip
+
+
 # ---- dense products ------------------------------------------------------------------------------
 
 
 def dense_tables(record):
     """A row a problem with the best of our kernels beside the peer's, then the rates of them all."""
-    problems = collections.OrderedDict()
-    for figure in record["figures"]:
-        cell = figure["cell"]
-        problems.setdefault((cell["shape"], cell["layouts"]), []).append(figure)
+    problems = problems_of(record)
     best_rows, kernels = [], {}
     for (shape, layouts), figures in problems.items():
-        ours = [figure for figure in figures if figure["by"] == OURS]
-        peer = min((f for f in figures if f["by"] != OURS), key=lambda f: f["seconds"])
-        best = min(ours, key=lambda figure: figure["seconds"])
+        best, peer = best_and_peer(figures)
         best_rows.append(
             [shape, layouts, best["what"], f"{1e6 * best['seconds']:.4g}",
              f"{1e6 * best['low']:.4g} to {1e6 * best['high']:.4g}",
@@ -224,7 +272,7 @@ def dense_tables(record):
             kernels.setdefault(figure["what"], {})[shape, layouts] = rate
     header = ["m x n x k", "layouts", "our best", "us", "quartiles", "TF", "error"]
     header += ["cuBLASLt us", "TF", "error", "ratio"]
-    lines = ["The best of our kernels for each problem:", "", *table(header, best_rows)]
+    lines = ["The best of our kernels for each problem, of those as exact as the peer:", "", *table(header, best_rows)]
     header = ["TF of", *(f"{shape} {layouts}" for shape, layouts in problems)]
     rows = [[name, *(rates.get(problem, "") for problem in problems)]
             for name, rates in kernels.items()]  # fmt: skip
@@ -375,9 +423,10 @@ def main():
     files = arguments.files or sorted((ROOT / "bench" / "results").glob("*.json"))
     if not files:
         parser.error("no records: bench/results is empty")
-    lines = INTRODUCTION.split("\n")
-    for path in files:
-        lines += section(load(path), arguments.out, path.stem)
+    records = [load(path) for path in files]
+    lines = INTRODUCTION.split("\n") + summary(records)
+    for path, record in zip(files, records):
+        lines += section(record, arguments.out, path.stem)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "performance.md").write_text("\n".join(lines).rstrip("\n") + "\n")
 

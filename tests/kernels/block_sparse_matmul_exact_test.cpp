@@ -87,6 +87,23 @@ TEST_CASE("block-sparse products: whole numbers come out exact at the sizes of f
     }
 }
 
+TEST_CASE("block-sparse products: whole numbers come out exact with more rows than a tile has") {
+  std::mt19937 random(17);
+  const auto pick = [&](std::initializer_list<int> of) {
+    return *(of.begin() + random() % of.size());
+  };
+  for (int i = 0; i < 8; ++i) {
+    const int block = i < 6 ? 16 : 32;
+    const int rows = pick({9, 16, 17, 33}) * 16 / block + 1, cols = pick({3, 13, 16}) * 16 / block;
+    // The long side is that of the rows of dsd's result, transposed or not.
+    const bool turned = i % 4 >= 2;
+    Mask mask = Mask::random(pick({1, 1, 2}), turned ? cols : rows, turned ? rows : cols, block,
+                             pick({4, 15, 60}) / 100.0, random());
+    check_whole(i % 2 ? f16 : bf16, mask, pick({136, 192, 264}), transposes[i % 4],
+                i == 3 ? Shape{2} : Shape{}, random());
+  }
+}
+
 TEST_CASE("block-sparse products: an almost dense layout gives what a dense product does") {
   const Device device = test_device();
   const int64_t n = device.is_cuda() ? 4096 : 32;  // large enough for the dense way on a GPU

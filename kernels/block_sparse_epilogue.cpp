@@ -1,15 +1,18 @@
 #include <bs/kernels/block_sparse_epilogue.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/dispatch.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/strided.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace bs {
 
 namespace {
 
 using epilogue::Operand;
+using epilogue::Reduction;
 
 Shape joined(Shape front, const Shape& back) {
   for (const int64_t extent : back) front.push_back(extent);
@@ -55,9 +58,6 @@ class Resolver {
 
   BlockSparseEpilogue resolve() const {
     BlockSparseEpilogue e{*options_.epilogue, {}, {}};
-    BS_CHECK(e.expression.reductions().empty(),
-             "{}: the epilogue reduces '{}', which products with a sparse matrix cannot", op_,
-             e.expression.reductions().front().name);
     for (const int64_t extent : {result_.m(), result_.n(), result_.tensor.numel() / area()})
       BS_CHECK(extent < (int64_t{1} << 30), "{}: an extent of {} is too large for an epilogue", op_,
                extent);
@@ -65,6 +65,7 @@ class Resolver {
     e.scalars = scalars_of(op_, e.expression, options_.scalars);
     e.operands.push_back(matrices(result_.tensor));
     for (size_t i = 1; i < e.expression.operands().size(); ++i) e.operands.push_back(operand(e, i));
+    for (const Reduction& r : e.expression.reductions()) e.reductions.push_back(reduction(r));
     for (const auto& [name, tensor] : options_.tensors) check_known(e.expression, name);
     return e;
   }
@@ -75,18 +76,35 @@ class Resolver {
     return std::max<int64_t>(result_.layout ? result_.layout->block() : result_.n(), 1);
   }
 
+  /// What was given as `name`, of the dtype that `element` is stored in.
+  const Tensor& given(const std::string& name, Element element) const {
+    const auto found = options_.tensors.find(name);
+    BS_CHECK(found != options_.tensors.end(), "{}: the epilogue's tensor '{}' is missing", op_,
+             name);
+    const Tensor& t = found->second;
+    BS_CHECK(t.defined() && t.dtype() == storage_dtype(element),
+             "{}: '{}' is a tensor of {}; the epilogue says {}", op_, name,
+             t.defined() ? to_string(t.dtype()) : "nothing", element);
+    check_same_device(op_, t, result_.tensor);
+    return t;
+  }
+
+  Tensor reduction(const Reduction& r) const {
+    const Element sums = result_.tensor.dtype() == f64 ? Element::f64 : Element::f32;
+    const Tensor& t = given(r.name, sums);
+    const int64_t length = r.over_columns ? result_.m() : result_.n();
+    const Shape expected = joined(result_.matrices(), {length});
+    BS_CHECK(t.shape() == expected && t.is_contiguous(),
+             "{}: '{}' is reduced, and has shape {}, strides {}; expected {}, contiguous", op_,
+             r.name, t.shape(), t.strides(), expected);
+    return t.view({result_.matrices().product(), length});
+  }
+
   Tensor operand(const BlockSparseEpilogue& e, size_t i) const {
     const Operand& o = e.expression.operands()[i];
-    const auto found = options_.tensors.find(o.name);
-    if (found == options_.tensors.end() && o.stored < 0 && !reads(e.expression, i, e.scalars))
+    if (options_.tensors.count(o.name) == 0 && o.stored < 0 && !reads(e.expression, i, e.scalars))
       return {};
-    BS_CHECK(found != options_.tensors.end(), "{}: the epilogue's tensor '{}' is missing", op_,
-             o.name);
-    const Tensor& t = found->second;
-    BS_CHECK(t.defined() && t.dtype() == storage_dtype(o.element),
-             "{}: '{}' is a tensor of {}; the epilogue says {}", op_, o.name,
-             t.defined() ? to_string(t.dtype()) : "nothing", o.element);
-    check_same_device(op_, t, result_.tensor);
+    const Tensor& t = given(o.name, o.element);
     if (o.stored >= 0) {
       BS_CHECK(t.shape() == result_.tensor.shape() && t.is_contiguous(),
                "{}: '{}' is stored, and has shape {}, strides {}; expected {}, contiguous", op_,
@@ -127,10 +145,12 @@ class Resolver {
   }
 
   void check_known(const GemmEpilogue& e, const std::string& name) const {
+    const auto named = [&](const auto& x) { return x.name == name; };
     const auto& all = e.operands();
-    BS_CHECK(
-        std::any_of(all.begin() + 1, all.end(), [&](const Operand& o) { return o.name == name; }),
-        "{}: the epilogue has no tensor '{}'; it is\n{}", op_, name, bs::to_string(e));
+    const auto& reduced = e.reductions();
+    BS_CHECK(std::any_of(all.begin() + 1, all.end(), named) ||
+                 std::any_of(reduced.begin(), reduced.end(), named),
+             "{}: the epilogue has no tensor '{}'; it is\n{}", op_, name, bs::to_string(e));
   }
 
   const char* op_;
@@ -156,6 +176,12 @@ std::optional<BlockSparseEpilogue> resolve_epilogue(const char* op, const Produc
 std::optional<BlockSparseEpilogue> resolve_epilogue(const char* op, const ProductOptions& options,
                                                     const Tensor& values, const Layout& layout) {
   return resolve(op, options, {values, &layout});
+}
+
+void reduce_nothing(const BlockSparseEpilogue& e) {
+  for (size_t i = 0; i < e.reductions.size(); ++i)
+    fill(e.reductions[i],
+         e.expression.reductions()[i].is_max ? -std::numeric_limits<double>::infinity() : 0.0);
 }
 
 }  // namespace bs

@@ -20,14 +20,17 @@ namespace bs {
  *                          .tensors = {{"bias", bias}, {"t", before}}});
  *  @endcode */
 struct ProductOptions {
-  /** Applied once to each finished sum, also to those over nothing; without reductions. For sdd
-   * only to the blocks that the layout has. */
+  /** Applied once to each finished sum, also to those over nothing. For sdd only to the blocks that
+   * the layout has; what is not there is in no reduction either. */
   std::optional<GemmEpilogue> epilogue = {};
   /** What the epilogue names. Leading axes broadcast to those of the result, as in NumPy, `row` and
    *  `column` vectors to all heads of an sdd too:
    *  - `row`: [..., n], one number a column of op(a) op(b); `column`: [..., m];
    *  - `tensor`: of the result's shape, which for sdd is that of its values;
-   *  - what is stored: exactly the result's shape, contiguous. */
+   *  - what is stored: exactly the result's shape, contiguous;
+   *  - reductions over rows: [..., m], over columns: [..., n], one number a row or column of each
+   *    matrix of the result, each head of an sdd having its own; f32 (f64 for operands of f64),
+   *    contiguous. Over nothing a sum is 0 and a maximum -infinity. */
   std::map<std::string, Tensor> tensors = {};
   std::map<std::string, double> scalars = {};
 };
@@ -39,6 +42,8 @@ struct BlockSparseEpilogue {
    *  sdd vectors are [batch * heads, m, n] and tensors [batch, nnz * block, block]. */
   std::vector<Tensor> operands;
   std::vector<double> scalars;
+  /** [batch, m] or [batch, n] each, contiguous; for sdd [batch * heads, ...]. */
+  std::vector<Tensor> reductions = {};
 };
 
 /** @brief The epilogue of a product whose dense result is `c`; none where the options have none.
@@ -48,5 +53,7 @@ std::optional<BlockSparseEpilogue> resolve_epilogue(const char* op, const Produc
 /** @brief The same where the result is the `values` of `layout`. */
 std::optional<BlockSparseEpilogue> resolve_epilogue(const char* op, const ProductOptions& options,
                                                     const Tensor& values, const Layout& layout);
+/** @brief Writes the reductions of a result that has no element: zeros and -infinities. */
+void reduce_nothing(const BlockSparseEpilogue& epilogue);
 
 }  // namespace bs

@@ -89,6 +89,10 @@ struct Manner {
   Manner() = default;
   explicit Manner(const std::optional<BlockSparseEpilogue>& resolved, bool transposed = false)
       : epilogue(resolved ? &*resolved : nullptr), by_columns(transposed && resolved) {}
+
+  void finish_nothing() const {
+    if (epilogue) reduce_nothing(*epilogue);
+  }
 };
 
 /// c = op(s) b, summed over the leading axes that c lacks.
@@ -102,7 +106,7 @@ void multiply(const char* name, const SparseTensor& s, bool transposed, const Te
                dense.size(-1) == c.size(-1),
            "{}: {} and {} do not make {}", name, describe(layout, transposed), dense.shape(),
            c.shape());
-  if (c.numel() == 0) return;
+  if (c.numel() == 0) return manner.finish_nothing();
   const Tensor values = contiguous(s.values);
   const Tensor b = with_unit_stride(dense);
   const bool headed = layout.heads() != 1;
@@ -144,7 +148,7 @@ void multiply(const char* name, const Tensor& left, const Tensor& right, const L
                right.size(-1) == layout.width(),
            "{}: {} and {} do not make {}", name, left.shape(), right.shape(),
            describe(layout, false));
-  if (values.numel() == 0) return;
+  if (values.numel() == 0) return manner.finish_nothing();
   const Tensor a = with_unit_stride(left);
   const Tensor b = with_unit_stride(right);
   const int inner = layout.heads() != 1 ? 3 : 2;

@@ -1,5 +1,5 @@
 #include <bs/kernels/block_sparse_matmul.h>
-#include <bs/kernels/cpu/gemm_epilogue.h>
+#include <bs/kernels/cpu/block_sparse_epilogue.h>
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
@@ -17,13 +17,16 @@ constexpr double worth_a_thread = 1 << 20;
 /// Rows of sums, `length` neighbours in each, on their way through an epilogue. `at` is where the
 /// first lies in rows and columns, `in` where in tensors of the result's shape.
 template <class W>
-void finish(EpilogueRows<W>& rows, const W* sums, Index count, Index length, EpiloguePlace at,
-            EpiloguePlace in) {
+void finish(EpilogueRows<W>& rows, EpilogueReductions<W>& reductions, const W* sums, Index count,
+            Index length, EpiloguePlace at, EpiloguePlace in) {
   constexpr Index most = EpilogueRows<W>::most;
   for (Index i = 0; i < count; ++i)
-    for (Index j = 0; j < length; j += most)
-      rows.run({at.batch, at.row + i, at.column + j}, {in.batch, in.row + i, in.column + j},
-               std::min(most, length - j), sums + i * length + j);
+    for (Index j = 0; j < length; j += most) {
+      const EpiloguePlace place{in.batch, in.row + i, in.column + j};
+      const Index some = std::min(most, length - j);
+      rows.run({at.batch, at.row + i, at.column + j}, place, some, sums + i * length + j);
+      reductions.take(rows, place, some);
+    }
 }
 
 /// A dsd in independent tasks: every matrix of the batch is cut into strips of columns and, where
@@ -47,11 +50,19 @@ class Dsd {
       strip_ = ceil_div(strip_ / 2, panel) * panel;
     const Index missing = ceil_div(wanted, std::max<Index>(1, p_.batch.numel() * strips()));
     runs_ = std::min<Index>(missing, p_.block_rows());
+    const Index block = p_.layout.block, m = p_.block_rows() * block;
+    reductions_ =
+        by_columns()
+            ? EpilogueReductions<W>(p_.epilogue, {p_.batch.numel(), p_.n, m}, panel, block)
+            : EpilogueReductions<W>(p_.epilogue, {p_.batch.numel(), m, p_.n}, block, panel);
   }
+
+  /// Behind the last task.
+  void reduce() const { reductions_.reduce(); }
 
   Index tasks() const { return p_.batch.numel() * strips() * runs_; }
 
-  void run(Index task) const {
+  void run(Index task) {
     const Index run = task % runs_, strip = task / runs_ % strips(), z = task / runs_ / strips();
     const Index column = strip * strip_, width = std::min(strip_, p_.n - column);
     const Index block = p_.layout.block;
@@ -76,23 +87,24 @@ class Dsd {
   /// several at a time: what is finished together lies along them.
   template <class Multiply>
   void finish_rows(Index z, Index first, Index end, Index column, Index width,
-                   const Multiply& multiply) const {
+                   const Multiply& multiply) {
     const BlockSparseEpilogue& e = *p_.epilogue;
     EpilogueRows<W> rows(e.expression, e.operands, e.scalars);
     const Index block = p_.layout.block;
-    const bool by_columns = p_.c.col != 1;
-    const Index together = by_columns ? std::max<Index>(1, 256 / block) : 1;
+    const Index together = by_columns() ? std::max<Index>(1, 256 / block) : 1;
     for (Index row = first; row < end; row += together) {
       const Index height = std::min(together, end - row) * block;
-      const Index length = by_columns ? height : width;
+      const Index length = by_columns() ? height : width;
       W* sums = scratch<W>(wide_sums, height * width);
       for (Index i = 0; i * block < height; ++i)
-        multiply(row + i, sums + i * block, by_columns ? 1 : length, by_columns ? length : 1);
-      const EpiloguePlace at = by_columns ? EpiloguePlace{z, column, row * block}
-                                          : EpiloguePlace{z, row * block, column};
-      finish(rows, sums, by_columns ? width : height, length, at, at);
+        multiply(row + i, sums + i * block, by_columns() ? 1 : length, by_columns() ? length : 1);
+      const EpiloguePlace at = by_columns() ? EpiloguePlace{z, column, row * block}
+                                            : EpiloguePlace{z, row * block, column};
+      finish(rows, reductions_, sums, by_columns() ? width : height, length, at, at);
     }
   }
+
+  bool by_columns() const { return p_.c.col != 1; }
 
   Index strips() const { return ceil_div(p_.n, strip_); }
 
@@ -142,6 +154,8 @@ class Dsd {
   T* c_;
   Index strip_ = 0;  ///< columns, a multiple of a panel's
   Index runs_ = 1;   ///< runs of block rows
+  /// Of pieces that lie in one task, however many there are.
+  EpilogueReductions<W> reductions_;
 };
 
 /// One head of one S of an sdd, computed by a team: for each step of the depth, over all products
@@ -151,8 +165,10 @@ class Sdd {
  public:
   using W = Wide<T>;
 
-  Sdd(const SddProblem& problem, const T* a, const T* b, T* values, Index task)
+  Sdd(const SddProblem& problem, EpilogueReductions<W>& reductions, const T* a, const T* b,
+      T* values, Index task)
       : p_(problem),
+        reductions_(reductions),
         batch_(task / p_.layout.heads),
         head_(task % p_.layout.heads),
         a_(a + p_.batch.offset(0, batch_) + head_ * p_.a_head),
@@ -243,13 +259,14 @@ class Sdd {
   /// Block `i` of this head through the epilogue.
   void finish_block(EpilogueRows<W>& rows, const W* sums, Index i) const {
     const Index block = p_.layout.block, number = first_ + i;
-    finish(rows, sums, block, block,
+    finish(rows, reductions_, sums, block, block,
            {batch_ * p_.layout.heads + head_, p_.layout.row_of[number] * block,
             p_.layout.col_of[number] * block},
            {batch_, number * block, 0});
   }
 
   const SddProblem& p_;
+  EpilogueReductions<W>& reductions_;
   Index batch_, head_;
   const T* a_;
   const T* b_;
@@ -267,8 +284,9 @@ void dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProble
   const double products = double(p.batch.numel()) * double(p.sum.numel()) / p.layout.heads;
   const int team = team_size(products * double(p.layout.nnz) * area * double(p.n), worth_a_thread);
   visit_floating("dsd", values.dtype(), [&]<class T>(Type<T>) {
-    const Dsd<T> dsd(p, values.data<T>(), b.data<T>(), c.data<T>(), team);
+    Dsd<T> dsd(p, values.data<T>(), b.data<T>(), c.data<T>(), team);
     parallel_each(dsd.tasks(), team, [&](Index task) { dsd.run(task); });
+    dsd.reduce();
   });
 }
 
@@ -280,9 +298,14 @@ void sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProble
   // Few heads are computed one after the other, each by the whole team.
   const bool together = tasks < 4 * team;
   visit_floating("sdd", values.dtype(), [&]<class T>(Type<T>) {
+    const Index block = p.layout.block;
+    EpilogueReductions<Wide<T>> reductions(
+        p.epilogue, {p.batch.numel(), p.layout.nnz * block, block}, block, block);
     parallel_each(tasks, together ? 1 : team, [&](Index task) {
-      Sdd<T>(p, a.data<T>(), b.data<T>(), values.data<T>(), task).run(together ? team : 1);
+      Sdd<T>(p, reductions, a.data<T>(), b.data<T>(), values.data<T>(), task)
+          .run(together ? team : 1);
     });
+    reductions.reduce(p.layout);
   });
 }
 

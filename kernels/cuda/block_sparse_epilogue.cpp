@@ -1,5 +1,10 @@
 #include <bs/kernels/cuda/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/gemm_tables.h>
+#include <bs/kernels/cuda/reduce_parts.h>
+#include <bs/lib/cuda/launch.h>
+
+#include <algorithm>
+#include <type_traits>
 
 namespace bs::cuda {
 
@@ -13,24 +18,52 @@ std::string epilogue_text(const GemmEpilogue& e, DType dtype, bool transposed) {
          "}  // namespace bs::cuda::device\n";
 }
 
-device::BlockSparseEpilogueArguments epilogue_arguments(const BlockSparseEpilogue* e,
-                                                        bool transposed) {
-  device::BlockSparseEpilogueArguments out{};
-  if (!e) return out;
-  static_assert(GemmEpilogue::most_operands == std::extent_v<decltype(out.operands)>);
-  static_assert(GemmEpilogue::most_scalars == std::extent_v<decltype(out.scalars.in_f64)>);
+EpilogueLaunch::EpilogueLaunch(const BlockSparseEpilogue* e, bool transposed, const Shape& result,
+                               int block, Stream stream)
+    : epilogue_(e), transposed_(transposed), stream_(stream) {
+  if (!e) return;
+  static_assert(GemmEpilogue::most_operands + GemmEpilogue::most_reductions ==
+                std::extent_v<decltype(arguments_.operands)>);
+  static_assert(GemmEpilogue::most_scalars == std::extent_v<decltype(arguments_.scalars.in_f64)>);
   for (size_t i = 0; i < e->scalars.size(); ++i) {
-    out.scalars.in_f32[i] = static_cast<float>(e->scalars[i]);
-    out.scalars.in_f64[i] = e->scalars[i];
+    arguments_.scalars.in_f32[i] = static_cast<float>(e->scalars[i]);
+    arguments_.scalars.in_f64[i] = e->scalars[i];
   }
-  for (size_t i = 0; i < e->operands.size(); ++i) {
+  const auto& operands = e->expression.operands();
+  for (size_t i = 0; i < operands.size(); ++i) {
     const Tensor& t = e->operands[i];
     constexpr int neighbours = 2;  // sums that a thread has side by side
     if (t.defined())
-      out.operands[i] = gemm_operand(transposed ? t.transpose(1, 2) : t,
-                                     e->expression.operands()[i].element, neighbours);
+      arguments_.operands[i] =
+          gemm_operand(transposed ? t.transpose(1, 2) : t, operands[i].element, neighbours);
   }
-  return out;
+  const int64_t side = std::min(block, device::reduced_side);
+  const int64_t batch = result[0], rows = result[1], columns = result[2];
+  for (size_t i = 0; i < e->reductions.size(); ++i) {
+    const Shape shape = over_columns(i) ? Shape{batch, ceil_div(columns, side), rows}
+                                        : Shape{batch, ceil_div(rows, side), columns};
+    partials_.push_back(Tensor::empty(shape, e->reductions[i].dtype(), stream.device()));
+    const Tensor& t = partials_.back();
+    arguments_.operands[operands.size() + i] = {t.data(), over_columns(i) ? 1 : columns,
+                                                over_columns(i) ? rows : 1, t.strides()[0], 0};
+  }
+}
+
+bool EpilogueLaunch::over_columns(size_t i) const {
+  return epilogue_->expression.reductions()[i].over_columns != transposed_;
+}
+
+bool EpilogueLaunch::is_max(size_t i) const { return epilogue_->expression.reductions()[i].is_max; }
+
+void EpilogueLaunch::reduce() const {
+  for (size_t i = 0; i < partials_.size(); ++i)
+    reduce_parts(partials_[i], epilogue_->reductions[i], is_max(i), stream_);
+}
+
+void EpilogueLaunch::reduce(const LayoutView& layout) const {
+  for (size_t i = 0; i < partials_.size(); ++i)
+    reduce_blocks(partials_[i], layout, over_columns(i), epilogue_->reductions[i], is_max(i),
+                  stream_);
 }
 
 }  // namespace bs::cuda

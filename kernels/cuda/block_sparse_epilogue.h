@@ -1,9 +1,11 @@
 #pragma once
 /** @file Epilogues in the kernels of the block-sparse products: their text, and what it reads. */
 #include <bs/kernels/block_sparse_epilogue.h>
+#include <bs/lib/stream.h>
 #include <bs/kernels/cuda/device/gemm_params.cuh>
 
 #include <string>
+#include <vector>
 
 namespace bs::cuda {
 
@@ -14,8 +16,33 @@ std::string epilogue_key(const BlockSparseEpilogue* epilogue);
  *  @param[in] transposed whether the kernel computes the transpose of what the epilogue sees */
 std::string epilogue_text(const GemmEpilogue& epilogue, DType dtype, bool transposed);
 
-/** @brief What the emitted text reads and writes; nothing for none. */
-device::BlockSparseEpilogueArguments epilogue_arguments(const BlockSparseEpilogue* epilogue,
-                                                        bool transposed);
+/** @brief What the emitted text of one launch reads and writes, with memory for what it reduces
+ *  piece by piece; nothing for no epilogue. The memory is the stream's, and may be given back once
+ *  the launch and reduce() are queued on it. */
+class EpilogueLaunch {
+ public:
+  /** @param[in] transposed as above
+   *  @param[in] result [batch, rows, columns] of what the kernel computes; of sdd its blocks, one
+   *             below the other
+   *  @param[in] block of the layout */
+  EpilogueLaunch(const BlockSparseEpilogue* epilogue, bool transposed, const Shape& result,
+                 int block, Stream stream);
+
+  const device::BlockSparseEpilogueArguments& arguments() const { return arguments_; }
+  /** @brief Finishes the reductions of a dense result. */
+  void reduce() const;
+  /** @brief Those of the blocks of a layout, given on the device. */
+  void reduce(const LayoutView& layout) const;
+
+ private:
+  bool over_columns(size_t reduction) const;
+  bool is_max(size_t reduction) const;
+
+  const BlockSparseEpilogue* epilogue_;
+  bool transposed_;
+  Stream stream_;
+  device::BlockSparseEpilogueArguments arguments_{};
+  std::vector<Tensor> partials_;
+};
 
 }  // namespace bs::cuda

@@ -99,6 +99,8 @@ void finished_matmul(const Tensor& a, const Tensor& b, const Tensor& d,
                                     : kind == epilogue::Operand::Kind::column ? t.select(1, 0)
                                                                               : t);
   }
+  for (size_t i = 0; i < e.reductions.size(); ++i)
+    arguments.tensors.emplace(expression.reductions()[i].name, e.reductions[i].select(0, 0));
   for (size_t i = 0; i < e.scalars.size(); ++i)
     arguments.scalars.emplace(expression.scalars()[i], e.scalars[i]);
   operation.run(arguments);

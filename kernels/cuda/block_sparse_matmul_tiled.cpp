@@ -214,6 +214,9 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
   grid.c_aligned = aligned_to_16(c) && steps_in(p.batch, 2, vector) &&
                    whole_pieces(p.c, by_rows, by_rows ? p.n : vector, vector);
   const int64_t tiles = p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
+  const EpilogueLaunch epilogue(p.epilogue, k.c_by_columns,
+                                {p.batch.numel(), int64_t{p.block_rows()} * p.layout.block, p.n},
+                                p.layout.block, stream);
   launch(k, p.epilogue, tiles,
          device::DsdArguments{.values = values.data(),
                               .b = b.data(),
@@ -226,8 +229,9 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
                               .batch = operand_loop(p.batch),
                               .sum = operand_loop(p.sum),
                               .grid = grid,
-                              .epilogue = epilogue_arguments(p.epilogue, k.c_by_columns)},
+                              .epilogue = epilogue.arguments()},
          stream);
+  epilogue.reduce();
 }
 
 void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
@@ -259,6 +263,9 @@ void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const Sdd
   device::TileGrid grid = grid_of(k, longest);
   grid.c_aligned = aligned_to_16(values) && steps_in(p.batch, 2, vector);
   const int64_t tiles = lines * grid.row_tiles * grid.col_tiles;
+  const EpilogueLaunch epilogue(
+      p.epilogue, false, {p.batch.numel(), int64_t{p.layout.nnz} * p.layout.block, p.layout.block},
+      p.layout.block, stream);
   launch(k, p.epilogue, tiles,
          device::SddArguments{.a = a.data(),
                               .b = b.data(),
@@ -272,8 +279,9 @@ void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const Sdd
                               .batch = operand_loop(p.batch),
                               .sum = operand_loop(p.sum),
                               .grid = grid,
-                              .epilogue = epilogue_arguments(p.epilogue, false)},
+                              .epilogue = epilogue.arguments()},
          stream);
+  epilogue.reduce(p.layout);
 }
 
 }  // namespace bs::cuda

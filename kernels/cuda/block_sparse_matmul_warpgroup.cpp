@@ -203,7 +203,6 @@ void launch(const WarpgroupKernel& k, Params& params, const BlockSparseEpilogue*
   params.next = counter.get();
   params.items = static_cast<int>(items);
   const int64_t most = device_properties(stream.device()).multiprocessors / k.ctas;
-  params.epilogue = epilogue_arguments(epilogue, k.c_by_columns);
   const jit::Kernel& kernel = family->get(k, stream.device(), [&] {
     return warpgroup_source(k, epilogue ? &epilogue->expression : nullptr);
   });
@@ -325,7 +324,11 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   params.columns = static_cast<int>(extent.columns);
   const DsdSchedule& schedule = schedule_dsd(*p.pattern, strips, extent, stream.device());
   params.order = schedule.order;
+  const EpilogueLaunch epilogue(p.epilogue, k.c_by_columns, {p.batch.numel(), m, p.n}, block,
+                                stream);
+  params.epilogue = epilogue.arguments();
   launch(k, params, p.epilogue, items, schedule.split, stream);
+  epilogue.reduce();
   return true;
 }
 
@@ -387,7 +390,11 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
   params.b_head = p.b_head != 0;
   params.depth = static_cast<int>(p.k);
   params.blocks = p.layout.nnz;
+  const EpilogueLaunch epilogue(
+      p.epilogue, false, {extent.batch, int64_t{p.layout.nnz} * block, block}, block, stream);
+  params.epilogue = epilogue.arguments();
   launch(k, params, p.epilogue, items, schedule.split, stream);
+  epilogue.reduce(p.layout);
   return true;
 }
 

@@ -1,6 +1,6 @@
 #include <bs/kernels/cuda/device_headers.h>
-#include <bs/kernels/cuda/gemm_reduce.h>
 #include <bs/kernels/cuda/gemm_tables.h>
+#include <bs/kernels/cuda/reduce_parts.h>
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/cuda/runtime.h>
 
@@ -70,8 +70,8 @@ class Launch {
     if (d_.split_k == SplitK::parallel && launch_.slices > 1) join(gemm);
     for (size_t i = 0; i < seen_.size(); ++i)
       for (size_t r = 0; r < d_.epilogue.reductions().size(); ++r)
-        gemm_reduce(memory.partial(i, r), launch_.products[i].reductions[r],
-                    d_.epilogue.reductions()[r].is_max, stream_);
+        reduce_parts(memory.partial(i, r), launch_.products[i].reductions[r],
+                     d_.epilogue.reductions()[r].is_max, stream_);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
+#include <bs/tests/kernels/block_sparse_epilogue_cases.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <bs/tests/support/sparse_case.h>
@@ -17,7 +18,6 @@ using namespace bs::test;
 
 namespace {
 
-constexpr Transpose transposes[] = {{}, {.b = true}, {.a = true}, {.a = true, .b = true}};
 constexpr DType dtypes[] = {f64, f32, f16, bf16};
 
 /// A function of the vocabulary and its formula.
@@ -43,102 +43,17 @@ const Function functions[] = {
      }},
 };
 
-/// One product with all operands drawn at random, and what the epilogue's formula makes of it.
-struct Case {
-  const char* op;
-  Mask mask;
-  int64_t free;  ///< the extent that the layout does not tell
-  Transpose t = {};
-  Shape left = {}, right = {};  ///< leading axes
-};
-
-struct Problem {
-  Reference a, b;  ///< dense or values, as the op takes them
-  Reference sums;  ///< dense result, or values
-  std::function<Tensor(const ProductOptions&)> run;
-};
-
-Reference drawn(const Shape& shape, uint64_t seed, DType dtype) {
-  return Reference::of(random_reference(shape, seed).tensor(dtype, Device::cpu()));
-}
-
-Problem make(const Case& c, DType dtype) {
-  const std::string op = c.op;
-  const Mask& mask = c.mask;
-  const Transpose t = c.t;
-  Shape a, b;
-  if (op == "sdd") {
-    a = flipped(mask.dense(c.left, mask.height(), c.free), t.a);
-    b = flipped(mask.dense(c.right, c.free, mask.width()), t.b);
-  } else if (op == "dsd") {
-    a = mask.values(c.left);
-    b = flipped(mask.dense(c.right, t.a ? mask.height() : mask.width(), c.free), t.b);
-  } else {
-    a = flipped(mask.dense(c.left, c.free, t.b ? mask.width() : mask.height()), t.a);
-    b = mask.values(c.right);
-  }
-  Problem p{drawn(a, 1, dtype), drawn(b, 2, dtype), Reference(), {}};
-  const Tensor x = p.a.tensor(dtype, test_device()), y = p.b.tensor(dtype, test_device());
-  const LayoutPtr layout = mask.layout();
-  if (op == "sdd") {
-    p.sums = sparsify(product(p.a, p.b, t.a, t.b), mask);
-    p.run = [=](const ProductOptions& o) { return sdd(x, y, layout, t, o).values; };
-  } else if (op == "dsd") {
-    p.sums = product(densify(p.a, mask), p.b, t.a, t.b);
-    p.run = [=](const ProductOptions& o) { return dsd({layout, x}, y, t, o); };
-  } else {
-    p.sums = product(p.a, densify(p.b, mask), t.a, t.b);
-    p.run = [=](const ProductOptions& o) { return dds(x, {layout, y}, t, o); };
-  }
-  return p;
-}
-
-/// Where each element of a result lies: the matrix it is of, its row and its column.
-struct Place {
-  int64_t matrix, row, column;
-};
-
-std::vector<Place> places(const Case& c, const Reference& sums) {
-  std::vector<Place> out;
-  if (std::string(c.op) != "sdd") {
-    const int64_t m = sums.shape[-2], n = sums.shape[-1];
-    for (int64_t i = 0; i < sums.shape.product(); ++i) out.push_back({i / n / m, i / n % m, i % n});
-    return out;
-  }
-  const Mask& mask = c.mask;
-  const int64_t batch = sums.shape.slice(0, sums.shape.rank() - 3).product();
-  for (int64_t z = 0; z < batch; ++z)
-    for (int h = 0; h < mask.heads; ++h)
-      for (int r = 0; r < mask.rows; ++r)
-        for (int q = 0; q < mask.cols; ++q)
-          for (int i = 0; mask.has(h, r, q) && i < mask.block * mask.block; ++i)
-            out.push_back({z * mask.heads + h, int64_t{r} * mask.block + i / mask.block,
-                           int64_t{q} * mask.block + i % mask.block});
-  return out;
-}
-
-std::string describe(const Case& c, DType dtype) {
-  return format("{} block {} free {} transposed {} {} lead {} {} {}", c.op, c.mask.block, c.free,
-                c.t.a, c.t.b, c.left, c.right, dtype);
-}
-
 /// D = f(alpha sum + row + column + beta c), with the argument stored in `aside`'s element.
 void check(const Case& c, DType dtype, const Function& f, std::optional<DType> aside_dtype = {}) {
   using namespace bs::epilogue;
   const Problem p = make(c, dtype);
   const DType stored = aside_dtype.value_or(dtype);
   const Element e = element_of(dtype);
-  const int64_t m = std::string(c.op) == "sdd" ? c.mask.height() : p.sums.shape[-2];
-  const int64_t n = std::string(c.op) == "sdd" ? c.mask.width() : p.sums.shape[-1];
   const std::vector<Place> at = places(c, p.sums);
   REQUIRE(at.size() == p.sums.values.size());
-  // Vectors of each matrix, where there are several.
-  const bool is_sdd = std::string(c.op) == "sdd";
-  Shape matrices = p.sums.shape.slice(0, p.sums.shape.rank() - (is_sdd ? 3 : 2));
-  if (is_sdd && c.mask.heads > 1) matrices.push_back(c.mask.heads);
-  Shape of_rows = matrices;
-  of_rows.push_back(n);
-  const Reference row_values = drawn(of_rows, 3, dtype), column_values = drawn({m}, 4, f32);
+  Shape of_rows = p.matrices;  // vectors of each matrix, where there are several
+  of_rows.push_back(p.n);
+  const Reference row_values = drawn(of_rows, 3, dtype), column_values = drawn({p.m}, 4, f32);
   const Reference beside = drawn(p.sums.shape, 5, dtype);
 
   const Value t = scalar("alpha") * accumulator() + row("r", e) + column("c", Element::f32) +
@@ -155,7 +70,7 @@ void check(const Case& c, DType dtype, const Function& f, std::optional<DType> a
   Reference argument(p.sums.shape), expected(p.sums.shape);
   for (size_t i = 0; i < at.size(); ++i) {
     argument[i] = 0.75 * p.sums[i] +
-                  row_values[static_cast<size_t>(at[i].matrix * n + at[i].column)] +
+                  row_values[static_cast<size_t>(at[i].matrix * p.n + at[i].column)] +
                   column_values[static_cast<size_t>(at[i].row)] - 0.5 * beside[i];
     expected[i] = f.formula(argument[i]);
   }
@@ -383,15 +298,31 @@ TEST_CASE("block-sparse epilogues refuse what does not fit") {
       "dsd: 't' is stored, and has shape [32, 10], strides [10, 1]; expected [2, 32, 10], "
       "contiguous",
       Error);
+  const GemmEpilogue summing = GemmEpilogue(t).row_sum("rows", t);
+  CHECK_THROWS_WITH_AS(run({.epilogue = summing, .tensors = {{"bias", bias}}}),
+                       "dsd: the epilogue's tensor 'rows' is missing", Error);
   CHECK_THROWS_WITH_AS(
-      run({.epilogue = GemmEpilogue(t).row_sum("rows", t), .tensors = {{"bias", bias}}}),
-      "dsd: the epilogue reduces 'rows', which products with a sparse matrix cannot", Error);
+      run({.epilogue = summing,
+           .tensors = {{"bias", bias}, {"rows", Tensor::empty({2, 32}, f16, device)}}}),
+      "dsd: 'rows' is a tensor of f16; the epilogue says f32", Error);
+  CHECK_THROWS_WITH_AS(
+      run({.epilogue = summing,
+           .tensors = {{"bias", bias}, {"rows", Tensor::empty({2, 10}, f32, device)}}}),
+      "dsd: 'rows' is reduced, and has shape [2, 10], strides [10, 1]; expected [2, 32], "
+      "contiguous",
+      Error);
   const LayoutPtr heads = Mask(2, 2, 2, 16, 1).layout();
   const Tensor x = Tensor::empty({2, 32, 8}, f16, device);
   CHECK_THROWS_WITH_AS(
       sdd(x, x, heads, {.b = true},
           {.epilogue = e, .tensors = {{"bias", Tensor::empty({3, 32}, f16, device)}}}),
       "sdd: 'bias' has shape [3, 32]; expected [2, 32], or what broadcasts to it", Error);
+  CHECK_THROWS_WITH_AS(
+      sdd(x, x, heads, {.b = true},
+          {.epilogue = GemmEpilogue(accumulator()).column_max("most", accumulator()),
+           .tensors = {{"most", Tensor::empty({32}, f32, device)}}}),
+      "sdd: 'most' is reduced, and has shape [32], strides [1]; expected [2, 32], contiguous",
+      Error);
   if (device.is_cuda())
     CHECK_THROWS_WITH_AS(run({.epilogue = e, .tensors = {{"bias", Tensor::empty({10}, f16)}}}),
                          "dsd: tensors on cpu and cuda:0", Error);

@@ -77,6 +77,28 @@ struct BlockRow {
   }
 };
 
+/// Puts what the epilogue makes of a tile's sums in their place. `places(row, column, at, in)`
+/// tells where those of two neighbours are: see finish_pair.
+template <class Product, int block, class Epilogue, class Places>
+__device__ __forceinline__ void finish_tile(Product& product, const BlockSparseEpilogueArguments& e,
+                                            const Places& places) {
+  using Sum = typename Product::Sum;
+  constexpr int side = side_of<block>;
+  product.template each_piece<side>([&](int row, int col, Sum(&sums)[side / 4][2]) {
+    PieceTotals<Epilogue, side> totals;
+#pragma unroll
+    for (int i = 0; i < side / 4; ++i) {
+      EpiloguePlace at, in;
+      places(row + i % 2 * 8, col + i / 2 * 8, at, in);
+      Sum out[1][2];
+      finish_pair<Epilogue, 1>(e, at, in, sums[i], out, i, totals);
+      sums[i][0] = out[0][0];
+      sums[i][1] = out[0][1];
+    }
+    totals.store(e.operands + Epilogue::operands);
+  });
+}
+
 /// C = sum of op(S) B: a CTA takes some rows of a block row and some columns. Product's A lies
 /// along the depth where S is not transposed.
 template <class Product, int block, class Epilogue = NoEpilogue>
@@ -130,17 +152,13 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
   const int height = min(rows, block - row0);
   const int width = clamp_count(p.n - n0, cols);
   if constexpr (!same_type<Epilogue, NoEpilogue>) {
-    product.each_pair([&](int r, int c, typename Product::Sum(&sums)[2]) {
-      const EpiloguePlace at{static_cast<int>(m0) + min(r, height - 1),
-                             static_cast<int>(n0) + min(c, width - 1), static_cast<int>(item),
-                             width - c == 1 ? 1 : 2};
-      EpiloguePlace in = at;
-      in.count = r < height ? width - c : 0;
-      typename Product::Sum out[1][2];
-      finish_sums<Epilogue, 1>(p.epilogue, at, in, sums, out);
-      sums[0] = out[0][0];
-      sums[1] = out[0][1];
-    });
+    finish_tile<Product, block, Epilogue>(
+        product, p.epilogue, [&](int r, int c, EpiloguePlace& at, EpiloguePlace& in) {
+          at = {static_cast<int>(m0) + min(r, height - 1), static_cast<int>(n0) + min(c, width - 1),
+                static_cast<int>(item), width - c == 1 ? 1 : 2};
+          in = at;
+          in.count = r < height ? width - c : 0;
+        });
   }
   out += m0 * p.c_steps.row + n0 * p.c_steps.col;
   if (p.c_steps.col == 1) {
@@ -204,19 +222,15 @@ __device__ inline void sdd_tile(const SddArguments& p) {
   T* out = static_cast<T*>(p.values) + offset_of(p.batch, 2, item);
   const int height = min(rows, block - row0);
   if constexpr (!same_type<Epilogue, NoEpilogue>) {
-    product.each_pair([&](int r, int c, typename Product::Sum(&sums)[2]) {
-      const int j = (col0 + c) / block;
-      const bool inside = r < height && j < blocks.count;
-      const int entry = min(j, blocks.count - 1), i = min(r, height - 1), k = (col0 + c) % block;
-      const EpiloguePlace at{static_cast<int>(m0) + i, blocks.position[entry] * block + k,
-                             static_cast<int>(item * p.order.heads + head), 2};
-      const EpiloguePlace in{(blocks.first + entry) * block + row0 + i, k, static_cast<int>(item),
-                             inside ? 2 : 0};
-      typename Product::Sum out[1][2];
-      finish_sums<Epilogue, 1>(p.epilogue, at, in, sums, out);
-      sums[0] = out[0][0];
-      sums[1] = out[0][1];
-    });
+    finish_tile<Product, block, Epilogue>(
+        product, p.epilogue, [&](int r, int c, EpiloguePlace& at, EpiloguePlace& in) {
+          const int j = (col0 + c) / block, k = (col0 + c) % block;
+          const int entry = min(j, blocks.count - 1), i = min(r, height - 1);
+          at = {static_cast<int>(m0) + i, blocks.position[entry] * block + k,
+                static_cast<int>(item * p.order.heads + head), 2};
+          in = {(blocks.first + entry) * block + row0 + i, k, static_cast<int>(item),
+                r < height && j < blocks.count ? 2 : 0};
+        });
   }
   product.template stage_result<true>(shared);
   const LinePlace<Product, cols> own;

@@ -18,10 +18,15 @@ struct EpilogueScalars {
   double in_f64[most_epilogue_scalars];
 };
 
-/// Of one block-sparse product.
+/// Rows or columns of a block-sparse product that a kernel reduces to one number by itself, or all
+/// those of a block that has fewer.
+inline constexpr int reduced_side = 16;
+
+/// Of one block-sparse product. Behind the operands stand the partial results of reductions, one a
+/// row for each piece of `reduced_side` columns, or one a column for each piece of rows.
 struct BlockSparseEpilogueArguments {
   EpilogueScalars scalars;
-  GemmOperand operands[12];
+  GemmOperand operands[16];
 };
 
 struct GemmMatrix {

@@ -302,6 +302,20 @@ struct TileProduct {
         for (int i = 0; i < 4; ++i) cells[m][n][i] += parts[m][n][i];
   }
 
+  /// Calls f(row, column, sums) on every piece of 16 rows by `side` columns of the tile, 8 or 16: a
+  /// lane's first place in it, and its pairs of neighbours, the even ones of that row, the others 8
+  /// rows below, and two by two 8 columns further on.
+  template <int side, class F>
+  __device__ void each_piece(const F& f) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int row = first_row() + lane / 4, col = first_col() + lane % 4 * 2;
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m)
+#pragma unroll
+      for (int n = 0; n < 2 * pairs; n += side / 8)
+        f(row + m * 16, col + n * 8, reinterpret_cast<Sum(&)[side / 4][2]>(cells[m][n]));
+  }
+
   /// Calls f(row, column, sums) on every two neighbours of a row of the tile.
   template <class F>
   __device__ void each_pair(const F& f) {
@@ -313,10 +327,8 @@ struct TileProduct {
       for (int n = 0; n < 2 * pairs; ++n)
 #pragma unroll
         for (int i = 0; i < 4; i += 2) {
-          Sum pair[2] = {cells[m][n][i], cells[m][n][i + 1]};
+          const Sum pair[2] = {cells[m][n][i], cells[m][n][i + 1]};
           f(row + m * 16 + i / 2 * 8, col + n * 8, pair);
-          cells[m][n][i] = pair[0];
-          cells[m][n][i + 1] = pair[1];
         }
   }
 

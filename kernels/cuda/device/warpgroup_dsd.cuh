@@ -13,6 +13,7 @@ namespace bs::cuda::device {
 template <class Config>
 struct WarpgroupDsd {
   using T = typename Config::Element;
+  using Epilogue = typename Config::Epilogue;
   static constexpr int block = Config::block;
   static constexpr int groups = 2;  // warpgroups that multiply
   static constexpr int n = Config::n;
@@ -26,7 +27,7 @@ struct WarpgroupDsd {
   static constexpr unsigned a_slice = 64 * line, a_stage = groups * slices * a_slice;
   static constexpr unsigned b_slice = n * line, b_stage = slices * b_slice;
   static constexpr unsigned staging = 64 * 128 * 2;  // a warpgroup's half tile on its way out
-  static constexpr bool finishes = !same_type<typename Config::Epilogue, NoEpilogue>;
+  static constexpr bool finishes = !same_type<Epilogue, NoEpilogue>;
   static constexpr int staged = Config::staged;  // tiles that leave through it: C, and one more
   static constexpr int threads = (groups + 1) * warpgroup_size;
 
@@ -316,6 +317,7 @@ struct WarpgroupDsd {
   __device__ static __forceinline__ void finish(const WarpgroupDsdParams& p, const float* sums,
                                                 bool started, int row, int column, int batch,
                                                 unsigned (&r)[staged][4]) {
+    PieceTotals<Epilogue, side_of<block>> totals;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const PairPlace pair(i);
@@ -326,10 +328,11 @@ struct WarpgroupDsd {
       in.count = at_row < p.m ? left : 0;
       const float own[2] = {started ? sums[2 * i] : 0, started ? sums[2 * i + 1] : 0};
       float out[staged][2];
-      finish_sums<typename Config::Epilogue, staged>(p.epilogue, at, in, own, out);
+      finish_pair<Epilogue, staged>(p.epilogue, at, in, own, out, i, totals);
 #pragma unroll
       for (int o = 0; o < staged; ++o) r[o][i] = pack_pair<T>(out[o][0], out[o][1]);
     }
+    totals.store(p.epilogue.operands + Epilogue::operands);
   }
 
   /// 64 columns at a time, which leave while the next ones are computed, and the last while the

@@ -13,6 +13,7 @@ namespace bs::cuda::device {
 template <class Config>
 struct WarpgroupSdd {
   using T = typename Config::Element;
+  using Epilogue = typename Config::Epilogue;
   static constexpr int block = Config::block;
   static constexpr int groups = 2;     // warpgroups that multiply
   static constexpr int n = Config::n;  // columns a warpgroup
@@ -34,7 +35,7 @@ struct WarpgroupSdd {
   static constexpr int a_boxes = 2 * down;   // of 32 lines
   static constexpr unsigned a_box = a_tile / 2;
   static constexpr int out_line = 2 * side;
-  static constexpr bool finishes = !same_type<typename Config::Epilogue, NoEpilogue>;
+  static constexpr bool finishes = !same_type<Epilogue, NoEpilogue>;
   static constexpr int staged = Config::staged;  // tiles that leave through staging
 
   struct Shared {
@@ -226,6 +227,7 @@ struct WarpgroupSdd {
         (place.strip % p.list.strips * rows * (block == 128 ? 2 : 1) + group % down) * side;
     const int number = __ldg(p.list.blocks + static_cast<long long>(at_entry) * rows + block_row);
     const int column0 = __ldg(p.list.cols + at_entry) * block;
+    PieceTotals<Epilogue, side_of<block>> totals;
     const int count = number < 0 || group / down * n + column >= place.count * block ? 0 : 2;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -237,10 +239,11 @@ struct WarpgroupSdd {
       const EpiloguePlace in{max(number, 0) * block + in_block, k, place.batch, count};
       const float own[2] = {sums[2 * i], sums[2 * i + 1]};
       float out[staged][2];
-      finish_sums<typename Config::Epilogue, staged>(p.epilogue, at, in, own, out);
+      finish_pair<Epilogue, staged>(p.epilogue, at, in, own, out, i, totals);
 #pragma unroll
       for (int o = 0; o < staged; ++o) r[o][i] = pack_pair<T>(out[o][0], out[o][1]);
     }
+    totals.store(p.epilogue.operands + Epilogue::operands);
   }
 
   static constexpr int round = n % 128 || staged == 2 ? 64 : 128;  // columns written at a time

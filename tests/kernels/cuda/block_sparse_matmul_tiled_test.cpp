@@ -25,6 +25,17 @@ TEST_CASE("block-sparse products: the kernels of mma.sync compile with an epilog
       113);
 }
 
+TEST_CASE("block-sparse products: the kernels of mma.sync compile with reductions") {
+  test::check_kernels(
+      all_tiled_kernels(),
+      [](TiledKernel k) {
+        k.c_by_columns = !k.sampled && k.block % 3 == 1;  // 16, 64
+        const GemmEpilogue e = test::epilogue_that_reduces(element_of(k.dtype));
+        return tiled_source(k, &e);
+      },
+      127);
+}
+
 TEST_CASE("block-sparse products: the text of a kernel is what it was, and its name its own") {
   const TiledKernel kernel{.sampled = true,
                            .dtype = bf16,

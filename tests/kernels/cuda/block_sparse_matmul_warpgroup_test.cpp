@@ -20,3 +20,24 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with an epilogue 
                           },
                           53, {90});
 }
+
+TEST_CASE("block-sparse products: the kernels of wgmma compile with reductions") {
+  bs::test::check_kernels(all_warpgroup_kernels(),
+                          [](WarpgroupKernel k) {
+                            k.staged = 2;
+                            const bs::GemmEpilogue e =
+                                bs::test::epilogue_that_reduces(bs::element_of(k.dtype));
+                            return warpgroup_source(k, &e);
+                          },
+                          31, {90});
+}
+
+TEST_CASE("block-sparse products: the kernels of wgmma compile with bias and gelu") {
+  bs::test::check_kernels(all_warpgroup_kernels(),
+                          [](const WarpgroupKernel& k) {
+                            const bs::GemmEpilogue e =
+                                bs::test::bias_and_gelu(bs::element_of(k.dtype));
+                            return warpgroup_source(k, &e);
+                          },
+                          59, {90});
+}

@@ -1,0 +1,49 @@
+#pragma once
+/** @file Products of random block-sparse operands, with what an epilogue's formula is put to. */
+#include <bs/kernels/block_sparse_matmul.h>
+#include <bs/tests/support/reference.h>
+#include <bs/tests/support/sparse_case.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace bs::test {
+
+inline constexpr Transpose transposes[] = {{}, {.b = true}, {.a = true}, {.a = true, .b = true}};
+
+/** @brief One product with all operands drawn at random. */
+struct Case {
+  const char* op;
+  Mask mask;
+  int64_t free;  ///< the extent that the layout does not tell
+  Transpose t = {};
+  Shape left = {}, right = {};  ///< leading axes
+
+  bool is_sdd() const { return std::string(op) == "sdd"; }
+};
+
+struct Problem {
+  Reference a, b;  ///< dense or values, as the op takes them
+  Reference sums;  ///< dense result, or values
+  std::function<Tensor(const ProductOptions&)> run = {};
+
+  /** @brief Rows and columns of a matrix of the result, and the axes that count matrices. */
+  int64_t m = 0, n = 0;
+  Shape matrices = {};
+};
+Problem make(const Case& c, DType dtype);
+
+/** @brief Values that are numbers of `dtype`. */
+Reference drawn(const Shape& shape, uint64_t seed, DType dtype);
+
+/** @brief Where an element of a result lies: the matrix it is of, its row and its column. */
+struct Place {
+  int64_t matrix, row, column;
+};
+/** @brief Of all elements of a result. */
+std::vector<Place> places(const Case& c, const Reference& sums);
+
+std::string describe(const Case& c, DType dtype);
+
+}  // namespace bs::test

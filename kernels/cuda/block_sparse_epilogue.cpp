@@ -4,6 +4,7 @@
 #include <bs/lib/cuda/launch.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 
 namespace bs::cuda {
@@ -16,6 +17,18 @@ std::string epilogue_text(const GemmEpilogue& e, DType dtype, bool transposed) {
   return "namespace bs::cuda::device {\n" +
          to_source(e, dtype == f64 ? Element::f64 : Element::f32, transposed) +
          "}  // namespace bs::cuda::device\n";
+}
+
+const Tensor* staged_aside(const BlockSparseEpilogue* e) {
+  if (!e) return nullptr;
+  const auto& operands = e->expression.operands();
+  for (size_t i = 1; i < operands.size(); ++i) {
+    if (operands[i].stored < 0) continue;
+    const bool alike = operands[i].element == operands[0].element &&
+                       reinterpret_cast<uintptr_t>(e->operands[i].data()) % 16 == 0;
+    return alike ? &e->operands[i] : nullptr;
+  }
+  return nullptr;
 }
 
 EpilogueLaunch::EpilogueLaunch(const BlockSparseEpilogue* e, bool transposed, const Shape& result,

@@ -16,6 +16,10 @@ std::string epilogue_key(const BlockSparseEpilogue* epilogue);
  *  @param[in] transposed whether the kernel computes the transpose of what the epilogue sees */
 std::string epilogue_text(const GemmEpilogue& epilogue, DType dtype, bool transposed);
 
+/** @brief What an epilogue stores first beside D, where it can leave as D does, because it is laid
+ *  out like it; else null. */
+const Tensor* staged_aside(const BlockSparseEpilogue* epilogue);
+
 /** @brief What the emitted text of one launch reads and writes, with memory for what it reduces
  *  piece by piece; nothing for no epilogue. The memory is the stream's, and may be given back once
  *  the launch and reduce() are queued on it. */

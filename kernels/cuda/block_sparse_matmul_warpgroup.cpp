@@ -136,19 +136,6 @@ bool on_hopper(const Tensor& x) {
   return warpgroup_applies(x.dtype(), device_properties(x.device()).capability);
 }
 
-/// What an epilogue stores first beside D, where it can leave as D does: it is laid out like it.
-const Tensor* staged_aside(const BlockSparseEpilogue* e) {
-  if (!e) return nullptr;
-  const auto& operands = e->expression.operands();
-  for (size_t i = 1; i < operands.size(); ++i) {
-    if (operands[i].stored < 0) continue;
-    const bool alike = operands[i].element == operands[0].element &&
-                       reinterpret_cast<uintptr_t>(e->operands[i].data()) % 16 == 0;
-    return alike ? &e->operands[i] : nullptr;
-  }
-  return nullptr;
-}
-
 WarpgroupKernel kernel_of(const DsdProblem& p, DType dtype, int cols, int staged) {
   return {.sampled = false,
           .dtype = dtype,
@@ -302,7 +289,9 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   const BlockSparseStrips& strips =
       strips_of(*p.pattern, p.transposed, WarpgroupTile::dsd_rows(block), stream.device());
   const int64_t tiles = ceil_div(p.n, tile.cols);
-  const DsdExtent extent{p.transposed, tile.cols, p.batch.numel() * tiles, p.sum.numel()};
+  const bool sums_heads = p.sum.offset(2, p.sum.numel() - 1) != 0;
+  const DsdExtent extent{p.transposed,  tile.cols, p.batch.numel() * tiles,
+                         p.sum.numel(), tiles,     sums_heads};
   const int64_t items = extent.columns * strips.list.strips;
   if (!b_map.fit || !c_map.fit || !value_map.fit || !fits_int(items) || !extent.fits())
     return false;

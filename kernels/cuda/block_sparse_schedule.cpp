@@ -2,6 +2,7 @@
 #include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -105,6 +106,17 @@ uint64_t key_of(bool sampled, bool transposed, int cols, int64_t repeats, int64_
          static_cast<uint64_t>(cols / 64) << 56 | static_cast<uint64_t>(device.index()) << 50 |
          static_cast<uint64_t>(repeats) << 25 | static_cast<uint64_t>(steps);
 }
+/// `by_head`: of few items of several heads, where it matters which head each has.
+uint64_t key_of(const DsdExtent& x, bool by_head, Device device) {
+  const int64_t repeats = by_head ? (x.columns / x.tiles) << 12 | x.tiles : x.columns;
+  return key_of(false, x.transposed, x.cols, repeats, x.products, device) |
+         uint64_t{by_head} << 60 | uint64_t{by_head && x.sums_heads} << 59;
+}
+
+/// Steps that dsd takes for a strip of so many union columns.
+int32_t dsd_steps(int64_t columns, int block) {
+  return static_cast<int32_t>((columns * block + 63) / 64);
+}
 
 /// Steps that dsd takes for the strips of each rank, the longest first; the mean over heads.
 std::vector<int32_t> dsd_lengths(const BlockSparseStrips& strips, int block) {
@@ -116,7 +128,7 @@ std::vector<int32_t> dsd_lengths(const BlockSparseStrips& strips, int block) {
   std::vector<int32_t> lengths;
   for (const int64_t sum : entries) {
     const int64_t mean = (sum + heads - 1) / heads;
-    lengths.push_back(static_cast<int32_t>((mean * block + 63) / 64));
+    lengths.push_back(dsd_steps(mean, block));
   }
   return lengths;
 }
@@ -140,7 +152,10 @@ device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t column
           .groups = static_cast<int>(groups)};
 }
 
-WorkPieces split_work(const std::vector<int32_t>& lengths, int workers) {
+namespace {
+
+/// split_work of items in the order of their lengths.
+WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers) {
   const int64_t whole =
       time_to_finish(lengths, workers, [](int32_t length) { return length + tile_cost; });
   WorkPieces best{.time = whole};
@@ -159,6 +174,20 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers) {
   return best;
 }
 
+}  // namespace
+
+WorkPieces split_work(const std::vector<int32_t>& lengths, int workers) {
+  std::vector<int32_t> order(lengths.size()), sorted;
+  std::iota(order.begin(), order.end(), 0);
+  const auto length = [&](int32_t item) { return lengths[static_cast<size_t>(item)]; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return length(a) > length(b); });
+  std::transform(order.begin(), order.end(), std::back_inserter(sorted), length);
+  WorkPieces work = split_sorted(sorted, workers);
+  for (device::WorkPiece& piece : work.pieces) piece.item = order[static_cast<size_t>(piece.item)];
+  return work;
+}
+
 DevicePieces::DevicePieces(const WorkPieces& work, Device device)
     : count(static_cast<int>(work.pieces.size())), slots(work.slots) {
   if (count == 0) return;
@@ -169,27 +198,41 @@ DevicePieces::DevicePieces(const WorkPieces& work, Device device)
   pieces = reinterpret_cast<const device::WorkPiece*>(packed.data<int32_t>());
 }
 
+std::vector<int32_t> dsd_items(const BlockSparseStrips& strips, int block,
+                               const DsdExtent& extent) {
+  const int64_t ranks = strips.list.strips;
+  const auto heads = static_cast<int64_t>(strips.order.size()) / std::max<int64_t>(ranks, 1);
+  std::vector<int32_t> items;
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    for (int64_t column = 0; column < extent.columns; ++column) {
+      const int64_t head = extent.sums_heads ? 0 : column / extent.tiles % heads;
+      const int64_t strip = strips.order[static_cast<size_t>(head * ranks + rank)] % ranks;
+      const int64_t ways = extent.sums_heads ? heads : 1;  // heads whose strips are summed
+      int64_t steps = 0;
+      for (int64_t h = head; h < head + ways; ++h)
+        steps += dsd_steps(strips.length(static_cast<int>(h * ranks + strip)), block);
+      items.push_back(static_cast<int32_t>(steps * (extent.products / ways)));
+    }
+  return items;
+}
+
 const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& strips,
                                 const DsdExtent& extent, Device device) {
-  const uint64_t key =
-      key_of(false, extent.transposed, extent.cols, extent.columns, extent.products, device);
+  const DeviceProperties& gpu = device_properties(device);
+  const int workers = gpu.multiprocessors, count = strips.list.strips;
+  const bool listed = count * extent.columns <=
+                      std::min(int64_t{most_split_items} * workers, int64_t{most_listed_items});
+  const uint64_t key = key_of(extent, listed && layout.heads() > 1, device);
   const auto& kept = layout.derived<DsdSchedule>(key, [&] {
-    const DeviceProperties& gpu = device_properties(device);
-    const int workers = gpu.multiprocessors, count = strips.list.strips;
-    std::vector<int32_t> lengths = dsd_lengths(strips, layout.block());
+    const std::vector<int32_t> lengths = dsd_lengths(strips, layout.block());
     const int64_t depth = extent.transposed ? layout.height() : layout.width();
     const int64_t bytes = 2 * depth * extent.products * extent.cols;  // of B, for a column
     const int64_t fitting = gpu.l2_bytes / 4 / std::max<int64_t>(bytes, 1);
     const device::WorkOrder order = order_work(lengths, extent.columns, fitting, workers);
-    if (layout.heads() > 1 || count * extent.columns > int64_t{most_split_items} * workers)
-      return DsdSchedule{order, {}, {}};
-    std::vector<int32_t> items;
-    for (const int32_t length : lengths)
-      items.insert(items.end(), static_cast<size_t>(extent.columns),
-                   length * static_cast<int32_t>(extent.products));
-    DevicePieces split(split_work(items, workers), device);
+    if (!listed) return DsdSchedule{order, {}, {}};
+    DevicePieces split(split_work(dsd_items(strips, layout.block(), extent), workers), device);
     if (split.count == 0) return DsdSchedule{order, {}, {}};
-    // Pieces are of items in the order of their lengths.
+    // Items are numbered as dsd_items has them.
     const device::WorkOrder by_length{
         .first = count, .group = static_cast<int>(extent.columns), .groups = 1};
     return DsdSchedule{by_length, std::move(split), Milestone(current_stream(device))};

@@ -20,7 +20,7 @@ namespace bs::cuda {
 device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t columns, int64_t fitting,
                              int workers);
 
-/** @brief Items cut into pieces, the longest piece first. */
+/** @brief Items cut into pieces, longer pieces first. */
 struct WorkPieces {
   std::vector<device::WorkPiece> pieces = {};  ///< none: items had better be taken whole
   int slots = 0;                               ///< partial sums: parts of an item but its last
@@ -28,17 +28,18 @@ struct WorkPieces {
 };
 
 /** @brief Cuts items so that all workers end at about the same time; no pieces where whole items,
- *  handed out in their order, end as early but for a twentieth.
+ *  handed out the longest first, end as early but for a twentieth.
  *
  *  Long items are cut into as few even parts as are no longer than the longest item's half, third,
  *  ... or eighth; or else only those that whole rounds of items leave over. So parts that run at
  *  once walk the same stretches of the depth, and find in the L2 cache what others have read: cut
  *  as stream-K does, at any step, sdd was slower than whole.
- *  @param[in] lengths of the items, the longest first */
+ *  @param[in] lengths of the items */
 WorkPieces split_work(const std::vector<int32_t>& lengths, int workers);
 
-/** @brief More items a worker than this are never cut: they are not worth a list. */
-inline constexpr int most_split_items = 8;
+/** @brief More items a worker than this, or more at all, are never cut: they are not worth a list.
+ */
+inline constexpr int most_split_items = 8, most_listed_items = 2047;
 
 /** @brief Pieces on the device. */
 struct DevicePieces {
@@ -60,11 +61,16 @@ struct DsdSchedule {
 /** @brief What it depends on besides the layout. */
 struct DsdExtent {
   bool transposed = false;
-  int cols = 0;          ///< of a tile
-  int64_t columns = 0;   ///< tiles of columns of all C
-  int64_t products = 0;  ///< summed into each C
+  int cols = 0;             ///< of a tile
+  int64_t columns = 0;      ///< tiles of columns of all C
+  int64_t products = 0;     ///< summed into each C
+  int64_t tiles = 1;        ///< of columns of one C
+  bool sums_heads = false;  ///< heads are the last axis of the sum, else that of the batch
   bool fits() const { return columns < 1 << 25 && products < 1 << 25; }
 };
+/** @brief Steps that the items take, in the order of their numbers: strips of a rank (those of all
+ *  heads that are as many places from their head's longest one) over the tiles of columns. */
+std::vector<int32_t> dsd_items(const BlockSparseStrips& strips, int block, const DsdExtent& extent);
 /** @brief Made once for a layout and extent, and kept with it; for the device's current stream. */
 const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& strips,
                                 const DsdExtent& extent, Device device);

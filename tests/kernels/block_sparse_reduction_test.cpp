@@ -124,6 +124,18 @@ TEST_CASE("block-sparse reductions: every way, sdd") { check_reductions("sdd"); 
 TEST_CASE("block-sparse reductions: every way, dsd") { check_reductions("dsd"); }
 TEST_CASE("block-sparse reductions: every way, dds") { check_reductions("dds"); }
 
+TEST_CASE("block-sparse reductions: of several heads of few and long items") {
+  for (const Transpose t : {transposes[0], transposes[3]}) {
+    const Mask mask =
+        t.a ? Mask::random(2, 128, 4, 32, 0.7, 23) : Mask::random(2, 4, 128, 32, 0.7, 23);
+    check({"dsd", mask, 40, t}, bf16);
+    check({"dds", t.b ? Mask::random(2, 4, 128, 32, 0.7, 24) : Mask::random(2, 128, 4, 32, 0.7, 24),
+           40, t},
+          bf16);
+    check({"sdd", Mask::random(2, 5, 4, 32, 0.7, 25), 2000, t}, bf16);
+  }
+}
+
 TEST_CASE("block-sparse reductions: over nothing, sums are 0 and maxima the least number") {
   Mask holes(2, 3, 4, 16);  // head 1 is empty; in head 0 an empty row and two empty columns
   holes.at(0, 0, 1) = holes.at(0, 2, 1) = holes.at(0, 2, 2) = 1;

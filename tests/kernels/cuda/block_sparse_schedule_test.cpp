@@ -122,7 +122,7 @@ TEST_CASE("schedule: pieces cover random items, and never take longer than whole
       length = static_cast<int32_t>(random() % most);
       if (random() % 16 == 0) length *= 16;  // now and then a long one
     }
-    lengths = descending(lengths);
+    if (i % 2 == 0) lengths = descending(lengths);
     const WorkPieces work = split_work(lengths, workers);
     if (!work.pieces.empty()) check_pieces(work, lengths);
     const int64_t total = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
@@ -202,6 +202,55 @@ TEST_CASE("schedule: strips list what their rows keep") {
                 strips.length(strips.list.order[rank]));
       }
     }
+  }
+}
+
+TEST_CASE("schedule: each item of dsd is as long as the strips of its own head") {
+  std::mt19937 random(11);
+  const auto below = [&](int end) {
+    return static_cast<int>(random() % static_cast<unsigned>(end));
+  };
+  for (int i = 0; i < 100; ++i) {
+    const int block = 16 << below(4), heads = 1 + below(4), rows = 1 + below(40), cols = 50;
+    const bool transposed = below(2) == 1, sums_heads = heads > 1 && below(2) == 1;
+    std::vector<BlockIndex> blocks;
+    for (int head = 0; head < heads; ++head)
+      for (int row = 0; row < rows; ++row)
+        for (int col = 0; col < cols; ++col)
+          if (below(1 + (row + 5 * head) % 13) == 0) blocks.push_back({head, row, col});
+    const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, block, blocks);
+    const int side = WarpgroupTile::dsd_rows(block);
+    const BlockSparseStrips strips(*layout, transposed, side, Device::cpu());
+    const int batch = sums_heads ? 1 + below(3) : heads * (1 + below(3)), tiles = 1 + below(3);
+    const int others = 1 + below(2);  // products that are summed for each head
+    const DsdExtent extent{.transposed = transposed,
+                           .cols = 64,
+                           .columns = batch * tiles,
+                           .products = others * (sums_heads ? heads : 1),
+                           .tiles = tiles,
+                           .sums_heads = sums_heads};
+    const std::vector<int32_t> items = dsd_items(strips, block, extent);
+    REQUIRE(items.size() == static_cast<size_t>(strips.list.strips * batch * tiles));
+    // Stages of one head's strip: columns that any of its rows keeps, 64 elements deep each.
+    const auto stages = [&](int head, int strip) {
+      std::set<int> kept;
+      for (const BlockIndex& b : blocks) {
+        const int line = transposed ? b.col : b.row;
+        if (b.head == head && line / side == strip) kept.insert(transposed ? b.row : b.col);
+      }
+      return (static_cast<int>(kept.size()) * block + 63) / 64;
+    };
+    size_t wrong = 0;
+    for (int item = 0; item < static_cast<int>(items.size()); ++item) {
+      const int rank = item / (batch * tiles), z = item % (batch * tiles) / tiles;
+      const int first = sums_heads ? 0 : z % heads;
+      const int strip = strips.list.order[first * strips.list.strips + rank] % strips.list.strips;
+      int steps = 0;
+      for (int h = 0; h < heads; ++h)
+        if (sums_heads || h == first) steps += others * stages(h, strip);
+      wrong += items[static_cast<size_t>(item)] != steps;
+    }
+    CHECK(wrong == 0);
   }
 }
 

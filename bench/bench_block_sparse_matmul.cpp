@@ -11,6 +11,7 @@
 #include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
+#include <bs/kernels/reduce.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,14 +27,15 @@ namespace {
 
 constexpr const char* help =
     "bench_block_sparse_matmul [options]\n"
-    "  --sets A,B              of sweep, transposes, patterns, reference, epilogue; default\n"
-    "                          transposes\n"
+    "  --sets A,B              of sweep, transposes, patterns, reference, epilogue,\n"
+    "                          reductions, heads; default transposes\n"
     "  --size N                rows, columns and depth (not of reference), default 2048\n"
     "  --width N               of the dense operand where it is free: k of sdd, n of dsd, m of "
     "dds;\n"
     "                          default: as --size\n"
     "  --blocks 16,32,...      --densities 0.1,0.25,... instead of those of the set\n"
     "  --patterns A,B          of the set patterns: random, zipf, banded, bigbird, fixed, moe\n"
+    "  --heads N               of the set heads, default 8\n"
     "  --products A,B          only those whose name begins so: sdd, \"dsd tn\", ...\n"
     "  --tf32 0|1              whether f32 operands are rounded to tf32\n"
     "  --export FILE           writes layouts and products for peers, and stops\n";
@@ -76,6 +78,7 @@ struct Problem {
     const int64_t height = layout->height(), width = layout->width(), free = product.width;
     const auto random = [&](int64_t rows, int64_t cols, bool transposed) {
       Shape shape{transposed ? cols : rows, transposed ? rows : cols};
+      if (layout->heads() > 1) shape.insert(0, layout->heads());
       if (product.batch > 1) shape.insert(0, product.batch);
       return randn(shape, settings.dtype, settings.device);
     };
@@ -106,7 +109,7 @@ struct Problem {
     const double values = static_cast<double>(layout->nnz()) * layout->block() * layout->block();
     const auto height = static_cast<double>(layout->height());
     const auto width = static_cast<double>(layout->width());
-    const double dense = (height + width) * static_cast<double>(product.width);
+    const double dense = (height + width) * static_cast<double>(product.width * layout->heads());
     const double batch = static_cast<double>(product.batch);
     return size * (product.op == "sdd" ? batch * (values + dense) : values + batch * dense);
   }
@@ -118,22 +121,27 @@ struct Problem {
     const Transpose t = product.transpose;
     const LayoutView view = layout->view(Device::cpu());
     const bool is_sdd = product.op == "sdd";
-    const Tensor stored = is_sdd ? Tensor() : to_dense(s);
     const auto one = [&](const Tensor& x) { return product.batch > 1 ? x.select(0, 0) : x; };
-    const Tensor first = one(c);
+    int64_t head = 0;
+    const auto matrix = [&](const Tensor& x) {
+      return layout->heads() > 1 ? one(x).select(0, head) : one(x);
+    };
+    const Tensor stored = is_sdd ? Tensor() : matrix(to_dense(s));
+    const Tensor first = is_sdd ? one(c) : matrix(c);
     for (int64_t sample = 0; sample < samples; ++sample) {
       if (is_sdd && view.nnz == 0) return;
       if (is_sdd) {
         const int64_t p = sample * 7919 % view.nnz;
+        head = view.head_of[p];
         const int64_t r = sample * 13 % view.block, q = sample * 29 % view.block;
         const int64_t i = int64_t{view.row_of[p]} * view.block + r;
         const int64_t j = int64_t{view.col_of[p]} * view.block + q;
-        check_entry(product.name(), one(a), one(b), t, i, j,
+        check_entry(product.name(), matrix(a), matrix(b), t, i, j,
                     first.select(0, p).select(0, r).select(0, q).item());
       } else {
         const int64_t i = sample * 7919 % first.size(0), j = sample * 104729 % first.size(1);
-        check_entry(product.name(), product.op == "dsd" ? stored : one(a),
-                    product.op == "dds" ? stored : one(b), t, i, j,
+        check_entry(product.name(), product.op == "dsd" ? stored : matrix(a),
+                    product.op == "dds" ? stored : matrix(b), t, i, j,
                     first.select(0, i).select(0, j).item());
       }
     }
@@ -193,11 +201,47 @@ void run_epilogues(const Cell& cell, const LayoutPtr& layout, const Problem& pro
                 .bytes = problem.bytes() + (i >= 2 ? result : 0)});
 }
 
+/// Sums over rows, and over columns, of a dense result: in the product, and of the rounded result
+/// by kernels of their own.
+void run_reductions(const Cell& cell, const LayoutPtr& layout, const Problem& problem,
+                    const bench::Settings& settings, bench::Record& record) {
+  const Tensor plain = problem.run(layout);
+  const Tensor rows = Tensor::empty({plain.size(-2)}, f32, settings.device);
+  const Tensor columns = Tensor::empty({plain.size(-1)}, f32, settings.device);
+  const epilogue::Value sums = epilogue::accumulator();
+  const GemmEpilogue of_rows = GemmEpilogue(sums).row_sum("rows", sums);
+  const GemmEpilogue of_columns = GemmEpilogue(sums).column_sum("columns", sums);
+  const GemmEpilogue nothing(sums);
+  const std::vector<bench::Work> works{
+      [&] { problem.run(layout, {.epilogue = nothing}); },
+      [&] {
+        problem.run(layout, {.epilogue = of_rows, .tensors = {{"rows", rows}}});
+      },
+      [&] {
+        problem.run(layout, {.epilogue = of_columns, .tensors = {{"columns", columns}}});
+      },
+      [&] { sum(problem.run(layout), Dims{-1}); },
+      [&] { sum(problem.run(layout), Dims{-2}); },
+  };
+  const std::vector<bench::Timing> times =
+      bench::interleave(settings.device, works, settings.measure);
+  const char* const names[] = {"empty epilogue", "row sums", "column sums", "row sums apart",
+                               "column sums apart"};
+  for (size_t i = 0; i < works.size(); ++i)
+    record.add({.cell = cell.json(*layout, problem.product),
+                .what = problem.product.name(),
+                .by = names[i],
+                .time = times[i],
+                .flops = problem.flops(),
+                .bytes = problem.bytes()});
+}
+
 void run(const Cell& cell, const LayoutPtr& layout, const Product& product,
          const bench::Settings& settings, bench::Record& record) {
   const Problem problem(product, layout, settings);
   problem.check();
   if (cell.set == "epilogue") return run_epilogues(cell, layout, problem, settings, record);
+  if (cell.set == "reductions") return run_reductions(cell, layout, problem, settings, record);
   std::vector<bench::Work> works{[&] { problem.run(layout); }};
   if (const bench::Work dense = problem.dense()) works.push_back(dense);
   const std::vector<bench::Timing> times =
@@ -236,6 +280,7 @@ int main(int argc, char** argv) try {
   arguments.read("--blocks", options.blocks);
   arguments.read("--densities", options.densities);
   arguments.read("--patterns", options.patterns);
+  arguments.read("--heads", options.heads);
   arguments.read("--products", wanted);
   arguments.read("--export", exported);
   arguments.read("--tf32", tf32);

@@ -37,16 +37,19 @@ LayoutPtr zipf(const Pattern& p) {
   }
   std::vector<int> lengths = zipf_lengths(p.rows, p.cols, high);
   Engine engine;
-  for (size_t r = lengths.size(); r > 1; --r) std::swap(lengths[r - 1], lengths[below(engine, r)]);
   std::vector<int> columns(static_cast<size_t>(p.cols));
   std::iota(columns.begin(), columns.end(), 0);
   std::vector<BlockIndex> blocks;
-  for (int r = 0; r < p.rows; ++r)
-    for (size_t i = 0; i < static_cast<size_t>(lengths[static_cast<size_t>(r)]); ++i) {
-      std::swap(columns[i], columns[i + below(engine, columns.size() - i)]);
-      blocks.push_back({0, r, columns[i]});
-    }
-  return Layout::from_blocks(1, p.rows, p.cols, p.block, std::move(blocks));
+  for (int head = 0; head < p.heads; ++head) {
+    for (size_t r = lengths.size(); r > 1; --r)
+      std::swap(lengths[r - 1], lengths[below(engine, r)]);
+    for (int r = 0; r < p.rows; ++r)
+      for (size_t i = 0; i < static_cast<size_t>(lengths[static_cast<size_t>(r)]); ++i) {
+        std::swap(columns[i], columns[i + below(engine, columns.size() - i)]);
+        blocks.push_back({head, r, columns[i]});
+      }
+  }
+  return Layout::from_blocks(p.heads, p.rows, p.cols, p.block, std::move(blocks));
 }
 
 /// Experts in pairs that own 3/2 and 1/2 of an equal share of the block rows.
@@ -131,9 +134,10 @@ std::vector<Cell> reference_cells() {
 }  // namespace
 
 LayoutPtr make_layout(const Pattern& p) {
-  const patterns::Size size{.rows = p.rows, .cols = p.cols, .block = p.block};
+  const patterns::Size size{.heads = p.heads, .rows = p.rows, .cols = p.cols, .block = p.block};
   if (p.name == "random") return patterns::random(size, {.density = p.density});
   if (p.name == "zipf") return zipf(p);
+  BS_CHECK(p.heads == 1, "bench: the pattern '{}' has one head", p.name);
   if (p.name == "banded") {
     const int window = static_cast<int>(p.density * p.cols / 2) * 2 + 1;
     return patterns::sliding_window(size,
@@ -158,13 +162,17 @@ Json::Object Cell::json(const Layout& layout, const Product& product) const {
                     {"cols", layout.width()},
                     {"width", product.width}};
   if (product.batch > 1) cell.emplace_back("batch", product.batch);
+  if (layout.heads() > 1) cell.emplace_back("heads", layout.heads());
   return cell;
 }
 
 std::vector<Cell> make_cells(const std::string& set, const CellOptions& options) {
   if (set == "reference") return reference_cells();
-  BS_CHECK(set == "sweep" || set == "transposes" || set == "patterns" || set == "epilogue",
-           "bench: unknown set '{}'; there are reference, sweep, transposes, patterns and epilogue",
+  const std::vector<std::string> sets{"sweep",    "transposes", "patterns",
+                                      "epilogue", "reductions", "heads"};
+  BS_CHECK(std::find(sets.begin(), sets.end(), set) != sets.end(),
+           "bench: unknown set '{}'; there are reference, sweep, transposes, patterns, epilogue, "
+           "reductions and heads",
            set);
   std::vector<double> densities = options.densities;
   if (densities.empty())
@@ -177,10 +185,12 @@ std::vector<Cell> make_cells(const std::string& set, const CellOptions& options)
     for (const Transpose t : {Transpose{.b = true}, Transpose{.a = true}, Transpose{true, true}})
       for (const Product& product : untransposed(width))
         products.push_back({product.op, t, 1, width});
-  if (set == "epilogue") products = {{"dsd", {}, 1, width}, {"dds", {.b = true}, 1, width}};
+  if (set == "epilogue" || set == "reductions")
+    products = {{"dsd", {}, 1, width}, {"dds", {.b = true}, 1, width}};
   std::vector<std::string> names{"random"};
   if (set == "patterns") names = options.patterns;
   if (names.empty()) names = {"random", "zipf", "banded", "bigbird", "fixed", "moe"};
+  if (set == "heads") names = {"random", "zipf"};
   std::vector<Cell> cells;
   for (const int block : options.blocks) {
     BS_CHECK(options.size % block == 0, "bench: blocks of {} do not divide size {}", block,
@@ -188,7 +198,9 @@ std::vector<Cell> make_cells(const std::string& set, const CellOptions& options)
     const int blocks = static_cast<int>(options.size / block);
     for (const std::string& name : names)
       for (const double density : densities)
-        cells.push_back({set, {name, blocks, blocks, block, density}, products});
+        cells.push_back({set,
+                         {name, blocks, blocks, block, density, set == "heads" ? options.heads : 1},
+                         products});
   }
   return cells;
 }

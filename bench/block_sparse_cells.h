@@ -17,6 +17,7 @@ struct Pattern {
   int rows = 0, cols = 0;  ///< blocks
   int block = 0;
   double density = 0;  ///< asked for; structured patterns come as near as they can
+  int heads = 1;       ///< each of its own; random and zipf only
   bool operator==(const Pattern&) const = default;
 };
 
@@ -50,6 +51,7 @@ struct CellOptions {
   std::vector<int> blocks = {16, 32, 64, 128};
   std::vector<double> densities = {};      ///< empty: those of the set
   std::vector<std::string> patterns = {};  ///< of the set `patterns`; empty: all
+  int heads = 8;                           ///< of the set `heads`
 };
 
 /** @brief The cells of a set:
@@ -58,6 +60,8 @@ struct CellOptions {
  *  - `transposes`: every product in every transposition
  *  - `patterns`: structured layouts, and rows of unequal length
  *  - `epilogue`: products of a layer, to be timed with bias and activation
+ *  - `reductions`: the same, to be timed with sums over rows and columns
+ *  - `heads`: random layouts, and rows of unequal length, of several heads
  *  @throws Error for an unknown set, or a block that does not divide the size. */
 std::vector<Cell> make_cells(const std::string& set, const CellOptions& options);
 

@@ -6,6 +6,15 @@
 
 namespace bs::cpu {
 
+namespace {
+
+template <class W>
+W both(bool is_max, W x, W y) {
+  return !is_max ? x + y : x > y || x != x ? x : y;
+}
+
+}  // namespace
+
 template <class W>
 EpilogueReductions<W>::EpilogueReductions(const BlockSparseEpilogue* e, const Shape& result,
                                           int64_t rows, int64_t columns)
@@ -22,12 +31,7 @@ EpilogueReductions<W>::EpilogueReductions(const BlockSparseEpilogue* e, const Sh
 
 template <class W>
 W EpilogueReductions<W>::nothing(size_t i) const {
-  return e_->expression.reductions()[i].is_max ? -std::numeric_limits<W>::infinity() : W(0);
-}
-
-template <class W>
-W EpilogueReductions<W>::both(size_t i, W x, W y) const {
-  return !e_->expression.reductions()[i].is_max ? x + y : x > y || x != x ? x : y;
+  return is_max(i) ? -std::numeric_limits<W>::infinity() : W(0);
 }
 
 template <class W>
@@ -36,15 +40,19 @@ void EpilogueReductions<W>::take(const EpilogueRows<W>& rows, EpiloguePlace in, 
     const W* const values = rows.values(e_->expression.reductions()[i].step);
     const Tensor& t = partials_[i];
     W* const of_batch = t.data<W>() + in.batch * t.strides()[0];
+    const bool max = is_max(i);
     if (over_columns(i)) {
-      W* const to = of_batch + in.row;
-      for (int64_t j = 0; j < count; ++j) {
-        W& total = to[(in.column + j) / columns_ * t.strides()[1]];
-        total = both(i, total, values[j]);
+      for (int64_t j = 0; j < count;) {
+        const int64_t piece = (in.column + j) / columns_;
+        const int64_t end = std::min(count, (piece + 1) * columns_ - in.column);
+        W& slot = of_batch[piece * t.strides()[1] + in.row];
+        W total = slot;
+        for (; j < end; ++j) total = both(max, total, values[j]);
+        slot = total;
       }
     } else {
       W* const to = of_batch + in.row / rows_ * t.strides()[1] + in.column;
-      for (int64_t j = 0; j < count; ++j) to[j] = both(i, to[j], values[j]);
+      for (int64_t j = 0; j < count; ++j) to[j] = both(max, to[j], values[j]);
     }
   }
 }
@@ -54,13 +62,14 @@ void EpilogueReductions<W>::reduce() const {
   for (size_t i = 0; i < partials_.size(); ++i) {
     const Tensor& t = partials_[i];
     const int64_t parts = t.size(1), length = t.size(2);
+    const bool max = is_max(i);
     W* const out = e_->reductions[i].data<W>();
     parallel_for(t.size(0) * length, elementwise_grain / (parts + 1) + 1,
                  [&](int64_t begin, int64_t end) {
                    for (int64_t at = begin; at < end; ++at) {
                      const W* from = t.data<W>() + at / length * parts * length + at % length;
                      W total = nothing(i);
-                     for (int64_t j = 0; j < parts; ++j) total = both(i, total, from[j * length]);
+                     for (int64_t j = 0; j < parts; ++j) total = both(max, total, from[j * length]);
                      out[at] = total;
                    }
                  });
@@ -74,6 +83,7 @@ void EpilogueReductions<W>::reduce(const LayoutView& layout) const {
     const int64_t lines = over_columns(i) ? layout.rows : layout.cols;
     const int32_t* const offsets = over_columns(i) ? layout.row_offsets : layout.col_offsets;
     const int64_t of_batch = layout.nnz * block;
+    const bool max = is_max(i);
     // A line of blocks of one matrix has `block` numbers.
     parallel_for(e_->reductions[i].numel() / block, 16, [&](int64_t begin, int64_t end) {
       for (int64_t at = begin; at < end; ++at) {
@@ -83,7 +93,7 @@ void EpilogueReductions<W>::reduce(const LayoutView& layout) const {
         std::fill_n(out, block, nothing(i));
         for (int32_t entry = offsets[line]; entry < offsets[line + 1]; ++entry) {
           const int64_t number = over_columns(i) ? entry : layout.transposed[entry];
-          for (int64_t j = 0; j < block; ++j) out[j] = both(i, out[j], from[number * block + j]);
+          for (int64_t j = 0; j < block; ++j) out[j] = both(max, out[j], from[number * block + j]);
         }
       }
     });

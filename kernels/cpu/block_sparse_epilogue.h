@@ -29,7 +29,7 @@ class EpilogueReductions {
 
  private:
   bool over_columns(size_t i) const { return e_->expression.reductions()[i].over_columns; }
-  W both(size_t i, W x, W y) const;
+  bool is_max(size_t i) const { return e_->expression.reductions()[i].is_max; }
   W nothing(size_t i) const;
 
   const BlockSparseEpilogue* e_ = nullptr;

@@ -105,12 +105,15 @@ void check(const Case& c, DType dtype) {
   CHECK(same_bits(first.column_sum, second.column_sum));
 }
 
-void check_reductions(const char* op) {
+void check_transposes(const char* op) {
   for (const Transpose t : transposes)
     for (const DType dtype : {f32, bf16}) {
       check({op, Mask::random(1, 3, 4, 16, 0.5, 2), 40, t, {2, 3}, {3}}, dtype);
       check({op, Mask::random(3, 2, 3, 64, 0.5, 3), 8, t, {2}, {}}, dtype);
     }
+}
+
+void check_sizes(const char* op) {
   for (const int block : {8, 16, 32, 64, 128})
     for (const int64_t free : {1, 7, 72, 264}) {
       check({op, Mask::random(1, 3, 2, block, 0.6, 4), free}, f16);
@@ -120,9 +123,12 @@ void check_reductions(const char* op) {
 
 }  // namespace
 
-TEST_CASE("block-sparse reductions: every way, sdd") { check_reductions("sdd"); }
-TEST_CASE("block-sparse reductions: every way, dsd") { check_reductions("dsd"); }
-TEST_CASE("block-sparse reductions: every way, dds") { check_reductions("dds"); }
+TEST_CASE("block-sparse reductions: transposes and heads, sdd") { check_transposes("sdd"); }
+TEST_CASE("block-sparse reductions: transposes and heads, dsd") { check_transposes("dsd"); }
+TEST_CASE("block-sparse reductions: transposes and heads, dds") { check_transposes("dds"); }
+TEST_CASE("block-sparse reductions: blocks and sizes, sdd") { check_sizes("sdd"); }
+TEST_CASE("block-sparse reductions: blocks and sizes, dsd") { check_sizes("dsd"); }
+TEST_CASE("block-sparse reductions: blocks and sizes, dds") { check_sizes("dds"); }
 
 TEST_CASE("block-sparse reductions: of several heads of few and long items") {
   for (const Transpose t : {transposes[0], transposes[3]}) {

@@ -32,7 +32,7 @@ const Tensor* staged_aside(const BlockSparseEpilogue* e) {
 }
 
 EpilogueLaunch::EpilogueLaunch(const BlockSparseEpilogue* e, bool transposed, const Shape& result,
-                               int block, Stream stream)
+                               int rows, int columns, Stream stream)
     : epilogue_(e), transposed_(transposed), stream_(stream) {
   if (!e) return;
   static_assert(GemmEpilogue::most_operands + GemmEpilogue::most_reductions ==
@@ -50,15 +50,14 @@ EpilogueLaunch::EpilogueLaunch(const BlockSparseEpilogue* e, bool transposed, co
       arguments_.operands[i] =
           gemm_operand(transposed ? t.transpose(1, 2) : t, operands[i].element, neighbours);
   }
-  const int64_t side = std::min(block, device::reduced_side);
-  const int64_t batch = result[0], rows = result[1], columns = result[2];
   for (size_t i = 0; i < e->reductions.size(); ++i) {
-    const Shape shape = over_columns(i) ? Shape{batch, ceil_div(columns, side), rows}
-                                        : Shape{batch, ceil_div(rows, side), columns};
+    const Shape shape = over_columns(i) ? Shape{result[0], ceil_div(result[2], columns), result[1]}
+                                        : Shape{result[0], ceil_div(result[1], rows), result[2]};
     partials_.push_back(Tensor::empty(shape, e->reductions[i].dtype(), stream.device()));
     const Tensor& t = partials_.back();
-    arguments_.operands[operands.size() + i] = {t.data(), over_columns(i) ? 1 : columns,
-                                                over_columns(i) ? rows : 1, t.strides()[0], 0};
+    const int64_t row = over_columns(i) ? 1 : t.strides()[1];
+    const int64_t column = over_columns(i) ? t.strides()[1] : 1;
+    arguments_.operands[operands.size() + i] = {t.data(), row, column, t.strides()[0], 0};
   }
 }
 

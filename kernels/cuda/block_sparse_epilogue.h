@@ -28,9 +28,9 @@ class EpilogueLaunch {
   /** @param[in] transposed as above
    *  @param[in] result [batch, rows, columns] of what the kernel computes; of sdd its blocks, one
    *             below the other
-   *  @param[in] block of the layout */
+   *  @param[in] rows, columns that the kernel reduces by itself, to one number a column or row */
   EpilogueLaunch(const BlockSparseEpilogue* epilogue, bool transposed, const Shape& result,
-                 int block, Stream stream);
+                 int rows, int columns, Stream stream);
 
   const device::BlockSparseEpilogueArguments& arguments() const { return arguments_; }
   /** @brief Finishes the reductions of a dense result. */

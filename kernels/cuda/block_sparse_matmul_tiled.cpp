@@ -29,6 +29,8 @@ int widest(const TiledKernel& k) {
   return widest_tile(size_in_bytes(k.dtype), k.block, is_split(k));
 }
 
+int reduced_side(const TiledKernel& k) { return std::min(k.block, device::reduced_side); }
+
 const char* word(bool value) { return value ? "true" : "false"; }
 
 bool aligned_to_16(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data()) % 16 == 0; }
@@ -216,7 +218,7 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
   const int64_t tiles = p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
   const EpilogueLaunch epilogue(p.epilogue, k.c_by_columns,
                                 {p.batch.numel(), int64_t{p.block_rows()} * p.layout.block, p.n},
-                                p.layout.block, stream);
+                                reduced_side(k), reduced_side(k), stream);
   launch(k, p.epilogue, tiles,
          device::DsdArguments{.values = values.data(),
                               .b = b.data(),
@@ -265,7 +267,7 @@ void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const Sdd
   const int64_t tiles = lines * grid.row_tiles * grid.col_tiles;
   const EpilogueLaunch epilogue(
       p.epilogue, false, {p.batch.numel(), int64_t{p.layout.nnz} * p.layout.block, p.layout.block},
-      p.layout.block, stream);
+      reduced_side(k), reduced_side(k), stream);
   launch(k, p.epilogue, tiles,
          device::SddArguments{.a = a.data(),
                               .b = b.data(),

@@ -313,8 +313,8 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   params.columns = static_cast<int>(extent.columns);
   const DsdSchedule& schedule = schedule_dsd(*p.pattern, strips, extent, stream.device());
   params.order = schedule.order;
-  const EpilogueLaunch epilogue(p.epilogue, k.c_by_columns, {p.batch.numel(), m, p.n}, block,
-                                stream);
+  const EpilogueLaunch epilogue(p.epilogue, k.c_by_columns, {p.batch.numel(), m, p.n},
+                                device::reduced_side, device::reduced_columns, stream);
   params.epilogue = epilogue.arguments();
   launch(k, params, p.epilogue, items, schedule.split, stream);
   epilogue.reduce();
@@ -380,7 +380,8 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
   params.depth = static_cast<int>(p.k);
   params.blocks = p.layout.nnz;
   const EpilogueLaunch epilogue(
-      p.epilogue, false, {extent.batch, int64_t{p.layout.nnz} * block, block}, block, stream);
+      p.epilogue, false, {extent.batch, int64_t{p.layout.nnz} * block, block}, device::reduced_side,
+      std::min(block, device::reduced_columns), stream);
   params.epilogue = epilogue.arguments();
   launch(k, params, p.epilogue, items, schedule.split, stream);
   epilogue.reduce(p.layout);

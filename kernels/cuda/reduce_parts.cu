@@ -52,9 +52,9 @@ struct BlockParts {
   }
 };
 
-constexpr int lanes = 32, slices = 8;
+constexpr int lanes = 32, slices = 16;
 
-/// A lane a number, and of its parts every eighth a warp.
+/// A lane a number, and of its parts every sixteenth a warp.
 template <class T, class Parts>
 __global__ void reduce_lines(const T* partial, T* out, Parts parts, int64_t count, bool is_max) {
   __shared__ T totals[slices][lanes];
@@ -64,7 +64,7 @@ __global__ void reduce_lines(const T* partial, T* out, Parts parts, int64_t coun
   T total = is_max ? -static_cast<T>(__int_as_float(0x7f800000)) : T(0);
   if (i < count) {
     const auto line = parts.line(i);
-#pragma unroll 4
+#pragma unroll 8
     for (int j = slice; j < line.count; j += slices) total = both(total, partial[line.at(j)]);
   }
   totals[slice][lane] = total;

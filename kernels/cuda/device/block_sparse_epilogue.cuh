@@ -14,89 +14,130 @@ struct NoEpilogue {
 template <int block>
 inline constexpr int side_of = block < reduced_side ? block : reduced_side;
 
-/// What an epilogue reduces of a piece of a warp's sums, 16 rows (or the first 8) by `side`
-/// columns: a number for each of the rows, or of the columns. Pair i of a lane's is one of row i %
-/// 2 of its two and of pair i / 2 of its columns.
+/// A warp's 16 rows (or the first 8) by 8 or 16 columns of a result, of which `rows` by `columns`
+/// are inside, or none where these are not positive. A lane's pair i is in row i % 2 of its two,
+/// and is number i / 2 of its pairs along that.
+struct EpiloguePiece {
+  int row, column, batch;
+  int rows, columns;
+};
+
+/// What an epilogue reduces of a piece of `side` columns, and of pieces side by side.
 template <class Epilogue, int side, int R = Epilogue::reductions>
 class PieceTotals {
   using W = typename Epilogue::Compute;
+  static constexpr int N = side / 4;  // a lane's columns
 
  public:
   __device__ PieceTotals() {
-#pragma unroll
-    for (int r = 0; r < R; ++r)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        rows_[r][i] = nothing(r);
-#pragma unroll
-        for (int c = 0; c < side / 8; ++c) columns_[r][c][i] = nothing(r);
-      }
+    clear_rows();
+    clear_columns();
   }
 
-  /// Adds what was computed of pair `i`, which lies `in` tensors of D's shape.
-  __device__ void take(int i, const EpiloguePlace& in, const W (&reduced)[R][2]) {
-    if (i < 2) row_in_[i] = in;
-    if (i % 2 == 0) column_in_[i / 2] = in;
+  /// Adds what was computed of pair `i`.
+  __device__ void take(int i, const EpiloguePiece& at, const W (&reduced)[R][2]) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int r = 0; r < R; ++r)
 #pragma unroll
       for (int v = 0; v < 2; ++v) {
-        W& total = Epilogue::over_columns(r) ? rows_[r][i % 2] : columns_[r][i / 2][v];
-        total = both(r, total, v < in.count ? reduced[r][v] : nothing(r));
+        // What is outside counts for no column, or no row; its own rows or columns are not stored.
+        const bool inside = Epilogue::over_columns(r) ? lane % 4 * 2 + i / 2 * 8 + v < at.columns
+                                                      : lane / 4 + i % 2 * 8 < at.rows;
+        W& total = Epilogue::over_columns(r) ? rows_[r][i % 2] : columns_[r][i / 2 * 2 + v];
+        total = both(r, total, inside ? reduced[r][v] : nothing(r));
       }
   }
 
-  /// Behind the last pair, called by the whole warp.
-  __device__ void store(const GemmOperand* partials) {
+  // Both are for whole warps. Lanes exchange halves of what they have: at the end each has less,
+  // but of more lanes.
+
+  /// Puts the totals of the piece's columns away.
+  __device__ void store_columns(const GemmOperand* partials, const EpiloguePiece& at) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int own = lane / (32 / N);
+    const int column = kept_here(own / 2 * 8 + own % 2 + lane % 4 * 2);
+    const bool stores = lane % (32 / N) < 4 && column < at.columns && at.rows > 0;
 #pragma unroll
     for (int r = 0; r < R; ++r) {
+      if (Epilogue::over_columns(r)) continue;
+      const W total = over_lanes<16, 4>(r, columns_[r]);
       const GemmOperand& o = partials[r];
-      if (Epilogue::over_columns(r)) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const W total = over_lanes<1, 4>(r, rows_[r][i]);
-          const EpiloguePlace& in = row_in_[i];
-          if (lane % 4 == 0 && in.count > 0) put(o, in, in.row, in.column / side, total);
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < side / 4; ++i) {
-          const W total = over_lanes<4, 32>(r, columns_[r][i / 2][i % 2]);
-          const EpiloguePlace& in = column_in_[i / 2];
-          if (lane < 4 && i % 2 < in.count) put(o, in, in.row / side, in.column + i % 2, total);
-        }
-      }
+      W* const to = static_cast<W*>(o.data) + at.batch * o.batch + kept_here(at.row / side) * o.row;
+      if (stores) to[at.column + column] = total;
     }
+    clear_columns();
+  }
+  /// Puts those of the rows away, over all columns since the last time, which are part `part` of
+  /// the row.
+  __device__ void store_rows(const GemmOperand* partials, const EpiloguePiece& at, int part) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int row = kept_here(lane / 4 + lane % 4 / 2 * 8);
+    const bool stores = lane % 2 == 0 && row < at.rows;
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      if (!Epilogue::over_columns(r)) continue;
+      const W total = over_lanes<2, 1>(r, rows_[r]);
+      const GemmOperand& o = partials[r];
+      W* const to = static_cast<W*>(o.data) + at.batch * o.batch + kept_here(part) * o.column;
+      if (stores) to[at.row + row] = total;
+    }
+    clear_rows();
   }
 
  private:
+  /// Places are computed where they are used, and not once for all tiles: registers are scarce.
+  __device__ static int kept_here(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+  }
   __device__ static W nothing(int r) {
     return Epilogue::is_max(r) ? -static_cast<W>(__int_as_float(0x7f800000)) : W(0);
   }
   __device__ static W both(int r, W x, W y) { return reduce_pair(x, y, Epilogue::is_max(r)); }
-  template <int from, int to>
-  __device__ static W over_lanes(int r, W total) {
+
+  /// The total, over lanes that differ in bits `first` down to `last`, of one of the values: which
+  /// one, the highest of these bits tell.
+  template <int first, int last, int count>
+  __device__ static W over_lanes(int r, W (&values)[count]) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    int step = first;
 #pragma unroll
-    for (int step = from; step < to; step *= 2)
-      total = both(r, total, __shfl_xor_sync(~0U, total, step));
-    return total;
-  }
-  __device__ static void put(const GemmOperand& o, const EpiloguePlace& in, int row, int column,
-                             W total) {
-    static_cast<W*>(o.data)[in.batch * o.batch + row * o.row + column * o.column] = total;
+    for (int half = count / 2; half > 0; half /= 2, step /= 2)
+#pragma unroll
+      for (int i = 0; i < half; ++i) {
+        const bool upper = (lane & step) != 0;
+        const W given = upper ? values[i] : values[i + half];
+        values[i] =
+            both(r, upper ? values[i + half] : values[i], __shfl_xor_sync(~0U, given, step));
+      }
+#pragma unroll
+    for (; step >= last; step /= 2)
+      values[0] = both(r, values[0], __shfl_xor_sync(~0U, values[0], step));
+    return values[0];
   }
 
-  W rows_[R][2], columns_[R][side / 8][2];
-  EpiloguePlace row_in_[2], column_in_[side / 8];
+  __device__ void clear_rows() {
+#pragma unroll
+    for (int r = 0; r < R; ++r) rows_[r][0] = rows_[r][1] = nothing(r);
+  }
+  __device__ void clear_columns() {
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+#pragma unroll
+      for (int i = 0; i < N; ++i) columns_[r][i] = nothing(r);
+  }
+
+  W rows_[R][2], columns_[R][N];
 };
 
 template <class Epilogue, int side>
 class PieceTotals<Epilogue, side, 0> {
  public:
   template <class W>
-  __device__ void take(int, const EpiloguePlace&, const W&) {}
-  __device__ void store(const GemmOperand*) {}
+  __device__ void take(int, const EpiloguePiece&, const W&) {}
+  __device__ void store_columns(const GemmOperand*, const EpiloguePiece&) {}
+  __device__ void store_rows(const GemmOperand*, const EpiloguePiece&, int) {}
 };
 
 /// D, and what is staged beside it, of pair `pair` of a piece: two neighbouring sums of a row. `at`
@@ -106,7 +147,7 @@ template <class Epilogue, int staged, class Sum, class Totals>
 __device__ __forceinline__ void finish_pair(const BlockSparseEpilogueArguments& e,
                                             const EpiloguePlace& at, const EpiloguePlace& in,
                                             const Sum (&sums)[2], Sum (&out)[staged][2], int pair,
-                                            Totals& totals) {
+                                            const EpiloguePiece& piece, Totals& totals) {
   constexpr int V = 2;
   if constexpr (same_type<Epilogue, NoEpilogue>) {
 #pragma unroll
@@ -116,7 +157,7 @@ __device__ __forceinline__ void finish_pair(const BlockSparseEpilogueArguments& 
     Sum reduced[Epilogue::reductions > 0 ? Epilogue::reductions : 1][V];
     Epilogue::template apply<V>(e.scalars, e.operands, at, in, sums, reduced,
                                 KeepStored<Sum, staged, V>{out});
-    totals.take(pair, in, reduced);
+    totals.take(pair, piece, reduced);
   }
 }
 

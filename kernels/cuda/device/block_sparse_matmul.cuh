@@ -78,24 +78,29 @@ struct BlockRow {
 };
 
 /// Puts what the epilogue makes of a tile's sums in their place. `places(row, column, at, in)`
-/// tells where those of two neighbours are: see finish_pair.
-template <class Product, int block, class Epilogue, class Places>
+/// tells where those of two neighbours are (see finish_pair), `piece(row, column)` where a piece
+/// is.
+template <class Product, int block, class Epilogue, class Places, class PieceAt>
 __device__ __forceinline__ void finish_tile(Product& product, const BlockSparseEpilogueArguments& e,
-                                            const Places& places) {
+                                            const Places& places, const PieceAt& piece_at) {
   using Sum = typename Product::Sum;
   constexpr int side = side_of<block>;
   product.template each_piece<side>([&](int row, int col, Sum(&sums)[side / 4][2]) {
     PieceTotals<Epilogue, side> totals;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const EpiloguePiece piece = piece_at(row - lane / 4, col - lane % 4 * 2);
 #pragma unroll
     for (int i = 0; i < side / 4; ++i) {
       EpiloguePlace at, in;
       places(row + i % 2 * 8, col + i / 2 * 8, at, in);
       Sum out[1][2];
-      finish_pair<Epilogue, 1>(e, at, in, sums[i], out, i, totals);
+      finish_pair<Epilogue, 1>(e, at, in, sums[i], out, i, piece, totals);
       sums[i][0] = out[0][0];
       sums[i][1] = out[0][1];
     }
-    totals.store(e.operands + Epilogue::operands);
+    const GemmOperand* const partials = e.operands + Epilogue::operands;
+    totals.store_columns(partials, piece);
+    if (piece.columns > 0) totals.store_rows(partials, piece, piece.column / side);
   });
 }
 
@@ -153,11 +158,16 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
   const int width = clamp_count(p.n - n0, cols);
   if constexpr (!same_type<Epilogue, NoEpilogue>) {
     finish_tile<Product, block, Epilogue>(
-        product, p.epilogue, [&](int r, int c, EpiloguePlace& at, EpiloguePlace& in) {
+        product, p.epilogue,
+        [&](int r, int c, EpiloguePlace& at, EpiloguePlace& in) {
           at = {static_cast<int>(m0) + min(r, height - 1), static_cast<int>(n0) + min(c, width - 1),
                 static_cast<int>(item), width - c == 1 ? 1 : 2};
           in = at;
           in.count = r < height ? width - c : 0;
+        },
+        [&](int r, int c) {
+          return EpiloguePiece{static_cast<int>(m0) + r, static_cast<int>(n0) + c,
+                               static_cast<int>(item), height - r, width - c};
         });
   }
   out += m0 * p.c_steps.row + n0 * p.c_steps.col;
@@ -223,13 +233,20 @@ __device__ inline void sdd_tile(const SddArguments& p) {
   const int height = min(rows, block - row0);
   if constexpr (!same_type<Epilogue, NoEpilogue>) {
     finish_tile<Product, block, Epilogue>(
-        product, p.epilogue, [&](int r, int c, EpiloguePlace& at, EpiloguePlace& in) {
+        product, p.epilogue,
+        [&](int r, int c, EpiloguePlace& at, EpiloguePlace& in) {
           const int j = (col0 + c) / block, k = (col0 + c) % block;
           const int entry = min(j, blocks.count - 1), i = min(r, height - 1);
           at = {static_cast<int>(m0) + i, blocks.position[entry] * block + k,
                 static_cast<int>(item * p.order.heads + head), 2};
           in = {(blocks.first + entry) * block + row0 + i, k, static_cast<int>(item),
                 r < height && j < blocks.count ? 2 : 0};
+        },
+        [&](int r, int c) {
+          const int j = (col0 + c) / block;
+          return EpiloguePiece{(blocks.first + j) * block + row0 + r, (col0 + c) % block,
+                               static_cast<int>(item), j < blocks.count ? height - r : 0,
+                               j < blocks.count ? block : 0};
         });
   }
   product.template stage_result<true>(shared);

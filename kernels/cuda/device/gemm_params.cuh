@@ -18,12 +18,13 @@ struct EpilogueScalars {
   double in_f64[most_epilogue_scalars];
 };
 
-/// Rows or columns of a block-sparse product that a kernel reduces to one number by itself, or all
-/// those of a block that has fewer.
-inline constexpr int reduced_side = 16;
+/// Rows of a block-sparse product that a kernel reduces to one number a column by itself, or all
+/// those of a block that has fewer; and on wgmma columns, to one a row.
+inline constexpr int reduced_side = 16, reduced_columns = 64;
 
-/// Of one block-sparse product. Behind the operands stand the partial results of reductions, one a
-/// row for each piece of `reduced_side` columns, or one a column for each piece of rows.
+/// Of one block-sparse product. Behind the operands stand the partial results of reductions: with
+/// neighbouring rows, and `column` from one piece of their columns to the next; or with
+/// neighbouring columns, and `row` from one piece of rows to the next.
 struct BlockSparseEpilogueArguments {
   EpilogueScalars scalars;
   GemmOperand operands[16];

@@ -313,11 +313,20 @@ struct WarpgroupDsd {
     warpgroup_commit();
   }
 
+  using Totals = PieceTotals<Epilogue, reduced_side>;
+
+  /// A warp's 16 rows of this warpgroup's tile, which begins at `row`.
+  __device__ static EpiloguePiece piece_at(const WarpgroupDsdParams& p, int row, int column,
+                                           int batch) {
+    row += static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16;
+    return {row, column, batch, p.m - row, p.n - column};
+  }
+
   /// The finished values of columns [column, column + 16) of this warpgroup's tile, packed.
   __device__ static __forceinline__ void finish(const WarpgroupDsdParams& p, const float* sums,
                                                 bool started, int row, int column, int batch,
-                                                unsigned (&r)[staged][4]) {
-    PieceTotals<Epilogue, side_of<block>> totals;
+                                                Totals& totals, unsigned (&r)[staged][4]) {
+    const EpiloguePiece piece = piece_at(p, row, column, batch);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const PairPlace pair(i);
@@ -328,11 +337,11 @@ struct WarpgroupDsd {
       in.count = at_row < p.m ? left : 0;
       const float own[2] = {started ? sums[2 * i] : 0, started ? sums[2 * i + 1] : 0};
       float out[staged][2];
-      finish_pair<Epilogue, staged>(p.epilogue, at, in, own, out, i, totals);
+      finish_pair<Epilogue, staged>(p.epilogue, at, in, own, out, i, piece, totals);
 #pragma unroll
       for (int o = 0; o < staged; ++o) r[o][i] = pack_pair<T>(out[o][0], out[o][1]);
     }
-    totals.store(p.epilogue.operands + Epilogue::operands);
+    totals.store_columns(p.epilogue.operands + Epilogue::operands, piece);
   }
 
   /// 64 columns at a time, which leave while the next ones are computed, and the last while the
@@ -347,8 +356,9 @@ struct WarpgroupDsd {
     constexpr int buffers = staged == 1 && n > cols ? 2 : 1;
 #pragma unroll
     for (int from = 0; from < n; from += cols) {
+      Totals totals;
       const auto values = [&](int j, unsigned(&r)[staged][4]) {
-        finish(p, sums + from / 2 + j * 8, started, row, col + from + j * 16, batch, r);
+        finish(p, sums + from / 2 + j * 8, started, row, col + from + j * 16, batch, totals, r);
       };
       const unsigned to = staging_at + from / cols % buffers * apart;
       if (leader) wait_stores_read<buffers - 1>();
@@ -358,6 +368,10 @@ struct WarpgroupDsd {
       } else {
         stage_rows<128, cols, staged>(to, apart, values);
       }
+      static_assert(cols == reduced_columns);
+      if (col + from < p.n)
+        totals.store_rows(p.epilogue.operands + Epilogue::operands,
+                          piece_at(p, row, col + from, batch), (col + from) / cols);
       fence_async_shared();
       named_barrier(1 + group, warpgroup_size);
       if (leader) {
@@ -455,7 +469,7 @@ struct WarpgroupDsd {
     }
     __syncthreads();
     if (group == groups) {
-      if constexpr (finishes) give_registers<104>();
+      if constexpr (finishes) give_registers<small ? 104 : 88>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
       if (warp < copying_warps) {
         produce(p, s, buffers, warp);
@@ -463,7 +477,7 @@ struct WarpgroupDsd {
         take_items(p, s.items);
       }
     } else {
-      if constexpr (finishes) take_registers<200>();
+      if constexpr (finishes) take_registers<small ? 200 : 208>();
       consume(p, s, buffers, group);
     }
   }

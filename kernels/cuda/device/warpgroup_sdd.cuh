@@ -214,11 +214,13 @@ struct WarpgroupSdd {
     }
   }
 
+  using Totals = PieceTotals<Epilogue, reduced_side>;
+
   /// The finished values of columns [column, column + 16) of this warpgroup's tile, packed: part of
   /// one block, as the 16 rows of a warp are.
   __device__ static __forceinline__ void finish(const WarpgroupSddParams& p, const float* sums,
                                                 const Place& place, int group, int column,
-                                                unsigned (&r)[staged][4]) {
+                                                Totals& totals, unsigned (&r)[staged][4]) {
     const int at_entry =
         place.entry(min(group / down * (n / block) + column / block, place.count - 1));
     const int block_row = static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16 / side;
@@ -227,23 +229,28 @@ struct WarpgroupSdd {
         (place.strip % p.list.strips * rows * (block == 128 ? 2 : 1) + group % down) * side;
     const int number = __ldg(p.list.blocks + static_cast<long long>(at_entry) * rows + block_row);
     const int column0 = __ldg(p.list.cols + at_entry) * block;
-    PieceTotals<Epilogue, side_of<block>> totals;
     const int count = number < 0 || group / down * n + column >= place.count * block ? 0 : 2;
+    const int warp_row = static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16;
+    EpiloguePiece piece{max(number, 0) * block + (warp_row + group % down * 64) % block,
+                        column % block, place.batch, reduced_side, reduced_side};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const PairPlace pair(i);
-      const int k = (column + pair.column) % block;
+      const int k = column % block + pair.column;
       const int in_block = (pair.row + group % down * 64) % block;
       const EpiloguePlace at{min(row0 + pair.row, p.m - 1), column0 + k,
                              place.batch * p.heads + head, 2};
       const EpiloguePlace in{max(number, 0) * block + in_block, k, place.batch, count};
       const float own[2] = {sums[2 * i], sums[2 * i + 1]};
       float out[staged][2];
-      finish_pair<Epilogue, staged>(p.epilogue, at, in, own, out, i, totals);
+      finish_pair<Epilogue, staged>(p.epilogue, at, in, own, out, i, piece, totals);
 #pragma unroll
       for (int o = 0; o < staged; ++o) r[o][i] = pack_pair<T>(out[o][0], out[o][1]);
     }
-    totals.store(p.epilogue.operands + Epilogue::operands);
+    if (count == 0) piece.rows = piece.columns = 0;
+    const GemmOperand* const partials = p.epilogue.operands + Epilogue::operands;
+    totals.store_columns(partials, piece);
+    if ((column + 16) % side == 0) totals.store_rows(partials, piece, column % block / side);
   }
 
   static constexpr int round = n % 128 || staged == 2 ? 64 : 128;  // columns written at a time
@@ -259,8 +266,9 @@ struct WarpgroupSdd {
     constexpr unsigned apart = 64 * 64 * 2;
     wait_stores_read();
     named_barrier(1 + group, warpgroup_size);
+    Totals totals;
     stage_rows<out_line, round, staged>(staging_at, apart, [&](int j, unsigned(&r)[staged][4]) {
-      finish(p, sums + from / 2 + j * 8, place, group, from + j * 16, r);
+      finish(p, sums + from / 2 + j * 8, place, group, from + j * 16, totals, r);
     });
     fence_async_shared();
     named_barrier(1 + group, warpgroup_size);
@@ -360,10 +368,10 @@ struct WarpgroupSdd {
     }
     sync();
     if (group == groups) {
-      if constexpr (finishes) give_registers<n == 128 ? 104 : 72>();
+      if constexpr (finishes) give_registers<n == 128 ? 104 : 88>();
       produce(p, s, buffers);
     } else {
-      if constexpr (finishes) take_registers<n == 128 ? 200 : 216>();
+      if constexpr (finishes) take_registers<n == 128 ? 200 : 208>();
       consume(p, s, buffers, group);
     }
     if constexpr (ctas > 1) sync();  // nobody writes to a CTA that has gone

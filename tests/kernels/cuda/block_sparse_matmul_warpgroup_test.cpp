@@ -23,8 +23,7 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with an epilogue 
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile with reductions") {
   bs::test::check_kernels(all_warpgroup_kernels(),
-                          [](WarpgroupKernel k) {
-                            k.staged = 2;
+                          [](const WarpgroupKernel& k) {
                             const bs::GemmEpilogue e =
                                 bs::test::epilogue_that_reduces(bs::element_of(k.dtype));
                             return warpgroup_source(k, &e);

@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/device/reduce.cuh>
+#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/transducer_lattice.cuh>
 
 #include <cub/block/block_scan.cuh>
@@ -14,6 +15,7 @@ constexpr int locate_threads = 1024;
 __global__ void __launch_bounds__(locate_threads)
     locate_kernel(Integers frames, Integers labels, TransducerSizes s, int64_t* table) {
   using Scan = cub::BlockScan<int64_t, locate_threads>;
+  let_next_launch_begin();
   __shared__ typename Scan::TempStorage scratch;
   int64_t begin = 0;  // of the first utterance of this turn
   for (int64_t first = 0; first < s.batch; first += locate_threads) {
@@ -45,6 +47,8 @@ __global__ void __launch_bounds__(locate_threads)
 template <class W, int K>
 __global__ void __launch_bounds__(32 * most_sweep_warps)
     lattice_kernel(Utterances utterances, Tables<W> tables, W* losses, double loss_scale) {
+  let_next_launch_begin();
+  wait_for_previous_launch();
   __shared__ Edges<W> edges;
   extern __shared__ __align__(16) unsigned char memory[];
   auto* ring = reinterpret_cast<Transitions<W>*>(memory);
@@ -95,7 +99,7 @@ __global__ void posterior_kernel(Utterances utterances, Tables<W> tables, int64_
                                  W* posterior) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t r = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; r < rows; r += step) {
-    const Utterance one = utterances[utterances.find(r, 0)];
+    const Utterance one = utterances[utterances.find(r)];
     const auto at = static_cast<unsigned>(r - one.row);
     const auto t = static_cast<int>(at / static_cast<unsigned>(one.stride));
     const auto u = static_cast<int>(at % static_cast<unsigned>(one.stride));
@@ -108,6 +112,7 @@ __global__ void posterior_kernel(Utterances utterances, Tables<W> tables, int64_
 /// The sum of losses times `scale`, in double and in a fixed order.
 template <class W>
 __global__ void reduce_kernel(const W* losses, int64_t n, double scale, W* loss) {
+  wait_for_previous_launch();
   double sum = 0;
   for (int64_t b = threadIdx.x; b < n; b += blockDim.x) sum += losses[b];
   sum = device::block_reduce(sum, device::Sum{}, 0.0);
@@ -153,23 +158,21 @@ void locate_utterances(const TransducerSizes& s, const Tensor& logit_lengths,
 void sum_paths(const TransducerSizes& s, const TransducerLossResult& result, const Tensor& losses,
                const TransducerLossOptions& options, Stream stream) {
   visit_lattice(result, [&]<class W>(Type<W>) {
-    visit_columns<W>(
-        s.labels, losses.device(), [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
-          if (s.batch == 0) return;
-          const size_t bytes = allow(lattice_kernel<W, K>, ring_bytes<W, K>(threads));
-          lattice_kernel<W, K>
-              <<<dim3(static_cast<unsigned>(s.batch), 2), threads, bytes, native(stream)>>>(
-                  utterances(s, result.utterances), tables_of<W>(result.lattice),
-                  pointer<W>(losses), 1 + options.fastemit_lambda);
-        });
-    BS_CUDA_CHECK_LAUNCH("transducer_loss");
+    visit_columns<W>(s.labels, losses.device(),
+                     [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
+                       if (s.batch == 0) return;
+                       const size_t bytes = allow(lattice_kernel<W, K>, ring_bytes<W, K>(threads));
+                       launch_early(lattice_kernel<W, K>, dim3(static_cast<unsigned>(s.batch), 2),
+                                    threads, bytes, stream, utterances(s, result.utterances),
+                                    tables_of<W>(result.lattice), pointer<W>(losses),
+                                    1 + options.fastemit_lambda);
+                     });
     if (options.reduction == Reduction::none) return;
     const double scale =
         options.reduction == Reduction::mean ? 1 / static_cast<double>(s.batch) : 1.0;
-    reduce_kernel<<<1, 256, 0, native(stream)>>>(pointer<W>(losses), s.batch, scale,
-                                                 pointer<W>(result.loss));
+    launch_early(reduce_kernel<W>, 1, 256, 0, stream, pointer<W>(losses), s.batch, scale,
+                 pointer<W>(result.loss));
   });
-  BS_CUDA_CHECK_LAUNCH("transducer_loss");
 }
 
 void transducer_posterior(const TransducerSizes& s, const TransducerLossResult& result,

@@ -26,6 +26,7 @@ struct Utterances {
   int batch;
   int64_t labels;  ///< columns of targets
   bool packed;
+  int64_t padded_rows;  ///< of each utterance, where they are not packed
 
   __device__ int64_t row(int b) const { return table[4 * int64_t{b}]; }
   __device__ Utterance operator[](int b) const {
@@ -38,9 +39,10 @@ struct Utterances {
             packed ? own + 1 : static_cast<int>(labels) + 1,
             entry[3] != 0};
   }
-  /// The last utterance that begins at `row` or before, given one that does.
-  __device__ int find(int64_t at, int from) const {
-    int low = from;
+  /// The utterance that has a row: the last that begins there or before.
+  __device__ int find(int64_t at) const {
+    if (!packed) return static_cast<int>(at / padded_rows);
+    int low = 0;
     int high = batch - 1;
     while (low < high) {
       const int middle = (low + high + 1) / 2;
@@ -55,7 +57,8 @@ struct Utterances {
 };
 
 inline Utterances utterances(const TransducerSizes& s, const Tensor& table) {
-  return {table.data<int64_t>(), static_cast<int>(s.batch), s.labels, s.packed};
+  return {table.data<int64_t>(), static_cast<int>(s.batch), s.labels, s.packed,
+          s.frames * (s.labels + 1)};
 }
 
 /// Weights of the two transitions out of a cell.
@@ -87,11 +90,21 @@ void locate_utterances(const TransducerSizes& s, const Tensor& logit_lengths,
 void sum_paths(const TransducerSizes& s, const TransducerLossResult& result, const Tensor& losses,
                const TransducerLossOptions& options, Stream stream);
 
-/// Joins the weights of the two ways into a cell.
+/// Joins the weights of the two ways into a cell. Sums are normalized only once a chunk of
+/// diagonals: until then they leave [1/4, 4) by a factor of at most 2^24, which an exponent of W
+/// bears with ease, for the mantissas of transitions are within a factor of sqrt(2) of 1.
 struct SumOfPaths {
   template <class W>
   static __device__ Scaled<W> join(Scaled<W> step, Scaled<W> emit) {
-    return step + emit;
+    using S = Scaled<W>;
+    const auto top = max(max(step.exponent, emit.exponent), S::lowest);
+    return {step.value * power_of_two<W>(step.exponent - top) +
+                emit.value * power_of_two<W>(emit.exponent - top),
+            top};
+  }
+  template <class W>
+  static __device__ Scaled<W> settled(Scaled<W> x) {
+    return normalized(x);
   }
 };
 struct BestPath {
@@ -100,6 +113,10 @@ struct BestPath {
     step = normalized(step);
     emit = normalized(emit);
     return emit < step ? step : emit;
+  }
+  template <class W>
+  static __device__ Scaled<W> settled(Scaled<W> x) {
+    return x;
   }
 };
 
@@ -225,6 +242,11 @@ __device__ void sweep(const Utterance& one, const Tables<W>& tables, Scaled<W>* 
           }
           if (lane == 31) edges[warp + 1][edge + k] = moved[K - 1];
           at += down;
+        }
+#pragma unroll
+        for (int i = 0; i < K; ++i) {
+          state[i] = Rule::settled(state[i]);
+          moved[i] = Rule::settled(moved[i]);
         }
         cell += depth * down;
         fetch(s0 + 2 * depth, cell + depth * down, slot);

@@ -26,6 +26,41 @@ struct RawPack<T, N, true> {
 template <class T, int N>
 using Raw = typename RawPack<T, N>::type;
 
+/// 16 bytes of what is read or written once: among the first to leave the caches.
+template <class R>
+__device__ inline R load_once(const R* from) {
+  if constexpr (sizeof(R) == 16) {
+    const uint4 x = __ldcs(reinterpret_cast<const uint4*>(from));
+    return reinterpret_cast<const R&>(x);
+  } else {
+    return *from;
+  }
+}
+template <class R>
+__device__ inline void store_once(R* to, const R& x) {
+  if constexpr (sizeof(R) == 16) {
+    __stcs(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4&>(x));
+  } else {
+    *to = x;
+  }
+}
+
+/// The elements of a pack as numbers; of a word's two bfloat16 the upper one is one already.
+template <class T, int N>
+__device__ inline void widen_pack(const Raw<T, N>& raw, wide<T> (&values)[N]) {
+  if constexpr (sizeof(Pack<T, N>) == 16 && std::is_same_v<T, __nv_bfloat16>) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      values[i] = __uint_as_float(raw.at[i / 2] << 16);
+      values[i + 1] = __uint_as_float(raw.at[i / 2] & 0xffff0000U);
+    }
+  } else {
+    const auto& pack = reinterpret_cast<const Pack<T, N>&>(raw);
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] = widen(pack.at[i]);
+  }
+}
+
 /// Two numbers rounded and side by side, by one instruction where there is one.
 __device__ inline __half2 narrow_pair(float low, float high, __half) {
   return __floats2half2_rn(low, high);

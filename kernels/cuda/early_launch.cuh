@@ -1,0 +1,40 @@
+#pragma once
+// Launches that begin while the kernel before them ends (programmatic dependent launch, sm_90), so
+// that a chain of short kernels does not pay for each beginning.
+#include <bs/lib/cuda/launch.h>
+
+namespace bs::cuda {
+
+/// What a kernel launched early calls before it touches memory: returns once all that the kernel
+/// before wrote can be read.
+__device__ inline void wait_for_previous_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// Lets the kernel after this one begin, up to its wait, once all blocks of this one have.
+__device__ inline void let_next_launch_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/// Launches a kernel that calls wait_for_previous_launch. To follow a kernel in its stream.
+template <class... Parameters, class... Arguments>
+void launch_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
+                  Stream stream, Arguments&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared;
+  config.stream = native(stream);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  BS_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+}
+
+}  // namespace bs::cuda

@@ -111,17 +111,18 @@ __device__ wide<T> largest(const Raw<T, N> (&packs)[packs_at_once], Has&& has) {
 /// lse of each row, and the weights of the two transitions out of its cell. A row's loads are on
 /// their way while the row before is reduced.
 template <class T, int N, int L, Fit fit>
-__global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 4)
+__global__ void __launch_bounds__(row_threads, sizeof(T) == 8       ? 2
+                                               : fit == Fit::ragged ? 4
+                                                                    : 5)
     rows_kernel(const T* logits, int classes, int64_t rows, Utterances utterances, Rules rules,
                 wide<T>* lse, Tables<wide<T>> tables) {
   using W = wide<T>;
   wait_for_previous_launch();
   const int lane = threadIdx.x % L;
-  const Rows own = rows_of<L>(utterances, rows);
-  const Row row = kept_row<L>(utterances, own);
+  const Row row = kept_row<L>(utterances, rows);
   Raw<T, N> packs[packs_at_once];
   const auto packs_of = [&](int turn) {
-    return Packs<const T, N, fit>(logits + own[turn] * classes, classes);
+    return Packs<const T, N, fit>(logits + row_number<L>(turn) * classes, classes);
   };
   const auto has = [](int p, int count, int k) { return fit == Fit::whole || p + k * L < count; };
   const auto fetch = [&](int turn, int count, int p) {
@@ -191,7 +192,7 @@ void transducer_loss(const Tensor& logits, const Tensor& targets, const Tensor& 
         [&]<int N, int L, loss_rows::Fit fit>(std::integral_constant<int, N>,
                                               std::integral_constant<int, L>,
                                               std::integral_constant<loss_rows::Fit, fit>) {
-          launch_early(loss_rows::rows_kernel<D, N, L, fit>, loss_rows::row_blocks<L>(s),
+          launch_early(loss_rows::rows_kernel<D, N, L, fit>, loss_rows::row_blocks<L>(s.rows),
                        loss_rows::row_threads, 0, stream, from, static_cast<int>(s.classes), s.rows,
                        where, rules, pointer<W>(result.lse), tables_of<W>(result.lattice));
         });

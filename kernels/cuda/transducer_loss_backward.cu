@@ -135,15 +135,14 @@ __global__ void __launch_bounds__(row_threads, sizeof(T) == 8 ? 2 : 4)
                     Rules rules, const wide<T>* lse, Tables<wide<T>> tables,
                     Gradients<wide<T>> gradients) {
   using W = wide<T>;
-  const Rows numbers = rows_of<L>(utterances, rows);
-  const Row row = kept_row<L>(utterances, numbers);
+  const Row row = kept_row<L>(utterances, rows);
   const RowGradient<W> kept = gradient_of<T>(row, rules, classes, lse, tables, gradients);
   const auto blank = static_cast<int>(rules.blank);
 #pragma unroll 1
   for (int turn = 0; turn < rows_each; ++turn) {
-    const int64_t number = numbers[turn];
+    const int64_t number = row_number<L>(turn);
     const RowGradient<W> own = kept.template of_keeper<L>(turn);
-    if (turn >= numbers.count) continue;
+    if (number >= rows) continue;
     const Packs<const T, N, fit> from(logits + number * classes, classes);
     const Packs<T, N, fit> to(dlogits + number * classes, classes);
     if (!own.visited) {
@@ -182,7 +181,7 @@ void transducer_loss_backward(const Tensor& logits, const Tensor& targets,
                                               std::integral_constant<int, L>,
                                               std::integral_constant<loss_rows::Fit, fit>) {
           loss_rows::gradient_kernel<D, N, L, fit>
-              <<<loss_rows::row_blocks<L>(s), loss_rows::row_threads, 0, native(stream)>>>(
+              <<<loss_rows::row_blocks<L>(s.rows), loss_rows::row_threads, 0, native(stream)>>>(
                   from, to, static_cast<int>(s.classes), s.rows, utterances(s, result.utterances),
                   loss_rows::rules_of(targets, options), pointer<W>(result.lse),
                   tables_of<W>(result.lattice), gradients);

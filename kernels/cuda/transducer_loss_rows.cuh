@@ -46,10 +46,8 @@ inline Rules rules_of(const Tensor& targets, const TransducerLossOptions& o) {
           1 + o.fastemit_lambda};
 }
 
-/// A group of L lanes has `rows_each` rows, one after the other: of padded logits those of as many
-/// frames with one label, whose cells and the neighbouring group's lie together on diagonals. What
-/// concerns a row as a whole is the work of one of its lanes, the row's keeper, so that it is done
-/// for all of them at once.
+/// A group of L lanes has `rows_each` rows, one after the other. What concerns a row as a whole is
+/// the work of one of its lanes, the row's keeper, so that it is done for all of them at once.
 struct Row {
   int64_t number = 0;
   Utterance one = {};
@@ -57,42 +55,19 @@ struct Row {
   bool inside = false;  ///< within the lengths
 };
 
-/// Which rows a lane's group has: `first`, and others `step` after each other.
-struct Rows {
-  int64_t first, step;
-  int count;
-
-  __device__ int64_t operator[](int turn) const { return first + turn * step; }
-};
-
 template <int L>
-__device__ Rows rows_of(const Utterances& utterances, int64_t rows) {
+__device__ int64_t row_number(int turn) {
   constexpr int groups = row_threads / L;
-  const int own = threadIdx.x / L;
-  if (utterances.packed) {
-    const int64_t first = int64_t{blockIdx.x} * (groups * rows_each) + own;
-    const int64_t left = (rows - first + groups - 1) / groups;
-    return {first, groups, static_cast<int>(max(min(left, int64_t{rows_each}), int64_t{0}))};
-  }
-  const auto columns = static_cast<unsigned>(utterances.labels + 1);
-  const auto frames = static_cast<unsigned>(utterances.padded_rows) / columns;
-  const unsigned turns = (frames + rows_each - 1) / rows_each;
-  const unsigned at = blockIdx.x * groups + own;
-  const unsigned utterance = at / (columns * turns);
-  const unsigned rest = at % (columns * turns);
-  const unsigned t = rest / columns * rows_each;
-  if (utterance >= static_cast<unsigned>(utterances.batch)) return {0, 0, 0};
-  return {utterance * utterances.padded_rows + int64_t{t} * columns + rest % columns, columns,
-          static_cast<int>(min(frames - t, static_cast<unsigned>(rows_each)))};
+  return int64_t{blockIdx.x} * (groups * rows_each) + turn * groups + threadIdx.x / L;
 }
 
 /// The row that this lane keeps: lane j of a group has the group's row j, others none.
 template <int L>
-__device__ Row kept_row(const Utterances& utterances, const Rows& rows) {
+__device__ Row kept_row(const Utterances& utterances, int64_t rows) {
   Row row;
   const int turn = threadIdx.x % L;
-  row.number = rows[turn];
-  if (turn >= rows.count) return row;
+  row.number = row_number<L>(turn);
+  if (turn >= rows_each || row.number >= rows) return row;
   row.utterance = utterances.find(row.number);
   row.one = utterances[row.utterance];
   const auto at = static_cast<unsigned>(row.number - row.one.row);
@@ -195,10 +170,8 @@ void visit_lanes(const void* from, const void* to, int64_t classes, F&& f) {
 }
 
 template <int L>
-unsigned row_blocks(const TransducerSizes& s) {
-  const int64_t groups = s.packed ? ceil_div(s.rows, rows_each)
-                                  : s.batch * (s.labels + 1) * ceil_div(s.frames, rows_each);
-  return static_cast<unsigned>(ceil_div(groups, row_threads / L));
+unsigned row_blocks(int64_t rows) {
+  return static_cast<unsigned>(ceil_div(rows, row_threads / L * rows_each));
 }
 
 }  // namespace bs::cuda::loss_rows

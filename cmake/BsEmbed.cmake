@@ -1,6 +1,6 @@
-# bs_embed_headers(target): gives the target the texts of the device headers, and of those of CUDA's
-# that they include, as the table declared in kernels/cuda/device_headers.h. What is compiled at run
-# time needs no file then, neither of ours nor of the toolkit.
+# bs_embed_headers(target): gives the target the texts of the device headers as the table declared in
+# kernels/cuda/device_headers.h. What is compiled at run time needs no file then, neither of ours nor
+# of the toolkit.
 function(bs_embed_headers target)
   file(GLOB device RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
        ${PROJECT_SOURCE_DIR}/kernels/cuda/device/*.cuh)
@@ -9,12 +9,6 @@ function(bs_embed_headers target)
   foreach(header ${device})
     list(APPEND names bs/${header})
     list(APPEND files ${PROJECT_SOURCE_DIR}/${header})
-  endforeach()
-  foreach(header cuda_fp16.h cuda_fp16.hpp cuda_bf16.h cuda_bf16.hpp cuda_fp8.h cuda_fp8.hpp)
-    find_file(path ${header} PATHS ${CUDAToolkit_INCLUDE_DIRS} NO_DEFAULT_PATH NO_CACHE REQUIRED)
-    list(APPEND names ${header})
-    list(APPEND files ${path})
-    unset(path)
   endforeach()
   set(output ${PROJECT_BINARY_DIR}/device_headers.cpp)
   set(script ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)

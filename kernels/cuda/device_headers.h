@@ -7,8 +7,7 @@
 
 namespace bs::cuda {
 
-/** @brief Everything in kernels/cuda/device as `bs/kernels/cuda/device/x.cuh`, and CUDA's headers
- *  of 16-bit and 8-bit types. */
+/** @brief Everything in kernels/cuda/device as `bs/kernels/cuda/device/x.cuh`. */
 std::span<const jit::Header> device_headers();
 
 }  // namespace bs::cuda

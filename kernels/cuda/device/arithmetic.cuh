@@ -1,7 +1,6 @@
 #pragma once
 // Element types in device code: 16-bit types compute in float, the others in themselves.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <bs/kernels/cuda/device/half.cuh>
 
 namespace bs::cuda::device {
 

@@ -1,6 +1,5 @@
 #pragma once
 // Copies from global to shared memory that run beside the arithmetic (cp.async, sm_80 and later).
-#include <cuda_fp16.h>
 
 namespace bs::cuda::device {
 

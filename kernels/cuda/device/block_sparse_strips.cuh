@@ -1,10 +1,9 @@
 #pragma once
 // What the warpgroup kernels of the block-sparse products share: places in a batch, and the way
 // from sums in registers to tiles in global memory.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <bs/kernels/cuda/device/block_sparse_epilogue.cuh>
 #include <bs/kernels/cuda/device/bulk_copy.cuh>
+#include <bs/kernels/cuda/device/half.cuh>
 #include <bs/kernels/cuda/device/warpgroup.cuh>
 #include <bs/kernels/cuda/device/warpgroup_problem.cuh>
 

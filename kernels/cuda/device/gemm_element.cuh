@@ -1,7 +1,6 @@
 #pragma once
 // Elements of products in device code: how they are read, rounded and moved, several at a time.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <bs/kernels/cuda/device/half.cuh>
 
 namespace bs::cuda::device {
 

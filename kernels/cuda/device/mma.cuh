@@ -10,9 +10,8 @@
 //
 // 16-bit types accumulate in f32. f32 runs as 3xTF32 (each operand split into two TF32 numbers, the
 // product of the small parts left out), whose error is that of f32. f64 uses the f64 tensor cores.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <bs/kernels/cuda/device/async_copy.cuh>
+#include <bs/kernels/cuda/device/half.cuh>
 
 namespace bs::cuda::device {
 

@@ -11,19 +11,61 @@ namespace {
 /// Chunks that a thread moves, a CTA's width apart: their loads are under way together.
 constexpr int chunks_a_thread = 4;
 constexpr int threads = 256;
+/// Lines of which a thread of spread_kernel has a chunk.
+constexpr int spread_lines = 16;
 
-/// Moves every block of one matrix of the batch between its places, in chunks of bytes. `side` and
-/// `area` are the logarithms of the chunks of a block's row and of a block.
-template <class Chunk, bool Spread>
+/// Chunks of a line that a CTA of spread_kernel has.
+__host__ __device__ constexpr int spread_width(int block) {
+  return threads * spread_lines / (block < spread_lines ? spread_lines : block);
+}
+
+/// Writes one matrix of the batch, zeros and blocks, each line once and from end to end: a CTA has
+/// as many chunks of every line of a row of blocks, a thread one of every few lines, and so of one
+/// block. `side` is the logarithm of the chunks of a block's row.
+template <class Chunk>
 __global__ void __launch_bounds__(threads)
-    convert_kernel(Chunk* values, Chunk* dense, LayoutView l, int side, int area) {
+    spread_kernel(const Chunk* values, Chunk* dense, LayoutView l, int side, int parts) {
+  __shared__ int block_at[threads];
+  const int width = spread_width(l.block);
+  const int64_t row = blockIdx.x / parts;  // of all heads
+  const int first = static_cast<int>(blockIdx.x % parts) * width, first_col = first >> side;
+  const int cols = ((width - 1) >> side) + 1, length = l.cols << side;
+  for (int i = threadIdx.x; i < cols; i += threads) block_at[i] = -1;
+  __syncthreads();
+  const int end = l.row_offsets[row + 1];
+  for (int e = l.row_offsets[row] + threadIdx.x; e < end; e += threads) {
+    const int col = l.col_of[e] - first_col;
+    if (col >= 0 && col < cols) block_at[col] = e;
+  }
+  __syncthreads();
+  const int at = threadIdx.x % width, line = threadIdx.x / width, apart = threads / width;
+  if (first + at >= length) return;
+  const int e = block_at[((first + at) >> side) - first_col];
+  const int64_t area = int64_t{l.block} << side;
+  Chunk* to = dense + (blockIdx.y * int64_t{l.heads} * l.rows + row) * l.block * length + first +
+              at + int64_t{line} * length;
+  const Chunk* from = values + (blockIdx.y * int64_t{l.nnz} + e) * area + (int64_t{line} << side) +
+                      ((first + at) & ((1 << side) - 1));
+  Chunk moved[spread_lines] = {};
+#pragma unroll
+  for (int i = 0; i < spread_lines; ++i)
+    if (e >= 0 && i * apart < l.block) moved[i] = __ldcs(from + (int64_t{i} * apart << side));
+#pragma unroll
+  for (int i = 0; i < spread_lines; ++i)
+    if (i * apart < l.block) to[int64_t{i} * apart * length] = moved[i];
+}
+
+/// Takes every block of one matrix of the batch out of its place, in chunks of bytes. `side` and
+/// `area` are the logarithms of the chunks of a block's row and of a block.
+template <class Chunk>
+__global__ void __launch_bounds__(threads)
+    gather_kernel(Chunk* values, const Chunk* dense, LayoutView l, int side, int area) {
   const int64_t total = int64_t{l.nnz} << area;
   const int64_t lines = int64_t{l.heads} * l.rows * l.block;  // of a matrix, all heads
   values += blockIdx.y * total;
   dense += blockIdx.y * lines * (int64_t{l.cols} << side);
   const int64_t first = int64_t{blockIdx.x} * (threads * chunks_a_thread) + threadIdx.x;
   Chunk moved[chunks_a_thread];
-  Chunk* places[chunks_a_thread];
 #pragma unroll
   for (int i = 0; i < chunks_a_thread; ++i) {
     const int64_t at = first + i * threads;
@@ -32,18 +74,13 @@ __global__ void __launch_bounds__(threads)
     const auto inside = static_cast<int32_t>(at & ((int64_t{1} << area) - 1));
     const int64_t row = int64_t{l.head_of[e]} * l.rows + l.row_of[e];
     const int64_t line = row * l.block + (inside >> side);
-    places[i] = dense + (((line * l.cols + l.col_of[e]) << side) + (inside & ((1 << side) - 1)));
-    moved[i] = Spread ? values[at] : *places[i];
+    moved[i] = dense[((line * l.cols + l.col_of[e]) << side) + (inside & ((1 << side) - 1))];
   }
 #pragma unroll
   for (int i = 0; i < chunks_a_thread; ++i) {
     const int64_t at = first + i * threads;
     if (at >= total) break;
-    if constexpr (Spread) {
-      *places[i] = moved[i];
-    } else {
-      values[at] = moved[i];
-    }
+    values[at] = moved[i];
   }
 }
 
@@ -58,12 +95,20 @@ void launch(const Tensor& values, const Tensor& dense, const LayoutView& l, Stre
   constexpr int64_t most = 65535;  // of a grid's second axis
   for (int64_t from = 0; from < matrices; from += most) {
     const int64_t count = std::min(most, matrices - from);
-    const dim3 grid(static_cast<unsigned>(ceil_div(chunks, threads * chunks_a_thread)),
-                    static_cast<unsigned>(count));
-    convert_kernel<Chunk, Spread><<<grid, threads, 0, native(stream)>>>(
-        static_cast<Chunk*>(values.data()) + from * chunks,
-        static_cast<Chunk*>(dense.data()) + from * ((int64_t{l.heads} * l.rows * l.cols) << area),
-        l, side, area);
+    Chunk* const x = static_cast<Chunk*>(values.data()) + from * chunks;
+    Chunk* const y =
+        static_cast<Chunk*>(dense.data()) + from * ((int64_t{l.heads} * l.rows * l.cols) << area);
+    if constexpr (Spread) {
+      const auto parts =
+          static_cast<int>(ceil_div(int64_t{l.cols} << side, int64_t{spread_width(l.block)}));
+      const dim3 grid(static_cast<unsigned>(int64_t{l.heads} * l.rows * parts),
+                      static_cast<unsigned>(count));
+      spread_kernel<<<grid, threads, 0, native(stream)>>>(x, y, l, side, parts);
+    } else {
+      const dim3 grid(static_cast<unsigned>(ceil_div(chunks, threads * chunks_a_thread)),
+                      static_cast<unsigned>(count));
+      gather_kernel<<<grid, threads, 0, native(stream)>>>(x, y, l, side, area);
+    }
     BS_CUDA_CHECK_LAUNCH("block_sparse_convert");
   }
 }
@@ -84,8 +129,11 @@ void convert(const Tensor& values, const Tensor& dense, const LayoutView& l, Str
 }  // namespace
 
 void to_dense(const Tensor& values, const LayoutView& layout, const Tensor& dense, Stream stream) {
-  if (values.numel() < dense.numel()) fill_zero(dense.data(), dense.bytes(), stream);
-  if (values.numel() > 0) convert<true>(values, dense, layout, stream);
+  if (values.numel() == 0) {
+    fill_zero(dense.data(), dense.bytes(), stream);
+  } else {
+    convert<true>(values, dense, layout, stream);
+  }
 }
 
 void to_sparse(const Tensor& dense, const LayoutView& layout, const Tensor& values, Stream stream) {

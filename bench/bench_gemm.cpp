@@ -18,7 +18,7 @@ constexpr const char* help =
     "bench_gemm [options]\n"
     "  --shapes MxNxK,...   default 512x512x512\n"
     "  --layouts nn,nt,...  t: A or B is the transpose of a row-major matrix; default nn\n"
-    "  --kernels SUBSTRING  only kernels whose name contains it\n"
+    "  --kernels SUBSTRING,...  only kernels whose names contain one of them\n"
     "  --operands TYPE      e4m3, e5m2 or i8: a dtype then is the result's, but i8 gives i32;\n"
     "                       layouts must be nt\n"
     "  --ours 0|1           1: without peers\n";
@@ -85,6 +85,15 @@ void add_16_bits(Kernels& kernels, Element e) {
   cluster("wgmma 128x256 c2x1", 128, 256, {2, 1});
   cluster("wgmma 128x256 c1x2", 128, 256, {1, 2});
   cluster("wgmma 256x128 c2x1", 256, 128, {2, 1});
+  const auto deep = [&](int m, int n, int stages, std::initializer_list<int> depths) {
+    for (const int ctas : depths)
+      kernels.add_wide(format("wgmma {}x{} k{}", m, n, ctas), m, n, stages)
+          .description.tile.cluster_k = ctas;
+  };
+  deep(128, 128, 4, {2, 4});
+  deep(128, 64, 7, {2, 3});
+  deep(64, 128, 7, {2, 3});
+  deep(64, 64, 10, {2});
   kernels.add_wide("wgmma 128x256 stream_k", 128, 256, 4, Swizzle::stream_k);
   kernels.add_wide("wgmma 128x128", 128, 128, 5);
   for (const int slices : {4, 8}) kernels.add_slices("wgmma 128x128", 128, 128, 5, slices);
@@ -254,7 +263,7 @@ Element eight_bits(const std::string& name) {
 struct Plan {
   Element operands;
   DType result;
-  std::string filter;
+  std::vector<std::string> filter;
   bool alone;
 };
 
@@ -268,7 +277,10 @@ void run(const std::string& shape, const std::string& layouts, const bench::Sett
   std::vector<bench::Work> works;
   std::vector<std::unique_ptr<GemmOperation>> operations;
   for (Kernel& kernel : kernels_for(plan.operands, plan.result)) {
-    if (kernel.name.find(plan.filter) == std::string::npos) continue;
+    if (std::ranges::none_of(plan.filter, [&](const std::string& part) {
+          return kernel.name.find(part) != std::string::npos;
+        }))
+      continue;
     GemmDescription& d = kernel.description;
     if (layouts[0] == 't') d.a.layout = MatrixLayout::column_major;
     if (layouts[1] == 't') d.b.layout = MatrixLayout::column_major;
@@ -317,7 +329,8 @@ int main(int argc, char** argv) try {
   bench::Arguments arguments(argc, argv, help);
   const bench::Settings settings(arguments);
   std::vector<std::string> shapes = {"512x512x512"}, layouts = {"nn"};
-  std::string filter, operands;
+  std::vector<std::string> filter = {""};
+  std::string operands;
   int alone = 0;
   arguments.read("--shapes", shapes);
   arguments.read("--layouts", layouts);

@@ -17,6 +17,13 @@ bool feeds(Element element, Element operand) {
   return plain(element) == plain(operand);
 }
 
+/// Of a warpgroup's columns, those that one CTA takes to the epilogue: of several along the depth
+/// each a part, in steps of 16.
+int finished_columns(const TileDescription& t) {
+  const int columns = t.math.shape[1];
+  return t.cluster_k == 1 ? columns : (columns / t.cluster_k + 15) / 16 * 16;
+}
+
 /// The sums as they are kept between instructions and in partial results.
 int sum_bytes(const GemmDescription& d) { return d.tile.math.accumulator == Element::f64 ? 8 : 4; }
 
@@ -53,7 +60,7 @@ void check_portable(const GemmDescription& d) {
   BS_CHECK(k > 0 && k % (t.warps[2] * step_depth(t.math)) == 0,
            "gemm: a depth of {} does not divide into {} warps of multiples of {}", k, t.warps[2],
            step_depth(t.math));
-  BS_CHECK(t.cluster == (std::array{1, 1}), "gemm: clusters are for warpgroup instructions");
+  BS_CHECK(t.cluster_ctas() == 1, "gemm: clusters are for warpgroup instructions");
 }
 
 void check_warpgroup(const GemmDescription& d) {
@@ -82,8 +89,13 @@ void check_warpgroup(const GemmDescription& d) {
   const int ctas = t.cluster[0] * t.cluster[1];
   BS_CHECK(ctas == 1 || ctas == 2, "gemm: a cluster of {} x {}; expected 1 x 1, 2 x 1 or 1 x 2",
            t.cluster[0], t.cluster[1]);
-  BS_CHECK(ctas == 1 || (d.split_k == SplitK::none && d.swizzle != Swizzle::stream_k &&
-                         (d.mode == GemmMode::gemm || d.mode == GemmMode::batched)),
+  BS_CHECK(
+      t.cluster_k >= 1 && t.cluster_k <= 8 && (ctas == 1 || t.cluster_k == 1),
+      "gemm: a cluster of {} x {} with {} CTAs along the depth; expected 1 to 8, and more than "
+      "one only with 1 x 1",
+      t.cluster[0], t.cluster[1], t.cluster_k);
+  BS_CHECK(t.cluster_ctas() == 1 || (d.split_k == SplitK::none && d.swizzle != Swizzle::stream_k &&
+                                     (d.mode == GemmMode::gemm || d.mode == GemmMode::batched)),
            "gemm: clusters are for gemm and batched with the depth in one piece");
   BS_CHECK(m / t.cluster[1] % 64 == 0 && n / t.cluster[0] % 64 == 0,
            "gemm: {} x {} CTAs that load shares of a tile of {} x {}; expected multiples of 64",
@@ -133,8 +145,9 @@ int reduction_chunk(const GemmDescription& d) {
   const TileDescription& t = d.tile;
   const auto [m, n, k] = t.threadblock;
   const int lead = d.transposed() ? m : n;  // the extent along which a warp's rows run
-  const int warps = t.math.op_class == OpClass::warpgroup ? 1 : t.warps[d.transposed() ? 0 : 1];
-  const int columns = lead / warps;
+  const int columns = t.math.op_class == OpClass::warpgroup
+                          ? finished_columns(t)
+                          : lead / t.warps[d.transposed() ? 0 : 1];
   return columns % 32 == 0 ? 32 : columns % 16 == 0 ? 16 : 8;
 }
 
@@ -148,7 +161,7 @@ bool stores_boxes(const GemmDescription& d) {
   for (const epilogue::Operand& o : d.epilogue.operands()) stored += o.stored >= 0;
   return d.tile.math.op_class == OpClass::warpgroup && stored == 1 &&
          d.epilogue.reductions().empty() && size_of(d.d.element) == 2 && d.d.alignment == 8 &&
-         (d.mode == GemmMode::gemm || d.mode == GemmMode::batched);
+         (d.mode == GemmMode::gemm || d.mode == GemmMode::batched) && d.tile.cluster_k == 1;
 }
 
 int64_t partial_elements(const GemmDescription& d) {
@@ -168,8 +181,9 @@ int shared_bytes(const GemmDescription& d) {
   const int warps = t.warps[0] * t.warps[1];
   if (t.math.op_class == OpClass::warpgroup) {
     const int stage = (m + n) * 128 * (splits_operands(d) ? 2 : 1);
+    const int received = (t.cluster_k - 1) * (m * n / t.math.shape[1]) * finished_columns(t) * 4;
     // Barriers; and room to align.
-    return t.stages * (stage + 16) + warps * (stores_boxes(d) ? 4096 : slab) + 16 + 1024;
+    return t.stages * (stage + 16) + received + warps * (stores_boxes(d) ? 4096 : slab) + 16 + 1024;
   }
   const int stage = operand_bytes(d.a.element, m, k, k_contiguous_a(d)) +
                     operand_bytes(d.b.element, n, k, k_contiguous_b(d));
@@ -194,8 +208,9 @@ std::string to_string(GemmMode mode) {
 }
 std::string to_string(const TileDescription& t) {
   const auto [m, n, k] = t.threadblock;
-  return format("{}x{}x{} stages {} warps {}x{}x{} cluster {}x{} {}", m, n, k, t.stages, t.warps[0],
-                t.warps[1], t.warps[2], t.cluster[0], t.cluster[1], t.math);
+  const std::string depth = t.cluster_k == 1 ? "" : format("x{}", t.cluster_k);
+  return format("{}x{}x{} stages {} warps {}x{}x{} cluster {}x{}{} {}", m, n, k, t.stages,
+                t.warps[0], t.warps[1], t.warps[2], t.cluster[0], t.cluster[1], depth, t.math);
 }
 std::string to_string(const TensorDescription& t) {
   return format("{} {} align {}", t.element, t.layout, t.alignment);

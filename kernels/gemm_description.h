@@ -17,9 +17,14 @@ struct TileDescription {
   MathInstruction math;
   /** Warpgroup only: CTAs along rows and columns that share what they load. */
   std::array<int, 2> cluster = {1, 1};
+  /** Warpgroup only: CTAs that take a part of the depth of each tile, and add their sums up through
+   *  distributed shared memory, in a fixed order; for few tiles of much depth. 1 to 8. */
+  int cluster_k = 1;
 
   /** @brief Threads of a CTA; with those that only copy, for warpgroups. */
   int threads() const;
+  /** @brief CTAs of a cluster. */
+  int cluster_ctas() const { return cluster[0] * cluster[1] * cluster_k; }
   bool operator==(const TileDescription&) const = default;
 };
 
@@ -73,7 +78,8 @@ int shared_bytes(const GemmDescription& description);
  * their own, with the depth contiguous: fast_f32 of warpgroups. */
 bool splits_operands(const GemmDescription& description);
 /** @brief Whether the kernel stores D by the copy engine, in boxes: warpgroups, one product or
- * batch, and a D of 16-bit elements aligned to 16 bytes that is all the epilogue stores. */
+ * batch, and a D of 16-bit elements aligned to 16 bytes that is all the epilogue stores; not where
+ * CTAs share a tile's depth. */
 bool stores_boxes(const GemmDescription& description);
 /** @brief Numbers that a CTA keeps while the parts of its tile are put together. */
 int64_t partial_elements(const GemmDescription& description);

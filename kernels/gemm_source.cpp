@@ -138,8 +138,9 @@ std::string config(const Seen& s) {
     text += format("  using ElementD = {};\n  static constexpr bool boxes = {};\n",
                    device_type(s.d.d.element), yes(stores_boxes(s.d)));
     text += format("  static constexpr int parts = {};\n", splits_operands(s.d) ? 2 : 1);
-    text += format("  static constexpr int groups = {}, cluster_m = {}, cluster_n = {};\n",
-                   t.warps[0] / 4, t.cluster[s.t ? 1 : 0], t.cluster[s.t ? 0 : 1]);
+    text += format("  static constexpr int groups = {}, cluster_m = {}, cluster_n = {},",
+                   t.warps[0] / 4, t.cluster[s.t ? 1 : 0], t.cluster[s.t ? 0 : 1]) +
+            format(" cluster_k = {};\n", t.cluster_k);
   } else {
     text += format("  static constexpr int warps_m = {}, warps_n = {}, warps_k = {};\n", s.warps_m,
                    s.warps_n, t.warps[2]);

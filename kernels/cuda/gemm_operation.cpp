@@ -60,7 +60,7 @@ class Launch {
     memory.describe(params, warpgroup_);
     const jit::LaunchShape shape{.grid = dim3(static_cast<unsigned>(ctas_)),
                                  .block = dim3(static_cast<unsigned>(d_.tile.threads())),
-                                 .cluster = d_.tile.cluster[0] * d_.tile.cluster[1],
+                                 .cluster = d_.tile.cluster_ctas(),
                                  .shared_bytes = shared_bytes(d_)};
     if (warpgroup_) {
       jit::launch(kernel_, shape, stream_, params);
@@ -96,7 +96,7 @@ class Launch {
         int64_t{multiprocessors} * kernel_.ctas_per_sm(d_.tile.threads(), shared_bytes(d_));
     const int64_t wanted =
         d_.swizzle == Swizzle::stream_k ? tiles_ * seen_.front().steps(d_) : work;
-    const int cluster = d_.tile.cluster[0] * d_.tile.cluster[1];
+    const int cluster = d_.tile.cluster_ctas();
     const int64_t clusters = std::min(resident / cluster, wanted);
     ctas_ = static_cast<int>(std::max<int64_t>(clusters, 1) * cluster);
   }

@@ -122,9 +122,14 @@ void SeenGemm::no_depth() {  // a sum over nothing is one over zeros
 }
 
 int64_t SeenGemm::tiles(const GemmDescription& d) const {
-  const auto [down, across] = d.tile.cluster;
-  return p.batch * ceil_divide(p.m, rows * (d.transposed() ? across : down)) *
-         ceil_divide(p.n, columns * (d.transposed() ? down : across));
+  const int down = d.tile.cluster[d.transposed() ? 1 : 0],
+            across = d.tile.cluster[d.transposed() ? 0 : 1];
+  const int64_t high = ceil_divide(p.m, rows), wide = ceil_divide(p.n, columns);
+  // Of an odd number of rows (columns) of tiles, the last one's are paired along it.
+  const int64_t odd = down == 2     ? high % 2 * ceil_divide(wide, 2)
+                      : across == 2 ? wide % 2 * ceil_divide(high, 2)
+                                    : 0;
+  return p.batch * (high / down * (wide / across) + odd);
 }
 
 int64_t SeenGemm::steps(const GemmDescription& d) const {

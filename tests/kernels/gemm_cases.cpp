@@ -244,6 +244,45 @@ std::vector<GemmCase> warpgroup_cases() {
     c.description.b.layout = MatrixLayout::row_major;
     cases.push_back(c);
   }
+  // Odd numbers of tiles, down and across: the last row's or column's make pairs of their own.
+  for (const std::array<int, 2> cluster : {std::array{2, 1}, std::array{1, 2}})
+    for (const auto& [m, n] : {std::pair{304, 712}, std::pair{40, 1000}, std::pair{496, 200}}) {
+      GemmCase c = plain;
+      c.description.tile.cluster = cluster;
+      c.m = m;
+      c.n = n;
+      c.k = 200;
+      cases.push_back(c);
+    }
+  const auto along_depth = [&](GemmCase c, int ctas) {
+    c.name += " cluster_k";
+    c.description.tile.cluster_k = ctas;
+    cases.push_back(c);
+  };
+  along_depth(
+      {"bf16 crr", describe(wide(bf16e, f32e, 128), {128, 128, 64}, 4, {8, 1, 1}, "crr", bf16e),
+       1000, 1416, 1000},
+      2);
+  along_depth({"bf16", describe(wide(bf16e, f32e, 192), {128, 192, 64}, 2, {8, 1, 1}, "rcr", bf16e),
+               300, 1000, 1000},
+              4);
+  along_depth({"f16 crc", describe(wide(f16e, f32e, 64), {64, 128, 64}, 6, {8, 1, 1}, "crc", f16e),
+               200, 1000, 500},
+              3);
+  along_depth(
+      {"f16 to f32, more parts than steps",
+       describe(wide(f16e, f32e, 64), {64, 64, 64}, 6, {4, 1, 1}, "ccr", f32e), 104, 72, 200},
+      8);
+  along_depth({"i8", describe(wide(i8e, i32e, 128), {128, 128, 128}, 4, {8, 1, 1}, "rcr", i8e), 300,
+               400, 1040},
+              3);
+  along_depth({"tf32", describe(wide(f32e, f32e, 128), {128, 128, 32}, 3, {8, 1, 1}, "rcr", f32e),
+               300, 260, 520},
+              5);
+  along_depth({"3xtf32",
+               describe(wide(f32e, f32e, 128, fast_f32), {128, 128, 32}, 2, {8, 1, 1}, "crr", f32e),
+               300, 700, 500},
+              2);
   // Every other one may store boxes.
   for (size_t i = 0; i < cases.size(); i += 2)
     if (size_of(cases[i].description.d.element) == 2) cases[i].description.d.alignment = 8;

@@ -60,6 +60,28 @@ TEST_CASE("gemm: descriptions that no GPU can run say why") {
   refused(d,
           "gemm: warpgroups multiply i8 only where the depth lies contiguous in both operands: a "
           "row_major, b column_major; a is row_major, b is row_major");
+  const GemmDescription wide =
+      describe(math(f16e, f32e, OpClass::warpgroup), {128, 64, 64}, 4, {8, 1, 1}, "rcr", f16e);
+  d = wide;
+  d.tile.cluster_k = 9;
+  refused(
+      d,
+      "gemm: a cluster of 1 x 1 with 9 CTAs along the depth; expected 1 to 8, and more than one "
+      "only with 1 x 1");
+  d.tile.cluster_k = 2;
+  d.tile.cluster = {1, 2};
+  d.tile.math.shape[1] = d.tile.threadblock[1] = 128;
+  refused(
+      d,
+      "gemm: a cluster of 1 x 2 with 2 CTAs along the depth; expected 1 to 8, and more than one "
+      "only with 1 x 1");
+  d = wide;
+  d.tile.cluster_k = 2;
+  d.split_k = SplitK::serial;
+  refused(d, "gemm: clusters are for gemm and batched with the depth in one piece");
+  d = small_gemm();
+  d.tile.cluster_k = 2;
+  refused(d, "gemm: clusters are for warpgroup instructions");
 }
 
 TEST_CASE("gemm: arguments that do not fit say why") {

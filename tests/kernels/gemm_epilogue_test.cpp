@@ -162,6 +162,10 @@ TEST_CASE("gemm: the same epilogue behind warpgroups") {
     check_everything(d, 0, 1);
     d.mode = GemmMode::batched;
     check_everything(d, 3, 1);
+    for (const int ctas : {2, 3}) {
+      d.tile.cluster_k = ctas;
+      check_everything(d, 3, 1);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 using namespace bs;
 using namespace bs::test;
@@ -157,6 +158,26 @@ TEST_CASE("gemm: grouped warpgroups") {
     for (const Linear& x : products) arguments.push_back(x.arguments(2, 1));
     GemmOperation(d).run(arguments);
     for (const Linear& x : products) x.check(2, 1);
+  }
+}
+
+TEST_CASE(
+    "gemm: batches for clusters of warpgroups, more than one tile each, twice the same bits") {
+  for (const auto& [m, n, depth] : {std::tuple{2, 1, 1}, {1, 2, 1}, {1, 1, 3}}) {
+    GemmDescription d =
+        describe(math(f16e, f32e, OpClass::warpgroup), {128, 64, 64}, 4, {8, 1, 1}, "rcr", f16e);
+    d.tile.math.shape[1] = d.tile.threadblock[1] = 128;
+    d.mode = GemmMode::batched;
+    d.tile.cluster = {m, n};
+    d.tile.cluster_k = depth;
+    const GemmOperation operation(d);
+    const int64_t size = extent(1032);  // 9 x 9 tiles
+    const Linear x(d, {3}, size, size, extent(200), 6);
+    operation.run(x.arguments(1, 0.5));
+    x.check(1, 0.5);
+    const std::vector<double> first = x.d.read();
+    operation.run(x.arguments(1, 0.5));
+    CHECK(x.d.read() == first);
   }
 }
 

@@ -110,6 +110,14 @@ __device__ inline void cluster_sync() {
       "barrier.cluster.wait.acquire.aligned;" ::
           : "memory");
 }
+/// The same in two parts, without the fence of the whole GPU that the release is: what was written
+/// before is not seen behind it, but what was read has been.
+__device__ inline void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ inline void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 
 /// Writes `value` to the place of `to` in another CTA of the cluster, and counts its bytes at the
 /// barrier in the place of `done` there.
@@ -121,6 +129,25 @@ __device__ inline void store_at(unsigned cta, int& to, int value, Barrier& done)
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [remote], %2, [barrier];\n}" ::"r"(
           shared_address(&to)),
       "r"(done.address()), "r"(value), "r"(cta)
+      : "memory");
+}
+
+/// Where an address of this CTA's shared memory lies in that of another CTA of the cluster.
+__device__ inline unsigned address_at(unsigned cta, unsigned address) {
+  unsigned remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(cta));
+  return remote;
+}
+/// Writes four words to another CTA of the cluster, and counts their bytes at a barrier there; both
+/// by their address_at.
+template <class T>
+__device__ inline void store_at(unsigned to, const T (&from)[4], unsigned done) {
+  static_assert(sizeof(T) == 4);
+  const unsigned(&words)[4] = reinterpret_cast<const unsigned(&)[4]>(from);
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(to),
+      "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(done)
       : "memory");
 }
 

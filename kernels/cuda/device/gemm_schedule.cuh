@@ -17,9 +17,13 @@ struct GemmWork {
   int piece, pieces;
   int tile;       // number of the tile where its depth is split
   int first_cta;  // stream-K: that has a part of it
+  bool turned;    // clusters: m and n are those of a tile, not of a pair
 };
 
-template <int Rows, int Columns, int Depth, int Swizzle, GemmSplit split, GemmGroup group>
+/// Down and Across: tiles of a cluster, a pair where one of them is 2. Of an odd number of rows
+/// (columns) of tiles the last one's are paired along it, where CTAs share nothing.
+template <int Rows, int Columns, int Depth, int Swizzle, GemmSplit split, GemmGroup group,
+          int Down = 1, int Across = 1>
 struct GemmSchedule {
   const GemmParams& p;
   int next;                     // work of this CTA
@@ -122,21 +126,37 @@ struct GemmSchedule {
       }
       work.problem = problem;
       raster(at(problem), tile - passed, work);
-    } else {
+    } else if constexpr (Down * Across == 1) {
       const int tiles = ((p.problem.m + Rows - 1) / Rows) * ((p.problem.n + Columns - 1) / Columns);
       work.problem = tile / tiles;
       raster(p.problem, tile % tiles, work);
+    } else {
+      const int rows = (p.problem.m + Rows - 1) / Rows,
+                columns = (p.problem.n + Columns - 1) / Columns;
+      const int pairs = rows / Down * (columns / Across);
+      const int odd = Down == 2 ? rows % 2 * ((columns + 1) / 2) : columns % 2 * ((rows + 1) / 2);
+      work.problem = tile / (pairs + odd);
+      const int within = tile % (pairs + odd);
+      work.turned = within >= pairs;
+      if (work.turned) {
+        work.m = Down == 2 ? rows - 1 : 2 * (within - pairs);
+        work.n = Down == 2 ? 2 * (within - pairs) : columns - 1;
+      } else {
+        raster(rows / Down, columns / Across, within, work);
+      }
     }
   }
   /// Down the rows of a panel of `Swizzle` columns of tiles, then the next panel: CTAs at work at
   /// one time share both operands in L2.
-  __device__ static void raster(const GemmProblem& q, int tile, GemmWork& work) {
-    const int rows = (q.m + Rows - 1) / Rows, columns = (q.n + Columns - 1) / Columns;
+  __device__ static void raster(int rows, int columns, int tile, GemmWork& work) {
     const int panel = tile / (Swizzle * rows);
     const int width = columns - panel * Swizzle < Swizzle ? columns - panel * Swizzle : Swizzle;
     const int within = tile - panel * Swizzle * rows;
     work.m = within / width;
     work.n = panel * Swizzle + within % width;
+  }
+  __device__ static void raster(const GemmProblem& q, int tile, GemmWork& work) {
+    raster((q.m + Rows - 1) / Rows, (q.n + Columns - 1) / Columns, tile, work);
   }
 };
 

@@ -2,7 +2,8 @@
 // Dense products for Hopper: one warp copies tiles with the copy engine into a ring of stages, the
 // other warpgroups multiply them (wgmma) and take the sums to the epilogue, while the copies of the
 // next tile are on their way. CTAs of a cluster read the operand that they share half each, and
-// send it to both.
+// send it to both; or they have a part of one tile's depth each, and add their sums up through
+// distributed shared memory.
 #include <bs/kernels/cuda/device/bulk_copy.cuh>
 #include <bs/kernels/cuda/device/gemm_schedule.cuh>
 #include <bs/kernels/cuda/device/warpgroup.cuh>
@@ -10,9 +11,9 @@
 namespace bs::cuda::device {
 
 /// C: ElementA, ElementB, ElementD, Multiply, rows, columns, depth, stages, parts, groups,
-/// cluster_m, cluster_n, a_k_contiguous, b_k_contiguous, boxes, swizzle, split, group. Two parts:
-/// operands come as the large and the small part of their elements, batch by batch, and three
-/// products of them make one.
+/// cluster_m, cluster_n, cluster_k, a_k_contiguous, b_k_contiguous, boxes, swizzle, split, group.
+/// Two parts: operands come as the large and the small part of their elements, batch by batch, and
+/// three products of them make one.
 template <class C, class Epilogue>
 struct WarpgroupGemm {
   using M = typename C::Multiply;
@@ -27,36 +28,62 @@ struct WarpgroupGemm {
   static constexpr unsigned a_bytes = C::rows * line, b_bytes = C::columns * line;  // of a part
   static constexpr unsigned stage_bytes = C::parts * (a_bytes + b_bytes);
   static constexpr int steps = C::depth / M::depth;
-  static constexpr int ctas = C::cluster_m * C::cluster_n;
+  static constexpr int ctas = C::cluster_m * C::cluster_n;  // that share what they load
+  // Of a tile's columns, those that one CTA finishes: all, or a part where several have its depth.
+  static constexpr int own_columns =
+      C::cluster_k == 1 ? C::columns : (C::columns / C::cluster_k + 15) / 16 * 16;
+  static constexpr int own_tiles = own_columns / 8;
+  static constexpr int piece_bytes = C::rows * own_columns * 4;  // of them, from another CTA
+  static constexpr int received_bytes = (C::cluster_k - 1) * piece_bytes;
+  static constexpr bool maybe_nothing = C::split != GemmSplit::none || C::cluster_k > 1;
   static_assert(blocks * C::groups * 64 == C::rows && M::columns == C::columns && steps == 4);
-  using Slab = EpilogueSlab<Epilogue, C::columns / 8>;
+  static_assert(ctas == 1 || C::cluster_k == 1);
+  using Slab = EpilogueSlab<Epilogue, own_tiles>;
   // Of a warp: where rows are put together, or half of two boxes of 64 rows on their way out.
   static constexpr int scratch_bytes =
       C::boxes ? 4096 : Slab::scratch_elements * static_cast<int>(sizeof(Sum));
 
   struct Shared {
     Barrier full[C::stages], empty[C::stages];
+    Barrier received;
     int flag;
   };
-  static constexpr int shared_bytes =
-      C::stages * (static_cast<int>(stage_bytes) + 16) + 4 * C::groups * scratch_bytes + 16 + 1024;
+  static constexpr int shared_bytes = C::stages * (static_cast<int>(stage_bytes) + 16) +
+                                      received_bytes + 4 * C::groups * scratch_bytes + 16 + 1024;
   static_assert(sizeof(Shared) <= C::stages * 16 + 16);
-  using Schedule = GemmSchedule<C::rows * C::cluster_m, C::columns * C::cluster_n, C::depth,
-                                C::swizzle, C::split, C::group>;
+  using Schedule = GemmSchedule<C::rows, C::columns, C::depth, C::swizzle, C::split, C::group,
+                                C::cluster_m, C::cluster_n>;
   using Ring = RingPlace<C::stages>;
   static_assert(ctas == 1 ||
                 (C::rows / C::cluster_n % 64 == 0 && C::columns / C::cluster_m % 64 == 0));
 
   __device__ static Schedule schedule(const WarpgroupGemmParams& p) {
-    return Schedule(p.gemm, static_cast<int>(blockIdx.x) / ctas,
-                    static_cast<int>(gridDim.x) / ctas);
+    constexpr int cluster = ctas * C::cluster_k;
+    return Schedule(p.gemm, static_cast<int>(blockIdx.x) / cluster,
+                    static_cast<int>(gridDim.x) / cluster);
+  }
+  /// The next tile of the cluster, and what this CTA has of its depth.
+  __device__ static bool take(Schedule& schedule, GemmWork& work) {
+    if (!schedule.take(work)) return false;
+    if constexpr (C::cluster_k > 1) {
+      const int all = work.k_end, rank = static_cast<int>(cluster_rank());
+      work.k_begin = static_cast<int>(static_cast<long long>(all) * rank / C::cluster_k);
+      work.k_end = static_cast<int>(static_cast<long long>(all) * (rank + 1) / C::cluster_k);
+    }
+    return true;
   }
   /// This CTA's tile of its cluster's.
   __device__ static int tile_m(const GemmWork& work) {
-    return work.m * C::cluster_m + (C::cluster_m > 1 ? static_cast<int>(cluster_rank()) : 0);
+    if constexpr (ctas == 1) return work.m;
+    const int rank = static_cast<int>(cluster_rank());
+    return work.turned ? work.m + (C::cluster_n > 1 ? rank : 0)
+                       : work.m * C::cluster_m + (C::cluster_m > 1 ? rank : 0);
   }
   __device__ static int tile_n(const GemmWork& work) {
-    return work.n * C::cluster_n + (C::cluster_n > 1 ? static_cast<int>(cluster_rank()) : 0);
+    if constexpr (ctas == 1) return work.n;
+    const int rank = static_cast<int>(cluster_rank());
+    return work.turned ? work.n + (C::cluster_m > 1 ? rank : 0)
+                       : work.n * C::cluster_n + (C::cluster_n > 1 ? rank : 0);
   }
 
   /// Where 16 rows of a warp's block of 64 of a warpgroup lie in D, without clusters.
@@ -65,49 +92,68 @@ struct WarpgroupGemm {
   }
   __device__ static int column_of(const GemmWork& work, int) { return work.n * C::columns; }
 
-  /// Copies one operand's tile, or this CTA's share of it for the whole cluster.
-  template <int Side, int Shares, bool k_contiguous>
-  __device__ static void copy(unsigned to, const TensorMapWords& map, Barrier& done, int side0,
-                              int k0, int batch) {
-    constexpr int share = Side / Shares;
-    const int first = Shares > 1 ? static_cast<int>(cluster_rank()) * share : 0;
+  /// Copies a share of one operand's tile, for `Ctas` CTAs.
+  template <int Side, int Share, int Ctas, bool k_contiguous>
+  __device__ static void copy_share(unsigned to, const TensorMapWords& map, Barrier& done,
+                                    int side0, int k0, int batch, int first) {
 #pragma unroll
     for (int part = 0; part < C::parts; ++part, to += Side * line) {
       const int c2 = C::parts * batch + part;
       if constexpr (k_contiguous) {
-        load_box_for<Shares>(to + first * line, map, done, k0, side0 + first, c2);
+        load_box_for<Ctas>(to + first * line, map, done, k0, side0 + first, c2);
       } else {
 #pragma unroll
-        for (int s = 0; s < share; s += 64)
-          load_box_for<Shares>(to + (first + s) * line, map, done, side0 + first + s, k0, c2);
+        for (int s = 0; s < Share; s += 64)
+          load_box_for<Ctas>(to + (first + s) * line, map, done, side0 + first + s, k0, c2);
       }
     }
   }
+  /// Copies one operand's tile, or this CTA's share of it for the whole cluster.
+  template <int Side, int Shares, bool k_contiguous>
+  __device__ static void copy(unsigned to, const TensorMapWords& map, Barrier& done, int side0,
+                              int k0, int batch, bool turned) {
+    constexpr int share = Side / Shares;
+    if (Shares == 1 || turned) {
+#pragma unroll
+      for (int first = 0; first < Side; first += share)
+        copy_share<Side, share, 1, k_contiguous>(to, map, done, side0, k0, batch, first);
+    } else {
+      copy_share<Side, share, Shares, k_contiguous>(to, map, done, side0, k0, batch,
+                                                    static_cast<int>(cluster_rank()) * share);
+    }
+  }
 
-  /// The warp that copies; one thread of it.
+  /// The warps that copy: one thread does. All of them come here where the cluster has barriers.
   __device__ static void produce(const WarpgroupGemmParams& p, Shared& s, unsigned stages) {
     Schedule schedule = WarpgroupGemm::schedule(p);
     Ring ring;
     GemmWork work;
-    while (schedule.take(work)) {
-      const bool several = C::group == GemmGroup::several;
+    while (take(schedule, work)) {
+      constexpr bool several = C::group == GemmGroup::several;
       const GemmProblem& q = schedule.at(work.problem);
       const TensorMapWords& map_a = several ? p.maps[2 * work.problem] : p.a;
       const TensorMapWords& map_b = several ? p.maps[2 * work.problem + 1] : p.b;
       const int batch_a = several || q.a.batch == 0 ? 0 : work.problem;
       const int batch_b = several || q.b.batch == 0 ? 0 : work.problem;
+      const bool turned = ctas > 1 && work.turned;
+      const int end = threadIdx.x == consumers ? work.k_end : work.k_begin;
 #pragma unroll 1
-      for (int step = work.k_begin; step < work.k_end; ++step) {
+      for (int step = work.k_begin; step < end; ++step) {
         s.empty[ring.stage].wait(ring.parity ^ 1);
         Barrier& full = s.full[ring.stage];
         full.arrive_expecting(stage_bytes);
         const unsigned stage = stages + static_cast<unsigned>(ring.stage) * stage_bytes;
         copy<C::rows, C::cluster_n, C::a_k_contiguous>(stage, map_a, full, tile_m(work) * C::rows,
-                                                       step * C::depth, batch_a);
+                                                       step * C::depth, batch_a, turned);
         copy<C::columns, C::cluster_m, C::b_k_contiguous>(stage + C::parts * a_bytes, map_b, full,
                                                           tile_n(work) * C::columns,
-                                                          step * C::depth, batch_b);
+                                                          step * C::depth, batch_b, turned);
         ring.advance();
+      }
+      if constexpr (C::cluster_k > 1) {  // as in add_up()
+        __syncwarp();
+        cluster_wait();
+        cluster_arrive();
       }
     }
   }
@@ -177,7 +223,7 @@ struct WarpgroupGemm {
       ring.advance();
     }
     warpgroup_wait<0>();
-    if (C::split == GemmSplit::none || begin < end) release(s, before);
+    if (!maybe_nothing || begin < end) release(s, before);
 #pragma unroll
     for (int i = 0; i < blocks; ++i) M::take(i, sums[i]);
   }
@@ -186,7 +232,7 @@ struct WarpgroupGemm {
   __device__ static void multiply(Shared& s, const Operands& operands, Ring& ring,
                                   const GemmWork& work, Sum (&sums)[blocks][C::columns / 8][4]) {
     if constexpr (C::parts == 1) {
-      if constexpr (C::split != GemmSplit::none) M::clear();  // where there is no step
+      if constexpr (maybe_nothing) M::clear();  // where there is no step
       sum_steps(s, operands, ring, work.k_begin, work.k_end, sums);
     } else {
       // The tensor cores cut their sums off rather than round them, which over a long depth adds up
@@ -201,6 +247,76 @@ struct WarpgroupGemm {
         for (int i = 0; i < blocks * C::columns / 2; ++i) at(sums, i) += at(part, i);
       }
     }
+  }
+
+  /// Sends what this CTA has of the other CTAs' columns to them: each CTA begins with another one.
+  __device__ static void send(const Sum (&sums)[blocks][C::columns / 8][4], unsigned received,
+                              unsigned done) {
+    const unsigned rank = cluster_rank(), place = received + threadIdx.x * 16;
+#pragma unroll 1
+    for (unsigned step = 1; step < C::cluster_k; ++step) {
+      const unsigned to = (rank + step) % C::cluster_k;
+      const unsigned slot = rank < to ? rank : rank - 1;
+      const unsigned there = address_at(to, place + slot * piece_bytes),
+                     counts = address_at(to, done);
+#pragma unroll
+      for (int cta = 0; cta < C::cluster_k; ++cta) {  // registers have no index
+        if (cta != to) continue;
+#pragma unroll
+        for (int i = 0; i < blocks * own_tiles; ++i) {
+          const int t = cta * own_tiles + i % own_tiles;
+          if (t < tiles) store_at(there + i * (consumers * 16), sums[i / own_tiles][t], counts);
+        }
+      }
+    }
+  }
+
+  /// Adds up what the CTAs of a cluster have of a tile, in their order, each CTA some columns of
+  /// it, and takes these to the epilogue.
+  __device__ static void add_up(const WarpgroupGemmParams& p, const Schedule& schedule,
+                                const GemmWork& work, Shared& s, unsigned& parity,
+                                const char* received, Sum* scratch,
+                                const Sum (&sums)[blocks][C::columns / 8][4]) {
+    const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(cluster_rank());
+    const int first = rank * own_tiles;  // of this CTA's columns
+    const int count = tiles - first < own_tiles ? tiles - first : own_tiles;
+    if (thread == 0)
+      s.received.arrive_expecting((C::cluster_k - 1) * consumers * 16 * blocks *
+                                  (count > 0 ? count : 0));
+    cluster_wait();  // all have read what they had received
+    send(sums, shared_address(received), s.received.address());
+    Sum mine[blocks][own_tiles][4] = {};
+#pragma unroll
+    for (int cta = 0; cta < C::cluster_k; ++cta)
+#pragma unroll
+      for (int i = 0; i < blocks * own_tiles * 4; ++i) {
+        const int t = cta * own_tiles + i / 4 % own_tiles, block = i / 4 / own_tiles;
+        if (t < tiles && cta == rank) mine[block][i / 4 % own_tiles][i % 4] = sums[block][t][i % 4];
+      }
+    s.received.wait(parity);
+    parity ^= 1;
+    Sum whole[blocks][own_tiles][4] = {};
+#pragma unroll
+    for (int cta = 0; cta < C::cluster_k; ++cta) {
+      const int slot = cta < rank ? cta : cta - 1;
+#pragma unroll
+      for (int i = 0; i < blocks * own_tiles; ++i) {
+        Neighbours<Sum, 4> four;
+        if (cta != rank)
+          four.load(reinterpret_cast<const Sum*>(received + slot * piece_bytes) +
+                    (i * consumers + thread) * 4);
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+          whole[i / own_tiles][i % own_tiles][j] +=
+              cta == rank ? mine[i / own_tiles][i % own_tiles][j] : four.at[j];
+      }
+    }
+    cluster_arrive();
+    const GemmProblem& q = schedule.at(work.problem);
+    const int column = work.n * C::columns, end = column + C::columns;
+    Slab::run(p.gemm.scalars, schedule.operands(work.problem), whole, 64, scratch,
+              row_of(work, thread / 32, 0), column + first * 8,
+              C::group == GemmGroup::batched ? work.problem : 0, q.m, q.n < end ? q.n : end);
   }
 
   /// Stores a warpgroup's sums, 64 columns at a time, as boxes that leave while the next ones are
@@ -262,14 +378,15 @@ struct WarpgroupGemm {
   }
 
   __device__ static void consume(const WarpgroupGemmParams& p, Shared& s, unsigned stages,
-                                 char* scratch) {
+                                 const char* received, char* scratch) {
     Schedule schedule = WarpgroupGemm::schedule(p);
     const Operands operands(stages);
     Ring ring;
     GemmWork work;
     const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
     Sum* const own = reinterpret_cast<Sum*>(scratch + warp * scratch_bytes);
-    while (schedule.take(work)) {
+    unsigned parity = 0;  // of what is received
+    while (take(schedule, work)) {
       Sum sums[blocks][C::columns / 8][4];
       multiply(s, operands, ring, work, sums);
       if constexpr (C::split != GemmSplit::none) {
@@ -281,7 +398,9 @@ struct WarpgroupGemm {
       const GemmProblem& q = schedule.at(work.problem);
       const int batch = C::group == GemmGroup::batched ? work.problem : 0;
       const int row = tile_m(work) * C::rows + warp / 4 * blocks * 64;
-      if constexpr (C::boxes) {
+      if constexpr (C::cluster_k > 1) {
+        add_up(p, schedule, work, s, parity, received, own, sums);
+      } else if constexpr (C::boxes) {
         store_boxes(p, schedule.operands(work.problem), sums, scratch, row,
                     tile_n(work) * C::columns, batch, q.m, q.n);
       } else {
@@ -298,28 +417,37 @@ struct WarpgroupGemm {
     extern __shared__ char shared[];
     // The engine's swizzle counts from multiples of 1024 bytes.
     char* const stages = shared + (1024 - shared_address(shared) % 1024) % 1024;
-    char* const scratch = stages + C::stages * stage_bytes;
+    char* const received = stages + C::stages * stage_bytes;
+    char* const scratch = received + received_bytes;
     Shared& s = *reinterpret_cast<Shared*>(scratch + 4 * C::groups * scratch_bytes);
     if (threadIdx.x == 0) {
+      if constexpr (C::group == GemmGroup::batched) {
+        prefetch(p.a);
+        prefetch(p.b);
+      }
       for (int i = 0; i < C::stages; ++i) {
         s.full[i].init(1);
         s.empty[i].init(4 * C::groups * ctas);
       }
+      if constexpr (C::cluster_k > 1) s.received.init(1);
       fence_barrier_init();
     }
     if constexpr (ctas > 1) {
       cluster_sync();
     } else {
       __syncthreads();
+      if constexpr (C::cluster_k > 1) cluster_arrive();
     }
     if (threadIdx.x >= consumers) {
       if constexpr (C::groups > 1) give_registers<C::groups == 2 ? 24 : 32>();
-      if (threadIdx.x == consumers) produce(p, s, shared_address(stages));
+      if (C::cluster_k > 1 || threadIdx.x == consumers) produce(p, s, shared_address(stages));
     } else {
       if constexpr (C::groups > 1) take_registers<C::groups == 2 ? 240 : 160>();
-      consume(p, s, shared_address(stages), scratch);
+      consume(p, s, shared_address(stages), received, scratch);
     }
-    if constexpr (ctas > 1) cluster_sync();  // nobody writes to a CTA that has gone
+    // Nobody writes to a CTA that has gone.
+    if constexpr (ctas > 1) cluster_sync();
+    if constexpr (C::cluster_k > 1) cluster_wait();
   }
 };
 

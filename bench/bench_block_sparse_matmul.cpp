@@ -288,20 +288,23 @@ int main(int argc, char** argv) try {
 
   std::vector<Cell> cells;
   for (const std::string& set : sets)
-    for (Cell& cell : bench::make_cells(set, options)) cells.push_back(std::move(cell));
+    for (Cell& cell : bench::make_cells(set, options)) {
+      std::erase_if(cell.products, [&](const Product& product) {
+        return std::none_of(wanted.begin(), wanted.end(), [&](const std::string& beginning) {
+          return product.name().starts_with(beginning);
+        });
+      });
+      cells.push_back(std::move(cell));
+    }
   if (!exported.empty()) {
-    bench::write_text(exported, bench::export_cells(cells).dump() + "\n");
+    bench::write_text(exported, bench::export_cells(cells, tf32 != 0).dump() + "\n");
     return 0;
   }
   const TF32Guard guard(tf32 != 0);
   bench::Record record("block_sparse_matmul", settings);
   for (const Cell& cell : cells) {
     const LayoutPtr layout = bench::make_layout(cell.pattern);
-    for (const Product& product : cell.products)
-      if (std::any_of(wanted.begin(), wanted.end(), [&](const std::string& beginning) {
-            return product.name().starts_with(beginning);
-          }))
-        run(cell, layout, product, settings, record);
+    for (const Product& product : cell.products) run(cell, layout, product, settings, record);
   }
   record.write();
 } catch (const std::exception& e) {

@@ -216,7 +216,7 @@ Json export_layout(const std::string& name, const Layout& layout) {
       {"columns", Json::Array(view.col_of, view.col_of + view.nnz)}};
 }
 
-Json export_cells(const std::vector<Cell>& cells) {
+Json export_cells(const std::vector<Cell>& cells, bool tf32) {
   Json::Array layouts, products;
   std::vector<Pattern> seen;
   for (const Cell& cell : cells) {
@@ -237,7 +237,8 @@ Json export_cells(const std::vector<Cell>& cells) {
                                          {"batch", product.batch},
                                          {"width", product.width}});
   }
-  return Json::Object{{"layouts", std::move(layouts)}, {"products", std::move(products)}};
+  return Json::Object{
+      {"layouts", std::move(layouts)}, {"products", std::move(products)}, {"tf32", tf32}};
 }
 
 }  // namespace bs::bench

@@ -69,7 +69,8 @@ std::vector<Cell> make_cells(const std::string& set, const CellOptions& options)
  *  "columns"}. */
 Json export_layout(const std::string& name, const Layout& layout);
 /** @brief Cells and layouts as JSON: {"layouts": [export_layout()], "products": [{"layout": index,
- *  "cell": json(), "what": name(), "op", "ta", "tb", "batch", "width"}]}. */
-Json export_cells(const std::vector<Cell>& cells);
+ *  "cell": json(), "what": name(), "op", "ta", "tb", "batch", "width"}], "tf32": whether f32 may be
+ *  rounded to TF32}. */
+Json export_cells(const std::vector<Cell>& cells, bool tf32);
 
 }  // namespace bs::bench

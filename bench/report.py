@@ -373,7 +373,8 @@ def section(record, folder, stem):
     """The section of a record; its plots are named after its file's stem."""
     name, dtype = record["benchmark"], record["dtype"]
     machine = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
-    lines = [f"## {name}, {dtype}", "", machine + ".", ""]
+    rounded = " as TF32" if "--tf32 1" in record["command"] else ""
+    lines = [f"## {name}, {dtype}{rounded}", "", machine + ".", ""]
     if note := record.get("note"):
         lines += [note, ""]
     if ceilings := record.get("ceilings"):

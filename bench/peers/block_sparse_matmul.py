@@ -12,7 +12,9 @@
     bsr      torch's BSR tensors: `torch bsr` (dsd nn)
     grouped  torch._grouped_mm where the pattern is a mixture of experts (sdd nn)
 
-Each result is compared with sums in float64 before it is timed. Times in one cell take turns.
+f32 is what the file of products says: rounded to TF32, or as accurate as f32, which Triton does
+as three products of TF32 (`tf32x3`). Each result is compared with sums in float64 before it is
+timed. Times in one cell take turns.
 """
 
 import argparse
@@ -127,10 +129,20 @@ class Problem:
             raise ArithmeticError(f"{int(wrong.sum())} of {SAMPLES} sampled entries are wrong")
 
 
+def allow_tf32(allowed):
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+
+
+def tf32_allowed():
+    return torch.backends.cuda.matmul.allow_tf32
+
+
 def triton_works(problem, configs, kernel_run=own.run):
     """For each configuration a work and the tensor it fills."""
     layout, op = problem.layout, problem.op
-    precision = "tf32" if problem.a.dtype == torch.float32 else "ieee"
+    precision = "ieee"
+    if problem.a.dtype == torch.float32:
+        precision = "tf32" if tf32_allowed() else "tf32x3"
     works = []
     for config in configs:
         if op == "sdd":
@@ -159,7 +171,8 @@ def configs_of(problem):
 
 def compile_variant(job):
     """Fills Triton's cache, in a process of its own, with what one work of a product needs."""
-    product, description, dtype, peer, index = job
+    product, description, dtype, tf32, peer, index = job
+    allow_tf32(tf32)
     try:
         problem = Problem(product, Layout(description), measure.DTYPES[dtype])
         if peer == "stk":
@@ -172,7 +185,7 @@ def compile_variant(job):
         pass
 
 
-def compile_ahead(products, layouts, dtype, peers, jobs):
+def compile_ahead(products, layouts, dtype, tf32, peers, jobs):
     """Compiles a small problem for every (op, block, transposes, tiles) that will be needed."""
     start = time.perf_counter()
     wanted = {}
@@ -184,7 +197,7 @@ def compile_ahead(products, layouts, dtype, peers, jobs):
         fitting = {**product, "width": 256, "batch": min(product["batch"], 2)}
         for peer in {"triton", "stk"} & set(peers):
             for index in range(5):
-                wanted[(*key, peer, index)] = (fitting, small, dtype, peer, index)
+                wanted[(*key, peer, index)] = (fitting, small, dtype, tf32, peer, index)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
         list(pool.map(compile_variant, wanted.values(), chunksize=5))
@@ -333,7 +346,7 @@ class Bench:
                 returned = work()
                 if result is not None:
                     got = result(returned) if callable(result) else result
-                    problem.check(got, problem.at, problem.a.dtype == torch.float32)
+                    problem.check(got, problem.at, tf32_allowed())
                 seconds = self.timer.median(work, 3) if len(works) > 1 else 0
                 if fastest is None or seconds < fastest[0]:
                     fastest = (seconds, work)
@@ -347,7 +360,7 @@ class Bench:
         problem = Problem(product, layout, measure.DTYPES[self.arguments.dtype])
         names, works = [], []
         if "dense" in self.arguments.peers and problem.dense_flops <= MOST_DENSE_FLOPS:
-            problem.check((problem.a @ problem.b)[0], problem.dense_at, False)
+            problem.check((problem.a @ problem.b)[0], problem.dense_at, tf32_allowed())
             names.append("torch dense")
             works.append(lambda: problem.a @ problem.b)
         for name, make in self.candidates(problem):
@@ -398,8 +411,12 @@ def main():
     with open(arguments.products) as file:
         exported = json.load(file)
     products, descriptions = exported["products"], exported["layouts"]
+    tf32 = arguments.dtype == "f32" and exported["tf32"]
+    allow_tf32(tf32)
     record = measure.Record("block_sparse_matmul", arguments.dtype, arguments.commit)
-    compile_ahead(products, descriptions, arguments.dtype, arguments.peers, arguments.jobs)
+    compile_ahead(
+        products, descriptions, arguments.dtype, tf32, arguments.peers, arguments.jobs
+    )
     bench = Bench(arguments, record, measure.Timer(arguments.runs))
     index, layout = None, None
     for product in products:

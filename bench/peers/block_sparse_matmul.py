@@ -200,7 +200,7 @@ def compile_ahead(products, layouts, dtype, tf32, peers, jobs):
                 wanted[(*key, peer, index)] = (fitting, small, dtype, tf32, peer, index)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        list(pool.map(compile_variant, wanted.values(), chunksize=5))
+        list(pool.map(compile_variant, wanted.values()))
     print(f"{len(wanted)} kernels compiled in {time.perf_counter() - start:.0f} s", flush=True)
 
 

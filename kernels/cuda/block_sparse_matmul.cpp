@@ -1,5 +1,6 @@
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/cuda/block_sparse_matmul_dense.h>
+#include <bs/kernels/cuda/block_sparse_matmul_tf32.h>
 #include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
 
@@ -20,7 +21,8 @@ bool portable_only() {
 void dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
          Stream stream) {
   if (!portable_only() &&
-      (dense_dsd(values, b, c, p, stream) || warpgroup_dsd(values, b, c, p, stream)))
+      (dense_dsd(values, b, c, p, stream) || warpgroup_dsd(values, b, c, p, stream) ||
+       tf32_dsd(values, b, c, p, stream)))
     return;
   tiled_dsd(values, b, c, p, stream);
 }
@@ -28,7 +30,8 @@ void dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProble
 void sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
          Stream stream) {
   if (!portable_only() &&
-      (dense_sdd(a, b, values, p, stream) || warpgroup_sdd(a, b, values, p, stream)))
+      (dense_sdd(a, b, values, p, stream) || warpgroup_sdd(a, b, values, p, stream) ||
+       tf32_sdd(a, b, values, p, stream)))
     return;
   tiled_sdd(a, b, values, p, stream);
 }

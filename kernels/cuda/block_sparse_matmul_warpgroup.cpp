@@ -6,11 +6,10 @@
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/cuda/emit.h>
 #include <bs/kernels/cuda/warpgroup_mma.h>
+#include <bs/kernels/cuda/warpgroup_operands.h>
 #include <bs/kernels/cuda/work_counter.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/lib/cuda/tensor_map.h>
 
-#include <bit>
 #include <cstdint>
 #include <utility>
 
@@ -18,7 +17,6 @@ namespace bs::cuda {
 
 namespace {
 
-constexpr int64_t element_bytes = 2;
 constexpr int depth = 64;  // of a stage
 
 const char* word(bool value) { return value ? "true" : "false"; }
@@ -30,101 +28,6 @@ WarpgroupTile tile_of(const WarpgroupKernel& k) {
 int shared_bytes(const WarpgroupKernel& k) {
   return k.sampled ? tile_of(k).sdd_shared_bytes(k.block) : tile_of(k).dsd_shared_bytes();
 }
-
-bool fits_int(int64_t x) { return x <= INT32_MAX; }
-
-/// Batch and sum of a product on three axes together, those of the batch first.
-class Axes {
- public:
-  template <int N, int M>
-  Axes(const StridedLoop<N>& over, const StridedLoop<M>& summed)
-      : batch_rank_(over.numel() == 1 ? 0 : over.rank),
-        rank_(batch_rank_ + (summed.numel() == 1 ? 0 : summed.rank)) {
-    for (int axis = 0; axis < 3; ++axis) {
-      batch.shape[axis] = axis < batch_rank_ ? static_cast<int>(over.shape[axis]) : 1;
-      const bool inside = axis >= batch_rank_ && axis < rank_;
-      sum.shape[axis] = inside ? static_cast<int>(summed.shape[axis - batch_rank_]) : 1;
-    }
-  }
-
-  bool fit(int most) const { return rank_ <= most; }
-
-  /// Strides of an operand, number `of_batch` of the one loop and `of_sum` of the other.
-  template <int N, int M>
-  std::array<int64_t, 3> strides(const StridedLoop<N>& over, int of_batch,
-                                 const StridedLoop<M>& summed, int of_sum) const {
-    std::array<int64_t, 3> out{};
-    for (int axis = 0; axis < rank_; ++axis)
-      out[static_cast<size_t>(axis)] = axis < batch_rank_
-                                           ? over.strides[of_batch][axis]
-                                           : summed.strides[of_sum][axis - batch_rank_];
-    return out;
-  }
-
-  /// Whether operand `n` has its matrices of `size` elements one after the other.
-  template <int N>
-  bool dense(const StridedLoop<N>& over, int n, int64_t size) const {
-    for (int axis = batch_rank_ - 1; axis >= 0; --axis) {
-      if (over.strides[n][axis] != size) return false;
-      size *= over.shape[axis];
-    }
-    return true;
-  }
-
-  device::BatchAxes batch{}, sum{};
-
- private:
-  int batch_rank_, rank_;
-};
-
-/// A dense operand for the copy engine: lines of `length` elements, `lines` of them, and up to
-/// three axes more. What it cannot address makes it unfit.
-struct DenseMap {
-  TiledTensor tensor;
-  bool fit = true;
-
-  DenseMap(const Tensor& x, int64_t length, int64_t lines, int64_t line_stride, int box_length,
-           int box_lines) {
-    tensor.element = x.dtype() == f16 ? TensorMapElement::f16 : TensorMapElement::bf16;
-    tensor.address = x.data();
-    tensor.promotion = TensorMapPromotion::bytes_256;
-    tensor.rank = 0;
-    fit = reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
-    tensor.swizzle = box_length == 64   ? TensorMapSwizzle::bytes_128
-                     : box_length == 32 ? TensorMapSwizzle::bytes_64
-                                        : TensorMapSwizzle::bytes_32;
-    add(length, 1, box_length);
-    add(lines, line_stride, box_lines);
-  }
-
-  void add(int64_t extent, int64_t stride, int box = 1) {
-    const auto axis = static_cast<size_t>(tensor.rank++);
-    tensor.dims[axis] = extent;
-    // The stride of an axis of one element may be anything that the copy engine takes.
-    tensor.strides[axis] = axis > 0 && extent == 1 ? 16 : stride * element_bytes;
-    tensor.box[axis] = box;
-    fit = fit && fits_int(extent) && (axis == 0 || tensor.strides[axis] % 16 == 0);
-  }
-
-  /// Axes over which the operand is repeated stay of extent 1, and steps along them are 0.
-  void add_axes(const Axes& axes, const std::array<int64_t, 3>& strides, int count,
-                device::BatchSteps& steps) {
-    for (int axis = 0; axis < 3; ++axis) {
-      const int64_t stride = strides[static_cast<size_t>(axis)];
-      steps.step[axis] = stride != 0;
-      const int64_t extent = int64_t{axes.batch.shape[axis]} * axes.sum.shape[axis];
-      if (axis < count) {
-        add(stride != 0 ? extent : 1, stride);
-      } else {
-        fit = fit && stride == 0;
-      }
-    }
-  }
-
-  device::TensorMapWords encode(const char* op) const {
-    return std::bit_cast<device::TensorMapWords>(encode_tiled(op, tensor));
-  }
-};
 
 /// Values of blocks in boxes of a piece of one.
 DenseMap block_map(const Tensor& values, int block) {
@@ -166,13 +69,6 @@ DenseMap result_map(const Tensor& x, const DsdProblem& p, const WarpgroupKernel&
                                 : DenseMap(x, p.n, m, p.c.row, depth, depth);
   map.add(p.batch.numel(), m * p.n);
   return map;
-}
-
-/// Strides in units of `size`.
-device::BatchSteps steps_of(const std::array<int64_t, 3>& strides, int64_t size) {
-  device::BatchSteps steps{};
-  for (size_t axis = 0; axis < 3; ++axis) steps.step[axis] = static_cast<int>(strides[axis] / size);
-  return steps;
 }
 
 /// Launches the pieces of `split`, or where it has none `items`.

@@ -109,8 +109,10 @@ uint64_t key_of(bool sampled, bool transposed, int cols, int64_t repeats, int64_
 /// `by_head`: of few items of several heads, where it matters which head each has.
 uint64_t key_of(const DsdExtent& x, bool by_head, Device device) {
   const int64_t repeats = by_head ? (x.columns / x.tiles) << 12 | x.tiles : x.columns;
-  return key_of(false, x.transposed, x.cols, repeats, x.products, device) |
-         uint64_t{by_head} << 60 | uint64_t{by_head && x.sums_heads} << 59;
+  // Columns of 16-bit tiles are 64, 128 or 256; those of f32, 256 or 512.
+  const int cols = x.element == 2 ? x.cols : x.cols > 256 ? 6 * 64 : 5 * 64;
+  return key_of(false, x.transposed, cols, repeats, x.products, device) | uint64_t{by_head} << 60 |
+         uint64_t{by_head && x.sums_heads} << 59;
 }
 
 /// Steps that dsd takes for a strip of so many union columns.
@@ -226,7 +228,7 @@ const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& s
   const auto& kept = layout.derived<DsdSchedule>(key, [&] {
     const std::vector<int32_t> lengths = dsd_lengths(strips, layout.block());
     const int64_t depth = extent.transposed ? layout.height() : layout.width();
-    const int64_t bytes = 2 * depth * extent.products * extent.cols;  // of B, for a column
+    const int64_t bytes = extent.element * depth * extent.products * extent.cols;  // a column of B
     const int64_t fitting = gpu.l2_bytes / 4 / std::max<int64_t>(bytes, 1);
     const device::WorkOrder order = order_work(lengths, extent.columns, fitting, workers);
     if (!listed) return DsdSchedule{order, {}, {}};

@@ -15,4 +15,10 @@ namespace bs::cuda {
  *  @throws Error for other values. PTX ISA, wgmma.mma_async. */
 std::string warpgroup_mma(int n, DType dtype, bool a_along_k, bool b_along_k);
 
+/** @brief `struct Mma { static void multiply(sums, a, b, add); }`: 64 x `n` x 8 of TF32, of which
+ *  the left operand comes in four registers and the right one from shared memory, the depth along
+ *  its lines.
+ *  @throws Error unless n is a multiple of 8 up to 256 */
+std::string warpgroup_mma_tf32(int n);
+
 }  // namespace bs::cuda

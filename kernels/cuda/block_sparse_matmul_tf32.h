@@ -1,0 +1,35 @@
+#pragma once
+/** @file The block-sparse products of f32 on wgmma, for Hopper: rounded to TF32, or as three
+ *  products of it; blocks of 64 and 128, operands that the copy engine can address, no epilogue. */
+#include <bs/kernels/block_sparse_matmul_problem.h>
+#include <bs/kernels/cuda/block_sparse_tf32_config.h>
+#include <bs/lib/cuda/jit.h>
+#include <bs/lib/tensor.h>
+
+#include <compare>
+#include <vector>
+
+namespace bs::cuda {
+
+/** @brief What a kernel is emitted from. */
+struct Tf32Kernel {
+  bool sampled = false;  ///< sdd, else dsd
+  int block = 0;
+  bool split = false;                         ///< three products of TF32
+  bool broad = false;                         ///< see tf32_tile()
+  bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
+  bool c_by_columns = false;                  ///< dsd: neighbours along the rows of C are
+  auto operator<=>(const Tf32Kernel&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+jit::Source tf32_source(const Tf32Kernel& kernel);
+/** @brief All that can ever be asked for. */
+std::vector<Tf32Kernel> all_tf32_kernels();
+
+/** @brief Computes the product, or returns false where it is not for these kernels. */
+bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
+              Stream stream);
+bool tf32_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
+              Stream stream);
+
+}  // namespace bs::cuda

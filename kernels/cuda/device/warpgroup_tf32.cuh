@@ -1,0 +1,428 @@
+#pragma once
+// Products of f32 on wgmma, which takes TF32. In shared memory it wants the depth along the lines
+// of both operands; but its left one may come from registers, which are read in any order. So the
+// wide operand, 64 rows of which an instruction takes, comes through registers: B of dsd, 256 or
+// 512 columns of it, and the gathered columns of B of sdd. The narrow one, 64 or 128 rows of op(S)
+// or of A, lies in shared memory, turned there first where it came otherwise. What is computed is
+// the transpose of the result.
+//
+// f32 rounded to TF32: the copy engine rounds the narrow operand to nearest, and the wide one is
+// rounded as by TileMultiplyTf32. f32 as three products: both are split as by TileMultiply<float>,
+// the narrow one into a second tile behind the first; sums of a stage start from zero, and are
+// added to the others in plain arithmetic.
+#include <bs/kernels/cuda/device/block_sparse_strips.cuh>
+#include <bs/kernels/cuda/device/mma.cuh>
+#include <bs/kernels/cuda/device/warpgroup_parts.cuh>
+
+namespace bs::cuda::device {
+
+/// What the warpgroups that multiply are told of an item with its first stage.
+struct Tf32Item {
+  int work;    ///< its number, or that of the piece of it; -1: there is nothing more
+  int stages;  ///< 0: it has none but an empty one
+  int row, column, batch, count;
+};
+
+__device__ inline float4 read_shared(unsigned address) {
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+__device__ inline float read_shared_float(unsigned address) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+  return x;
+}
+__device__ inline void write_shared(unsigned address, const float (&x)[4]) {
+  write_shared(address, make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]),
+                                   __float_as_uint(x[2]), __float_as_uint(x[3])));
+}
+
+/// The large part of an f32, and what TF32 keeps of the rest; TileMultiply<float> says why so.
+__device__ inline float large_part(float x) {
+  return __uint_as_float(__float_as_uint(x) & 0xffffe000U);
+}
+__device__ inline float small_part(float x, float large) {
+  return (x - large) * (1 + 1.05F * 0x1p-11F);
+}
+
+/// threadIdx.x, of which the compiler does not know that it stays what it was: so what follows from
+/// it is computed where it is used, and takes no registers meanwhile.
+__device__ inline unsigned fresh_thread() {
+  unsigned thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
+/// C: Mma, n (rows of the narrow operand), wide (64s of the wide one a warpgroup, an even number),
+/// stages, split, wide_along_k, narrow_along_k.
+template <class C>
+struct WarpgroupTf32 {
+  static constexpr int groups = 2;  // warpgroups that multiply
+  static constexpr int threads = (groups + 1) * warpgroup_size;
+  static constexpr int n = C::n, wide = C::wide, stages = C::stages;
+  static constexpr int columns = groups * wide * 64;  // of the wide operand
+  static constexpr int depth = 32, line = 128;        // of a stage, in elements and in bytes
+  static constexpr int steps = depth / 8;
+  static constexpr unsigned piece = 32 * line;  // 32 lines
+  static constexpr unsigned wide_bytes = columns * line, narrow_bytes = n * line;
+  static constexpr unsigned copied_bytes = wide_bytes + narrow_bytes;
+  static constexpr unsigned stage_bytes = copied_bytes + (C::split ? narrow_bytes : 0);
+  static constexpr bool converts = C::split || !C::narrow_along_k;
+  static constexpr int converters = n / 32 < 3 ? n / 32 : 3;  // warps
+  static_assert(wide % 2 == 0 && n % 64 == 0);
+
+  static constexpr int ring = 8;
+  static_assert(stages < ring);
+
+  struct Shared {
+    Barrier landed[stages], ready[stages], empty[stages];
+    // Told with an item's first stage. None is written again before its last reader is done: one
+    // that is still at item j has given back the stages of j at most.
+    Tf32Item items[ring];
+  };
+  static constexpr unsigned shared_bytes = stages * stage_bytes + sizeof(Shared) + 1024;
+
+  using Sums = float[wide][n / 2];
+  using Ring = RingPlace<stages>;
+
+  // ---- The warps that make the narrow tile what wgmma reads.
+
+  /// Turns and splits 32 lines of it, in place.
+  __device__ static void convert_piece(unsigned from, unsigned small) {
+    const unsigned lane = fresh_thread() % 32;
+    if constexpr (C::narrow_along_k) {
+#pragma unroll
+      for (unsigned i = 0; i < 8; ++i) {
+        const unsigned at = (i * 32 + lane) * 16;
+        const float4 x = read_shared(from + at);
+        const float large[4] = {large_part(x.x), large_part(x.y), large_part(x.z), large_part(x.w)};
+        const float rest[4] = {small_part(x.x, large[0]), small_part(x.y, large[1]),
+                               small_part(x.z, large[2]), small_part(x.w, large[3])};
+        write_shared(from + at, large);
+        write_shared(small + at, rest);
+      }
+    } else {
+      float x[32];  // a column of what came, a line of what shall be
+#pragma unroll
+      for (unsigned k = 0; k < 32; ++k)
+        x[k] = read_shared_float(from + k * line + ((lane / 4) ^ (k % 8)) * 16 + lane % 4 * 4);
+      __syncwarp();
+#pragma unroll
+      for (unsigned chunk = 0; chunk < 8; ++chunk) {
+        const unsigned at = lane * line + (chunk ^ (lane % 8)) * 16;
+        float large[4], rest[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float value = x[4 * chunk + i];
+          large[i] = C::split ? large_part(value) : value;
+          rest[i] = small_part(value, large[i]);
+        }
+        write_shared(from + at, large);
+        if constexpr (C::split) write_shared(small + at, rest);
+      }
+    }
+  }
+
+  __device__ static void convert(Shared& s, unsigned buffers, int warp) {
+    Ring at;
+    int turn = 0, left = 0;  // items; stages of this one
+    while (true) {
+      s.landed[at.stage].wait(at.parity);
+      if (left == 0) {
+        const Tf32Item& item = s.items[turn++ % ring];
+        if (__shfl_sync(~0u, item.work, 0) < 0) return;
+        left = __shfl_sync(~0u, item.stages, 0);
+      }
+      if (left > 0) {
+        const unsigned narrow = buffers + at.stage * stage_bytes + wide_bytes;
+        for (int i = warp; i < n / 32; i += converters)
+          convert_piece(narrow + i * piece, narrow + narrow_bytes + i * piece);
+        fence_async_shared();
+        --left;
+      }
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) s.ready[at.stage].arrive();
+      at.advance();
+    }
+  }
+
+  // ---- The warpgroups that multiply.
+
+  /// Of 32 columns of the wide operand that a warp has of 128, a lane has four: `lane / 4` of each
+  /// 8 or, where columns lie along lines, four neighbours, so that one read brings them. There
+  /// lanes exchange places, to meet each bank once.
+  __device__ static int place_of(int row) { return row % 2 * 4 + row / 2; }
+
+  /// Of as many steps as are multiplied at a time.
+  static constexpr int taken = steps / 2;
+  using Fragments = unsigned[taken][wide][4];
+
+  /// The wide operand of a stage, from step `begin` on.
+  __device__ static void read(Fragments& a, unsigned stage, int group, int begin) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
+    const unsigned first = stage + (group * wide * 2 + warp) * piece;
+    if constexpr (C::wide_along_k) {
+      const int row = lane % 8, half = lane / 8 % 2, k = lane / 16;
+#pragma unroll
+      for (int step = 0; step < taken; ++step)
+#pragma unroll
+        for (int m = 0; m < wide; ++m)
+          load_matrix_x4<false>(a[step][m], first + m / 2 * (4 * piece) +
+                                                (m % 2 * 16 + half * 8 + row) * line +
+                                                (((2 * (begin + step) + k) ^ row) * 16));
+    } else {
+      const int k = lane % 4, place = place_of(lane / 4);
+      const unsigned own[2] = {first + k * line + ((place ^ k) * 16),
+                               first + (k + 4) * line + ((place ^ (k + 4)) * 16)};
+#pragma unroll
+      for (int step = 0; step < taken; ++step)
+#pragma unroll
+        for (int q = 0; q < wide / 2; ++q)
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            const float4 x = read_shared(own[j] + q * (4 * piece) + (begin + step) * (8 * line));
+            a[step][2 * q][2 * j] = __float_as_uint(x.x);
+            a[step][2 * q][2 * j + 1] = __float_as_uint(x.y);
+            a[step][2 * q + 1][2 * j] = __float_as_uint(x.z);
+            a[step][2 * q + 1][2 * j + 1] = __float_as_uint(x.w);
+          }
+    }
+  }
+
+  /// Adds the products of fragments with the narrow tile at `narrow`.
+  __device__ static void multiply(Sums& sums, const Fragments& a, unsigned narrow, bool& started) {
+    constexpr unsigned long long form = matrix_descriptor<line>(8 * line, 0);
+#pragma unroll
+    for (int step = 0; step < taken; ++step) {
+#pragma unroll
+      for (int m = 0; m < wide; ++m)
+        C::Mma::multiply(sums[m], a[step][m], form | descriptor_address(narrow + step * 32),
+                         started);
+      started = true;
+    }
+  }
+
+  /// Adds a stage's products; they are done when it returns.
+  __device__ static void multiply_stage(Sums& sums, unsigned stage, int group, bool& started) {
+    const unsigned narrow = stage + wide_bytes;
+    Fragments a;
+    if constexpr (!C::split) {
+#pragma unroll
+      for (int begin = 0; begin < steps; begin += taken) {
+        read(a, stage, group, begin);
+        each(a,
+             [](unsigned& x) { x = __float_as_uint(__uint_as_float(x) * (1 + .72F * 0x1p-11F)); });
+        warpgroup_arrive();
+        multiply(sums, a, narrow + begin * 32, started);
+        warpgroup_commit();
+        warpgroup_wait<0>();
+      }
+    } else {
+      Sums part;
+      bool begun = false;
+      read(a, stage, group, 0);
+      multiply_split(part, a, narrow, begun);
+      read(a, stage, group, taken);
+      multiply_split(part, a, narrow + taken * 32, begun);
+      add(sums, part);
+    }
+  }
+
+  /// The three products of some steps, small ones first.
+  __device__ static void multiply_split(Sums& part, Fragments& a, unsigned narrow, bool& begun) {
+    Fragments small;
+#pragma unroll
+    for (int step = 0; step < taken; ++step)
+#pragma unroll
+      for (int m = 0; m < wide; ++m)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float x = __uint_as_float(a[step][m][i]), large = large_part(x);
+          a[step][m][i] = __float_as_uint(large);
+          small[step][m][i] = __float_as_uint(small_part(x, large));
+        }
+    warpgroup_arrive();
+    multiply(part, small, narrow, begun);
+    multiply(part, a, narrow + narrow_bytes, begun);
+    multiply(part, a, narrow, begun);
+    warpgroup_commit();
+    warpgroup_wait<0>();
+  }
+
+  template <class F>
+  __device__ static void each(Fragments& a, const F& f) {
+#pragma unroll
+    for (int step = 0; step < taken; ++step)
+#pragma unroll
+      for (int m = 0; m < wide; ++m)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) f(a[step][m][i]);
+  }
+
+  __device__ static void add(Sums& sums, Sums& part) {
+#pragma unroll
+    for (int m = 0; m < wide; ++m) {
+      warpgroup_pin(part[m]);
+#pragma unroll
+      for (int i = 0; i < n / 2; ++i) sums[m][i] += part[m][i];
+    }
+  }
+  __device__ static void clear(Sums& sums) {
+#pragma unroll
+    for (int m = 0; m < wide; ++m)
+#pragma unroll
+      for (int i = 0; i < n / 2; ++i) sums[m][i] = 0;
+  }
+
+  /// Where a warp's 32 neighbouring columns of the result go.
+  struct Place {
+    float* to;       ///< row 0 of the first of them
+    long long step;  ///< from a row to the next, or by columns from a column
+    int left;        ///< columns that are inside
+    bool quads;      ///< four of them at a time
+  };
+
+  /// Writes the sums; `place(q, warp)` tells where those of the warp's part of the `q`th 128
+  /// columns of the warpgroup go.
+  template <bool by_columns, class PlaceOf>
+  __device__ static void write(const Sums& sums, const PlaceOf& place_of_warp) {
+    const int thread = static_cast<int>(fresh_thread());
+    const int pair = thread % 4 * 2, first = thread % 32 / 4;
+#pragma unroll
+    for (int q = 0; q < wide / 2; ++q) {
+      const Place place = place_of_warp(q, thread % warpgroup_size / 32);
+      int columns[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        columns[i] = C::wide_along_k ? i * 8 + first : place_of(first) * 4 + i;
+      // Moved on from row to row: many addresses at a time would not fit the registers.
+      float* to = place.to + (by_columns ? pair : pair * place.step);
+#pragma unroll
+      for (int j = 0; j < n / 8; ++j) {
+        const auto sum = [&](int i, int e) { return sums[2 * q + i / 2][4 * j + i % 2 * 2 + e]; };
+        if constexpr (by_columns) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            if (columns[i] < place.left)
+              *reinterpret_cast<float2*>(to + columns[i] * place.step) =
+                  make_float2(sum(i, 0), sum(i, 1));
+          to += 8;
+        } else {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            if (!C::wide_along_k && place.quads) {
+              if (columns[0] < place.left)
+                *reinterpret_cast<float4*>(to + columns[0]) =
+                    make_float4(sum(0, e), sum(1, e), sum(2, e), sum(3, e));
+            } else {
+#pragma unroll
+              for (int i = 0; i < 4; ++i)
+                if (columns[i] < place.left) to[columns[i]] = sum(i, e);
+            }
+            to += e == 0 ? place.step : 7 * place.step;
+          }
+          asm volatile("" : "+l"(to));
+        }
+      }
+    }
+  }
+
+  // ---- All of them.
+
+  /// The swizzle counts from multiples of 1024 bytes. Found anew at each call, so that the address
+  /// takes no registers meanwhile.
+  __device__ static unsigned first_stage() {
+    extern __shared__ unsigned char memory[];
+    unsigned address = shared_address(memory);
+    asm volatile("" : "+r"(address));
+    return (address + 1023) / 1024 * 1024;
+  }
+  __device__ static Shared& shared(unsigned first_stage) {
+    return *static_cast<Shared*>(__cvta_shared_to_generic(first_stage + stages * stage_bytes));
+  }
+
+  /// Kernel: `produce(params, shared, buffers)` for one lane, which announces items; `store(params,
+  /// item, group, sums)` for a warpgroup.
+  template <class Kernel, class Params>
+  __device__ static void consume(const Params& p, int group) {
+    Ring at;
+    Sums sums;
+#pragma unroll 1
+    for (int turn = 0;; ++turn) {
+      const unsigned buffers = first_stage();
+      Shared& s = shared(buffers);
+      s.landed[at.stage].wait(at.parity);
+      const Tf32Item& item = s.items[turn % ring];
+      const int count = __shfl_sync(~0u, item.work < 0 ? -1 : item.stages, 0);
+      if (count < 0) break;
+      bool started = C::split;
+      if constexpr (C::split) clear(sums);
+        // A strip without blocks came with an empty stage.
+#pragma unroll 1
+      for (int stage = 0; stage < max(count, 1); ++stage) {
+        s.landed[at.stage].wait(at.parity);
+        if constexpr (converts) s.ready[at.stage].wait(at.parity);
+        if (count > 0) multiply_stage(sums, buffers + at.stage * stage_bytes, group, started);
+        __syncwarp();
+        if (fresh_thread() % 32 == 0) s.empty[at.stage].arrive();
+        at.advance();
+      }
+#pragma unroll
+      for (int m = 0; m < wide; ++m) warpgroup_pin(sums[m]);
+      auto& flat = reinterpret_cast<float(&)[wide * n / 2]>(sums);
+      const int own = static_cast<int>(fresh_thread()) / warpgroup_size;
+      if (!finish_parts<groups>(p.split, item.work, own, flat, started)) continue;
+      if (!started) clear(sums);
+      Kernel::store(p, item, own, sums);
+    }
+  }
+
+  template <class Kernel, class Params>
+  __device__ static void run(const Params& p) {
+    const unsigned buffers = first_stage();
+    Shared& s = shared(buffers);
+    const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup_size, 0);
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < stages; ++i) {
+        s.landed[i].init(1);
+        s.ready[i].init(converters);
+        s.empty[i].init(4 * groups);
+      }
+      fence_barrier_init();
+    }
+    __syncthreads();
+    if (group == groups) {
+      give_registers<72>();
+      const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
+      if (warp == 0) {
+        if (threadIdx.x % 32 == 0) Kernel::produce(p, s, buffers);
+      } else if (converts && warp <= converters) {
+        convert(s, buffers, warp - 1);
+      }
+    } else {
+      take_registers<216>();
+      consume<Kernel>(p, group);
+    }
+  }
+
+  /// For the lane that copies: the next stage, which waits for `bytes`. `first`: its item's, which
+  /// is `item`, number `turn`.
+  __device__ static unsigned next_stage(Shared& s, Ring& at, unsigned buffers, bool first, int turn,
+                                        const Tf32Item& item, unsigned bytes) {
+    s.empty[at.stage].wait(at.parity ^ 1);
+    if (first) s.items[turn % ring] = item;
+    if (bytes > 0) {
+      s.landed[at.stage].arrive_expecting(bytes);
+    } else {
+      s.landed[at.stage].arrive();
+    }
+    return buffers + at.stage * stage_bytes;
+  }
+};
+
+}  // namespace bs::cuda::device

@@ -59,6 +59,10 @@ class Group:
         return self.by[OURS]
 
 
+def type_of(record):
+    return record["dtype"] + (" as TF32" if "--tf32 1" in record["command"] else "")
+
+
 def load(path):
     with open(path) as file:
         record = json.load(file)
@@ -241,7 +245,7 @@ def summary(records):
             continue
         values = sorted(value for value, _ in known)
         rows.append(
-            [f"{record['benchmark']}, {record['dtype']}", record["machine"].get("gpu", "CPU"),
+            [f"{record['benchmark']}, {type_of(record)}", record["machine"].get("gpu", "CPU"),
              str(len(values)), str(sum(value < 1 for value in values)),
              *(f"{value:.2f}" for value in (values[0], statistics.median(values), values[-1])),
              ", ".join(sorted({peer for _, peer in known}))]
@@ -371,10 +375,9 @@ def write_plot(lines, folder, name, title, svg):
 
 def section(record, folder, stem):
     """The section of a record; its plots are named after its file's stem."""
-    name, dtype = record["benchmark"], record["dtype"]
+    name = record["benchmark"]
     machine = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
-    rounded = " as TF32" if "--tf32 1" in record["command"] else ""
-    lines = [f"## {name}, {dtype}{rounded}", "", machine + ".", ""]
+    lines = [f"## {name}, {type_of(record)}", "", machine + ".", ""]
     if note := record.get("note"):
         lines += [note, ""]
     if ceilings := record.get("ceilings"):

@@ -1,4 +1,5 @@
 // Compiles kernels ahead of the first run that needs them, on any machine that has NVRTC.
+#include <bs/kernels/cuda/block_sparse_matmul_tf32.h>
 #include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
 #include <bs/kernels/cuda/device_headers.h>
@@ -92,9 +93,10 @@ std::vector<jit::Source> tables(int capability) {
   for (const AttentionKernel& kernel : all_attention_kernels())
     all.push_back(attention_source(kernel));
   for (const DType dtype : {f16, bf16, f32, f64}) all.push_back(attention_numbers_source(dtype));
-  if (capability == 90)  // wgmma is Hopper's alone
-    for (const WarpgroupKernel& kernel : all_warpgroup_kernels())
-      all.push_back(warpgroup_source(kernel));
+  if (capability != 90) return all;  // wgmma is Hopper's alone
+  for (const WarpgroupKernel& kernel : all_warpgroup_kernels())
+    all.push_back(warpgroup_source(kernel));
+  for (const Tf32Kernel& kernel : all_tf32_kernels()) all.push_back(tf32_source(kernel));
   return all;
 }
 

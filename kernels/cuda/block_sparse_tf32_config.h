@@ -37,8 +37,8 @@ constexpr bool broad_tiles_pay(int block, bool split, int64_t strips, int64_t co
 
 /** @brief Whether f32 products with these blocks go to wgmma on a GPU of this compute capability.
  *  Its instructions take 64 rows of op(S) or more, of which smaller blocks would leave most
- *  empty; and a tile 256 columns, of which a dsd with few columns would.
- *  @param[in] columns of C, for sdd any number from 256 on */
+ *  empty; and a tile 256 columns, of which few columns would.
+ *  @param[in] columns of C, for sdd those that the longest row keeps */
 constexpr bool tf32_warpgroup_applies(int block, int64_t columns, int capability) {
   return capability == 90 && (block == 64 || block == 128) && columns >= 192;
 }

@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse_tf32_config.h>
 #include <doctest/doctest.h>
 
 using namespace bs::cuda;
@@ -83,4 +84,38 @@ TEST_CASE("the warpgroup kernels are for 16 bits on compute capability 9.0, and 
       const bool hopper = capability == 90 && (dtype == bs::f16 || dtype == bs::bf16);
       CHECK(warpgroup_applies(dtype, capability) == hopper);
     }
+}
+
+TEST_CASE("tiles of the f32 kernels of wgmma fit the machine") {
+  for (const int block : {64, 128})
+    for (const bool split : {false, true})
+      for (const bool broad : {false, true}) {
+        CAPTURE(block);
+        CAPTURE(split);
+        CAPTURE(broad);
+        const Tf32Tile tile = tf32_tile(block, split, broad);
+        CHECK(tile.split == split);
+        CHECK((tile.n == 64 || tile.n == 128));
+        CHECK(block % tile.n == 0);
+        // Columns gathered by sdd are whole blocks, and a dsd's come in boxes of 256 lines at most.
+        CHECK(tile.columns() % 256 == 0);
+        CHECK(tile.stages >= 3);
+        CHECK(tile.shared_bytes() <= 227 * 1024);
+        // Sums, and as many again where those of a stage are apart.
+        CHECK(tile.wide * tile.n / 2 * (split ? 2 : 1) <= 128);
+      }
+}
+
+TEST_CASE("f32 products go to wgmma with large blocks on compute capability 9.0 alone") {
+  for (const int capability : {80, 86, 89, 90, 100, 120})
+    for (const int block : {8, 16, 32, 64, 128}) {
+      CAPTURE(capability);
+      CAPTURE(block);
+      CHECK(tf32_warpgroup_applies(block, 4096, capability) == (capability == 90 && block >= 64));
+      CHECK(!tf32_warpgroup_applies(block, 64, capability));
+    }
+  CHECK(broad_tiles_pay(64, false, 64, 4096, 132));
+  CHECK(!broad_tiles_pay(64, false, 16, 4096, 132));  // less than two for each multiprocessor
+  CHECK(!broad_tiles_pay(64, true, 64, 4096, 132));
+  CHECK(!broad_tiles_pay(128, false, 64, 4096, 132));
 }

@@ -97,6 +97,9 @@ constexpr WarpgroupTile warpgroup_sdd_tile(int block, bool narrow) {
   if (block == 128) return {.cols = narrow ? 128 : 256, .stages = narrow ? 5 : 4};
   return {.cols = narrow ? 128 : 192, .stages = narrow ? 4 : 3};
 }
+/** @brief Whether the two CTAs of a cluster of sdd may have half of an item's depth each, rather
+ * than share columns or rows: blocks of 128, whose items are few. */
+constexpr bool sdd_by_depth(int block, int ctas) { return ctas > 1 && block == 128; }
 /** @brief Whether a 16-bit product is faster with the sparse matrix written out and multiplied
  * densely. The time of the warpgroup kernels over that of cuBLAS, measured at 4096^3 and 8192^3
  * (bench/NOTES.md), is 1 at a density for each block and goes up about evenly beyond it.

@@ -50,12 +50,14 @@ WarpgroupKernel kernel_of(const DsdProblem& p, DType dtype, int cols, int staged
           .staged = staged,
           .epilogue = epilogue_key(p.epilogue)};
 }
-WarpgroupKernel kernel_of(const SddProblem& p, DType dtype, int cols, int ctas, int staged) {
+WarpgroupKernel kernel_of(const SddProblem& p, bool turned, DType dtype, int cols, int ctas,
+                          int staged) {
   return {.sampled = true,
           .dtype = dtype,
           .block = p.layout.block,
-          .a_along_k = p.a.col == 1,
-          .b_along_k = p.b.col != 1,
+          .a_along_k = turned ? p.b.col != 1 : p.a.col == 1,
+          .b_along_k = turned ? p.a.col == 1 : p.b.col != 1,
+          .c_by_columns = turned,
           .cols = cols,
           .ctas = ctas,
           .staged = staged,
@@ -69,6 +71,32 @@ DenseMap result_map(const Tensor& x, const DsdProblem& p, const WarpgroupKernel&
                                 : DenseMap(x, p.n, m, p.c.row, depth, depth);
   map.add(p.batch.numel(), m * p.n);
   return map;
+}
+
+/// An operand of sdd: A, or the transpose of B.
+struct SddOperand {
+  const Tensor& x;
+  int number;    ///< in the loops of the problem
+  bool along_k;  ///< neighbours along the depth are side by side
+  int64_t rows, stride, head;
+};
+DenseMap sdd_map(const SddProblem& p, const Axes& axes, const SddOperand& o, int box_rows,
+                 int box_depth, device::BatchSteps& steps) {
+  DenseMap map = o.along_k ? DenseMap(o.x, p.k, o.rows, o.stride, box_depth, box_rows)
+                           : DenseMap(o.x, o.rows, p.k, o.stride, box_rows, box_depth);
+  map.add(o.head != 0 ? p.layout.heads : 1, o.head);
+  map.add_axes(axes, axes.strides(p.batch, o.number, p.sum, o.number), 2, steps);
+  return map;
+}
+
+/// A copy with what was the first axis of a matrix along the lines: pieces of B as wide as a block
+/// would be short lines, which take as long as ones of 128 bytes.
+Tensor turn(const Tensor& b, Stream stream) {
+  Shape shape = b.shape();
+  std::swap(shape[-1], shape[-2]);
+  Tensor out = Tensor::empty(shape, b.dtype(), b.device());
+  copy(b.transpose(-2, -1), out, stream);
+  return out;
 }
 
 /// Launches the pieces of `split`, or where it has none `items`.
@@ -109,6 +137,10 @@ jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilo
              tile.cols, k.ctas > 1 ? "_pair" : "", epilogue ? "_epilogue" : "");
   std::string code = format("#include <bs/kernels/cuda/device/warpgroup_{}.cuh>\n\n", op);
   code += warpgroup_mma(tile.cols, k.dtype, k.a_along_k, k.b_along_k);
+  const bool by_depth = k.sampled && sdd_by_depth(k.block, k.ctas);
+  if (by_depth)
+    code += "namespace narrow {\n" +
+            warpgroup_mma(tile.cols / 2, k.dtype, k.a_along_k, k.b_along_k) + "}\n";
   if (epilogue) code += epilogue_text(*epilogue, k.dtype, k.c_by_columns);
   code += format(
       "struct Config {\n  using Element = {};\n  using Mma = ::Mma;\n"
@@ -118,10 +150,11 @@ jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilo
                  tile.stages);
   code += k.sampled ? format(
                           "  static constexpr int ctas = {};\n"
-                          "  static constexpr bool a_k_contiguous = {};\n",
-                          k.ctas, word(k.a_along_k))
+                          "  static constexpr bool a_k_contiguous = {}, turned = {};\n",
+                          k.ctas, word(k.a_along_k), word(k.c_by_columns))
                     : format("  static constexpr bool transposed = {}, c_by_columns = {};\n",
                              word(!k.a_along_k), word(k.c_by_columns));
+  if (by_depth) code += "  using NarrowMma = ::narrow::Mma;\n";
   code += format("  static constexpr bool b_k_contiguous = {};\n};\n", word(k.b_along_k));
   code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
   code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n",
@@ -134,15 +167,19 @@ jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilo
   return {name, code, device_headers()};
 }
 
-std::vector<WarpgroupKernel> all_warpgroup_kernels() {
+std::vector<WarpgroupKernel> all_warpgroup_kernels(bool epilogues) {
   std::vector<WarpgroupKernel> all;
   for (const DType dtype : {f16, bf16})
     for (const int block : {16, 32, 64, 128})
       for (const bool a : {false, true})
         for (const bool b : {false, true}) {
           for (const auto& [narrow, ctas] : {std::pair{false, 1}, {true, 1}, {false, 2}})
-            all.push_back(
-                {true, dtype, block, a, b, false, warpgroup_sdd_tile(block, narrow).cols, ctas});
+            for (const bool turned : {false, true}) {
+              if (turned && (block >= depth || a || !b)) continue;
+              if (epilogues && (turned || sdd_by_depth(block, ctas))) continue;
+              all.push_back(
+                  {true, dtype, block, a, b, turned, warpgroup_sdd_tile(block, narrow).cols, ctas});
+            }
           for (const bool c : {false, true})
             for (const int cols : {64, 128, 256})
               all.push_back({false, dtype, block, a, b, c, cols});
@@ -225,36 +262,33 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
   if (!on_hopper(a) || block < 16 || p.k == 0 || !axes.fit(2) || !axes.dense(p.batch, 2, size) ||
       !fits_int(values.numel() / block))
     return false;
-  if (block < depth && p.b.col == 1 && p.b.row != 1 && b.is_contiguous()) {
-    // Pieces of B as wide as a block would be short lines, which take as long as ones of 128 bytes:
-    // a copy with the depth along its lines pays.
-    Shape shape = b.shape();
-    std::swap(shape[-1], shape[-2]);
-    const Tensor turned = Tensor::empty(shape, b.dtype(), b.device());
-    copy(b.transpose(-2, -1), turned, stream);
+  const bool short_lines = block < depth && p.b.col == 1 && p.b.row != 1;
+  const bool turned = short_lines && p.a.col == 1 && p.a.row != 1 && !p.epilogue;
+  if (short_lines && !turned && b.is_contiguous()) {
     SddProblem q = p;
     q.b = {.row = 1, .col = p.k};
-    return warpgroup_sdd(a, turned.transpose(-2, -1), values, q, stream);
+    return warpgroup_sdd(a, turn(b, stream).transpose(-2, -1), values, q, stream);
   }
   const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
-  const SddExtent extent{p.batch.numel(), p.sum.numel() * ceil_div(p.k, depth), n};
+  const SddExtent extent{p.batch.numel(), p.sum.numel() * ceil_div(p.k, depth), turned ? m : n,
+                         turned, !p.epilogue};
   if (!extent.fits()) return false;
   const BlockSparseStrips& strips =
-      strips_of(*p.pattern, false, WarpgroupTile::sdd_rows(block), stream.device(), true);
+      strips_of(*p.pattern, turned, WarpgroupTile::sdd_rows(block), stream.device(), true);
   const SddSchedule& schedule = schedule_sdd(*p.pattern, strips, extent, stream.device());
   const WarpgroupTile tile = warpgroup_sdd_tile(block, schedule.form.narrow);
   const Tensor* const aside = staged_aside(p.epilogue);
-  const WarpgroupKernel k = kernel_of(p, a.dtype(), tile.cols, schedule.form.ctas, aside ? 2 : 1);
+  const WarpgroupKernel k =
+      kernel_of(p, turned, a.dtype(), tile.cols, schedule.form.ctas, aside ? 2 : 1);
   device::WarpgroupSddParams params{};
-  // A tile of A comes in halves, of its rows or of the depth.
-  DenseMap a_map = k.a_along_k ? DenseMap(a, p.k, m, p.a.row, depth, depth / 2)
-                               : DenseMap(a, m, p.k, p.a.col, depth, depth / 2);
-  a_map.add(p.a_head != 0 ? p.layout.heads : 1, p.a_head);
-  a_map.add_axes(axes, axes.strides(p.batch, 0, p.sum, 0), 2, params.a_steps);
-  DenseMap b_map = k.b_along_k ? DenseMap(b, p.k, n, p.b.col, depth, std::min(block, depth))
-                               : DenseMap(b, n, p.k, p.b.row, std::min(block, depth), depth);
-  b_map.add(p.b_head != 0 ? p.layout.heads : 1, p.b_head);
-  b_map.add_axes(axes, axes.strides(p.batch, 1, p.sum, 1), 2, params.b_steps);
+  const SddOperand left{a, 0, p.a.col == 1, m, p.a.col == 1 ? p.a.row : p.a.col, p.a_head};
+  const SddOperand right{b, 1, p.b.col != 1, n, p.b.col != 1 ? p.b.col : p.b.row, p.b_head};
+  const SddOperand &strip = turned ? right : left, &gathered = turned ? left : right;
+  // A tile of the strip comes in two boxes of lines where two CTAs may share it.
+  const int lines = sdd_by_depth(block, k.ctas) ? depth : depth / 2;
+  const DenseMap a_map = sdd_map(p, axes, strip, k.a_along_k ? lines : depth,
+                                 k.a_along_k ? depth : lines, params.a_steps);
+  const DenseMap b_map = sdd_map(p, axes, gathered, std::min(block, depth), depth, params.b_steps);
   const DenseMap value_map = block_map(values, block);
 
   const int64_t items = extent.batch * schedule.works;
@@ -271,8 +305,8 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
   params.works = schedule.works;
   params.batch = axes.batch;
   params.sum = axes.sum;
-  params.a_head = p.a_head != 0;
-  params.b_head = p.b_head != 0;
+  params.a_head = strip.head != 0;
+  params.b_head = gathered.head != 0;
   params.depth = static_cast<int>(p.k);
   params.blocks = p.layout.nnz;
   const EpilogueLaunch epilogue(

@@ -18,17 +18,18 @@ struct WarpgroupKernel {
   DType dtype = f16;
   int block = 0;
   bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
-  bool c_by_columns = false;                  ///< dsd: neighbours along the rows of C are
-  int cols = 0;                               ///< columns a warpgroup computes
-  int ctas = 1;                               ///< sdd: of a cluster
+  bool c_by_columns = false;  ///< dsd: neighbours along the rows of C are; sdd: blocks are turned
+  int cols = 0;               ///< columns a warpgroup computes
+  int ctas = 1;               ///< sdd: of a cluster
   int staged = 1;             ///< results that leave by the copy engine: C, or it and one more
   std::string epilogue = {};  ///< its epilogue_key
   auto operator<=>(const WarpgroupKernel&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 jit::Source warpgroup_source(const WarpgroupKernel& kernel, const GemmEpilogue* epilogue = nullptr);
-/** @brief All that can ever be asked for, without epilogues. */
-std::vector<WarpgroupKernel> all_warpgroup_kernels();
+/** @brief All that can ever be asked for, without epilogues, or those that take one: not those of
+ *  sdd that turn blocks, nor those that cut by the depth, where it would stand twice. */
+std::vector<WarpgroupKernel> all_warpgroup_kernels(bool epilogues = false);
 
 /** @brief Computes the product, or returns false where it is not for these kernels. */
 bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,

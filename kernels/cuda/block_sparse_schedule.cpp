@@ -1,8 +1,11 @@
+#include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_schedule.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -252,9 +255,34 @@ struct SddPlan {
   double time = 0;  ///< cycles
 };
 
+/// Which clusters of two CTAs have whole items and which halves of one, so that all end early.
+SddPlan plan_sdd_by_depth(const BlockSparseStrips& strips, const SddExtent& extent, SddForm form,
+                          int workers) {
+  SddPlan best{.form = form, .items = {}, .time = std::numeric_limits<double>::infinity()};
+  const int64_t batch = std::max<int64_t>(extent.batch, 1);
+  const int64_t most = int64_t{most_split_items} * workers / batch;
+  // Parts fill the ring at least.
+  if (!extent.by_depth || extent.steps < 8 || strips.offsets.back() > 4 * most) return best;
+  for (int64_t rounds = 0; rounds <= most_split_items; ++rounds)
+    for (const bool narrow : {false, true}) {
+      SddItems items = list_sdd_by_depth(strips, extent.steps, rounds * workers / batch, narrow);
+      std::vector<int32_t> costs;
+      for (int64_t i = 0; i < extent.batch; ++i)
+        costs.insert(costs.end(), items.costs.begin(), items.costs.end());
+      const auto time = static_cast<double>(extent.steps) *
+                        static_cast<double>(time_to_finish(costs, workers, std::identity()));
+      if (time < best.time) {
+        best.items = std::move(items);
+        best.time = time;
+      }
+    }
+  return best;
+}
+
 SddPlan plan_sdd(const BlockSparseStrips& strips, const SddExtent& extent, int block, SddForm form,
                  int multiprocessors) {
   const int workers = std::max(1, multiprocessors / form.ctas);
+  if (sdd_by_depth(block, form.ctas)) return plan_sdd_by_depth(strips, extent, form, workers);
   const int rows = form.ctas * std::max(block, 64);
   SddPlan plan{
       .form = form,
@@ -285,7 +313,8 @@ SddPlan plan_sdd(const BlockSparseStrips& strips, const SddExtent& extent, int b
 
 const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& strips,
                                 const SddExtent& extent, Device device) {
-  const uint64_t key = key_of(true, false, 0, extent.batch, extent.steps, device);
+  const uint64_t key =
+      key_of(true, extent.transposed, extent.by_depth ? 64 : 0, extent.batch, extent.steps, device);
   const auto& kept = layout.derived<SddSchedule>(key, [&] {
     const int multiprocessors = device_properties(device).multiprocessors;
     SddPlan chosen;

@@ -88,8 +88,10 @@ struct SddSchedule {
 /** @brief What it depends on besides the layout. */
 struct SddExtent {
   int64_t batch = 0;
-  int64_t steps = 0;    ///< of an item
-  int64_t columns = 0;  ///< of B, which the layout tells
+  int64_t steps = 0;        ///< of an item
+  int64_t columns = 0;      ///< of B (rows of A where transposed), which the layout tells
+  bool transposed = false;  ///< strips of columns
+  bool by_depth = true;     ///< whether clusters may cut items by the depth: without epilogue
   bool fits() const { return batch < 1 << 25 && steps < 1 << 25; }
 };
 /** @brief Made once for a layout and extent, and kept with it; for the device's current stream. */

@@ -10,6 +10,10 @@ namespace bs::cuda {
 
 namespace {
 
+/// Where two CTAs have half of the depth each: what it takes to wait for each other and exchange
+/// the sums of a block column.
+constexpr int exchange_cycles = 4500;
+
 /// Cuts strips of one pair, or one strip, into items that are as even as can be.
 class StripCutter {
  public:
@@ -33,7 +37,8 @@ class StripCutter {
                                 .gap = 0,
                                 .count = slice(length, at + 1, of) - first,
                                 .shared = 0,
-                                .same_strip = form_.ctas > 1});
+                                .same_strip = form_.ctas > 1,
+                                .halved = 0});
       }
       weigh(items, i, count);
     }
@@ -60,7 +65,8 @@ class StripCutter {
                                   .gap = shared + first - (from + size),
                                   .count = size + end - first,
                                   .shared = size,
-                                  .same_strip = 0});
+                                  .same_strip = 0,
+                                  .halved = 0});
           widest = std::max(widest, items.shares.back().count);
         }
         weigh(items, i, count);
@@ -109,7 +115,8 @@ int32_t sdd_cost(int block, SddForm form, std::span<const device::SddShare> shar
   }
   const int cycles = std::max({taken * 16 / (5 * form.ctas), arriving * 2,
                                warpgroup_sdd_tile(block, form.narrow).cols * 4});
-  return form.ctas == 1 ? cycles : cycles * 9 / 8;  // CTAs wait for each other
+  if (form.ctas == 1) return cycles;
+  return block < 64 ? cycles * 9 / 8 : cycles * 7 / 6;  // CTAs wait for each other
 }
 
 SddItems list_sdd(const BlockSparseStrips& strips, int block, SddForm form) {
@@ -125,6 +132,43 @@ SddItems list_sdd(const BlockSparseStrips& strips, int block, SddForm form) {
     }
     append(items, own);
   }
+  return items;
+}
+
+SddItems list_sdd_by_depth(const BlockSparseStrips& strips, int64_t steps, int64_t whole,
+                           bool narrow) {
+  std::vector<device::SddShare> wide, single;
+  for (int strip = 0; strip + 1 < static_cast<int>(strips.offsets.size()); ++strip) {
+    const int begin = strips.offsets[static_cast<size_t>(strip)], length = strips.length(strip);
+    for (int at = 0; at < length; at += 2) {
+      const device::SddShare share{.strip = strip,
+                                   .first = begin + at,
+                                   .gap = 0,
+                                   .count = std::min(2, length - at),
+                                   .shared = 0,
+                                   .same_strip = 0,
+                                   .halved = 0};
+      (share.count == 2 ? wide : single).push_back(share);
+    }
+  }
+  SddItems items;
+  // What L2 hands out is the bound; CTAs of a cluster wait for each other.
+  const auto cost = [](int columns) { return (1 + columns) * 128 * 16 / 5 * 9 / 8; };
+  const size_t pairs = std::min(static_cast<size_t>(whole), wide.size() / 2);
+  items.shares.assign(wide.begin(), wide.begin() + static_cast<int64_t>(2 * pairs));
+  items.costs.assign(pairs, cost(2));
+  const auto halve = [&](device::SddShare share, int columns) {
+    share.count = columns;
+    share.halved = 1;
+    items.shares.insert(items.shares.end(), 2, share);
+    items.costs.push_back(cost(columns) / 2 + static_cast<int32_t>(exchange_cycles * columns /
+                                                                   std::max<int64_t>(steps, 1)));
+  };
+  for (size_t i = 2 * pairs; i < wide.size(); ++i) {
+    halve(wide[i], narrow ? 1 : 2);
+    if (narrow) ++wide[i].first, halve(wide[i], 1);
+  }
+  for (const device::SddShare& share : single) halve(share, 1);
   return items;
 }
 

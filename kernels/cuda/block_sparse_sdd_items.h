@@ -31,6 +31,15 @@ int32_t sdd_cost(int block, SddForm form, std::span<const device::SddShare> shar
  *  saves half of A.
  *  @param[in] strips paired */
 SddItems list_sdd(const BlockSparseStrips& strips, int block, SddForm form);
+/** @brief Items of blocks of 128 of two columns each, or one, for clusters of two CTAs. Each CTA
+ * has an item of its own, or both have half of the depth of one: an item's time is then half as
+ * long, and an exchange of sums besides.
+ *  @param[in] steps of an item
+ *  @param[in] whole clusters that begin with two items of two columns, where there are as many
+ *  @param[in] narrow whether all others have one column: more of them, of half the length
+ *  @return items with their costs, of `steps` alike: the longest first; without slices */
+SddItems list_sdd_by_depth(const BlockSparseStrips& strips, int64_t steps, int64_t whole,
+                           bool narrow);
 /** @brief The same items in the order in which they had better be taken.
  *
  *  What runs at once should read few lines of A and B. So items come in groups of as much of B's

@@ -160,7 +160,7 @@ TEST_CASE(
       for (int k = 0; k < kept; ++k) mask.at(0, row, below(cols)) = 1;
     }
     const Transpose t = transposes[i % 4];
-    const int64_t n = pick({8, 40, 64, 136, 520}), k = large ? pick({64, 200, 1096, 8192}) : 24;
+    const int64_t n = pick({8, 40, 64, 136, 520}), k = large ? pick({64, 200, 1160, 8192}) : 24;
     const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, bf16, device); };
     CAPTURE(i);
     CAPTURE(to_string(Shape{block, rows, cols, n, k}));

@@ -109,4 +109,24 @@ __device__ inline void stage_columns(unsigned shared, unsigned apart, const Valu
   }
 }
 
+/// Pieces as stage_rows makes them, but each turned: line c of one, `Side` rows long and as many
+/// columns wide, holds the rows of column c.
+template <int Side, int Cols, class Values>
+__device__ inline void stage_turned(unsigned shared, const Values& values) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
+  constexpr int chunks = Side / 8;  // of 8 rows, in a line
+  constexpr int span = 64 / Side;   // lines that share one place in the pattern
+  const int row = warp * 16 + lane / 8 % 2 * 8;
+  const int line = row / Side * Side + lane / 16 * 8 + lane % 8;
+#pragma unroll
+  for (int j = 0; j < Cols / 16; ++j) {
+    unsigned r[1][4];
+    values(j, r);
+    const int own = j * 16 / Side * 64 + j * 16 % Side + line;
+    const int chunk = row % Side / 8 ^ own / span % chunks;
+    store_matrix_x4<true>(shared + static_cast<unsigned>(own * Side * 2 + chunk * 16), r[0]);
+  }
+}
+
 }  // namespace bs::cuda::device

@@ -73,13 +73,14 @@ struct WarpgroupDsdParams {
 
 /// What one CTA does of an item of sdd: `count` columns of a strip, the first `shared` of which are
 /// those of the other CTA of its cluster too. `first` is the first one's place among the columns of
-/// all strips; behind the shared ones `gap` are left out. Both CTAs may have the same strip. An
-/// item taken whole begins at step `begin` of the depth, and goes round.
+/// all strips; behind the shared ones `gap` are left out. Both CTAs may have the same strip; or the
+/// same item, of which each has half of the depth.
 struct SddShare {
   int strip;  ///< over all heads
   int first, gap;
   int count, shared;
   int same_strip;
+  int halved;
 };
 
 /// The blocks of A B for each S of a batch.

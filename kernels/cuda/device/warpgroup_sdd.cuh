@@ -3,8 +3,14 @@
 // to `n` columns a warpgroup of those that its rows keep, gathered side by side. One warpgroup
 // copies.
 //
-// What L2 hands out is what limits it. So two CTAs may be a cluster, and what both need comes once,
-// by multicast: of two strips the columns that both have, or of one strip the rows of A.
+// What L2 hands out limits small blocks. So two CTAs may be a cluster, and what both need comes
+// once, by multicast: of two strips the columns that both have, or of one strip the rows of A. What
+// is gathered had better have the depth along its lines, which would else be as short as a block.
+// Where only A has that, strips are of B's columns and A's rows are gathered: B^T A^T, the blocks
+// of which are `turned` on their way out.
+//
+// Blocks of 128 are few. Two CTAs of a cluster each have an item, or half of the depth of one: then
+// each gives the other the sums of half of its columns.
 #include <bs/kernels/cuda/device/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/warpgroup_parts.cuh>
 
@@ -30,10 +36,13 @@ struct WarpgroupSdd {
   static constexpr unsigned b_piece = side * depth * 2, b_stage = cols * halves * b_piece;
   static constexpr unsigned staging = 64 * 128 * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
-  static constexpr int ctas = Config::ctas;  // of a cluster: 1 or 2
-  static constexpr int copying_warps = 4;    // each lane asks for a box at most
-  static constexpr int a_boxes = 2 * down;   // of 32 lines
-  static constexpr unsigned a_box = a_tile / 2;
+  static constexpr int ctas = Config::ctas;                   // of a cluster: 1 or 2
+  static constexpr bool by_depth = ctas > 1 && block == 128;  // may have half of an item each
+  static constexpr bool multicasts = ctas > 1 && !by_depth;
+  static constexpr int copying_warps = 4;           // each lane asks for a box at most
+  static constexpr int a_parts = by_depth ? 1 : 2;  // of a tile of A, which both CTAs may need
+  static constexpr int a_boxes = a_parts * down;
+  static constexpr unsigned a_box = a_tile / a_parts;
   static constexpr int out_line = 2 * side;
   static constexpr bool finishes = !same_type<Epilogue, NoEpilogue>;
   static constexpr int staged = Config::staged;  // tiles that leave through staging
@@ -45,6 +54,9 @@ struct WarpgroupSdd {
     int taken[2];                   // items, from the first CTA to both
     int item[stages];               // or piece of one; -1 at the end
     int steps[stages];              // of it
+    int half[stages];               // 2 if of half of the depth, and the exchange's parity
+    int columns[stages];            // of it
+    Barrier ready, arrived;         // for sums of the other CTA; those sums
   };
   static constexpr unsigned shared_bytes =
       stages * (a_stage + b_stage) + groups * staging + sizeof(Shared) + 1024;
@@ -61,27 +73,38 @@ struct WarpgroupSdd {
 
   // ---- The warpgroup that copies.
 
-  /// The first CTA takes items and tells both, two at most ahead of the slowest warp that copies.
-  __device__ static int take_item(const WarpgroupSddParams& p, Shared& s, RingPlace<2>& turn) {
+  /// Each cluster has its first item by its number.
+  __device__ static int first_item() { return static_cast<int>(blockIdx.x) / ctas; }
+
+  /// Brings what will be looked up of an item to the cache.
+  __device__ static void look_up(const WarpgroupSddParams& p, int item) {
+    if (item >= p.items) return;
+    const Place place(p, by_depth ? item : piece_of_work(p.split, item).item);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane >= place.count) return;
+    const int entry = place.entry(lane);
+    asm volatile("" ::"r"(__ldg(p.list.cols + entry)),
+                 "r"(__ldg(p.list.blocks + static_cast<long long>(entry) * rows)));
+  }
+
+  /// The first CTA takes an item and tells both, two at most ahead of the slowest warp that copies.
+  __device__ static void ask_for_item(const WarpgroupSddParams& p, Shared& s,
+                                      const RingPlace<2>& turn) {
+    if (threadIdx.x % warpgroup_size != 0) return;
     Barrier& given = s.given[turn.stage];
-    if (threadIdx.x % warpgroup_size == 0) {
-      if (ctas == 1 || cluster_rank() == 0) {
-        s.read[turn.stage].wait(turn.parity ^ 1);
-        const int item = atomicAdd(p.next, 1);
-        if constexpr (ctas == 1) {
-          s.taken[turn.stage] = item;
-        } else {
-          for (int cta = 0; cta < ctas; ++cta) store_at(cta, s.taken[turn.stage], item, given);
-        }
-      }
-      if constexpr (ctas == 1) {
-        given.arrive();
-      } else {
-        given.arrive_expecting(sizeof(int));
-      }
+    if constexpr (ctas > 1) given.arrive_expecting(sizeof(int));
+    if (ctas > 1 && cluster_rank() != 0) return;
+    s.read[turn.stage].wait(turn.parity ^ 1);
+    const int item = static_cast<int>(gridDim.x) / ctas + atomicAdd(p.next, 1);
+    if constexpr (ctas == 1) {
+      s.taken[turn.stage] = item;
+      given.arrive();
+    } else {
+      for (int cta = 0; cta < ctas; ++cta) store_at(cta, s.taken[turn.stage], item, given);
     }
-    __syncwarp();
-    given.wait(turn.parity);
+  }
+  __device__ static int take_item(Shared& s, RingPlace<2>& turn) {
+    s.given[turn.stage].wait(turn.parity);
     const int item = s.taken[turn.stage];
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
@@ -97,11 +120,11 @@ struct WarpgroupSdd {
 
   template <bool for_both>
   __device__ static void copy_box(unsigned to, const TensorMapWords& map, Barrier& full, int c0,
-                                  int c1, const int (&at)[3]) {
+                                  int c1, const int (&axes)[3]) {
     if constexpr (for_both) {
-      load_box_for<ctas>(to, map, full, c0, c1, at[0], at[1], at[2]);
+      load_box_for<ctas>(to, map, full, c0, c1, axes[0], axes[1], axes[2]);
     } else {
-      load_box(to, map, full, c0, c1, at[0], at[1], at[2]);
+      load_box(to, map, full, c0, c1, axes[0], axes[1], axes[2]);
     }
   }
 
@@ -110,7 +133,6 @@ struct WarpgroupSdd {
   struct Box {
     bool of_a, of_b, for_both;
     int line;     // row of A, column of B
-    int k;        // where in the stage's depth it begins
     unsigned to;  // in the stage
 
     __device__ Box(const WarpgroupSddParams& p, const Place& place) {
@@ -120,12 +142,12 @@ struct WarpgroupSdd {
       static_assert(cols * halves <= 31 * copying_warps && a_boxes <= copying_warps);
       of_a = lane == 31 && warp < a_boxes;
       of_b = q < place.count * halves;
-      for_both = ctas > 1 && (of_a ? place.same_strip != 0 : q < place.shared * halves);
+      for_both = multicasts && (of_a ? place.same_strip != 0 : q < place.shared * halves);
       if (for_both && q % ctas != rank()) of_a = of_b = false;
-      k = 0;
       if (of_a) {
-        line = place.strip % p.list.strips * rows * (block == 128 ? 128 : side) + warp / 2 * 64;
-        (Config::a_k_contiguous ? line : k) += warp % 2 * 32;
+        line =
+            place.strip % p.list.strips * rows * (block == 128 ? 128 : side) + warp / a_parts * 64;
+        if (Config::a_k_contiguous) line += warp % a_parts * 32;
         to = warp * a_box;
       } else {
         line = of_b ? __ldg(p.list.cols + place.entry(q / halves)) * block + q % halves * side : 0;
@@ -133,17 +155,20 @@ struct WarpgroupSdd {
       }
     }
 
+    /// Where in the stage's depth it begins.
+    __device__ int k() const {
+      return Config::a_k_contiguous || !of_a ? 0 : static_cast<int>(to / a_box % a_parts * 32);
+    }
     /// Brings it, if it is one for both CTAs or for this one.
     template <bool both>
-    __device__ void copy(const WarpgroupSddParams& p, Barrier& full, unsigned buffer, int step_k,
-                         const int (&a_at)[3], const int (&b_at)[3]) const {
-      const int at_k = step_k + k;
+    __device__ void copy(const WarpgroupSddParams& p, Barrier& full, unsigned buffer, int k,
+                         const int (&axes)[3]) const {
       if (of_a && for_both == both)
-        copy_box<both>(buffer + to, p.a, full, Config::a_k_contiguous ? at_k : line,
-                       Config::a_k_contiguous ? line : at_k, a_at);
+        copy_box<both>(buffer + to, p.a, full, Config::a_k_contiguous ? k : line,
+                       Config::a_k_contiguous ? line : k, axes);
       if (of_b && for_both == both)
-        copy_box<both>(buffer + to, p.b, full, Config::b_k_contiguous ? at_k : line,
-                       Config::b_k_contiguous ? line : at_k, b_at);
+        copy_box<both>(buffer + to, p.b, full, Config::b_k_contiguous ? k : line,
+                       Config::b_k_contiguous ? line : k, axes);
     }
   };
 
@@ -151,38 +176,58 @@ struct WarpgroupSdd {
     const bool leader = threadIdx.x % warpgroup_size == 0;
     RingPlace<stages> at;
     RingPlace<2> turn;
-    while (true) {
-      const int item = take_item(p, s, turn);
-      if (item >= p.items) break;
-      const WorkPiece piece = piece_of_work(p.split, item);
+    int half = 0;  // as in Shared
+    for (int item = first_item(); item < p.items; item = take_item(s, turn)) {
+      const WorkPiece piece = by_depth ? whole_item(item) : piece_of_work(p.split, item);
       const Place place(p, piece.item);
       const Box box(p, place);
       const BatchIndex batch(p.batch, place.batch);
       const int head = place.strip / p.list.strips;
       const int rounds = (p.depth + depth - 1) / depth;  // of a product
-      const int end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
-      for (int step = piece.begin; step < end;) {
+      int begin = piece.begin, end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
+      if (by_depth) half = place.halved * 2 + half % 2;
+      if (by_depth && place.halved) {
+        // Both CTAs go as many steps, so that their rings keep pace; one may lie beyond the depth.
+        end = (end + 1) / 2;
+        if (rank() != 0) {
+          begin = end;
+          end += end;
+        }
+      }
+      for (int step = begin; step < end;) {
         const BatchIndex index = batch + BatchIndex(p.sum, step / rounds);
-        const int a_at[3] = {head * p.a_head, index.along(p.a_steps, 0), index.along(p.a_steps, 1)};
-        const int b_at[3] = {head * p.b_head, index.along(p.b_steps, 0), index.along(p.b_steps, 1)};
+        const int axes[3] = {head * (box.of_a ? p.a_head : p.b_head),
+                             box.of_a ? index.along(p.a_steps, 0) : index.along(p.b_steps, 0),
+                             box.of_a ? index.along(p.a_steps, 1) : index.along(p.b_steps, 1)};
         const int stop = min(end, (step / rounds + 1) * rounds);
-        for (int k = step % rounds * depth; step < stop; ++step, k += depth) {
+        int k = step % rounds * depth;
+        if (by_depth && step == count(p.sum) * rounds) k = p.depth;
+        k += box.k();
+        for (; step < stop; ++step, k += depth) {
           s.empty[at.stage].wait(at.parity ^ 1);
           if (leader) {
             s.item[at.stage] = item;
-            s.steps[at.stage] = end - piece.begin;
+            s.steps[at.stage] = end - begin;
+            if constexpr (by_depth) {
+              s.half[at.stage] = half;
+              s.columns[at.stage] = place.count;
+            }
             s.full[at.stage].arrive_expecting(a_stage + place.count * halves * b_piece);
           }
           __syncwarp();
           const unsigned buffer = buffers + at.stage * (a_stage + b_stage);
-          box.template copy<false>(p, s.full[at.stage], buffer, k, a_at, b_at);
-          if constexpr (ctas > 1) {
+          box.template copy<false>(p, s.full[at.stage], buffer, k, axes);
+          if constexpr (multicasts) {
             s.empty_in_both[at.stage].wait(at.parity ^ 1);
-            box.template copy<true>(p, s.full[at.stage], buffer, k, a_at, b_at);
+            box.template copy<true>(p, s.full[at.stage], buffer, k, axes);
           }
           at.advance();
+          // Once the ring is full there is time for it.
+          if (by_depth ? step - begin == stages - 1 : step == min(begin + stages, end) - 1)
+            ask_for_item(p, s, turn);
         }
       }
+      if (by_depth) half ^= half >> 1;
     }
     s.empty[at.stage].wait(at.parity ^ 1);
     if (leader) {
@@ -194,7 +239,9 @@ struct WarpgroupSdd {
 
   // ---- The warpgroups that multiply.
 
-  __device__ static void multiply_stage(float (&sums)[n / 2], unsigned buffer, int group,
+  /// Cols: all `n` columns of a warpgroup, or, where an item has one block column, half of them.
+  template <int Cols>
+  __device__ static void multiply_stage(float (&sums)[Cols / 2], unsigned buffer, int group,
                                         bool& started) {
     constexpr unsigned long long a_form = Config::a_k_contiguous
                                               ? matrix_descriptor<a_line>(8 * a_line, 0)
@@ -208,8 +255,13 @@ struct WarpgroupSdd {
     const unsigned b = buffer + a_stage + group / down * (n / side) * b_piece;
 #pragma unroll
     for (int k = 0; k < depth / 16; ++k) {
-      Config::Mma::multiply(sums, a_form | descriptor_address(a + k * a_step),
-                            b_form | descriptor_address(b + k * b_step), started);
+      const unsigned long long a_at = a_form | descriptor_address(a + k * a_step);
+      const unsigned long long b_at = b_form | descriptor_address(b + k * b_step);
+      if constexpr (Cols == n) {
+        Config::Mma::multiply(sums, a_at, b_at, started);
+      } else {
+        Config::NarrowMma::multiply(sums, a_at, b_at, started);
+      }
       started = true;
     }
   }
@@ -217,9 +269,9 @@ struct WarpgroupSdd {
   using Totals = PieceTotals<Epilogue, reduced_side>;
 
   /// The finished values of columns [column, column + 16) of this warpgroup's tile, packed: part of
-  /// one block, as the 16 rows of a warp are.
+  /// one block, as the 16 rows of a warp are. Those from `end` on are none of the item's.
   __device__ static __forceinline__ void finish(const WarpgroupSddParams& p, const float* sums,
-                                                const Place& place, int group, int column,
+                                                const Place& place, int group, int column, int end,
                                                 Totals& totals, unsigned (&r)[staged][4]) {
     const int at_entry =
         place.entry(min(group / down * (n / block) + column / block, place.count - 1));
@@ -229,7 +281,7 @@ struct WarpgroupSdd {
         (place.strip % p.list.strips * rows * (block == 128 ? 2 : 1) + group % down) * side;
     const int number = __ldg(p.list.blocks + static_cast<long long>(at_entry) * rows + block_row);
     const int column0 = __ldg(p.list.cols + at_entry) * block;
-    const int count = number < 0 || group / down * n + column >= place.count * block ? 0 : 2;
+    const int count = number < 0 || group / down * n + column >= end ? 0 : 2;
     const int warp_row = static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16;
     EpiloguePiece piece{max(number, 0) * block + (warp_row + group % down * 64) % block,
                         column % block, place.batch, reduced_side, reduced_side};
@@ -254,32 +306,40 @@ struct WarpgroupSdd {
   }
 
   static constexpr int round = n % 128 || staged == 2 ? 64 : 128;  // columns written at a time
-  /// Writes columns from `from` on. Rounds are no loop: one as long would not be unrolled, and the
-  /// sums then not stay in registers.
-  template <int from>
+  /// Writes the sums from number `from` / 2 of a thread on, which are those of columns `column` on,
+  /// up to `end`. Rounds are no loop: one as long would not be unrolled, and the sums then not stay
+  /// in registers.
+  template <int from, int count>
   __device__ static __forceinline__ void write_blocks(const WarpgroupSddParams& p,
-                                                      const float (&sums)[n / 2],
+                                                      const float (&sums)[count],
                                                       unsigned staging_at, int group,
-                                                      const Place& place) {
+                                                      const Place& place, int column, int end) {
     const int thread = threadIdx.x % warpgroup_size;
     constexpr int pieces = round / side;  // of columns
     constexpr unsigned apart = 64 * 64 * 2;
     wait_stores_read();
     named_barrier(1 + group, warpgroup_size);
     Totals totals;
-    stage_rows<out_line, round, staged>(staging_at, apart, [&](int j, unsigned(&r)[staged][4]) {
-      finish(p, sums + from / 2 + j * 8, place, group, from + j * 16, totals, r);
-    });
+    const auto values = [&](int j, unsigned(&r)[staged][4]) {
+      finish(p, sums + from / 2 + j * 8, place, group, column + j * 16, end, totals, r);
+    };
+    if constexpr (Config::turned) {
+      static_assert(!finishes && side < 64);
+      stage_turned<side, round>(staging_at, values);
+    } else {
+      stage_rows<out_line, round, staged>(staging_at, apart, values);
+    }
     fence_async_shared();
     named_barrier(1 + group, warpgroup_size);
     if (thread < pieces * rows) {
       const int piece = thread / rows, row = thread % rows;
-      const int entry = group / down * (n / block) + (from / side + piece) / halves;
-      if (entry < place.count) {
+      const int at_side = column / side + piece;
+      const int entry = group / down * (n / block) + at_side / halves;
+      if (group / down * n + at_side * side < end) {
         const int number =
             __ldg(p.list.blocks + static_cast<long long>(place.entry(entry)) * rows + row);
         const unsigned at = staging_at + (piece * 64 + row * side) * out_line;
-        const int x = (from / side + piece) % halves * side;
+        const int x = at_side % halves * side;
         const int y = (place.batch * p.blocks + number) * block + group % down * 64;
         if (number >= 0) {
           store_box(p.values, at, x, y);
@@ -288,51 +348,106 @@ struct WarpgroupSdd {
       }
       commit_stores();
     }
-    if constexpr (from + round < n) write_blocks<from + round>(p, sums, staging_at, group, place);
+    if constexpr (from + round < 2 * count) {
+      if (!by_depth || column + round < end)
+        write_blocks<from + round>(p, sums, staging_at, group, place, column + round, end);
+    }
   }
 
   /// The products of a stage are done.
   __device__ static void release(Shared& s, int stage) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    if (ctas > 1 && lane < ctas) s.empty_in_both[stage].arrive_at(lane);
+    if (multicasts && lane < ctas) s.empty_in_both[stage].arrive_at(lane);
     if (lane == 0) s.empty[stage].arrive();
+  }
+
+  /// The products of an item; `keep`: its last two stages are not given back.
+  template <int Cols>
+  __device__ static __forceinline__ void multiply_item(Shared& s, unsigned buffers, int group,
+                                                       int steps, bool keep, RingPlace<stages>& at,
+                                                       float (&sums)[Cols / 2], bool& started) {
+    int previous = -1;
+    for (int step = 0; step < steps; ++step) {
+      if (by_depth && keep && step == steps - 1) previous = -1;
+      if (previous >= 0 && !__all_sync(~0u, s.full[at.stage].ended(at.parity))) {
+        // There is time to hand back what was multiplied.
+        warpgroup_wait<0>();
+        release(s, previous);
+        previous = -1;
+      }
+      s.full[at.stage].wait(at.parity);
+      warpgroup_arrive();
+      multiply_stage<Cols>(sums, buffers + at.stage * (a_stage + b_stage), group, started);
+      warpgroup_commit();
+      warpgroup_wait<1>();
+      if (previous >= 0) release(s, previous);
+      previous = at.stage;
+      at.advance();
+    }
+    warpgroup_wait<0>();
+    if (!by_depth || !keep) release(s, previous);
+    warpgroup_pin(sums);
+  }
+
+  /// Multiplies, adds and writes what one item has of `Cols` columns of each warpgroup; `half` of
+  /// its depth.
+  template <int Cols>
+  __device__ static __forceinline__ void complete(const WarpgroupSddParams& p, Shared& s,
+                                                  unsigned buffers, int group, int item, int steps,
+                                                  int half, RingPlace<stages>& at) {
+    const unsigned staging_at = buffers + stages * (a_stage + b_stage) + group * staging;
+    float sums[Cols / 2];
+    bool started = by_depth;
+    if constexpr (by_depth) {
+      static_assert(!finishes);  // it would stand in the kernel twice
+      // Or what the other width has in registers would be kept through this item.
+#pragma unroll
+      for (int i = 0; i < Cols / 2; ++i) sums[i] = 0;
+    }
+    multiply_item<Cols>(s, buffers, group, steps, half >= 2, at, sums, started);
+    if constexpr (by_depth) {
+      const Place place(p, item);
+      int column = 0, end = place.count * block;
+      if (half >= 2) {
+        const int last = (at.stage == 0 ? stages : at.stage) - 1;
+        const int before = (last == 0 ? stages : last) - 1;
+        constexpr unsigned stage = a_stage + b_stage;
+        exchange_halves<4 * groups>(s.ready, s.arrived, half & 1, buffers + last * stage,
+                                    buffers + before * stage, sums);
+        release(s, last);
+        release(s, before);
+        column = rank() * (Cols / 2);
+        end = column + Cols / 2;
+      }
+      if (place.count > 0) write_blocks<0>(p, sums, staging_at, group, place, column, end);
+    } else {
+      if (!finish_parts<ctas * groups>(p.split, item, rank() * groups + group, sums, started))
+        return;
+      const Place place(p, piece_of_work(p.split, item).item);
+      if (place.count > 0)
+        write_blocks<0>(p, sums, staging_at, group, place, 0, place.count * block);
+    }
   }
 
   __device__ static void consume(const WarpgroupSddParams& p, Shared& s, unsigned buffers,
                                  int group) {
-    const unsigned staging_at = buffers + stages * (a_stage + b_stage) + group * staging;
+    const bool first_lane = threadIdx.x % 32 == 0;  // it alone reads what it then gives back
     RingPlace<stages> at;
-    float sums[n / 2];
     while (true) {
       s.full[at.stage].wait(at.parity);
-      const int item = __shfl_sync(~0u, s.item[at.stage], 0);
+      const int item = __shfl_sync(~0u, first_lane ? s.item[at.stage] : 0, 0);
       if (item < 0) break;
-      const int steps = __shfl_sync(~0u, s.steps[at.stage], 0);
-      bool started = false;
-      int previous = -1;
-      for (int step = 0; step < steps; ++step) {
-        if (previous >= 0 && !__all_sync(~0u, s.full[at.stage].ended(at.parity))) {
-          // There is time to hand back what was multiplied.
-          warpgroup_wait<0>();
-          release(s, previous);
-          previous = -1;
+      const int steps = __shfl_sync(~0u, first_lane ? s.steps[at.stage] : 0, 0);
+      if constexpr (by_depth) {
+        const int half = __shfl_sync(~0u, first_lane ? s.half[at.stage] : 0, 0);
+        if (__shfl_sync(~0u, first_lane ? s.columns[at.stage] : 0, 0) <= 1) {
+          complete<n / 2>(p, s, buffers, group, item, steps, half, at);
+        } else {
+          complete<n>(p, s, buffers, group, item, steps, half, at);
         }
-        s.full[at.stage].wait(at.parity);
-        warpgroup_arrive();
-        multiply_stage(sums, buffers + at.stage * (a_stage + b_stage), group, started);
-        warpgroup_commit();
-        warpgroup_wait<1>();
-        if (previous >= 0) release(s, previous);
-        previous = at.stage;
-        at.advance();
+      } else {
+        complete<n>(p, s, buffers, group, item, steps, 0, at);
       }
-      warpgroup_wait<0>();
-      release(s, previous);
-      warpgroup_pin(sums);
-      if (!finish_parts<ctas * groups>(p.split, item, rank() * groups + group, sums, started))
-        continue;
-      const Place place(p, piece_of_work(p.split, item).item);
-      if (place.count > 0) write_blocks<0>(p, sums, staging_at, group, place);
     }
     wait_stores_read();  // shared memory is theirs until then
   }
@@ -357,6 +472,8 @@ struct WarpgroupSdd {
         s.empty[i].init(4 * groups);
         s.empty_in_both[i].init(4 * groups * ctas);
       }
+      s.ready.init(4 * groups);
+      s.arrived.init(1);
       for (int i = 0; i < 2; ++i) {
         s.given[i].init(1);
         s.read[i].init(copying_warps * ctas);
@@ -366,12 +483,15 @@ struct WarpgroupSdd {
       prefetch(p.a);
       prefetch(p.b);
     }
+    if (group == groups) look_up(p, first_item());
     sync();
     if (group == groups) {
-      if constexpr (finishes) give_registers<n == 128 ? 104 : 88>();
+      if constexpr (by_depth) give_registers<56>();
+      if constexpr (finishes) give_registers<n == 128 ? 104 : block == 128 ? 56 : 88>();
       produce(p, s, buffers);
     } else {
-      if constexpr (finishes) take_registers<n == 128 ? 200 : 208>();
+      if constexpr (by_depth) take_registers<224>();
+      if constexpr (finishes) take_registers<n == 128 ? 200 : block == 128 ? 224 : 208>();
       consume(p, s, buffers, group);
     }
     if constexpr (ctas > 1) sync();  // nobody writes to a CTA that has gone

@@ -11,7 +11,7 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile and keep to regis
 }
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile with an epilogue of all kinds") {
-  bs::test::check_kernels(all_warpgroup_kernels(),
+  bs::test::check_kernels(all_warpgroup_kernels(true),
                           [](WarpgroupKernel k) {
                             k.staged = 2;
                             const bs::GemmEpilogue e =
@@ -22,7 +22,7 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with an epilogue 
 }
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile with reductions") {
-  bs::test::check_kernels(all_warpgroup_kernels(),
+  bs::test::check_kernels(all_warpgroup_kernels(true),
                           [](const WarpgroupKernel& k) {
                             const bs::GemmEpilogue e =
                                 bs::test::epilogue_that_reduces(bs::element_of(k.dtype));
@@ -32,7 +32,7 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with reductions")
 }
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile with bias and gelu") {
-  bs::test::check_kernels(all_warpgroup_kernels(),
+  bs::test::check_kernels(all_warpgroup_kernels(true),
                           [](const WarpgroupKernel& k) {
                             const bs::GemmEpilogue e =
                                 bs::test::bias_and_gelu(bs::element_of(k.dtype));

@@ -271,6 +271,7 @@ TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
     const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, block, blocks);
     const BlockSparseStrips strips(*layout, false, side, Device::cpu(), true);
     for (const SddForm form : {SddForm{false, 1}, {true, 1}, {false, 2}}) {
+      if (sdd_by_depth(block, form.ctas)) continue;
       const SddItems items = list_sdd(strips, block, form);
       const int most = warpgroup_sdd_tile(block, form.narrow).sdd_cols(block);
       const auto ctas = static_cast<size_t>(form.ctas);
@@ -283,7 +284,7 @@ TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
         int count = 0;
         for (const device::SddShare& share : shares) {
           wrong += share.count > most || share.count < share.shared;
-          wrong += share.shared != shares[0].shared;
+          wrong += share.shared != shares[0].shared || share.halved != 0;
           wrong += (ctas > 1 && share.strip == shares[1].strip) != (share.same_strip != 0) &&
                    &share == shares.data();
           wrong += share.strip / strips.list.strips != shares[0].strip / strips.list.strips;
@@ -308,8 +309,52 @@ TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
   CHECK(halves > 100);
 }
 
+TEST_CASE("schedule: items of blocks of 128 that clusters cut by the depth are all there once") {
+  std::mt19937 random(17);
+  for (int i = 0; i < 100; ++i) {
+    const int heads = 1 + static_cast<int>(random() % 2), rows = static_cast<int>(random() % 20);
+    const int cols = static_cast<int>(random() % 40);
+    std::vector<BlockIndex> blocks;
+    for (int head = 0; head < heads; ++head)
+      for (int row = 0; row < rows; ++row)
+        for (int col = 0; col < cols; ++col)
+          if (random() % 3 == 0) blocks.push_back({head, row, col});
+    const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, 128, blocks);
+    const BlockSparseStrips strips(*layout, false, 1, Device::cpu(), true);
+    for (const int64_t whole : {0, 3, 1000})
+      for (const bool narrow : {false, true}) {
+        const SddItems items = list_sdd_by_depth(strips, 64, whole, narrow);
+        REQUIRE(items.shares.size() == 2 * items.costs.size());
+        CHECK(std::is_sorted(items.costs.rbegin(), items.costs.rend()));
+        std::vector<int> taken(static_cast<size_t>(strips.offsets.back()));
+        int wrong = 0, whole_ones = 0;
+        for (size_t item = 0; item < items.costs.size(); ++item) {
+          const device::SddShare &x = items.shares[2 * item], &y = items.shares[2 * item + 1];
+          wrong += x.halved != y.halved || items.costs[item] <= 0;
+          wrong +=
+              x.halved != 0 && (x.strip != y.strip || x.first != y.first || x.count != y.count);
+          wrong += x.halved == 0 && (x.count != 2 || y.count != 2);
+          wrong += x.halved != 0 && narrow && x.count != 1;
+          whole_ones += x.halved == 0;
+          for (const device::SddShare* share : {&x, &y}) {
+            if (share == &y && x.halved != 0) continue;
+            wrong += share->shared != 0 || share->same_strip != 0 || share->count < 1;
+            wrong += share->first < strips.offsets[static_cast<size_t>(share->strip)];
+            wrong +=
+                share->first + share->count > strips.offsets[static_cast<size_t>(share->strip) + 1];
+            for (int c = 0; c < share->count; ++c)
+              ++taken.at(static_cast<size_t>(share->first + c));
+          }
+        }
+        CHECK(wrong == 0);
+        CHECK(whole_ones <= whole);
+        CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
+      }
+  }
+}
+
 TEST_CASE("schedule: sdd pairs strips that are alike, and halves those that are not") {
-  for (const int block : {16, 32, 64, 128}) {
+  for (const int block : {16, 32, 64}) {
     CAPTURE(block);
     const int side = WarpgroupTile::sdd_rows(block), rows = 2 * side;
     for (const bool alike : {false, true}) {

@@ -22,13 +22,13 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with an epilogue 
 }
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile with reductions") {
-  bs::test::check_kernels(all_warpgroup_kernels(true),
-                          [](const WarpgroupKernel& k) {
-                            const bs::GemmEpilogue e =
-                                bs::test::epilogue_that_reduces(bs::element_of(k.dtype));
-                            return warpgroup_source(k, &e);
-                          },
-                          31, {90});
+  bs::test::check_kernels(
+      all_warpgroup_kernels(true),
+      [](const WarpgroupKernel& k) {
+        const bs::GemmEpilogue e = bs::test::epilogue_that_reduces(bs::element_of(k.dtype));
+        return warpgroup_source(k, &e);
+      },
+      31, {90}, 32);
 }
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile with bias and gelu") {

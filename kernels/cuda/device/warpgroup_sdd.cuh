@@ -307,8 +307,7 @@ struct WarpgroupSdd {
 
   static constexpr int round = n % 128 || staged == 2 ? 64 : 128;  // columns written at a time
   /// Writes the sums from number `from` / 2 of a thread on, which are those of columns `column` on,
-  /// up to `end`. Rounds are no loop: one as long would not be unrolled, and the sums then not stay
-  /// in registers.
+  /// up to `end`. Rounds are no loop: one as long is not unrolled, and its sums leave registers.
   template <int from, int count>
   __device__ static __forceinline__ void write_blocks(const WarpgroupSddParams& p,
                                                       const float (&sums)[count],

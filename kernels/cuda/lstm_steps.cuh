@@ -8,6 +8,7 @@
 #include <bs/lib/philox.h>
 #include <bs/kernels/cuda/device/arithmetic.cuh>
 #include <bs/kernels/cuda/device/lstm_cell.cuh>
+#include <bs/kernels/cuda/early_launch.cuh>
 
 namespace bs::cuda::recurrent {
 
@@ -65,13 +66,6 @@ __device__ wide<T> keep_factor(const LstmArgs<T>& a, bool of_cell, int64_t eleme
   return drawn < (of_cell ? a.limit_cell : a.limit_hidden) ? W(1) : W(0);
 }
 
-/// Waits for the launch before this one, where this one was allowed to begin early.
-__device__ inline void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 template <class T>
 __global__ void store_args(LstmArgs<T> from, LstmArgs<T>* to) {
   *to = from;
@@ -101,7 +95,7 @@ __global__ void cells_forward(const LstmArgs<T>* args, int offset, const wide<T>
                          device::widen(gates[3 * int64_t{a.cells}])};
   const W before = a.c[s.before * count + e];
   const bool active = !variants || a.lengths == nullptr || s.t < a.lengths[b];
-  wait_for_previous();
+  wait_for_previous_launch();
   z.i += sums[at];
   z.f += sums[at + a.cells];
   z.g += sums[at + 2 * int64_t{a.cells}];
@@ -143,7 +137,7 @@ __global__ void projected_forward(const LstmArgs<T>* args, int offset, const wid
   const int64_t count = int64_t{a.batch} * a.width;
   if (e >= count) return;
   const Step<T> s(a, offset);
-  wait_for_previous();
+  wait_for_previous_launch();
   W h = sums[e];
   if constexpr (variants) {
     const bool active = a.lengths == nullptr || s.t < a.lengths[e / a.width];
@@ -167,7 +161,7 @@ __global__ void projected_backward(const LstmArgs<T>* args, int offset, wide<T>*
   const Step<T> s(a, offset);
   const int64_t element = s.t * count + e;
   const W arrives = a.dy ? device::widen(a.dy[element]) : W(0);
-  wait_for_previous();
+  wait_for_previous_launch();
   const W d = dh[e] + arrives;
   W keep = 0;
   if constexpr (variants) {
@@ -201,7 +195,7 @@ __global__ void cells_backward(const LstmArgs<T>* args, int offset, wide<T>* dh,
   W dc = a.dc[e] + (a.dcells ? a.dcells[element] : W(0));
   W doutput = !projects && a.dy ? device::widen(a.dy[element]) : W(0);
   const bool active = !variants || a.lengths == nullptr || s.t < a.lengths[b];
-  wait_for_previous();
+  wait_for_previous_launch();
   doutput += dh[e];
   device::LstmGates<W> d{};
   if (active) {

@@ -23,14 +23,6 @@ struct Tf32Item {
   int row, column, batch, count;
 };
 
-__device__ inline float4 read_shared(unsigned address) {
-  float4 x;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"(address)
-               : "memory");
-  return x;
-}
 __device__ inline float read_shared_float(unsigned address) {
   float x;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
@@ -98,7 +90,7 @@ struct WarpgroupTf32 {
 #pragma unroll
       for (unsigned i = 0; i < 8; ++i) {
         const unsigned at = (i * 32 + lane) * 16;
-        const float4 x = read_shared(from + at);
+        const float4 x = load_shared(from + at);
         const float large[4] = {large_part(x.x), large_part(x.y), large_part(x.z), large_part(x.w)};
         const float rest[4] = {small_part(x.x, large[0]), small_part(x.y, large[1]),
                                small_part(x.z, large[2]), small_part(x.w, large[3])};
@@ -185,7 +177,7 @@ struct WarpgroupTf32 {
         for (int q = 0; q < wide / 2; ++q)
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
-            const float4 x = read_shared(own[j] + q * (4 * piece) + (begin + step) * (8 * line));
+            const float4 x = load_shared(own[j] + q * (4 * piece) + (begin + step) * (8 * line));
             a[step][2 * q][2 * j] = __float_as_uint(x.x);
             a[step][2 * q][2 * j + 1] = __float_as_uint(x.y);
             a[step][2 * q + 1][2 * j] = __float_as_uint(x.z);

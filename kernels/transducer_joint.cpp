@@ -2,7 +2,9 @@
 
 #include <bs/kernels/copy.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 namespace bs {
 
@@ -30,6 +32,13 @@ TransducerSizes sizes_of(const char* op, const Tensor& f, const Tensor& g,
   BS_CHECK(g.size(1) > 0, "{}: g {} has no column for the start", op, g.shape());
   BS_CHECK(options.dropout >= 0 && options.dropout <= 1, "{}: dropout {} is not within [0, 1]", op,
            options.dropout);
+  // Numbers of frames, and of blocks of random bits in one, have 32 bits each.
+  BS_CHECK(
+      options.dropout == 0 || (options.first_utterance >= 0 &&
+                               (options.first_utterance + f.size(0)) * f.size(1) <= UINT32_MAX &&
+                               g.size(1) * ((f.size(2) + 7) / 8) <= UINT32_MAX),
+      "{}: dropout of {} frames of {} rows of {} from utterance {} on is too much", op,
+      f.size(0) * f.size(1), g.size(1), f.size(2), options.first_utterance);
   const bool packed = options.packed_rows >= 0;
   return {.batch = f.size(0),
           .frames = f.size(1),
@@ -47,8 +56,14 @@ Shape result_shape(const TransducerSizes& s) {
 }  // namespace
 
 detail::JointDropout detail::joint_dropout(double p) {
-  const auto limit = static_cast<uint32_t>(std::lround(p * 65536));
-  return {limit, limit == 65536 ? 0 : 65536 / static_cast<double>(65536 - limit)};
+  constexpr uint32_t infinity = 0x7f80, minus = 0x8000;
+  if (p >= 1) return {65536, 0, 0};
+  // Below zero there are as many as infinity has bits; the two zeros come together.
+  auto patterns = std::min(static_cast<uint32_t>(std::lround(p * 65536)), 2 * infinity + 1);
+  if (patterns == infinity + 1) ++patterns;
+  const uint32_t bound =
+      patterns <= infinity ? minus + infinity - patterns : patterns - infinity - 1;
+  return {patterns, static_cast<uint16_t>(bound), 65536 / static_cast<double>(65536 - patterns)};
 }
 
 int64_t transducer_packed_rows(const Tensor& logit_lengths, const Tensor& target_lengths) {

@@ -12,7 +12,7 @@ namespace bs {
 struct TransducerJointOptions {
   bool relu = true;
   /** Share of elements dropped; the others are scaled by 1 / (1 - dropout). A multiple of 2^-16,
-   *  to which it is rounded, for 8 elements share one block of random bits. */
+   *  to which it is rounded, and unless it is 1 at most 65281 of them: see detail::JointDropout. */
   double dropout = 0;
   /** -1: padded result. Else only rows within the lengths, one utterance after the other, as
    *  transducer_loss takes them: this many, see transducer_packed_rows. */
@@ -52,10 +52,22 @@ std::pair<Tensor, Tensor> transducer_joint_backward(const Tensor& f, const Tenso
                                                     RandomState state = {});
 
 namespace detail {
-/** @brief Dropout by 16 random bits an element: those under `limit` of 65536 are dropped. */
+/** @brief Dropout by 16 random bits an element, so that a block of them serves 8 elements: block
+ *  u ceil(n / 8) + column / 8 + 2^32 (utterance frames + t) of the state's sequence those of row
+ *  (utterance, t, u). Dropped are elements whose bits, read as a bfloat16, are below `bound`. A GPU
+ *  compares two such at once. Of the 65536 patterns 254 are NaN and below nothing. */
 struct JointDropout {
-  uint32_t limit;
-  double scale;
+  uint32_t patterns;  ///< below `bound`, or 65536 for p = 1
+  uint16_t bound;     ///< bits of a bfloat16
+  double scale;       ///< of what is kept
+
+  bool drops(uint32_t bits) const {
+    const auto order = [](uint32_t x) {
+      const auto magnitude = static_cast<int32_t>(x & 0x7fffU);
+      return (x & 0x8000U) != 0 ? -magnitude : magnitude;
+    };
+    return patterns == 65536 || ((bits & 0x7fffU) <= 0x7f80U && order(bits) < order(bound));
+  }
 };
 JointDropout joint_dropout(double p);
 }  // namespace detail

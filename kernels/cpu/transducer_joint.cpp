@@ -21,22 +21,22 @@ struct Mask {
   /// Multiplies columns [begin, end) of row (b, t, u), `begin` a multiple of 8, by their factors.
   template <class W>
   void apply(W* values, int64_t b, int64_t t, int64_t u, int64_t begin, int64_t end) const {
-    if (dropout.limit == 0) return;
-    const int64_t row = ((options.first_utterance + b) * sizes.frames + t) * (sizes.labels + 1) + u;
-    const int64_t first = row * ((sizes.classes + 7) / 8);
+    if (dropout.patterns == 0) return;
+    const auto frame = static_cast<uint64_t>((options.first_utterance + b) * sizes.frames + t);
+    const auto first = static_cast<uint64_t>(u * ((sizes.classes + 7) / 8));
     const auto scale = static_cast<W>(dropout.scale);
     uint32_t word[4][slice / 8];  // of many blocks at once, which the compiler computes together
     for (int64_t from = begin; from < end; from += slice) {
       const int64_t count = std::min(slice, end - from);
       for (int64_t k = 0; k < (count + 7) / 8; ++k) {
-        const PhiloxBlock bits =
-            philox(state.seed, static_cast<uint64_t>(first + from / 8 + k), state.offset);
+        const uint64_t block = first + static_cast<uint64_t>(from / 8 + k);
+        const PhiloxBlock bits = philox(state.seed, frame << 32 | block, state.offset);
         for (int i = 0; i < 4; ++i) word[i][k] = bits.word[i];
       }
       for (int64_t j = 0; j < count; ++j) {
-        const uint32_t bits = word[j % 8 / 2][j / 8] >> (16 * (j % 2)) & 0xffffU;
+        const uint32_t bits = word[j % 8 / 2][j / 8] >> (16 * (j % 2));
         W& value = values[from - begin + j];
-        value = bits < dropout.limit ? W{0} : value * scale;
+        value = dropout.drops(bits) ? W{0} : value * scale;
       }
     }
   }

@@ -17,8 +17,7 @@ using device::Raw;
 using device::wide;
 using device::widen;
 
-inline constexpr int bits_group = 8;      ///< columns that share one block of random bits
-inline constexpr int frames_at_once = 4;  ///< that a thread has: it reads g once for all of them
+inline constexpr int bits_group = 8;  ///< columns that share one block of random bits
 
 /// Columns of a thread: 16 bytes of T, so that the threads of a warp move whole sectors.
 template <class T>
@@ -28,38 +27,47 @@ inline constexpr int group = device::pack_size<T>;
 template <int G>
 using Words = unsigned[2][G / 2];
 
+/// x where it is positive or NaN, else zero.
+__device__ inline float cut_off(float x) {
+  float y;
+  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline double cut_off(double x) { return x < 0 ? 0 : x; }
+
 /// Sizes, rules and where utterances lie.
 struct Joint {
   Utterances utterances;
   int frames, columns;  ///< padded; columns: labels + 1
   int64_t n;
   bool relu, drops;
-  unsigned dropped;  ///< of 16 random bits and 16 bits more: up to this number
-  double scale;      ///< of what is kept
+  unsigned bounds;  ///< JointDropout's, twice
+  double scale;     ///< of what is kept
   float narrow_scale;
+  unsigned floor;  ///< below which two 16-bit floats are cut off: zeros, or -infinities
   PhiloxKeys keys;
   uint64_t sequence;
-  int64_t first_utterance;
+  unsigned first_frame;  ///< number of the first utterance's first
 
-  /// Blocks of random bits from a frame's to the next's.
-  __device__ int64_t frame_blocks() const { return columns * row_blocks(); }
-  __device__ int64_t row_blocks() const { return (n + bits_group - 1) / bits_group; }
-  /// The block of group `which`, of G columns, of row (b, t, u).
-  template <int G>
-  __device__ int64_t block_of(int b, int t, int u, int64_t which) const {
-    const int64_t row = ((first_utterance + b) * frames + t) * columns + u;
-    return row * row_blocks() + which * G / bits_group;
+  /// Blocks of random bits of a row.
+  __device__ unsigned row_blocks() const {
+    return static_cast<unsigned>((n + bits_group - 1) / bits_group);
   }
-  /// The bits of group `which` in two frames, from the block of the first frame. `paired`: the
-  /// thread of the next lane, or the one before where `which` is odd, asks for the group beside.
+  /// Number of frame t of utterance b, of all utterances' frames.
+  __device__ unsigned frame_number(int b, int t) const {
+    return first_frame + static_cast<unsigned>(b * frames + t);
+  }
+  /// The bits of group `which` of a row in two frames, from the number of the first and that of the
+  /// block in them. `paired`: the thread of the next lane, or the one before where `which` is odd,
+  /// asks for the group beside.
   template <int G, bool paired>
-  __device__ void bits(Words<G>& word, int64_t block, int64_t which) const {
-    const auto at = [&](int64_t number) {
-      return philox(keys, static_cast<uint64_t>(number), sequence);
+  __device__ void bits(Words<G>& word, unsigned frame, unsigned block, int which) const {
+    const auto at = [&](unsigned frame) {
+      return philox(keys, uint64_t{frame} << 32 | block, sequence);
     };
     const bool odd = which % 2 != 0;
     if constexpr (G == 4 && paired) {  // both have halves of the same blocks: one each
-      const PhiloxBlock own = at(odd ? block + frame_blocks() : block);
+      const PhiloxBlock own = at(odd ? frame + 1 : frame);
       const unsigned both = 3U << (threadIdx.x % 32 & 30);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -72,8 +80,8 @@ struct Joint {
     constexpr int parts = bits_group / G;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const PhiloxBlock own = at(block + r * frame_blocks());
-      const int part = static_cast<int>(which % parts);
+      const PhiloxBlock own = at(frame + r);
+      const int part = which % parts;
 #pragma unroll
       for (int i = 0; i < G / 2; ++i) {
         word[r][i] = own.word[i];
@@ -83,35 +91,89 @@ struct Joint {
       }
     }
   }
-  /// Multiplies values by their factors.
-  template <class W, int G>
-  __device__ void drop(W (&values)[G], const unsigned (&word)[G / 2]) const {
-    const W factor = sizeof(W) == 4 ? W(narrow_scale) : W(scale);
+  /// What is kept is multiplied by this.
+  template <class W>
+  __device__ W factor() const {
+    return sizeof(W) == 4 ? W(narrow_scale) : W(scale);
+  }
+  /// Which of two elements are dropped, from their random bits: all bits of halves of a word.
+  __device__ unsigned dropped(unsigned word) const {
+    return __hlt2_mask(reinterpret_cast<const __nv_bfloat162&>(word),
+                       reinterpret_cast<const __nv_bfloat162&>(bounds));
+  }
+  /// Makes zeros of what is dropped.
+  template <class T, int G>
+  __device__ void drop(Raw<T, G>& values, const unsigned (&word)[G / 2]) const {
+#pragma unroll
+    for (int i = 0; i < G / 2; ++i) {
+      if constexpr (sizeof(T) == 2) {
+        values.at[i] &= ~dropped(word[i]);
+      } else if constexpr (sizeof(T) == 4) {
+        drop_two(values.at[2 * i], values.at[2 * i + 1], word[i]);
+      } else {
+        auto& elements = reinterpret_cast<Pack<T, G>&>(values);
+        if ((dropped(word[i]) & 0xffffU) != 0) elements.at[2 * i] = 0;
+        if (dropped(word[i]) >> 16 != 0) elements.at[2 * i + 1] = 0;
+      }
+    }
+  }
+  /// The same for two floats, without masks where bfloat16 can be compared into predicates.
+  __device__ void drop_two(unsigned& first, unsigned& second, unsigned word) const {
+#if __CUDA_ARCH__ >= 900
+    asm("{.reg .pred p, q;\n"
+        "setp.lt.bf16x2 p|q, %2, %3;\n"
+        "selp.b32 %0, 0, %0, p;\n"
+        "selp.b32 %1, 0, %1, q;}"
+        : "+r"(first), "+r"(second)
+        : "r"(word), "r"(bounds));
+#else
+    if ((dropped(word) & 0xffffU) != 0) first = 0;
+    if (dropped(word) >> 16 != 0) second = 0;
+#endif
+  }
+  /// A group's f + g as it is to be stored: cut off below zero, in pairs where T is of 16 bits, and
+  /// multiplied by the factor of what is kept.
+  template <class T, int G, bool drops>
+  __device__ Raw<T, G> finished(wide<T> (&values)[G]) const {
 #pragma unroll
     for (int i = 0; i < G; ++i) {
-      const unsigned own = i % 2 == 0 ? word[i / 2] << 16 : word[i / 2];
-      values[i] = own <= dropped ? W(0) : values[i] * factor;
+      if constexpr (drops) values[i] *= factor<wide<T>>();
+      if (sizeof(T) > 2 && relu) values[i] = cut_off(values[i]);
     }
+    auto raw = std::bit_cast<Raw<T, G>>(device::narrow_pack<T>(values));
+    if constexpr (sizeof(T) == 2) {
+      using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+#pragma unroll
+      for (int i = 0; i < G / 2; ++i) {
+        auto& two = reinterpret_cast<Two&>(raw.at[i]);
+        two = __hmax2_nan(two, reinterpret_cast<const Two&>(floor));
+      }
+    }
+    return raw;
   }
 };
 
-inline Joint joint_of(const char* op, const TransducerSizes& s, const Tensor& table,
+inline Joint joint_of(const char* op, DType dtype, const TransducerSizes& s, const Tensor& table,
                       const TransducerJointOptions& options, RandomState state) {
-  BS_CHECK(s.batch * s.frames <= INT32_MAX && s.labels < INT32_MAX,
-           "{}: {} utterances of {} frames are too many", op, s.batch, s.frames);
+  BS_CHECK(s.batch * s.frames <= INT32_MAX && (s.labels + 1) * s.classes <= INT32_MAX,
+           "{}: {} utterances of {} frames with {} rows of {} are too many", op, s.batch, s.frames,
+           s.labels + 1, s.classes);
   const detail::JointDropout dropout = detail::joint_dropout(options.dropout);
   return {utterances(s, table),
           static_cast<int>(s.frames),
           static_cast<int>(s.labels + 1),
           s.classes,
           options.relu,
-          dropout.limit > 0,
-          static_cast<unsigned>((uint64_t{dropout.limit} << 16) - 1),
+          dropout.patterns > 0,
+          dropout.bound * 0x10001U,
           dropout.scale,
           static_cast<float>(dropout.scale),
+          options.relu   ? 0
+          : dtype == f16 ? 0xfc00fc00U
+                         : 0xff80ff80U,
           PhiloxKeys(state.seed),
           state.offset,
-          options.first_utterance};
+          static_cast<unsigned>(options.first_utterance * s.frames)};
 }
 
 /// Whether rows of n columns can be moved 16 bytes at a time, and bits be shared by neighbours.
@@ -122,25 +184,13 @@ inline bool is_aligned(int64_t n, std::initializer_list<const void*> pointers) {
   return true;
 }
 
-/// x where it is positive or NaN, else zero.
-__device__ inline float cut_off(float x) {
-  float y;
-  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ inline double cut_off(double x) { return x < 0 ? 0 : x; }
-
 /// One group of columns of a row of n, as 16 bytes where rows allow it.
 template <class T, bool aligned>
 struct Group {
   static constexpr int G = group<T>;
   Raw<T, G> raw;
 
-  __device__ void widen_to(wide<T> (&values)[G]) const {
-    const auto pack = std::bit_cast<Pack<T, G>>(raw);
-#pragma unroll
-    for (int i = 0; i < G; ++i) values[i] = widen(pack.at[i]);
-  }
+  __device__ void widen_to(wide<T> (&values)[G]) const { device::widen_pack<T>(raw, values); }
   __device__ void load(const T* row, int64_t which, int64_t n) {
     if constexpr (aligned) {
       raw = reinterpret_cast<const Raw<T, G>*>(row)[which];
@@ -152,10 +202,13 @@ struct Group {
     }
   }
   static __device__ void store(T* row, int64_t which, int64_t n, const wide<T> (&values)[G]) {
-    const Pack<T, G> some = device::narrow_pack<T>(values);
+    store(row, which, n, std::bit_cast<Raw<T, G>>(device::narrow_pack<T>(values)));
+  }
+  static __device__ void store(T* row, int64_t which, int64_t n, const Raw<T, G>& values) {
     if constexpr (aligned) {
-      reinterpret_cast<Pack<T, G>*>(row)[which] = some;
+      reinterpret_cast<Raw<T, G>*>(row)[which] = values;
     } else {
+      const auto some = std::bit_cast<Pack<T, G>>(values);
 #pragma unroll
       for (int i = 0; i < G; ++i)
         if (which * G + i < n) row[which * G + i] = some.at[i];

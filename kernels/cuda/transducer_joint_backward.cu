@@ -1,6 +1,7 @@
 // df and dg of a transducer's joint: one read of dh, two sums. What blocks have of a sum between
 // them is added up by another launch, always in the same order.
 #include <bs/kernels/cuda/device/async_copy.cuh>
+#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/transducer_joint_shares.cuh>
 
 #include <algorithm>
@@ -34,6 +35,12 @@ struct Sums {
 #pragma unroll
     for (int i = 0; i < G; ++i) at[i] += other.at[i];
   }
+  /// What is kept of a result was not yet multiplied by its factor.
+  __device__ void complete(const Joint& joint) {
+    const W factor = joint.factor<W>();
+#pragma unroll
+    for (int i = 0; i < G; ++i) at[i] *= factor;
+  }
   /// The parts lie `apart` accesses from each other, which keeps banks apart.
   __device__ void load(const Pack<W, C>* from, int apart) {
 #pragma unroll
@@ -64,6 +71,19 @@ __device__ Raw<T, N> minus(const Raw<T, N>& x) {
     auto pack = std::bit_cast<Pack<T, N>>(x);
 #pragma unroll
     for (int i = 0; i < N; ++i) pack.at[i] = -pack.at[i];
+    return std::bit_cast<Raw<T, N>>(pack);
+  }
+}
+
+/// -infinity everywhere, for a joint that cuts nothing off.
+template <class T, int N>
+__device__ Raw<T, N> infinities(const Joint& joint) {
+  if constexpr (sizeof(T) == 2) {
+    return {joint.floor, joint.floor, joint.floor, joint.floor};
+  } else {
+    Pack<T, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack.at[i] = device::minus_infinity<T>();
     return std::bit_cast<Raw<T, N>>(pack);
   }
 }
@@ -191,6 +211,7 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 1 : bloc
   const int x = static_cast<int>(threadIdx.x) % X;
   const int y = static_cast<int>(threadIdx.x) / X;
   const int64_t n = joint.n;
+  const unsigned row_blocks = joint.row_blocks();
   const auto own = [&](int u) { return over_frames + u * S::parts * X + x; };
   const auto partial = [&](int warp, int r) {
     return partials + (warp * frames_at_once + r) * S::parts * X + x;
@@ -223,15 +244,18 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 1 : bloc
     Feed<T, aligned, X> feed(ring + threadIdx.x, dh + (one.row + first_label) * n, n, which,
                              one.stride, labels, at.first * frames_at_once, end);
     Row minus_f[frames_at_once];
+    const Row least = infinities<T, G>(joint);  // below any g
     const auto fetch_frames = [&](int t0) {
 #pragma unroll
       for (int r = 0; r < frames_at_once; ++r) {
         Group<T, aligned> some{};
         if (has && t0 + r < end) some.load(f_rows + int64_t{t0 + r} * n, which, n);
-        minus_f[r] = minus<T, G>(some.raw);
+        minus_f[r] = joint.relu ? minus<T, G>(some.raw) : least;
       }
     };
     fetch_frames(at.first * frames_at_once);
+    const unsigned first_block =
+        first_label * row_blocks + static_cast<unsigned>(which) * G / bits_group;
     for (int step = at.first; step < at.last; ++step) {
       const int t0 = step * frames_at_once;
       S over_labels[frames_at_once] = {};
@@ -239,22 +263,21 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 1 : bloc
         Row d[frames_at_once];
         feed.take(d);
         const Row g_row = joint.relu ? g_rows[u * X + x] : Row{};
-        const int64_t block = drops ? joint.block_of<G>(at.b, t0, first_label + u, which) : 0;
+        const unsigned block = first_block + u * row_blocks;
         S sum;
         sum.load(own(u), X);
 #pragma unroll
         for (int r0 = 0; r0 < frames_at_once; r0 += 2) {
           Words<G> word;
           if constexpr (drops)
-            joint.bits<G, aligned>(word, block + r0 * joint.frame_blocks(), which);
+            joint.bits<G, aligned>(word, joint.frame_number(at.b, t0 + r0), block,
+                                   static_cast<int>(which));
 #pragma unroll
           for (int r = r0; r < r0 + 2; ++r) {
-            if (joint.relu) cut_off<T, G>(d[r], g_row, minus_f[r]);
-            const auto kept = std::bit_cast<Pack<T, G>>(d[r]);
+            cut_off<T, G>(d[r], g_row, minus_f[r]);
+            if constexpr (drops) joint.drop<T, G>(d[r], word[r - r0]);
             S values;
-#pragma unroll
-            for (int i = 0; i < G; ++i) values.at[i] = widen(kept.at[i]);
-            if constexpr (drops) joint.drop(values.at, word[r - r0]);
+            device::widen_pack<T>(d[r], values.at);
             over_labels[r].add(values);
             sum.add(values);
           }
@@ -281,6 +304,7 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 1 : bloc
         some.load(partial(w, y), X);
         sum.add(some);
       }
+      if constexpr (drops) sum.complete(joint);
       const int64_t row = int64_t{at.b} * joint.frames + t0 + y;
       if (cut.label_parts == 1) {
         Group<T, aligned>::store(results.df + row * n, which, n, sum.at);
@@ -295,6 +319,7 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 1 : bloc
     for (int u = y; u < labels; u += Y) {
       S sum;
       sum.load(own(u), X);
+      if constexpr (drops) sum.complete(joint);
       if (at.whole) {
         Group<T, aligned>::store(results.dg + (int64_t{at.b} * joint.columns + first_label + u) * n,
                                  which, n, sum.at);
@@ -314,9 +339,7 @@ __global__ void __launch_bounds__(threads)
   using S = Sums<T>;
   using Access = Pack<typename S::W, S::C>;
   constexpr int G = group<T>;
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");  // for the sums
-#endif
+  wait_for_previous_launch();
   const int b = static_cast<int>(blockIdx.x);
   const Utterance one = joint.utterances[b];
   const Shares shares(joint.utterances, cut, blocks);
@@ -413,17 +436,8 @@ void launch(const Call& call) {
   const unsigned each =
       grid_size(s.batch * groups, threads, device) / static_cast<unsigned>(s.batch);
   const dim3 grid(static_cast<unsigned>(s.batch), std::max(each, 1U));
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(threads);
-  config.stream = native(call.stream);
-  cudaLaunchAttribute early{};  // its launch need not wait for the end of the one before
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &early;
-  config.numAttrs = 1;
-  BS_CUDA_CHECK(cudaLaunchKernelEx(&config, finish_kernel<D, aligned, X>, results, call.rules, cut,
-                                   static_cast<int>(blocks)));
+  launch_early(finish_kernel<D, aligned, X>, grid, threads, 0, call.stream, results, call.rules,
+               cut, static_cast<int>(blocks));
 }
 
 }  // namespace
@@ -440,9 +454,14 @@ void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& d
     if (dg.numel() > 0) fill_zero(dg.data(), dg.bytes(), stream);
     return;
   }
+  if (options.dropout == 1) {
+    for (const Tensor* gradient : {&df, &dg})
+      if (gradient->numel() > 0) fill_zero(gradient->data(), gradient->bytes(), stream);
+    return;
+  }
   const Tensor table = Tensor::empty({s.batch + 1, 4}, i64, f.device());
   locate_utterances(s, logit_lengths, target_lengths, table, stream);
-  const joint::Joint rules = joint::joint_of(op, s, table, options, state);
+  const joint::Joint rules = joint::joint_of(op, f.dtype(), s, table, options, state);
   const joint::Call call{f, g, dh, df, dg, s, rules, stream};
   visit_floating(op, f.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;

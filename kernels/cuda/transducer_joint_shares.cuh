@@ -7,8 +7,9 @@
 
 namespace bs::cuda::joint {
 
-inline constexpr int step_start = 4;   ///< what a step costs besides its rows, in rows
-inline constexpr int least_steps = 4;  ///< of a share
+inline constexpr int frames_at_once = 4;  ///< of a step: a thread reads g once for all of them
+inline constexpr int step_start = 4;      ///< what a step costs besides its rows, in rows
+inline constexpr int least_steps = 4;     ///< of a share
 inline constexpr unsigned all_lanes = 0xffffffffU;
 
 /// How columns and labels are divided.

@@ -4,9 +4,14 @@
 #include <bs/autograd/transducer_joint.h>
 #include <bs/autograd/transducer_loss.h>
 #include <bs/autograd/view.h>
+#include <bs/lib/philox.h>
 #include <bs/tests/kernels/transducer_reference.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
 
 using namespace bs;
 using namespace bs::test;
@@ -205,13 +210,14 @@ void check_dropout(int64_t n) {
 }
 
 /// Rows of which neighbouring threads share random bits, in every type: as on the CPU.
-void check_dropout_of(DType dtype, int64_t n) {
+void check_dropout_of(DType dtype, int64_t n, double p) {
   CAPTURE(dtype);
   CAPTURE(n);
+  CAPTURE(p);
   const Reference f = random_reference({5, some.max_frames, n}, 4);
   const Reference g = random_reference({5, some.max_labels + 1, n}, 5);
   const Reference dh = random_reference({5, some.max_frames, some.max_labels + 1, n}, 6);
-  const TransducerJointOptions options = {.dropout = 0.3, .first_utterance = 2};
+  const TransducerJointOptions options = {.dropout = p, .first_utterance = 2};
   const RandomState state{uint64_t{7} << 40, 9};
   const auto run = [&](Device device) {
     const auto to = [&](const Reference& r) { return r.tensor(dtype, device); };
@@ -225,8 +231,8 @@ void check_dropout_of(DType dtype, int64_t n) {
   const References here = run(test_device());
   const References cpu = run(Device::cpu());
   CHECK(here[0].values == cpu[0].values);
-  // Sums of up to 7 terms below 1 / 0.7, in another order, and one rounding of the result.
-  const double bound = 10 * epsilon(dtype == f64 ? f64 : f32) * 7;
+  // Sums of up to 7 terms below 1 / (1 - p), in another order, and one rounding of the result.
+  const double bound = 7 * epsilon(dtype == f64 ? f64 : f32) * 7 / (1 - p);
   for (size_t k = 1; k < 3; ++k)
     for (size_t i = 0; i < cpu[k].values.size(); ++i)
       REQUIRE(std::abs(here[k][i] - cpu[k][i]) <= bound + epsilon(dtype) * std::abs(cpu[k][i]));
@@ -237,7 +243,77 @@ void check_dropout_of(DType dtype, int64_t n) {
 TEST_CASE("transducer_joint drops the same elements padded, packed, on both devices and backward") {
   for (const int64_t n : {21, 24}) check_dropout(n);
   for (const DType dtype : {f64, f32, f16, bf16})
-    for (const int64_t n : {13, 8, 136}) check_dropout_of(dtype, n);
+    for (const int64_t n : {13, 8, 136})
+      for (const double p : {0.002, 0.3, 0.5, 0.95}) check_dropout_of(dtype, n, p);
+}
+
+TEST_CASE("transducer_joint drops what its header says") {
+  // All bfloat16 that are numbers, in order.
+  std::vector<float> numbers;
+  const auto number = [](uint32_t bits) { return std::bit_cast<float>(bits << 16); };
+  for (uint32_t bits = 0; bits < 65536; ++bits)
+    if (!std::isnan(number(bits))) numbers.push_back(number(bits));
+  std::sort(numbers.begin(), numbers.end());
+  const RandomState state{uint64_t{5} << 33 | 77, uint64_t{3} << 35 | 4};
+  const int64_t batch = 2, frames = 5, columns = 3, n = 43, first_utterance = 6;
+  const Tensor f = ones({batch, frames, n}, f64, test_device());
+  const Tensor g = zeros({batch, columns, n}, f64, test_device());
+  for (const double p : {0.002, 0.1, 0.3, 0.4981, 0.5, 0.75, 0.996, 0.9999}) {
+    CAPTURE(p);
+    const auto wanted = static_cast<size_t>(std::lround(p * 65536));
+    const float bound = numbers[std::min(wanted, numbers.size() - 1)];
+    const auto below = static_cast<double>(std::lower_bound(numbers.begin(), numbers.end(), bound) -
+                                           numbers.begin());
+    if (p < 0.996) CHECK(std::abs(below / 65536 - p) <= 0.5 / 65536);
+    const Reference h = Reference::of(
+        transducer_joint(f, g, {}, {}, {.dropout = p, .first_utterance = first_utterance}, state));
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t t = 0; t < frames; ++t)
+        for (int64_t u = 0; u < columns; ++u)
+          for (int64_t j = 0; j < n; ++j) {
+            const auto frame = static_cast<uint64_t>((first_utterance + b) * frames + t);
+            const auto block = static_cast<uint64_t>(u * 6 + j / 8);
+            const PhiloxBlock bits = philox(state.seed, frame << 32 | block, state.offset);
+            const uint32_t own = bits.word[j % 8 / 2] >> (16 * (j % 2)) & 0xffffU;
+            const double expected = number(own) < bound ? 0 : 65536 / (65536 - below);
+            REQUIRE(std::abs(h.at({b, t, u, j}) - expected) <= 1e-13 * expected);
+          }
+  }
+}
+
+TEST_CASE("transducer_joint drops as often as told, and independently of what lies beside") {
+  const Tensor f = ones({2, 40, 130}, f32, test_device());
+  const Tensor g = zeros({2, 20, 130}, f32, test_device());
+  const double all = 2 * 40 * 20 * 130;
+  for (const double p : {0.01, 0.1, 0.5, 0.9}) {
+    CAPTURE(p);
+    const Reference h = Reference::of(transducer_joint(f, g, {}, {}, {.dropout = p}, {11, 3}));
+    double dropped = 0;
+    for (double v : h.values) dropped += v == 0;
+    // Five standard deviations of a binomial count; those of pairs with both dropped are as many
+    // as of independent trials with p^2.
+    CHECK(std::abs(dropped - all * p) <= 5 * std::sqrt(all * p * (1 - p)));
+    for (const size_t apart : {size_t{1}, size_t{2}, size_t{8}, size_t{130}, size_t{130 * 20}}) {
+      double both = 0;
+      const size_t pairs = h.values.size() - apart;
+      for (size_t i = 0; i < pairs; ++i) both += h[i] == 0 && h[i + apart] == 0;
+      // Pairs that share an element are correlated: at most twice p^3 more a pair.
+      const double variance = p * p * (1 - p * p) + 2 * p * p * p * (1 - p);
+      CHECK(std::abs(both - static_cast<double>(pairs) * p * p) <=
+            5 * std::sqrt(static_cast<double>(pairs) * variance));
+    }
+  }
+}
+
+TEST_CASE("transducer_joint that drops everything leaves zeros, and no gradient") {
+  const Tensor f = full({2, 3, 8}, infinity, f32, test_device());
+  const Tensor g = ones({2, 4, 8}, f32, test_device());
+  const Tensor h = transducer_joint(f, g, {}, {}, {.dropout = 1});
+  for (double v : Reference::of(h).values) REQUIRE(v == 0);
+  const auto [df, dg] =
+      transducer_joint_backward(f, g, ones(h.shape(), f32, test_device()), {}, {}, {.dropout = 1});
+  for (double v : Reference::of(df).values) REQUIRE(v == 0);
+  for (double v : Reference::of(dg).values) REQUIRE(v == 0);
 }
 
 TEST_CASE("transducer_joint of more utterances than a warp has lanes, some of them empty") {
@@ -359,6 +435,11 @@ TEST_CASE("transducer_joint refuses what does not fit") {
                        "transducer_joint: dtypes f32 and f64 differ", Error);
   CHECK_THROWS_WITH_AS(transducer_joint(f, g, {}, {}, {.dropout = 1.5}),
                        "transducer_joint: dropout 1.5 is not within [0, 1]", Error);
+  CHECK_THROWS_WITH_AS(
+      transducer_joint(f, g, {}, {}, {.dropout = 0.5, .first_utterance = int64_t{1} << 31}),
+      "transducer_joint: dropout of 6 frames of 5 rows of 4 from utterance 2147483648 on is too "
+      "much",
+      Error);
   CHECK_THROWS_WITH_AS(transducer_joint(f, g, Tensor::from<int64_t>({3})),
                        "transducer_joint: logit_lengths [1] for 2 utterances", Error);
   CHECK_THROWS_WITH_AS(transducer_joint(f, g, lengths, lengths, {.packed_rows = 5}),

@@ -12,7 +12,7 @@
 // Blocks of 128 are few. Two CTAs of a cluster each have an item, or half of the depth of one: then
 // each gives the other the sums of half of its columns.
 #include <bs/kernels/cuda/device/block_sparse_strips.cuh>
-#include <bs/kernels/cuda/device/warpgroup_parts.cuh>
+#include <bs/kernels/cuda/device/warpgroup_sdd_items.cuh>
 
 namespace bs::cuda::device {
 
@@ -47,34 +47,20 @@ struct WarpgroupSdd {
   static constexpr bool finishes = !same_type<Epilogue, NoEpilogue>;
   static constexpr int staged = Config::staged;  // tiles that leave through staging
 
+  using Place = SddPlace<ctas>;
+  using Feed = SddFeed<ctas, copying_warps>;
+
   struct Shared {
     Barrier full[stages], empty[stages];
     Barrier empty_in_both[stages];  // CTAs of a cluster
-    Barrier given[2], read[2];      // of `taken`
-    int taken[2];                   // items, from the first CTA to both
-    int item[stages];               // or piece of one; -1 at the end
-    int steps[stages];              // of it
-    int half[stages];               // 2 if of half of the depth, and the exchange's parity
-    int columns[stages];            // of it
-    Barrier ready, arrived;         // for sums of the other CTA; those sums
+    Feed feed;
+    SddNotes<stages> notes;
+    Barrier ready, arrived;  // for sums of the other CTA; those sums
   };
   static constexpr unsigned shared_bytes =
       stages * (a_stage + b_stage) + groups * staging + sizeof(Shared) + 1024;
 
-  __device__ static int rank() { return ctas == 1 ? 0 : static_cast<int>(cluster_rank()); }
-
-  struct Place : SddShare {
-    int batch;
-    __device__ Place(const WarpgroupSddParams& p, int item)
-        : SddShare(p.work[item % p.works * ctas + rank()]), batch(item / p.works) {}
-    /// Of the columns of all strips, number `i` of this CTA's.
-    __device__ int entry(int i) const { return first + i + (i < shared ? 0 : gap); }
-  };
-
   // ---- The warpgroup that copies.
-
-  /// Each cluster has its first item by its number.
-  __device__ static int first_item() { return static_cast<int>(blockIdx.x) / ctas; }
 
   /// Brings what will be looked up of an item to the cache.
   __device__ static void look_up(const WarpgroupSddParams& p, int item) {
@@ -85,37 +71,6 @@ struct WarpgroupSdd {
     const int entry = place.entry(lane);
     asm volatile("" ::"r"(__ldg(p.list.cols + entry)),
                  "r"(__ldg(p.list.blocks + static_cast<long long>(entry) * rows)));
-  }
-
-  /// The first CTA takes an item and tells both, two at most ahead of the slowest warp that copies.
-  __device__ static void ask_for_item(const WarpgroupSddParams& p, Shared& s,
-                                      const RingPlace<2>& turn) {
-    if (threadIdx.x % warpgroup_size != 0) return;
-    Barrier& given = s.given[turn.stage];
-    if constexpr (ctas > 1) given.arrive_expecting(sizeof(int));
-    if (ctas > 1 && cluster_rank() != 0) return;
-    s.read[turn.stage].wait(turn.parity ^ 1);
-    const int item = static_cast<int>(gridDim.x) / ctas + atomicAdd(p.next, 1);
-    if constexpr (ctas == 1) {
-      s.taken[turn.stage] = item;
-      given.arrive();
-    } else {
-      for (int cta = 0; cta < ctas; ++cta) store_at(cta, s.taken[turn.stage], item, given);
-    }
-  }
-  __device__ static int take_item(Shared& s, RingPlace<2>& turn) {
-    s.given[turn.stage].wait(turn.parity);
-    const int item = s.taken[turn.stage];
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) {
-      if constexpr (ctas == 1) {
-        s.read[turn.stage].arrive();
-      } else {
-        s.read[turn.stage].arrive_at(0);
-      }
-    }
-    turn.advance();
-    return item;
   }
 
   template <bool for_both>
@@ -143,7 +98,7 @@ struct WarpgroupSdd {
       of_a = lane == 31 && warp < a_boxes;
       of_b = q < place.count * halves;
       for_both = multicasts && (of_a ? place.same_strip != 0 : q < place.shared * halves);
-      if (for_both && q % ctas != rank()) of_a = of_b = false;
+      if (for_both && q % ctas != sdd_rank<ctas>()) of_a = of_b = false;
       if (of_a) {
         line =
             place.strip % p.list.strips * rows * (block == 128 ? 128 : side) + warp / a_parts * 64;
@@ -175,9 +130,9 @@ struct WarpgroupSdd {
   __device__ static void produce(const WarpgroupSddParams& p, Shared& s, unsigned buffers) {
     const bool leader = threadIdx.x % warpgroup_size == 0;
     RingPlace<stages> at;
-    RingPlace<2> turn;
-    int half = 0;  // as in Shared
-    for (int item = first_item(); item < p.items; item = take_item(s, turn)) {
+    typename Feed::Turn turn;
+    int half = 0;  // as in SddNotes
+    for (int item = Feed::first(); item < p.items; item = s.feed.take(turn)) {
       const WorkPiece piece = by_depth ? whole_item(item) : piece_of_work(p.split, item);
       const Place place(p, piece.item);
       const Box box(p, place);
@@ -186,14 +141,7 @@ struct WarpgroupSdd {
       const int rounds = (p.depth + depth - 1) / depth;  // of a product
       int begin = piece.begin, end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
       if (by_depth) half = place.halved * 2 + half % 2;
-      if (by_depth && place.halved) {
-        // Both CTAs go as many steps, so that their rings keep pace; one may lie beyond the depth.
-        end = (end + 1) / 2;
-        if (rank() != 0) {
-          begin = end;
-          end += end;
-        }
-      }
+      if (by_depth && place.halved) halve(begin, end);
       for (int step = begin; step < end;) {
         const BatchIndex index = batch + BatchIndex(p.sum, step / rounds);
         const int axes[3] = {head * (box.of_a ? p.a_head : p.b_head),
@@ -206,11 +154,11 @@ struct WarpgroupSdd {
         for (; step < stop; ++step, k += depth) {
           s.empty[at.stage].wait(at.parity ^ 1);
           if (leader) {
-            s.item[at.stage] = item;
-            s.steps[at.stage] = end - begin;
+            s.notes.item[at.stage] = item;
+            s.notes.steps[at.stage] = end - begin;
             if constexpr (by_depth) {
-              s.half[at.stage] = half;
-              s.columns[at.stage] = place.count;
+              s.notes.half[at.stage] = half;
+              s.notes.columns[at.stage] = place.count;
             }
             s.full[at.stage].arrive_expecting(a_stage + place.count * halves * b_piece);
           }
@@ -224,7 +172,7 @@ struct WarpgroupSdd {
           at.advance();
           // Once the ring is full there is time for it.
           if (by_depth ? step - begin == stages - 1 : step == min(begin + stages, end) - 1)
-            ask_for_item(p, s, turn);
+            s.feed.ask(p, turn);
         }
       }
       if (by_depth) half ^= half >> 1;
@@ -232,7 +180,7 @@ struct WarpgroupSdd {
     s.empty[at.stage].wait(at.parity ^ 1);
     if (leader) {
       leave_work(p.next);
-      s.item[at.stage] = -1;
+      s.notes.item[at.stage] = -1;
       s.full[at.stage].arrive();
     }
   }
@@ -415,12 +363,13 @@ struct WarpgroupSdd {
                                     buffers + before * stage, sums);
         release(s, last);
         release(s, before);
-        column = rank() * (Cols / 2);
+        column = sdd_rank<ctas>() * (Cols / 2);
         end = column + Cols / 2;
       }
       if (place.count > 0) write_blocks<0>(p, sums, staging_at, group, place, column, end);
     } else {
-      if (!finish_parts<ctas * groups>(p.split, item, rank() * groups + group, sums, started))
+      if (!finish_parts<ctas * groups>(p.split, item, sdd_rank<ctas>() * groups + group, sums,
+                                       started))
         return;
       const Place place(p, piece_of_work(p.split, item).item);
       if (place.count > 0)
@@ -434,12 +383,12 @@ struct WarpgroupSdd {
     RingPlace<stages> at;
     while (true) {
       s.full[at.stage].wait(at.parity);
-      const int item = __shfl_sync(~0u, first_lane ? s.item[at.stage] : 0, 0);
+      const int item = __shfl_sync(~0u, first_lane ? s.notes.item[at.stage] : 0, 0);
       if (item < 0) break;
-      const int steps = __shfl_sync(~0u, first_lane ? s.steps[at.stage] : 0, 0);
+      const int steps = __shfl_sync(~0u, first_lane ? s.notes.steps[at.stage] : 0, 0);
       if constexpr (by_depth) {
-        const int half = __shfl_sync(~0u, first_lane ? s.half[at.stage] : 0, 0);
-        if (__shfl_sync(~0u, first_lane ? s.columns[at.stage] : 0, 0) <= 1) {
+        const int half = __shfl_sync(~0u, first_lane ? s.notes.half[at.stage] : 0, 0);
+        if (__shfl_sync(~0u, first_lane ? s.notes.columns[at.stage] : 0, 0) <= 1) {
           complete<n / 2>(p, s, buffers, group, item, steps, half, at);
         } else {
           complete<n>(p, s, buffers, group, item, steps, half, at);
@@ -473,16 +422,13 @@ struct WarpgroupSdd {
       }
       s.ready.init(4 * groups);
       s.arrived.init(1);
-      for (int i = 0; i < 2; ++i) {
-        s.given[i].init(1);
-        s.read[i].init(copying_warps * ctas);
-      }
+      s.feed.init();
       fence_barrier_init();
       prefetch(p.values);
       prefetch(p.a);
       prefetch(p.b);
     }
-    if (group == groups) look_up(p, first_item());
+    if (group == groups) look_up(p, Feed::first());
     sync();
     if (group == groups) {
       if constexpr (by_depth) give_registers<56>();

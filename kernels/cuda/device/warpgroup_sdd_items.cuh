@@ -1,0 +1,91 @@
+#pragma once
+// Who works on what in the CTAs of sdd: how a cluster takes items ahead of those that it copies,
+// what each of its CTAs does of one, and what its warpgroups that multiply are told of it.
+#include <bs/kernels/cuda/device/warpgroup_parts.cuh>
+
+namespace bs::cuda::device {
+
+template <int Ctas>
+__device__ inline int sdd_rank() {
+  return Ctas == 1 ? 0 : static_cast<int>(cluster_rank());
+}
+
+/// What this CTA does of an item of one S of the batch.
+template <int Ctas>
+struct SddPlace : SddShare {
+  int batch;
+  __device__ SddPlace(const WarpgroupSddParams& p, int item)
+      : SddShare(p.work[item % p.works * Ctas + sdd_rank<Ctas>()]), batch(item / p.works) {}
+  /// Of the columns of all strips, number `i` of this CTA's.
+  __device__ int entry(int i) const { return first + i + (i < shared ? 0 : gap); }
+};
+
+/// Of steps [begin, end), those of this CTA where both of a cluster have half of an item's depth.
+/// Both go as many, so that their rings keep pace; the last one may lie beyond the depth.
+__device__ inline void halve(int& begin, int& end) {
+  end = (end + 1) / 2;
+  if (cluster_rank() != 0) {
+    begin = end;
+    end += end;
+  }
+}
+
+/// What the warpgroups that multiply know of each stage.
+template <int Stages>
+struct SddNotes {
+  int item[Stages];     ///< or piece of one; -1 at the end
+  int steps[Stages];    ///< of it
+  int half[Stages];     ///< 2 if of half of the depth, and the exchange's parity
+  int columns[Stages];  ///< of it
+};
+
+/// Items for a cluster, whose first CTA takes them and tells both, two at most ahead of the slowest
+/// of the `Warps` that copy.
+template <int Ctas, int Warps>
+struct SddFeed {
+  using Turn = RingPlace<2>;
+  Barrier given[2], read[2];  ///< of `taken`
+  int taken[2];
+
+  __device__ void init() {
+    for (int i = 0; i < 2; ++i) {
+      given[i].init(1);
+      read[i].init(Warps * Ctas);
+    }
+  }
+
+  /// Each cluster has its first item by its number.
+  __device__ static int first() { return static_cast<int>(blockIdx.x) / Ctas; }
+
+  /// Has the next item taken: all warps of each CTA ask, then take.
+  __device__ void ask(const WarpgroupSddParams& p, const Turn& turn) {
+    if (threadIdx.x % warpgroup_size != 0) return;
+    Barrier& done = given[turn.stage];
+    if constexpr (Ctas > 1) done.arrive_expecting(sizeof(int));
+    if (Ctas > 1 && cluster_rank() != 0) return;
+    read[turn.stage].wait(turn.parity ^ 1);
+    const int item = static_cast<int>(gridDim.x) / Ctas + atomicAdd(p.next, 1);
+    if constexpr (Ctas == 1) {
+      taken[turn.stage] = item;
+      done.arrive();
+    } else {
+      for (int cta = 0; cta < Ctas; ++cta) store_at(cta, taken[turn.stage], item, done);
+    }
+  }
+  __device__ int take(Turn& turn) {
+    given[turn.stage].wait(turn.parity);
+    const int item = taken[turn.stage];
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      if constexpr (Ctas == 1) {
+        read[turn.stage].arrive();
+      } else {
+        read[turn.stage].arrive_at(0);
+      }
+    }
+    turn.advance();
+    return item;
+  }
+};
+
+}  // namespace bs::cuda::device

@@ -3,6 +3,8 @@
 // that a chain of short kernels does not pay for each beginning.
 #include <bs/lib/cuda/launch.h>
 
+#include <utility>
+
 namespace bs::cuda {
 
 /// What a kernel launched early calls before it touches memory: returns once all that the kernel
@@ -20,21 +22,30 @@ __device__ inline void let_next_launch_begin() {
 #endif
 }
 
-/// Launches a kernel that calls wait_for_previous_launch. To follow a kernel in its stream.
+/// Launches a kernel that calls wait_for_previous_launch. `early`: while the kernel before it in
+/// the stream, which there must be, still runs.
 template <class... Parameters, class... Arguments>
-void launch_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
-                  Stream stream, Arguments&&... arguments) {
+void launch_waiting(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
+                    cudaStream_t stream, bool early, Arguments&&... arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared;
-  config.stream = native(stream);
+  config.stream = stream;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.numAttrs = early ? 1 : 0;
   BS_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+}
+
+/// The same, early.
+template <class... Parameters, class... Arguments>
+void launch_early(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
+                  Stream stream, Arguments&&... arguments) {
+  launch_waiting(kernel, grid, block, shared, native(stream), true,
+                 std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace bs::cuda

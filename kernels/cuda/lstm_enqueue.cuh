@@ -3,6 +3,7 @@
  *  memory is given, nothing is allocated, and no pointer but those of the buffers is named, so
  *  the calls can be captured in a graph once and replayed for other sequences. */
 #include <bs/kernels/cuda/blas_matrix.h>
+#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/lstm_steps.cuh>
 
 #include <cstddef>
@@ -90,16 +91,8 @@ template <class... Parameters, class... Arguments>
 void launch_elements(void (*kernel)(Parameters...), int64_t count, bool early, cudaStream_t stream,
                      Arguments... arguments) {
   constexpr unsigned threads = 128;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(ceil_div(count, threads)));
-  config.blockDim = dim3(threads);
-  config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  BS_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
+  const auto blocks = static_cast<unsigned>(ceil_div(count, threads));
+  launch_waiting(kernel, dim3(blocks), dim3(threads), 0, stream, early, arguments...);
 }
 
 /// Calls f(hard, variants, projects), each a std::bool_constant.

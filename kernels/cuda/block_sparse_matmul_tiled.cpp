@@ -171,8 +171,9 @@ jit::Source tiled_source(const TiledKernel& k, const GemmEpilogue* epilogue) {
   code += format(
       "extern \"C\" __global__ void __launch_bounds__(Product::threads, 2)\n"
       "    {}(const __grid_constant__ {} arguments) {\n"
-      "  {}_tile<Product, {}{}>(arguments);\n}\n",
-      name, k.sampled ? "SddArguments" : "DsdArguments", op, k.block, epilogue ? ", Epilogue" : "");
+      "  {}_tile<Product, {}{}{}>(arguments);\n}\n",
+      name, k.sampled ? "SddArguments" : "DsdArguments", op, k.block, epilogue ? ", Epilogue" : "",
+      k.c_by_columns ? ", false" : "");
   return {name, code, device_headers()};
 }
 

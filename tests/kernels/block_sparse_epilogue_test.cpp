@@ -149,11 +149,11 @@ TEST_CASE("block-sparse epilogues: sums over nothing get bias and function too")
 
 namespace {
 
-/// Whole numbers from -1 to 1 in f16: sums of some thousand products of them are exact.
-Tensor whole(const Shape& shape, uint64_t seed) {
+/// Whole numbers from -1 to 1: sums of some thousand products of them are exact.
+Tensor whole(const Shape& shape, uint64_t seed, DType dtype = f16) {
   Reference r = random_reference(shape, seed, -1.5, 1.5);
   for (double& x : r.values) x = std::round(x);
-  return r.tensor(f16, test_device());
+  return r.tensor(dtype, test_device());
 }
 
 Tensor turned(const Tensor& x, bool transposed) { return transposed ? x.transpose(0, 1) : x; }
@@ -161,12 +161,12 @@ Tensor turned(const Tensor& x, bool transposed) { return transposed ? x.transpos
 /// Bias, relu and what it is taken of, in whole numbers, behind sums that are known.
 void check_exact(const Tensor& sums, const std::function<Tensor(const ProductOptions&)>& run) {
   using namespace bs::epilogue;
-  const Value x = accumulator() + row("bias", Element::f16);
-  const Tensor bias = whole({sums.size(-1)}, 16);
-  const Tensor kept = Tensor::empty(sums.shape(), f16, test_device());
-  const Reference got =
-      Reference::of(run({.epilogue = GemmEpilogue(relu(x)).store("x", x, Element::f16),
-                         .tensors = {{"bias", bias}, {"x", kept}}}));
+  const Element element = element_of(sums.dtype());
+  const Value x = accumulator() + row("bias", element);
+  const Tensor bias = whole({sums.size(-1)}, 16, sums.dtype());
+  const Tensor kept = Tensor::empty_like(sums);
+  const Reference got = Reference::of(run({.epilogue = GemmEpilogue(relu(x)).store("x", x, element),
+                                           .tensors = {{"bias", bias}, {"x", kept}}}));
   const Reference before = Reference::of(kept), added = Reference::of(bias);
   const Reference want = Reference::of(sums);
   size_t wrong = 0;
@@ -178,12 +178,13 @@ void check_exact(const Tensor& sums, const std::function<Tensor(const ProductOpt
 }
 
 /// dsd and dds of a matrix with `outer` rows or columns, against dense products.
-void check_exact(const Mask& mask, int64_t outer, Transpose t) {
-  const SparseTensor s{mask.layout(), whole(mask.values(), 14)};
+void check_exact(const Mask& mask, int64_t outer, Transpose t, DType dtype = f16) {
+  const SparseTensor s{mask.layout(), whole(mask.values(), 14, dtype)};
   const Tensor stored = to_dense(s);
   for (const bool left : {false, true}) {
     const int64_t k = left == (left ? t.b : t.a) ? mask.width() : mask.height();
-    const Tensor dense = whole(left ? flipped({outer, k}, t.a) : flipped({k, outer}, t.b), 15);
+    const Tensor dense =
+        whole(left ? flipped({outer, k}, t.a) : flipped({k, outer}, t.b), 15, dtype);
     const Tensor sums = left ? matmul(turned(dense, t.a), turned(stored, t.b))
                              : matmul(turned(stored, t.a), turned(dense, t.b));
     check_exact(sums, [&](const ProductOptions& options) {
@@ -198,6 +199,14 @@ TEST_CASE("block-sparse epilogues: of layouts that are all but dense") {
   // Large enough for a GPU to go by way of a dense product.
   const int64_t n = test_device().is_cuda() ? 2048 : 256;
   check_exact(Mask::random(1, 160, 144, 16, 0.9, 13), n, {.b = true});
+}
+
+TEST_CASE("block-sparse epilogues: of results that fill a GPU with the widest tiles") {
+  const int64_t n = test_device().is_cuda() ? 2048 : 72;
+  for (const DType dtype : {f32, f64})
+    for (const int block : {32, 64})
+      check_exact(Mask::random(1, 2560 / block, 256 / block, block, 0.3, 26), n, {.b = true},
+                  dtype);
 }
 
 TEST_CASE("block-sparse epilogues: of few and long items, whose depth a GPU cuts") {

@@ -161,11 +161,13 @@ struct TileProduct {
   static constexpr int stage_bytes = TileA::bytes + TileB::bytes;
   // The finished tile passes through the same memory, so that it can be written out in wide pieces.
   // Its lines are padded so that a warp's pairs (or, by columns, sums) fall into distinct banks.
-  template <bool by_rows>
-  static constexpr int c_ld = by_rows ? Cols + 8 : Rows + vector;
-  static constexpr int c_elements =
-      Rows * c_ld<true> > Cols* c_ld<false> ? Rows* c_ld<true> : Cols* c_ld<false>;
-  static constexpr int c_bytes = c_elements * static_cast<int>(sizeof(T));
+  template <bool by_rows, class Kept = T>
+  static constexpr int c_ld = by_rows ? Cols + 8 : Rows + 16 / static_cast<int>(sizeof(Kept));
+  template <bool by_rows, class Kept>
+  static constexpr int kept_bytes =
+      (by_rows ? Rows : Cols) * c_ld<by_rows, Kept>* static_cast<int>(sizeof(Kept));
+  static constexpr int c_bytes =
+      kept_bytes<true, T> > kept_bytes<false, T> ? kept_bytes<true, T> : kept_bytes<false, T>;
   static constexpr int shared_bytes =
       Stages * stage_bytes > c_bytes ? Stages* stage_bytes : c_bytes;
 
@@ -302,20 +304,6 @@ struct TileProduct {
         for (int i = 0; i < 4; ++i) cells[m][n][i] += parts[m][n][i];
   }
 
-  /// Calls f(row, column, sums) on every piece of 16 rows by `side` columns of the tile, 8 or 16: a
-  /// lane's first place in it, and its pairs of neighbours, the even ones of that row, the others 8
-  /// rows below, and two by two 8 columns further on.
-  template <int side, class F>
-  __device__ void each_piece(const F& f) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int row = first_row() + lane / 4, col = first_col() + lane % 4 * 2;
-#pragma unroll
-    for (int m = 0; m < m_tiles; ++m)
-#pragma unroll
-      for (int n = 0; n < 2 * pairs; n += side / 8)
-        f(row + m * 16, col + n * 8, reinterpret_cast<Sum(&)[side / 4][2]>(cells[m][n]));
-  }
-
   /// Calls f(row, column, sums) on every two neighbours of a row of the tile.
   template <class F>
   __device__ void each_pair(const F& f) {
@@ -332,18 +320,19 @@ struct TileProduct {
         }
   }
 
-  /// Puts the rounded sums into shared memory, row by row (or column by column), `c_ld` apart.
-  template <bool by_rows>
-  __device__ void stage_result(T* shared) {
+  /// Puts the sums, as Kept, into shared memory, row by row (or column by column), `c_ld` apart.
+  template <bool by_rows, class Kept>
+  __device__ void stage_result(Kept* shared) {
+    constexpr int ld = c_ld<by_rows, Kept>;
     each_pair([&](int row, int col, const Sum(&pair)[2]) {
-      Neighbours<T, 2> rounded;
+      Neighbours<Kept, 2> rounded;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) rounded.at[i] = narrow<T>(pair[i]);
+      for (int i = 0; i < 2; ++i) rounded.at[i] = narrow<Kept>(pair[i]);
       if constexpr (by_rows) {
-        rounded.store(shared + row * c_ld<true> + col);
+        rounded.store(shared + row * ld + col);
       } else {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) shared[(col + i) * c_ld<false> + row] = rounded.at[i];
+        for (int i = 0; i < 2; ++i) shared[(col + i) * ld + row] = rounded.at[i];
       }
     });
     __syncthreads();

@@ -5,6 +5,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 using namespace bs;
 using namespace bs::cuda;
@@ -34,6 +35,41 @@ TEST_CASE("block-sparse products: the kernels of mma.sync compile with reduction
         return tiled_source(k, &e);
       },
       127);
+}
+
+TEST_CASE("block-sparse products: the widest tiles of mma.sync keep to registers") {
+  struct One {
+    TiledKernel kernel;
+    int capability;
+  };
+  // Of each kind that once did not: sampled, dtype, block, both orders, tf32, columns.
+  const One widest[] = {
+      {{true, bf16, 64, true, true, false, 256}, 80},
+      {{true, f32, 64, true, true, true, 256}, 80},
+      {{false, f64, 64, true, false, false, 128}, 90},
+      {{true, f64, 128, false, false, false, 128}, 90},
+      {{true, f32, 64, true, true, false, 128}, 90},
+      {{false, f16, 128, false, false, false, 128}, 100},
+      {{true, f16, 64, false, true, false, 256}, 100},
+      {{true, bf16, 64, true, true, false, 128}, 100},
+      {{false, f32, 64, true, false, true, 256}, 100},
+      {{true, f32, 128, false, true, true, 128}, 100},
+      {{false, f64, 128, true, false, false, 128}, 100},
+  };
+  for (const int capability : {80, 90, 100}) {
+    if (!jit::compiles_for(capability)) continue;
+    std::vector<TiledKernel> kernels;
+    for (const One& one : widest)
+      if (one.capability == capability) kernels.push_back(one.kernel);
+    test::check_kernels(kernels,
+                        [](TiledKernel k) {
+                          k.c_by_columns = !k.sampled && k.dtype == f64;
+                          const GemmEpilogue e =
+                              test::epilogue_of_all_kinds_that_reduces(element_of(k.dtype));
+                          return tiled_source(k, &e);
+                        },
+                        1, {capability});
+  }
 }
 
 TEST_CASE("block-sparse products: the text of a kernel is what it was, and its name its own") {

@@ -15,6 +15,22 @@ inline GemmEpilogue epilogue_of_all_kinds(Element d) {
   return e;
 }
 
+/** @brief The same with all that can be reduced beside it. */
+inline GemmEpilogue epilogue_of_all_kinds_that_reduces(Element d) {
+  using namespace bs::epilogue;
+  const Value t = scalar("alpha") * accumulator() + row("r", d) + column("c", Element::f32) +
+                  scalar("beta") * tensor("z", d);
+  const Value y = gelu(t);
+  GemmEpilogue e = GemmEpilogue(y)
+                       .store("t", t, d)
+                       .row_sum("sums of rows", y)
+                       .row_max("maxima of rows", t)
+                       .column_sum("sums of columns", y)
+                       .column_max("maxima of columns", t);
+  e.set_d(d);
+  return e;
+}
+
 /** @brief What a layer of a network asks for. */
 inline GemmEpilogue bias_and_gelu(Element d) {
   using namespace bs::epilogue;

@@ -65,25 +65,24 @@ constexpr bool warpgroup_applies(DType dtype, int capability) {
 /** @brief How one CTA of a wgmma kernel cuts its part of a product: two warpgroups multiply, a
  * third one copies. */
 struct WarpgroupTile {
-  int cols = 0;    ///< columns of the result a warpgroup computes
-  int stages = 0;  ///< of depth 64
+  int cols = 0;          ///< columns of the result a warpgroup computes
+  int stages = 0;        ///< of depth 64
+  bool stacked = false;  ///< sdd: both warpgroups have the same columns, not the same rows
 
   static constexpr int threads = 384;
   /// Block rows that a strip of dsd has: 128 rows.
   static constexpr int dsd_rows(int block) { return 128 / block; }
-  /// Block rows that a strip of sdd has: 64 rows, 128 for blocks of 128.
-  static constexpr int sdd_rows(int block) { return block > 64 ? 1 : 64 / block; }
-  /// Block columns that a CTA of sdd gathers: its warpgroups lie side by side, except for blocks of
-  /// 128, whose rows they share.
-  constexpr int sdd_cols(int block) const { return cols * (block == 128 ? 1 : 2) / block; }
+  /// Block rows that a strip of sdd has, and block columns that a CTA of sdd gathers.
+  constexpr int sdd_rows(int block) const { return (stacked ? 128 : 64) / block; }
+  constexpr int sdd_cols(int block) const { return cols * (stacked ? 1 : 2) / block; }
   static constexpr int barriers = 1024;  ///< bytes kept for barriers and what goes with the stages
   static constexpr int staging = 2 * 64 * 128 * 2;
   constexpr int dsd_shared_bytes() const {
     return stages * 64 * 2 * (128 + cols) + staging + barriers + 1024;
   }
   constexpr int sdd_shared_bytes(int block) const {
-    const int rows = block == 128 ? 128 : 64;
-    return stages * 64 * 2 * (rows + sdd_cols(block) * block) + staging + barriers + 1024;
+    return stages * 64 * 2 * (sdd_rows(block) + sdd_cols(block)) * block + staging + barriers +
+           1024;
   }
 };
 
@@ -91,15 +90,19 @@ struct WarpgroupTile {
 constexpr WarpgroupTile warpgroup_dsd_tile(int64_t n) {
   return {.cols = n <= 64 ? 64 : n <= 128 ? 128 : 256, .stages = 4};
 }
-/** @brief Three stages of two times 192 columns went faster than two stages of two times 256.
- *  `narrow`: fewer columns, for layouts with few pieces of work. */
-constexpr WarpgroupTile warpgroup_sdd_tile(int block, bool narrow) {
-  if (block == 128) return {.cols = narrow ? 128 : 256, .stages = narrow ? 5 : 4};
-  return {.cols = narrow ? 128 : 192, .stages = narrow ? 4 : 3};
+/** @brief Which kernel of sdd. */
+struct SddForm {
+  bool narrow = false;  ///< its tile: fewer columns, for layouts with few pieces of work
+  int ctas = 1;         ///< of a cluster; 2: each may have half of an item's depth (blocks of 128)
+  bool gathered = false;  ///< whether rows are gathered like columns: blocks up to 64, one CTA
+  bool operator==(const SddForm&) const = default;
+};
+/** @brief Three stages of two times 192 columns went faster than two stages of two times 256. */
+constexpr WarpgroupTile warpgroup_sdd_tile(int block, SddForm form) {
+  if (block == 128 || form.gathered)
+    return {.cols = form.narrow ? 128 : 256, .stages = form.narrow ? 5 : 4, .stacked = true};
+  return {.cols = form.narrow ? 128 : 192, .stages = form.narrow ? 4 : 3};
 }
-/** @brief Whether the two CTAs of a cluster of sdd may have half of an item's depth each, rather
- * than share columns or rows: blocks of 128, whose items are few. */
-constexpr bool sdd_by_depth(int block, int ctas) { return ctas > 1 && block == 128; }
 /** @brief Whether a 16-bit product is faster with the sparse matrix written out and multiplied
  * densely. The time of the warpgroup kernels over that of cuBLAS, measured at 4096^3 and 8192^3
  * (bench/NOTES.md), is 1 at a density for each block and goes up about evenly beyond it.
@@ -108,7 +111,7 @@ constexpr bool dense_is_faster(bool sampled, int block, double density, double c
   struct Line {
     double meets, slope;
   };
-  constexpr Line sdd[] = {{0.24, 3}, {0.4, 1.8}, {0.57, 2}, {0.95, 1}};
+  constexpr Line sdd[] = {{0.4, 2}, {0.62, 1.4}, {0.84, 1.2}, {0.95, 1}};
   constexpr Line dsd[] = {{0.18, 3.2}, {0.54, 0.85}, {0.8, 0.6}, {0.9, 1.1}};
   if (block < 16) return false;
   const int row = block == 16 ? 0 : block == 32 ? 1 : block == 64 ? 2 : 3;

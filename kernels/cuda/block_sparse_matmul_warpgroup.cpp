@@ -22,7 +22,8 @@ constexpr int depth = 64;  // of a stage
 const char* word(bool value) { return value ? "true" : "false"; }
 
 WarpgroupTile tile_of(const WarpgroupKernel& k) {
-  return k.sampled ? warpgroup_sdd_tile(k.block, k.cols == 128) : warpgroup_dsd_tile(k.cols);
+  return k.sampled ? warpgroup_sdd_tile(k.block, {k.cols == 128, k.ctas, k.gathered})
+                   : warpgroup_dsd_tile(k.cols);
 }
 
 int shared_bytes(const WarpgroupKernel& k) {
@@ -50,16 +51,16 @@ WarpgroupKernel kernel_of(const DsdProblem& p, DType dtype, int cols, int staged
           .staged = staged,
           .epilogue = epilogue_key(p.epilogue)};
 }
-WarpgroupKernel kernel_of(const SddProblem& p, bool turned, DType dtype, int cols, int ctas,
-                          int staged) {
+WarpgroupKernel kernel_of(const SddProblem& p, bool turned, DType dtype, SddForm form, int staged) {
   return {.sampled = true,
           .dtype = dtype,
           .block = p.layout.block,
           .a_along_k = turned ? p.b.col != 1 : p.a.col == 1,
           .b_along_k = turned ? p.a.col == 1 : p.b.col != 1,
           .c_by_columns = turned,
-          .cols = cols,
-          .ctas = ctas,
+          .cols = warpgroup_sdd_tile(p.layout.block, form).cols,
+          .ctas = form.ctas,
+          .gathered = form.gathered,
           .staged = staged,
           .epilogue = epilogue_key(p.epilogue)};
 }
@@ -125,20 +126,63 @@ void launch(const WarpgroupKernel& k, Params& params, const BlockSparseEpilogue*
               stream, params);
 }
 
+/// The product by a schedule; `turned`: strips of B's columns.
+bool launch_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
+                bool turned, const SddSchedule& schedule, Stream stream) {
+  const int block = p.layout.block;
+  const Axes axes(p.batch, p.sum);
+  const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
+  const Tensor* const aside = staged_aside(p.epilogue);
+  const WarpgroupKernel k = kernel_of(p, turned, a.dtype(), schedule.form, aside ? 2 : 1);
+  device::WarpgroupSddParams params{};
+  const SddOperand left{a, 0, p.a.col == 1, m, p.a.col == 1 ? p.a.row : p.a.col, p.a_head};
+  const SddOperand right{b, 1, p.b.col != 1, n, p.b.col != 1 ? p.b.col : p.b.row, p.b_head};
+  const SddOperand &strip = turned ? right : left, &gathered = turned ? left : right;
+  const int side = std::min(block, depth);
+  const DenseMap a_map = sdd_map(p, axes, strip, k.gathered ? side : depth, depth, params.a_steps);
+  const DenseMap b_map = sdd_map(p, axes, gathered, side, depth, params.b_steps);
+  const DenseMap value_map = block_map(values, block);
+
+  const int64_t items = p.batch.numel() * schedule.works;
+  if (!a_map.fit || !b_map.fit || !value_map.fit || !fits_int(items)) return false;
+
+  params.a = a_map.encode("sdd");
+  params.b = b_map.encode("sdd");
+  params.values = value_map.encode("sdd");
+  if (aside) params.aside = block_map(*aside, block).encode("sdd");
+  params.heads = p.layout.heads;
+  params.m = static_cast<int>(m);
+  params.list = schedule.list;
+  params.work = schedule.work;
+  params.works = schedule.works;
+  params.batch = axes.batch;
+  params.sum = axes.sum;
+  params.a_head = strip.head != 0;
+  params.b_head = gathered.head != 0;
+  params.depth = static_cast<int>(p.k);
+  params.blocks = p.layout.nnz;
+  const EpilogueLaunch epilogue(
+      p.epilogue, false, {p.batch.numel(), int64_t{p.layout.nnz} * block, block},
+      device::reduced_side, std::min(block, device::reduced_columns), stream);
+  params.epilogue = epilogue.arguments();
+  launch(k, params, p.epilogue, items, schedule.split, stream);
+  epilogue.reduce(p.layout);
+  return true;
+}
+
 }  // namespace
 
 jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilogue) {
   const WarpgroupTile tile = tile_of(k);
   const char* const op = k.sampled ? "sdd" : "dsd";
   const char* const type = k.sampled ? "WarpgroupSdd" : "WarpgroupDsd";
-  const std::string name =
-      format("{}_wgmma_{}_b{}_{}{}{}_n{}{}{}", op, to_string(k.dtype), k.block,
-             k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "",
-             tile.cols, k.ctas > 1 ? "_pair" : "", epilogue ? "_epilogue" : "");
+  const std::string name = format("{}_wgmma_{}_b{}_{}{}{}_n{}{}{}{}", op, to_string(k.dtype),
+                                  k.block, k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n",
+                                  k.c_by_columns ? "_t" : "", tile.cols, k.ctas > 1 ? "_pair" : "",
+                                  k.gathered ? "_gathered" : "", epilogue ? "_epilogue" : "");
   std::string code = format("#include <bs/kernels/cuda/device/warpgroup_{}.cuh>\n\n", op);
   code += warpgroup_mma(tile.cols, k.dtype, k.a_along_k, k.b_along_k);
-  const bool by_depth = k.sampled && sdd_by_depth(k.block, k.ctas);
-  if (by_depth)
+  if (k.ctas > 1)
     code += "namespace narrow {\n" +
             warpgroup_mma(tile.cols / 2, k.dtype, k.a_along_k, k.b_along_k) + "}\n";
   if (epilogue) code += epilogue_text(*epilogue, k.dtype, k.c_by_columns);
@@ -150,11 +194,12 @@ jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilo
                  tile.stages);
   code += k.sampled ? format(
                           "  static constexpr int ctas = {};\n"
+                          "  static constexpr bool gathered = {};\n"
                           "  static constexpr bool a_k_contiguous = {}, turned = {};\n",
-                          k.ctas, word(k.a_along_k), word(k.c_by_columns))
+                          k.ctas, word(k.gathered), word(k.a_along_k), word(k.c_by_columns))
                     : format("  static constexpr bool transposed = {}, c_by_columns = {};\n",
                              word(!k.a_along_k), word(k.c_by_columns));
-  if (by_depth) code += "  using NarrowMma = ::narrow::Mma;\n";
+  if (k.ctas > 1) code += "  using NarrowMma = ::narrow::Mma;\n";
   code += format("  static constexpr bool b_k_contiguous = {};\n};\n", word(k.b_along_k));
   code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
   code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n",
@@ -173,12 +218,17 @@ std::vector<WarpgroupKernel> all_warpgroup_kernels(bool epilogues) {
     for (const int block : {16, 32, 64, 128})
       for (const bool a : {false, true})
         for (const bool b : {false, true}) {
-          for (const auto& [narrow, ctas] : {std::pair{false, 1}, {true, 1}, {false, 2}})
+          for (const SddForm form : {SddForm{},
+                                     {.narrow = true},
+                                     {.ctas = 2},
+                                     {.gathered = true},
+                                     {.narrow = true, .gathered = true}})
             for (const bool turned : {false, true}) {
               if (turned && (block >= depth || a || !b)) continue;
-              if (epilogues && (turned || sdd_by_depth(block, ctas))) continue;
-              all.push_back(
-                  {true, dtype, block, a, b, turned, warpgroup_sdd_tile(block, narrow).cols, ctas});
+              if (form.gathered ? block > depth : form.ctas > 1 && block <= depth) continue;
+              if (epilogues && (turned || form.ctas > 1)) continue;
+              all.push_back({true, dtype, block, a, b, turned, warpgroup_sdd_tile(block, form).cols,
+                             form.ctas, form.gathered});
             }
           for (const bool c : {false, true})
             for (const int cols : {64, 128, 256})
@@ -270,52 +320,30 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
     return warpgroup_sdd(a, turn(b, stream).transpose(-2, -1), values, q, stream);
   }
   const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
-  const SddExtent extent{p.batch.numel(), p.sum.numel() * ceil_div(p.k, depth), turned ? m : n,
-                         turned, !p.epilogue};
+  const bool along_k = turned ? p.b.col != 1 : p.a.col == 1;
+  const Tensor strip = turned ? b.transpose(-2, -1) : a;  // rows by depth
+  const bool whole = strip.transpose(-2, -1).is_contiguous();
+  const SddExtent extent{.batch = p.batch.numel(),
+                         .steps = p.sum.numel() * ceil_div(p.k, depth),
+                         .columns = turned ? m : n,
+                         .transposed = turned,
+                         .by_depth = !p.epilogue,
+                         .along_k = along_k,
+                         .copied = along_k || !whole ? 0 : strip.numel()};
   if (!extent.fits()) return false;
   const BlockSparseStrips& strips =
-      strips_of(*p.pattern, turned, WarpgroupTile::sdd_rows(block), stream.device(), true);
+      strips_of(*p.pattern, turned, warpgroup_sdd_tile(block, {}).sdd_rows(block), stream.device());
   const SddSchedule& schedule = schedule_sdd(*p.pattern, strips, extent, stream.device());
-  const WarpgroupTile tile = warpgroup_sdd_tile(block, schedule.form.narrow);
-  const Tensor* const aside = staged_aside(p.epilogue);
-  const WarpgroupKernel k =
-      kernel_of(p, turned, a.dtype(), tile.cols, schedule.form.ctas, aside ? 2 : 1);
-  device::WarpgroupSddParams params{};
-  const SddOperand left{a, 0, p.a.col == 1, m, p.a.col == 1 ? p.a.row : p.a.col, p.a_head};
-  const SddOperand right{b, 1, p.b.col != 1, n, p.b.col != 1 ? p.b.col : p.b.row, p.b_head};
-  const SddOperand &strip = turned ? right : left, &gathered = turned ? left : right;
-  // A tile of the strip comes in two boxes of lines where two CTAs may share it.
-  const int lines = sdd_by_depth(block, k.ctas) ? depth : depth / 2;
-  const DenseMap a_map = sdd_map(p, axes, strip, k.a_along_k ? lines : depth,
-                                 k.a_along_k ? depth : lines, params.a_steps);
-  const DenseMap b_map = sdd_map(p, axes, gathered, std::min(block, depth), depth, params.b_steps);
-  const DenseMap value_map = block_map(values, block);
-
-  const int64_t items = extent.batch * schedule.works;
-  if (!a_map.fit || !b_map.fit || !value_map.fit || !fits_int(items)) return false;
-
-  params.a = a_map.encode("sdd");
-  params.b = b_map.encode("sdd");
-  params.values = value_map.encode("sdd");
-  if (aside) params.aside = block_map(*aside, block).encode("sdd");
-  params.heads = p.layout.heads;
-  params.m = static_cast<int>(m);
-  params.list = strips.list;
-  params.work = schedule.work;
-  params.works = schedule.works;
-  params.batch = axes.batch;
-  params.sum = axes.sum;
-  params.a_head = strip.head != 0;
-  params.b_head = gathered.head != 0;
-  params.depth = static_cast<int>(p.k);
-  params.blocks = p.layout.nnz;
-  const EpilogueLaunch epilogue(
-      p.epilogue, false, {extent.batch, int64_t{p.layout.nnz} * block, block}, device::reduced_side,
-      std::min(block, device::reduced_columns), stream);
-  params.epilogue = epilogue.arguments();
-  launch(k, params, p.epilogue, items, schedule.split, stream);
-  epilogue.reduce(p.layout);
-  return true;
+  if (!schedule.copies) return launch_sdd(a, b, values, p, turned, schedule, stream);
+  SddProblem q = p;
+  const Tensor copied = turn(strip.transpose(-2, -1), stream);
+  if (turned) {
+    q.b = {.row = 1, .col = p.k};
+  } else {
+    q.a = {.row = p.k, .col = 1};
+  }
+  return launch_sdd(turned ? a : copied, turned ? copied.transpose(-2, -1) : b, values, q, turned,
+                    schedule, stream);
 }
 
 }  // namespace bs::cuda

@@ -1,11 +1,8 @@
-#include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_schedule.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -25,24 +22,6 @@ int64_t cost(const device::WorkPiece& piece) {
   const int64_t steps = piece.end - piece.begin;
   return piece.part + 1 < piece.parts ? steps + store_cost
                                       : steps + tile_cost + load_cost * (piece.parts - 1);
-}
-
-/// When the last of `workers` ends who take pieces in their order.
-template <class Items, class Cost>
-int64_t time_to_finish(const Items& items, int workers, Cost&& cost_of) {
-  std::vector<int64_t> free(static_cast<size_t>(workers));  // a heap, who is free first on top
-  for (const auto& item : items) {
-    const int64_t end = free[0] + cost_of(item);
-    size_t at = 0;
-    for (size_t child = 1; child < free.size(); child = 2 * at + 1) {
-      if (child + 1 < free.size() && free[child + 1] < free[child]) ++child;
-      if (free[child] >= end) break;
-      free[at] = free[child];
-      at = child;
-    }
-    free[at] = end;
-  }
-  return *std::max_element(free.begin(), free.end());
 }
 
 /// Which items are cut, those from `first` on, and into parts of how many steps at most.
@@ -102,20 +81,13 @@ WorkPieces number_parts(Pieces pieces, size_t items) {
   return work;
 }
 
-/// Keys of schedules among all that is derived from a layout.
-uint64_t key_of(bool sampled, bool transposed, int cols, int64_t repeats, int64_t steps,
-                Device device) {
-  return uint64_t{1} << 63 | uint64_t{sampled} << 62 | uint64_t{transposed} << 61 |
-         static_cast<uint64_t>(cols / 64) << 56 | static_cast<uint64_t>(device.index()) << 50 |
-         static_cast<uint64_t>(repeats) << 25 | static_cast<uint64_t>(steps);
-}
 /// `by_head`: of few items of several heads, where it matters which head each has.
 uint64_t key_of(const DsdExtent& x, bool by_head, Device device) {
   const int64_t repeats = by_head ? (x.columns / x.tiles) << 12 | x.tiles : x.columns;
   // Columns of 16-bit tiles are 64, 128 or 256; those of f32, 256 or 512.
   const int cols = x.element == 2 ? x.cols : x.cols > 256 ? 6 * 64 : 5 * 64;
-  return key_of(false, x.transposed, cols, repeats, x.products, device) | uint64_t{by_head} << 60 |
-         uint64_t{by_head && x.sums_heads} << 59;
+  return schedule_key(false, x.transposed, cols / 64, repeats, x.products, device) |
+         uint64_t{by_head} << 60 | uint64_t{by_head && x.sums_heads} << 59;
 }
 
 /// Steps that dsd takes for a strip of so many union columns.
@@ -140,6 +112,29 @@ std::vector<int32_t> dsd_lengths(const BlockSparseStrips& strips, int block) {
 
 }  // namespace
 
+int64_t time_to_finish(std::span<const int64_t> costs, int workers) {
+  std::vector<int64_t> free(static_cast<size_t>(workers));  // a heap, who is free first on top
+  for (const int64_t cost : costs) {
+    const int64_t end = free[0] + cost;
+    size_t at = 0;
+    for (size_t child = 1; child < free.size(); child = 2 * at + 1) {
+      if (child + 1 < free.size() && free[child + 1] < free[child]) ++child;
+      if (free[child] >= end) break;
+      free[at] = free[child];
+      at = child;
+    }
+    free[at] = end;
+  }
+  return *std::max_element(free.begin(), free.end());
+}
+
+uint64_t schedule_key(bool sampled, bool transposed, int kind, int64_t repeats, int64_t steps,
+                      Device device) {
+  return uint64_t{1} << 63 | uint64_t{sampled} << 62 | uint64_t{transposed} << 61 |
+         static_cast<uint64_t>(kind) << 56 | static_cast<uint64_t>(device.index()) << 50 |
+         static_cast<uint64_t>(repeats) << 25 | static_cast<uint64_t>(steps);
+}
+
 device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t columns, int64_t fitting,
                              int workers) {
   const auto strips = static_cast<int64_t>(lengths.size());
@@ -161,8 +156,9 @@ namespace {
 
 /// split_work of items in the order of their lengths.
 WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers) {
-  const int64_t whole =
-      time_to_finish(lengths, workers, [](int32_t length) { return length + tile_cost; });
+  std::vector<int64_t> costs;
+  for (const int32_t length : lengths) costs.push_back(length + tile_cost);
+  const int64_t whole = time_to_finish(costs, workers);
   WorkPieces best{.time = whole};
   if (lengths.empty()) return best;
   const size_t rounds = lengths.size() / static_cast<size_t>(workers);
@@ -172,7 +168,9 @@ WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers) {
       const Cut cut{first, (lengths[first] + parts - 1) / parts};
       if (20 * least_time(lengths, cut, workers) >= 19 * best.time) continue;
       WorkPieces work = number_parts(make_pieces(lengths, cut), lengths.size());
-      work.time = time_to_finish(work.pieces, workers, cost);
+      costs.clear();
+      std::transform(work.pieces.begin(), work.pieces.end(), std::back_inserter(costs), cost);
+      work.time = time_to_finish(costs, workers);
       if (work.slots <= most_slots && 20 * work.time < 19 * best.time) best = std::move(work);
     }
   }
@@ -241,99 +239,6 @@ const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& s
     const device::WorkOrder by_length{
         .first = count, .group = static_cast<int>(extent.columns), .groups = 1};
     return DsdSchedule{by_length, std::move(split), Milestone(current_stream(device))};
-  });
-  kept.made.wait(current_stream(device));
-  return kept;
-}
-
-namespace {
-
-struct SddPlan {
-  SddForm form;
-  SddItems items;
-  WorkPieces split = {};
-  double time = 0;  ///< cycles
-};
-
-/// Which clusters of two CTAs have whole items and which halves of one, so that all end early.
-SddPlan plan_sdd_by_depth(const BlockSparseStrips& strips, const SddExtent& extent, SddForm form,
-                          int workers) {
-  SddPlan best{.form = form, .items = {}, .time = std::numeric_limits<double>::infinity()};
-  const int64_t batch = std::max<int64_t>(extent.batch, 1);
-  const int64_t most = int64_t{most_split_items} * workers / batch;
-  // Parts fill the ring at least.
-  if (!extent.by_depth || extent.steps < 8 || strips.offsets.back() > 4 * most) return best;
-  for (int64_t rounds = 0; rounds <= most_split_items; ++rounds)
-    for (const bool narrow : {false, true}) {
-      SddItems items = list_sdd_by_depth(strips, extent.steps, rounds * workers / batch, narrow);
-      std::vector<int32_t> costs;
-      for (int64_t i = 0; i < extent.batch; ++i)
-        costs.insert(costs.end(), items.costs.begin(), items.costs.end());
-      const auto time = static_cast<double>(extent.steps) *
-                        static_cast<double>(time_to_finish(costs, workers, std::identity()));
-      if (time < best.time) {
-        best.items = std::move(items);
-        best.time = time;
-      }
-    }
-  return best;
-}
-
-SddPlan plan_sdd(const BlockSparseStrips& strips, const SddExtent& extent, int block, SddForm form,
-                 int multiprocessors) {
-  const int workers = std::max(1, multiprocessors / form.ctas);
-  if (sdd_by_depth(block, form.ctas)) return plan_sdd_by_depth(strips, extent, form, workers);
-  const int rows = form.ctas * std::max(block, 64);
-  SddPlan plan{
-      .form = form,
-      .items = order_sdd(list_sdd(strips, block, form), form.ctas, rows, extent.columns, workers)};
-  const std::vector<int32_t>& costs = plan.items.costs;
-  const auto steps = static_cast<double>(extent.steps);
-  const auto batch = static_cast<double>(extent.batch);
-  const auto sum = static_cast<double>(plan.items.cost());
-  plan.time = sum * batch * steps / workers;
-  const int64_t count = static_cast<int64_t>(costs.size()) * extent.batch;
-  if (count == 0 || count > int64_t{most_split_items} * workers) return plan;
-  std::vector<int32_t> all;
-  for (int64_t i = 0; i < extent.batch; ++i) all.insert(all.end(), costs.begin(), costs.end());
-  plan.time =
-      steps * static_cast<double>(time_to_finish(all, workers, [](int32_t cost) { return cost; }));
-  WorkPieces cut = split_work(
-      std::vector<int32_t>(static_cast<size_t>(count), static_cast<int32_t>(extent.steps)),
-      workers);
-  const double time = sum * batch / static_cast<double>(count) * static_cast<double>(cut.time);
-  if (!cut.pieces.empty() && time < plan.time) {
-    plan.split = std::move(cut);
-    plan.time = time;
-  }
-  return plan;
-}
-
-}  // namespace
-
-const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& strips,
-                                const SddExtent& extent, Device device) {
-  const uint64_t key =
-      key_of(true, extent.transposed, extent.by_depth ? 64 : 0, extent.batch, extent.steps, device);
-  const auto& kept = layout.derived<SddSchedule>(key, [&] {
-    const int multiprocessors = device_properties(device).multiprocessors;
-    SddPlan chosen;
-    for (const SddForm form : {SddForm{false, 1}, {true, 1}, {false, 2}}) {
-      SddPlan plan = plan_sdd(strips, extent, layout.block(), form, multiprocessors);
-      if (form == SddForm{} || plan.time < chosen.time) chosen = std::move(plan);
-    }
-    const std::vector<device::SddShare>& shares = chosen.items.shares;
-    static_assert(sizeof(device::SddShare) % sizeof(int32_t) == 0);
-    SddSchedule made;
-    made.form = chosen.form;
-    made.packed = upload({reinterpret_cast<const int32_t*>(shares.data()),
-                          shares.size() * (sizeof(device::SddShare) / sizeof(int32_t))},
-                         device);
-    made.work = reinterpret_cast<const device::SddShare*>(made.packed.data<int32_t>());
-    made.works = static_cast<int>(chosen.items.costs.size());
-    made.split = DevicePieces(chosen.split, device);
-    made.made = Milestone(current_stream(device));
-    return made;
   });
   kept.made.wait(current_stream(device));
   return kept;

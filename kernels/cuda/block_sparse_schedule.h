@@ -6,6 +6,7 @@
 #include <bs/lib/layout.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace bs::cuda {
@@ -19,6 +20,14 @@ namespace bs::cuda {
  *  @param[in] lengths of the strips, the longest first */
 device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t columns, int64_t fitting,
                              int workers);
+
+/** @brief When the last of `workers` ends who take items of these costs in their order. */
+int64_t time_to_finish(std::span<const int64_t> costs, int workers);
+
+/** @brief Keys of schedules among all that is derived from a layout.
+ *  @param[in] kind less than 8, of what else they differ in */
+uint64_t schedule_key(bool sampled, bool transposed, int kind, int64_t repeats, int64_t steps,
+                      Device device);
 
 /** @brief Items cut into pieces, longer pieces first. */
 struct WorkPieces {
@@ -79,7 +88,9 @@ const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& s
 /** @brief How a launch of sdd shares out its work. */
 struct SddSchedule {
   SddForm form;
-  Tensor packed;  ///< i32, on the device
+  bool copies = false;  ///< the operand of the strips, with the depth along its lines
+  Tensor packed;        ///< i32, on the device
+  device::StripList list{};
   const device::SddShare* work = nullptr;
   int works = 0;  ///< [works, ctas]
   DevicePieces split;
@@ -92,6 +103,8 @@ struct SddExtent {
   int64_t columns = 0;      ///< of B (rows of A where transposed), which the layout tells
   bool transposed = false;  ///< strips of columns
   bool by_depth = true;     ///< whether clusters may cut items by the depth: without epilogue
+  bool along_k = true;      ///< whether the operand of the strips has the depth along its lines
+  int64_t copied = 0;       ///< else, elements of a copy of it that has; 0: there can be none
   bool fits() const { return batch < 1 << 25 && steps < 1 << 25; }
 };
 /** @brief Made once for a layout and extent, and kept with it; for the device's current stream. */

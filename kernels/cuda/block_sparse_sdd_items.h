@@ -1,6 +1,7 @@
 #pragma once
 /** @file Into which items the warpgroup kernels of sdd cut a layout, and in which order they had
  *  better be taken: pure functions of its strips. */
+#include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_strips.h>
 
 #include <array>
@@ -10,26 +11,18 @@
 
 namespace bs::cuda {
 
-/** @brief Which kernel of sdd. */
-struct SddForm {
-  bool narrow = false;  ///< its tile
-  int ctas = 1;         ///< of a cluster, 1 or 2 (wide tiles only, which have the time)
-  bool operator==(const SddForm&) const = default;
-};
 /** @brief Items of sdd. */
 struct SddItems {
   std::vector<device::SddShare> shares = {};        ///< [items, ctas]
-  std::vector<int32_t> costs = {};                  ///< of each, as sdd_cost
+  std::vector<int32_t> costs = {};                  ///< of each: cycles a step
   std::vector<std::array<int32_t, 2>> slices = {};  ///< which of its strip each is, of how many
 
   int64_t cost() const;  ///< of all
 };
-/** @brief Cycles that a step of an item takes, of which each CTA has a share. */
-int32_t sdd_cost(int block, SddForm form, std::span<const device::SddShare> shares);
-/** @brief Cuts the columns of strips into items, strip by strip. The two CTAs of a cluster take a
- *  strip each of a pair, where that saves more of B, or else a strip's columns by halves, which
- *  saves half of A.
- *  @param[in] strips paired */
+/** @brief Cycles that a step of an item takes at least: so many lines of 128 bytes, or shorter
+ * ones, come from L2, and each warpgroup multiplies `cols` columns. */
+int32_t sdd_cycles(int lines, int cols);
+/** @brief Cuts the columns of each strip into items that are as even as can be, one a CTA. */
 SddItems list_sdd(const BlockSparseStrips& strips, int block, SddForm form);
 /** @brief Items of blocks of 128 of two columns each, or one, for clusters of two CTAs. Each CTA
  * has an item of its own, or both have half of the depth of one: an item's time is then half as
@@ -40,12 +33,12 @@ SddItems list_sdd(const BlockSparseStrips& strips, int block, SddForm form);
  *  @return items with their costs, of `steps` alike: the longest first; without slices */
 SddItems list_sdd_by_depth(const BlockSparseStrips& strips, int64_t steps, int64_t whole,
                            bool narrow);
-/** @brief The same items in the order in which they had better be taken.
+/** @brief The items of list_sdd in the order in which they had better be taken.
  *
  *  What runs at once should read few lines of A and B. So items come in groups of as much of B's
  *  columns as `workers` items have of A's rows; those of less than half of the greatest cost last.
  *  @param[in] rows of A that an item reads
  *  @param[in] columns of B */
-SddItems order_sdd(const SddItems& items, int ctas, int rows, int64_t columns, int workers);
+SddItems order_sdd(const SddItems& items, int rows, int64_t columns, int workers);
 
 }  // namespace bs::cuda

@@ -8,6 +8,22 @@
 
 namespace bs::cuda {
 
+/** @brief The rows of op(S), whatever order they are stored in. */
+struct LayoutRows {
+  const int32_t* offsets;  ///< of all heads
+  const int32_t* col;
+  const int32_t* number;  ///< null: blocks are numbered in this order
+  int heads, rows, cols;
+
+  LayoutRows(const LayoutView& v, bool transposed)
+      : offsets(transposed ? v.col_offsets : v.row_offsets),
+        col(transposed ? v.transposed_row : v.col_of),
+        number(transposed ? v.transposed : nullptr),
+        heads(v.heads),
+        rows(transposed ? v.cols : v.rows),
+        cols(transposed ? v.rows : v.cols) {}
+};
+
 /** @brief Strips of `rows` consecutive block rows of one head, and for each the union of the
  * columns of its rows with the number of every row's block there. O(nnz) memory and time. The host
  * counts the columns, since memory and schedules go by their number; the lists themselves are made
@@ -16,15 +32,11 @@ struct BlockSparseStrips {
   Tensor lists, columns;                ///< i32, on the device
   device::StripList list;               ///< into it
   std::vector<int32_t> offsets, order;  ///< those of the list, on the host
-  std::vector<int32_t> shared;          ///< of each strip, where paired: columns of both strips
   Milestone made;
 
   /** @param[in] transposed strips of block columns of the layout, for op(S) = S^T
-   *  @param[in] rows block rows of a strip
-   *  @param[in] paired whether strips 2 i and 2 i + 1 of a head each begin with the columns that
-   *  both have, in the same order; the others follow, sorted too */
-  BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device,
-                    bool paired = false);
+   *  @param[in] rows block rows of a strip */
+  BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device);
 
   /** @brief Union columns of strip `strip` of all heads. */
   int length(int strip) const {
@@ -34,7 +46,6 @@ struct BlockSparseStrips {
 };
 
 /** @brief The same, made once for a layout and kept with it; for the device's current stream. */
-const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device,
-                                   bool paired = false);
+const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device);
 
 }  // namespace bs::cuda

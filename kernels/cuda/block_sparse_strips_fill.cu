@@ -17,67 +17,47 @@ struct Rows {
   int rows, words;        ///< block rows of a head; of 32 bits, a bit a column
 };
 
-/// Marks the columns of rows [begin, end) of a head.
-__device__ void mark(const Rows& from, const int32_t* rows, int begin, int end, uint32_t* bits) {
-  for (int32_t i = rows[begin] + static_cast<int32_t>(threadIdx.x); i < rows[end]; i += threads)
-    atomicOr(bits + from.col[i] / 32, 1U << from.col[i] % 32);
-}
-
-/// One CTA a strip: the union of its rows' columns as bits, and those that come first, as the strip
-/// that this one is paired with has them too; the number of columns before each word of both; and
-/// from these where each block goes.
+/// One CTA a strip: the union of its rows' columns as bits; the number of columns before each word;
+/// and from these where each block goes.
 __global__ void __launch_bounds__(threads)
-    fill_kernel(Rows from, int side, int strips, bool paired, const int32_t* offsets, int32_t* cols,
+    fill_kernel(Rows from, int side, int strips, const int32_t* offsets, int32_t* cols,
                 int32_t* blocks) {
-  extern __shared__ uint32_t rest[];
-  uint32_t* const firsts = rest + from.words;
-  auto* const before_rest = reinterpret_cast<int32_t*>(firsts + from.words);
-  int32_t* const before_first = before_rest + from.words;
+  extern __shared__ uint32_t bits[];
+  auto* const before = reinterpret_cast<int32_t*>(bits + from.words);
   const int head = static_cast<int>(blockIdx.x) / strips;
-  const int strip = static_cast<int>(blockIdx.x) % strips, other = strip ^ 1;
+  const int strip = static_cast<int>(blockIdx.x) % strips;
   const int32_t* const rows = from.offsets + int64_t{head} * from.rows;
   const int first = strip * side, end = min(first + side, from.rows);
   const auto thread = static_cast<int>(threadIdx.x);
 
-  for (int w = thread; w < 2 * from.words; w += threads) rest[w] = 0;
+  for (int w = thread; w < from.words; w += threads) bits[w] = 0;
   const int32_t begin = offsets[blockIdx.x], size = offsets[blockIdx.x + 1] - begin;
   blocks += int64_t{begin} * side;
   for (int64_t i = thread; i < int64_t{size} * side; i += threads) blocks[i] = -1;
   __syncthreads();
-  mark(from, rows, first, end, rest);
-  if (paired && other * side < from.rows)
-    mark(from, rows, other * side, min((other + 1) * side, from.rows), firsts);
+  for (int32_t i = rows[first] + thread; i < rows[end]; i += threads)
+    atomicOr(bits + from.col[i] / 32, 1U << from.col[i] % 32);
   __syncthreads();
-  for (int w = thread; w < from.words; w += threads) {
-    firsts[w] &= rest[w];
-    rest[w] &= ~firsts[w];
-  }
 
   using Scan = cub::BlockScan<int32_t, threads>;
   __shared__ typename Scan::TempStorage storage;
   int32_t done = 0;
-  for (const bool is_rest : {false, true}) {
-    const uint32_t* const bits = is_rest ? rest : firsts;
-    for (int w0 = 0; w0 < from.words; w0 += threads) {
-      const int w = w0 + thread;
-      uint32_t left = w < from.words ? bits[w] : 0;
-      int32_t at = 0, sum = 0;
-      Scan(storage).ExclusiveSum(__popc(left), at, sum);
-      __syncthreads();  // before the storage is used again
-      at += done;
-      done += sum;
-      if (w < from.words) (is_rest ? before_rest : before_first)[w] = at;
-      for (; left != 0; left &= left - 1) cols[begin + at++] = w * 32 + __ffs(left) - 1;
-    }
+  for (int w0 = 0; w0 < from.words; w0 += threads) {
+    const int w = w0 + thread;
+    uint32_t left = w < from.words ? bits[w] : 0;
+    int32_t at = 0, sum = 0;
+    Scan(storage).ExclusiveSum(__popc(left), at, sum);
+    __syncthreads();  // before the storage is used again
+    at += done;
+    done += sum;
+    if (w < from.words) before[w] = at;
+    for (; left != 0; left &= left - 1) cols[begin + at++] = w * 32 + __ffs(left) - 1;
   }
   __syncthreads();
   for (int r = first; r < end; ++r)
     for (int32_t i = rows[r] + thread; i < rows[r + 1]; i += threads) {
       const int32_t w = from.col[i] / 32;
-      const uint32_t bit = 1U << from.col[i] % 32;
-      const bool is_first = (firsts[w] & bit) != 0;
-      const int32_t rank = (is_first ? before_first : before_rest)[w] +
-                           __popc((is_first ? firsts : rest)[w] & (bit - 1));
+      const int32_t rank = before[w] + __popc(bits[w] & ((1U << from.col[i] % 32) - 1));
       blocks[int64_t{rank} * side + r - first] = from.number == nullptr ? i : from.number[i];
     }
 }
@@ -94,10 +74,10 @@ void fill_strips(const LayoutView& v, const StripShape& shape, const int32_t* of
                   .rows = transposed ? v.cols : v.rows,
                   .words = width / 32 + 1};
   const auto grid = static_cast<unsigned>(v.heads * shape.strips);
-  const size_t shared = static_cast<size_t>(from.words) * 16;
+  const size_t shared = static_cast<size_t>(from.words) * 8;
   if (grid == 0) return;
-  fill_kernel<<<grid, threads, shared, native(stream)>>>(from, shape.rows, shape.strips,
-                                                         shape.paired, offsets, cols, blocks);
+  fill_kernel<<<grid, threads, shared, native(stream)>>>(from, shape.rows, shape.strips, offsets,
+                                                         cols, blocks);
   BS_CUDA_CHECK_LAUNCH("block_sparse_strips");
 }
 

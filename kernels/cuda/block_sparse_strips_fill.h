@@ -9,7 +9,7 @@ inline constexpr int most_filled_cols = 90112;
 
 /** @brief Which strips: see BlockSparseStrips. */
 struct StripShape {
-  bool transposed, paired;
+  bool transposed;
   int rows, strips;  ///< of a strip, of a head
 };
 

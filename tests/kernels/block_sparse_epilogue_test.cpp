@@ -231,6 +231,40 @@ TEST_CASE("block-sparse epilogues: of few and long items, whose depth a GPU cuts
   }
 }
 
+TEST_CASE("block-sparse epilogues: of sdd of rows that are alike wherever they lie") {
+  using namespace bs::epilogue;
+  const int size = test_device().is_cuda() ? 4096 : 128;  // a GPU's items have rows of one kind
+  for (const Transpose t : transposes)
+    for (const int block : {16, 32}) {
+      Mask mask(1, size / block, size / block, block, 0);
+      for (int row = 0; row < mask.rows; ++row)
+        for (int col = 0; col < mask.cols; ++col) mask.at(0, row, col) = row * 5 % 4 == col % 4;
+      const LayoutPtr layout = mask.layout();
+      const LayoutView view = layout->view(Device::cpu());
+      const Tensor a = whole(flipped({size, 72}, t.a), 22), b = whole(flipped({72, size}, t.b), 23);
+      const Value x = accumulator() + row("r", Element::f16) + column("c", Element::f16);
+      const Tensor r = whole({size}, 24), c = whole({size}, 25);
+      const Tensor sums = sdd(a, b, layout, t).values;
+      const Tensor kept = Tensor::empty(sums.shape(), f16, test_device());
+      const Reference got =
+          Reference::of(sdd(a, b, layout, t,
+                            {.epilogue = GemmEpilogue(relu(x)).store("x", x, Element::f16),
+                             .tensors = {{"r", r}, {"c", c}, {"x", kept}}})
+                            .values);
+      const Reference of_row = Reference::of(r), of_column = Reference::of(c);
+      const Reference before = Reference::of(kept), want = Reference::of(sums);
+      size_t wrong = 0;
+      for (size_t i = 0; i < want.values.size(); ++i) {
+        const auto side = static_cast<size_t>(block), n = i / side / side;
+        const size_t at_row = static_cast<size_t>(view.row_of[n]) * side + i / side % side;
+        const size_t at_column = static_cast<size_t>(view.col_of[n]) * side + i % side;
+        const double argument = want[i] + of_row[at_column] + of_column[at_row];
+        wrong += before[i] != argument || got[i] != std::max(argument, 0.0);
+      }
+      CHECK(wrong == 0);
+    }
+}
+
 TEST_CASE("block-sparse epilogues: a tensor times a scalar of 0 is not read, nor needed") {
   using namespace bs::epilogue;
   const Problem p = make({"dsd", Mask::random(1, 3, 4, 16, 0.5, 8), 24}, f32);

@@ -60,9 +60,11 @@ TEST_CASE("tiles of the warpgroup kernels fit the machine, and the choices among
       CHECK((tile.cols >= n || tile.cols == 256));
     }
     CHECK(WarpgroupTile::dsd_rows(block) * block == 128);
-    for (const bool narrow : {false, true}) {
-      const WarpgroupTile tile = warpgroup_sdd_tile(block, narrow);
+    for (const SddForm form : {SddForm{}, {.narrow = true}, {.gathered = true}, {true, 1, true}}) {
+      if (form.gathered && block == 128) continue;
+      const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
       CHECK(tile.sdd_shared_bytes(block) <= most);
+      CHECK(tile.sdd_rows(block) * block % 64 == 0);
       CHECK(tile.sdd_cols(block) * block % 64 == 0);
     }
     // Denser is never the reason to go back to the sparse kernels.

@@ -138,6 +138,29 @@ TEST_CASE("block-sparse products: sdd of more pieces of work than one round of a
   }
 }
 
+TEST_CASE("block-sparse products: sdd of rows that are alike wherever they lie") {
+  const Device device = test_device();
+  const bool large = device.is_cuda();  // large enough for items of gathered rows
+  const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(-2, -1) : x; };
+  std::mt19937 random(23);
+  for (int i = 0; i < 36; ++i) {
+    const int block = 16 << i % 3, heads = 1 + i / 9 % 3, most = (large ? 2048 : 128) / block;
+    const auto side = [&] { return most - static_cast<int>(random() % (1 + most / 2)); };
+    const Mask mask = Mask::random(heads, side(), side(), block, i % 2 ? 0.3 : 0.1, random());
+    const DType dtype = i / 3 % 2 ? f16 : bf16;
+    const Transpose t = transposes[i % 4];
+    const int64_t k = large ? 200 + 64 * i : 24;
+    const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, dtype, device); };
+    CAPTURE(i);
+    CAPTURE(to_string(Shape{heads, mask.rows, mask.cols, block, k}));
+    // One right operand for all heads, in every third case.
+    const Tensor a = whole(flipped({2, heads, mask.height(), k}, t.a));
+    const Tensor b = whole(flipped({i % 3 == 1 ? 1 : heads, k, mask.width()}, t.b));
+    const SparseTensor want = to_sparse(matmul(op(a, t.a), op(b, t.b)), mask.layout());
+    CHECK(same_bits(sdd(a, b, mask.layout(), t).values, want.values));
+  }
+}
+
 TEST_CASE(
     "block-sparse products: rows of unequal length, few and deep, are what a dense product is") {
   const Device device = test_device();

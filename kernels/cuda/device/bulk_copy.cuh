@@ -49,17 +49,6 @@ __device__ inline void load_box_for(unsigned to, const TensorMapWords& map, Barr
   }
 }
 
-template <int Ctas>
-__device__ inline void load_box_for(unsigned to, const TensorMapWords& map, Barrier& done, int c0,
-                                    int c1, int c2, int c3, int c4) {
-  constexpr unsigned short all = (1 << Ctas) - 1;
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
-      "l"(&map), "r"(done.address()), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "h"(all)
-      : "memory");
-}
-
 /// Writes a box from shared memory; part of the calling thread's current group of stores.
 __device__ inline void store_box(const TensorMapWords& map, unsigned from, int c0, int c1) {
   asm volatile(

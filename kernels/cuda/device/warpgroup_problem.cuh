@@ -14,7 +14,8 @@ struct StripList {
   const int* cols;     ///< [entries], block column
   const int* blocks;   ///< [entries, rows of a strip], block number, or -1 where a row lacks it
   const int* order;    ///< [heads * strips], strips of each head, the longest first
-  int strips;          ///< of one head
+  const int* rows;     ///< where rows are gathered: [strips, rows of one], over all heads
+  int strips;          ///< of one head; where rows are gathered, block rows of one
 };
 
 /// Three axes, over which a batch comes first and the products summed into each of it after it.
@@ -71,15 +72,11 @@ struct WarpgroupDsdParams {
   TensorMapWords aside;  ///< like c, of what the epilogue stores beside it
 };
 
-/// What one CTA does of an item of sdd: `count` columns of a strip, the first `shared` of which are
-/// those of the other CTA of its cluster too. `first` is the first one's place among the columns of
-/// all strips; behind the shared ones `gap` are left out. Both CTAs may have the same strip; or the
-/// same item, of which each has half of the depth.
+/// What one CTA does of an item of sdd: `count` columns of a strip, from place `first` among the
+/// columns of all strips on. Both CTAs of a cluster may have the same item, half of the depth each.
 struct SddShare {
   int strip;  ///< over all heads
-  int first, gap;
-  int count, shared;
-  int same_strip;
+  int first, count;
   int halved;
 };
 

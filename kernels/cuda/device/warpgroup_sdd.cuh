@@ -1,13 +1,12 @@
 #pragma once
-// The blocks of A B on wgmma: one CTA computes, for a strip of 64 rows (128 with blocks of 128), up
-// to `n` columns a warpgroup of those that its rows keep, gathered side by side. One warpgroup
-// copies.
+// The blocks of A B on wgmma: one CTA computes, for a strip of rows, up to `n` columns a warpgroup
+// of those that its rows keep, gathered side by side. A strip is of 64 rows, both warpgroups'
+// columns side by side; or of 128, where both have the same columns: a block of 128, or block rows
+// gathered from wherever they are alike. One warpgroup copies.
 //
-// What L2 hands out limits small blocks. So two CTAs may be a cluster, and what both need comes
-// once, by multicast: of two strips the columns that both have, or of one strip the rows of A. What
-// is gathered had better have the depth along its lines, which would else be as short as a block.
-// Where only A has that, strips are of B's columns and A's rows are gathered: B^T A^T, the blocks
-// of which are `turned` on their way out.
+// What is gathered had better have the depth along its lines, which would else be as short as a
+// block. Where only A has that, strips are of B's columns and A's rows are gathered: B^T A^T, the
+// blocks of which are `turned` on their way out.
 //
 // Blocks of 128 are few. Two CTAs of a cluster each have an item, or half of the depth of one: then
 // each gives the other the sums of half of its columns.
@@ -24,35 +23,36 @@ struct WarpgroupSdd {
   static constexpr int groups = 2;     // warpgroups that multiply
   static constexpr int n = Config::n;  // columns a warpgroup
   static constexpr int stages = Config::stages;
-  static constexpr int depth = 64;                                           // of a stage
-  static constexpr int down = block == 128 ? 2 : 1, across = groups / down;  // warpgroups
+  static constexpr int depth = 64;  // of a stage
+  static constexpr bool gathered = Config::gathered;
+  static constexpr int down = block == 128 || gathered ? 2 : 1, across = groups / down;
+  static_assert(!gathered || block < 128);
   static constexpr int side = block < 64 ? block : 64;  // of a piece of a block
   static constexpr int halves = block / side;
-  static constexpr int rows = 64 / side;           // block rows of a strip
+  static constexpr int rows = 64 / side;  // block rows of a warpgroup
+  static constexpr int strip_rows = down * 64 / block;
   static constexpr int cols = across * n / block;  // block columns an item takes at most
   static constexpr int b_line = Config::b_k_contiguous ? 2 * depth : 2 * side;  // bytes
-  static constexpr int a_line = Config::a_k_contiguous ? 2 * depth : 128;
+  static constexpr int a_line = !Config::a_k_contiguous && gathered ? 2 * side : 128;
   static constexpr unsigned a_tile = 64 * depth * 2, a_stage = down * a_tile;
   static constexpr unsigned b_piece = side * depth * 2, b_stage = cols * halves * b_piece;
   static constexpr unsigned staging = 64 * 128 * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
-  static constexpr int ctas = Config::ctas;                   // of a cluster: 1 or 2
-  static constexpr bool by_depth = ctas > 1 && block == 128;  // may have half of an item each
-  static constexpr bool multicasts = ctas > 1 && !by_depth;
-  static constexpr int copying_warps = 4;           // each lane asks for a box at most
-  static constexpr int a_parts = by_depth ? 1 : 2;  // of a tile of A, which both CTAs may need
+  static constexpr int ctas = Config::ctas;            // of a cluster: 1 or 2
+  static constexpr bool by_depth = ctas > 1;           // may have half of an item each
+  static constexpr int copying_warps = 4;              // each lane asks for a box at most
+  static constexpr int a_parts = gathered ? rows : 1;  // boxes of a tile of A
   static constexpr int a_boxes = a_parts * down;
   static constexpr unsigned a_box = a_tile / a_parts;
   static constexpr int out_line = 2 * side;
   static constexpr bool finishes = !same_type<Epilogue, NoEpilogue>;
   static constexpr int staged = Config::staged;  // tiles that leave through staging
 
-  using Place = SddPlace<ctas>;
+  using Place = SddPlace<ctas, strip_rows, gathered>;
   using Feed = SddFeed<ctas, copying_warps>;
 
   struct Shared {
     Barrier full[stages], empty[stages];
-    Barrier empty_in_both[stages];  // CTAs of a cluster
     Feed feed;
     SddNotes<stages> notes;
     Barrier ready, arrived;  // for sums of the other CTA; those sums
@@ -67,63 +67,42 @@ struct WarpgroupSdd {
     if (item >= p.items) return;
     const Place place(p, by_depth ? item : piece_of_work(p.split, item).item);
     const int lane = static_cast<int>(threadIdx.x) % 32;
+    asm volatile("" ::"r"(place.row(p, lane % strip_rows)));
     if (lane >= place.count) return;
-    const int entry = place.entry(lane);
-    asm volatile("" ::"r"(__ldg(p.list.cols + entry)),
-                 "r"(__ldg(p.list.blocks + static_cast<long long>(entry) * rows)));
+    asm volatile("" ::"r"(place.column(p, lane)), "r"(place.block(p, lane, 0)));
   }
 
-  template <bool for_both>
-  __device__ static void copy_box(unsigned to, const TensorMapWords& map, Barrier& full, int c0,
-                                  int c1, const int (&axes)[3]) {
-    if constexpr (for_both) {
-      load_box_for<ctas>(to, map, full, c0, c1, axes[0], axes[1], axes[2]);
-    } else {
-      load_box(to, map, full, c0, c1, axes[0], axes[1], axes[2]);
-    }
-  }
-
-  /// The box that a lane brings of every stage, if any: half a tile of A, or a piece of B. Of what
-  /// both CTAs need each brings half.
+  /// The box that a lane brings of every stage, if any: rows of A, or a piece of B.
   struct Box {
-    bool of_a, of_b, for_both;
+    bool of_a, of_b;
     int line;     // row of A, column of B
     unsigned to;  // in the stage
 
     __device__ Box(const WarpgroupSddParams& p, const Place& place) {
       const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
       const int lane = static_cast<int>(threadIdx.x) % 32;
-      const int q = lane * copying_warps + warp;  // piece of B
-      static_assert(cols * halves <= 31 * copying_warps && a_boxes <= copying_warps);
-      of_a = lane == 31 && warp < a_boxes;
+      const int q = lane * copying_warps + warp;            // piece of B
+      const int part = (31 - lane) * copying_warps + warp;  // of A
+      static_assert(cols * halves + a_boxes <= 31 * copying_warps);
+      of_a = part < a_boxes;
       of_b = q < place.count * halves;
-      for_both = multicasts && (of_a ? place.same_strip != 0 : q < place.shared * halves);
-      if (for_both && q % ctas != sdd_rank<ctas>()) of_a = of_b = false;
       if (of_a) {
-        line =
-            place.strip % p.list.strips * rows * (block == 128 ? 128 : side) + warp / a_parts * 64;
-        if (Config::a_k_contiguous) line += warp % a_parts * 32;
-        to = warp * a_box;
+        line = gathered ? place.row(p, part) * side : place.row(p, 0) * block + part * 64;
+        to = part * a_box;
       } else {
-        line = of_b ? __ldg(p.list.cols + place.entry(q / halves)) * block + q % halves * side : 0;
+        line = of_b ? place.column(p, q / halves) * block + q % halves * side : 0;
         to = a_stage + q * b_piece;
       }
     }
 
-    /// Where in the stage's depth it begins.
-    __device__ int k() const {
-      return Config::a_k_contiguous || !of_a ? 0 : static_cast<int>(to / a_box % a_parts * 32);
-    }
-    /// Brings it, if it is one for both CTAs or for this one.
-    template <bool both>
     __device__ void copy(const WarpgroupSddParams& p, Barrier& full, unsigned buffer, int k,
                          const int (&axes)[3]) const {
-      if (of_a && for_both == both)
-        copy_box<both>(buffer + to, p.a, full, Config::a_k_contiguous ? k : line,
-                       Config::a_k_contiguous ? line : k, axes);
-      if (of_b && for_both == both)
-        copy_box<both>(buffer + to, p.b, full, Config::b_k_contiguous ? k : line,
-                       Config::b_k_contiguous ? line : k, axes);
+      if (of_a)
+        load_box(buffer + to, p.a, full, Config::a_k_contiguous ? k : line,
+                 Config::a_k_contiguous ? line : k, axes[0], axes[1], axes[2]);
+      if (of_b)
+        load_box(buffer + to, p.b, full, Config::b_k_contiguous ? k : line,
+                 Config::b_k_contiguous ? line : k, axes[0], axes[1], axes[2]);
     }
   };
 
@@ -137,7 +116,7 @@ struct WarpgroupSdd {
       const Place place(p, piece.item);
       const Box box(p, place);
       const BatchIndex batch(p.batch, place.batch);
-      const int head = place.strip / p.list.strips;
+      const int head = place.head(p);
       const int rounds = (p.depth + depth - 1) / depth;  // of a product
       int begin = piece.begin, end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
       if (by_depth) half = place.halved * 2 + half % 2;
@@ -150,7 +129,6 @@ struct WarpgroupSdd {
         const int stop = min(end, (step / rounds + 1) * rounds);
         int k = step % rounds * depth;
         if (by_depth && step == count(p.sum) * rounds) k = p.depth;
-        k += box.k();
         for (; step < stop; ++step, k += depth) {
           s.empty[at.stage].wait(at.parity ^ 1);
           if (leader) {
@@ -164,11 +142,7 @@ struct WarpgroupSdd {
           }
           __syncwarp();
           const unsigned buffer = buffers + at.stage * (a_stage + b_stage);
-          box.template copy<false>(p, s.full[at.stage], buffer, k, axes);
-          if constexpr (multicasts) {
-            s.empty_in_both[at.stage].wait(at.parity ^ 1);
-            box.template copy<true>(p, s.full[at.stage], buffer, k, axes);
-          }
+          box.copy(p, s.full[at.stage], buffer, k, axes);
           at.advance();
           // Once the ring is full there is time for it.
           if (by_depth ? step - begin == stages - 1 : step == min(begin + stages, end) - 1)
@@ -191,13 +165,13 @@ struct WarpgroupSdd {
   template <int Cols>
   __device__ static void multiply_stage(float (&sums)[Cols / 2], unsigned buffer, int group,
                                         bool& started) {
-    constexpr unsigned long long a_form = Config::a_k_contiguous
-                                              ? matrix_descriptor<a_line>(8 * a_line, 0)
-                                              : matrix_descriptor<128>(1024, 0);
+    constexpr unsigned long long a_form =
+        Config::a_k_contiguous ? matrix_descriptor<a_line>(8 * a_line, 0)
+                               : matrix_descriptor<a_line>(8 * a_line, gathered ? a_box : 0);
     constexpr unsigned long long b_form = Config::b_k_contiguous
                                               ? matrix_descriptor<b_line>(8 * b_line, 0)
                                               : matrix_descriptor<b_line>(8 * b_line, b_piece);
-    constexpr unsigned a_step = Config::a_k_contiguous ? 32 : 2048;
+    constexpr unsigned a_step = Config::a_k_contiguous ? 32 : 16 * a_line;
     constexpr unsigned b_step = Config::b_k_contiguous ? 32 : 16 * b_line;
     const unsigned a = buffer + group % down * a_tile;
     const unsigned b = buffer + a_stage + group / down * (n / side) * b_piece;
@@ -216,19 +190,21 @@ struct WarpgroupSdd {
 
   using Totals = PieceTotals<Epilogue, reduced_side>;
 
+  /// Of a strip's block rows, a warpgroup's first.
+  __device__ static int first_row(int group) { return gathered ? group * rows : 0; }
+
   /// The finished values of columns [column, column + 16) of this warpgroup's tile, packed: part of
   /// one block, as the 16 rows of a warp are. Those from `end` on are none of the item's.
   __device__ static __forceinline__ void finish(const WarpgroupSddParams& p, const float* sums,
                                                 const Place& place, int group, int column, int end,
                                                 Totals& totals, unsigned (&r)[staged][4]) {
-    const int at_entry =
-        place.entry(min(group / down * (n / block) + column / block, place.count - 1));
+    const int at_column = min(group / down * (n / block) + column / block, place.count - 1);
     const int block_row = static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16 / side;
-    const int head = place.strip / p.list.strips;
-    const int row0 =
-        (place.strip % p.list.strips * rows * (block == 128 ? 2 : 1) + group % down) * side;
-    const int number = __ldg(p.list.blocks + static_cast<long long>(at_entry) * rows + block_row);
-    const int column0 = __ldg(p.list.cols + at_entry) * block;
+    const int head = place.head(p), in_strip = first_row(group) + block_row;
+    const int row0 = gathered ? (place.row(p, in_strip) - block_row) * side
+                              : place.row(p, 0) * block + group % down * 64;
+    const int number = place.block(p, at_column, in_strip);
+    const int column0 = place.column(p, at_column) * block;
     const int count = number < 0 || group / down * n + column >= end ? 0 : 2;
     const int warp_row = static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16;
     EpiloguePiece piece{max(number, 0) * block + (warp_row + group % down * 64) % block,
@@ -281,13 +257,12 @@ struct WarpgroupSdd {
     if (thread < pieces * rows) {
       const int piece = thread / rows, row = thread % rows;
       const int at_side = column / side + piece;
-      const int entry = group / down * (n / block) + at_side / halves;
+      const int at_column = group / down * (n / block) + at_side / halves;
       if (group / down * n + at_side * side < end) {
-        const int number =
-            __ldg(p.list.blocks + static_cast<long long>(place.entry(entry)) * rows + row);
+        const int number = place.block(p, at_column, first_row(group) + row);
         const unsigned at = staging_at + (piece * 64 + row * side) * out_line;
         const int x = at_side % halves * side;
-        const int y = (place.batch * p.blocks + number) * block + group % down * 64;
+        const int y = (place.batch * p.blocks + number) * block + group % halves * 64;
         if (number >= 0) {
           store_box(p.values, at, x, y);
           if constexpr (staged == 2) store_box(p.aside, at + apart, x, y);
@@ -303,9 +278,7 @@ struct WarpgroupSdd {
 
   /// The products of a stage are done.
   __device__ static void release(Shared& s, int stage) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    if (multicasts && lane < ctas) s.empty_in_both[stage].arrive_at(lane);
-    if (lane == 0) s.empty[stage].arrive();
+    if (threadIdx.x % 32 == 0) s.empty[stage].arrive();
   }
 
   /// The products of an item; `keep`: its last two stages are not given back.
@@ -418,7 +391,6 @@ struct WarpgroupSdd {
       for (int i = 0; i < stages; ++i) {
         s.full[i].init(1);
         s.empty[i].init(4 * groups);
-        s.empty_in_both[i].init(4 * groups * ctas);
       }
       s.ready.init(4 * groups);
       s.arrived.init(1);
@@ -432,11 +404,11 @@ struct WarpgroupSdd {
     sync();
     if (group == groups) {
       if constexpr (by_depth) give_registers<56>();
-      if constexpr (finishes) give_registers<n == 128 ? 104 : block == 128 ? 56 : 88>();
+      if constexpr (finishes) give_registers<n == 128 ? 104 : n == 256 ? 56 : 88>();
       produce(p, s, buffers);
     } else {
       if constexpr (by_depth) take_registers<224>();
-      if constexpr (finishes) take_registers<n == 128 ? 200 : block == 128 ? 224 : 208>();
+      if constexpr (finishes) take_registers<n == 128 ? 200 : n == 256 ? 224 : 208>();
       consume(p, s, buffers, group);
     }
     if constexpr (ctas > 1) sync();  // nobody writes to a CTA that has gone

@@ -10,14 +10,34 @@ __device__ inline int sdd_rank() {
   return Ctas == 1 ? 0 : static_cast<int>(cluster_rank());
 }
 
-/// What this CTA does of an item of one S of the batch.
-template <int Ctas>
+/// What this CTA does of an item of one S of the batch. Strips are of so many block rows, one after
+/// the other or gathered.
+template <int Ctas, int StripRows, bool Gathered>
 struct SddPlace : SddShare {
   int batch;
   __device__ SddPlace(const WarpgroupSddParams& p, int item)
       : SddShare(p.work[item % p.works * Ctas + sdd_rank<Ctas>()]), batch(item / p.works) {}
-  /// Of the columns of all strips, number `i` of this CTA's.
-  __device__ int entry(int i) const { return first + i + (i < shared ? 0 : gap); }
+
+  __device__ int head(const WarpgroupSddParams& p) const {
+    return (Gathered ? listed_row(p, 0) : strip) / p.list.strips;
+  }
+  /// Block row `i` of the strip, in its head.
+  __device__ int row(const WarpgroupSddParams& p, int i) const {
+    return Gathered ? listed_row(p, i) % p.list.strips : strip % p.list.strips * StripRows + i;
+  }
+  /// Of this CTA's block columns, number `j`.
+  __device__ int column(const WarpgroupSddParams& p, int j) const {
+    return __ldg(p.list.cols + first + j);
+  }
+  /// The block of row `i` of the strip there, or -1.
+  __device__ int block(const WarpgroupSddParams& p, int j, int i) const {
+    return __ldg(p.list.blocks + static_cast<long long>(first + j) * StripRows + i);
+  }
+
+ private:
+  __device__ int listed_row(const WarpgroupSddParams& p, int i) const {
+    return __ldg(p.list.rows + static_cast<long long>(strip) * StripRows + i);
+  }
 };
 
 /// Of steps [begin, end), those of this CTA where both of a cluster have half of an item's depth.

@@ -1,5 +1,6 @@
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_schedule.h>
+#include <bs/kernels/cuda/block_sparse_sdd_gather.h>
 #include <bs/tests/support/devices.h>
 #include <doctest/doctest.h>
 
@@ -47,23 +48,6 @@ void check_pieces(const WorkPieces& work, const std::vector<int32_t>& lengths) {
   }
   CHECK(static_cast<int>(slots.size()) == work.slots);
   CHECK((slots.empty() || *slots.rbegin() == work.slots - 1));
-}
-
-/// Strip and partner begin with the columns of both, and have no other in common.
-void check_shared(const BlockSparseStrips& strips, int strip) {
-  const int of_head = strips.list.strips, local = strip % of_head, other = local ^ 1;
-  const auto columns = [&](int of) {
-    const int32_t* const cols = strips.list.cols;
-    return std::vector<int32_t>(cols + strips.list.offsets[of], cols + strips.list.offsets[of + 1]);
-  };
-  const auto own = columns(strip);
-  const auto more = other < of_head ? columns(strip - local + other) : std::vector<int32_t>{};
-  const int shared = strips.shared[static_cast<size_t>(strip)];
-  REQUIRE(shared <= static_cast<int>(std::min(own.size(), more.size())));
-  CHECK(std::equal(own.begin(), own.begin() + shared, more.begin()));
-  const std::set<int32_t> all(more.begin(), more.end());
-  CHECK(std::none_of(own.begin() + shared, own.end(),
-                     [&](int32_t col) { return all.count(col) > 0; }));
 }
 
 }  // namespace
@@ -163,12 +147,10 @@ TEST_CASE("schedule: strips list what their rows keep") {
         for (int col = 0; col < cols; ++col)
           if (random() % kept == 0) blocks.push_back({head, row, col});
     const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, 16, blocks);
-    for (const auto& [transposed, paired] :
-         {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
-      const BlockSparseStrips strips(*layout, transposed, side, Device::cpu(), paired);
+    for (const bool transposed : {false, true}) {
+      const BlockSparseStrips strips(*layout, transposed, side, Device::cpu());
       const int lines = transposed ? cols : rows;
       REQUIRE(strips.list.strips == (lines + side - 1) / side);
-      REQUIRE(strips.shared.size() == (paired ? strips.offsets.size() - 1 : 0));
       std::map<std::array<int, 3>, int> expected;  // head, line, place along it
       for (size_t b = 0; b < blocks.size(); ++b)
         expected[{blocks[b].head, transposed ? blocks[b].col : blocks[b].row,
@@ -177,7 +159,6 @@ TEST_CASE("schedule: strips list what their rows keep") {
       for (int strip = 0; strip < heads * strips.list.strips; ++strip) {
         const int head = strip / strips.list.strips, first = strip % strips.list.strips * side;
         const int begin = strips.offsets[static_cast<size_t>(strip)];
-        const int shared = paired ? strips.shared[static_cast<size_t>(strip)] : 0;
         for (int e = begin; e < strips.list.offsets[strip + 1]; ++e) {
           int present = 0;
           for (int r = 0; r < side; ++r) {
@@ -187,11 +168,9 @@ TEST_CASE("schedule: strips list what their rows keep") {
             present += block >= 0;
           }
           wrong += present == 0;
-          wrong +=
-              e > begin && e != begin + shared && strips.list.cols[e] <= strips.list.cols[e - 1];
+          wrong += e > begin && strips.list.cols[e] <= strips.list.cols[e - 1];
           found += static_cast<size_t>(present);
         }
-        if (paired) check_shared(strips, strip);
       }
       CHECK(wrong == 0);
       CHECK(found == blocks.size());
@@ -256,9 +235,8 @@ TEST_CASE("schedule: each item of dsd is as long as the strips of its own head")
 
 TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
   std::mt19937 random(7);
-  int pairs = 0, halves = 0;
   for (int i = 0; i < 200; ++i) {
-    const int block = 16 << random() % 4, side = WarpgroupTile::sdd_rows(block);
+    const int block = 16 << random() % 4, side = warpgroup_sdd_tile(block, {}).sdd_rows(block);
     const int heads = 1 + static_cast<int>(random() % 3), rows = static_cast<int>(random() % 30);
     const int cols = static_cast<int>(random() % 150);
     std::vector<BlockIndex> blocks;
@@ -269,44 +247,25 @@ TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
           if (random() % (row % 7 == 0 ? 1 + kept / 3 : kept) == 0)
             blocks.push_back({head, row, col});
     const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, block, blocks);
-    const BlockSparseStrips strips(*layout, false, side, Device::cpu(), true);
-    for (const SddForm form : {SddForm{false, 1}, {true, 1}, {false, 2}}) {
-      if (sdd_by_depth(block, form.ctas)) continue;
+    const BlockSparseStrips strips(*layout, false, side, Device::cpu());
+    for (const SddForm form : {SddForm{}, {.narrow = true}}) {
       const SddItems items = list_sdd(strips, block, form);
-      const int most = warpgroup_sdd_tile(block, form.narrow).sdd_cols(block);
-      const auto ctas = static_cast<size_t>(form.ctas);
-      REQUIRE(items.shares.size() == ctas * items.costs.size());
+      const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
+      REQUIRE(items.shares.size() == items.costs.size());
       std::vector<int> taken(static_cast<size_t>(strips.offsets.back()));
       int wrong = 0;
       for (size_t item = 0; item < items.costs.size(); ++item) {
-        const auto shares = std::span(items.shares).subspan(item * ctas, ctas);
-        wrong += items.costs[item] != sdd_cost(block, form, shares);
-        int count = 0;
-        for (const device::SddShare& share : shares) {
-          wrong += share.count > most || share.count < share.shared;
-          wrong += share.shared != shares[0].shared || share.halved != 0;
-          wrong += (ctas > 1 && share.strip == shares[1].strip) != (share.same_strip != 0) &&
-                   &share == shares.data();
-          wrong += share.strip / strips.list.strips != shares[0].strip / strips.list.strips;
-          count += share.count;
-          for (int c = 0; c < share.count; ++c) {
-            const int e = share.first + c + (c < share.shared ? 0 : share.gap);
-            wrong += e < strips.offsets[static_cast<size_t>(share.strip)];
-            wrong += e >= strips.offsets[static_cast<size_t>(share.strip) + 1];
-            wrong +=
-                c < share.shared && strips.list.cols[e] != strips.list.cols[shares[0].first + c];
-            ++taken.at(static_cast<size_t>(e));
-          }
-        }
-        wrong += count == 0;
-        if (ctas > 1) (shares[0].same_strip ? halves : pairs) += 1;
+        const device::SddShare& share = items.shares[item];
+        wrong += items.costs[item] != sdd_cycles((side + share.count) * block, tile.cols);
+        wrong += share.count < 1 || share.count > tile.sdd_cols(block) || share.halved != 0;
+        wrong += share.first < strips.offsets[static_cast<size_t>(share.strip)];
+        wrong += share.first + share.count > strips.offsets[static_cast<size_t>(share.strip) + 1];
+        for (int c = 0; c < share.count; ++c) ++taken.at(static_cast<size_t>(share.first + c));
       }
       CHECK(wrong == 0);
       CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
     }
   }
-  CHECK(pairs > 100);
-  CHECK(halves > 100);
 }
 
 TEST_CASE("schedule: items of blocks of 128 that clusters cut by the depth are all there once") {
@@ -320,7 +279,7 @@ TEST_CASE("schedule: items of blocks of 128 that clusters cut by the depth are a
         for (int col = 0; col < cols; ++col)
           if (random() % 3 == 0) blocks.push_back({head, row, col});
     const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, 128, blocks);
-    const BlockSparseStrips strips(*layout, false, 1, Device::cpu(), true);
+    const BlockSparseStrips strips(*layout, false, 1, Device::cpu());
     for (const int64_t whole : {0, 3, 1000})
       for (const bool narrow : {false, true}) {
         const SddItems items = list_sdd_by_depth(strips, 64, whole, narrow);
@@ -338,7 +297,7 @@ TEST_CASE("schedule: items of blocks of 128 that clusters cut by the depth are a
           whole_ones += x.halved == 0;
           for (const device::SddShare* share : {&x, &y}) {
             if (share == &y && x.halved != 0) continue;
-            wrong += share->shared != 0 || share->same_strip != 0 || share->count < 1;
+            wrong += share->count < 1;
             wrong += share->first < strips.offsets[static_cast<size_t>(share->strip)];
             wrong +=
                 share->first + share->count > strips.offsets[static_cast<size_t>(share->strip) + 1];
@@ -353,20 +312,69 @@ TEST_CASE("schedule: items of blocks of 128 that clusters cut by the depth are a
   }
 }
 
-TEST_CASE("schedule: sdd pairs strips that are alike, and halves those that are not") {
+TEST_CASE("schedule: gathered rows and columns of sdd have every block once") {
+  std::mt19937 random(19);
+  for (int i = 0; i < 120; ++i) {
+    const int block = 16 << random() % 3, heads = 1 + static_cast<int>(random() % 3);
+    const int rows = static_cast<int>(random() % 400), cols = static_cast<int>(random() % 150);
+    const auto kept = 1 + random() % 20;
+    std::vector<BlockIndex> blocks;
+    for (int head = 0; head < heads; ++head)
+      for (int row = 0; row < rows; ++row)
+        for (int col = 0; col < cols; ++col)
+          if (random() % (row % 7 == 0 ? 1 + kept / 3 : kept) == 0)
+            blocks.push_back({head, row, col});
+    const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, block, blocks);
+    const LayoutView view = layout->view(Device::cpu());
+    const bool transposed = random() % 2 != 0;
+    const SddForm form{.narrow = random() % 2 != 0, .gathered = true};
+    const GatheredStrips made = gather_sdd(*layout, transposed, form);
+    const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
+    CHECK(made.strip_rows * block == 128);
+    const auto high = static_cast<size_t>(made.strip_rows);
+    const size_t items = made.shares.size();
+    REQUIRE(made.rows.size() == items * high);
+    REQUIRE(made.blocks.size() == made.cols.size() * high);
+    std::vector<int> taken(static_cast<size_t>(layout->nnz()));
+    const int of_head = transposed ? cols : rows;
+    size_t entry = 0;
+    int wrong = 0;
+    for (size_t item = 0; item < items; ++item) {
+      const device::SddShare& share = made.shares[item];
+      wrong += share.strip != static_cast<int>(item) || share.first != static_cast<int>(entry);
+      wrong += share.count < 1 || share.count > tile.sdd_cols(block);
+      wrong += share.halved != 0;
+      for (int c = 0; c < share.count; ++c, ++entry)
+        for (size_t r = 0; r < high; ++r) {
+          const int row = made.rows[item * high + r], number = made.blocks[entry * high + r];
+          wrong += row / of_head != made.rows[item * high] / of_head;
+          if (number < 0) continue;
+          const auto n = static_cast<size_t>(number);
+          ++taken.at(n);
+          wrong += view.head_of[n] != row / of_head;
+          wrong += (transposed ? view.col_of : view.row_of)[n] != row % of_head;
+          wrong += (transposed ? view.row_of : view.col_of)[n] != made.cols[entry];
+        }
+    }
+    CHECK(wrong == 0);
+    CHECK(entry == made.cols.size());
+    CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
+  }
+}
+
+TEST_CASE("schedule: gathered rows of sdd are those that are alike") {
+  // Rows of four kinds, in no order, which have no column in common: whole items of each.
   for (const int block : {16, 32, 64}) {
     CAPTURE(block);
-    const int side = WarpgroupTile::sdd_rows(block), rows = 2 * side;
-    for (const bool alike : {false, true}) {
-      std::vector<BlockIndex> blocks;
-      for (int row = 0; row < rows; ++row)
-        for (int col = 0; col < 2048 / block; ++col)
-          if (alike || col % 2 == row / side) blocks.push_back({0, row, col});
-      const LayoutPtr layout = Layout::from_blocks(1, rows, 2048 / block, block, blocks);
-      const BlockSparseStrips strips(*layout, false, side, Device::cpu(), true);
-      const SddItems items = list_sdd(strips, block, {.narrow = false, .ctas = 2});
-      for (const device::SddShare& share : items.shares) CHECK(share.same_strip == !alike);
-    }
+    const int kinds = 4, rows = kinds * 128 / block, cols = kinds * 256 / block;
+    std::vector<BlockIndex> blocks;
+    for (int row = 0; row < rows; ++row)
+      for (int col = 0; col < cols; ++col)
+        if (row * 5 % kinds == col % kinds) blocks.push_back({0, row, col});
+    const LayoutPtr layout = Layout::from_blocks(1, rows, cols, block, blocks);
+    const GatheredStrips made = gather_sdd(*layout, false, {.gathered = true});
+    CHECK(made.shares.size() == kinds);
+    CHECK(std::count(made.blocks.begin(), made.blocks.end(), -1) == 0);
   }
 }
 
@@ -376,10 +384,10 @@ TEST_CASE("schedule: items of sdd are taken in groups of columns, small ones las
   for (int row = 0; row < 64; ++row)
     for (int col = 0; col < (row % 4 == 0 ? 1 : 40); ++col) blocks.push_back({0, row, col});
   const LayoutPtr layout = Layout::from_blocks(1, 64, 40, 64, blocks);
-  const BlockSparseStrips strips(*layout, false, 1, Device::cpu(), true);
+  const BlockSparseStrips strips(*layout, false, 1, Device::cpu());
   const SddItems listed = list_sdd(strips, 64, {.narrow = true, .ctas = 1});
   REQUIRE(listed.costs.size() == 16 + 48 * 10);
-  const SddItems items = order_sdd(listed, 1, 64, 40 * 64, 30);
+  const SddItems items = order_sdd(listed, 64, 40 * 64, 30);
   REQUIRE(items.costs.size() == listed.costs.size());
   // Slices of 330 columns on the average; 2.4 of them of 12 strips are as many columns as rows.
   const auto most = *std::max_element(items.costs.begin(), items.costs.end());
@@ -416,9 +424,8 @@ TEST_CASE("schedule: strips made on the device are those made on the host, bit f
     const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, 16, blocks);
     for (const bool transposed : {false, true}) {
       const int side = 1 << below(4);
-      const bool paired = below(2) == 1;
-      const BlockSparseStrips host(*layout, transposed, side, Device::cpu(), paired);
-      const BlockSparseStrips made(*layout, transposed, side, device, paired);
+      const BlockSparseStrips host(*layout, transposed, side, Device::cpu());
+      const BlockSparseStrips made(*layout, transposed, side, device);
       CHECK(same(made.lists, host.lists));
       CHECK(same(made.columns, host.columns));
     }

@@ -1,0 +1,197 @@
+// How a launch of sdd shares out its work: the form that is sooner done.
+#include <bs/kernels/cuda/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse_schedule.h>
+#include <bs/kernels/cuda/block_sparse_sdd_gather.h>
+#include <bs/lib/cuda/runtime.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace bs::cuda {
+
+namespace {
+
+struct SddPlan {
+  SddForm form;
+  SddItems items;
+  GatheredStrips strips = {};  ///< of the items, where rows are gathered
+  bool copies = false;
+  WorkPieces split = {};
+  double time = 0;  ///< cycles
+};
+
+/// Costs of the items of each S of a batch.
+std::vector<int64_t> repeated(const std::vector<int32_t>& costs, int64_t batch) {
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < batch; ++i) all.insert(all.end(), costs.begin(), costs.end());
+  return all;
+}
+
+/// Which clusters of two CTAs have whole items and which halves of one, so that all end early.
+SddPlan plan_sdd_by_depth(const BlockSparseStrips& strips, const SddExtent& extent, int workers) {
+  SddPlan best{.form = {.ctas = 2}, .items = {}, .time = std::numeric_limits<double>::infinity()};
+  const int64_t batch = std::max<int64_t>(extent.batch, 1);
+  const int64_t most = int64_t{most_split_items} * workers / batch;
+  // Parts fill the ring at least.
+  if (!extent.by_depth || extent.steps < 8 || strips.offsets.back() > 4 * most) return best;
+  for (int64_t rounds = 0; rounds <= most_split_items; ++rounds)
+    for (const bool narrow : {false, true}) {
+      SddItems items = list_sdd_by_depth(strips, extent.steps, rounds * workers / batch, narrow);
+      const std::vector<int64_t> costs = repeated(items.costs, extent.batch);
+      const auto time =
+          static_cast<double>(extent.steps) * static_cast<double>(time_to_finish(costs, workers));
+      if (time < best.time) {
+        best.items = std::move(items);
+        best.time = time;
+      }
+    }
+  return best;
+}
+
+/// Takes whole items or parts of them, whichever is sooner done, and notes when.
+void time_sdd(SddPlan& plan, const SddExtent& extent, int workers) {
+  const std::vector<int32_t>& costs = plan.items.costs;
+  const auto steps = static_cast<double>(extent.steps);
+  const auto batch = static_cast<double>(extent.batch);
+  const auto sum = static_cast<double>(plan.items.cost());
+  plan.time = sum * batch * steps / workers;
+  const int64_t count = static_cast<int64_t>(costs.size()) * extent.batch;
+  if (count == 0 || count > int64_t{most_split_items} * workers) return;
+  plan.time = steps * static_cast<double>(time_to_finish(repeated(costs, extent.batch), workers));
+  WorkPieces cut = split_work(
+      std::vector<int32_t>(static_cast<size_t>(count), static_cast<int32_t>(extent.steps)),
+      workers);
+  const double time = sum * batch / static_cast<double>(count) * static_cast<double>(cut.time);
+  if (!cut.pieces.empty() && time < plan.time) {
+    plan.split = std::move(cut);
+    plan.time = time;
+  }
+}
+
+/// Strips as they lie, an item a CTA.
+SddPlan plan_sdd(const BlockSparseStrips& strips, const SddExtent& extent, int block, SddForm form,
+                 int multiprocessors) {
+  const int rows = std::max(block, 64);
+  SddPlan plan{
+      .form = form,
+      .items = order_sdd(list_sdd(strips, block, form), rows, extent.columns, multiprocessors)};
+  time_sdd(plan, extent, multiprocessors);
+  return plan;
+}
+
+/// Gathered strips, the rows of which come in so many lines a step.
+SddPlan plan_gathered(const GatheredStrips& strips, const SddExtent& extent, int block,
+                      SddForm form, int lines, int multiprocessors) {
+  SddPlan plan{.form = form, .items = {}};
+  plan.items.shares = strips.shares;
+  const int cols = warpgroup_sdd_tile(block, form).cols;
+  for (const device::SddShare& share : strips.shares)
+    plan.items.costs.push_back(sdd_cycles(lines + share.count * block, cols));
+  time_sdd(plan, extent, multiprocessors);
+  plan.time *= form.narrow ? 1.25 : 1.07;  // as measured at 4096 and 8192
+  return plan;
+}
+
+/// Cycles that a copy of the strips' operand takes, with the depth along its lines.
+double copy_cycles(const SddExtent& extent) {
+  constexpr double start = 4e-6, bytes_a_second = 2.8e12, cycles_a_second = 1.7e9;
+  const double bytes = 2 * 2 * static_cast<double>(extent.copied);
+  return (start + bytes / bytes_a_second) * cycles_a_second;
+}
+
+/// What the 128 rows of an item take of L2 a step, in lines of 128 bytes. Lines as short as a block
+/// are as many more; those of 64 bytes take .75 of the time of whole ones and those of 32 bytes
+/// .55, but where the operand does not stay in L2 as long.
+int row_lines(const SddExtent& extent, int block, int64_t l2_bytes) {
+  if (extent.along_k || block >= 64) return 128;
+  const int lines = 128 * 64 / block;
+  const bool stays = extent.copied > 0 && 2 * extent.copied <= l2_bytes;
+  return stays ? lines * (block == 32 ? 15 : 11) / 20 : lines;
+}
+
+/// Takes the better one of a plan and those that gather rows.
+void try_gathered(SddPlan& chosen, const Layout& layout, const SddExtent& extent,
+                  const DeviceProperties& gpu) {
+  const int block = layout.block(), multiprocessors = gpu.multiprocessors;
+  const int lines = row_lines(extent, block, gpu.l2_bytes);
+  for (const bool narrow : {false, true}) {
+    const SddForm form{.narrow = narrow, .gathered = true};
+    GatheredStrips strips = gather_sdd(layout, extent.transposed, form);
+    SddPlan plan = plan_gathered(strips, extent, block, form, lines, multiprocessors);
+    if (lines > 128 && extent.copied > 0) {
+      SddPlan copied = plan_gathered(strips, extent, block, form, 128, multiprocessors);
+      copied.copies = true;
+      copied.time += copy_cycles(extent);
+      if (copied.time < plan.time) plan = std::move(copied);
+    }
+    const auto items = static_cast<int64_t>(strips.shares.size());
+    if (plan.time < chosen.time) {
+      chosen = std::move(plan);
+      chosen.strips = std::move(strips);
+    }
+    // Where items are many, none with fewer columns are needed.
+    if (items * extent.batch >= int64_t{3} * multiprocessors) break;
+  }
+}
+
+/// The plan that is done first.
+SddPlan choose_sdd(const Layout& layout, const BlockSparseStrips& strips, const SddExtent& extent,
+                   const DeviceProperties& gpu) {
+  const int block = layout.block(), multiprocessors = gpu.multiprocessors;
+  SddPlan chosen = plan_sdd(strips, extent, block, {}, multiprocessors);
+  const auto weigh = [&](SddPlan plan) {
+    if (plan.time < chosen.time) chosen = std::move(plan);
+  };
+  weigh(plan_sdd(strips, extent, block, {.narrow = true}, multiprocessors));
+  if (block == 128) weigh(plan_sdd_by_depth(strips, extent, std::max(1, multiprocessors / 2)));
+  if (block < 128) try_gathered(chosen, layout, extent, gpu);
+  return chosen;
+}
+
+/// What a kernel reads of a plan, in one piece.
+std::vector<int32_t> pack(const SddPlan& plan) {
+  static_assert(sizeof(device::SddShare) % sizeof(int32_t) == 0);
+  const std::vector<device::SddShare>& shares = plan.items.shares;
+  const auto* const words = reinterpret_cast<const int32_t*>(shares.data());
+  std::vector<int32_t> all(words,
+                           words + shares.size() * sizeof(device::SddShare) / sizeof(int32_t));
+  for (const auto* part : {&plan.strips.rows, &plan.strips.cols, &plan.strips.blocks})
+    all.insert(all.end(), part->begin(), part->end());
+  return all;
+}
+
+}  // namespace
+
+const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& strips,
+                                const SddExtent& extent, Device device) {
+  const int kind =
+      (extent.by_depth ? 1 : 0) + (extent.along_k ? 2 : 0) + (extent.copied > 0 ? 4 : 0);
+  const uint64_t key =
+      schedule_key(true, extent.transposed, kind, extent.batch, extent.steps, device);
+  const auto& kept = layout.derived<SddSchedule>(key, [&] {
+    const SddPlan chosen = choose_sdd(layout, strips, extent, device_properties(device));
+    SddSchedule made;
+    made.form = chosen.form;
+    made.copies = chosen.copies;
+    made.packed = upload(pack(chosen), device);
+    const int32_t* const words = made.packed.data<int32_t>();
+    made.work = reinterpret_cast<const device::SddShare*>(words);
+    made.list = strips.list;
+    if (chosen.form.gathered) {
+      made.list.rows =
+          words + chosen.items.shares.size() * sizeof(device::SddShare) / sizeof(*words);
+      made.list.cols = made.list.rows + chosen.strips.rows.size();
+      made.list.blocks = made.list.cols + chosen.strips.cols.size();
+      made.list.strips = extent.transposed ? layout.cols() : layout.rows();
+    }
+    made.works = static_cast<int>(chosen.items.costs.size());
+    made.split = DevicePieces(chosen.split, device);
+    made.made = Milestone(current_stream(device));
+    return made;
+  });
+  kept.made.wait(current_stream(device));
+  return kept;
+}
+
+}  // namespace bs::cuda

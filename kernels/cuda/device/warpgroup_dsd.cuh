@@ -28,6 +28,7 @@ struct WarpgroupDsd {
   static constexpr unsigned b_slice = n * line, b_stage = slices * b_slice;
   static constexpr unsigned staging = 64 * 128 * 2;  // a warpgroup's half tile on its way out
   static constexpr bool finishes = !same_type<Epilogue, NoEpilogue>;
+  static constexpr bool reduces = Epilogue::reductions > 0;
   static constexpr int staged = Config::staged;  // tiles that leave through it: C, and one more
   static constexpr int threads = (groups + 1) * warpgroup_size;
 
@@ -469,7 +470,7 @@ struct WarpgroupDsd {
     }
     __syncthreads();
     if (group == groups) {
-      if constexpr (finishes) give_registers<small ? 104 : 88>();
+      if constexpr (finishes) give_registers<reduces ? 56 : small ? 104 : 88>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
       if (warp < copying_warps) {
         produce(p, s, buffers, warp);
@@ -477,7 +478,7 @@ struct WarpgroupDsd {
         take_items(p, s.items);
       }
     } else {
-      if constexpr (finishes) take_registers<small ? 200 : 208>();
+      if constexpr (finishes) take_registers<reduces ? 224 : small ? 200 : 208>();
       consume(p, s, buffers, group);
     }
   }

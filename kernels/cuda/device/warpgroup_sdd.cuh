@@ -229,7 +229,8 @@ struct WarpgroupSdd {
     if ((column + 16) % side == 0) totals.store_rows(partials, piece, column % block / side);
   }
 
-  static constexpr int round = n % 128 || staged == 2 ? 64 : 128;  // columns written at a time
+  /// Columns written at a time. Reductions want the registers that more places in staging take.
+  static constexpr int round = n % 128 || staged == 2 || Epilogue::reductions > 0 ? 64 : 128;
   /// Writes the sums from number `from` / 2 of a thread on, which are those of columns `column` on,
   /// up to `end`. Rounds are no loop: one as long is not unrolled, and its sums leave registers.
   template <int from, int count>

@@ -197,8 +197,8 @@ void check_exact(const Mask& mask, int64_t outer, Transpose t, DType dtype = f16
 
 TEST_CASE("block-sparse epilogues: of layouts that are all but dense") {
   // Large enough for a GPU to go by way of a dense product.
-  const int64_t n = test_device().is_cuda() ? 2048 : 256;
-  check_exact(Mask::random(1, 160, 144, 16, 0.9, 13), n, {.b = true});
+  const int rows = large_on_gpu(160, 20), cols = large_on_gpu(144, 18);
+  check_exact(Mask::random(1, rows, cols, 16, 0.9, 13), large_on_gpu(2048, 256), {.b = true});
 }
 
 TEST_CASE("block-sparse epilogues: of results that fill a GPU with the widest tiles") {
@@ -211,16 +211,17 @@ TEST_CASE("block-sparse epilogues: of results that fill a GPU with the widest ti
 
 TEST_CASE("block-sparse epilogues: of few and long items, whose depth a GPU cuts") {
   using namespace bs::epilogue;
+  const int depth = large_on_gpu(4096, 512);
   for (const Transpose t : transposes)
     for (const int block : {32, 128}) {
-      const Mask wide = Mask::random(1, 256 / block, 4096 / block, block, 0.7, 17);
-      const Mask high = Mask::random(1, 4096 / block, 256 / block, block, 0.7, 18);
+      const Mask wide = Mask::random(1, 256 / block, depth / block, block, 0.7, 17);
+      const Mask high = Mask::random(1, depth / block, 256 / block, block, 0.7, 18);
       check_exact(t.a ? high : wide, 200, t);
       check_exact(t.b ? high : wide, 200, t);
     }
   for (const int block : {32, 128}) {
     const Mask mask = Mask::random(1, 256 / block, 256 / block, block, 0.5, 19);
-    const Tensor a = whole({256, 8192}, 20), b = whole({8192, 256}, 21);
+    const Tensor a = whole({256, 2 * depth}, 20), b = whole({2 * depth, 256}, 21);
     const Tensor values = sdd(a, b, mask.layout()).values;
     const Tensor got =
         sdd(a, b, mask.layout(), {}, {.epilogue = GemmEpilogue(relu(-accumulator()))}).values;

@@ -106,21 +106,22 @@ TEST_CASE("block-sparse products: whole numbers come out exact with more rows th
 
 TEST_CASE("block-sparse products: an almost dense layout gives what a dense product does") {
   const Device device = test_device();
-  const int64_t n = device.is_cuda() ? 4096 : 32;  // large enough for the dense way on a GPU
+  const int n = large_on_gpu(4096, 32);  // large enough for the dense way on a GPU
   const auto whole = [&](const Shape& shape, uint64_t seed) {
     return whole_reference(shape, seed).tensor(bf16, device);
   };
   const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(0, 1) : x; };
-  Mask mask(1, 64, 64, 32, 1);
-  mask.at(0, 3, 5) = mask.at(0, 63, 0) = 0;
+  const int side = large_on_gpu(64, 16), extent = side * 32;
+  Mask mask(1, side, side, 32, 1);
+  mask.at(0, 3, 5) = mask.at(0, side - 1, 0) = 0;
   const SparseTensor s{mask.layout(), whole(mask.values(), 1)};
   const Tensor dense = to_dense(s);
   for (const Transpose t : transposes) {
-    const Tensor right = whole(flipped({2048, n}, t.b), 2);
+    const Tensor right = whole(flipped({extent, n}, t.b), 2);
     check_exact("dsd", dsd(s, right, t), Reference::of(matmul(op(dense, t.a), op(right, t.b))));
-    const Tensor left = whole(flipped({n, 2048}, t.a), 3);
+    const Tensor left = whole(flipped({n, extent}, t.a), 3);
     check_exact("dds", dds(left, s, t), Reference::of(matmul(op(left, t.a), op(dense, t.b))));
-    const Tensor a = whole(flipped({2048, n}, t.a), 4), b = whole(flipped({n, 2048}, t.b), 5);
+    const Tensor a = whole(flipped({extent, n}, t.a), 4), b = whole(flipped({n, extent}, t.b), 5);
     const SparseTensor want = to_sparse(matmul(op(a, t.a), op(b, t.b)), mask.layout());
     check_exact("sdd", sdd(a, b, mask.layout(), t).values, Reference::of(want.values));
   }
@@ -129,7 +130,7 @@ TEST_CASE("block-sparse products: an almost dense layout gives what a dense prod
 TEST_CASE("block-sparse products: sdd of more pieces of work than one round of a GPU takes") {
   const Device device = test_device();
   for (const int block : {64, 128}) {
-    const Mask mask = Mask::random(3, 22, 24, block, 0.9, 11);
+    const Mask mask = Mask::random(3, large_on_gpu(22, 4), large_on_gpu(24, 5), block, 0.9, 11);
     const int64_t k = 64;
     const Tensor a = whole_reference(mask.dense({}, mask.height(), k), 1).tensor(f16, device);
     const Tensor b = whole_reference(mask.dense({}, k, mask.width()), 2).tensor(f16, device);

@@ -231,7 +231,9 @@ void check_large(int sparse, int block, Transpose t, DType dtype) {
 TEST_CASE("block-sparse products: the sizes of Torch-Blocksparse's tests") {
   for (DType dtype : {f16, f32})
     for (int sparse : {0, 1, 2}) {
-      for (Transpose t : transposes) check_large(sparse, 32, t, dtype);
+      check_large(sparse, 32, {}, dtype);
+      if (dtype == f16 && test_device().is_cpu()) continue;  // which computes both alike
+      for (int i : {1, 2, 3}) check_large(sparse, 32, transposes[i], dtype);
       for (int block : {16, 64}) check_large(sparse, block, {}, dtype);
     }
 }

@@ -131,14 +131,15 @@ TEST_CASE("block-sparse reductions: blocks and sizes, dsd") { check_sizes("dsd")
 TEST_CASE("block-sparse reductions: blocks and sizes, dds") { check_sizes("dds"); }
 
 TEST_CASE("block-sparse reductions: of several heads of few and long items") {
+  const int longer = large_on_gpu(128, 16);
   for (const Transpose t : {transposes[0], transposes[3]}) {
     const Mask mask =
-        t.a ? Mask::random(2, 128, 4, 32, 0.7, 23) : Mask::random(2, 4, 128, 32, 0.7, 23);
+        t.a ? Mask::random(2, longer, 4, 32, 0.7, 23) : Mask::random(2, 4, longer, 32, 0.7, 23);
     check({"dsd", mask, 40, t}, bf16);
-    check({"dds", t.b ? Mask::random(2, 4, 128, 32, 0.7, 24) : Mask::random(2, 128, 4, 32, 0.7, 24),
-           40, t},
-          bf16);
-    check({"sdd", Mask::random(2, 5, 4, 32, 0.7, 25), 2000, t}, bf16);
+    const Mask other =
+        t.b ? Mask::random(2, 4, longer, 32, 0.7, 24) : Mask::random(2, longer, 4, 32, 0.7, 24);
+    check({"dds", other, 40, t}, bf16);
+    check({"sdd", Mask::random(2, 5, 4, 32, 0.7, 25), large_on_gpu(2000, 250), t}, bf16);
   }
 }
 
@@ -209,20 +210,21 @@ void check_exact(const Mask& mask, int64_t outer, Transpose t) {
 
 TEST_CASE("block-sparse reductions: of layouts that are all but dense") {
   // Large enough for a GPU to go by way of a dense product.
-  const int64_t n = test_device().is_cuda() ? 2048 : 256;
-  check_exact(Mask::random(1, 160, 144, 16, 0.9, 13), n, {.b = true});
+  const int rows = large_on_gpu(160, 20), cols = large_on_gpu(144, 18);
+  check_exact(Mask::random(1, rows, cols, 16, 0.9, 13), large_on_gpu(2048, 256), {.b = true});
 }
 
 TEST_CASE("block-sparse reductions: of few and long items, whose depth a GPU cuts") {
+  const int depth = large_on_gpu(4096, 512);
   for (const int block : {32, 128}) {
-    const Mask wide = Mask::random(1, 256 / block, 4096 / block, block, 0.7, 17);
-    const Mask high = Mask::random(1, 4096 / block, 256 / block, block, 0.7, 18);
+    const Mask wide = Mask::random(1, 256 / block, depth / block, block, 0.7, 17);
+    const Mask high = Mask::random(1, depth / block, 256 / block, block, 0.7, 18);
     check_exact(wide, 200, {});
     check_exact(high, 200, {.a = true, .b = true});
   }
   for (const int block : {32, 128}) {
     const Mask mask = Mask::random(1, 256 / block, 384 / block, block, 0.5, 19);
-    const Tensor a = whole({256, 4096}, 20), b = whole({4096, 384}, 21);
+    const Tensor a = whole({256, depth}, 20), b = whole({depth, 384}, 21);
     Reference sums = Reference::of(matmul(a, b));
     for (int64_t i = 0; i < 256; ++i)
       for (int64_t j = 0; j < 384; ++j)

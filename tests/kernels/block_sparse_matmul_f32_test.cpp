@@ -1,17 +1,13 @@
 // The block-sparse products of f32 at the sizes of the fast kernels: as accurate as f32, and
 // rounded to TF32.
-#include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/block_sparse_matmul.h>
-#include <bs/kernels/copy.h>
 #include <bs/kernels/math_mode.h>
-#include <bs/kernels/matmul.h>
-#include <bs/kernels/random.h>
+#include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/sparse_case.h>
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <random>
 
 using namespace bs;
@@ -71,11 +67,6 @@ Reference expected(const Case& c, const Mask& mask, Transpose t, bool absolute) 
   const Reference whole = absolute ? product(magnitudes(c.left), magnitudes(c.right), t.a, t.b)
                                    : product(c.left, c.right, t.a, t.b);
   return c.name == std::string("sdd") ? sparsify(whole, mask) : whole;
-}
-
-bool same_bits(const Tensor& x, const Tensor& y) {
-  const Tensor a = contiguous(x).to(Device::cpu()), b = contiguous(y).to(Device::cpu());
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
 }  // namespace
@@ -180,39 +171,18 @@ TEST_CASE("block-sparse products of f32: neither mode has a bias") {
 }
 
 TEST_CASE("block-sparse products of f32: rows of unequal length, few and deep") {
-  const Device device = test_device();
-  const bool large = device.is_cuda();  // large enough for items that several CTAs share
+  const bool large = test_device().is_cuda();  // large enough for items that several CTAs share
   std::mt19937 random(19);
   const auto below = [&](int end) {
     return static_cast<int>(random() % static_cast<unsigned>(end));
   };
-  const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(0, 1) : x; };
   for (int i = 0; i < (large ? 32 : 4); ++i) {
     const TF32Guard guard(i % 2 == 1);
     const int block = i / 2 % 2 == 0 ? 64 : 128;
     const int rows = 1 + below(large ? 640 / block : 3), cols = 1 + below(large ? 8192 / block : 3);
-    Mask mask(1, rows, cols, block, 0);
-    const int longest = below(rows);
-    for (int row = 0; row < rows; ++row) {
-      const int kept = row == longest ? cols : cols / (1 + below(cols) + row);
-      for (int k = 0; k < kept; ++k) mask.at(0, row, below(cols)) = 1;
-    }
-    const Transpose t = transposes[i / 4 % 4];
+    const Mask mask = unequal_rows(rows, cols, block, random);
     const int64_t n = large ? 192 + 4 * below(200) : 8, k = large ? 64 + 4 * below(1000) : 24;
-    const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, f32, device); };
     CAPTURE(i);
-    CAPTURE(to_string(Shape{block, rows, cols, n, k}));
-    const SparseTensor s{mask.layout(), whole(mask.values())};
-    const Tensor dense = to_dense(s);
-    const Tensor right = whole(flipped({t.a ? mask.height() : mask.width(), n}, t.b));
-    const Tensor got = dsd(s, right, t);
-    CHECK(same_bits(got, matmul(op(dense, t.a), op(right, t.b))));
-    CHECK(same_bits(got, dsd(s, right, t)));
-    const Tensor left = whole(flipped({n, t.b ? mask.width() : mask.height()}, t.a));
-    CHECK(same_bits(dds(left, s, t), matmul(op(left, t.a), op(dense, t.b))));
-    const Tensor a = whole(flipped({mask.height(), k}, t.a));
-    const Tensor b = whole(flipped({k, mask.width()}, t.b));
-    const SparseTensor want = to_sparse(matmul(op(a, t.a), op(b, t.b)), mask.layout());
-    CHECK(same_bits(sdd(a, b, mask.layout(), t).values, want.values));
+    check_as_dense(mask, n, k, transposes[i / 4 % 4], f32);
   }
 }

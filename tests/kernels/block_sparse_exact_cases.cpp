@@ -1,0 +1,50 @@
+#include <bs/kernels/block_sparse_convert.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/matmul.h>
+#include <bs/kernels/random.h>
+#include <bs/tests/kernels/block_sparse_exact_cases.h>
+#include <bs/tests/support/devices.h>
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+namespace bs::test {
+
+bool same_bits(const Tensor& x, const Tensor& y) {
+  const Tensor a = contiguous(x).to(Device::cpu()), b = contiguous(y).to(Device::cpu());
+  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+}
+
+Mask unequal_rows(int rows, int cols, int block, std::mt19937& random) {
+  const auto below = [&](int end) {
+    return static_cast<int>(random() % static_cast<unsigned>(end));
+  };
+  Mask mask(1, rows, cols, block, 0);
+  const int longest = below(rows);
+  for (int row = 0; row < rows; ++row) {
+    const int kept = row == longest ? cols : cols / (1 + below(cols) + row);
+    for (int k = 0; k < kept; ++k) mask.at(0, row, below(cols)) = 1;
+  }
+  return mask;
+}
+
+void check_as_dense(const Mask& mask, int64_t n, int64_t k, Transpose t, DType dtype) {
+  const Device device = test_device();
+  const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, dtype, device); };
+  const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(0, 1) : x; };
+  CAPTURE(to_string(Shape{mask.block, mask.rows, mask.cols, n, k}));
+  const SparseTensor s{mask.layout(), whole(mask.values())};
+  const Tensor dense = to_dense(s);
+  const Tensor right = whole(flipped({t.a ? mask.height() : mask.width(), n}, t.b));
+  const Tensor got = dsd(s, right, t);
+  CHECK(same_bits(got, matmul(op(dense, t.a), op(right, t.b))));
+  CHECK(same_bits(got, dsd(s, right, t)));
+  const Tensor left = whole(flipped({n, t.b ? mask.width() : mask.height()}, t.a));
+  CHECK(same_bits(dds(left, s, t), matmul(op(left, t.a), op(dense, t.b))));
+  const Tensor a = whole(flipped({mask.height(), k}, t.a));
+  const Tensor b = whole(flipped({k, mask.width()}, t.b));
+  const SparseTensor want = to_sparse(matmul(op(a, t.a), op(b, t.b)), mask.layout());
+  CHECK(same_bits(sdd(a, b, mask.layout(), t).values, want.values));
+}
+
+}  // namespace bs::test

@@ -1,0 +1,20 @@
+#pragma once
+/** @file Products of whole numbers at the sizes of fast kernels: what a dense product gives, bit
+ * for bit. */
+#include <bs/kernels/block_sparse_matmul.h>
+#include <bs/tests/support/sparse_case.h>
+
+#include <random>
+
+namespace bs::test {
+
+bool same_bits(const Tensor& x, const Tensor& y);
+
+/** @brief A layout of which one row has most columns, and others few. */
+Mask unequal_rows(int rows, int cols, int block, std::mt19937& random);
+
+/** @brief Checks sdd, dsd and dds of -1, 0 and 1 against dense products in the same `dtype`.
+ *  @param[in] n columns of dsd's right operand, rows of dds' left one; @param[in] k depth of sdd */
+void check_as_dense(const Mask& mask, int64_t n, int64_t k, Transpose t, DType dtype);
+
+}  // namespace bs::test

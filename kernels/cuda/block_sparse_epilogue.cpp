@@ -74,8 +74,8 @@ void EpilogueLaunch::reduce() const {
 
 void EpilogueLaunch::reduce(const LayoutView& layout) const {
   for (size_t i = 0; i < partials_.size(); ++i)
-    reduce_blocks(partials_[i], layout, over_columns(i), epilogue_->reductions[i], is_max(i),
-                  stream_);
+    reduce_blocks(partials_[i], layout, epilogue_->expression.reductions()[i].over_columns,
+                  epilogue_->reductions[i], is_max(i), stream_);
 }
 
 }  // namespace bs::cuda

@@ -27,7 +27,7 @@ class EpilogueLaunch {
  public:
   /** @param[in] transposed as above
    *  @param[in] result [batch, rows, columns] of what the kernel computes; of sdd its blocks, one
-   *             below the other
+   *             below the other (beside each other where it computes the transpose)
    *  @param[in] rows, columns that the kernel reduces by itself, to one number a column or row */
   EpilogueLaunch(const BlockSparseEpilogue* epilogue, bool transposed, const Shape& result,
                  int rows, int columns, Stream stream);

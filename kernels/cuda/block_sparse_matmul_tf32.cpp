@@ -1,8 +1,9 @@
+#include <bs/kernels/cuda/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/block_sparse_matmul_tf32.h>
 #include <bs/kernels/cuda/block_sparse_schedule.h>
 #include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/cuda/warpgroup_dsd_operands.h>
 #include <bs/kernels/cuda/warpgroup_mma.h>
-#include <bs/kernels/cuda/warpgroup_operands.h>
 #include <bs/kernels/cuda/work_counter.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/lib/cuda/runtime.h>
@@ -23,8 +24,8 @@ Tf32Tile tile_of(const Tf32Kernel& k) { return tf32_tile(k.block, k.split, k.bro
 
 int multiprocessors(const Tensor& x) { return device_properties(x.device()).multiprocessors; }
 
-bool applies(const Tensor& x, int block, int64_t columns, const BlockSparseEpilogue* epilogue) {
-  return x.dtype() == f32 && !epilogue &&
+bool applies(const Tensor& x, int block, int64_t columns) {
+  return x.dtype() == f32 &&
          tf32_warpgroup_applies(block, columns, device_properties(x.device()).capability);
 }
 
@@ -51,8 +52,8 @@ DenseMap sdd_map(const Tensor& x, bool along_k, int64_t k, int64_t lines, int64_
 
 /// Launches the pieces of `split`, or where it has none `items`.
 template <class Params>
-void launch(const Tf32Kernel& k, Params& params, int64_t items, const DevicePieces& split,
-            Stream stream) {
+void launch(const Tf32Kernel& k, Params& params, const BlockSparseEpilogue* epilogue, int64_t items,
+            const DevicePieces& split, Stream stream) {
   static auto* const family = new jit::KernelFamily<Tf32Kernel>;
   const Tf32Tile tile = tile_of(k);
   const WorkCounter counter(stream, 2 + 2 * split.slots);
@@ -65,7 +66,9 @@ void launch(const Tf32Kernel& k, Params& params, int64_t items, const DevicePiec
   params.next = counter.get();
   params.items = static_cast<int>(items);
   const int64_t most = device_properties(stream.device()).multiprocessors;
-  const jit::Kernel& kernel = family->get(k, stream.device(), [&] { return tf32_source(k); });
+  const jit::Kernel& kernel = family->get(k, stream.device(), [&] {
+    return tf32_source(k, epilogue ? &epilogue->expression : nullptr);
+  });
   jit::launch(kernel,
               {.grid = dim3(static_cast<unsigned>(std::min(items, most))),
                .block = dim3(Tf32Tile::threads),
@@ -130,17 +133,23 @@ const SddWork& work_of(const SddProblem& p, const BlockSparseStrips& strips, con
 
 }  // namespace
 
-jit::Source tf32_source(const Tf32Kernel& k) {
+jit::Source tf32_source(const Tf32Kernel& k, const GemmEpilogue* epilogue) {
   const Tf32Tile tile = tile_of(k);
   const char* const op = k.sampled ? "sdd" : "dsd";
   const char* const type = k.sampled ? "WarpgroupTf32Sdd" : "WarpgroupTf32Dsd";
-  const std::string name = format("{}_wgmma_{}_b{}_{}{}{}_n{}", op, k.split ? "f32" : "tf32",
-                                  k.block, k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n",
-                                  k.c_by_columns ? "_t" : "", tile.columns());
+  const std::string name =
+      format("{}_wgmma_{}_b{}_{}{}{}_n{}{}", op, k.split ? "f32" : "tf32", k.block,
+             k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "",
+             tile.columns(), epilogue ? "_epilogue" : "");
   std::string code = format("#include <bs/kernels/cuda/device/warpgroup_tf32_{}.cuh>\n\n", op);
   code += warpgroup_mma_tf32(tile.n);
+  if (epilogue) code += epilogue_text(*epilogue, f32, !k.c_by_columns);
   code += format(
-      "struct Config {\n  using Mma = ::Mma;\n  static constexpr int block = {}, n = {}, wide = "
+      "struct Config {\n  using Mma = ::Mma;\n"
+      "  using Epilogue = bs::cuda::device::{};\n  static constexpr int staged = {};\n",
+      epilogue ? "Epilogue" : "NoEpilogue", k.staged);
+  code += format(
+      "  static constexpr int block = {}, n = {}, wide = "
       "{}, stages = {};\n",
       k.block, tile.n, tile.wide, tile.stages);
   code += format("  static constexpr bool split = {}, c_by_columns = {};\n", word(k.split),
@@ -178,11 +187,12 @@ bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdP
   const int block = p.layout.block;
   const Axes axes(p.batch, p.sum);
   const int64_t m = int64_t{p.block_rows()} * block;
-  if (!applies(b, block, p.n, p.epilogue) || p.layout.nnz == 0 || !axes.fit(3) ||
+  if (!applies(b, block, p.n) || p.layout.nnz == 0 || !axes.fit(3) ||
       !axes.dense(p.batch, 2, m * p.n) || !fits_int(values.numel() / block) ||
       reinterpret_cast<uintptr_t>(c.data()) % 16 != 0)
     return false;
   const BlockSparseStrips& strips = strips_of(*p.pattern, p.transposed, 1, stream.device());
+  const Tensor* const aside = staged_aside(p.epilogue);
   const Tf32Kernel k{.sampled = false,
                      .block = block,
                      .split = !p.tf32,
@@ -190,50 +200,30 @@ bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdP
                                               p.batch.numel() * p.n, multiprocessors(b)),
                      .a_along_k = !p.transposed,
                      .b_along_k = p.b.col != 1,
-                     .c_by_columns = p.c.col != 1};
+                     .c_by_columns = p.c.col != 1,
+                     .staged = aside ? 2 : 1,
+                     .epilogue = epilogue_key(p.epilogue)};
   const Tf32Tile tile = tile_of(k);
-  const std::array<int64_t, 3> b_strides = axes.strides(p.batch, 1, p.sum, 1);
-  device::WarpgroupTf32DsdParams params{};
-  const bool pieces = !k.b_along_k && p.n % depth == 0 && b_strides[2] == 0;
-  DenseMap b_map = k.b_along_k
-                       ? DenseMap(b, p.k(), p.n, p.b.col, depth, std::min(256, tile.columns()))
-                       : DenseMap(b, pieces ? depth : p.n, p.k(), p.b.row, depth, depth);
-  if (pieces) b_map.add(p.n / depth, depth, tile.columns() / depth);
-  b_map.add_axes(axes, b_strides, pieces ? 2 : 3, params.b_steps);
   DenseMap value_map = rounded({values, k.a_along_k ? block : depth, values.numel() / block, block,
                                 depth, k.a_along_k ? tile.n : depth},
                                k);
   if (!k.a_along_k) value_map.add(block / depth, depth, tile.n / depth);
-  const int64_t tiles = ceil_div(p.n, tile.columns()) * (block / tile.n);
-  const DsdExtent extent{.transposed = p.transposed,
-                         .cols = tile.columns(),
-                         .columns = p.batch.numel() * tiles,
-                         .products = p.sum.numel(),
-                         .tiles = tiles,
-                         .sums_heads = p.sum.offset(2, p.sum.numel() - 1) != 0,
-                         .element = 4};
-  const int64_t items = extent.columns * strips.list.strips;
-  if (!b_map.fit || !value_map.fit || !fits_int(items) || !extent.fits()) return false;
-
-  const DsdSchedule& schedule = schedule_dsd(*p.pattern, strips, extent, stream.device());
-  params.value_steps = steps_of(axes.strides(p.batch, 0, p.sum, 0), block * block);
-  params.head_steps = steps_of(axes.strides(p.batch, 3, p.sum, 2), 1);
-  params.values = value_map.encode("dsd");
-  params.b = b_map.encode("dsd");
-  params.m = static_cast<int>(m);
-  params.n = static_cast<int>(p.n);
-  params.list = strips.list;
-  params.batch = axes.batch;
-  params.sum = axes.sum;
-  params.b_pieces = pieces ? 0 : tile.columns() / depth;
-  params.tiles = static_cast<int>(tiles);
-  params.columns = static_cast<int>(extent.columns);
-  params.order = schedule.order;
+  device::WarpgroupTf32DsdParams params{};
+  const DsdWork work = describe_dsd(
+      b, p, axes, strips, value_map,
+      {.cols = tile.columns(), .depth = depth, .parts = block / tile.n, .b_along_k = k.b_along_k},
+      params);
+  if (!work.schedule) return false;
   params.result = c.data<float>();
+  if (aside) params.beside = aside->data<float>();
   params.result_step = k.c_by_columns ? p.c.col : p.c.row;
   params.result_batch = m * p.n;
   params.whole_quads = p.n % 4 == 0;
-  launch(k, params, items, schedule.split, stream);
+  const EpilogueLaunch epilogue(p.epilogue, !k.c_by_columns, {p.batch.numel(), p.n, m},
+                                device::tf32_reduced_side, tile.n, stream);
+  params.epilogue = epilogue.arguments();
+  launch(k, params, p.epilogue, work.items, work.schedule->split, stream);
+  epilogue.reduce();
   return true;
 }
 
@@ -242,15 +232,18 @@ bool tf32_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddP
   const int block = p.layout.block;
   const Axes axes(p.batch, p.sum);
   const int64_t size = int64_t{p.layout.nnz} * block * block;
-  if (!applies(a, block, int64_t{p.longest_row} * block, p.epilogue) || p.k == 0 || !axes.fit(2) ||
+  if (!applies(a, block, int64_t{p.longest_row} * block) || p.k == 0 || !axes.fit(2) ||
       !axes.dense(p.batch, 2, size) || !fits_int(values.numel() / block) ||
       reinterpret_cast<uintptr_t>(values.data()) % 16 != 0)
     return false;
+  const Tensor* const aside = staged_aside(p.epilogue);
   const Tf32Kernel k{.sampled = true,
                      .block = block,
                      .split = !p.tf32,
                      .a_along_k = p.a.col == 1,
-                     .b_along_k = p.b.col != 1};
+                     .b_along_k = p.b.col != 1,
+                     .staged = aside ? 2 : 1,
+                     .epilogue = epilogue_key(p.epilogue)};
   const Tf32Tile tile = tile_of(k);
   const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
   const SddExtent extent{p.batch.numel(), p.sum.numel() * ceil_div(p.k, depth), n};
@@ -282,7 +275,13 @@ bool tf32_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddP
   params.heads = heads;
   params.m = static_cast<int>(m);
   params.result = values.data<float>();
-  launch(k, params, items, work.split, stream);
+  if (aside) params.beside = aside->data<float>();
+  const EpilogueLaunch epilogue(p.epilogue, true,
+                                {extent.batch, block, int64_t{p.layout.nnz} * block},
+                                device::tf32_reduced_side, tile.n, stream);
+  params.epilogue = epilogue.arguments();
+  launch(k, params, p.epilogue, items, work.split, stream);
+  epilogue.reduce(p.layout);
   return true;
 }
 

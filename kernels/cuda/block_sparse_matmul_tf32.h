@@ -1,12 +1,13 @@
 #pragma once
 /** @file The block-sparse products of f32 on wgmma, for Hopper: rounded to TF32, or as three
- *  products of it; blocks of 64 and 128, operands that the copy engine can address, no epilogue. */
+ *  products of it; blocks of 64 and 128, operands that the copy engine can address. */
 #include <bs/kernels/block_sparse_matmul_problem.h>
 #include <bs/kernels/cuda/block_sparse_tf32_config.h>
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/tensor.h>
 
 #include <compare>
+#include <string>
 #include <vector>
 
 namespace bs::cuda {
@@ -19,11 +20,13 @@ struct Tf32Kernel {
   bool broad = false;                         ///< see tf32_tile()
   bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
   bool c_by_columns = false;                  ///< dsd: neighbours along the rows of C are
+  int staged = 1;             ///< results that leave together: C, or it and one more
+  std::string epilogue = {};  ///< its epilogue_key
   auto operator<=>(const Tf32Kernel&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-jit::Source tf32_source(const Tf32Kernel& kernel);
-/** @brief All that can ever be asked for. */
+jit::Source tf32_source(const Tf32Kernel& kernel, const GemmEpilogue* epilogue = nullptr);
+/** @brief All that can ever be asked for, without epilogues; each takes one. */
 std::vector<Tf32Kernel> all_tf32_kernels();
 
 /** @brief Computes the product, or returns false where it is not for these kernels. */

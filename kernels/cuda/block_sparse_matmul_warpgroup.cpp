@@ -5,8 +5,8 @@
 #include <bs/kernels/cuda/block_sparse_schedule.h>
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/cuda/emit.h>
+#include <bs/kernels/cuda/warpgroup_dsd_operands.h>
 #include <bs/kernels/cuda/warpgroup_mma.h>
-#include <bs/kernels/cuda/warpgroup_operands.h>
 #include <bs/kernels/cuda/work_counter.h>
 #include <bs/lib/cuda/launch.h>
 
@@ -257,49 +257,22 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   const Tensor* const aside = staged_aside(p.epilogue);
   const WarpgroupTile tile = warpgroup_dsd_tile(p.n);
   const WarpgroupKernel k = kernel_of(p, b.dtype(), tile.cols, aside ? 2 : 1);
-  const int side = std::min(block, depth);
-  const std::array<int64_t, 3> b_strides = axes.strides(p.batch, 1, p.sum, 1);
-  device::WarpgroupDsdParams params{};
-
-  const bool pieces = !k.b_along_k && p.n % depth == 0 && b_strides[2] == 0;
-  DenseMap b_map = k.b_along_k ? DenseMap(b, p.k(), p.n, p.b.col, side, tile.cols)
-                               : DenseMap(b, pieces ? depth : p.n, p.k(), p.b.row, depth, side);
-  if (pieces) b_map.add(p.n / depth, depth, tile.cols / depth);
-  b_map.add_axes(axes, b_strides, pieces ? 2 : 3, params.b_steps);
-  const DenseMap c_map = result_map(c, p, k);
-  const DenseMap value_map = block_map(values, block);
-
   const BlockSparseStrips& strips =
       strips_of(*p.pattern, p.transposed, WarpgroupTile::dsd_rows(block), stream.device());
-  const int64_t tiles = ceil_div(p.n, tile.cols);
-  const bool sums_heads = p.sum.offset(2, p.sum.numel() - 1) != 0;
-  const DsdExtent extent{p.transposed,  tile.cols, p.batch.numel() * tiles,
-                         p.sum.numel(), tiles,     sums_heads};
-  const int64_t items = extent.columns * strips.list.strips;
-  if (!b_map.fit || !c_map.fit || !value_map.fit || !fits_int(items) || !extent.fits())
-    return false;
-
-  params.value_steps = steps_of(axes.strides(p.batch, 0, p.sum, 0), block * block);
-  params.head_steps = steps_of(axes.strides(p.batch, 3, p.sum, 2), 1);
-  params.values = value_map.encode("dsd");
-  params.b = b_map.encode("dsd");
+  const DenseMap c_map = result_map(c, p, k);
+  if (!c_map.fit) return false;
+  device::WarpgroupDsdParams params{};
+  const DsdWork work = describe_dsd(
+      b, p, axes, strips, block_map(values, block),
+      {.cols = tile.cols, .depth = std::min(block, depth), .b_along_k = k.b_along_k}, params);
+  if (!work.schedule) return false;
   params.c = c_map.encode("dsd");
   if (aside) params.aside = result_map(*aside, p, k).encode("dsd");
-  params.m = static_cast<int>(m);
-  params.n = static_cast<int>(p.n);
   params.blocks = values.data();
-  params.list = strips.list;
-  params.batch = axes.batch;
-  params.sum = axes.sum;
-  params.b_pieces = pieces ? 0 : tile.cols / depth;
-  params.tiles = static_cast<int>(tiles);
-  params.columns = static_cast<int>(extent.columns);
-  const DsdSchedule& schedule = schedule_dsd(*p.pattern, strips, extent, stream.device());
-  params.order = schedule.order;
   const EpilogueLaunch epilogue(p.epilogue, k.c_by_columns, {p.batch.numel(), m, p.n},
                                 device::reduced_side, device::reduced_columns, stream);
   params.epilogue = epilogue.arguments();
-  launch(k, params, p.epilogue, items, schedule.split, stream);
+  launch(k, params, p.epilogue, work.items, work.schedule->split, stream);
   epilogue.reduce();
   return true;
 }

@@ -1,10 +1,27 @@
 #include <bs/tests/kernels/block_sparse_epilogue_cases.h>
 #include <bs/tests/support/devices.h>
 
+#include <cmath>
+
 namespace bs::test {
 
 Reference drawn(const Shape& shape, uint64_t seed, DType dtype) {
   return Reference::of(random_reference(shape, seed).tensor(dtype, Device::cpu()));
+}
+
+Reference whole_numbers(const Shape& shape, uint64_t seed) {
+  Reference r = random_reference(shape, seed, -1.5, 1.5);
+  for (double& x : r.values) x = std::round(x);
+  return r;
+}
+
+Tensor whole(const Shape& shape, uint64_t seed, DType dtype) {
+  return whole_numbers(shape, seed).tensor(dtype, test_device());
+}
+
+std::vector<Mode> modes_of_f32() {
+  if (test_device().is_cpu()) return {{f32}};
+  return {{f32}, {f32, true}};
 }
 
 Problem make(const Case& c, DType dtype) {
@@ -22,7 +39,10 @@ Problem make(const Case& c, DType dtype) {
     a = flipped(mask.dense(c.left, c.free, t.b ? mask.width() : mask.height()), t.a);
     b = mask.values(c.right);
   }
-  Problem p{drawn(a, 1, dtype), drawn(b, 2, dtype), Reference()};
+  const auto operand = [&](const Shape& shape, uint64_t seed) {
+    return c.whole ? whole_numbers(shape, seed) : drawn(shape, seed, dtype);
+  };
+  Problem p{operand(a, 1), operand(b, 2), Reference()};
   const Tensor x = p.a.tensor(dtype, test_device()), y = p.b.tensor(dtype, test_device());
   const LayoutPtr layout = mask.layout();
   if (op == "sdd") {

@@ -19,6 +19,7 @@ struct Case {
   int64_t free;  ///< the extent that the layout does not tell
   Transpose t = {};
   Shape left = {}, right = {};  ///< leading axes
+  bool whole = false;           ///< operands are -1, 0 and 1, so that any kernel's sums are exact
 
   bool is_sdd() const { return std::string(op) == "sdd"; }
 };
@@ -36,6 +37,23 @@ Problem make(const Case& c, DType dtype);
 
 /** @brief Values that are numbers of `dtype`. */
 Reference drawn(const Shape& shape, uint64_t seed, DType dtype);
+
+/** @brief -1, 0 and 1: sums of some thousand products of them are exact in f16, too. */
+Reference whole_numbers(const Shape& shape, uint64_t seed);
+/** @brief The same on the device under test. */
+Tensor whole(const Shape& shape, uint64_t seed, DType dtype = f16);
+
+inline Tensor turned(const Tensor& x, bool transposed) {
+  return transposed ? x.transpose(0, 1) : x;
+}
+
+/** @brief A dtype, and whether TF32 may do for it. */
+struct Mode {
+  DType dtype;
+  bool tf32 = false;
+};
+/** @brief Those of f32 that the device under test has kernels for. */
+std::vector<Mode> modes_of_f32();
 
 /** @brief Where an element of a result lies: the matrix it is of, its row and its column. */
 struct Place {

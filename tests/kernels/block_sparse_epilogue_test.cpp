@@ -114,6 +114,20 @@ void check_sizes(const char* op) {
     }
 }
 
+/// Sizes that f32 has kernels of its own for on some GPUs, in whole quads and not.
+void check_f32(const char* op) {
+  for (const Mode& mode : modes_of_f32())
+    for (const int block : {64, 128})
+      for (const Transpose t : transposes) {
+        if (block == 128 && test_device().is_cpu()) continue;  // where it is but a larger 64
+        const TF32Guard guard(mode.tf32);
+        const Mask mask = Mask::random(2, 2, 5, block, 0.6, 20);
+        check({op, mask, 204, t, {2}, {}, true}, f32, functions[7]);
+        check({op, mask, 197, t, {}, {2}, true}, f32, functions[7]);
+        if (!t.a) check({op, mask, 264, t, {}, {}, true}, f32, functions[0], f16);
+      }
+}
+
 }  // namespace
 
 TEST_CASE("block-sparse epilogues: every function, sdd") { check_functions("sdd"); }
@@ -125,6 +139,10 @@ TEST_CASE("block-sparse epilogues: transposes, heads and batches, dds") { check_
 TEST_CASE("block-sparse epilogues: blocks, sizes that fill no tile, sdd") { check_sizes("sdd"); }
 TEST_CASE("block-sparse epilogues: blocks, sizes that fill no tile, dsd") { check_sizes("dsd"); }
 TEST_CASE("block-sparse epilogues: blocks, sizes that fill no tile, dds") { check_sizes("dds"); }
+
+TEST_CASE("block-sparse epilogues: f32 with large blocks, sdd") { check_f32("sdd"); }
+TEST_CASE("block-sparse epilogues: f32 with large blocks, dsd") { check_f32("dsd"); }
+TEST_CASE("block-sparse epilogues: f32 with large blocks, dds") { check_f32("dds"); }
 
 TEST_CASE("block-sparse epilogues: what is stored beside may be of another type") {
   for (const char* op : {"sdd", "dsd", "dds"})
@@ -149,15 +167,6 @@ TEST_CASE("block-sparse epilogues: sums over nothing get bias and function too")
 
 namespace {
 
-/// Whole numbers from -1 to 1: sums of some thousand products of them are exact.
-Tensor whole(const Shape& shape, uint64_t seed, DType dtype = f16) {
-  Reference r = random_reference(shape, seed, -1.5, 1.5);
-  for (double& x : r.values) x = std::round(x);
-  return r.tensor(dtype, test_device());
-}
-
-Tensor turned(const Tensor& x, bool transposed) { return transposed ? x.transpose(0, 1) : x; }
-
 /// Bias, relu and what it is taken of, in whole numbers, behind sums that are known.
 void check_exact(const Tensor& sums, const std::function<Tensor(const ProductOptions&)>& run) {
   using namespace bs::epilogue;
@@ -178,7 +187,9 @@ void check_exact(const Tensor& sums, const std::function<Tensor(const ProductOpt
 }
 
 /// dsd and dds of a matrix with `outer` rows or columns, against dense products.
-void check_exact(const Mask& mask, int64_t outer, Transpose t, DType dtype = f16) {
+void check_exact(const Mask& mask, int64_t outer, Transpose t, Mode mode) {
+  const TF32Guard guard(mode.tf32);
+  const DType dtype = mode.dtype;
   const SparseTensor s{mask.layout(), whole(mask.values(), 14, dtype)};
   const Tensor stored = to_dense(s);
   for (const bool left : {false, true}) {
@@ -193,12 +204,36 @@ void check_exact(const Mask& mask, int64_t outer, Transpose t, DType dtype = f16
   }
 }
 
+/// Few and long items, whose depth a GPU cuts.
+void check_long(int block, Mode mode) {
+  using namespace bs::epilogue;
+  const int depth = large_on_gpu(4096, 512);
+  for (const Transpose t : transposes) {
+    const Mask wide = Mask::random(1, 256 / block, depth / block, block, 0.7, 17);
+    const Mask high = Mask::random(1, depth / block, 256 / block, block, 0.7, 18);
+    check_exact(t.a ? high : wide, 200, t, mode);
+    check_exact(t.b ? high : wide, 200, t, mode);
+  }
+  const TF32Guard guard(mode.tf32);
+  const Mask mask = Mask::random(1, 256 / block, 256 / block, block, 0.5, 19);
+  const Tensor a = whole({256, 2 * depth}, 20, mode.dtype);
+  const Tensor b = whole({2 * depth, 256}, 21, mode.dtype);
+  const Tensor values = sdd(a, b, mask.layout()).values;
+  const Tensor got =
+      sdd(a, b, mask.layout(), {}, {.epilogue = GemmEpilogue(relu(-accumulator()))}).values;
+  const Reference want = Reference::of(values), actual = Reference::of(got);
+  size_t wrong = 0;
+  for (size_t i = 0; i < want.values.size(); ++i) wrong += actual[i] != std::max(-want[i], 0.0);
+  CHECK(wrong == 0);
+}
+
 }  // namespace
 
 TEST_CASE("block-sparse epilogues: of layouts that are all but dense") {
   // Large enough for a GPU to go by way of a dense product.
   const int rows = large_on_gpu(160, 20), cols = large_on_gpu(144, 18);
-  check_exact(Mask::random(1, rows, cols, 16, 0.9, 13), large_on_gpu(2048, 256), {.b = true});
+  check_exact(Mask::random(1, rows, cols, 16, 0.9, 13), large_on_gpu(2048, 256), {.b = true},
+              {f16});
 }
 
 TEST_CASE("block-sparse epilogues: of results that fill a GPU with the widest tiles") {
@@ -206,30 +241,21 @@ TEST_CASE("block-sparse epilogues: of results that fill a GPU with the widest ti
   for (const DType dtype : {f32, f64})
     for (const int block : {32, 64})
       check_exact(Mask::random(1, 2560 / block, 256 / block, block, 0.3, 26), n, {.b = true},
-                  dtype);
+                  {dtype});
+}
+
+TEST_CASE("block-sparse epilogues: of f32 rounded to TF32, with columns for the widest tiles") {
+  const int rows = large_on_gpu(68, 2), cols = large_on_gpu(68, 3);
+  for (const Transpose t : transposes)
+    check_exact(Mask::random(1, rows, cols, 64, 0.1, 22), large_on_gpu(2048, 192), t, {f32, true});
 }
 
 TEST_CASE("block-sparse epilogues: of few and long items, whose depth a GPU cuts") {
-  using namespace bs::epilogue;
-  const int depth = large_on_gpu(4096, 512);
-  for (const Transpose t : transposes)
-    for (const int block : {32, 128}) {
-      const Mask wide = Mask::random(1, 256 / block, depth / block, block, 0.7, 17);
-      const Mask high = Mask::random(1, depth / block, 256 / block, block, 0.7, 18);
-      check_exact(t.a ? high : wide, 200, t);
-      check_exact(t.b ? high : wide, 200, t);
-    }
-  for (const int block : {32, 128}) {
-    const Mask mask = Mask::random(1, 256 / block, 256 / block, block, 0.5, 19);
-    const Tensor a = whole({256, 2 * depth}, 20), b = whole({2 * depth, 256}, 21);
-    const Tensor values = sdd(a, b, mask.layout()).values;
-    const Tensor got =
-        sdd(a, b, mask.layout(), {}, {.epilogue = GemmEpilogue(relu(-accumulator()))}).values;
-    const Reference want = Reference::of(values), actual = Reference::of(got);
-    size_t wrong = 0;
-    for (size_t i = 0; i < want.values.size(); ++i) wrong += actual[i] != std::max(-want[i], 0.0);
-    CHECK(wrong == 0);
-  }
+  for (const int block : {32, 128}) check_long(block, {f16});
+}
+TEST_CASE("block-sparse epilogues: of few and long items of f32") {
+  for (const Mode& mode : modes_of_f32())
+    for (const int block : {64, 128}) check_long(block, mode);
 }
 
 TEST_CASE("block-sparse epilogues: of sdd of rows that are alike wherever they lie") {

@@ -1,5 +1,6 @@
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/tests/kernels/block_sparse_epilogue_cases.h>
 #include <bs/tests/support/devices.h>
@@ -121,6 +122,18 @@ void check_sizes(const char* op) {
     }
 }
 
+void check_f32(const char* op) {
+  for (const Mode& mode : modes_of_f32())
+    for (const int block : {64, 128})
+      for (const Transpose t : transposes) {
+        if (block == 128 && test_device().is_cpu()) continue;  // where it is but a larger 64
+        const TF32Guard guard(mode.tf32);
+        const Mask mask = Mask::random(2, 2, 5, block, 0.6, 20);
+        check({op, mask, 204, t, {2}, {}, true}, f32);
+        check({op, mask, 197, t, {}, {2}, true}, f32);
+      }
+}
+
 }  // namespace
 
 TEST_CASE("block-sparse reductions: transposes and heads, sdd") { check_transposes("sdd"); }
@@ -129,6 +142,10 @@ TEST_CASE("block-sparse reductions: transposes and heads, dds") { check_transpos
 TEST_CASE("block-sparse reductions: blocks and sizes, sdd") { check_sizes("sdd"); }
 TEST_CASE("block-sparse reductions: blocks and sizes, dsd") { check_sizes("dsd"); }
 TEST_CASE("block-sparse reductions: blocks and sizes, dds") { check_sizes("dds"); }
+
+TEST_CASE("block-sparse reductions: f32 with large blocks, sdd") { check_f32("sdd"); }
+TEST_CASE("block-sparse reductions: f32 with large blocks, dsd") { check_f32("dsd"); }
+TEST_CASE("block-sparse reductions: f32 with large blocks, dds") { check_f32("dds"); }
 
 TEST_CASE("block-sparse reductions: of several heads of few and long items") {
   const int longer = large_on_gpu(128, 16);
@@ -159,13 +176,6 @@ TEST_CASE("block-sparse reductions: over nothing, sums are 0 and maxima the leas
 
 namespace {
 
-/// Whole numbers from -1 to 1 in f16: sums of some thousand products of them are exact.
-Tensor whole(const Shape& shape, uint64_t seed) {
-  Reference r = random_reference(shape, seed, -1.5, 1.5);
-  for (double& x : r.values) x = std::round(x);
-  return r.tensor(f16, test_device());
-}
-
 /// Reductions of whole numbers are exact in any order, as long as f32 holds them.
 void check_exact(const Reference& sums, const std::function<void(const ProductOptions&)>& run) {
   using namespace bs::epilogue;
@@ -188,8 +198,6 @@ void check_exact(const Reference& sums, const std::function<void(const ProductOp
   CHECK(Reference::of(rows).values == of_rows.values);
   CHECK(Reference::of(columns).values == of_columns.values);
 }
-
-Tensor turned(const Tensor& x, bool transposed) { return transposed ? x.transpose(0, 1) : x; }
 
 /// dsd and dds of a matrix with `outer` rows or columns, against dense products.
 void check_exact(const Mask& mask, int64_t outer, Transpose t) {

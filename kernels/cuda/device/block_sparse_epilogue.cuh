@@ -14,37 +14,45 @@ struct NoEpilogue {
 template <int block>
 inline constexpr int side_of = block < reduced_side ? block : reduced_side;
 
-/// A warp's 16 rows (or the first 8) by 8 or 16 columns of a result, of which `rows` by `columns`
-/// are inside, or none where these are not positive. A lane's pair i is in row i % 2 of its two,
-/// and is number i / 2 of its pairs along that.
+/// A warp's 16 or 32 rows (or the first 8) by 8 or 16 columns of a result, of which `rows` by
+/// `columns` are inside, or none where these are not positive. A lane's pair i is in row i % M of
+/// its M, and is number i / M of its pairs along that.
 struct EpiloguePiece {
   int row, column, batch;
   int rows, columns;
 };
 
+/// Which rows of a piece of `side` a lane has: two, 8 from each other.
+template <int side>
+struct LaneRows {
+  static constexpr int count = 2, height = side;
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static int row(int i) { return lane() / 4 + i * 8; }
+};
+
 /// What an epilogue reduces of a piece of `side` columns, and of pieces side by side.
-template <class Epilogue, int side, int R = Epilogue::reductions>
+template <class Epilogue, int side, class Rows = LaneRows<side>, int R = Epilogue::reductions>
 class PieceTotals {
   using W = typename Epilogue::Compute;
-  static constexpr int N = side / 4;  // a lane's columns
+  static constexpr int M = Rows::count, N = side / 4;  // a lane's rows and columns
 
  public:
-  __device__ PieceTotals() {
+  __device__ explicit PieceTotals(const Rows& own = Rows()) : own_(own) {
     clear_rows();
     clear_columns();
   }
 
   /// Adds what was computed of pair `i`.
   __device__ void take(int i, const EpiloguePiece& at, const W (&reduced)[R][2]) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int r = 0; r < R; ++r)
 #pragma unroll
       for (int v = 0; v < 2; ++v) {
         // What is outside counts for no column, or no row; its own rows or columns are not stored.
-        const bool inside = Epilogue::over_columns(r) ? lane % 4 * 2 + i / 2 * 8 + v < at.columns
-                                                      : lane / 4 + i % 2 * 8 < at.rows;
-        W& total = Epilogue::over_columns(r) ? rows_[r][i % 2] : columns_[r][i / 2 * 2 + v];
+        const bool inside = Epilogue::over_columns(r)
+                                ? own_.lane() % 4 * 2 + i / M * 8 + v < at.columns
+                                : own_.row(i % M) < at.rows;
+        W& total = Epilogue::over_columns(r) ? rows_[r][i % M] : columns_[r][i / M * 2 + v];
         total = both(r, total, inside ? reduced[r][v] : nothing(r));
       }
   }
@@ -54,7 +62,7 @@ class PieceTotals {
 
   /// Puts the totals of the piece's columns away.
   __device__ void store_columns(const GemmOperand* partials, const EpiloguePiece& at) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = own_.lane();
     const int own = lane / (32 / N);
     const int column = kept_here(own / 2 * 8 + own % 2 + lane % 4 * 2);
     const bool stores = lane % (32 / N) < 4 && column < at.columns && at.rows > 0;
@@ -63,7 +71,8 @@ class PieceTotals {
       if (Epilogue::over_columns(r)) continue;
       const W total = over_lanes<16, 4>(r, columns_[r]);
       const GemmOperand& o = partials[r];
-      W* const to = static_cast<W*>(o.data) + at.batch * o.batch + kept_here(at.row / side) * o.row;
+      W* const to =
+          static_cast<W*>(o.data) + at.batch * o.batch + kept_here(at.row / Rows::height) * o.row;
       if (stores) to[at.column + column] = total;
     }
     clear_columns();
@@ -71,9 +80,9 @@ class PieceTotals {
   /// Puts those of the rows away, over all columns since the last time, which are part `part` of
   /// the row.
   __device__ void store_rows(const GemmOperand* partials, const EpiloguePiece& at, int part) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int row = kept_here(lane / 4 + lane % 4 / 2 * 8);
-    const bool stores = lane % 2 == 0 && row < at.rows;
+    constexpr int alike = 4 / M;  // lanes that have the same total
+    const int row = kept_here(own_.row(own_.lane() % 4 / alike));
+    const bool stores = own_.lane() % alike == 0 && row < at.rows;
 #pragma unroll
     for (int r = 0; r < R; ++r) {
       if (!Epilogue::over_columns(r)) continue;
@@ -99,14 +108,13 @@ class PieceTotals {
   /// The total, over lanes that differ in bits `first` down to `last`, of one of the values: which
   /// one, the highest of these bits tell.
   template <int first, int last, int count>
-  __device__ static W over_lanes(int r, W (&values)[count]) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+  __device__ W over_lanes(int r, W (&values)[count]) const {
     int step = first;
 #pragma unroll
     for (int half = count / 2; half > 0; half /= 2, step /= 2)
 #pragma unroll
       for (int i = 0; i < half; ++i) {
-        const bool upper = (lane & step) != 0;
+        const bool upper = (own_.lane() & step) != 0;
         const W given = upper ? values[i] : values[i + half];
         values[i] =
             both(r, upper ? values[i + half] : values[i], __shfl_xor_sync(~0U, given, step));
@@ -119,7 +127,9 @@ class PieceTotals {
 
   __device__ void clear_rows() {
 #pragma unroll
-    for (int r = 0; r < R; ++r) rows_[r][0] = rows_[r][1] = nothing(r);
+    for (int r = 0; r < R; ++r)
+#pragma unroll
+      for (int i = 0; i < M; ++i) rows_[r][i] = nothing(r);
   }
   __device__ void clear_columns() {
 #pragma unroll
@@ -128,12 +138,14 @@ class PieceTotals {
       for (int i = 0; i < N; ++i) columns_[r][i] = nothing(r);
   }
 
-  W rows_[R][2], columns_[R][N];
+  Rows own_;
+  W rows_[R][M], columns_[R][N];
 };
 
-template <class Epilogue, int side>
-class PieceTotals<Epilogue, side, 0> {
+template <class Epilogue, int side, class Rows>
+class PieceTotals<Epilogue, side, Rows, 0> {
  public:
+  __device__ explicit PieceTotals(const Rows& = Rows()) {}
   template <class W>
   __device__ void take(int, const EpiloguePiece&, const W&) {}
   __device__ void store_columns(const GemmOperand*, const EpiloguePiece&) {}

@@ -8,6 +8,14 @@ namespace bs::cuda::device {
 
 inline constexpr int warpgroup_size = 128;
 
+/// threadIdx.x, of which the compiler does not know that it stays what it was: so what follows from
+/// it is computed where it is used, and takes no registers meanwhile.
+__device__ inline unsigned fresh_thread() {
+  unsigned thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
 /// Registers and shared memory written before are seen by the products that follow.
 __device__ inline void warpgroup_arrive() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -25,16 +25,17 @@ __device__ inline WorkPiece piece_of_work(const WorkSplit& split, int work) {
 }
 
 /// Called by a warpgroup that has its sums of a piece of work: true where they now are those of the
-/// item, false where another will have them. `started`: whether there was anything to sum.
+/// item, false where another will have them. `started`: whether there was anything to sum;
+/// `thread`: of the warpgroup.
 template <int Groups, int N>
 __device__ inline bool finish_parts(const WorkSplit& split, int work, int group, float (&sums)[N],
-                                    bool& started) {
+                                    bool& started,
+                                    int thread = static_cast<int>(threadIdx.x) % warpgroup_size) {
   if (split.pieces == nullptr) return true;
   const WorkPiece piece = split.pieces[work];
   if (piece.parts == 1) return true;
   static_assert(N % 4 == 0);
   constexpr int quads = N / 4;  // of sums, those of all threads side by side
-  const int thread = static_cast<int>(threadIdx.x) % warpgroup_size;
   const long long first = static_cast<long long>(piece.slot) * Groups + group;
   float4* at =
       reinterpret_cast<float4*>(split.partials) + first * (quads * warpgroup_size) + thread;

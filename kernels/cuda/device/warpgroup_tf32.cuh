@@ -13,6 +13,7 @@
 #include <bs/kernels/cuda/device/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/mma.cuh>
 #include <bs/kernels/cuda/device/warpgroup_parts.cuh>
+#include <bs/kernels/cuda/device/warpgroup_tf32_result.cuh>
 
 namespace bs::cuda::device {
 
@@ -21,6 +22,7 @@ struct Tf32Item {
   int work;    ///< its number, or that of the piece of it; -1: there is nothing more
   int stages;  ///< 0: it has none but an empty one
   int row, column, batch, count;
+  int strip;  ///< of sdd, over all heads
 };
 
 __device__ inline float read_shared_float(unsigned address) {
@@ -41,16 +43,9 @@ __device__ inline float small_part(float x, float large) {
   return (x - large) * (1 + 1.05F * 0x1p-11F);
 }
 
-/// threadIdx.x, of which the compiler does not know that it stays what it was: so what follows from
-/// it is computed where it is used, and takes no registers meanwhile.
-__device__ inline unsigned fresh_thread() {
-  unsigned thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
-
 /// C: Mma, n (rows of the narrow operand), wide (64s of the wide one a warpgroup, an even number),
-/// stages, split, wide_along_k, narrow_along_k.
+/// stages, split, wide_along_k, narrow_along_k, Epilogue, staged (results that leave together: C,
+/// or it and one more).
 template <class C>
 struct WarpgroupTf32 {
   static constexpr int groups = 2;  // warpgroups that multiply
@@ -144,11 +139,6 @@ struct WarpgroupTf32 {
 
   // ---- The warpgroups that multiply.
 
-  /// Of 32 columns of the wide operand that a warp has of 128, a lane has four: `lane / 4` of each
-  /// 8 or, where columns lie along lines, four neighbours, so that one read brings them. There
-  /// lanes exchange places, to meet each bank once.
-  __device__ static int place_of(int row) { return row % 2 * 4 + row / 2; }
-
   /// Of as many steps as are multiplied at a time.
   static constexpr int taken = steps / 2;
   using Fragments = unsigned[taken][wide][4];
@@ -168,7 +158,7 @@ struct WarpgroupTf32 {
                                                 (m % 2 * 16 + half * 8 + row) * line +
                                                 (((2 * (begin + step) + k) ^ row) * 16));
     } else {
-      const int k = lane % 4, place = place_of(lane / 4);
+      const int k = lane % 4, place = LaneColumns<false>::place(lane);
       const unsigned own[2] = {first + k * line + ((place ^ k) * 16),
                                first + (k + 4) * line + ((place ^ (k + 4)) * 16)};
 #pragma unroll
@@ -271,59 +261,6 @@ struct WarpgroupTf32 {
       for (int i = 0; i < n / 2; ++i) sums[m][i] = 0;
   }
 
-  /// Where a warp's 32 neighbouring columns of the result go.
-  struct Place {
-    float* to;       ///< row 0 of the first of them
-    long long step;  ///< from a row to the next, or by columns from a column
-    int left;        ///< columns that are inside
-    bool quads;      ///< four of them at a time
-  };
-
-  /// Writes the sums; `place(q, warp)` tells where those of the warp's part of the `q`th 128
-  /// columns of the warpgroup go.
-  template <bool by_columns, class PlaceOf>
-  __device__ static void write(const Sums& sums, const PlaceOf& place_of_warp) {
-    const int thread = static_cast<int>(fresh_thread());
-    const int pair = thread % 4 * 2, first = thread % 32 / 4;
-#pragma unroll
-    for (int q = 0; q < wide / 2; ++q) {
-      const Place place = place_of_warp(q, thread % warpgroup_size / 32);
-      int columns[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        columns[i] = C::wide_along_k ? i * 8 + first : place_of(first) * 4 + i;
-      // Moved on from row to row: many addresses at a time would not fit the registers.
-      float* to = place.to + (by_columns ? pair : pair * place.step);
-#pragma unroll
-      for (int j = 0; j < n / 8; ++j) {
-        const auto sum = [&](int i, int e) { return sums[2 * q + i / 2][4 * j + i % 2 * 2 + e]; };
-        if constexpr (by_columns) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            if (columns[i] < place.left)
-              *reinterpret_cast<float2*>(to + columns[i] * place.step) =
-                  make_float2(sum(i, 0), sum(i, 1));
-          to += 8;
-        } else {
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            if (!C::wide_along_k && place.quads) {
-              if (columns[0] < place.left)
-                *reinterpret_cast<float4*>(to + columns[0]) =
-                    make_float4(sum(0, e), sum(1, e), sum(2, e), sum(3, e));
-            } else {
-#pragma unroll
-              for (int i = 0; i < 4; ++i)
-                if (columns[i] < place.left) to[columns[i]] = sum(i, e);
-            }
-            to += e == 0 ? place.step : 7 * place.step;
-          }
-          asm volatile("" : "+l"(to));
-        }
-      }
-    }
-  }
-
   // ---- All of them.
 
   /// The swizzle counts from multiples of 1024 bytes. Found anew at each call, so that the address
@@ -367,8 +304,9 @@ struct WarpgroupTf32 {
 #pragma unroll
       for (int m = 0; m < wide; ++m) warpgroup_pin(sums[m]);
       auto& flat = reinterpret_cast<float(&)[wide * n / 2]>(sums);
-      const int own = static_cast<int>(fresh_thread()) / warpgroup_size;
-      if (!finish_parts<groups>(p.split, item.work, own, flat, started)) continue;
+      const int thread = static_cast<int>(fresh_thread()), own = thread / warpgroup_size;
+      if (!finish_parts<groups>(p.split, item.work, own, flat, started, thread % warpgroup_size))
+        continue;
       if (!started) clear(sums);
       Kernel::store(p, item, own, sums);
     }

@@ -10,6 +10,7 @@ namespace bs::cuda::device {
 template <class C>
 struct WarpgroupTf32Dsd {
   using Core = WarpgroupTf32<C>;
+  using Result = WarpgroupTf32Result<C>;
   using Params = WarpgroupTf32DsdParams;
   using Shared = typename Core::Shared;
   static constexpr int threads = Core::threads;
@@ -65,7 +66,7 @@ struct WarpgroupTf32Dsd {
         }
       }
       const int part = place.tile % parts, column = place.tile / parts * Core::columns;
-      const Tf32Item item{work, 2 * left, local * block + part * n, column, place.batch, 0};
+      const Tf32Item item{work, 2 * left, local * block + part * n, column, place.batch, 0, 0};
       bool first = true;
       if (left == 0) {
         Core::next_stage(s, at, buffers, true, turn, item, 0);
@@ -109,12 +110,14 @@ struct WarpgroupTf32Dsd {
 
   __device__ static void store(const Params& p, const Tf32Item& item, int group,
                                const typename Core::Sums& sums) {
-    Core::template write<C::c_by_columns>(sums, [&](int q, int warp) {
+    Result::template write<C::c_by_columns>(p, sums, [&](int q, int warp) {
       const int column = item.column + group * Core::wide * 64 + q * 128 + warp * 32;
       const long long first =
-          C::c_by_columns ? column * p.result_step + item.row : item.row * p.result_step + column;
-      return typename Core::Place{p.result + item.batch * p.result_batch + first, p.result_step,
-                                  p.n - column, p.whole_quads};
+          item.batch * p.result_batch +
+          (C::c_by_columns ? column * p.result_step + item.row : item.row * p.result_step + column);
+      const EpiloguePlace at{column, item.row, item.batch, 2};
+      return typename Result::Place{first, p.result_step,   p.n - column, p.whole_quads, at,
+                                    at,    p.n - 1 - column};
     });
   }
 

@@ -10,6 +10,7 @@ namespace bs::cuda::device {
 template <class C>
 struct WarpgroupTf32Sdd {
   using Core = WarpgroupTf32<C>;
+  using Result = WarpgroupTf32Result<C>;
   using Params = WarpgroupTf32SddParams;
   using Shared = typename Core::Shared;
   static constexpr int threads = Core::threads;
@@ -32,7 +33,8 @@ struct WarpgroupTf32Sdd {
       const int number = rest / p.works, head = share.strip / p.list.strips;
       const BatchIndex batch(p.batch, number);
       const int end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
-      const Tf32Item item{work, end - piece.begin, part * n, share.first, number, share.count};
+      const Tf32Item item{work,   end - piece.begin, part * n,   share.first,
+                          number, share.count,       share.strip};
       const int line = share.strip % p.list.strips * block + part * n;
       int columns[gathered];
 #pragma unroll
@@ -75,13 +77,19 @@ struct WarpgroupTf32Sdd {
 
   __device__ static void store(const Params& p, const Tf32Item& item, int group,
                                const typename Core::Sums& sums) {
-    Core::template write<false>(sums, [&](int q, int warp) {
-      const int column = group * Core::wide * 64 + q * 128 + warp * 32, entry = column / block;
-      const bool kept = entry < item.count;
-      const long long number = static_cast<long long>(item.batch) * p.blocks +
-                               __ldg(p.list.blocks + item.column + (kept ? entry : 0));
-      return typename Core::Place{p.result + (number * block + item.row) * block + column % block,
-                                  block, kept ? 32 : 0, true};
+    Result::template write<false>(p, sums, [&](int q, int warp) {
+      const int column = group * Core::wide * 64 + q * 128 + warp * 32;
+      const bool kept = column / block < item.count;
+      const int entry = item.column + (kept ? column / block : 0);
+      const int number = __ldg(p.list.blocks + entry), inside = column % block;
+      const long long first =
+          ((static_cast<long long>(item.batch) * p.blocks + number) * block + item.row) * block +
+          inside;
+      const int head = item.strip / p.list.strips, line = item.strip % p.list.strips * block;
+      const EpiloguePlace at{__ldg(p.list.cols + entry) * block + inside, line + item.row,
+                             item.batch * p.heads + head, 2};
+      const EpiloguePlace in{inside, number * block + item.row, item.batch, 2};
+      return typename Result::Place{first, block, kept ? 32 : 0, true, at, in, 31};
     });
   }
 

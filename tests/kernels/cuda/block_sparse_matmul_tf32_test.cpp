@@ -1,10 +1,74 @@
+#include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/cuda/block_sparse_matmul_tf32.h>
+#include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/math_mode.h>
+#include <bs/lib/cuda/jit_cache.h>
+#include <bs/lib/cuda/runtime.h>
+#include <bs/lib/patterns.h>
+#include <bs/tests/kernels/cuda/epilogue_of_all_kinds.h>
+#include <bs/tests/support/devices.h>
 #include <bs/tests/support/kernel_sweep.h>
+#include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+
+using namespace bs;
 using namespace bs::cuda;
 
+namespace {
+
+void check_with(const GemmEpilogue& epilogue, int staged, size_t share) {
+  test::check_kernels(all_tf32_kernels(),
+                      [&](Tf32Kernel k) {
+                        k.staged = staged;
+                        return tf32_source(k, &epilogue);
+                      },
+                      share, {90});
+}
+
+}  // namespace
+
 TEST_CASE("block-sparse products: the f32 kernels of wgmma compile and keep to registers") {
-  bs::test::check_kernels(all_tf32_kernels(), [](const Tf32Kernel& k) { return tf32_source(k); }, 7,
-                          {90});
+  test::check_kernels(all_tf32_kernels(), [](const Tf32Kernel& k) { return tf32_source(k); }, 7,
+                      {90});
+}
+
+TEST_CASE("block-sparse products: the f32 kernels of wgmma compile with epilogues") {
+  check_with(test::epilogue_of_all_kinds(Element::f32), 2, 19);
+  check_with(test::epilogue_that_reduces(Element::f32), 1, 13);
+  check_with(test::bias_and_gelu(Element::f32), 1, 17);
+}
+
+TEST_CASE("block-sparse products: f32 with an epilogue goes to wgmma" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  if (device_properties(device).capability != 90 || std::getenv("BS_PORTABLE_PRODUCTS")) return;
+  using namespace bs::epilogue;
+  // A kernel is recorded when a process first asks for it; no other test has this number.
+  const Value t = accumulator() * 0.3125;
+  const ProductOptions options{.epilogue = GemmEpilogue(t)};
+  const test::Scratch scratch;
+  const char* const before = std::getenv("BS_JIT_RECORD");
+  const std::string kept = before ? before : "";
+  setenv("BS_JIT_RECORD", (scratch / "kernels").c_str(), 1);
+  for (const int block : {64, 128})
+    for (const bool tf32 : {false, true}) {
+      const TF32Guard guard(tf32);
+      const LayoutPtr layout = patterns::dense({.rows = 4, .cols = 4, .block = block});
+      const Tensor x = Tensor::empty({4 * block, 4 * block}, f32, device);
+      const SparseTensor s{layout, Tensor::empty({16, block, block}, f32, device)};
+      sdd(x, x, layout, {}, options);
+      dsd(s, x, {}, options);
+      dds(x, s, {}, options);
+    }
+  before ? setenv("BS_JIT_RECORD", kept.c_str(), 1) : unsetenv("BS_JIT_RECORD");
+  int epilogues = 0;
+  for (const jit::Recorded& one : jit::read_recorded(scratch / "kernels", device_headers())) {
+    CAPTURE(one.source.name);
+    if (one.source.name.find("_epilogue") == std::string::npos) continue;
+    ++epilogues;
+    CHECK(one.source.name.find("_wgmma_") != std::string::npos);
+  }
+  CHECK(epilogues == 12);
 }

@@ -1,0 +1,46 @@
+#include <bs/kernels/cuda/warpgroup_dsd_operands.h>
+#include <bs/lib/cuda/launch.h>
+
+namespace bs::cuda {
+
+DsdWork describe_dsd(const Tensor& b, const DsdProblem& p, const Axes& axes,
+                     const BlockSparseStrips& strips, const DenseMap& values,
+                     const DsdTiling& tiling, device::WarpgroupDsdParams& params) {
+  const int block = p.layout.block, element = static_cast<int>(size_of(b.dtype()));
+  const int line = 128 / element;  // of shared memory
+  const std::array<int64_t, 3> b_strides = axes.strides(p.batch, 1, p.sum, 1);
+  const bool pieces = !tiling.b_along_k && p.n % line == 0 && b_strides[2] == 0;
+  DenseMap b_map = tiling.b_along_k
+                       ? DenseMap(b, p.k(), p.n, p.b.col, tiling.depth, std::min(256, tiling.cols))
+                       : DenseMap(b, pieces ? line : p.n, p.k(), p.b.row, line, tiling.depth);
+  if (pieces) b_map.add(p.n / line, line, tiling.cols / line);
+  b_map.add_axes(axes, b_strides, pieces ? 2 : 3, params.b_steps);
+  const int64_t tiles = ceil_div(p.n, tiling.cols) * tiling.parts;
+  const DsdExtent extent{.transposed = p.transposed,
+                         .cols = tiling.cols,
+                         .columns = p.batch.numel() * tiles,
+                         .products = p.sum.numel(),
+                         .tiles = tiles,
+                         .sums_heads = p.sum.offset(2, p.sum.numel() - 1) != 0,
+                         .element = element};
+  const int64_t items = extent.columns * strips.list.strips;
+  if (!b_map.fit || !values.fit || !fits_int(items) || !extent.fits()) return {};
+
+  const DsdSchedule& schedule = schedule_dsd(*p.pattern, strips, extent, b.device());
+  params.values = values.encode("dsd");
+  params.b = b_map.encode("dsd");
+  params.list = strips.list;
+  params.batch = axes.batch;
+  params.sum = axes.sum;
+  params.value_steps = steps_of(axes.strides(p.batch, 0, p.sum, 0), block * block);
+  params.head_steps = steps_of(axes.strides(p.batch, 3, p.sum, 2), 1);
+  params.b_pieces = pieces ? 0 : tiling.cols / line;
+  params.tiles = static_cast<int>(tiles);
+  params.columns = static_cast<int>(extent.columns);
+  params.order = schedule.order;
+  params.m = p.block_rows() * block;
+  params.n = static_cast<int>(p.n);
+  return {&schedule, items};
+}
+
+}  // namespace bs::cuda

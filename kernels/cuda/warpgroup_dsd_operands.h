@@ -1,0 +1,29 @@
+#pragma once
+/** @file What the warpgroup kernels of dsd, for 16 bits and for f32, are told alike. */
+#include <bs/kernels/block_sparse_matmul_problem.h>
+#include <bs/kernels/cuda/block_sparse_schedule.h>
+#include <bs/kernels/cuda/warpgroup_operands.h>
+
+namespace bs::cuda {
+
+/** @brief How a kernel cuts C and B. */
+struct DsdTiling {
+  int cols = 0;            ///< columns of C that a CTA has
+  int depth = 0;           ///< of a box of B
+  int parts = 1;           ///< of a block's rows, each an item
+  bool b_along_k = false;  ///< neighbours along the depth are side by side
+};
+
+/** @brief Items of a launch, and how they are shared out. */
+struct DsdWork {
+  const DsdSchedule* schedule = nullptr;  ///< null: the copy engine cannot address B, or the
+                                          ///< product is too large
+  int64_t items = 0;
+};
+
+/** @brief Fills in all of `params` but where C and what the epilogue reads lie. */
+DsdWork describe_dsd(const Tensor& b, const DsdProblem& p, const Axes& axes,
+                     const BlockSparseStrips& strips, const DenseMap& values,
+                     const DsdTiling& tiling, device::WarpgroupDsdParams& params);
+
+}  // namespace bs::cuda

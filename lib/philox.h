@@ -1,8 +1,8 @@
 #pragma once
-/** @file Philox4x32-10, the random function behind everything random here (Salmon, Moraes, Dror,
- *  Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011). A block of 128 random bits is a
- *  pure function of a key and a counter, so any element can be computed anywhere, at any time, by
- *  any thread. No library header: host compilers, nvcc and NVRTC all take this text. */
+/** @file Philox4x32, of ten rounds, the random function behind everything random here (Salmon,
+ *  Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011). A block of 128 random
+ * bits is a pure function of a key and a counter, so any element can be computed anywhere, at any
+ * time, by any thread. No library header: host compilers, nvcc and NVRTC all take this text. */
 #include <bs/lib/host_device.h>
 
 namespace bs {
@@ -25,15 +25,19 @@ BS_HOST_DEVICE inline void philox_round(unsigned (&c)[4], unsigned k0, unsigned 
 }  // namespace detail
 
 inline constexpr int philox_rounds = 10;
+/** @brief The fewest that pass all of BigCrush (table 2 there), for what has no use for the safety
+ *  margin of ten and is bound by their number: the dropout of a transducer's joint. */
+inline constexpr int philox_fewest_rounds = 7;
 
 /** @brief The block number `low` of the sequence `high` under `key`. */
+template <int rounds = philox_rounds>
 BS_HOST_DEVICE inline PhiloxBlock philox(unsigned long long key, unsigned long long low,
                                          unsigned long long high) {
   auto k0 = static_cast<unsigned>(key);
   auto k1 = static_cast<unsigned>(key >> 32);
   unsigned c[4] = {static_cast<unsigned>(low), static_cast<unsigned>(low >> 32),
                    static_cast<unsigned>(high), static_cast<unsigned>(high >> 32)};
-  for (int round = 0; round < philox_rounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     detail::philox_round(c, k0, k1);
     k0 += 0x9E3779B9U;
     k1 += 0xBB67AE85U;
@@ -42,23 +46,25 @@ BS_HOST_DEVICE inline PhiloxBlock philox(unsigned long long key, unsigned long l
 }
 
 /** @brief The keys of all rounds, which a kernel's threads need not add up each for itself. */
+template <int rounds = philox_rounds>
 struct PhiloxKeys {
-  unsigned even[philox_rounds], odd[philox_rounds];
+  unsigned even[rounds], odd[rounds];
 
   explicit PhiloxKeys(unsigned long long key) {
-    for (unsigned i = 0; i < philox_rounds; ++i) {
+    for (unsigned i = 0; i < rounds; ++i) {
       even[i] = static_cast<unsigned>(key) + i * 0x9E3779B9U;
       odd[i] = static_cast<unsigned>(key >> 32) + i * 0xBB67AE85U;
     }
   }
 };
 
-/** @brief The same block as philox(key, low, high). */
-BS_HOST_DEVICE inline PhiloxBlock philox(const PhiloxKeys& keys, unsigned long long low,
+/** @brief The same block as philox<rounds>(key, low, high). */
+template <int rounds>
+BS_HOST_DEVICE inline PhiloxBlock philox(const PhiloxKeys<rounds>& keys, unsigned long long low,
                                          unsigned long long high) {
   unsigned c[4] = {static_cast<unsigned>(low), static_cast<unsigned>(low >> 32),
                    static_cast<unsigned>(high), static_cast<unsigned>(high >> 32)};
-  for (int round = 0; round < philox_rounds; ++round)
+  for (int round = 0; round < rounds; ++round)
     detail::philox_round(c, keys.even[round], keys.odd[round]);
   return {{c[0], c[1], c[2], c[3]}};
 }

@@ -11,13 +11,14 @@ namespace bs {
 Variable transducer_joint(const Variable& f, const Variable& g, const Tensor& logit_lengths,
                           const Tensor& target_lengths, const TransducerJointOptions& options,
                           RandomState state) {
+  Tensor kept;
+  const Tensor h =
+      transducer_joint(f.data(), g.data(), logit_lengths, target_lengths, options, state, &kept);
   return tape().record(
-      "transducer_joint", {f, g},
-      transducer_joint(f.data(), g.data(), logit_lengths, target_lengths, options, state),
-      [x = f.data(), y = g.data(), logit_lengths, target_lengths, options,
-       state](const Tensor& dh) {
+      "transducer_joint", {f, g}, h,
+      [x = f.data(), y = g.data(), logit_lengths, target_lengths, options, kept](const Tensor& dh) {
         const auto [df, dg] =
-            transducer_joint_backward(x, y, dh, logit_lengths, target_lengths, options, state);
+            transducer_joint_backward(x, y, dh, logit_lengths, target_lengths, options, kept);
         return Grads{df, dg};
       });
 }

@@ -9,8 +9,8 @@
 
 namespace bs {
 
-/** @brief dropout(relu(f[b, t] + g[b, u])), padded or packed. Saves f, g, and a seed and an offset
- *  for dropout: neither the result nor a mask. */
+/** @brief dropout(relu(f[b, t] + g[b, u])), padded or packed. Saves f, g, and with dropout a bit an
+ *  element, not the result. */
 Variable transducer_joint(const Variable& f, const Variable& g, const Tensor& logit_lengths = {},
                           const Tensor& target_lengths = {},
                           const TransducerJointOptions& options = {},

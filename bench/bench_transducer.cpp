@@ -153,15 +153,13 @@ void joint(const Problem& p, double dropout, const bench::Settings& s, bench::Re
   const Tensor f = random(p.frames);
   const Tensor g = random(p.labels + 1);
   const TransducerJointOptions options = {.dropout = dropout};
-  const auto forward = [&] { return transducer_joint(f, g, {}, {}, options, {1, 2}); };
+  Tensor kept;
+  const auto forward = [&] { return transducer_joint(f, g, {}, {}, options, {1, 2}, &kept); };
   const Tensor h = forward();
   const auto ends = static_cast<double>(f.bytes() + g.bytes());
   const auto bytes = static_cast<double>(h.bytes());
   add(record, s, p.cell("joint", s.dtype, dropout), {"forward", "backward"},
-      {[&] { forward(); },
-       [&] {
-         transducer_joint_backward(f, g, h, {}, {}, options, {1, 2});
-       }},
+      {[&] { forward(); }, [&] { transducer_joint_backward(f, g, h, {}, {}, options, kept); }},
       {bytes + ends, bytes + 2 * ends});
 }
 

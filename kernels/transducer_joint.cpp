@@ -1,6 +1,7 @@
 #include <bs/kernels/transducer_joint.h>
 
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 
 #include <algorithm>
 #include <cmath>
@@ -53,6 +54,13 @@ Shape result_shape(const TransducerSizes& s) {
   return {s.batch, s.frames, s.labels + 1, s.classes};
 }
 
+/// Words of bits where some elements are dropped and some are not, else -1.
+int64_t words_of_bits(DType dtype, const TransducerSizes& s,
+                      const TransducerJointOptions& options) {
+  const uint32_t patterns = detail::joint_dropout(options.dropout).patterns;
+  return patterns == 0 || patterns == 65536 ? -1 : detail::JointBits(dtype, s).words(s);
+}
+
 }  // namespace
 
 detail::JointDropout detail::joint_dropout(double p) {
@@ -78,15 +86,18 @@ int64_t transducer_packed_rows(const Tensor& logit_lengths, const Tensor& target
 
 Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths,
                         const Tensor& target_lengths, const TransducerJointOptions& options,
-                        RandomState state) {
+                        RandomState state, Tensor* kept) {
   const char* op = "transducer_joint";
   const TransducerSizes s = sizes_of(op, f, g, options);
   const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f);
   const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f);
   Tensor h = Tensor::empty(result_shape(s), f.dtype(), f.device());
+  const int64_t words = words_of_bits(f.dtype(), s, options);
+  const Tensor bits = words < 0 ? Tensor() : Tensor::empty({words}, i32, f.device());
   if (s.batch > 0)
-    BS_DISPATCH(f.device(), transducer_joint, contiguous(f), contiguous(g), frames, labels, h, s,
-                options, state);
+    BS_DISPATCH(f.device(), transducer_joint, contiguous(f), contiguous(g), frames, labels, h, bits,
+                s, options, state);
+  if (kept != nullptr) *kept = bits;
   return h;
 }
 
@@ -94,20 +105,30 @@ std::pair<Tensor, Tensor> transducer_joint_backward(const Tensor& f, const Tenso
                                                     const Tensor& dh, const Tensor& logit_lengths,
                                                     const Tensor& target_lengths,
                                                     const TransducerJointOptions& options,
-                                                    RandomState state) {
+                                                    const Tensor& kept) {
   const char* op = "transducer_joint_backward";
   const TransducerSizes s = sizes_of(op, f, g, options);
   BS_CHECK(dh.shape() == result_shape(s), "{}: dh {} for a joint {}", op, dh.shape(),
            result_shape(s));
   check_same_dtype(op, f, dh);
   check_same_device(op, f, dh);
+  const int64_t words = words_of_bits(f.dtype(), s, options);
+  if (words >= 0) {
+    BS_CHECK(kept.defined(), "{}: dropout {} without what the forward kept", op, options.dropout);
+    BS_CHECK(kept.shape() == Shape{words} && kept.dtype() == i32 && kept.is_contiguous(),
+             "{}: kept {} of dtype {}, expected [{}] of i32", op, kept.shape(), kept.dtype(),
+             words);
+    check_same_device(op, f, kept);
+  }
   const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f);
   const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f);
+  if (options.dropout == 1)
+    return {zeros(f.shape(), f.dtype(), f.device()), zeros(g.shape(), g.dtype(), g.device())};
   std::pair<Tensor, Tensor> out = {Tensor::empty(f.shape(), f.dtype(), f.device()),
                                    Tensor::empty(g.shape(), g.dtype(), g.device())};
   if (s.batch > 0)
     BS_DISPATCH(f.device(), transducer_joint_backward, contiguous(f), contiguous(g), contiguous(dh),
-                frames, labels, out.first, out.second, s, options, state);
+                kept, frames, labels, out.first, out.second, s, options);
   return out;
 }
 

@@ -3,6 +3,7 @@
  *  network. docs/transducer.md has the memory of each mode. */
 #include <bs/kernels/dispatch.h>
 #include <bs/kernels/transducer_loss.h>
+#include <bs/lib/philox.h>
 #include <bs/lib/random.h>
 
 #include <utility>
@@ -27,36 +28,45 @@ struct TransducerJointOptions {
  *  the lengths lie on one. */
 int64_t transducer_packed_rows(const Tensor& logit_lengths, const Tensor& target_lengths);
 
-/** @brief h[b, t, u, :] = dropout(relu(f[b, t, :] + g[b, u, :])). One write of h.
+/** @brief h[b, t, u, :] = dropout(relu(f[b, t, :] + g[b, u, :])). One write of h, and with dropout
+ *  of a bit an element.
  *  @param[in] f [batch, frames, n], floating: the encoder's; any strides
  *  @param[in] g [batch, labels + 1, n] of f's dtype: the prediction network's
  *  @param[in] logit_lengths [batch] frames of each utterance, i64 or i32; undefined: all
  *  @param[in] target_lengths [batch] labels of each utterance; undefined: all
  *  @param[in] state the sequence of random numbers; means nothing without dropout
+ *  @param[out] kept where given: what the backward has to know of dropout, as detail::JointBits
+ *  lays it out, the same on both devices. Undefined where none or all of the elements are dropped.
  *  @return [batch, frames, labels + 1, n], zero past the lengths, or packed [packed_rows, n]
  *  @throws Error for shapes and dtypes that do not fit, dropout outside of [0, 1] and, on the CPU,
  *  lengths out of range or packed_rows that are not as many as they say. On CUDA an utterance whose
  *  lengths do not fit is taken as empty. */
 Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths = {},
                         const Tensor& target_lengths = {},
-                        const TransducerJointOptions& options = {}, RandomState state = {});
+                        const TransducerJointOptions& options = {}, RandomState state = {},
+                        Tensor* kept = nullptr);
 
-/** @brief df and dg: dh summed over labels and over frames where h was neither cut off nor dropped,
- *  which is computed again from f, g and `state`. One read of dh within the lengths; sums in f32
- *  (f64), in an order of their own: the same bits from run to run. */
+/** @brief df and dg: dh summed over labels and over frames where h was neither cut off nor dropped.
+ *  That is computed again from f and g, or with dropout read from what the forward kept. One read
+ * of dh within the lengths; sums in f32 (f64), in an order of their own: the same bits from run to
+ * run.
+ *  @param[in] kept what transducer_joint gave for these sizes and this dtype
+ *  @throws Error as transducer_joint, and with dropout for `kept` undefined or of another size. */
 std::pair<Tensor, Tensor> transducer_joint_backward(const Tensor& f, const Tensor& g,
                                                     const Tensor& dh,
                                                     const Tensor& logit_lengths = {},
                                                     const Tensor& target_lengths = {},
                                                     const TransducerJointOptions& options = {},
-                                                    RandomState state = {});
+                                                    const Tensor& kept = {});
 
 namespace detail {
-/** @brief Dropout by 16 random bits an element, so that a block of them serves 8 elements: block
+/** @brief Dropout by 16 random bits an element, so that a block of Philox4x32-7 serves 8: block
  *  u ceil(n / 8) + column / 8 + 2^32 (utterance frames + t) of the state's sequence those of row
  *  (utterance, t, u). Dropped are elements whose bits, read as a bfloat16, are below `bound`. A GPU
  *  compares two such at once. Of the 65536 patterns 254 are NaN and below nothing. */
 struct JointDropout {
+  static constexpr int rounds = philox_fewest_rounds;
+
   uint32_t patterns;  ///< below `bound`, or 65536 for p = 1
   uint16_t bound;     ///< bits of a bfloat16
   double scale;       ///< of what is kept
@@ -70,19 +80,50 @@ struct JointDropout {
   }
 };
 JointDropout joint_dropout(double p);
+
+/** @brief A bit for each element of a joint: whether it is kept, neither dropped nor cut off (of
+ *  relu, h > 0). Four frames of one label are a cell, in which G columns, 16 bytes of h, have a
+ *  field of 4 G bits: that of frame r's column c is bit 2 G (c % 2) + r G / 2 + c / 2, so that a
+ *  GPU sets those of two 16-bit elements at once, and one thread a whole field. Frames follow each
+ *  other with as many cells as rows of h, of which only those within the lengths are written. */
+struct JointBits {
+  static constexpr int64_t frames = 4;  ///< of a cell
+
+  int64_t group, groups;  ///< columns of a field, fields of a cell
+  int64_t columns;        ///< labels + 1
+
+  JointBits(DType dtype, const TransducerSizes& s)
+      : group(16 / static_cast<int64_t>(size_of(dtype))),
+        groups((s.classes + group - 1) / group),
+        columns(s.labels + 1) {}
+
+  /** @brief First field of an utterance whose first row of h is `row`. The one before ends there
+   *  or earlier: its frames, 4 q + 1 to 4 q + 4 of c <= columns rows each, have q c + c cells, and
+   *  from its first cell to here are floor(frames c / 4) + columns or more. */
+  constexpr int64_t first(int64_t row, int64_t utterance) const {
+    return (row / frames + utterance * columns) * groups;
+  }
+  /** @brief Words of 32 bits that all of them take. */
+  int64_t words(const TransducerSizes& s) const {
+    return (first(s.rows, s.batch) * group / 2 + 3) / 4;
+  }
+  static constexpr int bit(int group, int frame, int column) {
+    return 2 * group * (column % 2) + frame * group / 2 + column / 2;
+  }
+};
 }  // namespace detail
 
-/// Contiguous f, g, dh; lengths undefined where all are full. `sizes.classes` is n.
+/// Contiguous f, g, dh; lengths undefined where all are full; `kept` means nothing where none
+/// or all are dropped. `sizes.classes` is n.
 BS_BACKENDS(void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths,
-                                  const Tensor& target_lengths, const Tensor& h,
+                                  const Tensor& target_lengths, const Tensor& h, const Tensor& kept,
                                   const TransducerSizes& sizes,
                                   const TransducerJointOptions& options, RandomState state,
                                   Stream stream);
             void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& dh,
-                                           const Tensor& logit_lengths,
+                                           const Tensor& kept, const Tensor& logit_lengths,
                                            const Tensor& target_lengths, const Tensor& df,
                                            const Tensor& dg, const TransducerSizes& sizes,
-                                           const TransducerJointOptions& options, RandomState state,
-                                           Stream stream))
+                                           const TransducerJointOptions& options, Stream stream))
 
 }  // namespace bs

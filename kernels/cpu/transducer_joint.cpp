@@ -4,6 +4,9 @@
 #include <bs/kernels/transducer_joint.h>
 #include <bs/lib/philox.h>
 
+#include <optional>
+#include <type_traits>
+
 namespace bs::cpu {
 
 namespace {
@@ -11,35 +14,79 @@ namespace {
 /// Columns that one item of the backward sums: they stay in the first-level cache.
 constexpr int64_t slice = 256;
 
-/// What becomes of the elements of a row of h: 0, or a factor.
-struct Mask {
+/// Which elements of h are dropped.
+struct Dropout {
   const TransducerSizes& sizes;
   const TransducerJointOptions& options;
   RandomState state;
-  detail::JointDropout dropout = detail::joint_dropout(options.dropout);
+  detail::JointDropout rule = detail::joint_dropout(options.dropout);
 
-  /// Multiplies columns [begin, end) of row (b, t, u), `begin` a multiple of 8, by their factors.
+  /// Multiplies row (b, t, u) by factors; `kept`: of which elements that is not zero.
   template <class W>
-  void apply(W* values, int64_t b, int64_t t, int64_t u, int64_t begin, int64_t end) const {
-    if (dropout.patterns == 0) return;
+  void apply(W* values, uint8_t* kept, int64_t b, int64_t t, int64_t u) const {
     const auto frame = static_cast<uint64_t>((options.first_utterance + b) * sizes.frames + t);
     const auto first = static_cast<uint64_t>(u * ((sizes.classes + 7) / 8));
-    const auto scale = static_cast<W>(dropout.scale);
+    const auto scale = static_cast<W>(rule.scale);
     uint32_t word[4][slice / 8];  // of many blocks at once, which the compiler computes together
-    for (int64_t from = begin; from < end; from += slice) {
-      const int64_t count = std::min(slice, end - from);
+    for (int64_t from = 0; from < sizes.classes; from += slice) {
+      const int64_t count = std::min(slice, sizes.classes - from);
       for (int64_t k = 0; k < (count + 7) / 8; ++k) {
         const uint64_t block = first + static_cast<uint64_t>(from / 8 + k);
-        const PhiloxBlock bits = philox(state.seed, frame << 32 | block, state.offset);
+        const PhiloxBlock bits =
+            philox<detail::JointDropout::rounds>(state.seed, frame << 32 | block, state.offset);
         for (int i = 0; i < 4; ++i) word[i][k] = bits.word[i];
       }
       for (int64_t j = 0; j < count; ++j) {
-        const uint32_t bits = word[j % 8 / 2][j / 8] >> (16 * (j % 2));
-        W& value = values[from - begin + j];
-        value = dropout.drops(bits) ? W{0} : value * scale;
+        const bool keeps = !rule.drops(word[j % 8 / 2][j / 8] >> (16 * (j % 2)));
+        kept[from + j] = keeps ? 1 : 0;
+        values[from + j] = keeps ? values[from + j] * scale : W{0};
       }
     }
   }
+};
+
+/// The fields of a joint's bits, see detail::JointBits.
+template <class T>
+class Bits {
+ public:
+  static constexpr int G = 16 / sizeof(T);
+  using Field = std::conditional_t<G == 8, uint32_t, std::conditional_t<G == 4, uint16_t, uint8_t>>;
+
+  Bits(const TransducerSizes& s, const Tensor& words)
+      : layout_(dtype_of<T>, s), data_(reinterpret_cast<Field*>(words.data<int32_t>())) {}
+
+  /// Those of row (t, u) of an utterance.
+  Field* row(const Utterance& one, int64_t t, int64_t u) const {
+    const int64_t cell = t / detail::JointBits::frames * one.stride + u;
+    return data_ + layout_.first(one.row, one.number) + cell * layout_.groups;
+  }
+  void clear(Field* row) const { std::fill_n(row, layout_.groups, Field{0}); }
+  /// Adds the bits of n columns of frame t.
+  static void put(Field* row, int64_t t, const uint8_t* kept, int64_t n) {
+    each(t, n, [&](int64_t k, int64_t j, int bit) {
+      row[k] = static_cast<Field>(row[k] | static_cast<uint32_t>(kept[j]) << bit);
+    });
+  }
+  /// y = x * scale where the bit is set, else 0.
+  static void mask(const Field* row, int64_t t, const Wide<T>* x, Wide<T> scale, Wide<T>* y,
+                   int64_t n) {
+    each(t, n, [&](int64_t k, int64_t j, int bit) {
+      y[j] = (row[k] >> bit & 1) != 0 ? x[j] * scale : Wide<T>{0};
+    });
+  }
+
+ private:
+  /// Calls visit(group, column, bit) for n columns.
+  template <class Visit>
+  static void each(int64_t t, int64_t n, Visit visit) {
+    const int frame = static_cast<int>(t % detail::JointBits::frames);
+    for (int64_t k = 0; k * G < n; ++k)
+      for (int c = 0; c < std::min<int64_t>(G, n - k * G); ++c)
+        visit(k, k * G + c, detail::JointBits::bit(G, frame, c));
+  }
+
+  detail::JointBits layout_;
+  Field* data_;
 };
 
 std::vector<Utterance> located(const char* op, const TransducerSizes& s, const Tensor& frames,
@@ -49,15 +96,27 @@ std::vector<Utterance> located(const char* op, const TransducerSizes& s, const T
   return utterances_of(s, table);
 }
 
+/// Bits where some are dropped and some are not.
+template <class T>
+std::optional<Bits<T>> bits_of(const TransducerSizes& s, const detail::JointDropout& rule,
+                               const Tensor& kept) {
+  if (rule.patterns == 0 || rule.patterns == 65536) return {};
+  return Bits<T>(s, kept);
+}
+
 /// One utterance's gradients in columns [begin, end), over all of its frames and labels.
 template <class T>
 class SliceGradient {
  public:
   using W = Wide<T>;
 
-  SliceGradient(const TransducerSizes& s, const Mask& mask, int64_t begin, int64_t end)
+  /// `kept` and `scale`: of dropout, else null.
+  SliceGradient(const TransducerSizes& s, bool relu, const Bits<T>* kept, double scale,
+                int64_t begin, int64_t end)
       : s_(s),
-        mask_(mask),
+        relu_(relu),
+        kept_(kept),
+        scale_(static_cast<W>(scale)),
         begin_(begin),
         n_(end - begin),
         f_(n_),
@@ -75,9 +134,16 @@ class SliceGradient {
       const int64_t row = (one.number * s_.frames + t) * n + begin_;
       if (t < one.frames) {
         const W* x = f_.read(f + row, n_);
-        for (int64_t u = 0; u <= one.labels; ++u)
-          add(x, g + (one.number * (s_.labels + 1) + u) * n + begin_,
-              dh + one.row_of(t, u) * n + begin_, one.number, t, u);
+        for (int64_t u = 0; u <= one.labels; ++u) {
+          const W* d = dh_.read(dh + one.row_of(t, u) * n + begin_, n_);
+          if (kept_ != nullptr) {
+            Bits<T>::mask(kept_->row(one, t, u) + begin_ / Bits<T>::G, t, d, scale_, masked_.data(),
+                          n_);
+          } else {
+            mask(d, x, g_.read(g + (one.number * (s_.labels + 1) + u) * n + begin_, n_));
+          }
+          add(u);
+        }
       }
       put(df_.data(), df + row);
     }
@@ -86,13 +152,12 @@ class SliceGradient {
   }
 
  private:
-  void add(const W* x, const T* g, const T* dh, int64_t b, int64_t t, int64_t u) {
-    const W* y = g_.read(g, n_);
-    const W* d = dh_.read(dh, n_);
-    W* m = masked_.data();
-    const bool relu = mask_.options.relu;
-    for (int64_t j = 0; j < n_; ++j) m[j] = relu && !(x[j] + y[j] > 0) ? W{0} : d[j];
-    mask_.apply(m, b, t, u, begin_, begin_ + n_);
+  void mask(const W* d, const W* x, const W* y) {
+    for (int64_t j = 0; j < n_; ++j)
+      masked_[static_cast<size_t>(j)] = relu_ && x[j] + y[j] <= 0 ? W{0} : d[j];
+  }
+  void add(int64_t u) {
+    const W* m = masked_.data();
     W* over_labels = df_.data();
     W* over_frames = dg_.data() + u * n_;
     for (int64_t j = 0; j < n_; ++j) over_labels[j] += m[j];
@@ -104,61 +169,97 @@ class SliceGradient {
   }
 
   const TransducerSizes& s_;
-  const Mask& mask_;
+  bool relu_;
+  const Bits<T>* kept_;
+  W scale_;
   int64_t begin_, n_;
   RowBuffer<T> f_, g_, dh_, out_;
   std::vector<W> masked_, df_, dg_;
 };
 
-}  // namespace
+/// Rows of a cell's frames [begin, end) of one utterance.
+template <class T>
+struct Rows {
+  using W = Wide<T>;
+  const TransducerSizes& s;
+  bool relu;
+  const Dropout& dropout;
+  const Bits<T>* bits;  ///< null: none, for none or all are dropped
+  const T *f, *g;
+  T* h;
 
-void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths,
-                      const Tensor& target_lengths, const Tensor& h, const TransducerSizes& s,
-                      const TransducerJointOptions& options, RandomState state, Stream) {
-  const std::vector<Utterance> utterances =
-      located("transducer_joint", s, logit_lengths, target_lengths);
-  const Mask mask{s, options, state};
-  const int64_t n = s.classes;
-  visit_floating("transducer_joint", f.dtype(), [&]<class T>(Type<T>) {
-    using W = Wide<T>;
-    const double work = static_cast<double>(h.numel());
-    parallel_each(s.batch * s.frames, team_size(work, elementwise_grain), [&](int64_t i) {
-      const Utterance& one = utterances[static_cast<size_t>(i / s.frames)];
-      const int64_t t = i % s.frames;
+  void run(const Utterance& one, int64_t begin, int64_t end) const {
+    const int64_t n = s.classes;
+    RowBuffer<T> f_row(n), g_row(n), h_row(n);
+    std::vector<uint8_t> kept(static_cast<size_t>(n));
+    for (int64_t t = begin; t < end; ++t) {
       if (s.packed && t >= one.frames) return;
-      RowBuffer<T> f_row(n), g_row(n), h_row(n);
-      const W* x = f_row.read(f.data<T>() + i * n, n);
+      const W* x = f_row.read(f + (one.number * s.frames + t) * n, n);
       for (int64_t u = 0; u < one.stride; ++u) {
-        T* to = h.data<T>() + one.row_of(t, u) * n;
+        T* to = h + one.row_of(t, u) * n;
         if (t >= one.frames || u > one.labels) {
           std::fill_n(to, n, T{});
           continue;
         }
-        const W* y = g_row.read(g.data<T>() + (one.number * (s.labels + 1) + u) * n, n);
+        const W* y = g_row.read(g + (one.number * (s.labels + 1) + u) * n, n);
         W* out = h_row.target(to);
         for (int64_t j = 0; j < n; ++j) out[j] = x[j] + y[j];
-        if (options.relu)
+        if (relu)
           for (int64_t j = 0; j < n; ++j) out[j] = out[j] < 0 ? W{0} : out[j];
-        mask.apply(out, one.number, t, u, 0, n);
+        if (dropout.rule.patterns > 0) dropout.apply(out, kept.data(), one.number, t, u);
+        if (bits != nullptr) {
+          if (relu)
+            for (int64_t j = 0; j < n; ++j) kept[static_cast<size_t>(j)] = out[j] <= 0 ? 0 : 1;
+          auto* const row = bits->row(one, t, u);
+          if (t == begin) bits->clear(row);
+          Bits<T>::put(row, t, kept.data(), n);
+        }
         h_row.write(to, n);
       }
+    }
+  }
+};
+
+}  // namespace
+
+void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths,
+                      const Tensor& target_lengths, const Tensor& h, const Tensor& kept,
+                      const TransducerSizes& s, const TransducerJointOptions& options,
+                      RandomState state, Stream) {
+  const std::vector<Utterance> utterances =
+      located("transducer_joint", s, logit_lengths, target_lengths);
+  const Dropout dropout{s, options, state};
+  constexpr int64_t frames = detail::JointBits::frames;
+  const int64_t cells = (s.frames + frames - 1) / frames;
+  visit_floating("transducer_joint", f.dtype(), [&]<class T>(Type<T>) {
+    const auto bits = bits_of<T>(s, dropout.rule, kept);
+    const Rows<T> rows{s,           options.relu, dropout,    bits ? &*bits : nullptr,
+                       f.data<T>(), g.data<T>(),  h.data<T>()};
+    const double work = static_cast<double>(h.numel());
+    parallel_each(s.batch * cells, team_size(work, elementwise_grain), [&](int64_t i) {
+      const int64_t begin = i % cells * frames;
+      rows.run(utterances[static_cast<size_t>(i / cells)], begin,
+               std::min(begin + frames, s.frames));
     });
   });
 }
 
 void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& dh,
-                               const Tensor& logit_lengths, const Tensor& target_lengths,
-                               const Tensor& df, const Tensor& dg, const TransducerSizes& s,
-                               const TransducerJointOptions& options, RandomState state, Stream) {
+                               const Tensor& kept, const Tensor& logit_lengths,
+                               const Tensor& target_lengths, const Tensor& df, const Tensor& dg,
+                               const TransducerSizes& s, const TransducerJointOptions& options,
+                               Stream) {
   const std::vector<Utterance> utterances =
       located("transducer_joint_backward", s, logit_lengths, target_lengths);
-  const Mask mask{s, options, state};
+  const detail::JointDropout dropout = detail::joint_dropout(options.dropout);
   const int64_t slices = (s.classes + slice - 1) / slice;
   visit_floating("transducer_joint_backward", f.dtype(), [&]<class T>(Type<T>) {
+    const auto bits = bits_of<T>(s, dropout, kept);
     const double work = static_cast<double>(dh.numel());
     parallel_each(s.batch * slices, team_size(work, elementwise_grain), [&](int64_t i) {
       const int64_t begin = i % slices * slice;
-      SliceGradient<T> gradient(s, mask, begin, std::min(begin + slice, s.classes));
+      SliceGradient<T> gradient(s, options.relu, bits ? &*bits : nullptr, dropout.scale, begin,
+                                std::min(begin + slice, s.classes));
       gradient.run(utterances[static_cast<size_t>(i / slices)], f.data<T>(), g.data<T>(),
                    dh.data<T>(), df.data<T>(), dg.data<T>());
     });

@@ -27,6 +27,12 @@ inline constexpr int group = device::pack_size<T>;
 template <int G>
 using Words = unsigned[2][G / 2];
 
+/// A thread's bits: detail::JointBits of its group of columns in four frames of a label.
+template <class T>
+using Field = std::conditional_t<sizeof(T) == 2, unsigned,
+                                 std::conditional_t<sizeof(T) == 4, unsigned short, unsigned char>>;
+inline constexpr int frames_at_once = detail::JointBits::frames;  ///< that a thread has
+
 /// x where it is positive or NaN, else zero.
 __device__ inline float cut_off(float x) {
   float y;
@@ -35,20 +41,34 @@ __device__ inline float cut_off(float x) {
 }
 __device__ inline double cut_off(double x) { return x < 0 ? 0 : x; }
 
+/// Two 16-bit floats that are a word.
+template <class T>
+using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+template <class T>
+__device__ inline Two<T> two(unsigned word) {
+  return reinterpret_cast<const Two<T>&>(word);
+}
 /// Sizes, rules and where utterances lie.
 struct Joint {
   Utterances utterances;
   int frames, columns;  ///< padded; columns: labels + 1
   int64_t n;
   bool relu, drops;
+  detail::JointBits layout;
   unsigned bounds;  ///< JointDropout's, twice
   double scale;     ///< of what is kept
   float narrow_scale;
-  unsigned floor;  ///< below which two 16-bit floats are cut off: zeros, or -infinities
-  PhiloxKeys keys;
+  unsigned floor;   ///< two 16-bit floats that h is not below: zeros, or -infinities
+  unsigned limits;  ///< bits of what is cut off up to here: of zero, or of NaN for nothing
+  PhiloxKeys<detail::JointDropout::rounds> keys;
   uint64_t sequence;
   unsigned first_frame;  ///< number of the first utterance's first
 
+  /// Where an utterance's bits begin.
+  template <class T>
+  __device__ Field<T>* fields(unsigned* kept, const Utterance& one, int b) const {
+    return reinterpret_cast<Field<T>*>(kept) + layout.first(one.row, b);
+  }
   /// Blocks of random bits of a row.
   __device__ unsigned row_blocks() const {
     return static_cast<unsigned>((n + bits_group - 1) / bits_group);
@@ -101,52 +121,72 @@ struct Joint {
     return __hlt2_mask(reinterpret_cast<const __nv_bfloat162&>(word),
                        reinterpret_cast<const __nv_bfloat162&>(bounds));
   }
-  /// Makes zeros of what is dropped.
+  /// Makes zeros of what is cut off or dropped of a group of frame r. Returns the others' bits.
   template <class T, int G>
-  __device__ void drop(Raw<T, G>& values, const unsigned (&word)[G / 2]) const {
+  __device__ unsigned keep(Raw<T, G>& values, const unsigned (&word)[G / 2], int r) const {
+    unsigned bits = 0;
 #pragma unroll
     for (int i = 0; i < G / 2; ++i) {
+      const unsigned low = 1U << detail::JointBits::bit(G, r, 2 * i);
+      const unsigned high = 1U << detail::JointBits::bit(G, r, 2 * i + 1);
       if constexpr (sizeof(T) == 2) {
-        values.at[i] &= ~dropped(word[i]);
-      } else if constexpr (sizeof(T) == 4) {
-        drop_two(values.at[2 * i], values.at[2 * i + 1], word[i]);
+        const unsigned kept =
+            __hgtu2_mask(two<T>(values.at[i]), two<T>(limits)) & ~dropped(word[i]);
+        values.at[i] &= kept;
+        bits |= kept & (low | high);
       } else {
         auto& elements = reinterpret_cast<Pack<T, G>&>(values);
-        if ((dropped(word[i]) & 0xffffU) != 0) elements.at[2 * i] = 0;
-        if (dropped(word[i]) >> 16 != 0) elements.at[2 * i + 1] = 0;
+        keep_two(elements.at[2 * i], elements.at[2 * i + 1], word[i], bits, low, high);
       }
     }
+    return bits;
   }
-  /// The same for two floats, without masks where bfloat16 can be compared into predicates.
-  __device__ void drop_two(unsigned& first, unsigned& second, unsigned word) const {
+  /// The same for two elements, of which bits are `low` and `high`.
+  template <class T>
+  __device__ void keep_two(T& first, T& second, unsigned word, unsigned& bits, unsigned low,
+                           unsigned high) const {
+    const unsigned drops = dropped(word);
+    const T limit = relu ? T(0) : T(NAN);
+    const bool keeps_first = (drops & 0xffffU) == 0 && !(first <= limit);
+    const bool keeps_second = drops >> 16 == 0 && !(second <= limit);
+    first = keeps_first ? first : T(0);
+    second = keeps_second ? second : T(0);
+    bits |= (keeps_first ? low : 0) | (keeps_second ? high : 0);
+  }
 #if __CUDA_ARCH__ >= 900
+  /// Without masks where bfloat16 can be compared into predicates.
+  __device__ void keep_two(float& first, float& second, unsigned word, unsigned& bits, unsigned low,
+                           unsigned high) const {
     asm("{.reg .pred p, q;\n"
-        "setp.lt.bf16x2 p|q, %2, %3;\n"
-        "selp.b32 %0, 0, %0, p;\n"
-        "selp.b32 %1, 0, %1, q;}"
-        : "+r"(first), "+r"(second)
-        : "r"(word), "r"(bounds));
-#else
-    if ((dropped(word) & 0xffffU) != 0) first = 0;
-    if (dropped(word) >> 16 != 0) second = 0;
-#endif
+        "setp.lt.bf16x2 p|q, %3, %4;\n"
+        "setp.gtu.and.f32 p, %0, %5, !p;\n"
+        "setp.gtu.and.f32 q, %1, %5, !q;\n"
+        "selp.f32 %0, %0, 0f00000000, p;\n"
+        "selp.f32 %1, %1, 0f00000000, q;\n"
+        "@p or.b32 %2, %2, %6;\n"
+        "@q or.b32 %2, %2, %7;}"
+        : "+f"(first), "+f"(second), "+r"(bits)
+        : "r"(word), "r"(bounds), "f"(__uint_as_float(limits)), "r"(low), "r"(high));
   }
-  /// A group's f + g as it is to be stored: cut off below zero, in pairs where T is of 16 bits, and
-  /// multiplied by the factor of what is kept.
+#endif
+  /// A group's f + g as it is to be stored: multiplied by the factor of what is kept where some are
+  /// dropped, else cut off below zero, in pairs where T is of 16 bits.
   template <class T, int G, bool drops>
   __device__ Raw<T, G> finished(wide<T> (&values)[G]) const {
 #pragma unroll
     for (int i = 0; i < G; ++i) {
-      if constexpr (drops) values[i] *= factor<wide<T>>();
-      if (sizeof(T) > 2 && relu) values[i] = cut_off(values[i]);
+      if (drops) {
+        values[i] *= factor<wide<T>>();
+      } else if (sizeof(T) > 2 && relu) {
+        values[i] = cut_off(values[i]);
+      }
     }
     auto raw = std::bit_cast<Raw<T, G>>(device::narrow_pack<T>(values));
-    if constexpr (sizeof(T) == 2) {
-      using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    if constexpr (sizeof(T) == 2 && !drops) {
 #pragma unroll
       for (int i = 0; i < G / 2; ++i) {
-        auto& two = reinterpret_cast<Two&>(raw.at[i]);
-        two = __hmax2_nan(two, reinterpret_cast<const Two&>(floor));
+        const Two<T> cut = __hmax2_nan(two<T>(raw.at[i]), two<T>(floor));
+        raw.at[i] = reinterpret_cast<const unsigned&>(cut);
       }
     }
     return raw;
@@ -165,15 +205,22 @@ inline Joint joint_of(const char* op, DType dtype, const TransducerSizes& s, con
           s.classes,
           options.relu,
           dropout.patterns > 0,
+          detail::JointBits(dtype, s),
           dropout.bound * 0x10001U,
           dropout.scale,
           static_cast<float>(dropout.scale),
           options.relu   ? 0
           : dtype == f16 ? 0xfc00fc00U
                          : 0xff80ff80U,
-          PhiloxKeys(state.seed),
+          options.relu ? 0 : ~0U,
+          PhiloxKeys<detail::JointDropout::rounds>(state.seed),
           state.offset,
           static_cast<unsigned>(options.first_utterance * s.frames)};
+}
+
+/// The words of bits, null where there are none.
+inline unsigned* words(const Tensor& kept) {
+  return kept.defined() ? reinterpret_cast<unsigned*>(kept.data<int32_t>()) : nullptr;
 }
 
 /// Whether rows of n columns can be moved 16 bytes at a time, and bits be shared by neighbours.

@@ -2,21 +2,22 @@
 // How the backward of a transducer's joint is divided. A pair of an utterance and a slice of
 // columns (and of labels, where there are many) is one piece of work, its frames in fours the steps
 // of it; every block has an equal share of all steps within the lengths, whichever pairs they
-// belong to.
+// belong to. Where blocks can be divided by the slices, those with the same share of different
+// slices run side by side, so that rows are read whole.
 #include <bs/kernels/cuda/transducer_joint.cuh>
 
 namespace bs::cuda::joint {
 
-inline constexpr int frames_at_once = 4;  ///< of a step: a thread reads g once for all of them
-inline constexpr int step_start = 4;      ///< what a step costs besides its rows, in rows
-inline constexpr int least_steps = 4;     ///< of a share
+inline constexpr int step_start = 4;   ///< what a step costs besides its rows, in rows
+inline constexpr int least_steps = 4;  ///< of a share
 inline constexpr unsigned all_lanes = 0xffffffffU;
 
-/// How columns and labels are divided.
+/// How columns and labels are divided. Of the pairs of an utterance `beside` are done side by side,
+/// all of them or one.
 struct Cut {
-  int slices, labels, label_parts;
+  int slices, labels, label_parts, beside;
 
-  __device__ int pairs() const { return slices * label_parts; }
+  __device__ int turns() const { return slices * label_parts / beside; }
 };
 
 /// What a piece of work costs, in rows.
@@ -29,7 +30,8 @@ __device__ inline Cost cost_of(const Utterance& one, const Cut& cut) {
           min(one.columns(), cut.labels) + step_start};
 }
 
-/// All work in a row, and the shares it is divided into. A whole warp calls its functions.
+/// All work that is not side by side in a row, and the shares it is divided into. A whole warp
+/// calls its functions.
 struct Shares {
   int64_t total = 0;
   int count = 1;
@@ -40,7 +42,7 @@ struct Shares {
       const int b = first + static_cast<int>(threadIdx.x % 32);
       if (b >= utterances.batch) continue;
       const Cost cost = cost_of(utterances[b], cut);
-      total += cost.all() * cut.pairs();
+      total += cost.all() * cut.turns();
       step = max(step, cost.step);
     }
     for (int lanes = 16; lanes > 0; lanes /= 2) total += __shfl_xor_sync(all_lanes, total, lanes);
@@ -59,7 +61,7 @@ struct Shares {
 __device__ inline int64_t cost_before(const Utterances& utterances, const Cut& cut, int b) {
   int64_t sum = 0;
   for (int i = static_cast<int>(threadIdx.x % 32); i < b; i += 32)
-    sum += cost_of(utterances[i], cut).all() * cut.pairs();
+    sum += cost_of(utterances[i], cut).all() * cut.turns();
   for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(all_lanes, sum, lanes);
   return sum;
 }
@@ -74,6 +76,7 @@ struct Segment {
 struct Walk {
   const Utterances& utterances;
   const Cut& cut;
+  int beside;  ///< which of the pairs side by side
   int64_t at, end;
   int first = 0;       ///< of 32 utterances, the lane's own among them
   int64_t before = 0;  ///< cost of all utterances before them
@@ -85,7 +88,7 @@ struct Walk {
     for (;; first += 32) {
       const int b = first + lane;
       const int64_t own =
-          b < utterances.batch ? cost_of(utterances[b], cut).all() * cut.pairs() : 0;
+          b < utterances.batch ? cost_of(utterances[b], cut).all() * cut.turns() : 0;
       int64_t sum = own;
       for (int lanes = 1; lanes < 32; lanes *= 2) {
         const int64_t less = __shfl_up_sync(all_lanes, sum, lanes);
@@ -100,8 +103,9 @@ struct Walk {
       before += __shfl_sync(all_lanes, sum, 31);
     }
     const Cost cost = cost_of(utterances[segment.b], cut);
-    const int pair = static_cast<int>((at - begin) / cost.all());
-    begin += pair * cost.all();
+    const int turn = static_cast<int>((at - begin) / cost.all());
+    begin += turn * cost.all();
+    const int pair = turn * cut.beside + beside;
     segment.slice = pair % cut.slices;
     segment.label_part = pair / cut.slices;
     segment.first = static_cast<int>((at - begin) / cost.step);

@@ -36,7 +36,7 @@ __device__ inline bool finish_parts(const WorkSplit& split, int work, int group,
   if (piece.parts == 1) return true;
   static_assert(N % 4 == 0);
   constexpr int quads = N / 4;  // of sums, those of all threads side by side
-  const long long first = static_cast<long long>(piece.slot) * Groups + group;
+  const long long first = piece.slot * Groups + group;
   float4* at =
       reinterpret_cast<float4*>(split.partials) + first * (quads * warpgroup_size) + thread;
   int* const arrived = split.arrived + first;

@@ -1,19 +1,11 @@
 #include <bs/kernels/block_sparse_convert.h>
-#include <bs/kernels/copy.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/support/devices.h>
 #include <doctest/doctest.h>
 
-#include <cstring>
-
 namespace bs::test {
-
-bool same_bits(const Tensor& x, const Tensor& y) {
-  const Tensor a = contiguous(x).to(Device::cpu()), b = contiguous(y).to(Device::cpu());
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
-}
 
 Mask unequal_rows(int rows, int cols, int block, std::mt19937& random) {
   const auto below = [&](int end) {

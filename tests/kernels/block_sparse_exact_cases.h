@@ -8,8 +8,6 @@
 
 namespace bs::test {
 
-bool same_bits(const Tensor& x, const Tensor& y);
-
 /** @brief A layout of which one row has most columns, and others few. */
 Mask unequal_rows(int rows, int cols, int block, std::mt19937& random);
 

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 using namespace bs;
@@ -19,12 +18,6 @@ using namespace bs::test;
 namespace {
 
 constexpr double lowest = -std::numeric_limits<double>::infinity();
-
-bool same_bits(const Tensor& x, const Tensor& y) {
-  const Tensor a = x.to(Device::cpu()), b = y.to(Device::cpu());
-  return a.bytes() == b.bytes() &&
-         (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);
-}
 
 /// The four reductions of one run: sums and maxima over rows, over columns.
 struct Reduced {

@@ -1,5 +1,7 @@
+#include <bs/kernels/copy.h>
 #include <bs/tests/support/reference.h>
 
+#include <cstring>
 #include <random>
 
 namespace bs::test {
@@ -64,6 +66,12 @@ Reference random_reference(const Shape& shape, uint64_t seed, double low, double
   for (double& v : r.values)
     v = low + (high - low) * static_cast<double>(generator() >> 11) * 0x1p-53;
   return r;
+}
+
+bool same_bits(const Tensor& x, const Tensor& y) {
+  const Tensor a = contiguous(x).to(Device::cpu()), b = contiguous(y).to(Device::cpu());
+  return a.shape() == b.shape() &&
+         (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);
 }
 
 }  // namespace bs::test

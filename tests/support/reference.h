@@ -29,4 +29,7 @@ struct Reference {
 /** @brief Uniform values in [low, high) from a fixed generator; `seed` picks the sequence. */
 Reference random_reference(const Shape& shape, uint64_t seed, double low = -1, double high = 1);
 
+/** @brief Whether both have the same shape and the same bytes, wherever they lie. */
+bool same_bits(const Tensor& x, const Tensor& y);
+
 }  // namespace bs::test

@@ -2,11 +2,11 @@
 #include <bs/kernels/cuda/block_sparse_schedule.h>
 #include <bs/kernels/cuda/block_sparse_sdd_gather.h>
 #include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <random>
@@ -404,11 +404,6 @@ TEST_CASE("schedule: items of sdd are taken in groups of columns, small ones las
 
 TEST_CASE("schedule: strips made on the device are those made on the host, bit for bit") {
   const Device device = test::test_device();
-  const auto same = [](const Tensor& x, const Tensor& y) {
-    const Tensor a = x.to(Device::cpu()), b = y.to(Device::cpu());
-    return a.shape() == b.shape() &&
-           (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);
-  };
   std::mt19937 random(9);
   const auto below = [&](int end) {
     return static_cast<int>(random() % static_cast<unsigned>(end));
@@ -426,8 +421,8 @@ TEST_CASE("schedule: strips made on the device are those made on the host, bit f
       const int side = 1 << below(4);
       const BlockSparseStrips host(*layout, transposed, side, Device::cpu());
       const BlockSparseStrips made(*layout, transposed, side, device);
-      CHECK(same(made.lists, host.lists));
-      CHECK(same(made.columns, host.columns));
+      CHECK(test::same_bits(made.lists, host.lists));
+      CHECK(test::same_bits(made.columns, host.columns));
     }
   }
 }

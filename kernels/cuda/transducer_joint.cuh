@@ -48,6 +48,7 @@ template <class T>
 __device__ inline Two<T> two(unsigned word) {
   return reinterpret_cast<const Two<T>&>(word);
 }
+
 /// Sizes, rules and where utterances lie.
 struct Joint {
   Utterances utterances;

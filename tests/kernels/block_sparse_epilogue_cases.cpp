@@ -1,3 +1,4 @@
+#include <bs/kernels/math_mode.h>
 #include <bs/tests/kernels/block_sparse_epilogue_cases.h>
 #include <bs/tests/support/devices.h>
 
@@ -22,6 +23,16 @@ Tensor whole(const Shape& shape, uint64_t seed, DType dtype) {
 std::vector<Mode> modes_of_f32() {
   if (test_device().is_cpu()) return {{f32}};
   return {{f32}, {f32, true}};
+}
+
+void each_large_f32(const std::function<void(const Mask&, Transpose)>& visit) {
+  for (const Mode& mode : modes_of_f32())
+    for (const int block : {64, 128})
+      for (const Transpose t : transposes) {
+        if (block == 128 && test_device().is_cpu()) continue;  // where it is but a larger 64
+        const TF32Guard guard(mode.tf32);
+        visit(Mask::random(2, 2, 5, block, 0.6, 20), t);
+      }
 }
 
 Problem make(const Case& c, DType dtype) {

@@ -55,6 +55,10 @@ struct Mode {
 /** @brief Those of f32 that the device under test has kernels for. */
 std::vector<Mode> modes_of_f32();
 
+/** @brief Calls visit with layouts for which some GPUs have kernels of f32's own, in each mode and
+ *  transposition. Take sizes in whole quads, and others. */
+void each_large_f32(const std::function<void(const Mask&, Transpose)>& visit);
+
 /** @brief Where an element of a result lies: the matrix it is of, its row and its column. */
 struct Place {
   int64_t matrix, row, column;

@@ -114,18 +114,12 @@ void check_sizes(const char* op) {
     }
 }
 
-/// Sizes that f32 has kernels of its own for on some GPUs, in whole quads and not.
 void check_f32(const char* op) {
-  for (const Mode& mode : modes_of_f32())
-    for (const int block : {64, 128})
-      for (const Transpose t : transposes) {
-        if (block == 128 && test_device().is_cpu()) continue;  // where it is but a larger 64
-        const TF32Guard guard(mode.tf32);
-        const Mask mask = Mask::random(2, 2, 5, block, 0.6, 20);
-        check({op, mask, 204, t, {2}, {}, true}, f32, functions[7]);
-        check({op, mask, 197, t, {}, {2}, true}, f32, functions[7]);
-        if (!t.a) check({op, mask, 264, t, {}, {}, true}, f32, functions[0], f16);
-      }
+  each_large_f32([&](const Mask& mask, Transpose t) {
+    check({op, mask, 204, t, {2}, {}, true}, f32, functions[7]);
+    check({op, mask, 197, t, {}, {2}, true}, f32, functions[7]);
+    if (!t.a) check({op, mask, 264, t, {}, {}, true}, f32, functions[0], f16);
+  });
 }
 
 }  // namespace

@@ -422,7 +422,9 @@ struct WarpgroupDsd {
           while (left > 0) {
             --left;
             s.full[at.stage].wait(at.parity);
-            mine = __shfl_sync(~0u, s.tiles[at.stage], 0) >> (group * boxes) & group_bits;
+            // Only the lane that gives it back reads it.
+            mine = __shfl_sync(~0u, elected ? s.tiles[at.stage] : 0, 0) >> (group * boxes) &
+                   group_bits;
             if (mine != 0) return true;
             if (elected) s.empty[at.stage].arrive();
             at.advance();

@@ -93,10 +93,10 @@ struct SddFeed {
     }
   }
   __device__ int take(Turn& turn) {
+    const bool first_lane = threadIdx.x % 32 == 0;  // it alone reads what it then gives back
     given[turn.stage].wait(turn.parity);
-    const int item = taken[turn.stage];
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) {
+    const int item = __shfl_sync(~0u, first_lane ? taken[turn.stage] : 0, 0);
+    if (first_lane) {
       if constexpr (Ctas == 1) {
         read[turn.stage].arrive();
       } else {

@@ -40,7 +40,7 @@ bool on_hopper(const Tensor& x) {
   return warpgroup_applies(x.dtype(), device_properties(x.device()).capability);
 }
 
-WarpgroupKernel kernel_of(const DsdProblem& p, DType dtype, int cols, int staged) {
+WarpgroupKernel kernel_of(const DsdProblem& p, DType dtype, int cols, bool gathered, int staged) {
   return {.sampled = false,
           .dtype = dtype,
           .block = p.layout.block,
@@ -48,6 +48,7 @@ WarpgroupKernel kernel_of(const DsdProblem& p, DType dtype, int cols, int staged
           .b_along_k = p.b.col != 1,
           .c_by_columns = p.c.col != 1,
           .cols = cols,
+          .gathered = gathered,
           .staged = staged,
           .epilogue = epilogue_key(p.epilogue)};
 }
@@ -68,10 +69,23 @@ WarpgroupKernel kernel_of(const SddProblem& p, bool turned, DType dtype, SddForm
 /// C, or what leaves with it, in boxes of what is written at a time.
 DenseMap result_map(const Tensor& x, const DsdProblem& p, const WarpgroupKernel& k) {
   const int64_t m = int64_t{p.block_rows()} * p.layout.block;
-  DenseMap map = k.c_by_columns ? DenseMap(x, m, p.n, p.c.col, depth, depth)
-                                : DenseMap(x, p.n, m, p.c.row, depth, depth);
+  const int rows = k.gathered ? std::min(k.block, depth) : depth;
+  DenseMap map = k.c_by_columns ? DenseMap(x, m, p.n, p.c.col, rows, depth)
+                                : DenseMap(x, p.n, m, p.c.row, depth, rows);
   map.add(p.batch.numel(), m * p.n);
   return map;
+}
+
+/// The strips of a product: of gathered rows where that pays, if each C has those of one head.
+const BlockSparseStrips& dsd_strips(const DsdProblem& p, bool by_columns, Device device) {
+  const int block = p.layout.block, rows = WarpgroupTile::dsd_rows(block);
+  const bool sums_heads = p.layout.heads > 1 && p.sum.offset(2, p.sum.numel() - 1) != 0;
+  const RowGroups* groups = nullptr;
+  if (rows > 1 && !sums_heads) {
+    groups = &row_groups_of(*p.pattern, p.transposed, rows);
+    if (!groups_pay(*groups, block, by_columns)) groups = nullptr;
+  }
+  return strips_of(*p.pattern, p.transposed, rows, device, groups);
 }
 
 /// An operand of sdd: A, or the transpose of B.
@@ -197,8 +211,10 @@ jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilo
                           "  static constexpr bool gathered = {};\n"
                           "  static constexpr bool a_k_contiguous = {}, turned = {};\n",
                           k.ctas, word(k.gathered), word(k.a_along_k), word(k.c_by_columns))
-                    : format("  static constexpr bool transposed = {}, c_by_columns = {};\n",
-                             word(!k.a_along_k), word(k.c_by_columns));
+                    : format(
+                          "  static constexpr bool gathered = {};\n"
+                          "  static constexpr bool transposed = {}, c_by_columns = {};\n",
+                          word(k.gathered), word(!k.a_along_k), word(k.c_by_columns));
   if (k.ctas > 1) code += "  using NarrowMma = ::narrow::Mma;\n";
   code += format("  static constexpr bool b_k_contiguous = {};\n};\n", word(k.b_along_k));
   code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
@@ -232,7 +248,9 @@ std::vector<WarpgroupKernel> all_warpgroup_kernels(bool epilogues) {
             }
           for (const bool c : {false, true})
             for (const int cols : {64, 128, 256})
-              all.push_back({false, dtype, block, a, b, c, cols});
+              for (const bool gathered : {false, true})
+                if (!gathered || block < 128)
+                  all.push_back({false, dtype, block, a, b, c, cols, 1, gathered});
         }
   return all;
 }
@@ -256,9 +274,8 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   }
   const Tensor* const aside = staged_aside(p.epilogue);
   const WarpgroupTile tile = warpgroup_dsd_tile(p.n);
-  const WarpgroupKernel k = kernel_of(p, b.dtype(), tile.cols, aside ? 2 : 1);
-  const BlockSparseStrips& strips =
-      strips_of(*p.pattern, p.transposed, WarpgroupTile::dsd_rows(block), stream.device());
+  const BlockSparseStrips& strips = dsd_strips(p, p.c.col != 1, stream.device());
+  const WarpgroupKernel k = kernel_of(p, b.dtype(), tile.cols, strips.gathered, aside ? 2 : 1);
   const DenseMap c_map = result_map(c, p, k);
   if (!c_map.fit) return false;
   device::WarpgroupDsdParams params{};

@@ -21,7 +21,7 @@ struct WarpgroupKernel {
   bool c_by_columns = false;  ///< dsd: neighbours along the rows of C are; sdd: blocks are turned
   int cols = 0;               ///< columns a warpgroup computes
   int ctas = 1;               ///< sdd: of a cluster
-  bool gathered = false;      ///< sdd: rows are
+  bool gathered = false;      ///< rows of a strip are
   int staged = 1;             ///< results that leave by the copy engine: C, or it and one more
   std::string epilogue = {};  ///< its epilogue_key
   auto operator<=>(const WarpgroupKernel&) const = default;  // NOLINT(modernize-use-nullptr)

@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/block_sparse_alike.h>
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_sdd_gather.h>
 
@@ -126,23 +127,13 @@ class Gatherer {
   /// The seed, and those that are most like what was chosen before them.
   void choose_rows(const Remaining& from, int seed) {
     chosen_.assign(1, seed);
-    likeness_.assign(static_cast<size_t>(from.rows()), 0);
-    while (chosen_.size() < rows_) {
-      likeness_[static_cast<size_t>(chosen_.back())] = -1;
-      const Bits& last = from.bits(chosen_.back());
-      int best = -1, most = -1, size = 0;
-      for (int row = 0; row < from.rows(); ++row) {
-        int& like = likeness_[static_cast<size_t>(row)];
-        if (like < 0 || from.size(row) == 0) continue;
-        like += last.in_common(from.bits(row));
-        if (like < most || (like == most && from.size(row) <= size)) continue;
-        best = row;
-        most = like;
-        size = from.size(row);
-      }
-      if (best < 0) break;
-      chosen_.push_back(best);
-    }
+    alike_.extend(
+        chosen_, rows_, from.rows(), [&](int row) { return from.size(row); },
+        [&](int row) {
+          return [&from, &last = from.bits(row)](int other) {
+            return last.in_common(from.bits(other));
+          };
+        });
   }
   /// The columns that most of the rows have.
   void choose_cols(const Remaining& from) {
@@ -175,7 +166,8 @@ class Gatherer {
   }
 
   size_t rows_, most_;
-  std::vector<int> chosen_, likeness_;
+  AlikeRows alike_;
+  std::vector<int> chosen_;
   std::vector<int> cols_;
 };
 

@@ -15,11 +15,14 @@ class Union {
  public:
   explicit Union(int cols) : words_(static_cast<size_t>(cols) / 64 + 1), before_(words_.size()) {}
 
-  /// The columns of rows [begin, end) of all heads.
-  void gather(const LayoutRows& from, int begin, int end) {
+  /// The columns of the rows of a strip.
+  template <class Strip>
+  void gather(const LayoutRows& from, const Strip& strip) {
     std::fill(words_.begin(), words_.end(), 0);
-    for (int32_t i = from.offsets[begin]; i < from.offsets[end]; ++i)
-      words_[static_cast<size_t>(from.col[i]) / 64] |= uint64_t{1} << from.col[i] % 64;
+    strip.for_each([&](int, int row) {
+      for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
+        words_[static_cast<size_t>(from.col[i]) / 64] |= uint64_t{1} << from.col[i] % 64;
+    });
     int at = 0;
     for (size_t w = 0; w < words_.size(); ++w) {
       before_[w] = at;
@@ -44,25 +47,47 @@ class Union {
   std::vector<int> before_;
 };
 
-/// The rows of a strip, over all heads.
-struct StripRows {
-  int begin, end;
+/// How a layout is cut.
+struct StripShapes {
+  int rows, strips;  ///< of a strip, of a head
+  std::span<const int32_t> listed;
+};
 
-  StripRows(const LayoutRows& from, int rows, int head, int strip)
-      : begin(head * from.rows + std::min(strip * rows, from.rows)),
-        end(head * from.rows + std::min((strip + 1) * rows, from.rows)) {}
+/// The rows of one strip.
+class StripRows {
+ public:
+  StripRows(const LayoutRows& from, const StripShapes& shapes, int head, int strip)
+      : side_(shapes.rows), rows_(from.rows), head_(head), first_(strip * side_) {
+    if (!shapes.listed.empty())
+      listed_ = shapes.listed.data() + (int64_t{head} * shapes.strips + strip) * side_;
+  }
+
+  /// f(i, row): the strip's row `i`, which is number `row` over all heads.
+  template <class F>
+  void for_each(const F& f) const {
+    for (int i = 0; i < side_; ++i) {
+      const int row = listed_ ? listed_[i] : first_ + i;
+      if (row < rows_) f(i, head_ * rows_ + row);
+    }
+  }
+
+ private:
+  int side_, rows_, head_, first_;
+  const int32_t* listed_ = nullptr;
 };
 
 /// Where each strip's columns begin, and after the last strip their count.
-std::vector<int32_t> strip_offsets(const LayoutRows& from, int rows, int strips) {
+std::vector<int32_t> strip_offsets(const LayoutRows& from, const StripShapes& shapes) {
   std::vector<int32_t> offsets{0};
   Union columns(from.cols);
   for (int head = 0; head < from.heads; ++head)
-    for (int strip = 0; strip < strips; ++strip) {
-      const StripRows of(from, rows, head, strip);
-      int size = from.offsets[of.end] - from.offsets[of.begin];
-      if (rows > 1) {
-        columns.gather(from, of.begin, of.end);
+    for (int strip = 0; strip < shapes.strips; ++strip) {
+      int size = 0;
+      const StripRows of(from, shapes, head, strip);
+      if (shapes.rows == 1) {
+        of.for_each([&](int, int row) { size = from.offsets[row + 1] - from.offsets[row]; });
+      } else {
+        columns.gather(from, of);
         size = columns.size();
       }
       offsets.push_back(offsets.back() + size);
@@ -71,18 +96,19 @@ std::vector<int32_t> strip_offsets(const LayoutRows& from, int rows, int strips)
 }
 
 /// Fills in the columns of every strip, and the blocks of its rows there.
-void fill_strips(const LayoutRows& from, int rows, int strips, int32_t entries, int32_t* cols,
+void fill_strips(const LayoutRows& from, const StripShapes& shapes, int32_t entries, int32_t* cols,
                  int32_t* blocks) {
+  const int rows = shapes.rows;
   std::fill_n(blocks, static_cast<int64_t>(entries) * rows, -1);
   Union columns(from.cols);
   for (int head = 0; head < from.heads; ++head)
-    for (int strip = 0; strip < strips; ++strip) {
-      const StripRows of(from, rows, head, strip);
-      columns.gather(from, of.begin, of.end);
-      for (int row = of.begin; row < of.end; ++row)
+    for (int strip = 0; strip < shapes.strips; ++strip) {
+      const StripRows of(from, shapes, head, strip);
+      columns.gather(from, of);
+      of.for_each([&](int at, int row) {
         for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
-          blocks[columns.rank(from.col[i]) * rows + row - of.begin] =
-              from.number ? from.number[i] : i;
+          blocks[columns.rank(from.col[i]) * rows + at] = from.number ? from.number[i] : i;
+      });
       cols = columns.copy(cols);
       blocks += static_cast<int64_t>(columns.size()) * rows;
     }
@@ -104,27 +130,31 @@ std::vector<int32_t> sorted_strips(const std::vector<int32_t>& offsets, int stri
 
 }  // namespace
 
-BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int rows,
-                                     Device device) {
+BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device,
+                                     std::span<const int32_t> listed)
+    : gathered(!listed.empty()) {
   const LayoutRows from(layout.view(Device::cpu()), transposed);
   list.strips = (from.rows + rows - 1) / rows;
-  offsets = strip_offsets(from, rows, list.strips);
+  const StripShapes shapes{rows, list.strips, listed};
+  offsets = strip_offsets(from, shapes);
   order = sorted_strips(offsets, list.strips);
   const int64_t entries = offsets.back();
-  std::vector<int32_t> listed = offsets;
-  listed.insert(listed.end(), order.begin(), order.end());
-  lists = upload(listed, device);
+  std::vector<int32_t> all = offsets;
+  all.insert(all.end(), order.begin(), order.end());
+  all.insert(all.end(), listed.begin(), listed.end());
+  lists = upload(all, device);
   columns = Tensor::empty({entries * (1 + rows)}, i32, device);
   list.offsets = lists.data<int32_t>();
   list.order = list.offsets + offsets.size();
+  if (gathered) list.rows = list.order + order.size();
   auto* const cols = columns.data<int32_t>();
   if (device.is_cpu()) {
-    fill_strips(from, rows, list.strips, offsets.back(), cols, cols + entries);
+    fill_strips(from, shapes, offsets.back(), cols, cols + entries);
   } else if (from.cols <= most_filled_cols) {
-    fill_strips(layout.view(device), {transposed, rows, list.strips}, list.offsets, cols,
+    fill_strips(layout.view(device), {transposed, rows, list.strips, list.rows}, list.offsets, cols,
                 cols + entries, current_stream(device));
   } else {
-    const BlockSparseStrips host(layout, transposed, rows, Device::cpu());
+    const BlockSparseStrips host(layout, transposed, rows, Device::cpu(), listed);
     copy_bytes(host.columns, columns);
   }
   list.cols = cols;
@@ -132,11 +162,16 @@ BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int 
   made = Milestone(current_stream(device));
 }
 
-const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device) {
+const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device,
+                                   const RowGroups* groups) {
   const auto key = static_cast<uint64_t>(rows) | static_cast<uint64_t>(transposed) << 8 |
+                   static_cast<uint64_t>(groups != nullptr) << 9 |
                    static_cast<uint64_t>(device.index()) << 16;
-  const auto& strips = layout.derived<BlockSparseStrips>(
-      key, [&] { return BlockSparseStrips(layout, transposed, rows, device); });
+  const auto& strips = layout.derived<BlockSparseStrips>(key, [&] {
+    return BlockSparseStrips(
+        layout, transposed, rows, device,
+        groups ? std::span<const int32_t>(groups->rows) : std::span<const int32_t>());
+  });
   strips.made.wait(current_stream(device));
   return strips;
 }

@@ -1,9 +1,11 @@
 #pragma once
 /** @file What the warpgroup kernels walk: a layout in strips of block rows. */
+#include <bs/kernels/cuda/block_sparse_row_groups.h>
 #include <bs/lib/cuda/upload.h>
 #include <bs/lib/layout.h>
 #include <bs/kernels/cuda/device/warpgroup_problem.cuh>
 
+#include <span>
 #include <vector>
 
 namespace bs::cuda {
@@ -24,19 +26,22 @@ struct LayoutRows {
         cols(transposed ? v.rows : v.cols) {}
 };
 
-/** @brief Strips of `rows` consecutive block rows of one head, and for each the union of the
- * columns of its rows with the number of every row's block there. O(nnz) memory and time. The host
- * counts the columns, since memory and schedules go by their number; the lists themselves are made
- * on the device, which the host does not wait for. */
+/** @brief Strips of `rows` block rows of one head, consecutive or gathered, and for each the union
+ * of the columns of its rows with the number of every row's block there. O(nnz) memory and time.
+ * The host counts the columns, since memory and schedules go by their number; the lists themselves
+ * are made on the device, which the host does not wait for. */
 struct BlockSparseStrips {
   Tensor lists, columns;                ///< i32, on the device
   device::StripList list;               ///< into it
   std::vector<int32_t> offsets, order;  ///< those of the list, on the host
+  bool gathered = false;
   Milestone made;
 
   /** @param[in] transposed strips of block columns of the layout, for op(S) = S^T
-   *  @param[in] rows block rows of a strip */
-  BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device);
+   *  @param[in] rows block rows of a strip
+   *  @param[in] listed which ones, as RowGroups has them; empty: consecutive ones */
+  BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device,
+                    std::span<const int32_t> listed = {});
 
   /** @brief Union columns of strip `strip` of all heads. */
   int length(int strip) const {
@@ -45,7 +50,9 @@ struct BlockSparseStrips {
   }
 };
 
-/** @brief The same, made once for a layout and kept with it; for the device's current stream. */
-const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device);
+/** @brief The same, made once for a layout and kept with it; for the device's current stream.
+ *  @param[in] groups whose rows are gathered, of the same layout and number of rows; null: none */
+const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device,
+                                   const RowGroups* groups = nullptr);
 
 }  // namespace bs::cuda

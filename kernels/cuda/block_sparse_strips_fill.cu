@@ -14,7 +14,14 @@ struct Rows {
   const int32_t* offsets;
   const int32_t* col;
   const int32_t* number;  ///< null: blocks are numbered in this order
+  const int32_t* listed;  ///< rows of strips; null: they follow each other
   int rows, words;        ///< block rows of a head; of 32 bits, a bit a column
+
+  /// Row `i` of a strip of `side`, in its head; `rows` or beyond it where there is none.
+  __device__ int row(int head, int strips, int strip, int side, int i) const {
+    return listed == nullptr ? strip * side + i
+                             : listed[(int64_t{head} * strips + strip) * side + i];
+  }
 };
 
 /// One CTA a strip: the union of its rows' columns as bits; the number of columns before each word;
@@ -27,7 +34,6 @@ __global__ void __launch_bounds__(threads)
   const int head = static_cast<int>(blockIdx.x) / strips;
   const int strip = static_cast<int>(blockIdx.x) % strips;
   const int32_t* const rows = from.offsets + int64_t{head} * from.rows;
-  const int first = strip * side, end = min(first + side, from.rows);
   const auto thread = static_cast<int>(threadIdx.x);
 
   for (int w = thread; w < from.words; w += threads) bits[w] = 0;
@@ -35,8 +41,12 @@ __global__ void __launch_bounds__(threads)
   blocks += int64_t{begin} * side;
   for (int64_t i = thread; i < int64_t{size} * side; i += threads) blocks[i] = -1;
   __syncthreads();
-  for (int32_t i = rows[first] + thread; i < rows[end]; i += threads)
-    atomicOr(bits + from.col[i] / 32, 1U << from.col[i] % 32);
+  for (int at = 0; at < side; ++at) {
+    const int row = from.row(head, strips, strip, side, at);
+    if (row >= from.rows) continue;
+    for (int32_t i = rows[row] + thread; i < rows[row + 1]; i += threads)
+      atomicOr(bits + from.col[i] / 32, 1U << from.col[i] % 32);
+  }
   __syncthreads();
 
   using Scan = cub::BlockScan<int32_t, threads>;
@@ -54,12 +64,15 @@ __global__ void __launch_bounds__(threads)
     for (; left != 0; left &= left - 1) cols[begin + at++] = w * 32 + __ffs(left) - 1;
   }
   __syncthreads();
-  for (int r = first; r < end; ++r)
-    for (int32_t i = rows[r] + thread; i < rows[r + 1]; i += threads) {
+  for (int at = 0; at < side; ++at) {
+    const int row = from.row(head, strips, strip, side, at);
+    if (row >= from.rows) continue;
+    for (int32_t i = rows[row] + thread; i < rows[row + 1]; i += threads) {
       const int32_t w = from.col[i] / 32;
       const int32_t rank = before[w] + __popc(bits[w] & ((1U << from.col[i] % 32) - 1));
-      blocks[int64_t{rank} * side + r - first] = from.number == nullptr ? i : from.number[i];
+      blocks[int64_t{rank} * side + at] = from.number == nullptr ? i : from.number[i];
     }
+  }
 }
 
 }  // namespace
@@ -71,6 +84,7 @@ void fill_strips(const LayoutView& v, const StripShape& shape, const int32_t* of
   const Rows from{.offsets = transposed ? v.col_offsets : v.row_offsets,
                   .col = transposed ? v.transposed_row : v.col_of,
                   .number = transposed ? v.transposed : nullptr,
+                  .listed = shape.listed,
                   .rows = transposed ? v.cols : v.rows,
                   .words = width / 32 + 1};
   const auto grid = static_cast<unsigned>(v.heads * shape.strips);

@@ -10,7 +10,8 @@ inline constexpr int most_filled_cols = 90112;
 /** @brief Which strips: see BlockSparseStrips. */
 struct StripShape {
   bool transposed;
-  int rows, strips;  ///< of a strip, of a head
+  int rows, strips;            ///< of a strip, of a head
+  const int32_t* listed = {};  ///< device::StripList::rows, on the device
 };
 
 /** @brief The twin of what BlockSparseStrips does on the host.

@@ -22,7 +22,8 @@ DsdWork describe_dsd(const Tensor& b, const DsdProblem& p, const Axes& axes,
                          .products = p.sum.numel(),
                          .tiles = tiles,
                          .sums_heads = p.sum.offset(2, p.sum.numel() - 1) != 0,
-                         .element = element};
+                         .element = element,
+                         .gathered = strips.gathered};
   const int64_t items = extent.columns * strips.list.strips;
   if (!b_map.fit || !values.fit || !fits_int(items) || !extent.fits()) return {};
 

@@ -20,6 +20,15 @@ Mask unequal_rows(int rows, int cols, int block, std::mt19937& random) {
   return mask;
 }
 
+Mask alike_rows(int heads, int rows, int cols, int kinds, int block) {
+  Mask mask(heads, rows, cols, block, 0);
+  for (int head = 0; head < heads; ++head)
+    for (int row = 0; row < rows; ++row)
+      for (int col = 0; col < cols; ++col)
+        mask.at(head, row, col) = (row * 5 + head) % kinds == col % kinds;
+  return mask;
+}
+
 void check_as_dense(const Mask& mask, int64_t n, int64_t k, Transpose t, DType dtype) {
   const Device device = test_device();
   const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, dtype, device); };

@@ -92,20 +92,25 @@ __device__ inline void stage_rows(unsigned shared, unsigned apart, const Values&
   }
 }
 
-/// The same with lines along the columns of the tile: line c holds the 64 rows of column c.
-template <int Cols, int Staged, class Values>
+/// The same with lines along the columns of the tile, in pieces of as many rows as fill `Line`
+/// bytes by `Cols` lines: line c holds the piece's rows of column c.
+template <int Line, int Cols, int Staged, class Values>
 __device__ inline void stage_columns(unsigned shared, unsigned apart, const Values& values) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
-  const int chunk = (warp * 2 + lane / 8 % 2) ^ (lane % 8);
-  const unsigned at = shared + static_cast<unsigned>((lane / 16 * 8 + lane % 8) * 128 + chunk * 16);
+  constexpr int chunks = Line / 16;  // of 8 rows, in a line
+  constexpr int span = 128 / Line;   // lines that share one place in the pattern
+  const int eighth = warp * 2 + lane / 8 % 2, chunk = (eighth % chunks) ^ (lane % 8 / span);
+  const unsigned at =
+      shared + static_cast<unsigned>(eighth / chunks * Cols * Line +
+                                     (lane / 16 * 8 + lane % 8) * Line + chunk * 16);
 #pragma unroll
   for (int j = 0; j < Cols / 16; ++j) {
     unsigned r[Staged][4];
     values(j, r);
 #pragma unroll
     for (int i = 0; i < Staged; ++i)
-      store_matrix_x4<true>(at + static_cast<unsigned>(j * 16 * 128) + i * apart, r[i]);
+      store_matrix_x4<true>(at + static_cast<unsigned>(j * 16 * Line) + i * apart, r[i]);
   }
 }
 

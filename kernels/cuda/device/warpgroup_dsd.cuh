@@ -2,7 +2,8 @@
 // C = op(S) B on wgmma: one CTA computes a strip of block rows by `n` columns. One warpgroup
 // copies: per stage 64 deep, the columns of B that the strip's rows use, and those blocks of S that
 // exist; each other warpgroup multiplies 64 of the rows. Where a row of a 64-row tile lacks a
-// column that another has, zeros are written; a tile that lacks it altogether skips it.
+// column that another has, zeros are written; a tile that lacks it altogether skips it. Block rows
+// of a strip follow each other, or are gathered from wherever they keep the same columns.
 //
 // The copy engine takes about as long for a line of 32 bytes as for one of 128, so that it is left
 // to B and to blocks of 64 and 128; smaller blocks, which are contiguous, come by copy_async_16.
@@ -30,22 +31,23 @@ struct WarpgroupDsd {
   static constexpr bool finishes = !same_type<Epilogue, NoEpilogue>;
   static constexpr bool reduces = Epilogue::reductions > 0;
   static constexpr int staged = Config::staged;  // tiles that leave through it: C, and one more
+  static constexpr bool gathered = Config::gathered;
+  static constexpr int parts = gathered ? boxes : 1;  // of a 64-row tile, stored by themselves
+  static constexpr int part_threads = warpgroup_size / parts;
+  static_assert(!gathered || block < 128);
   static constexpr int threads = (groups + 1) * warpgroup_size;
+
+  using Items = DsdItems<stages, gathered ? rows : 1>;
+  using Item = DsdItem<gathered ? rows : 1>;
 
   struct Shared {
     Barrier full[stages], empty[stages];
-    DsdItems<stages> items;
+    Items items;
     unsigned tiles[stages];     // in use, as tile_bits
     unsigned dirty[3][stages];  // for each warp that copies, slots that hold numbers
   };
   static constexpr unsigned shared_bytes =
       stages * (a_stage + b_stage) + groups * staging + sizeof(Shared) + 1024;
-
-  /// Strips are taken in the order of the first head whose product goes into this C.
-  __device__ static int local_strip(const WarpgroupDsdParams& p, const DsdPlace& place,
-                                    const BatchIndex& batch) {
-    return p.list.order[batch.dot(p.head_steps) * p.list.strips + place.strip] % p.list.strips;
-  }
 
   // ---- The warpgroup that copies.
 
@@ -183,20 +185,8 @@ struct WarpgroupDsd {
     s.full[stage].arrive_after_copies();
   }
 
-  __device__ static int count_steps(const WarpgroupDsdParams& p, const BatchIndex& batch, int local,
-                                    int products) {
-    int total = 0;
-#pragma unroll 1
-    for (int product = 0; product < products; ++product) {
-      const int head = (batch + BatchIndex(p.sum, product)).dot(p.head_steps);
-      const int* offsets = p.list.offsets + head * p.list.strips + local;
-      total += ((offsets[1] - offsets[0]) * halves + slices - 1) / slices;
-    }
-    return total;
-  }
-
   /// The warp that takes items and says what is to be done of them.
-  __device__ static void take_items(const WarpgroupDsdParams& p, DsdItems<stages>& s) {
+  __device__ static void take_items(const WarpgroupDsdParams& p, Items& s) {
     const bool elected = threadIdx.x % 32 == 0;
     const int products = count(p.sum);
     int turn = 0;
@@ -225,11 +215,17 @@ struct WarpgroupDsd {
       const WorkPiece piece = piece_of_work(p.split, work);
       const DsdPlace place(p, piece.item);
       const BatchIndex batch(p.batch, place.batch);
-      const int local = local_strip(p, place, batch);
-      const int total =
-          piece.end < 0 ? count_steps(p, batch, local, products) : piece.end - piece.begin;
-      if (elected)
-        s.items[items % s.ring] = {work, total, local * rows * block, place.tile * n, place.batch};
+      const int local = local_dsd_strip(p, place, batch);
+      const int total = piece.end < 0 ? count_dsd_steps<halves, slices>(p, batch, local, products)
+                                      : piece.end - piece.begin;
+      if (elected) {
+        Item& item = s.items[items % s.ring];
+        item.work = work;
+        item.steps = total;
+        item.column = place.tile * n;
+        item.batch = place.batch;
+        find_dsd_rows<gathered, rows, block>(p, batch, local, item);
+      }
       int skipped = piece.begin, left = total;
       bool first = true;
 #pragma unroll 1
@@ -316,14 +312,20 @@ struct WarpgroupDsd {
 
   using Totals = PieceTotals<Epilogue, reduced_side>;
 
-  /// A warp's 16 rows of this warpgroup's tile, which begins at `row`.
+  /// Where the warp's 16 rows of this warpgroup's tile begin.
+  __device__ static int first_row(const Item& item, int group) {
+    const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
+    if constexpr (!gathered) return item.rows[0] + group * 64 + warp * 16;
+    return item.rows[group * boxes + warp * 16 / slice] + warp * 16 % slice;
+  }
+
+  /// A warp's 16 rows, which begin at `row`.
   __device__ static EpiloguePiece piece_at(const WarpgroupDsdParams& p, int row, int column,
                                            int batch) {
-    row += static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16;
     return {row, column, batch, p.m - row, p.n - column};
   }
 
-  /// The finished values of columns [column, column + 16) of this warpgroup's tile, packed.
+  /// The finished values of columns [column, column + 16) of the warp's rows, packed.
   __device__ static __forceinline__ void finish(const WarpgroupDsdParams& p, const float* sums,
                                                 bool started, int row, int column, int batch,
                                                 Totals& totals, unsigned (&r)[staged][4]) {
@@ -331,7 +333,7 @@ struct WarpgroupDsd {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const PairPlace pair(i);
-      const int at_row = row + pair.row, left = p.n - column - pair.column;
+      const int at_row = row + pair.row % 16, left = p.n - column - pair.column;
       const EpiloguePlace at{min(at_row, p.m - 1), min(column + pair.column, p.n - 1), batch,
                              left == 1 ? 1 : 2};
       EpiloguePlace in = at;
@@ -349,9 +351,15 @@ struct WarpgroupDsd {
   /// next item is multiplied.
   __device__ static void write_tile(const WarpgroupDsdParams& p, const float (&sums)[n / 2],
                                     bool started, unsigned staging_at, int group,
-                                    const DsdItem& item) {
-    const bool leader = threadIdx.x % warpgroup_size == 0;
-    const int row = item.row + group * 64, col = item.column, batch = item.batch;
+                                    const Item& item) {
+    // A part is stored by the first thread of those that have its rows. Who that is, and where the
+    // rows are, is found anew where it is asked for: registers are scarce.
+    const auto thread = [] {
+      return static_cast<int>(gathered ? fresh_thread() : threadIdx.x) % warpgroup_size;
+    };
+    const auto stores = [&] { return thread() % part_threads == 0; };
+    const auto row = [&] { return first_row(item, group); };
+    const int col = item.column, batch = item.batch;
     constexpr int cols = 64;  // a round
     constexpr unsigned apart = 64 * cols * 2;
     constexpr int buffers = staged == 1 && n > cols ? 2 : 1;
@@ -359,27 +367,28 @@ struct WarpgroupDsd {
     for (int from = 0; from < n; from += cols) {
       Totals totals;
       const auto values = [&](int j, unsigned(&r)[staged][4]) {
-        finish(p, sums + from / 2 + j * 8, started, row, col + from + j * 16, batch, totals, r);
+        finish(p, sums + from / 2 + j * 8, started, row(), col + from + j * 16, batch, totals, r);
       };
       const unsigned to = staging_at + from / cols % buffers * apart;
-      if (leader) wait_stores_read<buffers - 1>();
+      if (stores()) wait_stores_read<buffers - 1>();
       named_barrier(1 + group, warpgroup_size);
       if constexpr (Config::c_by_columns) {
-        stage_columns<cols, staged>(to, apart, values);
+        stage_columns<128 / parts, cols, staged>(to, apart, values);
       } else {
         stage_rows<128, cols, staged>(to, apart, values);
       }
       static_assert(cols == reduced_columns);
       if (col + from < p.n)
         totals.store_rows(p.epilogue.operands + Epilogue::operands,
-                          piece_at(p, row, col + from, batch), (col + from) / cols);
+                          piece_at(p, row(), col + from, batch), (col + from) / cols);
       fence_async_shared();
       named_barrier(1 + group, warpgroup_size);
-      if (leader) {
-        const int x = Config::c_by_columns ? row : col + from;
-        const int y = Config::c_by_columns ? col + from : row;
-        store_box(p.c, to, x, y, batch);
-        if constexpr (staged == 2) store_box(p.aside, to + apart, x, y, batch);
+      if (stores()) {
+        const int x = Config::c_by_columns ? row() : col + from;
+        const int y = Config::c_by_columns ? col + from : row();
+        const unsigned at = to + thread() / part_threads * (apart / parts);
+        store_box(p.c, at, x, y, batch);
+        if constexpr (staged == 2) store_box(p.aside, at + apart, x, y, batch);
         commit_stores();
       }
     }
@@ -394,7 +403,7 @@ struct WarpgroupDsd {
 #pragma unroll 1
     for (int turn = 0;; ++turn) {
       s.full[at.stage].wait(at.parity);
-      const DsdItem& item = s.items.items[turn % s.items.ring];
+      const Item& item = s.items.items[turn % s.items.ring];
       const int steps = __shfl_sync(~0u, item.steps, 0);
       if (steps < 0) break;
       if (steps == 0) {  // a strip without blocks came with an empty stage

@@ -30,10 +30,12 @@ struct DsdPlace {
 };
 
 /// What the warpgroups that multiply know of an item.
+template <int Listed>
 struct DsdItem {
   int work;   ///< its number, or that of the piece of it
   int steps;  ///< stages to come; -1: there are no more items
-  int row, column, batch;
+  int column, batch;
+  int rows[Listed];  ///< where its block rows begin; or the first of them, if all follow it
 };
 
 /// What the warps that copy know: those steps of an item that one of the products summed into it
@@ -49,13 +51,13 @@ struct DsdStretch {
 /// Both, in rings. None of their places is written again before its last reader is done, and nobody
 /// asks: a reader that is still at item j has given back the stages of j at most, so that copies go
 /// on up to the `stages` stretches behind it, and the next two are known.
-template <int Stages>
+template <int Stages, int Listed>
 struct DsdItems {
   static constexpr int ring = 8;
   static_assert(Stages + 3 <= ring);
   Barrier known[ring];  ///< a stretch
   Barrier asked;        ///< for the next one
-  DsdItem items[ring];
+  DsdItem<Listed> items[ring];
   DsdStretch stretches[ring];
 
   __device__ void init() {
@@ -69,6 +71,41 @@ struct DsdItems {
     return stretches[turn % ring];
   }
 };
+
+/// The strip of an item in its head. Strips are taken in the order of the first head whose product
+/// goes into this C.
+__device__ inline int local_dsd_strip(const WarpgroupDsdParams& p, const DsdPlace& place,
+                                      const BatchIndex& batch) {
+  return p.list.order[batch.dot(p.head_steps) * p.list.strips + place.strip] % p.list.strips;
+}
+
+/// Steps of an item of `products`: each column takes `Halves`, and a step has `Slices` of these.
+template <int Halves, int Slices>
+__device__ inline int count_dsd_steps(const WarpgroupDsdParams& p, const BatchIndex& batch,
+                                      int local, int products) {
+  int total = 0;
+#pragma unroll 1
+  for (int product = 0; product < products; ++product) {
+    const int head = (batch + BatchIndex(p.sum, product)).dot(p.head_steps);
+    const int* offsets = p.list.offsets + head * p.list.strips + local;
+    total += ((offsets[1] - offsets[0]) * Halves + Slices - 1) / Slices;
+  }
+  return total;
+}
+
+/// Where the `Rows` block rows of strip `local` of this C's head lie.
+template <bool Gathered, int Rows, int Block, int Listed>
+__device__ inline void find_dsd_rows(const WarpgroupDsdParams& p, const BatchIndex& batch,
+                                     int local, DsdItem<Listed>& item) {
+  if constexpr (Gathered) {
+    const int strip = batch.dot(p.head_steps) * p.list.strips + local;
+    const int* const listed = p.list.rows + static_cast<long long>(strip) * Rows;
+#pragma unroll
+    for (int i = 0; i < Rows; ++i) item.rows[i] = __ldg(listed + i) * Block;
+  } else {
+    item.rows[0] = local * Rows * Block;
+  }
+}
 
 /// The next item, for the warp that asks. Where none is cut, the first is that of the CTA's own
 /// number, which saves the wait for the counter; but parts wait for each other, so that a CTA that

@@ -14,8 +14,9 @@ struct StripList {
   const int* cols;     ///< [entries], block column
   const int* blocks;   ///< [entries, rows of a strip], block number, or -1 where a row lacks it
   const int* order;    ///< [heads * strips], strips of each head, the longest first
-  const int* rows;     ///< where rows are gathered: [strips, rows of one], over all heads
-  int strips;          ///< of one head; where rows are gathered, block rows of one
+  const int* rows;     ///< where rows are gathered: [strips, rows of one], of sdd over all heads,
+                       ///< of dsd in the head, behind whose last row are those that a strip lacks
+  int strips;          ///< of one head; where sdd gathers rows, block rows of one
 };
 
 /// Three axes, over which a batch comes first and the products summed into each of it after it.

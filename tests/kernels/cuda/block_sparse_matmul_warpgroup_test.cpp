@@ -44,6 +44,13 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with reductions")
   // Of each kind that once did not keep to registers.
   const std::vector<WarpgroupKernel> widest{
       {.sampled = false, .dtype = bs::bf16, .block = 16, .a_along_k = true, .cols = 256},
+      {.sampled = false,
+       .dtype = bs::bf16,
+       .block = 32,
+       .a_along_k = true,
+       .c_by_columns = true,
+       .cols = 256,
+       .gathered = true},
       {.sampled = true,
        .dtype = bs::bf16,
        .block = 128,

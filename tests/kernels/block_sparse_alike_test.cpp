@@ -1,0 +1,126 @@
+// Products of block rows that are alike wherever they lie, which a GPU gathers into strips: bit for
+// bit those of dense matrices.
+#include <bs/kernels/block_sparse_convert.h>
+#include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/matmul.h>
+#include <bs/tests/kernels/block_sparse_epilogue_cases.h>
+#include <bs/tests/kernels/block_sparse_exact_cases.h>
+#include <bs/tests/support/devices.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+/// Gathered on a GPU for sure: rows of a kind fill strips.
+Mask draw(std::mt19937& random, int heads, int block) {
+  const int rows = (test_device().is_cuda() ? 2048 : 512) / block;
+  const auto side = [&] { return rows - static_cast<int>(random() % (1 + rows / 4)); };
+  Mask mask = alike_rows(heads, side(), side(), 8, block);
+  for (int head = 0; head < heads; ++head)  // an empty one, and one with more than its kind
+    for (int col = 0; col < mask.cols; ++col) {
+      mask.at(head, 3, col) = 0;
+      if (col % 5 == 0) mask.at(head, head, col) = 1;
+    }
+  return mask;
+}
+
+Tensor flip(const Tensor& x, bool turned) { return turned ? x.transpose(-2, -1) : x; }
+
+}  // namespace
+
+TEST_CASE("block-sparse products: dsd and dds of rows that are alike wherever they lie") {
+  std::mt19937 random(29);
+  const auto pick = [&](std::initializer_list<int> of) {
+    return *(of.begin() + random() % of.size());
+  };
+  for (int i = 0; i < (test_device().is_cuda() ? 72 : 12); ++i) {
+    const int block = 16 << i % 3, heads = i % 5 == 0 ? 3 : 1;
+    const Mask mask = draw(random, heads, block);
+    const DType dtype = i / 3 % 2 ? f16 : bf16;
+    const Transpose t = transposes[i / 2 % 4];
+    const int64_t n = pick({8, 40, 64, 72, 136, 256, 392});
+    CAPTURE(i);
+    CAPTURE(to_string(Shape{heads, mask.rows, mask.cols, block, n}));
+    const auto whole_of = [&](const Shape& shape) { return whole(shape, random(), dtype); };
+    const SparseTensor s{mask.layout(), whole_of(mask.values({2}))};
+    const Tensor dense = to_dense(s);
+    const int64_t k = t.a ? mask.height() : mask.width(),
+                  depth = t.b ? mask.width() : mask.height();
+    const Tensor right = whole_of(flipped(mask.dense({2}, k, n), t.b));
+    const Tensor left = whole_of(flipped(mask.dense({}, n, depth), t.a));
+    const Tensor got = dsd(s, right, t);
+    CHECK(same_bits(got, matmul(flip(dense, t.a), flip(right, t.b))));
+    CHECK(same_bits(got, dsd(s, right, t)));
+    CHECK(same_bits(dds(left, s, t), matmul(flip(left, t.a), flip(dense, t.b))));
+  }
+}
+
+TEST_CASE("block-sparse products: heads that are summed of rows that are alike") {
+  std::mt19937 random(31);
+  for (const int block : {16, 32, 64}) {
+    const Mask mask = draw(random, 3, block);
+    const SparseTensor s{mask.layout(), whole(mask.values(), random())};
+    const Tensor dc = whole({3, mask.height(), 72}, random());
+    const Tensor stacked = to_dense(s).view({3 * mask.height(), mask.width()});
+    CHECK(same_bits(dsd_backward_b(s, dc, {1, mask.width(), 72}).squeeze(0),
+                    matmul(stacked.transpose(0, 1), dc.view({3 * mask.height(), 72}))));
+  }
+}
+
+TEST_CASE("block-sparse epilogues: of dsd and dds of rows that are alike wherever they lie") {
+  using namespace bs::epilogue;
+  std::mt19937 random(37);
+  for (const bool left : {false, true})
+    for (const Transpose t : transposes)
+      for (const int block : {16, 32, 64}) {
+        if (test_device().is_cpu() && block == 64) continue;
+        const Mask mask = draw(random, 1, block);
+        const SparseTensor s{mask.layout(), whole(mask.values(), random())};
+        const int64_t k = left == (left ? t.b : t.a) ? mask.width() : mask.height(), n = 200;
+        const Tensor x = whole(left ? flipped({n, k}, t.a) : flipped({k, n}, t.b), random());
+        const Tensor stored = to_dense(s);
+        const Reference want = Reference::of(left ? matmul(turned(x, t.a), turned(stored, t.b))
+                                                  : matmul(turned(stored, t.a), turned(x, t.b)));
+        const auto rows = static_cast<size_t>(want.shape[0]);
+        const auto columns = static_cast<size_t>(want.shape[1]);
+        const Tensor r = whole({want.shape[1]}, random()), c = whole({want.shape[0]}, random());
+        const auto empty = [](const Shape& shape, DType dtype) {
+          return Tensor::empty(shape, dtype, test_device());
+        };
+        const Tensor kept = empty(want.shape, f16);
+        const Tensor sums = empty({want.shape[0]}, f32), most = empty({want.shape[1]}, f32);
+        const Value v = accumulator() + row("r", Element::f16) + column("c", Element::f16);
+        const ProductOptions options{
+            .epilogue = GemmEpilogue(relu(v))
+                            .store("v", v, Element::f16)
+                            .row_sum("sums", relu(v))
+                            .column_max("most", v),
+            .tensors = {{"r", r}, {"c", c}, {"v", kept}, {"sums", sums}, {"most", most}}};
+        const Reference got = Reference::of(left ? dds(x, s, t, options) : dsd(s, x, t, options));
+        const Reference of_row = Reference::of(r), of_column = Reference::of(c);
+        const Reference before = Reference::of(kept), summed = Reference::of(sums);
+        const Reference greatest = Reference::of(most);
+        std::vector<double> largest(columns, -1e30);
+        size_t wrong = 0;
+        for (size_t i = 0; i < rows; ++i) {
+          double sum = 0;
+          for (size_t j = 0; j < columns; ++j) {
+            const double argument = want[i * columns + j] + of_row[j] + of_column[i];
+            wrong += before[i * columns + j] != argument;
+            wrong += got[i * columns + j] != std::max(argument, 0.0);
+            sum += std::max(argument, 0.0);
+            largest[j] = std::max(largest[j], argument);
+          }
+          wrong += summed[i] != sum;
+        }
+        for (size_t j = 0; j < columns; ++j) wrong += greatest[j] != largest[j];
+        CAPTURE(block);
+        CAPTURE(left);
+        CHECK(wrong == 0);
+      }
+}

@@ -1,0 +1,184 @@
+#include <bs/kernels/cuda/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse_row_groups.h>
+#include <bs/kernels/cuda/block_sparse_strips.h>
+#include <bs/tests/kernels/block_sparse_exact_cases.h>
+#include <bs/tests/support/devices.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+
+using namespace bs;
+using namespace bs::cuda;
+
+namespace {
+
+/// A layout of rows of unequal length, some of them empty.
+LayoutPtr draw(std::mt19937& random, int block) {
+  const auto below = [&](int end) {
+    return static_cast<int>(random() % static_cast<unsigned>(end));
+  };
+  const int heads = 1 + below(3), rows = below(150), cols = below(200), kept = 1 + below(20);
+  std::vector<BlockIndex> blocks;
+  for (int head = 0; head < heads; ++head)
+    for (int row = 0; row < rows; ++row)
+      for (int col = 0; col < cols; ++col)
+        if ((row + head) % 11 != 3 && below(row % 7 == 0 ? 1 + kept / 3 : kept) == 0)
+          blocks.push_back({head, row, col});
+  return Layout::from_blocks(heads, rows, cols, block, blocks);
+}
+
+/// For each head and row, or column where `transposed`, its blocks' places and numbers.
+std::vector<std::map<int, int>> lines_of(const Layout& layout, bool transposed) {
+  const LayoutView v = layout.view(Device::cpu());
+  const int rows = transposed ? v.cols : v.rows;
+  std::vector<std::map<int, int>> lines(static_cast<size_t>(v.heads * rows));
+  for (int i = 0; i < layout.nnz(); ++i) {
+    const int row = transposed ? v.col_of[i] : v.row_of[i];
+    lines[static_cast<size_t>(v.head_of[i] * rows + row)][transposed ? v.row_of[i] : v.col_of[i]] =
+        i;
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("row groups: every row is in one strip, and unions are no longer than neighbours'") {
+  std::mt19937 random(3);
+  size_t grouped = 0;
+  for (int i = 0; i < 200; ++i) {
+    const int block = 16 << random() % 3, side = WarpgroupTile::dsd_rows(block);
+    const LayoutPtr layout = draw(random, block);
+    for (const bool transposed : {false, true}) {
+      const int rows = transposed ? layout->cols() : layout->rows(), heads = layout->heads();
+      const int strips = (rows + side - 1) / side;
+      const std::vector<std::map<int, int>> lines = lines_of(*layout, transposed);
+      const RowGroups groups = group_rows(*layout, transposed, side);
+      const auto columns_of = [&](const auto& row_of) {
+        int64_t sum = 0;
+        for (int strip = 0; strip < heads * strips; ++strip) {
+          std::set<int> columns;
+          for (int r = 0; r < side; ++r) {
+            const int row = row_of(strip, r);
+            if (row >= rows) continue;
+            for (const auto& [col, number] :
+                 lines[static_cast<size_t>(strip / strips * rows + row)])
+              columns.insert(col);
+          }
+          sum += static_cast<int64_t>(columns.size());
+        }
+        return sum;
+      };
+      CHECK(groups.neighbours ==
+            columns_of([&](int strip, int r) { return strip % strips * side + r; }));
+      CHECK(groups.entries <= groups.neighbours);
+      if (groups.rows.empty()) {
+        CHECK(groups.entries == groups.neighbours);
+        CHECK(!groups_pay(groups, block, false));
+        continue;
+      }
+      ++grouped;
+      REQUIRE(groups.rows.size() == static_cast<size_t>(heads * strips * side));
+      CHECK(groups.entries == columns_of([&](int strip, int r) {
+              return groups.rows[static_cast<size_t>(strip * side + r)];
+            }));
+      std::vector<int> taken(static_cast<size_t>(heads * rows));
+      size_t missing = 0, wrong = 0;
+      for (size_t at = 0; at < groups.rows.size(); ++at) {
+        const int row = groups.rows[at], head = static_cast<int>(at) / (strips * side);
+        wrong += row < 0 || row > rows;
+        missing += row == rows;
+        if (row < rows) ++taken.at(static_cast<size_t>(head * rows + row));
+      }
+      CHECK(wrong == 0);
+      CHECK(missing == static_cast<size_t>(heads * (strips * side - rows)));
+      CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
+    }
+  }
+  CHECK(grouped > 100);
+}
+
+TEST_CASE("row groups: rows that are alike come together wherever they lie") {
+  for (const int block : {16, 32, 64}) {
+    CAPTURE(block);
+    const int side = WarpgroupTile::dsd_rows(block), kinds = 8;
+    const test::Mask mask = test::alike_rows(2, kinds * 5 * side, kinds * 3 * side, kinds, block);
+    for (const bool transposed : {false, true}) {
+      const RowGroups groups = group_rows(*mask.layout(), transposed, side);
+      // Strips of one kind each, which have an eighth of the columns.
+      const int rows = transposed ? mask.cols : mask.rows,
+                cols = transposed ? mask.rows : mask.cols;
+      CHECK(groups.entries == int64_t{2} * (rows / side) * (cols / kinds));
+      CHECK(groups_pay(groups, block, false));
+      CHECK(groups_pay(groups, block, true));
+    }
+  }
+  // Rows beyond this many are not compared, but there all the same.
+  const test::Mask tall = test::alike_rows(1, 2100, 16, 8, 16);
+  const RowGroups groups = group_rows(*tall.layout(), false, 8);
+  CHECK(groups.entries < groups.neighbours / 4);
+  std::vector<int32_t> rows = groups.rows;
+  std::sort(rows.begin(), rows.end());
+  for (size_t i = 0; i < rows.size(); ++i)
+    REQUIRE(rows[i] == static_cast<int32_t>(std::min<size_t>(i, 2100)));
+}
+
+TEST_CASE("row groups: neighbours stay where others would gain too little") {
+  // All alike; nothing at all; nothing in common.
+  for (const test::Mask& mask : {test::Mask(1, 40, 30, 16, 1), test::Mask(2, 9, 9, 16)})
+    CHECK(group_rows(*mask.layout(), false, 8).rows.empty());
+  test::Mask diagonal(1, 64, 64, 32);
+  for (int i = 0; i < 64; ++i) diagonal.at(0, i, i) = 1;
+  CHECK(!groups_pay(group_rows(*diagonal.layout(), false, 4), 32, false));
+  // Three columns of a hundred are worth it; but not in lines as short as a block.
+  const RowGroups few{.side = 8, .rows = std::vector<int32_t>(8), .entries = 97, .neighbours = 100};
+  CHECK(groups_pay(few, 16, false));
+  CHECK(!groups_pay(few, 16, true));
+  const RowGroups two{.side = 2, .rows = {0, 1}, .entries = 98, .neighbours = 100};
+  CHECK(!groups_pay(two, 64, false));
+}
+
+TEST_CASE("row groups: strips list what their gathered rows keep, made on host and device") {
+  const Device device = test::test_device();
+  std::mt19937 random(5);
+  for (int i = 0; i < 100; ++i) {
+    const int block = 16 << random() % 3, side = WarpgroupTile::dsd_rows(block);
+    const LayoutPtr layout = draw(random, block);
+    const bool transposed = i % 2 != 0;
+    const RowGroups groups = group_rows(*layout, transposed, side);
+    if (groups.rows.empty()) continue;
+    const BlockSparseStrips strips(*layout, transposed, side, Device::cpu(), groups.rows);
+    const int rows = transposed ? layout->cols() : layout->rows(), count = strips.list.strips;
+    REQUIRE(strips.gathered);
+    CHECK(strips.offsets.back() == groups.entries);
+    CHECK(std::equal(groups.rows.begin(), groups.rows.end(), strips.list.rows));
+    const std::vector<std::map<int, int>> lines = lines_of(*layout, transposed);
+    int found = 0, wrong = 0;
+    for (int strip = 0; strip < layout->heads() * count; ++strip)
+      for (int e = strips.list.offsets[strip]; e < strips.list.offsets[strip + 1]; ++e)
+        for (int r = 0; r < side; ++r) {
+          const int row = strips.list.rows[strip * side + r];
+          const int number = strips.list.blocks[int64_t{e} * side + r];
+          int expected = -1;
+          if (row < rows) {
+            const auto& line = lines[static_cast<size_t>(strip / count * rows + row)];
+            const auto it = line.find(strips.list.cols[e]);
+            if (it != line.end()) expected = it->second;
+          }
+          wrong += number != expected;
+          found += number >= 0;
+        }
+    CHECK(wrong == 0);
+    CHECK(found == layout->nnz());
+    const BlockSparseStrips made(*layout, transposed, side, device, groups.rows);
+    for (const auto& [x, y] :
+         {std::array{made.lists, strips.lists}, std::array{made.columns, strips.columns}}) {
+      const Tensor a = x.to(Device::cpu());
+      CHECK((a.bytes() == y.bytes() && std::memcmp(a.data(), y.data(), a.bytes()) == 0));
+    }
+  }
+}

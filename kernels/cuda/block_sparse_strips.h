@@ -32,7 +32,7 @@ struct LayoutRows {
  * are made on the device, which the host does not wait for. */
 struct BlockSparseStrips {
   Tensor lists, columns;                ///< i32, on the device
-  device::StripList list;               ///< into it
+  device::StripList list{};             ///< into it
   std::vector<int32_t> offsets, order;  ///< those of the list, on the host
   bool gathered = false;
   Milestone made;

@@ -216,6 +216,7 @@ struct WarpgroupDsd {
       const DsdPlace place(p, piece.item);
       const BatchIndex batch(p.batch, place.batch);
       const int local = local_dsd_strip(p, place, batch);
+      const DsdRows<gathered, rows, block> of_strip(p, batch, local);
       const int total = piece.end < 0 ? count_dsd_steps<halves, slices>(p, batch, local, products)
                                       : piece.end - piece.begin;
       if (elected) {
@@ -224,7 +225,7 @@ struct WarpgroupDsd {
         item.steps = total;
         item.column = place.tile * n;
         item.batch = place.batch;
-        find_dsd_rows<gathered, rows, block>(p, batch, local, item);
+        of_strip.tell(item);
       }
       int skipped = piece.begin, left = total;
       bool first = true;

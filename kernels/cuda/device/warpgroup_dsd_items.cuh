@@ -93,19 +93,28 @@ __device__ inline int count_dsd_steps(const WarpgroupDsdParams& p, const BatchIn
   return total;
 }
 
-/// Where the `Rows` block rows of strip `local` of this C's head lie.
-template <bool Gathered, int Rows, int Block, int Listed>
-__device__ inline void find_dsd_rows(const WarpgroupDsdParams& p, const BatchIndex& batch,
-                                     int local, DsdItem<Listed>& item) {
-  if constexpr (Gathered) {
-    const int strip = batch.dot(p.head_steps) * p.list.strips + local;
-    const int* const listed = p.list.rows + static_cast<long long>(strip) * Rows;
+/// Where the `Rows` block rows of a strip lie. Whoever makes it asks for them, but waits for none.
+template <bool Gathered, int Rows, int Block>
+struct DsdRows {
+  int at[Gathered ? Rows : 1];
+
+  /// Of strip `local` of this C's head.
+  __device__ DsdRows(const WarpgroupDsdParams& p, const BatchIndex& batch, int local) {
+    if constexpr (Gathered) {
+      const int strip = batch.dot(p.head_steps) * p.list.strips + local;
+      const int* const listed = p.list.rows + static_cast<long long>(strip) * Rows;
 #pragma unroll
-    for (int i = 0; i < Rows; ++i) item.rows[i] = __ldg(listed + i) * Block;
-  } else {
-    item.rows[0] = local * Rows * Block;
+      for (int i = 0; i < Rows; ++i) at[i] = __ldg(listed + i);
+    } else {
+      at[0] = local * Rows;
+    }
   }
-}
+
+  __device__ void tell(DsdItem<Gathered ? Rows : 1>& item) const {
+#pragma unroll
+    for (int i = 0; i < (Gathered ? Rows : 1); ++i) item.rows[i] = at[i] * Block;
+  }
+};
 
 /// The next item, for the warp that asks. Where none is cut, the first is that of the CTA's own
 /// number, which saves the wait for the counter; but parts wait for each other, so that a CTA that

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <utility>
 
 namespace bs::cuda {
 
@@ -95,17 +94,16 @@ class Grouper {
  public:
   Grouper(const LayoutRows& from, int side) : from_(from), side_(side) {}
 
-  /// Writes the rows of a window's strips to `to`; returns the columns of their unions, and of
-  /// those of neighbours.
-  std::pair<int64_t, int64_t> group(const Window& window, int32_t* to) {
+  /// Writes the rows of a window's strips to `to`; returns the rest of what there is to say.
+  RowGroups group(const Window& window, int32_t* to) {
     const int first = window.begin * side_, end = std::min(window.end * side_, from_.rows);
     RowBits bits(from_, window.head * from_.rows + first, end - first);
     Union all(bits.words());
-    int64_t entries = 0, neighbours = 0;
+    RowGroups found;
     for (int row = 0; row < bits.rows(); ++row) {
       all.add(bits[row]);
       if ((row + 1) % side_ != 0 && row + 1 < bits.rows()) continue;
-      neighbours += all.size();
+      found.neighbours += all.size();
       all.clear();
     }
     std::vector<int> empty;
@@ -114,7 +112,9 @@ class Grouper {
     const auto side = static_cast<size_t>(side_);
     for (int strip = window.begin; strip < window.end; ++strip) {
       choose(bits, all);
-      entries += all.size();
+      const int64_t size = all.size();
+      found.entries += size;
+      found.longest = std::max(found.longest, size);
       all.clear();
       for (const int row : chosen_) bits.take(row);
       // Rows without a block are left, if any.
@@ -124,7 +124,7 @@ class Grouper {
       for (size_t i = 0; i < side; ++i)
         *to++ = i < chosen_.size() ? first + chosen_[i] : from_.rows;
     }
-    return {entries, neighbours};
+    return found;
   }
 
  private:
@@ -159,18 +159,20 @@ RowGroups group_rows(const Layout& layout, bool transposed, int side) {
   const std::vector<Window> windows = windows_of(from.heads, strips, most);
   RowGroups groups{.side = side};
   groups.rows.resize(static_cast<size_t>(from.heads) * static_cast<size_t>(strips * side));
-  int64_t entries = 0, neighbours = 0;
+  int64_t entries = 0, neighbours = 0, longest = 0;
 #pragma omp parallel for schedule(dynamic) reduction(+ : entries, neighbours) \
-    if (windows.size() > 1)
+    reduction(max : longest) if (windows.size() > 1)
   for (size_t i = 0; i < windows.size(); ++i) {
     const int64_t first = int64_t{windows[i].head} * strips + windows[i].begin;
-    const auto [own, as_they_lie] =
+    const RowGroups found =
         Grouper(from, side).group(windows[i], groups.rows.data() + first * side);
-    entries += own;
-    neighbours += as_they_lie;
+    entries += found.entries;
+    neighbours += found.neighbours;
+    longest = std::max(longest, found.longest);
   }
   groups.entries = std::min(entries, neighbours);
   groups.neighbours = neighbours;
+  groups.longest = longest;
   if (entries >= neighbours) groups.rows.clear();
   return groups;
 }
@@ -181,13 +183,15 @@ const RowGroups& row_groups_of(const Layout& layout, bool transposed, int side) 
   return layout.derived<RowGroups>(key, [&] { return group_rows(layout, transposed, side); });
 }
 
-bool groups_pay(const RowGroups& groups, int block, bool by_columns) {
+bool groups_pay(const RowGroups& groups, const StripUse& use) {
   if (groups.rows.empty()) return false;
   // A line as short as a block takes as long as a whole one; a stage, of 64 / block columns, has as
   // many lines as the tile has columns.
-  const int64_t more_lines = by_columns ? 128 / block - 128 / 64 : 0;
+  const int64_t more_lines = use.by_columns ? 128 / use.block - 128 / 64 : 0;
   const auto strips = static_cast<int64_t>(groups.rows.size()) / groups.side;
-  return 100 * (groups.entries + strips * more_lines * (64 / block)) <= 97 * groups.neighbours;
+  const int64_t entries = groups.entries + strips * more_lines * (64 / use.block);
+  const bool uneven = groups.longest * use.workers > groups.entries * use.times;
+  return 100 * entries <= (uneven ? 75 : 97) * groups.neighbours;
 }
 
 }  // namespace bs::cuda

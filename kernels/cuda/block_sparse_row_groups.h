@@ -15,6 +15,7 @@ struct RowGroups {
                                    ///< where a strip has no more. Empty: neighbours do as well
   int64_t entries = 0;             ///< columns of the unions of all strips
   int64_t neighbours = 0;          ///< the same of strips of neighbours, which is not less
+  int64_t longest = 0;             ///< columns of the longest union
 };
 
 /** @brief Takes rows together that have most columns in common, wherever they lie within a height
@@ -26,9 +27,18 @@ RowGroups group_rows(const Layout& layout, bool transposed, int side);
 /** @brief The same, made once for a layout and kept with it. */
 const RowGroups& row_groups_of(const Layout& layout, bool transposed, int side);
 
-/** @brief Whether their strips take .97 of the time of neighbours' at most.
- *  @param[in] by_columns neighbours along the rows of C are side by side, so that it is written in
- *             lines as short as a block, not in whole ones of 64 */
-bool groups_pay(const RowGroups& groups, int block, bool by_columns);
+/** @brief What a product does with the strips. */
+struct StripUse {
+  int block = 0;
+  /// Neighbours along the rows of C are side by side, so that gathered rows are written in lines as
+  /// short as a block, where others are in whole ones of 64.
+  bool by_columns = false;
+  int64_t times = 1;  ///< that each strip is taken: tiles of columns of all C of its head
+  int workers = 1;    ///< who share the strips
+};
+/** @brief Whether strips of gathered rows take .97 of the time of neighbours' at most. Since the
+ * longest rows come together, it takes .75 where the longest strip alone is more than a worker's
+ * share. */
+bool groups_pay(const RowGroups& groups, const StripUse& use);
 
 }  // namespace bs::cuda

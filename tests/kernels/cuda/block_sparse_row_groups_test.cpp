@@ -78,7 +78,7 @@ TEST_CASE("row groups: every row is in one strip, and unions are no longer than 
       CHECK(groups.entries <= groups.neighbours);
       if (groups.rows.empty()) {
         CHECK(groups.entries == groups.neighbours);
-        CHECK(!groups_pay(groups, block, false));
+        CHECK(!groups_pay(groups, {.block = block}));
         continue;
       }
       ++grouped;
@@ -113,8 +113,8 @@ TEST_CASE("row groups: rows that are alike come together wherever they lie") {
       const int rows = transposed ? mask.cols : mask.rows,
                 cols = transposed ? mask.rows : mask.cols;
       CHECK(groups.entries == int64_t{2} * (rows / side) * (cols / kinds));
-      CHECK(groups_pay(groups, block, false));
-      CHECK(groups_pay(groups, block, true));
+      CHECK(groups_pay(groups, {.block = block}));
+      CHECK(groups_pay(groups, {.block = block, .by_columns = true}));
     }
   }
   // Rows beyond this many are not compared, but there all the same.
@@ -133,13 +133,20 @@ TEST_CASE("row groups: neighbours stay where others would gain too little") {
     CHECK(group_rows(*mask.layout(), false, 8).rows.empty());
   test::Mask diagonal(1, 64, 64, 32);
   for (int i = 0; i < 64; ++i) diagonal.at(0, i, i) = 1;
-  CHECK(!groups_pay(group_rows(*diagonal.layout(), false, 4), 32, false));
+  CHECK(!groups_pay(group_rows(*diagonal.layout(), false, 4), {.block = 32}));
   // Three columns of a hundred are worth it; but not in lines as short as a block.
   const RowGroups few{.side = 8, .rows = std::vector<int32_t>(8), .entries = 97, .neighbours = 100};
-  CHECK(groups_pay(few, 16, false));
-  CHECK(!groups_pay(few, 16, true));
+  CHECK(groups_pay(few, {.block = 16}));
+  CHECK(!groups_pay(few, {.block = 16, .by_columns = true}));
   const RowGroups two{.side = 2, .rows = {0, 1}, .entries = 98, .neighbours = 100};
-  CHECK(!groups_pay(two, 64, false));
+  CHECK(!groups_pay(two, {.block = 64}));
+  // Where one strip takes longer than all others it is worth a quarter only.
+  RowGroups uneven{
+      .side = 2, .rows = {0, 1, 2, 3}, .entries = 76, .neighbours = 100, .longest = 60};
+  CHECK(groups_pay(uneven, {.block = 64, .times = 100, .workers = 100}));
+  CHECK(!groups_pay(uneven, {.block = 64, .times = 100, .workers = 132}));
+  uneven.entries = 75;
+  CHECK(groups_pay(uneven, {.block = 64, .times = 100, .workers = 132}));
 }
 
 TEST_CASE("row groups: strips list what their gathered rows keep, made on host and device") {

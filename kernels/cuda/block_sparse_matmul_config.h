@@ -112,7 +112,7 @@ constexpr bool dense_is_faster(bool sampled, int block, double density, double c
     double meets, slope;
   };
   constexpr Line sdd[] = {{0.4, 2}, {0.62, 1.4}, {0.84, 1.2}, {0.95, 1}};
-  constexpr Line dsd[] = {{0.18, 3.2}, {0.54, 0.85}, {0.8, 0.6}, {0.9, 1.1}};
+  constexpr Line dsd[] = {{0.18, 3.2}, {0.57, 0.8}, {0.93, 0.8}, {0.9, 1.1}};
   if (block < 16) return false;
   const int row = block == 16 ? 0 : block == 32 ? 1 : block == 64 ? 2 : 3;
   const Line line = sampled ? sdd[row] : dsd[row];

@@ -271,7 +271,7 @@ LayoutView Layout::view(Device device) const {
 }
 
 std::shared_ptr<const void> Layout::keep(
-    uint64_t key, const std::function<std::shared_ptr<const void>()>& make) const {
+    const DerivedKey& key, const std::function<std::shared_ptr<const void>()>& make) const {
   const std::lock_guard lock(derived_mutex_);
   std::shared_ptr<const void>& kept = derived_[key];
   if (!kept) kept = make();

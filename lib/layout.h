@@ -10,6 +10,8 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <typeindex>
+#include <utility>
 #include <vector>
 
 namespace bs {
@@ -88,11 +90,11 @@ class Layout {
   /** @brief Arrays on `device`; valid as long as this layout. Thread-safe. */
   LayoutView view(Device device) const;
   /** @brief What `make()` derives from this pattern, a kernel's work list say: made at the first
-   *  call with `key`, then kept as long as the layout. Thread-safe; T is the key's one type. */
+   *  call with `key` and T, then kept as long as the layout. Thread-safe. */
   template <class T, class Make>
   const T& derived(uint64_t key, Make&& make) const {
     return *static_cast<const T*>(
-        keep(key, [&] { return std::make_shared<const T>(make()); }).get());
+        keep({typeid(T), key}, [&] { return std::make_shared<const T>(make()); }).get());
   }
 
  private:
@@ -105,9 +107,10 @@ class Layout {
   struct DeviceCopy;
   mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<const DeviceCopy>> copies_;
-  std::shared_ptr<const void> keep(uint64_t key,
+  using DerivedKey = std::pair<std::type_index, uint64_t>;
+  std::shared_ptr<const void> keep(const DerivedKey& key,
                                    const std::function<std::shared_ptr<const void>()>& make) const;
-  mutable std::map<uint64_t, std::shared_ptr<const void>> derived_;
+  mutable std::map<DerivedKey, std::shared_ptr<const void>> derived_;
   mutable std::mutex derived_mutex_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <random>
+#include <string>
 
 using namespace bs;
 using namespace bs::test;
@@ -238,6 +239,17 @@ TEST_CASE("layout as a picture") {
         "<rect width=\"240\" height=\"120\" fill=\"#eef0f3\"/>\n"
         "<path fill=\"#2f5fb3\" d=\"M120 60h60v60h-60z\"/></g>\n"
         "</svg>\n");
+}
+
+TEST_CASE("layout keeps what is derived from it, by key and type") {
+  const LayoutPtr layout = Layout::from_blocks(1, 2, 2, 16, {{0, 0, 0}});
+  int made = 0;
+  const auto number = [&] { return ++made; };
+  const int& first = layout->derived<int>(7, number);
+  CHECK(&layout->derived<int>(7, number) == &first);
+  CHECK(layout->derived<int>(8, number) == 2);
+  CHECK(layout->derived<std::string>(7, [] { return std::string("text"); }) == "text");
+  CHECK(layout->derived<int>(7, number) == 1);
 }
 
 TEST_CASE("sparse tensor checks that values fit the layout") {

@@ -11,8 +11,9 @@ namespace bs::cuda {
 namespace {
 
 /// In steps, measured on an H200: the end of an item, the store of the sums of a part, waiting for
-/// those of another and adding them; and what a part is worth making for.
-constexpr int tile_cost = 2, store_cost = 2, load_cost = 11, least_part = 4;
+/// those of another and adding them, and that parts are there at all, which CTAs then take from a
+/// list; and what a part is worth making for.
+constexpr int tile_cost = 2, store_cost = 2, load_cost = 5, list_cost = 6, least_part = 4;
 /// Parts of an item, and of all items but one each: memory for sums of 64 MiB (sdd: twice that).
 constexpr int most_parts = 8, most_slots = 500;
 
@@ -167,11 +168,11 @@ WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers) {
     if (first == lengths.size()) continue;
     for (int parts = 2; parts <= most_parts && lengths[first] >= parts * least_part; ++parts) {
       const Cut cut{first, (lengths[first] + parts - 1) / parts};
-      if (20 * least_time(lengths, cut, workers) >= 19 * best.time) continue;
+      if (20 * (least_time(lengths, cut, workers) + list_cost) >= 19 * best.time) continue;
       WorkPieces work = number_parts(make_pieces(lengths, cut), lengths.size());
       costs.clear();
       std::transform(work.pieces.begin(), work.pieces.end(), std::back_inserter(costs), cost);
-      work.time = time_to_finish(costs, workers);
+      work.time = time_to_finish(costs, workers) + list_cost;
       if (work.slots <= most_slots && 20 * work.time < 19 * best.time) best = std::move(work);
     }
   }

@@ -60,6 +60,14 @@ TEST_CASE("schedule: equal items that fill half a round are halved, all at the s
   for (const device::WorkPiece& piece : work.pieces) CHECK(piece.end - piece.begin == 32);
 }
 
+TEST_CASE("schedule: equal items that fill a third of a round are cut in three") {
+  const std::vector<int32_t> lengths(44, 64);
+  const WorkPieces work = split_work(lengths, 132);
+  check_pieces(work, lengths);
+  CHECK(work.pieces.size() == 132);
+  CHECK(work.slots == 88);
+}
+
 TEST_CASE("schedule: of items that just miss whole rounds those left over are cut") {
   const std::vector<int32_t> lengths(170, 64);
   const WorkPieces work = split_work(lengths, 132);

@@ -34,6 +34,19 @@ int operand_bytes(Element element, int side, int depth, bool k_contiguous) {
   return (k_contiguous ? side : depth) * ((k_contiguous ? depth : side) + padding) * size;
 }
 
+constexpr int most_shared = 227 * 1024;
+constexpr int box_bytes = 4096;  // of a warp, for results on their way out
+
+/// Shared memory of a kernel of warpgroups that uses `scratch` bytes a warp for its results.
+int warpgroup_bytes(const GemmDescription& d, int scratch) {
+  const TileDescription& t = d.tile;
+  const auto [m, n, k] = t.threadblock;
+  const int stage = (m + n) * 128 * (splits_operands(d) ? 2 : 1);
+  const int received = (t.cluster_k - 1) * (m * n / t.math.shape[1]) * finished_columns(t) * 4;
+  // Barriers and places of tiles; and room to align.
+  return t.stages * (stage + 32) + received + t.warps[0] * t.warps[1] * scratch + 16 + 1024;
+}
+
 void check_operand(const char* name, const TensorDescription& t, Element operand, int line) {
   BS_CHECK(feeds(t.element, operand), "gemm: {} is {}, but the instruction multiplies {}", name,
            t.element, operand);
@@ -128,10 +141,9 @@ void check(const GemmDescription& d) {
     check_portable(d);
   }
   BS_CHECK(t.stages >= 2 && t.stages <= 16, "gemm: {} stages; expected 2 to 16", t.stages);
-  constexpr int most = 227 * 1024;
-  BS_CHECK(shared_bytes(d) <= most,
+  BS_CHECK(shared_bytes(d) <= most_shared,
            "gemm: {} stages of a tile of {} x {} x {} take {} bytes of shared memory, more than {}",
-           t.stages, m, n, k, shared_bytes(d), most);
+           t.stages, m, n, k, shared_bytes(d), most_shared);
   const bool several = d.mode == GemmMode::array || d.mode == GemmMode::grouped;
   const bool stream_k = d.swizzle == Swizzle::stream_k;
   BS_CHECK(!several || (d.split_k == SplitK::none && !stream_k),
@@ -159,9 +171,11 @@ bool splits_operands(const GemmDescription& d) {
 bool stores_boxes(const GemmDescription& d) {
   int stored = 0;
   for (const epilogue::Operand& o : d.epilogue.operands()) stored += o.stored >= 0;
+  const int size = size_of(d.d.element);
   return d.tile.math.op_class == OpClass::warpgroup && stored == 1 &&
-         d.epilogue.reductions().empty() && size_of(d.d.element) == 2 && d.d.alignment == 8 &&
-         (d.mode == GemmMode::gemm || d.mode == GemmMode::batched) && d.tile.cluster_k == 1;
+         d.epilogue.reductions().empty() && (size == 2 || size == 4) &&
+         d.d.alignment * size == 16 && (d.mode == GemmMode::gemm || d.mode == GemmMode::batched) &&
+         d.tile.cluster_k == 1 && warpgroup_bytes(d, box_bytes) <= most_shared;
 }
 
 int64_t partial_elements(const GemmDescription& d) {
@@ -178,17 +192,13 @@ int shared_bytes(const GemmDescription& d) {
   const TileDescription& t = d.tile;
   const auto [m, n, k] = t.threadblock;
   const int slab = 16 * (reduction_chunk(d) + 8) * sum_bytes(d);
-  const int warps = t.warps[0] * t.warps[1];
-  if (t.math.op_class == OpClass::warpgroup) {
-    const int stage = (m + n) * 128 * (splits_operands(d) ? 2 : 1);
-    const int received = (t.cluster_k - 1) * (m * n / t.math.shape[1]) * finished_columns(t) * 4;
-    // Barriers; and room to align.
-    return t.stages * (stage + 16) + received + warps * (stores_boxes(d) ? 4096 : slab) + 16 + 1024;
-  }
+  if (t.math.op_class == OpClass::warpgroup)
+    return warpgroup_bytes(d, stores_boxes(d) ? box_bytes : slab);
   const int stage = operand_bytes(d.a.element, m, k, k_contiguous_a(d)) +
                     operand_bytes(d.b.element, n, k, k_contiguous_b(d));
   const int joined = (t.warps[2] - 1) * m * n * sum_bytes(d);
-  return std::max(t.stages * stage, warps * slab + joined) + t.stages * 16;  // barriers
+  return std::max(t.stages * stage, t.warps[0] * t.warps[1] * slab + joined) +
+         t.stages * 16;  // barriers
 }
 
 std::string to_string(MatrixLayout layout) {

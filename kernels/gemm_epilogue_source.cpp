@@ -93,6 +93,16 @@ bool rounds_coarsely(const GemmEpilogue& e) {
   return e.reductions().empty() && std::all_of(e.operands().begin(), e.operands().end(), coarse);
 }
 
+/// Whether it is a few additions and products of what is in registers.
+bool is_short(const GemmEpilogue& e) {
+  const auto plain = [](const Step& step) {
+    return step.kind == Step::Kind::accumulator || step.kind == Step::Kind::constant ||
+           step.kind == Step::Kind::scalar ||
+           (step.kind == Step::Kind::binary && step.op < static_cast<uint8_t>(Binary::divide));
+  };
+  return e.steps().size() <= 4 && std::all_of(e.steps().begin(), e.steps().end(), plain);
+}
+
 bool is_loaded(const Step& step) { return step.kind == Step::Kind::load; }
 
 /// The loads, then one loop over the V neighbours for everything else, then the stores.
@@ -170,6 +180,7 @@ std::string to_source(const GemmEpilogue& e, Element accumulator, bool transpose
   text += format("  static constexpr int vector = {}, operands = {}, reductions = {};\n",
                  std::min(16 / size_of(e.operands().front().element), 8), e.operands().size(),
                  r.size());
+  text += format("  static constexpr bool is_short = {};\n", is_short(e) ? "true" : "false");
   text += format(
       "  __device__ static constexpr bool over_columns(int i) { return {}u >> i & 1; }\n"
       "  __device__ static constexpr bool is_max(int i) { return {}u >> i & 1; }\n",

@@ -6,6 +6,7 @@
 #include <bs/kernels/cuda/device/block_list.cuh>
 #include <bs/kernels/cuda/device/block_sparse_matmul.cuh>
 #include <bs/kernels/cuda/device/block_sparse_problem.cuh>
+#include <bs/kernels/cuda/device/gemm_boxes.cuh>
 #include <bs/kernels/cuda/device/gemm_element.cuh>
 #include <bs/kernels/cuda/device/gemm_epilogue.cuh>
 #include <bs/kernels/cuda/device/gemm_join.cuh>

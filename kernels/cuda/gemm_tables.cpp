@@ -52,13 +52,12 @@ TensorMapElement map_element(Element e) {
 
 /// Boxes of `side` of one operand by 128 bytes of depth, or, where sides are neighbours, of 128
 /// bytes of sides by as many of the depth.
-TensorMapWords map(const Tensor& t, bool rows, bool depth_last, Element element, int side) {
+TensorMapWords map(const Tensor& t, bool rows, bool depth_last, Element element, int side,
+                   TensorMapElement type) {
   const int line = 128 / size_of(element);
   const bool along_k = rows == depth_last;
-  TiledTensor tiled{.element = map_element(element),
-                    .address = t.data(),
-                    .rank = 3,
-                    .swizzle = TensorMapSwizzle::bytes_128};
+  TiledTensor tiled{
+      .element = type, .address = t.data(), .rank = 3, .swizzle = TensorMapSwizzle::bytes_128};
   tiled.dims = {t.size(rows ? 2 : 1), t.size(rows ? 1 : 2), t.size(0), 1, 1};
   const int64_t ld = leading(t, rows, element) * size_of(element);
   const bool repeated = t.size(0) == 1 || t.strides()[0] == 0;
@@ -66,6 +65,14 @@ TensorMapWords map(const Tensor& t, bool rows, bool depth_last, Element element,
   tiled.strides = {0, ld, repeated ? tiled.dims[1] * ld : t.strides()[0] * size_of(element), 0, 0};
   tiled.box = {line, along_k ? side : line, 1, 1, 1};
   return std::bit_cast<TensorMapWords>(encode_tiled("gemm", tiled));
+}
+TensorMapWords map(const Tensor& t, bool rows, bool depth_last, Element element, int side) {
+  return map(t, rows, depth_last, element, side, map_element(element));
+}
+/// Of a result, in boxes of 16 rows by 128 bytes, as its bits are.
+TensorMapWords map_result(const Tensor& t, Element element) {
+  return map(t, true, true, element, 16,
+             size_of(element) == 4 ? TensorMapElement::u32 : TensorMapElement::u16);
 }
 
 /// x without the repetition of what serves a whole batch.
@@ -272,8 +279,7 @@ void GemmMemory::describe(device::WarpgroupGemmParams& params, bool maps) const 
     if (!maps) return;
     params.a = map_a(products_.front());
     params.b = map_b(products_.front());
-    if (stores_boxes(d_))
-      params.d = map(products_.front().p.operands.front(), true, true, d_.d.element, 64);
+    if (stores_boxes(d_)) params.d = map_result(products_.front().p.operands.front(), d_.d.element);
     return;
   }
   std::vector<GemmProblem> problems;

@@ -283,9 +283,21 @@ std::vector<GemmCase> warpgroup_cases() {
                describe(wide(f32e, f32e, 128, fast_f32), {128, 128, 32}, 2, {8, 1, 1}, "crr", f32e),
                300, 700, 500},
               2);
-  // Every other one may store boxes.
+  // Every other one may store boxes, and then those of 32 bits again that may.
   for (size_t i = 0; i < cases.size(); i += 2)
     if (size_of(cases[i].description.d.element) == 2) cases[i].description.d.alignment = 8;
+  for (size_t i = 0, count = cases.size(); i < count; ++i) {
+    GemmCase c = cases[i];
+    if (size_of(c.description.d.element) != 4) continue;
+    if ((c.description.d.layout == MatrixLayout::row_major ? c.n : c.m) % 4 != 0) {
+      c.m = 204;
+      c.n = 300;
+    }
+    c.description.d.alignment = 4;
+    if (!stores_boxes(c.description)) continue;
+    c.name += " in boxes";
+    cases.push_back(c);
+  }
   return cases;
 }
 

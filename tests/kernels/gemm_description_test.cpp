@@ -135,6 +135,34 @@ TEST_CASE("gemm: wgmma is for compute capability 9.0 alone, all else from its fi
   }
 }
 
+TEST_CASE("gemm: results leave in boxes where they are alone, aligned, and have room") {
+  MathInstruction m = math(f32e, f32e, OpClass::warpgroup);
+  m.shape[1] = 192;
+  const auto boxes = [&](int stages, Element d, int alignment) {
+    GemmDescription x = describe(m, {128, 192, 32}, stages, {8, 1, 1}, "rcr", d);
+    x.d.alignment = alignment;
+    check(x);
+    return stores_boxes(x);
+  };
+  CHECK(boxes(4, f32e, 4));
+  CHECK(boxes(4, f16e, 8));
+  CHECK(!boxes(4, f32e, 2));
+  CHECK(!boxes(4, f16e, 4));
+  CHECK(!boxes(4, Element::i8, 16));
+  CHECK(!boxes(5, f32e, 4));  // the stages leave less than two boxes for each warp
+  GemmDescription x = describe(m, {128, 192, 32}, 4, {8, 1, 1}, "rcr", f32e);
+  x.d.alignment = 4;
+  const epilogue::Value sum = epilogue::accumulator();
+  x.epilogue = GemmEpilogue(sum).store("t", sum, f32e);
+  CHECK(!stores_boxes(x));
+  x.epilogue = GemmEpilogue(sum).row_sum("s", sum);
+  CHECK(!stores_boxes(x));
+  x.epilogue = GemmEpilogue(sum);
+  CHECK(stores_boxes(x));
+  x.tile.cluster_k = 2;
+  CHECK(!stores_boxes(x));
+}
+
 TEST_CASE("gemm: 8-bit floats and tf32 round to nearest") {
   for (const Element e : {Element::e4m3, Element::e5m2})
     for (int bits = 0; bits < 256; ++bits) {

@@ -53,6 +53,10 @@ __device__ inline void write_shared(unsigned shared, const uint4& x) {
                "r"(x.z), "r"(x.w)
                : "memory");
 }
+/// 8 bytes at once.
+__device__ inline void write_shared(unsigned shared, const uint2& x) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(shared), "r"(x.x), "r"(x.y) : "memory");
+}
 
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

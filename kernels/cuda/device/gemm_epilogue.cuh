@@ -116,6 +116,19 @@ struct KeepStored {
   }
 };
 
+/// Keeps the only values that an epilogue stores, rounded to D's elements.
+template <class D, int V>
+struct KeepRounded {
+  D (&out)[V];
+
+  template <class T, int number, class Value>
+  __device__ void put(const GemmOperand&, const EpiloguePlace&, const Value (&values)[V]) const {
+    static_assert(number == 0 && same_type<T, D>);
+#pragma unroll
+    for (int v = 0; v < V; ++v) out[v] = round_element<D>(values[v]);
+  }
+};
+
 // The functions of epilogue::Unary and Binary. NaN stays NaN. `fast`: by the approximations that
 // the GPU has in hardware, with errors of some 1e-6.
 template <class W, bool fast>

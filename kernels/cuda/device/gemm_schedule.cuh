@@ -63,14 +63,26 @@ struct GemmSchedule {
     if (next >= p.tiles * slices) return false;
     const int tile = next / slices;
     locate(tile, work);
-    const int steps = (at(work.problem).k + Depth - 1) / Depth;
+    const int all = steps(work.problem);
     work.tile = tile;
     work.piece = next % slices;
     work.pieces = slices;
-    work.k_begin = static_cast<int>(static_cast<long long>(steps) * work.piece / slices);
-    work.k_end = static_cast<int>(static_cast<long long>(steps) * (work.piece + 1) / slices);
+    work.k_begin = static_cast<int>(static_cast<long long>(all) * work.piece / slices);
+    work.k_end = static_cast<int>(static_cast<long long>(all) * (work.piece + 1) / slices);
     next += ctas_;
     return true;
+  }
+
+  /// Whether there is a tile to take, of which another thread tells the rest. For tiles whose depth
+  /// is in one piece.
+  __device__ bool pass() {
+    if (next >= p.tiles) return false;
+    next += ctas_;
+    return true;
+  }
+  /// Of the depth of a problem's tiles.
+  __device__ int steps(int problem_index) const {
+    return (at(problem_index).k + Depth - 1) / Depth;
   }
 
   /// Where the sums of a piece wait.

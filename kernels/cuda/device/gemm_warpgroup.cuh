@@ -4,9 +4,8 @@
 // next tile are on their way. CTAs of a cluster read the operand that they share half each, and
 // send it to both; or they have a part of one tile's depth each, and add their sums up through
 // distributed shared memory.
-#include <bs/kernels/cuda/device/bulk_copy.cuh>
+#include <bs/kernels/cuda/device/gemm_boxes.cuh>
 #include <bs/kernels/cuda/device/gemm_schedule.cuh>
-#include <bs/kernels/cuda/device/warpgroup.cuh>
 
 namespace bs::cuda::device {
 
@@ -39,18 +38,26 @@ struct WarpgroupGemm {
   static_assert(blocks * C::groups * 64 == C::rows && M::columns == C::columns && steps == 4);
   static_assert(ctas == 1 || C::cluster_k == 1);
   using Slab = EpilogueSlab<Epilogue, own_tiles>;
-  // Of a warp: where rows are put together, or half of two boxes of 64 rows on their way out.
+  // Of a warp: where rows are put together, or two boxes on their way out.
   static constexpr int scratch_bytes =
       C::boxes ? 4096 : Slab::scratch_elements * static_cast<int>(sizeof(Sum));
 
+  // Where every tile has all of its depth, the warp that copies tells the others where it lies,
+  // which takes several divisions to find out.
+  static constexpr bool told = C::split == GemmSplit::none && C::cluster_k == 1;
+  struct alignas(16) Place {
+    int m, n, problem;
+  };
+
   struct Shared {
+    Place places[C::stages];  // of the tiles whose first steps are in the stages
     Barrier full[C::stages], empty[C::stages];
     Barrier received;
     int flag;
   };
-  static constexpr int shared_bytes = C::stages * (static_cast<int>(stage_bytes) + 16) +
+  static constexpr int shared_bytes = C::stages * (static_cast<int>(stage_bytes) + 32) +
                                       received_bytes + 4 * C::groups * scratch_bytes + 16 + 1024;
-  static_assert(sizeof(Shared) <= C::stages * 16 + 16);
+  static_assert(sizeof(Shared) <= C::stages * 32 + 16);
   using Schedule = GemmSchedule<C::rows, C::columns, C::depth, C::swizzle, C::split, C::group,
                                 C::cluster_m, C::cluster_n>;
   using Ring = RingPlace<C::stages>;
@@ -62,31 +69,40 @@ struct WarpgroupGemm {
     return Schedule(p.gemm, static_cast<int>(blockIdx.x) / cluster,
                     static_cast<int>(gridDim.x) / cluster);
   }
-  /// The next tile of the cluster, and what this CTA has of its depth.
+  /// The next tile of this CTA, and what it has of the depth.
   __device__ static bool take(Schedule& schedule, GemmWork& work) {
     if (!schedule.take(work)) return false;
+    const int rank = ctas * C::cluster_k > 1 ? static_cast<int>(cluster_rank()) : 0;
     if constexpr (C::cluster_k > 1) {
-      const int all = work.k_end, rank = static_cast<int>(cluster_rank());
+      const int all = work.k_end;
       work.k_begin = static_cast<int>(static_cast<long long>(all) * rank / C::cluster_k);
       work.k_end = static_cast<int>(static_cast<long long>(all) * (rank + 1) / C::cluster_k);
     }
+    if constexpr (ctas > 1) {  // its tile of the cluster's
+      const bool down = work.turned ? C::cluster_n > 1 : C::cluster_m > 1;
+      if (!work.turned) {
+        work.m *= C::cluster_m;
+        work.n *= C::cluster_n;
+      }
+      (down ? work.m : work.n) += rank;
+    }
     return true;
   }
-  /// This CTA's tile of its cluster's.
-  __device__ static int tile_m(const GemmWork& work) {
-    if constexpr (ctas == 1) return work.m;
-    const int rank = static_cast<int>(cluster_rank());
-    return work.turned ? work.m + (C::cluster_n > 1 ? rank : 0)
-                       : work.m * C::cluster_m + (C::cluster_m > 1 ? rank : 0);
-  }
-  __device__ static int tile_n(const GemmWork& work) {
-    if constexpr (ctas == 1) return work.n;
-    const int rank = static_cast<int>(cluster_rank());
-    return work.turned ? work.n + (C::cluster_m > 1 ? rank : 0)
-                       : work.n * C::cluster_n + (C::cluster_n > 1 ? rank : 0);
+  /// The same for those that multiply.
+  __device__ static bool hear(Schedule& schedule, Shared& s, const Ring& ring, GemmWork& work) {
+    if constexpr (!told) return take(schedule, work);
+    if (!schedule.pass()) return false;
+    s.full[ring.stage].wait(ring.parity);
+    const Place place = s.places[ring.stage];
+    work.m = place.m;
+    work.n = place.n;
+    work.problem = place.problem;
+    work.k_begin = 0;
+    work.k_end = schedule.steps(place.problem);
+    return true;
   }
 
-  /// Where 16 rows of a warp's block of 64 of a warpgroup lie in D, without clusters.
+  /// Where 16 rows of a warp's block of 64 of a warpgroup lie in D.
   __device__ static int row_of(const GemmWork& work, int warp, int block) {
     return work.m * C::rows + (warp / 4 * blocks + block) * 64 + warp % 4 * 16;
   }
@@ -137,17 +153,21 @@ struct WarpgroupGemm {
       const int batch_b = several || q.b.batch == 0 ? 0 : work.problem;
       const bool turned = ctas > 1 && work.turned;
       const int end = threadIdx.x == consumers ? work.k_end : work.k_begin;
+      if constexpr (told) {
+        s.empty[ring.stage].wait(ring.parity ^ 1);
+        s.places[ring.stage] = {work.m, work.n, work.problem};
+      }
 #pragma unroll 1
       for (int step = work.k_begin; step < end; ++step) {
         s.empty[ring.stage].wait(ring.parity ^ 1);
         Barrier& full = s.full[ring.stage];
         full.arrive_expecting(stage_bytes);
         const unsigned stage = stages + static_cast<unsigned>(ring.stage) * stage_bytes;
-        copy<C::rows, C::cluster_n, C::a_k_contiguous>(stage, map_a, full, tile_m(work) * C::rows,
+        copy<C::rows, C::cluster_n, C::a_k_contiguous>(stage, map_a, full, work.m * C::rows,
                                                        step * C::depth, batch_a, turned);
         copy<C::columns, C::cluster_m, C::b_k_contiguous>(stage + C::parts * a_bytes, map_b, full,
-                                                          tile_n(work) * C::columns,
-                                                          step * C::depth, batch_b, turned);
+                                                          work.n * C::columns, step * C::depth,
+                                                          batch_b, turned);
         ring.advance();
       }
       if constexpr (C::cluster_k > 1) {  // as in add_up()
@@ -319,74 +339,17 @@ struct WarpgroupGemm {
               C::group == GemmGroup::batched ? work.problem : 0, q.m, q.n < end ? q.n : end);
   }
 
-  /// Stores a warpgroup's sums, 64 columns at a time, as boxes that leave while the next ones are
-  /// computed, and while the next tile is multiplied. For 16-bit results that are all there is.
-  __device__ static void store_boxes(const WarpgroupGemmParams& p, const GemmOperand* operands,
-                                     const Sum (&sums)[blocks][C::columns / 8][4], char* scratch,
-                                     int row0, int column0, int batch, int m, int n) {
-    using D = typename C::ElementD;
-    const int group = static_cast<int>(threadIdx.x) / 128,
-              lane = static_cast<int>(threadIdx.x) % 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-    const unsigned buffers = shared_address(scratch) + group * 4 * scratch_bytes;
-    const unsigned line_at = (warp * 16 + lane % 16) * 128;  // the lane's row for stmatrix
-    constexpr int across = C::columns / 64;
-    // The buffers take turns; of one box a tile, or three, the first takes the last one's.
-    constexpr int pending = blocks * across % 2 == 0 ? 1 : 0;
-#pragma unroll 1
-    for (int box = 0; box < blocks * across; ++box) {
-      const int box_row = row0 + box / across * 64, box_column = column0 + box % across * 64;
-      Sum own[8][4];
-#pragma unroll
-      for (int k = 0; k < blocks * across; ++k) {  // registers have no index
-        if (k != box) continue;
-#pragma unroll
-        for (int i = 0; i < 32; ++i)
-          own[i / 4][i % 4] = sums[k / across][k % across * 8 + i / 4][i % 4];
-      }
-      const unsigned buffer = buffers + box % 2 * 8192;
-      if (threadIdx.x % 128 == 0) wait_stores_read<pending>();
-      named_barrier(2 + group, 128);
-#pragma unroll
-      for (int t = 0; t < 8; t += 2) {
-        unsigned packed[4];
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {  // halves of rows, then of columns
-          const int row = box_row + warp * 16 + part % 2 * 8 + lane / 4;
-          const int column = box_column + (t + part / 2) * 8 + lane % 4 * 2;
-          const Sum(&s)[4] = own[t + part / 2];
-          const Sum pair[2] = {s[part % 2 * 2], s[part % 2 * 2 + 1]};
-          const EpiloguePlace place{row, column, batch, row < m ? n - column : 0};
-          typename Epilogue::Compute out[1][2], unused[1][2];
-          Epilogue::template apply<2>(p.gemm.scalars, operands, place, place, pair, unused,
-                                      KeepStored<typename Epilogue::Compute, 1, 2>{out});
-          Neighbours<D, 2> both;
-          both.at[0] = round_element<D>(out[0][0]);
-          both.at[1] = round_element<D>(out[0][1]);
-          packed[part] = reinterpret_cast<const unsigned&>(both.at);
-        }
-        // The engine's swizzle: 16-byte column j of line r lies at j ^ r % 8.
-        store_matrix_x4<false>(buffer + line_at + (((t + lane / 16) ^ (lane % 8)) * 16), packed);
-      }
-      fence_async_shared();
-      named_barrier(2 + group, 128);
-      if (threadIdx.x % 128 == 0) {
-        store_box(p.d, buffer, box_column, box_row, batch);
-        commit_stores();
-      }
-    }
-  }
-
   __device__ static void consume(const WarpgroupGemmParams& p, Shared& s, unsigned stages,
                                  const char* received, char* scratch) {
     Schedule schedule = WarpgroupGemm::schedule(p);
     const Operands operands(stages);
     Ring ring;
     GemmWork work;
-    const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
+    const int thread = static_cast<int>(threadIdx.x);
+    const int warp = __shfl_sync(~0U, thread / 32, 0);  // which the compiler sees is the warp's
     Sum* const own = reinterpret_cast<Sum*>(scratch + warp * scratch_bytes);
     unsigned parity = 0;  // of what is received
-    while (take(schedule, work)) {
+    while (hear(schedule, s, ring, work)) {
       Sum sums[blocks][C::columns / 8][4];
       multiply(s, operands, ring, work, sums);
       if constexpr (C::split != GemmSplit::none) {
@@ -397,19 +360,22 @@ struct WarpgroupGemm {
       }
       const GemmProblem& q = schedule.at(work.problem);
       const int batch = C::group == GemmGroup::batched ? work.problem : 0;
-      const int row = tile_m(work) * C::rows + warp / 4 * blocks * 64;
+      const int row = row_of(work, warp, 0), column = column_of(work, warp);
       if constexpr (C::cluster_k > 1) {
         add_up(p, schedule, work, s, parity, received, own, sums);
       } else if constexpr (C::boxes) {
-        store_boxes(p, schedule.operands(work.problem), sums, scratch, row,
-                    tile_n(work) * C::columns, batch, q.m, q.n);
+        using Boxes = GemmBoxes<typename C::ElementD, Epilogue, blocks, C::columns>;
+        static_assert(2 * Boxes::bytes == scratch_bytes);
+        const Boxes out{
+            p.gemm.scalars, schedule.operands(work.problem), shared_address(own), q.m, q.n, batch};
+        out.store(p.d, sums, row, column);
       } else {
-        Slab::run(p.gemm.scalars, schedule.operands(work.problem), sums, 64, own,
-                  row + warp % 4 * 16, tile_n(work) * C::columns, batch, q.m, q.n);
+        Slab::run(p.gemm.scalars, schedule.operands(work.problem), sums, 64, own, row, column,
+                  batch, q.m, q.n);
       }
     }
     if constexpr (C::boxes) {
-      if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+      if (thread % 32 == 0) wait_stores_read<0>();
     }
   }
 

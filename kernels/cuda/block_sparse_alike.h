@@ -1,43 +1,79 @@
 #pragma once
 /** @file Which block rows had better be worked on together: those that have most columns in common.
  *  What sdd and dsd choose rows by. */
+#include <bs/kernels/cuda/block_sparse_bits.h>
+
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 namespace bs::cuda {
 
-/** @brief Chooses rows one after the other. */
+/// Fewer blocks than this are chosen sooner than other threads begin.
+inline constexpr int64_t least_shared = 4096;
+
+/** @brief `most` block rows at most, as the set of rows that each column has. */
+template <int most>
 class AlikeRows {
  public:
-  /** @brief Adds to `chosen`, which has one row, until there are `most` or none is left: each time
-   *  the row that has most in common with those before it, and of such the longest.
-   *  @param[in] length length(row): 0: never chosen
-   *  @param[in] brought brought(row): once for each row chosen; gives a function common(other), how
-   *             much of what it brought the other one has */
-  template <class Length, class Brought>
-  void extend(std::vector<int>& chosen, size_t most, int rows, const Length& length,
-              const Brought& brought) {
-    likeness_.assign(static_cast<size_t>(rows), 0);
-    while (chosen.size() < most) {
-      likeness_[static_cast<size_t>(chosen.back())] = -1;
-      const auto common = brought(chosen.back());
-      int best = -1, greatest = -1, longest = 0;
-      for (int row = 0; row < rows; ++row) {
-        int& like = likeness_[static_cast<size_t>(row)];
-        if (like < 0 || length(row) == 0) continue;
-        like += common(row);
-        if (like < greatest || (like == greatest && length(row) <= longest)) continue;
-        best = row;
-        greatest = like;
-        longest = length(row);
-      }
-      if (best < 0) return;
-      chosen.push_back(best);
+  using Rows = BitSet<most>;
+
+  explicit AlikeRows(int cols) : columns_(static_cast<size_t>(cols)) {}
+
+  void put(int row, int col) { columns_[static_cast<size_t>(col)].put(row); }
+  /** @brief After the last block was put. */
+  void count() {
+    lengths_.add(columns_.size(), [&](size_t i) -> const Rows& { return columns_[i]; });
+    left_ = lengths_.counted();
+  }
+  /** @brief Takes the blocks of some rows out of a column; tell then how many each has left. */
+  void take(const Rows& rows, int col) { columns_[static_cast<size_t>(col)].words &= ~rows.words; }
+  void set_length(int row, size_t blocks) {
+    lengths_.set(row, blocks);
+    if (blocks == 0) left_.remove(row);
+  }
+  /** @brief Whether a row can be chosen: it has a block, and was not removed. */
+  bool has(int row) const { return left_.has(row); }
+  void remove(int row) { left_.remove(row); }
+
+  /** @brief The row that has most blocks, the first of such; -1: none has any. */
+  int longest() const {
+    Rows best = left_;
+    lengths_.keep_greatest(best);
+    return best.first();
+  }
+  /** @brief Adds to `chosen`, which has one row, until there are `count` or none is left: each time
+   *  the row that has most in common with those before it, of such the longest, and of such the
+   *  first.
+   *  @param[in] brought brought(row): once for each row chosen; a span of the columns by which
+   *             others are now more like what was chosen */
+  template <class Brought>
+  void extend(std::vector<int>& chosen, size_t count, const Brought& brought) const {
+    Counts in_common;
+    Rows others = left_;
+    others.remove(chosen.back());
+    while (chosen.size() < count) {
+      const std::span<const int> cols = brought(chosen.back());
+      in_common.add(cols.size(), [&](size_t i) -> const Rows& {
+        return columns_[static_cast<size_t>(cols[i])];
+      });
+      Rows best = others;
+      in_common.keep_greatest(best);
+      if (best.size() > 1) lengths_.keep_greatest(best);
+      const int next = best.first();
+      if (next < 0) return;
+      chosen.push_back(next);
+      others.remove(next);
     }
   }
 
  private:
-  std::vector<int> likeness_;  // of each row, with all chosen ones; -1: is one of them
+  using Counts = BitCounts<most>;
+
+  std::vector<Rows> columns_;
+  Counts lengths_;  // of the rows
+  Rows left_;       // rows that can be chosen
 };
 
 }  // namespace bs::cuda

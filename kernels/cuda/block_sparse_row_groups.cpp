@@ -3,8 +3,9 @@
 #include <bs/kernels/cuda/block_sparse_strips.h>
 
 #include <algorithm>
-#include <bit>
-#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace bs::cuda {
 
@@ -27,145 +28,126 @@ std::vector<Window> windows_of(int heads, int strips, int most) {
   return windows;
 }
 
-/// The columns of the rows of a window, a bit each.
-class RowBits {
- public:
-  RowBits(const LayoutRows& from, int first, int count)
-      : words_(static_cast<size_t>(from.cols) / 64 + 1),
-        bits_(words_ * static_cast<size_t>(count)),
-        lengths_(static_cast<size_t>(count)) {
-    for (size_t row = 0; row < lengths_.size(); ++row) {
-      const int32_t* const line = from.offsets + first + row;
-      lengths_[row] = line[1] - line[0];
-      for (int32_t i = line[0]; i < line[1]; ++i)
-        bits_[row * words_ + static_cast<size_t>(from.col[i]) / 64] |= uint64_t{1}
-                                                                       << from.col[i] % 64;
-    }
-  }
-
-  int rows() const { return static_cast<int>(lengths_.size()); }
-  size_t words() const { return words_; }
-  const uint64_t* operator[](int row) const {
-    return bits_.data() + static_cast<size_t>(row) * words_;
-  }
-  /// Columns of a row that is in no strip yet.
-  int length(int row) const { return lengths_[static_cast<size_t>(row)]; }
-  void take(int row) { lengths_[static_cast<size_t>(row)] = 0; }
-  int longest() const {
-    return static_cast<int>(std::max_element(lengths_.begin(), lengths_.end()) - lengths_.begin());
-  }
-
- private:
-  size_t words_;
-  std::vector<uint64_t> bits_;
-  std::vector<int> lengths_;
-};
-
 /// The union of some rows.
 class Union {
  public:
-  explicit Union(size_t words) : words_(words), fresh_(words) {}
-  void clear() { std::fill(words_.begin(), words_.end(), 0); }
-  /// Those of a row that were not there yet.
-  const std::vector<uint64_t>& add(const uint64_t* row) {
-    for (size_t w = 0; w < words_.size(); ++w) {
-      fresh_[w] = row[w] & ~words_[w];
-      words_[w] |= row[w];
+  explicit Union(int cols) : words_(static_cast<size_t>(cols) / 64 + 1) {}
+
+  /// Adds a row; its columns that were not there yet.
+  std::span<const int> add(std::span<const int32_t> row) {
+    if (fresh_.size() < row.size()) fresh_.resize(row.size());
+    size_t count = 0;
+    for (const int32_t col : row) {  // without a branch, which none would foresee
+      uint64_t& word = words_[static_cast<size_t>(col) / 64];
+      fresh_[count] = col;
+      count += static_cast<size_t>(~word >> col % 64 & 1);
+      word |= uint64_t{1} << col % 64;
     }
-    return fresh_;
+    size_ += static_cast<int64_t>(count);
+    return {fresh_.data(), count};
   }
-  int64_t size() const {
-    return std::accumulate(words_.begin(), words_.end(), int64_t{0},
-                           [](int64_t sum, uint64_t word) { return sum + std::popcount(word); });
+  /// Empties it; how many columns it had.
+  int64_t clear() {
+    std::fill(words_.begin(), words_.end(), 0);
+    return std::exchange(size_, 0);
   }
 
  private:
-  std::vector<uint64_t> words_, fresh_;
+  std::vector<uint64_t> words_;
+  std::vector<int> fresh_;
+  int64_t size_ = 0;
 };
 
-int in_common(const std::vector<uint64_t>& x, const uint64_t* y) {
-  int sum = 0;
-  for (size_t w = 0; w < x.size(); ++w) sum += std::popcount(x[w] & y[w]);
-  return sum;
-}
-
-/// Groups the rows of windows, one at a time.
+/// Groups the rows of one window, `most_rows` at most.
+template <int most_rows>
 class Grouper {
  public:
-  Grouper(const LayoutRows& from, int side) : from_(from), side_(side) {}
+  Grouper(const LayoutRows& from, int side, const Window& window)
+      : from_(from),
+        side_(static_cast<size_t>(side)),
+        window_(window),
+        first_(window.begin * side),
+        rows_(std::min(window.end * side, from.rows) - first_),
+        left_(from.cols),
+        all_(from.cols) {
+    for (int row = 0; row < rows_; ++row)
+      for (const int32_t col : columns(row)) left_.put(row, col);
+    left_.count();
+  }
 
-  /// Writes the rows of a window's strips to `to`; returns the rest of what there is to say.
-  RowGroups group(const Window& window, int32_t* to) {
-    const int first = window.begin * side_, end = std::min(window.end * side_, from_.rows);
-    RowBits bits(from_, window.head * from_.rows + first, end - first);
-    Union all(bits.words());
-    RowGroups found;
-    for (int row = 0; row < bits.rows(); ++row) {
-      all.add(bits[row]);
-      if ((row + 1) % side_ != 0 && row + 1 < bits.rows()) continue;
-      found.neighbours += all.size();
-      all.clear();
-    }
-    std::vector<int> empty;
-    for (int row = 0; row < bits.rows(); ++row)
-      if (bits.length(row) == 0) empty.push_back(row);
-    const auto side = static_cast<size_t>(side_);
-    for (int strip = window.begin; strip < window.end; ++strip) {
-      choose(bits, all);
-      const int64_t size = all.size();
+  /// Writes the rows of all strips to `to`; returns the rest of what there is to say.
+  RowGroups group(int32_t* to) {
+    RowGroups found{.neighbours = neighbours()};
+    std::vector<int> empty, chosen;
+    for (int row = 0; row < rows_; ++row)
+      if (columns(row).empty()) empty.push_back(row);
+    for (int strip = window_.begin; strip < window_.end; ++strip) {
+      choose(chosen);
+      const int64_t size = all_.clear();
       found.entries += size;
       found.longest = std::max(found.longest, size);
-      all.clear();
-      for (const int row : chosen_) bits.take(row);
+      for (const int row : chosen) left_.remove(row);
       // Rows without a block are left, if any.
-      for (; chosen_.size() < side && !empty.empty(); empty.pop_back())
-        chosen_.push_back(empty.back());
-      std::sort(chosen_.begin(), chosen_.end());
-      for (size_t i = 0; i < side; ++i)
-        *to++ = i < chosen_.size() ? first + chosen_[i] : from_.rows;
+      for (; chosen.size() < side_ && !empty.empty(); empty.pop_back())
+        chosen.push_back(empty.back());
+      std::sort(chosen.begin(), chosen.end());
+      for (size_t i = 0; i < side_; ++i)
+        *to++ = i < chosen.size() ? first_ + chosen[i] : from_.rows;
     }
     return found;
   }
 
  private:
+  int64_t neighbours() {
+    int64_t entries = 0;
+    for (int row = 0; row < rows_; ++row) {
+      if (static_cast<size_t>(row) % side_ == 0) entries += all_.clear();
+      all_.add(columns(row));
+    }
+    return entries + all_.clear();
+  }
+  std::span<const int32_t> columns(int row) const {
+    const int32_t* const line = from_.offsets + window_.head * from_.rows + first_ + row;
+    return {from_.col + line[0], from_.col + line[1]};
+  }
   /// The rows of one strip, and their union.
-  void choose(const RowBits& bits, Union& all) {
-    chosen_.clear();
-    const int seed = bits.longest();
-    if (bits.length(seed) == 0) return;
-    chosen_.push_back(seed);
-    alike_.extend(
-        chosen_, static_cast<size_t>(side_), bits.rows(), [&](int row) { return bits.length(row); },
-        [&](int row) {
-          return [&bits, &fresh = all.add(bits[row])](int other) {
-            return in_common(fresh, bits[other]);
-          };
-        });
-    all.add(bits[chosen_.back()]);
+  void choose(std::vector<int>& chosen) {
+    chosen.clear();
+    const int seed = left_.longest();
+    if (seed < 0) return;
+    chosen.push_back(seed);
+    left_.extend(chosen, side_, [&](int row) { return all_.add(columns(row)); });
+    all_.add(columns(chosen.back()));
   }
 
   LayoutRows from_;
-  int side_;
-  AlikeRows alike_;
-  std::vector<int> chosen_;
+  size_t side_;
+  Window window_;
+  int first_, rows_;
+  AlikeRows<most_rows> left_;  // rows that are in no strip yet
+  Union all_;
 };
 
 }  // namespace
 
 RowGroups group_rows(const Layout& layout, bool transposed, int side) {
+  const int block = layout.block();
   const LayoutRows from(layout.view(Device::cpu()), transposed);
   const int strips = (from.rows + side - 1) / side;
-  const int most = std::max(1, most_height / (side * layout.block()));
+  const int most = most_height / (side * block);
   const std::vector<Window> windows = windows_of(from.heads, strips, most);
   RowGroups groups{.side = side};
   groups.rows.resize(static_cast<size_t>(from.heads) * static_cast<size_t>(strips * side));
   int64_t entries = 0, neighbours = 0, longest = 0;
 #pragma omp parallel for schedule(dynamic) reduction(+ : entries, neighbours) \
-    reduction(max : longest) if (windows.size() > 1)
+    reduction(max : longest) if (windows.size() > 1 && layout.nnz() >= least_shared)
   for (size_t i = 0; i < windows.size(); ++i) {
     const int64_t first = int64_t{windows[i].head} * strips + windows[i].begin;
+    int32_t* const to = groups.rows.data() + first * side;
     const RowGroups found =
-        Grouper(from, side).group(windows[i], groups.rows.data() + first * side);
+        block == 16   ? Grouper<most_height / 16>(from, side, windows[i]).group(to)
+        : block == 32 ? Grouper<most_height / 32>(from, side, windows[i]).group(to)
+                      : Grouper<most_height / 64>(from, side, windows[i]).group(to);
     entries += found.entries;
     neighbours += found.neighbours;
     longest = std::max(longest, found.longest);

@@ -20,7 +20,7 @@ struct RowGroups {
 
 /** @brief Takes rows together that have most columns in common, wherever they lie within a height
  * of 8192: the longest row left, then again and again the one that shares most of the union so far.
- *  Takes 16 us of a core a strip with blocks of 16 at 8192 x 8192, half as long at 4096.
+ *  Takes 2 us (density .02) to 13 us (.4) of a core a strip with blocks of 16 at 8192 x 8192.
  *  @param[in] transposed rows of the transpose */
 RowGroups group_rows(const Layout& layout, bool transposed, int side);
 

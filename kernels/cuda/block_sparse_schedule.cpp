@@ -19,10 +19,9 @@ constexpr int most_parts = 8, most_slots = 500;
 
 using Pieces = std::vector<device::WorkPiece>;
 
-int64_t cost(const device::WorkPiece& piece) {
-  const int64_t steps = piece.end - piece.begin;
-  return piece.part + 1 < piece.parts ? steps + store_cost
-                                      : steps + tile_cost + load_cost * (piece.parts - 1);
+/// Of a piece, one of so many parts of an item; `last`: the one that adds the others' sums.
+int64_t cost(int64_t steps, int64_t parts, bool last) {
+  return last ? steps + tile_cost + load_cost * (parts - 1) : steps + store_cost;
 }
 
 /// Which items are cut, those from `first` on, and into parts of how many steps at most.
@@ -35,15 +34,34 @@ struct Cut {
   }
 };
 
-/// No schedule with these parts ends before.
-int64_t least_time(const std::vector<int32_t>& lengths, const Cut& cut, int workers) {
+/// Items one after the other of the same length, and parts of each.
+struct Alike {
+  int64_t length, items, parts;
+};
+std::vector<Alike> cut_alike(const std::vector<int32_t>& lengths, const Cut& cut) {
+  std::vector<Alike> all;
+  for (size_t item = 0, end = 0; item < lengths.size(); item = end) {
+    const size_t most = item < cut.first ? cut.first : lengths.size();
+    while (end < most && lengths[end] == lengths[item]) ++end;
+    all.push_back({lengths[item], static_cast<int64_t>(end - item), cut.parts(lengths, item)});
+  }
+  return all;
+}
+
+/// No schedule of these ends before.
+int64_t least_time(const std::vector<Alike>& cut, int workers) {
   int64_t total = 0, longest = 0;
-  for (size_t item = 0; item < lengths.size(); ++item) {
-    const int64_t length = lengths[item], parts = cut.parts(lengths, item);
-    total += length + tile_cost + (parts - 1) * (store_cost + load_cost);
+  for (const auto& [length, items, parts] : cut) {
+    total += items * (length + tile_cost + (parts - 1) * (store_cost + load_cost));
     longest = std::max(longest, length / parts + tile_cost + (parts - 1) * load_cost);
   }
   return std::max(longest, (total + workers - 1) / workers);
+}
+/// Partial sums: parts of an item but its last.
+int64_t slots_of(const std::vector<Alike>& cut) {
+  int64_t slots = 0;
+  for (const Alike& alike : cut) slots += alike.items * (alike.parts - 1);
+  return slots;
 }
 
 /// Items and parts of them, as even as can be.
@@ -61,6 +79,38 @@ Pieces make_pieces(const std::vector<int32_t>& lengths, const Cut& cut) {
   }
   return pieces;
 }
+
+/// Who is free when: takes pieces of work in their order, each as soon as anybody is free.
+class Workers {
+ public:
+  explicit Workers(int count) { free_.push_back({0, count}); }
+  /// So many pieces alike.
+  void take(int64_t cost, int64_t count) {
+    while (count > 0) {
+      Free& next = free_[first_];
+      const int64_t now = std::min(count, next.count), end = next.time + cost;
+      count -= now;
+      next.count -= now;
+      if (next.count == 0) ++first_;
+      size_t at = free_.size();
+      while (at > first_ && free_[at - 1].time > end) --at;
+      if (at > first_ && free_[at - 1].time == end) {
+        free_[at - 1].count += now;
+      } else {
+        free_.insert(free_.begin() + static_cast<int64_t>(at), {end, now});
+      }
+    }
+  }
+  /// When the last one is free.
+  int64_t end() const { return free_.back().time; }
+
+ private:
+  struct Free {
+    int64_t time, count;
+  };
+  std::vector<Free> free_;  // from first_ on, by time
+  size_t first_ = 0;
+};
 
 /// Puts the longest pieces first, and numbers the parts of each item as they then come.
 WorkPieces number_parts(Pieces pieces, size_t items) {
@@ -115,19 +165,12 @@ std::vector<int32_t> dsd_lengths(const BlockSparseStrips& strips, int block) {
 }  // namespace
 
 int64_t time_to_finish(std::span<const int64_t> costs, int workers) {
-  std::vector<int64_t> free(static_cast<size_t>(workers));  // a heap, who is free first on top
-  for (const int64_t cost : costs) {
-    const int64_t end = free[0] + cost;
-    size_t at = 0;
-    for (size_t child = 1; child < free.size(); child = 2 * at + 1) {
-      if (child + 1 < free.size() && free[child + 1] < free[child]) ++child;
-      if (free[child] >= end) break;
-      free[at] = free[child];
-      at = child;
-    }
-    free[at] = end;
+  Workers pool(workers);
+  for (size_t i = 0, end = 0; i < costs.size(); i = end) {
+    while (end < costs.size() && costs[end] == costs[i]) ++end;
+    pool.take(costs[i], static_cast<int64_t>(end - i));
   }
-  return *std::max_element(free.begin(), free.end());
+  return pool.end();
 }
 
 uint64_t schedule_key(bool sampled, bool transposed, int kind, int64_t repeats, int64_t steps,
@@ -156,27 +199,65 @@ device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t column
 
 namespace {
 
+/// When number_parts' pieces are done.
+int64_t time_of(const std::vector<Alike>& cut, int workers) {
+  /// Some pieces of equal length of each of so many items; whether the last one is an item's last.
+  struct Run {
+    int64_t length, parts, pieces, items;
+    bool last;
+  };
+  std::vector<Run> runs;
+  for (const auto& [length, items, parts] : cut) {
+    const int64_t more = length % parts;
+    if (more > 0) runs.push_back({length / parts + 1, parts, more, items, false});
+    runs.push_back({length / parts, parts, parts - more, items, true});
+  }
+  std::stable_sort(runs.begin(), runs.end(),
+                   [](const Run& a, const Run& b) { return a.length > b.length; });
+  Workers pool(workers);
+  for (const Run& run : runs) {
+    const int64_t inner = cost(run.length, run.parts, false);
+    const int64_t last = cost(run.length, run.parts, true);
+    if (!run.last || run.pieces == 1) {
+      pool.take(run.last ? last : inner, run.pieces * run.items);
+      continue;
+    }
+    for (int64_t item = 0; item < run.items; ++item) {
+      pool.take(inner, run.pieces - 1);
+      pool.take(last, 1);
+    }
+  }
+  return pool.end();
+}
+
 /// split_work of items in the order of their lengths.
 WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers) {
-  std::vector<int64_t> costs;
-  for (const int32_t length : lengths) costs.push_back(length + tile_cost);
+  std::vector<int64_t> costs(lengths.size());
+  std::transform(lengths.begin(), lengths.end(), costs.begin(),
+                 [](int32_t length) { return cost(length, 1, true); });
   const int64_t whole = time_to_finish(costs, workers);
-  WorkPieces best{.time = whole};
-  if (lengths.empty()) return best;
+  if (lengths.empty()) return {.time = whole};
+  int64_t time = whole;
+  Cut best;
   const size_t rounds = lengths.size() / static_cast<size_t>(workers);
   for (const size_t first : {size_t{0}, rounds * static_cast<size_t>(workers)}) {
     if (first == lengths.size()) continue;
     for (int parts = 2; parts <= most_parts && lengths[first] >= parts * least_part; ++parts) {
       const Cut cut{first, (lengths[first] + parts - 1) / parts};
-      if (20 * (least_time(lengths, cut, workers) + list_cost) >= 19 * best.time) continue;
-      WorkPieces work = number_parts(make_pieces(lengths, cut), lengths.size());
-      costs.clear();
-      std::transform(work.pieces.begin(), work.pieces.end(), std::back_inserter(costs), cost);
-      work.time = time_to_finish(costs, workers) + list_cost;
-      if (work.slots <= most_slots && 20 * work.time < 19 * best.time) best = std::move(work);
+      const std::vector<Alike> alike = cut_alike(lengths, cut);
+      if (20 * (least_time(alike, workers) + list_cost) >= 19 * time ||
+          slots_of(alike) > most_slots)
+        continue;
+      const int64_t own = time_of(alike, workers) + list_cost;
+      if (20 * own >= 19 * time) continue;
+      best = cut;
+      time = own;
     }
   }
-  return best;
+  if (best.most == 0) return {.time = whole};
+  WorkPieces work = number_parts(make_pieces(lengths, best), lengths.size());
+  work.time = time;
+  return work;
 }
 
 }  // namespace
@@ -185,8 +266,9 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers) {
   std::vector<int32_t> order(lengths.size()), sorted;
   std::iota(order.begin(), order.end(), 0);
   const auto length = [&](int32_t item) { return lengths[static_cast<size_t>(item)]; };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int32_t a, int32_t b) { return length(a) > length(b); });
+  if (!std::is_sorted(lengths.rbegin(), lengths.rend()))
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t a, int32_t b) { return length(a) > length(b); });
   std::transform(order.begin(), order.end(), std::back_inserter(sorted), length);
   WorkPieces work = split_sorted(sorted, workers);
   for (device::WorkPiece& piece : work.pieces) piece.item = order[static_cast<size_t>(piece.item)];

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace bs::cuda {
@@ -15,45 +18,8 @@ namespace {
 /// both operands, rows beyond would find little more in common, and the time that it takes to
 /// compare all rows is bounded.
 constexpr int most_height = 4096, most_cols = 256;
-/// Block rows of an item at most.
-constexpr size_t tallest = 8;
 
-/// Columns of a window, a bit each.
-class Bits {
- public:
-  bool has(int col) const { return (words_[static_cast<size_t>(col) / 64] >> col % 64 & 1) != 0; }
-  void flip(int col) { words_[static_cast<size_t>(col) / 64] ^= uint64_t{1} << col % 64; }
-  /// Adds those that both have.
-  void add(const Bits& x, const Bits& y) {
-    for (size_t w = 0; w < words_.size(); ++w) words_[w] |= x.words_[w] & y.words_[w];
-  }
-  Bits operator-(const Bits& other) const {
-    Bits rest;
-    for (size_t w = 0; w < words_.size(); ++w) rest.words_[w] = words_[w] & ~other.words_[w];
-    return rest;
-  }
-  /// How many come before a column.
-  int rank(int col) const {
-    const auto at = static_cast<size_t>(col) / 64;
-    int sum = std::popcount(words_[at] & ((uint64_t{1} << col % 64) - 1));
-    for (size_t w = 0; w < at; ++w) sum += std::popcount(words_[w]);
-    return sum;
-  }
-  int in_common(const Bits& other) const {
-    static_assert(most_cols == 4 * 64);  // a loop takes half as long again
-    const auto word = [&](size_t w) { return std::popcount(words_[w] & other.words_[w]); };
-    return word(0) + word(1) + word(2) + word(3);
-  }
-  template <class F>
-  void for_each(const F& f) const {
-    for (size_t w = 0; w < words_.size(); ++w)
-      for (uint64_t left = words_[w]; left != 0; left &= left - 1)
-        f(static_cast<int>(w * 64) + std::countr_zero(left));
-  }
-
- private:
-  std::array<uint64_t, most_cols / 64> words_{};
-};
+using Columns = BitSet<most_cols>;
 
 /// Some rows of one head, and some of its columns.
 struct Window {
@@ -61,114 +27,148 @@ struct Window {
   int col, end_col;
 };
 
-/// The blocks of a window that no item has yet.
+/// The blocks of a window, of `most_rows` at most, that no item has yet.
+template <int most_rows>
 class Remaining {
  public:
   Remaining(const LayoutRows& from, const Window& window)
-      : from_(from),
-        window_(window),
-        bits_(static_cast<size_t>(window.end - window.begin)),
-        size_(bits_.size()),
-        first_(bits_.size()) {
-    for (size_t row = 0; row < bits_.size(); ++row) {
-      const int32_t* const line = from.offsets + window.begin + row;
-      const int32_t* const end = from.col + line[1];
-      const int32_t* at = std::lower_bound(from.col + line[0], end, window.col);
-      first_[row] = static_cast<int32_t>(at - from.col);
-      for (; at != end && *at < window.end_col; ++at) {
-        bits_[row].flip(*at - window.col);
-        ++size_[row];
+      : window_(window),
+        lines_(static_cast<size_t>(window.end - window.begin)),
+        rows_(window.end_col - window.col) {
+    std::vector<std::span<const int32_t>> lines;
+    size_t blocks = 0;
+    for (int row = window.begin; row < window.end; ++row) {
+      const std::span<const int32_t> line(from.col + from.offsets[row],
+                                          from.col + from.offsets[row + 1]);
+      const auto begin = std::lower_bound(line.begin(), line.end(), window.col);
+      lines.emplace_back(begin, std::lower_bound(begin, line.end(), window.end_col));
+      blocks += lines.back().size();
+    }
+    cols_.resize(blocks);
+    numbers_.resize(blocks);
+    size_t at = 0;
+    for (size_t row = 0; row < lines.size(); ++row) {
+      lines_[row] = {.first = at, .count = lines[row].size()};
+      for (const int32_t& col : lines[row]) {
+        const auto i = static_cast<int32_t>(&col - from.col);
+        numbers_[at] = from.number ? from.number[i] : i;
+        cols_[at++] = col - window.col;
+        lines_[row].set.put(col - window.col);
+        rows_.put(static_cast<int>(row), col - window.col);
       }
     }
-    whole_ = bits_;
+    rows_.count();
   }
 
-  int rows() const { return static_cast<int>(size_.size()); }
-  int size(int row) const { return size_[static_cast<size_t>(row)]; }
-  int fullest() const {
-    return static_cast<int>(std::max_element(size_.begin(), size_.end()) - size_.begin());
+  const AlikeRows<most_rows>& rows() const { return rows_; }
+  /// What a row has left.
+  std::span<const int> list(int row) const {
+    const Line& line = lines_[static_cast<size_t>(row)];
+    return {cols_.data() + line.first, line.count};
   }
-  const Bits& bits(int row) const { return bits_[static_cast<size_t>(row)]; }
-  /// The number of a block, which an item then has; -1 where there is none left.
-  int32_t take(int row, int col) {
-    if (!bits(row).has(col)) return -1;
-    bits_[static_cast<size_t>(row)].flip(col);
-    --size_[static_cast<size_t>(row)];
-    const int32_t i = first_[static_cast<size_t>(row)] + whole_[static_cast<size_t>(row)].rank(col);
-    return from_.number ? from_.number[i] : i;
-  }
+  const Columns& columns(int row) const { return lines_[static_cast<size_t>(row)].set; }
   int32_t row(int own) const { return window_.begin + own; }
   int32_t col(int own) const { return window_.col + own; }
 
+  /// Takes what some rows have of some columns, which `list` has too: the numbers of the blocks go
+  /// to `to`, [columns, stride].
+  void take(const std::vector<int>& rows, const Columns& cols, std::span<const int> list,
+            size_t stride, int32_t* to) {
+    typename AlikeRows<most_rows>::Rows all;
+    for (const int row : rows) all.put(row);
+    std::array<int32_t*, most_cols> place{};
+    for (const int col : list) {
+      rows_.take(all, col);
+      place[static_cast<size_t>(col)] = to;
+      to += stride;
+    }
+    for (size_t i = 0; i < rows.size(); ++i) {
+      Line& line = lines_[static_cast<size_t>(rows[i])];
+      int* const own = cols_.data() + line.first;
+      int32_t* const numbers = numbers_.data() + line.first;
+      size_t left = 0;
+      int32_t nowhere;
+      for (size_t j = 0; j < line.count; ++j) {  // without a branch, which none would foresee
+        int32_t* const taken = place[static_cast<size_t>(own[j])];
+        *(taken ? taken + i : &nowhere) = numbers[j];
+        own[left] = own[j];
+        numbers[left] = numbers[j];
+        left += taken ? 0 : 1;
+      }
+      line.count = left;
+      line.set.words &= ~cols.words;
+      rows_.set_length(rows[i], left);
+    }
+  }
+
  private:
-  LayoutRows from_;
+  /// What a row has left: from cols_[first] on, and as a set.
+  struct Line {
+    size_t first = 0, count = 0;
+    Columns set{};
+  };
+
   Window window_;
-  std::vector<Bits> bits_, whole_;  // what is left of rows, and what was there
-  std::vector<int> size_;
-  std::vector<int32_t> first_;  // block of a row, in the order of op(S)
+  std::vector<Line> lines_;
+  std::vector<int> cols_;
+  std::vector<int32_t> numbers_;
+  AlikeRows<most_rows> rows_;
 };
 
 /// Cuts items out of what remains.
 class Gatherer {
  public:
-  Gatherer(int rows, int cols)
-      : rows_(static_cast<size_t>(rows)), most_(static_cast<size_t>(cols)) {}
+  Gatherer(int rows, int cols) : rows_(static_cast<size_t>(rows)), most_(cols) {}
 
   /// Appends items until nothing remains.
-  void empty(Remaining from, GatheredStrips& out) {
-    for (int seed = from.fullest(); from.size(seed) > 0; seed = from.fullest()) {
-      choose_rows(from, seed);
-      choose_cols(from);
-      append(from, out);
+  template <int most_rows>
+  void empty(Remaining<most_rows> from, GatheredStrips& out) {
+    for (int seed = from.rows().longest(); seed >= 0; seed = from.rows().longest()) {
+      // The seed, and those that are most like what was chosen before them.
+      chosen_.assign(1, seed);
+      from.rows().extend(chosen_, rows_, [&](int row) { return from.list(row); });
+      append(from, choose_cols(from), out);
     }
   }
 
  private:
-  /// The seed, and those that are most like what was chosen before them.
-  void choose_rows(const Remaining& from, int seed) {
-    chosen_.assign(1, seed);
-    alike_.extend(
-        chosen_, rows_, from.rows(), [&](int row) { return from.size(row); },
-        [&](int row) {
-          return [&from, &last = from.bits(row)](int other) {
-            return last.in_common(from.bits(other));
-          };
-        });
-  }
   /// The columns that most of the rows have.
-  void choose_cols(const Remaining& from) {
-    std::array<Bits, tallest + 2> had{};  // by so many of them at least
-    for (size_t i = 0; i < chosen_.size(); ++i) {
-      const Bits& bits = from.bits(chosen_[i]);
-      for (size_t times = i; times > 0; --times) had[times + 1].add(had[times], bits);
-      had[1].add(bits, bits);
+  template <int most_rows>
+  Columns choose_cols(const Remaining<most_rows>& from) const {
+    BitCounts<most_cols> had;
+    had.add(chosen_.size(), [&](size_t i) -> const Columns& { return from.columns(chosen_[i]); });
+    const Columns all = had.counted();
+    Columns cols;
+    int size = 0;
+    for (size_t times = chosen_.size(); times > 0 && size < most_; --times) {
+      Columns next = all;
+      had.keep_equal(next, times);
+      if (next.size() > most_ - size) next.keep_first(most_ - size);
+      size += next.size();
+      cols.words |= next.words;
     }
-    cols_.clear();
-    for (size_t times = chosen_.size(); times > 0 && cols_.size() < most_; --times)
-      (had[times] - had[times + 1]).for_each([&](int col) {
-        if (cols_.size() < most_) cols_.push_back(col);
-      });
-    std::sort(cols_.begin(), cols_.end());
+    return cols;
   }
-  void append(Remaining& from, GatheredStrips& out) const {
+  template <int most_rows>
+  void append(Remaining<most_rows>& from, const Columns& set, GatheredStrips& out) const {
+    std::array<int, Columns::listed> list;
+    const std::span<const int> cols(list.data(), set.list(list.data()));
     out.shares.push_back({.strip = static_cast<int>(out.shares.size()),
                           .first = static_cast<int>(out.cols.size()),
-                          .count = static_cast<int>(cols_.size()),
+                          .count = static_cast<int>(cols.size()),
                           .halved = 0});
     // Where rows are fewer, the first one comes in their place, and is not written.
     for (size_t i = 0; i < rows_; ++i)
       out.rows.push_back(from.row(chosen_[i < chosen_.size() ? i : 0]));
-    for (const int col : cols_) {
-      out.cols.push_back(from.col(col));
-      for (size_t i = 0; i < rows_; ++i)
-        out.blocks.push_back(i < chosen_.size() ? from.take(chosen_[i], col) : -1);
-    }
+    for (const int col : cols) out.cols.push_back(from.col(col));
+    const size_t blocks = out.blocks.size();
+    out.blocks.resize(blocks + cols.size() * rows_, -1);
+    from.take(chosen_, set, cols, rows_, out.blocks.data() + blocks);
   }
 
-  size_t rows_, most_;
-  AlikeRows alike_;
+  size_t rows_;
+  int most_;
   std::vector<int> chosen_;
-  std::vector<int> cols_;
 };
 
 /// The windows of all heads, of one after the other, each about as large.
@@ -210,12 +210,38 @@ GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form) {
   const LayoutRows from(layout.view(Device::cpu()), transposed);
   const std::vector<Window> windows = windows_of(from, block);
   std::vector<GatheredStrips> parts(windows.size());
-#pragma omp parallel for schedule(dynamic) if (windows.size() > 1)
-  for (size_t i = 0; i < windows.size(); ++i)
-    Gatherer(tile.sdd_rows(block), tile.sdd_cols(block)).empty({from, windows[i]}, parts[i]);
-  GatheredStrips out{.strip_rows = tile.sdd_rows(block)};
-  for (const GatheredStrips& part : parts) append(out, part);
+#pragma omp parallel for schedule(dynamic) if (windows.size() > 1 && layout.nnz() >= least_shared)
+  for (size_t i = 0; i < windows.size(); ++i) {
+    Gatherer gatherer(tile.sdd_rows(block), tile.sdd_cols(block));
+    if (block == 16) gatherer.empty(Remaining<most_height / 16>(from, windows[i]), parts[i]);
+    if (block == 32) gatherer.empty(Remaining<most_height / 32>(from, windows[i]), parts[i]);
+    if (block == 64) gatherer.empty(Remaining<most_height / 64>(from, windows[i]), parts[i]);
+  }
+  GatheredStrips out;
+  if (parts.size() == 1) {
+    out = std::move(parts[0]);
+  } else {
+    for (const GatheredStrips& part : parts) append(out, part);
+  }
+  out.strip_rows = tile.sdd_rows(block);
   return out;
+}
+
+double expect_items(const GatheredStrips& wide, int cols) {
+  double items = 0;
+  const auto rows = static_cast<size_t>(wide.strip_rows);
+  std::vector<int> sizes;
+  for (const device::SddShare& share : wide.shares) {
+    sizes.assign(static_cast<size_t>(share.count), 0);
+    const int32_t* block = wide.blocks.data() + static_cast<size_t>(share.first) * rows;
+    for (int& size : sizes)
+      for (size_t row = 0; row < rows; ++row) size += *block++ >= 0 ? 1 : 0;
+    const auto middle = sizes.begin() + std::min(cols, share.count);
+    std::nth_element(sizes.begin(), middle, sizes.end(), std::greater<>());
+    const double first = std::accumulate(sizes.begin(), middle, 0);
+    items += 1 + std::accumulate(middle, sizes.end(), 0) / first;
+  }
+  return items;
 }
 
 }  // namespace bs::cuda

@@ -87,14 +87,14 @@ SddItems order_sdd(const SddItems& items, int rows, int64_t columns, int workers
                              static_cast<double>(std::max<int64_t>(columns, 1)));
   const int groups = std::max(1, static_cast<int>(std::lround(count / strips / n)));
   const int32_t half = *std::max_element(costs.begin(), costs.end()) / 2;
-  const auto rank = [&](size_t i) {
-    return costs[i] > half ? std::pair(items.slices[i][0] * groups / items.slices[i][1], 0)
-                           : std::pair(groups, -costs[i]);
-  };
+  std::vector<std::pair<int, int>> ranks;
+  for (size_t i = 0; i < costs.size(); ++i)
+    ranks.push_back(costs[i] > half ? std::pair(items.slices[i][0] * groups / items.slices[i][1], 0)
+                                    : std::pair(groups, -costs[i]));
   std::vector<size_t> order(costs.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return rank(a) < rank(b); });
+                   [&](size_t a, size_t b) { return ranks[a] < ranks[b]; });
   SddItems out;
   for (const size_t i : order) {
     out.shares.push_back(items.shares[i]);

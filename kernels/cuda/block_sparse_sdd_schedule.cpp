@@ -49,20 +49,26 @@ SddPlan plan_sdd_by_depth(const BlockSparseStrips& strips, const SddExtent& exte
   return best;
 }
 
-/// Takes whole items or parts of them, whichever is sooner done, and notes when.
-void time_sdd(SddPlan& plan, const SddExtent& extent, int workers) {
+/// No plan with these items is done before.
+double least_time(const SddItems& items, const SddExtent& extent, int workers) {
+  return static_cast<double>(items.cost()) * static_cast<double>(extent.batch * extent.steps) /
+         workers;
+}
+
+/// Takes whole items or parts of them, whichever is sooner done, and notes when; but where that is
+/// no sooner than `best`, only that.
+void time_sdd(SddPlan& plan, const SddExtent& extent, int workers, double best) {
   const std::vector<int32_t>& costs = plan.items.costs;
   const auto steps = static_cast<double>(extent.steps);
-  const auto batch = static_cast<double>(extent.batch);
-  const auto sum = static_cast<double>(plan.items.cost());
-  plan.time = sum * batch * steps / workers;
+  plan.time = least_time(plan.items, extent, workers);
   const int64_t count = static_cast<int64_t>(costs.size()) * extent.batch;
-  if (count == 0 || count > int64_t{most_split_items} * workers) return;
+  if (count == 0 || count > int64_t{most_split_items} * workers || plan.time >= best) return;
+  const double sum = plan.time * workers / steps;
   plan.time = steps * static_cast<double>(time_to_finish(repeated(costs, extent.batch), workers));
   WorkPieces cut = split_work(
       std::vector<int32_t>(static_cast<size_t>(count), static_cast<int32_t>(extent.steps)),
       workers);
-  const double time = sum * batch / static_cast<double>(count) * static_cast<double>(cut.time);
+  const double time = sum / static_cast<double>(count) * static_cast<double>(cut.time);
   if (!cut.pieces.empty() && time < plan.time) {
     plan.split = std::move(cut);
     plan.time = time;
@@ -71,25 +77,27 @@ void time_sdd(SddPlan& plan, const SddExtent& extent, int workers) {
 
 /// Strips as they lie, an item a CTA.
 SddPlan plan_sdd(const BlockSparseStrips& strips, const SddExtent& extent, int block, SddForm form,
-                 int multiprocessors) {
-  const int rows = std::max(block, 64);
-  SddPlan plan{
-      .form = form,
-      .items = order_sdd(list_sdd(strips, block, form), rows, extent.columns, multiprocessors)};
-  time_sdd(plan, extent, multiprocessors);
+                 int multiprocessors, double best) {
+  SddPlan plan{.form = form, .items = list_sdd(strips, block, form)};
+  if (least_time(plan.items, extent, multiprocessors) < best)
+    plan.items = order_sdd(plan.items, std::max(block, 64), extent.columns, multiprocessors);
+  time_sdd(plan, extent, multiprocessors, best);
   return plan;
 }
 
+/// What gathering rows costs besides, as measured at 4096 and 8192.
+double gathering(SddForm form) { return form.narrow ? 1.25 : 1.07; }
+
 /// Gathered strips, the rows of which come in so many lines a step.
 SddPlan plan_gathered(const GatheredStrips& strips, const SddExtent& extent, int block,
-                      SddForm form, int lines, int multiprocessors) {
+                      SddForm form, int lines, int multiprocessors, double best) {
   SddPlan plan{.form = form, .items = {}};
   plan.items.shares = strips.shares;
   const int cols = warpgroup_sdd_tile(block, form).cols;
   for (const device::SddShare& share : strips.shares)
     plan.items.costs.push_back(sdd_cycles(lines + share.count * block, cols));
-  time_sdd(plan, extent, multiprocessors);
-  plan.time *= form.narrow ? 1.25 : 1.07;  // as measured at 4096 and 8192
+  time_sdd(plan, extent, multiprocessors, best / gathering(form));
+  plan.time *= gathering(form);
   return plan;
 }
 
@@ -110,6 +118,20 @@ int row_lines(const SddExtent& extent, int block, int64_t l2_bytes) {
   return stays ? lines * (block == 32 ? 15 : 11) / 20 : lines;
 }
 
+/// Whether items of half the columns of these may be done before `best`.
+bool narrow_may_pay(const GatheredStrips& wide, const SddExtent& extent, int block,
+                    int multiprocessors, double best) {
+  const auto items = static_cast<double>(wide.shares.size());
+  // Where items are many, none with fewer columns are needed.
+  if (items * static_cast<double>(extent.batch) >= 3 * multiprocessors) return false;
+  const SddForm form{.narrow = true, .gathered = true};
+  const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
+  const double cycles =
+      expect_items(wide, tile.sdd_cols(block)) * sdd_cycles(128 + tile.cols, tile.cols);
+  const double time = cycles * static_cast<double>(extent.batch * extent.steps) / multiprocessors;
+  return .95 * time * gathering(form) < best;
+}
+
 /// Takes the better one of a plan and those that gather rows.
 void try_gathered(SddPlan& chosen, const Layout& layout, const SddExtent& extent,
                   const DeviceProperties& gpu) {
@@ -118,20 +140,23 @@ void try_gathered(SddPlan& chosen, const Layout& layout, const SddExtent& extent
   for (const bool narrow : {false, true}) {
     const SddForm form{.narrow = narrow, .gathered = true};
     GatheredStrips strips = gather_sdd(layout, extent.transposed, form);
-    SddPlan plan = plan_gathered(strips, extent, block, form, lines, multiprocessors);
+    SddPlan plan = plan_gathered(strips, extent, block, form, lines, multiprocessors, chosen.time);
     if (lines > 128 && extent.copied > 0) {
-      SddPlan copied = plan_gathered(strips, extent, block, form, 128, multiprocessors);
+      const double copy = copy_cycles(extent), best = std::min(chosen.time, plan.time);
+      SddPlan copied =
+          plan_gathered(strips, extent, block, form, 128, multiprocessors, best - copy);
       copied.copies = true;
-      copied.time += copy_cycles(extent);
+      copied.time += copy;
       if (copied.time < plan.time) plan = std::move(copied);
     }
-    const auto items = static_cast<int64_t>(strips.shares.size());
-    if (plan.time < chosen.time) {
+    const bool better = plan.time < chosen.time;
+    const bool last = narrow || !narrow_may_pay(strips, extent, block, multiprocessors,
+                                                std::min(plan.time, chosen.time));
+    if (better) {
       chosen = std::move(plan);
       chosen.strips = std::move(strips);
     }
-    // Where items are many, none with fewer columns are needed.
-    if (items * extent.batch >= int64_t{3} * multiprocessors) break;
+    if (last) break;
   }
 }
 
@@ -139,11 +164,12 @@ void try_gathered(SddPlan& chosen, const Layout& layout, const SddExtent& extent
 SddPlan choose_sdd(const Layout& layout, const BlockSparseStrips& strips, const SddExtent& extent,
                    const DeviceProperties& gpu) {
   const int block = layout.block(), multiprocessors = gpu.multiprocessors;
-  SddPlan chosen = plan_sdd(strips, extent, block, {}, multiprocessors);
+  SddPlan chosen =
+      plan_sdd(strips, extent, block, {}, multiprocessors, std::numeric_limits<double>::infinity());
   const auto weigh = [&](SddPlan plan) {
     if (plan.time < chosen.time) chosen = std::move(plan);
   };
-  weigh(plan_sdd(strips, extent, block, {.narrow = true}, multiprocessors));
+  weigh(plan_sdd(strips, extent, block, {.narrow = true}, multiprocessors, chosen.time));
   if (block == 128) weigh(plan_sdd_by_depth(strips, extent, std::max(1, multiprocessors / 2)));
   if (block < 128) try_gathered(chosen, layout, extent, gpu);
   return chosen;

@@ -1,6 +1,5 @@
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_schedule.h>
-#include <bs/kernels/cuda/block_sparse_sdd_gather.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
@@ -48,6 +47,18 @@ void check_pieces(const WorkPieces& work, const std::vector<int32_t>& lengths) {
   }
   CHECK(static_cast<int>(slots.size()) == work.slots);
   CHECK((slots.empty() || *slots.rbegin() == work.slots - 1));
+}
+
+/// When the last of `workers` ends, of whom always the first one that is free takes the next piece.
+int64_t simulate(const std::vector<int64_t>& costs, int workers) {
+  std::multiset<int64_t> free;
+  for (int i = 0; i < workers; ++i) free.insert(0);
+  for (const int64_t cost : costs) {
+    const int64_t end = *free.begin() + cost;
+    free.erase(free.begin());
+    free.insert(end);
+  }
+  return *free.rbegin();
 }
 
 }  // namespace
@@ -117,6 +128,17 @@ TEST_CASE("schedule: pieces cover random items, and never take longer than whole
     if (i % 2 == 0) lengths = descending(lengths);
     const WorkPieces work = split_work(lengths, workers);
     if (!work.pieces.empty()) check_pieces(work, lengths);
+    // An item's end takes two steps, a part's store two, to add a part five, and the list six.
+    std::vector<int64_t> costs, whole;
+    for (const device::WorkPiece& piece : work.pieces)
+      costs.push_back(piece.end - piece.begin + 2 +
+                      (piece.part + 1 == piece.parts ? 5 * (piece.parts - 1) : 0));
+    for (const int32_t length : descending(lengths)) whole.push_back(length + 2);
+    CHECK(work.time == (costs.empty() ? simulate(whole, workers) : simulate(costs, workers) + 6));
+    CHECK(work.time <= simulate(whole, workers));
+    CHECK(time_to_finish(whole, workers) == simulate(whole, workers));
+    std::shuffle(whole.begin(), whole.end(), random);
+    CHECK(time_to_finish(whole, workers) == simulate(whole, workers));
     const int64_t total = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
     CHECK(work.time >= total / workers);
     CHECK(work.time <= total + static_cast<int64_t>(2 * lengths.size()));
@@ -317,72 +339,6 @@ TEST_CASE("schedule: items of blocks of 128 that clusters cut by the depth are a
         CHECK(whole_ones <= whole);
         CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
       }
-  }
-}
-
-TEST_CASE("schedule: gathered rows and columns of sdd have every block once") {
-  std::mt19937 random(19);
-  for (int i = 0; i < 120; ++i) {
-    const int block = 16 << random() % 3, heads = 1 + static_cast<int>(random() % 3);
-    const int rows = static_cast<int>(random() % 400), cols = static_cast<int>(random() % 150);
-    const auto kept = 1 + random() % 20;
-    std::vector<BlockIndex> blocks;
-    for (int head = 0; head < heads; ++head)
-      for (int row = 0; row < rows; ++row)
-        for (int col = 0; col < cols; ++col)
-          if (random() % (row % 7 == 0 ? 1 + kept / 3 : kept) == 0)
-            blocks.push_back({head, row, col});
-    const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, block, blocks);
-    const LayoutView view = layout->view(Device::cpu());
-    const bool transposed = random() % 2 != 0;
-    const SddForm form{.narrow = random() % 2 != 0, .gathered = true};
-    const GatheredStrips made = gather_sdd(*layout, transposed, form);
-    const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
-    CHECK(made.strip_rows * block == 128);
-    const auto high = static_cast<size_t>(made.strip_rows);
-    const size_t items = made.shares.size();
-    REQUIRE(made.rows.size() == items * high);
-    REQUIRE(made.blocks.size() == made.cols.size() * high);
-    std::vector<int> taken(static_cast<size_t>(layout->nnz()));
-    const int of_head = transposed ? cols : rows;
-    size_t entry = 0;
-    int wrong = 0;
-    for (size_t item = 0; item < items; ++item) {
-      const device::SddShare& share = made.shares[item];
-      wrong += share.strip != static_cast<int>(item) || share.first != static_cast<int>(entry);
-      wrong += share.count < 1 || share.count > tile.sdd_cols(block);
-      wrong += share.halved != 0;
-      for (int c = 0; c < share.count; ++c, ++entry)
-        for (size_t r = 0; r < high; ++r) {
-          const int row = made.rows[item * high + r], number = made.blocks[entry * high + r];
-          wrong += row / of_head != made.rows[item * high] / of_head;
-          if (number < 0) continue;
-          const auto n = static_cast<size_t>(number);
-          ++taken.at(n);
-          wrong += view.head_of[n] != row / of_head;
-          wrong += (transposed ? view.col_of : view.row_of)[n] != row % of_head;
-          wrong += (transposed ? view.row_of : view.col_of)[n] != made.cols[entry];
-        }
-    }
-    CHECK(wrong == 0);
-    CHECK(entry == made.cols.size());
-    CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
-  }
-}
-
-TEST_CASE("schedule: gathered rows of sdd are those that are alike") {
-  // Rows of four kinds, in no order, which have no column in common: whole items of each.
-  for (const int block : {16, 32, 64}) {
-    CAPTURE(block);
-    const int kinds = 4, rows = kinds * 128 / block, cols = kinds * 256 / block;
-    std::vector<BlockIndex> blocks;
-    for (int row = 0; row < rows; ++row)
-      for (int col = 0; col < cols; ++col)
-        if (row * 5 % kinds == col % kinds) blocks.push_back({0, row, col});
-    const LayoutPtr layout = Layout::from_blocks(1, rows, cols, block, blocks);
-    const GatheredStrips made = gather_sdd(*layout, false, {.gathered = true});
-    CHECK(made.shares.size() == kinds);
-    CHECK(std::count(made.blocks.begin(), made.blocks.end(), -1) == 0);
   }
 }
 

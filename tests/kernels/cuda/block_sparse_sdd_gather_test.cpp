@@ -1,0 +1,135 @@
+#include <bs/kernels/cuda/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse_sdd_gather.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+using namespace bs;
+using namespace bs::cuda;
+
+namespace {
+
+LayoutPtr random_layout(int rows, int cols, int block, double density) {
+  std::mt19937 random(23);
+  std::vector<BlockIndex> blocks;
+  for (int row = 0; row < rows; ++row)
+    for (int col = 0; col < cols; ++col)
+      if (static_cast<double>(random()) < density * 0x1p32) blocks.push_back({0, row, col});
+  return Layout::from_blocks(1, rows, cols, block, blocks);
+}
+
+}  // namespace
+
+TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
+  std::mt19937 random(19);
+  for (int i = 0; i < 120; ++i) {
+    const int block = 16 << random() % 3, heads = 1 + static_cast<int>(random() % 3);
+    const int rows = static_cast<int>(random() % 400), cols = static_cast<int>(random() % 150);
+    const auto kept = 1 + random() % 20;
+    std::vector<BlockIndex> blocks;
+    for (int head = 0; head < heads; ++head)
+      for (int row = 0; row < rows; ++row)
+        for (int col = 0; col < cols; ++col)
+          if (random() % (row % 7 == 0 ? 1 + kept / 3 : kept) == 0)
+            blocks.push_back({head, row, col});
+    const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, block, blocks);
+    const LayoutView view = layout->view(Device::cpu());
+    const bool transposed = random() % 2 != 0;
+    const SddForm form{.narrow = random() % 2 != 0, .gathered = true};
+    const GatheredStrips made = gather_sdd(*layout, transposed, form);
+    const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
+    CHECK(made.strip_rows * block == 128);
+    const auto high = static_cast<size_t>(made.strip_rows);
+    const size_t items = made.shares.size();
+    REQUIRE(made.rows.size() == items * high);
+    REQUIRE(made.blocks.size() == made.cols.size() * high);
+    std::vector<int> taken(static_cast<size_t>(layout->nnz()));
+    const int of_head = transposed ? cols : rows;
+    size_t entry = 0;
+    int wrong = 0;
+    for (size_t item = 0; item < items; ++item) {
+      const device::SddShare& share = made.shares[item];
+      wrong += share.strip != static_cast<int>(item) || share.first != static_cast<int>(entry);
+      wrong += share.count < 1 || share.count > tile.sdd_cols(block);
+      wrong += share.halved != 0;
+      for (int c = 0; c < share.count; ++c, ++entry)
+        for (size_t r = 0; r < high; ++r) {
+          const int row = made.rows[item * high + r], number = made.blocks[entry * high + r];
+          wrong += row / of_head != made.rows[item * high] / of_head;
+          if (number < 0) continue;
+          const auto n = static_cast<size_t>(number);
+          ++taken.at(n);
+          wrong += view.head_of[n] != row / of_head;
+          wrong += (transposed ? view.col_of : view.row_of)[n] != row % of_head;
+          wrong += (transposed ? view.row_of : view.col_of)[n] != made.cols[entry];
+        }
+    }
+    CHECK(wrong == 0);
+    CHECK(entry == made.cols.size());
+    CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
+  }
+}
+
+TEST_CASE("sdd: gathered rows of sdd are those that are alike") {
+  // Rows of four kinds, in no order, which have no column in common: whole items of each.
+  for (const int block : {16, 32, 64}) {
+    CAPTURE(block);
+    const int kinds = 4, rows = kinds * 128 / block, cols = kinds * 256 / block;
+    std::vector<BlockIndex> blocks;
+    for (int row = 0; row < rows; ++row)
+      for (int col = 0; col < cols; ++col)
+        if (row * 5 % kinds == col % kinds) blocks.push_back({0, row, col});
+    const LayoutPtr layout = Layout::from_blocks(1, rows, cols, block, blocks);
+    const GatheredStrips made = gather_sdd(*layout, false, {.gathered = true});
+    CHECK(made.shares.size() == kinds);
+    CHECK(std::count(made.blocks.begin(), made.blocks.end(), -1) == 0);
+  }
+}
+
+TEST_CASE("sdd: gathered rows leave less of an item empty than neighbours do") {
+  for (const int block : {16, 32, 64})
+    for (const double density : {.02, .1, .3, .4}) {
+      CAPTURE(block);
+      CAPTURE(density);
+      const LayoutPtr layout = random_layout(4096 / block, 4096 / block, block, density);
+      for (const bool narrow : {false, true}) {
+        const GatheredStrips made =
+            gather_sdd(*layout, false, {.narrow = narrow, .gathered = true});
+        const double blocks = static_cast<double>(layout->nnz());
+        const double full = blocks / static_cast<double>(made.blocks.size());
+        // A strip of random rows has a column unless all of them lack it.
+        const double neighbours = density / (1 - std::pow(1 - density, made.strip_rows));
+        const double fuller = density < .1 ? 1.15 : narrow ? 1.4 : 1.25;
+        CHECK(full > fuller * neighbours);
+        CHECK(full <= 1);
+      }
+    }
+}
+
+TEST_CASE("sdd: how many narrow items there will be is told from wide ones") {
+  for (const int block : {16, 32, 64})
+    for (const double density : {.02, .1, .3, .6}) {
+      CAPTURE(block);
+      CAPTURE(density);
+      const LayoutPtr layout = random_layout(4096 / block, 6144 / block, block, density);
+      const auto gather = [&](bool narrow) {
+        return gather_sdd(*layout, true, {.narrow = narrow, .gathered = true});
+      };
+      const auto items = static_cast<double>(gather(true).shares.size());
+      const double expected = expect_items(gather(false), 128 / block);
+      CHECK(expected > .9 * items);
+      CHECK(expected < 1.05 * items);
+    }
+  // Items that are full, of as many columns as may be, of fewer and of one too many; and none.
+  const auto expect = [](int cols) {
+    const LayoutPtr layout = random_layout(2, cols, 64, 1);
+    return expect_items(gather_sdd(*layout, false, {.gathered = true}), 2);
+  };
+  CHECK(expect(4) == 2);
+  CHECK(expect(2) == 1);
+  CHECK(expect(3) == 1.5);
+  CHECK(expect(0) == 0);
+}

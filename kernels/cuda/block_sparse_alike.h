@@ -10,8 +10,8 @@
 
 namespace bs::cuda {
 
-/// Fewer blocks than this are chosen sooner than other threads begin.
-inline constexpr int64_t least_shared = 4096;
+/// Fewer blocks than this take .3 ms at most, about what waking other threads may take.
+inline constexpr int64_t least_shared = 16384;
 
 /** @brief `most` block rows at most, as the set of rows that each column has. */
 template <int most>

@@ -10,8 +10,8 @@
 
 namespace bs::cuda {
 
-/// Fewer blocks than this take .3 ms at most, about what waking other threads may take.
-inline constexpr int64_t least_shared = 16384;
+/// Fewer blocks than this take a core .5 ms at most: waking threads may take as long.
+inline constexpr int64_t least_shared = 8192;
 
 /** @brief `most` block rows at most, as the set of rows that each column has. */
 template <int most>

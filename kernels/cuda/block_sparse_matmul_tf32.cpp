@@ -1,6 +1,7 @@
 #include <bs/kernels/cuda/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/block_sparse_matmul_tf32.h>
 #include <bs/kernels/cuda/block_sparse_schedule.h>
+#include <bs/kernels/cuda/block_sparse_tf32_schedule.h>
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/cuda/warpgroup_dsd_operands.h>
 #include <bs/kernels/cuda/warpgroup_mma.h>
@@ -20,7 +21,11 @@ constexpr int depth = 32;  // of a stage
 
 const char* word(bool value) { return value ? "true" : "false"; }
 
-Tf32Tile tile_of(const Tf32Kernel& k) { return tf32_tile(k.block, k.split, k.broad); }
+bool gathers(const Tf32Kernel& k) { return k.sampled && tf32_gathers(k.block); }
+
+Tf32Tile tile_of(const Tf32Kernel& k) {
+  return gathers(k) ? tf32_gathered_tile(k.split) : tf32_tile(k.block, k.split, k.broad);
+}
 
 int multiprocessors(const Tensor& x) { return device_properties(x.device()).multiprocessors; }
 
@@ -35,6 +40,9 @@ DenseMap rounded(DenseMap map, const Tf32Kernel& k) {
   return map;
 }
 
+/// Lines of an operand that lie side by side in a piece where the depth is across them.
+int side_of(int box) { return std::min(box, depth); }
+
 /// An operand of sdd, in boxes of `box` lines along the depth or, in pieces, of as many across it.
 template <int N, int M>
 DenseMap sdd_map(const Tensor& x, bool along_k, int64_t k, int64_t lines, int64_t line_stride,
@@ -42,9 +50,9 @@ DenseMap sdd_map(const Tensor& x, bool along_k, int64_t k, int64_t lines, int64_
                  const StridedLoop<N>& over, const StridedLoop<M>& summed, int of,
                  device::BatchSteps& steps) {
   DenseMap map = along_k ? DenseMap(x, k, lines, line_stride, depth, box)
-                         : DenseMap(x, depth, k, line_stride, depth, depth);
+                         : DenseMap(x, side_of(box), k, line_stride, side_of(box), depth);
   const bool has_heads = head_stride != 0 && heads > 1;
-  if (!along_k) map.add(lines / depth, depth, box / depth);
+  if (!along_k) map.add(lines / side_of(box), side_of(box), box / side_of(box));
   if (along_k || has_heads) map.add(has_heads ? heads : 1, head_stride);
   map.add_axes(axes, axes.strides(over, of, summed, of), along_k || !has_heads ? 2 : 1, steps);
   return map;
@@ -131,17 +139,68 @@ const SddWork& work_of(const SddProblem& p, const BlockSparseStrips& strips, con
   return kept;
 }
 
+/// Fills in what an sdd is told of its operands, in boxes of so many lines; false where the copy
+/// engine cannot address them.
+bool describe_operands(const Tensor& a, const Tensor& b, const SddProblem& p, const Tf32Kernel& k,
+                       int a_box, int b_box, device::WarpgroupTf32SddParams& params) {
+  const Axes axes(p.batch, p.sum);
+  const int heads = p.layout.heads;
+  const int64_t m = int64_t{p.layout.rows} * k.block, n = int64_t{p.layout.cols} * k.block;
+  const DenseMap a_map =
+      rounded(sdd_map(a, k.a_along_k, p.k, m, k.a_along_k ? p.a.row : p.a.col, a_box, heads,
+                      p.a_head, axes, p.batch, p.sum, 0, params.a_steps),
+              k);
+  const DenseMap b_map = sdd_map(b, k.b_along_k, p.k, n, k.b_along_k ? p.b.col : p.b.row, b_box,
+                                 heads, p.b_head, axes, p.batch, p.sum, 1, params.b_steps);
+  if (!a_map.fit || !b_map.fit) return false;
+  params.a = a_map.encode("sdd");
+  params.b = b_map.encode("sdd");
+  params.batch = axes.batch;
+  params.sum = axes.sum;
+  params.a_head = p.a_head != 0 && heads > 1;
+  params.b_head = p.b_head != 0 && heads > 1;
+  params.depth = static_cast<int>(p.k);
+  params.blocks = p.layout.nnz;
+  params.heads = heads;
+  params.m = static_cast<int>(m);
+  return true;
+}
+
+/// sdd of blocks of 16 and 32, where that is sooner done than on mma.sync.
+bool gathered_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
+                  const Tf32Kernel& k, Stream stream) {
+  const Tf32SddExtent extent{.batch = p.batch.numel(),
+                             .steps = p.sum.numel() * ceil_div(p.k, depth),
+                             .split = k.split,
+                             .a_along_k = k.a_along_k,
+                             .b_along_k = k.b_along_k};
+  device::WarpgroupTf32SddParams params{};
+  if (!extent.fits() || !describe_operands(a, b, p, k, k.block, k.block, params)) return false;
+  const Tf32SddSchedule& schedule = schedule_tf32_sdd(*p.pattern, extent, stream.device());
+  const int64_t items = extent.batch * schedule.works;
+  if (!schedule.pays || !fits_int(items)) return false;
+  params.list = schedule.list;
+  params.work = schedule.work;
+  params.works = schedule.works;
+  params.result = values.data<float>();
+  launch(k, params, nullptr, items, schedule.split, stream);
+  return true;
+}
+
 }  // namespace
 
 jit::Source tf32_source(const Tf32Kernel& k, const GemmEpilogue* epilogue) {
   const Tf32Tile tile = tile_of(k);
   const char* const op = k.sampled ? "sdd" : "dsd";
-  const char* const type = k.sampled ? "WarpgroupTf32Sdd" : "WarpgroupTf32Dsd";
+  const char* const type = gathers(k)  ? "WarpgroupTf32Gathered"
+                           : k.sampled ? "WarpgroupTf32Sdd"
+                                       : "WarpgroupTf32Dsd";
   const std::string name =
       format("{}_wgmma_{}_b{}_{}{}{}_n{}{}", op, k.split ? "f32" : "tf32", k.block,
              k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "",
              tile.columns(), epilogue ? "_epilogue" : "");
-  std::string code = format("#include <bs/kernels/cuda/device/warpgroup_tf32_{}.cuh>\n\n", op);
+  std::string code = format("#include <bs/kernels/cuda/device/warpgroup_tf32_{}.cuh>\n\n",
+                            gathers(k) ? "gathered" : op);
   code += warpgroup_mma_tf32(tile.n);
   if (epilogue) code += epilogue_text(*epilogue, f32, !k.c_by_columns);
   code += format(
@@ -154,6 +213,9 @@ jit::Source tf32_source(const Tf32Kernel& k, const GemmEpilogue* epilogue) {
       k.block, tile.n, tile.wide, tile.stages);
   code += format("  static constexpr bool split = {}, c_by_columns = {};\n", word(k.split),
                  word(k.c_by_columns));
+  code += format("  static constexpr bool gathered = {}, apart = {};\n", word(gathers(k)),
+                 word(tile.apart));
+  code += format("  static constexpr int side = {};\n", side_of(k.block));
   code += format("  static constexpr bool narrow_along_k = {}, wide_along_k = {};\n};\n",
                  word(k.a_along_k), word(k.b_along_k));
   code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
@@ -161,19 +223,21 @@ jit::Source tf32_source(const Tf32Kernel& k, const GemmEpilogue* epilogue) {
                  Tf32Tile::threads, tile.shared_bytes());
   code += format(
       "extern \"C\" __global__ void __launch_bounds__(Kernel::threads, 1)\n"
-      "    {}(const __grid_constant__ bs::cuda::device::{}Params params) {\n"
+      "    {}(const __grid_constant__ bs::cuda::device::WarpgroupTf32{}Params params) {\n"
       "  Kernel::run(params);\n}\n",
-      name, type);
+      name, k.sampled ? "Sdd" : "Dsd");
   return {name, code, device_headers()};
 }
 
-std::vector<Tf32Kernel> all_tf32_kernels() {
+std::vector<Tf32Kernel> all_tf32_kernels(bool epilogues) {
   std::vector<Tf32Kernel> all;
-  for (const int block : {64, 128})
+  for (const int block : {16, 32, 64, 128})
     for (const bool split : {false, true})
       for (const bool a : {false, true})
         for (const bool b : {false, true}) {
+          if (epilogues && tf32_gathers(block)) continue;
           all.push_back({true, block, split, false, a, b, false});
+          if (tf32_gathers(block)) continue;
           for (const bool c : {false, true}) {
             all.push_back({false, block, split, false, a, b, c});
             if (block == 64 && !split) all.push_back({false, block, split, true, a, b, c});
@@ -232,9 +296,8 @@ bool tf32_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddP
   const int block = p.layout.block;
   const Axes axes(p.batch, p.sum);
   const int64_t size = int64_t{p.layout.nnz} * block * block;
-  if (!applies(a, block, int64_t{p.longest_row} * block) || p.k == 0 || !axes.fit(2) ||
-      !axes.dense(p.batch, 2, size) || !fits_int(values.numel() / block) ||
-      reinterpret_cast<uintptr_t>(values.data()) % 16 != 0)
+  if (a.dtype() != f32 || p.k == 0 || !axes.fit(2) || !axes.dense(p.batch, 2, size) ||
+      !fits_int(values.numel() / block) || reinterpret_cast<uintptr_t>(values.data()) % 16 != 0)
     return false;
   const Tensor* const aside = staged_aside(p.epilogue);
   const Tf32Kernel k{.sampled = true,
@@ -244,36 +307,20 @@ bool tf32_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddP
                      .b_along_k = p.b.col != 1,
                      .staged = aside ? 2 : 1,
                      .epilogue = epilogue_key(p.epilogue)};
+  if (tf32_gathers(block, device_properties(a.device()).capability))
+    return !p.epilogue && p.layout.nnz > 0 && gathered_sdd(a, b, values, p, k, stream);
+  if (!applies(a, block, int64_t{p.longest_row} * block)) return false;
   const Tf32Tile tile = tile_of(k);
-  const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
-  const SddExtent extent{p.batch.numel(), p.sum.numel() * ceil_div(p.k, depth), n};
-  if (!extent.fits()) return false;
+  const SddExtent extent{p.batch.numel(), p.sum.numel() * ceil_div(p.k, depth), 0};
   device::WarpgroupTf32SddParams params{};
-  const int heads = p.layout.heads;
-  const DenseMap a_map =
-      rounded(sdd_map(a, k.a_along_k, p.k, m, k.a_along_k ? p.a.row : p.a.col, tile.n, heads,
-                      p.a_head, axes, p.batch, p.sum, 0, params.a_steps),
-              k);
-  const DenseMap b_map = sdd_map(b, k.b_along_k, p.k, n, k.b_along_k ? p.b.col : p.b.row, block,
-                                 heads, p.b_head, axes, p.batch, p.sum, 1, params.b_steps);
+  if (!extent.fits() || !describe_operands(a, b, p, k, tile.n, block, params)) return false;
   const BlockSparseStrips& strips = strips_of(*p.pattern, false, 1, stream.device());
   const SddWork& work = work_of(p, strips, tile, extent.batch, extent.steps, stream.device());
   const int64_t items = extent.batch * work.works * (block / tile.n);
-  if (!a_map.fit || !b_map.fit || !fits_int(items)) return false;
-
-  params.a = a_map.encode("sdd");
-  params.b = b_map.encode("sdd");
+  if (!fits_int(items)) return false;
   params.list = strips.list;
   params.work = work.work;
   params.works = work.works;
-  params.batch = axes.batch;
-  params.sum = axes.sum;
-  params.a_head = p.a_head != 0 && heads > 1;
-  params.b_head = p.b_head != 0 && heads > 1;
-  params.depth = static_cast<int>(p.k);
-  params.blocks = p.layout.nnz;
-  params.heads = heads;
-  params.m = static_cast<int>(m);
   params.result = values.data<float>();
   if (aside) params.beside = aside->data<float>();
   const EpilogueLaunch epilogue(p.epilogue, true,

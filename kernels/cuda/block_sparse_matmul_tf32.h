@@ -1,6 +1,7 @@
 #pragma once
 /** @file The block-sparse products of f32 on wgmma, for Hopper: rounded to TF32, or as three
- *  products of it; blocks of 64 and 128, operands that the copy engine can address. */
+ *  products of it; blocks of 64 and 128, sdd without epilogue of 16 and 32 too; operands that the
+ *  copy engine can address. */
 #include <bs/kernels/block_sparse_matmul_problem.h>
 #include <bs/kernels/cuda/block_sparse_tf32_config.h>
 #include <bs/lib/cuda/jit.h>
@@ -26,8 +27,9 @@ struct Tf32Kernel {
 };
 
 jit::Source tf32_source(const Tf32Kernel& kernel, const GemmEpilogue* epilogue = nullptr);
-/** @brief All that can ever be asked for, without epilogues; each takes one. */
-std::vector<Tf32Kernel> all_tf32_kernels();
+/** @brief All that can ever be asked for, without epilogues, or those that take one: not those of
+ *  sdd that gather rows. */
+std::vector<Tf32Kernel> all_tf32_kernels(bool epilogues = false);
 
 /** @brief Computes the product, or returns false where it is not for these kernels. */
 bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,

@@ -207,12 +207,17 @@ void append(GatheredStrips& out, const GatheredStrips& part) {
 GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form) {
   const int block = layout.block();
   const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
+  return gather_sdd(layout, transposed, tile.sdd_rows(block) * block, tile.sdd_cols(block) * block);
+}
+
+GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns) {
+  const int block = layout.block();
   const LayoutRows from(layout.view(Device::cpu()), transposed);
   const std::vector<Window> windows = windows_of(from, block);
   std::vector<GatheredStrips> parts(windows.size());
 #pragma omp parallel for schedule(dynamic) if (windows.size() > 1 && layout.nnz() >= least_shared)
   for (size_t i = 0; i < windows.size(); ++i) {
-    Gatherer gatherer(tile.sdd_rows(block), tile.sdd_cols(block));
+    Gatherer gatherer(rows / block, columns / block);
     if (block == 16) gatherer.empty(Remaining<most_height / 16>(from, windows[i]), parts[i]);
     if (block == 32) gatherer.empty(Remaining<most_height / 32>(from, windows[i]), parts[i]);
     if (block == 64) gatherer.empty(Remaining<most_height / 64>(from, windows[i]), parts[i]);
@@ -223,7 +228,7 @@ GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form) {
   } else {
     for (const GatheredStrips& part : parts) append(out, part);
   }
-  out.strip_rows = tile.sdd_rows(block);
+  out.strip_rows = rows / block;
   return out;
 }
 

@@ -26,6 +26,8 @@ struct GatheredStrips {
  *  @param[in] transposed rows of the transpose
  *  @param[in] form its tile */
 GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form);
+/** @brief The same for items of so many rows, 8 block rows at most, and columns. */
+GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns);
 
 /** @brief About how many items of `cols` columns, half as many, would have the blocks of these:
  * each one's fuller columns, and others as full for the rest. Within a tenth of what gather_sdd

@@ -10,13 +10,21 @@ struct Tf32Tile {
   int wide = 0;    ///< 64s of columns of the wide one that a warpgroup has
   int stages = 0;  ///< of depth 32
   bool split = false;
+  bool apart = false;  ///< each warpgroup has a narrow operand of its own
 
   static constexpr int threads = 384;
   static constexpr int barriers = 1024;  ///< bytes kept for barriers and items
   constexpr int columns() const { return 2 * 64 * wide; }
   constexpr int shared_bytes() const {
-    return stages * 128 * (columns() + n * (split ? 2 : 1)) + barriers + 1024;
+    const int lines = stages * (columns() + n * shares()) + (split ? smalls() * n * shares() : 0);
+    return lines * 128 + barriers + 1024;
   }
+  /// Places for the small parts of the narrow operand.
+  constexpr int smalls() const { return apart ? 2 : stages; }
+  /// Of sdd, what is gathered together: rows, and columns; an item has a share of as many for each
+  /// warpgroup, where they are apart, else one.
+  constexpr int shares() const { return apart ? 2 : 1; }
+  constexpr int gathered_columns() const { return columns() / shares(); }
 };
 
 /** @brief The tile for a block of 64 or 128. `split` f32 has sums of a stage of their own, and so
@@ -28,6 +36,43 @@ constexpr Tf32Tile tf32_tile(int block, bool split, bool broad) {
   return {.n = 64, .wide = broad ? 4 : 2, .stages = broad ? 3 : 5};
 }
 
+/** @brief The tile of sdd for blocks of 16 and 32, rows of which are gathered like columns. Three
+ *  products wait for the tensor cores, and so have smaller shares, more of the blocks of which are
+ *  there; rounded to TF32 they wait for L2. */
+constexpr Tf32Tile tf32_gathered_tile(bool split) {
+  if (split) return {.n = 64, .wide = 2, .stages = 4, .split = true, .apart = true};
+  return {.n = 128, .wide = 2, .stages = 4};
+}
+/** @brief Whether the sdd of these blocks gathers rows, on a GPU of this compute capability. */
+constexpr bool tf32_gathers(int block) { return block == 16 || block == 32; }
+constexpr bool tf32_gathers(int block, int capability) {
+  return capability == 90 && tf32_gathers(block);
+}
+
+/** @brief Cycles that a step of an item of gathered rows takes at least, as measured on an H200 at
+ *  4096^3: so many lines of 128 bytes, or shorter ones, come from L2, while the item is multiplied.
+ *  @param[in] turned whether the rows of A have no depth along their lines */
+constexpr int tf32_gathered_cycles(bool split, bool turned, int lines) {
+  const int multiplied = split ? 2280 : turned ? 1950 : 1700, copied = lines * 16 / 5;
+  return copied > multiplied ? copied : multiplied;
+}
+/** @brief What a block row or column of a share costs L2 a step, in lines of 128 bytes. Those of 64
+ *  bytes take three quarters of the time of whole ones. */
+constexpr int tf32_gathered_lines(int block, bool along_k) {
+  return along_k || block >= 32 ? block : block * 3 / 2;
+}
+
+/** @brief Whether gathered rows that take `seconds` by the schedule are sooner done than `products`
+ *  of mma.sync, whose rate does not depend on which blocks there are. */
+constexpr bool tf32_gathering_pays(int block, bool split, bool b_along_k, double seconds,
+                                   double products) {
+  constexpr double start = 9e-6;  // what does not depend on the depth
+  // Measured at 4096^3 beside the products at which both are about as fast.
+  const double rounded = block == 16 ? 29e12 : b_along_k ? 46e12 : 42e12;
+  const double rate = !split ? rounded : block == 16 ? 22e12 : 25e12;
+  return start + seconds < products / rate;
+}
+
 /** @brief Whether dsd with `strips` block rows and `columns` columns of C, of all its batch, had
  *  better have broad tiles: there are enough of them for two a multiprocessor. */
 constexpr bool broad_tiles_pay(int block, bool split, int64_t strips, int64_t columns,
@@ -36,8 +81,9 @@ constexpr bool broad_tiles_pay(int block, bool split, int64_t strips, int64_t co
 }
 
 /** @brief Whether f32 products with these blocks go to wgmma on a GPU of this compute capability.
- *  Its instructions take 64 rows of op(S) or more, of which smaller blocks would leave most
- *  empty; and a tile 256 columns, of which few columns would.
+ *  Its instructions take 64 rows of op(S) or more, of which smaller blocks would leave most empty
+ *  (but where sdd gathers rows: then its schedule tells); and a tile 256 columns, of which few
+ *  columns would.
  *  @param[in] columns of C, for sdd those that the longest row keeps */
 constexpr bool tf32_warpgroup_applies(int block, int64_t columns, int capability) {
   return capability == 90 && (block == 64 || block == 128) && columns >= 192;

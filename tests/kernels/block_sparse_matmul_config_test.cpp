@@ -108,6 +108,40 @@ TEST_CASE("tiles of the f32 kernels of wgmma fit the machine") {
       }
 }
 
+TEST_CASE("tiles of the f32 kernels of wgmma that gather rows fit the machine") {
+  for (const bool split : {false, true}) {
+    CAPTURE(split);
+    const Tf32Tile tile = tf32_gathered_tile(split);
+    CHECK(tile.split == split);
+    CHECK(tile.n % 64 == 0);
+    CHECK(tile.n <= 8 * 16);  // block rows of which the layout is told
+    CHECK(tile.gathered_columns() * tile.shares() == tile.columns());
+    CHECK(tile.stages >= 3);
+    CHECK(tile.shared_bytes() <= 227 * 1024);
+    CHECK(tile.wide * tile.n / 2 * (split ? 2 : 1) <= 128);
+  }
+}
+
+TEST_CASE("sdd of f32 gathers rows where that is sooner done than mma.sync") {
+  for (const int capability : {80, 89, 90, 100})
+    for (const int block : {8, 16, 32, 64, 128})
+      CHECK(tf32_gathers(block, capability) == (capability == 90 && (block == 16 || block == 32)));
+  for (const int block : {16, 32})
+    for (const bool split : {false, true}) {
+      for (const bool b : {false, true}) {
+        CHECK(tf32_gathering_pays(block, split, b, 50e-6, 1e10));
+        CHECK(!tf32_gathering_pays(block, split, b, 500e-6, 1e10));
+        CHECK(!tf32_gathering_pays(block, split, b, 0, 1e8));  // a launch is not for nothing
+      }
+    }
+  CHECK(tf32_gathered_lines(16, true) == 16);
+  CHECK(tf32_gathered_lines(16, false) == 24);
+  CHECK(tf32_gathered_lines(32, false) == 32);
+  CHECK(tf32_gathered_cycles(false, false, 640) > tf32_gathered_cycles(false, false, 512));
+  CHECK(tf32_gathered_cycles(false, true, 384) > tf32_gathered_cycles(false, false, 384));
+  CHECK(tf32_gathered_cycles(true, false, 512) == tf32_gathered_cycles(true, true, 384));
+}
+
 TEST_CASE("f32 products go to wgmma with large blocks on compute capability 9.0 alone") {
   for (const int capability : {80, 86, 89, 90, 100, 120})
     for (const int block : {8, 16, 32, 64, 128}) {

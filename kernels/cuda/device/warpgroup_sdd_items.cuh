@@ -16,7 +16,10 @@ template <int Ctas, int StripRows, bool Gathered>
 struct SddPlace : SddShare {
   int batch;
   __device__ SddPlace(const WarpgroupSddParams& p, int item)
-      : SddShare(p.work[item % p.works * Ctas + sdd_rank<Ctas>()]), batch(item / p.works) {}
+      : SddPlace(p, item, sdd_rank<Ctas>()) {}
+  /// Where not CTAs but others have a share of an item each.
+  __device__ SddPlace(const WarpgroupSddParams& p, int item, int share)
+      : SddShare(p.work[item % p.works * Ctas + share]), batch(item / p.works) {}
 
   __device__ int head(const WarpgroupSddParams& p) const {
     return (Gathered ? listed_row(p, 0) : strip) / p.list.strips;

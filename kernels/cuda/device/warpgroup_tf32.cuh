@@ -13,6 +13,7 @@
 #include <bs/kernels/cuda/device/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/mma.cuh>
 #include <bs/kernels/cuda/device/warpgroup_parts.cuh>
+#include <bs/kernels/cuda/device/warpgroup_sdd_items.cuh>
 #include <bs/kernels/cuda/device/warpgroup_tf32_result.cuh>
 
 namespace bs::cuda::device {
@@ -23,6 +24,14 @@ struct Tf32Item {
   int stages;  ///< 0: it has none but an empty one
   int row, column, batch, count;
   int strip;  ///< of sdd, over all heads
+};
+
+/// How items come to the warps that copy, where they are many.
+template <bool gathered, int copying>
+struct Tf32Feed {};
+template <int copying>
+struct Tf32Feed<true, copying> {
+  SddFeed<1, copying> feed;
 };
 
 __device__ inline float read_shared_float(unsigned address) {
@@ -45,36 +54,63 @@ __device__ inline float small_part(float x, float large) {
 
 /// C: Mma, n (rows of the narrow operand), wide (64s of the wide one a warpgroup, an even number),
 /// stages, split, wide_along_k, narrow_along_k, Epilogue, staged (results that leave together: C,
-/// or it and one more).
+/// or it and one more); gathered (of many boxes, for which warps that do not convert copy), apart
+/// (each warpgroup has a narrow operand of its own), side (lines or columns of a box where the
+/// depth is across its lines: 32, or 16).
 template <class C>
 struct WarpgroupTf32 {
   static constexpr int groups = 2;  // warpgroups that multiply
   static constexpr int threads = (groups + 1) * warpgroup_size;
   static constexpr int n = C::n, wide = C::wide, stages = C::stages;
   static constexpr int columns = groups * wide * 64;  // of the wide operand
-  static constexpr int depth = 32, line = 128;        // of a stage, in elements and in bytes
+  static constexpr int narrow_lines = n * (C::apart ? groups : 1);
+  static constexpr int depth = 32, line = 128;  // of a stage, in elements and in bytes
   static constexpr int steps = depth / 8;
   static constexpr unsigned piece = 32 * line;  // 32 lines
-  static constexpr unsigned wide_bytes = columns * line, narrow_bytes = n * line;
+  static constexpr unsigned wide_bytes = columns * line, narrow_bytes = narrow_lines * line;
   static constexpr unsigned copied_bytes = wide_bytes + narrow_bytes;
-  static constexpr unsigned stage_bytes = copied_bytes + (C::split ? narrow_bytes : 0);
+  // Small parts lie behind what they are parts of; or, so that there is room for a stage more, all
+  // in two places that steps take by turns.
+  static constexpr bool small_apart = C::split && C::apart;
+  static constexpr unsigned stage_bytes =
+      copied_bytes + (C::split && !small_apart ? narrow_bytes : 0);
+  static constexpr unsigned tile_bytes =
+      stages * stage_bytes + (small_apart ? 2 * narrow_bytes : 0);
+  static_assert(!small_apart || stages % 2 == 0);
   static constexpr bool converts = C::split || !C::narrow_along_k;
-  static constexpr int converters = n / 32 < 3 ? n / 32 : 3;  // warps
+  // Warps of each: of 128 lines two convert in as many turns as three.
+  static constexpr int converters = narrow_lines < 128 || C::gathered ? 2 : 3;
+  static constexpr int copying = !C::gathered ? 1 : converts ? 4 - converters : 4;
   static_assert(wide % 2 == 0 && n % 64 == 0);
+  /// Whether fragments are read ahead: what waits for the tensor cores gains some percent by it,
+  /// but epilogues want the registers.
+  static constexpr bool ahead = C::split && same_type<typename C::Epilogue, NoEpilogue>;
 
   static constexpr int ring = 8;
   static_assert(stages < ring);
 
-  struct Shared {
+  struct Shared : Tf32Feed<C::gathered, copying> {
     Barrier landed[stages], ready[stages], empty[stages];
     // Told with an item's first stage. None is written again before its last reader is done: one
     // that is still at item j has given back the stages of j at most.
     Tf32Item items[ring];
   };
-  static constexpr unsigned shared_bytes = stages * stage_bytes + sizeof(Shared) + 1024;
+  static constexpr unsigned shared_bytes = tile_bytes + sizeof(Shared) + 1024;
 
   using Sums = float[wide][n / 2];
   using Ring = RingPlace<stages>;
+
+  /// Where, of a piece of 32 lines of the depth, number `k` has the `quad`th four of 32 columns.
+  __device__ static unsigned across_at(unsigned piece_at, unsigned k, unsigned quad) {
+    if constexpr (C::side == 32) return piece_at + k * line + (quad ^ (k % 8)) * 16;
+    return piece_at + quad / 4 * (piece / 2) + k * (line / 2) + (quad % 4 ^ (k / 2 % 4)) * 16;
+  }
+
+  /// Where the small parts of a stage's narrow tile are.
+  __device__ static unsigned small_at(unsigned buffers, int stage) {
+    if constexpr (small_apart) return buffers + stages * stage_bytes + stage % 2 * narrow_bytes;
+    return buffers + stage * stage_bytes + copied_bytes;
+  }
 
   // ---- The warps that make the narrow tile what wgmma reads.
 
@@ -82,10 +118,13 @@ struct WarpgroupTf32 {
   __device__ static void convert_piece(unsigned from, unsigned small) {
     const unsigned lane = fresh_thread() % 32;
     if constexpr (C::narrow_along_k) {
+      float4 came[8];  // all at once: one by one each would wait for the one before
+#pragma unroll
+      for (unsigned i = 0; i < 8; ++i) came[i] = load_shared(from + (i * 32 + lane) * 16);
 #pragma unroll
       for (unsigned i = 0; i < 8; ++i) {
         const unsigned at = (i * 32 + lane) * 16;
-        const float4 x = load_shared(from + at);
+        const float4 x = came[i];
         const float large[4] = {large_part(x.x), large_part(x.y), large_part(x.z), large_part(x.w)};
         const float rest[4] = {small_part(x.x, large[0]), small_part(x.y, large[1]),
                                small_part(x.z, large[2]), small_part(x.w, large[3])};
@@ -96,7 +135,7 @@ struct WarpgroupTf32 {
       float x[32];  // a column of what came, a line of what shall be
 #pragma unroll
       for (unsigned k = 0; k < 32; ++k)
-        x[k] = read_shared_float(from + k * line + ((lane / 4) ^ (k % 8)) * 16 + lane % 4 * 4);
+        x[k] = read_shared_float(across_at(from, k, lane / 4) + lane % 4 * 4);
       __syncwarp();
 #pragma unroll
       for (unsigned chunk = 0; chunk < 8; ++chunk) {
@@ -115,10 +154,14 @@ struct WarpgroupTf32 {
   }
 
   __device__ static void convert(Shared& s, unsigned buffers, int warp) {
-    Ring at;
+    Ring at, before;         // the step before the last one
     int turn = 0, left = 0;  // items; stages of this one
-    while (true) {
+    for (int step = 0;; ++step) {
       s.landed[at.stage].wait(at.parity);
+      if (small_apart && step >= 2) {
+        s.empty[before.stage].wait(before.parity);
+        before.advance();
+      }
       if (left == 0) {
         const Tf32Item& item = s.items[turn++ % ring];
         if (__shfl_sync(~0u, item.work, 0) < 0) return;
@@ -126,8 +169,9 @@ struct WarpgroupTf32 {
       }
       if (left > 0) {
         const unsigned narrow = buffers + at.stage * stage_bytes + wide_bytes;
-        for (int i = warp; i < n / 32; i += converters)
-          convert_piece(narrow + i * piece, narrow + narrow_bytes + i * piece);
+        const unsigned small = small_at(buffers, at.stage);
+        for (int i = warp; i < narrow_lines / 32; i += converters)
+          convert_piece(narrow + i * piece, small + i * piece);
         fence_async_shared();
         --left;
       }
@@ -158,16 +202,16 @@ struct WarpgroupTf32 {
                                                 (m % 2 * 16 + half * 8 + row) * line +
                                                 (((2 * (begin + step) + k) ^ row) * 16));
     } else {
-      const int k = lane % 4, place = LaneColumns<false>::place(lane);
-      const unsigned own[2] = {first + k * line + ((place ^ k) * 16),
-                               first + (k + 4) * line + ((place ^ (k + 4)) * 16)};
+      const int k = lane % 4, place = LaneColumns<false, C::side>::place(lane);
+      const unsigned own[2] = {across_at(first, k, place), across_at(first, k + 4, place)};
 #pragma unroll
       for (int step = 0; step < taken; ++step)
 #pragma unroll
         for (int q = 0; q < wide / 2; ++q)
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
-            const float4 x = load_shared(own[j] + q * (4 * piece) + (begin + step) * (8 * line));
+            const float4 x =
+                load_shared(own[j] + q * (4 * piece) + (begin + step) * (32 * C::side));
             a[step][2 * q][2 * j] = __float_as_uint(x.x);
             a[step][2 * q][2 * j + 1] = __float_as_uint(x.y);
             a[step][2 * q + 1][2 * j] = __float_as_uint(x.z);
@@ -190,8 +234,9 @@ struct WarpgroupTf32 {
   }
 
   /// Adds a stage's products; they are done when it returns.
-  __device__ static void multiply_stage(Sums& sums, unsigned stage, int group, bool& started) {
-    const unsigned narrow = stage + wide_bytes;
+  __device__ static void multiply_stage(Sums& sums, unsigned stage, unsigned small, int group,
+                                        bool& started) {
+    const unsigned narrow = own_lines(stage + wide_bytes, group);
     Fragments a;
     if constexpr (!C::split) {
 #pragma unroll
@@ -206,18 +251,67 @@ struct WarpgroupTf32 {
       }
     } else {
       Sums part;
+      Fragments rest;
       bool begun = false;
-      read(a, stage, group, 0);
-      multiply_split(part, a, narrow, begun);
-      read(a, stage, group, taken);
-      multiply_split(part, a, narrow + taken * 32, begun);
+#pragma unroll
+      for (int begin = 0; begin < steps; begin += taken) {
+        read(a, stage, group, begin);
+        multiply_split(part, a, rest, narrow + begin * 32, small + begin * 32, begun);
+        warpgroup_wait<0>();
+      }
       add(sums, part);
     }
   }
 
-  /// The three products of some steps, small ones first.
-  __device__ static void multiply_split(Sums& part, Fragments& a, unsigned narrow, bool& begun) {
-    Fragments small;
+  /// Waits for a stage, and reads its first half.
+  __device__ static void begin_stage(Shared& s, unsigned buffers, const Ring& at, int group,
+                                     Fragments& a) {
+    s.landed[at.stage].wait(at.parity);
+    s.ready[at.stage].wait(at.parity);
+    read(a, buffers + at.stage * stage_bytes, group, 0);
+  }
+
+  /// Adds the products of some stages of split operands, fragments of which are read while those
+  /// before them are multiplied.
+  __device__ static void multiply_ahead(Sums& sums, Shared& s, unsigned buffers, int group,
+                                        int count, Ring& at) {
+    Fragments a[2];
+    static_assert(steps == 2 * taken);
+    begin_stage(s, buffers, at, group, a[0]);
+#pragma unroll 1
+    for (int stage = 0; stage < count; ++stage) {
+      const unsigned from = buffers + at.stage * stage_bytes;
+      const unsigned narrow = own_lines(from + wide_bytes, group);
+      const unsigned small = own_lines(small_at(buffers, at.stage), group);
+      Sums part;
+      Fragments rest;
+      bool begun = false;
+      multiply_split(part, a[0], rest, narrow, small, begun);
+      read(a[1], from, group, taken);
+      warpgroup_wait<0>();
+      multiply_split(part, a[1], rest, narrow + taken * 32, small + taken * 32, begun);
+      const int done = at.stage;
+      at.advance();
+      if (stage + 1 < count) begin_stage(s, buffers, at, group, a[0]);
+      warpgroup_wait<0>();
+      release(s, done);
+      add(sums, part);
+    }
+  }
+
+  /// The products of a stage are done.
+  __device__ static void release(Shared& s, int stage) {
+    __syncwarp();
+    if (fresh_thread() % 32 == 0) s.empty[stage].arrive();
+  }
+  /// Where a warpgroup's lines of a narrow tile are.
+  __device__ static unsigned own_lines(unsigned tile, int group) {
+    return tile + (C::apart ? group * (n * line) : 0);
+  }
+
+  /// Begins the three products of some steps, small ones first. `small`: what they need besides.
+  __device__ static void multiply_split(Sums& part, Fragments& a, Fragments& small, unsigned narrow,
+                                        unsigned narrow_small, bool& begun) {
 #pragma unroll
     for (int step = 0; step < taken; ++step)
 #pragma unroll
@@ -230,10 +324,9 @@ struct WarpgroupTf32 {
         }
     warpgroup_arrive();
     multiply(part, small, narrow, begun);
-    multiply(part, a, narrow + narrow_bytes, begun);
+    multiply(part, a, narrow_small, begun);
     multiply(part, a, narrow, begun);
     warpgroup_commit();
-    warpgroup_wait<0>();
   }
 
   template <class F>
@@ -272,11 +365,11 @@ struct WarpgroupTf32 {
     return (address + 1023) / 1024 * 1024;
   }
   __device__ static Shared& shared(unsigned first_stage) {
-    return *static_cast<Shared*>(__cvta_shared_to_generic(first_stage + stages * stage_bytes));
+    return *static_cast<Shared*>(__cvta_shared_to_generic(first_stage + tile_bytes));
   }
 
-  /// Kernel: `produce(params, shared, buffers)` for one lane, which announces items; `store(params,
-  /// item, group, sums)` for a warpgroup.
+  /// Kernel: `produce(params, shared, buffers)` for one lane, which announces items, or where they
+  /// are gathered for the warps that copy; `store(params, item, group, sums)` for a warpgroup.
   template <class Kernel, class Params>
   __device__ static void consume(const Params& p, int group) {
     Ring at;
@@ -291,15 +384,20 @@ struct WarpgroupTf32 {
       if (count < 0) break;
       bool started = C::split;
       if constexpr (C::split) clear(sums);
+      if (ahead && count > 0) {
+        multiply_ahead(sums, s, buffers, group, count, at);
+      } else {
         // A strip without blocks came with an empty stage.
 #pragma unroll 1
-      for (int stage = 0; stage < max(count, 1); ++stage) {
-        s.landed[at.stage].wait(at.parity);
-        if constexpr (converts) s.ready[at.stage].wait(at.parity);
-        if (count > 0) multiply_stage(sums, buffers + at.stage * stage_bytes, group, started);
-        __syncwarp();
-        if (fresh_thread() % 32 == 0) s.empty[at.stage].arrive();
-        at.advance();
+        for (int stage = 0; stage < max(count, 1); ++stage) {
+          s.landed[at.stage].wait(at.parity);
+          if constexpr (converts) s.ready[at.stage].wait(at.parity);
+          if (!ahead && count > 0)
+            multiply_stage(sums, buffers + at.stage * stage_bytes, small_at(buffers, at.stage),
+                           group, started);
+          release(s, at.stage);
+          at.advance();
+        }
       }
 #pragma unroll
       for (int m = 0; m < wide; ++m) warpgroup_pin(sums[m]);
@@ -323,16 +421,17 @@ struct WarpgroupTf32 {
         s.ready[i].init(converters);
         s.empty[i].init(4 * groups);
       }
+      if constexpr (C::gathered) s.feed.init();
       fence_barrier_init();
     }
     __syncthreads();
     if (group == groups) {
       give_registers<72>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
-      if (warp == 0) {
-        if (threadIdx.x % 32 == 0) Kernel::produce(p, s, buffers);
-      } else if (converts && warp <= converters) {
-        convert(s, buffers, warp - 1);
+      if (warp < copying) {
+        if (C::gathered || threadIdx.x % 32 == 0) Kernel::produce(p, s, buffers);
+      } else if (converts && warp < copying + converters) {
+        convert(s, buffers, warp - copying);
       }
     } else {
       take_registers<216>();

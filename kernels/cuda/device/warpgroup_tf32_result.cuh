@@ -9,14 +9,18 @@ namespace bs::cuda::device {
 
 /// Of 32 neighbouring columns of the wide operand and of the result, which a warp has of 128, a
 /// lane has four, rows to an epilogue: `lane / 4` of each 8 or, where columns lie along lines, four
-/// neighbours, so that one read brings them. There lanes exchange places, to meet each bank once.
-template <bool along_k>
+/// neighbours, so that one read brings them. There lanes exchange places, to meet each bank once,
+/// in lines of `side` columns.
+template <bool along_k, int side = 32>
 struct LaneColumns {
   static constexpr int count = 4, height = tf32_reduced_side;
   static constexpr int apart = along_k ? 8 : 1;
   int own_lane;
   /// Which four neighbours a lane has.
-  __device__ static int place(int lane) { return lane / 4 % 2 * 4 + lane / 8; }
+  __device__ static int place(int lane) {
+    return side == 32 ? lane / 4 % 2 * 4 + lane / 8
+                      : lane / 16 * 4 + lane / 4 % 2 * 2 + lane / 8 % 2;
+  }
   __device__ int lane() const { return own_lane; }
   __device__ int row(int i) const {
     return i * apart + (along_k ? own_lane / 4 : place(own_lane) * 4);

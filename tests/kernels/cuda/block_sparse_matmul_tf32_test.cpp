@@ -19,7 +19,7 @@ using namespace bs::cuda;
 namespace {
 
 void check_with(const GemmEpilogue& epilogue, int staged, size_t share) {
-  test::check_kernels(all_tf32_kernels(),
+  test::check_kernels(all_tf32_kernels(true),
                       [&](Tf32Kernel k) {
                         k.staged = staged;
                         return tf32_source(k, &epilogue);

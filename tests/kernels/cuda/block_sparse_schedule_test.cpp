@@ -1,5 +1,7 @@
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_schedule.h>
+#include <bs/kernels/cuda/block_sparse_tf32_config.h>
+#include <bs/kernels/cuda/block_sparse_tf32_schedule.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
@@ -339,6 +341,49 @@ TEST_CASE("schedule: items of blocks of 128 that clusters cut by the depth are a
         CHECK(whole_ones <= whole);
         CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
       }
+  }
+}
+
+TEST_CASE("schedule: sdd of f32 has every block once in the shares of its items") {
+  std::mt19937 random(23);
+  for (int i = 0; i < 60; ++i) {
+    const int block = 16 << random() % 2, heads = 1 + static_cast<int>(random() % 3);
+    const int rows = 1 + static_cast<int>(random() % 60),
+              cols = 1 + static_cast<int>(random() % 60);
+    std::vector<BlockIndex> blocks;
+    for (int head = 0; head < heads; ++head)
+      for (int row = 0; row < rows; ++row)
+        for (int col = 0; col < cols; ++col)
+          if (random() % 3 == 0) blocks.push_back({head, row, col});
+    const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, block, blocks);
+    const Tf32SddExtent extent{.batch = 1 + static_cast<int>(random() % 3),
+                               .steps = 1 + static_cast<int>(random() % 60),
+                               .split = random() % 2 != 0,
+                               .b_along_k = random() % 2 != 0};
+    const Tf32SddPlan plan = plan_tf32_sdd(*layout, extent, 132);
+    const Tf32Tile tile = tf32_gathered_tile(extent.split);
+    const std::vector<device::SddShare>& shares = plan.strips.shares;
+    REQUIRE(shares.size() % static_cast<size_t>(tile.shares()) == 0);
+    const auto items =
+        shares.size() / static_cast<size_t>(tile.shares()) * static_cast<size_t>(extent.batch);
+    if (!plan.split.pieces.empty())
+      check_pieces(plan.split, std::vector<int32_t>(items, static_cast<int32_t>(extent.steps)));
+    CHECK(plan.strips.strip_rows * block == tile.n);
+    std::vector<int> taken(static_cast<size_t>(layout->nnz()));
+    int wrong = 0;
+    for (const device::SddShare& share : shares) {
+      wrong += share.count < 0 || share.count * block > tile.gathered_columns();
+      wrong += static_cast<size_t>(share.strip + 1) * static_cast<size_t>(plan.strips.strip_rows) >
+               plan.strips.rows.size();
+      for (int c = 0; c < share.count * plan.strips.strip_rows; ++c) {
+        const int number =
+            plan.strips.blocks.at(static_cast<size_t>(share.first * plan.strips.strip_rows + c));
+        if (number >= 0) ++taken.at(static_cast<size_t>(number));
+      }
+    }
+    CHECK(wrong == 0);
+    CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
+    CHECK((plan.seconds > 0) == (layout->nnz() > 0));
   }
 }
 

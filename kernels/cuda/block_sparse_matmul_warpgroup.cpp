@@ -69,7 +69,7 @@ WarpgroupKernel kernel_of(const SddProblem& p, bool turned, DType dtype, SddForm
 /// C, or what leaves with it, in boxes of what is written at a time.
 DenseMap result_map(const Tensor& x, const DsdProblem& p, const WarpgroupKernel& k) {
   const int64_t m = int64_t{p.block_rows()} * p.layout.block;
-  const int rows = !k.c_by_columns ? 16 : k.gathered ? std::min(k.block, depth) : depth;
+  const int rows = k.gathered ? std::min(k.block, depth) : depth;
   DenseMap map = k.c_by_columns ? DenseMap(x, m, p.n, p.c.col, rows, depth)
                                 : DenseMap(x, p.n, m, p.c.row, depth, rows);
   map.add(p.batch.numel(), m * p.n);

@@ -32,9 +32,7 @@ struct WarpgroupDsd {
   static constexpr bool reduces = Epilogue::reductions > 0;
   static constexpr int staged = Config::staged;  // tiles that leave through it: C, and one more
   static constexpr bool gathered = Config::gathered;
-  // Of a 64-row tile, stored by themselves: a warp's rows; or, where lines of C are along its
-  // columns, which makes lines of few rows short, block rows that don't follow each other.
-  static constexpr int parts = !Config::c_by_columns ? 4 : gathered ? boxes : 1;
+  static constexpr int parts = gathered ? boxes : 1;  // of a 64-row tile, stored by themselves
   static constexpr int part_threads = warpgroup_size / parts;
   static_assert(!gathered || block < 128);
   static constexpr int threads = (groups + 1) * warpgroup_size;
@@ -322,15 +320,6 @@ struct WarpgroupDsd {
     return item.rows[group * boxes + warp * 16 / slice] + warp * 16 % slice;
   }
 
-  /// Waits for the threads that stage a part, at least.
-  __device__ static void sync_part(int group) {
-    if constexpr (part_threads == 32) {
-      __syncwarp();
-    } else {
-      named_barrier(1 + group, warpgroup_size);
-    }
-  }
-
   /// A warp's 16 rows, which begin at `row`.
   __device__ static EpiloguePiece piece_at(const WarpgroupDsdParams& p, int row, int column,
                                            int batch) {
@@ -367,7 +356,7 @@ struct WarpgroupDsd {
     // A part is stored by the first thread of those that have its rows. Who that is, and where the
     // rows are, is found anew where it is asked for: registers are scarce.
     const auto thread = [] {
-      return static_cast<int>(parts > 1 ? fresh_thread() : threadIdx.x) % warpgroup_size;
+      return static_cast<int>(gathered ? fresh_thread() : threadIdx.x) % warpgroup_size;
     };
     const auto stores = [&] { return thread() % part_threads == 0; };
     const auto row = [&] { return first_row(item, group); };
@@ -383,7 +372,7 @@ struct WarpgroupDsd {
       };
       const unsigned to = staging_at + from / cols % buffers * apart;
       if (stores()) wait_stores_read<buffers - 1>();
-      sync_part(group);
+      named_barrier(1 + group, warpgroup_size);
       if constexpr (Config::c_by_columns) {
         stage_columns<128 / parts, cols, staged>(to, apart, values);
       } else {
@@ -394,7 +383,7 @@ struct WarpgroupDsd {
         totals.store_rows(p.epilogue.operands + Epilogue::operands,
                           piece_at(p, row(), col + from, batch), (col + from) / cols);
       fence_async_shared();
-      sync_part(group);
+      named_barrier(1 + group, warpgroup_size);
       if (stores()) {
         const int x = Config::c_by_columns ? row() : col + from;
         const int y = Config::c_by_columns ? col + from : row();

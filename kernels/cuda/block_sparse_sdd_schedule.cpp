@@ -175,18 +175,6 @@ SddPlan choose_sdd(const Layout& layout, const BlockSparseStrips& strips, const 
   return chosen;
 }
 
-/// What a kernel reads of a plan, in one piece.
-std::vector<int32_t> pack(const SddPlan& plan) {
-  static_assert(sizeof(device::SddShare) % sizeof(int32_t) == 0);
-  const std::vector<device::SddShare>& shares = plan.items.shares;
-  const auto* const words = reinterpret_cast<const int32_t*>(shares.data());
-  std::vector<int32_t> all(words,
-                           words + shares.size() * sizeof(device::SddShare) / sizeof(int32_t));
-  for (const auto* part : {&plan.strips.rows, &plan.strips.cols, &plan.strips.blocks})
-    all.insert(all.end(), part->begin(), part->end());
-  return all;
-}
-
 }  // namespace
 
 const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& strips,
@@ -200,7 +188,7 @@ const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& s
     SddSchedule made;
     made.form = chosen.form;
     made.copies = chosen.copies;
-    made.packed = upload(pack(chosen), device);
+    made.packed = upload(pack(chosen.items.shares, chosen.strips), device);
     const int32_t* const words = made.packed.data<int32_t>();
     made.work = reinterpret_cast<const device::SddShare*>(words);
     made.list = strips.list;

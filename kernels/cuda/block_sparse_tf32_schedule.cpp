@@ -28,17 +28,6 @@ std::vector<int64_t> costs_of(const Tf32SddPlan& plan, int block, const Tf32SddE
   return costs;
 }
 
-/// What a kernel reads of a plan, in one piece.
-std::vector<int32_t> pack(const GatheredStrips& strips) {
-  static_assert(sizeof(device::SddShare) % sizeof(int32_t) == 0);
-  const auto* const words = reinterpret_cast<const int32_t*>(strips.shares.data());
-  std::vector<int32_t> all(
-      words, words + strips.shares.size() * sizeof(device::SddShare) / sizeof(int32_t));
-  for (const auto* part : {&strips.rows, &strips.cols, &strips.blocks})
-    all.insert(all.end(), part->begin(), part->end());
-  return all;
-}
-
 }  // namespace
 
 Tf32SddPlan plan_tf32_sdd(const Layout& layout, const Tf32SddExtent& extent, int multiprocessors) {
@@ -96,7 +85,7 @@ const Tf32SddSchedule& schedule_tf32_sdd(const Layout& layout, const Tf32SddExte
         plan_tf32_sdd(layout, extent, device_properties(device).multiprocessors);
     made.pays = pays(plan.seconds);
     if (!made.pays) return made;
-    made.packed = upload(pack(plan.strips), device);
+    made.packed = upload(pack(plan.strips.shares, plan.strips), device);
     const int32_t* const words = made.packed.data<int32_t>();
     made.work = reinterpret_cast<const device::SddShare*>(words);
     made.list.rows = words + plan.strips.shares.size() * sizeof(device::SddShare) / sizeof(*words);

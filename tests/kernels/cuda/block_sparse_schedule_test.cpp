@@ -4,6 +4,7 @@
 #include <bs/kernels/cuda/block_sparse_tf32_schedule.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
+#include <bs/tests/support/uneven_layout.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -271,14 +272,8 @@ TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
     const int block = 16 << random() % 4, side = warpgroup_sdd_tile(block, {}).sdd_rows(block);
     const int heads = 1 + static_cast<int>(random() % 3), rows = static_cast<int>(random() % 30);
     const int cols = static_cast<int>(random() % 150);
-    std::vector<BlockIndex> blocks;
-    const auto kept = 1 + random() % 10;
-    for (int head = 0; head < heads; ++head)
-      for (int row = 0; row < rows; ++row)
-        for (int col = 0; col < cols; ++col)
-          if (random() % (row % 7 == 0 ? 1 + kept / 3 : kept) == 0)
-            blocks.push_back({head, row, col});
-    const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, block, blocks);
+    const auto kept = static_cast<unsigned>(1 + random() % 10);
+    const LayoutPtr layout = test::uneven_layout(random, heads, rows, cols, block, kept);
     const BlockSparseStrips strips(*layout, false, side, Device::cpu());
     for (const SddForm form : {SddForm{}, {.narrow = true}}) {
       const SddItems items = list_sdd(strips, block, form);

@@ -1,5 +1,6 @@
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_sdd_gather.h>
+#include <bs/tests/support/uneven_layout.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,14 +29,8 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
   for (int i = 0; i < 120; ++i) {
     const int block = 16 << random() % 3, heads = 1 + static_cast<int>(random() % 3);
     const int rows = static_cast<int>(random() % 400), cols = static_cast<int>(random() % 150);
-    const auto kept = 1 + random() % 20;
-    std::vector<BlockIndex> blocks;
-    for (int head = 0; head < heads; ++head)
-      for (int row = 0; row < rows; ++row)
-        for (int col = 0; col < cols; ++col)
-          if (random() % (row % 7 == 0 ? 1 + kept / 3 : kept) == 0)
-            blocks.push_back({head, row, col});
-    const LayoutPtr layout = Layout::from_blocks(heads, rows, cols, block, blocks);
+    const auto kept = static_cast<unsigned>(1 + random() % 20);
+    const LayoutPtr layout = test::uneven_layout(random, heads, rows, cols, block, kept);
     const LayoutView view = layout->view(Device::cpu());
     const bool transposed = random() % 2 != 0;
     const SddForm form{.narrow = random() % 2 != 0, .gathered = true};

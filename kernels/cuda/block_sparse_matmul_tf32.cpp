@@ -180,7 +180,7 @@ bool gathered_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const 
   const int64_t items = extent.batch * schedule.works;
   if (!schedule.pays || !fits_int(items)) return false;
   params.list = schedule.list;
-  params.work = schedule.work;
+  params.work = schedule.shares.work;
   params.works = schedule.works;
   params.result = values.data<float>();
   launch(k, params, nullptr, items, schedule.split, stream);

@@ -171,7 +171,7 @@ bool launch_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const Sd
   params.heads = p.layout.heads;
   params.m = static_cast<int>(m);
   params.list = schedule.list;
-  params.work = schedule.work;
+  params.work = schedule.shares.work;
   params.works = schedule.works;
   params.batch = axes.batch;
   params.sum = axes.sum;

@@ -285,6 +285,33 @@ DevicePieces::DevicePieces(const WorkPieces& work, Device device)
   pieces = reinterpret_cast<const device::WorkPiece*>(packed.data<int32_t>());
 }
 
+DeviceShares::DeviceShares(const std::vector<device::SddShare>& shares,
+                           const GatheredStrips& strips, Device device) {
+  static_assert(sizeof(device::SddShare) % sizeof(int32_t) == 0);
+  const auto* const words = reinterpret_cast<const int32_t*>(shares.data());
+  std::vector<int32_t> all(words,
+                           words + shares.size() * sizeof(device::SddShare) / sizeof(int32_t));
+  const auto append = [&](const std::vector<int32_t>& part) {
+    const size_t begin = all.size();
+    all.insert(all.end(), part.begin(), part.end());
+    return begin;
+  };
+  rows_ = append(strips.rows);
+  cols_ = append(strips.cols);
+  blocks_ = append(strips.blocks);
+  packed = upload(all, device);
+  work = reinterpret_cast<const device::SddShare*>(packed.data<int32_t>());
+}
+
+device::StripList DeviceShares::gathered(device::StripList list, int rows) const {
+  const int32_t* const words = packed.data<int32_t>();
+  list.rows = words + rows_;
+  list.cols = words + cols_;
+  list.blocks = words + blocks_;
+  list.strips = rows;
+  return list;
+}
+
 std::vector<int32_t> dsd_items(const BlockSparseStrips& strips, int block,
                                const DsdExtent& extent) {
   const int64_t ranks = strips.list.strips;

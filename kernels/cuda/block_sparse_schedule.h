@@ -1,6 +1,7 @@
 #pragma once
 /** @file How the items of the warpgroup kernels are shared out among the multiprocessors: pure
  *  functions of how long the items are. Lengths and costs are in steps, stages of a depth of 64. */
+#include <bs/kernels/cuda/block_sparse_sdd_gather.h>
 #include <bs/kernels/cuda/block_sparse_sdd_items.h>
 #include <bs/kernels/cuda/block_sparse_strips.h>
 #include <bs/lib/layout.h>
@@ -86,13 +87,28 @@ std::vector<int32_t> dsd_items(const BlockSparseStrips& strips, int block, const
 const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& strips,
                                 const DsdExtent& extent, Device device);
 
+/** @brief What CTAs of sdd do, and the gathered strips that it is of, if any, on the device. */
+struct DeviceShares {
+  Tensor packed;  ///< i32
+  const device::SddShare* work = nullptr;
+
+  DeviceShares() = default;
+  DeviceShares(const std::vector<device::SddShare>& shares, const GatheredStrips& strips,
+               Device device);
+  /** @brief The list of the gathered strips, else as `list` has it.
+   *  @param[in] rows block rows of a head */
+  device::StripList gathered(device::StripList list, int rows) const;
+
+ private:
+  size_t rows_ = 0, cols_ = 0, blocks_ = 0;  // where in `packed` they begin
+};
+
 /** @brief How a launch of sdd shares out its work. */
 struct SddSchedule {
   SddForm form;
   bool copies = false;  ///< the operand of the strips, with the depth along its lines
-  Tensor packed;        ///< i32, on the device
+  DeviceShares shares;
   device::StripList list{};
-  const device::SddShare* work = nullptr;
   int works = 0;  ///< [works, ctas]
   DevicePieces split;
   Milestone made;

@@ -232,17 +232,6 @@ GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int c
   return out;
 }
 
-std::vector<int32_t> pack(const std::vector<device::SddShare>& shares,
-                          const GatheredStrips& strips) {
-  static_assert(sizeof(device::SddShare) % sizeof(int32_t) == 0);
-  const auto* const words = reinterpret_cast<const int32_t*>(shares.data());
-  std::vector<int32_t> all(words,
-                           words + shares.size() * sizeof(device::SddShare) / sizeof(int32_t));
-  for (const auto* part : {&strips.rows, &strips.cols, &strips.blocks})
-    all.insert(all.end(), part->begin(), part->end());
-  return all;
-}
-
 double expect_items(const GatheredStrips& wide, int cols) {
   double items = 0;
   const auto rows = static_cast<size_t>(wide.strip_rows);

@@ -29,11 +29,6 @@ GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form);
 /** @brief The same for items of so many rows, 8 block rows at most, and columns. */
 GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns);
 
-/** @brief What a kernel reads of them, in one piece: the shares, and the strips' rows, columns and
- * blocks, of which there are none where rows lie as they are. */
-std::vector<int32_t> pack(const std::vector<device::SddShare>& shares,
-                          const GatheredStrips& strips);
-
 /** @brief About how many items of `cols` columns, half as many, would have the blocks of these:
  * each one's fuller columns, and others as full for the rest. Within a tenth of what gather_sdd
  * makes of random layouts. */

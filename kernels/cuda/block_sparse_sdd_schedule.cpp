@@ -188,17 +188,11 @@ const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& s
     SddSchedule made;
     made.form = chosen.form;
     made.copies = chosen.copies;
-    made.packed = upload(pack(chosen.items.shares, chosen.strips), device);
-    const int32_t* const words = made.packed.data<int32_t>();
-    made.work = reinterpret_cast<const device::SddShare*>(words);
+    made.shares = DeviceShares(chosen.items.shares, chosen.strips, device);
     made.list = strips.list;
-    if (chosen.form.gathered) {
-      made.list.rows =
-          words + chosen.items.shares.size() * sizeof(device::SddShare) / sizeof(*words);
-      made.list.cols = made.list.rows + chosen.strips.rows.size();
-      made.list.blocks = made.list.cols + chosen.strips.cols.size();
-      made.list.strips = extent.transposed ? layout.cols() : layout.rows();
-    }
+    if (chosen.form.gathered)
+      made.list =
+          made.shares.gathered(strips.list, extent.transposed ? layout.cols() : layout.rows());
     made.works = static_cast<int>(chosen.items.costs.size());
     made.split = DevicePieces(chosen.split, device);
     made.made = Milestone(current_stream(device));

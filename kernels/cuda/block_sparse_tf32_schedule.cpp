@@ -85,13 +85,8 @@ const Tf32SddSchedule& schedule_tf32_sdd(const Layout& layout, const Tf32SddExte
         plan_tf32_sdd(layout, extent, device_properties(device).multiprocessors);
     made.pays = pays(plan.seconds);
     if (!made.pays) return made;
-    made.packed = upload(pack(plan.strips.shares, plan.strips), device);
-    const int32_t* const words = made.packed.data<int32_t>();
-    made.work = reinterpret_cast<const device::SddShare*>(words);
-    made.list.rows = words + plan.strips.shares.size() * sizeof(device::SddShare) / sizeof(*words);
-    made.list.cols = made.list.rows + plan.strips.rows.size();
-    made.list.blocks = made.list.cols + plan.strips.cols.size();
-    made.list.strips = layout.rows();
+    made.shares = DeviceShares(plan.strips.shares, plan.strips, device);
+    made.list = made.shares.gathered({}, layout.rows());
     made.works =
         static_cast<int>(plan.strips.shares.size()) / tf32_gathered_tile(extent.split).shares();
     made.split = DevicePieces(plan.split, device);

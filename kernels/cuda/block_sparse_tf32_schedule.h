@@ -29,9 +29,8 @@ Tf32SddPlan plan_tf32_sdd(const Layout& layout, const Tf32SddExtent& extent, int
 /** @brief A plan on the device. */
 struct Tf32SddSchedule {
   bool pays = false;  ///< else there is nothing more: mma.sync is sooner done
-  Tensor packed;      ///< i32
+  DeviceShares shares;
   device::StripList list{};
-  const device::SddShare* work = nullptr;
   int works = 0;  ///< items of one S of the batch
   DevicePieces split;
   Milestone made;

@@ -7,6 +7,7 @@
 #include <bs/lib/patterns.h>
 #include <bs/tests/kernels/cuda/epilogue_of_all_kinds.h>
 #include <bs/tests/support/devices.h>
+#include <bs/tests/support/environment.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
@@ -49,9 +50,7 @@ TEST_CASE("block-sparse products: f32 with an epilogue goes to wgmma" *
   const Value t = accumulator() * 0.3125;
   const ProductOptions options{.epilogue = GemmEpilogue(t)};
   const test::Scratch scratch;
-  const char* const before = std::getenv("BS_JIT_RECORD");
-  const std::string kept = before ? before : "";
-  setenv("BS_JIT_RECORD", (scratch / "kernels").c_str(), 1);
+  const test::Environment recording("BS_JIT_RECORD", scratch / "kernels");
   for (const int block : {64, 128})
     for (const bool tf32 : {false, true}) {
       const TF32Guard guard(tf32);
@@ -62,7 +61,6 @@ TEST_CASE("block-sparse products: f32 with an epilogue goes to wgmma" *
       dsd(s, x, {}, options);
       dds(x, s, {}, options);
     }
-  before ? setenv("BS_JIT_RECORD", kept.c_str(), 1) : unsetenv("BS_JIT_RECORD");
   int epilogues = 0;
   for (const jit::Recorded& one : jit::read_recorded(scratch / "kernels", device_headers())) {
     CAPTURE(one.source.name);

@@ -1,5 +1,7 @@
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse_schedule.h>
 #include <bs/kernels/cuda/block_sparse_sdd_gather.h>
+#include <bs/lib/patterns.h>
 #include <bs/tests/support/uneven_layout.h>
 #include <doctest/doctest.h>
 
@@ -14,12 +16,7 @@ using namespace bs::cuda;
 namespace {
 
 LayoutPtr random_layout(int rows, int cols, int block, double density) {
-  std::mt19937 random(23);
-  std::vector<BlockIndex> blocks;
-  for (int row = 0; row < rows; ++row)
-    for (int col = 0; col < cols; ++col)
-      if (static_cast<double>(random()) < density * 0x1p32) blocks.push_back({0, row, col});
-  return Layout::from_blocks(1, rows, cols, block, blocks);
+  return patterns::random({.rows = rows, .cols = cols, .block = block}, {.density = density});
 }
 
 }  // namespace
@@ -127,4 +124,21 @@ TEST_CASE("sdd: how many narrow items there will be is told from wide ones") {
   CHECK(expect(2) == 1);
   CHECK(expect(3) == 1.5);
   CHECK(expect(0) == 0);
+}
+
+TEST_CASE("sdd: what a kernel reads of its items lies in one piece") {
+  const LayoutPtr layout = random_layout(40, 30, 32, .2);
+  const GatheredStrips made = gather_sdd(*layout, false, {.gathered = true});
+  const DeviceShares shares(made.shares, made, Device::cpu());
+  const device::StripList list = shares.gathered({}, layout->rows());
+  const auto same = [](const auto& want, const auto* got) {
+    return std::equal(want.begin(), want.end(), got);
+  };
+  CHECK(same(made.rows, list.rows));
+  CHECK(same(made.cols, list.cols));
+  CHECK(same(made.blocks, list.blocks));
+  CHECK(list.strips == 40);
+  CHECK(std::equal(made.shares.begin(), made.shares.end(), shares.work, [](auto& x, auto& y) {
+    return x.strip == y.strip && x.first == y.first && x.count == y.count && x.halved == y.halved;
+  }));
 }

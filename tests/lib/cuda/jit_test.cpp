@@ -2,6 +2,7 @@
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/tensor.h>
 #include <bs/tests/support/devices.h>
+#include <bs/tests/support/environment.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
@@ -15,6 +16,7 @@
 
 using namespace bs;
 using namespace bs::cuda;
+using test::Environment;
 using test::read_file;
 using test::write_file;
 
@@ -37,24 +39,6 @@ extern "C" __global__ void doubled(const __grid_constant__ Params p) {
 )";
 
 jit::Source source(std::string code = doubled) { return {"doubled", std::move(code), headers}; }
-
-/// The user's variables stay as they are, and the user's cache is out of reach.
-class Environment {
- public:
-  explicit Environment(const std::string& cache) { set("BS_CACHE_DIR", cache.c_str()); }
-  ~Environment() {
-    for (auto& [name, value] : before_)
-      value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
-  }
-  void set(const char* name, const char* value) {
-    const char* now = std::getenv(name);
-    before_.emplace_back(name, now ? now : "");
-    ::setenv(name, value, 1);
-  }
-
- private:
-  std::vector<std::pair<std::string, std::string>> before_;
-};
 
 template <class F>
 std::string message(F&& f) {
@@ -171,7 +155,7 @@ TEST_CASE("jit: errors show the emitted lines") {
 
 TEST_CASE("jit: the disk keeps what was compiled") {
   const test::Scratch scratch;
-  const Environment environment(scratch / "cache");
+  const Environment environment("BS_CACHE_DIR", scratch / "cache");
   const jit::Binary first = jit::cached(source(), 90);
   const std::string entry = only_entry(scratch / "cache");
   CHECK(read_file(entry + "/kernel.cu") == doubled);
@@ -202,7 +186,7 @@ TEST_CASE("jit: another source, architecture or header is another kernel") {
 
 TEST_CASE("jit: a damaged entry is made anew") {
   const test::Scratch scratch;
-  const Environment environment(scratch / "cache");
+  const Environment environment("BS_CACHE_DIR", scratch / "cache");
   const jit::Binary first = jit::cached(source(), 90);
   const std::string entry = only_entry(scratch / "cache");
   const auto damaged = [&](const char* file, auto&& damage) {
@@ -240,7 +224,7 @@ TEST_CASE("jit worker" * doctest::skip()) {
 
 TEST_CASE("jit: processes may fill one cache at the same time") {
   const test::Scratch scratch;
-  const Environment environment(scratch / "cache");
+  const Environment environment("BS_CACHE_DIR", scratch / "cache");
   const std::string worker =
       std::filesystem::read_symlink("/proc/self/exe").string() + " --no-skip -tc='jit worker'";
   const std::string both = "(" + worker + ") >" + (scratch / "a") + " 2>&1 & first=$!; (" + worker +
@@ -262,7 +246,7 @@ TEST_CASE("jit: processes may fill one cache at the same time") {
 TEST_CASE("jit: a folder that cannot be written costs one warning") {
   const test::Scratch scratch;
   write_file(scratch / "file", "no folder");
-  const Environment environment(scratch / "file/cache");
+  const Environment environment("BS_CACHE_DIR", scratch / "file/cache");
   const std::string worker = std::filesystem::read_symlink("/proc/self/exe").string() +
                              " --no-skip -tc='jit worker' >" + (scratch / "out") + " 2>" +
                              (scratch / "errors");
@@ -276,7 +260,7 @@ TEST_CASE("jit: a folder that cannot be written costs one warning") {
 
 TEST_CASE("jit: where the cache is") {
   const test::Scratch scratch;
-  Environment environment("/a");
+  Environment environment("BS_CACHE_DIR", "/a");
   CHECK(jit::cache_folder() == "/a");
   environment.set("BS_CACHE_DIR", "");
   environment.set("XDG_CACHE_HOME", "/b");
@@ -290,7 +274,7 @@ TEST_CASE("jit: where the cache is") {
 
 TEST_CASE("jit: dumps and recordings") {
   const test::Scratch scratch;
-  Environment environment(scratch / "cache");
+  Environment environment("BS_CACHE_DIR", scratch / "cache");
   environment.set("BS_JIT_DUMP", (scratch / "dump").c_str());
   const jit::Binary binary = jit::cached(source(), 90);
   const std::string stem =
@@ -320,7 +304,7 @@ TEST_CASE("jit: a GPU loads, launches and captures kernels" *
           doctest::skip(!test::test_device().is_cuda())) {
   const Device device = test::test_device();
   const test::Scratch scratch;
-  const Environment environment(scratch / "cache");
+  const Environment environment("BS_CACHE_DIR", scratch / "cache");
   struct Params {
     float* x;
     int n;

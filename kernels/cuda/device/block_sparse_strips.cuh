@@ -44,19 +44,6 @@ __device__ inline void leave_work(int* counters) {
   if (atomicAdd(counters + 1, 1) + 1 == static_cast<int>(gridDim.x)) counters[0] = counters[1] = 0;
 }
 
-template <class T>
-__device__ inline unsigned pack_pair(float x, float y);
-template <>
-__device__ inline unsigned pack_pair<__half>(float x, float y) {
-  const __half2 pair = __floats2half2_rn(x, y);
-  return *reinterpret_cast<const unsigned*>(&pair);
-}
-template <>
-__device__ inline unsigned pack_pair<__nv_bfloat16>(float x, float y) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
-  return *reinterpret_cast<const unsigned*>(&pair);
-}
-
 /// Where in a 64-row tile a lane's pair `pair` of 16 neighbouring columns lies: two sums side by
 /// side.
 struct PairPlace {

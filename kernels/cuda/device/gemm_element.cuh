@@ -53,6 +53,20 @@ __device__ inline W read_element(T x) {
   }
 }
 
+/// Two neighbours of f16 or bf16.
+template <class T>
+__device__ inline unsigned pack_pair(float x, float y);
+template <>
+__device__ inline unsigned pack_pair<__half>(float x, float y) {
+  const __half2 pair = __floats2half2_rn(x, y);
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
+template <>
+__device__ inline unsigned pack_pair<__nv_bfloat16>(float x, float y) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
+
 /// The element nearest to a value; integers stop at the ends of their range.
 template <class T, class W>
 __device__ inline T round_element(W x) {

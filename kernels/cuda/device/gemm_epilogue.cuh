@@ -124,8 +124,17 @@ struct KeepRounded {
   template <class T, int number, class Value>
   __device__ void put(const GemmOperand&, const EpiloguePlace&, const Value (&values)[V]) const {
     static_assert(number == 0 && same_type<T, D>);
+    if constexpr (same_type<D, __half> || same_type<D, __nv_bfloat16>) {
+      // By twos: of one at a time, straight from the sums, ptxas 13.0 thinks that wgmma had not
+      // finished them, and waits for each instruction of the loop before (C7514).
 #pragma unroll
-    for (int v = 0; v < V; ++v) out[v] = round_element<D>(values[v]);
+      for (int v = 0; v < V; v += 2)
+        reinterpret_cast<unsigned&>(out[v]) =
+            pack_pair<D>(static_cast<float>(values[v]), static_cast<float>(values[v + 1]));
+    } else {
+#pragma unroll
+      for (int v = 0; v < V; ++v) out[v] = round_element<D>(values[v]);
+    }
   }
 };
 

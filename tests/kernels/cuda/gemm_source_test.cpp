@@ -43,6 +43,12 @@ TEST_CASE("gemm kernels: warpgroups' compile without spills") {
   check_kernels(warpgroup_cases(), source_of, 1, {90});
 }
 
+TEST_CASE("gemm kernels: warpgroups' compile without spills where sums are stored as they are") {
+  std::vector<GemmCase> cases = warpgroup_cases();
+  for (GemmCase& c : cases) c.description.epilogue = GemmEpilogue(epilogue::accumulator());
+  check_kernels(cases, source_of, 3, {90});
+}
+
 TEST_CASE("gemm kernels: those that add up slices compile without spills") {
   std::vector<GemmDescription> splits;
   for (const auto& cases : {example_cases(), portable_cases(), warpgroup_cases()})

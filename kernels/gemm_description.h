@@ -101,6 +101,12 @@ std::string to_source(const GemmDescription& description);
 std::string join_name(const GemmDescription& description);
 std::string to_join_source(const GemmDescription& description);
 /** @} */
+/** @name The kernel that stores of D only blocks that exist, of `block` rows and columns
+ *  D is of 16 bits, row_major, in boxes (stores_boxes), its depth in one piece.
+ *  @{ */
+std::string blocks_name(const GemmDescription& description, int block);
+std::string to_blocks_source(const GemmDescription& description, int block);
+/** @} */
 /** @brief CUDA's word for an element type, of device/gemm_element.cuh. */
 std::string device_type(Element element);
 

@@ -211,4 +211,20 @@ std::string to_join_source(const GemmDescription& d) {
                 join_name(d), "GemmParams", "Join::run");
 }
 
+std::string blocks_name(const GemmDescription& d, int block) {
+  return kernel_name(d) + format("_b{}", block);
+}
+
+std::string to_blocks_source(const GemmDescription& d, int block) {
+  BS_CHECK(stores_boxes(d) && size_of(d.d.element) == 2 && !d.transposed() &&
+               d.split_k == SplitK::none && d.swizzle != Swizzle::stream_k,
+           "gemm: d {} does not leave the kernel in blocks of {}", d.d, block);
+  const std::string further = format(
+      "using BlocksKernel = WarpgroupGemm<Config, Epilogue, {}>;\n"
+      "static_assert(BlocksKernel::shared_bytes == {});\n\n",
+      block, shared_bytes(d));
+  return source(d, "", further, d.tile.threads(), blocks_name(d, block), "WarpgroupGemmParams",
+                "Multiply::declare();\n  BlocksKernel::run");
+}
+
 }  // namespace bs

@@ -3,6 +3,7 @@
 #include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
 #include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/cuda/gemm_blocks.h>
 #include <bs/kernels/cuda/sparse_attention_kernels.h>
 #include <bs/lib/cuda/jit_cache.h>
 
@@ -96,6 +97,8 @@ std::vector<jit::Source> tables(int capability) {
   if (capability != 90) return all;  // wgmma is Hopper's alone
   for (const WarpgroupKernel& kernel : all_warpgroup_kernels())
     all.push_back(warpgroup_source(kernel));
+  for (const GemmBlocksKernel& kernel : all_gemm_blocks_kernels())
+    all.push_back(gemm_blocks_source(kernel));
   for (const Tf32Kernel& kernel : all_tf32_kernels()) all.push_back(tf32_source(kernel));
   return all;
 }

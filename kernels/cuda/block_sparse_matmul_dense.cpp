@@ -1,6 +1,8 @@
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_matmul_dense.h>
+#include <bs/kernels/cuda/block_sparse_numbers.h>
+#include <bs/kernels/cuda/gemm_blocks.h>
 #include <bs/kernels/gemm_operation.h>
 #include <bs/kernels/matmul.h>
 #include <bs/lib/cuda/runtime.h>
@@ -12,8 +14,8 @@ namespace bs::cuda {
 
 namespace {
 
-/// Below this many multiplications neither way fills the GPU, and the lines of dense_is_faster()
-/// are of large products.
+/// Below this many multiplications neither way fills the GPU, and what is known of the two is of
+/// large products.
 constexpr double least_work = 1e10;
 
 /// Seconds, of an H200: a copy's start and bytes, and multiplications by cuBLAS.
@@ -22,17 +24,25 @@ constexpr double copy_start = 4e-6, bytes_a_second = 3.3e12, products_a_second =
 /// What a dense product with an epilogue takes longer than cuBLAS' without (bench/NOTES.md).
 constexpr double finishing = 0.25;
 
-bool pays(bool sampled, const Tensor& x, const LayoutView& v, int64_t free, int64_t products,
-          bool finished = false) {
-  if (!is_low_precision(x.dtype()) || v.heads != 1 || products != 1) return false;
-  const double blocks = static_cast<double>(v.rows) * v.cols, density = v.nnz / blocks;
-  const double elements = blocks * v.block * v.block;
-  const double work = elements * static_cast<double>(free);
-  const double copy = copy_start + 2 * elements * (1 + density) / bytes_a_second;
-  return work >= least_work &&
-         dense_is_faster(sampled, v.block, density,
-                         copy * products_a_second / work + (finished ? finishing : 0)) &&
+double elements_of(const LayoutView& v) {
+  return static_cast<double>(v.rows) * v.cols * v.block * v.block;
+}
+
+/// Whether there is one product, for which the densities are known where both ways meet.
+bool applies(const Tensor& x, const LayoutView& v, int64_t free, int64_t products) {
+  return is_low_precision(x.dtype()) && v.heads == 1 && products == 1 &&
+         elements_of(v) * static_cast<double>(free) >= least_work &&
          warpgroup_applies(x.dtype(), device_properties(x.device()).capability);
+}
+
+double density_of(const LayoutView& v) { return v.nnz / (static_cast<double>(v.rows) * v.cols); }
+
+bool pays(const DsdProblem& p) {
+  const double elements = elements_of(p.layout), density = density_of(p.layout);
+  const double copy = copy_start + 2 * elements * (1 + density) / bytes_a_second;
+  return dense_dsd_is_faster(p.layout.block, density,
+                             copy * products_a_second / (elements * static_cast<double>(p.n)) +
+                                 (p.epilogue ? finishing : 0));
 }
 
 /// The one matrix of a batch of one.
@@ -110,7 +120,7 @@ void finished_matmul(const Tensor& a, const Tensor& b, const Tensor& d,
 
 bool dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
                Stream stream) {
-  if (!pays(false, b, p.layout, p.n, p.batch.numel() * p.sum.numel(), p.epilogue != nullptr) ||
+  if (!applies(b, p.layout, p.n, p.batch.numel() * p.sum.numel()) || !pays(p) ||
       (p.epilogue && !(aligned(matrix(b)) && aligned(matrix(c)))))
     return false;
   Tensor s = dense_like(p.layout, b);
@@ -132,11 +142,13 @@ bool dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
 
 bool dense_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
                Stream stream) {
-  if (p.epilogue || !pays(true, a, p.layout, p.k, p.batch.numel() * p.sum.numel())) return false;
-  const Tensor product = dense_like(p.layout, a);
-  matmul(matrix(a), matrix(b), product, stream);
-  to_sparse(product, p.layout, one_batch(values), stream);
-  return true;
+  if (p.epilogue || !applies(a, p.layout, p.k, p.batch.numel() * p.sum.numel()) ||
+      !dense_sdd_is_faster(p.layout.block, density_of(p.layout), p.pattern->height(),
+                           p.pattern->width(), device_properties(a.device()).multiprocessors))
+    return false;
+  const BlockNumbers& numbers = block_numbers(*p.pattern, a.device());
+  return gemm_blocks(matrix(a), matrix(b), one_batch(values), numbers.table.data<int32_t>(),
+                     p.layout.block, stream);
 }
 
 }  // namespace bs::cuda

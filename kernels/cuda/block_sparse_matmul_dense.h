@@ -5,10 +5,11 @@
 
 namespace bs::cuda {
 
-/** @brief Computes the product through cuBLAS and a dense copy of the sparse matrix where that is
- *  faster, or returns false; with an epilogue, through GemmOperation, and never for sdd, whose
- *  epilogue may read and store values of blocks. For single matrices of 16-bit types on Hopper,
- * whose crossover with the sparse kernels is known. */
+/** @brief Computes the product densely where that is faster, or returns false. dsd goes through
+ * cuBLAS and a dense copy of the sparse matrix; with an epilogue, through GemmOperation. sdd goes
+ * through gemm_blocks, which stores only the blocks there are; never with an epilogue, which may
+ * read and store values of blocks. For single matrices of 16-bit types on Hopper, whose crossover
+ * with the sparse kernels is known. */
 bool dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
                Stream stream);
 bool dense_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,

@@ -279,7 +279,8 @@ void GemmMemory::describe(device::WarpgroupGemmParams& params, bool maps) const 
     if (!maps) return;
     params.a = map_a(products_.front());
     params.b = map_b(products_.front());
-    if (stores_boxes(d_)) params.d = map_result(products_.front().p.operands.front(), d_.d.element);
+    const Tensor& out = products_.front().p.operands.front();
+    if (stores_boxes(d_) && out.defined()) params.d = map_result(out, d_.d.element);
     return;
   }
   std::vector<GemmProblem> problems;

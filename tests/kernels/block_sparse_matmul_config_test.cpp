@@ -68,14 +68,28 @@ TEST_CASE("tiles of the warpgroup kernels fit the machine, and the choices among
       CHECK(tile.sdd_cols(block) * block % 64 == 0);
     }
     // Denser is never the reason to go back to the sparse kernels.
-    for (const bool sampled : {false, true}) {
-      CHECK(!dense_is_faster(sampled, block, 0.1, 0));
-      CHECK(dense_is_faster(sampled, block, 1, 0.04));
-      // A copy that takes long is a reason to do without.
-      CHECK(!dense_is_faster(sampled, block, 1, 4));
+    CHECK(!dense_dsd_is_faster(block, 0.1, 0));
+    CHECK(dense_dsd_is_faster(block, 1, 0.04));
+    // A copy that takes long is a reason to do without.
+    CHECK(!dense_dsd_is_faster(block, 1, 4));
+    for (const int64_t n : {2048, 4096, 6144, 8192, 16384, 65536}) {
+      CAPTURE(n);
+      CHECK(!dense_sdd_is_faster(block, 0.35, n, n, 132));
+      CHECK(dense_sdd_is_faster(block, 1, n, n, 132));
+      bool faster = false;
+      for (double density = 0; density <= 1; density += 0.01) {
+        const bool now = dense_sdd_is_faster(block, density, n, n, 132);
+        CHECK((now || !faster));
+        faster = now;
+      }
     }
+    // Tiles for little more than a round of the multiprocessors leave half of them idle.
+    CHECK(!dense_sdd_is_faster(block, block == 16 ? 0.7 : 1, 128 * 133, 256, 132));
   }
-  CHECK(!dense_is_faster(false, 8, 1, 0));
+  CHECK(!dense_dsd_is_faster(8, 1, 0));
+  CHECK(!dense_sdd_is_faster(8, 1, 4096, 4096, 132));
+  CHECK(dense_sdd_is_faster(32, 0.7, 4096, 4096, 132));
+  CHECK(!dense_sdd_is_faster(32, 0.7, 8192, 8192, 132));
 }
 
 TEST_CASE("the warpgroup kernels are for 16 bits on compute capability 9.0, and for no other") {

@@ -60,6 +60,7 @@ struct GemmParams {
 struct WarpgroupGemmParams {
   TensorMapWords a, b, d;      // batched; d where the kernel stores by the copy engine
   const TensorMapWords* maps;  // several: a and b of each
+  const int* blocks;           // d block-sparse: the number of each block of D in d; -1: none
   GemmParams gemm;
 };
 

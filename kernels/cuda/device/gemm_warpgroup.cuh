@@ -12,8 +12,9 @@ namespace bs::cuda::device {
 /// C: ElementA, ElementB, ElementD, Multiply, rows, columns, depth, stages, parts, groups,
 /// cluster_m, cluster_n, cluster_k, a_k_contiguous, b_k_contiguous, boxes, swizzle, split, group.
 /// Two parts: operands come as the large and the small part of their elements, batch by batch, and
-/// three products of them make one.
-template <class C, class Epilogue>
+/// three products of them make one. `Block`: D is block-sparse, of blocks of so many rows and
+/// columns, and of its tiles only blocks that exist are stored.
+template <class C, class Epilogue, int Block = 0>
 struct WarpgroupGemm {
   using M = typename C::Multiply;
   using Sum = typename M::Sum;
@@ -37,6 +38,8 @@ struct WarpgroupGemm {
   static constexpr bool maybe_nothing = C::split != GemmSplit::none || C::cluster_k > 1;
   static_assert(blocks * C::groups * 64 == C::rows && M::columns == C::columns && steps == 4);
   static_assert(ctas == 1 || C::cluster_k == 1);
+  static_assert(Block == 0 || (C::boxes && !maybe_nothing && C::group == GemmGroup::batched));
+  using Boxes = GemmBoxes<typename C::ElementD, Epilogue, blocks, C::columns, Block>;
   using Slab = EpilogueSlab<Epilogue, own_tiles>;
   // Of a warp: where rows are put together, or two boxes on their way out.
   static constexpr int scratch_bytes =
@@ -350,6 +353,10 @@ struct WarpgroupGemm {
     Sum* const own = reinterpret_cast<Sum*>(scratch + warp * scratch_bytes);
     unsigned parity = 0;  // of what is received
     while (hear(schedule, s, ring, work)) {
+      int block = 0;
+      if constexpr (Block > 0)  // which arrives during the products
+        block = Boxes::find_block(p.blocks, p.gemm.problem.m, p.gemm.problem.n,
+                                  row_of(work, warp, 0), column_of(work, warp));
       Sum sums[blocks][C::columns / 8][4];
       multiply(s, operands, ring, work, sums);
       if constexpr (C::split != GemmSplit::none) {
@@ -364,19 +371,16 @@ struct WarpgroupGemm {
       if constexpr (C::cluster_k > 1) {
         add_up(p, schedule, work, s, parity, received, own, sums);
       } else if constexpr (C::boxes) {
-        using Boxes = GemmBoxes<typename C::ElementD, Epilogue, blocks, C::columns>;
         static_assert(2 * Boxes::bytes == scratch_bytes);
         const Boxes out{
             p.gemm.scalars, schedule.operands(work.problem), shared_address(own), q.m, q.n, batch};
-        out.store(p.d, sums, row, column);
+        out.store(p.d, sums, row, column, block);
       } else {
         Slab::run(p.gemm.scalars, schedule.operands(work.problem), sums, 64, own, row, column,
                   batch, q.m, q.n);
       }
     }
-    if constexpr (C::boxes) {
-      if (thread % 32 == 0) wait_stores_read<0>();
-    }
+    if constexpr (C::boxes) Boxes::finish_stores();
   }
 
   __device__ static void run(const WarpgroupGemmParams& p) {

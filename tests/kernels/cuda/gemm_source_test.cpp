@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/cuda/gemm_blocks.h>
 #include <bs/tests/kernels/gemm_cases.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>
@@ -58,6 +59,20 @@ TEST_CASE("gemm kernels: those that add up slices compile without spills") {
   check_kernels(splits, join_source_of, 1, {90});
   std::erase_if(splits, [](const GemmDescription& d) { return !runs_on(d.tile.math, 80); });
   check_kernels(splits, join_source_of, 1, {80});
+}
+
+TEST_CASE("gemm kernels: those that store blocks compile without spills") {
+  check_kernels(all_gemm_blocks_kernels(), gemm_blocks_source, 3, {90});
+}
+
+TEST_CASE("gemm kernels: blocks are stored by kernels that store boxes of 16 bits, and no others") {
+  for (const GemmCase& c : warpgroup_cases()) {
+    const GemmDescription& d = c.description;
+    const bool can = stores_boxes(d) && size_of(d.d.element) == 2 && !d.transposed() &&
+                     d.split_k == SplitK::none && d.swizzle != Swizzle::stream_k;
+    if (!can)
+      CHECK_THROWS_WITH_AS(to_blocks_source(d, 32), doctest::Contains("blocks of 32"), Error);
+  }
 }
 
 TEST_CASE("gemm kernels: the text of a description stays what it was") {

@@ -76,8 +76,9 @@ DenseMap result_map(const Tensor& x, const DsdProblem& p, const WarpgroupKernel&
   return map;
 }
 
-/// The strips of a product: of gathered rows where that pays, if each C has those of one head.
-const BlockSparseStrips& dsd_strips(const DsdProblem& p, int cols, Device device) {
+/// The strips of a product: of gathered rows where that pays, if each C has those of one head;
+/// `pairs`: of columns stay together.
+const BlockSparseStrips& dsd_strips(const DsdProblem& p, int cols, bool pairs, Device device) {
   const int block = p.layout.block, rows = WarpgroupTile::dsd_rows(block);
   const bool sums_heads = p.layout.heads > 1 && p.sum.offset(2, p.sum.numel() - 1) != 0;
   const RowGroups* groups = nullptr;
@@ -89,7 +90,7 @@ const BlockSparseStrips& dsd_strips(const DsdProblem& p, int cols, Device device
                        .workers = device_properties(device).multiprocessors};
     if (!groups_pay(*groups, use)) groups = nullptr;
   }
-  return strips_of(*p.pattern, p.transposed, rows, device, groups);
+  return strips_of(*p.pattern, p.transposed, rows, device, groups, pairs);
 }
 
 /// An operand of sdd: A, or the transpose of B.
@@ -278,14 +279,18 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   }
   const Tensor* const aside = staged_aside(p.epilogue);
   const WarpgroupTile tile = warpgroup_dsd_tile(p.n);
-  const BlockSparseStrips& strips = dsd_strips(p, tile.cols, stream.device());
+  const bool pairs = 2 * block == depth && p.b.col != 1;  // are whole lines of B
+  const BlockSparseStrips& strips = dsd_strips(p, tile.cols, pairs, stream.device());
   const WarpgroupKernel k = kernel_of(p, b.dtype(), tile.cols, strips.gathered, aside ? 2 : 1);
   const DenseMap c_map = result_map(c, p, k);
   if (!c_map.fit) return false;
   device::WarpgroupDsdParams params{};
-  const DsdWork work = describe_dsd(
-      b, p, axes, strips, block_map(values, block),
-      {.cols = tile.cols, .depth = std::min(block, depth), .b_along_k = k.b_along_k}, params);
+  const DsdWork work = describe_dsd(b, p, axes, strips, block_map(values, block),
+                                    {.cols = tile.cols,
+                                     .depth = std::min(block, depth),
+                                     .b_along_k = k.b_along_k,
+                                     .pairs = pairs},
+                                    params);
   if (!work.schedule) return false;
   params.c = c_map.encode("dsd");
   if (aside) params.aside = result_map(*aside, p, k).encode("dsd");

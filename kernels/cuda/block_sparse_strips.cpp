@@ -10,10 +10,12 @@ namespace bs::cuda {
 
 namespace {
 
-/// The union of the columns of some rows: a bit a column, and the columns before each word.
+/// The union of the columns of some rows, a bit each; where pairs stay together, those of pairs and
+/// the others.
 class Union {
  public:
-  explicit Union(int cols) : words_(static_cast<size_t>(cols) / 64 + 1), before_(words_.size()) {}
+  Union(int cols, bool pairs)
+      : words_(static_cast<size_t>(cols) / 64 + 1), before_(words_.size()), pairs_(pairs) {}
 
   /// The columns of the rows of a strip.
   template <class Strip>
@@ -23,34 +25,52 @@ class Union {
       for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
         words_[static_cast<size_t>(from.col[i]) / 64] |= uint64_t{1} << from.col[i] % 64;
     });
-    int at = 0;
+    count_ = {};
     for (size_t w = 0; w < words_.size(); ++w) {
-      before_[w] = at;
-      at += std::popcount(words_[w]);
+      before_[w] = count_;
+      count_.of_pairs += std::popcount(of_pairs(w));
+      count_.others += std::popcount(words_[w] & ~of_pairs(w));
     }
   }
 
-  int size() const { return before_.back() + std::popcount(words_.back()); }
-  int rank(int32_t col) const {
+  int size() const { return count_.of_pairs + count_.others; }
+  /// Where it is in the list.
+  int place(int32_t col) const {
     const auto w = static_cast<size_t>(col) / 64;
-    return before_[w] + std::popcount(words_[w] & ((uint64_t{1} << col % 64) - 1));
+    const uint64_t in_pairs = of_pairs(w), before = (uint64_t{1} << col % 64) - 1;
+    const int pairs = before_[w].of_pairs + std::popcount(in_pairs & before);
+    const int others = before_[w].others + std::popcount(words_[w] & ~in_pairs & before);
+    if (count_.of_pairs == 0) return others;
+    const PairOrder order(count_.of_pairs, count_.others);
+    return (in_pairs >> col % 64 & 1) != 0 ? order.of_pair(pairs) : order.of_other(others);
   }
   int32_t* copy(int32_t* to) const {
     for (size_t w = 0; w < words_.size(); ++w)
-      for (uint64_t left = words_[w]; left != 0; left &= left - 1)
-        *to++ = static_cast<int32_t>(w * 64) + std::countr_zero(left);
-    return to;
+      for (uint64_t left = words_[w]; left != 0; left &= left - 1) {
+        const auto col = static_cast<int32_t>(w * 64) + std::countr_zero(left);
+        to[place(col)] = col;
+      }
+    return to + size();
   }
 
  private:
+  struct Count {
+    int of_pairs = 0, others = 0;
+  };
+
+  uint64_t of_pairs(size_t w) const { return pairs_ ? pairs_of(words_[w]) : 0; }
+
   std::vector<uint64_t> words_;
-  std::vector<int> before_;
+  std::vector<Count> before_;  // columns before those of each word
+  Count count_;
+  bool pairs_;
 };
 
 /// How a layout is cut.
 struct StripShapes {
   int rows, strips;  ///< of a strip, of a head
   std::span<const int32_t> listed;
+  bool pairs;  ///< of columns stay together
 };
 
 /// The rows of one strip.
@@ -79,7 +99,7 @@ class StripRows {
 /// Where each strip's columns begin, and after the last strip their count.
 std::vector<int32_t> strip_offsets(const LayoutRows& from, const StripShapes& shapes) {
   std::vector<int32_t> offsets{0};
-  Union columns(from.cols);
+  Union columns(from.cols, shapes.pairs);
   for (int head = 0; head < from.heads; ++head)
     for (int strip = 0; strip < shapes.strips; ++strip) {
       int size = 0;
@@ -100,14 +120,14 @@ void fill_strips(const LayoutRows& from, const StripShapes& shapes, int32_t entr
                  int32_t* blocks) {
   const int rows = shapes.rows;
   std::fill_n(blocks, static_cast<int64_t>(entries) * rows, -1);
-  Union columns(from.cols);
+  Union columns(from.cols, shapes.pairs);
   for (int head = 0; head < from.heads; ++head)
     for (int strip = 0; strip < shapes.strips; ++strip) {
       const StripRows of(from, shapes, head, strip);
       columns.gather(from, of);
       of.for_each([&](int at, int row) {
         for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
-          blocks[columns.rank(from.col[i]) * rows + at] = from.number ? from.number[i] : i;
+          blocks[columns.place(from.col[i]) * rows + at] = from.number ? from.number[i] : i;
       });
       cols = columns.copy(cols);
       blocks += static_cast<int64_t>(columns.size()) * rows;
@@ -131,11 +151,11 @@ std::vector<int32_t> sorted_strips(const std::vector<int32_t>& offsets, int stri
 }  // namespace
 
 BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device,
-                                     std::span<const int32_t> listed)
+                                     std::span<const int32_t> listed, bool pairs)
     : gathered(!listed.empty()) {
   const LayoutRows from(layout.view(Device::cpu()), transposed);
   list.strips = (from.rows + rows - 1) / rows;
-  const StripShapes shapes{rows, list.strips, listed};
+  const StripShapes shapes{rows, list.strips, listed, pairs};
   offsets = strip_offsets(from, shapes);
   order = sorted_strips(offsets, list.strips);
   const int64_t entries = offsets.back();
@@ -151,10 +171,10 @@ BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int 
   if (device.is_cpu()) {
     fill_strips(from, shapes, offsets.back(), cols, cols + entries);
   } else if (from.cols <= most_filled_cols) {
-    fill_strips(layout.view(device), {transposed, rows, list.strips, list.rows}, list.offsets, cols,
-                cols + entries, current_stream(device));
+    fill_strips(layout.view(device), {transposed, pairs, rows, list.strips, list.rows},
+                list.offsets, cols, cols + entries, current_stream(device));
   } else {
-    const BlockSparseStrips host(layout, transposed, rows, Device::cpu(), listed);
+    const BlockSparseStrips host(layout, transposed, rows, Device::cpu(), listed, pairs);
     copy_bytes(host.columns, columns);
   }
   list.cols = cols;
@@ -163,14 +183,14 @@ BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int 
 }
 
 const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device,
-                                   const RowGroups* groups) {
+                                   const RowGroups* groups, bool pairs) {
   const auto key = static_cast<uint64_t>(rows) | static_cast<uint64_t>(transposed) << 8 |
                    static_cast<uint64_t>(groups != nullptr) << 9 |
-                   static_cast<uint64_t>(device.index()) << 16;
+                   static_cast<uint64_t>(pairs) << 10 | static_cast<uint64_t>(device.index()) << 16;
   const auto& strips = layout.derived<BlockSparseStrips>(key, [&] {
     return BlockSparseStrips(
         layout, transposed, rows, device,
-        groups ? std::span<const int32_t>(groups->rows) : std::span<const int32_t>());
+        groups ? std::span<const int32_t>(groups->rows) : std::span<const int32_t>(), pairs);
   });
   strips.made.wait(current_stream(device));
   return strips;

@@ -28,6 +28,8 @@ struct LayoutRows {
 
 /** @brief Strips of `rows` block rows of one head, consecutive or gathered, and for each the union
  * of the columns of its rows with the number of every row's block there. O(nnz) memory and time.
+ * The columns of a strip are sorted; or pairs, 2c and 2c + 1 of which both are there, stay together
+ * where kernels take columns two at a time: see PairOrder.
  * The host counts the columns, since memory and schedules go by their number; the lists themselves
  * are made on the device, which the host does not wait for. */
 struct BlockSparseStrips {
@@ -39,9 +41,10 @@ struct BlockSparseStrips {
 
   /** @param[in] transposed strips of block columns of the layout, for op(S) = S^T
    *  @param[in] rows block rows of a strip
-   *  @param[in] listed which ones, as RowGroups has them; empty: consecutive ones */
+   *  @param[in] listed which ones, as RowGroups has them; empty: consecutive ones
+   *  @param[in] pairs of columns stay together */
   BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device,
-                    std::span<const int32_t> listed = {});
+                    std::span<const int32_t> listed = {}, bool pairs = false);
 
   /** @brief Union columns of strip `strip` of all heads. */
   int length(int strip) const {
@@ -53,6 +56,6 @@ struct BlockSparseStrips {
 /** @brief The same, made once for a layout and kept with it; for the device's current stream.
  *  @param[in] groups whose rows are gathered, of the same layout and number of rows; null: none */
 const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device,
-                                   const RowGroups* groups = nullptr);
+                                   const RowGroups* groups = nullptr, bool pairs = false);
 
 }  // namespace bs::cuda

@@ -16,11 +16,43 @@ struct Rows {
   const int32_t* number;  ///< null: blocks are numbered in this order
   const int32_t* listed;  ///< rows of strips; null: they follow each other
   int rows, words;        ///< block rows of a head; of 32 bits, a bit a column
+  bool pairs;             ///< of columns stay together
 
   /// Row `i` of a strip of `side`, in its head; `rows` or beyond it where there is none.
   __device__ int row(int head, int strips, int strip, int side, int i) const {
     return listed == nullptr ? strip * side + i
                              : listed[(int64_t{head} * strips + strip) * side + i];
+  }
+};
+
+/// Of a union's columns, a bit each, those of pairs that stay together, or the others.
+struct Part {
+  const uint32_t* bits;
+  int32_t* before;  ///< [words], columns before those of each word
+  bool pairs, of_pairs;
+
+  __device__ uint32_t operator[](int w) const {
+    const uint32_t both = pairs ? pairs_of(bits[w]) : 0;
+    return of_pairs ? both : bits[w] & ~both;
+  }
+  /// Counts them, all threads together.
+  __device__ int32_t count(int words) const {
+    using Scan = cub::BlockScan<int32_t, threads>;
+    __shared__ typename Scan::TempStorage storage;
+    int32_t done = 0;
+    for (int w0 = 0; w0 < words; w0 += threads) {
+      const int w = w0 + static_cast<int>(threadIdx.x);
+      int32_t at = 0, sum = 0;
+      Scan(storage).ExclusiveSum(w < words ? __popc((*this)[w]) : 0, at, sum);
+      __syncthreads();  // before the storage is used again
+      if (w < words) before[w] = done + at;
+      done += sum;
+    }
+    return done;
+  }
+  __device__ bool has(int32_t col) const { return ((*this)[col / 32] >> col % 32 & 1) != 0; }
+  __device__ int32_t rank(int32_t col) const {
+    return before[col / 32] + __popc((*this)[col / 32] & ((1U << col % 32) - 1));
   }
 };
 
@@ -31,6 +63,8 @@ __global__ void __launch_bounds__(threads)
                 int32_t* blocks) {
   extern __shared__ uint32_t bits[];
   auto* const before = reinterpret_cast<int32_t*>(bits + from.words);
+  const Part pairs{bits, before, from.pairs, true};
+  const Part others{bits, before + (from.pairs ? from.words : 0), from.pairs, false};
   const int head = static_cast<int>(blockIdx.x) / strips;
   const int strip = static_cast<int>(blockIdx.x) % strips;
   const int32_t* const rows = from.offsets + int64_t{head} * from.rows;
@@ -49,29 +83,23 @@ __global__ void __launch_bounds__(threads)
   }
   __syncthreads();
 
-  using Scan = cub::BlockScan<int32_t, threads>;
-  __shared__ typename Scan::TempStorage storage;
-  int32_t done = 0;
-  for (int w0 = 0; w0 < from.words; w0 += threads) {
-    const int w = w0 + thread;
-    uint32_t left = w < from.words ? bits[w] : 0;
-    int32_t at = 0, sum = 0;
-    Scan(storage).ExclusiveSum(__popc(left), at, sum);
-    __syncthreads();  // before the storage is used again
-    at += done;
-    done += sum;
-    if (w < from.words) before[w] = at;
-    for (; left != 0; left &= left - 1) cols[begin + at++] = w * 32 + __ffs(left) - 1;
-  }
+  const int32_t in_pairs = from.pairs ? pairs.count(from.words) : 0;
+  const PairOrder order(in_pairs, others.count(from.words));
+  const auto place = [&](int32_t col) {
+    if (in_pairs == 0) return others.rank(col);
+    return pairs.has(col) ? order.of_pair(pairs.rank(col)) : order.of_other(others.rank(col));
+  };
   __syncthreads();
+  for (int w = thread; w < from.words; w += threads)
+    for (uint32_t left = bits[w]; left != 0; left &= left - 1) {
+      const int32_t col = w * 32 + __ffs(static_cast<int>(left)) - 1;
+      cols[begin + place(col)] = col;
+    }
   for (int at = 0; at < side; ++at) {
     const int row = from.row(head, strips, strip, side, at);
     if (row >= from.rows) continue;
-    for (int32_t i = rows[row] + thread; i < rows[row + 1]; i += threads) {
-      const int32_t w = from.col[i] / 32;
-      const int32_t rank = before[w] + __popc(bits[w] & ((1U << from.col[i] % 32) - 1));
-      blocks[int64_t{rank} * side + at] = from.number == nullptr ? i : from.number[i];
-    }
+    for (int32_t i = rows[row] + thread; i < rows[row + 1]; i += threads)
+      blocks[int64_t{place(from.col[i])} * side + at] = from.number == nullptr ? i : from.number[i];
   }
 }
 
@@ -86,9 +114,10 @@ void fill_strips(const LayoutView& v, const StripShape& shape, const int32_t* of
                   .number = transposed ? v.transposed : nullptr,
                   .listed = shape.listed,
                   .rows = transposed ? v.cols : v.rows,
-                  .words = width / 32 + 1};
+                  .words = width / 32 + 1,
+                  .pairs = shape.pairs};
   const auto grid = static_cast<unsigned>(v.heads * shape.strips);
-  const size_t shared = static_cast<size_t>(from.words) * 8;
+  const size_t shared = static_cast<size_t>(from.words) * (from.pairs ? 12 : 8);
   if (grid == 0) return;
   fill_kernel<<<grid, threads, shared, native(stream)>>>(from, shape.rows, shape.strips, offsets,
                                                          cols, blocks);

@@ -10,11 +10,15 @@ DsdWork describe_dsd(const Tensor& b, const DsdProblem& p, const Axes& axes,
   const int line = 128 / element;  // of shared memory
   const std::array<int64_t, 3> b_strides = axes.strides(p.batch, 1, p.sum, 1);
   const bool pieces = !tiling.b_along_k && p.n % line == 0 && b_strides[2] == 0;
-  DenseMap b_map = tiling.b_along_k
-                       ? DenseMap(b, p.k(), p.n, p.b.col, tiling.depth, std::min(256, tiling.cols))
-                       : DenseMap(b, pieces ? line : p.n, p.k(), p.b.row, line, tiling.depth);
-  if (pieces) b_map.add(p.n / line, line, tiling.cols / line);
-  b_map.add_axes(axes, b_strides, pieces ? 2 : 3, params.b_steps);
+  const auto map_b = [&](int depth) {
+    DenseMap map = tiling.b_along_k
+                       ? DenseMap(b, p.k(), p.n, p.b.col, depth, std::min(256, tiling.cols))
+                       : DenseMap(b, pieces ? line : p.n, p.k(), p.b.row, line, depth);
+    if (pieces) map.add(p.n / line, line, tiling.cols / line);
+    map.add_axes(axes, b_strides, pieces ? 2 : 3, params.b_steps);
+    return map;
+  };
+  const DenseMap b_map = map_b(tiling.depth);
   const int64_t tiles = ceil_div(p.n, tiling.cols) * tiling.parts;
   const DsdExtent extent{.transposed = p.transposed,
                          .cols = tiling.cols,
@@ -30,6 +34,7 @@ DsdWork describe_dsd(const Tensor& b, const DsdProblem& p, const Axes& axes,
   const DsdSchedule& schedule = schedule_dsd(*p.pattern, strips, extent, b.device());
   params.values = values.encode("dsd");
   params.b = b_map.encode("dsd");
+  if (tiling.pairs) params.b_pairs = map_b(2 * tiling.depth).encode("dsd");
   params.list = strips.list;
   params.batch = axes.batch;
   params.sum = axes.sum;

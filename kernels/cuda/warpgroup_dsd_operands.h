@@ -12,6 +12,7 @@ struct DsdTiling {
   int depth = 0;           ///< of a box of B
   int parts = 1;           ///< of a block's rows, each an item
   bool b_along_k = false;  ///< neighbours along the depth are side by side
+  bool pairs = false;      ///< then, boxes of twice that depth too
 };
 
 /** @brief Items of a launch, and how they are shared out. */

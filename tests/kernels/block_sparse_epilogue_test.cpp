@@ -244,6 +244,11 @@ TEST_CASE("block-sparse epilogues: of f32 rounded to TF32, with columns for the 
     check_exact(Mask::random(1, rows, cols, 64, 0.1, 22), large_on_gpu(2048, 192), t, {f32, true});
 }
 
+TEST_CASE("block-sparse epilogues: of columns that come in pairs") {
+  const Mask mask = Mask::random(1, large_on_gpu(40, 3), large_on_gpu(41, 5), 32, 0.4, 31);
+  for (const Transpose t : transposes) check_exact(mask, large_on_gpu(520, 136), t, {f16});
+}
+
 TEST_CASE("block-sparse epilogues: of few and long items, whose depth a GPU cuts") {
   for (const int block : {32, 128}) check_long(block, {f16});
 }

@@ -19,4 +19,8 @@ Mask alike_rows(int heads, int rows, int cols, int kinds, int block);
  *  @param[in] n columns of dsd's right operand, rows of dds' left one; @param[in] k depth of sdd */
 void check_as_dense(const Mask& mask, int64_t n, int64_t k, Transpose t, DType dtype);
 
+/** @brief The same of two of each of them for every head; and of the gradient of a right operand
+ * that all heads share, which is summed over them. */
+void check_heads_as_dense(const Mask& mask, int64_t n, int64_t k, Transpose t, DType dtype);
+
 }  // namespace bs::test

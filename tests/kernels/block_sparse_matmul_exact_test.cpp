@@ -198,14 +198,11 @@ TEST_CASE(
 }
 
 TEST_CASE("block-sparse products: heads of unequal rows, few and deep, are dense products") {
-  const Device device = test_device();
-  const bool large = device.is_cuda();
+  const bool large = test_device().is_cuda();
   std::mt19937 random(17);
   const auto below = [&](int end) {
     return static_cast<int>(random() % static_cast<unsigned>(end));
   };
-  const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, bf16, device); };
-  const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(-2, -1) : x; };
   for (int i = 0; i < (large ? 48 : 6); ++i) {
     const int block = 16 << below(4), heads = 2 + below(3);
     const int rows = 1 + below(large ? 640 / block : 3), cols = 1 + below(large ? 8192 / block : 3);
@@ -216,28 +213,36 @@ TEST_CASE("block-sparse products: heads of unequal rows, few and deep, are dense
         for (int k = row == longest ? cols : cols / (2 + 9 * head + row); k > 0; --k)
           mask.at(head, row, below(cols)) = 1;
     }
-    const Transpose t = transposes[i % 4];
-    const int64_t n = 8 + 64 * below(3), k = large ? 200 << below(4) : 24;
     CAPTURE(i);
-    CAPTURE(to_string(Shape{heads, block, rows, cols, n, k}));
-    const SparseTensor s{mask.layout(), whole(mask.values({2}))};
-    const Tensor dense = to_dense(s);  // [2, heads, m, k]
-    const Tensor right = whole(flipped({2, heads, t.a ? mask.height() : mask.width(), n}, t.b));
-    const Tensor got = dsd(s, right, t);
-    CHECK(same_bits(got, matmul(op(dense, t.a), op(right, t.b))));
-    CHECK(same_bits(got, dsd(s, right, t)));
-    const Tensor left = whole(flipped({heads, n, t.b ? mask.width() : mask.height()}, t.a));
-    CHECK(same_bits(dds(left, s, t), matmul(op(left, t.a), op(dense, t.b))));
-    const Tensor a = whole(flipped({2, heads, mask.height(), k}, t.a));
-    const Tensor b = whole(flipped({heads, k, mask.width()}, t.b));
-    const SparseTensor want = to_sparse(matmul(op(a, t.a), op(b, t.b)), mask.layout());
-    CHECK(same_bits(sdd(a, b, mask.layout(), t).values, want.values));
-    // A right operand that all heads share: its gradient is summed over them.
-    const SparseTensor one{mask.layout(), whole(mask.values())};
-    const Tensor dc = whole({heads, mask.height(), n});
-    const Tensor stacked = to_dense(one).view({heads * mask.height(), mask.width()});
-    CHECK(same_bits(dsd_backward_b(one, dc, {1, mask.width(), n}).squeeze(0),
-                    matmul(stacked.transpose(0, 1), dc.view({heads * mask.height(), n}))));
+    check_heads_as_dense(mask, 8 + 64 * below(3), large ? 200 << below(4) : 24, transposes[i % 4],
+                         bf16);
+  }
+}
+
+TEST_CASE("block-sparse products: columns that come in pairs give what dense products do") {
+  // Blocks of 32, where the dense operand has its depth along its lines: whole lines of it are two
+  // blocks long. Some columns have no other beside them, and their number is odd or even.
+  const bool large = test_device().is_cuda();
+  std::mt19937 random(29);
+  const auto below = [&](int end) {
+    return static_cast<int>(random() % static_cast<unsigned>(end));
+  };
+  for (int i = 0; i < (large ? 12 : 4); ++i) {
+    const int most = large ? 64 : 5, rows = most / 2 + below(most / 2);
+    const int cols = (most / 2 + below(most / 2)) / 2 * 2 + i / 4 % 2;
+    const double density = i % 3 == 0 ? 0.6 : i % 3 == 1 ? 0.3 : 0.1;
+    const int64_t n = large ? 136 + 64 * below(8) : 136;
+    const DType dtype = i % 5 == 0 ? f16 : bf16;
+    CAPTURE(i);
+    check_heads_as_dense(Mask::random(2 + below(2), rows, cols, 32, density, random()), n, 64,
+                         transposes[i % 4], dtype);
+    check_as_dense(Mask::random(1, rows, cols, 32, density, random()), n, 64, transposes[i % 4],
+                   dtype);
+    Mask pairs(1, rows, cols, 32);  // whole pairs, and such of which some rows have the first alone
+    for (int row = 0; row < rows; ++row)
+      for (int col = 0; col < cols; ++col)
+        pairs.at(0, row, col) = (row + col / 2) % 3 == 0 && (col % 2 == 0 || row % 2 == 0);
+    check_as_dense(pairs, n, 64, transposes[i % 4], dtype);
   }
 }
 

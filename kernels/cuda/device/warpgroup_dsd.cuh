@@ -7,7 +7,10 @@
 //
 // The copy engine takes about as long for a line of 32 bytes as for one of 128, so that it is left
 // to B and to blocks of 64 and 128; smaller blocks, which are contiguous, come by copy_async_16.
+// Lines of 64 bytes, those of B along a depth of 32, take .6 of the time of whole ones: the lists
+// of strips keep two columns that are side by side together, and these come in whole lines.
 #include <bs/kernels/cuda/device/warpgroup_dsd_items.cuh>
+#include <bs/kernels/cuda/device/warpgroup_dsd_slots.cuh>
 
 namespace bs::cuda::device {
 
@@ -27,6 +30,8 @@ struct WarpgroupDsd {
   static constexpr int line = 2 * slice;                                // bytes
   static constexpr unsigned a_slice = 64 * line, a_stage = groups * slices * a_slice;
   static constexpr unsigned b_slice = n * line, b_stage = slices * b_slice;
+  /// Whether two columns of S, 2c and 2c + 1, are one slice of B where they meet in a stage.
+  static constexpr bool pairs = block == 32 && Config::b_k_contiguous;
   static constexpr unsigned staging = 64 * 128 * 2;  // a warpgroup's half tile on its way out
   static constexpr bool finishes = !same_type<Epilogue, NoEpilogue>;
   static constexpr bool reduces = Epilogue::reductions > 0;
@@ -43,7 +48,7 @@ struct WarpgroupDsd {
   struct Shared {
     Barrier full[stages], empty[stages];
     Items items;
-    unsigned tiles[stages];     // in use, as tile_bits
+    unsigned tiles[stages];     // in use, as DsdSlots has them; and `pair`
     unsigned dirty[3][stages];  // for each warp that copies, slots that hold numbers
   };
   static constexpr unsigned shared_bytes =
@@ -59,9 +64,9 @@ struct WarpgroupDsd {
   static constexpr int arrivals = small ? 1 + 64 : 1;  // on `full`
   static constexpr int ahead = 3;  // steps from the end of a stretch, when the next is asked for
 
-  /// One bit a 64-row tile of a slice, at the place of its first slot.
-  static constexpr unsigned tile_bits = boxes == 4 ? 0x11111111u : boxes == 2 ? 0x55555555u : ~0u;
-  /// Of those, the ones of warpgroup 0.
+  using Slots = DsdSlots<boxes>;
+  static constexpr unsigned pair = 1u << 31;  // of a stage: its columns are one
+  /// Of a stage's tiles, those of warpgroup 0.
   static constexpr unsigned group_bits = slices == 4 ? 0x01010101u : slices == 2 ? 0x00000011u : 1u;
   static_assert(groups == 2 && (slices == 4 ? groups * boxes == 8 : true));
 
@@ -82,41 +87,22 @@ struct WarpgroupDsd {
     }
   };
 
-  /// Bit q of each: slot q of a stage.
-  struct Slots {
-    unsigned present;  // has a block
-    unsigned tiles;    // tiles in use, as tile_bits
-    unsigned clear;    // has none, is of a tile in use, and holds numbers of an earlier block
-
-    __device__ Slots(int block, unsigned& dirty_word) {
-      const unsigned dirty = dirty_word;
-      present = __ballot_sync(~0u, block >= 0);
-      tiles = present;
-      if constexpr (boxes >= 2) tiles |= tiles >> 1;
-      if constexpr (boxes == 4) tiles |= tiles >> 2;
-      tiles &= tile_bits;
-      clear = tiles * ((1u << boxes) - 1) & ~present & dirty;
-      __syncwarp();
-      dirty_word = (dirty & ~clear) | present;
-    }
-  };
-
   /// Where in a stage the block of slot q goes.
   __device__ static unsigned slot_address(unsigned buffer, int q) {
     return buffer + (q / boxes % groups * slices + q / (groups * boxes)) * a_slice +
            q % boxes * slice * line;
   }
 
-  __device__ static void copy_slice(const WarpgroupDsdParams& p, Barrier& full, unsigned to, int k,
-                                    const DsdStretch& of) {
+  __device__ static void copy_slice(const WarpgroupDsdParams& p, const TensorMapWords& b,
+                                    Barrier& full, unsigned to, int k, const DsdStretch& of) {
     if constexpr (Config::b_k_contiguous) {
-      load_box(to, p.b, full, k, of.column, of.b_at[0], of.b_at[1], of.b_at[2]);
+      load_box(to, b, full, k, of.column, of.b_at[0], of.b_at[1], of.b_at[2]);
     } else if (p.b_pieces == 0) {  // B's columns in pieces of 64 are an axis of the map
-      load_box(to, p.b, full, 0, k, of.column / 64, of.b_at[0], of.b_at[1]);
+      load_box(to, b, full, 0, k, of.column / 64, of.b_at[0], of.b_at[1]);
     } else {
 #pragma unroll 1
       for (int piece = 0; piece < n / 64; ++piece)
-        load_box(to + piece * slice * 128, p.b, full, of.column + piece * 64, k, of.b_at[0],
+        load_box(to + piece * slice * 128, b, full, of.column + piece * 64, k, of.b_at[0],
                  of.b_at[1], of.b_at[2]);
     }
   }
@@ -128,17 +114,20 @@ struct WarpgroupDsd {
     const Slots slot(now.block, s.dirty[0][stage]);
     const int depth = __popc(__ballot_sync(~0u, now.col >= 0));
     const int half = halves == 2 ? step % 2 : 0;
+    int cols[slices];
+#pragma unroll
+    for (int i = 0; i < slices; ++i) cols[i] = __shfl_sync(~0u, now.col, i);
+    const bool whole = pairs && cols[0] % 2 == 0 && cols[slices - 1] == cols[0] + 1;
     if (elected) {
-      s.tiles[stage] = slot.tiles;
+      s.tiles[stage] = slot.tiles | (whole ? pair : 0);
       s.full[stage].arrive_expecting(depth * b_slice +
                                      (small ? 0 : __popc(slot.present) * slice * line));
     }
 #pragma unroll
-    for (int i = 0; i < slices; ++i) {
-      const int col = __shfl_sync(~0u, now.col, i);
-      if (elected && col >= 0)
-        copy_slice(p, s.full[stage], buffer + a_stage + i * b_slice, col * block + half * 64, of);
-    }
+    for (int i = 0; i < slices; ++i)
+      if (elected && cols[i] >= 0 && (i == 0 || !whole))
+        copy_slice(p, whole ? p.b_pairs : p.b, s.full[stage], buffer + a_stage + i * b_slice,
+                   cols[i] * block + half * 64, of);
     if constexpr (!small) {
 #pragma unroll
       for (int q = 0; q < slots; ++q) {
@@ -290,17 +279,18 @@ struct WarpgroupDsd {
 
   /// Adds one slice's product.
   __device__ static void multiply_slice(float (&sums)[n / 2], unsigned buffer, int group, int i,
-                                        bool& started) {
+                                        bool whole, bool& started) {
     constexpr unsigned long long a_form = Config::transposed
                                               ? matrix_descriptor<line>(8 * line, slice * line)
                                               : matrix_descriptor<line>(8 * line, 0);
-    constexpr unsigned long long b_form = Config::b_k_contiguous
-                                              ? matrix_descriptor<line>(8 * line, 0)
-                                              : matrix_descriptor<128>(1024, slice * 128);
+    constexpr unsigned long long b_slices = Config::b_k_contiguous
+                                                ? matrix_descriptor<line>(8 * line, 0)
+                                                : matrix_descriptor<128>(1024, slice * 128);
+    const unsigned long long b_form = whole ? matrix_descriptor<128>(1024, 0) : b_slices;
     constexpr unsigned a_step = Config::transposed ? 16 * line : 32;
     constexpr unsigned b_step = Config::b_k_contiguous ? 32 : 2048;
     const unsigned a = buffer + (group * slices + i) * a_slice;
-    const unsigned b = buffer + a_stage + i * b_slice;
+    const unsigned b = buffer + a_stage + i * (whole ? line : b_slice);
     warpgroup_arrive();
 #pragma unroll
     for (int k = 0; k < slice / 16; ++k) {
@@ -417,7 +407,7 @@ struct WarpgroupDsd {
 #pragma unroll 1
         for (int step = 0; step < steps; ++step) {
           s.full[at.stage].wait(at.parity);
-          multiply_slice(sums, buffers + at.stage * (a_stage + b_stage), group, 0, started);
+          multiply_slice(sums, buffers + at.stage * (a_stage + b_stage), group, 0, false, started);
           warpgroup_wait<1>();
           if (leaving >= 0 && elected) s.empty[leaving].arrive();
           leaving = at.stage;
@@ -425,7 +415,7 @@ struct WarpgroupDsd {
         }
       } else {
         int left = steps;
-        unsigned mine = 0;
+        unsigned tiles = 0, mine = 0;
         // The next stage that this warpgroup multiplies; others it gives back at once. The products
         // stand outside of any branch, or the compiler would wait for each.
         const auto seek = [&] {
@@ -433,8 +423,8 @@ struct WarpgroupDsd {
             --left;
             s.full[at.stage].wait(at.parity);
             // Only the lane that gives it back reads it.
-            mine = __shfl_sync(~0u, elected ? s.tiles[at.stage] : 0, 0) >> (group * boxes) &
-                   group_bits;
+            tiles = __shfl_sync(~0u, elected ? s.tiles[at.stage] : 0, 0);
+            mine = tiles >> (group * boxes) & group_bits;
             if (mine != 0) return true;
             if (elected) s.empty[at.stage].arrive();
             at.advance();
@@ -445,7 +435,8 @@ struct WarpgroupDsd {
           if constexpr (small) fence_async_shared();  // S came by ordinary copies
           do {
             multiply_slice(sums, buffers + at.stage * (a_stage + b_stage), group,
-                           (__ffs(static_cast<int>(mine)) - 1) / (groups * boxes), started);
+                           (__ffs(static_cast<int>(mine)) - 1) / (groups * boxes),
+                           pairs && (tiles & pair) != 0, started);
             mine &= mine - 1;
           } while (mine != 0);
           warpgroup_wait<0>();  // to hold it until the next one was begun would starve the copies
@@ -478,6 +469,7 @@ struct WarpgroupDsd {
       fence_barrier_init();
       prefetch(p.values);
       prefetch(p.b);
+      if constexpr (pairs) prefetch(p.b_pairs);
       prefetch(p.c);
     }
     __syncthreads();

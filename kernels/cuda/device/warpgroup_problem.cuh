@@ -8,10 +8,10 @@
 namespace bs::cuda::device {
 
 /// A layout in strips of as many block rows of one head as a kernel multiplies at once, each with
-/// the sorted union of the columns of its rows; kernels/cuda/block_sparse_strips.h makes it.
+/// the union of the columns of its rows; kernels/cuda/block_sparse_strips.h makes it.
 struct StripList {
   const int* offsets;  ///< [heads * strips + 1], into the union columns
-  const int* cols;     ///< [entries], block column
+  const int* cols;     ///< [entries], block column, sorted or in PairOrder
   const int* blocks;   ///< [entries, rows of a strip], block number, or -1 where a row lacks it
   const int* order;    ///< [heads * strips], strips of each head, the longest first
   const int* rows;     ///< where rows are gathered: [strips, rows of one], of sdd over all heads,
@@ -52,10 +52,11 @@ struct WorkOrder {
 
 /// C = op(S) B for each C of a batch.
 struct WarpgroupDsdParams {
-  TensorMapWords values;  ///< [blocks * block, block], in boxes of a slice
-  TensorMapWords b;       ///< depth along lines or columns along them, then the axes
-  TensorMapWords c;       ///< [batch, m, n], or [batch, n, m] where C is written by columns
-  const void* blocks;     ///< the values, for small blocks
+  TensorMapWords values;   ///< [blocks * block, block], in boxes of a slice
+  TensorMapWords b;        ///< depth along lines or columns along them, then the axes
+  TensorMapWords b_pairs;  ///< b in boxes of two blocks of 32 of the depth, where it is along lines
+  TensorMapWords c;        ///< [batch, m, n], or [batch, n, m] where C is written by columns
+  const void* blocks;      ///< the values, for small blocks
   StripList list;
   BatchAxes batch, sum;
   BatchSteps value_steps;  ///< in blocks

@@ -7,9 +7,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <random>
 #include <set>
+#include <span>
 
 using namespace bs;
 using namespace bs::cuda;
@@ -148,40 +150,109 @@ TEST_CASE("row groups: neighbours stay where others would gain too little") {
   CHECK(groups_pay(uneven, {.block = 64, .times = 100, .workers = 132}));
 }
 
-TEST_CASE("row groups: strips list what their gathered rows keep, made on host and device") {
+namespace {
+
+/// Whether strips may list a union's columns like this: sorted; or two at a time, pairs of which
+/// both are there together, and these and the others sorted among themselves and mixed evenly.
+bool in_order(const std::vector<int>& listed, bool pairs) {
+  if (!pairs) return std::is_sorted(listed.begin(), listed.end());
+  const std::set<int> columns(listed.begin(), listed.end());
+  const auto whole = [&](int col) { return columns.contains(col ^ 1); };
+  std::vector<int> of_pairs, others;
+  const int twos = (static_cast<int>(listed.size()) + 1) / 2;
+  int all = 0, before = 0;
+  for (const int col : columns) all += whole(col);
+  for (size_t i = 0; i < listed.size(); ++i) {
+    if (i % 2 == 1 && whole(listed[i]) && listed[i] != listed[i - 1] + 1) return false;
+    (whole(listed[i]) ? of_pairs : others).push_back(listed[i]);
+    if (i % 2 == 1 || !whole(listed[i])) continue;
+    // Of `all` / 2 pairs, this many come among so many twos; no even mixture is off by a whole one.
+    const double expected = static_cast<double>(i / 2) * (all / 2) / twos;
+    if (std::abs(before++ - expected) > 1) return false;
+  }
+  return std::is_sorted(of_pairs.begin(), of_pairs.end()) &&
+         std::is_sorted(others.begin(), others.end());
+}
+
+/// Checks every entry of strips of `side` block rows; returns how many pairs kernels find.
+int check_strips(const Layout& layout, bool transposed, int side, bool pairs,
+                 const BlockSparseStrips& strips) {
+  const int rows = transposed ? layout.cols() : layout.rows(), count = strips.list.strips;
+  const std::vector<std::map<int, int>> lines = lines_of(layout, transposed);
+  int found = 0, wrong = 0, whole = 0;
+  for (int strip = 0; strip < layout.heads() * count; ++strip) {
+    std::set<int> columns;
+    std::vector<const std::map<int, int>*> own(static_cast<size_t>(side));
+    for (int r = 0; r < side; ++r) {
+      const int row =
+          strips.gathered ? strips.list.rows[strip * side + r] : strip % count * side + r;
+      if (row >= rows) continue;
+      own[static_cast<size_t>(r)] = &lines[static_cast<size_t>(strip / count * rows + row)];
+      for (const auto& [col, number] : *own[static_cast<size_t>(r)]) columns.insert(col);
+    }
+    const int begin = strips.list.offsets[strip];
+    REQUIRE(strips.length(strip) == static_cast<int>(columns.size()));
+    const std::vector<int> listed(strips.list.cols + begin,
+                                  strips.list.cols + strips.list.offsets[strip + 1]);
+    wrong += std::set<int>(listed.begin(), listed.end()) != columns;
+    wrong += !in_order(listed, pairs);
+    for (size_t i = 0; i < listed.size(); ++i) {
+      for (int r = 0; r < side; ++r) {
+        const auto* const line = own[static_cast<size_t>(r)];
+        const int number = strips.list.blocks[(begin + static_cast<int64_t>(i)) * side + r];
+        wrong += number != (line && line->contains(listed[i]) ? line->at(listed[i]) : -1);
+        found += number >= 0;
+      }
+      whole += i % 2 == 1 && listed[i] % 2 == 1 && listed[i - 1] == listed[i] - 1;
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(found == layout.nnz());
+  return whole;
+}
+
+}  // namespace
+
+TEST_CASE("row groups: strips list what their rows keep, made on host and device") {
   const Device device = test::test_device();
   std::mt19937 random(5);
-  for (int i = 0; i < 100; ++i) {
+  int whole = 0;
+  for (int i = 0; i < 200; ++i) {
     const int block = 16 << random() % 3, side = WarpgroupTile::dsd_rows(block);
     const LayoutPtr layout = draw(random, block);
-    const bool transposed = i % 2 != 0;
+    const bool transposed = i % 2 != 0, pairs = i / 2 % 2 != 0, gathered = i / 4 % 4 != 0;
     const RowGroups groups = group_rows(*layout, transposed, side);
-    if (groups.rows.empty()) continue;
-    const BlockSparseStrips strips(*layout, transposed, side, Device::cpu(), groups.rows);
-    const int rows = transposed ? layout->cols() : layout->rows(), count = strips.list.strips;
-    REQUIRE(strips.gathered);
-    CHECK(strips.offsets.back() == groups.entries);
-    CHECK(std::equal(groups.rows.begin(), groups.rows.end(), strips.list.rows));
-    const std::vector<std::map<int, int>> lines = lines_of(*layout, transposed);
-    int found = 0, wrong = 0;
-    for (int strip = 0; strip < layout->heads() * count; ++strip)
-      for (int e = strips.list.offsets[strip]; e < strips.list.offsets[strip + 1]; ++e)
-        for (int r = 0; r < side; ++r) {
-          const int row = strips.list.rows[strip * side + r];
-          const int number = strips.list.blocks[int64_t{e} * side + r];
-          int expected = -1;
-          if (row < rows) {
-            const auto& line = lines[static_cast<size_t>(strip / count * rows + row)];
-            const auto it = line.find(strips.list.cols[e]);
-            if (it != line.end()) expected = it->second;
-          }
-          wrong += number != expected;
-          found += number >= 0;
-        }
-    CHECK(wrong == 0);
-    CHECK(found == layout->nnz());
-    const BlockSparseStrips made(*layout, transposed, side, device, groups.rows);
+    if (gathered && groups.rows.empty()) continue;
+    CAPTURE(i);
+    const std::span<const int32_t> listed =
+        gathered ? std::span<const int32_t>(groups.rows) : std::span<const int32_t>();
+    const BlockSparseStrips strips(*layout, transposed, side, Device::cpu(), listed, pairs);
+    REQUIRE(strips.gathered == gathered);
+    CHECK(strips.offsets.back() == (gathered ? groups.entries : groups.neighbours));
+    CHECK(std::equal(listed.begin(), listed.end(), strips.list.rows));
+    const int found = check_strips(*layout, transposed, side, pairs, strips);
+    if (pairs) whole += found;
+    const BlockSparseStrips made(*layout, transposed, side, device, listed, pairs);
     CHECK(test::same_bits(made.lists, strips.lists));
+    CHECK(test::same_bits(made.columns, strips.columns));
+  }
+  CHECK(whole > 1000);
+}
+
+TEST_CASE("row groups: pairs of columns stay together, whatever words of bits they are in") {
+  const Device device = test::test_device();
+  std::mt19937 random(7);
+  for (const int cols : {1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 20000}) {
+    CAPTURE(cols);
+    test::Mask mask(1, 6, cols, 32);
+    for (int col = 0; col < cols; ++col)
+      for (int row = 0; row < 4; ++row) mask.at(0, row, col) = random() % 5 == 0;
+    mask.at(0, 1, cols - 1) = mask.at(0, 5, 0) = 1;  // and all columns, or one, of the second strip
+    for (int col = 0; col < cols && cols % 2 == 0; ++col) mask.at(0, 4, col) = 1;
+    const LayoutPtr layout = mask.layout();
+    const BlockSparseStrips strips(*layout, false, 4, Device::cpu(), {}, true);
+    CHECK(check_strips(*layout, false, 4, true, strips) >= (cols % 2 == 0 ? cols / 2 : 0));
+    const BlockSparseStrips made(*layout, false, 4, device, {}, true);
     CHECK(test::same_bits(made.columns, strips.columns));
   }
 }

@@ -1,6 +1,9 @@
 #include <bs/lib/layout.h>
 
 #include <bs/lib/host_view.h>
+#if BS_WITH_CUDA
+#include <bs/lib/cuda/upload.h>
+#endif
 
 #include <algorithm>
 #include <limits>
@@ -65,6 +68,9 @@ struct Layout::DeviceCopy {
   Device device;
   Tensor packed;
   LayoutView view;
+#if BS_WITH_CUDA
+  cuda::Milestone made;
+#endif
 };
 
 LayoutPtr Layout::from_mask(const Tensor& mask, int block) {
@@ -237,10 +243,16 @@ LayoutView Layout::view(Device device) const {
                   .transposed = transposed_.data(),
                   .transposed_row = transposed_row_.data()};
   if (device.is_cpu()) return view;
+  check_usable("layout", device);
 
+#if BS_WITH_CUDA
   const std::lock_guard lock(mutex_);
-  for (const auto& copy : copies_)
-    if (copy->device == device) return copy->view;
+  const Stream stream = current_stream(device);
+  for (const auto& copy : copies_) {
+    if (copy->device != device) continue;
+    copy->made.wait(stream);
+    return copy->view;
+  }
 
   constexpr int64_t aligned = 64;  // 256 bytes, so that kernels may load vectors from any array
   struct Part {
@@ -260,13 +272,14 @@ LayoutView Layout::view(Device device) const {
     part.offset = size;
     size += (static_cast<int64_t>(part.values->size()) + aligned - 1) / aligned * aligned;
   }
-  const Tensor host = Tensor::empty({size}, i32);
-  std::fill_n(host.data<int32_t>(), size, 0);
+  std::vector<int32_t> host(index(size));
   for (const Part& part : parts)
-    std::copy(part.values->begin(), part.values->end(), host.data<int32_t>() + part.offset);
-  const Tensor packed = host.to(device);
+    std::copy(part.values->begin(), part.values->end(), host.begin() + part.offset);
+  const Tensor packed = cuda::upload(host, device);
   for (const Part& part : parts) *part.pointer = packed.data<int32_t>() + part.offset;
-  copies_.push_back(std::make_shared<DeviceCopy>(DeviceCopy{device, packed, view}));
+  copies_.push_back(
+      std::make_shared<DeviceCopy>(DeviceCopy{device, packed, view, cuda::Milestone(stream)}));
+#endif
   return view;
 }
 

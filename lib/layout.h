@@ -87,7 +87,9 @@ class Layout {
   Tensor mask() const;
   /** @brief The pattern of the transposed matrix. */
   LayoutPtr transpose() const;
-  /** @brief Arrays on `device`; valid as long as this layout. Thread-safe. */
+  /** @brief Arrays on `device`, for its current stream; valid as long as this layout. The host does
+   *  not wait for them. Thread-safe. @throws Error while the stream is captured, unless they were
+   *  made before. */
   LayoutView view(Device device) const;
   /** @brief What `make()` derives from this pattern, a kernel's work list say: made at the first
    *  call with `key` and T, then kept as long as the layout. Thread-safe. */

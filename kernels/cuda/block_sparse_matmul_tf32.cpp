@@ -118,11 +118,8 @@ const SddWork& work_of(const SddProblem& p, const BlockSparseStrips& strips, con
                        static_cast<uint64_t>(batch) << 25 | static_cast<uint64_t>(stages);
   const auto& kept = p.pattern->derived<SddWork>(key, [&] {
     const std::vector<device::SddShare> shares = list_shares(strips, gathered);
-    static_assert(sizeof(device::SddShare) % sizeof(int32_t) == 0);
     SddWork made;
-    made.packed = upload({reinterpret_cast<const int32_t*>(shares.data()),
-                          shares.size() * (sizeof(device::SddShare) / sizeof(int32_t))},
-                         device);
+    made.packed = upload(shares, device);
     made.work = reinterpret_cast<const device::SddShare*>(made.packed.data<int32_t>());
     made.works = static_cast<int>(shares.size());
     const int workers = device_properties(device).multiprocessors;

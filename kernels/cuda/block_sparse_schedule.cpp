@@ -278,10 +278,7 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers) {
 DevicePieces::DevicePieces(const WorkPieces& work, Device device)
     : count(static_cast<int>(work.pieces.size())), slots(work.slots) {
   if (count == 0) return;
-  static_assert(sizeof(device::WorkPiece) % sizeof(int32_t) == 0);
-  packed = upload({reinterpret_cast<const int32_t*>(work.pieces.data()),
-                   work.pieces.size() * (sizeof(device::WorkPiece) / sizeof(int32_t))},
-                  device);
+  packed = upload(work.pieces, device);
   pieces = reinterpret_cast<const device::WorkPiece*>(packed.data<int32_t>());
 }
 

@@ -175,7 +175,7 @@ BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int 
                 list.offsets, cols, cols + entries, current_stream(device));
   } else {
     const BlockSparseStrips host(layout, transposed, rows, Device::cpu(), listed, pairs);
-    copy_bytes(host.columns, columns);
+    copy_to_device(cols, host.columns.data(), host.columns.bytes(), current_stream(device));
   }
   list.cols = cols;
   list.blocks = cols + entries;

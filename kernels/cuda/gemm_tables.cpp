@@ -1,9 +1,9 @@
 #include <bs/kernels/cuda/gemm_split.h>
 #include <bs/kernels/cuda/gemm_tables.h>
 #include <bs/kernels/fill.h>
-#include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/tensor_map.h>
+#include <bs/lib/cuda/upload.h>
 
 #include <algorithm>
 #include <bit>
@@ -221,10 +221,7 @@ Tensor GemmMemory::partial(size_t product, size_t r) const {
 
 template <class T>
 T* GemmMemory::upload(size_t offset, const std::vector<T>& table) const {
-  // From pageable memory: CUDA takes a copy before it returns.
-  BS_CUDA_CHECK(cudaMemcpyAsync(at<T>(offset), table.data(), table.size() * sizeof(T),
-                                cudaMemcpyHostToDevice,
-                                static_cast<cudaStream_t>(stream_.handle())));
+  copy_to_device(at<T>(offset), table.data(), table.size() * sizeof(T), stream_);
   return at<T>(offset);
 }
 

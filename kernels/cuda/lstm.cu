@@ -123,12 +123,6 @@ void backward_steps(const LSTMBackwardSteps& s, Stream stream) {
   run.copy(s.dh.data(), run.buffers.dh, bytes);
 }
 
-bool is_capturing(Stream stream) {
-  cudaStreamCaptureStatus status{};
-  BS_CUDA_CHECK(cudaStreamIsCapturing(native(stream), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
 LstmQuery query_of(const LSTMSteps& s, size_t directions, bool backward, Stream stream) {
   const DeviceProperties& device = device_properties(stream.device());
   const LstmShape shape = shape_of(s);
@@ -142,7 +136,7 @@ LstmQuery query_of(const LSTMSteps& s, size_t directions, bool backward, Stream 
           .sparse = s.layout != nullptr,
           .aligned = reinterpret_cast<uintptr_t>(s.hh.data()) % 4 == 0,
           .backward = backward,
-          .capturing = is_capturing(stream),
+          .capturing = is_captured(stream),
           .known = true,
           .capability = device.capability,
           .multiprocessors = device.multiprocessors};

@@ -1,5 +1,4 @@
 #include <bs/kernels/cuda/work_counter.h>
-#include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/launch.h>
 
 #include <atomic>
@@ -35,18 +34,12 @@ Ring& ring(Device device) {
   return rings->try_emplace(device.index(), device).first->second;
 }
 
-bool captured(Stream stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  BS_CUDA_CHECK(cudaStreamIsCapturing(native(stream), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
 }  // namespace
 
 WorkCounter::WorkCounter(Stream stream, int words) {
   const auto count = static_cast<unsigned>(words);
   BS_CHECK(count <= most, "work counter: {} words are more than {}", words, most);
-  if (captured(stream)) {
+  if (is_captured(stream)) {
     owned_ = Tensor::empty({words}, i32, stream.device());
     words_ = owned_.data<int32_t>();
     fill_zero(words_, count * sizeof(int), stream);

@@ -9,18 +9,6 @@ namespace bs::cuda::jit {
 
 namespace {
 
-/// Loading a kernel is no work of the stream that is being captured, though CUDA would say so.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { BS_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 void check_kernel(cudaError_t status, const char* call, const std::string& name, Device device) {
   if (status == cudaSuccess) return;
   cudaGetLastError();

@@ -76,6 +76,23 @@ DeviceGuard::DeviceGuard(Device device) {
 
 DeviceGuard::~DeviceGuard() { cudaSetDevice(previous_); }
 
+bool is_captured(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  BS_CUDA_CHECK(cudaStreamIsCapturing(native(stream), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+RelaxedCapture::RelaxedCapture() {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  BS_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+  mode_ = mode;
+}
+
+RelaxedCapture::~RelaxedCapture() {
+  auto mode = static_cast<cudaStreamCaptureMode>(mode_);
+  cudaThreadExchangeStreamCaptureMode(&mode);
+}
+
 const DeviceProperties& device_properties(Device device) {
   check_usable("device_properties", device);
   return per_device<DeviceProperties>(device, [device] {

@@ -28,6 +28,22 @@ class DeviceGuard {
   int previous_ = 0;
 };
 
+/** @brief Whether what is queued on `stream` goes into a graph instead. */
+bool is_captured(Stream stream);
+
+/** @brief Until the end of the scope CUDA lets this thread do what is no work of a stream that is
+ *  being captured, though it would refuse it: take memory, load a kernel, look at an event. */
+class RelaxedCapture {
+ public:
+  RelaxedCapture();
+  ~RelaxedCapture();
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  int mode_;
+};
+
 /** @brief Facts that kernels choose their shape by. */
 struct DeviceProperties {
   int multiprocessors = 0;

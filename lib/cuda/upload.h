@@ -4,15 +4,33 @@
 #include <bs/lib/stream.h>
 #include <bs/lib/tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <span>
+#include <type_traits>
 
 namespace bs::cuda {
 
-/** @brief `values` as an i32 tensor on `device`, queued on its current stream. `values` may change
- *  as soon as this returns: they were staged. */
-Tensor upload(std::span<const int32_t> values, Device device);
+/** @brief Queues a copy of `bytes` bytes of the host's memory to that of a device, on `stream`.
+ *  `from` may change as soon as this returns, and the host waits for nothing that is queued: the
+ *  device copies from pinned memory, which the next copies take again. While the stream is captured
+ *  the graph has that memory, so that every run of it copies the same bytes.
+ *  Cost: a copy on the host; pinned memory, 2 MiB at a time, for as much as is under way. */
+void copy_to_device(void* to, const void* from, size_t bytes, Stream stream);
+
+/** @brief Words as an i32 tensor on `device`, queued on its current stream as copy_to_device()
+ * does.
+ */
+Tensor upload_words(std::span<const std::byte> words, Device device);
+/** @brief The same, of values of whole words that lie side by side. */
+template <std::ranges::contiguous_range Values>
+Tensor upload(const Values& values, Device device) {
+  using T = std::ranges::range_value_t<Values>;
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(int32_t) == 0);
+  return upload_words(std::as_bytes(std::span(values)), device);
+}
 
 /** @brief What is queued on a stream up to now, for other streams to wait for. */
 class Milestone {

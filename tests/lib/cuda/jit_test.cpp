@@ -4,6 +4,7 @@
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/environment.h>
 #include <bs/tests/support/scratch.h>
+#include <bs/tests/support/streams.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@ using namespace bs;
 using namespace bs::cuda;
 using test::Environment;
 using test::read_file;
+using test::Recorded;
 using test::write_file;
 
 namespace {
@@ -340,17 +342,10 @@ TEST_CASE("jit: a GPU loads, launches and captures kernels" *
 
   SUBCASE("a kernel may be compiled and loaded while its stream is captured") {
     const jit::Source late = source(std::string(doubled) + "// late\n");
-    const auto native = static_cast<cudaStream_t>(stream.handle());
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    BS_CUDA_CHECK(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal));
-    jit::launch(jit::kernel(late, device), shape, stream, params);
-    BS_CUDA_CHECK(cudaStreamEndCapture(native, &graph));
-    BS_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
-    for (int i = 0; i < 2; ++i) BS_CUDA_CHECK(cudaGraphLaunch(executable, native));
+    const Recorded doubling(stream,
+                            [&] { jit::launch(jit::kernel(late, device), shape, stream, params); });
+    for (int i = 0; i < 2; ++i) doubling.run();
     CHECK(x.to(Device::cpu()).data<float>()[999] == 32 * 999);
-    BS_CUDA_CHECK(cudaGraphExecDestroy(executable));
-    BS_CUDA_CHECK(cudaGraphDestroy(graph));
   }
   SUBCASE("threads that want one kernel get one") {
     const jit::Source wanted = source(std::string(doubled) + "// threads\n");

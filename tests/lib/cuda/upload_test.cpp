@@ -2,6 +2,8 @@
 #include <bs/lib/cuda/launch.h>
 #include <bs/lib/cuda/upload.h>
 #include <bs/tests/support/devices.h>
+#include <bs/tests/support/guarded_memory.h>
+#include <bs/tests/support/streams.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -40,6 +42,51 @@ TEST_CASE("upload copies, and what it copied from may change at once") {
     const Tensor back = copy.to(Device::cpu());
     REQUIRE(back.numel() == static_cast<int64_t>(size));
     CHECK(std::equal(before.begin(), before.end(), back.data<int32_t>()));
+  }
+}
+
+TEST_CASE("upload waits for nothing that is queued, however much there is to copy" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  for (const size_t size : {100UL, 300000UL, 3000000UL}) {
+    std::vector<int32_t> values(size, 1);
+    // Memory of this size is there from now on: to take more of it may have to wait.
+    for (int i = 0; i < 3; ++i) upload(values, device).to(Device::cpu());
+    test::HeldStream held(current_stream(device));
+    std::vector<Tensor> copies;
+    for (int i = 0; i < 3; ++i) {
+      std::fill(values.begin(), values.end(), i);
+      copies.push_back(upload(values, device));
+    }
+    CHECK(held.release());
+    for (int i = 0; i < 3; ++i) {
+      const Tensor back = copies[static_cast<size_t>(i)].to(Device::cpu());
+      CHECK(std::count(back.data<int32_t>(), back.data<int32_t>() + back.numel(), i) ==
+            back.numel());
+    }
+  }
+}
+
+TEST_CASE("a copy in a graph is of the same bytes in every run" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  const Stream stream = current_stream(device);
+  constexpr int64_t size = 100000;
+  const Tensor to = Tensor::empty({size}, i32, device);
+  std::vector<int32_t> values(size, 5);
+  const test::Recorded copying(stream, [&] {
+    copy_to_device(to.data(), values.data(), to.bytes(), stream);
+    std::fill(values.begin(), values.end(), 6);
+  });
+  for (int run = 0; run < 3; ++run) {
+    const Tensor other = upload(values, device);  // does not take the graph's memory
+    fill_zero(to.data(), to.bytes(), stream);
+    copying.run();
+    const Tensor back = to.to(Device::cpu()), beside = other.to(Device::cpu());
+    CHECK(std::count(back.data<int32_t>(), back.data<int32_t>() + size, 5) == size);
+    CHECK(std::count(beside.data<int32_t>(), beside.data<int32_t>() + size, 6) == size);
   }
 }
 

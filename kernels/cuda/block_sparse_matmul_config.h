@@ -2,6 +2,8 @@
 /** @file Tiles of the block-sparse products: pure functions of dtype and block. */
 #include <bs/lib/dtype.h>
 
+#include <bit>
+
 namespace bs::cuda {
 
 /** @brief How one CTA of an mma.sync kernel cuts its part of a product. */
@@ -103,33 +105,41 @@ constexpr WarpgroupTile warpgroup_sdd_tile(int block, SddForm form) {
     return {.cols = form.narrow ? 128 : 256, .stages = form.narrow ? 5 : 4, .stacked = true};
   return {.cols = form.narrow ? 128 : 192, .stages = form.narrow ? 4 : 3};
 }
+/** @brief 0 to 3 for blocks of 16, 32, 64 and 128. */
+constexpr int size_rank(int block) { return std::countr_zero(static_cast<unsigned>(block)) - 4; }
+
 /** @brief Whether a 16-bit dsd or dds is faster with the sparse matrix written out and multiplied
  * densely. The time of the warpgroup kernels over that of cuBLAS, measured at 4096^3 and 8192^3
  * (bench/NOTES.md), is 1 at a density for each block and goes up about evenly beyond it.
+ *  @param[in] along_depth the dense operand has the depth along its lines, and is copied for blocks
+ *  of 16
  *  @param[in] copying time of the copy over that of the dense product */
-constexpr bool dense_dsd_is_faster(int block, double density, double copying) {
+constexpr bool dense_dsd_is_faster(int block, double density, bool along_depth, double copying) {
   struct Line {
     double meets, slope;
   };
   constexpr Line lines[] = {{0.18, 3.2}, {0.57, 0.8}, {0.93, 0.8}, {0.9, 1.1}};
+  constexpr Line copied = {0.165, 3.2};
   if (block < 16) return false;
-  const Line line = lines[block == 16 ? 0 : block == 32 ? 1 : block == 64 ? 2 : 3];
+  const Line line = block == 16 && along_depth ? copied : lines[size_rank(block)];
   return (density - line.meets) * line.slope > copying;
 }
 
 /** @brief Whether a 16-bit sdd is faster by a dense product that stores only the blocks there are.
  * Both take as long at a density, measured at 4096^3 and 8192^3 with tiles for .97 of the rounds
  * of the multiprocessors that the dense product takes (bench/NOTES.md); the more rounds, the higher
- * the density, for what items of the sparse kernels leave idle at the end counts for less.
+ * the density, for what items of the sparse kernels leave idle at the end counts for less. Of 16
+ * and 32 at 8192^3 it is .05 and .12 lower on a GPU that is cool: then the dense product is not
+ * held up.
  *  @param[in] m,n extent of S */
 constexpr bool dense_sdd_is_faster(int block, double density, int64_t m, int64_t n,
                                    int multiprocessors) {
   struct Meeting {
     double at_4096, at_8192;  // densities, times .97
   };
-  constexpr Meeting meetings[] = {{0.39, 0.51}, {0.63, 0.71}, {0.83, 0.95}, {0.83, 0.96}};
+  constexpr Meeting meetings[] = {{0.39, 0.47}, {0.63, 0.62}, {0.83, 0.95}, {0.83, 0.96}};
   if (block < 16) return false;
-  const Meeting meets = meetings[block == 16 ? 0 : block == 32 ? 1 : block == 64 ? 2 : 3];
+  const Meeting meets = meetings[size_rank(block)];
   const int64_t tiles = ((m + 127) / 128) * ((n + 255) / 256);
   const int64_t rounds = (tiles + multiprocessors - 1) / multiprocessors;
   const double filled = static_cast<double>(tiles) / static_cast<double>(rounds * multiprocessors);

@@ -40,7 +40,7 @@ double density_of(const LayoutView& v) { return v.nnz / (static_cast<double>(v.r
 bool pays(const DsdProblem& p) {
   const double elements = elements_of(p.layout), density = density_of(p.layout);
   const double copy = copy_start + 2 * elements * (1 + density) / bytes_a_second;
-  return dense_dsd_is_faster(p.layout.block, density,
+  return dense_dsd_is_faster(p.layout.block, density, p.b.col != 1,
                              copy * products_a_second / (elements * static_cast<double>(p.n)) +
                                  (p.epilogue ? finishing : 0));
 }

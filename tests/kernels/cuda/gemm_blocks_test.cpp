@@ -15,8 +15,10 @@ using namespace bs::test;
 
 namespace {
 
+/// Asked before main() finds out that there is no GPU.
 bool hopper() {
-  return test_device().is_cuda() && device_properties(test_device()).capability == 90;
+  return test_device().is_cuda() && cuda_available() &&
+         device_properties(test_device()).capability == 90;
 }
 
 /// Whole numbers from -1 to 1, as they lie in memory: `turned` columns first, and with `beside`

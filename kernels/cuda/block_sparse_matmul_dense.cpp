@@ -2,6 +2,7 @@
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_matmul_dense.h>
 #include <bs/kernels/cuda/block_sparse_numbers.h>
+#include <bs/kernels/cuda/block_sparse_row_groups.h>
 #include <bs/kernels/cuda/gemm_blocks.h>
 #include <bs/kernels/gemm_operation.h>
 #include <bs/kernels/matmul.h>
@@ -35,14 +36,30 @@ bool applies(const Tensor& x, const LayoutView& v, int64_t free, int64_t product
          warpgroup_applies(x.dtype(), device_properties(x.device()).capability);
 }
 
-double density_of(const LayoutView& v) { return v.nnz / (static_cast<double>(v.rows) * v.cols); }
+/// Whether `faster(density)` holds, which it does from some density of random blocks on: for that
+/// of the layout, and for that which it has to strips of 128 rows.
+template <class Faster>
+bool holds(const Layout& layout, bool transposed, const Faster& faster) {
+  const int rows = WarpgroupTile::dsd_rows(layout.block());
+  return faster(layout.density()) &&
+         (rows == 1 || faster(random_density(row_groups_of(layout, transposed, rows))));
+}
 
 bool pays(const DsdProblem& p) {
-  const double elements = elements_of(p.layout), density = density_of(p.layout);
-  const double copy = copy_start + 2 * elements * (1 + density) / bytes_a_second;
-  return dense_dsd_is_faster(p.layout.block, density, p.b.col != 1,
-                             copy * products_a_second / (elements * static_cast<double>(p.n)) +
-                                 (p.epilogue ? finishing : 0));
+  const double elements = elements_of(p.layout);
+  const double copy = copy_start + 2 * elements * (1 + p.pattern->density()) / bytes_a_second;
+  const double more = copy * products_a_second / (elements * static_cast<double>(p.n)) +
+                      (p.epilogue ? finishing : 0);
+  return holds(*p.pattern, p.transposed, [&](double density) {
+    return dense_dsd_is_faster(p.layout.block, density, p.b.col != 1, more);
+  });
+}
+
+bool pays(const SddProblem& p, Device device) {
+  return !p.epilogue && holds(*p.pattern, false, [&](double density) {
+    return dense_sdd_is_faster(p.layout.block, density, p.pattern->height(), p.pattern->width(),
+                               device_properties(device).multiprocessors);
+  });
 }
 
 /// The one matrix of a batch of one.
@@ -142,9 +159,7 @@ bool dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
 
 bool dense_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
                Stream stream) {
-  if (p.epilogue || !applies(a, p.layout, p.k, p.batch.numel() * p.sum.numel()) ||
-      !dense_sdd_is_faster(p.layout.block, density_of(p.layout), p.pattern->height(),
-                           p.pattern->width(), device_properties(a.device()).multiprocessors))
+  if (!applies(a, p.layout, p.k, p.batch.numel() * p.sum.numel()) || !pays(p, a.device()))
     return false;
   const BlockNumbers& numbers = block_numbers(*p.pattern, a.device());
   return gemm_blocks(matrix(a), matrix(b), one_batch(values), numbers.table.data<int32_t>(),

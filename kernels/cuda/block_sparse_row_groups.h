@@ -16,6 +16,7 @@ struct RowGroups {
   int64_t entries = 0;             ///< columns of the unions of all strips
   int64_t neighbours = 0;          ///< the same of strips of neighbours, which is not less
   int64_t longest = 0;             ///< columns of the longest union
+  int64_t most = 0;                ///< what entries would be if strips had all columns
 };
 
 /** @brief Takes rows together that have most columns in common, wherever they lie within a height
@@ -26,6 +27,10 @@ RowGroups group_rows(const Layout& layout, bool transposed, int side);
 
 /** @brief The same, made once for a layout and kept with it. */
 const RowGroups& row_groups_of(const Layout& layout, bool transposed, int side);
+
+/** @brief The density of random blocks whose unions are as long. Kernels that work through unions
+ *  take as long for these, however many blocks there are: of rows that are alike there are more. */
+double random_density(const RowGroups& groups);
 
 /** @brief What a product does with the strips. */
 struct StripUse {

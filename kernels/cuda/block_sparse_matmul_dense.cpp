@@ -4,6 +4,7 @@
 #include <bs/kernels/cuda/block_sparse_numbers.h>
 #include <bs/kernels/cuda/block_sparse_row_groups.h>
 #include <bs/kernels/cuda/gemm_blocks.h>
+#include <bs/kernels/cuda/matmul_description.h>
 #include <bs/kernels/gemm_operation.h>
 #include <bs/kernels/matmul.h>
 #include <bs/lib/cuda/runtime.h>
@@ -78,10 +79,6 @@ Tensor one_batch(Tensor values) {
   return values;
 }
 
-MatrixLayout layout_of(const Tensor& x) {
-  return x.strides()[1] == 1 ? MatrixLayout::row_major : MatrixLayout::column_major;
-}
-
 /// Whether lines of a matrix begin at multiples of 16 bytes.
 bool aligned(const Tensor& x) {
   const int64_t line = x.strides()[layout_of(x) == MatrixLayout::row_major ? 0 : 1];
@@ -96,17 +93,8 @@ const GemmOperation& operation_of(DType dtype, MatrixLayout a, MatrixLayout b,
   const std::string name = format("{} {} {} ", dtype, a, b) + key(epilogue);
   const std::lock_guard lock(mutex);
   std::unique_ptr<const GemmOperation>& operation = (*all)[name];
-  if (!operation) {
-    const Element e = element_of(dtype);
-    const MathInstruction math{
-        {64, 256, 16}, e, e, Element::f32, OpClass::warpgroup, MathOperation::multiply_add};
-    operation = std::make_unique<const GemmOperation>(
-        GemmDescription{.tile = {{128, 256, 64}, 4, {8, 1, 1}, math, {1, 1}},
-                        .a = {e, a, 8},
-                        .b = {e, b, 8},
-                        .d = {e, MatrixLayout::row_major, 8},
-                        .epilogue = epilogue});
-  }
+  if (!operation)
+    operation = std::make_unique<const GemmOperation>(describe_large_matmul(dtype, a, b, epilogue));
   return *operation;
 }
 

@@ -1,6 +1,7 @@
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/cuda/gemm_blocks.h>
 #include <bs/kernels/cuda/gemm_tables.h>
+#include <bs/kernels/cuda/matmul_description.h>
 #include <bs/kernels/cuda/warpgroup_operands.h>
 #include <bs/lib/cuda/runtime.h>
 
@@ -14,21 +15,11 @@ constexpr int line = 64;  // elements that a box is wide
 
 /// As matmul's own kernel for 16 bits, but for what is stored.
 GemmDescription describe(const GemmBlocksKernel& k) {
-  const Element e = element_of(k.dtype);
-  const MathInstruction math{
-      {64, 256, 16}, e, e, Element::f32, OpClass::warpgroup, MathOperation::multiply_add};
-  GemmDescription d{.tile = {{128, 256, 64}, 4, {8, 1, 1}, math, {1, 1}},
-                    .a = {e, k.a, 8},
-                    .b = {e, k.b, 8},
-                    .d = {e, MatrixLayout::row_major, 8},
-                    .epilogue = GemmEpilogue(epilogue::accumulator()),
-                    .swizzle = Swizzle::identity8};
-  d.epilogue.set_d(e);
+  GemmDescription d =
+      describe_large_matmul(k.dtype, k.a, k.b, GemmEpilogue(epilogue::accumulator()));
+  d.swizzle = Swizzle::identity8;
+  d.epilogue.set_d(d.d.element);
   return d;
-}
-
-MatrixLayout layout_of(const Tensor& x) {
-  return x.strides()[1] == 1 ? MatrixLayout::row_major : MatrixLayout::column_major;
 }
 
 bool addressable(const Tensor& x) {

@@ -1,6 +1,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/blas_matrix.h>
 #include <bs/kernels/cuda/matmul_config.h>
+#include <bs/kernels/cuda/matmul_description.h>
 #include <bs/kernels/gemm_operation.h>
 #include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
@@ -35,53 +36,39 @@ std::byte* element(const Tensor& x, int64_t index) {
   return static_cast<std::byte*>(x.data()) + index * static_cast<int64_t>(size_of(x.dtype()));
 }
 
-GemmDescription describe(MatmulPath path, Element element, bool a_rows, bool b_rows) {
-  const bool parts = path == MatmulPath::parts;
-  const int alignment = parts ? 1 : 16 / size_of(element);
-  const auto matrix = [&](bool rows) {
-    return TensorDescription{element, rows ? MatrixLayout::row_major : MatrixLayout::column_major,
-                             alignment};
+/// f32 goes in parts.
+GemmDescription describe(DType dtype, bool a_rows, bool b_rows) {
+  const auto layout = [](bool rows) {
+    return rows ? MatrixLayout::row_major : MatrixLayout::column_major;
   };
-  GemmDescription d{.tile = {},
-                    .a = matrix(a_rows),
-                    .b = matrix(b_rows),
-                    .d = matrix(true),
-                    .epilogue = GemmEpilogue(epilogue::accumulator()),
-                    .swizzle = Swizzle::identity8,
-                    .mode = GemmMode::batched};
-  if (parts) {
-    d.tile = {
-        {128, 128, 32},
-        3,
-        {8, 1, 1},
-        {{64, 128, 8}, element, element, Element::f32, OpClass::warpgroup, MathOperation::fast_f32},
-        {2, 1}};
-  } else {
-    d.tile = {{128, 256, 64},
-              4,
-              {8, 1, 1},
-              {{64, 256, 16},
-               element,
-               element,
-               Element::f32,
-               OpClass::warpgroup,
-               MathOperation::multiply_add},
-              {1, 1}};
-  }
-  return d;
+  const auto batched = [](GemmDescription d) {
+    d.swizzle = Swizzle::identity8;
+    d.mode = GemmMode::batched;
+    return d;
+  };
+  const GemmEpilogue epilogue(epilogue::accumulator());
+  if (dtype != f32)
+    return batched(describe_large_matmul(dtype, layout(a_rows), layout(b_rows), epilogue));
+  constexpr Element e = Element::f32;
+  const MathInstruction math{{64, 128, 8}, e, e, e, OpClass::warpgroup, MathOperation::fast_f32};
+  return batched({.tile = {{128, 128, 32}, 3, {8, 1, 1}, math, {2, 1}},
+                  .a = {e, layout(a_rows), 1},
+                  .b = {e, layout(b_rows), 1},
+                  .d = {e, MatrixLayout::row_major, 1},
+                  .epilogue = epilogue});
 }
 
-/// The operation for operands of a dtype and these layouts; f32 goes in parts.
+/// The operation for operands of a dtype and these layouts.
 const GemmOperation& operation(DType dtype, bool a_rows, bool b_rows) {
   using Four = std::array<GemmOperation, 4>;
-  const auto four = [](MatmulPath path, Element e) {
-    const auto one = [&](bool a, bool b) { return GemmOperation(describe(path, e, a, b)); };
+  const auto four = [](DType of) {
+    const auto one = [&](bool a, bool b) { return GemmOperation(describe(of, a, b)); };
     return new Four{one(false, false), one(false, true), one(true, false), one(true, true)};
   };
-  static const Four* const f32_parts = four(MatmulPath::parts, Element::f32);
-  static const Four* const f16_tiles = four(MatmulPath::tiles, Element::f16);
-  static const Four* const bf16_tiles = four(MatmulPath::tiles, Element::bf16);
-  const Four& all = *(dtype == f32 ? f32_parts : dtype == f16 ? f16_tiles : bf16_tiles);
+  static const Four* const of_f32 = four(f32);
+  static const Four* const of_f16 = four(f16);
+  static const Four* const of_bf16 = four(bf16);
+  const Four& all = *(dtype == f32 ? of_f32 : dtype == f16 ? of_f16 : of_bf16);
   return all[(a_rows ? 2U : 0U) + (b_rows ? 1U : 0U)];
 }
 

@@ -1,6 +1,8 @@
 // The block-sparse products in whole numbers, which every right kernel gives exactly.
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
@@ -140,6 +142,33 @@ TEST_CASE("block-sparse products: sdd of many blocks gives those of a dense prod
       CHECK(same_bits(sdd(a, b, mask.layout(), t).values, want.values));
       CHECK(same_bits(sdd(a, b, mask.layout(), t).values, want.values));
     }
+}
+
+TEST_CASE("block-sparse products: values of more than 2^31 elements, on a GPU; of a few on the CPU") {
+  const Device device = test_device();
+  // All rows keep every eighth column: what is kept of A B X is A (B X), where X has but such rows.
+  const int rows = large_on_gpu(4104, 9), kept = large_on_gpu(2048, 5), block = 16, n = 8;
+  std::vector<BlockIndex> blocks;
+  for (int row = 0; row < rows; ++row)
+    for (int col = 0; col < kept; ++col) blocks.push_back({0, row, 8 * col});
+  const LayoutPtr layout = Layout::from_blocks(1, rows, 8 * kept, block, std::move(blocks));
+  if (device.is_cuda()) REQUIRE(layout->nnz() * block * block > int64_t{1} << 31);
+  const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, bf16, device); };
+  const auto few_rows = [&](int64_t height, std::initializer_list<int64_t> at) {
+    const Tensor x = zeros({height, n}, bf16, device);
+    for (const int64_t row : at) copy(whole({1, n}), x.slice(0, row, row + 1));
+    return x;
+  };
+  const Tensor a = whole({layout->height(), 16}), b = whole({16, layout->width()});
+  const SparseTensor s = sdd(a, b, layout);
+  const int64_t width = layout->width(), height = layout->height();
+  const Tensor x = few_rows(width, {0, 15, 128, kept / 2 * 128 + 3, width - 128, width - 113});
+  CHECK(same_bits(dsd(s, x), matmul(a, matmul(b, x))));
+  const Tensor y = few_rows(height, {1, 16, height / 2, height - 17, height - 2});
+  const Tensor turned = reshape(dsd(s, y, {.a = true}), {kept, 128, n});
+  const Tensor want = matmul(b.transpose(0, 1), matmul(a.transpose(0, 1), y));
+  CHECK(same_bits(turned.slice(1, 0, 16), reshape(want, {kept, 128, n}).slice(1, 0, 16)));
+  CHECK(same_bits(turned.slice(1, 16, 128), zeros({kept, 112, n}, bf16, device)));
 }
 
 TEST_CASE("block-sparse products: sdd of more pieces of work than one round of a GPU takes") {

@@ -158,18 +158,23 @@ struct WarpgroupDsd {
     const T* values = static_cast<const T*>(p.blocks) +
                       of.first_value * static_cast<long long>(block * block) + row * block +
                       lane % chunks * 8;
-    const unsigned to =
-        static_cast<unsigned>(row * line + ((lane % chunks) ^ (row / span % chunks)) * 16);
     static_assert(lines / span % chunks == 0 || lines >= block);
-    for (unsigned mask = (slot.present | slot.clear) & (0x55555555u << (warp - 1)); mask != 0;
-         mask &= mask - 1) {
-      const int q = __ffs(static_cast<int>(mask)) - 1;
-      const int number = __shfl_sync(~0u, now.block, q);
-      const T* from = values + (number < 0 ? 0 : number) * (block * block);
+    static_assert(boxes % 2 == 0);  // slot q + 1 is of the same tile as slot q
+    const int first = warp - 1;     // slot
+    unsigned to = buffer + first * slice * line + row * line +
+                  ((lane % chunks) ^ (row / span % chunks)) * 16;
+    const int numbers = max(__shfl_down_sync(~0u, now.block, first), 0);
+    const unsigned present = slot.present >> first, wanted = present | slot.clear >> first;
+    asm volatile("" : "+l"(values), "+r"(to));  // or each slot's would be put together anew
+    // Slot by slot, to the end: to go from one set bit to the next is a chain of waits.
 #pragma unroll
-      for (int first = 0; first < block; first += lines)
-        copy_async_16(slot_address(buffer, q) + to + first * line, from + first * block,
-                      number >= 0);
+    for (int q = 0; q < slots; q += 2) {
+      const int number = __shfl_sync(~0u, numbers, q);
+      if ((wanted >> q & 1) == 0) continue;
+      const T* from = values + static_cast<long long>(number) * (block * block);
+#pragma unroll
+      for (int i = 0; i < block; i += lines)
+        copy_async_16(to + slot_address(0, q) + i * line, from + i * block, present >> q & 1);
     }
     s.full[stage].arrive_after_copies();
   }

@@ -105,24 +105,37 @@ constexpr WarpgroupTile warpgroup_sdd_tile(int block, SddForm form) {
     return {.cols = form.narrow ? 128 : 256, .stages = form.narrow ? 5 : 4, .stacked = true};
   return {.cols = form.narrow ? 128 : 192, .stages = form.narrow ? 4 : 3};
 }
-/** @brief 0 to 3 for blocks of 16, 32, 64 and 128. */
+/** @brief 0 to 3 for blocks of 16, 32, 64 and 128; of 8, -1. */
 constexpr int size_rank(int block) { return std::countr_zero(static_cast<unsigned>(block)) - 4; }
 
-/** @brief Whether a 16-bit dsd or dds is faster with the sparse matrix written out and multiplied
- * densely. The time of the warpgroup kernels over that of cuBLAS, measured at 4096^3 and 8192^3
- * (bench/NOTES.md), is 1 at a density for each block and goes up about evenly beyond it.
- *  @param[in] along_depth the dense operand has the depth along its lines, and is copied for blocks
- *  of 16
- *  @param[in] copying time of the copy over that of the dense product */
-constexpr bool dense_dsd_is_faster(int block, double density, bool along_depth, double copying) {
-  struct Line {
-    double meets, slope;
-  };
-  constexpr Line lines[] = {{0.18, 3.2}, {0.57, 0.8}, {0.93, 0.8}, {0.9, 1.1}};
-  constexpr Line copied = {0.165, 3.2};
-  if (block < 16) return false;
-  const Line line = block == 16 && along_depth ? copied : lines[size_rank(block)];
-  return (density - line.meets) * line.slope > copying;
+/** @brief What products are made of: 16-bit numbers; f32, rounded to TF32; f32, as three of TF32.
+ */
+enum class Factors { half, tf32, split };
+
+/** @brief The time of a sparse kernel over that of the dense product, about: 1 at a density, and
+ * from there on in a line. */
+struct Crossing {
+  double meets, slope;
+  constexpr double ratio(double density) const { return 1 + (density - meets) * slope; }
+};
+
+/** @brief For dsd and dds, without what either has copied, measured at 4096^3 and 8192^3
+ * (bench/NOTES.md). The dense matrix of small 16-bit blocks has the columns along its lines. */
+constexpr Crossing dsd_crossing(Factors factors, int block) {
+  constexpr Crossing all[][5] = {{{.055, 10}, {.34, 1.4}, {.57, .8}, {.93, .8}, {.9, 1.1}},
+                                 {{.07, 10}, {.16, 5.5}, {.31, 3.2}, {.6, 1.35}, {.76, 1.1}},
+                                 {{.165, 5.4}, {.4, 2.5}, {.475, 2}, {.97, 1}, {.97, 1}}};
+  return all[static_cast<int>(factors)][size_rank(block) + 1];
+}
+
+/** @brief For an sdd of which all of the dense product is stored, and then the blocks are picked
+ * out: of f32, and of blocks of 8; without what either has copied. */
+constexpr Crossing sdd_crossing(Factors factors, int block) {
+  constexpr Crossing half = {.06, 9.4};
+  constexpr Crossing all[][5] = {{{.08, 9}, {.335, 1.6}, {.56, 1.2}, {.435, 2.2}, {.77, 1.2}},
+                                 {{.13, 8}, {.57, 1.3}, {.8, 1.1}, {.84, 1.3}, {.92, 1}}};
+  return factors == Factors::half ? half
+                                  : all[factors == Factors::split ? 1 : 0][size_rank(block) + 1];
 }
 
 /** @brief Whether a 16-bit sdd is faster by a dense product that stores only the blocks there are.

@@ -5,6 +5,7 @@
 #include <bs/kernels/cuda/block_sparse_row_groups.h>
 #include <bs/kernels/cuda/gemm_blocks.h>
 #include <bs/kernels/cuda/matmul_description.h>
+#include <bs/kernels/cuda/turned_operand.h>
 #include <bs/kernels/gemm_operation.h>
 #include <bs/kernels/matmul.h>
 #include <bs/lib/cuda/runtime.h>
@@ -20,11 +21,15 @@ namespace {
 /// large products.
 constexpr double least_work = 1e10;
 
-/// Seconds, of an H200: a copy's start and bytes, and multiplications by cuBLAS.
-constexpr double copy_start = 4e-6, bytes_a_second = 3.3e12, products_a_second = 3.95e14;
+/// Of an H200: a copy's start, and its bytes a second.
+constexpr double copy_start = 4e-6, copy_rate = 3.3e12;
 
 /// What a dense product with an epilogue takes longer than cuBLAS' without (bench/NOTES.md).
 constexpr double finishing = 0.25;
+
+Factors factors_of(DType dtype, bool tf32) {
+  return dtype != f32 ? Factors::half : tf32 ? Factors::tf32 : Factors::split;
+}
 
 double elements_of(const LayoutView& v) {
   return static_cast<double>(v.rows) * v.cols * v.block * v.block;
@@ -32,34 +37,70 @@ double elements_of(const LayoutView& v) {
 
 /// Whether there is one product, for which the densities are known where both ways meet.
 bool applies(const Tensor& x, const LayoutView& v, int64_t free, int64_t products) {
-  return is_low_precision(x.dtype()) && v.heads == 1 && products == 1 &&
+  return (is_low_precision(x.dtype()) || x.dtype() == f32) && v.heads == 1 && products == 1 &&
          elements_of(v) * static_cast<double>(free) >= least_work &&
-         warpgroup_applies(x.dtype(), device_properties(x.device()).capability);
+         device_properties(x.device()).capability == 90;
+}
+
+/// The time of the dense product of an H200.
+double dense_seconds(Factors factors, const LayoutView& v, int64_t free) {
+  constexpr double multiplications_a_second[] = {3.95e14, 2.08e14, 6.2e13};
+  return elements_of(v) * static_cast<double>(free) /
+         multiplications_a_second[static_cast<int>(factors)];
+}
+
+/// To read or write so many elements, half of them each.
+double copy_seconds(double elements, DType dtype) {
+  return copy_start + elements * static_cast<double>(size_of(dtype)) / copy_rate;
+}
+
+/// For the sparse kernels of these blocks, which copy B where its lines are short.
+template <class Problem>
+double turning_seconds(const Problem& p, const Tensor& b) {
+  return short_lines(p, b) ? copy_seconds(2 * static_cast<double>(b.numel()), b.dtype()) : 0;
 }
 
 /// Whether `faster(density)` holds, which it does from some density of random blocks on: for that
-/// of the layout, and for that which it has to strips of 128 rows.
+/// of the layout, and for that which it has to strips of 128 rows, where kernels have such.
 template <class Faster>
-bool holds(const Layout& layout, bool transposed, const Faster& faster) {
+bool holds(const Layout& layout, bool transposed, bool strips, const Faster& faster) {
   const int rows = WarpgroupTile::dsd_rows(layout.block());
   return faster(layout.density()) &&
-         (rows == 1 || faster(random_density(row_groups_of(layout, transposed, rows))));
+         (!strips || rows == 1 || faster(random_density(row_groups_of(layout, transposed, rows))));
 }
 
-bool pays(const DsdProblem& p) {
+/// What is copied first counts: S, written out, or by the sparse kernels B, where its lines are
+/// short.
+bool pays(const DsdProblem& p, const Tensor& b) {
+  const Factors factors = factors_of(b.dtype(), p.tf32);
+  const int block = p.layout.block;
+  const bool gathers = factors == Factors::half && block >= 16;
+  const double dense = dense_seconds(factors, p.layout, p.n);
   const double elements = elements_of(p.layout);
-  const double copy = copy_start + 2 * elements * (1 + p.pattern->density()) / bytes_a_second;
-  const double more = copy * products_a_second / (elements * static_cast<double>(p.n)) +
-                      (p.epilogue ? finishing : 0);
-  return holds(*p.pattern, p.transposed, [&](double density) {
-    return dense_dsd_is_faster(p.layout.block, density, p.b.col != 1, more);
+  const double writing = copy_seconds(elements * (1 + p.pattern->density()), b.dtype());
+  const bool copied = block == 8 || (gathers && block == 16);
+  const double turning = copied ? turning_seconds(p, b) : 0;
+  const double more = (writing - turning) / dense + (p.epilogue ? finishing : 0);
+  return holds(*p.pattern, p.transposed, gathers, [&](double density) {
+    return dsd_crossing(factors, block).ratio(density) > 1 + more;
   });
 }
 
-bool pays(const SddProblem& p, Device device) {
-  return !p.epilogue && holds(*p.pattern, false, [&](double density) {
+bool pays_by_blocks(const SddProblem& p, Device device) {
+  return holds(*p.pattern, false, true, [&](double density) {
     return dense_sdd_is_faster(p.layout.block, density, p.pattern->height(), p.pattern->width(),
                                device_properties(device).multiprocessors);
+  });
+}
+
+bool pays_with_picking(const SddProblem& p, const Tensor& b) {
+  const Factors factors = factors_of(b.dtype(), p.tf32);
+  const int block = p.layout.block;
+  const double picking = copy_seconds(2 * elements_of(p.layout) * p.pattern->density(), b.dtype());
+  const double turning = block == 8 ? turning_seconds(p, b) : 0;
+  const double more = (picking - turning) / dense_seconds(factors, p.layout, p.k);
+  return holds(*p.pattern, false, block >= 16, [&](double density) {
+    return sdd_crossing(factors, block).ratio(density) > 1 + more;
   });
 }
 
@@ -125,8 +166,8 @@ void finished_matmul(const Tensor& a, const Tensor& b, const Tensor& d,
 
 bool dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
                Stream stream) {
-  if (!applies(b, p.layout, p.n, p.batch.numel() * p.sum.numel()) || !pays(p) ||
-      (p.epilogue && !(aligned(matrix(b)) && aligned(matrix(c)))))
+  if (!applies(b, p.layout, p.n, p.batch.numel() * p.sum.numel()) || !pays(p, b) ||
+      (p.epilogue && !(b.dtype() != f32 && aligned(matrix(b)) && aligned(matrix(c)))))
     return false;
   Tensor s = dense_like(p.layout, b);
   to_dense(one_batch(values), p.layout, s, stream);
@@ -147,11 +188,18 @@ bool dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
 
 bool dense_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
                Stream stream) {
-  if (!applies(a, p.layout, p.k, p.batch.numel() * p.sum.numel()) || !pays(p, a.device()))
-    return false;
-  const BlockNumbers& numbers = block_numbers(*p.pattern, a.device());
-  return gemm_blocks(matrix(a), matrix(b), one_batch(values), numbers.table.data<int32_t>(),
-                     p.layout.block, stream);
+  if (p.epilogue || !applies(a, p.layout, p.k, p.batch.numel() * p.sum.numel())) return false;
+  if (a.dtype() != f32 && p.layout.block >= 16) {
+    if (!pays_by_blocks(p, a.device())) return false;
+    const BlockNumbers& numbers = block_numbers(*p.pattern, a.device());
+    return gemm_blocks(matrix(a), matrix(b), one_batch(values), numbers.table.data<int32_t>(),
+                       p.layout.block, stream);
+  }
+  if (!pays_with_picking(p, b)) return false;
+  const Tensor all = dense_like(p.layout, a);
+  matmul(matrix(a), matrix(b), all, stream);
+  to_sparse(all, p.layout, one_batch(values), stream);
+  return true;
 }
 
 }  // namespace bs::cuda

@@ -3,6 +3,7 @@
 #include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/cuda/emit.h>
+#include <bs/kernels/cuda/turned_operand.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/upload.h>
@@ -92,6 +93,12 @@ const int* longest_first(const Layout& layout, bool transposed, Device device) {
   });
   kept.made.wait(current_stream(device));
   return kept.lines.data<int32_t>();
+}
+
+/// Whether blocks of 8 read each part of B, one a head for each of `lines` block lines of op(S), so
+/// often that a copy with long lines pays. Of f64 what they read are lines of 64 bytes.
+bool reads_often(const LayoutView& layout, int32_t lines, DType dtype) {
+  return layout.block == 8 && dtype != f64 && layout.nnz >= int64_t{4} * layout.heads * lines;
 }
 
 device::DenseSteps steps_of(const MatrixStrides& strides) { return {strides.row, strides.col}; }
@@ -196,6 +203,11 @@ std::vector<TiledKernel> all_tiled_kernels() {
 void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
                Stream stream) {
   visit_floating("dsd", b.dtype(), [](auto) {});  // kernels can be emitted for these alone
+  const int32_t depth = p.transposed ? p.layout.rows : p.layout.cols;
+  if (reads_often(p.layout, depth, b.dtype()) && short_lines(p, b)) {
+    const auto q = with_long_lines(p, b, stream);
+    return tiled_dsd(values, q.b, c, q.problem, stream);
+  }
   const int vector = 16 / size_in_bytes(b.dtype());
   const bool by_rows = p.c.col == 1;
   TiledKernel k{.sampled = false,
@@ -240,6 +252,10 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
 void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
                Stream stream) {
   visit_floating("sdd", a.dtype(), [](auto) {});
+  if (reads_often(p.layout, p.layout.cols, b.dtype()) && short_lines(p, b)) {
+    const auto q = with_long_lines(p, b, stream);
+    return tiled_sdd(a, q.b, values, q.problem, stream);
+  }
   BS_CHECK(p.k <= INT32_MAX, "sdd: a depth of {} is more than a kernel can count", p.k);
   const int vector = 16 / size_in_bytes(a.dtype());
   const int64_t height = int64_t{p.layout.rows} * p.layout.block;

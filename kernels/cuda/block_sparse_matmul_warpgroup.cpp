@@ -1,10 +1,10 @@
-#include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
 #include <bs/kernels/cuda/block_sparse_schedule.h>
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/cuda/emit.h>
+#include <bs/kernels/cuda/turned_operand.h>
 #include <bs/kernels/cuda/warpgroup_dsd_operands.h>
 #include <bs/kernels/cuda/warpgroup_mma.h>
 #include <bs/kernels/cuda/work_counter.h>
@@ -107,16 +107,6 @@ DenseMap sdd_map(const SddProblem& p, const Axes& axes, const SddOperand& o, int
   map.add(o.head != 0 ? p.layout.heads : 1, o.head);
   map.add_axes(axes, axes.strides(p.batch, o.number, p.sum, o.number), 2, steps);
   return map;
-}
-
-/// A copy with what was the first axis of a matrix along the lines: pieces of B as wide as a block
-/// would be short lines, which take as long as ones of 128 bytes.
-Tensor turn(const Tensor& b, Stream stream) {
-  Shape shape = b.shape();
-  std::swap(shape[-1], shape[-2]);
-  Tensor out = Tensor::empty(shape, b.dtype(), b.device());
-  copy(b.transpose(-2, -1), out, stream);
-  return out;
 }
 
 /// Launches the pieces of `split`, or where it has none `items`.
@@ -268,14 +258,9 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   if (!on_hopper(b) || block < 16 || p.layout.nnz == 0 || !axes.fit(3) ||
       !axes.dense(p.batch, 2, m * p.n) || !fits_int(values.numel() / block))
     return false;
-  if (block == 16 && p.b.col != 1 && b.transpose(-2, -1).is_contiguous()) {
-    // Lines as short as a block take as long as ones of 128 bytes: a copy with the columns along
-    // its lines pays.
-    const Tensor turned = Tensor::empty(b.shape(), b.dtype(), b.device());
-    copy(b, turned, stream);
-    DsdProblem q = p;
-    q.b = {.row = p.n, .col = 1};
-    return warpgroup_dsd(values, turned, c, q, stream);
+  if (block == 16 && short_lines(p, b)) {  // which take as long as ones of 128 bytes
+    const auto q = with_long_lines(p, b, stream);
+    return warpgroup_dsd(values, q.b, c, q.problem, stream);
   }
   const Tensor* const aside = staged_aside(p.epilogue);
   const WarpgroupTile tile = warpgroup_dsd_tile(p.n);
@@ -311,12 +296,11 @@ bool warpgroup_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const
   if (!on_hopper(a) || block < 16 || p.k == 0 || !axes.fit(2) || !axes.dense(p.batch, 2, size) ||
       !fits_int(values.numel() / block))
     return false;
-  const bool short_lines = block < depth && p.b.col == 1 && p.b.row != 1;
-  const bool turned = short_lines && p.a.col == 1 && p.a.row != 1 && !p.epilogue;
-  if (short_lines && !turned && b.is_contiguous()) {
-    SddProblem q = p;
-    q.b = {.row = 1, .col = p.k};
-    return warpgroup_sdd(a, turn(b, stream).transpose(-2, -1), values, q, stream);
+  const bool narrow = block < depth && p.b.col == 1 && p.b.row != 1;
+  const bool turned = narrow && p.a.col == 1 && p.a.row != 1 && !p.epilogue;
+  if (narrow && !turned && short_lines(p, b)) {
+    const auto q = with_long_lines(p, b, stream);
+    return warpgroup_sdd(a, q.b, values, q.problem, stream);
   }
   const int64_t m = int64_t{p.layout.rows} * block, n = int64_t{p.layout.cols} * block;
   const bool along_k = turned ? p.b.col != 1 : p.a.col == 1;

@@ -67,13 +67,6 @@ TEST_CASE("tiles of the warpgroup kernels fit the machine, and the choices among
       CHECK(tile.sdd_rows(block) * block % 64 == 0);
       CHECK(tile.sdd_cols(block) * block % 64 == 0);
     }
-    // Denser is never the reason to go back to the sparse kernels.
-    for (const bool along_depth : {false, true}) {
-      CHECK(!dense_dsd_is_faster(block, 0.1, along_depth, 0));
-      CHECK(dense_dsd_is_faster(block, 1, along_depth, 0.04));
-      // A copy that takes long is a reason to do without.
-      CHECK(!dense_dsd_is_faster(block, 1, along_depth, 4));
-    }
     for (const int64_t n : {2048, 4096, 6144, 8192, 16384, 65536}) {
       CAPTURE(n);
       CHECK(!dense_sdd_is_faster(block, 0.35, n, n, 132));
@@ -88,13 +81,35 @@ TEST_CASE("tiles of the warpgroup kernels fit the machine, and the choices among
     // Tiles for little more than a round of the multiprocessors leave half of them idle.
     CHECK(!dense_sdd_is_faster(block, block == 16 ? 0.7 : 1, 128 * 133, 256, 132));
   }
-  CHECK(!dense_dsd_is_faster(8, 1, false, 0));
   CHECK(!dense_sdd_is_faster(8, 1, 4096, 4096, 132));
   // As measured at 4096^3 and 8192^3.
   CHECK(dense_sdd_is_faster(32, 0.7, 4096, 4096, 132));
   CHECK(!dense_sdd_is_faster(32, 0.6, 8192, 8192, 132));
-  CHECK(dense_dsd_is_faster(16, 0.2, true, 0.1));
-  CHECK(!dense_dsd_is_faster(16, 0.2, false, 0.1));
+}
+
+TEST_CASE(
+    "dense and sparse kernels take as long at one density, the higher the larger blocks are") {
+  for (const Factors factors : {Factors::half, Factors::tf32, Factors::split}) {
+    double before = 0;
+    for (const int block : {8, 16, 32, 64, 128}) {
+      CAPTURE(block);
+      const Crossing dsd = dsd_crossing(factors, block);
+      CHECK(dsd.meets > before - 0.05);
+      CHECK(dsd.ratio(0.05) < 1);
+      CHECK(dsd.ratio(1) > 1);
+      before = dsd.meets;
+      if (factors == Factors::half && block > 8) continue;
+      CHECK(sdd_crossing(factors, block).ratio(0.05) < 1);
+      CHECK(sdd_crossing(factors, block).ratio(1) > 1);
+    }
+  }
+  // As measured at 4096^3 and 8192^3.
+  CHECK(dsd_crossing(Factors::half, 16).ratio(0.3) < 1);
+  CHECK(dsd_crossing(Factors::half, 16).ratio(0.5) > 1.1);
+  CHECK(dsd_crossing(Factors::tf32, 16).ratio(0.3) > 1.5);
+  CHECK(dsd_crossing(Factors::split, 16).ratio(0.3) < 1);
+  CHECK(sdd_crossing(Factors::tf32, 16).ratio(0.2) < 1);
+  CHECK(sdd_crossing(Factors::tf32, 64).ratio(0.5) > 1);
 }
 
 TEST_CASE("the warpgroup kernels are for 16 bits on compute capability 9.0, and for no other") {

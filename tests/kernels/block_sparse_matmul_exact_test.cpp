@@ -3,6 +3,7 @@
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
@@ -101,26 +102,64 @@ TEST_CASE("block-sparse products: whole numbers come out exact with more rows th
 }
 
 TEST_CASE("block-sparse products: an almost dense layout gives what a dense product does") {
-  const Device device = test_device();
-  const int n = large_on_gpu(4096, 32);  // large enough for the dense way on a GPU
-  const auto whole = [&](const Shape& shape, uint64_t seed) {
-    return whole_reference(shape, seed).tensor(bf16, device);
+  struct Case {
+    DType dtype;
+    int block;
+    bool tf32 = false;
   };
-  const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(0, 1) : x; };
-  const int side = large_on_gpu(64, 16), extent = side * 32;
-  Mask mask(1, side, side, 32, 1);
-  mask.at(0, 3, 5) = mask.at(0, side - 1, 0) = 0;
-  const SparseTensor s{mask.layout(), whole(mask.values(), 1)};
-  const Tensor dense = to_dense(s);
-  for (const Transpose t : transposes) {
-    const Tensor right = whole(flipped({extent, n}, t.b), 2);
-    check_exact("dsd", dsd(s, right, t), Reference::of(matmul(op(dense, t.a), op(right, t.b))));
-    const Tensor left = whole(flipped({n, extent}, t.a), 3);
-    check_exact("dds", dds(left, s, t), Reference::of(matmul(op(left, t.a), op(dense, t.b))));
-    const Tensor a = whole(flipped({extent, n}, t.a), 4), b = whole(flipped({n, extent}, t.b), 5);
-    const SparseTensor want = to_sparse(matmul(op(a, t.a), op(b, t.b)), mask.layout());
-    check_exact("sdd", sdd(a, b, mask.layout(), t).values, Reference::of(want.values));
+  const Device device = test_device();
+  // Large enough for the dense way on a GPU.
+  const int n = large_on_gpu(4096, 32), extent = large_on_gpu(2048, 512);
+  for (const auto& [dtype, block, tf32] :
+       {Case{bf16, 32}, Case{f16, 8}, Case{f32, 16}, Case{f32, 16, true}, Case{f32, 8, true}}) {
+    const TF32Guard guard(tf32);
+    CAPTURE(dtype);
+    CAPTURE(block);
+    const auto whole = [&, of = dtype](const Shape& shape) {
+      return randint(-1, 2, shape, of, device);
+    };
+    const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(0, 1) : x; };
+    const int side = extent / block;
+    Mask mask(1, side, side, block, 1);
+    mask.at(0, 3, 5) = mask.at(0, side - 1, 0) = 0;
+    const SparseTensor s{mask.layout(), whole(mask.values())};
+    const Tensor dense = to_dense(s);
+    for (const Transpose t : transposes) {
+      const Tensor right = whole(flipped({extent, n}, t.b));
+      CHECK(same_bits(dsd(s, right, t), matmul(op(dense, t.a), op(right, t.b))));
+      const Tensor left = whole(flipped({n, extent}, t.a));
+      CHECK(same_bits(dds(left, s, t), matmul(op(left, t.a), op(dense, t.b))));
+      const Tensor a = whole(flipped({extent, n}, t.a)), b = whole(flipped({n, extent}, t.b));
+      const SparseTensor want = to_sparse(matmul(op(a, t.a), op(b, t.b)), mask.layout());
+      CHECK(same_bits(sdd(a, b, mask.layout(), t).values, want.values));
+    }
   }
+}
+
+TEST_CASE("block-sparse products: blocks of 8 of matrices whichever way these lie") {
+  const Device device = test_device();
+  const auto op = [](const Tensor& x, bool turned) { return turned ? x.transpose(-2, -1) : x; };
+  // Enough of them for a copy of the dense operand, and too few.
+  for (const double density : {0.3, 0.02})
+    for (const DType dtype : {bf16, f32, f64})
+      for (const Transpose t : transposes) {
+        const int heads = t.b ? 2 : 1;
+        const Mask mask = Mask::random(heads, 21, 30, 8, density, 3);
+        CAPTURE(dtype);
+        const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, dtype, device); };
+        const SparseTensor s{mask.layout(), whole(mask.values({3}))};
+        const Tensor dense = to_dense(s);
+        const Tensor right =
+            whole(flipped(mask.dense({3}, t.a ? mask.height() : mask.width(), 72), t.b));
+        CHECK(same_bits(dsd(s, right, t), matmul(op(dense, t.a), op(right, t.b))));
+        const Tensor left =
+            whole(flipped(mask.dense({3}, 72, t.b ? mask.width() : mask.height()), t.a));
+        CHECK(same_bits(dds(left, s, t), matmul(op(left, t.a), op(dense, t.b))));
+        const Tensor a = whole(flipped(mask.dense({3}, mask.height(), 40), t.a));
+        const Tensor b = whole(flipped(mask.dense({3}, 40, mask.width()), t.b));
+        const SparseTensor want = to_sparse(matmul(op(a, t.a), op(b, t.b)), mask.layout());
+        CHECK(same_bits(sdd(a, b, mask.layout(), t).values, want.values));
+      }
 }
 
 TEST_CASE("block-sparse products: sdd of many blocks gives those of a dense product") {
@@ -144,7 +183,8 @@ TEST_CASE("block-sparse products: sdd of many blocks gives those of a dense prod
     }
 }
 
-TEST_CASE("block-sparse products: values of more than 2^31 elements, on a GPU; of a few on the CPU") {
+TEST_CASE(
+    "block-sparse products: values of more than 2^31 elements, on a GPU; of a few on the CPU") {
   const Device device = test_device();
   // All rows keep every eighth column: what is kept of A B X is A (B X), where X has but such rows.
   const int rows = large_on_gpu(4104, 9), kept = large_on_gpu(2048, 5), block = 16, n = 8;

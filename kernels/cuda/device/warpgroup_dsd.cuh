@@ -64,6 +64,11 @@ struct WarpgroupDsd {
   static constexpr int arrivals = small ? 1 + 64 : 1;  // on `full`
   static constexpr int ahead = 3;  // steps from the end of a stretch, when the next is asked for
 
+  /// Whether a stage is given back only when products of the next are under way, if that has come:
+  /// meanwhile the tensor cores are busy. Where copies are what is waited for, it would starve
+  /// them.
+  static constexpr bool lingers = block == 32;
+
   using Slots = DsdSlots<boxes>;
   static constexpr unsigned pair = 1u << 31;  // of a stage: its columns are one
   /// Of a stage's tiles, those of warpgroup 0.
@@ -161,8 +166,8 @@ struct WarpgroupDsd {
     static_assert(lines / span % chunks == 0 || lines >= block);
     static_assert(boxes % 2 == 0);  // slot q + 1 is of the same tile as slot q
     const int first = warp - 1;     // slot
-    unsigned to = buffer + first * slice * line + row * line +
-                  ((lane % chunks) ^ (row / span % chunks)) * 16;
+    unsigned to =
+        buffer + first * slice * line + row * line + ((lane % chunks) ^ (row / span % chunks)) * 16;
     const int numbers = max(__shfl_down_sync(~0u, now.block, first), 0);
     const unsigned present = slot.present >> first, wanted = present | slot.clear >> first;
     asm volatile("" : "+l"(values), "+r"(to));  // or each slot's would be put together anew
@@ -421,11 +426,19 @@ struct WarpgroupDsd {
       } else {
         int left = steps;
         unsigned tiles = 0, mine = 0;
+        const auto give_back = [&] {
+          if (leaving >= 0 && elected) s.empty[leaving].arrive();
+          leaving = -1;
+        };
         // The next stage that this warpgroup multiplies; others it gives back at once. The products
         // stand outside of any branch, or the compiler would wait for each.
         const auto seek = [&] {
           while (left > 0) {
             --left;
+            if (lingers && leaving >= 0 && !__any_sync(~0u, s.full[at.stage].ended(at.parity))) {
+              warpgroup_wait<0>();
+              give_back();
+            }
             s.full[at.stage].wait(at.parity);
             // Only the lane that gives it back reads it.
             tiles = __shfl_sync(~0u, elected ? s.tiles[at.stage] : 0, 0);
@@ -436,16 +449,26 @@ struct WarpgroupDsd {
           }
           return false;
         };
+        const auto multiply_next = [&] {
+          multiply_slice(sums, buffers + at.stage * (a_stage + b_stage), group,
+                         (__ffs(static_cast<int>(mine)) - 1) / (groups * boxes),
+                         pairs && (tiles & pair) != 0, started);
+          mine &= mine - 1;
+        };
         while (seek()) {
           if constexpr (small) fence_async_shared();  // S came by ordinary copies
-          do {
-            multiply_slice(sums, buffers + at.stage * (a_stage + b_stage), group,
-                           (__ffs(static_cast<int>(mine)) - 1) / (groups * boxes),
-                           pairs && (tiles & pair) != 0, started);
-            mine &= mine - 1;
-          } while (mine != 0);
-          warpgroup_wait<0>();  // to hold it until the next one was begun would starve the copies
-          if (elected) s.empty[at.stage].arrive();
+          if constexpr (lingers) {
+            multiply_next();
+            warpgroup_wait<1>();
+            give_back();
+            leaving = at.stage;
+            while (mine != 0) multiply_next();
+          } else {
+            do multiply_next();
+            while (mine != 0);
+            warpgroup_wait<0>();
+            if (elected) s.empty[at.stage].arrive();
+          }
           at.advance();
         }
       }

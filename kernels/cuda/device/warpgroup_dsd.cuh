@@ -502,7 +502,7 @@ struct WarpgroupDsd {
     }
     __syncthreads();
     if (group == groups) {
-      if constexpr (finishes) give_registers<reduces ? 56 : small ? 104 : 88>();
+      if constexpr (finishes) give_registers<reduces ? 64 : small ? 104 : 88>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
       if (warp < copying_warps) {
         produce(p, s, buffers, warp);
@@ -510,7 +510,7 @@ struct WarpgroupDsd {
         take_items(p, s.items);
       }
     } else {
-      if constexpr (finishes) take_registers<reduces ? 224 : small ? 200 : 208>();
+      if constexpr (finishes) take_registers<reduces ? 216 : small ? 200 : 208>();
       consume(p, s, buffers, group);
     }
   }

@@ -42,6 +42,12 @@ bool applies(const Tensor& x, const LayoutView& v, int64_t free, int64_t product
          device_properties(x.device()).capability == 90;
 }
 
+/// Whether a dense matrix is little of the GPU's memory: where it is not, only the blocks may fit.
+bool has_room(const LayoutView& v, const Tensor& x) {
+  return elements_of(v) * static_cast<double>(size_of(x.dtype())) <=
+         static_cast<double>(device_properties(x.device()).memory_bytes) / 16;
+}
+
 /// The time of the dense product of an H200.
 double dense_seconds(Factors factors, const LayoutView& v, int64_t free) {
   constexpr double multiplications_a_second[] = {3.95e14, 2.08e14, 6.2e13};
@@ -166,7 +172,8 @@ void finished_matmul(const Tensor& a, const Tensor& b, const Tensor& d,
 
 bool dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
                Stream stream) {
-  if (!applies(b, p.layout, p.n, p.batch.numel() * p.sum.numel()) || !pays(p, b) ||
+  if (!applies(b, p.layout, p.n, p.batch.numel() * p.sum.numel()) || !has_room(p.layout, b) ||
+      !pays(p, b) ||
       (p.epilogue && !(b.dtype() != f32 && aligned(matrix(b)) && aligned(matrix(c)))))
     return false;
   Tensor s = dense_like(p.layout, b);
@@ -189,13 +196,15 @@ bool dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
 bool dense_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
                Stream stream) {
   if (p.epilogue || !applies(a, p.layout, p.k, p.batch.numel() * p.sum.numel())) return false;
-  if (a.dtype() != f32 && p.layout.block >= 16) {
-    if (!pays_by_blocks(p, a.device())) return false;
+  const bool by_blocks = a.dtype() != f32 && p.layout.block >= 16;
+  if (!(by_blocks ? pays_by_blocks(p, a.device()) : pays_with_picking(p, b))) return false;
+  if (by_blocks) {
     const BlockNumbers& numbers = block_numbers(*p.pattern, a.device());
-    return gemm_blocks(matrix(a), matrix(b), one_batch(values), numbers.table.data<int32_t>(),
-                       p.layout.block, stream);
+    if (gemm_blocks(matrix(a), matrix(b), one_batch(values), numbers.table.data<int32_t>(),
+                    p.layout.block, stream))
+      return true;
   }
-  if (!pays_with_picking(p, b)) return false;
+  if (!has_room(p.layout, a)) return false;
   const Tensor all = dense_like(p.layout, a);
   matmul(matrix(a), matrix(b), all, stream);
   to_sparse(all, p.layout, one_batch(values), stream);

@@ -107,6 +107,9 @@ const DeviceProperties& device_properties(Device device) {
                    attribute(cudaDevAttrComputeCapabilityMinor);
     p.shared_memory_optin = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     p.l2_bytes = attribute(cudaDevAttrL2CacheSize);
+    cudaDeviceProp all{};
+    BS_CUDA_CHECK(cudaGetDeviceProperties(&all, device.index()));
+    p.memory_bytes = static_cast<int64_t>(all.totalGlobalMem);
     return p;
   });
 }

@@ -50,6 +50,7 @@ struct DeviceProperties {
   int capability = 0;           ///< major * 10 + minor
   int shared_memory_optin = 0;  ///< most bytes of shared memory a block may have
   int64_t l2_bytes = 0;
+  int64_t memory_bytes = 0;  ///< all there is, free or not
 };
 const DeviceProperties& device_properties(Device device);
 

@@ -151,36 +151,14 @@ struct WarpgroupDsd {
     }
   }
 
-  /// Copies small blocks of S, a block at a time; warps 1 and 2 have every other slot.
+  /// Copies small blocks of S; warps 1 and 2 have every other slot.
   __device__ static void copy_blocks(const WarpgroupDsdParams& p, Shared& s, unsigned buffer,
                                      int stage, const DsdStretch& of, const Step& now, int warp) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
     const Slots slot(now.block, s.dirty[warp][stage]);
-    constexpr int chunks = line / 16;   // of a line, exchanged as the tensor cores
-    constexpr int span = 128 / line;    // expect: see matrix_descriptor
-    constexpr int lines = 32 / chunks;  // that a warp copies at once
-    const int row = lane / chunks;
-    const T* values = static_cast<const T*>(p.blocks) +
-                      of.first_value * static_cast<long long>(block * block) + row * block +
-                      lane % chunks * 8;
-    static_assert(lines / span % chunks == 0 || lines >= block);
-    static_assert(boxes % 2 == 0);  // slot q + 1 is of the same tile as slot q
-    const int first = warp - 1;     // slot
-    unsigned to =
-        buffer + first * slice * line + row * line + ((lane % chunks) ^ (row / span % chunks)) * 16;
-    const int numbers = max(__shfl_down_sync(~0u, now.block, first), 0);
-    const unsigned present = slot.present >> first, wanted = present | slot.clear >> first;
-    asm volatile("" : "+l"(values), "+r"(to));  // or each slot's would be put together anew
-    // Slot by slot, to the end: to go from one set bit to the next is a chain of waits.
-#pragma unroll
-    for (int q = 0; q < slots; q += 2) {
-      const int number = __shfl_sync(~0u, numbers, q);
-      if ((wanted >> q & 1) == 0) continue;
-      const T* from = values + static_cast<long long>(number) * (block * block);
-#pragma unroll
-      for (int i = 0; i < block; i += lines)
-        copy_async_16(to + slot_address(0, q) + i * line, from + i * block, present >> q & 1);
-    }
+    const T* values =
+        static_cast<const T*>(p.blocks) + of.first_value * static_cast<long long>(block * block);
+    copy_slots<block, slots>(values, now.block, slot, warp - 1, buffer,
+                             [](int q) { return slot_address(0, q); });
     s.full[stage].arrive_after_copies();
   }
 

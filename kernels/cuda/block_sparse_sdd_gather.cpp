@@ -171,14 +171,15 @@ class Gatherer {
   std::vector<int> chosen_;
 };
 
-/// The windows of all heads, of one after the other, each about as large.
-std::vector<Window> windows_of(const LayoutRows& from, int block) {
+/// The windows of all heads, of one after the other, each about as large; of `most_wide` block
+/// columns at most.
+std::vector<Window> windows_of(const LayoutRows& from, int block, int most_wide) {
   const auto parts = [](int size, int most) { return (size + most - 1) / most; };
   const auto part = [](int size, int i, int of) {
     return static_cast<int>(int64_t{size} * i / of);
   };
   const int tall = parts(from.rows, most_height / block);
-  const int wide = parts(from.cols, most_cols);
+  const int wide = parts(from.cols, most_wide);
   std::vector<Window> windows;
   for (int head = 0; head < from.heads; ++head)
     for (int i = 0; i < tall; ++i)
@@ -204,16 +205,30 @@ void append(GatheredStrips& out, const GatheredStrips& part) {
 
 }  // namespace
 
-GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form) {
-  const int block = layout.block();
-  const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
-  return gather_sdd(layout, transposed, tile.sdd_rows(block) * block, tile.sdd_cols(block) * block);
+int sdd_window(int64_t rows, int64_t columns, int block, double seconds, double memory_rate) {
+  // Measured on an H100 at 8192^3: what runs at once, which is of one or two windows, reads each
+  // line 1.75 times; and windows of 2048 columns take the least time.
+  constexpr double again = 1.75, reached = .87;
+  constexpr int line = 128, narrow = 2048;
+  const int64_t lines = std::min<int64_t>(rows, most_height) +
+                        std::min<int64_t>(columns, int64_t{2} * most_cols * block);
+  const bool waits = again * line * static_cast<double>(lines) > seconds * reached * memory_rate;
+  return waits ? narrow : widest_window;
 }
 
-GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns) {
+GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form, int window) {
+  const int block = layout.block();
+  const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
+  return gather_sdd(layout, transposed, tile.sdd_rows(block) * block, tile.sdd_cols(block) * block,
+                    window);
+}
+
+GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns,
+                          int window) {
   const int block = layout.block();
   const LayoutRows from(layout.view(Device::cpu()), transposed);
-  const std::vector<Window> windows = windows_of(from, block);
+  const std::vector<Window> windows =
+      windows_of(from, block, std::clamp(window / block, 1, most_cols));
   std::vector<GatheredStrips> parts(windows.size());
 #pragma omp parallel for schedule(dynamic) if (windows.size() > 1 && layout.nnz() >= least_shared)
   for (size_t i = 0; i < windows.size(); ++i) {

@@ -12,6 +12,8 @@ namespace bs::cuda {
 
 namespace {
 
+constexpr double cycles_a_second = 1.7e9;
+
 struct SddPlan {
   SddForm form;
   SddItems items;
@@ -103,7 +105,7 @@ SddPlan plan_gathered(const GatheredStrips& strips, const SddExtent& extent, int
 
 /// Cycles that a copy of the strips' operand takes, with the depth along its lines.
 double copy_cycles(const SddExtent& extent) {
-  constexpr double start = 4e-6, bytes_a_second = 2.8e12, cycles_a_second = 1.7e9;
+  constexpr double start = 4e-6, bytes_a_second = 2.8e12;
   const double bytes = 2 * 2 * static_cast<double>(extent.copied);
   return (start + bytes / bytes_a_second) * cycles_a_second;
 }
@@ -137,9 +139,15 @@ void try_gathered(SddPlan& chosen, const Layout& layout, const SddExtent& extent
                   const DeviceProperties& gpu) {
   const int block = layout.block(), multiprocessors = gpu.multiprocessors;
   const int lines = row_lines(extent, block, gpu.l2_bytes);
+  const WarpgroupTile wide = warpgroup_sdd_tile(block, {.gathered = true});
+  const double seconds = gathering({}) * sdd_cycles(128 + wide.cols, wide.cols) / cycles_a_second;
+  const int64_t height = layout.height(), width = layout.width();
+  const int window =
+      sdd_window(extent.transposed ? width : height, extent.transposed ? height : width, block,
+                 seconds, gpu.memory_rate);
   for (const bool narrow : {false, true}) {
     const SddForm form{.narrow = narrow, .gathered = true};
-    GatheredStrips strips = gather_sdd(layout, extent.transposed, form);
+    GatheredStrips strips = gather_sdd(layout, extent.transposed, form, window);
     SddPlan plan = plan_gathered(strips, extent, block, form, lines, multiprocessors, chosen.time);
     if (lines > 128 && extent.copied > 0) {
       const double copy = copy_cycles(extent), best = std::min(chosen.time, plan.time);

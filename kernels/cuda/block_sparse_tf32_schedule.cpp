@@ -30,10 +30,14 @@ std::vector<int64_t> costs_of(const Tf32SddPlan& plan, int block, const Tf32SddE
 
 }  // namespace
 
-Tf32SddPlan plan_tf32_sdd(const Layout& layout, const Tf32SddExtent& extent, int multiprocessors) {
+Tf32SddPlan plan_tf32_sdd(const Layout& layout, const Tf32SddExtent& extent, int multiprocessors,
+                          double memory_rate) {
   constexpr double cycles_a_second = 1.7e9;
   const Tf32Tile tile = tf32_gathered_tile(extent.split);
-  Tf32SddPlan plan{gather_sdd(layout, false, tile.n, tile.gathered_columns())};
+  const double stage = tf32_gathered_cycles(extent.split, !extent.a_along_k, 0) / cycles_a_second;
+  const int window =
+      sdd_window(layout.height(), layout.width(), layout.block(), stage, memory_rate);
+  Tf32SddPlan plan{gather_sdd(layout, false, tile.n, tile.gathered_columns(), window)};
   std::vector<device::SddShare>& shares = plan.strips.shares;
   if (shares.empty()) return plan;
   const auto together = static_cast<size_t>(tile.shares());
@@ -81,8 +85,8 @@ const Tf32SddSchedule& schedule_tf32_sdd(const Layout& layout, const Tf32SddExte
     };
     Tf32SddSchedule made;
     if (!pays(0)) return made;
-    const Tf32SddPlan plan =
-        plan_tf32_sdd(layout, extent, device_properties(device).multiprocessors);
+    const DeviceProperties& gpu = device_properties(device);
+    const Tf32SddPlan plan = plan_tf32_sdd(layout, extent, gpu.multiprocessors, gpu.memory_rate);
     made.pays = pays(plan.seconds);
     if (!made.pays) return made;
     made.shares = DeviceShares(plan.strips.shares, plan.strips, device);

@@ -23,8 +23,10 @@ struct Tf32SddPlan {
   WorkPieces split = {};
   double seconds = 0;  ///< until all are done
 };
-/** @brief A pure function of its arguments. */
-Tf32SddPlan plan_tf32_sdd(const Layout& layout, const Tf32SddExtent& extent, int multiprocessors);
+/** @brief A pure function of its arguments.
+ *  @param[in] memory_rate as DeviceProperties has it */
+Tf32SddPlan plan_tf32_sdd(const Layout& layout, const Tf32SddExtent& extent, int multiprocessors,
+                          double memory_rate);
 
 /** @brief A plan on the device. */
 struct Tf32SddSchedule {

@@ -73,7 +73,9 @@ struct DenseMap {
                      : x.dtype() == bf16 ? TensorMapElement::bf16
                                          : TensorMapElement::f32;
     tensor.address = x.data();
-    tensor.promotion = TensorMapPromotion::bytes_256;
+    // L2 brings nothing beside what is asked for: where the depth is along the lines, that would
+    // be what the next stage asks for, when it may be lost again.
+    tensor.promotion = TensorMapPromotion::none;
     tensor.rank = 0;
     fit = reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
     const int64_t bytes = box_length * element_bytes;

@@ -110,6 +110,8 @@ const DeviceProperties& device_properties(Device device) {
     cudaDeviceProp all{};
     BS_CUDA_CHECK(cudaGetDeviceProperties(&all, device.index()));
     p.memory_bytes = static_cast<int64_t>(all.totalGlobalMem);
+    const double transfers = 2e3 * attribute(cudaDevAttrMemoryClockRate);  // two a clock, of kHz
+    p.memory_rate = transfers * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
     return p;
   });
 }

@@ -51,6 +51,7 @@ struct DeviceProperties {
   int shared_memory_optin = 0;  ///< most bytes of shared memory a block may have
   int64_t l2_bytes = 0;
   int64_t memory_bytes = 0;  ///< all there is, free or not
+  double memory_rate = 0;  ///< bytes a second that its bus could carry; copies reach some .9 of it
 };
 const DeviceProperties& device_properties(Device device);
 

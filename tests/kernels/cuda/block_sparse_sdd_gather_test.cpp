@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
+#include <utility>
 #include <vector>
 
 using namespace bs;
@@ -31,7 +33,8 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
     const LayoutView view = layout->view(Device::cpu());
     const bool transposed = random() % 2 != 0;
     const SddForm form{.narrow = random() % 2 != 0, .gathered = true};
-    const GatheredStrips made = gather_sdd(*layout, transposed, form);
+    const int window = random() % 2 != 0 ? 1 + static_cast<int>(random() % 3000) : widest_window;
+    const GatheredStrips made = gather_sdd(*layout, transposed, form, window);
     const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
     CHECK(made.strip_rows * block == 128);
     const auto high = static_cast<size_t>(made.strip_rows);
@@ -99,6 +102,47 @@ TEST_CASE("sdd: gathered rows leave less of an item empty than neighbours do") {
         CHECK(full <= 1);
       }
     }
+}
+
+TEST_CASE("sdd: gathered rows and columns of an item are of one window") {
+  const LayoutPtr layout = random_layout(8192 / 32, 6144 / 32, 32, .2);
+  for (const bool transposed : {false, true}) {
+    const GatheredStrips made = gather_sdd(*layout, transposed, {.gathered = true}, 2048);
+    // Windows come row by row of them.
+    std::vector<std::pair<int, int>> windows;
+    int apart = 0;
+    for (const device::SddShare& share : made.shares) {
+      const auto row = static_cast<size_t>(share.strip * made.strip_rows);
+      const auto col = static_cast<size_t>(share.first);
+      windows.emplace_back(made.rows[row] * 32 / (transposed ? 3072 : 4096),
+                           made.cols[col] * 32 / 2048);
+      for (size_t i = 0; i < static_cast<size_t>(made.strip_rows); ++i)
+        apart += made.rows[row + i] * 32 / (transposed ? 3072 : 4096) != windows.back().first;
+      for (size_t i = 0; i < static_cast<size_t>(share.count); ++i)
+        apart += made.cols[col + i] * 32 / 2048 != windows.back().second;
+    }
+    CHECK(apart == 0);
+    CHECK(std::is_sorted(windows.begin(), windows.end()));
+    CHECK(std::set(windows.begin(), windows.end()).size() == (transposed ? 8 : 6));
+  }
+}
+
+TEST_CASE("sdd: windows are narrow where memory would be what items wait for") {
+  constexpr double h100 = 3.35e12, h200 = 4.9e12, stage = .77e-6;
+  for (const int block : {16, 32, 64}) {
+    CAPTURE(block);
+    CHECK(sdd_window(4096, 4096, block, stage, h100) == widest_window);
+    CHECK(sdd_window(8192, 4096, block, stage, h100) == widest_window);
+    CHECK(sdd_window(2048, 6144, block, stage, h200) == widest_window);
+  }
+  CHECK(sdd_window(8192, 8192, 32, stage, h100) == 2048);
+  CHECK(sdd_window(8192, 8192, 32, stage, h200) == widest_window);
+  // Two windows of blocks of 16 have 8192 columns at most.
+  CHECK(sdd_window(8192, 65536, 16, stage, h200) == widest_window);
+  CHECK(sdd_window(8192, 65536, 16, stage, h100) == 2048);
+  CHECK(sdd_window(8192, 65536, 64, stage, h200) == 2048);
+  // What takes longer by itself may read more.
+  CHECK(sdd_window(8192, 8192, 64, 2 * stage, h100) == widest_window);
 }
 
 TEST_CASE("sdd: how many narrow items there will be is told from wide ones") {

@@ -193,12 +193,12 @@ jit::Source tf32_source(const Tf32Kernel& k, const GemmEpilogue* epilogue) {
                            : k.sampled ? "WarpgroupTf32Sdd"
                                        : "WarpgroupTf32Dsd";
   const std::string name =
-      format("{}_wgmma_{}_b{}_{}{}{}_n{}{}", op, k.split ? "f32" : "tf32", k.block,
+      format("{}_wgmma_{}_b{}_{}{}{}_n{}{}{}", op, k.split ? "f32" : "tf32", k.block,
              k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "",
-             tile.columns(), epilogue ? "_epilogue" : "");
+             tile.columns(), k.gathered_rows ? "_gathered" : "", epilogue ? "_epilogue" : "");
   std::string code = format("#include <bs/kernels/cuda/device/warpgroup_tf32_{}.cuh>\n\n",
                             gathers(k) ? "gathered" : op);
-  code += warpgroup_mma_tf32(tile.n);
+  code += warpgroup_mma_tf32(tile.n / tile.rows);
   if (epilogue) code += epilogue_text(*epilogue, f32, !k.c_by_columns);
   code += format(
       "struct Config {\n  using Mma = ::Mma;\n"
@@ -212,7 +212,9 @@ jit::Source tf32_source(const Tf32Kernel& k, const GemmEpilogue* epilogue) {
                  word(k.c_by_columns));
   code += format("  static constexpr bool gathered = {}, apart = {};\n", word(gathers(k)),
                  word(tile.apart));
-  code += format("  static constexpr int side = {};\n", side_of(k.block));
+  code += format("  static constexpr int side = {}, rows = {};\n", side_of(k.block), tile.rows);
+  if (!k.sampled)
+    code += format("  static constexpr bool gathered_rows = {};\n", word(k.gathered_rows));
   code += format("  static constexpr bool narrow_along_k = {}, wide_along_k = {};\n};\n",
                  word(k.a_along_k), word(k.b_along_k));
   code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
@@ -232,13 +234,14 @@ std::vector<Tf32Kernel> all_tf32_kernels(bool epilogues) {
     for (const bool split : {false, true})
       for (const bool a : {false, true})
         for (const bool b : {false, true}) {
-          if (epilogues && tf32_gathers(block)) continue;
-          all.push_back({true, block, split, false, a, b, false});
-          if (tf32_gathers(block)) continue;
-          for (const bool c : {false, true}) {
-            all.push_back({false, block, split, false, a, b, c});
-            if (block == 64 && !split) all.push_back({false, block, split, true, a, b, c});
-          }
+          if (!epilogues || !tf32_gathers(block))
+            all.push_back({true, block, split, false, false, a, b, false});
+          for (const bool c : {false, true})
+            for (const bool broad : {false, true})
+              for (const bool gathered : {false, true})
+                if (block >= 32 && (!broad || (block == 64 && !split)) &&
+                    (!gathered || block == 32))
+                  all.push_back({false, block, split, broad, gathered, a, b, c});
         }
   return all;
 }
@@ -248,32 +251,40 @@ bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdP
   const int block = p.layout.block;
   const Axes axes(p.batch, p.sum);
   const int64_t m = int64_t{p.block_rows()} * block;
-  if (!applies(b, block, p.n) || p.layout.nnz == 0 || !axes.fit(3) ||
+  if (!applies(b, block, p.n) || block < 32 || p.layout.nnz == 0 || !axes.fit(3) ||
       !axes.dense(p.batch, 2, m * p.n) || !fits_int(values.numel() / block) ||
       reinterpret_cast<uintptr_t>(c.data()) % 16 != 0)
     return false;
-  const BlockSparseStrips& strips = strips_of(*p.pattern, p.transposed, 1, stream.device());
+  const int rows = tf32_tile(block, !p.tf32, false).rows;
+  const int64_t strips_of_all = ceil_div(p.block_rows(), rows);
+  const bool broad =
+      broad_tiles_pay(block, !p.tf32, strips_of_all, p.batch.numel() * p.n, multiprocessors(b));
+  const Tf32Tile tile = tf32_tile(block, !p.tf32, broad);
+  const int64_t items = strips_of_all * p.batch.numel() * ceil_div(p.n, tile.columns());
+  if (rows > 1 && !pairs_fill(items, multiprocessors(b)) && !tf32_gathers_always()) return false;
+  const BlockSparseStrips& strips = dsd_strips(p, rows, tile.columns(), stream.device());
   const Tensor* const aside = staged_aside(p.epilogue);
   const Tf32Kernel k{.sampled = false,
                      .block = block,
                      .split = !p.tf32,
-                     .broad = broad_tiles_pay(block, !p.tf32, strips.list.strips,
-                                              p.batch.numel() * p.n, multiprocessors(b)),
+                     .broad = broad,
+                     .gathered_rows = strips.gathered,
                      .a_along_k = !p.transposed,
                      .b_along_k = p.b.col != 1,
                      .c_by_columns = p.c.col != 1,
                      .staged = aside ? 2 : 1,
                      .epilogue = epilogue_key(p.epilogue)};
-  const Tf32Tile tile = tile_of(k);
-  DenseMap value_map = rounded({values, k.a_along_k ? block : depth, values.numel() / block, block,
-                                depth, k.a_along_k ? tile.n : depth},
-                               k);
-  if (!k.a_along_k) value_map.add(block / depth, depth, tile.n / depth);
+  const int lines = k.a_along_k ? tile.n / rows : depth;  // of a box
+  DenseMap value_map = rounded(
+      {values, k.a_along_k ? block : depth, values.numel() / block, block, depth, lines}, k);
+  if (!k.a_along_k && block > depth) value_map.add(block / depth, depth, tile.n / depth);
   device::WarpgroupTf32DsdParams params{};
-  const DsdWork work = describe_dsd(
-      b, p, axes, strips, value_map,
-      {.cols = tile.columns(), .depth = depth, .parts = block / tile.n, .b_along_k = k.b_along_k},
-      params);
+  const DsdWork work = describe_dsd(b, p, axes, strips, value_map,
+                                    {.cols = tile.columns(),
+                                     .depth = depth,
+                                     .parts = std::max(1, block / tile.n),
+                                     .b_along_k = k.b_along_k},
+                                    params);
   if (!work.schedule) return false;
   params.result = c.data<float>();
   if (aside) params.beside = aside->data<float>();
@@ -281,7 +292,7 @@ bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdP
   params.result_batch = m * p.n;
   params.whole_quads = p.n % 4 == 0;
   const EpilogueLaunch epilogue(p.epilogue, !k.c_by_columns, {p.batch.numel(), p.n, m},
-                                device::tf32_reduced_side, tile.n, stream);
+                                device::tf32_reduced_side, tile.n / rows, stream);
   params.epilogue = epilogue.arguments();
   launch(k, params, p.epilogue, work.items, work.schedule->split, stream);
   epilogue.reduce();

@@ -1,7 +1,7 @@
 #pragma once
 /** @file The block-sparse products of f32 on wgmma, for Hopper: rounded to TF32, or as three
- *  products of it; blocks of 64 and 128, sdd without epilogue of 16 and 32 too; operands that the
- *  copy engine can address. */
+ *  products of it; blocks of 64 and 128, dsd of 32 too, sdd without epilogue of 16 and 32 too;
+ *  operands that the copy engine can address. */
 #include <bs/kernels/block_sparse_matmul_problem.h>
 #include <bs/kernels/cuda/block_sparse_tf32_config.h>
 #include <bs/lib/cuda/jit.h>
@@ -19,6 +19,7 @@ struct Tf32Kernel {
   int block = 0;
   bool split = false;                         ///< three products of TF32
   bool broad = false;                         ///< see tf32_tile()
+  bool gathered_rows = false;                 ///< dsd: pairs of block rows are of alike ones
   bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
   bool c_by_columns = false;                  ///< dsd: neighbours along the rows of C are
   int staged = 1;             ///< results that leave together: C, or it and one more

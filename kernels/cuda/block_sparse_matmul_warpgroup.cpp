@@ -76,23 +76,6 @@ DenseMap result_map(const Tensor& x, const DsdProblem& p, const WarpgroupKernel&
   return map;
 }
 
-/// The strips of a product: of gathered rows where that pays, if each C has those of one head;
-/// `pairs`: of columns stay together.
-const BlockSparseStrips& dsd_strips(const DsdProblem& p, int cols, bool pairs, Device device) {
-  const int block = p.layout.block, rows = WarpgroupTile::dsd_rows(block);
-  const bool sums_heads = p.layout.heads > 1 && p.sum.offset(2, p.sum.numel() - 1) != 0;
-  const RowGroups* groups = nullptr;
-  if (rows > 1 && !sums_heads) {
-    groups = &row_groups_of(*p.pattern, p.transposed, rows);
-    const StripUse use{.block = block,
-                       .by_columns = p.c.col != 1,
-                       .times = p.batch.numel() / p.layout.heads * ceil_div(p.n, cols),
-                       .workers = device_properties(device).multiprocessors};
-    if (!groups_pay(*groups, use)) groups = nullptr;
-  }
-  return strips_of(*p.pattern, p.transposed, rows, device, groups, pairs);
-}
-
 /// An operand of sdd: A, or the transpose of B.
 struct SddOperand {
   const Tensor& x;
@@ -265,7 +248,8 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
   const Tensor* const aside = staged_aside(p.epilogue);
   const WarpgroupTile tile = warpgroup_dsd_tile(p.n);
   const bool pairs = 2 * block == depth && p.b.col != 1;  // are whole lines of B
-  const BlockSparseStrips& strips = dsd_strips(p, tile.cols, pairs, stream.device());
+  const BlockSparseStrips& strips =
+      dsd_strips(p, WarpgroupTile::dsd_rows(block), tile.cols, stream.device(), pairs);
   const WarpgroupKernel k = kernel_of(p, b.dtype(), tile.cols, strips.gathered, aside ? 2 : 1);
   const DenseMap c_map = result_map(c, p, k);
   if (!c_map.fit) return false;

@@ -77,8 +77,8 @@ struct DsdExtent {
   int64_t tiles = 1;        ///< of columns of one C
   bool sums_heads = false;  ///< heads are the last axis of the sum, else that of the batch
   int element = 2;          ///< bytes of one
-  bool gathered = false;    ///< strips of 16-bit products: whether their rows are
-  bool fits() const { return columns < 1 << 25 && products < 1 << 25; }
+  bool gathered = false;    ///< whether the rows of strips are
+  bool fits() const { return columns < 1 << 25 && products < 1 << 24; }
 };
 /** @brief Steps that the items take, in the order of their numbers: strips of a rank (those of all
  *  heads that are as many places from their head's longest one) over the tiles of columns. */

@@ -11,6 +11,7 @@ struct Tf32Tile {
   int stages = 0;  ///< of depth 32
   bool split = false;
   bool apart = false;  ///< each warpgroup has a narrow operand of its own
+  int rows = 1;        ///< of dsd, block rows of the narrow operand
 
   static constexpr int threads = 384;
   static constexpr int barriers = 1024;  ///< bytes kept for barriers and items
@@ -27,13 +28,15 @@ struct Tf32Tile {
   constexpr int gathered_columns() const { return columns() / shares(); }
 };
 
-/** @brief The tile for a block of 64 or 128. `split` f32 has sums of a stage of their own, and so
- *  half as many. `broad`: 512 columns, so that blocks of 64 are used longer; L2 is what TF32 waits
- *  for. */
+/** @brief The tile of dsd for a block of 32, 64 or 128, and of sdd for the last two. Two block rows
+ *  of 32 are together, of which a stage multiplies those that have a block in its column. `split`
+ * f32 has sums of a stage of their own, and so half as many. `broad`: 512 columns, so that blocks
+ * of 64 are used longer; L2 is what TF32 waits for. */
 constexpr Tf32Tile tf32_tile(int block, bool split, bool broad) {
-  if (split) return {.n = 64, .wide = 2, .stages = 4, .split = true};
+  const int rows = block == 32 ? 2 : 1;
+  if (split) return {.n = 64, .wide = 2, .stages = 4, .split = true, .rows = rows};
   if (block == 128) return {.n = 128, .wide = 2, .stages = 4};
-  return {.n = 64, .wide = broad ? 4 : 2, .stages = broad ? 3 : 5};
+  return {.n = 64, .wide = broad ? 4 : 2, .stages = broad ? 3 : 5, .rows = rows};
 }
 
 /** @brief The tile of sdd for blocks of 16 and 32, rows of which are gathered like columns. Three
@@ -80,13 +83,19 @@ constexpr bool broad_tiles_pay(int block, bool split, int64_t strips, int64_t co
   return block == 64 && !split && strips * (columns / 512) >= 2 * multiprocessors;
 }
 
-/** @brief Whether f32 products with these blocks go to wgmma on a GPU of this compute capability.
- *  Its instructions take 64 rows of op(S) or more, of which smaller blocks would leave most empty
- *  (but where sdd gathers rows: then its schedule tells); and a tile 256 columns, of which few
- *  columns would.
+/** @brief Whether so many items of pairs of block rows of 32 keep enough of the multiprocessors
+ * busy to be sooner done than mma.sync, which has smaller ones. */
+constexpr bool pairs_fill(int64_t items, int64_t multiprocessors) {
+  return 4 * items >= 3 * multiprocessors;
+}
+
+/** @brief Whether f32 products with these blocks go to wgmma on a GPU of this compute capability:
+ *  dsd of blocks of 32 and more, sdd of 64 and 128 (where sdd gathers rows, its schedule tells).
+ *  Instructions for fewer columns than 32 are slower than mma.sync; and of a tile's 256 columns few
+ *  would be used where there are few.
  *  @param[in] columns of C, for sdd those that the longest row keeps */
 constexpr bool tf32_warpgroup_applies(int block, int64_t columns, int capability) {
-  return capability == 90 && (block == 64 || block == 128) && columns >= 192;
+  return capability == 90 && block >= 32 && columns >= 192;
 }
 
 }  // namespace bs::cuda

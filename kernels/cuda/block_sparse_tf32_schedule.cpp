@@ -30,6 +30,8 @@ std::vector<int64_t> costs_of(const Tf32SddPlan& plan, int block, const Tf32SddE
 
 }  // namespace
 
+bool tf32_gathers_always() { return std::getenv("BS_GATHERED_PRODUCTS") != nullptr; }
+
 Tf32SddPlan plan_tf32_sdd(const Layout& layout, const Tf32SddExtent& extent, int multiprocessors,
                           double memory_rate) {
   constexpr double cycles_a_second = 1.7e9;
@@ -74,8 +76,7 @@ const Tf32SddSchedule& schedule_tf32_sdd(const Layout& layout, const Tf32SddExte
       uint64_t{extent.b_along_k} << 56 | static_cast<uint64_t>(device.index()) << 50 |
       static_cast<uint64_t>(extent.batch) << 25 | static_cast<uint64_t>(extent.steps);
   const auto& kept = layout.derived<Tf32SddSchedule>(key, [&] {
-    // So that tests meet these kernels at small sizes, too.
-    const bool always = std::getenv("BS_GATHERED_PRODUCTS") != nullptr;
+    const bool always = tf32_gathers_always();
     const double block = layout.block();
     const double products = static_cast<double>(layout.nnz()) * block * block * 32 *
                             static_cast<double>(extent.steps * extent.batch);

@@ -7,6 +7,10 @@
 
 namespace bs::cuda {
 
+/** @brief Whether kernels of these are taken wherever they can be, so that tests meet them at small
+ *  sizes: BS_GATHERED_PRODUCTS is set. */
+bool tf32_gathers_always();
+
 /** @brief What it depends on besides the layout. */
 struct Tf32SddExtent {
   int64_t batch = 0;

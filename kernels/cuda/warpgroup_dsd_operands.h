@@ -6,6 +6,13 @@
 
 namespace bs::cuda {
 
+/** @brief The strips of a product, of `rows` block rows: of gathered ones where that pays, if each
+ *  C has those of one head.
+ *  @param[in] cols columns of C that a CTA has
+ *  @param[in] pairs of columns stay together */
+const BlockSparseStrips& dsd_strips(const DsdProblem& p, int rows, int cols, Device device,
+                                    bool pairs = false);
+
 /** @brief How a kernel cuts C and B. */
 struct DsdTiling {
   int cols = 0;            ///< columns of C that a CTA has

@@ -1,6 +1,7 @@
 #include <bs/kernels/math_mode.h>
 #include <bs/tests/kernels/block_sparse_epilogue_cases.h>
 #include <bs/tests/support/devices.h>
+#include <bs/tests/support/environment.h>
 
 #include <cmath>
 
@@ -26,12 +27,14 @@ std::vector<Mode> modes_of_f32() {
 }
 
 void each_large_f32(const std::function<void(const Mask&, Transpose)>& visit) {
+  // Blocks of 32 have kernels of their own too, at sizes where they would not pay.
+  const Environment always("BS_GATHERED_PRODUCTS", "1");
   for (const Mode& mode : modes_of_f32())
-    for (const int block : {64, 128})
+    for (const int block : {32, 64, 128})
       for (const Transpose t : transposes) {
         if (block == 128 && test_device().is_cpu()) continue;  // where it is but a larger 64
         const TF32Guard guard(mode.tf32);
-        visit(Mask::random(2, 2, 5, block, 0.6, 20), t);
+        visit(Mask::random(2, block == 32 ? 3 : 2, 5, block, 0.6, 20), t);
       }
 }
 

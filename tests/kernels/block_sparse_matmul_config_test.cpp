@@ -123,7 +123,7 @@ TEST_CASE("the warpgroup kernels are for 16 bits on compute capability 9.0, and 
 }
 
 TEST_CASE("tiles of the f32 kernels of wgmma fit the machine") {
-  for (const int block : {64, 128})
+  for (const int block : {32, 64, 128})
     for (const bool split : {false, true})
       for (const bool broad : {false, true}) {
         CAPTURE(block);
@@ -132,7 +132,8 @@ TEST_CASE("tiles of the f32 kernels of wgmma fit the machine") {
         const Tf32Tile tile = tf32_tile(block, split, broad);
         CHECK(tile.split == split);
         CHECK((tile.n == 64 || tile.n == 128));
-        CHECK(block % tile.n == 0);
+        CHECK(tile.rows * block % tile.n == 0);
+        CHECK((tile.rows == 1 || (tile.rows == 2 && tile.n == 2 * block)));
         // Columns gathered by sdd are whole blocks, and a dsd's come in boxes of 256 lines at most.
         CHECK(tile.columns() % 256 == 0);
         CHECK(tile.stages >= 3);
@@ -176,15 +177,18 @@ TEST_CASE("sdd of f32 gathers rows where that is sooner done than mma.sync") {
   CHECK(tf32_gathered_cycles(true, false, 512) == tf32_gathered_cycles(true, true, 384));
 }
 
-TEST_CASE("f32 products go to wgmma with large blocks on compute capability 9.0 alone") {
+TEST_CASE("f32 products go to wgmma with blocks of 32 and more on compute capability 9.0 alone") {
   for (const int capability : {80, 86, 89, 90, 100, 120})
     for (const int block : {8, 16, 32, 64, 128}) {
       CAPTURE(capability);
       CAPTURE(block);
-      CHECK(tf32_warpgroup_applies(block, 4096, capability) == (capability == 90 && block >= 64));
+      CHECK(tf32_warpgroup_applies(block, 4096, capability) == (capability == 90 && block >= 32));
       CHECK(!tf32_warpgroup_applies(block, 64, capability));
     }
+  CHECK(pairs_fill(99, 132));
+  CHECK(!pairs_fill(98, 132));
   CHECK(broad_tiles_pay(64, false, 64, 4096, 132));
+  CHECK(!broad_tiles_pay(32, false, 64, 4096, 132));
   CHECK(!broad_tiles_pay(64, false, 16, 4096, 132));  // less than two for each multiprocessor
   CHECK(!broad_tiles_pay(64, true, 64, 4096, 132));
   CHECK(!broad_tiles_pay(128, false, 64, 4096, 132));

@@ -4,7 +4,8 @@
 // wide operand, 64 rows of which an instruction takes, comes through registers: B of dsd, 256 or
 // 512 columns of it, and the gathered columns of B of sdd. The narrow one, 64 or 128 rows of op(S)
 // or of A, lies in shared memory, turned there first where it came otherwise. What is computed is
-// the transpose of the result.
+// the transpose of the result. Of two block rows of 32, which share the wide operand's columns, a
+// stage multiplies those that have a block there.
 //
 // f32 rounded to TF32: the copy engine rounds the narrow operand to nearest, and the wide one is
 // rounded as by TileMultiplyTf32. f32 as three products: both are split as by TileMultiply<float>,
@@ -14,6 +15,7 @@
 #include <bs/kernels/cuda/device/mma.cuh>
 #include <bs/kernels/cuda/device/warpgroup_parts.cuh>
 #include <bs/kernels/cuda/device/warpgroup_sdd_items.cuh>
+#include <bs/kernels/cuda/device/warpgroup_tf32_piece.cuh>
 #include <bs/kernels/cuda/device/warpgroup_tf32_result.cuh>
 
 namespace bs::cuda::device {
@@ -23,7 +25,8 @@ struct Tf32Item {
   int work;    ///< its number, or that of the piece of it; -1: there is nothing more
   int stages;  ///< 0: it has none but an empty one
   int row, column, batch, count;
-  int strip;  ///< of sdd, over all heads
+  int strip;   ///< of sdd, over all heads
+  int second;  ///< of a pair of block rows of dsd, where the other one begins
 };
 
 /// How items come to the warps that copy, where they are many.
@@ -34,29 +37,18 @@ struct Tf32Feed<true, copying> {
   SddFeed<1, copying> feed;
 };
 
-__device__ inline float read_shared_float(unsigned address) {
-  float x;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
-  return x;
-}
-__device__ inline void write_shared(unsigned address, const float (&x)[4]) {
-  write_shared(address, make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]),
-                                   __float_as_uint(x[2]), __float_as_uint(x[3])));
-}
+/// Which block rows of a narrow operand a stage has, told apart where it is of two: a bit each.
+template <int Bits>
+struct RowsPresent {
+  static constexpr int bits = Bits;
+};
 
-/// The large part of an f32, and what TF32 keeps of the rest; TileMultiply<float> says why so.
-__device__ inline float large_part(float x) {
-  return __uint_as_float(__float_as_uint(x) & 0xffffe000U);
-}
-__device__ inline float small_part(float x, float large) {
-  return (x - large) * (1 + 1.05F * 0x1p-11F);
-}
-
-/// C: Mma, n (rows of the narrow operand), wide (64s of the wide one a warpgroup, an even number),
-/// stages, split, wide_along_k, narrow_along_k, Epilogue, staged (results that leave together: C,
-/// or it and one more); gathered (of many boxes, for which warps that do not convert copy), apart
-/// (each warpgroup has a narrow operand of its own), side (lines or columns of a box where the
-/// depth is across its lines: 32, or 16).
+/// C: n (rows of the narrow operand), rows (block rows that these are: 1, or a pair told apart),
+/// Mma (for those of one), wide (64s of the wide one a warpgroup, an even number), stages, split,
+/// wide_along_k, narrow_along_k, Epilogue, staged (results that leave together: C, or it and one
+/// more); gathered (of many boxes, for which warps that do not convert copy), apart (each warpgroup
+/// has a narrow operand of its own), side (lines or columns of a box where the depth is across its
+/// lines: 32, or 16).
 template <class C>
 struct WarpgroupTf32 {
   static constexpr int groups = 2;  // warpgroups that multiply
@@ -64,9 +56,10 @@ struct WarpgroupTf32 {
   static constexpr int n = C::n, wide = C::wide, stages = C::stages;
   static constexpr int columns = groups * wide * 64;  // of the wide operand
   static constexpr int narrow_lines = n * (C::apart ? groups : 1);
-  static constexpr int depth = 32, line = 128;  // of a stage, in elements and in bytes
+  using Piece = Tf32Piece<C::narrow_along_k, C::split, C::side>;
+  static constexpr int depth = 32, line = Piece::line;  // of a stage, in elements and in bytes
   static constexpr int steps = depth / 8;
-  static constexpr unsigned piece = 32 * line;  // 32 lines
+  static constexpr unsigned piece = Piece::bytes;
   static constexpr unsigned wide_bytes = columns * line, narrow_bytes = narrow_lines * line;
   static constexpr unsigned copied_bytes = wide_bytes + narrow_bytes;
   // Small parts lie behind what they are parts of; or, so that there is room for a stage more, all
@@ -78,6 +71,9 @@ struct WarpgroupTf32 {
       stages * stage_bytes + (small_apart ? 2 * narrow_bytes : 0);
   static_assert(!small_apart || stages % 2 == 0);
   static constexpr bool converts = C::split || !C::narrow_along_k;
+  static constexpr bool paired = C::rows > 1;
+  static constexpr int row_lines = n / C::rows;  // of the narrow tile
+  static_assert(C::rows <= 2);
   // Warps of each: of 128 lines two convert in as many turns as three.
   static constexpr int converters = narrow_lines < 128 || C::gathered ? 2 : 3;
   static constexpr int copying = !C::gathered ? 1 : converts ? 4 - converters : 4;
@@ -94,17 +90,12 @@ struct WarpgroupTf32 {
     // Told with an item's first stage. None is written again before its last reader is done: one
     // that is still at item j has given back the stages of j at most.
     Tf32Item items[ring];
+    int present[stages];  // RowsPresent, of a pair
   };
   static constexpr unsigned shared_bytes = tile_bytes + sizeof(Shared) + 1024;
 
   using Sums = float[wide][n / 2];
   using Ring = RingPlace<stages>;
-
-  /// Where, of a piece of 32 lines of the depth, number `k` has the `quad`th four of 32 columns.
-  __device__ static unsigned across_at(unsigned piece_at, unsigned k, unsigned quad) {
-    if constexpr (C::side == 32) return piece_at + k * line + (quad ^ (k % 8)) * 16;
-    return piece_at + quad / 4 * (piece / 2) + k * (line / 2) + (quad % 4 ^ (k / 2 % 4)) * 16;
-  }
 
   /// Where the small parts of a stage's narrow tile are.
   __device__ static unsigned small_at(unsigned buffers, int stage) {
@@ -113,45 +104,6 @@ struct WarpgroupTf32 {
   }
 
   // ---- The warps that make the narrow tile what wgmma reads.
-
-  /// Turns and splits 32 lines of it, in place.
-  __device__ static void convert_piece(unsigned from, unsigned small) {
-    const unsigned lane = fresh_thread() % 32;
-    if constexpr (C::narrow_along_k) {
-      float4 came[8];  // all at once: one by one each would wait for the one before
-#pragma unroll
-      for (unsigned i = 0; i < 8; ++i) came[i] = load_shared(from + (i * 32 + lane) * 16);
-#pragma unroll
-      for (unsigned i = 0; i < 8; ++i) {
-        const unsigned at = (i * 32 + lane) * 16;
-        const float4 x = came[i];
-        const float large[4] = {large_part(x.x), large_part(x.y), large_part(x.z), large_part(x.w)};
-        const float rest[4] = {small_part(x.x, large[0]), small_part(x.y, large[1]),
-                               small_part(x.z, large[2]), small_part(x.w, large[3])};
-        write_shared(from + at, large);
-        write_shared(small + at, rest);
-      }
-    } else {
-      float x[32];  // a column of what came, a line of what shall be
-#pragma unroll
-      for (unsigned k = 0; k < 32; ++k)
-        x[k] = read_shared_float(across_at(from, k, lane / 4) + lane % 4 * 4);
-      __syncwarp();
-#pragma unroll
-      for (unsigned chunk = 0; chunk < 8; ++chunk) {
-        const unsigned at = lane * line + (chunk ^ (lane % 8)) * 16;
-        float large[4], rest[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float value = x[4 * chunk + i];
-          large[i] = C::split ? large_part(value) : value;
-          rest[i] = small_part(value, large[i]);
-        }
-        write_shared(from + at, large);
-        if constexpr (C::split) write_shared(small + at, rest);
-      }
-    }
-  }
 
   __device__ static void convert(Shared& s, unsigned buffers, int warp) {
     Ring at, before;         // the step before the last one
@@ -170,8 +122,9 @@ struct WarpgroupTf32 {
       if (left > 0) {
         const unsigned narrow = buffers + at.stage * stage_bytes + wide_bytes;
         const unsigned small = small_at(buffers, at.stage);
+        const int all = present(s, at);
         for (int i = warp; i < narrow_lines / 32; i += converters)
-          convert_piece(narrow + i * piece, small + i * piece);
+          if (!paired || (all >> i & 1) != 0) Piece::convert(narrow + i * piece, small + i * piece);
         fence_async_shared();
         --left;
       }
@@ -182,6 +135,26 @@ struct WarpgroupTf32 {
   }
 
   // ---- The warpgroups that multiply.
+
+  /// Those rows that a stage has, which has landed. Only the lane that gives it back reads it.
+  __device__ static int present(const Shared& s, const Ring& at) {
+    if constexpr (!paired) return 1;
+    return __shfl_sync(~0u, fresh_thread() % 32 == 0 ? s.present[at.stage] : 0, 0);
+  }
+  /// Calls `f` with these as RowsPresent: what is done of a stage with its sums stands there for
+  /// each, whole, or the compiler would wait for every single product.
+  template <class F>
+  __device__ static __forceinline__ void with_rows(int present, const F& f) {
+    if constexpr (!paired) {
+      f(RowsPresent<1>{});
+    } else if (present == 3) {
+      f(RowsPresent<3>{});
+    } else if (present == 1) {
+      f(RowsPresent<1>{});
+    } else {
+      f(RowsPresent<2>{});
+    }
+  }
 
   /// Of as many steps as are multiplied at a time.
   static constexpr int taken = steps / 2;
@@ -203,7 +176,8 @@ struct WarpgroupTf32 {
                                                 (((2 * (begin + step) + k) ^ row) * 16));
     } else {
       const int k = lane % 4, place = LaneColumns<false, C::side>::place(lane);
-      const unsigned own[2] = {across_at(first, k, place), across_at(first, k + 4, place)};
+      const unsigned own[2] = {Piece::across_at(first, k, place),
+                               Piece::across_at(first, k + 4, place)};
 #pragma unroll
       for (int step = 0; step < taken; ++step)
 #pragma unroll
@@ -220,22 +194,31 @@ struct WarpgroupTf32 {
     }
   }
 
-  /// Adds the products of fragments with the narrow tile at `narrow`.
-  __device__ static void multiply(Sums& sums, const Fragments& a, unsigned narrow, bool& started) {
+  /// Adds the products of fragments with those rows of the narrow tile at `narrow`.
+  template <class Rows>
+  __device__ static void multiply(Rows, Sums& sums, const Fragments& a, unsigned narrow,
+                                  bool& started) {
     constexpr unsigned long long form = matrix_descriptor<line>(8 * line, 0);
 #pragma unroll
     for (int step = 0; step < taken; ++step) {
 #pragma unroll
-      for (int m = 0; m < wide; ++m)
-        C::Mma::multiply(sums[m], a[step][m], form | descriptor_address(narrow + step * 32),
-                         started);
+      for (int m = 0; m < wide; ++m) {
+#pragma unroll
+        for (int row = 0; row < C::rows; ++row) {
+          if ((Rows::bits >> row & 1) == 0) continue;
+          const unsigned at = narrow + row * (row_lines * line) + step * 32;
+          C::Mma::multiply(reinterpret_cast<float(&)[row_lines / 2]>(sums[m][row * row_lines / 2]),
+                           a[step][m], form | descriptor_address(at), started);
+        }
+      }
       started = true;
     }
   }
 
   /// Adds a stage's products; they are done when it returns.
-  __device__ static void multiply_stage(Sums& sums, unsigned stage, unsigned small, int group,
-                                        bool& started) {
+  template <class Rows>
+  __device__ static __forceinline__ void multiply_stage(Rows rows, Sums& sums, unsigned stage,
+                                                        unsigned small, int group, bool& started) {
     const unsigned narrow = own_lines(stage + wide_bytes, group);
     Fragments a;
     if constexpr (!C::split) {
@@ -245,7 +228,7 @@ struct WarpgroupTf32 {
         each(a,
              [](unsigned& x) { x = __float_as_uint(__uint_as_float(x) * (1 + .72F * 0x1p-11F)); });
         warpgroup_arrive();
-        multiply(sums, a, narrow + begin * 32, started);
+        multiply(rows, sums, a, narrow + begin * 32, started);
         warpgroup_commit();
         warpgroup_wait<0>();
       }
@@ -256,10 +239,10 @@ struct WarpgroupTf32 {
 #pragma unroll
       for (int begin = 0; begin < steps; begin += taken) {
         read(a, stage, group, begin);
-        multiply_split(part, a, rest, narrow + begin * 32, small + begin * 32, begun);
+        multiply_split(rows, part, a, rest, narrow + begin * 32, small + begin * 32, begun);
         warpgroup_wait<0>();
       }
-      add(sums, part);
+      add(rows, sums, part);
     }
   }
 
@@ -279,24 +262,25 @@ struct WarpgroupTf32 {
     static_assert(steps == 2 * taken);
     begin_stage(s, buffers, at, group, a[0]);
 #pragma unroll 1
-    for (int stage = 0; stage < count; ++stage) {
-      const unsigned from = buffers + at.stage * stage_bytes;
-      const unsigned narrow = own_lines(from + wide_bytes, group);
-      const unsigned small = own_lines(small_at(buffers, at.stage), group);
-      Sums part;
-      Fragments rest;
-      bool begun = false;
-      multiply_split(part, a[0], rest, narrow, small, begun);
-      read(a[1], from, group, taken);
-      warpgroup_wait<0>();
-      multiply_split(part, a[1], rest, narrow + taken * 32, small + taken * 32, begun);
-      const int done = at.stage;
-      at.advance();
-      if (stage + 1 < count) begin_stage(s, buffers, at, group, a[0]);
-      warpgroup_wait<0>();
-      release(s, done);
-      add(sums, part);
-    }
+    for (int stage = 0; stage < count; ++stage)
+      with_rows(present(s, at), [&](auto rows) {
+        const unsigned from = buffers + at.stage * stage_bytes;
+        const unsigned narrow = own_lines(from + wide_bytes, group);
+        const unsigned small = own_lines(small_at(buffers, at.stage), group);
+        Sums part;
+        Fragments rest;
+        bool begun = false;
+        multiply_split(rows, part, a[0], rest, narrow, small, begun);
+        read(a[1], from, group, taken);
+        warpgroup_wait<0>();
+        multiply_split(rows, part, a[1], rest, narrow + taken * 32, small + taken * 32, begun);
+        const int done = at.stage;
+        at.advance();
+        if (stage + 1 < count) begin_stage(s, buffers, at, group, a[0]);
+        warpgroup_wait<0>();
+        release(s, done);
+        add(rows, sums, part);
+      });
   }
 
   /// The products of a stage are done.
@@ -310,8 +294,9 @@ struct WarpgroupTf32 {
   }
 
   /// Begins the three products of some steps, small ones first. `small`: what they need besides.
-  __device__ static void multiply_split(Sums& part, Fragments& a, Fragments& small, unsigned narrow,
-                                        unsigned narrow_small, bool& begun) {
+  template <class Rows>
+  __device__ static void multiply_split(Rows rows, Sums& part, Fragments& a, Fragments& small,
+                                        unsigned narrow, unsigned narrow_small, bool& begun) {
 #pragma unroll
     for (int step = 0; step < taken; ++step)
 #pragma unroll
@@ -323,9 +308,9 @@ struct WarpgroupTf32 {
           small[step][m][i] = __float_as_uint(small_part(x, large));
         }
     warpgroup_arrive();
-    multiply(part, small, narrow, begun);
-    multiply(part, a, narrow_small, begun);
-    multiply(part, a, narrow, begun);
+    multiply(rows, part, small, narrow, begun);
+    multiply(rows, part, a, narrow_small, begun);
+    multiply(rows, part, a, narrow, begun);
     warpgroup_commit();
   }
 
@@ -339,13 +324,19 @@ struct WarpgroupTf32 {
         for (int i = 0; i < 4; ++i) f(a[step][m][i]);
   }
 
-  __device__ static void add(Sums& sums, Sums& part) {
+  template <class Rows>
+  __device__ static void add(Rows, Sums& sums, Sums& part) {
+    constexpr int count = row_lines / 2;
 #pragma unroll
-    for (int m = 0; m < wide; ++m) {
-      warpgroup_pin(part[m]);
+    for (int m = 0; m < wide; ++m)
 #pragma unroll
-      for (int i = 0; i < n / 2; ++i) sums[m][i] += part[m][i];
-    }
+      for (int row = 0; row < C::rows; ++row) {
+        if ((Rows::bits >> row & 1) == 0) continue;
+        auto& own = reinterpret_cast<float(&)[count]>(part[m][row * count]);
+        warpgroup_pin(own);
+#pragma unroll
+        for (int i = 0; i < count; ++i) sums[m][row * count + i] += own[i];
+      }
   }
   __device__ static void clear(Sums& sums) {
 #pragma unroll
@@ -382,8 +373,8 @@ struct WarpgroupTf32 {
       const Tf32Item& item = s.items[turn % ring];
       const int count = __shfl_sync(~0u, item.work < 0 ? -1 : item.stages, 0);
       if (count < 0) break;
-      bool started = C::split;
-      if constexpr (C::split) clear(sums);
+      bool started = C::split || paired;
+      if constexpr (C::split || paired) clear(sums);
       if (ahead && count > 0) {
         multiply_ahead(sums, s, buffers, group, count, at);
       } else {
@@ -393,8 +384,10 @@ struct WarpgroupTf32 {
           s.landed[at.stage].wait(at.parity);
           if constexpr (converts) s.ready[at.stage].wait(at.parity);
           if (!ahead && count > 0)
-            multiply_stage(sums, buffers + at.stage * stage_bytes, small_at(buffers, at.stage),
-                           group, started);
+            with_rows(present(s, at), [&](auto rows) {
+              multiply_stage(rows, sums, buffers + at.stage * stage_bytes,
+                             small_at(buffers, at.stage), group, started);
+            });
           release(s, at.stage);
           at.advance();
         }
@@ -440,11 +433,12 @@ struct WarpgroupTf32 {
   }
 
   /// For the lane that copies: the next stage, which waits for `bytes`. `first`: its item's, which
-  /// is `item`, number `turn`.
+  /// is `item`, number `turn`. `present`: rows of a pair.
   __device__ static unsigned next_stage(Shared& s, Ring& at, unsigned buffers, bool first, int turn,
-                                        const Tf32Item& item, unsigned bytes) {
+                                        const Tf32Item& item, unsigned bytes, int present = 1) {
     s.empty[at.stage].wait(at.parity ^ 1);
     if (first) s.items[turn % ring] = item;
+    if constexpr (paired) s.present[at.stage] = present;
     if (bytes > 0) {
       s.landed[at.stage].arrive_expecting(bytes);
     } else {

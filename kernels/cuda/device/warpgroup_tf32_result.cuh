@@ -52,8 +52,9 @@ struct WarpgroupTf32Result {
   // loop; registers have no index, so that only what takes sums out of them stands there for each.
   static constexpr bool finishes = !same_type<Epilogue, NoEpilogue>;
   static constexpr int taken_pairs = wide * n > 128 ? 2 : 4;  // what registers are left for
-  static constexpr int rounds = n / 8 / taken_pairs;
-  static constexpr int all_rounds = wide / 2 * rounds;
+  static constexpr int own_rows = n / C::rows;  // those that lie together: all, or a block row
+  static constexpr int rounds = own_rows / 8 / taken_pairs;
+  static constexpr int all_rounds = wide / 2 * C::rows * rounds;
   using Part = float[taken_pairs][4][2];  // pairs of rows of a lane's columns
 
   /// The sums of part `number`.
@@ -65,8 +66,8 @@ struct WarpgroupTf32Result {
       for (int j = 0; j < taken_pairs; ++j)
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-          part[j][i / 2][i % 2] =
-              sums[k / rounds * 2 + i / 4][(k % rounds * taken_pairs + j) * 4 + i % 4];
+          part[j][i / 2][i % 2] = sums[k / (C::rows * rounds) * 2 + i / 4]
+                                      [(k % (C::rows * rounds) * taken_pairs + j) * 4 + i % 4];
     }
   }
 
@@ -124,8 +125,8 @@ struct WarpgroupTf32Result {
     }
   }
 
-  /// Finishes and writes the sums; `place(q, warp)` tells where those of the warp's part of the
-  /// `q`th 128 columns of the warpgroup go.
+  /// Finishes and writes the sums; `place(q, warp, part)` tells where those of the warp's part of
+  /// the `q`th 128 columns of the warpgroup go, of the first or second rows that lie together.
   template <bool by_columns, class Params, class PlaceOf>
   __device__ static void write(const Params& p, const Sums& sums, const PlaceOf& place_of_warp) {
     const int thread = static_cast<int>(fresh_thread());
@@ -136,7 +137,8 @@ struct WarpgroupTf32Result {
 #pragma unroll(finishes ? 1 : all_rounds)
     for (int k = 0; k < all_rounds; ++k) {
       if (k % rounds == 0) {
-        place = place_of_warp(k / rounds, thread % warpgroup_size / 32);
+        place = place_of_warp(k / (C::rows * rounds), thread % warpgroup_size / 32,
+                              k / rounds % C::rows);
         row_step = by_columns ? 1 : place.step;
         to = place.first + own.row(0) * (by_columns ? place.step : 1) +
              own.lane() % 4 * 2 * row_step;
@@ -154,8 +156,8 @@ struct WarpgroupTf32Result {
       }
       if (k % rounds == rounds - 1)
         totals.store_rows(p.epilogue.operands + Epilogue::operands,
-                          {place.in.row, place.in.column, place.in.batch, place.left, n},
-                          place.in.column / n);
+                          {place.in.row, place.in.column, place.in.batch, place.left, own_rows},
+                          place.in.column / own_rows);
     }
   }
 };

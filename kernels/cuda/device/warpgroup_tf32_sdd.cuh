@@ -77,7 +77,7 @@ struct WarpgroupTf32Sdd {
 
   __device__ static void store(const Params& p, const Tf32Item& item, int group,
                                const typename Core::Sums& sums) {
-    Result::template write<false>(p, sums, [&](int q, int warp) {
+    Result::template write<false>(p, sums, [&](int q, int warp, int) {
       const int column = group * Core::wide * 64 + q * 128 + warp * 32;
       const bool kept = column / block < item.count;
       const int entry = item.column + (kept ? column / block : 0);

@@ -12,6 +12,7 @@
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 using namespace bs;
@@ -50,14 +51,16 @@ TEST_CASE("block-sparse products: f32 with an epilogue goes to wgmma" *
   const Value t = accumulator() * 0.3125;
   const ProductOptions options{.epilogue = GemmEpilogue(t)};
   const test::Scratch scratch;
-  const test::Environment recording("BS_JIT_RECORD", scratch / "kernels");
-  for (const int block : {64, 128})
+  test::Environment variables("BS_JIT_RECORD", scratch / "kernels");
+  variables.set("BS_GATHERED_PRODUCTS", "1");
+  for (const int block : {32, 64, 128})
     for (const bool tf32 : {false, true}) {
       const TF32Guard guard(tf32);
-      const LayoutPtr layout = patterns::dense({.rows = 4, .cols = 4, .block = block});
-      const Tensor x = Tensor::empty({4 * block, 4 * block}, f32, device);
-      const SparseTensor s{layout, Tensor::empty({16, block, block}, f32, device)};
-      sdd(x, x, layout, {}, options);
+      const int side = 256 / std::min(block, 64);
+      const LayoutPtr layout = patterns::dense({.rows = side, .cols = side, .block = block});
+      const Tensor x = Tensor::empty({side * block, side * block}, f32, device);
+      const SparseTensor s{layout, Tensor::empty({side * side, block, block}, f32, device)};
+      if (block > 32) sdd(x, x, layout, {}, options);
       dsd(s, x, {}, options);
       dds(x, s, {}, options);
     }
@@ -68,5 +71,5 @@ TEST_CASE("block-sparse products: f32 with an epilogue goes to wgmma" *
     ++epilogues;
     CHECK(one.source.name.find("_wgmma_") != std::string::npos);
   }
-  CHECK(epilogues == 12);
+  CHECK(epilogues == 16);
 }

@@ -56,7 +56,7 @@ double dense_seconds(Factors factors, const LayoutView& v, int64_t free) {
 }
 
 /// What cuBLAS takes longer for TF32 where neither operand has the depth along its lines.
-double turned_inside(Factors factors, bool a_along_k, bool b_along_k) {
+double more_across(Factors factors, bool a_along_k, bool b_along_k) {
   return factors == Factors::tf32 && !a_along_k && !b_along_k ? 0.6 : 0;
 }
 
@@ -92,7 +92,7 @@ bool pays(const DsdProblem& p, const Tensor& b) {
   const bool copied = block == 8 || (gathers && block == 16);
   const double turning = copied ? turning_seconds(p, b) : 0;
   const double more = (writing - turning) / dense + (p.epilogue ? finishing : 0) +
-                      turned_inside(factors, !p.transposed, p.b.col != 1);
+                      more_across(factors, !p.transposed, p.b.col != 1);
   return holds(*p.pattern, p.transposed, gathers, [&](double density) {
     return dsd_crossing(factors, block).ratio(density) > 1 + more;
   });
@@ -111,7 +111,7 @@ bool pays_with_picking(const SddProblem& p, const Tensor& b) {
   const double picking = copy_seconds(2 * elements_of(p.layout) * p.pattern->density(), b.dtype());
   const double turning = block == 8 ? turning_seconds(p, b) : 0;
   const double more = (picking - turning) / dense_seconds(factors, p.layout, p.k) +
-                      turned_inside(factors, p.a.col == 1, p.b.col != 1);
+                      more_across(factors, p.a.col == 1, p.b.col != 1);
   return holds(*p.pattern, false, block >= 16, [&](double density) {
     return sdd_crossing(factors, block).ratio(density) > 1 + more;
   });

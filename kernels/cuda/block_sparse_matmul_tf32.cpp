@@ -251,7 +251,7 @@ bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdP
   const int block = p.layout.block;
   const Axes axes(p.batch, p.sum);
   const int64_t m = int64_t{p.block_rows()} * block;
-  if (!applies(b, block, p.n) || block < 32 || p.layout.nnz == 0 || !axes.fit(3) ||
+  if (!applies(b, block, p.n) || p.layout.nnz == 0 || !axes.fit(3) ||
       !axes.dense(p.batch, 2, m * p.n) || !fits_int(values.numel() / block) ||
       reinterpret_cast<uintptr_t>(c.data()) % 16 != 0)
     return false;

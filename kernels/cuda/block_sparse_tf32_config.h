@@ -30,8 +30,8 @@ struct Tf32Tile {
 
 /** @brief The tile of dsd for a block of 32, 64 or 128, and of sdd for the last two. Two block rows
  *  of 32 are together, of which a stage multiplies those that have a block in its column. `split`
- * f32 has sums of a stage of their own, and so half as many. `broad`: 512 columns, so that blocks
- * of 64 are used longer; L2 is what TF32 waits for. */
+ *  f32 has sums of a stage of their own, and so half as many. `broad`: 512 columns, so that blocks
+ *  of 64 are used longer; L2 is what TF32 waits for. */
 constexpr Tf32Tile tf32_tile(int block, bool split, bool broad) {
   const int rows = block == 32 ? 2 : 1;
   if (split) return {.n = 64, .wide = 2, .stages = 4, .split = true, .rows = rows};
@@ -83,8 +83,8 @@ constexpr bool broad_tiles_pay(int block, bool split, int64_t strips, int64_t co
   return block == 64 && !split && strips * (columns / 512) >= 2 * multiprocessors;
 }
 
-/** @brief Whether so many items of pairs of block rows of 32 keep enough of the multiprocessors
- * busy to be sooner done than mma.sync, which has smaller ones. */
+/** @brief Whether so many items of pairs of block rows of 32 keep enough multiprocessors busy to be
+ *  sooner done than mma.sync, which has smaller ones. */
 constexpr bool pairs_fill(int64_t items, int64_t multiprocessors) {
   return 4 * items >= 3 * multiprocessors;
 }

@@ -7,8 +7,8 @@
 
 namespace bs::cuda {
 
-/** @brief Whether kernels of these are taken wherever they can be, so that tests meet them at small
- *  sizes: BS_GATHERED_PRODUCTS is set. */
+/** @brief Whether the kernels for blocks of 16 and 32 are taken where they would not pay, too, so
+ *  that tests meet them at small sizes: BS_GATHERED_PRODUCTS is set. */
 bool tf32_gathers_always();
 
 /** @brief What it depends on besides the layout. */

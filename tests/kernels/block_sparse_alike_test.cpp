@@ -2,10 +2,12 @@
 // bit those of dense matrices.
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/tests/kernels/block_sparse_epilogue_cases.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/support/devices.h>
+#include <bs/tests/support/environment.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -31,6 +33,31 @@ Mask draw(std::mt19937& random, int heads, int block) {
 
 Tensor flip(const Tensor& x, bool turned) { return turned ? x.transpose(-2, -1) : x; }
 
+/// sdd, dsd and dds of s, [2, nnz, block, block], with n columns, rows and as deep.
+void check_each(const SparseTensor& s, int64_t n, Transpose t, std::mt19937& random) {
+  const Layout& layout = *s.layout;
+  const DType dtype = s.values.dtype();
+  CAPTURE(t.a);
+  CAPTURE(t.b);
+  const auto matrices = [&](Shape lead, int64_t rows, int64_t cols, bool turned) {
+    if (layout.heads() > 1) lead.push_back(layout.heads());
+    lead.push_back(turned ? cols : rows);
+    lead.push_back(turned ? rows : cols);
+    return whole(lead, random(), dtype);
+  };
+  const int64_t height = layout.height(), width = layout.width();
+  const Tensor dense = to_dense(s);
+  const Tensor right = matrices({2}, t.a ? height : width, n, t.b);
+  const Tensor got = dsd(s, right, t);
+  CHECK(same_bits(got, matmul(flip(dense, t.a), flip(right, t.b))));
+  CHECK(same_bits(got, dsd(s, right, t)));
+  const Tensor left = matrices({}, n, t.b ? width : height, t.a);
+  CHECK(same_bits(dds(left, s, t), matmul(flip(left, t.a), flip(dense, t.b))));
+  const Tensor a = matrices({2}, height, n, t.a), b = matrices({2}, n, width, t.b);
+  const SparseTensor want = to_sparse(matmul(flip(a, t.a), flip(b, t.b)), s.layout);
+  CHECK(same_bits(sdd(a, b, s.layout, t).values, want.values));
+}
+
 }  // namespace
 
 TEST_CASE("block-sparse products: dsd and dds of rows that are alike wherever they lie") {
@@ -46,18 +73,51 @@ TEST_CASE("block-sparse products: dsd and dds of rows that are alike wherever th
     const int64_t n = pick({8, 40, 64, 72, 136, 256, 392});
     CAPTURE(i);
     CAPTURE(to_string(Shape{heads, mask.rows, mask.cols, block, n}));
-    const auto whole_of = [&](const Shape& shape) { return whole(shape, random(), dtype); };
-    const SparseTensor s{mask.layout(), whole_of(mask.values({2}))};
-    const Tensor dense = to_dense(s);
-    const int64_t k = t.a ? mask.height() : mask.width(),
-                  depth = t.b ? mask.width() : mask.height();
-    const Tensor right = whole_of(flipped(mask.dense({2}, k, n), t.b));
-    const Tensor left = whole_of(flipped(mask.dense({}, n, depth), t.a));
-    const Tensor got = dsd(s, right, t);
-    CHECK(same_bits(got, matmul(flip(dense, t.a), flip(right, t.b))));
-    CHECK(same_bits(got, dsd(s, right, t)));
-    CHECK(same_bits(dds(left, s, t), matmul(flip(left, t.a), flip(dense, t.b))));
+    check_each({mask.layout(), whole(mask.values({2}), random(), dtype)}, n, t, random);
   }
+}
+
+TEST_CASE("block-sparse products: f32 rows that are alike wherever they lie") {
+  const Environment always("BS_GATHERED_PRODUCTS", "1");  // at sizes where it would not pay, too
+  std::mt19937 random(41);
+  for (const auto& [dtype, tf32] : modes_of_f32())
+    for (const Transpose t : transposes)
+      for (const int heads : {1, 3}) {
+        const TF32Guard guard(tf32);
+        const Mask mask = draw(random, heads, 32);
+        const int64_t n = 192 + 4 * (random() % 40);
+        CAPTURE(tf32);
+        CAPTURE(to_string(Shape{heads, mask.rows, mask.cols, n}));
+        check_each({mask.layout(), whole(mask.values({2}), random(), dtype)}, n, t, random);
+      }
+}
+
+TEST_CASE("block-sparse products: one layout serves products of all kinds in turn") {
+  // Its lists and schedules are made once, each for all kernels that read the same one.
+  const Environment always("BS_GATHERED_PRODUCTS", "1");
+  std::mt19937 random(43);
+  const auto pick = [&](std::initializer_list<int> of) {
+    return *(of.begin() + random() % of.size());
+  };
+  std::vector<Mode> modes = modes_of_f32();
+  modes.push_back({bf16});
+  modes.push_back({f16});
+  for (const int block : {16, 32, 64, 128})
+    for (const int heads : {1, 3}) {
+      const Mask mask = draw(random, heads, block);
+      const LayoutPtr layout = mask.layout();
+      for (int i = 0; i < (test_device().is_cuda() ? 24 : 3); ++i) {
+        const Mode mode = modes[random() % modes.size()];
+        const TF32Guard guard(mode.tf32);
+        const Transpose t = transposes[random() % 4];
+        const int64_t n = pick({40, 72, 192, 256, 520});
+        CAPTURE(i);
+        CAPTURE(to_string(mode.dtype));
+        CAPTURE(mode.tf32);
+        CAPTURE(to_string(Shape{heads, mask.rows, mask.cols, block, n}));
+        check_each({layout, whole(mask.values({2}), random(), mode.dtype)}, n, t, random);
+      }
+    }
 }
 
 TEST_CASE("block-sparse products: heads that are summed of rows that are alike") {

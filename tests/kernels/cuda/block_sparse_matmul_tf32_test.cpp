@@ -1,10 +1,15 @@
+#include <bs/kernels/binary.h>
+#include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/cuda/block_sparse_matmul_tf32.h>
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/math_mode.h>
+#include <bs/kernels/matmul.h>
+#include <bs/kernels/random.h>
 #include <bs/lib/cuda/jit_cache.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/patterns.h>
+#include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/kernels/cuda/epilogue_of_all_kinds.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/environment.h>
@@ -72,4 +77,34 @@ TEST_CASE("block-sparse products: f32 with an epilogue goes to wgmma" *
     CHECK(one.source.name.find("_wgmma_") != std::string::npos);
   }
   CHECK(epilogues == 16);
+}
+
+TEST_CASE("block-sparse products: pairs of f32 rows that are alike are gathered" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  if (device_properties(device).capability != 90 || std::getenv("BS_PORTABLE_PRODUCTS")) return;
+  using namespace bs::epilogue;
+  const Value t = accumulator() * 0.4375;  // only this test's, see above
+  const ProductOptions options{.epilogue = GemmEpilogue(t)};
+  const test::Scratch scratch;
+  test::Environment variables("BS_JIT_RECORD", scratch / "kernels");
+  variables.set("BS_GATHERED_PRODUCTS", "1");
+  const test::Mask mask = test::alike_rows(1, 62, 59, 8, 32);
+  const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, f32, device); };
+  const SparseTensor s{mask.layout(), whole(mask.values())};
+  const Tensor dense = to_dense(s);
+  for (const bool tf32 : {false, true}) {
+    const TF32Guard guard(tf32);
+    const Tensor right = whole({mask.width(), 260}), left = whole({260, mask.height()});
+    CHECK(test::same_bits(dsd(s, right, {}, options), mul(matmul(dense, right), 0.4375)));
+    CHECK(test::same_bits(dds(left, s, {}, options), mul(matmul(left, dense), 0.4375)));
+  }
+  int gathered = 0;
+  for (const jit::Recorded& one : jit::read_recorded(scratch / "kernels", device_headers())) {
+    CAPTURE(one.source.name);
+    if (one.source.name.find("_epilogue") == std::string::npos) continue;
+    ++gathered;
+    CHECK(one.source.name.find("_gathered_") != std::string::npos);
+  }
+  CHECK(gathered == 4);
 }

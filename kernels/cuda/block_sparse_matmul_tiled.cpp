@@ -1,17 +1,18 @@
 #include <bs/kernels/cuda/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
+#include <bs/kernels/cuda/block_sparse_tile_order.h>
 #include <bs/kernels/cuda/device_headers.h>
 #include <bs/kernels/cuda/emit.h>
 #include <bs/kernels/cuda/turned_operand.h>
+#include <bs/kernels/cuda/work_counter.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/lib/cuda/runtime.h>
-#include <bs/lib/cuda/upload.h>
 #include <bs/kernels/cuda/device/block_sparse_problem.cuh>
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
+#include <optional>
 #include <vector>
 
 namespace bs::cuda {
@@ -63,36 +64,6 @@ device::OperandLoop<N> operand_loop(const StridedLoop<N>& loop) {
     for (int n = 0; n < N; ++n) out.strides[n][axis] = loop.strides[n][axis];
   }
   return out;
-}
-
-device::BlockOrder order_of(const LayoutView& v, bool transposed) {
-  if (transposed) return {v.col_offsets, v.transposed, v.transposed_row, v.heads, v.cols};
-  return {v.row_offsets, nullptr, v.col_of, v.heads, v.rows};
-}
-
-/// Lines of op(S), those with the most blocks first, whatever the head.
-struct LineOrder {
-  Tensor lines;  ///< i32, on the device
-  Milestone made;
-};
-
-/// Long lines had better begin early: at the end some CTAs would have them, and others nothing.
-const int* longest_first(const Layout& layout, bool transposed, Device device) {
-  const uint64_t key = uint64_t{1} << 60 | static_cast<uint64_t>(transposed) << 8 |
-                       static_cast<uint64_t>(device.index());
-  const auto& kept = layout.derived<LineOrder>(key, [&] {
-    const device::BlockOrder order = order_of(layout.view(Device::cpu()), transposed);
-    std::vector<int32_t> blocks(static_cast<size_t>(order.lines)), lines(blocks.size());
-    for (int i = 0; i < order.heads * order.lines; ++i)
-      blocks[static_cast<size_t>(i % order.lines)] += order.offsets[i + 1] - order.offsets[i];
-    std::iota(lines.begin(), lines.end(), 0);
-    std::stable_sort(lines.begin(), lines.end(), [&](int32_t a, int32_t b) {
-      return blocks[static_cast<size_t>(a)] > blocks[static_cast<size_t>(b)];
-    });
-    return LineOrder{upload(lines, device), Milestone(current_stream(device))};
-  });
-  kept.made.wait(current_stream(device));
-  return kept.lines.data<int32_t>();
 }
 
 /// Whether blocks of 8 read each part of B, one a head for each of `lines` block lines of op(S), so
@@ -161,9 +132,9 @@ jit::Source tiled_source(const TiledKernel& k, const GemmEpilogue* epilogue) {
   const BlockSparseTile t = tile_of(k);
   const char* const op = k.sampled ? "sdd" : "dsd";
   const std::string name =
-      format("{}_{}_b{}_{}{}_n{}{}{}", op, k.tf32 ? "tf32" : to_string(k.dtype), k.block,
+      format("{}_{}_b{}_{}{}_n{}{}{}{}", op, k.tf32 ? "tf32" : to_string(k.dtype), k.block,
              k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.cols, k.aligned ? "" : "_elements",
-             epilogue ? "_epilogue" : "");
+             k.cut ? "_cut" : "", epilogue ? "_epilogue" : "");
   const std::string product =
       format("TileProduct<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>", device_type_name(k.dtype),
              t.rows, t.cols, t.depth, t.stages, t.warp_rows, t.warp_cols, word(k.a_along_k),
@@ -175,12 +146,14 @@ jit::Source tiled_source(const TiledKernel& k, const GemmEpilogue* epilogue) {
   code += format("using Product = {};\n", product);
   code += format("static_assert(Product::threads == {} && Product::shared_bytes == {});\n\n",
                  t.threads(), t.shared_bytes(size_in_bytes(k.dtype)));
+  const std::string of_epilogue = epilogue ? ", Epilogue" : k.cut ? ", NoEpilogue" : "";
+  const std::string options = k.cut ? format("{}, {}, true", of_epilogue, word(!k.c_by_columns))
+                                    : of_epilogue + (k.c_by_columns ? ", false" : "");
   code += format(
       "extern \"C\" __global__ void __launch_bounds__(Product::threads, 2)\n"
       "    {}(const __grid_constant__ {} arguments) {\n"
-      "  {}_tile<Product, {}{}{}>(arguments);\n}\n",
-      name, k.sampled ? "SddArguments" : "DsdArguments", op, k.block, epilogue ? ", Epilogue" : "",
-      k.c_by_columns ? ", false" : "");
+      "  {}_tile<Product, {}{}>(arguments);\n}\n",
+      name, k.sampled ? "SddArguments" : "DsdArguments", op, k.block, options);
   return {name, code, device_headers()};
 }
 
@@ -194,8 +167,16 @@ std::vector<TiledKernel> all_tiled_kernels() {
             for (const bool tf32 : {false, true}) {
               if (tf32 && dtype != f32) continue;
               TiledKernel k{sampled, dtype, block, a, b, tf32};
-              for (k.cols = widest(k); k.cols >= 64; k.cols /= 2) all.push_back(k);
-              all.push_back({sampled, dtype, block, a, b, tf32, 64, false});
+              const auto add = [&] {
+                for (const bool cut : {false, true}) {
+                  k.cut = cut;
+                  if (!sampled || !cut) all.push_back(k);
+                }
+              };
+              for (k.cols = widest(k); k.cols >= 64; k.cols /= 2) add();
+              k.cols = 64;
+              k.aligned = false;
+              add();
             }
   return all;
 }
@@ -228,24 +209,41 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
   device::TileGrid grid = grid_of(k, p.n);
   grid.c_aligned = aligned_to_16(c) && steps_in(p.batch, 2, vector) &&
                    whole_pieces(p.c, by_rows, by_rows ? p.n : vector, vector);
-  const int64_t tiles = p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
+  const LineOrder& order = line_order_of(*p.pattern, p.transposed, stream.device());
+  const BlockSparseTile tile = tile_of(k);
+  const DevicePieces& split =
+      split_tiles(p, order, std::max(1, tile.depth / k.block), grid, stream);
+  const int64_t ctas = split.count > 0
+                           ? split.count
+                           : p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
   const EpilogueLaunch epilogue(p.epilogue, k.c_by_columns,
                                 {p.batch.numel(), int64_t{p.block_rows()} * p.layout.block, p.n},
                                 reduced_side(k), reduced_side(k), stream);
-  launch(k, p.epilogue, tiles,
-         device::DsdArguments{.values = values.data(),
-                              .b = b.data(),
-                              .c = c.data(),
-                              .order = order_of(p.layout, p.transposed),
-                              .lines = longest_first(*p.pattern, p.transposed, stream.device()),
-                              .b_steps = steps_of(p.b),
-                              .c_steps = steps_of(p.c),
-                              .n = p.n,
-                              .batch = operand_loop(p.batch),
-                              .sum = operand_loop(p.sum),
-                              .grid = grid,
-                              .epilogue = epilogue.arguments()},
-         stream);
+  device::DsdArguments arguments{.values = values.data(),
+                                 .b = b.data(),
+                                 .c = c.data(),
+                                 .order = order_of(p.layout, p.transposed),
+                                 .lines = order.on_device.data<int32_t>(),
+                                 .b_steps = steps_of(p.b),
+                                 .c_steps = steps_of(p.c),
+                                 .n = p.n,
+                                 .batch = operand_loop(p.batch),
+                                 .sum = operand_loop(p.sum),
+                                 .grid = grid,
+                                 .split = {},
+                                 .next = nullptr,
+                                 .epilogue = epilogue.arguments()};
+  std::optional<WorkCounter> counter;
+  Tensor partials;
+  if (split.count > 0) {
+    k.cut = true;
+    counter.emplace(stream, 1 + split.slots);
+    partials = Tensor::empty({split.slots, tile.rows, tile.cols}, b.dtype() == f64 ? f64 : f32,
+                             stream.device());
+    arguments.split = {split.pieces, partials.data(), counter->get() + 1};
+    arguments.next = counter->get();
+  }
+  launch(k, p.epilogue, ctas, arguments, stream);
   epilogue.reduce();
 }
 

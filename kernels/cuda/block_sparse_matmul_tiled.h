@@ -23,7 +23,8 @@ struct TiledKernel {
   int cols = 64;              ///< of a tile: widest_tile or a half of it, down to 64
   bool aligned = true;        ///< operands fall into pieces of 16 bytes; if not, cols is 64
   bool c_by_columns = false;  ///< dsd with an epilogue: that of C^T, as which C is written
-  std::string epilogue = {};  ///< its epilogue_key
+  bool cut = false;  ///< dsd whose long tiles are cut over the depth, and so taken by parts
+  std::string epilogue = {};                             ///< its epilogue_key
   auto operator<=>(const TiledKernel&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 

@@ -183,7 +183,7 @@ bool groups_pay(const RowGroups& groups, const StripUse& use) {
   const int64_t more_lines = use.by_columns ? 128 / use.block - 128 / 64 : 0;
   const auto strips = static_cast<int64_t>(groups.rows.size()) / groups.side;
   const int64_t entries = groups.entries + strips * more_lines * (64 / use.block);
-  const bool uneven = groups.longest * use.workers > groups.entries * use.times;
+  const bool uneven = groups.longest * use.workers > 4 * groups.entries * use.times;
   return 100 * entries <= (uneven ? 75 : 97) * groups.neighbours;
 }
 

@@ -42,8 +42,8 @@ struct StripUse {
   int workers = 1;    ///< who share the strips
 };
 /** @brief Whether strips of gathered rows take .97 of the time of neighbours' at most. Since the
- * longest rows come together, it takes .75 where the longest strip alone is more than a worker's
- * share. */
+ * longest rows come together, it takes .75 where the longest strip alone is more than four times a
+ * worker's share: it is cut then into as many parts as there can be. */
 bool groups_pay(const RowGroups& groups, const StripUse& use);
 
 }  // namespace bs::cuda

@@ -277,6 +277,39 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers) {
   return work;
 }
 
+WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers) {
+  WorkPieces work = split_work(lengths, workers);
+  if (!work.pieces.empty()) return work;
+  const auto time_of_order = [&](const std::vector<int32_t>& order) {
+    std::vector<int64_t> costs;
+    for (const int32_t item : order)
+      costs.push_back(cost(lengths[static_cast<size_t>(item)], 1, true));
+    return time_to_finish(costs, workers);
+  };
+  std::vector<int32_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
+  work.time = time_of_order(order);
+  const int64_t sum = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  const auto is_long = [&](int32_t item) {
+    return int64_t{16} * workers * lengths[static_cast<size_t>(item)] > sum;
+  };
+  const auto others = std::stable_partition(order.begin(), order.end(), is_long);
+  std::stable_sort(order.begin(), others, [&](int32_t a, int32_t b) {
+    return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
+  });
+  const int64_t own = time_of_order(order) + list_cost;
+  if (20 * own >= 19 * work.time) return work;
+  work.time = own;
+  for (const int32_t item : order)
+    work.pieces.push_back({.item = item,
+                           .begin = 0,
+                           .end = lengths[static_cast<size_t>(item)],
+                           .part = 0,
+                           .parts = 1,
+                           .slot = 0});
+  return work;
+}
+
 DevicePieces::DevicePieces(const WorkPieces& work, Device device)
     : count(static_cast<int>(work.pieces.size())), slots(work.slots) {
   if (count == 0) return;

@@ -47,6 +47,13 @@ struct WorkPieces {
  *  @param[in] lengths of the items */
 WorkPieces split_work(const std::vector<int32_t>& lengths, int workers);
 
+/** @brief The same of items that whole ones are taken of in the order of their numbers, not the
+ *  longest first: where that ends late, pieces are whole items, those first that are longer than a
+ *  sixteenth of a worker's share. The others stay in their order, in which neighbours read the
+ * same.
+ */
+WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers);
+
 /** @brief More items a worker than this, or more at all, are never cut: they are not worth a list.
  */
 inline constexpr int most_split_items = 8, most_listed_items = 2047;

@@ -3,6 +3,7 @@
 #include <bs/kernels/cuda/device/block_sparse_epilogue.cuh>
 #include <bs/kernels/cuda/device/block_sparse_problem.cuh>
 #include <bs/kernels/cuda/device/tile_product.cuh>
+#include <bs/kernels/cuda/device/work_parts.cuh>
 
 namespace bs::cuda::device {
 
@@ -100,6 +101,13 @@ struct BlockRow {
     number = order.number ? order.number + first : nullptr;
     position = order.position + first;
   }
+  /// Leaves blocks [begin, end) of it.
+  __device__ void keep(int begin, int end) {
+    first += begin;
+    count = end - begin;
+    position += begin;
+    if (number != nullptr) number += begin;
+  }
 };
 
 /// Puts what the epilogue makes of a tile's sums in their place in shared memory, each thread of
@@ -159,6 +167,74 @@ __device__ inline auto* stage_tile(Product& product, unsigned char* memory,
   }
 }
 
+/// Which tile of dsd is which: from a row of a block row, and from a column on.
+template <class Product>
+struct DsdTile {
+  int row0, row;
+  long long column;
+  unsigned item;
+
+  __device__ DsdTile(const DsdArguments& p, unsigned index) {
+    row0 = static_cast<int>(index % p.grid.row_tiles) * Product::rows;
+    index /= p.grid.row_tiles;
+    row = p.lines[index % p.order.lines];
+    index /= p.order.lines;
+    column = static_cast<long long>(index % p.grid.col_tiles) * Product::cols;
+    item = index / p.grid.col_tiles;
+  }
+};
+
+/// What a CTA of dsd has: a tile.
+template <class Product, int block, bool cut>
+struct DsdWork {
+  const DsdTile<Product> place;
+
+  __device__ explicit DsdWork(const DsdArguments& p) : place(p, blockIdx.x) {}
+  __device__ const DsdTile<Product>& tile(const DsdArguments&) const { return place; }
+  __device__ void keep(BlockRow&) {}
+  __device__ bool finish(const DsdArguments&, Product&) const { return true; }
+};
+
+/// Where long tiles are cut: a part of one. The sums want all registers, so that which part it is
+/// lies in shared memory, and is looked up anew for each use.
+template <class Product, int block>
+struct DsdWork<Product, block, true> {
+  static constexpr int of_step = Product::depth > block ? Product::depth / block : 1;  // blocks
+  WorkPiece& piece;
+  int before = 0;  ///< steps of the products before
+
+  /// Parts are handed out in the order in which CTAs begin, so that one waits only for such as have
+  /// begun.
+  __device__ explicit DsdWork(const DsdArguments& p) : piece(shared()) {
+    if (threadIdx.x == 0) {
+      const int work = atomicAdd(p.next, 1);
+      if (work + 1 == static_cast<int>(gridDim.x)) *p.next = 0;
+      piece = p.split.pieces[work];
+    }
+    __syncthreads();
+  }
+  __device__ DsdTile<Product> tile(const DsdArguments& p) const {
+    return {p, static_cast<unsigned>(piece.item)};
+  }
+  __device__ void keep(BlockRow& blocks) {
+    const int steps = (blocks.count + of_step - 1) / of_step;
+    const int begin = min(max(piece.begin - before, 0), steps);
+    const int end = min(max(piece.end - before, 0), steps);
+    blocks.keep(begin * of_step, min(end * of_step, blocks.count));
+    before += steps;
+  }
+  __device__ bool finish(const DsdArguments& p, Product& product) const {
+    bool started = true;
+    return finish_parts<1>(p.split, piece, 0, product.flat(), started);
+  }
+
+ private:
+  __device__ static WorkPiece& shared() {
+    __shared__ WorkPiece memory;
+    return memory;
+  }
+};
+
 /// Where a tile of dsd begins, and how much of it is inside of C.
 struct DsdPlace {
   long long row, column;
@@ -189,46 +265,44 @@ __device__ inline void write_dsd(Product& product, unsigned char* memory, const 
             p.grid.c_aligned);
 }
 
-/// C = sum of op(S) B: a CTA takes some rows of a block row and some columns. Product's A lies
-/// along the depth where S is not transposed. `by_rows`, which only kernels with an epilogue know
-/// beforehand: C's rows lie in one piece, else its columns.
-template <class Product, int block, class Epilogue = NoEpilogue, bool by_rows = true>
+/// C = sum of op(S) B: a CTA takes some rows of a block row and some columns, of a part of the
+/// depth where long rows are cut. Product's A lies along the depth where S is not transposed.
+/// `by_rows`, which only kernels with an epilogue know beforehand: C's rows lie in one piece, else
+/// its columns.
+template <class Product, int block, class Epilogue = NoEpilogue, bool by_rows = true,
+          bool cut = false>
 __device__ inline void dsd_tile(const DsdArguments& p) {
   using T = typename Product::Element;
   extern __shared__ __align__(1024) unsigned char memory[];
   constexpr int rows = Product::rows, cols = Product::cols, depth = Product::depth;
-  unsigned index = blockIdx.x;
-  const int row0 = static_cast<int>(index % p.grid.row_tiles) * rows;
-  index /= p.grid.row_tiles;
-  const int row = p.lines[index % p.order.lines];
-  index /= p.order.lines;
-  const long long n0 = static_cast<long long>(index % p.grid.col_tiles) * cols;
-  const unsigned item = index / p.grid.col_tiles;
+  DsdWork<Product, block, cut> work(p);
 
   Product product;
   const unsigned terms = count_of(p.sum);
   for (unsigned term = 0; term < terms; ++term) {
-    const int head = static_cast<int>(offset_of(p.batch, 3, item) + offset_of(p.sum, 2, term));
-    const T* s =
-        static_cast<const T*>(p.values) + offset_of(p.batch, 0, item) + offset_of(p.sum, 0, term);
+    const DsdTile<Product>& at = work.tile(p);
+    const int head = static_cast<int>(offset_of(p.batch, 3, at.item) + offset_of(p.sum, 2, term));
+    const T* s = static_cast<const T*>(p.values) + offset_of(p.batch, 0, at.item) +
+                 offset_of(p.sum, 0, term);
     const T* dense =
-        static_cast<const T*>(p.b) + offset_of(p.batch, 1, item) + offset_of(p.sum, 1, term);
-    const BlockRow blocks(p.order, head, row);
+        static_cast<const T*>(p.b) + offset_of(p.batch, 1, at.item) + offset_of(p.sum, 1, term);
+    BlockRow blocks(p.order, head, at.row);
+    work.keep(blocks);
     constexpr Listed listed =
         Product::TileA::along_k ? Listed::consecutively_along_depth : Listed::along_depth;
     OperandPieces<typename Product::TileA, listed, block, rows <= block, Product::aligned> pieces_a(
-        {.data = s + (Product::TileA::along_k ? row0 * block : row0),
+        {.data = s + (Product::TileA::along_k ? at.row0 * block : at.row0),
          .line_step = block,
-         .sides = block - row0,
+         .sides = block - at.row0,
          .depth = 0,
          .list = blocks.number,
          .first = blocks.first,
          .count = blocks.count,
          .block_step = block * block});
     OperandPieces<typename Product::TileB, Listed::along_depth, block, false, Product::aligned>
-        pieces_b({.data = dense + n0 * p.b_steps.col,
+        pieces_b({.data = dense + at.column * p.b_steps.col,
                   .line_step = line_step(p.b_steps, !Product::TileB::along_k),
-                  .sides = p.n - n0,
+                  .sides = p.n - at.column,
                   .depth = 0,
                   .list = blocks.position,
                   .first = 0,
@@ -236,10 +310,12 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
                   .block_step = block * p.b_steps.row});
     product.run(memory, (blocks.count * block + depth - 1) / depth, pieces_a, pieces_b);
   }
+  if (!work.finish(p, product)) return;
 
-  T* out = static_cast<T*>(p.c) + offset_of(p.batch, 2, item);
-  const DsdPlace to{static_cast<long long>(row) * block + row0, n0, item, min(rows, block - row0),
-                    clamp_count(p.n - n0, cols)};
+  const DsdTile<Product>& at = work.tile(p);
+  T* out = static_cast<T*>(p.c) + offset_of(p.batch, 2, at.item);
+  const DsdPlace to{static_cast<long long>(at.row) * block + at.row0, at.column, at.item,
+                    min(rows, block - at.row0), clamp_count(p.n - at.column, cols)};
   out += to.row * p.c_steps.row + to.column * p.c_steps.col;
   if (!same_type<Epilogue, NoEpilogue> ? by_rows : p.c_steps.col == 1) {
     write_dsd<Product, block, true, Epilogue>(product, memory, p, to, out);

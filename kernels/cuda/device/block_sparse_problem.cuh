@@ -1,5 +1,6 @@
 #pragma once
 #include <bs/kernels/cuda/device/gemm_params.cuh>
+#include <bs/kernels/cuda/device/work_split.cuh>
 
 // What a launch of the block-sparse products tells its kernel: plain data, and the same to the
 // host's compiler, which fills it, as to the device's. kernels/block_sparse_matmul_problem.h says
@@ -45,6 +46,8 @@ struct DsdArguments {
   OperandLoop<4> batch;  ///< values, B, C, head
   OperandLoop<3> sum;    ///< values, B, head
   TileGrid grid;
+  WorkSplit split;  ///< where tiles are cut; a step is of as many blocks as a stage has, or of one
+  int* next;        ///< a zero before and after the launch: pieces taken
   BlockSparseEpilogueArguments epilogue;
 };
 

@@ -3,6 +3,7 @@
 // whose depth was split are put together again: in a fixed order of additions, whoever comes last.
 // (SplitK::parallel leaves its slices in memory, and a kernel of its own, gemm_join.cuh, adds
 // them.)
+#include <bs/kernels/cuda/device/acquire.cuh>
 #include <bs/kernels/cuda/device/gemm_epilogue.cuh>
 
 namespace bs::cuda::device {
@@ -171,23 +172,6 @@ struct GemmSchedule {
     raster((q.m + Rows - 1) / Rows, (q.n + Columns - 1) / Columns, tile, work);
   }
 };
-
-__device__ inline int load_acquire(const int* p) {
-  int value;
-  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
-  return value;
-}
-__device__ inline void store_release(int* p, int value) {
-  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
-}
-__device__ inline int add_acquire_release(int* p, int value) {
-  int before;
-  asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(p), "r"(value)
-               : "memory");
-  return before;
-}
 
 /// SplitK::parallel: the sums of all slices of all tiles in memory. A thread's are 16 bytes at a
 /// time, beside those of the others.

@@ -179,6 +179,8 @@ struct TileProduct {
 
   using Cells = Sum[m_tiles][2 * pairs][4];
   Cells cells = {};
+  using Flat = Sum[m_tiles * pairs * 8];
+  __device__ Flat& flat() { return reinterpret_cast<Flat&>(cells); }
 
   __device__ static int first_row() {
     return static_cast<int>(threadIdx.x) / 32 % WarpRows * warp_rows;

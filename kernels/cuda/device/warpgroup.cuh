@@ -16,6 +16,15 @@ __device__ inline unsigned fresh_thread() {
   return thread;
 }
 
+__device__ inline float4 load_shared(unsigned from) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(from)
+               : "memory");
+  return v;
+}
+
 /// Registers and shared memory written before are seen by the products that follow.
 __device__ inline void warpgroup_arrive() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -453,7 +453,8 @@ struct WarpgroupDsd {
       warpgroup_wait<0>();
       if (leaving >= 0 && elected) s.empty[leaving].arrive();
       warpgroup_pin(sums);
-      if (!finish_parts<groups>(p.split, item.work, group, sums, started)) continue;
+      if (!finish_parts<groups>(p.split, piece_of_work(p.split, item.work), group, sums, started))
+        continue;
       write_tile(p, sums, started, staging_at, group, item);
     }
     wait_stores_read();  // shared memory is theirs until then

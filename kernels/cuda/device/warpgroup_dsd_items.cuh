@@ -3,7 +3,7 @@
 // know of each while these still copy the item before: the way from the counter of items to the
 // first block of a strip is four reads of global memory, each of which waits for the one before.
 #include <bs/kernels/cuda/device/block_sparse_strips.cuh>
-#include <bs/kernels/cuda/device/warpgroup_parts.cuh>
+#include <bs/kernels/cuda/device/work_parts.cuh>
 
 namespace bs::cuda::device {
 

@@ -4,6 +4,7 @@
 // What a launch of the warpgroup kernels of the block-sparse products tells them: plain data, and
 // the same to the host's compiler, which fills it, as to the device's.
 #include <bs/kernels/cuda/device/tensor_map.cuh>
+#include <bs/kernels/cuda/device/work_split.cuh>
 
 namespace bs::cuda::device {
 
@@ -28,20 +29,6 @@ struct BatchSteps {
   int step[3];
 };
 
-/// Steps [begin, end) of the depth of one item of work. The parts of an item are numbered in the
-/// order in which the list has them, which is the order in which their sums are added.
-struct WorkPiece {
-  int item;
-  int begin, end;
-  int part, parts;
-  int slot;  ///< of the item's first part among the partial sums; the last part needs none
-};
-/// A list of pieces, where items are not taken whole.
-struct WorkSplit {
-  const WorkPiece* pieces;  ///< null: items are taken whole
-  float* partials;          ///< [slots, warpgroups, sums of one]
-  int* arrived;             ///< [slots, warpgroups], zeros before and after a launch
-};
 /// In which order the items of dsd are taken, a column being a tile of columns of one C: the
 /// longest strips over all columns, then the others over a group of columns after the other.
 struct WorkOrder {

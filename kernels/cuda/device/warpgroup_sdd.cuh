@@ -11,6 +11,7 @@
 // Blocks of 128 are few. Two CTAs of a cluster each have an item, or half of the depth of one: then
 // each gives the other the sums of half of its columns.
 #include <bs/kernels/cuda/device/block_sparse_strips.cuh>
+#include <bs/kernels/cuda/device/warpgroup_halves.cuh>
 #include <bs/kernels/cuda/device/warpgroup_sdd_items.cuh>
 
 namespace bs::cuda::device {
@@ -342,10 +343,11 @@ struct WarpgroupSdd {
       }
       if (place.count > 0) write_blocks<0>(p, sums, staging_at, group, place, column, end);
     } else {
-      if (!finish_parts<ctas * groups>(p.split, item, sdd_rank<ctas>() * groups + group, sums,
+      const WorkPiece piece = piece_of_work(p.split, item);
+      if (!finish_parts<ctas * groups>(p.split, piece, sdd_rank<ctas>() * groups + group, sums,
                                        started))
         return;
-      const Place place(p, piece_of_work(p.split, item).item);
+      const Place place(p, piece.item);
       if (place.count > 0)
         write_blocks<0>(p, sums, staging_at, group, place, 0, place.count * block);
     }

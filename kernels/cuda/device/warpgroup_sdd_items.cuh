@@ -1,7 +1,8 @@
 #pragma once
 // Who works on what in the CTAs of sdd: how a cluster takes items ahead of those that it copies,
 // what each of its CTAs does of one, and what its warpgroups that multiply are told of it.
-#include <bs/kernels/cuda/device/warpgroup_parts.cuh>
+#include <bs/kernels/cuda/device/warpgroup_problem.cuh>
+#include <bs/kernels/cuda/device/work_parts.cuh>
 
 namespace bs::cuda::device {
 

@@ -13,10 +13,10 @@
 // added to the others in plain arithmetic.
 #include <bs/kernels/cuda/device/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/mma.cuh>
-#include <bs/kernels/cuda/device/warpgroup_parts.cuh>
 #include <bs/kernels/cuda/device/warpgroup_sdd_items.cuh>
 #include <bs/kernels/cuda/device/warpgroup_tf32_piece.cuh>
 #include <bs/kernels/cuda/device/warpgroup_tf32_result.cuh>
+#include <bs/kernels/cuda/device/work_parts.cuh>
 
 namespace bs::cuda::device {
 
@@ -396,7 +396,8 @@ struct WarpgroupTf32 {
       for (int m = 0; m < wide; ++m) warpgroup_pin(sums[m]);
       auto& flat = reinterpret_cast<float(&)[wide * n / 2]>(sums);
       const int thread = static_cast<int>(fresh_thread()), own = thread / warpgroup_size;
-      if (!finish_parts<groups>(p.split, item.work, own, flat, started, thread % warpgroup_size))
+      if (!finish_parts<groups>(p.split, piece_of_work(p.split, item.work), own, flat, started,
+                                thread % warpgroup_size))
         continue;
       if (!started) clear(sums);
       Kernel::store(p, item, own, sums);

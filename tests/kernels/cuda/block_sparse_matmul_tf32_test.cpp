@@ -89,7 +89,7 @@ TEST_CASE("block-sparse products: pairs of f32 rows that are alike are gathered"
   const test::Scratch scratch;
   test::Environment variables("BS_JIT_RECORD", scratch / "kernels");
   variables.set("BS_GATHERED_PRODUCTS", "1");
-  const test::Mask mask = test::alike_rows(1, 62, 59, 8, 32);
+  const test::Mask mask = test::alike_rows(1, 62, 59, 4, 32);
   const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, f32, device); };
   const SparseTensor s{mask.layout(), whole(mask.values())};
   const Tensor dense = to_dense(s);

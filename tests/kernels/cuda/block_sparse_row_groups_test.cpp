@@ -142,13 +142,13 @@ TEST_CASE("row groups: neighbours stay where others would gain too little") {
   CHECK(!groups_pay(few, {.block = 16, .by_columns = true}));
   const RowGroups two{.side = 2, .rows = {0, 1}, .entries = 98, .neighbours = 100};
   CHECK(!groups_pay(two, {.block = 64}));
-  // Where one strip takes longer than all others it is worth a quarter only.
+  // Where one strip takes more than four times a share of the work it is worth a quarter only.
   RowGroups uneven{
       .side = 2, .rows = {0, 1, 2, 3}, .entries = 76, .neighbours = 100, .longest = 60};
-  CHECK(groups_pay(uneven, {.block = 64, .times = 100, .workers = 100}));
-  CHECK(!groups_pay(uneven, {.block = 64, .times = 100, .workers = 132}));
+  CHECK(groups_pay(uneven, {.block = 64, .times = 25, .workers = 100}));
+  CHECK(!groups_pay(uneven, {.block = 64, .times = 25, .workers = 132}));
   uneven.entries = 75;
-  CHECK(groups_pay(uneven, {.block = 64, .times = 100, .workers = 132}));
+  CHECK(groups_pay(uneven, {.block = 64, .times = 25, .workers = 132}));
 }
 
 namespace {

@@ -118,6 +118,34 @@ TEST_CASE("schedule: items that end together are left whole") {
   }
 }
 
+TEST_CASE("schedule: items in their order are listed where long ones would begin late") {
+  // Rows of Zipf lengths, the longest first, over one tile of columns after the other.
+  std::vector<int32_t> lengths;
+  for (int column = 0; column < 16; ++column)
+    for (int row = 1; row <= 256; ++row) lengths.push_back(std::min(256, 1 + 1100 / row));
+  REQUIRE(split_work(lengths, 264).pieces.empty());
+  const WorkPieces work = split_in_order(lengths, 264);
+  check_pieces(work, lengths);
+  std::vector<int64_t> costs, sorted, in_order;
+  for (const device::WorkPiece& piece : work.pieces) costs.push_back(piece.end - piece.begin + 2);
+  for (const int32_t length : descending(lengths)) sorted.push_back(length + 2);
+  for (const int32_t length : lengths) in_order.push_back(length + 2);
+  CHECK(work.time == simulate(costs, 264) + 6);
+  CHECK(work.time < simulate(in_order, 264) * 19 / 20);
+  CHECK(work.time < simulate(sorted, 264) * 107 / 100 + 6);
+  // Neighbours among the short ones stay neighbours.
+  const auto last = work.pieces.end();
+  CHECK(std::is_sorted(last - 200, last,
+                       [](const auto& a, const auto& b) { return a.item < b.item; }));
+
+  const WorkPieces even = split_in_order(std::vector<int32_t>(4096, 25), 264);
+  CHECK(even.pieces.empty());
+  CHECK(even.time == 16 * 27);
+  CHECK(split_in_order({}, 264).pieces.empty());
+  // Few are cut as ever.
+  CHECK(split_in_order(std::vector<int32_t>(59, 64), 132).slots == 59);
+}
+
 TEST_CASE("schedule: pieces cover random items, and never take longer than whole ones") {
   std::mt19937 random(3);
   for (int i = 0; i < 400; ++i) {

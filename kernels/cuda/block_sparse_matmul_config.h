@@ -123,7 +123,7 @@ struct Crossing {
  * (bench/NOTES.md). The dense matrix of small 16-bit blocks has the columns along its lines. */
 constexpr Crossing dsd_crossing(Factors factors, int block) {
   constexpr Crossing all[][5] = {{{.055, 10}, {.34, 1.4}, {.57, .8}, {.93, .8}, {.9, 1.1}},
-                                 {{.07, 10}, {.16, 5.5}, {.31, 2.4}, {.6, 1.35}, {.76, 1.1}},
+                                 {{.07, 10}, {.16, 5.5}, {.45, 1.7}, {.6, 1.35}, {.76, 1.1}},
                                  {{.165, 5.4}, {.4, 2.5}, {.91, 0.9}, {.97, 1}, {.97, 1}}};
   return all[static_cast<int>(factors)][size_rank(block) + 1];
 }

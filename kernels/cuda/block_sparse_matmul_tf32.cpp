@@ -24,7 +24,7 @@ const char* word(bool value) { return value ? "true" : "false"; }
 bool gathers(const Tf32Kernel& k) { return k.sampled && tf32_gathers(k.block); }
 
 Tf32Tile tile_of(const Tf32Kernel& k) {
-  return gathers(k) ? tf32_gathered_tile(k.split) : tf32_tile(k.block, k.split, k.broad);
+  return gathers(k) ? tf32_gathered_tile(k.split) : tf32_tile(k.block, k.split, k.large);
 }
 
 int multiprocessors(const Tensor& x) { return device_properties(x.device()).multiprocessors; }
@@ -56,6 +56,31 @@ DenseMap sdd_map(const Tensor& x, bool along_k, int64_t k, int64_t lines, int64_
   if (along_k || has_heads) map.add(has_heads ? heads : 1, head_stride);
   map.add_axes(axes, axes.strides(over, of, summed, of), along_k || !has_heads ? 2 : 1, steps);
   return map;
+}
+
+/// Strips of a tile's block rows, times tiles of columns of all C.
+int64_t items_of(const DsdProblem& p, const Tf32Tile& tile) {
+  return ceil_div(p.block_rows(), tile.rows) * p.batch.numel() * ceil_div(p.n, tile.columns());
+}
+
+/// Of block rows of 32, by the tile.
+StripCosts strip_costs(const DsdProblem& p, const Tf32Tile& tile, Device device) {
+  const RowGroups& all = row_groups_of(*p.pattern, p.transposed, tile.rows);
+  const bool gathered = dsd_groups(p, tile.rows, tile.columns(), device) != nullptr;
+  return {.columns = gathered ? all.entries : all.neighbours,
+          .longest = all.longest,
+          .items = items_of(p, tile),
+          .times = p.batch.numel() / p.layout.heads * ceil_div(p.n, tile.columns())};
+}
+
+bool large_tiles_pay(const DsdProblem& p, Device device) {
+  const int block = p.layout.block;
+  const int workers = tf32_gathers_always() ? 1 : device_properties(device).multiprocessors;
+  if (block == 32 && p.tf32 && !sums_heads(p)) {
+    const Tf32Tile two = tf32_tile(block, false, false), four = tf32_tile(block, false, true);
+    return quads_pay(strip_costs(p, two, device), strip_costs(p, four, device), workers);
+  }
+  return broad_tiles_pay(block, !p.tf32, p.block_rows(), p.batch.numel() * p.n, workers);
 }
 
 /// Launches the pieces of `split`, or where it has none `items`.
@@ -193,9 +218,10 @@ jit::Source tf32_source(const Tf32Kernel& k, const GemmEpilogue* epilogue) {
                            : k.sampled ? "WarpgroupTf32Sdd"
                                        : "WarpgroupTf32Dsd";
   const std::string name =
-      format("{}_wgmma_{}_b{}_{}{}{}_n{}{}{}", op, k.split ? "f32" : "tf32", k.block,
+      format("{}_wgmma_{}_b{}_{}{}{}_n{}{}{}{}", op, k.split ? "f32" : "tf32", k.block,
              k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "",
-             tile.columns(), k.gathered_rows ? "_gathered" : "", epilogue ? "_epilogue" : "");
+             tile.columns(), tile.rows == 4 ? "_quads" : "", k.gathered_rows ? "_gathered" : "",
+             epilogue ? "_epilogue" : "");
   std::string code = format("#include <bs/kernels/cuda/device/warpgroup_tf32_{}.cuh>\n\n",
                             gathers(k) ? "gathered" : op);
   code += warpgroup_mma_tf32(tile.n / tile.rows);
@@ -237,11 +263,11 @@ std::vector<Tf32Kernel> all_tf32_kernels(bool epilogues) {
           if (!epilogues || !tf32_gathers(block))
             all.push_back({true, block, split, false, false, a, b, false});
           for (const bool c : {false, true})
-            for (const bool broad : {false, true})
+            for (const bool large : {false, true})
               for (const bool gathered : {false, true})
-                if (block >= 32 && (!broad || (block == 64 && !split)) &&
+                if (block >= 32 && (!large || (block <= 64 && !split)) &&
                     (!gathered || block == 32))
-                  all.push_back({false, block, split, broad, gathered, a, b, c});
+                  all.push_back({false, block, split, large, gathered, a, b, c});
         }
   return all;
 }
@@ -255,19 +281,17 @@ bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdP
       !axes.dense(p.batch, 2, m * p.n) || !fits_int(values.numel() / block) ||
       reinterpret_cast<uintptr_t>(c.data()) % 16 != 0)
     return false;
-  const int rows = tf32_tile(block, !p.tf32, false).rows;
-  const int64_t strips_of_all = ceil_div(p.block_rows(), rows);
-  const bool broad =
-      broad_tiles_pay(block, !p.tf32, strips_of_all, p.batch.numel() * p.n, multiprocessors(b));
-  const Tf32Tile tile = tf32_tile(block, !p.tf32, broad);
-  const int64_t items = strips_of_all * p.batch.numel() * ceil_div(p.n, tile.columns());
-  if (rows > 1 && !pairs_fill(items, multiprocessors(b)) && !tf32_gathers_always()) return false;
+  const bool large = large_tiles_pay(p, b.device());
+  const Tf32Tile tile = tf32_tile(block, !p.tf32, large);
+  const int rows = tile.rows;
+  if (rows == 2 && !strips_fill(items_of(p, tile), multiprocessors(b)) && !tf32_gathers_always())
+    return false;
   const BlockSparseStrips& strips = dsd_strips(p, rows, tile.columns(), stream.device());
   const Tensor* const aside = staged_aside(p.epilogue);
   const Tf32Kernel k{.sampled = false,
                      .block = block,
                      .split = !p.tf32,
-                     .broad = broad,
+                     .large = large,
                      .gathered_rows = strips.gathered,
                      .a_along_k = !p.transposed,
                      .b_along_k = p.b.col != 1,

@@ -18,8 +18,8 @@ struct Tf32Kernel {
   bool sampled = false;  ///< sdd, else dsd
   int block = 0;
   bool split = false;                         ///< three products of TF32
-  bool broad = false;                         ///< see tf32_tile()
-  bool gathered_rows = false;                 ///< dsd: pairs of block rows are of alike ones
+  bool large = false;                         ///< see tf32_tile()
+  bool gathered_rows = false;                 ///< dsd: block rows together are alike ones
   bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
   bool c_by_columns = false;                  ///< dsd: neighbours along the rows of C are
   int staged = 1;             ///< results that leave together: C, or it and one more

@@ -28,15 +28,16 @@ struct Tf32Tile {
   constexpr int gathered_columns() const { return columns() / shares(); }
 };
 
-/** @brief The tile of dsd for a block of 32, 64 or 128, and of sdd for the last two. Two block rows
- *  of 32 are together, of which a stage multiplies those that have a block in its column. `split`
- *  f32 has sums of a stage of their own, and so half as many. `broad`: 512 columns, so that blocks
- *  of 64 are used longer; L2 is what TF32 waits for. */
-constexpr Tf32Tile tf32_tile(int block, bool split, bool broad) {
+/** @brief The tile of dsd for a block of 32, 64 or 128, and of sdd for the last two. Two or four
+ *  block rows of 32 are together, of which a stage multiplies those that have a block in its
+ * column. `split` f32 has sums of a stage of their own, and so half as many. `large`: four block
+ * rows of 32, or 512 columns, so that blocks of 64 are used longer; L2 is what TF32 waits for. */
+constexpr Tf32Tile tf32_tile(int block, bool split, bool large) {
   const int rows = block == 32 ? 2 : 1;
   if (split) return {.n = 64, .wide = 2, .stages = 4, .split = true, .rows = rows};
   if (block == 128) return {.n = 128, .wide = 2, .stages = 4};
-  return {.n = 64, .wide = broad ? 4 : 2, .stages = broad ? 3 : 5, .rows = rows};
+  if (block == 32 && large) return {.n = 128, .wide = 2, .stages = 4, .rows = 4};
+  return {.n = 64, .wide = large ? 4 : 2, .stages = large ? 3 : 5, .rows = rows};
 }
 
 /** @brief The tile of sdd for blocks of 16 and 32, rows of which are gathered like columns. Three
@@ -83,10 +84,25 @@ constexpr bool broad_tiles_pay(int block, bool split, int64_t strips, int64_t co
   return block == 64 && !split && strips * (columns / 512) >= 2 * multiprocessors;
 }
 
-/** @brief Whether so many items of pairs of block rows of 32 keep enough multiprocessors busy to be
- *  sooner done than mma.sync, which has smaller ones. */
-constexpr bool pairs_fill(int64_t items, int64_t multiprocessors) {
+/** @brief Whether so many items of pairs of block rows of 32, or of four, keep enough
+ *  multiprocessors busy to be sooner done than what has smaller ones. */
+constexpr bool strips_fill(int64_t items, int64_t multiprocessors) {
   return 4 * items >= 3 * multiprocessors;
+}
+
+/** @brief Strips of block rows, each taken so many times. */
+struct StripCosts {
+  int64_t columns = 0;  ///< of the unions of all strips
+  int64_t longest = 0;  ///< columns of the longest union
+  int64_t items = 0;    ///< strips, times tiles of columns of all C
+  int64_t times = 0;
+};
+/** @brief Whether strips of four block rows of 32 are sooner done than of two, a step of which
+ * takes up to .8 of the time (measured on an H100); unless the longest alone is more than a
+ *  multiprocessor's share. */
+constexpr bool quads_pay(const StripCosts& two, const StripCosts& four, int64_t multiprocessors) {
+  return strips_fill(four.items, multiprocessors) && 100 * four.columns <= 80 * two.columns &&
+         four.longest * multiprocessors <= four.columns * four.times;
 }
 
 /** @brief Whether f32 products with these blocks go to wgmma on a GPU of this compute capability:

@@ -3,18 +3,23 @@
 
 namespace bs::cuda {
 
+bool sums_heads(const DsdProblem& p) {
+  return p.layout.heads > 1 && p.sum.offset(2, p.sum.numel() - 1) != 0;
+}
+
+const RowGroups* dsd_groups(const DsdProblem& p, int rows, int cols, Device device) {
+  if (rows == 1 || sums_heads(p)) return nullptr;
+  const RowGroups& groups = row_groups_of(*p.pattern, p.transposed, rows);
+  const StripUse use{.block = p.layout.block,
+                     .by_columns = p.c.col != 1,
+                     .times = p.batch.numel() / p.layout.heads * ceil_div(p.n, cols),
+                     .workers = device_properties(device).multiprocessors};
+  return groups_pay(groups, use) ? &groups : nullptr;
+}
+
 const BlockSparseStrips& dsd_strips(const DsdProblem& p, int rows, int cols, Device device,
                                     bool pairs) {
-  const bool sums_heads = p.layout.heads > 1 && p.sum.offset(2, p.sum.numel() - 1) != 0;
-  const RowGroups* groups = nullptr;
-  if (rows > 1 && !sums_heads) {
-    groups = &row_groups_of(*p.pattern, p.transposed, rows);
-    const StripUse use{.block = p.layout.block,
-                       .by_columns = p.c.col != 1,
-                       .times = p.batch.numel() / p.layout.heads * ceil_div(p.n, cols),
-                       .workers = device_properties(device).multiprocessors};
-    if (!groups_pay(*groups, use)) groups = nullptr;
-  }
+  const RowGroups* const groups = dsd_groups(p, rows, cols, device);
   return strips_of(*p.pattern, p.transposed, rows, device, groups, pairs);
 }
 

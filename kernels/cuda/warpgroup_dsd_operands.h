@@ -6,6 +6,13 @@
 
 namespace bs::cuda {
 
+/** @brief Whether heads are the last axis of the sum, else that of the batch. */
+bool sums_heads(const DsdProblem& p);
+
+/** @brief Which block rows had better be together, `rows` of them; null: neighbours.
+ *  @param[in] cols columns of C that a CTA has */
+const RowGroups* dsd_groups(const DsdProblem& p, int rows, int cols, Device device);
+
 /** @brief The strips of a product, of `rows` block rows: of gathered ones where that pays, if each
  *  C has those of one head.
  *  @param[in] cols columns of C that a CTA has

@@ -125,15 +125,15 @@ TEST_CASE("the warpgroup kernels are for 16 bits on compute capability 9.0, and 
 TEST_CASE("tiles of the f32 kernels of wgmma fit the machine") {
   for (const int block : {32, 64, 128})
     for (const bool split : {false, true})
-      for (const bool broad : {false, true}) {
+      for (const bool large : {false, true}) {
         CAPTURE(block);
         CAPTURE(split);
-        CAPTURE(broad);
-        const Tf32Tile tile = tf32_tile(block, split, broad);
+        CAPTURE(large);
+        const Tf32Tile tile = tf32_tile(block, split, large);
         CHECK(tile.split == split);
         CHECK((tile.n == 64 || tile.n == 128));
         CHECK(tile.rows * block % tile.n == 0);
-        CHECK((tile.rows == 1 || (tile.rows == 2 && tile.n == 2 * block)));
+        CHECK((tile.rows == 1 || tile.n == tile.rows * block));
         // Columns gathered by sdd are whole blocks, and a dsd's come in boxes of 256 lines at most.
         CHECK(tile.columns() % 256 == 0);
         CHECK(tile.stages >= 3);
@@ -185,11 +185,17 @@ TEST_CASE("f32 products go to wgmma with blocks of 32 and more on compute capabi
       CHECK(tf32_warpgroup_applies(block, 4096, capability) == (capability == 90 && block >= 32));
       CHECK(!tf32_warpgroup_applies(block, 64, capability));
     }
-  CHECK(pairs_fill(99, 132));
-  CHECK(!pairs_fill(98, 132));
+  CHECK(strips_fill(99, 132));
+  CHECK(!strips_fill(98, 132));
   CHECK(broad_tiles_pay(64, false, 64, 4096, 132));
   CHECK(!broad_tiles_pay(32, false, 64, 4096, 132));
   CHECK(!broad_tiles_pay(64, false, 16, 4096, 132));  // less than two for each multiprocessor
   CHECK(!broad_tiles_pay(64, true, 64, 4096, 132));
   CHECK(!broad_tiles_pay(128, false, 64, 4096, 132));
+  const StripCosts two{.columns = 1000, .longest = 50, .items = 400, .times = 10};
+  const StripCosts four{.columns = 800, .longest = 60, .items = 200, .times = 10};
+  CHECK(quads_pay(two, four, 132));
+  CHECK(!quads_pay(two, {.columns = 801, .longest = 60, .items = 200, .times = 10}, 132));
+  CHECK(!quads_pay(two, {.columns = 800, .longest = 61, .items = 200, .times = 10}, 132));
+  CHECK(!quads_pay(two, {.columns = 800, .longest = 60, .items = 98, .times = 10}, 132));
 }

@@ -4,8 +4,8 @@
 // wide operand, 64 rows of which an instruction takes, comes through registers: B of dsd, 256 or
 // 512 columns of it, and the gathered columns of B of sdd. The narrow one, 64 or 128 rows of op(S)
 // or of A, lies in shared memory, turned there first where it came otherwise. What is computed is
-// the transpose of the result. Of two block rows of 32, which share the wide operand's columns, a
-// stage multiplies those that have a block there.
+// the transpose of the result. Of two or four block rows of 32, which share the wide operand's
+// columns, a stage multiplies those that have a block there.
 //
 // f32 rounded to TF32: the copy engine rounds the narrow operand to nearest, and the wide one is
 // rounded as by TileMultiplyTf32. f32 as three products: both are split as by TileMultiply<float>,
@@ -25,8 +25,8 @@ struct Tf32Item {
   int work;    ///< its number, or that of the piece of it; -1: there is nothing more
   int stages;  ///< 0: it has none but an empty one
   int row, column, batch, count;
-  int strip;   ///< of sdd, over all heads
-  int second;  ///< of a pair of block rows of dsd, where the other one begins
+  int strip;      ///< of sdd, over all heads
+  int others[3];  ///< of block rows of dsd that are told apart, where those after the first begin
 };
 
 /// How items come to the warps that copy, where they are many.
@@ -37,13 +37,13 @@ struct Tf32Feed<true, copying> {
   SddFeed<1, copying> feed;
 };
 
-/// Which block rows of a narrow operand a stage has, told apart where it is of two: a bit each.
+/// Which block rows of a narrow operand a stage has, where it is of several: a bit each.
 template <int Bits>
 struct RowsPresent {
   static constexpr int bits = Bits;
 };
 
-/// C: n (rows of the narrow operand), rows (block rows that these are: 1, or a pair told apart),
+/// C: n (rows of the narrow operand), rows (block rows that these are: 1, or 2 or 4 told apart),
 /// Mma (for those of one), wide (64s of the wide one a warpgroup, an even number), stages, split,
 /// wide_along_k, narrow_along_k, Epilogue, staged (results that leave together: C, or it and one
 /// more); gathered (of many boxes, for which warps that do not convert copy), apart (each warpgroup
@@ -71,9 +71,9 @@ struct WarpgroupTf32 {
       stages * stage_bytes + (small_apart ? 2 * narrow_bytes : 0);
   static_assert(!small_apart || stages % 2 == 0);
   static constexpr bool converts = C::split || !C::narrow_along_k;
-  static constexpr bool paired = C::rows > 1;
+  static constexpr bool several = C::rows > 1;
   static constexpr int row_lines = n / C::rows;  // of the narrow tile
-  static_assert(C::rows <= 2);
+  static_assert(C::rows == 1 || C::rows == 2 || C::rows == 4);
   // Warps of each: of 128 lines two convert in as many turns as three.
   static constexpr int converters = narrow_lines < 128 || C::gathered ? 2 : 3;
   static constexpr int copying = !C::gathered ? 1 : converts ? 4 - converters : 4;
@@ -90,7 +90,7 @@ struct WarpgroupTf32 {
     // Told with an item's first stage. None is written again before its last reader is done: one
     // that is still at item j has given back the stages of j at most.
     Tf32Item items[ring];
-    int present[stages];  // RowsPresent, of a pair
+    int present[stages];  // RowsPresent, of several
   };
   static constexpr unsigned shared_bytes = tile_bytes + sizeof(Shared) + 1024;
 
@@ -124,7 +124,8 @@ struct WarpgroupTf32 {
         const unsigned small = small_at(buffers, at.stage);
         const int all = present(s, at);
         for (int i = warp; i < narrow_lines / 32; i += converters)
-          if (!paired || (all >> i & 1) != 0) Piece::convert(narrow + i * piece, small + i * piece);
+          if (!several || (all >> i & 1) != 0)
+            Piece::convert(narrow + i * piece, small + i * piece);
         fence_async_shared();
         --left;
       }
@@ -138,26 +139,33 @@ struct WarpgroupTf32 {
 
   /// Those rows that a stage has, which has landed. Only the lane that gives it back reads it.
   __device__ static int present(const Shared& s, const Ring& at) {
-    if constexpr (!paired) return 1;
+    if constexpr (!several) return 1;
     return __shfl_sync(~0u, fresh_thread() % 32 == 0 ? s.present[at.stage] : 0, 0);
   }
   /// Calls `f` with these as RowsPresent: what is done of a stage with its sums stands there for
   /// each, whole, or the compiler would wait for every single product.
   template <class F>
   __device__ static __forceinline__ void with_rows(int present, const F& f) {
-    if constexpr (!paired) {
-      f(RowsPresent<1>{});
-    } else if (present == 3) {
-      f(RowsPresent<3>{});
-    } else if (present == 1) {
+    if constexpr (!several) {
       f(RowsPresent<1>{});
     } else {
-      f(RowsPresent<2>{});
+      with_rows_from<0, 0>(present, f);
+    }
+  }
+  /// The same with `Bits` of the rows before `Row`.
+  template <int Bits, int Row, class F>
+  __device__ static __forceinline__ void with_rows_from(int present, const F& f) {
+    if constexpr (Row == C::rows) {
+      if constexpr (Bits != 0) f(RowsPresent<Bits>{});
+    } else if ((present >> Row & 1) != 0) {
+      with_rows_from<Bits | 1 << Row, Row + 1>(present, f);
+    } else {
+      with_rows_from<Bits, Row + 1>(present, f);
     }
   }
 
-  /// Of as many steps as are multiplied at a time.
-  static constexpr int taken = steps / 2;
+  /// Of as many steps as are multiplied at a time: all of a stage where registers suffice.
+  static constexpr int taken = C::split || wide > 2 ? steps / 2 : steps;
   using Fragments = unsigned[taken][wide][4];
 
   /// The wide operand of a stage, from step `begin` on.
@@ -215,18 +223,22 @@ struct WarpgroupTf32 {
     }
   }
 
-  /// Adds a stage's products; they are done when it returns.
+  /// The same, rounded to TF32.
+  __device__ static void read_rounded(Fragments& a, unsigned stage, int group, int begin) {
+    read(a, stage, group, begin);
+    each(a, [](unsigned& x) { x = __float_as_uint(__uint_as_float(x) * (1 + .72F * 0x1p-11F)); });
+  }
+
+  /// Adds a stage's products; they are done when it returns. `a`: its fragments, if all are taken.
   template <class Rows>
-  __device__ static __forceinline__ void multiply_stage(Rows rows, Sums& sums, unsigned stage,
-                                                        unsigned small, int group, bool& started) {
+  __device__ static __forceinline__ void multiply_stage(Rows rows, Sums& sums, Fragments& a,
+                                                        unsigned stage, unsigned small, int group,
+                                                        bool& started) {
     const unsigned narrow = own_lines(stage + wide_bytes, group);
-    Fragments a;
     if constexpr (!C::split) {
 #pragma unroll
       for (int begin = 0; begin < steps; begin += taken) {
-        read(a, stage, group, begin);
-        each(a,
-             [](unsigned& x) { x = __float_as_uint(__uint_as_float(x) * (1 + .72F * 0x1p-11F)); });
+        if constexpr (taken < steps) read_rounded(a, stage, group, begin);
         warpgroup_arrive();
         multiply(rows, sums, a, narrow + begin * 32, started);
         warpgroup_commit();
@@ -373,21 +385,27 @@ struct WarpgroupTf32 {
       const Tf32Item& item = s.items[turn % ring];
       const int count = __shfl_sync(~0u, item.work < 0 ? -1 : item.stages, 0);
       if (count < 0) break;
-      bool started = C::split || paired;
-      if constexpr (C::split || paired) clear(sums);
-      if (ahead && count > 0) {
-        multiply_ahead(sums, s, buffers, group, count, at);
-      } else {
+      bool started = C::split || several;
+      if constexpr (C::split || several) clear(sums);
+      bool done = false;
+      if constexpr (ahead) {
+        done = count > 0;
+        if (done) multiply_ahead(sums, s, buffers, group, count, at);
+      }
+      if (!done) {
         // A strip without blocks came with an empty stage.
 #pragma unroll 1
         for (int stage = 0; stage < max(count, 1); ++stage) {
           s.landed[at.stage].wait(at.parity);
           if constexpr (converts) s.ready[at.stage].wait(at.parity);
-          if (!ahead && count > 0)
+          if (!ahead && count > 0) {
+            const unsigned from = buffers + at.stage * stage_bytes;
+            Fragments a;
+            if constexpr (taken == steps) read_rounded(a, from, group, 0);
             with_rows(present(s, at), [&](auto rows) {
-              multiply_stage(rows, sums, buffers + at.stage * stage_bytes,
-                             small_at(buffers, at.stage), group, started);
+              multiply_stage(rows, sums, a, from, small_at(buffers, at.stage), group, started);
             });
+          }
           release(s, at.stage);
           at.advance();
         }
@@ -434,12 +452,12 @@ struct WarpgroupTf32 {
   }
 
   /// For the lane that copies: the next stage, which waits for `bytes`. `first`: its item's, which
-  /// is `item`, number `turn`. `present`: rows of a pair.
+  /// is `item`, number `turn`. `present`: which rows, of several.
   __device__ static unsigned next_stage(Shared& s, Ring& at, unsigned buffers, bool first, int turn,
                                         const Tf32Item& item, unsigned bytes, int present = 1) {
     s.empty[at.stage].wait(at.parity ^ 1);
     if (first) s.items[turn % ring] = item;
-    if constexpr (paired) s.present[at.stage] = present;
+    if constexpr (several) s.present[at.stage] = present;
     if (bytes > 0) {
       s.landed[at.stage].arrive_expecting(bytes);
     } else {

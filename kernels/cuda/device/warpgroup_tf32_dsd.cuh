@@ -1,6 +1,6 @@
 #pragma once
 // C = op(S) B for f32 on wgmma: one CTA computes `n` rows of a block row by `columns` columns of C;
-// or two block rows of 32, which follow each other, or are gathered since they are alike.
+// or two or four block rows of 32, which follow each other, or are gathered since they are alike.
 #include <bs/kernels/cuda/device/warpgroup_dsd_items.cuh>
 #include <bs/kernels/cuda/device/warpgroup_tf32.cuh>
 #include <bs/kernels/cuda/device/warpgroup_tf32_problem.cuh>
@@ -19,7 +19,7 @@ struct WarpgroupTf32Dsd {
   static constexpr int block = C::block, n = Core::n, rows = C::rows;
   static constexpr int parts = block > n ? block / n : 1;  // of a block's rows
   static constexpr int per = block / Core::depth;          // stages that a block takes
-  static constexpr bool gathered = C::gathered_rows;       // those of a pair
+  static constexpr bool gathered = C::gathered_rows;       // those told apart
   static_assert(rows == 1 || (parts == 1 && per == 1));
 
   /// The blocks of a column of a strip, and which column it is.
@@ -102,9 +102,11 @@ struct WarpgroupTf32Dsd {
                    [&](const BatchIndex&, int, int begin, int end) { stages += end - begin; });
       const int part = place.tile % parts, column = place.tile / parts * Core::columns;
       const DsdRows<gathered, rows, block> listed(p, batch, local);
-      Tf32Item item{work, stages, listed.at[0] * block + part * n, column, place.batch, 0, 0, 0};
+      Tf32Item item{work, stages, listed.at[0] * block + part * n, column, place.batch, 0, 0, {}};
       if constexpr (rows > 1)
-        item.second = gathered ? listed.at[rows - 1] * block : item.row + block;
+#pragma unroll
+        for (int i = 1; i < rows; ++i)
+          item.others[i - 1] = gathered ? listed.at[i] * block : item.row + i * block;
       bool first = true;
       if (stages == 0) {
         Core::next_stage(s, at, buffers, true, turn, item, 0);
@@ -143,8 +145,9 @@ struct WarpgroupTf32Dsd {
                                const typename Core::Sums& sums) {
     Result::template write<C::c_by_columns>(p, sums, [&](int q, int warp, int part) {
       const int column = item.column + group * Core::wide * 64 + q * 128 + warp * 32;
-      const bool kept = part == 0 || item.second < p.m;  // the last row may have no other
-      const int row = part == 0 || !kept ? item.row : item.second;
+      const int other = part == 0 ? item.row : item.others[part - 1];
+      const bool kept = other < p.m;  // the last row may have no others
+      const int row = kept ? other : item.row;
       const long long first =
           item.batch * p.result_batch +
           (C::c_by_columns ? column * p.result_step + row : row * p.result_step + column);

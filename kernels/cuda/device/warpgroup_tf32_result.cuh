@@ -126,7 +126,7 @@ struct WarpgroupTf32Result {
   }
 
   /// Finishes and writes the sums; `place(q, warp, part)` tells where those of the warp's part of
-  /// the `q`th 128 columns of the warpgroup go, of the first or second rows that lie together.
+  /// the `q`th 128 columns of the warpgroup go, of which of the rows that lie together.
   template <bool by_columns, class Params, class PlaceOf>
   __device__ static void write(const Params& p, const Sums& sums, const PlaceOf& place_of_warp) {
     const int thread = static_cast<int>(fresh_thread());

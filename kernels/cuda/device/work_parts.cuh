@@ -5,7 +5,6 @@
 // has already taken, and all of those but the last wait for nothing.
 #include <bs/kernels/cuda/device/acquire.cuh>
 #include <bs/kernels/cuda/device/barrier.cuh>
-#include <bs/kernels/cuda/device/gemm_element.cuh>
 #include <bs/kernels/cuda/device/warpgroup.cuh>
 #include <bs/kernels/cuda/device/work_split.cuh>
 
@@ -20,6 +19,30 @@ __device__ inline WorkPiece piece_of_work(const WorkSplit& split, int work) {
   return split.pieces[work];
 }
 
+/// 16 bytes of sums as one number: through arrays, ptxas would spill the sums beside an epilogue.
+template <class Sum>
+struct SumPack;
+template <>
+struct SumPack<float> {
+  using Type = float4;
+  __device__ static Type of(const float* x) { return make_float4(x[0], x[1], x[2], x[3]); }
+  __device__ static void add(float* x, Type more) {
+    x[0] += more.x;
+    x[1] += more.y;
+    x[2] += more.z;
+    x[3] += more.w;
+  }
+};
+template <>
+struct SumPack<double> {
+  using Type = double2;
+  __device__ static Type of(const double* x) { return make_double2(x[0], x[1]); }
+  __device__ static void add(double* x, Type more) {
+    x[0] += more.x;
+    x[1] += more.y;
+  }
+};
+
 /// Called by a group of four warps, of as many `Groups` as share a piece of work, that has its sums
 /// of the piece: true where they now are those of the item, false where another will have them.
 /// `started`: whether there was anything to sum; `thread`: of the group.
@@ -32,19 +55,16 @@ __device__ inline bool finish_parts(const WorkSplit& split, const WorkPiece& pie
   constexpr int packs = N / width;  // of sums, those of all threads side by side
   constexpr int of_group = packs * warpgroup_size, next = Groups * of_group;
   static_assert(packs * width == N);
-  using Pack = Neighbours<Sum, width>;
+  using Pack = SumPack<Sum>;
+  using Type = typename Pack::Type;
   const long long first = piece.slot * Groups + group;
-  Pack* at = static_cast<Pack*>(split.partials) + first * of_group + thread;
+  Type* at = static_cast<Type*>(split.partials) + first * of_group + thread;
   int* const arrived = split.arrived + first;
   if (piece.part + 1 < piece.parts) {
     at += static_cast<long long>(piece.part) * next;
 #pragma unroll
-    for (int q = 0; q < packs; ++q) {
-      Pack some;
-#pragma unroll
-      for (int i = 0; i < width; ++i) some.at[i] = started ? sums[width * q + i] : Sum(0);
-      some.store(at[q * warpgroup_size].at);
-    }
+    for (int q = 0; q < packs; ++q)
+      at[q * warpgroup_size] = started ? Pack::of(sums + width * q) : Type{};
     named_barrier(1 + group, warpgroup_size);
     if (thread == 0) {
       __threadfence();
@@ -66,12 +86,7 @@ __device__ inline bool finish_parts(const WorkSplit& split, const WorkPiece& pie
 #pragma unroll 1
   for (int part = 0; part + 1 < piece.parts; ++part, at += next) {
 #pragma unroll
-    for (int q = 0; q < packs; ++q) {
-      const uint4 bits = __ldcg(reinterpret_cast<const uint4*>(at + q * warpgroup_size));
-      const auto& more = reinterpret_cast<const Pack&>(bits);
-#pragma unroll
-      for (int i = 0; i < width; ++i) sums[width * q + i] += more.at[i];
-    }
+    for (int q = 0; q < packs; ++q) Pack::add(sums + width * q, __ldcg(at + q * warpgroup_size));
   }
   return true;
 }

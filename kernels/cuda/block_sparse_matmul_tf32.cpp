@@ -65,12 +65,11 @@ int64_t items_of(const DsdProblem& p, const Tf32Tile& tile) {
 
 /// Of block rows of 32, by the tile.
 StripCosts strip_costs(const DsdProblem& p, const Tf32Tile& tile, Device device) {
-  const RowGroups& all = row_groups_of(*p.pattern, p.transposed, tile.rows);
-  const bool gathered = dsd_groups(p, tile.rows, tile.columns(), device) != nullptr;
-  return {.columns = gathered ? all.entries : all.neighbours,
-          .longest = all.longest,
+  const DsdGroups groups = dsd_groups(p, tile.rows, tile.columns(), device);
+  return {.columns = groups.columns,
+          .longest = groups.longest,
           .items = items_of(p, tile),
-          .times = p.batch.numel() / p.layout.heads * ceil_div(p.n, tile.columns())};
+          .times = groups.times};
 }
 
 bool large_tiles_pay(const DsdProblem& p, Device device) {

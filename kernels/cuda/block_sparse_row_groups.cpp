@@ -176,15 +176,18 @@ double random_density(const RowGroups& groups) {
   return 1 - std::pow(1 - entries / most, 1.0 / groups.side);
 }
 
-bool groups_pay(const RowGroups& groups, const StripUse& use) {
-  if (groups.rows.empty()) return false;
+int64_t gathered_columns(const RowGroups& groups, const StripUse& use) {
   // A line as short as a block takes as long as a whole one; a stage, of 64 / block columns, has as
   // many lines as the tile has columns.
   const int64_t more_lines = use.by_columns ? 128 / use.block - 128 / 64 : 0;
   const auto strips = static_cast<int64_t>(groups.rows.size()) / groups.side;
-  const int64_t entries = groups.entries + strips * more_lines * (64 / use.block);
+  return groups.entries + strips * more_lines * (64 / use.block);
+}
+
+bool groups_pay(const RowGroups& groups, const StripUse& use) {
+  if (groups.rows.empty()) return false;
   const bool uneven = groups.longest * use.workers > 4 * groups.entries * use.times;
-  return 100 * entries <= (uneven ? 75 : 97) * groups.neighbours;
+  return 100 * gathered_columns(groups, use) <= (uneven ? 75 : 97) * groups.neighbours;
 }
 
 }  // namespace bs::cuda

@@ -41,6 +41,9 @@ struct StripUse {
   int64_t times = 1;  ///< that each strip is taken: tiles of columns of all C of its head
   int workers = 1;    ///< who share the strips
 };
+/** @brief What strips of gathered rows take, in columns of unions: entries, and what short lines
+ * cost besides. */
+int64_t gathered_columns(const RowGroups& groups, const StripUse& use);
 /** @brief Whether strips of gathered rows take .97 of the time of neighbours' at most. Since the
  * longest rows come together, it takes .75 where the longest strip alone is more than four times a
  * worker's share: it is cut then into as many parts as there can be. */

@@ -135,11 +135,12 @@ WorkPieces number_parts(Pieces pieces, size_t items) {
 /// `by_head`: of few items of several heads, where it matters which head each has.
 uint64_t key_of(const DsdExtent& x, bool by_head, Device device) {
   const int64_t repeats = by_head ? (x.columns / x.tiles) << 12 | x.tiles : x.columns;
-  // Columns of 16-bit tiles are 64, 128 or 256, of gathered rows or not; those of f32, 256 or 512.
+  // Columns of 16-bit tiles are 64, 128 or 256, of gathered rows or not; those of f32, 256 or 512,
+  // of one or two rows, which the block tells, or of four.
   const int cols = x.element == 2 ? x.cols : x.cols > 256 ? 6 * 64 : 5 * 64;
   const bool single = x.element != 2;
   const int kind = !x.gathered || single ? cols / 64 : cols == 64 ? 0 : cols == 128 ? 3 : 7;
-  const int64_t products = 2 * x.products + (x.gathered && single);
+  const int64_t products = 4 * x.products + 2 * (single && x.rows == 4) + (single && x.gathered);
   return schedule_key(false, x.transposed, kind, repeats, products, device) |
          uint64_t{by_head} << 60 | uint64_t{by_head && x.sums_heads} << 59;
 }

@@ -84,8 +84,9 @@ struct DsdExtent {
   int64_t tiles = 1;        ///< of columns of one C
   bool sums_heads = false;  ///< heads are the last axis of the sum, else that of the batch
   int element = 2;          ///< bytes of one
-  bool gathered = false;    ///< whether the rows of strips are
-  bool fits() const { return columns < 1 << 25 && products < 1 << 24; }
+  int rows = 1;             ///< block rows of a strip
+  bool gathered = false;    ///< whether these are
+  bool fits() const { return columns < 1 << 25 && products < 1 << 23; }
 };
 /** @brief Steps that the items take, in the order of their numbers: strips of a rank (those of all
  *  heads that are as many places from their head's longest one) over the tiles of columns. */

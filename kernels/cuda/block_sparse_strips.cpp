@@ -152,7 +152,7 @@ std::vector<int32_t> sorted_strips(const std::vector<int32_t>& offsets, int stri
 
 BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device,
                                      std::span<const int32_t> listed, bool pairs)
-    : gathered(!listed.empty()) {
+    : side(rows), gathered(!listed.empty()) {
   const LayoutRows from(layout.view(Device::cpu()), transposed);
   list.strips = (from.rows + rows - 1) / rows;
   const StripShapes shapes{rows, list.strips, listed, pairs};

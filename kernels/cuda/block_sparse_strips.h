@@ -36,6 +36,7 @@ struct BlockSparseStrips {
   Tensor lists, columns;                ///< i32, on the device
   device::StripList list{};             ///< into it
   std::vector<int32_t> offsets, order;  ///< those of the list, on the host
+  int side = 0;                         ///< block rows of a strip
   bool gathered = false;
   Milestone made;
 

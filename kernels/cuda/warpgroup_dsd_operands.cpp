@@ -7,19 +7,23 @@ bool sums_heads(const DsdProblem& p) {
   return p.layout.heads > 1 && p.sum.offset(2, p.sum.numel() - 1) != 0;
 }
 
-const RowGroups* dsd_groups(const DsdProblem& p, int rows, int cols, Device device) {
-  if (rows == 1 || sums_heads(p)) return nullptr;
+DsdGroups dsd_groups(const DsdProblem& p, int rows, int cols, Device device) {
   const RowGroups& groups = row_groups_of(*p.pattern, p.transposed, rows);
   const StripUse use{.block = p.layout.block,
                      .by_columns = p.c.col != 1,
                      .times = p.batch.numel() / p.layout.heads * ceil_div(p.n, cols),
                      .workers = device_properties(device).multiprocessors};
-  return groups_pay(groups, use) ? &groups : nullptr;
+  const bool pay = groups_pay(groups, use);
+  return {.gathered = pay ? &groups : nullptr,
+          .columns = pay ? gathered_columns(groups, use) : groups.neighbours,
+          .longest = groups.longest,
+          .times = use.times};
 }
 
 const BlockSparseStrips& dsd_strips(const DsdProblem& p, int rows, int cols, Device device,
                                     bool pairs) {
-  const RowGroups* const groups = dsd_groups(p, rows, cols, device);
+  const RowGroups* const groups =
+      rows > 1 && !sums_heads(p) ? dsd_groups(p, rows, cols, device).gathered : nullptr;
   return strips_of(*p.pattern, p.transposed, rows, device, groups, pairs);
 }
 
@@ -47,6 +51,7 @@ DsdWork describe_dsd(const Tensor& b, const DsdProblem& p, const Axes& axes,
                          .tiles = tiles,
                          .sums_heads = p.sum.offset(2, p.sum.numel() - 1) != 0,
                          .element = element,
+                         .rows = strips.side,
                          .gathered = strips.gathered};
   const int64_t items = extent.columns * strips.list.strips;
   if (!b_map.fit || !values.fit || !fits_int(items) || !extent.fits()) return {};

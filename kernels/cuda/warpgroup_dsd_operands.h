@@ -9,9 +9,17 @@ namespace bs::cuda {
 /** @brief Whether heads are the last axis of the sum, else that of the batch. */
 bool sums_heads(const DsdProblem& p);
 
-/** @brief Which block rows had better be together, `rows` of them; null: neighbours.
+/** @brief Block rows together, several at a time. */
+struct DsdGroups {
+  const RowGroups* gathered = nullptr;  ///< null: neighbours do as well
+  int64_t columns = 0;                  ///< of the unions of all strips, or what takes as long
+  int64_t longest = 0;                  ///< columns of the longest union
+  int64_t times = 0;                    ///< that each strip is taken
+};
+/** @brief Which had better be together, for a product that sums no heads.
+ *  @param[in] rows of a strip, more than one
  *  @param[in] cols columns of C that a CTA has */
-const RowGroups* dsd_groups(const DsdProblem& p, int rows, int cols, Device device);
+DsdGroups dsd_groups(const DsdProblem& p, int rows, int cols, Device device);
 
 /** @brief The strips of a product, of `rows` block rows: of gathered ones where that pays, if each
  *  C has those of one head.

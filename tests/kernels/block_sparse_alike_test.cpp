@@ -102,22 +102,27 @@ TEST_CASE("block-sparse products: one layout serves products of all kinds in tur
   std::vector<Mode> modes = modes_of_f32();
   modes.push_back({bf16});
   modes.push_back({f16});
-  for (const int block : {16, 32, 64, 128})
-    for (const int heads : {1, 3}) {
-      const Mask mask = draw(random, heads, block);
-      const LayoutPtr layout = mask.layout();
-      for (int i = 0; i < (test_device().is_cuda() ? 24 : 3); ++i) {
-        const Mode mode = modes[random() % modes.size()];
-        const TF32Guard guard(mode.tf32);
-        const Transpose t = transposes[random() % 4];
-        const int64_t n = pick({40, 72, 192, 256, 520});
-        CAPTURE(i);
-        CAPTURE(to_string(mode.dtype));
-        CAPTURE(mode.tf32);
-        CAPTURE(to_string(Shape{heads, mask.rows, mask.cols, block, n}));
-        check_each({layout, whole(mask.values({2}), random(), mode.dtype)}, n, t, random);
-      }
+  const auto check = [&](const Mask& mask) {
+    const LayoutPtr layout = mask.layout();
+    for (int i = 0; i < (test_device().is_cuda() ? 24 : 2); ++i) {
+      const Mode mode = modes[random() % modes.size()];
+      const TF32Guard guard(mode.tf32);
+      const Transpose t = transposes[random() % 4];
+      const int64_t n = pick({40, 72, 192, 256, 520});
+      CAPTURE(i);
+      CAPTURE(to_string(mode.dtype));
+      CAPTURE(mode.tf32);
+      CAPTURE(to_string(Shape{mask.heads, mask.rows, mask.cols, mask.block, n}));
+      check_each({layout, whole(mask.values({2}), random(), mode.dtype)}, n, t, random);
     }
+  };
+  for (const int block : {16, 32, 64, 128}) {
+    check(draw(random, 1, block));
+    check(draw(random, 3, block));
+    const int rows = (test_device().is_cuda() ? 2048 : 384) / block;
+    check(unequal_rows(rows, 2 * rows, block, random));  // of which long ones are cut
+    check(Mask::random(1, rows, rows, block, 0.15, random()));
+  }
 }
 
 TEST_CASE("block-sparse products: heads that are summed of rows that are alike") {

@@ -146,21 +146,26 @@ struct WarpgroupTf32 {
   /// each, whole, or the compiler would wait for every single product.
   template <class F>
   __device__ static __forceinline__ void with_rows(int present, const F& f) {
-    if constexpr (!several) {
-      f(RowsPresent<1>{});
+    constexpr int all = (1 << C::rows) - 1;
+    if (all == 1 || present == all) {
+      f(RowsPresent<all>{});
     } else {
-      with_rows_from<0, 0>(present, f);
+      with_some_rows<0, 0>(present, f);
     }
   }
-  /// The same with `Bits` of the rows before `Row`.
+  /// Some, but not all, with `Bits` of those before `Row`.
   template <int Bits, int Row, class F>
-  __device__ static __forceinline__ void with_rows_from(int present, const F& f) {
-    if constexpr (Row == C::rows) {
-      if constexpr (Bits != 0) f(RowsPresent<Bits>{});
-    } else if ((present >> Row & 1) != 0) {
-      with_rows_from<Bits | 1 << Row, Row + 1>(present, f);
+  __device__ static __forceinline__ void with_some_rows(int present, const F& f) {
+    constexpr int last = C::rows - 1, bit = 1 << Row;
+    constexpr int only = Bits == 0 ? bit : Bits;  // that the last row leaves open
+    if constexpr (Row == last && (Bits == 0 || Bits == bit - 1)) {
+      f(RowsPresent<only>{});
+    } else if constexpr (Row > last) {
+      f(RowsPresent<Bits>{});
+    } else if ((present & bit) != 0) {
+      with_some_rows<Bits | bit, Row + 1>(present, f);
     } else {
-      with_rows_from<Bits, Row + 1>(present, f);
+      with_some_rows<Bits, Row + 1>(present, f);
     }
   }
 

@@ -132,19 +132,6 @@ WorkPieces number_parts(Pieces pieces, size_t items) {
   return work;
 }
 
-/// `by_head`: of few items of several heads, where it matters which head each has.
-uint64_t key_of(const DsdExtent& x, bool by_head, Device device) {
-  const int64_t repeats = by_head ? (x.columns / x.tiles) << 12 | x.tiles : x.columns;
-  // Columns of 16-bit tiles are 64, 128 or 256, of gathered rows or not; those of f32, 256 or 512,
-  // of one or two rows, which the block tells, or of four.
-  const int cols = x.element == 2 ? x.cols : x.cols > 256 ? 6 * 64 : 5 * 64;
-  const bool single = x.element != 2;
-  const int kind = !x.gathered || single ? cols / 64 : cols == 64 ? 0 : cols == 128 ? 3 : 7;
-  const int64_t products = 4 * x.products + 2 * (single && x.rows == 4) + (single && x.gathered);
-  return schedule_key(false, x.transposed, kind, repeats, products, device) |
-         uint64_t{by_head} << 60 | uint64_t{by_head && x.sums_heads} << 59;
-}
-
 /// Steps that dsd takes for a strip of so many union columns.
 int32_t dsd_steps(int64_t columns, int block) {
   return static_cast<int32_t>((columns * block + 63) / 64);
@@ -181,6 +168,18 @@ uint64_t schedule_key(bool sampled, bool transposed, int kind, int64_t repeats, 
   return uint64_t{1} << 63 | uint64_t{sampled} << 62 | uint64_t{transposed} << 61 |
          static_cast<uint64_t>(kind) << 56 | static_cast<uint64_t>(device.index()) << 50 |
          static_cast<uint64_t>(repeats) << 25 | static_cast<uint64_t>(steps);
+}
+
+uint64_t dsd_key(const DsdExtent& x, bool by_head, Device device) {
+  const int64_t repeats = by_head ? (x.columns / x.tiles) << 12 | x.tiles : x.columns;
+  // Columns of 16-bit tiles are 64, 128 or 256, of gathered rows or not; those of f32, 256 or 512,
+  // of one or two rows, which the block tells, or of four.
+  const int cols = x.element == 2 ? x.cols : x.cols > 256 ? 6 * 64 : 5 * 64;
+  const bool single = x.element != 2;
+  const int kind = !x.gathered || single ? cols / 64 : cols == 64 ? 0 : cols == 128 ? 3 : 7;
+  const int64_t products = 4 * x.products + 2 * (single && x.rows == 4) + (single && x.gathered);
+  return schedule_key(false, x.transposed, kind, repeats, products, device) |
+         uint64_t{by_head} << 60 | uint64_t{by_head && x.sums_heads} << 59;
 }
 
 device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t columns, int64_t fitting,
@@ -369,7 +368,7 @@ const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& s
   const int workers = gpu.multiprocessors, count = strips.list.strips;
   const bool listed = count * extent.columns <=
                       std::min(int64_t{most_split_items} * workers, int64_t{most_listed_items});
-  const uint64_t key = key_of(extent, listed && layout.heads() > 1, device);
+  const uint64_t key = dsd_key(extent, listed && layout.heads() > 1, device);
   const auto& kept = layout.derived<DsdSchedule>(key, [&] {
     const std::vector<int32_t> lengths = dsd_lengths(strips, layout.block());
     const int64_t depth = extent.transposed ? layout.height() : layout.width();

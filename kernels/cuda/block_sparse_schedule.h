@@ -91,6 +91,10 @@ struct DsdExtent {
 /** @brief Steps that the items take, in the order of their numbers: strips of a rank (those of all
  *  heads that are as many places from their head's longest one) over the tiles of columns. */
 std::vector<int32_t> dsd_items(const BlockSparseStrips& strips, int block, const DsdExtent& extent);
+/** @brief What its schedule has among all that is derived from a layout; another for each extent
+ *  that another schedule is for.
+ *  @param[in] by_head of few items of several heads, where it matters which head each has */
+uint64_t dsd_key(const DsdExtent& extent, bool by_head, Device device);
 /** @brief Made once for a layout and extent, and kept with it; for the device's current stream. */
 const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& strips,
                                 const DsdExtent& extent, Device device);

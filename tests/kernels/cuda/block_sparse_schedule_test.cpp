@@ -294,6 +294,38 @@ TEST_CASE("schedule: each item of dsd is as long as the strips of its own head")
   }
 }
 
+TEST_CASE("schedule: extents of dsd that differ have keys that do") {
+  // Block rows of a strip by 16-bit tiles follow from the block; of f32 there may be four, or
+  // fewer.
+  std::vector<DsdExtent> kinds;
+  for (const bool gathered : {false, true}) {
+    for (const int cols : {64, 128, 256})
+      kinds.push_back({.cols = cols, .element = 2, .rows = 4, .gathered = gathered});
+    for (const int rows : {2, 4})
+      kinds.push_back({.cols = 256, .element = 4, .rows = rows, .gathered = gathered});
+  }
+  kinds.push_back({.cols = 512, .element = 4, .rows = 1});
+  std::set<uint64_t> keys;
+  size_t extents = 0;
+  for (DsdExtent x : kinds)
+    for (x.transposed = false;; x.transposed = true) {
+      for (const int64_t columns : {1, 2, 3, 4096})
+        for (const int64_t products : {1, 2, 3, 4, (1 << 23) - 1})
+          for (const int device : {0, 1, 7})
+            for (const bool by_head : {false, true})
+              for (const bool sums_heads : {false, true}) {
+                if (sums_heads && !by_head) continue;
+                x.columns = columns;
+                x.products = products;
+                x.sums_heads = sums_heads;
+                keys.insert(dsd_key(x, by_head, Device::cuda(device)));
+                ++extents;
+              }
+      if (x.transposed) break;
+    }
+  CHECK(keys.size() == extents);
+}
+
 TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
   std::mt19937 random(7);
   for (int i = 0; i < 200; ++i) {

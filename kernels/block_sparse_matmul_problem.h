@@ -31,6 +31,10 @@ struct DsdProblem {
   constexpr int64_t k() const {
     return int64_t{transposed ? layout.rows : layout.cols} * layout.block;
   }
+  /// Whether heads are the last axis of the sum, else that of the batch.
+  constexpr bool sums_heads() const {
+    return layout.heads > 1 && sum.offset(2, sum.numel() - 1) != 0;
+  }
 };
 
 /** @brief S = the blocks of the sum of A (m x k) B (k x n), for each S of a batch; m x n is the

@@ -92,7 +92,8 @@ class Layout {
    *  made before. */
   LayoutView view(Device device) const;
   /** @brief What `make()` derives from this pattern, a kernel's work list say: made at the first
-   *  call with `key` and T, then kept as long as the layout. Thread-safe. */
+   *  call with `key` and T, then kept as long as the layout. Thread-safe; `make` may derive what it
+   *  is made of. */
   template <class T, class Make>
   const T& derived(uint64_t key, Make&& make) const {
     return *static_cast<const T*>(
@@ -113,7 +114,7 @@ class Layout {
   std::shared_ptr<const void> keep(const DerivedKey& key,
                                    const std::function<std::shared_ptr<const void>()>& make) const;
   mutable std::map<DerivedKey, std::shared_ptr<const void>> derived_;
-  mutable std::mutex derived_mutex_;
+  mutable std::recursive_mutex derived_mutex_;
 };
 
 /** @brief Size, density, and the pattern drawn with one character a block (or a square of blocks):

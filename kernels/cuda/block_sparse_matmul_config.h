@@ -58,6 +58,30 @@ constexpr bool half_tiles_pay(int64_t tiles, int64_t halves, int64_t slots, bool
          100 * ((tiles + slots - 1) / slots) > 58 * ((halves + slots - 1) / slots);
 }
 
+/** @brief How dsd's tiles on mma.sync come along. */
+struct TilePace {
+  int resident = 0;  ///< at a time on a multiprocessor
+  int step = 0;  ///< nanoseconds that one of them takes for a stage, or a block longer than that
+};
+/** @brief At about the rates measured on an H100 (bench/NOTES.md), which small blocks do not reach;
+ *  a stage takes half a microsecond at least to come from L2.
+ *  @param[in] split,tf32 of f32 (`size` 4), what its products are made of
+ *  @param[in] tiles for each multiprocessor */
+constexpr TilePace tile_pace(const BlockSparseTile& t, int size, int block, bool split, bool tf32,
+                             int64_t tiles) {
+  const int sums = t.rows * t.cols / t.threads() * (size == 8 ? 2 : 1);  // registers
+  const int by_registers = 65536 / t.threads() / (sums + 64);
+  const int by_memory = 227 * 1024 / (t.shared_bytes(size) + 2048);
+  const int fitting = by_registers < by_memory ? by_registers : by_memory;
+  const int resident = tiles < fitting ? static_cast<int>(tiles) : fitting;
+  const double filled = block < 32 ? .5 : block == 32 ? .7 : 1;
+  // Operations a nanosecond.
+  const double rate = size == 8 ? 300 : split ? 380 : (tf32 ? 900 : 1900) * filled;
+  const int depth = t.depth > block ? t.depth : block;
+  const auto step = static_cast<int>(2.0 * t.rows * t.cols * depth * resident / rate);
+  return {resident, step > 500 ? step : 500};
+}
+
 /** @brief Whether the wgmma kernels are for this dtype on a GPU of this compute capability (10 *
  * major + minor): wgmma came with 9.0 and is gone after it, so every other GPU takes mma.sync. */
 constexpr bool warpgroup_applies(DType dtype, int capability) {
@@ -91,6 +115,12 @@ struct WarpgroupTile {
 /** @brief The widest tile that `n` columns of C fill: more columns use each block of S longer. */
 constexpr WarpgroupTile warpgroup_dsd_tile(int64_t n) {
   return {.cols = n <= 64 ? 64 : n <= 128 ? 128 : 256, .stages = 4};
+}
+/** @brief Nanoseconds that a step of dsd, of a depth of 64, takes while all multiprocessors of an
+ *  H100 are at work (bench/NOTES.md): narrow tiles wait for the blocks of S, of which they read as
+ *  many for fewer columns. */
+constexpr int warpgroup_dsd_step(int block, int cols) {
+  return cols == 256 ? 700 : (cols == 128 ? 500 : 460) + 1000 / block;
 }
 /** @brief Which kernel of sdd. */
 struct SddForm {

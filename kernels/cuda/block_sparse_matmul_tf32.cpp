@@ -75,7 +75,7 @@ StripCosts strip_costs(const DsdProblem& p, const Tf32Tile& tile, Device device)
 bool large_tiles_pay(const DsdProblem& p, Device device) {
   const int block = p.layout.block;
   const int workers = tf32_gathers_always() ? 1 : device_properties(device).multiprocessors;
-  if (block == 32 && p.tf32 && !sums_heads(p)) {
+  if (block == 32 && p.tf32 && !p.sums_heads()) {
     const Tf32Tile two = tf32_tile(block, false, false), four = tf32_tile(block, false, true);
     return quads_pay(strip_costs(p, two, device), strip_costs(p, four, device), workers);
   }
@@ -302,12 +302,14 @@ bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdP
       {values, k.a_along_k ? block : depth, values.numel() / block, block, depth, lines}, k);
   if (!k.a_along_k && block > depth) value_map.add(block / depth, depth, tile.n / depth);
   device::WarpgroupTf32DsdParams params{};
-  const DsdWork work = describe_dsd(b, p, axes, strips, value_map,
-                                    {.cols = tile.columns(),
-                                     .depth = depth,
-                                     .parts = std::max(1, block / tile.n),
-                                     .b_along_k = k.b_along_k},
-                                    params);
+  const DsdWork work =
+      describe_dsd(b, p, axes, strips, value_map,
+                   {.cols = tile.columns(),
+                    .depth = depth,
+                    .parts = std::max(1, block / tile.n),
+                    .b_along_k = k.b_along_k,
+                    .costs = split_costs(tf32_dsd_step, tile.n * tile.columns() * 4)},
+                   params);
   if (!work.schedule) return false;
   params.result = c.data<float>();
   if (aside) params.beside = aside->data<float>();

@@ -108,6 +108,26 @@ device::TileGrid grid_of(const TiledKernel& k, int64_t cols) {
           .c_aligned = false};
 }
 
+/// How `tiles` of dsd are cut.
+TileSplitting splitting_of(const TiledKernel& k, int64_t tiles, Device device) {
+  const BlockSparseTile tile = tile_of(k);
+  const int64_t each = ceil_div(tiles, device_properties(device).multiprocessors);
+  const TilePace pace = tile_pace(tile, size_in_bytes(k.dtype), k.block, is_split(k), k.tf32,
+                                  std::max(each, int64_t{1}));
+  const int64_t sums = int64_t{tile.rows} * tile.cols * (k.dtype == f64 ? 8 : 4);
+  SplitCosts costs = split_costs(pace.step, sums);
+  // Where tiles differ little, those left on a multiprocessor have it for themselves.
+  costs.worth = 65;
+  return {.of_step = std::max(1, tile.depth / k.block),
+          .cols = tile.cols,
+          .factors = k.dtype == f64   ? 0
+                     : k.tf32         ? 2
+                     : k.dtype == f32 ? 1
+                                      : 3,
+          .resident = pace.resident,
+          .costs = costs};
+}
+
 template <class Arguments>
 void launch(const TiledKernel& k, const BlockSparseEpilogue* epilogue, int64_t ctas,
             const Arguments& arguments, Stream stream) {
@@ -211,8 +231,9 @@ void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
                    whole_pieces(p.c, by_rows, by_rows ? p.n : vector, vector);
   const LineOrder& order = line_order_of(*p.pattern, p.transposed, stream.device());
   const BlockSparseTile tile = tile_of(k);
-  const DevicePieces& split =
-      split_tiles(p, order, std::max(1, tile.depth / k.block), grid, stream);
+  const DevicePieces& split = split_tiles(
+      p, order, grid, splitting_of(k, lines * grid.row_tiles * grid.col_tiles, stream.device()),
+      stream);
   const int64_t ctas = split.count > 0
                            ? split.count
                            : p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;

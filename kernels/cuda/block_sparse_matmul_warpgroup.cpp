@@ -162,6 +162,53 @@ bool launch_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const Sd
   return true;
 }
 
+SplitCosts dsd_costs(int block, int cols) {
+  return split_costs(warpgroup_dsd_step(block, cols), int64_t{128} * cols * sizeof(float));
+}
+
+/// When dsd is done with tiles of so many columns, by its schedule.
+int64_t time_of_dsd(const DsdProblem& p, bool pairs, int cols, Device device) {
+  const int block = p.layout.block;
+  const BlockSparseStrips& strips =
+      dsd_strips(p, WarpgroupTile::dsd_rows(block), cols, device, pairs);
+  const SplitCosts costs = dsd_costs(block, cols);
+  const DsdExtent extent = dsd_extent(p, strips, {.cols = cols, .costs = costs}, 2);
+  const int workers = device_properties(device).multiprocessors;
+  return split_work(dsd_items(strips, block, extent), workers, costs).time;
+}
+
+/// The tile that is soonest done: a narrower one than `p.n` columns could fill where there are few
+/// items, or some of them are long. Found once for a layout and for what it depends on besides.
+WarpgroupTile soonest_dsd_tile(const DsdProblem& p, bool pairs, Device device) {
+  const WarpgroupTile widest = warpgroup_dsd_tile(p.n);
+  const int64_t batch = p.batch.numel(), terms = p.sum.numel();
+  const int64_t items = ceil_div(p.block_rows(), WarpgroupTile::dsd_rows(p.layout.block)) * batch *
+                        ceil_div(p.n, widest.cols);
+  if (widest.cols == 64 || items > 2 * device_properties(device).multiprocessors || batch >= 512 ||
+      terms >= 1 << 12 || p.n >= 1 << 20)
+    return widest;
+  struct Choice {
+    int cols;
+  };
+  const uint64_t key =
+      static_cast<uint64_t>(device.index()) | static_cast<uint64_t>(p.transposed) << 6 |
+      static_cast<uint64_t>(p.sums_heads()) << 7 | static_cast<uint64_t>(p.c.col != 1) << 8 |
+      static_cast<uint64_t>(pairs) << 9 | static_cast<uint64_t>(batch) << 10 |
+      static_cast<uint64_t>(terms) << 20 | static_cast<uint64_t>(p.n) << 32;
+  const Choice& kept = p.pattern->derived<Choice>(key, [&] {
+    Choice best{widest.cols};
+    int64_t soonest = time_of_dsd(p, pairs, widest.cols, device);
+    for (int cols = widest.cols / 2; cols >= 64; cols /= 2) {
+      const int64_t time = time_of_dsd(p, pairs, cols, device);
+      if (time >= soonest) continue;
+      soonest = time;
+      best.cols = cols;
+    }
+    return best;
+  });
+  return warpgroup_dsd_tile(kept.cols);
+}
+
 }  // namespace
 
 jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilogue) {
@@ -246,8 +293,8 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
     return warpgroup_dsd(values, q.b, c, q.problem, stream);
   }
   const Tensor* const aside = staged_aside(p.epilogue);
-  const WarpgroupTile tile = warpgroup_dsd_tile(p.n);
   const bool pairs = 2 * block == depth && p.b.col != 1;  // are whole lines of B
+  const WarpgroupTile tile = soonest_dsd_tile(p, pairs, stream.device());
   const BlockSparseStrips& strips =
       dsd_strips(p, WarpgroupTile::dsd_rows(block), tile.cols, stream.device(), pairs);
   const WarpgroupKernel k = kernel_of(p, b.dtype(), tile.cols, strips.gathered, aside ? 2 : 1);
@@ -258,7 +305,8 @@ bool warpgroup_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const
                                     {.cols = tile.cols,
                                      .depth = std::min(block, depth),
                                      .b_along_k = k.b_along_k,
-                                     .pairs = pairs},
+                                     .pairs = pairs,
+                                     .costs = dsd_costs(block, tile.cols)},
                                     params);
   if (!work.schedule) return false;
   params.c = c_map.encode("dsd");

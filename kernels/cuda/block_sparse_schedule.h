@@ -1,9 +1,10 @@
 #pragma once
 /** @file How the items of the warpgroup kernels are shared out among the multiprocessors: pure
- *  functions of how long the items are. Lengths and costs are in steps, stages of a depth of 64. */
+ *  functions of how long the items are. Lengths are in steps, stages of a depth of 64. */
 #include <bs/kernels/cuda/block_sparse_sdd_gather.h>
 #include <bs/kernels/cuda/block_sparse_sdd_items.h>
 #include <bs/kernels/cuda/block_sparse_strips.h>
+#include <bs/kernels/cuda/block_sparse_work_split.h>
 #include <bs/lib/layout.h>
 
 #include <cstdint>
@@ -22,41 +23,10 @@ namespace bs::cuda {
 device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t columns, int64_t fitting,
                              int workers);
 
-/** @brief When the last of `workers` ends who take items of these costs in their order. */
-int64_t time_to_finish(std::span<const int64_t> costs, int workers);
-
 /** @brief Keys of schedules among all that is derived from a layout.
  *  @param[in] kind less than 8, of what else they differ in */
 uint64_t schedule_key(bool sampled, bool transposed, int kind, int64_t repeats, int64_t steps,
                       Device device);
-
-/** @brief Items cut into pieces, longer pieces first. */
-struct WorkPieces {
-  std::vector<device::WorkPiece> pieces = {};  ///< none: items had better be taken whole
-  int slots = 0;                               ///< partial sums: parts of an item but its last
-  int64_t time = 0;                            ///< until all are done
-};
-
-/** @brief Cuts items so that all workers end at about the same time; no pieces where whole items,
- *  handed out the longest first, end as early but for a twentieth.
- *
- *  Long items are cut into as few even parts as are no longer than the longest item's half, third,
- *  ... or eighth; or else only those that whole rounds of items leave over. So parts that run at
- *  once walk the same stretches of the depth, and find in the L2 cache what others have read: cut
- *  as stream-K does, at any step, sdd was slower than whole.
- *  @param[in] lengths of the items */
-WorkPieces split_work(const std::vector<int32_t>& lengths, int workers);
-
-/** @brief The same of items that whole ones are taken of in the order of their numbers, not the
- *  longest first: where that ends late, pieces are whole items, those first that are longer than a
- *  sixteenth of a worker's share. The others stay in their order, in which neighbours read the
- * same.
- */
-WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers);
-
-/** @brief More items a worker than this, or more at all, are never cut: they are not worth a list.
- */
-inline constexpr int most_split_items = 8, most_listed_items = 2047;
 
 /** @brief Pieces on the device. */
 struct DevicePieces {
@@ -86,6 +56,7 @@ struct DsdExtent {
   int element = 2;          ///< bytes of one
   int rows = 1;             ///< block rows of a strip
   bool gathered = false;    ///< whether these are
+  SplitCosts costs = {};    ///< of the kernel, by what is above
   bool fits() const { return columns < 1 << 25 && products < 1 << 23; }
 };
 /** @brief Steps that the items take, in the order of their numbers: strips of a rank (those of all

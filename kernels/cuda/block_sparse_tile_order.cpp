@@ -69,23 +69,23 @@ std::vector<int32_t> tile_steps(const DsdProblem& p, const std::vector<int32_t>&
   return all;
 }
 
-const DevicePieces& split_tiles(const DsdProblem& p, const LineOrder& order, int of_step,
-                                const device::TileGrid& grid, Stream stream) {
+const DevicePieces& split_tiles(const DsdProblem& p, const LineOrder& order,
+                                const device::TileGrid& grid, const TileSplitting& how,
+                                Stream stream) {
   static const DevicePieces whole;
-  const int64_t batch = p.batch.numel(), terms = p.sum.numel(), heads = p.layout.heads;
+  const int64_t batch = p.batch.numel(), terms = p.sum.numel();
   const int64_t tiles = batch * grid.col_tiles * p.block_rows() * grid.row_tiles;
-  // Two CTAs at a time have a multiprocessor.
-  const int workers = 2 * device_properties(stream.device()).multiprocessors;
   if (tiles > most_listed_tiles || terms > most_listed_products) return whole;
-  // Heads are the last axis of the batch, or else of the sum.
-  const bool sums_heads = heads > 1 && p.sum.offset(2, terms - 1) != 0;
   const uint64_t key =
       static_cast<uint64_t>(stream.device().index()) | static_cast<uint64_t>(p.transposed) << 6 |
-      static_cast<uint64_t>(sums_heads) << 7 | static_cast<uint64_t>(of_step) << 8 |
+      static_cast<uint64_t>(p.sums_heads()) << 7 | static_cast<uint64_t>(how.of_step) << 8 |
       static_cast<uint64_t>(grid.row_tiles) << 16 | static_cast<uint64_t>(grid.col_tiles) << 20 |
-      static_cast<uint64_t>(batch) << 34 | static_cast<uint64_t>(terms) << 48;
+      static_cast<uint64_t>(batch) << 34 | static_cast<uint64_t>(terms) << 48 |
+      static_cast<uint64_t>(how.cols / 64) << 59 | static_cast<uint64_t>(how.factors) << 62;
   const auto& kept = p.pattern->derived<TileSplit>(key, [&] {
-    const WorkPieces work = split_in_order(tile_steps(p, order.lines, of_step, grid), workers);
+    const int workers = how.resident * device_properties(stream.device()).multiprocessors;
+    const WorkPieces work =
+        split_in_order(tile_steps(p, order.lines, how.of_step, grid), workers, how.costs);
     return TileSplit{DevicePieces(work, stream.device()), Milestone(stream)};
   });
   kept.made.wait(stream);

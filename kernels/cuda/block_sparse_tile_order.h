@@ -28,10 +28,19 @@ const LineOrder& line_order_of(const Layout& layout, bool transposed, Device dev
 std::vector<int32_t> tile_steps(const DsdProblem& p, const std::vector<int32_t>& lines, int of_step,
                                 const device::TileGrid& grid);
 
+/** @brief What splitting tiles depends on besides the layout and the product. */
+struct TileSplitting {
+  int of_step = 1;   ///< blocks that a step has
+  int cols = 0;      ///< of a tile
+  int factors = 0;   ///< less than 4: f64, f32, TF32 or 16 bits
+  int resident = 1;  ///< tiles at a time on a multiprocessor
+  SplitCosts costs = {};
+};
 /** @brief The tiles that are cut over the depth, or begin before others; none where they had better
  *  be taken as they are numbered. Made once for a layout and for what the steps depend on besides,
  *  and kept with it. */
-const DevicePieces& split_tiles(const DsdProblem& p, const LineOrder& order, int of_step,
-                                const device::TileGrid& grid, Stream stream);
+const DevicePieces& split_tiles(const DsdProblem& p, const LineOrder& order,
+                                const device::TileGrid& grid, const TileSplitting& how,
+                                Stream stream);
 
 }  // namespace bs::cuda

@@ -3,10 +3,6 @@
 
 namespace bs::cuda {
 
-bool sums_heads(const DsdProblem& p) {
-  return p.layout.heads > 1 && p.sum.offset(2, p.sum.numel() - 1) != 0;
-}
-
 DsdGroups dsd_groups(const DsdProblem& p, int rows, int cols, Device device) {
   const RowGroups& groups = row_groups_of(*p.pattern, p.transposed, rows);
   const StripUse use{.block = p.layout.block,
@@ -23,8 +19,23 @@ DsdGroups dsd_groups(const DsdProblem& p, int rows, int cols, Device device) {
 const BlockSparseStrips& dsd_strips(const DsdProblem& p, int rows, int cols, Device device,
                                     bool pairs) {
   const RowGroups* const groups =
-      rows > 1 && !sums_heads(p) ? dsd_groups(p, rows, cols, device).gathered : nullptr;
+      rows > 1 && !p.sums_heads() ? dsd_groups(p, rows, cols, device).gathered : nullptr;
   return strips_of(*p.pattern, p.transposed, rows, device, groups, pairs);
+}
+
+DsdExtent dsd_extent(const DsdProblem& p, const BlockSparseStrips& strips, const DsdTiling& tiling,
+                     int element) {
+  const int64_t tiles = ceil_div(p.n, tiling.cols) * tiling.parts;
+  return {.transposed = p.transposed,
+          .cols = tiling.cols,
+          .columns = p.batch.numel() * tiles,
+          .products = p.sum.numel(),
+          .tiles = tiles,
+          .sums_heads = p.sums_heads(),
+          .element = element,
+          .rows = strips.side,
+          .gathered = strips.gathered,
+          .costs = tiling.costs};
 }
 
 DsdWork describe_dsd(const Tensor& b, const DsdProblem& p, const Axes& axes,
@@ -43,16 +54,7 @@ DsdWork describe_dsd(const Tensor& b, const DsdProblem& p, const Axes& axes,
     return map;
   };
   const DenseMap b_map = map_b(tiling.depth);
-  const int64_t tiles = ceil_div(p.n, tiling.cols) * tiling.parts;
-  const DsdExtent extent{.transposed = p.transposed,
-                         .cols = tiling.cols,
-                         .columns = p.batch.numel() * tiles,
-                         .products = p.sum.numel(),
-                         .tiles = tiles,
-                         .sums_heads = p.sum.offset(2, p.sum.numel() - 1) != 0,
-                         .element = element,
-                         .rows = strips.side,
-                         .gathered = strips.gathered};
+  const DsdExtent extent = dsd_extent(p, strips, tiling, element);
   const int64_t items = extent.columns * strips.list.strips;
   if (!b_map.fit || !values.fit || !fits_int(items) || !extent.fits()) return {};
 
@@ -66,7 +68,7 @@ DsdWork describe_dsd(const Tensor& b, const DsdProblem& p, const Axes& axes,
   params.value_steps = steps_of(axes.strides(p.batch, 0, p.sum, 0), block * block);
   params.head_steps = steps_of(axes.strides(p.batch, 3, p.sum, 2), 1);
   params.b_pieces = pieces ? 0 : tiling.cols / line;
-  params.tiles = static_cast<int>(tiles);
+  params.tiles = static_cast<int>(extent.tiles);
   params.columns = static_cast<int>(extent.columns);
   params.order = schedule.order;
   params.m = p.block_rows() * block;

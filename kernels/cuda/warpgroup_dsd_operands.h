@@ -6,9 +6,6 @@
 
 namespace bs::cuda {
 
-/** @brief Whether heads are the last axis of the sum, else that of the batch. */
-bool sums_heads(const DsdProblem& p);
-
 /** @brief Block rows together, several at a time. */
 struct DsdGroups {
   const RowGroups* gathered = nullptr;  ///< null: neighbours do as well
@@ -35,7 +32,13 @@ struct DsdTiling {
   int parts = 1;           ///< of a block's rows, each an item
   bool b_along_k = false;  ///< neighbours along the depth are side by side
   bool pairs = false;      ///< then, boxes of twice that depth too
+  SplitCosts costs = {};   ///< in nanoseconds
 };
+
+/** @brief What a schedule of these strips depends on besides the layout.
+ *  @param[in] element bytes of one */
+DsdExtent dsd_extent(const DsdProblem& p, const BlockSparseStrips& strips, const DsdTiling& tiling,
+                     int element);
 
 /** @brief Items of a launch, and how they are shared out. */
 struct DsdWork {

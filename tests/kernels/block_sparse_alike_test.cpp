@@ -77,6 +77,23 @@ TEST_CASE("block-sparse products: dsd and dds of rows that are alike wherever th
   }
 }
 
+TEST_CASE(
+    "block-sparse products: dsd and dds of so many columns that tiles are as wide as can be") {
+  std::mt19937 random(47);
+  for (int i = 0; i < (test_device().is_cuda() ? 16 : 4); ++i) {
+    const int block = 16 << i % 4, rows = (test_device().is_cuda() ? 2048 : 512) / block;
+    const bool alike = i / 4 % 2;
+    const Mask mask =
+        alike ? draw(random, 1, block) : Mask::random(1, rows, rows - 1, block, 0.15, random());
+    const DType dtype = random() % 2 ? f16 : bf16;
+    const Transpose t = transposes[random() % 4];
+    const int64_t n = test_device().is_cuda() ? 8448 + 8 * (random() % 33) : 520;
+    CAPTURE(i);
+    CAPTURE(to_string(Shape{mask.rows, mask.cols, mask.block, n}));
+    check_each({mask.layout(), whole(mask.values({2}), random(), dtype)}, n, t, random);
+  }
+}
+
 TEST_CASE("block-sparse products: f32 rows that are alike wherever they lie") {
   const Environment always("BS_GATHERED_PRODUCTS", "1");  // at sizes where it would not pay, too
   std::mt19937 random(41);
@@ -122,6 +139,9 @@ TEST_CASE("block-sparse products: one layout serves products of all kinds in tur
     const int rows = (test_device().is_cuda() ? 2048 : 384) / block;
     check(unequal_rows(rows, 2 * rows, block, random));  // of which long ones are cut
     check(Mask::random(1, rows, rows, block, 0.15, random()));
+    // Few and long: pairs of rows and fours are cut, into other pieces.
+    const int shorter = test_device().is_cuda() ? 1 : 8;
+    check(alike_rows(1, 512 / block, 8192 / block / shorter, 4, block));
   }
 }
 

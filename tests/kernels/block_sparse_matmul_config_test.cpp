@@ -2,6 +2,8 @@
 #include <bs/kernels/cuda/block_sparse_tf32_config.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 using namespace bs::cuda;
 
 TEST_CASE("tiles of the block-sparse products cover every block and fit the machine") {
@@ -48,6 +50,43 @@ TEST_CASE("tiles of the block-sparse products are halved where that fills the ma
   CHECK(!half_tiles_pay(1024, 2048, 264, false));  // eight for four
   CHECK(!half_tiles_pay(563, 1056, 264, false));   // four for three, but many
   CHECK(half_tiles_pay(563, 1056, 264, true));
+}
+
+TEST_CASE("tiles of the block-sparse products on mma.sync take what their products do, at least") {
+  for (const int size : {2, 4, 8})
+    for (const bool split : {false, true})
+      for (const int block : {8, 16, 32, 64, 128})
+        for (int cols = widest_tile(size, block, split); cols >= 64; cols /= 2) {
+          if (split && size != 4) continue;
+          const BlockSparseTile t = block_sparse_tile(size, block, split, cols);
+          const TilePace many = tile_pace(t, size, block, split, size == 4 && !split, 1000);
+          CAPTURE(size);
+          CAPTURE(block);
+          CAPTURE(cols);
+          // Their kernels are compiled for two at least.
+          CHECK(many.resident >= 2);
+          CHECK(many.resident * t.shared_bytes(size) <= 227 * 1024);
+          CHECK(many.resident * t.threads() <= 2048);
+          const TilePace one = tile_pace(t, size, block, split, size == 4 && !split, 1);
+          CHECK(one.resident == 1);
+          CHECK(one.step >= 500);
+          CHECK(one.step <= many.step);
+          // No faster than a thousand 16-bit TF on 132 multiprocessors.
+          const double products = 2.0 * t.rows * t.cols * std::max(t.depth, block) * many.resident;
+          CHECK(many.step * 7600.0 >= products);
+        }
+  // f64, blocks of 64: 64 x 128 sums of 64 products, of two tiles at a time, at 40 TF.
+  CHECK(tile_pace(block_sparse_tile(8, 64, false, 128), 8, 64, false, false, 9).step == 6990);
+}
+
+TEST_CASE("steps of narrow tiles of dsd take less time, but more for each column") {
+  for (const int block : {16, 32, 64, 128})
+    for (const int cols : {64, 128}) {
+      const int narrow = warpgroup_dsd_step(block, cols);
+      const int wide = warpgroup_dsd_step(block, 2 * cols);
+      CHECK(narrow < wide);
+      CHECK(2 * narrow > wide);
+    }
 }
 
 TEST_CASE("tiles of the warpgroup kernels fit the machine, and the choices among them are sound") {

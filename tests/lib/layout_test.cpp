@@ -250,6 +250,8 @@ TEST_CASE("layout keeps what is derived from it, by key and type") {
   CHECK(layout->derived<int>(8, number) == 2);
   CHECK(layout->derived<std::string>(7, [] { return std::string("text"); }) == "text");
   CHECK(layout->derived<int>(7, number) == 1);
+  // What is derived may be made of what else is.
+  CHECK(layout->derived<int>(9, [&] { return 10 * layout->derived<int>(8, number); }) == 20);
 }
 
 TEST_CASE("sparse tensor checks that values fit the layout") {

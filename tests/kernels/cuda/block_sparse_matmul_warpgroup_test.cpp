@@ -1,10 +1,25 @@
+#include <bs/kernels/binary.h>
+#include <bs/kernels/block_sparse_convert.h>
+#include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
+#include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/matmul.h>
+#include <bs/kernels/random.h>
+#include <bs/lib/cuda/jit_cache.h>
+#include <bs/lib/cuda/runtime.h>
+#include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/kernels/cuda/epilogue_of_all_kinds.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/environment.h>
 #include <bs/tests/support/kernel_sweep.h>
+#include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <vector>
 
+using namespace bs;
 using namespace bs::cuda;
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile and keep to registers") {
@@ -75,4 +90,39 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with bias and gel
                             return warpgroup_source(k, &e);
                           },
                           59, {90});
+}
+
+TEST_CASE("block-sparse products: tiles of dsd are narrow where there is little work" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  if (device_properties(device).capability != 90 || std::getenv("BS_PORTABLE_PRODUCTS")) return;
+  using namespace bs::epilogue;
+  // A kernel is recorded when a process first asks for it; no other test has these numbers.
+  const struct {
+    int64_t batch, n;
+    double factor;
+    const char* name;
+  } cases[] = {
+      {1, 256, 0.171875, "_n64_"}, {20, 128, 0.203125, "_n128_"}, {1, 8448, 0.234375, "_n256_"}};
+  const test::Mask mask = test::Mask::random(1, 64, 64, 32, 0.1, 3);
+  const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, bf16, device); };
+  const SparseTensor s{mask.layout(), whole(mask.values())};
+  for (const auto& one : cases) {
+    CAPTURE(one.name);
+    const ProductOptions options{.epilogue = GemmEpilogue(accumulator() * one.factor)};
+    const test::Scratch scratch;
+    const test::Environment variable("BS_JIT_RECORD", scratch / "kernels");
+    const Tensor right = whole({one.batch, mask.width(), one.n});
+    const Tensor want = matmul(cast(to_dense(s), f32), cast(right, f32));
+    const Tensor got = dsd(s, right, {}, options);
+    CHECK(test::same_bits(got, cast(mul(want, one.factor), bf16)));
+    int found = 0;
+    for (const jit::Recorded& kernel : jit::read_recorded(scratch / "kernels", device_headers())) {
+      if (kernel.source.name.find("dsd_wgmma_") == std::string::npos) continue;
+      CAPTURE(kernel.source.name);
+      CHECK(kernel.source.name.find(one.name) != std::string::npos);
+      ++found;
+    }
+    CHECK(found == 1);
+  }
 }

@@ -25,7 +25,7 @@ Mask draw(std::mt19937& random, int heads, int block, int kinds = 8) {
   Mask mask = alike_rows(heads, side(), side(), kinds, block);
   for (int head = 0; head < heads; ++head)  // an empty one, and one with more than its kind
     for (int col = 0; col < mask.cols; ++col) {
-      mask.at(head, 3, col) = 0;
+      mask.at(head, std::min(3, mask.rows - 1), col) = 0;
       if (col % 5 == 0) mask.at(head, head, col) = 1;
     }
   return mask;

@@ -1,3 +1,4 @@
+#include <bs/lib/check.h>
 #include <bs/tests/support/sparse_case.h>
 
 #include <algorithm>
@@ -44,6 +45,21 @@ Mask Mask::random(int heads, int rows, int cols, int block, double density, uint
   std::mt19937_64 generator(seed);
   for (uint8_t& k : mask.kept) k = static_cast<double>(generator() >> 11) * 0x1p-53 < density;
   return mask;
+}
+
+size_t Mask::number(int h, int r, int c) const {
+  BS_CHECK(h >= 0 && h < heads && r >= 0 && r < rows && c >= 0 && c < cols,
+           "mask of {} heads of {} x {} blocks: there is no block {}, {}, {}", heads, rows, cols, h,
+           r, c);
+  return static_cast<size_t>((h * rows + r) * cols + c);
+}
+
+Mask Mask::turned() const {
+  Mask other(heads, cols, rows, block);
+  for (int h = 0; h < heads; ++h)
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < cols; ++c) other.at(h, c, r) = has(h, r, c);
+  return other;
 }
 
 int64_t Mask::nnz() const { return std::count(kept.begin(), kept.end(), 1); }

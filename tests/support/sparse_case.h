@@ -19,10 +19,11 @@ struct Mask {
   /** @brief Each block with probability `density`. */
   static Mask random(int heads, int rows, int cols, int block, double density, uint64_t seed);
 
-  uint8_t& at(int h, int r, int c) { return kept[static_cast<size_t>((h * rows + r) * cols + c)]; }
-  bool has(int h, int r, int c) const {
-    return kept[static_cast<size_t>((h * rows + r) * cols + c)] != 0;
-  }
+  /** @throws Error if there is no such block. */
+  uint8_t& at(int h, int r, int c) { return kept[number(h, r, c)]; }
+  bool has(int h, int r, int c) const { return kept[number(h, r, c)] != 0; }
+  /** @brief The mask of the transpose. */
+  Mask turned() const;
   int64_t height() const { return int64_t{rows} * block; }
   int64_t width() const { return int64_t{cols} * block; }
   int64_t nnz() const;
@@ -31,6 +32,9 @@ struct Mask {
   Shape values(Shape lead = {}) const;
   /** @brief [lead..., rows, cols], with the heads before the last two where there are several. */
   Shape dense(Shape lead, int64_t m, int64_t n) const;
+
+ private:
+  size_t number(int h, int r, int c) const;
 };
 
 /** @brief [..., nnz, block, block] to [..., height, width] or, for several heads, [..., heads,

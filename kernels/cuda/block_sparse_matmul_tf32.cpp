@@ -201,6 +201,7 @@ bool gathered_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const 
   const int64_t items = extent.batch * schedule.works;
   if (!schedule.pays || !fits_int(items)) return false;
   params.list = schedule.list;
+  params.lists = list_memory(schedule.shares.packed, schedule.split.packed);
   params.work = schedule.shares.work;
   params.works = schedule.works;
   params.result = values.data<float>();
@@ -352,6 +353,7 @@ bool tf32_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddP
   const int64_t items = extent.batch * work.works * (block / tile.n);
   if (!fits_int(items)) return false;
   params.list = strips.list;
+  params.lists = list_memory(work.packed, strips.columns, work.split.packed);
   params.work = work.work;
   params.works = work.works;
   params.result = values.data<float>();

@@ -145,6 +145,7 @@ bool launch_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const Sd
   params.heads = p.layout.heads;
   params.m = static_cast<int>(m);
   params.list = schedule.list;
+  params.lists = list_memory(schedule.shares.packed, schedule.columns, schedule.split.packed);
   params.work = schedule.shares.work;
   params.works = schedule.works;
   params.batch = axes.batch;

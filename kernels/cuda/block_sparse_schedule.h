@@ -92,7 +92,8 @@ struct SddSchedule {
   bool copies = false;  ///< the operand of the strips, with the depth along its lines
   DeviceShares shares;
   device::StripList list{};
-  int works = 0;  ///< [works, ctas]
+  Tensor columns;  ///< that the list is of, if not those of the shares
+  int works = 0;   ///< [works, ctas]
   DevicePieces split;
   Milestone made;
 };

@@ -197,10 +197,13 @@ const SddSchedule& schedule_sdd(const Layout& layout, const BlockSparseStrips& s
     made.form = chosen.form;
     made.copies = chosen.copies;
     made.shares = DeviceShares(chosen.items.shares, chosen.strips, device);
-    made.list = strips.list;
-    if (chosen.form.gathered)
+    if (chosen.form.gathered) {
       made.list =
           made.shares.gathered(strips.list, extent.transposed ? layout.cols() : layout.rows());
+    } else {
+      made.list = strips.list;
+      made.columns = strips.columns;
+    }
     made.works = static_cast<int>(chosen.items.costs.size());
     made.split = DevicePieces(chosen.split, device);
     made.made = Milestone(current_stream(device));

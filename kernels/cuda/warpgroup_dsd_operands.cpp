@@ -63,6 +63,7 @@ DsdWork describe_dsd(const Tensor& b, const DsdProblem& p, const Axes& axes,
   params.b = b_map.encode("dsd");
   if (tiling.pairs) params.b_pairs = map_b(2 * tiling.depth).encode("dsd");
   params.list = strips.list;
+  params.lists = list_memory(strips.lists, strips.columns, schedule.split.packed);
   params.batch = axes.batch;
   params.sum = axes.sum;
   params.value_steps = steps_of(axes.strides(p.batch, 0, p.sum, 0), block * block);

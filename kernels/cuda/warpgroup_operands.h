@@ -122,4 +122,18 @@ inline device::BatchSteps steps_of(const std::array<int64_t, 3>& strides, int64_
   return steps;
 }
 
+/// What the kernels ask for beforehand: tables on the device, of which some may be undefined.
+inline device::ListMemory list_memory(const Tensor& first, const Tensor& second,
+                                      const Tensor& third = {}) {
+  device::ListMemory memory{};
+  int i = 0;
+  for (const Tensor* table : {&first, &second, &third}) {
+    if (!table->defined()) continue;
+    memory.from[i] = table->data();
+    memory.lines[i++] =
+        static_cast<int>(std::min<int64_t>((table->bytes() + 127) / 128, INT32_MAX));
+  }
+  return memory;
+}
+
 }  // namespace bs::cuda

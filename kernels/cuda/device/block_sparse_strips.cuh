@@ -39,6 +39,16 @@ __device__ inline int count(const BatchAxes& axes) {
   return axes.shape[0] * axes.shape[1] * axes.shape[2];
 }
 
+/// Has L2 bring the lists, a line for each thread of the grid; what is more than these are is left.
+__device__ inline void prefetch(const ListMemory& lists) {
+  const auto line = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < 3; ++i)
+    if (line < lists.lines[i])
+      asm volatile(
+          "prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(lists.from[i]) + line * 128LL));
+}
+
 /// Called once by each CTA that found no more work: the last one puts the counters back to zero.
 __device__ inline void leave_work(int* counters) {
   if (atomicAdd(counters + 1, 1) + 1 == static_cast<int>(gridDim.x)) counters[0] = counters[1] = 0;

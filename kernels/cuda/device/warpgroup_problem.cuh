@@ -20,6 +20,13 @@ struct StripList {
   int strips;          ///< of one head; where sdd gathers rows, block rows of one
 };
 
+/// Where lists lie of which one says where to read in the next: what is in memory of them is asked
+/// for at once, before the first is read.
+struct ListMemory {
+  const void* from[3];
+  int lines[3];  ///< of 128 bytes; 0: none
+};
+
 /// Three axes, over which a batch comes first and the products summed into each of it after it.
 struct BatchAxes {
   int shape[3];
@@ -45,6 +52,7 @@ struct WarpgroupDsdParams {
   TensorMapWords c;        ///< [batch, m, n], or [batch, n, m] where C is written by columns
   const void* blocks;      ///< the values, for small blocks
   StripList list;
+  ListMemory lists;
   BatchAxes batch, sum;
   BatchSteps value_steps;  ///< in blocks
   BatchSteps b_steps;      ///< 1 or 0
@@ -75,6 +83,7 @@ struct WarpgroupSddParams {
   TensorMapWords b;       ///< likewise, columns for rows
   TensorMapWords values;  ///< [blocks * block, block]
   StripList list;
+  ListMemory lists;
   const SddShare* work;  ///< [works, CTAs of a cluster]
   int works;
   BatchAxes batch, sum;

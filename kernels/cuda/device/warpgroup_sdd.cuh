@@ -389,6 +389,7 @@ struct WarpgroupSdd {
     const unsigned buffers = (shared_address(memory) + 1023) / 1024 * 1024;
     Shared& s = *reinterpret_cast<Shared*>(memory + (buffers - shared_address(memory)) +
                                            stages * (a_stage + b_stage) + groups * staging);
+    prefetch(p.lists);
     const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup_size, 0);
     if (threadIdx.x == 0) {
       for (int i = 0; i < stages; ++i) {

@@ -431,6 +431,7 @@ struct WarpgroupTf32 {
   __device__ static void run(const Params& p) {
     const unsigned buffers = first_stage();
     Shared& s = shared(buffers);
+    prefetch(p.lists);
     const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup_size, 0);
     if (threadIdx.x == 0) {
       for (int i = 0; i < stages; ++i) {

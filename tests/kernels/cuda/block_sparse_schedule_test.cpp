@@ -2,6 +2,7 @@
 #include <bs/kernels/cuda/block_sparse_schedule.h>
 #include <bs/kernels/cuda/block_sparse_tf32_config.h>
 #include <bs/kernels/cuda/block_sparse_tf32_schedule.h>
+#include <bs/kernels/cuda/warpgroup_operands.h>
 #include <bs/tests/kernels/cuda/work_pieces.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
@@ -333,4 +334,17 @@ TEST_CASE("schedule: strips made on the device are those made on the host, bit f
       CHECK(test::same_bits(made.columns, host.columns));
     }
   }
+}
+
+TEST_CASE("schedule: lists are asked for to their last line, and no more of them than there are") {
+  const Tensor one = Tensor::empty({33}, i32), none, empty = Tensor::empty({0}, i32);
+  const Tensor two = Tensor::empty({64}, i32);
+  const device::ListMemory lists = list_memory(none, one, two);
+  CHECK(lists.from[0] == one.data());
+  CHECK(lists.lines[0] == 2);
+  CHECK(lists.from[1] == two.data());
+  CHECK(lists.lines[1] == 2);
+  CHECK(lists.lines[2] == 0);
+  const device::ListMemory nothing = list_memory(empty, none);
+  for (const int lines : nothing.lines) CHECK(lines == 0);
 }

@@ -21,8 +21,8 @@ namespace {
 
 constexpr Transpose transposes[] = {{}, {.b = true}, {.a = true}, {.a = true, .b = true}};
 
-/// Whole numbers from -1 to 1: sums of up to 256 products are exact in every dtype, and of thousands
-/// as good as always below 256, as exact.
+/// Whole numbers from -1 to 1: sums of up to 256 products are exact in every dtype, and of
+/// thousands as good as always below 256, as exact.
 Reference whole_reference(const Shape& shape, uint64_t seed) {
   Reference r = random_reference(shape, seed, -1.5, 1.5);
   for (double& x : r.values) x = std::round(x);

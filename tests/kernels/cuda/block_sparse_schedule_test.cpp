@@ -3,6 +3,7 @@
 #include <bs/kernels/cuda/block_sparse_tf32_config.h>
 #include <bs/kernels/cuda/block_sparse_tf32_schedule.h>
 #include <bs/kernels/cuda/warpgroup_operands.h>
+#include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/kernels/cuda/work_pieces.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
@@ -333,6 +334,21 @@ TEST_CASE("schedule: strips made on the device are those made on the host, bit f
       CHECK(test::same_bits(made.lists, host.lists));
       CHECK(test::same_bits(made.columns, host.columns));
     }
+  }
+}
+
+TEST_CASE("schedule: few and deep rows of unequal length are cut, or tests of parts have none") {
+  std::mt19937 random(23);
+  for (const int block : {16, 32, 64, 128}) {
+    const test::Mask mask = test::unequal_rows(256 / block, 4096 / block, block, random);
+    const BlockSparseStrips strips(*mask.layout(), false, 128 / block, Device::cpu());
+    const SplitCosts costs = split_costs(warpgroup_dsd_step(block, 128), 128 * 128 * sizeof(float));
+    const DsdExtent extent{.cols = 128, .columns = 1, .products = 1};
+    const std::vector<int32_t> lengths = dsd_items(strips, block, extent);
+    const WorkPieces work = split_work(lengths, 132, costs);
+    CAPTURE(block);
+    check_pieces(work, lengths);
+    CHECK(work.slots > 0);
   }
 }
 

@@ -188,9 +188,9 @@ std::vector<Cell> make_cells(const std::string& set, const CellOptions& options)
   if (set == "epilogue" || set == "reductions")
     products = {{"dsd", {}, 1, width}, {"dds", {.b = true}, 1, width}};
   std::vector<std::string> names{"random"};
-  if (set == "patterns") names = options.patterns;
-  if (names.empty()) names = {"random", "zipf", "banded", "bigbird", "fixed", "moe"};
+  if (set == "patterns") names = {"random", "zipf", "banded", "bigbird", "fixed", "moe"};
   if (set == "heads") names = {"random", "zipf"};
+  if ((set == "patterns" || set == "heads") && !options.patterns.empty()) names = options.patterns;
   std::vector<Cell> cells;
   for (const int block : options.blocks) {
     BS_CHECK(options.size % block == 0, "bench: blocks of {} do not divide size {}", block,

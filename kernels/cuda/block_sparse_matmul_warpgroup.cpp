@@ -167,7 +167,7 @@ SplitCosts dsd_costs(int block, int cols) {
   return split_costs(warpgroup_dsd_step(block, cols), int64_t{128} * cols * sizeof(float));
 }
 
-/// When dsd is done with tiles of so many columns, by its schedule.
+/// When dsd is done with tiles of so many columns, by its schedule; parts count a twentieth more.
 int64_t time_of_dsd(const DsdProblem& p, bool pairs, int cols, Device device) {
   const int block = p.layout.block;
   const BlockSparseStrips& strips =
@@ -175,7 +175,8 @@ int64_t time_of_dsd(const DsdProblem& p, bool pairs, int cols, Device device) {
   const SplitCosts costs = dsd_costs(block, cols);
   const DsdExtent extent = dsd_extent(p, strips, {.cols = cols, .costs = costs}, 2);
   const int workers = device_properties(device).multiprocessors;
-  return split_work(dsd_items(strips, block, extent), workers, costs).time;
+  const WorkPieces work = split_work(dsd_items(strips, block, extent), workers, costs);
+  return work.time * (work.pieces.empty() ? 19 : 20);
 }
 
 /// The tile that is soonest done: a narrower one than `p.n` columns could fill where there are few

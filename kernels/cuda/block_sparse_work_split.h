@@ -36,12 +36,11 @@ struct SplitCosts {
 /** @brief In nanoseconds, measured on an H100 (bench/NOTES.md), of kernels a step of which takes
  *  `step` and whose parts hand over `sums` bytes through L2. */
 constexpr SplitCosts split_costs(int step, int64_t sums) {
-  const auto load = static_cast<int>(700 + sums / 62);
   return {.step = step,
           .tile = 1400,
-          .store = load * 2 / 5,
-          .load = load,
-          .list = 5000,
+          .store = static_cast<int>(700 + sums / 50),
+          .load = static_cast<int>(200 + sums / 50),
+          .list = 3200,
           .least_part = (2500 + step - 1) / step,
           .most_parts = 16,
           .most_slots = static_cast<int>(std::min((int64_t{64} << 20) / sums, int64_t{1000}))};

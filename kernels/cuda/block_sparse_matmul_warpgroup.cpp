@@ -167,16 +167,15 @@ SplitCosts dsd_costs(int block, int cols) {
   return split_costs(warpgroup_dsd_step(block, cols), int64_t{128} * cols * sizeof(float));
 }
 
-/// When dsd is done with tiles of so many columns, by its schedule; parts count a twentieth more.
-int64_t time_of_dsd(const DsdProblem& p, bool pairs, int cols, Device device) {
+/// The rated time of dsd with tiles of so many columns, by its schedule.
+int64_t rated_dsd_time(const DsdProblem& p, bool pairs, int cols, Device device) {
   const int block = p.layout.block;
   const BlockSparseStrips& strips =
       dsd_strips(p, WarpgroupTile::dsd_rows(block), cols, device, pairs);
   const SplitCosts costs = dsd_costs(block, cols);
   const DsdExtent extent = dsd_extent(p, strips, {.cols = cols, .costs = costs}, 2);
   const int workers = device_properties(device).multiprocessors;
-  const WorkPieces work = split_work(dsd_items(strips, block, extent), workers, costs);
-  return work.time * (work.pieces.empty() ? 19 : 20);
+  return split_work(dsd_items(strips, block, extent), workers, costs).rated_time();
 }
 
 /// The tile that is soonest done: a narrower one than `p.n` columns could fill where there are few
@@ -199,9 +198,9 @@ WarpgroupTile soonest_dsd_tile(const DsdProblem& p, bool pairs, Device device) {
       static_cast<uint64_t>(terms) << 20 | static_cast<uint64_t>(p.n) << 32;
   const Choice& kept = p.pattern->derived<Choice>(key, [&] {
     Choice best{widest.cols};
-    int64_t soonest = time_of_dsd(p, pairs, widest.cols, device);
+    int64_t soonest = rated_dsd_time(p, pairs, widest.cols, device);
     for (int cols = widest.cols / 2; cols >= 64; cols /= 2) {
-      const int64_t time = time_of_dsd(p, pairs, cols, device);
+      const int64_t time = rated_dsd_time(p, pairs, cols, device);
       if (time >= soonest) continue;
       soonest = time;
       best.cols = cols;

@@ -1,4 +1,5 @@
 // How items are shared out among workers, and cut into parts.
+#include <bs/kernels/cuda/block_sparse_matmul_config.h>
 #include <bs/kernels/cuda/block_sparse_work_split.h>
 #include <bs/tests/kernels/cuda/work_pieces.h>
 #include <doctest/doctest.h>
@@ -145,6 +146,24 @@ TEST_CASE("schedule: the longer a step takes, the finer are items cut") {
   CHECK(!split_work(lengths, 132, of).pieces.empty());
   of.worth = 65;
   CHECK(split_work(lengths, 132, of).pieces.empty());
+}
+
+TEST_CASE("schedule: parts of broad tiles have to gain a twentieth over whole narrow ones") {
+  const auto plan = [](size_t items, int32_t steps, int cols) {
+    const SplitCosts of =
+        split_costs(warpgroup_dsd_step(64, cols), int64_t{128} * cols * sizeof(float));
+    return split_work(std::vector<int32_t>(items, steps), 132, of);
+  };
+  for (const int32_t steps : {40, 60}) {
+    const WorkPieces whole = plan(128, steps, 128), parts = plan(64, steps, 256);
+    CAPTURE(steps);
+    CHECK(whole.pieces.empty());
+    CHECK(parts.slots == 64);
+    CHECK(parts.time < whole.time);
+    const bool gains = 20 * parts.time < 19 * whole.time;
+    CHECK(gains == (steps == 60));
+    CHECK((parts.rated_time() < whole.rated_time()) == gains);
+  }
 }
 
 TEST_CASE("schedule: pieces cover random items, and never take longer than whole ones") {

@@ -209,8 +209,8 @@ Tensor GemmMemory::parts(const Tensor& x, size_t offset) const {
 void GemmMemory::split(Stream stream) const {
   if (!splits_operands(d_)) return;
   const GemmTensors& p = products_.front().p;
-  gemm_split(once(p.a), at<float>(parts_a_), parts_ld(p.k), stream);
-  gemm_split(once(p.b).transpose(1, 2), at<float>(parts_b_), parts_ld(p.k), stream);
+  gemm_split({once(p.a), at<float>(parts_a_), parts_ld(p.k)},
+             {once(p.b).transpose(1, 2), at<float>(parts_b_), parts_ld(p.k)}, stream);
 }
 
 Tensor GemmMemory::partial(size_t product, size_t r) const {

@@ -8,30 +8,6 @@
 
 namespace bs::cuda {
 
-namespace {
-
-/// Steps that dsd takes for a strip of so many union columns.
-int32_t dsd_steps(int64_t columns, int block) {
-  return static_cast<int32_t>((columns * block + 63) / 64);
-}
-
-/// Steps that dsd takes for the strips of each rank, the longest first; the mean over heads.
-std::vector<int32_t> dsd_lengths(const BlockSparseStrips& strips, int block) {
-  const auto ranks = static_cast<size_t>(strips.list.strips);
-  const auto heads = static_cast<int64_t>(strips.order.size() / std::max<size_t>(ranks, 1));
-  std::vector<int64_t> entries(ranks);
-  for (size_t i = 0; i < strips.order.size(); ++i)
-    entries[i % ranks] += strips.length(strips.order[i]);
-  std::vector<int32_t> lengths;
-  for (const int64_t sum : entries) {
-    const int64_t mean = (sum + heads - 1) / heads;
-    lengths.push_back(dsd_steps(mean, block));
-  }
-  return lengths;
-}
-
-}  // namespace
-
 uint64_t schedule_key(bool sampled, bool transposed, int kind, int64_t repeats, int64_t steps,
                       Device device) {
   return uint64_t{1} << 63 | uint64_t{sampled} << 62 | uint64_t{transposed} << 61 |
@@ -49,23 +25,6 @@ uint64_t dsd_key(const DsdExtent& x, bool by_head, Device device) {
   const int64_t products = 4 * x.products + 2 * (single && x.rows == 4) + (single && x.gathered);
   return schedule_key(false, x.transposed, kind, repeats, products, device) |
          uint64_t{by_head} << 60 | uint64_t{by_head && x.sums_heads} << 59;
-}
-
-device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t columns, int64_t fitting,
-                             int workers) {
-  const auto strips = static_cast<int64_t>(lengths.size());
-  const int64_t last = (3 * workers + strips - 1) / std::max<int64_t>(strips, 1);
-  if (last >= columns)
-    return {.first = static_cast<int>(strips), .group = static_cast<int>(columns), .groups = 1};
-  const int64_t group = std::clamp<int64_t>(fitting, 1, columns - last);
-  const int64_t groups = (columns - last) / group + 1, rest = columns - (groups - 1) * group;
-  const int64_t work = std::accumulate(lengths.begin(), lengths.end(), strips * SplitCosts().tile);
-  const auto first = std::find_if(lengths.begin(), lengths.end(), [&](int32_t length) {
-    return int64_t{length} * 2 * workers <= rest * work;
-  });
-  return {.first = static_cast<int>(first - lengths.begin()),
-          .group = static_cast<int>(group),
-          .groups = static_cast<int>(groups)};
 }
 
 DevicePieces::DevicePieces(const WorkPieces& work, Device device)
@@ -128,19 +87,14 @@ const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& s
                       std::min(int64_t{most_split_items} * workers, int64_t{most_listed_items});
   const uint64_t key = dsd_key(extent, listed && layout.heads() > 1, device);
   const auto& kept = layout.derived<DsdSchedule>(key, [&] {
-    const std::vector<int32_t> lengths = dsd_lengths(strips, layout.block());
-    const int64_t depth = extent.transposed ? layout.height() : layout.width();
-    const int64_t bytes = extent.element * depth * extent.products * extent.cols;  // a column of B
-    const int64_t fitting = gpu.l2_bytes / 4 / std::max<int64_t>(bytes, 1);
-    const device::WorkOrder order = order_work(lengths, extent.columns, fitting, workers);
+    const device::WorkOrder order = order_dsd(layout, strips, extent, gpu.l2_bytes, workers);
     if (!listed) return DsdSchedule{order, {}, {}};
     DevicePieces split(split_work(dsd_items(strips, layout.block(), extent), workers, extent.costs),
                        device);
     if (split.count == 0) return DsdSchedule{order, {}, {}};
     // Items are numbered as dsd_items has them.
-    const device::WorkOrder by_length{
-        .first = count, .group = static_cast<int>(extent.columns), .groups = 1};
-    return DsdSchedule{by_length, std::move(split), Milestone(current_stream(device))};
+    return DsdSchedule{all_strips(count, extent.columns), std::move(split),
+                       Milestone(current_stream(device))};
   });
   kept.made.wait(current_stream(device));
   return kept;

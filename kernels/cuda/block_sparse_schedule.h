@@ -1,6 +1,7 @@
 #pragma once
 /** @file How the items of the warpgroup kernels are shared out among the multiprocessors: pure
  *  functions of how long the items are. Lengths are in steps, stages of a depth of 64. */
+#include <bs/kernels/cuda/block_sparse_dsd_order.h>
 #include <bs/kernels/cuda/block_sparse_sdd_gather.h>
 #include <bs/kernels/cuda/block_sparse_sdd_items.h>
 #include <bs/kernels/cuda/block_sparse_strips.h>
@@ -12,16 +13,6 @@
 #include <vector>
 
 namespace bs::cuda {
-
-/** @brief In which order the strips of dsd are taken over `columns` tiles of columns.
- *
- *  Whatever runs at once had better read the same part of B, of which `fitting` tiles of columns
- *  are a quarter of the L2 cache; and the last items to start had better be short ones. So columns
- *  come in groups, long strips over all columns before the groups, and the last group has three
- *  items for each worker.
- *  @param[in] lengths of the strips, the longest first */
-device::WorkOrder order_work(const std::vector<int32_t>& lengths, int64_t columns, int64_t fitting,
-                             int workers);
 
 /** @brief Keys of schedules among all that is derived from a layout.
  *  @param[in] kind less than 8, of what else they differ in */
@@ -44,20 +35,6 @@ struct DsdSchedule {
   device::WorkOrder order{};
   DevicePieces split;
   Milestone made;
-};
-/** @brief What it depends on besides the layout. */
-struct DsdExtent {
-  bool transposed = false;
-  int cols = 0;             ///< of a tile
-  int64_t columns = 0;      ///< tiles of columns of all C
-  int64_t products = 0;     ///< summed into each C
-  int64_t tiles = 1;        ///< of columns of one C
-  bool sums_heads = false;  ///< heads are the last axis of the sum, else that of the batch
-  int element = 2;          ///< bytes of one
-  int rows = 1;             ///< block rows of a strip
-  bool gathered = false;    ///< whether these are
-  SplitCosts costs = {};    ///< of the kernel, by what is above
-  bool fits() const { return columns < 1 << 25 && products < 1 << 23; }
 };
 /** @brief Steps that the items take, in the order of their numbers: strips of a rank (those of all
  *  heads that are as many places from their head's longest one) over the tiles of columns. */

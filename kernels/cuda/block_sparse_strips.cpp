@@ -96,6 +96,20 @@ class StripRows {
   const int32_t* listed_ = nullptr;
 };
 
+/// The rows of several strips of a head.
+struct RunRows {
+  const LayoutRows& from;
+  const StripShapes& shapes;
+  int head;
+  std::span<const int32_t> run;  ///< over all heads
+
+  template <class F>
+  void for_each(const F& f) const {
+    for (const int32_t strip : run)
+      StripRows(from, shapes, head, strip % shapes.strips).for_each(f);
+  }
+};
+
 /// Where each strip's columns begin, and after the last strip their count.
 std::vector<int32_t> strip_offsets(const LayoutRows& from, const StripShapes& shapes) {
   std::vector<int32_t> offsets{0};
@@ -194,6 +208,31 @@ const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int ro
   });
   strips.made.wait(current_stream(device));
   return strips;
+}
+
+double column_reads(const Layout& layout, bool transposed, const BlockSparseStrips& strips,
+                    int first, int at_once) {
+  const LayoutRows from(layout.view(Device::cpu()), transposed);
+  const std::span<const int32_t> listed = strips.gathered
+                                              ? row_groups_of(layout, transposed, strips.side).rows
+                                              : std::span<const int32_t>();
+  const int ranks = strips.list.strips;
+  const StripShapes shapes{strips.side, ranks, listed, false};
+  Union columns(from.cols, false);
+  int64_t read = 0, all = 0;
+  for (int head = 0; head < from.heads; ++head) {
+    const std::span<const int32_t> order(strips.order.data() + int64_t{head} * ranks,
+                                         static_cast<size_t>(ranks));
+    const auto count = [&](int begin, int end) {
+      const auto run = order.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      columns.gather(from, RunRows{from, shapes, head, run});
+      return columns.size();
+    };
+    all += count(first, ranks);
+    for (int begin = first; begin < ranks; begin += at_once)
+      read += count(begin, std::min(begin + at_once, ranks));
+  }
+  return static_cast<double>(read) / static_cast<double>(std::max<int64_t>(all, 1));
 }
 
 }  // namespace bs::cuda

@@ -59,4 +59,11 @@ struct BlockSparseStrips {
 const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device,
                                    const RowGroups* groups = nullptr, bool pairs = false);
 
+/** @brief How often strips read a column of op(S) that are taken so many at once, in their order
+ *  from place `first` of each head on: the mean, over the columns that any of them has, of as many
+ *  of these runs as have it. O(nnz) time.
+ *  @param[in] transposed what the strips are of */
+double column_reads(const Layout& layout, bool transposed, const BlockSparseStrips& strips,
+                    int first, int at_once);
+
 }  // namespace bs::cuda

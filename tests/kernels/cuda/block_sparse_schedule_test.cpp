@@ -22,26 +22,6 @@ using namespace bs;
 using namespace bs::cuda;
 using bs::test::check_pieces;
 
-TEST_CASE("schedule: columns come in groups that the cache holds, long strips before them") {
-  const std::vector<int32_t> even(64, 32);
-  // All that fits, but for three items for each worker at the end.
-  const device::WorkOrder one = order_work(even, 16, 16, 132);
-  CHECK(one.groups == 2);
-  const device::WorkOrder few = order_work(even, 7, 16, 132);
-  CHECK(few.first == 64);
-  CHECK(few.groups == 1);
-  // 7 columns are three items for each of 132: the last group has them; the others what fits.
-  const device::WorkOrder groups = order_work(even, 32, 6, 132);
-  CHECK(groups.first == 0);
-  CHECK(groups.group == 6);
-  CHECK(groups.groups == 5);  // 4 of 6 and 8
-  CHECK(order_work(even, 8, 6, 132).group == 1);
-  // One strip as long as all others.
-  std::vector<int32_t> skewed(64, 4);
-  skewed[0] = 256;
-  CHECK(order_work(skewed, 32, 6, 132).first == 1);
-}
-
 TEST_CASE("schedule: strips list what their rows keep") {
   std::mt19937 random(5);
   for (int i = 0; i < 200; ++i) {

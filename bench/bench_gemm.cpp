@@ -118,10 +118,25 @@ void add_32_bits(Kernels& kernels) {
     return instruction(op_class, Element::f32, Element::f32, n, operation);
   };
   const auto plain = MathOperation::multiply_add;
-  const auto parts = math(OpClass::warpgroup, 128, MathOperation::fast_f32);
-  kernels.add("wgmma 3xtf32 128x128", parts, {128, 128, 32}, 3, {8, 1, 1});
-  kernels.add("wgmma 3xtf32 128x128 c2x1", parts, {128, 128, 32}, 3, {8, 1, 1})
-      .description.tile.cluster = {2, 1};
+  const auto parts = [&](const std::string& tile, int m, int n, int stages,
+                         Swizzle swizzle = Swizzle::identity8) -> Kernel& {
+    return kernels.add("wgmma 3xtf32 " + tile, math(OpClass::warpgroup, n, MathOperation::fast_f32),
+                       {m, n, 32}, stages, {m / 16, 1, 1}, swizzle);
+  };
+  parts("128x128", 128, 128, 3);
+  parts("128x128 c2x1", 128, 128, 3).description.tile.cluster = {2, 1};
+  parts("128x128 k2", 128, 128, 2).description.tile.cluster_k = 2;
+  parts("128x128 stream_k", 128, 128, 3, Swizzle::stream_k);
+  parts("192x128", 192, 128, 2);
+  parts("128x192", 128, 192, 2);
+  parts("128x64", 128, 64, 4);
+  parts("128x64 k2", 128, 64, 3).description.tile.cluster_k = 2;
+  for (const int slices : {2, 4, 8}) {
+    Kernel& kernel = parts(format("128x64 / {}", slices), 128, 64, 4);
+    kernel.description.split_k = SplitK::parallel;
+    kernel.slices = slices;
+  }
+  parts("64x128", 64, 128, 4);
   const auto small = math(OpClass::tensor_op, 0, MathOperation::fast_f32);
   kernels.add("mma 3xtf32 64x64x32", small, {64, 64, 32}, 3, {2, 2, 1});
   kernels.add("mma 3xtf32 128x128x16", small, {128, 128, 16}, 4, {4, 2, 1});

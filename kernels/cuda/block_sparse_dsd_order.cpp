@@ -109,12 +109,13 @@ device::WorkOrder order_by_columns(const std::vector<int32_t>& lengths, int64_t 
 
 namespace {
 
-/// Whether strips are neighbours, so that the rows of B which those worked on at once read slide
-/// along; and memory would give them, keeping nothing for those after them, about as little as
-/// groups of columns, each of which reads all blocks again.
+/// Whether strips of one C are neighbours, so that the rows of B which those worked on at once read
+/// slide along; and memory would give them, keeping nothing for those after them, about as little
+/// as groups of columns, each of which reads all blocks again. Several C may have a B and blocks of
+/// their own each.
 bool strips_follow(const Layout& layout, const BlockSparseStrips& strips, const DsdExtent& x,
                    int workers) {
-  if (x.cols >= too_wide_to_follow) return false;
+  if (x.cols >= too_wide_to_follow || x.tiles != x.columns) return false;
   const auto count = static_cast<int64_t>(strips.list.strips);
   const auto at_once = static_cast<int>(std::max<int64_t>(workers / x.columns, 1));
   const auto reads = [&](int run) { return column_reads(layout, x.transposed, strips, 0, run); };
@@ -123,9 +124,9 @@ bool strips_follow(const Layout& layout, const BlockSparseStrips& strips, const 
   const bool slide = two / runs(2 * at_once) >= (1 + least_fresh) * one / runs(at_once) &&
                      reads(1) >= least_common * two;
   const int64_t block = layout.block(), depth = x.transposed ? layout.height() : layout.width();
-  const auto of_b = static_cast<double>(depth * x.cols * x.tiles),
-             of_blocks = static_cast<double>(layout.nnz() / layout.heads() * block * block);
-  const double groups = std::max(static_cast<double>(x.tiles * count) / workers, 1.0);
+  const auto of_b = static_cast<double>(depth * x.cols * x.columns),
+             of_blocks = static_cast<double>(layout.nnz() * block * block);
+  const double groups = std::max(static_cast<double>(x.columns * count) / workers, 1.0);
   return slide && of_b * one + of_blocks < 1.1 * (of_b + of_blocks * groups);
 }
 

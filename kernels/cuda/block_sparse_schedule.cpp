@@ -23,8 +23,9 @@ uint64_t dsd_key(const DsdExtent& x, bool by_head, Device device) {
   const bool single = x.element != 2;
   const int kind = !x.gathered || single ? cols / 64 : cols == 64 ? 0 : cols == 128 ? 3 : 7;
   const int64_t products = 4 * x.products + 2 * (single && x.rows == 4) + (single && x.gathered);
+  const bool one = by_head ? x.sums_heads : x.tiles == x.columns;  // sum of heads, or C
   return schedule_key(false, x.transposed, kind, repeats, products, device) |
-         uint64_t{by_head} << 60 | uint64_t{by_head && x.sums_heads} << 59;
+         uint64_t{by_head} << 60 | uint64_t{one} << 59;
 }
 
 DevicePieces::DevicePieces(const WorkPieces& work, Device device)

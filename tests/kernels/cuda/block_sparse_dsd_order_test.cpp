@@ -42,12 +42,12 @@ bool same(const device::WorkOrder& a, const device::WorkOrder& b) {
 struct Ordered {
   device::WorkOrder order, by_length, by_columns;
 
-  Ordered(const Layout& layout, int columns, int64_t products = 1, int cols = 256) {
+  Ordered(const Layout& layout, int columns, int64_t products = 1, int cols = 256, int batch = 1) {
     const BlockSparseStrips strips(layout, false, 128 / layout.block(), Device::cpu());
     const DsdExtent extent{.cols = cols,
                            .columns = columns,
                            .products = products,
-                           .tiles = columns,
+                           .tiles = columns / batch,
                            .rows = strips.side};
     constexpr int64_t l2_bytes = 50 << 20;
     order = order_dsd(layout, strips, extent, l2_bytes, 132);
@@ -169,6 +169,8 @@ TEST_CASE("order: strips that share no rows of B take turns by columns, bands fo
   CHECK(!same(slid.by_length, all_strips(128, 64)));
   CHECK(same(slid.order, all_strips(128, 64)));
   CHECK(same(Ordered(*band, 32, 1, 512).order, Ordered(*band, 32, 1, 512).by_length));
+  // So many C as have 16 tiles each.
+  CHECK(same(Ordered(*band, 64, 1, 256, 4).order, slid.by_length));
   // Each strip has a row of B for itself.
   const LayoutPtr diagonal =
       patterns::sliding_window({.rows = 256, .block = 64}, {.window_blocks = 1, .causal = false});

@@ -139,7 +139,7 @@ device::WorkOrder order_dsd(const Layout& layout, const BlockSparseStrips& strip
   const int64_t bytes = extent.element * depth * extent.products * extent.cols;  // a column of B
   const int64_t fitting = l2_bytes / 4 / std::max<int64_t>(bytes, 1);
   const device::WorkOrder by_length = order_by_length(lengths, extent.columns, fitting, workers);
-  if (extent.products > 1 || by_length.groups == 1) return by_length;
+  if (extent.products > 1 || extent.in_parts || by_length.groups == 1) return by_length;
   const int64_t at_once = workers / last_group(by_length, extent.columns);
   const double reads = column_reads(layout, extent.transposed, strips, by_length.first,
                                     static_cast<int>(std::max<int64_t>(at_once, 1)));

@@ -21,8 +21,9 @@ struct DsdExtent {
   int element = 2;          ///< bytes of one
   int rows = 1;             ///< block rows of a strip
   bool gathered = false;    ///< whether these are
+  bool in_parts = false;    ///< f32 as three products of its parts
   SplitCosts costs = {};    ///< of the kernel, by what is above
-  bool fits() const { return columns < 1 << 25 && products < 1 << 23; }
+  bool fits() const { return columns < 1 << 25 && products < 1 << 22; }
 };
 
 /** @brief Steps that dsd takes for a strip of so many union columns. */
@@ -50,8 +51,8 @@ device::WorkOrder order_by_columns(const std::vector<int32_t>& lengths, int64_t 
                                    int64_t fitting, int workers);
 /** @brief By columns, where strips by length that are worked on at once read B again and again,
  *  since each has most of its rows; strip after strip, where neighbours have much in common, as
- *  those of bands do; else by length, as are several products, whose steps multiply for longer than
- *  they read. O(nnz) time. */
+ *  those of bands do; else by length, as are several products, and f32 in parts, whose steps
+ * multiply for longer than they read. O(nnz) time. */
 device::WorkOrder order_dsd(const Layout& layout, const BlockSparseStrips& strips,
                             const DsdExtent& extent, int64_t l2_bytes, int workers);
 

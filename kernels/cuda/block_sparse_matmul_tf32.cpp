@@ -309,6 +309,7 @@ bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdP
                     .depth = depth,
                     .parts = std::max(1, block / tile.n),
                     .b_along_k = k.b_along_k,
+                    .in_parts = k.split,
                     .costs = split_costs(tf32_dsd_step, tile.n * tile.columns() * 4)},
                    params);
   if (!work.schedule) return false;

@@ -22,7 +22,8 @@ uint64_t dsd_key(const DsdExtent& x, bool by_head, Device device) {
   const int cols = x.element == 2 ? x.cols : x.cols > 256 ? 6 * 64 : 5 * 64;
   const bool single = x.element != 2;
   const int kind = !x.gathered || single ? cols / 64 : cols == 64 ? 0 : cols == 128 ? 3 : 7;
-  const int64_t products = 4 * x.products + 2 * (single && x.rows == 4) + (single && x.gathered);
+  const int64_t products =
+      8 * x.products + 4 * x.in_parts + 2 * (single && x.rows == 4) + (single && x.gathered);
   const bool one = by_head ? x.sums_heads : x.tiles == x.columns;  // sum of heads, or C
   return schedule_key(false, x.transposed, kind, repeats, products, device) |
          uint64_t{by_head} << 60 | uint64_t{one} << 59;
@@ -88,11 +89,12 @@ const DsdSchedule& schedule_dsd(const Layout& layout, const BlockSparseStrips& s
                       std::min(int64_t{most_split_items} * workers, int64_t{most_listed_items});
   const uint64_t key = dsd_key(extent, listed && layout.heads() > 1, device);
   const auto& kept = layout.derived<DsdSchedule>(key, [&] {
-    const device::WorkOrder order = order_dsd(layout, strips, extent, gpu.l2_bytes, workers);
-    if (!listed) return DsdSchedule{order, {}, {}};
-    DevicePieces split(split_work(dsd_items(strips, layout.block(), extent), workers, extent.costs),
-                       device);
-    if (split.count == 0) return DsdSchedule{order, {}, {}};
+    DevicePieces split;
+    if (listed)
+      split = DevicePieces(
+          split_work(dsd_items(strips, layout.block(), extent), workers, extent.costs), device);
+    if (split.count == 0)
+      return DsdSchedule{order_dsd(layout, strips, extent, gpu.l2_bytes, workers), {}, {}};
     // Items are numbered as dsd_items has them.
     return DsdSchedule{all_strips(count, extent.columns), std::move(split),
                        Milestone(current_stream(device))};

@@ -35,6 +35,7 @@ DsdExtent dsd_extent(const DsdProblem& p, const BlockSparseStrips& strips, const
           .element = element,
           .rows = strips.side,
           .gathered = strips.gathered,
+          .in_parts = tiling.in_parts,
           .costs = tiling.costs};
 }
 

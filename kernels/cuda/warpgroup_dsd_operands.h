@@ -32,6 +32,7 @@ struct DsdTiling {
   int parts = 1;           ///< of a block's rows, each an item
   bool b_along_k = false;  ///< neighbours along the depth are side by side
   bool pairs = false;      ///< then, boxes of twice that depth too
+  bool in_parts = false;   ///< f32 as three products of its parts
   SplitCosts costs = {};   ///< in nanoseconds
 };
 

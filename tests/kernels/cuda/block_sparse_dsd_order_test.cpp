@@ -42,13 +42,15 @@ bool same(const device::WorkOrder& a, const device::WorkOrder& b) {
 struct Ordered {
   device::WorkOrder order, by_length, by_columns;
 
-  Ordered(const Layout& layout, int columns, int64_t products = 1, int cols = 256, int batch = 1) {
+  Ordered(const Layout& layout, int columns, int64_t products = 1, int cols = 256, int batch = 1,
+          bool in_parts = false) {
     const BlockSparseStrips strips(layout, false, 128 / layout.block(), Device::cpu());
     const DsdExtent extent{.cols = cols,
                            .columns = columns,
                            .products = products,
                            .tiles = columns / batch,
-                           .rows = strips.side};
+                           .rows = strips.side,
+                           .in_parts = in_parts};
     constexpr int64_t l2_bytes = 50 << 20;
     order = order_dsd(layout, strips, extent, l2_bytes, 132);
     std::vector<int32_t> lengths;
@@ -162,6 +164,7 @@ TEST_CASE("order: strips that share no rows of B take turns by columns, bands fo
   const Ordered products(*random, 16, 3);
   CHECK(!same(products.by_columns, products.by_length));
   CHECK(same(products.order, products.by_length));
+  CHECK(same(Ordered(*random, 16, 1, 256, 1, true).order, scattered.by_length));
 
   const LayoutPtr band =
       patterns::sliding_window({.rows = 256, .block = 64}, {.window_blocks = 7, .causal = false});

@@ -27,9 +27,10 @@ std::vector<int32_t> dsd_lengths(const BlockSparseStrips& strips, int block) {
 /// More are ordered without a look at when they end.
 constexpr int64_t most_simulated_items = 1 << 16;
 /// Strips in the order of their lengths take turns by groups of columns where those that are worked
-/// on at once read a row of B this often. On an H100, of the time by length: 2.5 times or more .77
-/// to 1.10, 2.1 to 2.4 times .92 to 1.18, bands 1.02 to 1.08.
-constexpr double most_reads = 2.5;
+/// on at once read a row of B this often, unless groups, each of which reads all blocks again, read
+/// so much more of memory in all. On an H100, of the time by length: 2.5 times or more .77 to 1.05,
+/// 2.1 to 2.4 times .92 to 1.18, bands 1.02 to 1.08; groups that read more 1.05 to 1.07.
+constexpr double most_reads = 2.5, most_read = 1.05;
 /// Strips follow each other over all columns where two runs of those that are worked on at once
 /// read so much more than one does, and their strips have so much in common. On an H100, of the
 /// time by length: .69 to 1.03 of 138 layouts, .93 in the mean; with less in common to 1.25.
@@ -109,6 +110,29 @@ device::WorkOrder order_by_columns(const std::vector<int32_t>& lengths, int64_t 
 
 namespace {
 
+/// Elements that memory gives strips behind the first ones of an order of one C, if it keeps
+/// nothing for long: for each group all their blocks, and B as often as those at work together read
+/// it.
+double read_in_order(const Layout& layout, const BlockSparseStrips& strips, const DsdExtent& x,
+                     const device::WorkOrder& order, int workers) {
+  int64_t behind = 0, all = 0;
+  for (int i = 0; i < strips.list.strips; ++i) {
+    const int64_t length = strips.length(strips.order[static_cast<size_t>(i)]);
+    all += length;
+    if (i >= order.first) behind += length;
+  }
+  const int64_t block = layout.block(), depth = x.transposed ? layout.height() : layout.width();
+  const double blocks = static_cast<double>(layout.nnz() * block * block) *
+                        static_cast<double>(behind) /
+                        static_cast<double>(std::max<int64_t>(all, 1));
+  const auto of_group = [&](int64_t columns) {
+    const auto at_once = static_cast<int>(std::max<int64_t>(workers / columns, 1));
+    return blocks + static_cast<double>(depth * x.cols * columns) *
+                        column_reads(layout, x.transposed, strips, order.first, at_once);
+  };
+  return (order.groups - 1) * of_group(order.group) + of_group(last_group(order, x.columns));
+}
+
 /// Whether strips of one C are neighbours, so that the rows of B which those worked on at once read
 /// slide along; and memory would give them, keeping nothing for those after them, about as little
 /// as groups of columns, each of which reads all blocks again. Several C may have a B and blocks of
@@ -143,7 +167,14 @@ device::WorkOrder order_dsd(const Layout& layout, const BlockSparseStrips& strip
   const int64_t at_once = workers / last_group(by_length, extent.columns);
   const double reads = column_reads(layout, extent.transposed, strips, by_length.first,
                                     static_cast<int>(std::max<int64_t>(at_once, 1)));
-  if (reads >= most_reads) return order_by_columns(lengths, extent.columns, fitting, workers);
+  if (reads >= most_reads) {
+    const device::WorkOrder order = order_by_columns(lengths, extent.columns, fitting, workers);
+    const auto read = [&](const device::WorkOrder& of) {
+      return read_in_order(layout, strips, extent, of, workers);
+    };
+    const bool one = extent.tiles == extent.columns;
+    return !one || read(order) <= most_read * read(by_length) ? order : by_length;
+  }
   return strips_follow(layout, strips, extent, workers)
              ? all_strips(strips.list.strips, extent.columns)
              : by_length;

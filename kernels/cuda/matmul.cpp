@@ -36,8 +36,14 @@ std::byte* element(const Tensor& x, int64_t index) {
   return static_cast<std::byte*>(x.data()) + index * static_cast<int64_t>(size_of(x.dtype()));
 }
 
-/// f32 goes in parts.
-GemmDescription describe(DType dtype, bool a_rows, bool b_rows) {
+/// Which operation multiplies: in which of the tiles f32 goes in parts, and how operands lie.
+struct Form {
+  DType dtype;
+  size_t tile;
+  bool a_rows, b_rows;
+};
+
+GemmDescription describe(const Form& form) {
   const auto layout = [](bool rows) {
     return rows ? MatrixLayout::row_major : MatrixLayout::column_major;
   };
@@ -46,30 +52,32 @@ GemmDescription describe(DType dtype, bool a_rows, bool b_rows) {
     d.mode = GemmMode::batched;
     return d;
   };
+  const MatrixLayout a = layout(form.a_rows), b = layout(form.b_rows);
   const GemmEpilogue epilogue(epilogue::accumulator());
-  if (dtype != f32)
-    return batched(describe_large_matmul(dtype, layout(a_rows), layout(b_rows), epilogue));
+  if (form.dtype != f32) return batched(describe_large_matmul(form.dtype, a, b, epilogue));
   constexpr Element e = Element::f32;
-  const MathInstruction math{{64, 128, 8}, e, e, e, OpClass::warpgroup, MathOperation::fast_f32};
-  return batched({.tile = {{128, 128, 32}, 3, {8, 1, 1}, math, {2, 1}},
-                  .a = {e, layout(a_rows), 1},
-                  .b = {e, layout(b_rows), 1},
-                  .d = {e, MatrixLayout::row_major, 1},
-                  .epilogue = epilogue});
+  const PartsTile& t = parts_tiles[form.tile];
+  const MathInstruction math{{64, t.cols, 8}, e, e, e, OpClass::warpgroup, MathOperation::fast_f32};
+  return batched(
+      {.tile = {{t.rows, t.cols, 32}, t.stages, {t.rows / 16, 1, 1}, math, {t.cluster, 1}},
+       .a = {e, a, 1},
+       .b = {e, b, 1},
+       .d = {e, MatrixLayout::row_major, 1},
+       .epilogue = epilogue});
 }
 
-/// The operation for operands of a dtype and these layouts.
-const GemmOperation& operation(DType dtype, bool a_rows, bool b_rows) {
+const GemmOperation& operation(const Form& form) {
   using Four = std::array<GemmOperation, 4>;
-  const auto four = [](DType of) {
-    const auto one = [&](bool a, bool b) { return GemmOperation(describe(of, a, b)); };
+  const auto four = [](DType dtype, size_t tile) {
+    const auto one = [&](bool a, bool b) { return GemmOperation(describe({dtype, tile, a, b})); };
     return new Four{one(false, false), one(false, true), one(true, false), one(true, true)};
   };
-  static const Four* const of_f32 = four(f32);
-  static const Four* const of_f16 = four(f16);
-  static const Four* const of_bf16 = four(bf16);
-  const Four& all = *(dtype == f32 ? of_f32 : dtype == f16 ? of_f16 : of_bf16);
-  return all[(a_rows ? 2U : 0U) + (b_rows ? 1U : 0U)];
+  static const std::array<const Four*, parts_tiles.size()> of_f32{four(f32, 0), four(f32, 1),
+                                                                  four(f32, 2)};
+  static const Four* const of_f16 = four(f16, 0);
+  static const Four* const of_bf16 = four(bf16, 0);
+  const Four& all = *(form.dtype == f32 ? of_f32[form.tile] : form.dtype == f16 ? of_f16 : of_bf16);
+  return all[(form.a_rows ? 2U : 0U) + (form.b_rows ? 1U : 0U)];
 }
 
 /// The last two axes of x, `batch` times at an even distance.
@@ -86,23 +94,20 @@ bool lines_aligned(const Tensor& x, int64_t leading, int64_t distance) {
   return aligned(leading) && aligned(distance) && reinterpret_cast<uintptr_t>(x.data()) % 128 == 0;
 }
 
-MatmulPath choose(const Tensor& a, const Tensor& b, const Tensor& c, const StridedLoop<3>& batch) {
-  if (batch.inner() != batch.numel()) return MatmulPath::library;  // not one batch, but several
-  if (c.dtype() == f32 && tf32_allowed()) return MatmulPath::library;
+MatmulProblem problem(const Tensor& a, const Tensor& b, const Tensor& c,
+                      const StridedLoop<3>& batch) {
   const auto matrices = [&](int n) { return batch.inner_stride(n) == 0 ? 1 : batch.inner(); };
-  const DeviceProperties& device = device_properties(c.device());
   const bool aligned = lines_aligned(a, blas_matrix(a)->leading, batch.inner_stride(0)) &&
                        lines_aligned(b, blas_matrix(b)->leading, batch.inner_stride(1)) &&
                        lines_aligned(c, c.size(-1), batch.inner_stride(2));
-  return choose_matmul({.dtype = c.dtype(),
-                        .m = c.size(-2),
-                        .n = c.size(-1),
-                        .k = a.size(-1),
-                        .batch = batch.inner(),
-                        .a_matrices = matrices(0),
-                        .b_matrices = matrices(1),
-                        .lines_aligned = aligned},
-                       device.capability, device.multiprocessors);
+  return {.dtype = c.dtype(),
+          .m = c.size(-2),
+          .n = c.size(-1),
+          .k = a.size(-1),
+          .batch = batch.inner(),
+          .a_matrices = matrices(0),
+          .b_matrices = matrices(1),
+          .lines_aligned = aligned};
 }
 
 }  // namespace
@@ -116,13 +121,21 @@ void matmul(const Tensor& a_any, const Tensor& b_any, const Tensor& c, Stream st
       {a.strides().slice(0, lead), b.strides().slice(0, lead), c.strides().slice(0, lead)});
   const BlasMatrix p = *blas_matrix(a);
   const BlasMatrix q = *blas_matrix(b);
-  if (choose(a, b, c, batch) != MatmulPath::library) {
-    const auto all = [&](const Tensor& x, int n) {
-      return batch_of(x, batch.inner(), batch.inner_stride(n));
-    };
-    operation(c.dtype(), p.operation == CUBLAS_OP_N, q.operation == CUBLAS_OP_N)
-        .run({.a = all(a, 0), .b = all(b, 1), .d = all(c, 2)});
-    return;
+  const bool one_batch = batch.inner() == batch.numel();  // not one of batches
+  if (one_batch && !(c.dtype() == f32 && tf32_allowed())) {
+    const DeviceProperties& device = device_properties(c.device());
+    const MatmulProblem x = problem(a, b, c, batch);
+    if (choose_matmul(x, device.capability, device.multiprocessors) != MatmulPath::library) {
+      const auto all = [&](const Tensor& t, int n) {
+        return batch_of(t, batch.inner(), batch.inner_stride(n));
+      };
+      operation({.dtype = x.dtype,
+                 .tile = parts_tile(x, device.multiprocessors),
+                 .a_rows = p.operation == CUBLAS_OP_N,
+                 .b_rows = q.operation == CUBLAS_OP_N})
+          .run({.a = all(a, 0), .b = all(b, 1), .d = all(c, 2)});
+      return;
+    }
   }
   const cudaDataType_t type = blas_type(c.dtype());
   const cublasComputeType_t sums = blas_compute_type(c.dtype());

@@ -3,6 +3,9 @@
  *  functions of the problem and the GPU. */
 #include <bs/lib/dtype.h>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace bs::cuda {
@@ -25,16 +28,46 @@ enum class MatmulPath : uint8_t {
 
 constexpr int64_t in_whole(int64_t x, int64_t unit) { return (x + unit - 1) / unit; }
 
+/** @brief A tile of an f32 product in parts, with the seconds that it takes. Measured on an H100,
+ * see bench/NOTES.md, "3xTF32 with both operands split at once". */
+struct PartsTile {
+  int rows, cols;
+  int stages;
+  int cluster;  ///< tiles down the rows that share what they load
+  double end;   ///< seconds besides steps
+  double step;  ///< of a depth of 32
+};
+/** @brief For many tiles, for few, and for some more than there are multiprocessors. */
+inline constexpr std::array<PartsTile, 3> parts_tiles{{
+    {.rows = 128, .cols = 128, .stages = 3, .cluster = 2, .end = 2.5e-6, .step = .98e-6},
+    {.rows = 128, .cols = 64, .stages = 4, .cluster = 1, .end = 2e-6, .step = .53e-6},
+    {.rows = 192, .cols = 128, .stages = 2, .cluster = 1, .end = 17e-6, .step = 1.22e-6},
+}};
+
 /** @brief Seconds of an f32 product in parts: 12 bytes an element to split the operands, then waves
- *  of tiles of 128 x 128, in clusters of two down the rows, which take a step of a depth of 32 each
- *  microsecond. Measured on an H200, see bench/NOTES.md, "Dense products of GemmOperation". */
-constexpr double seconds_in_parts(const MatmulProblem& p, int multiprocessors) {
-  constexpr double launches = 10e-6, bytes_per_second = 3.5e12, step = .97e-6, tile = 3e-6;
+ *  of tiles. */
+constexpr double seconds_in_parts(const MatmulProblem& p, const PartsTile& tile,
+                                  int multiprocessors) {
+  constexpr double launches = 4e-6, bytes_per_second = 3e12;
   const int64_t elements = p.k * (p.a_matrices * p.m + p.b_matrices * p.n);
-  const int64_t clusters = p.batch * in_whole(p.m, 256) * in_whole(p.n, 128);
-  const int64_t waves = in_whole(clusters, multiprocessors / 2);
+  const int64_t clusters =
+      p.batch * in_whole(p.m, tile.rows * tile.cluster) * in_whole(p.n, tile.cols);
+  const int64_t waves = in_whole(clusters, multiprocessors / tile.cluster);
   return launches + 12 * static_cast<double>(elements) / bytes_per_second +
-         static_cast<double>(waves) * (tile + step * static_cast<double>(in_whole(p.k, 32)));
+         static_cast<double>(waves) *
+             (tile.end + tile.step * static_cast<double>(in_whole(p.k, 32)));
+}
+/** @brief Which of the tiles is the soonest done. */
+constexpr size_t parts_tile(const MatmulProblem& p, int multiprocessors) {
+  const auto seconds = [&](const PartsTile& tile) {
+    return seconds_in_parts(p, tile, multiprocessors);
+  };
+  return static_cast<size_t>(std::ranges::min_element(parts_tiles, {}, seconds) -
+                             parts_tiles.begin());
+}
+/** @brief In that tile. */
+constexpr double seconds_in_parts(const MatmulProblem& p, int multiprocessors) {
+  return seconds_in_parts(p, parts_tiles[parts_tile(p, multiprocessors)], multiprocessors);
 }
 
 /** @brief Seconds of an f32 product of the library: its rate at large sizes, which flatters it at

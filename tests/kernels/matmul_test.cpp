@@ -125,9 +125,11 @@ TEST_CASE("matmul of integers held in floats is exact") {
 
 TEST_CASE("matmul: large products of f32 are as exact as plain sums") {
   // So large that a GPU may compute them by other means than small ones.
-  const Shape stored_a[] = {{1, 2050, 2100}, {1, 2100, 2050}, {2, 1100, 1800}};
-  const Shape stored_b[] = {{1, 2100, 1930}, {1, 1930, 2100}, {1, 1800, 1930}};
-  for (int i = 0; i < 3; ++i) {
+  const Shape stored_a[] = {
+      {1, 2050, 2100}, {1, 2100, 2050}, {2, 1100, 1800}, {1, 1000, 1021}, {1, 1510, 1490}};
+  const Shape stored_b[] = {
+      {1, 2100, 1930}, {1, 1930, 2100}, {1, 1800, 1930}, {1, 1021, 1010}, {1, 1490, 1530}};
+  for (int i = 0; i < 5; ++i) {
     Generator generator(static_cast<uint64_t>(i));
     const Tensor p = randn(stored_a[i], f32, test_device(), generator);
     const Tensor q = randn(stored_b[i], f32, test_device(), generator);

@@ -40,7 +40,7 @@ TEST_CASE("matmul config: 16-bit products of many tiles that fill the matrix are
 
 TEST_CASE("matmul config: the library keeps what splitting costs more than it saves") {
   CHECK(path({.dtype = f32, .m = 512, .n = 512, .k = 512}) == MatmulPath::library);
-  CHECK(path({.dtype = f32, .m = 1024, .n = 1024, .k = 1024}) == MatmulPath::library);
+  CHECK(path({.dtype = f32, .m = 1024, .n = 1024, .k = 1024}) == MatmulPath::parts);
   CHECK(path({.dtype = f32, .m = 2048, .n = 2048, .k = 2048}) == MatmulPath::parts);
   CHECK(path({.dtype = f32, .m = 8192, .n = 64, .k = 8192}) == MatmulPath::library);
   CHECK(path({.dtype = f32, .m = 1, .n = 8192, .k = 8192}) == MatmulPath::library);
@@ -53,8 +53,30 @@ TEST_CASE("matmul config: the library keeps what splitting costs more than it sa
   CHECK(seconds_in_parts(shared, 132) < seconds_in_parts(batch, 132));
 }
 
+TEST_CASE("matmul config: parts go in the tile that fills the GPU") {
+  const auto tile = [](int64_t m, int64_t n, int64_t k) {
+    const PartsTile& t = parts_tiles[parts_tile({.dtype = f32, .m = m, .n = n, .k = k}, 132)];
+    return t.rows * 1000 + t.cols;
+  };
+  CHECK(tile(4096, 4096, 4096) == 128128);
+  CHECK(tile(2048, 2048, 2048) == 128128);
+  CHECK(tile(8192, 1024, 1024) == 128128);
+  CHECK(tile(1024, 1024, 1024) == 128064);  // 128 of these, 64 of 128 x 128, for 132
+  CHECK(tile(1536, 1536, 1536) == 192128);  // 96 of these, 144 of 128 x 128
+  CHECK(tile(3000, 1000, 1000) == 192128);
+}
+
 TEST_CASE("matmul config: the estimate is that of the measurement") {
-  const MatmulProblem cube{.dtype = f32, .m = 4096, .n = 4096, .k = 4096};
-  CHECK(seconds_in_parts(cube, 132) == doctest::Approx(1140e-6).epsilon(.05));
-  CHECK(seconds_of_library(cube) == doctest::Approx(2700e-6).epsilon(.05));
+  const auto square = [](int64_t side, size_t tile) {
+    const MatmulProblem cube{.dtype = f32, .m = side, .n = side, .k = side};
+    return seconds_in_parts(cube, parts_tiles[tile], 132);
+  };
+  CHECK(square(4096, 0) == doctest::Approx(1119e-6).epsilon(.05));
+  CHECK(square(2048, 0) == doctest::Approx(166.7e-6).epsilon(.05));
+  CHECK(square(1024, 0) == doctest::Approx(46.8e-6).epsilon(.05));
+  CHECK(square(2048, 1) == doctest::Approx(175.9e-6).epsilon(.05));
+  CHECK(square(1024, 1) == doctest::Approx(31.8e-6).epsilon(.05));
+  CHECK(square(1536, 2) == doctest::Approx(94.4e-6).epsilon(.05));
+  CHECK(seconds_of_library({.dtype = f32, .m = 4096, .n = 4096, .k = 4096}) ==
+        doctest::Approx(2700e-6).epsilon(.05));
 }

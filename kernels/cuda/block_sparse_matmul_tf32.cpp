@@ -151,7 +151,7 @@ const SddWork& work_of(const SddProblem& p, const BlockSparseStrips& strips, con
     if (items <= int64_t{most_split_items} * workers)
       made.split = DevicePieces(
           split_work(std::vector<int32_t>(static_cast<size_t>(items), static_cast<int32_t>(stages)),
-                     workers),
+                     workers, tf32_sdd_costs(tile.split, tile.sums())),
           device);
     made.made = Milestone(current_stream(device));
     return made;
@@ -303,15 +303,14 @@ bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdP
       {values, k.a_along_k ? block : depth, values.numel() / block, block, depth, lines}, k);
   if (!k.a_along_k && block > depth) value_map.add(block / depth, depth, tile.n / depth);
   device::WarpgroupTf32DsdParams params{};
-  const DsdWork work =
-      describe_dsd(b, p, axes, strips, value_map,
-                   {.cols = tile.columns(),
-                    .depth = depth,
-                    .parts = std::max(1, block / tile.n),
-                    .b_along_k = k.b_along_k,
-                    .in_parts = k.split,
-                    .costs = split_costs(tf32_dsd_step, tile.n * tile.columns() * 4)},
-                   params);
+  const DsdWork work = describe_dsd(b, p, axes, strips, value_map,
+                                    {.cols = tile.columns(),
+                                     .depth = depth,
+                                     .parts = std::max(1, block / tile.n),
+                                     .b_along_k = k.b_along_k,
+                                     .in_parts = k.split,
+                                     .costs = split_costs(tf32_dsd_step, tile.sums())},
+                                    params);
   if (!work.schedule) return false;
   params.result = c.data<float>();
   if (aside) params.beside = aside->data<float>();

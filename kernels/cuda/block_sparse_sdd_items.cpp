@@ -56,8 +56,9 @@ SddItems list_sdd_by_depth(const BlockSparseStrips& strips, int64_t steps, int64
     }
   }
   SddItems items;
-  // What L2 hands out is the bound; CTAs of a cluster wait for each other.
-  const auto cost = [](int columns) { return (1 + columns) * 128 * 16 / 5 * 9 / 8; };
+  // What L2 hands out is the bound; CTAs of a cluster wait for each other, and those at another
+  // depth read other lines.
+  const auto cost = [](int columns) { return (1 + columns) * 128 * 16 / 5 * 13 / 10; };
   const size_t pairs = std::min(static_cast<size_t>(whole), wide.size() / 2);
   items.shares.assign(wide.begin(), wide.begin() + static_cast<int64_t>(2 * pairs));
   items.costs.assign(pairs, cost(2));

@@ -5,14 +5,23 @@
 #include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace bs::cuda {
 
 namespace {
 
-constexpr double cycles_a_second = 1.7e9;
+constexpr double cycles_a_second = 1.7e9, cycles_a_nanosecond = cycles_a_second / 1e9;
+
+/// What items of a form take of the time that their lines and products would: measured on an H100
+/// at 1024 to 8192.
+double pace(SddForm form) {
+  if (form.gathered) return form.narrow ? 1.31 : 1.07;
+  return form.narrow ? 1.03 : 1;
+}
 
 struct SddPlan {
   SddForm form;
@@ -51,26 +60,41 @@ SddPlan plan_sdd_by_depth(const BlockSparseStrips& strips, const SddExtent& exte
   return best;
 }
 
+/// What pieces of the items of a plan take, in nanoseconds.
+SplitCosts costs_of(const SddPlan& plan, int block) {
+  const WarpgroupTile tile = warpgroup_sdd_tile(block, plan.form);
+  const int64_t sums = int64_t{4} * tile.sdd_rows(block) * tile.sdd_cols(block) * block * block;
+  const auto items = static_cast<double>(std::max<size_t>(plan.items.costs.size(), 1));
+  const double step = pace(plan.form) * static_cast<double>(plan.items.cost()) / items;
+  return sdd_split_costs(static_cast<int>(std::lround(step / cycles_a_nanosecond)), sums);
+}
+
 /// No plan with these items is done before.
-double least_time(const SddItems& items, const SddExtent& extent, int workers) {
-  return static_cast<double>(items.cost()) * static_cast<double>(extent.batch * extent.steps) /
-         workers;
+double least_time(const SddPlan& plan, const SddExtent& extent, int block, int workers) {
+  const auto items = static_cast<double>(plan.items.costs.size());
+  const double steps =
+      pace(plan.form) * static_cast<double>(plan.items.cost()) * static_cast<double>(extent.steps);
+  const double ends = items * costs_of(plan, block).tile * cycles_a_nanosecond;
+  return (steps + ends) * static_cast<double>(extent.batch) / workers;
 }
 
 /// Takes whole items or parts of them, whichever is sooner done, and notes when; but where that is
 /// no sooner than `best`, only that.
-void time_sdd(SddPlan& plan, const SddExtent& extent, int workers, double best) {
-  const std::vector<int32_t>& costs = plan.items.costs;
-  const auto steps = static_cast<double>(extent.steps);
-  plan.time = least_time(plan.items, extent, workers);
-  const int64_t count = static_cast<int64_t>(costs.size()) * extent.batch;
+void time_sdd(SddPlan& plan, const SddExtent& extent, int block, int workers, double best) {
+  plan.time = least_time(plan, extent, block, workers);
+  const int64_t count = static_cast<int64_t>(plan.items.costs.size()) * extent.batch;
   if (count == 0 || count > int64_t{most_split_items} * workers || plan.time >= best) return;
-  const double sum = plan.time * workers / steps;
-  plan.time = steps * static_cast<double>(time_to_finish(repeated(costs, extent.batch), workers));
+  const SplitCosts costs = costs_of(plan, block);
+  std::vector<int64_t> items;
+  for (int64_t i = 0; i < extent.batch; ++i)
+    for (const int32_t cost : plan.items.costs)
+      items.push_back(std::llround(pace(plan.form) * cost * static_cast<double>(extent.steps) +
+                                   costs.tile * cycles_a_nanosecond));
+  plan.time = static_cast<double>(time_to_finish(items, workers));
   WorkPieces cut = split_work(
-      std::vector<int32_t>(static_cast<size_t>(count), static_cast<int32_t>(extent.steps)),
-      workers);
-  const double time = sum / static_cast<double>(count) * static_cast<double>(cut.time);
+      std::vector<int32_t>(static_cast<size_t>(count), static_cast<int32_t>(extent.steps)), workers,
+      costs);
+  const double time = static_cast<double>(cut.time) * cycles_a_nanosecond;
   if (!cut.pieces.empty() && time < plan.time) {
     plan.split = std::move(cut);
     plan.time = time;
@@ -81,14 +105,11 @@ void time_sdd(SddPlan& plan, const SddExtent& extent, int workers, double best) 
 SddPlan plan_sdd(const BlockSparseStrips& strips, const SddExtent& extent, int block, SddForm form,
                  int multiprocessors, double best) {
   SddPlan plan{.form = form, .items = list_sdd(strips, block, form)};
-  if (least_time(plan.items, extent, multiprocessors) < best)
+  if (least_time(plan, extent, block, multiprocessors) < best)
     plan.items = order_sdd(plan.items, std::max(block, 64), extent.columns, multiprocessors);
-  time_sdd(plan, extent, multiprocessors, best);
+  time_sdd(plan, extent, block, multiprocessors, best);
   return plan;
 }
-
-/// What gathering rows costs besides, as measured at 4096 and 8192.
-double gathering(SddForm form) { return form.narrow ? 1.25 : 1.07; }
 
 /// Gathered strips, the rows of which come in so many lines a step.
 SddPlan plan_gathered(const GatheredStrips& strips, const SddExtent& extent, int block,
@@ -98,8 +119,7 @@ SddPlan plan_gathered(const GatheredStrips& strips, const SddExtent& extent, int
   const int cols = warpgroup_sdd_tile(block, form).cols;
   for (const device::SddShare& share : strips.shares)
     plan.items.costs.push_back(sdd_cycles(lines + share.count * block, cols));
-  time_sdd(plan, extent, multiprocessors, best / gathering(form));
-  plan.time *= gathering(form);
+  time_sdd(plan, extent, block, multiprocessors, best);
   return plan;
 }
 
@@ -131,7 +151,7 @@ bool narrow_may_pay(const GatheredStrips& wide, const SddExtent& extent, int blo
   const double cycles =
       expect_items(wide, tile.sdd_cols(block)) * sdd_cycles(128 + tile.cols, tile.cols);
   const double time = cycles * static_cast<double>(extent.batch * extent.steps) / multiprocessors;
-  return .95 * time * gathering(form) < best;
+  return .95 * time * pace(form) < best;
 }
 
 /// Takes the better one of a plan and those that gather rows.
@@ -140,7 +160,8 @@ void try_gathered(SddPlan& chosen, const Layout& layout, const SddExtent& extent
   const int block = layout.block(), multiprocessors = gpu.multiprocessors;
   const int lines = row_lines(extent, block, gpu.l2_bytes);
   const WarpgroupTile wide = warpgroup_sdd_tile(block, {.gathered = true});
-  const double seconds = gathering({}) * sdd_cycles(128 + wide.cols, wide.cols) / cycles_a_second;
+  const double seconds =
+      pace({.gathered = true}) * sdd_cycles(128 + wide.cols, wide.cols) / cycles_a_second;
   const int64_t height = layout.height(), width = layout.width();
   const int window =
       sdd_window(extent.transposed ? width : height, extent.transposed ? height : width, block,

@@ -16,6 +16,7 @@ struct Tf32Tile {
   static constexpr int threads = 384;
   static constexpr int barriers = 1024;  ///< bytes kept for barriers and items
   constexpr int columns() const { return 2 * 64 * wide; }
+  constexpr int64_t sums() const { return int64_t{4} * n * columns(); }  ///< bytes
   constexpr int shared_bytes() const {
     const int lines = stages * (columns() + n * shares()) + (split ? smalls() * n * shares() : 0);
     return lines * 128 + barriers + 1024;

@@ -58,8 +58,8 @@ Tf32SddPlan plan_tf32_sdd(const Layout& layout, const Tf32SddExtent& extent, int
   for (int64_t i = 0; i < extent.batch; ++i) costs.insert(costs.end(), own.begin(), own.end());
   plan.seconds = seconds(steps * static_cast<double>(time_to_finish(costs, multiprocessors)));
   const auto depth = static_cast<int32_t>(extent.steps);
-  WorkPieces cut =
-      split_work(std::vector<int32_t>(static_cast<size_t>(items), depth), multiprocessors);
+  WorkPieces cut = split_work(std::vector<int32_t>(static_cast<size_t>(items), depth),
+                              multiprocessors, tf32_sdd_costs(extent.split, tile.sums()));
   const double mean = sum / static_cast<double>(own.size());
   const double time = seconds(mean * static_cast<double>(cut.time));
   if (!cut.pieces.empty() && time < plan.seconds) {

@@ -24,8 +24,8 @@ struct WorkPieces {
   int64_t rated_time() const { return time * (pieces.empty() ? 19 : 20); }
 };
 
-/** @brief What takes how long where items are cut, in any unit: as it stands, in steps of sdd,
- *  measured on an H200. */
+/** @brief What takes how long where items are cut, in any unit: as it stands, in steps of sdd of
+ *  f32, measured on an H200. */
 struct SplitCosts {
   int step = 1;
   int tile = 2;          ///< the end of an item
@@ -34,8 +34,17 @@ struct SplitCosts {
   int list = 6;          ///< that there are parts at all, which CTAs then take from a list
   int least_part = 4;    ///< steps that a part is worth making for
   int most_parts = 8;    ///< of an item
-  int most_slots = 500;  ///< parts of all items but one each: sums of 64 MiB (sdd: twice that)
+  int most_slots = 500;  ///< parts of all items but one each: sums of 64 MiB
   int worth = 95;        ///< percent of whole items' time that it may take to be worth a list
+  int quiet_load = 0;    ///< what `load` is of a part alone,
+  int crowd = 0;         ///< and as many others as it takes for all of `load`; 0: none
+
+  /// What adding a part takes where there are as many.
+  constexpr int load_among(int64_t slots) const {
+    if (crowd == 0) return load;
+    return quiet_load +
+           static_cast<int>((load - quiet_load) * std::min<int64_t>(slots, crowd) / crowd);
+  }
 };
 /** @brief In nanoseconds, measured on an H100 (bench/NOTES.md), of kernels a step of which takes
  *  `step` and whose parts hand over `sums` bytes through L2. */
@@ -48,6 +57,28 @@ constexpr SplitCosts split_costs(int step, int64_t sums) {
           .least_part = (2500 + step - 1) / step,
           .most_parts = 16,
           .most_slots = static_cast<int>(std::min((int64_t{64} << 20) / sums, int64_t{1000}))};
+}
+
+/** @brief In nanoseconds, of 16-bit sdd, measured on an H100 (bench/NOTES.md): sums come back to
+ *  registers that are nearly all taken, and many of them push operands out of L2. */
+constexpr SplitCosts sdd_split_costs(int step, int64_t sums) {
+  return {.step = step,
+          .tile = static_cast<int>(sums / 50),
+          .store = static_cast<int>(sums / 12),
+          .load = static_cast<int>(sums / 8),
+          .list = 1000,
+          .worth = 100,
+          .quiet_load = static_cast<int>(sums / 50),
+          .crowd = static_cast<int>(4'600'000 / sums)};
+}
+
+/** @brief In steps, of sdd of f32, in three products (`split`) or rounded to TF32. The latter waits
+ * for memory where operands do not stay in L2: with parts of all of many items, as measured on an
+ * H100, it takes 1.4 to 1.8 times as long as with whole ones. */
+constexpr SplitCosts tf32_sdd_costs(bool split, int64_t sums) {
+  SplitCosts costs;
+  if (!split) costs.most_slots = static_cast<int>((int64_t{16} << 20) / sums);
+  return costs;
 }
 
 /** @brief Cuts items so that all workers end at about the same time; no pieces where whole items,

@@ -309,7 +309,7 @@ bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdP
                                      .parts = std::max(1, block / tile.n),
                                      .b_along_k = k.b_along_k,
                                      .in_parts = k.split,
-                                     .costs = split_costs(tf32_dsd_step, tile.sums())},
+                                     .costs = split_costs(tf32_dsd_step(tile.split), tile.sums())},
                                     params);
   if (!work.schedule) return false;
   params.result = c.data<float>();

@@ -42,8 +42,8 @@ constexpr Tf32Tile tf32_tile(int block, bool split, bool large) {
 }
 
 /** @brief Nanoseconds that a step of dsd, of a depth of 64, takes on an H100, about, whatever the
- *  tile: three products wait for the tensor cores, TF32 for L2 (bench/NOTES.md). */
-inline constexpr int tf32_dsd_step = 2500;
+ *  tile: three products (`split`) wait for the tensor cores, TF32 for L2 (bench/NOTES.md). */
+constexpr int tf32_dsd_step(bool split) { return split ? 2500 : 1700; }
 
 /** @brief The tile of sdd for blocks of 16 and 32, rows of which are gathered like columns. Three
  *  products wait for the tensor cores, and so have smaller shares, more of the blocks of which are

@@ -1,5 +1,6 @@
 // How items are shared out among workers, and cut into parts.
 #include <bs/kernels/cuda/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse_tf32_config.h>
 #include <bs/kernels/cuda/block_sparse_work_split.h>
 #include <bs/tests/kernels/cuda/work_pieces.h>
 #include <doctest/doctest.h>
@@ -9,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <utility>
 
 using namespace bs;
 using namespace bs::cuda;
@@ -170,6 +172,20 @@ TEST_CASE("schedule: of many items of sdd only those that whole rounds leave ove
   CHECK(few.load_among(few.crowd) == few.load);
   CHECK(few.load_among(2 * few.crowd) == few.load);
   CHECK(few.load_among(few.crowd / 2) < few.load);
+}
+
+TEST_CASE("schedule: rows of dsd that are about even are left whole where steps are short") {
+  // 64 rows of a density of .05, over two tiles of columns: 22 us in parts, 18 whole, rounded to
+  // TF32; in three products parts do not matter.
+  std::vector<int32_t> lengths;
+  for (const auto& [length, rows] :
+       {std::pair(7, 1), {6, 2}, {5, 12}, {4, 13}, {3, 11}, {2, 18}, {1, 5}, {0, 2}})
+    lengths.insert(lengths.end(), static_cast<size_t>(2 * rows), length);
+  const Tf32Tile tile = tf32_tile(64, false, false);
+  CHECK(split_work(lengths, 132, split_costs(tf32_dsd_step(false), tile.sums())).pieces.empty());
+  CHECK(!split_work(lengths, 132, split_costs(tf32_dsd_step(true), tile.sums())).pieces.empty());
+  lengths[0] = 40;
+  CHECK(split_work(lengths, 132, split_costs(tf32_dsd_step(false), tile.sums())).slots >= 4);
 }
 
 TEST_CASE("schedule: parts of broad tiles have to gain a twentieth over whole narrow ones") {

@@ -36,10 +36,10 @@ struct SplitCosts {
   int most_parts = 8;    ///< of an item
   int most_slots = 500;  ///< parts of all items but one each: sums of 64 MiB
   int worth = 95;        ///< percent of whole items' time that it may take to be worth a list
-  int quiet_load = 0;    ///< what `load` is of a part alone,
-  int crowd = 0;         ///< and as many others as it takes for all of `load`; 0: none
+  int crowd = 0;         ///< with so many slots adding a part takes all of `load`; 0: with any
+  int quiet_load = 0;    ///< with hardly any
 
-  /// What adding a part takes where there are as many.
+  /// What adding a part takes with so many slots.
   constexpr int load_among(int64_t slots) const {
     if (crowd == 0) return load;
     return quiet_load +
@@ -68,8 +68,8 @@ constexpr SplitCosts sdd_split_costs(int step, int64_t sums) {
           .load = static_cast<int>(sums / 8),
           .list = 1000,
           .worth = 100,
-          .quiet_load = static_cast<int>(sums / 50),
-          .crowd = static_cast<int>(4'600'000 / sums)};
+          .crowd = static_cast<int>(4'600'000 / sums),
+          .quiet_load = static_cast<int>(sums / 50)};
 }
 
 /** @brief In steps, of sdd of f32, in three products (`split`) or rounded to TF32. The latter waits

@@ -28,7 +28,7 @@ std::vector<int32_t> dsd_lengths(const BlockSparseStrips& strips, int block) {
 constexpr int64_t most_simulated_items = 1 << 16;
 /// Strips in the order of their lengths take turns by groups of columns where those that are worked
 /// on at once read a row of B this often, unless groups, each of which reads all blocks again, read
-/// so much more of memory in all. On an H100, of the time by length: 2.5 times or more .77 to 1.05,
+/// so much more of memory in all. On an H100, of the time by length: 2.5 times or more .77 to 1.10,
 /// 2.1 to 2.4 times .92 to 1.18, bands 1.02 to 1.08; groups that read more 1.05 to 1.07.
 constexpr double most_reads = 2.5, most_read = 1.05;
 /// Strips follow each other over all columns where two runs of those that are worked on at once

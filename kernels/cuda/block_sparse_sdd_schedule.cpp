@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 namespace bs::cuda {
@@ -85,11 +84,10 @@ void time_sdd(SddPlan& plan, const SddExtent& extent, int block, int workers, do
   const int64_t count = static_cast<int64_t>(plan.items.costs.size()) * extent.batch;
   if (count == 0 || count > int64_t{most_split_items} * workers || plan.time >= best) return;
   const SplitCosts costs = costs_of(plan, block);
-  std::vector<int64_t> items;
-  for (int64_t i = 0; i < extent.batch; ++i)
-    for (const int32_t cost : plan.items.costs)
-      items.push_back(std::llround(pace(plan.form) * cost * static_cast<double>(extent.steps) +
-                                   costs.tile * cycles_a_nanosecond));
+  std::vector<int64_t> items = repeated(plan.items.costs, extent.batch);
+  const double steps = pace(plan.form) * static_cast<double>(extent.steps);
+  for (int64_t& item : items)
+    item = std::llround(steps * static_cast<double>(item) + costs.tile * cycles_a_nanosecond);
   plan.time = static_cast<double>(time_to_finish(items, workers));
   WorkPieces cut = split_work(
       std::vector<int32_t>(static_cast<size_t>(count), static_cast<int32_t>(extent.steps)), workers,

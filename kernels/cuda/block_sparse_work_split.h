@@ -74,7 +74,7 @@ constexpr SplitCosts sdd_split_costs(int step, int64_t sums) {
 
 /** @brief In steps, of sdd of f32, in three products (`split`) or rounded to TF32. The latter waits
  * for memory where operands do not stay in L2: with parts of all of many items, as measured on an
- * H100, it takes 1.4 to 1.8 times as long as with whole ones. */
+ * H100, it takes 1.4 to 1.7 times as long as with whole ones. */
 constexpr SplitCosts tf32_sdd_costs(bool split, int64_t sums) {
   SplitCosts costs;
   if (!split) costs.most_slots = static_cast<int>((int64_t{16} << 20) / sums);

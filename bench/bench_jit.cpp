@@ -1,8 +1,8 @@
 // What kernels compiled at run time cost before their first launch: compiled by NVRTC, read from
 // the cache on disk, loaded onto the GPU, looked up in memory. Without a GPU the first two.
 #include <bs/bench/record.h>
-#include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
-#include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tiled.h>
+#include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/lib/cuda/jit_cache.h>
 #include <bs/lib/cuda/runtime.h>
 #include <unistd.h>

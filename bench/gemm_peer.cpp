@@ -1,7 +1,7 @@
 #include <bs/bench/gemm_peer.h>
 #include <bs/kernels/matmul.h>
 #if BS_WITH_CUDA
-#include <bs/kernels/cuda/blas_matrix.h>
+#include <bs/kernels/cuda/gemm/blas_matrix.h>
 #include <cublasLt.h>
 #endif
 

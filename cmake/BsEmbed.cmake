@@ -1,8 +1,8 @@
 # bs_embed_headers(target): gives the target the texts of the device headers as the table declared in
-# kernels/cuda/device_headers.h. What is compiled at run time needs no file then, neither of ours nor
+# kernels/cuda/jit/device_headers.h. What is compiled at run time needs no file then, neither of ours nor
 # of the toolkit.
 function(bs_embed_headers target)
-  file(GLOB device RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
+  file(GLOB_RECURSE device RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
        ${PROJECT_SOURCE_DIR}/kernels/cuda/device/*.cuh)
   set(names "")
   set(files "")

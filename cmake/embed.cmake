@@ -1,7 +1,7 @@
-# Writes the table of kernels/cuda/device_headers.h: NAMES and FILES are lists, OUTPUT a C++ source.
+# Writes the table of kernels/cuda/jit/device_headers.h: NAMES and FILES are lists, OUTPUT a C++ source.
 cmake_minimum_required(VERSION 3.25)
 
-set(text "// Generated from the device headers.\n#include <bs/kernels/cuda/device_headers.h>\n\n")
+set(text "// Generated from the device headers.\n#include <bs/kernels/cuda/jit/device_headers.h>\n\n")
 string(APPEND text "namespace bs::cuda {\n\nstd::span<const jit::Header> device_headers() {\n"
                    "  using namespace std::string_view_literals;\n"
                    "  static constexpr jit::Header headers[] = {\n")

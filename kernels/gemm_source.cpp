@@ -163,7 +163,7 @@ std::string source(const GemmDescription& d, const std::string& headers, const s
   const Seen s{d};
   const bool warpgroup = d.tile.math.op_class == OpClass::warpgroup;
   return headers +
-         format("#include <bs/kernels/cuda/device/{}.cuh>\n\nnamespace bs::cuda::device {\n\n",
+         format("#include <bs/kernels/cuda/device/gemm/{}.cuh>\n\nnamespace bs::cuda::device {\n\n",
                 warpgroup ? "gemm_warpgroup" : "gemm_portable") +
          to_source(d.epilogue, d.tile.math.accumulator, s.t) + "\n" + config(s) +
          format("using Kernel = {}<Config, Epilogue>;\n",
@@ -207,7 +207,7 @@ std::string to_join_source(const GemmDescription& d) {
       "using Join = GemmJoin<Kernel, Epilogue>;\n"
       "static_assert(Join::threads == {} && Join::jobs == {});\n\n",
       join_threads, join_warps(d));
-  return source(d, "#include <bs/kernels/cuda/device/gemm_join.cuh>\n", sizes, join_threads,
+  return source(d, "#include <bs/kernels/cuda/device/gemm/gemm_join.cuh>\n", sizes, join_threads,
                 join_name(d), "GemmParams", "Join::run");
 }
 

@@ -1,10 +1,10 @@
 // Compiles kernels ahead of the first run that needs them, on any machine that has NVRTC.
-#include <bs/kernels/cuda/block_sparse_matmul_tf32.h>
-#include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
-#include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
-#include <bs/kernels/cuda/device_headers.h>
-#include <bs/kernels/cuda/gemm_blocks.h>
-#include <bs/kernels/cuda/sparse_attention_kernels.h>
+#include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tf32.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tiled.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_matmul_warpgroup.h>
+#include <bs/kernels/cuda/block_sparse/gemm_blocks.h>
+#include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/lib/cuda/jit_cache.h>
 
 #include <algorithm>

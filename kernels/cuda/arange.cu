@@ -1,6 +1,6 @@
 #include <bs/kernels/arange.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 
 namespace bs::cuda {
 

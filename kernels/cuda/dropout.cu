@@ -1,8 +1,8 @@
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/dropout.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/arithmetic.cuh>
-#include <bs/kernels/cuda/device/pack.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
 
 namespace bs::cuda {
 

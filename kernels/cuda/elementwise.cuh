@@ -4,8 +4,8 @@
 #include <bs/kernels/operand.h>
 #include <bs/kernels/strided.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/arithmetic.cuh>
-#include <bs/kernels/cuda/device/pack.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
 
 #include <algorithm>
 #include <array>

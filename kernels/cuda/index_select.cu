@@ -1,6 +1,6 @@
 #include <bs/kernels/index_select.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 
 #include <cub/device/device_radix_sort.cuh>
 

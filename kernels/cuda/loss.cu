@@ -1,5 +1,5 @@
 #include <bs/kernels/loss.h>
-#include <bs/kernels/cuda/device/running_sum.cuh>
+#include <bs/kernels/cuda/device/tile/running_sum.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 #include <cmath>

@@ -1,7 +1,7 @@
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/random.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 
 namespace bs::cuda {
 

@@ -1,8 +1,8 @@
 #include <bs/kernels/reduce.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/arithmetic.cuh>
-#include <bs/kernels/cuda/device/pack.cuh>
-#include <bs/kernels/cuda/device/reduce.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
+#include <bs/kernels/cuda/device/tile/reduce.cuh>
 
 #include <limits>
 

@@ -3,9 +3,9 @@
 // allow it.
 #include <bs/lib/cuda/launch.h>
 #include <bs/lib/tensor.h>
-#include <bs/kernels/cuda/device/arithmetic.cuh>
-#include <bs/kernels/cuda/device/pack.cuh>
-#include <bs/kernels/cuda/device/reduce.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
+#include <bs/kernels/cuda/device/tile/reduce.cuh>
 
 namespace bs::cuda {
 

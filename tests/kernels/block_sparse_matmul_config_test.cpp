@@ -1,5 +1,5 @@
-#include <bs/kernels/cuda/block_sparse_matmul_config.h>
-#include <bs/kernels/cuda/block_sparse_tf32_config.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tf32_config.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/lstm_config.h>
+#include <bs/kernels/cuda/lstm/lstm_config.h>
 #include <doctest/doctest.h>
 
 #include <iterator>

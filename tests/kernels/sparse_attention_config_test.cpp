@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/sparse_attention_config.h>
+#include <bs/kernels/cuda/attention/sparse_attention_config.h>
 #include <doctest/doctest.h>
 
 #include <initializer_list>

@@ -5,27 +5,50 @@
 cmake_minimum_required(VERSION 3.25)
 
 # What a place may include of ours, as patterns of `room/path`. The first place that matches counts.
-set(places device cuda cpu kernels lib_cuda lib autograd nn examples)
-set(device_files "^kernels/cuda/device/")
-set(device_may "^kernels/cuda/device/")
-set(cuda_files "^kernels/cuda/")
-set(cuda_may "^lib/" "^kernels/[^/]*$" "^kernels/cuda/")
-set(cpu_files "^kernels/cpu/")
-set(cpu_may "^lib/[^/]*$" "^kernels/[^/]*$" "^kernels/cpu/")
-set(kernels_files "^kernels/")
-set(kernels_may "^lib/[^/]*$" "^lib/cuda/runtime\\.h$" "^kernels/[^/]*$")
-set(lib_cuda_files "^lib/(cuda/|[^/]*\\.cpp$)")
-set(lib_cuda_may "^lib/")
-set(lib_files "^lib/")
-set(lib_may "^lib/[^/]*$")
-set(autograd_files "^autograd/")
-set(autograd_may "^lib/[^/]*$" "^kernels/[^/]*$" "^autograd/")
-set(nn_files "^nn/")
-set(nn_may "^lib/[^/]*$" "^kernels/[^/]*$" "^autograd/" "^nn/")
-set(examples_files "^examples/")
+set(places "")
+# place(<name> <pattern of its files> <patterns of what they may include>...)
+macro(place name files)
+  list(APPEND places ${name})
+  set(${name}_files ${files})
+  set(${name}_may ${ARGN})
+endmacro()
+
+# Device text, from the instructions up: each of these rooms knows the ones before it.
+set(device "^kernels/cuda/device")
+place(device_ptx "${device}/ptx/" "${device}/ptx/")
+place(device_tile "${device}/tile/" "${device}/(ptx|tile)/")
+place(device_gemm "${device}/gemm/" "${device}/(ptx|tile|gemm)/")
+place(device_block_sparse "${device}/block_sparse/" "${device}/(ptx|tile|gemm|block_sparse)/")
+place(device_attention "${device}/attention/" "${device}/(ptx|tile|attention)/")
+place(device_lstm "${device}/lstm/" "${device}/(ptx|tile|lstm)/")
+place(device "${device}/" "^$")  # every file has a room
+
+# The hosts of the kernels. What stands in kernels/cuda itself is an operation of one file, or what
+# several rooms share; it knows none of them.
+set(hosts "^lib/" "^kernels/[^/]*$" "^kernels/cuda/[^/]*$")
+set(cuda "^kernels/cuda")
+place(cuda_jit "${cuda}/jit/" ${hosts} "${cuda}/jit/" "${device}/")
+place(cuda_gemm "${cuda}/gemm/" ${hosts} "${cuda}/(jit|gemm)/" "${device}/(ptx|tile|gemm)/")
+place(cuda_block_sparse "${cuda}/block_sparse/" ${hosts} "${cuda}/(jit|gemm|block_sparse)/"
+      "${device}/(ptx|tile|gemm|block_sparse)/")
+place(cuda_attention "${cuda}/attention/" ${hosts} "${cuda}/(jit|attention)/"
+      "${device}/(ptx|tile|attention)/")
+place(cuda_lstm "${cuda}/lstm/" ${hosts} "${cuda}/(jit|gemm|lstm)/" "${device}/(ptx|tile|lstm)/")
+place(cuda_transducer "${cuda}/transducer/" ${hosts} "${cuda}/(jit|transducer)/"
+      "${device}/(ptx|tile)/")
+place(cuda_optim "${cuda}/optim/" ${hosts} "${cuda}/optim/" "${device}/(ptx|tile)/")
+place(cuda "${cuda}/[^/]*$" ${hosts} "${device}/(ptx|tile)/")
+place(cuda_elsewhere "${cuda}/" "^$")  # every folder has a line above
+
+place(cpu "^kernels/cpu/" "^lib/[^/]*$" "^kernels/[^/]*$" "^kernels/cpu/")
+place(kernels "^kernels/" "^lib/[^/]*$" "^lib/cuda/runtime\\.h$" "^kernels/[^/]*$")
+place(lib_cuda "^lib/(cuda/|[^/]*\\.cpp$)" "^lib/")
+place(lib "^lib/" "^lib/[^/]*$")
+place(autograd "^autograd/" "^lib/[^/]*$" "^kernels/[^/]*$" "^autograd/")
+place(nn "^nn/" "^lib/[^/]*$" "^kernels/[^/]*$" "^autograd/" "^nn/")
 # The umbrella headers, or single public ones, which compile faster.
-set(examples_may "^(lib|kernels|autograd|nn)\\.h$" "^(lib|kernels)/[^/]*$" "^(autograd|nn)/"
-                 "^examples/")
+place(examples "^examples/" "^(lib|kernels|autograd|nn)\\.h$" "^(lib|kernels)/[^/]*$" "^(autograd|nn)/"
+      "^examples/")
 
 # CUDA's own headers, and where they may be; device text gets the three that NVRTC has too.
 set(cuda_headers "^(cuda|cub/|thrust/|cublas|nvrtc|nvtx3/|nccl|cooperative_groups)")
@@ -51,7 +74,7 @@ function(check_include file place target)
         set(allowed yes)
       endif()
     endforeach()
-  elseif(place STREQUAL "device")
+  elseif(place MATCHES "^device")
     string(REGEX MATCH "${device_headers}" allowed "${target}")
   elseif(target MATCHES "${cuda_headers}")
     string(REGEX MATCH "${cuda_header_places}" allowed "${file}")

@@ -1,5 +1,5 @@
 // Sets and counts by the bit, and rows that are chosen by them, beside the same done one by one.
-#include <bs/kernels/cuda/block_sparse_alike.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_alike.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>

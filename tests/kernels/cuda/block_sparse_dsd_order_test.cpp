@@ -1,6 +1,6 @@
-#include <bs/kernels/cuda/block_sparse_dsd_order.h>
-#include <bs/kernels/cuda/block_sparse_row_groups.h>
-#include <bs/kernels/cuda/block_sparse_work_split.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_dsd_order.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
 #include <bs/lib/patterns.h>
 #include <bs/tests/support/uneven_layout.h>
 #include <doctest/doctest.h>

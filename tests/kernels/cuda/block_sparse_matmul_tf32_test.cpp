@@ -1,8 +1,8 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/block_sparse_matmul.h>
-#include <bs/kernels/cuda/block_sparse_matmul_tf32.h>
-#include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tf32.h>
+#include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>

@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/block_sparse_matmul_tiled.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tiled.h>
 #include <bs/tests/kernels/cuda/epilogue_of_all_kinds.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>
@@ -81,7 +81,7 @@ TEST_CASE("block-sparse products: the text of a kernel is what it was, and its n
                            .cols = 256};
   // 32 x 256 of the result, 32 of the depth in each of 4 stages of shared memory.
   CHECK(tiled_source(kernel).code ==
-        R"(#include <bs/kernels/cuda/device/block_sparse_matmul.cuh>
+        R"(#include <bs/kernels/cuda/device/block_sparse/block_sparse_matmul.cuh>
 
 using namespace bs::cuda::device;
 using Product = TileProduct<__nv_bfloat16, 32, 256, 32, 4, 1, 4, true, false, true>;

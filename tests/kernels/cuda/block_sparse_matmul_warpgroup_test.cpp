@@ -2,8 +2,8 @@
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
-#include <bs/kernels/cuda/block_sparse_matmul_warpgroup.h>
-#include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_matmul_warpgroup.h>
+#include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
 #include <bs/lib/cuda/jit_cache.h>

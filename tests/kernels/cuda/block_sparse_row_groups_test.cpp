@@ -1,6 +1,6 @@
-#include <bs/kernels/cuda/block_sparse_matmul_config.h>
-#include <bs/kernels/cuda/block_sparse_row_groups.h>
-#include <bs/kernels/cuda/block_sparse_strips.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>

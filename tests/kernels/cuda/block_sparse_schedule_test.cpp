@@ -1,8 +1,8 @@
-#include <bs/kernels/cuda/block_sparse_matmul_config.h>
-#include <bs/kernels/cuda/block_sparse_schedule.h>
-#include <bs/kernels/cuda/block_sparse_tf32_config.h>
-#include <bs/kernels/cuda/block_sparse_tf32_schedule.h>
-#include <bs/kernels/cuda/warpgroup_operands.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_schedule.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tf32_config.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tf32_schedule.h>
+#include <bs/kernels/cuda/block_sparse/warpgroup_operands.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/kernels/cuda/work_pieces.h>
 #include <bs/tests/support/devices.h>

@@ -1,6 +1,6 @@
-#include <bs/kernels/cuda/block_sparse_matmul_config.h>
-#include <bs/kernels/cuda/block_sparse_schedule.h>
-#include <bs/kernels/cuda/block_sparse_sdd_gather.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_schedule.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_gather.h>
 #include <bs/lib/patterns.h>
 #include <bs/tests/support/uneven_layout.h>
 #include <doctest/doctest.h>

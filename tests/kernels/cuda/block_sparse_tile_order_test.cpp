@@ -1,5 +1,5 @@
 // In which order the tiles of dsd on mma.sync are numbered, and how long each of them is.
-#include <bs/kernels/cuda/block_sparse_tile_order.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
 #include <bs/tests/support/sparse_case.h>
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/device_headers.h>
+#include <bs/kernels/cuda/jit/device_headers.h>
 #include <doctest/doctest.h>
 
 #include <initializer_list>

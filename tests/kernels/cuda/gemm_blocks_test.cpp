@@ -1,6 +1,6 @@
 // Dense products of which only blocks that exist are stored, in whole numbers.
-#include <bs/kernels/cuda/block_sparse_numbers.h>
-#include <bs/kernels/cuda/gemm_blocks.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_numbers.h>
+#include <bs/kernels/cuda/block_sparse/gemm_blocks.h>
 #include <bs/kernels/random.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/tests/support/devices.h>

@@ -1,5 +1,5 @@
-#include <bs/kernels/cuda/device_headers.h>
-#include <bs/kernels/cuda/gemm_blocks.h>
+#include <bs/kernels/cuda/block_sparse/gemm_blocks.h>
+#include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/tests/kernels/gemm_cases.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 #include <bs/kernels/copy.h>
-#include <bs/kernels/cuda/gemm_split.h>
+#include <bs/kernels/cuda/gemm/gemm_split.h>
 #include <bs/lib/stream.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>

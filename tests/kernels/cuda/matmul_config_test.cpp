@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/matmul_config.h>
+#include <bs/kernels/cuda/gemm/matmul_config.h>
 #include <doctest/doctest.h>
 
 using namespace bs;

@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/sparse_attention_kernels.h>
+#include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 /** @file What the kernels expect of items that are cut into parts. */
-#include <bs/kernels/cuda/block_sparse_work_split.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>

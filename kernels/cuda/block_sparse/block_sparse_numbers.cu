@@ -1,0 +1,42 @@
+#include <bs/kernels/cuda/block_sparse/block_sparse_numbers.h>
+#include <bs/lib/cuda/launch.h>
+
+namespace bs::cuda {
+
+namespace {
+
+constexpr int threads = 256;
+
+/// One CTA a block row.
+__global__ void __launch_bounds__(threads) number_kernel(int32_t* table, LayoutView l) {
+  const int64_t row = blockIdx.x;  // of all heads
+  table += row * l.cols;
+  for (int col = threadIdx.x; col < l.cols; col += threads) table[col] = -1;
+  __syncthreads();
+  const int end = l.row_offsets[row + 1];
+  for (int e = l.row_offsets[row] + static_cast<int>(threadIdx.x); e < end; e += threads)
+    table[l.col_of[e]] = e;
+}
+
+BlockNumbers number(const LayoutView& l, Device device) {
+  const Stream stream = current_stream(device);
+  BlockNumbers numbers{Tensor::empty({l.heads, l.rows, l.cols}, i32, device), {}};
+  const auto rows = static_cast<unsigned>(l.heads * l.rows);
+  if (numbers.table.numel() > 0) {
+    number_kernel<<<rows, threads, 0, native(stream)>>>(numbers.table.data<int32_t>(), l);
+    BS_CUDA_CHECK_LAUNCH("block_sparse_numbers");
+  }
+  numbers.made = Milestone(stream);
+  return numbers;
+}
+
+}  // namespace
+
+const BlockNumbers& block_numbers(const Layout& layout, Device device) {
+  const auto& numbers = layout.derived<BlockNumbers>(
+      static_cast<uint64_t>(device.index()), [&] { return number(layout.view(device), device); });
+  numbers.made.wait(current_stream(device));
+  return numbers;
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,79 @@
+#pragma once
+/** @file Which block rows had better be worked on together: those that have most columns in common.
+ *  What sdd and dsd choose rows by. */
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_bits.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace bs::cuda {
+
+/// Fewer blocks than this take a core .5 ms at most: waking threads may take as long.
+inline constexpr int64_t least_shared = 8192;
+
+/** @brief `most` block rows at most, as the set of rows that each column has. */
+template <int most>
+class AlikeRows {
+ public:
+  using Rows = BitSet<most>;
+
+  explicit AlikeRows(int cols) : columns_(static_cast<size_t>(cols)) {}
+
+  void put(int row, int col) { columns_[static_cast<size_t>(col)].put(row); }
+  /** @brief After the last block was put. */
+  void count() {
+    lengths_.add(columns_.size(), [&](size_t i) -> const Rows& { return columns_[i]; });
+    left_ = lengths_.counted();
+  }
+  /** @brief Takes the blocks of some rows out of a column; tell then how many each has left. */
+  void take(const Rows& rows, int col) { columns_[static_cast<size_t>(col)].words &= ~rows.words; }
+  void set_length(int row, size_t blocks) {
+    lengths_.set(row, blocks);
+    if (blocks == 0) left_.remove(row);
+  }
+  /** @brief Whether a row can be chosen: it has a block, and was not removed. */
+  bool has(int row) const { return left_.has(row); }
+  void remove(int row) { left_.remove(row); }
+
+  /** @brief The row that has most blocks, the first of such; -1: none has any. */
+  int longest() const {
+    Rows best = left_;
+    lengths_.keep_greatest(best);
+    return best.first();
+  }
+  /** @brief Adds to `chosen`, which has one row, until there are `count` or none is left: each time
+   *  the row that has most in common with those before it, of such the longest, and of such the
+   *  first.
+   *  @param[in] brought brought(row): once for each row chosen; a span of the columns by which
+   *             others are now more like what was chosen */
+  template <class Brought>
+  void extend(std::vector<int>& chosen, size_t count, const Brought& brought) const {
+    Counts in_common;
+    Rows others = left_;
+    others.remove(chosen.back());
+    while (chosen.size() < count) {
+      const std::span<const int> cols = brought(chosen.back());
+      in_common.add(cols.size(), [&](size_t i) -> const Rows& {
+        return columns_[static_cast<size_t>(cols[i])];
+      });
+      Rows best = others;
+      in_common.keep_greatest(best);
+      if (best.size() > 1) lengths_.keep_greatest(best);
+      const int next = best.first();
+      if (next < 0) return;
+      chosen.push_back(next);
+      others.remove(next);
+    }
+  }
+
+ private:
+  using Counts = BitCounts<most>;
+
+  std::vector<Rows> columns_;
+  Counts lengths_;  // of the rows
+  Rows left_;       // rows that can be chosen
+};
+
+}  // namespace bs::cuda

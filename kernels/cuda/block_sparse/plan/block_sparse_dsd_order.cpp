@@ -1,0 +1,183 @@
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_dsd_order.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
+#include <bs/lib/cuda/launch.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace bs::cuda {
+
+namespace {
+
+/// Steps that dsd takes for the strips of each rank, the longest first; the mean over heads.
+std::vector<int32_t> dsd_lengths(const BlockSparseStrips& strips, int block) {
+  const auto ranks = static_cast<size_t>(strips.list.strips);
+  const auto heads = static_cast<int64_t>(strips.order.size() / std::max<size_t>(ranks, 1));
+  std::vector<int64_t> entries(ranks);
+  for (size_t i = 0; i < strips.order.size(); ++i)
+    entries[i % ranks] += strips.length(strips.order[i]);
+  std::vector<int32_t> lengths;
+  for (const int64_t sum : entries) {
+    const int64_t mean = (sum + heads - 1) / heads;
+    lengths.push_back(dsd_steps(mean, block));
+  }
+  return lengths;
+}
+
+/// More are ordered without a look at when they end.
+constexpr int64_t most_simulated_items = 1 << 16;
+/// Strips in the order of their lengths take turns by groups of columns where those that are worked
+/// on at once read a row of B this often, unless groups, each of which reads all blocks again, read
+/// so much more of memory in all. On an H100, of the time by length: 2.5 times or more .77 to 1.10,
+/// 2.1 to 2.4 times .92 to 1.18, bands 1.02 to 1.08; groups that read more 1.05 to 1.07.
+constexpr double most_reads = 2.5, most_read = 1.05;
+/// Strips follow each other over all columns where two runs of those that are worked on at once
+/// read so much more than one does, and their strips have so much in common. On an H100, of the
+/// time by length: .69 to 1.03 of 138 layouts, .93 in the mean; with less in common to 1.25.
+constexpr double least_fresh = .25, least_common = 1.5;
+/// But not in tiles of so many columns: .89 to 1.15 of the time by length.
+constexpr int too_wide_to_follow = 512;
+
+/// Columns, of which so many workers have three items each.
+int64_t three_each(int64_t strips, int workers) {
+  return (3 * workers + strips - 1) / std::max<int64_t>(strips, 1);
+}
+
+/// Columns of the last group.
+int64_t last_group(const device::WorkOrder& order, int64_t columns) {
+  return columns - int64_t{order.groups - 1} * order.group;
+}
+
+/// When the last of `workers` ends who take strips of these lengths in that order.
+int64_t time_of_order(const device::WorkOrder& order, const std::vector<int32_t>& lengths,
+                      int64_t columns, int workers) {
+  std::vector<int64_t> costs;
+  costs.reserve(lengths.size() * static_cast<size_t>(columns));
+  const auto append = [&](size_t begin, size_t end, int64_t count) {
+    for (size_t strip = begin; strip < end; ++strip)
+      costs.insert(costs.end(), static_cast<size_t>(count), lengths[strip] + SplitCosts().tile);
+  };
+  const auto first = static_cast<size_t>(order.first);
+  append(0, first, columns);
+  for (int group = 0; group < order.groups; ++group)
+    append(first, lengths.size(),
+           group + 1 < order.groups ? order.group : last_group(order, columns));
+  return time_to_finish(costs, workers);
+}
+
+/// Groups of so many columns, the last one of at least `last`, behind strips longer than half a
+/// worker's share of `shared` columns.
+device::WorkOrder order_groups(const std::vector<int32_t>& lengths, int64_t columns, int64_t group,
+                               int64_t last, int64_t shared, int workers) {
+  const auto strips = static_cast<int64_t>(lengths.size());
+  const int64_t work = std::accumulate(lengths.begin(), lengths.end(), strips * SplitCosts().tile);
+  const auto first = std::find_if(lengths.begin(), lengths.end(), [&](int32_t length) {
+    return int64_t{length} * 2 * workers <= shared * work;
+  });
+  const int64_t groups = (columns - last) / group + 1;
+  return {.first = static_cast<int>(first - lengths.begin()),
+          .group = static_cast<int>(group),
+          .groups = static_cast<int>(groups)};
+}
+
+}  // namespace
+
+device::WorkOrder order_by_length(const std::vector<int32_t>& lengths, int64_t columns,
+                                  int64_t fitting, int workers) {
+  const auto strips = static_cast<int64_t>(lengths.size());
+  const int64_t last = three_each(strips, workers);
+  if (last >= columns) return all_strips(strips, columns);
+  const int64_t group = std::clamp<int64_t>(fitting, 1, columns - last);
+  const int64_t rest = columns - (columns - last) / group * group;
+  return order_groups(lengths, columns, group, last, rest, workers);
+}
+
+device::WorkOrder order_by_columns(const std::vector<int32_t>& lengths, int64_t columns,
+                                   int64_t fitting, int workers) {
+  const auto strips = static_cast<int64_t>(lengths.size());
+  const int64_t most = std::min(three_each(strips, workers), columns);
+  const int64_t group = std::max({fitting, workers / std::max<int64_t>(strips, 1), int64_t{1}});
+  const device::WorkOrder by_length = order_by_length(lengths, columns, fitting, workers);
+  if (most <= group || strips * columns > most_simulated_items) return by_length;
+  const int64_t soonest = time_of_order(by_length, lengths, columns, workers);
+  for (int64_t last = 1; last < most; last *= 2) {
+    const device::WorkOrder order =
+        order_groups(lengths, columns, std::min(group, columns - last), last, columns, workers);
+    if (50 * time_of_order(order, lengths, columns, workers) <= 51 * soonest) return order;
+  }
+  return by_length;
+}
+
+namespace {
+
+/// Elements that memory gives strips behind the first ones of an order of one C, if it keeps
+/// nothing for long: for each group all their blocks, and B as often as those at work together read
+/// it.
+double read_in_order(const Layout& layout, const BlockSparseStrips& strips, const DsdExtent& x,
+                     const device::WorkOrder& order, int workers) {
+  int64_t behind = 0, all = 0;
+  for (int i = 0; i < strips.list.strips; ++i) {
+    const int64_t length = strips.length(strips.order[static_cast<size_t>(i)]);
+    all += length;
+    if (i >= order.first) behind += length;
+  }
+  const int64_t block = layout.block(), depth = x.transposed ? layout.height() : layout.width();
+  const double blocks = static_cast<double>(layout.nnz() * block * block) *
+                        static_cast<double>(behind) /
+                        static_cast<double>(std::max<int64_t>(all, 1));
+  const auto of_group = [&](int64_t columns) {
+    const auto at_once = static_cast<int>(std::max<int64_t>(workers / columns, 1));
+    return blocks + static_cast<double>(depth * x.cols * columns) *
+                        column_reads(layout, x.transposed, strips, order.first, at_once);
+  };
+  return (order.groups - 1) * of_group(order.group) + of_group(last_group(order, x.columns));
+}
+
+/// Whether strips of one C are neighbours, so that the rows of B which those worked on at once read
+/// slide along; and memory would give them, keeping nothing for those after them, about as little
+/// as groups of columns, each of which reads all blocks again. Several C may have a B and blocks of
+/// their own each.
+bool strips_follow(const Layout& layout, const BlockSparseStrips& strips, const DsdExtent& x,
+                   int workers) {
+  if (x.cols >= too_wide_to_follow || x.tiles != x.columns) return false;
+  const auto count = static_cast<int64_t>(strips.list.strips);
+  const auto at_once = static_cast<int>(std::max<int64_t>(workers / x.columns, 1));
+  const auto reads = [&](int run) { return column_reads(layout, x.transposed, strips, 0, run); };
+  const auto runs = [&](int run) { return static_cast<double>(ceil_div(count, run)); };
+  const double one = reads(at_once), two = reads(2 * at_once);
+  const bool slide = two / runs(2 * at_once) >= (1 + least_fresh) * one / runs(at_once) &&
+                     reads(1) >= least_common * two;
+  const int64_t block = layout.block(), depth = x.transposed ? layout.height() : layout.width();
+  const auto of_b = static_cast<double>(depth * x.cols * x.columns),
+             of_blocks = static_cast<double>(layout.nnz() * block * block);
+  const double groups = std::max(static_cast<double>(x.columns * count) / workers, 1.0);
+  return slide && of_b * one + of_blocks < 1.1 * (of_b + of_blocks * groups);
+}
+
+}  // namespace
+
+device::WorkOrder order_dsd(const Layout& layout, const BlockSparseStrips& strips,
+                            const DsdExtent& extent, int64_t l2_bytes, int workers) {
+  const std::vector<int32_t> lengths = dsd_lengths(strips, layout.block());
+  const int64_t depth = extent.transposed ? layout.height() : layout.width();
+  const int64_t bytes = extent.element * depth * extent.products * extent.cols;  // a column of B
+  const int64_t fitting = l2_bytes / 4 / std::max<int64_t>(bytes, 1);
+  const device::WorkOrder by_length = order_by_length(lengths, extent.columns, fitting, workers);
+  if (extent.products > 1 || extent.in_parts || by_length.groups == 1) return by_length;
+  const int64_t at_once = workers / last_group(by_length, extent.columns);
+  const double reads = column_reads(layout, extent.transposed, strips, by_length.first,
+                                    static_cast<int>(std::max<int64_t>(at_once, 1)));
+  if (reads >= most_reads) {
+    const device::WorkOrder order = order_by_columns(lengths, extent.columns, fitting, workers);
+    const auto read = [&](const device::WorkOrder& of) {
+      return read_in_order(layout, strips, extent, of, workers);
+    };
+    const bool one = extent.tiles == extent.columns;
+    return !one || read(order) <= most_read * read(by_length) ? order : by_length;
+  }
+  return strips_follow(layout, strips, extent, workers)
+             ? all_strips(strips.list.strips, extent.columns)
+             : by_length;
+}
+
+}  // namespace bs::cuda

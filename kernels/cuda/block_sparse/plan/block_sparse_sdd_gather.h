@@ -1,0 +1,50 @@
+#pragma once
+/** @file Items of sdd whose block rows are gathered like their columns: those that have most
+ *  columns in common, wherever in the matrix they lie. A pure function of the layout. */
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_items.h>
+#include <bs/lib/layout.h>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace bs::cuda {
+
+/** @brief What a kernel that gathers rows walks, on the host: a strip for each item, of rows of its
+ *  own. Each block of the layout is in one strip; a strip may lack others of its rows and columns,
+ *  which are computed and thrown away. */
+struct GatheredStrips {
+  int strip_rows = 0;                         ///< block rows of a strip
+  std::vector<device::SddShare> shares = {};  ///< the items
+  std::vector<int32_t> rows = {};    ///< [items, strip_rows], over all heads; of one head an item
+  std::vector<int32_t> cols = {};    ///< [entries], block column
+  std::vector<int32_t> blocks = {};  ///< [entries, strip_rows], block number or -1
+};
+
+/** @brief Of a window: as many columns as there can be. */
+inline constexpr int widest_window = std::numeric_limits<int>::max();
+/** @brief Columns of the windows of a matrix that items come from: what runs at once then reads no
+ *  more of B. All that a window can have, unless the GPU's memory would be what items wait for.
+ *  @param[in] rows,columns of the matrix
+ *  @param[in] seconds that items take for a stage, of 128 bytes of each row and column that is read
+ *  @param[in] memory_rate as DeviceProperties has it */
+int sdd_window(int64_t rows, int64_t columns, int block, double seconds, double memory_rate);
+
+/** @brief Takes blocks together item by item: the row that has most left, then those rows that have
+ *  most columns in common with it and each other, then the columns that most of them have. Takes
+ *  .2 us of a core an item (blocks of 64) to 2 us (16, density .4).
+ *  @param[in] transposed rows of the transpose
+ *  @param[in] form its tile
+ *  @param[in] window as sdd_window has it */
+GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form,
+                          int window = widest_window);
+/** @brief The same for items of so many rows, 8 block rows at most, and columns. */
+GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns,
+                          int window = widest_window);
+
+/** @brief About how many items of `cols` columns, half as many, would have the blocks of these:
+ * each one's fuller columns, and others as full for the rest. Within a tenth of what gather_sdd
+ * makes of random layouts. */
+double expect_items(const GatheredStrips& wide, int cols);
+
+}  // namespace bs::cuda

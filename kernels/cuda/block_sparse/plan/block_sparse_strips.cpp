@@ -1,0 +1,238 @@
+#include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <vector>
+
+namespace bs::cuda {
+
+namespace {
+
+/// The union of the columns of some rows, a bit each; where pairs stay together, those of pairs and
+/// the others.
+class Union {
+ public:
+  Union(int cols, bool pairs)
+      : words_(static_cast<size_t>(cols) / 64 + 1), before_(words_.size()), pairs_(pairs) {}
+
+  /// The columns of the rows of a strip.
+  template <class Strip>
+  void gather(const LayoutRows& from, const Strip& strip) {
+    std::fill(words_.begin(), words_.end(), 0);
+    strip.for_each([&](int, int row) {
+      for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
+        words_[static_cast<size_t>(from.col[i]) / 64] |= uint64_t{1} << from.col[i] % 64;
+    });
+    count_ = {};
+    for (size_t w = 0; w < words_.size(); ++w) {
+      before_[w] = count_;
+      count_.of_pairs += std::popcount(of_pairs(w));
+      count_.others += std::popcount(words_[w] & ~of_pairs(w));
+    }
+  }
+
+  int size() const { return count_.of_pairs + count_.others; }
+  /// Where it is in the list.
+  int place(int32_t col) const {
+    const auto w = static_cast<size_t>(col) / 64;
+    const uint64_t in_pairs = of_pairs(w), before = (uint64_t{1} << col % 64) - 1;
+    const int pairs = before_[w].of_pairs + std::popcount(in_pairs & before);
+    const int others = before_[w].others + std::popcount(words_[w] & ~in_pairs & before);
+    if (count_.of_pairs == 0) return others;
+    const PairOrder order(count_.of_pairs, count_.others);
+    return (in_pairs >> col % 64 & 1) != 0 ? order.of_pair(pairs) : order.of_other(others);
+  }
+  int32_t* copy(int32_t* to) const {
+    for (size_t w = 0; w < words_.size(); ++w)
+      for (uint64_t left = words_[w]; left != 0; left &= left - 1) {
+        const auto col = static_cast<int32_t>(w * 64) + std::countr_zero(left);
+        to[place(col)] = col;
+      }
+    return to + size();
+  }
+
+ private:
+  struct Count {
+    int of_pairs = 0, others = 0;
+  };
+
+  uint64_t of_pairs(size_t w) const { return pairs_ ? pairs_of(words_[w]) : 0; }
+
+  std::vector<uint64_t> words_;
+  std::vector<Count> before_;  // columns before those of each word
+  Count count_;
+  bool pairs_;
+};
+
+/// How a layout is cut.
+struct StripShapes {
+  int rows, strips;  ///< of a strip, of a head
+  std::span<const int32_t> listed;
+  bool pairs;  ///< of columns stay together
+};
+
+/// The rows of one strip.
+class StripRows {
+ public:
+  StripRows(const LayoutRows& from, const StripShapes& shapes, int head, int strip)
+      : side_(shapes.rows), rows_(from.rows), head_(head), first_(strip * side_) {
+    if (!shapes.listed.empty())
+      listed_ = shapes.listed.data() + (int64_t{head} * shapes.strips + strip) * side_;
+  }
+
+  /// f(i, row): the strip's row `i`, which is number `row` over all heads.
+  template <class F>
+  void for_each(const F& f) const {
+    for (int i = 0; i < side_; ++i) {
+      const int row = listed_ ? listed_[i] : first_ + i;
+      if (row < rows_) f(i, head_ * rows_ + row);
+    }
+  }
+
+ private:
+  int side_, rows_, head_, first_;
+  const int32_t* listed_ = nullptr;
+};
+
+/// The rows of several strips of a head.
+struct RunRows {
+  const LayoutRows& from;
+  const StripShapes& shapes;
+  int head;
+  std::span<const int32_t> run;  ///< over all heads
+
+  template <class F>
+  void for_each(const F& f) const {
+    for (const int32_t strip : run)
+      StripRows(from, shapes, head, strip % shapes.strips).for_each(f);
+  }
+};
+
+/// Where each strip's columns begin, and after the last strip their count.
+std::vector<int32_t> strip_offsets(const LayoutRows& from, const StripShapes& shapes) {
+  std::vector<int32_t> offsets{0};
+  Union columns(from.cols, shapes.pairs);
+  for (int head = 0; head < from.heads; ++head)
+    for (int strip = 0; strip < shapes.strips; ++strip) {
+      int size = 0;
+      const StripRows of(from, shapes, head, strip);
+      if (shapes.rows == 1) {
+        of.for_each([&](int, int row) { size = from.offsets[row + 1] - from.offsets[row]; });
+      } else {
+        columns.gather(from, of);
+        size = columns.size();
+      }
+      offsets.push_back(offsets.back() + size);
+    }
+  return offsets;
+}
+
+/// Fills in the columns of every strip, and the blocks of its rows there.
+void fill_strips(const LayoutRows& from, const StripShapes& shapes, int32_t entries, int32_t* cols,
+                 int32_t* blocks) {
+  const int rows = shapes.rows;
+  std::fill_n(blocks, static_cast<int64_t>(entries) * rows, -1);
+  Union columns(from.cols, shapes.pairs);
+  for (int head = 0; head < from.heads; ++head)
+    for (int strip = 0; strip < shapes.strips; ++strip) {
+      const StripRows of(from, shapes, head, strip);
+      columns.gather(from, of);
+      of.for_each([&](int at, int row) {
+        for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
+          blocks[columns.place(from.col[i]) * rows + at] = from.number ? from.number[i] : i;
+      });
+      cols = columns.copy(cols);
+      blocks += static_cast<int64_t>(columns.size()) * rows;
+    }
+}
+
+/// The strips of each head, the longest first.
+std::vector<int32_t> sorted_strips(const std::vector<int32_t>& offsets, int strips) {
+  std::vector<int32_t> order(offsets.size() - 1);
+  std::iota(order.begin(), order.end(), 0);
+  const auto length = [&](int32_t strip) {
+    const auto s = static_cast<size_t>(strip);
+    return offsets[s + 1] - offsets[s];
+  };
+  for (auto begin = order.begin(); begin != order.end(); begin += strips)
+    std::stable_sort(begin, begin + strips,
+                     [&](int32_t a, int32_t b) { return length(a) > length(b); });
+  return order;
+}
+
+}  // namespace
+
+BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device,
+                                     std::span<const int32_t> listed, bool pairs)
+    : side(rows), gathered(!listed.empty()) {
+  const LayoutRows from(layout.view(Device::cpu()), transposed);
+  list.strips = (from.rows + rows - 1) / rows;
+  const StripShapes shapes{rows, list.strips, listed, pairs};
+  offsets = strip_offsets(from, shapes);
+  order = sorted_strips(offsets, list.strips);
+  const int64_t entries = offsets.back();
+  std::vector<int32_t> all = offsets;
+  all.insert(all.end(), order.begin(), order.end());
+  all.insert(all.end(), listed.begin(), listed.end());
+  lists = upload(all, device);
+  columns = Tensor::empty({entries * (1 + rows)}, i32, device);
+  list.offsets = lists.data<int32_t>();
+  list.order = list.offsets + offsets.size();
+  if (gathered) list.rows = list.order + order.size();
+  auto* const cols = columns.data<int32_t>();
+  if (device.is_cpu()) {
+    fill_strips(from, shapes, offsets.back(), cols, cols + entries);
+  } else if (from.cols <= most_filled_cols) {
+    fill_strips(layout.view(device), {transposed, pairs, rows, list.strips, list.rows},
+                list.offsets, cols, cols + entries, current_stream(device));
+  } else {
+    const BlockSparseStrips host(layout, transposed, rows, Device::cpu(), listed, pairs);
+    copy_to_device(cols, host.columns.data(), host.columns.bytes(), current_stream(device));
+  }
+  list.cols = cols;
+  list.blocks = cols + entries;
+  made = Milestone(current_stream(device));
+}
+
+const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device,
+                                   const RowGroups* groups, bool pairs) {
+  const auto key = static_cast<uint64_t>(rows) | static_cast<uint64_t>(transposed) << 8 |
+                   static_cast<uint64_t>(groups != nullptr) << 9 |
+                   static_cast<uint64_t>(pairs) << 10 | static_cast<uint64_t>(device.index()) << 16;
+  const auto& strips = layout.derived<BlockSparseStrips>(key, [&] {
+    return BlockSparseStrips(
+        layout, transposed, rows, device,
+        groups ? std::span<const int32_t>(groups->rows) : std::span<const int32_t>(), pairs);
+  });
+  strips.made.wait(current_stream(device));
+  return strips;
+}
+
+double column_reads(const Layout& layout, bool transposed, const BlockSparseStrips& strips,
+                    int first, int at_once) {
+  const LayoutRows from(layout.view(Device::cpu()), transposed);
+  const std::span<const int32_t> listed = strips.gathered
+                                              ? row_groups_of(layout, transposed, strips.side).rows
+                                              : std::span<const int32_t>();
+  const int ranks = strips.list.strips;
+  const StripShapes shapes{strips.side, ranks, listed, false};
+  Union columns(from.cols, false);
+  int64_t read = 0, all = 0;
+  for (int head = 0; head < from.heads; ++head) {
+    const std::span<const int32_t> order(strips.order.data() + int64_t{head} * ranks,
+                                         static_cast<size_t>(ranks));
+    const auto count = [&](int begin, int end) {
+      const auto run = order.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      columns.gather(from, RunRows{from, shapes, head, run});
+      return columns.size();
+    };
+    all += count(first, ranks);
+    for (int begin = first; begin < ranks; begin += at_once)
+      read += count(begin, std::min(begin + at_once, ranks));
+  }
+  return static_cast<double>(read) / static_cast<double>(std::max<int64_t>(all, 1));
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,246 @@
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+namespace bs::cuda {
+
+namespace {
+
+using Pieces = std::vector<device::WorkPiece>;
+
+/// Of a piece, one of so many parts of an item; `last`: the one that adds the others' sums.
+int64_t cost(const SplitCosts& of, int64_t steps, int64_t parts, bool last) {
+  return of.step * steps + (last ? of.tile + of.load * (parts - 1) : of.store);
+}
+
+/// Which items are cut, those from `first` on, and into parts of how many steps at most.
+struct Cut {
+  size_t first = 0;
+  int64_t most = 0;
+
+  int64_t parts(const std::vector<int32_t>& lengths, size_t item) const {
+    return item < first ? 1 : std::max<int64_t>(1, (lengths[item] + most - 1) / most);
+  }
+};
+
+/// Items one after the other of the same length, and parts of each.
+struct Alike {
+  int64_t length, items, parts;
+};
+std::vector<Alike> cut_alike(const std::vector<int32_t>& lengths, const Cut& cut) {
+  std::vector<Alike> all;
+  for (size_t item = 0, end = 0; item < lengths.size(); item = end) {
+    const size_t most = item < cut.first ? cut.first : lengths.size();
+    while (end < most && lengths[end] == lengths[item]) ++end;
+    all.push_back({lengths[item], static_cast<int64_t>(end - item), cut.parts(lengths, item)});
+  }
+  return all;
+}
+
+/// No schedule of these ends before.
+int64_t least_time(const std::vector<Alike>& cut, const SplitCosts& of, int workers) {
+  int64_t total = 0, longest = 0;
+  for (const auto& [length, items, parts] : cut) {
+    total += items * (of.step * length + of.tile + (parts - 1) * (of.store + of.load));
+    longest = std::max(longest, of.step * (length / parts) + of.tile + (parts - 1) * of.load);
+  }
+  return std::max(longest, (total + workers - 1) / workers);
+}
+/// Partial sums: parts of an item but its last.
+int64_t slots_of(const std::vector<Alike>& cut) {
+  int64_t slots = 0;
+  for (const Alike& alike : cut) slots += alike.items * (alike.parts - 1);
+  return slots;
+}
+
+/// Items and parts of them, as even as can be.
+Pieces make_pieces(const std::vector<int32_t>& lengths, const Cut& cut) {
+  Pieces pieces;
+  for (size_t item = 0; item < lengths.size(); ++item) {
+    const int64_t length = lengths[item], parts = cut.parts(lengths, item);
+    for (int64_t part = 0; part < parts; ++part) {
+      device::WorkPiece piece{};
+      piece.item = static_cast<int>(item);
+      piece.begin = static_cast<int>(length * part / parts);
+      piece.end = static_cast<int>(length * (part + 1) / parts);
+      pieces.push_back(piece);
+    }
+  }
+  return pieces;
+}
+
+/// Who is free when: takes pieces of work in their order, each as soon as anybody is free.
+class Workers {
+ public:
+  explicit Workers(int count) { free_.push_back({0, count}); }
+  /// So many pieces alike.
+  void take(int64_t cost, int64_t count) {
+    while (count > 0) {
+      Free& next = free_[first_];
+      const int64_t now = std::min(count, next.count), end = next.time + cost;
+      count -= now;
+      next.count -= now;
+      if (next.count == 0) ++first_;
+      size_t at = free_.size();
+      while (at > first_ && free_[at - 1].time > end) --at;
+      if (at > first_ && free_[at - 1].time == end) {
+        free_[at - 1].count += now;
+      } else {
+        free_.insert(free_.begin() + static_cast<int64_t>(at), {end, now});
+      }
+    }
+  }
+  /// When the last one is free.
+  int64_t end() const { return free_.back().time; }
+
+ private:
+  struct Free {
+    int64_t time, count;
+  };
+  std::vector<Free> free_;  // from first_ on, by time
+  size_t first_ = 0;
+};
+
+/// Puts the longest pieces first, and numbers the parts of each item as they then come.
+WorkPieces number_parts(Pieces pieces, size_t items) {
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const auto& a, const auto& b) { return a.end - a.begin > b.end - b.begin; });
+  std::vector<int> parts(items), slots(items);
+  for (device::WorkPiece& piece : pieces) piece.part = parts[static_cast<size_t>(piece.item)]++;
+  WorkPieces work;
+  for (size_t item = 0; item < items; ++item) {
+    slots[item] = work.slots;
+    work.slots += std::max(0, parts[item] - 1);
+  }
+  for (device::WorkPiece& piece : pieces) {
+    const auto item = static_cast<size_t>(piece.item);
+    piece.parts = parts[item];
+    piece.slot = parts[item] > 1 ? slots[item] : 0;
+  }
+  work.pieces = std::move(pieces);
+  return work;
+}
+
+}  // namespace
+
+int64_t time_to_finish(std::span<const int64_t> costs, int workers) {
+  Workers pool(workers);
+  for (size_t i = 0, end = 0; i < costs.size(); i = end) {
+    while (end < costs.size() && costs[end] == costs[i]) ++end;
+    pool.take(costs[i], static_cast<int64_t>(end - i));
+  }
+  return pool.end();
+}
+
+namespace {
+
+/// When number_parts' pieces are done.
+int64_t time_of(const std::vector<Alike>& cut, const SplitCosts& of, int workers) {
+  /// Some pieces of equal length of each of so many items; whether the last one is an item's last.
+  struct Run {
+    int64_t length, parts, pieces, items;
+    bool last;
+  };
+  std::vector<Run> runs;
+  for (const auto& [length, items, parts] : cut) {
+    const int64_t more = length % parts;
+    if (more > 0) runs.push_back({length / parts + 1, parts, more, items, false});
+    runs.push_back({length / parts, parts, parts - more, items, true});
+  }
+  std::stable_sort(runs.begin(), runs.end(),
+                   [](const Run& a, const Run& b) { return a.length > b.length; });
+  Workers pool(workers);
+  for (const Run& run : runs) {
+    const int64_t inner = cost(of, run.length, run.parts, false);
+    const int64_t last = cost(of, run.length, run.parts, true);
+    if (!run.last || run.pieces == 1) {
+      pool.take(run.last ? last : inner, run.pieces * run.items);
+      continue;
+    }
+    for (int64_t item = 0; item < run.items; ++item) {
+      pool.take(inner, run.pieces - 1);
+      pool.take(last, 1);
+    }
+  }
+  return pool.end();
+}
+
+/// split_work of items in the order of their lengths.
+WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const SplitCosts& of) {
+  std::vector<int64_t> costs(lengths.size());
+  std::transform(lengths.begin(), lengths.end(), costs.begin(),
+                 [&](int32_t length) { return cost(of, length, 1, true); });
+  const int64_t whole = time_to_finish(costs, workers);
+  if (lengths.empty()) return {.time = whole};
+  int64_t time = whole * of.worth / 95;  // what a twentieth less is asked of
+  Cut best;
+  const size_t rounds = lengths.size() / static_cast<size_t>(workers);
+  for (const size_t first : {size_t{0}, rounds * static_cast<size_t>(workers)}) {
+    if (first == lengths.size()) continue;
+    for (int parts = 2; parts <= of.most_parts && lengths[first] >= parts * of.least_part;
+         ++parts) {
+      const Cut cut{first, (lengths[first] + parts - 1) / parts};
+      const std::vector<Alike> alike = cut_alike(lengths, cut);
+      const int64_t slots = slots_of(alike);
+      SplitCosts among = of;
+      among.load = of.load_among(slots);
+      if (20 * (least_time(alike, among, workers) + of.list) >= 19 * time || slots > of.most_slots)
+        continue;
+      const int64_t own = time_of(alike, among, workers) + of.list;
+      if (20 * own >= 19 * time) continue;
+      best = cut;
+      time = own;
+    }
+  }
+  if (best.most == 0) return {.time = whole};
+  WorkPieces work = number_parts(make_pieces(lengths, best), lengths.size());
+  work.time = time;
+  return work;
+}
+
+}  // namespace
+
+WorkPieces split_work(const std::vector<int32_t>& lengths, int workers, const SplitCosts& of) {
+  std::vector<int32_t> order(lengths.size()), sorted;
+  std::iota(order.begin(), order.end(), 0);
+  const auto length = [&](int32_t item) { return lengths[static_cast<size_t>(item)]; };
+  if (!std::is_sorted(lengths.rbegin(), lengths.rend()))
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t a, int32_t b) { return length(a) > length(b); });
+  std::transform(order.begin(), order.end(), std::back_inserter(sorted), length);
+  WorkPieces work = split_sorted(sorted, workers, of);
+  for (device::WorkPiece& piece : work.pieces) piece.item = order[static_cast<size_t>(piece.item)];
+  return work;
+}
+
+WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers, const SplitCosts& of) {
+  const int64_t sum = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  const auto begins_early = [&](const device::WorkPiece& piece) {
+    return piece.parts > 1 || int64_t{16} * workers * (piece.end - piece.begin) > sum;
+  };
+  WorkPieces work = split_work(lengths, workers, of);
+  if (!work.pieces.empty()) {
+    const auto last = work.pieces.end();
+    std::sort(std::stable_partition(work.pieces.begin(), last, begins_early), last,
+              [](const auto& a, const auto& b) { return a.item < b.item; });
+    return work;
+  }
+  Pieces whole = make_pieces(lengths, {.first = lengths.size()});
+  for (device::WorkPiece& piece : whole) piece.parts = 1;
+  const auto time_of_order = [&] {
+    std::vector<int64_t> costs;
+    for (const device::WorkPiece& piece : whole) costs.push_back(cost(of, piece.end, 1, true));
+    return time_to_finish(costs, workers);
+  };
+  work.time = time_of_order();
+  std::stable_sort(whole.begin(), std::stable_partition(whole.begin(), whole.end(), begins_early),
+                   [](const auto& a, const auto& b) { return a.end > b.end; });
+  const int64_t own = time_of_order() + of.list;
+  if (20 * own >= 19 * work.time) return work;
+  return {.pieces = std::move(whole), .time = own};
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,310 @@
+#pragma once
+// What the kernels of fused attention share. A CTA of four warps keeps a tile of rows (queries, or
+// keys for the gradients of keys and values), a warp's share of them being the rows of one
+// instruction of the tensor cores, and meets columns (keys, or queries) tile by tile, gathered from
+// the pieces of a BlockList. Scores live in registers, from a product straight into the next.
+#include <bs/kernels/cuda/device/attention/attention_problem.cuh>
+#include <bs/kernels/cuda/device/attention/block_list.cuh>
+#include <bs/kernels/cuda/device/ptx/async_copy.cuh>
+#include <bs/kernels/cuda/device/ptx/mma.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
+
+namespace bs::cuda::device {
+
+/// Two fragments side by side along the columns.
+template <class T, bool k_contiguous>
+__device__ inline void load_b_pair(typename Mma<T>::B (&f)[2], const T* b, int ld, int lane) {
+  if constexpr (sizeof(T) == 2) {
+    const int side = lane % 8;
+    const int k = lane / 8 % 2 * 8;
+    const int n = lane / 16 * 8;
+    unsigned r[4];
+    load_matrix_x4<!k_contiguous>(r,
+                                  k_contiguous ? b + (n + side) * ld + k : b + (k + side) * ld + n);
+    f[0][0] = r[0];
+    f[0][1] = r[1];
+    f[1][0] = r[2];
+    f[1][1] = r[3];
+  } else {
+    Mma<T>::template load_b<k_contiguous>(f[0], b, ld, lane);
+    Mma<T>::template load_b<k_contiguous>(f[1], b + 8 * (k_contiguous ? ld : 1), ld, lane);
+  }
+}
+
+/// The second of two products in a row: sums of the first, tiles of 8 columns, are the left operand
+/// where they are. A lane holds columns 2t and 2t + 1 of a tile, while the instructions for f32 and
+/// f64 want t and t + 4, or one of t: their depth is counted in another order on both sides.
+template <class T>
+struct Chained {                              // f16 and bf16
+  static constexpr int tiles = 2, steps = 1;  ///< tiles of sums in a group; steps of depth in it
+
+  __device__ static unsigned pack(float low, float high) {
+    const auto pair = narrow_pair(low, high, T{});
+    return *reinterpret_cast<const unsigned*>(&pair);
+  }
+  __device__ static void left(typename Mma<T>::A& a, const float (*sums)[4], int) {
+    a[0] = pack(sums[0][0], sums[0][1]);
+    a[1] = pack(sums[0][2], sums[0][3]);
+    a[2] = pack(sums[1][0], sums[1][1]);
+    a[3] = pack(sums[1][2], sums[1][3]);
+  }
+  __device__ static void right(typename Mma<T>::B (&f)[2], const T* rows, int ld, int lane, int) {
+    load_b_pair<T, false>(f, rows, ld, lane);
+  }
+};
+
+template <>
+struct Chained<float> {
+  static constexpr int tiles = 1, steps = 1;
+
+  __device__ static void left(Mma<float>::A& a, const float (*sums)[4], int) {
+    a[0] = Mma<float>::split(sums[0][0]);
+    a[1] = Mma<float>::split(sums[0][2]);
+    a[2] = Mma<float>::split(sums[0][1]);
+    a[3] = Mma<float>::split(sums[0][3]);
+  }
+  __device__ static void right(Mma<float>::B (&f)[2], const float* rows, int ld, int lane, int) {
+    const float* at = rows + lane % 4 * 2 * ld + lane / 4;
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) f[n][i] = Mma<float>::split(at[i * ld + 8 * n]);
+  }
+};
+
+template <>
+struct Chained<double> {
+  static constexpr int tiles = 1, steps = 2;
+
+  __device__ static void left(Mma<double>::A& a, const double (*sums)[2], int step) {
+    a[0] = sums[0][step];
+  }
+  __device__ static void right(Mma<double>::B (&f)[2], const double* rows, int ld, int lane,
+                               int step) {
+    const double* at = rows + (lane % 4 * 2 + step) * ld + lane / 4;
+    f[0][0] = at[0];
+    f[1][0] = at[8];
+  }
+};
+
+/// Extents of the tiles of one kernel. `Whole`: a tile of rows and one of columns each lie within
+/// one block, so that a listed piece is there for all rows. `Ctas`: how many share an SM at least.
+/// `Unroll`: steps of a product that may overlap.
+template <class T_, int Dim_, int Cols_, int Ctas_, int Unroll_, bool Whole_>
+struct AttentionTile {
+  using T = T_;
+  using M = Mma<T>;
+  using Sum = typename M::Sum;
+  static constexpr int dim = Dim_, cols = Cols_, ctas = Ctas_;
+  static constexpr bool whole = Whole_;
+  static constexpr bool scarce = Unroll_ < 16;  ///< registers are
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+  static constexpr int unroll = scarce ? Unroll_ / 2 : Unroll_;  // or ptxas spills a few
+#else
+  static constexpr int unroll = Unroll_;
+#endif
+  static constexpr int threads = BlockList::threads;
+  static constexpr int rows = threads / 32 * M::rows;
+  static constexpr int halves = M::rows / 8;  ///< rows of a warp, in eights
+  static constexpr int ld = dim + 16 / static_cast<int>(sizeof(T));
+  static constexpr int col_tiles = cols / 8, dim_tiles = dim / 8;
+  static constexpr int row_elements = rows * ld, col_elements = cols * ld;
+  using Scores = Sum[col_tiles][M::elements];
+  using Rows = Sum[dim_tiles][M::elements];
+  static_assert(dim % 16 == 0 && cols % 16 == 0 && cols <= 64);
+};
+
+/// Brings rows of `source` into shared memory, those that `index(line)` names; zeros where it is
+/// negative and beyond head_dim.
+template <class Tile, int Lines, class Index>
+__device__ void load_lines(typename Tile::T* shared, const typename Tile::T* source, long long row,
+                           int head_dim, const Index& index) {
+  constexpr int vector = 16 / static_cast<int>(sizeof(typename Tile::T));
+  constexpr int per_line = Tile::dim / vector;
+  const auto move = [&](int i) {
+    const int line = i / per_line;
+    const int at = i % per_line * vector;
+    const int from = index(line);
+    copy_async_16(shared + line * Tile::ld + at, source + from * row + at,
+                  from >= 0 && at < head_dim);
+  };
+  if constexpr (Tile::scarce) {
+    constexpr int rounds = Lines * per_line / Tile::threads;
+    static_assert(rounds * Tile::threads == Lines * per_line);
+#pragma unroll((Tile::unroll + 1) / 2)
+    for (int round = 0; round < rounds; ++round) move(threadIdx.x + round * Tile::threads);
+  } else {
+#pragma unroll
+    for (int i = threadIdx.x; i < Lines * per_line; i += Tile::threads) move(i);
+  }
+}
+
+/// One tile of columns: pieces of blocks side by side, and which of them a lane's rows may see.
+template <class Tile>
+struct AttentionCols {
+  int count, log_piece;  ///< of the list and its pieces
+  const unsigned* entries;
+  int first = 0;  ///< index of the first of 8 columns; lane l knows of those from 8 (l % tiles) on
+  unsigned present[Tile::halves];  ///< a bit for every 8 columns
+  unsigned long long seen = ~0ULL;
+
+  __device__ AttentionCols(const BlockList::Memory& list, int listed, int log)
+      : count(listed), log_piece(log), entries(list.entries) {}
+
+  __device__ int tiles() const { return ((count << log_piece) + Tile::cols - 1) / Tile::cols; }
+
+  /// Index of column `col` of tile `tile`, -1 for none.
+  __device__ int index(int tile, int col) const {
+    const int at = tile * Tile::cols + col;
+    if (at >> log_piece >= count) return -1;
+    return static_cast<int>(entries[at >> log_piece] >> 8 << log_piece) +
+           (at & ((1 << log_piece) - 1));
+  }
+
+  /// Looks at tile `tile` for rows of the warp that lie in lines `line[...]` of the list.
+  __device__ void look(int tile, const int (&line)[Tile::halves]) {
+    const int at = tile * Tile::cols + threadIdx.x % Tile::col_tiles * 8;
+    const unsigned entry = at >> log_piece < count ? entries[at >> log_piece] : 0;
+    first = static_cast<int>(entry >> 8 << log_piece) + (at & ((1 << log_piece) - 1));
+#pragma unroll
+    for (int h = 0; h < Tile::halves; ++h)
+      present[h] = Tile::whole ? ~0U : __ballot_sync(0xffffffffU, entry >> line[h] & 1);
+  }
+  __device__ int first_of(int n) const { return __shfl_sync(0xffffffffU, first, n); }
+
+  /// Whether columns lie at `least` or later: any, or all, of the firsts of 8. One that is not
+  /// there counts as index 0 or so.
+  __device__ bool any_from(int least) const {
+    return __ballot_sync(0xffffffffU, first >= least) != 0;
+  }
+  __device__ bool all_from(int least) const {
+    return __ballot_sync(0xffffffffU, first < least) == 0;
+  }
+
+  /// Reads which of the tile's keys are no padding.
+  __device__ void read_mask(const unsigned char* mask) {
+    const int lane = threadIdx.x % 32;
+    const int low = first_of(lane / 8) + lane % 8;
+    seen = __ballot_sync(0xffffffffU, mask[low] != 0);
+    if constexpr (Tile::cols > 32) {
+      const int high = first_of(4 + lane / 8) + lane % 8;
+      seen |= static_cast<unsigned long long>(__ballot_sync(0xffffffffU, mask[high] != 0)) << 32;
+    }
+  }
+
+  /// Whether any row of the warp sees any of the `n` times 8 columns from tile n on.
+  __device__ bool any(int from, int n) const {
+    if constexpr (Tile::whole) return true;
+    unsigned bits = present[0];
+    if constexpr (Tile::halves == 2) bits |= present[1];
+    return (bits >> from & ((1U << n) - 1)) != 0;
+  }
+
+  /// Hides scores of columns that a row does not see. With `edge`, also those that `after(row,
+  /// index)` hides, and padding.
+  template <class After>
+  __device__ void hide(typename Tile::Scores& s, bool edge, const After& after) const {
+    const auto hidden = minus_infinity<typename Tile::Sum>();
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < Tile::col_tiles; ++n) {
+      const int begin = edge ? first_of(n) : 0;
+#pragma unroll
+      for (int i = 0; i < Tile::M::elements; ++i) {
+        bool visible = present[i / 2] >> n & 1;
+        if (edge) {
+          const int col = Tile::M::col(lane, i);
+          visible =
+              visible && !after(Tile::M::row(lane, i), begin + col) && (seen >> (8 * n + col) & 1);
+        }
+        if (!visible) s[n][i] = hidden;
+      }
+    }
+  }
+};
+
+/// The lane. Where registers are scarce it is read anew, so that nothing computed from it is kept.
+template <class Tile>
+__device__ inline int lane_of() {
+  if constexpr (!Tile::scarce) return static_cast<int>(threadIdx.x % 32);
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
+/// scores = rows * columns^T of this warp; both tiles lie in shared memory.
+template <class Tile>
+__device__ void multiply_scores(typename Tile::Scores& scores, const typename Tile::T* rows,
+                                const typename Tile::T* cols, const AttentionCols<Tile>& tile) {
+  using M = typename Tile::M;
+  const int lane = lane_of<Tile>();
+  rows += threadIdx.x / 32 * M::rows * Tile::ld;
+#pragma unroll
+  for (int n = 0; n < Tile::col_tiles; ++n)
+#pragma unroll
+    for (int i = 0; i < M::elements; ++i) scores[n][i] = 0;
+#pragma unroll(Tile::unroll)
+  for (int k = 0; k < Tile::dim; k += M::depth) {
+    typename M::A a;
+    M::template load_a<true>(a, rows + k, Tile::ld, lane);
+#pragma unroll
+    for (int n = 0; n < Tile::col_tiles; n += 2) {
+      if (!tile.any(n, 2)) continue;
+      typename M::B b[2];
+      load_b_pair<typename Tile::T, true>(b, cols + 8 * n * Tile::ld + k, Tile::ld, lane);
+      M::multiply(scores[n], a, b[0]);
+      M::multiply(scores[n + 1], a, b[1]);
+    }
+  }
+}
+
+/// sums += weights * columns: the second product of a chain.
+template <class Tile>
+__device__ void multiply_weights(typename Tile::Rows& sums, const typename Tile::Scores& weights,
+                                 const typename Tile::T* cols, const AttentionCols<Tile>& tile) {
+  using T = typename Tile::T;
+  using M = typename Tile::M;
+  using C = Chained<T>;
+  const int lane = lane_of<Tile>();
+#pragma unroll
+  for (int n = 0; n < Tile::col_tiles; n += C::tiles) {
+    if (!tile.any(n, C::tiles)) continue;
+#pragma unroll
+    for (int step = 0; step < C::steps; ++step) {
+      typename M::A a;
+      C::left(a, weights + n, step);
+#pragma unroll
+      for (int d = 0; d < Tile::dim_tiles; d += 2) {
+        typename M::B b[2];
+        C::right(b, cols + 8 * n * Tile::ld + 8 * d, Tile::ld, lane, step);
+        M::multiply(sums[d], a, b[0]);
+        M::multiply(sums[d + 1], a, b[1]);
+      }
+    }
+  }
+}
+
+/// Writes this warp's rows of `sums`, times a factor a row, to rows [first, end) of `target`.
+template <class Tile, class Factor>
+__device__ void store_rows(const typename Tile::Rows& sums, typename Tile::T* target, long long row,
+                           int head_dim, int first, int end, const Factor& factor) {
+  using T = typename Tile::T;
+  using M = typename Tile::M;
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int h = 0; h < Tile::halves; ++h) {
+    const int at = first + static_cast<int>(threadIdx.x / 32) * M::rows + M::row(lane, 2 * h);
+    if (at >= end) continue;
+    const auto f = factor(h, at);
+#pragma unroll
+    for (int d = 0; d < Tile::dim_tiles; ++d) {
+      if (8 * d >= head_dim) continue;
+      auto pair = narrow_pair(f(sums[d][2 * h]), f(sums[d][2 * h + 1]), T{});
+      T* to = target + at * row + 8 * d + M::col(lane, 0);
+      *reinterpret_cast<decltype(pair)*>(to) = pair;
+    }
+  }
+}
+
+}  // namespace bs::cuda::device

@@ -1,0 +1,13 @@
+#pragma once
+/** @file The device headers as text, for kernels compiled at run time. The build writes the source
+ *  (cmake/embed.cmake). */
+#include <bs/lib/cuda/jit.h>
+
+#include <span>
+
+namespace bs::cuda {
+
+/** @brief Everything in kernels/cuda/device as `bs/kernels/cuda/device/ROOM/x.cuh`. */
+std::span<const jit::Header> device_headers();
+
+}  // namespace bs::cuda

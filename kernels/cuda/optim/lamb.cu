@@ -1,0 +1,138 @@
+#include <bs/kernels/lamb_step.h>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/reduce.cuh>
+#include <bs/kernels/cuda/optim/tensor_table.cuh>
+
+namespace bs::cuda {
+
+namespace {
+
+using device::narrow;
+using device::wide;
+using device::widen;
+
+constexpr int threads = 256;
+
+/// The tensors of one parameter; `master` may be null.
+template <class T>
+struct Parameter {
+  T* value;
+  const T* gradient;
+  wide<T>* first;
+  wide<T>* second;
+  wide<T>* master;
+
+  __device__ Parameter(const TensorTable<5>& table, int tensor)
+      : value(table.at<T>(0, tensor)),
+        gradient(table.at<T>(1, tensor)),
+        first(table.at<wide<T>>(2, tensor)),
+        second(table.at<wide<T>>(3, tensor)),
+        master(table.at<wide<T>>(4, tensor)) {}
+  __device__ wide<T> weight(int64_t i) const { return master ? master[i] : widen(value[i]); }
+};
+
+/// Steps the moments; squares[2 chunk] and the next are the sums of w^2 and u^2 over a chunk.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    lamb_moments_kernel(const __grid_constant__ TensorTable<5> table, LambStep<wide<T>> step,
+                        ClipView clip_by, double* squares) {
+  using W = wide<T>;
+  if (clip_by.skips()) return;
+  const Chunk c = table.chunk(blockIdx.x);
+  const Parameter<T> p(table, c.tensor);
+  const auto clip = static_cast<W>(clip_by.factor());
+  double w_squares = 0, u_squares = 0;
+  for (int64_t i = c.begin + threadIdx.x; i < c.end; i += threads) {
+    W m = p.first[i], v = p.second[i];
+    step.moments(clip * widen(p.gradient[i]), m, v);
+    p.first[i] = m;
+    p.second[i] = v;
+    const W w = p.weight(i);
+    const auto u = static_cast<double>(step.direction(w, m, v));
+    w_squares += static_cast<double>(w) * static_cast<double>(w);
+    u_squares += u * u;
+  }
+  w_squares = device::block_reduce(w_squares, device::Sum{}, 0.0);
+  u_squares = device::block_reduce(u_squares, device::Sum{}, 0.0);
+  if (threadIdx.x == 0) {
+    squares[2 * blockIdx.x] = w_squares;
+    squares[2 * blockIdx.x + 1] = u_squares;
+  }
+}
+
+/// One block a tensor: length[tensor] of its chunks' squares.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    lamb_length_kernel(const __grid_constant__ TensorTable<5> table, LambStep<wide<T>> step,
+                       const double* squares, wide<T>* length) {
+  const int tensor = static_cast<int>(blockIdx.x);
+  double w_squares = 0, u_squares = 0;
+  for (int i = table.first_chunk[tensor] + static_cast<int>(threadIdx.x);
+       i < table.first_chunk[tensor + 1]; i += threads) {
+    w_squares += squares[2 * i];
+    u_squares += squares[2 * i + 1];
+  }
+  w_squares = device::block_reduce(w_squares, device::Sum{}, 0.0);
+  u_squares = device::block_reduce(u_squares, device::Sum{}, 0.0);
+  if (threadIdx.x == 0) length[tensor] = step.length(w_squares, u_squares);
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    lamb_weights_kernel(const __grid_constant__ TensorTable<5> table, LambStep<wide<T>> step,
+                        ClipView clip_by, const wide<T>* length) {
+  using W = wide<T>;
+  if (clip_by.skips()) return;
+  const Chunk c = table.chunk(blockIdx.x);
+  const Parameter<T> p(table, c.tensor);
+  const W scale = length[c.tensor];
+  for (int64_t i = c.begin + threadIdx.x; i < c.end; i += threads) {
+    W w = p.weight(i);
+    w -= scale * step.direction(w, p.first[i], p.second[i]);
+    p.value[i] = narrow<T>(w);
+    if (p.master) p.master[i] = w;
+  }
+}
+
+template <class T>
+void step_table(const TensorTable<5>& table, const LambStep<wide<T>>& step, const ClipView& clip_by,
+                Device device, Stream stream) {
+  const Tensor squares = Tensor::empty({2 * int64_t{table.chunks()}}, f64, device);
+  const Tensor length =
+      Tensor::empty({table.groups}, sizeof(wide<T>) == sizeof(double) ? f64 : f32, device);
+  auto* scale = static_cast<wide<T>*>(length.data());
+  lamb_moments_kernel<T><<<table.chunks(), threads, 0, native(stream)>>>(table, step, clip_by,
+                                                                         pointer<double>(squares));
+  BS_CUDA_CHECK_LAUNCH("lamb");
+  lamb_length_kernel<T><<<static_cast<unsigned>(table.groups), threads, 0, native(stream)>>>(
+      table, step, pointer<double>(squares), scale);
+  BS_CUDA_CHECK_LAUNCH("lamb");
+  lamb_weights_kernel<T>
+      <<<table.chunks(), threads, 0, native(stream)>>>(table, step, clip_by, scale);
+  BS_CUDA_CHECK_LAUNCH("lamb");
+}
+
+}  // namespace
+
+void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
+          const GradientClip& clip, Stream stream) {
+  const ClipView clip_by = {static_cast<const double*>(address_of(clip.norm)), clip.max_norm,
+                            clip.skip_nonfinite};
+  for (DType dtype : floating_dtypes)
+    visit_floating("lamb", dtype, [&]<class T>(Type<T>) {
+      using D = device_type<T>;
+      for_each_table<5>(
+          parameters, [=](const LambParameter& p) { return p.value.dtype() == dtype; },
+          [](TensorTable<5>& table, const LambParameter& p) {
+            table.add({p.value.data(), p.gradient.data(), p.first_moment.data(),
+                       p.second_moment.data(), address_of(p.master)},
+                      p.value.numel());
+          },
+          [&](const TensorTable<5>& table) {
+            step_table<D>(table, LambStep<wide<D>>(step, options), clip_by,
+                          parameters.front().value.device(), stream);
+          });
+    });
+}
+
+}  // namespace bs::cuda

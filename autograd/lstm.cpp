@@ -28,6 +28,27 @@ void list_gradients(const LSTMGrads& g, Grads& grads) {
   grads.insert(grads.end(), {w.ih, w.hh, w.bias_ih, w.bias_hh, w.hr, g.h0, g.c0});
 }
 
+/// What leaves an operation for each direction: y, c, h_n and c_n.
+constexpr size_t states = 4;
+
+void list_states(const LSTMResult& r, std::vector<Tensor>& outputs) {
+  outputs.insert(outputs.end(), {r.y, r.c, r.h_n, r.c_n});
+}
+
+/// Those of direction `i`, as list_states() put them.
+template <class T>
+std::span<const T, states> states_of(const std::vector<T>& all, size_t i) {
+  return std::span(all).subspan(states * i).template first<states>();
+}
+
+LSTMUpstream upstream_of(std::span<const Tensor, states> dy) {
+  return {.y = dy[0], .h_n = dy[2], .c = dy[1], .c_n = dy[3]};
+}
+
+LSTMStates named(std::span<const Variable, states> v) {
+  return {.y = v[0], .c = v[1], .h_n = v[2], .c_n = v[3]};
+}
+
 using Forward = std::vector<LSTMResult>(const Tensor&, std::span<const LSTMDirection>,
                                         const Tensor&);
 using Backward = LSTMBackward(const Tensor&, std::span<const LSTMDirection>, const Tensor&,
@@ -49,22 +70,21 @@ std::vector<LSTMStates> record(const char* name, const Variable& x,
   }
   const std::vector<LSTMResult> results = forward(x.data(), given, lengths);
   std::vector<Tensor> outputs;
-  for (const LSTMResult& r : results) outputs.insert(outputs.end(), {r.y, r.c, r.h_n, r.c_n});
-  const std::vector<Variable> states = tape().record_many(
+  for (const LSTMResult& r : results) list_states(r, outputs);
+  const std::vector<Variable> recorded = tape().record_many(
       name, inputs, outputs,
       [x = x.data(), given, lengths, results, wants, backward](const Grads& dys) {
         std::vector<LSTMUpstream> upstream;
         for (size_t i = 0; i < given.size(); ++i)
-          upstream.push_back({dys[4 * i], dys[4 * i + 2], dys[4 * i + 1], dys[4 * i + 3]});
+          upstream.push_back(upstream_of(states_of(dys, i)));
         const LSTMBackward all = backward(x, given, lengths, results, upstream, wants);
         Grads grads{all.x};
         for (const LSTMGrads& g : all.directions) list_gradients(g, grads);
         return grads;
       });
-  std::vector<LSTMStates> named;
-  for (size_t i = 0; i < given.size(); ++i)
-    named.push_back({states[4 * i], states[4 * i + 1], states[4 * i + 2], states[4 * i + 3]});
-  return named;
+  std::vector<LSTMStates> all;
+  for (size_t i = 0; i < given.size(); ++i) all.push_back(named(states_of(recorded, i)));
+  return all;
 }
 
 }  // namespace

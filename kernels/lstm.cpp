@@ -9,6 +9,7 @@
 #include <bs/kernels/lstm_check.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/reduce.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 
@@ -231,7 +232,7 @@ struct Piece {
 /// What runs side by side, one after the other: in turn d, piece d - l of each layer l. Only pieces
 /// of as many steps run together.
 std::vector<std::vector<Piece>> wavefront(int64_t steps, int64_t chunk, size_t layers) {
-  const int64_t count = (steps + chunk - 1) / chunk;
+  const int64_t count = ceil_div(steps, chunk);
   std::vector<std::vector<Piece>> turns;
   for (int64_t d = 0; d < count + static_cast<int64_t>(layers) - 1; ++d) {
     std::vector<Piece> whole, rest;

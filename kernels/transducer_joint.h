@@ -3,6 +3,7 @@
  *  network. docs/transducer.md has the memory of each mode. */
 #include <bs/kernels/dispatch.h>
 #include <bs/kernels/transducer_loss.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/philox.h>
 #include <bs/lib/random.h>
 
@@ -94,7 +95,7 @@ struct JointBits {
 
   JointBits(DType dtype, const TransducerSizes& s)
       : group(16 / static_cast<int64_t>(size_of(dtype))),
-        groups((s.classes + group - 1) / group),
+        groups(ceil_div(s.classes, group)),
         columns(s.labels + 1) {}
 
   /** @brief First field of an utterance whose first row of h is `row`. The one before ends there

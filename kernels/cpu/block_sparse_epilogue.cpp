@@ -1,5 +1,6 @@
 #include <bs/kernels/cpu/block_sparse_epilogue.h>
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <limits>
@@ -23,7 +24,7 @@ EpilogueReductions<W>::EpilogueReductions(const BlockSparseEpilogue* e, const Sh
   for (size_t i = 0; i < e->reductions.size(); ++i) {
     const int64_t extent = result[over_columns(i) ? 2 : 1], side = over_columns(i) ? columns : rows;
     partials_.push_back(
-        Tensor::empty({result[0], (extent + side - 1) / side, result[over_columns(i) ? 1 : 2]},
+        Tensor::empty({result[0], ceil_div(extent, side), result[over_columns(i) ? 1 : 2]},
                       e->reductions[i].dtype()));
     std::fill_n(partials_.back().data<W>(), partials_.back().numel(), nothing(i));
   }

@@ -17,13 +17,13 @@ constexpr double worth_a_thread = 1 << 20;
 /// Rows of sums, `length` neighbours in each, on their way through an epilogue. `at` is where the
 /// first lies in rows and columns, `in` where in tensors of the result's shape.
 template <class W>
-void finish(EpilogueRows<W>& rows, EpilogueReductions<W>& reductions, const W* sums, Index count,
-            Index length, EpiloguePlace at, EpiloguePlace in) {
-  constexpr Index most = EpilogueRows<W>::most;
-  for (Index i = 0; i < count; ++i)
-    for (Index j = 0; j < length; j += most) {
+void finish(EpilogueRows<W>& rows, EpilogueReductions<W>& reductions, const W* sums, int64_t count,
+            int64_t length, EpiloguePlace at, EpiloguePlace in) {
+  constexpr int64_t most = EpilogueRows<W>::most;
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t j = 0; j < length; j += most) {
       const EpiloguePlace place{in.batch, in.row + i, in.column + j};
-      const Index some = std::min(most, length - j);
+      const int64_t some = std::min(most, length - j);
       rows.run({at.batch, at.row + i, at.column + j}, place, some, sums + i * length + j);
       reductions.take(rows, place, some);
     }
@@ -40,17 +40,17 @@ class Dsd {
 
   Dsd(const DsdProblem& problem, const T* values, const T* b, T* c, int team)
       : p_(problem), values_(values), b_(b), c_(c) {
-    constexpr Index cached = 512 * 1024 / static_cast<Index>(sizeof(W));  // half of a usual L2
-    constexpr Index panel = Tile<W>::kCols;
-    const Index depth = std::max<Index>(1, p_.k() * p_.sum.numel());
-    const Index wanted = team > 1 ? 4 * team : 1;
-    strip_ = std::max<Index>(2, cached / depth / panel) * panel;
+    constexpr int64_t cached = 512 * 1024 / static_cast<int64_t>(sizeof(W));  // half of a usual L2
+    constexpr int64_t panel = Tile<W>::cols;
+    const int64_t depth = std::max<int64_t>(1, p_.k() * p_.sum.numel());
+    const int64_t wanted = team > 1 ? 4 * team : 1;
+    strip_ = std::max<int64_t>(2, cached / depth / panel) * panel;
     strip_ = std::min(strip_, ceil_div(p_.n, panel) * panel);
     while (strip_ > panel && p_.batch.numel() * strips() < wanted)
       strip_ = ceil_div(strip_ / 2, panel) * panel;
-    const Index missing = ceil_div(wanted, std::max<Index>(1, p_.batch.numel() * strips()));
-    runs_ = std::min<Index>(missing, p_.block_rows());
-    const Index block = p_.layout.block, m = p_.block_rows() * block;
+    const int64_t missing = ceil_div(wanted, std::max<int64_t>(1, p_.batch.numel() * strips()));
+    runs_ = std::min<int64_t>(missing, p_.block_rows());
+    const int64_t block = p_.layout.block, m = p_.block_rows() * block;
     reductions_ =
         by_columns()
             ? EpilogueReductions<W>(p_.epilogue, {p_.batch.numel(), p_.n, m}, panel, block)
@@ -60,25 +60,25 @@ class Dsd {
   /// Behind the last task.
   void reduce() const { reductions_.reduce(); }
 
-  Index tasks() const { return p_.batch.numel() * strips() * runs_; }
+  int64_t tasks() const { return p_.batch.numel() * strips() * runs_; }
 
-  void run(Index task) {
-    const Index run = task % runs_, strip = task / runs_ % strips(), z = task / runs_ / strips();
-    const Index column = strip * strip_, width = std::min(strip_, p_.n - column);
-    const Index block = p_.layout.block;
+  void run(int64_t task) {
+    const int64_t run = task % runs_, strip = task / runs_ % strips(), z = task / runs_ / strips();
+    const int64_t column = strip * strip_, width = std::min(strip_, p_.n - column);
+    const int64_t block = p_.layout.block;
     const PanelLayout left = p_.transposed ? direct_a<W>(1, block) : direct_a<W>(block, 1);
     const W* packed = pack(z, column, width);
     T* c = c_ + p_.batch.offset(2, z) + column * p_.c.col;
-    const Index first = p_.block_rows() * run / runs_, end = p_.block_rows() * (run + 1) / runs_;
+    const int64_t first = p_.block_rows() * run / runs_, end = p_.block_rows() * (run + 1) / runs_;
     std::vector<const T*> blocks;
     std::vector<PanelPair<W>> chain;
-    const auto multiply = [&]<class Out>(Index row, Out* to, Index rows, Index cols) {
+    const auto multiply = [&]<class Out>(int64_t row, Out* to, int64_t rows, int64_t cols) {
       collect(z, row, packed, packed_b_size<W>(p_.k(), width), blocks, chain);
       multiply_panels<W, Out>(block, width, block, chain, left, packed_b<W>(p_.k()), W(1), W(0), to,
                               rows, cols);
     };
     if (p_.epilogue) return finish_rows(z, first, end, column, width, multiply);
-    for (Index row = first; row < end; ++row)
+    for (int64_t row = first; row < end; ++row)
       multiply(row, c + row * block * p_.c.row, p_.c.row, p_.c.col);
   }
 
@@ -86,17 +86,17 @@ class Dsd {
   /// Block rows [first, end) of a strip through the epilogue. Where C is written by columns,
   /// several at a time: what is finished together lies along them.
   template <class Multiply>
-  void finish_rows(Index z, Index first, Index end, Index column, Index width,
+  void finish_rows(int64_t z, int64_t first, int64_t end, int64_t column, int64_t width,
                    const Multiply& multiply) {
     const BlockSparseEpilogue& e = *p_.epilogue;
     EpilogueRows<W> rows(e.expression, e.operands, e.scalars);
-    const Index block = p_.layout.block;
-    const Index together = by_columns() ? std::max<Index>(1, 256 / block) : 1;
-    for (Index row = first; row < end; row += together) {
-      const Index height = std::min(together, end - row) * block;
-      const Index length = by_columns() ? height : width;
+    const int64_t block = p_.layout.block;
+    const int64_t together = by_columns() ? std::max<int64_t>(1, 256 / block) : 1;
+    for (int64_t row = first; row < end; row += together) {
+      const int64_t height = std::min(together, end - row) * block;
+      const int64_t length = by_columns() ? height : width;
       W* sums = scratch<W>(wide_sums, height * width);
-      for (Index i = 0; i * block < height; ++i)
+      for (int64_t i = 0; i * block < height; ++i)
         multiply(row + i, sums + i * block, by_columns() ? 1 : length, by_columns() ? length : 1);
       const EpiloguePlace at = by_columns() ? EpiloguePlace{z, column, row * block}
                                             : EpiloguePlace{z, row * block, column};
@@ -106,33 +106,33 @@ class Dsd {
 
   bool by_columns() const { return p_.c.col != 1; }
 
-  Index strips() const { return ceil_div(p_.n, strip_); }
+  int64_t strips() const { return ceil_div(p_.n, strip_); }
 
   /// A strip of every B that is summed into this C, one after the other.
-  const W* pack(Index z, Index column, Index width) const {
-    const Index size = packed_b_size<W>(p_.k(), width);
+  const W* pack(int64_t z, int64_t column, int64_t width) const {
+    const int64_t size = packed_b_size<W>(p_.k(), width);
     W* packed = scratch<W>(packed_right, p_.sum.numel() * size);
     const T* b = b_ + p_.batch.offset(1, z) + column * p_.b.col;
-    for (Index s = 0; s < p_.sum.numel(); ++s)
+    for (int64_t s = 0; s < p_.sum.numel(); ++s)
       pack_b<W, T>(p_.k(), width, b + p_.sum.offset(1, s), p_.b.row, p_.b.col, packed + s * size);
     return packed;
   }
 
   /// The products that one block row of C is the sum of.
-  void collect(Index z, Index row, const W* packed, Index size, std::vector<const T*>& blocks,
+  void collect(int64_t z, int64_t row, const W* packed, int64_t size, std::vector<const T*>& blocks,
                std::vector<PanelPair<W>>& chain) const {
     const LayoutView& l = p_.layout;
-    const Index area = Index{l.block} * l.block, step = l.block * Tile<W>::kCols;
+    const int64_t area = int64_t{l.block} * l.block, step = l.block * Tile<W>::cols;
     const int32_t* offsets = p_.transposed ? l.col_offsets : l.row_offsets;
     blocks.clear();
     chain.clear();
-    for (Index s = 0; s < p_.sum.numel(); ++s) {
+    for (int64_t s = 0; s < p_.sum.numel(); ++s) {
       const T* values = values_ + p_.batch.offset(0, z) + p_.sum.offset(0, s);
-      const Index head = p_.batch.offset(3, z) + p_.sum.offset(2, s);
-      const Index line = head * p_.block_rows() + row;
+      const int64_t head = p_.batch.offset(3, z) + p_.sum.offset(2, s);
+      const int64_t line = head * p_.block_rows() + row;
       for (int32_t at = offsets[line]; at < offsets[line + 1]; ++at) {
-        const Index number = p_.transposed ? l.transposed[at] : at;
-        const Index depth = p_.transposed ? l.transposed_row[at] : l.col_of[at];
+        const int64_t number = p_.transposed ? l.transposed[at] : at;
+        const int64_t depth = p_.transposed ? l.transposed_row[at] : l.col_of[at];
         blocks.push_back(values + number * area);
         chain.push_back({nullptr, packed + s * size + depth * step});
       }
@@ -140,7 +140,7 @@ class Dsd {
     if constexpr (std::is_same_v<T, W>) {
       for (size_t i = 0; i < chain.size(); ++i) chain[i].a = blocks[i];
     } else {
-      W* wide = scratch<W>(wide_blocks, static_cast<Index>(blocks.size()) * area);
+      W* wide = scratch<W>(wide_blocks, static_cast<int64_t>(blocks.size()) * area);
       for (size_t i = 0; i < chain.size(); ++i, wide += area) {
         widen(area, blocks[i], wide);
         chain[i].a = wide;
@@ -152,8 +152,8 @@ class Dsd {
   const T* values_;
   const T* b_;
   T* c_;
-  Index strip_ = 0;  ///< columns, a multiple of a panel's
-  Index runs_ = 1;   ///< runs of block rows
+  int64_t strip_ = 0;  ///< columns, a multiple of a panel's
+  int64_t runs_ = 1;   ///< runs of block rows
   /// Of pieces that lie in one task, however many there are.
   EpilogueReductions<W> reductions_;
 };
@@ -166,7 +166,7 @@ class Sdd {
   using W = Wide<T>;
 
   Sdd(const SddProblem& problem, EpilogueReductions<W>& reductions, const T* a, const T* b,
-      T* values, Index task)
+      T* values, int64_t task)
       : p_(problem),
         reductions_(reductions),
         batch_(task / p_.layout.heads),
@@ -177,7 +177,7 @@ class Sdd {
         first_(p_.layout.row_offsets[head_ * p_.layout.rows]),
         count_(p_.layout.row_offsets[(head_ + 1) * p_.layout.rows] - first_) {
     values_ += first_ * area();
-    const Index cuts = std::max<Index>(1, ceil_div(p_.k, Tile<W>::kDepth));
+    const int64_t cuts = std::max<int64_t>(1, ceil_div(p_.k, Tile<W>::depth));
     depth_ = ceil_div(ceil_div(p_.k, cuts), 8) * 8;
     steps_ = p_.k > 0 ? ceil_div(p_.k, depth_) * p_.sum.numel() : 0;
   }
@@ -188,7 +188,7 @@ class Sdd {
       if (!p_.epilogue) return static_cast<void>(std::fill_n(values_, count_ * area(), T()));
       const std::vector<W> nothing(static_cast<size_t>(area()));
       EpilogueRows<W> rows(p_.epilogue->expression, p_.epilogue->operands, p_.epilogue->scalars);
-      for (Index i = 0; i < count_; ++i) finish_block(rows, nothing.data(), i);
+      for (int64_t i = 0; i < count_; ++i) finish_block(rows, nothing.data(), i);
       return;
     }
     W* left = scratch<W>(packed_left, packed_a_size<W>(m(), depth_));
@@ -205,14 +205,14 @@ class Sdd {
     std::optional<EpilogueRows<W>> rows;
     if (const BlockSparseEpilogue* e = p_.epilogue)
       rows.emplace(e->expression, e->operands, e->scalars);
-    for (Index step = 0; step < steps_; ++step) {
-      const Index cuts = steps_ / p_.sum.numel(), from = step % cuts * depth_;
-      const Index k = std::min(depth_, p_.k - from);
+    for (int64_t step = 0; step < steps_; ++step) {
+      const int64_t cuts = steps_ / p_.sum.numel(), from = step % cuts * depth_;
+      const int64_t k = std::min(depth_, p_.k - from);
       pack(left, right, step / cuts, from, k);
 #pragma omp barrier
 #pragma omp for schedule(dynamic, 4)
-      for (Index i = 0; i < count_; ++i) {
-        const Index row = p_.layout.row_of[first_ + i], col = p_.layout.col_of[first_ + i];
+      for (int64_t i = 0; i < count_; ++i) {
+        const int64_t row = p_.layout.row_of[first_ + i], col = p_.layout.col_of[first_ + i];
         const PanelPair<W> pair{left + packed_a_at<W>(k, row * p_.layout.block, 0),
                                 right + packed_b_at<W>(k, 0, col * p_.layout.block)};
         multiply(pair, k, step, sums, i);
@@ -221,26 +221,26 @@ class Sdd {
     }
   }
 
-  Index m() const { return Index{p_.layout.rows} * p_.layout.block; }
-  Index n() const { return Index{p_.layout.cols} * p_.layout.block; }
-  Index area() const { return Index{p_.layout.block} * p_.layout.block; }
+  int64_t m() const { return int64_t{p_.layout.rows} * p_.layout.block; }
+  int64_t n() const { return int64_t{p_.layout.cols} * p_.layout.block; }
+  int64_t area() const { return int64_t{p_.layout.block} * p_.layout.block; }
 
   /// This thread's share of one step of A and B.
-  void pack(W* left, W* right, Index product, Index from, Index k) const {
-    const Index thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    const auto share = [&](Index panels, Index t) { return panels * t / threads; };
-    const Index of_a = ceil_div(m(), Tile<W>::kRows), of_b = ceil_div(n(), Tile<W>::kCols);
-    pack_panels<Side::kLeft>(share(of_a, thread), share(of_a, thread + 1), m(), k,
-                             a_ + p_.sum.offset(0, product) + from * p_.a.col, p_.a.row, p_.a.col,
-                             left);
-    pack_panels<Side::kRight>(share(of_b, thread), share(of_b, thread + 1), n(), k,
-                              b_ + p_.sum.offset(1, product) + from * p_.b.row, p_.b.col, p_.b.row,
-                              right);
+  void pack(W* left, W* right, int64_t product, int64_t from, int64_t k) const {
+    const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    const auto share = [&](int64_t panels, int64_t t) { return panels * t / threads; };
+    const int64_t of_a = ceil_div(m(), Tile<W>::rows), of_b = ceil_div(n(), Tile<W>::cols);
+    pack_panels<Side::left>(share(of_a, thread), share(of_a, thread + 1), m(), k,
+                            a_ + p_.sum.offset(0, product) + from * p_.a.col, p_.a.row, p_.a.col,
+                            left);
+    pack_panels<Side::right>(share(of_b, thread), share(of_b, thread + 1), n(), k,
+                             b_ + p_.sum.offset(1, product) + from * p_.b.row, p_.b.col, p_.b.row,
+                             right);
   }
 
   /// Adds one step to block `i`; low precision is rounded after the last.
-  void multiply(const PanelPair<W>& pair, Index k, Index step, W* sums, Index i) const {
-    const Index block = p_.layout.block;
+  void multiply(const PanelPair<W>& pair, int64_t k, int64_t step, W* sums, int64_t i) const {
+    const int64_t block = p_.layout.block;
     const std::span<const PanelPair<W>> chain(&pair, 1);
     const W beta = step == 0 ? W(0) : W(1);
     T* out = values_ + i * area();
@@ -257,8 +257,8 @@ class Sdd {
   }
 
   /// Block `i` of this head through the epilogue.
-  void finish_block(EpilogueRows<W>& rows, const W* sums, Index i) const {
-    const Index block = p_.layout.block, number = first_ + i;
+  void finish_block(EpilogueRows<W>& rows, const W* sums, int64_t i) const {
+    const int64_t block = p_.layout.block, number = first_ + i;
     finish(rows, reductions_, sums, block, block,
            {batch_ * p_.layout.heads + head_, p_.layout.row_of[number] * block,
             p_.layout.col_of[number] * block},
@@ -267,14 +267,14 @@ class Sdd {
 
   const SddProblem& p_;
   EpilogueReductions<W>& reductions_;
-  Index batch_, head_;
+  int64_t batch_, head_;
   const T* a_;
   const T* b_;
-  T* values_;    ///< of this head's first block
-  Index first_;  ///< number of this head's first block
-  Index count_;  ///< blocks of this head
-  Index depth_;  ///< products are packed this deep at most
-  Index steps_;  ///< packings, over all products of the sum
+  T* values_;      ///< of this head's first block
+  int64_t first_;  ///< number of this head's first block
+  int64_t count_;  ///< blocks of this head
+  int64_t depth_;  ///< products are packed this deep at most
+  int64_t steps_;  ///< packings, over all products of the sum
 };
 
 }  // namespace
@@ -285,23 +285,23 @@ void dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProble
   const int team = team_size(products * double(p.layout.nnz) * area * double(p.n), worth_a_thread);
   visit_floating("dsd", values.dtype(), [&]<class T>(Type<T>) {
     Dsd<T> dsd(p, values.data<T>(), b.data<T>(), c.data<T>(), team);
-    parallel_each(dsd.tasks(), team, [&](Index task) { dsd.run(task); });
+    parallel_each(dsd.tasks(), team, [&](int64_t task) { dsd.run(task); });
     dsd.reduce();
   });
 }
 
 void sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p, Stream) {
-  const Index tasks = p.batch.numel() * p.layout.heads;
+  const int64_t tasks = p.batch.numel() * p.layout.heads;
   const double area = double(p.layout.block) * p.layout.block;
   const double products = double(p.batch.numel()) * double(p.sum.numel());
   const int team = team_size(products * double(p.layout.nnz) * area * double(p.k), worth_a_thread);
   // Few heads are computed one after the other, each by the whole team.
   const bool together = tasks < 4 * team;
   visit_floating("sdd", values.dtype(), [&]<class T>(Type<T>) {
-    const Index block = p.layout.block;
+    const int64_t block = p.layout.block;
     EpilogueReductions<Wide<T>> reductions(
         p.epilogue, {p.batch.numel(), p.layout.nnz * block, block}, block, block);
-    parallel_each(tasks, together ? 1 : team, [&](Index task) {
+    parallel_each(tasks, together ? 1 : team, [&](int64_t task) {
       Sdd<T>(p, reductions, a.data<T>(), b.data<T>(), values.data<T>(), task)
           .run(together ? team : 1);
     });

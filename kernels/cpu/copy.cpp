@@ -1,5 +1,6 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/strided_loop.h>
+#include <bs/lib/integers.h>
 
 namespace bs::cpu {
 
@@ -50,7 +51,7 @@ void copy_tiles(const StridedLoop<2>& loop, int dense, const T* from, T* to) {
   StridedLoop<2> planes = loop;
   planes.shape[dense] = planes.shape[loop.rank - 1] = 1;
   const int64_t width = loop.shape[dense], height = loop.inner();
-  const int64_t strips = (width + side - 1) / side;
+  const int64_t strips = ceil_div(width, side);
   const int64_t step = loop.inner_stride(0);
   const int64_t row = loop.strides[1][dense], column = loop.inner_stride(1);
   const int64_t grain = std::max<int64_t>(1, elementwise_grain / (side * height));

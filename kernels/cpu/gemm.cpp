@@ -11,67 +11,71 @@ namespace bs::cpu {
 namespace {
 
 /// The even step, a multiple of `unit`, that covers `n` in as few steps of at most `limit`.
-constexpr Index even_step(Index n, Index limit, Index unit) {
-  return ceil_div(ceil_div(n, std::max<Index>(1, ceil_div(n, limit))), unit) * unit;
+constexpr int64_t even_step(int64_t n, int64_t limit, int64_t unit) {
+  return ceil_div(ceil_div(n, std::max<int64_t>(1, ceil_div(n, limit))), unit) * unit;
 }
 
 template <class E>
-struct View {
+struct Matrix {
   E* data;
-  Index rs, cs;
-  E* at(Index i, Index j) const { return data + i * rs + j * cs; }
-  View transposed() const { return {data, cs, rs}; }
+  int64_t row, col;  ///< strides
+  E* at(int64_t i, int64_t j) const { return data + i * row + j * col; }
+  Matrix transposed() const { return {data, col, row}; }
 };
+
+template <class E>
+Matrix<E> item_of(const Matrices<E>& all, int64_t i) {
+  return {all.data + i * all.batch, all.row, all.col};
+}
 
 template <class T, class In, class Out>
 struct Problem {
-  Index m, n, k;
-  T alpha;
-  View<const In> a, b;
+  int64_t m, n, k;
+  Matrix<const In> a, b;
   T beta;
-  View<Out> c;
+  Matrix<Out> c;
 
   Problem transposed() const {
-    return {n, m, k, alpha, b.transposed(), a.transposed(), beta, c.transposed()};
+    return {n, m, k, b.transposed(), a.transposed(), beta, c.transposed()};
   }
-  bool is_row() const { return m == 1 && (b.rs == 1 || b.cs == 1); }
+  bool is_row() const { return m == 1 && (b.row == 1 || b.col == 1); }
 };
 
 /// Columns [first, last) of a one-row product, bound by reading B once.
 template <class T, class In, class Out>
-void row_product(const Problem<T, In, Out>& p, Index first, Index last) {
-  constexpr Index kSpan = 512, kSums = 4 * Tile<T>::kLanes;
+void row_product(const Problem<T, In, Out>& p, int64_t first, int64_t last) {
+  constexpr int64_t span = 512, sums_at_once = 4 * Tile<T>::lanes;
   T* x = scratch<T>(3, p.k);
-  for (Index l = 0; l < p.k; ++l) x[l] = to<T>(*p.a.at(0, l));
-  T y[kSpan], wide[kSpan];
-  for (Index j0 = first; j0 < last; j0 += kSpan) {
-    const Index n = std::min(kSpan, last - j0);
-    if (p.b.cs == 1) {
+  for (int64_t l = 0; l < p.k; ++l) x[l] = to<T>(*p.a.at(0, l));
+  T y[span], wide[span];
+  for (int64_t j0 = first; j0 < last; j0 += span) {
+    const int64_t n = std::min(span, last - j0);
+    if (p.b.col == 1) {
       std::fill_n(y, n, T(0));
-      for (Index l = 0; l < p.k; ++l) {
+      for (int64_t l = 0; l < p.k; ++l) {
         const T* row = wide;
         if constexpr (std::is_same_v<T, In>) {
           row = p.b.at(l, j0);
         } else {
           widen(n, p.b.at(l, j0), wide);
         }
-        for (Index j = 0; j < n; ++j) y[j] += x[l] * row[j];
+        for (int64_t j = 0; j < n; ++j) y[j] += x[l] * row[j];
       }
     } else {
-      for (Index j = 0; j < n; ++j) {
-        T sums[kSums] = {};
+      for (int64_t j = 0; j < n; ++j) {
+        T sums[sums_at_once] = {};
         T rest = 0;
-        for (Index l0 = 0; l0 < p.k; l0 += kSpan) {
-          const Index depth = std::min(kSpan, p.k - l0);
+        for (int64_t l0 = 0; l0 < p.k; l0 += span) {
+          const int64_t depth = std::min(span, p.k - l0);
           const T* col = wide;
           if constexpr (std::is_same_v<T, In>) {
             col = p.b.at(l0, j0 + j);
           } else {
             widen(depth, p.b.at(l0, j0 + j), wide);
           }
-          Index l = 0;
-          for (; l + kSums <= depth; l += kSums) {
-            for (Index s = 0; s < kSums; ++s) sums[s] += x[l0 + l + s] * col[l + s];
+          int64_t l = 0;
+          for (; l + sums_at_once <= depth; l += sums_at_once) {
+            for (int64_t s = 0; s < sums_at_once; ++s) sums[s] += x[l0 + l + s] * col[l + s];
           }
           for (; l < depth; ++l) rest += x[l0 + l] * col[l];
         }
@@ -79,8 +83,7 @@ void row_product(const Problem<T, In, Out>& p, Index first, Index last) {
         y[j] = rest;
       }
     }
-    for (Index j = 0; j < n; ++j) y[j] *= p.alpha;
-    store_sums(1, n, y, n, p.beta, p.c.at(0, j0), p.c.rs, p.c.cs);
+    store_sums(1, n, y, n, p.beta, p.c.at(0, j0), p.c.row, p.c.col);
   }
 }
 
@@ -88,30 +91,30 @@ void row_product(const Problem<T, In, Out>& p, Index first, Index last) {
 /// threads take one by one, steps of the depth. The depth steps depend on k alone.
 template <class T>
 struct Plan {
-  Index chunk_m, chunk_n, tile_m, tile_n, depth;
+  int64_t chunk_m, chunk_n, tile_m, tile_n, depth;
   bool direct_a, direct_b;
   T *a = nullptr, *b = nullptr, *c = nullptr;
   int threads;
-  std::atomic<Index> next[2] = {0, 0};
+  std::atomic<int64_t> next[2] = {0, 0};
 
   template <class In, class Out>
   Plan(const Problem<T, In, Out>& p, int team) : threads(team) {
-    constexpr Index MR = Tile<T>::kRows, NR = Tile<T>::kCols, kChunk = 1024;
+    constexpr int64_t MR = Tile<T>::rows, NR = Tile<T>::cols, most_side = 1024;
     constexpr bool same = std::is_same_v<T, In>;
     direct_a = same && p.n <= 8 * NR;
-    direct_b = same && p.b.cs == 1 && p.m <= 16 * MR && p.n % (NR / 2) == 0;
-    depth = even_step(p.k, Tile<T>::kDepth, 8);
-    chunk_m = even_step(p.m, kChunk, MR);
-    chunk_n = even_step(p.n, kChunk, NR);
-    tile_m = even_step(chunk_m, 1024 / static_cast<Index>(sizeof(T)), MR);
+    direct_b = same && p.b.col == 1 && p.m <= 16 * MR && p.n % (NR / 2) == 0;
+    depth = even_step(p.k, Tile<T>::depth, 8);
+    chunk_m = even_step(p.m, most_side, MR);
+    chunk_n = even_step(p.n, most_side, NR);
+    tile_m = even_step(chunk_m, 1024 / static_cast<int64_t>(sizeof(T)), MR);
     tile_n = chunk_n;
     const auto tiles = [&] { return ceil_div(chunk_m, tile_m) * ceil_div(chunk_n, tile_n); };
     while (threads > 1 && tiles() < 4 * threads && (tile_m > 4 * MR || tile_n > 2 * NR)) {
       const bool across = tile_n > 2 * NR && (tile_n >= tile_m / 2 || tile_m <= 4 * MR);
-      Index& side = across ? tile_n : tile_m;
+      int64_t& side = across ? tile_n : tile_m;
       side = even_step(side, (side + 1) / 2, across ? NR : MR);
     }
-    const Index copies = threads > 1 ? 2 : 1;
+    const int64_t copies = threads > 1 ? 2 : 1;
     if (!direct_a) a = scratch<T>(0, copies * packed_a_size<T>(chunk_m, depth));
     if (!direct_b) b = scratch<T>(1, copies * packed_b_size<T>(depth, chunk_n));
     if (!std::is_same_v<T, Out> && p.k > depth) c = scratch<T>(2, chunk_m * chunk_n);
@@ -120,7 +123,7 @@ struct Plan {
 
 /// A chunk of C and a step of the depth.
 struct Region {
-  Index i, j, l, m, n, k;
+  int64_t i, j, l, m, n, k;
 };
 
 template <class T>
@@ -133,25 +136,25 @@ struct Operands {
 template <class T, class In, class Out>
 Operands<T> prepare(const Problem<T, In, Out>& p, const Plan<T>& plan, int thread, int turn,
                     const Region& r) {
-  constexpr Index MR = Tile<T>::kRows, NR = Tile<T>::kCols;
+  constexpr int64_t MR = Tile<T>::rows, NR = Tile<T>::cols;
   const int copy = plan.threads > 1 ? turn : 0;
   T* a = plan.direct_a ? nullptr : plan.a + copy * packed_a_size<T>(plan.chunk_m, plan.depth);
   T* b = plan.direct_b ? nullptr : plan.b + copy * packed_b_size<T>(plan.depth, plan.chunk_n);
   Operands<T> x{{a, b}, packed_a<T>(r.k), packed_b<T>(r.k)};
   if constexpr (std::is_same_v<T, In>) {
-    if (plan.direct_a) x.base.a = p.a.at(r.i, r.l), x.a = direct_a<T>(p.a.rs, p.a.cs);
-    if (plan.direct_b) x.base.b = p.b.at(r.l, r.j), x.b = direct_b<T>(p.b.rs);
+    if (plan.direct_a) x.base.a = p.a.at(r.i, r.l), x.a = direct_a<T>(p.a.row, p.a.col);
+    if (plan.direct_b) x.base.b = p.b.at(r.l, r.j), x.b = direct_b<T>(p.b.row);
   }
-  const auto share = [&](Index count, int t) { return count * t / plan.threads; };
+  const auto share = [&](int64_t count, int t) { return count * t / plan.threads; };
   if (!plan.direct_b) {
-    const Index count = ceil_div(r.n, NR);
-    pack_panels<Side::kRight>(share(count, thread), share(count, thread + 1), r.n, r.k,
-                              p.b.at(r.l, r.j), p.b.cs, p.b.rs, b);
+    const int64_t count = ceil_div(r.n, NR);
+    pack_panels<Side::right>(share(count, thread), share(count, thread + 1), r.n, r.k,
+                             p.b.at(r.l, r.j), p.b.col, p.b.row, b);
   }
   if (!plan.direct_a) {
-    const Index count = ceil_div(r.m, MR);
-    pack_panels<Side::kLeft>(share(count, thread), share(count, thread + 1), r.m, r.k,
-                             p.a.at(r.i, r.l), p.a.rs, p.a.cs, a);
+    const int64_t count = ceil_div(r.m, MR);
+    pack_panels<Side::left>(share(count, thread), share(count, thread + 1), r.m, r.k,
+                            p.a.at(r.i, r.l), p.a.row, p.a.col, a);
   }
   return x;
 }
@@ -160,24 +163,24 @@ Operands<T> prepare(const Problem<T, In, Out>& p, const Plan<T>& plan, int threa
 template <class T, class In, class Out>
 void run_tiles(const Problem<T, In, Out>& p, Plan<T>& plan, int turn, const Region& r,
                const Operands<T>& x) {
-  constexpr Index MR = Tile<T>::kRows, NR = Tile<T>::kCols;
+  constexpr int64_t MR = Tile<T>::rows, NR = Tile<T>::cols;
   const bool first = r.l == 0, last = r.l + r.k == p.k;
-  const Index tiles_m = ceil_div(r.m, plan.tile_m), tiles_n = ceil_div(r.n, plan.tile_n);
-  for (Index t; (t = plan.next[turn]++) < tiles_m * tiles_n;) {
-    const Index i = t % tiles_m * plan.tile_m, j = t / tiles_m * plan.tile_n;
-    const Index rows = std::min(plan.tile_m, r.m - i), cols = std::min(plan.tile_n, r.n - j);
+  const int64_t tiles_m = ceil_div(r.m, plan.tile_m), tiles_n = ceil_div(r.n, plan.tile_n);
+  for (int64_t t; (t = plan.next[turn]++) < tiles_m * tiles_n;) {
+    const int64_t i = t % tiles_m * plan.tile_m, j = t / tiles_m * plan.tile_n;
+    const int64_t rows = std::min(plan.tile_m, r.m - i), cols = std::min(plan.tile_n, r.n - j);
     const PanelPair<T> pair{x.base.a + i / MR * x.a.panel, x.base.b + j / NR * x.b.panel};
     const std::span<const PanelPair<T>> pairs(&pair, 1);
     Out* c = p.c.at(r.i + i, r.j + j);
     if (plan.c == nullptr) {
-      multiply_panels(rows, cols, r.k, pairs, x.a, x.b, p.alpha, first ? p.beta : T(1), c, p.c.rs,
-                      p.c.cs);
+      multiply_panels(rows, cols, r.k, pairs, x.a, x.b, T(1), first ? p.beta : T(1), c, p.c.row,
+                      p.c.col);
       continue;
     }
     T* sum = plan.c + i * plan.chunk_n + j;
-    multiply_panels(rows, cols, r.k, pairs, x.a, x.b, p.alpha, T(first ? 0 : 1), sum, plan.chunk_n,
-                    Index{1});
-    if (last) store_sums(rows, cols, sum, plan.chunk_n, p.beta, c, p.c.rs, p.c.cs);
+    multiply_panels(rows, cols, r.k, pairs, x.a, x.b, T(1), T(first ? 0 : 1), sum, plan.chunk_n,
+                    int64_t{1});
+    if (last) store_sums(rows, cols, sum, plan.chunk_n, p.beta, c, p.c.row, p.c.col);
   }
 }
 
@@ -186,11 +189,11 @@ void run_tiles(const Problem<T, In, Out>& p, Plan<T>& plan, int turn, const Regi
 template <class T, class In, class Out>
 void work(const Problem<T, In, Out>& p, Plan<T>& plan, int thread) {
   int turn = 0;
-  for (Index j0 = 0; j0 < p.n; j0 += plan.chunk_n) {
-    for (Index i0 = 0; i0 < p.m; i0 += plan.chunk_m) {
-      const Index m = std::min(plan.chunk_m, p.m - i0), n = std::min(plan.chunk_n, p.n - j0);
-      for (Index l0 = 0; l0 < p.k; l0 += plan.depth, turn ^= 1) {
-        const Index k = std::min(plan.depth, p.k - l0);
+  for (int64_t j0 = 0; j0 < p.n; j0 += plan.chunk_n) {
+    for (int64_t i0 = 0; i0 < p.m; i0 += plan.chunk_m) {
+      const int64_t m = std::min(plan.chunk_m, p.m - i0), n = std::min(plan.chunk_n, p.n - j0);
+      for (int64_t l0 = 0; l0 < p.k; l0 += plan.depth, turn ^= 1) {
+        const int64_t k = std::min(plan.depth, p.k - l0);
         const Operands<T> x = prepare(p, plan, thread, turn, Region{i0, j0, l0, m, n, k});
         if (plan.threads > 1) {
 #pragma omp barrier
@@ -206,8 +209,8 @@ void work(const Problem<T, In, Out>& p, Plan<T>& plan, int thread) {
 /// C = beta C, the product being empty.
 template <class T, class In, class Out>
 void scale(const Problem<T, In, Out>& p) {
-  for (Index i = 0; i < p.m; ++i) {
-    for (Index j = 0; j < p.n; ++j) {
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
       Out& x = *p.c.at(i, j);
       x = p.beta == T(0) ? from<T, Out>(T(0)) : from<T, Out>(p.beta * to<T>(x));
     }
@@ -218,13 +221,13 @@ template <class T, class In, class Out>
 void multiply(const Problem<T, In, Out>& given, int threads) {
   Problem<T, In, Out> p = given;
   if (p.m <= 0 || p.n <= 0) return;
-  if (p.k <= 0 || p.alpha == T(0)) return scale(p);
+  if (p.k <= 0) return scale(p);
   const bool column = p.n == 1 && p.m > 1;
-  if (column || (p.m > 1 && p.c.cs != 1 && p.c.rs == 1)) p = p.transposed();
+  if (column || (p.m > 1 && p.c.col != 1 && p.c.row == 1)) p = p.transposed();
   if (p.is_row()) {
-    constexpr Index kTask = 256;
+    constexpr int64_t task = 256;
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
-    for (Index j = 0; j < p.n; j += kTask) row_product(p, j, std::min(p.n, j + kTask));
+    for (int64_t j = 0; j < p.n; j += task) row_product(p, j, std::min(p.n, j + task));
     return;
   }
   Plan<T> plan(p, threads);
@@ -240,40 +243,32 @@ void multiply(const Problem<T, In, Out>& given, int threads) {
 }  // namespace
 
 template <class T, class In, class Out>
-void gemm(Index m, Index n, Index k, T alpha, const In* a, Index rsa, Index csa, const In* b,
-          Index rsb, Index csb, T beta, Out* c, Index rsc, Index csc) {
-  multiply<T, In, Out>({m, n, k, alpha, {a, rsa, csa}, {b, rsb, csb}, beta, {c, rsc, csc}}, 1);
-}
-
-template <class T, class In, class Out>
-void parallel_gemm(Index batch, Index m, Index n, Index k, T alpha, const In* a, Index bsa,
-                   Index rsa, Index csa, const In* b, Index bsb, Index rsb, Index csb, T beta,
-                   Out* c, Index bsc, Index rsc, Index csc) {
-  constexpr double kWorthAThread = 1 << 20;  // multiply-adds that pay for waking one
-  const double each = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  const double total = each * static_cast<double>(batch);
-  const auto most = [](double x) { return static_cast<Index>(std::clamp(x, 1.0, 1e6)); };
-  const Index team = omp_in_parallel() ? 1 : omp_get_max_threads();
-  const Index inside = std::min(team, most(each / kWorthAThread));
-  const auto item = [&](Index i, int threads) {
-    const View<const In> ai{a + i * bsa, rsa, csa}, bi{b + i * bsb, rsb, csb};
-    multiply<T, In, Out>({m, n, k, alpha, ai, bi, beta, {c + i * bsc, rsc, csc}}, threads);
+void gemm(const GemmShape& shape, const Matrices<const In>& a, const Matrices<const In>& b, T beta,
+          const Matrices<Out>& c) {
+  constexpr double worth_a_thread = 1 << 20;  // multiply-adds that pay for waking one
+  const double each =
+      static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  const double total = each * static_cast<double>(shape.batch);
+  const auto most = [](double x) { return static_cast<int64_t>(std::clamp(x, 1.0, 1e6)); };
+  const int64_t team = omp_in_parallel() ? 1 : omp_get_max_threads();
+  const int64_t inside = std::min(team, most(each / worth_a_thread));
+  const auto item = [&](int64_t i, int threads) {
+    multiply<T, In, Out>(
+        {shape.m, shape.n, shape.k, item_of(a, i), item_of(b, i), beta, item_of(c, i)}, threads);
   };
-  if (batch <= 1 || (inside == team && batch < 4 * team)) {
-    for (Index i = 0; i < batch; ++i) item(i, static_cast<int>(inside));
+  if (shape.batch <= 1 || (inside == team && shape.batch < 4 * team)) {
+    for (int64_t i = 0; i < shape.batch; ++i) item(i, static_cast<int>(inside));
     return;
   }
-  const int threads = static_cast<int>(std::min({team, batch, most(total / kWorthAThread)}));
+  const int threads = static_cast<int>(std::min({team, shape.batch, most(total / worth_a_thread)}));
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
-  for (Index i = 0; i < batch; ++i) item(i, 1);
+  for (int64_t i = 0; i < shape.batch; ++i) item(i, 1);
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types cannot stand in parentheses
-#define BS_GEMM(T, In, Out)                                                                       \
-  template void gemm(Index, Index, Index, T, const In*, Index, Index, const In*, Index, Index, T, \
-                     Out*, Index, Index);                                                         \
-  template void parallel_gemm(Index, Index, Index, Index, T, const In*, Index, Index, Index,      \
-                              const In*, Index, Index, Index, T, Out*, Index, Index, Index);
+#define BS_GEMM(T, In, Out)                                                                     \
+  template void gemm(const GemmShape&, const Matrices<const In>&, const Matrices<const In>&, T, \
+                     const Matrices<Out>&);
 // NOLINTEND(bugprone-macro-parentheses)
 
 BS_GEMM(float, float, float)

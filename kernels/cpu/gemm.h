@@ -2,20 +2,35 @@
 /// @file
 /// Dense products on the CPU. Sums of products over a block pattern: see panels.h.
 #include <bs/kernels/cpu/panels.h>
+#include <bs/lib/tensor.h>
 
 namespace bs::cpu {
 
-/// C (m x n) = beta C + alpha A B on the calling thread; any strides. T is the type of the sum, to
-/// which inputs are converted; C is rounded once, and not read when beta is 0.
-template <class T, class In, class Out>
-void gemm(Index m, Index n, Index k, T alpha, const In* a, Index rsa, Index csa, const In* b,
-          Index rsb, Index csb, T beta, Out* c, Index rsc, Index csc);
+struct GemmShape {
+  int64_t batch = 1;
+  int64_t m = 0, n = 0, k = 0;
+};
 
-/// `batch` such products, operands `bsa`, `bsb`, `bsc` elements apart (0: the same), on up to
-/// omp_get_max_threads() threads. The depth is never split: bitwise the result of gemm().
+/// Element (row r, column c) of matrix i lies at `data[i * batch + r * row + c * col]`.
+template <class T>
+struct Matrices {
+  T* data = nullptr;
+  int64_t batch = 0, row = 0, col = 1;
+
+  Matrices transposed() const { return {data, batch, col, row}; }
+};
+
+/// The matrix of the last two axes.
+template <class T>
+Matrices<T> matrix_of(const Tensor& x) {
+  return {x.data<std::remove_const_t<T>>(), 0, x.strides()[-2], x.strides()[-1]};
+}
+
+/// C (m x n) = beta C + A B for each of a batch, on up to omp_get_max_threads() threads. T is the
+/// type of the sum, to which inputs are converted; C is rounded once, and not read when beta is 0.
+/// The depth is never split between threads: the same bits for any number of them.
 template <class T, class In, class Out>
-void parallel_gemm(Index batch, Index m, Index n, Index k, T alpha, const In* a, Index bsa,
-                   Index rsa, Index csa, const In* b, Index bsb, Index rsb, Index csb, T beta,
-                   Out* c, Index bsc, Index rsc, Index csc);
+void gemm(const GemmShape& shape, const Matrices<const In>& a, const Matrices<const In>& b, T beta,
+          const Matrices<Out>& c);
 
 }  // namespace bs::cpu

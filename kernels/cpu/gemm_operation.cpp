@@ -104,8 +104,8 @@ void run(const GemmDescription& d, const GemmTensors& p, const std::vector<doubl
     if (p.k > 0) {
       const std::vector<double> a = gather(d.tile.math, d.a.element, p.a.select(0, batch));
       const std::vector<double> b = gather(d.tile.math, d.b.element, p.b.select(0, batch));
-      parallel_gemm<double, double, double>(1, p.m, p.n, p.k, 1.0, a.data(), 0, p.k, 1, b.data(), 0,
-                                            p.n, 1, 0.0, sums.data(), 0, p.n, 1);
+      gemm<double, double, double>({.m = p.m, .n = p.n, .k = p.k}, {a.data(), 0, p.k},
+                                   {b.data(), 0, p.n}, 0.0, {sums.data(), 0, p.n});
     }
     for (double& sum : sums) sum = accumulated(d.tile.math, sum);
     for (int64_t i = 0; i < p.m; ++i)

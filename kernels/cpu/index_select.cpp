@@ -1,6 +1,7 @@
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/index_select.h>
+#include <bs/lib/integers.h>
 
 #include <span>
 
@@ -94,7 +95,7 @@ void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor
         if (places.of(r % extent).empty()) std::fill_n(to + r * inner, inner, T());
     });
     const auto named = static_cast<int64_t>(places.named.size());
-    const int64_t strips = (inner + strip - 1) / strip;
+    const int64_t strips = ceil_div(inner, strip);
     const int64_t width = std::min(inner, strip);
     const int64_t additions = (count / std::max<int64_t>(1, named) + 1) * width;
     const int64_t grain = std::max<int64_t>(1, elementwise_grain / additions);

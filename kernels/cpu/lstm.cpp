@@ -29,9 +29,9 @@ W squash(W z) {
 
 /// The cells of a row: sums become gates in place, c and o t(c) come from them.
 template <bool hard, class W>
-void cell_row(Index n, W* i, W* f, W* g, W* o, const W* before, W* c, W* out) {
+void cell_row(int64_t n, W* i, W* f, W* g, W* o, const W* before, W* c, W* out) {
 #pragma omp simd
-  for (Index u = 0; u < n; ++u) {
+  for (int64_t u = 0; u < n; ++u) {
     i[u] = gate<hard>(i[u]);
     f[u] = gate<hard>(f[u]);
     g[u] = squash<hard>(g[u]);
@@ -43,13 +43,14 @@ void cell_row(Index n, W* i, W* f, W* g, W* o, const W* before, W* c, W* out) {
 
 /// x = k before + (1 - k) x.
 template <class W>
-void blend(const Keep<W>& keep, Index first, Index n, const W* before, W* x) {
-  constexpr Index most = 128;
+void blend(const Keep<W>& keep, int64_t first, int64_t n, const W* before, W* x) {
+  constexpr int64_t most = 128;
   W k[most];
-  for (Index at = 0; at < n; at += most) {
-    const Index count = std::min(most, n - at);
+  for (int64_t at = 0; at < n; at += most) {
+    const int64_t count = std::min(most, n - at);
     keep.factors(first + at, count, k);
-    for (Index j = 0; j < count; ++j) x[at + j] = k[j] * before[at + j] + (W(1) - k[j]) * x[at + j];
+    for (int64_t j = 0; j < count; ++j)
+      x[at + j] = k[j] * before[at + j] + (W(1) - k[j]) * x[at + j];
   }
 }
 
@@ -85,20 +86,20 @@ class Forward {
   void run() {
     run_team(team_for(s_), [&](int thread, int team) {
       visit_bool(s_.rule.hard, [&]<bool hard>(std::bool_constant<hard>) {
-        for (Index n = 0; n < s_.steps(); ++n) step<hard>(n, thread, team);
+        for (int64_t n = 0; n < s_.steps(); ++n) step<hard>(n, thread, team);
       });
     });
   }
 
  private:
-  T* h_slot(Index slot) const { return s_.h.data<T>() + slot * batch_ * width_; }
-  W* c_slot(Index slot) const { return s_.c.data<W>() + slot * batch_ * cells_; }
-  T* gates_at(Index t) const { return s_.gates.data<T>() + t * batch_ * 4 * cells_; }
-  T* outputs_at(Index t) const { return s_.outputs.data<T>() + t * batch_ * cells_; }
+  T* h_slot(int64_t slot) const { return s_.h.data<T>() + slot * batch_ * width_; }
+  W* c_slot(int64_t slot) const { return s_.c.data<W>() + slot * batch_ * cells_; }
+  T* gates_at(int64_t t) const { return s_.gates.data<T>() + t * batch_ * 4 * cells_; }
+  T* outputs_at(int64_t t) const { return s_.outputs.data<T>() + t * batch_ * cells_; }
 
   /// The transposes of the four gates' weights [cells, width], each packed on its own.
   void pack_recurrent() {
-    for (Index g = 0; g < 4; ++g)
+    for (int64_t g = 0; g < 4; ++g)
       recurrent_[g] = {s_.hh.data<T>() + g * cells_ * width_, width_, cells_, 1, width_};
   }
 
@@ -107,7 +108,7 @@ class Forward {
     W *sums, *outputs, *after;
     const W* before;
   };
-  Buffers buffers(Index n, Index t) const {
+  Buffers buffers(int64_t n, int64_t t) const {
     if constexpr (converts) {
       W* after = hidden_[(n + 1) % 2];
       return {sums_, projects_ ? outputs_ : after, after, hidden_[n % 2]};
@@ -118,48 +119,48 @@ class Forward {
   }
 
   template <bool hard>
-  void step(Index n, int thread, int team) const {
-    const Index t = s_.step(n), m = active_.rows(t);
+  void step(int64_t n, int thread, int team) const {
+    const int64_t t = s_.step(n), m = active_.rows(t);
     const Buffers x = buffers(n, t);
     const Range cells = share<W>(cells_, thread, team);
     add_recurrent(t, m, x, cells);
-    for (Index b = 0; b < batch_; ++b) row<hard>(t, b, x, cells);
+    for (int64_t b = 0; b < batch_; ++b) row<hard>(t, b, x, cells);
     if (projects_) {
       meet(team);
       const Range out = share<W>(width_, thread, team);
       const LeftRows<W> outputs(m, cells_, x.outputs, cells_);
       projection_.multiply(outputs, out, W(0), x.after + out.begin, width_);
-      for (Index b = 0; b < batch_; ++b) finish(t, b, x, out);
+      for (int64_t b = 0; b < batch_; ++b) finish(t, b, x, out);
     }
     meet(team);
   }
 
   /// The gates' sums: the input's part is there.
-  void add_recurrent(Index t, Index m, const Buffers& x, Range cells) const {
+  void add_recurrent(int64_t t, int64_t m, const Buffers& x, Range cells) const {
     if constexpr (converts) {
-      for (Index b = 0; b < m; ++b)
-        for (Index g = 0; g < 4; ++g) {
-          const Index at = (4 * b + g) * cells_ + cells.begin;
+      for (int64_t b = 0; b < m; ++b)
+        for (int64_t g = 0; g < 4; ++g) {
+          const int64_t at = (4 * b + g) * cells_ + cells.begin;
           widen(cells.size(), gates_at(t) + at, x.sums + at);
         }
     }
     if (s_.layout) return add_sparse(t, m, x);
     const LeftRows<W> before(m, width_, x.before, width_);
-    for (Index g = 0; g < 4; ++g)
+    for (int64_t g = 0; g < 4; ++g)
       recurrent_[g].multiply(before, cells, W(1), x.sums + g * cells_ + cells.begin, 4 * cells_);
   }
 
-  void add_sparse(Index t, Index m, const Buffers& x) const {
+  void add_sparse(int64_t t, int64_t m, const Buffers& x) const {
     const Tensor sums =
         dds(s_.h.select(0, s_.before(t)), SparseTensor{s_.layout, s_.hh}, {.b = true});
     const T* part = sums.data<T>();
-    for (Index e = 0; e < m * 4 * cells_; ++e) x.sums[e] += to<W>(part[e]);
+    for (int64_t e = 0; e < m * 4 * cells_; ++e) x.sums[e] += to<W>(part[e]);
   }
 
   /// Cells of one row, up to h, or up to what is projected.
   template <bool hard>
-  void row(Index t, Index b, const Buffers& x, Range r) const {
-    const Index at = b * cells_ + r.begin, n = r.size();
+  void row(int64_t t, int64_t b, const Buffers& x, Range r) const {
+    const int64_t at = b * cells_ + r.begin, n = r.size();
     const W* before = c_slot(s_.before(t)) + at;
     W* c = c_slot(s_.after(t)) + at;
     W* out = x.outputs + at;
@@ -174,11 +175,11 @@ class Forward {
     } else {
       W* i = x.sums + 4 * b * cells_ + r.begin;
       cell_row<hard>(n, i, i + cells_, i + 2 * cells_, i + 3 * cells_, before, c, out);
-      const Index first = t * batch_ * cells_ + at;
+      const int64_t first = t * batch_ * cells_ + at;
       if (keep_c_.any()) blend(keep_c_, first, n, before, c);
       if (!projects_ && keep_h_.any()) blend(keep_h_, first, n, x.before + at, out);
       if constexpr (converts)
-        for (Index g = 0; g < 4; ++g)
+        for (int64_t g = 0; g < 4; ++g)
           narrow(n, i + g * cells_, gates_at(t) + (4 * b + g) * cells_ + r.begin);
     }
     if constexpr (converts)
@@ -186,8 +187,8 @@ class Forward {
   }
 
   /// Outputs of one row after the projection.
-  void finish(Index t, Index b, const Buffers& x, Range r) const {
-    const Index at = b * width_ + r.begin, n = r.size();
+  void finish(int64_t t, int64_t b, const Buffers& x, Range r) const {
+    const int64_t at = b * width_ + r.begin, n = r.size();
     W* out = x.after + at;
     if (!active_(t, b)) {
       std::copy_n(x.before + at, n, out);
@@ -198,13 +199,13 @@ class Forward {
   }
 
   /// Stores a row, and goes on with what was stored.
-  static void round(Index n, W* x, T* stored) {
+  static void round(int64_t n, W* x, T* stored) {
     narrow(n, x, stored);
     widen(n, stored, x);
   }
 
   const LSTMSteps& s_;
-  Index batch_, cells_, width_;
+  int64_t batch_, cells_, width_;
   bool projects_;
   Active active_;
   Keep<W> keep_h_, keep_c_;

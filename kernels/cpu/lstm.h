@@ -14,16 +14,16 @@ namespace bs::cpu::recurrent {
 
 /// A run of columns.
 struct Range {
-  Index begin, end;
-  Index size() const { return end - begin; }
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
 };
 
 /// The columns of `width` that a thread of a team has: whole panels, so that the arithmetic of a
 /// column does not depend on the team.
 template <class W>
-Range share(Index width, int thread, int team) {
-  constexpr Index unit = Tile<W>::kCols;
-  const Index panels = ceil_div(width, unit);
+Range share(int64_t width, int thread, int team) {
+  constexpr int64_t unit = Tile<W>::cols;
+  const int64_t panels = ceil_div(width, unit);
   return {std::min(width, panels * thread / team * unit),
           std::min(width, panels * (thread + 1) / team * unit)};
 }
@@ -57,13 +57,13 @@ template <class W>
 struct LeftRows {
   const W* data;
   PanelLayout layout;
-  Index m, step;  ///< step: elements to the next of the depth
+  int64_t m, step;  ///< step: elements to the next of the depth
 
-  LeftRows(Index rows, Index k, const W* a, Index row)
+  LeftRows(int64_t rows, int64_t k, const W* a, int64_t row)
       : data(a), layout(direct_a<W>(row, 1)), m(rows), step(1) {
-    if (rows < Tile<W>::kRows) return;
+    if (rows < Tile<W>::rows) return;
     W* packed = scratch<W>(4, packed_a_size<W>(rows, k));
-    pack_a<W>(rows, k, a, row, Index{1}, packed);
+    pack_a<W>(rows, k, a, row, int64_t{1}, packed);
     data = packed;
     layout = packed_a<W>(k);
     step = layout.step;
@@ -77,21 +77,21 @@ class PackedWeight {
   PackedWeight() = default;
   /// Element (l, j) is src[l * step + j * lane].
   template <class T>
-  PackedWeight(const T* src, Index depth, Index n, Index step, Index lane)
+  PackedWeight(const T* src, int64_t depth, int64_t n, int64_t step, int64_t lane)
       : packed_(Tensor::empty({packed_b_size<W>(depth, n)}, dtype_of<W>)),
         data_(packed_.data<W>()),
         k_(depth) {
-    parallel_for(ceil_div(n, Tile<W>::kCols), 4, [&](Index first, Index last) {
-      pack_panels<Side::kRight>(first, last, n, depth, src, lane, step, packed_.data<W>());
+    parallel_for(ceil_div(n, Tile<W>::cols), 4, [&](int64_t first, int64_t last) {
+      pack_panels<Side::right>(first, last, n, depth, src, lane, step, packed_.data<W>());
     });
   }
 
   /// c (m x columns) = beta c + a (m x k) times the columns of `range`, which starts a panel; `c`
   /// is where the first of them goes.
-  void multiply(const LeftRows<W>& a, Range range, W beta, W* c, Index row_c) const {
-    constexpr Index unit = Tile<W>::kCols, depth = Tile<W>::kDepth;
+  void multiply(const LeftRows<W>& a, Range range, W beta, W* c, int64_t row_c) const {
+    constexpr int64_t unit = Tile<W>::cols, depth = Tile<W>::depth;
     if (a.m == 0 || range.size() == 0) return;
-    for (Index l = 0; l < k_; l += depth) {
+    for (int64_t l = 0; l < k_; l += depth) {
       const PanelPair<W> pair{a.data + l * a.step, data_ + range.begin * k_ + l * unit};
       multiply_panels<W, W>(a.m, range.size(), std::min(depth, k_ - l), {&pair, 1}, a.layout,
                             PanelLayout{unit * k_, unit, 1, true}, W(1), l == 0 ? beta : W(1), c,
@@ -102,7 +102,7 @@ class PackedWeight {
  private:
   Tensor packed_;
   const W* data_ = nullptr;
-  Index k_ = 0;
+  int64_t k_ = 0;
 };
 
 /// Which rows of a batch are in their sequence at a step.
@@ -110,18 +110,18 @@ class Active {
  public:
   explicit Active(const LSTMSteps& s)
       : lengths_(s.lengths.defined() ? s.lengths.data<int64_t>() : nullptr), batch_(s.batch()) {}
-  bool operator()(Index t, Index b) const { return !lengths_ || t < lengths_[b]; }
+  bool operator()(int64_t t, int64_t b) const { return !lengths_ || t < lengths_[b]; }
   bool all() const { return lengths_ == nullptr; }
   /// Rows up to the last active one: few late in a batch that is sorted by length.
-  Index rows(Index t) const {
-    Index m = batch_;
+  int64_t rows(int64_t t) const {
+    int64_t m = batch_;
     while (m > 0 && !(*this)(t, m - 1)) --m;
     return m;
   }
 
  private:
   const int64_t* lengths_;
-  Index batch_;
+  int64_t batch_;
 };
 
 /// Zoneout's factors k of one of the two states.
@@ -130,17 +130,17 @@ struct Keep {
   double p;
   bool expected;
   RandomState state;
-  Index which;  ///< 0 the hidden state, 1 the cells: the two draw different blocks
+  int64_t which;  ///< 0 the hidden state, 1 the cells: the two draw different blocks
 
   bool any() const { return p > 0; }
   /// The factors of elements [first, first + n) of [T, B, width].
-  void factors(Index first, Index n, W* k) const {
+  void factors(int64_t first, int64_t n, W* k) const {
     if (expected) {
       std::fill_n(k, n, static_cast<W>(p));
       return;
     }
     const uint64_t limit = threshold(p);
-    for (Index e = first; e < first + n; ++e) {
+    for (int64_t e = first; e < first + n; ++e) {
       const auto block = static_cast<uint64_t>(e / 4 * 2 + which);
       k[e - first] = philox(state.seed, block, state.offset).word[e % 4] < limit ? W(1) : W(0);
     }

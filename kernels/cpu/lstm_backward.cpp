@@ -40,12 +40,12 @@ W squash(W z) {
 /// Gradients of the sums from those of the step's output (`dout`) and of c~ (`dc`), which becomes
 /// that of the cells before.
 template <bool hard, class W>
-void cell_row(Index n, const W* const (&gates)[4], const W* before, const W* c, const W* dout,
+void cell_row(int64_t n, const W* const (&gates)[4], const W* before, const W* c, const W* dout,
               W* dc, W* const (&d)[4]) {
   const W *i = gates[0], *f = gates[1], *g = gates[2], *o = gates[3];
   W *di = d[0], *df = d[1], *dg = d[2], *dgo = d[3];
 #pragma omp simd
-  for (Index u = 0; u < n; ++u) {
+  for (int64_t u = 0; u < n; ++u) {
     const W t = squash<hard>(c[u]);
     const W dcell = dc[u] + dout[u] * o[u] * squash_slope<hard>(t);
     const W input = i[u], forget = f[u], value = g[u];
@@ -76,7 +76,7 @@ class Backward {
     if (!f_.layout) recurrent_ = {f_.hh.data<T>(), 4 * cells_, width_, width_, 1};
     if (projects_) projection_ = {f_.hr.data<T>(), width_, cells_, cells_, 1};
     // Gradients of sums are read by all threads while the next step's are written: two buffers.
-    const Index gates = converts ? 2 * batch_ * 4 * cells_ : 0;
+    const int64_t gates = converts ? 2 * batch_ * 4 * cells_ : 0;
     buffer_ = Tensor::empty({gates + batch_ * (cells_ + width_)}, dtype_of<W>);
     sums_ = buffer_.data<W>();
     dout_ = sums_ + gates;
@@ -86,16 +86,16 @@ class Backward {
   void run() {
     run_team(team_for(f_), [&](int thread, int team) {
       visit_bool(f_.rule.hard, [&]<bool hard>(std::bool_constant<hard>) {
-        for (Index n = f_.steps() - 1; n >= 0; --n) step<hard>(n, thread, team);
+        for (int64_t n = f_.steps() - 1; n >= 0; --n) step<hard>(n, thread, team);
       });
     });
   }
 
  private:
-  const T* gates_at(Index t) const { return f_.gates.data<T>() + t * batch_ * 4 * cells_; }
-  T* dgates_at(Index t) const { return s_.dgates.data<T>() + t * batch_ * 4 * cells_; }
-  const W* c_slot(Index slot) const { return f_.c.data<W>() + slot * batch_ * cells_; }
-  W* sums(Index n, Index t) const {
+  const T* gates_at(int64_t t) const { return f_.gates.data<T>() + t * batch_ * 4 * cells_; }
+  T* dgates_at(int64_t t) const { return s_.dgates.data<T>() + t * batch_ * 4 * cells_; }
+  const W* c_slot(int64_t slot) const { return f_.c.data<W>() + slot * batch_ * cells_; }
+  W* sums(int64_t n, int64_t t) const {
     if constexpr (converts) {
       return sums_ + n % 2 * batch_ * 4 * cells_;
     } else {
@@ -104,20 +104,20 @@ class Backward {
   }
 
   template <bool hard>
-  void step(Index n, int thread, int team) const {
-    const Index t = f_.step(n), m = active_.rows(t);
+  void step(int64_t n, int thread, int team) const {
+    const int64_t t = f_.step(n), m = active_.rows(t);
     const Range cells = share<W>(cells_, thread, team);
     const Range out = share<W>(width_, thread, team);
     W* dsums = sums(n, t);
     // Without a projection a thread's outputs are its cells, and dout_ is written in their place.
     W* const dhidden = projects_ ? dhidden_ : dout_;
-    for (Index b = 0; b < batch_; ++b) arrive(t, b, out, dhidden);
+    for (int64_t b = 0; b < batch_; ++b) arrive(t, b, out, dhidden);
     if (projects_) {
       meet(team);
       const LeftRows<W> rows(m, width_, dhidden, width_);
       projection_.multiply(rows, cells, W(0), dout_ + cells.begin, cells_);
     }
-    for (Index b = 0; b < batch_; ++b) row<hard>(t, b, dsums, cells);
+    for (int64_t b = 0; b < batch_; ++b) row<hard>(t, b, dsums, cells);
     meet(team);
     W* dh = s_.dh.data<W>();
     if (f_.layout) {
@@ -128,20 +128,20 @@ class Backward {
     }
   }
 
-  void add_sparse(Index t, W* dh) const {
+  void add_sparse(int64_t t, W* dh) const {
     const Tensor part = dds(s_.dgates.select(0, t), SparseTensor{f_.layout, f_.hh});
     const T* sums = part.data<T>();
-    for (Index e = 0; e < batch_ * width_; ++e) dh[e] += to<W>(sums[e]);
+    for (int64_t e = 0; e < batch_ * width_; ++e) dh[e] += to<W>(sums[e]);
   }
 
   /// The gradient of h after the step, divided into that of h~ and what the state before keeps.
-  void arrive(Index t, Index b, Range r, W* dhidden) const {
-    const Index at = b * width_ + r.begin, n = r.size();
+  void arrive(int64_t t, int64_t b, Range r, W* dhidden) const {
+    const int64_t at = b * width_ + r.begin, n = r.size();
     W* dh = s_.dh.data<W>() + at;
     W* to_candidate = dhidden + at;
     if (s_.dy.defined()) {
       const T* dy = s_.dy.data<T>() + t * batch_ * width_ + at;
-      for (Index j = 0; j < n; ++j) dh[j] += to<W>(dy[j]);
+      for (int64_t j = 0; j < n; ++j) dh[j] += to<W>(dy[j]);
     }
     if (!active_(t, b)) {
       std::fill_n(to_candidate, n, W(0));
@@ -155,13 +155,13 @@ class Backward {
   }
 
   /// candidate = (1 - k) kept; kept = k kept.
-  static void divide(const Keep<W>& keep, Index first, Index n, W* kept, W* candidate) {
-    constexpr Index most = 128;
+  static void divide(const Keep<W>& keep, int64_t first, int64_t n, W* kept, W* candidate) {
+    constexpr int64_t most = 128;
     W k[most];
-    for (Index at = 0; at < n; at += most) {
-      const Index count = std::min(most, n - at);
+    for (int64_t at = 0; at < n; at += most) {
+      const int64_t count = std::min(most, n - at);
       keep.factors(first + at, count, k);
-      for (Index j = 0; j < count; ++j) {
+      for (int64_t j = 0; j < count; ++j) {
         candidate[at + j] = (W(1) - k[j]) * kept[at + j];
         kept[at + j] *= k[j];
       }
@@ -169,35 +169,35 @@ class Backward {
   }
 
   template <bool hard>
-  void row(Index t, Index b, W* dsums, Range r) const {
-    constexpr Index most = 256;
-    const Index row = b * cells_, n = r.size();
+  void row(int64_t t, int64_t b, W* dsums, Range r) const {
+    constexpr int64_t most = 256;
+    const int64_t row = b * cells_, n = r.size();
     W* dc = s_.dc.data<W>() + row + r.begin;
     if (s_.dcells.defined()) {
       const W* arrives = s_.dcells.data<W>() + t * batch_ * cells_ + row + r.begin;
-      for (Index j = 0; j < n; ++j) dc[j] += arrives[j];
+      for (int64_t j = 0; j < n; ++j) dc[j] += arrives[j];
     }
     if (!active_(t, b)) {
-      for (Index g = 0; g < 4; ++g) {
-        const Index at = 4 * row + g * cells_ + r.begin;
+      for (int64_t g = 0; g < 4; ++g) {
+        const int64_t at = 4 * row + g * cells_ + r.begin;
         std::fill_n(dsums + at, n, W(0));
         if constexpr (converts) std::fill_n(dgates_at(t) + at, n, T{});
       }
       return;
     }
-    for (Index at = r.begin; at < r.end; at += most)
+    for (int64_t at = r.begin; at < r.end; at += most)
       piece<hard>(t, b, dsums, {at, std::min(r.end, at + most)});
   }
 
   /// Up to 256 cells of an active row.
   template <bool hard>
-  void piece(Index t, Index b, W* dsums, Range r) const {
-    constexpr Index most = 256;
-    const Index row = b * cells_, n = r.size(), at = row + r.begin;
+  void piece(int64_t t, int64_t b, W* dsums, Range r) const {
+    constexpr int64_t most = 256;
+    const int64_t row = b * cells_, n = r.size(), at = row + r.begin;
     W wide[converts ? 4 : 1][most];
     const W* gates[4];
     W* d[4];
-    for (Index g = 0; g < 4; ++g) {
+    for (int64_t g = 0; g < 4; ++g) {
       const T* stored = gates_at(t) + 4 * row + g * cells_ + r.begin;
       if constexpr (converts) {
         widen(n, stored, wide[g]);
@@ -212,7 +212,7 @@ class Backward {
     W* dc = s_.dc.data<W>() + at;
     W candidate[most] = {}, kept[most] = {};
     if (keep_c_.any()) {  // c~ is not what was stored
-      for (Index u = 0; u < n; ++u)
+      for (int64_t u = 0; u < n; ++u)
         candidate[u] = gates[1][u] * before[u] + gates[0][u] * gates[2][u];
       c = candidate;
       std::copy_n(dc, n, kept);
@@ -220,14 +220,15 @@ class Backward {
     }
     cell_row<hard>(n, gates, before, c, dout_ + at, dc, d);
     if (keep_c_.any())
-      for (Index u = 0; u < n; ++u) dc[u] += kept[u];
+      for (int64_t u = 0; u < n; ++u) dc[u] += kept[u];
     if constexpr (converts)
-      for (Index g = 0; g < 4; ++g) narrow(n, d[g], dgates_at(t) + 4 * row + g * cells_ + r.begin);
+      for (int64_t g = 0; g < 4; ++g)
+        narrow(n, d[g], dgates_at(t) + 4 * row + g * cells_ + r.begin);
   }
 
   const LSTMBackwardSteps& s_;
   const LSTMSteps& f_;
-  Index batch_, cells_, width_;
+  int64_t batch_, cells_, width_;
   bool projects_;
   Active active_;
   Keep<W> keep_h_, keep_c_;

@@ -10,16 +10,19 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& c, Stream) {
   const StridedLoop<3> batch(
       c.shape().slice(0, lead),
       {a.strides().slice(0, lead), b.strides().slice(0, lead), c.strides().slice(0, lead)});
-  const auto stride = [](const Tensor& x, int axis) { return x.strides()[axis]; };
+  const auto matrices = [&]<class E>(Type<E>, const Tensor& x, int operand, int64_t i) {
+    Matrices<E> all = matrix_of<E>(x);
+    all.data += batch.offset(operand, i);
+    all.batch = batch.inner_stride(operand);
+    return all;
+  };
+  const GemmShape shape{batch.inner(), c.size(-2), c.size(-1), a.size(-1)};
   visit_floating("matmul", c.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     // Axes that all three step through evenly are one batch; what remains is walked here.
     for (int64_t i = 0; i < batch.numel(); i += batch.inner())
-      parallel_gemm<W, T, T>(batch.inner(), c.size(-2), c.size(-1), a.size(-1), W(1),
-                             a.data<T>() + batch.offset(0, i), batch.inner_stride(0), stride(a, -2),
-                             stride(a, -1), b.data<T>() + batch.offset(1, i), batch.inner_stride(1),
-                             stride(b, -2), stride(b, -1), W(0), c.data<T>() + batch.offset(2, i),
-                             batch.inner_stride(2), stride(c, -2), stride(c, -1));
+      gemm<W, T, T>(shape, matrices(Type<const T>{}, a, 0, i), matrices(Type<const T>{}, b, 1, i),
+                    W(0), matrices(Type<T>{}, c, 2, i));
   });
 }
 

@@ -42,9 +42,9 @@ inline void transpose(V (&rows)[N]) {
 
 /// Packs N lanes whose depth is contiguous, N elements at a time, through registers.
 template <class T, int N, class In>
-void pack_transposed(Index depth, const In* src, Index lane, Index width, T* dst) {
+void pack_transposed(int64_t depth, const In* src, int64_t lane, int64_t width, T* dst) {
   using S = Simd<T, N* static_cast<int>(sizeof(T))>;
-  Index l = 0;
+  int64_t l = 0;
   for (; l + N <= depth; l += N) {
     typename S::Aligned rows[N];
 #pragma GCC unroll 8
@@ -68,19 +68,19 @@ void pack_transposed(Index depth, const In* src, Index lane, Index width, T* dst
 
 /// Packs one panel of up to W lanes; fast where the depth is contiguous.
 template <class T, int W, class In>
-void pack_panel(Index lanes, Index depth, const In* src, Index lane, Index step, T* dst) {
-  constexpr int N = static_cast<int>(Tile<T>::kRows);
-  Index i = 0;
+void pack_panel(int64_t lanes, int64_t depth, const In* src, int64_t lane, int64_t step, T* dst) {
+  constexpr int N = static_cast<int>(Tile<T>::rows);
+  int64_t i = 0;
   if (step == 1) {
     for (; i + N <= lanes; i += N) {
       pack_transposed<T, N>(depth, src + i * lane, lane, W, dst + i);
     }
   }
   if (i == W) return;
-  for (Index l = 0; l < depth; ++l) {
+  for (int64_t l = 0; l < depth; ++l) {
     T* row = dst + l * W;
-    for (Index j = i; j < lanes; ++j) row[j] = to<T>(src[j * lane + l * step]);
-    for (Index j = lanes; j < W; ++j) row[j] = T(0);
+    for (int64_t j = i; j < lanes; ++j) row[j] = to<T>(src[j * lane + l * step]);
+    for (int64_t j = lanes; j < W; ++j) row[j] = T(0);
   }
 }
 
@@ -89,41 +89,41 @@ void pack_panel(Index lanes, Index depth, const In* src, Index lane, Index step,
 template <class T>
 struct Chain {
   std::span<const PanelPair<T>> pairs;
-  Index k, a_lane, a_step, b_step;
+  int64_t k, a_lane, a_step, b_step;
   T alpha;
 };
 
 /// Asks for R rows of a coming left operand: blocks lie scattered, and the hardware foresees only
 /// what follows a line. `Unit` as below.
 template <class T, int R, bool Unit>
-inline void prefetch(const T* a, Index k, Index lane, Index step) {
-  constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+inline void prefetch(const T* a, int64_t k, int64_t lane, int64_t step) {
+  constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(T));
   if constexpr (Unit) {
-    for (Index l = 0; l < k; ++l) __builtin_prefetch(a + l * step);
+    for (int64_t l = 0; l < k; ++l) __builtin_prefetch(a + l * step);
   } else {
-    for (Index i = 0; i < R; ++i)
-      for (Index l = 0; l < k; l += line) __builtin_prefetch(a + i * lane + l);
+    for (int64_t i = 0; i < R; ++i)
+      for (int64_t l = 0; l < k; l += line) __builtin_prefetch(a + i * lane + l);
   }
 }
 
 /// R rows times V vectors of C, summed over the whole chain in registers. `Unit`: the rows of A
 /// are adjacent, so that one pointer reaches all of them.
 template <class T, int Bytes, int V, int R, bool Unit>
-void tile(const Chain<T>& chain, Index a_at, Index b_at, T beta, T* c, Index ldc) {
+void tile(const Chain<T>& chain, int64_t a_at, int64_t b_at, T beta, T* c, int64_t ldc) {
   using Vec = typename Simd<T, Bytes>::Aligned;
   using Loose = typename Simd<T, Bytes>::Loose;
-  constexpr Index L = Bytes / static_cast<Index>(sizeof(T));
-  const Index lane = Unit ? 1 : chain.a_lane;
-  const Index a_step = chain.a_step, b_step = chain.b_step, k = chain.k;
-  constexpr Index kAhead = 64;  // steps of the depth in which memory answers
-  const auto ahead = static_cast<std::size_t>(ceil_div(kAhead, std::max<Index>(k, 1)));
+  constexpr int64_t L = Bytes / static_cast<int64_t>(sizeof(T));
+  const int64_t lane = Unit ? 1 : chain.a_lane;
+  const int64_t a_step = chain.a_step, b_step = chain.b_step, k = chain.k;
+  constexpr int64_t answer = 64;  // steps of the depth in which memory answers
+  const auto ahead = static_cast<std::size_t>(ceil_div(answer, std::max<int64_t>(k, 1)));
   Vec sum[R][V] = {};
   for (std::size_t p = 0; p < chain.pairs.size(); ++p) {
     const T* a = chain.pairs[p].a + a_at;
     const T* b = chain.pairs[p].b + b_at;
     if (p + ahead < chain.pairs.size())
       prefetch<T, R, Unit>(chain.pairs[p + ahead].a + a_at, k, lane, a_step);
-    for (Index l = 0; l < k; ++l) {
+    for (int64_t l = 0; l < k; ++l) {
       Vec row[V];
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) row[v] = *reinterpret_cast<const Loose*>(b + v * L);
@@ -150,28 +150,28 @@ void tile(const Chain<T>& chain, Index a_at, Index b_at, T beta, T* c, Index ldc
 }
 
 template <class T>
-using TileFn = void (*)(const Chain<T>&, Index, Index, T, T*, Index);
+using TileFn = void (*)(const Chain<T>&, int64_t, int64_t, T, T*, int64_t);
 
 template <class T, int Bytes, int V, bool Unit>
 constexpr std::array<TileFn<T>, 4> tiles_by_rows() {
   return {tile<T, Bytes, V, 1, Unit>, tile<T, Bytes, V, 2, Unit>, tile<T, Bytes, V, 4, Unit>,
-          tile<T, Bytes, V, static_cast<int>(Tile<T>::kRows), Unit>};
+          tile<T, Bytes, V, static_cast<int>(Tile<T>::rows), Unit>};
 }
 
 /// [unit][half a vector, one, two][log2 of the rows]
 template <class T>
-constexpr std::array<std::array<std::array<TileFn<T>, 4>, 3>, 2> kTiles = {
-    {{tiles_by_rows<T, std::max(16, kVectorBytes / 2), 1, false>(),
-      tiles_by_rows<T, kVectorBytes, 1, false>(), tiles_by_rows<T, kVectorBytes, 2, false>()},
-     {tiles_by_rows<T, std::max(16, kVectorBytes / 2), 1, true>(),
-      tiles_by_rows<T, kVectorBytes, 1, true>(), tiles_by_rows<T, kVectorBytes, 2, true>()}}};
+constexpr std::array<std::array<std::array<TileFn<T>, 4>, 3>, 2> tile_table = {
+    {{tiles_by_rows<T, std::max(16, vector_bytes / 2), 1, false>(),
+      tiles_by_rows<T, vector_bytes, 1, false>(), tiles_by_rows<T, vector_bytes, 2, false>()},
+     {tiles_by_rows<T, std::max(16, vector_bytes / 2), 1, true>(),
+      tiles_by_rows<T, vector_bytes, 1, true>(), tiles_by_rows<T, vector_bytes, 2, true>()}}};
 
-/// Stores kRows rows of sums as the contiguous direction of a transposed C, through registers.
+/// Stores rows rows of sums as the contiguous direction of a transposed C, through registers.
 template <class T>
-void store_transposed(Index cols, const T* sum, Index width, T beta, T* c, Index csc) {
-  constexpr int N = static_cast<int>(Tile<T>::kRows);
+void store_transposed(int64_t cols, const T* sum, int64_t width, T beta, T* c, int64_t csc) {
+  constexpr int N = static_cast<int>(Tile<T>::rows);
   using S = Simd<T, N* static_cast<int>(sizeof(T))>;
-  for (Index j = 0; j < cols; j += N) {
+  for (int64_t j = 0; j < cols; j += N) {
     typename S::Aligned rows[N];
 #pragma GCC unroll 8
     for (int i = 0; i < N; ++i) {
@@ -190,67 +190,67 @@ void store_transposed(Index cols, const T* sum, Index width, T beta, T* c, Index
 /// The widest shape of tile for `left` columns: [0] half a vector, [1] one, [2] two. A padded panel
 /// is rounded up, one read where it lies is rounded down.
 template <class T>
-int tile_shape(Index left, bool padded, Index& width) {
-  constexpr Index L = Tile<T>::kLanes;
-  constexpr Index H = std::max(16, kVectorBytes / 2) / static_cast<Index>(sizeof(T));
+int tile_shape(int64_t left, bool padded, int64_t& width) {
+  constexpr int64_t L = Tile<T>::lanes;
+  constexpr int64_t H = std::max(16, vector_bytes / 2) / static_cast<int64_t>(sizeof(T));
   const int shape = padded ? (left > L ? 2 : left > H ? 1 : 0) : (left >= 2 * L ? 2 : left >= L);
   width = shape == 2 ? 2 * L : shape == 1 ? L : H;
   return shape;
 }
 
 template <class T>
-int tile_rows(Index left, bool padded, Index& rows) {
+int tile_rows(int64_t left, bool padded, int64_t& rows) {
   int log = 0;
-  while ((2 << log) <= std::min(left, Tile<T>::kRows)) ++log;
-  if (padded && (1 << log) < std::min(left, Tile<T>::kRows)) ++log;
-  rows = Index{1} << log;
+  while ((2 << log) <= std::min(left, Tile<T>::rows)) ++log;
+  if (padded && (1 << log) < std::min(left, Tile<T>::rows)) ++log;
+  rows = int64_t{1} << log;
   return log;
 }
 
 }  // namespace
 
 template <Side side, class T, class In>
-void pack_panels(Index first, Index last, Index lanes, Index depth, const In* src, Index lane,
-                 Index step, T* dst) {
-  constexpr int W = static_cast<int>(side == Side::kLeft ? Tile<T>::kRows : Tile<T>::kCols);
+void pack_panels(int64_t first, int64_t last, int64_t lanes, int64_t depth, const In* src,
+                 int64_t lane, int64_t step, T* dst) {
+  constexpr int W = static_cast<int>(side == Side::left ? Tile<T>::rows : Tile<T>::cols);
   // Where lanes are contiguous a few panels go together: a visit to a row uses whole cache lines.
-  constexpr Index kGroup = 8;
-  Index p = first;
+  constexpr int64_t group = 8;
+  int64_t p = first;
   if (lane == 1) {
-    const Index whole = std::min(last, lanes / W);
-    for (Index next = p; p < whole; p = next) {
-      next = std::min(whole, p + kGroup);
-      for (Index l = 0; l < depth; ++l) {
+    const int64_t whole = std::min(last, lanes / W);
+    for (int64_t next = p; p < whole; p = next) {
+      next = std::min(whole, p + group);
+      for (int64_t l = 0; l < depth; ++l) {
         const In* row = src + l * step;
-        for (Index q = p; q < next; ++q) widen(W, row + q * W, dst + q * W * depth + l * W);
+        for (int64_t q = p; q < next; ++q) widen(W, row + q * W, dst + q * W * depth + l * W);
       }
     }
   }
   for (; p < last; ++p) {
-    const Index i = p * W;
-    pack_panel<T, W>(std::min<Index>(W, lanes - i), depth, src + i * lane, lane, step,
+    const int64_t i = p * W;
+    pack_panel<T, W>(std::min<int64_t>(W, lanes - i), depth, src + i * lane, lane, step,
                      dst + i * depth);
   }
 }
 
 template <class T, class Out>
-void store_sums(Index rows, Index cols, const T* sum, Index width, T beta, Out* c, Index rsc,
-                Index csc) {
+void store_sums(int64_t rows, int64_t cols, const T* sum, int64_t width, T beta, Out* c,
+                int64_t rsc, int64_t csc) {
   const bool across = csc != 1;  // write along the contiguous direction of C
-  const Index outer = across ? cols : rows, inner = across ? rows : cols;
-  const Index c_outer = across ? csc : rsc, c_inner = across ? rsc : csc;
-  const Index s_outer = across ? 1 : width, s_inner = across ? width : 1;
-  for (Index o = 0; o < outer; ++o) {
+  const int64_t outer = across ? cols : rows, inner = across ? rows : cols;
+  const int64_t c_outer = across ? csc : rsc, c_inner = across ? rsc : csc;
+  const int64_t s_outer = across ? 1 : width, s_inner = across ? width : 1;
+  for (int64_t o = 0; o < outer; ++o) {
     Out* to_c = c + o * c_outer;
     const T* s = sum + o * s_outer;
     if (beta == T(0)) {
       if (c_inner == 1 && s_inner == 1) {
-        for (Index i = 0; i < inner; ++i) to_c[i] = from<T, Out>(s[i]);
+        for (int64_t i = 0; i < inner; ++i) to_c[i] = from<T, Out>(s[i]);
       } else {
-        for (Index i = 0; i < inner; ++i) to_c[i * c_inner] = from<T, Out>(s[i * s_inner]);
+        for (int64_t i = 0; i < inner; ++i) to_c[i * c_inner] = from<T, Out>(s[i * s_inner]);
       }
     } else {
-      for (Index i = 0; i < inner; ++i) {
+      for (int64_t i = 0; i < inner; ++i) {
         Out& x = to_c[i * c_inner];
         x = from<T, Out>(s[i * s_inner] + beta * to<T>(x));
       }
@@ -259,25 +259,26 @@ void store_sums(Index rows, Index cols, const T* sum, Index width, T beta, Out* 
 }
 
 template <class T, class Out>
-void multiply_panels(Index m, Index n, Index k, std::span<const PanelPair<T>> pairs, PanelLayout a,
-                     PanelLayout b, T alpha, T beta, Out* c, Index rsc, Index csc) {
-  constexpr Index MR = Tile<T>::kRows, NR = Tile<T>::kCols;
+void multiply_panels(int64_t m, int64_t n, int64_t k, std::span<const PanelPair<T>> pairs,
+                     PanelLayout a, PanelLayout b, T alpha, T beta, Out* c, int64_t rsc,
+                     int64_t csc) {
+  constexpr int64_t MR = Tile<T>::rows, NR = Tile<T>::cols;
   const Chain<T> chain{pairs, k, a.lane, a.step, b.step, alpha};
-  Index rows = 0, width = 0;
-  for (Index j = 0; j < n; j += width) {
+  int64_t rows = 0, width = 0;
+  for (int64_t j = 0; j < n; j += width) {
     const int shape = tile_shape<T>(n - j, b.padded, width);
-    const auto& tiles = kTiles<T>[a.lane == 1][static_cast<std::size_t>(shape)];
-    const Index b_at = j / NR * b.panel + j % NR;
-    for (Index i = 0; i < m; i += rows) {
+    const auto& tiles = tile_table<T>[a.lane == 1][static_cast<std::size_t>(shape)];
+    const int64_t b_at = j / NR * b.panel + j % NR;
+    for (int64_t i = 0; i < m; i += rows) {
       const int log = tile_rows<T>(m - i, a.padded, rows);
       if (csc == 1 && i + 2 * rows <= m) {  // the next tile of C, which lies far from this one
-        for (Index r = rows; r < 2 * rows; ++r) {
+        for (int64_t r = rows; r < 2 * rows; ++r) {
           __builtin_prefetch(c + (i + r) * rsc + j, 1);
           __builtin_prefetch(c + (i + r) * rsc + std::min(j + width, n) - 1, 1);
         }
       }
       const TileFn<T> run = tiles[static_cast<std::size_t>(log)];
-      const Index a_at = i / MR * a.panel + i % MR * a.lane;
+      const int64_t a_at = i / MR * a.panel + i % MR * a.lane;
       Out* to_c = c + i * rsc + j * csc;
       if constexpr (std::is_same_v<T, Out>) {
         if (csc == 1 && rows <= m - i && width <= n - j) {
@@ -299,17 +300,17 @@ void multiply_panels(Index m, Index n, Index k, std::span<const PanelPair<T>> pa
 }
 
 template <class T, class In>
-void pack_a(Index m, Index k, const In* a, Index rsa, Index csa, T* packed) {
-  pack_panels<Side::kLeft>(0, ceil_div(m, Tile<T>::kRows), m, k, a, rsa, csa, packed);
+void pack_a(int64_t m, int64_t k, const In* a, int64_t rsa, int64_t csa, T* packed) {
+  pack_panels<Side::left>(0, ceil_div(m, Tile<T>::rows), m, k, a, rsa, csa, packed);
 }
 
 template <class T, class In>
-void pack_b(Index k, Index n, const In* b, Index rsb, Index csb, T* packed) {
-  pack_panels<Side::kRight>(0, ceil_div(n, Tile<T>::kCols), n, k, b, csb, rsb, packed);
+void pack_b(int64_t k, int64_t n, const In* b, int64_t rsb, int64_t csb, T* packed) {
+  pack_panels<Side::right>(0, ceil_div(n, Tile<T>::cols), n, k, b, csb, rsb, packed);
 }
 
 template <class T>
-T* scratch(int slot, Index count) {
+T* scratch(int slot, int64_t count) {
   struct Free {
     void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
   };
@@ -330,15 +331,17 @@ T* scratch(int slot, Index count) {
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types cannot stand in parentheses
-#define BS_PACK(T, In)                                                                             \
-  template void pack_a(Index, Index, const In*, Index, Index, T*);                                 \
-  template void pack_b(Index, Index, const In*, Index, Index, T*);                                 \
-  template void pack_panels<Side::kLeft>(Index, Index, Index, Index, const In*, Index, Index, T*); \
-  template void pack_panels<Side::kRight>(Index, Index, Index, Index, const In*, Index, Index, T*);
-#define BS_PANELS(T, Out)                                                                        \
-  template void multiply_panels(Index, Index, Index, std::span<const PanelPair<T>>, PanelLayout, \
-                                PanelLayout, T, T, Out*, Index, Index);                          \
-  template void store_sums(Index, Index, const T*, Index, T, Out*, Index, Index);
+#define BS_PACK(T, In)                                                                           \
+  template void pack_a(int64_t, int64_t, const In*, int64_t, int64_t, T*);                       \
+  template void pack_b(int64_t, int64_t, const In*, int64_t, int64_t, T*);                       \
+  template void pack_panels<Side::left>(int64_t, int64_t, int64_t, int64_t, const In*, int64_t,  \
+                                        int64_t, T*);                                            \
+  template void pack_panels<Side::right>(int64_t, int64_t, int64_t, int64_t, const In*, int64_t, \
+                                         int64_t, T*);
+#define BS_PANELS(T, Out)                                                                 \
+  template void multiply_panels(int64_t, int64_t, int64_t, std::span<const PanelPair<T>>, \
+                                PanelLayout, PanelLayout, T, T, Out*, int64_t, int64_t);  \
+  template void store_sums(int64_t, int64_t, const T*, int64_t, T, Out*, int64_t, int64_t);
 // NOLINTEND(bugprone-macro-parentheses)
 
 BS_PACK(float, float)
@@ -351,7 +354,7 @@ BS_PANELS(float, half)
 BS_PANELS(float, bfloat16)
 BS_PANELS(double, double)
 BS_PANELS(double, float)
-template float* scratch(int, Index);
-template double* scratch(int, Index);
+template float* scratch(int, int64_t);
+template double* scratch(int, int64_t);
 
 }  // namespace bs::cpu

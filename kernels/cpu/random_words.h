@@ -1,6 +1,7 @@
 #pragma once
 /** @file Philox blocks by the batch, laid out so that the compiler computes many at a time. */
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/philox.h>
 #include <bs/lib/random.h>
 
@@ -27,7 +28,7 @@ struct RandomWords {
 template <int per_block, class Body>
 void for_random_words(int64_t n, RandomState state, Body&& body) {
   constexpr int64_t step = RandomWords::blocks * per_block;
-  parallel_for((n + step - 1) / step, elementwise_grain / step, [&](int64_t begin, int64_t end) {
+  parallel_for(ceil_div(n, step), elementwise_grain / step, [&](int64_t begin, int64_t end) {
     RandomWords words;
     for (int64_t s = begin; s < end; ++s) {
       words.draw(state, s * RandomWords::blocks);

@@ -1,6 +1,7 @@
 #include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/reduce.h>
+#include <bs/lib/integers.h>
 
 #include <array>
 #include <limits>
@@ -103,7 +104,7 @@ W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
 template <class Op, class W, class T, class Term>
 void reduce_rows(const T* x, int64_t rows, int64_t n, const Term& term, W* y, W scale) {
   constexpr int64_t length = 8 * strip;
-  const int64_t chunks = (n + length - 1) / length;
+  const int64_t chunks = ceil_div(n, length);
   const auto partial = std::make_unique_for_overwrite<W[]>(static_cast<size_t>(rows * chunks));
   const int64_t grain = std::max<int64_t>(1, elementwise_grain / std::min(n, length));
   parallel_for(rows * chunks, grain, [&](int64_t begin, int64_t end) {
@@ -146,8 +147,8 @@ template <class Op, class W, class T, class Term>
 void reduce_columns(const T* x, int64_t outer, int64_t n, int64_t inner, const Term& term, W* y,
                     W scale) {
   const int64_t length = chunk_rows(n);
-  const int64_t chunks = (n + length - 1) / length;
-  const int64_t strips = (inner + strip - 1) / strip;
+  const int64_t chunks = ceil_div(n, length);
+  const int64_t strips = ceil_div(inner, strip);
   const auto partial =
       std::make_unique_for_overwrite<W[]>(static_cast<size_t>(outer * chunks * inner));
   const int64_t work = std::min(n, length) * std::min(inner, strip);

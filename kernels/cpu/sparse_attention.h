@@ -12,6 +12,8 @@
 
 namespace bs::cpu::attention {
 
+using Index = int64_t;
+
 /// The type of sums: float for 16-bit types.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
@@ -32,7 +34,7 @@ struct Rows {
 
 /// Rows of a right operand are whole multiples of this many elements.
 template <class W>
-constexpr Index row_unit = std::max<Index>(Tile<W>::kLanes / 2, 16 / sizeof(W));
+constexpr Index row_unit = std::max<Index>(Tile<W>::lanes / 2, 16 / sizeof(W));
 
 /// `x` itself where its rows can be multiplied as they lie, else a dense copy in the type of sums,
 /// rows padded by zeros to a multiple of `unit`.
@@ -64,7 +66,7 @@ struct Problem {
         queries(q.size(2)),
         keys(k.size(2)),
         head_dim(q.size(3)),
-        side(std::min<Index>(layout.block, Tile<W>::kCols)),
+        side(std::min<Index>(layout.block, Tile<W>::cols)),
         scale(static_cast<W>(options.scale)),
         causal(options.causal),
         keep(options.key_padding_mask.defined() ? options.key_padding_mask.data<bool>() : nullptr) {
@@ -117,7 +119,7 @@ struct Problem {
 /// Calls `body(std::integral_constant<int, side>)`.
 template <class W, class Body>
 void with_side(Index side, Body&& body) {
-  constexpr int most = static_cast<int>(Tile<W>::kCols);
+  constexpr int most = static_cast<int>(Tile<W>::cols);
   if constexpr (most >= 32)
     if (side == 32) return body(std::integral_constant<int, 32>{});
   if constexpr (most >= 16)

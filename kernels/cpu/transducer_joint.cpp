@@ -2,6 +2,7 @@
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/cpu/transducer_utterances.h>
 #include <bs/kernels/transducer_joint.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/philox.h>
 
 #include <optional>
@@ -230,7 +231,7 @@ void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_leng
       located("transducer_joint", s, logit_lengths, target_lengths);
   const Dropout dropout{s, options, state};
   constexpr int64_t frames = detail::JointBits::frames;
-  const int64_t cells = (s.frames + frames - 1) / frames;
+  const int64_t cells = ceil_div(s.frames, frames);
   visit_floating("transducer_joint", f.dtype(), [&]<class T>(Type<T>) {
     const auto bits = bits_of<T>(s, dropout.rule, kept);
     const Rows<T> rows{s,           options.relu, dropout,    bits ? &*bits : nullptr,
@@ -252,7 +253,7 @@ void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& d
   const std::vector<Utterance> utterances =
       located("transducer_joint_backward", s, logit_lengths, target_lengths);
   const detail::JointDropout dropout = detail::joint_dropout(options.dropout);
-  const int64_t slices = (s.classes + slice - 1) / slice;
+  const int64_t slices = ceil_div(s.classes, slice);
   visit_floating("transducer_joint_backward", f.dtype(), [&]<class T>(Type<T>) {
     const auto bits = bits_of<T>(s, dropout, kept);
     const double work = static_cast<double>(dh.numel());

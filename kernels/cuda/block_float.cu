@@ -1,5 +1,6 @@
 #include <bs/kernels/block_float.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/lib/integers.h>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 
 namespace bs::cuda {
@@ -12,7 +13,7 @@ using device::wide;
 template <class T>
 __global__ void block_float_kernel(const T* x, T* y, int64_t rows, int64_t n, BlockFloat format) {
   using W = wide<T>;
-  const int64_t blocks = (n + format.block - 1) / format.block;
+  const int64_t blocks = ceil_div(n, format.block);
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t b = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; b < rows * blocks; b += step) {
     const int64_t first = b / blocks * n + b % blocks * format.block;

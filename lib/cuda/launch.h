@@ -3,6 +3,7 @@
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/dtype.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/stream.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -35,8 +36,6 @@ template <class T, class TensorLike>
 device_type<T>* pointer(const TensorLike& tensor) {
   return reinterpret_cast<device_type<T>*>(tensor.template data<T>());
 }
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /** @brief Blocks for a grid-stride loop over `work` items: enough to fill the GPU, no more. */
 inline unsigned grid_size(int64_t work, int threads, Device device, int blocks_per_sm = 8) {

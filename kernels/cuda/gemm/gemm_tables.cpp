@@ -4,6 +4,7 @@
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/tensor_map.h>
 #include <bs/lib/cuda/upload.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <bit>
@@ -18,13 +19,11 @@ using device::TensorMapWords;
 
 namespace {
 
-int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// Elements from one line to the next. Where there is but one, the least distance that is aligned.
 int64_t leading(const Tensor& t, bool rows, Element element) {
   const int64_t lines = t.size(rows ? 1 : 2), length = t.size(rows ? 2 : 1);
   const int64_t chunk = 16 / size_of(element);
-  return lines == 1 ? ceil_divide(length, chunk) * chunk : t.strides()[rows ? 1 : 2];
+  return lines == 1 ? round_up(length, chunk) : t.strides()[rows ? 1 : 2];
 }
 
 GemmMatrix matrix(const Tensor& t, bool rows, Element element) {
@@ -79,7 +78,7 @@ TensorMapWords map_result(const Tensor& t, Element element) {
 Tensor once(const Tensor& x) { return x.strides()[0] == 0 ? x.slice(0, 0, 1) : x; }
 
 /// Numbers from one line of an operand's parts to the next.
-int64_t parts_ld(int64_t depth) { return ceil_divide(depth, 4) * 4; }
+int64_t parts_ld(int64_t depth) { return round_up(depth, 4); }
 
 }  // namespace
 
@@ -119,7 +118,7 @@ SeenGemm::SeenGemm(const GemmDescription& d, const GemmTensors& product)
 void SeenGemm::no_depth() {  // a sum over nothing is one over zeros
   constexpr int64_t depth = 16;
   const auto nothing = [&](const Tensor& like, bool by_rows, int64_t height, int64_t width) {
-    const int64_t ld = ceil_divide(by_rows ? width : height, 16) * 16;
+    const int64_t ld = round_up(by_rows ? width : height, 16);
     const Tensor all = zeros({(by_rows ? height : width) * ld}, like.dtype(), like.device());
     return all.as_strided({p.batch, height, width}, {0, by_rows ? ld : 1, by_rows ? 1 : ld});
   };
@@ -131,16 +130,16 @@ void SeenGemm::no_depth() {  // a sum over nothing is one over zeros
 int64_t SeenGemm::tiles(const GemmDescription& d) const {
   const int down = d.tile.cluster[d.transposed() ? 1 : 0],
             across = d.tile.cluster[d.transposed() ? 0 : 1];
-  const int64_t high = ceil_divide(p.m, rows), wide = ceil_divide(p.n, columns);
+  const int64_t high = ceil_div(p.m, rows), wide = ceil_div(p.n, columns);
   // Of an odd number of rows (columns) of tiles, the last one's are paired along it.
-  const int64_t odd = down == 2     ? high % 2 * ceil_divide(wide, 2)
-                      : across == 2 ? wide % 2 * ceil_divide(high, 2)
+  const int64_t odd = down == 2     ? high % 2 * ceil_div(wide, 2)
+                      : across == 2 ? wide % 2 * ceil_div(high, 2)
                                     : 0;
   return p.batch * (high / down * (wide / across) + odd);
 }
 
 int64_t SeenGemm::steps(const GemmDescription& d) const {
-  return ceil_divide(p.k, d.tile.threadblock[2]);
+  return ceil_div(p.k, d.tile.threadblock[2]);
 }
 
 GemmMemory::GemmMemory(const GemmDescription& d, const std::vector<SeenGemm>& products,
@@ -165,8 +164,8 @@ GemmMemory::GemmMemory(const GemmDescription& d, const std::vector<SeenGemm>& pr
     std::vector<Reduced> reduced;
     for (const epilogue::Reduction& r : d.epilogue.reductions()) {
       const bool over_columns = r.over_columns != d.transposed();
-      const Shape shape = over_columns ? Shape{s.p.batch, ceil_divide(s.p.n, chunk), s.p.m}
-                                       : Shape{s.p.batch, ceil_divide(s.p.m, 16), s.p.n};
+      const Shape shape = over_columns ? Shape{s.p.batch, ceil_div(s.p.n, chunk), s.p.m}
+                                       : Shape{s.p.batch, ceil_div(s.p.m, 16), s.p.n};
       reduced.push_back({add(static_cast<size_t>(shape.product() * size)), shape});
     }
     reductions_.push_back(std::move(reduced));

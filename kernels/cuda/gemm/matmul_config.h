@@ -2,6 +2,7 @@
 /** @file Which kernel multiplies two dense matrices: the vendor's library's, or ours. Pure
  *  functions of the problem and the GPU. */
 #include <bs/lib/dtype.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <array>
@@ -26,8 +27,6 @@ enum class MatmulPath : uint8_t {
   parts,    ///< GemmOperation: f32 split into two tf32 numbers each, three products of warpgroups
 };
 
-constexpr int64_t in_whole(int64_t x, int64_t unit) { return (x + unit - 1) / unit; }
-
 /** @brief A tile of an f32 product in parts, with the seconds that it takes. Measured on an H100,
  * see bench/NOTES.md, "3xTF32 with both operands split at once". */
 struct PartsTile {
@@ -51,11 +50,11 @@ constexpr double seconds_in_parts(const MatmulProblem& p, const PartsTile& tile,
   constexpr double launches = 4e-6, bytes_per_second = 3e12;
   const int64_t elements = p.k * (p.a_matrices * p.m + p.b_matrices * p.n);
   const int64_t clusters =
-      p.batch * in_whole(p.m, tile.rows * tile.cluster) * in_whole(p.n, tile.cols);
-  const int64_t waves = in_whole(clusters, multiprocessors / tile.cluster);
+      p.batch * ceil_div(p.m, tile.rows * tile.cluster) * ceil_div(p.n, tile.cols);
+  const int64_t waves = ceil_div(clusters, multiprocessors / tile.cluster);
   return launches + 12 * static_cast<double>(elements) / bytes_per_second +
          static_cast<double>(waves) *
-             (tile.end + tile.step * static_cast<double>(in_whole(p.k, 32)));
+             (tile.end + tile.step * static_cast<double>(ceil_div(p.k, 32)));
 }
 /** @brief Which of the tiles is the soonest done. */
 constexpr size_t parts_tile(const MatmulProblem& p, int multiprocessors) {
@@ -81,7 +80,7 @@ constexpr double seconds_of_library(const MatmulProblem& p) {
 /** @brief Whether a 16-bit product is large enough for our tiles to gain on the library: 3 to 5 %
  * at 8192^3, where at 4096^3 (four waves of tiles) they lose 1 %. Tiles must fill the matrix. */
 constexpr bool fills_tiles(const MatmulProblem& p, int multiprocessors) {
-  const int64_t tiles = p.batch * in_whole(p.m, 128) * in_whole(p.n, 256);
+  const int64_t tiles = p.batch * ceil_div(p.m, 128) * ceil_div(p.n, 256);
   return p.lines_aligned && tiles >= int64_t{8} * multiprocessors &&
          tiles * 128 * 256 <= p.batch * p.m * p.n / 32 * 33;
 }

@@ -1,6 +1,7 @@
 #pragma once
 /** @file How an LSTM's steps are run on a GPU: pure functions of the problem. */
 #include <bs/lib/dtype.h>
+#include <bs/lib/integers.h>
 
 #include <cstdint>
 
@@ -43,8 +44,6 @@ struct LstmDivision {
   int groups = 1;      ///< of a part, which take turns
 };
 
-constexpr int ceil_of(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
-
 /** @brief Two blocks of cells a CTA where one would leave some cells without an SM, or where that
  *  lets another direction or group run beside. Groups of 16 sequences where that gives more of them
  *  an SM of their own, or where shared memory holds no more. */
@@ -64,10 +63,10 @@ constexpr LstmDivision lstm_division(const LstmQuery& q) {
   d.directions = q.directions > 1 && fit > 1 ? 2 : 1;
   const int together = fit / d.directions;
   const bool tight = q.backward && cells == 2048;
-  d.rows = tight || ceil_of(q.batch, 16) <= together ? 16 : 32;
-  const int groups = ceil_of(q.batch, d.rows);
-  d.splits = groups < together ? groups : together;
-  d.groups = ceil_of(groups, d.splits);
+  d.rows = tight || ceil_div(q.batch, 16) <= together ? 16 : 32;
+  const int64_t groups = ceil_div(q.batch, d.rows);
+  d.splits = static_cast<int>(groups < together ? groups : together);
+  d.groups = static_cast<int>(ceil_div(groups, d.splits));
   return d;
 }
 

@@ -161,6 +161,7 @@ struct Tape::Walk {
       sum.total = std::move(replaced);
     }
     if (to.node != 0 && !to.retain_grad) return;
+    const std::lock_guard lock(to.summing);
     Tensor whole = to.node == 0 ? std::exchange(sum.total, {}) : sum.total;
     if (to.grad.defined()) {
       add(to.grad, std::move(whole));

@@ -310,6 +310,19 @@ TEST_CASE("tape: a backward inside a backward") {
   CHECK(x.grad().item() == 10);
 }
 
+TEST_CASE("tape: threads that share a leaf lose no gradient") {
+  constexpr int threads = 4, rounds = 200;
+  const Variable w(full({64}, 1.0, f32, test_device()), true);
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i)
+    all.emplace_back([&w] {
+      for (int round = 0; round < rounds; ++round) sum(w * w).backward();
+    });
+  for (std::thread& thread : all) thread.join();
+  const Tensor grad = w.grad().to(Device::cpu());
+  for (int64_t i = 0; i < 64; ++i) REQUIRE(grad.data<float>()[i] == 2.0F * threads * rounds);
+}
+
 TEST_CASE("tape: each thread has its own") {
   const Variable x = leaf({1});
   const Variable here = scale(x, 2);

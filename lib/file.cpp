@@ -3,14 +3,19 @@
 #include <bs/lib/check.h>
 #include <bs/lib/host_view.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <mutex>
+#include <random>
+#include <string_view>
 #include <utility>
 
 namespace bs {
@@ -32,13 +37,68 @@ void synchronize_folder(const std::string& path) {
   ::close(descriptor);
 }
 
+constexpr size_t name_digits = 16;
+constexpr std::string_view ending = ".tmp";
+
+/// What a temporary file has behind the name of the final one. A process id would not do: they
+/// repeat, in containers from the first one on.
+std::string random_suffix() {
+  static std::random_device entropy;
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  const uint64_t bits = uint64_t{entropy()} << 32 | entropy();
+  char digits[name_digits] = {};
+  for (size_t i = 0; i < name_digits; ++i) digits[i] = "0123456789abcdef"[bits >> (4 * i) & 15];
+  return "." + std::string(digits, name_digits) + std::string(ending);
+}
+
+/// Whether `name` is `base` with a suffix of ours.
+bool is_temporary(std::string_view name, std::string_view base) {
+  if (name.size() != base.size() + 1 + name_digits + ending.size()) return false;
+  if (!name.starts_with(base) || name[base.size()] != '.' || !name.ends_with(ending)) return false;
+  return name.substr(base.size() + 1, name_digits).find_first_not_of("0123456789abcdef") ==
+         std::string_view::npos;
+}
+
+/// Whether a temporary file is a minute old and its writer is gone.
+bool is_left_over(int descriptor) {
+  constexpr time_t a_while = 60;  // seconds: a writer that has just begun holds no lock yet
+  struct stat facts {};
+  if (::fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode)) return false;
+  if (::time(nullptr) - facts.st_mtime < a_while) return false;
+  return ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+}
+
+/// Removes what killed writers of this path left. What cannot be removed stays: nothing needs it.
+void remove_leftovers(const std::string& path) {
+  const std::filesystem::path final_path(path);
+  const std::string base = final_path.filename().string();
+  std::error_code error;
+  const std::filesystem::path folder =
+      final_path.has_parent_path() ? final_path.parent_path() : ".";
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (!is_temporary(at->path().filename().string(), base)) continue;
+    const int descriptor =
+        ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (descriptor < 0) continue;
+    if (is_left_over(descriptor)) ::unlink(at->path().c_str());
+    ::close(descriptor);
+  }
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
-  static std::atomic<unsigned> count = 0;
-  temporary_ = format("{}.{}-{}.tmp", path_, ::getpid(), count++);
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  remove_leftovers(path_);
+  constexpr int attempts = 100;  // of which one would do: names are 64 random bits
+  for (int i = 0; i < attempts && descriptor_ < 0; ++i) {
+    temporary_ = path_ + random_suffix();
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ < 0 && errno != EEXIST) break;
+  }
   if (descriptor_ < 0) fail("cannot be written", path_);
+  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // says that it is in use, where locks are to be had
 }
 
 AtomicFile::~AtomicFile() {
@@ -71,7 +131,8 @@ void AtomicFile::commit() {
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK a named pipe would keep us here until somebody writes to it.
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor_ < 0) fail("cannot be read", path_);
   struct stat facts {};
   if (::fstat(descriptor_, &facts) != 0 || !S_ISREG(facts.st_mode)) {

@@ -9,7 +9,9 @@
 namespace bs {
 
 /** @brief Writes a file beside its final place and moves it there when complete, so that nobody
- *  ever reads half of it, also after a power failure. Without commit() nothing is left behind. */
+ *  ever reads half of it, also after a power failure. Without commit() nothing is left behind. A
+ *  process that is killed leaves its temporary file, PATH.<16 digits>.tmp; a later AtomicFile for
+ * the same path removes it once it is a minute old and nobody holds it. */
 class AtomicFile {
  public:
   /** @throws IoError when the folder is missing or not writable. */

@@ -2,6 +2,12 @@
 #include <bs/lib/file.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ctime>
 
 using namespace bs;
 using namespace bs::test;
@@ -32,6 +38,55 @@ TEST_CASE("file appears whole or not at all") {
   }
   CHECK(read_file(path) == "new");
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("file: what killed writers left is removed, what is in use is not") {
+  const Scratch folder;
+  const std::string path = folder / "a";
+  const auto leave = [&](const std::string& name, int seconds_old) {
+    write_file(folder / name, "half");
+    const timespec then{::time(nullptr) - seconds_old, 0};
+    const timespec times[2] = {then, then};
+    REQUIRE(::utimensat(AT_FDCWD, (folder / name).c_str(), times, 0) == 0);
+  };
+  leave("a.0123456789abcdef.tmp", 3600);
+  leave("a.00000000deadbeef.tmp", 10);    // may be of a writer that has just begun
+  leave("a.0123456789abcdeX.tmp", 3600);  // not a name of ours
+  leave("b.0123456789abcdef.tmp", 3600);  // of another file
+  leave("a.fedcba9876543210.tmp", 3600);  // in use
+  const int held = ::open((folder / "a.fedcba9876543210.tmp").c_str(), O_RDONLY);
+  REQUIRE(::flock(held, LOCK_EX) == 0);
+  {
+    AtomicFile file(path);
+    file.write("abc", 3);
+    file.commit();
+  }
+  CHECK(read_file(path) == "abc");
+  CHECK_THROWS_AS(InputFile{folder / "a.0123456789abcdef.tmp"}, IoError);
+  for (const char* stays : {"a.00000000deadbeef.tmp", "a.0123456789abcdeX.tmp",
+                            "b.0123456789abcdef.tmp", "a.fedcba9876543210.tmp"})
+    CHECK(read_file(folder / stays) == "half");
+  ::close(held);
+}
+
+TEST_CASE("file: a process number that comes back is in nobody's way") {
+  const Scratch folder;
+  // What an earlier version left behind, under the number of this process.
+  for (int i = 0; i < 8; ++i)
+    write_file(folder / ("a." + std::to_string(::getpid()) + "-" + std::to_string(i) + ".tmp"), "");
+  for (int i = 0; i < 4; ++i) {
+    AtomicFile file(folder / "a");
+    file.write("x", 1);
+    file.commit();
+  }
+  CHECK(read_file(folder / "a") == "x");
+}
+
+TEST_CASE("file: a named pipe is refused at once") {
+  const Scratch folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH_AS(InputFile{folder / "pipe"},
+                       ((folder / "pipe") + ": is no regular file").c_str(), IoError);
 }
 
 TEST_CASE("file that cannot be written") {

@@ -144,7 +144,7 @@ class Parser {
       else
         out += text_[at_++];
     }
-    check_utf8(out);
+    if (!is_utf8(out)) fail("invalid UTF-8 before");
     return out;
   }
 
@@ -202,33 +202,12 @@ class Parser {
     }
   }
 
-  /// Well-formed sequences only: no overlong forms, no surrogates, nothing above U+10FFFF.
-  void check_utf8(const std::string& s) const {
-    for (size_t i = 0; i < s.size();) {
-      const auto lead = static_cast<unsigned char>(s[i]);
-      const size_t length = lead < 0x80   ? 1
-                            : lead < 0xc2 ? 0
-                            : lead < 0xe0 ? 2
-                            : lead < 0xf0 ? 3
-                                          : 4;
-      if (length == 0 || lead > 0xf4 || i + length > s.size()) fail("invalid UTF-8 before");
-      uint32_t c = length == 1 ? lead : lead & (0x7fU >> length);
-      for (size_t k = 1; k < length; ++k) {
-        const auto next = static_cast<unsigned char>(s[i + k]);
-        if ((next & 0xc0) != 0x80) fail("invalid UTF-8 before");
-        c = c << 6 | (next & 0x3f);
-      }
-      const bool overlong = (length == 3 && c < 0x800) || (length == 4 && c < 0x10000);
-      if (overlong || (c >= 0xd800 && c <= 0xdfff) || c > 0x10ffff) fail("invalid UTF-8 before");
-      i += length;
-    }
-  }
-
   std::string_view text_;
   size_t at_ = 0;
 };
 
 void dump_string(const std::string& value, std::string& out) {
+  BS_CHECK(is_utf8(value), "json: a string of {} bytes is not UTF-8", value.size());
   constexpr char hex[] = "0123456789abcdef";
   out += '"';
   for (const char c : value) {
@@ -265,6 +244,24 @@ std::string dump_double(double value) {
 }
 
 }  // namespace
+
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const size_t length = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if (length == 0 || lead > 0xf4 || i + length > text.size()) return false;
+    uint32_t c = length == 1 ? lead : lead & (0x7fU >> length);
+    for (size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      if ((next & 0xc0) != 0x80) return false;
+      c = c << 6 | (next & 0x3f);
+    }
+    const bool overlong = (length == 3 && c < 0x800) || (length == 4 && c < 0x10000);
+    if (overlong || (c >= 0xd800 && c <= 0xdfff) || c > 0x10ffff) return false;
+    i += length;
+  }
+  return true;
+}
 
 Json Json::parse(std::string_view text) { return Parser(text).document(); }
 

@@ -10,6 +10,10 @@
 
 namespace bs {
 
+/** @brief Whether all of `text` is well-formed UTF-8: no overlong forms, no surrogates, nothing
+ * above U+10FFFF. */
+bool is_utf8(std::string_view text);
+
 /** @brief One JSON value. Objects keep the order of their members. */
 class Json {
  public:
@@ -32,7 +36,8 @@ class Json {
    *  @throws IoError telling the position. */
   static Json parse(std::string_view text);
   /** @brief The value in one line without spaces, UTF-8 kept. Numbers read back exactly; NaN and
-   * infinities, which JSON lacks, become null. */
+   * infinities, which JSON lacks, become null.
+   *  @throws Error when a string is not UTF-8: parse() would refuse it. */
   std::string dump() const;
 
   bool is_null() const { return value_.index() == 0; }

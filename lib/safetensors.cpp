@@ -111,7 +111,13 @@ void save_safetensors(const std::string& path, const Safetensors& content) {
   for (const auto& [name, tensor] : content.tensors) {
     BS_CHECK(tensor.defined(), "safetensors: tensor {} is undefined", name);
     BS_CHECK(name != metadata_name, "safetensors: no tensor may be named {}", name);
+    BS_CHECK(is_utf8(name), "safetensors: the name of a tensor {} {} is not UTF-8", tensor.dtype(),
+             tensor.shape());
     tensors.emplace_back(name, tensor);
+  }
+  for (const auto& [key, value] : content.metadata) {
+    BS_CHECK(is_utf8(key), "safetensors: a key of the metadata is not UTF-8");
+    BS_CHECK(is_utf8(value), "safetensors: the metadata's {} is not UTF-8", key);
   }
   std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     return place_of(a.second.dtype()) < place_of(b.second.dtype());

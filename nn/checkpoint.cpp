@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 
 namespace bs::nn {
@@ -19,8 +20,10 @@ std::vector<optim::NamedTensor> tensors_of(const Module& model) {
   return tensors;
 }
 
-std::optional<uint64_t> parse(const std::string& text) {
-  uint64_t value = 0;
+/// A number of ours. Counts are also kept in signed numbers, so they end where those do.
+template <class T>
+std::optional<T> parse(const std::string& text) {
+  T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return {};
   return value;
@@ -29,6 +32,7 @@ std::optional<uint64_t> parse(const std::string& text) {
 }  // namespace
 
 void save_checkpoint(const std::string& path, const TrainingState& state) {
+  BS_CHECK(state.step >= 0, "save_checkpoint: step {} is negative", state.step);
   Safetensors content;
   const auto put = [&](const std::string& prefix, const std::vector<optim::NamedTensor>& tensors) {
     for (const auto& [name, tensor] : tensors) content.tensors[prefix + name] = tensor;
@@ -58,9 +62,9 @@ Checkpoint::Checkpoint(const std::string& path) : path_(path), content_(load_saf
   if (found == all.end() || found->second != format_name)
     BS_THROW(IoError, "checkpoint: {} is no checkpoint that this version reads", path);
   const auto step = all.find("bs.step");
-  const std::optional<uint64_t> number = step == all.end() ? std::nullopt : parse(step->second);
-  if (!number) BS_THROW(IoError, "checkpoint: {} tells no step", path);
-  step_ = static_cast<int64_t>(*number);
+  const auto number = step == all.end() ? std::nullopt : parse<int64_t>(step->second);
+  if (!number || *number < 0) BS_THROW(IoError, "checkpoint: {} tells no step", path);
+  step_ = *number;
   for (const auto& [key, value] : all)
     if (key.starts_with(user_prefix)) metadata_[key.substr(user_prefix.size())] = value;
 }
@@ -108,30 +112,42 @@ void Checkpoint::plan_tensors(Plan& plan, const std::string& prefix,
 
 uint64_t Checkpoint::number(Plan& plan, const std::string& key) const {
   const auto found = content_.metadata.find(key);
-  const auto value = found == content_.metadata.end() ? std::nullopt : parse(found->second);
-  if (!value) plan.differences.push_back(key + " is missing in the file");
+  if (found == content_.metadata.end()) {
+    plan.differences.push_back(key + " is missing in the file");
+    return 0;
+  }
+  const auto value = parse<uint64_t>(found->second);
+  if (!value)
+    plan.differences.push_back(format("{} is no number in the file: {}", key, found->second));
   return value.value_or(0);
+}
+
+int64_t Checkpoint::count(Plan& plan, const std::string& key, int64_t most) const {
+  const uint64_t value = number(plan, key);
+  if (value <= static_cast<uint64_t>(most)) return static_cast<int64_t>(value);
+  plan.differences.push_back(format("{} is {} in the file, more than {}", key, value, most));
+  return 0;
 }
 
 void Checkpoint::restore(const TrainingState& state) const {
   Plan plan;
   if (state.model) plan_tensors(plan, "model.", tensors_of(*state.model));
-  uint64_t optimizer_steps = 0, cursor = 0;
+  int64_t optimizer_steps = 0, cursor = 0;
   RandomState random;
   if (state.optimizer) {
     plan_tensors(plan, "optimizer.", state.optimizer->state());
-    optimizer_steps = number(plan, "bs.optimizer_steps");
+    optimizer_steps = count(plan, "bs.optimizer_steps", std::numeric_limits<int64_t>::max());
   }
   if (state.average) plan_tensors(plan, "average.", state.average->state());
   if (state.generator)
     random = {number(plan, "bs.generator_seed"), number(plan, "bs.generator_offset")};
-  if (state.loader) cursor = number(plan, "bs.loader_cursor");
+  if (state.loader) cursor = count(plan, "bs.loader_cursor", data::Cursor::most);
   plan.check(path_);
 
   for (const auto& [from, to] : plan.copies) copy_bytes(from, to);
-  if (state.optimizer) state.optimizer->set_steps(static_cast<int64_t>(optimizer_steps));
+  if (state.optimizer) state.optimizer->set_steps(optimizer_steps);
   if (state.generator) state.generator->set_state(random);
-  if (state.loader) state.loader->seek(static_cast<int64_t>(cursor));
+  if (state.loader) state.loader->seek(cursor);
 }
 
 }  // namespace bs::nn

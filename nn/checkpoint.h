@@ -24,7 +24,8 @@ struct TrainingState {
 
 /** @brief Writes a safetensors file, whole or not at all: parameters and buffers as "model.NAME",
  *  optimiser state as "optimizer.NAME", averages as "average.NAME", everything else as metadata.
- *  @throws IoError when the file cannot be written. */
+ *  @throws IoError when the file cannot be written; Error when what it would hold cannot be read
+ *  back: a negative step, or a name or text that is not UTF-8. */
 void save_checkpoint(const std::string& path, const TrainingState& state);
 
 /** @brief A checkpoint read from a file: look at it, make a model that fits, and restore. */
@@ -49,6 +50,7 @@ class Checkpoint {
                     const std::vector<optim::NamedTensor>& targets) const;
   /** @brief An entry of our own metadata, or nothing with a difference noted. */
   uint64_t number(Plan& plan, const std::string& key) const;
+  int64_t count(Plan& plan, const std::string& key, int64_t most) const;
 
   std::string path_;
   Safetensors content_;

@@ -70,7 +70,7 @@ Batch Loader::next() {
 }
 
 void Loader::seek(int64_t cursor) {
-  BS_CHECK(cursor >= 0, "loader: a cursor of {}", cursor);
+  BS_CHECK(cursor >= 0 && cursor <= most, "loader: a cursor of {}", cursor);
   ahead_.reset();
   cursor_ = cursor;
 }

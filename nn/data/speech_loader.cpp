@@ -146,7 +146,7 @@ SpeechBatch SpeechLoader::next() {
 }
 
 void SpeechLoader::seek(int64_t cursor) {
-  BS_CHECK(cursor >= 0, "speech_loader: a cursor of {}", cursor);
+  BS_CHECK(cursor >= 0 && cursor <= most, "speech_loader: a cursor of {}", cursor);
   ahead_.reset();
   cursor_ = cursor;
 }

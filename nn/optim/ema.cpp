@@ -30,11 +30,9 @@ std::vector<NamedTensor> Ema::state() const {
 }
 
 AverageScope::AverageScope(const Ema& ema) : ema_(ema) {
-  for (const Ema::Entry& e : ema.entries_) {
-    const Tensor& value = e.parameter.variable.data();
-    kept_.push_back(clone(value));
-    copy(e.average, value);
-  }
+  // All memory first: where there is none, the weights are what they were.
+  for (const Ema::Entry& e : ema.entries_) kept_.push_back(clone(e.parameter.variable.data()));
+  for (const Ema::Entry& e : ema.entries_) copy(e.average, e.parameter.variable.data());
 }
 
 AverageScope::~AverageScope() {

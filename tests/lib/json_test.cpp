@@ -98,3 +98,14 @@ TEST_CASE("json values are used as what they are") {
   CHECK_THROWS_WITH_AS(Json().object(), "json: expected an object, found null", IoError);
   CHECK_THROWS_WITH_AS(Json(true).array(), "json: expected an array, found a boolean", IoError);
 }
+
+TEST_CASE("json: what is not UTF-8 is not written") {
+  CHECK_THROWS_WITH_AS(Json(std::string("na\xefve")).dump(),
+                       "json: a string of 5 bytes is not UTF-8", Error);
+  CHECK_THROWS_AS(Json(Json::Object{{"\xff", 1}}).dump(), Error);
+  CHECK(is_utf8(""));
+  CHECK(is_utf8("na\xc3\xafve \xf0\x9f\x98\x80"));
+  for (const char* text : {"\x80", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80",
+                           "\xf5\x80\x80\x80", "\xf4\x90\x80\x80", "a\xc3z"})
+    CHECK_FALSE(is_utf8(text));
+}

@@ -177,3 +177,53 @@ TEST_CASE("checkpoint: other files are refused") {
   Run run;
   CHECK_THROWS_AS(nn::save_checkpoint(folder / "no/such/folder", run.state()), IoError);
 }
+
+TEST_CASE("checkpoint: what is saved can be read, and what could not be read is not saved") {
+  const Scratch folder;
+  const std::string path = folder / "a";
+  Run run;
+  nn::TrainingState state = run.state();
+  state.metadata = {{"prompt", "na\xc3\xafve \n\t\"\\ \x01"}, {"", "empty key"}};
+  nn::save_checkpoint(path, state);
+  CHECK(nn::Checkpoint(path).metadata() == state.metadata);
+  const std::string before = read_file(path);
+
+  state.metadata = {{"prompt", "na\xefve"}};
+  CHECK_THROWS_WITH_AS(nn::save_checkpoint(path, state),
+                       "safetensors: the metadata's user.prompt is not UTF-8", Error);
+  state.metadata = {{"na\xefve", ""}};
+  CHECK_THROWS_AS(nn::save_checkpoint(path, state), Error);
+  state.metadata.clear();
+  state.step = -5;
+  CHECK_THROWS_WITH_AS(nn::save_checkpoint(path, state), "save_checkpoint: step -5 is negative",
+                       Error);
+  CHECK(read_file(path) == before);
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("checkpoint: counts that no run reaches are refused before anything changes") {
+  const Scratch folder;
+  const std::string path = folder / "a";
+  Run saved;
+  fill(saved.model.weight.data(), 7);
+  nn::save_checkpoint(path, saved.state());
+  Safetensors content = load_safetensors(path);
+  for (const char* key : {"bs.loader_cursor", "bs.optimizer_steps"})
+    for (const char* value : {"18446744073709551615", "9223372036854775808", "-1", "x", ""}) {
+      CAPTURE(key);
+      CAPTURE(value);
+      Safetensors wrong = content;
+      wrong.metadata[key] = value;
+      save_safetensors(path, wrong);
+      Run fresh;
+      const std::vector<double> weights = values(fresh.model.weight.data());
+      CHECK_THROWS_AS(nn::Checkpoint(path).restore(fresh.state()), Error);
+      CHECK(values(fresh.model.weight.data()) == weights);
+      CHECK(fresh.loader.cursor() == 0);
+    }
+  for (const char* step : {"-5", "9223372036854775808"}) {
+    content.metadata["bs.step"] = step;
+    save_safetensors(path, content);
+    CHECK_THROWS_AS(nn::Checkpoint{path}, IoError);
+  }
+}

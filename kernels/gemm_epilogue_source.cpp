@@ -1,8 +1,8 @@
 #include <bs/kernels/gemm_description.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 
 namespace bs {
 
@@ -24,9 +24,10 @@ std::string literal(double value) {
   if (std::isnan(value)) return "__int_as_float(0x7fffffff)";
   if (std::isinf(value))
     return value > 0 ? "__int_as_float(0x7f800000)" : "__int_as_float(0xff800000)";
-  char text[64];
-  std::snprintf(text, sizeof text, "Compute(%a)", value);
-  return text;
+  char digits[64];
+  const auto end =
+      std::to_chars(digits, digits + sizeof digits, std::abs(value), std::chars_format::hex);
+  return format("Compute({}0x{})", std::signbit(value) ? "-" : "", std::string(digits, end.ptr));
 }
 
 std::string value_of(int step) { return format("v{}", step); }

@@ -1,13 +1,14 @@
 #include <bs/lib/check.h>
 
-#include <cstdio>
+#include <charconv>
 
 namespace bs {
 
 std::string FormatArgument::print_double(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%g", value);
-  return buffer;
+  char buffer[32];  // not printf, whose decimal point is a comma where the program's locale says so
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, 6);
+  return {buffer, end.ptr};
 }
 
 std::string format(std::string_view pattern, std::initializer_list<FormatArgument> arguments) {

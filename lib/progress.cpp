@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -56,7 +57,10 @@ std::string format_count(double value) {
     value /= 1000;
     ++prefix;
   }
-  return printed("%.3g%s", value, prefixes[prefix]);
+  char digits[32];
+  const auto end =
+      std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general, 3);
+  return std::string(digits, end.ptr) + prefixes[prefix];
 }
 
 std::string progress_line(const ProgressState& s, int width) {

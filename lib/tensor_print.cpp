@@ -2,8 +2,8 @@
 #include <bs/lib/tensor.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 #include <vector>
 
@@ -47,10 +47,10 @@ void collect(const Tensor& x, bool summarised, std::vector<Value>& values) {
   }
 }
 
-std::string print(const char* pattern, double value) {
+std::string print(double value, std::chars_format style, int digits) {
   char buffer[400];  // the longest double without an exponent has 309 digits
-  std::snprintf(buffer, sizeof buffer, pattern, value);
-  return buffer;
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, style, digits);
+  return {buffer, end.ptr};
 }
 
 /// PyTorch's choice for all values together: "3.", four digits after the point, or an exponent
@@ -72,9 +72,10 @@ std::vector<std::string> print_reals(const std::vector<double>& values) {
     if (!std::isfinite(value))
       words.push_back(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
     else if (exponent)
-      words.push_back(print("%.4e", value));
+      words.push_back(print(value, std::chars_format::scientific, 4));
     else
-      words.push_back(whole ? print("%.0f", value) + "." : print("%.4f", value));
+      words.push_back(whole ? print(value, std::chars_format::fixed, 0) + "."
+                            : print(value, std::chars_format::fixed, 4));
   }
   return words;
 }

@@ -29,6 +29,15 @@ void check_dense(const char* name, const char* which, const Tensor& x, const Lay
       layout.heads());
 }
 
+/// The shape asked of the values of a gradient.
+void check_values(const char* name, const Shape& values, const LayoutPtr& layout) {
+  BS_CHECK(layout, "{}: no layout", name);
+  const Shape blocks{layout->nnz(), layout->block(), layout->block()};
+  BS_CHECK(values.rank() >= 3 && values.slice(values.rank() - 3, values.rank()) == blocks,
+           "{}: values {} do not fit the layout, which asks for [..., {}, {}, {}]", name, values,
+           layout->nnz(), layout->block(), layout->block());
+}
+
 /// The depth of op(a) op(b) must be the same in both; either may be a Layout.
 template <class A, class B>
 void check_inner(const char* name, const A& a, const B& b, Transpose t) {
@@ -193,6 +202,15 @@ Tensor gradient(const Shape& shape, const Tensor& like) {
   return Tensor::empty(shape, like.dtype(), like.device());
 }
 
+/// Memory for the gradient of a dense operand, the product of `s` and `other` being right.
+Tensor dense_gradient(const char* name, const Shape& shape, const SparseTensor& s,
+                      const Tensor& other) {
+  check_sparse(name, s);
+  check_dense(name, "the dense operand", other, *s.layout);
+  BS_CHECK(shape.rank() >= 2, "{}: a gradient of shape {} is of no matrix", name, shape);
+  return gradient(shape, other);
+}
+
 }  // namespace
 
 SparseTensor sdd(const Tensor& a, const Tensor& b, const LayoutPtr& layout, Transpose t,
@@ -241,19 +259,22 @@ Tensor dds(const Tensor& a, const SparseTensor& s, Transpose t, const ProductOpt
 // in the same way.
 
 Tensor sdd_backward_a(const SparseTensor& dc, const Tensor& b, const Shape& a, Transpose t) {
-  Tensor da = gradient(a, b);
+  Tensor da = dense_gradient("sdd_backward_a", a, dc, b);
   multiply("sdd_backward_a", dc, false, op(b, !t.b), op(da, t.a));
   return da;
 }
 
 Tensor sdd_backward_b(const Tensor& a, const SparseTensor& dc, const Shape& b, Transpose t) {
-  Tensor db = gradient(b, a);
+  Tensor db = dense_gradient("sdd_backward_b", b, dc, a);
   multiply("sdd_backward_b", dc, true, op(a, t.a), op(db, !t.b));
   return db;
 }
 
 Tensor dsd_backward_s(const Tensor& dc, const Tensor& b, const LayoutPtr& layout,
                       const Shape& values, Transpose t) {
+  check_values("dsd_backward_s", values, layout);
+  check_dense("dsd_backward_s", "dc", dc, *layout);
+  check_dense("dsd_backward_s", "b", b, *layout);
   Tensor ds = gradient(values, b);
   if (t.a) {
     multiply("dsd_backward_s", op(b, t.b), op(dc, true), *layout, ds);
@@ -264,19 +285,22 @@ Tensor dsd_backward_s(const Tensor& dc, const Tensor& b, const LayoutPtr& layout
 }
 
 Tensor dsd_backward_b(const SparseTensor& s, const Tensor& dc, const Shape& b, Transpose t) {
-  Tensor db = gradient(b, dc);
+  Tensor db = dense_gradient("dsd_backward_b", b, s, dc);
   multiply("dsd_backward_b", s, !t.a, dc, op(db, t.b));
   return db;
 }
 
 Tensor dds_backward_a(const Tensor& dc, const SparseTensor& s, const Shape& a, Transpose t) {
-  Tensor da = gradient(a, dc);
+  Tensor da = dense_gradient("dds_backward_a", a, s, dc);
   multiply("dds_backward_a", s, t.b, op(dc, true), op(da, !t.a));
   return da;
 }
 
 Tensor dds_backward_s(const Tensor& a, const Tensor& dc, const LayoutPtr& layout,
                       const Shape& values, Transpose t) {
+  check_values("dds_backward_s", values, layout);
+  check_dense("dds_backward_s", "a", a, *layout);
+  check_dense("dds_backward_s", "dc", dc, *layout);
   Tensor ds = gradient(values, a);
   if (t.b) {
     multiply("dds_backward_s", op(dc, true), op(a, t.a), *layout, ds);

@@ -1,14 +1,17 @@
 #include <bs/kernels/lstm.h>
 
 #include <bs/kernels/accumulate.h>
+#include <bs/kernels/arange.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/block_sparse_matmul.h>
+#include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/linear.h>
 #include <bs/kernels/lstm_check.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/reduce.h>
+#include <bs/kernels/where.h>
 #include <bs/lib/integers.h>
 
 #include <algorithm>
@@ -111,6 +114,30 @@ void check_upstream(const char* name, const Tensor& given, const Tensor& result)
            given.shape(), result.dtype(), result.shape());
 }
 
+/// Throws unless `kept` is what the forward of these arguments has kept.
+void check_kept(const char* name, const Tensor& kept, const Shape& shape, DType dtype,
+                const Tensor& x) {
+  BS_CHECK(kept.defined(), "lstm_backward: the result's {} is undefined", name);
+  BS_CHECK(kept.shape() == shape && kept.device() == x.device() && kept.is_contiguous() &&
+               kept.dtype() == dtype,
+           "lstm_backward: the result's {} {} {} is of another call: this one's is {} {}", name,
+           kept.dtype(), kept.shape(), dtype, shape);
+}
+
+void check_result(const LSTMResult& r, const Tensor& x, const LSTMDirection& d,
+                  const LSTMSizes& s) {
+  const Shape y{s.steps, s.batch, s.width}, h{s.batch, s.width};
+  BS_CHECK(r.y.defined() && r.y.shape() == y && r.h_n.defined() && r.h_n.shape() == h &&
+               r.c.defined() && r.c.shape() == Shape({s.steps, s.batch, s.cells}) &&
+               r.c_n.defined() && r.c_n.shape() == Shape({s.batch, s.cells}),
+           "lstm_backward: the result is of another call: this one's y is {}", y);
+  check_kept("gates", r.gates, {s.steps, s.batch, 4 * s.cells}, x.dtype(), x);
+  check_kept("hidden", r.hidden, {s.steps + 1, s.batch, s.width}, x.dtype(), x);
+  check_kept("cells", r.cells, {s.steps + 1, s.batch, s.cells}, sum_type(x.dtype()), x);
+  if (d.weights.hr.defined())
+    check_kept("outputs", r.outputs, {s.steps, s.batch, s.cells}, x.dtype(), x);
+}
+
 /// A running gradient: what arrives at the last state, or zeros.
 Tensor running(const Tensor& arrives, const Shape& shape, DType dtype, Device device) {
   Tensor sum = Tensor::empty(shape, dtype, device);
@@ -121,6 +148,7 @@ Tensor running(const Tensor& arrives, const Shape& shape, DType dtype, Device de
 LSTMBackwardSteps prepare_backward(const Tensor& x, const LSTMDirection& d, const Tensor& lengths,
                                    const LSTMResult& r, const LSTMUpstream& up,
                                    const LSTMSizes& s) {
+  check_result(r, x, d, s);
   check_upstream("y", up.y, r.y);
   check_upstream("h_n", up.h_n, r.h_n);
   check_upstream("c", up.c, r.c);
@@ -147,6 +175,8 @@ LSTMBackwardSteps prepare_backward(const Tensor& x, const LSTMDirection& d, cons
   return p;
 }
 
+/// @param[in] x zeros where sequences have no step: 0 times what else might stand there need not be
+/// 0
 LSTMWeights weight_gradients(const Tensor& x, const LSTMWeights& w, const LSTMResult& r,
                              const LSTMBackwardSteps& p) {
   LSTMWeights grads;
@@ -174,7 +204,16 @@ LSTMGrads gradients_of(const Tensor& x, const LSTMDirection& d, const LSTMResult
   return g;
 }
 
+Tensor without_padding(const Tensor& x, const Tensor& lengths) {
+  return lengths.defined() ? where(steps_within(lengths, x), x, 0) : x;
+}
+
 }  // namespace
+
+Tensor steps_within(const Tensor& lengths, const Tensor& like) {
+  const Tensor steps = arange(like.size(0), i64, like.device()).view({like.size(0), 1, 1});
+  return lt(steps, lengths.to(like.device()).view({1, like.size(1), 1}));
+}
 
 LSTMBackward lstm_backward(const Tensor& x, std::span<const LSTMDirection> directions,
                            const Tensor& lengths, std::span<const LSTMResult> results,
@@ -188,13 +227,14 @@ LSTMBackward lstm_backward(const Tensor& x, std::span<const LSTMDirection> direc
     steps.push_back(prepare_backward(rows, directions[i], limits, results[i], upstream[i], s));
   if (s.steps > 0 && s.batch > 0)
     BS_DISPATCH(x.device(), lstm_backward, std::span<const LSTMBackwardSteps>(steps));
+  const Tensor clean = wants.weights ? without_padding(rows, limits) : rows;
   LSTMBackward grads;
   for (size_t i = 0; i < directions.size(); ++i) {
     if (wants.x) {
       const Tensor dx = matmul(rows_of(steps[i].dgates), directions[i].weights.ih).view(x.shape());
       grads.x = grads.x.defined() ? add(grads.x, dx) : dx;
     }
-    grads.directions.push_back(gradients_of(rows, directions[i], results[i], steps[i], wants));
+    grads.directions.push_back(gradients_of(clean, directions[i], results[i], steps[i], wants));
   }
   return grads;
 }
@@ -323,7 +363,7 @@ LSTMBackward lstm_layers_backward(const Tensor& x, std::span<const LSTMDirection
     }
   }
   LSTMBackward grads;
-  const Tensor rows = contiguous(x);
+  const Tensor rows = wants.weights ? without_padding(contiguous(x), limits) : contiguous(x);
   if (wants.x) grads.x = matmul(rows_of(all[0].dgates), layers[0].weights.ih).view(x.shape());
   for (size_t l = 0; l <= top; ++l)
     grads.directions.push_back(

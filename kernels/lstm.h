@@ -74,6 +74,11 @@ struct LSTMResult {
 std::vector<LSTMResult> lstm(const Tensor& x, std::span<const LSTMDirection> directions,
                              const Tensor& lengths = {});
 
+/** @brief Which steps of [T, B, ...] sequences of these lengths have: boolean [T, B, 1].
+ *  @param[in] lengths [B] i64, on any device
+ *  @param[in] like a tensor [T, B, ...] on the device wanted */
+Tensor steps_within(const Tensor& lengths, const Tensor& like);
+
 /** @brief Gradients that arrive at the results of one direction; undefined ones are zero. */
 struct LSTMUpstream {
   Tensor y, h_n, c, c_n;

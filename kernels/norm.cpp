@@ -38,13 +38,26 @@ NormResult normalize(const char* op, const Tensor& x, const Tensor& weight, cons
   return result;
 }
 
+/// Throws unless `statistic` is what the forward has kept of each row of x.
+void check_statistics(const char* op, const char* name, const Tensor& x, const Tensor& statistic) {
+  BS_CHECK(statistic.defined(), "{}: {} is undefined", op, name);
+  BS_CHECK(statistic.shape() == x.shape().slice(0, x.rank() - 1) &&
+               statistic.dtype() == statistics_dtype(x) && statistic.device() == x.device() &&
+               statistic.is_contiguous(),
+           "{}: {} {} {} on {} is not of the forward of x {} {} on {}", op, name, statistic.dtype(),
+           statistic.shape(), statistic.device(), x.dtype(), x.shape(), x.device());
+}
+
 NormGradients normalize_backward(const char* op, const Tensor& x, const Tensor& weight,
                                  const Tensor& mean, const Tensor& rstd, const Tensor& dy,
-                                 bool wants_bias) {
+                                 bool wants_bias, bool centred) {
+  BS_CHECK(x.rank() > 0, "{}: a scalar has no axis", op);
   check_same_shape(op, x, dy);
   check_same_dtype(op, x, dy);
   check_same_device(op, x, dy);
   check_vector(op, "weight", x, weight);
+  check_statistics(op, "rstd", x, rstd);
+  if (centred) check_statistics(op, "mean", x, mean);
   const Shape columns = {x.size(-1)};
   NormGradients gradients;
   gradients.dx = Tensor::empty(x.shape(), x.dtype(), x.device());
@@ -68,7 +81,7 @@ NormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
 
 NormGradients layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
                                   const Tensor& rstd, const Tensor& dy, bool wants_bias) {
-  return normalize_backward("layer_norm_backward", x, weight, mean, rstd, dy, wants_bias);
+  return normalize_backward("layer_norm_backward", x, weight, mean, rstd, dy, wants_bias, true);
 }
 
 NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps) {
@@ -77,7 +90,7 @@ NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps) {
 
 NormGradients rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd,
                                 const Tensor& dy) {
-  return normalize_backward("rms_norm_backward", x, weight, {}, rstd, dy, false);
+  return normalize_backward("rms_norm_backward", x, weight, {}, rstd, dy, false, false);
 }
 
 }  // namespace bs

@@ -47,8 +47,11 @@ Dims Dims::slice(int from, int to) const {
 }
 
 int64_t Dims::product() const {
+  if (std::find(begin(), end(), 0) != end()) return 0;
   int64_t n = 1;
-  for (int64_t v : *this) n *= v;
+  for (const int64_t v : *this)
+    BS_CHECK(!__builtin_mul_overflow(n, v, &n), "dims: the product of {} is more than 64 bits hold",
+             *this);
   return n;
 }
 
@@ -65,7 +68,9 @@ std::string to_string(const Dims& dims) {
 Strides contiguous_strides(const Shape& shape) {
   Strides strides = Dims::filled(shape.rank(), 1);
   for (int i = shape.rank() - 2; i >= 0; --i)
-    strides[i] = strides[i + 1] * std::max<int64_t>(shape[i + 1], 1);
+    // What overflows belongs to a tensor without elements, of which no stride is ever used.
+    if (__builtin_mul_overflow(strides[i + 1], std::max<int64_t>(shape[i + 1], 1), &strides[i]))
+      strides[i] = 0;
   return strides;
 }
 

@@ -37,7 +37,7 @@ class Dims {
   void erase(int at);
   /** @brief The extents [from, to). */
   Dims slice(int from, int to) const;
-  /** @brief Product of all values; 1 for rank 0. */
+  /** @brief Product of all values; 1 for rank 0. @throws Error when it does not fit 64 bits. */
   int64_t product() const;
 
   bool operator==(const Dims& other) const;

@@ -325,6 +325,8 @@ LayoutPtr moe(std::span<const int64_t> tokens, int64_t width, int block) {
 
 LayoutPtr stack_heads(std::span<const LayoutPtr> layouts) {
   BS_CHECK(!layouts.empty(), "stack_heads: no layout is given");
+  for (size_t i = 0; i < layouts.size(); ++i)
+    BS_CHECK(layouts[i], "stack_heads: layout {} of {} is null", i, layouts.size());
   const Layout& first = *layouts.front();
   std::vector<BlockIndex> blocks;
   int heads = 0;

@@ -28,9 +28,12 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 
 Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, Device device,
                          std::function<void()> release) {
-  BS_CHECK(data || shape.product() == 0, "from_blob: null pointer for shape {}", shape);
+  const int64_t count = shape.product();
+  BS_CHECK(count >= 0 && count <= std::numeric_limits<int64_t>::max() / 8,
+           "from_blob: shape {} is of no tensor", shape);
+  BS_CHECK(data || count == 0, "from_blob: null pointer for shape {}", shape);
   Tensor t;
-  const size_t bytes = static_cast<size_t>(shape.product()) * size_of(dtype);
+  const size_t bytes = static_cast<size_t>(count) * size_of(dtype);
   t.storage_ = std::make_shared<Storage>(data, bytes, device, std::move(release));
   t.shape_ = shape;
   t.strides_ = contiguous_strides(shape);
@@ -234,6 +237,7 @@ Tensor Tensor::expand(const Shape& shape) const {
     t.strides_[-i] = shape_[-i] == shape[-i] ? strides_[-i] : 0;
   }
   for (int64_t extent : shape) BS_CHECK(extent >= 0, "expand: negative extent in {}", shape);
+  [[maybe_unused]] const int64_t counted = shape.product();  // throws where nobody could count
   return t;
 }
 
@@ -241,10 +245,12 @@ Tensor Tensor::as_strided(const Shape& shape, const Strides& strides, int64_t of
   check_defined();
   BS_CHECK(shape.rank() == strides.rank(), "as_strided: shape {}, strides {}", shape, strides);
   for (int64_t extent : shape) BS_CHECK(extent >= 0, "as_strided: negative extent in {}", shape);
-  int64_t first = offset_ + offset;
-  int64_t last = first;
+  // In 128 bits, which extents and strides of 64 cannot overflow.
+  __extension__ using Wide = __int128;
+  Wide first = Wide{offset_} + offset;
+  Wide last = first;
   for (int i = 0; i < shape.rank(); ++i)
-    (strides[i] < 0 ? first : last) += std::max<int64_t>(shape[i] - 1, 0) * strides[i];
+    (strides[i] < 0 ? first : last) += Wide{std::max<int64_t>(shape[i] - 1, 0)} * strides[i];
   const auto capacity = static_cast<int64_t>(storage_->bytes() / size_of(dtype_));
   BS_CHECK(shape.product() == 0 || (first >= 0 && last < capacity),
            "as_strided: shape {}, strides {}, offset {} leave a storage of {} elements", shape,

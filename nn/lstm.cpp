@@ -4,6 +4,7 @@
 #include <bs/autograd/concat.h>
 #include <bs/autograd/dropout.h>
 #include <bs/autograd/view.h>
+#include <bs/autograd/where.h>
 #include <bs/kernels/copy.h>
 #include <bs/nn/init.h>
 
@@ -38,18 +39,6 @@ void init_direction(const LSTMWeightVariables& w, int64_t hidden,
   if (!forget_bias || !w.bias_ih.defined()) return;
   init::constant(w.bias_ih.data().slice(0, hidden, 2 * hidden), *forget_bias);
   init::zeros(w.bias_hh.data().slice(0, hidden, 2 * hidden));
-}
-
-/// 1 in the steps of each sequence and 0 beyond, [steps, batch, 1].
-Tensor mask_of(const Tensor& lengths, int64_t steps, const Tensor& like) {
-  const int64_t batch = lengths.numel();
-  std::vector<float> ones(static_cast<size_t>(steps * batch));
-  for (int64_t b = 0; b < batch; ++b) {
-    const auto length = static_cast<int64_t>(lengths.select(0, b).item());
-    for (int64_t t = 0; t < length; ++t) ones[static_cast<size_t>(t * batch + b)] = 1;
-  }
-  const Tensor mask = Tensor::from<float>(std::span<const float>(ones), {steps, batch, 1});
-  return cast(mask, like.dtype()).to(like.device());
 }
 
 Variable state_of(const Variable& states, int64_t index) {
@@ -187,7 +176,7 @@ LSTM::Output LSTM::forward(const Variable& x, const LSTMState& state, const Tens
     y = directions() == 1 ? states.back().y : concat({states[0].y, states[1].y}, 2);
     out.states.insert(out.states.end(), states.begin(), states.end());
   }
-  if (lengths.defined()) y = y * Variable(mask_of(lengths, y.size(0), y.data()));
+  if (lengths.defined()) y = where(steps_within(lengths, y.data()), y, 0);
   out.y = options_.batch_first ? transpose(y, 0, 1) : y;
   out.h = stacked(out.states, &LSTMStates::h_n);
   out.c = stacked(out.states, &LSTMStates::c_n);

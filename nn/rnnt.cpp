@@ -6,9 +6,7 @@
 #include <bs/autograd/transducer_joint.h>
 #include <bs/autograd/view.h>
 #include <bs/autograd/where.h>
-#include <bs/kernels/arange.h>
 #include <bs/kernels/binary.h>
-#include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/nn/init.h>
@@ -133,8 +131,7 @@ namespace {
 
 /// x [steps, batch, width] with zeros past the lengths.
 Variable until(const Variable& x, const Tensor& lengths) {
-  const Tensor steps = arange(x.size(0), i64, x.device()).view({x.size(0), 1, 1});
-  return where(lt(steps, lengths.to(x.device()).view({1, x.size(1), 1})), x, 0);
+  return where(steps_within(lengths, x.data()), x, 0);
 }
 
 }  // namespace

@@ -48,3 +48,39 @@ TEST_CASE("lstm: NaN stays in its sequence") {
       }
   }
 }
+
+TEST_CASE("lstm: what stands beyond a sequence's length reaches no gradient") {
+  const int64_t steps = 5, batch = 3, in = 4, cells = 8;
+  const std::vector<int64_t> ends{5, 2, 0};
+  const Tensor lengths = Tensor::from<int64_t>(std::span<const int64_t>(ends), {batch});
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    CAPTURE(to_string(dtype));
+    const auto tensor = [&](const Reference& r) { return r.tensor(dtype, test_device()); };
+    const LSTMDirection d{.weights = {.ih = tensor(random_reference({4 * cells, in}, 1)),
+                                      .hh = tensor(random_reference({4 * cells, cells}, 2))}};
+    const Reference clean = random_reference({steps, batch, in}, 3),
+                    dy = random_reference({steps, batch, cells}, 4);
+    const auto gradients = [&](double beyond) {
+      Reference x = clean;
+      for (int64_t b = 0; b < batch; ++b)
+        for (int64_t t = ends[static_cast<size_t>(b)]; t < steps; ++t)
+          for (int64_t i = 0; i < in; ++i) x.at({t, b, i}) = beyond;
+      const auto results = lstm(tensor(x), {&d, 1}, lengths);
+      const LSTMUpstream up{tensor(dy), {}, {}, {}};
+      const LSTMBackward all = lstm_backward(tensor(x), {&d, 1}, lengths, results, {&up, 1});
+      const auto layers = lstm_layers(tensor(x), {&d, 1}, lengths);
+      const LSTMBackward one = lstm_layers_backward(tensor(x), {&d, 1}, lengths, layers, {&up, 1});
+      std::vector<double> values;
+      for (const LSTMBackward* b : {&all, &one})
+        for (const Tensor& g : {b->x, b->directions[0].weights.ih, b->directions[0].weights.hh,
+                                b->directions[0].h0}) {
+          const std::vector<double> more = Reference::of(g).values;
+          values.insert(values.end(), more.begin(), more.end());
+        }
+      return values;
+    };
+    const std::vector<double> right = gradients(0);
+    CHECK(gradients(std::numeric_limits<double>::quiet_NaN()) == right);
+    CHECK(gradients(std::numeric_limits<double>::infinity()) == right);
+  }
+}

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +31,9 @@ std::string environment(const char* name) {
 }
 
 std::string read_whole(const std::string& path) {
+  constexpr int64_t most = 64 << 20;  // a sparse file can claim any size
   InputFile file(path);
+  if (file.size() > most) BS_THROW(IoError, "{}: {} bytes are no kernel's", path, file.size());
   return file.read_text(static_cast<size_t>(file.size()));
 }
 
@@ -50,6 +53,42 @@ void warn(const std::string& reason) {
                "bs: compiled kernels are not kept, and every run compiles them again: %s. "
                "Set BS_CACHE_DIR to a folder that can be written.\n",
                reason.c_str());
+}
+
+/// Whether only this user, or the system's administrator, can have written what is there: machine
+/// code of anybody else's is not run.
+bool is_trusted(const std::string& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) return false;
+  const bool ours = facts.st_uid == ::geteuid() || facts.st_uid == 0;
+  return ours && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/// Makes the cache's folder, for this user alone. @throws IoError where it cannot be trusted
+void make_root(const std::string& root) {
+  const fs::path above = fs::path(root).parent_path();
+  if (!above.empty()) fs::create_directories(above);
+  if (::mkdir(root.c_str(), 0700) != 0 && errno != EEXIST)
+    BS_THROW(IoError, "{}: {}", root, std::strerror(errno));
+  if (!is_trusted(fs::canonical(root)))
+    BS_THROW(IoError, "{}: others can write there (chmod go-w makes it yours alone)", root);
+}
+
+constexpr const char* unfinished = "new-";
+
+/// Removes what killed writers left, once a process.
+void remove_leftovers(const std::string& root) {
+  static std::atomic<bool> done = false;
+  if (done.exchange(true)) return;
+  constexpr auto a_while = std::chrono::hours(1);
+  std::error_code error;
+  for (fs::directory_iterator at(root, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (!at->path().filename().string().starts_with(unfinished)) continue;
+    const auto changed = at->last_write_time(ignored);
+    if (!ignored && fs::file_time_type::clock::now() - changed > a_while)
+      fs::remove_all(at->path(), ignored);
+  }
 }
 
 /// What kernel.txt holds: the identity, then facts of the machine code.
@@ -149,6 +188,13 @@ std::vector<const Header*> included(const Source& source) {
   return found;
 }
 
+bool is_kernel_name(std::string_view name) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !name.empty() && name.size() <= 200 && std::all_of(name.begin(), name.end(), fits);
+}
+
 std::string file_stem(const Source& source, const std::string& identity) {
   return source.name + "-" + hexadecimal(hash_of(source.code, hash_of(identity)));
 }
@@ -164,6 +210,9 @@ std::optional<Binary> load_cached(const Source& source, const std::string& ident
   const std::string root = cache_folder();
   const std::string folder = root + "/" + file_stem(source, identity);
   if (root.empty() || ::access(folder.c_str(), F_OK) != 0) return {};
+  std::error_code error;
+  const fs::path real = fs::canonical(root, error);
+  if (error || !is_trusted(real) || !is_trusted(folder)) return {};
   try {
     return read_entry(folder, source, identity);
   } catch (const IoError&) {
@@ -175,11 +224,14 @@ void store_cached(const Source& source, const std::string& identity, const Binar
   const std::string root = cache_folder();
   if (root.empty()) return warn("none of BS_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
   const std::string place = root + "/" + file_stem(source, identity);
-  std::string made = root + "/new-XXXXXX";
+  std::string made = root + "/" + unfinished + "XXXXXX";
   try {
-    fs::create_directories(root);
+    make_root(root);
+    remove_leftovers(root);
     if (!::mkdtemp(made.data())) BS_THROW(IoError, "{}: {}", root, std::strerror(errno));
-    ::chmod(made.c_str(), 0755);  // mkdtemp keeps others out; a cache may be shared
+    // mkdtemp keeps others out; they may read an entry of a folder that they may read.
+    struct stat facts {};
+    if (::stat(root.c_str(), &facts) == 0) ::chmod(made.c_str(), facts.st_mode & 0755);
     write_whole(made + "/kernel.cu", source.code);
     write_whole(made + "/kernel.cubin", binary.image);
     write_whole(made + "/kernel.txt", description(identity, binary));

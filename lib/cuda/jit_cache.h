@@ -27,12 +27,16 @@ std::string file_stem(const Source& source, const std::string& identity);
 /** @brief Options that every kernel is compiled with, the architecture left out. */
 const std::vector<std::string>& compile_options();
 
+/** @brief Whether `name` can be a kernel's: letters, digits and '_', at most 200 of them. */
+bool is_kernel_name(std::string_view name);
+
 /** @brief `$BS_CACHE_DIR`, `$XDG_CACHE_HOME/bs` or `~/.cache/bs`; empty when none is known. */
 std::string cache_folder();
 
-/** @brief The kept kernel, if it is there and whole. */
+/** @brief The kept kernel, if it is there and whole, and nobody but this user or root can have
+ *  written it. */
 std::optional<Binary> load_cached(const Source& source, const std::string& identity);
-/** @brief Keeps a kernel. What goes wrong is told on stderr once, and otherwise has no effect. */
+/** @brief Keeps a kernel, in a folder of mode 0700 where it makes that. What goes wrong is told on stderr once, and otherwise has no effect. */
 void store_cached(const Source& source, const std::string& identity, const Binary& binary);
 
 /** @brief BS_JIT_DUMP: writes source and machine code there, and a line about them to stderr. */

@@ -43,6 +43,9 @@ std::vector<Recorded> read_recorded(const std::string& path, std::span<const Hea
       const Json *name = json.find("name"), *capability = json.find("capability"),
                  *code = json.find("code");
       if (!name || !capability || !code) BS_THROW(IoError, "name, capability or code is missing");
+      // It becomes a file's name.
+      if (!is_kernel_name(name->string()))
+        BS_THROW(IoError, "{} is no name of a kernel", name->string());
       all.push_back({.source = {name->string(), code->string(), headers},
                      .capability = static_cast<int>(capability->integer())});
     } catch (const IoError& error) {

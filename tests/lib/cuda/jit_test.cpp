@@ -171,6 +171,38 @@ TEST_CASE("jit: the disk keeps what was compiled") {
   CHECK(std::filesystem::last_write_time(entry + "/kernel.cubin") == written);
 }
 
+TEST_CASE("jit: what others can write is neither used nor kept") {
+  namespace fs = std::filesystem;
+  const test::Scratch scratch;
+  const std::string cache = scratch / "cache";
+  const Environment environment("BS_CACHE_DIR", cache);
+  const jit::Binary first = jit::cached(source(), 90);
+  const std::string entry = only_entry(cache), identity = jit::identity(source(), 90);
+  CHECK((fs::status(cache).permissions() & fs::perms::all) == fs::perms::owner_all);
+  REQUIRE(jit::load_cached(source(), identity));
+  for (const std::string& folder : {cache, entry}) {
+    fs::permissions(folder, fs::perms::group_write | fs::perms::others_write,
+                    fs::perm_options::add);
+    CHECK_FALSE(jit::load_cached(source(), identity));
+    fs::permissions(folder, fs::perms::owner_all);
+    CHECK(jit::load_cached(source(), identity));
+  }
+  // A link in the entry's place may lead to anybody's.
+  fs::rename(entry, entry + "-moved");
+  fs::create_directory_symlink(entry + "-moved", entry);
+  CHECK_FALSE(jit::load_cached(source(), identity));
+}
+
+TEST_CASE("jit: an entry that claims a huge size is made anew") {
+  const test::Scratch scratch;
+  const Environment environment("BS_CACHE_DIR", scratch / "cache");
+  const jit::Binary first = jit::cached(source(), 90);
+  const std::string entry = only_entry(scratch / "cache");
+  std::filesystem::resize_file(entry + "/kernel.cubin", uintmax_t{1} << 40);  // sparse
+  CHECK(jit::cached(source(), 90).image == first.image);
+  CHECK(read_file(entry + "/kernel.cubin") == first.image);
+}
+
 TEST_CASE("jit: another source, architecture or header is another kernel") {
   const auto stem = [](const jit::Source& s, int capability) {
     return jit::file_stem(s, jit::identity(s, capability));
@@ -300,6 +332,12 @@ TEST_CASE("jit: dumps and recordings") {
   write_file(scratch / "kernels", "{\"name\":\"k\"}\n");
   CHECK(has(message([&] { jit::read_recorded(scratch / "kernels", headers); }),
             "kernels: line 1 is no recorded kernel: name, capability or code is missing"));
+  for (const char* name : {"../k", "a/b", "", ".", "k k"}) {
+    write_file(scratch / "kernels",
+               format("{\"name\":\"{}\",\"capability\":90,\"code\":\"\"}\n", name));
+    CHECK(has(message([&] { jit::read_recorded(scratch / "kernels", headers); }),
+              "is no name of a kernel"));
+  }
 }
 
 TEST_CASE("jit: a GPU loads, launches and captures kernels" *

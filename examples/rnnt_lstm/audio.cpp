@@ -3,6 +3,8 @@
 #include <bs/nn/data/resample.h>
 #include <sndfile.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 
 namespace bs::example {
@@ -12,6 +14,10 @@ std::vector<float> read_audio(const std::string& path, int64_t rate) {
   const std::unique_ptr<SNDFILE, int (*)(SNDFILE*)> file(sf_open(path.c_str(), SFM_READ, &info),
                                                          sf_close);
   if (!file) BS_THROW(IoError, "{}: {}", path, sf_strerror(nullptr));
+  constexpr int slowest = 1000, fastest = 768'000;  // samples a second: a header can say anything
+  if (info.samplerate < slowest || info.samplerate > fastest)
+    BS_THROW(IoError, "{}: {} samples a second are not from {} to {}", path, info.samplerate,
+             slowest, fastest);
   const auto channels = static_cast<size_t>(info.channels);
   std::vector<float> buffer(4096 * channels), mono;
   for (sf_count_t frames; (frames = sf_readf_float(file.get(), buffer.data(), 4096)) > 0;)
@@ -22,6 +28,8 @@ std::vector<float> read_audio(const std::string& path, int64_t rate) {
     }
   if (sf_error(file.get()) != SF_ERR_NO_ERROR)
     BS_THROW(IoError, "{}: {}", path, sf_strerror(file.get()));
+  if (!std::ranges::all_of(mono, [](float x) { return std::isfinite(x); }))
+    BS_THROW(IoError, "{}: a sample is not finite", path);
   return data::resample(mono, info.samplerate, rate);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <future>
 #include <map>
 #include <optional>
@@ -61,7 +62,8 @@ std::vector<std::optional<std::vector<float>>> read_all(
     for (size_t i; (i = next++) < entries.size();) {
       try {
         sounds[i] = read_audio(entries[i].path);
-      } catch (const IoError&) {  // stays empty
+      } catch (const Error& error) {  // stays empty
+        std::fprintf(stderr, "left out: %s\n", error.what());
       }
     }
   };

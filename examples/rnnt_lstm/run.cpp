@@ -44,7 +44,8 @@ class Run {
   Trainer trainer_;
   History history_;
   Evaluation last_;
-  int64_t skipped_ = 0;  ///< steps whose gradient was not finite
+  int64_t skipped_ = 0;       ///< steps whose gradient was not finite
+  int64_t skipped_last_ = 0;  ///< of these, the last in a row
 };
 
 Run::Run(const Options& options, const Corpus& corpus, const std::string& program)
@@ -52,7 +53,7 @@ Run::Run(const Options& options, const Corpus& corpus, const std::string& progra
       corpus_(corpus),
       program_(program),
       trainer_(options, corpus),
-      history_(open_history(options.out, trainer_.steps_done())) {}
+      history_(open_history(options.out, trainer_.steps_done(), options.goes_on)) {}
 
 void Run::describe() const {
   const auto& o = options_;
@@ -84,11 +85,13 @@ void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
     const double loss = step.loss.item(), norm = step.gradient_norm.item();
     const bool skipped = !std::isfinite(norm);
     skipped_ += skipped;
-    if (skipped_ > 100)
-      BS_THROW(Error,
-               "{} steps had no finite gradient by step {}: a lower --lr or a longer "
-               "--warmup may help",
-               skipped_, step.number);
+    skipped_last_ = skipped ? skipped_last_ + 1 : 0;
+    const bool at_end = step.number == options_.steps && skipped_last_ == step.number;
+    if (skipped_ > 100 || skipped_last_ >= 20 || at_end)
+      BS_THROW(Diverged,
+               "{} steps had no finite gradient by step {}, the last {} of them in a row: a lower "
+               "--lr or a longer --warmup may help",
+               skipped_, step.number, skipped_last_);
     // The first look waits; only then is the time of all these steps known.
     const double rate = step.seconds * static_cast<double>(steps.size()) / seconds_since(start);
     history_.add({step.number,

@@ -81,6 +81,8 @@ void check(const Options& o) {
     BS_THROW(UsageError, "--context {} is not a multiple of --block {}", o.context,
              o.pattern.block);
   if (!(o.learning_rate > 0)) BS_THROW(UsageError, "--lr {} is not positive", o.learning_rate);
+  if (o.generate > 0 && o.prompt.empty())
+    throw UsageError("--prompt is empty: a sample begins with at least one byte");
   if (o.data.empty() && !o.smoke) throw UsageError("--data FILE is needed: the text to learn");
 }
 

@@ -3,6 +3,7 @@
 #include <bs/examples/support/chart.h>
 #include <bs/examples/support/files.h>
 #include <bs/examples/support/history.h>
+#include <bs/examples/support/program.h>
 #include <bs/examples/support/training.h>
 #include <bs/lib/progress.h>
 
@@ -65,7 +66,7 @@ Run::Run(const Options& options, const std::string& program)
       program_(program),
       text_(data::TextDataset::read(options.data), options),
       trainer_(options, text_),
-      history_(open_history(options.out, trainer_.steps_done())) {}
+      history_(open_history(options.out, trainer_.steps_done(), options.goes_on)) {}
 
 void Run::describe() const {
   const auto& o = options_;
@@ -89,8 +90,8 @@ void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
   for (const Trainer::Step& step : steps) {
     const double loss = step.loss.item();
     if (!std::isfinite(loss))
-      BS_THROW(Error, "the loss is {} at step {}: a lower --lr or a longer --warmup may help", loss,
-               step.number);
+      BS_THROW(Diverged, "the loss is {} at step {}: a lower --lr or a longer --warmup may help",
+               loss, step.number);
     // The first look waits; only then is the time of all these steps known.
     const double rate = static_cast<double>(steps.size()) * tokens / seconds_since(start);
     history_.add({step.number,
@@ -131,12 +132,12 @@ void Run::write_sample() {
   if (options_.generate == 0) return;
   struct Interrupted {};
   std::string sample = options_.prompt;
-  std::printf("\n%s", sample.c_str());
+  std::printf("\n%s", printable(sample).c_str());
   try {
     trainer_.sample([&](char byte) {
       if (interrupted()) throw Interrupted();
       sample.push_back(byte);
-      std::putchar(byte);
+      std::fputs(printable(std::string(1, byte)).c_str(), stdout);
       std::fflush(stdout);
     });
   } catch (const Interrupted&) {

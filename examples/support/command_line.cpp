@@ -1,6 +1,8 @@
 #include <bs/examples/support/command_line.h>
+#include <bs/lib/json.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 
@@ -15,6 +17,28 @@ bool is_fixed(const CLI::Option& option) {
 }
 bool is_kept(const CLI::Option& option) {
   return is_fixed(option) || option.get_group() == "Training" || option.get_group() == "Sample";
+}
+
+constexpr std::string_view escape = "bytes:";
+
+/// A text that need not be UTF-8, as paths and prompts need not, as one that is.
+std::string escaped(const std::string& text) {
+  if (is_utf8(text) && !text.starts_with(escape)) return text;
+  std::string out(escape);
+  for (const char c : text)
+    for (const int shift : {4, 0}) out += "0123456789abcdef"[static_cast<uint8_t>(c) >> shift & 15];
+  return out;
+}
+
+std::string unescaped(const std::string& text) {
+  if (!text.starts_with(escape)) return text;
+  std::string out;
+  for (size_t i = escape.size(); i + 2 <= text.size(); i += 2) {
+    uint8_t byte = 0;
+    std::from_chars(&text[i], &text[i] + 2, byte, 16);
+    out += static_cast<char>(byte);
+  }
+  return out;
 }
 
 std::string folder_of(const std::string& file) {
@@ -50,11 +74,13 @@ void CommandLine::add_run() {
       ->check(CLI::IsMember({"auto", "f32", "f64", "f16", "bf16"}));
 }
 
-/// Fills in what the checkpoint knows and the command line leaves out.
+/// Fills in what the checkpoint knows and the command line leaves out. A checkpoint may come from
+/// anybody: what belongs to one run alone, such as where files go, is not its to say.
 void CommandLine::take_over(const nn::Checkpoint& checkpoint) {
-  for (const auto& [name, text] : checkpoint.metadata()) {
+  for (const auto& [name, kept] : checkpoint.metadata()) {
     CLI::Option* option = app.get_option_no_throw(name);
-    if (option == nullptr) continue;
+    if (option == nullptr || !is_kept(*option)) continue;
+    const std::string text = unescaped(kept);
     if (option->count() == 0) {
       option->add_result(text);
       option->run_callback();
@@ -71,6 +97,9 @@ bool CommandLine::parse(int argc, char** argv) {
     if (resume_->count() > 0) {
       if (resume_path_.empty()) resume_path_ = checkpoint_path(options_.out);
       if (out_->count() == 0) options_.out = folder_of(resume_path_);
+      std::error_code ignored;  // of a folder that is not there yet
+      options_.goes_on =
+          std::filesystem::equivalent(checkpoint_path(options_.out), resume_path_, ignored);
       options_.resume = std::make_shared<nn::Checkpoint>(resume_path_);
       take_over(*options_.resume);
     }
@@ -94,7 +123,8 @@ bool CommandLine::parse(int argc, char** argv) {
 
 void CommandLine::keep() {
   for (const CLI::Option* option : app.get_options())
-    if (is_kept(*option)) options_.kept[option->get_name()] = text_of(*option);
+    if (is_kept(*option)) options_.kept[option->get_name()] = escaped(text_of(*option));
+  options_.kept["--dtype"] = to_string(options_.dtype);  // `auto` may mean another on resuming
 }
 
 }  // namespace bs::example

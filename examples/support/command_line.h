@@ -43,9 +43,16 @@ class CommandLine {
 
 /// Validators that say nothing in --help: there a type and a default are enough.
 inline CLI::Validator silent(CLI::Validator validator) { return validator.description(""); }
+/// Unlike CLI::Range this refuses NaN too.
 template <class T>
 CLI::Validator in_range(T low, T high) {
-  return silent(CLI::Range(low, high));
+  const auto check = [low, high](const std::string& text) {
+    T value{};
+    if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high)
+      return std::string();
+    return format("{} is not from {} to {}", text, low, high);
+  };
+  return CLI::Validator(check, "");
 }
 inline CLI::Validator existing_file() { return silent(CLI::ExistingFile); }
 

@@ -1,7 +1,6 @@
 #pragma once
 /** @file How a run went: metrics.jsonl, one JSON object a line, and the same in memory. */
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,14 +16,33 @@ struct Metrics {
   double at(const std::string& name) const;
 };
 
+/** @brief A file descriptor of ours. */
+class Descriptor {
+ public:
+  explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}
+  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
 /** @brief Appends to metrics.jsonl, and remembers. Steps have a number named `loss`; what has none
- *  is an evaluation. */
+ *  is an evaluation. One History at a time writes in a folder. */
 class History {
  public:
-  /** @brief Goes on with the file at `path` after `step`: what it has of later steps, from a run
-   *  that was killed after its last checkpoint, is dropped. Step 0 starts a new file.
-   *  @throws IoError when the file cannot be written, or a line of it cannot be read. */
-  History(const std::string& path, int64_t step);
+  /** @brief Goes on with `folder`/metrics.jsonl after `step`: what it has of later steps, from a
+   * run that was killed after its last checkpoint, is dropped, and so is half a line at its end.
+   * Step 0 starts a new file. The file is replaced in one go: a kill leaves the old one or the new
+   * one.
+   *  @throws IoError when another process writes there, when the file cannot be written, or when a
+   *  line of it cannot be read; nothing has changed then. */
+  History(const std::string& folder, int64_t step);
   void add(const Metrics& metrics);
 
   const std::vector<Metrics>& steps() const { return steps_; }
@@ -33,13 +51,15 @@ class History {
  private:
   void read(int64_t last);
   void remember(Metrics metrics);
-  void write(const Metrics& metrics);
   std::string path_;
-  std::ofstream file_;
+  Descriptor lock_, file_;
   std::vector<Metrics> steps_, evaluations_;
 };
 
-/** @brief Makes the folder and opens its metrics.jsonl. @throws IoError naming --out. */
-History open_history(const std::string& folder, int64_t step);
+/** @brief Makes the folder and opens its metrics.jsonl.
+ *  @param[in] goes_on whether the run of this folder is resumed; otherwise a run that is there is
+ *  moved to `folder`/previous-N, and a line on the screen says so
+ *  @throws IoError naming --out. */
+History open_history(const std::string& folder, int64_t step, bool goes_on);
 
 }  // namespace bs::example

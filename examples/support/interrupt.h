@@ -3,8 +3,8 @@
 
 namespace bs::example {
 
-/** @brief From now on the first SIGINT or SIGTERM only sets a flag and says so; the second ends the
- *  program at once. */
+/** @brief From now on the first SIGINT, SIGTERM, SIGHUP or SIGPIPE only sets a flag and says so;
+ * the second ends the program at once. SIGHUP stays ignored where nohup has it so. */
 void catch_interrupts();
 /** @brief Whether there was one. */
 bool interrupted();

@@ -1,19 +1,51 @@
 #pragma once
 /** @file The outermost frame of an example. */
 #include <bs/examples/support/run_options.h>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <string>
 
 namespace bs::example {
 
+/** @brief `text` for a terminal: control characters but tabs and ends of lines become '?'. */
+inline std::string printable(std::string text) {
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) c = '?';
+  }
+  return text;
+}
+
+/** @brief Opens /dev/null in place of standard streams that are closed: a file opened later would
+ * get their numbers, and what is printed. */
+inline void open_standard_streams() {
+  int descriptor = 0;
+  do {
+    descriptor = ::open("/dev/null", O_RDWR);
+  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+  if (descriptor > STDERR_FILENO) ::close(descriptor);
+}
+
 /** @brief What `work` returns, for main to return; where it throws, says why and returns 2 for a
- *  wrong command line, 1 for all else. */
+ *  wrong command line, 3 where training has diverged, 1 for all else, a standard output that cannot
+ *  be written among it. */
 template <class Work>
 int run_program(const char* name, const Work& work) {
-  constexpr int failed = 1, wrong_usage = 2;
+  constexpr int failed = 1, wrong_usage = 2, diverged = 3;
+  open_standard_streams();
   try {
-    return work();
+    const int status = work();
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    std::fprintf(stderr, "%s: standard output: %s\n", name, std::strerror(errno));
+    return status == 0 ? failed : status;
+  } catch (const Diverged& error) {
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    return diverged;
   } catch (const UsageError& error) {
     std::fprintf(stderr, "%s: %s (--help lists the options)\n", name, error.what());
     return wrong_usage;

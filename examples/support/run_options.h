@@ -15,13 +15,21 @@ struct RunOptions {
   Device device;
   std::string out;                               ///< folder of what the run writes
   std::shared_ptr<const nn::Checkpoint> resume;  ///< what to go on from; null: start afresh
+  bool goes_on = false;  ///< whether `resume` is the checkpoint of the run in `out`
   bool smoke = false;
-  /** Name and text of every option that a later --resume takes over. */
+  /** Name and text of every option that a later --resume takes over; always UTF-8. */
   std::map<std::string, std::string> kept;
 };
 
 /** @brief The command line is wrong; the text is one line for the user. */
 class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+/** @brief Training has come to a loss or gradients that are not finite. The last checkpoint is from
+ *  before that. */
+class Diverged : public Error {
  public:
   using Error::Error;
 };

@@ -21,7 +21,7 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/** @brief Trains until options.steps or Ctrl-C. Saves, then calls evaluate(), every
+/** @brief Trains until options.steps or Ctrl-C. Calls evaluate(), then saves, every
  *  options.eval_every steps and after the last.
  *  @param[in] look look(steps, start), called with the steps taken since `start`: their numbers are
  *  on the device, and looking at them waits for it, so it runs ahead of that by some steps */
@@ -42,8 +42,9 @@ void train(const Options& options, Trainer& trainer, const Look& look, const Eva
     const bool measure = last || trainer.steps_done() % options.eval_every == 0;
     if (steps.size() >= most || measure) look_at_steps();
     if (!measure) continue;
-    trainer.save(checkpoint_path(options.out));
+    // In this order, so that a checkpoint never lacks the evaluation of its step.
     evaluate();
+    trainer.save(checkpoint_path(options.out));
     start = Clock::now();
   }
   look_at_steps();

@@ -17,7 +17,11 @@ expect_usage_error --colour "${small[@]}" --colour red
 expect_usage_error --data --data /no/such/file
 expect_usage_error --data "${small[@]}" --data empty
 expect_usage_error --data "${small[@]}" --data short
+expect_usage_error --temperature "${small[@]}" --temperature nan
+expect_usage_error --prompt "${small[@]}" --prompt ''
 expect_failure 'no/such' "${small[@]}" --resume no/such
+mkfifo pipe
+expect_failure 'no regular file' "${small[@]}" --resume pipe
 expect_failure '--out' "${small[@]}" --out /proc/no
 
 "$program" "${small[@]}" --steps 240 --out whole >out 2>err || fail "training failed" err
@@ -38,3 +42,40 @@ expect_usage_error '--steps 10' --resume part/checkpoint.safetensors --steps 10
 cmp whole/checkpoint.safetensors part/checkpoint.safetensors ||
   fail "interrupted after step $done_steps and resumed, training ended in other bytes"
 echo "interrupted after step $done_steps and resumed: the same checkpoint"
+
+# A prompt need not be UTF-8, and comes back from the checkpoint as it was.
+"$program" "${small[@]}" --steps 2 --out bytes --prompt $'na\xefve' >out 2>err ||
+  fail "a prompt that is not UTF-8 failed" err
+"$program" --resume bytes/checkpoint.safetensors --steps 3 >out 2>err ||
+  fail "resuming with a prompt that is not UTF-8 failed" err
+head -c 5 bytes/sample.txt | cmp - <(printf 'na\xefve') || fail "the prompt came back changed"
+
+# A new run moves the one that was there aside; a checkpoint says nothing of where files go.
+"$program" "${small[@]}" --steps 2 --out bytes >out 2>err || fail "a second run failed" err
+[ -s bytes/previous-1/metrics.jsonl ] || fail "the first run's metrics are gone" err
+mkdir elsewhere
+cp bytes/checkpoint.safetensors elsewhere/
+(cd elsewhere && "$program" --resume checkpoint.safetensors --steps 3 --data ../text) >out 2>err ||
+  fail "a checkpoint that was moved does not resume" err
+[ "$(steps_in elsewhere)" = 1 ] || fail "a moved checkpoint went on elsewhere" err
+
+# Full disks and closed streams.
+if [ -e /dev/full ]; then
+  status=0
+  "$program" "${small[@]}" --steps 2 --out full >/dev/full 2>err || status=$?
+  [ $status = 1 ] || fail "a full standard output gave status $status, not 1" err
+fi
+"$program" "${small[@]}" --steps 2 --out closed >&- 2>&- <&- || fail "closed streams: failed"
+[ "$(steps_in closed)" = 2 ] || fail "closed streams: metrics are wrong"
+
+# SIGHUP, as a terminal sends that is closed, saves as Ctrl-C does.
+hang_up_status=0
+"$program" "${small[@]}" --steps 100000 --out hung >out 2>err &
+process=$!
+until grep -q '"step":20,' hung/metrics.jsonl 2>/dev/null; do
+  kill -0 $process || fail "training failed" err
+  sleep 0.02
+done
+kill -HUP $process
+wait $process || hang_up_status=$?
+[ $hang_up_status = 130 ] && [ -s hung/checkpoint.safetensors ] || fail "SIGHUP saved nothing" err

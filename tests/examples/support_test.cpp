@@ -1,35 +1,68 @@
 #include <bs/examples/support/chart.h>
 #include <bs/examples/support/history.h>
 #include <bs/lib/check.h>
+#include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
-
-#include <filesystem>
 
 using namespace bs;
 using namespace bs::example;
 
 TEST_CASE("history: goes on after a step and drops what came later") {
-  const std::string path = std::filesystem::temp_directory_path() / "bs_history_test.jsonl";
+  const test::Scratch scratch;
+  const std::string folder = scratch / "";
   {
-    History history(path, 0);
+    History history(folder, 0);
     for (int64_t step = 1; step <= 4; ++step)
       history.add({step, {{"loss", 5.0 / static_cast<double>(step)}, {"rate", 1e-3}}});
     history.add({2, {{"held_out_loss", 3.5}}});
     history.add({4, {{"held_out_loss", 1.5}}});
   }
   {
-    const History history(path, 3);
+    const History history(folder, 3);
     REQUIRE(history.steps().size() == 3);
     CHECK(history.steps()[2].at("loss") == 5.0 / 3);
     REQUIRE(history.evaluations().size() == 1);
     CHECK(history.evaluations()[0].at("held_out_loss") == 3.5);
     CHECK_THROWS_WITH_AS(history.steps()[0].at("none"), "no member 'none'", IoError);
   }
-  CHECK(History(path, 5).steps().size() == 3);
-  CHECK(History(path, 0).steps().empty());
-  CHECK_THROWS_WITH_AS(History("/no/such/folder/metrics.jsonl", 0),
-                       "/no/such/folder/metrics.jsonl: cannot be written", IoError);
-  std::filesystem::remove(path);
+  CHECK(History(folder, 5).steps().size() == 3);
+  CHECK(History(folder, 0).steps().empty());
+  CHECK_THROWS_AS(History("/no/such/folder", 0), IoError);
+}
+
+TEST_CASE("history: half a line at the end is dropped, a wrong one before it is an error") {
+  const test::Scratch scratch;
+  const std::string folder = scratch / "", path = scratch / "metrics.jsonl";
+  const std::string two = "{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"loss\":1.5}\n";
+  test::write_file(path, two + "{\"step\":3,\"lo");
+  CHECK(History(folder, 9).steps().size() == 2);
+  CHECK(test::read_file(path) == two);
+  test::write_file(path, "{\"st\n" + two);
+  CHECK_THROWS_AS(History(folder, 9), IoError);
+  CHECK(test::read_file(path) == "{\"st\n" + two);  // as it was
+}
+
+TEST_CASE("history: two runs cannot write in one folder") {
+  const test::Scratch scratch;
+  const std::string folder = scratch / "";
+  const History first = open_history(folder, 0, false);
+  CHECK_THROWS_WITH_AS(open_history(folder, 0, false),
+                       (folder + ": another run is writing there").c_str(), IoError);
+}
+
+TEST_CASE("history: a new run sets aside the one that was there") {
+  const test::Scratch scratch;
+  const std::string folder = scratch / "";
+  for (int64_t run = 1; run <= 3; ++run) {
+    History history = open_history(folder, 0, false);
+    history.add({run, {{"loss", 1.0}}});
+    test::write_file(scratch / "checkpoint.safetensors", std::to_string(run));
+  }
+  CHECK(test::read_file(scratch / "previous-1/checkpoint.safetensors") == "1");
+  CHECK(test::read_file(scratch / "previous-2/checkpoint.safetensors") == "2");
+  CHECK(test::read_file(scratch / "previous-2/metrics.jsonl") == "{\"step\":2,\"loss\":1.0}\n");
+  CHECK(test::read_file(scratch / "metrics.jsonl") == "{\"step\":3,\"loss\":1.0}\n");
+  CHECK(open_history(folder, 3, true).steps().size() == 1);  // a run that goes on stays
 }
 
 TEST_CASE("chart: names its curves, and draws nothing at all too") {

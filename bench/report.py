@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes docs/performance.md and its plots from the records in bench/results.
+"""Writes the tables and plots of records.
 
-    bench/report.py                    all committed records -> docs/performance.md
-    bench/report.py --out DIR FILE...  tables and plots of these records -> DIR
+    bench/report.py                    all committed records -> bench/results/README.md,
+                                       and the tables of docs/performance.md
+    bench/report.py --out DIR FILE...  these records -> DIR/README.md
 
 A record is what `bench/compare` merged: the figures of the library and of its peers, measured on
 one GPU with the same layouts, with GPU, driver, CUDA version, commit and command.
@@ -10,16 +11,24 @@ one GPU with the same layouts, with GPU, driver, CUDA version, commit and comman
 
 import argparse
 import collections
-import json
 import pathlib
-import statistics
 
+import page
 import plot
+from records import (
+    DENSE,
+    OURS,
+    best_and_peer,
+    crossover,
+    load,
+    over_random,
+    problems_of,
+    sweep_of,
+    table,
+    type_of,
+)
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-OURS = "bs"
-# Products as they are with the zeros left in: no peers, but what decides whether sparsity pays.
-DENSE = ("dense", "torch dense")
+RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 SETS = {
     "transposes": "Every transposition",
     "sweep": "From nearly empty to dense",
@@ -36,54 +45,7 @@ NOTES = {
 }
 
 
-class Group:
-    """The figures of one (cell, what)."""
-
-    def __init__(self, cell, what):
-        self.cell, self.what = cell, what
-        self.by = {}
-
-    def seconds(self, name):
-        figure = self.by.get(name)
-        return figure["seconds"] if figure else None
-
-    def best(self, names):
-        """(seconds, name) of the fastest among names, or None."""
-        known = [(self.seconds(name), name) for name in names if self.seconds(name)]
-        return min(known, default=None)
-
-    def peers(self):
-        return [name for name in self.by if name != OURS and name not in DENSE]
-
-    def ours(self):
-        return self.by[OURS]
-
-
-def type_of(record):
-    return record["dtype"] + (" as TF32" if "--tf32 1" in record["command"] else "")
-
-
-def load(path):
-    with open(path) as file:
-        record = json.load(file)
-    groups = {}
-    for figure in record["figures"]:
-        if "error" in figure:
-            continue
-        key = json.dumps([figure["cell"], figure["what"]], sort_keys=True)
-        groups.setdefault(key, Group(figure["cell"], figure["what"]))
-        groups[key].by[figure["by"]] = figure
-    record["groups"] = [group for group in groups.values() if OURS in group.by]
-    return record
-
-
 # ---- tables --------------------------------------------------------------------------------------
-
-
-def table(header, rows):
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return lines + [""]
 
 
 def rate_text(group):
@@ -165,94 +127,15 @@ def matmul_table(groups):
     return lines
 
 
-def rate(group):
-    return group.ours()["flops"] / group.ours()["seconds"]
-
-
-def interpolated(points, x):
-    """The value at x of a line through points (x, y), level beyond its ends."""
-    points = sorted(points)
-    if x <= points[0][0]:
-        return points[0][1]
-    for (x0, y0), (x1, y1) in zip(points, points[1:]):
-        if x <= x1:
-            return y0 + (y1 - y0) * (x - x0) / (x1 - x0) if x1 > x0 else y1
-    return points[-1][1]
-
-
 def against_random(groups):
     """Our rates on structured layouts over those on random ones of the same density."""
-    random = collections.defaultdict(list)
-    rows = collections.OrderedDict()
-    for group in groups:
-        cell = group.cell
-        if cell["pattern"] == "random":
-            random[cell["block"], group.what].append((cell["density"], rate(group)))
-        else:
-            key = (cell["pattern"], cell["block"], cell["density"])
-            rows.setdefault(key, {})[group.what] = group
     products = list(dict.fromkeys(group.what for group in groups))
-    body = []
-    for (pattern, block, density), of_row in rows.items():
-        row = [pattern, str(block), f"{density:.3g}"]
-        for what in products:
-            known = what in of_row and random[block, what]
-            alike = known and interpolated(random[block, what], density)
-            row.append(f"{rate(of_row[what]) / alike:.2f}" if alike else "")
-        body.append(row)
+    body = [
+        [pattern, str(block), f"{density:.3g}",
+         *(f"{of_row[what]:.2f}" if what in of_row else "" for what in products)]
+        for (pattern, block, density), of_row in over_random(groups).items()
+    ]  # fmt: skip
     return table(["pattern", "block", "density", *products], body) if body else []
-
-
-def problems_of(record):
-    """The figures of a record of dense products, by (shape, layouts)."""
-    problems = collections.OrderedDict()
-    for figure in record["figures"]:
-        cell = figure["cell"]
-        problems.setdefault((cell["shape"], cell["layouts"]), []).append(figure)
-    return problems
-
-
-def best_and_peer(figures):
-    """The fastest of the peers, and of our kernels that are as exact: one that rounds its operands
-    to fewer bits does other work."""
-    peer = min((f for f in figures if f["by"] != OURS), key=lambda f: f["seconds"])
-    exact = [f for f in figures
-             if f["by"] == OURS and f["relative_error"] <= 2 * peer["relative_error"]]  # fmt: skip
-    return min(exact, key=lambda f: f["seconds"]), peer
-
-
-# ---- summary -------------------------------------------------------------------------------------
-
-
-def ratios(record):
-    """[(time of the best peer over ours, that peer)] of all that a record compares."""
-    if record["benchmark"].startswith("gemm"):
-        pairs = [
-            (ours["seconds"], (peer["seconds"], peer["by"]))
-            for ours, peer in map(best_and_peer, problems_of(record).values())
-        ]
-    else:
-        pairs = [(group.seconds(OURS), group.best(group.peers())) for group in record["groups"]]
-    return [(best[0] / ours, best[1]) for ours, best in pairs if best]
-
-
-def summary(records):
-    """A row a record that knows peers: how many times as long as ours the best of them take."""
-    rows = []
-    for record in records:
-        known = ratios(record)
-        if not known:
-            continue
-        values = sorted(value for value, _ in known)
-        rows.append(
-            [f"{record['benchmark']}, {type_of(record)}", record["machine"].get("gpu", "CPU"),
-             str(len(values)), str(sum(value < 1 for value in values)),
-             *(f"{value:.2f}" for value in (values[0], statistics.median(values), values[-1])),
-             ", ".join(sorted({peer for _, peer in known}))]
-        )  # fmt: skip
-    header = ["record", "on", "problems", "in which we lose", "least", "median", "most", "peers"]
-    return ["## Beside the best peer", "", "Time of the best peer over ours, problem by problem.", "",
-            *table(header, rows)] if rows else []  # fmt: skip
 
 
 # ---- dense products ------------------------------------------------------------------------------
@@ -286,18 +169,6 @@ def dense_tables(record):
 # ---- block-sparse products: plots ----------------------------------------------------------------
 
 
-def sweep_of(record):
-    """{(op, block): [groups by density]} of the set `sweep`."""
-    sweep = collections.defaultdict(list)
-    for group in record["groups"]:
-        if group.cell.get("set") == "sweep":
-            sweep[group.what, group.cell["block"]].append(group)
-    for groups in sweep.values():
-        groups.sort(key=lambda group: group.cell["density"])
-    products = list(dict.fromkeys(what for what, _ in sweep))
-    return dict(sorted(sweep.items(), key=lambda item: (products.index(item[0][0]), item[0][1])))
-
-
 def rates_plot(sweep):
     panels = []
     for (what, block), groups in sweep.items():
@@ -315,19 +186,6 @@ def rates_plot(sweep):
         ]
         panels.append(plot.Panel(f"{what}, block {block}", series, "density", "TF"))
     return plot.figure(panels, columns=len({block for _, block in sweep}))
-
-
-def crossover(groups):
-    """The density up to which we beat the dense product, between two measured ones; None where we
-    always or never do."""
-    points = [
-        (group.cell["density"], group.best(DENSE), group.ours()["seconds"]) for group in groups
-    ]
-    points = [(x, ours / dense[0]) for x, dense, ours in points if dense]
-    for (x0, y0), (x1, y1) in zip(points, points[1:]):
-        if y0 < 1 <= y1:
-            return x0 + (1 - y0) * (x1 - x0) / (y1 - y0)
-    return None
 
 
 def crossover_plot(sweep):
@@ -368,16 +226,16 @@ def crossover_table(sweep):
 def write_plot(lines, folder, name, title, svg):
     if not svg:
         return
-    (folder / "performance").mkdir(parents=True, exist_ok=True)
-    (folder / "performance" / name).write_text(svg)
-    lines += [f"![{title}](performance/{name})", ""]
+    (folder / "plots").mkdir(parents=True, exist_ok=True)
+    (folder / "plots" / name).write_text(svg)
+    lines += [f"![{title}](plots/{name})", ""]
 
 
 def section(record, folder, stem):
-    """The section of a record; its plots are named after its file's stem."""
+    """The section of a record; it and its plots are named after the record's file."""
     name = record["benchmark"]
     machine = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
-    lines = [f"## {name}, {type_of(record)}", "", machine + ".", ""]
+    lines = [f"## {stem}", "", f"{name}, {type_of(record)}. {machine}.", ""]
     if note := record.get("note"):
         lines += [note, ""]
     if ceilings := record.get("ceilings"):
@@ -406,14 +264,17 @@ def section(record, folder, stem):
 
 
 INTRODUCTION = """\
-# Performance
+# Records
 
-Generated by `bench/report.py` from the records in `bench/results`; do not edit. `bench/compare`
-makes a record: the library and its peers on one GPU, on the same problems, in the same minutes.
-Medians of at least 20 runs on random inputs, timed by events, the L2 cache washed before each;
-results are compared with sums in double before they are timed; works that are compared take turns.
-"Of the floor" is the time that the run's own ceilings allow, of FLOPs or of bytes, over the time
-measured. "Plan" is what the first product on a new layout costs besides.
+Generated by `bench/report.py` from the records in this folder; do not edit.
+
+- `bench/compare` makes a record. It runs the library and its peers on one GPU, on the same
+  problems, in the same minutes.
+- A figure is the median of at least 20 runs, unless its command says otherwise. Events time each
+  run, the L2 cache is washed before it, and inputs are random.
+- Results are compared with sums in double before they are timed. Works that are compared take turns.
+- "Of the floor" is the time that the run's own ceilings allow, over the time measured.
+- "Plan us" is what the first product on a new layout costs besides.
 """
 
 
@@ -421,18 +282,20 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     arguments = parser.parse_args()
-    files = arguments.files or sorted((ROOT / "bench" / "results").glob("*.json"))
+    files = arguments.files or sorted(RESULTS.glob("*.json"))
     if not files:
         parser.error("no records: bench/results is empty")
-    records = [load(path) for path in files]
-    lines = INTRODUCTION.split("\n") + summary(records)
-    for path, record in zip(files, records):
-        lines += section(record, arguments.out, path.stem)
+    records = {path.stem: load(path) for path in files}
+    lines = INTRODUCTION.split("\n")
+    for stem, record in records.items():
+        lines += section(record, arguments.out, stem)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "performance.md").write_text("\n".join(lines).rstrip("\n") + "\n")
+    (arguments.out / "README.md").write_text("\n".join(lines).rstrip("\n") + "\n")
+    if not arguments.files:
+        page.renew(records)
 
 
 if __name__ == "__main__":

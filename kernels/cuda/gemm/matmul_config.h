@@ -28,7 +28,7 @@ enum class MatmulPath : uint8_t {
 };
 
 /** @brief A tile of an f32 product in parts, with the seconds that it takes. Measured on an H100,
- * see bench/notes/gemm.md. */
+ * see bench/NOTES.md, "3xTF32 with both operands split at once". */
 struct PartsTile {
   int rows, cols;
   int stages;

@@ -31,11 +31,12 @@ bool contains(const Lines& all, const Lines& part) {
   return std::search(all.begin(), all.end(), part.begin(), part.end()) != all.end();
 }
 
-/// README.md and docs/*.md.
+/// Every page for a reader: README.md and its neighbours, docs/*.md, and the notes of bench.
 std::vector<fs::path> pages() {
-  std::vector<fs::path> pages = {root / "README.md"};
-  for (const auto& entry : fs::directory_iterator(root / "docs"))
-    if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  std::vector<fs::path> pages;
+  for (const char* folder : {".", "docs", "bench", "bench/notes", "bench/results"})
+    for (const auto& entry : fs::directory_iterator(root / folder))
+      if (entry.path().extension() == ".md") pages.push_back(entry.path());
   return pages;
 }
 

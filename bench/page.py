@@ -113,7 +113,7 @@ def patterns_table(records):
 def dense_table(records):
     """A row a problem: our best kernel's rate beside the peer's."""
     rows = []
-    for stem in ("gemm-bf16", "gemm-bf16-odd", "gemm-f32"):
+    for stem in ("gemm-bf16", "gemm-f32"):
         for (shape, layouts), figures in problems_of(records[stem]).items():
             best, peer = best_and_peer(figures)
             rates = [1e-12 * f["flops"] / f["seconds"] for f in (best, peer)]

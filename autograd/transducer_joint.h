@@ -26,14 +26,14 @@ using PartLoss =
     std::function<Variable(const std::vector<Variable>& cut, const std::vector<Variable>& whole,
                            int64_t begin, int64_t end)>;
 
-/** @brief The sum over `parts` parts of a batch of `loss`, with the memory of one part: each part's
- *  forward is followed by its backward, after which nothing of it is left but gradients.
+/** @brief The sum of `loss` over `parts` parts of a batch, with the memory of one part. Each part's
+ *  forward is followed by its backward; then nothing of it is left but gradients.
  *
  *  Gradients of `cut` and `whole` reach them, and what is before them, when the result is taken
- *  backward; other variables that `loss` uses get none. They are those of `loss(cut, whole, 0,
- *  batch)`, if that is a sum over utterances, up to the order of sums: let it draw random numbers
- *  from a RandomState of the batch (see TransducerJointOptions), and divide the result by the whole
- *  batch's size where a mean is wanted.
+ *  backward. Other variables that `loss` uses get none. If `loss` is a sum over utterances, the
+ *  gradients are those of `loss(cut, whole, 0, batch)`, up to the order of sums. So let it draw
+ *  random numbers from a RandomState of the batch (see TransducerJointOptions). For a mean, divide
+ *  the result by the whole batch's size.
  *  @param[in] cut variables of one extent of axis 0, the batch
  *  @param[in] whole variables that every part uses whole: parameters
  *  @param[in] scale the gradient that parts are taken backward with, which is expected of the

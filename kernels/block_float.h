@@ -10,9 +10,9 @@ struct BlockFloat {
   int bits = 8;   ///< of a number: its sign and its magnitude
 };
 
-/** @brief x rounded to block floating point: with e the exponent of a block's largest magnitude,
- *  2^e <= max |x| < 2^(e+1), numbers become the nearest multiples of 2^(e+2-bits), ties to even, of
- *  which there are those from -2^(bits-1) to 2^(bits-1) - 1.
+/** @brief x rounded to block floating point. Let e be the exponent of a block's largest magnitude,
+ *  2^e <= max |x| < 2^(e+1). Numbers become k 2^(e+2-bits) with the nearest k, ties to even, from
+ *  -2^(bits-1) to 2^(bits-1) - 1.
  *  @param[in] x floating, any strides
  *  @return of x's shape and dtype. A block with an infinity or a NaN, or without anything but
  *    zeros, stays as it is.

@@ -23,14 +23,14 @@ struct ProductOptions {
   /** Applied once to each finished sum, also to those over nothing. For sdd only to the blocks that
    * the layout has; what is not there is in no reduction either. */
   std::optional<GemmEpilogue> epilogue = {};
-  /** What the epilogue names. Leading axes broadcast to those of the result, as in NumPy, `row` and
-   *  `column` vectors to all heads of an sdd too:
-   *  - `row`: [..., n], one number a column of op(a) op(b); `column`: [..., m];
-   *  - `tensor`: of the result's shape, which for sdd is that of its values;
-   *  - what is stored: exactly the result's shape, contiguous;
-   *  - reductions over rows: [..., m], over columns: [..., n], one number a row or column of each
-   *    matrix of the result, each head of an sdd having its own; f32 (f64 for operands of f64),
-   *    contiguous. Over nothing a sum is 0 and a maximum -infinity. */
+  /** What the epilogue names. Leading axes broadcast to those of the result, as in NumPy; `row` and
+   *  `column` vectors broadcast to all heads of an sdd too.
+   *  - `row`: [..., n], one number a column of op(a) op(b). `column`: [..., m].
+   *  - `tensor`: the result's shape, which for sdd is that of its values.
+   *  - What is stored: exactly the result's shape, contiguous.
+   *  - Reductions over rows: [..., m], over columns: [..., n]; f32 (f64 for operands of f64),
+   *    contiguous. Each matrix of the result has its own, and so has each head of an sdd. Over
+   *    nothing a sum is 0 and a maximum -infinity. */
   std::map<std::string, Tensor> tensors = {};
   std::map<std::string, double> scalars = {};
 };

@@ -43,8 +43,8 @@ CtcLossResult ctc_loss(const Tensor& x, const Tensor& targets, const Tensor& inp
                        const Tensor& target_lengths, const CtcLossOptions& options = {});
 
 /** @brief dx. With gamma the share of paths that are in class k at frame t, it is d (p - gamma) for
- *  logits, and -d gamma for log-probabilities: the true gradient, where PyTorch's is that of the
- *  logits before a log-softmax. Behind a log-softmax both come to the same. Zero past the lengths.
+ *  logits, and -d gamma for log-probabilities. That is the true gradient; PyTorch's is that of the
+ *  logits before a log-softmax. Behind a log-softmax both agree. Zero past the lengths.
  *  @param[in] result what ctc_loss returned for these inputs
  *  @param[in] dloss gradient of the loss, of its shape and dtype and any sign */
 Tensor ctc_loss_backward(const Tensor& x, const Tensor& input_lengths, const Tensor& target_lengths,

@@ -17,8 +17,8 @@ struct TileDescription {
   MathInstruction math;
   /** Warpgroup only: CTAs along rows and columns that share what they load. */
   std::array<int, 2> cluster = {1, 1};
-  /** Warpgroup only: CTAs that take a part of the depth of each tile, and add their sums up through
-   *  distributed shared memory, in a fixed order; for few tiles of much depth. 1 to 8. */
+  /** Warpgroup only, 1 to 8: CTAs that take a part of the depth of each tile. They add their sums
+   *  through distributed shared memory, in a fixed order. For few tiles of much depth. */
   int cluster_k = 1;
 
   /** @brief Threads of a CTA; with those that only copy, for warpgroups. */
@@ -42,11 +42,11 @@ struct TensorDescription {
   bool operator==(const TensorDescription&) const = default;
 };
 
-/** @brief In which order tiles are computed: down panels of so many columns of tiles, or with the
- *  depth of all tiles divided evenly among the CTAs (stream-K). */
+/** @brief In which order tiles are computed. identityN: down panels of N columns of tiles.
+ *  stream_k: the depth of all tiles is divided evenly among the CTAs. */
 enum class Swizzle : uint8_t { identity1, identity2, identity4, identity8, stream_k };
-/** @brief Whether a run may divide the depth into slices; partial sums are kept in full precision
- *  and added in the order of the slices, and the epilogue is applied once. `serial`: one after the
+/** @brief Whether a run may divide the depth into slices. Partial sums are kept in full precision
+ *  and added in the order of the slices; the epilogue is applied once. `serial`: one after the
  *  other, memory for one sum a tile. `parallel`: memory for all, added by a second kernel. */
 enum class SplitK : uint8_t { none, serial, parallel };
 /** @brief One product; `batch` of one shape at even distances; of one shape anywhere; of any
@@ -77,9 +77,9 @@ int shared_bytes(const GemmDescription& description);
 /** @brief Whether operands are split into two tf32 numbers each before the kernel, into memory of
  * their own, with the depth contiguous: fast_f32 of warpgroups. */
 bool splits_operands(const GemmDescription& description);
-/** @brief Whether the kernel stores D by the copy engine, in boxes: warpgroups, one product or
- * batch, and a D of elements of 16 or 32 bits aligned to 16 bytes that is all the epilogue stores;
- * not where CTAs share a tile's depth, nor where the stages leave no shared memory for boxes. */
+/** @brief Whether the kernel stores D by the copy engine, in boxes. It does for warpgroups, one
+ *  product or batch, and a D of 16 or 32 bits, aligned to 16 bytes, if the epilogue stores nothing
+ *  else. Not where CTAs share a tile's depth, nor where stages leave no shared memory for boxes. */
 bool stores_boxes(const GemmDescription& description);
 /** @brief Numbers that a CTA keeps while the parts of its tile are put together. */
 int64_t partial_elements(const GemmDescription& description);

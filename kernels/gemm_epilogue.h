@@ -181,10 +181,10 @@ std::vector<double> scalars_of(const char* op, const GemmEpilogue& epilogue,
 /** @brief Whether operand number `operand` is read: not if all that does is times a scalar of 0. */
 bool reads(const GemmEpilogue& epilogue, size_t operand, const std::vector<double>& scalars);
 
-/** @brief CUDA text of `struct Epilogue`, for kernels that include device/gemm_epilogue.cuh:
- * applied to neighbours of a row of sums, it loads and computes, hands a `store` what is stored,
- * D first, and reductions their values. Where all results are floats of 16 or 8 bits, functions are
- * taken from the GPU's approximations, whose error is far below those results' own.
+/** @brief CUDA text of `struct Epilogue`, for kernels that include device/gemm_epilogue.cuh. It is
+ *  applied to neighbours of a row of sums. It loads and computes, then hands a `store` what is
+ *  stored, D first, and reductions their values. Where all results are floats of 16 or 8 bits, it
+ *  takes the GPU's approximations of functions; their error is far below that of the results.
  *  @param[in] accumulator element of the sums
  *  @param[in] transposed whether the kernel computes D's transpose, so that rows are its columns */
 std::string to_source(const GemmEpilogue& epilogue, Element accumulator, bool transposed);

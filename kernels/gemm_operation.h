@@ -17,9 +17,10 @@ struct GemmArguments {
   Tensor a;  ///< [m, k] or, batched, [batch, m, k]; a batch of one product's may be left out
   Tensor b;  ///< [k, n], likewise
   Tensor d;  ///< [m, n] or [batch, m, n]
-  /** What the epilogue names: matrices of d's shape, of any strides; row vectors [n] and column
-   *  vectors [m] (or [batch, n], [batch, m]); reductions over rows [m], over columns [n], dense,
-   * with the batch in front. A matrix or vector without a batch serves all. */
+  /** What the epilogue names.
+   *  - Matrices: d's shape, any strides. Row vectors: [n] or [batch, n]; column vectors: [m] or
+   *    [batch, m]. One without a batch serves all.
+   *  - Reductions over rows: [m], over columns: [n], dense, with the batch in front. */
   std::map<std::string, Tensor> tensors = {};
   std::map<std::string, double> scalars = {};
   int slices = 1;  ///< parts of the depth, where the description has a SplitK

@@ -106,12 +106,12 @@ LSTMBackward lstm_backward(const Tensor& x, std::span<const LSTMDirection> direc
                            std::span<const LSTMUpstream> upstream, LSTMWants wants = {});
 
 /** @name Layers over each other
- *  The first reads x, the others y of the one before; all run forward in time and have the same
- *  cells and outputs. The results are those of one call of lstm a layer; undefined upstreams of y
- * of inner layers are those of nobody but the layer above.
+ *  The first reads x, the others y of the one before. All run forward in time and have the same
+ *  cells and outputs. The results are those of one call of lstm a layer. If the upstream of an
+ *  inner layer's y is undefined, its gradient comes from the layer above alone.
  *
- *  Where a layer leaves a part of the device idle, they run as a wavefront: of pieces of `chunk`
- *  steps, a layer's piece runs beside the next piece of the layer below.
+ *  Where a layer leaves a part of the device idle, layers run as a wavefront. The sequence is cut
+ *  into pieces of `chunk` steps; a layer's piece runs beside the next piece of the layer below.
  *  @param[in] chunk 0: what suits the device. Random zoneout is drawn for whole sequences and runs
  *    layer after layer in any case.
  *  @{ */
@@ -123,8 +123,9 @@ LSTMBackward lstm_layers_backward(const Tensor& x, std::span<const LSTMDirection
                                   int64_t chunk = 0);
 /** @} */
 
-/** @brief The steps of one direction as the twins see them. Of h and c [T + 1, B, ...] the slot
- *  before step t is t, or t + 1 in reverse; that after it is the other of the two. */
+/** @brief The steps of one direction as the twins see them. Step t lies between the slots t and
+ *  t + 1 of h and c [T + 1, B, ...]. It reads the first and writes the second, or in reverse the
+ *  other way round. */
 struct LSTMSteps {
   Tensor gates;    ///< [T, B, 4 H]; in: the input's part of the sums; out: activated
   Tensor h;        ///< [T + 1, B, R], the first slot set
@@ -155,9 +156,9 @@ struct LSTMBackwardSteps {
   Tensor dhidden;     ///< [T, B, R], out, where there is a projection: of h~
 };
 
-/** No extent is 0. Directions differ in weights, states and reverse only. A length may be negative:
- *  that of a sequence that ended before these steps. lstm_chunk: see lstm_layers; all of the steps
- *  where layers are to run one after the other. */
+/** No extent is 0. Directions differ in weights, states and reverse only. A negative length is that
+ *  of a sequence that ended before these steps. lstm_chunk gives the chunk of lstm_layers; all of
+ *  the steps where layers are to run one after the other. */
 BS_BACKENDS(void lstm(std::span<const LSTMSteps> directions, Stream stream);
             void lstm_backward(std::span<const LSTMBackwardSteps> directions, Stream stream);
             void lstm_chunk(const LSTMSteps& layer, bool backward, int64_t& chunk, Stream stream))

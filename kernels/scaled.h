@@ -1,8 +1,8 @@
 #pragma once
-/** @file A number as mantissa * 2^exponent with an exponent of its own, for sums over paths: the
- *  product of thousands of probabilities keeps all its digits, where f32 or f64 alone would
- *  underflow and a logarithm would spend its digits on its size. A step is a few multiplications
- *  and integer operations, no exp and no log. Host and device take this text. */
+/** @file A number as mantissa * 2^exponent with an exponent of its own, for sums over paths. The
+ *  product of thousands of probabilities keeps all its digits. f32 or f64 alone would underflow,
+ *  and a logarithm would spend its digits on its size. A step is a few multiplications and integer
+ *  operations, no exp and no log. Host and device take this text. */
 #include <bs/lib/host_device.h>
 
 #include <bit>

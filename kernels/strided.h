@@ -7,9 +7,9 @@
 
 namespace bs {
 
-/** @brief A shape with the strides of N tensors over it, brought to the fewest axes: axes that
- * every tensor steps through evenly are merged, so a dense operation has one axis. The last is
- * innermost. A plain struct: passed by value to device code. */
+/** @brief A shape with the strides of N tensors over it, brought to the fewest axes. Axes that
+ *  every tensor steps through evenly are merged, so a dense operation has one axis. The last is
+ *  innermost. A plain struct: passed by value to device code. */
 template <int N>
 struct StridedLoop {
   int rank = 0;

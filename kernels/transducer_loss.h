@@ -10,8 +10,8 @@ namespace bs {
  *  - emitting it has the weight p(t, u, label) e^((delay_penalty + [label = eos] eos_penalty)
  *    ((T-1)/2 - t)): positive penalties favour early labels;
  *  - where label u+1 is `star`, which stands for any text, emitting it has the weight
- *    e^(delay_penalty ((T-1)/2 - t)), whatever the logits; and after it, at (t, u+1), the time step
- *    has the weight `star_penalty` and not p(t, u+1, blank). */
+ *    e^(delay_penalty ((T-1)/2 - t)), whatever the logits. After it, at (t, u+1), the time step has
+ *    the weight `star_penalty` instead of p(t, u+1, blank). */
 struct TransducerLossOptions {
   int64_t blank = -1;                     ///< class of the time step; negative counts from the end
   Reduction reduction = Reduction::mean;  ///< over utterances

@@ -25,8 +25,8 @@ BS_HOST_DEVICE inline void philox_round(unsigned (&c)[4], unsigned k0, unsigned 
 }  // namespace detail
 
 inline constexpr int philox_rounds = 10;
-/** @brief The fewest that pass all of BigCrush (table 2 there), for what has no use for the safety
- *  margin of ten and is bound by their number: the dropout of a transducer's joint. */
+/** @brief The fewest that pass all of BigCrush (table 2 there). For the dropout of a transducer's
+ *  joint, which their number bounds and which does not need the safety margin of ten. */
 inline constexpr int philox_fewest_rounds = 7;
 
 /** @brief The block number `low` of the sequence `high` under `key`. */

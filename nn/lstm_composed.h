@@ -16,8 +16,8 @@ struct LSTMNorms {
 };
 
 /** @brief The states of one direction over x [T, B, I]; see docs/lstm.md for the equations.
- *  @param[in] quantize weights, x and h in block floating point where they are multiplied (blocks
- *    of 8 along the sums, 8 bits), and biases, sums, gates, c and h rounded to bf16. Gradients pass
+ *  @param[in] quantize block floating point for weights, x and h where they are multiplied (blocks
+ *    of 8 along the sums, 8 bits). Biases, sums, gates, c and h are rounded to bf16. Gradients pass
  *    the roundings.
  *  @param[in] generator what zoneout is drawn from */
 LSTMStates composed_lstm(const Variable& x, const LSTMDirectionVariables& direction,

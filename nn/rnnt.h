@@ -79,8 +79,8 @@ class RNNT : public Module {
 
   /** @param[in] features [batch, frames, features]
    *  @param[in] lengths [batch] i64 on the host; undefined: all frames. Past them f is of no use.
-   *  @param[in] state of the piece before, whose frames were a multiple of `stack`; else it would
-   *  have been filled up with zeros in the middle of the sound. */
+   *  @param[in] state of the piece before. Its frames were a multiple of `stack`: others are filled
+   *  up with zeros, which would lie in the middle of the sound. */
   Encoded encode(const Variable& features, const Tensor& lengths = {},
                  const EncoderState& state = {}) const;
   /** @brief The text so far as the joint sees it: before any token, and after each.

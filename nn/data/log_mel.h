@@ -31,10 +31,10 @@ struct LogMelOptions {
 /** @brief Samples in, log-mel frames out, in pieces of any size: the frames of the pieces are the
  *  frames of the whole, bit for bit.
  *
- *  Frame i covers the samples from i * hop on, as many as the window has; there is no padding, so
- *  the frames are floor((n - window) / hop) + 1. Each is shaped by the window, transformed over the
- *  next power of two, and its power |X_k|^2 summed by triangular filters of height 1; the natural
- *  logarithm of (power + floor) is the feature. About 5 us a frame of 25 ms at 16 kHz. */
+ *  Frame i covers the samples from i * hop on, as many as the window has. There is no padding, so
+ *  the frames are floor((n - window) / hop) + 1. Each is shaped by the window and transformed over
+ *  the next power of two. Triangular filters of height 1 sum its power |X_k|^2. The feature is the
+ *  natural logarithm of (power + floor). About 5 us a frame of 25 ms at 16 kHz. */
 class LogMel {
  public:
   /** @throws Error for options out of range, or so many mels that a filter holds no frequency. */

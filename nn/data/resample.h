@@ -8,9 +8,9 @@ namespace bs::data {
 
 /** @brief The signal at `to` instead of `from` samples a second: ceil(n to / from) values.
  *
- *  Each output is a sum over the inputs around it, weighted by a sinc low-pass under a Hann window
- *  of `zeros` zero crossings a side, cut off at `rolloff` times half the lower of both rates;
- * beyond the ends the signal is zero. Weights are normalised so that a constant stays one.
+ *  Each output is a sum over the inputs around it. The weights are a sinc low-pass under a Hann
+ *  window of `zeros` zero crossings a side. It cuts off at `rolloff` times half the lower of both
+ *  rates. Weights are normalised so that a constant stays one. Beyond the ends the signal is zero.
  *  @throws Error unless both rates are positive. */
 std::vector<float> resample(std::span<const float> samples, int64_t from, int64_t to,
                             int zeros = 16, double rolloff = 0.95);

@@ -70,17 +70,16 @@ struct BeamOptions {
   double class_threshold = -1;
   /** So many classes are tried, the likeliest, and the blank in any case; 0: all. */
   int classes = 0;
-  /** What tokens say, where different tokens may say the same: hypotheses are one that say the
-   *  same. Not given: those of the same tokens are. */
+  /** What tokens say, where different tokens may say the same. Hypotheses that say the same are
+   *  one. Not given: hypotheses of the same tokens are one. */
   std::function<std::string(const std::vector<int64_t>& tokens)> text = {};
 };
 
 /** @brief Best-first search frame by frame (Graves, Sequence transduction, 2012). Hypotheses of
- *  the same tokens, or of the same text, are one: their probabilities are added, so that what
- *  counts is a text and not an alignment; its tokens and frames go on as those of the likelier one,
- *  or of the one that reached the blank first. With nothing cut off, each log probability is that
- *  of the text under the model. Of equals the first found comes first, and classes of higher
- *  numbers.
+ *  the same tokens, or of the same text, are one. Their probabilities are added, so that a text
+ *  counts and not an alignment. Tokens and frames go on as those of the likelier one, or of the one
+ *  that reached the blank first. With nothing cut off, each log probability is that of the text
+ *  under the model. Of equals the first found comes first, and classes of higher numbers.
  *  @return up to `width` hypotheses, the likeliest first
  *  @throws Error for options out of range. */
 std::vector<Hypothesis> beam_decode(const TransducerScorer& scorer,

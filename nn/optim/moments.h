@@ -1,6 +1,6 @@
 #pragma once
-/** @file What the optimisers of Adam's kin are over the parameters of a module: groups of
- * parameters with options, two moments and, for 16 bits, an f32 copy of each parameter. */
+/** @file Optimisers of Adam's kin over the parameters of a module. They have groups of parameters
+ *  with options, two moments and, for 16 bits, an f32 copy of each parameter. */
 #include <bs/kernels/moments.h>
 #include <bs/nn/optim/optimizer.h>
 

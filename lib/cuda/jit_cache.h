@@ -36,7 +36,8 @@ std::string cache_folder();
 /** @brief The kept kernel, if it is there and whole, and nobody but this user or root can have
  *  written it. */
 std::optional<Binary> load_cached(const Source& source, const std::string& identity);
-/** @brief Keeps a kernel, in a folder of mode 0700 where it makes that. What goes wrong is told on stderr once, and otherwise has no effect. */
+/** @brief Keeps a kernel, in a folder of mode 0700 where it makes that. What goes wrong is told on
+ *  stderr once, and otherwise has no effect. */
 void store_cached(const Source& source, const std::string& identity, const Binary& binary);
 
 /** @brief BS_JIT_DUMP: writes source and machine code there, and a line about them to stderr. */

@@ -1,5 +1,6 @@
 #include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/gemm.h>
+#include <bs/kernels/cpu/parallel.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -226,8 +227,8 @@ void multiply(const Problem<T, In, Out>& given, int threads) {
   if (column || (p.m > 1 && p.c.col != 1 && p.c.row == 1)) p = p.transposed();
   if (p.is_row()) {
     constexpr int64_t task = 256;
-#pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
-    for (int64_t j = 0; j < p.n; j += task) row_product(p, j, std::min(p.n, j + task));
+    parallel_each(ceil_div(p.n, task), threads,
+                  [&](int64_t i) { row_product(p, i * task, std::min(p.n, (i + 1) * task)); });
     return;
   }
   Plan<T> plan(p, threads);
@@ -249,20 +250,16 @@ void gemm(const GemmShape& shape, const Matrices<const In>& a, const Matrices<co
   const double each =
       static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
   const double total = each * static_cast<double>(shape.batch);
-  const auto most = [](double x) { return static_cast<int64_t>(std::clamp(x, 1.0, 1e6)); };
-  const int64_t team = omp_in_parallel() ? 1 : omp_get_max_threads();
-  const int64_t inside = std::min(team, most(each / worth_a_thread));
   const auto item = [&](int64_t i, int threads) {
     multiply<T, In, Out>(
         {shape.m, shape.n, shape.k, item_of(a, i), item_of(b, i), beta, item_of(c, i)}, threads);
   };
-  if (shape.batch <= 1 || (inside == team && shape.batch < 4 * team)) {
-    for (int64_t i = 0; i < shape.batch; ++i) item(i, static_cast<int>(inside));
+  const int inside = team_size(each, worth_a_thread);
+  if (shape.batch <= 1 || (inside > 1 && shape.batch < int64_t{4} * inside)) {
+    for (int64_t i = 0; i < shape.batch; ++i) item(i, inside);
     return;
   }
-  const int threads = static_cast<int>(std::min({team, shape.batch, most(total / worth_a_thread)}));
-#pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
-  for (int64_t i = 0; i < shape.batch; ++i) item(i, 1);
+  parallel_each(shape.batch, team_size(total, worth_a_thread), [&](int64_t i) { item(i, 1); });
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types cannot stand in parentheses

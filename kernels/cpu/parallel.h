@@ -1,5 +1,9 @@
 #pragma once
-/** @file Splitting loops over the cores. */
+/** @file Splitting loops over the cores.
+ *
+ *  Every parallel region has all threads or one. The OpenMP runtime ends threads that a smaller
+ * team leaves over and makes them anew for the next; that costs more than letting some of them
+ * wait. */
 #include <omp.h>
 
 #include <algorithm>
@@ -16,22 +20,26 @@ void parallel_for(int64_t n, int64_t grain, Body&& body) {
     if (n > 0) body(int64_t{0}, n);
     return;
   }
-#pragma omp parallel for schedule(static) num_threads(static_cast <int>(pieces))
+#pragma omp parallel for schedule(static) num_threads(omp_get_max_threads())
   for (int64_t p = 0; p < pieces; ++p) body(n * p / pieces, n * (p + 1) / pieces);
 }
 
-/** @brief Threads worth waking for `work` units when `enough` of them pay for one; 1 inside another
- *  parallel region. */
+/** @brief All threads where `work` units pay for waking a quarter of them, and at least two;
+ * `enough` units pay for one. Otherwise 1, as inside another parallel region. */
 inline int team_size(double work, double enough) {
-  const int most = omp_in_parallel() ? 1 : omp_get_max_threads();
-  return static_cast<int>(std::clamp(work / enough, 1.0, static_cast<double>(most)));
+  const int most = omp_get_max_threads();
+  return omp_in_parallel() || work < enough * std::max(2, most / 4) ? 1 : most;
 }
 
 /** @brief Calls `body(i)` for each i in [0, n) on `team` threads, which take one item after the
  *  other: for items of unequal cost. */
 template <class Body>
 void parallel_each(int64_t n, int team, Body&& body) {
-#pragma omp parallel for schedule(dynamic) num_threads(team) if (team > 1)
+  if (team == 1) {  // a region of one thread would make every region in `body` a nested one
+    for (int64_t i = 0; i < n; ++i) body(i);
+    return;
+  }
+#pragma omp parallel for schedule(dynamic) num_threads(team)
   for (int64_t i = 0; i < n; ++i) body(i);
 }
 

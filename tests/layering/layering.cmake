@@ -21,6 +21,7 @@ place(device_gemm "${device}/gemm/" "${device}/(ptx|tile|gemm)/")
 place(device_block_sparse "${device}/block_sparse/" "${device}/(ptx|tile|gemm|block_sparse)/")
 place(device_attention "${device}/attention/" "${device}/(ptx|tile|attention)/")
 place(device_lstm "${device}/lstm/" "${device}/(ptx|tile|lstm)/")
+place(device_kron "${device}/kron/" "${device}/(ptx|tile|kron)/")
 place(device "${device}/" "^$")  # every file has a room
 
 # The hosts of the kernels. What stands in kernels/cuda itself is an operation of one file, or what
@@ -34,6 +35,7 @@ place(cuda_block_sparse "${cuda}/block_sparse/" ${hosts} "${cuda}/(jit|gemm|bloc
 place(cuda_attention "${cuda}/attention/" ${hosts} "${cuda}/(jit|attention)/"
       "${device}/(ptx|tile|attention)/")
 place(cuda_lstm "${cuda}/lstm/" ${hosts} "${cuda}/(jit|gemm|lstm)/" "${device}/(ptx|tile|lstm)/")
+place(cuda_kron "${cuda}/kron/" ${hosts} "${cuda}/(jit|kron)/" "${device}/(ptx|tile|kron)/")
 place(cuda_transducer "${cuda}/transducer/" ${hosts} "${cuda}/(jit|transducer)/"
       "${device}/(ptx|tile)/")
 place(cuda_optim "${cuda}/optim/" ${hosts} "${cuda}/optim/" "${device}/(ptx|tile)/")

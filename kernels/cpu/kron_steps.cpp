@@ -1,0 +1,140 @@
+#include <bs/kernels/cpu/kron.h>
+
+#include <array>
+
+namespace bs::cpu {
+
+namespace {
+
+/// The narrowest vector of a tile: results in rows of a multiple of it need no packing.
+template <class T>
+constexpr Index narrowest = std::max(16, kVectorBytes / 2) / static_cast<Index>(sizeof(T));
+
+constexpr int pack_slot = 4, turn_slot = 5;
+
+template <class T, int Bytes>
+struct Vector {
+  typedef T Aligned __attribute__((vector_size(Bytes)));
+  typedef T Loose __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
+  static constexpr Index lanes = Bytes / static_cast<Index>(sizeof(T));
+};
+
+/// Adds M x N sums along the inner axis to `dw`; they stay in registers from first to last.
+template <class T, int Bytes, int M, int N>
+void dot_tile(Index outer, Index p, Index q, Index inner, const T* h, const T* g, T* dw) {
+  using V = Vector<T, Bytes>;
+  typename V::Aligned sum[M][N] = {};
+  for (Index o = 0; o < outer; ++o) {
+    const T* a = h + o * p * inner;
+    const T* b = g + o * q * inner;
+    for (Index i = 0; i < inner; i += V::lanes) {
+      typename V::Aligned right[N];
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n)
+        right[n] = *reinterpret_cast<const typename V::Loose*>(b + n * inner + i);
+#pragma GCC unroll 4
+      for (int m = 0; m < M; ++m) {
+        const typename V::Aligned left =
+            *reinterpret_cast<const typename V::Loose*>(a + m * inner + i);
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) sum[m][n] += left * right[n];
+      }
+    }
+  }
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) {
+      T total = 0;
+      for (Index l = 0; l < V::lanes; ++l) total += sum[m][n][l];
+      dw[m * q + n] += total;
+    }
+}
+
+template <class T, int Bytes>
+void dot_tiles(Index outer, Index p, Index q, Index inner, const T* h, const T* g, T* dw) {
+  for (Index i = 0; i < p;) {
+    const bool four = p - i >= 4;
+    for (Index j = 0; j < q;) {
+      const bool wide = q - j >= 4;
+      const T* const a = h + i * inner;
+      const T* const b = g + j * inner;
+      T* const to = dw + i * q + j;
+      if (four && wide) {
+        dot_tile<T, Bytes, 4, 4>(outer, p, q, inner, a, b, to);
+      } else if (four) {
+        dot_tile<T, Bytes, 4, 1>(outer, p, q, inner, a, b, to);
+      } else if (wide) {
+        dot_tile<T, Bytes, 1, 4>(outer, p, q, inner, a, b, to);
+      } else {
+        dot_tile<T, Bytes, 1, 1>(outer, p, q, inner, a, b, to);
+      }
+      j += wide ? 4 : 1;
+    }
+    i += four ? 4 : 1;
+  }
+}
+
+/// dw += h^T g for h [depth, p] and g [depth, q].
+template <class T>
+void add_product(Index p, Index q, Index depth, const T* h, const T* g, T* dw) {
+  PanelLayout right = direct_b<T>(q);
+  const T* b = g;
+  if (q % narrowest<T> != 0) {
+    T* const packed = scratch<T>(pack_slot, packed_b_size<T>(depth, q));
+    pack_b(depth, q, g, q, Index{1}, packed);
+    right = packed_b<T>(depth);
+    b = packed;
+  }
+  const PanelPair<T> pair{h, b};
+  multiply_panels<T, T>(p, q, depth, std::span(&pair, 1), direct_a<T>(1, p), right, T(1), T(1), dw,
+                        q, 1);
+}
+
+/// [outer, extent, inner] as [outer, inner, extent].
+template <class T>
+void turn(Index outer, Index extent, Index inner, const T* x, T* y) {
+  for (Index o = 0; o < outer; ++o, x += extent * inner, y += extent * inner)
+    for (Index e = 0; e < extent; ++e)
+      for (Index i = 0; i < inner; ++i) y[i * extent + e] = x[e * inner + i];
+}
+
+}  // namespace
+
+template <class T>
+void kron_step(const PackedFactor<T>& f, Index outer, Index inner, const T* x, T* y) {
+  if (inner == 1) {
+    const PanelPair<T> pair{x, f.right.data()};
+    return multiply_panels<T, T>(outer, f.q, f.p, std::span(&pair, 1), direct_a<T>(f.p, 1),
+                                 packed_b<T>(f.p), T(1), T(0), y, f.q, 1);
+  }
+  const bool direct = inner % narrowest<T> == 0;
+  T* const packed = direct ? nullptr : scratch<T>(pack_slot, packed_b_size<T>(f.p, inner));
+  const PanelLayout right = direct ? direct_b<T>(inner) : packed_b<T>(f.p);
+  for (Index o = 0; o < outer; ++o, x += f.p * inner, y += f.q * inner) {
+    if (!direct) pack_b(f.p, inner, x, inner, Index{1}, packed);
+    const PanelPair<T> pair{f.left.data(), direct ? x : packed};
+    multiply_panels<T, T>(f.q, inner, f.p, std::span(&pair, 1), packed_a<T>(f.p), right, T(1), T(0),
+                          y, inner, 1);
+  }
+}
+
+template <class T>
+void kron_contract(Index outer, Index p, Index q, Index inner, const T* h, const T* g, T* dw) {
+  if (inner == 1) return add_product(p, q, outer, h, g, dw);
+  if (inner % Vector<T, kVectorBytes>::lanes == 0)
+    return dot_tiles<T, kVectorBytes>(outer, p, q, inner, h, g, dw);
+  if (inner % narrowest<T> == 0)
+    return dot_tiles<T, std::max(16, kVectorBytes / 2)>(outer, p, q, inner, h, g, dw);
+  T* const turned = scratch<T>(turn_slot, outer * inner * (p + q));
+  turn(outer, p, inner, h, turned);
+  turn(outer, q, inner, g, turned + outer * inner * p);
+  add_product(p, q, outer * inner, turned, turned + outer * inner * p, dw);
+}
+
+#define BS_KRON(T)                                                             \
+  template void kron_step(const PackedFactor<T>&, Index, Index, const T*, T*); \
+  template void kron_contract(Index, Index, Index, Index, const T*, const T*, T*);
+BS_KRON(float)
+BS_KRON(double)
+#undef BS_KRON
+
+}  // namespace bs::cpu

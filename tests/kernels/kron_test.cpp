@@ -1,0 +1,394 @@
+#include <bs/autograd/grad_check.h>
+#include <bs/autograd/kron.h>
+#include <bs/autograd/tape.h>
+#include <bs/kernels/kron.h>
+#include <bs/kernels/matmul.h>
+#include <bs/tests/kernels/golden/kron.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+using Extents = std::vector<Shape>;
+
+/// x times the dense product, entry by entry: factors slowest first, all [p, q].
+Reference product_of(const Reference& x, const References& factors, int64_t rows) {
+  int64_t in = 1, out = 1;
+  for (const Reference& f : factors) in *= f.shape[0], out *= f.shape[1];
+  Reference y({rows, out});
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t j = 0; j < out; ++j) {
+      double sum = 0;
+      for (int64_t i = 0; i < in; ++i) {
+        double weight = 1;
+        int64_t a = i, b = j;
+        for (size_t f = factors.size(); f-- > 0;) {
+          const int64_t p = factors[f].shape[0], q = factors[f].shape[1];
+          weight *= factors[f][static_cast<size_t>(a % p * q + b % q)];
+          a /= p;
+          b /= q;
+        }
+        sum += x[static_cast<size_t>(r * in + i)] * weight;
+      }
+      y[static_cast<size_t>(r * out + j)] = sum;
+    }
+  return y;
+}
+
+double activated(Activation f, double x) {
+  switch (f) {
+    case Activation::relu:
+      return std::max(x, 0.0);
+    case Activation::tanh:
+      return std::tanh(x);
+    case Activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::gelu:
+      return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+    case Activation::gelu_tanh:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    default:
+      return x;
+  }
+}
+
+Reference transposed(const Reference& m) {
+  Reference t({m.shape[1], m.shape[0]});
+  for (int64_t i = 0; i < m.shape[0]; ++i)
+    for (int64_t j = 0; j < m.shape[1]; ++j) t.at({j, i}) = m.at({i, j});
+  return t;
+}
+
+/// The same one axis after the other, for what is too large for that.
+Reference steps_of(Reference h, const References& factors) {
+  int64_t inner = 1;
+  for (size_t f = factors.size(); f-- > 0;) {
+    const int64_t p = factors[f].shape[0], q = factors[f].shape[1];
+    const int64_t outer = static_cast<int64_t>(h.values.size()) / p / inner;
+    Reference next({outer, q, inner});
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < p; ++i)
+        for (int64_t j = 0; j < q; ++j)
+          for (int64_t k = 0; k < inner; ++k)
+            next[static_cast<size_t>((o * q + j) * inner + k)] +=
+                h[static_cast<size_t>((o * p + i) * inner + k)] * factors[f].at({i, j});
+    h = next;
+    inner *= q;
+  }
+  h.shape = {static_cast<int64_t>(h.values.size()) / inner, inner};
+  return h;
+}
+
+/// x, then the factors, then the bias if there is one more.
+Reference kron_reference(const References& in, size_t factors, const KronOptions& options) {
+  References slowest_first;
+  for (size_t i = 0; i < factors; ++i) {
+    const size_t at = options.order == KronOrder::first_fastest ? factors - i : i + 1;
+    slowest_first.push_back(options.transposed ? transposed(in[at]) : in[at]);
+  }
+  const int64_t rows = in[0].shape.slice(0, in[0].shape.rank() - 1).product();
+  const bool small = in[0].shape.back() <= 256;
+  const Reference flat =
+      small ? product_of(in[0], slowest_first, rows) : steps_of(in[0], slowest_first);
+  Shape shape = in[0].shape;
+  shape[-1] = flat.shape[1];
+  Reference y(shape);
+  for (size_t i = 0; i < y.values.size(); ++i) {
+    const double bias =
+        in.size() > factors + 1 ? in.back()[i % static_cast<size_t>(shape.back())] : 0;
+    y[i] = activated(options.activation, flat[i] + bias);
+  }
+  return y;
+}
+
+void check_kron(const Extents& extents, Shape x, const KronOptions& options, bool bias,
+                std::vector<DType> dtypes = {f64, f32, f16, bf16}) {
+  int64_t in = 1, out = 1;
+  std::vector<Shape> inputs = {x};
+  for (const Shape& e : extents) {
+    in *= e[0];
+    out *= e[1];
+    inputs.push_back(options.transposed ? Shape{e[1], e[0]} : e);
+  }
+  inputs[0][-1] = in;
+  if (bias) inputs.push_back({out});
+  const size_t count = extents.size();
+  check_op({.name = "kron_matmul",
+            .inputs = inputs,
+            .op =
+                [=](const Variables& v) {
+                  const std::vector<Variable> factors(v.begin() + 1,
+                                                      v.begin() + 1 + static_cast<int>(count));
+                  return kron_matmul(v[0], factors, bias ? v.back() : Variable(), options);
+                },
+            .reference = [=](const References& r) { return kron_reference(r, count, options); },
+            // The gradient of a factor of 1 is one sum of all, whose terms cancel; an activation of
+            // 16 bits is differentiated at a rounded argument or result.
+            .steps = 64,
+            .dtypes = std::move(dtypes)});
+}
+
+Tensor sines(const Shape& shape, double offset, bool cosine) {
+  Reference r(shape);
+  for (size_t i = 0; i < r.values.size(); ++i) {
+    const double at = static_cast<double>(i) + offset;
+    r[i] = cosine ? std::cos(at) : std::sin(at);
+  }
+  return r.tensor(f64, test_device());
+}
+
+}  // namespace
+
+TEST_CASE("kron_matmul: both orders, rectangular factors, factors of 1, one factor, no rows") {
+  const std::vector<Extents> cases = {{{2, 2}, {3, 3}, {4, 4}},
+                                      {{2, 3}, {3, 4}, {4, 2}},
+                                      {{1, 1}},
+                                      {{7, 5}},
+                                      {{1, 3}, {3, 1}, {2, 2}},
+                                      {{8, 8}, {8, 8}},
+                                      {{16, 8}, {1, 1}, {3, 16}},
+                                      {{5, 5}, {1, 1}, {9, 9}},
+                                      {{33, 17}, {2, 3}},
+                                      {{2, 2}, {2, 2}, {2, 2}, {2, 2}, {2, 2}, {2, 2}}};
+  for (const Extents& extents : cases)
+    for (const KronOrder order : {KronOrder::first_fastest, KronOrder::first_slowest})
+      for (const bool transposed : {false, true})
+        for (const Shape& x : {Shape{5, 0}, Shape{0, 0}, Shape{2, 3, 0}, Shape{0}})
+          check_kron(extents, x, {.order = order, .transposed = transposed}, x.rank() == 2);
+}
+
+TEST_CASE("kron_matmul: bias and activation in the last pass") {
+  for (const Activation f : {Activation::tanh, Activation::sigmoid, Activation::silu,
+                             Activation::gelu, Activation::gelu_tanh})
+    for (const bool bias : {false, true})
+      check_kron({{4, 3}, {5, 5}}, {3, 0}, {.activation = f}, bias);
+  // A value at the kink has no derivative; relu is tested on its own.
+  const Tensor x = Tensor::from({-1.0, 2.0}, {2, 1}).to(test_device());
+  const Tensor w = Tensor::from({3.0}, {1, 1}).to(test_device());
+  const Variable v(x, true);
+  const Variable y = kron_matmul(v, {Variable(w)}, {}, {.activation = Activation::relu});
+  y.backward(Tensor::from({5.0, 7.0}, {2, 1}).to(test_device()));
+  CHECK(Reference::of(y.data()).values == std::vector<double>{0, 6});
+  CHECK(Reference::of(v.grad()).values == std::vector<double>{0, 21});
+}
+
+TEST_CASE("kron_matmul: the values of numpy.kron, in both orders") {
+  for (const KronGolden& golden : kron_golden) {
+    std::vector<Tensor> factors;
+    int64_t width = 1;
+    for (size_t f = 0; f < golden.factors.size(); ++f) {
+      factors.push_back(
+          sines({golden.factors[f][0], golden.factors[f][1]}, static_cast<double>(f), true));
+      width *= golden.factors[f][0];
+    }
+    const Tensor x = sines({golden.rows, width}, 0, false);
+    for (const auto& [order, expected] :
+         {std::pair(KronOrder::first_fastest, golden.first_fastest),
+          std::pair(KronOrder::first_slowest, golden.first_slowest)}) {
+      const Reference y = Reference::of(kron_matmul(x, factors, {}, {.order = order}));
+      REQUIRE(y.values.size() == expected.size());
+      for (size_t i = 0; i < expected.size(); ++i)
+        CHECK(std::abs(y[i] - expected[i]) <= 1e-14 * static_cast<double>(width));
+    }
+  }
+}
+
+TEST_CASE("kron_matmul: thousands of random cases against the product of its dense matrix") {
+  std::mt19937 random(1);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  for (int i = 0; i < large_on_gpu(200, 3000); ++i) {
+    const int count = draw(1, 4);
+    const int most = count == 1 ? 40 : count == 2 ? 20 : 5;
+    Tensor dense;
+    std::vector<Tensor> factors;
+    for (int f = 0; f < count; ++f) {
+      const Shape shape = {draw(1, most), draw(1, most)};
+      factors.push_back(
+          random_reference(shape, static_cast<uint64_t>(7 * i + f)).tensor(f64, test_device()));
+      dense = f == 0 ? factors[0] : kron(factors.back(), dense);
+    }
+    const Shape shape = {draw(0, 6), dense.size(0)};
+    const Tensor x = random_reference(shape, static_cast<uint64_t>(i)).tensor(f64, test_device());
+    const Tensor dy = random_reference({shape[0], dense.size(1)}, static_cast<uint64_t>(i) + 5)
+                          .tensor(f64, test_device());
+    const auto near = [&](const Tensor& a, const Tensor& b) {
+      const Reference expected = Reference::of(b);
+      check_close("kron_matmul", Reference::of(a), expected, 1e-12 * largest(expected));
+    };
+    const KronResult result = kron_matmul_kept(x, factors);
+    near(result.y, matmul(x, dense));
+    const KronGrads grads = kron_matmul_backward(x, factors, result, dy);
+    near(grads.x, matmul(dy, dense.transpose(0, 1)));
+    // <dW_f, W_f> is the same for every factor: <y, dy>.
+    double expected = 0, size = 0;
+    const Reference y = Reference::of(result.y), d = Reference::of(dy);
+    for (size_t k = 0; k < y.values.size(); ++k)
+      expected += y[k] * d[k], size += std::abs(y[k] * d[k]);
+    for (size_t f = 0; f < factors.size(); ++f) {
+      const Reference dw = Reference::of(grads.factors[f]), w = Reference::of(factors[f]);
+      double sum = 0;
+      for (size_t k = 0; k < w.values.size(); ++k) sum += dw[k] * w[k];
+      CHECK(std::abs(sum - expected) <= 1e-11 * std::max(size, 1.0));
+    }
+  }
+}
+
+TEST_CASE("kron_matmul: factors beyond a tile, several passes, kept prefixes") {
+  // Three passes of the CPU: 300 x 2 x 150 and 2 x 300 elements are more than a tile.
+  const Extents extents = {{300, 2}, {2, 300}, {150, 3}, {3, 2}};
+  std::vector<Variable> inputs = {
+      Variable(random_reference({2, 270000}, 3).tensor(f64, test_device()), true)};
+  for (size_t i = 0; i < extents.size(); ++i)
+    inputs.emplace_back(random_reference(extents[i], i).tensor(f64, test_device()), true);
+  const auto run = [&](bool keep) {
+    for (const Variable& v : inputs) v.zero_grad();
+    const Variable y =
+        kron_matmul(inputs[0], {inputs.begin() + 1, inputs.end()}, {}, {.keep_prefixes = keep});
+    y.backward(random_reference(y.shape(), 9).tensor(f64, test_device()));
+    std::vector<Tensor> all = {y.data()};
+    for (const Variable& v : inputs) all.push_back(v.grad());
+    return all;
+  };
+  const std::vector<Tensor> plain = run(false), kept = run(true);
+  References slowest_first;
+  for (size_t f = extents.size(); f-- > 0;)
+    slowest_first.push_back(Reference::of(inputs[f + 1].data()));
+  const Reference h = steps_of(Reference::of(inputs[0].data()), slowest_first);
+  check_close("kron_matmul", Reference::of(plain[0]), h, 1e-11 * largest(h));
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const Reference a = Reference::of(plain[i]), b = Reference::of(kept[i]);
+    check_close("kron_matmul with kept prefixes", b, a, 1e-12 * largest(a));
+  }
+  gradcheck(
+      [&](const std::vector<Variable>& v) {
+        return kron_matmul(v[0], {v.begin() + 1, v.end()}, {}, {.keep_prefixes = true});
+      },
+      {Variable(random_reference({1, 270000}, 4).tensor(f64, test_device())), inputs[1], inputs[2],
+       inputs[3], inputs[4]},
+      {.rtol = 1e-4, .full = 0, .samples = 2});
+}
+
+TEST_CASE("kron_matmul: sizes of tensor cores") {
+  for (const Extents& extents :
+       {Extents{{16, 16}, {16, 16}}, Extents{{32, 16}, {16, 32}}, Extents{{64, 64}, {16, 16}},
+        Extents{{8, 8}, {8, 8}, {8, 8}}, Extents{{128, 128}, {2, 2}}, Extents{{48, 80}, {24, 8}}})
+    check_kron(extents, {3, 0}, {}, true, {f64, f32, f16, bf16});
+}
+
+TEST_CASE("kron_matmul: batched factors are products of their own") {
+  const Tensor x = random_reference({3, 4, 6}, 1).tensor(f64, test_device());
+  const std::vector<Tensor> factors = {random_reference({3, 2, 4}, 2).tensor(f64, test_device()),
+                                       random_reference({3, 3, 5}, 3).tensor(f64, test_device())};
+  const KronResult result = kron_matmul_kept(x, factors);
+  const Tensor dy = random_reference({3, 4, 20}, 4).tensor(f64, test_device());
+  const KronGrads grads = kron_matmul_backward(x, factors, result, dy);
+  for (int64_t g = 0; g < 3; ++g) {
+    const std::vector<Tensor> own = {factors[0].select(0, g), factors[1].select(0, g)};
+    const KronResult one = kron_matmul_kept(x.select(0, g), own);
+    CHECK(same_bits(result.y.select(0, g), one.y));
+    const KronGrads each = kron_matmul_backward(x.select(0, g), own, one, dy.select(0, g));
+    CHECK(same_bits(grads.x.select(0, g), each.x));
+    for (size_t f = 0; f < 2; ++f) CHECK(same_bits(grads.factors[f].select(0, g), each.factors[f]));
+  }
+}
+
+TEST_CASE("kron_matmul: operands of any strides") {
+  const Tensor x = random_reference({12, 5}, 1).tensor(f64, test_device()).transpose(0, 1);
+  const Tensor a = random_reference({6, 8}, 2).tensor(f64, test_device()).slice(1, 0, 8, 2);
+  const Tensor b = random_reference({3, 2}, 3).tensor(f64, test_device()).transpose(0, 1);
+  const Tensor y = kron_matmul(x, {a, b});
+  const Reference expected =
+      kron_reference({Reference::of(x), Reference::of(a), Reference::of(b)}, 2, {});
+  check_close("kron_matmul", Reference::of(y), expected, 1e-13);
+}
+
+TEST_CASE("kron_matmul: a value that is not finite reaches what depends on it, and no other row") {
+  Reference x = random_reference({3, 64}, 1);
+  x[64 + 7] = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    const std::vector<Tensor> factors = {random_reference({8, 8}, 2).tensor(dtype, test_device()),
+                                         random_reference({8, 16}, 3).tensor(dtype, test_device())};
+    const Reference y = Reference::of(kron_matmul(x.tensor(dtype, test_device()), factors));
+    for (int64_t j = 0; j < 128; ++j) {
+      CHECK(std::isfinite(y.at({0, j})));
+      CHECK(std::isnan(y.at({1, j})));
+      CHECK(std::isfinite(y.at({2, j})));
+    }
+  }
+}
+
+TEST_CASE("kron_matmul_backward computes what is wanted only") {
+  const Tensor x = random_reference({2, 12}, 1).tensor(f32, test_device());
+  const std::vector<Tensor> factors = {random_reference({3, 5}, 2).tensor(f32, test_device()),
+                                       random_reference({4, 2}, 3).tensor(f32, test_device())};
+  const KronResult result = kron_matmul_kept(x, factors);
+  const Tensor dy = random_reference({2, 10}, 4).tensor(f32, test_device());
+  const KronGrads all = kron_matmul_backward(x, factors, result, dy);
+  for (int wanted = 0; wanted < 8; ++wanted) {
+    const bool wx = wanted & 1, first = wanted & 2, second = wanted & 4;
+    const KronGrads some = kron_matmul_backward(
+        x, factors, result, dy, {}, {.x = wx, .factors = {first, second}, .bias = false});
+    CHECK(some.x.defined() == wx);
+    CHECK(some.factors[0].defined() == first);
+    CHECK(some.factors[1].defined() == second);
+    CHECK_FALSE(some.bias.defined());
+    if (wx) CHECK(same_bits(some.x, all.x));
+    if (first) CHECK(same_bits(some.factors[0], all.factors[0]));
+    if (second) CHECK(same_bits(some.factors[1], all.factors[1]));
+  }
+}
+
+TEST_CASE("kron: the dense product of two matrices") {
+  const Tensor a = Tensor::from({1.0, 2.0}, {1, 2}).to(test_device());
+  const Tensor b = Tensor::from({3.0, 4.0, 5.0, 6.0}, {2, 2}).to(test_device());
+  const Reference y = Reference::of(kron(a, b));
+  CHECK(y.shape == Shape{2, 4});
+  CHECK(y.values == std::vector<double>{3, 4, 6, 8, 5, 6, 10, 12});
+  CHECK_THROWS_WITH_AS(kron(Tensor::empty({2}, f32), Tensor::empty({2, 2}, f32)),
+                       "kron: [2] and [2, 2] are not two matrices", Error);
+}
+
+TEST_CASE("kron_matmul refuses what does not fit") {
+  const auto t = [](const Shape& shape, DType dtype = f32) { return Tensor::empty(shape, dtype); };
+  CHECK_THROWS_WITH_AS(kron_matmul(t({2, 6}), std::vector<Tensor>{}), "kron_matmul: no factors",
+                       Error);
+  CHECK_THROWS_WITH_AS(
+      kron_matmul(t({2, 7}), {t({2, 2}), t({3, 3})}),
+      "kron_matmul: x [2, 7] for factors [2, 2] [3, 3], whose rows have 6 elements", Error);
+  CHECK_THROWS_WITH_AS(
+      kron_matmul(t({2, 6}), {t({2, 4}), t({3, 3})}, {}, {.transposed = true}),
+      "kron_matmul: x [2, 6] for factors [2, 4] [3, 3] transposed, whose rows have 12 elements",
+      Error);
+  CHECK_THROWS_WITH_AS(kron_matmul(t({2, 6}), {t({2, 2}), t({3})}),
+                       "kron_matmul: factors [2, 2] [3]; all [P, Q], or all [groups, P, Q], are "
+                       "expected",
+                       Error);
+  CHECK_THROWS_WITH_AS(kron_matmul(t({2, 0}), {t({0, 2})}),
+                       "kron_matmul: an empty factor among [0, 2]", Error);
+  CHECK_THROWS_WITH_AS(kron_matmul(t({2, 4}), {t({2, 2, 2}), t({3, 2, 2})}),
+                       "kron_matmul: factors [2, 2, 2] [3, 2, 2] have different numbers of groups",
+                       Error);
+  CHECK_THROWS_WITH_AS(kron_matmul(t({3, 4}), {t({2, 2, 2}), t({2, 2, 2})}),
+                       "kron_matmul: x [3, 4] for factors [2, 2, 2] [2, 2, 2] of 2 groups", Error);
+  CHECK_THROWS_WITH_AS(kron_matmul(t({2, 2}), {t({2, 2}, bf16)}),
+                       "kron_matmul: dtypes f32 and bf16 differ", Error);
+  CHECK_THROWS_WITH_AS(kron_matmul(t({2, 2}, i32), {t({2, 2}, i32)}),
+                       "kron_matmul: dtype i32 is not supported; expected f64, f32, f16 or bf16",
+                       Error);
+  CHECK_THROWS_WITH_AS(kron_matmul(t({2, 2}), {t({2, 3})}, t({2})),
+                       "kron_matmul: bias [2] for rows of 3 results", Error);
+  CHECK_THROWS_WITH_AS(kron_matmul_backward(t({2, 2}), {t({2, 3})}, {}, t({2, 2})),
+                       "kron_matmul_backward: dy [2, 2] for x [2, 2] and factors [2, 3]", Error);
+}

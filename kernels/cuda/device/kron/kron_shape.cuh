@@ -1,0 +1,194 @@
+#pragma once
+// The extents of a pass of kron_matmul and what follows from them, known when a kernel is compiled.
+// Host code includes this header as it is.
+
+namespace bs::cuda::device {
+
+constexpr int kron_up(int x, int unit) { return (x + unit - 1) / unit * unit; }
+
+/// Bytes of a tile in shared memory, whose chunks are exchanged within lines of 128 bytes.
+constexpr int kron_tile_bytes(int elements, int size) { return kron_up(elements * size, 128); }
+
+/// How a step multiplies.
+enum class KronStepKind {
+  along_inner,  ///< a thread has some neighbours of the inner extent
+  along_rows,   ///< inner extent 1: a thread has some rows
+  mma_inner,    ///< tensor cores, the factor from the left
+  mma_rows      ///< inner extent 1: tensor cores, the factor from the right
+};
+
+/// [outer, p, inner] to [outer, q, inner].
+struct KronStep {
+  int size, outer, p, q, inner, threads;
+
+  constexpr bool tensor() const { return size == 2 && p % 16 == 0 && q % 16 == 0 && q <= 128; }
+  /// Elements moved at once; for 16 bits so many that the sums stay in registers.
+  constexpr int vector() const { return size == 2 && q > 8 ? 4 : 16 / size; }
+  constexpr KronStepKind kind() const {
+    if (tensor() && inner % 8 == 0) return KronStepKind::mma_inner;
+    if (tensor() && inner == 1 && outer % 16 == 0) return KronStepKind::mma_rows;
+    if (inner == 1 && p % vector() == 0) return KronStepKind::along_rows;
+    return KronStepKind::along_inner;
+  }
+  constexpr bool on_tensor_cores() const {
+    return kind() == KronStepKind::mma_inner || kind() == KronStepKind::mma_rows;
+  }
+  // Threads: `results` of a thread along q, times `lanes` of the inner extent or of the rows.
+  constexpr int results() const { return q <= 16 ? kron_up(q, 4) : 8; }
+  constexpr int padded() const { return kron_up(q, results()); }
+  constexpr int lanes() const {
+    if (kind() == KronStepKind::along_rows) return size == 8 ? 2 : 4;
+    return inner % vector() == 0 ? vector() : 1;
+  }
+  constexpr int columns() const {  ///< items that have the same part of q
+    return kind() == KronStepKind::along_rows ? (outer + lanes() - 1) / lanes()
+                                              : outer * inner / lanes();
+  }
+  constexpr int items() const { return columns() * (padded() / results()); }
+  constexpr bool exclusive() const { return results() >= q; }
+  constexpr bool held() const { return items() <= threads; }
+  constexpr bool in_place() const { return p == q && (on_tensor_cores() || exclusive() || held()); }
+  constexpr int factor_bytes() const {
+    return on_tensor_cores() ? kron_tile_bytes(p * q, size)
+                             : kron_up(p * padded() * (size == 8 ? 8 : 4), 128);
+  }
+};
+
+/// The sum over outer and inner of h [outer, p, inner] g [outer, q, inner]: [p, q].
+struct KronContract {
+  int size, outer, p, q, inner, threads;
+
+  constexpr bool tensor() const {
+    return size == 2 && p % 16 == 0 && q % 16 == 0 &&
+           (inner % 16 == 0 || (inner == 1 && outer % 16 == 0));
+  }
+  constexpr int vector() const { return 16 / size; }
+  constexpr int tile() const { return tensor() ? 16 : 4; }  ///< results of a worker, each way
+  constexpr int workers() const { return tensor() ? threads / 32 : threads; }
+  constexpr int tiles_across() const { return (q + tile() - 1) / tile(); }
+  constexpr int tiles() const { return (p + tile() - 1) / tile() * tiles_across(); }
+  constexpr int own_tiles() const { return (tiles() + workers() - 1) / workers(); }
+  constexpr int slices() const { return tiles() > workers() ? 1 : workers() / tiles(); }
+  constexpr int sums() const { return own_tiles() * (tensor() ? 8 : 16); }  ///< of a thread
+  constexpr int scratch_bytes() const {
+    return slices() == 1 ? 0 : slices() * p * q * (size == 8 ? 8 : 4);
+  }
+};
+
+struct KronShape {
+  static constexpr int most = 8;
+  int size, rows, chunk, threads, count;
+  int p[most], q[most];  ///< slowest first
+
+  constexpr int outer(int i) const {
+    int n = rows;
+    for (int k = 0; k < i; ++k) n *= p[k];
+    return n;
+  }
+  constexpr int inner(int i) const {
+    int n = chunk;
+    for (int k = i + 1; k < count; ++k) n *= q[k];
+    return n;
+  }
+  constexpr int before(int i) const { return outer(i) * p[i] * inner(i); }
+  constexpr int after(int i) const { return outer(i) * q[i] * inner(i); }
+  constexpr int in() const { return before(count - 1); }
+  constexpr int out() const { return after(0); }
+  constexpr int widest() const {
+    int n = in();
+    for (int i = 0; i < count; ++i) n = after(i) > n ? after(i) : n;
+    return n;
+  }
+  constexpr int weights(int i) const {  ///< of the factors before this one
+    int n = 0;
+    for (int k = 0; k < i; ++k) n += p[k] * q[k];
+    return n;
+  }
+
+  constexpr KronStep step(int i) const { return {size, outer(i), p[i], q[i], inner(i), threads}; }
+  constexpr KronStep step_back(int i) const {
+    return {size, outer(i), q[i], p[i], inner(i), threads};
+  }
+  constexpr KronContract contract(int i) const {
+    return {size, outer(i), p[i], q[i], inner(i), threads};
+  }
+
+  constexpr bool two_tiles() const {
+    bool two = false;
+    for (int i = 0; i < count; ++i) two = two || !step(i).in_place();
+    return two;
+  }
+  constexpr int tile_bytes() const { return kron_tile_bytes(widest(), size); }
+  constexpr int factor_at(int i) const {  ///< bytes before it
+    int n = 0;
+    for (int k = 0; k < i; ++k) n += step(k).factor_bytes();
+    return n;
+  }
+  constexpr int forward_bytes() const {
+    return tile_bytes() * (two_tiles() ? 2 : 1) + factor_at(count);
+  }
+
+  // Backward keeps the tile before each factor, and one or two of gradients.
+  constexpr bool two_gradients() const {
+    bool two = false;
+    for (int i = 0; i < count; ++i) two = two || !step_back(i).in_place();
+    return two;
+  }
+  constexpr int before_at(int i) const {  ///< bytes of the tiles before the factors ahead of it
+    int n = 0;
+    for (int k = 0; k < i; ++k) n += kron_tile_bytes(before(k), size);
+    return n;
+  }
+  constexpr int factor_back_at(int i) const {
+    int n = 0;
+    for (int k = 0; k < i; ++k) n += step_back(k).factor_bytes();
+    return n;
+  }
+  constexpr int backward_tiles() const {
+    return before_at(count) + tile_bytes() * (two_gradients() ? 2 : 1);
+  }
+  /// The slowest axis, the last step, is not computed again.
+  constexpr int again_bytes() const { return factor_at(count) - factor_at(1); }
+  constexpr int backward_bytes() const {
+    int bytes = backward_tiles() + again_bytes() + factor_back_at(count);
+    for (int i = 0; i < count; ++i)  // the tiles are over when slices are summed
+      bytes = contract(i).scratch_bytes() > bytes ? contract(i).scratch_bytes() : bytes;
+    return bytes;
+  }
+  constexpr int sums() const {
+    int n = 0;
+    for (int i = 0; i < count; ++i) n += contract(i).sums();
+    return n;
+  }
+};
+
+/// A factor as it lies in global memory, in elements.
+struct KronFactor {
+  const void* data;
+  long long group, row, col;
+};
+
+struct KronForwardArguments {
+  const void *x, *bias;
+  void *before, *y;
+  long long outer, inner;  ///< of the pass
+  long long tiles;         ///< of a group
+  int activation;
+  KronFactor factors[KronShape::most];
+};
+
+struct KronBackwardArguments {
+  const void *x, *dy;
+  void *dx, *partials;  ///< partials [groups, CTAs, all factors]
+  long long outer, inner, tiles;
+  KronFactor factors[KronShape::most];
+};
+
+struct KronSumArguments {
+  const void* partials;
+  void* results[KronShape::most];  ///< null where not wanted
+  int ends[KronShape::most];       ///< of the factors, in elements
+  int count, ctas, elements;
+};
+
+}  // namespace bs::cuda::device

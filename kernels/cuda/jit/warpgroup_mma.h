@@ -15,6 +15,10 @@ namespace bs::cuda {
  *  @throws Error for other values. PTX ISA, wgmma.mma_async. */
 std::string warpgroup_mma(int n, DType dtype, bool a_along_k, bool b_along_k);
 
+/** @brief The same with the left operand in four registers, each two neighbours along the depth.
+ */
+std::string warpgroup_mma_left(int n, DType dtype, bool b_along_k);
+
 /** @brief `struct Mma { static void multiply(sums, a, b, add); }`: 64 x `n` x 8 of TF32, of which
  *  the left operand comes in four registers and the right one from shared memory, the depth along
  *  its lines.

@@ -1,5 +1,6 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
 #include <bs/kernels/sparse_attention.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/attention/attention_problem.cuh>
@@ -124,6 +125,9 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
   constexpr const char* op = "sparse_attention_backward";
   check_floating(op, q.dtype());
   const Tensor queries = aligned(q), keys = aligned(k), values = aligned(v), douts = aligned(dout);
+  if (sparse_attention_warpgroup_backward(queries, keys, values, forward, douts, layout, gradients,
+                                          options, stream))
+    return;
   const Tensor log_sums = Tensor::empty_like(forward.lse);
   const Tensor means = Tensor::empty_like(forward.lse);
   const LayoutView view = layout.view(q.device());

@@ -28,6 +28,15 @@ __device__ inline void load_box(unsigned to, const TensorMapWords& map, Barrier&
       : "memory");
 }
 
+/// Reads `bytes` bytes that lie together, in multiples of 16.
+__device__ inline void load_bytes(unsigned to, const void* from, unsigned bytes, Barrier& done) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(done.address())
+      : "memory");
+}
+
 /// The same box for all `Ctas` CTAs of the cluster: to the same place in each, whose barriers in
 /// the place of `done` count the bytes.
 template <int Ctas>
@@ -60,6 +69,14 @@ __device__ inline void store_box(const TensorMapWords& map, unsigned from, int c
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
       "r"(from), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+__device__ inline void store_box(const TensorMapWords& map, unsigned from, int c0, int c1, int c2,
+                                 int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], "
+      "[%1];" ::"l"(&map),
+      "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
       : "memory");
 }
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

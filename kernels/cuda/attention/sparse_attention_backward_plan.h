@@ -1,0 +1,68 @@
+#pragma once
+/** @file Which kernels compute the gradients of attention: a pure function of the problem. */
+#include <algorithm>
+#include <cstdint>
+
+namespace bs::cuda {
+
+struct AttentionBackwardProblem {
+  int element = 2;  ///< bytes
+  int capability = 0, shared_bytes = 0, multiprocessors = 0;  ///< of the GPU; a CTA's most
+  int block = 0, head_dim = 0;
+  int64_t kv_heads = 0;     ///< over the batch
+  int64_t head_blocks = 0;  ///< kept by all heads that share one of k and v, of the fullest one
+};
+
+struct AttentionBackwardPlan {
+  bool warpgroup = false;  ///< else the portable kernels
+  int dim = 0;             ///< head_dim is padded with zeros to this
+  int key_stages = 0, query_stages = 0;
+  int64_t kv_heads = 0, heads = 0;  ///< of k and v, over the batch: all, and those that a launch takes
+};
+
+/** @brief Bytes of shared memory of the kernel of keys and values, for `stages` a team. */
+constexpr int attention_key_gradient_bytes(int dim, int block, int stages) {
+  const int teams = block == 128 ? 1 : 2;
+  return 2 * 2 * 128 * dim + teams * stages * (2 * 64 * dim * 2) + 2 * 2 * 8192 +
+         teams * (stages * (16 + 512 + 16) + 48);
+}
+/** @brief Likewise, of the kernel of queries. */
+constexpr int attention_query_gradient_bytes(int dim, int stages) {
+  return stages * ((2 + dim / 64) * 8192 + 20) + 2 * 64 * dim * 2 + 64 + 1024;
+}
+
+/** @brief Gradients of scores that a launch may leave in memory, unless one head has more. */
+inline constexpr int64_t attention_values_bytes = int64_t{1} << 30;
+
+/** @brief As many stages as fit, and at least two; and as many heads a launch as the gradients of
+ * their scores leave room for, in launches of about the same size. */
+constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardProblem& p) {
+  AttentionBackwardPlan plan{};
+  plan.kv_heads = p.kv_heads;
+  plan.dim = p.head_dim <= 64 ? 64 : 128;
+  const bool fits = p.element == 2 && p.capability == 90 && p.head_dim <= 128 &&
+                    p.head_dim % 8 == 0 && (p.block == 64 || p.block == 128);
+  if (!fits) return plan;
+  const int most = p.block == 128 ? 4 : 2;
+  plan.key_stages = most;
+  while (plan.key_stages > 1 &&
+         attention_key_gradient_bytes(plan.dim, p.block, plan.key_stages) > p.shared_bytes)
+    --plan.key_stages;
+  plan.query_stages = 5;
+  while (plan.query_stages > 1 &&
+         attention_query_gradient_bytes(plan.dim, plan.query_stages) > p.shared_bytes)
+    --plan.query_stages;
+  const int64_t head_bytes = p.head_blocks * p.block * p.block * p.element;
+  // Coordinates of the copy engine are 31 bits.
+  const int64_t most_heads =
+      std::min(attention_values_bytes / std::max<int64_t>(head_bytes, 1),
+               INT32_MAX / std::max<int64_t>(p.head_blocks * p.block, 1));
+  const int64_t at_once = std::clamp<int64_t>(most_heads, 1, std::max<int64_t>(p.kv_heads, 1));
+  const int64_t launches = (p.kv_heads + at_once - 1) / at_once;
+  plan.heads = launches == 0 ? 0 : (p.kv_heads + launches - 1) / launches;
+  plan.warpgroup = plan.key_stages > 1 && plan.query_stages > 1 &&
+                   p.head_blocks * p.block <= INT32_MAX && head_bytes <= 4 * attention_values_bytes;
+  return plan;
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,284 @@
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
+#include <bs/kernels/cuda/block_sparse/warpgroup_operands.h>
+#include <bs/kernels/cuda/block_sparse/work_counter.h>
+#include <bs/kernels/cuda/jit/device_headers.h>
+#include <bs/kernels/cuda/jit/emit.h>
+#include <bs/kernels/cuda/jit/warpgroup_mma.h>
+#include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_problem.cuh>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace bs::cuda {
+
+namespace {
+
+using Kernel = AttentionBackwardKernel;
+using Pass = Kernel::Pass;
+
+constexpr int threads = 384;
+
+int shared_bytes(const Kernel& k) {
+  return k.pass == Pass::key_gradient ? attention_key_gradient_bytes(k.dim, k.block, k.stages)
+                                      : attention_query_gradient_bytes(k.dim, k.stages);
+}
+
+/// A tensor [batch, heads, rows, head_dim] in boxes of 64 columns.
+DenseMap rows_map(const Tensor& x, int box_rows) {
+  const auto& strides = x.strides();
+  DenseMap map(x, x.size(3), x.size(2), strides[2], 64, box_rows);
+  map.add(x.size(1), strides[1]);
+  map.add(x.size(0), strides[0]);
+  map.add(1, 0);
+  for (int axis = 0; axis < 3; ++axis)
+    map.fit = map.fit && (x.size(axis) == 1 || strides[axis] > 0);
+  return map;
+}
+
+/// Gradients of scores in boxes of what is written at a time.
+DenseMap values_map(const Tensor& x, int block) {
+  const int side = std::min(block, 64);
+  return {x, block, x.numel() / block, block, side, side};
+}
+
+/// A problem as the kernels see it.
+struct Backward {
+  const Tensor &q, &k, &v;
+  const SparseAttentionResult& forward;
+  const Tensor& dout;
+  const Layout& layout;
+  const SparseAttentionGradients& gradients;
+  const SparseAttentionOptions& options;
+  Stream stream;
+
+  int group() const { return static_cast<int>(q.size(1) / k.size(1)); }
+  bool shared() const { return layout.heads() == 1; }
+
+  /// Blocks of all heads before head h of k, of one batch entry.
+  int64_t blocks_before(int64_t kv) const {
+    if (shared()) return kv * group() * layout.nnz();
+    int64_t blocks = 0;
+    for (int64_t h = 0; h < kv * group(); ++h) blocks += layout.nnz(static_cast<int>(h));
+    return blocks;
+  }
+  /// The same over the batch.
+  int64_t values_before(int64_t head) const {
+    const int64_t kv_heads = k.size(1);
+    return head / kv_heads * blocks_before(kv_heads) + blocks_before(head % kv_heads);
+  }
+
+  AttentionBackwardProblem problem() const {
+    const cuda::DeviceProperties& gpu = device_properties(q.device());
+    int64_t fullest = 0;
+    for (int64_t kv = 0; kv < k.size(1); ++kv)
+      fullest = std::max(fullest, blocks_before(kv + 1) - blocks_before(kv));
+    return {.element = static_cast<int>(size_of(q.dtype())),
+            .capability = gpu.capability,
+            .shared_bytes = gpu.shared_memory_optin,
+            .multiprocessors = gpu.multiprocessors,
+            .block = layout.block(),
+            .head_dim = static_cast<int>(q.size(3)),
+            .kv_heads = k.size(0) * k.size(1),
+            .head_blocks = fullest};
+  }
+
+  device::WarpgroupAttention common() const {
+    const int64_t nnz = layout.nnz();
+    return {.heads = static_cast<int>(q.size(1)),
+            .group = group(),
+            .queries = static_cast<int>(q.size(2)),
+            .keys = static_cast<int>(k.size(2)),
+            .layout_heads = layout.heads(),
+            .causal = options.causal,
+            .scale = static_cast<float>(options.scale),
+            .values = {.batch = shared() ? q.size(1) * nnz : nnz, .head = shared() ? nnz : 0}};
+  }
+};
+
+/// log_sums and means of all queries.
+void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& means) {
+  static auto* const family = new jit::KernelFamily<DType>;
+  const auto rows = [](const Tensor& x) {
+    return device::AttentionRows<const void>{x.data(), x.strides()[0], x.strides()[1],
+                                             x.strides()[2]};
+  };
+  const device::AttentionBackwardArguments<void, void> arguments{
+      .problem = {.heads = static_cast<int>(b.q.size(1)),
+                  .queries = static_cast<int>(b.q.size(2)),
+                  .head_dim = static_cast<int>(b.q.size(3))},
+      .out = rows(b.forward.out),
+      .dout = rows(b.dout),
+      .lse = b.forward.lse.data(),
+      .log_sums = log_sums.data(),
+      .means = means.data()};
+  constexpr unsigned of_cta = 256;
+  const int64_t total = log_sums.numel();
+  const int64_t ctas = ceil_div(total * 16, of_cta);
+  const jit::Kernel& kernel = family->get(b.q.dtype(), b.stream.device(), [&] {
+    return attention_numbers_warpgroup_source(b.q.dtype());
+  });
+  jit::launch(kernel, {.grid = dim3(static_cast<unsigned>(ctas)), .block = dim3(of_cta)}, b.stream,
+              arguments, static_cast<long long>(total));
+}
+
+template <class Params>
+void launch(const Kernel& k, Params& params, int workers_of_cta, Stream stream) {
+  static auto* const family = new jit::KernelFamily<Kernel>;
+  const WorkCounter counter(stream);
+  params.problem.next = counter.get();
+  const int64_t items = int64_t{params.problem.head_count} * params.list.strips;
+  if (items == 0) return;
+  const int64_t ctas = std::min<int64_t>(ceil_div(items, workers_of_cta),
+                                         device_properties(stream.device()).multiprocessors);
+  const jit::Kernel& kernel =
+      family->get(k, stream.device(), [&] { return attention_backward_source(k); });
+  jit::launch(kernel,
+              {.grid = dim3(static_cast<unsigned>(ctas)),
+               .block = dim3(threads),
+               .shared_bytes = shared_bytes(k)},
+              stream, params);
+}
+
+/// Heads [first, first + count) of k and v, over the batch.
+void launch_heads(device::WarpgroupKeyGradientParams& keys,
+                  device::WarpgroupQueryGradientParams& queries, const Kernel& key_kernel,
+                  const Kernel& query_kernel, const Backward& b, int64_t first, int64_t count) {
+  const int group = b.group();
+  keys.problem.values.first = queries.problem.values.first = b.values_before(first);
+  keys.problem.first_head = static_cast<int>(first);
+  keys.problem.head_count = static_cast<int>(count);
+  queries.problem.first_head = static_cast<int>(first * group);
+  queries.problem.head_count = static_cast<int>(count * group);
+  launch(key_kernel, keys, b.layout.block() == 128 ? 1 : 2, b.stream);
+  launch(query_kernel, queries, 1, b.stream);
+}
+
+}  // namespace
+
+jit::Source attention_backward_source(const Kernel& k) {
+  const bool keys = k.pass == Pass::key_gradient;
+  const char* const header = keys ? "warpgroup_backward" : "warpgroup_query_gradient";
+  const char* const type = keys ? "WarpgroupKeyGradient" : "WarpgroupQueryGradient";
+  const std::string name = format("attention_{}_wgmma_{}_d{}_b{}_s{}", keys ? "dkv" : "dq",
+                                  to_string(k.dtype), k.dim, k.block, k.stages);
+  std::string code =
+      format("#include <bs/kernels/cuda/device/attention/{}.cuh>\n\n", header);
+  if (keys) {
+    code += "namespace scores {\n" + warpgroup_mma(64, k.dtype, true, true) + "}\n";
+    code += "namespace rows {\n" + warpgroup_mma_left(k.dim, k.dtype, false) + "}\n";
+  } else {
+    code += warpgroup_mma(k.dim, k.dtype, true, false);
+  }
+  code += format("struct Config {\n  using Element = {};\n{}", device_type_name(k.dtype),
+                 keys ? "  using Scores = ::scores::Mma;\n  using Rows = ::rows::Mma;\n"
+                      : "  using Mma = ::Mma;\n");
+  code += format("  static constexpr int dim = {}, block = {}, stages = {};\n};\n", k.dim, k.block,
+                 k.stages);
+  code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
+  code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n", threads,
+                 shared_bytes(k));
+  code += format(
+      "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
+      "    {}(const __grid_constant__ bs::cuda::device::{}Params params) {\n"
+      "  Kernel::run(params);\n}\n",
+      threads, name, type);
+  return {name, code, device_headers()};
+}
+
+jit::Source attention_numbers_warpgroup_source(DType dtype) {
+  const std::string name = format("attention_numbers_wgmma_{}", to_string(dtype));
+  const char* const type = device_type_name(dtype);
+  std::string code =
+      "#include <bs/kernels/cuda/device/attention/warpgroup_query_gradient.cuh>\n\n"
+      "using namespace bs::cuda::device;\n";
+  code += format(
+      "extern \"C\" __global__ void {}(\n"
+      "    const __grid_constant__ AttentionBackwardArguments<{}, float> arguments,\n"
+      "    long long rows) {\n"
+      "  attention_numbers<{}>(arguments, rows);\n}\n",
+      name, type, type);
+  return {name, code, device_headers()};
+}
+
+std::vector<Kernel> all_attention_backward_kernels() {
+  std::vector<Kernel> all;
+  for (const DType dtype : {f16, bf16})
+    for (const int dim : {64, 128})
+      for (const int block : {64, 128}) {
+        const AttentionBackwardPlan plan = attention_backward_plan({.capability = 90,
+                                                                    .shared_bytes = 227 << 10,
+                                                                    .block = block,
+                                                                    .head_dim = dim});
+        all.push_back({Pass::key_gradient, dtype, dim, block, plan.key_stages});
+        all.push_back({Pass::query_gradient, dtype, dim, block, plan.query_stages});
+      }
+  return all;
+}
+
+bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                         const SparseAttentionResult& forward, const Tensor& dout,
+                                         const Layout& layout,
+                                         const SparseAttentionGradients& gradients,
+                                         const SparseAttentionOptions& options, Stream stream) {
+  constexpr const char* op = "sparse_attention_backward";
+  const Backward b{q, k, v, forward, dout, layout, gradients, options, stream};
+  const AttentionBackwardPlan plan = attention_backward_plan(b.problem());
+  if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return false;
+  const Device device = stream.device();
+  const int block = layout.block(), side = std::min(block, 64);
+  const int key_rows = block == 128 ? 128 : 64;
+
+  int64_t values = 1;
+  for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
+    values = std::max(values, b.values_before(std::min(plan.kv_heads, first + plan.heads)) -
+                                  b.values_before(first));
+  const DenseMap maps[] = {rows_map(q, side),
+                           rows_map(dout, side),
+                           rows_map(k, key_rows),
+                           rows_map(v, key_rows),
+                           rows_map(k, side),
+                           rows_map(gradients.dk, 64),
+                           rows_map(gradients.dv, 64),
+                           rows_map(gradients.dq, 64)};
+  for (const DenseMap& map : maps)
+    if (!map.fit) return false;
+
+  const Tensor ds = Tensor::empty({values, block, block}, q.dtype(), device);
+  const Tensor log_sums = Tensor::empty_like(forward.lse), means = Tensor::empty_like(forward.lse);
+  const device::TensorMapWords ds_map = values_map(ds, block).encode(op);
+  const BlockSparseStrips& columns = strips_of(layout, true, key_rows / block, device);
+  const BlockSparseStrips& rows = strips_of(layout, false, 128 / block, device);
+  columns.made.wait(stream);
+  rows.made.wait(stream);
+  const Tensor& mask = options.key_padding_mask;
+  device::WarpgroupKeyGradientParams keys{
+      .q = maps[0].encode(op),
+      .dout = maps[1].encode(op),
+      .k = maps[2].encode(op),
+      .v = maps[3].encode(op),
+      .ds = ds_map,
+      .dk = maps[5].encode(op),
+      .dv = maps[6].encode(op),
+      .list = columns.list,
+      .problem = b.common(),
+      .log_sums = log_sums.data<float>(),
+      .means = means.data<float>(),
+      .seen = mask.defined() ? static_cast<const unsigned char*>(mask.data()) : nullptr};
+  device::WarpgroupQueryGradientParams queries{.ds = ds_map,
+                                               .k = maps[4].encode(op),
+                                               .dq = maps[7].encode(op),
+                                               .list = rows.list,
+                                               .problem = b.common()};
+  launch_numbers(b, log_sums, means);
+  const Kernel key_kernel{Pass::key_gradient, q.dtype(), plan.dim, block, plan.key_stages};
+  const Kernel query_kernel{Pass::query_gradient, q.dtype(), plan.dim, block, plan.query_stages};
+  for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
+    launch_heads(keys, queries, key_kernel, query_kernel, b, first,
+                 std::min(plan.heads, plan.kv_heads - first));
+  return true;
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,36 @@
+#pragma once
+/** @file Gradients of attention on Hopper's tensor cores (wgmma): text and launch. */
+#include <bs/kernels/cuda/attention/sparse_attention_backward_plan.h>
+#include <bs/kernels/sparse_attention.h>
+#include <bs/lib/cuda/jit.h>
+#include <bs/lib/dtype.h>
+
+#include <compare>
+#include <vector>
+
+namespace bs::cuda {
+
+/** @brief What a kernel is emitted from. */
+struct AttentionBackwardKernel {
+  enum class Pass { key_gradient, query_gradient };
+  Pass pass = Pass::key_gradient;
+  DType dtype = f16;
+  int dim = 0, block = 0, stages = 0;
+  auto operator<=>(const AttentionBackwardKernel&) const = default;
+};
+
+jit::Source attention_backward_source(const AttentionBackwardKernel& kernel);
+/** @brief Two numbers for each query. */
+jit::Source attention_numbers_warpgroup_source(DType dtype);
+/** @brief All kernels that a GPU with 227 KB of shared memory a CTA can be asked for. */
+std::vector<AttentionBackwardKernel> all_attention_backward_kernels();
+
+/** @brief Computes the gradients if the kernels can; else does nothing and says false. Arguments as
+ *  in sparse_attention_backward. */
+bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                         const SparseAttentionResult& forward, const Tensor& dout,
+                                         const Layout& layout,
+                                         const SparseAttentionGradients& gradients,
+                                         const SparseAttentionOptions& options, Stream stream);
+
+}  // namespace bs::cuda

@@ -1,0 +1,493 @@
+#pragma once
+// Gradients of keys and values of attention on wgmma, and those of the scores, which go to memory
+// for dq (warpgroup_query_gradient.cuh): no sum is ever added to by two CTAs, so that all have a
+// fixed order.
+//
+// A team, one or two warpgroups with 64 keys each and a warp that copies for them, keeps a strip of
+// keys and values and meets the queries that its union of block columns lists, 64 a step. Scores
+// stand transposed, keys by queries: so weights and gradients of scores are left operands of the
+// products with dout and q where they are, in registers.
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_problem.cuh>
+#include <bs/kernels/cuda/device/block_sparse/block_sparse_strips.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
+
+namespace bs::cuda::device {
+
+/// The next item of a launch, the same for all lanes.
+__device__ inline int take_attention_item(const WarpgroupAttention& p) {
+  int item = 0;
+  if (threadIdx.x % 32 == 0) item = atomicAdd(p.next, 1);
+  return __shfl_sync(~0u, item, 0);
+}
+/// Called once by each of `workers` that found no more: the last one puts the counters back.
+__device__ inline void leave_attention(const WarpgroupAttention& p, int workers) {
+  if (atomicAdd(p.next + 1, 1) + 1 == workers) p.next[0] = p.next[1] = 0;
+}
+
+template <class Config>
+struct WarpgroupKeyGradient {
+  using T = typename Config::Element;
+  static constexpr int dim = Config::dim, block = Config::block, stages = Config::stages;
+  static constexpr int pieces = dim / 64;                   // of 64 columns, 128 bytes
+  static constexpr int groups = 2;                          // warpgroups that multiply
+  static constexpr int team_groups = block == 128 ? 2 : 1;  // of a team
+  static constexpr int teams = groups / team_groups;
+  static constexpr int strip = 64 * team_groups;        // keys of an item
+  static constexpr int side = block < 64 ? block : 64;  // queries of an entry of a step
+  static constexpr int entries = 64 / side, halves = block / side;
+  static constexpr int cols = strip / block;  // block columns of a strip
+  static constexpr int line = 2 * side;       // bytes of a line of gradients of scores
+  static constexpr unsigned kept_bytes = strip * dim * 2, stage_rows_bytes = 64 * dim * 2;
+  static constexpr unsigned stage_bytes = 2 * stage_rows_bytes;
+  static constexpr unsigned team_bytes = 2 * kept_bytes + stages * stage_bytes;
+  static constexpr unsigned piece_bytes = 64 * 64 * 2, staging_bytes = 2 * piece_bytes;
+  static constexpr int threads = (groups + 1) * warpgroup_size;
+
+  /// The queries of a step and their blocks.
+  struct Step {
+    int query[entries];  ///< the first one of each entry, ascending; [0] is -1 behind the last step
+    int value[entries * cols];  ///< of the memory, or -1
+  };
+  struct Team {
+    Barrier full[stages], empty[stages], kept, free;
+    alignas(16) float numbers[stages][2][64];  ///< log_sums and means of the queries
+    Step steps[stages];
+    int item;
+  };
+  static constexpr unsigned shared_bytes =
+      teams * team_bytes + groups * staging_bytes + teams * sizeof(Team);
+
+  /// Which keys an item has.
+  struct Place {
+    int batch, head, strip;  ///< head of k and v
+
+    __device__ Place(const WarpgroupKeyGradientParams& p, int item) {
+      const WarpgroupAttention& a = p.problem;
+      const int kv_heads = a.heads / a.group;
+      const int of = a.first_head + item / p.list.strips;
+      batch = of / kv_heads;
+      head = of % kv_heads;
+      const int layout_head = a.layout_heads == 1 ? 0 : head * a.group;
+      strip = p.list.order[layout_head * p.list.strips + item % p.list.strips] % p.list.strips;
+    }
+    __device__ int key() const { return strip * WarpgroupKeyGradient::strip; }
+  };
+
+  // ---- The warps that copy.
+
+  /// What the lanes know of a step: lane q has block q, lane e entry e.
+  struct Ahead {
+    int row = -1, number = -1;
+
+    __device__ Ahead(const StripList& list, int from, int end) {
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      if (lane < entries && from + lane < end) row = __ldg(list.cols + from + lane);
+      if (lane < entries * cols && from + lane / cols < end)
+        number = __ldg(list.blocks + static_cast<long long>(from) * cols + lane);
+    }
+  };
+
+  /// The first entry of a list that any of the keys from `key` on see.
+  __device__ static int skip_hidden(const StripList& list, int begin, int end, int key) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    int hidden = 32;
+    while (hidden == 32 && begin < end) {
+      const bool before =
+          begin + lane < end && (__ldg(list.cols + begin + lane) + 1) * block <= key;
+      hidden = __popc(__ballot_sync(~0u, before));
+      begin += hidden;
+    }
+    return begin;
+  }
+
+  template <class Ring>
+  __device__ static void copy_step(const WarpgroupKeyGradientParams& p, Team& team,
+                                   unsigned buffers, Ring& at, const Ahead& now, int half, int b,
+                                   int h) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    team.empty[at.stage].wait(at.parity ^ 1);
+    Step& step = team.steps[at.stage];
+    const int query = now.row < 0 ? p.problem.queries : now.row * block + half * side;
+    if (lane < entries) step.query[lane] = query;
+    if (lane < entries * cols)
+      step.value[lane] = now.number < 0 ? -1 : p.problem.values.at(b, h, now.number);
+    __syncwarp();
+    Barrier& full = team.full[at.stage];
+    const int present = __popc(__ballot_sync(~0u, now.row >= 0));
+    if (lane == 0) full.arrive_expecting(stage_bytes + present * side * 8);
+    const unsigned to = buffers + at.stage * stage_bytes;
+    const unsigned numbers = shared_address(team.numbers[at.stage]);
+    const long long row = (static_cast<long long>(b) * p.problem.heads + h) * p.problem.queries;
+#pragma unroll
+    for (int e = 0; e < entries; ++e) {
+      const int first = __shfl_sync(~0u, query, e);
+      if (lane == 0) {
+#pragma unroll
+        for (int piece = 0; piece < pieces; ++piece) {
+          const unsigned there = to + piece * piece_bytes + e * side * 128;
+          load_box(there, p.q, full, piece * 64, first, h, b, 0);
+          load_box(there + stage_rows_bytes, p.dout, full, piece * 64, first, h, b, 0);
+        }
+        if (first < p.problem.queries) {
+          load_bytes(numbers + e * side * 4, p.log_sums + row + first, side * 4, full);
+          load_bytes(numbers + 256 + e * side * 4, p.means + row + first, side * 4, full);
+        }
+      }
+    }
+    at.advance();
+  }
+
+  __device__ static void produce(const WarpgroupKeyGradientParams& p, Team& team, unsigned kept) {
+    const WarpgroupAttention& a = p.problem;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const unsigned buffers = kept + 2 * kept_bytes;
+    const int items = a.head_count * p.list.strips;
+    RingPlace<stages> at;
+#pragma unroll 1
+    for (unsigned turn = 0;; ++turn) {
+      const int item = take_attention_item(a);
+      team.free.wait(turn & 1 ^ 1);
+      if (lane == 0) team.item = item < items ? item : -1;
+      if (item >= items) break;
+      const Place place(p, item);
+      if (lane == 0) {
+        team.kept.arrive_expecting(2 * kept_bytes);
+#pragma unroll
+        for (int piece = 0; piece < pieces; ++piece) {
+          const unsigned to = kept + piece * (strip * 128);
+          load_box(to, p.k, team.kept, piece * 64, place.key(), place.head, place.batch, 0);
+          load_box(to + kept_bytes, p.v, team.kept, piece * 64, place.key(), place.head,
+                   place.batch, 0);
+        }
+      }
+#pragma unroll 1
+      for (int h = place.head * a.group; h < (place.head + 1) * a.group; ++h) {
+        const int of = (a.layout_heads == 1 ? 0 : h) * p.list.strips + place.strip;
+        int from = p.list.offsets[of];
+        const int end = p.list.offsets[of + 1];
+        if (a.causal) from = skip_hidden(p.list, from, end, place.key());
+        Ahead next(p.list, from, end);
+#pragma unroll 1
+        for (; from < end; from += entries) {
+          const Ahead now = next;
+          next = Ahead(p.list, from + entries, end);
+#pragma unroll
+          for (int half = 0; half < halves; ++half)
+            copy_step(p, team, buffers, at, now, half, place.batch, h);
+        }
+      }
+      team.empty[at.stage].wait(at.parity ^ 1);
+      if (lane == 0) {
+        team.steps[at.stage].query[0] = -1;
+        team.full[at.stage].arrive();
+      }
+      at.advance();
+    }
+    if (lane == 0) {
+      team.kept.arrive();
+      leave_attention(a, static_cast<int>(gridDim.x) * teams);
+    }
+  }
+
+  // ---- The warpgroups that multiply.
+
+  static constexpr unsigned long long along = matrix_descriptor<128>(1024, 0);
+  static constexpr unsigned long long across = matrix_descriptor<128>(1024, piece_bytes);
+
+  /// sums = own 64 rows of `kept` times the 64 rows of a stage, transposed.
+  __device__ static void multiply_scores(float (&sums)[32], unsigned kept, unsigned stage) {
+    asm volatile("" : "+r"(kept));  // or its descriptors are kept from step to step
+    warpgroup_arrive();
+#pragma unroll
+    for (int k = 0; k < dim / 16; ++k)
+      Config::Scores::multiply(
+          sums, along | descriptor_address(kept + k / 4 * (strip * 128) + k % 4 * 32),
+          along | descriptor_address(stage + k / 4 * piece_bytes + k % 4 * 32), k > 0);
+    warpgroup_commit();
+  }
+  /// sums += weights times the 64 rows of a stage.
+  __device__ static void multiply_rows(float (&sums)[dim / 2], const unsigned (&weights)[4][4],
+                                       unsigned stage, bool add) {
+    warpgroup_arrive();
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      Config::Rows::multiply(sums, weights[k], across | descriptor_address(stage + k * 2048),
+                             add || k > 0);
+    warpgroup_commit();
+  }
+
+  __device__ static unsigned pack(float low, float high) {
+    const auto pair = narrow_pair(low, high, T{});
+    return *reinterpret_cast<const unsigned*>(&pair);
+  }
+
+  // Registers are scarce: what follows from the thread's index is found anew where it is used.
+
+  /// The keys of a warpgroup.
+  struct Keys {
+    int first;
+    unsigned padding;  ///< a bit for each of a lane's rows, and one for any of the warp's
+
+    __device__ bool padded(int row) const { return (padding >> row & 1) != 0; }
+    /// Whether any of the warp's scores of a step may be hidden.
+    __device__ bool edge(const Step& step, bool causal) const {
+      return block < 64 || padding != 0 || (causal && step.query[0] < first + 63);
+    }
+    /// Sets those of a step to zero that are hidden.
+    __device__ void hide(float (&sums)[32], const Step& step, bool causal) const {
+      const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
+      const int row = thread / 32 * 16, column = row / block;
+      int own[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        own[i] = padded(i) ? 0x7fffffff : causal ? first + row + lane / 4 + 8 * i : 0;
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        const int e = i / 4 * 8 / side;
+        const int query = step.query[e] + i / 4 * 8 % side + lane % 4 * 2 + i % 2;
+        if (query < own[i / 2 % 2] || (block < 64 && step.value[e * cols + column] < 0))
+          sums[i] = 0;
+      }
+    }
+  };
+
+  /// Writes 64 rows of `Cols` columns to shared memory for the copy engine, as pieces of 64 columns.
+  template <int Cols, class Values>
+  __device__ static void stage_sums(unsigned shared, const Values& values) {
+    const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
+    const int row = thread / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int j = 0; j < Cols / 16; ++j) {
+      unsigned r[4];
+      values(j, r);
+      const int chunk = 2 * j + lane / 16;
+      store_matrix_x4<false>(shared + chunk / 8 * piece_bytes + row * 128 + (chunk % 8 ^ row % 8) * 16,
+                             r);
+    }
+  }
+
+  /// Writes a step's gradients of scores to shared memory, queries along the lines: as blocks of an
+  /// entry after those of the one before.
+  __device__ static void stage_scores(unsigned shared, const unsigned (&ds)[4][4]) {
+    const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
+    constexpr int chunks = side / 8, span = 64 / side;
+    const int row = thread / 32 * 16 + lane / 8 % 2 * 8;
+    const int query = row / side * side + lane / 16 * 8 + lane % 8;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int own = j * 16 / side * 64 + j * 16 % side + query;
+      const int chunk = row % side / 8 ^ own / span % chunks;
+      store_matrix_x4<true>(shared + own * line + chunk * 16, ds[j]);
+    }
+  }
+
+  struct Consumer {
+    const WarpgroupKeyGradientParams& p;
+    Team& team;
+    unsigned kept, buffers, staging;
+    int group;  ///< over the CTA
+
+    static __device__ int thread() { return static_cast<int>(threadIdx.x) % warpgroup_size; }
+    __device__ int own() const { return group % team_groups; }
+    __device__ void meet() const { named_barrier(1 + group, warpgroup_size); }
+
+    /// Goes on to the next step that any of the warpgroup's keys see; gives the others back.
+    __device__ bool seek(RingPlace<stages>& at, int last) const {
+      while (true) {
+        team.full[at.stage].wait(at.parity);
+        const int query = team.steps[at.stage].query[0];
+        if (query < 0) return false;
+        if (block < 128 || !p.problem.causal || query + 63 >= last - 63) return true;
+        release(at.stage);
+        at.advance();
+      }
+    }
+    __device__ void release(int stage) const {
+      if (threadIdx.x % 32 == 0) team.empty[stage].arrive();
+    }
+
+    /// Takes the gradients of the scores of a step to memory.
+    __device__ void store(const unsigned (&ds)[4][4], const Step& step, unsigned& turn) const {
+      const unsigned to = staging + turn * piece_bytes;
+      turn ^= 1;
+      fence_async_shared();
+      const int q = thread();
+      const bool stores = q < entries * cols / team_groups || (block == 128 && q == 0);
+      if (stores) wait_stores_read<0>();
+      meet();
+      if (!stores) return;
+      const int entry = q / cols, col = q % cols;
+      const int value = step.value[entry * cols + col];
+      if (value >= 0)
+        store_box(p.ds, to + (entry * 64 + col * side) * line, block == 128 ? own() * 64 : 0,
+                  value * block + step.query[entry] % block);
+      commit_stores();
+    }
+
+    /// Waits until what left through the staging is gone.
+    __device__ void leave_staging() const {
+      if (thread() < 32) wait_stores_read<0>();
+      meet();
+    }
+
+    /// Takes a gradient of keys or values to memory.
+    __device__ void store_rows(const TensorMapWords& map, const float (&sums)[dim / 2],
+                               float factor, const Keys& keys, const Place& place) const {
+      leave_staging();
+      stage_sums<dim>(staging, [&](int j, unsigned(&r)[4]) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float x = sums[8 * j + 2 * i], y = sums[8 * j + 2 * i + 1];
+          r[i] = keys.padded(i % 2) ? 0 : pack(x * factor, y * factor);
+        }
+      });
+      fence_async_shared();
+      meet();
+      if (thread() == 0) {
+#pragma unroll
+        for (int piece = 0; piece < pieces; ++piece)
+          store_box(map, staging + piece * piece_bytes, piece * 64, keys.first, place.head, place.batch, 0);
+        commit_stores();
+      }
+    }
+
+    __device__ Keys keys_of(const Place& place) const {
+      Keys keys{place.key() + own() * 64, 0};
+      if (!p.seen) return keys;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int key = keys.first + thread() / 32 * 16 + thread() % 32 / 4 + 8 * i;
+        const long long at = static_cast<long long>(place.batch) * p.problem.keys + key;
+        keys.padding |= static_cast<unsigned>(key < p.problem.keys && p.seen[at] == 0) << i;
+      }
+      keys.padding |= __any_sync(~0u, keys.padding != 0) ? 4 : 0;
+      return keys;
+    }
+
+    __device__ void run_item(int item, RingPlace<stages>& at, unsigned& turn) const {
+      const float scale = p.problem.scale * 1.4426950408889634F;
+      const Keys keys = keys_of(Place(p, item));
+      const int last = keys.first + 63;
+      float dk[dim / 2], dv[dim / 2], s[32], dp[32];
+      unsigned weights[4][4];
+      const unsigned k = kept + own() * (64 * 128), v = k + kept_bytes;
+      leave_staging();
+      int leaving = -1;  // stage that products under way read
+      bool more = seek(at, last);
+      if (more) {
+        const unsigned stage = buffers + at.stage * stage_bytes;
+        multiply_scores(s, k, stage);
+        multiply_scores(dp, v, stage + stage_rows_bytes);
+#pragma unroll 1
+        while (true) {
+          const int now = at.stage;
+          const unsigned rows = buffers + now * stage_bytes;
+          const float* numbers = team.numbers[now][0] + threadIdx.x % 4 * 2;
+          warpgroup_wait<1>();
+          warpgroup_pin(s);
+          const bool started = leaving >= 0;
+          if (started) release(leaving);
+          leaving = now;
+          const bool edge = keys.edge(team.steps[now], p.problem.causal);
+#pragma unroll
+          for (int i = 0; i < 32; i += 4) {
+            const float2 log_sum = *reinterpret_cast<const float2*>(numbers + i * 2);
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+              s[i + j] = exp2_of(s[i + j] * scale - (j % 2 ? log_sum.y : log_sum.x));
+          }
+          if (edge) keys.hide(s, team.steps[now], p.problem.causal);
+#pragma unroll
+          for (int i = 0; i < 16; ++i) weights[i / 4][i % 4] = pack(s[2 * i], s[2 * i + 1]);
+          multiply_rows(dv, weights, rows + stage_rows_bytes, started);
+          warpgroup_wait<1>();
+          warpgroup_pin(dp);
+#pragma unroll
+          for (int i = 0; i < 32; i += 4) {
+            const float2 mean = *reinterpret_cast<const float2*>(numbers + 64 + i * 2);
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+              dp[i + j] = s[i + j] * (dp[i + j] - (j % 2 ? mean.y : mean.x));
+          }
+          if (edge) keys.hide(dp, team.steps[now], p.problem.causal);
+          warpgroup_wait<0>();  // the weights are read: their registers are needed
+#pragma unroll
+          for (int i = 0; i < 16; ++i) weights[i / 4][i % 4] = pack(dp[2 * i], dp[2 * i + 1]);
+          stage_scores(staging + turn * piece_bytes, weights);
+          warpgroup_pin(dp);
+#pragma unroll
+          for (int i = 0; i < 16; ++i) weights[i / 4][i % 4] = pack(dp[2 * i], dp[2 * i + 1]);
+          multiply_rows(dk, weights, rows, started);
+          store(weights, team.steps[now], turn);
+          at.advance();
+          more = seek(at, last);
+          if (!more) break;
+          const unsigned next = buffers + at.stage * stage_bytes;
+          multiply_scores(s, k, next);
+          multiply_scores(dp, v, next + stage_rows_bytes);
+        }
+        warpgroup_wait<0>();
+      }
+      warpgroup_pin(dk);
+      warpgroup_pin(dv);
+      if (leaving >= 0) release(leaving);
+      release(at.stage);  // the one that says the end
+      at.advance();
+      if (threadIdx.x % 32 == 0) team.free.arrive();
+      const Place place(p, item);
+      const Keys stored{keys.first, leaving < 0 ? ~0u : keys.padding};
+      store_rows(p.dk, dk, p.problem.scale, stored, place);
+      store_rows(p.dv, dv, 1, stored, place);
+    }
+
+    __device__ void run() const {
+      RingPlace<stages> at;
+      unsigned turn = 0;  // of the two buffers that gradients of scores leave through
+#pragma unroll 1
+      for (unsigned parity = 0;; parity ^= 1) {
+        team.kept.wait(parity);
+        const int item = __shfl_sync(~0u, team.item, 0);
+        if (item < 0) break;
+        run_item(item, at, turn);
+      }
+      wait_stores_read<0>();  // shared memory is theirs until then
+    }
+  };
+
+  __device__ static void run(const WarpgroupKeyGradientParams& p) {
+    extern __shared__ __align__(1024) unsigned char memory[];
+    const unsigned buffers = shared_address(memory);
+    Team* const team =
+        reinterpret_cast<Team*>(memory + teams * team_bytes + groups * staging_bytes);
+    const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup_size, 0);
+    if (threadIdx.x < teams) {
+      Team& t = team[threadIdx.x];
+      for (int i = 0; i < stages; ++i) {
+        t.full[i].init(1);
+        t.empty[i].init(4 * team_groups);
+      }
+      t.kept.init(1);
+      t.free.init(4 * team_groups);
+      fence_barrier_init();
+    }
+    __syncthreads();
+    if (group == groups) {
+      give_registers<24>();
+      const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
+      if (warp < teams) produce(p, team[warp], buffers + warp * team_bytes);
+    } else {
+      take_registers<240>();
+      const int of = group / team_groups;
+      const Consumer consumer{p,
+                              team[of],
+                              buffers + of * team_bytes,
+                              buffers + of * team_bytes + 2 * kept_bytes,
+                              buffers + teams * team_bytes + group * staging_bytes,
+                              group};
+      consumer.run();
+    }
+  }
+};
+
+}  // namespace bs::cuda::device

@@ -1,0 +1,47 @@
+#pragma once
+// What a launch of the backward kernels of attention on wgmma tells them: plain data, and the same
+// to the host's compiler, which fills it, as to the device's.
+#include <bs/kernels/cuda/device/attention/attention_problem.cuh>
+#include <bs/kernels/cuda/device/block_sparse/warpgroup_problem.cuh>
+
+namespace bs::cuda::device {
+
+/// Where the gradients of the scores lie: block `number` of head h of batch entry b is value
+/// b * batch + h * head + number - first of the memory, [block, block] with keys along the lines.
+struct AttentionValues {
+  long long batch, head, first;
+
+  constexpr int at(int b, int h, int number) const {
+    return static_cast<int>(b * batch + h * head + number - first);
+  }
+};
+
+/// What both passes know.
+struct WarpgroupAttention {
+  int heads, group, queries, keys, layout_heads;
+  bool causal;
+  float scale;
+  AttentionValues values;
+  int first_head, head_count;  ///< of this launch, in (batch entry, head) order: the pass' own heads
+  int* next;                   ///< two zeros: items taken, workers that found no more
+};
+
+/// dk and dv, and the gradients of the scores. Maps are of [batch, heads, rows, head_dim].
+struct WarpgroupKeyGradientParams {
+  TensorMapWords q, dout, k, v;
+  TensorMapWords ds;  ///< [values * block, block]
+  TensorMapWords dk, dv;
+  StripList list;  ///< strips of block columns
+  WarpgroupAttention problem;
+  const float *log_sums, *means;  ///< as in AttentionBackwardArguments
+  const unsigned char* seen;      ///< [batch, keys], 0 for padding, or null
+};
+
+/// dq of the gradients of the scores.
+struct WarpgroupQueryGradientParams {
+  TensorMapWords ds, k, dq;
+  StripList list;  ///< strips of block rows
+  WarpgroupAttention problem;
+};
+
+}  // namespace bs::cuda::device

@@ -2,6 +2,7 @@
 /** @file Which kernels compute the gradients of attention: a pure function of the problem. */
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 namespace bs::cuda {
 
@@ -24,11 +25,11 @@ struct AttentionBackwardPlan {
 constexpr int attention_key_gradient_bytes(int dim, int block, int stages) {
   const int teams = block == 128 ? 1 : 2;
   return 2 * 2 * 128 * dim + teams * stages * (2 * 64 * dim * 2) + 2 * 2 * 8192 +
-         teams * (stages * (16 + 512 + 16) + 48);
+         teams * (stages * (16 + 512 + (block < 32 ? 80 : 24)) + 48);
 }
 /** @brief Likewise, of the kernel of queries. */
 constexpr int attention_query_gradient_bytes(int dim, int stages) {
-  return stages * ((2 + dim / 64) * 8192 + 20) + 2 * 64 * dim * 2 + 64 + 1024;
+  return stages * ((2 + dim / 64) * 8192 + 32) + 2 * 64 * dim * 2 + 64 + 1024;
 }
 
 /** @brief Gradients of scores that a launch may leave in memory, unless one head has more. */
@@ -41,11 +42,13 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   plan.kv_heads = p.kv_heads;
   plan.dim = p.head_dim <= 64 ? 64 : 128;
   const bool fits = p.element == 2 && p.capability == 90 && p.head_dim <= 128 &&
-                    p.head_dim % 8 == 0 && (p.block == 64 || p.block == 128);
+                    p.head_dim % 8 == 0 && p.block >= 16;
   if (!fits) return plan;
-  const int most = p.block == 128 ? 4 : 2;
-  plan.key_stages = most;
-  while (plan.key_stages > 1 &&
+  // A warpgroup may pass over a stage while it keeps another: of a block of 128, with the first two
+  // of three.
+  const int least = p.block == 128 ? 3 : 2;
+  plan.key_stages = p.block == 128 ? 4 : 2;
+  while (plan.key_stages >= least &&
          attention_key_gradient_bytes(plan.dim, p.block, plan.key_stages) > p.shared_bytes)
     --plan.key_stages;
   plan.query_stages = 5;
@@ -60,9 +63,31 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   const int64_t at_once = std::clamp<int64_t>(most_heads, 1, std::max<int64_t>(p.kv_heads, 1));
   const int64_t launches = (p.kv_heads + at_once - 1) / at_once;
   plan.heads = launches == 0 ? 0 : (p.kv_heads + launches - 1) / launches;
-  plan.warpgroup = plan.key_stages > 1 && plan.query_stages > 1 &&
+  plan.warpgroup = plan.key_stages >= least && plan.query_stages > 1 &&
                    p.head_blocks * p.block <= INT32_MAX && head_bytes <= 4 * attention_values_bytes;
   return plan;
+}
+
+/** @brief How many strips of each head are so long, half as long again as the mean, that they are to
+ * be under way before the others: of the head that has most of them. Others keep close to those of
+ * their head, which read the same rows.
+ *  @param[in] offsets,order as BlockSparseStrips has them */
+inline int attention_long_strips(std::span<const int32_t> offsets, std::span<const int32_t> order,
+                                 int strips) {
+  const auto length = [&](int32_t strip) {
+    const auto s = static_cast<size_t>(strip);
+    return int64_t{offsets[s + 1]} - offsets[s];
+  };
+  int most = 0;
+  for (size_t head = 0; head < order.size(); head += static_cast<size_t>(strips)) {
+    int count = 0;
+    while (count < strips && 2 * length(order[head + static_cast<size_t>(count)]) *
+                                     static_cast<int64_t>(order.size()) >
+                                 3 * int64_t{offsets.back()})
+      ++count;
+    most = std::max(most, count);
+  }
+  return most;
 }
 
 }  // namespace bs::cuda

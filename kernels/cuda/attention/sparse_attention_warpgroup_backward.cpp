@@ -207,7 +207,7 @@ std::vector<Kernel> all_attention_backward_kernels() {
   std::vector<Kernel> all;
   for (const DType dtype : {f16, bf16})
     for (const int dim : {64, 128})
-      for (const int block : {64, 128}) {
+      for (const int block : {16, 32, 64, 128}) {
         const AttentionBackwardPlan plan = attention_backward_plan({.capability = 90,
                                                                     .shared_bytes = 227 << 10,
                                                                     .block = block,
@@ -229,7 +229,7 @@ bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const
   if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return false;
   const Device device = stream.device();
   const int block = layout.block(), side = std::min(block, 64);
-  const int key_rows = block == 128 ? 128 : 64;
+  const int key_rows = block == 128 ? 128 : 64;  // of a strip
 
   int64_t values = 1;
   for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
@@ -270,8 +270,12 @@ bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const
   device::WarpgroupQueryGradientParams queries{.ds = ds_map,
                                                .k = maps[4].encode(op),
                                                .dq = maps[7].encode(op),
+                                               .blocks = ds.data(),
                                                .list = rows.list,
                                                .problem = b.common()};
+  keys.problem.long_strips =
+      attention_long_strips(columns.offsets, columns.order, columns.list.strips);
+  queries.problem.long_strips = attention_long_strips(rows.offsets, rows.order, rows.list.strips);
   launch_numbers(b, log_sums, means);
   const Kernel key_kernel{Pass::key_gradient, q.dtype(), plan.dim, block, plan.key_stages};
   const Kernel query_kernel{Pass::query_gradient, q.dtype(), plan.dim, block, plan.query_stages};

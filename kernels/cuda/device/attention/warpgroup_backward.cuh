@@ -65,11 +65,11 @@ struct WarpgroupKeyGradient {
     __device__ Place(const WarpgroupKeyGradientParams& p, int item) {
       const WarpgroupAttention& a = p.problem;
       const int kv_heads = a.heads / a.group;
-      const int of = a.first_head + item / p.list.strips;
-      batch = of / kv_heads;
-      head = of % kv_heads;
+      const AttentionItem of(item, a.head_count, p.list.strips, a.long_strips);
+      batch = (a.first_head + of.head) / kv_heads;
+      head = (a.first_head + of.head) % kv_heads;
       const int layout_head = a.layout_heads == 1 ? 0 : head * a.group;
-      strip = p.list.order[layout_head * p.list.strips + item % p.list.strips] % p.list.strips;
+      strip = p.list.order[layout_head * p.list.strips + of.rank] % p.list.strips;
     }
     __device__ int key() const { return strip * WarpgroupKeyGradient::strip; }
   };
@@ -230,25 +230,43 @@ struct WarpgroupKeyGradient {
     unsigned padding;  ///< a bit for each of a lane's rows, and one for any of the warp's
 
     __device__ bool padded(int row) const { return (padding >> row & 1) != 0; }
-    /// Whether any of the warp's scores of a step may be hidden.
-    __device__ bool edge(const Step& step, bool causal) const {
-      return block < 64 || padding != 0 || (causal && step.query[0] < first + 63);
+
+    /// Which entries of a step the warp's keys have blocks of, a bit each; and one more where some
+    /// of the scores there may be hidden.
+    __device__ unsigned seen(const Step& step, bool causal) const {
+      constexpr unsigned all = (1U << entries) - 1;
+      unsigned bits = all;
+      if constexpr (block < 64) {
+        const int column = static_cast<int>(fresh_thread()) % warpgroup_size / 32 * 16 / block;
+        bits = 0;
+#pragma unroll
+        for (int e = 0; e < entries; ++e)
+          bits |= static_cast<unsigned>(step.value[e * cols + column] >= 0) << e;
+      }
+      if (padding != 0 || (causal && step.query[0] < first + 63)) bits |= all + 1;
+      return bits;
     }
+    /// Whether none of the scores is hidden.
+    __device__ static bool whole(unsigned seen) { return seen == (1U << entries) - 1; }
+
     /// Sets those of a step to zero that are hidden.
-    __device__ void hide(float (&sums)[32], const Step& step, bool causal) const {
+    __device__ void hide(float (&sums)[32], const Step& step, bool causal, unsigned seen) const {
+      if constexpr (block < 64) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+          if ((seen >> (i / 4 * 8 / side) & 1) == 0) sums[i] = 0;
+      }
+      if (seen >> entries == 0) return;
       const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
-      const int row = thread / 32 * 16, column = row / block;
       int own[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        own[i] = padded(i) ? 0x7fffffff : causal ? first + row + lane / 4 + 8 * i : 0;
+        own[i] = padded(i)  ? 0x7fffffff
+                 : causal ? first + thread / 32 * 16 + lane / 4 + 8 * i - lane % 4 * 2
+                          : 0;
 #pragma unroll
-      for (int i = 0; i < 32; ++i) {
-        const int e = i / 4 * 8 / side;
-        const int query = step.query[e] + i / 4 * 8 % side + lane % 4 * 2 + i % 2;
-        if (query < own[i / 2 % 2] || (block < 64 && step.value[e * cols + column] < 0))
-          sums[i] = 0;
-      }
+      for (int i = 0; i < 32; ++i)
+        if (step.query[i / 4 * 8 / side] + i / 4 * 8 % side + i % 2 < own[i / 2 % 2]) sums[i] = 0;
     }
   };
 
@@ -307,8 +325,18 @@ struct WarpgroupKeyGradient {
       if (threadIdx.x % 32 == 0) team.empty[stage].arrive();
     }
 
-    /// Takes the gradients of the scores of a step to memory.
-    __device__ void store(const unsigned (&ds)[4][4], const Step& step, unsigned& turn) const {
+    /// Makes gradients of scores the left operand of a product, and stages them for memory.
+    __device__ void leave(float (&sums)[32], unsigned (&ds)[4][4], unsigned turn) const {
+#pragma unroll
+      for (int i = 0; i < 16; ++i) ds[i / 4][i % 4] = pack(sums[2 * i], sums[2 * i + 1]);
+      stage_scores(staging + turn * piece_bytes, ds);
+      warpgroup_pin(sums);  // made anew, or they would take registers twice
+#pragma unroll
+      for (int i = 0; i < 16; ++i) ds[i / 4][i % 4] = pack(sums[2 * i], sums[2 * i + 1]);
+    }
+
+    /// Takes the staged gradients of the scores of a step to memory.
+    __device__ void store(const Step& step, unsigned& turn) const {
       const unsigned to = staging + turn * piece_bytes;
       turn ^= 1;
       fence_async_shared();
@@ -374,22 +402,21 @@ struct WarpgroupKeyGradient {
       const unsigned k = kept + own() * (64 * 128), v = k + kept_bytes;
       leave_staging();
       int leaving = -1;  // stage that products under way read
-      bool more = seek(at, last);
-      if (more) {
-        const unsigned stage = buffers + at.stage * stage_bytes;
-        multiply_scores(s, k, stage);
-        multiply_scores(dp, v, stage + stage_rows_bytes);
+      bool started = false;
+      // Products are waited for in the order they are asked for: scores, dk of the step before,
+      // the gradients of weights, dv.
+      if (seek(at, last)) {
+        multiply_scores(s, k, buffers + at.stage * stage_bytes);
+        warpgroup_commit();
+        multiply_scores(dp, v, buffers + at.stage * stage_bytes + stage_rows_bytes);
 #pragma unroll 1
         while (true) {
           const int now = at.stage;
           const unsigned rows = buffers + now * stage_bytes;
           const float* numbers = team.numbers[now][0] + threadIdx.x % 4 * 2;
-          warpgroup_wait<1>();
+          warpgroup_wait<2>();
           warpgroup_pin(s);
-          const bool started = leaving >= 0;
-          if (started) release(leaving);
-          leaving = now;
-          const bool edge = keys.edge(team.steps[now], p.problem.causal);
+          const unsigned seen = keys.seen(team.steps[now], p.problem.causal);
 #pragma unroll
           for (int i = 0; i < 32; i += 4) {
             const float2 log_sum = *reinterpret_cast<const float2*>(numbers + i * 2);
@@ -397,7 +424,11 @@ struct WarpgroupKeyGradient {
             for (int j = 0; j < 4; ++j)
               s[i + j] = exp2_of(s[i + j] * scale - (j % 2 ? log_sum.y : log_sum.x));
           }
-          if (edge) keys.hide(s, team.steps[now], p.problem.causal);
+          if (!keys.whole(seen)) keys.hide(s, team.steps[now], p.problem.causal, seen);
+          warpgroup_wait<1>();
+          started = leaving >= 0;
+          if (started) release(leaving);
+          leaving = now;
 #pragma unroll
           for (int i = 0; i < 16; ++i) weights[i / 4][i % 4] = pack(s[2 * i], s[2 * i + 1]);
           multiply_rows(dv, weights, rows + stage_rows_bytes, started);
@@ -410,23 +441,20 @@ struct WarpgroupKeyGradient {
             for (int j = 0; j < 4; ++j)
               dp[i + j] = s[i + j] * (dp[i + j] - (j % 2 ? mean.y : mean.x));
           }
-          if (edge) keys.hide(dp, team.steps[now], p.problem.causal);
-          warpgroup_wait<0>();  // the weights are read: their registers are needed
-#pragma unroll
-          for (int i = 0; i < 16; ++i) weights[i / 4][i % 4] = pack(dp[2 * i], dp[2 * i + 1]);
-          stage_scores(staging + turn * piece_bytes, weights);
-          warpgroup_pin(dp);
-#pragma unroll
-          for (int i = 0; i < 16; ++i) weights[i / 4][i % 4] = pack(dp[2 * i], dp[2 * i + 1]);
-          multiply_rows(dk, weights, rows, started);
-          store(weights, team.steps[now], turn);
+          if (!keys.whole(seen)) keys.hide(dp, team.steps[now], p.problem.causal, seen);
+          warpgroup_wait<0>();
+          leave(dp, weights, turn);
           at.advance();
-          more = seek(at, last);
+          const bool more = seek(at, last);
           if (!more) break;
           const unsigned next = buffers + at.stage * stage_bytes;
           multiply_scores(s, k, next);
+          multiply_rows(dk, weights, rows, started);
           multiply_scores(dp, v, next + stage_rows_bytes);
+          store(team.steps[now], turn);
         }
+        multiply_rows(dk, weights, buffers + leaving * stage_bytes, started);
+        store(team.steps[leaving], turn);
         warpgroup_wait<0>();
       }
       warpgroup_pin(dk);

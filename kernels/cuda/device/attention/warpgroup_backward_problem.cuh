@@ -23,7 +23,21 @@ struct WarpgroupAttention {
   float scale;
   AttentionValues values;
   int first_head, head_count;  ///< of this launch, in (batch entry, head) order: the pass' own heads
-  int* next;                   ///< two zeros: items taken, workers that found no more
+  int long_strips;  ///< of a head, those that all heads have taken before any other strip
+  int* next;        ///< two zeros: items taken, workers that found no more
+};
+
+/// What item `item` of a launch is: a head of its, and how many of that head's strips are longer.
+struct AttentionItem {
+  int head, rank;
+
+  constexpr AttentionItem(int item, int heads, int strips, int long_strips) : head(0), rank(0) {
+    const bool others = item >= heads * long_strips;
+    if (others) item -= heads * long_strips;
+    const int of_head = others ? strips - long_strips : long_strips;
+    head = item / of_head;
+    rank = item % of_head + (others ? long_strips : 0);
+  }
 };
 
 /// dk and dv, and the gradients of the scores. Maps are of [batch, heads, rows, head_dim].
@@ -40,7 +54,8 @@ struct WarpgroupKeyGradientParams {
 /// dq of the gradients of the scores.
 struct WarpgroupQueryGradientParams {
   TensorMapWords ds, k, dq;
-  StripList list;  ///< strips of block rows
+  const void* blocks;  ///< the gradients of the scores, for small blocks
+  StripList list;      ///< strips of block rows
   WarpgroupAttention problem;
 };
 

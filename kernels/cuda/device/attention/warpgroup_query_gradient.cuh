@@ -1,8 +1,10 @@
 #pragma once
 // The gradient of queries on wgmma: dq = dS K, of the gradients of the scores that
 // warpgroup_backward.cuh left in memory. Two warpgroups keep 64 queries each and meet the keys that
-// the union of their block rows lists, 64 a stage; one warp copies.
+// the union of their block rows lists, 64 a stage. Keys and large blocks of gradients come by the
+// copy engine, small blocks by copy_async_16, with zeros where a row of a tile in use lacks one.
 #include <bs/kernels/cuda/device/attention/warpgroup_backward.cuh>
+#include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_slots.cuh>
 
 namespace bs::cuda::device {
 
@@ -40,31 +42,43 @@ struct WarpgroupQueryGradient {
   static constexpr int pieces = dim / 64;
   static constexpr int groups = 2, strip = 64 * groups;
   static constexpr int rows = strip / block;  // block rows of a strip
-  static constexpr int halves = block / 64;
-  static constexpr unsigned piece_bytes = 64 * 64 * 2;  // of keys, and of gradients of scores
+  static constexpr bool small = block < 64;
+  static constexpr int side = small ? block : 64;  // keys of one entry of a stage
+  static constexpr int slices = 64 / side, halves = block / side;
+  static constexpr int boxes = slices;  // blocks that make the rows of a warpgroup
+  static constexpr int slots = slices * groups * boxes, line = 2 * side;
+  static constexpr unsigned slice_bytes = 64 * line;
+  static constexpr unsigned piece_bytes = 64 * 64 * 2;  // of keys, and a warpgroup's gradients
   static constexpr unsigned stage_bytes = (groups + pieces) * piece_bytes;
   static constexpr unsigned staging_bytes = 64 * dim * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
-  static_assert(block == 64 || block == 128);
+  static constexpr int copying_warps = small ? 3 : 1;  // the first one keys, the others gradients
+
+  using Slots = DsdSlots<boxes>;
+  /// Of a stage's tiles, those of warpgroup 0.
+  static constexpr unsigned group_bits = slices == 4 ? 0x01010101u : slices == 2 ? 0x00000011u : 1u;
 
   struct Shared {
     Barrier full[stages], empty[stages], known, free;
-    int present[stages];  ///< a bit for each warpgroup that has gradients in it; -1 behind the last
+    unsigned tiles[stages];     ///< in use, as DsdSlots has them; `last` behind the last stage
+    unsigned dirty[3][stages];  ///< for each warp that copies, slots that hold numbers
     int item;
   };
   static constexpr unsigned shared_bytes =
       stages * stage_bytes + groups * staging_bytes + sizeof(Shared) + 1024;
+
+  static constexpr unsigned last = 1u << 31;  // no slot is in use there alone
 
   struct Place {
     int batch, head, layout_strip, strip;
 
     __device__ Place(const WarpgroupQueryGradientParams& p, int item) {
       const WarpgroupAttention& a = p.problem;
-      const int of = a.first_head + item / p.list.strips;
-      batch = of / a.heads;
-      head = of % a.heads;
+      const AttentionItem of(item, a.head_count, p.list.strips, a.long_strips);
+      batch = (a.first_head + of.head) / a.heads;
+      head = (a.first_head + of.head) % a.heads;
       const int layout_head = a.layout_heads == 1 ? 0 : head;
-      layout_strip = p.list.order[layout_head * p.list.strips + item % p.list.strips];
+      layout_strip = p.list.order[layout_head * p.list.strips + of.rank];
       strip = layout_strip % p.list.strips;
     }
     __device__ int query() const { return strip * WarpgroupQueryGradient::strip; }
@@ -83,92 +97,149 @@ struct WarpgroupQueryGradient {
     return end;
   }
 
-  __device__ static void produce(const WarpgroupQueryGradientParams& p, Shared& s,
-                                 unsigned buffers) {
+  /// What the copies of one stage need, looked up ahead of them; lane q has slot q and slice q.
+  struct Ahead {
+    int col = -1, value = -1;
+
+    __device__ Ahead(const WarpgroupQueryGradientParams& p, const Place& place, int from, int end) {
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      if (lane < slices && from + lane < end) col = __ldg(p.list.cols + from + lane);
+      const int slot = lane % slots, entry = slot / (groups * boxes);
+      if (from + entry >= end) return;
+      const int row = slot % (groups * boxes) * rows / (groups * boxes);
+      const int number =
+          __ldg(p.list.blocks + static_cast<long long>(from + entry) * rows + row);
+      const int column = __ldg(p.list.cols + from + entry);
+      // Of what is hidden altogether, no gradients were left.
+      const bool hidden = p.problem.causal && column > place.strip * rows + row;
+      if (number >= 0 && !hidden) value = p.problem.values.at(place.batch, place.head, number);
+    }
+  };
+
+  /// Where in a stage the block of slot q goes.
+  __device__ static unsigned slot_address(int q) {
+    return (q / boxes % groups * slices + q / (groups * boxes)) * slice_bytes +
+           q % boxes * side * line;
+  }
+
+  /// What the copy engine brings.
+  __device__ static void copy_boxes(const WarpgroupQueryGradientParams& p, Shared& s,
+                                    unsigned buffer, int stage, const Place& place,
+                                    const Ahead& now, int half) {
+    const bool elected = threadIdx.x % 32 == 0;
+    int value = static_cast<int>(threadIdx.x) % 32 < slots ? now.value : -1;
+    if (halves == 2 && p.problem.causal) {
+      const int group = static_cast<int>(threadIdx.x) % slots;
+      const int key = __shfl_sync(~0u, now.col, 0) * block + half * 64;
+      if (place.query() + group * 64 + 63 < key) value = -1;
+    }
+    const Slots slot(value, s.dirty[0][stage]);
+    const int depth = __popc(__ballot_sync(~0u, now.col >= 0));
+    Barrier& full = s.full[stage];
+    if (elected) {
+      s.tiles[stage] = slot.tiles;
+      full.arrive_expecting(depth * side * dim * 2 +
+                            (small ? 0 : __popc(slot.present) * piece_bytes));
+    }
+#pragma unroll
+    for (int i = 0; i < slices; ++i) {
+      const int col = __shfl_sync(~0u, now.col, i);
+      if (!elected || col < 0) continue;
+#pragma unroll
+      for (int piece = 0; piece < pieces; ++piece)
+        load_box(buffer + (groups + piece) * piece_bytes + i * side * 128, p.k, full, piece * 64,
+                 col * block + half * 64, place.head / p.problem.group, place.batch, 0);
+    }
+    if constexpr (!small) {
+#pragma unroll
+      for (int q = 0; q < slots; ++q) {
+        const int number = __shfl_sync(~0u, value, q);
+        if (elected && number >= 0)
+          load_box(buffer + q * piece_bytes, p.ds, full, half * 64,
+                   number * block + (halves == 2 ? q * 64 : 0));
+      }
+    }
+  }
+
+  /// Copies small blocks of gradients; warps 1 and 2 have every other slot.
+  __device__ static void copy_blocks(const WarpgroupQueryGradientParams& p, Shared& s,
+                                     unsigned buffer, int stage, const Ahead& now, int warp) {
+    const int value = static_cast<int>(threadIdx.x) % 32 < slots ? now.value : -1;
+    const Slots slot(value, s.dirty[warp][stage]);
+    copy_slots<block, slots>(static_cast<const T*>(p.blocks), value, slot, warp - 1, buffer,
+                             [](int q) { return slot_address(q); });
+    s.full[stage].arrive_after_copies();
+  }
+
+  /// An item for all: the first warp that copies takes it.
+  __device__ static int next_item(const WarpgroupAttention& a, Shared& s, unsigned turn, int items,
+                                  int warp) {
+    const bool elected = threadIdx.x % 32 == 0;
+    if (warp == 0) {
+      const int item = take_attention_item(a);
+      s.free.wait(turn & 1 ^ 1);
+      if (elected) {
+        s.item = item < items ? item : -1;
+        s.known.arrive();
+      }
+      return item < items ? item : -1;
+    }
+    s.known.wait(turn & 1);
+    const int item = __shfl_sync(~0u, s.item, 0);
+    if (elected) s.free.arrive();
+    return item;
+  }
+
+  __device__ static void produce(const WarpgroupQueryGradientParams& p, Shared& s, unsigned buffers,
+                                 int warp) {
     const WarpgroupAttention& a = p.problem;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool elected = threadIdx.x % 32 == 0;
     const int items = a.head_count * p.list.strips;
     RingPlace<stages> at;
 #pragma unroll 1
     for (unsigned turn = 0;; ++turn) {
-      const int item = take_attention_item(a);
-      s.free.wait(turn & 1 ^ 1);
-      if (lane == 0) {
-        s.item = item < items ? item : -1;
-        s.known.arrive();
-      }
-      if (item >= items) break;
+      const int item = next_item(a, s, turn, items, warp);
+      if (item < 0) break;
       const Place place(p, item);
-      const int kv = place.head / a.group;
-      const int begin = p.list.offsets[place.layout_strip];
+      int from = p.list.offsets[place.layout_strip];
       int end = p.list.offsets[place.layout_strip + 1];
-      if (a.causal) end = cut_hidden(p.list, begin, end, place.query() + strip);
-      int next_col = -1, next_number[rows] = {};
-      const auto look_up = [&](int entry) {
-        if (entry >= end) return;
-        next_col = __ldg(p.list.cols + entry);
-#pragma unroll
-        for (int i = 0; i < rows; ++i)
-          next_number[i] = __ldg(p.list.blocks + static_cast<long long>(entry) * rows + i);
-      };
-      look_up(begin);
+      if (a.causal) end = cut_hidden(p.list, from, end, place.query() + strip);
+      Ahead next(p, place, from, end);
 #pragma unroll 1
-      for (int entry = begin; entry < end; ++entry) {
-        const int col = next_col;
-        int value[groups];
-#pragma unroll
-        for (int g = 0; g < groups; ++g) {
-          const int number = next_number[g * rows / groups];
-          value[g] = number < 0 ? -1 : a.values.at(place.batch, place.head, number);
-        }
-        look_up(entry + 1);
+      for (; from < end; from += slices) {
+        const Ahead now = next;
+        next = Ahead(p, place, from + slices, end);
 #pragma unroll
         for (int half = 0; half < halves; ++half) {
-          const int key = col * block + half * 64;
-          int present = 0;
-#pragma unroll
-          for (int g = 0; g < groups; ++g)
-            present |= (value[g] >= 0 && !(a.causal && place.query() + g * 64 + 63 < key)) << g;
           s.empty[at.stage].wait(at.parity ^ 1);
-          if (lane == 0) {
-            s.present[at.stage] = present;
-            Barrier& full = s.full[at.stage];
-            full.arrive_expecting((pieces + __popc(present)) * piece_bytes);
-            const unsigned to = buffers + at.stage * stage_bytes;
-#pragma unroll
-            for (int piece = 0; piece < pieces; ++piece)
-              load_box(to + (groups + piece) * piece_bytes, p.k, full, piece * 64, key, kv,
-                       place.batch, 0);
-#pragma unroll
-            for (int g = 0; g < groups; ++g)
-              if (present >> g & 1)
-                load_box(to + g * piece_bytes, p.ds, full, half * 64,
-                         value[g] * block + (halves == 2 ? g * 64 : 0));
+          const unsigned buffer = buffers + at.stage * stage_bytes;
+          if (warp == 0) {
+            copy_boxes(p, s, buffer, at.stage, place, now, half);
+          } else if constexpr (small) {
+            copy_blocks(p, s, buffer, at.stage, now, warp);
           }
           __syncwarp();
           at.advance();
         }
       }
       s.empty[at.stage].wait(at.parity ^ 1);
-      if (lane == 0) {
-        s.present[at.stage] = -1;
-        s.full[at.stage].arrive();
-      }
+      if (warp == 0 && elected) s.tiles[at.stage] = last;
+      if (warp != 0 || elected) s.full[at.stage].arrive();
       at.advance();
     }
-    if (lane == 0) leave_attention(a, static_cast<int>(gridDim.x));
+    if (warp == 0 && elected) leave_attention(a, static_cast<int>(gridDim.x));
   }
 
-  __device__ static void multiply(float (&sums)[dim / 2], unsigned stage, int group) {
+  /// Adds the product of one slice.
+  __device__ static void multiply(float (&sums)[dim / 2], unsigned stage, int group, int slice) {
+    const unsigned gradients = stage + (group * slices + slice) * slice_bytes;
+    const unsigned keys = stage + groups * piece_bytes + slice * side * 128;
     warpgroup_arrive();
 #pragma unroll
-    for (int k = 0; k < 4; ++k)
-      Config::Mma::multiply(sums,
-                            matrix_descriptor<128>(1024, 0) |
-                                descriptor_address(stage + group * piece_bytes + k * 32),
-                            matrix_descriptor<128>(1024, piece_bytes) |
-                                descriptor_address(stage + groups * piece_bytes + k * 2048),
-                            1);
+    for (int k = 0; k < side / 16; ++k)
+      Config::Mma::multiply(
+          sums, matrix_descriptor<line>(8 * line, 0) | descriptor_address(gradients + k * 32),
+          matrix_descriptor<128>(1024, piece_bytes) | descriptor_address(keys + k * 2048), 1);
     warpgroup_commit();
   }
 
@@ -188,20 +259,33 @@ struct WarpgroupQueryGradient {
 #pragma unroll
       for (int i = 0; i < dim / 2; ++i) sums[i] = 0;
       int leaving = -1;
+      unsigned mine = 0;
       const auto seek = [&] {
         while (true) {
           s.full[at.stage].wait(at.parity);
-          const int present = __shfl_sync(~0u, s.present[at.stage], 0);
-          if (present < 0) return false;
-          if (present >> group & 1) return true;
+          const unsigned tiles = __shfl_sync(~0u, s.tiles[at.stage], 0);
+          if (tiles == last) return false;
+          mine = tiles >> (group * boxes) & group_bits;
+          if (mine != 0) return true;
+          if (leaving >= 0) {  // or a row of stages of the other's would never come to an end
+            warpgroup_wait<0>();
+            if (elected) s.empty[leaving].arrive();
+            leaving = -1;
+          }
           if (elected) s.empty[at.stage].arrive();
           at.advance();
         }
       };
       while (seek()) {
-        multiply(sums, buffers + at.stage * stage_bytes, group);
-        warpgroup_wait<1>();
-        if (leaving >= 0 && elected) s.empty[leaving].arrive();
+        if constexpr (small) fence_async_shared();  // gradients came by ordinary copies
+        do {
+          const int slice = (__ffs(static_cast<int>(mine)) - 1) / (groups * boxes);
+          multiply(sums, buffers + at.stage * stage_bytes, group, slice);
+          mine &= mine - 1;
+          warpgroup_wait<1>();
+          if (leaving >= 0 && elected) s.empty[leaving].arrive();
+          leaving = -1;
+        } while (mine != 0);
         leaving = at.stage;
         at.advance();
       }
@@ -245,16 +329,18 @@ struct WarpgroupQueryGradient {
     const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup_size, 0);
     if (threadIdx.x == 0) {
       for (int i = 0; i < stages; ++i) {
-        s.full[i].init(1);
+        for (int warp = 0; warp < 3; ++warp) s.dirty[warp][i] = ~0u;
+        s.full[i].init(small ? 1 + 64 : 1);
         s.empty[i].init(4 * groups);
       }
       s.known.init(1);
-      s.free.init(4 * groups);
+      s.free.init(4 * groups + copying_warps - 1);
       fence_barrier_init();
     }
     __syncthreads();
     if (group == groups) {
-      if (threadIdx.x % warpgroup_size < 32) produce(p, s, buffers);
+      const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
+      if (warp < copying_warps) produce(p, s, buffers, warp);
     } else {
       consume(p, s, buffers, staging + group * staging_bytes, group);
     }

@@ -1,0 +1,201 @@
+#include <bs/kernels/cuda/attention/sparse_attention_backward_plan.h>
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_problem.cuh>
+#include <bs/lib/patterns.h>
+#include <bs/tests/support/kernel_sweep.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <vector>
+
+using namespace bs;
+using namespace bs::cuda;
+
+namespace {
+
+AttentionBackwardProblem on_hopper(int block, int head_dim) {
+  return {.capability = 90,
+          .shared_bytes = 227 << 10,
+          .block = block,
+          .head_dim = head_dim,
+          .kv_heads = 32,
+          .head_blocks = 640};
+}
+
+/// A ring of stages, one producer and consumers that each want some of the steps. A consumer keeps
+/// the last stage that it used until the next one is under way. It passes over a step that it does
+/// not want, having given back what it keeps if `careful`.
+class Ring {
+ public:
+  Ring(int stages, std::vector<std::vector<bool>> wanted, bool careful)
+      : wanted_(std::move(wanted)), careful_(careful), owed_(static_cast<size_t>(stages), 0) {
+    for (size_t c = 0; c < wanted_.size(); ++c) consumers_.push_back({});
+  }
+
+  /// Whether all steps are done, whoever is given a turn when.
+  bool ends(unsigned seed) {
+    std::mt19937 generator(seed);
+    const size_t steps = wanted_[0].size();
+    int idle = 0;
+    while (idle < 1000) {
+      const size_t who = generator() % (consumers_.size() + 1);
+      idle = (who == consumers_.size() ? produce(steps) : consume(who)) ? 0 : idle + 1;
+      if (std::all_of(consumers_.begin(), consumers_.end(),
+                      [&](const Consumer& c) { return c.step == steps; }))
+        return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Consumer {
+    size_t step = 0;
+    int kept = -1;  ///< stage
+  };
+
+  bool produce(size_t steps) {
+    int& owed = owed_[filled_ % owed_.size()];
+    if (filled_ == steps || owed != 0) return false;
+    owed = static_cast<int>(consumers_.size());
+    ++filled_;
+    return true;
+  }
+
+  bool consume(size_t who) {
+    Consumer& c = consumers_[who];
+    if (c.step == filled_ || c.step == wanted_[who].size()) return false;
+    const auto stage = static_cast<int>(c.step % owed_.size());
+    if (wanted_[who][c.step]) {
+      give_back(c);
+      c.kept = stage;
+    } else {
+      if (careful_) give_back(c);
+      --owed_[static_cast<size_t>(stage)];
+    }
+    if (++c.step == wanted_[who].size()) give_back(c);
+    return true;
+  }
+  void give_back(Consumer& c) {
+    if (c.kept >= 0) --owed_[static_cast<size_t>(c.kept)];
+    c.kept = -1;
+  }
+
+  std::vector<std::vector<bool>> wanted_;
+  bool careful_;
+  std::vector<int> owed_;  ///< consumers that have a stage still
+  std::vector<Consumer> consumers_;
+  size_t filled_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
+  CHECK(attention_backward_plan(on_hopper(128, 128)).warpgroup);
+  CHECK(attention_backward_plan(on_hopper(16, 8)).warpgroup);
+  CHECK_FALSE(attention_backward_plan(on_hopper(8, 64)).warpgroup);
+  CHECK_FALSE(attention_backward_plan(on_hopper(64, 136)).warpgroup);
+  CHECK_FALSE(attention_backward_plan(on_hopper(64, 60)).warpgroup);
+  for (const int capability : {80, 86, 100, 120}) {
+    AttentionBackwardProblem p = on_hopper(64, 64);
+    p.capability = capability;
+    CHECK_FALSE(attention_backward_plan(p).warpgroup);
+  }
+  AttentionBackwardProblem wide = on_hopper(64, 64);
+  wide.element = 4;
+  CHECK_FALSE(attention_backward_plan(wide).warpgroup);
+}
+
+TEST_CASE("sparse_attention_backward: kernels fit the memory that there is, or others run") {
+  for (const int kilobytes : {48, 99, 163, 227})
+    for (const int block : {16, 32, 64, 128})
+      for (const int head_dim : {8, 64, 72, 128}) {
+        AttentionBackwardProblem p = on_hopper(block, head_dim);
+        p.shared_bytes = kilobytes << 10;
+        const AttentionBackwardPlan plan = attention_backward_plan(p);
+        if (kilobytes == 227) CHECK(plan.warpgroup);
+        if (!plan.warpgroup) continue;
+        CHECK(plan.dim >= head_dim);
+        CHECK(plan.key_stages >= (block == 128 ? 3 : 2));
+        CHECK(plan.query_stages >= 2);
+        CHECK(attention_key_gradient_bytes(plan.dim, block, plan.key_stages) <= p.shared_bytes);
+        CHECK(attention_query_gradient_bytes(plan.dim, plan.query_stages) <= p.shared_bytes);
+      }
+}
+
+TEST_CASE("sparse_attention_backward: launches share the heads, within the memory for gradients") {
+  for (const int64_t blocks : {0, 1, 640, 4096, 100000})
+    for (const int64_t heads : {1, 2, 7, 32, 1000}) {
+      AttentionBackwardProblem p = on_hopper(128, 128);
+      p.head_blocks = blocks;
+      p.kv_heads = heads;
+      const AttentionBackwardPlan plan = attention_backward_plan(p);
+      const int64_t head_bytes = blocks * 128 * 128 * 2;
+      if (!plan.warpgroup) {
+        CHECK(head_bytes > attention_values_bytes);
+        continue;
+      }
+      CHECK(plan.heads >= 1);
+      CHECK(plan.heads <= heads);
+      CHECK((plan.heads == 1 || plan.heads * head_bytes <= attention_values_bytes));
+    }
+}
+
+TEST_CASE("sparse_attention_backward: every strip of every head is an item once") {
+  for (const int heads : {1, 3, 32})
+    for (const int strips : {1, 2, 64})
+      for (const int longer : {0, 1, strips / 2, strips}) {
+        std::set<std::pair<int, int>> seen;
+        int ranks = 0;  // of long strips are not met any more after the first of the others
+        for (int item = 0; item < heads * strips; ++item) {
+          const device::AttentionItem of(item, heads, strips, longer);
+          CHECK(of.head >= 0);
+          CHECK(of.head < heads);
+          CHECK(of.rank >= 0);
+          CHECK(of.rank < strips);
+          if (of.rank >= longer) ++ranks;
+          if (of.rank < longer) CHECK(ranks == 0);
+          seen.insert({of.head, of.rank});
+        }
+        CHECK(seen.size() == static_cast<size_t>(heads) * static_cast<size_t>(strips));
+      }
+}
+
+TEST_CASE("sparse_attention_backward: long strips are those far beyond the mean") {
+  const auto of = [](const LayoutPtr& layout) {
+    const BlockSparseStrips& strips = strips_of(*layout, true, 1, Device::cpu());
+    return attention_long_strips(strips.offsets, strips.order, strips.list.strips);
+  };
+  CHECK(of(patterns::dense({.rows = 8, .cols = 8, .block = 64})) == 0);
+  CHECK(of(Layout::from_blocks(1, 4, 4, 64, {})) == 0);
+  CHECK(of(Layout::from_blocks(1, 4, 4, 64, {{0, 0, 2}, {0, 1, 2}, {0, 2, 2}, {0, 0, 0}})) == 1);
+  CHECK(of(patterns::dense({.rows = 16, .cols = 16, .block = 64}, {.causal = true})) == 4);
+}
+
+TEST_CASE("sparse_attention_backward: rings of stages come to their end") {
+  std::mt19937 generator(5);
+  bool careless_ends = true;
+  for (unsigned round = 0; round < 300; ++round) {
+    const size_t steps = generator() % 40;
+    std::vector<std::vector<bool>> wanted(2, std::vector<bool>(steps));
+    const unsigned share = generator() % 9;
+    for (auto& of : wanted)
+      for (size_t i = 0; i < steps; ++i) of[i] = generator() % 8 < share;
+    for (const int stages : {2, 3, 5}) {
+      CHECK(Ring(stages, wanted, true).ends(round));
+      careless_ends = careless_ends && Ring(stages, wanted, false).ends(round);
+    }
+    // The key pass: no warpgroup passes over two steps in a row.
+    for (auto& of : wanted)
+      for (size_t i = 0; i < steps; ++i) of[i] = i % 4 != 1 || share > 4;
+    CHECK(Ring(3, wanted, false).ends(round));
+  }
+  CHECK_FALSE(careless_ends);  // the model would show it
+}
+
+TEST_CASE("sparse_attention_backward: the kernels compile and keep to registers") {
+  test::check_kernels(all_attention_backward_kernels(), attention_backward_source, 5, {90});
+  test::check_kernels(std::vector<DType>{f16, bf16}, attention_numbers_warpgroup_source, 1, {90});
+}

@@ -122,43 +122,53 @@ struct WarpgroupQueryGradient {
            q % boxes * side * line;
   }
 
-  /// What the copy engine brings.
-  __device__ static void copy_boxes(const WarpgroupQueryGradientParams& p, Shared& s,
+  /// What the copy engine brings of a stage, whose slots are known.
+  __device__ static void copy_keys(const WarpgroupQueryGradientParams& p, Barrier& full,
+                                   unsigned to, const Place& place, int key) {
+#pragma unroll
+    for (int piece = 0; piece < pieces; ++piece)
+      load_box(to + piece * piece_bytes, p.k, full, piece * 64, key, place.head / p.problem.group,
+               place.batch, 0);
+  }
+
+  /// Brings the keys of a stage of small blocks.
+  __device__ static void copy_small(const WarpgroupQueryGradientParams& p, Shared& s,
                                     unsigned buffer, int stage, const Place& place,
-                                    const Ahead& now, int half) {
-    const bool elected = threadIdx.x % 32 == 0;
-    int value = static_cast<int>(threadIdx.x) % 32 < slots ? now.value : -1;
-    if (halves == 2 && p.problem.causal) {
-      const int group = static_cast<int>(threadIdx.x) % slots;
-      const int key = __shfl_sync(~0u, now.col, 0) * block + half * 64;
-      if (place.query() + group * 64 + 63 < key) value = -1;
-    }
-    const Slots slot(value, s.dirty[0][stage]);
+                                    const Ahead& now) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const Slots slot(lane < slots ? now.value : -1, s.dirty[0][stage]);
     const int depth = __popc(__ballot_sync(~0u, now.col >= 0));
     Barrier& full = s.full[stage];
-    if (elected) {
+    if (lane == 0) {
       s.tiles[stage] = slot.tiles;
-      full.arrive_expecting(depth * side * dim * 2 +
-                            (small ? 0 : __popc(slot.present) * piece_bytes));
+      full.arrive_expecting(depth * side * dim * 2);
     }
+    __syncwarp();
+    if (now.col >= 0)
+      copy_keys(p, full, buffer + groups * piece_bytes + lane * side * 128, place,
+                now.col * block);
+  }
+
+  /// Brings a stage of large blocks; one lane does.
+  __device__ static void copy_large(const WarpgroupQueryGradientParams& p, Shared& s,
+                                    unsigned buffer, int stage, const Place& place, int col,
+                                    const int (&value)[groups], int half) {
+    const int key = col * block + half * 64;
+    unsigned present = 0;
 #pragma unroll
-    for (int i = 0; i < slices; ++i) {
-      const int col = __shfl_sync(~0u, now.col, i);
-      if (!elected || col < 0) continue;
-#pragma unroll
-      for (int piece = 0; piece < pieces; ++piece)
-        load_box(buffer + (groups + piece) * piece_bytes + i * side * 128, p.k, full, piece * 64,
-                 col * block + half * 64, place.head / p.problem.group, place.batch, 0);
+    for (int g = 0; g < groups; ++g) {
+      const bool hidden = p.problem.causal && place.query() + g * 64 + 63 < key;
+      present |= static_cast<unsigned>(value[g] >= 0 && !hidden) << g;
     }
-    if constexpr (!small) {
+    s.tiles[stage] = present;
+    Barrier& full = s.full[stage];
+    full.arrive_expecting((pieces + __popc(present)) * piece_bytes);
+    copy_keys(p, full, buffer + groups * piece_bytes, place, key);
 #pragma unroll
-      for (int q = 0; q < slots; ++q) {
-        const int number = __shfl_sync(~0u, value, q);
-        if (elected && number >= 0)
-          load_box(buffer + q * piece_bytes, p.ds, full, half * 64,
-                   number * block + (halves == 2 ? q * 64 : 0));
-      }
-    }
+    for (int g = 0; g < groups; ++g)
+      if ((present >> g & 1) != 0)
+        load_box(buffer + g * piece_bytes, p.ds, full, half * 64,
+                 value[g] * block + (halves == 2 ? g * 64 : 0));
   }
 
   /// Copies small blocks of gradients; warps 1 and 2 have every other slot.
@@ -209,13 +219,19 @@ struct WarpgroupQueryGradient {
       for (; from < end; from += slices) {
         const Ahead now = next;
         next = Ahead(p, place, from + slices, end);
+        int value[groups];
+        if constexpr (!small)
+#pragma unroll
+          for (int g = 0; g < groups; ++g) value[g] = __shfl_sync(~0u, now.value, g);
 #pragma unroll
         for (int half = 0; half < halves; ++half) {
           s.empty[at.stage].wait(at.parity ^ 1);
           const unsigned buffer = buffers + at.stage * stage_bytes;
-          if (warp == 0) {
-            copy_boxes(p, s, buffer, at.stage, place, now, half);
-          } else if constexpr (small) {
+          if constexpr (!small) {
+            if (elected) copy_large(p, s, buffer, at.stage, place, now.col, value, half);
+          } else if (warp == 0) {
+            copy_small(p, s, buffer, at.stage, place, now);
+          } else {
             copy_blocks(p, s, buffer, at.stage, now, warp);
           }
           __syncwarp();

@@ -2,6 +2,7 @@
 
 #include <bs/lib/host_view.h>
 #if BS_WITH_CUDA
+#include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/upload.h>
 #endif
 
@@ -272,23 +273,21 @@ LayoutView Layout::view(Device device) const {
     part.offset = size;
     size += (static_cast<int64_t>(part.values->size()) + aligned - 1) / aligned * aligned;
   }
-  std::vector<int32_t> host(index(size));
-  for (const Part& part : parts)
-    std::copy(part.values->begin(), part.values->end(), host.begin() + part.offset);
-  const Tensor packed = cuda::upload(host, device);
-  for (const Part& part : parts) *part.pointer = packed.data<int32_t>() + part.offset;
+  const Tensor packed = Tensor::empty({size}, i32, device);
+  for (const Part& part : parts) {
+    int32_t* const to = packed.data<int32_t>() + part.offset;
+    const size_t bytes = part.values->size() * sizeof(int32_t);
+    *part.pointer = to;
+    if (part.values == &head_of_ && heads_ == 1 && bytes > 0) {
+      cuda::fill_zero(to, bytes, stream);
+    } else {
+      cuda::copy_to_device(to, part.values->data(), bytes, stream);
+    }
+  }
   copies_.push_back(
       std::make_shared<DeviceCopy>(DeviceCopy{device, packed, view, cuda::Milestone(stream)}));
 #endif
   return view;
-}
-
-std::shared_ptr<const void> Layout::keep(
-    const DerivedKey& key, const std::function<std::shared_ptr<const void>()>& make) const {
-  const std::lock_guard lock(derived_mutex_);
-  std::shared_ptr<const void>& kept = derived_[key];
-  if (!kept) kept = make();
-  return kept;
 }
 
 }  // namespace bs

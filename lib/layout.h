@@ -1,17 +1,14 @@
 #pragma once
 /** @file The pattern of a block-sparse matrix: which blocks exist, and nothing of their values. */
 #include <bs/lib/device.h>
+#include <bs/lib/kept.h>
 #include <bs/lib/tensor.h>
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <typeindex>
-#include <utility>
 #include <vector>
 
 namespace bs {
@@ -92,13 +89,14 @@ class Layout {
    *  made before. */
   LayoutView view(Device device) const;
   /** @brief What `make()` derives from this pattern, a kernel's work list say: made at the first
-   *  call with `key` and T, then kept as long as the layout. Thread-safe; `make` may derive what it
-   *  is made of. */
-  template <class T, class Make>
-  const T& derived(uint64_t key, Make&& make) const {
-    return *static_cast<const T*>(
-        keep({typeid(T), key}, [&] { return std::make_shared<const T>(make()); }).get());
+   *  call with `key`, which is any type that has `==`, and T; then kept while it is used. Of what is
+   *  not pinned, the `most_derived` last asked for stay. Thread-safe; no lock is held while `make`
+   *  runs, and it may derive what it is made of. */
+  template <class T, class Key, class Make>
+  Kept<T> derived(const Key& key, const Make& make) const {
+    return derived_.get<T>(key, make);
   }
+  static constexpr size_t most_derived = 64;
 
  private:
   Layout() = default;
@@ -110,11 +108,7 @@ class Layout {
   struct DeviceCopy;
   mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<const DeviceCopy>> copies_;
-  using DerivedKey = std::pair<std::type_index, uint64_t>;
-  std::shared_ptr<const void> keep(const DerivedKey& key,
-                                   const std::function<std::shared_ptr<const void>()>& make) const;
-  mutable std::map<DerivedKey, std::shared_ptr<const void>> derived_;
-  mutable std::recursive_mutex derived_mutex_;
+  mutable Cache derived_{most_derived};
 };
 
 /** @brief Size, density, and the pattern drawn with one character a block (or a square of blocks):

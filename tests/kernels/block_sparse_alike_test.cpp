@@ -4,10 +4,10 @@
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
+#include <bs/kernels/settings.h>
 #include <bs/tests/kernels/block_sparse_epilogue_cases.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/support/devices.h>
-#include <bs/tests/support/environment.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -95,7 +95,8 @@ TEST_CASE(
 }
 
 TEST_CASE("block-sparse products: f32 rows that are alike wherever they lie") {
-  const Environment always("BS_GATHERED_PRODUCTS", "1");  // at sizes where it would not pay, too
+  const SettingsGuard always({.portable_products = settings().portable_products,
+                              .gathered_products = true});  // at sizes where it would not pay, too
   std::mt19937 random(41);
   for (const auto& [dtype, tf32] : modes_of_f32())
     for (const Transpose t : transposes)
@@ -111,7 +112,8 @@ TEST_CASE("block-sparse products: f32 rows that are alike wherever they lie") {
 
 TEST_CASE("block-sparse products: one layout serves products of all kinds in turn") {
   // Its lists and schedules are made once, each for all kernels that read the same one.
-  const Environment always("BS_GATHERED_PRODUCTS", "1");
+  const SettingsGuard always({.portable_products = settings().portable_products,
+                              .gathered_products = true});
   std::mt19937 random(43);
   const auto pick = [&](std::initializer_list<int> of) {
     return *(of.begin() + random() % of.size());

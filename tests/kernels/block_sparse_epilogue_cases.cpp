@@ -1,7 +1,7 @@
 #include <bs/kernels/math_mode.h>
+#include <bs/kernels/settings.h>
 #include <bs/tests/kernels/block_sparse_epilogue_cases.h>
 #include <bs/tests/support/devices.h>
-#include <bs/tests/support/environment.h>
 
 #include <cmath>
 
@@ -28,7 +28,8 @@ std::vector<Mode> modes_of_f32() {
 
 void each_large_f32(const std::function<void(const Mask&, Transpose)>& visit) {
   // Blocks of 32 have kernels of their own too, at sizes where they would not pay.
-  const Environment always("BS_GATHERED_PRODUCTS", "1");
+  const SettingsGuard always({.portable_products = settings().portable_products,
+                              .gathered_products = true});
   for (const Mode& mode : modes_of_f32())
     for (const int block : {32, 64, 128})
       for (const Transpose t : transposes) {

@@ -1,5 +1,5 @@
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_matmul_config.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tf32_config.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_costs.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_dense.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -53,30 +53,33 @@ TEST_CASE("tiles of the block-sparse products are halved where that fills the ma
 }
 
 TEST_CASE("tiles of the block-sparse products on mma.sync take what their products do, at least") {
-  for (const int size : {2, 4, 8})
-    for (const bool split : {false, true})
-      for (const int block : {8, 16, 32, 64, 128})
-        for (int cols = widest_tile(size, block, split); cols >= 64; cols /= 2) {
-          if (split && size != 4) continue;
-          const BlockSparseTile t = block_sparse_tile(size, block, split, cols);
-          const TilePace many = tile_pace(t, size, block, split, size == 4 && !split, 1000);
-          CAPTURE(size);
-          CAPTURE(block);
-          CAPTURE(cols);
-          // Their kernels are compiled for two at least.
-          CHECK(many.resident >= 2);
-          CHECK(many.resident * t.shared_bytes(size) <= 227 * 1024);
-          CHECK(many.resident * t.threads() <= 2048);
-          const TilePace one = tile_pace(t, size, block, split, size == 4 && !split, 1);
-          CHECK(one.resident == 1);
-          CHECK(one.step >= 500);
-          CHECK(one.step <= many.step);
-          // No faster than a thousand 16-bit TF on 132 multiprocessors.
-          const double products = 2.0 * t.rows * t.cols * std::max(t.depth, block) * many.resident;
-          CHECK(many.step * 7600.0 >= products);
-        }
-  // f64, blocks of 64: 64 x 128 sums of 64 products, of two tiles at a time, at 40 TF.
-  CHECK(tile_pace(block_sparse_tile(8, 64, false, 128), 8, 64, false, false, 9).step == 6990);
+  const Gpu gpu;
+  for (const Factors factors : {Factors::half, Factors::tf32, Factors::split, Factors::f64})
+    for (const int block : {8, 16, 32, 64, 128}) {
+      const int size = bytes_of(factors);
+      const bool split = factors == Factors::split;
+      for (int cols = widest_tile(size, block, split); cols >= 64; cols /= 2) {
+        const BlockSparseTile t = block_sparse_tile(size, block, split, cols);
+        const TilePace many = tile_pace(t, factors, block, 1000, gpu);
+        CAPTURE(size);
+        CAPTURE(block);
+        CAPTURE(cols);
+        // Their kernels are compiled for two at least.
+        CHECK(many.resident >= 2);
+        CHECK(many.resident * t.shared_bytes(size) <= gpu.shared_bytes);
+        CHECK(many.resident * t.threads() <= 2048);
+        const TilePace one = tile_pace(t, factors, block, 1, gpu);
+        CHECK(one.resident == 1);
+        CHECK(one.step <= many.step);
+        // No faster than a thousand 16-bit TF on 132 multiprocessors.
+        const double products = 2.0 * t.rows * t.cols * std::max(t.depth, block) * many.resident;
+        CHECK(many.step * 7600.0 >= products);
+        // Of less shared memory there are fewer.
+        const TilePace small = tile_pace(t, factors, block, 1000, {.shared_bytes = 99 * 1024});
+        CHECK(small.resident >= 1);
+        CHECK(small.resident <= many.resident);
+      }
+    }
 }
 
 TEST_CASE("steps of narrow tiles of dsd take less time, but more for each column") {
@@ -99,7 +102,7 @@ TEST_CASE("tiles of the warpgroup kernels fit the machine, and the choices among
       CHECK((tile.cols >= n || tile.cols == 256));
     }
     CHECK(WarpgroupTile::dsd_rows(block) * block == 128);
-    for (const SddForm form : {SddForm{}, {.narrow = true}, {.gathered = true}, {true, 1, true}}) {
+    for (const SddForm form : {SddForm{}, {.narrow = true}, {.gathered = true}, {true, true}}) {
       if (form.gathered && block == 128) continue;
       const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
       CHECK(tile.sdd_shared_bytes(block) <= most);
@@ -151,16 +154,6 @@ TEST_CASE(
   CHECK(sdd_crossing(Factors::tf32, 64).ratio(0.5) > 1);
 }
 
-TEST_CASE("the warpgroup kernels are for 16 bits on compute capability 9.0, and for no other") {
-  for (const int capability : {75, 80, 86, 89, 90, 100, 103, 110, 120, 121})
-    for (const bs::DType dtype : {bs::f16, bs::bf16, bs::f32, bs::f64}) {
-      CAPTURE(capability);
-      CAPTURE(to_string(dtype));
-      const bool hopper = capability == 90 && (dtype == bs::f16 || dtype == bs::bf16);
-      CHECK(warpgroup_applies(dtype, capability) == hopper);
-    }
-}
-
 TEST_CASE("tiles of the f32 kernels of wgmma fit the machine") {
   for (const int block : {32, 64, 128})
     for (const bool split : {false, true})
@@ -197,44 +190,21 @@ TEST_CASE("tiles of the f32 kernels of wgmma that gather rows fit the machine") 
 }
 
 TEST_CASE("sdd of f32 gathers rows where that is sooner done than mma.sync") {
-  for (const int capability : {80, 89, 90, 100})
-    for (const int block : {8, 16, 32, 64, 128})
-      CHECK(tf32_gathers(block, capability) == (capability == 90 && (block == 16 || block == 32)));
   for (const int block : {16, 32})
-    for (const bool split : {false, true}) {
+    for (const bool split : {false, true})
       for (const bool b : {false, true}) {
-        CHECK(tf32_gathering_pays(block, split, b, 50e-6, 1e10));
-        CHECK(!tf32_gathering_pays(block, split, b, 500e-6, 1e10));
+        CHECK(tf32_gathering_pays(block, split, b, 50e3, 1e10));
+        CHECK(!tf32_gathering_pays(block, split, b, 500e3, 1e10));
         CHECK(!tf32_gathering_pays(block, split, b, 0, 1e8));  // a launch is not for nothing
       }
-    }
   CHECK(tf32_gathered_lines(16, true) == 16);
   CHECK(tf32_gathered_lines(16, false) == 24);
   CHECK(tf32_gathered_lines(32, false) == 32);
-  CHECK(tf32_gathered_cycles(false, false, 640) > tf32_gathered_cycles(false, false, 512));
-  CHECK(tf32_gathered_cycles(false, true, 384) > tf32_gathered_cycles(false, false, 384));
-  CHECK(tf32_gathered_cycles(true, false, 512) == tf32_gathered_cycles(true, true, 384));
-}
-
-TEST_CASE("f32 products go to wgmma with blocks of 32 and more on compute capability 9.0 alone") {
-  for (const int capability : {80, 86, 89, 90, 100, 120})
-    for (const int block : {8, 16, 32, 64, 128}) {
-      CAPTURE(capability);
-      CAPTURE(block);
-      CHECK(tf32_warpgroup_applies(block, 4096, capability) == (capability == 90 && block >= 32));
-      CHECK(!tf32_warpgroup_applies(block, 64, capability));
-    }
-  CHECK(strips_fill(99, 132));
-  CHECK(!strips_fill(98, 132));
-  CHECK(broad_tiles_pay(64, false, 64, 4096, 132));
-  CHECK(!broad_tiles_pay(32, false, 64, 4096, 132));
-  CHECK(!broad_tiles_pay(64, false, 16, 4096, 132));  // less than two for each multiprocessor
-  CHECK(!broad_tiles_pay(64, true, 64, 4096, 132));
-  CHECK(!broad_tiles_pay(128, false, 64, 4096, 132));
-  const StripCosts two{.columns = 1000, .longest = 50, .items = 400, .times = 10};
-  const StripCosts four{.columns = 800, .longest = 60, .items = 200, .times = 10};
-  CHECK(quads_pay(two, four, 132));
-  CHECK(!quads_pay(two, {.columns = 801, .longest = 60, .items = 200, .times = 10}, 132));
-  CHECK(!quads_pay(two, {.columns = 800, .longest = 61, .items = 200, .times = 10}, 132));
-  CHECK(!quads_pay(two, {.columns = 800, .longest = 60, .items = 98, .times = 10}, 132));
+  const Gpu gpu;
+  const auto step = [&](bool split, bool turned, int lines) {
+    return tf32_gathered_step(split, turned, lines, gpu);
+  };
+  CHECK(step(false, false, 640) > step(false, false, 512));
+  CHECK(step(false, true, 384) > step(false, false, 384));
+  CHECK(step(true, false, 512) == step(true, true, 384));
 }

@@ -2,9 +2,9 @@
 // rounded to TF32.
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/math_mode.h>
+#include <bs/kernels/settings.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/support/devices.h>
-#include <bs/tests/support/environment.h>
 #include <bs/tests/support/sparse_case.h>
 #include <doctest/doctest.h>
 
@@ -17,7 +17,11 @@ using namespace bs::test;
 namespace {
 
 /// Blocks of 16 and 32 have kernels of their own too, at sizes where they would not pay.
-Environment gathering() { return {"BS_GATHERED_PRODUCTS", "1"}; }
+Settings gathering() {
+  Settings all = settings();
+  all.gathered_products = true;
+  return all;
+}
 
 constexpr Transpose transposes[] = {{}, {.b = true}, {.a = true}, {.a = true, .b = true}};
 
@@ -76,7 +80,7 @@ Reference expected(const Case& c, const Mask& mask, Transpose t, bool absolute) 
 }  // namespace
 
 TEST_CASE("block-sparse products of f32: whole numbers come out exact in both modes") {
-  const Environment gathered = gathering();
+  const SettingsGuard gathered(gathering());
   // Numbers of 12 bits have parts that TF32 lacks, so that both parts of an operand count; sums of
   // up to 384 products with -1, 0 and 1 are exact.
   std::mt19937 random(17);
@@ -120,7 +124,7 @@ TEST_CASE("block-sparse products of f32: whole numbers come out exact in both mo
 }
 
 TEST_CASE("block-sparse products of f32: errors are those of f32, and of TF32 where asked for") {
-  const Environment gathered = gathering();
+  const SettingsGuard gathered(gathering());
   // Of a product, three TF32 ones are off by 13 of 2^-24 at most (bench/NOTES.md). Within 32 of the
   // depth the tensor cores cut off 12 sums, each at 2^-22 of it at most; the sums of those are
   // rounded. TF32 has operands off by .66 of 2^-10, or rounded to nearest, by half of it.
@@ -153,7 +157,7 @@ TEST_CASE("block-sparse products of f32: errors are those of f32, and of TF32 wh
 }
 
 TEST_CASE("block-sparse products of f32: neither mode has a bias") {
-  const Environment gathered = gathering();
+  const SettingsGuard gathered(gathering());
   // Operands that are cut off lose .36 of 2^-10 each in the mean, 7e-4 of a product; rounded, next
   // to nothing over so many. Three products leave what the tensor cores cut off of the four sums of
   // large parts within 32 of the depth, each at 2^-22 at most.
@@ -178,7 +182,7 @@ TEST_CASE("block-sparse products of f32: neither mode has a bias") {
 }
 
 TEST_CASE("block-sparse products of f32: rows of unequal length, few and deep") {
-  const Environment gathered = gathering();
+  const SettingsGuard gathered(gathering());
   const bool large = test_device().is_cuda();  // large enough for items that several CTAs share
   std::mt19937 random(19);
   const auto below = [&](int end) {

@@ -5,8 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <latch>
 #include <random>
 #include <string>
+#include <thread>
 
 using namespace bs;
 using namespace bs::test;
@@ -243,15 +246,62 @@ TEST_CASE("layout as a picture") {
 
 TEST_CASE("layout keeps what is derived from it, by key and type") {
   const LayoutPtr layout = Layout::from_blocks(1, 2, 2, 16, {{0, 0, 0}});
+  struct Key {
+    int64_t width;
+    bool transposed;
+    bool operator==(const Key&) const = default;
+  };
   int made = 0;
   const auto number = [&] { return ++made; };
-  const int& first = layout->derived<int>(7, number);
-  CHECK(&layout->derived<int>(7, number) == &first);
-  CHECK(layout->derived<int>(8, number) == 2);
-  CHECK(layout->derived<std::string>(7, [] { return std::string("text"); }) == "text");
-  CHECK(layout->derived<int>(7, number) == 1);
+  const Kept<int> first = layout->derived<int>(Key{7, false}, number);
+  CHECK(&*layout->derived<int>(Key{7, false}, number) == &*first);
+  CHECK(*layout->derived<int>(Key{7, true}, number) == 2);
+  CHECK(*layout->derived<int>(7, number) == 3);  // of another type
+  CHECK(*layout->derived<std::string>(7, [] { return std::string("text"); }) == "text");
+  CHECK(*layout->derived<int>(Key{7, false}, number) == 1);
   // What is derived may be made of what else is.
-  CHECK(layout->derived<int>(9, [&] { return 10 * layout->derived<int>(8, number); }) == 20);
+  CHECK(*layout->derived<int>(9, [&] { return 10 * *layout->derived<int>(7, number); }) == 30);
+}
+
+TEST_CASE("cache: what was not asked for longest goes first, and what is pinned stays") {
+  Cache cache(3);
+  int made = 0;
+  const auto get = [&](int key) { return cache.get<int>(key, [&] { return ++made; }); };
+  const Kept<int> pinned = get(0);
+  pinned.pin();
+  for (const int key : {1, 2, 3}) get(key);
+  CHECK(cache.size() == 4);
+  const Kept<int> held = get(1);  // now the last one asked for
+  get(4);
+  CHECK(cache.size() == 4);
+  CHECK(*get(0) == 1);
+  CHECK(*get(1) == 2);
+  CHECK(*get(3) == 4);
+  CHECK(*get(2) == 6);  // made again
+  for (int key = 10; key < 20; ++key) get(key);
+  CHECK(*held == 2);  // lives as long as it is held
+  CHECK(*get(0) == 1);
+}
+
+TEST_CASE("cache: threads share what one makes, and do not wait for another's") {
+  Cache cache(8);
+  std::atomic<int> made = 0;
+  std::latch slow_begun(1), other_done(1);
+  std::thread slow([&] {
+    cache.get<int>(1, [&] {
+      slow_begun.count_down();
+      other_done.wait();  // a lock held now would never be given back
+      return ++made;
+    });
+  });
+  slow_begun.wait();
+  CHECK(*cache.get<int>(2, [] { return 5; }) == 5);
+  other_done.count_down();
+  CHECK(*cache.get<int>(1, [&] { return ++made; }) == 1);
+  slow.join();
+  // What fails is tried again.
+  CHECK_THROWS_AS(cache.get<int>(3, []() -> int { throw Error("no"); }), Error);
+  CHECK(*cache.get<int>(3, [] { return 7; }) == 7);
 }
 
 TEST_CASE("sparse tensor checks that values fit the layout") {

@@ -3,37 +3,74 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tf32.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_warpgroup.h>
-
-#include <cstdlib>
+#include <bs/kernels/cuda/block_sparse/block_sparse_reach.h>
+#include <bs/kernels/cuda/block_sparse/turned_operand.h>
 
 namespace bs::cuda {
 
 namespace {
 
-/// So that tests and measurements on any GPU see what others get.
-bool portable_only() {
-  static const bool only = std::getenv("BS_PORTABLE_PRODUCTS") != nullptr;
-  return only;
+void run_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const Tensor& c,
+             const DsdProblem& p, Stream stream) {
+  switch (work.plan.path) {
+    case Path::dense:
+      return dense_dsd(values, b, c, p, stream);
+    case Path::warpgroup:
+      return warpgroup_dsd(work, values, b, c, p, stream);
+    case Path::tf32:
+      return tf32_dsd(work, values, b, c, p, stream);
+    case Path::blocks:
+    case Path::tiled:
+      return tiled_dsd(work, values, b, c, p, stream);
+  }
+}
+
+void run_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const Tensor& values,
+             const SddProblem& p, Stream stream) {
+  switch (work.plan.path) {
+    case Path::dense:
+      return dense_sdd(a, b, values, p, stream);
+    case Path::blocks:
+      return dense_blocks(a, b, values, p, stream);
+    case Path::warpgroup:
+      return warpgroup_sdd(work, a, b, values, p, stream);
+    case Path::tf32:
+      return tf32_sdd(work, a, b, values, p, stream);
+    case Path::tiled:
+      return tiled_sdd(work, a, b, values, p, stream);
+  }
 }
 
 }  // namespace
 
+// A product is a shape, whose plan is made once for its layout; what the plan says is done here.
+
 void dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
          Stream stream) {
-  if (!portable_only() &&
-      (dense_dsd(values, b, c, p, stream) || warpgroup_dsd(values, b, c, p, stream) ||
-       tf32_dsd(values, b, c, p, stream)))
-    return;
-  tiled_dsd(values, b, c, p, stream);
+  visit_floating("dsd", b.dtype(), [](auto) {});  // kernels can be emitted for these alone
+  const Kept<DsdWork> work = dsd_work(*p.pattern, dsd_shape(values, b, c, p), stream);
+  if (work->plan.turns) {
+    const auto q = with_long_lines(p, b, stream);
+    return run_dsd(*work, values, q.b, c, q.problem, stream);
+  }
+  run_dsd(*work, values, b, c, p, stream);
 }
 
 void sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
          Stream stream) {
-  if (!portable_only() &&
-      (dense_sdd(a, b, values, p, stream) || warpgroup_sdd(a, b, values, p, stream) ||
-       tf32_sdd(a, b, values, p, stream)))
-    return;
-  tiled_sdd(a, b, values, p, stream);
+  visit_floating("sdd", a.dtype(), [](auto) {});
+  const Kept<SddWork> work = sdd_work(*p.pattern, sdd_shape(a, b, values, p), stream);
+  SddProblem q = p;
+  Tensor left = a, right = b;
+  if (work->plan.turns_a) {
+    left = turn(a.transpose(-2, -1), stream);
+    q.a = {.row = p.k, .col = 1};
+  }
+  if (work->plan.turns_b) {
+    right = turn(b, stream).transpose(-2, -1);
+    q.b = {.row = 1, .col = p.k};
+  }
+  run_sdd(*work, left, right, values, q, stream);
 }
 
 }  // namespace bs::cuda

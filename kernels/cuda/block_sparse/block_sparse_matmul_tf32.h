@@ -3,7 +3,7 @@
  *  products of it; blocks of 64 and 128, dsd of 32 too, sdd without epilogue of 16 and 32 too;
  *  operands that the copy engine can address. */
 #include <bs/kernels/block_sparse_matmul_problem.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tf32_config.h>
+#include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/tensor.h>
 
@@ -32,10 +32,10 @@ jit::Source tf32_source(const Tf32Kernel& kernel, const GemmEpilogue* epilogue =
  *  sdd that gather rows. */
 std::vector<Tf32Kernel> all_tf32_kernels(bool epilogues = false);
 
-/** @brief Computes the product, or returns false where it is not for these kernels. */
-bool tf32_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
-              Stream stream);
-bool tf32_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
-              Stream stream);
+/** @brief Path::tf32. */
+void tf32_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const Tensor& c,
+              const DsdProblem& p, Stream stream);
+void tf32_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const Tensor& values,
+              const SddProblem& p, Stream stream);
 
 }  // namespace bs::cuda

@@ -3,6 +3,7 @@
  *  and every stride. Kernels are emitted for one block size, one dtype and one order of each
  *  operand's elements, and compiled at run time. */
 #include <bs/kernels/block_sparse_matmul_problem.h>
+#include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/dtype.h>
 #include <bs/lib/tensor.h>
@@ -32,9 +33,10 @@ jit::Source tiled_source(const TiledKernel& kernel, const GemmEpilogue* epilogue
 /** @brief All that can ever be asked for, without epilogues. */
 std::vector<TiledKernel> all_tiled_kernels();
 
-void tiled_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
-               Stream stream);
-void tiled_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
-               Stream stream);
+/** @brief Path::tiled. */
+void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const Tensor& c,
+               const DsdProblem& p, Stream stream);
+void tiled_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const Tensor& values,
+               const SddProblem& p, Stream stream);
 
 }  // namespace bs::cuda

@@ -18,24 +18,24 @@ __global__ void __launch_bounds__(threads) number_kernel(int32_t* table, LayoutV
     table[l.col_of[e]] = e;
 }
 
-BlockNumbers number(const LayoutView& l, Device device) {
-  const Stream stream = current_stream(device);
-  BlockNumbers numbers{Tensor::empty({l.heads, l.rows, l.cols}, i32, device), {}};
+BlockNumbers number(const LayoutView& l, Stream stream) {
+  BlockNumbers numbers{Tensor::empty({l.heads, l.rows, l.cols}, i32, stream.device()), {}};
   const auto rows = static_cast<unsigned>(l.heads * l.rows);
   if (numbers.table.numel() > 0) {
     number_kernel<<<rows, threads, 0, native(stream)>>>(numbers.table.data<int32_t>(), l);
     BS_CUDA_CHECK_LAUNCH("block_sparse_numbers");
   }
-  numbers.made = Milestone(stream);
+  numbers.made = MadeOn(stream);
   return numbers;
 }
 
 }  // namespace
 
-const BlockNumbers& block_numbers(const Layout& layout, Device device) {
-  const auto& numbers = layout.derived<BlockNumbers>(
-      static_cast<uint64_t>(device.index()), [&] { return number(layout.view(device), device); });
-  numbers.made.wait(current_stream(device));
+Kept<BlockNumbers> block_numbers(const Layout& layout, Stream stream) {
+  const Device device = stream.device();
+  Kept<BlockNumbers> numbers = layout.derived<BlockNumbers>(
+      device.index(), [&] { return number(layout.view(device), stream); });
+  numbers->made.wait(numbers, stream);
   return numbers;
 }
 

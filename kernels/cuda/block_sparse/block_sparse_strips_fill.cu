@@ -105,22 +105,22 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void fill_strips(const LayoutView& v, const StripShape& shape, const int32_t* offsets,
+void fill_strips(const LayoutView& v, const StripShape& shape, const device::StripList& list,
                  int32_t* cols, int32_t* blocks, Stream stream) {
   const bool transposed = shape.transposed;
   const int width = transposed ? v.rows : v.cols;
   const Rows from{.offsets = transposed ? v.col_offsets : v.row_offsets,
                   .col = transposed ? v.transposed_row : v.col_of,
                   .number = transposed ? v.transposed : nullptr,
-                  .listed = shape.listed,
+                  .listed = list.rows,
                   .rows = transposed ? v.cols : v.rows,
                   .words = width / 32 + 1,
                   .pairs = shape.pairs};
-  const auto grid = static_cast<unsigned>(v.heads * shape.strips);
+  const auto grid = static_cast<unsigned>(v.heads * list.strips);
   const size_t shared = static_cast<size_t>(from.words) * (from.pairs ? 12 : 8);
   if (grid == 0) return;
-  fill_kernel<<<grid, threads, shared, native(stream)>>>(from, shape.rows, shape.strips, offsets,
-                                                         cols, blocks);
+  fill_kernel<<<grid, threads, shared, native(stream)>>>(from, shape.side, list.strips,
+                                                         list.offsets, cols, blocks);
   BS_CUDA_CHECK_LAUNCH("block_sparse_strips");
 }
 

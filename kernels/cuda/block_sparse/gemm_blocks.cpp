@@ -22,13 +22,6 @@ GemmDescription describe(const GemmBlocksKernel& k) {
   return d;
 }
 
-bool addressable(const Tensor& x) {
-  const int across = layout_of(x) == MatrixLayout::row_major ? 0 : 1;
-  const int64_t distance = x.strides()[across];
-  return distance >= x.size(1 - across) && distance % 8 == 0 &&
-         reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
-}
-
 /// All values in lines of 128 bytes, or of a row of a larger block, in boxes of what 16 rows of the
 /// product have of a block.
 DenseMap map_of(const Tensor& values, int block) {
@@ -53,11 +46,10 @@ std::vector<GemmBlocksKernel> all_gemm_blocks_kernels() {
   return all;
 }
 
-bool gemm_blocks(const Tensor& a, const Tensor& b, const Tensor& values, const int32_t* numbers,
+void gemm_blocks(const Tensor& a, const Tensor& b, const Tensor& values, const int32_t* numbers,
                  int block, Stream stream) {
   static auto* const family = new jit::KernelFamily<GemmBlocksKernel>;
   const DenseMap map = map_of(values, block);
-  if (!addressable(a) || !addressable(b) || !map.fit) return false;
   const GemmBlocksKernel k{a.dtype(), layout_of(a), layout_of(b), block};
   const GemmDescription d = describe(k);
   // D itself is nowhere.
@@ -70,7 +62,7 @@ bool gemm_blocks(const Tensor& a, const Tensor& b, const Tensor& values, const i
                                      .operands = {Tensor()},
                                      .reductions = {}}}};
   const int64_t tiles = seen.front().tiles(d);
-  if (!fits_int(tiles)) return false;
+  BS_CHECK(fits_int(tiles), "sdd: {} tiles are more than one launch can have", tiles);
   const auto ctas = static_cast<int>(
       std::min<int64_t>(tiles, device_properties(stream.device()).multiprocessors));
   GemmMemory memory(d, seen, tiles, 1, ctas, false);
@@ -88,7 +80,6 @@ bool gemm_blocks(const Tensor& a, const Tensor& b, const Tensor& values, const i
                .block = dim3(static_cast<unsigned>(d.tile.threads())),
                .shared_bytes = shared_bytes(d)},
               stream, params);
-  return true;
 }
 
 }  // namespace bs::cuda

@@ -28,9 +28,8 @@ std::vector<GemmBlocksKernel> all_gemm_blocks_kernels();
  *  @param[in] a,b [m, k] and [k, n], f16 or bf16, k > 0; lines of either axis, at multiples of 16
  *  bytes. m and n are multiples of `block`.
  *  @param[in] numbers [m / block, n / block] on the device: block_numbers
- *  @param[out] values [blocks, block, block], contiguous
- *  @return false, and nothing done, where the copy engine cannot address operands or values */
-bool gemm_blocks(const Tensor& a, const Tensor& b, const Tensor& values, const int32_t* numbers,
+ *  @param[out] values [blocks, block, block], contiguous, at a multiple of 16 bytes */
+void gemm_blocks(const Tensor& a, const Tensor& b, const Tensor& values, const int32_t* numbers,
                  int block, Stream stream);
 
 }  // namespace bs::cuda

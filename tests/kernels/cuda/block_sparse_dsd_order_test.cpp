@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_dsd_order.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
@@ -9,7 +10,6 @@
 #include <numeric>
 #include <random>
 #include <set>
-#include <span>
 #include <vector>
 
 using namespace bs;
@@ -44,19 +44,18 @@ struct Ordered {
 
   Ordered(const Layout& layout, int columns, int64_t products = 1, int cols = 256, int batch = 1,
           bool in_parts = false) {
-    const BlockSparseStrips strips(layout, false, 128 / layout.block(), Device::cpu());
+    const Strips strips = make_strips(layout, {.side = 128 / layout.block()});
     const DsdExtent extent{.cols = cols,
                            .columns = columns,
                            .products = products,
                            .tiles = columns / batch,
-                           .rows = strips.side,
                            .in_parts = in_parts};
-    constexpr int64_t l2_bytes = 50 << 20;
-    order = order_dsd(layout, strips, extent, l2_bytes, 132);
+    const Gpu gpu;
+    order = order_dsd(layout, strips, extent, gpu);
     std::vector<int32_t> lengths;
     for (const int32_t strip : strips.order)
       lengths.push_back((strips.length(strip) * layout.block() + 63) / 64);
-    const int64_t fitting = l2_bytes / 4 / (2 * layout.width() * cols * products);
+    const int64_t fitting = gpu.l2_bytes / 4 / (2 * layout.width() * cols * products);
     by_length = order_by_length(lengths, columns, fitting, 132);
     by_columns = order_by_columns(lengths, columns, fitting, 132);
   }
@@ -125,12 +124,11 @@ TEST_CASE("order: runs of strips read the columns that any of their rows has") {
                                                  1 + static_cast<unsigned>(random() % 12));
     for (const bool transposed : {false, true})
       for (const bool gathered : {false, true}) {
-        const RowGroups& groups = row_groups_of(*layout, transposed, side);
-        if (gathered && groups.rows.empty()) continue;
-        const BlockSparseStrips strips(
-            *layout, transposed, side, Device::cpu(),
-            gathered ? std::span<const int32_t>(groups.rows) : std::span<const int32_t>());
-        const int ranks = strips.list.strips;
+        if (gathered && row_groups_of(*layout, transposed, side)->rows.empty()) continue;
+        const Strips strips = make_strips(
+            *layout, {.transposed = transposed, .side = side, .gathered = gathered});
+        const DeviceStrips listed(*layout, strips, Device::cpu());
+        const int ranks = strips.count;
         const int first = static_cast<int>(random() % static_cast<unsigned>(ranks)),
                   at_once = 1 + static_cast<int>(random() % 6);
         int64_t read = 0, all = 0;
@@ -138,9 +136,9 @@ TEST_CASE("order: runs of strips read the columns that any of their rows has") {
           std::set<int32_t> any, run;
           for (int rank = first; rank < ranks; ++rank) {
             const int32_t strip = strips.order[static_cast<size_t>(head * ranks + rank)];
-            for (int e = strips.list.offsets[strip]; e < strips.list.offsets[strip + 1]; ++e) {
-              run.insert(strips.list.cols[e]);
-              any.insert(strips.list.cols[e]);
+            for (int e = listed.list.offsets[strip]; e < listed.list.offsets[strip + 1]; ++e) {
+              run.insert(listed.list.cols[e]);
+              any.insert(listed.list.cols[e]);
             }
             if ((rank - first) % at_once == at_once - 1 || rank + 1 == ranks) {
               read += static_cast<int64_t>(run.size());
@@ -150,7 +148,7 @@ TEST_CASE("order: runs of strips read the columns that any of their rows has") {
           all += static_cast<int64_t>(any.size());
         }
         const double expected = all == 0 ? 0 : static_cast<double>(read) / static_cast<double>(all);
-        CHECK(column_reads(*layout, transposed, strips, first, at_once) == expected);
+        CHECK(column_reads(*layout, strips, first, at_once) == expected);
       }
   }
 }
@@ -197,12 +195,11 @@ TEST_CASE("order: strips that share no rows of B take turns by columns, bands fo
 TEST_CASE("order: layouts without blocks, rows or columns have one, too") {
   for (const auto& [rows, cols] : {std::pair{0, 0}, {0, 64}, {64, 0}, {300, 300}}) {
     const LayoutPtr empty = Layout::from_blocks(1, rows, cols, 64, {});
-    const BlockSparseStrips strips(*empty, false, 2, Device::cpu());
-    const DsdExtent extent{
-        .cols = 256, .columns = 64, .products = 1, .tiles = 64, .rows = strips.side};
-    const device::WorkOrder order = order_dsd(*empty, strips, extent, 50 << 20, 132);
+    const Strips strips = make_strips(*empty, {.side = 2});
+    const DsdExtent extent{.cols = 256, .columns = 64, .products = 1, .tiles = 64};
+    const device::WorkOrder order = order_dsd(*empty, strips, extent, {});
     CHECK(order.groups >= 1);
-    CHECK(order.first <= strips.list.strips);
+    CHECK(order.first <= strips.count);
     CHECK((order.groups - 1) * order.group < 64);
   }
 }

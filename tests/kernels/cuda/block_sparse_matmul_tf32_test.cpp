@@ -6,6 +6,7 @@
 #include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
+#include <bs/kernels/settings.h>
 #include <bs/lib/cuda/jit_cache.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/patterns.h>
@@ -18,7 +19,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 using namespace bs;
 using namespace bs::cuda;
@@ -50,14 +50,14 @@ TEST_CASE("block-sparse products: the f32 kernels of wgmma compile with epilogue
 TEST_CASE("block-sparse products: f32 with an epilogue goes to wgmma" *
           doctest::skip(!test::test_device().is_cuda())) {
   const Device device = test::test_device();
-  if (device_properties(device).capability != 90 || std::getenv("BS_PORTABLE_PRODUCTS")) return;
+  if (device_properties(device).capability != 90 || settings().portable_products) return;
   using namespace bs::epilogue;
   // A kernel is recorded when a process first asks for it; no other test has this number.
   const Value t = accumulator() * 0.3125;
   const ProductOptions options{.epilogue = GemmEpilogue(t)};
   const test::Scratch scratch;
-  test::Environment variables("BS_JIT_RECORD", scratch / "kernels");
-  variables.set("BS_GATHERED_PRODUCTS", "1");
+  const test::Environment variables("BS_JIT_RECORD", scratch / "kernels");
+  const SettingsGuard always({.gathered_products = true});
   for (const int block : {32, 64, 128})
     for (const bool tf32 : {false, true}) {
       const TF32Guard guard(tf32);
@@ -82,13 +82,13 @@ TEST_CASE("block-sparse products: f32 with an epilogue goes to wgmma" *
 TEST_CASE("block-sparse products: pairs of f32 rows that are alike are gathered" *
           doctest::skip(!test::test_device().is_cuda())) {
   const Device device = test::test_device();
-  if (device_properties(device).capability != 90 || std::getenv("BS_PORTABLE_PRODUCTS")) return;
+  if (device_properties(device).capability != 90 || settings().portable_products) return;
   using namespace bs::epilogue;
   const Value t = accumulator() * 0.4375;  // only this test's, see above
   const ProductOptions options{.epilogue = GemmEpilogue(t)};
   const test::Scratch scratch;
-  test::Environment variables("BS_JIT_RECORD", scratch / "kernels");
-  variables.set("BS_GATHERED_PRODUCTS", "1");
+  const test::Environment variables("BS_JIT_RECORD", scratch / "kernels");
+  const SettingsGuard always({.gathered_products = true});
   const test::Mask mask = test::alike_rows(1, 62, 59, 4, 32);
   const auto whole = [&](const Shape& shape) { return randint(-1, 2, shape, f32, device); };
   const SparseTensor s{mask.layout(), whole(mask.values())};

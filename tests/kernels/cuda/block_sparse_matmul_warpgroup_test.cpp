@@ -6,6 +6,7 @@
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
+#include <bs/kernels/settings.h>
 #include <bs/lib/cuda/jit_cache.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
@@ -16,7 +17,6 @@
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <vector>
 
 using namespace bs;
@@ -95,7 +95,7 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with bias and gel
 TEST_CASE("block-sparse products: tiles of dsd are narrow where there is little work" *
           doctest::skip(!test::test_device().is_cuda())) {
   const Device device = test::test_device();
-  if (device_properties(device).capability != 90 || std::getenv("BS_PORTABLE_PRODUCTS")) return;
+  if (device_properties(device).capability != 90 || settings().portable_products) return;
   using namespace bs::epilogue;
   // A kernel is recorded when a process first asks for it; no other test has these numbers.
   const struct {

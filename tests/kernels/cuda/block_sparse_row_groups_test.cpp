@@ -1,6 +1,6 @@
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
@@ -12,7 +12,6 @@
 #include <map>
 #include <random>
 #include <set>
-#include <span>
 
 using namespace bs;
 using namespace bs::cuda;
@@ -177,8 +176,8 @@ bool in_order(const std::vector<int>& listed, bool pairs) {
 
 /// Checks every entry of strips of `side` block rows; returns how many pairs kernels find.
 int check_strips(const Layout& layout, bool transposed, int side, bool pairs,
-                 const BlockSparseStrips& strips) {
-  const int rows = transposed ? layout.cols() : layout.rows(), count = strips.list.strips;
+                 const Strips& strips, const DeviceStrips& host) {
+  const int rows = transposed ? layout.cols() : layout.rows(), count = strips.count;
   const std::vector<std::map<int, int>> lines = lines_of(layout, transposed);
   int found = 0, wrong = 0, whole = 0;
   for (int strip = 0; strip < layout.heads() * count; ++strip) {
@@ -186,21 +185,21 @@ int check_strips(const Layout& layout, bool transposed, int side, bool pairs,
     std::vector<const std::map<int, int>*> own(static_cast<size_t>(side));
     for (int r = 0; r < side; ++r) {
       const int row =
-          strips.gathered ? strips.list.rows[strip * side + r] : strip % count * side + r;
+          host.gathered ? host.list.rows[strip * side + r] : strip % count * side + r;
       if (row >= rows) continue;
       own[static_cast<size_t>(r)] = &lines[static_cast<size_t>(strip / count * rows + row)];
       for (const auto& [col, number] : *own[static_cast<size_t>(r)]) columns.insert(col);
     }
-    const int begin = strips.list.offsets[strip];
+    const int begin = host.list.offsets[strip];
     REQUIRE(strips.length(strip) == static_cast<int>(columns.size()));
-    const std::vector<int> listed(strips.list.cols + begin,
-                                  strips.list.cols + strips.list.offsets[strip + 1]);
+    const std::vector<int> listed(host.list.cols + begin,
+                                  host.list.cols + host.list.offsets[strip + 1]);
     wrong += std::set<int>(listed.begin(), listed.end()) != columns;
     wrong += !in_order(listed, pairs);
     for (size_t i = 0; i < listed.size(); ++i) {
       for (int r = 0; r < side; ++r) {
         const auto* const line = own[static_cast<size_t>(r)];
-        const int number = strips.list.blocks[(begin + static_cast<int64_t>(i)) * side + r];
+        const int number = host.list.blocks[(begin + static_cast<int64_t>(i)) * side + r];
         wrong += number != (line && line->contains(listed[i]) ? line->at(listed[i]) : -1);
         found += number >= 0;
       }
@@ -252,17 +251,15 @@ TEST_CASE("row groups: strips list what their rows keep, made on host and device
     const RowGroups groups = group_rows(*layout, transposed, side);
     if (gathered && groups.rows.empty()) continue;
     CAPTURE(i);
-    const std::span<const int32_t> listed =
-        gathered ? std::span<const int32_t>(groups.rows) : std::span<const int32_t>();
-    const BlockSparseStrips strips(*layout, transposed, side, Device::cpu(), listed, pairs);
-    REQUIRE(strips.gathered == gathered);
+    const Strips strips = make_strips(*layout, {transposed, side, gathered, pairs});
     CHECK(strips.offsets.back() == (gathered ? groups.entries : groups.neighbours));
-    CHECK(std::equal(listed.begin(), listed.end(), strips.list.rows));
-    const int found = check_strips(*layout, transposed, side, pairs, strips);
+    if (gathered) CHECK(strips.rows == groups.rows);
+    const DeviceStrips host(*layout, strips, Device::cpu());
+    const int found = check_strips(*layout, transposed, side, pairs, strips, host);
     if (pairs) whole += found;
-    const BlockSparseStrips made(*layout, transposed, side, device, listed, pairs);
-    CHECK(test::same_bits(made.lists, strips.lists));
-    CHECK(test::same_bits(made.columns, strips.columns));
+    const DeviceStrips made(*layout, strips, device);
+    CHECK(test::same_bits(made.lists, host.lists));
+    CHECK(test::same_bits(made.columns, host.columns));
   }
   CHECK(whole > 1000);
 }
@@ -278,9 +275,10 @@ TEST_CASE("row groups: pairs of columns stay together, whatever words of bits th
     mask.at(0, 1, cols - 1) = mask.at(0, 5, 0) = 1;  // and all columns, or one, of the second strip
     for (int col = 0; col < cols && cols % 2 == 0; ++col) mask.at(0, 4, col) = 1;
     const LayoutPtr layout = mask.layout();
-    const BlockSparseStrips strips(*layout, false, 4, Device::cpu(), {}, true);
-    CHECK(check_strips(*layout, false, 4, true, strips) >= (cols % 2 == 0 ? cols / 2 : 0));
-    const BlockSparseStrips made(*layout, false, 4, device, {}, true);
-    CHECK(test::same_bits(made.columns, strips.columns));
+    const Strips strips = make_strips(*layout, {.side = 4, .pairs = true});
+    const DeviceStrips host(*layout, strips, Device::cpu());
+    CHECK(check_strips(*layout, false, 4, true, strips, host) >= (cols % 2 == 0 ? cols / 2 : 0));
+    const DeviceStrips made(*layout, strips, device);
+    CHECK(test::same_bits(made.columns, host.columns));
   }
 }

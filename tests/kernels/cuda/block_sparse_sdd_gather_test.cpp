@@ -1,5 +1,4 @@
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_matmul_config.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_schedule.h>
+#include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_gather.h>
 #include <bs/lib/patterns.h>
 #include <bs/tests/support/uneven_layout.h>
@@ -49,7 +48,6 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
       const device::SddShare& share = made.shares[item];
       wrong += share.strip != static_cast<int>(item) || share.first != static_cast<int>(entry);
       wrong += share.count < 1 || share.count > tile.sdd_cols(block);
-      wrong += share.halved != 0;
       for (int c = 0; c < share.count; ++c, ++entry)
         for (size_t r = 0; r < high; ++r) {
           const int row = made.rows[item * high + r], number = made.blocks[entry * high + r];
@@ -128,7 +126,8 @@ TEST_CASE("sdd: gathered rows and columns of an item are of one window") {
 }
 
 TEST_CASE("sdd: windows are narrow where memory would be what items wait for") {
-  constexpr double h100 = 3.35e12, h200 = 4.9e12, stage = .77e-6;
+  const Gpu h100, h200{.memory_rate = 4900};
+  constexpr double stage = 770;
   for (const int block : {16, 32, 64}) {
     CAPTURE(block);
     CHECK(sdd_window(4096, 4096, block, stage, h100) == widest_window);
@@ -174,7 +173,7 @@ TEST_CASE("sdd: what a kernel reads of its items lies in one piece") {
   const LayoutPtr layout = random_layout(40, 30, 32, .2);
   const GatheredStrips made = gather_sdd(*layout, false, {.gathered = true});
   const DeviceShares shares(made.shares, made, Device::cpu());
-  const device::StripList list = shares.gathered({}, layout->rows());
+  const device::StripList list = shares.gathered(layout->rows());
   const auto same = [](const auto& want, const auto* got) {
     return std::equal(want.begin(), want.end(), got);
   };
@@ -183,6 +182,6 @@ TEST_CASE("sdd: what a kernel reads of its items lies in one piece") {
   CHECK(same(made.blocks, list.blocks));
   CHECK(list.strips == 40);
   CHECK(std::equal(made.shares.begin(), made.shares.end(), shares.work, [](auto& x, auto& y) {
-    return x.strip == y.strip && x.first == y.first && x.count == y.count && x.halved == y.halved;
+    return x.strip == y.strip && x.first == y.first && x.count == y.count;
   }));
 }

@@ -24,7 +24,7 @@ TEST_CASE("tile order: lines with the most blocks come first") {
   const test::Mask mask = test::Mask::random(3, 17, 23, 16, 0.3, 5);
   const LayoutPtr layout = mask.layout();
   for (const bool transposed : {false, true}) {
-    const std::vector<int32_t>& lines = line_order_of(*layout, transposed, Device::cpu()).lines;
+    const std::vector<int32_t> lines = sorted_lines(*layout, transposed);
     std::vector<int> blocks;
     for (const int line : lines) {
       blocks.push_back(0);
@@ -45,20 +45,14 @@ TEST_CASE("tile order: each tile takes the steps of its line in its head, or in 
   const LayoutPtr layout = mask.layout();
   for (const bool transposed : {false, true})
     for (const bool sums_heads : {false, true}) {
-      DsdProblem p;
-      p.pattern = layout.get();
-      p.layout = layout->view(Device::cpu());
-      p.transposed = transposed;
-      const Strides none{0, 0};
-      p.batch = sums_heads ? StridedLoop<4>({2, 1}, {none, none, none, none})
-                           : StridedLoop<4>({2, 3}, {none, none, none, Strides{0, 1}});
-      p.sum = sums_heads ? StridedLoop<3>({1, 3}, {none, none, Strides{0, 1}})
-                         : StridedLoop<3>({1, 1}, {none, none, none});
-      const device::TileGrid grid{.row_tiles = 2, .col_tiles = 3, .c_aligned = true};
-      const std::vector<int32_t>& lines = line_order_of(*layout, transposed, Device::cpu()).lines;
-      const std::vector<int32_t> steps = tile_steps(p, lines, 2, grid);
+      const DsdShape shape{.transposed = transposed,
+                           .batch = sums_heads ? 2 : 6,
+                           .terms = sums_heads ? 3 : 1,
+                           .sums_heads = sums_heads};
+      const std::vector<int32_t> lines = sorted_lines(*layout, transposed);
+      const std::vector<int32_t> steps = tile_steps(*layout, shape, lines, 2, {2, 3});
       size_t at = 0;
-      for (int item = 0; item < p.batch.numel(); ++item)
+      for (int item = 0; item < shape.batch; ++item)
         for (int column = 0; column < 3; ++column)
           for (const int line : lines)
             for (int row = 0; row < 2; ++row, ++at) {

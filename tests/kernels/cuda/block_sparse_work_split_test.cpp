@@ -1,6 +1,5 @@
 // How items are shared out among workers, and cut into parts.
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_matmul_config.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tf32_config.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_costs.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
 #include <bs/tests/kernels/cuda/work_pieces.h>
 #include <doctest/doctest.h>

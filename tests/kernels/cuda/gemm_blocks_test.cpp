@@ -52,9 +52,9 @@ size_t wrong_values(const Mask& mask, int64_t k, bool a_turned, bool b_turned, i
   const Whole b(k, mask.width(), b_turned, beside, dtype, 2);
   const LayoutPtr layout = mask.layout();
   const Tensor values = Tensor::empty(mask.values(), dtype, device);
-  REQUIRE(gemm_blocks(a.tensor, b.tensor, values,
-                      block_numbers(*layout, device).table.data<int32_t>(), mask.block,
-                      current_stream(device)));
+  const Stream stream = current_stream(device);
+  gemm_blocks(a.tensor, b.tensor, values, block_numbers(*layout, stream)->table.data<int32_t>(),
+              mask.block, stream);
   const Reference got = Reference::of(values);
   const Reference want = sparsify(product(a.reference, b.reference, false, false), mask);
   size_t wrong = 0;
@@ -72,14 +72,14 @@ TEST_CASE("block numbers: the number of the block at each place, or -1" *
     for (const double density : {0.0, 0.3, 1.0}) {
       const Mask mask = Mask::random(heads, rows, cols, 16, density, 5);
       const LayoutPtr layout = mask.layout();
-      const BlockNumbers& numbers = block_numbers(*layout, device);
-      const Tensor table = numbers.table.to(Device::cpu());
+      const Kept<BlockNumbers> numbers = block_numbers(*layout, current_stream(device));
+      const Tensor table = numbers->table.to(Device::cpu());
       REQUIRE(table.shape() == Shape{heads, rows, cols});
       int next = 0, wrong = 0;
       for (size_t i = 0; i < mask.kept.size(); ++i)
         wrong += table.data<int32_t>()[i] != (mask.kept[i] ? next++ : -1);
       CHECK(wrong == 0);
-      CHECK(&block_numbers(*layout, device) == &numbers);
+      CHECK(&*block_numbers(*layout, current_stream(device)) == &*numbers);
     }
 }
 
@@ -114,31 +114,12 @@ TEST_CASE("dense products by blocks: the same bits run after run" * doctest::ski
     const Tensor b = randn({1000, mask.width()}, bf16, device);
     const auto run = [&] {
       const Tensor values = Tensor::empty(mask.values(), bf16, device);
-      REQUIRE(gemm_blocks(a, b, values, block_numbers(*layout, device).table.data<int32_t>(), block,
-                          current_stream(device)));
+      const Stream stream = current_stream(device);
+      gemm_blocks(a, b, values, block_numbers(*layout, stream)->table.data<int32_t>(), block,
+                  stream);
       return values;
     };
     const Tensor first = run();
     for (int i = 0; i < 10; ++i) CHECK(same_bits(run(), first));
   }
-}
-
-TEST_CASE("dense products by blocks: what the copy engine cannot address is left alone" *
-          doctest::skip(!hopper())) {
-  const Device device = test_device();
-  const Mask mask(1, 4, 4, 32, 1);
-  const LayoutPtr layout = mask.layout();
-  const int32_t* const numbers = block_numbers(*layout, device).table.data<int32_t>();
-  const auto fits = [&](int64_t k, int64_t from) {
-    const Tensor a = Tensor::empty({128, k}, f16, device);
-    const Tensor b = Tensor::empty({k + 8, 128}, f16, device).slice(0, 0, k);
-    const Tensor values = Tensor::empty({16 * 32 * 32 + 8}, f16, device)
-                              .slice(0, from, from + 16 * 32 * 32)
-                              .view(mask.values());
-    return gemm_blocks(a, b, values, numbers, 32, current_stream(device));
-  };
-  CHECK(fits(64, 0));
-  CHECK(!fits(65, 0));  // lines of A
-  CHECK(!fits(64, 1));
-  CHECK(fits(64, 8));
 }

@@ -1,6 +1,5 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_dsd_order.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
-#include <bs/lib/cuda/launch.h>
 
 #include <algorithm>
 #include <numeric>
@@ -10,9 +9,9 @@ namespace bs::cuda {
 namespace {
 
 /// Steps that dsd takes for the strips of each rank, the longest first; the mean over heads.
-std::vector<int32_t> dsd_lengths(const BlockSparseStrips& strips, int block) {
-  const auto ranks = static_cast<size_t>(strips.list.strips);
-  const auto heads = static_cast<int64_t>(strips.order.size() / std::max<size_t>(ranks, 1));
+std::vector<int32_t> dsd_lengths(const Strips& strips, int block) {
+  const auto ranks = static_cast<size_t>(strips.count);
+  const int64_t heads = strips.heads;
   std::vector<int64_t> entries(ranks);
   for (size_t i = 0; i < strips.order.size(); ++i)
     entries[i % ranks] += strips.length(strips.order[i]);
@@ -113,22 +112,22 @@ namespace {
 /// Elements that memory gives strips behind the first ones of an order of one C, if it keeps
 /// nothing for long: for each group all their blocks, and B as often as those at work together read
 /// it.
-double read_in_order(const Layout& layout, const BlockSparseStrips& strips, const DsdExtent& x,
+double read_in_order(const Layout& layout, const Strips& strips, const DsdExtent& x,
                      const device::WorkOrder& order, int workers) {
   int64_t behind = 0, all = 0;
-  for (int i = 0; i < strips.list.strips; ++i) {
+  for (int i = 0; i < strips.count; ++i) {
     const int64_t length = strips.length(strips.order[static_cast<size_t>(i)]);
     all += length;
     if (i >= order.first) behind += length;
   }
-  const int64_t block = layout.block(), depth = x.transposed ? layout.height() : layout.width();
+  const int64_t block = layout.block(), depth = strips.shape.transposed ? layout.height() : layout.width();
   const double blocks = static_cast<double>(layout.nnz() * block * block) *
                         static_cast<double>(behind) /
                         static_cast<double>(std::max<int64_t>(all, 1));
   const auto of_group = [&](int64_t columns) {
     const auto at_once = static_cast<int>(std::max<int64_t>(workers / columns, 1));
     return blocks + static_cast<double>(depth * x.cols * columns) *
-                        column_reads(layout, x.transposed, strips, order.first, at_once);
+                        column_reads(layout, strips, order.first, at_once);
   };
   return (order.groups - 1) * of_group(order.group) + of_group(last_group(order, x.columns));
 }
@@ -137,17 +136,17 @@ double read_in_order(const Layout& layout, const BlockSparseStrips& strips, cons
 /// slide along; and memory would give them, keeping nothing for those after them, about as little
 /// as groups of columns, each of which reads all blocks again. Several C may have a B and blocks of
 /// their own each.
-bool strips_follow(const Layout& layout, const BlockSparseStrips& strips, const DsdExtent& x,
+bool strips_follow(const Layout& layout, const Strips& strips, const DsdExtent& x,
                    int workers) {
   if (x.cols >= too_wide_to_follow || x.tiles != x.columns) return false;
-  const auto count = static_cast<int64_t>(strips.list.strips);
+  const auto count = static_cast<int64_t>(strips.count);
   const auto at_once = static_cast<int>(std::max<int64_t>(workers / x.columns, 1));
-  const auto reads = [&](int run) { return column_reads(layout, x.transposed, strips, 0, run); };
-  const auto runs = [&](int run) { return static_cast<double>(ceil_div(count, run)); };
+  const auto reads = [&](int run) { return column_reads(layout, strips, 0, run); };
+  const auto runs = [&](int run) { return static_cast<double>((count + run - 1) / run); };
   const double one = reads(at_once), two = reads(2 * at_once);
   const bool slide = two / runs(2 * at_once) >= (1 + least_fresh) * one / runs(at_once) &&
                      reads(1) >= least_common * two;
-  const int64_t block = layout.block(), depth = x.transposed ? layout.height() : layout.width();
+  const int64_t block = layout.block(), depth = strips.shape.transposed ? layout.height() : layout.width();
   const auto of_b = static_cast<double>(depth * x.cols * x.columns),
              of_blocks = static_cast<double>(layout.nnz() * block * block);
   const double groups = std::max(static_cast<double>(x.columns * count) / workers, 1.0);
@@ -156,16 +155,17 @@ bool strips_follow(const Layout& layout, const BlockSparseStrips& strips, const 
 
 }  // namespace
 
-device::WorkOrder order_dsd(const Layout& layout, const BlockSparseStrips& strips,
-                            const DsdExtent& extent, int64_t l2_bytes, int workers) {
+device::WorkOrder order_dsd(const Layout& layout, const Strips& strips, const DsdExtent& extent,
+                            const Gpu& gpu) {
+  const int workers = gpu.multiprocessors;
   const std::vector<int32_t> lengths = dsd_lengths(strips, layout.block());
-  const int64_t depth = extent.transposed ? layout.height() : layout.width();
+  const int64_t depth = strips.shape.transposed ? layout.height() : layout.width();
   const int64_t bytes = extent.element * depth * extent.products * extent.cols;  // a column of B
-  const int64_t fitting = l2_bytes / 4 / std::max<int64_t>(bytes, 1);
+  const int64_t fitting = gpu.l2_bytes / 4 / std::max<int64_t>(bytes, 1);
   const device::WorkOrder by_length = order_by_length(lengths, extent.columns, fitting, workers);
   if (extent.products > 1 || extent.in_parts || by_length.groups == 1) return by_length;
   const int64_t at_once = workers / last_group(by_length, extent.columns);
-  const double reads = column_reads(layout, extent.transposed, strips, by_length.first,
+  const double reads = column_reads(layout, strips, by_length.first,
                                     static_cast<int>(std::max<int64_t>(at_once, 1)));
   if (reads >= most_reads) {
     const device::WorkOrder order = order_by_columns(lengths, extent.columns, fitting, workers);
@@ -176,8 +176,24 @@ device::WorkOrder order_dsd(const Layout& layout, const BlockSparseStrips& strip
     return !one || read(order) <= most_read * read(by_length) ? order : by_length;
   }
   return strips_follow(layout, strips, extent, workers)
-             ? all_strips(strips.list.strips, extent.columns)
+             ? all_strips(strips.count, extent.columns)
              : by_length;
+}
+
+std::vector<int32_t> dsd_items(const Strips& strips, int block, const DsdExtent& extent) {
+  const int64_t ranks = strips.count, heads = strips.heads;
+  std::vector<int32_t> items;
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    for (int64_t column = 0; column < extent.columns; ++column) {
+      const int64_t head = extent.sums_heads ? 0 : column / extent.tiles % heads;
+      const int64_t strip = strips.order[static_cast<size_t>(head * ranks + rank)] % ranks;
+      const int64_t ways = extent.sums_heads ? heads : 1;  // heads whose strips are summed
+      int64_t steps = 0;
+      for (int64_t h = head; h < head + ways; ++h)
+        steps += dsd_steps(strips.length(static_cast<int>(h * ranks + strip)), block);
+      items.push_back(static_cast<int32_t>(steps * (extent.products / ways)));
+    }
+  return items;
 }
 
 }  // namespace bs::cuda

@@ -3,6 +3,7 @@
  *  steps, stages of a depth of 64. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
+#include <bs/kernels/cuda/gpu.h>
 #include <bs/lib/layout.h>
 
 #include <cstdint>
@@ -10,20 +11,15 @@
 
 namespace bs::cuda {
 
-/** @brief What a product is besides its layout. */
+/** @brief What the order of a product's items depends on besides its strips. */
 struct DsdExtent {
-  bool transposed = false;
   int cols = 0;             ///< of a tile
   int64_t columns = 0;      ///< tiles of columns of all C
-  int64_t products = 0;     ///< summed into each C
+  int64_t products = 1;     ///< summed into each C
   int64_t tiles = 1;        ///< of columns of one C
   bool sums_heads = false;  ///< heads are the last axis of the sum, else that of the batch
   int element = 2;          ///< bytes of one
-  int rows = 1;             ///< block rows of a strip
-  bool gathered = false;    ///< whether these are
   bool in_parts = false;    ///< f32 as three products of its parts
-  SplitCosts costs = {};    ///< of the kernel, by what is above
-  bool fits() const { return columns < 1 << 25 && products < 1 << 22; }
 };
 
 /** @brief Steps that dsd takes for a strip of so many union columns. */
@@ -53,7 +49,10 @@ device::WorkOrder order_by_columns(const std::vector<int32_t>& lengths, int64_t 
  *  since each has most of its rows; strip after strip, where neighbours have much in common, as
  *  those of bands do; else by length, as are several products, and f32 in parts, whose steps
  * multiply for longer than they read. O(nnz) time. */
-device::WorkOrder order_dsd(const Layout& layout, const BlockSparseStrips& strips,
-                            const DsdExtent& extent, int64_t l2_bytes, int workers);
+device::WorkOrder order_dsd(const Layout& layout, const Strips& strips, const DsdExtent& extent,
+                            const Gpu& gpu);
+/** @brief Steps that the items take, in the order of their numbers: strips of a rank (those of all
+ *  heads that are as many places from their head's longest one) over the tiles of columns. */
+std::vector<int32_t> dsd_items(const Strips& strips, int block, const DsdExtent& extent);
 
 }  // namespace bs::cuda

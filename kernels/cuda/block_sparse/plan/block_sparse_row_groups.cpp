@@ -1,6 +1,5 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_alike.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
 
 #include <algorithm>
 #include <cmath>
@@ -161,10 +160,14 @@ RowGroups group_rows(const Layout& layout, bool transposed, int side) {
   return groups;
 }
 
-const RowGroups& row_groups_of(const Layout& layout, bool transposed, int side) {
-  const auto key =
-      static_cast<uint64_t>(side) | static_cast<uint64_t>(transposed) << 8 | uint64_t{1} << 10;
-  return layout.derived<RowGroups>(key, [&] { return group_rows(layout, transposed, side); });
+Kept<RowGroups> row_groups_of(const Layout& layout, bool transposed, int side) {
+  struct Key {
+    bool transposed;
+    int side;
+    bool operator==(const Key&) const = default;
+  };
+  return layout.derived<RowGroups>(Key{transposed, side},
+                                   [&] { return group_rows(layout, transposed, side); });
 }
 
 double random_density(const RowGroups& groups) {

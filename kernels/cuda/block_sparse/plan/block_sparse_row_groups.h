@@ -1,11 +1,28 @@
 #pragma once
 /** @file Block rows that dsd had better have in one strip. Pure functions of the layout. */
+#include <bs/lib/kept.h>
 #include <bs/lib/layout.h>
 
 #include <cstdint>
 #include <vector>
 
 namespace bs::cuda {
+
+/** @brief The rows of op(S), whatever order they are stored in. */
+struct LayoutRows {
+  const int32_t* offsets;  ///< of all heads
+  const int32_t* col;
+  const int32_t* number;  ///< null: blocks are numbered in this order
+  int heads, rows, cols;
+
+  LayoutRows(const LayoutView& v, bool transposed)
+      : offsets(transposed ? v.col_offsets : v.row_offsets),
+        col(transposed ? v.transposed_row : v.col_of),
+        number(transposed ? v.transposed : nullptr),
+        heads(v.heads),
+        rows(transposed ? v.cols : v.rows),
+        cols(transposed ? v.rows : v.cols) {}
+};
 
 /** @brief The block rows of each head in strips of `side`, each row in one. What a strip reads, and
  *  the stages that it takes, are as many as the columns that any of its rows has: its union. */
@@ -26,7 +43,7 @@ struct RowGroups {
 RowGroups group_rows(const Layout& layout, bool transposed, int side);
 
 /** @brief The same, made once for a layout and kept with it. */
-const RowGroups& row_groups_of(const Layout& layout, bool transposed, int side);
+Kept<RowGroups> row_groups_of(const Layout& layout, bool transposed, int side);
 
 /** @brief The density of random blocks whose unions are as long. Kernels that work through unions
  *  take as long for these, however many blocks there are: of rows that are alike there are more. */

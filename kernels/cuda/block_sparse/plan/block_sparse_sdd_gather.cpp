@@ -1,5 +1,5 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_alike.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_matmul_config.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_gather.h>
 
 #include <algorithm>
@@ -155,8 +155,7 @@ class Gatherer {
     const std::span<const int> cols(list.data(), set.list(list.data()));
     out.shares.push_back({.strip = static_cast<int>(out.shares.size()),
                           .first = static_cast<int>(out.cols.size()),
-                          .count = static_cast<int>(cols.size()),
-                          .halved = 0});
+                          .count = static_cast<int>(cols.size())});
     // Where rows are fewer, the first one comes in their place, and is not written.
     for (size_t i = 0; i < rows_; ++i)
       out.rows.push_back(from.row(chosen_[i < chosen_.size() ? i : 0]));
@@ -205,14 +204,14 @@ void append(GatheredStrips& out, const GatheredStrips& part) {
 
 }  // namespace
 
-int sdd_window(int64_t rows, int64_t columns, int block, double seconds, double memory_rate) {
+int sdd_window(int64_t rows, int64_t columns, int block, double step, const Gpu& gpu) {
   // Measured on an H100 at 8192^3: what runs at once, which is of one or two windows, reads each
   // line 1.75 times; and windows of 2048 columns take the least time.
   constexpr double again = 1.75, reached = .87;
   constexpr int line = 128, narrow = 2048;
   const int64_t lines = std::min<int64_t>(rows, most_height) +
                         std::min<int64_t>(columns, int64_t{2} * most_cols * block);
-  const bool waits = again * line * static_cast<double>(lines) > seconds * reached * memory_rate;
+  const bool waits = again * line * static_cast<double>(lines) > step * reached * gpu.memory_rate;
   return waits ? narrow : widest_window;
 }
 

@@ -1,9 +1,9 @@
-#include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
 
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <span>
 #include <vector>
 
 namespace bs::cuda {
@@ -66,20 +66,13 @@ class Union {
   bool pairs_;
 };
 
-/// How a layout is cut.
-struct StripShapes {
-  int rows, strips;  ///< of a strip, of a head
-  std::span<const int32_t> listed;
-  bool pairs;  ///< of columns stay together
-};
-
 /// The rows of one strip.
 class StripRows {
  public:
-  StripRows(const LayoutRows& from, const StripShapes& shapes, int head, int strip)
-      : side_(shapes.rows), rows_(from.rows), head_(head), first_(strip * side_) {
-    if (!shapes.listed.empty())
-      listed_ = shapes.listed.data() + (int64_t{head} * shapes.strips + strip) * side_;
+  StripRows(const LayoutRows& from, const Strips& strips, int head, int strip)
+      : side_(strips.shape.side), rows_(from.rows), head_(head), first_(strip * side_) {
+    if (strips.shape.gathered)
+      listed_ = strips.rows.data() + (int64_t{head} * strips.count + strip) * side_;
   }
 
   /// f(i, row): the strip's row `i`, which is number `row` over all heads.
@@ -99,26 +92,26 @@ class StripRows {
 /// The rows of several strips of a head.
 struct RunRows {
   const LayoutRows& from;
-  const StripShapes& shapes;
+  const Strips& strips;
   int head;
   std::span<const int32_t> run;  ///< over all heads
 
   template <class F>
   void for_each(const F& f) const {
     for (const int32_t strip : run)
-      StripRows(from, shapes, head, strip % shapes.strips).for_each(f);
+      StripRows(from, strips, head, strip % strips.count).for_each(f);
   }
 };
 
 /// Where each strip's columns begin, and after the last strip their count.
-std::vector<int32_t> strip_offsets(const LayoutRows& from, const StripShapes& shapes) {
+std::vector<int32_t> strip_offsets(const LayoutRows& from, const Strips& strips) {
   std::vector<int32_t> offsets{0};
-  Union columns(from.cols, shapes.pairs);
+  Union columns(from.cols, strips.shape.pairs);
   for (int head = 0; head < from.heads; ++head)
-    for (int strip = 0; strip < shapes.strips; ++strip) {
+    for (int strip = 0; strip < strips.count; ++strip) {
       int size = 0;
-      const StripRows of(from, shapes, head, strip);
-      if (shapes.rows == 1) {
+      const StripRows of(from, strips, head, strip);
+      if (strips.shape.side == 1) {
         of.for_each([&](int, int row) { size = from.offsets[row + 1] - from.offsets[row]; });
       } else {
         columns.gather(from, of);
@@ -127,25 +120,6 @@ std::vector<int32_t> strip_offsets(const LayoutRows& from, const StripShapes& sh
       offsets.push_back(offsets.back() + size);
     }
   return offsets;
-}
-
-/// Fills in the columns of every strip, and the blocks of its rows there.
-void fill_strips(const LayoutRows& from, const StripShapes& shapes, int32_t entries, int32_t* cols,
-                 int32_t* blocks) {
-  const int rows = shapes.rows;
-  std::fill_n(blocks, static_cast<int64_t>(entries) * rows, -1);
-  Union columns(from.cols, shapes.pairs);
-  for (int head = 0; head < from.heads; ++head)
-    for (int strip = 0; strip < shapes.strips; ++strip) {
-      const StripRows of(from, shapes, head, strip);
-      columns.gather(from, of);
-      of.for_each([&](int at, int row) {
-        for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
-          blocks[columns.place(from.col[i]) * rows + at] = from.number ? from.number[i] : i;
-      });
-      cols = columns.copy(cols);
-      blocks += static_cast<int64_t>(columns.size()) * rows;
-    }
 }
 
 /// The strips of each head, the longest first.
@@ -164,60 +138,42 @@ std::vector<int32_t> sorted_strips(const std::vector<int32_t>& offsets, int stri
 
 }  // namespace
 
-BlockSparseStrips::BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device,
-                                     std::span<const int32_t> listed, bool pairs)
-    : side(rows), gathered(!listed.empty()) {
-  const LayoutRows from(layout.view(Device::cpu()), transposed);
-  list.strips = (from.rows + rows - 1) / rows;
-  const StripShapes shapes{rows, list.strips, listed, pairs};
-  offsets = strip_offsets(from, shapes);
-  order = sorted_strips(offsets, list.strips);
-  const int64_t entries = offsets.back();
-  std::vector<int32_t> all = offsets;
-  all.insert(all.end(), order.begin(), order.end());
-  all.insert(all.end(), listed.begin(), listed.end());
-  lists = upload(all, device);
-  columns = Tensor::empty({entries * (1 + rows)}, i32, device);
-  list.offsets = lists.data<int32_t>();
-  list.order = list.offsets + offsets.size();
-  if (gathered) list.rows = list.order + order.size();
-  auto* const cols = columns.data<int32_t>();
-  if (device.is_cpu()) {
-    fill_strips(from, shapes, offsets.back(), cols, cols + entries);
-  } else if (from.cols <= most_filled_cols) {
-    fill_strips(layout.view(device), {transposed, pairs, rows, list.strips, list.rows},
-                list.offsets, cols, cols + entries, current_stream(device));
-  } else {
-    const BlockSparseStrips host(layout, transposed, rows, Device::cpu(), listed, pairs);
-    copy_to_device(cols, host.columns.data(), host.columns.bytes(), current_stream(device));
-  }
-  list.cols = cols;
-  list.blocks = cols + entries;
-  made = Milestone(current_stream(device));
-}
-
-const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device,
-                                   const RowGroups* groups, bool pairs) {
-  const auto key = static_cast<uint64_t>(rows) | static_cast<uint64_t>(transposed) << 8 |
-                   static_cast<uint64_t>(groups != nullptr) << 9 |
-                   static_cast<uint64_t>(pairs) << 10 | static_cast<uint64_t>(device.index()) << 16;
-  const auto& strips = layout.derived<BlockSparseStrips>(key, [&] {
-    return BlockSparseStrips(
-        layout, transposed, rows, device,
-        groups ? std::span<const int32_t>(groups->rows) : std::span<const int32_t>(), pairs);
-  });
-  strips.made.wait(current_stream(device));
+Strips make_strips(const Layout& layout, const StripShape& shape) {
+  const LayoutRows from(layout.view(Device::cpu()), shape.transposed);
+  Strips strips{.shape = shape,
+                .heads = from.heads,
+                .count = (from.rows + shape.side - 1) / shape.side};
+  if (shape.gathered) strips.rows = row_groups_of(layout, shape.transposed, shape.side)->rows;
+  strips.offsets = strip_offsets(from, strips);
+  strips.order = sorted_strips(strips.offsets, strips.count);
   return strips;
 }
 
-double column_reads(const Layout& layout, bool transposed, const BlockSparseStrips& strips,
-                    int first, int at_once) {
-  const LayoutRows from(layout.view(Device::cpu()), transposed);
-  const std::span<const int32_t> listed = strips.gathered
-                                              ? row_groups_of(layout, transposed, strips.side).rows
-                                              : std::span<const int32_t>();
-  const int ranks = strips.list.strips;
-  const StripShapes shapes{strips.side, ranks, listed, false};
+Kept<Strips> strips_of(const Layout& layout, const StripShape& shape) {
+  return layout.derived<Strips>(shape, [&] { return make_strips(layout, shape); });
+}
+
+void list_columns(const Layout& layout, const Strips& strips, int32_t* cols, int32_t* blocks) {
+  const LayoutRows from(layout.view(Device::cpu()), strips.shape.transposed);
+  const int side = strips.shape.side;
+  std::fill_n(blocks, static_cast<int64_t>(strips.offsets.back()) * side, -1);
+  Union columns(from.cols, strips.shape.pairs);
+  for (int head = 0; head < from.heads; ++head)
+    for (int strip = 0; strip < strips.count; ++strip) {
+      const StripRows of(from, strips, head, strip);
+      columns.gather(from, of);
+      of.for_each([&](int at, int row) {
+        for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
+          blocks[columns.place(from.col[i]) * side + at] = from.number ? from.number[i] : i;
+      });
+      cols = columns.copy(cols);
+      blocks += static_cast<int64_t>(columns.size()) * side;
+    }
+}
+
+double column_reads(const Layout& layout, const Strips& strips, int first, int at_once) {
+  const LayoutRows from(layout.view(Device::cpu()), strips.shape.transposed);
+  const int ranks = strips.count;
   Union columns(from.cols, false);
   int64_t read = 0, all = 0;
   for (int head = 0; head < from.heads; ++head) {
@@ -225,7 +181,7 @@ double column_reads(const Layout& layout, bool transposed, const BlockSparseStri
                                          static_cast<size_t>(ranks));
     const auto count = [&](int begin, int end) {
       const auto run = order.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-      columns.gather(from, RunRows{from, shapes, head, run});
+      columns.gather(from, RunRows{from, strips, head, run});
       return columns.size();
     };
     all += count(first, ranks);

@@ -1,51 +1,60 @@
 #pragma once
-/** @file What the warpgroup kernels walk: a layout in strips of block rows. */
+/** @file What the warpgroup kernels walk: a layout in strips of block rows. Pure functions. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
-#include <bs/lib/cuda/upload.h>
+#include <bs/lib/kept.h>
 #include <bs/lib/layout.h>
-#include <bs/kernels/cuda/device/block_sparse/warpgroup_problem.cuh>
 
-#include <span>
+#include <cstdint>
 #include <vector>
 
 namespace bs::cuda {
 
-/** @brief The rows of op(S), whatever order they are stored in. */
-struct LayoutRows {
-  const int32_t* offsets;  ///< of all heads
-  const int32_t* col;
-  const int32_t* number;  ///< null: blocks are numbered in this order
-  int heads, rows, cols;
+/** @brief Of columns, a bit each from an even one on: those of which both of a pair, 2c and 2c + 1,
+ *  are there. */
+template <class Word>
+constexpr Word pairs_of(Word columns) {
+  const Word first = columns & columns >> 1 & static_cast<Word>(~Word{0} / 3);
+  return first | first << 1;
+}
 
-  LayoutRows(const LayoutView& v, bool transposed)
-      : offsets(transposed ? v.col_offsets : v.row_offsets),
-        col(transposed ? v.transposed_row : v.col_of),
-        number(transposed ? v.transposed : nullptr),
-        heads(v.heads),
-        rows(transposed ? v.cols : v.rows),
-        cols(transposed ? v.rows : v.cols) {}
+/** @brief The order of a union's columns where pairs stay together: taken two at a time, each two
+ *  are a pair or two of the other columns, both spread evenly over the list and sorted among
+ *  themselves. What would be half of two is the last. */
+struct PairOrder {
+  int64_t pairs = 0, others = 0;  ///< how many twos are pairs, and how many are not
+
+  /** @param[in] in_pairs,alone columns of pairs, and all others */
+  constexpr PairOrder(int in_pairs, int alone) : pairs(in_pairs / 2), others((alone + 1) / 2) {}
+
+  /// Where a column goes before which so many others of pairs come.
+  constexpr int of_pair(int rank) const {
+    const int64_t two = rank / 2;
+    return static_cast<int>(2 * (two + two * others / pairs)) + rank % 2;
+  }
+  /// Where one goes before which so many others come that are not of pairs.
+  constexpr int of_other(int rank) const {
+    const int64_t two = rank / 2;
+    return static_cast<int>(2 * (two + ((two + 1) * pairs + others - 1) / others)) + rank % 2;
+  }
 };
 
-/** @brief Strips of `rows` block rows of one head, consecutive or gathered, and for each the union
- * of the columns of its rows with the number of every row's block there. O(nnz) memory and time.
- * The columns of a strip are sorted; or pairs, 2c and 2c + 1 of which both are there, stay together
- * where kernels take columns two at a time: see PairOrder.
- * The host counts the columns, since memory and schedules go by their number; the lists themselves
- * are made on the device, which the host does not wait for. */
-struct BlockSparseStrips {
-  Tensor lists, columns;                ///< i32, on the device
-  device::StripList list{};             ///< into it
-  std::vector<int32_t> offsets, order;  ///< those of the list, on the host
-  int side = 0;                         ///< block rows of a strip
-  bool gathered = false;
-  Milestone made;
+/** @brief How a layout is cut into strips. */
+struct StripShape {
+  bool transposed = false;  ///< strips of block columns of the layout, for op(S) = S^T
+  int side = 1;             ///< block rows of a strip
+  bool gathered = false;    ///< those that RowGroups has; else neighbours
+  bool pairs = false;       ///< of columns stay together, see PairOrder
+  bool operator==(const StripShape&) const = default;
+};
 
-  /** @param[in] transposed strips of block columns of the layout, for op(S) = S^T
-   *  @param[in] rows block rows of a strip
-   *  @param[in] listed which ones, as RowGroups has them; empty: consecutive ones
-   *  @param[in] pairs of columns stay together */
-  BlockSparseStrips(const Layout& layout, bool transposed, int rows, Device device,
-                    std::span<const int32_t> listed = {}, bool pairs = false);
+/** @brief Strips of block rows of one head each, and for each the union of the columns of its rows.
+ *  Columns are sorted, or in PairOrder. O(nnz) memory and time. */
+struct Strips {
+  StripShape shape;
+  int heads = 0, count = 0;             ///< strips of a head
+  std::vector<int32_t> rows = {};       ///< of gathered strips, as RowGroups::rows
+  std::vector<int32_t> offsets = {};    ///< [heads * count + 1], into the union columns
+  std::vector<int32_t> order = {};      ///< [heads * count], those of each head, the longest first
 
   /** @brief Union columns of strip `strip` of all heads. */
   int length(int strip) const {
@@ -53,17 +62,18 @@ struct BlockSparseStrips {
     return offsets[s + 1] - offsets[s];
   }
 };
+Strips make_strips(const Layout& layout, const StripShape& shape);
+/** @brief The same, made once for a layout and kept with it. */
+Kept<Strips> strips_of(const Layout& layout, const StripShape& shape);
 
-/** @brief The same, made once for a layout and kept with it; for the device's current stream.
- *  @param[in] groups whose rows are gathered, of the same layout and number of rows; null: none */
-const BlockSparseStrips& strips_of(const Layout& layout, bool transposed, int rows, Device device,
-                                   const RowGroups* groups = nullptr, bool pairs = false);
+/** @brief Fills in the columns of every strip, and the blocks of its rows there.
+ *  @param[out] cols [entries] block columns
+ *  @param[out] blocks [entries, side] block numbers, -1 where a row lacks the column */
+void list_columns(const Layout& layout, const Strips& strips, int32_t* cols, int32_t* blocks);
 
 /** @brief How often strips read a column of op(S) that are taken so many at once, in their order
  *  from place `first` of each head on: the mean, over the columns that any of them has, of as many
- *  of these runs as have it. O(nnz) time.
- *  @param[in] transposed what the strips are of */
-double column_reads(const Layout& layout, bool transposed, const BlockSparseStrips& strips,
-                    int first, int at_once);
+ *  of these runs as have it. O(nnz) time. */
+double column_reads(const Layout& layout, const Strips& strips, int first, int at_once);
 
 }  // namespace bs::cuda

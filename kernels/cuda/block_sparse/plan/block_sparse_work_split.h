@@ -46,41 +46,6 @@ struct SplitCosts {
            static_cast<int>((load - quiet_load) * std::min<int64_t>(slots, crowd) / crowd);
   }
 };
-/** @brief In nanoseconds, measured on an H100 (bench/NOTES.md), of kernels a step of which takes
- *  `step` and whose parts hand over `sums` bytes through L2. */
-constexpr SplitCosts split_costs(int step, int64_t sums) {
-  return {.step = step,
-          .tile = 1400,
-          .store = static_cast<int>(700 + sums / 50),
-          .load = static_cast<int>(200 + sums / 50),
-          .list = 3200,
-          .least_part = (2500 + step - 1) / step,
-          .most_parts = 16,
-          .most_slots = static_cast<int>(std::min((int64_t{64} << 20) / sums, int64_t{1000}))};
-}
-
-/** @brief In nanoseconds, of 16-bit sdd, measured on an H100 (bench/NOTES.md): sums come back to
- *  registers that are nearly all taken, and many of them push operands out of L2. */
-constexpr SplitCosts sdd_split_costs(int step, int64_t sums) {
-  return {.step = step,
-          .tile = static_cast<int>(sums / 50),
-          .store = static_cast<int>(sums / 12),
-          .load = static_cast<int>(sums / 8),
-          .list = 1000,
-          .worth = 100,
-          .crowd = static_cast<int>(4'600'000 / sums),
-          .quiet_load = static_cast<int>(sums / 50)};
-}
-
-/** @brief In steps, of sdd of f32, in three products (`split`) or rounded to TF32. The latter waits
- * for memory where operands do not stay in L2: with parts of all of many items, as measured on an
- * H100, it takes 1.4 to 1.7 times as long as with whole ones. */
-constexpr SplitCosts tf32_sdd_costs(bool split, int64_t sums) {
-  SplitCosts costs;
-  if (!split) costs.most_slots = static_cast<int>((int64_t{16} << 20) / sums);
-  return costs;
-}
-
 /** @brief Cuts items so that all workers end at about the same time; no pieces where whole items,
  *  handed out the longest first, end about as early, and none finer that does not gain a twentieth.
  *

@@ -37,14 +37,6 @@ struct BatchSteps {
   int step[3];
 };
 
-/// In which order the items of dsd are taken, a column being a tile of columns of one C: the
-/// longest strips over all columns, then the others over a group of columns after the other.
-struct WorkOrder {
-  int first;   ///< strips that come first
-  int group;   ///< columns of a group; the last one has what remains besides
-  int groups;  ///< at least 1
-};
-
 /// C = op(S) B for each C of a batch.
 struct WarpgroupDsdParams {
   TensorMapWords values;   ///< [blocks * block, block], in boxes of a slice
@@ -68,14 +60,6 @@ struct WarpgroupDsdParams {
   int m, n;   ///< of C
   BlockSparseEpilogueArguments epilogue;
   TensorMapWords aside;  ///< like c, of what the epilogue stores beside it
-};
-
-/// What one CTA does of an item of sdd: `count` columns of a strip, from place `first` among the
-/// columns of all strips on. Both CTAs of a cluster may have the same item, half of the depth each.
-struct SddShare {
-  int strip;  ///< over all heads
-  int first, count;
-  int halved;
 };
 
 /// The blocks of A B for each S of a batch.

@@ -7,12 +7,8 @@
 // What is gathered had better have the depth along its lines, which would else be as short as a
 // block. Where only A has that, strips are of B's columns and A's rows are gathered: B^T A^T, the
 // blocks of which are `turned` on their way out.
-//
-// Blocks of 128 are few. Two CTAs of a cluster each have an item, or half of the depth of one: then
-// each gives the other the sums of half of its columns.
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_sdd_items.cuh>
-#include <bs/kernels/cuda/device/tile/warpgroup_halves.cuh>
 
 namespace bs::cuda::device {
 
@@ -39,8 +35,6 @@ struct WarpgroupSdd {
   static constexpr unsigned b_piece = side * depth * 2, b_stage = cols * halves * b_piece;
   static constexpr unsigned staging = 64 * 128 * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
-  static constexpr int ctas = Config::ctas;            // of a cluster: 1 or 2
-  static constexpr bool by_depth = ctas > 1;           // may have half of an item each
   static constexpr int copying_warps = 4;              // each lane asks for a box at most
   static constexpr int a_parts = gathered ? rows : 1;  // boxes of a tile of A
   static constexpr int a_boxes = a_parts * down;
@@ -49,14 +43,13 @@ struct WarpgroupSdd {
   static constexpr bool finishes = !same_type<Epilogue, NoEpilogue>;
   static constexpr int staged = Config::staged;  // tiles that leave through staging
 
-  using Place = SddPlace<ctas, strip_rows, gathered>;
-  using Feed = SddFeed<ctas, copying_warps>;
+  using Place = SddPlace<1, strip_rows, gathered>;
+  using Feed = SddFeed<copying_warps>;
 
   struct Shared {
     Barrier full[stages], empty[stages];
     Feed feed;
     SddNotes<stages> notes;
-    Barrier ready, arrived;  // for sums of the other CTA; those sums
   };
   static constexpr unsigned shared_bytes =
       stages * (a_stage + b_stage) + groups * staging + sizeof(Shared) + 1024;
@@ -66,7 +59,7 @@ struct WarpgroupSdd {
   /// Brings what will be looked up of an item to the cache.
   __device__ static void look_up(const WarpgroupSddParams& p, int item) {
     if (item >= p.items) return;
-    const Place place(p, by_depth ? item : piece_of_work(p.split, item).item);
+    const Place place(p, piece_of_work(p.split, item).item);
     const int lane = static_cast<int>(threadIdx.x) % 32;
     asm volatile("" ::"r"(place.row(p, lane % strip_rows)));
     if (lane >= place.count) return;
@@ -111,17 +104,14 @@ struct WarpgroupSdd {
     const bool leader = threadIdx.x % warpgroup_size == 0;
     RingPlace<stages> at;
     typename Feed::Turn turn;
-    int half = 0;  // as in SddNotes
     for (int item = Feed::first(); item < p.items; item = s.feed.take(turn)) {
-      const WorkPiece piece = by_depth ? whole_item(item) : piece_of_work(p.split, item);
+      const WorkPiece piece = piece_of_work(p.split, item);
       const Place place(p, piece.item);
       const Box box(p, place);
       const BatchIndex batch(p.batch, place.batch);
       const int head = place.head(p);
       const int rounds = (p.depth + depth - 1) / depth;  // of a product
-      int begin = piece.begin, end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
-      if (by_depth) half = place.halved * 2 + half % 2;
-      if (by_depth && place.halved) halve(begin, end);
+      const int begin = piece.begin, end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
       for (int step = begin; step < end;) {
         const BatchIndex index = batch + BatchIndex(p.sum, step / rounds);
         const int axes[3] = {head * (box.of_a ? p.a_head : p.b_head),
@@ -129,16 +119,11 @@ struct WarpgroupSdd {
                              box.of_a ? index.along(p.a_steps, 1) : index.along(p.b_steps, 1)};
         const int stop = min(end, (step / rounds + 1) * rounds);
         int k = step % rounds * depth;
-        if (by_depth && step == count(p.sum) * rounds) k = p.depth;
         for (; step < stop; ++step, k += depth) {
           s.empty[at.stage].wait(at.parity ^ 1);
           if (leader) {
             s.notes.item[at.stage] = item;
             s.notes.steps[at.stage] = end - begin;
-            if constexpr (by_depth) {
-              s.notes.half[at.stage] = half;
-              s.notes.columns[at.stage] = place.count;
-            }
             s.full[at.stage].arrive_expecting(a_stage + place.count * halves * b_piece);
           }
           __syncwarp();
@@ -146,11 +131,9 @@ struct WarpgroupSdd {
           box.copy(p, s.full[at.stage], buffer, k, axes);
           at.advance();
           // Once the ring is full there is time for it.
-          if (by_depth ? step - begin == stages - 1 : step == min(begin + stages, end) - 1)
-            s.feed.ask(p, turn);
+          if (step == min(begin + stages, end) - 1) s.feed.ask(p, turn);
         }
       }
-      if (by_depth) half ^= half >> 1;
     }
     s.empty[at.stage].wait(at.parity ^ 1);
     if (leader) {
@@ -162,9 +145,7 @@ struct WarpgroupSdd {
 
   // ---- The warpgroups that multiply.
 
-  /// Cols: all `n` columns of a warpgroup, or, where an item has one block column, half of them.
-  template <int Cols>
-  __device__ static void multiply_stage(float (&sums)[Cols / 2], unsigned buffer, int group,
+  __device__ static void multiply_stage(float (&sums)[n / 2], unsigned buffer, int group,
                                         bool& started) {
     constexpr unsigned long long a_form =
         Config::a_k_contiguous ? matrix_descriptor<a_line>(8 * a_line, 0)
@@ -180,11 +161,7 @@ struct WarpgroupSdd {
     for (int k = 0; k < depth / 16; ++k) {
       const unsigned long long a_at = a_form | descriptor_address(a + k * a_step);
       const unsigned long long b_at = b_form | descriptor_address(b + k * b_step);
-      if constexpr (Cols == n) {
-        Config::Mma::multiply(sums, a_at, b_at, started);
-      } else {
-        Config::NarrowMma::multiply(sums, a_at, b_at, started);
-      }
+      Config::Mma::multiply(sums, a_at, b_at, started);
       started = true;
     }
   }
@@ -273,8 +250,7 @@ struct WarpgroupSdd {
       commit_stores();
     }
     if constexpr (from + round < 2 * count) {
-      if (!by_depth || column + round < end)
-        write_blocks<from + round>(p, sums, staging_at, group, place, column + round, end);
+      write_blocks<from + round>(p, sums, staging_at, group, place, column + round, end);
     }
   }
 
@@ -283,14 +259,12 @@ struct WarpgroupSdd {
     if (threadIdx.x % 32 == 0) s.empty[stage].arrive();
   }
 
-  /// The products of an item; `keep`: its last two stages are not given back.
-  template <int Cols>
+  /// The products of an item.
   __device__ static __forceinline__ void multiply_item(Shared& s, unsigned buffers, int group,
-                                                       int steps, bool keep, RingPlace<stages>& at,
-                                                       float (&sums)[Cols / 2], bool& started) {
+                                                       int steps, RingPlace<stages>& at,
+                                                       float (&sums)[n / 2], bool& started) {
     int previous = -1;
     for (int step = 0; step < steps; ++step) {
-      if (by_depth && keep && step == steps - 1) previous = -1;
       if (previous >= 0 && !__all_sync(~0u, s.full[at.stage].ended(at.parity))) {
         // There is time to hand back what was multiplied.
         warpgroup_wait<0>();
@@ -299,7 +273,7 @@ struct WarpgroupSdd {
       }
       s.full[at.stage].wait(at.parity);
       warpgroup_arrive();
-      multiply_stage<Cols>(sums, buffers + at.stage * (a_stage + b_stage), group, started);
+      multiply_stage(sums, buffers + at.stage * (a_stage + b_stage), group, started);
       warpgroup_commit();
       warpgroup_wait<1>();
       if (previous >= 0) release(s, previous);
@@ -307,50 +281,23 @@ struct WarpgroupSdd {
       at.advance();
     }
     warpgroup_wait<0>();
-    if (!by_depth || !keep) release(s, previous);
+    release(s, previous);
     warpgroup_pin(sums);
   }
 
-  /// Multiplies, adds and writes what one item has of `Cols` columns of each warpgroup; `half` of
-  /// its depth.
-  template <int Cols>
+  /// Multiplies, adds and writes one item.
   __device__ static __forceinline__ void complete(const WarpgroupSddParams& p, Shared& s,
                                                   unsigned buffers, int group, int item, int steps,
-                                                  int half, RingPlace<stages>& at) {
+                                                  RingPlace<stages>& at) {
     const unsigned staging_at = buffers + stages * (a_stage + b_stage) + group * staging;
-    float sums[Cols / 2];
-    bool started = by_depth;
-    if constexpr (by_depth) {
-      static_assert(!finishes);  // it would stand in the kernel twice
-      // Or what the other width has in registers would be kept through this item.
-#pragma unroll
-      for (int i = 0; i < Cols / 2; ++i) sums[i] = 0;
-    }
-    multiply_item<Cols>(s, buffers, group, steps, half >= 2, at, sums, started);
-    if constexpr (by_depth) {
-      const Place place(p, item);
-      int column = 0, end = place.count * block;
-      if (half >= 2) {
-        const int last = (at.stage == 0 ? stages : at.stage) - 1;
-        const int before = (last == 0 ? stages : last) - 1;
-        constexpr unsigned stage = a_stage + b_stage;
-        exchange_halves<4 * groups>(s.ready, s.arrived, half & 1, buffers + last * stage,
-                                    buffers + before * stage, sums);
-        release(s, last);
-        release(s, before);
-        column = sdd_rank<ctas>() * (Cols / 2);
-        end = column + Cols / 2;
-      }
-      if (place.count > 0) write_blocks<0>(p, sums, staging_at, group, place, column, end);
-    } else {
-      const WorkPiece piece = piece_of_work(p.split, item);
-      if (!finish_parts<ctas * groups>(p.split, piece, sdd_rank<ctas>() * groups + group, sums,
-                                       started))
-        return;
-      const Place place(p, piece.item);
-      if (place.count > 0)
-        write_blocks<0>(p, sums, staging_at, group, place, 0, place.count * block);
-    }
+    float sums[n / 2];
+    bool started = false;
+    multiply_item(s, buffers, group, steps, at, sums, started);
+    const WorkPiece piece = piece_of_work(p.split, item);
+    if (!finish_parts<groups>(p.split, piece, group, sums, started)) return;
+    const Place place(p, piece.item);
+    if (place.count > 0)
+      write_blocks<0>(p, sums, staging_at, group, place, 0, place.count * block);
   }
 
   __device__ static void consume(const WarpgroupSddParams& p, Shared& s, unsigned buffers,
@@ -362,26 +309,9 @@ struct WarpgroupSdd {
       const int item = __shfl_sync(~0u, first_lane ? s.notes.item[at.stage] : 0, 0);
       if (item < 0) break;
       const int steps = __shfl_sync(~0u, first_lane ? s.notes.steps[at.stage] : 0, 0);
-      if constexpr (by_depth) {
-        const int half = __shfl_sync(~0u, first_lane ? s.notes.half[at.stage] : 0, 0);
-        if (__shfl_sync(~0u, first_lane ? s.notes.columns[at.stage] : 0, 0) <= 1) {
-          complete<n / 2>(p, s, buffers, group, item, steps, half, at);
-        } else {
-          complete<n>(p, s, buffers, group, item, steps, half, at);
-        }
-      } else {
-        complete<n>(p, s, buffers, group, item, steps, 0, at);
-      }
+      complete(p, s, buffers, group, item, steps, at);
     }
     wait_stores_read();  // shared memory is theirs until then
-  }
-
-  __device__ static void sync() {
-    if constexpr (ctas == 1) {
-      __syncthreads();
-    } else {
-      cluster_sync();
-    }
   }
 
   __device__ static void run(const WarpgroupSddParams& p) {
@@ -396,8 +326,6 @@ struct WarpgroupSdd {
         s.full[i].init(1);
         s.empty[i].init(4 * groups);
       }
-      s.ready.init(4 * groups);
-      s.arrived.init(1);
       s.feed.init();
       fence_barrier_init();
       prefetch(p.values);
@@ -405,17 +333,14 @@ struct WarpgroupSdd {
       prefetch(p.b);
     }
     if (group == groups) look_up(p, Feed::first());
-    sync();
+    __syncthreads();
     if (group == groups) {
-      if constexpr (by_depth) give_registers<56>();
       if constexpr (finishes) give_registers<n == 128 ? 104 : n == 256 ? 56 : 88>();
       produce(p, s, buffers);
     } else {
-      if constexpr (by_depth) take_registers<224>();
       if constexpr (finishes) take_registers<n == 128 ? 200 : n == 256 ? 224 : 208>();
       consume(p, s, buffers, group);
     }
-    if constexpr (ctas > 1) sync();  // nobody writes to a CTA that has gone
   }
 };
 

@@ -34,7 +34,7 @@ template <bool gathered, int copying>
 struct Tf32Feed {};
 template <int copying>
 struct Tf32Feed<true, copying> {
-  SddFeed<1, copying> feed;
+  SddFeed<copying> feed;
 };
 
 /// Which block rows of a narrow operand a stage has, where it is of several: a bit each.

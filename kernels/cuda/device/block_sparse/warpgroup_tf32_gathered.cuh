@@ -15,7 +15,7 @@ struct WarpgroupTf32Gathered {
   using Core = WarpgroupTf32<C>;
   using Params = WarpgroupTf32SddParams;
   using Shared = typename Core::Shared;
-  using Feed = SddFeed<1, Core::copying>;
+  using Feed = SddFeed<Core::copying>;
   static constexpr int threads = Core::threads;
   static constexpr unsigned shared_bytes = Core::shared_bytes;
   static constexpr int block = C::block;

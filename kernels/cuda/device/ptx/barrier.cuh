@@ -119,19 +119,6 @@ __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/// Writes `value` to the place of `to` in another CTA of the cluster, and counts its bytes at the
-/// barrier in the place of `done` there.
-__device__ inline void store_at(unsigned cta, int& to, int value, Barrier& done) {
-  asm volatile(
-      "{\n.reg .b32 remote, barrier;\n"
-      "mapa.shared::cluster.u32 remote, %0, %3;\n"
-      "mapa.shared::cluster.u32 barrier, %1, %3;\n"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [remote], %2, [barrier];\n}" ::"r"(
-          shared_address(&to)),
-      "r"(done.address()), "r"(value), "r"(cta)
-      : "memory");
-}
-
 /// Where an address of this CTA's shared memory lies in that of another CTA of the cluster.
 __device__ inline unsigned address_at(unsigned cta, unsigned address) {
   unsigned remote;

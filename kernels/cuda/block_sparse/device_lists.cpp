@@ -1,0 +1,144 @@
+#include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
+#include <bs/kernels/cuda/block_sparse/device_lists.h>
+#include <bs/lib/cuda/runtime.h>
+
+#include <utility>
+
+namespace bs::cuda {
+
+DevicePieces::DevicePieces(const WorkPieces& work, Device device)
+    : count(static_cast<int>(work.pieces.size())), slots(work.slots) {
+  if (count == 0) return;
+  packed = upload(work.pieces, device);
+  pieces = reinterpret_cast<const device::WorkPiece*>(packed.data<int32_t>());
+}
+
+DeviceStrips::DeviceStrips(const Layout& layout, const Strips& strips, Device device)
+    : gathered(strips.shape.gathered) {
+  const int64_t entries = strips.offsets.back();
+  const int side = strips.shape.side;
+  std::vector<int32_t> all = strips.offsets;
+  all.insert(all.end(), strips.order.begin(), strips.order.end());
+  all.insert(all.end(), strips.rows.begin(), strips.rows.end());
+  lists = upload(all, device);
+  columns = Tensor::empty({entries * (1 + side)}, i32, device);
+  list.strips = strips.count;
+  list.offsets = lists.data<int32_t>();
+  list.order = list.offsets + strips.offsets.size();
+  if (gathered) list.rows = list.order + strips.order.size();
+  auto* const cols = columns.data<int32_t>();
+  list.cols = cols;
+  list.blocks = cols + entries;
+  if (device.is_cpu()) {
+    list_columns(layout, strips, cols, cols + entries);
+    return;
+  }
+  const Stream stream = current_stream(device);
+  const int width = strips.shape.transposed ? layout.rows() : layout.cols();
+  if (width <= most_filled_cols) {
+    fill_strips(layout.view(device), strips.shape, list, cols, cols + entries, stream);
+  } else {
+    std::vector<int32_t> host(static_cast<size_t>(columns.numel()));
+    list_columns(layout, strips, host.data(), host.data() + entries);
+    copy_to_device(cols, host.data(), columns.bytes(), stream);
+  }
+  made = MadeOn(stream);
+}
+
+namespace {
+
+/// A key of what is on one device.
+template <class Of>
+struct OnDevice {
+  Of of;
+  int device;
+  bool operator==(const OnDevice&) const = default;
+};
+template <class Of>
+struct Planned {
+  Of shape;
+  Settings settings;
+  int device;
+  bool operator==(const Planned&) const = default;
+};
+
+}  // namespace
+
+Kept<DeviceStrips> device_strips(const Layout& layout, const StripShape& shape, Stream stream) {
+  const Device device = stream.device();
+  Kept<DeviceStrips> kept =
+      layout.derived<DeviceStrips>(OnDevice<StripShape>{shape, device.index()}, [&] {
+        return DeviceStrips(layout, *strips_of(layout, shape), device);
+      });
+  kept->made.wait(kept, stream);
+  return kept;
+}
+
+DeviceShares::DeviceShares(const std::vector<device::SddShare>& shares,
+                           const GatheredStrips& strips, Device device) {
+  static_assert(sizeof(device::SddShare) % sizeof(int32_t) == 0);
+  const auto* const words = reinterpret_cast<const int32_t*>(shares.data());
+  std::vector<int32_t> all(words,
+                           words + shares.size() * sizeof(device::SddShare) / sizeof(int32_t));
+  const auto append = [&](const std::vector<int32_t>& part) {
+    const size_t begin = all.size();
+    all.insert(all.end(), part.begin(), part.end());
+    return begin;
+  };
+  rows_ = append(strips.rows);
+  cols_ = append(strips.cols);
+  blocks_ = append(strips.blocks);
+  packed = upload(all, device);
+  work = reinterpret_cast<const device::SddShare*>(packed.data<int32_t>());
+}
+
+device::StripList DeviceShares::gathered(int rows) const {
+  const int32_t* const words = packed.data<int32_t>();
+  device::StripList list{};
+  list.rows = words + rows_;
+  list.cols = words + cols_;
+  list.blocks = words + blocks_;
+  list.strips = rows;
+  return list;
+}
+
+Kept<DsdWork> dsd_work(const Layout& layout, const DsdShape& shape, Stream stream) {
+  const Device device = stream.device();
+  const Gpu& gpu = gpu_of(device);
+  const Settings now = settings();
+  const DsdShape planned = planned_shape(layout, shape, gpu, now);
+  Kept<DsdWork> kept =
+      layout.derived<DsdWork>(Planned<DsdShape>{planned, now, device.index()}, [&] {
+        DsdWork work{.plan = plan_dsd(layout, planned, gpu, now), .planned_n = planned.n};
+        work.split = DevicePieces(work.plan.split, device);
+        if (!work.plan.lines.empty()) work.lines = upload(work.plan.lines, device);
+        work.plan.split = {};
+        work.plan.lines = {};
+        if (work.split.count > 0 || work.lines.defined()) work.made = MadeOn(stream);
+        return work;
+      });
+  kept->made.wait(kept, stream);
+  return kept;
+}
+
+Kept<SddWork> sdd_work(const Layout& layout, const SddShape& shape, Stream stream) {
+  const Device device = stream.device();
+  const Gpu& gpu = gpu_of(device);
+  const Settings now = settings();
+  Kept<SddWork> kept = layout.derived<SddWork>(Planned<SddShape>{shape, now, device.index()}, [&] {
+    SddWork work{.plan = plan_sdd(layout, shape, gpu, now)};
+    work.items = work.plan.items();
+    if (work.items == 0) return work;
+    work.split = DevicePieces(work.plan.split, device);
+    work.shares = DeviceShares(work.plan.shares, work.plan.gathered, device);
+    work.plan.split = {};
+    work.plan.shares = {};
+    work.plan.gathered = {};
+    work.made = MadeOn(stream);
+    return work;
+  });
+  kept->made.wait(kept, stream);
+  return kept;
+}
+
+}  // namespace bs::cuda

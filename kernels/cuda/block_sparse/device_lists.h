@@ -1,0 +1,92 @@
+#pragma once
+/** @file What plans list, on a device: made once for a layout and kept with it. */
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
+#include <bs/lib/cuda/runtime.h>
+#include <bs/lib/cuda/upload.h>
+#include <bs/lib/tensor.h>
+#include <bs/kernels/cuda/device/block_sparse/warpgroup_problem.cuh>
+
+namespace bs::cuda {
+
+/** @brief The stream on which lists are made, for others to wait for. */
+class MadeOn {
+ public:
+  MadeOn() = default;
+  explicit MadeOn(Stream stream) : made_(stream), stream_(stream), any_(true) {}
+
+  /** @brief Lets `stream` use the lists, which are a part of what `kept` holds. Memory is given back
+   *  in the order of the stream it is of: what others use, or a graph, stays for good. */
+  template <class T>
+  void wait(const Kept<T>& kept, Stream stream) const {
+    if (!any_) return;
+    made_.wait(stream);
+    if (stream != stream_ || is_captured(stream)) kept.pin();
+  }
+
+ private:
+  Milestone made_;
+  Stream stream_;
+  bool any_ = false;
+};
+
+/** @brief Pieces of items. */
+struct DevicePieces {
+  Tensor packed;  ///< i32
+  const device::WorkPiece* pieces = nullptr;
+  int count = 0;  ///< 0: items are taken whole
+  int slots = 0;
+
+  DevicePieces() = default;
+  DevicePieces(const WorkPieces& work, Device device);
+};
+
+/** @brief Strips with the columns of each and the blocks of its rows there, which the device lists;
+ *  the host does not wait for it. */
+struct DeviceStrips {
+  Tensor lists, columns;      ///< i32
+  device::StripList list{};   ///< into these
+  bool gathered = false;
+  MadeOn made;
+
+  DeviceStrips(const Layout& layout, const Strips& strips, Device device);
+};
+/** @brief The same, made once for a layout; for use on `stream`. */
+Kept<DeviceStrips> device_strips(const Layout& layout, const StripShape& shape, Stream stream);
+
+/** @brief Items of sdd, and the gathered strips that they are of, if any. */
+struct DeviceShares {
+  Tensor packed;  ///< i32
+  const device::SddShare* work = nullptr;
+
+  DeviceShares() = default;
+  DeviceShares(const std::vector<device::SddShare>& shares, const GatheredStrips& strips,
+               Device device);
+  /** @brief The list of the gathered strips.
+   *  @param[in] rows block rows of a head */
+  device::StripList gathered(int rows) const;
+
+ private:
+  size_t rows_ = 0, cols_ = 0, blocks_ = 0;  // where in `packed` they begin
+};
+
+/** @brief A plan of dsd with its lists. */
+struct DsdWork {
+  DsdPlan plan;
+  int64_t planned_n = 0;  ///< columns that it was made for
+  DevicePieces split = {};
+  Tensor lines = {};  ///< i32, of mma.sync
+  MadeOn made = {};
+};
+Kept<DsdWork> dsd_work(const Layout& layout, const DsdShape& shape, Stream stream);
+
+/** @brief A plan of sdd with its lists; the host's copies of those are gone. */
+struct SddWork {
+  SddPlan plan;
+  int items = 0;
+  DevicePieces split = {};
+  DeviceShares shares = {};
+  MadeOn made = {};
+};
+Kept<SddWork> sdd_work(const Layout& layout, const SddShape& shape, Stream stream);
+
+}  // namespace bs::cuda

@@ -1,0 +1,128 @@
+#pragma once
+/** @file What the work of the kernels of block-sparse products takes, in nanoseconds. Every number
+ *  that was measured stands here, or in Gpu, and says where it comes from: bench/NOTES.md. */
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
+#include <bs/kernels/cuda/gpu.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace bs::cuda {
+
+constexpr int nanoseconds(double time) { return static_cast<int>(time + .5); }
+
+/** @brief To copy so many bytes. */
+inline double copy_time(double bytes, const Gpu& gpu) {
+  return gpu.launch + 2 * bytes / gpu.copy_rate;
+}
+
+/** @brief A step of dsd on 16 bits, of a depth of 64, while all multiprocessors are at work: narrow
+ *  tiles wait for the blocks of S, of which they read as many for fewer columns ("Splitting items
+ *  over the depth", an H100). */
+constexpr int warpgroup_dsd_step(int block, int cols) {
+  return cols == 256 ? 700 : (cols == 128 ? 500 : 460) + 1000 / block;
+}
+/** @brief The same of f32, whatever the tile: three products wait for the tensor cores, TF32 for L2
+ *  ("f32 on wgmma", an H100). */
+constexpr int tf32_dsd_step(bool split) { return split ? 2500 : 1700; }
+
+/** @brief A step of an item of sdd on 16 bits, at least: so many lines of 128 bytes come from L2,
+ *  while each warpgroup multiplies `cols` columns, 64 x 8 x 64 in 32 cycles. */
+inline double sdd_step(int lines, int cols, const Gpu& gpu) {
+  return std::max(lines * gpu.line(), cols * 4 / gpu.clock);
+}
+/** @brief What items of a form take of the time that their lines and products would ("Rows of sdd
+ *  gathered", an H100 at 1024 to 8192). */
+constexpr double sdd_pace(SddForm form) {
+  if (form.gathered) return form.narrow ? 1.31 : 1.07;
+  return form.narrow ? 1.03 : 1;
+}
+/** @brief A step of an item of f32's sdd of gathered rows, of a depth of 32 ("Rows of f32's sdd
+ *  gathered", an H200 at 4096^3).
+ *  @param[in] turned whether the rows of A have no depth along their lines */
+inline double tf32_gathered_step(bool split, bool turned, int lines, const Gpu& gpu) {
+  return std::max((split ? 2280 : turned ? 1950 : 1700) / gpu.clock, lines * gpu.line());
+}
+/** @brief What a block row or column of an item costs L2 a step, in lines of 128 bytes. Those of 64
+ *  bytes take three quarters of the time of whole ones. */
+constexpr int tf32_gathered_lines(int block, bool along_k) {
+  return along_k || block >= 32 ? block : block * 3 / 2;
+}
+/** @brief Whether f32's sdd of gathered rows, which takes `time`, is sooner done than so many
+ *  operations of mma.sync, whose rate does not depend on which blocks there are. */
+constexpr bool tf32_gathering_pays(int block, bool split, bool b_along_k, double time,
+                                   double operations) {
+  constexpr double start = 9000;  // what does not depend on the depth
+  const double rounded = block == 16 ? 29e3 : b_along_k ? 46e3 : 42e3;
+  const double rate = !split ? rounded : block == 16 ? 22e3 : 25e3;
+  return start + time < operations / rate;
+}
+
+/** @brief Of kernels a step of which takes `step` and whose parts hand over `sums` bytes through L2
+ *  ("Splitting items over the depth", an H100). */
+constexpr SplitCosts split_costs(int step, int64_t sums) {
+  return {.step = step,
+          .tile = 1400,
+          .store = static_cast<int>(700 + sums / 50),
+          .load = static_cast<int>(200 + sums / 50),
+          .list = 3200,
+          .least_part = (2500 + step - 1) / step,
+          .most_parts = 16,
+          .most_slots = static_cast<int>(std::min((int64_t{64} << 20) / sums, int64_t{1000}))};
+}
+/** @brief Of 16-bit sdd: sums come back to registers that are nearly all taken, and many of them
+ *  push operands out of L2 (the same). */
+constexpr SplitCosts sdd_split_costs(int step, int64_t sums) {
+  return {.step = step,
+          .tile = static_cast<int>(sums / 50),
+          .store = static_cast<int>(sums / 12),
+          .load = static_cast<int>(sums / 8),
+          .list = 1000,
+          .worth = 100,
+          .crowd = static_cast<int>(4'600'000 / sums),
+          .quiet_load = static_cast<int>(sums / 50)};
+}
+/** @brief In steps, of sdd of f32 (an H200). TF32 waits for memory where operands do not stay in L2:
+ *  with parts of all of many items it takes 1.4 to 1.7 times as long as with whole ones. */
+constexpr SplitCosts tf32_sdd_costs(bool split, int64_t sums) {
+  SplitCosts costs;
+  if (!split) costs.most_slots = static_cast<int>((int64_t{16} << 20) / sums);
+  return costs;
+}
+
+/** @brief How dsd's tiles on mma.sync come along. */
+struct TilePace {
+  int resident = 0;  ///< at a time on a multiprocessor
+  int step = 0;      ///< that one of them takes for a stage, or a block longer than that
+};
+/** @brief At about the rates of an H100, which small blocks do not reach; a stage takes half a
+ *  microsecond at least to come from L2 ("Tiles of mma.sync cut over the depth").
+ *  @param[in] tiles for each multiprocessor */
+constexpr TilePace tile_pace(const BlockSparseTile& t, Factors factors, int block, int64_t tiles,
+                             const Gpu& gpu) {
+  const int size = bytes_of(factors);
+  const int sums = t.rows * t.cols / t.threads() * (size == 8 ? 2 : 1);  // registers
+  const auto by_registers = int64_t{65536} / t.threads() / (sums + 64);
+  const auto by_memory = gpu.shared_bytes / (t.shared_bytes(size) + 2048);
+  const int64_t resident = std::min({std::max(by_registers, int64_t{1}),
+                                     std::max(by_memory, int64_t{1}), tiles});
+  const double filled = block < 32 ? .5 : block == 32 ? .7 : 1;
+  constexpr double operations[] = {1900, 900, 380, 300};  // a nanosecond and multiprocessor
+  const bool fill = factors == Factors::half || factors == Factors::tf32;
+  const double rate = operations[static_cast<int>(factors)] * (fill ? filled : 1);
+  const int depth = std::max(t.depth, block);
+  const auto step =
+      static_cast<int>(2.0 * t.rows * t.cols * depth * static_cast<double>(resident) / rate);
+  return {static_cast<int>(resident), std::max(step, 500)};
+}
+/** @brief Whether tiles of half the columns are sooner done: `tiles` and `halves` of them, of equal
+ *  length, by a GPU that works at `slots` at a time. A half one takes some more than half; and what
+ *  counts for many tiles is what they read, unless three products are made of it (`split`). */
+constexpr bool half_tiles_pay(int64_t tiles, int64_t halves, int64_t slots, bool split) {
+  return (split || tiles <= 2 * slots) &&
+         100 * ((tiles + slots - 1) / slots) > 58 * ((halves + slots - 1) / slots);
+}
+
+}  // namespace bs::cuda

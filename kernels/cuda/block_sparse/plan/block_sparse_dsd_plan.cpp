@@ -1,0 +1,285 @@
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_costs.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_dense.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_dsd_order.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+
+namespace bs::cuda {
+
+namespace {
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// More tiles of mma.sync, or products summed, than these are not worth a list: of so many tiles
+/// even the longest is little of what a multiprocessor has to do.
+constexpr int64_t most_listed_tiles = 8192, most_listed_products = 1024;
+
+/// A product whose plan is made.
+struct Dsd {
+  const Layout& layout;
+  const DsdShape& shape;
+  const Gpu& gpu;
+  const Settings& settings;
+
+  int block() const { return layout.block(); }
+  int64_t block_rows() const { return shape.transposed ? layout.cols() : layout.rows(); }
+  bool split() const { return shape.factors == Factors::split; }
+};
+
+/// Block rows together, several at a time.
+struct Grouped {
+  Kept<RowGroups> groups;
+  StripUse use;
+  bool pays;
+  /// Of the unions of all strips, or what takes as long.
+  int64_t columns() const { return pays ? gathered_columns(*groups, use) : groups->neighbours; }
+};
+
+/// Which rows are together, for a product that sums no heads.
+Grouped group(const Dsd& d, int side, int cols) {
+  const DsdShape& x = d.shape;
+  const StripUse use{.block = d.block(),
+                     .by_columns = x.c_by_columns,
+                     .times = x.batch / d.layout.heads() * ceil_div(x.n, cols),
+                     .workers = d.gpu.multiprocessors};
+  Kept<RowGroups> groups = row_groups_of(d.layout, x.transposed, side);
+  const bool pays = groups_pay(*groups, use);
+  return {std::move(groups), use, pays};
+}
+
+/// The strips of a product, gathered where that pays, if each C has those of one head.
+StripShape strip_shape(const Dsd& d, int side, int cols, bool pairs) {
+  return {.transposed = d.shape.transposed,
+          .side = side,
+          .gathered = side > 1 && !d.shape.sums_heads && group(d, side, cols).pays,
+          .pairs = pairs};
+}
+
+/// @param[in] parts of a block's rows, each an item
+DsdExtent extent_of(const Dsd& d, int cols, int parts = 1) {
+  const int64_t tiles = ceil_div(d.shape.n, cols) * parts;
+  return {.cols = cols,
+          .columns = d.shape.batch * tiles,
+          .products = d.shape.terms,
+          .tiles = tiles,
+          .sums_heads = d.shape.sums_heads,
+          .element = bytes_of(d.shape.factors),
+          .in_parts = d.split()};
+}
+
+bool fits_int(int64_t x) { return x <= std::numeric_limits<int32_t>::max(); }
+
+/// Shares the items of strips out: cut where that ends sooner, else in some order.
+void schedule(const Dsd& d, const DsdExtent& extent, const SplitCosts& costs, DsdPlan& plan) {
+  const Kept<Strips> strips = strips_of(d.layout, plan.strips);
+  const int workers = d.gpu.multiprocessors, count = strips->count;
+  if (count * extent.columns <=
+      std::min(int64_t{most_split_items} * workers, int64_t{most_listed_items}))
+    plan.split = split_work(dsd_items(*strips, d.block(), extent), workers, costs);
+  plan.order = plan.split.pieces.empty() ? order_dsd(d.layout, *strips, extent, d.gpu)
+                                         : all_strips(count, extent.columns);
+}
+
+SplitCosts warpgroup_costs(int block, int cols) {
+  return split_costs(warpgroup_dsd_step(block, cols), int64_t{128} * cols * 4);
+}
+
+/// The columns of the tile that is soonest done: fewer than could be filled where there are few
+/// items, or some of them are long.
+int soonest_cols(const Dsd& d, bool pairs) {
+  const int widest = warpgroup_dsd_tile(d.shape.n).cols, side = WarpgroupTile::dsd_rows(d.block());
+  const int workers = d.gpu.multiprocessors;
+  const int64_t items = ceil_div(d.block_rows(), side) * d.shape.batch * ceil_div(d.shape.n, widest);
+  int64_t soonest = std::numeric_limits<int64_t>::max();
+  int best = widest;
+  if (widest == 64 || items > 2 * workers) return widest;
+  for (int cols = widest; cols >= 64; cols /= 2) {
+    const Kept<Strips> strips = strips_of(d.layout, strip_shape(d, side, cols, pairs));
+    const int64_t time = split_work(dsd_items(*strips, d.block(), extent_of(d, cols)), workers,
+                                    warpgroup_costs(d.block(), cols))
+                             .rated_time();
+    if (time >= soonest) continue;
+    soonest = time;
+    best = cols;
+  }
+  return best;
+}
+
+bool plan_warpgroup(const Dsd& d, DsdPlan& plan) {
+  const int block = d.block();
+  plan.turns = block == 16 && d.shape.turnable;  // short lines take as long as ones of 128 bytes
+  const Reach& reach = plan.turns ? d.shape.turned : d.shape.lying;
+  if (d.shape.factors != Factors::half || d.gpu.capability != 90 || block < 16 ||
+      d.layout.nnz() == 0 || !reach.copy_engine)
+    return false;
+  const bool pairs = block == 32 && d.shape.b_along_k;  // are whole lines of B
+  plan.cols = soonest_cols(d, pairs);
+  const int side = WarpgroupTile::dsd_rows(block);
+  const DsdExtent extent = extent_of(d, plan.cols);
+  if (!fits_int(extent.columns * ceil_div(d.block_rows(), side))) return false;
+  plan.path = Path::warpgroup;
+  plan.strips = strip_shape(d, side, plan.cols, pairs);
+  schedule(d, extent, warpgroup_costs(block, plan.cols), plan);
+  return true;
+}
+
+/// Strips of a tile's block rows, times tiles of columns of all C.
+int64_t items_of(const Dsd& d, const Tf32Tile& tile) {
+  return ceil_div(d.block_rows(), tile.rows) * d.shape.batch * ceil_div(d.shape.n, tile.columns());
+}
+
+/// Whether so many items keep enough multiprocessors busy.
+bool fills(int64_t items, int workers) { return 4 * items >= int64_t{3} * workers; }
+
+/// Whether tiles of four block rows of 32 are sooner done than of two, a step of which takes up to
+/// .8 of the time; unless the longest alone is more than a multiprocessor's share. Or of 512 columns
+/// with blocks of 64, where there are enough of them for two a multiprocessor.
+bool large_pays(const Dsd& d, int workers) {
+  if (d.split()) return false;
+  if (d.block() == 64) return d.block_rows() * (d.shape.batch * d.shape.n / 512) >= 2 * workers;
+  if (d.block() != 32 || d.shape.sums_heads) return false;
+  const Tf32Tile two = tf32_tile(32, false, false), four = tf32_tile(32, false, true);
+  const Grouped pairs = group(d, two.rows, two.columns());
+  const Grouped fours = group(d, four.rows, four.columns());
+  return fills(items_of(d, four), workers) && 100 * fours.columns() <= 80 * pairs.columns() &&
+         fours.groups->longest * workers <= fours.columns() * fours.use.times;
+}
+
+bool plan_tf32(const Dsd& d, DsdPlan& plan) {
+  const int block = d.block();
+  const bool f32 = d.shape.factors == Factors::tf32 || d.split();
+  plan.turns = false;
+  // Instructions for fewer columns than 32 are slower than mma.sync; and of a tile's 256 columns
+  // few would be used where there are few.
+  if (!f32 || d.gpu.capability != 90 || block < 32 || d.shape.n < 192 || d.layout.nnz() == 0 ||
+      !d.shape.lying.copy_engine)
+    return false;
+  const int workers = d.settings.gathered_products ? 1 : d.gpu.multiprocessors;
+  plan.large = large_pays(d, workers);
+  const Tf32Tile tile = tf32_tile(block, d.split(), plan.large);
+  if (tile.rows == 2 && !fills(items_of(d, tile), workers)) return false;
+  const DsdExtent extent = extent_of(d, tile.columns(), std::max(1, block / tile.n));
+  if (!fits_int(extent.columns * ceil_div(d.block_rows(), tile.rows))) return false;
+  plan.path = Path::tf32;
+  plan.cols = tile.columns();
+  plan.strips = strip_shape(d, tile.rows, plan.cols, false);
+  schedule(d, extent, split_costs(tf32_dsd_step(tile.split), tile.sums()), plan);
+  return true;
+}
+
+/// Whether blocks of 8 read each part of B, one a head for each block line of op(S), so often that a
+/// copy with long lines pays. Of f64 what they read are lines of 64 bytes.
+bool reads_often(const Dsd& d) {
+  const int64_t lines = d.shape.transposed ? d.layout.rows() : d.layout.cols();
+  return d.block() == 8 && d.shape.factors != Factors::f64 &&
+         d.layout.nnz() >= 4 * d.layout.heads() * lines;
+}
+
+void plan_tiled(const Dsd& d, DsdPlan& plan) {
+  const DsdShape& x = d.shape;
+  const int size = bytes_of(x.factors), block = d.block(), workers = d.gpu.multiprocessors;
+  plan = {.turns = reads_often(d) && x.turnable};
+  const int64_t lines = x.batch * d.block_rows();
+  plan.cols = 64;
+  plan.vectors = (plan.turns ? x.turned : x.lying).vectors;
+  if (plan.vectors)
+    plan.cols = soonest_tile(size, block, d.split(), x.n, workers,
+                             [&](int cols) { return lines * ceil_div(x.n, cols); });
+  plan.lines = sorted_lines(d.layout, x.transposed);
+  const BlockSparseTile tile = block_sparse_tile(size, block, d.split(), plan.cols);
+  const TileCounts grid{ceil_div(block, tile.rows), ceil_div(x.n, tile.cols)};
+  const int64_t tiles = lines * grid.rows * grid.cols;
+  if (tiles > most_listed_tiles || x.terms > most_listed_products) return;
+  const TilePace pace = tile_pace(tile, x.factors, block,
+                                  std::max(ceil_div(tiles, workers), int64_t{1}), d.gpu);
+  SplitCosts costs =
+      split_costs(pace.step, int64_t{tile.rows} * tile.cols * (size == 8 ? 8 : 4));
+  // Where tiles differ little, those left on a multiprocessor have it for themselves.
+  costs.worth = 65;
+  plan.split = split_in_order(
+      tile_steps(d.layout, x, plan.lines, std::max(1, tile.depth / block), grid),
+      pace.resident * workers, costs);
+}
+
+}  // namespace
+
+std::vector<int32_t> sorted_lines(const Layout& layout, bool transposed) {
+  const LayoutRows from(layout.view(Device::cpu()), transposed);
+  std::vector<int32_t> blocks(static_cast<size_t>(from.rows)), lines(blocks.size());
+  for (int i = 0; i < from.heads * from.rows; ++i)
+    blocks[static_cast<size_t>(i % from.rows)] += from.offsets[i + 1] - from.offsets[i];
+  std::iota(lines.begin(), lines.end(), 0);
+  std::stable_sort(lines.begin(), lines.end(), [&](int32_t a, int32_t b) {
+    return blocks[static_cast<size_t>(a)] > blocks[static_cast<size_t>(b)];
+  });
+  return lines;
+}
+
+std::vector<int32_t> tile_steps(const Layout& layout, const DsdShape& x,
+                                const std::vector<int32_t>& lines, int of_step,
+                                const TileCounts& grid) {
+  const LayoutRows from(layout.view(Device::cpu()), x.transposed);
+  const int ways = x.sums_heads ? from.heads : 1;  // heads whose lines are summed
+  std::vector<int32_t> all;
+  for (int64_t item = 0; item < x.batch; ++item) {
+    const auto first = x.sums_heads ? 0 : static_cast<int>(item % from.heads);
+    std::vector<int32_t> lengths;
+    for (const int32_t line : lines) {
+      int64_t steps = 0;
+      for (int head = first; head < first + ways; ++head) {
+        const int32_t* const at = from.offsets + head * from.rows + line;
+        steps += ceil_div(at[1] - at[0], of_step);
+      }
+      lengths.insert(lengths.end(), static_cast<size_t>(grid.rows),
+                     static_cast<int32_t>(steps * (x.terms / ways)));
+    }
+    for (int64_t tile = 0; tile < grid.cols; ++tile)
+      all.insert(all.end(), lengths.begin(), lengths.end());
+  }
+  return all;
+}
+
+DsdPlan plan_dsd(const Layout& layout, const DsdShape& shape, const Gpu& gpu,
+                 const Settings& settings) {
+  const Dsd d{layout, shape, gpu, settings};
+  if (!settings.portable_products && dense_dsd_pays(layout, shape, gpu))
+    return {.path = Path::dense};
+  DsdPlan plan;
+  if (settings.portable_products || !(plan_warpgroup(d, plan) || plan_tf32(d, plan)))
+    plan_tiled(d, plan);
+  return plan;
+}
+
+DsdShape planned_shape(const Layout& layout, DsdShape x, const Gpu& gpu,
+                       const Settings& settings) {
+  constexpr int64_t narrowest = 64;  // of tiles: those that n fills, and whether the last is full
+  const int64_t rows = x.transposed ? layout.width() : layout.height();
+  const bool many = ceil_div(rows, 128) * x.batch * (x.n / 512) >
+                    int64_t{most_split_items} * gpu.multiprocessors;
+  // Items of wgmma that are as many are never cut, and their order is told for any number.
+  const bool wgmma = !settings.portable_products && gpu.capability == 90 && layout.nnz() > 0 &&
+                     layout.block() >= (x.factors == Factors::half ? 16 : 32) &&
+                     x.factors != Factors::f64 && x.lying.copy_engine && x.turned.copy_engine;
+  const auto octave = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(x.n)));
+  const int64_t step = many && wgmma ? std::max(narrowest, octave / 8) : narrowest;
+  if (x.n % step != 0) x.n = x.n / step * step + step - 1;
+  return x;
+}
+
+device::WorkOrder order_of_columns(const device::WorkOrder& order, int64_t planned,
+                                   int64_t columns) {
+  if (planned == columns || order.groups == 0) return order;
+  const int64_t last = planned - int64_t{order.groups - 1} * order.group;
+  if (order.groups == 1 || last >= columns)
+    return {.first = order.first, .group = static_cast<int>(columns), .groups = 1};
+  return {.first = order.first,
+          .group = order.group,
+          .groups = static_cast<int>((columns - last) / order.group) + 1};
+}
+
+}  // namespace bs::cuda

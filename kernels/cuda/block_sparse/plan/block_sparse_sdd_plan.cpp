@@ -1,0 +1,313 @@
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_costs.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_dense.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_items.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace bs::cuda {
+
+namespace {
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool fits_int(int64_t x) { return x <= std::numeric_limits<int32_t>::max(); }
+
+/// A product whose plan is made.
+struct Sdd {
+  const Layout& layout;
+  const SddShape& shape;
+  const Gpu& gpu;
+  const Settings& settings;
+
+  int block() const { return layout.block(); }
+  bool split() const { return shape.factors == Factors::split; }
+  /// Steps of an item, of a depth of `depth` each.
+  int64_t steps(int depth) const { return shape.terms * ceil_div(shape.k, depth); }
+  /// Whether so many items are ever cut, or looked at one by one.
+  bool few(int64_t items) const { return items <= int64_t{most_split_items} * gpu.multiprocessors; }
+};
+
+/// 16-bit sdd on wgmma.
+class WarpgroupSddPlanner {
+ public:
+  /// @param[in] transposed strips of B's columns
+  /// @param[in] along_k whether the operand of the strips has the depth along its lines
+  /// @param[in] copied else, elements of a copy of it that has; 0: there can be none
+  WarpgroupSddPlanner(const Sdd& d, bool transposed, bool along_k, int64_t copied)
+      : d_(d), transposed_(transposed), along_k_(along_k), copied_(copied), steps_(d.steps(64)) {
+    best_.time = std::numeric_limits<double>::infinity();
+  }
+
+  /// The plan that is done first: strips as they lie or gathered ones, in wide tiles or narrow ones.
+  SddPlan plan() {
+    const StripShape shape{
+        .transposed = transposed_,
+        .side = warpgroup_sdd_tile(d_.block(), {}).sdd_rows(d_.block())};
+    const Kept<Strips> strips = strips_of(d_.layout, shape);
+    for (const bool narrow : {false, true}) try_lying(*strips, {.narrow = narrow});
+    if (d_.block() < 128) try_gathered();
+    best_.path = Path::warpgroup;
+    best_.transposed = transposed_;
+    best_.strips = shape;
+    return std::move(best_);
+  }
+
+ private:
+  /// No plan of these items is done before.
+  double least_time(const SddItems& items, SddForm form) const {
+    const double steps = sdd_pace(form) * items.cost() * static_cast<double>(steps_);
+    const double ends = static_cast<double>(items.costs.size()) * costs(items, form).tile;
+    return (steps + ends) * static_cast<double>(d_.shape.batch) / d_.gpu.multiprocessors;
+  }
+  SplitCosts costs(const SddItems& items, SddForm form) const {
+    const int block = d_.block();
+    const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
+    const int64_t sums = int64_t{4} * tile.sdd_rows(block) * tile.sdd_cols(block) * block * block;
+    const auto count = static_cast<double>(std::max<size_t>(items.costs.size(), 1));
+    return sdd_split_costs(nanoseconds(sdd_pace(form) * items.cost() / count), sums);
+  }
+
+  /// Takes whole items or parts of them, whichever is sooner done, and says when with the `extra`
+  /// time it takes before; the plan is left as it is where that is no sooner than the best one.
+  bool weigh(SddItems&& items, SddForm form, double extra) {
+    const int workers = d_.gpu.multiprocessors;
+    const double least = least_time(items, form) + extra;
+    const int64_t count = static_cast<int64_t>(items.costs.size()) * d_.shape.batch;
+    if (least >= best_.time) return false;
+    double time = least;
+    WorkPieces split;
+    if (count > 0 && d_.few(count)) {
+      const SplitCosts of = costs(items, form);
+      const double steps = sdd_pace(form) * static_cast<double>(steps_);
+      std::vector<int64_t> whole;
+      for (int64_t i = 0; i < d_.shape.batch; ++i)
+        for (const double cost : items.costs) whole.push_back(std::llround(steps * cost) + of.tile);
+      time = static_cast<double>(time_to_finish(whole, workers)) + extra;
+      split = split_work(std::vector<int32_t>(whole.size(), static_cast<int32_t>(steps_)), workers,
+                         of);
+      const double cut = static_cast<double>(split.time) + extra;
+      if (!split.pieces.empty() && cut < time) {
+        time = cut;
+      } else {
+        split = {};
+      }
+    }
+    if (time >= best_.time) return false;
+    best_.form = form;
+    best_.shares = std::move(items.shares);
+    best_.split = std::move(split);
+    best_.gathered = {};
+    best_.turns_a = best_.turns_b = false;
+    best_.time = time;
+    return true;
+  }
+
+  void try_lying(const Strips& strips, SddForm form) {
+    SddItems items = list_sdd(strips, d_.block(), form, d_.gpu);
+    if (least_time(items, form) >= best_.time) return;
+    const int64_t columns = transposed_ ? d_.layout.height() : d_.layout.width();
+    weigh(order_sdd(items, std::max(d_.block(), 64), columns, d_.gpu.multiprocessors), form, 0);
+  }
+
+  /// What the 128 rows of an item take of L2 a step, in lines of 128 bytes. Lines as short as a
+  /// block are as many more; those of 64 bytes take .75 of the time of whole ones and those of 32
+  /// bytes .55, but where the operand does not stay in L2 as long.
+  int row_lines() const {
+    if (along_k_ || d_.block() >= 64) return 128;
+    const int lines = 128 * 64 / d_.block();
+    const bool stays = copied_ > 0 && 2 * copied_ <= d_.gpu.l2_bytes;
+    return stays ? lines * (d_.block() == 32 ? 15 : 11) / 20 : lines;
+  }
+
+  /// Gathered strips, the rows of which come in so many lines a step.
+  SddItems items_of(const GatheredStrips& strips, SddForm form, int lines) const {
+    SddItems items{.shares = strips.shares};
+    const int cols = warpgroup_sdd_tile(d_.block(), form).cols;
+    for (const device::SddShare& share : strips.shares)
+      items.costs.push_back(sdd_step(lines + share.count * d_.block(), cols, d_.gpu));
+    return items;
+  }
+
+  /// Whether items of half the columns of these may be done first: not where items are many.
+  bool narrow_may_pay(const GatheredStrips& wide) const {
+    const SddForm form{.narrow = true, .gathered = true};
+    const int workers = d_.gpu.multiprocessors;
+    if (static_cast<int64_t>(wide.shares.size()) * d_.shape.batch >= 3 * workers) return false;
+    const WarpgroupTile tile = warpgroup_sdd_tile(d_.block(), form);
+    const double time = expect_items(wide, tile.sdd_cols(d_.block())) *
+                        sdd_step(128 + tile.cols, tile.cols, d_.gpu) *
+                        static_cast<double>(d_.shape.batch * steps_) / workers;
+    return .95 * time * sdd_pace(form) < best_.time;
+  }
+
+  void try_gathered() {
+    const WarpgroupTile wide = warpgroup_sdd_tile(d_.block(), {.gathered = true});
+    const double step =
+        sdd_pace({.gathered = true}) * sdd_step(128 + wide.cols, wide.cols, d_.gpu);
+    const int64_t height = d_.layout.height(), width = d_.layout.width();
+    const int window = sdd_window(transposed_ ? width : height, transposed_ ? height : width,
+                                  d_.block(), step, d_.gpu);
+    const int lines = row_lines();
+    for (const bool narrow : {false, true}) {
+      const SddForm form{.narrow = narrow, .gathered = true};
+      GatheredStrips strips = gather_sdd(d_.layout, transposed_, form, window);
+      bool better = weigh(items_of(strips, form, lines), form, 0);
+      if (lines > 128 && copied_ > 0 &&
+          weigh(items_of(strips, form, 128), form,
+                copy_time(2 * static_cast<double>(copied_), d_.gpu))) {
+        (transposed_ ? best_.turns_b : best_.turns_a) = better = true;
+      }
+      const bool last = narrow || !narrow_may_pay(strips);
+      if (better) best_.gathered = std::move(strips);
+      if (last) break;
+    }
+  }
+
+  const Sdd& d_;
+  const bool transposed_, along_k_;
+  const int64_t copied_, steps_;
+  SddPlan best_;
+};
+
+bool plan_warpgroup(const Sdd& d, SddPlan& plan) {
+  const SddShape& x = d.shape;
+  if (x.factors != Factors::half || d.gpu.capability != 90 || d.block() < 16 || x.k == 0)
+    return false;
+  // What is gathered had better have the depth along its lines. Where only A has that, strips are
+  // of B's columns; where neither has, B is copied.
+  const bool narrow = d.block() < 64 && !x.b_along_k;
+  const bool transposed = narrow && x.a_along_k && !x.epilogue;
+  const bool turns_b = narrow && !transposed && x.b_turnable;
+  const Reach& reach = turns_b ? x.b_turned : x.lying;
+  if (!reach.copy_engine) return false;
+  const bool along_k = transposed ? x.b_along_k : x.a_along_k;
+  const bool turnable = transposed ? x.b_turnable : x.a_turnable;
+  const bool reached = (transposed ? x.b_turned : x.a_turned).copy_engine;
+  const int64_t copied = along_k || !turnable || !reached
+                             ? 0
+                             : x.k * (transposed ? d.layout.width() : d.layout.height());
+  plan = WarpgroupSddPlanner(d, transposed, along_k, copied).plan();
+  plan.turns_b = plan.turns_b || turns_b;
+  return fits_int(x.batch * plan.items());
+}
+
+/// Cuts the items of f32, which are of `costs` a step, where that ends sooner.
+void split_tf32(const Sdd& d, const std::vector<double>& costs, int64_t sums, SddPlan& plan) {
+  const auto items = static_cast<int64_t>(costs.size()) * d.shape.batch;
+  const int workers = d.gpu.multiprocessors;
+  const auto steps = static_cast<double>(d.steps(32));
+  const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
+  plan.time = sum * static_cast<double>(d.shape.batch) * steps / workers;
+  if (items == 0 || !d.few(items)) return;
+  std::vector<int64_t> whole;
+  for (int64_t i = 0; i < d.shape.batch; ++i)
+    for (const double cost : costs) whole.push_back(std::llround(steps * cost));
+  plan.time = static_cast<double>(time_to_finish(whole, workers));
+  WorkPieces cut = split_work(
+      std::vector<int32_t>(static_cast<size_t>(items), static_cast<int32_t>(d.steps(32))), workers,
+      tf32_sdd_costs(d.split(), sums));
+  const double time = sum / static_cast<double>(costs.size()) * static_cast<double>(cut.time);
+  if (cut.pieces.empty() || time >= plan.time) return;
+  plan.split = std::move(cut);
+  plan.time = time;
+}
+
+/// Of blocks of 16 and 32, rows of which are gathered, where that is sooner done than on mma.sync.
+bool plan_tf32_gathered(const Sdd& d, SddPlan& plan) {
+  const SddShape& x = d.shape;
+  const int block = d.block();
+  const Tf32Tile tile = tf32_gathered_tile(d.split());
+  const auto pays = [&](double time) {
+    return d.settings.gathered_products ||
+           tf32_gathering_pays(block, d.split(), x.b_along_k, time,
+                               static_cast<double>(d.layout.nnz() * block * block * 32) *
+                                   static_cast<double>(d.steps(32) * x.batch));
+  };
+  if (x.epilogue || d.layout.nnz() == 0 || !pays(0)) return false;
+  const int window =
+      sdd_window(d.layout.height(), d.layout.width(), block,
+                 tf32_gathered_step(d.split(), !x.a_along_k, 0, d.gpu), d.gpu);
+  plan = {.path = Path::tf32,
+          .together = tile.shares(),
+          .gathered = gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window)};
+  plan.shares = plan.gathered.shares;
+  const auto together = static_cast<size_t>(plan.together);
+  while (plan.shares.size() % together != 0) {
+    plan.shares.push_back(plan.shares.back());
+    plan.shares.back().count = 0;
+  }
+  const int row = tf32_gathered_lines(block, x.a_along_k);
+  const int column = tf32_gathered_lines(block, x.b_along_k);
+  std::vector<double> costs;
+  for (size_t i = 0; i < plan.shares.size(); i += together) {
+    int lines = 0;
+    for (size_t share = i; share < i + together; ++share)
+      lines += plan.gathered.strip_rows * row + plan.shares[share].count * column;
+    costs.push_back(tf32_gathered_step(d.split(), !x.a_along_k, lines, d.gpu));
+  }
+  split_tf32(d, costs, tile.sums(), plan);
+  return pays(plan.time) && fits_int(x.batch * plan.items());
+}
+
+bool plan_tf32(const Sdd& d, SddPlan& plan) {
+  const SddShape& x = d.shape;
+  const int block = d.block();
+  const bool f32 = x.factors == Factors::tf32 || d.split();
+  if (!f32 || d.gpu.capability != 90 || x.k == 0 || !x.lying.copy_engine) return false;
+  if (tf32_gathers(block)) return plan_tf32_gathered(d, plan);
+  // As dsd: of a tile's 256 columns few would be used where the longest row has few.
+  if (block < 32 || int64_t{d.layout.max_row()} * block < 192) return false;
+  const Tf32Tile tile = tf32_tile(block, d.split(), false);
+  plan = {.path = Path::tf32, .strips = {.side = 1}};
+  plan.shares = share_columns(*strips_of(d.layout, plan.strips), tile.columns() / block);
+  const int parts = block / tile.n;  // of a block's rows, each an item
+  const int64_t items = x.batch * plan.items() * parts;
+  if (d.few(items))
+    plan.split = split_work(
+        std::vector<int32_t>(static_cast<size_t>(items), static_cast<int32_t>(d.steps(32))),
+        d.gpu.multiprocessors, tf32_sdd_costs(d.split(), tile.sums()));
+  return fits_int(items);
+}
+
+void plan_tiled(const Sdd& d, SddPlan& plan) {
+  const SddShape& x = d.shape;
+  const int block = d.block();
+  // As dsd: blocks of 8 whose short lines of B are read often.
+  const bool often = block == 8 && x.factors != Factors::f64 &&
+                     d.layout.nnz() >= int64_t{4} * d.layout.heads() * d.layout.cols();
+  plan = {.turns_b = often && x.b_turnable, .cols = 64};
+  plan.vectors = (plan.turns_b ? x.b_turned : x.lying).vectors;
+  if (!plan.vectors) return;
+  const LayoutView v = d.layout.view(Device::cpu());
+  plan.cols = soonest_tile(
+      bytes_of(x.factors), block, d.split(), int64_t{d.layout.max_row()} * block,
+      d.gpu.multiprocessors, [&](int cols) {
+        int64_t tiles = 0;
+        for (int i = 0; i < v.heads * v.rows; ++i)
+          tiles += ceil_div(int64_t{v.row_offsets[i + 1] - v.row_offsets[i]} * v.block, cols);
+        return x.batch * tiles;
+      });
+}
+
+}  // namespace
+
+SddPlan plan_sdd(const Layout& layout, const SddShape& shape, const Gpu& gpu,
+                 const Settings& settings) {
+  const Sdd d{layout, shape, gpu, settings};
+  SddPlan plan;
+  if (!settings.portable_products) {
+    const Path path = dense_sdd_path(layout, shape, gpu);
+    if (path != Path::tiled) return {.path = path};
+    if (plan_warpgroup(d, plan) || plan_tf32(d, plan)) return plan;
+  }
+  plan_tiled(d, plan);
+  return plan;
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,31 @@
+#pragma once
+/** @file What the environment says about how kernels are chosen. */
+
+namespace bs {
+
+/** @brief Switches for tests and measurements, each off unless its variable is in the environment
+ *  when a program first asks. */
+struct Settings {
+  /// BS_PORTABLE_PRODUCTS: mma.sync for all block-sparse products, as GPUs without wgmma have them.
+  bool portable_products = false;
+  /// BS_GATHERED_PRODUCTS: the f32 kernels for blocks of 16 and 32 wherever they can be taken, so
+  /// that small tests meet them.
+  bool gathered_products = false;
+  bool operator==(const Settings&) const = default;
+};
+
+Settings settings();
+
+/** @brief Other settings for the whole program until the end of the scope. */
+class SettingsGuard {
+ public:
+  explicit SettingsGuard(const Settings& settings);
+  ~SettingsGuard();
+  SettingsGuard(const SettingsGuard&) = delete;
+  SettingsGuard& operator=(const SettingsGuard&) = delete;
+
+ private:
+  Settings before_;
+};
+
+}  // namespace bs

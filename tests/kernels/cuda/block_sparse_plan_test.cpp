@@ -1,0 +1,226 @@
+// What plans of block-sparse products promise, whatever the GPU.
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
+#include <bs/lib/patterns.h>
+#include <bs/tests/kernels/cuda/work_pieces.h>
+#include <bs/tests/support/uneven_layout.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+using namespace bs;
+using namespace bs::cuda;
+
+namespace {
+
+/// GPUs of several sizes, some of which are none that there is.
+std::vector<Gpu> machines() {
+  std::vector<Gpu> all;
+  for (const int multiprocessors : {82, 108, 132, 170})
+    for (const int64_t kilobytes : {99, 163, 227})
+      for (const int capability : {80, 90})
+        all.push_back({.multiprocessors = multiprocessors,
+                       .capability = capability,
+                       .shared_bytes = kilobytes * 1024});
+  return all;
+}
+
+LayoutPtr random_layout(int size, int block, double density) {
+  return patterns::random({.rows = size / block, .cols = size / block, .block = block},
+                          {.density = density});
+}
+
+constexpr Factors all_factors[] = {Factors::half, Factors::tf32, Factors::split, Factors::f64};
+
+bool same(const DsdPlan& a, const DsdPlan& b) {
+  return a.path == b.path && a.cols == b.cols && a.turns == b.turns && a.strips == b.strips &&
+         a.large == b.large && a.vectors == b.vectors &&
+         a.split.pieces.size() == b.split.pieces.size();
+}
+
+}  // namespace
+
+TEST_CASE("plan: the path follows from the GPU, the numbers, the block and what can be reached") {
+  struct Row {
+    int capability, block;
+    Factors factors;
+    bool reached;
+    Path dsd, sdd;
+  };
+  const Row rows[] = {
+      {90, 16, Factors::half, true, Path::warpgroup, Path::warpgroup},
+      {90, 128, Factors::half, true, Path::warpgroup, Path::warpgroup},
+      {90, 64, Factors::half, false, Path::tiled, Path::tiled},
+      {90, 8, Factors::half, true, Path::tiled, Path::tiled},
+      {80, 64, Factors::half, true, Path::tiled, Path::tiled},
+      {100, 64, Factors::half, true, Path::tiled, Path::tiled},
+      {90, 64, Factors::tf32, true, Path::tf32, Path::tf32},
+      {90, 32, Factors::split, true, Path::tf32, Path::tf32},
+      {90, 16, Factors::tf32, true, Path::tiled, Path::tf32},
+      {90, 128, Factors::split, false, Path::tiled, Path::tiled},
+      {86, 128, Factors::tf32, true, Path::tiled, Path::tiled},
+      {90, 64, Factors::f64, true, Path::tiled, Path::tiled},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.capability);
+    CAPTURE(row.block);
+    const LayoutPtr layout = random_layout(4096, row.block, .1);
+    const Gpu gpu{.capability = row.capability};
+    const Reach reach{.copy_engine = row.reached};
+    const DsdShape dsd{.factors = row.factors, .n = 2048, .lying = reach};
+    const SddShape sdd{.factors = row.factors,
+                       .k = 2048,
+                       .a_along_k = true,
+                       .b_along_k = true,
+                       .lying = reach};
+    CHECK(plan_dsd(*layout, dsd, gpu, {}).path == row.dsd);
+    CHECK(plan_sdd(*layout, sdd, gpu, {}).path == row.sdd);
+    CHECK(plan_dsd(*layout, dsd, gpu, {.portable_products = true}).path == Path::tiled);
+    CHECK(plan_sdd(*layout, sdd, gpu, {.portable_products = true}).path == Path::tiled);
+  }
+  // A few columns of C are not for the tiles of f32 on wgmma.
+  const LayoutPtr layout = random_layout(1024, 64, .1);
+  const auto path = [&](int64_t n) {
+    return plan_dsd(*layout, {.factors = Factors::tf32, .n = n}, {}, {}).path;
+  };
+  CHECK(path(191) == Path::tiled);
+  CHECK(path(192) == Path::tf32);
+}
+
+TEST_CASE("plan: once dense products pay they do for all greater densities") {
+  for (const Factors factors : {Factors::half, Factors::tf32, Factors::split})
+    for (const int block : {8, 32, 128}) {
+      bool dsd = false, sdd = false;
+      for (const double density : {.02, .2, .4, .6, .8, 1.}) {
+        const LayoutPtr layout = random_layout(4096, block, density);
+        const bool dsd_now =
+            plan_dsd(*layout, {.factors = factors, .n = 4096}, {}, {}).path == Path::dense;
+        const Path path =
+            plan_sdd(*layout, {.factors = factors, .k = 4096, .a_along_k = true}, {}, {}).path;
+        const bool sdd_now = path == Path::dense || path == Path::blocks;
+        CHECK((dsd_now || !dsd));
+        CHECK((sdd_now || !sdd));
+        dsd = dsd_now;
+        sdd = sdd_now;
+      }
+    }
+}
+
+TEST_CASE("plan: dsd's pieces cover its items once, on any GPU") {
+  std::mt19937 random(3);
+  const std::vector<Gpu> gpus = machines();
+  for (int i = 0; i < 300; ++i) {
+    const int block = 8 << random() % 5, heads = 1 + static_cast<int>(random() % 3);
+    const LayoutPtr layout =
+        test::uneven_layout(random, heads, 1 + static_cast<int>(random() % 60),
+                            1 + static_cast<int>(random() % 60), block, 1 + random() % 9);
+    const bool sums_heads = heads > 1 && random() % 2 != 0;
+    const DsdShape shape{.factors = all_factors[random() % 4],
+                         .transposed = random() % 2 != 0,
+                         .n = 1 + static_cast<int>(random() % 900),
+                         .batch = sums_heads ? 2 : heads * (1 + static_cast<int>(random() % 2)),
+                         .terms = sums_heads ? heads : 1,
+                         .sums_heads = sums_heads,
+                         .b_along_k = random() % 2 != 0,
+                         .c_by_columns = random() % 2 != 0};
+    const Gpu& gpu = gpus[random() % gpus.size()];
+    const DsdPlan plan = plan_dsd(*layout, planned_shape(*layout, shape, gpu, {}), gpu, {});
+    CAPTURE(i);
+    CHECK(plan.cols >= 64);
+    if (plan.split.pieces.empty()) continue;
+    int64_t items = shape.batch * ((shape.n + plan.cols - 1) / plan.cols);
+    if (plan.path == Path::tiled) {
+      const int rows = block_sparse_tile(bytes_of(shape.factors), block,
+                                         shape.factors == Factors::split, plan.cols)
+                           .rows;
+      items *= (shape.transposed ? layout->cols() : layout->rows()) * ((block + rows - 1) / rows);
+    } else {
+      const Tf32Tile tile = tf32_tile(std::max(block, 32), shape.factors == Factors::split,
+                                      plan.large);
+      if (plan.path == Path::tf32) items *= std::max(1, block / tile.n);
+      items *= make_strips(*layout, plan.strips).count;
+    }
+    std::vector<int32_t> lengths(static_cast<size_t>(items));
+    for (const device::WorkPiece& piece : plan.split.pieces) {
+      REQUIRE(piece.item < items);
+      int32_t& length = lengths[static_cast<size_t>(piece.item)];
+      length = std::max(length, piece.end);
+    }
+    test::check_pieces(plan.split, lengths);
+  }
+}
+
+TEST_CASE("plan: sdd has every block in one item, on any GPU") {
+  std::mt19937 random(5);
+  const std::vector<Gpu> gpus = machines();
+  int gathered = 0;
+  for (int i = 0; i < 200; ++i) {
+    const int block = 16 << random() % 3;
+    const LayoutPtr layout = test::uneven_layout(random, 1 + static_cast<int>(random() % 2), 60, 60,
+                                                 block, 1 + random() % 9);
+    const SddShape shape{.factors = random() % 2 != 0 ? Factors::half : Factors::tf32,
+                         .k = 1 + static_cast<int>(random() % 900),
+                         .batch = 1 + static_cast<int>(random() % 3),
+                         .a_along_k = random() % 2 != 0,
+                         .b_along_k = random() % 2 != 0};
+    const SddPlan plan = plan_sdd(*layout, shape, gpus[random() % gpus.size()],
+                                  {.gathered_products = random() % 2 != 0});
+    if (plan.gathered.blocks.empty()) continue;
+    ++gathered;
+    std::vector<int> taken(static_cast<size_t>(layout->nnz()));
+    for (const device::SddShare& share : plan.shares)
+      for (int at = 0; at < share.count * plan.gathered.strip_rows; ++at) {
+        const int number =
+            plan.gathered.blocks.at(static_cast<size_t>(share.first * plan.gathered.strip_rows + at));
+        if (number >= 0) ++taken.at(static_cast<size_t>(number));
+      }
+    CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
+  }
+  CHECK(gathered > 10);
+}
+
+TEST_CASE("plan: a width that varies is planned a few times, and as it would be by itself") {
+  const LayoutPtr layout = random_layout(4096, 64, .1);
+  for (const Factors factors : all_factors) {
+    std::vector<int64_t> planned;
+    for (int64_t n = 4096; n < 8192; n += 8) {
+      const DsdShape shape{.factors = factors, .n = n};
+      const DsdShape of = planned_shape(*layout, shape, {}, {});
+      CHECK(of.n >= n);
+      CHECK(8 * of.n <= 9 * n + 512);
+      CHECK(planned_shape(*layout, of, {}, {}) == of);
+      if (planned.empty() || planned.back() != of.n) planned.push_back(of.n);
+    }
+    CHECK(planned.size() <= (factors == Factors::f64 ? 128 : 100));
+  }
+  std::mt19937 random(7);
+  for (int i = 0; i < 60; ++i) {
+    const DsdShape shape{.factors = all_factors[random() % 4],
+                         .n = 1 + static_cast<int>(random() % 12000)};
+    const DsdShape of = planned_shape(*layout, shape, {}, {});
+    const DsdPlan plan = plan_dsd(*layout, of, {}, {}), own = plan_dsd(*layout, shape, {}, {});
+    CAPTURE(shape.n);
+    CHECK(same(plan, own));
+  }
+}
+
+TEST_CASE("plan: an order for more columns serves fewer") {
+  std::mt19937 random(9);
+  for (int i = 0; i < 300; ++i) {
+    const int64_t planned = 1 + static_cast<int>(random() % 60);
+    const int group = 1 + static_cast<int>(random() % static_cast<unsigned>(planned));
+    const int groups = 1 + static_cast<int>(random() % static_cast<unsigned>(planned / group));
+    const device::WorkOrder order{2, groups == 1 ? static_cast<int>(planned) : group, groups};
+    for (int64_t columns = 1; columns <= planned; ++columns) {
+      const device::WorkOrder own = order_of_columns(order, planned, columns);
+      CHECK(own.first == order.first);
+      CHECK(own.groups >= 1);
+      // Every column is in a group, and the last group has some.
+      CHECK((own.groups - 1) * own.group < columns);
+      if (own.groups == 1) CHECK(own.group == columns);
+      if (columns == planned) CHECK(own.groups == order.groups);
+    }
+  }
+}

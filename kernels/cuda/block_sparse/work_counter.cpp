@@ -1,37 +1,39 @@
 #include <bs/kernels/cuda/block_sparse/work_counter.h>
-#include <bs/lib/cuda/launch.h>
+#include <bs/lib/cuda/pool.h>
+#include <bs/lib/cuda/runtime.h>
 
-#include <atomic>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace bs::cuda {
 
 namespace {
 
-/// What far more launches than a GPU queues may ask for: words come round again after the kernel
-/// that had them.
-constexpr unsigned ring_size = 1U << 21;
-
+/// Of a stream. Words come round as soon as the ring is through, which is safe: launches of a
+/// stream follow each other, and each leaves its words zero.
 struct Ring {
+  static constexpr unsigned size = 4 * WorkCounter::most;
   int* words = nullptr;
-  std::atomic<unsigned> taken = 0;
-
-  explicit Ring(Device device) {
-    const DeviceGuard guard(device);
-    constexpr size_t bytes = size_t{ring_size} * sizeof(int);
-    BS_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&words), bytes));
-    BS_CUDA_CHECK(cudaMemset(words, 0, bytes));
-    BS_CUDA_CHECK(cudaDeviceSynchronize());
-  }
+  unsigned taken = 0;
 };
 
-/// Lives as long as the program: the driver may be gone when statics are destroyed.
-Ring& ring(Device device) {
+/// A stream's ring is memory of the device's pool. It lives as long as the program: the driver may
+/// be gone when statics are destroyed.
+int* take(Stream stream, unsigned count) {
   static std::mutex mutex;
-  static auto* const rings = new std::map<int, Ring>;
+  static auto* const rings = new std::map<std::pair<int, void*>, Ring>;
   const std::lock_guard lock(mutex);
-  return rings->try_emplace(device.index(), device).first->second;
+  Ring& ring = (*rings)[{stream.device().index(), stream.handle()}];
+  if (!ring.words) {
+    constexpr size_t bytes = Ring::size * sizeof(int);
+    ring.words = static_cast<int*>(device_pool(stream.device()).allocate(bytes, stream));
+    fill_zero(ring.words, bytes, stream);
+  }
+  if (ring.taken + count > Ring::size) ring.taken = 0;
+  int* const words = ring.words + ring.taken;
+  ring.taken += count;
+  return words;
 }
 
 }  // namespace
@@ -39,19 +41,13 @@ Ring& ring(Device device) {
 WorkCounter::WorkCounter(Stream stream, int words) {
   const auto count = static_cast<unsigned>(words);
   BS_CHECK(count <= most, "work counter: {} words are more than {}", words, most);
-  if (is_captured(stream)) {
-    owned_ = Tensor::empty({words}, i32, stream.device());
-    words_ = owned_.data<int32_t>();
-    fill_zero(words_, count * sizeof(int), stream);
+  if (!is_captured(stream)) {
+    words_ = take(stream, count);
     return;
   }
-  Ring& r = ring(stream.device());
-  unsigned at = r.taken;
-  unsigned begin;
-  do {  // what is left at the end of the ring may be too little: then on from its beginning
-    begin = at % ring_size + count > ring_size ? at - at % ring_size + ring_size : at;
-  } while (!r.taken.compare_exchange_weak(at, begin + count));
-  words_ = r.words + begin % ring_size;
+  owned_ = Tensor::empty({words}, i32, stream.device());
+  words_ = owned_.data<int32_t>();
+  fill_zero(words_, count * sizeof(int), stream);
 }
 
 }  // namespace bs::cuda

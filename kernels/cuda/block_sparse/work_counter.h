@@ -5,13 +5,15 @@
 
 namespace bs::cuda {
 
-/** @brief Zeroed ints on the stream's device for one launch, which must leave them zero. Taken
- *  from a ring, so that no launch has to wait for a memset; while the stream is captured they are
- *  memory of the graph's own, since a graph may run beside anything. */
+/** @brief Zeroed ints on the stream's device for one launch, which must leave them zero: then no
+ *  launch waits for a memset. They are a stream's own, memory of the pool, and go round in a ring;
+ *  a stream works in order, so that words come round after the kernel that had them. While the
+ *  stream is captured they are memory of the graph's own, since a graph may run beside anything. */
 class WorkCounter {
  public:
   /** @brief At most this many words can be had. */
   static constexpr unsigned most = 2048;
+  WorkCounter() = default;
   explicit WorkCounter(Stream stream, int words = 2);
   int* get() const { return words_; }
 

@@ -176,6 +176,7 @@ void forward(std::span<const LSTMSteps> directions, Stream stream) {
     copy_in(branch.buffers.hidden, s.h.select(0, s.before(s.step(0))), queue);
   }
   plan->run(directions.front().steps(), stream);
+  plan->done(stream);
 }
 
 template <class T>
@@ -202,6 +203,7 @@ void backward(std::span<const LSTMBackwardSteps> directions, Stream stream) {
   for (size_t i = 0; i < directions.size(); ++i)
     BS_CUDA_CHECK(cudaMemcpyAsync(directions[i].dh.data(), plan->branches()[i].buffers.dh,
                                   directions[i].dh.bytes(), cudaMemcpyDeviceToDevice, queue));
+  plan->done(stream);
 }
 
 }  // namespace

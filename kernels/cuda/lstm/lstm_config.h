@@ -34,6 +34,20 @@ struct LstmQuery {
  *  is left is launched step by step. */
 inline constexpr int lstm_chunks[] = {64, 8};
 
+/** @brief Cells that there are persistent kernels for, and whether a CTA may have one block of 8 of
+ *  them, or two. Divisions are of these, and launches of what divisions say. */
+struct LstmSize {
+  int cells = 0;
+  bool one = true, two = false;
+};
+inline constexpr LstmSize lstm_sizes[] = {{128},
+                                          {256},
+                                          {512},
+                                          {768, true, true},
+                                          {1024, true, true},
+                                          {1536, false, true},
+                                          {2048, false, true}};
+
 /** @brief How the persistent kernels divide a problem among CTAs, one an SM. */
 struct LstmDivision {
   int blocks = 0;      ///< of 8 cells a CTA has; 0: no kernel was made for the shape
@@ -50,12 +64,13 @@ struct LstmDivision {
 constexpr LstmDivision lstm_division(const LstmQuery& q) {
   LstmDivision d;
   const int64_t cells = q.cells, sms = q.multiprocessors;
-  const bool small = cells == 128 || cells == 256 || cells == 512 || cells == 768 || cells == 1024;
-  const bool large = cells == 1536 || cells == 2048;
-  if (!small && !large) return d;
-  const bool alone = cells >= 768 && cells / 8 * 2 > sms;
+  LstmSize size;
+  for (const LstmSize& made : lstm_sizes)
+    if (made.cells == cells) size = made;
+  if (size.cells == 0) return d;
+  const bool alone = size.two && cells / 8 * 2 > sms;
   const bool several = q.directions > 1 || q.batch > 32;
-  const bool wide = large || (alone && (cells / 8 > sms || (several && cells / 16 * 2 <= sms)));
+  const bool wide = !size.one || (alone && (cells / 8 > sms || (several && cells / 16 * 2 <= sms)));
   d.ctas = static_cast<int>(cells / (wide ? 16 : 8));
   if (d.ctas > sms) return d;
   d.blocks = wide ? 2 : 1;

@@ -4,6 +4,7 @@
  *  one capture serves all sequences of a shape, whatever their length and addresses. */
 #include <bs/kernels/cuda/lstm/lstm_config.h>
 #include <bs/lib/cuda/handles.h>
+#include <bs/lib/cuda/pool.h>
 #include <bs/kernels/cuda/lstm/lstm_enqueue.cuh>
 
 #include <list>
@@ -24,17 +25,35 @@ struct GraphKey {
   auto operator<=>(const GraphKey&) const = default;
 };
 
-/// Device memory that outlives tensors and their pools.
+/// Memory of the device's pool that graphs work on. It goes back to the pool behind the last of
+/// them.
 class GraphMemory {
  public:
-  explicit GraphMemory(size_t bytes) { BS_CUDA_CHECK(cudaMalloc(&data_, bytes)); }
-  ~GraphMemory() { cudaFree(data_); }
+  GraphMemory(size_t bytes, Device device) : bytes_(bytes), device_(device) {
+    const Stream stream = default_stream(device);
+    data_ = device_pool(device).allocate(bytes, stream);
+    BS_CUDA_CHECK(cudaEventCreateWithFlags(&used_, cudaEventDisableTiming));
+    BS_CUDA_CHECK(cudaEventRecord(used_, native(stream)));
+  }
+  ~GraphMemory() {
+    const Stream stream = default_stream(device_);
+    cudaStreamWaitEvent(native(stream), used_, 0);
+    device_pool(device_).deallocate(data_, bytes_, stream);
+    cudaEventDestroy(used_);
+  }
   GraphMemory(const GraphMemory&) = delete;
   GraphMemory& operator=(const GraphMemory&) = delete;
   std::byte* data() const { return static_cast<std::byte*>(data_); }
+  /// What comes on `stream` may use it.
+  void wait(Stream stream) const { BS_CUDA_CHECK(cudaStreamWaitEvent(native(stream), used_, 0)); }
+  /// What is on `stream` uses it.
+  void use(Stream stream) const { BS_CUDA_CHECK(cudaEventRecord(used_, native(stream))); }
 
  private:
+  size_t bytes_;
+  Device device_;
   void* data_ = nullptr;
+  cudaEvent_t used_ = nullptr;
 };
 
 /// A stream that nothing runs on: captures need one, and one more a branch.
@@ -97,10 +116,13 @@ class GraphPlan {
         if (!graphs_[i]) graphs_[i] = capture(lstm_chunks[i]);
         BS_CUDA_CHECK(cudaGraphLaunch(graphs_[i], native(stream)));
       }
-    if (steps == 0) return;
-    const LstmQueue queue = queue_on(stream);  // a capture had the handle
-    for (const Branch& b : branches_) enqueue(b, static_cast<int>(steps), queue);
+    if (steps > 0) {
+      const LstmQueue queue = queue_on(stream);  // a capture had the handle
+      for (const Branch& b : branches_) enqueue(b, static_cast<int>(steps), queue);
+    }
   }
+  /// After the last that is queued of a run.
+  void done(Stream stream) const { memory_->use(stream); }
 
  private:
   void place() {
@@ -121,8 +143,9 @@ class GraphPlan {
       }
       return at;
     };
-    memory_ = std::make_unique<GraphMemory>(lay(nullptr));
+    memory_ = std::make_unique<GraphMemory>(lay(nullptr), Device::cuda(key_.device));
     lay(memory_->data());
+    memory_->wait({Device::cuda(key_.device), key_.stream});
   }
 
   void enqueue(const Branch& b, int steps, const LstmQueue& q) const {

@@ -16,8 +16,8 @@ void run(std::span<const LSTMSteps> directions, const LstmDivision& division, St
                    recurrent::lengths_of(s), static_cast<int>(s.steps()),
                    static_cast<int>(s.batch()), s.reverse, s.rule.hard});
   }
-  recurrent::run_persistent<device::LstmCta, D, device::PersistentLstm<D>>(
-      all, directions.front().cells(), division, 1, stream);
+  recurrent::run_persistent<device::LstmCta, D>(std::span<const device::PersistentLstm<D>>(all),
+                                                directions.front().cells(), division, 1, stream);
 }
 
 }  // namespace

@@ -20,8 +20,9 @@ void run(std::span<const LSTMBackwardSteps> directions, const LstmDivision& divi
                    static_cast<int>(f.steps()), static_cast<int>(f.batch()), f.reverse,
                    f.rule.hard});
   }
-  recurrent::run_persistent<device::LstmBackwardCta, D, device::PersistentLstmBackward<D>>(
-      all, directions.front().forward.cells(), division, 2, stream);
+  recurrent::run_persistent<device::LstmBackwardCta, D>(
+      std::span<const device::PersistentLstmBackward<D>>(all), directions.front().forward.cells(),
+      division, 2, stream);
 }
 
 }  // namespace

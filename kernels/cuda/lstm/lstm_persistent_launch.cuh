@@ -5,6 +5,11 @@
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/lstm/lstm_exchange.cuh>
 
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <utility>
+
 namespace bs::cuda::recurrent {
 
 using device::PersistentShape;
@@ -50,39 +55,54 @@ void launch_persistent(const Together<typename Cta::Params>& all, const LstmDivi
 template <class Cta>
 constexpr bool fits_shared_memory = Cta::shared_bytes <= 227 * 1024;
 
-/// Directions as their parameters, as many at once as the division says.
-template <template <class, int, int, int> class Cta, class T, class Params>
-void run_persistent(std::span<const Params> directions, int64_t cells, const LstmDivision& d,
-                    unsigned cluster, Stream stream) {
-  const auto run = [&]<int KS, int CB>() {
+/// Directions as their parameters, as many at once as the division says, by one kernel.
+template <class Cta, class Params>
+void launch_directions(std::span<const Params> directions, const LstmDivision& d, unsigned cluster,
+                       Stream stream) {
+  if constexpr (fits_shared_memory<Cta>) {
     for (size_t i = 0; i < directions.size(); i += static_cast<size_t>(d.directions)) {
       const size_t count = std::min(static_cast<size_t>(d.directions), directions.size() - i);
       Together<Params> all{{}, d.splits, d.groups};
       for (size_t k = 0; k < count; ++k) all.at[k] = directions[i + k];
-      if (d.rows == 16) {
-        launch_persistent<Cta<T, KS, CB, 16>>(all, d, count, cluster, stream);
-      } else if constexpr (fits_shared_memory<Cta<T, KS, CB, 32>>) {
-        launch_persistent<Cta<T, KS, CB, 32>>(all, d, count, cluster, stream);
-      }
+      launch_persistent<Cta>(all, d, count, cluster, stream);
     }
-  };
-  const bool wide = d.blocks == 2;
-  switch (cells) {
-    case 128:
-      return run.template operator()<1, 1>();
-    case 256:
-      return run.template operator()<2, 1>();
-    case 512:
-      return run.template operator()<4, 1>();
-    case 768:
-      return wide ? run.template operator()<6, 2>() : run.template operator()<6, 1>();
-    case 1024:
-      return wide ? run.template operator()<8, 2>() : run.template operator()<8, 1>();
-    case 1536:
-      return run.template operator()<12, 2>();
-    default:
-      return run.template operator()<16, 2>();
+  } else {
+    BS_THROW(Error, "lstm: a persistent kernel for groups of {} sequences wants {} bytes of memory",
+             d.rows, Cta::shared_bytes);
   }
+}
+
+/// The same by the kernel of `size`, if it is that of so many cells and blocks; whether it is.
+template <template <class, int, int, int> class Cta, class T, LstmSize size, class Params>
+bool launch_size(std::span<const Params> directions, int64_t cells, const LstmDivision& d,
+                 unsigned cluster, Stream stream) {
+  constexpr int slices = size.cells / 128;
+  const auto launch = [&]<int blocks>() {
+    if (d.rows == 16) {
+      launch_directions<Cta<T, slices, blocks, 16>>(directions, d, cluster, stream);
+    } else {
+      launch_directions<Cta<T, slices, blocks, 32>>(directions, d, cluster, stream);
+    }
+    return true;
+  };
+  if (cells != size.cells) return false;
+  if constexpr (size.one)
+    if (d.blocks == 1) return launch.template operator()<1>();
+  if constexpr (size.two)
+    if (d.blocks == 2) return launch.template operator()<2>();
+  return false;
+}
+
+/// The same by whichever kernel it is.
+template <template <class, int, int, int> class Cta, class T, class Params>
+void run_persistent(std::span<const Params> directions, int64_t cells, const LstmDivision& d,
+                    unsigned cluster, Stream stream) {
+  const bool launched = [&]<size_t... i>(std::index_sequence<i...>) {
+    return (launch_size<Cta, T, lstm_sizes[i]>(directions, cells, d, cluster, stream) || ...);
+  }
+  (std::make_index_sequence<std::size(lstm_sizes)>());
+  BS_CHECK(launched, "lstm: there is no persistent kernel for {} cells in {} blocks a CTA", cells,
+           d.blocks);
 }
 
 /// Makes words that others will wait for `unwritten`.

@@ -15,19 +15,19 @@ std::shared_ptr<CacheSlot> Cache::find(std::type_index key, std::type_index valu
   if (found != slots_.end()) {
     slots_.splice(slots_.begin(), slots_, found);
   } else {
-    slots_.push_front(std::shared_ptr<CacheSlot>(
-        new CacheSlot{.key_type = key, .value_type = value, .key = copy(), .once = {}, .value = {}}));
+    slots_.push_front(std::shared_ptr<CacheSlot>(new CacheSlot{
+        .key_type = key, .value_type = value, .key = copy(), .once = {}, .value = {}}));
     drop_oldest();
   }
   return slots_.front();
 }
 
 void Cache::drop_oldest() {
-  const auto free = std::count_if(slots_.begin(), slots_.end(),
-                                  [](const auto& slot) { return !slot->pinned; });
+  const auto free =
+      std::count_if(slots_.begin(), slots_.end(), [](const auto& slot) { return !slot->pinned; });
   if (static_cast<size_t>(free) <= most_) return;
-  const auto oldest = std::find_if(slots_.rbegin(), slots_.rend(),
-                                   [](const auto& slot) { return !slot->pinned; });
+  const auto oldest =
+      std::find_if(slots_.rbegin(), slots_.rend(), [](const auto& slot) { return !slot->pinned; });
   slots_.erase(std::next(oldest).base());
 }
 

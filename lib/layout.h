@@ -89,9 +89,9 @@ class Layout {
    *  made before. */
   LayoutView view(Device device) const;
   /** @brief What `make()` derives from this pattern, a kernel's work list say: made at the first
-   *  call with `key`, which is any type that has `==`, and T; then kept while it is used. Of what is
-   *  not pinned, the `most_derived` last asked for stay. Thread-safe; no lock is held while `make`
-   *  runs, and it may derive what it is made of. */
+   *  call with `key`, which is any type that has `==`, and T; then kept while it is used. Of what
+   * is not pinned, the `most_derived` last asked for stay. Thread-safe; no lock is held while
+   * `make` runs, and it may derive what it is made of. */
   template <class T, class Key, class Make>
   Kept<T> derived(const Key& key, const Make& make) const {
     return derived_.get<T>(key, make);

@@ -112,8 +112,8 @@ TEST_CASE("block-sparse products: f32 rows that are alike wherever they lie") {
 
 TEST_CASE("block-sparse products: one layout serves products of all kinds in turn") {
   // Its lists and schedules are made once, each for all kernels that read the same one.
-  const SettingsGuard always({.portable_products = settings().portable_products,
-                              .gathered_products = true});
+  const SettingsGuard always(
+      {.portable_products = settings().portable_products, .gathered_products = true});
   std::mt19937 random(43);
   const auto pick = [&](std::initializer_list<int> of) {
     return *(of.begin() + random() % of.size());

@@ -28,8 +28,8 @@ std::vector<Mode> modes_of_f32() {
 
 void each_large_f32(const std::function<void(const Mask&, Transpose)>& visit) {
   // Blocks of 32 have kernels of their own too, at sizes where they would not pay.
-  const SettingsGuard always({.portable_products = settings().portable_products,
-                              .gathered_products = true});
+  const SettingsGuard always(
+      {.portable_products = settings().portable_products, .gathered_products = true});
   for (const Mode& mode : modes_of_f32())
     for (const int block : {32, 64, 128})
       for (const Transpose t : transposes) {

@@ -14,7 +14,7 @@ void run_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const T
              const DsdProblem& p, Stream stream) {
   switch (work.plan.path) {
     case Path::dense:
-      return dense_dsd(values, b, c, p, stream);
+      return dense_dsd(work, values, b, c, p, stream);
     case Path::warpgroup:
       return warpgroup_dsd(work, values, b, c, p, stream);
     case Path::tf32:

@@ -1,10 +1,13 @@
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_dense.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tiled.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_not_finite.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_numbers.h>
 #include <bs/kernels/cuda/block_sparse/gemm_blocks.h>
 #include <bs/kernels/cuda/gemm/matmul_description.h>
 #include <bs/kernels/gemm_operation.h>
 #include <bs/kernels/matmul.h>
+#include <bs/lib/cuda/runtime.h>
 
 #include <map>
 #include <memory>
@@ -69,8 +72,14 @@ void finished_matmul(const Tensor& a, const Tensor& b, const Tensor& d,
 
 }  // namespace
 
-void dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
-               Stream stream) {
+void dense_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const Tensor& c,
+               const DsdProblem& p, Stream stream) {
+  const bool whole = p.pattern->nnz() == int64_t{p.layout.rows} * p.layout.cols;
+  const Tensor flag = Tensor::empty({1}, i32, stream.device());
+  if (!whole) {
+    fill_zero(flag.data(), flag.bytes(), stream);
+    find_not_finite(matrix(b), flag.data<int32_t>(), stream);
+  }
   Tensor s = dense_like(p.layout, b);
   to_dense(one_batch(values), p.layout, s, stream);
   if (p.transposed) s = s.transpose(0, 1);
@@ -85,6 +94,8 @@ void dense_dsd(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
   } else {
     matmul(matrix(b).transpose(0, 1), s.transpose(0, 1), result.transpose(0, 1), stream);
   }
+  // Zero times infinity or NaN is NaN.
+  if (!whole) tiled_dsd(work, values, b, c, p, stream, flag.data<int32_t>());
 }
 
 void dense_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,

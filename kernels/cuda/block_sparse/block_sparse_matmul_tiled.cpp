@@ -132,7 +132,7 @@ std::vector<TiledKernel> all_tiled_kernels() {
 }
 
 void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const Tensor& c,
-               const DsdProblem& p, Stream stream) {
+               const DsdProblem& p, Stream stream, const int32_t* only_if) {
   const int vector = vector_of(b.dtype());
   const bool by_rows = p.c.col == 1;
   const TiledKernel k{.sampled = false,
@@ -165,6 +165,7 @@ void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const
                                  .grid = grid,
                                  .split = {},
                                  .next = nullptr,
+                                 .only_if = only_if,
                                  .epilogue = epilogue.arguments()};
   const int64_t tiles = p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
   launch_items(k, arguments, launch_of(k, tiles), work.split, p.epilogue, stream, tiled_source);

@@ -33,9 +33,10 @@ jit::Source tiled_source(const TiledKernel& kernel, const GemmEpilogue* epilogue
 /** @brief All that can ever be asked for, without epilogues. */
 std::vector<TiledKernel> all_tiled_kernels();
 
-/** @brief Path::tiled. */
+/** @brief Path::tiled.
+ *  @param[in] only_if on the device: where it is 0 nothing is computed; null: all is */
 void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const Tensor& c,
-               const DsdProblem& p, Stream stream);
+               const DsdProblem& p, Stream stream, const int32_t* only_if = nullptr);
 void tiled_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const Tensor& values,
                const SddProblem& p, Stream stream);
 

@@ -99,10 +99,10 @@ jit::Source warpgroup_source(const WarpgroupKernel& k, const GemmEpilogue* epilo
   const WarpgroupTile tile = tile_of(k);
   const char* const op = k.sampled ? "sdd" : "dsd";
   const char* const type = k.sampled ? "WarpgroupSdd" : "WarpgroupDsd";
-  const std::string name = format("{}_wgmma_{}_b{}_{}{}{}_n{}{}{}", op, to_string(k.dtype),
-                                  k.block, k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n",
-                                  k.c_by_columns ? "_t" : "", tile.cols,
-                                  k.gathered ? "_gathered" : "", epilogue ? "_epilogue" : "");
+  const std::string name =
+      format("{}_wgmma_{}_b{}_{}{}{}_n{}{}{}", op, to_string(k.dtype), k.block,
+             k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.c_by_columns ? "_t" : "",
+             tile.cols, k.gathered ? "_gathered" : "", epilogue ? "_epilogue" : "");
   std::string code =
       format("#include <bs/kernels/cuda/device/block_sparse/warpgroup_{}.cuh>\n\n", op);
   code += warpgroup_mma(tile.cols, k.dtype, k.a_along_k, k.b_along_k);
@@ -193,7 +193,8 @@ void warpgroup_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const 
   const SddOperand right{b, 1, p.b.col != 1, n, p.b.col != 1 ? p.b.col : p.b.row, p.b_head};
   const SddOperand &strip = turned ? right : left, &gathered = turned ? left : right;
   const int side = std::min(block, depth);
-  params.a = sdd_map(p, axes, strip, k.gathered ? side : depth, depth, params.a_steps).encode("sdd");
+  params.a =
+      sdd_map(p, axes, strip, k.gathered ? side : depth, depth, params.a_steps).encode("sdd");
   params.b = sdd_map(p, axes, gathered, side, depth, params.b_steps).encode("sdd");
   params.values = block_map(values, block).encode("sdd");
   if (aside) params.aside = block_map(*aside, block).encode("sdd");

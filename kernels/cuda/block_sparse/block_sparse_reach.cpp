@@ -28,8 +28,8 @@ Reach reach_of(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
                          : DenseMap(b, pieces ? line : p.n, p.k(), p.b.row, line, 1);
   if (pieces) map.add(p.n / line, line);
   map.add_axes(axes, strides, pieces ? 2 : 3, steps);
-  DenseMap result = p.c.col != 1 ? DenseMap(c, m, p.n, p.c.col, line, 1)
-                                 : DenseMap(c, p.n, m, p.c.row, line, 1);
+  DenseMap result =
+      p.c.col != 1 ? DenseMap(c, m, p.n, p.c.col, line, 1) : DenseMap(c, p.n, m, p.c.row, line, 1);
   result.add(p.batch.numel(), m * p.n);
   reach.copy_engine = map.fit && aligned_to_16(values) && (single || result.fit);
   return reach;
@@ -63,12 +63,11 @@ Reach reach_of(const Tensor& a, const Tensor& b, const Tensor& values, const Sdd
   const int64_t height = int64_t{p.layout.rows} * block, width = int64_t{p.layout.cols} * block;
   const bool a_along = p.a.col == 1, b_along = p.b.col != 1;
   Reach reach;
-  reach.vectors = aligned_to_16(a) && steps_in(p.batch, 0, vector) && steps_in(p.sum, 0, vector) &&
-                  p.a_head % vector == 0 &&
-                  whole_pieces(p.a, a_along, a_along ? p.k : height, vector) && aligned_to_16(b) &&
-                  steps_in(p.batch, 1, vector) && steps_in(p.sum, 1, vector) &&
-                  p.b_head % vector == 0 &&
-                  whole_pieces(p.b, !b_along, b_along ? p.k : width, vector);
+  reach.vectors =
+      aligned_to_16(a) && steps_in(p.batch, 0, vector) && steps_in(p.sum, 0, vector) &&
+      p.a_head % vector == 0 && whole_pieces(p.a, a_along, a_along ? p.k : height, vector) &&
+      aligned_to_16(b) && steps_in(p.batch, 1, vector) && steps_in(p.sum, 1, vector) &&
+      p.b_head % vector == 0 && whole_pieces(p.b, !b_along, b_along ? p.k : width, vector);
   const Axes axes(p.batch, p.sum);
   const int64_t size = int64_t{p.layout.nnz} * block * block;
   reach.copy_engine =
@@ -103,7 +102,9 @@ DsdShape dsd_shape(const Tensor& values, const Tensor& b, const Tensor& c, const
              .c_by_columns = p.c.col != 1,
              .turnable = short_lines(p, b),
              .epilogue = p.epilogue != nullptr};
-  x.dense_epilogue = b.dtype() != f32 && lines_aligned(p.b, b) && lines_aligned(p.c, c);
+  // What is reduced is reduced once.
+  x.dense_epilogue = b.dtype() != f32 && p.epilogue && p.epilogue->reductions.empty() &&
+                     lines_aligned(p.b, b) && lines_aligned(p.c, c);
   x.lying = reach_of(values, b, c, p);
   if (!x.turnable) return x;
   DsdProblem turned = p;

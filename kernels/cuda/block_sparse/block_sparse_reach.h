@@ -1,6 +1,6 @@
 #pragma once
-/** @file Products as plans see them: what operands look like in memory, in words that no plan has to
- *  look up. */
+/** @file Products as plans see them: what operands look like in memory, in words that no plan has
+ * to look up. */
 #include <bs/kernels/block_sparse_matmul_problem.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
 #include <bs/lib/tensor.h>

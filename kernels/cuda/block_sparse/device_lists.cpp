@@ -66,10 +66,9 @@ struct Planned {
 
 Kept<DeviceStrips> device_strips(const Layout& layout, const StripShape& shape, Stream stream) {
   const Device device = stream.device();
-  Kept<DeviceStrips> kept =
-      layout.derived<DeviceStrips>(OnDevice<StripShape>{shape, device.index()}, [&] {
-        return DeviceStrips(layout, *strips_of(layout, shape), device);
-      });
+  Kept<DeviceStrips> kept = layout.derived<DeviceStrips>(
+      OnDevice<StripShape>{shape, device.index()},
+      [&] { return DeviceStrips(layout, *strips_of(layout, shape), device); });
   kept->made.wait(kept, stream);
   return kept;
 }

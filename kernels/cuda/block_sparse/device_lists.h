@@ -14,8 +14,8 @@ class MadeOn {
   MadeOn() = default;
   explicit MadeOn(Stream stream) : made_(stream), stream_(stream), any_(true) {}
 
-  /** @brief Lets `stream` use the lists, which are a part of what `kept` holds. Memory is given back
-   *  in the order of the stream it is of: what others use, or a graph, stays for good. */
+  /** @brief Lets `stream` use the lists, which are a part of what `kept` holds. Memory is given
+   * back in the order of the stream it is of: what others use, or a graph, stays for good. */
   template <class T>
   void wait(const Kept<T>& kept, Stream stream) const {
     if (!any_) return;
@@ -43,8 +43,8 @@ struct DevicePieces {
 /** @brief Strips with the columns of each and the blocks of its rows there, which the device lists;
  *  the host does not wait for it. */
 struct DeviceStrips {
-  Tensor lists, columns;      ///< i32
-  device::StripList list{};   ///< into these
+  Tensor lists, columns;     ///< i32
+  device::StripList list{};  ///< into these
   bool gathered = false;
   MadeOn made;
 

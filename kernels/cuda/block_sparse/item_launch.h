@@ -1,5 +1,6 @@
 #pragma once
-/** @file The launch of a kernel that shares out items of work, alike for all block-sparse products. */
+/** @file The launch of a kernel that shares out items of work, alike for all block-sparse products.
+ */
 #include <bs/kernels/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/work_counter.h>
@@ -14,11 +15,11 @@ namespace bs::cuda {
 /** @brief What a launch takes besides its parameters. */
 struct ItemLaunch {
   int threads = 0, shared_bytes = 0;
-  int64_t items = 0;     ///< where none are cut
-  Shape sums = {};       ///< partial sums of a slot
+  int64_t items = 0;  ///< where none are cut
+  Shape sums = {};    ///< partial sums of a slot
   DType sums_dtype = f32;
-  int counters = 2;       ///< zeros of the launch
-  int arrivals = 0;       ///< and of each slot
+  int counters = 2;        ///< zeros of the launch
+  int arrivals = 0;        ///< and of each slot
   bool persistent = true;  ///< CTAs take one item after the other; else each has one
 };
 

@@ -1,6 +1,8 @@
 #include <bs/kernels/cuda/block_sparse/warpgroup_dsd_operands.h>
 #include <bs/lib/cuda/launch.h>
 
+#include <algorithm>
+
 namespace bs::cuda {
 
 int64_t describe_dsd(const Tensor& b, const DsdProblem& p, const DsdWork& work,
@@ -24,6 +26,10 @@ int64_t describe_dsd(const Tensor& b, const DsdProblem& p, const DsdWork& work,
     return p.batch.numel() * ceil_div(n, cols) * tiling.parts;
   };
   const int64_t columns = columns_of(p.n);
+  params.b_at = b.data();
+  params.b_row = p.b.row;
+  params.b_col = p.b.col;
+  std::copy(b_strides.begin(), b_strides.end(), params.b_axes);
   params.values = values.encode("dsd");
   params.b = map_b(tiling.depth).encode("dsd");
   if (plan.strips.pairs) params.b_pairs = map_b(2 * tiling.depth).encode("dsd");

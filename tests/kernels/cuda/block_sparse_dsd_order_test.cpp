@@ -125,8 +125,8 @@ TEST_CASE("order: runs of strips read the columns that any of their rows has") {
     for (const bool transposed : {false, true})
       for (const bool gathered : {false, true}) {
         if (gathered && row_groups_of(*layout, transposed, side)->rows.empty()) continue;
-        const Strips strips = make_strips(
-            *layout, {.transposed = transposed, .side = side, .gathered = gathered});
+        const Strips strips =
+            make_strips(*layout, {.transposed = transposed, .side = side, .gathered = gathered});
         const DeviceStrips listed(*layout, strips, Device::cpu());
         const int ranks = strips.count;
         const int first = static_cast<int>(random() % static_cast<unsigned>(ranks)),

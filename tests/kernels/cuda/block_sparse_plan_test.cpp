@@ -57,8 +57,7 @@ TEST_CASE("plan: the path follows from the GPU, the numbers, the block and what 
       {80, 64, Factors::half, true, Path::tiled, Path::tiled},
       {100, 64, Factors::half, true, Path::tiled, Path::tiled},
       {90, 64, Factors::tf32, true, Path::tf32, Path::tf32},
-      {90, 32, Factors::split, true, Path::tf32, Path::tf32},
-      {90, 16, Factors::tf32, true, Path::tiled, Path::tf32},
+      {90, 64, Factors::split, true, Path::tf32, Path::tf32},
       {90, 128, Factors::split, false, Path::tiled, Path::tiled},
       {86, 128, Factors::tf32, true, Path::tiled, Path::tiled},
       {90, 64, Factors::f64, true, Path::tiled, Path::tiled},
@@ -69,12 +68,9 @@ TEST_CASE("plan: the path follows from the GPU, the numbers, the block and what 
     const LayoutPtr layout = random_layout(4096, row.block, .1);
     const Gpu gpu{.capability = row.capability};
     const Reach reach{.copy_engine = row.reached};
-    const DsdShape dsd{.factors = row.factors, .n = 2048, .lying = reach};
-    const SddShape sdd{.factors = row.factors,
-                       .k = 2048,
-                       .a_along_k = true,
-                       .b_along_k = true,
-                       .lying = reach};
+    const DsdShape dsd{.factors = row.factors, .n = 512, .lying = reach};
+    const SddShape sdd{
+        .factors = row.factors, .k = 512, .a_along_k = true, .b_along_k = true, .lying = reach};
     CHECK(plan_dsd(*layout, dsd, gpu, {}).path == row.dsd);
     CHECK(plan_sdd(*layout, sdd, gpu, {}).path == row.sdd);
     CHECK(plan_dsd(*layout, dsd, gpu, {.portable_products = true}).path == Path::tiled);
@@ -87,6 +83,10 @@ TEST_CASE("plan: the path follows from the GPU, the numbers, the block and what 
   };
   CHECK(path(191) == Path::tiled);
   CHECK(path(192) == Path::tf32);
+  const LayoutPtr small = random_layout(1024, 16, .1);
+  const Settings always{.gathered_products = true};
+  CHECK(plan_dsd(*small, {.factors = Factors::tf32, .n = 512}, {}, always).path == Path::tiled);
+  CHECK(plan_sdd(*small, {.factors = Factors::tf32, .k = 512}, {}, always).path == Path::tf32);
 }
 
 TEST_CASE("plan: once dense products pay they do for all greater densities") {
@@ -113,9 +113,9 @@ TEST_CASE("plan: dsd's pieces cover its items once, on any GPU") {
   const std::vector<Gpu> gpus = machines();
   for (int i = 0; i < 300; ++i) {
     const int block = 8 << random() % 5, heads = 1 + static_cast<int>(random() % 3);
-    const LayoutPtr layout =
-        test::uneven_layout(random, heads, 1 + static_cast<int>(random() % 60),
-                            1 + static_cast<int>(random() % 60), block, 1 + random() % 9);
+    const LayoutPtr layout = test::uneven_layout(random, heads, 1 + static_cast<int>(random() % 60),
+                                                 1 + static_cast<int>(random() % 60), block,
+                                                 1 + static_cast<unsigned>(random() % 9));
     const bool sums_heads = heads > 1 && random() % 2 != 0;
     const DsdShape shape{.factors = all_factors[random() % 4],
                          .transposed = random() % 2 != 0,
@@ -137,8 +137,8 @@ TEST_CASE("plan: dsd's pieces cover its items once, on any GPU") {
                            .rows;
       items *= (shape.transposed ? layout->cols() : layout->rows()) * ((block + rows - 1) / rows);
     } else {
-      const Tf32Tile tile = tf32_tile(std::max(block, 32), shape.factors == Factors::split,
-                                      plan.large);
+      const Tf32Tile tile =
+          tf32_tile(std::max(block, 32), shape.factors == Factors::split, plan.large);
       if (plan.path == Path::tf32) items *= std::max(1, block / tile.n);
       items *= make_strips(*layout, plan.strips).count;
     }
@@ -159,7 +159,7 @@ TEST_CASE("plan: sdd has every block in one item, on any GPU") {
   for (int i = 0; i < 200; ++i) {
     const int block = 16 << random() % 3;
     const LayoutPtr layout = test::uneven_layout(random, 1 + static_cast<int>(random() % 2), 60, 60,
-                                                 block, 1 + random() % 9);
+                                                 block, 1 + static_cast<unsigned>(random() % 9));
     const SddShape shape{.factors = random() % 2 != 0 ? Factors::half : Factors::tf32,
                          .k = 1 + static_cast<int>(random() % 900),
                          .batch = 1 + static_cast<int>(random() % 3),
@@ -172,8 +172,8 @@ TEST_CASE("plan: sdd has every block in one item, on any GPU") {
     std::vector<int> taken(static_cast<size_t>(layout->nnz()));
     for (const device::SddShare& share : plan.shares)
       for (int at = 0; at < share.count * plan.gathered.strip_rows; ++at) {
-        const int number =
-            plan.gathered.blocks.at(static_cast<size_t>(share.first * plan.gathered.strip_rows + at));
+        const int number = plan.gathered.blocks.at(
+            static_cast<size_t>(share.first * plan.gathered.strip_rows + at));
         if (number >= 0) ++taken.at(static_cast<size_t>(number));
       }
     CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
@@ -185,7 +185,7 @@ TEST_CASE("plan: a width that varies is planned a few times, and as it would be 
   const LayoutPtr layout = random_layout(4096, 64, .1);
   for (const Factors factors : all_factors) {
     std::vector<int64_t> planned;
-    for (int64_t n = 4096; n < 8192; n += 8) {
+    for (int64_t n = 32768; n < 65536; n += 40) {
       const DsdShape shape{.factors = factors, .n = n};
       const DsdShape of = planned_shape(*layout, shape, {}, {});
       CHECK(of.n >= n);
@@ -193,7 +193,8 @@ TEST_CASE("plan: a width that varies is planned a few times, and as it would be 
       CHECK(planned_shape(*layout, of, {}, {}) == of);
       if (planned.empty() || planned.back() != of.n) planned.push_back(of.n);
     }
-    CHECK(planned.size() <= (factors == Factors::f64 ? 128 : 100));
+    // Tiles of mma.sync may be cut by their number.
+    CHECK(planned.size() <= (factors == Factors::f64 ? 1024 : 10));
   }
   std::mt19937 random(7);
   for (int i = 0; i < 60; ++i) {
@@ -219,7 +220,6 @@ TEST_CASE("plan: an order for more columns serves fewer") {
       CHECK(own.groups >= 1);
       // Every column is in a group, and the last group has some.
       CHECK((own.groups - 1) * own.group < columns);
-      if (own.groups == 1) CHECK(own.group == columns);
       if (columns == planned) CHECK(own.groups == order.groups);
     }
   }

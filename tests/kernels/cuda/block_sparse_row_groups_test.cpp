@@ -175,8 +175,8 @@ bool in_order(const std::vector<int>& listed, bool pairs) {
 }
 
 /// Checks every entry of strips of `side` block rows; returns how many pairs kernels find.
-int check_strips(const Layout& layout, bool transposed, int side, bool pairs,
-                 const Strips& strips, const DeviceStrips& host) {
+int check_strips(const Layout& layout, bool transposed, int side, bool pairs, const Strips& strips,
+                 const DeviceStrips& host) {
   const int rows = transposed ? layout.cols() : layout.rows(), count = strips.count;
   const std::vector<std::map<int, int>> lines = lines_of(layout, transposed);
   int found = 0, wrong = 0, whole = 0;
@@ -184,8 +184,7 @@ int check_strips(const Layout& layout, bool transposed, int side, bool pairs,
     std::set<int> columns;
     std::vector<const std::map<int, int>*> own(static_cast<size_t>(side));
     for (int r = 0; r < side; ++r) {
-      const int row =
-          host.gathered ? host.list.rows[strip * side + r] : strip % count * side + r;
+      const int row = host.gathered ? host.list.rows[strip * side + r] : strip % count * side + r;
       if (row >= rows) continue;
       own[static_cast<size_t>(r)] = &lines[static_cast<size_t>(strip / count * rows + row)];
       for (const auto& [col, number] : *own[static_cast<size_t>(r)]) columns.insert(col);

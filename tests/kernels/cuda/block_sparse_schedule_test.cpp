@@ -67,8 +67,7 @@ TEST_CASE("schedule: strips list what their rows keep") {
       for (int rank = 0; rank < heads * strips.count; ++rank) {
         CHECK(list.order[rank] / strips.count == rank / strips.count);
         if (rank % strips.count > 0)
-          CHECK(strips.length(list.order[rank - 1]) >=
-                strips.length(list.order[rank]));
+          CHECK(strips.length(list.order[rank - 1]) >= strips.length(list.order[rank]));
       }
     }
   }
@@ -112,7 +111,8 @@ TEST_CASE("schedule: each item of dsd is as long as the strips of its own head")
     for (int item = 0; item < static_cast<int>(items.size()); ++item) {
       const int rank = item / (batch * tiles), z = item % (batch * tiles) / tiles;
       const int first = sums_heads ? 0 : z % heads;
-      const int strip = strips.order[static_cast<size_t>(first * strips.count + rank)] % strips.count;
+      const int strip =
+          strips.order[static_cast<size_t>(first * strips.count + rank)] % strips.count;
       int steps = 0;
       for (int h = 0; h < heads; ++h)
         if (sums_heads || h == first) steps += others * stages(h, strip);
@@ -186,11 +186,12 @@ TEST_CASE("schedule: sdd of f32 has every block once in the shares of its items"
     int wrong = 0;
     for (const device::SddShare& share : shares) {
       wrong += share.count < 0 || share.count * block > tile.gathered_columns();
-      wrong += static_cast<size_t>(share.strip + 1) * static_cast<size_t>(plan.gathered.strip_rows) >
-               plan.gathered.rows.size();
+      wrong +=
+          static_cast<size_t>(share.strip + 1) * static_cast<size_t>(plan.gathered.strip_rows) >
+          plan.gathered.rows.size();
       for (int c = 0; c < share.count * plan.gathered.strip_rows; ++c) {
-        const int number =
-            plan.gathered.blocks.at(static_cast<size_t>(share.first * plan.gathered.strip_rows + c));
+        const int number = plan.gathered.blocks.at(
+            static_cast<size_t>(share.first * plan.gathered.strip_rows + c));
         if (number >= 0) ++taken.at(static_cast<size_t>(number));
       }
     }

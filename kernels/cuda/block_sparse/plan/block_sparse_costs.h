@@ -84,8 +84,8 @@ constexpr SplitCosts sdd_split_costs(int step, int64_t sums) {
           .crowd = static_cast<int>(4'600'000 / sums),
           .quiet_load = static_cast<int>(sums / 50)};
 }
-/** @brief In steps, of sdd of f32 (an H200). TF32 waits for memory where operands do not stay in L2:
- *  with parts of all of many items it takes 1.4 to 1.7 times as long as with whole ones. */
+/** @brief In steps, of sdd of f32 (an H200). TF32 waits for memory where operands do not stay in
+ * L2: with parts of all of many items it takes 1.4 to 1.7 times as long as with whole ones. */
 constexpr SplitCosts tf32_sdd_costs(bool split, int64_t sums) {
   SplitCosts costs;
   if (!split) costs.most_slots = static_cast<int>((int64_t{16} << 20) / sums);
@@ -106,8 +106,8 @@ constexpr TilePace tile_pace(const BlockSparseTile& t, Factors factors, int bloc
   const int sums = t.rows * t.cols / t.threads() * (size == 8 ? 2 : 1);  // registers
   const auto by_registers = int64_t{65536} / t.threads() / (sums + 64);
   const auto by_memory = gpu.shared_bytes / (t.shared_bytes(size) + 2048);
-  const int64_t resident = std::min({std::max(by_registers, int64_t{1}),
-                                     std::max(by_memory, int64_t{1}), tiles});
+  const int64_t resident =
+      std::min({std::max(by_registers, int64_t{1}), std::max(by_memory, int64_t{1}), tiles});
   const double filled = block < 32 ? .5 : block == 32 ? .7 : 1;
   constexpr double operations[] = {1900, 900, 380, 300};  // a nanosecond and multiprocessor
   const bool fill = factors == Factors::half || factors == Factors::tf32;

@@ -49,8 +49,7 @@ template <class Faster>
 bool holds(const Layout& layout, bool transposed, bool strips, const Faster& faster) {
   const int rows = WarpgroupTile::dsd_rows(layout.block());
   return faster(layout.density()) &&
-         (!strips || rows == 1 ||
-          faster(random_density(*row_groups_of(layout, transposed, rows))));
+         (!strips || rows == 1 || faster(random_density(*row_groups_of(layout, transposed, rows))));
 }
 
 bool blocks_pay(const Layout& layout, const Gpu& gpu) {
@@ -83,14 +82,12 @@ bool dense_dsd_pays(const Layout& layout, const DsdShape& x, const Gpu& gpu) {
   const int block = layout.block();
   const bool gathers = x.factors == Factors::half && block >= 16;
   const double dense = dense_time(layout, x.factors, x.n, gpu);
-  const double writing =
-      passing_time(elements_of(layout) * (1 + layout.density()), x.factors, gpu);
+  const double writing = passing_time(elements_of(layout) * (1 + layout.density()), x.factors, gpu);
   const bool copied = block == 8 || (gathers && block == 16);
   const int64_t depth = x.transposed ? layout.height() : layout.width();
   const double turning =
-      copied && x.turnable
-          ? copy_time(static_cast<double>(depth * x.n * bytes_of(x.factors)), gpu)
-          : 0;
+      copied && x.turnable ? copy_time(static_cast<double>(depth * x.n * bytes_of(x.factors)), gpu)
+                           : 0;
   const double more = (writing - turning) / dense + (x.epilogue ? finishing : 0) +
                       more_across(x.factors, !x.transposed, x.b_along_k);
   return holds(layout, x.transposed, gathers, [&](double density) {

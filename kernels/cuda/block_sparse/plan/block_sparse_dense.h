@@ -59,8 +59,8 @@ constexpr bool dense_sdd_is_faster(int block, double density, int64_t m, int64_t
  *  and f32 on Hopper, whose crossover with the sparse kernels is known, and where a dense matrix is
  *  a sixteenth of the memory at most. */
 bool dense_dsd_pays(const Layout& layout, const DsdShape& shape, const Gpu& gpu);
-/** @brief Whether sdd stores the blocks of a dense product (Path::blocks), or picks them out of all of
- *  one (Path::dense); else Path::tiled. */
+/** @brief Whether sdd stores the blocks of a dense product (Path::blocks), or picks them out of all
+ * of one (Path::dense); else Path::tiled. */
 Path dense_sdd_path(const Layout& layout, const SddShape& shape, const Gpu& gpu);
 
 }  // namespace bs::cuda

@@ -120,7 +120,8 @@ double read_in_order(const Layout& layout, const Strips& strips, const DsdExtent
     all += length;
     if (i >= order.first) behind += length;
   }
-  const int64_t block = layout.block(), depth = strips.shape.transposed ? layout.height() : layout.width();
+  const int64_t block = layout.block(),
+                depth = strips.shape.transposed ? layout.height() : layout.width();
   const double blocks = static_cast<double>(layout.nnz() * block * block) *
                         static_cast<double>(behind) /
                         static_cast<double>(std::max<int64_t>(all, 1));
@@ -136,8 +137,7 @@ double read_in_order(const Layout& layout, const Strips& strips, const DsdExtent
 /// slide along; and memory would give them, keeping nothing for those after them, about as little
 /// as groups of columns, each of which reads all blocks again. Several C may have a B and blocks of
 /// their own each.
-bool strips_follow(const Layout& layout, const Strips& strips, const DsdExtent& x,
-                   int workers) {
+bool strips_follow(const Layout& layout, const Strips& strips, const DsdExtent& x, int workers) {
   if (x.cols >= too_wide_to_follow || x.tiles != x.columns) return false;
   const auto count = static_cast<int64_t>(strips.count);
   const auto at_once = static_cast<int>(std::max<int64_t>(workers / x.columns, 1));
@@ -146,7 +146,8 @@ bool strips_follow(const Layout& layout, const Strips& strips, const DsdExtent& 
   const double one = reads(at_once), two = reads(2 * at_once);
   const bool slide = two / runs(2 * at_once) >= (1 + least_fresh) * one / runs(at_once) &&
                      reads(1) >= least_common * two;
-  const int64_t block = layout.block(), depth = strips.shape.transposed ? layout.height() : layout.width();
+  const int64_t block = layout.block(),
+                depth = strips.shape.transposed ? layout.height() : layout.width();
   const auto of_b = static_cast<double>(depth * x.cols * x.columns),
              of_blocks = static_cast<double>(layout.nnz() * block * block);
   const double groups = std::max(static_cast<double>(x.columns * count) / workers, 1.0);
@@ -175,9 +176,8 @@ device::WorkOrder order_dsd(const Layout& layout, const Strips& strips, const Ds
     const bool one = extent.tiles == extent.columns;
     return !one || read(order) <= most_read * read(by_length) ? order : by_length;
   }
-  return strips_follow(layout, strips, extent, workers)
-             ? all_strips(strips.count, extent.columns)
-             : by_length;
+  return strips_follow(layout, strips, extent, workers) ? all_strips(strips.count, extent.columns)
+                                                        : by_length;
 }
 
 std::vector<int32_t> dsd_items(const Strips& strips, int block, const DsdExtent& extent) {

@@ -94,7 +94,8 @@ SplitCosts warpgroup_costs(int block, int cols) {
 int soonest_cols(const Dsd& d, bool pairs) {
   const int widest = warpgroup_dsd_tile(d.shape.n).cols, side = WarpgroupTile::dsd_rows(d.block());
   const int workers = d.gpu.multiprocessors;
-  const int64_t items = ceil_div(d.block_rows(), side) * d.shape.batch * ceil_div(d.shape.n, widest);
+  const int64_t items =
+      ceil_div(d.block_rows(), side) * d.shape.batch * ceil_div(d.shape.n, widest);
   int64_t soonest = std::numeric_limits<int64_t>::max();
   int best = widest;
   if (widest == 64 || items > 2 * workers) return widest;
@@ -137,8 +138,8 @@ int64_t items_of(const Dsd& d, const Tf32Tile& tile) {
 bool fills(int64_t items, int workers) { return 4 * items >= int64_t{3} * workers; }
 
 /// Whether tiles of four block rows of 32 are sooner done than of two, a step of which takes up to
-/// .8 of the time; unless the longest alone is more than a multiprocessor's share. Or of 512 columns
-/// with blocks of 64, where there are enough of them for two a multiprocessor.
+/// .8 of the time; unless the longest alone is more than a multiprocessor's share. Or of 512
+/// columns with blocks of 64, where there are enough of them for two a multiprocessor.
 bool large_pays(const Dsd& d, int workers) {
   if (d.split()) return false;
   if (d.block() == 64) return d.block_rows() * (d.shape.batch * d.shape.n / 512) >= 2 * workers;
@@ -172,18 +173,19 @@ bool plan_tf32(const Dsd& d, DsdPlan& plan) {
   return true;
 }
 
-/// Whether blocks of 8 read each part of B, one a head for each block line of op(S), so often that a
-/// copy with long lines pays. Of f64 what they read are lines of 64 bytes.
+/// Whether blocks of 8 read each part of B, one a head for each block line of op(S), so often that
+/// a copy with long lines pays. Of f64 what they read are lines of 64 bytes.
 bool reads_often(const Dsd& d) {
   const int64_t lines = d.shape.transposed ? d.layout.rows() : d.layout.cols();
   return d.block() == 8 && d.shape.factors != Factors::f64 &&
          d.layout.nnz() >= 4 * d.layout.heads() * lines;
 }
 
-void plan_tiled(const Dsd& d, DsdPlan& plan) {
+/// @param[in] turns whether B is copied first
+void plan_tiled(const Dsd& d, bool turns, DsdPlan& plan) {
   const DsdShape& x = d.shape;
   const int size = bytes_of(x.factors), block = d.block(), workers = d.gpu.multiprocessors;
-  plan = {.turns = reads_often(d) && x.turnable};
+  plan = {.turns = turns};
   const int64_t lines = x.batch * d.block_rows();
   plan.cols = 64;
   plan.vectors = (plan.turns ? x.turned : x.lying).vectors;
@@ -195,15 +197,14 @@ void plan_tiled(const Dsd& d, DsdPlan& plan) {
   const TileCounts grid{ceil_div(block, tile.rows), ceil_div(x.n, tile.cols)};
   const int64_t tiles = lines * grid.rows * grid.cols;
   if (tiles > most_listed_tiles || x.terms > most_listed_products) return;
-  const TilePace pace = tile_pace(tile, x.factors, block,
-                                  std::max(ceil_div(tiles, workers), int64_t{1}), d.gpu);
-  SplitCosts costs =
-      split_costs(pace.step, int64_t{tile.rows} * tile.cols * (size == 8 ? 8 : 4));
+  const TilePace pace =
+      tile_pace(tile, x.factors, block, std::max(ceil_div(tiles, workers), int64_t{1}), d.gpu);
+  SplitCosts costs = split_costs(pace.step, int64_t{tile.rows} * tile.cols * (size == 8 ? 8 : 4));
   // Where tiles differ little, those left on a multiprocessor have it for themselves.
   costs.worth = 65;
-  plan.split = split_in_order(
-      tile_steps(d.layout, x, plan.lines, std::max(1, tile.depth / block), grid),
-      pace.resident * workers, costs);
+  plan.split =
+      split_in_order(tile_steps(d.layout, x, plan.lines, std::max(1, tile.depth / block), grid),
+                     pace.resident * workers, costs);
 }
 
 }  // namespace
@@ -247,20 +248,23 @@ std::vector<int32_t> tile_steps(const Layout& layout, const DsdShape& x,
 DsdPlan plan_dsd(const Layout& layout, const DsdShape& shape, const Gpu& gpu,
                  const Settings& settings) {
   const Dsd d{layout, shape, gpu, settings};
-  if (!settings.portable_products && dense_dsd_pays(layout, shape, gpu))
-    return {.path = Path::dense};
   DsdPlan plan;
+  if (!settings.portable_products && dense_dsd_pays(layout, shape, gpu)) {
+    plan_tiled(d, false, plan);  // for what is not finite
+    plan.path = Path::dense;
+    plan.split = {};
+    return plan;
+  }
   if (settings.portable_products || !(plan_warpgroup(d, plan) || plan_tf32(d, plan)))
-    plan_tiled(d, plan);
+    plan_tiled(d, reads_often(d) && shape.turnable, plan);
   return plan;
 }
 
-DsdShape planned_shape(const Layout& layout, DsdShape x, const Gpu& gpu,
-                       const Settings& settings) {
+DsdShape planned_shape(const Layout& layout, DsdShape x, const Gpu& gpu, const Settings& settings) {
   constexpr int64_t narrowest = 64;  // of tiles: those that n fills, and whether the last is full
   const int64_t rows = x.transposed ? layout.width() : layout.height();
-  const bool many = ceil_div(rows, 128) * x.batch * (x.n / 512) >
-                    int64_t{most_split_items} * gpu.multiprocessors;
+  const bool many =
+      ceil_div(rows, 128) * x.batch * (x.n / 512) > int64_t{most_split_items} * gpu.multiprocessors;
   // Items of wgmma that are as many are never cut, and their order is told for any number.
   const bool wgmma = !settings.portable_products && gpu.capability == 90 && layout.nnz() > 0 &&
                      layout.block() >= (x.factors == Factors::half ? 16 : 32) &&

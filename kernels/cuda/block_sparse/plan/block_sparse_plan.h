@@ -42,7 +42,7 @@ struct DsdShape {
   bool c_by_columns = false;  ///< those of C along its rows are
   bool turnable = false;      ///< B can be copied to lines of columns, where lines are of the depth
   bool epilogue = false;
-  bool dense_epilogue = true;  ///< a dense product could have the epilogue
+  bool dense_epilogue = true;     ///< a dense product could have the epilogue, and be repeated
   Reach lying = {}, turned = {};  ///< with B as it lies; with such a copy
   bool operator==(const DsdShape&) const = default;
 };
@@ -50,23 +50,24 @@ struct DsdShape {
 /** @brief How a product is computed. */
 struct DsdPlan {
   Path path = Path::tiled;
-  bool turns = false;          ///< B is copied to lines of columns first
-  StripShape strips = {};      ///< of the paths on wgmma
-  bool large = false;          ///< tf32_tile()'s
-  int cols = 0;                ///< of a tile
-  bool vectors = false;        ///< of mma.sync: operands are read in pieces of 16 bytes
-  device::WorkOrder order{};   ///< of the items of wgmma
-  WorkPieces split = {};       ///< of the items, where some are cut
+  bool turns = false;               ///< B is copied to lines of columns first
+  StripShape strips = {};           ///< of the paths on wgmma
+  bool large = false;               ///< tf32_tile()'s
+  int cols = 0;                     ///< of a tile
+  bool vectors = false;             ///< of mma.sync: operands are read in pieces of 16 bytes
+  device::WorkOrder order{};        ///< of the items of wgmma
+  WorkPieces split = {};            ///< of the items, where some are cut
   std::vector<int32_t> lines = {};  ///< of mma.sync: block rows, those with the most blocks first
 };
 DsdPlan plan_dsd(const Layout& layout, const DsdShape& shape, const Gpu& gpu,
                  const Settings& settings);
-/** @brief The shape whose plan serves this one: of as many columns, or where those are many, of some
- *  more. */
+/** @brief The shape whose plan serves this one: of as many columns, or where those are many, of
+ * some more. */
 DsdShape planned_shape(const Layout& layout, DsdShape shape, const Gpu& gpu,
                        const Settings& settings);
 /** @brief The order of a plan for so many columns. */
-device::WorkOrder order_of_columns(const device::WorkOrder& order, int64_t planned, int64_t columns);
+device::WorkOrder order_of_columns(const device::WorkOrder& order, int64_t planned,
+                                   int64_t columns);
 
 /** @brief The blocks of A B, whatever the layout. */
 struct SddShape {
@@ -88,11 +89,11 @@ struct SddShape {
 struct SddPlan {
   Path path = Path::tiled;
   bool turns_a = false, turns_b = false;  ///< copied to lines of the depth first
-  bool transposed = false;    ///< strips of B's columns
-  StripShape strips = {};     ///< of the paths on wgmma, where rows are not gathered
+  bool transposed = false;                ///< strips of B's columns
+  StripShape strips = {};                 ///< of the paths on wgmma, where rows are not gathered
   SddForm form = {};
-  int cols = 0;               ///< of mma.sync's tiles
-  bool vectors = false;       ///< and whether operands are read in pieces of 16 bytes
+  int cols = 0;          ///< of mma.sync's tiles
+  bool vectors = false;  ///< and whether operands are read in pieces of 16 bytes
   std::vector<device::SddShare> shares = {};  ///< the items of one S
   int together = 1;                           ///< shares of an item
   GatheredStrips gathered = {};               ///< strips of the items, where rows are gathered

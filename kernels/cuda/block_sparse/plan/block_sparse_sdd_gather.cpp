@@ -1,6 +1,6 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_alike.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_gather.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 
 #include <algorithm>
 #include <array>

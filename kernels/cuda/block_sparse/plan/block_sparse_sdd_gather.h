@@ -24,8 +24,8 @@ struct GatheredStrips {
 /** @brief Of a window: as many columns as there can be. */
 inline constexpr int widest_window = std::numeric_limits<int>::max();
 /** @brief Columns of the windows of a matrix that items come from: what runs at once then reads no
- *  more of B. All that a window can have, unless the GPU's memory would be what items wait for: then
- *  .77 to .96 of the time at 8192^3.
+ *  more of B. All that a window can have, unless the GPU's memory would be what items wait for:
+ * then .77 to .96 of the time at 8192^3.
  *  @param[in] rows,columns of the matrix
  *  @param[in] step nanoseconds of a stage of an item, of 128 bytes of each row and column */
 int sdd_window(int64_t rows, int64_t columns, int block, double step, const Gpu& gpu);

@@ -16,7 +16,8 @@ std::vector<device::SddShare> share_columns(const Strips& strips, int most) {
     const int length = strips.length(strip), count = (length + most - 1) / most;
     const auto slice = [&](int i) { return static_cast<int>(int64_t{length} * i / count); };
     for (int i = 0; i < count; ++i)
-      shares.push_back({.strip = strip, .first = first + slice(i), .count = slice(i + 1) - slice(i)});
+      shares.push_back(
+          {.strip = strip, .first = first + slice(i), .count = slice(i + 1) - slice(i)});
   }
   return shares;
 }
@@ -48,8 +49,9 @@ SddItems order_sdd(const SddItems& items, int rows, int64_t columns, int workers
   const double half = *std::max_element(costs.begin(), costs.end()) / 2;
   std::vector<std::pair<int, double>> ranks;
   for (size_t i = 0; i < costs.size(); ++i)
-    ranks.push_back(costs[i] > half ? std::pair(items.slices[i][0] * groups / items.slices[i][1], 0.0)
-                                    : std::pair(groups, -costs[i]));
+    ranks.push_back(costs[i] > half
+                        ? std::pair(items.slices[i][0] * groups / items.slices[i][1], 0.0)
+                        : std::pair(groups, -costs[i]));
   std::vector<size_t> order(costs.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),

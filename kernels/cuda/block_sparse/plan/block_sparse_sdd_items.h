@@ -1,6 +1,6 @@
 #pragma once
-/** @file Into which items the kernels of sdd on wgmma cut strips, and in which order they are taken:
- *  pure functions. */
+/** @file Into which items the kernels of sdd on wgmma cut strips, and in which order they are
+ * taken: pure functions. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_costs.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
 #include <bs/kernels/cuda/device/block_sparse/work_split.cuh>

@@ -44,11 +44,11 @@ class WarpgroupSddPlanner {
     best_.time = std::numeric_limits<double>::infinity();
   }
 
-  /// The plan that is done first: strips as they lie or gathered ones, in wide tiles or narrow ones.
+  /// The plan that is done first: strips as they lie or gathered ones, in wide tiles or narrow
+  /// ones.
   SddPlan plan() {
-    const StripShape shape{
-        .transposed = transposed_,
-        .side = warpgroup_sdd_tile(d_.block(), {}).sdd_rows(d_.block())};
+    const StripShape shape{.transposed = transposed_,
+                           .side = warpgroup_sdd_tile(d_.block(), {}).sdd_rows(d_.block())};
     const Kept<Strips> strips = strips_of(d_.layout, shape);
     for (const bool narrow : {false, true}) try_lying(*strips, {.narrow = narrow});
     if (d_.block() < 128) try_gathered();
@@ -89,8 +89,8 @@ class WarpgroupSddPlanner {
       for (int64_t i = 0; i < d_.shape.batch; ++i)
         for (const double cost : items.costs) whole.push_back(std::llround(steps * cost) + of.tile);
       time = static_cast<double>(time_to_finish(whole, workers)) + extra;
-      split = split_work(std::vector<int32_t>(whole.size(), static_cast<int32_t>(steps_)), workers,
-                         of);
+      split =
+          split_work(std::vector<int32_t>(whole.size(), static_cast<int32_t>(steps_)), workers, of);
       const double cut = static_cast<double>(split.time) + extra;
       if (!split.pieces.empty() && cut < time) {
         time = cut;
@@ -148,8 +148,7 @@ class WarpgroupSddPlanner {
 
   void try_gathered() {
     const WarpgroupTile wide = warpgroup_sdd_tile(d_.block(), {.gathered = true});
-    const double step =
-        sdd_pace({.gathered = true}) * sdd_step(128 + wide.cols, wide.cols, d_.gpu);
+    const double step = sdd_pace({.gathered = true}) * sdd_step(128 + wide.cols, wide.cols, d_.gpu);
     const int64_t height = d_.layout.height(), width = d_.layout.width();
     const int window = sdd_window(transposed_ ? width : height, transposed_ ? height : width,
                                   d_.block(), step, d_.gpu);
@@ -230,9 +229,8 @@ bool plan_tf32_gathered(const Sdd& d, SddPlan& plan) {
                                    static_cast<double>(d.steps(32) * x.batch));
   };
   if (x.epilogue || d.layout.nnz() == 0 || !pays(0)) return false;
-  const int window =
-      sdd_window(d.layout.height(), d.layout.width(), block,
-                 tf32_gathered_step(d.split(), !x.a_along_k, 0, d.gpu), d.gpu);
+  const int window = sdd_window(d.layout.height(), d.layout.width(), block,
+                                tf32_gathered_step(d.split(), !x.a_along_k, 0, d.gpu), d.gpu);
   plan = {.path = Path::tf32,
           .together = tile.shares(),
           .gathered = gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window)};

@@ -98,8 +98,7 @@ struct RunRows {
 
   template <class F>
   void for_each(const F& f) const {
-    for (const int32_t strip : run)
-      StripRows(from, strips, head, strip % strips.count).for_each(f);
+    for (const int32_t strip : run) StripRows(from, strips, head, strip % strips.count).for_each(f);
   }
 };
 
@@ -140,9 +139,8 @@ std::vector<int32_t> sorted_strips(const std::vector<int32_t>& offsets, int stri
 
 Strips make_strips(const Layout& layout, const StripShape& shape) {
   const LayoutRows from(layout.view(Device::cpu()), shape.transposed);
-  Strips strips{.shape = shape,
-                .heads = from.heads,
-                .count = (from.rows + shape.side - 1) / shape.side};
+  Strips strips{
+      .shape = shape, .heads = from.heads, .count = (from.rows + shape.side - 1) / shape.side};
   if (shape.gathered) strips.rows = row_groups_of(layout, shape.transposed, shape.side)->rows;
   strips.offsets = strip_offsets(from, strips);
   strips.order = sorted_strips(strips.offsets, strips.count);

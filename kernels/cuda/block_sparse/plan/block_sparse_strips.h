@@ -51,10 +51,10 @@ struct StripShape {
  *  Columns are sorted, or in PairOrder. O(nnz) memory and time. */
 struct Strips {
   StripShape shape;
-  int heads = 0, count = 0;             ///< strips of a head
-  std::vector<int32_t> rows = {};       ///< of gathered strips, as RowGroups::rows
-  std::vector<int32_t> offsets = {};    ///< [heads * count + 1], into the union columns
-  std::vector<int32_t> order = {};      ///< [heads * count], those of each head, the longest first
+  int heads = 0, count = 0;           ///< strips of a head
+  std::vector<int32_t> rows = {};     ///< of gathered strips, as RowGroups::rows
+  std::vector<int32_t> offsets = {};  ///< [heads * count + 1], into the union columns
+  std::vector<int32_t> order = {};    ///< [heads * count], those of each head, the longest first
 
   /** @brief Union columns of strip `strip` of all heads. */
   int length(int strip) const {

@@ -30,8 +30,8 @@ int soonest_tile(int size, int block, bool split, int64_t n, int workers, const 
   int cols = widest_tile(size, block, split);
   const int tall = block_sparse_tile(size, block, split, cols).rows;
   const int64_t rows = (block + tall - 1) / tall, slots = int64_t{2} * workers;
-  while (cols > 64 &&
-         (n <= cols / 2 || half_tiles_pay(rows * count(cols), rows * count(cols / 2), slots, split)))
+  while (cols > 64 && (n <= cols / 2 ||
+                       half_tiles_pay(rows * count(cols), rows * count(cols / 2), slots, split)))
     cols /= 2;
   return cols;
 }

@@ -11,7 +11,10 @@ namespace bs::cuda {
  *  TF32; f64. */
 enum class Factors { half, tf32, split, f64 };
 constexpr Factors factors_of(DType dtype, bool tf32) {
-  return dtype == f64 ? Factors::f64 : dtype != f32 ? Factors::half : tf32 ? Factors::tf32 : Factors::split;
+  return dtype == f64   ? Factors::f64
+         : dtype != f32 ? Factors::half
+         : tf32         ? Factors::tf32
+                        : Factors::split;
 }
 constexpr int bytes_of(Factors factors) {
   return factors == Factors::half ? 2 : factors == Factors::f64 ? 8 : 4;
@@ -97,7 +100,7 @@ constexpr WarpgroupTile warpgroup_dsd_tile(int64_t n) {
 }
 /** @brief Which kernel of sdd. */
 struct SddForm {
-  bool narrow = false;  ///< its tile: fewer columns, for layouts with few pieces of work
+  bool narrow = false;    ///< its tile: fewer columns, for layouts with few pieces of work
   bool gathered = false;  ///< whether rows are gathered like columns: blocks up to 64
   bool operator==(const SddForm&) const = default;
 };

@@ -275,6 +275,8 @@ __device__ inline void dsd_tile(const DsdArguments& p) {
   using T = typename Product::Element;
   extern __shared__ __align__(1024) unsigned char memory[];
   constexpr int rows = Product::rows, cols = Product::cols, depth = Product::depth;
+  if constexpr (!cut)
+    if (p.only_if != nullptr && *p.only_if == 0) return;
   DsdWork<Product, block, cut> work(p);
 
   Product product;

@@ -48,6 +48,7 @@ struct DsdArguments {
   TileGrid grid;
   WorkSplit split;  ///< where tiles are cut; a step is of as many blocks as a stage has, or of one
   int* next;        ///< a zero before and after the launch: pieces taken
+  const int* only_if;  ///< where it is 0, nothing is computed; null: all is
   BlockSparseEpilogueArguments epilogue;
 };
 

@@ -5,10 +5,9 @@
 // column that another has, zeros are written; a tile that lacks it altogether skips it. Block rows
 // of a strip follow each other, or are gathered from wherever they keep the same columns.
 //
-// The copy engine takes about as long for a line of 32 bytes as for one of 128, so that it is left
-// to B and to blocks of 64 and 128; smaller blocks, which are contiguous, come by copy_async_16.
-// Lines of 64 bytes, those of B along a depth of 32, take .6 of the time of whole ones: the lists
-// of strips keep two columns that are side by side together, and these come in whole lines.
+// The copy engine takes about as long for a line of 32 bytes as for one of 128: it is left to B and
+// to blocks of 64 and 128. Of blocks of 32 two columns that are side by side come in whole lines.
+#include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_exact.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_items.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_slots.cuh>
 
@@ -19,6 +18,7 @@ struct WarpgroupDsd {
   using T = typename Config::Element;
   using Epilogue = typename Config::Epilogue;
   static constexpr int block = Config::block;
+  static constexpr bool transposed = Config::transposed;
   static constexpr int groups = 2;  // warpgroups that multiply
   static constexpr int n = Config::n;
   static constexpr int stages = Config::stages;
@@ -298,7 +298,6 @@ struct WarpgroupDsd {
     return item.rows[group * boxes + warp * 16 / slice] + warp * 16 % slice;
   }
 
-  /// A warp's 16 rows, which begin at `row`.
   __device__ static EpiloguePiece piece_at(const WarpgroupDsdParams& p, int row, int column,
                                            int batch) {
     return {row, column, batch, p.m - row, p.n - column};
@@ -408,8 +407,8 @@ struct WarpgroupDsd {
           if (leaving >= 0 && elected) s.empty[leaving].arrive();
           leaving = -1;
         };
-        // The next stage that this warpgroup multiplies; others it gives back at once. The products
-        // stand outside of any branch, or the compiler would wait for each.
+        // The next stage to multiply; others go back at once. Products stand outside of any branch,
+        // or the compiler would wait for each.
         const auto seek = [&] {
           while (left > 0) {
             --left;
@@ -418,7 +417,6 @@ struct WarpgroupDsd {
               give_back();
             }
             s.full[at.stage].wait(at.parity);
-            // Only the lane that gives it back reads it.
             tiles = __shfl_sync(~0u, elected ? s.tiles[at.stage] : 0, 0);
             mine = tiles >> (group * boxes) & group_bits;
             if (mine != 0) return true;
@@ -455,6 +453,8 @@ struct WarpgroupDsd {
       warpgroup_pin(sums);
       if (!finish_parts<groups>(p.split, piece_of_work(p.split, item.work), group, sums, started))
         continue;
+      if constexpr (small)
+        if (started) keep_absent_out<WarpgroupDsd>(p, item, group, sums);
       write_tile(p, sums, started, staging_at, group, item);
     }
     wait_stores_read();  // shared memory is theirs until then
@@ -482,7 +482,7 @@ struct WarpgroupDsd {
     }
     __syncthreads();
     if (group == groups) {
-      if constexpr (finishes) give_registers<reduces ? 64 : small ? 104 : 88>();
+      if constexpr (finishes || small) give_registers<reduces ? 64 : small ? 104 : 88>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
       if (warp < copying_warps) {
         produce(p, s, buffers, warp);
@@ -490,7 +490,7 @@ struct WarpgroupDsd {
         take_items(p, s.items);
       }
     } else {
-      if constexpr (finishes) take_registers<reduces ? 216 : small ? 200 : 208>();
+      if constexpr (finishes || small) take_registers<reduces ? 216 : small ? 200 : 208>();
       consume(p, s, buffers, group);
     }
   }

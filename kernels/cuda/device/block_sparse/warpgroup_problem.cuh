@@ -44,6 +44,9 @@ struct WarpgroupDsdParams {
   TensorMapWords b_pairs;  ///< b in boxes of two blocks of 32 of the depth, where it is along lines
   TensorMapWords c;        ///< [batch, m, n], or [batch, n, m] where C is written by columns
   const void* blocks;      ///< the values, for small blocks
+  const void* b_at;        ///< B, where absent blocks must be kept out; and its steps in elements
+  long long b_row, b_col;  ///< to the next neighbour along the depth, and to the next column
+  long long b_axes[3];     ///< and along each axis of the batch
   StripList list;
   ListMemory lists;
   BatchAxes batch, sum;

@@ -296,8 +296,7 @@ struct WarpgroupSdd {
     const WorkPiece piece = piece_of_work(p.split, item);
     if (!finish_parts<groups>(p.split, piece, group, sums, started)) return;
     const Place place(p, piece.item);
-    if (place.count > 0)
-      write_blocks<0>(p, sums, staging_at, group, place, 0, place.count * block);
+    if (place.count > 0) write_blocks<0>(p, sums, staging_at, group, place, 0, place.count * block);
   }
 
   __device__ static void consume(const WarpgroupSddParams& p, Shared& s, unsigned buffers,

@@ -6,8 +6,8 @@
 
 namespace bs::cuda::device {
 
-/// One of the `Shares` of an item of one S of the batch. Strips are of so many block rows, one after
-/// the other or gathered.
+/// One of the `Shares` of an item of one S of the batch. Strips are of so many block rows, one
+/// after the other or gathered.
 template <int Shares, int StripRows, bool Gathered>
 struct SddPlace : SddShare {
   int batch;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Which items of work there are, in which order they are taken, and how they are cut into parts that
-// several CTAs have: plain data, and the same to the host's compiler, which fills it, as to the
-// device's.
+// Which items of work there are, in which order they are taken, and how they are cut into parts
+// that several CTAs have: plain data, and the same to the host's compiler, which fills it, as to
+// the device's.
 
 namespace bs::cuda::device {
 

@@ -64,6 +64,24 @@ __device__ inline void mma_16816(float (&c)[4], const unsigned (&a)[4], const un
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+/// The same of half the depth.
+__device__ inline void mma_1688(float (&c)[4], const unsigned (&a)[2], unsigned b, __half) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, "
+      "%2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
+__device__ inline void mma_1688(float (&c)[4], const unsigned (&a)[2], unsigned b, __nv_bfloat16) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, "
+      "%1, "
+      "%2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
 template <class T>
 struct Mma {  // f16 and bf16
   static constexpr int rows = 16, cols = 8, depth = 16, elements = 4;

@@ -1,0 +1,16 @@
+#pragma once
+/** @file Whether a dense operand holds an infinity or NaN, which absent blocks must keep out. */
+#include <bs/lib/stream.h>
+#include <bs/lib/tensor.h>
+
+#include <cstdint>
+
+namespace bs::cuda {
+
+/** @brief Sets *flag on the device where any number of a matrix is infinite or NaN, else leaves it.
+ *  Cost: reading the matrix once.
+ *  @param[in] x f16, bf16 or f32; one of its two strides is 1
+ *  @param[out] flag on the device */
+void find_not_finite(const Tensor& x, int32_t* flag, Stream stream);
+
+}  // namespace bs::cuda

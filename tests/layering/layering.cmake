@@ -19,7 +19,7 @@ place(device_ptx "${device}/ptx/" "${device}/ptx/")
 place(device_tile "${device}/tile/" "${device}/(ptx|tile)/")
 place(device_gemm "${device}/gemm/" "${device}/(ptx|tile|gemm)/")
 place(device_block_sparse "${device}/block_sparse/" "${device}/(ptx|tile|gemm|block_sparse)/")
-place(device_attention "${device}/attention/" "${device}/(ptx|tile|attention)/")
+place(device_attention "${device}/attention/" "${device}/(ptx|tile|gemm|block_sparse|attention)/")
 place(device_lstm "${device}/lstm/" "${device}/(ptx|tile|lstm)/")
 place(device_kron "${device}/kron/" "${device}/(ptx|tile|kron)/")
 place(device "${device}/" "^$")  # every file has a room
@@ -35,8 +35,8 @@ place(cuda_plan "${cuda}/block_sparse/plan/" "^lib/[^/]*\\.h$" "^kernels/[^/]*\\
       "${cuda}/gpu\\.h$" "${cuda}/block_sparse/plan/" "${device}/block_sparse/work_split\\.cuh$")
 place(cuda_block_sparse "${cuda}/block_sparse/" ${hosts} "${cuda}/(jit|gemm|block_sparse)/"
       "${device}/(ptx|tile|gemm|block_sparse)/")
-place(cuda_attention "${cuda}/attention/" ${hosts} "${cuda}/(jit|attention)/"
-      "${device}/(ptx|tile|attention)/")
+place(cuda_attention "${cuda}/attention/" ${hosts} "${cuda}/(jit|gemm|block_sparse|attention)/"
+      "${device}/(ptx|tile|gemm|block_sparse|attention)/")
 place(cuda_lstm "${cuda}/lstm/" ${hosts} "${cuda}/(jit|gemm|lstm)/" "${device}/(ptx|tile|lstm)/")
 place(cuda_kron "${cuda}/kron/" ${hosts} "${cuda}/(jit|kron)/" "${device}/(ptx|tile|kron)/")
 place(cuda_transducer "${cuda}/transducer/" ${hosts} "${cuda}/(jit|transducer)/"

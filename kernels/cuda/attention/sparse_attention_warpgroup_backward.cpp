@@ -1,5 +1,5 @@
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
+#include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/warpgroup_operands.h>
 #include <bs/kernels/cuda/block_sparse/work_counter.h>
 #include <bs/kernels/cuda/jit/device_headers.h>
@@ -164,8 +164,7 @@ jit::Source attention_backward_source(const Kernel& k) {
   const char* const type = keys ? "WarpgroupKeyGradient" : "WarpgroupQueryGradient";
   const std::string name = format("attention_{}_wgmma_{}_d{}_b{}_s{}", keys ? "dkv" : "dq",
                                   to_string(k.dtype), k.dim, k.block, k.stages);
-  std::string code =
-      format("#include <bs/kernels/cuda/device/attention/{}.cuh>\n\n", header);
+  std::string code = format("#include <bs/kernels/cuda/device/attention/{}.cuh>\n\n", header);
   if (keys) {
     code += "namespace scores {\n" + warpgroup_mma(64, k.dtype, true, true) + "}\n";
     code += "namespace rows {\n" + warpgroup_mma_left(k.dim, k.dtype, false) + "}\n";
@@ -208,10 +207,8 @@ std::vector<Kernel> all_attention_backward_kernels() {
   for (const DType dtype : {f16, bf16})
     for (const int dim : {64, 128})
       for (const int block : {16, 32, 64, 128}) {
-        const AttentionBackwardPlan plan = attention_backward_plan({.capability = 90,
-                                                                    .shared_bytes = 227 << 10,
-                                                                    .block = block,
-                                                                    .head_dim = dim});
+        const AttentionBackwardPlan plan = attention_backward_plan(
+            {.capability = 90, .shared_bytes = 227 << 10, .block = block, .head_dim = dim});
         all.push_back({Pass::key_gradient, dtype, dim, block, plan.key_stages});
         all.push_back({Pass::query_gradient, dtype, dim, block, plan.query_stages});
       }
@@ -235,24 +232,21 @@ bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const
   for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
     values = std::max(values, b.values_before(std::min(plan.kv_heads, first + plan.heads)) -
                                   b.values_before(first));
-  const DenseMap maps[] = {rows_map(q, side),
-                           rows_map(dout, side),
-                           rows_map(k, key_rows),
-                           rows_map(v, key_rows),
-                           rows_map(k, side),
-                           rows_map(gradients.dk, 64),
-                           rows_map(gradients.dv, 64),
-                           rows_map(gradients.dq, 64)};
+  const DenseMap maps[] = {rows_map(q, side),          rows_map(dout, side),
+                           rows_map(k, key_rows),      rows_map(v, key_rows),
+                           rows_map(k, side),          rows_map(gradients.dk, 64),
+                           rows_map(gradients.dv, 64), rows_map(gradients.dq, 64)};
   for (const DenseMap& map : maps)
     if (!map.fit) return false;
 
   const Tensor ds = Tensor::empty({values, block, block}, q.dtype(), device);
   const Tensor log_sums = Tensor::empty_like(forward.lse), means = Tensor::empty_like(forward.lse);
   const device::TensorMapWords ds_map = values_map(ds, block).encode(op);
-  const BlockSparseStrips& columns = strips_of(layout, true, key_rows / block, device);
-  const BlockSparseStrips& rows = strips_of(layout, false, 128 / block, device);
-  columns.made.wait(stream);
-  rows.made.wait(stream);
+  const StripShape by_key{.transposed = true, .side = key_rows / block},
+      by_query{.side = 128 / block};
+  const Kept<Strips> columns = strips_of(layout, by_key), rows = strips_of(layout, by_query);
+  const Kept<DeviceStrips> key_list = device_strips(layout, by_key, stream),
+                           query_list = device_strips(layout, by_query, stream);
   const Tensor& mask = options.key_padding_mask;
   device::WarpgroupKeyGradientParams keys{
       .q = maps[0].encode(op),
@@ -262,7 +256,7 @@ bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const
       .ds = ds_map,
       .dk = maps[5].encode(op),
       .dv = maps[6].encode(op),
-      .list = columns.list,
+      .list = key_list->list,
       .problem = b.common(),
       .log_sums = log_sums.data<float>(),
       .means = means.data<float>(),
@@ -271,11 +265,11 @@ bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const
                                                .k = maps[4].encode(op),
                                                .dq = maps[7].encode(op),
                                                .blocks = ds.data(),
-                                               .list = rows.list,
+                                               .list = query_list->list,
                                                .problem = b.common()};
   keys.problem.long_strips =
-      attention_long_strips(columns.offsets, columns.order, columns.list.strips);
-  queries.problem.long_strips = attention_long_strips(rows.offsets, rows.order, rows.list.strips);
+      attention_long_strips(columns->offsets, columns->order, columns->count);
+  queries.problem.long_strips = attention_long_strips(rows->offsets, rows->order, rows->count);
   launch_numbers(b, log_sums, means);
   const Kernel key_kernel{Pass::key_gradient, q.dtype(), plan.dim, block, plan.key_stages};
   const Kernel query_kernel{Pass::query_gradient, q.dtype(), plan.dim, block, plan.query_stages};

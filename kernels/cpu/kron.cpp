@@ -8,13 +8,13 @@ namespace bs::cpu {
 
 namespace {
 
-constexpr Index tile_budget = Index{1} << 16;  ///< elements: two tiles stay in a core's cache
-constexpr Index least_columns = 64;            ///< of a tile that has not the whole inner extent
-constexpr double work_of_a_thread = 3e5;       ///< multiply-adds that pay for waking it
+constexpr int64_t tile_budget = int64_t{1} << 16;  ///< elements: two tiles stay in a core's cache
+constexpr int64_t least_columns = 64;     ///< of a tile that has not the whole inner extent
+constexpr double work_of_a_thread = 3e5;  ///< multiply-adds that pay for waking it
 constexpr int ping_slot = 6, pong_slot = 7;
 
-Index widest_of(const std::vector<KronAxis>& axes, size_t first, size_t last) {
-  Index before = 1, after = 1, widest = 1;
+int64_t widest_of(const std::vector<KronAxis>& axes, size_t first, size_t last) {
+  int64_t before = 1, after = 1, widest = 1;
   for (size_t i = first; i < last; ++i) before *= axes[i].p;
   widest = before;
   for (size_t i = last; i-- > first;) {
@@ -26,9 +26,9 @@ Index widest_of(const std::vector<KronAxis>& axes, size_t first, size_t last) {
 }
 
 template <class W>
-void activate(Activation f, W* x, Index n) {
+void activate(Activation f, W* x, int64_t n) {
   const auto each = [&](auto g) {
-    for (Index i = 0; i < n; ++i) x[i] = g(x[i]);
+    for (int64_t i = 0; i < n; ++i) x[i] = g(x[i]);
   };
   switch (f) {
     case Activation::none:
@@ -69,9 +69,9 @@ const W* run_steps(const KronTiles& t, const KronTiles::Place& at,
 template <class W, class T>
 void finish(const KronTiles& t, const KronTiles::Place& at, const T* bias, Activation activation,
             T* before, W* y) {
-  for (Index r = 0; bias && r < at.rows; ++r)
-    for (Index q = 0; q < t.q; ++q)
-      for (Index c = 0; c < at.columns; ++c)
+  for (int64_t r = 0; bias && r < at.rows; ++r)
+    for (int64_t q = 0; q < t.q; ++q)
+      for (int64_t c = 0; c < at.columns; ++c)
         y[(r * t.q + q) * at.columns + c] += to<W>(bias[q * t.inner + at.column + c]);
   if (before) write_tile(t, at, t.q, y, before);
   activate(activation, y, at.rows * t.q * at.columns);
@@ -79,7 +79,7 @@ void finish(const KronTiles& t, const KronTiles::Place& at, const T* bias, Activ
 
 }  // namespace
 
-KronTiles::KronTiles(Index outer_, Index inner_, const std::vector<Tensor>& factors)
+KronTiles::KronTiles(int64_t outer_, int64_t inner_, const std::vector<Tensor>& factors)
     : outer(outer_), inner(inner_) {
   for (const Tensor& f : factors) {
     axes.push_back({f.size(1), f.size(2)});
@@ -89,8 +89,8 @@ KronTiles::KronTiles(Index outer_, Index inner_, const std::vector<Tensor>& fact
   widest = widest_of(axes, 0, axes.size());
   chunk = inner * widest <= tile_budget ? inner : std::min(inner, least_columns);
   // Small rows go together, yet so that threads find enough tiles.
-  constexpr Index small_tile = tile_budget / 8;
-  rows = chunk < inner ? 1 : std::clamp<Index>(small_tile / (widest * inner), 1, outer);
+  constexpr int64_t small_tile = tile_budget / 8;
+  rows = chunk < inner ? 1 : std::clamp<int64_t>(small_tile / (widest * inner), 1, outer);
   row_tiles = ceil_div(outer, rows);
   chunks = ceil_div(inner, chunk);
 }
@@ -105,7 +105,7 @@ double KronTiles::work() const {
 }
 
 void kron_plan(const std::vector<KronAxis>& axes, DType, bool, KronPlan& plan, Stream) {
-  Index inner = 1;
+  int64_t inner = 1;
   for (size_t last = axes.size(); last > 0;) {
     size_t first = last - 1;
     while (first > 0 &&
@@ -124,16 +124,16 @@ void kron_pass(const Tensor& x, const std::vector<Tensor>& factors, const Tensor
   visit_floating("kron_matmul", y.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     const T* const b = bias.defined() ? bias.data<T>() : nullptr;
-    for (Index group = 0; group < x.size(0); ++group) {
+    for (int64_t group = 0; group < x.size(0); ++group) {
       std::vector<PackedFactor<W>> packed;
       for (const Tensor& f : factors)
         packed.push_back(packed_factor<W>(f.data<T>() + group * f.strides()[0], f.size(1),
                                           f.size(2), f.strides()[1], f.strides()[2]));
       const T* const from = x.data<T>() + group * t.outer * t.p * t.inner;
-      const Index offset = group * t.outer * t.q * t.inner;
+      const int64_t offset = group * t.outer * t.q * t.inner;
       T* const to = y.data<T>() + offset;
       T* const kept = before.defined() ? before.data<T>() + offset : nullptr;
-      parallel_each(t.count(), team_size(t.work(), work_of_a_thread), [&](Index tile) {
+      parallel_each(t.count(), team_size(t.work(), work_of_a_thread), [&](int64_t tile) {
         const KronTiles::Place at = t.place(tile);
         W* const in_place = place_of_tile<W>(t, at, t.q, to);
         const W* const values = read_tile(t, at, t.p, from, scratch<W>(ping_slot, t.elements(at)));

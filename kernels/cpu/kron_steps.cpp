@@ -8,7 +8,7 @@ namespace {
 
 /// The narrowest vector of a tile: results in rows of a multiple of it need no packing.
 template <class T>
-constexpr Index narrowest = std::max(16, kVectorBytes / 2) / static_cast<Index>(sizeof(T));
+constexpr int64_t narrowest = std::max(16, vector_bytes / 2) / static_cast<int64_t>(sizeof(T));
 
 constexpr int pack_slot = 4, turn_slot = 5;
 
@@ -16,18 +16,18 @@ template <class T, int Bytes>
 struct Vector {
   typedef T Aligned __attribute__((vector_size(Bytes)));
   typedef T Loose __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
-  static constexpr Index lanes = Bytes / static_cast<Index>(sizeof(T));
+  static constexpr int64_t lanes = Bytes / static_cast<int64_t>(sizeof(T));
 };
 
 /// Adds M x N sums along the inner axis to `dw`; they stay in registers from first to last.
 template <class T, int Bytes, int M, int N>
-void dot_tile(Index outer, Index p, Index q, Index inner, const T* h, const T* g, T* dw) {
+void dot_tile(int64_t outer, int64_t p, int64_t q, int64_t inner, const T* h, const T* g, T* dw) {
   using V = Vector<T, Bytes>;
   typename V::Aligned sum[M][N] = {};
-  for (Index o = 0; o < outer; ++o) {
+  for (int64_t o = 0; o < outer; ++o) {
     const T* a = h + o * p * inner;
     const T* b = g + o * q * inner;
-    for (Index i = 0; i < inner; i += V::lanes) {
+    for (int64_t i = 0; i < inner; i += V::lanes) {
       typename V::Aligned right[N];
 #pragma GCC unroll 4
       for (int n = 0; n < N; ++n)
@@ -44,16 +44,16 @@ void dot_tile(Index outer, Index p, Index q, Index inner, const T* h, const T* g
   for (int m = 0; m < M; ++m)
     for (int n = 0; n < N; ++n) {
       T total = 0;
-      for (Index l = 0; l < V::lanes; ++l) total += sum[m][n][l];
+      for (int64_t l = 0; l < V::lanes; ++l) total += sum[m][n][l];
       dw[m * q + n] += total;
     }
 }
 
 template <class T, int Bytes>
-void dot_tiles(Index outer, Index p, Index q, Index inner, const T* h, const T* g, T* dw) {
-  for (Index i = 0; i < p;) {
+void dot_tiles(int64_t outer, int64_t p, int64_t q, int64_t inner, const T* h, const T* g, T* dw) {
+  for (int64_t i = 0; i < p;) {
     const bool four = p - i >= 4;
-    for (Index j = 0; j < q;) {
+    for (int64_t j = 0; j < q;) {
       const bool wide = q - j >= 4;
       const T* const a = h + i * inner;
       const T* const b = g + j * inner;
@@ -75,12 +75,12 @@ void dot_tiles(Index outer, Index p, Index q, Index inner, const T* h, const T* 
 
 /// dw += h^T g for h [depth, p] and g [depth, q].
 template <class T>
-void add_product(Index p, Index q, Index depth, const T* h, const T* g, T* dw) {
+void add_product(int64_t p, int64_t q, int64_t depth, const T* h, const T* g, T* dw) {
   PanelLayout right = direct_b<T>(q);
   const T* b = g;
   if (q % narrowest<T> != 0) {
     T* const packed = scratch<T>(pack_slot, packed_b_size<T>(depth, q));
-    pack_b(depth, q, g, q, Index{1}, packed);
+    pack_b(depth, q, g, q, int64_t{1}, packed);
     right = packed_b<T>(depth);
     b = packed;
   }
@@ -91,16 +91,16 @@ void add_product(Index p, Index q, Index depth, const T* h, const T* g, T* dw) {
 
 /// [outer, extent, inner] as [outer, inner, extent].
 template <class T>
-void turn(Index outer, Index extent, Index inner, const T* x, T* y) {
-  for (Index o = 0; o < outer; ++o, x += extent * inner, y += extent * inner)
-    for (Index e = 0; e < extent; ++e)
-      for (Index i = 0; i < inner; ++i) y[i * extent + e] = x[e * inner + i];
+void turn(int64_t outer, int64_t extent, int64_t inner, const T* x, T* y) {
+  for (int64_t o = 0; o < outer; ++o, x += extent * inner, y += extent * inner)
+    for (int64_t e = 0; e < extent; ++e)
+      for (int64_t i = 0; i < inner; ++i) y[i * extent + e] = x[e * inner + i];
 }
 
 }  // namespace
 
 template <class T>
-void kron_step(const PackedFactor<T>& f, Index outer, Index inner, const T* x, T* y) {
+void kron_step(const PackedFactor<T>& f, int64_t outer, int64_t inner, const T* x, T* y) {
   if (inner == 1) {
     const PanelPair<T> pair{x, f.right.data()};
     return multiply_panels<T, T>(outer, f.q, f.p, std::span(&pair, 1), direct_a<T>(f.p, 1),
@@ -109,8 +109,8 @@ void kron_step(const PackedFactor<T>& f, Index outer, Index inner, const T* x, T
   const bool direct = inner % narrowest<T> == 0;
   T* const packed = direct ? nullptr : scratch<T>(pack_slot, packed_b_size<T>(f.p, inner));
   const PanelLayout right = direct ? direct_b<T>(inner) : packed_b<T>(f.p);
-  for (Index o = 0; o < outer; ++o, x += f.p * inner, y += f.q * inner) {
-    if (!direct) pack_b(f.p, inner, x, inner, Index{1}, packed);
+  for (int64_t o = 0; o < outer; ++o, x += f.p * inner, y += f.q * inner) {
+    if (!direct) pack_b(f.p, inner, x, inner, int64_t{1}, packed);
     const PanelPair<T> pair{f.left.data(), direct ? x : packed};
     multiply_panels<T, T>(f.q, inner, f.p, std::span(&pair, 1), packed_a<T>(f.p), right, T(1), T(0),
                           y, inner, 1);
@@ -118,21 +118,22 @@ void kron_step(const PackedFactor<T>& f, Index outer, Index inner, const T* x, T
 }
 
 template <class T>
-void kron_contract(Index outer, Index p, Index q, Index inner, const T* h, const T* g, T* dw) {
+void kron_contract(int64_t outer, int64_t p, int64_t q, int64_t inner, const T* h, const T* g,
+                   T* dw) {
   if (inner == 1) return add_product(p, q, outer, h, g, dw);
-  if (inner % Vector<T, kVectorBytes>::lanes == 0)
-    return dot_tiles<T, kVectorBytes>(outer, p, q, inner, h, g, dw);
+  if (inner % Vector<T, vector_bytes>::lanes == 0)
+    return dot_tiles<T, vector_bytes>(outer, p, q, inner, h, g, dw);
   if (inner % narrowest<T> == 0)
-    return dot_tiles<T, std::max(16, kVectorBytes / 2)>(outer, p, q, inner, h, g, dw);
+    return dot_tiles<T, std::max(16, vector_bytes / 2)>(outer, p, q, inner, h, g, dw);
   T* const turned = scratch<T>(turn_slot, outer * inner * (p + q));
   turn(outer, p, inner, h, turned);
   turn(outer, q, inner, g, turned + outer * inner * p);
   add_product(p, q, outer * inner, turned, turned + outer * inner * p, dw);
 }
 
-#define BS_KRON(T)                                                             \
-  template void kron_step(const PackedFactor<T>&, Index, Index, const T*, T*); \
-  template void kron_contract(Index, Index, Index, Index, const T*, const T*, T*);
+#define BS_KRON(T)                                                                 \
+  template void kron_step(const PackedFactor<T>&, int64_t, int64_t, const T*, T*); \
+  template void kron_contract(int64_t, int64_t, int64_t, int64_t, const T*, const T*, T*);
 BS_KRON(float)
 BS_KRON(double)
 #undef BS_KRON

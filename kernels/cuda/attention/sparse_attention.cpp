@@ -63,10 +63,11 @@ device::BlockLines columns_of(const LayoutView& v) {
   return {v.col_offsets, v.transposed_row, v.heads, v.cols};
 }
 
-/// A CTA for every tile of `length` rows of `heads` heads.
+/// A CTA for every tile of `length` rows of `heads` heads; where `asked` points at a word, they do
+/// nothing unless it says so.
 template <class Arguments>
 void launch_pass(const char* op, AttentionPass pass, DType dtype, int64_t length, int64_t heads,
-                 const Arguments& arguments, Stream stream) {
+                 const Arguments& arguments, const int* asked, Stream stream) {
   static auto* const family = new jit::KernelFamily<AttentionKernel>;
   const int size = static_cast<int>(size_of(dtype));
   const int64_t ctas = ceil_div(length, sparse_attention_rows(size)) * heads;
@@ -75,13 +76,17 @@ void launch_pass(const char* op, AttentionPass pass, DType dtype, int64_t length
   const AttentionKernel k{.pass = pass,
                           .dtype = dtype,
                           .dim = sparse_attention_dim(size, arguments.problem.head_dim),
-                          .whole = sparse_attention_whole(size, arguments.problem.block)};
+                          .whole = sparse_attention_whole(size, arguments.problem.block),
+                          .asked = asked != nullptr};
   const jit::Kernel& kernel = family->get(k, stream.device(), [&] { return attention_source(k); });
-  jit::launch(kernel,
-              {.grid = dim3(static_cast<unsigned>(ctas)),
-               .block = dim3(sparse_attention_threads),
-               .shared_bytes = sparse_attention_shared_bytes(pass, size, k.dim, tile_of(k).cols)},
-              stream, arguments);
+  const jit::LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(ctas)),
+      .block = dim3(sparse_attention_threads),
+      .shared_bytes = sparse_attention_shared_bytes(pass, size, k.dim, tile_of(k).cols)};
+  if (asked)
+    jit::launch(kernel, shape, stream, arguments, asked);
+  else
+    jit::launch(kernel, shape, stream, arguments);
 }
 
 /// Numbers of every query, a warp a query.
@@ -115,7 +120,7 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
                           .out = heads_of<void>(out),
                           .lse = lse.data()};
   launch_pass("sparse_attention", AttentionPass::forward, q.dtype(), q.size(2),
-              q.size(0) * q.size(1), arguments, stream);
+              q.size(0) * q.size(1), arguments, nullptr, stream);
 }
 
 void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -125,9 +130,6 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
   constexpr const char* op = "sparse_attention_backward";
   check_floating(op, q.dtype());
   const Tensor queries = aligned(q), keys = aligned(k), values = aligned(v), douts = aligned(dout);
-  if (sparse_attention_warpgroup_backward(queries, keys, values, forward, douts, layout, gradients,
-                                          options, stream))
-    return;
   const Tensor log_sums = Tensor::empty_like(forward.lse);
   const Tensor means = Tensor::empty_like(forward.lse);
   const LayoutView view = layout.view(q.device());
@@ -145,11 +147,16 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                            .lse = forward.lse.data(),
                            .log_sums = log_sums.data(),
                            .means = means.data()};
-  launch_numbers(q.dtype(), q.size(0) * q.size(1) * q.size(2), arguments, stream);
+  // The kernels on wgmma multiply what is hidden by zero. So they say whether anything that they
+  // met is not finite, and then the portable kernels compute it all anew.
+  const Tensor asked = sparse_attention_warpgroup_backward(
+      queries, keys, values, forward, douts, layout, gradients, log_sums, means, options, stream);
+  const int* const word = asked.defined() ? asked.data<int32_t>() : nullptr;
+  if (!word) launch_numbers(q.dtype(), q.size(0) * q.size(1) * q.size(2), arguments, stream);
   launch_pass(op, AttentionPass::query_gradient, q.dtype(), q.size(2), q.size(0) * q.size(1),
-              arguments, stream);
+              arguments, word, stream);
   launch_pass(op, AttentionPass::key_gradient, q.dtype(), k.size(2), k.size(0) * k.size(1),
-              arguments, stream);
+              arguments, word, stream);
 }
 
 }  // namespace bs::cuda

@@ -7,7 +7,7 @@
 namespace bs::cuda {
 
 struct AttentionBackwardProblem {
-  int element = 2;  ///< bytes
+  int element = 2;                                            ///< bytes
   int capability = 0, shared_bytes = 0, multiprocessors = 0;  ///< of the GPU; a CTA's most
   int block = 0, head_dim = 0;
   int64_t kv_heads = 0;     ///< over the batch
@@ -18,7 +18,8 @@ struct AttentionBackwardPlan {
   bool warpgroup = false;  ///< else the portable kernels
   int dim = 0;             ///< head_dim is padded with zeros to this
   int key_stages = 0, query_stages = 0;
-  int64_t kv_heads = 0, heads = 0;  ///< of k and v, over the batch: all, and those that a launch takes
+  int64_t kv_heads = 0,
+          heads = 0;  ///< of k and v, over the batch: all, and those that a launch takes
 };
 
 /** @brief Bytes of shared memory of the kernel of keys and values, for `stages` a team. */
@@ -61,9 +62,8 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
     --plan.query_stages;
   const int64_t head_bytes = p.head_blocks * p.block * p.block * p.element;
   // Coordinates of the copy engine are 31 bits.
-  const int64_t most_heads =
-      std::min(attention_values_bytes / std::max<int64_t>(head_bytes, 1),
-               INT32_MAX / std::max<int64_t>(p.head_blocks * p.block, 1));
+  const int64_t most_heads = std::min(attention_values_bytes / std::max<int64_t>(head_bytes, 1),
+                                      INT32_MAX / std::max<int64_t>(p.head_blocks * p.block, 1));
   const int64_t at_once = std::clamp<int64_t>(most_heads, 1, std::max<int64_t>(p.kv_heads, 1));
   const int64_t launches = (p.kv_heads + at_once - 1) / at_once;
   plan.heads = launches == 0 ? 0 : (p.kv_heads + launches - 1) / launches;
@@ -72,9 +72,9 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   return plan;
 }
 
-/** @brief How many strips of each head are so long, half as long again as the mean, that they are to
- * be under way before the others: of the head that has most of them. Others keep close to those of
- * their head, which read the same rows.
+/** @brief How many strips of each head are so long, half as long again as the mean, that they are
+ * to be under way before the others: of the head that has most of them. Others keep close to those
+ * of their head, which read the same rows.
  *  @param[in] offsets,order as BlockSparseStrips has them */
 inline int attention_long_strips(std::span<const int32_t> offsets, std::span<const int32_t> order,
                                  int strips) {

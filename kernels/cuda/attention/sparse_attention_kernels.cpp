@@ -43,8 +43,8 @@ jit::Source attention_source(const AttentionKernel& k) {
   const int size = static_cast<int>(size_of(k.dtype));
   const SparseAttentionTile tile = tile_of(k);
   const PassText text = text_of(k.pass);
-  const std::string name =
-      format("{}_{}_d{}{}", text.name, to_string(k.dtype), k.dim, k.whole ? "_whole" : "");
+  const std::string name = format("{}_{}_d{}{}{}", text.name, to_string(k.dtype), k.dim,
+                                  k.whole ? "_whole" : "", k.asked ? "_asked" : "");
   std::string code = preamble(text.header);
   code += format("using Tile = AttentionTile<{}, {}, {}, {}, {}, {}>;\n", device_type_name(k.dtype),
                  k.dim, tile.cols, tile.ctas, tile.unroll, k.whole);
@@ -54,9 +54,10 @@ jit::Source attention_source(const AttentionKernel& k) {
                  sparse_attention_shared_bytes(k.pass, size, k.dim, tile.cols));
   code += format(
       "extern \"C\" __global__ void __launch_bounds__(Tile::threads, Tile::ctas)\n"
-      "    {}(const __grid_constant__ {}<Tile::T> arguments) {\n"
-      "  {}<Tile>(arguments);\n}\n",
-      name, text.arguments, text.function);
+      "    {}(const __grid_constant__ {}<Tile::T> arguments{}) {\n"
+      "{}  {}<Tile>(arguments);\n}\n",
+      name, text.arguments, k.asked ? ", const int* asked" : "",
+      k.asked ? "  if (*asked == 0) return;\n" : "", text.function);
   return {name, code, device_headers()};
 }
 
@@ -82,6 +83,9 @@ std::vector<AttentionKernel> all_attention_kernels() {
         if (sparse_attention_dim(size, dim) != dim) continue;
         all.push_back({pass, dtype, dim, false});
         if (sparse_attention_whole(size, 64)) all.push_back({pass, dtype, dim, true});
+        if (size != 2 || pass == AttentionPass::forward) continue;
+        all.push_back({pass, dtype, dim, false, true});
+        all.push_back({pass, dtype, dim, true, true});
       }
     }
   return all;

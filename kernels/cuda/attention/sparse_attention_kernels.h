@@ -16,6 +16,7 @@ struct AttentionKernel {
   DType dtype = f16;
   int dim = 0;         ///< sparse_attention_dim of it
   bool whole = false;  ///< sparse_attention_whole
+  bool asked = false;  ///< does nothing unless the word that a second parameter points at says so
   auto operator<=>(const AttentionKernel&) const = default;
 };
 

@@ -5,7 +5,9 @@
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/cuda/jit/emit.h>
 #include <bs/kernels/cuda/jit/warpgroup_mma.h>
+#include <bs/kernels/where.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/lib/cuda/runtime.h>
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_problem.cuh>
 
 #include <algorithm>
@@ -100,8 +102,9 @@ struct Backward {
   }
 };
 
-/// log_sums and means of all queries.
-void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& means) {
+/// log_sums and means of all queries; and sets `odd` where one is not finite.
+void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& means,
+                    const Tensor& odd) {
   static auto* const family = new jit::KernelFamily<DType>;
   const auto rows = [](const Tensor& x) {
     return device::AttentionRows<const void>{x.data(), x.strides()[0], x.strides()[1],
@@ -123,7 +126,7 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
     return attention_numbers_warpgroup_source(b.q.dtype());
   });
   jit::launch(kernel, {.grid = dim3(static_cast<unsigned>(ctas)), .block = dim3(of_cta)}, b.stream,
-              arguments, static_cast<long long>(total));
+              arguments, static_cast<long long>(total), odd.data<int32_t>());
 }
 
 template <class Params>
@@ -179,8 +182,8 @@ jit::Source attention_backward_source(const Kernel& k) {
   code += format("  static constexpr int dim = {}, block = {}, stages = {};\n};\n", k.dim, k.block,
                  k.stages);
   code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
-  code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n", threads(k),
-                 shared_bytes(k));
+  code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n",
+                 threads(k), shared_bytes(k));
   code += format(
       "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
       "    {}(const __grid_constant__ bs::cuda::device::{}Params params) {\n"
@@ -198,8 +201,8 @@ jit::Source attention_numbers_warpgroup_source(DType dtype) {
   code += format(
       "extern \"C\" __global__ void {}(\n"
       "    const __grid_constant__ AttentionBackwardArguments<{}, float> arguments,\n"
-      "    long long rows) {\n"
-      "  attention_numbers<{}>(arguments, rows);\n}\n",
+      "    long long rows, int* odd) {\n"
+      "  attention_numbers<{}>(arguments, rows, odd);\n}\n",
       name, type, type);
   return {name, code, device_headers()};
 }
@@ -217,15 +220,16 @@ std::vector<Kernel> all_attention_backward_kernels() {
   return all;
 }
 
-bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
-                                         const SparseAttentionResult& forward, const Tensor& dout,
-                                         const Layout& layout,
-                                         const SparseAttentionGradients& gradients,
-                                         const SparseAttentionOptions& options, Stream stream) {
+Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                           const SparseAttentionResult& forward, const Tensor& dout,
+                                           const Layout& layout,
+                                           const SparseAttentionGradients& gradients,
+                                           const Tensor& log_sums, const Tensor& means,
+                                           const SparseAttentionOptions& options, Stream stream) {
   constexpr const char* op = "sparse_attention_backward";
   const Backward b{q, k, v, forward, dout, layout, gradients, options, stream};
   const AttentionBackwardPlan plan = attention_backward_plan(b.problem());
-  if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return false;
+  if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return {};
   const Device device = stream.device();
   const int block = layout.block(), side = std::min(block, 64);
   const int key_rows = block == 128 ? 128 : 64;  // of a strip
@@ -234,22 +238,25 @@ bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const
   for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
     values = std::max(values, b.values_before(std::min(plan.kv_heads, first + plan.heads)) -
                                   b.values_before(first));
+  const Tensor& mask = options.key_padding_mask;
+  // Gradients of scores of padding are zero, but so need not be its keys.
+  const Tensor shown = mask.defined() ? where(mask.unsqueeze(1).unsqueeze(3), k, 0.0) : k;
   const DenseMap maps[] = {rows_map(q, side),          rows_map(dout, side),
                            rows_map(k, key_rows),      rows_map(v, key_rows),
-                           rows_map(k, side),          rows_map(gradients.dk, 64),
+                           rows_map(shown, side),      rows_map(gradients.dk, 64),
                            rows_map(gradients.dv, 64), rows_map(gradients.dq, 64)};
   for (const DenseMap& map : maps)
-    if (!map.fit) return false;
+    if (!map.fit) return {};
 
   const Tensor ds = Tensor::empty({values, block, block}, q.dtype(), device);
-  const Tensor log_sums = Tensor::empty_like(forward.lse), means = Tensor::empty_like(forward.lse);
+  const Tensor odd = Tensor::empty({1}, i32, device);
+  fill_zero(odd.data(), odd.bytes(), stream);
   const device::TensorMapWords ds_map = values_map(ds, block).encode(op);
   const StripShape by_key{.transposed = true, .side = key_rows / block},
       by_query{.side = 64 * attention_query_groups(block) / block};
   const Kept<Strips> columns = strips_of(layout, by_key), rows = strips_of(layout, by_query);
   const Kept<DeviceStrips> key_list = device_strips(layout, by_key, stream),
                            query_list = device_strips(layout, by_query, stream);
-  const Tensor& mask = options.key_padding_mask;
   device::WarpgroupKeyGradientParams keys{
       .q = maps[0].encode(op),
       .dout = maps[1].encode(op),
@@ -272,13 +279,13 @@ bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const
   keys.problem.long_strips =
       attention_long_strips(columns->offsets, columns->order, columns->count);
   queries.problem.long_strips = attention_long_strips(rows->offsets, rows->order, rows->count);
-  launch_numbers(b, log_sums, means);
+  launch_numbers(b, log_sums, means, odd);
   const Kernel key_kernel{Pass::key_gradient, q.dtype(), plan.dim, block, plan.key_stages};
   const Kernel query_kernel{Pass::query_gradient, q.dtype(), plan.dim, block, plan.query_stages};
   for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
     launch_heads(keys, queries, key_kernel, query_kernel, b, first,
                  std::min(plan.heads, plan.kv_heads - first));
-  return true;
+  return odd;
 }
 
 }  // namespace bs::cuda

@@ -25,12 +25,16 @@ jit::Source attention_numbers_warpgroup_source(DType dtype);
 /** @brief All kernels that a GPU with 227 KB of shared memory a CTA can be asked for. */
 std::vector<AttentionBackwardKernel> all_attention_backward_kernels();
 
-/** @brief Computes the gradients if the kernels can; else does nothing and says false. Arguments as
- *  in sparse_attention_backward. */
-bool sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
-                                         const SparseAttentionResult& forward, const Tensor& dout,
-                                         const Layout& layout,
-                                         const SparseAttentionGradients& gradients,
-                                         const SparseAttentionOptions& options, Stream stream);
+/** @brief Computes the gradients if the kernels can. Arguments as in sparse_attention_backward,
+ *  with rows that begin at multiples of 16 bytes; log_sums and means as in
+ *  AttentionBackwardArguments, which are filled in.
+ *  @return an i32 that is not zero where something met is not finite, and the gradients may have
+ *  numbers from what is hidden; undefined if the kernels cannot, and nothing was done */
+Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                           const SparseAttentionResult& forward, const Tensor& dout,
+                                           const Layout& layout,
+                                           const SparseAttentionGradients& gradients,
+                                           const Tensor& log_sums, const Tensor& means,
+                                           const SparseAttentionOptions& options, Stream stream);
 
 }  // namespace bs::cuda

@@ -1,10 +1,10 @@
 #include <bs/kernels/cuda/attention/sparse_attention_backward_plan.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
-#include <bs/kernels/cuda/device/attention/warpgroup_backward_problem.cuh>
 #include <bs/lib/patterns.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_problem.cuh>
 
 #include <algorithm>
 #include <random>

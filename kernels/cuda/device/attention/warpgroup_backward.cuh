@@ -261,16 +261,17 @@ struct WarpgroupKeyGradient {
       int own[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        own[i] = padded(i)  ? 0x7fffffff
-                 : causal ? first + thread / 32 * 16 + lane / 4 + 8 * i - lane % 4 * 2
-                          : 0;
+        own[i] = padded(i) ? 0x7fffffff
+                 : causal  ? first + thread / 32 * 16 + lane / 4 + 8 * i - lane % 4 * 2
+                           : 0;
 #pragma unroll
       for (int i = 0; i < 32; ++i)
         if (step.query[i / 4 * 8 / side] + i / 4 * 8 % side + i % 2 < own[i / 2 % 2]) sums[i] = 0;
     }
   };
 
-  /// Writes 64 rows of `Cols` columns to shared memory for the copy engine, as pieces of 64 columns.
+  /// Writes 64 rows of `Cols` columns to shared memory for the copy engine, as pieces of 64
+  /// columns.
   template <int Cols, class Values>
   __device__ static void stage_sums(unsigned shared, const Values& values) {
     const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
@@ -280,8 +281,8 @@ struct WarpgroupKeyGradient {
       unsigned r[4];
       values(j, r);
       const int chunk = 2 * j + lane / 16;
-      store_matrix_x4<false>(shared + chunk / 8 * piece_bytes + row * 128 + (chunk % 8 ^ row % 8) * 16,
-                             r);
+      store_matrix_x4<false>(
+          shared + chunk / 8 * piece_bytes + row * 128 + (chunk % 8 ^ row % 8) * 16, r);
     }
   }
 
@@ -375,7 +376,8 @@ struct WarpgroupKeyGradient {
       if (thread() == 0) {
 #pragma unroll
         for (int piece = 0; piece < pieces; ++piece)
-          store_box(map, staging + piece * piece_bytes, piece * 64, keys.first, place.head, place.batch, 0);
+          store_box(map, staging + piece * piece_bytes, piece * 64, keys.first, place.head,
+                    place.batch, 0);
         commit_stores();
       }
     }

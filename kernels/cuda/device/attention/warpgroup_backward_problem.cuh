@@ -22,7 +22,8 @@ struct WarpgroupAttention {
   bool causal;
   float scale;
   AttentionValues values;
-  int first_head, head_count;  ///< of this launch, in (batch entry, head) order: the pass' own heads
+  int first_head,
+      head_count;   ///< of this launch, in (batch entry, head) order: the pass' own heads
   int long_strips;  ///< of a head, those that all heads have taken before any other strip
   int* next;        ///< two zeros: items taken, workers that found no more
 };

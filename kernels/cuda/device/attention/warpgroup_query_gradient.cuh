@@ -10,11 +10,13 @@
 namespace bs::cuda::device {
 
 /// The numbers of each query that the other passes need, as attention_row_numbers gives them; half
-/// a warp has four neighbours, so that enough is on its way.
+/// a warp has four neighbours, so that enough is on its way. Sets `odd` where one is not finite,
+/// but for queries that see no key: whatever else is not finite and seen shows in them.
 template <class T>
 __device__ inline void attention_numbers(const AttentionBackwardArguments<T, float>& a,
-                                         long long total) {
+                                         long long total, int* odd) {
   constexpr int rows = 4;
+  const float infinity = -minus_infinity<float>();
   const long long first =
       (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) / 16 * rows;
   const AttentionProblem& p = a.problem;
@@ -41,6 +43,7 @@ __device__ inline void attention_numbers(const AttentionBackwardArguments<T, flo
     a.log_sums[first + i] =
         log_sum == minus_infinity<float>() ? -log_sum : log_sum * 1.4426950408889634F;
     a.means[first + i] = sum;
+    if (!(fabsf(sum) < infinity) || !(log_sum < infinity)) *odd = 1;
   }
 }
 
@@ -116,8 +119,7 @@ struct WarpgroupQueryGradient {
       const int slot = lane % slots, entry = slot / (groups * boxes);
       if (from + entry >= end) return;
       const int row = slot % (groups * boxes) * rows / (groups * boxes);
-      const int number =
-          __ldg(p.list.blocks + static_cast<long long>(from + entry) * rows + row);
+      const int number = __ldg(p.list.blocks + static_cast<long long>(from + entry) * rows + row);
       const int column = __ldg(p.list.cols + from + entry);
       // Of what is hidden altogether, no gradients were left.
       const bool hidden = p.problem.causal && column > place.strip * rows + row;
@@ -154,8 +156,7 @@ struct WarpgroupQueryGradient {
     }
     __syncwarp();
     if (now.col >= 0)
-      copy_keys(p, full, buffer + groups * piece_bytes + lane * side * 128, place,
-                now.col * block);
+      copy_keys(p, full, buffer + groups * piece_bytes + lane * side * 128, place, now.col * block);
   }
 
   /// Brings a stage of large blocks; one lane does.
@@ -268,8 +269,8 @@ struct WarpgroupQueryGradient {
     warpgroup_commit();
   }
 
-  __device__ static void consume(const WarpgroupQueryGradientParams& p, Shared& s,
-                                 unsigned buffers, unsigned staging, int group) {
+  __device__ static void consume(const WarpgroupQueryGradientParams& p, Shared& s, unsigned buffers,
+                                 unsigned staging, int group) {
     const int thread = static_cast<int>(threadIdx.x) % warpgroup_size;
     const bool elected = threadIdx.x % 32 == 0;
     RingPlace<stages> at;

@@ -165,8 +165,8 @@ TEST_CASE("sparse_attention_backward: every strip of every head is an item once"
 
 TEST_CASE("sparse_attention_backward: long strips are those far beyond the mean") {
   const auto of = [](const LayoutPtr& layout) {
-    const BlockSparseStrips& strips = strips_of(*layout, true, 1, Device::cpu());
-    return attention_long_strips(strips.offsets, strips.order, strips.list.strips);
+    const Kept<Strips> strips = strips_of(*layout, {.transposed = true, .side = 1});
+    return attention_long_strips(strips->offsets, strips->order, strips->count);
   };
   CHECK(of(patterns::dense({.rows = 8, .cols = 8, .block = 64})) == 0);
   CHECK(of(Layout::from_blocks(1, 4, 4, 64, {})) == 0);

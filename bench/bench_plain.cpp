@@ -1,0 +1,131 @@
+// Every operation that moves bytes, beside the time that a copy of as many bytes takes.
+#include <bs/autograd/activation.h>
+#include <bs/autograd/binary.h>
+#include <bs/autograd/linear.h>
+#include <bs/autograd/norm.h>
+#include <bs/autograd/softmax.h>
+#include <bs/bench/plain_cases.h>
+#include <bs/bench/record.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/random.h>
+
+#include <cmath>
+#include <cstdio>
+
+using namespace bs;
+
+namespace {
+
+constexpr const char* help =
+    "bench_plain [options]\n"
+    "  --rows N             default 16384\n"
+    "  --columns N          default 4096\n"
+    "  --sets NAME,...      copy, binary, unary, reduce, rows, losses, blocks, optimisers, host;\n"
+    "                       default all\n"
+    "  --only SUBSTRING     cases whose \"operation: layout\" contains it\n";
+
+/// |a - b| / |b| over all elements; NaN in one alone makes it NaN.
+double distance(const Tensor& a, const Tensor& b) {
+  const Tensor x = to(cast(a, f64), Device::cpu()), y = to(cast(b, f64), Device::cpu());
+  double difference = 0, size = 0;
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const double u = x.data<double>()[i], v = y.data<double>()[i];
+    if (u == v || (std::isnan(u) && std::isnan(v))) continue;
+    difference += (u - v) * (u - v);
+  }
+  for (int64_t i = 0; i < y.numel(); ++i) {
+    const double v = y.data<double>()[i];
+    if (std::isfinite(v)) size += v * v;
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / size);
+}
+
+double bound(DType dtype) {
+  return dtype == f64 ? 1e-12 : dtype == f32 ? 1e-5 : dtype == f16 ? 2e-3 : 1e-2;
+}
+
+/// Compares both devices on few rows. How many cases are wrong.
+int check(const std::string& set, const bench::PlainSize& size, const bench::Settings& settings) {
+  const bench::PlainSize small{512, std::min<int64_t>(size.columns, 1024)};
+  const auto ours = bench::plain_cases(set, small, settings.dtype, settings.device);
+  const auto twins = bench::plain_cases(set, small, settings.dtype, Device::cpu());
+  int wrong = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const std::vector<Tensor> a = ours[i].run(), b = twins[i].run();
+    for (size_t k = 0; k < a.size(); ++k) {
+      const double error = distance(a[k], b[k]);
+      if (error <= bound(settings.dtype)) continue;
+      std::printf("WRONG: %s, %s, result %zu is off by %g\n", ours[i].what.c_str(),
+                  ours[i].layout.c_str(), k, error);
+      ++wrong;
+    }
+  }
+  return wrong;
+}
+
+void measure(const std::string& set, const std::string& only, const bench::PlainSize& size,
+             const bench::Settings& settings, bench::Record& record) {
+  for (const bench::PlainCase& c : plain_cases(set, size, settings.dtype, settings.device)) {
+    if ((c.what + ": " + c.layout).find(only) == std::string::npos) continue;
+    record.add({.cell = {{"set", set}, {"rows", size.rows}, {"columns", size.columns}},
+                .what = c.what + ": " + c.layout,
+                .time = bench::measure(settings.device, [&c] { c.run(); }, settings.measure),
+                .bytes = c.bytes});
+  }
+}
+
+/// Seconds from call to launch of operations on Variables so small that the device keeps up.
+void measure_host(const bench::Settings& settings, bench::Record& record) {
+  const auto variable = [&](const Shape& shape) {
+    return Variable(randn(shape, settings.dtype, settings.device), true);
+  };
+  const Variable x = variable({8, 64}), y = variable({8, 64}), weight = variable({64}),
+                 bias = variable({64}), matrix = variable({64, 64});
+  const NoGrad no_grad;
+  const auto call = [&](const char* what, const bench::Work& work) {
+    work();
+    const double seconds = bench::host_seconds(settings.device, work, 500);
+    record.add({.cell = {{"set", "host"}},
+                .what = what,
+                .time = {.median = seconds, .low = seconds, .high = seconds, .runs = 500}});
+  };
+  call("add", [&] { add(x, y); });
+  call("add: row", [&] { add(x, bias); });
+  call("gelu", [&] { gelu(x); });
+  call("softmax", [&] { softmax(x); });
+  call("layer_norm", [&] { layer_norm(x, weight, bias); });
+  call("linear", [&] { linear(x, matrix, bias); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  bench::Arguments arguments(argc, argv, help);
+  const bench::Settings settings(arguments);
+  bench::PlainSize size;
+  std::vector<std::string> sets = bench::plain_sets();
+  sets.emplace_back("host");
+  std::string only;
+  arguments.read("--rows", size.rows);
+  arguments.read("--columns", size.columns);
+  arguments.read("--sets", sets);
+  arguments.read("--only", only);
+  arguments.finish();
+  BS_CHECK(size.rows % 512 == 0 && size.columns % 64 == 0,
+           "bench: rows {} must be a multiple of 512, columns {} of 64", size.rows, size.columns);
+  bench::Record record("plain", settings);
+  int wrong = 0;
+  for (const std::string& set : sets) {
+    if (set == "host") {
+      measure_host(settings, record);
+    } else {
+      wrong += check(set, size, settings);
+      measure(set, only, size, settings, record);
+    }
+  }
+  record.write();
+  return wrong == 0 ? 0 : 1;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
+}

@@ -1,0 +1,321 @@
+#include <bs/bench/plain_cases.h>
+#include <bs/kernels/activation.h>
+#include <bs/kernels/adamw.h>
+#include <bs/kernels/binary.h>
+#include <bs/kernels/block_sparse_softmax.h>
+#include <bs/kernels/compare.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/dropout.h>
+#include <bs/kernels/ema.h>
+#include <bs/kernels/embedding.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/grad_norm.h>
+#include <bs/kernels/lamb.h>
+#include <bs/kernels/loss.h>
+#include <bs/kernels/norm.h>
+#include <bs/kernels/parameter.h>
+#include <bs/kernels/random.h>
+#include <bs/kernels/reduce.h>
+#include <bs/kernels/sgd.h>
+#include <bs/kernels/softmax.h>
+#include <bs/kernels/unary.h>
+#include <bs/kernels/where.h>
+
+#include <memory>
+
+namespace bs::bench {
+
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+/// Collects the cases of a set, and makes their operands.
+class Cases {
+ public:
+  Cases(const PlainSize& size, DType dtype, Device device)
+      : rows(size.rows), columns(size.columns), dtype_(dtype), device_(device), generator_(7) {}
+
+  const int64_t rows, columns;
+
+  Tensor values(const Shape& shape) { return randn(shape, dtype_, device_, generator_); }
+  Tensor values(const Shape& shape, DType dtype) {
+    return randn(shape, dtype, device_, generator_);
+  }
+  Tensor matrix() { return values({rows, columns}); }
+  Tensor indices(const Shape& shape, int64_t end) {
+    return randint(0, end, shape, i64, device_, generator_);
+  }
+  DType dtype() const { return dtype_; }
+  Device device() const { return device_; }
+  /// Bytes of a matrix, and of any number of elements.
+  double whole() const { return bytes(rows * columns); }
+  double bytes(int64_t elements) const {
+    return static_cast<double>(elements) * static_cast<double>(size_of(dtype_));
+  }
+
+  template <class F>
+  void add(const char* what, const char* layout, double moved, F run) {
+    list.push_back({what, layout, moved, [run]() -> Tensors {
+                      if constexpr (std::is_same_v<decltype(run()), Tensor>) {
+                        return {run()};
+                      } else {
+                        return run();
+                      }
+                    }});
+  }
+
+  std::vector<PlainCase> list;
+
+ private:
+  DType dtype_;
+  Device device_;
+  Generator generator_;
+};
+
+void add_copies(Cases& c) {
+  const double both = 2 * c.whole();
+  const Tensor x = c.matrix();
+  const Tensor heads = x.view({4, c.rows / 4, c.columns / 64, 64});
+  const auto copied = [&](const char* layout, const Tensor& view, double moved) {
+    c.add("copy", layout, moved, [view] { return clone(view); });
+  };
+  copied("contiguous", x, both);
+  copied("transposed", x.transpose(0, 1), both);
+  copied("bshd to bhsd", heads.permute({0, 2, 1, 3}), both);
+  copied("bshd to bhds", heads.permute({0, 2, 3, 1}), both);
+  copied("bshd to sbhd", heads.permute({1, 0, 2, 3}), both);
+  copied("bshd to dhsb", heads.permute({3, 2, 1, 0}), both);
+  const Tensor wide = c.values({c.rows, 2 * c.columns});
+  copied("left half", wide.slice(1, 0, c.columns), both);
+  copied("every second", wide.slice(1, 0, 2 * c.columns, 2), 1.5 * both);
+  copied("shifted by one", wide.slice(1, 1, c.columns + 1), both);
+  const DType other = c.dtype() == f32 ? bf16 : f32;
+  const double moved = c.whole() * (1 + static_cast<double>(size_of(other)) /
+                                            static_cast<double>(size_of(c.dtype())));
+  c.add("cast", "contiguous", moved, [x, other] { return cast(x, other); });
+  c.add("cast", "transposed", moved, [v = x.transpose(0, 1), other] { return cast(v, other); });
+}
+
+void add_binaries(Cases& c) {
+  const double n = c.whole();
+  const Tensor x = c.matrix(), y = c.matrix(), turned = c.values({c.columns, c.rows});
+  const auto sum = [&](const char* layout, const Tensor& a, const Tensor& b, double moved) {
+    c.add("add", layout, moved, [a, b] { return add(a, b); });
+  };
+  sum("contiguous", x, y, 3 * n);
+  sum("row", x, c.values({c.columns}), 2 * n);
+  sum("column", x, c.values({c.rows, 1}), 2 * n);
+  sum("transposed", x, turned.transpose(0, 1), 3 * n);
+  const Tensor cube = x.view({4, c.rows / 4, c.columns});
+  sum("first axis", cube, c.values({1, c.rows / 4, c.columns}), 2 * n + n / 4);
+  sum("middle axis", cube, c.values({4, 1, c.columns}), 2 * n);
+  const Tensor wide = c.values({c.rows, 2 * c.columns});
+  sum("every second", x, wide.slice(1, 0, 2 * c.columns, 2), 4 * n);
+  c.add("add", "number", 2 * n, [x] { return add(x, 1.5); });
+  c.add("mul", "row", 2 * n, [x, row = c.values({c.columns})] { return mul(x, row); });
+  const double one = static_cast<double>(c.rows * c.columns);
+  c.add("eq", "contiguous", 2 * n + one, [x, y] { return eq(x, y); });
+  c.add("where", "contiguous", 3 * n + one, [x, y, b = lt(x, y)] { return where(b, x, y); });
+}
+
+void add_unaries(Cases& c) {
+  const double n = c.whole();
+  const Tensor x = c.matrix(), y = c.matrix();
+  const auto forward = [&](const char* what, auto f) {
+    c.add(what, "contiguous", 2 * n, [x, f] { return f(x); });
+  };
+  const auto backward = [&](const char* what, auto f) {
+    c.add(what, "contiguous", 3 * n, [x, y, f] { return f(x, y); });
+  };
+  forward("gelu", [](const Tensor& t) { return gelu(t); });
+  forward("gelu tanh", [](const Tensor& t) { return gelu(t, Gelu::tanh); });
+  forward("silu", [](const Tensor& t) { return silu(t); });
+  forward("sigmoid", [](const Tensor& t) { return sigmoid(t); });
+  forward("tanh", [](const Tensor& t) { return tanh(t); });
+  forward("relu", [](const Tensor& t) { return relu(t); });
+  forward("exp", [](const Tensor& t) { return exp(t); });
+  forward("neg", [](const Tensor& t) { return neg(t); });
+  backward("gelu_backward", [](const Tensor& a, const Tensor& b) { return gelu_backward(a, b); });
+  backward("gelu_backward tanh",
+           [](const Tensor& a, const Tensor& b) { return gelu_backward(a, b, Gelu::tanh); });
+  backward("silu_backward", [](const Tensor& a, const Tensor& b) { return silu_backward(a, b); });
+  backward("relu_backward", [](const Tensor& a, const Tensor& b) { return relu_backward(a, b); });
+  c.add("gelu", "transposed", 2 * n, [v = x.transpose(0, 1)] { return gelu(v); });
+  c.add("dropout", "contiguous", 2 * n, [x] { return dropout(x, 0.1, {3, 5}); });
+}
+
+void add_reductions(Cases& c) {
+  const double n = c.whole();
+  const Tensor x = c.matrix(), cube = x.view({4, c.rows / 4, c.columns});
+  const auto over = [&](const char* what, auto f) {
+    c.add(what, "all", n, [x, f] { return f(x, Axes()); });
+    c.add(what, "first axis", n, [x, f] { return f(x, Axes(Dims{0})); });
+    c.add(what, "last axis", n, [x, f] { return f(x, Axes(Dims{1})); });
+    c.add(what, "middle axis", n, [cube, f] { return f(cube, Axes(Dims{1})); });
+    c.add(what, "outer axes", n, [cube, f] { return f(cube, Axes(Dims{0, 2})); });
+  };
+  over("sum", [](const Tensor& t, const Axes& axes) { return sum(t, axes); });
+  over("amax", [](const Tensor& t, const Axes& axes) { return amax(t, axes); });
+  over("var", [](const Tensor& t, const Axes& axes) { return var(t, axes); });
+  c.add("argmax", "last axis", n, [x] { return argmax(x, 1); });
+  c.add("argmax", "first axis", n, [x] { return argmax(x, 0); });
+}
+
+void add_rows(Cases& c) {
+  const double n = c.whole();
+  const Tensor x = c.matrix(), dy = c.matrix(), weight = c.values({c.columns}),
+               bias = c.values({c.columns});
+  c.add("softmax", "last axis", 2 * n, [x] { return softmax(x); });
+  c.add("softmax_backward", "last axis", 3 * n,
+        [y = softmax(x), dy] { return softmax_backward(y, dy); });
+  c.add("log_softmax", "last axis", 2 * n, [x] { return log_softmax(x); });
+  c.add("log_softmax_backward", "last axis", 3 * n,
+        [y = log_softmax(x), dy] { return log_softmax_backward(y, dy); });
+  c.add("layer_norm", "last axis", 2 * n, [=] { return layer_norm(x, weight, bias).y; });
+  const NormResult ln = layer_norm(x, weight, bias);
+  c.add("layer_norm_backward", "last axis", 3 * n, [=]() -> Tensors {
+    const NormGradients g = layer_norm_backward(x, weight, ln.mean, ln.rstd, dy, true);
+    return {g.dx, g.dweight, g.dbias};
+  });
+  c.add("rms_norm", "last axis", 2 * n, [=] { return rms_norm(x, weight).y; });
+  const NormResult rms = rms_norm(x, weight);
+  c.add("rms_norm_backward", "last axis", 3 * n, [=]() -> Tensors {
+    const NormGradients g = rms_norm_backward(x, weight, rms.rstd, dy);
+    return {g.dx, g.dweight};
+  });
+}
+
+void add_losses(Cases& c) {
+  const int64_t classes = c.columns / 64 * 500;
+  const Tensor logits = c.values({c.rows / 2, classes}), targets = c.indices({c.rows / 2}, classes);
+  const double n = c.bytes(logits.numel());
+  c.add("cross_entropy", "last axis", n, [=] { return cross_entropy(logits, targets).loss; });
+  const CrossEntropyResult result = cross_entropy(logits, targets);
+  c.add("cross_entropy_backward", "last axis", 2 * n,
+        [=, one = full({}, 1, result.loss.dtype(), c.device())] {
+          return cross_entropy_backward(logits, targets, result, one);
+        });
+  const Tensor table = c.values({classes, c.columns / 4}), tokens = c.indices({2 * c.rows}, classes);
+  const Tensor dy = c.values({2 * c.rows, c.columns / 4});
+  c.add("embedding", "first axis", 2 * c.bytes(dy.numel()),
+        [table, tokens] { return embedding(table, tokens); });
+  c.add("embedding_backward", "first axis", c.bytes(dy.numel() + table.numel()),
+        [=] { return embedding_backward(dy, tokens, classes); });
+}
+
+/// Every row of blocks has `each` of them, evenly spread, from another column on.
+LayoutPtr spread(int64_t length, int block, int each) {
+  const int64_t n = length / block;
+  const Tensor mask = zeros({1, n, n}, boolean);
+  bool* at = mask.data<bool>();
+  for (int64_t row = 0; row < n; ++row)
+    for (int64_t k = 0; k < each; ++k) at[row * n + (row * 7 + k * n / each) % n] = true;
+  return Layout::from_mask(mask, block);
+}
+
+void add_blocks(Cases& c) {
+  const int64_t length = c.rows / 4;
+  const struct {
+    int block, each;
+  } patterns[] = {{16, 2}, {16, 16}, {32, 2}, {32, 8}, {64, 2}, {64, 8}, {128, 1}, {128, 4}};
+  for (const auto& [block, each] : patterns) {
+    if (length / block < each) continue;
+    const LayoutPtr layout = spread(length, block, each);
+    const int64_t matrices = c.columns / 64;
+    const Tensor x = c.values({matrices, layout->nnz(), block, block}),
+                 dy = c.values({matrices, layout->nnz(), block, block});
+    const SparseTensor s{layout, x};
+    const std::string name = std::to_string(each) + " of " + std::to_string(block);
+    const double n = c.bytes(x.numel());
+    c.add("block_sparse_softmax", name.c_str(), 2 * n,
+          [s] { return block_sparse_softmax(s, {.scale = 0.125}).values; });
+    c.add("block_sparse_softmax causal", name.c_str(), 2 * n,
+          [s] { return block_sparse_softmax(s, {.scale = 0.125, .causal = true}).values; });
+    c.add("block_sparse_softmax_backward", name.c_str(), 3 * n,
+          [y = block_sparse_softmax(s), dy] { return block_sparse_softmax_backward(y, dy); });
+  }
+}
+
+/// 500 parameters of mixed sizes with their state, 16-bit ones with a master.
+struct Parameters {
+  std::vector<MomentParameter> moments;
+  std::vector<SgdParameter> sgd;
+  std::vector<EmaParameter> averages;
+  std::vector<Tensor> gradients;
+  int64_t elements = 0;
+};
+
+std::shared_ptr<Parameters> parameters(Cases& c) {
+  auto all = std::make_shared<Parameters>();
+  const DType state = state_dtype(c.dtype());
+  for (int i = 0; i < 500; ++i) {
+    // Half of them vectors; a matrix in ten is large.
+    const int64_t n = i % 2 == 0 ? 64 + 13 * i : c.columns * (i % 20 == 1 ? c.rows / 64 : 16 + i % 7);
+    const auto zero = [&] { return zeros({n}, state, c.device()); };
+    const Tensor value = c.values({n}), gradient = c.values({n});
+    const Tensor master = state == c.dtype() ? Tensor() : cast(value, state);
+    all->moments.push_back({value, gradient, zero(), zero(), master});
+    all->sgd.push_back({value, gradient, zero(), master});
+    all->averages.push_back({value, zero()});
+    all->gradients.push_back(gradient);
+    all->elements += n;
+  }
+  return all;
+}
+
+void add_optimisers(Cases& c) {
+  const auto p = parameters(c);
+  const auto elements = static_cast<double>(p->elements);
+  const auto size = static_cast<double>(size_of(c.dtype()));
+  const bool master = is_low_precision(c.dtype());
+  const auto state = static_cast<double>(size_of(state_dtype(c.dtype())));
+  // Read the gradient, write the value; read it too, or read and write its master.
+  const double step = elements * (2 * size + (master ? 2 * state : size));
+  const auto updated = [p]() -> Tensors { return {p->moments[1].value, p->moments[0].value}; };
+  const std::shared_ptr<int64_t> t = std::make_shared<int64_t>(0);
+  c.add("adamw", "500 tensors", step + 4 * state * elements, [=] {
+    adamw(p->moments, ++*t, {});
+    return updated();
+  });
+  c.add("lamb", "500 tensors", step + 4 * state * elements, [=] {
+    lamb(p->moments, ++*t, {});
+    return updated();
+  });
+  c.add("sgd", "500 tensors", step + 2 * state * elements, [=] {
+    sgd(p->sgd, {.momentum = 0.9});
+    return updated();
+  });
+  c.add("ema", "500 tensors", elements * (size + 2 * state), [p]() -> Tensors {
+    ema(p->averages, 0.99);
+    return {p->averages[1].average};
+  });
+  c.add("grad_norm", "500 tensors", elements * size, [p] { return grad_norm(p->gradients); });
+  c.add("clip_gradients", "500 tensors", 2 * elements * size,
+        [p, norm = grad_norm(p->gradients)]() -> Tensors {
+          clip_gradients(p->gradients, {.norm = norm, .max_norm = 0.5});
+          return {p->gradients[1]};
+        });
+}
+
+}  // namespace
+
+const std::vector<std::string>& plain_sets() {
+  static const std::vector<std::string> names = {"copy",  "binary", "unary",      "reduce", "rows",
+                                                 "losses", "blocks", "optimisers"};
+  return names;
+}
+
+std::vector<PlainCase> plain_cases(const std::string& set, const PlainSize& size, DType dtype,
+                                   Device device) {
+  void (*const adders[])(Cases&) = {add_copies, add_binaries, add_unaries, add_reductions,
+                                    add_rows,   add_losses,   add_blocks,  add_optimisers};
+  Cases cases(size, dtype, device);
+  for (size_t i = 0; i < plain_sets().size(); ++i) {
+    if (plain_sets()[i] != set) continue;
+    adders[i](cases);
+    return cases.list;
+  }
+  BS_THROW(Error, "bench: there is no set '{}'", set);
+}
+
+}  // namespace bs::bench

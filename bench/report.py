@@ -41,6 +41,8 @@ NOTES = {
     "sum of squares of their terms.",
     "block_sparse_matmul": "TF of useful work, 2 nnz block² n FLOP; in brackets how many times "
     "the rate of the best peer. `n` and `t` tell which operands are transposed.",
+    "plain": "Operations that move bytes, on matrices [rows, columns]; the floor is the time of a "
+    "copy far beyond the caches that moves as many.",
     "lstm": "Whole sequences; \"a step\" is us a step and layer, of all directions.",
 }
 

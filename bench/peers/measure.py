@@ -18,8 +18,9 @@ DTYPES = {
 }
 
 
-def parse_arguments(description, bench):
-    """Arguments of a peer that measures what a record of `bench` has. Sets torch up by them."""
+def parse_arguments(description, bench, options=None):
+    """Arguments of a peer that measures what a record of `bench` has, and those of `options` by
+    name, with their defaults. Sets torch up by them."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -30,6 +31,8 @@ def parse_arguments(description, bench):
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--json", help="writes the figures")
     parser.add_argument("--commit", default="unknown")
+    for name, default in (options or {}).items():
+        parser.add_argument(name, type=type(default), default=default)
     arguments = parser.parse_args()
     arguments.device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if arguments.threads:

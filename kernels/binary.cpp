@@ -12,32 +12,43 @@ struct Call {
   DType dtype;
 };
 
-/// u8 and bool are computed as i32: sums and products then wrap, or turn to 0 or 1, as they come
-/// back.
-DType computed_as(DType dtype) { return dtype == u8 || dtype == boolean ? i32 : dtype; }
+/// How integers are computed.
+enum class Integers : uint8_t {
+  wrapping,  ///< what is beyond a result's range has no influence on the digits that stay
+  exact,
+  floating  ///< not at all: as f32
+};
 
-Call prepare(const char* op, const Operand& a, const Operand& b, bool always_floating = false) {
+/// bool, and u8 where it does not wrap, are computed as i32: results then wrap, or turn to 0 or 1,
+/// as they come back.
+DType computed_as(DType dtype, Integers integers) {
+  if (dtype == u8 && integers == Integers::wrapping) return u8;
+  return dtype == u8 || dtype == boolean ? i32 : dtype;
+}
+
+Call prepare(const char* op, const Operand& a, const Operand& b, Integers integers) {
   const Common c = common(op, a, b);
-  const DType dtype = always_floating && !is_floating(c.dtype) ? f32 : c.dtype;
-  const DType compute = computed_as(dtype);
+  const bool turns = integers == Integers::floating && !is_floating(c.dtype);
+  const DType dtype = turns ? f32 : c.dtype;
+  const DType compute = computed_as(dtype, integers);
   return {expand(a, compute, c.shape), expand(b, compute, c.shape),
           Tensor::empty(c.shape, compute, c.device), dtype};
 }
 
 /// Defines the operation for operands of either kind.
-#define BS_BINARY(function, ...)                                                            \
+#define BS_BINARY(function, how)                                                            \
   Tensor function##_any(const Operand& a, const Operand& b) {                               \
-    const Call call = prepare(#function, a, b __VA_OPT__(, ) __VA_ARGS__);                  \
+    const Call call = prepare(#function, a, b, Integers::how);                              \
     if (call.y.numel() > 0) BS_DISPATCH(call.y.device(), function, call.a, call.b, call.y); \
     return cast(call.y, call.dtype);                                                        \
   }
-BS_BINARY(add)
-BS_BINARY(sub)
-BS_BINARY(mul)
-BS_BINARY(div, true)
-BS_BINARY(pow)
-BS_BINARY(minimum)
-BS_BINARY(maximum)
+BS_BINARY(add, wrapping)
+BS_BINARY(sub, wrapping)
+BS_BINARY(mul, wrapping)
+BS_BINARY(div, floating)
+BS_BINARY(pow, exact)
+BS_BINARY(minimum, exact)
+BS_BINARY(maximum, exact)
 #undef BS_BINARY
 
 }  // namespace

@@ -40,6 +40,13 @@ void arithmetic(const char* op, const F& f, const Operand& a, const Operand& b, 
   }
 }
 
+/// The same for what wraps around, which takes u8 too.
+template <class F>
+void wrapping(const char* op, const F& f, const Operand& a, const Operand& b, const Tensor& y) {
+  if (y.dtype() == u8) return map<uint8_t, uint8_t, uint8_t>(f, y, a, b);
+  arithmetic(op, f, a, b, y);
+}
+
 template <class F>
 void gradient(const char* op, const F& f, const Operand& a, const Operand& b, const Tensor& dy,
               const Tensor& dx) {
@@ -52,21 +59,21 @@ void add(const Operand& a, const Operand& b, const Tensor& y, Stream) {
   const auto f = []<class W>(W p, W q) {
     return static_cast<W>(static_cast<Wrapping<W>>(p) + static_cast<Wrapping<W>>(q));
   };
-  arithmetic("add", f, a, b, y);
+  wrapping("add", f, a, b, y);
 }
 
 void sub(const Operand& a, const Operand& b, const Tensor& y, Stream) {
   const auto f = []<class W>(W p, W q) {
     return static_cast<W>(static_cast<Wrapping<W>>(p) - static_cast<Wrapping<W>>(q));
   };
-  arithmetic("sub", f, a, b, y);
+  wrapping("sub", f, a, b, y);
 }
 
 void mul(const Operand& a, const Operand& b, const Tensor& y, Stream) {
   const auto f = []<class W>(W p, W q) {
     return static_cast<W>(static_cast<Wrapping<W>>(p) * static_cast<Wrapping<W>>(q));
   };
-  arithmetic("mul", f, a, b, y);
+  wrapping("mul", f, a, b, y);
 }
 
 void div(const Operand& a, const Operand& b, const Tensor& y, Stream) {

@@ -99,7 +99,7 @@ struct MaximumBackward {
 template <class F>
 void arithmetic(const char* op, F f, const Operand& a, const Operand& b, const Tensor& y,
                 Stream stream) {
-  const auto run = [&]<class T>(Type<T>) { map<T, T, T>(op, f, y, stream, a, b); };
+  const auto run = [&]<class T>(Type<T>) { map_alike<T>(op, f, y, stream, a, b); };
   if (is_floating(y.dtype())) {
     visit_floating(op, y.dtype(), run);
   } else {
@@ -107,30 +107,38 @@ void arithmetic(const char* op, F f, const Operand& a, const Operand& b, const T
   }
 }
 
+/// The same for what wraps around, which takes u8 too.
+template <class F>
+void wrapping(const char* op, F f, const Operand& a, const Operand& b, const Tensor& y,
+              Stream stream) {
+  if (y.dtype() == u8) return map_alike<uint8_t>(op, f, y, stream, a, b);
+  arithmetic(op, f, a, b, y, stream);
+}
+
 template <class F>
 void gradient(const char* op, F f, const Operand& a, const Operand& b, const Tensor& dy,
               const Tensor& dx, Stream stream) {
   visit_floating(op, dx.dtype(),
-                 [&]<class T>(Type<T>) { map<T, T, T, T>(op, f, dx, stream, a, b, dy); });
+                 [&]<class T>(Type<T>) { map_alike<T>(op, f, dx, stream, a, b, dy); });
 }
 
 }  // namespace
 
 void add(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  arithmetic("add", Add{}, a, b, y, stream);
+  wrapping("add", Add{}, a, b, y, stream);
 }
 
 void sub(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  arithmetic("sub", Sub{}, a, b, y, stream);
+  wrapping("sub", Sub{}, a, b, y, stream);
 }
 
 void mul(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  arithmetic("mul", Mul{}, a, b, y, stream);
+  wrapping("mul", Mul{}, a, b, y, stream);
 }
 
 void div(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
   visit_floating("div", y.dtype(),
-                 [&]<class T>(Type<T>) { map<T, T, T>("div", Div{}, y, stream, a, b); });
+                 [&]<class T>(Type<T>) { map_alike<T>("div", Div{}, y, stream, a, b); });
 }
 
 void pow(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {

@@ -1,84 +1,69 @@
 #include <bs/kernels/copy.h>
-#include <bs/kernels/strided.h>
-#include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/elementwise.cuh>
 
 namespace bs::cuda {
 
 namespace {
 
-template <class From, class To>
-__device__ To convert(From value) {
-  if constexpr (std::is_same_v<From, To>) {
-    return value;
-  } else if constexpr (std::is_same_v<To, __half> || std::is_same_v<To, __nv_bfloat16>) {
-    return device::narrow<To>(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<From, __half> || std::is_same_v<From, __nv_bfloat16>) {
-    return static_cast<To>(device::widen(value));
-  } else {
-    return static_cast<To>(value);
+/// Elements as they are, and conversions between what elements are computed in.
+template <class W>
+struct Identity {
+  __device__ W operator()(W x) const { return x; }
+};
+template <class W>
+struct Convert {
+  template <class V>
+  __device__ W operator()(V x) const {
+    return static_cast<W>(x);
   }
-}
-
-template <class From, class To>
-__global__ void copy_kernel(const From* from, To* to, StridedLoop<2> loop, int64_t total) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < total; i += step) {
-    int64_t rest = i;
-    int64_t source = 0;
-    int64_t target = 0;
-    for (int axis = loop.rank - 1; axis >= 0; --axis) {
-      const int64_t at = rest % loop.shape[axis];
-      rest /= loop.shape[axis];
-      source += at * loop.strides[0][axis];
-      target += at * loop.strides[1][axis];
-    }
-    to[target] = convert<From, To>(from[source]);
-  }
-}
+};
 
 constexpr int tile = 64;
 
 /// Elements (x, y) for x below nx, y below ny, of each matrix of a batch: `from` has neighbours in
-/// y side by side, `to` those in x.
+/// y side by side, `to` those in x. Either may stand for several axes.
 struct Turn {
-  int64_t nx, ny, from_x, to_y;
-  int64_t tiles_x, tiles_y;
-  StridedLoop<2> batch;
+  uint32_t nx, ny;
+  Divisor tiles_x, tiles_y;
+  uint32_t tiles;
+  Walk<1> from_x, to_y;  ///< where a line x begins in `from`, and a line y in `to`
+  Walk<2> batch;
 
-  /// Where a square begins, and its matrix among those of the batch.
   struct Place {
-    int64_t x0, y0, from, to;
+    int32_t from, to;
+    uint32_t x, y;
   };
-  __device__ Place place(int64_t t) const {
-    const int64_t matrix = t / tiles_x / tiles_y;
-    return {t % tiles_x * tile, t / tiles_x % tiles_y * tile, batch.offset(0, matrix),
-            batch.offset(1, matrix)};
+  __device__ Place place(uint32_t t) const {
+    const uint32_t line = tiles_x.divide(t), matrix = tiles_y.divide(line);
+    int32_t at[2];
+    batch.locate(matrix, at);
+    return {at[0], at[1], (t - line * tiles_x.number) * tile,
+            (line - matrix * tiles_y.number) * tile};
+  }
+  static __device__ int32_t line(const Walk<1>& lines, uint32_t i) {
+    int32_t at[1];
+    lines.locate(i, at);
+    return at[0];
   }
 };
 
 /// Reads and writes whole lines of a square, which is turned in shared memory.
 template <class T>
-__global__ void __launch_bounds__(256) turn_kernel(const T* from, T* to, Turn turn, int64_t tiles) {
-  __shared__ T square[tile][tile + 2];
-  const int lane = static_cast<int>(threadIdx.x) % tile;
-  const int line = static_cast<int>(threadIdx.x) / tile;
-  constexpr int lines = 256 / tile;
-  for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-    const auto [x0, y0, at, there] = turn.place(t);
-    const T* source = from + at;
-    T* target = to + there;
-#pragma unroll
-    for (int i = line; i < tile; i += lines)
-      if (x0 + i < turn.nx && y0 + lane < turn.ny)
-        square[i][lane] = source[(x0 + i) * turn.from_x + y0 + lane];
-    __syncthreads();
-#pragma unroll
-    for (int i = line; i < tile; i += lines)
-      if (y0 + i < turn.ny && x0 + lane < turn.nx)
-        target[(y0 + i) * turn.to_y + x0 + lane] = square[lane][i];
-    __syncthreads();
-  }
+__global__ void __launch_bounds__(256)
+    turn_kernel(const T* from, T* to, const __grid_constant__ Turn turn) {
+  __shared__ T square[tile][tile + 4 / sizeof(T) + (sizeof(T) > 4)];
+  const unsigned lane = threadIdx.x % tile, first = threadIdx.x / tile;
+  constexpr unsigned lines = 256 / tile;
+  const auto [at, there, x0, y0] = turn.place(blockIdx.x);
+#pragma unroll 4
+  for (unsigned i = first; i < tile; i += lines)
+    if (x0 + i < turn.nx && y0 + lane < turn.ny)
+      square[i][lane] = from[at + Turn::line(turn.from_x, x0 + i) + static_cast<int>(y0 + lane)];
+  __syncthreads();
+#pragma unroll 4
+  for (unsigned i = first; i < tile; i += lines)
+    if (y0 + i < turn.ny && x0 + lane < turn.nx)
+      to[there + Turn::line(turn.to_y, y0 + i) + static_cast<int>(x0 + lane)] = square[lane][i];
 }
 
 /// The same for elements of 16 bits whose lines lie at multiples of 8 elements: 16 bytes a thread
@@ -86,95 +71,208 @@ __global__ void __launch_bounds__(256) turn_kernel(const T* from, T* to, Turn tu
 /// line of the result, of which groups of four pairs are exchanged so that no two threads meet in a
 /// bank.
 __global__ void __launch_bounds__(256)
-    turn_pairs_kernel(const uint16_t* from, uint16_t* to, Turn turn, int64_t tiles) {
+    turn_vectors_kernel(const uint16_t* from, uint16_t* to, const __grid_constant__ Turn turn) {
   __shared__ alignas(16) uint32_t square[tile][tile / 2];
-  const int low = static_cast<int>(threadIdx.x) % 8, high = static_cast<int>(threadIdx.x) / 8;
-  const auto pairs = [&](int y, int x) { return &square[y][((x / 4) ^ (y / 8 % 8)) * 4 + x % 4]; };
-  for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-    const auto [x0, y0, at, there] = turn.place(t);
-    const uint16_t* source = from + at;
-    uint16_t* target = to + there;
-    const int64_t x = x0 + 2 * high, y = y0 + 8 * low;
-    if (x < turn.nx && y < turn.ny) {
-      const uint4 first = *reinterpret_cast<const uint4*>(source + x * turn.from_x + y);
-      const uint4 second = *reinterpret_cast<const uint4*>(source + (x + 1) * turn.from_x + y);
-      const uint32_t a[4] = {first.x, first.y, first.z, first.w};
-      const uint32_t b[4] = {second.x, second.y, second.z, second.w};
+  const unsigned low = threadIdx.x % 8, high = threadIdx.x / 8;
+  const auto pairs = [&](unsigned y, unsigned x) {
+    return &square[y][((x / 4) ^ (y / 8 % 8)) * 4 + x % 4];
+  };
+  const auto [at, there, x0, y0] = turn.place(blockIdx.x);
+  const uint32_t x = x0 + 2 * high, y = y0 + 8 * low;
+  if (x < turn.nx && y < turn.ny) {
+    const uint16_t* source = from + at + static_cast<int>(y);
+    const uint4 first = *reinterpret_cast<const uint4*>(source + Turn::line(turn.from_x, x));
+    const uint4 second = *reinterpret_cast<const uint4*>(source + Turn::line(turn.from_x, x + 1));
+    const uint32_t a[4] = {first.x, first.y, first.z, first.w};
+    const uint32_t b[4] = {second.x, second.y, second.z, second.w};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        *pairs(8 * low + 2 * i, high) = __byte_perm(a[i], b[i], 0x5410);
-        *pairs(8 * low + 2 * i + 1, high) = __byte_perm(a[i], b[i], 0x7632);
-      }
+    for (unsigned i = 0; i < 4; ++i) {
+      *pairs(8 * low + 2 * i, high) = __byte_perm(a[i], b[i], 0x5410);
+      *pairs(8 * low + 2 * i + 1, high) = __byte_perm(a[i], b[i], 0x7632);
     }
-    __syncthreads();
+  }
+  __syncthreads();
 #pragma unroll
-    for (int i = high; i < tile; i += 32)
-      if (y0 + i < turn.ny && x0 + 8 * low < turn.nx)
-        *reinterpret_cast<uint4*>(target + (y0 + i) * turn.to_y + x0 + 8 * low) =
-            *reinterpret_cast<const uint4*>(pairs(i, 4 * low));
-    __syncthreads();
+  for (unsigned i = high; i < tile; i += 32)
+    if (y0 + i < turn.ny && x0 + 8 * low < turn.nx)
+      *reinterpret_cast<uint4*>(to + there + Turn::line(turn.to_y, y0 + i) +
+                                static_cast<int>(x0 + 8 * low)) =
+          *reinterpret_cast<const uint4*>(pairs(i, 4 * low));
+}
+
+/// For elements of 32 bits at multiples of 4: groups of four are exchanged likewise.
+__global__ void __launch_bounds__(256)
+    turn_vectors_kernel(const int* from, int* to, const __grid_constant__ Turn turn) {
+  __shared__ alignas(16) int square[tile][tile];
+  const auto element = [&](unsigned y, unsigned x) {
+    return &square[y][((x / 4) ^ (y / 4)) * 4 + x % 4];
+  };
+  const auto [at, there, x0, y0] = turn.place(blockIdx.x);
+  int4 in[4];
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    const uint32_t x = x0 + threadIdx.x / 8 + i / 2 * 32,
+                   y = y0 + 4 * (threadIdx.x % 8 + i % 2 * 8);
+    if (x < turn.nx && y < turn.ny)
+      in[i] = *reinterpret_cast<const int4*>(from + at + Turn::line(turn.from_x, x) +
+                                             static_cast<int>(y));
+  }
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned x = threadIdx.x / 8 + i / 2 * 32, y = 4 * (threadIdx.x % 8 + i % 2 * 8);
+    *element(y, x) = in[i].x;
+    *element(y + 1, x) = in[i].y;
+    *element(y + 2, x) = in[i].z;
+    *element(y + 3, x) = in[i].w;
+  }
+  __syncthreads();
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned x = threadIdx.x % 16 * 4, y = threadIdx.x / 16 + 16 * i;
+    if (x0 + x < turn.nx && y0 + y < turn.ny)
+      *reinterpret_cast<int4*>(to + there + Turn::line(turn.to_y, y0 + y) +
+                               static_cast<int>(x0 + x)) =
+          *reinterpret_cast<const int4*>(element(y, x));
   }
 }
 
-/// The loop as matrices to be turned, where it is that and they are larger than a few lines.
+/// Some axes of a loop over `from` and `to`, outermost first.
+struct AxesOf {
+  const StridedLoop<2>& loop;
+  StridedLoop<2> some{};
+
+  explicit AxesOf(const StridedLoop<2>& from) : loop(from) {}
+  void push_front(int axis) {
+    for (int i = some.rank++; i > 0; --i) {
+      some.shape[i] = some.shape[i - 1];
+      for (auto& strides : some.strides) strides[i] = strides[i - 1];
+    }
+    some.shape[0] = loop.shape[axis];
+    for (int n = 0; n < 2; ++n) some.strides[n][0] = loop.strides[n][axis];
+  }
+  /// One tensor's steps alone.
+  Walk<1> walk(int n) const {
+    StridedLoop<1> one;
+    one.rank = some.rank;
+    for (int i = 0; i < some.rank; ++i) {
+      one.shape[i] = some.shape[i];
+      one.strides[0][i] = some.strides[n][i];
+    }
+    return {one, 1};
+  }
+};
+
+/// The loop as matrices to be turned, where it is that and they are larger than a few lines. Lines
+/// go on over as many axes as lie side by side, until they are as long as a tile.
 bool find_turn(const StridedLoop<2>& loop, Turn& turn) {
-  const int x = loop.rank - 1;
-  int y = -1;
-  for (int axis = 0; axis < x; ++axis)
-    if (loop.strides[0][axis] == 1) y = axis;
-  if (y < 0 || loop.strides[1][x] != 1 || loop.strides[0][x] == 1) return false;
-  if (loop.shape[x] < 16 || loop.shape[y] < 16) return false;
-  turn.nx = loop.shape[x];
-  turn.ny = loop.shape[y];
-  turn.from_x = loop.strides[0][x];
-  turn.to_y = loop.strides[1][y];
-  turn.tiles_x = ceil_div(turn.nx, tile);
-  turn.tiles_y = ceil_div(turn.ny, tile);
-  turn.batch = loop;
-  turn.batch.shape[x] = turn.batch.shape[y] = 1;
+  constexpr int64_t least = 16;
+  AxesOf x(loop), y(loop), batch(loop);
+  bool taken[Dims::max_rank] = {};
+  const auto take = [&](AxesOf& axes, int axis) {
+    axes.push_front(axis);
+    taken[axis] = true;
+  };
+  // Axis of stride `step` in tensor n that is free, and neither a line of the other's nor repeated.
+  const auto next = [&](int n, int64_t step) {
+    for (int axis = loop.rank - 1; axis >= 0; --axis)
+      if (!taken[axis] && loop.strides[n][axis] == step && loop.strides[1 - n][axis] > 1)
+        return axis;
+    return -1;
+  };
+  for (int axis; x.some.numel() < tile && (axis = next(1, x.some.numel())) >= 0;) take(x, axis);
+  for (int axis; y.some.numel() < tile && (axis = next(0, y.some.numel())) >= 0;) take(y, axis);
+  if (x.some.numel() < least || y.some.numel() < least) return false;
+  for (int axis = loop.rank - 1; axis >= 0; --axis)
+    if (!taken[axis]) batch.push_front(axis);
+  if (batch.some.rank == 0) {
+    batch.some.rank = 1;
+    batch.some.shape[0] = 1;
+  }
+  const int64_t tiles_x = ceil_div(x.some.numel(), tile), tiles_y = ceil_div(y.some.numel(), tile);
+  turn = {static_cast<uint32_t>(x.some.numel()),
+          static_cast<uint32_t>(y.some.numel()),
+          Divisor(tiles_x),
+          Divisor(tiles_y),
+          static_cast<uint32_t>(tiles_x * tiles_y * batch.some.numel()),
+          x.walk(0),
+          y.walk(1),
+          Walk<2>(batch.some, 1)};
   return true;
 }
 
-/// Whether all lines of both lie at multiples of 16 bytes, for elements of 2.
-bool lines_aligned(const Tensor& from, const Tensor& to, const Turn& turn) {
-  int64_t all = turn.nx | turn.ny | turn.from_x | turn.to_y;
-  for (int axis = 0; axis < turn.batch.rank; ++axis)
-    if (turn.batch.shape[axis] > 1)
-      all |= turn.batch.strides[0][axis] | turn.batch.strides[1][axis];
-  return all % 8 == 0 && reinterpret_cast<uintptr_t>(from.data()) % 16 == 0 &&
-         reinterpret_cast<uintptr_t>(to.data()) % 16 == 0;
+/// Whether all lines of both lie at multiples of `vector` elements of 16 bytes together.
+bool lines_aligned(const Turn& turn, int vector, const void* from, const void* to) {
+  int64_t all = turn.nx | turn.ny;
+  for (int i = 0; i < turn.from_x.rank; ++i) all |= turn.from_x.step[i][0];
+  for (int i = 0; i < turn.to_y.rank; ++i) all |= turn.to_y.step[i][0];
+  for (int i = 0; i < turn.batch.rank; ++i) all |= turn.batch.step[i][0] | turn.batch.step[i][1];
+  return all % vector == 0 &&
+         (reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % 16 == 0;
+}
+
+/// Copies elements of one type, or of one size.
+template <class T>
+void copy_elements(const StridedLoop<2>& loop, const T* from, T* to, Stream stream) {
+  Turn turn;
+  if (!find_turn(loop, turn)) {
+    StridedLoop<2> swapped = loop;  // the result comes first
+    std::swap(swapped.strides[0], swapped.strides[1]);
+    const Source<T> source{from, {}, false};
+    return detail::launch_part(Identity<device::wide<T>>{}, swapped, to, stream, source);
+  }
+  if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {
+    if (lines_aligned(turn, 16 / sizeof(T), from, to)) {
+      turn_vectors_kernel<<<turn.tiles, 256, 0, native(stream)>>>(from, to, turn);
+      return;
+    }
+  }
+  turn_kernel<<<turn.tiles, 256, 0, native(stream)>>>(from, to, turn);
 }
 
 template <class T>
-void launch_turn(const Tensor& from, const Tensor& to, const Turn& turn, Stream stream) {
-  const int64_t tiles = turn.tiles_x * turn.tiles_y * turn.batch.numel();
-  const unsigned grid = grid_size(tiles, 1, to.device(), 64);
-  if (sizeof(T) == 2 && lines_aligned(from, to, turn)) {
-    turn_pairs_kernel<<<grid, 256, 0, native(stream)>>>(
-        static_cast<const uint16_t*>(from.data()), static_cast<uint16_t*>(to.data()), turn, tiles);
-    return;
+void copy_alike(const Tensor& from, const Tensor& to, Stream stream) {
+  const auto loop = ordered_loop<2>(from.shape(), {to.strides(), from.strides()});
+  for_each_part(loop, {}, [&](const StridedLoop<2>& part, const Offsets<2>& at) {
+    StridedLoop<2> turned = part;
+    std::swap(turned.strides[0], turned.strides[1]);
+    copy_elements(turned, static_cast<const T*>(from.data()) + at[1],
+                  static_cast<T*>(to.data()) + at[0], stream);
+  });
+  BS_CUDA_CHECK_LAUNCH("copy");
+}
+
+void copy_alike(const Tensor& from, const Tensor& to, Stream stream) {
+  switch (size_of(from.dtype())) {
+    case 1:
+      return copy_alike<unsigned char>(from, to, stream);
+    case 2:
+      return copy_alike<unsigned short>(from, to, stream);
+    case 4:
+      return copy_alike<int>(from, to, stream);
+    default:
+      return copy_alike<long>(from, to, stream);
   }
-  turn_kernel<<<grid, 256, 0, native(stream)>>>(pointer<T>(from), pointer<T>(to), turn, tiles);
 }
 
 }  // namespace
 
+/// Conversions are of dense tensors: others are made dense before, or scattered behind.
 void copy(const Tensor& from, const Tensor& to, Stream stream) {
-  constexpr int threads = 256;
-  const StridedLoop<2> loop(from.shape(), {from.strides(), to.strides()});
-  if (Turn turn; from.dtype() == to.dtype() && find_turn(loop, turn)) {
-    visit_any(from.dtype(), [&]<class T>(Type<T>) { launch_turn<T>(from, to, turn, stream); });
-    BS_CUDA_CHECK_LAUNCH("copy");
-    return;
+  if (from.dtype() == to.dtype()) return copy_alike(from, to, stream);
+  Tensor source = from, target = to;
+  if (!from.is_contiguous()) {
+    source = Tensor::empty_like(from);
+    copy_alike(from, source, stream);
   }
-  const int64_t total = loop.numel();
+  if (!to.is_contiguous()) target = Tensor::empty_like(to);
   visit_any(from.dtype(), [&]<class From>(Type<From>) {
     visit_any(to.dtype(), [&]<class To>(Type<To>) {
-      copy_kernel<<<grid_size(total, threads, to.device()), threads, 0, native(stream)>>>(
-          pointer<From>(from), pointer<To>(to), loop, total);
+      if constexpr (!std::is_same_v<From, To>) {
+        map<To, From>("copy", Convert<device::wide<device_type<To>>>{}, target, stream, source);
+      }
     });
   });
-  BS_CUDA_CHECK_LAUNCH("copy");
+  if (!to.is_contiguous()) copy_alike(target, to, stream);
 }
 
 }  // namespace bs::cuda

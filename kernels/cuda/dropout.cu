@@ -4,52 +4,66 @@
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
+#include <algorithm>
+
 namespace bs::cuda {
 
 namespace {
 
 using device::Pack;
+using device::Raw;
 using device::wide;
 
+constexpr int threads = 256;
+/// Elements of a thread: 16 bytes, but at least four.
 template <class T>
-__device__ T keep(T x, unsigned word, unsigned limit, wide<T> scale) {
-  return device::narrow<T>(word < limit ? wide<T>(0) : device::widen(x) * scale);
-}
+constexpr int vector = std::max(device::pack_size<T>, 4);
 
-/// A thread a block of random bits, which serves four elements.
-template <class T, bool aligned>
-__global__ void dropout_kernel(const T* x, T* y, int64_t n, unsigned limit, wide<T> scale,
-                               RandomState state) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t b = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; 4 * b < n; b += step) {
-    const PhiloxBlock bits = philox(state.seed, static_cast<uint64_t>(b), state.offset);
-    if (aligned && 4 * b + 4 <= n) {
-      auto pack = reinterpret_cast<const Pack<T, 4>*>(x)[b];
+/// A thread a vector of elements, four of which a block of random bits serves. `packs` of them are
+/// whole; elements behind are taken one by one.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    dropout_kernel(const T* x, T* y, int64_t packs, int64_t n, unsigned limit, wide<T> scale,
+                   const __grid_constant__ PhiloxKeys<> keys, uint64_t offset) {
+  constexpr int N = vector<T>;
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < packs) {
+    const auto raw = reinterpret_cast<const Raw<T, N>*>(x)[i];
+    wide<T> values[N];
+    device::widen_pack<T, N>(raw, values);
 #pragma unroll
-      for (int k = 0; k < 4; ++k) pack.at[k] = keep(pack.at[k], bits.word[k], limit, scale);
-      reinterpret_cast<Pack<T, 4>*>(y)[b] = pack;
-    } else {
+    for (int k = 0; k < N; k += 4) {
+      const PhiloxBlock bits = philox(keys, static_cast<uint64_t>(i * N + k) / 4, offset);
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        if (4 * b + k < n) y[4 * b + k] = keep(x[4 * b + k], bits.word[k], limit, scale);
+      for (int j = 0; j < 4; ++j)
+        values[k + j] = bits.word[j] < limit ? wide<T>(0) : values[k + j] * scale;
     }
+    reinterpret_cast<Pack<T, N>*>(y)[i] = device::narrow_pack<T, N>(values);
+  }
+  const int64_t at = packs * N + i;
+  if (at < n) {
+    const PhiloxBlock bits = philox(keys, static_cast<uint64_t>(at) / 4, offset);
+    const unsigned word = at % 4 < 2 ? (at % 4 == 0 ? bits.word[0] : bits.word[1])
+                                     : (at % 4 == 2 ? bits.word[2] : bits.word[3]);
+    y[at] = device::narrow<T>(word < limit ? wide<T>(0) : device::widen(x[at]) * scale);
   }
 }
 
 }  // namespace
 
 void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, Stream stream) {
-  constexpr int threads = 256;
   const int64_t n = x.numel();
   const auto limit = static_cast<unsigned>(threshold(p));  // p < 1
-  const unsigned blocks = grid_size(ceil_div(n, 4), threads, x.device());
   visit_floating("dropout", x.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
     const auto scale = static_cast<wide<D>>(1 / (1 - p));
-    const bool aligned = reinterpret_cast<uintptr_t>(x.data()) % (4 * sizeof(T)) == 0;
-    const auto kernel = aligned ? dropout_kernel<D, true> : dropout_kernel<D, false>;
-    kernel<<<blocks, threads, 0, native(stream)>>>(pointer<T>(x), pointer<T>(y), n, limit, scale,
-                                                   state);
+    const bool aligned = reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
+    const int64_t packs = aligned ? n / vector<D> : 0;
+    const int64_t work = std::max(packs, n - packs * vector<D>);
+    dropout_kernel<D>
+        <<<static_cast<unsigned>(ceil_div(work, threads)), threads, 0, native(stream)>>>(
+            pointer<T>(x), pointer<T>(y), packs, n, limit, scale, PhiloxKeys<>(state.seed),
+            state.offset);
   });
   BS_CUDA_CHECK_LAUNCH("dropout");
 }

@@ -1,41 +1,50 @@
 #pragma once
-// Runs a function of elements over operands of any strides. Dense operands are loaded and stored 16
-// bytes at a time.
+// Runs a function of elements over operands of any strides. Where the innermost axis allows it,
+// threads load and store vectors of 16 bytes; broadcasts along it are read once a vector.
+#include <bs/kernels/copy.h>
 #include <bs/kernels/operand.h>
-#include <bs/kernels/strided.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
+#include <bs/kernels/cuda/walk.cuh>
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 #include <utility>
 
 namespace bs::cuda {
 
 /// An input as kernels read it: an array, or where there is none, one number. Every thread of a
-/// launch takes the same side of that branch.
+/// launch takes the same side of a branch on it.
 template <class T>
 struct Source {
   using W = device::wide<T>;
   const T* data;
   W number;
+  bool repeats;  ///< along the innermost axis
 
-  __device__ W read(int64_t at) const { return data ? device::widen(data[at]) : number; }
-
-  /// N neighbours, from element N * at on.
+  /// N neighbours as they lie in memory; of one number nothing.
   template <int N>
-  __device__ device::Pack<W, N> read_pack(int64_t at) const {
-    device::Pack<W, N> out;
-    if (data) {
-      const auto in = reinterpret_cast<const device::Pack<T, N>*>(data)[at];
+  __device__ device::Raw<T, N> load(int32_t at) const {
+    using Raw = device::Raw<T, N>;
+    if (!data) return Raw{};
+    if (!repeats) return *reinterpret_cast<const Raw*>(data + at);
+    device::Pack<T, N> all;
+    const T value = data[at];
 #pragma unroll
-      for (int i = 0; i < N; ++i) out.at[i] = device::widen(in.at[i]);
-    } else {
+    for (int i = 0; i < N; ++i) all.at[i] = value;
+    return reinterpret_cast<const Raw&>(all);
+  }
+  template <int N>
+  __device__ void widen(const device::Raw<T, N>& raw, W (&values)[N]) const {
+    device::widen_pack<T, N>(raw, values);
+    if (data) return;
 #pragma unroll
-      for (int i = 0; i < N; ++i) out.at[i] = number;
-    }
-    return out;
+    for (int i = 0; i < N; ++i) values[i] = number;
+  }
+  __device__ W read(int64_t at) const {
+    return data ? device::widen(data[repeats ? 0 : at]) : number;
   }
 };
 
@@ -43,123 +52,170 @@ namespace detail {
 
 template <class T>
 Source<device_type<T>> source(const Tensor& x) {
-  return {pointer<T>(x), {}};
+  return {pointer<T>(x), {}, false};
 }
 template <class T>
 Source<device_type<T>> source(const Operand& x) {
-  using W = typename Source<device_type<T>>::W;
-  if (!x.tensor.defined()) return {nullptr, x.number.to<W>()};
+  using W = device::wide<device_type<T>>;
+  if (!x.tensor.defined()) return {nullptr, x.number.to<W>(), false};
   return source<T>(x.tensor);
 }
 
 inline Strides strides_over(const Tensor& x, int) { return x.strides(); }
 inline Strides strides_over(const Operand& x, int rank) { return x.strides(rank); }
 
-template <int N, class F, class R, class... X>
-__device__ device::Pack<R, N> apply(const F& f, const X&... x) {
-  device::Pack<R, N> out;
+inline constexpr int map_threads = 256;
+
+/// Elements of a vector: 16 bytes of the smallest type, but no more than 32 of the largest.
+template <class... T>
+inline constexpr int map_pack = std::min(16 / static_cast<int>(std::min({sizeof(T)...})),
+                                         32 / static_cast<int>(std::max({sizeof(T)...})));
+
+template <int N, class F, class R, class... T, size_t... I>
+__device__ void map_pack_at(const F& f, R* y, const std::tuple<device::Raw<T, N>...>& in,
+                            std::index_sequence<I...>, const Source<T>&... x) {
+  std::tuple<device::Pack<device::wide<T>, N>...> wide;
+  (x.template widen<N>(std::get<I>(in), std::get<I>(wide).at), ...);
+  device::wide<R> values[N];
 #pragma unroll
-  for (int i = 0; i < N; ++i) out.at[i] = device::narrow<R>(f(x.at[i]...));
-  return out;
+  for (int i = 0; i < N; ++i) values[i] = f(std::get<I>(wide).at[i]...);
+  const auto out = device::narrow_pack<R, N>(values);
+  *reinterpret_cast<device::Raw<R, N>*>(y) = reinterpret_cast<const device::Raw<R, N>&>(out);
 }
 
-/// The first `packs` packs of N elements, then what is left of `n` elements.
-template <int N, class F, class R, class... T>
-__global__ void dense_kernel(const F f, R* y, int64_t packs, int64_t n, const Source<T>... x) {
-  const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = first; i < packs; i += step)
-    reinterpret_cast<device::Pack<R, N>*>(y)[i] = apply<N, F, R>(f, x.template read_pack<N>(i)...);
-  for (int64_t i = packs * N + first; i < n; i += step) y[i] = device::narrow<R>(f(x.read(i)...));
-}
-
-/// Where each of M tensors is at element `i` of the loop.
-template <class Index, int M>
-__device__ void locate(const StridedLoop<M>& loop, Index i, int64_t (&at)[M]) {
+/// `count` items of N elements, U of them a thread, loaded before the first is computed; then the
+/// `rest` elements behind them, where there is one axis.
+template <int N, int U, class F, class R, class... T>
+__global__ void __launch_bounds__(map_threads)
+    map_kernel(const F f, const __grid_constant__ Walk<sizeof...(T) + 1> walk, R* y, uint32_t count,
+               uint32_t rest, const Source<T>... x) {
+  constexpr int M = sizeof...(T) + 1;
+  [&]<size_t... I>(std::index_sequence<I...> sequence) {
+    const uint32_t first = blockIdx.x * (map_threads * U) + threadIdx.x;
+    int32_t at[U][M];
+    std::tuple<device::Raw<T, N>...> in[U];
 #pragma unroll
-  for (int n = 0; n < M; ++n) at[n] = 0;
-  for (int axis = loop.rank - 1; axis >= 0; --axis) {
-    const auto extent = static_cast<Index>(loop.shape[axis]);
-    const Index rest = axis > 0 ? i / extent : 0;
-    const auto index = static_cast<int64_t>(i - rest * extent);
-    i = rest;
-#pragma unroll
-    for (int n = 0; n < M; ++n) at[n] += index * loop.strides[n][axis];
-  }
-}
-
-template <class F, class R, class... T, size_t... I>
-__device__ void map_at(const F& f, R* y, const int64_t (&at)[sizeof...(T) + 1],
-                       std::index_sequence<I...>, const Source<T>&... x) {
-  y[at[0]] = device::narrow<R>(f(x.read(at[I + 1])...));
-}
-
-template <class F, class R, class... T>
-__global__ void strided_kernel(const F f,
-                               const __grid_constant__ StridedLoop<sizeof...(T) + 1> loop, R* y,
-                               int64_t total, const Source<T>... x) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  int64_t at[sizeof...(T) + 1];
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < total; i += step) {
-    // Division of 32 bits takes a fraction of the time of that of 64.
-    if (total <= UINT32_MAX) {
-      locate(loop, static_cast<uint32_t>(i), at);
-    } else {
-      locate(loop, static_cast<uint64_t>(i), at);
+    for (int u = 0; u < U; ++u) {
+      const uint32_t i = first + u * map_threads;
+      if (i >= count) continue;
+      walk.locate(i, at[u]);
+      ((std::get<I>(in[u]) = x.template load<N>(at[u][I + 1])), ...);
     }
-    map_at(f, y, at, std::index_sequence_for<T...>{}, x...);
-  }
-}
-
-template <int N, class T>
-bool aligned(const T* data) {
-  return reinterpret_cast<uintptr_t>(data) % (N * sizeof(T)) == 0;
-}
-
-template <class F, class R, class... T>
-void launch_dense(const char* op, const F& f, R* y, int64_t n, Device device, Stream stream,
-                  const Source<T>&... x) {
-  constexpr int threads = 256;
-  constexpr int N = 16 / static_cast<int>(std::max({sizeof(R), sizeof(T)...}));
-  const int64_t packs = aligned<N>(y) && (aligned<N>(x.data) && ...) ? n / N : 0;
-  dense_kernel<N>
-      <<<grid_size(packs > 0 ? packs : n, threads, device), threads, 0, native(stream)>>>(
-          f, y, packs, n, x...);
-  BS_CUDA_CHECK_LAUNCH(op);
-}
-
-}  // namespace detail
-
-/// y = f(x...) element by element, all tensors contiguous and of y's shape. R and T are the element
-/// types of y and of the inputs; f takes wide values.
-template <class R, class... T, class F>
-void map_dense(const char* op, const F& f, const Tensor& y, Stream stream,
-               const std::array<Tensor, sizeof...(T)>& x) {
-  [&]<size_t... I>(std::index_sequence<I...>) {
-    detail::launch_dense(op, f, pointer<R>(y), y.numel(), y.device(), stream,
-                         detail::source<T>(x[I])...);
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      if (first + u * map_threads < count)
+        map_pack_at<N, F, R, T...>(f, y + at[u][0], in[u], sequence, x...);
+    if (N > 1 && first < rest) {
+      const int64_t i = int64_t{count} * N + first;
+      y[i] = device::narrow<R>(f(x.read(i)...));
+    }
   }
   (std::index_sequence_for<T...>{});
 }
 
-/// The same for tensors of any strides, expanded to y's shape, and Operands.
+/// Whether tensor n can be accessed in vectors of N along the innermost axis, or repeats along it.
+template <int N, int M, class T>
+bool packable(const StridedLoop<M>& loop, int n, const T* data) {
+  if (data == nullptr) return true;
+  if (loop.inner_stride(n) == 0) return n > 0;
+  if (loop.inner_stride(n) != 1) return false;
+  bool even = reinterpret_cast<uintptr_t>(data) % std::min<size_t>(16, N * sizeof(T)) == 0;
+  for (int axis = 0; axis < loop.rank - 1; ++axis) even = even && loop.strides[n][axis] % N == 0;
+  return even;
+}
+
+template <int N, int U, class F, class R, class... T, size_t... I>
+void launch_map(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, Stream stream,
+                std::index_sequence<I...>, Source<T>... x) {
+  const int64_t total = loop.numel(), count = total / N;
+  ((x.repeats = x.data && loop.inner_stride(I + 1) == 0), ...);
+  const auto grid = static_cast<unsigned>(std::max<int64_t>(ceil_div(count, map_threads * U), 1));
+  map_kernel<N, U><<<grid, map_threads, 0, native(stream)>>>(
+      f, Walk<sizeof...(T) + 1>(loop, N), y, static_cast<uint32_t>(count),
+      static_cast<uint32_t>(total - count * N), x...);
+}
+
+template <class F, class R, class... T>
+void launch_part(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, Stream stream,
+                 const Source<T>&... x) {
+  constexpr int N = map_pack<R, T...>;
+  // Vectors in flight for each thread: three arrays fill a multiprocessor's registers sooner.
+  constexpr int U = sizeof...(T) > 2 || sizeof(R) * N > 16 ? 1 : 2;
+  const auto sequence = std::index_sequence_for<T...>{};
+  const bool whole = loop.rank == 1 || loop.inner() % N == 0;
+  bool packed = whole && packable<N>(loop, 0, y);
+  int n = 0;
+  ((packed = packed && packable<N>(loop, ++n, x.data)), ...);
+  if (packed) {
+    launch_map<N, U>(f, loop, y, stream, sequence, x...);
+  } else {
+    launch_map<1, 4>(f, loop, y, stream, sequence, x...);
+  }
+}
+
+}  // namespace detail
+
+namespace detail {
+
+/// Whether the axis along which y lies densely is one that x strides over, while another lies
+/// densely: its elements are then better turned in shared memory first.
+inline bool is_turned(const Tensor& x, const Tensor& y) {
+  constexpr int64_t few = 16;
+  bool turned = false, other = false;
+  for (int axis = 0; axis < y.rank(); ++axis) {
+    if (x.strides()[axis] == 0) return false;
+    if (x.size(axis) < few) continue;
+    turned = turned || (y.strides()[axis] == 1 && x.strides()[axis] > 1);
+    other = other || x.strides()[axis] == 1;
+  }
+  return turned && other;
+}
+inline Tensor in_order(const Tensor& x, const Tensor& y, Stream stream) {
+  if (!is_turned(x, y)) return x;
+  const Tensor dense = Tensor::empty_like(x);
+  copy(x, dense, stream);
+  return dense;
+}
+inline Operand in_order(const Operand& x, const Tensor& y, Stream stream) {
+  return x.tensor.defined() ? Operand(in_order(x.tensor, y, stream)) : x;
+}
+
+template <class R, class... T, class F, class... X>
+void map_in_order(const F& f, const Tensor& y, Stream stream, const X&... x) {
+  constexpr int M = sizeof...(X) + 1;
+  const auto loop = ordered_loop<M>(y.shape(), {y.strides(), strides_over(x, y.rank())...});
+  const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
+    for_each_part(loop, {}, [&](const StridedLoop<M>& part, const Offsets<M>& from) {
+      const auto moved = [](auto source, int64_t by) {
+        if (source.data) source.data += by;
+        return source;
+      };
+      launch_part(f, part, pointer<R>(y) + from[0], stream, moved(source<T>(x), from[I + 1])...);
+    });
+  };
+  run(std::index_sequence_for<T...>{});
+}
+
+}  // namespace detail
+
+/// y = f(x...) element by element, for tensors of any strides, expanded to y's shape, and Operands.
+/// R and T are the element types of y and of the inputs; f takes wide values.
 template <class R, class... T, class F, class... X>
 void map(const char* op, const F& f, const Tensor& y, Stream stream, const X&... x) {
-  constexpr int threads = 256;
-  constexpr int inputs = sizeof...(X);
-  const StridedLoop<inputs + 1> loop(y.shape(),
-                                     {y.strides(), detail::strides_over(x, y.rank())...});
-  const int64_t total = loop.numel();
-  const bool scalar[] = {(detail::source<T>(x).data == nullptr)...};
-  bool dense = loop.rank == 1 && loop.inner_stride(0) == 1;
-  for (int i = 0; i < inputs; ++i)
-    dense = dense && (scalar[i] || loop.inner_stride(i + 1) == 1 || total == 1);
-  if (dense)
-    return detail::launch_dense(op, f, pointer<R>(y), total, y.device(), stream,
-                                detail::source<T>(x)...);
-  detail::strided_kernel<<<grid_size(total, threads, y.device()), threads, 0, native(stream)>>>(
-      f, loop, pointer<R>(y), total, detail::source<T>(x)...);
+  detail::map_in_order<R, T...>(f, y, stream, detail::in_order(x, y, stream)...);
   BS_CUDA_CHECK_LAUNCH(op);
+}
+
+/// The same where the inputs are of y's element type too.
+template <class T, class F, class... X>
+void map_alike(const char* op, const F& f, const Tensor& y, Stream stream, const X&... x) {
+  if constexpr (sizeof...(X) == 1) {
+    map<T, T>(op, f, y, stream, x...);
+  } else if constexpr (sizeof...(X) == 2) {
+    map<T, T, T>(op, f, y, stream, x...);
+  } else {
+    map<T, T, T, T>(op, f, y, stream, x...);
+  }
 }
 
 }  // namespace bs::cuda

@@ -101,7 +101,7 @@ W bound(double value) {
 
 template <class F>
 void floating(const char* op, F f, const Tensor& x, const Tensor& y, Stream stream) {
-  visit_floating(op, y.dtype(), [&]<class T>(Type<T>) { map_dense<T, T>(op, f, y, stream, {x}); });
+  visit_floating(op, y.dtype(), [&]<class T>(Type<T>) { map_alike<T>(op, f, y, stream, x); });
 }
 
 /// Calls f(Type<T>{}) for floats and for the integers that are computed with.
@@ -117,21 +117,20 @@ void visit_arithmetic(const char* op, DType dtype, F f) {
 template <class F>
 void backward(const char* op, F f, const Tensor& saved, const Tensor& dy, const Tensor& dx,
               Stream stream) {
-  visit_floating(op, dx.dtype(), [&]<class T>(Type<T>) {
-    map_dense<T, T, T>(op, f, dx, stream, {saved, dy});
-  });
+  visit_floating(op, dx.dtype(),
+                 [&]<class T>(Type<T>) { map_alike<T>(op, f, dx, stream, saved, dy); });
 }
 
 }  // namespace
 
 void neg(const Tensor& x, const Tensor& y, Stream stream) {
   visit_arithmetic("neg", y.dtype(),
-                   [&]<class T>(Type<T>) { map_dense<T, T>("neg", Neg{}, y, stream, {x}); });
+                   [&]<class T>(Type<T>) { map_alike<T>("neg", Neg{}, y, stream, x); });
 }
 
 void abs(const Tensor& x, const Tensor& y, Stream stream) {
   visit_arithmetic("abs", y.dtype(),
-                   [&]<class T>(Type<T>) { map_dense<T, T>("abs", Abs{}, y, stream, {x}); });
+                   [&]<class T>(Type<T>) { map_alike<T>("abs", Abs{}, y, stream, x); });
 }
 
 void exp(const Tensor& x, const Tensor& y, Stream stream) { floating("exp", Exp{}, x, y, stream); }
@@ -153,7 +152,7 @@ void reciprocal(const Tensor& x, const Tensor& y, Stream stream) {
 void clamp(const Tensor& x, const Tensor& y, double low, double high, Stream stream) {
   visit_arithmetic("clamp", y.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
-    map_dense<T, T>("clamp", Clamp<W>{bound<W>(low), bound<W>(high)}, y, stream, {x});
+    map_alike<T>("clamp", Clamp<W>{bound<W>(low), bound<W>(high)}, y, stream, x);
   });
 }
 
@@ -178,7 +177,7 @@ void clamp_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double 
   visit_floating("clamp_backward", dx.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     const ClampBackward<W> f{static_cast<W>(low), static_cast<W>(high)};
-    map_dense<T, T, T>("clamp_backward", f, dx, stream, {x, dy});
+    map_alike<T>("clamp_backward", f, dx, stream, x, dy);
   });
 }
 

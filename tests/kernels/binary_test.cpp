@@ -198,6 +198,36 @@ TEST_CASE("arithmetic takes operands of any strides and dtypes") {
         static_cast<double>(static_cast<float>(r[5]) + static_cast<float>(r[6])));
 }
 
+TEST_CASE("arithmetic broadcasts along each axis, in vectors or not") {
+  for (const DType dtype : {u8, bf16, f32, f64})
+    for (const Shape& shape : {Shape{3, 16, 32}, Shape{5, 18, 31}, Shape{2, 40, 24}}) {
+      const auto numbers = [](const Shape& of) {
+        Reference r(of);
+        for (size_t i = 0; i < r.values.size(); ++i) r[i] = static_cast<double>(i * 7 % 61);
+        return r;
+      };
+      const Reference x = numbers(shape);
+      const Tensor a = x.tensor(dtype, test_device());
+      std::vector<Tensor> others;
+      for (int axis = 0; axis < 3; ++axis) {
+        Shape one = shape, alone = {1, 1, 1};
+        one[axis] = 1;
+        alone[axis] = shape[axis];
+        others.push_back(numbers(one).tensor(dtype, test_device()));
+        others.push_back(numbers(alone).tensor(dtype, test_device()));
+      }
+      // Turned, and beginning between vectors.
+      const Shape turned = {shape[0], shape[2], shape[1]};
+      others.push_back(numbers(turned).tensor(dtype, test_device()).transpose(1, 2));
+      const Shape longer = {shape[0], shape[1], shape[2] + 3};
+      others.push_back(numbers(longer).tensor(dtype, test_device()).slice(2, 1, shape[2] + 1));
+      for (const Tensor& b : others) {
+        const Reference sum = Reference::of(add(a, b)), all = Reference::of(b.expand(shape));
+        for (size_t i = 0; i < sum.values.size(); ++i) CHECK(sum[i] == x[i] + all[i]);
+      }
+    }
+}
+
 TEST_CASE("a gradient comes in its operand's own dtype") {
   const Variable a(Reference({2, 3}).tensor(bf16, test_device()), true);
   const Variable b(random_reference({3}, 3).tensor(f32, test_device()), true);

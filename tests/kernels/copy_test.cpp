@@ -3,8 +3,10 @@
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
 
 using namespace bs;
 using namespace bs::test;
@@ -42,8 +44,20 @@ TEST_CASE("copies of permuted views, in every dtype") {
     }
 }
 
-TEST_CASE("matrices of 16-bit elements are turned, whatever lines they have") {
-  for (const DType dtype : {f16, bf16})
+TEST_CASE("copies of views of four axes, in every order") {
+  for (const DType dtype : {u8, bf16, f32, f64})
+    for (const Shape& shape : {Shape{4, 6, 20, 16}, Shape{3, 40, 2, 24}, Shape{5, 3, 7, 4}}) {
+      const Tensor x = numbers(shape).tensor(dtype, test_device());
+      std::array<int64_t, 4> axes = {0, 1, 2, 3};
+      do {
+        const Tensor view = x.permute(Dims(std::span<const int64_t>(axes)));
+        check_equal(clone(view), view);
+      } while (std::next_permutation(axes.begin(), axes.end()));
+    }
+}
+
+TEST_CASE("matrices are turned, whatever lines they have") {
+  for (const DType dtype : {f16, bf16, f32, i32})
     for (const Shape& shape : {Shape{64, 64}, Shape{2, 16, 24}, Shape{72, 200}, Shape{3, 136, 8},
                                Shape{130, 64}, Shape{64, 70}, Shape{1, 640, 320}}) {
       const Tensor x = numbers(shape).tensor(dtype, Device::cpu());

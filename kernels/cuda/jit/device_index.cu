@@ -21,6 +21,7 @@
 #include <bs/kernels/cuda/device/ptx/async_copy.cuh>
 #include <bs/kernels/cuda/device/ptx/mma.cuh>
 #include <bs/kernels/cuda/device/ptx/tensor_map.cuh>
+#include <bs/kernels/cuda/device/tile/activation.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/gemm_element.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>

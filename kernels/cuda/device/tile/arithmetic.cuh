@@ -10,6 +10,7 @@ __device__ inline float widen(float x) { return x; }
 __device__ inline double widen(double x) { return x; }
 __device__ inline bool widen(bool x) { return x; }
 __device__ inline unsigned char widen(unsigned char x) { return x; }
+__device__ inline unsigned short widen(unsigned short x) { return x; }
 __device__ inline int widen(int x) { return x; }
 __device__ inline long widen(long x) { return x; }
 

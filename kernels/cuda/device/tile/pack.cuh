@@ -5,7 +5,7 @@
 namespace bs::cuda::device {
 
 template <class T, int N>
-struct alignas(sizeof(T) * N) Pack {
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T at[N];
 };
 
@@ -13,15 +13,15 @@ struct alignas(sizeof(T) * N) Pack {
 template <class T>
 inline constexpr int pack_size = 16 / static_cast<int>(sizeof(T));
 
-/// A pack on its way: 16 bytes as words, for the compiler gives each 16-bit element of an array
-/// that lives for long a register of its own.
-template <class T, int N, bool words = sizeof(Pack<T, N>) == 16>
+/// A pack on its way: as words, for the compiler gives each 16-bit element of an array that lives
+/// for long a register of its own.
+template <class T, int N, bool words = sizeof(T) * N % 16 == 0>
 struct RawPack {
   using type = Pack<T, N>;
 };
 template <class T, int N>
 struct RawPack<T, N, true> {
-  using type = Pack<unsigned, 4>;
+  using type = Pack<unsigned, static_cast<int>(sizeof(T)) * N / 4>;
 };
 template <class T, int N>
 using Raw = typename RawPack<T, N>::type;
@@ -48,11 +48,18 @@ __device__ inline void store_once(R* to, const R& x) {
 /// The elements of a pack as numbers; of a word's two bfloat16 the upper one is one already.
 template <class T, int N>
 __device__ inline void widen_pack(const Raw<T, N>& raw, wide<T> (&values)[N]) {
-  if constexpr (sizeof(Pack<T, N>) == 16 && std::is_same_v<T, __nv_bfloat16>) {
+  if constexpr (sizeof(T) * N % 16 == 0 && std::is_same_v<T, __nv_bfloat16>) {
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
       values[i] = __uint_as_float(raw.at[i / 2] << 16);
       values[i + 1] = __uint_as_float(raw.at[i / 2] & 0xffff0000U);
+    }
+  } else if constexpr (sizeof(T) * N % 16 == 0 && std::is_same_v<T, __half>) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      const float2 pair = __half22float2(reinterpret_cast<const __half2&>(raw.at[i / 2]));
+      values[i] = pair.x;
+      values[i + 1] = pair.y;
     }
   } else {
     const auto& pack = reinterpret_cast<const Pack<T, N>&>(raw);
@@ -76,7 +83,7 @@ __device__ inline Pack<T, 2> narrow_pair(T low, T high, T) {
 template <class T, int N>
 __device__ inline Pack<T, N> narrow_pack(const wide<T> (&values)[N]) {
   Pack<T, N> out;
-  if constexpr (sizeof(T) == 2 && N % 2 == 0) {
+  if constexpr (sizeof(T) == 2 && sizeof(wide<T>) == 4 && N % 2 == 0) {
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
       const auto pair = narrow_pair(values[i], values[i + 1], T{});

@@ -29,4 +29,33 @@ Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
                        });
 }
 
+SumAndNorm add_layer_norm(const Variable& a, const Variable& b, const Variable& weight,
+                          const Variable& bias, double eps) {
+  const Tensor w = data_of(weight);
+  NormResult r = add_layer_norm(a.data(), b.data(), w, data_of(bias), eps);
+  const Variable inputs[] = {a, b, weight, bias};
+  const std::vector<Variable> y = tape().record_many(
+      "add_layer_norm", inputs, {r.sum, r.y},
+      [x = r.sum, w, mean = r.mean, rstd = r.rstd,
+       wants_bias = bias.requires_grad()](const Grads& dys) {
+        if (!dys[1].defined()) return Grads{dys[0], dys[0], {}, {}};
+        NormGradients g = layer_norm_backward(x, w, mean, rstd, dys[1], wants_bias, dys[0]);
+        return Grads{g.dx, g.dx, g.dweight, g.dbias};
+      });
+  return {y[0], y[1]};
+}
+
+SumAndNorm add_rms_norm(const Variable& a, const Variable& b, const Variable& weight, double eps) {
+  const Tensor w = data_of(weight);
+  NormResult r = add_rms_norm(a.data(), b.data(), w, eps);
+  const Variable inputs[] = {a, b, weight};
+  const std::vector<Variable> y = tape().record_many(
+      "add_rms_norm", inputs, {r.sum, r.y}, [x = r.sum, w, rstd = r.rstd](const Grads& dys) {
+        if (!dys[1].defined()) return Grads{dys[0], dys[0], {}};
+        NormGradients g = rms_norm_backward(x, w, rstd, dys[1], dys[0]);
+        return Grads{g.dx, g.dx, g.dweight};
+      });
+  return {y[0], y[1]};
+}
+
 }  // namespace bs

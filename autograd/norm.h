@@ -11,4 +11,15 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
 /** @brief RMS norm over the last axis of x [..., n]; weight [n] may be undefined. */
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
 
+/** @brief A sum and its norm. */
+struct SumAndNorm {
+  Variable sum, norm;
+};
+/** @brief a + b and layer_norm(a + b) in one pass; their gradients meet in one too. */
+SumAndNorm add_layer_norm(const Variable& a, const Variable& b, const Variable& weight,
+                          const Variable& bias, double eps = 1e-5);
+/** @brief a + b and rms_norm(a + b) in one pass. */
+SumAndNorm add_rms_norm(const Variable& a, const Variable& b, const Variable& weight,
+                        double eps = 1e-6);
+
 }  // namespace bs

@@ -163,7 +163,7 @@ void add_reductions(Cases& c) {
 
 void add_rows(Cases& c) {
   const double n = c.whole();
-  const Tensor x = c.matrix(), dy = c.matrix(), weight = c.values({c.columns}),
+  const Tensor x = c.matrix(), y = c.matrix(), dy = c.matrix(), weight = c.values({c.columns}),
                bias = c.values({c.columns});
   c.add("softmax", "last axis", 2 * n, [x] { return softmax(x); });
   c.add("softmax_backward", "last axis", 3 * n,
@@ -175,6 +175,14 @@ void add_rows(Cases& c) {
   const NormResult ln = layer_norm(x, weight, bias);
   c.add("layer_norm_backward", "last axis", 3 * n, [=]() -> Tensors {
     const NormGradients g = layer_norm_backward(x, weight, ln.mean, ln.rstd, dy, true);
+    return {g.dx, g.dweight, g.dbias};
+  });
+  c.add("add_layer_norm", "last axis", 4 * n, [=]() -> Tensors {
+    const NormResult r = add_layer_norm(x, dy, weight, bias);
+    return {r.sum, r.y};
+  });
+  c.add("layer_norm_backward", "of a sum", 4 * n, [=]() -> Tensors {
+    const NormGradients g = layer_norm_backward(x, weight, ln.mean, ln.rstd, dy, true, y);
     return {g.dx, g.dweight, g.dbias};
   });
   c.add("rms_norm", "last axis", 2 * n, [=] { return rms_norm(x, weight).y; });
@@ -195,7 +203,8 @@ void add_losses(Cases& c) {
         [=, one = full({}, 1, result.loss.dtype(), c.device())] {
           return cross_entropy_backward(logits, targets, result, one);
         });
-  const Tensor table = c.values({classes, c.columns / 4}), tokens = c.indices({2 * c.rows}, classes);
+  const Tensor table = c.values({classes, c.columns / 4}),
+               tokens = c.indices({2 * c.rows}, classes);
   const Tensor dy = c.values({2 * c.rows, c.columns / 4});
   c.add("embedding", "first axis", 2 * c.bytes(dy.numel()),
         [table, tokens] { return embedding(table, tokens); });
@@ -250,7 +259,8 @@ std::shared_ptr<Parameters> parameters(Cases& c) {
   const DType state = state_dtype(c.dtype());
   for (int i = 0; i < 500; ++i) {
     // Half of them vectors; a matrix in ten is large.
-    const int64_t n = i % 2 == 0 ? 64 + 13 * i : c.columns * (i % 20 == 1 ? c.rows / 64 : 16 + i % 7);
+    const int64_t n =
+        i % 2 == 0 ? 64 + 13 * i : c.columns * (i % 20 == 1 ? c.rows / 64 : 16 + i % 7);
     const auto zero = [&] { return zeros({n}, state, c.device()); };
     const Tensor value = c.values({n}), gradient = c.values({n});
     const Tensor master = state == c.dtype() ? Tensor() : cast(value, state);
@@ -300,8 +310,8 @@ void add_optimisers(Cases& c) {
 }  // namespace
 
 const std::vector<std::string>& plain_sets() {
-  static const std::vector<std::string> names = {"copy",  "binary", "unary",      "reduce", "rows",
-                                                 "losses", "blocks", "optimisers"};
+  static const std::vector<std::string> names = {"copy", "binary", "unary",  "reduce",
+                                                 "rows", "losses", "blocks", "optimisers"};
   return names;
 }
 

@@ -1,6 +1,5 @@
 #include <bs/nn/norm.h>
 
-#include <bs/autograd/norm.h>
 #include <bs/kernels/fill.h>
 
 namespace bs::nn {
@@ -25,6 +24,11 @@ Variable LayerNorm::forward(const Variable& x) const {
   return layer_norm(x, weight, bias, eps_);
 }
 
+SumAndNorm LayerNorm::forward_sum(const Variable& a, const Variable& b) const {
+  check_width("add_layer_norm", a, width_);
+  return add_layer_norm(a, b, weight, bias, eps_);
+}
+
 RMSNorm::RMSNorm(const Options& options) : eps_(options.eps), width_(options.width) {
   const auto& o = options;
   BS_CHECK(o.width > 0, "rms_norm: a layer of width {}", o.width);
@@ -34,6 +38,11 @@ RMSNorm::RMSNorm(const Options& options) : eps_(options.eps), width_(options.wid
 Variable RMSNorm::forward(const Variable& x) const {
   check_width("rms_norm", x, width_);
   return rms_norm(x, weight, eps_);
+}
+
+SumAndNorm RMSNorm::forward_sum(const Variable& a, const Variable& b) const {
+  check_width("add_rms_norm", a, width_);
+  return add_rms_norm(a, b, weight, eps_);
 }
 
 }  // namespace bs::nn

@@ -1,5 +1,6 @@
 #pragma once
 /** @file Normalisation of the last axis; see kernels/norm.h for the formulas. */
+#include <bs/autograd/norm.h>
 #include <bs/nn/module.h>
 
 namespace bs::nn {
@@ -20,6 +21,8 @@ class LayerNorm : public Module {
   /** @throws Error unless the width is positive. */
   explicit LayerNorm(const Options& options);
   Variable forward(const Variable& x) const;
+  /** @brief a + b and its norm, in one pass. */
+  SumAndNorm forward_sum(const Variable& a, const Variable& b) const;
 
   Variable weight;  ///< [width], or undefined
   Variable bias;    ///< [width], or undefined
@@ -44,6 +47,8 @@ class RMSNorm : public Module {
   /** @throws Error unless the width is positive. */
   explicit RMSNorm(const Options& options);
   Variable forward(const Variable& x) const;
+  /** @brief a + b and its norm, in one pass. */
+  SumAndNorm forward_sum(const Variable& a, const Variable& b) const;
 
   Variable weight;  ///< [width], or undefined
 

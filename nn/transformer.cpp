@@ -61,8 +61,8 @@ TransformerBlock::TransformerBlock(const Options& o)
 }
 
 Variable TransformerBlock::forward(const Variable& x) const {
-  const Variable h = x + attention.forward(norm1.forward(x));
-  Variable inner = fc1.forward(norm2.forward(h));
+  const auto [h, normed] = norm2.forward_sum(x, attention.forward(norm1.forward(x)));
+  Variable inner = fc1.forward(normed);
   if (!activates_itself_) inner = gelu(inner, Gelu::tanh);
   return h + dropout_.forward(fc2.forward(inner));
 }

@@ -73,14 +73,17 @@ void add_chunks(const Wide<T>* partial, int64_t chunks, int64_t stride, const Te
 
 }  // namespace
 
-void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y,
-          const Tensor& mean, const Tensor& rstd, double eps, Stream) {
+void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
+          const NormResult& result, double eps, Stream) {
   visit_floating("norm", x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
+    const auto& [y, mean, rstd, sum] = result;
     const int64_t n = x.size(-1);
     const std::vector<W> scale = widened<T>(weight, n, W{1});
     const std::vector<W> shift = widened<T>(bias, n, W{0});
     const T* from = x.data<T>();
+    const T* more = added.defined() ? added.data<T>() : nullptr;
+    T* sums = more ? sum.data<T>() : nullptr;
     T* to = y.data<T>();
     W* means = mean.defined() ? mean.data<W>() : nullptr;
     W* rstds = rstd.data<W>();
@@ -89,7 +92,9 @@ void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tenso
       const W* w = scale.data();
       const W* b = shift.data();
       for (int64_t row = begin; row < end; ++row) {
-        const W* in = in_buffer.read(from + row * n, n);
+        for (int64_t i = row * n; more && i < (row + 1) * n; ++i)
+          sums[i] = T(static_cast<W>(from[i]) + static_cast<W>(more[i]));
+        const W* in = in_buffer.read((more ? sums : from) + row * n, n);
         W* out = out_buffer.target(to + row * n);
         const auto s = statistics(in, n, static_cast<W>(eps), means != nullptr);
         if (means) means[row] = s.mean;
@@ -102,9 +107,10 @@ void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tenso
   });
 }
 
-void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-                   const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
-                   Stream) {
+void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy, const Tensor& dsum,
+                   const NormGradients& to, Stream) {
+  const Tensor &x = of.sum, &mean = of.mean, &rstd = of.rstd;
+  const auto& [dx, dweight, dbias] = to;
   visit_floating("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     const int64_t n = x.size(-1);
@@ -118,17 +124,19 @@ void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, co
     const W* rstds = rstd.data<W>();
     const T* from = x.data<T>();
     const T* gradient = dy.data<T>();
-    T* to = dx.data<T>();
+    T* target = dx.data<T>();
+    const T* more = dsum.defined() ? dsum.data<T>() : nullptr;
     parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
       RowBuffer<T> in(n), slope(n), out(n);
       for (int64_t c = begin; c < end; ++c) {
         W* sums = partial.data() + 2 * c * n;
         for (int64_t row = rows * c / chunks; row < rows * (c + 1) / chunks; ++row) {
+          W* result = out.target(target + row * n);
           backward_row<W>(in.read(from + row * n, n), scale.data(),
                           {means ? means[row] : W{0}, rstds[row]}, means != nullptr,
-                          slope.read(gradient + row * n, n), out.target(to + row * n), sums,
-                          sums + n, n);
-          out.write(to + row * n, n);
+                          slope.read(gradient + row * n, n), result, sums, sums + n, n);
+          for (int64_t i = 0; more && i < n; ++i) result[i] += static_cast<W>(more[row * n + i]);
+          out.write(target + row * n, n);
         }
       }
     });

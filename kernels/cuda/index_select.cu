@@ -1,6 +1,5 @@
 #include <bs/kernels/index_select.h>
-#include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/rows.cuh>
 
 #include <cub/device/device_radix_sort.cuh>
 
@@ -12,9 +11,8 @@ namespace bs::cuda {
 
 namespace {
 
-using device::narrow;
+using device::Raw;
 using device::wide;
-using device::widen;
 
 constexpr int threads = 256;
 
@@ -103,7 +101,7 @@ namespace {
 /// Sorted positions of a chunk.
 constexpr int chunk = 32;
 /// Positions whose values are loaded ahead of their additions.
-constexpr int ahead = 8;
+constexpr int ahead = 4;
 
 template <class Index>
 __global__ void prepare_kernel(const Index* indices, unsigned* keys, unsigned* positions,
@@ -139,8 +137,8 @@ struct Partial {
   __device__ W* begins(int64_t o, int64_t c) const { return came(o, c) + inner; }
 };
 
-/// A block a chunk and a stretch of columns of all of `outer`, a thread a column.
-template <class T>
+/// A block a chunk and a stretch of columns of all of `outer`, a thread N neighbouring columns.
+template <class T, int N>
 __global__ void __launch_bounds__(threads)
     sum_chunks_kernel(const T* dy, Sorted sorted, Partial<wide<T>> partial, T* dx, int64_t outer,
                       unsigned extent) {
@@ -148,43 +146,47 @@ __global__ void __launch_bounds__(threads)
   const int64_t inner = partial.inner;
   const int64_t first = int64_t{blockIdx.x} * chunk;
   const int n = static_cast<int>(min(int64_t{chunk}, sorted.count - first));
-  const int64_t step = int64_t{gridDim.y} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.y} * blockDim.x + threadIdx.x; i < outer * inner; i += step) {
+  const int64_t step = int64_t{gridDim.y} * blockDim.x * N;
+  for (int64_t i = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N; i < outer * inner;
+       i += step) {
     const int64_t o = i / inner;
-    const int64_t column = i % inner;
+    const int64_t column = i - o * inner;
     bool came = sorted.joined(first);
-    W sum = 0;
+    W sum[N] = {};
     for (int from = 0; from < n; from += ahead) {
-      W values[ahead];
+      Raw<T, N> raw[ahead];
 #pragma unroll
       for (int j = 0; j < ahead; ++j)
         if (from + j < n)
-          values[j] =
-              widen(dy[(o * sorted.count + sorted.positions[first + from + j]) * inner + column]);
+          raw[j] = *reinterpret_cast<const Raw<T, N>*>(
+              dy + (o * sorted.count + sorted.positions[first + from + j]) * inner + column);
 #pragma unroll
       for (int j = 0; j < ahead; ++j) {
         if (from + j >= n) break;
         const int64_t k = first + from + j;
-        sum += values[j];
+        W values[N];
+        device::widen_pack<T, N>(raw[j], values);
+#pragma unroll
+        for (int c = 0; c < N; ++c) sum[c] += values[c];
         const bool goes_on = sorted.joined(k + 1);
         if (goes_on && from + j + 1 < n) continue;
         const unsigned row = sorted.keys[k];
-        if (came) {
-          partial.came(o, blockIdx.x)[column] = sum;
-        } else if (goes_on) {
-          partial.begins(o, blockIdx.x)[column] = sum;
+        if (came || goes_on) {
+          W* to = came ? partial.came(o, blockIdx.x) : partial.begins(o, blockIdx.x);
+          store_pack<N>(to + column, sum);
         } else if (row < extent) {
-          dx[(o * extent + row) * inner + column] = narrow<T>(sum);
+          store_pack<N>(dx + (o * extent + row) * inner + column, sum);
         }
         came = false;
-        sum = 0;
+#pragma unroll
+        for (int c = 0; c < N; ++c) sum[c] = 0;
       }
     }
   }
 }
 
 /// Finishes the run that begins in the block's chunk and goes on, where there is one.
-template <class T>
+template <class T, int N>
 __global__ void __launch_bounds__(threads)
     join_chunks_kernel(Sorted sorted, Partial<wide<T>> partial, T* dx, int64_t outer,
                        unsigned extent) {
@@ -202,14 +204,20 @@ __global__ void __launch_bounds__(threads)
   }
   const int64_t last = low / chunk;
   const int64_t inner = partial.inner;
-  const int64_t step = int64_t{gridDim.y} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.y} * blockDim.x + threadIdx.x; i < outer * inner; i += step) {
+  const int64_t step = int64_t{gridDim.y} * blockDim.x * N;
+  using Sums = device::Pack<W, N>;
+  for (int64_t i = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N; i < outer * inner;
+       i += step) {
     const int64_t o = i / inner;
-    const int64_t column = i % inner;
-    W sum = partial.begins(o, c)[column];
-#pragma unroll 8
-    for (int64_t d = c + 1; d <= last; ++d) sum += partial.came(o, d)[column];
-    dx[(o * extent + row) * inner + column] = narrow<T>(sum);
+    const int64_t column = i - o * inner;
+    Sums sum = *reinterpret_cast<const Sums*>(partial.begins(o, c) + column);
+#pragma unroll 4
+    for (int64_t d = c + 1; d <= last; ++d) {
+      const Sums more = *reinterpret_cast<const Sums*>(partial.came(o, d) + column);
+#pragma unroll
+      for (int k = 0; k < N; ++k) sum.at[k] += more.at[k];
+    }
+    store_pack<N>(dx + (o * extent + row) * inner + column, sum.at);
   }
 }
 
@@ -256,19 +264,23 @@ void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor
   const Sorted sorted{reinterpret_cast<const unsigned*>(order.keys.data<int32_t>()),
                       reinterpret_cast<const unsigned*>(order.positions.data<int32_t>()), count};
   const int64_t chunks = ceil_div(count, chunk);
-  const int64_t columns = outer * inner;
-  const auto across = static_cast<unsigned>(std::min<int64_t>(threads, ceil_div(columns, 32) * 32));
-  const dim3 grid(static_cast<unsigned>(chunks),
-                  static_cast<unsigned>(std::min<int64_t>(ceil_div(columns, across), 65535)));
   visit_floating("index_select_backward", dy.dtype(), [&]<class T>(Type<T>) {
-    using W = wide<device_type<T>>;
+    using D = device_type<T>;
+    using W = wide<D>;
     const Tensor sums = Tensor::empty({outer, chunks, 2, inner}, dtype_of<W>, dy.device());
     const Partial<W> partial{sums.data<W>(), chunks, inner};
-    const auto rows = static_cast<unsigned>(extent);
-    sum_chunks_kernel<<<grid, across, 0, native(stream)>>>(pointer<T>(dy), sorted, partial,
-                                                           pointer<T>(dx), outer, rows);
-    join_chunks_kernel<<<grid, across, 0, native(stream)>>>(sorted, partial, pointer<T>(dx), outer,
-                                                            rows);
+    visit_pack<T>(aligned16(dy, dx), inner, [&]<int N>(std::integral_constant<int, N>) {
+      const int64_t packs = outer * inner / N;
+      const auto across =
+          static_cast<unsigned>(std::min<int64_t>(threads, ceil_div(packs, 32) * 32));
+      const dim3 grid(static_cast<unsigned>(chunks),
+                      static_cast<unsigned>(std::min<int64_t>(ceil_div(packs, across), 65535)));
+      const auto rows = static_cast<unsigned>(extent);
+      sum_chunks_kernel<D, N><<<grid, across, 0, native(stream)>>>(pointer<T>(dy), sorted, partial,
+                                                                   pointer<T>(dx), outer, rows);
+      join_chunks_kernel<D, N>
+          <<<grid, across, 0, native(stream)>>>(sorted, partial, pointer<T>(dx), outer, rows);
+    });
   });
   BS_CUDA_CHECK_LAUNCH("index_select_backward");
 }

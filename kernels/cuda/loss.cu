@@ -1,4 +1,5 @@
 #include <bs/kernels/loss.h>
+#include <bs/kernels/cuda/device/tile/activation.cuh>
 #include <bs/kernels/cuda/device/tile/running_sum.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
@@ -8,8 +9,7 @@ namespace bs::cuda {
 
 namespace {
 
-using device::narrow;
-using device::Pack;
+using device::exp_of;
 using device::wide;
 using device::widen;
 
@@ -46,18 +46,28 @@ __global__ void __launch_bounds__(most_row_threads)
   const T* x = logits + row * n;
   device::RunningSum<W> running;
   W total = 0;
-  for (int64_t p = threadIdx.x; p < n / N; p += blockDim.x) {
-    const auto pack = reinterpret_cast<const Pack<T, N>*>(x)[p];
-    W values[N];
+  const auto* packs = reinterpret_cast<const device::Raw<T, N>*>(x);
+  const auto count = static_cast<unsigned>(n / N);
+  constexpr unsigned ahead = 4;  // loads on their way
+  for (unsigned p = threadIdx.x; p < count; p += ahead * blockDim.x) {
+    device::Raw<T, N> raw[ahead];
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      values[i] = widen(pack.at[i]);
-      total += values[i];
+    for (unsigned k = 0; k < ahead; ++k)
+      if (p + k * blockDim.x < count) raw[k] = packs[p + k * blockDim.x];
+#pragma unroll
+    for (unsigned k = 0; k < ahead; ++k) {
+      if (p + k * blockDim.x >= count) break;
+      W values[N];
+      device::widen_pack<T, N>(raw[k], values);
+      running.add(values);
+      if (smoothing > 0) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) total += values[i];
+      }
     }
-    running.add(values);
   }
   const W log_sum = finish(running);
-  total = row_sum(total);
+  if (smoothing > 0) total = row_sum(total);
   if (threadIdx.x > 0) return;
   const int64_t target = targets[row];
   lse[row] = log_sum;
@@ -88,19 +98,18 @@ __global__ void __launch_bounds__(most_row_threads)
   if (counted && (target < 0 || target >= n)) scale = NAN;
   const W log_sum = lse[row];
   const W share = smoothing / n;
-  const auto* from = reinterpret_cast<const Pack<T, N>*>(logits + row * n);
-  auto* to = reinterpret_cast<Pack<T, N>*>(dlogits + row * n);
+  const auto* from = reinterpret_cast<const device::Raw<T, N>*>(logits + row * n);
   for (int64_t p = threadIdx.x; p < n / N; p += blockDim.x) {
-    Pack<T, N> out = {};
+    W values[N] = {};
     if (counted) {
-      const auto in = from[p];
+      device::widen_pack<T, N>(from[p], values);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const W hit = p * N + i == target ? 1 - smoothing : W(0);
-        out.at[i] = narrow<T>(scale * (exp(widen(in.at[i]) - log_sum) - share - hit));
+        values[i] = scale * (exp_of<T>(values[i] - log_sum) - share - hit);
       }
     }
-    to[p] = out;
+    store_pack(dlogits + row * n, static_cast<unsigned>(p), values);
   }
 }
 
@@ -124,8 +133,9 @@ __global__ void reduce_kernel(const W* losses, Targets targets, int64_t rows, W*
 
 /// A row is read once, so that the threads need not hold all of it.
 template <class T, int N>
-dim3 block_for(int64_t n) {
-  const dim3 block = row_block<T, N>(n);
+dim3 block_for(const Tensor& logits, int64_t rows) {
+  constexpr int packs_at_once = 8;
+  const dim3 block = row_block(rows, logits.size(-1), N, packs_at_once, logits.device());
   return block.x > 0 ? block : dim3(most_row_threads);
 }
 
@@ -141,7 +151,7 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& ls
     using D = device_type<T>;
     using W = wide<D>;
     visit_pack<T>(aligned16(logits), n, [&]<int N>(std::integral_constant<int, N>) {
-      const dim3 block = block_for<T, N>(n);
+      const dim3 block = block_for<T, N>(logits, rows);
       const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
       if (grid == 0) return;
       cross_entropy_kernel<D, N><<<grid, block, 0, native(stream)>>>(
@@ -165,7 +175,7 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const T
     using D = device_type<T>;
     using W = wide<D>;
     visit_pack<T>(aligned16(logits, dlogits), n, [&]<int N>(std::integral_constant<int, N>) {
-      const dim3 block = block_for<T, N>(n);
+      const dim3 block = block_for<T, N>(logits, rows);
       const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
       cross_entropy_backward_kernel<D, N><<<grid, block, 0, native(stream)>>>(
           pointer<T>(logits), targets_of(targets, options.ignore_index), pointer<W>(lse),

@@ -12,18 +12,18 @@ namespace bs::cuda {
 /// Threads of a block that works on rows, at most.
 inline constexpr int most_row_threads = 512;
 
-/// Packs of N elements that a thread keeps of a row: what fits into registers beside their sums.
-template <class T, int N>
-inline constexpr int held = (sizeof(T) == 8 ? 8 : 16) / N;
-
-/// Threads of a row and rows of a block: a warp, of which four share a block, or a block. Rows that
-/// do not fit into the registers of a block get no threads.
-template <class T, int N>
-dim3 row_block(int64_t n) {
-  unsigned threads = 32;
-  while (threads < most_row_threads && threads * held<T, N> * N < n) threads *= 2;
-  if (threads * held<T, N> * N < n) return dim3(0);
-  return dim3(threads, threads == 32 ? 4 : 1);
+/// Threads of a row and rows of a block: a warp, of which four share a block, or a block. Threads
+/// hold `held` packs of N elements, fewer where there are too few rows to keep the GPU busy. Rows
+/// that do not fit into the registers of a block get no threads.
+inline dim3 row_block(int64_t rows, int64_t n, int N, int held, Device device) {
+  constexpr int busy = 1024;  // threads that keep a multiprocessor so
+  const int64_t wanted = int64_t{device_properties(device).multiprocessors} * busy;
+  int64_t threads = 32;
+  while (threads < most_row_threads &&
+         (threads * held * N < n || (threads * rows < wanted && threads * N < n)))
+    threads *= 2;
+  if (threads * held * N < n) return dim3(0);
+  return dim3(static_cast<unsigned>(threads), threads == 32 ? 4 : 1);
 }
 
 /// Whether every tensor given starts where 16 bytes may be loaded at once; undefined ones do.
@@ -65,97 +65,134 @@ __device__ W row_sum(W value) {
   return row_reduce(value, device::Sum{}, W(0));
 }
 
-/// A row of n elements in the registers of its threads, in packs of N. A Position names an element
-/// that belongs to the calling thread; for_each visits them all, in the same order for every row.
-template <class T, int N>
-struct HeldRow {
-  using W = device::wide<T>;
-  using Pack = device::Pack<T, N>;
-  static constexpr bool is_held = true;
-  static constexpr int most = held<T, N> * N;  ///< elements of a thread
-
-  struct Position {
-    int k, i;
-    __device__ int number() const { return k * N + i; }  ///< 0 .. most - 1
-    __device__ int pack() const { return threadIdx.x + k * blockDim.x; }
-    __device__ int64_t column() const { return int64_t{pack()} * N + i; }
+/// Two numbers that are summed together.
+template <class W>
+struct Two {
+  W a, b;
+  __device__ friend Two operator+(Two x, Two y) { return {x.a + y.a, x.b + y.b}; }
+};
+template <class W>
+__device__ Two<W> row_sum(Two<W> value) {
+  constexpr unsigned all = 0xffffffffU;
+  const auto within_warp = [](Two<W> v) {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2)
+      v = v + Two<W>{__shfl_xor_sync(all, v.a, offset), __shfl_xor_sync(all, v.b, offset)};
+    return v;
   };
+  value = within_warp(value);
+  if (blockDim.x == 32) return value;
+  __shared__ W partial[2][32];
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  __syncthreads();  // an earlier call may still be reading `partial`
+  if (lane == 0) {
+    partial[0][warp] = value.a;
+    partial[1][warp] = value.b;
+  }
+  __syncthreads();
+  const bool has = lane < blockDim.x / 32;
+  return within_warp({has ? partial[0][lane] : W(0), has ? partial[1][lane] : W(0)});
+}
 
-  Pack packs[held<T, N>];
+/// A row of n elements in the registers of its threads, `most` packs of N in each.
+template <class T_, int N_, int most>
+struct HeldRow {
+  using T = T_;
+  static constexpr int N = N_;
+  static constexpr bool is_held = true;
+  static constexpr int elements = most * N;  ///< of a thread
+  static constexpr int packs_held = most;
+  using W = device::wide<T>;
+  using Raw = device::Raw<T, N>;
+
+  Raw packs[most];
 
   __device__ void load(const T* row, int64_t n) {
 #pragma unroll
-    for (int k = 0; k < held<T, N>; ++k) {
-      const int p = threadIdx.x + k * blockDim.x;
-      packs[k] = p < n / N ? reinterpret_cast<const Pack*>(row)[p] : Pack{};
+    for (int k = 0; k < most; ++k) {
+      const unsigned p = threadIdx.x + k * blockDim.x;
+      packs[k] = Raw{};
+      if (p < n / N) packs[k] = reinterpret_cast<const Raw*>(row)[p];
     }
   }
-  __device__ W operator[](Position p) const { return device::widen(packs[p.k].at[p.i]); }
-
-  template <class F>
-  static __device__ void for_each(int64_t n, F&& f) {
-#pragma unroll
-    for (int k = 0; k < held<T, N>; ++k)
-      if (threadIdx.x + k * blockDim.x < n / N)
-#pragma unroll
-        for (int i = 0; i < N; ++i) f(Position{k, i});
+  __device__ void get(int k, unsigned, W (&values)[N]) const {
+    device::widen_pack<T, N>(packs[k], values);
   }
-  /// row[position] = f(position)
+  __device__ void set(int k, const W (&values)[N]) {
+    const auto pack = device::narrow_pack<T, N>(values);
+    packs[k] = reinterpret_cast<const Raw&>(pack);
+  }
+  /// Calls f(k, pack number) for this thread's packs, in the same order for every row.
   template <class F>
-  static __device__ void store(T* row, int64_t n, F&& f) {
+  static __device__ void for_each_pack(int64_t n, F&& f) {
 #pragma unroll
-    for (int k = 0; k < held<T, N>; ++k) {
-      if (threadIdx.x + k * blockDim.x >= n / N) continue;
-      Pack out;
-#pragma unroll
-      for (int i = 0; i < N; ++i) out.at[i] = device::narrow<T>(f(Position{k, i}));
-      reinterpret_cast<Pack*>(row)[threadIdx.x + k * blockDim.x] = out;
+    for (int k = 0; k < most; ++k) {
+      const unsigned p = threadIdx.x + k * blockDim.x;
+      if (p < n / N) f(k, p);
     }
-  }
-  /// The element of a vector of n that stands over this position; `absent` where it is null.
-  static __device__ W over(const T* vector, Position p, W absent) {
-    return vector ? device::widen(reinterpret_cast<const Pack*>(vector)[p.pack()].at[p.i]) : absent;
   }
 };
 
 /// A row of any length, left in memory and read again each time.
-template <class T>
+template <class T_, int N_>
 struct LongRow {
-  using W = device::wide<T>;
+  using T = T_;
+  static constexpr int N = N_;
   static constexpr bool is_held = false;
-  static constexpr int most = 1;
-  using Position = int64_t;
+  static constexpr int elements = 1;
+  static constexpr int packs_held = 1;
+  using W = device::wide<T>;
+  using Raw = device::Raw<T, N>;
 
-  const T* values;
+  const Raw* packs;
 
-  __device__ void load(const T* row, int64_t) { values = row; }
-  __device__ W operator[](Position i) const { return device::widen(values[i]); }
-
-  template <class F>
-  static __device__ void for_each(int64_t n, F&& f) {
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) f(i);
+  __device__ void load(const T* row, int64_t) { packs = reinterpret_cast<const Raw*>(row); }
+  __device__ void get(int, unsigned p, W (&values)[N]) const {
+    device::widen_pack<T, N>(packs[p], values);
   }
+  __device__ void set(int, const W (&)[N]) {}
   template <class F>
-  static __device__ void store(T* row, int64_t n, F&& f) {
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) row[i] = device::narrow<T>(f(i));
-  }
-  static __device__ W over(const T* vector, Position i, W absent) {
-    return vector ? device::widen(vector[i]) : absent;
+  static __device__ void for_each_pack(int64_t n, F&& f) {
+    for (unsigned p = threadIdx.x; p < n / N; p += blockDim.x) f(0, p);
   }
 };
 
-/// Calls f(Type<Row>, block) with the kind of row for n elements of T and the threads for it: held
-/// in packs where the tensors are aligned and n is a multiple, held one by one, or long.
-template <class T, class F>
-void visit_row(bool aligned, int64_t n, F&& f) {
+/// The pack of a vector that stands over pack p of a row; `absent` where there is no vector.
+template <int N, class T>
+__device__ void get_over(const T* vector, unsigned p, device::wide<T> absent,
+                         device::wide<T> (&values)[N]) {
+  if (vector)
+    return device::widen_pack<T, N>(reinterpret_cast<const device::Raw<T, N>*>(vector)[p], values);
+#pragma unroll
+  for (int i = 0; i < N; ++i) values[i] = absent;
+}
+
+template <int N, class T>
+__device__ void store_pack(T* row, unsigned p, const device::wide<T> (&values)[N]) {
+  reinterpret_cast<device::Pack<T, N>*>(row)[p] = device::narrow_pack<T, N>(values);
+}
+
+/// The same at any place where packs begin.
+template <int N, class T>
+__device__ void store_pack(T* to, const device::wide<T> (&values)[N]) {
+  *reinterpret_cast<device::Pack<T, N>*>(to) = device::narrow_pack<T, N>(values);
+}
+
+/// Calls f(Type<Row>, block) with the kind of row for rows of n elements of T and the threads for
+/// it: held in vectors where the tensors are aligned and n is a multiple, held one by one, or long.
+/// Threads hold the first number of `held_bytes` of a row at most, longer rows the next.
+template <class T, int... held_bytes, class F>
+void visit_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
   using D = device_type<T>;
   visit_pack<T>(aligned, n, [&]<int N>(std::integral_constant<int, N>) {
-    const dim3 block = row_block<D, N>(n);
-    if (block.x > 0) {
-      f(Type<HeldRow<D, N>>{}, block);
-    } else {
-      f(Type<LongRow<D>>{}, dim3(most_row_threads));
-    }
+    const auto holds = [&]<int bytes>(std::integral_constant<int, bytes>) {
+      constexpr int held = bytes / static_cast<int>(sizeof(T)) / std::max(N, 2);
+      const dim3 block = row_block(rows, n, N, held, device);
+      if (block.x > 0) f(Type<HeldRow<D, N, held>>{}, block);
+      return block.x > 0;
+    };
+    if ((holds(std::integral_constant<int, held_bytes>{}) || ...)) return;
+    f(Type<LongRow<D, N>>{}, dim3(most_row_threads));
   });
 }
 

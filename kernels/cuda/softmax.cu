@@ -1,4 +1,5 @@
 #include <bs/kernels/softmax.h>
+#include <bs/kernels/cuda/device/tile/activation.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 #include <cmath>
@@ -7,6 +8,7 @@ namespace bs::cuda {
 
 namespace {
 
+using device::exp_of;
 using device::wide;
 
 /// Softmax, or its logarithm, of one row: one read and one write where it is held.
@@ -14,23 +16,36 @@ template <class T, class Row, bool logarithm>
 __global__ void __launch_bounds__(most_row_threads)
     softmax_kernel(const T* x, T* y, int64_t rows, int64_t n) {
   using W = wide<T>;
+  constexpr int N = Row::N;
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= rows) return;
   Row in;
   in.load(x + row * n, n);
+  const auto for_each = [&](auto&& f) {
+    Row::for_each_pack(n, [&](int k, unsigned p) {
+      W v[N];
+      in.get(k, p, v);
+      f(p, v);
+    });
+  };
   W top = -INFINITY;
-  Row::for_each(n, [&](auto p) { top = fmax(top, in[p]); });
+  for_each([&](unsigned, W(&v)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) top = fmax(top, v[i]);
+  });
   top = row_reduce(top, device::Max{}, W(-INFINITY));
   W sum = 0;
-  Row::for_each(n, [&](auto p) { sum += exp(in[p] - top); });
+  for_each([&](unsigned, W(&v)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += exp_of<T>(v[i] - top);
+  });
   sum = row_sum(sum);
-  if constexpr (logarithm) {
-    const W rest = log(sum);
-    Row::store(y + row * n, n, [&](auto p) { return in[p] - top - rest; });
-  } else {
-    const W scale = 1 / sum;
-    Row::store(y + row * n, n, [&](auto p) { return exp(in[p] - top) * scale; });
-  }
+  const W rest = logarithm ? log(sum) : 1 / sum;
+  for_each([&](unsigned p, W(&v)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = logarithm ? v[i] - top - rest : exp_of<T>(v[i] - top) * rest;
+    store_pack(y + row * n, p, v);
+  });
 }
 
 /// dx of one row: y (dy - sum y dy), or dy - exp(y) sum dy for the logarithm.
@@ -38,30 +53,45 @@ template <class T, class Row, bool logarithm>
 __global__ void __launch_bounds__(most_row_threads)
     softmax_backward_kernel(const T* y, const T* dy, T* dx, int64_t rows, int64_t n) {
   using W = wide<T>;
+  constexpr int N = Row::N;
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= rows) return;
   Row out;
   Row slope;
   out.load(y + row * n, n);
   slope.load(dy + row * n, n);
+  const auto for_each = [&](auto&& f) {
+    Row::for_each_pack(n, [&](int k, unsigned p) {
+      W a[N], b[N];
+      out.get(k, p, a);
+      slope.get(k, p, b);
+      f(p, a, b);
+    });
+  };
   W sum = 0;
-  Row::for_each(n, [&](auto p) { sum += logarithm ? slope[p] : out[p] * slope[p]; });
+  for_each([&](unsigned, W(&a)[N], W(&b)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += logarithm ? b[i] : a[i] * b[i];
+  });
   sum = row_sum(sum);
-  Row::store(dx + row * n, n, [&](auto p) {
-    return logarithm ? slope[p] - exp(out[p]) * sum : out[p] * (slope[p] - sum);
+  for_each([&](unsigned p, W(&a)[N], W(&b)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      a[i] = logarithm ? b[i] - exp_of<T>(a[i]) * sum : a[i] * (b[i] - sum);
+    store_pack(dx + row * n, p, a);
   });
 }
 
 template <bool logarithm>
 void launch(const char* op, const Tensor& x, const Tensor& y, Stream stream) {
-  const int64_t n = x.size(-1);
-  const int64_t rows = x.numel() / n;
+  const int64_t n = x.size(-1), rows = x.numel() / n;
   visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
-    visit_row<T>(aligned16(x, y), n, [&]<class Row>(Type<Row>, dim3 block) {
+    const auto run = [&]<class Row>(Type<Row>, dim3 block) {
       const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
       softmax_kernel<device_type<T>, Row, logarithm>
           <<<grid, block, 0, native(stream)>>>(pointer<T>(x), pointer<T>(y), rows, n);
-    });
+    };
+    visit_row<T, 128>(aligned16(x, y), rows, n, x.device(), run);
   });
   BS_CUDA_CHECK_LAUNCH(op);
 }
@@ -69,14 +99,14 @@ void launch(const char* op, const Tensor& x, const Tensor& y, Stream stream) {
 template <bool logarithm>
 void launch_backward(const char* op, const Tensor& y, const Tensor& dy, const Tensor& dx,
                      Stream stream) {
-  const int64_t n = y.size(-1);
-  const int64_t rows = y.numel() / n;
+  const int64_t n = y.size(-1), rows = y.numel() / n;
   visit_floating(op, y.dtype(), [&]<class T>(Type<T>) {
-    visit_row<T>(aligned16(y, dy, dx), n, [&]<class Row>(Type<Row>, dim3 block) {
+    const auto run = [&]<class Row>(Type<Row>, dim3 block) {
       const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
       softmax_backward_kernel<device_type<T>, Row, logarithm><<<grid, block, 0, native(stream)>>>(
           pointer<T>(y), pointer<T>(dy), pointer<T>(dx), rows, n);
-    });
+    };
+    visit_row<T, 64>(aligned16(y, dy, dx), rows, n, y.device(), run);
   });
   BS_CUDA_CHECK_LAUNCH(op);
 }

@@ -1,3 +1,4 @@
+#include <bs/autograd/binary.h>
 #include <bs/autograd/norm.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/norm.h>
@@ -67,6 +68,45 @@ TEST_CASE("rms_norm") {
             .inputs = {{6, 33}},
             .op = [](const Variables& v) { return rms_norm(v[0], {}); },
             .reference = [](const References& in) { return normalized(in, 1e-6, false); }});
+}
+
+TEST_CASE("a sum and its norm in one pass") {
+  // Both results count, so that two gradients meet in the sum.
+  const auto reference = [](const References& in, double eps, bool centred) {
+    References normed = in;
+    for (size_t i = 0; i < in[0].values.size(); ++i) normed[0][i] += in[1][i];
+    const Reference sum = normed[0];
+    normed.erase(normed.begin() + 1);
+    Reference y = normalized(normed, eps, centred);
+    for (size_t i = 0; i < y.values.size(); ++i) y[i] += 0.5 * sum[i];
+    return y;
+  };
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    const Shape n = {shape.back()};
+    check_op({.name = "add_layer_norm",
+              .inputs = {shape, shape, n, n},
+              .op =
+                  [](const Variables& v) {
+                    const SumAndNorm y = add_layer_norm(v[0], v[1], v[2], v[3]);
+                    return y.norm + y.sum * 0.5;
+                  },
+              .reference = [=](const References& in) { return reference(in, 1e-5, true); }});
+    check_op({.name = "add_rms_norm",
+              .inputs = {shape, shape, n},
+              .op =
+                  [](const Variables& v) {
+                    const SumAndNorm y = add_rms_norm(v[0], v[1], v[2]);
+                    return y.norm + y.sum * 0.5;
+                  },
+              .reference = [=](const References& in) { return reference(in, 1e-6, false); }});
+  }
+  const Variable a(random_reference({3, 8}, 1).tensor(f32, test_device()), true);
+  const Variable b(random_reference({3, 8}, 2).tensor(f32, test_device()), true);
+  const Variable sum = add_layer_norm(a, b, {}, {}).sum;
+  sum.backward(full({3, 8}, 2, f32, test_device()));
+  for (const Variable& v : {a, b})
+    for (double g : Reference::of(v.grad()).values) CHECK(g == 2);
 }
 
 TEST_CASE("layer_norm takes views and keeps its statistics") {

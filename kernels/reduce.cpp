@@ -98,6 +98,33 @@ Tensor scaled_sum(const Plan& p, double scale) {
   return y;
 }
 
+/// The last run of neighbouring axes among those to be reduced, where there are several; else
+/// nothing.
+Axes last_of_several_runs(const char* op, const Tensor& x, const Axes& axes) {
+  const auto reduced = marks(op, axes, x.rank());
+  Dims last;
+  bool before = false, gap = false;  // whether kept axes of more than 1 lie in front of the run
+  for (int i = x.rank() - 1; i >= 0; --i) {
+    if (x.size(i) == 1) continue;
+    if (!reduced[static_cast<size_t>(i)]) {
+      gap = !last.empty();
+    } else if (gap) {
+      before = true;
+    } else {
+      last.push_back(i);
+    }
+  }
+  return before && x.numel() > 0 ? Axes(last) : Axes();
+}
+
+/// The sum in the dtype of sums. Several runs of axes are reduced in turns, each in place.
+Tensor wide_sum(const char* op, const Tensor& x, const Axes& axes, bool keepdim, double scale) {
+  if (const Axes last = last_of_several_runs(op, x, axes))
+    return wide_sum(op, wide_sum(op, x, last, true, 1), axes, keepdim, scale);
+  const Plan p = plan(op, x, axes, keepdim);
+  return scaled_sum(p, scale).view(p.shape);
+}
+
 void check_floating(const char* op, const Tensor& x) {
   if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
 }
@@ -114,16 +141,18 @@ Tensor with_reduced_axes(const char* op, const Tensor& dy, const Shape& x_shape,
 }  // namespace
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
-  const Plan p = plan("sum", operand(x), axes, keepdim);
-  return cast(scaled_sum(p, 1), p.x.dtype()).view(p.shape);
+  const DType dtype = is_floating(x.dtype()) ? x.dtype() : i64;
+  return cast(wide_sum("sum", operand(x), axes, keepdim, 1), dtype);
 }
 
 Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
   check_floating("mean", x);
-  const Plan p = plan("mean", x, axes, keepdim);
-  if (p.n == 0)
-    return full(p.shape, std::numeric_limits<double>::quiet_NaN(), x.dtype(), x.device());
-  return cast(scaled_sum(p, 1 / static_cast<double>(p.n)), x.dtype()).view(p.shape);
+  const int64_t results = reduced_shape("mean", x.shape(), axes, true).product();
+  const double n = results == 0 ? 1 : static_cast<double>(x.numel() / results);
+  if (n == 0)
+    return full(reduced_shape("mean", x.shape(), axes, keepdim),
+                std::numeric_limits<double>::quiet_NaN(), x.dtype(), x.device());
+  return cast(wide_sum("mean", x, axes, keepdim, 1 / n), x.dtype());
 }
 
 Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
@@ -132,15 +161,16 @@ Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
   const auto n = static_cast<double>(p.n);
   if (p.n == 0)
     return full(p.shape, std::numeric_limits<double>::quiet_NaN(), x.dtype(), x.device());
-  const Tensor means = scaled_sum(p, 1 / n);
-  const Tensor y = Tensor::empty_like(means);
+  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(x.dtype()), x.device());
   const double scale = 1 / std::max(0.0, n - correction);
-  if (y.numel() > 0) BS_DISPATCH(y.device(), squared_deviation, p.x, means, y, scale);
+  if (y.numel() > 0) BS_DISPATCH(y.device(), squared_deviation, p.x, y, scale);
   return cast(y, x.dtype()).view(p.shape);
 }
 
 #define BS_EXTREMUM(function)                                                                \
   Tensor function(const Tensor& x, const Axes& axes, bool keepdim) {                         \
+    if (const Axes last = last_of_several_runs(#function, x, axes))                          \
+      return function(function(x, last, true), axes, keepdim);                               \
     const Plan p = plan(#function, operand(x), axes, keepdim);                               \
     const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());       \
     BS_CHECK(p.n > 0 || y.numel() == 0, "{}: nothing to choose from in shape {}", #function, \

@@ -4,7 +4,7 @@
  *  `axes` lists the axes to reduce, in any order, negative ones counting from the end; without it,
  *  all are reduced. With `keepdim` they stay, with extent 1. Any strides. Sums are kept in f32 (f64
  *  for f64, i64 for integers), in an order that does not depend on the number of threads: the same
- *  input gives the same bits. Everything is read once (twice by var).
+ *  input gives the same bits. Everything is read once.
  *  @throws Error for an axis out of range or named twice. */
 #include <bs/kernels/dispatch.h>
 
@@ -19,7 +19,7 @@ using Axes = std::optional<Dims>;
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 /** @brief Sum divided by the number of elements; NaN over nothing. Floating. */
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
-/** @brief sum (x - mean)^2 / (n - correction), in two passes. Floating. NaN or infinity when
+/** @brief sum (x - mean)^2 / (n - correction), without cancellation. Floating. NaN or infinity when
  *  n <= correction. */
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
 /** @brief Largest element; NaN if there is one. @throws Error over nothing. */
@@ -53,8 +53,7 @@ Tensor extremum_backward(const Tensor& x, const Tensor& y, const Tensor& dy, con
 /** Backends reduce the middle axis of a contiguous x [outer, n, inner] to a contiguous y
  *  [outer, inner]. y has the dtype of the sum: f64 for f64, f32 for other floats, i64 for i64. */
 BS_BACKENDS(void sum(const Tensor& x, const Tensor& y, double scale, Stream stream);
-            void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y,
-                                   double scale, Stream stream);
+            void squared_deviation(const Tensor& x, const Tensor& y, double scale, Stream stream);
             void amax(const Tensor& x, const Tensor& y, Stream stream);
             void amin(const Tensor& x, const Tensor& y, Stream stream);
             void argmax(const Tensor& x, const Tensor& y, Stream stream))

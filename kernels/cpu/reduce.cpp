@@ -28,7 +28,8 @@ struct Sum {
   }
 };
 
-// Where a is NaN the comparison of a with itself keeps it; where b is, the comparisons are false.
+// Where a is NaN the comparison of a with itself keeps it; where b is, the first one is false. Two
+// selections are two vector instructions; one of both comparisons would be three.
 struct Max {
   template <class W>
   static constexpr W identity = std::numeric_limits<W>::has_infinity
@@ -36,7 +37,8 @@ struct Max {
                                     : std::numeric_limits<W>::lowest();
   template <class W>
   static W combine(W a, W b) {
-    return a > b || a != a ? a : b;
+    const W larger = a > b ? a : b;
+    return a != a ? a : larger;
   }
 };
 struct Min {
@@ -46,7 +48,8 @@ struct Min {
                                     : std::numeric_limits<W>::max();
   template <class W>
   static W combine(W a, W b) {
-    return a < b || a != a ? a : b;
+    const W smaller = a < b ? a : b;
+    return a != a ? a : smaller;
   }
 };
 
@@ -199,7 +202,10 @@ void sum(const Tensor& x, const Tensor& y, double scale, Stream) {
   });
 }
 
-void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, double scale, Stream) {
+/// In two passes.
+void squared_deviation(const Tensor& x, const Tensor& y, double scale, Stream stream) {
+  const Tensor mean = Tensor::empty_like(y);
+  sum(x, mean, 1 / static_cast<double>(x.size(1)), stream);
   visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     reduce<Sum, W, T>(x, SquaredDeviation<W>{mean.data<W>()}, y, scale);

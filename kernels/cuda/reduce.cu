@@ -1,8 +1,5 @@
 #include <bs/kernels/reduce.h>
-#include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
-#include <bs/kernels/cuda/device/tile/pack.cuh>
-#include <bs/kernels/cuda/device/tile/reduce.cuh>
+#include <bs/kernels/cuda/rows.cuh>
 
 #include <limits>
 
@@ -10,305 +7,387 @@ namespace bs::cuda {
 
 namespace {
 
-using device::Pack;
+using device::Raw;
 using device::wide;
 using device::widen;
 
-// Every sum is taken in an order that depends on the shape and the GPU alone: blocks leave partial
-// results, which a second launch combines; nothing is added atomically.
+// Every result is taken in an order that depends on the shape and the GPU alone: blocks leave
+// states, which a second launch merges in their order; nothing is added atomically.
+//
+// A state is what is known of some elements of one result. add_pack takes neighbours in the reduced
+// axis, add one more element, `share` being 1 / (elements seen, this one included).
 
 constexpr int block_threads = 256;
 constexpr int warp = 32;
 
-struct Sum {
-  template <class W>
-  static constexpr W identity = 0;
-  template <class W>
-  __device__ W operator()(W a, W b) const {
-    return a + b;
-  }
-};
-// Where a is NaN the comparison of a with itself keeps it; where b is, the comparisons are false.
-struct Max {
-  template <class W>
-  static constexpr W identity = std::numeric_limits<W>::has_infinity
-                                    ? -std::numeric_limits<W>::infinity()
-                                    : std::numeric_limits<W>::lowest();
-  template <class W>
-  __device__ W operator()(W a, W b) const {
-    return a > b || a != a ? a : b;
-  }
-};
-struct Min {
-  template <class W>
-  static constexpr W identity = std::numeric_limits<W>::has_infinity
-                                    ? std::numeric_limits<W>::infinity()
-                                    : std::numeric_limits<W>::max();
-  template <class W>
-  __device__ W operator()(W a, W b) const {
-    return a < b || a != a ? a : b;
-  }
-};
-
-/// Terms of a sum or a choice: the elements themselves.
-struct Identity {
-  template <class W>
-  __device__ W operator()(W x, int64_t) const {
-    return x;
-  }
-};
-/// (x - mean)^2, one mean a result.
 template <class W>
-struct SquaredDeviation {
-  const W* mean;
-  __device__ W operator()(W x, int64_t result) const {
-    return (x - mean[result]) * (x - mean[result]);
+struct SumState {
+  using Result = W;
+  W total = 0;
+
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) total += x[i];
   }
+  __device__ void add(W x, int64_t, W) { total += x; }
+  __device__ void merge(const SumState& other) { total += other.total; }
+  __device__ W result(W scale) const { return scale * total; }
 };
 
-/// Neighbours loaded at once.
-template <class T>
-constexpr int pack = device::pack_size<T>;
+/// The largest element, or the smallest; NaN where there is one.
+template <class W, bool smallest>
+struct ExtremumState {
+  using Result = W;
+  using Limits = std::numeric_limits<W>;
+  static constexpr W end = Limits::has_infinity ? Limits::infinity() : Limits::max();
+  static constexpr W other_end = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  W best = smallest ? end : other_end;
+
+  // Where `best` is NaN the comparison of it with itself keeps it; where x is, the first is false.
+  __device__ void add(W x, int64_t, W) {
+    best = (smallest ? best < x : best > x) || best != best ? best : x;
+  }
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t at) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) add(x[i], at, 0);
+  }
+  __device__ void merge(const ExtremumState& other) { add(other.best, 0, 0); }
+  __device__ W result(W) const { return best; }
+};
+template <class W>
+using MaxState = ExtremumState<W, false>;
+template <class W>
+using MinState = ExtremumState<W, true>;
+
+/// The first largest element's place; NaN counts as the largest. Without an element that is larger
+/// than the lowest there is, it is the first.
+template <class W>
+struct ArgmaxState {
+  using Result = int64_t;
+  static constexpr int64_t none = std::numeric_limits<int64_t>::max();
+  W best = MaxState<W>::other_end;
+  int64_t place = none;
+
+  /// Of elements that come in their order.
+  __device__ void add(W x, int64_t at, W) {
+    if (best != best || x <= best) return;
+    best = x;
+    place = at;
+  }
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t at) {
+    bool any = false;
+#pragma unroll
+    for (int i = 0; i < N; ++i) any |= !(x[i] <= best);
+    if (!any) return;
+#pragma unroll
+    for (int i = 0; i < N; ++i) add(x[i], at + i, 0);
+  }
+  __device__ void merge(const ArgmaxState& other) {
+    const bool is_nan = best != best, other_is_nan = other.best != other.best;
+    const bool alike = is_nan ? other_is_nan : other.best == best;
+    const bool larger = is_nan != other_is_nan ? other_is_nan : other.best > best;
+    if (alike ? other.place < place : larger) *this = other;
+  }
+  __device__ int64_t result(W) const { return place == none ? 0 : place; }
+};
+
+/// Mean and sum of squared deviations, merged as by Chan, Golub and LeVeque (1979).
+template <class W>
+struct MomentState {
+  using Result = W;
+  W count = 0, mean = 0, squares = 0;
+
+  __device__ void add(W x, int64_t, W share) {
+    const W deviation = x - mean;
+    mean += deviation * share;
+    squares += deviation * (x - mean);
+    count += 1;
+  }
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t) {
+    MomentState pack;
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack.mean += x[i];
+    pack.mean *= W(1) / N;
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack.squares += (x[i] - pack.mean) * (x[i] - pack.mean);
+    pack.count = N;
+    merge(pack);
+  }
+  __device__ void merge(const MomentState& other) {
+    if (other.count == 0) return;
+    const W both = count + other.count, deviation = other.mean - mean;
+    const W share = other.count / both;
+    squares += other.squares + deviation * deviation * count * share;
+    mean += deviation * share;
+    count = both;
+  }
+  __device__ W result(W scale) const { return scale * squares; }
+};
+
+/// Another lane's state, a word at a time.
+template <class State>
+__device__ State from_lane(const State& state, int offset) {
+  static_assert(sizeof(State) % sizeof(unsigned) == 0);
+  constexpr int words = sizeof(State) / sizeof(unsigned);
+  State other;
+#pragma unroll
+  for (int i = 0; i < words; ++i)
+    reinterpret_cast<unsigned*>(&other)[i] =
+        __shfl_down_sync(0xffffffffU, reinterpret_cast<const unsigned*>(&state)[i], offset);
+  return other;
+}
+
+/// The threads of a row are a warp, or all of the block; the first gets the whole.
+template <class State>
+__device__ void merge_row(State& state) {
+  const auto within_warp = [&] {
+#pragma unroll
+    for (int offset = warp / 2; offset > 0; offset /= 2) state.merge(from_lane(state, offset));
+  };
+  within_warp();
+  if (blockDim.x == warp) return;
+  __shared__ alignas(16) unsigned char memory[warp * sizeof(State)];
+  auto* const of_warp = reinterpret_cast<State*>(memory);
+  const unsigned lane = threadIdx.x % warp;
+  if (lane == 0) of_warp[threadIdx.x / warp] = state;
+  __syncthreads();
+  if (threadIdx.x >= warp) return;
+  state = lane < blockDim.x / warp ? of_warp[lane] : State();
+  within_warp();
+}
+
+/// Leaves a result, or the state of a part of it.
+template <class State, class W>
+struct Output {
+  typename State::Result* results;
+  State* states;  ///< null where there are results
+  W scale;
+
+  __device__ void put(int64_t result, int64_t part, const State& state) const {
+    if (states) {
+      states[part] = state;
+    } else {
+      results[result] = state.result(scale);
+    }
+  }
+};
 
 /// Part blockIdx.y, of `length` elements, of rows of n; blockDim.x threads a row, blockDim.y rows a
-/// block, of which there is one unless a warp does for a row. Packs are used where `packed` says
-/// that rows and parts begin on their boundaries.
-template <class Op, class T, class Term>
-__global__ void __launch_bounds__(block_threads)
-    rows_kernel(const T* x, int64_t rows, int64_t n, int64_t length, bool packed, Term term,
-                wide<T>* y, wide<T> scale) {
-  using W = wide<T>;
-  constexpr int N = pack<T>;
-  const Op op;
+/// block, of which there is one unless a warp does for a row. Packs are of N elements where rows
+/// and parts begin on their boundaries, else of one.
+template <class State, int N, class T>
+__global__ void __launch_bounds__(most_row_threads)
+    rows_kernel(const T* x, int64_t rows, int64_t n, int64_t length,
+                Output<State, wide<T>> output) {
+  constexpr unsigned ahead = 8;  // loads on their way
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= rows) return;
   const int64_t begin = blockIdx.y * length;
-  const int64_t count = n - begin < length ? n - begin : length;
-  const T* from = x + row * n + begin;
-  W total = Op::template identity<W>;
-  const int64_t packs = packed ? count / N : 0;
-  for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) {
-    const auto in = reinterpret_cast<const Pack<T, N>*>(from)[i];
+  const auto count = static_cast<unsigned>((n - begin < length ? n - begin : length) / N);
+  const auto* from = reinterpret_cast<const Raw<T, N>*>(x + row * n + begin);
+  State state;
+  for (unsigned p = threadIdx.x; p < count; p += ahead * blockDim.x) {
+    Raw<T, N> raw[ahead];
 #pragma unroll
-    for (int k = 0; k < N; ++k) total = op(total, term(widen(in.at[k]), row));
+    for (unsigned k = 0; k < ahead; ++k)
+      if (p + k * blockDim.x < count) raw[k] = from[p + k * blockDim.x];
+#pragma unroll
+    for (unsigned k = 0; k < ahead; ++k) {
+      if (p + k * blockDim.x >= count) break;
+      wide<T> values[N];
+      device::widen_pack<T, N>(raw[k], values);
+      state.add_pack(values, begin + int64_t{p + k * blockDim.x} * N);
+    }
   }
-  for (int64_t i = packs * N + threadIdx.x; i < count; i += blockDim.x)
-    total = op(total, term(widen(from[i]), row));
-  total = blockDim.x == warp ? device::warp_reduce(total, op)
-                             : device::block_reduce(total, op, Op::template identity<W>);
-  if (threadIdx.x == 0) y[row * gridDim.y + blockIdx.y] = scale * total;
+  merge_row(state);
+  if (threadIdx.x == 0) output.put(row, row * gridDim.y + blockIdx.y, state);
 }
 
 /// Part blockIdx.y, of `length` rows, of matrices [n, inner]; blockDim.x threads take N
 /// neighbouring columns each, blockDim.y threads share the rows.
-template <class Op, int N, class T, class Term>
+template <class State, int N, class T>
 __global__ void __launch_bounds__(block_threads)
-    columns_kernel(const T* x, int64_t n, int64_t inner, int64_t length, int64_t groups, Term term,
-                   wide<T>* y, wide<T> scale) {
-  using W = wide<T>;
-  const Op op;
-  __shared__ W shared[block_threads * N];
+    columns_kernel(const T* x, int64_t n, int64_t inner, int64_t length, int64_t groups,
+                   Output<State, wide<T>> output) {
+  constexpr int ahead = 4;  // loads on their way
+  __shared__ alignas(16) unsigned char memory[block_threads * sizeof(State)];
+  auto* const shared = reinterpret_cast<State*>(memory);
   const int64_t matrix = blockIdx.x / groups;
   const int64_t column = (blockIdx.x % groups * blockDim.x + threadIdx.x) * N;
   const int64_t begin = blockIdx.y * length;
   const int64_t end = n - begin < length ? n : begin + length;
-  W total[N];
-#pragma unroll
-  for (int k = 0; k < N; ++k) total[k] = Op::template identity<W>;
+  State states[N];
   if (column < inner) {
     const T* from = x + matrix * n * inner + column;
-#pragma unroll 4
-    for (int64_t r = begin + threadIdx.y; r < end; r += blockDim.y) {
-      const auto in = *reinterpret_cast<const Pack<T, N>*>(from + r * inner);
+    wide<T> seen = 0;
+    for (int64_t r = begin + threadIdx.y; r < end; r += ahead * blockDim.y) {
+      Raw<T, N> raw[ahead];
 #pragma unroll
-      for (int k = 0; k < N; ++k)
-        total[k] = op(total[k], term(widen(in.at[k]), matrix * inner + column + k));
-    }
-  }
-  const int thread = threadIdx.y * blockDim.x + threadIdx.x;
+      for (int k = 0; k < ahead; ++k)
+        if (r + k * blockDim.y < end)
+          raw[k] = *reinterpret_cast<const Raw<T, N>*>(from + (r + k * blockDim.y) * inner);
 #pragma unroll
-  for (int k = 0; k < N; ++k) shared[k * block_threads + thread] = total[k];
-  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.y < half) {
+      for (int k = 0; k < ahead; ++k) {
+        if (r + k * blockDim.y >= end) break;
+        wide<T> values[N];
+        device::widen_pack<T, N>(raw[k], values);
+        seen += 1;
+        const wide<T> share = 1 / seen;
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
-        W* at = shared + k * block_threads + thread;
-        *at = op(*at, at[half * blockDim.x]);
+        for (int i = 0; i < N; ++i) states[i].add(values[i], r + k * blockDim.y, share);
       }
     }
   }
-  if (threadIdx.y > 0 || column >= inner) return;
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
-  for (int k = 0; k < N; ++k)
-    y[(matrix * gridDim.y + blockIdx.y) * inner + column + k] =
-        scale * shared[k * block_threads + thread];
+  for (int i = 0; i < N; ++i) {
+    __syncthreads();
+    shared[thread] = states[i];
+    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (threadIdx.y < half) shared[thread].merge(shared[thread + half * blockDim.x]);
+    }
+    if (threadIdx.y == 0 && column < inner)
+      output.put(matrix * inner + column + i,
+                 (matrix * gridDim.y + blockIdx.y) * inner + column + i, shared[thread]);
+  }
 }
 
-/// Blocks that keep the GPU busy.
-int64_t wanted_blocks(Device device) {
-  return int64_t{device_properties(device).multiprocessors} * 8;
+/// Merges `parts` states of each result, `inner` apart: blockDim.x results a block, blockDim.y
+/// threads for each.
+template <class State, class W>
+__global__ void __launch_bounds__(block_threads)
+    parts_kernel(const State* states, int64_t results, int64_t parts, int64_t inner,
+                 Output<State, W> output) {
+  __shared__ alignas(16) unsigned char memory[block_threads * sizeof(State)];
+  auto* const shared = reinterpret_cast<State*>(memory);
+  const int64_t result = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  State state;
+  if (result < results) {
+    const State* from = states + result / inner * parts * inner + result % inner;
+#pragma unroll 4
+    for (int64_t part = threadIdx.y; part < parts; part += blockDim.y)
+      state.merge(from[part * inner]);
+  }
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+  shared[thread] = state;
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half) shared[thread].merge(shared[thread + half * blockDim.x]);
+  }
+  if (threadIdx.y == 0 && result < results) output.put(result, 0, shared[thread]);
 }
 
 /// How many parts to cut `n` into, of at least `least` each, so that `blocks` blocks become enough;
 /// parts are multiples of 16. Returns the length of a part.
-int64_t part_length(int64_t n, int64_t blocks, int64_t least, Device device) {
+int64_t part_length(int64_t n, int64_t blocks, int64_t least, int threads, Device device) {
   constexpr int64_t most_parts = 65535;  // of the grid's second axis
-  const int64_t parts = std::clamp<int64_t>(ceil_div(wanted_blocks(device), blocks), 1,
+  const int64_t wanted = int64_t{device_properties(device).multiprocessors} * 2048 / threads;
+  const int64_t parts = std::clamp<int64_t>(ceil_div(wanted, blocks), 1,
                                             std::min(most_parts, std::max<int64_t>(1, n / least)));
   return ceil_div(ceil_div(n, parts), 16) * 16;
 }
 
-template <class Op, class T, class Term>
-void reduce_rows(const T* x, int64_t rows, int64_t n, Term term, wide<T>* y, wide<T> scale,
-                 Device device, Stream stream) {
-  using W = wide<T>;
-  const bool by_warp = n <= 1024;
-  const dim3 block = by_warp ? dim3(warp, block_threads / warp) : dim3(block_threads);
-  const int64_t blocks = ceil_div(rows, block.y);
-  const int64_t length = by_warp ? n : part_length(n, blocks, 16 * block_threads, device);
-  const int64_t parts = ceil_div(n, length);
-  const bool packed =
-      reinterpret_cast<uintptr_t>(x) % sizeof(Pack<T, pack<T>>) == 0 && n % pack<T> == 0;
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(parts));
-  if (parts == 1) {
-    rows_kernel<Op><<<grid, block, 0, native(stream)>>>(x, rows, n, length, packed, term, y, scale);
-    return;
-  }
-  const Tensor partial = Tensor::empty({rows, parts}, dtype_of<W>, device);
-  W* const middle = partial.data<W>();
-  rows_kernel<Op>
-      <<<grid, block, 0, native(stream)>>>(x, rows, n, length, packed, term, middle, W(1));
-  reduce_rows<Op>(static_cast<const W*>(middle), rows, parts, Identity{}, y, scale, device, stream);
+/// Calls launch(output) for the parts, and merges them where there are several.
+template <class State, class W, class Launch>
+void with_parts(int64_t results, int64_t parts, int64_t inner, Output<State, W> output,
+                Device device, Stream stream, Launch&& launch) {
+  if (parts == 1) return launch(output);
+  const Tensor memory =
+      Tensor::empty({results * parts * static_cast<int64_t>(sizeof(State))}, u8, device);
+  auto* states = static_cast<State*>(memory.data());
+  launch(Output<State, W>{nullptr, states, output.scale});
+  const dim3 block = inner == 1 ? dim3(1, block_threads) : dim3(warp, block_threads / warp);
+  parts_kernel<<<static_cast<unsigned>(ceil_div(results, block.x)), block, 0, native(stream)>>>(
+      static_cast<const State*>(states), results, parts, inner, output);
 }
 
-template <class Op, int N, class T, class Term>
-void reduce_columns(const T* x, int64_t outer, int64_t n, int64_t inner, Term term, wide<T>* y,
-                    wide<T> scale, Device device, Stream stream) {
-  using W = wide<T>;
+template <class State, int N, class T>
+void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, wide<T>> output, Device device,
+                 Stream stream) {
+  constexpr int held = 8;
+  dim3 block = row_block(rows, n, N, held, device);
+  if (block.x == 0) block = dim3(most_row_threads);
+  const int64_t blocks = ceil_div(rows, block.y);
+  const int threads = static_cast<int>(block.x * block.y);
+  const int64_t length =
+      block.x == warp ? n : part_length(n, blocks, held * N * threads, threads, device);
+  const int64_t parts = ceil_div(n, length);
+  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(parts));
+  with_parts(rows, parts, 1, output, device, stream, [&](const auto& to) {
+    rows_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, rows, n, length, to);
+  });
+}
+
+template <class State, int N, class T>
+void reduce_columns(const T* x, const Shape& shape, Output<State, wide<T>> output, Device device,
+                    Stream stream) {
+  const int64_t outer = shape[0], n = shape[1], inner = shape[2];
   unsigned width = 1;
   while (width < warp && width * N < inner) width *= 2;
   const dim3 block(width, block_threads / width);
   const int64_t groups = ceil_div(inner, int64_t{width} * N);
-  const int64_t length = part_length(n, outer * groups, 4 * int64_t{block.y}, device);
+  const int64_t length =
+      part_length(n, outer * groups, 8 * int64_t{block.y}, block_threads, device);
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(static_cast<unsigned>(outer * groups), static_cast<unsigned>(parts));
-  if (parts == 1) {
-    columns_kernel<Op, N>
-        <<<grid, block, 0, native(stream)>>>(x, n, inner, length, groups, term, y, scale);
-    return;
-  }
-  const Tensor partial = Tensor::empty({outer, parts, inner}, dtype_of<W>, device);
-  W* const middle = partial.data<W>();
-  columns_kernel<Op, N>
-      <<<grid, block, 0, native(stream)>>>(x, n, inner, length, groups, term, middle, W(1));
-  reduce_columns<Op, 1>(static_cast<const W*>(middle), outer, parts, inner, Identity{}, y, scale,
-                        device, stream);
+  with_parts(outer * inner, parts, inner, output, device, stream, [&](const auto& to) {
+    columns_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, n, inner, length, groups, to);
+  });
 }
 
-template <class Op, class T, class Term>
-void reduce(const char* op, const Tensor& x, Term term, const Tensor& y, double scale_,
-            Stream stream) {
+template <class State, class T>
+void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stream stream) {
   using D = device_type<T>;
-  using W = wide<D>;
   const int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
   const D* const from = pointer<T>(x);
-  W* const to = y.data<W>();
-  const auto scale = static_cast<W>(scale_);
-  if (inner == 1) {
-    reduce_rows<Op>(from, outer, n, term, to, scale, x.device(), stream);
-  } else if (reinterpret_cast<uintptr_t>(from) % 16 == 0 && inner % pack<D> == 0) {
-    reduce_columns<Op, pack<D>>(from, outer, n, inner, term, to, scale, x.device(), stream);
-  } else {
-    reduce_columns<Op, 1>(from, outer, n, inner, term, to, scale, x.device(), stream);
-  }
+  const Output<State, wide<D>> output{y.data<typename State::Result>(), nullptr,
+                                      static_cast<wide<D>>(scale)};
+  visit_pack<T>(aligned16(x), inner == 1 ? n : inner, [&]<int N>(std::integral_constant<int, N>) {
+    if (inner == 1) {
+      reduce_rows<State, N>(from, outer, n, output, x.device(), stream);
+    } else {
+      reduce_columns<State, N>(from, x.shape(), output, x.device(), stream);
+    }
+  });
   BS_CUDA_CHECK_LAUNCH(op);
 }
 
-/// Calls f(Type<T>{}) with the type of x, a floating one or i64.
-template <class F>
-void visit_terms(const char* op, DType dtype, F f) {
-  if (dtype == i64) return f(Type<int64_t>{});
-  visit_floating(op, dtype, f);
-}
-
-/// Whether (value, index) goes before the best so far: larger, or as large and earlier. NaN is the
-/// largest.
-template <class W>
-__device__ bool goes_before(W value, int64_t index, W best, int64_t best_index) {
-  const bool is_nan = value != value;
-  const bool best_is_nan = best != best;
-  if (is_nan != best_is_nan) return is_nan;
-  if (!is_nan && value != best) return value > best;
-  return index < best_index;
-}
-
-/// One block a result.
-template <class T>
-__global__ void __launch_bounds__(block_threads)
-    argmax_kernel(const T* x, int64_t n, int64_t inner, int64_t* y) {
-  using W = wide<T>;
-  __shared__ W values[block_threads];
-  __shared__ int64_t indices[block_threads];
-  const int64_t result = blockIdx.x;
-  const T* from = x + result / inner * n * inner + result % inner;
-  // A thread without elements repeats the first, which changes nothing.
-  W best = widen(from[0]);
-  int64_t at = 0;
-  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-    const W value = widen(from[i * inner]);
-    if (goes_before(value, i, best, at)) {
-      best = value;
-      at = i;
-    }
-  }
-  values[threadIdx.x] = best;
-  indices[threadIdx.x] = at;
-  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
-    __syncthreads();
-    const unsigned other = threadIdx.x + half;
-    if (threadIdx.x < half &&
-        goes_before(values[other], indices[other], values[threadIdx.x], indices[threadIdx.x])) {
-      values[threadIdx.x] = values[other];
-      indices[threadIdx.x] = indices[other];
-    }
-  }
-  if (threadIdx.x == 0) y[result] = indices[0];
+/// Reduces with State<W>, W being what x, of a floating dtype or i64, is computed in.
+template <template <class> class State>
+void reduce_any(const char* op, const Tensor& x, const Tensor& y, double scale, Stream stream) {
+  if (x.dtype() == i64) return reduce<State<wide<int64_t>>, int64_t>(op, x, y, scale, stream);
+  visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
+    reduce<State<wide<device_type<T>>>, T>(op, x, y, scale, stream);
+  });
 }
 
 }  // namespace
 
 void sum(const Tensor& x, const Tensor& y, double scale, Stream stream) {
-  visit_terms("sum", x.dtype(),
-              [&]<class T>(Type<T>) { reduce<Sum, T>("sum", x, Identity{}, y, scale, stream); });
+  reduce_any<SumState>("sum", x, y, scale, stream);
 }
 
-void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, double scale,
-                       Stream stream) {
+void squared_deviation(const Tensor& x, const Tensor& y, double scale, Stream stream) {
   visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
-    using W = wide<device_type<T>>;
-    reduce<Sum, T>("var", x, SquaredDeviation<W>{mean.data<W>()}, y, scale, stream);
+    reduce<MomentState<wide<device_type<T>>>, T>("var", x, y, scale, stream);
   });
 }
 
 void amax(const Tensor& x, const Tensor& y, Stream stream) {
-  visit_terms("amax", x.dtype(),
-              [&]<class T>(Type<T>) { reduce<Max, T>("amax", x, Identity{}, y, 1, stream); });
+  reduce_any<MaxState>("amax", x, y, 1, stream);
 }
 
 void amin(const Tensor& x, const Tensor& y, Stream stream) {
-  visit_terms("amin", x.dtype(),
-              [&]<class T>(Type<T>) { reduce<Min, T>("amin", x, Identity{}, y, 1, stream); });
+  reduce_any<MinState>("amin", x, y, 1, stream);
 }
 
 void argmax(const Tensor& x, const Tensor& y, Stream stream) {
-  const int64_t n = x.size(1);
-  const int threads = n <= block_threads ? warp : block_threads;
-  visit_terms("argmax", x.dtype(), [&]<class T>(Type<T>) {
-    argmax_kernel<<<static_cast<unsigned>(y.numel()), threads, 0, native(stream)>>>(
-        pointer<T>(x), n, x.size(2), y.data<int64_t>());
-  });
-  BS_CUDA_CHECK_LAUNCH("argmax");
+  reduce_any<ArgmaxState>("argmax", x, y, 1, stream);
 }
 
 }  // namespace bs::cuda

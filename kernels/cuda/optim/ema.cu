@@ -17,8 +17,23 @@ __global__ void __launch_bounds__(threads)
   const Chunk c = table.chunk(blockIdx.x);
   const T* value = table.at<T>(0, c.tensor);
   wide<T>* average = table.at<wide<T>>(1, c.tensor);
-  for (int64_t i = c.begin + threadIdx.x; i < c.end; i += threads)
-    average[i] += mix * (widen(value[i]) - average[i]);
+  constexpr int at_once = 4;
+  device::Pack<T, 4> values[at_once];
+  device::Pack<wide<T>, 4> averages[at_once];
+  for_each_pack<threads, at_once>(
+      c, aligned<4>(value) && aligned<4>(average),
+      [&]<int N>(std::integral_constant<int, N>, int u, int64_t i) {
+        get<N>(value + i, values[u]);
+        get<N>(average + i, averages[u]);
+      },
+      [&]<int N>(std::integral_constant<int, N>, int u, int64_t i) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          wide<T>& of = averages[u].at[k];
+          of += mix * (widen(values[u].at[k]) - of);
+        }
+        put<N>(average + i, averages[u]);
+      });
 }
 
 }  // namespace

@@ -29,10 +29,20 @@ __global__ void __launch_bounds__(threads)
   int64_t at = c.begin;
   if (aligned<N>(x)) {
     at += (c.end - c.begin) / N * N;
-    for (int64_t i = c.begin + N * threadIdx.x; i < at; i += N * threads) {
-      const auto pack = *reinterpret_cast<const device::Pack<T, N>*>(x + i);
+    constexpr int ahead = 4;  // loads on their way
+    for (int64_t i = c.begin + N * threadIdx.x; i < at; i += N * threads * ahead) {
+      device::Raw<T, N> raw[ahead];
 #pragma unroll
-      for (int k = 0; k < N; ++k) add(pack.at[k]);
+      for (int u = 0; u < ahead; ++u)
+        if (i + u * N * threads < at)
+          raw[u] = *reinterpret_cast<const device::Raw<T, N>*>(x + i + u * N * threads);
+#pragma unroll
+      for (int u = 0; u < ahead; ++u) {
+        if (i + u * N * threads >= at) break;
+        const auto pack = reinterpret_cast<const device::Pack<T, N>&>(raw[u]);
+#pragma unroll
+        for (int k = 0; k < N; ++k) add(pack.at[k]);
+      }
     }
   }
   for (int64_t i = at + threadIdx.x; i < c.end; i += threads) add(x[i]);

@@ -28,8 +28,29 @@ struct Parameter {
         first(table.at<wide<T>>(2, tensor)),
         second(table.at<wide<T>>(3, tensor)),
         master(table.at<wide<T>>(4, tensor)) {}
-  __device__ wide<T> weight(int64_t i) const { return master ? master[i] : widen(value[i]); }
+  __device__ bool takes_packs() const {
+    return aligned<4>(value) && aligned<4>(gradient) && aligned<4>(first) && aligned<4>(second) &&
+           aligned<4>(master);
+  }
+  /// Loads the first N weights.
+  template <int N>
+  __device__ void weights(int64_t i, device::Pack<wide<T>, 4>& w) const {
+    if (master) return get<N>(master + i, w);
+    device::Pack<T, 4> narrow_w;
+    get<N>(value + i, narrow_w);
+#pragma unroll
+    for (int k = 0; k < N; ++k) w.at[k] = widen(narrow_w.at[k]);
+  }
 };
+
+/// Neighbours of one parameter: four, or one in the first place.
+template <class T>
+struct Elements {
+  using W = wide<T>;
+  device::Pack<T, 4> gradient;
+  device::Pack<W, 4> first, second, weight;
+};
+constexpr int at_once = 2;
 
 /// Steps the moments; squares[2 chunk] and the next are the sums of w^2 and u^2 over a chunk.
 template <class T>
@@ -42,16 +63,32 @@ __global__ void __launch_bounds__(threads)
   const Parameter<T> p(table, c.tensor);
   const auto clip = static_cast<W>(clip_by.factor());
   double w_squares = 0, u_squares = 0;
-  for (int64_t i = c.begin + threadIdx.x; i < c.end; i += threads) {
-    W m = p.first[i], v = p.second[i];
-    step.moments(clip * widen(p.gradient[i]), m, v);
-    p.first[i] = m;
-    p.second[i] = v;
-    const W w = p.weight(i);
-    const auto u = static_cast<double>(step.direction(w, m, v));
-    w_squares += static_cast<double>(w) * static_cast<double>(w);
-    u_squares += u * u;
-  }
+  Elements<T> elements[at_once];
+  for_each_pack<threads, at_once>(
+      c, p.takes_packs(),
+      [&]<int N>(std::integral_constant<int, N>, int u, int64_t i) {
+        Elements<T>& e = elements[u];
+        get<N>(p.gradient + i, e.gradient);
+        get<N>(p.first + i, e.first);
+        get<N>(p.second + i, e.second);
+        p.template weights<N>(i, e.weight);
+      },
+      [&]<int N>(std::integral_constant<int, N>, int u, int64_t i) {
+        Elements<T>& e = elements[u];
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          W m = e.first.at[k], v = e.second.at[k];
+          step.moments(clip * widen(e.gradient.at[k]), m, v);
+          e.first.at[k] = m;
+          e.second.at[k] = v;
+          const W w = e.weight.at[k];
+          const auto direction = static_cast<double>(step.direction(w, m, v));
+          w_squares += static_cast<double>(w) * static_cast<double>(w);
+          u_squares += direction * direction;
+        }
+        put<N>(p.first + i, e.first);
+        put<N>(p.second + i, e.second);
+      });
   w_squares = device::block_reduce(w_squares, device::Sum{}, 0.0);
   u_squares = device::block_reduce(u_squares, device::Sum{}, 0.0);
   if (threadIdx.x == 0) {
@@ -86,12 +123,27 @@ __global__ void __launch_bounds__(threads)
   const Chunk c = table.chunk(blockIdx.x);
   const Parameter<T> p(table, c.tensor);
   const W scale = length[c.tensor];
-  for (int64_t i = c.begin + threadIdx.x; i < c.end; i += threads) {
-    W w = p.weight(i);
-    w -= scale * step.direction(w, p.first[i], p.second[i]);
-    p.value[i] = narrow<T>(w);
-    if (p.master) p.master[i] = w;
-  }
+  Elements<T> elements[at_once];
+  for_each_pack<threads, at_once>(
+      c, p.takes_packs(),
+      [&]<int N>(std::integral_constant<int, N>, int u, int64_t i) {
+        Elements<T>& e = elements[u];
+        get<N>(p.first + i, e.first);
+        get<N>(p.second + i, e.second);
+        p.template weights<N>(i, e.weight);
+      },
+      [&]<int N>(std::integral_constant<int, N>, int u, int64_t i) {
+        Elements<T>& e = elements[u];
+        device::Pack<T, 4> value;
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          W& w = e.weight.at[k];
+          w -= scale * step.direction(w, e.first.at[k], e.second.at[k]);
+          value.at[k] = narrow<T>(w);
+        }
+        put<N>(p.value + i, value);
+        if (p.master) put<N>(p.master + i, e.weight);
+      });
 }
 
 template <class T>

@@ -2,8 +2,10 @@
 // One launch over many tensors: their addresses travel as an argument of the kernel, which since
 // CUDA 12.1 may be 32 KiB long, so that no table lies in device memory and nothing is copied there.
 #include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
 
 #include <array>
+#include <type_traits>
 
 namespace bs::cuda {
 
@@ -82,6 +84,44 @@ inline void* address_of(const Tensor& t) { return t.defined() ? t.data() : nullp
 template <int count, class T>
 __device__ bool aligned(const T* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % (count * sizeof(T)) == 0;
+}
+
+/// The first N of four neighbours, to and from memory.
+template <int N, class T>
+__device__ void get(const T* from, device::Pack<T, 4>& pack) {
+  if constexpr (N == 4) {
+    pack = *reinterpret_cast<const device::Pack<T, 4>*>(from);
+  } else {
+    pack.at[0] = *from;
+  }
+}
+template <int N, class T>
+__device__ void put(T* to, const device::Pack<T, 4>& pack) {
+  if constexpr (N == 4) {
+    *reinterpret_cast<device::Pack<T, 4>*>(to) = pack;
+  } else {
+    *to = pack.at[0];
+  }
+}
+
+/// Calls f(std::integral_constant<int, N>, u, first) for the elements of a chunk in two passes over
+/// as many packs as a thread has at once: first with `load`, for each u, then with `step`. So all
+/// loads are on their way before the first result is needed. N is 4, or 1 where packs do not fit.
+template <int threads, int at_once, class Load, class Step>
+__device__ void for_each_pack(const Chunk& c, bool takes_packs, Load&& load, Step&& step) {
+  const auto walk = [&]<int N>(std::integral_constant<int, N> n, int64_t begin, int64_t end) {
+    for (int64_t i = begin + N * threadIdx.x; i < end; i += N * threads * at_once) {
+#pragma unroll
+      for (int u = 0; u < at_once; ++u)
+        if (i + u * N * threads < end) load(n, u, i + u * N * threads);
+#pragma unroll
+      for (int u = 0; u < at_once; ++u)
+        if (i + u * N * threads < end) step(n, u, i + u * N * threads);
+    }
+  };
+  const int64_t packs_end = takes_packs ? c.begin + (c.end - c.begin) / 4 * 4 : c.begin;
+  walk(std::integral_constant<int, 4>{}, c.begin, packs_end);
+  walk(std::integral_constant<int, 1>{}, packs_end, c.end);
 }
 
 }  // namespace bs::cuda

@@ -71,10 +71,16 @@ void fill_zero(void* pointer, size_t bytes, Stream stream) {
 
 DeviceGuard::DeviceGuard(Device device) {
   BS_CUDA_CHECK(cudaGetDevice(&previous_));
-  if (previous_ != device.index()) BS_CUDA_CHECK(cudaSetDevice(device.index()));
+  if (previous_ == device.index()) {
+    previous_ = -1;  // there is nothing to restore
+  } else {
+    BS_CUDA_CHECK(cudaSetDevice(device.index()));
+  }
 }
 
-DeviceGuard::~DeviceGuard() { cudaSetDevice(previous_); }
+DeviceGuard::~DeviceGuard() {
+  if (previous_ >= 0) cudaSetDevice(previous_);
+}
 
 bool is_captured(Stream stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

@@ -4,6 +4,7 @@
 function(bs_embed_headers target)
   file(GLOB_RECURSE device RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
        ${PROJECT_SOURCE_DIR}/kernels/cuda/device/*.cuh)
+  list(APPEND device lib/host_device.h lib/philox.h)  # random numbers, the same on both devices
   set(names "")
   set(files "")
   foreach(header ${device})

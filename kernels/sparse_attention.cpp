@@ -1,81 +1,52 @@
 #include <bs/kernels/sparse_attention.h>
 
+#include <bs/kernels/binary.h>
+#include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/reduce.h>
+#include <bs/kernels/sparse_attention_check.h>
+#include <bs/kernels/unary.h>
+#include <bs/kernels/where.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace bs {
 
+using detail::check_attention;
+using detail::check_attention_forward;
+
 namespace {
 
-void check_mask(const char* op, const Tensor& q, const Tensor& k, const Tensor& mask) {
-  BS_CHECK(mask.dtype() == boolean, "{}: key_padding_mask is {}, not bool", op, mask.dtype());
-  check_same_device(op, q, mask);
-  BS_CHECK(mask.shape() == Shape({k.size(0), k.size(2)}),
-           "{}: key_padding_mask {} is not [batch, keys] of k {}", op, mask.shape(), k.shape());
-}
-
-void check_layout(const char* op, const Tensor& q, const Tensor& k, const Layout& layout) {
-  BS_CHECK(layout.heads() == 1 || layout.heads() == q.size(1),
-           "{}: a layout of {} heads for q {} of {} heads", op, layout.heads(), q.shape(),
-           q.size(1));
-  BS_CHECK(q.size(2) == layout.height() && k.size(2) == layout.width(),
-           "{}: {} queries and {} keys do not fit a layout of {} x {} blocks of {}", op, q.size(2),
-           k.size(2), layout.rows(), layout.cols(), layout.block());
-}
-
-void check_arguments(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
-                     const LayoutPtr& layout, const SparseAttentionOptions& options) {
-  BS_CHECK(layout != nullptr, "{}: no layout", op);
-  BS_CHECK(q.rank() == 4 && k.rank() == 4,
-           "{}: q {} and k {} are not [batch, heads, sequence, head_dim]", op, q.shape(),
-           k.shape());
-  check_same_shape(op, k, v);
-  for (const Tensor& other : {k, v}) {
-    check_same_dtype(op, q, other);
-    check_same_device(op, q, other);
-  }
-  BS_CHECK(q.size(0) == k.size(0), "{}: batch sizes differ: q {}, k {}", op, q.shape(), k.shape());
-  BS_CHECK(q.size(3) == k.size(3), "{}: head_dims differ: q {}, k {}", op, q.shape(), k.shape());
-  BS_CHECK(q.size(3) > 0, "{}: q {} has a head_dim of 0", op, q.shape());
-  BS_CHECK(k.size(1) > 0 && q.size(1) % k.size(1) == 0,
-           "{}: {} heads of k do not divide {} heads of q", op, k.size(1), q.size(1));
-  BS_CHECK(q.device().is_cpu() || (q.size(3) % 8 == 0 && q.size(3) <= 128),
-           "{}: head_dim {} on {} is no multiple of 8 up to 128", op, q.size(3), q.device());
-  BS_CHECK(options.scale >= 0, "{}: scale {} is negative", op, options.scale);
-  check_layout(op, q, k, *layout);
-  if (options.key_padding_mask.defined()) check_mask(op, q, k, options.key_padding_mask);
-}
-
-void check_forward(const char* op, const Tensor& q, const SparseAttentionResult& forward,
-                   const Tensor& dout) {
-  check_same_shape(op, q, forward.out);
-  for (const Tensor& other : {forward.out, dout}) {
-    check_same_dtype(op, q, other);
-    check_same_device(op, q, other);
-  }
-  check_same_shape(op, forward.out, dout);
-  check_same_device(op, q, forward.lse);
-  BS_CHECK(forward.lse.shape() == q.shape().slice(0, 3), "{}: lse {} for q {}", op,
-           forward.lse.shape(), q.shape());
-}
-
-/// Options as the twins take them: the scale itself, the mask dense.
-SparseAttentionOptions resolved(const SparseAttentionOptions& options, int64_t head_dim) {
-  SparseAttentionOptions r = options;
-  if (r.scale == 0) r.scale = 1 / std::sqrt(static_cast<double>(head_dim));
-  if (r.key_padding_mask.defined()) r.key_padding_mask = contiguous(r.key_padding_mask);
-  return r;
-}
+DType sums_of(const Tensor& q) { return q.dtype() == f64 ? f64 : f32; }
 
 Tensor dense_rows(const Tensor& x) {
   return x.strides().back() == 1 || x.size(-1) == 1 ? x : clone(x);
 }
 
+/// Options as the twins take them: the scale itself, tables dense and in the type of sums, masks
+/// and biases over all scores.
+SparseAttentionOptions resolved(const SparseAttentionOptions& options, const Tensor& q,
+                                const Tensor& k) {
+  SparseAttentionOptions r = options;
+  if (r.scale == 0) r.scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+  r.first_query = options.first_query.value_or(0);
+  if (r.key_padding_mask.defined()) r.key_padding_mask = contiguous(r.key_padding_mask);
+  for (Tensor* table : {&r.relative_bias, &r.alibi_slopes, &r.sinks})
+    if (table->defined()) *table = contiguous(cast(*table, sums_of(q)));
+  for (Tensor* dense : {&r.mask, &r.bias})
+    if (dense->defined())
+      *dense = dense_rows(*dense).expand({q.size(0), q.size(1), q.size(2), k.size(2)});
+  return r;
+}
+
 /// [batch, heads, sequence, head_dim] over memory [batch, sequence, heads, head_dim].
-Tensor empty_heads(const Tensor& like) {
+Tensor empty_heads(const Tensor& like, int64_t head_dim) {
   const Shape& s = like.shape();
-  return Tensor::empty({s[0], s[2], s[1], s[3]}, like.dtype(), like.device()).permute({0, 2, 1, 3});
+  return Tensor::empty({s[0], s[2], s[1], head_dim}, like.dtype(), like.device())
+      .permute({0, 2, 1, 3});
 }
 
 /// [batch, sequence, heads * head_dim] as [batch, heads, sequence, head_dim]; never a copy.
@@ -83,13 +54,13 @@ Tensor split_heads(const Tensor& x, int64_t heads) {
   return x.view({x.size(0), x.size(1), heads, x.size(2) / heads}).permute({0, 2, 1, 3});
 }
 
-/// The three parts of a packed projection.
+/// The three parts of a packed projection, or of its gradient.
 SparseAttentionGradients split_qkv(const Tensor& qkv, int64_t heads) {
   const int64_t width = qkv.size(2) / 3;
   const auto part = [&](int64_t i) {
     return split_heads(qkv.slice(2, i * width, (i + 1) * width), heads);
   };
-  return {part(0), part(1), part(2)};
+  return {.dq = part(0), .dk = part(1), .dv = part(2)};
 }
 
 void check_qkv(const char* op, const Tensor& qkv, int heads) {
@@ -104,21 +75,64 @@ void run_backward(const Tensor& q, const Tensor& k, const Tensor& v,
   if (q.numel() == 0 && k.numel() == 0) return;
   const SparseAttentionResult saved{dense_rows(forward.out), contiguous(forward.lse)};
   BS_DISPATCH(q.device(), sparse_attention_backward, dense_rows(q), dense_rows(k), dense_rows(v),
-              saved, dense_rows(dout), layout, gradients, resolved(options, q.size(3)));
+              saved, dense_rows(dout), layout, gradients, resolved(options, q, k));
+}
+
+/// A sink has no value: its ds_i is -p_i (dout_i . out_i).
+Tensor sink_gradient(const SparseAttentionResult& forward, const Tensor& dout,
+                     const Tensor& sinks) {
+  const DType sums = forward.lse.dtype();
+  const Tensor means = sum(mul(cast(forward.out, sums), cast(dout, sums)), Dims{3});
+  const Tensor logits = cast(sinks, sums).view({1, -1, 1});
+  const double none = -std::numeric_limits<double>::infinity();
+  const Tensor weights = where(eq(forward.lse, none), 0.0, exp(sub(logits, forward.lse)));
+  return cast(neg(sum(mul(weights, means), Dims{0, 2})), sinks.dtype());
+}
+
+/// Sums over diagonals, brought together where the table's ends take many of them.
+Tensor table_gradient(const Tensor& diagonals, const Tensor& table, const Layout& layout,
+                      const SparseAttentionOptions& options) {
+  const int64_t reach = table.size(1) / 2, count = diagonals.size(1);
+  // Diagonal number z has the distance z - zero.
+  const int64_t zero = layout.height() - 1 + options.first_query.value_or(0) + options.offset;
+  const int64_t low = std::clamp<int64_t>(zero - reach + 1, 0, count);
+  const int64_t high = std::clamp<int64_t>(zero + reach, low, count);
+  Tensor gradient = zeros(table.shape(), diagonals.dtype(), diagonals.device());
+  if (reach == 0) {
+    copy(sum(diagonals, Dims{1}, true), gradient);
+    return cast(gradient, table.dtype());
+  }
+  copy(sum(diagonals.slice(1, 0, low), Dims{1}, true), gradient.slice(1, 0, 1));
+  copy(sum(diagonals.slice(1, high, count), Dims{1}, true),
+       gradient.slice(1, 2 * reach, 2 * reach + 1));
+  if (low < high)
+    copy(diagonals.slice(1, low, high), gradient.slice(1, low - zero + reach, high - zero + reach));
+  return cast(gradient, table.dtype());
 }
 
 }  // namespace
 
+bool is_plain(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+              const SparseAttentionOptions& o) {
+  const bool scores = o.softcap == 0 && !o.mask.defined() && !o.bias.defined() &&
+                      !o.relative_bias.defined() && !o.alibi_slopes.defined() &&
+                      !o.sinks.defined() && o.dropout == 0;
+  const bool places = o.offset == 0 && !o.window_before && !o.window_after &&
+                      o.first_query.value_or(0) == 0 && o.query_starts.empty();
+  const bool whole = q.size(2) == layout.height() && k.size(2) == layout.width() &&
+                     q.size(3) == v.size(3) && (layout.heads() == 1 || layout.heads() == q.size(1));
+  return scores && places && whole;
+}
+
 SparseAttentionResult sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                        const LayoutPtr& layout,
                                        const SparseAttentionOptions& options) {
-  check_arguments("sparse_attention", q, k, v, layout, options);
-  SparseAttentionResult result{
-      empty_heads(q),
-      Tensor::empty(q.shape().slice(0, 3), q.dtype() == f64 ? f64 : f32, q.device())};
+  check_attention("sparse_attention", q, k, v, layout, options);
+  SparseAttentionResult result{empty_heads(q, v.size(3)),
+                               Tensor::empty(q.shape().slice(0, 3), sums_of(q), q.device())};
   if (q.numel() > 0)
     BS_DISPATCH(q.device(), sparse_attention, dense_rows(q), dense_rows(k), dense_rows(v), *layout,
-                result.out, result.lse, resolved(options, q.size(3)));
+                result.out, result.lse, resolved(options, q, k));
   return result;
 }
 
@@ -126,18 +140,40 @@ SparseAttentionGradients sparse_attention_backward(const Tensor& q, const Tensor
                                                    const Tensor& v,
                                                    const SparseAttentionResult& forward,
                                                    const Tensor& dout, const LayoutPtr& layout,
-                                                   const SparseAttentionOptions& options) {
-  check_arguments("sparse_attention_backward", q, k, v, layout, options);
-  check_forward("sparse_attention_backward", q, forward, dout);
-  SparseAttentionGradients gradients{empty_heads(q), empty_heads(k), empty_heads(v)};
+                                                   const SparseAttentionOptions& options,
+                                                   const SparseAttentionWanted& wanted) {
+  constexpr const char* op = "sparse_attention_backward";
+  check_attention(op, q, k, v, layout, options);
+  check_attention_forward(op, q, v, forward, dout);
+  const auto check_wanted = [&](const char* name, bool asked, const Tensor& x) {
+    BS_CHECK(!asked || x.defined(), "{}: the gradient of {}, which is not given", op, name);
+  };
+  check_wanted("bias", wanted.bias, options.bias);
+  check_wanted("relative_bias", wanted.relative_bias, options.relative_bias);
+  check_wanted("sinks", wanted.sinks, options.sinks);
+  SparseAttentionGradients gradients{.dq = empty_heads(q, q.size(3)),
+                                     .dk = empty_heads(k, k.size(3)),
+                                     .dv = empty_heads(v, v.size(3))};
+  if (wanted.bias) gradients.dbias = zeros(options.bias.shape(), sums_of(q), q.device());
+  if (wanted.relative_bias) {
+    const int64_t diagonals = std::max<int64_t>(0, layout->height() + layout->width() - 1);
+    gradients.drelative_bias =
+        zeros({options.relative_bias.size(0), diagonals}, sums_of(q), q.device());
+  }
   run_backward(q, k, v, forward, dout, *layout, gradients, options);
+  if (wanted.bias) gradients.dbias = cast(gradients.dbias, options.bias.dtype());
+  if (wanted.relative_bias)
+    gradients.drelative_bias =
+        table_gradient(gradients.drelative_bias, options.relative_bias, *layout, options);
+  if (wanted.sinks) gradients.dsinks = sink_gradient(forward, dout, options.sinks);
   return gradients;
 }
 
 SparseAttentionResult sparse_attention_qkv(const Tensor& qkv, int heads, const LayoutPtr& layout,
                                            const SparseAttentionOptions& options) {
   check_qkv("sparse_attention_qkv", qkv, heads);
-  const auto [q, k, v] = split_qkv(qkv, heads);
+  const SparseAttentionGradients packed = split_qkv(qkv, heads);
+  const Tensor &q = packed.dq, &k = packed.dk, &v = packed.dv;
   SparseAttentionResult result = sparse_attention(q, k, v, layout, options);
   result.out = result.out.permute({0, 2, 1, 3}).flatten(2, 3);
   return result;
@@ -152,11 +188,12 @@ Tensor sparse_attention_qkv_backward(const Tensor& qkv, int heads,
   const Shape out_shape{qkv.size(0), qkv.size(1), qkv.size(2) / 3};
   BS_CHECK(forward.out.shape() == out_shape && dout.shape() == out_shape,
            "{}: out {} and dout {} for qkv {}", op, forward.out.shape(), dout.shape(), qkv.shape());
-  const auto [q, k, v] = split_qkv(qkv, heads);
+  const SparseAttentionGradients packed = split_qkv(qkv, heads);
+  const Tensor &q = packed.dq, &k = packed.dk, &v = packed.dv;
   const SparseAttentionResult parts{split_heads(contiguous(forward.out), heads), forward.lse};
   const Tensor douts = split_heads(contiguous(dout), heads);
-  check_arguments(op, q, k, v, layout, options);
-  check_forward(op, q, parts, douts);
+  check_attention(op, q, k, v, layout, options);
+  check_attention_forward(op, q, v, parts, douts);
   Tensor gradient = Tensor::empty(qkv.shape(), qkv.dtype(), qkv.device());
   run_backward(q, k, v, parts, douts, *layout, split_qkv(gradient, heads), options);
   return gradient;

@@ -4,13 +4,41 @@
  *  Ermon, Rudra, Re, 2022). */
 #include <bs/kernels/dispatch.h>
 #include <bs/lib/layout.h>
+#include <bs/lib/random.h>
+
+#include <optional>
+#include <vector>
 
 namespace bs {
 
+/** @brief What changes scores s_ij and who sees whom. The *distance* of key j from query i is
+ *  d = j - (first_query + i) - offset. A key that any rule hides has no weight, and whatever is
+ *  stored for it, NaN included, changes no result. */
 struct SparseAttentionOptions {
   double scale = 0;              ///< factor of the scores; 0 stands for 1 / sqrt(head_dim)
-  bool causal = false;           ///< hide keys behind the query: element column > element row
+  bool causal = false;           ///< hide keys behind the query: d > 0
   Tensor key_padding_mask = {};  ///< boolean [batch, keys], true for keys to see; undefined: all
+
+  int64_t offset = 0;  ///< moves the diagonal: keys - queries aligns it at the bottom right
+  std::optional<int64_t> window_before = {};  ///< hide keys with d < -window_before
+  std::optional<int64_t> window_after = {};   ///< hide keys with d > window_after
+  /** Place of query 0 among the layout's rows: the queries are some rows of the layout and the keys
+   *  its first columns, as in decoding with a cache. Unset: 0, and they fill the layout. */
+  std::optional<int64_t> first_query = {};
+
+  double softcap = 0;  ///< c: scaled scores s become c tanh(s / c), before any bias; 0: none
+  Tensor mask = {};    ///< boolean [batch or 1, heads or 1, queries, keys], true for what to see
+  Tensor bias = {};    ///< of q's dtype and the mask's shape, added to scores; -infinity hides
+  Tensor relative_bias = {};  ///< table [heads or 1, 2 n + 1]: entry n + clamp(d, -n, n) is added
+  Tensor alibi_slopes = {};   ///< [heads]: -slope |d| is added (Press, Smith, Lewis, 2022)
+  Tensor sinks = {};          ///< [heads]: a logit that joins each softmax and has no value
+
+  double dropout = 0;       ///< probability that a weight becomes 0; the others grow 1/(1-p) fold
+  RandomState random = {};  ///< what dropout draws from, see Generator::next
+
+  /** Ragged batches: sequence b has the queries [query_starts[b], query_starts[b + 1]) of q, whose
+   *  batch is 1, and likewise keys. Each is laid over the layout's upper left corner. */
+  std::vector<int64_t> query_starts = {}, key_starts = {};
 };
 
 /** @brief What attention gives and what its backward needs of it. */
@@ -20,20 +48,27 @@ struct SparseAttentionResult {
 };
 struct SparseAttentionGradients {
   Tensor dq, dk, dv;
+  Tensor dbias = {}, drelative_bias = {}, dsinks = {};  ///< of options' tensors, where wanted
+};
+/** @brief Which gradients backward makes beside dq, dk and dv. */
+struct SparseAttentionWanted {
+  bool bias = false, relative_bias = false, sinks = false;
 };
 
 /** @brief out_i = sum_j p_ij v_j, p_ij = exp(s_ij - lse_i), s_ij = scale * q_i . k_j, over the keys
- *  j that the layout, the causal rule and the padding mask leave to query i. A query left with no
- *  key gets zeros, and -infinity as its lse.
+ *  j that the layout and the options leave to query i. A query left with no key gets zeros, and
+ *  -infinity as its lse.
  *  @param[in] q [batch, heads, queries, head_dim], floating
- *  @param[in] k,v [batch, kv_heads, keys, head_dim] of q's dtype; kv_heads divides heads, and
- *  neighbouring heads share one of k and v. All three may be any views: nothing is copied as long
- * as the last axis is dense (on CUDA: and rows begin at multiples of 16 bytes).
- *  @param[in] layout of one head, or of `heads`; [queries / block, keys / block]
- *  @return out [batch, heads, queries, head_dim], in memory [batch, queries, heads, head_dim], so
+ *  @param[in] k [batch, kv_heads, keys, head_dim] of q's dtype; kv_heads divides heads, and
+ *  neighbouring heads share one of k and v
+ *  @param[in] v [batch, kv_heads, keys, value_dim]. All three may be any views: nothing is copied
+ *  as long as the last axis is dense (on CUDA: and rows begin at multiples of 16 bytes).
+ *  @param[in] layout of one head, of `heads`, or of batch * heads (each batch entry its own), of
+ *  [ceil(queries / block), ceil(keys / block)] blocks; the last ones may reach over the end
+ *  @return out [batch, heads, queries, value_dim], in memory [batch, queries, heads, value_dim], so
  *  that joining the heads copies nothing
- *  @throws Error when shapes, dtypes or devices do not fit; on CUDA, for a head_dim that is no
- *  multiple of 8 or more than 128 */
+ *  @throws Error when shapes, dtypes or devices do not fit; on CUDA, for a head_dim or value_dim
+ *  that is no multiple of 8 or more than 256 */
 SparseAttentionResult sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                        const LayoutPtr& layout,
                                        const SparseAttentionOptions& options = {});
@@ -43,12 +78,16 @@ SparseAttentionResult sparse_attention(const Tensor& q, const Tensor& k, const T
  *  order: the same bits in every run and for every number of threads.
  *  @param[in] forward what sparse_attention returned for these arguments
  *  @param[in] dout gradient of out, of its shape and dtype, any strides
- *  @return gradients of the inputs' shapes; in memory [batch, sequence, heads, head_dim] */
+ *  @param[in] wanted gradients of the options' tensors; those of a bias and of a relative bias cost
+ *  another pass
+ *  @return gradients of the inputs' shapes; dq, dk and dv in memory [batch, sequence, heads,
+ *  head_dim] */
 SparseAttentionGradients sparse_attention_backward(const Tensor& q, const Tensor& k,
                                                    const Tensor& v,
                                                    const SparseAttentionResult& forward,
                                                    const Tensor& dout, const LayoutPtr& layout,
-                                                   const SparseAttentionOptions& options = {});
+                                                   const SparseAttentionOptions& options = {},
+                                                   const SparseAttentionWanted& wanted = {});
 
 /** @brief Self-attention on the output of one projection to queries, keys and values.
  *  @param[in] qkv [batch, sequence, 3 * heads * head_dim]: all heads of q, then of k, then of v
@@ -62,8 +101,17 @@ Tensor sparse_attention_qkv_backward(const Tensor& qkv, int heads,
                                      const LayoutPtr& layout,
                                      const SparseAttentionOptions& options = {});
 
-/// `scale` in the options is the factor itself. Every tensor may be a view with a dense last axis;
-/// lse and the padding mask are dense.
+/** @brief Whether a problem has no more than scale, causal, a key-padding mask and shared keys and
+ *  values, over whole blocks: what kernels for the simple case ask before they take over. */
+bool is_plain(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+              const SparseAttentionOptions& options);
+
+/// `scale` in the options is the factor itself. Tensors may be views with a dense last axis; lse,
+/// the padding mask and tables are dense, and tables of lse's dtype; masks and biases have a stride
+/// of 0 where they are shared. Of gradients: `dbias`, where defined, holds zeros of lse's dtype to
+/// add to, and `drelative_bias` takes the sums of ds over each diagonal, [heads or 1, height +
+/// width
+/// - 1 of the layout], that of key j and query i being number j - i + height - 1.
 BS_BACKENDS(void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                   const Layout& layout, const Tensor& out, const Tensor& lse,
                                   const SparseAttentionOptions& options, Stream stream);

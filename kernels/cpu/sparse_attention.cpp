@@ -1,6 +1,5 @@
 #include <bs/kernels/cpu/parallel.h>
-#include <bs/kernels/cpu/sparse_attention.h>
-#include <bs/kernels/cpu/vector_math.h>
+#include <bs/kernels/cpu/sparse_attention_rows.h>
 
 #include <array>
 
@@ -49,6 +48,18 @@ struct OnlineSoftmax {
     }
     for (size_t c = 0; c < Side; ++c) sum[c] += total[c];
   }
+
+  /// Brings a logit without a value into the denominators; `factor` is what sums of values lack.
+  void join(W logit) {
+    for (size_t c = 0; c < Side; ++c) {
+      const W peak = top[c] > logit ? top[c] : logit;
+      const bool none = peak == -std::numeric_limits<W>::infinity();
+      const W to = none ? W(0) : peak;
+      factor[c] = math::exp(top[c] - to);
+      sum[c] = sum[c] * factor[c] + math::exp(logit - to);
+      shift[c] = to;
+    }
+  }
 };
 
 /// Keys and values of one head, packed for products strip by strip, each when it is first met.
@@ -60,13 +71,13 @@ class PackedHead {
         k_(k),
         v_(v),
         key_size_(packed_a_size<W>(p.side, p.head_dim)),
-        value_size_(packed_b_size<W>(p.side, p.head_dim)),
-        packed_(static_cast<size_t>(p.keys / p.side)) {}
+        value_size_(packed_b_size<W>(p.side, p.value_dim)),
+        packed_(static_cast<size_t>(p.key_strips())) {}
 
   void start(Index b, Index kv) {
     b_ = b;
     kv_ = kv;
-    data_ = scratch<W>(7, (key_size_ + value_size_) * p_.keys / p_.side);
+    data_ = scratch<W>(7, (key_size_ + value_size_) * p_.key_strips());
     std::fill(packed_.begin(), packed_.end(), false);
   }
   struct Strip {
@@ -80,7 +91,7 @@ class PackedHead {
     if (!packed_[static_cast<size_t>(i)]) {
       packed_[static_cast<size_t>(i)] = true;
       pack_a<W>(p_.side, p_.head_dim, k_.at(b_, kv_, key), k_.row, Index{1}, keys);
-      pack_b<W>(p_.side, p_.head_dim, v_.at(b_, kv_, key), v_.row, Index{1}, values);
+      pack_b<W>(p_.side, p_.value_dim, v_.at(b_, kv_, key), v_.row, Index{1}, values);
     }
     return {keys, values};
   }
@@ -104,7 +115,7 @@ struct Workspace {
 
 template <class W, class T>
 struct Forward {
-  Problem<W> p;
+  Scores<W> p;
   Rows<const T> q, k, v;
   Rows<T> out;
   W* lse;
@@ -114,10 +125,10 @@ struct Forward {
   void strip(Index b, Index h, Index query, Workspace<W, T>& work) const {
     constexpr Index square = Side * Side;
     constexpr Index chunk = std::max<Index>(1, most_scores<W> / square);
-    p.list_keys(h, query, work.found);
+    p.list_keys(b, h, query, work.found);
     W* queries = scratch<W>(4, packed_b_size<W>(p.head_dim, Side));
-    W* sums = scratch<W>(5, Side * p.head_dim);
-    W* scores = scratch<W>(6, chunk * square);
+    W* sums = scratch<W>(5, Side * p.value_dim);
+    W* scores = scratch<W>(6, (chunk + 1) * square);
     pack_b<W>(p.head_dim, Side, q.at(b, h, query), Index{1}, q.row, queries);
     OnlineSoftmax<W, Side> softmax;
     const auto count = static_cast<Index>(work.found.size());
@@ -131,45 +142,59 @@ struct Forward {
         const PanelPair<W> pair{keys, queries};
         multiply_panels<W, W>(Side, Side, p.head_dim, {&pair, 1}, packed_a<W>(p.head_dim),
                               packed_b<W>(p.head_dim), p.scale, W(0), s, Side, 1);
-        p.template hide<Side, false>(b, key, query, s);
+        p.template shape<Side, false>(b, h, key, query, s, nullptr);
         work.pairs.push_back({s, values});
       }
       softmax.fold(scores, n * Side);
+      if (p.drops)
+        for (Index i = 0; i < n; ++i)
+          drop<Side>(b, h, work.found[static_cast<size_t>(from + i)], query, scores + i * square,
+                     scores + chunk * square);
       if (from > 0) rescale<Side>(softmax.factor, sums);
-      multiply_panels<W, W>(Side, p.head_dim, Side, work.pairs, direct_a<W>(1, Side),
-                            packed_b<W>(Side), W(1), W(from > 0), sums, p.head_dim, 1);
+      multiply_panels<W, W>(Side, p.value_dim, Side, work.pairs, direct_a<W>(1, Side),
+                            packed_b<W>(Side), W(1), W(from > 0), sums, p.value_dim, 1);
     }
     finish(b, h, query, softmax, sums);
   }
 
   template <int Side>
-  void rescale(const std::array<W, Side>& factor, W* sums) const {
-    for (size_t c = 0; c < Side; ++c)
-      for (Index d = 0; d < p.head_dim; ++d)
-        sums[static_cast<Index>(c) * p.head_dim + d] *= factor[c];
+  void drop(Index b, Index h, Index key, Index query, W* weights, W* factors) const {
+    p.template drop<Side, false>(b, h, key, query, factors);
+    for (int e = 0; e < Side * Side; ++e) weights[e] *= factors[e];
   }
 
   template <int Side>
-  void finish(Index b, Index h, Index query, const OnlineSoftmax<W, Side>& softmax,
-              const W* sums) const {
-    W* logs = lse + (b * p.heads + h) * p.queries + query;
+  void rescale(const std::array<W, Side>& factor, W* sums) const {
+    for (size_t c = 0; c < Side; ++c)
+      for (Index d = 0; d < p.value_dim; ++d)
+        sums[static_cast<Index>(c) * p.value_dim + d] *= factor[c];
+  }
+
+  template <int Side>
+  void finish(Index b, Index h, Index query, OnlineSoftmax<W, Side>& softmax, W* sums) const {
+    if (p.sinks) softmax.join(p.sinks[h]);
     for (size_t c = 0; c < Side; ++c) {
-      const W sum = softmax.sum[c];
       const auto lane = static_cast<Index>(c);
+      if (!p.has(query + lane)) continue;
       T* to = out.at(b, h, query + lane);
-      if (sum == 0) {
-        std::fill_n(to, p.head_dim, T(W(0)));
-        logs[c] = -std::numeric_limits<W>::infinity();
+      W& log_sum = lse[p.row_of(b, h, query + lane)];
+      if (softmax.sum[c] == 0) {
+        std::fill_n(to, p.value_dim, T(W(0)));
+        log_sum = -std::numeric_limits<W>::infinity();
         continue;
       }
-      const W inverse = 1 / sum;
-      for (Index d = 0; d < p.head_dim; ++d) to[d] = T(sums[lane * p.head_dim + d] * inverse);
-      logs[c] = softmax.shift[c] + std::log(sum);
+      log_sum = softmax.shift[c] + std::log(softmax.sum[c]);
+      W* row = sums + lane * p.value_dim;
+      const W inverse = (p.sinks ? softmax.factor[c] : W(1)) / softmax.sum[c];
+      for (Index d = 0; d < p.value_dim; ++d) row[d] = inverse == 0 ? W(0) : row[d] * inverse;
+      if (!all_finite(row, p.value_dim) && !std::isnan(log_sum))
+        SingleRows<W, T>{p, q, k, v}.out(b, h, query + lane, log_sum, row);
+      for (Index d = 0; d < p.value_dim; ++d) to[d] = T(row[d]);
     }
   }
 
   void run() const {
-    const Index strips = p.queries / p.side;
+    const Index strips = p.query_strips();
     // Parts of a head pack its keys anew, so heads are divided only where cores would stand idle.
     const Index wanted = 4 * omp_get_max_threads();
     const Index parts = std::clamp<Index>(ceil_div(wanted, p.batch * p.heads), 1, strips);
@@ -185,12 +210,33 @@ struct Forward {
           const Index b = t / parts / p.heads;
           work.head.start(b, h / p.group);
           for (Index s = strips * part / parts; s < strips * (part + 1) / parts; ++s)
-            strip<side>(b, h, s * side, work);
+            strip<side>(b, h, p.query_from() + s * side, work);
         }
       }
     });
   }
 };
+
+/// One sequence, or a batch of equal ones.
+template <class T>
+void attend(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+            const Tensor& out, const Tensor& lse, const SparseAttentionOptions& options,
+            const Sequence& sequence) {
+  using W = Wide<T>;
+  if (q.numel() == 0) return;
+  const Tensor bias = wide_bias<W>(options.bias);
+  const Scores<W> p(q, k, v, layout, options, bias, sequence);
+  const Index from = p.query_from();
+  const Tensor queries = operand<T>(q, 1, p.first_query - from, p.side);
+  const Tensor keys = operand<T>(k, 1, 0, p.side), values = operand<T>(v, 1, 0, p.side);
+  Forward<W, T>{p,
+                Rows<const T>(queries, from),
+                Rows<const T>(keys),
+                Rows<const T>(values),
+                Rows<T>(out, p.first_query),
+                lse.data<W>()}
+      .run();
+}
 
 }  // namespace
 
@@ -198,14 +244,11 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
                       const Tensor& out, const Tensor& lse, const SparseAttentionOptions& options,
                       Stream) {
   visit_floating("sparse_attention", q.dtype(), [&]<class T>(Type<T>) {
-    using W = Wide<T>;
-    Forward<W, T>{Problem<W>(q, k, layout, options),
-                  Rows<const T>(q),
-                  Rows<const T>(k),
-                  Rows<const T>(v),
-                  Rows<T>(out),
-                  lse.data<W>()}
-        .run();
+    for_each_sequence(q, k, options,
+                      [&](const Sequence& sequence, const Piece& queries, const Piece& keys) {
+                        attend<T>(queries.of(q), keys.of(k), keys.of(v), layout, queries.of(out),
+                                  lse, options, sequence);
+                      });
   });
 }
 

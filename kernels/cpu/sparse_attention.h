@@ -4,7 +4,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/sparse_attention.h>
+#include <bs/kernels/sparse_attention_check.h>
 
 #include <limits>
 #include <type_traits>
@@ -18,101 +18,167 @@ using Index = int64_t;
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// A tensor [batch, heads, sequence, head_dim] by its rows.
+/// A tensor [batch, heads, sequence, head_dim] by its rows, the first of which is number `from`.
 template <class T>
 struct Rows {
-  T* data;
-  Index batch, head, row;
+  T* data = nullptr;
+  Index batch = 0, head = 0, row = 0, from = 0;
 
-  explicit Rows(const Tensor& x)
+  Rows() = default;
+  explicit Rows(const Tensor& x, Index first = 0)
       : data(x.data<std::remove_const_t<T>>()),
         batch(x.strides()[0]),
         head(x.strides()[1]),
-        row(x.strides()[2]) {}
-  T* at(Index b, Index h, Index i) const { return data + b * batch + h * head + i * row; }
+        row(x.strides()[2]),
+        from(first) {}
+  T* at(Index b, Index h, Index i) const { return data + b * batch + h * head + (i - from) * row; }
 };
 
 /// Rows of a right operand are whole multiples of this many elements.
 template <class W>
 constexpr Index row_unit = std::max<Index>(Tile<W>::lanes / 2, 16 / sizeof(W));
 
-/// `x` itself where its rows can be multiplied as they lie, else a dense copy in the type of sums,
-/// rows padded by zeros to a multiple of `unit`.
+/// `x` itself where it has elements of type W in rows of a multiple of `unit` and begins and ends
+/// with a square; else a dense copy, padded by zeros, that begins `before` rows earlier.
 template <class W>
-Tensor operand(const Tensor& x, Index unit) {
+Tensor operand(const Tensor& x, Index unit, Index before, Index side) {
   const int64_t width = ceil_div(x.size(3), unit) * unit;
-  if (x.dtype() == dtype_of<W> && width == x.size(3)) return x;
-  const Shape shape{x.size(0), x.size(1), x.size(2), width};
-  Tensor y = width == x.size(3) ? Tensor::empty(shape, dtype_of<W>) : zeros(shape, dtype_of<W>);
-  copy(x, y.slice(3, 0, x.size(3)));
+  const int64_t length = ceil_div(before + x.size(2), side) * side;
+  if (x.dtype() == dtype_of<W> && width == x.size(3) && length == x.size(2)) return x;
+  const Shape shape{x.size(0), x.size(1), length, width};
+  const bool whole = width == x.size(3) && length == x.size(2);
+  Tensor y = whole ? Tensor::empty(shape, dtype_of<W>) : zeros(shape, dtype_of<W>);
+  copy(x, y.slice(3, 0, x.size(3)).slice(2, before, before + x.size(2)));
   return y;
 }
 
+/// Which of a ragged batch a call works on, and where its rows lie in lse.
+struct Sequence {
+  Index number = 0;     ///< its place in the batch
+  Index first_row = 0;  ///< of its queries
+  Index rows = 0;       ///< queries of all sequences
+};
+
 /// The shape of the work. Scores are made in squares of `side` keys and queries, blocks or parts of
-/// them, so that every square lies below, on or above the diagonal as a whole.
+/// them. Queries are numbered by their places in the layout.
 template <class W>
 struct Problem {
   LayoutView layout;
-  Index batch, heads, group, queries, keys, head_dim, side;
+  Sequence sequence;
+  Index batch, heads, group, first_query, end_query, keys, head_dim, value_dim, side;
+  detail::AttentionBand band;
   W scale;
-  bool causal;
   const bool* keep;  ///< [batch, keys] or null
+  Rows<const bool> mask = {};
+  Rows<const W> bias = {};
 
-  Problem(const Tensor& q, const Tensor& k, const Layout& l, const SparseAttentionOptions& options)
+  Problem(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& l,
+          const SparseAttentionOptions& options, const Sequence& of)
       : layout(l.view(Device::cpu())),
+        sequence(of),
         batch(q.size(0)),
         heads(q.size(1)),
         group(q.size(1) / k.size(1)),
-        queries(q.size(2)),
+        first_query(*options.first_query),
+        end_query(first_query + q.size(2)),
         keys(k.size(2)),
         head_dim(q.size(3)),
+        value_dim(v.size(3)),
         side(std::min<Index>(layout.block, Tile<W>::cols)),
+        band(detail::attention_band(options)),
         scale(static_cast<W>(options.scale)),
-        causal(options.causal),
         keep(options.key_padding_mask.defined() ? options.key_padding_mask.data<bool>() : nullptr) {
+    if (options.mask.defined()) mask = Rows<const bool>(options.mask, first_query);
   }
 
-  Index layout_head(Index h) const { return layout.heads == 1 ? 0 : h; }
+  /// The squares of queries: from the first to behind the last.
+  Index query_from() const { return first_query / side * side; }
+  Index query_strips() const { return ceil_div(end_query - query_from(), side); }
+  Index key_strips() const { return ceil_div(keys, side); }
+  bool has(Index query) const { return query >= first_query && query < end_query; }
+  Index row_of(Index b, Index h, Index query) const {
+    return (b * heads + h) * sequence.rows + sequence.first_row + query - first_query;
+  }
+  Index layout_head(Index b, Index h) const {
+    return detail::attention_layout_head(layout.heads, heads, b + sequence.number, h);
+  }
+  /// Whether any of a square's keys, or each of them, lies in the band of any, or of each, query.
+  bool meets(Index key, Index query) const {
+    return key - query - side + 1 <= band.last && key - query + side - 1 >= band.first;
+  }
+  bool within(Index key, Index query) const {
+    return key - query + side - 1 <= band.last && key - query - side + 1 >= band.first;
+  }
   /// First keys of the squares that the queries from `query` on meet, ascending.
-  void list_keys(Index h, Index query, std::vector<Index>& found) const {
-    const Index at = layout_head(h) * layout.rows + query / layout.block;
+  void list_keys(Index b, Index h, Index query, std::vector<Index>& found) const {
+    const Index at = layout_head(b, h) * layout.rows + query / layout.block;
     found.clear();
     for (Index e = layout.row_offsets[at]; e < layout.row_offsets[at + 1]; ++e)
       for (Index part = 0; part < layout.block; part += side) {
         const Index key = Index{layout.col_of[e]} * layout.block + part;
-        if (!causal || key <= query) found.push_back(key);
+        if (key < keys && meets(key, query)) found.push_back(key);
       }
   }
   /// First queries of the squares that the keys from `key` on meet, ascending.
-  void list_queries(Index h, Index key, std::vector<Index>& found) const {
-    const Index at = layout_head(h) * layout.cols + key / layout.block;
+  void list_queries(Index b, Index h, Index key, std::vector<Index>& found) const {
+    const Index at = layout_head(b, h) * layout.cols + key / layout.block;
     found.clear();
     for (Index e = layout.col_offsets[at]; e < layout.col_offsets[at + 1]; ++e)
       for (Index part = 0; part < layout.block; part += side) {
         const Index query = Index{layout.transposed_row[e]} * layout.block + part;
-        if (!causal || key <= query) found.push_back(query);
+        const bool exists = query + side > first_query && query < end_query;
+        if (exists && meets(key, query)) found.push_back(query);
       }
   }
+  /// Whether all but the layout lets `query` see `key`.
+  bool sees(Index b, Index h, Index query, Index key) const {
+    if (key - query < band.first || key - query > band.last) return false;
+    if (keep && !keep[b * keys + key]) return false;
+    if (mask.data && !mask.at(b, h, query)[key]) return false;
+    return !bias.data || bias.at(b, h, query)[key] != -std::numeric_limits<W>::infinity();
+  }
+
   /// Hides scores of one square, whose key r and query c meet at `r * Side + c`, or the other way
   /// about where the queries go down.
   template <int Side, bool queries_down>
-  void hide(Index b, Index key, Index query, W* scores) const {
+  void hide(Index b, Index h, Index key, Index query, W* scores) const {
     constexpr W hidden = -std::numeric_limits<W>::infinity();
-    if (causal && key == query)
-      for (int r = 0; r < Side; ++r) {
-        W* row = scores + r * Side;
-        queries_down ? std::fill(row + r + 1, row + Side, hidden) : std::fill(row, row + r, hidden);
-      }
-    if (!keep) return;
-    const bool* seen = keep + b * keys + key;
+    const bool whole = key + Side <= keys && has(query) && has(query + Side - 1);
+    const bool plain = whole && !mask.data && !bias.data;
+    if (plain && !keep && within(key, query)) return;
     for (int r = 0; r < Side; ++r) {
       W* row = scores + r * Side;
-      if constexpr (queries_down) {
-        for (int c = 0; c < Side; ++c) row[c] = seen[c] ? row[c] : hidden;
-      } else if (!seen[r]) {
-        std::fill(row, row + Side, hidden);
+      const auto [from, to] =
+          queries_down ? seen_keys(query + r, key) : seen_queries(key + r, query);
+      std::fill(row, row + from, hidden);
+      std::fill(row + to, row + Side, hidden);
+      if (plain && !keep) continue;
+      for (Index c = from; c < to; ++c) {
+        const Index i = query + (queries_down ? r : c);
+        const Index j = key + (queries_down ? c : r);
+        if (!sees(b, h, i, j)) row[c] = hidden;
       }
     }
+  }
+
+ private:
+  struct Range {
+    Index from, to;
+  };
+  /// Of the square's keys from `key` on those, and of its queries from `query` on those, that the
+  /// band and the ends of the sequences leave.
+  Range seen_keys(Index query, Index key) const {
+    if (!has(query)) return {0, 0};
+    return clamped(band.first + query - key, std::min(band.last + query, keys - 1) - key);
+  }
+  Range seen_queries(Index key, Index query) const {
+    if (key >= keys) return {0, 0};
+    return clamped(std::max(key - band.last, first_query) - query,
+                   std::min(key - band.first, end_query - 1) - query);
+  }
+  Range clamped(Index first, Index last) const {
+    const Index from = std::clamp<Index>(first, 0, side);
+    return {from, std::clamp<Index>(last + 1, from, side)};
   }
 };
 

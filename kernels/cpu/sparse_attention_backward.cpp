@@ -1,6 +1,5 @@
 #include <bs/kernels/cpu/parallel.h>
-#include <bs/kernels/cpu/sparse_attention.h>
-#include <bs/kernels/cpu/vector_math.h>
+#include <bs/kernels/cpu/sparse_attention_rows.h>
 
 namespace bs::cpu {
 
@@ -18,146 +17,207 @@ struct Workspace {
   std::vector<PanelPair<W>> pairs, more_pairs;
 };
 
+/// One square: scores that become weights, gradients of theirs, and what the options add to it.
+template <class W>
+struct Square {
+  W *s, *ds, *slopes, *factors;  ///< the last two are null where options have no use for them
+};
+
 template <class W, class T>
 struct Backward {
-  Problem<W> p;
-  Index width;  ///< columns of the operands, padding included
+  Scores<W> p;
   Rows<const W> q, k, v, dout;
-  const W* lse;    ///< [batch, heads, queries]; +infinity where no key was seen
-  const W* delta;  ///< [batch, heads, queries], dout . out
+  Index width, value_width;  ///< columns of the operands, padding included
+  RowNumbers<W> numbers;
   Rows<T> dq, dk, dv;
 
-  Index row_of(Index b, Index h, Index query) const {
-    return (b * p.heads + h) * p.queries + query;
+  Index row_of(Index b, Index h, Index query) const { return numbers.at(b * p.heads + h, query); }
+  SingleRows<W, W> single() const { return {p, q, k, v}; }
+
+  /// Room for a square, `count` of which lie side by side.
+  template <int Side>
+  Square<W> square_at(W* memory, Index i, Index count) const {
+    constexpr Index area = Side * Side;
+    W* const at = memory + i * area;
+    return {at, at + count * area, p.softcap > 0 ? at + 2 * count * area : nullptr,
+            p.drops ? at + 3 * count * area : nullptr};
   }
 
-  /// scores <- p, and dp <- ds, of one square with the queries down and the keys across.
-  template <int Side>
-  void weigh_by_row(Index row, W* scores, W* dp) const {
-    for (Index r = 0; r < Side; ++r) {
-      const W l = lse[row + r];
-      const W d = delta[row + r];
-      for (int c = 0; c < Side; ++c) {
-        const W weight = math::exp(scores[r * Side + c] - l);
-        scores[r * Side + c] = weight;
-        dp[r * Side + c] = weight * (dp[r * Side + c] - d) * p.scale;
-      }
-    }
-  }
-
-  /// dp <- ds of one square with the keys down and the queries across.
-  template <int Side>
-  void weigh_by_lane(Index row, const W* scores, W* dp) const {
+  /// s <- dropped weights, and ds <- gradients of products, with queries down or keys down.
+  template <int Side, bool queries_down>
+  void weigh(Index row, const Square<W>& x) const {
     for (Index r = 0; r < Side; ++r)
       for (int c = 0; c < Side; ++c) {
-        const W weight = math::exp(scores[r * Side + c] - lse[row + c]);
-        dp[r * Side + c] = weight * (dp[r * Side + c] - delta[row + c]) * p.scale;
+        const Index e = r * Side + c;
+        const Index i = row + (queries_down ? r : c);
+        const W weight = math::exp(x.s[e] - numbers.lse[i]);
+        x.s[e] = weight;
+        x.ds[e] = weight * (x.ds[e] - numbers.delta[i]) * p.scale;
       }
   }
+  /// The same with what the options add.
+  template <int Side, bool queries_down>
+  void weigh_more(Index row, const Square<W>& x) const {
+    for (Index r = 0; r < Side; ++r)
+      for (int c = 0; c < Side; ++c) {
+        const Index e = r * Side + c;
+        const Index i = row + (queries_down ? r : c);
+        const W weight = math::exp(x.s[e] - numbers.lse[i]);
+        const W factor = x.factors ? x.factors[e] : W(1);
+        x.s[e] = weight * factor;
+        x.ds[e] = weight * (x.ds[e] * factor - numbers.delta[i]) * p.scale;
+        if (x.slopes) x.ds[e] *= x.slopes[e];
+      }
+  }
+  /// Scaled products and dout . v of a square become weights and gradients.
+  template <int Side, bool queries_down>
+  void finish(Index b, Index h, Index key, Index query, const Square<W>& x) const {
+    p.template shape<Side, queries_down>(b, h, key, query, x.s, x.slopes);
+    if (x.factors) p.template drop<Side, queries_down>(b, h, key, query, x.factors);
+    const Index row = row_of(b, h, query);
+    x.factors || x.slopes ? weigh_more<Side, queries_down>(row, x)
+                          : weigh<Side, queries_down>(row, x);
+  }
 
+  /// Rows of `left` times a packed right operand, over `depth`.
   template <int Side>
-  static void store(const W* sums, Index width, Index head_dim, const Rows<T>& to, Index b, Index h,
-                    Index first) {
-    for (int r = 0; r < Side; ++r) {
-      T* row = to.at(b, h, first + r);
-      for (Index d = 0; d < head_dim; ++d) row[d] = T(sums[r * width + d]);
+  void multiply(const W* left, Index row, const W* packed, Index depth, W factor, W* square) const {
+    const PanelPair<W> pair{left, packed};
+    multiply_panels<W, W>(Side, Side, depth, {&pair, 1}, direct_a<W>(row, 1), packed_b<W>(depth),
+                          factor, W(0), square, Side, 1);
+  }
+
+  /// Writes a row of sums; one that is not finite is first made anew by `again(sums)`.
+  template <class Again>
+  static void store(W* sums, Index n, T* to, Again&& again) {
+    if (!all_finite(sums, n)) {
+      std::fill_n(sums, n, W(0));
+      again(sums);
     }
+    for (Index d = 0; d < n; ++d) to[d] = T(sums[d]);
+  }
+  void store_query(Index b, Index h, Index query, W* sums) const {
+    if (!p.has(query)) return;
+    store(sums, p.head_dim, dq.at(b, h, query), [&](W* to) {
+      const Index row = row_of(b, h, query);
+      single().visit_keys(b, h, query, [&](Index key) {
+        const auto [weight, ds] = single().weigh(b, h, query, key, dout.at(b, h, query),
+                                                 numbers.lse[row], numbers.delta[row]);
+        single().add(to, ds, k.at(b, h / p.group, key), p.head_dim);
+      });
+    });
+  }
+  void store_key(Index b, Index kv, Index key, W* dk_sums, W* dv_sums) const {
+    if (key >= p.keys) return;
+    const auto again = [&](auto&& add) {
+      for (Index h = kv * p.group; h < (kv + 1) * p.group; ++h)
+        single().visit_queries(b, h, key, [&](Index query) {
+          const Index row = row_of(b, h, query);
+          add(h, query,
+              single().weigh(b, h, query, key, dout.at(b, h, query), numbers.lse[row],
+                             numbers.delta[row]));
+        });
+    };
+    store(dk_sums, p.head_dim, dk.at(b, kv, key), [&](W* to) {
+      again([&](Index h, Index query, const auto& x) {
+        single().add(to, x.ds, q.at(b, h, query), p.head_dim);
+      });
+    });
+    store(dv_sums, p.value_dim, dv.at(b, kv, key), [&](W* to) {
+      again([&](Index h, Index query, const auto& x) {
+        single().add(to, x.weight, dout.at(b, h, query), p.value_dim);
+      });
+    });
   }
 
   /// dk and dv of keys [key, key + Side); where `dq_sums` is given, [group, queries, width], also
   /// what these keys add to dq.
   template <int Side>
   void key_strip(Index b, Index kv, Index key, W* dq_sums, Workspace<W>& work) const {
-    constexpr Index square = Side * Side;
-    const Index packed = packed_b_size<W>(p.head_dim, Side);
-    W* keys = scratch<W>(4, 2 * packed);
-    W* values = keys + packed;
-    W* dk_sums = scratch<W>(5, 2 * Side * width);
+    W* keys =
+        scratch<W>(4, packed_b_size<W>(p.head_dim, Side) + packed_b_size<W>(p.value_dim, Side));
+    W* values = keys + packed_b_size<W>(p.head_dim, Side);
+    W* dk_sums = scratch<W>(5, Side * (width + value_width));
     W* dv_sums = dk_sums + Side * width;
-    W* scores = scratch<W>(6, 2 * chunk * square);
-    W* dscores = scores + chunk * square;
+    W* squares = scratch<W>(6, 4 * chunk * Side * Side);
     pack_b<W>(p.head_dim, Side, k.at(b, kv, key), Index{1}, k.row, keys);
-    pack_b<W>(p.head_dim, Side, v.at(b, kv, key), Index{1}, v.row, values);
-    std::fill_n(dk_sums, 2 * Side * width, W(0));
+    pack_b<W>(p.value_dim, Side, v.at(b, kv, key), Index{1}, v.row, values);
+    std::fill_n(dk_sums, Side * (width + value_width), W(0));
     for (Index member = 0; member < p.group; ++member) {
       const Index h = kv * p.group + member;
-      p.list_queries(h, key, work.found);
+      p.list_queries(b, h, key, work.found);
       const auto count = static_cast<Index>(work.found.size());
       for (Index from = 0; from < count; from += chunk) {
         work.pairs.clear();
         work.more_pairs.clear();
         for (Index i = 0; i < std::min(chunk, count - from); ++i) {
           const Index query = work.found[static_cast<size_t>(from + i)];
-          W* s = scores + i * square;
-          W* ds = dscores + i * square;
-          multiply<Side>(q.at(b, h, query), q.row, keys, p.scale, s);
-          multiply<Side>(dout.at(b, h, query), dout.row, values, W(1), ds);
-          p.template hide<Side, true>(b, key, query, s);
-          weigh_by_row<Side>(row_of(b, h, query), s, ds);
-          work.pairs.push_back({s, dout.at(b, h, query)});
-          work.more_pairs.push_back({ds, q.at(b, h, query)});
+          const Square<W> x = square_at<Side>(squares, i, chunk);
+          multiply<Side>(q.at(b, h, query), q.row, keys, p.head_dim, p.scale, x.s);
+          multiply<Side>(dout.at(b, h, query), dout.row, values, p.value_dim, W(1), x.ds);
+          finish<Side, true>(b, h, key, query, x);
+          work.pairs.push_back({x.s, dout.at(b, h, query)});
+          work.more_pairs.push_back({x.ds, q.at(b, h, query)});
           if (dq_sums) {
-            const PanelPair<W> pair{ds, k.at(b, kv, key)};
+            const PanelPair<W> pair{x.ds, k.at(b, kv, key)};
+            W* to = dq_sums + (member * numbers.length + query - numbers.from) * width;
             multiply_panels<W, W>(Side, width, Side, {&pair, 1}, direct_a<W>(Side, 1),
-                                  direct_b<W>(k.row), W(1), W(1),
-                                  dq_sums + (member * p.queries + query) * width, width, 1);
+                                  direct_b<W>(k.row), W(1), W(1), to, width, 1);
           }
         }
-        multiply_panels<W, W>(Side, width, Side, work.pairs, direct_a<W>(1, Side),
-                              direct_b<W>(dout.row), W(1), W(1), dv_sums, width, 1);
+        multiply_panels<W, W>(Side, value_width, Side, work.pairs, direct_a<W>(1, Side),
+                              direct_b<W>(dout.row), W(1), W(1), dv_sums, value_width, 1);
         multiply_panels<W, W>(Side, width, Side, work.more_pairs, direct_a<W>(1, Side),
                               direct_b<W>(q.row), W(1), W(1), dk_sums, width, 1);
       }
     }
-    store<Side>(dk_sums, width, p.head_dim, dk, b, kv, key);
-    store<Side>(dv_sums, width, p.head_dim, dv, b, kv, key);
+    for (Index r = 0; r < Side; ++r)
+      store_key(b, kv, key + r, dk_sums + r * width, dv_sums + r * value_width);
   }
 
-  /// Rows of `left` times a packed right operand, over head_dim.
-  template <int Side>
-  void multiply(const W* left, Index row, const W* packed, W factor, W* square) const {
-    const PanelPair<W> pair{left, packed};
-    multiply_panels<W, W>(Side, Side, p.head_dim, {&pair, 1}, direct_a<W>(row, 1),
-                          packed_b<W>(p.head_dim), factor, W(0), square, Side, 1);
+  /// Queries [query, query + Side) against each square of keys: `use(key, its square)`, keys down.
+  template <int Side, class Use>
+  void visit_squares(Index b, Index h, Index query, Workspace<W>& work, Use&& use) const {
+    const Index kv = h / p.group;
+    W* queries =
+        scratch<W>(4, packed_b_size<W>(p.head_dim, Side) + packed_b_size<W>(p.value_dim, Side));
+    W* douts = queries + packed_b_size<W>(p.head_dim, Side);
+    const Square<W> x = square_at<Side>(scratch<W>(6, 4 * Side * Side), 0, 1);
+    pack_b<W>(p.head_dim, Side, q.at(b, h, query), Index{1}, q.row, queries);
+    pack_b<W>(p.value_dim, Side, dout.at(b, h, query), Index{1}, dout.row, douts);
+    p.list_keys(b, h, query, work.found);
+    for (const Index key : work.found) {
+      multiply<Side>(k.at(b, kv, key), k.row, queries, p.head_dim, p.scale, x.s);
+      multiply<Side>(v.at(b, kv, key), v.row, douts, p.value_dim, W(1), x.ds);
+      use(key, x);
+    }
   }
 
   /// dq of queries [query, query + Side), by the same sums in the same order as key_strip().
   template <int Side>
   void query_strip(Index b, Index h, Index query, Workspace<W>& work) const {
-    const Index kv = h / p.group;
-    const Index packed = packed_b_size<W>(p.head_dim, Side);
-    W* queries = scratch<W>(4, 2 * packed);
-    W* douts = queries + packed;
     W* sums = scratch<W>(5, Side * width);
-    W* s = scratch<W>(6, 2 * Side * Side);
-    W* ds = s + Side * Side;
-    pack_b<W>(p.head_dim, Side, q.at(b, h, query), Index{1}, q.row, queries);
-    pack_b<W>(p.head_dim, Side, dout.at(b, h, query), Index{1}, dout.row, douts);
     std::fill_n(sums, Side * width, W(0));
-    p.list_keys(h, query, work.found);
-    for (const Index key : work.found) {
-      multiply<Side>(k.at(b, kv, key), k.row, queries, p.scale, s);
-      multiply<Side>(v.at(b, kv, key), v.row, douts, W(1), ds);
-      p.template hide<Side, false>(b, key, query, s);
-      weigh_by_lane<Side>(row_of(b, h, query), s, ds);
-      const PanelPair<W> pair{ds, k.at(b, kv, key)};
+    visit_squares<Side>(b, h, query, work, [&](Index key, const Square<W>& x) {
+      finish<Side, false>(b, h, key, query, x);
+      const PanelPair<W> pair{x.ds, k.at(b, h / p.group, key)};
       multiply_panels<W, W>(Side, width, Side, {&pair, 1}, direct_a<W>(1, Side), direct_b<W>(k.row),
                             W(1), W(1), sums, width, 1);
-    }
-    store<Side>(sums, width, p.head_dim, dq, b, h, query);
+    });
+    for (Index r = 0; r < Side; ++r) store_query(b, h, query + r, sums + r * width);
   }
 
   /// All gradients of the heads that share one head of k and v: scores are made once.
   template <int Side>
   void whole_head(Index b, Index kv, Workspace<W>& work) const {
-    const Index size = p.queries * width;
+    const Index size = numbers.length * width;
     W* dq_sums = scratch<W>(7, p.group * size);
     std::fill_n(dq_sums, p.group * size, W(0));
     for (Index key = 0; key < p.keys; key += Side) key_strip<Side>(b, kv, key, dq_sums, work);
     for (Index member = 0; member < p.group; ++member)
-      for (Index query = 0; query < p.queries; query += Side)
-        store<Side>(dq_sums + member * size + query * width, width, p.head_dim, dq, b,
-                    kv * p.group + member, query);
+      for (Index query = p.first_query; query < p.end_query; ++query)
+        store_query(b, kv * p.group + member, query,
+                    dq_sums + member * size + (query - numbers.from) * width);
   }
 
   void run() const {
@@ -171,15 +231,16 @@ struct Backward {
         });
         return;
       }
-      const Index key_strips = p.keys / side;
+      const Index key_strips = p.key_strips();
       for_each(items * key_strips, 2, [&](Index i, Workspace<W>& work) {
         const Index head = i / key_strips;
         key_strip<side>(head / kv_heads, head % kv_heads, i % key_strips * side, nullptr, work);
       });
-      const Index query_strips = p.queries / side;
+      const Index query_strips = p.query_strips();
       for_each(p.batch * p.heads * query_strips, 2, [&](Index i, Workspace<W>& work) {
         const Index head = i / query_strips;
-        query_strip<side>(head / p.heads, head % p.heads, i % query_strips * side, work);
+        query_strip<side>(head / p.heads, head % p.heads, p.query_from() + i % query_strips * side,
+                          work);
       });
     });
   }
@@ -199,38 +260,102 @@ struct Backward {
       for (Index i = 0; i < n; ++i) body(i, work);
     }
   }
+
+  /// Gradients of scores, summed over the `batches` and `heads` that share them: `use(entry, head,
+  /// query strip, query, key, ds)` with the numbers of the shared ones.
+  template <class Use>
+  void sum_scores(Index batches, Index heads, Use&& use) const {
+    const Index strips = p.query_strips();
+    with_side<W>(p.side, [&](auto side) {
+      for_each(batches * heads * strips, 1, [&](Index item, Workspace<W>& work) {
+        const Index strip = item % strips, of_batch = item / strips / heads;
+        const Index of_head = item / strips % heads, query = p.query_from() + strip * side;
+        for (Index b = of_batch; b < p.batch; b += batches)
+          for (Index h = of_head; h < p.heads; h += heads)
+            visit_squares<side>(b, h, query, work, [&](Index key, const Square<W>& x) {
+              p.template shape<side, false>(b, h, key, query, x.s, nullptr);
+              if (x.factors) p.template drop<side, false>(b, h, key, query, x.factors);
+              const Index row = row_of(b, h, query);
+              for (Index r = 0; r < side; ++r)
+                for (Index c = 0; c < side; ++c) {
+                  const Index e = r * side + c;
+                  if (x.s[e] == -std::numeric_limits<W>::infinity()) continue;
+                  const W dp = x.factors ? x.factors[e] * x.ds[e] : x.ds[e];
+                  const W weight = math::exp(x.s[e] - numbers.lse[row + c]);
+                  use(of_batch, of_head, strip, query + c, key + r,
+                      weight * (dp - numbers.delta[row + c]));
+                }
+            });
+      });
+    });
+  }
 };
 
-/// lse with +infinity for rows that saw no key, so that their weights come out as zeros.
-template <class W>
-Tensor usable(const Tensor& lse) {
-  Tensor y = Tensor::empty_like(lse);
-  const W* from = lse.data<W>();
-  W* to = y.data<W>();
-  for (int64_t i = 0; i < lse.numel(); ++i)
-    to[i] = from[i] == -std::numeric_limits<W>::infinity() ? -from[i] : from[i];
-  return y;
+/// Adds to the gradients of a bias and of a table's diagonals.
+template <class W, class T>
+void add_score_gradients(const Backward<W, T>& work, const Layout& layout,
+                         const SparseAttentionGradients& gradients) {
+  const Scores<W>& p = work.p;
+  if (gradients.dbias.defined()) {
+    const Rows<W> to(gradients.dbias, p.first_query);
+    work.sum_scores(gradients.dbias.size(0), gradients.dbias.size(1),
+                    [&](Index b, Index h, Index, Index query, Index key, W ds) {
+                      to.at(b, h, query)[key] += ds;
+                    });
+  }
+  if (!gradients.drelative_bias.defined()) return;
+  const Index heads = gradients.drelative_bias.size(0), strips = p.query_strips();
+  const Index length = p.keys + p.side - 1;  // diagonals that a strip of queries meets
+  Tensor parts = zeros({heads, strips, length}, dtype_of<W>);
+  W* const sums = parts.data<W>();
+  work.sum_scores(1, heads, [&](Index, Index h, Index strip, Index query, Index key, W ds) {
+    const Index down = query - p.query_from() - strip * p.side;
+    sums[(h * strips + strip) * length + key - down + p.side - 1] += ds;
+  });
+  W* const to = gradients.drelative_bias.data<W>();
+  const Index diagonals = gradients.drelative_bias.size(1);
+  for (Index h = 0; h < heads; ++h)
+    for (Index strip = 0; strip < strips; ++strip) {
+      // The strip's last query meets key 0 at its diagonal 0.
+      const Index last = p.query_from() + (strip + 1) * p.side - 1 - p.first_query;
+      for (Index z = 0; z < length; ++z) {
+        const Index at = z - last + layout.height() - 1;
+        if (at >= 0 && at < diagonals)
+          to[h * diagonals + at] += sums[(h * strips + strip) * length + z];
+      }
+    }
 }
 
-/// dout . out for every row.
-template <class W, class T>
-Tensor row_products(const Tensor& out, const Tensor& dout) {
-  Tensor y = Tensor::empty(out.shape().slice(0, 3), dtype_of<W>);
-  const Rows<const T> a(out);
-  const Rows<const T> b(dout);
-  const Index heads = out.size(1), rows = out.size(2), n = out.size(3);
-  W* to = y.data<W>();
-  parallel_for(y.numel(), std::max<Index>(1, elementwise_grain / n), [&](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i) {
-      const Index head = i / rows;
-      const T* x = a.at(head / heads, head % heads, i % rows);
-      const T* z = b.at(head / heads, head % heads, i % rows);
-      W sum = 0;
-      for (Index d = 0; d < n; ++d) sum += static_cast<W>(x[d]) * static_cast<W>(z[d]);
-      to[i] = sum;
-    }
-  });
-  return y;
+/// One sequence, or a batch of equal ones.
+template <class T>
+void attend_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
+                     const Tensor& lse, const Tensor& dout, const Layout& layout,
+                     const SparseAttentionGradients& gradients,
+                     const SparseAttentionOptions& options, const Sequence& sequence) {
+  using W = Wide<T>;
+  const Tensor bias = wide_bias<W>(options.bias);
+  const Scores<W> p(q, k, v, layout, options, bias, sequence);
+  const Index from = p.query_from(), before = p.first_query - from, unit = row_unit<W>;
+  const Tensor queries = operand<W>(q, unit, before, p.side);
+  const Tensor keys = operand<W>(k, unit, 0, p.side);
+  const Tensor values = operand<W>(v, unit, 0, p.side);
+  const Tensor douts = operand<W>(dout, unit, before, p.side);
+  const Index length = p.query_strips() * p.side;
+  const Tensor log_sums = usable<W>(lse, p, length);
+  const Tensor delta = row_products<W, T>(out, dout, p, length);
+  const Backward<W, T> work{p,
+                            Rows<const W>(queries, from),
+                            Rows<const W>(keys),
+                            Rows<const W>(values),
+                            Rows<const W>(douts, from),
+                            queries.size(3),
+                            values.size(3),
+                            {log_sums.data<W>(), delta.data<W>(), length, from},
+                            Rows<T>(gradients.dq, p.first_query),
+                            Rows<T>(gradients.dk),
+                            Rows<T>(gradients.dv)};
+  work.run();
+  add_score_gradients(work, layout, gradients);
 }
 
 }  // namespace
@@ -240,25 +365,15 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                                const Layout& layout, const SparseAttentionGradients& gradients,
                                const SparseAttentionOptions& options, Stream) {
   visit_floating("sparse_attention_backward", q.dtype(), [&]<class T>(Type<T>) {
-    using W = Wide<T>;
-    const Tensor wide_q = operand<W>(q, row_unit<W>);
-    const Tensor wide_k = operand<W>(k, row_unit<W>);
-    const Tensor wide_v = operand<W>(v, row_unit<W>);
-    const Tensor wide_dout = operand<W>(dout, row_unit<W>);
-    const Tensor lse = usable<W>(forward.lse);
-    const Tensor delta = row_products<W, T>(forward.out, dout);
-    Backward<W, T>{Problem<W>(q, k, layout, options),
-                   wide_q.size(3),
-                   Rows<const W>(wide_q),
-                   Rows<const W>(wide_k),
-                   Rows<const W>(wide_v),
-                   Rows<const W>(wide_dout),
-                   lse.data<W>(),
-                   delta.data<W>(),
-                   Rows<T>(gradients.dq),
-                   Rows<T>(gradients.dk),
-                   Rows<T>(gradients.dv)}
-        .run();
+    for_each_sequence(
+        q, k, options, [&](const Sequence& sequence, const Piece& queries, const Piece& keys) {
+          SparseAttentionGradients parts = gradients;
+          parts.dq = queries.of(gradients.dq);
+          parts.dk = keys.of(gradients.dk);
+          parts.dv = keys.of(gradients.dv);
+          attend_backward<T>(queries.of(q), keys.of(k), keys.of(v), queries.of(forward.out),
+                             forward.lse, queries.of(dout), layout, parts, options, sequence);
+        });
   });
 }
 

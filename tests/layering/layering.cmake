@@ -19,7 +19,8 @@ place(device_ptx "${device}/ptx/" "${device}/ptx/")
 place(device_tile "${device}/tile/" "${device}/(ptx|tile)/")
 place(device_gemm "${device}/gemm/" "${device}/(ptx|tile|gemm)/")
 place(device_block_sparse "${device}/block_sparse/" "${device}/(ptx|tile|gemm|block_sparse)/")
-place(device_attention "${device}/attention/" "${device}/(ptx|tile|gemm|block_sparse|attention)/")
+place(device_attention "${device}/attention/" "${device}/(ptx|tile|gemm|block_sparse|attention)/"
+      "^lib/philox[.]h$")
 place(device_lstm "${device}/lstm/" "${device}/(ptx|tile|lstm)/")
 place(device_kron "${device}/kron/" "${device}/(ptx|tile|kron)/")
 place(device "${device}/" "^$")  # every file has a room

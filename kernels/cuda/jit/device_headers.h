@@ -7,7 +7,8 @@
 
 namespace bs::cuda {
 
-/** @brief Everything in kernels/cuda/device as `bs/kernels/cuda/device/ROOM/x.cuh`. */
+/** @brief Everything in kernels/cuda/device as `bs/kernels/cuda/device/ROOM/x.cuh`, and the random
+ * function of lib. */
 std::span<const jit::Header> device_headers();
 
 }  // namespace bs::cuda

@@ -1,5 +1,7 @@
 // Includes every device header, so that an ordinary build sees each of them compile.
+#include <bs/kernels/cuda/device/attention/attention_head.cuh>
 #include <bs/kernels/cuda/device/attention/attention_problem.cuh>
+#include <bs/kernels/cuda/device/attention/attention_single.cuh>
 #include <bs/kernels/cuda/device/attention/attention_tile.cuh>
 #include <bs/kernels/cuda/device/attention/block_list.cuh>
 #include <bs/kernels/cuda/device/attention/sparse_attention.cuh>

@@ -1,11 +1,55 @@
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>
+#include <bs/kernels/cuda/device/attention/attention_problem.cuh>
 
 using namespace bs;
 using namespace bs::cuda;
 
+namespace {
+
+const std::vector<int> gpus = {80, 86, 90, 100, 120};
+
+/// Every rule by itself, pairs that meet often, and all at once.
+std::vector<AttentionKernel> kernels_with_rules(int shared_bytes) {
+  using namespace bs::cuda::device;
+  std::vector<AttentionKernel> all;
+  for (const AttentionKernel& k : all_attention_kernels(shared_bytes)) {
+    if (k.whole && k.rules == 0) continue;
+    for (const unsigned rules :
+         {unsigned{rule_window}, unsigned{rule_softcap}, unsigned{rule_bias}, unsigned{rule_mask},
+          unsigned{rule_table}, unsigned{rule_slopes}, unsigned{rule_dropout},
+          unsigned{rule_ragged}, rule_table | rule_dropout, rule_window | rule_softcap,
+          unsigned{all_attention_rules}}) {
+      all.push_back(k);
+      all.back().rules = rules;
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
 TEST_CASE("sparse_attention: the kernels compile and keep to registers") {
-  test::check_kernels(all_attention_kernels(), attention_source, 17);
-  test::check_kernels(std::vector<DType>{f16, bf16, f32, f64}, attention_numbers_source, 3);
+  test::check_kernels(all_attention_kernels(), attention_source, 23, gpus);
+  test::check_kernels(std::vector<DType>{f16, bf16, f32, f64}, attention_numbers_source, 3, gpus);
+}
+
+TEST_CASE("sparse_attention: kernels for little shared memory compile and keep to registers") {
+  test::check_kernels(all_attention_kernels(101376), attention_source, 29, {86, 120});
+}
+
+TEST_CASE("sparse_attention: kernels with more rules compile and keep to registers") {
+  test::check_kernels(kernels_with_rules(232448), attention_source, 211, {80, 90, 100});
+  test::check_kernels(kernels_with_rules(101376), attention_source, 197, {86, 120});
+}
+
+TEST_CASE("sparse_attention: kernels for gradients of biases compile and keep to registers") {
+  std::vector<AttentionScoreKernel> all;
+  for (const bool diagonals : {false, true})
+    for (const DType dtype : {f16, bf16, f32, f64})
+      for (const int dim : {64, 128, 256})
+        for (const unsigned rules : {0U, unsigned{device::all_attention_rules}})
+          all.push_back({diagonals, dtype, dim, rules});
+  test::check_kernels(all, attention_score_source, 7, gpus);
 }

@@ -3,7 +3,7 @@
 // keys for the gradients of keys and values), a warp's share of them being the rows of one
 // instruction of the tensor cores, and meets columns (keys, or queries) tile by tile, gathered from
 // the pieces of a BlockList. Scores live in registers, from a product straight into the next.
-#include <bs/kernels/cuda/device/attention/attention_problem.cuh>
+#include <bs/kernels/cuda/device/attention/attention_single.cuh>
 #include <bs/kernels/cuda/device/attention/block_list.cuh>
 #include <bs/kernels/cuda/device/ptx/async_copy.cuh>
 #include <bs/kernels/cuda/device/ptx/mma.cuh>
@@ -90,12 +90,18 @@ struct Chained<double> {
 
 /// Extents of the tiles of one kernel. `Whole`: a tile of rows and one of columns each lie within
 /// one block, so that a listed piece is there for all rows. `Ctas`: how many share an SM at least.
-/// `Unroll`: steps of a product that may overlap.
-template <class T_, int Dim_, int Cols_, int Ctas_, int Unroll_, bool Whole_>
+/// `Unroll`: steps of a product that may overlap. `Stages`: tiles of columns in shared memory.
+/// `Rules`: the AttentionRules that a kernel knows of.
+template <class T_, int Dim_, int Cols_, int Ctas_, int Unroll_, bool Whole_, int Stages_ = 2,
+          unsigned Rules_ = 0>
 struct AttentionTile {
   using T = T_;
   using M = Mma<T>;
   using Sum = typename M::Sum;
+  using Head = AttentionHead<T, Sum, Rules_>;
+  static constexpr int stages = Stages_;
+  static constexpr unsigned rules = Rules_;
+  static constexpr int slots = (Dim_ + 31) / 32;  ///< of a row over a warp
   static constexpr int dim = Dim_, cols = Cols_, ctas = Ctas_;
   static constexpr bool whole = Whole_;
   static constexpr bool scarce = Unroll_ < 16;  ///< registers are
@@ -115,6 +121,12 @@ struct AttentionTile {
   static_assert(dim % 16 == 0 && cols % 16 == 0 && cols <= 64);
 };
 
+/// Where a place of a tile lies before, inside or beyond its sequence.
+struct AttentionRange {
+  int begin, end;
+  __device__ bool has(int i) const { return i >= begin && i < end; }
+};
+
 /// Brings rows of `source` into shared memory, those that `index(line)` names; zeros where it is
 /// negative and beyond head_dim.
 template <class Tile, int Lines, class Index>
@@ -130,10 +142,13 @@ __device__ void load_lines(typename Tile::T* shared, const typename Tile::T* sou
                   from >= 0 && at < head_dim);
   };
   if constexpr (Tile::scarce) {
-    constexpr int rounds = Lines * per_line / Tile::threads;
-    static_assert(rounds * Tile::threads == Lines * per_line);
+    constexpr int copies = Lines * per_line;
+    constexpr int rounds = (copies + Tile::threads - 1) / Tile::threads;
 #pragma unroll((Tile::unroll + 1) / 2)
-    for (int round = 0; round < rounds; ++round) move(threadIdx.x + round * Tile::threads);
+    for (int round = 0; round < rounds; ++round) {
+      const int i = threadIdx.x + round * Tile::threads;
+      if (copies % Tile::threads == 0 || i < copies) move(i);
+    }
   } else {
 #pragma unroll
     for (int i = threadIdx.x; i < Lines * per_line; i += Tile::threads) move(i);
@@ -144,13 +159,15 @@ __device__ void load_lines(typename Tile::T* shared, const typename Tile::T* sou
 template <class Tile>
 struct AttentionCols {
   int count, log_piece;  ///< of the list and its pieces
+  AttentionRange range;
   const unsigned* entries;
   int first = 0;  ///< index of the first of 8 columns; lane l knows of those from 8 (l % tiles) on
   unsigned present[Tile::halves];  ///< a bit for every 8 columns
   unsigned long long seen = ~0ULL;
 
-  __device__ AttentionCols(const BlockList::Memory& list, int listed, int log)
-      : count(listed), log_piece(log), entries(list.entries) {}
+  __device__ AttentionCols(const BlockList::Memory& list, int listed, int log,
+                           const AttentionRange& of)
+      : count(listed), log_piece(log), range(of), entries(list.entries) {}
 
   __device__ int tiles() const { return ((count << log_piece) + Tile::cols - 1) / Tile::cols; }
 
@@ -158,8 +175,9 @@ struct AttentionCols {
   __device__ int index(int tile, int col) const {
     const int at = tile * Tile::cols + col;
     if (at >> log_piece >= count) return -1;
-    return static_cast<int>(entries[at >> log_piece] >> 8 << log_piece) +
-           (at & ((1 << log_piece) - 1));
+    const int i = static_cast<int>(entries[at >> log_piece] >> 8 << log_piece) +
+                  (at & ((1 << log_piece) - 1));
+    return range.has(i) ? i : -1;
   }
 
   /// Looks at tile `tile` for rows of the warp that lie in lines `line[...]` of the list.
@@ -185,11 +203,12 @@ struct AttentionCols {
   /// Reads which of the tile's keys are no padding.
   __device__ void read_mask(const unsigned char* mask) {
     const int lane = threadIdx.x % 32;
-    const int low = first_of(lane / 8) + lane % 8;
-    seen = __ballot_sync(0xffffffffU, mask[low] != 0);
+    const int low = first_of(lane / 8 % Tile::col_tiles) + lane % 8;
+    seen = __ballot_sync(0xffffffffU, low < range.end && mask[low] != 0);
     if constexpr (Tile::cols > 32) {
       const int high = first_of(4 + lane / 8) + lane % 8;
-      seen |= static_cast<unsigned long long>(__ballot_sync(0xffffffffU, mask[high] != 0)) << 32;
+      const unsigned more = __ballot_sync(0xffffffffU, high < range.end && mask[high] != 0);
+      seen |= static_cast<unsigned long long>(more) << 32;
     }
   }
 
@@ -202,7 +221,7 @@ struct AttentionCols {
   }
 
   /// Hides scores of columns that a row does not see. With `edge`, also those that `after(row,
-  /// index)` hides, and padding.
+  /// index)` hides, padding, and what lies outside of the sequence.
   template <class After>
   __device__ void hide(typename Tile::Scores& s, bool edge, const After& after) const {
     const auto hidden = minus_infinity<typename Tile::Sum>();
@@ -215,8 +234,8 @@ struct AttentionCols {
         bool visible = present[i / 2] >> n & 1;
         if (edge) {
           const int col = Tile::M::col(lane, i);
-          visible =
-              visible && !after(Tile::M::row(lane, i), begin + col) && (seen >> (8 * n + col) & 1);
+          visible = visible && range.has(begin + col) &&
+                    !after(Tile::M::row(lane, i), begin + col) && (seen >> (8 * n + col) & 1);
         }
         if (!visible) s[n][i] = hidden;
       }
@@ -285,26 +304,117 @@ __device__ void multiply_weights(typename Tile::Rows& sums, const typename Tile:
   }
 }
 
-/// Writes this warp's rows of `sums`, times a factor a row, to rows [first, end) of `target`.
-template <class Tile, class Factor>
-__device__ void store_rows(const typename Tile::Rows& sums, typename Tile::T* target, long long row,
-                           int head_dim, int first, int end, const Factor& factor) {
-  using T = typename Tile::T;
+/// Turns products of this warp, whose first row is `row`, into scores in powers of two, and hides
+/// what is not seen. `slopes` takes derivatives by the scaled products. Rows are queries, or, where
+/// `turned`, keys.
+template <class Tile, bool turned>
+__device__ void shape_scores(typename Tile::Scores& s, typename Tile::Scores* slopes,
+                             const AttentionCols<Tile>& cols, const typename Tile::Head& head,
+                             const AttentionRange& rows, int row) {
+  using M = typename Tile::M;
+  using Sum = typename Tile::Sum;
+  const int lane = threadIdx.x % 32;
+  const auto scale = static_cast<Sum>(head.p.scale);
+#pragma unroll
+  for (int n = 0; n < Tile::col_tiles; ++n) {
+    const int begin = cols.first_of(n);
+#pragma unroll
+    for (int i = 0; i < M::elements; ++i) {
+      const int at = row + M::row(lane, i), col = begin + M::col(lane, i);
+      const int query = turned ? col : at, key = turned ? at : col;
+      const bool there = (Tile::whole || (cols.present[i / 2] >> n & 1)) && rows.has(at) &&
+                         cols.range.has(col) && (cols.seen >> (8 * n + M::col(lane, i)) & 1);
+      Sum slope = 0;
+      if (there && head.sees(query, key)) {
+        s[n][i] *= scale;
+        slope = head.shape(s[n][i], query, key);
+      } else {
+        s[n][i] = minus_infinity<Sum>();
+      }
+      if (slopes) (*slopes)[n][i] = slope;
+    }
+  }
+}
+
+/// The factors that dropout has for this warp's weights.
+template <class Tile, bool turned>
+__device__ void drop_factors(typename Tile::Scores& factors, const AttentionCols<Tile>& cols,
+                             const typename Tile::Head& head, int row) {
   using M = typename Tile::M;
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int h = 0; h < Tile::halves; ++h) {
-    const int at = first + static_cast<int>(threadIdx.x / 32) * M::rows + M::row(lane, 2 * h);
-    if (at >= end) continue;
-    const auto f = factor(h, at);
+  for (int n = 0; n < Tile::col_tiles; ++n) {
+    const int begin = cols.first_of(n);
 #pragma unroll
-    for (int d = 0; d < Tile::dim_tiles; ++d) {
-      if (8 * d >= head_dim) continue;
-      auto pair = narrow_pair(f(sums[d][2 * h]), f(sums[d][2 * h + 1]), T{});
-      T* to = target + at * row + 8 * d + M::col(lane, 0);
-      *reinterpret_cast<decltype(pair)*>(to) = pair;
+    for (int i = 0; i < M::elements; i += 2) {
+      const int at = row + M::row(lane, i), col = begin + M::col(lane, i);
+      if constexpr (turned) {
+        factors[n][i] = head.factor(col, at);
+        factors[n][i + 1] = head.factor(col + 1, at);
+      } else {
+        const PhiloxBlock words = head.words(at, col);  // of both: columns are even
+        factors[n][i] = head.factor(words, col);
+        factors[n][i + 1] = head.factor(words, col + 1);
+      }
     }
   }
+}
+
+/// Rows of this warp, four lanes a row, that want to be made anew.
+template <class Tile>
+struct WrongRows {
+  unsigned lanes[Tile::halves];
+};
+
+/// Writes this warp's rows of `sums`, times a factor a row, to rows `range` of `target`, where row
+/// 0 of the tile is number `first`. Gives those that are not finite although `expected(half)` says
+/// that they should be.
+template <class Tile, class Factor, class Expected>
+__device__ WrongRows<Tile> store_rows(const typename Tile::Rows& sums, typename Tile::T* target,
+                                      long long row, int columns, int first,
+                                      const AttentionRange& range, const Factor& factor,
+                                      const Expected& expected) {
+  using T = typename Tile::T;
+  using M = typename Tile::M;
+  using Sum = typename Tile::Sum;
+  const int lane = threadIdx.x % 32;
+  first += static_cast<int>(threadIdx.x) / 32 * M::rows;
+  WrongRows<Tile> wrong;
+#pragma unroll
+  for (int h = 0; h < Tile::halves; ++h) {
+    const int at = first + M::row(lane, 2 * h);
+    Sum zero = 0;  // unless a sum is not finite
+    if (range.has(at)) {
+      const Sum f = factor(h, at);
+#pragma unroll
+      for (int d = 0; d < Tile::dim_tiles; ++d) {
+        if (8 * d >= columns) continue;
+        const Sum low = f == 0 ? Sum(0) : sums[d][2 * h] * f;
+        const Sum high = f == 0 ? Sum(0) : sums[d][2 * h + 1] * f;
+        zero += low * 0 + high * 0;
+        auto pair = narrow_pair(low, high, T{});
+        T* to = target + at * row + 8 * d + M::col(lane, 0);
+        *reinterpret_cast<decltype(pair)*>(to) = pair;
+      }
+    }
+    wrong.lanes[h] = __ballot_sync(0xffffffffU, zero != 0 && expected(h));
+  }
+  return wrong;
+}
+
+/// Calls again(row), with the whole warp, for each wrong row of a tile whose row 0 is `first`.
+template <class Tile, class Again>
+__device__ void mend_rows(WrongRows<Tile> wrong, int first, const Again& again) {
+  using M = typename Tile::M;
+  first += static_cast<int>(threadIdx.x) / 32 * M::rows;
+#pragma unroll
+  for (int h = 0; h < Tile::halves; ++h)
+    while (wrong.lanes[h] != 0) {
+      const int quad = (__ffs(static_cast<int>(wrong.lanes[h])) - 1) / 4;  // a row's lanes
+      wrong.lanes[h] &= ~(0xfU << 4 * quad);
+      __syncwarp();  // what other lanes wrote of the row comes before what is written now
+      again(first + M::row(4 * quad, 2 * h));
+    }
 }
 
 }  // namespace bs::cuda::device

@@ -6,9 +6,6 @@
 
 namespace bs::cuda::device {
 
-template <class T>
-using AttentionBackward = AttentionBackwardArguments<T, typename Mma<T>::Sum>;
-
 /// Fills log_sums and means; a warp a row.
 template <class T>
 __device__ inline void attention_row_numbers(const AttentionBackward<T>& a, long long total) {
@@ -22,7 +19,7 @@ __device__ inline void attention_row_numbers(const AttentionBackward<T>& a, long
   const T* const x = a.out.at(b, h) + row * a.out.row;
   const T* const y = a.dout.at(b, h) + row * a.dout.row;
   Sum sum = 0;
-  for (int d = threadIdx.x % 32; d < p.head_dim; d += 32) sum += widen(x[d]) * widen(y[d]);
+  for (int d = threadIdx.x % 32; d < p.value_dim; d += 32) sum += widen(x[d]) * widen(y[d]);
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, offset);
   if (threadIdx.x % 32 != 0) return;
   const Sum log_sum = a.lse[at];
@@ -31,10 +28,36 @@ __device__ inline void attention_row_numbers(const AttentionBackward<T>& a, long
   a.means[at] = sum;
 }
 
-/// Queries and gradients of the output, two stages of keys and values, the list.
+/// Weights of this warp's scores, and gradients of them by `dp` products of values.
+template <class Tile, bool turned, class LogSum, class Mean>
+__device__ void weigh_scores(typename Tile::Scores& weights, typename Tile::Scores& ds,
+                             const AttentionCols<Tile>& cols, const typename Tile::Head& head,
+                             int row, typename Tile::Sum scale, const typename Tile::Scores& slopes,
+                             const LogSum& log_sum, const Mean& mean) {
+  using M = typename Tile::M;
+  using Sum = typename Tile::Sum;
+  typename Tile::Scores factors;
+  if constexpr (Tile::rules & rule_dropout) drop_factors<Tile, turned>(factors, cols, head, row);
+#pragma unroll
+  for (int n = 0; n < Tile::col_tiles; ++n)
+#pragma unroll
+    for (int i = 0; i < M::elements; ++i) {
+      const Sum weight = exp2_of(weights[n][i] * scale - log_sum(n, i));
+      Sum dp = ds[n][i];
+      weights[n][i] = weight;
+      if constexpr (Tile::rules & rule_dropout) {
+        weights[n][i] *= factors[n][i];
+        dp *= factors[n][i];
+      }
+      ds[n][i] = weight * (dp - mean(n, i));
+      if constexpr (Tile::rules & rule_softcap) ds[n][i] *= slopes[n][i];
+    }
+}
+
+/// Queries and gradients of the output, stages of keys and values, the list.
 template <class Tile>
 struct QueryShared {
-  static constexpr int bytes = (2 * Tile::row_elements + 4 * Tile::col_elements) *
+  static constexpr int bytes = (2 * Tile::row_elements + 2 * Tile::stages * Tile::col_elements) *
                                    static_cast<int>(sizeof(typename Tile::T)) +
                                static_cast<int>(sizeof(BlockList::Memory));
 };
@@ -45,27 +68,33 @@ __device__ inline void attention_query_gradient(const AttentionBackward<typename
   using T = typename Tile::T;
   using M = typename Tile::M;
   using Sum = typename Tile::Sum;
+  using Head = typename Tile::Head;
   extern __shared__ uint4 shared_memory[];
   T* const queries = reinterpret_cast<T*>(shared_memory);
   T* const douts = queries + Tile::row_elements;
   T* const stages = douts + Tile::row_elements;  // keys 0, values 0, keys 1, values 1
-  auto& list_memory = *reinterpret_cast<BlockList::Memory*>(stages + 4 * Tile::col_elements);
+  auto& list_memory =
+      *reinterpret_cast<BlockList::Memory*>(stages + 2 * Tile::stages * Tile::col_elements);
 
   const AttentionProblem& p = a.problem;
-  int b, h;
-  const int first =
-      attention_tile_of<Tile>((p.queries + Tile::rows - 1) / Tile::rows, p.causal, b, h, p.heads);
+  int sequence, h;
+  const int number = attention_tile_of(p.tiles, p.heavy_end, sequence, h, p.heads);
+  const Head head(p, a.scores, sequence, h);
+  const int first = (head.begin / Tile::rows + number) * Tile::rows;
+  const AttentionRange own{head.begin, head.end};
+  if (first >= own.end) return;
   const int piece = min(p.block, Tile::cols);
   const int log_piece = 31 - __clz(piece);
-  const int last = min(first + Tile::rows, p.queries) - 1;
-  BlockList list(list_memory, a.rows, p.layout_heads == 1 ? 0 : h, first / p.block,
-                 max(1, Tile::rows / p.block), p.block / piece, 0,
-                 p.causal ? last / piece + 1 : 0x7fffffff);
-  const T* const k = a.k.at(b, h / p.group);
-  const T* const v = a.v.at(b, h / p.group);
-  const auto own = [&](int line) { return first + line <= last ? first + line : -1; };
-  load_lines<Tile, Tile::rows>(queries, a.q.at(b, h), a.q.row, p.head_dim, own);
-  load_lines<Tile, Tile::rows>(douts, a.dout.at(b, h), a.dout.row, p.head_dim, own);
+  const AttentionRange pieces =
+      attention_key_pieces<Tile>(p, first, min(first + Tile::rows, own.end), piece);
+  BlockList list(list_memory, a.rows, head.layout_head(), first / p.block,
+                 max(1, Tile::rows / p.block), p.block / piece, pieces.begin, pieces.end);
+  const T* const k = head.keys_of(a.k);
+  const T* const v = head.keys_of(a.v);
+  const unsigned char* const seen = head.seen();
+  const auto line_of = [&](int l) { return own.has(first + l) ? first + l : -1; };
+  load_lines<Tile, Tile::rows>(queries, head.queries_of(a.q), a.q.row, p.head_dim, line_of);
+  load_lines<Tile, Tile::rows>(douts, head.queries_of(a.dout), a.dout.row, p.value_dim, line_of);
 
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * M::rows;
   int line[Tile::halves];
@@ -73,53 +102,68 @@ __device__ inline void attention_query_gradient(const AttentionBackward<typename
 #pragma unroll
   for (int i = 0; i < Tile::halves; ++i) {
     line[i] = (warp_row + 8 * i) / p.block;
-    const int row = min(first + warp_row + M::row(threadIdx.x % 32, 2 * i), last);
-    const long long at = (static_cast<long long>(b) * p.heads + h) * p.queries + row;
+    const int row = first + warp_row + M::row(threadIdx.x % 32, 2 * i);
+    const long long at = head.row(min(max(row, own.begin), own.end - 1));
     log_sum[i] = a.log_sums[at];
     mean[i] = a.means[at];
   }
-  const auto after = [&](int row, int key) { return p.causal && key > first + warp_row + row; };
-  const Sum scale = static_cast<Sum>(p.scale * 1.4426950408889634);
+  const auto after = [&](int row, int key) { return key > first + warp_row + row + p.last; };
+  const Sum scale = Head::plain ? static_cast<Sum>(p.scale * Head::log2_e) : Sum(1);
+  const int edge_from = min(first + warp_row + p.last, head.keys - 1) - 6;
   typename Tile::Rows sums = {};
 
   while (const int count = list.next()) {
-    AttentionCols<Tile> cols(list_memory, count, log_piece);
+    AttentionCols<Tile> cols(list_memory, count, log_piece, {0, head.keys});
     const auto fetch = [&](int tile) {
-      T* stage = stages + tile % 2 * 2 * Tile::col_elements;
-      const auto index = [&](int line_of_tile) { return cols.index(tile, line_of_tile); };
+      T* stage = stages + tile % Tile::stages * 2 * Tile::col_elements;
+      const auto index = [&](int line_of_tile) {
+        const int key = cols.index(tile, line_of_tile);
+        return seen && key >= 0 && seen[key] == 0 ? -1 : key;
+      };
       load_lines<Tile, Tile::cols>(stage, k, a.k.row, p.head_dim, index);
-      load_lines<Tile, Tile::cols>(stage + Tile::col_elements, v, a.v.row, p.head_dim, index);
+      load_lines<Tile, Tile::cols>(stage + Tile::col_elements, v, a.v.row, p.value_dim, index);
       commit_copies();
     };
     const int tiles = cols.tiles();
-    fetch(0);
+    if constexpr (Tile::stages == 2) fetch(0);
     for (int tile = 0; tile < tiles; ++tile) {
+      if constexpr (Tile::stages == 1) {
+        if (tile > 0) __syncthreads();  // all are done with the tile before
+        fetch(tile);
+      }
       cols.look(tile, line);
-      if (p.seen) cols.read_mask(p.seen + static_cast<long long>(b) * p.keys);
+      if (seen) cols.read_mask(seen);
       wait_copies<0>();
       __syncthreads();  // the tile is there for all, and the other stage is free
-      if (tile + 1 < tiles) fetch(tile + 1);
+      if (Tile::stages == 2 && tile + 1 < tiles) fetch(tile + 1);
       if (!cols.any(0, Tile::col_tiles)) continue;
-      const T* stage = stages + tile % 2 * 2 * Tile::col_elements;
-      typename Tile::Scores weights, ds;
+      const T* stage = stages + tile % Tile::stages * 2 * Tile::col_elements;
+      typename Tile::Scores weights, ds, slopes;
       multiply_scores<Tile>(weights, queries, stage, cols);
-      const bool edge = p.seen || (p.causal && cols.any_from(first + warp_row - 6));
-      if (!Tile::whole || edge) cols.hide(weights, edge, after);
+      if constexpr (Head::plain) {
+        const bool edge = seen || cols.any_from(edge_from);
+        if (!Tile::whole || edge) cols.hide(weights, edge, after);
+      } else {
+        shape_scores<Tile, false>(weights, Tile::rules & rule_softcap ? &slopes : nullptr, cols,
+                                  head, own, first + warp_row);
+      }
       multiply_scores<Tile>(ds, douts, stage + Tile::col_elements, cols);
-#pragma unroll
-      for (int n = 0; n < Tile::col_tiles; ++n)
-#pragma unroll
-        for (int i = 0; i < M::elements; ++i)
-          ds[n][i] = exp2_of(weights[n][i] * scale - log_sum[i / 2]) * (ds[n][i] - mean[i / 2]);
+      weigh_scores<Tile, false>(
+          weights, ds, cols, head, first + warp_row, scale, slopes,
+          [&](int, int i) { return log_sum[i / 2]; }, [&](int, int i) { return mean[i / 2]; });
       multiply_weights<Tile>(sums, ds, stage, cols);
     }
   }
-  store_rows<Tile>(sums, a.dq.at(b, h), a.dq.row, p.head_dim, first, last + 1, [&](int, int) {
-    return [factor = static_cast<Sum>(p.scale)](Sum x) { return x * factor; };
+  const auto wrong = store_rows<Tile>(
+      sums, head.queries_of(a.dq), a.dq.row, p.head_dim, first, own,
+      [&](int, int) { return static_cast<Sum>(p.scale); },
+      [&](int half) { return log_sum[half] == log_sum[half]; });
+  mend_rows<Tile>(wrong, first, [&](int row) {
+    attention_single_query_gradient<T, Tile::rules, Tile::slots>(a, head, row);
   });
 }
 
-/// Keys and values, two stages of queries, gradients of the output and two numbers for each of them
+/// Keys and values, stages of queries, gradients of the output and two numbers for each of them
 /// (log_sum and mean), the list.
 template <class Tile>
 struct KeyShared {
@@ -127,120 +171,149 @@ struct KeyShared {
       2 * Tile::col_elements * static_cast<int>(sizeof(typename Tile::T)) +
       2 * Tile::cols * static_cast<int>(sizeof(typename Tile::Sum));
   static constexpr int bytes = 2 * Tile::row_elements * static_cast<int>(sizeof(typename Tile::T)) +
-                               2 * stage_bytes + static_cast<int>(sizeof(BlockList::Memory));
+                               Tile::stages * stage_bytes +
+                               static_cast<int>(sizeof(BlockList::Memory));
 };
 
-/// Brings two numbers for each column of a tile; pieces begin at multiples of 8.
+/// Brings two numbers for each column of a tile.
 template <class Tile, class Index>
 __device__ void load_numbers(typename Tile::Sum* shared, const typename Tile::Sum* log_sums,
                              const typename Tile::Sum* means, const Index& index) {
-  constexpr int vector = 16 / static_cast<int>(sizeof(typename Tile::Sum));
-  constexpr int copies = Tile::cols / vector;
-  for (int i = threadIdx.x; i < 2 * copies; i += Tile::threads) {
-    const int col = i % copies * vector;
-    const int from = index(col);
-    copy_async_16(shared + i / copies * Tile::cols + col, (i < copies ? log_sums : means) + from,
-                  from >= 0);
+  using Sum = typename Tile::Sum;
+  for (int i = threadIdx.x; i < 2 * Tile::cols; i += Tile::threads) {
+    const int from = index(i % Tile::cols);
+    copy_async<sizeof(Sum)>(shared + i, (i < Tile::cols ? log_sums : means) + from, from >= 0);
   }
 }
 
-/// dk and dv of a tile of keys. Scores stand transposed here: keys are rows, queries columns.
+/// Pieces of queries that keys [from, to) may be seen by, as far as distances tell.
 template <class Tile>
+__device__ inline AttentionRange attention_query_pieces(const AttentionProblem& p, int from, int to,
+                                                        int piece) {
+  AttentionRange pieces{max(from - p.last, 0) / piece, 0x7fffffff};
+  if constexpr (Tile::rules & rule_window) {
+    const int last = to - 1 - p.first;
+    pieces.end = last < 0 ? 0 : last / piece + 1;
+  }
+  return pieces;
+}
+
+/// dk, or dv, or both, of a tile of keys. Scores stand transposed here: keys are rows, queries
+/// columns.
+template <class Tile, bool with_dk, bool with_dv>
 __device__ inline void attention_key_gradient(const AttentionBackward<typename Tile::T>& a) {
   using T = typename Tile::T;
   using M = typename Tile::M;
   using Sum = typename Tile::Sum;
+  using Head = typename Tile::Head;
   using Shared = KeyShared<Tile>;
   extern __shared__ uint4 shared_memory[];
   T* const keys = reinterpret_cast<T*>(shared_memory);
   T* const values = keys + Tile::row_elements;
   char* const stages = reinterpret_cast<char*>(values + Tile::row_elements);
-  auto& list_memory = *reinterpret_cast<BlockList::Memory*>(stages + 2 * Shared::stage_bytes);
+  auto& list_memory =
+      *reinterpret_cast<BlockList::Memory*>(stages + Tile::stages * Shared::stage_bytes);
 
   const AttentionProblem& p = a.problem;
-  const int kv_heads = p.heads / p.group;
-  int b, kv;
-  const int first =
-      attention_tile_of<Tile>((p.keys + Tile::rows - 1) / Tile::rows, false, b, kv, kv_heads);
+  int sequence, kv;
+  const int number = attention_tile_of(p.tiles, false, sequence, kv, p.heads / p.group);
+  const int first = number * Tile::rows;
   const int piece = min(p.block, Tile::cols);
   const int log_piece = 31 - __clz(piece);
-  const int last = min(first + Tile::rows, p.keys) - 1;
-  const auto own = [&](int line) { return first + line <= last ? first + line : -1; };
-  load_lines<Tile, Tile::rows>(keys, a.k.at(b, kv), a.k.row, p.head_dim, own);
-  load_lines<Tile, Tile::rows>(values, a.v.at(b, kv), a.v.row, p.head_dim, own);
+  const Head leader(p, a.scores, sequence, kv * p.group);
+  const AttentionRange own{0, leader.keys};
+  if (first >= own.end) return;
+  const auto line_of = [&](int l) { return own.has(first + l) ? first + l : -1; };
+  load_lines<Tile, Tile::rows>(keys, leader.keys_of(a.k), a.k.row, p.head_dim, line_of);
+  load_lines<Tile, Tile::rows>(values, leader.keys_of(a.v), a.v.row, p.value_dim, line_of);
 
   const int lane = threadIdx.x % 32;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * M::rows;
   int line[Tile::halves];
 #pragma unroll
   for (int i = 0; i < Tile::halves; ++i) line[i] = (warp_row + 8 * i) / p.block;
-  const auto after = [&](int row, int query) { return first + warp_row + row > query; };
-  const Sum scale = static_cast<Sum>(p.scale * 1.4426950408889634);
+  const auto after = [&](int row, int query) { return first + warp_row + row > query + p.last; };
+  const Sum scale = Head::plain ? static_cast<Sum>(p.scale * Head::log2_e) : Sum(1);
+  const int whole_from = max(first + warp_row + M::rows - 1 - p.last, leader.begin);
+  const AttentionRange pieces =
+      attention_query_pieces<Tile>(p, first, min(first + Tile::rows, own.end), piece);
   typename Tile::Rows dk = {};
   typename Tile::Rows dv = {};
 
   for (int h = kv * p.group; h < (kv + 1) * p.group; ++h) {
-    BlockList list(list_memory, a.columns, p.layout_heads == 1 ? 0 : h, first / p.block,
-                   max(1, Tile::rows / p.block), p.block / piece, p.causal ? first / piece : 0,
-                   0x7fffffff);
-    const T* const q = a.q.at(b, h);
-    const T* const dout = a.dout.at(b, h);
+    const Head head(p, a.scores, sequence, h);
+    BlockList list(list_memory, a.columns, head.layout_head(), first / p.block,
+                   max(1, Tile::rows / p.block), p.block / piece, pieces.begin, pieces.end);
+    const T* const q = head.queries_of(a.q);
+    const T* const dout = head.queries_of(a.dout);
     while (const int count = list.next()) {
-      AttentionCols<Tile> cols(list_memory, count, log_piece);
+      AttentionCols<Tile> cols(list_memory, count, log_piece, {head.begin, head.end});
       const auto fetch = [&](int tile) {
-        T* stage = reinterpret_cast<T*>(stages + tile % 2 * Shared::stage_bytes);
+        T* stage = reinterpret_cast<T*>(stages + tile % Tile::stages * Shared::stage_bytes);
         const auto index = [&](int line_of_tile) { return cols.index(tile, line_of_tile); };
         load_lines<Tile, Tile::cols>(stage, q, a.q.row, p.head_dim, index);
-        load_lines<Tile, Tile::cols>(stage + Tile::col_elements, dout, a.dout.row, p.head_dim,
+        load_lines<Tile, Tile::cols>(stage + Tile::col_elements, dout, a.dout.row, p.value_dim,
                                      index);
-        const long long numbers = (static_cast<long long>(b) * p.heads + h) * p.queries;
+        const long long numbers = head.row(0);
         load_numbers<Tile>(reinterpret_cast<Sum*>(stage + 2 * Tile::col_elements),
                            a.log_sums + numbers, a.means + numbers, index);
         commit_copies();
       };
       const int tiles = cols.tiles();
-      fetch(0);
+      if constexpr (Tile::stages == 2) fetch(0);
       for (int tile = 0; tile < tiles; ++tile) {
+        if constexpr (Tile::stages == 1) {
+          if (tile > 0) __syncthreads();  // all are done with the tile before
+          fetch(tile);
+        }
         cols.look(tile, line);
         wait_copies<0>();
         __syncthreads();  // the tile is there for all, and the other stage is free
-        if (tile + 1 < tiles) fetch(tile + 1);
+        if (Tile::stages == 2 && tile + 1 < tiles) fetch(tile + 1);
         if (!cols.any(0, Tile::col_tiles)) continue;
-        const T* stage = reinterpret_cast<const T*>(stages + tile % 2 * Shared::stage_bytes);
+        const T* stage =
+            reinterpret_cast<const T*>(stages + tile % Tile::stages * Shared::stage_bytes);
         const T* douts = stage + Tile::col_elements;
         const Sum* log_sums = reinterpret_cast<const Sum*>(douts + Tile::col_elements);
         const Sum* means = log_sums + Tile::cols;
-        typename Tile::Scores weights, ds;
+        typename Tile::Scores weights, slopes, ds = {};
         multiply_scores<Tile>(weights, keys, stage, cols);
-        const bool edge = p.causal && !cols.all_from(first + warp_row + M::rows - 1);
-        if (!Tile::whole || edge) cols.hide(weights, edge, after);
-        multiply_scores<Tile>(ds, values, douts, cols);
-#pragma unroll
-        for (int n = 0; n < Tile::col_tiles; ++n)
-#pragma unroll
-          for (int i = 0; i < M::elements; ++i) {
-            const int col = 8 * n + M::col(lane, i);
-            weights[n][i] = exp2_of(weights[n][i] * scale - log_sums[col]);
-            ds[n][i] = weights[n][i] * (ds[n][i] - means[col]);
-          }
-        multiply_weights<Tile>(dv, weights, douts, cols);
-        multiply_weights<Tile>(dk, ds, stage, cols);
+        if constexpr (Head::plain) {
+          const bool edge = !cols.all_from(whole_from) || cols.any_from(head.end - 7);
+          if (!Tile::whole || edge) cols.hide(weights, edge, after);
+        } else {
+          shape_scores<Tile, true>(weights, Tile::rules & rule_softcap ? &slopes : nullptr, cols,
+                                   head, own, first + warp_row);
+        }
+        if constexpr (with_dk) multiply_scores<Tile>(ds, values, douts, cols);
+        weigh_scores<Tile, true>(
+            weights, ds, cols, head, first + warp_row, scale, slopes,
+            [&](int n, int i) { return log_sums[8 * n + M::col(lane, i)]; },
+            [&](int n, int i) { return means[8 * n + M::col(lane, i)]; });
+        if constexpr (with_dv) multiply_weights<Tile>(dv, weights, douts, cols);
+        if constexpr (with_dk) multiply_weights<Tile>(dk, ds, stage, cols);
       }
     }
   }
 
   // A padded key has no weight anywhere.
-  const unsigned char* const seen = p.seen ? p.seen + static_cast<long long>(b) * p.keys : nullptr;
+  const unsigned char* const seen = leader.seen();
+  WrongRows<Tile> wrong = {};
   const auto store = [&](const typename Tile::Rows& sums, const AttentionRows<T>& target,
-                         Sum factor) {
-    store_rows<Tile>(sums, target.at(b, kv), target.row, p.head_dim, first, last + 1,
-                     [&](int, int row) {
-                       const bool padding = seen && seen[row] == 0;
-                       return [=](Sum x) { return padding ? Sum(0) : x * factor; };
-                     });
+                         int columns, Sum factor) {
+    const auto more = store_rows<Tile>(
+        sums, leader.keys_of(target), target.row, columns, first, own,
+        [&](int, int row) { return seen && seen[row] == 0 ? Sum(0) : factor; },
+        [](int) { return true; });
+#pragma unroll
+    for (int h = 0; h < Tile::halves; ++h) wrong.lanes[h] |= more.lanes[h];
   };
-  store(dk, a.dk, static_cast<Sum>(p.scale));
-  store(dv, a.dv, Sum(1));
+  if constexpr (with_dk) store(dk, a.dk, p.head_dim, static_cast<Sum>(p.scale));
+  if constexpr (with_dv) store(dv, a.dv, p.value_dim, Sum(1));
+  mend_rows<Tile>(wrong, first, [&](int key) {
+    attention_single_key_gradient<T, Tile::rules, Tile::slots, with_dk, with_dv>(a, sequence, kv,
+                                                                                 key);
+  });
 }
 
 }  // namespace bs::cuda::device

@@ -1,0 +1,222 @@
+// nn::MultiheadAttention against torch.nn.MultiheadAttention: results and gradients recorded in
+// double by golden/record_attention.py. Caches against attention over all tokens at once.
+#include <bs/autograd/binary.h>
+#include <bs/autograd/reduce.h>
+#include <bs/kernels/copy.h>
+#include <bs/nn/multihead_attention.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+constexpr int64_t batch = 3, queries = 9, width = 12;
+
+/// Element i of tensor `number`; record_lstm.py has the same formula.
+Reference formula(const Shape& shape, uint32_t number) {
+  Reference r(shape);
+  for (size_t i = 0; i < r.values.size(); ++i) {
+    uint32_t z = static_cast<uint32_t>(i) * 2654435761U + number * 40503U + 12345U;
+    z ^= z >> 15;
+    z *= 2246822519U;
+    z ^= z >> 13;
+    r[i] = (static_cast<double>(z % 4096) - 2048) / 2048;
+  }
+  return r;
+}
+
+struct Recorded {
+  size_t count = 0;
+  std::vector<double> numbers;  ///< the sum, the sum of squares, and samples
+};
+
+struct Case {
+  int cross = 0, key_width = 0, value_width = 0, bias = 0, causal = 0, padding = 0;
+  std::map<std::string, Recorded> tensors;
+};
+
+std::vector<Case> read() {
+  std::ifstream file(BS_GOLDEN "/attention.txt");
+  REQUIRE(file.good());
+  std::vector<Case> cases;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream in(line);
+    std::string name;
+    in >> name;
+    if (name == "#") continue;
+    if (name == "case") {
+      Case& c = cases.emplace_back();
+      in >> c.cross >> c.key_width >> c.value_width >> c.bias >> c.causal >> c.padding;
+      continue;
+    }
+    Recorded& r = cases.back().tensors[name];
+    in >> r.count;
+    for (double v; in >> v;) r.numbers.push_back(v);
+  }
+  return cases;
+}
+
+void check(const std::string& name, const Tensor& actual, const Recorded& expected,
+           double tolerance) {
+  CAPTURE(name);
+  const Reference r = Reference::of(actual);
+  REQUIRE(r.values.size() == expected.count);
+  double sum = 0, squares = 0;
+  for (const double v : r.values) {
+    sum += v;
+    squares += v * v;
+  }
+  const double size = std::max(1.0, largest(r));
+  const auto n = static_cast<double>(r.values.size());
+  CHECK(std::abs(sum - expected.numbers[0]) <= tolerance * n * size);
+  CHECK(std::abs(squares - expected.numbers[1]) <= 2 * tolerance * n * size * size);
+  const size_t samples = expected.numbers.size() - 2;
+  for (size_t k = 0; k < samples; ++k)
+    CHECK(std::abs(r[r.values.size() * k / 8] - expected.numbers[2 + k]) <= tolerance * size);
+}
+
+void run(const Case& c, DType dtype, double tolerance) {
+  CAPTURE(to_string(dtype));
+  const nn::MultiheadAttention layer({.width = width,
+                                      .heads = 3,
+                                      .key_width = c.key_width,
+                                      .value_width = c.value_width,
+                                      .bias = c.bias != 0,
+                                      .block = 8,
+                                      .causal = c.causal != 0,
+                                      .dtype = dtype,
+                                      .device = test_device()});
+  auto parameters = layer.named_parameters();
+  std::sort(parameters.begin(), parameters.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  const auto tensor = [&](const Shape& shape, uint32_t number, double scale = 1) {
+    Reference r = formula(shape, number);
+    for (double& v : r.values) v *= scale;
+    return r.tensor(dtype, test_device());
+  };
+  uint32_t number = 10;
+  for (const auto& [name, p] : parameters) p.set_data(tensor(p.shape(), number++, 0.5));
+  const int64_t keys = c.cross ? 11 : queries;
+  const Variable query(tensor({batch, queries, width}, 1), true);
+  const Variable key = c.cross ? Variable(tensor({batch, keys, c.key_width}, 2), true) : query;
+  const Variable value = c.cross ? Variable(tensor({batch, keys, c.value_width}, 3), true) : query;
+  nn::MultiheadAttentionMasks masks;
+  if (c.padding) {
+    constexpr int64_t lengths[] = {9, 4, 1};
+    Reference keep({batch, keys});
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t j = 0; j < lengths[b]; ++j) keep.at({b, j}) = 1;
+    masks.key_padding_mask = keep.tensor(boolean, test_device());
+  }
+  const Variable y = layer.forward(query, key, value, masks);
+  sum(y * Variable(tensor(y.shape(), 4))).backward();
+  check("y", y.data(), c.tensors.at("y"), tolerance);
+  check("dquery", query.grad(), c.tensors.at("dquery"), tolerance);
+  if (c.cross) {
+    check("dkey", key.grad(), c.tensors.at("dkey"), tolerance);
+    check("dvalue", value.grad(), c.tensors.at("dvalue"), tolerance);
+  }
+  CHECK(parameters.size() + (c.cross ? 4 : 2) == c.tensors.size());
+  for (const auto& [name, p] : parameters) check(name, p.grad(), c.tensors.at(name), tolerance);
+}
+
+const bool on_cpu = test_device().is_cpu();
+
+}  // namespace
+
+TEST_CASE("nn::MultiheadAttention computes what torch.nn.MultiheadAttention computes") {
+  if (!on_cpu) return;  // heads of 4 features are the CPU's alone
+  const std::vector<Case> cases = read();
+  CHECK(cases.size() == 4);
+  for (const Case& c : cases) {
+    run(c, f64, 1e-12);
+    run(c, f32, 1e-5);
+  }
+}
+
+TEST_CASE("nn::MultiheadAttention with a cache gives what it gives for all tokens at once") {
+  for (const bool turned : {false, true}) {
+    nn::MultiheadAttention layer({.width = 32,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .block = 8,
+                                  .causal = true,
+                                  .window_before = 11,
+                                  .rope_base = turned ? 10000.0 : 0.0,
+                                  .query_key_norm = turned,
+                                  .dtype = f64,
+                                  .device = test_device()});
+    layer.eval();
+    const Tensor x = random_reference({2, 21, 32}, 1).tensor(f64, test_device());
+    const Reference all = Reference::of(layer.forward(Variable(x)).data());
+    nn::KVCache cache = layer.make_cache(2, 21);
+    int64_t at = 0;
+    for (const int64_t tokens : {6, 1, 1, 9, 4}) {
+      const Tensor y = layer.forward(Variable(x.slice(1, at, at + tokens)), cache).data();
+      const Reference part = Reference::of(y);
+      for (int64_t b = 0; b < 2; ++b)
+        for (int64_t i = 0; i < tokens; ++i)
+          for (int64_t e = 0; e < 32; ++e)
+            CHECK(part.at({b, i, e}) == doctest::Approx(all.at({b, at + i, e})).epsilon(1e-10));
+      at += tokens;
+    }
+    CHECK(cache.length() == 21);
+    CHECK_THROWS_WITH_AS(layer.forward(Variable(x.slice(1, 0, 1)), cache),
+                         "kv_cache: 22 tokens for a capacity of 21", Error);
+    cache.truncate(20);
+    const Reference last = Reference::of(layer.forward(Variable(x.slice(1, 20, 21)), cache).data());
+    CHECK(last.at({1, 0, 3}) == doctest::Approx(all.at({1, 20, 3})).epsilon(1e-10));
+  }
+}
+
+TEST_CASE("nn::MultiheadAttention: masks of both kinds hide alike") {
+  const nn::MultiheadAttention layer(
+      {.width = 16, .heads = 2, .block = 8, .dtype = f64, .device = test_device()});
+  const Variable x(random_reference({2, 13, 16}, 1).tensor(f64, test_device()));
+  Reference seen({13, 13}), added({13, 13});
+  for (int64_t i = 0; i < 13; ++i)
+    for (int64_t j = 0; j < 13; ++j) {
+      seen.at({i, j}) = (i + j) % 3 != 0;
+      added.at({i, j}) = (i + j) % 3 != 0 ? 0 : -std::numeric_limits<double>::infinity();
+    }
+  const auto run = [&](const Reference& mask, DType dtype) {
+    return Reference::of(
+        layer.forward(x, {.attention_mask = mask.tensor(dtype, test_device())}).data());
+  };
+  check_close("masks", run(seen, boolean), run(added, f64), 1e-12);
+}
+
+TEST_CASE("nn::MultiheadAttention: dropout is of training alone") {
+  Generator generator(3);
+  nn::MultiheadAttention layer({.width = 16,
+                                .heads = 2,
+                                .dropout = .5,
+                                .block = 8,
+                                .generator = &generator,
+                                .dtype = f64,
+                                .device = test_device()});
+  const Variable x(random_reference({2, 13, 16}, 1).tensor(f64, test_device()));
+  const auto run = [&] { return Reference::of(layer.forward(x).data()).values; };
+  CHECK(run() != run());
+  layer.eval();
+  CHECK(run() == run());
+}
+
+TEST_CASE("nn::MultiheadAttention refuses what does not fit") {
+  CHECK_THROWS_WITH_AS(nn::MultiheadAttention({.width = 10, .heads = 3}),
+                       "multihead_attention: 3 heads cannot share a width of 10", Error);
+  CHECK_THROWS_WITH_AS(nn::MultiheadAttention({.width = 12, .heads = 3, .kv_heads = 2}),
+                       "multihead_attention: 2 heads of keys do not divide 3 heads", Error);
+  const nn::MultiheadAttention layer({.width = 16, .heads = 2});
+  CHECK_THROWS_WITH_AS(layer.forward(Variable(Tensor::empty({2, 3, 8}, f32))),
+                       "multihead_attention: query [2, 3, 8] is not [batch, sequence, 16]", Error);
+}

@@ -31,9 +31,13 @@ SparseAttention::SparseAttention(const Options& options)
   register_module("dropout", dropout_);
 }
 
-Variable SparseAttention::forward(const Variable& x, const Tensor& key_padding_mask) const {
+void SparseAttention::check_input(const Variable& x) const {
   BS_CHECK(x.rank() == 3 && x.size(2) == options_.width,
            "attention: x {} is not [batch, sequence, {}]", x.shape(), options_.width);
+}
+
+Variable SparseAttention::forward(const Variable& x, const Tensor& key_padding_mask) const {
+  check_input(x);
   const bs::SparseAttentionOptions how{.causal = options_.causal,
                                        .key_padding_mask = key_padding_mask};
   const Variable joined =
@@ -41,14 +45,36 @@ Variable SparseAttention::forward(const Variable& x, const Tensor& key_padding_m
   return dropout_.forward(out.forward(joined));
 }
 
+Variable SparseAttention::forward(const Variable& x, KVCache& cache) const {
+  check_input(x);
+  BS_CHECK(options_.causal, "attention: a cache is for causal attention");
+  const NoGrad no_grad;
+  const int64_t batch = x.size(0), tokens = x.size(1), width = options_.width;
+  const Tensor parts = qkv.forward(x).data().view({batch, tokens, 3, options_.heads, -1});
+  const auto heads = [&](int64_t i) { return parts.select(2, i).permute({0, 2, 1, 3}); };
+  bs::SparseAttentionOptions how{.causal = true};
+  how.first_query = cache.length();
+  cache.append(heads(1), heads(2));
+  const Tensor joined =
+      bs::sparse_attention(heads(0), cache.keys(), cache.values(), layout(cache.capacity()), how)
+          .out.permute({0, 2, 1, 3});
+  return dropout_.forward(out.forward(joined.view({batch, tokens, width})));
+}
+
+KVCache SparseAttention::make_cache(int64_t batch, int64_t capacity) const {
+  return KVCache({.batch = batch,
+                  .heads = options_.heads,
+                  .capacity = capacity,
+                  .head_dim = options_.width / options_.heads,
+                  .dtype = out.weight.dtype(),
+                  .device = out.weight.device()});
+}
+
 LayoutPtr SparseAttention::layout(int64_t sequence) const {
-  BS_CHECK(sequence % options_.block == 0,
-           "attention: a sequence of {} is no multiple of the block of {}", sequence,
-           options_.block);
+  const int blocks = static_cast<int>((sequence + options_.block - 1) / options_.block);
   const std::lock_guard lock(mutex_);
-  LayoutPtr& kept = layouts_[sequence];
+  LayoutPtr& kept = layouts_[blocks];
   if (!kept) {
-    const int blocks = static_cast<int>(sequence / options_.block);
     LayoutPtr made = options_.pattern(
         {.heads = options_.heads, .rows = blocks, .cols = blocks, .block = options_.block});
     const bool fits = made && made->block() == options_.block && made->rows() == blocks &&

@@ -2,6 +2,7 @@
 /** @file Multi-head self-attention over the blocks of a pattern. */
 #include <bs/lib/patterns.h>
 #include <bs/nn/dropout.h>
+#include <bs/nn/kv_cache.h>
 #include <bs/nn/linear.h>
 
 #include <functional>
@@ -15,10 +16,10 @@ namespace bs::nn {
 using Pattern = std::function<LayoutPtr(const patterns::Size&)>;
 
 struct SparseAttentionOptions {
-  int64_t width = 0;     ///< features of input and output
-  int heads = 1;         ///< share the width evenly
-  int block = 32;        ///< sequences are multiples of it
-  Pattern pattern = {};  ///< of [heads, sequence / block, sequence / block]
+  int64_t width = 0;  ///< features of input and output
+  int heads = 1;      ///< share the width evenly
+  int block = 32;
+  Pattern pattern = {};  ///< of [heads, n, n] blocks, n = ceil(sequence / block)
   bool causal = false;
   bool bias = true;    ///< of both projections
   double dropout = 0;  ///< of the output
@@ -35,9 +36,14 @@ class SparseAttention : public Module {
   explicit SparseAttention(const Options& options);
   /** @param[in] x [batch, sequence, width]
    *  @param[in] key_padding_mask boolean [batch, sequence], true for what may be looked at; or
-   *  undefined
-   *  @throws Error when the sequence is no multiple of the block. */
+   *  undefined */
   Variable forward(const Variable& x, const Tensor& key_padding_mask = {}) const;
+  /** @brief Attention of the tokens that follow those in `cache`, which takes them too. The pattern
+   *  is that of the cache's capacity. Nothing is recorded for backward.
+   *  @throws Error for attention that is not causal, or a cache that is full. */
+  Variable forward(const Variable& x, KVCache& cache) const;
+  /** @brief A cache that fits this layer. */
+  KVCache make_cache(int64_t batch, int64_t capacity) const;
 
   /** @brief The layout for a sequence, made at first use and kept. Thread-safe. */
   LayoutPtr layout(int64_t sequence) const;
@@ -46,10 +52,11 @@ class SparseAttention : public Module {
   Linear out;  ///< width -> width
 
  private:
+  void check_input(const Variable& x) const;
   Options options_;
   Dropout dropout_;
   mutable std::mutex mutex_;
-  mutable std::map<int64_t, LayoutPtr> layouts_;
+  mutable std::map<int64_t, LayoutPtr> layouts_;  ///< by blocks
 };
 
 }  // namespace bs::nn

@@ -70,6 +70,15 @@ Tensor next_logits(const SparseTransformer& model, const std::vector<int64_t>& t
   return logits.data().select(0, 0).select(0, length - 1);
 }
 
+/// The logits of the token that follows those in the caches and `tokens`.
+Tensor next_logits(const SparseTransformer& model, std::span<const int64_t> tokens,
+                   std::vector<KVCache>& caches) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  const Tensor input = Tensor::from(tokens, {1, count});
+  const Variable logits = model.forward(input.to(model.head.weight.device()), caches);
+  return logits.data().select(0, 0).select(0, count - 1);
+}
+
 /// Turns training off, and on again where it was on.
 class EvalScope {
  public:
@@ -94,8 +103,14 @@ std::vector<int64_t> generate(SparseTransformer& model, const std::vector<int64_
   const NoGrad no_grad;
   const EvalScope eval(model);
   std::vector<int64_t> tokens = prompt;
+  std::vector<KVCache> caches = model.make_caches(1);
   for (int64_t i = 0; i < options.count; ++i) {
-    tokens.push_back(sample(next_logits(model, tokens), options.sample, generator));
+    // A context that is full moves on, and what was read has other places then.
+    const bool full = static_cast<int64_t>(tokens.size()) > model.options().context;
+    const auto read = static_cast<size_t>(full ? 0 : caches.front().length());
+    const Tensor logits = full ? next_logits(model, tokens)
+                               : next_logits(model, std::span(tokens).subspan(read), caches);
+    tokens.push_back(sample(logits, options.sample, generator));
     if (options.on_token) options.on_token(tokens.back());
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};

@@ -28,7 +28,8 @@ struct GenerateOptions {
   std::function<void(int64_t)> on_token = {};
 };
 
-/** @brief Continues `prompt`, looking at the last `context` tokens. Dropout is off meanwhile.
+/** @brief Continues `prompt`, looking at the last `context` tokens. Dropout is off meanwhile. Until
+ *  the context is full each token is read once, with caches; then all of it for each new token.
  *  @param[in] model a causal one: what fills up the context must not be seen
  *  @return the new tokens
  *  @throws Error for an empty prompt or a model that is not causal. */

@@ -60,8 +60,16 @@ TransformerBlock::TransformerBlock(const Options& o)
   register_module("dropout", dropout_);
 }
 
-Variable TransformerBlock::forward(const Variable& x) const {
-  const auto [h, normed] = norm2.forward_sum(x, attention.forward(norm1.forward(x)));
+Variable TransformerBlock::forward(const Variable& x, const Tensor& key_padding_mask) const {
+  return after_attention(x, attention.forward(norm1.forward(x), key_padding_mask));
+}
+
+Variable TransformerBlock::forward(const Variable& x, KVCache& cache) const {
+  return after_attention(x, attention.forward(norm1.forward(x), cache));
+}
+
+Variable TransformerBlock::after_attention(const Variable& x, const Variable& attended) const {
+  const auto [h, normed] = norm2.forward_sum(x, attended);
   Variable inner = fc1.forward(normed);
   if (!activates_itself_) inner = gelu(inner, Gelu::tanh);
   return h + dropout_.forward(fc2.forward(inner));
@@ -129,15 +137,34 @@ void SparseTransformer::init_weights() const {
   init_projection(head, deviation);
 }
 
-Variable SparseTransformer::forward(const Tensor& tokens) const {
+Variable SparseTransformer::embed(const Tensor& tokens, int64_t first_place) const {
   BS_CHECK(tokens.rank() == 2, "transformer: tokens {} are not [batch, sequence]", tokens.shape());
-  const int64_t sequence = tokens.size(1);
-  BS_CHECK(sequence <= options_.context, "transformer: {} tokens for a context of {}", sequence,
+  const int64_t end = first_place + tokens.size(1);
+  BS_CHECK(end <= options_.context, "transformer: {} tokens for a context of {}", end,
            options_.context);
-  Variable h = embedding.forward(tokens) + slice(position.weight, 0, 0, sequence);
-  h = dropout_.forward(h);
-  for (const auto& block : blocks) h = block->forward(h);
+  return dropout_.forward(embedding.forward(tokens) + slice(position.weight, 0, first_place, end));
+}
+
+Variable SparseTransformer::forward(const Tensor& tokens, const Tensor& key_padding_mask) const {
+  Variable h = embed(tokens, 0);
+  for (const auto& block : blocks) h = block->forward(h, key_padding_mask);
   return head.forward(norm.forward(h));
+}
+
+Variable SparseTransformer::forward(const Tensor& tokens, std::vector<KVCache>& caches) const {
+  BS_CHECK(caches.size() == blocks.size(), "transformer: {} caches for {} blocks", caches.size(),
+           blocks.size());
+  const NoGrad no_grad;
+  Variable h = embed(tokens, caches.front().length());
+  for (size_t i = 0; i < blocks.size(); ++i) h = blocks[i]->forward(h, caches[i]);
+  return head.forward(norm.forward(h));
+}
+
+std::vector<KVCache> SparseTransformer::make_caches(int64_t batch) const {
+  std::vector<KVCache> caches;
+  for (const auto& block : blocks)
+    caches.push_back(block->attention.make_cache(batch, options_.context));
+  return caches;
 }
 
 }  // namespace bs::nn

@@ -28,8 +28,12 @@ class TransformerBlock : public Module {
  public:
   using Options = TransformerBlockOptions;
   explicit TransformerBlock(const Options& options);
-  /** @param[in] h [batch, sequence, width] */
-  Variable forward(const Variable& h) const;
+  /** @param[in] h [batch, sequence, width]
+   *  @param[in] key_padding_mask boolean [batch, sequence], true for what may be looked at; or
+   *  undefined */
+  Variable forward(const Variable& h, const Tensor& key_padding_mask = {}) const;
+  /** @brief The same for the tokens that follow those in `cache`. */
+  Variable forward(const Variable& h, KVCache& cache) const;
 
   LayerNorm norm1;
   SparseAttention attention;
@@ -37,6 +41,7 @@ class TransformerBlock : public Module {
   Layer fc1, fc2;  ///< Linear, or BlockSparseLinear
 
  private:
+  Variable after_attention(const Variable& x, const Variable& attended) const;
   Dropout dropout_;
   bool activates_itself_;  ///< fc1 has the GELU in its product
 };
@@ -68,9 +73,15 @@ class SparseTransformer : public Module {
   using Options = SparseTransformerOptions;
   /** @throws Error when extents do not fit each other. */
   explicit SparseTransformer(const Options& options);
-  /** @param[in] tokens [batch, sequence] i64 or i32; the sequence is a multiple of the block
+  /** @param[in] tokens [batch, sequence] i64 or i32
+   *  @param[in] key_padding_mask boolean [batch, sequence], false for padding; or undefined
    *  @return logits [batch, sequence, vocabulary] */
-  Variable forward(const Tensor& tokens) const;
+  Variable forward(const Tensor& tokens, const Tensor& key_padding_mask = {}) const;
+  /** @brief Logits of the tokens that follow those in the caches, of which each block has one.
+   *  Nothing is recorded for backward. */
+  Variable forward(const Tensor& tokens, std::vector<KVCache>& caches) const;
+  /** @brief A cache for each block, for as many tokens as the context has. */
+  std::vector<KVCache> make_caches(int64_t batch) const;
 
   const Options& options() const { return options_; }
 
@@ -82,6 +93,7 @@ class SparseTransformer : public Module {
 
  private:
   void init_weights() const;
+  Variable embed(const Tensor& tokens, int64_t first_place) const;
   Options options_;
   Dropout dropout_;
 };

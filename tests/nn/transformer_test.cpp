@@ -3,7 +3,7 @@
 #include <bs/nn/block_sparse_linear.h>
 #include <bs/nn/transformer.h>
 #include <bs/tests/support/devices.h>
-#include <bs/tests/support/reference.h>
+#include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -151,6 +151,37 @@ TEST_CASE("nn::SparseTransformer: sparse feed-forward layers keep the names and 
   const Variable logits = model.forward(tokens({1, 16}, 2));
   logits.backward(ones({1, 16, 11}, f32, test_device()));
   for (const Variable& p : model.parameters()) CHECK(p.grad().defined());
+}
+
+TEST_CASE("nn::SparseTransformer: padding changes nothing before it, with caches or without") {
+  nn::SparseTransformer model(small(f64));
+  model.eval();
+  const int64_t context = model.options().context, length = context - 3;
+  Reference numbers({2, context}), keep({2, context});
+  for (size_t i = 0; i < numbers.values.size(); ++i) {
+    numbers[i] = static_cast<double>(i * 5 % 7);
+    keep[i] = static_cast<int64_t>(i) % context < length;
+  }
+  const Tensor read = numbers.tensor(i64, test_device());
+  const Tensor mask = keep.tensor(boolean, test_device());
+  const auto logits = [](const Variable& y) { return Reference::of(y.data()); };
+  const Reference whole = logits(model.forward(read));
+  const Reference padded = logits(model.forward(read, mask));
+  std::vector<nn::KVCache> caches = model.make_caches(2);
+  int64_t at = 0;
+  const auto same = [&](const Reference& part, int64_t from, int64_t count) {
+    double worst = 0;
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t i = 0; i < count; ++i)
+        for (int64_t c = 0; c < whole.shape[2]; ++c)
+          worst = std::max(worst, std::abs(part.at({b, i, c}) - whole.at({b, from + i, c})));
+    return worst <= 1e-12 * largest(whole);
+  };
+  CHECK(same(padded, 0, length));
+  for (int64_t count = 1; at < context; at += count, ++count) {
+    count = std::min(count, context - at);
+    CHECK(same(logits(model.forward(read.slice(1, at, at + count), caches)), at, count));
+  }
 }
 
 TEST_CASE("nn::SparseTransformer: dropout in training only") {

@@ -4,15 +4,10 @@
 #include <bs/autograd/reduce.h>
 #include <bs/kernels/copy.h>
 #include <bs/nn/multihead_attention.h>
+#include <bs/tests/nn/golden/recorded.h>
 #include <bs/tests/support/devices.h>
-#include <bs/tests/support/op_case.h>
-#include <doctest/doctest.h>
 
-#include <algorithm>
-#include <fstream>
 #include <limits>
-#include <map>
-#include <sstream>
 
 using namespace bs;
 using namespace bs::test;
@@ -21,78 +16,17 @@ namespace {
 
 constexpr int64_t batch = 3, queries = 9, width = 12;
 
-/// Element i of tensor `number`; record_lstm.py has the same formula.
-Reference formula(const Shape& shape, uint32_t number) {
-  Reference r(shape);
-  for (size_t i = 0; i < r.values.size(); ++i) {
-    uint32_t z = static_cast<uint32_t>(i) * 2654435761U + number * 40503U + 12345U;
-    z ^= z >> 15;
-    z *= 2246822519U;
-    z ^= z >> 13;
-    r[i] = (static_cast<double>(z % 4096) - 2048) / 2048;
-  }
-  return r;
-}
-
-struct Recorded {
-  size_t count = 0;
-  std::vector<double> numbers;  ///< the sum, the sum of squares, and samples
-};
-
-struct Case {
-  int cross = 0, key_width = 0, value_width = 0, bias = 0, causal = 0, padding = 0;
-  std::map<std::string, Recorded> tensors;
-};
-
-std::vector<Case> read() {
-  std::ifstream file(BS_GOLDEN "/attention.txt");
-  REQUIRE(file.good());
-  std::vector<Case> cases;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream in(line);
-    std::string name;
-    in >> name;
-    if (name == "#") continue;
-    if (name == "case") {
-      Case& c = cases.emplace_back();
-      in >> c.cross >> c.key_width >> c.value_width >> c.bias >> c.causal >> c.padding;
-      continue;
-    }
-    Recorded& r = cases.back().tensors[name];
-    in >> r.count;
-    for (double v; in >> v;) r.numbers.push_back(v);
-  }
-  return cases;
-}
-
-void check(const std::string& name, const Tensor& actual, const Recorded& expected,
-           double tolerance) {
-  CAPTURE(name);
-  const Reference r = Reference::of(actual);
-  REQUIRE(r.values.size() == expected.count);
-  double sum = 0, squares = 0;
-  for (const double v : r.values) {
-    sum += v;
-    squares += v * v;
-  }
-  const double size = std::max(1.0, largest(r));
-  const auto n = static_cast<double>(r.values.size());
-  CHECK(std::abs(sum - expected.numbers[0]) <= tolerance * n * size);
-  CHECK(std::abs(squares - expected.numbers[1]) <= 2 * tolerance * n * size * size);
-  const size_t samples = expected.numbers.size() - 2;
-  for (size_t k = 0; k < samples; ++k)
-    CHECK(std::abs(r[r.values.size() * k / 8] - expected.numbers[2 + k]) <= tolerance * size);
-}
-
-void run(const Case& c, DType dtype, double tolerance) {
+void run(const RecordedCase& c, DType dtype, double tolerance) {
+  const bool cross = c.options[0] != 0, causal = c.options[4] != 0, padding = c.options[5] != 0;
+  const int64_t key_width = c.options[1], value_width = c.options[2];
   CAPTURE(to_string(dtype));
   const nn::MultiheadAttention layer({.width = width,
                                       .heads = 3,
-                                      .key_width = c.key_width,
-                                      .value_width = c.value_width,
-                                      .bias = c.bias != 0,
+                                      .key_width = key_width,
+                                      .value_width = value_width,
+                                      .bias = c.options[3] != 0,
                                       .block = 8,
-                                      .causal = c.causal != 0,
+                                      .causal = causal,
                                       .dtype = dtype,
                                       .device = test_device()});
   auto parameters = layer.named_parameters();
@@ -105,12 +39,12 @@ void run(const Case& c, DType dtype, double tolerance) {
   };
   uint32_t number = 10;
   for (const auto& [name, p] : parameters) p.set_data(tensor(p.shape(), number++, 0.5));
-  const int64_t keys = c.cross ? 11 : queries;
+  const int64_t keys = cross ? 11 : queries;
   const Variable query(tensor({batch, queries, width}, 1), true);
-  const Variable key = c.cross ? Variable(tensor({batch, keys, c.key_width}, 2), true) : query;
-  const Variable value = c.cross ? Variable(tensor({batch, keys, c.value_width}, 3), true) : query;
+  const Variable key = cross ? Variable(tensor({batch, keys, key_width}, 2), true) : query;
+  const Variable value = cross ? Variable(tensor({batch, keys, value_width}, 3), true) : query;
   nn::MultiheadAttentionMasks masks;
-  if (c.padding) {
+  if (padding) {
     constexpr int64_t lengths[] = {9, 4, 1};
     Reference keep({batch, keys});
     for (int64_t b = 0; b < batch; ++b)
@@ -119,14 +53,15 @@ void run(const Case& c, DType dtype, double tolerance) {
   }
   const Variable y = layer.forward(query, key, value, masks);
   sum(y * Variable(tensor(y.shape(), 4))).backward();
-  check("y", y.data(), c.tensors.at("y"), tolerance);
-  check("dquery", query.grad(), c.tensors.at("dquery"), tolerance);
-  if (c.cross) {
-    check("dkey", key.grad(), c.tensors.at("dkey"), tolerance);
-    check("dvalue", value.grad(), c.tensors.at("dvalue"), tolerance);
+  check_recorded("y", y.data(), c.tensors.at("y"), tolerance);
+  check_recorded("dquery", query.grad(), c.tensors.at("dquery"), tolerance);
+  if (cross) {
+    check_recorded("dkey", key.grad(), c.tensors.at("dkey"), tolerance);
+    check_recorded("dvalue", value.grad(), c.tensors.at("dvalue"), tolerance);
   }
-  CHECK(parameters.size() + (c.cross ? 4 : 2) == c.tensors.size());
-  for (const auto& [name, p] : parameters) check(name, p.grad(), c.tensors.at(name), tolerance);
+  CHECK(parameters.size() + (cross ? 4 : 2) == c.tensors.size());
+  for (const auto& [name, p] : parameters)
+    check_recorded(name, p.grad(), c.tensors.at(name), tolerance);
 }
 
 const bool on_cpu = test_device().is_cpu();
@@ -135,9 +70,9 @@ const bool on_cpu = test_device().is_cpu();
 
 TEST_CASE("nn::MultiheadAttention computes what torch.nn.MultiheadAttention computes") {
   if (!on_cpu) return;  // heads of 4 features are the CPU's alone
-  const std::vector<Case> cases = read();
+  const auto cases = read_recorded(BS_GOLDEN "/attention.txt");
   CHECK(cases.size() == 4);
-  for (const Case& c : cases) {
+  for (const RecordedCase& c : cases) {
     run(c, f64, 1e-12);
     run(c, f32, 1e-5);
   }

@@ -1,0 +1,165 @@
+#include <bs/nn/encoder_decoder.h>
+
+#include <bs/autograd/activation.h>
+#include <bs/autograd/binary.h>
+#include <bs/nn/init.h>
+
+namespace bs::nn {
+
+namespace {
+
+using Options = TransformerLayerOptions;
+
+MultiheadAttentionOptions attention(const Options& o, const Pattern& pattern, bool causal) {
+  return {.width = o.width,
+          .heads = o.heads,
+          .dropout = o.dropout,
+          .block = o.block,
+          .pattern = pattern,
+          .causal = causal,
+          .generator = o.generator,
+          .dtype = o.dtype,
+          .device = o.device};
+}
+
+LinearOptions linear(const Options& o, int64_t in, int64_t out) {
+  return {.in = in, .out = out, .dtype = o.dtype, .device = o.device};
+}
+
+LayerNormOptions norm_of(const Options& o) {
+  return {.width = o.width, .eps = o.eps, .dtype = o.dtype, .device = o.device};
+}
+
+/// x + f(x), with the norm before f or behind the sum.
+template <class F>
+Variable residual(const Variable& x, const LayerNorm& norm, bool norm_first, F&& f) {
+  return norm_first ? x + f(norm.forward(x)) : norm.forward(x + f(x));
+}
+
+template <class Layer>
+Variable feed_forward(const Layer& layer, const Dropout& dropout, bool gelu, const Variable& x) {
+  const Variable inner = layer.linear1.forward(x);
+  const Variable active = gelu ? bs::gelu(inner) : relu(inner);
+  return dropout.forward(layer.linear2.forward(dropout.forward(active)));
+}
+
+}  // namespace
+
+TransformerEncoderLayer::TransformerEncoderLayer(const Options& o)
+    : self_attn(attention(o, o.pattern, o.causal)),
+      linear1(linear(o, o.width, o.hidden)),
+      linear2(linear(o, o.hidden, o.width)),
+      norm1(norm_of(o)),
+      norm2(norm_of(o)),
+      dropout_({.p = o.dropout, .generator = o.generator}),
+      gelu_(o.gelu),
+      norm_first_(o.norm_first) {
+  register_module("self_attn", self_attn);
+  register_module("linear1", linear1);
+  register_module("linear2", linear2);
+  register_module("norm1", norm1);
+  register_module("norm2", norm2);
+  register_module("dropout", dropout_);
+}
+
+Variable TransformerEncoderLayer::forward(const Variable& x,
+                                          const MultiheadAttentionMasks& masks) const {
+  const Variable h = residual(x, norm1, norm_first_, [&](const Variable& v) {
+    return dropout_.forward(self_attn.forward(v, masks));
+  });
+  return residual(h, norm2, norm_first_,
+                  [&](const Variable& v) { return feed_forward(*this, dropout_, gelu_, v); });
+}
+
+TransformerDecoderLayer::TransformerDecoderLayer(const Options& o)
+    : self_attn(attention(o, o.pattern, o.causal)),
+      multihead_attn(attention(o, o.cross_pattern, false)),
+      linear1(linear(o, o.width, o.hidden)),
+      linear2(linear(o, o.hidden, o.width)),
+      norm1(norm_of(o)),
+      norm2(norm_of(o)),
+      norm3(norm_of(o)),
+      dropout_({.p = o.dropout, .generator = o.generator}),
+      gelu_(o.gelu),
+      norm_first_(o.norm_first) {
+  register_module("self_attn", self_attn);
+  register_module("multihead_attn", multihead_attn);
+  register_module("linear1", linear1);
+  register_module("linear2", linear2);
+  register_module("norm1", norm1);
+  register_module("norm2", norm2);
+  register_module("norm3", norm3);
+  register_module("dropout", dropout_);
+}
+
+Variable TransformerDecoderLayer::forward(const Variable& x, const Variable& memory,
+                                          const MultiheadAttentionMasks& masks,
+                                          const MultiheadAttentionMasks& memory_masks) const {
+  const Variable h = residual(x, norm1, norm_first_, [&](const Variable& v) {
+    return dropout_.forward(self_attn.forward(v, masks));
+  });
+  const Variable met = residual(h, norm2, norm_first_, [&](const Variable& v) {
+    return dropout_.forward(multihead_attn.forward(v, memory, memory, memory_masks));
+  });
+  return residual(met, norm3, norm_first_,
+                  [&](const Variable& v) { return feed_forward(*this, dropout_, gelu_, v); });
+}
+
+TransformerEncoder::TransformerEncoder(const TransformerLayerOptions& layer, int count)
+    : norm(norm_of(layer)) {
+  BS_CHECK(count >= 0, "transformer_encoder: {} layers", count);
+  for (int i = 0; i < count; ++i) {
+    layers.push_back(std::make_unique<TransformerEncoderLayer>(layer));
+    register_module("layers." + std::to_string(i), *layers.back());
+  }
+  register_module("norm", norm);
+}
+
+Variable TransformerEncoder::forward(const Variable& x,
+                                     const MultiheadAttentionMasks& masks) const {
+  Variable h = x;
+  for (const auto& layer : layers) h = layer->forward(h, masks);
+  return norm.forward(h);
+}
+
+TransformerDecoder::TransformerDecoder(const TransformerLayerOptions& layer, int count)
+    : norm(norm_of(layer)) {
+  BS_CHECK(count >= 0, "transformer_decoder: {} layers", count);
+  for (int i = 0; i < count; ++i) {
+    layers.push_back(std::make_unique<TransformerDecoderLayer>(layer));
+    register_module("layers." + std::to_string(i), *layers.back());
+  }
+  register_module("norm", norm);
+}
+
+Variable TransformerDecoder::forward(const Variable& x, const Variable& memory,
+                                     const MultiheadAttentionMasks& masks,
+                                     const MultiheadAttentionMasks& memory_masks) const {
+  Variable h = x;
+  for (const auto& layer : layers) h = layer->forward(h, memory, masks, memory_masks);
+  return norm.forward(h);
+}
+
+namespace {
+TransformerLayerOptions encoder_layer(TransformerLayerOptions layer) {
+  layer.causal = false;
+  return layer;
+}
+}  // namespace
+
+Transformer::Transformer(const TransformerOptions& o)
+    : encoder(encoder_layer(o.layer), o.encoder_layers), decoder(o.layer, o.decoder_layers) {
+  register_module("encoder", encoder);
+  register_module("decoder", decoder);
+  for (const Variable& p : parameters())
+    if (p.rank() > 1) init::xavier_uniform(p.data());
+}
+
+Variable Transformer::forward(const Variable& source, const Variable& target,
+                              const Tensor& source_mask, const Tensor& target_mask) const {
+  const Variable memory = encoder.forward(source, {.key_padding_mask = source_mask});
+  return decoder.forward(target, memory, {.key_padding_mask = target_mask},
+                         {.key_padding_mask = source_mask});
+}
+
+}  // namespace bs::nn

@@ -5,6 +5,7 @@
 #include <bs/autograd/view.h>
 #include <bs/nn/block_sparse_linear.h>
 #include <bs/nn/init.h>
+#include <bs/nn/kronecker_linear.h>
 
 #include <cmath>
 
@@ -12,10 +13,19 @@ namespace bs::nn {
 
 namespace {
 
-/// A projection of the feed-forward part: dense, or over a pattern of its own extents, which then
-/// applies `activation` itself.
+/// A projection of the feed-forward part: dense, or over a pattern of its own extents or a product
+/// of factors, which then applies `activation` itself.
 Layer projection(const TransformerBlockOptions& o, int64_t in, int64_t out,
                  Activation activation = Activation::none) {
+  BS_CHECK(!o.mlp_pattern || o.mlp_factors == 0,
+           "transformer: a feed-forward part with a pattern and {} factors", o.mlp_factors);
+  if (o.mlp_factors > 0)
+    return Layer::make<KroneckerLinear>({.in = in,
+                                         .out = out,
+                                         .count = o.mlp_factors,
+                                         .activation = activation,
+                                         .dtype = o.dtype,
+                                         .device = o.device});
   if (!o.mlp_pattern)
     return Layer::make<Linear>({.in = in, .out = out, .dtype = o.dtype, .device = o.device});
   BS_CHECK(in % o.block == 0 && out % o.block == 0,
@@ -51,7 +61,7 @@ TransformerBlock::TransformerBlock(const Options& o)
       fc1(projection(o, o.width, hidden(o), Activation::gelu_tanh)),
       fc2(projection(o, hidden(o), o.width)),
       dropout_({.p = o.dropout}),
-      activates_itself_(o.mlp_pattern != nullptr) {
+      activates_itself_(o.mlp_pattern != nullptr || o.mlp_factors > 0) {
   register_module("norm1", norm1);
   register_module("attention", attention);
   register_module("norm2", norm2);
@@ -100,6 +110,7 @@ SparseTransformer::SparseTransformer(const Options& o)
                                                                    .causal = o.causal,
                                                                    .hidden = o.hidden,
                                                                    .mlp_pattern = o.mlp_pattern,
+                                                                   .mlp_factors = o.mlp_factors,
                                                                    .dropout = o.dropout,
                                                                    .dtype = o.dtype,
                                                                    .device = o.device}));
@@ -114,6 +125,8 @@ SparseTransformer::SparseTransformer(const Options& o)
 namespace {
 /// Normal values for a projection's weight; a sparse one's are larger, since fewer are summed.
 void init_projection(const Module& projection, double deviation) {
+  if (const auto* product = dynamic_cast<const KroneckerLinear*>(&projection))
+    return product->init_normal(deviation);
   const auto* sparse = dynamic_cast<const BlockSparseLinear*>(&projection);
   const double density = sparse ? sparse->layout()->density() : 1;
   if (density > 0)

@@ -18,6 +18,7 @@ struct TransformerBlockOptions {
   bool causal = true;
   int64_t hidden = 0;        ///< features between fc1 and fc2; 0: four times the width
   Pattern mlp_pattern = {};  ///< of fc1 [hidden, width] and fc2 [width, hidden]; none: dense
+  int mlp_factors = 0;       ///< fc1 and fc2 are Kronecker products of so many factors; 0: not
   double dropout = 0;        ///< of what is added to the residual stream
   DType dtype = f32;
   Device device = Device::cpu();
@@ -38,7 +39,7 @@ class TransformerBlock : public Module {
   LayerNorm norm1;
   SparseAttention attention;
   LayerNorm norm2;
-  Layer fc1, fc2;  ///< Linear, or BlockSparseLinear
+  Layer fc1, fc2;  ///< Linear, BlockSparseLinear or KroneckerLinear
 
  private:
   Variable after_attention(const Variable& x, const Variable& attended) const;
@@ -57,6 +58,7 @@ struct SparseTransformerOptions {
   bool causal = true;
   int64_t hidden = 0;        ///< see TransformerBlockOptions
   Pattern mlp_pattern = {};  ///< see TransformerBlockOptions
+  int mlp_factors = 0;       ///< see TransformerBlockOptions
   double dropout = 0;        ///< of the embeddings and of what is added to the residual stream
   DType dtype = f32;
   Device device = Device::cpu();
@@ -67,7 +69,8 @@ struct SparseTransformerOptions {
  *
  *  Starts as GPT-2 does: weights normal with deviation 0.02, those that end a residual branch
  *  divided by sqrt(2 layers), biases zero. A block-sparse weight's deviation is divided by the
- *  square root of its density, which gives its outputs the variance of the dense layer's. */
+ *  square root of its density, which gives its outputs the variance of the dense layer's; the
+ *  products of a Kronecker layer's factors have the dense weight's deviation. */
 class SparseTransformer : public Module {
  public:
   using Options = SparseTransformerOptions;

@@ -1,6 +1,7 @@
 #include <bs/autograd/grad_check.h>
 #include <bs/kernels/fill.h>
 #include <bs/nn/block_sparse_linear.h>
+#include <bs/nn/kronecker_linear.h>
 #include <bs/nn/transformer.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
@@ -184,6 +185,21 @@ TEST_CASE("nn::SparseTransformer: padding changes nothing before it, with caches
   }
 }
 
+TEST_CASE("nn::SparseTransformer: feed-forward layers of factors start as loud as dense ones") {
+  nn::SparseTransformerOptions o = small();
+  o.width = 64;
+  o.mlp_factors = 2;
+  const nn::SparseTransformer model(o);
+  const auto* fc1 = dynamic_cast<const nn::KroneckerLinear*>(&model.blocks[0]->fc1.module());
+  REQUIRE(fc1);
+  CHECK(fc1->extents() == std::vector<nn::KroneckerExtents>{{8, 16}, {8, 16}});
+  CHECK(deviation(fc1->factors[0]) * deviation(fc1->factors[1]) ==
+        doctest::Approx(0.02).epsilon(0.25));
+  const Variable logits = model.forward(tokens({1, 16}, 2));
+  logits.backward(ones({1, 16, 11}, f32, test_device()));
+  for (const Variable& p : model.parameters()) CHECK(p.grad().defined());
+}
+
 TEST_CASE("nn::SparseTransformer: dropout in training only") {
   nn::SparseTransformerOptions o = small();
   o.dropout = 0.2;
@@ -228,4 +244,7 @@ TEST_CASE("nn::SparseTransformer: errors") {
   CHECK_THROWS_WITH_AS(
       nn::SparseTransformer{o},
       "transformer: a sparse layer from 16 to 20 features cannot be cut into blocks of 8", Error);
+  o.mlp_factors = 2;
+  CHECK_THROWS_WITH_AS(nn::SparseTransformer{o},
+                       "transformer: a feed-forward part with a pattern and 2 factors", Error);
 }

@@ -3,6 +3,7 @@
 #include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace bs::cuda {
 
@@ -48,8 +49,16 @@ const jit::Kernel& compiled(const KronKernel& k, Stream stream) {
   return family->get(k, stream.device(), [&] { return kron_source(k); });
 }
 
-int64_t tiles_of(const KronShape& shape, const Tensor& y) {
-  return (y.size(1) + shape.rows - 1) / shape.rows * ((y.size(3) + shape.chunk - 1) / shape.chunk);
+struct Tiles {
+  unsigned count, chunks;  ///< of a group; of a row
+};
+
+Tiles tiles_of(const KronShape& shape, const Tensor& y) {
+  const int64_t chunks = (y.size(3) + shape.chunk - 1) / shape.chunk;
+  const int64_t count = (y.size(1) + shape.rows - 1) / shape.rows * chunks;
+  BS_CHECK(count <= INT32_MAX, "kron_matmul: {} tiles are more than the CUDA kernels can number",
+           count);
+  return {static_cast<unsigned>(count), static_cast<unsigned>(chunks)};
 }
 
 /// CTAs of a group: as many as run at a time, or one a tile.
@@ -59,7 +68,9 @@ unsigned ctas_of(const jit::Kernel& kernel, int threads, int bytes, int64_t tile
   const int by_memory = (gpu.shared_memory_optin + reserved) / (bytes + reserved);
   const int by_registers = registers / (std::max(kernel.resources().registers, 1) * threads);
   const int at_once = std::clamp(std::min(by_memory, by_registers), 1, 2048 / threads);
-  return static_cast<unsigned>(std::min<int64_t>(tiles, int64_t{gpu.multiprocessors} * at_once));
+  const int64_t places = int64_t{gpu.multiprocessors} * at_once;
+  const int64_t rounds = (tiles + places - 1) / places;  // each CTA has as many tiles as the others
+  return static_cast<unsigned>((tiles + rounds - 1) / rounds);
 }
 
 void fill(device::KronFactor (&to)[KronShape::most], const std::vector<Tensor>& factors) {
@@ -76,13 +87,15 @@ void launch_forward(const KronShape& shape, const Tensor& x, const std::vector<T
   k.finish = bias.defined() || before.defined() || activation != Activation::none;
   const jit::Kernel& kernel = compiled(k, stream);
   const int bytes = shape.forward_bytes();
+  const Tiles tiles = tiles_of(shape, y);
   device::KronForwardArguments a{.x = x.data(),
                                  .bias = bias.defined() ? bias.data() : nullptr,
                                  .before = before.defined() ? before.data() : nullptr,
                                  .y = y.data(),
                                  .outer = y.size(1),
                                  .inner = y.size(3),
-                                 .tiles = tiles_of(shape, y),
+                                 .tiles = tiles.count,
+                                 .chunks = tiles.chunks,
                                  .activation = static_cast<int>(activation),
                                  .factors = {}};
   fill(a.factors, factors);
@@ -125,8 +138,9 @@ void launch_backward(const KronShape& shape, const Tensor& x, const std::vector<
   k.aligned = k.aligned && aligned(dx);
   const jit::Kernel& kernel = compiled(k, stream);
   const int bytes = shape.backward_bytes();
-  const int64_t tiles = tiles_of(shape, dy), groups = dy.size(0);
-  const unsigned ctas = ctas_of(kernel, k.threads, bytes, tiles, stream);
+  const Tiles tiles = tiles_of(shape, dy);
+  const int64_t groups = dy.size(0);
+  const unsigned ctas = ctas_of(kernel, k.threads, bytes, tiles.count, stream);
   const Tensor partials = Tensor::empty({groups, ctas, shape.weights(shape.count)},
                                         dy.dtype() == f64 ? f64 : f32, dy.device());
   device::KronBackwardArguments a{.x = x.data(),
@@ -135,7 +149,8 @@ void launch_backward(const KronShape& shape, const Tensor& x, const std::vector<
                                   .partials = partials.data(),
                                   .outer = dy.size(1),
                                   .inner = dy.size(3),
-                                  .tiles = tiles,
+                                  .tiles = tiles.count,
+                                  .chunks = tiles.chunks,
                                   .factors = {}};
   fill(a.factors, factors);
   jit::launch(kernel,

@@ -60,25 +60,38 @@ inline std::optional<device::KronShape> kron_shape_of(std::span<const KronAxis> 
     widest = std::max({widest, before * axes[i].p * after / axes[i].q, before * after});
   }
   if (widest * size > limit) return {};
+  // So little that two CTAs share an SM, where the smallest tile allows that.
+  const auto fits = [&](const device::KronShape& s, bool smallest) {
+    return kron_fits(s, backward, backward || smallest ? limit : limit / 2);
+  };
   const int line = 128 / size;  // elements that make a whole line of memory
-  constexpr int64_t wanted = 8192;
-  std::optional<device::KronShape> best;
+  const bool wide = std::ranges::any_of(axes, [](const KronAxis& a) { return a.q > 16; });
+  const int64_t wanted = wide && size < 8 ? 16384 : 8192;
+  const auto one = kron_shape(axes, size, 16, 1, threads);
+  bool tensor = true;  // tensor cores do with fewer threads
+  for (int i = 0; i < one.count; ++i) tensor = tensor && one.step(i).tensor();
   if (widest * inner <= wanted || inner == 1) {
-    for (int64_t rows = 1; rows == 1 || rows * widest * inner <= wanted; rows *= 2) {
-      const auto s = kron_shape(axes, size, static_cast<int>(rows), static_cast<int>(inner),
-                                widest * inner > wanted ? 2 * threads : threads);
-      if (kron_fits(s, backward, rows == 1 || backward ? limit : limit / 2)) best = s;
+    const int many = widest * inner > wanted && !tensor ? 2 * threads : threads;
+    const auto shape = [&](int64_t rows) {
+      return kron_shape(axes, size, static_cast<int>(rows), static_cast<int>(inner), many);
+    };
+    const bool shared = fits(shape(1), false);
+    if (fits(shape(1), true)) {
+      int64_t rows = 1;
+      while (2 * rows * widest * inner <= wanted && fits(shape(2 * rows), !shared)) rows *= 2;
+      return shape(rows);
     }
-    if (best || inner == 1) return best;
+    if (inner == 1) return {};
   }
-  for (int64_t chunk = std::min<int64_t>(inner, line); chunk <= inner; chunk *= 2) {
-    const auto s = kron_shape(axes, size, 1, static_cast<int>(chunk), threads);
-    if (!kron_fits(s, backward, best && !backward ? limit / 2 : limit) ||
-        (best && chunk * widest > wanted))
-      break;
-    best = s;
-  }
-  return best;
+  const auto shape = [&](int64_t chunk) {
+    return kron_shape(axes, size, 1, static_cast<int>(chunk), threads);
+  };
+  int64_t chunk = std::min<int64_t>(inner, line);
+  if (!fits(shape(chunk), true)) return {};
+  const bool shared = fits(shape(chunk), false);
+  while (2 * chunk <= inner && 2 * chunk * widest <= wanted && fits(shape(2 * chunk), !shared))
+    chunk *= 2;
+  return shape(chunk);
 }
 
 /** @brief How many axes, counted from the fastest, make the next pass: as many as fit one tile. 1

@@ -58,9 +58,10 @@ jit::Source kron_source(const KronKernel& k) {
   code +=
       format("static_assert(shape.{}_bytes() == {});\n\n", pass, kron_bytes(k.shape(), k.backward));
   code += format(
-      "extern \"C\" __global__ void __launch_bounds__({})\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, {})\n"
       "    {}(const __grid_constant__ {} arguments) {\n",
-      k.threads, name, k.backward ? "KronBackwardArguments" : "KronForwardArguments");
+      k.threads, k.backward || k.finish ? 1 : k.shape().ctas(), name,
+      k.backward ? "KronBackwardArguments" : "KronForwardArguments");
   code += format("  kron_{}<{}, shape, {}, {}{}>(arguments);\n}\n", pass, device_type_name(k.dtype),
                  k.whole, k.aligned, k.backward ? "" : (k.finish ? ", true" : ", false"));
   return {name, code, device_headers()};

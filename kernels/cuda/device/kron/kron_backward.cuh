@@ -67,8 +67,8 @@ __device__ void kron_backward(const KronBackwardArguments& a) {
   kron_load_factors<T, shape, 1>(factors, a.factors);
   kron_load_transposed<T, shape>(transposed, a.factors);
   KronContractions<T, shape> sums;
-  for (long long tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
-    const KronPart part = KronPart::of<shape>(tile, a.outer, a.inner);
+  for (unsigned tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
+    const KronPart part = KronPart::of<shape>(tile, a.chunks, a.outer, a.inner);
     kron_load<T, shape, in, whole, aligned>(kron_before<T, shape, shape.count - 1>(memory), x, part,
                                             a.inner);
     commit_copies();

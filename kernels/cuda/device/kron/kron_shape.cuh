@@ -23,7 +23,7 @@ struct KronStep {
 
   constexpr bool tensor() const { return size == 2 && p % 16 == 0 && q % 16 == 0 && q <= 128; }
   /// Elements moved at once; for 16 bits so many that the sums stay in registers.
-  constexpr int vector() const { return size == 2 && q > 8 ? 4 : 16 / size; }
+  constexpr int vector() const { return size == 2 && q > 8 && q <= 16 ? 4 : 16 / size; }
   constexpr KronStepKind kind() const {
     if (tensor() && inner % 8 == 0) return KronStepKind::mma_inner;
     if (tensor() && inner == 1 && outer % 16 == 0) return KronStepKind::mma_rows;
@@ -34,11 +34,19 @@ struct KronStep {
     return kind() == KronStepKind::mma_inner || kind() == KronStepKind::mma_rows;
   }
   // Threads: `results` of a thread along q, times `lanes` of the inner extent or of the rows.
-  constexpr int results() const { return q <= 16 ? kron_up(q, 4) : 8; }
+  constexpr int results() const {
+    if (q <= 16) return kron_up(q, 4);
+    return size == 4 && kind() == KronStepKind::along_rows && q % 16 == 0 ? 16 : 8;
+  }
   constexpr int padded() const { return kron_up(q, results()); }
   constexpr int lanes() const {
-    if (kind() == KronStepKind::along_rows) return size == 8 ? 2 : 4;
-    return inner % vector() == 0 ? vector() : 1;
+    const bool rows = kind() == KronStepKind::along_rows;
+    const int one = rows ? (size == 8 ? 2 : 4) : inner % vector() == 0 ? vector() : 1;
+    // Twice as many make more of each number read, where that leaves no thread without work.
+    const bool twice = results() == 8 && threads == 256 && !rows && one < 8 && one > 1 &&
+                       inner % (2 * one) == 0 &&
+                       outer * inner / (2 * one) * (padded() / results()) >= threads;
+    return twice ? 2 * one : one;
   }
   constexpr int columns() const {  ///< items that have the same part of q
     return kind() == KronStepKind::along_rows ? (outer + lanes() - 1) / lanes()
@@ -48,6 +56,16 @@ struct KronStep {
   constexpr bool exclusive() const { return results() >= q; }
   constexpr bool held() const { return items() <= threads; }
   constexpr bool in_place() const { return p == q && (on_tensor_cores() || exclusive() || held()); }
+  /// Whether it may write to global memory, whole chunks of neighbours.
+  constexpr bool writes_global() const {
+    return kind() == KronStepKind::along_inner && lanes() % (16 / size) == 0;
+  }
+  /// Registers of a thread's sums.
+  constexpr int registers() const {
+    if (kind() == KronStepKind::mma_inner) return q / (inner % 16 == 0 ? 2 : 4);
+    if (kind() == KronStepKind::mma_rows) return q / 2;
+    return lanes() * results() * (size == 8 ? 2 : 1);
+  }
   constexpr int factor_bytes() const {
     return on_tensor_cores() ? kron_tile_bytes(p * q, size)
                              : kron_up(p * padded() * (size == 8 ? 8 : 4), 128);
@@ -113,6 +131,13 @@ struct KronShape {
     return {size, outer(i), p[i], q[i], inner(i), threads};
   }
 
+  /// CTAs that an SM should hold: bounds the registers.
+  constexpr int ctas() const {
+    bool few = threads == 256 && size < 8;
+    for (int i = 0; i < count; ++i)
+      few = few && step(i).registers() <= (step(i).on_tensor_cores() ? 32 : 64);
+    return few ? 2 : 1;
+  }
   constexpr bool two_tiles() const {
     bool two = false;
     for (int i = 0; i < count; ++i) two = two || !step(i).in_place();
@@ -172,7 +197,7 @@ struct KronForwardArguments {
   const void *x, *bias;
   void *before, *y;
   long long outer, inner;  ///< of the pass
-  long long tiles;         ///< of a group
+  unsigned tiles, chunks;  ///< of a group; of a row
   int activation;
   KronFactor factors[KronShape::most];
 };
@@ -180,7 +205,8 @@ struct KronForwardArguments {
 struct KronBackwardArguments {
   const void *x, *dy;
   void *dx, *partials;  ///< partials [groups, CTAs, all factors]
-  long long outer, inner, tiles;
+  long long outer, inner;
+  unsigned tiles, chunks;
   KronFactor factors[KronShape::most];
 };
 

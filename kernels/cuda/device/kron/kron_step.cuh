@@ -5,19 +5,40 @@
 
 namespace bs::cuda::device {
 
+/// What a factor is made of in shared memory.
+template <class T, KronStep s, bool as_it_is = s.on_tensor_cores()>
+struct KronFactorElement {
+  using type = T;
+  __device__ static T of(T x) { return x; }
+};
+template <class T, KronStep s>
+struct KronFactorElement<T, s, false> {
+  using type = wide<T>;
+  __device__ static wide<T> of(T x) { return widen(x); }
+};
+
 /// Brings a factor into shared memory: as it is for tensor cores, else in rows of padded numbers.
+/// What is dense is copied beside other work; else neighbours in memory are read by neighbours.
 template <class T, KronStep s>
 __device__ void kron_load_factor(void* memory, const T* w, long long row, long long col) {
-  if constexpr (s.on_tensor_cores()) {
-    T* const to = static_cast<T*>(memory);
-    for (int e = threadIdx.x; e < s.p * s.q; e += s.threads)
-      to[kron_place<T>(e)] = w[e / s.q * row + e % s.q * col];
-  } else {
-    wide<T>* const to = static_cast<wide<T>*>(memory);
-    for (int e = threadIdx.x; e < s.p * s.padded(); e += s.threads) {
-      const int j = e % s.padded();
-      to[e] = j < s.q ? widen(w[e / s.padded() * row + j * col]) : wide<T>(0);
+  using U = typename KronFactorElement<T, s>::type;
+  constexpr int vector = 16 / static_cast<int>(sizeof(T));
+  constexpr int line = s.on_tensor_cores() ? s.q : s.padded();
+  U* const to = static_cast<U*>(memory);
+  const auto place = [](int e) { return s.on_tensor_cores() ? kron_place<T>(e) : e; };
+  if constexpr (sizeof(T) == sizeof(U) && s.q % vector == 0 && line == s.q) {
+    if (col == 1 && (reinterpret_cast<unsigned long long>(w) | row * sizeof(T)) % 16 == 0) {
+      for (int e = threadIdx.x * vector; e < s.p * s.q; e += s.threads * vector)
+        copy_async_16(to + place(e), w + e / s.q * row + e % s.q, true);
+      return;
     }
+  }
+  const bool turned = row < col;
+#pragma unroll 8
+  for (int e = threadIdx.x; e < s.p * line; e += s.threads) {
+    const int i = turned ? e % s.p : e / line, j = turned ? e / s.p : e % line;
+    const U value = j < s.q ? KronFactorElement<T, s>::of(w[i * row + j * col]) : U{};
+    to[place(i * line + j)] = value;
   }
 }
 
@@ -47,7 +68,22 @@ struct KronItem {
 
   __device__ int row(int l) const { return column + l * s.columns(); }
 
-  __device__ void compute(const T* x, const W* factor) {
+  /// Neighbours moved at once.
+  static constexpr int piece = lanes < s.vector() ? 1 : s.vector();
+
+  template <class Source>
+  __device__ static void read_lanes(const Source& x, int e, W (&values)[lanes]) {
+#pragma unroll
+    for (int l = 0; l < lanes; l += piece) {
+      W some[piece];
+      x.read(e + l, some);
+#pragma unroll
+      for (int v = 0; v < piece; ++v) values[l + v] = some[v];
+    }
+  }
+
+  template <class Source>
+  __device__ void compute(const Source& x, const W* factor) {
 #pragma unroll
     for (int l = 0; l < lanes; ++l)
 #pragma unroll
@@ -59,7 +95,7 @@ struct KronItem {
         W values[lanes][vector];
 #pragma unroll
         for (int l = 0; l < lanes; ++l)
-          kron_read<T, vector>(x, (row(l) < s.outer ? row(l) : 0) * s.p + i, values[l]);
+          x.read((row(l) < s.outer ? row(l) : 0) * s.p + i, values[l]);
 #pragma unroll
         for (int v = 0; v < vector; ++v) {
           W w[results];
@@ -72,10 +108,10 @@ struct KronItem {
       }
     } else {
       const int start = column * lanes / s.inner * s.p * s.inner + column * lanes % s.inner;
-#pragma unroll 4
+#pragma unroll(s.registers() > 32 ? 2 : 4)
       for (int i = 0; i < s.p; ++i) {
         W values[lanes], w[results];
-        kron_read<T, lanes>(x, start + i * s.inner, values);
+        read_lanes(x, start + i * s.inner, values);
         kron_factor_row<W, results>(factor + i * s.padded() + first, w);
 #pragma unroll
         for (int l = 0; l < lanes; ++l)
@@ -85,7 +121,8 @@ struct KronItem {
     }
   }
 
-  __device__ void store(T* y) const {
+  template <class Target>
+  __device__ void store(const Target& y) const {
     if constexpr (rows) {
       constexpr int vector = s.q % (16 / static_cast<int>(sizeof(T))) == 0 &&
                                      results % (16 / static_cast<int>(sizeof(T))) == 0
@@ -100,7 +137,7 @@ struct KronItem {
           W values[vector];
 #pragma unroll
           for (int v = 0; v < vector; ++v) values[v] = sum[l][j + v];
-          kron_write<T, vector>(y, row(l) * s.q + first + j, values);
+          y.write(row(l) * s.q + first + j, values);
         }
       }
     } else {
@@ -108,22 +145,26 @@ struct KronItem {
 #pragma unroll
       for (int j = 0; j < results; ++j) {
         if (first + j >= s.q) continue;
-        W values[lanes];
 #pragma unroll
-        for (int l = 0; l < lanes; ++l) values[l] = sum[l][j];
-        kron_write<T, lanes>(y, start + (first + j) * s.inner, values);
+        for (int l = 0; l < lanes; l += piece) {
+          W values[piece];
+#pragma unroll
+          for (int v = 0; v < piece; ++v) values[v] = sum[l + v][j];
+          y.write(start + (first + j) * s.inner + l, values);
+        }
       }
     }
   }
 };
 
 /// A step on threads. In place, a thread either owns all that it reads or waits for all readers.
-template <class T, KronStep s>
-__device__ __forceinline__ void kron_threads_step(const T* x, T* y, const wide<T>* factor) {
-  if constexpr (s.held() && !s.exclusive()) {
+template <class T, KronStep s, bool in_place, class Source, class Target>
+__device__ __forceinline__ void kron_threads_step(const Source& x, const Target& y,
+                                                  const wide<T>* factor) {
+  if constexpr (in_place && !s.exclusive()) {
     KronItem<T, s> item(threadIdx.x < s.items() ? threadIdx.x : 0);
     item.compute(x, factor);
-    if constexpr (s.in_place()) __syncthreads();
+    __syncthreads();
     if (threadIdx.x < s.items()) item.store(y);
   } else {
 #pragma unroll 1
@@ -244,7 +285,8 @@ __device__ __forceinline__ void kron_step(const T* x, T* y, const void* factor) 
   } else if constexpr (s.kind() == KronStepKind::mma_rows) {
     kron_mma_rows<T, s>(x, y, static_cast<const T*>(factor));
   } else {
-    kron_threads_step<T, s>(x, y, static_cast<const wide<T>*>(factor));
+    kron_threads_step<T, s, s.in_place()>(KronShared<T>{const_cast<T*>(x)}, KronShared<T>{y},
+                                          static_cast<const wide<T>*>(factor));
   }
   __syncthreads();
 }

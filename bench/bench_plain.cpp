@@ -69,7 +69,8 @@ void measure(const std::string& set, const std::string& only, const bench::Plain
     if ((c.what + ": " + c.layout).find(only) == std::string::npos) continue;
     record.add({.cell = {{"set", set}, {"rows", size.rows}, {"columns", size.columns}},
                 .what = c.what + ": " + c.layout,
-                .time = bench::measure(settings.device, [&c] { c.run(); }, settings.measure),
+                .time = bench::measure(
+                    settings.device, [&c] { c.run(); }, settings.measure),
                 .bytes = c.bytes});
   }
 }

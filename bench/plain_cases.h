@@ -8,8 +8,8 @@
 
 namespace bs::bench {
 
-/** @brief Extents of all problems: matrices [rows, columns], seen as [4, rows / 4, columns / 64, 64]
- *  where an operation has four axes. */
+/** @brief Extents of all problems: matrices [rows, columns], seen as [4, rows / 4, columns / 64,
+ * 64] where an operation has four axes. */
 struct PlainSize {
   int64_t rows = 16384;    ///< a multiple of 512
   int64_t columns = 4096;  ///< a multiple of 64

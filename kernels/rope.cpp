@@ -3,6 +3,8 @@
 #include <bs/kernels/copy.h>
 
 #include <cmath>
+#include <span>
+#include <vector>
 
 namespace bs {
 
@@ -13,15 +15,16 @@ Tensor rope_table(int64_t length, int64_t dim, double base, int64_t first, DType
   BS_CHECK(base > 0, "rope_table: base {}", base);
   BS_CHECK(dtype == f32 || dtype == f64, "rope_table: {} is neither f32 nor f64", dtype);
   const int64_t pairs = dim / 2;
-  Tensor table = Tensor::empty({length, 2, pairs}, f64);
-  double* const to = table.data<double>();
+  std::vector<double> values(static_cast<size_t>(length * dim));
+  const auto at = [&](int64_t i) -> double& { return values[static_cast<size_t>(i)]; };
   for (int64_t p = 0; p < length; ++p)
     for (int64_t i = 0; i < pairs; ++i) {
       const double rate = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dim));
       const double angle = static_cast<double>(first + p) * rate;
-      to[p * dim + i] = std::cos(angle);
-      to[p * dim + pairs + i] = std::sin(angle);
+      at(p * dim + i) = std::cos(angle);
+      at(p * dim + pairs + i) = std::sin(angle);
     }
+  const Tensor table = Tensor::from(std::span<const double>(values), {length, 2, pairs});
   return cast(table, dtype).to(device);
 }
 

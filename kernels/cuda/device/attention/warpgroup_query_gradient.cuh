@@ -302,16 +302,17 @@ struct WarpgroupQueryGradient {
           at.advance();
         }
       };
+      const auto multiply_next = [&] {
+        const int slice = (__ffs(static_cast<int>(mine)) - 1) / (groups * boxes);
+        multiply(sums, buffers + at.stage * stage_bytes, group, slice);
+        mine &= mine - 1;
+      };
       while (seek()) {
         if constexpr (small) fence_async_shared();  // gradients came by ordinary copies
-        do {
-          const int slice = (__ffs(static_cast<int>(mine)) - 1) / (groups * boxes);
-          multiply(sums, buffers + at.stage * stage_bytes, group, slice);
-          mine &= mine - 1;
-          warpgroup_wait<1>();
-          if (leaving >= 0 && elected) s.empty[leaving].arrive();
-          leaving = -1;
-        } while (mine != 0);
+        multiply_next();
+        warpgroup_wait<1>();
+        if (leaving >= 0 && elected) s.empty[leaving].arrive();
+        while (mine != 0) multiply_next();
         leaving = at.stage;
         at.advance();
       }

@@ -159,6 +159,31 @@ TEST_CASE("sparse_attention: all blocks, head_dims and dtypes") {
     }
 }
 
+TEST_CASE("sparse_attention: extremes of large blocks") {
+  for (const int block : {64, 128})
+    for (const int64_t head_dim : {64, 128}) {
+      const std::string size = format("block {}, head_dim {}: ", block, head_dim);
+      const Sizes one{1, 1, 1, head_dim}, grouped{2, 4, 2, head_dim};
+      const auto some = [&](std::vector<BlockIndex> blocks) {
+        return Layout::from_blocks(1, 3, 3, block, std::move(blocks));
+      };
+      check_formulas(size + "one block", one, {dense_layout(1, 1, block)}, {f16, bf16});
+      check_formulas(size + "all blocks", one, {dense_layout(2, 3, block)}, {f16, bf16});
+      check_formulas(size + "one row has all", grouped, {some({{0, 1, 0}, {0, 1, 1}, {0, 1, 2}})},
+                     {f16, bf16});
+      check_formulas(size + "one column has all", one, {some({{0, 0, 1}, {0, 1, 1}, {0, 2, 1}})},
+                     {f16, bf16});
+      check_formulas(size + "empty row and column", one, {some({{0, 0, 0}, {0, 2, 0}, {0, 2, 2}})},
+                     {f16, bf16});
+      check_formulas(size + "causal", grouped, {dense_layout(3, 3, block), true}, {f16, bf16});
+      check_formulas(size + "causal, above the diagonal alone", one,
+                     {some({{0, 0, 1}, {0, 0, 2}, {0, 1, 2}}), true}, {f16, bf16});
+      check_formulas(size + "padding", {2, 2, 1, head_dim},
+                     {random_layout(2, 3, 3, block, .6, 21), true, {3 * block - 5, block + 1}},
+                     {f16, bf16});
+    }
+}
+
 TEST_CASE("sparse_attention: rows and columns longer than what is held at once") {
   check_formulas("rows", {1, 1, 1, 16}, {random_layout(1, 3, 90, 32, .9, 14)}, {f32, bf16});
   check_formulas("columns", {1, 1, 1, 16}, {random_layout(1, 90, 3, 32, .9, 15)}, {f32, bf16});

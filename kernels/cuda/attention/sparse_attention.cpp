@@ -278,14 +278,16 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                            .log_sums = log_sums.data(),
                            .means = means.data(),
                            .height = static_cast<int>(layout.height())};
-  // The kernels on wgmma multiply what is hidden by zero. So they say whether anything that they
-  // met is not finite, and then the portable kernels compute it all anew.
+  // The kernels on wgmma multiply what is hidden in a tile by zero. So they say whether anything
+  // that they met is not finite, and then the portable kernels compute it all anew.
   const Tensor said =
       is_plain(q, k, v, layout, options)
           ? sparse_attention_warpgroup_backward(queries, keys, values, forward, douts, layout,
                                                 gradients, log_sums, means, options, stream)
           : Tensor();
   const int* const asked = said.defined() ? said.data<int32_t>() : nullptr;
+  const bool hides = layout.block() < 64 || options.causal || options.key_padding_mask.defined();
+  if (asked && !hides) return;
   if (!asked) launch_numbers(q.dtype(), q.size(0) * q.size(1) * q.size(2), arguments, stream);
   launch_pass(op, AttentionPass::query_gradient, p, p.longest_queries, q.size(1), arguments, stream,
               asked);

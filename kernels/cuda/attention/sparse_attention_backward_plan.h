@@ -28,17 +28,14 @@ constexpr int attention_key_gradient_bytes(int dim, int block, int stages) {
   return 2 * 2 * 128 * dim + teams * stages * (2 * 64 * dim * 2) + 2 * 2 * 8192 +
          teams * (stages * (16 + 512 + (block < 32 ? 80 : 24)) + 48);
 }
-/** @brief Warpgroups of the kernel of queries, with 64 queries each. */
-constexpr int attention_query_groups(int block) { return block < 64 ? 2 : 4; }
-
 /** @brief Likewise, of the kernel of queries. */
-constexpr int attention_query_gradient_bytes(int dim, int block, int stages) {
-  const int groups = attention_query_groups(block);
-  return stages * ((groups + dim / 64) * 8192 + 32) + groups * 64 * dim * 2 + 64 + 1024;
+constexpr int attention_query_gradient_bytes(int dim, int stages) {
+  return stages * ((2 + dim / 64) * 8192 + 32) + 2 * 64 * dim * 2 + 64 + 1024;
 }
 
-/** @brief Gradients of scores that a launch may leave in memory, unless one head has more. */
-inline constexpr int64_t attention_values_bytes = int64_t{1} << 30;
+/** @brief Gradients of scores that a launch may leave in memory, unless one head has more. A pool
+ * that has to map memory anew for it takes 1.1 us a MiB. */
+inline constexpr int64_t attention_values_bytes = int64_t{1} << 28;
 
 /** @brief As many stages as fit, and at least two; and as many heads a launch as the gradients of
  * their scores leave room for, in launches of about the same size. */
@@ -58,7 +55,7 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
     --plan.key_stages;
   plan.query_stages = 5;
   while (plan.query_stages > 1 &&
-         attention_query_gradient_bytes(plan.dim, p.block, plan.query_stages) > p.shared_bytes)
+         attention_query_gradient_bytes(plan.dim, plan.query_stages) > p.shared_bytes)
     --plan.query_stages;
   const int64_t head_bytes = p.head_blocks * p.block * p.block * p.element;
   // Coordinates of the copy engine are 31 bits.
@@ -68,7 +65,8 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   const int64_t launches = (p.kv_heads + at_once - 1) / at_once;
   plan.heads = launches == 0 ? 0 : (p.kv_heads + launches - 1) / launches;
   plan.warpgroup = plan.key_stages >= least && plan.query_stages > 1 &&
-                   p.head_blocks * p.block <= INT32_MAX && head_bytes <= 4 * attention_values_bytes;
+                   p.head_blocks * p.block <= INT32_MAX &&
+                   head_bytes <= 16 * attention_values_bytes;
   return plan;
 }
 

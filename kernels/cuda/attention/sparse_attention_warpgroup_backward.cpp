@@ -21,13 +21,11 @@ namespace {
 using Kernel = AttentionBackwardKernel;
 using Pass = Kernel::Pass;
 
-int threads(const Kernel& k) {
-  return 128 * (1 + (k.pass == Pass::key_gradient ? 2 : attention_query_groups(k.block)));
-}
+constexpr int threads = 384;
 
 int shared_bytes(const Kernel& k) {
   return k.pass == Pass::key_gradient ? attention_key_gradient_bytes(k.dim, k.block, k.stages)
-                                      : attention_query_gradient_bytes(k.dim, k.block, k.stages);
+                                      : attention_query_gradient_bytes(k.dim, k.stages);
 }
 
 /// A tensor [batch, heads, rows, head_dim] in boxes of 64 columns.
@@ -121,7 +119,7 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
       .means = means.data()};
   constexpr unsigned of_cta = 256;
   const int64_t total = log_sums.numel();
-  const int64_t ctas = ceil_div(total, of_cta / 16 * 4);
+  const int64_t ctas = ceil_div(total * 16, of_cta);
   const jit::Kernel& kernel = family->get(b.q.dtype(), b.stream.device(), [&] {
     return attention_numbers_warpgroup_source(b.q.dtype());
   });
@@ -142,7 +140,7 @@ void launch(const Kernel& k, Params& params, int workers_of_cta, Stream stream) 
       family->get(k, stream.device(), [&] { return attention_backward_source(k); });
   jit::launch(kernel,
               {.grid = dim3(static_cast<unsigned>(ctas)),
-               .block = dim3(static_cast<unsigned>(threads(k))),
+               .block = dim3(threads),
                .shared_bytes = shared_bytes(k)},
               stream, params);
 }
@@ -182,13 +180,13 @@ jit::Source attention_backward_source(const Kernel& k) {
   code += format("  static constexpr int dim = {}, block = {}, stages = {};\n};\n", k.dim, k.block,
                  k.stages);
   code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
-  code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n",
-                 threads(k), shared_bytes(k));
+  code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n", threads,
+                 shared_bytes(k));
   code += format(
       "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
       "    {}(const __grid_constant__ bs::cuda::device::{}Params params) {\n"
       "  Kernel::run(params);\n}\n",
-      threads(k), name, type);
+      threads, name, type);
   return {name, code, device_headers()};
 }
 
@@ -253,7 +251,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   fill_zero(odd.data(), odd.bytes(), stream);
   const device::TensorMapWords ds_map = values_map(ds, block).encode(op);
   const StripShape by_key{.transposed = true, .side = key_rows / block},
-      by_query{.side = 64 * attention_query_groups(block) / block};
+      by_query{.side = 128 / block};
   const Kept<Strips> columns = strips_of(layout, by_key), rows = strips_of(layout, by_query);
   const Kept<DeviceStrips> key_list = device_strips(layout, by_key, stream),
                            query_list = device_strips(layout, by_query, stream);

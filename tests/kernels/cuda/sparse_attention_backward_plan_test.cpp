@@ -121,7 +121,7 @@ TEST_CASE("sparse_attention_backward: kernels fit the memory that there is, or o
         CHECK(plan.key_stages >= (block == 128 ? 3 : 2));
         CHECK(plan.query_stages >= 2);
         CHECK(attention_key_gradient_bytes(plan.dim, block, plan.key_stages) <= p.shared_bytes);
-        CHECK(attention_query_gradient_bytes(plan.dim, block, plan.query_stages) <= p.shared_bytes);
+        CHECK(attention_query_gradient_bytes(plan.dim, plan.query_stages) <= p.shared_bytes);
       }
 }
 

@@ -2,49 +2,39 @@
 // The gradient of queries on wgmma: dq = dS K, of the gradients of the scores that
 // warpgroup_backward.cuh left in memory. Warpgroups keep 64 queries each and meet the keys that the
 // union of their block rows lists, 64 a stage. Keys and large blocks of gradients come by the copy
-// engine, small blocks by copy_async_16, with zeros where a row of a tile in use lacks one. What
-// comes out of L2 bounds the rate: keys are shared by four warpgroups, where blocks are large.
+// engine, small blocks by copy_async_16, with zeros where a row of a tile in use lacks one.
 #include <bs/kernels/cuda/device/attention/warpgroup_backward.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_slots.cuh>
 
 namespace bs::cuda::device {
 
 /// The numbers of each query that the other passes need, as attention_row_numbers gives them; half
-/// a warp has four neighbours, so that enough is on its way. Sets `odd` where one is not finite,
-/// but for queries that see no key: whatever else is not finite and seen shows in them.
+/// a warp a query. Sets `odd` where one is not finite, but for queries that see no key: whatever
+/// else is not finite and seen shows in them.
 template <class T>
 __device__ inline void attention_numbers(const AttentionBackwardArguments<T, float>& a,
                                          long long total, int* odd) {
-  constexpr int rows = 4;
-  const float infinity = -minus_infinity<float>();
-  const long long first =
-      (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) / 16 * rows;
+  const long long at = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) / 16;
   const AttentionProblem& p = a.problem;
   const int lane = static_cast<int>(threadIdx.x) % 16, d = lane * 8;
-  Pack<T, 8> x[rows] = {}, y[rows] = {};
+  const int row = static_cast<int>(at % p.queries), of = static_cast<int>(at / p.queries);
+  const int h = of % p.heads, b = of / p.heads;
+  float sum = 0;
+  if (at < total && d < p.head_dim) {
+    const Pack<T, 8> x = *reinterpret_cast<const Pack<T, 8>*>(a.out.at(b, h) + row * a.out.row + d);
+    const Pack<T, 8> y =
+        *reinterpret_cast<const Pack<T, 8>*>(a.dout.at(b, h) + row * a.dout.row + d);
 #pragma unroll
-  for (int i = 0; i < rows; ++i) {
-    const long long at = first + i;
-    if (at >= total || d >= p.head_dim) continue;
-    const int row = static_cast<int>(at % p.queries), of = static_cast<int>(at / p.queries);
-    const int h = of % p.heads, b = of / p.heads;
-    x[i] = *reinterpret_cast<const Pack<T, 8>*>(a.out.at(b, h) + row * a.out.row + d);
-    y[i] = *reinterpret_cast<const Pack<T, 8>*>(a.dout.at(b, h) + row * a.dout.row + d);
+    for (int i = 0; i < 8; ++i) sum += widen(x.at[i]) * widen(y.at[i]);
   }
 #pragma unroll
-  for (int i = 0; i < rows; ++i) {
-    float sum = 0;
-#pragma unroll
-    for (int j = 0; j < 8; ++j) sum += widen(x[i].at[j]) * widen(y[i].at[j]);
-#pragma unroll
-    for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-    if (lane != 0 || first + i >= total) continue;
-    const float log_sum = a.lse[first + i];
-    a.log_sums[first + i] =
-        log_sum == minus_infinity<float>() ? -log_sum : log_sum * 1.4426950408889634F;
-    a.means[first + i] = sum;
-    if (!(fabsf(sum) < infinity) || !(log_sum < infinity)) *odd = 1;
-  }
+  for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  if (lane != 0 || at >= total) return;
+  const float infinity = -minus_infinity<float>();
+  const float log_sum = a.lse[at];
+  a.log_sums[at] = log_sum == -infinity ? infinity : log_sum * 1.4426950408889634F;
+  a.means[at] = sum;
+  if (!(fabsf(sum) < infinity) || !(log_sum < infinity)) *odd = 1;
 }
 
 template <class Config>
@@ -53,7 +43,7 @@ struct WarpgroupQueryGradient {
   static constexpr int dim = Config::dim, block = Config::block, stages = Config::stages;
   static constexpr int pieces = dim / 64;
   static constexpr bool small = block < 64;
-  static constexpr int groups = small ? 2 : 4;  // warpgroups that multiply
+  static constexpr int groups = 2;  // warpgroups that multiply
   static constexpr int strip = 64 * groups, rows = strip / block;
   static constexpr int side = small ? block : 64;  // keys of one entry of a stage
   static constexpr int slices = 64 / side, halves = block / side;
@@ -366,11 +356,9 @@ struct WarpgroupQueryGradient {
     }
     __syncthreads();
     if (group == groups) {
-      if constexpr (!small) give_registers<32>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
       if (warp < copying_warps) produce(p, s, buffers, warp);
     } else {
-      if constexpr (!small) take_registers<112>();
       consume(p, s, buffers, staging + group * staging_bytes, group);
     }
   }

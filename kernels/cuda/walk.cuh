@@ -105,9 +105,16 @@ template <int M, class F>
 void for_each_part(const StridedLoop<M>& loop, const std::type_identity_t<Offsets<M>>& offsets,
                    F&& f) {
   if (fits_32_bits(loop)) return f(loop, offsets);
+  // The axis along which some tensor reaches farthest.
   int widest = 0;
-  for (int axis = 1; axis < loop.rank; ++axis)
-    if (loop.shape[axis] > loop.shape[widest]) widest = axis;
+  int64_t farthest = 0;
+  for (int axis = 0; axis < loop.rank; ++axis)
+    for (int n = 0; n < M; ++n) {
+      const int64_t reach = (loop.shape[axis] - 1) * loop.strides[n][axis];
+      if (reach <= farthest) continue;
+      farthest = reach;
+      widest = axis;
+    }
   // Halves begin where vectors do.
   const int64_t half = std::max<int64_t>(loop.shape[widest] / 128 * 64, 1);
   StridedLoop<M> part = loop;

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(most_row_threads)
 /// Threads that hold their rows add up their columns' dy * h and dy on the way, and leave the sums
 /// in a row of `partial` [2, workers, n], worker being the block, or each of its warps.
 template <class T, class Row>
-__global__ void __launch_bounds__(most_row_threads, Row::packs_held == 1 ? 2 : 1)
+__global__ void __launch_bounds__(most_row_threads)
     norm_backward_kernel(const T* x, const T* weight, const wide<T>* means, const wide<T>* rstds,
                          const T* dy, const T* dsum, T* dx, wide<T>* partial, int64_t rows,
                          int64_t n) {
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(most_row_threads, Row::packs_held == 1 ? 2 : 1
   const int64_t workers = int64_t{gridDim.x} * blockDim.y;
   W dweight[Row::elements] = {};
   W dbias[Row::elements] = {};
-  Row factors, in, slope, next_in, next_slope, more;
+  Row factors, in, slope, next_in, next_slope;
   if (weight) factors.load(weight, n);
   if (worker < rows) {
     next_in.load(x + worker * n, n);
@@ -112,7 +112,6 @@ __global__ void __launch_bounds__(most_row_threads, Row::packs_held == 1 ? 2 : 1
       next_in.load(x + (row + workers) * n, n);
       next_slope.load(dy + (row + workers) * n, n);
     }
-    if (dsum) more.load(dsum + row * n, n);
     const W mean = means ? means[row] : W(0);
     const W rstd = rstds[row];
     // f(k, p, h, d, g): normalised x, dy, and dy times the weight.
@@ -150,9 +149,9 @@ __global__ void __launch_bounds__(most_row_threads, Row::packs_held == 1 ? 2 : 1
     sums = row_sum(sums);
     const W offset = means ? sums.a / n : W(0);
     const W factor = sums.b / n;
-    for_each([&](int k, unsigned p, W(&h)[N], W(&)[N], W(&g)[N]) {
-      W other[N] = {};
-      if (dsum) more.get(k, p, other);
+    for_each([&](int, unsigned p, W(&h)[N], W(&)[N], W(&g)[N]) {
+      W other[N];
+      get_over(dsum ? dsum + row * n : nullptr, p, W(0), other);
 #pragma unroll
       for (int i = 0; i < N; ++i) g[i] = other[i] + rstd * (g[i] - offset - h[i] * factor);
       store_pack(dx + row * n, p, g);
@@ -215,9 +214,9 @@ __global__ void norm_finish_kernel(const wide<T>* partial, T* dweight, T* dbias,
   if (threadIdx.x == 0 && mine < n) out[mine] = narrow<T>(sum);
 }
 
-/// At least 16 rows a worker, so that partial sums stay small beside x. `busy`: threads of a
-/// multiprocessor, which their registers allow.
-unsigned backward_blocks(int64_t rows, dim3 block, int busy, Device device) {
+/// At least 16 rows a worker, so that partial sums stay small beside x.
+unsigned backward_blocks(int64_t rows, dim3 block, Device device) {
+  constexpr int busy = 512;  // threads of a multiprocessor, which their registers allow
   const int blocks = std::max(busy / static_cast<int>(block.x * block.y), 1);
   return grid_size(ceil_div(rows, 16), static_cast<int>(block.y), device, blocks);
 }
@@ -255,10 +254,9 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
     using W = wide<D>;
     const bool aligned = aligned16(x, weight, dy, dsum, to.dx);
     // The sums of a thread take up to four times the registers of what it holds.
-    constexpr int most = sizeof(T) == 2 ? 32 : sizeof(T) == 4 ? 48 : 64;
-    visit_row<T, 16, most>(aligned, rows, n, x.device(), [&]<class Row>(Type<Row>, dim3 block) {
-      const int busy = Row::packs_held == 1 ? 1024 : 512;
-      const unsigned blocks = backward_blocks(rows, block, busy, x.device());
+    constexpr int held_bytes = sizeof(T) == 2 ? 32 : 64;
+    visit_row<T, held_bytes>(aligned, rows, n, x.device(), [&]<class Row>(Type<Row>, dim3 block) {
+      const unsigned blocks = backward_blocks(rows, block, x.device());
       const int64_t workers = int64_t{blocks} * block.y;
       const bool sums = to.dweight.defined() || to.dbias.defined();
       Tensor partial;

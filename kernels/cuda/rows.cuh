@@ -101,7 +101,6 @@ struct HeldRow {
   static constexpr int N = N_;
   static constexpr bool is_held = true;
   static constexpr int elements = most * N;  ///< of a thread
-  static constexpr int packs_held = most;
   using W = device::wide<T>;
   using Raw = device::Raw<T, N>;
 
@@ -140,7 +139,6 @@ struct LongRow {
   static constexpr int N = N_;
   static constexpr bool is_held = false;
   static constexpr int elements = 1;
-  static constexpr int packs_held = 1;
   using W = device::wide<T>;
   using Raw = device::Raw<T, N>;
 
@@ -180,19 +178,18 @@ __device__ void store_pack(T* to, const device::wide<T> (&values)[N]) {
 
 /// Calls f(Type<Row>, block) with the kind of row for rows of n elements of T and the threads for
 /// it: held in vectors where the tensors are aligned and n is a multiple, held one by one, or long.
-/// Threads hold the first number of `held_bytes` of a row at most, longer rows the next.
-template <class T, int... held_bytes, class F>
+/// Threads hold `held_bytes` of a row at most.
+template <class T, int held_bytes, class F>
 void visit_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
   using D = device_type<T>;
   visit_pack<T>(aligned, n, [&]<int N>(std::integral_constant<int, N>) {
-    const auto holds = [&]<int bytes>(std::integral_constant<int, bytes>) {
-      constexpr int held = bytes / static_cast<int>(sizeof(T)) / std::max(N, 2);
-      const dim3 block = row_block(rows, n, N, held, device);
-      if (block.x > 0) f(Type<HeldRow<D, N, held>>{}, block);
-      return block.x > 0;
-    };
-    if ((holds(std::integral_constant<int, held_bytes>{}) || ...)) return;
-    f(Type<LongRow<D, N>>{}, dim3(most_row_threads));
+    constexpr int held = held_bytes / static_cast<int>(sizeof(T)) / std::max(N, 2);
+    const dim3 block = row_block(rows, n, N, held, device);
+    if (block.x > 0) {
+      f(Type<HeldRow<D, N, held>>{}, block);
+    } else {
+      f(Type<LongRow<D, N>>{}, dim3(most_row_threads));
+    }
   });
 }
 

@@ -5,8 +5,11 @@
 
 namespace bs {
 
-/** @brief Softmax over the stored columns of each row that `options` keep. Saves its result. */
+/** @brief Softmax over the stored columns of each row that `options` keep. Saves its result.
+ *  @param[in] bias takes the place of the option of that name, and gets a gradient
+ *  @throws Error for a bias given twice. */
 SparseVariable block_sparse_softmax(const SparseVariable& s,
-                                    const BlockSparseSoftmaxOptions& options = {});
+                                    const BlockSparseSoftmaxOptions& options = {},
+                                    const Variable& bias = {});
 
 }  // namespace bs

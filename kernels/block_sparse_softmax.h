@@ -11,6 +11,12 @@ struct BlockSparseSoftmaxOptions {
   bool causal = false;           ///< hide what is above the diagonal: element column > element row
   Tensor key_padding_mask = {};  ///< boolean [width] or [batch, width], true for columns to keep;
                                  ///< batch is the first axis of values; undefined: all
+  /** Added to scaled scores, in f32 (f64 for f64): floating, of a shape that broadcasts to that of
+   *  to_dense(s). A relative position embedding, say; -infinity hides. */
+  Tensor bias = {};
+  Tensor key_bias = {};  ///< floating [width] or [batch, width], added likewise
+  /** [height, width] for all matrices: boolean, true for what to keep; or floating, added. */
+  Tensor attention_mask = {};
 };
 
 /** @brief y_ij = exp(scale x_ij - m_i) / sum_k exp(scale x_ik - m_i), m_i = max_k scale x_ik, over
@@ -21,6 +27,13 @@ struct BlockSparseSoftmaxOptions {
  *  @throws Error when values or mask do not fit. */
 SparseTensor block_sparse_softmax(const SparseTensor& s,
                                   const BlockSparseSoftmaxOptions& options = {});
+
+/** @brief The gradient of the bias: that of the scores, dense and summed over what `bias_shape`
+ * shares.
+ *  @param[in] y,dy as below
+ *  @return of y's dtype, zero where no block is stored */
+Tensor block_sparse_softmax_bias_gradient(const SparseTensor& y, const Tensor& dy,
+                                          const Shape& bias_shape);
 
 /** @brief dx = scale * y * (dy - sum_k y_k dy_k), the vector-Jacobian product. Masks need not be
  *  known: y is zero where they hide.

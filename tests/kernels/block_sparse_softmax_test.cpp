@@ -169,6 +169,137 @@ TEST_CASE("block-sparse softmax: large scores do not overflow, and NaN is not hi
   for (size_t i = 0; i < y.values.size(); ++i) CHECK(std::isnan(y[i]) == (i % 64 < 8));
 }
 
+namespace {
+
+/// What is added to scores, dense: an input of the operation, keys' biases and a mask of elements.
+struct Added {
+  Shape bias;                    ///< broadcasts to the dense matrix
+  Reference keys = Reference();  ///< [width] or [batch, width]
+  Reference mask = Reference();  ///< [height, width]
+  bool mask_adds = false;        ///< or hides where it is 0
+};
+
+/// Element (z, h, i, j) of something that broadcasts to [batch, heads, height, width].
+double broadcast_at(const Reference& x, const Shape& dense, std::vector<int64_t> index) {
+  const auto skipped = static_cast<size_t>(dense.rank() - x.shape.rank());
+  int64_t at = 0;
+  for (int axis = 0; axis < x.shape.rank(); ++axis)
+    at = at * x.shape[axis] + (x.shape[axis] == 1 ? 0 : index[skipped + static_cast<size_t>(axis)]);
+  return x.values[static_cast<size_t>(at)];
+}
+
+Reference biased_softmax(const References& in, const Mask& mask, double scale, const Added& more) {
+  constexpr double absent = -std::numeric_limits<double>::infinity();
+  Reference x = densify(in[0], mask, absent);
+  const int64_t height = mask.height(), width = mask.width();
+  for (int64_t line = 0; line < x.shape.product() / width; ++line) {
+    const int64_t i = line % height, h = line / height % mask.heads, z = line / height / mask.heads;
+    double sum = 0;
+    for (int64_t j = 0; j < width; ++j) {
+      double& v = x[static_cast<size_t>(line * width + j)];
+      std::vector<int64_t> index = {z};
+      if (mask.heads > 1) index.push_back(h);
+      index.push_back(i);
+      index.push_back(j);
+      double s = scale * v + broadcast_at(in[1], x.shape, index);
+      if (!more.keys.shape.empty())
+        s += more.keys.shape.rank() == 1 ? more.keys.at({j}) : more.keys.at({z, j});
+      if (!more.mask.shape.empty()) {
+        const double m = more.mask.at({i, j});
+        s = more.mask_adds ? s + m : m == 0 ? absent : s;
+      }
+      v = std::isinf(s) ? 0 : std::exp(s);
+      sum += v;
+    }
+    for (int64_t j = 0; j < width; ++j)
+      x[static_cast<size_t>(line * width + j)] /= sum == 0 ? 1 : sum;
+  }
+  return sparsify(x, mask);
+}
+
+void check_biased(const Mask& mask, const Added& more) {
+  const LayoutPtr layout = mask.layout();
+  check_op({.name = "block_sparse_softmax",
+            .inputs = {mask.values({2}), more.bias},
+            .op =
+                [&](const Variables& v) {
+                  BlockSparseSoftmaxOptions o{.scale = .4};
+                  if (!more.keys.shape.empty()) o.key_bias = more.keys.tensor(f32, test_device());
+                  if (!more.mask.shape.empty())
+                    o.attention_mask =
+                        more.mask.tensor(more.mask_adds ? f32 : boolean, test_device());
+                  return block_sparse_softmax(SparseVariable{layout, v[0]}, o, v[1]).values;
+                },
+            .reference = [&](const References& in) { return biased_softmax(in, mask, .4, more); },
+            .steps = 32});
+}
+
+/// Multiples of 1/64, some of them -infinity.
+Reference some_hidden(const Shape& shape, uint64_t seed) {
+  Reference r = random_reference(shape, seed);
+  for (double& v : r.values)
+    v = v > .6 ? -std::numeric_limits<double>::infinity() : std::round(v * 64) / 64;
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("block-sparse softmax: biases with gradients") {
+  const Mask heads = Mask::random(2, 3, 4, 8, .6, 21), one = Mask::random(1, 3, 4, 8, .6, 22);
+  for (const Shape& bias : {Shape{24, 32}, Shape{2, 24, 32}, Shape{1, 24, 32}, Shape{1, 2, 24, 32},
+                            Shape{2, 1, 24, 32}, Shape{2, 2, 24, 32}})
+    check_biased(heads, {.bias = bias});
+  for (const Shape& bias : {Shape{24, 32}, Shape{1, 24, 32}, Shape{2, 24, 32}})
+    check_biased(one, {.bias = bias});
+}
+
+TEST_CASE("block-sparse softmax: masks that add and masks that hide") {
+  for (const int count : {1, 2}) {
+    const Mask mask = Mask::random(count, 3, 4, 8, .6, 23);
+    for (const bool adds : {false, true}) {
+      Added more{.bias = {24, 32}, .mask_adds = adds};
+      more.keys = some_hidden(adds ? Shape{32} : Shape{2, 32}, 24);
+      more.mask = some_hidden({24, 32}, 25);
+      if (!adds)
+        for (double& v : more.mask.values) v = std::isinf(v) ? 0 : 1;
+      for (int64_t j = 0; j < 32; ++j)  // a row with nothing left
+        more.mask.at({5, j}) = adds ? -std::numeric_limits<double>::infinity() : 0;
+      check_biased(mask, more);
+    }
+  }
+}
+
+TEST_CASE("block-sparse softmax: what a mask hides may be anything") {
+  const Mask mask(1, 1, 2, 8, 1);
+  Reference x = random_reference(mask.values(), 26), keys({16});
+  const auto run = [&] {
+    return Reference::of(
+        block_sparse_softmax(SparseTensor{mask.layout(), x.tensor(f32, test_device())},
+                             {.key_bias = keys.tensor(f32, test_device())})
+            .values);
+  };
+  keys.at({3}) = -std::numeric_limits<double>::infinity();
+  const Reference clean = run();
+  for (size_t row = 0; row < 8; ++row) x[row * 8 + 3] = std::numeric_limits<double>::quiet_NaN();
+  CHECK(run().values == clean.values);
+}
+
+TEST_CASE("block-sparse softmax refuses biases that do not fit") {
+  const Mask mask(1, 1, 2, 8, 1);
+  const SparseTensor s{mask.layout(), Tensor::empty(mask.values(), f32, test_device())};
+  const Tensor wrong = Tensor::empty({8, 8}, f32, test_device());
+  CHECK_THROWS_WITH_AS(
+      block_sparse_softmax(s, {.bias = wrong}),
+      "block_sparse_softmax: bias [8, 8] does not broadcast to the dense matrix of "
+      "values [2, 8, 8]",
+      Error);
+  CHECK_THROWS_WITH_AS(block_sparse_softmax(s, {.key_bias = wrong}),
+                       "block_sparse_softmax: key_bias [8, 8] is neither [16] nor [batch, 16]",
+                       Error);
+  CHECK_THROWS_WITH_AS(block_sparse_softmax(s, {.attention_mask = wrong.select(0, 0)}),
+                       "block_sparse_softmax: attention_mask [8] is not [height, width]", Error);
+}
+
 TEST_CASE("block-sparse products and softmax compose to attention") {
   const Mask mask = Mask::random(2, 3, 4, 8, 0.6, 12);
   const LayoutPtr layout = mask.layout();

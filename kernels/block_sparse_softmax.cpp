@@ -1,6 +1,7 @@
+#include <bs/kernels/block_sparse_softmax.h>
+
 #include <bs/kernels/binary.h>
 #include <bs/kernels/block_sparse_convert.h>
-#include <bs/kernels/block_sparse_softmax.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/reduce.h>

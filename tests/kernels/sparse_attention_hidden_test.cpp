@@ -1,0 +1,103 @@
+// What attention hides may be anything: values that are not finite reach no result of those that do
+// not see them.
+#include <bs/kernels/copy.h>
+#include <bs/kernels/sparse_attention.h>
+#include <bs/lib/patterns.h>
+#include <bs/tests/kernels/sparse_attention_rules.h>
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+LayoutPtr all_blocks(int rows, int cols, int block) {
+  return patterns::dense({.rows = rows, .cols = cols, .block = block});
+}
+
+SparseAttentionOptions causal() {
+  SparseAttentionOptions o;
+  o.causal = true;
+  return o;
+}
+
+std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
+
+bool same(const Tensor& a, const Tensor& b) { return values(a) == values(b); }
+
+}  // namespace
+
+TEST_CASE("sparse_attention: what is hidden may be anything") {
+  // Not finite in keys and values from 20 on, which queries before 20 do not see, and in padding.
+  for (const int block : {8, 32, 64})
+    for (const DType dtype : {f64, f32, bf16})
+      for (const double poison : {not_a_number, infinity}) {
+        constexpr int64_t n = 64, seen = 20, kept = 50;
+        const int blocks = static_cast<int>(n) / block;
+        AttentionRules r{all_blocks(blocks, blocks, block), causal()};
+        r.keep = Reference({2, n});
+        for (int64_t j = 0; j < kept; ++j) r.keep.at({0, j}) = r.keep.at({1, j}) = 1;
+        const SparseAttentionOptions o = r.options();
+        const Shape shape{2, 2, n, 16};
+        References in = {random_reference(shape, 1), random_reference(shape, 2),
+                         random_reference(shape, 3)};
+        const Reference dout = random_reference(shape, 4);
+        const auto run = [&] {
+          std::vector<Tensor> t;
+          for (const Reference& x : in) t.push_back(x.tensor(dtype, test_device()));
+          const Tensor d = dout.tensor(dtype, test_device());
+          const auto f = sparse_attention(t[0], t[1], t[2], r.layout, o);
+          const auto g = sparse_attention_backward(t[0], t[1], t[2], f, d, r.layout, o);
+          return std::vector<Tensor>{f.out, f.lse.unsqueeze(3), g.dq, g.dk, g.dv};
+        };
+        const auto clean = run();
+        for (const int64_t j : {int64_t{20}, int64_t{33}, int64_t{55}, int64_t{63}})
+          for (int64_t d = 0; d < 16; d += 3)
+            in[1].at({0, 1, j, d}) = in[2].at({0, 1, j, d}) = poison;
+        const auto poisoned = run();
+        for (size_t i = 0; i < 3; ++i) {  // out, lse and dq of queries that see none of them
+          check_close("before", Reference::of(poisoned[i].slice(2, 0, seen)),
+                      Reference::of(clean[i].slice(2, 0, seen)),
+                      i == 1 ? 1e-6 : 64 * epsilon(dtype) * .1);
+          CHECK(same(poisoned[i].slice(0, 1, 2), clean[i].slice(0, 1, 2)));
+        }
+        for (size_t i = 3; i < 5; ++i)
+          for (double x : values(poisoned[i].slice(2, kept, n))) CHECK(x == 0);
+        CHECK(std::isnan(Reference::of(poisoned[0]).at({0, 1, 40, 0})));
+      }
+}
+
+TEST_CASE("sparse_attention: what does not see may be anything") {
+  // A query that is not finite gives its gradient to no key that it does not see.
+  for (const int block : {8, 32, 64})
+    for (const DType dtype : {f64, f32, bf16}) {
+      constexpr int64_t n = 64, from = 20;
+      const AttentionRules r{
+          all_blocks(static_cast<int>(n) / block, static_cast<int>(n) / block, block), causal()};
+      const Shape shape{1, 1, n, 16};
+      References in = {random_reference(shape, 1), random_reference(shape, 2),
+                       random_reference(shape, 3), random_reference(shape, 4)};
+      const auto run = [&] {
+        std::vector<Tensor> t;
+        for (const Reference& x : in) t.push_back(x.tensor(dtype, test_device()));
+        const auto f = sparse_attention(t[0], t[1], t[2], r.layout, r.plain);
+        const auto g = sparse_attention_backward(t[0], t[1], t[2], f, t[3], r.layout, r.plain);
+        return std::vector<Tensor>{g.dk, g.dv};
+      };
+      const auto clean = run();
+      for (int64_t i : {int64_t{3}, from - 1})
+        for (int64_t d = 0; d < 16; d += 5)
+          in[0].at({0, 0, i, d}) = in[3].at({0, 0, i, d}) = not_a_number;
+      const auto poisoned = run();
+      for (size_t i = 0; i < 2; ++i) {
+        check_close("after", Reference::of(poisoned[i].slice(2, from, n)),
+                    Reference::of(clean[i].slice(2, from, n)), 64 * epsilon(dtype) * .1);
+        CHECK(std::isnan(Reference::of(poisoned[i]).at({0, 0, 2, 0})));
+      }
+    }
+}

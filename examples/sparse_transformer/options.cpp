@@ -29,6 +29,9 @@ void Line::add_model(Options& o) {
   add("--layers", o.layers, "transformer blocks", "Model")->check(in_range(1, 1000));
   add("--heads", o.heads, "attention heads", "Model")->check(in_range(1, 1024));
   add("--width", o.width, "width, a multiple of 8 x heads", "Model")->check(in_range(8, 65536));
+  add("--mlp-factors", o.mlp_factors,
+      "feed-forward weights are Kronecker products of so many; 0: dense", "Model")
+      ->check(in_range(0, 8));
   add("--context", o.context, "bytes seen, a multiple of the block", "Model")
       ->check(in_range(8, 1 << 20));
 }

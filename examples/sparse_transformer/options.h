@@ -26,6 +26,7 @@ struct Options : RunOptions {
   int layers = 4;
   int heads = 4;
   int width = 256;
+  int mlp_factors = 0;  ///< of the feed-forward weights; 0: dense
   int context = 256;
 
   std::string data;

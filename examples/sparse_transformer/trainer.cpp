@@ -32,6 +32,7 @@ nn::SparseTransformerOptions model_options(const Options& o) {
           .heads = o.heads,
           .block = o.pattern.block,
           .pattern = make_pattern(o.pattern, o.seed),
+          .mlp_factors = o.mlp_factors,
           .dtype = o.dtype,
           .device = o.device};
 }

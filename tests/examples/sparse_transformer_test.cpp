@@ -63,8 +63,10 @@ TEST_CASE("bigram: probabilities sum to one") {
 }
 
 TEST_CASE("options: defaults, and what is kept for a resumed run") {
-  const Options options = parse({"--data", text_file, "--width", "128", "--device", "cpu"});
+  const Options options =
+      parse({"--data", text_file, "--width", "128", "--mlp-factors", "2", "--device", "cpu"});
   CHECK(options.width == 128);
+  CHECK(options.mlp_factors == 2);
   CHECK(options.dtype == f32);
   CHECK(options.kept.at("--width") == "128");
   CHECK(options.kept.at("--layers") == "4");

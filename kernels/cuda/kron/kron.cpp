@@ -56,8 +56,10 @@ struct Tiles {
 Tiles tiles_of(const KronShape& shape, const Tensor& y) {
   const int64_t chunks = (y.size(3) + shape.chunk - 1) / shape.chunk;
   const int64_t count = (y.size(1) + shape.rows - 1) / shape.rows * chunks;
-  BS_CHECK(count <= INT32_MAX, "kron_matmul: {} tiles are more than the CUDA kernels can number",
-           count);
+  constexpr int64_t most_groups = 65535;
+  BS_CHECK(count <= INT32_MAX && y.size(0) <= most_groups,
+           "kron_matmul: {} groups of {} tiles are more than the CUDA kernels can number",
+           y.size(0), count);
   return {static_cast<unsigned>(count), static_cast<unsigned>(chunks)};
 }
 

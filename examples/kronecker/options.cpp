@@ -1,0 +1,59 @@
+#include <bs/examples/kronecker/options.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+
+namespace bs::example {
+
+bool parse_options(int argc, char** argv, KroneckerOptions& o) {
+  CLI::App app(
+      "Products with Kronecker products of square factors, in three ways: `steps` multiplies\n"
+      "by one factor and moves its axis, for each factor; `flat` multiplies the whole batch\n"
+      "as one matrix for each factor; `fused` is kron_matmul.\n\n"
+      "  kronecker check 32 128 128     norms, and differences between the ways\n"
+      "  kronecker profile 32 128 128   where time goes, and a trace for chrome://tracing\n"
+      "  kronecker bench 32 128 128     work, and times forward and backward");
+  std::string dtype = "f32", device = "auto";
+  app.add_option("mode", o.mode, "check, profile or bench")
+      ->check(CLI::IsMember({"check", "profile", "bench"}).description(""))
+      ->capture_default_str();
+  app.add_option("extents", o.extents, "rows, then the extent of each factor");
+  app.add_option("--dtype", dtype, "f64, f32, bf16 or f16")->capture_default_str();
+  app.add_option("--device", device, "cpu, cuda or auto")->capture_default_str();
+  app.add_option("--trace", o.trace, "file of profile's trace")->capture_default_str();
+  app.add_option("--wait", o.wait, "profile: runs that are not looked at")
+      ->check(CLI::Range(0, 1000).description(""))
+      ->capture_default_str();
+  app.add_option("--warmup", o.warm_up, "profile: runs to warm up")
+      ->check(CLI::Range(0, 1000).description(""))
+      ->capture_default_str();
+  app.add_option("--active", o.active, "profile: runs that are timed")
+      ->check(CLI::Range(1, 1000).description(""))
+      ->capture_default_str();
+  app.add_option("--runs", o.runs, "bench: runs, of which the median is shown")
+      ->check(CLI::Range(1, 10000).description(""))
+      ->capture_default_str();
+  app.add_flag("--smoke", o.smoke, "test itself and exit");
+  try {
+    app.parse(argc, argv);
+    o.dtype = parse_dtype(dtype);
+    o.device = device == "auto" ? (cuda_available() ? Device::cuda(0) : Device::cpu())
+                                : Device::parse(device);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return false;
+  } catch (const CLI::ParseError& error) {
+    BS_THROW(UsageError, "{}", error.what());
+  } catch (const Error& error) {
+    BS_THROW(UsageError, "{}", error.what());
+  }
+  if (!is_floating(o.dtype)) BS_THROW(UsageError, "--dtype {}: f64, f32, bf16 or f16", o.dtype);
+  if (o.extents.empty()) o.extents = {32, 128, 128};
+  if (o.extents.size() < 2) BS_THROW(UsageError, "no factors behind {} rows", o.rows());
+  for (const int64_t n : o.extents)
+    if (n < 1) BS_THROW(UsageError, "an extent of {}", n);
+  return true;
+}
+
+}  // namespace bs::example

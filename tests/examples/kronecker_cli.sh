@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# What users of kronecker see: help, errors, and the figures of each mode.
+program=$1
+. "$(dirname "$0")/cli.sh"
+
+"$program" --help >out
+grep -q -e '--dtype' out || fail 'help does not list --dtype' out
+
+expect_usage_error f31 check 3 4 --dtype f31
+expect_usage_error i32 check 3 4 --dtype i32
+expect_usage_error factors check 3
+expect_usage_error extent check 3 0
+expect_usage_error measure measure 3 4
+
+"$program" check 5 2 3 4 --device cpu --dtype f64 >out
+[ "$(grep -c 'allclose True' out)" = 9 ] || fail 'the ways differ' out
+"$program" bench 32 128 128 --device cpu --runs 1 >out
+grep -q 'state size 16384, 1.342e+08 multiply-adds, 1.2e+02' out || fail 'other figures' out
+"$program" profile 4 8 8 --device cpu --trace trace.json >out
+grep -q 'fused: kron_matmul' out || fail 'no table' out
+grep -q '"traceEvents":\[{"name"' trace.json || fail 'no trace' trace.json

@@ -11,7 +11,8 @@ std::mutex mutex;
 
 Settings& current() {
   static Settings all{.portable_products = std::getenv("BS_PORTABLE_PRODUCTS") != nullptr,
-                      .gathered_products = std::getenv("BS_GATHERED_PRODUCTS") != nullptr};
+                      .gathered_products = std::getenv("BS_GATHERED_PRODUCTS") != nullptr,
+                      .finite_operands = std::getenv("BS_FINITE_OPERANDS") != nullptr};
   return all;
 }
 

@@ -11,6 +11,10 @@ struct Settings {
   /// BS_GATHERED_PRODUCTS: the f32 kernels for blocks of 16 and 32 wherever they can be taken, so
   /// that small tests meet them.
   bool gathered_products = false;
+  /// BS_FINITE_OPERANDS: no dense operand of dsd and dds holds an infinity or NaN. Products that go
+  /// by way of a dense one are not looked after then, and blocks that are absent may let such
+  /// through.
+  bool finite_operands = false;
   bool operator==(const Settings&) const = default;
 };
 

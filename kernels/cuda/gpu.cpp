@@ -16,9 +16,7 @@ Gpu measure(Device device) {
   gpu.shared_bytes = p.shared_memory_optin;
   gpu.l2_bytes = p.l2_bytes;
   gpu.memory_bytes = p.memory_bytes;
-  const Gpu stand_in;
   gpu.memory_rate = p.memory_rate / 1e9;
-  gpu.copy_rate = gpu.memory_rate * stand_in.copy_rate / stand_in.memory_rate;
   return gpu;
 }
 

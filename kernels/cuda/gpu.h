@@ -16,7 +16,7 @@ struct Gpu {
   int64_t memory_bytes = int64_t{80} << 30;  ///< of device memory
   double clock = 1.7;         ///< cycles a nanosecond, while tensor cores are at work
   double memory_rate = 3352;  ///< bytes a nanosecond of the memory bus
-  double copy_rate = 2800;    ///< bytes a nanosecond that copies read and write
+  double copy_rate = 2800;    ///< bytes a nanosecond that copies move; an H200\'s too
   double launch = 4000;       ///< nanoseconds until a small kernel is done
 
   /// Nanoseconds in which L2 hands one multiprocessor a line of 128 bytes.

@@ -7,8 +7,9 @@
 #include <bs/kernels/cuda/gemm/matmul_description.h>
 #include <bs/kernels/gemm_operation.h>
 #include <bs/kernels/matmul.h>
-#include <bs/lib/cuda/runtime.h>
+#include <bs/kernels/settings.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -74,12 +75,13 @@ void finished_matmul(const Tensor& a, const Tensor& b, const Tensor& d,
 
 void dense_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const Tensor& c,
                const DsdProblem& p, Stream stream) {
-  const bool whole = p.pattern->nnz() == int64_t{p.layout.rows} * p.layout.cols;
+  // A number of this product's own: memory that holds it by chance costs time, and no more.
+  static std::atomic<int32_t> products = 0;
+  const bool guarded =
+      p.pattern->nnz() < int64_t{p.layout.rows} * p.layout.cols && !settings().finite_operands;
   const Tensor flag = Tensor::empty({1}, i32, stream.device());
-  if (!whole) {
-    fill_zero(flag.data(), flag.bytes(), stream);
-    find_not_finite(matrix(b), flag.data<int32_t>(), stream);
-  }
+  const RepeatMark repeat{flag.data<int32_t>(), ++products};
+  if (guarded) find_not_finite(matrix(b), repeat.marked, flag.data<int32_t>(), stream);
   Tensor s = dense_like(p.layout, b);
   to_dense(one_batch(values), p.layout, s, stream);
   if (p.transposed) s = s.transpose(0, 1);
@@ -95,7 +97,7 @@ void dense_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const
     matmul(matrix(b).transpose(0, 1), s.transpose(0, 1), result.transpose(0, 1), stream);
   }
   // Zero times infinity or NaN is NaN.
-  if (!whole) tiled_dsd(work, values, b, c, p, stream, flag.data<int32_t>());
+  if (guarded) tiled_dsd(work, values, b, c, p, stream, repeat);
 }
 
 void dense_sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,

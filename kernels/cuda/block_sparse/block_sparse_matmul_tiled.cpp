@@ -84,7 +84,10 @@ jit::Source tiled_source(const TiledKernel& k, const GemmEpilogue* epilogue) {
   const std::string name =
       format("{}_{}_b{}_{}{}_n{}{}{}{}", op, k.tf32 ? "tf32" : to_string(k.dtype), k.block,
              k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.cols, k.aligned ? "" : "_elements",
-             k.cut ? "_cut" : "", epilogue ? "_epilogue" : "");
+             k.cut       ? "_cut"
+             : k.repeats ? "_again"
+                         : "",
+             epilogue ? "_epilogue" : "");
   const std::string product =
       format("TileProduct<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>", device_type_name(k.dtype),
              t.rows, t.cols, t.depth, t.stages, t.warp_rows, t.warp_cols, word(k.a_along_k),
@@ -101,9 +104,15 @@ jit::Source tiled_source(const TiledKernel& k, const GemmEpilogue* epilogue) {
                                     : of_epilogue + (k.c_by_columns ? ", false" : "");
   code += format(
       "extern \"C\" __global__ void __launch_bounds__(Product::threads, 2)\n"
-      "    {}(const __grid_constant__ {} arguments) {\n"
-      "  {}_tile<Product, {}{}>(arguments);\n}\n",
-      name, k.sampled ? "SddArguments" : "DsdArguments", op, k.block, options);
+      "    {}(const __grid_constant__ {} arguments) {\n",
+      name, k.sampled ? "SddArguments" : "DsdArguments");
+  if (k.repeats)
+    code +=
+        "  if (*arguments.mark != arguments.marked) return;\n"
+        "  for (unsigned tile = blockIdx.x; tile < arguments.tiles; tile += gridDim.x) {\n";
+  code += format("  {}_tile<Product, {}{}>(arguments{});\n", op, k.block, options,
+                 k.repeats ? ", tile" : "");
+  code += k.repeats ? "  __syncthreads();\n  }\n}\n" : "}\n";
   return {name, code, device_headers()};
 }
 
@@ -122,6 +131,10 @@ std::vector<TiledKernel> all_tiled_kernels() {
                   k.cut = cut;
                   if (!sampled || !cut) all.push_back(k);
                 }
+                k.cut = false;
+                k.repeats = true;
+                if (!sampled && dtype != f64) all.push_back(k);
+                k.repeats = false;
               };
               for (k.cols = widest(k); k.cols >= 64; k.cols /= 2) add();
               k.cols = 64;
@@ -132,7 +145,7 @@ std::vector<TiledKernel> all_tiled_kernels() {
 }
 
 void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const Tensor& c,
-               const DsdProblem& p, Stream stream, const int32_t* only_if) {
+               const DsdProblem& p, Stream stream, const RepeatMark& repeat) {
   const int vector = vector_of(b.dtype());
   const bool by_rows = p.c.col == 1;
   const TiledKernel k{.sampled = false,
@@ -145,10 +158,12 @@ void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const
                       .aligned = work.plan.vectors,
                       .c_by_columns = p.epilogue && !by_rows,
                       .cut = work.split.count > 0,
+                      .repeats = repeat.mark != nullptr,
                       .epilogue = epilogue_key(p.epilogue)};
   device::TileGrid grid = grid_of(k, p.n);
   grid.c_aligned = aligned_to_16(c) && steps_in(p.batch, 2, vector) &&
                    whole_pieces(p.c, by_rows, by_rows ? p.n : vector, vector);
+  const Kept<DeviceLines> lines = device_lines(*p.pattern, p.transposed, stream);
   const EpilogueLaunch epilogue(p.epilogue, k.c_by_columns,
                                 {p.batch.numel(), int64_t{p.block_rows()} * p.layout.block, p.n},
                                 reduced_side(k), reduced_side(k), stream);
@@ -156,7 +171,7 @@ void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const
                                  .b = b.data(),
                                  .c = c.data(),
                                  .order = order_of(p.layout, p.transposed),
-                                 .lines = work.lines.data<int32_t>(),
+                                 .lines = lines->lines.data<int32_t>(),
                                  .b_steps = steps_of(p.b),
                                  .c_steps = steps_of(p.c),
                                  .n = p.n,
@@ -165,10 +180,16 @@ void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const
                                  .grid = grid,
                                  .split = {},
                                  .next = nullptr,
-                                 .only_if = only_if,
+                                 .mark = repeat.mark,
+                                 .marked = repeat.marked,
+                                 .tiles = 0,
                                  .epilogue = epilogue.arguments()};
   const int64_t tiles = p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
-  launch_items(k, arguments, launch_of(k, tiles), work.split, p.epilogue, stream, tiled_source);
+  ItemLaunch launch = launch_of(k, tiles);
+  arguments.tiles = static_cast<unsigned>(tiles);
+  if (k.repeats)
+    launch.items = std::min<int64_t>(tiles, device_properties(stream.device()).multiprocessors);
+  launch_items(k, arguments, launch, work.split, p.epilogue, stream, tiled_source);
   epilogue.reduce();
 }
 

@@ -24,7 +24,8 @@ struct TiledKernel {
   int cols = 64;              ///< of a tile: widest_tile or a half of it, down to 64
   bool aligned = true;        ///< operands fall into pieces of 16 bytes; if not, cols is 64
   bool c_by_columns = false;  ///< dsd with an epilogue: that of C^T, as which C is written
-  bool cut = false;  ///< dsd whose long tiles are cut over the depth, and so taken by parts
+  bool cut = false;      ///< dsd whose long tiles are cut over the depth, and so taken by parts
+  bool repeats = false;  ///< dsd that may have to be computed again: few CTAs look whether it has
   std::string epilogue = {};                             ///< its epilogue_key
   auto operator<=>(const TiledKernel&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
@@ -33,10 +34,14 @@ jit::Source tiled_source(const TiledKernel& kernel, const GemmEpilogue* epilogue
 /** @brief All that can ever be asked for, without epilogues. */
 std::vector<TiledKernel> all_tiled_kernels();
 
-/** @brief Path::tiled.
- *  @param[in] only_if on the device: where it is 0 nothing is computed; null: all is */
+/** @brief Where it stands on the device whether a product is computed again. */
+struct RepeatMark {
+  const int32_t* mark = nullptr;  ///< null: it is computed for the first time
+  int32_t marked = 0;             ///< and again if this stands there
+};
+/** @brief Path::tiled. */
 void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const Tensor& c,
-               const DsdProblem& p, Stream stream, const int32_t* only_if = nullptr);
+               const DsdProblem& p, Stream stream, const RepeatMark& repeat = {});
 void tiled_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const Tensor& values,
                const SddProblem& p, Stream stream);
 

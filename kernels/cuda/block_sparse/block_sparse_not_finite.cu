@@ -18,12 +18,14 @@ __device__ bool not_finite(unsigned word) {
 
 /// Lines of so many pieces of 16 bytes, `line` bytes from each other, and `rest` bytes behind them.
 template <unsigned exponent>
-__global__ void __launch_bounds__(threads) find_kernel(const char* x, int64_t lines, int64_t pieces,
-                                                       int64_t line, int bytes, int32_t* flag) {
+__global__ void __launch_bounds__(threads)
+    find_kernel(const char* x, int64_t lines, int64_t pieces, int64_t line, int bytes, int32_t mark,
+                int32_t* to) {
   const int64_t all = lines * pieces, step = int64_t{gridDim.x} * threads;
   bool found = false;
   for (int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x; i < all; i += step) {
-    const char* const at = x + i / pieces * line + i % pieces * bytes;
+    const int64_t of = lines == 1 ? 0 : i / pieces;
+    const char* const at = x + of * line + (i - of * pieces) * bytes;
     if (bytes == 16) {
       const uint4 words = __ldg(reinterpret_cast<const uint4*>(at));
       found = found || not_finite<exponent>(words.x) || not_finite<exponent>(words.y) ||
@@ -34,12 +36,12 @@ __global__ void __launch_bounds__(threads) find_kernel(const char* x, int64_t li
       found = found || not_finite<exponent>(__ldg(reinterpret_cast<const unsigned short*>(at)));
     }
   }
-  if (found) *flag = 1;
+  if (found) *to = mark;
 }
 
 }  // namespace
 
-void find_not_finite(const Tensor& x, int32_t* flag, Stream stream) {
+void find_not_finite(const Tensor& x, int32_t mark, int32_t* to, Stream stream) {
   const auto size = static_cast<int64_t>(size_of(x.dtype()));
   int64_t lines = x.size(0), length = x.size(1), step = x.strides()[0];
   if (x.strides()[1] != 1) {
@@ -58,7 +60,7 @@ void find_not_finite(const Tensor& x, int32_t* flag, Stream stream) {
   const auto* const from = static_cast<const char*>(x.data());
   const auto launch = [&](auto* kernel) {
     kernel<<<grid, threads, 0, native(stream)>>>(from, lines, pieces, step * size,
-                                                 static_cast<int>(bytes), flag);
+                                                 static_cast<int>(bytes), mark, to);
   };
   launch(x.dtype() == f32    ? find_kernel<0x7f800000>
          : x.dtype() == bf16 ? find_kernel<0x7f80>

@@ -7,10 +7,9 @@
 
 namespace bs::cuda {
 
-/** @brief Sets *flag on the device where any number of a matrix is infinite or NaN, else leaves it.
+/** @brief Writes `mark` to *to on the device if any number of a matrix is infinite or NaN.
  *  Cost: reading the matrix once.
- *  @param[in] x f16, bf16 or f32; one of its two strides is 1
- *  @param[out] flag on the device */
-void find_not_finite(const Tensor& x, int32_t* flag, Stream stream);
+ *  @param[in] x f16, bf16 or f32; one of its two strides is 1 */
+void find_not_finite(const Tensor& x, int32_t mark, int32_t* to, Stream stream);
 
 }  // namespace bs::cuda

@@ -121,17 +121,17 @@ SddShape sdd_shape(const Tensor& a, const Tensor& b, const Tensor& values, const
              .terms = p.sum.numel(),
              .a_along_k = p.a.col == 1,
              .b_along_k = p.b.col != 1,
-             .a_turnable = p.a.col != 1 && a.transpose(-2, -1).is_contiguous(),
-             .b_turnable = short_lines(p, b),
+             .a_turnable = p.a.col != 1 && a.transpose(-2, -1).is_contiguous() ? a.numel() : 0,
+             .b_turnable = short_lines(p, b) ? b.numel() : 0,
              .epilogue = p.epilogue != nullptr};
   x.lying = reach_of(a, b, values, p);
   x.dense_blocks = lines_apart(p.a, a) && lines_apart(p.b, b) && aligned_to_16(values);
   SddProblem turned = p;
   turned.a = {.row = p.k, .col = 1};
-  if (x.a_turnable) x.a_turned = reach_of(values, b, values, turned);
+  if (x.a_turnable > 0) x.a_turned = reach_of(values, b, values, turned);
   turned.a = p.a;
   turned.b = {.row = 1, .col = p.k};
-  if (x.b_turnable) x.b_turned = reach_of(a, values, values, turned);
+  if (x.b_turnable > 0) x.b_turned = reach_of(a, values, values, turned);
   return x;
 }
 

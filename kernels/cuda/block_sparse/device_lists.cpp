@@ -1,5 +1,6 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <utility>
@@ -101,6 +102,16 @@ device::StripList DeviceShares::gathered(int rows) const {
   return list;
 }
 
+Kept<DeviceLines> device_lines(const Layout& layout, bool transposed, Stream stream) {
+  const Device device = stream.device();
+  Kept<DeviceLines> kept =
+      layout.derived<DeviceLines>(OnDevice<bool>{transposed, device.index()}, [&] {
+        return DeviceLines{upload(sorted_lines(layout, transposed), device), MadeOn(stream)};
+      });
+  kept->made.wait(kept, stream);
+  return kept;
+}
+
 Kept<DsdWork> dsd_work(const Layout& layout, const DsdShape& shape, Stream stream) {
   const Device device = stream.device();
   const Gpu& gpu = gpu_of(device);
@@ -110,10 +121,8 @@ Kept<DsdWork> dsd_work(const Layout& layout, const DsdShape& shape, Stream strea
       layout.derived<DsdWork>(Planned<DsdShape>{planned, now, device.index()}, [&] {
         DsdWork work{.plan = plan_dsd(layout, planned, gpu, now), .planned_n = planned.n};
         work.split = DevicePieces(work.plan.split, device);
-        if (!work.plan.lines.empty()) work.lines = upload(work.plan.lines, device);
         work.plan.split = {};
-        work.plan.lines = {};
-        if (work.split.count > 0 || work.lines.defined()) work.made = MadeOn(stream);
+        if (work.split.count > 0) work.made = MadeOn(stream);
         return work;
       });
   kept->made.wait(kept, stream);

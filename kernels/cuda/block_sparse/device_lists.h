@@ -69,12 +69,18 @@ struct DeviceShares {
   size_t rows_ = 0, cols_ = 0, blocks_ = 0;  // where in `packed` they begin
 };
 
+/** @brief Lines of op(S) in the order of sorted_lines(). */
+struct DeviceLines {
+  Tensor lines;  ///< i32
+  MadeOn made;
+};
+Kept<DeviceLines> device_lines(const Layout& layout, bool transposed, Stream stream);
+
 /** @brief A plan of dsd with its lists. */
 struct DsdWork {
   DsdPlan plan;
   int64_t planned_n = 0;  ///< columns that it was made for
   DevicePieces split = {};
-  Tensor lines = {};  ///< i32, of mma.sync
   MadeOn made = {};
 };
 Kept<DsdWork> dsd_work(const Layout& layout, const DsdShape& shape, Stream stream);

@@ -62,8 +62,8 @@ bool blocks_pay(const Layout& layout, const Gpu& gpu) {
 bool picking_pays(const Layout& layout, const SddShape& x, const Gpu& gpu) {
   const double picking = passing_time(2 * elements_of(layout) * layout.density(), x.factors, gpu);
   const double turning =
-      layout.block() == 8 && x.b_turnable
-          ? copy_time(static_cast<double>(x.k * layout.width() * bytes_of(x.factors)), gpu)
+      layout.block() == 8 && x.b_turnable > 0
+          ? copy_time(static_cast<double>(x.b_turnable * bytes_of(x.factors)), gpu)
           : 0;
   const double more = (picking - turning) / dense_time(layout, x.factors, x.k, gpu) +
                       more_across(x.factors, x.a_along_k, x.b_along_k);

@@ -182,7 +182,8 @@ bool reads_often(const Dsd& d) {
 }
 
 /// @param[in] turns whether B is copied first
-void plan_tiled(const Dsd& d, bool turns, DsdPlan& plan) {
+/// @param[in] cuts whether tiles may be cut
+void plan_tiled(const Dsd& d, bool turns, bool cuts, DsdPlan& plan) {
   const DsdShape& x = d.shape;
   const int size = bytes_of(x.factors), block = d.block(), workers = d.gpu.multiprocessors;
   plan = {.turns = turns};
@@ -192,19 +193,18 @@ void plan_tiled(const Dsd& d, bool turns, DsdPlan& plan) {
   if (plan.vectors)
     plan.cols = soonest_tile(size, block, d.split(), x.n, workers,
                              [&](int cols) { return lines * ceil_div(x.n, cols); });
-  plan.lines = sorted_lines(d.layout, x.transposed);
   const BlockSparseTile tile = block_sparse_tile(size, block, d.split(), plan.cols);
   const TileCounts grid{ceil_div(block, tile.rows), ceil_div(x.n, tile.cols)};
   const int64_t tiles = lines * grid.rows * grid.cols;
-  if (tiles > most_listed_tiles || x.terms > most_listed_products) return;
+  if (!cuts || tiles > most_listed_tiles || x.terms > most_listed_products) return;
   const TilePace pace =
       tile_pace(tile, x.factors, block, std::max(ceil_div(tiles, workers), int64_t{1}), d.gpu);
   SplitCosts costs = split_costs(pace.step, int64_t{tile.rows} * tile.cols * (size == 8 ? 8 : 4));
   // Where tiles differ little, those left on a multiprocessor have it for themselves.
   costs.worth = 65;
-  plan.split =
-      split_in_order(tile_steps(d.layout, x, plan.lines, std::max(1, tile.depth / block), grid),
-                     pace.resident * workers, costs);
+  plan.split = split_in_order(tile_steps(d.layout, x, sorted_lines(d.layout, x.transposed),
+                                         std::max(1, tile.depth / block), grid),
+                              pace.resident * workers, costs);
 }
 
 }  // namespace
@@ -250,13 +250,12 @@ DsdPlan plan_dsd(const Layout& layout, const DsdShape& shape, const Gpu& gpu,
   const Dsd d{layout, shape, gpu, settings};
   DsdPlan plan;
   if (!settings.portable_products && dense_dsd_pays(layout, shape, gpu)) {
-    plan_tiled(d, false, plan);  // for what is not finite
+    plan_tiled(d, false, false, plan);  // for what is not finite
     plan.path = Path::dense;
-    plan.split = {};
     return plan;
   }
   if (settings.portable_products || !(plan_warpgroup(d, plan) || plan_tf32(d, plan)))
-    plan_tiled(d, reads_often(d) && shape.turnable, plan);
+    plan_tiled(d, reads_often(d) && shape.turnable, true, plan);
   return plan;
 }
 

@@ -50,14 +50,13 @@ struct DsdShape {
 /** @brief How a product is computed. */
 struct DsdPlan {
   Path path = Path::tiled;
-  bool turns = false;               ///< B is copied to lines of columns first
-  StripShape strips = {};           ///< of the paths on wgmma
-  bool large = false;               ///< tf32_tile()'s
-  int cols = 0;                     ///< of a tile
-  bool vectors = false;             ///< of mma.sync: operands are read in pieces of 16 bytes
-  device::WorkOrder order{};        ///< of the items of wgmma
-  WorkPieces split = {};            ///< of the items, where some are cut
-  std::vector<int32_t> lines = {};  ///< of mma.sync: block rows, those with the most blocks first
+  bool turns = false;         ///< B is copied to lines of columns first
+  StripShape strips = {};     ///< of the paths on wgmma
+  bool large = false;         ///< tf32_tile()'s
+  int cols = 0;               ///< of a tile
+  bool vectors = false;       ///< of mma.sync: operands are read in pieces of 16 bytes
+  device::WorkOrder order{};  ///< of the items of wgmma
+  WorkPieces split = {};      ///< of the items, where some are cut
 };
 DsdPlan plan_dsd(const Layout& layout, const DsdShape& shape, const Gpu& gpu,
                  const Settings& settings);
@@ -77,8 +76,9 @@ struct SddShape {
   int64_t terms = 1;       ///< products summed into each
   bool a_along_k = false;  ///< neighbours of A along the depth are side by side
   bool b_along_k = false;
-  /// A and B can be copied to lines of the depth, where their lines are of rows or columns.
-  bool a_turnable = false, b_turnable = false;
+  /// Elements of a copy of A, or B, to lines of the depth, where lines are of rows or columns; 0:
+  /// there can be none.
+  int64_t a_turnable = 0, b_turnable = 0;
   bool epilogue = false;
   bool dense_blocks = true;  ///< a dense product could store the blocks alone
   Reach lying = {}, a_turned = {}, b_turned = {};

@@ -146,20 +146,32 @@ class WarpgroupSddPlanner {
     return .95 * time * sdd_pace(form) < best_.time;
   }
 
+  /// No plan of gathered rows is done before, were every block of every item there.
+  double least_gathered(int lines) const {
+    const SddForm form{.gathered = true};
+    const WarpgroupTile tile = warpgroup_sdd_tile(d_.block(), form);
+    const double columns = static_cast<double>(d_.layout.nnz()) / tile.sdd_rows(d_.block());
+    const double items = columns / tile.sdd_cols(d_.block());
+    return sdd_pace(form) * items * sdd_step(lines + tile.cols, tile.cols, d_.gpu) *
+           static_cast<double>(steps_ * d_.shape.batch) / d_.gpu.multiprocessors;
+  }
+
   void try_gathered() {
+    const int lines = row_lines();
+    const double copied = copied_ > 0 ? copy_time(2 * static_cast<double>(copied_), d_.gpu) : 0;
+    const bool may = least_gathered(lines) < best_.time ||
+                     (copied_ > 0 && least_gathered(128) + copied < best_.time);
+    if (!may) return;
     const WarpgroupTile wide = warpgroup_sdd_tile(d_.block(), {.gathered = true});
     const double step = sdd_pace({.gathered = true}) * sdd_step(128 + wide.cols, wide.cols, d_.gpu);
     const int64_t height = d_.layout.height(), width = d_.layout.width();
     const int window = sdd_window(transposed_ ? width : height, transposed_ ? height : width,
                                   d_.block(), step, d_.gpu);
-    const int lines = row_lines();
     for (const bool narrow : {false, true}) {
       const SddForm form{.narrow = narrow, .gathered = true};
       GatheredStrips strips = gather_sdd(d_.layout, transposed_, form, window);
       bool better = weigh(items_of(strips, form, lines), form, 0);
-      if (lines > 128 && copied_ > 0 &&
-          weigh(items_of(strips, form, 128), form,
-                copy_time(2 * static_cast<double>(copied_), d_.gpu))) {
+      if (lines > 128 && copied_ > 0 && weigh(items_of(strips, form, 128), form, copied)) {
         (transposed_ ? best_.turns_b : best_.turns_a) = better = true;
       }
       const bool last = narrow || !narrow_may_pay(strips);
@@ -182,15 +194,12 @@ bool plan_warpgroup(const Sdd& d, SddPlan& plan) {
   // of B's columns; where neither has, B is copied.
   const bool narrow = d.block() < 64 && !x.b_along_k;
   const bool transposed = narrow && x.a_along_k && !x.epilogue;
-  const bool turns_b = narrow && !transposed && x.b_turnable;
+  const bool turns_b = narrow && !transposed && x.b_turnable > 0;
   const Reach& reach = turns_b ? x.b_turned : x.lying;
   if (!reach.copy_engine) return false;
   const bool along_k = transposed ? x.b_along_k : x.a_along_k;
-  const bool turnable = transposed ? x.b_turnable : x.a_turnable;
   const bool reached = (transposed ? x.b_turned : x.a_turned).copy_engine;
-  const int64_t copied = along_k || !turnable || !reached
-                             ? 0
-                             : x.k * (transposed ? d.layout.width() : d.layout.height());
+  const int64_t copied = along_k || !reached ? 0 : transposed ? x.b_turnable : x.a_turnable;
   plan = WarpgroupSddPlanner(d, transposed, along_k, copied).plan();
   plan.turns_b = plan.turns_b || turns_b;
   return fits_int(x.batch * plan.items());
@@ -279,7 +288,7 @@ void plan_tiled(const Sdd& d, SddPlan& plan) {
   // As dsd: blocks of 8 whose short lines of B are read often.
   const bool often = block == 8 && x.factors != Factors::f64 &&
                      d.layout.nnz() >= int64_t{4} * d.layout.heads() * d.layout.cols();
-  plan = {.turns_b = often && x.b_turnable, .cols = 64};
+  plan = {.turns_b = often && x.b_turnable > 0, .cols = 64};
   plan.vectors = (plan.turns_b ? x.b_turned : x.lying).vectors;
   if (!plan.vectors) return;
   const LayoutView v = d.layout.view(Device::cpu());

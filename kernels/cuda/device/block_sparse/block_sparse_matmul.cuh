@@ -189,7 +189,7 @@ template <class Product, int block, bool cut>
 struct DsdWork {
   const DsdTile<Product> place;
 
-  __device__ explicit DsdWork(const DsdArguments& p) : place(p, blockIdx.x) {}
+  __device__ DsdWork(const DsdArguments& p, unsigned tile) : place(p, tile) {}
   __device__ const DsdTile<Product>& tile(const DsdArguments&) const { return place; }
   __device__ void keep(BlockRow&) {}
   __device__ bool finish(const DsdArguments&, Product&) const { return true; }
@@ -205,7 +205,7 @@ struct DsdWork<Product, block, true> {
 
   /// Parts are handed out in the order in which CTAs begin, so that one waits only for such as have
   /// begun.
-  __device__ explicit DsdWork(const DsdArguments& p) : piece(shared()) {
+  __device__ DsdWork(const DsdArguments& p, unsigned) : piece(shared()) {
     if (threadIdx.x == 0) {
       const int work = atomicAdd(p.next, 1);
       if (work + 1 == static_cast<int>(gridDim.x)) *p.next = 0;
@@ -271,13 +271,11 @@ __device__ inline void write_dsd(Product& product, unsigned char* memory, const 
 /// its columns.
 template <class Product, int block, class Epilogue = NoEpilogue, bool by_rows = true,
           bool cut = false>
-__device__ inline void dsd_tile(const DsdArguments& p) {
+__device__ inline void dsd_tile(const DsdArguments& p, unsigned tile = blockIdx.x) {
   using T = typename Product::Element;
   extern __shared__ __align__(1024) unsigned char memory[];
   constexpr int rows = Product::rows, cols = Product::cols, depth = Product::depth;
-  if constexpr (!cut)
-    if (p.only_if != nullptr && *p.only_if == 0) return;
-  DsdWork<Product, block, cut> work(p);
+  DsdWork<Product, block, cut> work(p, tile);
 
   Product product;
   const unsigned terms = count_of(p.sum);

@@ -48,7 +48,9 @@ struct DsdArguments {
   TileGrid grid;
   WorkSplit split;  ///< where tiles are cut; a step is of as many blocks as a stage has, or of one
   int* next;        ///< a zero before and after the launch: pieces taken
-  const int* only_if;  ///< where it is 0, nothing is computed; null: all is
+  const int* mark;  ///< of kernels that repeat a product: all is computed if `marked` stands there
+  int marked;
+  unsigned tiles;  ///< theirs
   BlockSparseEpilogueArguments epilogue;
 };
 

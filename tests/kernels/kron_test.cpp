@@ -348,7 +348,8 @@ TEST_CASE("kron_matmul_backward computes what is wanted only") {
     CHECK(some.factors[0].defined() == first);
     CHECK(some.factors[1].defined() == second);
     CHECK_FALSE(some.bias.defined());
-    if (wx) CHECK(same_bits(some.x, all.x));
+    // Without gradients of factors a GPU takes the axes in the other order.
+    if (wx) check_close("dx", Reference::of(some.x), Reference::of(all.x), 1e-5);
     if (first) CHECK(same_bits(some.factors[0], all.factors[0]));
     if (second) CHECK(same_bits(some.factors[1], all.factors[1]));
   }

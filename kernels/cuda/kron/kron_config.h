@@ -65,8 +65,7 @@ inline std::optional<device::KronShape> kron_shape_of(std::span<const KronAxis> 
     return kron_fits(s, backward, backward || smallest ? limit : limit / 2);
   };
   const int line = 128 / size;  // elements that make a whole line of memory
-  const bool wide = std::ranges::any_of(axes, [](const KronAxis& a) { return a.q > 16; });
-  const int64_t wanted = wide && size < 8 ? 16384 : 8192;
+  constexpr int64_t wanted = 8192;
   const auto one = kron_shape(axes, size, 16, 1, threads);
   bool tensor = true;  // tensor cores do with fewer threads
   for (int i = 0; i < one.count; ++i) tensor = tensor && one.step(i).tensor();

@@ -16,26 +16,16 @@ __device__ void kron_load_factors(unsigned char* memory, const KronFactor* facto
   }
 }
 
-/// Steps i to 0. The last one writes to `y` if `to_global`; else results stay in the tile that is
-/// returned.
-template <class T, KronShape shape, int i, bool to_global>
-__device__ __forceinline__ T* kron_steps(T* tile, T* other, const unsigned char* factors,
-                                         const KronGlobal<T>& y) {
+/// Steps i to 0; returns where the results are.
+template <class T, KronShape shape, int i>
+__device__ __forceinline__ T* kron_steps(T* tile, T* other, const unsigned char* factors) {
   if constexpr (i < 0) {
     return tile;
   } else {
     constexpr KronStep s = shape.step(i);
-    const unsigned char* const factor = factors + shape.factor_at(i);
-    if constexpr (to_global && i == 0) {
-      kron_threads_step<T, s, false>(KronShared<T>{tile}, y,
-                                     reinterpret_cast<const wide<T>*>(factor));
-      __syncthreads();
-      return tile;
-    } else {
-      T* const to = s.in_place() ? tile : other;
-      kron_step<T, s>(tile, to, factor);
-      return kron_steps<T, shape, i - 1, to_global>(to, s.in_place() ? other : tile, factors, y);
-    }
+    T* const to = s.in_place() ? tile : other;
+    kron_step<T, s>(tile, to, factors + shape.factor_at(i));
+    return kron_steps<T, shape, i - 1>(to, s.in_place() ? other : tile, factors);
   }
 }
 
@@ -47,7 +37,6 @@ __device__ void kron_forward(const KronForwardArguments& a) {
   unsigned char* const factors = memory + shape.tile_bytes() * (shape.two_tiles() ? 2 : 1);
   constexpr int in = shape.in() / shape.rows / shape.chunk;
   constexpr int out = shape.out() / shape.rows / shape.chunk;
-  constexpr bool to_global = whole && aligned && !finish && shape.step(0).writes_global();
   const T* const x = static_cast<const T*>(a.x) + blockIdx.y * a.outer * in * a.inner;
   const long long results = blockIdx.y * a.outer * out * a.inner;
   T* const y = static_cast<T*>(a.y) + results;
@@ -59,14 +48,10 @@ __device__ void kron_forward(const KronForwardArguments& a) {
     commit_copies();
     wait_copies<0>();
     __syncthreads();
-    const KronGlobal<T> target{y + part.row * out * shape.chunk, part.rows * out * shape.chunk};
-    const T* const at =
-        kron_steps<T, shape, shape.count - 1, to_global>(first, second, factors, target);
-    if constexpr (!to_global) {
-      kron_store<T, shape, out, whole, aligned, finish>(
-          at, y, part, a.inner, static_cast<const T*>(a.bias), before, a.activation);
-      __syncthreads();
-    }
+    const T* const at = kron_steps<T, shape, shape.count - 1>(first, second, factors);
+    kron_store<T, shape, out, whole, aligned, finish>(
+        at, y, part, a.inner, static_cast<const T*>(a.bias), before, a.activation);
+    __syncthreads();
   }
 }
 

@@ -23,7 +23,7 @@ struct KronStep {
 
   constexpr bool tensor() const { return size == 2 && p % 16 == 0 && q % 16 == 0 && q <= 128; }
   /// Elements moved at once; for 16 bits so many that the sums stay in registers.
-  constexpr int vector() const { return size == 2 && q > 8 && q <= 16 ? 4 : 16 / size; }
+  constexpr int vector() const { return size == 2 && q > 8 ? 4 : 16 / size; }
   constexpr KronStepKind kind() const {
     if (tensor() && inner % 8 == 0) return KronStepKind::mma_inner;
     if (tensor() && inner == 1 && outer % 16 == 0) return KronStepKind::mma_rows;
@@ -34,19 +34,11 @@ struct KronStep {
     return kind() == KronStepKind::mma_inner || kind() == KronStepKind::mma_rows;
   }
   // Threads: `results` of a thread along q, times `lanes` of the inner extent or of the rows.
-  constexpr int results() const {
-    if (q <= 16) return kron_up(q, 4);
-    return size == 4 && kind() == KronStepKind::along_rows && q % 16 == 0 ? 16 : 8;
-  }
+  constexpr int results() const { return q <= 16 ? kron_up(q, 4) : 8; }
   constexpr int padded() const { return kron_up(q, results()); }
   constexpr int lanes() const {
-    const bool rows = kind() == KronStepKind::along_rows;
-    const int one = rows ? (size == 8 ? 2 : 4) : inner % vector() == 0 ? vector() : 1;
-    // Twice as many make more of each number read, where that leaves no thread without work.
-    const bool twice = results() == 8 && threads == 256 && !rows && one < 8 && one > 1 &&
-                       inner % (2 * one) == 0 &&
-                       outer * inner / (2 * one) * (padded() / results()) >= threads;
-    return twice ? 2 * one : one;
+    if (kind() == KronStepKind::along_rows) return size == 8 ? 2 : 4;
+    return inner % vector() == 0 ? vector() : 1;
   }
   constexpr int columns() const {  ///< items that have the same part of q
     return kind() == KronStepKind::along_rows ? (outer + lanes() - 1) / lanes()
@@ -56,10 +48,6 @@ struct KronStep {
   constexpr bool exclusive() const { return results() >= q; }
   constexpr bool held() const { return items() <= threads; }
   constexpr bool in_place() const { return p == q && (on_tensor_cores() || exclusive() || held()); }
-  /// Whether it may write to global memory, whole chunks of neighbours.
-  constexpr bool writes_global() const {
-    return kind() == KronStepKind::along_inner && lanes() % (16 / size) == 0;
-  }
   /// Registers of a thread's sums.
   constexpr int registers() const {
     if (kind() == KronStepKind::mma_inner) return q / (inner % 16 == 0 ? 2 : 4);
@@ -134,8 +122,7 @@ struct KronShape {
   /// CTAs that an SM should hold: bounds the registers.
   constexpr int ctas() const {
     bool few = threads == 256 && size < 8;
-    for (int i = 0; i < count; ++i)
-      few = few && step(i).registers() <= (step(i).on_tensor_cores() ? 32 : 64);
+    for (int i = 0; i < count; ++i) few = few && step(i).registers() <= 32;
     return few ? 2 : 1;
   }
   constexpr bool two_tiles() const {

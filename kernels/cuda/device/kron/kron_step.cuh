@@ -68,22 +68,7 @@ struct KronItem {
 
   __device__ int row(int l) const { return column + l * s.columns(); }
 
-  /// Neighbours moved at once.
-  static constexpr int piece = lanes < s.vector() ? 1 : s.vector();
-
-  template <class Source>
-  __device__ static void read_lanes(const Source& x, int e, W (&values)[lanes]) {
-#pragma unroll
-    for (int l = 0; l < lanes; l += piece) {
-      W some[piece];
-      x.read(e + l, some);
-#pragma unroll
-      for (int v = 0; v < piece; ++v) values[l + v] = some[v];
-    }
-  }
-
-  template <class Source>
-  __device__ void compute(const Source& x, const W* factor) {
+  __device__ void compute(const T* x, const W* factor) {
 #pragma unroll
     for (int l = 0; l < lanes; ++l)
 #pragma unroll
@@ -95,7 +80,7 @@ struct KronItem {
         W values[lanes][vector];
 #pragma unroll
         for (int l = 0; l < lanes; ++l)
-          x.read((row(l) < s.outer ? row(l) : 0) * s.p + i, values[l]);
+          kron_read<T, vector>(x, (row(l) < s.outer ? row(l) : 0) * s.p + i, values[l]);
 #pragma unroll
         for (int v = 0; v < vector; ++v) {
           W w[results];
@@ -108,10 +93,10 @@ struct KronItem {
       }
     } else {
       const int start = column * lanes / s.inner * s.p * s.inner + column * lanes % s.inner;
-#pragma unroll(s.registers() > 32 ? 2 : 4)
+#pragma unroll 4
       for (int i = 0; i < s.p; ++i) {
         W values[lanes], w[results];
-        read_lanes(x, start + i * s.inner, values);
+        kron_read<T, lanes>(x, start + i * s.inner, values);
         kron_factor_row<W, results>(factor + i * s.padded() + first, w);
 #pragma unroll
         for (int l = 0; l < lanes; ++l)
@@ -121,8 +106,7 @@ struct KronItem {
     }
   }
 
-  template <class Target>
-  __device__ void store(const Target& y) const {
+  __device__ void store(T* y) const {
     if constexpr (rows) {
       constexpr int vector = s.q % (16 / static_cast<int>(sizeof(T))) == 0 &&
                                      results % (16 / static_cast<int>(sizeof(T))) == 0
@@ -137,7 +121,7 @@ struct KronItem {
           W values[vector];
 #pragma unroll
           for (int v = 0; v < vector; ++v) values[v] = sum[l][j + v];
-          y.write(row(l) * s.q + first + j, values);
+          kron_write<T, vector>(y, row(l) * s.q + first + j, values);
         }
       }
     } else {
@@ -145,23 +129,19 @@ struct KronItem {
 #pragma unroll
       for (int j = 0; j < results; ++j) {
         if (first + j >= s.q) continue;
+        W values[lanes];
 #pragma unroll
-        for (int l = 0; l < lanes; l += piece) {
-          W values[piece];
-#pragma unroll
-          for (int v = 0; v < piece; ++v) values[v] = sum[l + v][j];
-          y.write(start + (first + j) * s.inner + l, values);
-        }
+        for (int l = 0; l < lanes; ++l) values[l] = sum[l][j];
+        kron_write<T, lanes>(y, start + (first + j) * s.inner, values);
       }
     }
   }
 };
 
 /// A step on threads. In place, a thread either owns all that it reads or waits for all readers.
-template <class T, KronStep s, bool in_place, class Source, class Target>
-__device__ __forceinline__ void kron_threads_step(const Source& x, const Target& y,
-                                                  const wide<T>* factor) {
-  if constexpr (in_place && !s.exclusive()) {
+template <class T, KronStep s>
+__device__ __forceinline__ void kron_threads_step(const T* x, T* y, const wide<T>* factor) {
+  if constexpr (s.in_place() && !s.exclusive()) {
     KronItem<T, s> item(threadIdx.x < s.items() ? threadIdx.x : 0);
     item.compute(x, factor);
     __syncthreads();
@@ -285,8 +265,7 @@ __device__ __forceinline__ void kron_step(const T* x, T* y, const void* factor) 
   } else if constexpr (s.kind() == KronStepKind::mma_rows) {
     kron_mma_rows<T, s>(x, y, static_cast<const T*>(factor));
   } else {
-    kron_threads_step<T, s, s.in_place()>(KronShared<T>{const_cast<T*>(x)}, KronShared<T>{y},
-                                          static_cast<const wide<T>*>(factor));
+    kron_threads_step<T, s>(x, y, static_cast<const wide<T>*>(factor));
   }
   __syncthreads();
 }

@@ -38,31 +38,6 @@ __device__ __forceinline__ void kron_write(T* tile, int e, const wide<T> (&value
   }
 }
 
-/// Where a step reads and writes: a tile in shared memory.
-template <class T>
-struct KronShared {
-  T* tile;
-  template <int N>
-  __device__ void read(int e, wide<T> (&values)[N]) const {
-    kron_read<T, N>(tile, e, values);
-  }
-  template <int N>
-  __device__ void write(int e, const wide<T> (&values)[N]) const {
-    kron_write<T, N>(tile, e, values);
-  }
-};
-/// Where the last step may write: a dense tile in global memory, the first `elements` of which
-/// exist.
-template <class T>
-struct KronGlobal {
-  T* tile;
-  int elements;
-  template <int N>
-  __device__ void write(int e, const wide<T> (&values)[N]) const {
-    if (e < elements) *reinterpret_cast<Pack<T, N>*>(tile + e) = narrow_pack<T, N>(values);
-  }
-};
-
 /// Which part of a pass a tile is: rows from `row` on, or of one row the columns from `column` on.
 struct KronPart {
   long long row, column;

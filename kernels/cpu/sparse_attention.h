@@ -91,7 +91,6 @@ struct Problem {
     if (options.mask.defined()) mask = Rows<const bool>(options.mask, first_query);
   }
 
-  /// The squares of queries: from the first to behind the last.
   Index query_from() const { return first_query / side * side; }
   Index query_strips() const { return ceil_div(end_query - query_from(), side); }
   Index key_strips() const { return ceil_div(keys, side); }
@@ -102,7 +101,7 @@ struct Problem {
   Index layout_head(Index b, Index h) const {
     return detail::attention_layout_head(layout.heads, heads, b + sequence.number, h);
   }
-  /// Whether any of a square's keys, or each of them, lies in the band of any, or of each, query.
+  /// Whether any pair of a square, or every one, lies in the band.
   bool meets(Index key, Index query) const {
     return key - query - side + 1 <= band.last && key - query + side - 1 >= band.first;
   }
@@ -137,7 +136,6 @@ struct Problem {
     if (mask.data && !mask.at(b, h, query)[key]) return false;
     return !bias.data || bias.at(b, h, query)[key] != -std::numeric_limits<W>::infinity();
   }
-
   /// Hides scores of one square, whose key r and query c meet at `r * Side + c`, or the other way
   /// about where the queries go down.
   template <int Side, bool queries_down>
@@ -152,7 +150,13 @@ struct Problem {
           queries_down ? seen_keys(query + r, key) : seen_queries(key + r, query);
       std::fill(row, row + from, hidden);
       std::fill(row + to, row + Side, hidden);
-      if (plain && !keep) continue;
+      if (keep) {
+        const bool* seen = keep + b * keys + key;
+        if (!queries_down && from < to && !seen[r]) std::fill(row, row + Side, hidden);
+        if (queries_down)
+          for (Index c = from; c < to; ++c) row[c] = seen[c] ? row[c] : hidden;
+      }
+      if (plain) continue;
       for (Index c = from; c < to; ++c) {
         const Index i = query + (queries_down ? r : c);
         const Index j = key + (queries_down ? c : r);

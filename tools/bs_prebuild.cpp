@@ -1,5 +1,6 @@
 // Compiles kernels ahead of the first run that needs them, on any machine that has NVRTC.
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tf32.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_warpgroup.h>
@@ -100,6 +101,8 @@ std::vector<jit::Source> tables(int capability) {
   for (const GemmBlocksKernel& kernel : all_gemm_blocks_kernels())
     all.push_back(gemm_blocks_source(kernel));
   for (const Tf32Kernel& kernel : all_tf32_kernels()) all.push_back(tf32_source(kernel));
+  for (const WarpgroupForward& kernel : all_warpgroup_forward_kernels())
+    all.push_back(warpgroup_forward_source(kernel));
   return all;
 }
 

@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>
 #include <bs/kernels/cuda/device/attention/attention_problem.cuh>
@@ -33,6 +34,7 @@ std::vector<AttentionKernel> kernels_with_rules(int shared_bytes) {
 TEST_CASE("sparse_attention: the kernels compile and keep to registers") {
   test::check_kernels(all_attention_kernels(), attention_source, 23, gpus);
   test::check_kernels(std::vector<DType>{f16, bf16, f32, f64}, attention_numbers_source, 3, gpus);
+  test::check_kernels(all_warpgroup_forward_kernels(), warpgroup_forward_source, 3, {90});
 }
 
 TEST_CASE("sparse_attention: kernels for little shared memory compile and keep to registers") {

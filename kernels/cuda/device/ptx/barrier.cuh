@@ -142,5 +142,9 @@ __device__ inline void store_at(unsigned to, const T (&from)[4], unsigned done) 
 __device__ inline void named_barrier(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
+/// Arrives there without waiting.
+__device__ inline void named_barrier_arrive(int name, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
 
 }  // namespace bs::cuda::device

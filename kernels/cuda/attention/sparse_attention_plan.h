@@ -1,0 +1,49 @@
+#pragma once
+/** @file Which kernel computes fused attention: pure functions of the problem and the GPU. */
+#include <bs/kernels/cuda/attention/sparse_attention_tiles.h>
+#include <bs/lib/dtype.h>
+
+#include <compare>
+
+namespace bs::cuda {
+
+/** @brief What the choice depends on. */
+struct AttentionCase {
+  DType dtype = bf16;
+  int head_dim = 0;
+  int block = 0;
+  int capability = 0;    ///< of the GPU, major * 10 + minor
+  int shared_bytes = 0;  ///< that a CTA can have there
+};
+
+/** @brief A kernel of warpgroup_forward.cuh. */
+struct WarpgroupForward {
+  DType dtype = bf16;
+  int dim = 0;    ///< head_dim, padded with zeros
+  int block = 0;  ///< 128 stands for all larger than a tile
+  int groups = 2, cols = 128;
+  int slots = 0;       ///< tiles of keys or values in shared memory
+  bool turns = false;  ///< warpgroups ask for products in turn
+  auto operator<=>(const WarpgroupForward&) const = default;
+
+  constexpr int threads() const { return (groups + 1) * 128; }
+  constexpr int pieces() const { return block < cols ? cols / block : 1; }
+  constexpr int shared_bytes() const {
+    const int tile = 4 * (3 + pieces() + groups);
+    return groups * 64 * dim * 2 + slots * (cols * dim * 2 + 16 + tile) + 16 + 8 + 1024;
+  }
+};
+
+/** @brief The kernel for the forward pass on wgmma; `dim` is 0 where it cannot run, and the
+ * portable kernel does. */
+constexpr WarpgroupForward warpgroup_forward(const AttentionCase& c) {
+  const bool fits = (c.dtype == f16 || c.dtype == bf16) && c.capability == 90 && c.block >= 16 &&
+                    c.head_dim % 8 == 0 && c.head_dim <= 128;
+  if (!fits) return {};
+  WarpgroupForward k{.dtype = c.dtype, .dim = c.head_dim <= 64 ? 64 : 128, .block = c.block};
+  k.slots = k.dim == 128 ? 6 : 8;
+  k.turns = c.block == 128;
+  return k.shared_bytes() <= c.shared_bytes ? k : WarpgroupForward{};
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,37 @@
+#pragma once
+/** @file Which keys each tile of queries meets, and in which order: pure functions of a layout. */
+#include <bs/lib/layout.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace bs::cuda {
+
+/** @brief How attention is cut: a CTA has `groups` times 64 queries, and meets `cols` keys at a
+ *  time, several blocks side by side where blocks are smaller. */
+struct AttentionTiling {
+  int groups = 2;
+  int cols = 128;
+  bool causal = false;
+
+  int rows() const { return 64 * groups; }
+  /** @brief Keys that lie side by side, and how many of such pieces a tile has. */
+  int piece(int block) const { return block < cols ? block : cols; }
+  int pieces(int block) const { return cols / piece(block); }
+  auto operator<=>(const AttentionTiling&) const = default;
+};
+
+/** @brief The tiles of keys of every tile of queries, as the device reads them
+ *  (device/attention/warpgroup_attention_problem.cuh). */
+struct AttentionTileLists {
+  int heads = 0, tiles = 0;  ///< of the layout, and of queries of a head
+  std::vector<int> offsets;  ///< [heads * tiles + 1], into records
+  std::vector<int> records;  ///< pieces + groups words each
+  std::vector<int> order;    ///< [heads * tiles], of each head those with the most work first
+};
+
+/** @brief The lists of a layout. A key that no piece fills is `layout.width()`, beyond the last.
+ *  Tiles that all warpgroups keep come first; those that one keeps take turns with the others'. */
+AttentionTileLists attention_tile_lists(const Layout& layout, const AttentionTiling& tiling);
+
+}  // namespace bs::cuda

@@ -1,0 +1,151 @@
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
+#include <bs/kernels/cuda/block_sparse/work_counter.h>
+#include <bs/kernels/cuda/jit/device_headers.h>
+#include <bs/kernels/cuda/jit/emit.h>
+#include <bs/kernels/cuda/jit/warpgroup_mma.h>
+#include <bs/lib/cuda/launch.h>
+#include <bs/lib/cuda/tensor_map.h>
+#include <bs/lib/cuda/upload.h>
+#include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+
+namespace bs::cuda {
+
+namespace {
+
+/// Lists of a layout on a device.
+struct DeviceTiles {
+  Tensor offsets, records, order;
+  device::AttentionTiles list{};
+  Milestone made;
+};
+
+const DeviceTiles& tiles_of(const Layout& layout, const AttentionTiling& tiling, Stream stream) {
+  const Device device = stream.device();
+  const auto key = static_cast<uint64_t>(device.index()) << 32 |
+                   static_cast<uint64_t>(tiling.cols) << 8 |
+                   static_cast<uint64_t>(tiling.groups) << 1 | (tiling.causal ? 1U : 0U);
+  const DeviceTiles& tiles = layout.derived<DeviceTiles>(key, [&] {
+    const AttentionTileLists lists = attention_tile_lists(layout, tiling);
+    DeviceTiles out;
+    out.offsets = upload(lists.offsets, device);
+    // A layout without blocks has no records, and an upload needs some.
+    out.records = upload(lists.records.empty() ? std::vector<int>{0} : lists.records, device);
+    out.order = upload(lists.order, device);
+    out.list = {out.offsets.data<int32_t>(), out.records.data<int32_t>(), out.order.data<int32_t>(),
+                lists.heads, lists.tiles};
+    out.made = Milestone(stream);
+    return out;
+  });
+  tiles.made.wait(stream);
+  return tiles;
+}
+
+/// Boxes of 64 elements of `rows` rows of one head.
+device::TensorMapWords map_of(const Tensor& x, int rows) {
+  TiledTensor tiled{.element = x.dtype() == f16 ? TensorMapElement::f16 : TensorMapElement::bf16,
+                    .address = x.data(),
+                    .rank = 5,
+                    .swizzle = TensorMapSwizzle::bytes_128};
+  tiled.dims = {x.size(3), x.size(2), x.size(1), x.size(0), 1};
+  const auto stride = [&](int axis) {  // of an axis of one element it may be anything
+    return x.size(axis) == 1 ? int64_t{16} : x.strides()[axis] * 2;
+  };
+  tiled.strides = {0, stride(2), stride(1), stride(0), 16};
+  tiled.box = {64, rows, 1, 1, 1};
+  return std::bit_cast<device::TensorMapWords>(encode_tiled("sparse_attention", tiled));
+}
+
+/// Heads under way at a time, so that their keys and values stay in L2.
+int window_of(const Tensor& k, int group, int batch_heads, Device device) {
+  const int64_t bytes = 4 * k.size(2) * k.size(3);  // of keys and values of a head
+  const int64_t fit = std::max<int64_t>(1, device_properties(device).l2_bytes / 2 / bytes);
+  return static_cast<int>(std::min<int64_t>(fit * group, batch_heads));
+}
+
+}  // namespace
+
+jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
+  const std::string name =
+      format("attention_forward_{}_d{}_b{}_g{}_c{}_s{}{}", to_string(k.dtype), k.dim, k.block,
+             k.groups, k.cols, k.slots, k.turns ? "_turns" : "");
+  std::string code = "#include <bs/kernels/cuda/device/attention/warpgroup_forward.cuh>\n\n";
+  code += "using namespace bs::cuda::device;\n";
+  code += "namespace keys {\n" + warpgroup_mma(k.cols, k.dtype, true, true) + "}\n";
+  code += "namespace values {\n" + warpgroup_mma_left(k.dim, k.dtype, false) + "}\n";
+  code += format(
+      "struct Config {\n"
+      "  using Element = {};\n"
+      "  using KeyMma = keys::Mma;\n"
+      "  using ValueMma = values::Mma;\n"
+      "  static constexpr int dim = {}, block = {}, groups = {}, cols = {}, slots = {};\n"
+      "  static constexpr bool turns = {};\n"
+      "};\n"
+      "using Kernel = AttentionForwardKernel<Config>;\n"
+      "static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n"
+      "extern \"C\" __global__ void __launch_bounds__(Kernel::threads, 1)\n"
+      "    {}(const __grid_constant__ WarpgroupAttentionParams params) {\n"
+      "  Kernel::run(params);\n}\n",
+      device_type_name(k.dtype), k.dim, k.block, k.groups, k.cols, k.slots,
+      k.turns ? "true" : "false", k.threads(), k.shared_bytes(), name);
+  return {name, code, device_headers()};
+}
+
+std::vector<WarpgroupForward> all_warpgroup_forward_kernels() {
+  std::vector<WarpgroupForward> all;
+  for (const DType dtype : {f16, bf16})
+    for (const int head_dim : {64, 128})
+      for (const int block : {16, 32, 64, 128})
+        all.push_back(warpgroup_forward({dtype, head_dim, block, 90, 227 * 1024}));
+  return all;
+}
+
+void launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
+                              const Tensor& v, const Layout& layout, const Tensor& out,
+                              const Tensor& lse, const SparseAttentionOptions& options,
+                              Stream stream) {
+  static auto* const family = new jit::KernelFamily<WarpgroupForward>;
+  const AttentionTiling tiling{kernel.groups, kernel.cols, options.causal};
+  const DeviceTiles& tiles = tiles_of(layout, tiling, stream);
+  const int piece = tiling.piece(layout.block());
+  const int group = static_cast<int>(q.size(1) / k.size(1));
+  const int batch_heads = static_cast<int>(q.size(0) * q.size(1));
+  const Tensor& mask = options.key_padding_mask;
+  const WorkCounter counter(stream);
+  const device::WarpgroupAttentionParams params{
+      .q = map_of(q, 64),
+      .k = map_of(k, piece),
+      .v = map_of(v, piece),
+      .list = tiles.list,
+      .out = out.data(),
+      .out_batch = out.strides()[0],
+      .out_head = out.strides()[1],
+      .out_row = out.strides()[2],
+      .lse = lse.data<float>(),
+      .seen = mask.defined() ? static_cast<const unsigned char*>(mask.data()) : nullptr,
+      .next = counter.get(),
+      .items = batch_heads * tiles.list.tiles,
+      .heads = static_cast<int>(q.size(1)),
+      .group = group,
+      .batch_heads = batch_heads,
+      .window = window_of(k, group, batch_heads, stream.device()),
+      .queries = static_cast<int>(q.size(2)),
+      .keys = static_cast<int>(k.size(2)),
+      .head_dim = static_cast<int>(q.size(3)),
+      .scale = static_cast<float>(options.scale * 1.4426950408889634),
+      .causal = options.causal};
+  const jit::Kernel& compiled =
+      family->get(kernel, stream.device(), [&] { return warpgroup_forward_source(kernel); });
+  const int ctas = std::min(params.items, device_properties(stream.device()).multiprocessors);
+  jit::launch(compiled,
+              {.grid = dim3(static_cast<unsigned>(ctas)),
+               .block = dim3(static_cast<unsigned>(kernel.threads())),
+               .shared_bytes = kernel.shared_bytes()},
+              stream, params);
+}
+
+}  // namespace bs::cuda

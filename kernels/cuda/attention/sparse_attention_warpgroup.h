@@ -1,0 +1,22 @@
+#pragma once
+/** @file Fused attention on Hopper's own instructions: the forward pass for 16-bit types. */
+#include <bs/kernels/cuda/attention/sparse_attention_plan.h>
+#include <bs/kernels/sparse_attention.h>
+#include <bs/lib/cuda/jit.h>
+
+#include <vector>
+
+namespace bs::cuda {
+
+jit::Source warpgroup_forward_source(const WarpgroupForward& kernel);
+/** @brief All that the plan can ask for. */
+std::vector<WarpgroupForward> all_warpgroup_forward_kernels();
+
+/** @brief Runs `kernel`. Rows of q, k, v and out begin at multiples of 16 bytes; `scale` in the
+ * options is the factor itself. */
+void launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
+                              const Tensor& v, const Layout& layout, const Tensor& out,
+                              const Tensor& lse, const SparseAttentionOptions& options,
+                              Stream stream);
+
+}  // namespace bs::cuda

@@ -1,0 +1,33 @@
+#pragma once
+// What a launch of fused attention on wgmma tells its kernel: plain data, the same to the host's
+// compiler, which fills it, as to the device's.
+#include <bs/kernels/cuda/device/ptx/tensor_map.cuh>
+
+namespace bs::cuda::device {
+
+/// The key tiles of each tile of queries. A record is `pieces` first keys, then for each warpgroup
+/// a word of which bit r * pieces + p says whether its block row r holds piece p.
+struct AttentionTiles {
+  const int* offsets;  ///< [heads * tiles + 1], into the records
+  const int* records;
+  const int* order;  ///< [heads * tiles], the tiles of a head, those with the most work first
+  int heads, tiles;
+};
+
+struct WarpgroupAttentionParams {
+  TensorMapWords q, k, v;
+  AttentionTiles list;
+  void* out;
+  long long out_batch, out_head, out_row;
+  float* lse;                 ///< [batch, heads, queries]
+  const unsigned char* seen;  ///< [batch, keys], 0 for padding, or null
+  int* next;                  ///< two zeros: items handed out, and CTAs that are done
+  int items;
+  int heads, group;         ///< heads of q, and how many of them share one of k and v
+  int batch_heads, window;  ///< heads of all batches, and how many of them are under way at a time
+  int queries, keys, head_dim;
+  float scale;  ///< of scores, for powers of two
+  bool causal;
+};
+
+}  // namespace bs::cuda::device

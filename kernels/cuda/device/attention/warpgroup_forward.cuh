@@ -1,0 +1,393 @@
+#pragma once
+// out = softmax(scale q k^T, within a layout) v on wgmma. A CTA has a tile of 64 queries for each
+// of its warpgroups that multiply, and walks the keys that any of them keeps, a tile of keys at a
+// time; one warp more brings keys and values. A warpgroup passes over tiles that it does not keep.
+// Scores become weights in registers, where the second product reads them. The scores of a tile are
+// multiplied beside the values of the tile before, whose product runs on during the softmax.
+#include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_softmax.cuh>
+#include <bs/kernels/cuda/device/ptx/bulk_copy.cuh>
+#include <bs/kernels/cuda/device/ptx/warpgroup.cuh>
+
+namespace bs::cuda::device {
+
+template <class Config>
+struct AttentionForwardKernel {
+  using T = typename Config::Element;
+  using Params = WarpgroupAttentionParams;
+  static constexpr int groups = Config::groups;  // warpgroups that multiply
+  static constexpr int dim = Config::dim, cols = Config::cols, slots = Config::slots;
+  static constexpr int block = Config::block;
+  static constexpr int piece = block < cols ? block : cols;  // keys that lie side by side
+  static constexpr int pieces = cols / piece;
+  static constexpr bool turns = Config::turns;  // warpgroups ask for products in turn
+  static constexpr int rows = 64 * groups;
+  static constexpr int lines = dim / 64;  // a row of a tile is this many lines of 128 bytes
+  static constexpr unsigned slot_bytes = cols * dim * 2, query_bytes = 64 * dim * 2;
+  static constexpr int threads = (groups + 1) * warpgroup_size;
+  static constexpr int record = pieces + groups;
+  static_assert(dim % 64 == 0 && cols % 16 == 0 && piece >= 16 && record <= 32);
+
+  enum Flags { last = 1, done = 2 };
+  /// What comes with a tile of keys.
+  struct Tile {
+    int flags;
+    int row, head;  ///< first query of the CTA's tile; head among those of all batches
+    int keys[pieces];
+    unsigned masks[groups];
+  };
+  struct Shared {
+    Barrier full[slots], empty[slots];
+    Barrier query_full, query_empty;
+    Tile tiles[slots];
+  };
+  static constexpr unsigned shared_bytes =
+      groups * query_bytes + slots * slot_bytes + sizeof(Shared) + 1024;
+
+  // ---- The warp that copies.
+
+  struct Item {
+    int tile, head;  // head: among those of all batches
+
+    __device__ Item(const Params& p, int number) {
+      const int a_window = p.window * p.list.tiles;
+      const int first = number / a_window * p.window;
+      const int size = min(p.window, p.batch_heads - first);
+      const int rank = number % a_window / size;
+      head = first + number % a_window % size;
+      tile = __ldg(p.list.order + list_head(p) * p.list.tiles + rank);
+    }
+    __device__ int list_head(const Params& p) const {
+      return p.list.heads == 1 ? 0 : head % p.heads;
+    }
+  };
+
+  /// A lane asks for one box: 64 columns of a piece.
+  __device__ static void copy_tile(const TensorMapWords& map, Barrier& full, unsigned to, int key,
+                                   int head, int batch) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int from = __shfl_sync(~0u, key, lane / lines % pieces);
+    if (lane < pieces * lines)
+      load_box(to + lane % lines * (cols * 128) + lane / lines * (piece * 128), map, full,
+               lane % lines * 64, from, head, batch, 0);
+  }
+
+  __device__ static void copy_queries(const Params& p, Shared& s, unsigned queries, int row,
+                                      int head, int batch) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane == 0) s.query_full.arrive_expecting(groups * query_bytes);
+    __syncwarp();
+    if (lane < groups * lines)
+      load_box(queries + lane * (64 * 128), p.q, s.query_full, lane % lines * 64,
+               row + lane / lines * 64, head, batch, 0);
+  }
+
+  __device__ static void produce(const Params& p, Shared& s, unsigned queries, unsigned buffers) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    RingPlace<slots> at;
+    unsigned query_parity = 1;
+    int number = static_cast<int>(blockIdx.x);
+    while (number < p.items) {
+      const Item item(p, number);
+      int taken = 0;
+      if (lane == 0) taken = atomicAdd(p.next, 1);
+      const int entry = item.list_head(p) * p.list.tiles + item.tile;
+      const int begin = __ldg(p.list.offsets + entry);
+      const int count = __ldg(p.list.offsets + entry + 1) - begin;
+      const int head = item.head % p.heads / p.group, batch = item.head / p.heads;
+      const auto look_up = [&](int tile) {
+        return lane < record && tile < count
+                   ? __ldg(p.list.records + (begin + tile) * static_cast<long long>(record) + lane)
+               : lane < pieces ? p.keys
+                               : 0;
+      };
+      int next = look_up(0), now = next;
+      const auto copy_values = [&](int entries) {
+        s.empty[at.stage].wait(at.parity ^ 1);
+        if (lane == 0) s.full[at.stage].arrive_expecting(slot_bytes);
+        __syncwarp();
+        copy_tile(p.v, s.full[at.stage], buffers + at.stage * slot_bytes, entries, head, batch);
+        at.advance();
+      };
+      const int tiles = max(count, 1);  // an item without keys is one tile that nobody keeps
+#pragma unroll 1
+      for (int tile = 0; tile < tiles; ++tile) {
+        const int before = now;
+        now = next;
+        next = look_up(tile + 1);
+        s.empty[at.stage].wait(at.parity ^ 1);
+        Tile& info = s.tiles[at.stage];
+        if (lane < pieces) info.keys[lane] = now;
+        if (lane >= pieces && lane < record) info.masks[lane - pieces] = static_cast<unsigned>(now);
+        if (lane == 0) {
+          info.flags = tile + 1 == tiles ? last : 0;
+          info.row = item.tile * rows;
+          info.head = item.head;
+        }
+        __syncwarp();
+        if (lane == 0) s.full[at.stage].arrive_expecting(slot_bytes);
+        __syncwarp();
+        copy_tile(p.k, s.full[at.stage], buffers + at.stage * slot_bytes, now, head, batch);
+        at.advance();
+        if (tile == 0) {
+          s.query_empty.wait(query_parity);
+          query_parity ^= 1;
+          copy_queries(p, s, queries, item.tile * rows, item.head % p.heads, batch);
+        } else {
+          copy_values(before);
+        }
+      }
+      copy_values(now);
+      number = static_cast<int>(gridDim.x) + __shfl_sync(~0u, taken, 0);
+    }
+    s.empty[at.stage].wait(at.parity ^ 1);
+    if (lane == 0) {
+      s.tiles[at.stage].flags = done;
+      s.full[at.stage].arrive();
+      leave(p);
+    }
+  }
+
+  /// The last CTA to leave zeroes the counters for the next launch.
+  __device__ static void leave(const Params& p) {
+    if (atomicAdd(p.next + 1, 1) != static_cast<int>(gridDim.x) - 1) return;
+    p.next[0] = 0;
+    p.next[1] = 0;
+  }
+
+  // ---- The warpgroups that multiply.
+
+  /// Where a warpgroup is in the ring, and in the tiles of its item. The ring holds the keys of a
+  /// tile before the values of the tile before.
+  struct Walk {
+    Shared& s;
+    int group;
+    RingPlace<slots> at, keys, values;
+    bool finished, begun, kept;  // kept: the tile before, whose values come next
+    unsigned mask;
+
+    __device__ Walk(Shared& shared, int number) : s(shared), group(number) {}
+    __device__ void give_back(const RingPlace<slots>& place) {
+      if (threadIdx.x % 32 == 0) s.empty[place.stage].arrive();
+    }
+    __device__ void begin() { finished = begun = kept = false; }
+    /// The values of the tile before.
+    __device__ void pass_values() {
+      if (kept) {
+        values = at;
+      } else {
+        s.full[at.stage].wait(at.parity);
+        give_back(at);
+      }
+      at.advance();
+    }
+    /// The next tile that this warpgroup keeps, at most `most` tiles ahead.
+    __device__ bool seek(int most) {
+      while (!finished && most-- > 0) {
+        keys = at;
+        at.advance();
+        s.full[keys.stage].wait(keys.parity);
+        const Tile& tile = s.tiles[keys.stage];
+        const unsigned bits = __shfl_sync(~0u, tile.masks[group], 0);
+        finished = __shfl_sync(~0u, tile.flags, 0) & last;
+        if (begun) pass_values();
+        begun = true;
+        kept = bits != 0;
+        if (kept) {
+          mask = bits;
+          if (finished) values_of_last = true;
+          return true;
+        }
+        give_back(keys);
+        if (finished) pass_values();
+      }
+      return false;
+    }
+    bool values_of_last = false;
+    /// Before the values of the last tile kept are read.
+    __device__ void settle() {
+      if (!values_of_last) return;
+      values_of_last = false;
+      pass_values();
+    }
+  };
+
+  using Scores = float[cols / 2];
+  using Sums = float[dim / 2];
+  using Weights = unsigned[cols / 4];
+  using Softmax = WarpgroupSoftmax<T, cols>;
+
+  /// scores = queries keys^T.
+  __device__ static __forceinline__ void multiply_keys(Scores& scores, unsigned queries,
+                                                       unsigned keys) {
+    constexpr unsigned long long form = matrix_descriptor<128>(1024, 0);
+    warpgroup_arrive();
+#pragma unroll
+    for (int k = 0; k < dim / 16; ++k) {
+      const unsigned a = queries + k / 4 * (64 * 128) + k % 4 * 32;
+      const unsigned b = keys + k / 4 * (cols * 128) + k % 4 * 32;
+      Config::KeyMma::multiply(scores, form | descriptor_address(a), form | descriptor_address(b),
+                               k > 0);
+    }
+    warpgroup_commit();
+  }
+  /// sums += weights values.
+  __device__ static __forceinline__ void multiply_values(Sums& sums, const Weights& weights,
+                                                         unsigned values) {
+    constexpr unsigned long long form = matrix_descriptor<128>(1024, cols * 128);
+    warpgroup_arrive();
+#pragma unroll
+    for (int k = 0; k < cols / 16; ++k) {
+      const unsigned(&a)[4] = reinterpret_cast<const unsigned(&)[4]>(weights[4 * k]);
+      Config::ValueMma::multiply(sums, a, form | descriptor_address(values + k * 2048), 1);
+    }
+    warpgroup_commit();
+  }
+
+  /// Waits for this warpgroup's turn to ask for products; passes it on.
+  __device__ static void take_turn(int group) {
+    if constexpr (turns) named_barrier(1 + group, 2 * warpgroup_size);
+  }
+  __device__ static void pass_turn(int group) {
+    if constexpr (turns) named_barrier_arrive(1 + (group + 1) % groups, 2 * warpgroup_size);
+  }
+
+  __device__ static void consume(const Params& p, Shared& s, unsigned queries, unsigned buffers,
+                                 int group) {
+    const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
+    const unsigned own_queries = queries + group * query_bytes;
+    Walk walk(s, group);
+    unsigned query_parity = 0;
+    if (turns && group == groups - 1) pass_turn(group);
+#pragma unroll 1
+    for (;;) {
+      s.full[walk.at.stage].wait(walk.at.parity);
+      const Tile& tile = s.tiles[walk.at.stage];
+      if (__shfl_sync(~0u, tile.flags, 0) & done) break;
+      const int head = __shfl_sync(~0u, tile.head, 0);
+      const int row = __shfl_sync(~0u, tile.row, 0) + group * 64 + warp * 16;  // the warp's first
+      s.query_full.wait(query_parity);
+      query_parity ^= 1;
+      bool asked = false;  // for the last product with the queries
+      const auto give_back_queries = [&] {
+        if (!asked && threadIdx.x % 32 == 0) s.query_empty.arrive();
+        asked = true;
+      };
+      const AttentionHide<T, cols, piece> hide(p, row, head);
+
+      Sums sums;
+#pragma unroll
+      for (int i = 0; i < dim / 2; ++i) sums[i] = 0;
+      Scores scores;
+      Weights weights;
+      Softmax softmax;
+      walk.begin();
+#pragma unroll 1
+      while (walk.seek(1 << 30)) {
+        take_turn(group);
+        multiply_keys(scores, own_queries, buffers + walk.keys.stage * slot_bytes);
+        pass_turn(group);
+        warpgroup_wait<0>();
+        warpgroup_pin(scores);
+        hide.apply(scores, walk.mask, s.tiles[walk.keys.stage].keys);
+        walk.give_back(walk.keys);
+        softmax.fold(scores, p.scale);
+        softmax.bring(sums);
+        softmax.pack(weights, scores);
+#pragma unroll 1
+        while (walk.seek(2)) {
+          take_turn(group);
+          multiply_keys(scores, own_queries, buffers + walk.keys.stage * slot_bytes);
+          s.full[walk.values.stage].wait(walk.values.parity);
+          multiply_values(sums, weights, buffers + walk.values.stage * slot_bytes);
+          pass_turn(group);
+          warpgroup_wait<1>();
+          warpgroup_pin(scores);
+          hide.apply(scores, walk.mask, s.tiles[walk.keys.stage].keys);
+          walk.give_back(walk.keys);
+          softmax.fold(scores, p.scale);
+          warpgroup_wait<0>();
+          warpgroup_pin(sums);
+          walk.give_back(walk.values);
+          softmax.bring(sums);
+          softmax.pack(weights, scores);
+        }
+        if (walk.finished) give_back_queries();
+        walk.settle();
+        s.full[walk.values.stage].wait(walk.values.parity);
+        take_turn(group);
+        multiply_values(sums, weights, buffers + walk.values.stage * slot_bytes);
+        pass_turn(group);
+        warpgroup_wait<0>();
+        warpgroup_pin(sums);
+        walk.give_back(walk.values);
+      }
+      give_back_queries();
+      softmax.finish();
+      store(p, sums, softmax, row, head);
+    }
+  }
+
+  /// Writes the warp's rows, 64 bytes of one at a time.
+  __device__ static void store(const Params& p, const Sums& sums, const Softmax& softmax, int row,
+                               int head) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    T* const out =
+        static_cast<T*>(p.out) + head / p.heads * p.out_batch + head % p.heads * p.out_head;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int at = row + lane / 4 + 8 * half;
+      const bool inside = at < p.queries;
+      const float total = softmax.sum[half];
+      const float inverse = total == 0 ? 0.0f : 1 / total;
+      if (inside && lane % 4 == 0)
+        p.lse[static_cast<long long>(head) * p.queries + at] = softmax.log_sum(half);
+#pragma unroll
+      for (int d = 0; d < dim; d += 32) {
+        unsigned words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float* const pair = sums + (d / 8 + i) * 4 + 2 * half;
+          words[i] = pack_weights<T>(pair[0] * inverse, pair[1] * inverse);
+        }
+        turn_words(words);
+        const int column = d + lane % 4 * 8;
+        if (inside && column < p.head_dim)
+          *reinterpret_cast<uint4*>(out + at * p.out_row + column) =
+              make_uint4(words[0], words[1], words[2], words[3]);
+      }
+    }
+  }
+
+  __device__ static void run(const Params& p) {
+    extern __shared__ unsigned char memory[];
+    const unsigned queries = (shared_address(memory) + 1023) / 1024 * 1024;
+    const unsigned buffers = queries + groups * query_bytes;
+    Shared& s = *reinterpret_cast<Shared*>(memory + (queries - shared_address(memory)) +
+                                           groups * query_bytes + slots * slot_bytes);
+    const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup_size, 0);
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < slots; ++i) {
+        s.full[i].init(1);
+        s.empty[i].init(4 * groups);
+      }
+      s.query_full.init(1);
+      s.query_empty.init(4 * groups);
+      fence_barrier_init();
+      prefetch(p.q);
+      prefetch(p.k);
+      prefetch(p.v);
+    }
+    __syncthreads();
+    if (group == groups) {
+      give_registers<groups == 2 ? 24 : 32>();
+      const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
+      if (warp == 0) produce(p, s, queries, buffers);
+    } else {
+      take_registers<groups == 2 ? 240 : 160>();
+      consume(p, s, queries, buffers, group);
+    }
+  }
+};
+
+}  // namespace bs::cuda::device

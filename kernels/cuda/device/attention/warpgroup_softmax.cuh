@@ -1,0 +1,175 @@
+#pragma once
+// What a warp does with its 16 rows of a tile of scores that wgmma left in registers: a lane has
+// columns 8 n + 2 (lane % 4) and the next one of rows lane / 4 and lane / 4 + 8, in elements
+// 4 n, 4 n + 1 and 4 n + 2, 4 n + 3.
+#include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
+
+namespace bs::cuda::device {
+
+__device__ inline float minus_infinite() { return __int_as_float(static_cast<int>(0xff800000)); }
+
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+template <class T>
+__device__ inline unsigned pack_weights(float low, float high) {
+  const auto pair = narrow_pair(low, high, T{});
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
+
+/// Lane l of four has word w of column group l of each of four words; afterwards it has the four
+/// words of column group l of its own: the transpose within a quad.
+__device__ inline void turn_words(unsigned (&w)[4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+  for (int bit = 1; bit < 4; bit *= 2) {
+    const bool high = (lane & bit) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i & bit) continue;
+      const unsigned sent = high ? w[i] : w[i | bit];
+      const unsigned got = __shfl_xor_sync(~0u, sent, bit);
+      (high ? w[i] : w[i | bit]) = got;
+    }
+  }
+}
+
+/// The softmax of a warp's rows as far as they have gone. Weights are 2^(scale * (score - top)); a
+/// row's top follows its greatest score only from afar, for bringing what was summed to a new one
+/// takes as long as a tenth of a tile: weights stay below 2^slack.
+template <class T, int Cols>
+struct WarpgroupSoftmax {
+  static constexpr float slack = 8;
+  float top[2], sum[2], factor[2];  ///< `sum` over this lane's columns only
+  float scale_;
+  bool moved;
+
+  __device__ WarpgroupSoftmax() {
+    top[0] = top[1] = minus_infinite();
+    sum[0] = sum[1] = 0;
+  }
+
+  /// Turns scores into weights, and says what becomes of what was summed before.
+  __device__ __forceinline__ void fold(float (&s)[Cols / 2], float scale) {
+    float peak[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float a = fmaxf(s[2 * h], s[2 * h + 1]);
+#pragma unroll
+      for (int n = 1; n < Cols / 8; ++n)
+        a = fmaxf(a, fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]));
+      a = fmaxf(a, __shfl_xor_sync(~0u, a, 1));
+      peak[h] = fmaxf(a, __shfl_xor_sync(~0u, a, 2));
+    }
+    scale_ = scale;
+    const bool far = (peak[0] - top[0]) * scale > slack || (peak[1] - top[1]) * scale > slack;
+    moved = __any_sync(~0u, far);
+    if (moved) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float before = top[h];
+        top[h] = fmaxf(before, peak[h]);
+        factor[h] = power_of_two(before * scale - shift(h));
+        sum[h] *= factor[h];
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float by = shift(h);
+      float total = 0;
+#pragma unroll
+      for (int n = 0; n < Cols / 8; ++n)
+#pragma unroll
+        for (int i = 4 * n + 2 * h; i < 4 * n + 2 * h + 2; ++i) {
+          s[i] = power_of_two(s[i] * scale - by);
+          total += s[i];
+        }
+      sum[h] += total;
+    }
+  }
+  /// A row that has met no key has nothing to scale: any finite shift will do.
+  __device__ float shift(int h) const { return top[h] == minus_infinite() ? 0 : top[h] * scale_; }
+
+  template <int N>
+  __device__ __forceinline__ void bring(float (&sums)[N]) const {
+    if (!moved) return;
+#pragma unroll
+    for (int i = 0; i < N; ++i) sums[i] *= factor[i / 2 % 2];
+  }
+  __device__ __forceinline__ void pack(unsigned (&w)[Cols / 4], const float (&s)[Cols / 2]) const {
+#pragma unroll
+    for (int i = 0; i < Cols / 4; ++i) w[i] = pack_weights<T>(s[2 * i], s[2 * i + 1]);
+  }
+  /// The sums of whole rows.
+  __device__ void finish() {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
+      sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
+    }
+  }
+  __device__ float log_sum(int h) const {
+    return sum[h] == 0 ? minus_infinite() : 0.6931471805599453f * (shift(h) + log2f(sum[h]));
+  }
+};
+
+/// Hides scores of keys that a row does not see.
+template <class T, int Cols, int Piece>
+struct AttentionHide {
+  static constexpr int pieces = Cols / Piece;
+  static constexpr unsigned all = pieces == 32 ? ~0u : (1u << pieces) - 1;
+  int row;  ///< the warp's first
+  int shift_;
+  bool causal;
+  const unsigned char* seen;  ///< of the batch
+
+  __device__ AttentionHide(const WarpgroupAttentionParams& p, int first, int head)
+      : row(first),
+        shift_(Piece < 64 ? first % 64 / Piece * pieces : 0),
+        causal(p.causal),
+        seen(p.seen ? p.seen + head / p.heads * static_cast<long long>(p.keys) : nullptr) {}
+
+  __device__ __forceinline__ void apply(float (&s)[Cols / 2], unsigned mask,
+                                        const int (&keys)[pieces]) const {
+    const unsigned present = mask >> shift_ & all;
+    if (present != all) {
+#pragma unroll
+      for (int p = 0; p < pieces; ++p) {
+        if (present >> p & 1) continue;
+#pragma unroll
+        for (int i = p * (Piece / 2); i < (p + 1) * (Piece / 2); ++i) s[i] = minus_infinite();
+      }
+    }
+    bool edge = seen != nullptr;
+    if (causal) {
+#pragma unroll
+      for (int p = 0; p < pieces; ++p) edge = edge || keys[p] + Piece - 1 > row;
+    }
+    if (edge) hide_keys(s, present, keys);
+  }
+
+ private:
+  __device__ __forceinline__ void hide_keys(float (&s)[Cols / 2], unsigned present,
+                                            const int (&keys)[pieces]) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int least = causal ? row + lane / 4 : 0x7fffff00;
+#pragma unroll
+    for (int n = 0; n < Cols / 8; ++n) {
+      constexpr int per_piece = Piece / 8;
+      const bool there = present >> n / per_piece & 1;
+      const int key = keys[n / per_piece] + n % per_piece * 8 + lane % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const bool open = seen == nullptr || (there && seen[key + i] != 0);
+        if (!open || key + i > least) s[4 * n + i] = minus_infinite();
+        if (!open || key + i > least + 8) s[4 * n + 2 + i] = minus_infinite();
+      }
+    }
+  }
+};
+
+}  // namespace bs::cuda::device

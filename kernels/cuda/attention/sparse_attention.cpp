@@ -1,5 +1,6 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/sparse_attention_check.h>
@@ -238,6 +239,12 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
                       Stream stream) {
   check_floating("sparse_attention", q.dtype());
   const Tensor queries = aligned(q), keys = aligned(k), values = aligned(v);
+  if (is_plain(q, k, v, layout, options)) {
+    const WarpgroupForward kernel = warpgroup_forward_for(queries, keys, values, layout, out);
+    if (kernel.dim > 0)
+      return launch_warpgroup_forward(kernel, queries, keys, values, layout, out, lse, options,
+                                      stream);
+  }
   const Problem p = problem_of(q, k, v, layout, options);
   const Forward arguments{.problem = p.shape,
                           .scores = p.scores,

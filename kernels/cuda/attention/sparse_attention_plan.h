@@ -41,7 +41,7 @@ constexpr WarpgroupForward warpgroup_forward(const AttentionCase& c) {
                     c.head_dim % 8 == 0 && c.head_dim <= 128;
   if (!fits) return {};
   WarpgroupForward k{.dtype = c.dtype, .dim = c.head_dim <= 64 ? 64 : 128, .block = c.block};
-  k.slots = k.dim == 128 ? 6 : 8;
+  k.slots = k.dim == 128 ? 6 : 12;
   k.turns = c.block == 128;
   return k.shared_bytes() <= c.shared_bytes ? k : WarpgroupForward{};
 }

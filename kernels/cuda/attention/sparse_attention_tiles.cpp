@@ -26,6 +26,14 @@ struct Piece {
   }
 };
 
+/// How many take more than twice the mean.
+int far_above_mean(const std::vector<int>& work) {
+  const int64_t sum = std::accumulate(work.begin(), work.end(), int64_t{0});
+  const auto count = static_cast<int64_t>(work.size());
+  return static_cast<int>(
+      std::count_if(work.begin(), work.end(), [&](int of) { return of * count > 2 * sum; }));
+}
+
 class TileMaker {
  public:
   TileMaker(const Layout& layout, const AttentionTiling& tiling)
@@ -39,27 +47,29 @@ class TileMaker {
   AttentionTileLists make() {
     lists_.heads = layout_.heads();
     lists_.tiles = static_cast<int>((layout_.height() + tiling_.rows() - 1) / tiling_.rows());
-    lists_.offsets.push_back(0);
-    std::vector<int> work;
-    for (int head = 0; head < lists_.heads; ++head) {
-      work.clear();
-      for (int tile = 0; tile < lists_.tiles; ++tile) {
-        work_ = 0;
-        add_tile(head, tile);
-        work.push_back(work_);
-        lists_.offsets.push_back(static_cast<int>(lists_.records.size()) / record());
-      }
-      std::vector<int> order(work.size());
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-        return work[static_cast<size_t>(a)] > work[static_cast<size_t>(b)];
-      });
-      lists_.order.insert(lists_.order.end(), order.begin(), order.end());
-    }
+    for (int head = 0; head < lists_.heads; ++head) add_head(head);
     return std::move(lists_);
   }
 
  private:
+  void add_head(int head) {
+    std::vector<int> work;
+    std::vector<AttentionTileLists::Item> items;
+    const auto records = [&] { return static_cast<int>(lists_.records.size()) / record(); };
+    for (int tile = 0; tile < lists_.tiles; ++tile) {
+      work_ = 0;
+      const int begin = records();
+      add_tile(head, tile);
+      items.push_back({tile, begin, records() - begin});
+      work.push_back(work_);
+    }
+    lists_.ahead = std::max(lists_.ahead, far_above_mean(work));
+    std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
+      return work[static_cast<size_t>(a.tile)] > work[static_cast<size_t>(b.tile)];
+    });
+    lists_.items.insert(lists_.items.end(), items.begin(), items.end());
+  }
+
   int record() const { return pieces_ + tiling_.groups; }
 
   /// The pieces that any block row of the tile holds, ascending.

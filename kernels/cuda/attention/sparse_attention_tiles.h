@@ -24,10 +24,14 @@ struct AttentionTiling {
 /** @brief The tiles of keys of every tile of queries, as the device reads them
  *  (device/attention/warpgroup_attention_problem.cuh). */
 struct AttentionTileLists {
+  /** @brief A tile of queries and its records. */
+  struct Item {
+    int tile = 0, begin = 0, count = 0, padding = 0;
+  };
   int heads = 0, tiles = 0;  ///< of the layout, and of queries of a head
-  std::vector<int> offsets;  ///< [heads * tiles + 1], into records
+  int ahead = 0;  ///< tiles of a head that have far more work than most, the most of any head
   std::vector<int> records;  ///< pieces + groups words each
-  std::vector<int> order;    ///< [heads * tiles], of each head those with the most work first
+  std::vector<Item> items;   ///< [heads * tiles], of each head those with the most work first
 };
 
 /** @brief The lists of a layout. A key that no piece fills is `layout.width()`, beyond the last.

@@ -19,7 +19,7 @@ namespace {
 
 /// Lists of a layout on a device.
 struct DeviceTiles {
-  Tensor offsets, records, order;
+  Tensor records, items;
   device::AttentionTiles list{};
   Milestone made;
 };
@@ -32,17 +32,24 @@ const DeviceTiles& tiles_of(const Layout& layout, const AttentionTiling& tiling,
   const DeviceTiles& tiles = layout.derived<DeviceTiles>(key, [&] {
     const AttentionTileLists lists = attention_tile_lists(layout, tiling);
     DeviceTiles out;
-    out.offsets = upload(lists.offsets, device);
     // A layout without blocks has no records, and an upload needs some.
     out.records = upload(lists.records.empty() ? std::vector<int>{0} : lists.records, device);
-    out.order = upload(lists.order, device);
-    out.list = {out.offsets.data<int32_t>(), out.records.data<int32_t>(), out.order.data<int32_t>(),
-                lists.heads, lists.tiles};
+    out.items = upload(lists.items, device);
+    out.list = {out.records.data<int32_t>(), out.items.data<int32_t>(), lists.heads, lists.tiles,
+                lists.ahead};
     out.made = Milestone(stream);
     return out;
   });
   tiles.made.wait(stream);
   return tiles;
+}
+
+/// Whether the copy engine takes it, and stores of 16 bytes.
+bool addressable(const Tensor& x) {
+  bool fits = x.numel() > 0 && reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
+  for (int axis = 0; axis < 3; ++axis)
+    fits = fits && (x.size(axis) == 1 || (x.strides()[axis] > 0 && x.strides()[axis] % 8 == 0));
+  return fits;
 }
 
 /// Boxes of 64 elements of `rows` rows of one head.
@@ -102,6 +109,22 @@ std::vector<WarpgroupForward> all_warpgroup_forward_kernels() {
       for (const int block : {16, 32, 64, 128})
         all.push_back(warpgroup_forward({dtype, head_dim, block, 90, 227 * 1024}));
   return all;
+}
+
+WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const Tensor& v,
+                                       const Layout& layout, const Tensor& out) {
+  const DeviceProperties& gpu = device_properties(q.device());
+  const int64_t tiles = (layout.height() + 63) / 64 * q.size(0) * q.size(1);
+  const int64_t records = (layout.nnz() + tiles) * (layout.block() > 64 ? 2 : 1);
+  if (!addressable(q) || !addressable(k) || !addressable(v) || !addressable(out) ||
+      tiles > INT32_MAX || records > INT32_MAX ||
+      std::max(layout.height(), layout.width()) > INT32_MAX / 2)
+    return {};
+  return warpgroup_forward({.dtype = q.dtype(),
+                            .head_dim = static_cast<int>(q.size(3)),
+                            .block = layout.block(),
+                            .capability = gpu.capability,
+                            .shared_bytes = gpu.shared_memory_optin});
 }
 
 void launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,

@@ -31,8 +31,8 @@ Met met_by(const AttentionTileLists& lists, const Layout& layout, const Attentio
   Met met;
   for (int head = 0; head < lists.heads; ++head)
     for (int tile = 0; tile < lists.tiles; ++tile) {
-      const auto at = static_cast<size_t>(head * lists.tiles + tile);
-      for (int r = lists.offsets[at]; r < lists.offsets[at + 1]; ++r) {
+      const auto& item = lists.items[static_cast<size_t>(head * lists.tiles + tile)];
+      for (int r = item.begin; r < item.begin + item.count; ++r) {
         const int* const words = lists.records.data() + int64_t{r} * record;
         unsigned any = 0;
         for (int group = 0; group < tiling.groups; ++group) {
@@ -41,7 +41,7 @@ Met met_by(const AttentionTileLists& lists, const Layout& layout, const Attentio
           for (int bit = 0; bit < 32; ++bit) {
             if ((mask >> bit & 1) == 0) continue;
             REQUIRE(bit / pieces < 64 / side);
-            ++met[{head, tile * tiling.rows() + group * 64 + bit / pieces * side,
+            ++met[{head, item.tile * tiling.rows() + group * 64 + bit / pieces * side,
                    words[bit % pieces]}];
           }
         }
@@ -59,7 +59,7 @@ void check(const Layout& layout, const AttentionTiling& tiling) {
   const AttentionTileLists lists = attention_tile_lists(layout, tiling);
   const int block = layout.block(), piece = tiling.piece(block), side = std::min(block, 64);
   REQUIRE(lists.heads == layout.heads());
-  REQUIRE(lists.offsets.size() == static_cast<size_t>(lists.heads * lists.tiles) + 1);
+  REQUIRE(lists.items.size() == static_cast<size_t>(lists.heads * lists.tiles));
   Met wanted;
   for (int head = 0; head < layout.heads(); ++head)
     for (int query = 0; query < layout.height(); query += side)
@@ -69,8 +69,9 @@ void check(const Layout& layout, const AttentionTiling& tiling) {
           wanted[{head, query, key}] = 1;
   CHECK(met_by(lists, layout, tiling) == wanted);
   for (int head = 0; head < lists.heads; ++head) {
-    const auto begin = lists.order.begin() + std::ptrdiff_t{head} * lists.tiles;
-    std::vector<int> order(begin, begin + lists.tiles);
+    std::vector<int> order;
+    for (int i = head * lists.tiles; i < (head + 1) * lists.tiles; ++i)
+      order.push_back(lists.items[static_cast<size_t>(i)].tile);
     std::sort(order.begin(), order.end());
     for (int tile = 0; tile < lists.tiles; ++tile) CHECK(order[static_cast<size_t>(tile)] == tile);
   }

@@ -8,10 +8,11 @@ namespace bs::cuda::device {
 /// The key tiles of each tile of queries. A record is `pieces` first keys, then for each warpgroup
 /// a word of which bit r * pieces + p says whether its block row r holds piece p.
 struct AttentionTiles {
-  const int* offsets;  ///< [heads * tiles + 1], into the records
   const int* records;
-  const int* order;  ///< [heads * tiles], the tiles of a head, those with the most work first
+  const int* items;  ///< [heads * tiles, 4]: tile of queries, its first record and how many it has,
+                     ///< and nothing; of each head those with the most work first
   int heads, tiles;
+  int ahead;  ///< of each head so many tiles have far more work than the others: they go first
 };
 
 struct WarpgroupAttentionParams {

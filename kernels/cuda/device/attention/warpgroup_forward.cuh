@@ -26,6 +26,7 @@ struct AttentionForwardKernel {
   static constexpr unsigned slot_bytes = cols * dim * 2, query_bytes = 64 * dim * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
   static constexpr int record = pieces + groups;
+  static_assert(slots >= 6);  // a warpgroup may hold values and wait for what is five places behind
   static_assert(dim % 64 == 0 && cols % 16 == 0 && piece >= 16 && record <= 32);
 
   enum Flags { last = 1, done = 2 };
@@ -46,19 +47,37 @@ struct AttentionForwardKernel {
 
   // ---- The warp that copies.
 
+  /// A tile of queries of a head.
   struct Item {
-    int tile, head;  // head: among those of all batches
+    int tile, head;    // head: among those of all batches
+    int begin, count;  // of its records
 
     __device__ Item(const Params& p, int number) {
-      const int a_window = p.window * p.list.tiles;
-      const int first = number / a_window * p.window;
-      const int size = min(p.window, p.batch_heads - first);
-      const int rank = number % a_window / size;
-      head = first + number % a_window % size;
-      tile = __ldg(p.list.order + list_head(p) * p.list.tiles + rank);
+      const int ahead = p.list.ahead * p.batch_heads;
+      int rank;
+      if (number < ahead) {
+        rank = number / p.batch_heads;
+        head = number % p.batch_heads;
+      } else {
+        const int of_head = p.list.tiles - p.list.ahead, a_window = p.window * of_head;
+        const int rest = number - ahead, first = rest / a_window * p.window;
+        const int size = min(p.window, p.batch_heads - first);
+        rank = p.list.ahead + rest % a_window / size;
+        head = first + rest % a_window % size;
+      }
+      const int line = p.list.heads == 1 ? 0 : head % p.heads;
+      const int4 entry =
+          __ldg(reinterpret_cast<const int4*>(p.list.items) + line * p.list.tiles + rank);
+      tile = entry.x;
+      begin = entry.y;
+      count = entry.z;
     }
-    __device__ int list_head(const Params& p) const {
-      return p.list.heads == 1 ? 0 : head % p.heads;
+    /// Lane l gets word l of a record; of one that is not there, keys beyond the last.
+    __device__ int look_up(const Params& p, int at) const {
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      if (lane < record && at < count)
+        return __ldg(p.list.records + (begin + at) * static_cast<long long>(record) + lane);
+      return lane < pieces ? p.keys : 0;
     }
   };
 
@@ -72,36 +91,29 @@ struct AttentionForwardKernel {
                lane % lines * 64, from, head, batch, 0);
   }
 
-  __device__ static void copy_queries(const Params& p, Shared& s, unsigned queries, int row,
+  __device__ static void copy_queries(const Params& p, Barrier& full, unsigned queries, int row,
                                       int head, int batch) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    if (lane == 0) s.query_full.arrive_expecting(groups * query_bytes);
+    if (lane == 0) full.arrive_expecting(groups * query_bytes);
     __syncwarp();
     if (lane < groups * lines)
-      load_box(queries + lane * (64 * 128), p.q, s.query_full, lane % lines * 64,
-               row + lane / lines * 64, head, batch, 0);
+      load_box(queries + lane * (64 * 128), p.q, full, lane % lines * 64, row + lane / lines * 64,
+               head, batch, 0);
   }
 
   __device__ static void produce(const Params& p, Shared& s, unsigned queries, unsigned buffers) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     RingPlace<slots> at;
     unsigned query_parity = 1;
-    int number = static_cast<int>(blockIdx.x);
+    int number = static_cast<int>(blockIdx.x);  // the grid has no more CTAs than items
+    Item item(p, number);
+    int next = item.look_up(p, 0);
     while (number < p.items) {
-      const Item item(p, number);
       int taken = 0;
       if (lane == 0) taken = atomicAdd(p.next, 1);
-      const int entry = item.list_head(p) * p.list.tiles + item.tile;
-      const int begin = __ldg(p.list.offsets + entry);
-      const int count = __ldg(p.list.offsets + entry + 1) - begin;
       const int head = item.head % p.heads / p.group, batch = item.head / p.heads;
-      const auto look_up = [&](int tile) {
-        return lane < record && tile < count
-                   ? __ldg(p.list.records + (begin + tile) * static_cast<long long>(record) + lane)
-               : lane < pieces ? p.keys
-                               : 0;
-      };
-      int next = look_up(0), now = next;
+      Item coming = item;
+      int now = next;
       const auto copy_values = [&](int entries) {
         s.empty[at.stage].wait(at.parity ^ 1);
         if (lane == 0) s.full[at.stage].arrive_expecting(slot_bytes);
@@ -109,12 +121,16 @@ struct AttentionForwardKernel {
         copy_tile(p.v, s.full[at.stage], buffers + at.stage * slot_bytes, entries, head, batch);
         at.advance();
       };
-      const int tiles = max(count, 1);  // an item without keys is one tile that nobody keeps
+      const int tiles = max(item.count, 1);  // an item without keys is one tile that nobody keeps
 #pragma unroll 1
       for (int tile = 0; tile < tiles; ++tile) {
         const int before = now;
         now = next;
-        next = look_up(tile + 1);
+        if (tile == max(0, tiles - 3)) {  // what comes next is looked up beside the copies
+          number = static_cast<int>(gridDim.x) + __shfl_sync(~0u, taken, 0);
+          if (number < p.items) coming = Item(p, number);
+        }
+        next = tile + 1 < tiles ? item.look_up(p, tile + 1) : coming.look_up(p, 0);
         s.empty[at.stage].wait(at.parity ^ 1);
         Tile& info = s.tiles[at.stage];
         if (lane < pieces) info.keys[lane] = now;
@@ -132,13 +148,13 @@ struct AttentionForwardKernel {
         if (tile == 0) {
           s.query_empty.wait(query_parity);
           query_parity ^= 1;
-          copy_queries(p, s, queries, item.tile * rows, item.head % p.heads, batch);
+          copy_queries(p, s.query_full, queries, item.tile * rows, item.head % p.heads, batch);
         } else {
           copy_values(before);
         }
       }
       copy_values(now);
-      number = static_cast<int>(gridDim.x) + __shfl_sync(~0u, taken, 0);
+      item = coming;
     }
     s.empty[at.stage].wait(at.parity ^ 1);
     if (lane == 0) {
@@ -163,14 +179,36 @@ struct AttentionForwardKernel {
     Shared& s;
     int group;
     RingPlace<slots> at, keys, values;
-    bool finished, begun, kept;  // kept: the tile before, whose values come next
-    unsigned mask;
+    unsigned query_parity = 0;
+    int row, head;         // of the item: first query of this warp, and head
+    unsigned mask;         // of the tile
+    bool begun, finished;  // the item
+    bool returned;         // its queries are
+    bool kept;             // the tile before, whose values come next
+    bool owed = false;     // the values of the last tile are not passed yet
 
     __device__ Walk(Shared& shared, int number) : s(shared), group(number) {}
     __device__ void give_back(const RingPlace<slots>& place) {
       if (threadIdx.x % 32 == 0) s.empty[place.stage].arrive();
     }
-    __device__ void begin() { finished = begun = kept = false; }
+    /// The next item; false when there is none.
+    __device__ bool open() {
+      s.full[at.stage].wait(at.parity);
+      const Tile& tile = s.tiles[at.stage];
+      if (__shfl_sync(~0u, tile.flags, 0) & done) return false;
+      head = __shfl_sync(~0u, tile.head, 0);
+      row = __shfl_sync(~0u, tile.row, 0) + group * 64 +
+            static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16;
+      s.query_full.wait(query_parity);
+      query_parity ^= 1;
+      begun = finished = kept = returned = false;
+      return true;
+    }
+    /// After the last product with the item's queries; the second call does nothing.
+    __device__ void give_back_queries() {
+      if (!returned && threadIdx.x % 32 == 0) s.query_empty.arrive();
+      returned = true;
+    }
     /// The values of the tile before.
     __device__ void pass_values() {
       if (kept) {
@@ -181,7 +219,8 @@ struct AttentionForwardKernel {
       }
       at.advance();
     }
-    /// The next tile that this warpgroup keeps, at most `most` tiles ahead.
+    /// The next tile of the item that this warpgroup keeps, at most `most` tiles ahead. With values
+    /// not yet given back it must not go far: they and what it waits for are in the ring together.
     __device__ bool seek(int most) {
       while (!finished && most-- > 0) {
         keys = at;
@@ -195,7 +234,7 @@ struct AttentionForwardKernel {
         kept = bits != 0;
         if (kept) {
           mask = bits;
-          if (finished) values_of_last = true;
+          owed = finished;
           return true;
         }
         give_back(keys);
@@ -203,11 +242,10 @@ struct AttentionForwardKernel {
       }
       return false;
     }
-    bool values_of_last = false;
     /// Before the values of the last tile kept are read.
     __device__ void settle() {
-      if (!values_of_last) return;
-      values_of_last = false;
+      if (!owed) return;
+      owed = false;
       pass_values();
     }
   };
@@ -252,85 +290,104 @@ struct AttentionForwardKernel {
     if constexpr (turns) named_barrier_arrive(1 + (group + 1) % groups, 2 * warpgroup_size);
   }
 
+  /// What a warpgroup that multiplies keeps in registers.
+  struct Consumer {
+    const Params& p;
+    Walk walk;
+    unsigned queries, buffers;
+    Sums sums;
+    Scores scores;
+    Weights weights;
+    Softmax softmax;
+
+    __device__ Consumer(const Params& params, Shared& s, unsigned q, unsigned b, int group)
+        : p(params), walk(s, group), queries(q + group * query_bytes), buffers(b) {}
+
+    __device__ __forceinline__ void ask_scores() {
+      multiply_keys(scores, queries, buffers + walk.keys.stage * slot_bytes);
+    }
+    __device__ __forceinline__ void ask_sums(const RingPlace<slots>& values) {
+      walk.s.full[values.stage].wait(values.parity);
+      multiply_values(sums, weights, buffers + values.stage * slot_bytes);
+    }
+    /// Scores become weights; their keys are given back.
+    __device__ __forceinline__ void fold() {
+      warpgroup_pin(scores);
+      const AttentionHide<T, cols, piece> hide(p, walk.row, walk.head);
+      hide.apply(scores, walk.mask, walk.s.tiles[walk.keys.stage].keys);
+      walk.give_back(walk.keys);
+      softmax.fold(scores, p.scale);
+    }
+    /// The first scores, with no weights of a tile before.
+    __device__ __forceinline__ void start() {
+      take_turn(walk.group);
+      ask_scores();
+      pass_turn(walk.group);
+      warpgroup_wait<0>();
+      fold();
+      softmax.bring(sums);
+      softmax.pack(weights, scores);
+    }
+    /// Scores of the next tile beside the sums of the tile before; whether another tile is near.
+    __device__ __forceinline__ bool step() {
+      const RingPlace<slots> values = walk.values;
+      take_turn(walk.group);
+      ask_scores();
+      ask_sums(values);
+      pass_turn(walk.group);
+      warpgroup_wait<1>();
+      fold();
+      const bool more = walk.seek(1);
+      softmax.hold();
+      warpgroup_wait<0>();
+      warpgroup_pin(sums);
+      walk.give_back(values);
+      softmax.bring(sums);
+      softmax.pack(weights, scores);
+      return more || walk.seek(1);
+    }
+    /// The sums of the last tile, with no scores beside them.
+    __device__ __forceinline__ void end() {
+      take_turn(walk.group);
+      ask_sums(walk.values);
+      pass_turn(walk.group);
+      warpgroup_wait<0>();
+      warpgroup_pin(sums);
+      walk.give_back(walk.values);
+    }
+    /// One tile of queries after the other.
+    __device__ __forceinline__ void run() {
+      if (turns && walk.group == groups - 1) pass_turn(walk.group);
+#pragma unroll 1
+      while (walk.open()) {
+        softmax = Softmax();
+#pragma unroll
+        for (int i = 0; i < dim / 2; ++i) sums[i] = 0;
+#pragma unroll 1
+        while (walk.seek(1 << 30)) {
+          start();
+          bool more = walk.seek(2);
+#pragma unroll 1
+          while (more) more = step();
+          if (walk.finished) walk.give_back_queries();
+          walk.settle();
+          end();
+        }
+        walk.give_back_queries();
+        store(p, sums, softmax, walk.row, walk.head);
+      }
+    }
+  };
+
   __device__ static void consume(const Params& p, Shared& s, unsigned queries, unsigned buffers,
                                  int group) {
-    const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
-    const unsigned own_queries = queries + group * query_bytes;
-    Walk walk(s, group);
-    unsigned query_parity = 0;
-    if (turns && group == groups - 1) pass_turn(group);
-#pragma unroll 1
-    for (;;) {
-      s.full[walk.at.stage].wait(walk.at.parity);
-      const Tile& tile = s.tiles[walk.at.stage];
-      if (__shfl_sync(~0u, tile.flags, 0) & done) break;
-      const int head = __shfl_sync(~0u, tile.head, 0);
-      const int row = __shfl_sync(~0u, tile.row, 0) + group * 64 + warp * 16;  // the warp's first
-      s.query_full.wait(query_parity);
-      query_parity ^= 1;
-      bool asked = false;  // for the last product with the queries
-      const auto give_back_queries = [&] {
-        if (!asked && threadIdx.x % 32 == 0) s.query_empty.arrive();
-        asked = true;
-      };
-      const AttentionHide<T, cols, piece> hide(p, row, head);
-
-      Sums sums;
-#pragma unroll
-      for (int i = 0; i < dim / 2; ++i) sums[i] = 0;
-      Scores scores;
-      Weights weights;
-      Softmax softmax;
-      walk.begin();
-#pragma unroll 1
-      while (walk.seek(1 << 30)) {
-        take_turn(group);
-        multiply_keys(scores, own_queries, buffers + walk.keys.stage * slot_bytes);
-        pass_turn(group);
-        warpgroup_wait<0>();
-        warpgroup_pin(scores);
-        hide.apply(scores, walk.mask, s.tiles[walk.keys.stage].keys);
-        walk.give_back(walk.keys);
-        softmax.fold(scores, p.scale);
-        softmax.bring(sums);
-        softmax.pack(weights, scores);
-#pragma unroll 1
-        while (walk.seek(2)) {
-          take_turn(group);
-          multiply_keys(scores, own_queries, buffers + walk.keys.stage * slot_bytes);
-          s.full[walk.values.stage].wait(walk.values.parity);
-          multiply_values(sums, weights, buffers + walk.values.stage * slot_bytes);
-          pass_turn(group);
-          warpgroup_wait<1>();
-          warpgroup_pin(scores);
-          hide.apply(scores, walk.mask, s.tiles[walk.keys.stage].keys);
-          walk.give_back(walk.keys);
-          softmax.fold(scores, p.scale);
-          warpgroup_wait<0>();
-          warpgroup_pin(sums);
-          walk.give_back(walk.values);
-          softmax.bring(sums);
-          softmax.pack(weights, scores);
-        }
-        if (walk.finished) give_back_queries();
-        walk.settle();
-        s.full[walk.values.stage].wait(walk.values.parity);
-        take_turn(group);
-        multiply_values(sums, weights, buffers + walk.values.stage * slot_bytes);
-        pass_turn(group);
-        warpgroup_wait<0>();
-        warpgroup_pin(sums);
-        walk.give_back(walk.values);
-      }
-      give_back_queries();
-      softmax.finish();
-      store(p, sums, softmax, row, head);
-    }
+    Consumer(p, s, queries, buffers, group).run();
   }
 
   /// Writes the warp's rows, 64 bytes of one at a time.
-  __device__ static void store(const Params& p, const Sums& sums, const Softmax& softmax, int row,
-                               int head) {
+  __device__ static __forceinline__ void store(const Params& p, const Sums& sums, Softmax& softmax,
+                                               int row, int head) {
+    softmax.finish();
     const int lane = static_cast<int>(threadIdx.x) % 32;
     T* const out =
         static_cast<T*>(p.out) + head / p.heads * p.out_batch + head % p.heads * p.out_head;
@@ -364,7 +421,7 @@ struct AttentionForwardKernel {
     const unsigned queries = (shared_address(memory) + 1023) / 1024 * 1024;
     const unsigned buffers = queries + groups * query_bytes;
     Shared& s = *reinterpret_cast<Shared*>(memory + (queries - shared_address(memory)) +
-                                           groups * query_bytes + slots * slot_bytes);
+                                           (buffers - queries) + slots * slot_bytes);
     const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup_size, 0);
     if (threadIdx.x == 0) {
       for (int i = 0; i < slots; ++i) {
@@ -380,11 +437,11 @@ struct AttentionForwardKernel {
     }
     __syncthreads();
     if (group == groups) {
-      give_registers<groups == 2 ? 24 : 32>();
+      give_registers<groups == 2 ? 40 : 56>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
       if (warp == 0) produce(p, s, queries, buffers);
     } else {
-      take_registers<groups == 2 ? 240 : 160>();
+      take_registers<groups == 2 ? 232 : 152>();
       consume(p, s, queries, buffers, group);
     }
   }

@@ -58,10 +58,13 @@ struct WarpgroupSoftmax {
     float peak[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float a = fmaxf(s[2 * h], s[2 * h + 1]);
+      float part[4];  // chains side by side
 #pragma unroll
-      for (int n = 1; n < Cols / 8; ++n)
-        a = fmaxf(a, fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]));
+      for (int n = 0; n < Cols / 8; ++n) {
+        const float pair = fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]);
+        part[n % 4] = n < 4 ? pair : fmaxf(part[n % 4], pair);
+      }
+      float a = fmaxf(fmaxf(part[0], part[1]), fmaxf(part[2], part[3]));
       a = fmaxf(a, __shfl_xor_sync(~0u, a, 1));
       peak[h] = fmaxf(a, __shfl_xor_sync(~0u, a, 2));
     }
@@ -80,16 +83,22 @@ struct WarpgroupSoftmax {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float by = shift(h);
-      float total = 0;
+      float total[2] = {0, 0};
 #pragma unroll
       for (int n = 0; n < Cols / 8; ++n)
 #pragma unroll
-        for (int i = 4 * n + 2 * h; i < 4 * n + 2 * h + 2; ++i) {
-          s[i] = power_of_two(s[i] * scale - by);
-          total += s[i];
+        for (int i = 0; i < 2; ++i) {
+          float& x = s[4 * n + 2 * h + i];
+          x = power_of_two(x * scale - by);
+          total[i] += x;
         }
-      sum[h] += total;
+      sum[h] += total[0] + total[1];
     }
+  }
+  /// Weights are made before what follows: a branch on their sums, which never are negative. The
+  /// compiler would move them behind a wait for products, though they are to be made meanwhile.
+  __device__ void hold() const {
+    if (sum[0] + sum[1] < 0) asm volatile("nanosleep.u32 1;");
   }
   /// A row that has met no key has nothing to scale: any finite shift will do.
   __device__ float shift(int h) const { return top[h] == minus_infinite() ? 0 : top[h] * scale_; }
@@ -122,32 +131,28 @@ template <class T, int Cols, int Piece>
 struct AttentionHide {
   static constexpr int pieces = Cols / Piece;
   static constexpr unsigned all = pieces == 32 ? ~0u : (1u << pieces) - 1;
-  int row;  ///< the warp's first
-  int shift_;
-  bool causal;
-  const unsigned char* seen;  ///< of the batch
+  const WarpgroupAttentionParams& p;
+  int row, head;  ///< the warp's first row
 
-  __device__ AttentionHide(const WarpgroupAttentionParams& p, int first, int head)
-      : row(first),
-        shift_(Piece < 64 ? first % 64 / Piece * pieces : 0),
-        causal(p.causal),
-        seen(p.seen ? p.seen + head / p.heads * static_cast<long long>(p.keys) : nullptr) {}
+  __device__ AttentionHide(const WarpgroupAttentionParams& params, int first, int of)
+      : p(params), row(first), head(of) {}
 
   __device__ __forceinline__ void apply(float (&s)[Cols / 2], unsigned mask,
                                         const int (&keys)[pieces]) const {
-    const unsigned present = mask >> shift_ & all;
-    if (present != all) {
+    const int shift = Piece < 64 ? row % 64 / Piece * pieces : 0;
+    const unsigned present = mask >> shift & all;
+    if (pieces > 1 && present != all) {
 #pragma unroll
-      for (int p = 0; p < pieces; ++p) {
-        if (present >> p & 1) continue;
+      for (int n = 0; n < pieces; ++n) {
+        if (present >> n & 1) continue;
 #pragma unroll
-        for (int i = p * (Piece / 2); i < (p + 1) * (Piece / 2); ++i) s[i] = minus_infinite();
+        for (int i = n * (Piece / 2); i < (n + 1) * (Piece / 2); ++i) s[i] = minus_infinite();
       }
     }
-    bool edge = seen != nullptr;
-    if (causal) {
+    bool edge = p.seen != nullptr;
+    if (p.causal) {
 #pragma unroll
-      for (int p = 0; p < pieces; ++p) edge = edge || keys[p] + Piece - 1 > row;
+      for (int n = 0; n < pieces; ++n) edge = edge || keys[n] + Piece - 1 > row;
     }
     if (edge) hide_keys(s, present, keys);
   }
@@ -156,7 +161,9 @@ struct AttentionHide {
   __device__ __forceinline__ void hide_keys(float (&s)[Cols / 2], unsigned present,
                                             const int (&keys)[pieces]) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int least = causal ? row + lane / 4 : 0x7fffff00;
+    const int least = p.causal ? row + lane / 4 : 0x7fffff00;
+    const unsigned char* const seen =
+        p.seen ? p.seen + head / p.heads * static_cast<long long>(p.keys) : nullptr;
 #pragma unroll
     for (int n = 0; n < Cols / 8; ++n) {
       constexpr int per_piece = Piece / 8;

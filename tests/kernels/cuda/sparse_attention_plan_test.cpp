@@ -1,0 +1,34 @@
+#include <bs/kernels/cuda/attention/sparse_attention_plan.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::cuda;
+
+TEST_CASE("sparse_attention: which kernel the forward pass takes") {
+  constexpr int h200 = 227 * 1024;
+  const auto runs = [](const AttentionCase& c) { return warpgroup_forward(c).dim; };
+  CHECK(runs({bf16, 128, 64, 90, h200}) == 128);
+  CHECK(runs({f16, 72, 16, 90, h200}) == 128);
+  CHECK(runs({f16, 64, 16, 90, h200}) == 64);
+  CHECK(runs({bf16, 8, 128, 90, h200}) == 64);
+  CHECK(runs({bf16, 128, 8, 90, h200}) == 0);    // blocks of 8
+  CHECK(runs({f32, 128, 64, 90, h200}) == 0);    // not of 16 bits
+  CHECK(runs({bf16, 136, 64, 90, h200}) == 0);   // wider than the kernel
+  CHECK(runs({bf16, 128, 64, 80, h200}) == 0);   // not Hopper
+  CHECK(runs({bf16, 128, 64, 100, h200}) == 0);  // after Hopper
+  CHECK(runs({bf16, 128, 64, 90, 163 * 1024}) == 0);
+}
+
+TEST_CASE("sparse_attention: what the plan asks of shared memory is there") {
+  for (const DType dtype : {f16, bf16})
+    for (int head_dim = 8; head_dim <= 128; head_dim += 8)
+      for (const int block : {16, 32, 64, 128})
+        for (const int bytes : {99 * 1024, 163 * 1024, 227 * 1024}) {
+          const WarpgroupForward k = warpgroup_forward({dtype, head_dim, block, 90, bytes});
+          if (k.dim == 0) continue;
+          CHECK(k.shared_bytes() <= bytes);
+          CHECK(k.dim >= head_dim);
+          CHECK(k.threads() <= 512);
+          CHECK((k.block == block || (block > 128 && k.block == 128)));
+        }
+}

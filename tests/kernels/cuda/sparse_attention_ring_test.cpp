@@ -1,0 +1,232 @@
+// A model of warpgroup_forward.cuh: one warp fills a ring of keys and values, warpgroups wait for
+// them, give them back and take turns. What a warpgroup waits for depends on the lists alone, so it
+// is written down first and then played.
+#include <bs/kernels/cuda/attention/sparse_attention_plan.h>
+#include <doctest/doctest.h>
+
+#include <random>
+#include <vector>
+
+using namespace bs;
+using namespace bs::cuda;
+
+namespace {
+
+/// Of every item, for each of its tiles a bit a warpgroup that keeps it.
+using Items = std::vector<std::vector<unsigned>>;
+
+/// What fills a place of the ring.
+struct Filling {
+  bool keys = false;
+  int item = 0, tile = 0;
+  bool last = false;
+};
+
+std::vector<Filling> fillings_of(const Items& items) {
+  std::vector<Filling> out;
+  for (int item = 0; item < static_cast<int>(items.size()); ++item) {
+    const int tiles = static_cast<int>(items[static_cast<size_t>(item)].size());
+    for (int tile = 0; tile < tiles; ++tile) {
+      out.push_back({true, item, tile, tile + 1 == tiles});
+      if (tile > 0) out.push_back({false, item, tile - 1, false});
+    }
+    out.push_back({false, item, tiles - 1, false});
+  }
+  return out;
+}
+
+struct Event {
+  enum Kind { wait_full, give_back, wait_queries, give_queries, take_turn, pass_turn } kind;
+  int at;  ///< place since the start, item, or warpgroup
+};
+
+/// The events of one warpgroup, and the tiles that it multiplies.
+class Warpgroup {
+ public:
+  Warpgroup(const Items& items, const std::vector<Filling>& fillings, int group, int groups,
+            bool turns)
+      : items_(items), fillings_(fillings), group_(group), groups_(groups), turns_(turns) {
+    if (turns && group == groups - 1) add(Event::pass_turn, 0);
+    for (int item = 0; item < static_cast<int>(items.size()); ++item) walk(item);
+  }
+  std::vector<Event> events;
+  int products = 0;
+  bool values_fit = true;  ///< each product has the values of its own tile
+
+ private:
+  void add(Event::Kind kind, int at) { events.push_back({kind, at}); }
+  const Filling& at(int place) const { return fillings_[static_cast<size_t>(place)]; }
+  void turn() {
+    if (!turns_) return;
+    add(Event::take_turn, group_);
+    add(Event::pass_turn, (group_ + 1) % groups_);
+  }
+  void pass_values() {
+    if (kept_) {
+      values_ = place_;
+    } else {
+      add(Event::wait_full, place_);
+      add(Event::give_back, place_);
+    }
+    ++place_;
+  }
+  bool seek(int most) {
+    while (!finished_ && most-- > 0) {
+      keys_ = place_++;
+      add(Event::wait_full, keys_);
+      const Filling& f = at(keys_);
+      finished_ = f.last;
+      if (begun_) pass_values();
+      begun_ = true;
+      kept_ = items_[static_cast<size_t>(f.item)][static_cast<size_t>(f.tile)] >> group_ & 1;
+      if (kept_) {
+        owed_ = finished_;
+        return true;
+      }
+      add(Event::give_back, keys_);
+      if (finished_) pass_values();
+    }
+    return false;
+  }
+  void multiply_values(int place, int tile) {
+    add(Event::wait_full, place);
+    values_fit = values_fit && !at(place).keys && at(place).tile == tile;
+    ++products;
+  }
+  void walk(int item) {
+    add(Event::wait_full, place_);
+    add(Event::wait_queries, item);
+    begun_ = finished_ = kept_ = false;
+    bool returned = false;
+    const auto give_queries = [&] {
+      if (!returned) add(Event::give_queries, item);
+      returned = true;
+    };
+    while (seek(1 << 30)) {
+      turn();
+      int tile = at(keys_).tile;
+      add(Event::give_back, keys_);
+      bool more = seek(2);
+      while (more) {
+        const int values = values_;
+        turn();
+        multiply_values(values, tile);
+        tile = at(keys_).tile;
+        add(Event::give_back, keys_);
+        more = seek(1);
+        add(Event::give_back, values);
+        more = more || seek(1);
+      }
+      if (finished_) give_queries();
+      if (owed_) pass_values();
+      owed_ = false;
+      turn();
+      multiply_values(values_, tile);
+      add(Event::give_back, values_);
+    }
+    give_queries();
+  }
+
+  const Items& items_;
+  const std::vector<Filling>& fillings_;
+  int group_, groups_;
+  bool turns_;
+  int place_ = 0, keys_ = 0, values_ = 0;
+  bool begun_ = false, finished_ = false, kept_ = false, owed_ = false;
+};
+
+/// Whether everybody comes to the end, whoever is quick or slow.
+bool plays(const Items& items, int slots, int groups, bool turns, std::mt19937& random) {
+  const std::vector<Filling> fillings = fillings_of(items);
+  std::vector<Warpgroup> warpgroups;
+  for (int g = 0; g < groups; ++g) warpgroups.emplace_back(items, fillings, g, groups, turns);
+  std::vector<size_t> next(static_cast<size_t>(groups), 0);
+  std::vector<int> given(fillings.size(), 0), queries_given(items.size(), 0);
+  std::vector<int> turn(static_cast<size_t>(groups), 0);
+  size_t filled = 0;
+  int queries = -1;  // of which item are there
+  const auto fill = [&] {
+    if (filled == fillings.size()) return false;
+    const auto ring = static_cast<size_t>(slots);
+    if (filled >= ring && given[filled - ring] < groups) return false;
+    const int item = fillings[filled].item;
+    const bool first = fillings[filled].keys && fillings[filled].tile == 0;
+    if (!first && queries < item) {  // queries come after an item's first keys
+      if (item > 0 && queries_given[static_cast<size_t>(item) - 1] < groups) return false;
+      queries = item;
+    }
+    ++filled;
+    return true;
+  };
+  const auto step = [&](size_t g) {
+    if (next[g] == warpgroups[g].events.size()) return false;
+    const Event e = warpgroups[g].events[next[g]];
+    const auto at = static_cast<size_t>(e.at);
+    if (e.kind == Event::wait_full && filled <= at) return false;
+    if (e.kind == Event::wait_queries && queries < e.at) return false;
+    if (e.kind == Event::take_turn && turn[at]-- == 0) {
+      turn[at] = 0;
+      return false;
+    }
+    if (e.kind == Event::give_back) ++given[at];
+    if (e.kind == Event::give_queries) ++queries_given[at];
+    if (e.kind == Event::pass_turn) ++turn[at];
+    ++next[g];
+    return true;
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    const unsigned hurry = random() % 4;  // who moves as far as it can before the others
+    if (hurry == 3)
+      while (fill()) moved = true;
+    for (size_t g = 0; g < next.size(); ++g)
+      for (int i = hurry == g ? 1000 : 1; i > 0 && step(g); --i) moved = true;
+    moved = fill() || moved;
+  }
+  for (size_t g = 0; g < next.size(); ++g)
+    if (next[g] != warpgroups[g].events.size()) return false;
+  for (const int count : given) CHECK(count == groups);
+  for (int g = 0; g < groups; ++g) {
+    int kept = 0;
+    for (const auto& tiles : items)
+      for (const unsigned bits : tiles) kept += bits >> g & 1;
+    CHECK(warpgroups[static_cast<size_t>(g)].products == kept);
+    CHECK(warpgroups[static_cast<size_t>(g)].values_fit);
+  }
+  return true;
+}
+
+Items random_items(std::mt19937& random, int groups, bool turns) {
+  Items items(1 + random() % 6);
+  for (auto& tiles : items) {
+    const unsigned share = 1 + random() % 10, all = (1U << groups) - 1;
+    if (turns && random() % 5 == 0) {
+      tiles = {0};
+      continue;
+    }
+    tiles.assign(1 + random() % 8, turns ? all : 0);
+    for (unsigned& bits : tiles)
+      for (int g = 0; g < groups && !turns; ++g) bits |= (random() % 10 < share ? 1U : 0U) << g;
+  }
+  return items;
+}
+
+}  // namespace
+
+TEST_CASE("sparse_attention: nobody waits for ever on the ring of keys and values") {
+  std::mt19937 random(3);
+  for (const int head_dim : {64, 128})
+    for (const int block : {64, 128}) {
+      const WarpgroupForward k = warpgroup_forward({bf16, head_dim, block, 90, 227 * 1024});
+      for (int trial = 0; trial < 3000; ++trial)
+        REQUIRE(plays(random_items(random, k.groups, k.turns), k.slots, k.groups, k.turns, random));
+    }
+}
+
+TEST_CASE("sparse_attention: a ring of four places is too short, which the model finds") {
+  std::mt19937 random(5);
+  int stuck = 0;
+  for (int trial = 0; trial < 1000; ++trial)
+    stuck += !plays(random_items(random, 2, false), 4, 2, false, random);
+  CHECK(stuck > 0);
+}

@@ -232,6 +232,11 @@ void launch_scores(const Problem& p, const SparseAttentionGradients& gradients, 
   }
 }
 
+/// Whether tiles of `side` keys may have keys that a query of theirs does not see.
+bool hides(const Layout& layout, int side, const SparseAttentionOptions& options) {
+  return layout.block() < side || options.causal || options.key_padding_mask.defined();
+}
+
 }  // namespace
 
 void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
@@ -239,11 +244,15 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
                       Stream stream) {
   check_floating("sparse_attention", q.dtype());
   const Tensor queries = aligned(q), keys = aligned(k), values = aligned(v);
+  // As in the backward: values that are hidden inside a tile are multiplied by zero. Where a result
+  // is not finite, the portable kernel computes all anew.
+  Tensor said;
   if (is_plain(q, k, v, layout, options)) {
     const WarpgroupForward kernel = warpgroup_forward_for(queries, keys, values, layout, out);
     if (kernel.dim > 0)
-      return launch_warpgroup_forward(kernel, queries, keys, values, layout, out, lse, options,
+      said = launch_warpgroup_forward(kernel, queries, keys, values, layout, out, lse, options,
                                       stream);
+    if (said.defined() && !hides(layout, kernel.cols, options)) return;
   }
   const Problem p = problem_of(q, k, v, layout, options);
   const Forward arguments{.problem = p.shape,
@@ -255,7 +264,7 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
                           .out = heads_of<void>(out),
                           .lse = lse.data()};
   launch_pass("sparse_attention", AttentionPass::forward, p, p.longest_queries, q.size(1),
-              arguments, stream);
+              arguments, stream, said.defined() ? said.data<int32_t>() : nullptr);
 }
 
 void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -293,8 +302,7 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                                                 gradients, log_sums, means, options, stream)
           : Tensor();
   const int* const asked = said.defined() ? said.data<int32_t>() : nullptr;
-  const bool hides = layout.block() < 64 || options.causal || options.key_padding_mask.defined();
-  if (asked && !hides) return;
+  if (asked && !hides(layout, 64, options)) return;
   if (!asked) launch_numbers(q.dtype(), q.size(0) * q.size(1) * q.size(2), arguments, stream);
   launch_pass(op, AttentionPass::query_gradient, p, p.longest_queries, q.size(1), arguments, stream,
               asked);

@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
+#include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/work_counter.h>
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/cuda/jit/emit.h>
@@ -21,15 +22,19 @@ namespace {
 struct DeviceTiles {
   Tensor records, items;
   device::AttentionTiles list{};
-  Milestone made;
+  MadeOn made;
 };
 
-const DeviceTiles& tiles_of(const Layout& layout, const AttentionTiling& tiling, Stream stream) {
+/// Which of a layout's lists.
+struct TilesKey {
+  AttentionTiling tiling;
+  int device;
+  bool operator==(const TilesKey&) const = default;
+};
+
+Kept<DeviceTiles> tiles_of(const Layout& layout, const AttentionTiling& tiling, Stream stream) {
   const Device device = stream.device();
-  const auto key = static_cast<uint64_t>(device.index()) << 32 |
-                   static_cast<uint64_t>(tiling.cols) << 8 |
-                   static_cast<uint64_t>(tiling.groups) << 1 | (tiling.causal ? 1U : 0U);
-  const DeviceTiles& tiles = layout.derived<DeviceTiles>(key, [&] {
+  Kept<DeviceTiles> tiles = layout.derived<DeviceTiles>(TilesKey{tiling, device.index()}, [&] {
     const AttentionTileLists lists = attention_tile_lists(layout, tiling);
     DeviceTiles out;
     // A layout without blocks has no records, and an upload needs some.
@@ -37,10 +42,10 @@ const DeviceTiles& tiles_of(const Layout& layout, const AttentionTiling& tiling,
     out.items = upload(lists.items, device);
     out.list = {out.records.data<int32_t>(), out.items.data<int32_t>(), lists.heads, lists.tiles,
                 lists.ahead};
-    out.made = Milestone(stream);
+    out.made = MadeOn(stream);
     return out;
   });
-  tiles.made.wait(stream);
+  tiles->made.wait(tiles, stream);
   return tiles;
 }
 
@@ -127,13 +132,15 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
                             .shared_bytes = gpu.shared_memory_optin});
 }
 
-void launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
-                              const Tensor& v, const Layout& layout, const Tensor& out,
-                              const Tensor& lse, const SparseAttentionOptions& options,
-                              Stream stream) {
+Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
+                                const Tensor& v, const Layout& layout, const Tensor& out,
+                                const Tensor& lse, const SparseAttentionOptions& options,
+                                Stream stream) {
   static auto* const family = new jit::KernelFamily<WarpgroupForward>;
   const AttentionTiling tiling{kernel.groups, kernel.cols, options.causal};
-  const DeviceTiles& tiles = tiles_of(layout, tiling, stream);
+  const Kept<DeviceTiles> tiles = tiles_of(layout, tiling, stream);
+  const Tensor odd = Tensor::empty({1}, i32, stream.device());
+  fill_zero(odd.data(), odd.bytes(), stream);
   const int piece = tiling.piece(layout.block());
   const int group = static_cast<int>(q.size(1) / k.size(1));
   const int batch_heads = static_cast<int>(q.size(0) * q.size(1));
@@ -143,7 +150,7 @@ void launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, c
       .q = map_of(q, 64),
       .k = map_of(k, piece),
       .v = map_of(v, piece),
-      .list = tiles.list,
+      .list = tiles->list,
       .out = out.data(),
       .out_batch = out.strides()[0],
       .out_head = out.strides()[1],
@@ -151,7 +158,8 @@ void launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, c
       .lse = lse.data<float>(),
       .seen = mask.defined() ? static_cast<const unsigned char*>(mask.data()) : nullptr,
       .next = counter.get(),
-      .items = batch_heads * tiles.list.tiles,
+      .odd = odd.data<int32_t>(),
+      .items = batch_heads * tiles->list.tiles,
       .heads = static_cast<int>(q.size(1)),
       .group = group,
       .batch_heads = batch_heads,
@@ -169,6 +177,7 @@ void launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, c
                .block = dim3(static_cast<unsigned>(kernel.threads())),
                .shared_bytes = kernel.shared_bytes()},
               stream, params);
+  return odd;
 }
 
 }  // namespace bs::cuda

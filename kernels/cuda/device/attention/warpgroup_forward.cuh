@@ -391,6 +391,7 @@ struct AttentionForwardKernel {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     T* const out =
         static_cast<T*>(p.out) + head / p.heads * p.out_batch + head % p.heads * p.out_head;
+    float zero = 0;  // but for results that are not finite
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int at = row + lane / 4 + 8 * half;
@@ -405,6 +406,7 @@ struct AttentionForwardKernel {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float* const pair = sums + (d / 8 + i) * 4 + 2 * half;
+          zero += 0 * pair[0] + 0 * pair[1];
           words[i] = pack_weights<T>(pair[0] * inverse, pair[1] * inverse);
         }
         turn_words(words);
@@ -414,6 +416,7 @@ struct AttentionForwardKernel {
               make_uint4(words[0], words[1], words[2], words[3]);
       }
     }
+    if (zero != 0) *p.odd = 1;
   }
 
   __device__ static void run(const Params& p) {

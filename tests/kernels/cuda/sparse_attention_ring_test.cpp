@@ -176,7 +176,8 @@ bool plays(const Items& items, int slots, int groups, bool turns, std::mt19937& 
   };
   for (bool moved = true; moved;) {
     moved = false;
-    const unsigned hurry = random() % 4;  // who moves as far as it can before the others
+    const auto hurry =
+        static_cast<size_t>(random() % 4);  // who moves as far as it can before the others
     if (hurry == 3)
       while (fill()) moved = true;
     for (size_t g = 0; g < next.size(); ++g)

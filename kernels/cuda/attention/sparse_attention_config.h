@@ -88,7 +88,10 @@ constexpr SparseAttentionTile sparse_attention_tile(AttentionPass pass, int size
   const auto fits = [&] {
     return sparse_attention_shared_bytes(pass, size, dim, tile) <= shared_bytes;
   };
-  while (!fits() && tile.cols > 16) tile.cols /= 2;
+  while (!fits() && tile.cols > 16) {
+    tile.cols /= 2;
+    if (size == 4 && tile.unroll > 8) tile.unroll = 8;  // or ptxas spills for sm_120
+  }
   if (!fits()) tile.stages = 1;
   return fits() ? tile : SparseAttentionTile{};
 }

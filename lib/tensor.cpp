@@ -108,17 +108,17 @@ namespace {
 Shape complete_shape(const Tensor& x, const Shape& wanted) {
   Shape shape = wanted;
   int unknown = -1;
-  int64_t known = 1;
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == -1) {
       BS_CHECK(unknown < 0, "view: more than one -1 in {}", wanted);
       unknown = i;
     } else {
       BS_CHECK(shape[i] >= 0, "view: negative extent in {}", wanted);
-      known *= shape[i];
     }
   }
   if (unknown >= 0) {
+    shape[unknown] = 1;
+    const int64_t known = shape.product();
     BS_CHECK(known > 0 && x.numel() % known == 0, "view: {} does not divide {}", wanted, x.shape());
     shape[unknown] = x.numel() / known;
   }

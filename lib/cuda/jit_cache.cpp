@@ -67,7 +67,9 @@ bool is_trusted(const std::string& path) {
 /// Makes the cache's folder, for this user alone. @throws IoError where it cannot be trusted
 void make_root(const std::string& root) {
   const fs::path above = fs::path(root).parent_path();
-  if (!above.empty()) fs::create_directories(above);
+  std::error_code error;
+  if (!above.empty()) fs::create_directories(above, error);
+  if (error) BS_THROW(IoError, "{}: {}", root, error.message());
   if (::mkdir(root.c_str(), 0700) != 0 && errno != EEXIST)
     BS_THROW(IoError, "{}: {}", root, std::strerror(errno));
   if (!is_trusted(fs::canonical(root)))

@@ -28,8 +28,6 @@ SparseAttentionOptions causal() {
 
 std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
 
-bool same(const Tensor& a, const Tensor& b) { return values(a) == values(b); }
-
 }  // namespace
 
 TEST_CASE("sparse_attention: what is hidden may be anything") {
@@ -64,7 +62,10 @@ TEST_CASE("sparse_attention: what is hidden may be anything") {
           check_close("before", Reference::of(poisoned[i].slice(2, 0, seen)),
                       Reference::of(clean[i].slice(2, 0, seen)),
                       i == 1 ? 1e-6 : 64 * epsilon(dtype) * .1);
-          CHECK(same(poisoned[i].slice(0, 1, 2), clean[i].slice(0, 1, 2)));
+          // Not bit for bit: another kernel computes where something is not finite.
+          check_close("another entry", Reference::of(poisoned[i].slice(0, 1, 2)),
+                      Reference::of(clean[i].slice(0, 1, 2)),
+                      i == 1 ? 1e-6 : 64 * epsilon(dtype) * .1);
         }
         for (size_t i = 3; i < 5; ++i)
           for (double x : values(poisoned[i].slice(2, kept, n))) CHECK(x == 0);

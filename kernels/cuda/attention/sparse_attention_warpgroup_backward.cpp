@@ -89,14 +89,17 @@ struct Backward {
 
   device::WarpgroupAttention common() const {
     const int64_t nnz = layout.nnz();
-    return {.heads = static_cast<int>(q.size(1)),
-            .group = group(),
-            .queries = static_cast<int>(q.size(2)),
-            .keys = static_cast<int>(k.size(2)),
-            .layout_heads = layout.heads(),
-            .causal = options.causal,
-            .scale = static_cast<float>(options.scale),
-            .values = {.batch = shared() ? q.size(1) * nnz : nnz, .head = shared() ? nnz : 0}};
+    device::WarpgroupAttention all{};
+    all.heads = static_cast<int>(q.size(1));
+    all.group = group();
+    all.queries = static_cast<int>(q.size(2));
+    all.keys = static_cast<int>(k.size(2));
+    all.layout_heads = layout.heads();
+    all.causal = options.causal;
+    all.scale = static_cast<float>(options.scale);
+    all.values.batch = shared() ? q.size(1) * nnz : nnz;
+    all.values.head = shared() ? nnz : 0;
+    return all;
   }
 };
 
@@ -108,15 +111,15 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
     return device::AttentionRows<const void>{x.data(), x.strides()[0], x.strides()[1],
                                              x.strides()[2]};
   };
-  const device::AttentionBackwardArguments<void, void> arguments{
-      .problem = {.heads = static_cast<int>(b.q.size(1)),
-                  .queries = static_cast<int>(b.q.size(2)),
-                  .head_dim = static_cast<int>(b.q.size(3))},
-      .out = rows(b.forward.out),
-      .dout = rows(b.dout),
-      .lse = b.forward.lse.data(),
-      .log_sums = log_sums.data(),
-      .means = means.data()};
+  device::AttentionBackwardArguments<void, void> arguments{};
+  arguments.problem.heads = static_cast<int>(b.q.size(1));
+  arguments.problem.queries = static_cast<int>(b.q.size(2));
+  arguments.problem.head_dim = static_cast<int>(b.q.size(3));
+  arguments.out = rows(b.forward.out);
+  arguments.dout = rows(b.dout);
+  arguments.lse = b.forward.lse.data();
+  arguments.log_sums = log_sums.data();
+  arguments.means = means.data();
   constexpr unsigned of_cta = 256;
   const int64_t total = log_sums.numel();
   const int64_t ctas = ceil_div(total * 16, of_cta);

@@ -66,6 +66,13 @@ __device__ wide<T> keep_factor(const LstmArgs<T>& a, bool of_cell, int64_t eleme
   return drawn < (of_cell ? a.limit_cell : a.limit_hidden) ? W(1) : W(0);
 }
 
+/// keep * old + (1 - keep) * made, where what has no part may be anything: beyond a sequence's length
+/// the new state is made of padding.
+template <class W>
+__device__ W blend(W keep, W old, W made) {
+  return keep == W(1) ? old : keep == W(0) ? made : keep * old + (W(1) - keep) * made;
+}
+
 template <class T>
 __global__ void store_args(LstmArgs<T> from, LstmArgs<T>* to) {
   *to = from;
@@ -109,13 +116,13 @@ __global__ void cells_forward(const LstmArgs<T>* args, int offset, const wide<T>
   if constexpr (variants) {
     const int64_t element = s.t * count + e;
     const W k = active ? keep_factor(a, true, element) : W(1);
-    if (k != W(0)) c = k * before + (W(1) - k) * c;
+    c = blend(k, before, c);
     if constexpr (projects) {
       if (!active) out = device::narrow<T>(W(0));
     } else {
       const W keep = active ? keep_factor(a, false, element) : W(1);
       const W old = device::widen(a.h[s.before * count + e]);
-      if (keep != W(0)) out = device::narrow<T>(keep * old + (W(1) - keep) * device::widen(out));
+      if (keep != W(0)) out = device::narrow<T>(blend(keep, old, device::widen(out)));
     }
   }
   a.c[s.after * count + e] = c;
@@ -142,7 +149,7 @@ __global__ void projected_forward(const LstmArgs<T>* args, int offset, const wid
   if constexpr (variants) {
     const bool active = a.lengths == nullptr || s.t < a.lengths[e / a.width];
     const W keep = active ? keep_factor(a, false, s.t * count + e) : W(1);
-    if (keep != W(0)) h = keep * device::widen(a.h[s.before * count + e]) + (W(1) - keep) * h;
+    h = blend(keep, device::widen(a.h[s.before * count + e]), h);
   }
   const T stored = device::narrow<T>(h);
   a.h[s.after * count + e] = stored;

@@ -180,7 +180,7 @@ TEST_CASE("sparse_attention_backward: rings of stages come to their end") {
   for (unsigned round = 0; round < 300; ++round) {
     const size_t steps = generator() % 40;
     std::vector<std::vector<bool>> wanted(2, std::vector<bool>(steps));
-    const unsigned share = generator() % 9;
+    const auto share = static_cast<unsigned>(generator() % 9);
     for (auto& of : wanted)
       for (size_t i = 0; i < steps; ++i) of[i] = generator() % 8 < share;
     for (const int stages : {2, 3, 5}) {

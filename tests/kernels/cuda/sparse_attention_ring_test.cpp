@@ -200,7 +200,8 @@ bool plays(const Items& items, int slots, int groups, bool turns, std::mt19937& 
 Items random_items(std::mt19937& random, int groups, bool turns) {
   Items items(1 + random() % 6);
   for (auto& tiles : items) {
-    const unsigned share = 1 + random() % 10, all = (1U << groups) - 1;
+    const auto share = static_cast<unsigned>(1 + random() % 10);
+    const unsigned all = (1U << groups) - 1;
     if (turns && random() % 5 == 0) {
       tiles = {0};
       continue;

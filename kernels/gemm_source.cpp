@@ -100,9 +100,9 @@ std::string warpgroup_multiply(const Seen& s) {
     clear += "\");\n";
     take += "    }\n";
     run += only;
-    run += "      asm volatile(\n          \"{.reg .pred p; setp.ne.b32 p, %2, 0;\"\n          \"" +
-           instruction + " {" + sums + "}, %0, %1, p" + modifiers +
-           ";}\" ::\"l\"(a), \"l\"(b), \"r\"(static_cast<int>(keep)));\n    }\n";
+    run += "      asm volatile(\n          \"{.reg .pred p; setp.ne.b32 p, %2, 0;\"\n          \"";
+    run += format("{} {{}}, %0, %1, p{}", instruction, sums, modifiers);
+    run += ";}\" ::\"l\"(a), \"l\"(b), \"r\"(static_cast<int>(keep)));\n    }\n";
   }
   const std::string type = whole ? "int" : "float";
   return "struct Multiply {\n  using Sum = " + type + ";\n" +

@@ -148,7 +148,8 @@ Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
 Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
   check_floating("mean", x);
   const int64_t results = reduced_shape("mean", x.shape(), axes, true).product();
-  const double n = results == 0 ? 1 : static_cast<double>(x.numel() / results);
+  const int64_t each = results == 0 ? 1 : x.numel() / results;
+  const auto n = static_cast<double>(each);
   if (n == 0)
     return full(reduced_shape("mean", x.shape(), axes, keepdim),
                 std::numeric_limits<double>::quiet_NaN(), x.dtype(), x.device());

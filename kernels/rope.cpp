@@ -36,9 +36,8 @@ Tensor rope(const Tensor& x, const Tensor& table, const RopeOptions& options) {
   BS_CHECK(table.rank() == 3 && table.size(0) == x.size(2) && table.size(1) == 2 &&
                2 * table.size(2) <= x.size(3),
            "rope: table {} is not [sequence, 2, pairs] of x {}", table.shape(), x.shape());
-  const Tensor y =
-      Tensor::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.dtype(), x.device())
-          .permute({0, 2, 1, 3});
+  Tensor y = Tensor::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.dtype(), x.device())
+                 .permute({0, 2, 1, 3});
   const bool dense = x.strides().back() == 1 || x.size(3) == 1;
   if (x.numel() > 0)
     BS_DISPATCH(x.device(), rope, dense ? x : clone(x), contiguous(table), y, options);

@@ -47,6 +47,7 @@ Variable state_of(const Variable& states, int64_t index) {
 
 Variable stacked(const std::vector<LSTMStates>& states, Variable LSTMStates::*which) {
   std::vector<Variable> parts;
+  parts.reserve(states.size());
   for (const LSTMStates& s : states) parts.push_back(s.*which);
   return stack(parts, 0);
 }
@@ -145,6 +146,7 @@ std::vector<LSTMStates> LSTM::layer(const Variable& x, int layer, const LSTMStat
   }
   if (!composed()) return lstm(x, now, lengths);
   std::vector<LSTMStates> states;
+  states.reserve(now.size());
   for (const LSTMDirectionVariables& part : now)
     states.push_back(composed_lstm(x, part, lengths,
                                    norms[static_cast<size_t>(layer * directions()) + states.size()],
@@ -184,10 +186,11 @@ LSTM::Output LSTM::forward(const Variable& x, const LSTMState& state, const Tens
 }
 
 LSTMCell::LSTMCell(const Options& options) : options_(options) {
-  const auto [input, hidden, bias, hard, forget_bias, dtype, device] = options;
+  const auto& [input, hidden, bias, hard, forget_bias, dtype, device] = options_;
   BS_CHECK(input > 0 && hidden > 0, "lstm_cell: {} cells of {} features", hidden, input);
   const auto make = [&](const char* name, const Shape& shape, bool wanted) {
-    return register_parameter(name, wanted ? Tensor::empty(shape, dtype, device) : Tensor());
+    return register_parameter(
+        name, wanted ? Tensor::empty(shape, options_.dtype, options_.device) : Tensor());
   };
   weights.ih = make("weight_ih", {4 * hidden, input}, true);
   weights.hh = make("weight_hh", {4 * hidden, hidden}, true);

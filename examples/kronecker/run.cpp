@@ -51,6 +51,7 @@ struct Problem {
 
 std::vector<Variable> leaves(const std::vector<Tensor>& tensors) {
   std::vector<Variable> all;
+  all.reserve(tensors.size());
   for (const Tensor& t : tensors) all.emplace_back(t, true);
   return all;
 }

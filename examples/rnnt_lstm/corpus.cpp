@@ -19,6 +19,7 @@ constexpr int64_t least_frames = 8;     // of 10 ms: fewer are no word
 
 std::vector<std::string> texts_of(const std::vector<Recording>& pairs) {
   std::vector<std::string> texts;
+  texts.reserve(pairs.size());
   for (const Recording& pair : pairs) texts.push_back(pair.text);
   return texts;
 }

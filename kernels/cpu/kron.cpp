@@ -126,6 +126,7 @@ void kron_pass(const Tensor& x, const std::vector<Tensor>& factors, const Tensor
     const T* const b = bias.defined() ? bias.data<T>() : nullptr;
     for (int64_t group = 0; group < x.size(0); ++group) {
       std::vector<PackedFactor<W>> packed;
+      packed.reserve(factors.size());
       for (const Tensor& f : factors)
         packed.push_back(packed_factor<W>(f.data<T>() + group * f.strides()[0], f.size(1),
                                           f.size(2), f.strides()[1], f.strides()[2]));

@@ -131,9 +131,11 @@ void kron_contract(int64_t outer, int64_t p, int64_t q, int64_t inner, const T* 
   add_product(p, q, outer * inner, turned, turned + outer * inner * p, dw);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types cannot stand in parentheses
 #define BS_KRON(T)                                                                 \
   template void kron_step(const PackedFactor<T>&, int64_t, int64_t, const T*, T*); \
   template void kron_contract(int64_t, int64_t, int64_t, int64_t, const T*, const T*, T*);
+// NOLINTEND(bugprone-macro-parentheses)
 BS_KRON(float)
 BS_KRON(double)
 #undef BS_KRON

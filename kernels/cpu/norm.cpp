@@ -110,7 +110,6 @@ void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tens
 void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy, const Tensor& dsum,
                    const NormGradients& to, Stream) {
   const Tensor &x = of.sum, &mean = of.mean, &rstd = of.rstd;
-  const auto& [dx, dweight, dbias] = to;
   visit_floating("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     const int64_t n = x.size(-1);
@@ -124,7 +123,7 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
     const W* rstds = rstd.data<W>();
     const T* from = x.data<T>();
     const T* gradient = dy.data<T>();
-    T* target = dx.data<T>();
+    T* target = to.dx.data<T>();
     const T* more = dsum.defined() ? dsum.data<T>() : nullptr;
     parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
       RowBuffer<T> in(n), slope(n), out(n);
@@ -140,8 +139,8 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
         }
       }
     });
-    add_chunks<T>(partial.data(), chunks, 2 * n, dweight);
-    add_chunks<T>(partial.data() + n, chunks, 2 * n, dbias);
+    add_chunks<T>(partial.data(), chunks, 2 * n, to.dweight);
+    add_chunks<T>(partial.data() + n, chunks, 2 * n, to.dbias);
   });
 }
 

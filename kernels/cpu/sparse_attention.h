@@ -132,8 +132,8 @@ struct Problem {
   /// Whether all but the layout lets `query` see `key`.
   bool sees(Index b, Index h, Index query, Index key) const {
     if (key - query < band.first || key - query > band.last) return false;
-    if (keep && !keep[b * keys + key]) return false;
-    if (mask.data && !mask.at(b, h, query)[key]) return false;
+    if (keep != nullptr && !keep[b * keys + key]) return false;
+    if (mask.data != nullptr && !mask.at(b, h, query)[key]) return false;
     return !bias.data || bias.at(b, h, query)[key] != -std::numeric_limits<W>::infinity();
   }
   /// Hides scores of one square, whose key r and query c meet at `r * Side + c`, or the other way
@@ -150,7 +150,7 @@ struct Problem {
           queries_down ? seen_keys(query + r, key) : seen_queries(key + r, query);
       std::fill(row, row + from, hidden);
       std::fill(row + to, row + Side, hidden);
-      if (keep) {
+      if (keep != nullptr) {
         const bool* seen = keep + b * keys + key;
         if (!queries_down && from < to && !seen[r]) std::fill(row, row + Side, hidden);
         if (queries_down)

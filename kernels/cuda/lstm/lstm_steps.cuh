@@ -66,8 +66,8 @@ __device__ wide<T> keep_factor(const LstmArgs<T>& a, bool of_cell, int64_t eleme
   return drawn < (of_cell ? a.limit_cell : a.limit_hidden) ? W(1) : W(0);
 }
 
-/// keep * old + (1 - keep) * made, where what has no part may be anything: beyond a sequence's length
-/// the new state is made of padding.
+/// keep * old + (1 - keep) * made, where what has no part may be anything: beyond a sequence's
+/// length the new state is made of padding.
 template <class W>
 __device__ W blend(W keep, W old, W made) {
   return keep == W(1) ? old : keep == W(0) ? made : keep * old + (W(1) - keep) * made;

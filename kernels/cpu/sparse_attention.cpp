@@ -11,7 +11,7 @@ namespace {
 
 /// Scores held at once: half of a level-1 cache.
 template <class W>
-constexpr Index most_scores = 24576 / static_cast<Index>(sizeof(W));
+constexpr int64_t most_scores = 24576 / static_cast<int64_t>(sizeof(W));
 
 /// The running softmax of `Side` queries, one in each lane.
 template <class W, int Side>
@@ -24,10 +24,10 @@ struct OnlineSoftmax {
   }
 
   /// Turns `rows` rows of scores into exp(score - top), and brings sums so far to the new top.
-  void fold(W* scores, Index rows) {
+  void fold(W* scores, int64_t rows) {
     const auto larger = [](W a, W b) { return a > b ? a : b; };
     std::array<W, Side> peak = top;
-    for (Index r = 0; r < rows; r += 4) {
+    for (int64_t r = 0; r < rows; r += 4) {
       const W* s = scores + r * Side;
       for (size_t c = 0; c < Side; ++c)
         peak[c] = larger(
@@ -41,7 +41,7 @@ struct OnlineSoftmax {
     }
     top = peak;
     std::array<W, Side> total{};
-    for (Index r = 0; r < rows; ++r) {
+    for (int64_t r = 0; r < rows; ++r) {
       W* s = scores + r * Side;
       for (size_t c = 0; c < Side; ++c) s[c] = math::exp(s[c] - shift[c]);
       for (size_t c = 0; c < Side; ++c) total[c] += s[c];
@@ -74,7 +74,7 @@ class PackedHead {
         value_size_(packed_b_size<W>(p.side, p.value_dim)),
         packed_(static_cast<size_t>(p.key_strips())) {}
 
-  void start(Index b, Index kv) {
+  void start(int64_t b, int64_t kv) {
     b_ = b;
     kv_ = kv;
     data_ = scratch<W>(7, (key_size_ + value_size_) * p_.key_strips());
@@ -84,14 +84,14 @@ class PackedHead {
     const W *keys, *values;
   };
   /// Keys [key, key + side).
-  Strip at(Index key) {
-    const Index i = key / p_.side;
+  Strip at(int64_t key) {
+    const int64_t i = key / p_.side;
     W* keys = data_ + i * (key_size_ + value_size_);
     W* values = keys + key_size_;
     if (!packed_[static_cast<size_t>(i)]) {
       packed_[static_cast<size_t>(i)] = true;
-      pack_a<W>(p_.side, p_.head_dim, k_.at(b_, kv_, key), k_.row, Index{1}, keys);
-      pack_b<W>(p_.side, p_.value_dim, v_.at(b_, kv_, key), v_.row, Index{1}, values);
+      pack_a<W>(p_.side, p_.head_dim, k_.at(b_, kv_, key), k_.row, int64_t{1}, keys);
+      pack_b<W>(p_.side, p_.value_dim, v_.at(b_, kv_, key), v_.row, int64_t{1}, values);
     }
     return {keys, values};
   }
@@ -100,7 +100,7 @@ class PackedHead {
   const Problem<W>& p_;
   const Rows<const T>& k_;
   const Rows<const T>& v_;
-  Index key_size_, value_size_, b_ = 0, kv_ = 0;
+  int64_t key_size_, value_size_, b_ = 0, kv_ = 0;
   W* data_ = nullptr;
   std::vector<bool> packed_;
 };
@@ -109,7 +109,7 @@ class PackedHead {
 template <class W, class T>
 struct Workspace {
   PackedHead<W, T> head;
-  std::vector<Index> found;
+  std::vector<int64_t> found;
   std::vector<PanelPair<W>> pairs;
 };
 
@@ -122,21 +122,21 @@ struct Forward {
 
   /// Queries [query, query + Side) of one head.
   template <int Side>
-  void strip(Index b, Index h, Index query, Workspace<W, T>& work) const {
-    constexpr Index square = Side * Side;
-    constexpr Index chunk = std::max<Index>(1, most_scores<W> / square);
+  void strip(int64_t b, int64_t h, int64_t query, Workspace<W, T>& work) const {
+    constexpr int64_t square = Side * Side;
+    constexpr int64_t chunk = std::max<int64_t>(1, most_scores<W> / square);
     p.list_keys(b, h, query, work.found);
     W* queries = scratch<W>(4, packed_b_size<W>(p.head_dim, Side));
     W* sums = scratch<W>(5, Side * p.value_dim);
     W* scores = scratch<W>(6, (chunk + 1) * square);
-    pack_b<W>(p.head_dim, Side, q.at(b, h, query), Index{1}, q.row, queries);
+    pack_b<W>(p.head_dim, Side, q.at(b, h, query), int64_t{1}, q.row, queries);
     OnlineSoftmax<W, Side> softmax;
-    const auto count = static_cast<Index>(work.found.size());
-    for (Index from = 0; from < count; from += chunk) {
-      const Index n = std::min(chunk, count - from);
+    const auto count = static_cast<int64_t>(work.found.size());
+    for (int64_t from = 0; from < count; from += chunk) {
+      const int64_t n = std::min(chunk, count - from);
       work.pairs.clear();
-      for (Index i = 0; i < n; ++i) {
-        const Index key = work.found[static_cast<size_t>(from + i)];
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t key = work.found[static_cast<size_t>(from + i)];
         const auto [keys, values] = work.head.at(key);
         W* s = scores + i * square;
         const PanelPair<W> pair{keys, queries};
@@ -147,7 +147,7 @@ struct Forward {
       }
       softmax.fold(scores, n * Side);
       if (p.drops)
-        for (Index i = 0; i < n; ++i)
+        for (int64_t i = 0; i < n; ++i)
           drop<Side>(b, h, work.found[static_cast<size_t>(from + i)], query, scores + i * square,
                      scores + chunk * square);
       if (from > 0) rescale<Side>(softmax.factor, sums);
@@ -158,7 +158,7 @@ struct Forward {
   }
 
   template <int Side>
-  void drop(Index b, Index h, Index key, Index query, W* weights, W* factors) const {
+  void drop(int64_t b, int64_t h, int64_t key, int64_t query, W* weights, W* factors) const {
     p.template drop<Side, false>(b, h, key, query, factors);
     for (int e = 0; e < Side * Side; ++e) weights[e] *= factors[e];
   }
@@ -166,15 +166,15 @@ struct Forward {
   template <int Side>
   void rescale(const std::array<W, Side>& factor, W* sums) const {
     for (size_t c = 0; c < Side; ++c)
-      for (Index d = 0; d < p.value_dim; ++d)
-        sums[static_cast<Index>(c) * p.value_dim + d] *= factor[c];
+      for (int64_t d = 0; d < p.value_dim; ++d)
+        sums[static_cast<int64_t>(c) * p.value_dim + d] *= factor[c];
   }
 
   template <int Side>
-  void finish(Index b, Index h, Index query, OnlineSoftmax<W, Side>& softmax, W* sums) const {
+  void finish(int64_t b, int64_t h, int64_t query, OnlineSoftmax<W, Side>& softmax, W* sums) const {
     if (p.sinks) softmax.join(p.sinks[h]);
     for (size_t c = 0; c < Side; ++c) {
-      const auto lane = static_cast<Index>(c);
+      const auto lane = static_cast<int64_t>(c);
       if (!p.has(query + lane)) continue;
       T* to = out.at(b, h, query + lane);
       W& log_sum = lse[p.row_of(b, h, query + lane)];
@@ -186,30 +186,30 @@ struct Forward {
       log_sum = softmax.shift[c] + std::log(softmax.sum[c]);
       W* row = sums + lane * p.value_dim;
       const W inverse = (p.sinks ? softmax.factor[c] : W(1)) / softmax.sum[c];
-      for (Index d = 0; d < p.value_dim; ++d) row[d] = inverse == 0 ? W(0) : row[d] * inverse;
+      for (int64_t d = 0; d < p.value_dim; ++d) row[d] = inverse == 0 ? W(0) : row[d] * inverse;
       if (!all_finite(row, p.value_dim) && !std::isnan(log_sum))
         SingleRows<W, T>{p, q, k, v}.out(b, h, query + lane, log_sum, row);
-      for (Index d = 0; d < p.value_dim; ++d) to[d] = T(row[d]);
+      for (int64_t d = 0; d < p.value_dim; ++d) to[d] = T(row[d]);
     }
   }
 
   void run() const {
-    const Index strips = p.query_strips();
+    const int64_t strips = p.query_strips();
     // Parts of a head pack its keys anew, so heads are divided only where cores would stand idle.
-    const Index wanted = 4 * omp_get_max_threads();
-    const Index parts = std::clamp<Index>(ceil_div(wanted, p.batch * p.heads), 1, strips);
-    const Index tasks = p.batch * p.heads * parts;
+    const int64_t wanted = 4 * omp_get_max_threads();
+    const int64_t parts = std::clamp<int64_t>(ceil_div(wanted, p.batch * p.heads), 1, strips);
+    const int64_t tasks = p.batch * p.heads * parts;
     with_side<W>(p.side, [&](auto side) {
 #pragma omp parallel if (tasks > 1 && !omp_in_parallel())
       {
         Workspace<W, T> work{{p, k, v}, {}, {}};
 #pragma omp for schedule(dynamic, 1)
-        for (Index t = 0; t < tasks; ++t) {
-          const Index part = t % parts;
-          const Index h = t / parts % p.heads;
-          const Index b = t / parts / p.heads;
+        for (int64_t t = 0; t < tasks; ++t) {
+          const int64_t part = t % parts;
+          const int64_t h = t / parts % p.heads;
+          const int64_t b = t / parts / p.heads;
           work.head.start(b, h / p.group);
-          for (Index s = strips * part / parts; s < strips * (part + 1) / parts; ++s)
+          for (int64_t s = strips * part / parts; s < strips * (part + 1) / parts; ++s)
             strip<side>(b, h, p.query_from() + s * side, work);
         }
       }
@@ -226,7 +226,7 @@ void attend(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& lay
   if (q.numel() == 0) return;
   const Tensor bias = wide_bias<W>(options.bias);
   const Scores<W> p(q, k, v, layout, options, bias, sequence);
-  const Index from = p.query_from();
+  const int64_t from = p.query_from();
   const Tensor queries = operand<T>(q, 1, p.first_query - from, p.side);
   const Tensor keys = operand<T>(k, 1, 0, p.side), values = operand<T>(v, 1, 0, p.side);
   Forward<W, T>{p,

@@ -7,12 +7,10 @@
 #include <bs/kernels/sparse_attention_check.h>
 
 #include <limits>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace bs::cpu::attention {
-
-using Index = int64_t;
 
 /// The type of sums: float for 16-bit types.
 template <class T>
@@ -22,28 +20,30 @@ using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 template <class T>
 struct Rows {
   T* data = nullptr;
-  Index batch = 0, head = 0, row = 0, from = 0;
+  int64_t batch = 0, head = 0, row = 0, from = 0;
 
   Rows() = default;
-  explicit Rows(const Tensor& x, Index first = 0)
+  explicit Rows(const Tensor& x, int64_t first = 0)
       : data(x.data<std::remove_const_t<T>>()),
         batch(x.strides()[0]),
         head(x.strides()[1]),
         row(x.strides()[2]),
         from(first) {}
-  T* at(Index b, Index h, Index i) const { return data + b * batch + h * head + (i - from) * row; }
+  T* at(int64_t b, int64_t h, int64_t i) const {
+    return data + b * batch + h * head + (i - from) * row;
+  }
 };
 
 /// Rows of a right operand are whole multiples of this many elements.
 template <class W>
-constexpr Index row_unit = std::max<Index>(Tile<W>::lanes / 2, 16 / sizeof(W));
+constexpr int64_t row_unit = std::max<int64_t>(Tile<W>::lanes / 2, 16 / sizeof(W));
 
 /// `x` itself where it has elements of type W in rows of a multiple of `unit` and begins and ends
 /// with a square; else a dense copy, padded by zeros, that begins `before` rows earlier.
 template <class W>
-Tensor operand(const Tensor& x, Index unit, Index before, Index side) {
-  const int64_t width = ceil_div(x.size(3), unit) * unit;
-  const int64_t length = ceil_div(before + x.size(2), side) * side;
+Tensor operand(const Tensor& x, int64_t unit, int64_t before, int64_t side) {
+  const int64_t width = round_up(x.size(3), unit);
+  const int64_t length = round_up(before + x.size(2), side);
   if (x.dtype() == dtype_of<W> && width == x.size(3) && length == x.size(2)) return x;
   const Shape shape{x.size(0), x.size(1), length, width};
   const bool whole = width == x.size(3) && length == x.size(2);
@@ -54,9 +54,9 @@ Tensor operand(const Tensor& x, Index unit, Index before, Index side) {
 
 /// Which of a ragged batch a call works on, and where its rows lie in lse.
 struct Sequence {
-  Index number = 0;     ///< its place in the batch
-  Index first_row = 0;  ///< of its queries
-  Index rows = 0;       ///< queries of all sequences
+  int64_t number = 0;     ///< its place in the batch
+  int64_t first_row = 0;  ///< of its queries
+  int64_t rows = 0;       ///< queries of all sequences
 };
 
 /// The shape of the work. Scores are made in squares of `side` keys and queries, blocks or parts of
@@ -65,7 +65,7 @@ template <class W>
 struct Problem {
   LayoutView layout;
   Sequence sequence;
-  Index batch, heads, group, first_query, end_query, keys, head_dim, value_dim, side;
+  int64_t batch, heads, group, first_query, end_query, keys, head_dim, value_dim, side;
   detail::AttentionBand band;
   W scale;
   const bool* keep;  ///< [batch, keys] or null
@@ -84,53 +84,53 @@ struct Problem {
         keys(k.size(2)),
         head_dim(q.size(3)),
         value_dim(v.size(3)),
-        side(std::min<Index>(layout.block, Tile<W>::cols)),
+        side(std::min<int64_t>(layout.block, Tile<W>::cols)),
         band(detail::attention_band(options)),
         scale(static_cast<W>(options.scale)),
         keep(options.key_padding_mask.defined() ? options.key_padding_mask.data<bool>() : nullptr) {
     if (options.mask.defined()) mask = Rows<const bool>(options.mask, first_query);
   }
 
-  Index query_from() const { return first_query / side * side; }
-  Index query_strips() const { return ceil_div(end_query - query_from(), side); }
-  Index key_strips() const { return ceil_div(keys, side); }
-  bool has(Index query) const { return query >= first_query && query < end_query; }
-  Index row_of(Index b, Index h, Index query) const {
+  int64_t query_from() const { return first_query / side * side; }
+  int64_t query_strips() const { return ceil_div(end_query - query_from(), side); }
+  int64_t key_strips() const { return ceil_div(keys, side); }
+  bool has(int64_t query) const { return query >= first_query && query < end_query; }
+  int64_t row_of(int64_t b, int64_t h, int64_t query) const {
     return (b * heads + h) * sequence.rows + sequence.first_row + query - first_query;
   }
-  Index layout_head(Index b, Index h) const {
+  int64_t layout_head(int64_t b, int64_t h) const {
     return detail::attention_layout_head(layout.heads, heads, b + sequence.number, h);
   }
   /// Whether any pair of a square, or every one, lies in the band.
-  bool meets(Index key, Index query) const {
+  bool meets(int64_t key, int64_t query) const {
     return key - query - side + 1 <= band.last && key - query + side - 1 >= band.first;
   }
-  bool within(Index key, Index query) const {
+  bool within(int64_t key, int64_t query) const {
     return key - query + side - 1 <= band.last && key - query - side + 1 >= band.first;
   }
   /// First keys of the squares that the queries from `query` on meet, ascending.
-  void list_keys(Index b, Index h, Index query, std::vector<Index>& found) const {
-    const Index at = layout_head(b, h) * layout.rows + query / layout.block;
+  void list_keys(int64_t b, int64_t h, int64_t query, std::vector<int64_t>& found) const {
+    const int64_t at = layout_head(b, h) * layout.rows + query / layout.block;
     found.clear();
-    for (Index e = layout.row_offsets[at]; e < layout.row_offsets[at + 1]; ++e)
-      for (Index part = 0; part < layout.block; part += side) {
-        const Index key = Index{layout.col_of[e]} * layout.block + part;
+    for (int64_t e = layout.row_offsets[at]; e < layout.row_offsets[at + 1]; ++e)
+      for (int64_t part = 0; part < layout.block; part += side) {
+        const int64_t key = int64_t{layout.col_of[e]} * layout.block + part;
         if (key < keys && meets(key, query)) found.push_back(key);
       }
   }
   /// First queries of the squares that the keys from `key` on meet, ascending.
-  void list_queries(Index b, Index h, Index key, std::vector<Index>& found) const {
-    const Index at = layout_head(b, h) * layout.cols + key / layout.block;
+  void list_queries(int64_t b, int64_t h, int64_t key, std::vector<int64_t>& found) const {
+    const int64_t at = layout_head(b, h) * layout.cols + key / layout.block;
     found.clear();
-    for (Index e = layout.col_offsets[at]; e < layout.col_offsets[at + 1]; ++e)
-      for (Index part = 0; part < layout.block; part += side) {
-        const Index query = Index{layout.transposed_row[e]} * layout.block + part;
+    for (int64_t e = layout.col_offsets[at]; e < layout.col_offsets[at + 1]; ++e)
+      for (int64_t part = 0; part < layout.block; part += side) {
+        const int64_t query = int64_t{layout.transposed_row[e]} * layout.block + part;
         const bool exists = query + side > first_query && query < end_query;
         if (exists && meets(key, query)) found.push_back(query);
       }
   }
   /// Whether all but the layout lets `query` see `key`.
-  bool sees(Index b, Index h, Index query, Index key) const {
+  bool sees(int64_t b, int64_t h, int64_t query, int64_t key) const {
     if (key - query < band.first || key - query > band.last) return false;
     if (keep != nullptr && !keep[b * keys + key]) return false;
     if (mask.data != nullptr && !mask.at(b, h, query)[key]) return false;
@@ -139,7 +139,7 @@ struct Problem {
   /// Hides scores of one square, whose key r and query c meet at `r * Side + c`, or the other way
   /// about where the queries go down.
   template <int Side, bool queries_down>
-  void hide(Index b, Index h, Index key, Index query, W* scores) const {
+  void hide(int64_t b, int64_t h, int64_t key, int64_t query, W* scores) const {
     constexpr W hidden = -std::numeric_limits<W>::infinity();
     const bool whole = key + Side <= keys && has(query) && has(query + Side - 1);
     const bool plain = whole && !mask.data && !bias.data;
@@ -154,42 +154,40 @@ struct Problem {
         const bool* seen = keep + b * keys + key;
         if (!queries_down && from < to && !seen[r]) std::fill(row, row + Side, hidden);
         if (queries_down)
-          for (Index c = from; c < to; ++c) row[c] = seen[c] ? row[c] : hidden;
+          for (int64_t c = from; c < to; ++c) row[c] = seen[c] ? row[c] : hidden;
       }
       if (plain) continue;
-      for (Index c = from; c < to; ++c) {
-        const Index i = query + (queries_down ? r : c);
-        const Index j = key + (queries_down ? c : r);
+      for (int64_t c = from; c < to; ++c) {
+        const int64_t i = query + (queries_down ? r : c);
+        const int64_t j = key + (queries_down ? c : r);
         if (!sees(b, h, i, j)) row[c] = hidden;
       }
     }
   }
 
  private:
-  struct Range {
-    Index from, to;
-  };
+  using Range = std::pair<int64_t, int64_t>;
   /// Of the square's keys from `key` on those, and of its queries from `query` on those, that the
   /// band and the ends of the sequences leave.
-  Range seen_keys(Index query, Index key) const {
+  Range seen_keys(int64_t query, int64_t key) const {
     if (!has(query)) return {0, 0};
     return clamped(band.first + query - key, std::min(band.last + query, keys - 1) - key);
   }
-  Range seen_queries(Index key, Index query) const {
+  Range seen_queries(int64_t key, int64_t query) const {
     if (key >= keys) return {0, 0};
     return clamped(std::max(key - band.last, first_query) - query,
                    std::min(key - band.first, end_query - 1) - query);
   }
-  Range clamped(Index first, Index last) const {
-    const Index from = std::clamp<Index>(first, 0, side);
-    return {from, std::clamp<Index>(last + 1, from, side)};
+  Range clamped(int64_t first, int64_t last) const {
+    const int64_t from = std::clamp<int64_t>(first, 0, side);
+    return {from, std::clamp<int64_t>(last + 1, from, side)};
   }
 };
 
 /// Calls `body(std::integral_constant<int, side>)`.
 template <class W, class Body>
-void with_side(Index side, Body&& body) {
-  constexpr int most = static_cast<int>(Tile<W>::cols);
+void with_side(int64_t side, Body&& body) {
+  constexpr int most = Tile<W>::cols;
   if constexpr (most >= 32)
     if (side == 32) return body(std::integral_constant<int, 32>{});
   if constexpr (most >= 16)

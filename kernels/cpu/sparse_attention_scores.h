@@ -12,7 +12,7 @@ namespace bs::cpu::attention {
 
 /// A range of rows.
 struct Piece {
-  Index begin, end;
+  int64_t begin, end;
   Tensor of(const Tensor& x) const { return x.slice(2, begin, end); }
 };
 
@@ -23,7 +23,7 @@ void for_each_sequence(const Tensor& q, const Tensor& k, const SparseAttentionOp
   const std::vector<int64_t>&queries = options.query_starts, &keys = options.key_starts;
   if (queries.empty()) body(Sequence{0, 0, q.size(2)}, Piece{0, q.size(2)}, Piece{0, k.size(2)});
   for (size_t i = 1; i < queries.size(); ++i)
-    body(Sequence{static_cast<Index>(i - 1), queries[i - 1], q.size(2)},
+    body(Sequence{static_cast<int64_t>(i - 1), queries[i - 1], q.size(2)},
          Piece{queries[i - 1], queries[i]}, Piece{keys[i - 1], keys[i]});
 }
 
@@ -43,8 +43,8 @@ struct Scores : Problem<W> {
   using P = Problem<W>;
   W softcap;
   const W *table = nullptr, *slopes = nullptr, *sinks = nullptr;
-  Index table_head = 0, reach = 0;
-  Index origin;  ///< of distances: d = key - query - origin
+  int64_t table_head = 0, reach = 0;
+  int64_t origin;  ///< of distances: d = key - query - origin
   uint32_t limit;
   W kept;  ///< factor of weights that dropout leaves
   RandomState random;
@@ -71,8 +71,8 @@ struct Scores : Problem<W> {
   }
 
   /// What is added to a score.
-  W added(Index b, Index h, Index query, Index key) const {
-    const Index distance = key - query - origin;
+  W added(int64_t b, int64_t h, int64_t query, int64_t key) const {
+    const int64_t distance = key - query - origin;
     W sum = 0;
     if (P::bias.data) sum += P::bias.at(b, h, query)[key];
     if (table) sum += table[h * table_head + std::clamp(distance, -reach, reach) + reach];
@@ -80,7 +80,7 @@ struct Scores : Problem<W> {
     return sum;
   }
   /// The score of a scaled product; `slope` is its derivative by the product.
-  W score(Index b, Index h, Index query, Index key, W product, W& slope) const {
+  W score(int64_t b, int64_t h, int64_t query, int64_t key, W product, W& slope) const {
     slope = 1;
     if (softcap > 0) {
       const W t = math::tanh(product / softcap);
@@ -91,7 +91,7 @@ struct Scores : Problem<W> {
   }
   /// Turns one square of scaled products into scores. `slopes_to`, where given, takes derivatives.
   template <int Side, bool queries_down>
-  void shape(Index b, Index h, Index key, Index query, W* s, W* slopes_to) const {
+  void shape(int64_t b, int64_t h, int64_t key, int64_t query, W* s, W* slopes_to) const {
     if (softcap > 0)
       for (int e = 0; e < Side * Side; ++e) {
         const W t = math::tanh(s[e] / softcap);
@@ -101,27 +101,27 @@ struct Scores : Problem<W> {
     if (adds)
       for (int r = 0; r < Side; ++r)
         for (int c = 0; c < Side; ++c) {
-          const Index i = query + (queries_down ? r : c);
-          const Index j = key + (queries_down ? c : r);
+          const int64_t i = query + (queries_down ? r : c);
+          const int64_t j = key + (queries_down ? c : r);
           if (P::has(i) && j < P::keys) s[r * Side + c] += added(b, h, i, j);
         }
     P::template hide<Side, queries_down>(b, h, key, query, s);
   }
 
-  W factor_of(const PhiloxBlock& words, Index key) const {
+  W factor_of(const PhiloxBlock& words, int64_t key) const {
     return words.word[key % 4] < limit ? W(0) : kept;
   }
-  PhiloxBlock words_of(Index b, Index h, Index query, Index key) const {
+  PhiloxBlock words_of(int64_t b, int64_t h, int64_t query, int64_t key) const {
     const auto row = static_cast<uint64_t>(P::row_of(b, h, query));
     return philox(random.seed, detail::attention_dropout_block(row, static_cast<uint64_t>(key)),
                   random.offset);
   }
-  W drop_factor(Index b, Index h, Index query, Index key) const {
+  W drop_factor(int64_t b, int64_t h, int64_t query, int64_t key) const {
     return drops ? factor_of(words_of(b, h, query, key), key) : W(1);
   }
   /// The factors that dropout has for one square.
   template <int Side, bool queries_down>
-  void drop(Index b, Index h, Index key, Index query, W* factors) const {
+  void drop(int64_t b, int64_t h, int64_t key, int64_t query, W* factors) const {
     static_assert(Side % 4 == 0);
     for (int i = 0; i < Side; ++i)
       for (int j = 0; j < Side; j += 4) {

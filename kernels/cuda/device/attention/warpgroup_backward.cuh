@@ -7,48 +7,33 @@
 // keys and values and meets the queries that its union of block columns lists, 64 a step. Scores
 // stand transposed, keys by queries: so weights and gradients of scores are left operands of the
 // products with dout and q where they are, in registers.
-#include <bs/kernels/cuda/device/attention/warpgroup_backward_problem.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_items.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_keys.cuh>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
 namespace bs::cuda::device {
 
-/// The next item of a launch, the same for all lanes.
-__device__ inline int take_attention_item(const WarpgroupAttention& p) {
-  int item = 0;
-  if (threadIdx.x % 32 == 0) item = atomicAdd(p.next, 1);
-  return __shfl_sync(~0u, item, 0);
-}
-/// Called once by each of `workers` that found no more: the last one puts the counters back.
-__device__ inline void leave_attention(const WarpgroupAttention& p, int workers) {
-  if (atomicAdd(p.next + 1, 1) + 1 == workers) p.next[0] = p.next[1] = 0;
-}
-
 template <class Config>
 struct WarpgroupKeyGradient {
   using T = typename Config::Element;
   static constexpr int dim = Config::dim, block = Config::block, stages = Config::stages;
-  static constexpr int pieces = dim / 64;                   // of 64 columns, 128 bytes
-  static constexpr int groups = 2;                          // warpgroups that multiply
-  static constexpr int team_groups = block == 128 ? 2 : 1;  // of a team
-  static constexpr int teams = groups / team_groups;
-  static constexpr int strip = 64 * team_groups;        // keys of an item
-  static constexpr int side = block < 64 ? block : 64;  // queries of an entry of a step
-  static constexpr int entries = 64 / side, halves = block / side;
-  static constexpr int cols = strip / block;  // block columns of a strip
-  static constexpr int line = 2 * side;       // bytes of a line of gradients of scores
+  static constexpr int pieces = dim / 64;  // of 64 columns, 128 bytes
+  static constexpr int groups = 2;         // warpgroups that multiply
+  using Steps = AttentionKeySteps<block>;
+  using Step = typename Steps::Step;
+  using Keys = typename Steps::Keys;
+  static constexpr int team_groups = Steps::team_groups, teams = groups / team_groups;
+  static constexpr int strip = Steps::strip, side = Steps::side;
+  static constexpr int entries = Steps::entries, halves = block / side, cols = Steps::cols;
+  static constexpr int line = 2 * side;  // bytes of a line of gradients of scores
   static constexpr unsigned kept_bytes = strip * dim * 2, stage_rows_bytes = 64 * dim * 2;
   static constexpr unsigned stage_bytes = 2 * stage_rows_bytes;
   static constexpr unsigned team_bytes = 2 * kept_bytes + stages * stage_bytes;
   static constexpr unsigned piece_bytes = 64 * 64 * 2, staging_bytes = 2 * piece_bytes;
   static constexpr int threads = (groups + 1) * warpgroup_size;
 
-  /// The queries of a step and their blocks.
-  struct Step {
-    int query[entries];  ///< the first one of each entry, ascending; [0] is -1 behind the last step
-    int value[entries * cols];  ///< of the memory, or -1
-  };
   struct Team {
     Barrier full[stages], empty[stages], kept, free;
     alignas(16) float numbers[stages][2][64];  ///< log_sums and means of the queries
@@ -223,52 +208,6 @@ struct WarpgroupKeyGradient {
   }
 
   // Registers are scarce: what follows from the thread's index is found anew where it is used.
-
-  /// The keys of a warpgroup.
-  struct Keys {
-    int first;
-    unsigned padding;  ///< a bit for each of a lane's rows, and one for any of the warp's
-
-    __device__ bool padded(int row) const { return (padding >> row & 1) != 0; }
-
-    /// Which entries of a step the warp's keys have blocks of, a bit each; and one more where some
-    /// of the scores there may be hidden.
-    __device__ unsigned seen(const Step& step, bool causal) const {
-      constexpr unsigned all = (1U << entries) - 1;
-      unsigned bits = all;
-      if constexpr (block < 64) {
-        const int column = static_cast<int>(fresh_thread()) % warpgroup_size / 32 * 16 / block;
-        bits = 0;
-#pragma unroll
-        for (int e = 0; e < entries; ++e)
-          bits |= static_cast<unsigned>(step.value[e * cols + column] >= 0) << e;
-      }
-      if (padding != 0 || (causal && step.query[0] < first + 63)) bits |= all + 1;
-      return bits;
-    }
-    /// Whether none of the scores is hidden.
-    __device__ static bool whole(unsigned seen) { return seen == (1U << entries) - 1; }
-
-    /// Sets those of a step to zero that are hidden.
-    __device__ void hide(float (&sums)[32], const Step& step, bool causal, unsigned seen) const {
-      if constexpr (block < 64) {
-#pragma unroll
-        for (int i = 0; i < 32; ++i)
-          if ((seen >> (i / 4 * 8 / side) & 1) == 0) sums[i] = 0;
-      }
-      if (seen >> entries == 0) return;
-      const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
-      int own[2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        own[i] = padded(i) ? 0x7fffffff
-                 : causal  ? first + thread / 32 * 16 + lane / 4 + 8 * i - lane % 4 * 2
-                           : 0;
-#pragma unroll
-      for (int i = 0; i < 32; ++i)
-        if (step.query[i / 4 * 8 / side] + i / 4 * 8 % side + i % 2 < own[i / 2 % 2]) sums[i] = 0;
-    }
-  };
 
   /// Writes 64 rows of `Cols` columns to shared memory for the copy engine, as pieces of 64
   /// columns.

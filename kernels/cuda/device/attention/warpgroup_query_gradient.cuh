@@ -3,8 +3,12 @@
 // warpgroup_backward.cuh left in memory. Warpgroups keep 64 queries each and meet the keys that the
 // union of their block rows lists, 64 a stage. Keys and large blocks of gradients come by the copy
 // engine, small blocks by copy_async_16, with zeros where a row of a tile in use lacks one.
-#include <bs/kernels/cuda/device/attention/warpgroup_backward.cuh>
+#include <bs/kernels/cuda/device/attention/attention_problem.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_items.cuh>
+#include <bs/kernels/cuda/device/block_sparse/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_slots.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
 
 namespace bs::cuda::device {
 

@@ -1,0 +1,71 @@
+#pragma once
+// The steps that a strip of keys takes over the queries that it meets, and which of their scores
+// are hidden.
+#include <bs/kernels/cuda/device/ptx/warpgroup.cuh>
+
+namespace bs::cuda::device {
+
+/// For blocks of one size. A strip of keys meets 64 queries a step, blocks or halves of blocks.
+template <int block>
+struct AttentionKeySteps {
+  static constexpr int team_groups =
+      block == 128 ? 2 : 1;                             // warpgroups with 64 keys of a strip each
+  static constexpr int strip = 64 * team_groups;        // keys
+  static constexpr int side = block < 64 ? block : 64;  // queries of an entry of a step
+  static constexpr int entries = 64 / side;
+  static constexpr int cols = strip / block;  // block columns of a strip
+
+  /// The queries of a step and their blocks.
+  struct Step {
+    int query[entries];  ///< the first one of each entry, ascending; [0] is -1 behind the last step
+    int value[entries * cols];  ///< of the memory, or -1
+  };
+
+  /// The keys of a warpgroup.
+  struct Keys {
+    int first;
+    unsigned padding;  ///< a bit for each of a lane's rows, and one for any of the warp's
+
+    __device__ bool padded(int row) const { return (padding >> row & 1) != 0; }
+
+    /// Which entries of a step the warp's keys have blocks of, a bit each; and one more where some
+    /// of the scores there may be hidden.
+    __device__ unsigned seen(const Step& step, bool causal) const {
+      constexpr unsigned all = (1U << entries) - 1;
+      unsigned bits = all;
+      if constexpr (block < 64) {
+        const int column = static_cast<int>(fresh_thread()) % warpgroup_size / 32 * 16 / block;
+        bits = 0;
+#pragma unroll
+        for (int e = 0; e < entries; ++e)
+          bits |= static_cast<unsigned>(step.value[e * cols + column] >= 0) << e;
+      }
+      if (padding != 0 || (causal && step.query[0] < first + 63)) bits |= all + 1;
+      return bits;
+    }
+    /// Whether none of the scores is hidden.
+    __device__ static bool whole(unsigned seen) { return seen == (1U << entries) - 1; }
+
+    /// Sets those of a step to zero that are hidden.
+    __device__ void hide(float (&sums)[32], const Step& step, bool causal, unsigned seen) const {
+      if constexpr (block < 64) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+          if ((seen >> (i / 4 * 8 / side) & 1) == 0) sums[i] = 0;
+      }
+      if (seen >> entries == 0) return;
+      const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
+      int own[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        own[i] = padded(i) ? 0x7fffffff
+                 : causal  ? first + thread / 32 * 16 + lane / 4 + 8 * i - lane % 4 * 2
+                           : 0;
+#pragma unroll
+      for (int i = 0; i < 32; ++i)
+        if (step.query[i / 4 * 8 / side] + i / 4 * 8 % side + i % 2 < own[i / 2 % 2]) sums[i] = 0;
+    }
+  };
+};
+
+}  // namespace bs::cuda::device

@@ -47,4 +47,9 @@ Tensor gelu_backward(const Tensor& x, const Tensor& dy, Gelu form) {
   return dx;
 }
 
+std::string to_string(Activation f) {
+  constexpr const char* names[] = {"none", "relu", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh"};
+  return names[static_cast<size_t>(f)];
+}
+
 }  // namespace bs

@@ -14,6 +14,10 @@ enum class Gelu : uint8_t {
   tanh  ///< x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), the approximation of the paper
 };
 
+/** @brief What an operation does with its sums before it stores them, by the formulas below. */
+enum class Activation : uint8_t { none, relu, tanh, sigmoid, silu, gelu, gelu_tanh };
+std::string to_string(Activation activation);
+
 Tensor tanh(const Tensor& x);
 /** @brief 1 / (1 + e^-x). */
 Tensor sigmoid(const Tensor& x);

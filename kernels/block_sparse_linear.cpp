@@ -1,6 +1,5 @@
 #include <bs/kernels/block_sparse_linear.h>
 
-#include <bs/kernels/activation.h>
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/reduce.h>
@@ -106,11 +105,6 @@ Tensor activation_backward(Activation f, const BlockSparseLinearResult& r, const
 }
 
 }  // namespace
-
-std::string to_string(Activation f) {
-  constexpr const char* names[] = {"none", "relu", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh"};
-  return names[static_cast<size_t>(f)];
-}
 
 BlockSparseLinearResult block_sparse_linear(const Tensor& x, const SparseTensor& weight,
                                             const Tensor& bias, Activation activation, bool keep) {

@@ -1,14 +1,11 @@
 #pragma once
 /** @file The fully connected layer with a block-sparse weight, bias and activation in its product.
  */
+#include <bs/kernels/activation.h>
 #include <bs/kernels/linear.h>
 #include <bs/lib/sparse_tensor.h>
 
 namespace bs {
-
-/** @brief What a layer does with its sums, by the formulas of kernels/activation.h. */
-enum class Activation : uint8_t { none, relu, tanh, sigmoid, silu, gelu, gelu_tanh };
-std::string to_string(Activation activation);
 
 /** @brief What block_sparse_linear computed. */
 struct BlockSparseLinearResult {

@@ -1,6 +1,6 @@
+#include <bs/kernels/cpu/activate.h>
 #include <bs/kernels/cpu/kron.h>
 #include <bs/kernels/cpu/parallel.h>
-#include <bs/kernels/cpu/vector_math.h>
 
 #include <utility>
 
@@ -23,31 +23,6 @@ int64_t widest_of(const std::vector<KronAxis>& axes, size_t first, size_t last) 
     widest = std::max(widest, before * after);
   }
   return widest;
-}
-
-template <class W>
-void activate(Activation f, W* x, int64_t n) {
-  const auto each = [&](auto g) {
-    for (int64_t i = 0; i < n; ++i) x[i] = g(x[i]);
-  };
-  switch (f) {
-    case Activation::none:
-      return;
-    case Activation::relu:
-      return each([](W v) { return v < 0 ? W(0) : v; });
-    case Activation::tanh:
-      return each([](W v) { return math::tanh(v); });
-    case Activation::sigmoid:
-      return each([](W v) { return math::sigmoid(v); });
-    case Activation::silu:
-      return each([](W v) { return v * math::sigmoid(v); });
-    case Activation::gelu:
-      return each([](W v) { return v * math::normal(v).cdf; });
-    case Activation::gelu_tanh:  // 1 + tanh(u) = 2 sigmoid(2 u)
-      return each([](W v) {
-        return v * math::sigmoid(W(1.5957691216057308) * v * (1 + W(0.044715) * v * v));
-      });
-  }
 }
 
 /// All steps of a tile; returns where the results are.

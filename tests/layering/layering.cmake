@@ -23,6 +23,7 @@ place(device_attention "${device}/attention/" "${device}/(ptx|tile|gemm|block_sp
       "^lib/philox[.]h$")
 place(device_lstm "${device}/lstm/" "${device}/(ptx|tile|lstm)/")
 place(device_kron "${device}/kron/" "${device}/(ptx|tile|kron)/")
+place(device_conv "${device}/conv/" "${device}/(ptx|tile|gemm|conv)/")
 place(device "${device}/" "^$")  # every file has a room
 
 # The hosts of the kernels. What stands in kernels/cuda itself is an operation of one file, or what
@@ -40,6 +41,8 @@ place(cuda_attention "${cuda}/attention/" ${hosts} "${cuda}/(jit|gemm|block_spar
       "${device}/(ptx|tile|gemm|block_sparse|attention)/")
 place(cuda_lstm "${cuda}/lstm/" ${hosts} "${cuda}/(jit|gemm|lstm)/" "${device}/(ptx|tile|lstm)/")
 place(cuda_kron "${cuda}/kron/" ${hosts} "${cuda}/(jit|kron)/" "${device}/(ptx|tile|kron)/")
+place(cuda_conv "${cuda}/conv/" ${hosts} "${cuda}/(jit|gemm|conv)/"
+      "${device}/(ptx|tile|gemm|conv)/")
 place(cuda_transducer "${cuda}/transducer/" ${hosts} "${cuda}/(jit|transducer)/"
       "${device}/(ptx|tile)/")
 place(cuda_optim "${cuda}/optim/" ${hosts} "${cuda}/optim/" "${device}/(ptx|tile)/")

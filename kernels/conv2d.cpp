@@ -1,0 +1,190 @@
+#include <bs/kernels/conv2d.h>
+
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+
+namespace bs {
+
+namespace {
+
+/// Rows (or columns) of the result, from those of the image with its padding.
+int64_t extent_of(const char* op, int64_t padded, int64_t filter, int64_t stride,
+                  int64_t dilation) {
+  const int64_t covered = dilation * (filter - 1) + 1;
+  BS_CHECK(padded >= covered,
+           "{}: a filter of {} with dilation {} covers {}, the padded image has {}", op, filter,
+           dilation, covered, padded);
+  return (padded - covered) / stride + 1;
+}
+
+/// Zeros before and after n elements, such that ceil(n / stride) results come out.
+std::pair<int64_t, int64_t> same_padding(int64_t n, int64_t filter, int64_t stride,
+                                         int64_t dilation) {
+  const int64_t results = (n + stride - 1) / stride;
+  const int64_t all =
+      std::max<int64_t>((results - 1) * stride + dilation * (filter - 1) + 1 - n, 0);
+  return {all / 2, all - all / 2};
+}
+
+void check_options(const char* op, const Conv2dOptions& o) {
+  const Padding2& p = o.padding;
+  BS_CHECK(
+      o.stride.h >= 1 && o.stride.w >= 1 && o.dilation.h >= 1 && o.dilation.w >= 1 && o.groups >= 1,
+      "{}: stride {}x{}, dilation {}x{} and {} groups; they are 1 and more", op, o.stride.h,
+      o.stride.w, o.dilation.h, o.dilation.w, o.groups);
+  BS_CHECK(p.top >= 0 && p.bottom >= 0 && p.left >= 0 && p.right >= 0,
+           "{}: padding {} {} {} {} (top, bottom, left, right) is negative", op, p.top, p.bottom,
+           p.left, p.right);
+  BS_CHECK(!o.same || p == Padding2{}, "{}: padding {} {} {} {} besides `same`", op, p.top,
+           p.bottom, p.left, p.right);
+}
+
+/// The problem of shapes, its strides left open.
+Conv2dProblem problem_of(const char* op, const Shape& x, const Shape& weight,
+                         const Conv2dOptions& o) {
+  check_options(op, o);
+  BS_CHECK(x.rank() == 4 && weight.rank() == 4,
+           "{}: x {} and weight {}: [N, C, H, W] and [K, C / groups, R, S] are expected", op, x,
+           weight);
+  BS_CHECK(weight.product() > 0 && x[1] * x[2] * x[3] > 0,
+           "{}: x {} and weight {}: only the batch may be empty", op, x, weight);
+  BS_CHECK(x[1] == weight[1] * o.groups && weight[0] % o.groups == 0,
+           "{}: x {} and weight {} with {} groups: x has C channels, the weight C / groups, and "
+           "groups divide its K",
+           op, x, weight, o.groups);
+  Conv2dProblem d;
+  d.n = x[0], d.c = x[1], d.h = x[2], d.w = x[3];
+  d.k = weight[0], d.r = weight[2], d.s = weight[3];
+  d.stride = o.stride, d.dilation = o.dilation, d.padding = o.padding, d.groups = o.groups;
+  Padding2& pad = d.padding;
+  if (o.same) {
+    std::tie(pad.top, pad.bottom) = same_padding(d.h, d.r, o.stride.h, o.dilation.h);
+    std::tie(pad.left, pad.right) = same_padding(d.w, d.s, o.stride.w, o.dilation.w);
+  }
+  d.p = extent_of(op, d.h + pad.top + pad.bottom, d.r, o.stride.h, o.dilation.h);
+  d.q = extent_of(op, d.w + pad.left + pad.right, d.s, o.stride.w, o.dilation.w);
+  return d;
+}
+
+Shape y_shape(const Conv2dProblem& d) { return {d.n, d.k, d.p, d.q}; }
+
+void check_pair(const char* op, const Tensor& a, const Tensor& b) {
+  check_same_device(op, a, b);
+  check_same_dtype(op, a, b);
+  if (!is_floating(a.dtype())) detail::unsupported_dtype(op, a.dtype(), "f64, f32, f16 or bf16");
+}
+
+/// The epilogue as backends take it, for a result of `shape`.
+Conv2dEpilogue resolved(const char* op, const Conv2dEpilogue& e, const Tensor& x,
+                        const Shape& shape) {
+  Conv2dEpilogue out = e;
+  if (e.bias.defined()) {
+    check_pair(op, x, e.bias);
+    BS_CHECK(e.bias.shape() == Shape{shape[1]}, "{}: bias {} for a result {}", op, e.bias.shape(),
+             shape);
+    out.bias = contiguous(e.bias);
+  }
+  if (e.residual.defined()) {
+    check_pair(op, x, e.residual);
+    BS_CHECK(e.residual.shape() == shape, "{}: residual {} for a result {}", op, e.residual.shape(),
+             shape);
+  }
+  return out;
+}
+
+}  // namespace
+
+bool is_channels_last(const Tensor& x) {
+  BS_CHECK(x.rank() == 4, "is_channels_last: {} is no [N, C, H, W]", x.shape());
+  const Strides& s = x.strides();
+  // What has one channel or one element goes by its strides: they are all the format there is.
+  return s[1] == 1 && s[3] >= x.size(1) && s[2] >= x.size(1);
+}
+
+Tensor channels_last(const Tensor& x) {
+  BS_CHECK(x.rank() == 4, "channels_last: {} is no [N, C, H, W]", x.shape());
+  return contiguous(x.permute({0, 2, 3, 1})).permute({0, 3, 1, 2});
+}
+
+Tensor empty_image(const Shape& shape, DType dtype, Device device, bool channels_last) {
+  if (!channels_last) return Tensor::empty(shape, dtype, device);
+  return Tensor::empty({shape[0], shape[2], shape[3], shape[1]}, dtype, device)
+      .permute({0, 3, 1, 2});
+}
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& options,
+              const Conv2dEpilogue& epilogue) {
+  check_pair("conv2d", x, weight);
+  Conv2dProblem d = problem_of("conv2d", x.shape(), weight.shape(), options);
+  const Conv2dEpilogue e = resolved("conv2d", epilogue, x, y_shape(d));
+  Tensor y = empty_image(y_shape(d), x.dtype(), x.device(), is_channels_last(x));
+  if (d.n == 0) return y;
+  d.x = Strides4(x), d.weight = Strides4(weight), d.y = Strides4(y);
+  BS_DISPATCH(x.device(), conv2d, d, x, weight, e, y);
+  return y;
+}
+
+Tensor conv2d_backward_x(const Tensor& dy, const Tensor& weight, const Shape& shape,
+                         const Conv2dOptions& options) {
+  check_pair("conv2d_backward_x", dy, weight);
+  Conv2dProblem d = problem_of("conv2d_backward_x", shape, weight.shape(), options);
+  BS_CHECK(dy.shape() == y_shape(d),
+           "conv2d_backward_x: dy {} for x {} and weight {}, whose y is {}", dy.shape(), shape,
+           weight.shape(), y_shape(d));
+  Tensor dx = empty_image(shape, dy.dtype(), dy.device(), is_channels_last(dy));
+  if (d.n == 0) return dx;
+  d.x = Strides4(dx), d.weight = Strides4(weight), d.y = Strides4(dy);
+  BS_DISPATCH(dy.device(), conv2d_backward_x, d, dy, weight, Conv2dEpilogue{}, dx);
+  return dx;
+}
+
+Tensor conv2d_backward_w(const Tensor& x, const Tensor& dy, const Shape& shape,
+                         const Conv2dOptions& options) {
+  check_pair("conv2d_backward_w", x, dy);
+  Conv2dProblem d = problem_of("conv2d_backward_w", x.shape(), shape, options);
+  BS_CHECK(dy.shape() == y_shape(d),
+           "conv2d_backward_w: dy {} for x {} and weight {}, whose y is {}", dy.shape(), x.shape(),
+           shape, y_shape(d));
+  if (d.n == 0) return zeros(shape, x.dtype(), x.device());
+  const Tensor dweight = Tensor::empty(shape, x.dtype(), x.device());
+  d.x = Strides4(x), d.weight = Strides4(dweight), d.y = Strides4(dy);
+  BS_DISPATCH(x.device(), conv2d_backward_w, d, x, dy, dweight);
+  return dweight;
+}
+
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& options,
+                        Extent2 output_padding, const Conv2dEpilogue& epilogue) {
+  constexpr const char* op = "conv_transpose2d";
+  check_pair(op, x, weight);
+  check_options(op, options);
+  const auto& [stride, pad, same, dilation, groups] = options;
+  BS_CHECK(!same, "{}: `same` is for conv2d", op);
+  BS_CHECK(x.rank() == 4 && weight.rank() == 4 && x.size(1) == weight.size(0),
+           "{}: x {} and weight {}: [N, K, H, W] and [K, C / groups, R, S] are expected", op,
+           x.shape(), weight.shape());
+  const auto fits = [](int64_t more, int64_t a, int64_t b) {
+    return more >= 0 && more < std::max(a, b);
+  };
+  BS_CHECK(
+      fits(output_padding.h, stride.h, dilation.h) && fits(output_padding.w, stride.w, dilation.w),
+      "{}: output padding {}x{} with stride {}x{} and dilation {}x{}", op, output_padding.h,
+      output_padding.w, stride.h, stride.w, dilation.h, dilation.w);
+  const Shape shape{x.size(0), weight.size(1) * groups,
+                    (x.size(2) - 1) * stride.h - pad.top - pad.bottom +
+                        dilation.h * (weight.size(2) - 1) + output_padding.h + 1,
+                    (x.size(3) - 1) * stride.w - pad.left - pad.right +
+                        dilation.w * (weight.size(3) - 1) + output_padding.w + 1};
+  BS_CHECK(shape[2] > 0 && shape[3] > 0, "{}: x {} and weight {} give an image of {}x{}", op,
+           x.shape(), weight.shape(), shape[2], shape[3]);
+  Conv2dProblem d = problem_of(op, shape, weight.shape(), options);
+  // Padding of the output widens what the forward reads beyond its last step; y stays x's size.
+  d.p = x.size(2), d.q = x.size(3);
+  const Conv2dEpilogue e = resolved(op, epilogue, x, shape);
+  Tensor y = empty_image(shape, x.dtype(), x.device(), is_channels_last(x));
+  if (d.n == 0) return y;
+  d.x = Strides4(y), d.weight = Strides4(weight), d.y = Strides4(x);
+  BS_DISPATCH(x.device(), conv2d_backward_x, d, x, weight, e, y);
+  return y;
+}
+
+}  // namespace bs

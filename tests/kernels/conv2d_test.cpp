@@ -1,0 +1,151 @@
+#include <bs/kernels/conv2d.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/tests/kernels/conv2d_reference.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+#include <omp.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+/// Whole numbers, of which sums are exact.
+Reference integers(const Shape& shape, uint64_t seed, double most = 4) {
+  Reference r = random_reference(shape, seed, -most - 0.5, most + 0.5);
+  for (double& v : r.values) v = std::round(v);
+  return r;
+}
+
+Reference rounded(const Reference& r, DType dtype) {
+  return Reference::of(r.tensor(dtype, Device::cpu()));
+}
+
+enum class Format : uint8_t { rows, channels, gaps };
+
+/// The values on the device under test; `gaps`: every second element of something larger.
+Tensor image(const Reference& r, DType dtype, Format format) {
+  const Tensor x = r.tensor(dtype, test_device());
+  if (format == Format::rows) return x;
+  if (format == Format::channels) return channels_last(x);
+  const Shape& s = r.shape;
+  const Tensor wide = full({s[0], s[2], 2 * s[1], 2 * s[3]}, 99, dtype, test_device());
+  const Tensor view = wide.slice(2, 1, 2 * s[1], 2).slice(3, 0, 2 * s[3], 2).permute({0, 2, 1, 3});
+  copy(x, view);
+  return view;
+}
+
+struct Case {
+  Shape x, w;
+  Conv2dOptions options = {};
+};
+
+std::string name_of(const Case& c) {
+  const Conv2dOptions& o = c.options;
+  return "x " + to_string(c.x) + " w " + to_string(c.w) + " stride " + std::to_string(o.stride.h) +
+         "x" + std::to_string(o.stride.w) + " dilation " + std::to_string(o.dilation.h) + "x" +
+         std::to_string(o.dilation.w) + " padding " + std::to_string(o.padding.top) + " " +
+         std::to_string(o.padding.bottom) + " " + std::to_string(o.padding.left) + " " +
+         std::to_string(o.padding.right) + " groups " + std::to_string(o.groups);
+}
+
+/// The three passes with whole numbers, bit for bit.
+void check_exact(const Case& c, DType dtype, Format format, uint64_t seed = 1) {
+  const double most = dtype == bf16 ? 2 : 4;
+  const Reference x = integers(c.x, seed, most), w = integers(c.w, seed + 1, most);
+  const Reference dy = integers(conv2d_shape(c.x, c.w, c.options), seed + 2, most);
+  const Tensor tx = image(x, dtype, format), tw = image(w, dtype, format);
+  const Tensor tdy = image(dy, dtype, format);
+  const auto same = [&](const char* pass, const Tensor& actual, const Reference& expected) {
+    CHECK_MESSAGE(actual.shape() == expected.shape, pass, " ", name_of(c));
+    CHECK_MESSAGE(Reference::of(actual).values == rounded(expected, dtype).values, pass, " ",
+                  to_string(dtype), " ", name_of(c));
+  };
+  const Tensor y = conv2d(tx, tw, c.options);
+  same("conv2d", y, conv2d_of(x, w, c.options));
+  if (y.size(1) * y.size(2) * y.size(3) > 1) CHECK(is_channels_last(y) == is_channels_last(tx));
+  same("conv2d_backward_x", conv2d_backward_x(tdy, tw, c.x, c.options),
+       conv2d_dx_of(dy, w, c.x, c.options));
+  same("conv2d_backward_w", conv2d_backward_w(tx, tdy, c.w, c.options),
+       conv2d_dw_of(x, dy, c.w, c.options));
+}
+
+int64_t random_of(const Reference& draws, size_t& at, int64_t low, int64_t high) {
+  const double u = draws[at++ % draws.values.size()];
+  return low + std::min(high - low, static_cast<int64_t>(u * static_cast<double>(high - low + 1)));
+}
+
+}  // namespace
+
+TEST_CASE("conv2d of thousands of random shapes, bit for bit") {
+  const Reference draws = random_reference({40009}, 5, 0, 1);
+  size_t at = 0;
+  const auto draw = [&](int64_t low, int64_t high) { return random_of(draws, at, low, high); };
+  for (uint64_t i = 0; i < 3000; ++i) {
+    Case c;
+    Conv2dOptions& o = c.options;
+    o.groups = draw(0, 2) == 0 ? draw(2, 5) : 1;
+    o.stride = {draw(1, 5), draw(1, 5)};
+    o.dilation = {draw(1, 3), draw(1, 3)};
+    if (draw(0, 1) == 0) o.stride = {1, 1};
+    if (draw(0, 1) == 0) o.dilation = {1, 1};
+    o.padding = {draw(0, 3), draw(0, 3), draw(0, 3), draw(0, 3)};
+    const int64_t r = draw(1, 7), s = draw(1, 7), cg = draw(1, draw(1, 20)), kg = draw(1, 9);
+    c.w = {o.groups * kg, cg, r, s};
+    const auto least = [](int64_t filter, int64_t dilation, int64_t padding) {
+      return std::max<int64_t>(dilation * (filter - 1) + 1 - padding, 1);
+    };
+    c.x = {draw(1, 2), o.groups * cg,
+           least(r, o.dilation.h, o.padding.top + o.padding.bottom) + draw(0, draw(0, 7)),
+           least(s, o.dilation.w, o.padding.left + o.padding.right) + draw(0, draw(0, 7))};
+    if (c.x.product() * c.w.product() > 60000) continue;
+    const DType dtypes[] = {f32, f32, f64, f16, bf16};
+    const Format formats[] = {Format::rows, Format::channels, Format::channels, Format::gaps};
+    check_exact(c, dtypes[draw(0, 4)], formats[draw(0, 3)], i);
+  }
+}
+
+TEST_CASE("conv2d's messages") {
+  const auto some = [](const Shape& shape, DType dtype = f32) {
+    return zeros(shape, dtype, test_device());
+  };
+  const Tensor x = some({2, 4, 5, 6}), w = some({8, 4, 3, 3});
+  CHECK_THROWS_WITH_AS(conv2d(x, some({8, 3, 3, 3})),
+                       "conv2d: x [2, 4, 5, 6] and weight [8, 3, 3, 3] with 1 groups: x has C "
+                       "channels, the weight C / groups, and groups divide its K",
+                       Error);
+  CHECK_THROWS_WITH_AS(conv2d(x, some({8, 4, 7, 3})),
+                       "conv2d: a filter of 7 with dilation 1 covers 7, the padded image has 5",
+                       Error);
+  CHECK_THROWS_WITH_AS(conv2d(x, w, {.padding = {-1, 0, 0, 0}}),
+                       "conv2d: padding -1 0 0 0 (top, bottom, left, right) is negative", Error);
+  CHECK_THROWS_WITH_AS(conv2d(x, w, {.stride = {0, 1}}),
+                       "conv2d: stride 0x1, dilation 1x1 and 1 groups; they are 1 and more", Error);
+  CHECK_THROWS_WITH_AS(conv2d(x, w, {}, {.bias = some({4})}),
+                       "conv2d: bias [4] for a result [2, 8, 3, 4]", Error);
+  CHECK_THROWS_WITH_AS(conv2d(x, w, {}, {.residual = some({2, 8, 3, 3})}),
+                       "conv2d: residual [2, 8, 3, 3] for a result [2, 8, 3, 4]", Error);
+  CHECK_THROWS_WITH_AS(conv2d(x, some({8, 4, 3, 3}, f64)), "conv2d: dtypes f32 and f64 differ",
+                       Error);
+  CHECK_THROWS_AS(conv2d(some({4, 5, 6}), w), Error);
+  CHECK_THROWS_AS(conv2d(some({2, 4, 0, 6}), w, {.padding = {2, 2, 2, 2}}), Error);
+  CHECK_THROWS_WITH_AS(conv2d_backward_x(some({2, 8, 5, 6}), w, x.shape()),
+                       "conv2d_backward_x: dy [2, 8, 5, 6] for x [2, 4, 5, 6] and weight "
+                       "[8, 4, 3, 3], whose y is [2, 8, 3, 4]",
+                       Error);
+  CHECK_THROWS_AS(conv2d_backward_w(x, some({2, 8, 5, 6}), w.shape()), Error);
+  CHECK_THROWS_AS(conv_transpose2d(x, w), Error);
+  CHECK_THROWS_AS(conv_transpose2d(x, some({4, 2, 3, 3}), {}, {1, 0}), Error);
+}
+
+TEST_CASE("conv2d of an empty batch") {
+  const Tensor x = zeros({0, 4, 5, 6}, f32, test_device()),
+               w = ones({8, 4, 3, 3}, f32, test_device());
+  const Tensor y = conv2d(x, w);
+  CHECK(y.shape() == Shape{0, 8, 3, 4});
+  CHECK(conv2d_backward_x(y, w, x.shape()).shape() == x.shape());
+  CHECK(Reference::of(conv2d_backward_w(x, y, w.shape())).values ==
+        std::vector<double>(8 * 4 * 9, 0));
+}

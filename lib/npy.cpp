@@ -5,9 +5,11 @@
 
 #include <bit>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <vector>
 
 namespace bs {
 
@@ -25,6 +27,35 @@ struct Descr {
 constexpr Descr descrs[] = {{DType::boolean, "|b1"}, {DType::u8, "|u1"},  {DType::i32, "<i4"},
                             {DType::i64, "<i8"},     {DType::f16, "<f2"}, {DType::bf16, "<V2"},
                             {DType::f32, "<f4"},     {DType::f64, "<f8"}, {DType::bf16, "|V2"}};
+
+/// Integers that have no DType are read as the next wider one that holds all their values.
+struct Narrow {
+  std::string_view text;
+  size_t size;
+  DType dtype;
+  void (*widen)(const std::byte* from, const Tensor& to);
+};
+
+template <class From, class To>
+void widen(const std::byte* from, const Tensor& to) {
+  To* values = to.data<To>();
+  for (int64_t i = 0; i < to.numel(); ++i) {
+    From value;
+    std::memcpy(&value, from + static_cast<size_t>(i) * sizeof value, sizeof value);
+    values[i] = value;
+  }
+}
+
+constexpr Narrow narrows[] = {{"|i1", 1, DType::i32, widen<int8_t, int32_t>},
+                              {"<i2", 2, DType::i32, widen<int16_t, int32_t>},
+                              {"<u2", 2, DType::i32, widen<uint16_t, int32_t>},
+                              {"<u4", 4, DType::i64, widen<uint32_t, int64_t>}};
+
+const Narrow* narrow_of(const std::string& descr) {
+  for (const Narrow& n : narrows)
+    if (n.text == descr) return &n;
+  return nullptr;
+}
 
 std::string_view descr_of(DType dtype) {
   for (const Descr& d : descrs)
@@ -138,8 +169,8 @@ DType dtype_of_descr(const std::string& descr, const std::string& path) {
 }
 
 /// Product of the extents times the size of an element.
-int64_t checked_bytes(const Header& header, DType dtype, const std::string& path) {
-  auto bytes = static_cast<int64_t>(size_of(dtype));
+int64_t checked_bytes(const Header& header, size_t element, const std::string& path) {
+  auto bytes = static_cast<int64_t>(element);
   for (int64_t extent : header.shape) {
     if (extent > 0 && bytes > std::numeric_limits<int64_t>::max() / extent)
       BS_THROW(IoError, "{}: shape {} is too large", path, header.shape);
@@ -189,11 +220,13 @@ void save_npy(const std::string& path, const Tensor& tensor) {
 Tensor load_npy(const std::string& path, Device device) {
   InputFile file(path);
   const Header header = read_header(file);
-  const DType dtype = dtype_of_descr(header.descr, path);
-  const int64_t bytes = checked_bytes(header, dtype, path);
+  const Narrow* narrow = narrow_of(header.descr);
+  const DType dtype = narrow != nullptr ? narrow->dtype : dtype_of_descr(header.descr, path);
+  const int64_t bytes =
+      checked_bytes(header, narrow != nullptr ? narrow->size : size_of(dtype), path);
   if (bytes != file.left())
-    BS_THROW(IoError, "{}: {} data of shape {} takes {} bytes, the file has {}", path, dtype,
-             header.shape, bytes, file.left());
+    BS_THROW(IoError, "{}: {} data of shape {} takes {} bytes, the file has {}", path,
+             narrow != nullptr ? header.descr : to_string(dtype), header.shape, bytes, file.left());
   Shape stored = header.shape;
   Dims axes = stored;
   const int rank = stored.rank();
@@ -202,7 +235,13 @@ Tensor load_npy(const std::string& path, Device device) {
     stored[i] = header.shape[static_cast<int>(axes[i])];
   }
   const Tensor host = Tensor::empty(stored, dtype);
-  read_values(file, host);
+  if (narrow == nullptr) {
+    read_values(file, host);
+  } else {
+    std::vector<std::byte> values(static_cast<size_t>(bytes));
+    file.read(values.data(), values.size());
+    narrow->widen(values.data(), host);
+  }
   return host_copy(host.permute(axes)).to(device);
 }
 

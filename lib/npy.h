@@ -12,6 +12,7 @@ namespace bs {
 void save_npy(const std::string& path, const Tensor& tensor);
 
 /** @brief Reads an .npy file of format 1, 2 or 3, in C or Fortran order, as a contiguous tensor.
+ *  Integers that have no DType are widened: i1, i2 and u2 to i32, u4 to i64.
  *  @throws IoError naming the path for what is no such file, is truncated or too long, is
  *  big-endian, or holds a type that has no DType. */
 Tensor load_npy(const std::string& path, Device device = Device::cpu());

@@ -99,6 +99,25 @@ TEST_CASE("npy reads what other writers make") {
   CHECK(Reference::of(turned).values == std::vector<double>{1, 2, 3, 4, 5, 6});
 }
 
+TEST_CASE("npy widens integers that have no dtype") {
+  const Scratch folder;
+  const std::string path = folder / "x.npy";
+  const auto check = [&](const char* descr, const std::string& data, DType dtype,
+                         const std::vector<double>& values) {
+    CAPTURE(descr);
+    write_file(path, numpy_file(1, dictionary(descr, "(2,)"), data));
+    const Tensor x = load_npy(path, test_device());
+    CHECK(x.dtype() == dtype);
+    CHECK(Reference::of(x).values == values);
+  };
+  check("|i1", "\200\177"s, i32, {-128, 127});
+  check("<i2", "\0\200\377\177"s, i32, {-32768, 32767});
+  check("<u2", "\377\377\1\0"s, i32, {65535, 1});
+  check("<u4", "\377\377\377\377\2\0\0\0"s, i64, {4294967295.0, 2});
+  check_refused(numpy_file(1, dictionary("<i2", "(2,)"), "\0\0\0"s),
+                "<i2 data of shape [2] takes 4 bytes, the file has 3");
+}
+
 TEST_CASE("npy keeps every dtype, and views by their values") {
   const Scratch folder;
   const std::string path = folder / "x.npy";

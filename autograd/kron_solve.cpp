@@ -1,0 +1,69 @@
+#include <bs/autograd/kron_solve.h>
+
+#include <bs/autograd/tape.h>
+
+namespace bs {
+
+namespace {
+
+std::vector<Tensor> data_of(const std::vector<Variable>& variables) {
+  std::vector<Tensor> all;
+  all.reserve(variables.size());
+  for (const Variable& v : variables) all.push_back(v.data());
+  return all;
+}
+
+}  // namespace
+
+Variable kron_solve(const Variable& b, const std::vector<Variable>& factors,
+                    const KronSolveOptions& options) {
+  const std::vector<Tensor> weights = data_of(factors);
+  const KronInverse inverse = kron_inverse(weights);
+  const Tensor x = kron_solve(b.data(), inverse, options);
+  std::vector<Variable> inputs = {b};
+  inputs.insert(inputs.end(), factors.begin(), factors.end());
+  return tape().record("kron_solve", inputs, x, [=](const Tensor& dx) {
+    KronSolveGrads grads = kron_solve_backward(x, weights, inverse, dx, options);
+    Grads all = {grads.b};
+    all.insert(all.end(), grads.factors.begin(), grads.factors.end());
+    return all;
+  });
+}
+
+Variable kron_logdet(const std::vector<Variable>& factors) {
+  const KronInverse inverse = kron_inverse(data_of(factors));
+  return tape().record("kron_logdet", factors, inverse.log_abs_det,
+                       [inverse](const Tensor& dy) { return kron_logdet_backward(inverse, dy); });
+}
+
+Variable kron_shifted_solve(const Variable& b, const std::vector<Variable>& factors,
+                            const Variable& shift, const KronEigh& eigh) {
+  const Tensor x = kron_shifted_solve(b.data(), eigh, shift.data());
+  std::vector<Variable> inputs = {b};
+  inputs.insert(inputs.end(), factors.begin(), factors.end());
+  inputs.push_back(shift);
+  const auto backward = [x, weights = data_of(factors), eigh, s = shift.data()](const Tensor& dx) {
+    KronShiftedGrads grads = kron_shifted_solve_backward(x, weights, eigh, s, dx);
+    Grads all = {grads.b};
+    all.insert(all.end(), grads.factors.begin(), grads.factors.end());
+    all.push_back(grads.shift);
+    return all;
+  };
+  return tape().record("kron_shifted_solve", inputs, x, backward);
+}
+
+Variable kron_shifted_logdet(const std::vector<Variable>& factors, const Variable& shift,
+                             const KronEigh& eigh) {
+  std::vector<Variable> inputs = factors;
+  inputs.push_back(shift);
+  const auto backward = [eigh, s = shift.data()](const Tensor& dy) {
+    KronShiftedGrads grads = kron_shifted_logdet_backward(eigh, s, dy);
+    Grads all = std::move(grads.factors);
+    all.push_back(grads.shift);
+    return all;
+  };
+  return tape().record("kron_shifted_logdet", inputs, kron_shifted_logdet(eigh, shift.data()),
+                       backward);
+}
+
+}  // namespace bs

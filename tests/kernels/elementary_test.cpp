@@ -1,0 +1,111 @@
+#include <bs/autograd/elementary.h>
+#include <bs/autograd/rounding.h>
+#include <bs/kernels/elementary.h>
+#include <bs/kernels/rounding.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+void check_function(const char* name, Variable (*op)(const Variable&), double (*f)(double),
+                    double low = -2, double high = 2) {
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 5}, Shape{1031}})
+    check_op({.name = name,
+              .inputs = {shape},
+              .op = [=](const Variables& v) { return op(v[0]); },
+              .reference =
+                  [=](const References& in) {
+                    Reference y = in[0];
+                    for (double& v : y.values) v = f(v);
+                    return y;
+                  },
+              .low = low,
+              .high = high});
+}
+
+Tensor on_device(const Tensor& x) { return x.to(test_device()); }
+std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
+
+constexpr float inf = std::numeric_limits<float>::infinity();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("elementary functions") {
+  check_function("sin", sin, std::sin);
+  check_function("cos", cos, std::cos);
+  check_function("tan", tan, std::tan, -1.2, 1.2);
+  check_function("erf", erf, std::erf);
+  check_function("log1p", log1p, std::log1p, -0.8, 3);
+  check_function("expm1", expm1, std::expm1);
+}
+
+TEST_CASE("elementary functions of what is small, not finite, or an integer") {
+  const Tensor small = on_device(Tensor::from<float>({1e-9F, -1e-9F}));
+  CHECK(values(log1p(small))[0] == doctest::Approx(1e-9));
+  CHECK(values(expm1(small))[1] == doctest::Approx(-1e-9));
+  const Tensor ends = on_device(Tensor::from<float>({not_a_number, inf, -inf, -1}));
+  const auto l = values(log1p(ends)), e = values(erf(ends)), s = values(sin(ends));
+  CHECK((std::isnan(l[0]) && l[1] == inf && std::isnan(l[2]) && l[3] == -inf));
+  CHECK((std::isnan(e[0]) && e[1] == 1 && e[2] == -1));
+  CHECK((std::isnan(s[0]) && std::isnan(s[1]) && std::isnan(s[2])));
+  CHECK(cos(on_device(Tensor::from<int64_t>({0, 1}))).dtype() == f32);
+  CHECK_THROWS_WITH_AS(erf_backward(Tensor::empty({2}, f32), Tensor::empty({3}, f32)),
+                       "erf_backward: shapes [2] and [3] differ", Error);
+}
+
+TEST_CASE("rounding") {
+  check_function("floor", floor, std::floor, -2.9, 2.9);
+  check_function("ceil", ceil, std::ceil, -2.9, 2.9);
+  check_function("round", round, std::nearbyint, -2.9, 2.9);
+  check_function("trunc", trunc, std::trunc, -2.9, 2.9);
+  check_function("sign", sign, [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; });
+  const Tensor halves =
+      on_device(Tensor::from<float>({-2.5, -1.5, -0.5, 0.5, 1.5, inf, not_a_number}));
+  const auto r = values(round(halves));
+  CHECK(std::vector<double>(r.begin(), r.begin() + 6) == std::vector<double>{-2, -2, 0, 0, 2, inf});
+  CHECK(std::isnan(r[6]));
+  CHECK(values(sign(halves))[6] == 0);
+  const Tensor whole = on_device(Tensor::from<int64_t>({-7, 0, 3}));
+  CHECK(values(floor(whole)) == std::vector<double>{-7, 0, 3});
+  CHECK(values(sign(whole)) == std::vector<double>{-1, 0, 1});
+  CHECK(sign(whole).dtype() == i64);
+}
+
+TEST_CASE("remainder has the divisor's sign") {
+  const auto modulo = [](double a, double b) { return a - b * std::floor(a / b); };
+  check_op({.name = "remainder",
+            .inputs = {{3, 7}, {7}},
+            .op = [](const Variables& v) { return remainder(v[0], v[1]); },
+            .reference =
+                [=](const References& in) {
+                  Reference y({3, 7});
+                  for (size_t i = 0; i < 21; ++i) y[i] = modulo(in[0][i], in[1][i % 7]);
+                  return y;
+                },
+            .low = 2.1,
+            .high = 3.9});
+  const Tensor a = on_device(Tensor::from<int64_t>({-3, 3, -3, 7, 5}));
+  const Tensor b = on_device(Tensor::from<int64_t>({2, -2, -2, 7, 0}));
+  CHECK(values(remainder(a, b)) == std::vector<double>{1, -1, -1, 0, 0});
+  const Tensor lowest = on_device(Tensor::from<int64_t>({std::numeric_limits<int64_t>::min()}));
+  CHECK(values(remainder(lowest, -1)) == std::vector<double>{0});
+  CHECK(values(remainder(on_device(Tensor::from<float>({-1.5})), 2)) == std::vector<double>{0.5});
+  CHECK(std::isnan(values(remainder(on_device(Tensor::from<float>({1})), 0))[0]));
+  CHECK(remainder(on_device(Tensor::from<uint8_t>({9})), 4).dtype() == u8);
+}
+
+TEST_CASE("which numbers are finite") {
+  const Tensor x = on_device(Tensor::from<float>({not_a_number, inf, -inf, 0, 3e38F}));
+  CHECK(values(isnan(x)) == std::vector<double>{1, 0, 0, 0, 0});
+  CHECK(values(isinf(x)) == std::vector<double>{0, 1, 1, 0, 0});
+  CHECK(values(isfinite(x)) == std::vector<double>{0, 0, 0, 1, 1});
+  CHECK(isnan(x).dtype() == boolean);
+  CHECK(values(isfinite(on_device(Tensor::from<int64_t>({1, -5})))) == std::vector<double>{1, 1});
+}

@@ -14,6 +14,7 @@ namespace bs::cpu::math {
 
 inline double exp(double x) { return std::exp(x); }
 inline double log(double x) { return std::log(x); }
+inline double log1p(double x) { return std::log1p(x); }
 inline double tanh(double x) { return std::tanh(x); }
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -66,6 +67,12 @@ inline float log(float x) {
   y = x == 0.0F ? -infinity : y;
   y = x < 0.0F ? std::numeric_limits<float>::quiet_NaN() : y;
   return x < infinity ? y : x;  // infinity and NaN stay what they are
+}
+
+/** @brief log(1 + x) for x in [0, 1]: log of the rounded 1 + x, corrected for what was rounded. */
+inline float log1p(float x) {
+  const float u = 1.0F + x;
+  return u == 1.0F ? x : log(u) * (x / (u - 1.0F));
 }
 
 /** @brief An odd polynomial near zero, 1 - 2 / (e^2x + 1) elsewhere. */

@@ -1,0 +1,90 @@
+#include <bs/kernels/cpu/elementwise.h>
+#include <bs/kernels/cpu/vector_math.h>
+#include <bs/kernels/rectifier.h>
+
+namespace bs::cpu {
+
+namespace {
+
+template <class F>
+void forward(const char* op, const F& f, const Tensor& x, const Tensor& y) {
+  visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
+}
+
+template <class F>
+void backward(const char* op, const F& f, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  visit_wide(op, dx.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, dx, x, dy); });
+}
+
+/// tanh(log(1 + e^x)) = (p^2 - 1) / (p^2 + 1) with p = 1 + e^x, in terms of e^-|x|.
+template <class W>
+W tanh_of_softplus(W x) {
+  const W e = math::exp(-std::abs(x));
+  // Multiplied out: no difference of numbers that are nearly equal.
+  const W up = x > 0 ? 1 + 2 * e : e * (e + 2);
+  const W down = x > 0 ? up + 2 * e * e : up + 2;
+  return up / down;
+}
+
+}  // namespace
+
+void leaky_relu(const Tensor& x, const Tensor& y, double slope, Stream) {
+  forward(
+      "leaky_relu", [=]<class W>(W v) { return v > 0 ? v : W(slope) * v; }, x, y);
+}
+
+void elu(const Tensor& x, const Tensor& y, double alpha, Stream) {
+  forward(
+      "elu", [=]<class W>(W v) { return v > 0 ? v : W(alpha) * std::expm1(v); }, x, y);
+}
+
+void softplus(const Tensor& x, const Tensor& y, double beta, Stream) {
+  const auto f = [=]<class W>(W v) {
+    const W z = W(beta) * v;
+    return ((z < 0 ? W(0) : z) + math::log1p(math::exp(-std::abs(z)))) / W(beta);
+  };
+  forward("softplus", f, x, y);
+}
+
+void mish(const Tensor& x, const Tensor& y, Stream) {
+  forward(
+      "mish", [](auto v) { return v * tanh_of_softplus(v); }, x, y);
+}
+
+void hardswish(const Tensor& x, const Tensor& y, Stream) {
+  const auto f = []<class W>(W v) { return v < -3 ? W(0) : v > 3 ? v : v * (v + 3) * W(1.0 / 6); };
+  forward("hardswish", f, x, y);
+}
+
+void leaky_relu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double slope,
+                         Stream) {
+  const auto f = [=]<class W>(W v, W d) { return v > 0 ? d : W(slope) * d; };
+  backward("leaky_relu_backward", f, x, dy, dx);
+}
+
+void elu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double alpha, Stream) {
+  const auto f = [=]<class W>(W v, W d) { return v > 0 ? d : W(alpha) * math::exp(v) * d; };
+  backward("elu_backward", f, x, dy, dx);
+}
+
+void softplus_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double beta, Stream) {
+  const auto f = [=]<class W>(W v, W d) { return d * math::sigmoid(W(beta) * v); };
+  backward("softplus_backward", f, x, dy, dx);
+}
+
+void mish_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) {
+  const auto f = [](auto v, auto d) {
+    const auto t = tanh_of_softplus(v);
+    return d * (t + v * math::sigmoid(v) * (1 - t * t));
+  };
+  backward("mish_backward", f, x, dy, dx);
+}
+
+void hardswish_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) {
+  const auto f = []<class W>(W v, W d) {
+    return v < -3 ? W(0) : v > 3 ? d : d * (2 * v + 3) * W(1.0 / 6);
+  };
+  backward("hardswish_backward", f, x, dy, dx);
+}
+
+}  // namespace bs::cpu

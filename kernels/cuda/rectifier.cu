@@ -1,0 +1,116 @@
+#include <bs/kernels/rectifier.h>
+#include <bs/kernels/cuda/elementwise.cuh>
+
+namespace bs::cuda {
+
+namespace {
+
+/// The type that values of T are computed in, on the host.
+template <class T>
+using Wide = device::wide<device_type<T>>;
+
+template <class W>
+struct LeakyRelu {
+  W slope;
+  __device__ W operator()(W x) const { return x > 0 ? x : slope * x; }
+  __device__ W operator()(W x, W dy) const { return x > 0 ? dy : slope * dy; }
+};
+template <class W>
+struct Elu {
+  W alpha;
+  __device__ W operator()(W x) const { return x > 0 ? x : alpha * ::expm1(x); }
+  __device__ W operator()(W x, W dy) const { return x > 0 ? dy : alpha * ::exp(x) * dy; }
+};
+template <class W>
+struct Softplus {
+  W beta;
+  __device__ W operator()(W x) const {
+    const W z = beta * x;
+    return ((z < 0 ? W(0) : z) + ::log1p(::exp(-::abs(z)))) / beta;
+  }
+  __device__ W operator()(W x, W dy) const { return dy / (1 + ::exp(-beta * x)); }
+};
+/// tanh(log(1 + e^x)) = (p^2 - 1) / (p^2 + 1) with p = 1 + e^x, in terms of e^-|x|.
+template <class W>
+__device__ W tanh_of_softplus(W x) {
+  const W e = ::exp(-::abs(x));
+  // Multiplied out: no difference of numbers that are nearly equal.
+  const W up = x > 0 ? 1 + 2 * e : e * (e + 2);
+  const W down = x > 0 ? up + 2 * e * e : up + 2;
+  return up / down;
+}
+template <class W>
+struct Mish {
+  __device__ W operator()(W x) const { return x * tanh_of_softplus(x); }
+  __device__ W operator()(W x, W dy) const {
+    const W t = tanh_of_softplus(x);
+    return dy * (t + x / (1 + ::exp(-x)) * (1 - t * t));
+  }
+};
+template <class W>
+struct Hardswish {
+  __device__ W operator()(W x) const {
+    return x < -3 ? W(0) : x > 3 ? x : x * (x + 3) * W(1.0 / 6);
+  }
+  __device__ W operator()(W x, W dy) const {
+    return x < -3 ? W(0) : x > 3 ? dy : dy * (2 * x + 3) * W(1.0 / 6);
+  }
+};
+
+/// y = F{parameters...}(x...), all of y's dtype.
+template <template <class> class F, class... P, class... X>
+void run(const char* op, const Tensor& y, Stream stream, std::tuple<P...> parameters,
+         const X&... x) {
+  visit_floating(op, y.dtype(), [&]<class T>(Type<T>) {
+    const auto f =
+        std::apply([](auto... p) { return F<Wide<T>>{static_cast<Wide<T>>(p)...}; }, parameters);
+    map_alike<T>(op, f, y, stream, x...);
+  });
+}
+
+}  // namespace
+
+void leaky_relu(const Tensor& x, const Tensor& y, double slope, Stream stream) {
+  run<LeakyRelu>("leaky_relu", y, stream, std::tuple(slope), x);
+}
+
+void leaky_relu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double slope,
+                         Stream stream) {
+  run<LeakyRelu>("leaky_relu_backward", dx, stream, std::tuple(slope), x, dy);
+}
+
+void elu(const Tensor& x, const Tensor& y, double alpha, Stream stream) {
+  run<Elu>("elu", y, stream, std::tuple(alpha), x);
+}
+
+void elu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double alpha,
+                  Stream stream) {
+  run<Elu>("elu_backward", dx, stream, std::tuple(alpha), x, dy);
+}
+
+void softplus(const Tensor& x, const Tensor& y, double beta, Stream stream) {
+  run<Softplus>("softplus", y, stream, std::tuple(beta), x);
+}
+
+void softplus_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double beta,
+                       Stream stream) {
+  run<Softplus>("softplus_backward", dx, stream, std::tuple(beta), x, dy);
+}
+
+void mish(const Tensor& x, const Tensor& y, Stream stream) {
+  run<Mish>("mish", y, stream, std::tuple(), x);
+}
+
+void mish_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream) {
+  run<Mish>("mish_backward", dx, stream, std::tuple(), x, dy);
+}
+
+void hardswish(const Tensor& x, const Tensor& y, Stream stream) {
+  run<Hardswish>("hardswish", y, stream, std::tuple(), x);
+}
+
+void hardswish_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream) {
+  run<Hardswish>("hardswish_backward", dx, stream, std::tuple(), x, dy);
+}
+
+}  // namespace bs::cuda

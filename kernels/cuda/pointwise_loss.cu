@@ -1,0 +1,174 @@
+#include <bs/kernels/pointwise_loss.h>
+#include <bs/kernels/cuda/elementwise.cuh>
+
+namespace bs::cuda {
+
+namespace {
+
+// Each loss is a value and, for backward, a slope in x.
+struct Squared {
+  template <class W>
+  __device__ W value(W x, W t) const {
+    return (x - t) * (x - t);
+  }
+  template <class W>
+  __device__ W slope(W x, W t) const {
+    return 2 * (x - t);
+  }
+};
+struct Absolute {
+  template <class W>
+  __device__ W value(W x, W t) const {
+    return ::abs(x - t);
+  }
+  template <class W>
+  __device__ W slope(W x, W t) const {
+    return x > t ? W(1) : x < t ? W(-1) : x - t;
+  }
+};
+struct Huber {
+  double delta, scale;
+  template <class W>
+  __device__ W value(W x, W t) const {
+    const W d = ::abs(x - t), limit = static_cast<W>(delta);
+    return static_cast<W>(scale) * (d < limit ? d * d / 2 : limit * (d - limit / 2));
+  }
+  template <class W>
+  __device__ W slope(W x, W t) const {
+    const W d = x - t, limit = static_cast<W>(delta);
+    return d > limit ? limit : d < -limit ? -limit : d;
+  }
+};
+template <class W>
+__device__ W at_least_minus_100(W v) {
+  return v < -100 ? W(-100) : v;
+}
+struct Probability {
+  template <class W>
+  __device__ W value(W x, W t) const {
+    return -(t * at_least_minus_100(::log(x)) + (1 - t) * at_least_minus_100(::log1p(-x)));
+  }
+  template <class W>
+  __device__ W slope(W x, W t) const {
+    const W both = x * (1 - x);
+    return (x - t) / (both < W(1e-12) ? W(1e-12) : both);
+  }
+};
+struct Logit {
+  template <class W>
+  __device__ W value(W x, W t) const {
+    // What has no weight is not multiplied: a logit of infinity for a target of 1 has no loss.
+    const W size = ::abs(x), weight = x < 0 ? t : 1 - t;
+    return (weight == 0 ? W(0) : weight * size) + ::log1p(::exp(-size));
+  }
+  template <class W>
+  __device__ W slope(W x, W t) const {
+    return 1 / (1 + ::exp(-x)) - t;
+  }
+};
+struct Divergence {
+  bool log_target;
+  template <class W>
+  __device__ W value(W x, W t) const {
+    const W p = log_target ? ::exp(t) : t;
+    return p == 0 ? W(0) : p * ((log_target ? t : ::log(t)) - x);
+  }
+  template <class W>
+  __device__ W slope(W, W t) const {
+    return log_target ? -::exp(t) : -t;
+  }
+};
+
+template <class F>
+struct Value {
+  F f;
+  template <class W>
+  __device__ W operator()(W x, W t) const {
+    return f.value(x, t);
+  }
+};
+template <class F>
+struct Slope {
+  F f;
+  double scale;
+  template <class W>
+  __device__ W operator()(W x, W t, W dy) const {
+    return f.slope(x, t) * (dy * static_cast<W>(scale));
+  }
+};
+
+template <class F>
+void forward(const char* op, F f, const Tensor& x, const Tensor& t, const Tensor& y,
+             Stream stream) {
+  visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
+    map<device::wide<device_type<T>>, T, T>(op, Value<F>{f}, y, stream, x, t);
+  });
+}
+
+template <class F>
+void backward(const char* op, F f, const Tensor& x, const Tensor& t, const Tensor& dy,
+              const Tensor& dx, double scale, Stream stream) {
+  visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
+    map<T, T, T, device::wide<device_type<T>>>(op, Slope<F>{f, scale}, dx, stream, x, t, dy);
+  });
+}
+
+}  // namespace
+
+void mse_loss(const Tensor& x, const Tensor& t, const Tensor& y, Stream stream) {
+  forward("mse_loss", Squared{}, x, t, y, stream);
+}
+
+void mse_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const Tensor& dx,
+                       double scale, Stream stream) {
+  backward("mse_loss_backward", Squared{}, x, t, dy, dx, scale, stream);
+}
+
+void l1_loss(const Tensor& x, const Tensor& t, const Tensor& y, Stream stream) {
+  forward("l1_loss", Absolute{}, x, t, y, stream);
+}
+
+void l1_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const Tensor& dx,
+                      double scale, Stream stream) {
+  backward("l1_loss_backward", Absolute{}, x, t, dy, dx, scale, stream);
+}
+
+void huber_loss(const Tensor& x, const Tensor& t, const Tensor& y, double delta, double scale,
+                Stream stream) {
+  forward("huber_loss", Huber{delta, scale}, x, t, y, stream);
+}
+
+void huber_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const Tensor& dx,
+                         double delta, double scale, Stream stream) {
+  backward("huber_loss_backward", Huber{delta, 1}, x, t, dy, dx, scale, stream);
+}
+
+void binary_cross_entropy(const Tensor& x, const Tensor& t, const Tensor& y, Stream stream) {
+  forward("binary_cross_entropy", Probability{}, x, t, y, stream);
+}
+
+void binary_cross_entropy_backward(const Tensor& x, const Tensor& t, const Tensor& dy,
+                                   const Tensor& dx, double scale, Stream stream) {
+  backward("binary_cross_entropy_backward", Probability{}, x, t, dy, dx, scale, stream);
+}
+
+void binary_cross_entropy_with_logits(const Tensor& x, const Tensor& t, const Tensor& y,
+                                      Stream stream) {
+  forward("binary_cross_entropy_with_logits", Logit{}, x, t, y, stream);
+}
+
+void binary_cross_entropy_with_logits_backward(const Tensor& x, const Tensor& t, const Tensor& dy,
+                                               const Tensor& dx, double scale, Stream stream) {
+  backward("binary_cross_entropy_with_logits_backward", Logit{}, x, t, dy, dx, scale, stream);
+}
+
+void kl_div(const Tensor& x, const Tensor& t, const Tensor& y, bool log_target, Stream stream) {
+  forward("kl_div", Divergence{log_target}, x, t, y, stream);
+}
+
+void kl_div_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const Tensor& dx,
+                     bool log_target, double scale, Stream stream) {
+  backward("kl_div_backward", Divergence{log_target}, x, t, dy, dx, scale, stream);
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,207 @@
+#include <bs/kernels/gather.h>
+
+#include <bs/kernels/binary.h>
+#include <bs/kernels/compare.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/index_select.h>
+#include <bs/kernels/reduce.h>
+#include <bs/kernels/where.h>
+
+#include <algorithm>
+
+namespace bs {
+
+namespace {
+
+/// The extents before `axis`, of it, and behind it.
+Shape around(const Shape& shape, int axis) {
+  return {shape.slice(0, axis).product(), shape[axis],
+          shape.slice(axis + 1, shape.rank()).product()};
+}
+
+void check_index_dtype(const char* op, const Tensor& index) {
+  if (index.dtype() != i64 && index.dtype() != i32)
+    detail::unsupported_dtype(op, index.dtype(), "i64 or i32");
+}
+
+/// The axis, from 0 on, after a look at whether index fits x.
+int checked(const char* op, const Shape& x, const Tensor& index, int axis) {
+  check_index_dtype(op, index);
+  const int at = normalize_axis(op, axis, x.rank());
+  bool fits = index.rank() == x.rank();
+  for (int i = 0; fits && i < x.rank(); ++i) fits = i == at || index.size(i) <= x[i];
+  BS_CHECK(fits, "{}: index {} for shape {} along axis {}", op, index.shape(), x, at);
+  return at;
+}
+
+/// The part of x beside which index lies: x without what goes beyond it along other axes.
+Tensor beside(Tensor x, const Tensor& index, int axis) {
+  for (int i = 0; i < x.rank(); ++i)
+    if (i != axis && index.size(i) < x.size(i)) x = x.slice(i, 0, index.size(i));
+  return x;
+}
+
+/// Index [outer, m, inner], a view of the one given where strides allow it.
+Tensor three_axes(const Tensor& index, int axis) {
+  return reshape(index, around(index.shape(), axis));
+}
+
+/// Writes to a copy of x by twin(index, source, part), a contiguous [outer, n, inner].
+template <class Twin>
+Tensor written(const Tensor& x, int axis, const Tensor& index, const Tensor& source, Twin twin) {
+  const Tensor y = clone(x);
+  if (index.numel() == 0) return y;
+  const Tensor part = beside(y, index, axis), dense = contiguous(part);
+  twin(three_axes(index, axis), contiguous(source).view(around(index.shape(), axis)),
+       dense.view(around(dense.shape(), axis)));
+  if (!dense.shares_storage(y)) copy(dense, part);
+  return y;
+}
+
+void check_source(const char* op, const Tensor& x, const Tensor& index, const Tensor& source) {
+  check_same_device(op, x, index);
+  check_same_device(op, x, source);
+  check_same_dtype(op, x, source);
+  BS_CHECK(source.shape() == index.shape(), "{}: source {} for index {}", op, source.shape(),
+           index.shape());
+}
+
+}  // namespace
+
+Tensor gather(const Tensor& x, int axis, const Tensor& index) {
+  const int at = checked("gather", x.shape(), index, axis);
+  check_same_device("gather", x, index);
+  Tensor y = Tensor::empty(index.shape(), x.dtype(), x.device());
+  if (y.numel() == 0) return y;
+  const Tensor part = contiguous(beside(x, index, at));
+  BS_DISPATCH(x.device(), gather, part.view(around(part.shape(), at)), three_axes(index, at),
+              y.view(around(y.shape(), at)));
+  return y;
+}
+
+Tensor gather_backward(const Tensor& dy, const Shape& shape, int axis, const Tensor& index) {
+  return scatter_add(zeros(shape, dy.dtype(), dy.device()), axis, index, dy);
+}
+
+Tensor scatter(const Tensor& x, int axis, const Tensor& index, const Tensor& source) {
+  const int at = checked("scatter", x.shape(), index, axis);
+  check_source("scatter", x, index, source);
+  return written(x, at, index, source, [](const Tensor& i, const Tensor& from, const Tensor& y) {
+    BS_DISPATCH(y.device(), scatter, i, from, y);
+  });
+}
+
+Tensor scatter(const Tensor& x, int axis, const Tensor& index, Scalar source) {
+  return scatter(x, axis, index, full(index.shape(), source.to<double>(), x.dtype(), x.device()));
+}
+
+Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& source) {
+  const int at = checked("scatter_add", x.shape(), index, axis);
+  check_source("scatter_add", x, index, source);
+  if (x.dtype() == boolean || x.dtype() == u8)
+    detail::unsupported_dtype("scatter_add", x.dtype(), "floats, i64 or i32");
+  return written(x, at, index, source, [](const Tensor& i, const Tensor& from, const Tensor& y) {
+    BS_DISPATCH(y.device(), scatter_add, i, from, y);
+  });
+}
+
+namespace {
+
+/// Indices [count] of `axis` as an index of source's shape, without a copy.
+Tensor spread(const char* op, const Tensor& x, int axis, const Tensor& indices,
+              const Tensor& source) {
+  const int at = normalize_axis(op, axis, x.rank());
+  Shape expected = x.shape();
+  BS_CHECK(indices.rank() == 1, "{}: indices of shape {} are not a vector", op, indices.shape());
+  expected[at] = indices.size(0);
+  BS_CHECK(source.shape() == expected, "{}: source {}, expected {}", op, source.shape(), expected);
+  Shape column = Dims::filled(x.rank(), 1);
+  column[at] = indices.size(0);
+  return reshape(indices, column).expand(expected);
+}
+
+}  // namespace
+
+Tensor index_add(const Tensor& x, int axis, const Tensor& indices, const Tensor& source) {
+  const Tensor index = spread("index_add", x, axis, indices, source);
+  if (!is_floating(x.dtype())) return scatter_add(x, axis, index, source);
+  check_index_dtype("index_add", indices);
+  check_source("index_add", x, index, source);
+  const int64_t extent = x.size(axis);
+  // The backward of index_select passes over what lies outside.
+  BS_CHECK(indices.numel() == 0 || x.device().is_cuda() ||
+               (amin(indices).item() >= 0 && amax(indices).item() < static_cast<double>(extent)),
+           "index_add: indices from {} to {} are not within [0, {})", amin(indices).item(),
+           amax(indices).item(), extent);
+  return add(x, index_select_backward(source, axis, indices, extent));
+}
+
+Tensor index_copy(const Tensor& x, int axis, const Tensor& indices, const Tensor& source) {
+  return scatter(x, axis, spread("index_copy", x, axis, indices, source), source);
+}
+
+Tensor take(const Tensor& x, const Tensor& indices) {
+  const Tensor flat = reshape(x, {x.numel()});
+  return index_select(flat, 0, reshape(indices, {indices.numel()})).view(indices.shape());
+}
+
+Tensor index_rows(const char* op, const Shape& shape, const std::vector<Tensor>& indices) {
+  BS_CHECK(!indices.empty() && static_cast<int>(indices.size()) <= shape.rank(),
+           "{}: {} index tensors for shape {}", op, indices.size(), shape);
+  Tensor rows, inside;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const Tensor& each = indices[i];
+    check_index_dtype(op, each);
+    const int64_t extent = shape[static_cast<int>(i)];
+    if (each.device().is_cpu() && each.numel() > 0) {
+      const double low = amin(each).item(), high = amax(each).item();
+      BS_CHECK(low >= 0 && high < static_cast<double>(extent),
+               "{}: indices from {} to {} of axis {} are not within [0, {})", op, low, high, i,
+               extent);
+    }
+    const Tensor wide = cast(each, i64);
+    const Tensor valid = mul(ge(wide, 0), lt(wide, extent));
+    rows = i == 0 ? wide : add(mul(rows, extent), wide);
+    inside = i == 0 ? valid : mul(inside, valid);
+  }
+  return where(inside, rows, -1);
+}
+
+namespace {
+
+/// x as [rows, rest], its first `leading` axes joined.
+Tensor as_rows(const Tensor& x, size_t leading) {
+  const int k = static_cast<int>(leading);
+  return reshape(x, {x.shape().slice(0, k).product(), x.shape().slice(k, x.rank()).product()});
+}
+
+Shape indexed_shape(const Shape& rows, const Shape& x, size_t leading) {
+  Shape shape = rows;
+  for (int i = static_cast<int>(leading); i < x.rank(); ++i) shape.push_back(x[i]);
+  return shape;
+}
+
+}  // namespace
+
+Tensor index(const Tensor& x, const std::vector<Tensor>& indices) {
+  const Tensor rows = index_rows("index", x.shape(), indices);
+  return index_select(as_rows(x, indices.size()), 0, reshape(rows, {rows.numel()}))
+      .view(indexed_shape(rows.shape(), x.shape(), indices.size()));
+}
+
+Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& values,
+                 bool accumulate) {
+  check_same_dtype("index_put", x, values);
+  const Tensor rows = index_rows("index_put", x.shape(), indices);
+  const Shape shape = indexed_shape(rows.shape(), x.shape(), indices.size());
+  BS_CHECK(broadcast_shapes("index_put", values.shape(), shape) == shape,
+           "index_put: values {} for indexed elements {}", values.shape(), shape);
+  const Tensor table = as_rows(x, indices.size());
+  const Tensor source = reshape(values.expand(shape), {rows.numel(), table.size(1)});
+  const Tensor at = reshape(rows, {rows.numel()});
+  const Tensor y = accumulate ? index_add(table, 0, at, source) : index_copy(table, 0, at, source);
+  return y.view(x.shape());
+}
+
+}  // namespace bs

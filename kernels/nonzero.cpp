@@ -1,0 +1,52 @@
+#include <bs/kernels/nonzero.h>
+
+#include <bs/kernels/arange.h>
+#include <bs/kernels/binary.h>
+#include <bs/kernels/compare.h>
+#include <bs/kernels/concat.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/index_select.h>
+#include <bs/kernels/rounding.h>
+
+namespace bs {
+
+Tensor flat_nonzero(const Tensor& x) {
+  const Device device = x.device();
+  if (x.numel() == 0) return Tensor::empty({0}, i64, device);
+  const Tensor flags = contiguous(x.dtype() == boolean ? x : ne(x, 0));
+  const Tensor positions = Tensor::empty({x.numel()}, i64, device);
+  const Tensor count = Tensor::empty({1}, i64, device);
+  BS_DISPATCH(device, nonzero, flags, positions, count);
+  return clone(positions.slice(0, 0, static_cast<int64_t>(count.item())));
+}
+
+Tensor nonzero(const Tensor& x) {
+  Tensor rest = flat_nonzero(x);
+  if (x.rank() == 0) return Tensor::empty({rest.numel(), 0}, i64, x.device());
+  std::vector<Tensor> coordinates(static_cast<size_t>(x.rank()));
+  for (int axis = x.rank() - 1; axis >= 0; --axis) {
+    const Tensor at = remainder(rest, x.size(axis));
+    coordinates[static_cast<size_t>(axis)] = at;
+    // A whole number in f64, which holds positions up to 2^53.
+    rest = cast(div(cast(rest - at, f64), x.size(axis)), i64);
+  }
+  return stack(coordinates, 1);
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  check_same_device("masked_select", x, mask);
+  BS_CHECK(broadcast_shapes("masked_select", x.shape(), mask.shape()) == x.shape(),
+           "masked_select: mask {} for shape {}", mask.shape(), x.shape());
+  const Tensor at = flat_nonzero(mask.expand(x.shape()));
+  return index_select(reshape(x, {x.numel()}), 0, at);
+}
+
+Tensor one_hot(const Tensor& indices, int64_t classes, DType dtype) {
+  if (indices.dtype() != i64 && indices.dtype() != i32)
+    detail::unsupported_dtype("one_hot", indices.dtype(), "i64 or i32");
+  BS_CHECK(classes >= 0, "one_hot: {} classes", classes);
+  const Tensor numbers = arange(classes, indices.dtype(), indices.device());
+  return cast(eq(indices.unsqueeze(-1), numbers), dtype);
+}
+
+}  // namespace bs

@@ -1,0 +1,24 @@
+#pragma once
+/** @file Which elements are not zero, and those that a mask names. On CUDA these wait for the
+ * device, since the size of the result depends on values. */
+#include <bs/kernels/dispatch.h>
+
+namespace bs {
+
+/** @brief The positions in row-major order, [count] of i64, of the elements that are not zero; NaN
+ *  is not zero. Any dtype and strides. */
+Tensor flat_nonzero(const Tensor& x);
+/** @brief Their coordinates [count, rank], i64, in that order. */
+Tensor nonzero(const Tensor& x);
+/** @brief The elements of x [count] whose mask is not zero. @throws Error unless the mask
+ * broadcasts to x. */
+Tensor masked_select(const Tensor& x, const Tensor& mask);
+/** @brief The numbers of `indices` [...] as vectors [..., classes] with a single one. An index
+ *  outside [0, classes) gives zeros. */
+Tensor one_hot(const Tensor& indices, int64_t classes, DType dtype = i64);
+
+/// Positions [numel] i64, of which the first `count` [1] i64 are filled in, of a dense bool x.
+BS_BACKENDS(void nonzero(const Tensor& x, const Tensor& positions, const Tensor& count,
+                         Stream stream))
+
+}  // namespace bs

@@ -1,0 +1,269 @@
+#include <bs/autograd/gather.h>
+#include <bs/autograd/nonzero.h>
+#include <bs/kernels/gather.h>
+#include <bs/kernels/nonzero.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+using Numbers = std::vector<int64_t>;
+
+/// Numbers in [0, n) that repeat and come in no order.
+Numbers some_indices(int64_t count, int64_t n) {
+  Numbers out;
+  for (int64_t i = 0; i < count; ++i) out.push_back((i * 7 + i / 3) % n);
+  return out;
+}
+
+Tensor tensor_of(const Numbers& values, const Shape& shape, DType dtype = i64) {
+  Reference r(shape);
+  for (size_t i = 0; i < values.size(); ++i) r[i] = static_cast<double>(values[i]);
+  return r.tensor(dtype, test_device());
+}
+
+std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
+
+/// Calls f(e, place): element e of an index [a, m, c], and where it points in [a2, n, c2].
+template <class F>
+void for_each_place(const Shape& index, const Shape& x, const Numbers& at, F f) {
+  size_t e = 0;
+  for (int64_t o = 0; o < index[0]; ++o)
+    for (int64_t k = 0; k < index[1]; ++k)
+      for (int64_t i = 0; i < index[2]; ++i, ++e)
+        f(e, static_cast<size_t>((o * x[1] + at[e]) * x[2] + i));
+}
+
+}  // namespace
+
+TEST_CASE("gather") {
+  const Shape x = {3, 5, 4};
+  for (const Shape& shape : {Shape{3, 7, 4}, Shape{2, 1, 3}, Shape{3, 0, 4}}) {
+    const Numbers at = some_indices(shape.product(), 5);
+    for (const DType dtype : {i64, i32}) {
+      const Tensor index = tensor_of(at, shape, dtype);
+      check_op({.name = "gather",
+                .inputs = {x},
+                .op = [=](const Variables& v) { return gather(v[0], 1, index); },
+                .reference =
+                    [=](const References& in) {
+                      Reference y(shape);
+                      for_each_place(shape, x, at, [&](size_t e, size_t p) { y[e] = in[0][p]; });
+                      return y;
+                    }});
+    }
+  }
+  const Tensor m = tensor_of({1, 2, 3, 4, 5, 6}, {2, 3});
+  CHECK(values(gather(m, -1, tensor_of({2, 0}, {2, 1}))) == std::vector<double>{3, 4});
+  CHECK(values(gather(m, 0, tensor_of({1, 0, 1}, {1, 3}))) == std::vector<double>{4, 2, 6});
+  const Tensor flags = Tensor::from<bool>({true, false}).to(test_device());
+  CHECK(values(gather(flags, 0, tensor_of({1, 0, 0}, {3}))) == std::vector<double>{0, 1, 1});
+}
+
+TEST_CASE("scatter: the last write counts") {
+  const Shape x = {2, 5, 3};
+  for (const Shape& shape : {Shape{2, 9, 3}, Shape{1, 2, 2}, Shape{2, 0, 3}}) {
+    const Numbers at = some_indices(shape.product(), 5);
+    const Tensor index = tensor_of(at, shape);
+    check_op({.name = "scatter",
+              .inputs = {x, shape},
+              .op = [=](const Variables& v) { return scatter(v[0], 1, index, v[1]); },
+              .reference =
+                  [=](const References& in) {
+                    Reference y = in[0];
+                    for_each_place(shape, x, at, [&](size_t e, size_t p) { y[p] = in[1][e]; });
+                    return y;
+                  },
+              .differentiable = false});
+  }
+  // Without repetition the gradients are exact.
+  const Numbers at = {4, 0, 3, 1, 2, 0};
+  const Tensor index = tensor_of(at, {1, 2, 3});
+  check_op({.name = "scatter",
+            .inputs = {x, {1, 2, 3}},
+            .op = [=](const Variables& v) { return scatter(v[0], 1, index, v[1]); },
+            .reference =
+                [=](const References& in) {
+                  Reference y = in[0];
+                  for_each_place({1, 2, 3}, x, at, [&](size_t e, size_t p) { y[p] = in[1][e]; });
+                  return y;
+                }});
+  const Tensor y = scatter(tensor_of({1, 2, 3}, {3}), 0, tensor_of({1}, {1}), 9);
+  CHECK(values(y) == std::vector<double>{1, 9, 3});
+}
+
+TEST_CASE("scatter_add") {
+  const Shape x = {2, 5, 3};
+  for (const Shape& shape : {Shape{2, 40, 3}, Shape{1, 2, 2}, Shape{2, 0, 3}}) {
+    const Numbers at = some_indices(shape.product(), 5);
+    const Tensor index = tensor_of(at, shape, i32);
+    check_op({.name = "scatter_add",
+              .inputs = {x, shape},
+              .op = [=](const Variables& v) { return scatter_add(v[0], 1, index, v[1]); },
+              .reference =
+                  [=](const References& in) {
+                    Reference y = in[0];
+                    for_each_place(shape, x, at, [&](size_t e, size_t p) { y[p] += in[1][e]; });
+                    return y;
+                  }});
+  }
+  const Tensor counts =
+      scatter_add(tensor_of({0, 5}, {2}), 0, tensor_of({1, 0, 1}, {3}), tensor_of({1, 1, 1}, {3}));
+  CHECK(values(counts) == std::vector<double>{1, 7});
+}
+
+TEST_CASE("index_add and index_copy") {
+  const Numbers at = {3, 0, 3, 1};
+  const Tensor indices = tensor_of(at, {4});
+  check_op({.name = "index_add",
+            .inputs = {{5, 3}, {4, 3}},
+            .op = [=](const Variables& v) { return index_add(v[0], 0, indices, v[1]); },
+            .reference =
+                [=](const References& in) {
+                  Reference y = in[0];
+                  for (int64_t k = 0; k < 4; ++k)
+                    for (int64_t i = 0; i < 3; ++i)
+                      y.at({at[static_cast<size_t>(k)], i}) += in[1].at({k, i});
+                  return y;
+                }});
+  const Numbers once = {3, 0, 1};
+  check_op(
+      {.name = "index_copy",
+       .inputs = {{2, 5}, {2, 3}},
+       .op = [=](const Variables& v) { return index_copy(v[0], 1, tensor_of(once, {3}), v[1]); },
+       .reference =
+           [=](const References& in) {
+             Reference y = in[0];
+             for (int64_t o = 0; o < 2; ++o)
+               for (int64_t k = 0; k < 3; ++k)
+                 y.at({o, once[static_cast<size_t>(k)]}) = in[1].at({o, k});
+             return y;
+           }});
+}
+
+TEST_CASE("take, index and index_put") {
+  const Tensor i = tensor_of({2, 0, 2}, {3}), j = tensor_of({1, 1, 0}, {3});
+  check_op({.name = "take",
+            .inputs = {{3, 4}},
+            .op =
+                [=](const Variables& v) {
+                  return take(v[0], tensor_of({11, 0, 11, 5}, {2, 2}));
+                },
+            .reference =
+                [](const References& in) {
+                  Reference y({2, 2});
+                  y.values = {in[0][11], in[0][0], in[0][11], in[0][5]};
+                  return y;
+                }});
+  const auto rows = [](int64_t k) {
+    return std::array<int64_t, 3>{5, 1, 4}[static_cast<size_t>(k)];
+  };
+  check_op({.name = "index",
+            .inputs = {{3, 2, 4}},
+            .op =
+                [=](const Variables& v) {
+                  return index(v[0], {i, j});
+                },
+            .reference =
+                [=](const References& in) {
+                  Reference y({3, 4});
+                  for (int64_t k = 0; k < 3; ++k)
+                    for (int64_t c = 0; c < 4; ++c)
+                      y.at({k, c}) = in[0][static_cast<size_t>(rows(k) * 4 + c)];
+                  return y;
+                }});
+  for (const bool accumulate : {false, true})
+    check_op({.name = "index_put",
+              .inputs = {{3, 2, 4}, {4}},
+              .op =
+                  [=](const Variables& v) {
+                    return index_put(v[0], {i, j}, v[1], accumulate);
+                  },
+              .reference =
+                  [=](const References& in) {
+                    Reference y = in[0];
+                    for (int64_t k = 0; k < 3; ++k)
+                      for (int64_t c = 0; c < 4; ++c) {
+                        double& to = y[static_cast<size_t>(rows(k) * 4 + c)];
+                        to = in[1][static_cast<size_t>(c)] + (accumulate ? to : 0);
+                      }
+                    return y;
+                  }});
+}
+
+TEST_CASE("indices outside throw on the CPU, and are NaN or nothing on CUDA") {
+  const Tensor x = random_reference({2, 3}, 1).tensor(f32, test_device());
+  const Tensor index = tensor_of({0, 3}, {2, 1});
+  const Tensor one = random_reference({2, 1}, 2).tensor(f32, test_device());
+  if (test_device().is_cpu()) {
+    CHECK_THROWS_WITH_AS(gather(x, 1, index), "gather: index 3 is outside of an axis of 3", Error);
+    CHECK_THROWS_WITH_AS(scatter(x, 1, index, one), "scatter: index 3 is outside of an axis of 3",
+                         Error);
+    CHECK_THROWS_WITH_AS(bs::index(x, {tensor_of({-1}, {1})}),
+                         "index: indices from -1 to -1 of axis 0 are not within [0, 2)", Error);
+    CHECK_THROWS_WITH_AS(index_add(x, 0, tensor_of({2}, {1}), x.slice(0, 0, 1)),
+                         "index_add: indices from 2 to 2 are not within [0, 2)", Error);
+    return;
+  }
+  const auto y = values(gather(x, 1, index));
+  CHECK((y[0] == values(x)[0] && std::isnan(y[1])));
+  CHECK(values(scatter(x, 1, index, one))[0] == values(one)[0]);
+  CHECK(values(scatter_add(x, 1, index, one))[3] == values(x)[3]);
+  CHECK(std::isnan(values(bs::index(x, {tensor_of({-1}, {1})}))[0]));
+}
+
+TEST_CASE("nonzero, masked_select, masked_fill, one_hot") {
+  const Tensor x =
+      Tensor::from<float>({0, 2, std::numeric_limits<float>::quiet_NaN(), 0, -1, 0}, {2, 3})
+          .to(test_device());
+  CHECK(values(flat_nonzero(x)) == std::vector<double>{1, 2, 4});
+  CHECK(values(nonzero(x)) == std::vector<double>{0, 1, 0, 2, 1, 1});
+  CHECK(nonzero(x).shape() == Shape{3, 2});
+  CHECK(nonzero(Tensor::empty({0, 2}, f32, test_device())).shape() == Shape{0, 2});
+  const Tensor many = tensor_of(some_indices(5000, 3), {5000}, i32);
+  std::vector<double> expected;
+  for (size_t i = 0; i < 5000; ++i)
+    if (some_indices(5000, 3)[i] != 0) expected.push_back(static_cast<double>(i));
+  CHECK(values(flat_nonzero(many)) == expected);
+  const Tensor mask = Tensor::from<bool>({true, false, true}).to(test_device());
+  check_op({.name = "masked_select",
+            .inputs = {{2, 3}},
+            .op = [=](const Variables& v) { return masked_select(v[0], mask); },
+            .reference =
+                [](const References& in) {
+                  Reference y({4});
+                  y.values = {in[0][0], in[0][2], in[0][3], in[0][5]};
+                  return y;
+                }});
+  check_op({.name = "masked_fill",
+            .inputs = {{2, 3}},
+            .op = [=](const Variables& v) { return masked_fill(v[0], mask, 0.5); },
+            .reference =
+                [](const References& in) {
+                  Reference y = in[0];
+                  for (const size_t i : {0, 2, 3, 5}) y[i] = 0.5;
+                  return y;
+                }});
+  CHECK(values(one_hot(tensor_of({1, 0, 7}, {3}), 2)) == std::vector<double>{0, 1, 1, 0, 0, 0});
+}
+
+TEST_CASE("gather and its kin refuse what does not fit") {
+  const Tensor x = Tensor::empty({2, 3}, f32);
+  CHECK_THROWS_WITH_AS(gather(x, 1, Tensor::empty({3, 1}, i64)),
+                       "gather: index [3, 1] for shape [2, 3] along axis 1", Error);
+  CHECK_THROWS_WITH_AS(gather(x, 1, Tensor::empty({2, 1}, f32)),
+                       "gather: dtype f32 is not supported; expected i64 or i32", Error);
+  CHECK_THROWS_WITH_AS(scatter(x, 1, Tensor::empty({2, 1}, i64), Tensor::empty({2, 2}, f32)),
+                       "scatter: source [2, 2] for index [2, 1]", Error);
+  CHECK_THROWS_WITH_AS(index_add(x, 0, Tensor::empty({2}, i64), Tensor::empty({1, 3}, f32)),
+                       "index_add: source [1, 3], expected [2, 3]", Error);
+  CHECK_THROWS_WITH_AS(masked_select(x, Tensor::empty({2}, boolean)),
+                       "masked_select: shapes [2, 3] and [2] do not broadcast (3 against 2)",
+                       Error);
+}

@@ -1,0 +1,74 @@
+#include <bs/kernels/cpu/convert.h>
+#include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/scan.h>
+
+#include <type_traits>
+
+namespace bs::cpu {
+
+namespace {
+
+/// Calls f(Type<T>{}, Type<W>{}) for floats, and for i64, which is summed as unsigned.
+template <class F>
+void visit(const char* op, DType dtype, F&& f) {
+  if (dtype == i64) return f(Type<int64_t>{}, Type<uint64_t>{});
+  visit_floating(op, dtype, [&]<class T>(Type<T>) { f(Type<T>{}, Type<Wide<T>>{}); });
+}
+
+template <class T, class W, class Step>
+void scan(const Tensor& x, const Tensor& y, W identity, bool reverse, Step step) {
+  const int64_t n = x.size(1);
+  const T* from = x.data<T>();
+  T* to = y.data<T>();
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / n);
+  parallel_for(x.size(0), grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      W running = identity;
+      for (int64_t k = 0; k < n; ++k) {
+        const int64_t i = r * n + (reverse ? n - 1 - k : k);
+        running = step(running, static_cast<W>(from[i]));
+        to[i] = static_cast<T>(running);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void cumsum(const Tensor& x, const Tensor& y, bool reverse, Stream) {
+  visit("cumsum", x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
+    scan<T, W>(x, y, W(0), reverse, [](W a, W b) { return a + b; });
+  });
+}
+
+void cumprod(const Tensor& x, const Tensor& y, Stream) {
+  visit("cumprod", x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
+    scan<T, W>(x, y, W(1), false, [](W a, W b) { return a * b; });
+  });
+}
+
+void searchsorted(const Tensor& sorted, const Tensor& values, const Tensor& y, bool right, Stream) {
+  const int64_t n = sorted.size(1), m = values.size(1);
+  int64_t* to = y.data<int64_t>();
+  visit("searchsorted", sorted.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
+    using V = std::conditional_t<std::is_integral_v<T>, T, W>;
+    const T* rows = sorted.data<T>();
+    const T* wanted = values.data<T>();
+    parallel_for(y.numel(), elementwise_grain / 8, [&](int64_t begin, int64_t end) {
+      for (int64_t e = begin; e < end; ++e) {
+        const T* row = rows + e / m * n;
+        const auto value = static_cast<V>(wanted[e]);
+        int64_t low = 0;
+        for (int64_t high = n; low < high;) {
+          const int64_t middle = (low + high) / 2;
+          const auto here = static_cast<V>(row[middle]);
+          const bool below = right ? here <= value : here < value;
+          (below ? low : high) = below ? middle + 1 : middle;
+        }
+        to[e] = low;
+      }
+    });
+  });
+}
+
+}  // namespace bs::cpu

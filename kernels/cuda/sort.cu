@@ -1,0 +1,127 @@
+#include <bs/kernels/sort.h>
+#include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+
+#include <cub/device/device_radix_sort.cuh>
+
+#include <bit>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+namespace bs::cuda {
+
+// One radix sort of 64-bit keys serves every dtype. A key holds the row above the value where both
+// fit; else the values are sorted first, and then, since the sort is stable, the rows.
+
+namespace {
+
+constexpr int threads = 256;
+
+/// An unsigned number in the order of the values: NaN last, -0 as 0; of 64 or of 32 bits.
+template <class T>
+__device__ uint64_t key_of(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    if constexpr (sizeof(T) == 8) return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63);
+    return static_cast<uint32_t>(static_cast<int32_t>(value)) ^ 0x80000000U;
+  } else if constexpr (sizeof(T) == 8) {
+    if (value != value) return ~uint64_t{0};
+    const auto bits = static_cast<uint64_t>(__double_as_longlong(value == 0 ? 0.0 : value));
+    return bits >> 63 ? ~bits : bits | uint64_t{1} << 63;
+  } else {
+    const float wide = device::widen(value);
+    if (wide != wide) return 0xffffffffU;
+    const uint32_t bits = __float_as_uint(wide == 0 ? 0.0F : wide);
+    return bits >> 31 ? ~bits : bits | 0x80000000U;
+  }
+}
+
+template <class T>
+__global__ void key_kernel(const T* x, uint64_t* keys, uint32_t* positions, int64_t n,
+                           int64_t count, bool descending) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < count; e += step) {
+    const uint64_t key = key_of(x[e]);
+    if constexpr (sizeof(T) == 8) {
+      keys[e] = descending ? ~key : key;
+    } else {
+      const auto row = static_cast<uint64_t>(e / n);
+      keys[e] = row << 32 | (descending ? ~static_cast<uint32_t>(key) : key);
+    }
+    positions[e] = static_cast<uint32_t>(e);
+  }
+}
+
+__global__ void row_kernel(const uint32_t* positions, uint64_t* keys, int64_t n, int64_t count) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < count; e += step)
+    keys[e] = positions[e] / static_cast<uint64_t>(n);
+}
+
+/// The first k of each row of n sorted positions.
+__global__ void index_kernel(const uint32_t* positions, int64_t* indices, int64_t n, int64_t k,
+                             int64_t count) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < count; e += step)
+    indices[e] = positions[e / k * n + e % k] % n;
+}
+
+/// Keys and positions, and room for both to be sorted into.
+struct Pairs {
+  Tensor keys, sorted_keys, positions, sorted_positions;
+
+  Pairs(int64_t count, Device device)
+      : keys(Tensor::empty({count}, i64, device)),
+        sorted_keys(Tensor::empty({count}, i64, device)),
+        positions(Tensor::empty({count}, i32, device)),
+        sorted_positions(Tensor::empty({count}, i32, device)) {}
+
+  uint64_t* key_data() const { return static_cast<uint64_t*>(keys.data()); }
+  uint32_t* position_data() const { return static_cast<uint32_t*>(positions.data()); }
+
+  /// Sorts by the bits [from, to) of the keys; what is equal there keeps its order.
+  void sort(int from, int to, Stream stream) {
+    const auto run = [&](void* space, size_t& bytes) {
+      BS_CUDA_CHECK(cub::DeviceRadixSort::SortPairs(
+          space, bytes, key_data(), static_cast<uint64_t*>(sorted_keys.data()), position_data(),
+          static_cast<uint32_t*>(sorted_positions.data()), static_cast<int>(keys.numel()), from, to,
+          native(stream)));
+    };
+    size_t bytes = 0;
+    run(nullptr, bytes);
+    const Tensor space = Tensor::empty({static_cast<int64_t>(bytes)}, u8, keys.device());
+    run(space.data(), bytes);
+    std::swap(keys, sorted_keys);
+    std::swap(positions, sorted_positions);
+  }
+};
+
+}  // namespace
+
+void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream stream) {
+  const int64_t rows = x.size(0), n = x.size(1), count = x.numel(), k = indices.size(1);
+  BS_CHECK(count < std::numeric_limits<int32_t>::max(), "argsort: {} elements are too many", count);
+  Pairs pairs(count, x.device());
+  const unsigned blocks = grid_size(count, threads, x.device());
+  visit_any(x.dtype(), [&]<class T>(Type<T>) {
+    key_kernel<<<blocks, threads, 0, native(stream)>>>(pointer<T>(x), pairs.key_data(),
+                                                       pairs.position_data(), n, count, descending);
+  });
+  const int row_bits = std::bit_width(static_cast<uint64_t>(rows - 1));
+  if (size_of(x.dtype()) == 8) {
+    pairs.sort(0, 64, stream);
+    if (rows > 1) {
+      row_kernel<<<blocks, threads, 0, native(stream)>>>(pairs.position_data(), pairs.key_data(), n,
+                                                         count);
+      pairs.sort(0, row_bits, stream);
+    }
+  } else {
+    pairs.sort(0, 32 + row_bits, stream);
+  }
+  const int64_t results = indices.numel();
+  index_kernel<<<grid_size(results, threads, x.device()), threads, 0, native(stream)>>>(
+      pairs.position_data(), indices.data<int64_t>(), n, k, results);
+  BS_CUDA_CHECK_LAUNCH("argsort");
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,83 @@
+#include <bs/kernels/scan.h>
+
+#include <bs/kernels/binary.h>
+#include <bs/kernels/compare.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/where.h>
+
+namespace bs {
+
+namespace {
+
+/// y of x's shape by twin(x, y) on dense rows; the axis is brought to the end and back.
+template <class Twin>
+Tensor along(const char* op, const Tensor& x, int axis, Twin twin) {
+  const int at = normalize_axis(op, axis, x.rank());
+  const Tensor wide = is_floating(x.dtype()) ? x : cast(x, i64);
+  const Tensor rows = contiguous(wide.transpose(at, -1));
+  const Tensor y = Tensor::empty_like(rows);
+  const int64_t n = rows.size(-1);
+  if (y.numel() > 0) twin(rows.view({rows.numel() / n, n}), y.view({rows.numel() / n, n}));
+  return contiguous(y.transpose(at, -1));
+}
+
+}  // namespace
+
+Tensor cumsum(const Tensor& x, int axis, bool reverse) {
+  return along("cumsum", x, axis, [=](const Tensor& rows, const Tensor& y) {
+    BS_DISPATCH(y.device(), cumsum, rows, y, reverse);
+  });
+}
+
+Tensor cumprod(const Tensor& x, int axis) {
+  return along("cumprod", x, axis, [](const Tensor& rows, const Tensor& y) {
+    BS_DISPATCH(y.device(), cumprod, rows, y);
+  });
+}
+
+// dx_i = sum over j >= i of dy_j y_j / x_i. From a row's first zero on every y is zero. At the zero
+// itself the quotient is the product of the other factors, which is found with a 1 in its place.
+Tensor cumprod_backward(const Tensor& x, const Tensor& y, const Tensor& dy, int axis) {
+  check_alike("cumprod_backward", x, y);
+  check_alike("cumprod_backward", x, dy);
+  const DType wide = x.dtype() == f64 ? f64 : f32;
+  const Tensor factors = cast(x, wide), gradient = cast(dy, wide);
+  const Tensor zero = eq(factors, 0);
+  const Tensor zeros_so_far = cumsum(zero, axis);
+  const Tensor first = cast(mul(zero, eq(zeros_so_far, 1)), boolean);
+  const Tensor others = cumprod(where(first, 1, factors), axis);
+  const Tensor before = div(cumsum(mul(gradient, cumprod(factors, axis)), axis, true), factors);
+  const Tensor at_first = where(first, cumsum(mul(gradient, others), axis, true), 0);
+  return cast(where(eq(zeros_so_far, 0), before, at_first), x.dtype());
+}
+
+Tensor prod(const Tensor& x, int axis, bool keepdim) {
+  const int at = normalize_axis("prod", axis, x.rank());
+  const int64_t n = x.size(at);
+  Shape shape = x.shape();
+  shape[at] = 1;
+  const Tensor y = n == 0 ? full(shape, 1, is_floating(x.dtype()) ? x.dtype() : i64, x.device())
+                          : contiguous(cumprod(x, at).slice(at, n - 1, n));
+  return keepdim ? y : y.squeeze(at);
+}
+
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
+  const char* op = "searchsorted";
+  check_same_dtype(op, sorted, values);
+  check_same_device(op, sorted, values);
+  const bool fit =
+      sorted.rank() >= 1 && values.rank() == sorted.rank() &&
+      sorted.shape().slice(0, sorted.rank() - 1) == values.shape().slice(0, values.rank() - 1);
+  BS_CHECK(fit, "{}: values {} for sorted {}", op, values.shape(), sorted.shape());
+  Tensor y = Tensor::empty(values.shape(), i64, values.device());
+  const int64_t n = sorted.size(-1), m = values.size(-1);
+  if (y.numel() == 0) return y;
+  const int64_t rows = values.numel() / m;
+  const DType dtype = is_floating(sorted.dtype()) ? sorted.dtype() : i64;
+  BS_DISPATCH(y.device(), searchsorted, contiguous(cast(sorted, dtype)).view({rows, n}),
+              contiguous(cast(values, dtype)).view({rows, m}), y.view({rows, m}), right);
+  return y;
+}
+
+}  // namespace bs

@@ -1,0 +1,30 @@
+#pragma once
+/** @file Running sums and products along an axis.
+ *
+ *  Any strides. They are kept in f32 (f64 for f64) and rounded as they are written; integers and
+ *  bool give i64 and wrap around. The order of additions depends on the extents alone. */
+#include <bs/kernels/dispatch.h>
+
+namespace bs {
+
+/** @brief y_i = x_0 + ... + x_i; with `reverse` y_i = x_i + ... + x_(n-1), the gradient of the
+ *  former. */
+Tensor cumsum(const Tensor& x, int axis, bool reverse = false);
+/** @brief y_i = x_0 ... x_i. */
+Tensor cumprod(const Tensor& x, int axis);
+/** @brief dx of cumprod, right where x has zeros too. @param[in] y what cumprod returned */
+Tensor cumprod_backward(const Tensor& x, const Tensor& y, const Tensor& dy, int axis);
+/** @brief The product along one axis; 1 over nothing. */
+Tensor prod(const Tensor& x, int axis, bool keepdim = false);
+/** @brief Where `values` [..., m] belong in the ascending rows of `sorted` [..., n]: how many of a
+ *  row's elements lie below, and with `right` also at it. i64 of values' shape.
+ *  @throws Error unless both agree in dtype and all extents but the last. */
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
+
+/// Dense rows [rows, n]; floats or i64.
+BS_BACKENDS(void cumsum(const Tensor& x, const Tensor& y, bool reverse, Stream stream);
+            void cumprod(const Tensor& x, const Tensor& y, Stream stream);
+            void searchsorted(const Tensor& sorted, const Tensor& values, const Tensor& y,
+                              bool right, Stream stream))
+
+}  // namespace bs

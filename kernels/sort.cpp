@@ -1,0 +1,123 @@
+#include <bs/kernels/sort.h>
+
+#include <bs/kernels/binary.h>
+#include <bs/kernels/compare.h>
+#include <bs/kernels/concat.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/gather.h>
+#include <bs/kernels/index_select.h>
+#include <bs/kernels/nonzero.h>
+#include <bs/kernels/reduce.h>
+#include <bs/kernels/scan.h>
+
+#include <algorithm>
+
+namespace bs {
+
+namespace {
+
+/// The first k positions of the order along `axis`, which stays where it is.
+Tensor order(const char* op, const Tensor& x, int64_t k, int axis, bool descending) {
+  const int at = normalize_axis(op, axis, x.rank());
+  const int64_t n = x.size(at);
+  BS_CHECK(k >= 0 && k <= n, "{}: {} elements of an axis of {}", op, k, n);
+  const Tensor rows = contiguous(x.transpose(at, -1));
+  Shape shape = rows.shape();
+  shape[-1] = k;
+  const Tensor indices = Tensor::empty(shape, i64, x.device());
+  if (indices.numel() > 0)
+    BS_DISPATCH(x.device(), argsort, rows.view({rows.numel() / n, n}),
+                indices.view({indices.numel() / k, k}), descending);
+  return contiguous(indices.transpose(at, -1));
+}
+
+/// Both without `axis`, of extent 1, unless it is kept.
+Indexed shrunk(Indexed y, int axis, bool keepdim) {
+  return keepdim ? y : Indexed{y.values.squeeze(axis), y.indices.squeeze(axis)};
+}
+
+/// x in reverse order: -1 - x has no integer without a partner, as -x has.
+Tensor opposite(const Tensor& x) {
+  if (is_floating(x.dtype())) return mul(x, -1);
+  return sub(-1, cast(x, i64));
+}
+
+}  // namespace
+
+Tensor argsort(const Tensor& x, int axis, bool descending) {
+  const int at = normalize_axis("argsort", axis, x.rank());
+  return order("argsort", x, x.size(at), at, descending);
+}
+
+Indexed sort(const Tensor& x, int axis, bool descending) {
+  const Tensor indices = argsort(x, axis, descending);
+  return {gather(x, axis, indices), indices};
+}
+
+Indexed topk(const Tensor& x, int64_t k, int axis, bool largest) {
+  const Tensor indices = order("topk", x, k, axis, largest);
+  return {gather(x, axis, indices), indices};
+}
+
+Indexed kthvalue(const Tensor& x, int64_t k, int axis, bool keepdim) {
+  BS_CHECK(k >= 1, "kthvalue: k is {}; it counts from 1", k);
+  const int at = normalize_axis("kthvalue", axis, x.rank());
+  const Tensor indices = contiguous(order("kthvalue", x, k, at, false).slice(at, k - 1, k));
+  return shrunk({gather(x, at, indices), indices}, at, keepdim);
+}
+
+Indexed max(const Tensor& x, int axis, bool keepdim) {
+  const int at = normalize_axis("max", axis, x.rank());
+  const Tensor indices = argmax(x, at, true);
+  return shrunk({gather(x, at, indices), indices}, at, keepdim);
+}
+
+Indexed min(const Tensor& x, int axis, bool keepdim) {
+  const int at = normalize_axis("min", axis, x.rank());
+  const Tensor indices = argmin(x, at, true);
+  return shrunk({gather(x, at, indices), indices}, at, keepdim);
+}
+
+Tensor argmin(const Tensor& x, int axis, bool keepdim) {
+  return argmax(opposite(x), axis, keepdim);
+}
+
+Unique unique(const Tensor& x) {
+  const int64_t n = x.numel();
+  const Tensor flat = reshape(x, {n});
+  if (n == 0) return {flat, Tensor::empty(x.shape(), i64, x.device()), zeros({0}, i64, x.device())};
+  const Indexed sorted = sort(flat);
+  const Tensor differs = ne(sorted.values.slice(0, 1, n), sorted.values.slice(0, 0, n - 1));
+  const Tensor first = concat({full({1}, 1, boolean, x.device()), differs}, 0);
+  const Tensor begins = flat_nonzero(first);
+  const Tensor group = sub(cumsum(cast(first, i64), 0), 1);
+  const Tensor ends = concat(
+      {begins.slice(0, 1, begins.numel()), full({1}, static_cast<double>(n), i64, x.device())}, 0);
+  return {index_select(sorted.values, 0, begins),
+          scatter(group, 0, sorted.indices, group).view(x.shape()), sub(ends, begins)};
+}
+
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least) {
+  if (x.dtype() != i64 && x.dtype() != i32)
+    detail::unsupported_dtype("bincount", x.dtype(), "i64 or i32");
+  int64_t bins = least;
+  if (x.numel() > 0) {
+    const double low = amin(x).item();
+    BS_CHECK(low >= 0, "bincount: {} is negative", low);
+    bins = std::max(bins, static_cast<int64_t>(amax(x).item()) + 1);
+  }
+  const Tensor flat = reshape(x, {x.numel()});
+  if (!weights.defined())
+    return scatter_add(zeros({bins}, i64, x.device()), 0, flat,
+                       full(flat.shape(), 1, i64, x.device()));
+  check_same_shape("bincount", x, weights);
+  return scatter_add(zeros({bins}, weights.dtype(), x.device()), 0, flat,
+                     reshape(weights, flat.shape()));
+}
+
+Tensor sort_backward(const Tensor& dy, const Tensor& indices, const Shape& shape, int axis) {
+  return scatter(zeros(shape, dy.dtype(), dy.device()), axis, indices, dy);
+}
+
+}  // namespace bs

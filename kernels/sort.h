@@ -1,0 +1,51 @@
+#pragma once
+/** @file Order: sorting, the largest and smallest elements, and what occurs how often.
+ *
+ *  Any dtype and strides. Equal elements keep their order, so results are the same on both devices;
+ *  NaN is larger than everything, and -0 equals 0. Positions are i64. */
+#include <bs/kernels/dispatch.h>
+
+namespace bs {
+
+/** @brief Elements, and where along their axis they come from. */
+struct Indexed {
+  Tensor values, indices;
+};
+
+/** @brief The elements of each row along `axis` in order. */
+Indexed sort(const Tensor& x, int axis = -1, bool descending = false);
+/** @brief The positions that sort gives. */
+Tensor argsort(const Tensor& x, int axis = -1, bool descending = false);
+/** @brief The k largest (or smallest) elements of each row, in order.
+ *  @throws Error unless 0 <= k <= extent of the axis. */
+Indexed topk(const Tensor& x, int64_t k, int axis = -1, bool largest = true);
+/** @brief The k-th smallest element of each row, k counting from 1. */
+Indexed kthvalue(const Tensor& x, int64_t k, int axis = -1, bool keepdim = false);
+/** @brief The largest element of each row, and its first position. @throws Error over nothing. */
+Indexed max(const Tensor& x, int axis, bool keepdim = false);
+/** @brief The smallest element of each row, and its first position; NaN if there is one. */
+Indexed min(const Tensor& x, int axis, bool keepdim = false);
+/** @brief The position of min alone. */
+Tensor argmin(const Tensor& x, int axis = -1, bool keepdim = false);
+
+/** @brief The values that occur in x, in order. */
+struct Unique {
+  Tensor values;   ///< [count]
+  Tensor inverse;  ///< of x's shape: values[inverse] is x
+  Tensor counts;   ///< [count]: how often each occurs
+};
+/** @brief Sorts all of x; on CUDA it waits for the device. Each NaN is a value of its own. */
+Unique unique(const Tensor& x);
+/** @brief How often 0, 1, ... occur in x, any shape of i64 or i32; `weights` of x's shape are
+ * summed instead. Waits for the device. @param[in] least extent of the result
+ *  @throws Error for negative numbers. */
+Tensor bincount(const Tensor& x, const Tensor& weights = {}, int64_t least = 0);
+
+/** @brief dx of sort, topk, kthvalue, max and min: dy at the positions, zero elsewhere.
+ *  @param[in] shape of x; dy and indices with `axis` in place */
+Tensor sort_backward(const Tensor& dy, const Tensor& indices, const Shape& shape, int axis);
+
+/// Dense x [rows, n]; the first k positions of each row's order to indices [rows, k], i64.
+BS_BACKENDS(void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream stream))
+
+}  // namespace bs

@@ -1,0 +1,247 @@
+#include <bs/autograd/scan.h>
+#include <bs/autograd/sort.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/multinomial.h>
+#include <bs/kernels/scan.h>
+#include <bs/kernels/sort.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
+template <class T>
+Tensor vector(std::initializer_list<T> v) {
+  return Tensor::from<T>(v).to(test_device());
+}
+
+/// The positions of row r of [rows, n] in order, equal ones as they stand.
+std::vector<size_t> order_of(const Reference& x, size_t r, bool descending) {
+  const auto n = static_cast<size_t>(x.shape[1]);
+  std::vector<size_t> at(n);
+  std::iota(at.begin(), at.end(), r * n);
+  std::stable_sort(at.begin(), at.end(),
+                   [&](size_t a, size_t b) { return descending ? x[a] > x[b] : x[a] < x[b]; });
+  return at;
+}
+
+}  // namespace
+
+TEST_CASE("sort and topk") {
+  for (const Shape& shape : {Shape{1, 1}, Shape{3, 7}, Shape{5, 300}, Shape{0, 4}})
+    for (const bool descending : {false, true}) {
+      const int64_t k = (shape[1] + 1) / 2;
+      const auto reference = [=](const References& in, int64_t most) {
+        Reference y({shape[0], most});
+        for (int64_t r = 0; r < shape[0]; ++r) {
+          const auto at = order_of(in[0], static_cast<size_t>(r), descending);
+          for (int64_t j = 0; j < most; ++j) y.at({r, j}) = in[0][at[static_cast<size_t>(j)]];
+        }
+        return y;
+      };
+      check_op({.name = "sort",
+                .inputs = {shape},
+                .op = [=](const Variables& v) { return sort(v[0], 1, descending).values; },
+                .reference = [=](const References& in) { return reference(in, shape[1]); },
+                .dtypes = {f64, f32}});
+      check_op({.name = "topk",
+                .inputs = {shape},
+                .op = [=](const Variables& v) { return topk(v[0], k, -1, descending).values; },
+                .reference = [=](const References& in) { return reference(in, k); },
+                .dtypes = {f64, f32}});
+    }
+}
+
+TEST_CASE("positions are those of a stable sort, in every dtype") {
+  const Reference x = random_reference({40, 50}, 3, 0, 9);
+  for (const DType dtype : {f64, f32, f16, bf16, i64, i32, u8, boolean}) {
+    const Tensor rounded = x.tensor(dtype, test_device());
+    const Reference seen = Reference::of(rounded);
+    for (const bool descending : {false, true}) {
+      const auto at = values(argsort(rounded, 1, descending));
+      bool right = true;
+      for (size_t r = 0; r < 40; ++r) {
+        const auto expected = order_of(seen, r, descending);
+        for (size_t j = 0; j < 50; ++j)
+          right = right && at[r * 50 + j] == static_cast<double>(expected[j] - r * 50);
+      }
+      CHECK_MESSAGE(right, to_string(dtype));
+    }
+  }
+  const Tensor turned = x.tensor(f32, test_device()).transpose(0, 1);
+  CHECK(values(argsort(turned, 0)) == values(argsort(contiguous(turned), 0)));
+}
+
+TEST_CASE("order of what is not finite, and of zeros and extreme integers") {
+  const float inf = std::numeric_limits<float>::infinity();
+  const Tensor x = vector<float>({std::numeric_limits<float>::quiet_NaN(), 0.F, inf, -0.F, -inf});
+  CHECK(values(argsort(x)) == std::vector<double>{4, 1, 3, 2, 0});
+  CHECK(values(argsort(x, 0, true)) == std::vector<double>{0, 2, 1, 3, 4});
+  CHECK(min(x, 0).indices.item() == 0);
+  CHECK(max(x, 0).indices.item() == 0);
+  const int64_t lowest = std::numeric_limits<int64_t>::min();
+  const Tensor ends = vector<int64_t>({5, lowest, -1, std::numeric_limits<int64_t>::max()});
+  CHECK(values(argsort(ends)) == std::vector<double>{1, 2, 0, 3});
+  CHECK(argmin(ends).item() == 1);
+}
+
+TEST_CASE("kthvalue, max and min with positions") {
+  const auto check = [](const char* name, auto op, size_t rank) {
+    check_op({.name = name,
+              .inputs = {{4, 6}},
+              .op = [=](const Variables& v) { return op(v[0]).values; },
+              .reference =
+                  [=](const References& in) {
+                    Reference y({4});
+                    for (size_t r = 0; r < 4; ++r) y[r] = in[0][order_of(in[0], r, false)[rank]];
+                    return y;
+                  },
+              .dtypes = {f64, f32}});
+  };
+  check(
+      "kthvalue", [](const Variable& x) { return kthvalue(x, 3, 1); }, 2);
+  check(
+      "max", [](const Variable& x) { return max(x, 1); }, 5);
+  check(
+      "min", [](const Variable& x) { return min(x, 1); }, 0);
+  const Tensor x = vector<int64_t>({3, 1, 2, 1});
+  CHECK(argmin(x).item() == 1);
+  CHECK(max(x, 0, true).values.shape() == Shape{1});
+  CHECK_THROWS_WITH_AS(topk(x, 5), "topk: 5 elements of an axis of 4", Error);
+  CHECK_THROWS_WITH_AS(kthvalue(x, 0), "kthvalue: k is 0; it counts from 1", Error);
+}
+
+TEST_CASE("unique and bincount") {
+  const Tensor x = vector<int64_t>({3, 1, 3, 7, 1, 3}).view({2, 3});
+  const Unique u = unique(x);
+  CHECK(values(u.values) == std::vector<double>{1, 3, 7});
+  CHECK(values(u.counts) == std::vector<double>{2, 3, 1});
+  CHECK(values(u.inverse) == std::vector<double>{1, 0, 1, 2, 0, 1});
+  CHECK(u.inverse.shape() == Shape{2, 3});
+  CHECK(unique(Tensor::empty({0}, f32, test_device())).values.numel() == 0);
+  CHECK(values(bincount(x)) == std::vector<double>{0, 2, 0, 3, 0, 0, 0, 1});
+  CHECK(values(bincount(vector<int64_t>({1, 1}), {}, 4)) == std::vector<double>{0, 2, 0, 0});
+  CHECK(values(bincount(vector<int64_t>({1, 0, 1}), vector<float>({1, 2, 4}))) ==
+        std::vector<double>{2, 5});
+  CHECK_THROWS_WITH_AS(bincount(vector<int64_t>({-1})), "bincount: -1 is negative", Error);
+}
+
+TEST_CASE("cumsum, cumprod and prod") {
+  for (const Shape& shape : {Shape{3, 7}, Shape{2, 1}, Shape{1, 5000}, Shape{0, 3}, Shape{2, 0}}) {
+    const bool large = shape[1] > 100;
+    const auto scanned = [=](const Reference& x, double start, auto step) {
+      Reference y = x;
+      for (int64_t r = 0; r < shape[0]; ++r) {
+        double running = start;
+        for (int64_t j = 0; j < shape[1]; ++j) y.at({r, j}) = running = step(running, x.at({r, j}));
+      }
+      return y;
+    };
+    check_op({.name = "cumsum",
+              .inputs = {shape},
+              .op = [](const Variables& v) { return cumsum(v[0], 1); },
+              .reference =
+                  [=](const References& in) {
+                    return scanned(in[0], 0, [](double a, double b) { return a + b; });
+                  },
+              .steps = large ? 64.0 : 16.0,  // a running sum's error grows with its length
+              .dtypes = {f64, f32, f16, bf16}});
+    if (large) continue;
+    check_op({.name = "cumprod",
+              .inputs = {shape},
+              .op = [](const Variables& v) { return cumprod(v[0], 1); },
+              .reference =
+                  [=](const References& in) {
+                    return scanned(in[0], 1, [](double a, double b) { return a * b; });
+                  },
+              .low = 0.5,
+              .high = 1.5});
+  }
+  const Reference factors = random_reference({1, 4100}, 7, 0.99, 1.01);
+  double product = 1;
+  for (double v : factors.values) product *= v;
+  CHECK(prod(factors.tensor(f64, test_device()), 1).item() == doctest::Approx(product));
+  check_op({.name = "cumsum along a first axis",
+            .inputs = {{4, 3}},
+            .op = [](const Variables& v) { return cumsum(v[0], 0); },
+            .reference =
+                [](const References& in) {
+                  Reference y = in[0];
+                  for (int64_t i = 1; i < 4; ++i)
+                    for (int64_t j = 0; j < 3; ++j) y.at({i, j}) += y.at({i - 1, j});
+                  return y;
+                }});
+  check_op({.name = "prod",
+            .inputs = {{3, 4}},
+            .op = [](const Variables& v) { return prod(v[0], 1); },
+            .reference =
+                [](const References& in) {
+                  Reference y({3});
+                  for (size_t r = 0; r < 3; ++r) {
+                    y[r] = 1;
+                    for (size_t j = 0; j < 4; ++j) y[r] *= in[0][r * 4 + j];
+                  }
+                  return y;
+                },
+            .low = 0.5,
+            .high = 1.5});
+  CHECK(values(cumsum(vector<bool>({true, true, false}), 0)) == std::vector<double>{1, 2, 2});
+  CHECK(values(cumprod(vector<int32_t>({2, 3, -1}), 0)) == std::vector<double>{2, 6, -6});
+  CHECK(prod(Tensor::empty({2, 0}, f32, test_device()), 1).shape() == Shape{2});
+}
+
+TEST_CASE("the gradient of cumprod where there are zeros") {
+  for (const auto& row :
+       {std::vector<double>{2, 0, 3, 4}, {0, 2, 0, 5}, {0, 0, 0, 1}, {1, 2, 3, 0}}) {
+    Reference x({4});
+    x.values = row;
+    const Variable v(x.tensor(f64, test_device()), true);
+    const Reference dy = random_reference({4}, 2);
+    cumprod(v, 0).backward(dy.tensor(f64, test_device()));
+    const Reference actual = Reference::of(v.grad());
+    for (size_t i = 0; i < 4; ++i) {
+      double expected = 0, others = 1;  // the product of x[0 .. j] without x[i]
+      for (size_t j = 0; j < 4; ++j) {
+        if (j != i) others *= row[j];
+        if (j >= i) expected += dy[j] * others;
+      }
+      CHECK(actual[i] == doctest::Approx(expected));
+    }
+  }
+}
+
+TEST_CASE("searchsorted") {
+  const Tensor sorted = vector<float>({1, 2, 2, 5});
+  const Tensor x = vector<float>({0, 1, 2, 4, 5, 9});
+  CHECK(values(searchsorted(sorted, x)) == std::vector<double>{0, 0, 1, 3, 3, 4});
+  CHECK(values(searchsorted(sorted, x, true)) == std::vector<double>{0, 1, 3, 3, 4, 4});
+  CHECK_THROWS_WITH_AS(searchsorted(sorted, Tensor::empty({2, 2}, f32, test_device())),
+                       "searchsorted: values [2, 2] for sorted [4]", Error);
+}
+
+TEST_CASE("multinomial") {
+  const Tensor weights = vector<float>({0, 1, 3, 0});
+  Generator generator(7);
+  const auto drawn = values(multinomial(weights, 4000, {.replacement = true}, generator));
+  const auto of_2 = std::count(drawn.begin(), drawn.end(), 2.0);
+  const auto of_1 = std::count(drawn.begin(), drawn.end(), 1.0);
+  CHECK(of_1 + of_2 == 4000);
+  CHECK(std::abs(static_cast<double>(of_2) - 3000) < 5 * std::sqrt(4000 * 0.75 * 0.25));
+  int first_2 = 0;
+  for (int i = 0; i < 50; ++i) {
+    const auto pair = values(multinomial(weights, 2, {}, generator));
+    CHECK(pair[0] + pair[1] == 3);  // 1 and 2, in some order
+    first_2 += pair[0] == 2;
+  }
+  CHECK(first_2 > 25);
+  CHECK_THROWS_WITH_AS(multinomial(weights, 5),
+                       "multinomial: 5 draws from 4 classes without replacement", Error);
+}

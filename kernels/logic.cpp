@@ -1,0 +1,31 @@
+#include <bs/kernels/logic.h>
+
+#include <bs/kernels/binary.h>
+#include <bs/kernels/compare.h>
+#include <bs/kernels/rounding.h>
+#include <bs/kernels/unary.h>
+#include <bs/kernels/where.h>
+
+namespace bs {
+
+Tensor any(const Tensor& x, const Axes& axes, bool keepdim) {
+  return ne(sum(ne(x, 0), axes, keepdim), 0);
+}
+
+Tensor all(const Tensor& x, const Axes& axes, bool keepdim) {
+  return eq(sum(eq(x, 0), axes, keepdim), 0);
+}
+
+bool equal(const Tensor& a, const Tensor& b) {
+  check_same_device("equal", a, b);
+  return a.shape() == b.shape() && sum(ne(a, b)).item() == 0;
+}
+
+bool allclose(const Tensor& a, const Tensor& b, const CloseOptions& options) {
+  const Tensor bound = add(mul(abs(b), options.rtol), options.atol);
+  Tensor close = where(isfinite(b), le(abs(sub(a, b)), bound), eq(a, b));
+  if (options.equal_nan) close = maximum(close, mul(isnan(a), isnan(b)));
+  return all(close).item() != 0;
+}
+
+}  // namespace bs

@@ -1,0 +1,25 @@
+#pragma once
+/** @file Questions about all elements. */
+#include <bs/kernels/reduce.h>
+
+namespace bs {
+
+/** @brief Whether some element along `axes` is not zero; bool. NaN is not zero. */
+Tensor any(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+/** @brief Whether every element along `axes` is not zero; bool, true over nothing. */
+Tensor all(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+
+/** @brief Whether both have one shape and equal elements; NaN equals nothing. Waits for the device.
+ *  @throws Error when devices differ. */
+bool equal(const Tensor& a, const Tensor& b);
+
+struct CloseOptions {
+  double rtol = 1e-5;
+  double atol = 1e-8;
+  bool equal_nan = false;  ///< whether NaN is close to NaN
+};
+/** @brief Whether |a - b| <= atol + rtol |b| everywhere; shapes broadcast. An infinity is close to
+ *  itself alone. Waits for the device. */
+bool allclose(const Tensor& a, const Tensor& b, const CloseOptions& options = {});
+
+}  // namespace bs

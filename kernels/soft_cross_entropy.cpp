@@ -1,0 +1,83 @@
+#include <bs/kernels/soft_cross_entropy.h>
+
+#include <bs/kernels/binary.h>
+#include <bs/kernels/compare.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/index_select.h>
+#include <bs/kernels/nonzero.h>
+#include <bs/kernels/reduce.h>
+#include <bs/kernels/softmax.h>
+#include <bs/kernels/where.h>
+
+namespace bs {
+
+namespace {
+
+void check(const char* op, const Tensor& logits, const Tensor& weights) {
+  if (!is_floating(logits.dtype()))
+    detail::unsupported_dtype(op, logits.dtype(), "f64, f32, f16 or bf16");
+  check_same_shape(op, logits, weights);
+  check_same_device(op, logits, weights);
+  BS_CHECK(logits.rank() >= 1 && logits.size(-1) > 0, "{}: logits {} have no classes", op,
+           logits.shape());
+}
+
+DType loss_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }
+
+/// The class weight of each row's target, 0 for ignored rows.
+Tensor row_weights(const Tensor& targets, int64_t classes, const Tensor& class_weights,
+                   const CrossEntropyOptions& options, DType dtype) {
+  const char* op = "cross_entropy";
+  if (targets.dtype() != i64 && targets.dtype() != i32)
+    detail::unsupported_dtype(op, targets.dtype(), "i64 or i32");
+  const Tensor ignored = eq(targets, options.ignore_index);
+  const Tensor table = class_weights.defined() ? cast(class_weights, dtype)
+                                               : ones({classes}, dtype, targets.device());
+  BS_CHECK(table.shape() == Shape{classes}, "{}: class weights {} for {} classes", op,
+           table.shape(), classes);
+  const Tensor safe = where(ignored, 0, targets);
+  const Tensor picked = index_select(table, 0, reshape(safe, {safe.numel()})).view(targets.shape());
+  return where(ignored, 0, picked);
+}
+
+}  // namespace
+
+Tensor soft_cross_entropy(const Tensor& logits, const Tensor& weights) {
+  check("soft_cross_entropy", logits, weights);
+  const DType wide = loss_dtype(logits.dtype());
+  const Tensor w = cast(weights, wide);
+  const Tensor terms = mul(w, log_softmax(cast(logits, wide)));
+  return mul(sum(where(eq(w, 0), 0, terms), Dims{-1}), -1);
+}
+
+Tensor soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights,
+                                   const Tensor& dloss) {
+  const char* op = "soft_cross_entropy_backward";
+  check(op, logits, weights);
+  const Shape rows = logits.shape().slice(0, logits.rank() - 1);
+  BS_CHECK(dloss.shape() == rows, "{}: dloss {} for logits {}", op, dloss.shape(), logits.shape());
+  const DType wide = loss_dtype(logits.dtype());
+  const Tensor w = cast(weights, wide);
+  const Tensor slope = sub(mul(softmax(cast(logits, wide)), sum(w, Dims{-1}, true)), w);
+  return cast(mul(slope, cast(dloss, wide).unsqueeze(-1)), logits.dtype());
+}
+
+Tensor target_weights(const Tensor& targets, int64_t classes, const Tensor& class_weights,
+                      const CrossEntropyOptions& options, DType dtype) {
+  const double s = options.label_smoothing;
+  const Tensor rows = row_weights(targets, classes, class_weights, options, dtype).unsqueeze(-1);
+  const Tensor hard = mul(one_hot(targets, classes, dtype), mul(rows, 1 - s));
+  if (s == 0) return hard;
+  const Tensor table = class_weights.defined() ? cast(class_weights, dtype)
+                                               : ones({classes}, dtype, targets.device());
+  const Tensor counted = ne(targets, options.ignore_index).unsqueeze(-1);
+  return add(hard, mul(cast(counted, dtype), mul(table, s / static_cast<double>(classes))));
+}
+
+Tensor target_weight_sum(const Tensor& targets, int64_t classes, const Tensor& class_weights,
+                         const CrossEntropyOptions& options, DType dtype) {
+  return sum(row_weights(targets, classes, class_weights, options, dtype));
+}
+
+}  // namespace bs

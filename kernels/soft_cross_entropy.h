@@ -1,0 +1,27 @@
+#pragma once
+/** @file Cross entropy against weights of all classes: soft targets, weights of classes, and
+ * negative log-likelihood. */
+#include <bs/kernels/loss.h>
+
+namespace bs {
+
+/** @brief loss_r = -sum_j w_rj log softmax(logits)_rj, in f32 (f64 for f64), [...]. A class of
+ *  weight 0 adds nothing, whatever its logit.
+ *  @param[in] logits, weights [..., v]; weights need not sum to 1 */
+Tensor soft_cross_entropy(const Tensor& logits, const Tensor& weights);
+/** @brief dlogits_rj = d_r (softmax_rj sum_k w_rk - w_rj). @param[in] dloss [...] */
+Tensor soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights,
+                                   const Tensor& dloss);
+
+/** @brief The weights by which class numbers become soft targets: for row r of target t
+ *  c_t (1 - s) [j = t] + c_j s / v, with class weights c (1 where undefined) and label smoothing s;
+ *  zeros for ignored rows.
+ *  @param[in] targets [...], i64 or i32
+ *  @throws Error for targets outside [0, v) other than ignore_index on the CPU; on CUDA NaN. */
+Tensor target_weights(const Tensor& targets, int64_t classes, const Tensor& class_weights,
+                      const CrossEntropyOptions& options, DType dtype);
+/** @brief What the mean divides by: the sum over rows of their target's class weight. */
+Tensor target_weight_sum(const Tensor& targets, int64_t classes, const Tensor& class_weights,
+                         const CrossEntropyOptions& options, DType dtype);
+
+}  // namespace bs

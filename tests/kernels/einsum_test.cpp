@@ -1,0 +1,306 @@
+#include <bs/autograd/einsum.h>
+#include <bs/autograd/rearrange.h>
+#include <bs/autograd/soft_cross_entropy.h>
+#include <bs/autograd/vector_norm.h>
+#include <bs/kernels/arange.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/like.h>
+#include <bs/kernels/logic.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <map>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
+template <class T>
+Tensor vector(std::initializer_list<T> v) {
+  return Tensor::from<T>(v).to(test_device());
+}
+
+/// Every letter counted through, every product added.
+Reference naive_einsum(const std::vector<std::string>& inputs, const std::string& result,
+                       const References& in) {
+  std::map<char, int64_t> extents;
+  for (size_t n = 0; n < in.size(); ++n)
+    for (size_t i = 0; i < inputs[n].size(); ++i)
+      extents[inputs[n][i]] = in[n].shape[static_cast<int>(i)];
+  Shape shape;
+  for (const char c : result) shape.push_back(extents[c]);
+  Reference y(shape);
+  int64_t count = 1;
+  for (const auto& [c, extent] : extents) count *= extent;
+  for (int64_t number = 0; number < count; ++number) {
+    std::map<char, int64_t> at;
+    int64_t rest = number;
+    for (const auto& [c, extent] : extents) {
+      at[c] = rest % extent;
+      rest /= extent;
+    }
+    const auto place = [&](const std::string& letters) {
+      int64_t p = 0;
+      for (const char c : letters) p = p * extents[c] + at[c];
+      return static_cast<size_t>(p);
+    };
+    double product = 1;
+    for (size_t n = 0; n < in.size(); ++n) product *= in[n][place(inputs[n])];
+    y[place(result)] += product;
+  }
+  return y;
+}
+
+void check_einsum(const std::string& equation, const std::vector<std::string>& inputs,
+                  const std::string& result, const std::vector<Shape>& shapes) {
+  check_op({.name = equation,
+            .inputs = shapes,
+            .op = [=](const Variables& v) { return einsum(equation, std::span(v)); },
+            .reference = [=](const References& in) { return naive_einsum(inputs, result, in); },
+            .dtypes = {f64, f32}});
+}
+
+}  // namespace
+
+TEST_CASE("einsum") {
+  check_einsum("ij,jk->ik", {"ij", "jk"}, "ik", {{3, 4}, {4, 5}});
+  check_einsum("ij, jk", {"ij", "jk"}, "ik", {{3, 4}, {4, 5}});
+  check_einsum("bhid,bhjd->bhij", {"bhid", "bhjd"}, "bhij", {{2, 3, 4, 5}, {2, 3, 2, 5}});
+  check_einsum("ij->ji", {"ij"}, "ji", {{3, 4}});
+  check_einsum("ij->", {"ij"}, "", {{3, 4}});
+  check_einsum("i,j->ij", {"i", "j"}, "ij", {{3}, {4}});
+  check_einsum("i,i->", {"i", "i"}, "", {{5}, {5}});
+  check_einsum("ijk,j,kl->li", {"ijk", "j", "kl"}, "li", {{2, 3, 4}, {3}, {4, 5}});
+  check_einsum("ij,k->i", {"ij", "k"}, "i", {{3, 4}, {2}});
+  check_einsum("ij,ij->ij", {"ij", "ij"}, "ij", {{3, 4}, {3, 4}});
+  check_einsum("bij,bjk->bik", {"bij", "bjk"}, "bik", {{0, 2, 3}, {0, 3, 2}});
+}
+
+TEST_CASE("einsum refuses what does not fit") {
+  const Tensor a = Tensor::empty({2, 3}, f32);
+  CHECK_THROWS_WITH_AS(einsum("ij,jk->ik", {a, a}), "einsum: j is 3 and 2 in ij,jk->ik", Error);
+  CHECK_THROWS_WITH_AS(einsum("ii->i", {a}), "einsum: i is twice in one term of ii->i", Error);
+  CHECK_THROWS_WITH_AS(einsum("ij->ik", {a}), "einsum: k of the result is in no operand of ij->ik",
+                       Error);
+  CHECK_THROWS_WITH_AS(einsum("...i->i", {a}), "einsum: '.' in ...i->i is no letter", Error);
+  CHECK_THROWS_WITH_AS(einsum("ij", {a, a}), "einsum: 2 operands for ij", Error);
+  CHECK_THROWS_WITH_AS(einsum("ijk->i", {a}),
+                       "einsum: operand 0 of shape [2, 3] for the axes ijk of ijk->i", Error);
+  CHECK_THROWS_WITH_AS(dot(a, a), "dot: shapes [2, 3] and [2, 3]", Error);
+}
+
+TEST_CASE("dot, outer and bmm") {
+  const Tensor a = vector<float>({1, 2, 3}), b = vector<float>({4, 5, 6});
+  CHECK(dot(a, b).item() == 32);
+  CHECK(values(outer(a, b).select(0, 1)) == std::vector<double>{8, 10, 12});
+  const Tensor m = random_reference({2, 3, 3}, 1).tensor(f64, test_device());
+  CHECK(allclose(bmm(m, m), einsum("bij,bjk->bik", {m, m})));
+}
+
+TEST_CASE("flip, roll, tile and repeat_interleave") {
+  const auto check = [](const char* name, auto op, std::vector<size_t> from, const Shape& shape) {
+    check_op({.name = name,
+              .inputs = {{2, 3}},
+              .op = [=](const Variables& v) { return op(v[0]); },
+              .reference =
+                  [=](const References& in) {
+                    Reference y(shape);
+                    for (size_t i = 0; i < from.size(); ++i) y[i] = in[0][from[i]];
+                    return y;
+                  },
+              .dtypes = {f64, f32}});
+  };
+  using V = const Variable&;
+  check("flip", [](V x) { return flip(x, {1}); }, {2, 1, 0, 5, 4, 3}, {2, 3});
+  check("flip both", [](V x) { return flip(x, {0, -1}); }, {5, 4, 3, 2, 1, 0}, {2, 3});
+  check("roll", [](V x) { return roll(x, 1, 1); }, {2, 0, 1, 5, 3, 4}, {2, 3});
+  check("roll back", [](V x) { return roll(x, -4, -1); }, {1, 2, 0, 4, 5, 3}, {2, 3});
+  check("tile", [](V x) { return tile(x, {1, 2}); }, {0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5}, {2, 6});
+  check("tile in front",
+        [](V x) {
+          return tile(x, {2, 1, 1});
+        },
+        {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}, {2, 2, 3});
+  check("repeat_interleave", [](V x) { return repeat_interleave(x, 2, 0); },
+        {0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5}, {4, 3});
+  const Tensor x = arange(3, i64, test_device());
+  CHECK(values(flip(x, {0})) == std::vector<double>{2, 1, 0});
+  CHECK(tile(x, {0}).numel() == 0);
+  CHECK(flip(Tensor::empty({0, 2}, f32, test_device()), {0}).numel() == 0);
+}
+
+TEST_CASE("triangles, diagonals and grids") {
+  const Tensor m = arange(1, 7, 1, f32, test_device()).view({2, 3});
+  CHECK(values(tril(m)) == std::vector<double>{1, 0, 0, 4, 5, 0});
+  CHECK(values(triu(m, 1)) == std::vector<double>{0, 2, 3, 0, 0, 6});
+  CHECK(values(diag(m)) == std::vector<double>{1, 5});
+  CHECK(values(diag(m, 1)) == std::vector<double>{2, 6});
+  CHECK(values(diag(m, -1)) == std::vector<double>{4});
+  CHECK(diag(m, 5).numel() == 0);
+  CHECK(values(diag(vector<float>({1, 2}))) == std::vector<double>{1, 0, 0, 2});
+  CHECK(values(diag(vector<float>({1, 2}), 1)) == std::vector<double>{0, 1, 0, 0, 0, 2, 0, 0, 0});
+  CHECK(values(diag(vector<float>({1, 2}), -1)) == std::vector<double>{0, 0, 0, 1, 0, 0, 0, 2, 0});
+  const auto grid = meshgrid({arange(2, i64, test_device()), arange(3, i64, test_device())});
+  CHECK(values(grid[0]) == std::vector<double>{0, 0, 0, 1, 1, 1});
+  CHECK(values(grid[1]) == std::vector<double>{0, 1, 2, 0, 1, 2});
+  const Variable v(vector<double>({1, 2, 3}), true);
+  diag(v).backward(ones({3, 3}, f64, test_device()));
+  CHECK(values(v.grad()) == std::vector<double>{1, 1, 1});
+  // A value that is not finite stays out of the part that is cut off.
+  const Tensor bad = full({2, 2}, std::numeric_limits<double>::infinity(), f32, test_device());
+  CHECK(values(tril(bad))[1] == 0);
+}
+
+TEST_CASE("norms and logsumexp") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double p : {1.0, 2.0, 3.0, infinity})
+    check_op({.name = "vector_norm",
+              .inputs = {{3, 5}},
+              .op = [=](const Variables& v) { return vector_norm(v[0], p, Dims{1}); },
+              .reference =
+                  [=](const References& in) {
+                    Reference y({3});
+                    for (size_t r = 0; r < 3; ++r) {
+                      double sum = 0, top = 0;
+                      for (size_t j = 0; j < 5; ++j) {
+                        sum += std::pow(std::abs(in[0][r * 5 + j]), p);
+                        top = std::max(top, std::abs(in[0][r * 5 + j]));
+                      }
+                      y[r] = std::isinf(p) ? top : std::pow(sum, 1 / p);
+                    }
+                    return y;
+                  },
+              .dtypes = {f64, f32}});
+  check_op({.name = "logsumexp",
+            .inputs = {{3, 5}},
+            .op = [](const Variables& v) { return logsumexp(v[0], Dims{0}, true); },
+            .reference =
+                [](const References& in) {
+                  Reference y({1, 5});
+                  for (size_t j = 0; j < 5; ++j) {
+                    for (size_t r = 0; r < 3; ++r) y[j] += std::exp(in[0][r * 5 + j]);
+                    y[j] = std::log(y[j]);
+                  }
+                  return y;
+                }});
+  CHECK(logsumexp(vector<float>({1000, 1000})).item() == doctest::Approx(1000 + std::log(2)));
+  const Variable none(full({2}, -infinity, f64, test_device()), true);
+  const Variable y = logsumexp(none);
+  CHECK(y.data().item() == -infinity);
+  y.backward();
+  CHECK(values(none.grad()) == std::vector<double>{0, 0});
+  const Variable zero(zeros({2}, f64, test_device()), true);
+  vector_norm(zero).backward();
+  CHECK(values(zero.grad()) == std::vector<double>{0, 0});
+  CHECK(vector_norm(vector<float>({3, 4})).item() == doctest::Approx(5));
+  CHECK(vector_norm(full({4}, 300, f16, test_device())).item() == 600);
+  CHECK_THROWS_WITH_AS(vector_norm(zero.data(), 0.5), "vector_norm: p is 0.5, which is less than 1",
+                       Error);
+}
+
+TEST_CASE("any, all, equal, allclose and tensors alike") {
+  const float not_a = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  const Tensor x = vector<float>({0, 1, not_a, 0}).view({2, 2});
+  CHECK(values(any(x, Dims{1})) == std::vector<double>{1, 1});
+  CHECK(values(all(x, Dims{1})) == std::vector<double>{0, 0});
+  CHECK(all(Tensor::empty({0}, f32, test_device())).item() == 1);
+  CHECK(any(Tensor::empty({0}, f32, test_device())).item() == 0);
+  CHECK(equal(vector<float>({1, inf}), vector<float>({1, inf})));
+  CHECK(!equal(vector<float>({not_a}), vector<float>({not_a})));
+  CHECK(!equal(vector<float>({1}), vector<float>({1, 1})));
+  CHECK(allclose(vector<float>({1, inf}), vector<float>({1.000001F, inf})));
+  CHECK(!allclose(vector<float>({1}), vector<float>({1.1F})));
+  CHECK(!allclose(vector<float>({inf}), vector<float>({-inf})));
+  CHECK(!allclose(vector<float>({1}), vector<float>({inf})));
+  CHECK(!allclose(vector<float>({not_a}), vector<float>({not_a})));
+  CHECK(allclose(vector<float>({not_a}), vector<float>({not_a}), {.equal_nan = true}));
+  CHECK(values(ones_like(x)) == std::vector<double>{1, 1, 1, 1});
+  CHECK(full_like(vector<int64_t>({1}), 3).dtype() == i64);
+  CHECK(rand_like(x).shape() == x.shape());
+  CHECK(randn_like(x).device() == x.device());
+}
+
+TEST_CASE("cross entropy with soft targets and class weights") {
+  const Reference q = random_reference({4, 5}, 3, 0, 1);
+  const auto log_softmax_of = [](const Reference& x, size_t r) {
+    double sum = 0;
+    for (size_t j = 0; j < 5; ++j) sum += std::exp(x[r * 5 + j]);
+    std::vector<double> y;
+    for (size_t j = 0; j < 5; ++j) y.push_back(x[r * 5 + j] - std::log(sum));
+    return y;
+  };
+  check_op({.name = "soft_cross_entropy",
+            .inputs = {{4, 5}},
+            .op =
+                [&](const Variables& v) {
+                  return soft_cross_entropy(v[0], q.tensor(f64, test_device()),
+                                            {.label_smoothing = 0.2});
+                },
+            .reference =
+                [&](const References& in) {
+                  Reference y;
+                  for (size_t r = 0; r < 4; ++r)
+                    for (size_t j = 0; j < 5; ++j)
+                      y[0] -= (0.8 * q[r * 5 + j] + 0.04) * log_softmax_of(in[0], r)[j] / 4;
+                  return y;
+                },
+            .dtypes = {f64, f32}});
+  const std::vector<int64_t> targets = {2, -100, 0, 2};
+  const Tensor t = vector<int64_t>({2, -100, 0, 2});
+  const std::vector<double> c = {0.5, 1, 3, 1, 2};
+  for (const double s : {0.0, 0.1})
+    check_op({.name = "weighted_cross_entropy",
+              .inputs = {{4, 5}},
+              .op =
+                  [&](const Variables& v) {
+                    return weighted_cross_entropy(v[0], t, vector<double>({0.5, 1, 3, 1, 2}),
+                                                  {.label_smoothing = s});
+                  },
+              .reference =
+                  [&](const References& in) {
+                    Reference y;
+                    for (size_t r = 0; r < 4; ++r) {
+                      if (targets[r] < 0) continue;
+                      const auto log_p = log_softmax_of(in[0], r);
+                      y[0] -= (1 - s) * c[static_cast<size_t>(targets[r])] *
+                              log_p[static_cast<size_t>(targets[r])];
+                      for (size_t j = 0; j < 5; ++j) y[0] -= s / 5 * c[j] * log_p[j];
+                    }
+                    y[0] /= 6.5;
+                    return y;
+                  },
+              .dtypes = {f64, f32}});
+  check_op({.name = "nll_loss",
+            .inputs = {{4, 5}},
+            .op = [&](const Variables& v) { return nll_loss(v[0], t); },
+            .reference =
+                [](const References& in) {
+                  Reference y;
+                  y[0] = -(in[0][2] + in[0][10] + in[0][17]) / 3;
+                  return y;
+                }});
+  check_op({.name = "nll_loss, weighted",
+            .inputs = {{4, 5}},
+            .op =
+                [&](const Variables& v) {
+                  return nll_loss(v[0], t, vector<double>({0.5, 1, 3, 1, 2}),
+                                  {.reduction = Reduction::sum});
+                },
+            .reference =
+                [](const References& in) {
+                  Reference y;
+                  y[0] = -(3 * in[0][2] + 0.5 * in[0][10] + 3 * in[0][17]);
+                  return y;
+                },
+            .dtypes = {f64, f32}});
+  // A class of no weight may have no probability.
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor x = vector<double>({0, -infinity}).view({1, 2});
+  CHECK(soft_cross_entropy(x, vector<double>({1, 0}).view({1, 2})).data().item() == 0);
+  CHECK_THROWS_WITH_AS(nll_loss(x, t), "nll_loss: targets [4] for [1, 2]", Error);
+}

@@ -1,6 +1,7 @@
 /** @file Products with Kronecker products checked, profiled and timed: `--help`. */
 #include <bs/examples/kronecker/options.h>
 #include <bs/examples/kronecker/run.h>
+#include <bs/examples/kronecker/terrain.h>
 #include <bs/examples/support/program.h>
 
 int main(int argc, char** argv) {
@@ -10,6 +11,9 @@ int main(int argc, char** argv) {
     if (!parse_options(argc, argv, options)) return 0;
     if (options.smoke) {
       smoke_products(options);
+      smoke_terrain(options);
+    } else if (options.mode == "terrain") {
+      fit_terrain(options);
     } else if (options.mode == "check") {
       check_products(options);
     } else if (options.mode == "profile") {

@@ -13,10 +13,11 @@ bool parse_options(int argc, char** argv, KroneckerOptions& o) {
       "as one matrix for each factor; `fused` is kron_matmul.\n\n"
       "  kronecker check 32 128 128     norms, and differences between the ways\n"
       "  kronecker profile 32 128 128   where time goes, and a trace for chrome://tracing\n"
-      "  kronecker bench 32 128 128     work, and times forward and backward");
+      "  kronecker bench 32 128 128     work, and times forward and backward\n\n"
+      "  kronecker terrain --data heights.npy   fills in a map by a Gaussian process on its grid");
   std::string dtype = "f32", device = "auto";
-  app.add_option("mode", o.mode, "check, profile or bench")
-      ->check(CLI::IsMember({"check", "profile", "bench"}).description(""))
+  app.add_option("mode", o.mode, "check, profile, bench or terrain")
+      ->check(CLI::IsMember({"check", "profile", "bench", "terrain"}).description(""))
       ->capture_default_str();
   app.add_option("extents", o.extents, "rows, then the extent of each factor");
   app.add_option("--dtype", dtype, "f64, f32, bf16 or f16")->capture_default_str();
@@ -33,6 +34,17 @@ bool parse_options(int argc, char** argv, KroneckerOptions& o) {
       ->capture_default_str();
   app.add_option("--runs", o.runs, "bench: runs, of which the median is shown")
       ->check(CLI::Range(1, 10000).description(""))
+      ->capture_default_str();
+  app.add_option("--data", o.data, "terrain: heights, a matrix in an .npy file");
+  app.add_option("--out", o.out, "terrain: .npy file for the heights that are predicted");
+  app.add_option("--spacing", o.spacing, "terrain: every such row and column is known")
+      ->check(CLI::Range(2, 1000).description(""))
+      ->capture_default_str();
+  app.add_option("--steps", o.steps, "terrain: steps of the optimiser")
+      ->check(CLI::Range(1, 100000).description(""))
+      ->capture_default_str();
+  app.add_option("--dense", o.dense, "terrain: points of the dense process")
+      ->check(CLI::Range(1, 20000).description(""))
       ->capture_default_str();
   app.add_flag("--smoke", o.smoke, "test itself and exit");
   try {

@@ -1,13 +1,21 @@
 #include <bs/kernels/adamw.h>
 
+#include <bs/kernels/adamw_step.h>
+#include <bs/kernels/parameter.h>
+
 namespace bs {
 
 void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
-           const GradientClip& clip) {
+           const GradientClip& clip, const Tensor& numbers) {
   const auto present =
       checked_moments("adamw", parameters, step, options.beta1, options.beta2, clip);
   if (present.empty()) return;
-  BS_DISPATCH(present.front().value.device(), adamw, present, step, options, clip);
+  check_numbers("adamw", numbers, 3, present.front().value.device());
+  BS_DISPATCH(present.front().value.device(), adamw, present, step, options, clip, numbers);
+}
+
+std::array<double, 3> adamw_numbers(int64_t step, const AdamWOptions& options) {
+  return AdamWStep<double>::numbers(step, options);
 }
 
 }  // namespace bs

@@ -2,6 +2,8 @@
 /** @file AdamW (Loshchilov, Hutter, 2019), one launch for all parameters of a dtype. */
 #include <bs/kernels/moments.h>
 
+#include <array>
+
 namespace bs {
 
 using AdamWParameter = MomentParameter;
@@ -21,10 +23,14 @@ struct AdamWOptions {
  *  Scalars come from the host, the norm of `clip` from the device: nothing waits.
  *  @throws Error when shapes, dtypes, devices or layouts do not fit, or step < 1. */
 void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
-           const GradientClip& clip = {});
+           const GradientClip& clip = {}, const Tensor& numbers = {});
+/** @brief What depends on the step and its rate. As a tensor of f64 on the parameters' device these
+ *  are the last argument above, and a graph can go on from step to step. */
+std::array<double, 3> adamw_numbers(int64_t step, const AdamWOptions& options);
 
 /// Parameters of any floating dtypes, none empty, all with a contiguous gradient.
 BS_BACKENDS(void adamw(std::span<const AdamWParameter> parameters, int64_t step,
-                       const AdamWOptions& options, const GradientClip& clip, Stream stream))
+                       const AdamWOptions& options, const GradientClip& clip, const Tensor& numbers,
+                       Stream stream))
 
 }  // namespace bs

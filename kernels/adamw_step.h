@@ -13,13 +13,25 @@ struct AdamWStep {
   W keep, mix1, beta2, mix2, rate, scale2, eps;
 
   AdamWStep(int64_t step, const AdamWOptions& o)
-      : keep(static_cast<W>(1 - o.learning_rate * o.weight_decay)),
-        mix1(static_cast<W>(1 - o.beta1)),
+      : mix1(static_cast<W>(1 - o.beta1)),
         beta2(static_cast<W>(o.beta2)),
         mix2(static_cast<W>(1 - o.beta2)),
-        rate(static_cast<W>(o.learning_rate / correction(o.beta1, step))),
-        scale2(static_cast<W>(1 / std::sqrt(correction(o.beta2, step)))),
-        eps(static_cast<W>(o.eps)) {}
+        eps(static_cast<W>(o.eps)) {
+    set(numbers(step, o).data());
+  }
+
+  /** @brief What changes from step to step: keep, rate and scale2. */
+  static std::array<double, 3> numbers(int64_t step, const AdamWOptions& o) {
+    return {1 - o.learning_rate * o.weight_decay, o.learning_rate / correction(o.beta1, step),
+            1 / std::sqrt(correction(o.beta2, step))};
+  }
+  /** @brief Takes other numbers(); none where it is null. */
+  BS_HOST_DEVICE void set(const double* numbers) {
+    if (!numbers) return;
+    keep = static_cast<W>(numbers[0]);
+    rate = static_cast<W>(numbers[1]);
+    scale2 = static_cast<W>(numbers[2]);
+  }
 
   /** @brief Updates a weight and its two moments by the gradient g. */
   BS_HOST_DEVICE void operator()(W& w, W g, W& m, W& v) const {

@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/recording.h>
 
 #include <algorithm>
 #include <vector>
@@ -32,6 +33,8 @@ CtcLossOptions checked(const char* op, const Tensor& x, const Tensor& input_leng
 
 /// Concatenated targets one below the other, on the host.
 Tensor padded(const char* op, const Tensor& targets, const Tensor& target_lengths) {
+  check_unrecorded(op, target_lengths.device(),
+                   "reads lengths of concatenated targets on the host");
   const Tensor lengths = cast(target_lengths, f64).to(Device::cpu());
   std::vector<int64_t> each;
   int64_t sum = 0;

@@ -5,7 +5,7 @@
 
 namespace bs {
 
-void ema(std::span<const EmaParameter> parameters, double decay) {
+void ema(std::span<const EmaParameter> parameters, double decay, const Tensor& mix) {
   BS_CHECK(decay >= 0 && decay <= 1, "ema: a decay of {}", decay);
   std::vector<EmaParameter> present;
   for (const EmaParameter& p : parameters) {
@@ -16,7 +16,9 @@ void ema(std::span<const EmaParameter> parameters, double decay) {
     check_same_device("ema", present.front().value, p.value);
   }
   if (present.empty()) return;
-  BS_DISPATCH(present.front().value.device(), ema, present, decay);
+  const Device device = present.front().value.device();
+  check_numbers("ema", mix, 1, device);
+  BS_DISPATCH(device, ema, present, decay, mix);
 }
 
 }  // namespace bs

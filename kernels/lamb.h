@@ -3,6 +3,8 @@
  * with a length for each tensor that is proportional to the tensor's own. */
 #include <bs/kernels/moments.h>
 
+#include <array>
+
 namespace bs {
 
 using LambParameter = MomentParameter;
@@ -26,10 +28,14 @@ struct LambOptions {
  *  Three launches a dtype: w, m and v are read twice, u is never stored.
  *  @throws Error when shapes, dtypes, devices or layouts do not fit, or step < 1. */
 void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
-          const GradientClip& clip = {});
+          const GradientClip& clip = {}, const Tensor& numbers = {});
+/** @brief What depends on the step and its rate. As a tensor of f64 on the parameters' device these
+ *  are the last argument above, and a graph can go on from step to step. */
+std::array<double, 3> lamb_numbers(int64_t step, const LambOptions& options);
 
 /// Parameters of any floating dtypes, none empty, all with a contiguous gradient.
 BS_BACKENDS(void lamb(std::span<const LambParameter> parameters, int64_t step,
-                      const LambOptions& options, const GradientClip& clip, Stream stream))
+                      const LambOptions& options, const GradientClip& clip, const Tensor& numbers,
+                      Stream stream))
 
 }  // namespace bs

@@ -18,12 +18,24 @@ struct LambStep {
       : mix1(static_cast<W>(1 - o.beta1)),
         beta2(static_cast<W>(o.beta2)),
         mix2(static_cast<W>(1 - o.beta2)),
-        scale1(static_cast<W>(1 / correction(o.beta1, step))),
-        scale2(static_cast<W>(1 / std::sqrt(correction(o.beta2, step)))),
         eps(static_cast<W>(o.eps)),
         decay(static_cast<W>(o.weight_decay)),
-        rate(o.learning_rate),
-        adapts(o.weight_decay != 0 || o.always_adapt) {}
+        adapts(o.weight_decay != 0 || o.always_adapt) {
+    set(numbers(step, o).data());
+  }
+
+  /** @brief What changes from step to step: rate, scale1 and scale2. */
+  static std::array<double, 3> numbers(int64_t step, const LambOptions& o) {
+    return {o.learning_rate, 1 / correction(o.beta1, step),
+            1 / std::sqrt(correction(o.beta2, step))};
+  }
+  /** @brief Takes other numbers(); none where it is null. */
+  BS_HOST_DEVICE void set(const double* numbers) {
+    if (!numbers) return;
+    rate = numbers[0];
+    scale1 = static_cast<W>(numbers[1]);
+    scale2 = static_cast<W>(numbers[2]);
+  }
 
   /** @brief Updates the two moments by the gradient g. */
   BS_HOST_DEVICE void moments(W g, W& m, W& v) const {

@@ -21,6 +21,13 @@ void check_state(const char* op, const char* name, const Tensor& value, const Te
   check_same_device(op, value, state);
 }
 
+void check_numbers(const char* op, const Tensor& numbers, int64_t count, Device device) {
+  BS_CHECK(!numbers.defined() || (numbers.shape() == Shape{count} && numbers.dtype() == f64 &&
+                                  numbers.is_contiguous() && numbers.device() == device),
+           "{}: numbers {} of {}, expected [{}] of f64 on {}", op, numbers.shape(), numbers.dtype(),
+           count, device);
+}
+
 void check_master(const char* op, const Tensor& value, const Tensor& master) {
   if (!master.defined()) return;
   BS_CHECK(is_low_precision(value.dtype()), "{}: a master copy for a parameter of {}", op,

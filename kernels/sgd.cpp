@@ -8,7 +8,7 @@
 namespace bs {
 
 void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
-         const GradientClip& clip) {
+         const GradientClip& clip, const Tensor& rate) {
   BS_CHECK(!options.nesterov || options.momentum > 0, "sgd: nesterov needs a momentum, not {}",
            options.momentum);
   std::vector<SgdParameter> present;
@@ -25,7 +25,8 @@ void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
   if (present.empty()) return;
   const Device device = present.front().value.device();
   check_clip("sgd", clip, device);
-  BS_DISPATCH(device, sgd, present, options, clip);
+  check_numbers("sgd", rate, 1, device);
+  BS_DISPATCH(device, sgd, present, options, clip, rate);
 }
 
 }  // namespace bs

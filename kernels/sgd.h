@@ -23,14 +23,16 @@ struct SgdOptions {
 
 /** @brief One step, with g the gradient after clipping, as in PyTorch without dampening:
  *  g += decay * w; b = momentum * b + g; w -= lr * (nesterov ? g + momentum * b : b).
+ *  @param[in] rate [1] of f64 on the parameters' device: taken for options.learning_rate, so that
+ *  a graph can go on from step to step; or undefined
  *  @throws Error when shapes, dtypes, devices or layouts do not fit, or when options.momentum is
  *  not zero and a parameter has no momentum tensor. */
 void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
-         const GradientClip& clip = {});
+         const GradientClip& clip = {}, const Tensor& rate = {});
 
 /// Parameters of any floating dtypes, none empty, all with a contiguous gradient; those without a
 /// momentum tensor are stepped without momentum.
 BS_BACKENDS(void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
-                     const GradientClip& clip, Stream stream))
+                     const GradientClip& clip, const Tensor& rate, Stream stream))
 
 }  // namespace bs

@@ -17,6 +17,11 @@ struct SgdStep {
         decay(static_cast<W>(o.weight_decay)),
         nesterov(o.nesterov) {}
 
+  /** @brief Takes another rate; none where it is null. */
+  BS_HOST_DEVICE void set(const double* other) {
+    if (other) rate = static_cast<W>(*other);
+  }
+
   /** @brief Updates a weight by the gradient g. */
   BS_HOST_DEVICE void operator()(W& w, W g) const { w -= rate * (g + decay * w); }
   /** @brief Updates a weight and its momentum by the gradient g. */

@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/recording.h>
 
 #include <algorithm>
 #include <cmath>
@@ -76,6 +77,7 @@ detail::JointDropout detail::joint_dropout(double p) {
 
 int64_t transducer_packed_rows(const Tensor& logit_lengths, const Tensor& target_lengths) {
   check_same_shape("transducer_packed_rows", logit_lengths, target_lengths);
+  check_unrecorded("transducer_packed_rows", logit_lengths.device(), "reads lengths on the host");
   const Tensor frames = cast(logit_lengths, f64).to(Device::cpu());
   const Tensor labels = cast(target_lengths, f64).to(Device::cpu());
   double rows = 0;
@@ -91,6 +93,8 @@ Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_le
   const TransducerSizes s = sizes_of(op, f, g, options);
   const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f);
   const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f);
+  BS_CHECK(options.dropout == 0 || !state.shift,
+           "{}: draws its dropout from a number of the host, which no graph can record", op);
   Tensor h = Tensor::empty(result_shape(s), f.dtype(), f.device());
   const int64_t words = words_of_bits(f.dtype(), s, options);
   const Tensor bits = words < 0 ? Tensor() : Tensor::empty({words}, i32, f.device());

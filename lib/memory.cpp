@@ -1,6 +1,8 @@
 #include <bs/lib/memory.h>
 
 #include <bs/lib/check.h>
+#include <bs/lib/record_stream.h>
+#include <bs/lib/recording.h>
 
 #include <algorithm>
 #include <atomic>
@@ -121,6 +123,7 @@ MemoryResource& pool(Device device) {
 }  // namespace
 
 MemoryResource& memory_resource(Device device) {
+  if (const Recording* recording = Recording::current(device)) return recording->memory();
   MemoryResource* replaced = account(device).replaced;
   return replaced ? *replaced : pool(device);
 }
@@ -159,6 +162,14 @@ void* allocate_bytes(size_t bytes, Stream stream) {
 }
 
 void free_bytes(void* pointer, size_t bytes, MemoryResource& from, Stream stream) noexcept {
+  if (Recording* recording = Recording::current(stream.device());
+      recording && recording->keep(pointer, bytes, from, stream))
+    return;
+  for ([[maybe_unused]] const Stream& user : detail::take_recorded(pointer, bytes)) {
+#if BS_WITH_CUDA
+    if (user.device().is_cuda()) cuda::follow(stream, user);
+#endif
+  }
   from.deallocate(pointer, bytes, stream);
   Account& a = accounts[slot(stream.device())];
   a.in_use -= static_cast<int64_t>(bytes);

@@ -1,5 +1,7 @@
 #include <bs/lib/random.h>
 
+#include <bs/lib/recording.h>
+
 namespace bs {
 
 RandomState Generator::state() const {
@@ -13,6 +15,7 @@ void Generator::set_state(RandomState state) {
 }
 
 RandomState Generator::next() {
+  if (Recording* recording = Recording::current()) return recording->draw(*this);
   const std::scoped_lock lock(mutex_);
   const RandomState mine = state_;
   ++state_.offset;

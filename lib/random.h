@@ -1,5 +1,7 @@
 #pragma once
 /** @file Where random numbers come from: a seed and a count of the operations that drew. */
+#include <bs/lib/host_device.h>
+
 #include <cstdint>
 #include <mutex>
 
@@ -10,6 +12,10 @@ namespace bs {
 struct RandomState {
   uint64_t seed = 0;
   uint64_t offset = 0;
+  /** While a graph is recorded: a word of the device that each replay adds to the offset. */
+  const uint64_t* shift = nullptr;
+  /** @brief The number of the sequence, for the twin that draws. */
+  BS_HOST_DEVICE uint64_t sequence() const { return shift ? offset + *shift : offset; }
   bool operator==(const RandomState&) const = default;
 };
 

@@ -1,5 +1,7 @@
 #include <bs/lib/tensor.h>
 
+#include <bs/lib/recording.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -271,6 +273,7 @@ Tensor Tensor::to(Device target) const {
 
 double Tensor::item() const {
   BS_CHECK(numel() == 1, "item: tensor of shape {} has {} elements", shape_, numel());
+  check_unrecorded("item", device(), "reads a value of the device");
   const Tensor host = view({1}).to(Device::cpu());
   return visit_any(dtype_, [&]<class T>(Type<T>) { return static_cast<double>(*host.data<T>()); });
 }

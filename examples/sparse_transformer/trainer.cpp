@@ -4,10 +4,12 @@
 #include <bs/examples/sparse_transformer/trainer.h>
 #include <bs/examples/support/files.h>
 #include <bs/examples/support/resume.h>
+#include <bs/kernels/copy.h>
 #include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/sample.h>
 
 #include <algorithm>
+#include <cstdio>
 
 namespace bs::example {
 namespace {
@@ -16,6 +18,7 @@ constexpr double held_out_share = 0.05;
 constexpr int64_t measured_bytes = 64 << 10;
 constexpr double weight_decay = 0.1;
 constexpr double max_gradient_norm = 1;
+constexpr int64_t steps_before_graph = 2;
 constexpr const char* fingerprint_key = "text";
 
 Variable loss_of(const nn::SparseTransformer& model, const data::Batch& batch) {
@@ -89,16 +92,44 @@ nn::TrainingState Trainer::state() {
           .metadata = options_.kept};
 }
 
-Trainer::Step Trainer::step() {
-  const data::Batch batch = loader_.next();
+void Trainer::compute(const data::Batch& batch) {
   optimizer_.zero_grad();
   const Variable loss = loss_of(model_, batch);
   loss.backward();
-  const Tensor norm = optim::grad_norm(model_.parameters());
+  loss_ = loss.data();
+  norm_ = optim::grad_norm(model_.parameters());
+  optimizer_.step({.norm = norm_, .max_norm = max_gradient_norm});
+}
+
+/// Makes a graph of a step, on tensors of its own that every batch is copied into.
+void Trainer::record(const data::Batch& batch) {
+  recorded_ = {clone(batch.inputs), clone(batch.targets)};
+  optimizer_.zero_grad();
+  graph_ = std::make_unique<cuda::Graph>(options_.device);
+  try {
+    graph_->capture([&] { compute(recorded_); });
+  } catch (const Error& e) {
+    if (options_.graph == "on") throw;
+    std::fprintf(stderr, "steps run without a graph: %s\n", e.what());
+  }
+}
+
+Trainer::Step Trainer::step() {
+  const data::Batch batch = loader_.next();
   const double rate = schedule_.at(optimizer_.steps());
   optimizer_.set_learning_rate(rate);
-  optimizer_.step({.norm = norm, .max_norm = max_gradient_norm});
-  return {optimizer_.steps(), rate, loss.data(), norm};
+  // Tables and kernels are made in the first steps.
+  const bool wanted = options_.device.is_cuda() && options_.graph != "off";
+  if (wanted && !graph_ && taken_ >= steps_before_graph) record(batch);
+  ++taken_;
+  if (!replays()) {
+    compute(batch);
+    return {optimizer_.steps(), rate, loss_, norm_};
+  }
+  copy(batch.inputs, recorded_.inputs);
+  copy(batch.targets, recorded_.targets);
+  graph_->replay();
+  return {optimizer_.steps(), rate, clone(loss_), clone(norm_)};
 }
 
 double Trainer::held_out_loss() {

@@ -37,9 +37,12 @@ void step_piece(const AdamWParameter& p, const Piece& piece, const AdamWStep<Wid
 }  // namespace
 
 void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
-           const GradientClip& clip, Stream) {
-  const AdamWStep<float> in_float(step, options);
-  const AdamWStep<double> in_double(step, options);
+           const GradientClip& clip, const Tensor& numbers, Stream) {
+  AdamWStep<float> in_float(step, options);
+  AdamWStep<double> in_double(step, options);
+  const double* const given = numbers.defined() ? numbers.data<double>() : nullptr;
+  in_float.set(given);
+  in_double.set(given);
   const ClipView clip_by = view_of(clip);
   if (clip_by.skips()) return;
   const double factor = clip_by.factor();

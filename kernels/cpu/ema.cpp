@@ -4,7 +4,8 @@
 
 namespace bs::cpu {
 
-void ema(std::span<const EmaParameter> parameters, double decay, Stream) {
+void ema(std::span<const EmaParameter> parameters, double decay, const Tensor& given, Stream) {
+  const double share = given.defined() ? *given.data<double>() : 1 - decay;
   const auto pieces =
       pieces_of(parameters.size(), [&](size_t i) { return parameters[i].value.numel(); });
   for_each_piece(pieces, [&](const Piece& piece, int64_t) {
@@ -15,7 +16,7 @@ void ema(std::span<const EmaParameter> parameters, double decay, Stream) {
       RowBuffer<T> buffer(n);
       const W* value = buffer.read(p.value.data<T>() + piece.begin, n);
       W* average = p.average.data<W>() + piece.begin;
-      const auto mix = static_cast<W>(1 - decay);
+      const auto mix = static_cast<W>(share);
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) average[i] += mix * (value[i] - average[i]);
     });

@@ -70,7 +70,8 @@ void step_weights(const Rows<T>& rows, const LambStep<Wide<T>>& step, Wide<T> le
 }  // namespace
 
 void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
-          const GradientClip& clip, Stream) {
+          const GradientClip& clip, const Tensor& numbers, Stream) {
+  const double* const given = numbers.defined() ? numbers.data<double>() : nullptr;
   const ClipView clip_by = view_of(clip);
   if (clip_by.skips()) return;
   const auto pieces =
@@ -80,8 +81,9 @@ void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOpt
     for_each_piece(pieces, [&](const Piece& piece, int64_t index) {
       const LambParameter& p = parameters[piece.tensor];
       visit_floating("lamb", p.value.dtype(), [&]<class T>(Type<T>) {
-        body(Rows<T>(p, piece), LambStep<Wide<T>>(step, options), piece.tensor,
-             static_cast<size_t>(index));
+        LambStep<Wide<T>> with(step, options);
+        with.set(given);
+        body(Rows<T>(p, piece), with, piece.tensor, static_cast<size_t>(index));
       });
     });
   };

@@ -42,7 +42,7 @@ void step_piece(const SgdParameter& p, const Piece& piece, const SgdStep<Wide<T>
 }  // namespace
 
 void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
-         const GradientClip& clip, Stream) {
+         const GradientClip& clip, const Tensor& rate, Stream) {
   const ClipView clip_by = view_of(clip);
   if (clip_by.skips()) return;
   const double factor = clip_by.factor();
@@ -52,7 +52,9 @@ void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
     const SgdParameter& p = parameters[piece.tensor];
     visit_floating("sgd", p.value.dtype(), [&]<class T>(Type<T>) {
       using W = Wide<T>;
-      step_piece<T>(p, piece, SgdStep<W>(options), static_cast<W>(factor));
+      SgdStep<W> step(options);
+      step.set(rate.defined() ? rate.data<double>() : nullptr);
+      step_piece<T>(p, piece, step, static_cast<W>(factor));
     });
   });
 }

@@ -24,8 +24,9 @@ constexpr int vector = std::max(device::pack_size<T>, 4);
 template <class T>
 __global__ void __launch_bounds__(threads)
     dropout_kernel(const T* x, T* y, int64_t packs, int64_t n, unsigned limit, wide<T> scale,
-                   const __grid_constant__ PhiloxKeys<> keys, uint64_t offset) {
+                   const __grid_constant__ PhiloxKeys<> keys, RandomState state) {
   constexpr int N = vector<T>;
+  const uint64_t sequence = state.sequence();
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < packs) {
     const auto raw = reinterpret_cast<const Raw<T, N>*>(x)[i];
@@ -33,7 +34,7 @@ __global__ void __launch_bounds__(threads)
     device::widen_pack<T, N>(raw, values);
 #pragma unroll
     for (int k = 0; k < N; k += 4) {
-      const PhiloxBlock bits = philox(keys, static_cast<uint64_t>(i * N + k) / 4, offset);
+      const PhiloxBlock bits = philox(keys, static_cast<uint64_t>(i * N + k) / 4, sequence);
 #pragma unroll
       for (int j = 0; j < 4; ++j)
         values[k + j] = bits.word[j] < limit ? wide<T>(0) : values[k + j] * scale;
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(threads)
   }
   const int64_t at = packs * N + i;
   if (at < n) {
-    const PhiloxBlock bits = philox(keys, static_cast<uint64_t>(at) / 4, offset);
+    const PhiloxBlock bits = philox(keys, static_cast<uint64_t>(at) / 4, sequence);
     const unsigned word = at % 4 < 2 ? (at % 4 == 0 ? bits.word[0] : bits.word[1])
                                      : (at % 4 == 2 ? bits.word[2] : bits.word[3]);
     y[at] = device::narrow<T>(word < limit ? wide<T>(0) : device::widen(x[at]) * scale);
@@ -62,8 +63,7 @@ void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, Stre
     const int64_t work = std::max(packs, n - packs * vector<D>);
     dropout_kernel<D>
         <<<static_cast<unsigned>(ceil_div(work, threads)), threads, 0, native(stream)>>>(
-            pointer<T>(x), pointer<T>(y), packs, n, limit, scale, PhiloxKeys<>(state.seed),
-            state.offset);
+            pointer<T>(x), pointer<T>(y), packs, n, limit, scale, PhiloxKeys<>(state.seed), state);
   });
   BS_CUDA_CHECK_LAUNCH("dropout");
 }

@@ -91,7 +91,7 @@ __global__ void random_kernel(T* to, int64_t n, RandomState state, Draw draw) {
   const int64_t blocks = (n + Draw::count - 1) / Draw::count;
   for (int64_t b = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; b < blocks; b += step) {
     T out[Draw::count];
-    draw(philox(state.seed, static_cast<uint64_t>(b), state.offset), out);
+    draw(philox(state.seed, static_cast<uint64_t>(b), state.sequence()), out);
 #pragma unroll
     for (int k = 0; k < Draw::count; ++k)
       if (b * Draw::count + k < n) to[b * Draw::count + k] = out[k];

@@ -1,6 +1,7 @@
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/handles.h>
 #include <bs/lib/cuda/runtime.h>
+#include <bs/lib/recording.h>
 
 #include <map>
 
@@ -12,6 +13,9 @@ void check(cublasStatus_t status, const char* call, const char* file, int line) 
 }
 
 namespace {
+/// What cuBLAS takes for itself on Hopper.
+constexpr size_t blas_workspace = size_t{32} << 20;
+
 struct Handles {
   std::map<int, cublasHandle_t> cublas;
   ~Handles() {
@@ -33,6 +37,11 @@ cublasHandle_t cublas_handle(Stream stream) {
     BS_CUBLAS_CHECK(cublasSetMathMode(handle, static_cast<cublasMath_t>(mode)));
   }
   BS_CUBLAS_CHECK(cublasSetStream(handle, static_cast<cudaStream_t>(stream.handle())));
+  // Its own workspace is the handle's, which other work uses beside a graph, or memory that the
+  // graph would take anew at each replay.
+  if (Recording* recording = Recording::current(stream.device()); recording && is_captured(stream))
+    BS_CUBLAS_CHECK(
+        cublasSetWorkspace(handle, recording->workspace(blas_workspace), blas_workspace));
   return handle;
 }
 

@@ -1,11 +1,17 @@
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
+#include <bs/lib/recording.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace bs::cuda {
 
@@ -26,26 +32,35 @@ class DevicePool final : public MemoryResource {
 
   void* allocate(size_t bytes, Stream stream) override {
     const DeviceGuard guard(device_);
-    const auto native = static_cast<cudaStream_t>(stream.handle());
-    void* pointer = nullptr;
-    const cudaError_t status = cudaMallocFromPoolAsync(&pointer, bytes, pool_, native);
-    if (status == cudaErrorMemoryAllocation) {
-      cudaGetLastError();
-      BS_THROW(OutOfMemory, "memory: {} cannot give {} bytes; {} are reserved", device_, bytes,
-               reserved());
+    void* pointer = take(bytes, stream);
+    // What other streams freed can be had once they are done; no capture may wait for that.
+    if (!pointer && !Recording::current() && !is_captured(stream)) {
+      trim();
+      pointer = take(bytes, stream);
     }
-    BS_CUDA_CHECK(status);
+    if (!pointer) throw OutOfMemory(out_of_memory_text(device_, bytes, shares()));
     return pointer;
   }
 
   void deallocate(void* pointer, size_t, Stream stream) noexcept override {
-    // At process exit the driver may be gone already; there is nobody to tell then.
-    if (cudaFreeAsync(pointer, static_cast<cudaStream_t>(stream.handle())) != cudaSuccess)
-      cudaGetLastError();
+    if (cudaFreeAsync(pointer, static_cast<cudaStream_t>(stream.handle())) == cudaSuccess) return;
+    // The stream is gone or captured. At process exit the driver is: then nobody trims any more.
+    cudaGetLastError();
+    const std::lock_guard lock(mutex_);
+    stranded_.push_back(pointer);
   }
 
   void trim() override {
-    synchronize(current_stream(device_));
+    const DeviceGuard guard(device_);
+    BS_CUDA_CHECK(cudaDeviceSynchronize());
+    std::vector<void*> stranded;
+    {
+      const std::lock_guard lock(mutex_);
+      stranded.swap(stranded_);
+    }
+    const Stream stream = default_stream(device_);
+    for (void* pointer : stranded) deallocate(pointer, 0, stream);
+    if (!stranded.empty()) stream.synchronize();
     BS_CUDA_CHECK(cudaMemPoolTrimTo(pool_, 0));
   }
 
@@ -56,11 +71,65 @@ class DevicePool final : public MemoryResource {
   }
 
  private:
+  /// Null where the device has too little.
+  void* take(size_t bytes, Stream stream) {
+    void* pointer = nullptr;
+    const cudaError_t status =
+        cudaMallocFromPoolAsync(&pointer, bytes, pool_, static_cast<cudaStream_t>(stream.handle()));
+    if (status != cudaErrorMemoryAllocation) BS_CUDA_CHECK(status);
+    cudaGetLastError();
+    return pointer;
+  }
+  MemoryShares shares() const {
+    size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
+    return {.total = static_cast<int64_t>(total),
+            .free = static_cast<int64_t>(free),
+            .tensors = memory_statistics(device_).in_use,
+            .reserved = reserved()};
+  }
+
   Device device_;
   cudaMemPool_t pool_ = nullptr;
+  std::mutex mutex_;
+  std::vector<void*> stranded_;  ///< freed, but not by their streams
 };
 
+std::string in_units(int64_t bytes) {
+  constexpr std::array units = {"bytes", "KiB", "MiB", "GiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+  return text;
+}
+
 }  // namespace
+
+std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& s) {
+  const int64_t cached = std::max<int64_t>(s.reserved - s.tensors, 0);
+  const int64_t others = std::max<int64_t>(s.total - s.free - s.reserved, 0);
+  return format(
+      "memory: {} cannot give {}. Of its {}, {} are free; tensors of this process hold {}, its "
+      "pool has {} cached or cut into pieces that are too small, graphs included; other programs "
+      "and CUDA itself have {}. Smaller batches, fewer saved values (NoGrad) and other programs "
+      "that end help; see memory_statistics().",
+      device, in_units(static_cast<int64_t>(bytes)), in_units(s.total), in_units(s.free),
+      in_units(s.tensors), in_units(cached), in_units(others));
+}
+
+void follow(Stream stream, Stream other) noexcept {
+  if (stream == other) return;
+  cudaEvent_t event = nullptr;
+  const bool queued =
+      cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess &&
+      cudaEventRecord(event, static_cast<cudaStream_t>(other.handle())) == cudaSuccess &&
+      cudaStreamWaitEvent(static_cast<cudaStream_t>(stream.handle()), event, 0) == cudaSuccess;
+  // Where the stream is gone there is no work to wait for by name: wait for all.
+  if (!queued && cudaDeviceSynchronize() != cudaSuccess) cudaGetLastError();
+  if (event && cudaEventDestroy(event) != cudaSuccess) cudaGetLastError();
+}
 
 MemoryResource& device_pool(Device device) {
   check_usable("memory", device);

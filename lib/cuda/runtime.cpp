@@ -1,5 +1,6 @@
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/runtime.h>
+#include <bs/lib/cuda/upload.h>
 
 #include <array>
 #include <mutex>
@@ -9,6 +10,8 @@ namespace bs::cuda {
 
 namespace {
 constexpr int max_devices = 64;
+/// Pinned memory that one copy takes at most: larger ones take longer than the wait costs.
+constexpr size_t most_staged = size_t{32} << 20;
 cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.handle()); }
 
 /// One value a device, made at first use; never destroyed, since the driver may be gone by then.
@@ -51,12 +54,23 @@ Stream default_stream(Device device) {
   return {device, stream};
 }
 
-void synchronize(Stream stream) { BS_CUDA_CHECK(cudaStreamSynchronize(native(stream))); }
+void synchronize(Stream stream) {
+  BS_CHECK(!is_captured(stream),
+           "synchronize: {} computes nothing while a graph is recorded: wait outside of it",
+           stream.device());
+  BS_CUDA_CHECK(cudaStreamSynchronize(native(stream)));
+}
 
+// Bytes that the host gives are taken at once, up to a size, and copied behind its back.
 void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes) {
   const Device gpu = to_device.is_cuda() ? to_device : from_device;
   const DeviceGuard guard(gpu);
   const Stream stream = current_stream(gpu);
+  BS_CHECK(to_device == from_device || !is_captured(stream),
+           "copy: from {} to {} while a graph is recorded: {}", from_device, to_device,
+           from_device.is_cuda() ? "its values are computed by a replay, so look at them then"
+                                 : "each replay would copy the same bytes, so copy before");
+  if (from_device.is_cpu() && bytes <= most_staged) return copy_to_device(to, from, bytes, stream);
   if (to_device.is_cuda() && from_device.is_cuda() && to_device != from_device) {
     // The source may still be computing on its own stream.
     current_stream(from_device).synchronize();

@@ -11,7 +11,7 @@ int count_devices() noexcept;
 /** @brief The library's own non-blocking stream of `device`. */
 Stream default_stream(Device device);
 void synchronize(Stream stream);
-/** @brief Copies on the current stream of the GPU involved; waits when one side is the host. */
+/** @brief Copies on the current stream of the GPU involved. Waits where the host gets the bytes. */
 void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes);
 /** @brief Sets bytes of device memory on `stream`. */
 void fill_zero(void* pointer, size_t bytes, Stream stream);

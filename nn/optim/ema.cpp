@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/ema.h>
+#include <bs/lib/recording.h>
 
 #include <algorithm>
 
@@ -19,8 +20,15 @@ Ema::Ema(const nn::Module& module, double decay) : decay_(decay) {
 void Ema::update(int64_t step) const {
   std::vector<EmaParameter> parameters;
   for (const Entry& e : entries_) parameters.push_back({e.parameter.variable.data(), e.average});
-  const auto t = static_cast<double>(step);
-  ema(parameters, std::min(decay_, (1 + t) / (10 + t)));
+  const auto decay = [most = decay_](int64_t number) {
+    const auto t = static_cast<double>(number);
+    return std::min(most, (1 + t) / (10 + t));
+  };
+  Tensor mix;
+  if (Recording* recording = Recording::current())
+    mix = recording->live(
+        1, [decay, next = step](std::span<double> to) mutable { to[0] = 1 - decay(next++); });
+  ema(parameters, decay(step), mix);
 }
 
 std::vector<NamedTensor> Ema::state() const {

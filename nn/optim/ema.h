@@ -11,7 +11,8 @@ class Ema {
    *  @throws Error for a decay outside [0, 1). */
   Ema(const nn::Module& module, double decay);
   /** @brief Takes the parameters in after step number `step`, from 1. The decay is at most
-   *  (1 + step) / (10 + step), so that a young average does not remember the start. */
+   *  (1 + step) / (10 + step), so that a young average does not remember the start. Recorded in a
+   *  cuda::Graph, `step` is the first replay's number. */
   void update(int64_t step) const;
   /** @brief The averages, named as the parameters: to be saved, and restored by copying in. */
   std::vector<NamedTensor> state() const;

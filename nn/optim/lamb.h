@@ -13,7 +13,7 @@ inline std::vector<LambGroup> decay_groups(const nn::Module& module, const LambO
 }
 
 /** @brief Adam whose step is as long as each tensor deserves: for large batches. */
-class Lamb : public MomentOptimizer<LambOptions, lamb> {
+class Lamb : public MomentOptimizer<LambOptions, lamb, lamb_numbers> {
  public:
   using MomentOptimizer::MomentOptimizer;
 };

@@ -2,8 +2,10 @@
 /** @file Optimisers of Adam's kin over the parameters of a module. They have groups of parameters
  *  with options, two moments and, for 16 bits, an f32 copy of each parameter. */
 #include <bs/kernels/moments.h>
+#include <bs/lib/recording.h>
 #include <bs/nn/optim/optimizer.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace bs::optim {
@@ -25,8 +27,9 @@ std::vector<MomentGroup<Options>> moment_groups(const nn::Module& module, const 
   return {{std::move(split.decayed), options}, {std::move(split.free), without_decay}};
 }
 
-/** @brief An optimiser whose step is `update(parameters, number, options, clip)` for each group. */
-template <class Options, auto update>
+/** @brief An optimiser whose step is `update(parameters, number, options, clip, numbers)` for each
+ *  group. While a graph is recorded its replays take `numbers_of(number, options)`. */
+template <class Options, auto update, auto numbers_of>
 class MomentOptimizer : public Optimizer {
  public:
   explicit MomentOptimizer(const std::vector<MomentGroup<Options>>& groups) {
@@ -69,12 +72,17 @@ class MomentOptimizer : public Optimizer {
   };
   void apply(int64_t number, const GradientClip& clip) override {
     for (const Group& group : groups_) {
+      Tensor numbers;
+      if (Recording* recording = Recording::current())
+        numbers = recording->live(3, [this, &group](std::span<double> to) {
+          std::ranges::copy(numbers_of(steps() + 1, group.options), to.begin());
+        });
       std::vector<MomentParameter> parameters;
       for (const Entry& e : group.entries) {
         const Variable& v = e.parameter.variable;
         parameters.push_back({v.data(), v.grad(), e.first_moment, e.second_moment, e.master});
       }
-      update(parameters, number, group.options, clip);
+      update(parameters, number, group.options, clip, numbers);
     }
   }
   std::vector<Group> groups_;

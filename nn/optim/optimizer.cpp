@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/recording.h>
 
 #include <algorithm>
 
@@ -9,7 +10,11 @@ namespace bs::optim {
 
 void Optimizer::step(const GradientClip& clip) {
   apply(steps_ + 1, clip);
-  ++steps_;
+  if (Recording* recording = Recording::current()) {
+    recording->at_refresh([this] { ++steps_; });  // recording is no step, each replay is one
+  } else {
+    ++steps_;
+  }
 }
 
 void Optimizer::zero_grad() const {

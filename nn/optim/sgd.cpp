@@ -1,5 +1,7 @@
 #include <bs/nn/optim/sgd.h>
 
+#include <bs/lib/recording.h>
+
 namespace bs::optim {
 
 std::vector<SgdGroup> decay_groups(const nn::Module& module, const SgdOptions& options) {
@@ -46,7 +48,11 @@ void Sgd::apply(int64_t, const GradientClip& clip) {
       const Variable& v = e.parameter.variable;
       parameters.push_back({v.data(), v.grad(), e.momentum, e.master});
     }
-    sgd(parameters, group.options, clip);
+    Tensor rate;
+    if (Recording* recording = Recording::current())
+      rate = recording->live(
+          1, [&group](std::span<double> to) { to[0] = group.options.learning_rate; });
+    sgd(parameters, group.options, clip, rate);
   }
 }
 

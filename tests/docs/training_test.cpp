@@ -63,6 +63,35 @@ TEST_CASE("training: a whole loop") {
   CHECK(tape().size() == 0);
 }
 
+TEST_CASE("training: a step as one launch" * doctest::skip(!cuda_available())) {
+  const Device device = Device::cuda();
+  nn::Linear model({.in = 8, .out = 4, .device = device});
+  optim::AdamW optimizer(model);
+  const optim::LearningRateSchedule schedule{.highest = 1e-2, .warmup = 2, .steps = 8};
+  const Tensor inputs = zeros({64, 8}, f32, device);
+  Tensor loss;
+  const auto compute = [&] {
+    optimizer.zero_grad();
+    const Variable y = mean(model.forward(inputs) * model.forward(inputs));
+    y.backward();
+    loss = y.data();
+    optimizer.step();
+  };
+  cuda::Graph graph(device);
+  for (int64_t step = 0; step < schedule.steps; ++step) {
+    copy(randn({64, 8}, f32, device), inputs);  // the graph reads this tensor
+    optimizer.set_learning_rate(schedule.at(step));
+    if (step == 2) graph.capture(compute);
+    if (graph.captured()) {
+      graph.replay();
+    } else {
+      compute();  // makes tables and kernels
+    }
+  }
+  CHECK(optimizer.steps() == schedule.steps);
+  CHECK(loss.item() > 0);
+}
+
 TEST_CASE("training: clipping in a pass of its own") {
   const Variable w(randn({8, 8}), true);
   sum(w * w * 100).backward();

@@ -73,7 +73,7 @@ void check_moment_steps(const typename Naive::Options& options, DType dtype, boo
       naive[i].step(t, Reference::of(g).values);
       parameters[i].gradient = g;
     }
-    Naive::run(parameters, t, options, {});
+    Naive::run(parameters, t, options, {}, {});
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     CAPTURE(to_string(shapes[i]));
@@ -97,7 +97,7 @@ void check_moment_clip(const typename Naive::Options& options) {
   for (double& v : g) v *= 0.5 / (std::sqrt(norm) + 1e-6);
   Naive naive(options, start);
   naive.step(1, g);
-  Naive::run(std::vector{p}, 1, options, {grad_norm(std::vector{p.gradient}), 0.5, true});
+  Naive::run(std::vector{p}, 1, options, {grad_norm(std::vector{p.gradient}), 0.5, true}, {});
   CHECK(worst(p.value, naive.w) <= 1e-13);
   CHECK(worst(p.first_moment, naive.m) <= 1e-15);
 }
@@ -111,12 +111,12 @@ void check_moment_skip(const typename Naive::Options& options, DType dtype) {
   const std::vector<double> before = Reference::of(p.value).values;
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     const Tensor norm = Tensor::from<double>({bad}, {}).to(test_device());
-    Naive::run(std::vector{p}, 1, options, {norm, 1, true});
+    Naive::run(std::vector{p}, 1, options, {norm, 1, true}, {});
     CHECK(Reference::of(p.value).values == before);
     CHECK(Reference::of(p.first_moment).values == std::vector<double>(100));
     CHECK(Reference::of(p.second_moment).values == std::vector<double>(100));
   }
-  Naive::run(std::vector{p}, 1, options, {zeros({}, f64, test_device()), 1, true});
+  Naive::run(std::vector{p}, 1, options, {zeros({}, f64, test_device()), 1, true}, {});
   CHECK(Reference::of(p.value).values != before);
 }
 

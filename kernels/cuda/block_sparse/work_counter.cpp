@@ -1,6 +1,7 @@
 #include <bs/kernels/cuda/block_sparse/work_counter.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
+#include <bs/lib/recording.h>
 
 #include <map>
 #include <mutex>
@@ -43,6 +44,12 @@ WorkCounter::WorkCounter(Stream stream, int words) {
   BS_CHECK(count <= most, "work counter: {} words are more than {}", words, most);
   if (!is_captured(stream)) {
     words_ = take(stream, count);
+    return;
+  }
+  if (Recording* recording = Recording::current(stream.device())) {
+    const Stream before = recording->stream();
+    words_ = recording->zeroed(
+        words, [before](void* memory, size_t bytes) { fill_zero(memory, bytes, before); });
     return;
   }
   owned_ = Tensor::empty({words}, i32, stream.device());

@@ -57,7 +57,7 @@ __device__ wide<T> keep_factor(const LstmArgs<T>& a, bool of_cell, int64_t eleme
   if (a.expected || p == W(0)) return p;
   if (p == W(1)) return p;
   const auto block = static_cast<uint64_t>(element / 4 * 2 + of_cell);
-  const PhiloxBlock bits = philox(a.state.seed, block, a.state.offset);
+  const PhiloxBlock bits = philox(a.state.seed, block, a.state.sequence());
   const int word = static_cast<int>(element % 4);
   const unsigned drawn = word == 0   ? bits.word[0]
                          : word == 1 ? bits.word[1]

@@ -61,9 +61,10 @@ __device__ void step_pack(const Parameter<T>& p, int64_t i, const AdamWStep<wide
 template <class T>
 __global__ void __launch_bounds__(threads)
     adamw_kernel(const __grid_constant__ TensorTable<5> table, AdamWStep<wide<T>> step,
-                 ClipView clip_by) {
+                 const double* numbers, ClipView clip_by) {
   using W = wide<T>;
   if (clip_by.skips()) return;
+  step.set(numbers);
   const Chunk c = table.chunk(blockIdx.x);
   const Parameter<T> p = {table.at<T>(0, c.tensor), table.at<T>(1, c.tensor),
                           table.at<W>(2, c.tensor), table.at<W>(3, c.tensor),
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(threads)
 }  // namespace
 
 void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
-           const GradientClip& clip, Stream stream) {
+           const GradientClip& clip, const Tensor& numbers, Stream stream) {
   const ClipView clip_by = {static_cast<const double*>(address_of(clip.norm)), clip.max_norm,
                             clip.skip_nonfinite};
   for (DType dtype : floating_dtypes)
@@ -95,8 +96,8 @@ void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamW
                       p.value.numel());
           },
           [&](const TensorTable<5>& table) {
-            adamw_kernel<device_type<T>>
-                <<<table.chunks(), threads, 0, native(stream)>>>(table, {step, options}, clip_by);
+            adamw_kernel<device_type<T>><<<table.chunks(), threads, 0, native(stream)>>>(
+                table, {step, options}, numbers_of(numbers), clip_by);
             BS_CUDA_CHECK_LAUNCH("adamw");
           });
     });

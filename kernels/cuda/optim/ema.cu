@@ -13,7 +13,8 @@ constexpr int threads = 256;
 
 template <class T>
 __global__ void __launch_bounds__(threads)
-    ema_kernel(const __grid_constant__ TensorTable<2> table, wide<T> mix) {
+    ema_kernel(const __grid_constant__ TensorTable<2> table, wide<T> mix, const double* given) {
+  if (given) mix = static_cast<wide<T>>(*given);
   const Chunk c = table.chunk(blockIdx.x);
   const T* value = table.at<T>(0, c.tensor);
   wide<T>* average = table.at<wide<T>>(1, c.tensor);
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void ema(std::span<const EmaParameter> parameters, double decay, Stream stream) {
+void ema(std::span<const EmaParameter> parameters, double decay, const Tensor& mix, Stream stream) {
   for (DType dtype : floating_dtypes)
     visit_floating("ema", dtype, [&]<class T>(Type<T>) {
       using D = device_type<T>;
@@ -49,7 +50,7 @@ void ema(std::span<const EmaParameter> parameters, double decay, Stream stream) 
           },
           [&](const TensorTable<2>& table) {
             ema_kernel<D><<<table.chunks(), threads, 0, native(stream)>>>(
-                table, static_cast<wide<D>>(1 - decay));
+                table, static_cast<wide<D>>(1 - decay), numbers_of(mix));
             BS_CUDA_CHECK_LAUNCH("ema");
           });
     });

@@ -56,9 +56,10 @@ constexpr int at_once = 2;
 template <class T>
 __global__ void __launch_bounds__(threads)
     lamb_moments_kernel(const __grid_constant__ TensorTable<5> table, LambStep<wide<T>> step,
-                        ClipView clip_by, double* squares) {
+                        const double* numbers, ClipView clip_by, double* squares) {
   using W = wide<T>;
   if (clip_by.skips()) return;
+  step.set(numbers);
   const Chunk c = table.chunk(blockIdx.x);
   const Parameter<T> p(table, c.tensor);
   const auto clip = static_cast<W>(clip_by.factor());
@@ -101,7 +102,8 @@ __global__ void __launch_bounds__(threads)
 template <class T>
 __global__ void __launch_bounds__(threads)
     lamb_length_kernel(const __grid_constant__ TensorTable<5> table, LambStep<wide<T>> step,
-                       const double* squares, wide<T>* length) {
+                       const double* numbers, const double* squares, wide<T>* length) {
+  step.set(numbers);
   const int tensor = static_cast<int>(blockIdx.x);
   double w_squares = 0, u_squares = 0;
   for (int i = table.first_chunk[tensor] + static_cast<int>(threadIdx.x);
@@ -117,9 +119,10 @@ __global__ void __launch_bounds__(threads)
 template <class T>
 __global__ void __launch_bounds__(threads)
     lamb_weights_kernel(const __grid_constant__ TensorTable<5> table, LambStep<wide<T>> step,
-                        ClipView clip_by, const wide<T>* length) {
+                        const double* numbers, ClipView clip_by, const wide<T>* length) {
   using W = wide<T>;
   if (clip_by.skips()) return;
+  step.set(numbers);
   const Chunk c = table.chunk(blockIdx.x);
   const Parameter<T> p(table, c.tensor);
   const W scale = length[c.tensor];
@@ -147,27 +150,27 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class T>
-void step_table(const TensorTable<5>& table, const LambStep<wide<T>>& step, const ClipView& clip_by,
-                Device device, Stream stream) {
+void step_table(const TensorTable<5>& table, const LambStep<wide<T>>& step, const double* numbers,
+                const ClipView& clip_by, Device device, Stream stream) {
   const Tensor squares = Tensor::empty({2 * int64_t{table.chunks()}}, f64, device);
   const Tensor length =
       Tensor::empty({table.groups}, sizeof(wide<T>) == sizeof(double) ? f64 : f32, device);
   auto* scale = static_cast<wide<T>*>(length.data());
-  lamb_moments_kernel<T><<<table.chunks(), threads, 0, native(stream)>>>(table, step, clip_by,
-                                                                         pointer<double>(squares));
+  lamb_moments_kernel<T><<<table.chunks(), threads, 0, native(stream)>>>(
+      table, step, numbers, clip_by, pointer<double>(squares));
   BS_CUDA_CHECK_LAUNCH("lamb");
   lamb_length_kernel<T><<<static_cast<unsigned>(table.groups), threads, 0, native(stream)>>>(
-      table, step, pointer<double>(squares), scale);
+      table, step, numbers, pointer<double>(squares), scale);
   BS_CUDA_CHECK_LAUNCH("lamb");
   lamb_weights_kernel<T>
-      <<<table.chunks(), threads, 0, native(stream)>>>(table, step, clip_by, scale);
+      <<<table.chunks(), threads, 0, native(stream)>>>(table, step, numbers, clip_by, scale);
   BS_CUDA_CHECK_LAUNCH("lamb");
 }
 
 }  // namespace
 
 void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
-          const GradientClip& clip, Stream stream) {
+          const GradientClip& clip, const Tensor& numbers, Stream stream) {
   const ClipView clip_by = {static_cast<const double*>(address_of(clip.norm)), clip.max_norm,
                             clip.skip_nonfinite};
   for (DType dtype : floating_dtypes)
@@ -181,7 +184,7 @@ void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOpt
                       p.value.numel());
           },
           [&](const TensorTable<5>& table) {
-            step_table<D>(table, LambStep<wide<D>>(step, options), clip_by,
+            step_table<D>(table, LambStep<wide<D>>(step, options), numbers_of(numbers), clip_by,
                           parameters.front().value.device(), stream);
           });
     });

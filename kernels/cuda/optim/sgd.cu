@@ -59,10 +59,12 @@ __device__ void step_pack(const Parameter<T>& p, int64_t i, const SgdStep<wide<T
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads) sgd_kernel(const __grid_constant__ TensorTable<4> table,
-                                                      SgdStep<wide<T>> step, ClipView clip_by) {
+__global__ void __launch_bounds__(threads)
+    sgd_kernel(const __grid_constant__ TensorTable<4> table, SgdStep<wide<T>> step,
+               const double* rate, ClipView clip_by) {
   using W = wide<T>;
   if (clip_by.skips()) return;
+  step.set(rate);
   const Chunk c = table.chunk(blockIdx.x);
   const Parameter<T> p = {table.at<T>(0, c.tensor), table.at<T>(1, c.tensor),
                           table.at<W>(2, c.tensor), table.at<W>(3, c.tensor)};
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(threads) sgd_kernel(const __grid_constant__ Te
 }  // namespace
 
 void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
-         const GradientClip& clip, Stream stream) {
+         const GradientClip& clip, const Tensor& rate, Stream stream) {
   const ClipView clip_by = {static_cast<const double*>(address_of(clip.norm)), clip.max_norm,
                             clip.skip_nonfinite};
   for (DType dtype : floating_dtypes)
@@ -95,7 +97,7 @@ void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
           },
           [&](const TensorTable<4>& table) {
             sgd_kernel<device_type<T>><<<table.chunks(), threads, 0, native(stream)>>>(
-                table, SgdStep<W>(options), clip_by);
+                table, SgdStep<W>(options), numbers_of(rate), clip_by);
             BS_CUDA_CHECK_LAUNCH("sgd");
           });
     });

@@ -80,6 +80,11 @@ inline constexpr std::array floating_dtypes = {f32, bf16, f16, f64};
 /// Address of the elements, null for an undefined tensor.
 inline void* address_of(const Tensor& t) { return t.defined() ? t.data() : nullptr; }
 
+/// The same of numbers that a step takes from the device.
+inline const double* numbers_of(const Tensor& t) {
+  return static_cast<const double*>(address_of(t));
+}
+
 /// Whether `count` elements may be loaded at once from `pointer`.
 template <int count, class T>
 __device__ bool aligned(const T* pointer) {

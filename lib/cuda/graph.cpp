@@ -1,0 +1,121 @@
+#include <bs/lib/cuda/check.h>
+#include <bs/lib/cuda/launch.h>
+#include <bs/lib/cuda/runtime.h>
+#include <bs/lib/cuda/upload.h>
+#include <bs/lib/graph.h>
+#include <bs/lib/recording.h>
+
+namespace bs::cuda {
+
+struct Graph::State {
+  explicit State(Device on) : device(on) {
+    const DeviceGuard guard(device);
+    BS_CUDA_CHECK(cudaStreamCreateWithFlags(&recorder, cudaStreamNonBlocking));
+    BS_CUDA_CHECK(cudaEventCreateWithFlags(&last, cudaEventDisableTiming));
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    clear();
+    if (cudaEventDestroy(last) != cudaSuccess) cudaGetLastError();  // at exit: no driver
+    if (cudaStreamDestroy(recorder) != cudaSuccess) cudaGetLastError();
+  }
+
+  void clear() {
+    if (executable) {
+      if (cudaEventSynchronize(last) != cudaSuccess) cudaGetLastError();
+      if (cudaGraphExecDestroy(executable) != cudaSuccess) cudaGetLastError();
+    }
+    executable = nullptr;
+    recording.reset();
+    nodes = 0;
+  }
+  /// What comes before on `stream` is before the next replay.
+  void mark(Stream stream) {
+    BS_CUDA_CHECK(cudaEventRecord(last, native(stream)));
+    last_stream = stream;
+  }
+
+  Device device;
+  cudaStream_t recorder = nullptr;  ///< nothing ever runs on it
+  cudaEvent_t last = nullptr;       ///< after the last replay
+  Stream last_stream;
+  cudaGraphExec_t executable = nullptr;
+  std::unique_ptr<Recording> recording;
+  size_t nodes = 0;
+};
+
+namespace {
+
+/// A graph until it is made executable.
+struct Template {
+  cudaGraph_t graph = nullptr;
+  Template() = default;
+  Template(const Template&) = delete;
+  Template& operator=(const Template&) = delete;
+  ~Template() {
+    if (graph) cudaGraphDestroy(graph);
+  }
+};
+
+/// Ends the capture also where an operation throws; the first error is the one that counts.
+void record(cudaStream_t recorder, Template& to, const std::function<void()>& work) {
+  BS_CUDA_CHECK(cudaStreamBeginCapture(recorder, cudaStreamCaptureModeRelaxed));
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(recorder, &to.graph);
+    cudaGetLastError();
+    throw;
+  }
+  BS_CUDA_CHECK(cudaStreamEndCapture(recorder, &to.graph));
+}
+
+}  // namespace
+
+Graph::Graph(Device device) {
+  BS_CHECK(device.is_cuda(), "graph: of {}, which has none", device);
+  check_usable("graph", device);
+  state_ = std::make_unique<State>(device);
+}
+
+Graph::~Graph() = default;
+
+void Graph::capture(const std::function<void()>& work) {
+  State& s = *state_;
+  const DeviceGuard guard(s.device);
+  const Stream stream = current_stream(s.device);
+  BS_CHECK(!is_captured(stream), "graph: the current stream of {} is captured already", s.device);
+  s.clear();
+  memory_resource(s.device).trim();
+  auto recording = std::make_unique<Recording>(s.device, stream);
+  Template made;
+  record(s.recorder, made, [&] {
+    const StreamGuard on({s.device, s.recorder});
+    const Recording::Scope scope(*recording);
+    work();
+  });
+  BS_CUDA_CHECK(cudaGraphGetNodes(made.graph, nullptr, &s.nodes));
+  BS_CUDA_CHECK(cudaGraphInstantiate(&s.executable, made.graph, 0));
+  s.recording = std::move(recording);
+  s.mark(stream);
+}
+
+void Graph::replay() {
+  State& s = *state_;
+  BS_CHECK(s.executable, "graph: replayed before anything was recorded");
+  const DeviceGuard guard(s.device);
+  const Stream stream = current_stream(s.device);
+  BS_CHECK(!is_captured(stream), "graph: replayed while {} is captured", s.device);
+  if (stream != s.last_stream) BS_CUDA_CHECK(cudaStreamWaitEvent(native(stream), s.last, 0));
+  const std::span<const uint64_t> words = s.recording->refresh();
+  copy_to_device(s.recording->words(), words.data(), words.size_bytes(), stream);
+  BS_CUDA_CHECK(cudaGraphLaunch(s.executable, native(stream)));
+  s.mark(stream);
+}
+
+bool Graph::captured() const { return state_->executable != nullptr; }
+int64_t Graph::nodes() const { return static_cast<int64_t>(state_->nodes); }
+int64_t Graph::bytes() const { return state_->recording ? state_->recording->bytes() : 0; }
+
+}  // namespace bs::cuda

@@ -1,0 +1,55 @@
+#pragma once
+/** @file Work of a device that is recorded once and then runs again as one launch. */
+#include <bs/lib/device.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace bs::cuda {
+
+/** @brief A CUDA graph of whatever operations a function calls, such as a step of training.
+ *
+ *      Graph step;
+ *      step.capture([&] { optimizer.zero_grad(); loss = forward(inputs); loss.backward(); ... });
+ *      for (...) { copy(batch, inputs); optimizer.set_learning_rate(rate); step.replay(); }
+ *
+ *  Recording computes nothing; each replay computes all of it, on the same memory. Tensors that
+ *  were made before are read and written where they are: update inputs in place, and keep them.
+ *  Tensors that the function makes are the graph's, and each replay writes them anew.
+ *  An optimiser's step number and rate, the decay of an average, and what a Generator draws go on
+ *  from replay to replay as they would from step to step. Other numbers of the host stay as they
+ *  were. Results are bit for bit those of the same operations without a graph.
+ *
+ *  Run the function once before: tables and kernels are made then. It must not look at a value of
+ *  the device nor copy from the host: an Error says what did. Optimisers and generators that it
+ *  uses must outlive the graph. */
+class Graph {
+ public:
+  /** @throws Error without CUDA. */
+  explicit Graph(Device device = Device::cuda());
+  /** @brief Waits for the last replay. */
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  /** @brief Records what `work` queues on the device, in place of what was recorded before. Waits
+   *  for the device, and gives memory that is cached back to it.
+   *  @throws what `work` throws, and CudaError; nothing is recorded then. */
+  void capture(const std::function<void()>& work);
+  /** @brief Queues all of it on the current stream; the host waits for nothing. A replay follows
+   *  the one before, whatever streams they are on. @throws Error where nothing was recorded. */
+  void replay();
+
+  bool captured() const;
+  /** @brief Kernels, copies and fills of a replay. */
+  int64_t nodes() const;
+  /** @brief Bytes that it holds for what was made while recording. */
+  int64_t bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace bs::cuda

@@ -1,0 +1,99 @@
+#include <bs/lib/cuda/check.h>
+#include <bs/lib/cuda/pool.h>
+#include <bs/lib/cuda/runtime.h>
+#include <bs/lib/record_stream.h>
+#include <bs/lib/tensor.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/guarded_memory.h>
+#include <bs/tests/support/streams.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+using namespace bs;
+using namespace bs::cuda;
+
+TEST_CASE("out of memory says how much, who has it and what may help") {
+  constexpr int64_t gib = int64_t{1} << 30;
+  const std::string text = out_of_memory_text(
+      Device::cuda(1), size_t{3} << 29,
+      {.total = 80 * gib, .free = gib / 4, .tensors = 70 * gib, .reserved = 72 * gib});
+  CHECK(text ==
+        "memory: cuda:1 cannot give 1.50 GiB. Of its 80.00 GiB, 256.00 MiB are free; tensors of "
+        "this process hold 70.00 GiB, its pool has 2.00 GiB cached or cut into pieces that are too "
+        "small, graphs included; other programs and CUDA itself have 7.75 GiB. Smaller batches, "
+        "fewer saved values (NoGrad) and other programs that end help; see memory_statistics().");
+  CHECK(out_of_memory_text(Device::cuda(0), 1, {}).find("cannot give 1 bytes. Of its 0 bytes") !=
+        std::string::npos);
+}
+
+TEST_CASE("memory whose stream is gone comes back by trim" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  constexpr int64_t size = int64_t{1} << 30;
+  MemoryResource& pool = device_pool(device);
+  pool.trim();
+  const int64_t before = pool.reserved();
+  cudaStream_t handle = nullptr;
+  BS_CUDA_CHECK(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking));
+  {
+    Tensor x;
+    {
+      const StreamGuard on({device, handle});
+      x = Tensor::empty({size}, u8, device);
+    }
+    BS_CUDA_CHECK(cudaStreamDestroy(handle));
+  }
+  pool.trim();
+  CHECK(pool.reserved() == before);
+}
+
+TEST_CASE("memory recorded for another stream is not handed out before that has used it" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  constexpr int64_t size = int64_t{1} << 20;
+  cudaStream_t handle = nullptr;
+  BS_CUDA_CHECK(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking));
+  const Stream other(device, handle);
+  const Tensor y = Tensor::empty({size}, u8, device);
+  Tensor x = Tensor::empty({size}, u8, device);
+  BS_CUDA_CHECK(cudaMemset(x.data(), 7, size));
+  {
+    test::HeldStream held(other);
+    BS_CUDA_CHECK(cudaMemcpyAsync(y.data(), x.data(), size, cudaMemcpyDeviceToDevice, handle));
+    record_stream(x, other);
+    x = Tensor();
+    const Tensor z = Tensor::empty({size}, u8, device);
+    fill_zero(z.data(), size, current_stream(device));
+    CHECK(held.release());
+  }
+  synchronize(device);
+  other.synchronize();
+  const Tensor host = y.to(Device::cpu());
+  CHECK(std::count(host.data<uint8_t>(), host.data<uint8_t>() + size, 7) == size);
+  BS_CUDA_CHECK(cudaStreamDestroy(handle));
+}
+
+TEST_CASE("memory that another stream has freed is waited for before an allocation fails" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  device_pool(device).trim();
+  size_t free = 0, total = 0;
+  BS_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const auto most = static_cast<int64_t>(free) / 10 * 6;
+  cudaStream_t handle = nullptr;
+  BS_CUDA_CHECK(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking));
+  {
+    const StreamGuard on({device, handle});
+    Tensor::empty({most}, u8, device);
+  }
+  CHECK(Tensor::empty({most}, u8, device).numel() == most);
+  CHECK_THROWS_WITH_AS(Tensor::empty({static_cast<int64_t>(total) * 2}, u8, device),
+                       doctest::Contains("memory: cuda:0 cannot give"), OutOfMemory);
+  BS_CUDA_CHECK(cudaStreamDestroy(handle));
+  device_pool(device).trim();
+}

@@ -1,0 +1,322 @@
+#include <bs/autograd/binary.h>
+#include <bs/autograd/dropout.h>
+#include <bs/autograd/loss.h>
+#include <bs/autograd/reduce.h>
+#include <bs/kernels/binary.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/ema.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/random.h>
+#include <bs/kernels/transducer_joint.h>
+#include <bs/lib/graph.h>
+#include <bs/lib/recording.h>
+#include <bs/nn/linear.h>
+#include <bs/nn/optim/adamw.h>
+#include <bs/nn/optim/clip_grad_norm.h>
+#include <bs/nn/optim/ema.h>
+#include <bs/nn/optim/lamb.h>
+#include <bs/nn/optim/sgd.h>
+#include <bs/nn/transformer.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/guarded_memory.h>
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+using namespace bs;
+
+namespace {
+
+using Bytes = std::vector<char>;
+
+Bytes bytes_of(const Tensor& x) {
+  const Tensor host = x.to(Device::cpu());
+  Bytes bytes(host.bytes());
+  std::memcpy(bytes.data(), host.data(), bytes.size());
+  return bytes;
+}
+
+template <class Numbers>
+Tensor tensor_of(const Numbers& numbers, Device device) {
+  return Tensor::from(std::span<const double>(numbers), {static_cast<int64_t>(numbers.size())})
+      .to(device);
+}
+
+/// A parameter with everything that an optimiser keeps for it.
+struct Parameter {
+  Tensor value, gradient, first, second, master;
+
+  Parameter(DType dtype, Device device) {
+    Generator generator(3);
+    value = cast(randn({1003}, f32, device, generator), dtype);
+    gradient = cast(randn({1003}, f32, device, generator), dtype);
+    const DType wide = dtype == f64 ? f64 : f32;
+    first = randn({1003}, wide, device, generator);
+    second = rand({1003}, wide, device, generator);
+    if (size_of(dtype) == 2) master = cast(value, f32);
+  }
+  std::vector<Bytes> all() const {
+    std::vector<Bytes> all{bytes_of(value), bytes_of(first), bytes_of(second)};
+    if (master.defined()) all.push_back(bytes_of(master));
+    return all;
+  }
+};
+
+/// Two layers, the second dropped out of, under an optimiser: a step of training.
+class Training {
+ public:
+  template <class Optimizer>
+  Training(Device device, std::unique_ptr<Optimizer> (*make)(const nn::Module&))
+      : device_(device), generator_(11) {
+    manual_seed(5);
+    first_ = std::make_unique<nn::Linear>(nn::LinearOptions{.in = 24, .out = 40, .device = device});
+    optimizer_ = make(*first_);
+    average_ = std::make_unique<optim::Ema>(*first_, 0.9);
+    inputs = zeros({16, 24}, f32, device);
+  }
+
+  void compute() {
+    optimizer_->zero_grad();
+    const Variable y = dropout(first_->forward(inputs), 0.3, generator_);
+    const Variable wanted = rand({16, 40}, f32, device_, generator_);
+    const Variable difference = y - wanted;
+    const Variable loss_value = mean(difference * difference);
+    loss_value.backward();
+    loss = loss_value.data();
+    norm = optim::grad_norm(first_->parameters());
+    optimizer_->step({.norm = norm, .max_norm = 0.5});
+    average_->update(optimizer_->steps() + (Recording::current() ? 1 : 0));
+  }
+  void feed(int step) {
+    Generator batch(static_cast<uint64_t>(100 + step));
+    copy(randn({16, 24}, f32, device_, batch), inputs);
+    optimizer_->set_learning_rate(0.01 / (step + 1));
+  }
+  std::vector<Bytes> state() const {
+    std::vector<Bytes> all{bytes_of(loss), bytes_of(norm)};
+    for (const Variable& p : first_->parameters()) all.push_back(bytes_of(p.data()));
+    for (const auto& named : optimizer_->state()) all.push_back(bytes_of(named.tensor));
+    for (const auto& named : average_->state()) all.push_back(bytes_of(named.tensor));
+    return all;
+  }
+  int64_t steps() const { return optimizer_->steps(); }
+  RandomState random() const { return generator_.state(); }
+
+  Tensor inputs, loss, norm;
+
+ private:
+  Device device_;
+  Generator generator_;
+  std::unique_ptr<nn::Linear> first_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<optim::Ema> average_;
+};
+
+template <class Optimizer, class Options>
+std::unique_ptr<Optimizer> make(const nn::Module& module) {
+  Options options;
+  if constexpr (std::is_same_v<Options, SgdOptions>) options.momentum = 0.9;
+  return std::make_unique<Optimizer>(optim::decay_groups(module, options));
+}
+
+template <class Optimizer, class Options>
+void check_replays() {
+  const Device device = test::test_device();
+  Training eager(device, make<Optimizer, Options>), graphed(device, make<Optimizer, Options>);
+  cuda::Graph graph(device);
+  for (int step = 0; step < 6; ++step) {
+    eager.feed(step);
+    eager.compute();
+    graphed.feed(step);
+    if (step == 2) graph.capture([&] { graphed.compute(); });
+    if (step < 2) {
+      graphed.compute();
+    } else {
+      graph.replay();
+    }
+    CAPTURE(step);
+    CHECK(graphed.steps() == eager.steps());
+    CHECK(graphed.random() == eager.random());
+    CHECK(graphed.state() == eager.state());
+  }
+  CHECK(graph.nodes() > 5);
+}
+
+}  // namespace
+
+TEST_CASE("a step takes its numbers from the device as it takes them from the host") {
+  const Device device = test::test_device();
+  for (const DType dtype : {f32, bf16, f16, f64})
+    for (const int64_t step : {1, 7, 100000}) {
+      CAPTURE(to_string(dtype));
+      const auto alike = [&](auto&& update) {
+        const Parameter host(dtype, device), live(dtype, device);
+        update(host, false);
+        update(live, true);
+        CHECK(host.all() == live.all());
+      };
+      const AdamWOptions adam{.learning_rate = 0.0123, .weight_decay = 0.07};
+      alike([&](const Parameter& p, bool live) {
+        const MomentParameter m{p.value, p.gradient, p.first, p.second, p.master};
+        if (live) {
+          adamw({{m}}, 999, {.learning_rate = 5, .weight_decay = 0.07}, {},
+                tensor_of(adamw_numbers(step, adam), device));
+        } else {
+          adamw({{m}}, step, adam);
+        }
+      });
+      const LambOptions large{.learning_rate = 0.0123, .weight_decay = 0.07};
+      alike([&](const Parameter& p, bool live) {
+        const MomentParameter m{p.value, p.gradient, p.first, p.second, p.master};
+        if (live) {
+          lamb({{m}}, 999, {.learning_rate = 5, .weight_decay = 0.07}, {},
+               tensor_of(lamb_numbers(step, large), device));
+        } else {
+          lamb({{m}}, step, large);
+        }
+      });
+      alike([&](const Parameter& p, bool live) {
+        const SgdParameter s{p.value, p.gradient, p.first, p.master};
+        const auto rate = live ? tensor_of(std::vector{0.0123}, device) : Tensor();
+        sgd({{s}}, {.learning_rate = live ? 5 : 0.0123, .momentum = 0.9}, {}, rate);
+      });
+      alike([&](const Parameter& p, bool live) {
+        const auto mix = live ? tensor_of(std::vector{1 - 0.97}, device) : Tensor();
+        ema({{{p.value, p.first}}}, live ? 0.1 : 0.97, mix);
+      });
+    }
+}
+
+TEST_CASE("numbers of a step are refused where they do not fit") {
+  const Device device = test::test_device();
+  const Parameter p(f32, device);
+  const MomentParameter m{p.value, p.gradient, p.first, p.second, {}};
+  CHECK_THROWS_WITH_AS(adamw({{m}}, 1, {}, {}, zeros({2}, f64, device)),
+                       doctest::Contains("adamw: numbers [2] of f64, expected [3] of f64 on"),
+                       Error);
+}
+
+TEST_CASE("a graph is refused where there is none") {
+  CHECK_THROWS_AS(cuda::Graph(Device::cpu()), Error);
+}
+
+TEST_CASE("replays of a step are the steps they stand for, bit for bit" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  check_replays<optim::AdamW, AdamWOptions>();
+  check_replays<optim::Lamb, LambOptions>();
+  check_replays<optim::Sgd, SgdOptions>();
+}
+
+TEST_CASE("a transformer's step as one launch is the same step, bit for bit" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  struct Model {
+    explicit Model(Device on)
+        : net([on] {
+            manual_seed(3);
+            return nn::SparseTransformerOptions{.vocabulary = 64,
+                                                .context = 128,
+                                                .width = 64,
+                                                .layers = 2,
+                                                .heads = 2,
+                                                .block = 16,
+                                                .dtype = bf16,
+                                                .device = on};
+          }()),
+          optimizer(optim::decay_groups(net, AdamWOptions{})),
+          tokens(zeros({4, 128}, i32, on)) {}
+    void compute() {
+      optimizer.zero_grad();
+      const Variable l = cross_entropy(net.forward(tokens), tokens);
+      l.backward();
+      loss = l.data();
+      optimizer.step({.norm = optim::grad_norm(net.parameters()), .max_norm = 1});
+    }
+    nn::SparseTransformer net;
+    optim::AdamW optimizer;
+    Tensor tokens, loss;
+  };
+  Model eager(device), graphed(device);
+  cuda::Graph graph(device);
+  for (int step = 0; step < 5; ++step) {
+    Generator batch(static_cast<uint64_t>(step));
+    const Tensor tokens = randint(0, 64, {4, 128}, i32, device, batch);
+    for (Model* m : {&eager, &graphed}) {
+      copy(tokens, m->tokens);
+      m->optimizer.set_learning_rate(0.01 / (1 + step));
+    }
+    eager.compute();
+    if (step < 2) {
+      graphed.compute();
+    } else {
+      if (step == 2) graph.capture([&] { graphed.compute(); });
+      graph.replay();
+    }
+    CAPTURE(step);
+    CHECK(bytes_of(graphed.loss) == bytes_of(eager.loss));
+    const auto a = eager.net.named_parameters(), b = graphed.net.named_parameters();
+    for (size_t i = 0; i < a.size(); ++i) {
+      CAPTURE(a[i].name);
+      CHECK(bytes_of(a[i].variable.data()) == bytes_of(b[i].variable.data()));
+    }
+  }
+}
+
+TEST_CASE("what a graph cannot record is named, and the device works on" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const Tensor x = full({8}, 2.0, f32, device);
+  const Tensor host = zeros({8}, f32);
+  cuda::Graph graph(device);
+  const auto refused = [&](const char* text, const std::function<void()>& work) {
+    CHECK_THROWS_WITH_AS(graph.capture(work), doctest::Contains(text), Error);
+    CHECK(!graph.captured());
+    CHECK_THROWS_WITH_AS(graph.replay(), doctest::Contains("before anything was recorded"), Error);
+  };
+  refused("item: reads a value of the device", [&] { x.select(0, 0).item(); });
+  refused("copy: from cuda:0 to cpu while a graph is recorded", [&] { x.to(Device::cpu()); });
+  refused("copy: from cpu to cuda:0 while a graph is recorded", [&] { host.to(device); });
+  refused("synchronize: cuda:0", [&] { synchronize(device); });
+  const Tensor lengths = full({2}, 3, i64, device);
+  refused("transducer_packed_rows: reads lengths",
+          [&] { transducer_packed_rows(lengths, lengths); });
+  refused("graph: this thread records one", [&] {
+    cuda::Graph inner(device);
+    inner.capture([] {});
+  });
+  CHECK(add(x, x).select(0, 3).item() == 4);
+}
+
+TEST_CASE("memory of a graph is its own, and goes with it" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  const int64_t before = memory_statistics(device).live;
+  {
+    const Tensor x = full({1000}, 1.0, f32, device);
+    Tensor old = full({1000}, 5.0, f32, device);
+    Tensor y;
+    {
+      cuda::Graph graph(device);
+      graph.capture([&] {
+        y = add(add(x, x), old);
+        old = Tensor();
+      });
+      CHECK(graph.bytes() > 0);
+      for (int i = 0; i < 3; ++i) {
+        const Tensor other = full({1000}, 100.0, f32, device);  // takes no memory of the graph
+        copy(full({1000}, static_cast<double>(i), f32, device), x);
+        graph.replay();
+        CHECK(y.select(0, 999).item() == 2 * i + 5);
+      }
+      // A second capture takes the place of the first.
+      graph.capture([&] { y = add(x, x); });
+      graph.replay();
+      CHECK(y.select(0, 0).item() == 4);
+    }
+    CHECK(y.select(0, 0).item() == 4);
+  }
+  CHECK(memory_statistics(device).live == before);
+}

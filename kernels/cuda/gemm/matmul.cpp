@@ -80,6 +80,17 @@ const GemmOperation& operation(const Form& form) {
   return all[(form.a_rows ? 2U : 0U) + (form.b_rows ? 1U : 0U)];
 }
 
+/// Whether it was done; not where there is no memory for the parts of f32.
+bool run(const GemmOperation& product, const GemmArguments& operands, bool in_parts) {
+  try {
+    product.run(operands);
+  } catch (const OutOfMemory&) {
+    if (!in_parts) throw;
+    return false;
+  }
+  return true;
+}
+
 /// The last two axes of x, `batch` times at an even distance.
 Tensor batch_of(const Tensor& x, int64_t batch, int64_t distance) {
   return x.as_strided({batch, x.size(-2), x.size(-1)},
@@ -125,16 +136,18 @@ void matmul(const Tensor& a_any, const Tensor& b_any, const Tensor& c, Stream st
   if (one_batch && !(c.dtype() == f32 && tf32_allowed())) {
     const DeviceProperties& device = device_properties(c.device());
     const MatmulProblem x = problem(a, b, c, batch);
-    if (choose_matmul(x, device.capability, device.multiprocessors) != MatmulPath::library) {
+    const MatmulPath path =
+        choose_matmul(x, device.capability, device.multiprocessors, device.memory_bytes);
+    if (path != MatmulPath::library) {
       const auto all = [&](const Tensor& t, int n) {
         return batch_of(t, batch.inner(), batch.inner_stride(n));
       };
-      operation({.dtype = x.dtype,
-                 .tile = parts_tile(x, device.multiprocessors),
-                 .a_rows = p.operation == CUBLAS_OP_N,
-                 .b_rows = q.operation == CUBLAS_OP_N})
-          .run({.a = all(a, 0), .b = all(b, 1), .d = all(c, 2)});
-      return;
+      const GemmOperation& product = operation({.dtype = x.dtype,
+                                                .tile = parts_tile(x, device.multiprocessors),
+                                                .a_rows = p.operation == CUBLAS_OP_N,
+                                                .b_rows = q.operation == CUBLAS_OP_N});
+      if (run(product, {.a = all(a, 0), .b = all(b, 1), .d = all(c, 2)}, path == MatmulPath::parts))
+        return;
     }
   }
   const cudaDataType_t type = blas_type(c.dtype());

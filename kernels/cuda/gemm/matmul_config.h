@@ -85,9 +85,15 @@ constexpr bool fills_tiles(const MatmulProblem& p, int multiprocessors) {
          tiles * 128 * 256 <= p.batch * p.m * p.n / 32 * 33;
 }
 
+/** @brief Bytes that an f32 product in parts takes besides its operands: twice theirs. */
+constexpr int64_t bytes_in_parts(const MatmulProblem& p) {
+  return 8 * p.k * (p.a_matrices * p.m + p.b_matrices * p.n);
+}
+
 /** @brief The faster path, on Hopper; elsewhere the library. Parts only where they save a tenth,
- *  since they take memory for twice both operands. f64 is the library's. */
-constexpr MatmulPath choose_matmul(const MatmulProblem& p, int capability, int multiprocessors) {
+ *  and take a quarter of the GPU's memory at most. f64 is the library's. */
+constexpr MatmulPath choose_matmul(const MatmulProblem& p, int capability, int multiprocessors,
+                                   int64_t memory_bytes = int64_t{80} << 30) {
   constexpr int64_t most = int64_t{1} << 30;  // of an extent, in GemmOperation
   if (capability != 90 || multiprocessors < 2 || p.m > most || p.n > most || p.k > most)
     return MatmulPath::library;
@@ -95,7 +101,7 @@ constexpr MatmulPath choose_matmul(const MatmulProblem& p, int capability, int m
     return fills_tiles(p, multiprocessors) ? MatmulPath::tiles : MatmulPath::library;
   const bool pays =
       p.dtype == DType::f32 && seconds_in_parts(p, multiprocessors) < .9 * seconds_of_library(p);
-  return pays ? MatmulPath::parts : MatmulPath::library;
+  return pays && bytes_in_parts(p) <= memory_bytes / 4 ? MatmulPath::parts : MatmulPath::library;
 }
 
 }  // namespace bs::cuda

@@ -53,6 +53,14 @@ TEST_CASE("matmul config: the library keeps what splitting costs more than it sa
   CHECK(seconds_in_parts(shared, 132) < seconds_in_parts(batch, 132));
 }
 
+TEST_CASE("matmul config: parts take a quarter of the memory at most") {
+  const MatmulProblem cube{.dtype = f32, .m = 32768, .n = 32768, .k = 32768};
+  constexpr int64_t gib = int64_t{1} << 30;
+  CHECK(bytes_in_parts(cube) == 16 * gib);
+  CHECK(choose_matmul(cube, 90, 132, 63 * gib) == MatmulPath::library);
+  CHECK(choose_matmul(cube, 90, 132, 64 * gib) == MatmulPath::parts);
+}
+
 TEST_CASE("matmul config: parts go in the tile that fills the GPU") {
   const auto tile = [](int64_t m, int64_t n, int64_t k) {
     const PartsTile& t = parts_tiles[parts_tile({.dtype = f32, .m = m, .n = n, .k = k}, 132)];

@@ -1,5 +1,6 @@
 #include <bs/kernels/block_sparse_linear.h>
 
+#include <bs/kernels/activation_epilogue.h>
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/reduce.h>
@@ -15,25 +16,6 @@ using epilogue::Value;
 constexpr Activation activations[] = {Activation::none,     Activation::relu, Activation::tanh,
                                       Activation::sigmoid,  Activation::silu, Activation::gelu,
                                       Activation::gelu_tanh};
-
-Value applied(Activation f, const Value& x) {
-  switch (f) {
-    case Activation::relu:
-      return epilogue::relu(x);
-    case Activation::tanh:
-      return epilogue::tanh(x);
-    case Activation::sigmoid:
-      return epilogue::sigmoid(x);
-    case Activation::silu:
-      return epilogue::silu(x);
-    case Activation::gelu:
-      return epilogue::gelu(x);
-    case Activation::gelu_tanh:
-      return epilogue::gelu_tanh(x);
-    default:
-      return x;
-  }
-}
 
 /// Whether the derivative is had from the argument; else it is had from the result.
 bool wants_before(Activation f) {
@@ -52,7 +34,7 @@ const GemmEpilogue& epilogue_of(const Form& form) {
           for (const bool keeps : {false, true}) {
             const Value sum = epilogue::accumulator();
             const Value t = biased ? sum + epilogue::row("bias", e) : sum;
-            GemmEpilogue one(applied(f, t));
+            GemmEpilogue one(epilogue::activated(f, t));
             if (keeps) one.store("before", t, e);
             made->emplace(Form{f, e, biased, keeps}, std::move(one));
           }

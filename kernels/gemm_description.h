@@ -107,6 +107,16 @@ std::string to_join_source(const GemmDescription& description);
 std::string blocks_name(const GemmDescription& description, int block);
 std::string to_blocks_source(const GemmDescription& description, int block);
 /** @} */
+/** @brief Who fills the stages of a kernel of warpgroups, where it is not with boxes of matrices.
+ */
+struct GemmLoaderText {
+  std::string header;  ///< "conv/conv2d_loader", in kernels/cuda/device
+  std::string loader;  ///< a template of it, as device/gemm/gemm_loader.cuh describes them
+  std::string params;  ///< what the kernel is given
+};
+/** @brief The kernel `name` of a description of warpgroups, with another loader. */
+std::string to_loader_source(const GemmDescription& description, const std::string& name,
+                             const GemmLoaderText& loader);
 /** @brief CUDA's word for an element type, of device/gemm_element.cuh. */
 std::string device_type(Element element);
 

@@ -211,6 +211,17 @@ std::string to_join_source(const GemmDescription& d) {
                 join_name(d), "GemmParams", "Join::run");
 }
 
+std::string to_loader_source(const GemmDescription& d, const std::string& name,
+                             const GemmLoaderText& loader) {
+  const std::string further = format(
+      "using LoaderKernel = WarpgroupGemm<Config, Epilogue, 0, {}<Config>>;\n"
+      "static_assert(LoaderKernel::shared_bytes == {});\n\n",
+      loader.loader, shared_bytes(d));
+  return source(d, format("#include <bs/kernels/cuda/device/{}.cuh>\n", loader.header), further,
+                d.tile.threads(), name, loader.params.c_str(),
+                "Multiply::declare();\n  LoaderKernel::run");
+}
+
 std::string blocks_name(const GemmDescription& d, int block) {
   return kernel_name(d) + format("_b{}", block);
 }

@@ -46,31 +46,41 @@ int span_of(TensorMapSwizzle swizzle) {
   return bytes[static_cast<int>(swizzle)];
 }
 
-template <class T>
-std::string list(const std::array<T, 5>& values, int rank) {
+template <class T, size_t N>
+std::string list(const std::array<T, N>& values, int rank) {
   std::string text = "[";
   for (int i = 0; i < rank; ++i)
     text += format("{}{}", i == 0 ? "" : ", ", values[static_cast<size_t>(i)]);
   return text + "]";
 }
 
-/// cuTensorMapEncodeTiled of the driver that is here, without linking it.
-PFN_cuTensorMapEncodeTiled_v12000 encoder() {
-  static const auto found = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+/// A function of the driver that is here, without linking it.
+template <class Function>
+Function driver_function(const char* name) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
-    BS_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                                   cudaEnableDefault, &result));
+  BS_CUDA_CHECK(
+      cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &result));
 #else
-    BS_CUDA_CHECK(
-        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &result));
+  BS_CUDA_CHECK(cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &result));
 #endif
-    if (result != cudaDriverEntryPointSuccess || !function)
-      BS_THROW(CudaError, "tensor_map: the driver is too old: it has no cuTensorMapEncodeTiled");
-    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
-  }();
-  return found;
+  if (result != cudaDriverEntryPointSuccess || !function)
+    BS_THROW(CudaError, "tensor_map: the driver is too old: it has no {}", name);
+  return reinterpret_cast<Function>(function);
+}
+
+/// The upper corner of the base pixels, from the far end of the images.
+int upper_corner(const Im2colTensor& t, size_t axis) {
+  return t.first[axis] + (t.count[axis] - 1) * t.step[axis] -
+         static_cast<int>(t.dims[axis + 1] - 1);
+}
+
+TensorMap as_map(const CUtensorMap& map) {
+  TensorMap out;
+  static_assert(sizeof out == sizeof map);
+  std::memcpy(&out, &map, sizeof out);
+  return out;
 }
 
 }  // namespace
@@ -110,19 +120,61 @@ TensorMap encode_tiled(const char* op, const TiledTensor& t) {
     steps[i] = 1;
   }
   alignas(CUtensorMap) CUtensorMap map{};
-  const CUresult status = encoder()(
-      &map, facts(t.element).type, static_cast<cuuint32_t>(t.rank), const_cast<void*>(t.address),
-      dims.data(), strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-      static_cast<CUtensorMapSwizzle>(t.swizzle), static_cast<CUtensorMapL2promotion>(t.promotion),
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  static const auto encode =
+      driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+  const CUresult status =
+      encode(&map, facts(t.element).type, static_cast<cuuint32_t>(t.rank),
+             const_cast<void*>(t.address), dims.data(), strides.data(), box.data(), steps.data(),
+             CU_TENSOR_MAP_INTERLEAVE_NONE, static_cast<CUtensorMapSwizzle>(t.swizzle),
+             static_cast<CUtensorMapL2promotion>(t.promotion), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     BS_THROW(CudaError, "{}: cuTensorMapEncodeTiled: error {}: dims {}, strides {}, box {}", op,
              static_cast<int>(status), list(t.dims, t.rank), list(t.strides, t.rank),
              list(t.box, t.rank));
-  TensorMap out;
-  static_assert(sizeof out == sizeof map);
-  std::memcpy(&out, &map, sizeof out);
-  return out;
+  return as_map(map);
+}
+
+bool fits_im2col(const Im2colTensor& t) {
+  if (reinterpret_cast<uintptr_t>(t.address) % 16 != 0) return false;
+  for (size_t i = 0; i < 4; ++i)
+    if (t.dims[i] < 1 || t.dims[i] >= int64_t{1} << 31 ||
+        (i > 0 && (t.strides[i] % 16 != 0 || t.strides[i] < 0 || t.strides[i] >= int64_t{1} << 40)))
+      return false;
+  for (size_t i = 0; i < 2; ++i) {
+    const int upper = upper_corner(t, i);
+    if (t.first[i] < -128 || t.first[i] > 127 || upper < -128 || upper > 127 || t.step[i] < 1 ||
+        t.step[i] > 8)
+      return false;
+  }
+  const int bytes = t.channels * facts(t.element).bytes;
+  return t.channels >= 1 && t.channels <= 256 && t.pixels >= 1 && t.pixels <= 1024 &&
+         bytes % 16 == 0 && (t.swizzle == TensorMapSwizzle::none || bytes <= span_of(t.swizzle));
+}
+
+TensorMap encode_im2col(const char* op, const Im2colTensor& t) {
+  BS_CHECK(fits_im2col(t), "{}: TMA cannot walk images of {} in steps of {} from {} on", op,
+           list(t.dims, 4), list(t.step, 2), list(t.first, 2));
+  std::array<cuuint64_t, 4> dims{}, strides{};
+  std::array<cuuint32_t, 4> steps{1, static_cast<cuuint32_t>(t.step[0]),
+                                  static_cast<cuuint32_t>(t.step[1]), 1};
+  const std::array<int, 2> lower = t.first, upper{upper_corner(t, 0), upper_corner(t, 1)};
+  for (size_t i = 0; i < 4; ++i) {
+    dims[i] = static_cast<cuuint64_t>(t.dims[i]);
+    if (i > 0) strides[i - 1] = static_cast<cuuint64_t>(t.strides[i]);
+  }
+  static const auto encode =
+      driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
+  alignas(CUtensorMap) CUtensorMap map{};
+  const CUresult status =
+      encode(&map, facts(t.element).type, 4, const_cast<void*>(t.address), dims.data(),
+             strides.data(), lower.data(), upper.data(), static_cast<cuuint32_t>(t.channels),
+             static_cast<cuuint32_t>(t.pixels), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+             static_cast<CUtensorMapSwizzle>(t.swizzle),
+             static_cast<CUtensorMapL2promotion>(t.promotion), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    BS_THROW(CudaError, "{}: cuTensorMapEncodeIm2col: error {}: dims {}, corners {} and {}", op,
+             static_cast<int>(status), list(t.dims, 4), list(lower, 2), list(upper, 2));
+  return as_map(map);
 }
 
 }  // namespace bs::cuda

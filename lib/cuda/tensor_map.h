@@ -35,6 +35,28 @@ struct TiledTensor {
   TensorMapPromotion promotion = TensorMapPromotion::bytes_128;
 };
 
+/** @brief Images [n][h][w][c], and what one copy moves of them: `channels` of `pixels` base pixels,
+ *  row by row and image by image, moved by a tap that the copy names. What lies outside of an image
+ *  reads as zeros. */
+struct Im2colTensor {
+  TensorMapElement element = TensorMapElement::f16;
+  const void* address = nullptr;
+  std::array<int64_t, 4> dims{};     ///< c, w, h, n
+  std::array<int64_t, 4> strides{};  ///< bytes; strides[0] is not looked at
+  std::array<int, 2> first{};        ///< first base pixel of a row (w) and of an image (h)
+  std::array<int, 2> count{};        ///< base pixels of a row, rows of an image
+  std::array<int, 2> step{1, 1};     ///< from one base pixel to the next: 1 to 8
+  int channels = 0, pixels = 0;      ///< of a copy
+  TensorMapSwizzle swizzle = TensorMapSwizzle::none;
+  TensorMapPromotion promotion = TensorMapPromotion::bytes_128;
+};
+
+/** @brief Whether TMA can walk these images: addresses and strides in multiples of 16 bytes, base
+ *  pixels at most 128 from the image's ends. Needs no GPU. */
+bool fits_im2col(const Im2colTensor& tensor);
+/** @brief Encodes; @throws Error where it does not fit; CudaError without a driver that can. */
+TensorMap encode_im2col(const char* op, const Im2colTensor& tensor);
+
 /** @brief Throws an Error that names `op`, the rule broken and the values, unless TMA can address
  *  the tensor: address and strides in multiples of 16 bytes, dims up to 2^32, a line of the box of
  *  a multiple of 16 bytes and within the span of the swizzle. Needs no GPU. */

@@ -6,14 +6,16 @@
 #include <bs/kernels/cuda/device/attention/block_list.cuh>
 #include <bs/kernels/cuda/device/attention/sparse_attention.cuh>
 #include <bs/kernels/cuda/device/attention/sparse_attention_backward.cuh>
-#include <bs/kernels/cuda/device/attention/warpgroup_forward.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_backward.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_forward.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_query_gradient.cuh>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_matmul.cuh>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_problem.cuh>
+#include <bs/kernels/cuda/device/conv/conv2d_loader.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_boxes.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_epilogue.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_join.cuh>
+#include <bs/kernels/cuda/device/gemm/gemm_loader.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_multiply.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_params.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_portable.cuh>

@@ -25,6 +25,13 @@ struct EpiloguePlace {
   int count;
 };
 
+/// Where the sums of a row and column are found in the operands: at the same ones.
+struct SamePlaces {
+  __device__ EpiloguePlace at(int row, int column, int batch, int count) const {
+    return {row, column, batch, count};
+  }
+};
+
 /// What no kernel writes that reads it: the compiler may load it early.
 template <class T>
 __device__ inline T load_element(const T* from) {
@@ -218,11 +225,11 @@ struct EpilogueSlab {
 
   /// Slabs lie `apart` rows from each other; the first begins at `row`, `column` of a matrix of
   /// m x n. Registers have no index, so that a chunk's sums leave them in a branch of its own; what
-  /// follows is long, and stands in the code once.
-  template <int Slabs>
+  /// follows is long, and stands in the code once. `places` tells where elements lie.
+  template <int Slabs, class Places = SamePlaces>
   __device__ static void run(const EpilogueScalars& scalars, const GemmOperand* operands,
                              const Sum (&sums)[Slabs][Tiles][4], int apart, Sum* scratch, int row,
-                             int column, int batch, int m, int n) {
+                             int column, int batch, int m, int n, const Places& places = {}) {
     constexpr int chunks = columns / chunk;
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
@@ -244,14 +251,15 @@ struct EpilogueSlab {
       __syncwarp();
       const int chunk_row = row + c / chunks * apart, chunk_column = column + c % chunks * chunk;
       if (chunk_row < m && chunk_column < n)
-        run_chunk(scalars, operands, scratch, chunk_row, chunk_column, batch, m, n);
+        run_chunk(scalars, operands, scratch, chunk_row, chunk_column, batch, m, n, places);
     }
   }
 
  private:
+  template <class Places>
   __device__ static void run_chunk(const EpilogueScalars& scalars, const GemmOperand* operands,
-                                   const Sum* scratch, int row, int column, int batch, int m,
-                                   int n) {
+                                   const Sum* scratch, int row, int column, int batch, int m, int n,
+                                   const Places& places) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int at = lane % lanes * V;
     const int count = n - column - at;
@@ -266,7 +274,7 @@ struct EpilogueSlab {
       if (inside) {
         Neighbours<Sum, V> sums;
         sums.load(scratch + r * ld + at);
-        const EpiloguePlace place{row + r, column + at, batch, count};
+        const EpiloguePlace place = places.at(row + r, column + at, batch, count);
         Epilogue::template apply<V>(scalars, operands, place, place, sums.at, reduced,
                                     StoreOperands());
       }

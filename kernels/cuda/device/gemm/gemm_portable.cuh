@@ -125,17 +125,70 @@ struct OperandTile {
   }
 };
 
-/// C: ElementA, ElementB, Multiply, rows, columns, depth, stages, warps_m, warps_n, warps_k,
-/// a_k_contiguous, b_k_contiguous, align_a, align_b, swizzle, split, group.
-template <class C, class Epilogue>
-struct PortableGemm {
+/// The tiles of one operand along the depth, by pieces where they are whole.
+template <class Tile, class T, bool plain>
+struct TileWalk {
+  const GemmMatrix& matrix;
+  const T* data;
+  int side0, sides, depth;
+  typename Tile::Pieces pieces;
+
+  __device__ TileWalk(const GemmMatrix& m, int batch, int side, int sides_of, int k0, int depth_of)
+      : matrix(m),
+        data(static_cast<const T*>(m.data) + batch * m.batch),
+        side0(side),
+        sides(sides_of),
+        depth(depth_of),
+        pieces(m, data, side, k0, sides_of) {}
+  /// The next tile, which begins at `k0`.
+  __device__ void fetch(char* to, int k0, bool whole) {
+    if constexpr (plain) {
+      if (whole) return pieces.fetch(shared_address(to), true);
+    }
+    Tile::fetch(reinterpret_cast<T*>(to), matrix, data, side0, k0, sides, depth);
+  }
+};
+
+/// Which tiles a kernel fills its stages with, by all of its threads. C is PortableGemm's. Both
+/// operands are matrices; loaders of other kinds have the same interface.
+template <class C>
+struct PortableLoader {
+  using Params = GemmParams;
   using M = typename C::Multiply;
-  using Sum = typename M::Sum;
   static constexpr int threads = 32 * C::warps_m * C::warps_n * C::warps_k;
   using TileA =
       OperandTile<typename C::ElementA, C::rows, C::depth, C::a_k_contiguous, C::align_a, threads>;
   using TileB = OperandTile<typename C::ElementB, C::columns, C::depth, C::b_k_contiguous,
                             C::align_b, threads>;
+  static constexpr bool own_steps = false;
+  // Plain arithmetic has no registers left for pieces, and time enough.
+  static constexpr bool even = M::depth > 1 && TileA::even&& TileB::even;
+
+  TileWalk<TileA, typename C::ElementA, even> a;
+  TileWalk<TileB, typename C::ElementB, even> b;
+  int plain_end;  // of the steps whose pieces are all of them whole
+
+  __device__ PortableLoader(const Params&, const GemmProblem& q, const GemmWork& work, int batch)
+      : a(q.a, batch, work.m * C::rows, q.m, work.k_begin * C::depth, q.k),
+        b(q.b, batch, work.n * C::columns, q.n, work.k_begin * C::depth, q.k),
+        plain_end(even && a.pieces.whole && b.pieces.whole ? q.k / C::depth : 0) {}
+  __device__ static SamePlaces places(const Params&) { return {}; }
+  __device__ void fetch(char* to, int step) {
+    a.fetch(to, step * C::depth, step < plain_end);
+    b.fetch(to + TileA::bytes, step * C::depth, step < plain_end);
+  }
+};
+
+/// C: ElementA, ElementB, Multiply, rows, columns, depth, stages, warps_m, warps_n, warps_k,
+/// a_k_contiguous, b_k_contiguous, align_a, align_b, swizzle, split, group.
+template <class C, class Epilogue, class Loader = PortableLoader<C>>
+struct PortableGemm {
+  using Params = typename Loader::Params;
+  using M = typename C::Multiply;
+  using Sum = typename M::Sum;
+  static constexpr int threads = 32 * C::warps_m * C::warps_n * C::warps_k;
+  using TileA = typename Loader::TileA;
+  using TileB = typename Loader::TileB;
   static constexpr int stage_bytes = TileA::bytes + TileB::bytes;
   static constexpr int warp_m = C::rows / C::warps_m, warp_n = C::columns / C::warps_n;
   static constexpr int m_tiles = warp_m / 16, pairs = warp_n / 16;
@@ -166,51 +219,24 @@ struct PortableGemm {
 
   /// Copies of one work, tile after tile along the depth.
   struct Fetcher {
-    const GemmProblem& q;
-    const typename C::ElementA* a;
-    const typename C::ElementB* b;
+    Loader loader;
     char* shared;
     Stage* stages;
-    int row0, column0, step, end, plain_end;
-    typename TileA::Pieces pieces_a;
-    typename TileB::Pieces pieces_b;
-    // Plain arithmetic has no registers left for pieces, and time enough.
-    static constexpr bool even = M::depth > 1 && TileA::even&& TileB::even;
+    int step, end;
 
-    __device__ Fetcher(char* memory, Stage* barriers, const GemmProblem& problem,
+    __device__ Fetcher(const Params& p, char* memory, Stage* barriers, const GemmProblem& problem,
                        const GemmWork& work, int batch)
-        : q(problem),
-          a(static_cast<const typename C::ElementA*>(q.a.data) + batch * q.a.batch),
-          b(static_cast<const typename C::ElementB*>(q.b.data) + batch * q.b.batch),
+        : loader(p, problem, work, batch),
           shared(memory),
           stages(barriers),
-          row0(work.m * C::rows),
-          column0(work.n * C::columns),
           step(work.k_begin),
-          end(work.k_end),
-          pieces_a(q.a, a, row0, step * C::depth, q.m),
-          pieces_b(q.b, b, column0, step * C::depth, q.n) {
-      // Steps whose pieces are all of them whole.
-      const int plain = even && pieces_a.whole && pieces_b.whole ? q.k / C::depth : 0;
-      plain_end = plain < end ? plain : end;
-    }
+          end(work.k_end) {}
     /// The next tiles into the next stage.
     __device__ void fetch(Place& place) {
       if (step >= end) return;
       Stage& stage = stages[place.stage];
       stage.empty.wait(place.parity ^ 1);
-      char* const to = shared + place.stage * stage_bytes;
-      if (step < plain_end) {
-        if constexpr (even) {
-          pieces_a.fetch(shared_address(to), true);
-          pieces_b.fetch(shared_address(to) + TileA::bytes, true);
-        }
-      } else {
-        const int k0 = step * C::depth;
-        TileA::fetch(reinterpret_cast<typename C::ElementA*>(to), q.a, a, row0, k0, q.m, q.k);
-        TileB::fetch(reinterpret_cast<typename C::ElementB*>(to + TileA::bytes), q.b, b, column0,
-                     k0, q.n, q.k);
-      }
+      loader.fetch(shared + place.stage * stage_bytes, step);
       if constexpr (plain_stores) {
         commit_copies();
         wait_copies<0>();
@@ -225,16 +251,16 @@ struct PortableGemm {
 
   /// Sums over the depth of `work`. Between warps there is nothing but the stages' barriers, so
   /// that one warp of a scheduler multiplies while the other one waits.
-  __device__ static void multiply(char* shared, Stage* stages, Place& reading, Place& writing,
-                                  const GemmProblem& q, const GemmWork& work, int batch,
-                                  typename M::Cell (&cells)[m_tiles][2 * pairs]) {
+  __device__ static void multiply(const Params& p, char* shared, Stage* stages, Place& reading,
+                                  Place& writing, const GemmProblem& q, const GemmWork& work,
+                                  int batch, typename M::Cell (&cells)[m_tiles][2 * pairs]) {
     using TA = typename C::ElementA;
     using TB = typename C::ElementB;
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int m0 = warp % C::warps_m * warp_m;
     const int n0 = warp / C::warps_m % C::warps_n * warp_n;
     const int first = warp / (C::warps_m * C::warps_n) * steps;
-    Fetcher fetcher(shared, stages, q, work, batch);
+    Fetcher fetcher(p, shared, stages, q, work, batch);
 
     typename M::A fa[2][m_tiles];
     typename M::B fb[2];
@@ -344,7 +370,7 @@ struct PortableGemm {
     return work.n * C::columns + warp / C::warps_m * warp_n;
   }
 
-  __device__ static void finish(char* shared, const GemmParams& p, const GemmOperand* operands,
+  __device__ static void finish(char* shared, const Params& p, const GemmOperand* operands,
                                 const GemmProblem& q, const GemmWork& work, int batch,
                                 Sum (&sums)[m_tiles][2 * pairs][4]) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -356,10 +382,11 @@ struct PortableGemm {
 #pragma unroll
     for (int i = 0; i < parts; ++i)
       Slab::run(p.scalars, operands, reinterpret_cast<Sum(&)[slabs][2 * pairs][4]>(sums[i * slabs]),
-                16, scratch, row_of(work, warp, i * slabs), column_of(work, warp), batch, q.m, q.n);
+                16, scratch, row_of(work, warp, i * slabs), column_of(work, warp), batch, q.m, q.n,
+                Loader::places(p));
   }
 
-  __device__ static void run(const GemmParams& p) {
+  __device__ static void run(const Params& p) {
     extern __shared__ __align__(16) char shared[];
     __shared__ int flag;
     Stage* const stages = reinterpret_cast<Stage*>(shared + data_bytes);
@@ -372,12 +399,13 @@ struct PortableGemm {
     Schedule schedule(p, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
     GemmWork work;
     while (schedule.take(work)) {
+      if constexpr (Loader::own_steps) work.k_end = Loader::steps(p, work.problem);
       const GemmProblem& q = schedule.at(work.problem);
       const int batch = C::group == GemmGroup::batched ? work.problem : 0;
       Sum sums[m_tiles][2 * pairs][4];
       {
         typename M::Cell cells[m_tiles][2 * pairs] = {};
-        multiply(shared, stages, reading, writing, q, work, batch, cells);
+        multiply(p, shared, stages, reading, writing, q, work, batch, cells);
 #pragma unroll
         for (int i = 0; i < m_tiles; ++i)
 #pragma unroll

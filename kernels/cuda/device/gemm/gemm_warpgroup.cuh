@@ -5,6 +5,7 @@
 // send it to both; or they have a part of one tile's depth each, and add their sums up through
 // distributed shared memory.
 #include <bs/kernels/cuda/device/gemm/gemm_boxes.cuh>
+#include <bs/kernels/cuda/device/gemm/gemm_loader.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_schedule.cuh>
 
 namespace bs::cuda::device {
@@ -13,9 +14,10 @@ namespace bs::cuda::device {
 /// cluster_m, cluster_n, cluster_k, a_k_contiguous, b_k_contiguous, boxes, swizzle, split, group.
 /// Two parts: operands come as the large and the small part of their elements, batch by batch, and
 /// three products of them make one. `Block`: D is block-sparse, of blocks of so many rows and
-/// columns, and of its tiles only blocks that exist are stored.
-template <class C, class Epilogue, int Block = 0>
+/// columns, and of its tiles only blocks that exist are stored. `Loader`: see gemm_loader.cuh.
+template <class C, class Epilogue, int Block = 0, class Loader = GemmLoader<C>>
 struct WarpgroupGemm {
+  using Params = typename Loader::Params;
   using M = typename C::Multiply;
   using Sum = typename M::Sum;
   static constexpr int consumers = 128 * C::groups, threads = consumers + 128;
@@ -24,8 +26,8 @@ struct WarpgroupGemm {
   static constexpr int tiles = C::columns / 8;  // of 8 columns, of a warp
   static constexpr int sum_threads = consumers, sums_a_thread = blocks * C::columns / 2;
   static constexpr int finishing_warps = 4 * C::groups;
-  static constexpr int line = 128;  // bytes, within which the engine swizzles
-  static constexpr unsigned a_bytes = C::rows * line, b_bytes = C::columns * line;  // of a part
+  static constexpr int line = Loader::line;
+  static constexpr unsigned a_bytes = Loader::a_bytes, b_bytes = Loader::b_bytes;  // of a part
   static constexpr unsigned stage_bytes = C::parts * (a_bytes + b_bytes);
   static constexpr int steps = C::depth / M::depth;
   static constexpr int ctas = C::cluster_m * C::cluster_n;  // that share what they load
@@ -67,14 +69,15 @@ struct WarpgroupGemm {
   static_assert(ctas == 1 ||
                 (C::rows / C::cluster_n % 64 == 0 && C::columns / C::cluster_m % 64 == 0));
 
-  __device__ static Schedule schedule(const WarpgroupGemmParams& p) {
+  __device__ static Schedule schedule(const Params& p) {
     constexpr int cluster = ctas * C::cluster_k;
     return Schedule(p.gemm, static_cast<int>(blockIdx.x) / cluster,
                     static_cast<int>(gridDim.x) / cluster);
   }
   /// The next tile of this CTA, and what it has of the depth.
-  __device__ static bool take(Schedule& schedule, GemmWork& work) {
+  __device__ static bool take(const Params& p, Schedule& schedule, GemmWork& work) {
     if (!schedule.take(work)) return false;
+    if constexpr (Loader::own_steps) work.k_end = Loader::steps(p, work.problem);
     const int rank = ctas * C::cluster_k > 1 ? static_cast<int>(cluster_rank()) : 0;
     if constexpr (C::cluster_k > 1) {
       const int all = work.k_end;
@@ -92,8 +95,9 @@ struct WarpgroupGemm {
     return true;
   }
   /// The same for those that multiply.
-  __device__ static bool hear(Schedule& schedule, Shared& s, const Ring& ring, GemmWork& work) {
-    if constexpr (!told) return take(schedule, work);
+  __device__ static bool hear(const Params& p, Schedule& schedule, Shared& s, const Ring& ring,
+                              GemmWork& work) {
+    if constexpr (!told) return take(p, schedule, work);
     if (!schedule.pass()) return false;
     s.full[ring.stage].wait(ring.parity);
     const Place place = s.places[ring.stage];
@@ -101,7 +105,11 @@ struct WarpgroupGemm {
     work.n = place.n;
     work.problem = place.problem;
     work.k_begin = 0;
-    work.k_end = schedule.steps(place.problem);
+    if constexpr (Loader::own_steps) {
+      work.k_end = Loader::steps(p, place.problem);
+    } else {
+      work.k_end = schedule.steps(place.problem);
+    }
     return true;
   }
 
@@ -111,66 +119,32 @@ struct WarpgroupGemm {
   }
   __device__ static int column_of(const GemmWork& work, int) { return work.n * C::columns; }
 
-  /// Copies a share of one operand's tile, for `Ctas` CTAs.
-  template <int Side, int Share, int Ctas, bool k_contiguous>
-  __device__ static void copy_share(unsigned to, const TensorMapWords& map, Barrier& done,
-                                    int side0, int k0, int batch, int first) {
-#pragma unroll
-    for (int part = 0; part < C::parts; ++part, to += Side * line) {
-      const int c2 = C::parts * batch + part;
-      if constexpr (k_contiguous) {
-        load_box_for<Ctas>(to + first * line, map, done, k0, side0 + first, c2);
-      } else {
-#pragma unroll
-        for (int s = 0; s < Share; s += 64)
-          load_box_for<Ctas>(to + (first + s) * line, map, done, side0 + first + s, k0, c2);
-      }
-    }
+  /// Whether this thread asks for copies.
+  __device__ static bool copies() {
+    return threadIdx.x >= consumers && threadIdx.x < consumers + 32 * Loader::warps &&
+           threadIdx.x % 32 == 0;
   }
-  /// Copies one operand's tile, or this CTA's share of it for the whole cluster.
-  template <int Side, int Shares, bool k_contiguous>
-  __device__ static void copy(unsigned to, const TensorMapWords& map, Barrier& done, int side0,
-                              int k0, int batch, bool turned) {
-    constexpr int share = Side / Shares;
-    if (Shares == 1 || turned) {
-#pragma unroll
-      for (int first = 0; first < Side; first += share)
-        copy_share<Side, share, 1, k_contiguous>(to, map, done, side0, k0, batch, first);
-    } else {
-      copy_share<Side, share, Shares, k_contiguous>(to, map, done, side0, k0, batch,
-                                                    static_cast<int>(cluster_rank()) * share);
-    }
-  }
-
-  /// The warps that copy: one thread does. All of them come here where the cluster has barriers.
-  __device__ static void produce(const WarpgroupGemmParams& p, Shared& s, unsigned stages) {
+  /// The warps that copy: a thread of each of the loader's. All of them come here where the cluster
+  /// has barriers.
+  __device__ static void produce(const Params& p, Shared& s, unsigned stages) {
     Schedule schedule = WarpgroupGemm::schedule(p);
     Ring ring;
     GemmWork work;
-    while (take(schedule, work)) {
-      constexpr bool several = C::group == GemmGroup::several;
-      const GemmProblem& q = schedule.at(work.problem);
-      const TensorMapWords& map_a = several ? p.maps[2 * work.problem] : p.a;
-      const TensorMapWords& map_b = several ? p.maps[2 * work.problem + 1] : p.b;
-      const int batch_a = several || q.a.batch == 0 ? 0 : work.problem;
-      const int batch_b = several || q.b.batch == 0 ? 0 : work.problem;
-      const bool turned = ctas > 1 && work.turned;
-      const int end = threadIdx.x == consumers ? work.k_end : work.k_begin;
+    const int warp = (static_cast<int>(threadIdx.x) - consumers) / 32;
+    while (take(p, schedule, work)) {
+      Loader loader(p, work);
+      const int end = copies() ? work.k_end : work.k_begin;
       if constexpr (told) {
         s.empty[ring.stage].wait(ring.parity ^ 1);
-        s.places[ring.stage] = {work.m, work.n, work.problem};
+        if (warp == 0) s.places[ring.stage] = {work.m, work.n, work.problem};
       }
 #pragma unroll 1
       for (int step = work.k_begin; step < end; ++step) {
         s.empty[ring.stage].wait(ring.parity ^ 1);
         Barrier& full = s.full[ring.stage];
-        full.arrive_expecting(stage_bytes);
+        if (warp == 0) full.arrive_expecting(stage_bytes);
         const unsigned stage = stages + static_cast<unsigned>(ring.stage) * stage_bytes;
-        copy<C::rows, C::cluster_n, C::a_k_contiguous>(stage, map_a, full, work.m * C::rows,
-                                                       step * C::depth, batch_a, turned);
-        copy<C::columns, C::cluster_m, C::b_k_contiguous>(stage + C::parts * a_bytes, map_b, full,
-                                                          work.n * C::columns, step * C::depth,
-                                                          batch_b, turned);
+        loader.load(stage, full, step, warp);
         ring.advance();
       }
       if constexpr (C::cluster_k > 1) {  // as in add_up()
@@ -296,9 +270,8 @@ struct WarpgroupGemm {
 
   /// Adds up what the CTAs of a cluster have of a tile, in their order, each CTA some columns of
   /// it, and takes these to the epilogue.
-  __device__ static void add_up(const WarpgroupGemmParams& p, const Schedule& schedule,
-                                const GemmWork& work, Shared& s, unsigned& parity,
-                                const char* received, Sum* scratch,
+  __device__ static void add_up(const Params& p, const Schedule& schedule, const GemmWork& work,
+                                Shared& s, unsigned& parity, const char* received, Sum* scratch,
                                 const Sum (&sums)[blocks][C::columns / 8][4]) {
     const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(cluster_rank());
     const int first = rank * own_tiles;  // of this CTA's columns
@@ -339,11 +312,12 @@ struct WarpgroupGemm {
     const int column = work.n * C::columns, end = column + C::columns;
     Slab::run(p.gemm.scalars, schedule.operands(work.problem), whole, 64, scratch,
               row_of(work, thread / 32, 0), column + first * 8,
-              C::group == GemmGroup::batched ? work.problem : 0, q.m, q.n < end ? q.n : end);
+              C::group == GemmGroup::batched ? work.problem : 0, q.m, q.n < end ? q.n : end,
+              Loader::places(p));
   }
 
-  __device__ static void consume(const WarpgroupGemmParams& p, Shared& s, unsigned stages,
-                                 const char* received, char* scratch) {
+  __device__ static void consume(const Params& p, Shared& s, unsigned stages, const char* received,
+                                 char* scratch) {
     Schedule schedule = WarpgroupGemm::schedule(p);
     const Operands operands(stages);
     Ring ring;
@@ -352,7 +326,7 @@ struct WarpgroupGemm {
     const int warp = __shfl_sync(~0U, thread / 32, 0);  // which the compiler sees is the warp's
     Sum* const own = reinterpret_cast<Sum*>(scratch + warp * scratch_bytes);
     unsigned parity = 0;  // of what is received
-    while (hear(schedule, s, ring, work)) {
+    while (hear(p, schedule, s, ring, work)) {
       int block = 0;
       if constexpr (Block > 0)  // which arrives during the products
         block = Boxes::find_block(p.blocks, p.gemm.problem.m, p.gemm.problem.n,
@@ -377,13 +351,13 @@ struct WarpgroupGemm {
         out.store(p.d, sums, row, column, block);
       } else {
         Slab::run(p.gemm.scalars, schedule.operands(work.problem), sums, 64, own, row, column,
-                  batch, q.m, q.n);
+                  batch, q.m, q.n, Loader::places(p));
       }
     }
     if constexpr (C::boxes) Boxes::finish_stores();
   }
 
-  __device__ static void run(const WarpgroupGemmParams& p) {
+  __device__ static void run(const Params& p) {
     extern __shared__ char shared[];
     // The engine's swizzle counts from multiples of 1024 bytes.
     char* const stages = shared + (1024 - shared_address(shared) % 1024) % 1024;
@@ -410,7 +384,7 @@ struct WarpgroupGemm {
     }
     if (threadIdx.x >= consumers) {
       if constexpr (C::groups > 1) give_registers<C::groups == 2 ? 24 : 32>();
-      if (C::cluster_k > 1 || threadIdx.x == consumers) produce(p, s, shared_address(stages));
+      if (C::cluster_k > 1 || copies()) produce(p, s, shared_address(stages));
     } else {
       if constexpr (C::groups > 1) take_registers<C::groups == 2 ? 240 : 160>();
       consume(p, s, shared_address(stages), received, scratch);

@@ -58,6 +58,18 @@ __device__ inline void load_box_for(unsigned to, const TensorMapWords& map, Barr
   }
 }
 
+/// Reads one tap of as many pixels as the map says, from a base pixel of image `n` on, row by row
+/// and image by image: `channels` from `c` on of the pixels `tap_h` and `tap_w` further.
+__device__ inline void load_im2col(unsigned to, const TensorMapWords& map, Barrier& done, int c,
+                                   int w, int h, int n, int tap_w, int tap_h) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+      "l"(&map), "r"(done.address()), "r"(c), "r"(w), "r"(h), "r"(n),
+      "h"(static_cast<unsigned short>(tap_w)), "h"(static_cast<unsigned short>(tap_h))
+      : "memory");
+}
+
 /// Writes a box from shared memory; part of the calling thread's current group of stores.
 __device__ inline void store_box(const TensorMapWords& map, unsigned from, int c0, int c1) {
   asm volatile(

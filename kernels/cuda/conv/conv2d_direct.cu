@@ -1,4 +1,4 @@
-#include <bs/kernels/conv2d.h>
+#include <bs/kernels/cuda/conv/conv2d_direct.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void conv2d(const Conv2dProblem& d, const Tensor& x, const Tensor& weight, const Conv2dEpilogue& e,
-            const Tensor& y, Stream stream) {
+void conv2d_direct(const Conv2dProblem& d, const Tensor& x, const Tensor& weight,
+                   const Conv2dEpilogue& e, const Tensor& y, Stream stream) {
   visit_floating("conv2d", x.dtype(), [&]<class T>(Type<T>) {
     forward_kernel<<<grid_size(y.numel(), threads, y.device()), threads, 0, native(stream)>>>(
         d, pointer<T>(x), pointer<T>(weight), finish_of<T>(e), pointer<T>(y));
@@ -153,8 +153,8 @@ void conv2d(const Conv2dProblem& d, const Tensor& x, const Tensor& weight, const
   BS_CUDA_CHECK_LAUNCH("conv2d");
 }
 
-void conv2d_backward_x(const Conv2dProblem& d, const Tensor& dy, const Tensor& weight,
-                       const Conv2dEpilogue& e, const Tensor& dx, Stream stream) {
+void conv2d_direct_x(const Conv2dProblem& d, const Tensor& dy, const Tensor& weight,
+                     const Conv2dEpilogue& e, const Tensor& dx, Stream stream) {
   visit_floating("conv2d_backward_x", dy.dtype(), [&]<class T>(Type<T>) {
     backward_x_kernel<<<grid_size(dx.numel(), threads, dx.device()), threads, 0, native(stream)>>>(
         d, pointer<T>(dy), pointer<T>(weight), finish_of<T>(e), pointer<T>(dx));
@@ -162,8 +162,8 @@ void conv2d_backward_x(const Conv2dProblem& d, const Tensor& dy, const Tensor& w
   BS_CUDA_CHECK_LAUNCH("conv2d_backward_x");
 }
 
-void conv2d_backward_w(const Conv2dProblem& d, const Tensor& x, const Tensor& dy,
-                       const Tensor& dweight, Stream stream) {
+void conv2d_direct_w(const Conv2dProblem& d, const Tensor& x, const Tensor& dy,
+                     const Tensor& dweight, Stream stream) {
   visit_floating("conv2d_backward_w", x.dtype(), [&]<class T>(Type<T>) {
     backward_w_kernel<<<grid_size(dweight.numel(), 1, x.device()), threads, 0, native(stream)>>>(
         d, pointer<T>(x), pointer<T>(dy), pointer<T>(dweight));

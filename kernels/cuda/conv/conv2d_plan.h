@@ -1,0 +1,68 @@
+#pragma once
+/** @file Which kernel convolves, and in which tiles: pure functions of a problem and a GPU. */
+#include <bs/kernels/conv2d_problem.h>
+#include <bs/kernels/cuda/gpu.h>
+#include <bs/lib/dtype.h>
+
+#include <array>
+#include <span>
+
+namespace bs::cuda {
+
+/** @brief What is computed: the result, or the gradient of the input or of the filters. */
+enum class Conv2dKind : uint8_t { fprop, dgrad, wgrad };
+
+/** @brief A tile of a product on warpgroups. */
+struct Conv2dTile {
+  int rows, columns;
+  int groups;  ///< warpgroups that multiply
+  int stages;
+};
+/** @brief Those that there are kernels of; each also with several CTAs along the depth. */
+std::span<const Conv2dTile> conv2d_tiles();
+
+/** @brief Whether the sums that the CTAs of a cluster along the depth exchange fit beside the
+ *  stages. */
+bool fits_cluster(const Conv2dTile& tile, int cluster_k);
+
+/** @brief What a kernel's text depends on, beside the epilogue. */
+struct Conv2dForm {
+  Conv2dKind kind = Conv2dKind::fprop;
+  DType dtype = DType::bf16;
+  Conv2dTile tile{};
+  int cluster_k = 1;       ///< CTAs of a cluster that have a part of the depth each
+  bool sliced = false;     ///< the depth goes in slices, which a second kernel adds up
+  bool scattered = false;  ///< the result is stored pixel by pixel, not in boxes
+};
+
+enum class Conv2dPath : uint8_t {
+  direct,     ///< a thread a sum: everything that the others do not take
+  matmul,     ///< filters of one tap, step 1: rows of pixels times a matrix
+  warpgroup,  ///< operands gathered by the copy engine (im2col), 16 bits, Hopper
+};
+
+struct Conv2dPlan {
+  Conv2dPath path = Conv2dPath::direct;
+  Conv2dForm form;
+  int slices = 1;
+};
+
+/** @brief The product that a convolution is. */
+struct Conv2dProduct {
+  int64_t rows = 0, columns = 0;
+  int64_t steps = 0;   ///< of 64, of the depth of all phases together
+  int64_t phases = 1;  ///< of the input's gradient: pixels that the same taps reach
+};
+Conv2dProduct conv2d_product(const Conv2dProblem& problem, Conv2dKind kind);
+
+/** @brief Whether the copy engine can walk the tensors of a problem in 16 bits. */
+bool fits_warpgroups(const Conv2dProblem& problem, Conv2dKind kind);
+
+/** @brief Nanoseconds of a plan on warpgroups, by estimate. */
+double conv2d_time(const Conv2dProblem& problem, const Conv2dPlan& plan, const Gpu& gpu);
+
+/** @brief The fastest way by estimate. @param[in] plain whether nothing but a bias is added */
+Conv2dPlan plan_conv2d(const Conv2dProblem& problem, Conv2dKind kind, DType dtype, bool plain,
+                       const Gpu& gpu);
+
+}  // namespace bs::cuda

@@ -1,0 +1,149 @@
+#pragma once
+// How convolutions fill the stages of a product of warpgroups. The copy engine walks an image pixel
+// by pixel and fills in zeros around it (im2col), so that nothing but coordinates differs from the
+// loads of a matrix.
+#include <bs/kernels/cuda/device/conv/conv2d_params.cuh>
+#include <bs/kernels/cuda/device/gemm/gemm_loader.cuh>
+
+namespace bs::cuda::device {
+
+/// The pixel of a grid that is row `row` of the product: coordinates of its first input.
+struct Conv2dPixel {
+  int h, w, image;
+
+  __device__ Conv2dPixel(const Conv2dGrid& g, int row) {
+    const int line = row / g.width;
+    w = (row - line * g.width) * g.step_w + g.first_w;
+    image = line / g.height;
+    h = (line - image * g.height) * g.step_h + g.first_h;
+  }
+};
+
+/// Rows of the product are pixels, its depth is channels, tap by tap: the result of a convolution,
+/// and the gradient of its input, in phases where the stride is more than 1. The filters are b as
+/// [filter][tap][channel], or, where b's columns are neighbours, [channel][tap][column].
+template <class C>
+struct Conv2dPixelLoader : BoxCopies<C> {
+  using Params = Conv2dParams;
+  static constexpr int warps = 2;
+  static constexpr bool own_steps = C::split == GemmSplit::none;
+  const Params& p;
+  Conv2dPixel pixel;
+  int column0, tap, channel;
+
+  /// A phase without taps has one step, of nothing.
+  __device__ static int steps(const Params& p, int phase) {
+    const int taps = p.grid.first_tap[phase + 1] - p.grid.first_tap[phase];
+    return taps == 0 ? 1 : taps * ((p.grid.channels + C::depth - 1) / C::depth);
+  }
+  __device__ Conv2dPixelLoader(const Params& params, const GemmWork& work)
+      : p(params), pixel(params.grid, work.m * C::rows), column0(work.n * C::columns) {
+    const int blocks = (p.grid.channels + C::depth - 1) / C::depth;
+    const int first = p.grid.first_tap[work.problem];
+    tap = first + work.k_begin / blocks;
+    channel = work.k_begin % blocks * C::depth;
+    if (first == p.grid.first_tap[work.problem + 1]) channel = blocks * C::depth;  // nothing there
+  }
+
+  __device__ void load(unsigned stage, Barrier& full, int, int warp) {
+    const Conv2dTap at = p.grid.taps[tap];
+    if (warp == 0) {
+      load_im2col(stage, p.a, full, channel, pixel.w, pixel.h, pixel.image, at.w, at.h);
+    } else if constexpr (C::b_k_contiguous) {
+      load_box_for<1>(stage + BoxCopies<C>::a_bytes, p.b, full, channel, at.number, column0);
+    } else {
+#pragma unroll
+      for (int s = 0; s < C::columns; s += 64)
+        load_box_for<1>(stage + BoxCopies<C>::a_bytes + s * BoxCopies<C>::line, p.b, full,
+                        column0 + s, at.number, channel);
+    }
+    channel += C::depth;
+    if (channel >= p.grid.channels) {
+      channel = 0;
+      ++tap;
+    }
+  }
+
+  /// Pixels of phases lie between each other.
+  struct Places {
+    const Conv2dGrid& g;
+    __device__ EpiloguePlace at(int row, int column, int batch, int count) const {
+      if (g.phases == 1) return {row, column, batch, count};
+      const int line = row / g.width, image = line / g.height;
+      const int h = (line - image * g.height) * g.phase_h + batch / g.phase_w;
+      const int w = (row - line * g.width) * g.phase_w + batch % g.phase_w;
+      const bool inside = h < g.result_height && w < g.result_width;
+      return {(image * g.result_height + h) * g.result_width + w, column, 0, inside ? count : 0};
+    }
+  };
+  __device__ static Places places(const Params& p) { return {p.grid}; }
+};
+
+/// Rows are filters, columns are channels, tap by tap, and the depth is pixels: the gradient of
+/// filters. A tap's channels are a multiple of 64.
+template <class C>
+struct Conv2dFilterLoader : BoxCopies<C> {
+  using Params = Conv2dParams;
+  static constexpr int warps = 4;
+  static constexpr bool own_steps = false;
+  static constexpr int pieces = C::columns / 64;
+  static constexpr int own = (pieces + warps - 1) / warps;  // of a warp: each fourth one
+  const Params& p;
+  int row0;
+  Conv2dPixel pixel;
+  int column, row, more_columns, more_rows;  // of the grid: of the pixel, and of 64 pixels
+  int channel[own], tap_h[own], tap_w[own];
+
+  __device__ static SamePlaces places(const Params&) { return {}; }
+  __device__ Conv2dFilterLoader(const Params& params, const GemmWork& work)
+      : p(params), row0(work.m * C::rows), pixel(params.grid, work.k_begin * C::depth) {
+    const Conv2dGrid& g = p.grid;
+    column = work.k_begin * C::depth % g.width;
+    row = work.k_begin * C::depth / g.width % g.height;
+    more_columns = C::depth % g.width;
+    more_rows = C::depth / g.width;
+    const int blocks = g.channels / 64, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+#pragma unroll
+    for (int i = 0; i < own; ++i) {
+      const int piece = work.n * pieces + i * warps + warp, tap = piece / blocks;
+      const bool outside = tap >= g.first_tap[1];
+      const Conv2dTap at = g.taps[outside ? 0 : tap];
+      channel[i] = outside ? g.channels : piece % blocks * 64;
+      tap_h[i] = at.h;
+      tap_w[i] = at.w;
+    }
+  }
+
+  __device__ void load(unsigned stage, Barrier& full, int step, int warp) {
+#pragma unroll
+    for (int i = 0; i < C::rows / 64; ++i)
+      if (i % warps == warps - 1 - warp)
+        load_box_for<1>(stage + i * (64 * BoxCopies<C>::line), p.a, full, row0 + 64 * i,
+                        step * C::depth, 0);
+#pragma unroll
+    for (int i = 0; i < own; ++i) {
+      const int piece = i * warps + warp;
+      if (piece < pieces)
+        load_im2col(stage + BoxCopies<C>::a_bytes + piece * (64 * BoxCopies<C>::line), p.b, full,
+                    channel[i], pixel.w, pixel.h, pixel.image, tap_w[i], tap_h[i]);
+    }
+    advance();
+  }
+
+ private:
+  /// 64 pixels on.
+  __device__ void advance() {
+    const Conv2dGrid& g = p.grid;
+    column += more_columns;
+    row += more_rows;
+    if (column >= g.width) {
+      column -= g.width;
+      ++row;
+    }
+    for (; row >= g.height; row -= g.height) ++pixel.image;
+    pixel.w = column * g.step_w + g.first_w;
+    pixel.h = row * g.step_h + g.first_h;
+  }
+};
+
+}  // namespace bs::cuda::device

@@ -1,0 +1,160 @@
+#include <bs/kernels/cuda/conv/conv2d_grid.h>
+#include <bs/kernels/cuda/conv/conv2d_warpgroup.h>
+#include <bs/tests/support/kernel_sweep.h>
+#include <doctest/doctest.h>
+
+#include <set>
+#include <vector>
+
+using namespace bs;
+using namespace bs::cuda;
+using namespace bs::test;
+
+namespace {
+
+struct Options {
+  int64_t stride = 1, padding = 0, dilation = 1;
+};
+
+Conv2dProblem problem(int64_t n, int64_t size, int64_t c, int64_t k, int64_t filter, Options o) {
+  Conv2dProblem p;
+  p.n = n, p.h = size, p.w = size + 1, p.c = c, p.k = k, p.r = filter, p.s = filter;
+  p.stride = {o.stride, o.stride}, p.dilation = {o.dilation, o.dilation};
+  p.padding = {o.padding, o.padding, o.padding, o.padding};
+  const auto extent = [&](int64_t x) {
+    return (x + 2 * o.padding - o.dilation * (filter - 1) - 1) / o.stride + 1;
+  };
+  p.p = extent(p.h), p.q = extent(p.w);
+  return p;
+}
+
+std::vector<Conv2dProblem> geometries() {
+  std::vector<Conv2dProblem> all;
+  for (const int64_t filter : {1, 2, 3, 5})
+    for (const int64_t stride : {1, 2, 3, 4})
+      for (const int64_t padding : {0, 1, 2})
+        for (const int64_t dilation : {1, 2, 3})
+          if (dilation * (filter - 1) < 7 + 2 * padding)
+            all.push_back(problem(2, 7, 1, 1, filter, {stride, padding, dilation}));
+  return all;
+}
+
+/// Pairs (pixel of the one image, pixel of the other, tap) that a convolution multiplies.
+using Products = std::multiset<std::array<int64_t, 3>>;
+
+int64_t at(int64_t n, int64_t h, int64_t w, int64_t height, int64_t width) {
+  return (n * height + h) * width + w;
+}
+
+Products plain_products(const Conv2dProblem& p) {
+  Products all;
+  for (int64_t n = 0; n < p.n; ++n)
+    for (int64_t i = 0; i < p.p * p.q; ++i)
+      for (int64_t tap = 0; tap < p.r * p.s; ++tap) {
+        const int64_t h = i / p.q * p.stride.h + tap / p.s * p.dilation.h - p.padding.top;
+        const int64_t w = i % p.q * p.stride.w + tap % p.s * p.dilation.w - p.padding.left;
+        if (h >= 0 && h < p.h && w >= 0 && w < p.w)
+          all.insert({at(n, i / p.q, i % p.q, p.p, p.q), at(n, h, w, p.h, p.w), tap});
+      }
+  return all;
+}
+
+/// Those of the kernels' walk, which reads zeros outside of the image.
+Products walked_products(const Conv2dProblem& p, Conv2dKind kind) {
+  const device::Conv2dGrid g = conv2d_grid(p, kind);
+  const Im2colTensor walk = conv2d_walk(p, kind);
+  const int64_t width = walk.dims[1], height = walk.dims[2];
+  Products all;
+  for (int phase = 0; phase < g.phases; ++phase)
+    for (int64_t row = 0; row < int64_t{g.images} * g.height * g.width; ++row) {
+      const int64_t j = row % g.width, i = row / g.width % g.height, n = row / g.width / g.height;
+      const int64_t y = i * g.phase_h + phase / g.phase_w, x = j * g.phase_w + phase % g.phase_w;
+      if (y >= g.result_height || x >= g.result_width) continue;
+      for (int t = g.first_tap[phase]; t < g.first_tap[phase + 1]; ++t) {
+        const int64_t h = walk.first[1] + i * walk.step[1] + g.taps[t].h;
+        const int64_t w = walk.first[0] + j * walk.step[0] + g.taps[t].w;
+        if (h < 0 || w < 0 || h >= height || w >= width) continue;
+        const int64_t result = at(n, y, x, g.result_height, g.result_width);
+        const int64_t read = at(n, h, w, height, width);
+        if (kind == Conv2dKind::dgrad) {
+          all.insert({read, result, g.taps[t].number});
+        } else {
+          all.insert({result, read, g.taps[t].number});
+        }
+      }
+    }
+  return all;
+}
+
+std::vector<Conv2dForm> all_forms() {
+  std::vector<Conv2dForm> forms;
+  for (const Conv2dKind kind : {Conv2dKind::fprop, Conv2dKind::dgrad, Conv2dKind::wgrad})
+    for (const Conv2dTile& tile : conv2d_tiles()) {
+      for (const DType dtype : {f16, bf16}) forms.push_back({kind, dtype, tile});
+      for (const int cluster_k : {2, 3, 4, 8})
+        if (fits_cluster(tile, cluster_k)) forms.push_back({kind, bf16, tile, cluster_k});
+      if (kind == Conv2dKind::dgrad) forms.push_back({kind, f16, tile, 1, false, true});
+      if (kind == Conv2dKind::wgrad) forms.push_back({kind, bf16, tile, 1, true});
+    }
+  return forms;
+}
+
+}  // namespace
+
+TEST_CASE("conv2d kernels: pixels and taps are those of the convolution") {
+  for (const Conv2dProblem& p : geometries()) {
+    CAPTURE(p.r);
+    CAPTURE(p.stride.h);
+    CAPTURE(p.padding.top);
+    CAPTURE(p.dilation.h);
+    const Products plain = plain_products(p);
+    for (const Conv2dKind kind : {Conv2dKind::fprop, Conv2dKind::dgrad, Conv2dKind::wgrad})
+      CHECK(walked_products(p, kind) == plain);
+  }
+}
+
+TEST_CASE("conv2d kernels: every tile compiles without spills") {
+  const auto source = [](const Conv2dForm& form) {
+    return conv2d_source(form, GemmEpilogue(epilogue::accumulator()));
+  };
+  check_kernels(all_forms(), source, 7, {90});
+}
+
+TEST_CASE("conv2d kernels: epilogues compile without spills") {
+  const auto source = [](const Conv2dForm& form) {
+    const Element e = element_of(form.dtype);
+    return conv2d_source(
+        form, GemmEpilogue(epilogue::silu(epilogue::accumulator() + epilogue::row("bias", e) +
+                                          epilogue::tensor("residual", e))));
+  };
+  std::vector<Conv2dForm> forms = all_forms();
+  std::erase_if(forms, [](const Conv2dForm& f) { return f.kind == Conv2dKind::wgrad; });
+  check_kernels(forms, source, 11, {90});
+}
+
+TEST_CASE("conv2d's plan") {
+  const Gpu hopper;
+  Gpu ampere;
+  ampere.capability = 80;
+  const Conv2dProblem deep = problem(32, 14, 256, 256, 3, {.padding = 1});
+  const Conv2dProblem flat = problem(32, 14, 256, 256, 1, {});
+  const Conv2dProblem few = problem(32, 224, 3, 64, 7, {.stride = 2, .padding = 3});
+  const auto path = [](const Conv2dProblem& p, DType dtype, const Gpu& gpu, bool plain = true) {
+    return plan_conv2d(p, Conv2dKind::fprop, dtype, plain, gpu).path;
+  };
+  CHECK(path(deep, bf16, hopper) == Conv2dPath::warpgroup);
+  CHECK(path(deep, bf16, ampere) == Conv2dPath::direct);
+  CHECK(path(deep, f32, hopper) == Conv2dPath::direct);
+  CHECK(path(flat, f32, ampere) == Conv2dPath::matmul);
+  CHECK(path(flat, bf16, hopper, false) == Conv2dPath::warpgroup);
+  CHECK(path(few, bf16, hopper) == Conv2dPath::direct);
+  // The gradient of filters has few tiles of much depth: it goes in slices.
+  const Conv2dProblem wide = problem(32, 56, 64, 64, 3, {.padding = 1});
+  const Conv2dPlan plan = plan_conv2d(wide, Conv2dKind::wgrad, bf16, true, hopper);
+  CHECK(plan.form.sliced);
+  CHECK(plan.slices > 20);
+  CHECK(plan_conv2d(wide, Conv2dKind::fprop, bf16, true, hopper).slices == 1);
+  const Conv2dProblem strided = problem(8, 28, 128, 128, 3, {.stride = 2, .padding = 1});
+  CHECK(plan_conv2d(strided, Conv2dKind::dgrad, f16, true, hopper).form.scattered);
+  CHECK(conv2d_product(strided, Conv2dKind::dgrad).phases == 4);
+}

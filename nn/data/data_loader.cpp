@@ -1,0 +1,122 @@
+#include <bs/nn/data/data_loader.h>
+
+#include <bs/kernels/concat.h>
+#include <bs/kernels/copy.h>
+#include <bs/nn/data/draws.h>
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+#include <thread>
+
+namespace bs::data {
+
+Dataset tensor_dataset(std::vector<Tensor> tensors) {
+  BS_CHECK(!tensors.empty() && tensors[0].rank() > 0, "dataset: no tensors, or one without axes");
+  const int64_t size = tensors[0].size(0);
+  for (const Tensor& t : tensors)
+    BS_CHECK(t.rank() > 0 && t.size(0) == size, "dataset: shapes {} and {} of other lengths",
+             tensors[0].shape(), t.shape());
+  return {size, [tensors = std::move(tensors)](int64_t index) {
+            std::vector<Tensor> sample;
+            for (const Tensor& t : tensors) sample.push_back(t.select(0, index));
+            return sample;
+          }};
+}
+
+Dataset mapped(Dataset from,
+               std::function<std::vector<Tensor>(std::vector<Tensor> sample, int64_t index)> map) {
+  const int64_t size = from.size;
+  return {size, [from = std::move(from), map = std::move(map)](int64_t index) {
+            return map(from.sample(index), index);
+          }};
+}
+
+Dataset subset(Dataset from, std::vector<int64_t> indices) {
+  for (const int64_t i : indices)
+    BS_CHECK(i >= 0 && i < from.size, "subset: index {} is outside [0, {})", i, from.size);
+  const auto size = static_cast<int64_t>(indices.size());
+  return {size, [from = std::move(from), indices = std::move(indices)](int64_t index) {
+            return from.sample(indices[static_cast<size_t>(index)]);
+          }};
+}
+
+std::vector<Tensor> stacked(std::span<const std::vector<Tensor>> samples) {
+  std::vector<Tensor> batch;
+  for (size_t part = 0; part < samples[0].size(); ++part) {
+    std::vector<Tensor> parts;
+    for (const std::vector<Tensor>& sample : samples) {
+      BS_CHECK(sample.size() == samples[0].size(), "data loader: samples of {} and {} tensors",
+               samples[0].size(), sample.size());
+      parts.push_back(sample[part]);
+    }
+    batch.push_back(stack(parts, 0));
+  }
+  return batch;
+}
+
+DataLoader::DataLoader(Dataset dataset, DataLoaderOptions options)
+    : dataset_(std::move(dataset)), options_(std::move(options)) {
+  const DataLoaderOptions& o = options_;
+  BS_CHECK(o.batch >= 1 && o.prefetch >= 0 && o.workers >= 1,
+           "data loader: batch {}, prefetch {}, workers {}", o.batch, o.prefetch, o.workers);
+  batches_ = o.drop_last ? dataset_.size / o.batch : (dataset_.size + o.batch - 1) / o.batch;
+  BS_CHECK(batches_ >= 1, "data loader: {} samples make no batch of {}", dataset_.size, o.batch);
+}
+
+/// Which samples batch `number` has: those of the epoch's order (Fisher and Yates).
+std::vector<int64_t> DataLoader::indices(int64_t number) const {
+  std::vector<int64_t> order(static_cast<size_t>(dataset_.size));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  if (options_.shuffle) {
+    Draws draws(options_.seed, static_cast<uint64_t>(number / batches_));
+    for (size_t i = order.size() - 1; i > 0; --i)
+      std::swap(order[i], order[static_cast<size_t>(draws.below(static_cast<int64_t>(i) + 1))]);
+  }
+  const int64_t from = number % batches_ * options_.batch;
+  const int64_t to = std::min(from + options_.batch, dataset_.size);
+  return {order.begin() + from, order.begin() + to};
+}
+
+std::vector<Tensor> DataLoader::make(int64_t number) const {
+  const std::vector<int64_t> chosen = indices(number);
+  std::vector<std::vector<Tensor>> samples(chosen.size());
+  const size_t workers = std::min(static_cast<size_t>(options_.workers), chosen.size());
+  std::vector<std::exception_ptr> errors(workers);
+  const auto work = [&](size_t worker) {
+    try {
+      for (size_t i = worker; i < chosen.size(); i += workers)
+        samples[i] = dataset_.sample(chosen[i]);
+    } catch (...) {
+      errors[worker] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t w = 1; w < workers; ++w) threads.emplace_back(work, w);
+  work(0);
+  for (std::thread& t : threads) t.join();
+  for (const std::exception_ptr& e : errors)
+    if (e) std::rethrow_exception(e);
+  std::vector<Tensor> batch = options_.collate ? options_.collate(samples) : stacked(samples);
+  for (Tensor& t : batch) t = to(t, options_.device);
+  return batch;
+}
+
+std::vector<Tensor> DataLoader::next() {
+  BS_CHECK(cursor_ < most, "data loader: {} batches are the most", most);
+  if (options_.prefetch > 0 && !ahead_)
+    ahead_ = std::make_unique<Prefetcher<std::vector<Tensor>>>(
+        [this](int64_t number) { return make(number); }, cursor_,
+        static_cast<size_t>(options_.prefetch));
+  std::vector<Tensor> batch = ahead_ ? ahead_->next() : make(cursor_);
+  ++cursor_;
+  return batch;
+}
+
+void DataLoader::seek(int64_t cursor) {
+  BS_CHECK(cursor >= 0 && cursor <= most, "data loader: batch {}", cursor);
+  ahead_.reset();
+  cursor_ = cursor;
+}
+
+}  // namespace bs::data

@@ -1,0 +1,106 @@
+#include <bs/kernels/arange.h>
+#include <bs/kernels/random.h>
+#include <bs/nn/data/data_loader.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
+
+/// Ten rows [i, i] and their numbers.
+data::Dataset ten() {
+  return data::tensor_dataset({arange(10, f32).view({10, 1}).expand({10, 2}), arange(10)});
+}
+
+}  // namespace
+
+TEST_CASE("batches in order") {
+  data::DataLoader loader(ten(), {.batch = 4, .device = test_device()});
+  CHECK(loader.batches() == 3);
+  CHECK(values(loader.next()[1]) == std::vector<double>{0, 1, 2, 3});
+  const auto second = loader.next();
+  CHECK(second[0].shape() == Shape{4, 2});
+  CHECK(second[0].device() == test_device());
+  CHECK(values(second[0]) == std::vector<double>{4, 4, 5, 5, 6, 6, 7, 7});
+  CHECK(values(loader.next()[1]) == std::vector<double>{8, 9});
+  CHECK(loader.epoch() == 1);
+  CHECK(values(loader.next()[1]) == std::vector<double>{0, 1, 2, 3});
+  CHECK(data::DataLoader(ten(), {.batch = 4, .drop_last = true}).batches() == 2);
+}
+
+TEST_CASE("each epoch has every sample once, in an order of its own") {
+  data::DataLoader loader(ten(), {.batch = 3, .shuffle = true, .seed = 5});
+  std::vector<std::vector<double>> epochs(2);
+  for (auto& epoch : epochs) {
+    for (int64_t b = 0; b < loader.batches(); ++b)
+      for (const double v : values(loader.next()[1])) epoch.push_back(v);
+  }
+  CHECK(epochs[0] != epochs[1]);
+  for (auto& epoch : epochs) {
+    CHECK(!std::is_sorted(epoch.begin(), epoch.end()));
+    std::sort(epoch.begin(), epoch.end());
+    CHECK(epoch == values(arange(10)));
+  }
+}
+
+TEST_CASE("a series goes on where it was left, whatever threads made it") {
+  const auto series = [](const data::DataLoaderOptions& options, int64_t from) {
+    data::DataLoader loader(ten(), options);
+    loader.seek(from);
+    std::vector<double> all;
+    for (int i = 0; i < 9; ++i)
+      for (const double v : values(loader.next()[1])) all.push_back(v);
+    CHECK(loader.cursor() == from + 9);
+    return all;
+  };
+  data::DataLoaderOptions options{.batch = 3, .shuffle = true, .seed = 2};
+  const auto expected = series(options, 2);
+  options.workers = 3;
+  CHECK(series(options, 2) == expected);
+  options.prefetch = 0;
+  CHECK(series(options, 2) == expected);
+}
+
+TEST_CASE("samples may be mapped, chosen and collated") {
+  std::atomic<int> calls = 0;
+  const data::Dataset doubled = data::mapped(ten(), [&](std::vector<Tensor> sample, int64_t i) {
+    ++calls;
+    sample[1] = Tensor::from<int64_t>({2 * i}).view({});
+    return sample;
+  });
+  data::DataLoader loader(data::subset(doubled, {9, 0, 4}),
+                          {.batch = 2, .prefetch = 0, .workers = 2});
+  CHECK(values(loader.next()[1]) == std::vector<double>{18, 0});
+  CHECK(calls == 2);
+  data::DataLoader sizes(
+      ten(),
+      {.batch = 4, .prefetch = 0, .collate = [](std::span<const std::vector<Tensor>> samples) {
+         const auto n = static_cast<int64_t>(samples.size());
+         return std::vector<Tensor>{Tensor::from<int64_t>({n})};
+       }});
+  CHECK(values(sizes.next()[0]) == std::vector<double>{4});
+}
+
+TEST_CASE("a loader passes on what a sample throws, and refuses what makes no batch") {
+  for (const int prefetch : {0, 2}) {
+    data::DataLoader loader(
+        {3, [](int64_t i) -> std::vector<Tensor> { BS_THROW(Error, "sample {} is bad", i); }},
+        {.batch = 2, .prefetch = prefetch, .workers = 2});
+    CHECK_THROWS_AS(loader.next(), Error);
+  }
+  CHECK_THROWS_WITH_AS(data::DataLoader({}, {}), "data loader: 0 samples make no batch of 32",
+                       Error);
+  CHECK_THROWS_WITH_AS(data::DataLoader(ten(), {.batch = 0}),
+                       "data loader: batch 0, prefetch 2, workers 1", Error);
+  CHECK_THROWS_WITH_AS(data::tensor_dataset({rand({2}), rand({3})}),
+                       "dataset: shapes [2] and [3] of other lengths", Error);
+  CHECK_THROWS_WITH_AS(data::subset(ten(), {10}), "subset: index 10 is outside [0, 10)", Error);
+}

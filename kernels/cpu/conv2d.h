@@ -1,0 +1,77 @@
+#pragma once
+/** @file How convolutions walk their images on the CPU.
+ *
+ *  The forward and the gradient of x are one loop, a *gather*: pixels of the result are rows of a
+ *  product whose depth runs through taps of the filter and channels of the source. Blocks of rows
+ *  are packed in steps of the depth that fit a core's cache; nothing holds a whole image. */
+#include <bs/kernels/conv2d.h>
+
+#include <vector>
+
+namespace bs::cpu {
+
+/** @brief A place of the filter: where it reads, and where its weights lie in the depth. */
+struct ConvTap {
+  int64_t h = 0, w = 0;  ///< from a result's own pixel in the source to the one that is read
+  int64_t r = 0, s = 0;  ///< in the filter
+  int64_t first = 0;     ///< its first step of the depth
+};
+
+/** @brief A pixel of a batch of images. */
+struct ConvPixel {
+  int64_t n = 0, h = 0, w = 0;
+};
+
+/** @brief Pixels of the result that see the same taps: all, or those of one remainder of a stride.
+ */
+struct ConvPhase {
+  int64_t rows = 0, cols = 0;  ///< pixels of an image
+  int64_t top = 0, left = 0;   ///< the first pixel in the result
+  std::vector<ConvTap> taps;
+
+  int64_t pixels() const { return rows * cols; }  ///< of an image
+  ConvPixel pixel(int64_t i) const { return {i / pixels(), i / cols % rows, i % cols}; }
+};
+
+/** @brief One pass over a batch of images: the source's channels in, the result's out. */
+struct ConvGather {
+  int64_t n = 0, h = 0, w = 0;  ///< images of the source
+  int64_t groups = 1;
+  int64_t in = 0, out = 0;  ///< channels of a group
+  int64_t width = 1;        ///< neighbouring columns of the filter that a tap reads as one run
+  Extent2 read, write;  ///< from a pixel of the result to the next: in the source, in the result
+  std::vector<ConvPhase> phases;
+
+  int64_t run() const { return in * width; }  ///< steps of the depth of a tap
+  bool is_depthwise() const { return in == 1 && out == 1; }
+  /** @brief Where a pixel of a phase lies in the result. */
+  ConvPixel target(const ConvPhase& phase, int64_t i) const {
+    const ConvPixel at = phase.pixel(i);
+    return {at.n, phase.top + at.h * write.h, phase.left + at.w * write.w};
+  }
+};
+
+ConvGather forward_gather(const Conv2dProblem& d, const Strides4& source);
+ConvGather backward_gather(const Conv2dProblem& d);
+
+/** @brief x itself where neighbours in memory are channels, pixels lying anywhere, else a copy. */
+Tensor channel_runs(const Tensor& x);
+
+/** @brief Where a group's weight for (channel in, channel out) lies, besides r and s. */
+struct ConvWeight {
+  int64_t group = 0, in = 0, out = 0, r = 0, s = 0;
+};
+
+/** @brief result = epilogue(gathered source * weight). */
+void run_gather(const ConvGather& g, const Tensor& source, const Tensor& weight,
+                const ConvWeight& strides, const Conv2dEpilogue& epilogue, const Tensor& result);
+/** @brief The same for groups of one channel in and one out. */
+void run_depthwise(const ConvGather& g, const Tensor& source, const Tensor& weight,
+                   const ConvWeight& strides, const Conv2dEpilogue& epilogue, const Tensor& result);
+/** @brief The gradient of a depthwise weight [C, 1, R, S]. */
+void depthwise_backward_w(const Conv2dProblem& d, const Tensor& x, const Tensor& dy,
+                          const Tensor& dweight);
+
+inline constexpr double worth_a_conv_thread = 1 << 20;  ///< multiply-adds that pay for waking one
+
+}  // namespace bs::cpu

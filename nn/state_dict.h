@@ -16,8 +16,8 @@ using StateDict = std::map<std::string, Tensor>;
 StateDict state_dict(const Module& module, const std::string& prefix = "");
 
 struct LoadOptions {
-  bool strict = true;  ///< whether a name that is missing or unexpected is an error
-  std::string prefix;  ///< names in the dictionary begin with this; others are not looked at
+  bool strict = true;       ///< whether a name that is missing or unexpected is an error
+  std::string prefix = {};  ///< names in the dictionary begin with this; others are not looked at
 };
 
 /** @brief Where names did not match. */

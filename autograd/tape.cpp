@@ -19,6 +19,7 @@ struct Tape::Node {
   std::vector<StatePointer> inputs;  ///< null where no gradient is wanted
   std::vector<std::weak_ptr<VariableState>> outputs;
   BackwardMany backward;
+  GradientOrder order;
 
   bool reachable() const {
     return std::any_of(outputs.begin(), outputs.end(), [](const auto& o) { return !o.expired(); });
@@ -46,26 +47,27 @@ uint64_t next_number() {
 }  // namespace
 
 Variable Tape::record(const char* name, std::initializer_list<Variable> inputs, Tensor y,
-                      Backward backward) {
-  return record(name, std::span(inputs.begin(), inputs.size()), std::move(y), std::move(backward));
+                      Backward backward, GradientOrder order) {
+  return record(name, std::span(inputs.begin(), inputs.size()), std::move(y), std::move(backward),
+                order);
 }
 
 Variable Tape::record(const char* name, std::span<const Variable> inputs, Tensor y,
-                      Backward backward) {
+                      Backward backward, GradientOrder order) {
   if (!wanted(inputs)) return Variable(std::move(y));
-  return record_many(name, inputs, {std::move(y)},
-                     [b = std::move(backward)](const Grads& dys) { return b(dys.front()); })
-      .front();
+  const auto of_many = [b = std::move(backward)](const Grads& dys) { return b(dys.front()); };
+  return record_many(name, inputs, {std::move(y)}, of_many, order).front();
 }
 
 std::vector<Variable> Tape::record_many(const char* name, std::span<const Variable> inputs,
-                                        std::vector<Tensor> outputs, BackwardMany backward) {
+                                        std::vector<Tensor> outputs, BackwardMany backward,
+                                        GradientOrder order) {
   std::vector<Variable> results(std::make_move_iterator(outputs.begin()),
                                 std::make_move_iterator(outputs.end()));
   if (!wanted(inputs)) return results;
   drop_unreachable();
   const uint64_t number = next_number();
-  auto node = std::make_shared<Node>(Node{name, {}, {}, std::move(backward)});
+  auto node = std::make_shared<Node>(Node{name, {}, {}, std::move(backward), order});
   for (const Variable& v : inputs) node->inputs.push_back(v.requires_grad() ? v.state_ : nullptr);
   for (const Variable& v : results) {
     node->outputs.push_back(v.state_);
@@ -96,13 +98,38 @@ Tensor owned(Tensor x) {
   return x;
 }
 
+/// The axes from the one with the largest strides to that with the smallest.
+Dims memory_order(const Tensor& x) {
+  Dims axes;
+  for (int axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
+  std::stable_sort(axes.begin(), axes.end(), [&](int64_t a, int64_t b) {
+    return x.strides()[static_cast<int>(a)] > x.strides()[static_cast<int>(b)];
+  });
+  return axes;
+}
+
+bool is_dense(const Tensor& x) {
+  return x.is_contiguous() || x.permute(memory_order(x)).is_contiguous();
+}
+
+/// Gradients that are dense in one order, such as channels-last, are added in it.
 void add(Tensor& total, Tensor part) {
   if (!total.defined()) {
     total = std::move(part);
-  } else {
-    total = owned(std::move(total));
-    accumulate(total, contiguous(part));
+    return;
   }
+  const Dims order = memory_order(total);
+  const Tensor other = part.permute(order);
+  if (!total.is_contiguous() && other.is_contiguous() && total.permute(order).is_contiguous()) {
+    Tensor sum = owned(std::exchange(total, {}).permute(order));
+    accumulate(sum, other);
+    Dims back = order;
+    for (int i = 0; i < order.rank(); ++i) back[static_cast<int>(order[i])] = i;
+    total = sum.permute(back);
+    return;
+  }
+  total = owned(std::move(total));
+  accumulate(total, contiguous(part));
 }
 
 void check_gradient(const char* name, const Tensor& gradient, const Tensor& data) {
@@ -170,17 +197,18 @@ struct Tape::Walk {
     }
   }
 
-  Tensor take(const StatePointer& output) {
+  Tensor take(const StatePointer& output, GradientOrder order) {
     const auto found = sums.find(output.get());
     if (found == sums.end()) return {};
     const Tensor total = std::move(found->second.total);
     sums.erase(found);
-    return total.defined() ? contiguous(total) : total;
+    if (!total.defined() || (order == GradientOrder::any && is_dense(total))) return total;
+    return contiguous(total);
   }
 
   void run(const Node& node) {
     Grads dys;
-    for (const auto& output : node.outputs) dys.push_back(take(output.lock()));
+    for (const auto& output : node.outputs) dys.push_back(take(output.lock(), node.order));
     const bool any =
         std::any_of(dys.begin(), dys.end(), [](const Tensor& dy) { return dy.defined(); });
     Grads gradients = any ? node.backward(dys) : Grads(node.inputs.size());

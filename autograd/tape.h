@@ -12,6 +12,12 @@ namespace bs {
 /** @brief Gradients in the order of a function's inputs (or outputs); undefined stands for zero. */
 using Grads = std::vector<Tensor>;
 
+/** @brief In which order of axes a backward takes the gradient of its output. */
+enum class GradientOrder : uint8_t {
+  row_major,  ///< contiguous
+  any         ///< dense in any order, such as channels-last: no copy to bring it into another
+};
+
 /** @brief A thread's list of differentiable operations, in the order they were done.
  *
  *  That order is a topological one, so backward is one walk from the newest to the oldest: no sort,
@@ -19,7 +25,8 @@ using Grads = std::vector<Tensor>;
  *  passes it, and operations whose results nobody holds any more are dropped as others arrive. */
 class Tape {
  public:
-  /** @brief One output's gradient in (contiguous), the inputs' gradients out (any strides). */
+  /** @brief One output's gradient in (contiguous but for GradientOrder::any), the inputs' gradients
+   * out (any strides). */
   using Backward = std::function<Grads(const Tensor& dy)>;
   /** @brief The same for several outputs; those without a gradient come undefined. */
   using BackwardMany = std::function<Grads(const Grads& dys)>;
@@ -37,12 +44,14 @@ class Tape {
    *  @endcode
    *  Nothing is kept when recording is off or no input requires a gradient. */
   Variable record(const char* name, std::initializer_list<Variable> inputs, Tensor y,
-                  Backward backward);
-  Variable record(const char* name, std::span<const Variable> inputs, Tensor y, Backward backward);
+                  Backward backward, GradientOrder order = GradientOrder::row_major);
+  Variable record(const char* name, std::span<const Variable> inputs, Tensor y, Backward backward,
+                  GradientOrder order = GradientOrder::row_major);
   /** @brief The same for a function of several results. An undefined one stays undefined; one whose
    *  dtype is not floating requires no gradient. */
   std::vector<Variable> record_many(const char* name, std::span<const Variable> inputs,
-                                    std::vector<Tensor> outputs, BackwardMany backward);
+                                    std::vector<Tensor> outputs, BackwardMany backward,
+                                    GradientOrder order = GradientOrder::row_major);
 
   /** @brief See Variable::backward. May be called from within a backward. */
   void backward(const Variable& from, const Tensor& gradient, BackwardOptions options);

@@ -94,24 +94,6 @@ Conv2dEpilogue resolved(const char* op, const Conv2dEpilogue& e, const Tensor& x
 
 }  // namespace
 
-bool is_channels_last(const Tensor& x) {
-  BS_CHECK(x.rank() == 4, "is_channels_last: {} is no [N, C, H, W]", x.shape());
-  const Strides& s = x.strides();
-  // What has one channel or one element goes by its strides: they are all the format there is.
-  return s[1] == 1 && s[3] >= x.size(1) && s[2] >= x.size(1);
-}
-
-Tensor channels_last(const Tensor& x) {
-  BS_CHECK(x.rank() == 4, "channels_last: {} is no [N, C, H, W]", x.shape());
-  return contiguous(x.permute({0, 2, 3, 1})).permute({0, 3, 1, 2});
-}
-
-Tensor empty_image(const Shape& shape, DType dtype, Device device, bool channels_last) {
-  if (!channels_last) return Tensor::empty(shape, dtype, device);
-  return Tensor::empty({shape[0], shape[2], shape[3], shape[1]}, dtype, device)
-      .permute({0, 3, 1, 2});
-}
-
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& options,
               const Conv2dEpilogue& epilogue) {
   check_pair("conv2d", x, weight);

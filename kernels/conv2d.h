@@ -11,6 +11,7 @@
  */
 #include <bs/kernels/activation.h>
 #include <bs/kernels/conv2d_problem.h>
+#include <bs/kernels/image.h>
 
 namespace bs {
 
@@ -56,13 +57,6 @@ Tensor conv2d_backward_w(const Tensor& x, const Tensor& dy, const Shape& weight_
  *  @throws Error as conv2d, and for `same` */
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& options = {},
                         Extent2 output_padding = {0, 0}, const Conv2dEpilogue& epilogue = {});
-
-/** @brief Whether neighbours in memory are channels, by the strides alone. */
-bool is_channels_last(const Tensor& x);
-/** @brief x itself where it is dense and channels-last, else such a copy. */
-Tensor channels_last(const Tensor& x);
-/** @brief An uninitialised image tensor [N, C, H, W], channels-last or row-major. */
-Tensor empty_image(const Shape& shape, DType dtype, Device device, bool channels_last);
 
 /** Backends get a batch that is not empty, x, weight, dy and residual of any strides, a contiguous
  *  bias, a row-major dweight, and y and dx that are dense in either format. */

@@ -1,0 +1,14 @@
+#include <bs/autograd/image.h>
+
+#include <bs/autograd/tape.h>
+
+namespace bs {
+
+Variable channels_last(const Variable& x) {
+  Tensor y = channels_last(x.data());
+  // The gradient may come in any format, and is passed on as it is.
+  const auto backward = [](const Tensor& dy) { return Grads{dy}; };
+  return tape().record("channels_last", {x}, std::move(y), backward, GradientOrder::any);
+}
+
+}  // namespace bs

@@ -1,0 +1,22 @@
+#pragma once
+/** @file Images [N, C, H, W], or [N, C, ...], and the two formats they lie in: row-major, and
+ * channels-last, where neighbours in memory are channels. Shapes are the same in both; strides tell
+ * the format. */
+#include <bs/lib/tensor.h>
+
+namespace bs {
+
+/** @brief Whether neighbours in memory are channels, by the strides alone: x may have gaps. */
+bool is_channels_last(const Tensor& x);
+/** @brief x itself where it is dense and channels-last, else such a copy. */
+Tensor channels_last(const Tensor& x);
+/** @brief x itself where it is dense in the format asked for, else such a copy. */
+Tensor in_format(const Tensor& x, bool channels_last);
+/** @brief x itself where it is dense in the format that its strides tell, else such a copy. */
+Tensor dense_image(const Tensor& x);
+/** @brief An uninitialised image tensor [N, C, H, W], channels-last or row-major. */
+Tensor empty_image(const Shape& shape, DType dtype, Device device, bool channels_last);
+/** @brief The same of x's shape, dtype, device and format. */
+Tensor empty_image_like(const Tensor& x);
+
+}  // namespace bs

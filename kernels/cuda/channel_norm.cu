@@ -1,0 +1,198 @@
+#include <bs/kernels/cuda/channel_norm.cuh>
+
+namespace bs::cuda {
+
+namespace {
+
+using device::Raw;
+using device::wide;
+
+/// Mean and sum of squared deviations, merged as by Chan, Golub and LeVeque (1979).
+template <class W>
+struct Moments {
+  W count = 0, mean = 0, squares = 0;
+
+  __device__ void merge(const Moments& other) {
+    if (other.count == 0) return;
+    const W both = count + other.count, deviation = other.mean - mean;
+    const W share = other.count / both;
+    squares += other.squares + deviation * deviation * count * share;
+    mean += deviation * share;
+    count = both;
+  }
+};
+
+/// Leaves mean and squares of each slot and part in `means` and `squares` [outer, parts, inner].
+template <class T, int N, bool rows>
+__global__ void __launch_bounds__(channel_threads)
+    moments_kernel(const T* x, const __grid_constant__ ChannelGrid g, wide<T>* means,
+                   wide<T>* squares) {
+  using W = wide<T>;
+  constexpr int ahead = 4, K = rows ? N : 1;
+  const ChannelShare<N, rows> share(g);
+  Moments<W> of[K];
+  W seen = 0;
+  const T* from = x + share.first;
+  for (unsigned i = 0; i < share.count; i += ahead) {
+    Raw<T, N> raw[ahead];
+#pragma unroll
+    for (unsigned u = 0; u < ahead; ++u)
+      if (i + u < share.count)
+        raw[u] = *reinterpret_cast<const Raw<T, N>*>(from + (i + u) * share.step);
+#pragma unroll
+    for (unsigned u = 0; u < ahead; ++u) {
+      if (i + u >= share.count) break;
+      W v[N];
+      device::widen_pack<T, N>(raw[u], v);
+      if constexpr (rows) {
+        seen += 1;
+        const W part = W(1) / seen;
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          const W deviation = v[k] - of[k].mean;
+          of[k].mean += deviation * part;
+          of[k].squares += deviation * (v[k] - of[k].mean);
+        }
+      } else {
+        Moments<W> pack;
+#pragma unroll
+        for (int k = 0; k < N; ++k) pack.mean += v[k];
+        pack.mean *= W(1) / N;
+#pragma unroll
+        for (int k = 0; k < N; ++k) pack.squares += (v[k] - pack.mean) * (v[k] - pack.mean);
+        pack.count = N;
+        of[0].merge(pack);
+      }
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < K; ++k)
+    if (rows) of[k].count = seen;
+  merge_channel_states<rows>(of);
+  if (!share.any || (rows ? threadIdx.y : threadIdx.x) != 0) return;
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    const unsigned slot = share.slot + k, o = slot / g.inner;
+    const int64_t at = (int64_t{o} * g.parts + share.part) * g.inner + (slot - o * g.inner);
+    means[at] = of[k].mean;
+    squares[at] = of[k].squares;
+  }
+}
+
+/// What is left of the statistics of each set, and the averages that they are added to.
+template <class W>
+struct Results {
+  W *mean, *squares, *rstd;
+  W *running_mean, *running_var;
+  int64_t* batches;
+  W eps, momentum;
+
+  __device__ void put(unsigned set, const Moments<W>& all) const {
+    if (mean) mean[set] = all.mean;
+    if (squares) squares[set] = all.squares;
+    if (rstd) rstd[set] = 1 / sqrt(all.squares / all.count + eps);
+    // `batches` counts this one already.
+    const W share = momentum < 0 ? 1 / static_cast<W>(*batches) : momentum;
+    if (running_mean) running_mean[set] += share * (all.mean - running_mean[set]);
+    if (running_var) running_var[set] += share * (all.squares / (all.count - 1) - running_var[set]);
+  }
+};
+
+/// Counts a batch, before all else that its statistics are added to.
+__global__ void count_batch_kernel(int64_t* batches) { ++*batches; }
+
+template <class W>
+__global__ void __launch_bounds__(channel_threads)
+    merge_moments_kernel(const W* means, const W* squares,
+                         const __grid_constant__ ChannelLists lists, int64_t n, int64_t length,
+                         const __grid_constant__ Results<W> to) {
+  const auto all =
+      merge_lists<Moments<W>>(lists, [&](Moments<W>& state, unsigned, unsigned part, int64_t at) {
+        const int64_t left = n - part * length;
+        state.merge({static_cast<W>(left < length ? left : length), means[at], squares[at]});
+      });
+  const unsigned set = blockIdx.x * results_of_block + threadIdx.x;
+  if (threadIdx.x < results_of_block && set < lists.results) to.put(set, all);
+}
+
+template <class T, int N, bool rows>
+__global__ void __launch_bounds__(channel_threads)
+    channel_norm_kernel(const T* x, const T* residual, T* y, const __grid_constant__ ChannelGrid g,
+                        const ChannelVectors<wide<T>> vectors, bool relu) {
+  using W = wide<T>;
+  constexpr int ahead = 4;
+  const ChannelShare<N, rows> share(g);
+  if (share.count == 0) return;
+  const ChannelAffine<W, rows ? N : 1> affine(g, vectors, share.slot);
+  for (unsigned i = 0; i < share.count; i += ahead) {
+    Raw<T, N> raw[ahead], more[ahead];
+#pragma unroll
+    for (unsigned u = 0; u < ahead; ++u) {
+      if (i + u >= share.count) continue;
+      const int64_t at = share.first + (i + u) * share.step;
+      raw[u] = *reinterpret_cast<const Raw<T, N>*>(x + at);
+      if (residual) more[u] = *reinterpret_cast<const Raw<T, N>*>(residual + at);
+    }
+#pragma unroll
+    for (unsigned u = 0; u < ahead; ++u) {
+      if (i + u >= share.count) break;
+      W v[N], other[N] = {};
+      device::widen_pack<T, N>(raw[u], v);
+      if (residual) device::widen_pack<T, N>(more[u], other);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        v[k] = affine.z(v[k], k) + other[k];
+        if (relu) v[k] = v[k] < 0 ? W(0) : v[k];
+      }
+      store_pack<N>(y + share.first + (i + u) * share.step, v);
+    }
+  }
+}
+
+}  // namespace
+
+void channel_moments(const ChannelSlots& slots, const Tensor& x, const ChannelStatistics& to,
+                     Stream stream) {
+  if (to.batches.defined()) {
+    count_batch_kernel<<<1, 1, 0, native(stream)>>>(to.batches.data<int64_t>());
+    BS_CUDA_CHECK_LAUNCH("channel_moments");
+  }
+  visit_channels(
+      "channel_moments", slots, x.dtype(), aligned16(x),
+      [&]<class T, int N, bool rows>(Type<T>, std::integral_constant<int, N>,
+                                     std::bool_constant<rows>) {
+        using D = device_type<T>;
+        using W = wide<D>;
+        const ChannelGrid g = channel_grid(slots, N, x.device());
+        const Tensor states = Tensor::empty({2, slots.slots() * g.parts}, dtype_of<W>, x.device());
+        W *means = pointer<W>(states), *squares = means + slots.slots() * g.parts;
+        moments_kernel<D, N, rows>
+            <<<g.grid, g.block, 0, native(stream)>>>(pointer<T>(x), g, means, squares);
+        BS_CUDA_CHECK_LAUNCH("channel_moments");
+        const Results<W> results{maybe<W>(to.mean),        maybe<W>(to.squares),
+                                 maybe<W>(to.rstd),        maybe<W>(to.running_mean),
+                                 maybe<W>(to.running_var), maybe<int64_t>(to.batches),
+                                 static_cast<W>(to.eps),   static_cast<W>(to.momentum)};
+        const ChannelLists lists = channel_lists(slots, g, false);
+        const auto blocks = static_cast<unsigned>(ceil_div(lists.results, results_of_block));
+        merge_moments_kernel<<<blocks, channel_threads, 0, native(stream)>>>(
+            means, squares, lists, g.n, g.length, results);
+        BS_CUDA_CHECK_LAUNCH("channel_moments");
+      });
+}
+
+void channel_norm(const ChannelSlots& slots, const ChannelNorm& norm, const Tensor& y,
+                  Stream stream) {
+  visit_channels("channel_norm", slots, y.dtype(), aligned16(norm.x, norm.residual, y),
+                 [&]<class T, int N, bool rows>(Type<T>, std::integral_constant<int, N>,
+                                                std::bool_constant<rows>) {
+                   using D = device_type<T>;
+                   const ChannelGrid g = channel_grid(slots, N, y.device());
+                   channel_norm_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
+                       pointer<T>(norm.x), maybe<T>(norm.residual), pointer<T>(y), g,
+                       channel_vectors<wide<D>>(norm), norm.relu);
+                   BS_CUDA_CHECK_LAUNCH("channel_norm");
+                 });
+}
+
+}  // namespace bs::cuda

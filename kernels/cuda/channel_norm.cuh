@@ -1,0 +1,221 @@
+#pragma once
+// How threads walk images for channel_norm.h, forward and backward.
+//
+// Channels-last rows: a block's threads lie over whole rows, so that it reads memory in one
+// stretch; each thread keeps N neighbouring channels and what belongs to them in registers. Planes:
+// threads lie along a plane, and what belongs to it is the same for all of them.
+#include <bs/kernels/channel_norm.h>
+#include <bs/kernels/cuda/rows.cuh>
+
+namespace bs::cuda {
+
+inline constexpr int channel_threads = 256;
+
+/// Where the threads of a launch are. A block has `width` threads side by side, over packs of a row
+/// or along a plane, and `lines` of these; a part of the axis n has `length` elements.
+struct ChannelGrid {
+  unsigned outer = 0, inner = 0, parts = 0, channels = 0, neighbours = 0;
+  int64_t n = 0, length = 0;
+  dim3 grid = {}, block = {};
+
+  __device__ unsigned set_of(unsigned slot) const {
+    return neighbours > 0 ? slot / neighbours : slot % channels;
+  }
+};
+
+/// Enough blocks to fill the GPU, parts of at least 32 rows or 4096 elements of a plane.
+inline ChannelGrid channel_grid(const ChannelSlots& s, int N, Device device) {
+  ChannelGrid g{.outer = static_cast<unsigned>(s.outer),
+                .inner = static_cast<unsigned>(s.inner),
+                .channels = static_cast<unsigned>(s.channels),
+                .neighbours = static_cast<unsigned>(s.neighbours),
+                .n = s.n};
+  const bool rows = s.inner > 1;
+  const int64_t packs = rows ? s.inner / N : ceil_div(s.n, N);
+  const int64_t groups = rows ? ceil_div(packs, channel_threads) : 1;
+  int64_t width = ceil_div(packs, groups);
+  if (!rows)
+    for (width = 32; width < channel_threads && width * 4 < packs;) width *= 2;
+  const int64_t lines = channel_threads / width;
+  const int64_t blocks = rows ? s.outer * groups : ceil_div(s.outer, lines);
+  const int64_t wanted = ceil_div(int64_t{device_properties(device).multiprocessors} * 6, blocks);
+  const int64_t least = rows ? std::max<int64_t>(32, 4 * lines) : 4096;
+  const int64_t parts = std::clamp<int64_t>(s.n / least, 1, std::max<int64_t>(wanted, 1));
+  g.length = round_up(ceil_div(s.n, parts), rows ? 1 : 16);
+  g.parts = static_cast<unsigned>(ceil_div(s.n, g.length));
+  g.block = dim3(static_cast<unsigned>(width), static_cast<unsigned>(lines));
+  g.grid = dim3(static_cast<unsigned>(rows ? s.outer * g.parts : blocks),
+                static_cast<unsigned>(rows ? groups : g.parts));
+  return g;
+}
+
+/// A thread's share of a part: `count` packs, `step` elements apart, from element `first` on; slots
+/// from `slot` on, as many as a pack has elements, or one. None where it has nothing to do.
+template <int N, bool rows>
+struct ChannelShare {
+  int64_t first = 0;
+  unsigned slot = 0, part = 0, count = 0;
+  int64_t step = 0;
+  bool any = false;  ///< whether the slots exist
+
+  __device__ explicit ChannelShare(const ChannelGrid& g) {
+    if constexpr (rows) {
+      const unsigned o = blockIdx.x / g.parts;
+      part = blockIdx.x - o * g.parts;
+      const unsigned column = (blockIdx.y * blockDim.x + threadIdx.x) * N;
+      any = column < g.inner;
+      if (!any) return;
+      slot = o * g.inner + column;
+      const int64_t begin = part * g.length;
+      const int64_t size = g.n - begin < g.length ? g.n - begin : g.length;
+      first = (o * g.n + begin + threadIdx.y) * g.inner + column;
+      step = int64_t{blockDim.y} * g.inner;
+      count =
+          size > threadIdx.y ? static_cast<unsigned>((size - threadIdx.y - 1) / blockDim.y + 1) : 0;
+    } else {
+      slot = blockIdx.x * blockDim.y + threadIdx.y;
+      part = blockIdx.y;
+      any = slot < g.outer;
+      if (!any) return;
+      const int64_t begin = part * g.length;
+      const auto packs =
+          static_cast<unsigned>((g.n - begin < g.length ? g.n - begin : g.length) / N);
+      first = slot * g.n + begin + int64_t{threadIdx.x} * N;
+      step = int64_t{blockDim.x} * N;
+      count = packs > threadIdx.x ? (packs - threadIdx.x - 1) / blockDim.x + 1 : 0;
+    }
+  }
+};
+
+/// Statistics as a thread reads them, weight and bias null for ones and zeros.
+template <class W>
+struct ChannelVectors {
+  const W *mean, *rstd, *weight, *bias;
+};
+template <class W>
+ChannelVectors<W> channel_vectors(const ChannelNorm& norm) {
+  return {pointer<W>(norm.mean), pointer<W>(norm.rstd), maybe<W>(norm.weight), maybe<W>(norm.bias)};
+}
+
+/// z = (x - mean) scale + shift for K slots from `slot` on.
+template <class W, int K>
+struct ChannelAffine {
+  W mean[K], scale[K], shift[K];
+
+  __device__ ChannelAffine(const ChannelGrid& g, const ChannelVectors<W>& v, unsigned slot) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const unsigned channel = (slot + k) % g.channels, set = g.set_of(slot + k);
+      mean[k] = v.mean[set];
+      scale[k] = v.rstd[set] * (v.weight ? v.weight[channel] : W(1));
+      shift[k] = v.bias ? v.bias[channel] : W(0);
+    }
+  }
+  __device__ W z(W x, int i) const {
+    const int k = K == 1 ? 0 : i;
+    return (x - mean[k]) * scale[k] + shift[k];
+  }
+};
+
+/// Calls f(Type<D>, N, rows) with the kind of kernel: packs of 16 bytes where they lie in one row
+/// or in one plane, else single elements.
+template <class F>
+void visit_channels(const char* op, const ChannelSlots& s, DType dtype, bool aligned, F&& f) {
+  visit_floating(op, dtype, [&]<class T>(Type<T>) {
+    visit_pack<T>(aligned, s.inner > 1 ? s.inner : s.n, [&]<int N>(std::integral_constant<int, N>) {
+      if (s.inner > 1) {
+        f(Type<T>{}, std::integral_constant<int, N>{}, std::true_type{});
+      } else {
+        f(Type<T>{}, std::integral_constant<int, N>{}, std::false_type{});
+      }
+    });
+  });
+}
+
+/// Merges the K states of each of a block's threads with those of the threads that have the same
+/// slots, in a fixed order: over lines of rows, or side by side in planes. The whole is in line 0,
+/// or in thread 0 of each line.
+template <bool rows, class State, int K>
+__device__ void merge_channel_states(State (&states)[K]) {
+  __shared__ alignas(16) unsigned char memory[K * channel_threads * sizeof(State)];
+  auto* const shared = reinterpret_cast<State*>(memory);
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+  const unsigned mine = rows ? threadIdx.y : threadIdx.x, stride = rows ? blockDim.x : 1;
+#pragma unroll
+  for (int k = 0; k < K; ++k) shared[k * channel_threads + thread] = states[k];
+  for (unsigned size = rows ? blockDim.y : blockDim.x; size > 1;) {
+    const unsigned half = (size + 1) / 2;
+    __syncthreads();
+    if (mine + half < size) {
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+        shared[k * channel_threads + thread].merge(
+            shared[k * channel_threads + thread + half * stride]);
+    }
+    size = half;
+  }
+#pragma unroll
+  for (int k = 0; k < K; ++k) states[k] = shared[k * channel_threads + thread];
+}
+
+/// Lists of partial states, [outer, parts, inner] of them, that one result is merged of. A block
+/// has 256 threads: `results` side by side where neighbours in memory belong to different results.
+struct ChannelLists {
+  unsigned results, slots_of_result, parts, inner, channels, neighbours;
+
+  /// Calls f(slot, part, place of the state) for every `slices`-th state of a result from `slice`.
+  template <class F>
+  __device__ void for_each(unsigned result, unsigned slice, unsigned slices, F&& f) const {
+    const unsigned count = slots_of_result * parts;
+#pragma unroll 4
+    for (unsigned j = slice; j < count; j += slices) {
+      const unsigned i = j / parts, part = j - i * parts;
+      const unsigned slot = neighbours > 0 ? result * neighbours + i : i * channels + result;
+      const unsigned o = slot / inner;
+      f(slot, part, (int64_t{o} * parts + part) * inner + (slot - o * inner));
+    }
+  }
+};
+
+/// The lists of sets, or of channels.
+inline ChannelLists channel_lists(const ChannelSlots& s, const ChannelGrid& g, bool of_channels) {
+  const int64_t neighbours = of_channels ? 0 : s.neighbours;
+  const int64_t results = neighbours > 0 ? s.sets() : s.channels;
+  return {static_cast<unsigned>(results),
+          static_cast<unsigned>(s.slots() / results),
+          g.parts,
+          g.inner,
+          g.channels,
+          static_cast<unsigned>(neighbours)};
+}
+
+inline constexpr unsigned results_of_block = 16;
+
+/// Merges this block's lists; thread i < results_of_block has the whole of result i of the block.
+/// add(state, slot, part, place) adds one state.
+template <class State, class Add>
+__device__ State merge_lists(const ChannelLists& lists, Add&& add) {
+  constexpr unsigned slices = channel_threads / results_of_block;
+  __shared__ alignas(16) unsigned char memory[channel_threads * sizeof(State)];
+  auto* const shared = reinterpret_cast<State*>(memory);
+  // Threads that are side by side read what lies side by side.
+  const bool across = lists.neighbours == 0;
+  const unsigned t = threadIdx.x;
+  const unsigned local = across ? t % results_of_block : t / slices;
+  const unsigned slice = across ? t / results_of_block : t % slices;
+  const unsigned result = blockIdx.x * results_of_block + local;
+  State state;
+  if (result < lists.results)
+    lists.for_each(result, slice, slices, [&](unsigned slot, unsigned part, int64_t place) {
+      add(state, slot, part, place);
+    });
+  shared[slice * results_of_block + local] = state;
+  for (unsigned half = slices / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (t < half * results_of_block) shared[t].merge(shared[t + half * results_of_block]);
+  }
+  __syncthreads();
+  return shared[t % results_of_block];
+}
+
+}  // namespace bs::cuda

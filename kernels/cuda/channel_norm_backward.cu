@@ -1,0 +1,204 @@
+#include <bs/kernels/cuda/channel_norm.cuh>
+
+namespace bs::cuda {
+
+namespace {
+
+using device::Raw;
+using device::wide;
+
+template <class W>
+struct Sums {
+  W plain = 0, centred = 0;
+  __device__ void merge(const Sums& other) {
+    plain += other.plain;
+    centred += other.centred;
+  }
+};
+
+/// Packs of x, dy and y on their way.
+template <class T, int N>
+struct Loaded {
+  Raw<T, N> x, dy, y;
+
+  __device__ void load(const T* x_, const T* dy_, const T* y_, int64_t at) {
+    if (x_) x = *reinterpret_cast<const Raw<T, N>*>(x_ + at);
+    dy = *reinterpret_cast<const Raw<T, N>*>(dy_ + at);
+    if (y_) y = *reinterpret_cast<const Raw<T, N>*>(y_ + at);
+  }
+  /// x, and dz: dy where the ReLU let through, which y tells, or x without it.
+  template <class Affine>
+  __device__ void widen(const Affine& affine, const T* has_x, const T* has_y, bool relu,
+                        wide<T> (&v)[N], wide<T> (&dz)[N]) const {
+    using W = wide<T>;
+    if (has_x) device::widen_pack<T, N>(x, v);
+    device::widen_pack<T, N>(dy, dz);
+    if (!relu) return;
+    W sign[N];
+    if (has_y) {
+      device::widen_pack<T, N>(y, sign);
+    } else {
+#pragma unroll
+      for (int k = 0; k < N; ++k) sign[k] = affine.z(v[k], k);
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) dz[k] = sign[k] > 0 ? dz[k] : W(0);
+  }
+};
+
+/// Leaves sums of dz and dz (x - mean) of each slot and part, [outer, parts, inner].
+template <class T, int N, bool rows>
+__global__ void __launch_bounds__(channel_threads)
+    sums_kernel(const T* x, const T* dy, const T* y, const __grid_constant__ ChannelGrid g,
+                const ChannelVectors<wide<T>> vectors, bool relu, Sums<wide<T>>* sums) {
+  using W = wide<T>;
+  constexpr int ahead = 2, K = rows ? N : 1;
+  const ChannelShare<N, rows> share(g);
+  const ChannelAffine<W, K> affine(g, vectors, share.slot);
+  Sums<W> of[K];
+  for (unsigned i = 0; i < share.count; i += ahead) {
+    Loaded<T, N> loaded[ahead];
+#pragma unroll
+    for (unsigned u = 0; u < ahead; ++u)
+      if (i + u < share.count) loaded[u].load(x, dy, y, share.first + (i + u) * share.step);
+#pragma unroll
+    for (unsigned u = 0; u < ahead; ++u) {
+      if (i + u >= share.count) break;
+      W v[N], dz[N];
+      loaded[u].widen(affine, x, y, relu, v, dz);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const int at = rows ? k : 0;
+        of[at].plain += dz[k];
+        of[at].centred += dz[k] * (v[k] - affine.mean[at]);
+      }
+    }
+  }
+  merge_channel_states<rows>(of);
+  if (!share.any || (rows ? threadIdx.y : threadIdx.x) != 0) return;
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    const unsigned slot = share.slot + k, o = slot / g.inner;
+    sums[(int64_t{o} * g.parts + share.part) * g.inner + (slot - o * g.inner)] = of[k];
+  }
+}
+
+/// Sums of the slots of each channel, and with `weighted` those of each set times the weights.
+template <class W>
+__global__ void __launch_bounds__(channel_threads)
+    merge_sums_kernel(const Sums<W>* sums, const __grid_constant__ ChannelLists lists,
+                      const __grid_constant__ ChannelGrid g, const ChannelVectors<W> vectors,
+                      bool weighted, W* to) {
+  const auto all =
+      merge_lists<Sums<W>>(lists, [&](Sums<W>& state, unsigned slot, unsigned, int64_t at) {
+        const Sums<W> part = sums[at];
+        const W factor = weighted && vectors.weight ? vectors.weight[slot % g.channels] : W(1);
+        state.merge({factor * part.plain, factor * part.centred * vectors.rstd[g.set_of(slot)]});
+      });
+  const unsigned result = blockIdx.x * results_of_block + threadIdx.x;
+  if (threadIdx.x >= results_of_block || result >= lists.results) return;
+  to[result] = all.plain;
+  to[lists.results + result] = all.centred;
+}
+
+/// dx = scale dz + offset + slope (x - mean); without sums, which come as [2, sets], only the
+/// first.
+template <class T, int N, bool rows>
+__global__ void __launch_bounds__(channel_threads)
+    channel_norm_backward_kernel(const T* x, const T* dy, const T* y, T* dx, T* dresidual,
+                                 const __grid_constant__ ChannelGrid g,
+                                 const ChannelVectors<wide<T>> vectors, bool relu,
+                                 const wide<T>* sums, unsigned sets, wide<T> count) {
+  using W = wide<T>;
+  constexpr int ahead = 2, K = rows ? N : 1;
+  const ChannelShare<N, rows> share(g);
+  if (share.count == 0) return;
+  const ChannelAffine<W, K> affine(g, vectors, share.slot);
+  W offset[K] = {}, slope[K] = {};
+  if (sums) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const unsigned set = g.set_of(share.slot + k);
+      const W rstd = vectors.rstd[set];
+      offset[k] = -rstd * (sums[set] / count);
+      slope[k] = -rstd * (rstd * (sums[sets + set] / count));
+    }
+  }
+  for (unsigned i = 0; i < share.count; i += ahead) {
+    Loaded<T, N> loaded[ahead];
+#pragma unroll
+    for (unsigned u = 0; u < ahead; ++u)
+      if (i + u < share.count) loaded[u].load(x, dy, y, share.first + (i + u) * share.step);
+#pragma unroll
+    for (unsigned u = 0; u < ahead; ++u) {
+      if (i + u >= share.count) break;
+      const int64_t at = share.first + (i + u) * share.step;
+      W v[N] = {}, dz[N];
+      loaded[u].widen(affine, x, y, relu, v, dz);
+      if (dresidual) store_pack<N>(dresidual + at, dz);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const int of = rows ? k : 0;
+        dz[k] *= affine.scale[of];
+        if (sums) dz[k] += offset[of] + slope[of] * (v[k] - affine.mean[of]);
+      }
+      store_pack<N>(dx + at, dz);
+    }
+  }
+}
+
+template <class W>
+void merge_sums(const Tensor& states, const ChannelSlots& slots, const ChannelGrid& g,
+                const ChannelNorm& norm, bool of_channels, const Tensor& to, Stream stream) {
+  const ChannelLists lists = channel_lists(slots, g, of_channels);
+  const auto blocks = static_cast<unsigned>(ceil_div(lists.results, results_of_block));
+  merge_sums_kernel<W><<<blocks, channel_threads, 0, native(stream)>>>(
+      reinterpret_cast<const Sums<W>*>(states.data()), lists, g, channel_vectors<W>(norm),
+      !of_channels, pointer<W>(to));
+  BS_CUDA_CHECK_LAUNCH("channel_norm_sums");
+}
+
+}  // namespace
+
+void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
+                       const ChannelGradient& gradient, const Tensor& channel_sums, Stream stream) {
+  const Tensor& x = norm.x;
+  const auto run = [&]<class T, int N, bool rows>(Type<T>, std::integral_constant<int, N>,
+                                                  std::bool_constant<rows>) {
+    using D = device_type<T>;
+    using W = wide<D>;
+    const ChannelGrid g = channel_grid(slots, N, x.device());
+    const Tensor states = Tensor::empty({slots.slots() * g.parts, 2}, dtype_of<W>, x.device());
+    sums_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
+        pointer<T>(x), pointer<T>(gradient.dy), maybe<T>(gradient.y), g, channel_vectors<W>(norm),
+        norm.relu, reinterpret_cast<Sums<W>*>(states.data()));
+    BS_CUDA_CHECK_LAUNCH("channel_norm_sums");
+    merge_sums<W>(states, slots, g, norm, true, channel_sums, stream);
+    if (gradient.sums.defined())
+      merge_sums<W>(states, slots, g, norm, false, gradient.sums, stream);
+  };
+  visit_channels("channel_norm_sums", slots, x.dtype(), aligned16(x, gradient.dy, gradient.y), run);
+}
+
+void channel_norm_backward(const ChannelSlots& slots, const ChannelNorm& norm,
+                           const ChannelGradient& gradient, const Tensor& dx,
+                           const Tensor& dresidual, Stream stream) {
+  const auto run = [&]<class T, int N, bool rows>(Type<T>, std::integral_constant<int, N>,
+                                                  std::bool_constant<rows>) {
+    using D = device_type<T>;
+    using W = wide<D>;
+    const ChannelGrid g = channel_grid(slots, N, dx.device());
+    // x is of no account where statistics are constants, unless it tells the sign.
+    const bool reads_x = gradient.sums.defined() || (norm.relu && !gradient.y.defined());
+    channel_norm_backward_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
+        reads_x ? pointer<T>(norm.x) : nullptr, pointer<T>(gradient.dy), maybe<T>(gradient.y),
+        pointer<T>(dx), maybe<T>(dresidual), g, channel_vectors<W>(norm), norm.relu,
+        maybe<W>(gradient.sums), static_cast<unsigned>(slots.sets()),
+        static_cast<W>(gradient.count));
+    BS_CUDA_CHECK_LAUNCH("channel_norm_backward");
+  };
+  visit_channels("channel_norm_backward", slots, dx.dtype(),
+                 aligned16(norm.x, gradient.dy, gradient.y, dx, dresidual), run);
+}
+
+}  // namespace bs::cuda

@@ -1,0 +1,34 @@
+#pragma once
+/** @file Group norm (Wu, He, 2018) and instance norm (Ulyanov et al., 2016) of x [N, C, ...].
+ * Formats, dtypes and the order of sums are those of batch_norm.h. */
+#include <bs/kernels/channel_norm.h>
+
+namespace bs {
+
+/** @brief A normalised tensor and what its backward needs. */
+struct GroupNormResult {
+  Tensor y;
+  Tensor mean, rstd;  ///< [N, groups], f32 (f64 for f64)
+};
+struct GroupNormGradients {
+  Tensor dx, dweight = {}, dbias = {};
+};
+
+struct GroupNormOptions {
+  int64_t groups = 1;  ///< of C / groups channels each; C groups make it instance norm
+  double eps = 1e-5;
+  bool relu = false;  ///< y = max(y, 0) in the same pass
+};
+
+/** @brief y = (x - mean) rstd weight + bias with the statistics of each image's groups of channels.
+ *  @param[in] weight, bias [C], or undefined for ones and zeros
+ *  @throws Error unless the groups divide the channels. */
+GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           const GroupNormOptions& options);
+/** @brief With g = dz weight and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)) over a
+ *  group, dweight = sum dz h, dbias = sum dz over all images; dz = dy where y > 0 for a ReLU. */
+GroupNormGradients group_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                       const GroupNormResult& of, const Tensor& dy,
+                                       const GroupNormOptions& options);
+
+}  // namespace bs

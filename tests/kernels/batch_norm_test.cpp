@@ -1,0 +1,240 @@
+#include <bs/autograd/batch_norm.h>
+#include <bs/autograd/image.h>
+#include <bs/kernels/batch_norm.h>
+#include <bs/kernels/binary.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/image.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+struct Statistics {
+  double mean, variance;
+};
+
+/// Where element i of a tensor [N, C, ...] belongs.
+size_t channel_of(const Shape& shape, size_t i) {
+  const auto channels = static_cast<size_t>(shape[1]);
+  const auto pixels = static_cast<size_t>(shape.slice(2, shape.rank()).product());
+  return i / pixels % channels;
+}
+
+Statistics statistics(const Reference& x, size_t channel) {
+  long double sum = 0, squares = 0, count = 0;
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    if (channel_of(x.shape, i) != channel) continue;
+    sum += x[i];
+    count += 1;
+  }
+  const long double mean = sum / count;
+  for (size_t i = 0; i < x.values.size(); ++i)
+    if (channel_of(x.shape, i) == channel) squares += (x[i] - mean) * (x[i] - mean);
+  return {static_cast<double>(mean), static_cast<double>(squares / count)};
+}
+
+/// in: x, weight, bias, and a residual where there is one.
+Reference normalised(const References& in, double eps, bool relu) {
+  Reference y = in[0];
+  std::vector<Statistics> of;
+  for (int64_t c = 0; c < y.shape[1]; ++c) of.push_back(statistics(in[0], static_cast<size_t>(c)));
+  for (size_t i = 0; i < y.values.size(); ++i) {
+    const size_t c = channel_of(y.shape, i);
+    y[i] = (y[i] - of[c].mean) / std::sqrt(of[c].variance + eps);
+    if (in.size() > 1) y[i] = y[i] * in[1][c] + in[2][c];
+    if (in.size() > 3) y[i] += in[3][i];
+    if (relu) y[i] = std::max(y[i], 0.0);
+  }
+  return y;
+}
+
+Tensor on_device(const Reference& r, DType dtype) { return r.tensor(dtype, test_device()); }
+
+}  // namespace
+
+TEST_CASE("batch_norm") {
+  // Vectors of channels and of pixels, and neither; long planes, few images, many channels.
+  const Shape shapes[] = {{2, 8, 3, 4},  {3, 5, 3, 3}, {9, 16, 1, 1}, {4, 1, 2, 2},
+                          {1, 3, 70, 1}, {7, 9},       {2, 264, 5},   {40, 8, 2, 4}};
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    const Shape c = {shape[1]};
+    check_op({.name = "batch_norm",
+              .inputs = {shape, c, c},
+              .op = [](const Variables& v) { return batch_norm(v[0], v[1], v[2], {}); },
+              .reference = [](const References& in) { return normalised(in, 1e-5, false); }});
+    if (shape.rank() < 3) continue;
+    check_op({.name = "batch_norm channels-last",
+              .inputs = {shape, c, c},
+              .op =
+                  [](const Variables& v) {
+                    const Variable y = batch_norm(channels_last(v[0]), v[1], v[2], {});
+                    CHECK(is_channels_last(y.data()));
+                    return y;
+                  },
+              .reference = [](const References& in) { return normalised(in, 1e-5, false); }});
+  }
+}
+
+TEST_CASE("batch_norm with a residual and a ReLU in the same pass") {
+  for (const bool last : {false, true})
+    for (const bool residual : {false, true})
+      for (const Shape& shape : {Shape{3, 8, 2, 5}, Shape{2, 3, 3, 4}}) {
+        CAPTURE(last);
+        CAPTURE(residual);
+        std::vector<Shape> inputs = {shape, {shape[1]}, {shape[1]}};
+        if (residual) inputs.push_back(shape);
+        // Low precision may round across a ReLU's kink: f64 and f32 do not here.
+        check_op({.name = "batch_norm with relu",
+                  .inputs = inputs,
+                  .op =
+                      [=](const Variables& v) {
+                        const auto as = [=](const Variable& x) {
+                          return last ? channels_last(x) : x;
+                        };
+                        return batch_norm(as(v[0]), v[1], v[2], {}, {.relu = true},
+                                          residual ? as(v[3]) : Variable());
+                      },
+                  .reference = [](const References& in) { return normalised(in, 1e-5, true); },
+                  .dtypes = {f64, f32}});
+      }
+}
+
+TEST_CASE("batch_norm adds up over parts of long axes") {
+  for (const bool last : {false, true}) {
+    CAPTURE(last);
+    for (const DType dtype : {f32, bf16}) {
+      Reference x = random_reference({3, 16, 61, 64}, 5);
+      for (double& v : x.values) v += 64;
+      const Tensor in = on_device(x, dtype);
+      const BatchNormResult r = batch_norm(last ? channels_last(in) : in, {}, {}, {});
+      const Reference expected = normalised({Reference::of(in)}, 1e-5, false);
+      // 64 has an error of 2^-18 in f32, and the mean of 11712 of them one of a few.
+      const double rounding = dtype == f32 ? 0 : 4 * epsilon(bf16);
+      check_close("batch_norm", Reference::of(r.y), expected, 4 * 0x1p-17 + rounding);
+    }
+  }
+}
+
+TEST_CASE("batch_norm keeps running statistics as PyTorch does") {
+  const Reference x = random_reference({4, 3, 2, 2}, 7);
+  for (const DType dtype : {f64, bf16}) {
+    const Tensor mean = full({3}, 0, dtype, test_device());
+    const Tensor var = full({3}, 1, dtype, test_device());
+    const Tensor batches = full({}, 0, i64, test_device());
+    const Tensor in = on_device(x, dtype);
+    batch_norm(in, {}, {}, {.mean = mean, .var = var, .batches = batches});
+    CHECK(batches.item() == 1);
+    for (size_t c = 0; c < 3; ++c) {
+      const Statistics s = statistics(Reference::of(in), c);
+      const double step = 2 * std::max(epsilon(dtype), epsilon(f32) * (dtype == f64 ? 0 : 1));
+      CHECK(std::abs(Reference::of(mean)[c] - 0.1 * s.mean) <= step);
+      CHECK(std::abs(Reference::of(var)[c] - (0.9 + 0.1 * s.variance * 16 / 15)) <= step);
+    }
+  }
+  // A plain average of two batches.
+  const Tensor mean = full({3}, 100, f64, test_device());
+  const Tensor batches = full({}, 0, i64, test_device());
+  const RunningStatistics running{.mean = mean, .var = {}, .batches = batches, .momentum = -1};
+  const Reference other = random_reference({4, 3, 2, 2}, 8);
+  batch_norm(on_device(x, f64), {}, {}, running);
+  batch_norm(on_device(other, f64), {}, {}, running);
+  for (size_t c = 0; c < 3; ++c)
+    CHECK(std::abs(Reference::of(mean)[c] -
+                   (statistics(x, c).mean + statistics(other, c).mean) / 2) <= 1e-14);
+}
+
+TEST_CASE("batch_norm by given statistics") {
+  const Tensor mean = on_device(random_reference({5}, 1), f64);
+  const Tensor var = on_device(random_reference({5}, 2, 0.1, 2), f64);
+  const Reference m = Reference::of(mean), v = Reference::of(var);
+  for (const bool last : {false, true})
+    check_op({.name = "batch_norm_by",
+              .inputs = {{2, 5, 3, 2}, {5}, {5}},
+              .op =
+                  [=](const Variables& in) {
+                    return batch_norm_by(last ? channels_last(in[0]) : in[0], in[1], in[2], mean,
+                                         var);
+                  },
+              .reference =
+                  [=](const References& in) {
+                    Reference y = in[0];
+                    for (size_t i = 0; i < y.values.size(); ++i) {
+                      const size_t c = channel_of(y.shape, i);
+                      y[i] = (y[i] - m[c]) / std::sqrt(v[c] + 1e-5) * in[1][c] + in[2][c];
+                    }
+                    return y;
+                  },
+              .dtypes = {f64}});
+}
+
+TEST_CASE("batch_norm over parts of a batch equals that over the whole") {
+  const Tensor x = channels_last(on_device(random_reference({6, 8, 3, 3}, 3), f64));
+  const Tensor dy = channels_last(on_device(random_reference({6, 8, 3, 3}, 4), f64));
+  const Tensor weight = on_device(random_reference({8}, 5), f64);
+  const auto part = [](const Tensor& t, int64_t from, int64_t to) { return t.slice(0, from, to); };
+  const ChannelMoments whole =
+      merge_moments(channel_moments(part(x, 0, 4)), channel_moments(part(x, 4, 6)));
+  const BatchNormResult expected = batch_norm(x, weight, {}, {});
+  CHECK(whole.count == 54);
+  check_close("mean", Reference::of(whole.mean), Reference::of(expected.mean), 1e-14);
+  const BatchNormSaved saved{
+      .x = x, .weight = weight, .bias = {}, .mean = expected.mean, .rstd = expected.rstd};
+  BatchNormSaved first = saved, second = saved;
+  first.x = part(x, 0, 4), second.x = part(x, 4, 6);
+  const Tensor sums = add(batch_norm_backward_sums(first, part(dy, 0, 4)),
+                          batch_norm_backward_sums(second, part(dy, 4, 6)));
+  const BatchNormGradients g = batch_norm_backward(saved, dy);
+  const Tensor dx = batch_norm_backward_x(first, part(dy, 0, 4), sums, whole.count).dx;
+  check_close("dx", Reference::of(dx), Reference::of(part(g.dx, 0, 4)), 1e-13);
+  check_close("dweight", Reference::of(sums.select(0, 1)), Reference::of(g.dweight), 1e-13);
+}
+
+TEST_CASE("batch_norm of what is not finite stays in its channel") {
+  Reference x = random_reference({3, 8, 4, 4}, 2);
+  x.at({1, 2, 3, 0}) = std::numeric_limits<double>::infinity();
+  x.at({2, 5, 0, 1}) = std::numeric_limits<double>::quiet_NaN();
+  const Tensor in = on_device(x, f32);
+  for (const Tensor& t : {in, channels_last(in)}) {
+    const Reference y = Reference::of(batch_norm(t, {}, {}, {}, {.relu = true}).y);
+    for (size_t i = 0; i < y.values.size(); ++i) {
+      const size_t c = channel_of(y.shape, i);
+      CHECK(std::isnan(y[i]) == (c == 2 || c == 5));
+    }
+  }
+}
+
+TEST_CASE("batch_norm of nothing, and of views") {
+  const Tensor none = Tensor::empty({0, 4, 2, 2}, f32, test_device());
+  const Tensor ones = full({4}, 1, f32, test_device());
+  const BatchNormResult r = batch_norm(none, ones, {}, {});
+  CHECK(r.y.shape() == none.shape());
+  const BatchNormGradients g = batch_norm_backward(
+      {.x = none, .weight = ones, .bias = {}, .mean = ones, .rstd = ones}, none);
+  for (double v : Reference::of(g.dweight).values) CHECK(v == 0);
+  const Tensor x = channels_last(on_device(random_reference({2, 8, 5, 6}, 1), f32));
+  const Tensor crop = x.slice(3, 1, 4);
+  const BatchNormResult of_view = batch_norm(crop, {}, {}, {});
+  CHECK(is_channels_last(of_view.y));
+  CHECK(same_bits(contiguous(of_view.y),
+                  contiguous(batch_norm(channels_last(clone(crop)), {}, {}, {}).y)));
+}
+
+TEST_CASE("batch_norm says what is wrong") {
+  const Tensor x = Tensor::empty({2, 3, 4, 4}, f32, test_device());
+  const Tensor four = full({4}, 1, f32, test_device());
+  CHECK_THROWS_WITH(batch_norm(x, four, {}, {}),
+                    "batch_norm: weight [4] does not fit the 3 channels of x [2, 3, 4, 4]");
+  CHECK_THROWS_WITH(batch_norm(four, {}, {}, {}), "batch_norm: x [4] has no axis of channels");
+  CHECK_THROWS_WITH(batch_norm(x.slice(0, 0, 1).slice(2, 0, 1).slice(3, 0, 1), {}, {}, {}),
+                    "batch_norm: x [1, 3, 1, 1] has one element a channel, which has no variance");
+  CHECK_THROWS_WITH(batch_norm(x, {}, {}, {}, {}, x.slice(3, 0, 2)),
+                    "batch_norm: shapes [2, 3, 4, 4] and [2, 3, 4, 2] differ");
+}

@@ -1,0 +1,85 @@
+#include <bs/autograd/group_norm.h>
+#include <bs/autograd/image.h>
+#include <bs/kernels/group_norm.h>
+#include <bs/kernels/image.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+/// in: x [N, C, ...], weight, bias.
+Reference normalised(const References& in, int64_t groups, double eps, bool relu) {
+  Reference y = in[0];
+  const int64_t channels = y.shape[1];
+  const int64_t pixels = y.shape.slice(2, y.shape.rank()).product();
+  const auto size = static_cast<size_t>(channels / groups * pixels);
+  for (size_t first = 0; first < y.values.size(); first += size) {
+    double* x = &y.values[first];
+    long double sum = 0, squares = 0;
+    for (size_t i = 0; i < size; ++i) sum += x[i];
+    const auto mean = static_cast<double>(sum / static_cast<long double>(size));
+    for (size_t i = 0; i < size; ++i) squares += (x[i] - mean) * (x[i] - mean);
+    const auto variance = static_cast<double>(squares / static_cast<long double>(size));
+    for (size_t i = 0; i < size; ++i) {
+      const size_t c = (first + i) / static_cast<size_t>(pixels) % static_cast<size_t>(channels);
+      x[i] = (x[i] - mean) / std::sqrt(variance + eps);
+      if (in.size() > 1) x[i] = x[i] * in[1][c] + in[2][c];
+      if (relu) x[i] = std::max(x[i], 0.0);
+    }
+  }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("group_norm") {
+  struct Case {
+    Shape shape;
+    int64_t groups;
+  };
+  const Case cases[] = {{{2, 8, 3, 4}, 2}, {{3, 6, 3, 3}, 3},  {{2, 5, 4, 2}, 5},
+                        {{2, 4, 2, 4}, 1}, {{3, 12}, 4},       {{2, 32, 7}, 8},
+                        {{1, 1, 5, 5}, 1}, {{2, 3, 65, 64}, 3}};
+  for (const Case& c : cases) {
+    CAPTURE(to_string(c.shape));
+    const Shape channels = {c.shape[1]};
+    for (const bool last : {false, true}) {
+      if (last && c.shape.rank() < 3) continue;
+      check_op({.name = last ? "group_norm channels-last" : "group_norm",
+                .inputs = {c.shape, channels, channels},
+                .op =
+                    [&](const Variables& v) {
+                      return group_norm(last ? channels_last(v[0]) : v[0], v[1], v[2],
+                                        {.groups = c.groups});
+                    },
+                .reference =
+                    [&](const References& in) { return normalised(in, c.groups, 1e-5, false); }});
+    }
+  }
+  for (const bool last : {false, true})
+    check_op({.name = "group_norm with relu",
+              .inputs = {{2, 8, 3, 3}, {8}, {8}},
+              .op =
+                  [&](const Variables& v) {
+                    return group_norm(last ? channels_last(v[0]) : v[0], v[1], v[2],
+                                      {.groups = 4, .relu = true});
+                  },
+              .reference = [](const References& in) { return normalised(in, 4, 1e-5, true); },
+              .dtypes = {f64, f32}});
+  check_op({.name = "group_norm without weights",
+            .inputs = {{2, 4, 3, 3}},
+            .op = [](const Variables& v) { return group_norm(v[0], {}, {}, {.groups = 2}); },
+            .reference = [](const References& in) { return normalised(in, 2, 1e-5, false); }});
+}
+
+TEST_CASE("group_norm of nothing, and what it refuses") {
+  const Tensor none = Tensor::empty({0, 4, 2, 2}, f32, test_device());
+  CHECK(group_norm(none, {}, {}, {.groups = 2}).y.shape() == none.shape());
+  const Tensor x = Tensor::empty({2, 6, 2, 2}, f32, test_device());
+  CHECK_THROWS_WITH(group_norm(x, {}, {}, {.groups = 4}),
+                    "group_norm: 4 groups do not divide the 6 channels of x [2, 6, 2, 2]");
+}

@@ -8,5 +8,7 @@ namespace bs {
 /** @brief Zeroes elements with probability p and scales the others by 1 / (1 - p). Saves a seed and
  *  an offset, no mask. With p = 0 it is x itself and draws nothing. */
 Variable dropout(const Variable& x, double p, Generator& generator = default_generator());
+/** @brief The same of whole channels of x [N, C, ...]. */
+Variable dropout2d(const Variable& x, double p, Generator& generator = default_generator());
 
 }  // namespace bs

@@ -13,6 +13,10 @@ namespace bs {
  *  @throws Error for p outside [0, 1]. */
 Tensor dropout(const Tensor& x, double p, RandomState state);
 
+/** @brief The same of whole channels of x [N, C, ...], which stay or go together (Tompson et al.,
+ *  2015). The result has x's format; see kernels/image.h. */
+Tensor dropout2d(const Tensor& x, double p, RandomState state);
+
 BS_BACKENDS(void dropout(const Tensor& x, const Tensor& y, double p, RandomState state,
                          Stream stream))
 

@@ -1,0 +1,11 @@
+#pragma once
+/** @file Differentiable borders of images; see kernels/pad.h. */
+#include <bs/autograd/variable.h>
+#include <bs/kernels/pad.h>
+
+namespace bs {
+
+/** @brief Saves nothing. */
+Variable pad(const Variable& x, const PadOptions& options);
+
+}  // namespace bs

@@ -1,0 +1,125 @@
+#include <bs/autograd/image.h>
+#include <bs/autograd/pool2d.h>
+#include <bs/kernels/image.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+/// Windows as PyTorch counts them, stated anew.
+int64_t outputs(int64_t n, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation,
+                bool ceil_mode) {
+  int64_t count = 0;
+  for (int64_t first = -pad;; first += stride, ++count) {
+    const int64_t last = first + dilation * (kernel - 1);
+    const bool fits = last < n + pad;
+    const bool begins = first < n && last - stride < n + pad - 1 && ceil_mode;
+    if (!fits && !begins) return count;
+  }
+}
+
+Reference pooled(const Reference& x, const MaxPool2dOptions& o) {
+  const Extent2 stride = {o.stride.h ? o.stride.h : o.kernel.h,
+                          o.stride.w ? o.stride.w : o.kernel.w};
+  const int64_t h = x.shape[2], w = x.shape[3];
+  Reference y({x.shape[0], x.shape[1],
+               outputs(h, o.kernel.h, stride.h, o.padding.h, o.dilation.h, o.ceil_mode),
+               outputs(w, o.kernel.w, stride.w, o.padding.w, o.dilation.w, o.ceil_mode)});
+  for (int64_t n = 0; n < y.shape[0]; ++n)
+    for (int64_t c = 0; c < y.shape[1]; ++c)
+      for (int64_t p = 0; p < y.shape[2]; ++p)
+        for (int64_t q = 0; q < y.shape[3]; ++q) {
+          double best = -std::numeric_limits<double>::infinity();
+          for (int64_t r = 0; r < o.kernel.h; ++r)
+            for (int64_t s = 0; s < o.kernel.w; ++s) {
+              const int64_t row = p * stride.h - o.padding.h + r * o.dilation.h;
+              const int64_t column = q * stride.w - o.padding.w + s * o.dilation.w;
+              if (row < 0 || row >= h || column < 0 || column >= w) continue;
+              const double v = x.at({n, c, row, column});
+              if (v > best || std::isnan(v)) best = v;
+            }
+          y.at({n, c, p, q}) = best;
+        }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("max_pool2d") {
+  struct Case {
+    Shape shape;
+    MaxPool2dOptions options;
+  };
+  const Case cases[] = {
+      {{2, 8, 6, 6}, {.kernel = {2, 2}}},
+      {{2, 16, 7, 5}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}},
+      {{1, 3, 7, 8}, {.kernel = {3, 2}, .stride = {1, 3}, .padding = {1, 0}}},
+      {{2, 5, 9, 9}, {.kernel = {2, 3}, .stride = {2, 2}, .dilation = {3, 2}}},
+      {{1, 8, 6, 7}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .ceil_mode = true}},
+      {{1, 1, 1, 1}, {.kernel = {1, 1}}},
+      {{3, 2, 4, 4}, {.kernel = {4, 4}}},
+      {{0, 2, 4, 4}, {.kernel = {2, 2}}}};
+  for (const Case& c : cases)
+    for (const bool last : {false, true}) {
+      CAPTURE(to_string(c.shape));
+      CAPTURE(last);
+      // In 16 bits several elements of a window may be the largest. A gradient is a sum of up to
+      // nine.
+      check_op({.name = "max_pool2d",
+                .inputs = {c.shape},
+                .op =
+                    [&](const Variables& v) {
+                      const Variable y = max_pool2d(last ? channels_last(v[0]) : v[0], c.options);
+                      CHECK(is_channels_last(y.data()) == (last || c.shape[1] == 1));
+                      return y;
+                    },
+                .reference = [&](const References& in) { return pooled(in[0], c.options); },
+                .steps = 8,
+                .dtypes = {f64, f32}});
+      check_op({.name = "max_pool2d, exactly",
+                .inputs = {c.shape},
+                .op =
+                    [&](const Variables& v) {
+                      return max_pool2d(last ? channels_last(v[0]) : v[0], c.options);
+                    },
+                .reference = [&](const References& in) { return pooled(in[0], c.options); },
+                .steps = 0,
+                .differentiable = false,
+                .dtypes = {f64, f32, f16, bf16}});
+    }
+}
+
+TEST_CASE("max_pool2d gives a tie to the first, and NaN wins") {
+  Reference x({1, 1, 2, 4});
+  x.values = {1, 1, -std::numeric_limits<double>::infinity(), 0,
+              1, 1, std::numeric_limits<double>::quiet_NaN(), 5};
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    const MaxPool2dOptions options{.kernel = {2, 2}};
+    const MaxPool2dResult r = max_pool2d(x.tensor(dtype, test_device()), options);
+    CHECK(Reference::of(r.y)[0] == 1);
+    CHECK(std::isnan(Reference::of(r.y)[1]));
+    Reference dy({1, 1, 1, 2});
+    dy.values = {3, 4};
+    const Reference dx = Reference::of(
+        max_pool2d_backward(dy.tensor(dtype, test_device()), r.winner, x.shape, options));
+    CHECK(dx.values == std::vector<double>{3, 0, 0, 0, 0, 0, 4, 0});
+  }
+}
+
+TEST_CASE("max_pool2d says what is wrong") {
+  const Tensor x = Tensor::empty({2, 3, 4, 4}, f32, test_device());
+  CHECK_THROWS_WITH(max_pool2d(x, {.kernel = {17, 17}}),
+                    "max_pool2d: a kernel of 17 x 17 has more than 256 elements");
+  CHECK_THROWS_WITH(max_pool2d(x, {.kernel = {5, 2}}),
+                    "max_pool2d: a window of 5 does not fit 4 elements and padding 0");
+  CHECK_THROWS_WITH(max_pool2d(x, {.kernel = {2, 2}, .padding = {2, 0}}),
+                    "max_pool2d: padding 2 is not in [0, 2 / 2]");
+  CHECK_THROWS_WITH(max_pool2d(x.select(0, 0), {.kernel = {2, 2}}),
+                    "max_pool2d: x [3, 4, 4] is no [N, C, H, W]");
+}

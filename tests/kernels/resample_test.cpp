@@ -1,0 +1,198 @@
+// Average pooling, interpolation and padding: linear maps of an image's axes.
+#include <bs/autograd/image.h>
+#include <bs/autograd/interpolate.h>
+#include <bs/autograd/pad.h>
+#include <bs/autograd/pool2d.h>
+#include <bs/kernels/image.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <limits>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+using Function = std::function<Variable(const Variable&)>;
+/// A pixel of a result, from the pixels (row, column) of its plane.
+using Pixel =
+    std::function<double(const std::function<double(int64_t, int64_t)>&, int64_t p, int64_t q)>;
+
+Reference mapped(const Reference& x, Extent2 size, const Pixel& pixel) {
+  Reference y({x.shape[0], x.shape[1], size.h, size.w});
+  for (int64_t n = 0; n < y.shape[0]; ++n)
+    for (int64_t c = 0; c < y.shape[1]; ++c)
+      for (int64_t p = 0; p < size.h; ++p)
+        for (int64_t q = 0; q < size.w; ++q)
+          y.at({n, c, p, q}) = pixel(
+              [&](int64_t row, int64_t column) {
+                return x.at({n, c, row, column});
+              },
+              p, q);
+  return y;
+}
+
+/// In both formats, with channels that fill vectors and that do not.
+void check_map(const char* name, Extent2 in, Extent2 out, const Function& f, const Pixel& pixel) {
+  for (const Shape& shape : {Shape{2, 8, in.h, in.w}, Shape{1, 3, in.h, in.w}})
+    for (const bool last : {false, true}) {
+      CAPTURE(name);
+      CAPTURE(to_string(shape));
+      CAPTURE(last);
+      check_op({.name = name,
+                .inputs = {shape},
+                .op =
+                    [&](const Variables& v) {
+                      const Variable y = f(last ? channels_last(v[0]) : v[0]);
+                      CHECK(is_channels_last(y.data()) == last);
+                      return y;
+                    },
+                .reference = [&](const References& x) { return mapped(x[0], out, pixel); }});
+    }
+}
+
+}  // namespace
+
+TEST_CASE("avg_pool2d") {
+  struct Case {
+    Extent2 in, out;
+    AvgPool2dOptions o;
+  };
+  const Case cases[] = {
+      {{6, 4}, {3, 2}, {.kernel = {2, 2}}},
+      {{5, 7}, {3, 4}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}},
+      {{5, 7},
+       {3, 4},
+       {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .count_padding = false}},
+      {{6, 6}, {3, 3}, {.kernel = {3, 3}, .stride = {2, 2}, .ceil_mode = true}},
+      {{7, 3}, {3, 1}, {.kernel = {1, 2}, .stride = {3, 2}}}};
+  for (const Case& c : cases) {
+    const auto& o = c.o;
+    const Extent2 stride = {o.stride.h ? o.stride.h : 2, o.stride.w ? o.stride.w : 2};
+    check_map(
+        "avg_pool2d", c.in, c.out, [&](const Variable& x) { return avg_pool2d(x, o); },
+        [&](const auto& x, int64_t p, int64_t q) {
+          double sum = 0, count = 0;
+          for (int64_t r = 0; r < o.kernel.h; ++r)
+            for (int64_t s = 0; s < o.kernel.w; ++s) {
+              const int64_t row = p * stride.h - o.padding.h + r;
+              const int64_t column = q * stride.w - o.padding.w + s;
+              if (row >= c.in.h + o.padding.h || column >= c.in.w + o.padding.w) continue;
+              const bool inside = row >= 0 && row < c.in.h && column >= 0 && column < c.in.w;
+              sum += inside ? x(row, column) : 0;
+              count += inside || o.count_padding ? 1 : 0;
+            }
+          return sum / count;
+        });
+  }
+}
+
+TEST_CASE("adaptive_avg_pool2d") {
+  for (const auto& [in, out] : {std::pair<Extent2, Extent2>{{7, 5}, {3, 2}},
+                                {{4, 6}, {1, 1}},
+                                {{2, 3}, {5, 4}},
+                                {{6, 6}, {6, 3}}}) {
+    const auto begin = [](int64_t i, int64_t n, int64_t m) { return i * n / m; };
+    const auto end = [](int64_t i, int64_t n, int64_t m) { return ((i + 1) * n + m - 1) / m; };
+    check_map(
+        "adaptive_avg_pool2d", in, out,
+        [out = out](const Variable& x) { return adaptive_avg_pool2d(x, out); },
+        [&, in = in, out = out](const auto& x, int64_t p, int64_t q) {
+          double sum = 0, count = 0;
+          for (int64_t r = begin(p, in.h, out.h); r < end(p, in.h, out.h); ++r)
+            for (int64_t s = begin(q, in.w, out.w); s < end(q, in.w, out.w); ++s) {
+              sum += x(r, s);
+              count += 1;
+            }
+          return sum / count;
+        });
+  }
+}
+
+TEST_CASE("interpolate") {
+  for (const auto& [in, out] : {std::pair<Extent2, Extent2>{{3, 4}, {6, 8}},
+                                {{5, 3}, {3, 7}},
+                                {{4, 4}, {1, 9}},
+                                {{1, 2}, {4, 5}}}) {
+    check_map(
+        "interpolate nearest", in, out,
+        [out = out](const Variable& x) { return interpolate(x, {.size = out}); },
+        [in = in, out = out](const auto& x, int64_t p, int64_t q) {
+          return x(p * in.h / out.h, q * in.w / out.w);
+        });
+    for (const bool align : {false, true}) {
+      const auto place = [=](int64_t o, int64_t n, int64_t m) {
+        if (align) return m > 1 ? double(o) * double(n - 1) / double(m - 1) : 0;
+        return std::max((double(o) + 0.5) * double(n) / double(m) - 0.5, 0.0);
+      };
+      check_map(
+          "interpolate bilinear", in, out,
+          [out = out, align](const Variable& x) {
+            return interpolate(
+                x, {.size = out, .mode = Interpolation::bilinear, .align_corners = align});
+          },
+          [&, in = in, out = out](const auto& x, int64_t p, int64_t q) {
+            const double v = place(p, in.h, out.h), u = place(q, in.w, out.w);
+            const auto r = int64_t(v), s = int64_t(u);
+            const int64_t below = std::min(r + 1, in.h - 1), right = std::min(s + 1, in.w - 1);
+            const double a = v - double(r), b = u - double(s);
+            return (1 - a) * ((1 - b) * x(r, s) + b * x(r, right)) +
+                   a * ((1 - b) * x(below, s) + b * x(below, right));
+          });
+    }
+  }
+}
+
+TEST_CASE("pad") {
+  const Extent2 in = {4, 3};
+  for (const Padding2& b : {Padding2{.top = 1, .bottom = 2, .left = 2, .right = 0},
+                            Padding2{.top = 3, .bottom = 3, .left = 2, .right = 2}})
+    for (const PadMode mode : {PadMode::constant, PadMode::reflect, PadMode::replicate}) {
+      const Extent2 out = {in.h + b.top + b.bottom, in.w + b.left + b.right};
+      // Walks back into the image one mirror or edge at a time.
+      const auto inside = [=](int64_t i, int64_t n) {
+        while (i < 0 || i >= n) {
+          if (mode == PadMode::replicate) return i < 0 ? int64_t{0} : n - 1;
+          i = i < 0 ? -i : 2 * (n - 1) - i;
+        }
+        return i;
+      };
+      check_map(
+          "pad", in, out,
+          [=](const Variable& x) { return pad(x, {.padding = b, .mode = mode, .value = 1.5}); },
+          [=](const auto& x, int64_t p, int64_t q) {
+            const int64_t row = p - b.top, column = q - b.left;
+            const bool is_inside = row >= 0 && row < in.h && column >= 0 && column < in.w;
+            if (mode == PadMode::constant) return is_inside ? x(row, column) : 1.5;
+            return x(inside(row, in.h), inside(column, in.w));
+          });
+    }
+}
+
+TEST_CASE("what is not finite stays where it has a weight") {
+  Reference x({1, 8, 3, 3});
+  for (int64_t c = 0; c < 8; ++c) x.at({0, c, 1, 1}) = std::numeric_limits<double>::infinity();
+  const Tensor in = channels_last(x.tensor(f32, test_device()));
+  const InterpolateOptions same{
+      .size = {3, 3}, .mode = Interpolation::bilinear, .align_corners = true};
+  const Reference y = Reference::of(interpolate(in, same));
+  for (size_t i = 0; i < y.values.size(); ++i) CHECK(y[i] == x[i]);
+}
+
+TEST_CASE("image maps of nothing, and what they refuse") {
+  const Tensor none = Tensor::empty({0, 3, 4, 4}, f32, test_device());
+  CHECK(pad(none, {.padding = {.top = 1}}).shape() == Shape{0, 3, 5, 4});
+  const Tensor x = Tensor::empty({1, 3, 4, 4}, f32, test_device());
+  CHECK_THROWS_WITH(pad(x, {.padding = {.left = 4}, .mode = PadMode::reflect}),
+                    "pad: 4 and 0 pixels cannot be reflected from 4");
+  CHECK_THROWS_WITH(pad(x, {.padding = {.top = -1}}), "pad: padding -1 and 0 is negative");
+  CHECK_THROWS_WITH(interpolate(x, {.size = {0, 2}}),
+                    "interpolate: x [1, 3, 4, 4] cannot become 0 x 2 pixels");
+  CHECK_THROWS_WITH(avg_pool2d(x, {.kernel = {5, 5}}),
+                    "avg_pool2d: a window of 5 does not fit 4 elements and padding 0");
+  CHECK_THROWS_WITH(adaptive_avg_pool2d(x, {0, 1}),
+                    "adaptive_avg_pool2d: 0 x 1 windows of x [1, 3, 4, 4]");
+}

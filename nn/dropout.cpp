@@ -13,4 +13,13 @@ Variable Dropout::forward(const Variable& x) const {
   return training() ? dropout(x, p_, generator_) : x;
 }
 
+Dropout2d::Dropout2d(const Options& options)
+    : p_(options.p), generator_(options.generator ? *options.generator : default_generator()) {
+  BS_CHECK(p_ >= 0 && p_ <= 1, "dropout2d: probability {} is not in [0, 1]", p_);
+}
+
+Variable Dropout2d::forward(const Variable& x) const {
+  return training() ? dropout2d(x, p_, generator_) : x;
+}
+
 }  // namespace bs::nn

@@ -24,4 +24,17 @@ class Dropout : public Module {
   Generator& generator_;
 };
 
+/** @brief The same of whole channels of x [N, C, ...]. */
+class Dropout2d : public Module {
+ public:
+  using Options = DropoutOptions;
+  /** @throws Error for p outside [0, 1]. */
+  explicit Dropout2d(const Options& options);
+  Variable forward(const Variable& x) const;
+
+ private:
+  double p_;
+  Generator& generator_;
+};
+
 }  // namespace bs::nn

@@ -1,0 +1,32 @@
+#include <bs/nn/image.h>
+
+#include <cmath>
+
+namespace bs::nn {
+
+Upsample::Upsample(const Options& options) : options_(options) {
+  BS_CHECK(options.scale > 0, "upsample: scale {} is not positive", options.scale);
+}
+
+Variable Upsample::forward(const Variable& x) const {
+  const auto& o = options_;
+  BS_CHECK(x.rank() == 4, "upsample: x {} is no [N, C, H, W]", x.shape());
+  const auto scaled = [&](int64_t size, int64_t n) {
+    return size > 0 ? size : static_cast<int64_t>(std::floor(o.scale * static_cast<double>(n)));
+  };
+  return interpolate(x, {.size = {scaled(o.size.h, x.size(2)), scaled(o.size.w, x.size(3))},
+                         .mode = o.mode,
+                         .align_corners = o.align_corners});
+}
+
+Variable Flatten::forward(const Variable& x) const {
+  const int from = normalize_axis("flatten", options_.from, x.rank());
+  const int to = normalize_axis("flatten", options_.to, x.rank());
+  BS_CHECK(from <= to, "flatten: axes {} to {} of x {}", options_.from, options_.to, x.shape());
+  Shape shape = x.shape().slice(0, from);
+  shape.push_back(x.shape().slice(from, to + 1).product());
+  for (const int64_t extent : x.shape().slice(to + 1, x.rank())) shape.push_back(extent);
+  return reshape(x, shape);
+}
+
+}  // namespace bs::nn

@@ -20,8 +20,8 @@ constexpr const char* help =
     "bench_plain [options]\n"
     "  --rows N             default 16384\n"
     "  --columns N          default 4096\n"
-    "  --sets NAME,...      copy, binary, unary, reduce, rows, losses, blocks, optimisers, host;\n"
-    "                       default all\n"
+    "  --sets NAME,...      copy, binary, unary, reduce, rows, losses, blocks, optimisers,\n"
+    "                       images, host; default all\n"
     "  --only SUBSTRING     cases whose \"operation: layout\" contains it\n";
 
 /// |a - b| / |b| over all elements; NaN in one alone makes it NaN.

@@ -1,6 +1,8 @@
 #include <bs/bench/plain_cases.h>
 #include <bs/kernels/activation.h>
 #include <bs/kernels/adamw.h>
+#include <bs/kernels/avg_pool2d.h>
+#include <bs/kernels/batch_norm.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/block_sparse_softmax.h>
 #include <bs/kernels/compare.h>
@@ -10,9 +12,14 @@
 #include <bs/kernels/embedding.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/grad_norm.h>
+#include <bs/kernels/group_norm.h>
+#include <bs/kernels/image.h>
+#include <bs/kernels/interpolate.h>
 #include <bs/kernels/lamb.h>
 #include <bs/kernels/loss.h>
+#include <bs/kernels/max_pool2d.h>
 #include <bs/kernels/norm.h>
+#include <bs/kernels/pad.h>
 #include <bs/kernels/parameter.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/reduce.h>
@@ -307,18 +314,75 @@ void add_optimisers(Cases& c) {
         });
 }
 
+/// Images of 64 channels and 32 x 16 pixels, as many as a matrix has elements for.
+void add_images(Cases& c, const char* layout, bool last) {
+  const double n = c.whole(), element = static_cast<double>(size_of(c.dtype()));
+  const auto image = [&](int64_t h, int64_t w) {
+    const Tensor x = c.values({c.rows * c.columns / 32768, 64, h, w});
+    return last ? channels_last(x) : x;
+  };
+  const Tensor x = image(32, 16), other = image(32, 16), dy = image(32, 16);
+  const Tensor weight = c.values({64}), bias = c.values({64});
+  c.add("batch_norm", layout, 3 * n, [=] { return batch_norm(x, weight, bias, {}).y; });
+  c.add("batch_norm add relu", layout, 4 * n,
+        [=] { return batch_norm(x, weight, bias, {}, {.relu = true}, other).y; });
+  const BatchNormResult r = batch_norm(x, weight, bias, {}, {.relu = true}, other);
+  const BatchNormSaved plain{
+      .x = x, .weight = weight, .bias = bias, .mean = r.mean, .rstd = r.rstd};
+  BatchNormSaved fused = plain;
+  fused.y = r.y, fused.relu = true;
+  c.add("batch_norm_backward", layout, 5 * n, [=]() -> Tensors {
+    const BatchNormGradients g = batch_norm_backward(plain, dy);
+    return {g.dx, g.dweight, g.dbias};
+  });
+  c.add("batch_norm_backward add relu", layout, 8 * n, [=]() -> Tensors {
+    const BatchNormGradients g = batch_norm_backward(fused, dy, true);
+    return {g.dx, g.dweight, g.dbias, g.dresidual};
+  });
+  const Tensor var = add(mul(bias, bias), 1.0);
+  c.add("batch_norm_by", layout, 2 * n,
+        [=] { return batch_norm_by(x, weight, bias, bias, var).y; });
+  c.add("group_norm 16", layout, 3 * n,
+        [=] { return group_norm(x, weight, bias, {.groups = 16}).y; });
+  const MaxPool2dOptions windows{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+  const MaxPool2dResult maxima = max_pool2d(x, windows);
+  const Tensor quarter = image(16, 8);
+  const double winners = n / 4 / element;
+  c.add("max_pool2d", layout, 1.25 * n + winners, [=] { return max_pool2d(x, windows).y; });
+  c.add("max_pool2d_backward", layout, 1.25 * n + winners, [=, shape = x.shape()] {
+    return max_pool2d_backward(quarter, maxima.winner, shape, windows);
+  });
+  const AvgPool2dOptions squares{.kernel = {2, 2}};
+  c.add("avg_pool2d", layout, 1.25 * n, [=] { return avg_pool2d(x, squares); });
+  c.add("avg_pool2d_backward", layout, 1.25 * n,
+        [=, shape = x.shape()] { return avg_pool2d_backward(quarter, shape, squares); });
+  c.add("adaptive_avg_pool2d", layout, n, [=] { return adaptive_avg_pool2d(x, {1, 1}); });
+  c.add("interpolate", layout, 1.25 * n, [=] {
+    return interpolate(quarter, {.size = {32, 16}, .mode = Interpolation::bilinear});
+  });
+  c.add("pad", layout, n * (1 + 34.0 * 18 / 512), [=] {
+    return pad(x, {.padding = {1, 1, 1, 1}, .mode = PadMode::reflect});
+  });
+}
+
+void add_images(Cases& c) {
+  add_images(c, "channels-last", true);
+  add_images(c, "row-major", false);
+}
+
 }  // namespace
 
 const std::vector<std::string>& plain_sets() {
-  static const std::vector<std::string> names = {"copy", "binary", "unary",  "reduce",
-                                                 "rows", "losses", "blocks", "optimisers"};
+  static const std::vector<std::string> names = {"copy",   "binary", "unary",      "reduce", "rows",
+                                                 "losses", "blocks", "optimisers", "images"};
   return names;
 }
 
 std::vector<PlainCase> plain_cases(const std::string& set, const PlainSize& size, DType dtype,
                                    Device device) {
-  void (*const adders[])(Cases&) = {add_copies, add_binaries, add_unaries, add_reductions,
-                                    add_rows,   add_losses,   add_blocks,  add_optimisers};
+  void (*const adders[])(Cases&) = {add_copies,     add_binaries,   add_unaries,
+                                    add_reductions, add_rows,       add_losses,
+                                    add_blocks,     add_optimisers, add_images};
   Cases cases(size, dtype, device);
   for (size_t i = 0; i < plain_sets().size(); ++i) {
     if (plain_sets()[i] != set) continue;

@@ -174,6 +174,63 @@ def losses(o):
     }
 
 
+def images(o):
+    cases = {}
+    for layout in ("channels-last", "row-major"):
+        kind = torch.channels_last if layout == "channels-last" else torch.contiguous_format
+
+        def image(h, w, kind=kind):
+            return o.values(o.rows * o.columns // 32768, 64, h, w).to(memory_format=kind)
+
+        x, other, dy, quarter = image(32, 16), image(32, 16), image(32, 16), image(16, 8)
+        weight, bias = o.values(64), o.values(64)
+        mean, rstd = torch.zeros(64, device=o.device), torch.ones(64, device=o.device)
+        aten = torch.ops.aten
+        winners = F.max_pool2d(x, 3, 2, 1, return_indices=True)[1]
+
+        def batch_norm_backward(dy, x):
+            return aten.native_batch_norm_backward(
+                dy, x, weight, None, None, mean, rstd, True, 1e-5, [True, True, True]
+            )
+
+        def backward_add_relu(dy, x, y):
+            dz = aten.threshold_backward(dy, y, 0)
+            return dz, *batch_norm_backward(dz, x)
+
+        cases |= {
+            f"{name}: {layout}": case
+            for name, case in {
+                "batch_norm": (lambda x: F.batch_norm(x, None, None, weight, bias, True), x),
+                "batch_norm add relu": (
+                    lambda x, y: F.relu(F.batch_norm(x, None, None, weight, bias, True) + y),
+                    *(x, other),
+                ),
+                "batch_norm_backward": (batch_norm_backward, dy, x),
+                "batch_norm_backward add relu": (backward_add_relu, dy, x, other),
+                "batch_norm_by": (lambda x: F.batch_norm(x, mean, rstd, weight, bias), x),
+                "group_norm 16": (lambda x: F.group_norm(x, 16, weight, bias), x),
+                "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), x),
+                "max_pool2d_backward": (
+                    lambda dy, x: aten.max_pool2d_with_indices_backward(
+                        dy, x, [3, 3], [2, 2], [1, 1], [1, 1], False, winners
+                    ),
+                    *(quarter, x),
+                ),
+                "avg_pool2d": (lambda x: F.avg_pool2d(x, 2), x),
+                "avg_pool2d_backward": (
+                    lambda dy, x: aten.avg_pool2d_backward(
+                        dy, x, [2, 2], [2, 2], [0, 0], False, True, None
+                    ),
+                    *(quarter, x),
+                ),
+                "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 1), x),
+                "interpolate": (lambda x: F.interpolate(x, (32, 16), mode="bilinear"), quarter),
+                "pad": (lambda x: F.pad(x, (1, 1, 1, 1), "reflect"), x),
+            }.items()
+        }
+    return cases
+
+
 SETS = {
     "copy": copies,
     "binary": binaries,
@@ -181,6 +238,7 @@ SETS = {
     "reduce": reductions,
     "rows": rows,
     "losses": losses,
+    "images": images,
 }
 
 

@@ -193,4 +193,24 @@ void visit_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
   });
 }
 
+/// Calls f(Type<Row>, block) as visit_row does, but short rows of 16 bits are held in just the
+/// vectors that a warp needs, where there are rows enough for as many warps: others cost registers,
+/// and instructions that skip them.
+template <class T, int held_bytes, class F>
+void visit_short_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
+  if constexpr (sizeof(T) == 2) {
+    using D = device_type<T>;
+    constexpr int N = device::pack_size<D>, busy_rows = 32;  // of a multiprocessor
+    const int64_t packs = ceil_div(n, 32 * N);
+    const bool many = rows >= int64_t{busy_rows} * device_properties(device).multiprocessors;
+    if (aligned && n % N == 0 && many && packs <= 3) {
+      const dim3 block(32, 4);
+      if (packs == 1) return f(Type<HeldRow<D, N, 1>>{}, block);
+      if (packs == 2) return f(Type<HeldRow<D, N, 2>>{}, block);
+      return f(Type<HeldRow<D, N, 3>>{}, block);
+    }
+  }
+  visit_row<T, held_bytes>(aligned, rows, n, device, std::forward<F>(f));
+}
+
 }  // namespace bs::cuda

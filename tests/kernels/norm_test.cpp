@@ -109,6 +109,34 @@ TEST_CASE("a sum and its norm in one pass") {
     for (double g : Reference::of(v.grad()).values) CHECK(g == 2);
 }
 
+TEST_CASE("norms of many short rows agree with the CPU's") {
+  if (test_device().is_cpu()) return;  // where a warp takes each row
+  constexpr int64_t rows = 4999;
+  for (const int64_t n : {8, 264, 768}) {
+    CAPTURE(n);
+    const auto drawn = [](const Shape& shape, uint64_t seed) {
+      return random_reference(shape, seed).tensor(bf16, Device::cpu());
+    };
+    const Tensor x = drawn({rows, n}, 1), more = drawn({rows, n}, 2), dy = drawn({rows, n}, 3);
+    const Tensor weight = drawn({n}, 4), bias = drawn({n}, 5);
+    const auto run = [&](Device device) {
+      const auto on = [&](const Tensor& t) { return t.to(device); };
+      const NormResult r = add_layer_norm(on(x), on(more), on(weight), on(bias));
+      std::vector<Reference> all = {Reference::of(r.y), Reference::of(r.sum)};
+      for (const Tensor& dsum : {Tensor(), on(more)}) {
+        const NormGradients g =
+            layer_norm_backward(r.sum, on(weight), r.mean, r.rstd, on(dy), true, dsum);
+        for (const Tensor& t : {g.dx, g.dweight, g.dbias}) all.push_back(Reference::of(t));
+      }
+      return all;
+    };
+    const std::vector<Reference> expected = run(Device::cpu()), actual = run(test_device());
+    for (size_t i = 0; i < expected.size(); ++i)
+      check_close("result " + std::to_string(i), actual[i], expected[i],
+                  4 * epsilon(bf16) * largest(expected[i]));
+  }
+}
+
 TEST_CASE("layer_norm takes views and keeps its statistics") {
   const Reference x = random_reference({9, 4}, 3);
   const Tensor t = x.tensor(bf16, test_device());

@@ -18,6 +18,7 @@ using device::widen;
 // axis, add one more element, `share` being 1 / (elements seen, this one included).
 
 constexpr int block_threads = 256;
+constexpr int merge_threads = 1024;  // few blocks merge, so that each needs loads on their way
 constexpr int warp = 32;
 
 template <class W>
@@ -260,16 +261,16 @@ __global__ void __launch_bounds__(block_threads)
 /// Merges `parts` states of each result, `inner` apart: blockDim.x results a block, blockDim.y
 /// threads for each.
 template <class State, class W>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(merge_threads)
     parts_kernel(const State* states, int64_t results, int64_t parts, int64_t inner,
                  Output<State, W> output) {
-  __shared__ alignas(16) unsigned char memory[block_threads * sizeof(State)];
+  __shared__ alignas(16) unsigned char memory[merge_threads * sizeof(State)];
   auto* const shared = reinterpret_cast<State*>(memory);
   const int64_t result = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   State state;
   if (result < results) {
     const State* from = states + result / inner * parts * inner + result % inner;
-#pragma unroll 4
+#pragma unroll 8
     for (int64_t part = threadIdx.y; part < parts; part += blockDim.y)
       state.merge(from[part * inner]);
   }
@@ -301,7 +302,7 @@ void with_parts(int64_t results, int64_t parts, int64_t inner, Output<State, W> 
       Tensor::empty({results * parts * static_cast<int64_t>(sizeof(State))}, u8, device);
   auto* states = static_cast<State*>(memory.data());
   launch(Output<State, W>{nullptr, states, output.scale});
-  const dim3 block = inner == 1 ? dim3(1, block_threads) : dim3(warp, block_threads / warp);
+  const dim3 block = inner == 1 ? dim3(1, block_threads) : dim3(warp, merge_threads / warp);
   parts_kernel<<<static_cast<unsigned>(ceil_div(results, block.x)), block, 0, native(stream)>>>(
       static_cast<const State*>(states), results, parts, inner, output);
 }

@@ -49,7 +49,7 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   // A warpgroup may pass over a stage while it keeps another: of a block of 128, with the first two
   // of three.
   const int least = p.block == 128 ? 3 : 2;
-  plan.key_stages = p.block == 128 ? 4 : 2;
+  plan.key_stages = 4;
   while (plan.key_stages >= least &&
          attention_key_gradient_bytes(plan.dim, p.block, plan.key_stages) > p.shared_bytes)
     --plan.key_stages;

@@ -106,7 +106,7 @@ struct Backward {
 /// log_sums and means of all queries; and sets `odd` where one is not finite.
 void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& means,
                     const Tensor& odd) {
-  static auto* const family = new jit::KernelFamily<DType>;
+  static auto* const family = new jit::KernelFamily<AttentionNumbersKernel>;
   const auto rows = [](const Tensor& x) {
     return device::AttentionRows<const void>{x.data(), x.strides()[0], x.strides()[1],
                                              x.strides()[2]};
@@ -122,12 +122,12 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
   arguments.means = means.data();
   constexpr unsigned of_cta = 256;
   const int64_t total = log_sums.numel();
-  const int64_t ctas = ceil_div(total * 16, of_cta);
-  const jit::Kernel& kernel = family->get(b.q.dtype(), b.stream.device(), [&] {
-    return attention_numbers_warpgroup_source(b.q.dtype());
-  });
+  const AttentionNumbersKernel k{b.q.dtype(), b.q.size(3) <= 64 ? 8 : 16};
+  const int64_t ctas = ceil_div(total * k.lanes, of_cta);
+  const jit::Kernel& kernel =
+      family->get(k, b.stream.device(), [&] { return attention_numbers_warpgroup_source(k); });
   jit::launch(kernel, {.grid = dim3(static_cast<unsigned>(ctas)), .block = dim3(of_cta)}, b.stream,
-              arguments, static_cast<long long>(total), odd.data<int32_t>());
+              arguments, static_cast<unsigned>(total), odd.data<int32_t>());
 }
 
 template <class Params>
@@ -193,18 +193,18 @@ jit::Source attention_backward_source(const Kernel& k) {
   return {name, code, device_headers()};
 }
 
-jit::Source attention_numbers_warpgroup_source(DType dtype) {
-  const std::string name = format("attention_numbers_wgmma_{}", to_string(dtype));
-  const char* const type = device_type_name(dtype);
+jit::Source attention_numbers_warpgroup_source(const AttentionNumbersKernel& k) {
+  const std::string name = format("attention_numbers_wgmma_{}_l{}", to_string(k.dtype), k.lanes);
+  const char* const type = device_type_name(k.dtype);
   std::string code =
       "#include <bs/kernels/cuda/device/attention/warpgroup_query_gradient.cuh>\n\n"
       "using namespace bs::cuda::device;\n";
   code += format(
       "extern \"C\" __global__ void {}(\n"
       "    const __grid_constant__ AttentionBackwardArguments<{}, float> arguments,\n"
-      "    long long rows, int* odd) {\n"
-      "  attention_numbers<{}>(arguments, rows, odd);\n}\n",
-      name, type, type);
+      "    unsigned rows, int* odd) {\n"
+      "  attention_numbers<{}, {}>(arguments, rows, odd);\n}\n",
+      name, type, type, k.lanes);
   return {name, code, device_headers()};
 }
 
@@ -231,6 +231,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   const Backward b{q, k, v, forward, dout, layout, gradients, options, stream};
   const AttentionBackwardPlan plan = attention_backward_plan(b.problem());
   if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return {};
+  if (log_sums.numel() > UINT32_MAX / 16) return {};  // threads that find numbers
   const Device device = stream.device();
   const int block = layout.block(), side = std::min(block, 64);
   const int key_rows = block == 128 ? 128 : 64;  // of a strip

@@ -19,9 +19,15 @@ struct AttentionBackwardKernel {
   auto operator<=>(const AttentionBackwardKernel&) const = default;
 };
 
+/** @brief Likewise, of the one that finds two numbers for each query. */
+struct AttentionNumbersKernel {
+  DType dtype = f16;
+  int lanes = 16;  ///< threads of a query, with 8 elements each
+  auto operator<=>(const AttentionNumbersKernel&) const = default;
+};
+
 jit::Source attention_backward_source(const AttentionBackwardKernel& kernel);
-/** @brief Two numbers for each query. */
-jit::Source attention_numbers_warpgroup_source(DType dtype);
+jit::Source attention_numbers_warpgroup_source(const AttentionNumbersKernel& kernel);
 /** @brief All kernels that a GPU with 227 KB of shared memory a CTA can be asked for. */
 std::vector<AttentionBackwardKernel> all_attention_backward_kernels();
 

@@ -12,17 +12,19 @@
 
 namespace bs::cuda::device {
 
-/// The numbers of each query that the other passes need, as attention_row_numbers gives them; half
-/// a warp a query. Sets `odd` where one is not finite, but for queries that see no key: whatever
-/// else is not finite and seen shows in them.
-template <class T>
+/// The numbers of each query that the other passes need, as attention_row_numbers gives them;
+/// `lanes` threads a query, 8 elements each. Sets `odd` where one is not finite, but for queries
+/// that see no key: whatever else is not finite and seen shows in them.
+template <class T, int lanes>
 __device__ inline void attention_numbers(const AttentionBackwardArguments<T, float>& a,
-                                         long long total, int* odd) {
-  const long long at = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) / 16;
+                                         unsigned total, int* odd) {
+  const unsigned at = (blockIdx.x * blockDim.x + threadIdx.x) / lanes;
   const AttentionProblem& p = a.problem;
-  const int lane = static_cast<int>(threadIdx.x) % 16, d = lane * 8;
-  const int row = static_cast<int>(at % p.queries), of = static_cast<int>(at / p.queries);
-  const int h = of % p.heads, b = of / p.heads;
+  const int lane = static_cast<int>(threadIdx.x) % lanes, d = lane * 8;
+  const auto queries = static_cast<unsigned>(p.queries), heads = static_cast<unsigned>(p.heads);
+  const unsigned of = at / queries;
+  const int row = static_cast<int>(at - of * queries);
+  const int b = static_cast<int>(of / heads), h = static_cast<int>(of % heads);
   float sum = 0;
   if (at < total && d < p.head_dim) {
     const Pack<T, 8> x = *reinterpret_cast<const Pack<T, 8>*>(a.out.at(b, h) + row * a.out.row + d);
@@ -32,7 +34,7 @@ __device__ inline void attention_numbers(const AttentionBackwardArguments<T, flo
     for (int i = 0; i < 8; ++i) sum += widen(x.at[i]) * widen(y.at[i]);
   }
 #pragma unroll
-  for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  for (int offset = lanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   if (lane != 0 || at >= total) return;
   const float infinity = -minus_infinity<float>();
   const float log_sum = a.lse[at];

@@ -169,4 +169,22 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Conv2dOptio
   return y;
 }
 
+Tensor conv_transpose2d_backward_w(const Tensor& x, const Tensor& dy, const Shape& shape,
+                                   const Conv2dOptions& options) {
+  constexpr const char* op = "conv_transpose2d_backward_w";
+  check_pair(op, x, dy);
+  Conv2dProblem d = problem_of(op, dy.shape(), shape, options);
+  const Shape expected{dy.size(0), shape[0], d.p, d.q};
+  BS_CHECK(x.rank() == 4 && x.size(0) == d.n && x.size(1) == d.k && x.size(2) <= d.p &&
+               x.size(3) <= d.q && x.size(2) * x.size(3) > 0,
+           "{}: x {} for dy {} and weight {}, which belong to {}", op, x.shape(), dy.shape(), shape,
+           expected);
+  d.p = x.size(2), d.q = x.size(3);  // output padding may leave room for more
+  if (d.n == 0) return zeros(shape, x.dtype(), x.device());
+  const Tensor dweight = Tensor::empty(shape, x.dtype(), x.device());
+  d.x = Strides4(dy), d.weight = Strides4(dweight), d.y = Strides4(x);
+  BS_DISPATCH(x.device(), conv2d_backward_w, d, dy, x, dweight);
+  return dweight;
+}
+
 }  // namespace bs

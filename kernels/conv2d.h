@@ -58,6 +58,11 @@ Tensor conv2d_backward_w(const Tensor& x, const Tensor& dy, const Shape& weight_
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& options = {},
                         Extent2 output_padding = {0, 0}, const Conv2dEpilogue& epilogue = {});
 
+/** @brief Of conv_transpose2d, the vector-Jacobian product in the weight.
+ *  @param[in] dy of conv_transpose2d's result, with any output padding */
+Tensor conv_transpose2d_backward_w(const Tensor& x, const Tensor& dy, const Shape& weight_shape,
+                                   const Conv2dOptions& options = {});
+
 /** Backends get a batch that is not empty, x, weight, dy and residual of any strides, a contiguous
  *  bias, a row-major dweight, and y and dx that are dense in either format. */
 BS_BACKENDS(void conv2d(const Conv2dProblem& problem, const Tensor& x, const Tensor& weight,

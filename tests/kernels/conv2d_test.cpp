@@ -1,3 +1,4 @@
+#include <bs/autograd/conv2d.h>
 #include <bs/kernels/conv2d.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
@@ -26,7 +27,7 @@ Reference rounded(const Reference& r, DType dtype) {
 enum class Format : uint8_t { rows, channels, gaps };
 
 /// The values on the device under test; `gaps`: every second element of something larger.
-Tensor image(const Reference& r, DType dtype, Format format) {
+Tensor image_of(const Reference& r, DType dtype, Format format) {
   const Tensor x = r.tensor(dtype, test_device());
   if (format == Format::rows) return x;
   if (format == Format::channels) return channels_last(x);
@@ -56,8 +57,8 @@ void check_exact(const Case& c, DType dtype, Format format, uint64_t seed = 1) {
   const double most = dtype == bf16 ? 2 : 4;
   const Reference x = integers(c.x, seed, most), w = integers(c.w, seed + 1, most);
   const Reference dy = integers(conv2d_shape(c.x, c.w, c.options), seed + 2, most);
-  const Tensor tx = image(x, dtype, format), tw = image(w, dtype, format);
-  const Tensor tdy = image(dy, dtype, format);
+  const Tensor tx = image_of(x, dtype, format), tw = image_of(w, dtype, format);
+  const Tensor tdy = image_of(dy, dtype, format);
   const auto same = [&](const char* pass, const Tensor& actual, const Reference& expected) {
     CHECK_MESSAGE(actual.shape() == expected.shape, pass, " ", name_of(c));
     CHECK_MESSAGE(Reference::of(actual).values == rounded(expected, dtype).values, pass, " ",
@@ -105,6 +106,134 @@ TEST_CASE("conv2d of thousands of random shapes, bit for bit") {
     const Format formats[] = {Format::rows, Format::channels, Format::channels, Format::gaps};
     check_exact(c, dtypes[draw(0, 4)], formats[draw(0, 3)], i);
   }
+}
+
+TEST_CASE("conv2d of shapes that other libraries test, bit for bit") {
+  const auto pad = [](int64_t n) { return Padding2{n, n, n, n}; };
+  const Case cases[] = {
+      {{1, 8, 13, 17}, {24, 8, 3, 3}, {.stride = {2, 2}}},
+      {{1, 12, 4, 4}, {8, 12, 3, 3}, {.stride = {3, 3}}},
+      {{1, 32, 71, 40}, {64, 32, 5, 5}, {.stride = {2, 2}, .padding = pad(2)}},
+      {{1, 1, 8, 8}, {1, 1, 3, 3}, {.padding = pad(1)}},
+      {{1, 64, 27, 27}, {96, 64, 3, 3}, {.stride = {2, 1}, .padding = pad(1)}},
+      {{1, 2, 16, 16}, {16, 2, 3, 3}, {.stride = {2, 2}, .padding = pad(1)}},
+      {{1, 8, 8, 8}, {16, 8, 3, 3}, {.stride = {2, 2}, .padding = pad(1)}},
+      {{1, 12, 56, 56}, {8, 12, 1, 1}, {.stride = {2, 2}}},
+      {{2, 3, 33, 30}, {8, 3, 7, 7}, {.stride = {2, 2}, .padding = pad(3)}},
+      {{2, 130, 9, 8}, {130, 1, 3, 3}, {.padding = pad(1), .groups = 130}},
+      {{3, 520, 3, 3}, {70, 520, 3, 3}, {.padding = pad(1)}},
+  };
+  uint64_t seed = 100;
+  for (const Case& c : cases)
+    for (const DType dtype : {f32, f16})
+      for (const Format format : {Format::rows, Format::channels})
+        check_exact(c, dtype, format, seed += 3);
+}
+
+TEST_CASE("conv2d: bias, residual and activation") {
+  const Activation all[] = {Activation::none,     Activation::relu, Activation::tanh,
+                            Activation::sigmoid,  Activation::silu, Activation::gelu,
+                            Activation::gelu_tanh};
+  const auto f = [](Activation a, double v) {
+    const double logistic = 1 / (1 + std::exp(-v));
+    switch (a) {
+      case Activation::relu:
+        return std::max(v, 0.0);
+      case Activation::tanh:
+        return std::tanh(v);
+      case Activation::sigmoid:
+        return logistic;
+      case Activation::silu:
+        return v * logistic;
+      case Activation::gelu:
+        return v * std::erfc(-v / std::sqrt(2.0)) / 2;
+      case Activation::gelu_tanh:
+        return v / 2 * (1 + std::tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
+      default:
+        return v;
+    }
+  };
+  // Dense, depthwise and grouped; whole blocks of pixels and the rest of one.
+  const Case cases[] = {{{2, 6, 5, 7}, {40, 6, 3, 3}, {.padding = {1, 1, 1, 1}}},
+                        {{2, 6, 5, 7}, {6, 1, 3, 3}, {.stride = {2, 1}, .groups = 6}},
+                        {{1, 6, 5, 7}, {4, 3, 1, 1}, {.groups = 2}}};
+  for (const Case& c : cases)
+    for (const Activation a : all)
+      for (const DType dtype : {f64, f32, f16, bf16})
+        for (const Format format : {Format::rows, Format::channels, Format::gaps}) {
+          const Reference x = rounded(random_reference(c.x, 1), dtype);
+          const Reference w = rounded(random_reference(c.w, 2), dtype);
+          const Reference bias = rounded(random_reference({c.w[0]}, 3), dtype);
+          Reference y = conv2d_of(x, w, c.options);
+          const Reference more = rounded(random_reference(y.shape, 4), dtype);
+          const int64_t image = y.shape[2] * y.shape[3];
+          for (size_t i = 0; i < y.values.size(); ++i) {
+            const auto k = static_cast<int64_t>(i) / image % c.w[0];
+            y[i] = f(a, y[i] + bias[static_cast<size_t>(k)] + more[i]);
+          }
+          const Conv2dEpilogue e{.bias = bias.tensor(dtype, test_device()),
+                                 .residual = image_of(more, dtype, format),
+                                 .activation = a};
+          const Tensor actual =
+              conv2d(image_of(x, dtype, format), w.tensor(dtype, test_device()), c.options, e);
+          check_close(to_string(a) + " " + to_string(dtype), Reference::of(actual), y,
+                      16 * epsilon(dtype) * std::max(1.0, largest(y)));
+        }
+}
+
+TEST_CASE("conv_transpose2d is the gradient of conv2d, with an epilogue") {
+  for (const Format format : {Format::rows, Format::channels}) {
+    const Conv2dOptions o{.stride = {3, 2}, .padding = {1, 0, 1, 2}, .dilation = {1, 2}};
+    const Reference x = integers({2, 5, 4, 3}, 1), w = integers({5, 6, 3, 2}, 2);
+    const Reference bias = integers({6}, 3);
+    const Shape shape{2, 6, (4 - 1) * 3 - 1 + 2 + 2 + 1, (3 - 1) * 2 - 3 + 2 + 1 + 1};
+    Reference y = conv2d_dx_of(x, w, shape, o);
+    for (size_t i = 0; i < y.values.size(); ++i)
+      y[i] = std::max(y[i] + bias[i / static_cast<size_t>(shape[2] * shape[3]) % 6], 0.0);
+    const Tensor actual =
+        conv_transpose2d(image_of(x, f32, format), w.tensor(f32, test_device()), o, {2, 1},
+                         {.bias = bias.tensor(f32, test_device()), .activation = Activation::relu});
+    CHECK(actual.shape() == shape);
+    CHECK(Reference::of(actual).values == y.values);
+    CHECK(Reference::of(conv_transpose2d_backward_w(image_of(x, f32, format),
+                                                    image_of(y, f32, format), w.shape, o))
+              .values == conv2d_dw_of(y, x, w.shape, o).values);
+  }
+}
+
+TEST_CASE("conv2d: same padding, and results of any number of threads") {
+  const Tensor x = random_reference({2, 5, 11, 8}, 1).tensor(f32, test_device());
+  const Tensor w = random_reference({7, 5, 4, 3}, 2).tensor(f32, test_device());
+  CHECK(conv2d(x, w, {.same = true}).shape() == Shape{2, 7, 11, 8});
+  CHECK(conv2d(x, w, {.stride = {2, 3}, .same = true}).shape() == Shape{2, 7, 6, 3});
+  CHECK(same_bits(conv2d(x, w, {.same = true}), conv2d(x, w, {.padding = {1, 2, 1, 1}})));
+  const Tensor large = random_reference({2, 20, 40, 40}, 3).tensor(f32, test_device());
+  const Tensor filter = random_reference({40, 20, 3, 3}, 4).tensor(f32, test_device());
+  const int threads = omp_get_max_threads();
+  const auto all = [&] {
+    const Tensor y = conv2d(large, filter);
+    return std::vector{y, conv2d_backward_x(y, filter, large.shape()),
+                       conv2d_backward_w(large, y, filter.shape())};
+  };
+  const std::vector<Tensor> before = all();
+  omp_set_num_threads(threads == 1 ? 3 : 1);
+  const std::vector<Tensor> after = all();
+  omp_set_num_threads(threads);
+  for (size_t i = 0; i < before.size(); ++i) CHECK(same_bits(before[i], after[i]));
+}
+
+TEST_CASE("conv2d and its gradients in every dtype") {
+  const Conv2dOptions o{.stride = {2, 1}, .padding = {1, 0, 1, 1}, .groups = 2};
+  check_op({.name = "conv2d",
+            .inputs = {{2, 6, 5, 6}, {4, 3, 3, 2}, {4}},
+            .op = [=](const Variables& v) { return conv2d(v[0], v[1], v[2], o); },
+            .reference =
+                [=](const References& in) {
+                  Reference y = conv2d_of(in[0], in[1], o);
+                  const auto image = static_cast<size_t>(y.shape[2] * y.shape[3]);
+                  for (size_t i = 0; i < y.values.size(); ++i) y[i] += in[2][i / image % 4];
+                  return y;
+                }});
 }
 
 TEST_CASE("conv2d's messages") {

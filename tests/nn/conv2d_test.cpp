@@ -1,0 +1,139 @@
+#include <bs/autograd/binary.h>
+#include <bs/autograd/grad_check.h>
+#include <bs/autograd/reduce.h>
+#include <bs/kernels/copy.h>
+#include <bs/nn/conv2d.h>
+#include <bs/tests/nn/golden/recorded.h>
+#include <bs/tests/support/devices.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+Tensor given(const Shape& shape, uint32_t number) {
+  return formula(shape, number).tensor(f64, test_device());
+}
+
+/// Result and gradients of a layer of PyTorch's values.
+template <class Layer>
+void check_layer(const Layer& layer, const RecordedCase& c, bool last) {
+  layer.bias.set_data(given(layer.bias.shape(), 10));
+  layer.weight.set_data(given(layer.weight.shape(), 11));
+  const Tensor rows = given({2, 6, 11, 9}, 1);
+  const Variable x(last ? channels_last(rows) : rows, true);
+  const Variable y = layer.forward(x);
+  sum(y * given(y.shape(), 4)).backward();
+  check_recorded("y", y.data(), c.tensors.at("y"), 1e-13);
+  check_recorded("dx", x.grad(), c.tensors.at("dx"), 1e-13);
+  check_recorded("bias", layer.bias.grad(), c.tensors.at("bias"), 1e-13);
+  check_recorded("weight", layer.weight.grad(), c.tensors.at("weight"), 1e-12);
+}
+
+}  // namespace
+
+TEST_CASE("nn: convolutions compute what PyTorch's do") {
+  const auto cases = read_recorded(std::string(BS_GOLDEN) + "/conv.txt");
+  REQUIRE(cases.size() == 7);
+  for (const RecordedCase& c : cases) {
+    const auto number = [&](size_t i) { return int64_t{c.options[i]}; };
+    const int64_t kernel = number(3), stride = number(4), padding = number(5), more = number(8);
+    const bool same = padding < 0;
+    const int64_t pad = same ? 0 : padding;
+    const bs::Conv2dOptions walk{.stride = {stride, stride},
+                                 .padding = {pad, pad, pad, pad},
+                                 .same = same,
+                                 .dilation = {number(6), number(6)},
+                                 .groups = number(7)};
+    for (const bool last : {false, true}) {
+      if (number(0) == 1) {
+        check_layer(nn::ConvTranspose2d({.in = number(1),
+                                         .out = number(2),
+                                         .kernel = {kernel, kernel},
+                                         .walk = walk,
+                                         .output_padding = {more, more},
+                                         .dtype = f64,
+                                         .device = test_device()}),
+                    c, last);
+      } else {
+        check_layer(nn::Conv2d({.in = number(1),
+                                .out = number(2),
+                                .kernel = {kernel, kernel},
+                                .walk = walk,
+                                .dtype = f64,
+                                .device = test_device()}),
+                    c, last);
+      }
+    }
+  }
+}
+
+TEST_CASE("nn::Conv2d: names, shapes, initial values, options") {
+  const nn::Conv2d layer(
+      {.in = 8, .out = 12, .kernel = {3, 5}, .walk = {.groups = 4}, .device = test_device()});
+  const auto parameters = layer.named_parameters();
+  REQUIRE(parameters.size() == 2);
+  CHECK(parameters[0].name == "weight");
+  CHECK(parameters[1].name == "bias");
+  CHECK(layer.weight.shape() == Shape{12, 2, 3, 5});
+  const double bound = 1 / std::sqrt(30.0);
+  CHECK(largest(Reference::of(layer.weight.data())) <= bound);
+  CHECK(largest(Reference::of(layer.weight.data())) > 0.9 * bound);
+  const nn::Conv1d line({.in = 4, .out = 6, .kernel = 3, .bias = false, .device = test_device()});
+  CHECK(line.weight.shape() == Shape{6, 4, 3});
+  CHECK(line.named_parameters().size() == 1);
+  CHECK(line.forward(Tensor::empty({2, 4, 9}, f32, test_device())).shape() == Shape{2, 6, 7});
+  CHECK_THROWS_WITH_AS(nn::Conv2d({.in = 3, .out = 4, .walk = {.groups = 2}}),
+                       "conv2d: a layer from 3 to 4 channels with a filter of 1x1 and 2 groups",
+                       Error);
+}
+
+TEST_CASE("nn::Conv2d: gradients with an activation and a residual") {
+  for (const Activation f : {Activation::relu, Activation::silu, Activation::gelu, Activation::tanh,
+                             Activation::sigmoid}) {
+    const nn::Conv2d layer({.in = 3,
+                            .out = 2,
+                            .kernel = {3, 3},
+                            .walk = {.stride = {2, 1}, .padding = {1, 1, 0, 1}},
+                            .activation = f,
+                            .dtype = f64,
+                            .device = test_device()});
+    for (const bool last : {false, true}) {
+      const Tensor x = given({2, 3, 5, 4}, 1), residual = given({2, 2, 3, 3}, 2);
+      gradcheck(
+          [&](const std::vector<Variable>& v) {
+            return conv2d(v[0], v[1], v[2], {.stride = {2, 1}, .padding = {1, 1, 0, 1}}, f, v[3]);
+          },
+          {Variable(last ? channels_last(x) : x, true), layer.weight, layer.bias,
+           Variable(residual, true)});
+    }
+  }
+}
+
+TEST_CASE("nn::Conv2d: a folded batch norm") {
+  const nn::Conv2d plain(
+      {.in = 3, .out = 4, .kernel = {3, 3}, .dtype = f64, .device = test_device()});
+  const Variable x = given({2, 3, 6, 6}, 1);
+  const Tensor scale = given({4}, 2), shift = given({4}, 3);
+  const Variable expected = plain.forward(x) * scale.view({1, 4, 1, 1}) + shift.view({1, 4, 1, 1});
+  nn::Conv2d folded({.in = 3, .out = 4, .kernel = {3, 3}, .dtype = f64, .device = test_device()});
+  copy(plain.weight.data(), folded.weight.data());
+  copy(plain.bias.data(), folded.bias.data());
+  folded.fold(scale, shift);
+  check_close("folded", Reference::of(folded.forward(x).data()), Reference::of(expected.data()),
+              1e-14);
+}
+
+TEST_CASE("nn::init::fixup") {
+  const nn::Conv2d a({.in = 64, .out = 64, .kernel = {3, 3}, .device = test_device()});
+  const nn::Conv2d b({.in = 64, .out = 64, .kernel = {3, 3}, .device = test_device()});
+  const Variable branch[] = {a.weight, b.weight};
+  nn::init::fixup(branch, 16);
+  CHECK(largest(Reference::of(b.weight.data())) == 0);
+  double squares = 0;
+  const Reference w = Reference::of(a.weight.data());
+  for (const double v : w.values) squares += v * v;
+  // He's deviation sqrt(2 / 576), times 16^(-1 / 2).
+  const double deviation = std::sqrt(squares / static_cast<double>(w.values.size()));
+  CHECK(std::abs(deviation / (std::sqrt(2.0 / 576) / 4) - 1) < 0.02);
+}

@@ -20,7 +20,8 @@ Variable::Variable(Tensor data, bool requires_grad) {
 }
 
 VariableState& Variable::state() const {
-  BS_CHECK(defined(), "variable: undefined variable used");
+  BS_CHECK(defined(),
+           "variable: this one is undefined: nothing was assigned to it, or an option left it out");
   return *state_;
 }
 
@@ -59,7 +60,8 @@ void Variable::register_hook(std::function<Tensor(const Tensor&)> hook) const {
 }
 
 void Variable::backward(BackwardOptions options) const {
-  BS_CHECK(data().numel() == 1, "backward: a start of shape {} needs a gradient to start from",
+  BS_CHECK(data().numel() == 1,
+           "backward: shape {} is no single number; reduce it with sum or mean, or give a gradient",
            shape());
   backward(full(shape(), 1.0, dtype(), device()), options);
 }

@@ -167,9 +167,13 @@ LSTM::Output LSTM::forward(const Variable& x, const LSTMState& state, const Tens
             std::move(out.states)};
   }
   const int64_t entries = int64_t{options_.layers} * directions();
-  for (const Variable& s : {state.h, state.c})
-    BS_CHECK(!s.defined() || (s.rank() == 3 && s.size(0) == entries),
-             "lstm: a state {} for {} layers and directions", s.shape(), entries);
+  const auto check_state = [&](const char* name, const Variable& s, int64_t width) {
+    const Shape expected{entries, x.size(options_.batch_first ? 0 : 1), width};
+    BS_CHECK(!s.defined() || s.shape() == expected, "lstm: state {} {} where {} is expected", name,
+             s.shape(), expected);
+  };
+  check_state("h", state.h, outputs());
+  check_state("c", state.c, options_.hidden);
   Variable y = options_.batch_first ? transpose(x, 0, 1) : x;
   Output out;
   for (int l = 0; l < options_.layers; l += paired(l) ? 2 : 1) {

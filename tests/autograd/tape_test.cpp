@@ -203,8 +203,10 @@ TEST_CASE("tape: wrong gradients are refused by name") {
                         " for a variable f64 [2] on " + where)
                            .c_str(),
                        Error);
-  CHECK_THROWS_WITH_AS(scale(x, 2).backward(),
-                       "backward: a start of shape [2] needs a gradient to start from", Error);
+  CHECK_THROWS_WITH_AS(
+      scale(x, 2).backward(),
+      "backward: shape [2] is no single number; reduce it with sum or mean, or give a gradient",
+      Error);
   CHECK_THROWS_WITH_AS(x.detach().backward(dy), "backward: this variable requires no gradient",
                        Error);
   x.register_hook([](const Tensor&) { return seed({1}); });

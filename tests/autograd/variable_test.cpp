@@ -32,11 +32,26 @@ TEST_CASE("variable: undefined") {
   CHECK(!x.defined());
   CHECK(!x.requires_grad());
   CHECK(!Variable(Tensor()).defined());
-  CHECK_THROWS_WITH_AS(x.data(), "variable: undefined variable used", Error);
-  CHECK_THROWS_WITH_AS(x.grad(), "variable: undefined variable used", Error);
-  CHECK_THROWS_WITH_AS(x.set_grad({}), "variable: undefined variable used", Error);
-  CHECK_THROWS_WITH_AS(x.set_data({}), "variable: undefined variable used", Error);
-  CHECK_THROWS_WITH_AS(x.backward(), "variable: undefined variable used", Error);
+  CHECK_THROWS_WITH_AS(
+      x.data(),
+      "variable: this one is undefined: nothing was assigned to it, or an option left it out",
+      Error);
+  CHECK_THROWS_WITH_AS(
+      x.grad(),
+      "variable: this one is undefined: nothing was assigned to it, or an option left it out",
+      Error);
+  CHECK_THROWS_WITH_AS(
+      x.set_grad({}),
+      "variable: this one is undefined: nothing was assigned to it, or an option left it out",
+      Error);
+  CHECK_THROWS_WITH_AS(
+      x.set_data({}),
+      "variable: this one is undefined: nothing was assigned to it, or an option left it out",
+      Error);
+  CHECK_THROWS_WITH_AS(
+      x.backward(),
+      "variable: this one is undefined: nothing was assigned to it, or an option left it out",
+      Error);
 }
 
 TEST_CASE("variable: copies name the same variable, detach makes another of the same values") {

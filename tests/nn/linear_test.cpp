@@ -46,6 +46,6 @@ TEST_CASE("nn::Linear: options") {
   CHECK(!layer.bias.defined());
   CHECK(layer.weight.dtype() == bf16);
   CHECK(layer.forward(Tensor::empty({5, 2}, bf16, test_device())).shape() == Shape{5, 3});
-  CHECK_THROWS_WITH_AS(nn::Linear({.in = 0, .out = 3}), "linear: a layer from 0 to 3 features",
-                       Error);
+  CHECK_THROWS_WITH_AS(nn::Linear({.in = 0, .out = 3}),
+                       "linear: options .in = 0 and .out = 3 must both be positive", Error);
 }

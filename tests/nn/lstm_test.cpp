@@ -249,7 +249,7 @@ TEST_CASE("nn::LSTM refuses what makes no sense") {
   const auto x = [](const Shape& shape) { return zeros(shape); };
   CHECK_THROWS_WITH_AS(lstm.forward(x({2, 2, 4})), "lstm: x [2, 2, 4] for 3 input features", Error);
   CHECK_THROWS_WITH_AS(lstm.forward(x({2, 2, 3}), {x({2, 2, 4}), {}}),
-                       "lstm: a state [2, 2, 4] for 1 layers and directions", Error);
+                       "lstm: state h [2, 2, 4] where [1, 2, 4] is expected", Error);
   CHECK_THROWS_WITH_AS(lstm.forward(x({2, 3}), {}, Tensor::from<int64_t>({2})),
                        "lstm: lengths for one sequence [2, 3]", Error);
 }

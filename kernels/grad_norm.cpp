@@ -24,6 +24,7 @@ std::vector<Tensor> present(const char* op, std::span<const Tensor> gradients) {
 }  // namespace
 
 void check_clip(const char* op, const GradientClip& clip, Device device) {
+  BS_CHECK(clip.scale > 0, "{}: a loss multiplied with {}", op, clip.scale);
   if (!clip.norm.defined()) return;
   BS_CHECK(clip.norm.numel() == 1 && clip.norm.dtype() == f64 && clip.norm.device() == device,
            "{}: norm {} of {} on {}, expected a scalar of f64 on {}", op, clip.norm.shape(),
@@ -42,7 +43,7 @@ Tensor grad_norm(std::span<const Tensor> gradients) {
 
 void clip_gradients(std::span<const Tensor> gradients, const GradientClip& clip) {
   const std::vector<Tensor> parts = present("clip_gradients", gradients);
-  if (parts.empty() || !clip.norm.defined()) return;
+  if (parts.empty() || (!clip.norm.defined() && clip.scale == 1)) return;
   check_clip("clip_gradients", clip, parts.front().device());
   for (const Tensor& g : parts)
     BS_CHECK(g.is_contiguous(), "clip_gradients: shape {} with strides {} has gaps", g.shape(),

@@ -8,13 +8,14 @@
 
 namespace bs {
 
-/** @brief How gradients are scaled before use: by clip_factor(norm, max_norm). */
+/** @brief How gradients are scaled before use: by clip_factor(norm / scale, max_norm) / scale. */
 struct GradientClip {
   Tensor norm;          ///< scalar of f64 on the gradients' device, from grad_norm; or undefined
   double max_norm = 0;  ///< looked at only where `norm` is defined
   /** A step with a norm that is NaN or infinite changes nothing, instead of all to NaN. The device
    *  decides; the host need not know. */
   bool skip_nonfinite = false;
+  double scale = 1;  ///< what the loss was multiplied with; `norm` is that of the gradients at hand
 };
 
 /** @brief min(1, max_norm / (norm + 1e-6)), as in PyTorch; NaN for a norm that is NaN. */
@@ -28,10 +29,13 @@ struct ClipView {
   const double* norm;
   double max_norm;
   bool skip_nonfinite;
+  double inverse;  ///< 1 / scale
 
   /** @brief Whether this step is to change nothing. */
   BS_HOST_DEVICE bool skips() const { return norm && skip_nonfinite && !(*norm <= largest); }
-  BS_HOST_DEVICE double factor() const { return norm ? clip_factor(*norm, max_norm) : 1.0; }
+  BS_HOST_DEVICE double factor() const {
+    return norm ? clip_factor(*norm * inverse, max_norm) * inverse : inverse;
+  }
 
  private:
   static constexpr double largest = std::numeric_limits<double>::max();

@@ -1,3 +1,4 @@
+#include <bs/kernels/cpu/clip.h>
 #include <bs/kernels/cpu/pieces.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/grad_norm.h>
@@ -41,7 +42,7 @@ void grad_norm(std::span<const Tensor> gradients, const Tensor& norm, Stream) {
 }
 
 void clip_gradients(std::span<const Tensor> gradients, const GradientClip& clip, Stream) {
-  const double factor = clip_factor(*clip.norm.data<double>(), clip.max_norm);
+  const double factor = view_of(clip).factor();
   if (factor == 1) return;
   for_each_piece(cut(gradients), [&](const Piece& piece, int64_t) {
     const Tensor& g = gradients[piece.tensor];

@@ -42,14 +42,12 @@ class MomentOptimizer : public Optimizer {
         group.entries.push_back({p, state_like(value), state_like(value), master_copy(value)});
       }
     }
+    begin();
   }
   /** @brief All parameters as one group. */
   explicit MomentOptimizer(const nn::Module& module, const Options& options = {})
       : MomentOptimizer({MomentGroup<Options>{module.named_parameters(), options}}) {}
 
-  void set_learning_rate(double rate) override {
-    for (Group& group : groups_) group.options.learning_rate = rate;
-  }
   std::vector<NamedTensor> state() const override {
     std::vector<NamedTensor> tensors;
     for (const Group& group : groups_)
@@ -70,6 +68,11 @@ class MomentOptimizer : public Optimizer {
     std::vector<Entry> entries;
     Options options;
   };
+  std::vector<double*> rates() override {
+    std::vector<double*> all;
+    for (Group& group : groups_) all.push_back(&group.options.learning_rate);
+    return all;
+  }
   void apply(int64_t number, const GradientClip& clip) override {
     for (const Group& group : groups_) {
       Tensor numbers;

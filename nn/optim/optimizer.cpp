@@ -5,6 +5,7 @@
 #include <bs/lib/recording.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace bs::optim {
 
@@ -19,6 +20,32 @@ void Optimizer::step(const GradientClip& clip) {
 
 void Optimizer::zero_grad() const {
   for (const nn::NamedVariable& p : parameters_) p.variable.zero_grad();
+}
+
+namespace {
+void check_rate(double rate) {
+  BS_CHECK(std::isfinite(rate) && rate >= 0, "optimizer: a learning rate of {}", rate);
+}
+}  // namespace
+
+void Optimizer::begin() {
+  BS_CHECK(!parameters_.empty(), "optimizer: there are no parameters to change");
+  first_rates_.clear();
+  for (const double* rate : rates()) {
+    check_rate(*rate);
+    first_rates_.push_back(*rate);
+  }
+}
+
+void Optimizer::set_learning_rate(double rate) {
+  check_rate(rate);
+  for (double* each : rates()) *each = rate;
+}
+
+void Optimizer::scale_learning_rates(double factor) {
+  check_rate(factor);
+  const std::vector<double*> each = rates();
+  for (size_t i = 0; i < each.size(); ++i) *each[i] = factor * first_rates_.at(i);
 }
 
 void Optimizer::set_steps(int64_t steps) {

@@ -31,8 +31,11 @@ class Optimizer {
   void step(const GradientClip& clip = {});
   /** @brief Forgets the gradients of all parameters. */
   void zero_grad() const;
-  /** @brief Sets the rate of all groups. */
-  virtual void set_learning_rate(double rate) = 0;
+  /** @brief Sets the rate of all groups. @throws Error for a rate that is negative or not finite.
+   */
+  void set_learning_rate(double rate);
+  /** @brief Sets the rate of each group to `factor` times the one that it was made with. */
+  void scale_learning_rates(double factor);
 
   /** @brief Steps done so far. */
   int64_t steps() const { return steps_; }
@@ -42,6 +45,11 @@ class Optimizer {
   virtual std::vector<NamedTensor> state() const = 0;
 
  protected:
+  /** @brief The rates of the groups, to be changed. */
+  virtual std::vector<double*> rates() = 0;
+  /** @brief Remembers the rates; to be called once all groups are made. @throws Error where there
+   * is no parameter, or a rate is negative or not finite. */
+  void begin();
   /** @brief One step of number `number`, from 1. */
   virtual void apply(int64_t number, const GradientClip& clip) = 0;
   /** @brief Takes a parameter into zero_grad's care. @throws Error for a name taken, or a
@@ -50,6 +58,7 @@ class Optimizer {
 
  private:
   std::vector<nn::NamedVariable> parameters_;
+  std::vector<double> first_rates_;
   int64_t steps_ = 0;
 };
 

@@ -22,13 +22,16 @@ Sgd::Sgd(const std::vector<SgdGroup>& groups) {
       group.entries.push_back({p, has_momentum ? state_like(value) : Tensor(), master_copy(value)});
     }
   }
+  begin();
 }
 
 Sgd::Sgd(const nn::Module& module, const SgdOptions& options)
     : Sgd({SgdGroup{module.named_parameters(), options}}) {}
 
-void Sgd::set_learning_rate(double rate) {
-  for (Group& group : groups_) group.options.learning_rate = rate;
+std::vector<double*> Sgd::rates() {
+  std::vector<double*> all;
+  for (Group& group : groups_) all.push_back(&group.options.learning_rate);
+  return all;
 }
 
 std::vector<NamedTensor> Sgd::state() const {

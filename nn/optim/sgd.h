@@ -21,7 +21,6 @@ class Sgd : public Optimizer {
   /** @brief All parameters as one group. */
   explicit Sgd(const nn::Module& module, const SgdOptions& options = {});
 
-  void set_learning_rate(double rate) override;
   std::vector<NamedTensor> state() const override;
 
  private:
@@ -33,6 +32,7 @@ class Sgd : public Optimizer {
     std::vector<Entry> entries;
     SgdOptions options;
   };
+  std::vector<double*> rates() override;
   void apply(int64_t number, const GradientClip& clip) override;
   std::vector<Group> groups_;
 };

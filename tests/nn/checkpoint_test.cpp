@@ -36,10 +36,10 @@ class Momentum : public optim::Optimizer {
       state_.push_back({p.name + ".momentum", optim::state_like(p.variable.data())});
     }
   }
-  void set_learning_rate(double) override {}
   std::vector<optim::NamedTensor> state() const override { return state_; }
 
  private:
+  std::vector<double*> rates() override { return {}; }
   void apply(int64_t, const GradientClip&) override {}
   std::vector<optim::NamedTensor> state_;
 };

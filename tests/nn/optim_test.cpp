@@ -242,6 +242,6 @@ TEST_CASE("optim: errors") {
   };
   CHECK_THROWS_WITH_AS(make({{"w", w}, {"w", w}}), "optimizer: two parameters are named w", Error);
   CHECK_THROWS_WITH_AS(make({{"w", w.detach()}}), "optimizer: w requires no gradient", Error);
-  CHECK_THROWS_WITH_AS(optim::Sgd(std::vector<optim::SgdGroup>{}).set_steps(-1),
+  CHECK_THROWS_WITH_AS(optim::Sgd({optim::SgdGroup{{{"w", w}}, {}}}).set_steps(-1),
                        "optimizer: -1 steps done", Error);
 }

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(threads)
 void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
            const GradientClip& clip, const Tensor& numbers, Stream stream) {
   const ClipView clip_by = {static_cast<const double*>(address_of(clip.norm)), clip.max_norm,
-                            clip.skip_nonfinite};
+                            clip.skip_nonfinite, 1 / clip.scale};
   for (DType dtype : floating_dtypes)
     visit_floating("adamw", dtype, [&]<class T>(Type<T>) {
       for_each_table<5>(

@@ -59,9 +59,9 @@ __global__ void root_kernel(const double* partial, int64_t count, double* norm) 
 
 template <class T>
 __global__ void __launch_bounds__(threads)
-    clip_kernel(const __grid_constant__ TensorTable<1> table, const double* norm, double max_norm) {
+    clip_kernel(const __grid_constant__ TensorTable<1> table, ClipView clip_by) {
   constexpr int N = device::pack_size<T>;
-  const auto factor = static_cast<wide<T>>(clip_factor(*norm, max_norm));
+  const auto factor = static_cast<wide<T>>(clip_by.factor());
   if (factor == 1) return;
   const Chunk c = table.chunk(blockIdx.x);
   T* x = table.at<T>(0, c.tensor);
@@ -110,9 +110,10 @@ void grad_norm(std::span<const Tensor> gradients, const Tensor& norm, Stream str
 }
 
 void clip_gradients(std::span<const Tensor> gradients, const GradientClip& clip, Stream stream) {
+  const ClipView clip_by = {static_cast<const double*>(address_of(clip.norm)), clip.max_norm,
+                            clip.skip_nonfinite, 1 / clip.scale};
   for_each_dtype(gradients, [&]<class T>(Type<T>, const TensorTable<1>& table) {
-    clip_kernel<device_type<T>><<<table.chunks(), threads, 0, native(stream)>>>(
-        table, pointer<double>(clip.norm), clip.max_norm);
+    clip_kernel<device_type<T>><<<table.chunks(), threads, 0, native(stream)>>>(table, clip_by);
     BS_CUDA_CHECK_LAUNCH("clip_gradients");
   });
 }

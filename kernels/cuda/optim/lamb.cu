@@ -172,7 +172,7 @@ void step_table(const TensorTable<5>& table, const LambStep<wide<T>>& step, cons
 void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
           const GradientClip& clip, const Tensor& numbers, Stream stream) {
   const ClipView clip_by = {static_cast<const double*>(address_of(clip.norm)), clip.max_norm,
-                            clip.skip_nonfinite};
+                            clip.skip_nonfinite, 1 / clip.scale};
   for (DType dtype : floating_dtypes)
     visit_floating("lamb", dtype, [&]<class T>(Type<T>) {
       using D = device_type<T>;

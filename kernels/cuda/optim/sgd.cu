@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(threads)
 void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
          const GradientClip& clip, const Tensor& rate, Stream stream) {
   const ClipView clip_by = {static_cast<const double*>(address_of(clip.norm)), clip.max_norm,
-                            clip.skip_nonfinite};
+                            clip.skip_nonfinite, 1 / clip.scale};
   for (DType dtype : floating_dtypes)
     visit_floating("sgd", dtype, [&]<class T>(Type<T>) {
       using W = wide<device_type<T>>;

@@ -1,0 +1,45 @@
+#include <bs/nn/optim/rate_factor.h>
+
+#include <bs/lib/check.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace bs::optim {
+
+double StepDecay::at(int64_t step) const {
+  BS_CHECK(step >= 0 && every >= 1 && factor > 0, "step_decay: step {}, a factor of {} every {}",
+           step, factor, every);
+  return std::pow(factor, static_cast<double>(step / every));
+}
+
+double OneCycle::at(int64_t step) const {
+  BS_CHECK(step >= 0 && steps >= 1 && rise >= 0 && rise <= 1,
+           "one_cycle: step {} of {}, of which a share of {} rises", step, steps, rise);
+  const auto between = [](double from, double to, double share) {
+    return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * share));
+  };
+  const double at = std::min(1.0, static_cast<double>(step) / static_cast<double>(steps));
+  if (at < rise) return between(first, 1, at / rise);
+  return rise == 1 ? 1 : between(1, last, (at - rise) / (1 - rise));
+}
+
+Plateau::Plateau(const Options& options) : options_(options) {
+  BS_CHECK(options.factor > 0 && options.factor < 1 && options.patience >= 0,
+           "plateau: a factor of {} after {} values", options.factor, options.patience);
+}
+
+double Plateau::update(double value) {
+  if (value < best_ - options_.threshold * std::abs(best_) ||
+      (std::isinf(best_) && value < best_)) {
+    best_ = value;
+    bad_ = 0;
+  } else if (++bad_ > options_.patience) {
+    factor_ = std::max(options_.lowest, factor_ * options_.factor);
+    bad_ = 0;
+  }
+  return factor_;
+}
+
+}  // namespace bs::optim

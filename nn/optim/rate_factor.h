@@ -1,0 +1,56 @@
+#pragma once
+/** @file Schedules as factors of a rate, for Optimizer::scale_learning_rates: each group keeps its
+ *  own rate beside the others. */
+#include <cstdint>
+#include <limits>
+
+namespace bs::optim {
+
+/** @brief factor^(step / every), rounded down: the rate falls every so many steps. */
+struct StepDecay {
+  int64_t every = 1;
+  double factor = 0.1;
+
+  /** @throws Error for a negative step, or options that cannot be. */
+  double at(int64_t step) const;
+};
+
+/** @brief Up from `first` to 1 over the share `rise` of all steps, then down to `last`; both ways
+ * are halves of a cosine (Smith, Topin, arXiv:1708.07120). */
+struct OneCycle {
+  int64_t steps = 1;
+  double rise = 0.3;
+  double first = 1.0 / 25;
+  double last = 1e-4 / 25;
+
+  /** @throws Error for a negative step, or options that cannot be. */
+  double at(int64_t step) const;
+};
+
+/** @brief Falls when a measured value stops falling: after more than `patience` values in a row
+ * that were not below the lowest by a share of `threshold`. */
+class Plateau {
+ public:
+  struct Options {
+    double factor = 0.1;
+    int64_t patience = 10;
+    double threshold = 1e-4;
+    double lowest = 0;  ///< factor that is never passed
+  };
+  /** @throws Error for options that cannot be. */
+  explicit Plateau(const Options& options);
+  Plateau() : Plateau(Options()) {}
+
+  /** @brief Takes the next value, such as a held-out loss, and returns the factor from here on. NaN
+   *  counts as no improvement. */
+  double update(double value);
+  double factor() const { return factor_; }
+
+ private:
+  Options options_;
+  double factor_ = 1;
+  double best_ = std::numeric_limits<double>::infinity();
+  int64_t bad_ = 0;  ///< values in a row without improvement
+};
+
+}  // namespace bs::optim

@@ -1,0 +1,126 @@
+#include <bs/autograd/binary.h>
+#include <bs/autograd/copy.h>
+#include <bs/autograd/reduce.h>
+#include <bs/kernels/fill.h>
+#include <bs/nn/linear.h>
+#include <bs/nn/optim/adamw.h>
+#include <bs/nn/optim/clip_grad_norm.h>
+#include <bs/nn/optim/grad_scaler.h>
+#include <bs/nn/optim/rate_factor.h>
+#include <bs/nn/optim/sgd.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+/// One f32 parameter of two elements, and descent with rate 1.
+struct Descent {
+  Variable w{Tensor::from<float>({1, 2}).to(test_device()), true};
+  optim::Sgd optimizer{{optim::SgdGroup{{{"w", w}}, {.learning_rate = 1}}}};
+  std::vector<Variable> parameters = {w};
+  std::vector<double> values() const { return Reference::of(w.data()).values; }
+};
+
+}  // namespace
+
+TEST_CASE("a scaled loss gives the step of the plain one") {
+  Descent d;
+  optim::GradScaler scaler({.scale = 1024});
+  scaler.scale(sum(d.w * 0.25)).backward();
+  CHECK(Reference::of(d.w.grad())[0] == 256);
+  CHECK(scaler.step(d.optimizer, d.parameters));
+  CHECK(d.values() == std::vector<double>{0.75, 1.75});
+  // The norm that is bounded is that of the plain gradients: 5 of (3, 4).
+  d.optimizer.zero_grad();
+  scaler.scale(sum(d.w * Tensor::from<float>({3, 4}).to(test_device()))).backward();
+  CHECK(scaler.step(d.optimizer, d.parameters, 1.0));
+  CHECK(d.values()[0] == doctest::Approx(0.75 - 0.6).epsilon(1e-5));
+}
+
+TEST_CASE("the scale falls where a gradient is not finite, and grows again") {
+  Descent d;
+  optim::GradScaler scaler({.scale = 8, .interval = 2});
+  d.w.set_grad(full({2}, std::nan(""), f32, test_device()));
+  CHECK(!scaler.step(d.optimizer, d.parameters));
+  CHECK(scaler.scale() == 4);
+  CHECK(d.optimizer.steps() == 0);
+  CHECK(d.values() == std::vector<double>{1, 2});
+  d.w.set_grad(zeros({2}, f32, test_device()));
+  CHECK(scaler.step(d.optimizer, d.parameters));
+  CHECK(scaler.good_steps() == 1);
+  CHECK(scaler.step(d.optimizer, d.parameters));
+  CHECK(scaler.scale() == 8);
+  scaler.restore(2, 1);
+  CHECK((scaler.scale() == 2 && scaler.good_steps() == 1));
+  CHECK_THROWS_WITH_AS(optim::GradScaler({.scale = 0}), "grad_scaler: a scale of 0", Error);
+}
+
+TEST_CASE("a gradient too small for f16 survives scaling") {
+  const Variable w(full({1}, 1, f16, test_device()), true);
+  optim::Sgd optimizer({optim::SgdGroup{{{"w", w}}, {.learning_rate = 1024}}});
+  optim::GradScaler scaler;
+  const std::vector<Variable> parameters = {w};
+  // 1e-8 is zero in f16, 65536 times as much is not.
+  const Variable loss = scaler.scale(cast(sum(w), f32) * 1e-8);
+  loss.backward();
+  CHECK(scaler.step(optimizer, parameters));
+  for (const auto& [name, tensor] : optimizer.state())
+    if (name == "w.master") CHECK(1 - tensor.item() == doctest::Approx(1.024e-5).epsilon(0.02));
+}
+
+TEST_CASE("clipping in a pass of its own divides by the scale") {
+  const Tensor g = full({4}, 8, f32, test_device());
+  clip_gradients(std::vector<Tensor>{g}, {.norm = {}, .scale = 4});
+  CHECK(Reference::of(g)[3] == 2);
+}
+
+TEST_CASE("groups keep their rates beside each other") {
+  const Variable a(zeros({1}, f32, test_device()), true), b(zeros({1}, f32, test_device()), true);
+  optim::Sgd optimizer({optim::SgdGroup{{{"a", a}}, {.learning_rate = 1}},
+                        optim::SgdGroup{{{"b", b}}, {.learning_rate = 0.1}}});
+  const auto moved = [&] {
+    for (const Variable& v : {a, b}) {
+      v.set_data(zeros({1}, f32, test_device()));
+      v.set_grad(full({1}, -1, f32, test_device()));
+    }
+    optimizer.step();
+    return std::pair(a.data().item(), b.data().item());
+  };
+  optimizer.scale_learning_rates(0.5);
+  CHECK(moved().first == 0.5);
+  CHECK(moved().second == doctest::Approx(0.05));
+  optimizer.scale_learning_rates(2);
+  CHECK(moved().first == 2);
+  optimizer.set_learning_rate(3);
+  CHECK(moved().second == 3);
+  CHECK_THROWS_WITH_AS(optimizer.set_learning_rate(-1), "optimizer: a learning rate of -1", Error);
+  CHECK_THROWS_AS(optimizer.set_learning_rate(std::nan("")), Error);
+  CHECK_THROWS_WITH_AS(optim::AdamW(std::vector<optim::AdamWGroup>{}),
+                       "optimizer: there are no parameters to change", Error);
+}
+
+TEST_CASE("rates that fall in steps, on a plateau, and in one cycle") {
+  const optim::StepDecay steps{.every = 10, .factor = 0.5};
+  CHECK((steps.at(0) == 1 && steps.at(9) == 1 && steps.at(10) == 0.5 && steps.at(25) == 0.25));
+  const optim::OneCycle cycle{.steps = 100, .rise = 0.2, .first = 0.1, .last = 0.01};
+  CHECK(cycle.at(0) == doctest::Approx(0.1));
+  CHECK(cycle.at(10) == doctest::Approx(0.55));
+  CHECK(cycle.at(20) == doctest::Approx(1));
+  CHECK(cycle.at(60) == doctest::Approx(0.505));
+  CHECK(cycle.at(500) == doctest::Approx(0.01));
+  optim::Plateau plateau({.factor = 0.5, .patience = 1, .lowest = 0.25});
+  CHECK(plateau.update(4) == 1);
+  CHECK(plateau.update(3) == 1);
+  CHECK(plateau.update(3) == 1);
+  CHECK(plateau.update(std::nan("")) == 0.5);
+  CHECK(plateau.update(2) == 0.5);
+  for (int i = 0; i < 8; ++i) plateau.update(2);
+  CHECK(plateau.factor() == 0.25);
+  CHECK_THROWS_WITH_AS(steps.at(-1), "step_decay: step -1, a factor of 0.5 every 10", Error);
+}

@@ -16,6 +16,11 @@ Tensor all(const Tensor& x, const Axes& axes, bool keepdim) {
   return eq(sum(eq(x, 0), axes, keepdim), 0);
 }
 
+Tensor logical_not(const Tensor& x) { return eq(x, 0); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return mul(ne(a, 0), ne(b, 0)); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return maximum(ne(a, 0), ne(b, 0)); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return ne(ne(a, 0), ne(b, 0)); }
+
 bool equal(const Tensor& a, const Tensor& b) {
   check_same_device("equal", a, b);
   return a.shape() == b.shape() && sum(ne(a, b)).item() == 0;

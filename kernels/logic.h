@@ -9,6 +9,14 @@ Tensor any(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 /** @brief Whether every element along `axes` is not zero; bool, true over nothing. */
 Tensor all(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 
+/** @name Logic of elements, of which those that are not zero are true; bool, broadcast
+ *  @{ */
+Tensor logical_not(const Tensor& x);
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_xor(const Tensor& a, const Tensor& b);
+/** @} */
+
 /** @brief Whether both have one shape and equal elements; NaN equals nothing. Waits for the device.
  *  @throws Error when devices differ. */
 bool equal(const Tensor& a, const Tensor& b);

@@ -31,4 +31,33 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/bsConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/bsConfig.cmake ${PROJECT_BINARY_DIR}/bsConfigVersion.cmake
         DESTINATION ${package_dir})
+
+# For builds without CMake: `pkg-config --cflags --libs bs`. The prefix is that of the installation,
+# which may be named as late as at `cmake --install --prefix`.
+if(BS_WITH_CUDA)
+  set(pc_definitions " -DBS_WITH_CUDA=1")
+  set(pc_libraries " -L${CUDAToolkit_LIBRARY_DIR} -Wl,-rpath,${CUDAToolkit_LIBRARY_DIR}")
+  string(APPEND pc_libraries " -lcublas -lcublasLt -lnvrtc -lcudart_static -lrt")
+endif()
+set(pc_template ${PROJECT_SOURCE_DIR}/cmake/bs.pc.in)
+install(CODE "
+  set(CMAKE_INSTALL_INCLUDEDIR [[${CMAKE_INSTALL_INCLUDEDIR}]])
+  set(CMAKE_INSTALL_LIBDIR [[${CMAKE_INSTALL_LIBDIR}]])
+  set(PROJECT_DESCRIPTION [[${PROJECT_DESCRIPTION}]])
+  set(PROJECT_VERSION [[${PROJECT_VERSION}]])
+  set(pc_definitions [[${pc_definitions}]])
+  set(pc_libraries [[${pc_libraries}]])
+  configure_file([[${pc_template}]] [[${PROJECT_BINARY_DIR}/bs.pc]] @ONLY)")
+install(FILES ${PROJECT_BINARY_DIR}/bs.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# `cpack -G DEB` in the build folder makes one package of all that is installed.
+set(CPACK_PACKAGE_NAME libbs-dev)
+set(CPACK_PACKAGE_CONTACT "the authors of bs <bs@localhost>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libgomp1, g++ (>= 4:12)")
+set(CPACK_THREADS 0)
+include(CPack)
+
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -77,6 +77,18 @@ TEST_CASE("from PyTorch: what the tables write") {
   CHECK(cast(x, bf16).dtype() == bf16);
   CHECK(to(x, Device::cpu()).device().is_cpu());
   CHECK(x.size(-1) == 6);
+  CHECK(max(x, 1).values.shape() == Shape{2});
+  CHECK(at(x, {Slice(), Slice(2, 5)}).shape() == Shape{2, 3});
+  CHECK(at(x, {Ellipsis(), None(), -1}).shape() == Shape{2, 1});
+  CHECK(masked_fill(x, x.data() < 0, 0).shape() == x.shape());
+  CHECK(gather(x, 1, zeros({2, 1}, i64)).shape() == Shape{2, 1});
+  CHECK(topk(x, 2, 1).indices.shape() == Shape{2, 2});
+  CHECK(tile(x, {2, 3}).shape() == Shape{4, 18});
+  CHECK(einsum("ij,kj->ik", {x, x}).shape() == Shape{2, 2});
+  CHECK(vector_norm(x, 2, Dims{1}).shape() == Shape{2});
+  CHECK(multinomial(ones({3}), 2, {.replacement = true}).shape() == Shape{2});
+  CHECK(mse_loss(x, zeros({2, 6})).rank() == 0);
+  CHECK(all(logical_or(x.data() < 1, x.data() >= 1)).item() == 1);
   sum(x * 2).backward({.retain_graph = true});
   CHECK(x.grad().defined());
   CHECK(memory_statistics(Device::cpu()).peak > 0);

@@ -111,12 +111,16 @@ std::string to_blocks_source(const GemmDescription& description, int block);
  */
 struct GemmLoaderText {
   std::string header;  ///< "conv/conv2d_loader", in kernels/cuda/device
-  std::string loader;  ///< a template of it, as device/gemm/gemm_loader.cuh describes them
+  std::string loader;  ///< a template of it, as gemm_loader.cuh and gemm_portable.cuh have them
   std::string params;  ///< what the kernel is given
 };
-/** @brief The kernel `name` of a description of warpgroups, with another loader. */
+/** @name The kernel `name` of a description with another loader, and the one that adds slices up
+ *  @{ */
 std::string to_loader_source(const GemmDescription& description, const std::string& name,
                              const GemmLoaderText& loader);
+std::string to_loader_join_source(const GemmDescription& description, const std::string& name,
+                                  const GemmLoaderText& loader);
+/** @} */
 /** @brief CUDA's word for an element type, of device/gemm_element.cuh. */
 std::string device_type(Element element);
 

@@ -211,15 +211,44 @@ std::string to_join_source(const GemmDescription& d) {
                 join_name(d), "GemmParams", "Join::run");
 }
 
+namespace {
+
+std::string loader_kernel(const GemmDescription& d, const GemmLoaderText& loader) {
+  return format("using LoaderKernel = {}, {}<Config>>;\n",
+                d.tile.math.op_class == OpClass::warpgroup ? "WarpgroupGemm<Config, Epilogue, 0"
+                                                           : "PortableGemm<Config, Epilogue",
+                loader.loader);
+}
+
+std::string loader_header(const GemmLoaderText& loader) {
+  return format("#include <bs/kernels/cuda/device/{}.cuh>\n", loader.header);
+}
+
+}  // namespace
+
 std::string to_loader_source(const GemmDescription& d, const std::string& name,
                              const GemmLoaderText& loader) {
-  const std::string further = format(
-      "using LoaderKernel = WarpgroupGemm<Config, Epilogue, 0, {}<Config>>;\n"
-      "static_assert(LoaderKernel::shared_bytes == {});\n\n",
-      loader.loader, shared_bytes(d));
-  return source(d, format("#include <bs/kernels/cuda/device/{}.cuh>\n", loader.header), further,
-                d.tile.threads(), name, loader.params.c_str(),
-                "Multiply::declare();\n  LoaderKernel::run");
+  const std::string further =
+      loader_kernel(d, loader) +
+      format("static_assert(LoaderKernel::shared_bytes == {});\n\n", shared_bytes(d));
+  const bool warpgroup = d.tile.math.op_class == OpClass::warpgroup;
+  return source(d, loader_header(loader), further, d.tile.threads(), name, loader.params.c_str(),
+                warpgroup ? "Multiply::declare();\n  LoaderKernel::run" : "LoaderKernel::run");
+}
+
+std::string to_loader_join_source(const GemmDescription& d, const std::string& name,
+                                  const GemmLoaderText& loader) {
+  const bool warpgroup = d.tile.math.op_class == OpClass::warpgroup;
+  const std::string further =
+      loader_kernel(d, loader) + format(
+                                     "using Join = GemmJoin<Kernel, Epilogue>;\n"
+                                     "static_assert(Join::threads == {} && Join::jobs == {});\n"
+                                     "__device__ void join(const {}& params) {\n"
+                                     "  Join::run(params{}, {}<Config>::places(params));\n}\n\n",
+                                     join_threads, join_warps(d), loader.params,
+                                     warpgroup ? ".gemm" : "", loader.loader);
+  return source(d, "#include <bs/kernels/cuda/device/gemm/gemm_join.cuh>\n" + loader_header(loader),
+                further, join_threads, name, loader.params.c_str(), "join");
 }
 
 std::string blocks_name(const GemmDescription& d, int block) {

@@ -64,6 +64,8 @@ device::Conv2dGrid conv2d_grid(const Conv2dProblem& p, Conv2dKind kind) {
     g.width = static_cast<int>(ceil_div(p.w, p.stride.w));
     g.step_h = g.step_w = 1;
     g.channels = static_cast<int>(p.k);
+    g.height_in = static_cast<int>(p.p);
+    g.width_in = static_cast<int>(p.q);
     g.result_height = static_cast<int>(p.h);
     g.result_width = static_cast<int>(p.w);
     fill_phases(g, p);
@@ -77,6 +79,8 @@ device::Conv2dGrid conv2d_grid(const Conv2dProblem& p, Conv2dKind kind) {
   g.first_h = -static_cast<int>(p.padding.top);
   g.first_w = -static_cast<int>(p.padding.left);
   g.channels = static_cast<int>(p.c);
+  g.height_in = static_cast<int>(p.h);
+  g.width_in = static_cast<int>(p.w);
   g.first_tap[1] = static_cast<unsigned short>(p.r * p.s);
   for (int64_t i = 0; i < p.r * p.s; ++i)
     g.taps[i] = tap_of(i / p.s * p.dilation.h, i % p.s * p.dilation.w, i);

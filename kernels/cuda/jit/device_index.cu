@@ -12,6 +12,7 @@
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_matmul.cuh>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_problem.cuh>
 #include <bs/kernels/cuda/device/conv/conv2d_loader.cuh>
+#include <bs/kernels/cuda/device/conv/conv2d_portable.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_boxes.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_epilogue.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_join.cuh>

@@ -1,5 +1,5 @@
 #include <bs/kernels/cuda/conv/conv2d_grid.h>
-#include <bs/kernels/cuda/conv/conv2d_warpgroup.h>
+#include <bs/kernels/cuda/conv/conv2d_launch.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>
 
@@ -86,17 +86,62 @@ Products walked_products(const Conv2dProblem& p, Conv2dKind kind) {
   return all;
 }
 
-std::vector<Conv2dForm> all_forms() {
+constexpr Conv2dKind kinds[] = {Conv2dKind::fprop, Conv2dKind::dgrad, Conv2dKind::wgrad};
+
+std::vector<Conv2dForm> warpgroup_forms() {
   std::vector<Conv2dForm> forms;
-  for (const Conv2dKind kind : {Conv2dKind::fprop, Conv2dKind::dgrad, Conv2dKind::wgrad})
+  for (const Conv2dKind kind : kinds)
     for (const Conv2dTile& tile : conv2d_tiles()) {
-      for (const DType dtype : {f16, bf16}) forms.push_back({kind, dtype, tile});
+      const Conv2dForm form{.kind = kind, .tile = tile};
+      const auto add = [&](auto... changes) {
+        Conv2dForm f = form;
+        (changes(f), ...);
+        forms.push_back(f);
+      };
+      add();
+      add([](Conv2dForm& f) { f.dtype = f16; });
+      add([](Conv2dForm& f) { f.sliced = true; });
       for (const int cluster_k : {2, 3, 4, 8})
-        if (fits_cluster(tile, cluster_k)) forms.push_back({kind, bf16, tile, cluster_k});
-      if (kind == Conv2dKind::dgrad) forms.push_back({kind, f16, tile, 1, false, true});
-      if (kind == Conv2dKind::wgrad) forms.push_back({kind, bf16, tile, 1, true});
+        if (fits_cluster(tile, cluster_k)) add([&](Conv2dForm& f) { f.cluster_k = cluster_k; });
+      if (kind == Conv2dKind::dgrad) add([](Conv2dForm& f) { f.scattered = true; });
     }
   return forms;
+}
+
+std::vector<Conv2dForm> portable_forms() {
+  std::vector<Conv2dForm> forms;
+  for (const Conv2dKind kind : kinds)
+    for (const DType dtype : {f16, bf16, f32, f64})
+      for (const auto& [rows, columns] : conv2d_portable_tiles())
+        for (const int align_c : {1, 4, 8})
+          for (const int align_k : {1, 4, 8})
+            for (const bool sliced : {false, true}) {
+              if (std::max(align_c, align_k) * static_cast<int>(size_of(dtype)) > 16) continue;
+              if (rows * columns > (dtype == f64 ? 64 * 64 : dtype == f32 ? 128 * 64 : 128 * 128))
+                continue;
+              forms.push_back({.kind = kind,
+                               .dtype = dtype,
+                               .warpgroup = false,
+                               .tile = {rows, columns, 0, 0},
+                               .sliced = sliced,
+                               .align_c = align_c,
+                               .align_k = align_k,
+                               .tf32 = dtype == f32 && sliced});
+            }
+  return forms;
+}
+
+jit::Source plain_source(const Conv2dForm& form) {
+  return conv2d_source(conv2d_kernel(form, GemmEpilogue(epilogue::accumulator())));
+}
+jit::Source join_source(const Conv2dForm& form) {
+  return conv2d_join_source(conv2d_kernel(form, GemmEpilogue(epilogue::accumulator())));
+}
+jit::Source long_source(const Conv2dForm& form) {
+  using namespace epilogue;
+  const Element e = element_of(form.dtype);
+  return conv2d_source(conv2d_kernel(
+      form, GemmEpilogue(silu(accumulator() + row("bias", e) + tensor("residual", e)))));
 }
 
 }  // namespace
@@ -113,23 +158,25 @@ TEST_CASE("conv2d kernels: pixels and taps are those of the convolution") {
   }
 }
 
-TEST_CASE("conv2d kernels: every tile compiles without spills") {
-  const auto source = [](const Conv2dForm& form) {
-    return conv2d_source(form, GemmEpilogue(epilogue::accumulator()));
-  };
-  check_kernels(all_forms(), source, 7, {90});
+TEST_CASE("conv2d kernels: tiles of warpgroups compile without spills") {
+  check_kernels(warpgroup_forms(), plain_source, 29, {90});
+  std::vector<Conv2dForm> forms = warpgroup_forms();
+  std::erase_if(forms, [](const Conv2dForm& f) { return f.kind == Conv2dKind::wgrad; });
+  check_kernels(forms, long_source, 53, {90});
 }
 
-TEST_CASE("conv2d kernels: epilogues compile without spills") {
-  const auto source = [](const Conv2dForm& form) {
-    const Element e = element_of(form.dtype);
-    return conv2d_source(
-        form, GemmEpilogue(epilogue::silu(epilogue::accumulator() + epilogue::row("bias", e) +
-                                          epilogue::tensor("residual", e))));
-  };
-  std::vector<Conv2dForm> forms = all_forms();
-  std::erase_if(forms, [](const Conv2dForm& f) { return f.kind == Conv2dKind::wgrad; });
-  check_kernels(forms, source, 11, {90});
+TEST_CASE("conv2d kernels: tiles of single warps compile without spills") {
+  check_kernels(portable_forms(), plain_source, 113);
+  check_kernels(portable_forms(), long_source, 197);
+}
+
+TEST_CASE("conv2d kernels: those that add up slices compile without spills") {
+  std::vector<Conv2dForm> forms = warpgroup_forms();
+  std::erase_if(forms, [](const Conv2dForm& f) { return !f.sliced; });
+  check_kernels(forms, join_source, 17, {90});
+  forms = portable_forms();
+  std::erase_if(forms, [](const Conv2dForm& f) { return !f.sliced; });
+  check_kernels(forms, join_source, 83, {80});
 }
 
 TEST_CASE("conv2d's plan") {
@@ -139,22 +186,35 @@ TEST_CASE("conv2d's plan") {
   const Conv2dProblem deep = problem(32, 14, 256, 256, 3, {.padding = 1});
   const Conv2dProblem flat = problem(32, 14, 256, 256, 1, {});
   const Conv2dProblem few = problem(32, 224, 3, 64, 7, {.stride = 2, .padding = 3});
-  const auto path = [](const Conv2dProblem& p, DType dtype, const Gpu& gpu, bool plain = true) {
-    return plan_conv2d(p, Conv2dKind::fprop, dtype, plain, gpu).path;
+  const auto plan = [](const Conv2dProblem& p, Conv2dWish wish, const Gpu& gpu) {
+    return plan_conv2d(p, wish, gpu);
   };
-  CHECK(path(deep, bf16, hopper) == Conv2dPath::warpgroup);
-  CHECK(path(deep, bf16, ampere) == Conv2dPath::direct);
-  CHECK(path(deep, f32, hopper) == Conv2dPath::direct);
-  CHECK(path(flat, f32, ampere) == Conv2dPath::matmul);
-  CHECK(path(flat, bf16, hopper, false) == Conv2dPath::warpgroup);
-  CHECK(path(few, bf16, hopper) == Conv2dPath::direct);
+  constexpr Conv2dKind fprop = Conv2dKind::fprop, dgrad = Conv2dKind::dgrad,
+                       wgrad = Conv2dKind::wgrad;
+  CHECK(plan(deep, {fprop, bf16}, hopper).path == Conv2dPath::tiles);
+  CHECK(plan(deep, {fprop, bf16}, hopper).form.warpgroup);
+  CHECK(!plan(deep, {fprop, bf16}, ampere).form.warpgroup);
+  CHECK(!plan(deep, {fprop, f32}, hopper).form.warpgroup);
+  CHECK(plan(flat, {fprop, f32}, ampere).path == Conv2dPath::matmul);
+  CHECK(plan(flat, {fprop, bf16, false}, hopper).path == Conv2dPath::tiles);
+  CHECK(plan(few, {fprop, bf16}, hopper).form.align_c == 1);
+  CHECK(plan(few, {wgrad, f16}, hopper).form.align_k == 8);
+  Conv2dProblem grouped = deep;
+  grouped.groups = 4;
+  CHECK(plan(grouped, {fprop, bf16}, hopper).path == Conv2dPath::direct);
   // The gradient of filters has few tiles of much depth: it goes in slices.
   const Conv2dProblem wide = problem(32, 56, 64, 64, 3, {.padding = 1});
-  const Conv2dPlan plan = plan_conv2d(wide, Conv2dKind::wgrad, bf16, true, hopper);
-  CHECK(plan.form.sliced);
-  CHECK(plan.slices > 20);
-  CHECK(plan_conv2d(wide, Conv2dKind::fprop, bf16, true, hopper).slices == 1);
+  CHECK(plan(wide, {wgrad, bf16}, hopper).form.sliced);
+  CHECK(plan(wide, {wgrad, bf16}, hopper).slices > 20);
+  CHECK(plan(wide, {fprop, bf16}, hopper).slices == 1);
+  CHECK(plan(wide, {wgrad, f32}, ampere).slices > 20);
   const Conv2dProblem strided = problem(8, 28, 128, 128, 3, {.stride = 2, .padding = 1});
-  CHECK(plan_conv2d(strided, Conv2dKind::dgrad, f16, true, hopper).form.scattered);
-  CHECK(conv2d_product(strided, Conv2dKind::dgrad).phases == 4);
+  CHECK(plan(strided, {dgrad, f16}, hopper).form.scattered);
+  CHECK(conv2d_product(strided, dgrad).phases == 4);
+  // What does not begin at multiples of 16 bytes is beyond the copy engine.
+  const Conv2dProblem odd = problem(8, 28, 128, 7, 3, {});
+  CHECK(plan(odd, {fprop, f16}, hopper).form.scattered);
+  CHECK(!plan(odd, {wgrad, f16}, hopper).form.warpgroup);
+  CHECK(!plan(deep, {.kind = fprop, .dtype = bf16, .aligned = false}, hopper).form.warpgroup);
+  CHECK(conv2d_product(strided, dgrad).depth == 4 * 128);
 }

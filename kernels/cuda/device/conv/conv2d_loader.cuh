@@ -2,22 +2,10 @@
 // How convolutions fill the stages of a product of warpgroups. The copy engine walks an image pixel
 // by pixel and fills in zeros around it (im2col), so that nothing but coordinates differs from the
 // loads of a matrix.
-#include <bs/kernels/cuda/device/conv/conv2d_params.cuh>
+#include <bs/kernels/cuda/device/conv/conv2d_pixel.cuh>
 #include <bs/kernels/cuda/device/gemm/gemm_loader.cuh>
 
 namespace bs::cuda::device {
-
-/// The pixel of a grid that is row `row` of the product: coordinates of its first input.
-struct Conv2dPixel {
-  int h, w, image;
-
-  __device__ Conv2dPixel(const Conv2dGrid& g, int row) {
-    const int line = row / g.width;
-    w = (row - line * g.width) * g.step_w + g.first_w;
-    image = line / g.height;
-    h = (line - image * g.height) * g.step_h + g.first_h;
-  }
-};
 
 /// Rows of the product are pixels, its depth is channels, tap by tap: the result of a convolution,
 /// and the gradient of its input, in phases where the stride is more than 1. The filters are b as
@@ -29,7 +17,7 @@ struct Conv2dPixelLoader : BoxCopies<C> {
   static constexpr bool own_steps = C::split == GemmSplit::none;
   const Params& p;
   Conv2dPixel pixel;
-  int column0, tap, channel;
+  int column0, tap, end_tap, channel;
 
   /// A phase without taps has one step, of nothing.
   __device__ static int steps(const Params& p, int phase) {
@@ -41,21 +29,23 @@ struct Conv2dPixelLoader : BoxCopies<C> {
     const int blocks = (p.grid.channels + C::depth - 1) / C::depth;
     const int first = p.grid.first_tap[work.problem];
     tap = first + work.k_begin / blocks;
+    end_tap = p.grid.first_tap[work.problem + 1];
     channel = work.k_begin % blocks * C::depth;
-    if (first == p.grid.first_tap[work.problem + 1]) channel = blocks * C::depth;  // nothing there
   }
 
   __device__ void load(unsigned stage, Barrier& full, int, int warp) {
-    const Conv2dTap at = p.grid.taps[tap];
+    const bool known = tap < end_tap;
+    const Conv2dTap at = p.grid.taps[known ? tap : 0];
+    const int c = known ? channel : p.grid.channels;  // where all is zero
     if (warp == 0) {
-      load_im2col(stage, p.a, full, channel, pixel.w, pixel.h, pixel.image, at.w, at.h);
+      load_im2col(stage, p.a, full, c, pixel.w, pixel.h, pixel.image, at.w, at.h);
     } else if constexpr (C::b_k_contiguous) {
-      load_box_for<1>(stage + BoxCopies<C>::a_bytes, p.b, full, channel, at.number, column0);
+      load_box_for<1>(stage + BoxCopies<C>::a_bytes, p.b, full, c, at.number, column0);
     } else {
 #pragma unroll
       for (int s = 0; s < C::columns; s += 64)
         load_box_for<1>(stage + BoxCopies<C>::a_bytes + s * BoxCopies<C>::line, p.b, full,
-                        column0 + s, at.number, channel);
+                        column0 + s, at.number, c);
     }
     channel += C::depth;
     if (channel >= p.grid.channels) {
@@ -64,19 +54,7 @@ struct Conv2dPixelLoader : BoxCopies<C> {
     }
   }
 
-  /// Pixels of phases lie between each other.
-  struct Places {
-    const Conv2dGrid& g;
-    __device__ EpiloguePlace at(int row, int column, int batch, int count) const {
-      if (g.phases == 1) return {row, column, batch, count};
-      const int line = row / g.width, image = line / g.height;
-      const int h = (line - image * g.height) * g.phase_h + batch / g.phase_w;
-      const int w = (row - line * g.width) * g.phase_w + batch % g.phase_w;
-      const bool inside = h < g.result_height && w < g.result_width;
-      return {(image * g.result_height + h) * g.result_width + w, column, 0, inside ? count : 0};
-    }
-  };
-  __device__ static Places places(const Params& p) { return {p.grid}; }
+  __device__ static Conv2dPlaces places(const Params& p) { return {p.grid}; }
 };
 
 /// Rows are filters, columns are channels, tap by tap, and the depth is pixels: the gradient of

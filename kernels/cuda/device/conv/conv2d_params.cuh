@@ -19,6 +19,7 @@ struct Conv2dGrid {
   int step_h, step_w;               // from one pixel's first input to the next one's
   int first_h, first_w;             // the first pixel's first input
   int channels;                     // of an input
+  int height_in, width_in;          // of the images that are read
   int phases, phase_h, phase_w;     // phases; how many of them down and across
   int result_height, result_width;  // where there are several phases
   unsigned short first_tap[most_conv2d_phases + 1];  // of each phase
@@ -28,6 +29,11 @@ struct Conv2dGrid {
 /// For kernels of warpgroups: a is an image as im2col sees it, b the filters; of a filter's
 /// gradient a are gradients of pixels and b is the image.
 struct Conv2dParams : WarpgroupGemmParams {
+  Conv2dGrid grid;
+};
+
+/// For kernels of single warps, whose operands are those of the product or images.
+struct Conv2dPortableParams : GemmParams {
   Conv2dGrid grid;
 };
 

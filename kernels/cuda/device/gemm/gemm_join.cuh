@@ -20,7 +20,8 @@ struct GemmJoin {
   static constexpr int packs = chunk / 8 * 4 / Slices::width;  // of a lane
   static_assert(chunks * chunk == Kernel::tiles * 8 && packs * Slices::width == chunk / 2);
 
-  __device__ static void run(const GemmParams& p) {
+  template <class Places = SamePlaces>
+  __device__ static void run(const GemmParams& p, const Places& places = {}) {
     __shared__ __align__(16) Sum scratch[warps][Slab::scratch_elements];
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const long long job = static_cast<long long>(blockIdx.x) * warps + warp;
@@ -49,7 +50,7 @@ struct GemmJoin {
     const GemmProblem& q = schedule.at(work.problem);
     Slab::run(p.scalars, schedule.operands(work.problem), sums, 0, scratch[warp],
               Kernel::row_of(work, writer, i), Kernel::column_of(work, writer) + c * chunk,
-              work.problem, q.m, q.n);
+              work.problem, q.m, q.n, places);
   }
 };
 

@@ -44,6 +44,30 @@ struct OperandTile {
     return tile + (k_contiguous ? side * ld + k : k * ld + side);
   }
 
+  /// `count` elements of a chunk; what follows them is zero.
+  __device__ static void copy_chunk(T* to, const T* from, int count) {
+    const int have = count * static_cast<int>(sizeof(T));
+    if constexpr (Align >= 16) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                   "l"(from), "r"(have)
+                   : "memory");
+    } else if constexpr (Align >= 4) {
+#pragma unroll
+      for (int i = 0; i < 16; i += Align) {
+        const int part = have - i < 0 ? 0 : have - i < Align ? have - i : Align;
+        const char* piece = reinterpret_cast<const char*>(from) + i;
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to) + i),
+                     "l"(piece), "n"(Align), "r"(part)
+                     : "memory");
+      }
+    } else {
+      Neighbours<T, chunk> values;
+#pragma unroll
+      for (int i = 0; i < chunk; ++i) values.at[i] = i < count ? from[i] : T{};
+      values.store(to);
+    }
+  }
+
   /// Brings the tile at (side0, k0) of an operand whose sides end at `sides`, whose depth at
   /// `depth`. What lies outside is not read, and zero.
   __device__ static void fetch(T* tile, const GemmMatrix& matrix, const T* data, int side0, int k0,
@@ -99,30 +123,6 @@ struct OperandTile {
       from += k_contiguous ? Depth : Depth * line_step;
     }
   };
-
- private:
-  __device__ static void copy_chunk(T* to, const T* from, int count) {
-    const int have = count * static_cast<int>(sizeof(T));
-    if constexpr (Align >= 16) {
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                   "l"(from), "r"(have)
-                   : "memory");
-    } else if constexpr (Align >= 4) {
-#pragma unroll
-      for (int i = 0; i < 16; i += Align) {
-        const int part = have - i < 0 ? 0 : have - i < Align ? have - i : Align;
-        const char* piece = reinterpret_cast<const char*>(from) + i;
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to) + i),
-                     "l"(piece), "n"(Align), "r"(part)
-                     : "memory");
-      }
-    } else {
-      Neighbours<T, chunk> values;
-#pragma unroll
-      for (int i = 0; i < chunk; ++i) values.at[i] = i < count ? from[i] : T{};
-      values.store(to);
-    }
-  }
 };
 
 /// The tiles of one operand along the depth, by pieces where they are whole.

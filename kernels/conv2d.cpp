@@ -39,33 +39,6 @@ void check_options(const char* op, const Conv2dOptions& o) {
            p.bottom, p.left, p.right);
 }
 
-/// The problem of shapes, its strides left open.
-Conv2dProblem problem_of(const char* op, const Shape& x, const Shape& weight,
-                         const Conv2dOptions& o) {
-  check_options(op, o);
-  BS_CHECK(x.rank() == 4 && weight.rank() == 4,
-           "{}: x {} and weight {}: [N, C, H, W] and [K, C / groups, R, S] are expected", op, x,
-           weight);
-  BS_CHECK(weight.product() > 0 && x[1] * x[2] * x[3] > 0,
-           "{}: x {} and weight {}: only the batch may be empty", op, x, weight);
-  BS_CHECK(x[1] == weight[1] * o.groups && weight[0] % o.groups == 0,
-           "{}: x {} and weight {} with {} groups: x has C channels, the weight C / groups, and "
-           "groups divide its K",
-           op, x, weight, o.groups);
-  Conv2dProblem d;
-  d.n = x[0], d.c = x[1], d.h = x[2], d.w = x[3];
-  d.k = weight[0], d.r = weight[2], d.s = weight[3];
-  d.stride = o.stride, d.dilation = o.dilation, d.padding = o.padding, d.groups = o.groups;
-  Padding2& pad = d.padding;
-  if (o.same) {
-    std::tie(pad.top, pad.bottom) = same_padding(d.h, d.r, o.stride.h, o.dilation.h);
-    std::tie(pad.left, pad.right) = same_padding(d.w, d.s, o.stride.w, o.dilation.w);
-  }
-  d.p = extent_of(op, d.h + pad.top + pad.bottom, d.r, o.stride.h, o.dilation.h);
-  d.q = extent_of(op, d.w + pad.left + pad.right, d.s, o.stride.w, o.dilation.w);
-  return d;
-}
-
 Shape y_shape(const Conv2dProblem& d) { return {d.n, d.k, d.p, d.q}; }
 
 void check_pair(const char* op, const Tensor& a, const Tensor& b) {
@@ -94,10 +67,36 @@ Conv2dEpilogue resolved(const char* op, const Conv2dEpilogue& e, const Tensor& x
 
 }  // namespace
 
+Conv2dProblem conv2d_problem(const char* op, const Shape& x, const Shape& weight,
+                             const Conv2dOptions& o) {
+  check_options(op, o);
+  BS_CHECK(x.rank() == 4 && weight.rank() == 4,
+           "{}: x {} and weight {}: [N, C, H, W] and [K, C / groups, R, S] are expected", op, x,
+           weight);
+  BS_CHECK(weight.product() > 0 && x[1] * x[2] * x[3] > 0,
+           "{}: x {} and weight {}: only the batch may be empty", op, x, weight);
+  BS_CHECK(x[1] == weight[1] * o.groups && weight[0] % o.groups == 0,
+           "{}: x {} and weight {} with {} groups: x has C channels, the weight C / groups, and "
+           "groups divide its K",
+           op, x, weight, o.groups);
+  Conv2dProblem d;
+  d.n = x[0], d.c = x[1], d.h = x[2], d.w = x[3];
+  d.k = weight[0], d.r = weight[2], d.s = weight[3];
+  d.stride = o.stride, d.dilation = o.dilation, d.padding = o.padding, d.groups = o.groups;
+  Padding2& pad = d.padding;
+  if (o.same) {
+    std::tie(pad.top, pad.bottom) = same_padding(d.h, d.r, o.stride.h, o.dilation.h);
+    std::tie(pad.left, pad.right) = same_padding(d.w, d.s, o.stride.w, o.dilation.w);
+  }
+  d.p = extent_of(op, d.h + pad.top + pad.bottom, d.r, o.stride.h, o.dilation.h);
+  d.q = extent_of(op, d.w + pad.left + pad.right, d.s, o.stride.w, o.dilation.w);
+  return d;
+}
+
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& options,
               const Conv2dEpilogue& epilogue) {
   check_pair("conv2d", x, weight);
-  Conv2dProblem d = problem_of("conv2d", x.shape(), weight.shape(), options);
+  Conv2dProblem d = conv2d_problem("conv2d", x.shape(), weight.shape(), options);
   const Conv2dEpilogue e = resolved("conv2d", epilogue, x, y_shape(d));
   Tensor y = empty_image(y_shape(d), x.dtype(), x.device(), is_channels_last(x));
   if (d.n == 0) return y;
@@ -109,7 +108,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& option
 Tensor conv2d_backward_x(const Tensor& dy, const Tensor& weight, const Shape& shape,
                          const Conv2dOptions& options) {
   check_pair("conv2d_backward_x", dy, weight);
-  Conv2dProblem d = problem_of("conv2d_backward_x", shape, weight.shape(), options);
+  Conv2dProblem d = conv2d_problem("conv2d_backward_x", shape, weight.shape(), options);
   BS_CHECK(dy.shape() == y_shape(d),
            "conv2d_backward_x: dy {} for x {} and weight {}, whose y is {}", dy.shape(), shape,
            weight.shape(), y_shape(d));
@@ -123,7 +122,7 @@ Tensor conv2d_backward_x(const Tensor& dy, const Tensor& weight, const Shape& sh
 Tensor conv2d_backward_w(const Tensor& x, const Tensor& dy, const Shape& shape,
                          const Conv2dOptions& options) {
   check_pair("conv2d_backward_w", x, dy);
-  Conv2dProblem d = problem_of("conv2d_backward_w", x.shape(), shape, options);
+  Conv2dProblem d = conv2d_problem("conv2d_backward_w", x.shape(), shape, options);
   BS_CHECK(dy.shape() == y_shape(d),
            "conv2d_backward_w: dy {} for x {} and weight {}, whose y is {}", dy.shape(), x.shape(),
            shape, y_shape(d));
@@ -158,7 +157,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Conv2dOptio
                         dilation.w * (weight.size(3) - 1) + output_padding.w + 1};
   BS_CHECK(shape[2] > 0 && shape[3] > 0, "{}: x {} and weight {} give an image of {}x{}", op,
            x.shape(), weight.shape(), shape[2], shape[3]);
-  Conv2dProblem d = problem_of(op, shape, weight.shape(), options);
+  Conv2dProblem d = conv2d_problem(op, shape, weight.shape(), options);
   // Padding of the output widens what the forward reads beyond its last step; y stays x's size.
   d.p = x.size(2), d.q = x.size(3);
   const Conv2dEpilogue e = resolved(op, epilogue, x, shape);
@@ -173,7 +172,7 @@ Tensor conv_transpose2d_backward_w(const Tensor& x, const Tensor& dy, const Shap
                                    const Conv2dOptions& options) {
   constexpr const char* op = "conv_transpose2d_backward_w";
   check_pair(op, x, dy);
-  Conv2dProblem d = problem_of(op, dy.shape(), shape, options);
+  Conv2dProblem d = conv2d_problem(op, dy.shape(), shape, options);
   const Shape expected{dy.size(0), shape[0], d.p, d.q};
   BS_CHECK(x.rank() == 4 && x.size(0) == d.n && x.size(1) == d.k && x.size(2) <= d.p &&
                x.size(3) <= d.q && x.size(2) * x.size(3) > 0,

@@ -63,6 +63,11 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Conv2dOptio
 Tensor conv_transpose2d_backward_w(const Tensor& x, const Tensor& dy, const Shape& weight_shape,
                                    const Conv2dOptions& options = {});
 
+/** @brief The problem of shapes [N, C, H, W] and [K, C / groups, R, S], its strides left open.
+ *  @throws Error in the name of `op` as conv2d does */
+Conv2dProblem conv2d_problem(const char* op, const Shape& x, const Shape& weight,
+                             const Conv2dOptions& options);
+
 /** Backends get a batch that is not empty, x, weight, dy and residual of any strides, a contiguous
  *  bias, a row-major dweight, and y and dx that are dense in either format. */
 BS_BACKENDS(void conv2d(const Conv2dProblem& problem, const Tensor& x, const Tensor& weight,

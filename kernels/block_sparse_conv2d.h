@@ -1,0 +1,43 @@
+#pragma once
+/** @file Convolution whose weight has blocks: only some squares of output by input channels exist,
+ *  for each place of the filter.
+ *
+ *  The weight is a matrix [K, R S C], of one head; column (r S + s) C + c is channel c at place
+ *  (r, s) of the filter. Blocks are `block` output by `block` input channels. */
+#include <bs/kernels/conv2d.h>
+#include <bs/lib/sparse_tensor.h>
+
+namespace bs {
+
+/** @brief The layout of a weight.
+ *  @param[in] mask [K / block, C / block, R, S], any dtype; a block exists where it is not zero
+ *  @throws Error for another rank or block size */
+LayoutPtr conv2d_layout(const Tensor& mask, int block);
+
+/** @brief The convolution of x, floating, any strides; see conv2d for the options.
+ *  @param[in] weight [K, R S C], of x's dtype
+ *  @param[in] kernel R and S
+ *  @param[in] bias [K], or undefined
+ *  @return y [N, K, P, Q] in x's format. Channels of a row without blocks are the bias. Sums are
+ *  kept in f32, in f64 for f64, and rounded once.
+ *  @throws Error when shapes do not match, or for groups. It gathers R S times the pixels of some
+ *  images at a time, but for a filter of 1x1 with stride 1, and multiplies them by blocks. */
+Tensor block_sparse_conv2d(const Tensor& x, const SparseTensor& weight, Extent2 kernel,
+                           const Conv2dOptions& options = {}, const Tensor& bias = {});
+/** @brief The vector-Jacobian product in x.
+ *  @return dx of `x_shape`, in dy's format. For 16 bits the products of each place of the filter
+ *  are rounded, then summed in f32. */
+Tensor block_sparse_conv2d_backward_x(const Tensor& dy, const SparseTensor& weight, Extent2 kernel,
+                                      const Shape& x_shape, const Conv2dOptions& options = {});
+/** @brief The vector-Jacobian product in the blocks of the weight; the same bits each time.
+ *  @return values in stored block order */
+Tensor block_sparse_conv2d_backward_w(const Tensor& x, const Tensor& dy, const LayoutPtr& layout,
+                                      Extent2 kernel, const Conv2dOptions& options = {});
+
+/** @brief The values under another layout of the same size: blocks that both have are kept, new
+ *  ones are zero. Of a weight that is pruned and grown, or of what an optimiser keeps of it.
+ *  @param[in] values [nnz of `from`, block, block]
+ *  @throws Error where block, heads, rows or columns differ */
+Tensor relayout(const Tensor& values, const LayoutPtr& from, const LayoutPtr& to);
+
+}  // namespace bs

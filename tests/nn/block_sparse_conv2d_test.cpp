@@ -1,0 +1,138 @@
+#include <bs/autograd/reduce.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/nn/block_sparse_conv2d.h>
+#include <bs/nn/optim/adamw.h>
+#include <bs/tests/kernels/conv2d_reference.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <bs/tests/support/sparse_case.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+/// A weight [K, C, R, S] from its blocks.
+Reference dense_weight(const Reference& values, const Mask& mask, int64_t c, Extent2 kernel) {
+  const Reference matrix = densify(values, mask);
+  const int64_t k = mask.height(), taps = kernel.h * kernel.w;
+  Reference w({k, c, kernel.h, kernel.w});
+  for (int64_t i = 0; i < k; ++i)
+    for (int64_t j = 0; j < c; ++j)
+      for (int64_t t = 0; t < taps; ++t)
+        w[static_cast<size_t>((i * c + j) * taps + t)] =
+            matrix[static_cast<size_t>((i * taps + t) * c + j)];
+  return w;
+}
+
+void check_conv(const Mask& mask, const Shape& x, Extent2 kernel, const Conv2dOptions& o) {
+  const LayoutPtr layout = mask.layout();
+  check_op({.name = "block_sparse_conv2d",
+            .inputs = {x, mask.values(), {mask.height()}},
+            .op =
+                [=](const Variables& v) {
+                  return block_sparse_conv2d(v[0], {layout, v[1]}, kernel, v[2], o);
+                },
+            .reference =
+                [=](const References& in) {
+                  Reference y = conv2d_of(in[0], dense_weight(in[1], mask, x[1], kernel), o);
+                  const auto image = static_cast<size_t>(y.shape[2] * y.shape[3]);
+                  const auto k = static_cast<size_t>(mask.height());
+                  for (size_t i = 0; i < y.values.size(); ++i) y[i] += in[2][i / image % k];
+                  return y;
+                }});
+}
+
+}  // namespace
+
+TEST_CASE("block_sparse_conv2d") {
+  Mask empty_row = Mask::random(1, 3, 9, 8, 0.5, 1);
+  for (int c = 0; c < 9; ++c)
+    if (empty_row.has(0, 1, c)) empty_row.at(0, 1, c) = 0;
+  check_conv(empty_row, {2, 8, 5, 4}, {3, 3}, {.padding = {1, 1, 1, 1}});
+  check_conv(Mask::random(1, 2, 12, 8, 0.4, 2), {1, 16, 7, 6}, {2, 3},
+             {.stride = {2, 1}, .padding = {0, 1, 2, 1}, .dilation = {2, 1}});
+  check_conv(Mask::random(1, 1, 2, 16, 0.6, 3), {3, 32, 3, 5}, {1, 1}, {});
+  check_conv(Mask::random(1, 1, 2, 32, 1, 4), {1, 32, 4, 4}, {1, 2}, {.same = false});
+  check_conv(Mask(1, 2, 4, 8), {1, 16, 3, 3}, {2, 1}, {});
+}
+
+TEST_CASE("block_sparse_conv2d: a dense layout is the dense convolution, in either format") {
+  for (const int block : {8, 64, 128}) {
+    const Tensor all = ones({1, 1, 3, 3}, u8);
+    const LayoutPtr layout = conv2d_layout(all, block);
+    const Mask mask(1, 1, 9, block, 1);
+    const Shape shape{2, block, 5, 6};
+    Reference x = random_reference(shape, 1, -3, 3),
+              values = random_reference(mask.values(), 2, -3, 3);
+    for (Reference* r : {&x, &values})
+      for (double& v : r->values) v = std::round(v);
+    const Conv2dOptions o{.stride = {1, 2}, .padding = {1, 1, 1, 1}};
+    const Tensor w = dense_weight(values, mask, block, {3, 3}).tensor(f32, test_device());
+    const SparseTensor sparse{layout, values.tensor(f32, test_device())};
+    for (const bool last : {false, true}) {
+      const Tensor rows = x.tensor(f32, test_device());
+      const Tensor in = last ? channels_last(rows) : rows;
+      const Tensor y = conv2d(in, w, o);
+      const Tensor mine = block_sparse_conv2d(in, sparse, {3, 3}, o);
+      CHECK(Reference::of(mine).values == Reference::of(y).values);
+      CHECK(is_channels_last(mine) == last);
+    }
+  }
+}
+
+TEST_CASE("block_sparse_conv2d: layouts and messages") {
+  Reference mask({2, 3, 1, 2});
+  mask.at({1, 2, 0, 1}) = 1;  // out block 1, in block 2, place (0, 1)
+  const LayoutPtr layout = conv2d_layout(mask.tensor(u8, Device::cpu()), 16);
+  CHECK(layout->contains(0, 1, 1 * 3 + 2));
+  CHECK(layout->nnz() == 1);
+  const SparseTensor w{layout, zeros({1, 16, 16}, f32, test_device())};
+  CHECK_THROWS_WITH_AS(
+      block_sparse_conv2d(zeros({1, 32, 4, 4}, f32, test_device()), w, {1, 2}),
+      "block_sparse_conv2d: x [1, 32, 4, 4] and a filter of 1x2 for a weight [32, 96] with blocks "
+      "of 16",
+      Error);
+  CHECK_THROWS_AS(
+      block_sparse_conv2d(zeros({1, 48, 4, 4}, f32, test_device()), w, {1, 2}, {.groups = 3}),
+      Error);
+  CHECK(block_sparse_conv2d(zeros({0, 48, 4, 4}, f32, test_device()), w, {1, 2}).shape() ==
+        Shape{0, 32, 4, 3});
+}
+
+TEST_CASE("nn::BlockSparseConv2d: pruning and growing keep common blocks and their moments") {
+  const Mask before = Mask::random(1, 3, 9, 8, 0.6, 5);
+  Mask after = Mask::random(1, 3, 9, 8, 0.4, 6);
+  nn::BlockSparseConv2d conv({.layout = before.layout(),
+                              .kernel = {3, 3},
+                              .walk = {.padding = {1, 1, 1, 1}},
+                              .device = test_device()});
+  optim::AdamW first(conv);
+  const Tensor x = random_reference({2, 8, 4, 4}, 7).tensor(f32, test_device());
+  const auto step = [&](optim::AdamW& optimizer) {
+    const Variable y = conv.forward(x);
+    sum(y).backward();
+    optimizer.step();
+    optimizer.zero_grad();
+  };
+  step(first);
+  const Reference weight = densify(Reference::of(conv.weight.data()), before);
+  const LayoutPtr old = conv.layout(), next = after.layout();
+  conv.update_layout(next);
+  optim::AdamW second(conv);
+  optim::carry_state(first, second, {{"weight", {old, next}}});
+  const Reference now = densify(Reference::of(conv.weight.data()), after);
+  const Reference was = densify(Reference::of(first.state()[0].tensor), before);
+  const Reference is = densify(Reference::of(second.state()[0].tensor), after);
+  for (size_t i = 0; i < now.values.size(); ++i) {
+    const int row = static_cast<int>(i) / 72 / 8, column = static_cast<int>(i) % 72 / 8;
+    const bool kept = before.has(0, row, column) && after.has(0, row, column);
+    CHECK(now[i] == (kept ? weight[i] : 0));
+    CHECK(is[i] == (kept ? was[i] : 0));
+  }
+  CHECK(second.steps() == 1);
+  step(second);
+  CHECK(second.steps() == 2);
+}

@@ -1,0 +1,113 @@
+// Convolutions of channels-last images, forward and both gradients. Work counted: 2 N P Q K C R S
+// FLOP a pass; bytes: x, y and the weight once.
+#include <bs/bench/record.h>
+#include <bs/kernels/binary.h>
+#include <bs/kernels/conv2d.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/random.h>
+
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+using namespace bs;
+
+namespace {
+
+constexpr const char* help =
+    "bench_conv [options]\n"
+    "  --batch N                  images; 4, on a GPU 64\n"
+    "  --cases C:H:K:R:STRIDE,... channels, square images, filters, size, stride; ResNet-50's\n";
+
+struct Case {
+  int64_t n = 0, c = 0, h = 0, k = 0, r = 0, stride = 0;
+  Conv2dOptions options() const {
+    const int64_t pad = r / 2;
+    return {.stride = {stride, stride}, .padding = {pad, pad, pad, pad}};
+  }
+};
+
+Case parse(const std::string& text, int64_t batch) {
+  Case c{.n = batch};
+  char colon[4] = {};
+  std::istringstream in(text);
+  in >> c.c >> colon[0] >> c.h >> colon[1] >> c.k >> colon[2] >> c.r >> colon[3] >> c.stride;
+  BS_CHECK(in && c.stride > 0, "bench_conv: {} is not C:H:K:R:STRIDE", text);
+  return c;
+}
+
+Tensor normal(const Shape& shape, double deviation, const bench::Settings& s) {
+  return cast(mul(randn(shape, f32, s.device), deviation), s.dtype);
+}
+
+Tensor doubles(const Tensor& x) { return cast(contiguous(x).to(Device::cpu()), f64); }
+
+/// One image against the CPU in f64, which the tests hold to naive loops.
+void check(const char* what, const Tensor& actual, const Tensor& expected, DType dtype) {
+  const Tensor a = doubles(actual);
+  double error = 0, size = 0;
+  for (int64_t i = 0; i < a.numel(); ++i) {
+    error += std::pow(a.data<double>()[i] - expected.data<double>()[i], 2);
+    size += std::pow(expected.data<double>()[i], 2);
+  }
+  const double allowed = dtype == f64 ? 1e-13 : dtype == f32 ? 1e-5 : dtype == f16 ? .005 : .02;
+  BS_CHECK(std::sqrt(error) <= allowed * std::sqrt(size), "bench_conv: {} is off by {}", what,
+           std::sqrt(error / size));
+}
+
+void run(const Case& c, const bench::Settings& s, bench::Record& record) {
+  const Conv2dOptions o = c.options();
+  const double scale = 1 / std::sqrt(static_cast<double>(c.c * c.r * c.r));
+  const Tensor x = channels_last(normal({c.n, c.c, c.h, c.h}, 1, s));
+  const Tensor w = normal({c.k, c.c, c.r, c.r}, scale, s);
+  Tensor y = conv2d(x, w, o), dx, dw;
+  const Tensor dy = channels_last(normal(y.shape(), 1, s));
+  const Tensor one = x.slice(0, 0, 1), done = dy.slice(0, 0, 1);
+  const Tensor in = doubles(one), din = doubles(done), weight = doubles(w);
+  check("y", conv2d(one, w, o), contiguous(conv2d(in, weight, o)), s.dtype);
+  check("dx", conv2d_backward_x(done, w, one.shape(), o),
+        contiguous(conv2d_backward_x(din, weight, in.shape(), o)), s.dtype);
+  check("dw", conv2d_backward_w(one, done, w.shape(), o), conv2d_backward_w(in, din, w.shape(), o),
+        s.dtype);
+  const auto timings = bench::interleave(
+      s.device,
+      {[&] { y = conv2d(x, w, o); }, [&] { dx = conv2d_backward_x(dy, w, x.shape(), o); },
+       [&] { dw = conv2d_backward_w(x, dy, w.shape(), o); }},
+      s.measure);
+  const double flops = 2 * static_cast<double>(y.numel()) * static_cast<double>(c.c * c.r * c.r);
+  const double bytes = static_cast<double>(x.bytes() + y.bytes() + w.bytes());
+  const Json::Object cell = {{"batch", c.n},
+                             {"channels", c.c},
+                             {"image", c.h},
+                             {"filters", c.k},
+                             {"kernel", c.r},
+                             {"stride", c.stride},
+                             {"dtype", to_string(s.dtype)}};
+  const char* passes[] = {"forward", "backward_x", "backward_w"};
+  for (size_t i = 0; i < 3; ++i)
+    record.add(
+        {.cell = cell, .what = passes[i], .time = timings[i], .flops = flops, .bytes = bytes});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  bench::Arguments arguments(argc, argv, help);
+  const bench::Settings settings(arguments);
+  int batch = settings.device.is_cuda() ? 64 : 4;
+  std::vector<std::string> cases = {
+      "3:224:64:7:2",    "64:56:64:1:1",    "64:56:64:3:1",   "64:56:256:1:1",
+      "256:56:64:1:1",   "256:56:128:1:1",  "128:56:128:3:2", "128:28:512:1:1",
+      "256:56:512:1:2",  "512:28:128:1:1",  "128:28:128:3:1", "256:14:256:3:1",
+      "256:14:1024:1:1", "1024:14:256:1:1", "512:7:512:3:1",  "512:7:2048:1:1"};
+  arguments.read("--batch", batch);
+  arguments.read("--cases", cases);
+  arguments.finish();
+  bench::Record record("conv", settings);
+  for (const std::string& text : cases) run(parse(text, batch), settings, record);
+  record.write();
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

@@ -3,6 +3,9 @@
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12 on its own AVX-512 header
 #endif
+#if BS_SANITIZED  // compiling its vectors takes half a minute a file then, and warns as above
+#define EIGEN_DONT_VECTORIZE
+#endif
 #define EIGEN_DONT_PARALLELIZE  // it would make teams of threads of its own
 #include <bs/lib/tensor.h>
 

@@ -47,6 +47,26 @@ Tensor gelu_backward(const Tensor& x, const Tensor& dy, Gelu form) {
   return dx;
 }
 
+Tensor activation_backward(Activation activation, const Tensor& x, const Tensor& y,
+                           const Tensor& dy) {
+  switch (activation) {
+    case Activation::relu:
+      return relu_backward(y, dy);
+    case Activation::tanh:
+      return tanh_backward(y, dy);
+    case Activation::sigmoid:
+      return sigmoid_backward(y, dy);
+    case Activation::silu:
+      return silu_backward(x, dy);
+    case Activation::gelu:
+      return gelu_backward(x, dy, Gelu::erf);
+    case Activation::gelu_tanh:
+      return gelu_backward(x, dy, Gelu::tanh);
+    default:
+      return dy;
+  }
+}
+
 std::string to_string(Activation f) {
   constexpr const char* names[] = {"none", "relu", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh"};
   return names[static_cast<size_t>(f)];

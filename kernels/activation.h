@@ -41,6 +41,10 @@ Tensor relu_backward(const Tensor& y, const Tensor& dy);
 Tensor gelu_backward(const Tensor& x, const Tensor& dy, Gelu form = Gelu::erf);
 /** @brief dx = dy s (1 + x (1 - s)), s = sigmoid(x). */
 Tensor silu_backward(const Tensor& x, const Tensor& dy);
+/** @brief That of `activation`, of what it needs: x for silu and gelu, y for the others; the other
+ *  one may be undefined. */
+Tensor activation_backward(Activation activation, const Tensor& x, const Tensor& y,
+                           const Tensor& dy);
 /** @} */
 
 BS_BACKENDS(void tanh(const Tensor& x, const Tensor& y, Stream stream);

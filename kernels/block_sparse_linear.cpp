@@ -66,26 +66,6 @@ Shape result_shape(const Tensor& x, const SparseTensor& weight) {
   return shape;
 }
 
-/// dy times the activation's derivative.
-Tensor activation_backward(Activation f, const BlockSparseLinearResult& r, const Tensor& dy) {
-  switch (f) {
-    case Activation::relu:
-      return relu_backward(r.y, dy);
-    case Activation::tanh:
-      return tanh_backward(r.y, dy);
-    case Activation::sigmoid:
-      return sigmoid_backward(r.y, dy);
-    case Activation::silu:
-      return silu_backward(r.before, dy);
-    case Activation::gelu:
-      return gelu_backward(r.before, dy, Gelu::erf);
-    case Activation::gelu_tanh:
-      return gelu_backward(r.before, dy, Gelu::tanh);
-    default:
-      return dy;
-  }
-}
-
 }  // namespace
 
 BlockSparseLinearResult block_sparse_linear(const Tensor& x, const SparseTensor& weight,
@@ -122,7 +102,8 @@ LinearGrads block_sparse_linear_backward(const Tensor& x, const SparseTensor& we
   BS_CHECK(dy.shape() == result_shape(x, weight),
            "block_sparse_linear_backward: dy {} for x {} and a weight [{}, {}]", dy.shape(),
            x.shape(), weight.layout->height(), weight.layout->width());
-  const Tensor rows = rows_of(x), e = rows_of(activation_backward(activation, result, dy));
+  const Tensor rows = rows_of(x),
+               e = rows_of(activation_backward(activation, result.before, result.y, dy));
   LinearGrads grads;
   if (wants.x) grads.x = dds_backward_a(e, weight, rows.shape(), {.b = true}).view(x.shape());
   if (wants.weight)

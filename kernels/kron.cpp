@@ -151,26 +151,6 @@ KronResult run(const Tensor& x, const std::vector<Tensor>& factors, const Tensor
   return result;
 }
 
-/// dy times the activation's derivative.
-Tensor activation_backward(Activation f, const KronResult& r, const Tensor& dy) {
-  switch (f) {
-    case Activation::relu:
-      return relu_backward(r.y, dy);
-    case Activation::tanh:
-      return tanh_backward(r.y, dy);
-    case Activation::sigmoid:
-      return sigmoid_backward(r.y, dy);
-    case Activation::silu:
-      return silu_backward(r.before, dy);
-    case Activation::gelu:
-      return gelu_backward(r.before, dy, Gelu::erf);
-    case Activation::gelu_tanh:
-      return gelu_backward(r.before, dy, Gelu::tanh);
-    default:
-      return dy;
-  }
-}
-
 /// Gradients of x and of the factors that `dfactors`, slowest first, has places for.
 Tensor backward_passes(const Tensor& x, const Operands& o, const KronResult& result,
                        const Tensor& dy, bool wants_x, const std::vector<Tensor>& dfactors) {
@@ -227,7 +207,8 @@ KronGrads kron_matmul_backward(const Tensor& x, const std::vector<Tensor>& facto
   BS_CHECK(wants.factors.empty() || wants.factors.size() == factors.size(),
            "{}: {} gradients are asked for of {} factors", op, wants.factors.size(),
            factors.size());
-  const Tensor e = o.rows == 0 ? dy : activation_backward(options.activation, result, dy);
+  const Tensor e =
+      o.rows == 0 ? dy : activation_backward(options.activation, result.before, result.y, dy);
   const size_t count = factors.size();
   std::vector<Tensor> dfactors(count);  // slowest first
   KronGrads grads;

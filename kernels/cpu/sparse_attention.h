@@ -7,6 +7,7 @@
 #include <bs/kernels/sparse_attention_check.h>
 
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,6 @@ template <class T>
 struct Rows {
   T* data = nullptr;
   int64_t batch = 0, head = 0, row = 0, from = 0;
-
   Rows() = default;
   explicit Rows(const Tensor& x, int64_t first = 0)
       : data(x.data<std::remove_const_t<T>>()),

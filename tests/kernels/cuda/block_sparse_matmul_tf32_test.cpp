@@ -12,6 +12,7 @@
 #include <bs/lib/patterns.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/kernels/cuda/epilogue_of_all_kinds.h>
+#include <bs/tests/kernels/cuda/hopper.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/environment.h>
 #include <bs/tests/support/kernel_sweep.h>
@@ -37,20 +38,19 @@ void check_with(const GemmEpilogue& epilogue, int staged, size_t share) {
 }  // namespace
 
 TEST_CASE("block-sparse products: the f32 kernels of wgmma compile and keep to registers") {
-  test::check_kernels(all_tf32_kernels(), [](const Tf32Kernel& k) { return tf32_source(k); }, 7,
+  test::check_kernels(all_tf32_kernels(), [](const Tf32Kernel& k) { return tf32_source(k); }, 13,
                       {90});
 }
 
 TEST_CASE("block-sparse products: the f32 kernels of wgmma compile with epilogues") {
-  check_with(test::epilogue_of_all_kinds(Element::f32), 2, 19);
-  check_with(test::epilogue_that_reduces(Element::f32), 1, 13);
-  check_with(test::bias_and_gelu(Element::f32), 1, 17);
+  check_with(test::epilogue_of_all_kinds(Element::f32), 2, 37);
+  check_with(test::epilogue_that_reduces(Element::f32), 1, 29);
+  check_with(test::bias_and_gelu(Element::f32), 1, 31);
 }
 
 TEST_CASE("block-sparse products: f32 with an epilogue goes to wgmma" *
-          doctest::skip(!test::test_device().is_cuda())) {
+          doctest::skip(!test::runs_wgmma())) {
   const Device device = test::test_device();
-  if (device_properties(device).capability != 90 || settings().portable_products) return;
   using namespace bs::epilogue;
   // A kernel is recorded when a process first asks for it; no other test has this number.
   const Value t = accumulator() * 0.3125;
@@ -80,9 +80,8 @@ TEST_CASE("block-sparse products: f32 with an epilogue goes to wgmma" *
 }
 
 TEST_CASE("block-sparse products: pairs of f32 rows that are alike are gathered" *
-          doctest::skip(!test::test_device().is_cuda())) {
+          doctest::skip(!test::runs_wgmma())) {
   const Device device = test::test_device();
-  if (device_properties(device).capability != 90 || settings().portable_products) return;
   using namespace bs::epilogue;
   const Value t = accumulator() * 0.4375;  // only this test's, see above
   const ProductOptions options{.epilogue = GemmEpilogue(t)};

@@ -6,11 +6,10 @@
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
-#include <bs/kernels/settings.h>
 #include <bs/lib/cuda/jit_cache.h>
-#include <bs/lib/cuda/runtime.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/kernels/cuda/epilogue_of_all_kinds.h>
+#include <bs/tests/kernels/cuda/hopper.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/environment.h>
 #include <bs/tests/support/kernel_sweep.h>
@@ -24,7 +23,7 @@ using namespace bs::cuda;
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile and keep to registers") {
   bs::test::check_kernels(all_warpgroup_kernels(),
-                          [](const WarpgroupKernel& k) { return warpgroup_source(k); }, 13, {90});
+                          [](const WarpgroupKernel& k) { return warpgroup_source(k); }, 29, {90});
 }
 
 namespace {
@@ -43,7 +42,7 @@ jit::Source reducing_source(const WarpgroupKernel& k) {
 }  // namespace
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile with an epilogue of all kinds") {
-  bs::test::check_kernels(all_warpgroup_kernels(true), source_of_all_kinds, 67, {90});
+  bs::test::check_kernels(all_warpgroup_kernels(true), source_of_all_kinds, 137, {90});
   const std::vector<WarpgroupKernel> widest{{.sampled = true,  // it once did not keep to registers
                                              .dtype = bs::bf16,
                                              .block = 32,
@@ -55,7 +54,7 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with an epilogue 
 }
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile with reductions") {
-  bs::test::check_kernels(all_warpgroup_kernels(true), reducing_source, 47, {90});
+  bs::test::check_kernels(all_warpgroup_kernels(true), reducing_source, 97, {90});
   // Of each kind that once did not keep to registers.
   const std::vector<WarpgroupKernel> widest{
       {.sampled = false, .dtype = bs::bf16, .block = 16, .a_along_k = true, .cols = 256},
@@ -93,9 +92,8 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with bias and gel
 }
 
 TEST_CASE("block-sparse products: tiles of dsd are narrow where there is little work" *
-          doctest::skip(!test::test_device().is_cuda())) {
+          doctest::skip(!test::runs_wgmma())) {
   const Device device = test::test_device();
-  if (device_properties(device).capability != 90 || settings().portable_products) return;
   using namespace bs::epilogue;
   // A kernel is recorded when a process first asks for it; no other test has these numbers.
   const struct {

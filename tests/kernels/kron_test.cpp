@@ -79,10 +79,12 @@ Reference steps_of(Reference h, const References& factors) {
     Reference next({outer, q, inner});
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t i = 0; i < p; ++i)
-        for (int64_t j = 0; j < q; ++j)
-          for (int64_t k = 0; k < inner; ++k)
-            next[static_cast<size_t>((o * q + j) * inner + k)] +=
-                h[static_cast<size_t>((o * p + i) * inner + k)] * factors[f].at({i, j});
+        for (int64_t j = 0; j < q; ++j) {
+          const double weight = factors[f].at({i, j});
+          const double* from = h.values.data() + (o * p + i) * inner;
+          double* to = next.values.data() + (o * q + j) * inner;
+          for (int64_t k = 0; k < inner; ++k) to[k] += from[k] * weight;
+        }
     h = next;
     inner *= q;
   }

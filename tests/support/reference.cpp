@@ -46,10 +46,11 @@ size_t flat(const Shape& shape, std::initializer_list<int64_t> index) {
   BS_CHECK(static_cast<int>(index.size()) == shape.rank(), "reference: {} indices for {}",
            index.size(), shape);
   int64_t at = 0;
-  int axis = 0;
+  const int64_t* extent = shape.begin();  // not shape[axis]: references spend their time here
   for (int64_t i : index) {
-    BS_CHECK(i >= 0 && i < shape[axis], "reference: index {} on axis {} of {}", i, axis, shape);
-    at = at * shape[axis++] + i;
+    BS_CHECK(i >= 0 && i < *extent, "reference: index {} on axis {} of {}", i,
+             extent - shape.begin(), shape);
+    at = at * *extent++ + i;
   }
   return static_cast<size_t>(at);
 }

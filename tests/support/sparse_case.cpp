@@ -124,9 +124,10 @@ Reference product(const Reference& a, const Reference& b, bool trans_a, bool tra
       for (int64_t k = 0; k < depth; ++k) {
         const double x = a[index(a_at + (trans_a ? k * m + i : i * depth + k))];
         if (x == 0) continue;
-        for (int64_t j = 0; j < n; ++j)
-          c[index((z * m + i) * n + j)] +=
-              x * b[index(b_at + (trans_b ? j * depth + k : k * n + j))];
+        const double* from = b.values.data() + b_at + (trans_b ? k : k * n);
+        const int64_t step = trans_b ? depth : 1;
+        double* to = c.values.data() + (z * m + i) * n;
+        for (int64_t j = 0; j < n; ++j) to[j] += x * from[j * step];
       }
   }
   return c;

@@ -34,13 +34,14 @@ endif()
 target_compile_options(bs_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${host_warnings};${march}>")
 # What the loops of kernels/cpu need to be vectorised: no call of theirs reads errno or a floating
 # point exception flag, and a branch may become a select.
-set(BS_CPU_KERNEL_OPTIONS -fno-math-errno -fno-trapping-math)
+# Under sanitizers nothing is vectorised.
+set(BS_CPU_KERNEL_OPTIONS "")
 if(NOT BS_SANITIZE)
-  list(APPEND BS_CPU_KERNEL_OPTIONS -O3)
-endif()
-check_cxx_compiler_flag(-mprefer-vector-width=512 BS_HAS_VECTOR_WIDTH)
-if(BS_HAS_VECTOR_WIDTH)
-  list(APPEND BS_CPU_KERNEL_OPTIONS -mprefer-vector-width=512)
+  list(APPEND BS_CPU_KERNEL_OPTIONS -fno-math-errno -fno-trapping-math -O3)
+  check_cxx_compiler_flag(-mprefer-vector-width=512 BS_HAS_VECTOR_WIDTH)
+  if(BS_HAS_VECTOR_WIDTH)
+    list(APPEND BS_CPU_KERNEL_OPTIONS -mprefer-vector-width=512)
+  endif()
 endif()
 if(BS_SANITIZE)
   # An error found must fail the test that found it. Compiling takes longer than running: so nothing

@@ -102,7 +102,7 @@ struct Results {
 __global__ void count_batch_kernel(int64_t* batches) { ++*batches; }
 
 template <class W>
-__global__ void __launch_bounds__(channel_threads)
+__global__ void __launch_bounds__(merge_threads)
     merge_moments_kernel(const W* means, const W* squares,
                          const __grid_constant__ ChannelLists lists, int64_t n, int64_t length,
                          const __grid_constant__ Results<W> to) {
@@ -116,11 +116,11 @@ __global__ void __launch_bounds__(channel_threads)
 }
 
 template <class T, int N, bool rows>
-__global__ void __launch_bounds__(channel_threads)
+__global__ void __launch_bounds__(channel_threads, sizeof(wide<T>) == 4 ? 3 : 2)
     channel_norm_kernel(const T* x, const T* residual, T* y, const __grid_constant__ ChannelGrid g,
                         const ChannelVectors<wide<T>> vectors, bool relu) {
   using W = wide<T>;
-  constexpr int ahead = 4;
+  constexpr int ahead = 2;
   const ChannelShare<N, rows> share(g);
   if (share.count == 0) return;
   const ChannelAffine<W, rows ? N : 1> affine(g, vectors, share.slot);
@@ -163,7 +163,8 @@ void channel_moments(const ChannelSlots& slots, const Tensor& x, const ChannelSt
                                      std::bool_constant<rows>) {
         using D = device_type<T>;
         using W = wide<D>;
-        const ChannelGrid g = channel_grid(slots, N, x.device());
+        static const int most = channel_blocks(moments_kernel<D, N, rows>);
+        const ChannelGrid g = channel_grid(slots, N, most, x.device());
         const Tensor states = Tensor::empty({2, slots.slots() * g.parts}, dtype_of<W>, x.device());
         W *means = pointer<W>(states), *squares = means + slots.slots() * g.parts;
         moments_kernel<D, N, rows>
@@ -175,8 +176,8 @@ void channel_moments(const ChannelSlots& slots, const Tensor& x, const ChannelSt
                                  static_cast<W>(to.eps),   static_cast<W>(to.momentum)};
         const ChannelLists lists = channel_lists(slots, g, false);
         const auto blocks = static_cast<unsigned>(ceil_div(lists.results, results_of_block));
-        merge_moments_kernel<<<blocks, channel_threads, 0, native(stream)>>>(
-            means, squares, lists, g.n, g.length, results);
+        merge_moments_kernel<<<blocks, merge_threads, 0, native(stream)>>>(means, squares, lists,
+                                                                           g.n, g.length, results);
         BS_CUDA_CHECK_LAUNCH("channel_moments");
       });
 }
@@ -187,7 +188,7 @@ void channel_norm(const ChannelSlots& slots, const ChannelNorm& norm, const Tens
                  [&]<class T, int N, bool rows>(Type<T>, std::integral_constant<int, N>,
                                                 std::bool_constant<rows>) {
                    using D = device_type<T>;
-                   const ChannelGrid g = channel_grid(slots, N, y.device());
+                   const ChannelGrid g = channel_grid(slots, N, 0, y.device());
                    channel_norm_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
                        pointer<T>(norm.x), maybe<T>(norm.residual), pointer<T>(y), g,
                        channel_vectors<wide<D>>(norm), norm.relu);

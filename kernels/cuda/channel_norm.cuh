@@ -23,8 +23,9 @@ struct ChannelGrid {
   }
 };
 
-/// Enough blocks to fill the GPU, parts of at least 32 rows or 4096 elements of a plane.
-inline ChannelGrid channel_grid(const ChannelSlots& s, int N, Device device) {
+/// Blocks for `most` of them on a multiprocessor, or, with `most` 0, for as many as leave a thread
+/// eight packs. Parts have at least 32 rows, or 4096 elements of a plane; there are at most 65535.
+inline ChannelGrid channel_grid(const ChannelSlots& s, int N, int most, Device device) {
   ChannelGrid g{.outer = static_cast<unsigned>(s.outer),
                 .inner = static_cast<unsigned>(s.inner),
                 .channels = static_cast<unsigned>(s.channels),
@@ -38,15 +39,26 @@ inline ChannelGrid channel_grid(const ChannelSlots& s, int N, Device device) {
     for (width = 32; width < channel_threads && width * 4 < packs;) width *= 2;
   const int64_t lines = channel_threads / width;
   const int64_t blocks = rows ? s.outer * groups : ceil_div(s.outer, lines);
-  const int64_t wanted = ceil_div(int64_t{device_properties(device).multiprocessors} * 6, blocks);
-  const int64_t least = rows ? std::max<int64_t>(32, 4 * lines) : 4096;
-  const int64_t parts = std::clamp<int64_t>(s.n / least, 1, std::max<int64_t>(wanted, 1));
+  const int64_t least = rows ? std::max<int64_t>(most > 0 ? 32 : 1, (most > 0 ? 4 : 8) * lines)
+                             : std::max<int64_t>(4096, 8 * width * N);
+  const int64_t room = int64_t{device_properties(device).multiprocessors} * most;
+  const int64_t wanted = most > 0 ? std::max<int64_t>(room / blocks, 1) : 65535;
+  const int64_t parts = std::clamp<int64_t>(s.n / least, 1, wanted);
   g.length = round_up(ceil_div(s.n, parts), rows ? 1 : 16);
   g.parts = static_cast<unsigned>(ceil_div(s.n, g.length));
   g.block = dim3(static_cast<unsigned>(width), static_cast<unsigned>(lines));
   g.grid = dim3(static_cast<unsigned>(rows ? s.outer * g.parts : blocks),
                 static_cast<unsigned>(rows ? groups : g.parts));
   return g;
+}
+
+/// How many blocks of a kernel a multiprocessor has room for: more would come in a second wave,
+/// which leaves most of the GPU idle at its end.
+template <class Kernel>
+int channel_blocks(Kernel* kernel) {
+  int blocks = 1;
+  BS_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, channel_threads, 0));
+  return std::max(blocks, 1);
 }
 
 /// A thread's share of a part: `count` packs, `step` elements apart, from element `first` on; slots
@@ -158,8 +170,7 @@ __device__ void merge_channel_states(State (&states)[K]) {
   for (int k = 0; k < K; ++k) states[k] = shared[k * channel_threads + thread];
 }
 
-/// Lists of partial states, [outer, parts, inner] of them, that one result is merged of. A block
-/// has 256 threads: `results` side by side where neighbours in memory belong to different results.
+/// Lists of partial states, [outer, parts, inner] of them, that one result is merged of.
 struct ChannelLists {
   unsigned results, slots_of_result, parts, inner, channels, neighbours;
 
@@ -189,14 +200,14 @@ inline ChannelLists channel_lists(const ChannelSlots& s, const ChannelGrid& g, b
           static_cast<unsigned>(neighbours)};
 }
 
-inline constexpr unsigned results_of_block = 16;
+inline constexpr unsigned results_of_block = 16, merge_threads = 1024;
 
 /// Merges this block's lists; thread i < results_of_block has the whole of result i of the block.
 /// add(state, slot, part, place) adds one state.
 template <class State, class Add>
 __device__ State merge_lists(const ChannelLists& lists, Add&& add) {
-  constexpr unsigned slices = channel_threads / results_of_block;
-  __shared__ alignas(16) unsigned char memory[channel_threads * sizeof(State)];
+  constexpr unsigned slices = merge_threads / results_of_block;
+  __shared__ alignas(16) unsigned char memory[merge_threads * sizeof(State)];
   auto* const shared = reinterpret_cast<State*>(memory);
   // Threads that are side by side read what lies side by side.
   const bool across = lists.neighbours == 0;

@@ -48,7 +48,7 @@ struct Loaded {
 
 /// Leaves sums of dz and dz (x - mean) of each slot and part, [outer, parts, inner].
 template <class T, int N, bool rows>
-__global__ void __launch_bounds__(channel_threads)
+__global__ void __launch_bounds__(channel_threads, 2)
     sums_kernel(const T* x, const T* dy, const T* y, const __grid_constant__ ChannelGrid g,
                 const ChannelVectors<wide<T>> vectors, bool relu, Sums<wide<T>>* sums) {
   using W = wide<T>;
@@ -83,28 +83,47 @@ __global__ void __launch_bounds__(channel_threads)
   }
 }
 
-/// Sums of the slots of each channel, and with `weighted` those of each set times the weights.
+/// Sums of the slots of each channel, or of each set times the weights. Where sets are channels
+/// both are made at once.
 template <class W>
-__global__ void __launch_bounds__(channel_threads)
+struct MergedSums {
+  W *of_channels, *of_sets;  ///< [2, results], or null
+
+  __device__ void put(unsigned result, unsigned results, const Sums<W>& all,
+                      const W* weight) const {
+    if (of_channels) {
+      of_channels[result] = all.plain;
+      of_channels[results + result] = all.centred;
+    }
+    if (of_sets) {
+      const W factor = of_channels && weight ? weight[result] : W(1);
+      of_sets[result] = factor * all.plain;
+      of_sets[results + result] = factor * all.centred;
+    }
+  }
+};
+
+template <class W>
+__global__ void __launch_bounds__(merge_threads)
     merge_sums_kernel(const Sums<W>* sums, const __grid_constant__ ChannelLists lists,
                       const __grid_constant__ ChannelGrid g, const ChannelVectors<W> vectors,
-                      bool weighted, W* to) {
+                      const MergedSums<W> to) {
+  const bool weighted = !to.of_channels && vectors.weight;
   const auto all =
       merge_lists<Sums<W>>(lists, [&](Sums<W>& state, unsigned slot, unsigned, int64_t at) {
         const Sums<W> part = sums[at];
-        const W factor = weighted && vectors.weight ? vectors.weight[slot % g.channels] : W(1);
+        const W factor = weighted ? vectors.weight[slot % g.channels] : W(1);
         state.merge({factor * part.plain, factor * part.centred * vectors.rstd[g.set_of(slot)]});
       });
   const unsigned result = blockIdx.x * results_of_block + threadIdx.x;
-  if (threadIdx.x >= results_of_block || result >= lists.results) return;
-  to[result] = all.plain;
-  to[lists.results + result] = all.centred;
+  if (threadIdx.x < results_of_block && result < lists.results)
+    to.put(result, lists.results, all, vectors.weight);
 }
 
 /// dx = scale dz + offset + slope (x - mean); without sums, which come as [2, sets], only the
 /// first.
 template <class T, int N, bool rows>
-__global__ void __launch_bounds__(channel_threads)
+__global__ void __launch_bounds__(channel_threads, 2)
     channel_norm_backward_kernel(const T* x, const T* dy, const T* y, T* dx, T* dresidual,
                                  const __grid_constant__ ChannelGrid g,
                                  const ChannelVectors<wide<T>> vectors, bool relu,
@@ -149,12 +168,11 @@ __global__ void __launch_bounds__(channel_threads)
 
 template <class W>
 void merge_sums(const Tensor& states, const ChannelSlots& slots, const ChannelGrid& g,
-                const ChannelNorm& norm, bool of_channels, const Tensor& to, Stream stream) {
-  const ChannelLists lists = channel_lists(slots, g, of_channels);
+                const ChannelNorm& norm, const MergedSums<W>& to, Stream stream) {
+  const ChannelLists lists = channel_lists(slots, g, to.of_channels != nullptr);
   const auto blocks = static_cast<unsigned>(ceil_div(lists.results, results_of_block));
-  merge_sums_kernel<W><<<blocks, channel_threads, 0, native(stream)>>>(
-      reinterpret_cast<const Sums<W>*>(states.data()), lists, g, channel_vectors<W>(norm),
-      !of_channels, pointer<W>(to));
+  merge_sums_kernel<W><<<blocks, merge_threads, 0, native(stream)>>>(
+      reinterpret_cast<const Sums<W>*>(states.data()), lists, g, channel_vectors<W>(norm), to);
   BS_CUDA_CHECK_LAUNCH("channel_norm_sums");
 }
 
@@ -167,15 +185,18 @@ void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
                                                   std::bool_constant<rows>) {
     using D = device_type<T>;
     using W = wide<D>;
-    const ChannelGrid g = channel_grid(slots, N, x.device());
+    static const int most = channel_blocks(sums_kernel<D, N, rows>);
+    const ChannelGrid g = channel_grid(slots, N, most, x.device());
     const Tensor states = Tensor::empty({slots.slots() * g.parts, 2}, dtype_of<W>, x.device());
     sums_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
         pointer<T>(x), pointer<T>(gradient.dy), maybe<T>(gradient.y), g, channel_vectors<W>(norm),
         norm.relu, reinterpret_cast<Sums<W>*>(states.data()));
     BS_CUDA_CHECK_LAUNCH("channel_norm_sums");
-    merge_sums<W>(states, slots, g, norm, true, channel_sums, stream);
-    if (gradient.sums.defined())
-      merge_sums<W>(states, slots, g, norm, false, gradient.sums, stream);
+    const bool together = slots.neighbours == 0;
+    W* const of_sets = maybe<W>(gradient.sums);
+    merge_sums<W>(states, slots, g, norm, {pointer<W>(channel_sums), together ? of_sets : nullptr},
+                  stream);
+    if (of_sets && !together) merge_sums<W>(states, slots, g, norm, {nullptr, of_sets}, stream);
   };
   visit_channels("channel_norm_sums", slots, x.dtype(), aligned16(x, gradient.dy, gradient.y), run);
 }
@@ -187,7 +208,7 @@ void channel_norm_backward(const ChannelSlots& slots, const ChannelNorm& norm,
                                                   std::bool_constant<rows>) {
     using D = device_type<T>;
     using W = wide<D>;
-    const ChannelGrid g = channel_grid(slots, N, dx.device());
+    const ChannelGrid g = channel_grid(slots, N, 0, dx.device());
     // x is of no account where statistics are constants, unless it tells the sign.
     const bool reads_x = gradient.sums.defined() || (norm.relu && !gradient.y.defined());
     channel_norm_backward_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(

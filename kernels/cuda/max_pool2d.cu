@@ -14,8 +14,8 @@ using device::wide;
 /// `columns` pixels, outputs forward and inputs backward.
 struct Pooling {
   int h, w, p, q;
-  int kernel_h, kernel_w, pad_h, pad_w, dilation_h, dilation_w;
-  Divisor stride_h, stride_w;
+  int kernel_h, kernel_w, pad_h, pad_w;
+  Divisor dilation_h, dilation_w, stride_h, stride_w;
   Divisor packs, columns, lines;
 
   struct Place {
@@ -45,11 +45,11 @@ __global__ void __launch_bounds__(256)
   Pack<unsigned char, N> winner = {};
   bool first = true;
   for (int r = 0; r < o.kernel_h; ++r) {
-    const int row = row0 + r * o.dilation_h;
+    const int row = row0 + r * static_cast<int>(o.dilation_h.number);
     if (row < 0 || row >= o.h) continue;
 #pragma unroll 3
     for (int s = 0; s < o.kernel_w; ++s) {
-      const int column = column0 + s * o.dilation_w;
+      const int column = column0 + s * static_cast<int>(o.dilation_w.number);
       if (column < 0 || column >= o.w) continue;
       W v[N];
       device::widen_pack<T, N>(from[static_cast<unsigned>(row * o.w + column) * o.packs.number], v);
@@ -67,6 +67,23 @@ __global__ void __launch_bounds__(256)
   reinterpret_cast<Pack<unsigned char, N>*>(winners)[i] = winner;
 }
 
+/// The windows of an axis that reach over a place, counted from the padding's begin.
+struct WindowRange {
+  int first, last;
+
+  __device__ WindowRange(const Divisor& stride, int place, unsigned reach, int windows) {
+    const int before = place - static_cast<int>(reach) + static_cast<int>(stride.number) - 1;
+    first = before > 0 ? static_cast<int>(stride.divide(static_cast<unsigned>(before))) : 0;
+    last = min(static_cast<int>(stride.divide(static_cast<unsigned>(place))), windows - 1);
+  }
+};
+
+/// Which element of a window is at a place in it; -1 for none.
+__device__ int element(const Divisor& dilation, int place) {
+  const auto number = dilation.divide(static_cast<unsigned>(place));
+  return number * dilation.number == static_cast<unsigned>(place) ? static_cast<int>(number) : -1;
+}
+
 /// A thread a pack of dx, which looks at the windows it lies in.
 template <class T, int N>
 __global__ void __launch_bounds__(256)
@@ -80,22 +97,24 @@ __global__ void __launch_bounds__(256)
   const auto* from = reinterpret_cast<const Raw<T, N>*>(dy) + base;
   const auto* won = reinterpret_cast<const Pack<unsigned char, N>*>(winners) + base;
   W sum[N] = {};
-  // The window where this is element r begins at row - r dilation, if one begins there.
-  for (int r = o.kernel_h - 1; r >= 0; --r) {
-    const int top = static_cast<int>(row) + o.pad_h - r * o.dilation_h;
-    const auto p = static_cast<int>(o.stride_h.divide(static_cast<unsigned>(max(top, 0))));
-    if (top < 0 || p >= o.p || p * static_cast<int>(o.stride_h.number) != top) continue;
-    for (int s = o.kernel_w - 1; s >= 0; --s) {
-      const int left = static_cast<int>(column) + o.pad_w - s * o.dilation_w;
-      const auto q = static_cast<int>(o.stride_w.divide(static_cast<unsigned>(max(left, 0))));
-      if (left < 0 || q >= o.q || q * static_cast<int>(o.stride_w.number) != left) continue;
+  const int below = static_cast<int>(row) + o.pad_h, right = static_cast<int>(column) + o.pad_w;
+  const WindowRange rows(o.stride_h, below,
+                         o.dilation_h.number * static_cast<unsigned>(o.kernel_h - 1), o.p);
+  const WindowRange columns(o.stride_w, right,
+                            o.dilation_w.number * static_cast<unsigned>(o.kernel_w - 1), o.q);
+  for (int p = rows.first; p <= rows.last; ++p) {
+    const int r = element(o.dilation_h, below - p * static_cast<int>(o.stride_h.number));
+    if (r < 0) continue;
+    for (int q = columns.first; q <= columns.last; ++q) {
+      const int s = element(o.dilation_w, right - q * static_cast<int>(o.stride_w.number));
+      if (s < 0) continue;
       const unsigned at = static_cast<unsigned>(p * o.q + q) * o.packs.number;
       const Pack<unsigned char, N> winner = won[at];
       W slope[N];
       device::widen_pack<T, N>(from[at], slope);
+      const auto number = static_cast<unsigned char>(r * o.kernel_w + s);
 #pragma unroll
-      for (int k = 0; k < N; ++k)
-        sum[k] += winner.at[k] == static_cast<unsigned char>(r * o.kernel_w + s) ? slope[k] : W(0);
+      for (int k = 0; k < N; ++k) sum[k] += winner.at[k] == number ? slope[k] : W(0);
     }
   }
   store_pack<N>(dx, i, sum);
@@ -107,8 +126,8 @@ Pooling pooling(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
   const auto number = [](int64_t n) { return static_cast<int>(n); };
   return {number(x.size(1)),      number(x.size(2)),       number(y.size(1)),
           number(y.size(2)),      number(o.kernel.h),      number(o.kernel.w),
-          number(o.padding.h),    number(o.padding.w),     number(o.dilation.h),
-          number(o.dilation.w),   Divisor(o.stride.h),     Divisor(o.stride.w),
+          number(o.padding.h),    number(o.padding.w),     Divisor(o.dilation.h),
+          Divisor(o.dilation.w),  Divisor(o.stride.h),     Divisor(o.stride.w),
           Divisor(x.size(3) / N), Divisor(walked.size(2)), Divisor(walked.size(1))};
 }
 

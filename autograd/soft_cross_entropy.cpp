@@ -40,7 +40,7 @@ Variable soft_cross_entropy(const Variable& logits, const Tensor& probabilities,
                             const CrossEntropyOptions& options) {
   const double s = options.label_smoothing;
   const Tensor wide = cast(probabilities, loss_dtype(logits));
-  const Variable rows =
+  Variable rows =
       losses(logits, s == 0 ? wide : wide * (1 - s) + s / static_cast<double>(logits.size(-1)));
   if (options.reduction == Reduction::none) return rows;
   return options.reduction == Reduction::sum ? sum(rows) : mean(rows);
@@ -51,7 +51,7 @@ Variable weighted_cross_entropy(const Variable& logits, const Tensor& targets,
   check_targets("weighted_cross_entropy", logits, targets);
   const DType wide = loss_dtype(logits);
   const int64_t v = logits.size(-1);
-  const Variable rows = losses(logits, target_weights(targets, v, class_weights, options, wide));
+  Variable rows = losses(logits, target_weights(targets, v, class_weights, options, wide));
   if (options.reduction == Reduction::none) return rows;
   if (options.reduction == Reduction::sum) return sum(rows);
   return sum(rows) / target_weight_sum(targets, v, class_weights, options, wide);

@@ -50,7 +50,7 @@ Tensor three_axes(const Tensor& index, int axis) {
 /// Writes to a copy of x by twin(index, source, part), a contiguous [outer, n, inner].
 template <class Twin>
 Tensor written(const Tensor& x, int axis, const Tensor& index, const Tensor& source, Twin twin) {
-  const Tensor y = clone(x);
+  Tensor y = clone(x);
   if (index.numel() == 0) return y;
   const Tensor part = beside(y, index, axis), dense = contiguous(part);
   twin(three_axes(index, axis), contiguous(source).view(around(index.shape(), axis)),

@@ -67,7 +67,7 @@ Tensor target_weights(const Tensor& targets, int64_t classes, const Tensor& clas
                       const CrossEntropyOptions& options, DType dtype) {
   const double s = options.label_smoothing;
   const Tensor rows = row_weights(targets, classes, class_weights, options, dtype).unsqueeze(-1);
-  const Tensor hard = mul(one_hot(targets, classes, dtype), mul(rows, 1 - s));
+  Tensor hard = mul(one_hot(targets, classes, dtype), mul(rows, 1 - s));
   if (s == 0) return hard;
   const Tensor table = class_weights.defined() ? cast(class_weights, dtype)
                                                : ones({classes}, dtype, targets.device());

@@ -33,7 +33,7 @@ Tensor order(const char* op, const Tensor& x, int64_t k, int axis, bool descendi
 }
 
 /// Both without `axis`, of extent 1, unless it is kept.
-Indexed shrunk(Indexed y, int axis, bool keepdim) {
+Indexed shrunk(const Indexed& y, int axis, bool keepdim) {
   return keepdim ? y : Indexed{y.values.squeeze(axis), y.indices.squeeze(axis)};
 }
 

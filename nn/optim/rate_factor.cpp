@@ -11,7 +11,8 @@ namespace bs::optim {
 double StepDecay::at(int64_t step) const {
   BS_CHECK(step >= 0 && every >= 1 && factor > 0, "step_decay: step {}, a factor of {} every {}",
            step, factor, every);
-  return std::pow(factor, static_cast<double>(step / every));
+  const int64_t falls = step / every;
+  return std::pow(factor, static_cast<double>(falls));
 }
 
 double OneCycle::at(int64_t step) const {

@@ -102,7 +102,8 @@ TEST_CASE("dot, outer and bmm") {
 }
 
 TEST_CASE("flip, roll, tile and repeat_interleave") {
-  const auto check = [](const char* name, auto op, std::vector<size_t> from, const Shape& shape) {
+  const auto check = [](const char* name, auto op, const std::vector<size_t>& from,
+                        const Shape& shape) {
     check_op({.name = name,
               .inputs = {{2, 3}},
               .op = [=](const Variables& v) { return op(v[0]); },

@@ -9,10 +9,11 @@ namespace bs::cuda {
 
 namespace {
 
+// The first one spills where the depth is pixels.
 constexpr std::array<Conv2dTile, 8> tiles{
-    {{.rows = 64, .columns = 64, .groups = 1, .stages = 8},
+    {{.rows = 256, .columns = 64, .groups = 2, .stages = 4},
+     {.rows = 64, .columns = 64, .groups = 1, .stages = 8},
      {.rows = 128, .columns = 64, .groups = 2, .stages = 6},
-     {.rows = 256, .columns = 64, .groups = 2, .stages = 4},
      {.rows = 192, .columns = 64, .groups = 3, .stages = 5},
      {.rows = 128, .columns = 128, .groups = 2, .stages = 5},
      {.rows = 64, .columns = 192, .groups = 1, .stages = 5},
@@ -35,7 +36,9 @@ int alignment(int64_t channels, DType dtype) {
 
 }  // namespace
 
-std::span<const Conv2dTile> conv2d_tiles() { return tiles; }
+std::span<const Conv2dTile> conv2d_tiles(Conv2dKind kind) {
+  return std::span(tiles).subspan(kind == Conv2dKind::wgrad ? 1 : 0);
+}
 
 bool fits_cluster(const Conv2dTile& t, int cluster_k) {
   const int own = (t.columns / cluster_k + 15) / 16 * 16;
@@ -123,7 +126,7 @@ Conv2dPlan plan_warpgroups(const Conv2dProblem& p, const Conv2dWish& wish, const
     least = time;
     best = plan;
   };
-  for (const Conv2dTile& tile : tiles) {
+  for (const Conv2dTile& tile : conv2d_tiles(wish.kind)) {
     const int64_t count = product.phases * ceil_div(product.rows, tile.rows) *
                           ceil_div(product.columns, tile.columns);
     Conv2dPlan plan{.path = Conv2dPath::tiles,

@@ -21,7 +21,7 @@ struct Conv2dTile {
   auto operator<=>(const Conv2dTile&) const = default;
 };
 /** @brief Those that there are kernels of; each also with several CTAs along the depth. */
-std::span<const Conv2dTile> conv2d_tiles();
+std::span<const Conv2dTile> conv2d_tiles(Conv2dKind kind);
 
 /** @brief Whether the sums that the CTAs of a cluster along the depth exchange fit beside the
  *  stages. */

@@ -91,7 +91,7 @@ constexpr Conv2dKind kinds[] = {Conv2dKind::fprop, Conv2dKind::dgrad, Conv2dKind
 std::vector<Conv2dForm> warpgroup_forms() {
   std::vector<Conv2dForm> forms;
   for (const Conv2dKind kind : kinds)
-    for (const Conv2dTile& tile : conv2d_tiles()) {
+    for (const Conv2dTile& tile : conv2d_tiles(kind)) {
       const Conv2dForm form{.kind = kind, .tile = tile};
       const auto add = [&](auto... changes) {
         Conv2dForm f = form;

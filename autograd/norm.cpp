@@ -32,7 +32,9 @@ Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
 SumAndNorm add_layer_norm(const Variable& a, const Variable& b, const Variable& weight,
                           const Variable& bias, double eps) {
   const Tensor w = data_of(weight);
-  NormResult r = add_layer_norm(a.data(), b.data(), w, data_of(bias), eps);
+  NormResult r = b.defined() ? add_layer_norm(a.data(), b.data(), w, data_of(bias), eps)
+                             : layer_norm(a.data(), w, data_of(bias), eps);
+  if (!b.defined()) r.sum = a.data();
   const Variable inputs[] = {a, b, weight, bias};
   const std::vector<Variable> y = tape().record_many(
       "add_layer_norm", inputs, {r.sum, r.y},
@@ -47,7 +49,9 @@ SumAndNorm add_layer_norm(const Variable& a, const Variable& b, const Variable& 
 
 SumAndNorm add_rms_norm(const Variable& a, const Variable& b, const Variable& weight, double eps) {
   const Tensor w = data_of(weight);
-  NormResult r = add_rms_norm(a.data(), b.data(), w, eps);
+  NormResult r =
+      b.defined() ? add_rms_norm(a.data(), b.data(), w, eps) : rms_norm(a.data(), w, eps);
+  if (!b.defined()) r.sum = a.data();
   const Variable inputs[] = {a, b, weight};
   const std::vector<Variable> y = tape().record_many(
       "add_rms_norm", inputs, {r.sum, r.y}, [x = r.sum, w, rstd = r.rstd](const Grads& dys) {

@@ -15,10 +15,11 @@ Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
 struct SumAndNorm {
   Variable sum, norm;
 };
-/** @brief a + b and layer_norm(a + b) in one pass; their gradients meet in one too. */
+/** @brief a + b and layer_norm(a + b) in one pass; their gradients meet in one too. An undefined b
+ * is nothing: a itself is the sum. */
 SumAndNorm add_layer_norm(const Variable& a, const Variable& b, const Variable& weight,
                           const Variable& bias, double eps = 1e-5);
-/** @brief a + b and rms_norm(a + b) in one pass. */
+/** @brief a + b and rms_norm(a + b) in one pass, likewise. */
 SumAndNorm add_rms_norm(const Variable& a, const Variable& b, const Variable& weight,
                         double eps = 1e-6);
 

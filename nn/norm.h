@@ -21,7 +21,7 @@ class LayerNorm : public Module {
   /** @throws Error unless the width is positive. */
   explicit LayerNorm(const Options& options);
   Variable forward(const Variable& x) const;
-  /** @brief a + b and its norm, in one pass. */
+  /** @brief a + b and its norm, in one pass; b may be undefined for nothing. */
   SumAndNorm forward_sum(const Variable& a, const Variable& b) const;
 
   Variable weight;  ///< [width], or undefined
@@ -47,7 +47,7 @@ class RMSNorm : public Module {
   /** @throws Error unless the width is positive. */
   explicit RMSNorm(const Options& options);
   Variable forward(const Variable& x) const;
-  /** @brief a + b and its norm, in one pass. */
+  /** @brief a + b and its norm, in one pass; b may be undefined for nothing. */
   SumAndNorm forward_sum(const Variable& a, const Variable& b) const;
 
   Variable weight;  ///< [width], or undefined

@@ -1,11 +1,12 @@
 #include <bs/nn/transformer.h>
 
-#include <bs/autograd/activation.h>
 #include <bs/autograd/binary.h>
+#include <bs/autograd/feed_forward.h>
 #include <bs/autograd/view.h>
 #include <bs/nn/block_sparse_linear.h>
 #include <bs/nn/init.h>
 #include <bs/nn/kronecker_linear.h>
+#include <bs/nn/linear.h>
 
 #include <cmath>
 
@@ -70,19 +71,31 @@ TransformerBlock::TransformerBlock(const Options& o)
   register_module("dropout", dropout_);
 }
 
-Variable TransformerBlock::forward(const Variable& x, const Tensor& key_padding_mask) const {
-  return after_attention(x, attention.forward(norm1.forward(x), key_padding_mask));
+Variable TransformerBlock::forward(const Variable& h, const Tensor& key_padding_mask) const {
+  const Residual y = forward(Residual{h, {}}, key_padding_mask);
+  return y.h + y.added;
 }
 
-Variable TransformerBlock::forward(const Variable& x, KVCache& cache) const {
-  return after_attention(x, attention.forward(norm1.forward(x), cache));
+Residual TransformerBlock::forward(const Residual& x, const Tensor& key_padding_mask) const {
+  const auto [h, normed] = norm1.forward_sum(x.h, x.added);
+  return after_attention(h, attention.forward(normed, key_padding_mask));
 }
 
-Variable TransformerBlock::after_attention(const Variable& x, const Variable& attended) const {
-  const auto [h, normed] = norm2.forward_sum(x, attended);
-  Variable inner = fc1.forward(normed);
-  if (!activates_itself_) inner = gelu(inner, Gelu::tanh);
-  return h + dropout_.forward(fc2.forward(inner));
+Residual TransformerBlock::forward(const Residual& x, KVCache& cache) const {
+  const auto [h, normed] = norm1.forward_sum(x.h, x.added);
+  return after_attention(h, attention.forward(normed, cache));
+}
+
+Residual TransformerBlock::after_attention(const Variable& h, const Variable& attended) const {
+  const auto [sum, normed] = norm2.forward_sum(h, attended);
+  return {sum, dropout_.forward(feed_forward(normed))};
+}
+
+Variable TransformerBlock::feed_forward(const Variable& x) const {
+  if (activates_itself_) return fc2.forward(fc1.forward(x));
+  const auto& first = dynamic_cast<const Linear&>(fc1.module());
+  const auto& second = dynamic_cast<const Linear&>(fc2.module());
+  return bs::feed_forward(x, first.weight, first.bias, second.weight, second.bias);
 }
 
 SparseTransformer::SparseTransformer(const Options& o)
@@ -159,18 +172,18 @@ Variable SparseTransformer::embed(const Tensor& tokens, int64_t first_place) con
 }
 
 Variable SparseTransformer::forward(const Tensor& tokens, const Tensor& key_padding_mask) const {
-  Variable h = embed(tokens, 0);
-  for (const auto& block : blocks) h = block->forward(h, key_padding_mask);
-  return head.forward(norm.forward(h));
+  Residual x{embed(tokens, 0), {}};
+  for (const auto& block : blocks) x = block->forward(x, key_padding_mask);
+  return head.forward(norm.forward_sum(x.h, x.added).norm);
 }
 
 Variable SparseTransformer::forward(const Tensor& tokens, std::vector<KVCache>& caches) const {
   BS_CHECK(caches.size() == blocks.size(), "transformer: {} caches for {} blocks", caches.size(),
            blocks.size());
   const NoGrad no_grad;
-  Variable h = embed(tokens, caches.front().length());
-  for (size_t i = 0; i < blocks.size(); ++i) h = blocks[i]->forward(h, caches[i]);
-  return head.forward(norm.forward(h));
+  Residual x{embed(tokens, caches.front().length()), {}};
+  for (size_t i = 0; i < blocks.size(); ++i) x = blocks[i]->forward(x, caches[i]);
+  return head.forward(norm.forward_sum(x.h, x.added).norm);
 }
 
 std::vector<KVCache> SparseTransformer::make_caches(int64_t batch) const {

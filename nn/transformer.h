@@ -24,6 +24,12 @@ struct TransformerBlockOptions {
   Device device = Device::cpu();
 };
 
+/** @brief A residual stream whose last sum is left to the norm that reads it: h + added. */
+struct Residual {
+  Variable h;
+  Variable added;  ///< undefined: nothing
+};
+
 /** @brief h + attention(norm1(h)), then h + fc2(gelu(fc1(norm2(h)))) with the tanh form of GELU. */
 class TransformerBlock : public Module {
  public:
@@ -33,8 +39,10 @@ class TransformerBlock : public Module {
    *  @param[in] key_padding_mask boolean [batch, sequence], true for what may be looked at; or
    *  undefined */
   Variable forward(const Variable& h, const Tensor& key_padding_mask = {}) const;
+  /** @brief The same between blocks, where each norm takes the sum before it in its own pass. */
+  Residual forward(const Residual& x, const Tensor& key_padding_mask = {}) const;
   /** @brief The same for the tokens that follow those in `cache`. */
-  Variable forward(const Variable& h, KVCache& cache) const;
+  Residual forward(const Residual& x, KVCache& cache) const;
 
   LayerNorm norm1;
   SparseAttention attention;
@@ -42,7 +50,8 @@ class TransformerBlock : public Module {
   Layer fc1, fc2;  ///< Linear, BlockSparseLinear or KroneckerLinear
 
  private:
-  Variable after_attention(const Variable& x, const Variable& attended) const;
+  Residual after_attention(const Variable& h, const Variable& attended) const;
+  Variable feed_forward(const Variable& x) const;
   Dropout dropout_;
   bool activates_itself_;  ///< fc1 has the GELU in its product
 };

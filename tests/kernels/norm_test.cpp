@@ -109,6 +109,30 @@ TEST_CASE("a sum and its norm in one pass") {
     for (double g : Reference::of(v.grad()).values) CHECK(g == 2);
 }
 
+TEST_CASE("a norm of nothing added passes its input on") {
+  const auto reference = [](const References& in, double eps, bool centred) {
+    Reference y = normalized(in, eps, centred);
+    for (size_t i = 0; i < y.values.size(); ++i) y[i] += 0.5 * in[0][i];
+    return y;
+  };
+  check_op({.name = "add_layer_norm of nothing",
+            .inputs = {{6, 32}, {32}, {32}},
+            .op =
+                [](const Variables& v) {
+                  const SumAndNorm y = add_layer_norm(v[0], {}, v[1], v[2]);
+                  return y.norm + y.sum * 0.5;
+                },
+            .reference = [=](const References& in) { return reference(in, 1e-5, true); }});
+  check_op({.name = "add_rms_norm of nothing",
+            .inputs = {{6, 32}, {32}},
+            .op =
+                [](const Variables& v) {
+                  const SumAndNorm y = add_rms_norm(v[0], {}, v[1]);
+                  return y.norm + y.sum * 0.5;
+                },
+            .reference = [=](const References& in) { return reference(in, 1e-6, false); }});
+}
+
 TEST_CASE("norms of many short rows agree with the CPU's") {
   if (test_device().is_cpu()) return;  // where a warp takes each row
   constexpr int64_t rows = 4999;

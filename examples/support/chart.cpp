@@ -62,7 +62,7 @@ class Plane {
       svg_ += "<circle r='3' cx='" + coordinate(x(p.step)) + "' cy='" + coordinate(y(p.value)) +
               "' " + style + "/>\n";
   }
-  void axes(const std::string& title) {
+  void axes(const std::string& title, const std::string& axis) {
     const double step_marks = mark_distance(steps_);
     for (double s = 0; s <= steps_; s += step_marks)
       text(x(s), height - bottom + 18, number(s), "text-anchor='middle'");
@@ -71,7 +71,7 @@ class Plane {
       line(left, y(b), width - right, y(b), "stroke='#ddd'");
       text(left - 8, y(b) + 4, number(b), "text-anchor='end'");
     }
-    text((left + width - right) / 2, height - 8, "step", "text-anchor='middle'");
+    text((left + width - right) / 2, height - 8, axis, "text-anchor='middle'");
     text(left, 24, title, "font-weight='bold'");
   }
 
@@ -104,7 +104,7 @@ std::vector<Point> smooth(const std::vector<Point>& points) {
 }  // namespace
 
 std::string chart(const std::string& title, const std::vector<Curve>& curves,
-                  const std::vector<Level>& levels) {
+                  const std::vector<Level>& levels, const std::string& axis) {
   double last = 1, lowest = 1e300, highest = -1e300;
   for (const Curve& curve : curves)
     for (const Point& p : curve.points) {
@@ -118,7 +118,7 @@ std::string chart(const std::string& title, const std::vector<Curve>& curves,
   }
   if (lowest > highest) lowest = 0, highest = 1;
   Plane plane(last, std::floor(lowest), std::max(std::ceil(highest), std::floor(lowest) + 1));
-  plane.axes(title);
+  plane.axes(title, axis);
   std::string legend;
   const auto name = [&](const std::string& colour, const std::string& text) {
     legend += "<tspan fill='" + colour + "'>" + text + "</tspan>  ";

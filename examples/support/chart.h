@@ -21,9 +21,10 @@ struct Level {
   double value = 0;
 };
 
-/** @brief All of them in one picture with axes and a legend; the title names the unit. */
+/** @brief All of them in one picture with axes and a legend; the title names the unit, `axis` what
+ *  stands for steps. */
 std::string chart(const std::string& title, const std::vector<Curve>& curves,
-                  const std::vector<Level>& levels = {});
+                  const std::vector<Level>& levels = {}, const std::string& axis = "step");
 
 /** @brief A coordinate to a tenth of a pixel. */
 std::string coordinate(double x);

@@ -10,7 +10,7 @@ if(NOT BS_CUDA STREQUAL "OFF")
     endif()
   endif()
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    # The GPU at hand where there is one; else Hopper, and a portable form for the driver to compile.
+    # The GPU at hand where there is one, else Hopper.
     execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                     OUTPUT_VARIABLE capability ERROR_QUIET RESULT_VARIABLE no_gpu)
     if(NOT no_gpu AND capability MATCHES "^([0-9]+)\\.([0-9])")
@@ -21,6 +21,11 @@ if(NOT BS_CUDA STREQUAL "OFF")
       set(CMAKE_CUDA_ARCHITECTURES ${architecture}-real)
     else()
       set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+    endif()
+    # A form that the driver compiles where the code above is for another GPU. It takes nvcc a third
+    # more time, so those who build for themselves don't wait for it.
+    if(BS_CUDA_PORTABLE)
+      list(APPEND CMAKE_CUDA_ARCHITECTURES 80-virtual)
     endif()
     set(CMAKE_CUDA_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES} CACHE STRING "CUDA architectures")
   endif()
@@ -47,6 +52,11 @@ if(BS_WITH_CUDA)
     list(APPEND cuda_options -Werror=all-warnings)
   endif()
   target_compile_options(bs_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_options}>")
+  if(CMAKE_CUDA_ARCHITECTURES MATCHES "80-virtual")
+    # Beside code for the GPU at hand there is some that lacks what came after 8.0.
+    target_compile_definitions(bs_compiler INTERFACE
+                               "$<$<COMPILE_LANGUAGE:CUDA>:BS_CUDA_PORTABLE=1>")
+  endif()
 else()
   message(STATUS "bs: CUDA backend off: ${reason}")
 endif()

@@ -1,4 +1,6 @@
 #include <bs/lib/cuda/jit.h>
+
+#include <bs/lib/cuda/gave_up.h>
 #include <bs/lib/cuda/jit_cache.h>
 #include <bs/lib/cuda/runtime.h>
 
@@ -12,6 +14,7 @@ namespace {
 void check_kernel(cudaError_t status, const char* call, const std::string& name, Device device) {
   if (status == cudaSuccess) return;
   cudaGetLastError();
+  check_gave_up();
   BS_THROW(CudaError, "jit: {} of kernel {} on {}: {}: {}", call, name, device,
            cudaGetErrorName(status), cudaGetErrorString(status));
 }
@@ -76,6 +79,15 @@ Kernel::Kernel(std::string name, Device device, const Binary& binary)
   check_kernel(
       cudaLibraryLoadData(&library, binary.image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
       "cudaLibraryLoadData", name_, device);
+  void* report = nullptr;
+  size_t report_bytes = 0;
+  if (cudaLibraryGetGlobal(&report, &report_bytes, library, "bs_gave_up") == cudaSuccess) {
+    const GaveUp to = gave_up_report(name_, device);
+    check_kernel(cudaMemcpy(report, &to, sizeof to, cudaMemcpyHostToDevice), "cudaMemcpy", name_,
+                 device);
+  } else {
+    cudaGetLastError();  // its CTAs wait for none
+  }
   cudaKernel_t found = nullptr;
   check_kernel(cudaLibraryGetKernel(&found, library, name_.c_str()), "cudaLibraryGetKernel", name_,
                device);
@@ -164,7 +176,7 @@ void launch_with(const Kernel& kernel, const LaunchShape& shape, Stream stream,
     attributes[count].id = cudaLaunchAttributeClusterDimension;
     attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
   }
-  if (shape.programmatic) {
+  if (shape.programmatic && device_properties(kernel.device()).capability >= 90) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
@@ -177,6 +189,7 @@ void launch_with(const Kernel& kernel, const LaunchShape& shape, Stream stream,
   const cudaError_t status = cudaLaunchKernelExC(&config, kernel.function(), addresses.data());
   if (status == cudaSuccess) return;
   cudaGetLastError();
+  check_gave_up();
   BS_THROW(CudaError,
            "jit: launch of kernel {} on {} failed: {}: {} (grid {} x {} x {}, block {} x {} x {}, "
            "cluster {}, {} bytes of dynamic shared memory, {} registers)",

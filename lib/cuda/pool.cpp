@@ -44,7 +44,7 @@ class DevicePool final : public MemoryResource {
 
   void deallocate(void* pointer, size_t, Stream stream) noexcept override {
     if (cudaFreeAsync(pointer, static_cast<cudaStream_t>(stream.handle())) == cudaSuccess) return;
-    // The stream is gone or captured. At process exit the driver is: then nobody trims any more.
+    // The stream is captured. Or the process ends and the driver is gone: then nobody trims.
     cudaGetLastError();
     const std::lock_guard lock(mutex_);
     stranded_.push_back(pointer);
@@ -129,6 +129,24 @@ void follow(Stream stream, Stream other) noexcept {
   // Where the stream is gone there is no work to wait for by name: wait for all.
   if (!queued && cudaDeviceSynchronize() != cudaSuccess) cudaGetLastError();
   if (event && cudaEventDestroy(event) != cudaSuccess) cudaGetLastError();
+}
+
+Stream pooled_stream(Device device) {
+  struct Streams {
+    std::array<cudaStream_t, 32> made{};
+    size_t next = 0;
+  };
+  // Never destroyed, since the driver may be gone by then.
+  static auto* const mutex = new std::mutex;
+  static auto* const all = new std::map<int, Streams>;
+  const std::lock_guard lock(*mutex);
+  Streams& of = (*all)[device.index()];
+  cudaStream_t& stream = of.made[of.next++ % of.made.size()];
+  if (!stream) {
+    const DeviceGuard guard(device);
+    BS_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  }
+  return {device, stream};
 }
 
 MemoryResource& device_pool(Device device) {

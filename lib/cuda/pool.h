@@ -7,9 +7,12 @@
 namespace bs::cuda {
 
 /** @brief The pool of `device`: cudaMallocAsync memory that is kept rather than given back. Before
- *  it fails it waits for the device and gives back what it has cached. Memory whose stream is gone,
- *  or was being captured as it was freed, comes back then, and by trim(). */
+ *  it fails it waits for the device and gives back what it has cached. Memory that was
+ *  freed while its stream was captured comes back then, and by trim(). */
 MemoryResource& device_pool(Device device);
+
+/** @brief See bs::next_stream. */
+Stream pooled_stream(Device device);
 
 /** @brief What comes next on `stream` waits for all that is on `other`, and no host does. */
 void follow(Stream stream, Stream other) noexcept;

@@ -1,4 +1,5 @@
 #include <bs/lib/cuda/check.h>
+#include <bs/lib/cuda/gave_up.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/upload.h>
 
@@ -28,6 +29,7 @@ const T& per_device(Device device, Make make) {
 void check(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clear it, so that the next check reports its own error
+  check_gave_up();
   if (status == cudaErrorMemoryAllocation)
     BS_THROW(OutOfMemory, "{}: {} ({}:{})", call, cudaGetErrorString(status), file, line);
   BS_THROW(CudaError, "{}: {}: {} ({}:{})", call, cudaGetErrorName(status),

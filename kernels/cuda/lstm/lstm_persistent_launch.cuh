@@ -2,11 +2,14 @@
 /** @file What the hosts of the persistent LSTM kernels, forward and backward, have in common. Both
  *  kernels are `Cta<T, KS, CB, rows>::run` of a struct that names its `Params` and its memory. */
 #include <bs/kernels/cuda/lstm/lstm_persistent.h>
+#include <bs/lib/cuda/gave_up.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/lstm/lstm_exchange.cuh>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <mutex>
 #include <span>
 #include <utility>
 
@@ -29,10 +32,28 @@ __global__ void __launch_bounds__(PersistentShape::threads, 1)
   Cta::run(all.at[direction], split * all.groups, all.groups);
 }
 
+#ifdef BS_REPORTS_GIVING_UP
+/// Tells the kernels of this file, once a device, where to say that they gave up.
+static void set_report(Device of) {
+  constexpr size_t most = 64;
+  static auto* const flags = new std::array<std::once_flag, most>;
+  std::call_once((*flags)[static_cast<size_t>(of.index())], [&] {
+    const RelaxedCapture relaxed;
+    const GaveUp to = gave_up_report("lstm", of);
+    static_assert(sizeof to == sizeof(device::bs_gave_up));
+    BS_CUDA_CHECK(cudaMemcpyToSymbol(device::bs_gave_up, &to, sizeof to));
+  });
+}
+#else
+/// The kernels of this file wait as long as it takes.
+static void set_report(Device) {}
+#endif
+
 /// All CTAs of a cooperative launch run at once, which waiting for each other presumes.
 template <class Cta>
 void launch_persistent(const Together<typename Cta::Params>& all, const LstmDivision& d,
                        size_t directions, unsigned cluster, Stream stream) {
+  set_report(stream.device());
   auto* kernel = persistent_kernel<Cta>;
   BS_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Cta::shared_bytes));

@@ -1,7 +1,9 @@
+#include <bs/kernels/fill.h>
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/record_stream.h>
+#include <bs/lib/stream_pool.h>
 #include <bs/lib/tensor.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/guarded_memory.h>
@@ -9,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 using namespace bs;
@@ -28,7 +31,7 @@ TEST_CASE("out of memory says how much, who has it and what may help") {
         std::string::npos);
 }
 
-TEST_CASE("memory whose stream is gone comes back by trim" *
+TEST_CASE("memory that was freed while its stream was captured comes back by trim" *
           doctest::skip(!test::test_device().is_cuda())) {
   const Device device = test::test_device();
   const test::Unguarded memory(device);
@@ -36,18 +39,24 @@ TEST_CASE("memory whose stream is gone comes back by trim" *
   MemoryResource& pool = device_pool(device);
   pool.trim();
   const int64_t before = pool.reserved();
-  cudaStream_t handle = nullptr;
-  BS_CUDA_CHECK(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking));
-  {
-    Tensor x;
-    {
-      const StreamGuard on({device, handle});
-      x = Tensor::empty({size}, u8, device);
-    }
-    BS_CUDA_CHECK(cudaStreamDestroy(handle));
-  }
+  Tensor x = Tensor::empty({size}, u8, device);
+  const test::Recorded nothing(current_stream(device), [&] { x = Tensor(); });
+  CHECK(pool.reserved() >= before + size);
   pool.trim();
   CHECK(pool.reserved() == before);
+}
+
+TEST_CASE("streams of the library are there as often as they are asked for" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  std::set<void*> handles;
+  for (int i = 0; i < 100; ++i) handles.insert(next_stream(device).handle());
+  CHECK(handles.size() == 32);
+  CHECK(!handles.contains(current_stream(device).handle()));
+  const Stream other = next_stream(device);
+  const StreamGuard on(other);
+  CHECK(current_stream(device) == other);
+  CHECK(full({3}, 2.0, f32, device).select(0, 1).item() == 2);
 }
 
 TEST_CASE("memory recorded for another stream is not handed out before that has used it" *

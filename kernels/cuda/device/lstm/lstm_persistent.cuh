@@ -14,6 +14,7 @@
 #include <bs/kernels/cuda/device/lstm/lstm_cell.cuh>
 #include <bs/kernels/cuda/device/lstm/lstm_exchange.cuh>
 #include <bs/kernels/cuda/device/ptx/mma.cuh>
+#include <bs/kernels/cuda/device/ptx/patience.cuh>
 
 namespace bs::cuda::device {
 
@@ -252,14 +253,15 @@ struct LstmCta {
     T* next = fixed(p.h + (after + b) * hidden + unit);
     // A piece of each block of cells, of the last sequence: the others come at about the same time.
     const bool looks = n > 0 && lane < 4 * quads && depth + lane * 8 < hidden;
-    while (__any_sync(all_lanes, looks && take_word(last) == unwritten)) {
-    }
+    Patience patience;
+    while (__any_sync(all_lanes, looks && take_word(last) == unwritten)) patience.spend();
     Sums sum;
     bool lacks;
 #pragma unroll 1
     do {
       zero(sum);
       lacks = multiply(from, count, a, sum);
+      patience.spend();
     } while (__any_sync(all_lanes, n > 0 && lacks));
 #pragma unroll
     for (int block = 0; block < CB; ++block) {

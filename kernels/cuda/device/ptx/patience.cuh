@@ -1,0 +1,47 @@
+#pragma once
+// Waits of CTAs for each other that end: if need be in an error, rather than never.
+
+namespace bs::cuda::device {
+
+// Where a kernel that gives up writes its number. The host sets both as it loads the kernel, see
+// lib/cuda/gave_up.h; of kernels that nvcc compiles, those of a file that asks for it.
+#if defined(__CUDACC_RTC__) || defined(BS_REPORTS_GIVING_UP)
+#define BS_HAS_REPORT
+struct GaveUp {
+  unsigned* word;
+  unsigned number;
+};
+#endif
+#if defined(__CUDACC_RTC__)
+extern "C" __device__ GaveUp bs_gave_up;
+GaveUp bs_gave_up = {nullptr, 0};
+#elif defined(BS_REPORTS_GIVING_UP)
+static __device__ GaveUp bs_gave_up = {nullptr, 0};
+#endif
+
+/// Counts the polls of one wait. A poll takes a third of a microsecond or more, so that all of them
+/// take 20 seconds at least; time in which the GPU does something else does not count.
+class Patience {
+ public:
+#ifndef BS_MOST_POLLS
+#define BS_MOST_POLLS (1u << 26)
+#endif
+  __device__ void spend() {
+    if (++polls_ == BS_MOST_POLLS) give_up();
+  }
+
+ private:
+  /// Ends the kernel, and with it the process' use of the GPU.
+  __device__ static void give_up() {
+#ifdef BS_HAS_REPORT
+    if (bs_gave_up.word) {
+      *reinterpret_cast<volatile unsigned*>(bs_gave_up.word) = bs_gave_up.number;
+      __threadfence_system();
+    }
+#endif
+    asm volatile("trap;");
+  }
+  unsigned polls_ = 0;
+};
+
+}  // namespace bs::cuda::device

@@ -5,8 +5,19 @@
 
 namespace bs {
 
+namespace {
+
+void check_rates(const AdamWOptions& o) {
+  BS_CHECK(o.learning_rate >= 0 && o.eps >= 0 && o.weight_decay >= 0,
+           "adamw: a rate of {}, an eps of {}, a decay of {}: none may be negative",
+           o.learning_rate, o.eps, o.weight_decay);
+}
+
+}  // namespace
+
 void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
            const GradientClip& clip, const Tensor& numbers) {
+  check_rates(options);
   const auto present =
       checked_moments("adamw", parameters, step, options.beta1, options.beta2, clip);
   if (present.empty()) return;
@@ -15,6 +26,7 @@ void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamW
 }
 
 std::array<double, 3> adamw_numbers(int64_t step, const AdamWOptions& options) {
+  check_rates(options);
   return AdamWStep<double>::numbers(step, options);
 }
 

@@ -21,7 +21,8 @@ struct AdamWOptions {
  *  w -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps).
  *  16-bit values are the rounded master; without a master they are stepped in f32 and rounded.
  *  Scalars come from the host, the norm of `clip` from the device: nothing waits.
- *  @throws Error when shapes, dtypes, devices or layouts do not fit, or step < 1. */
+ *  @throws Error when shapes, dtypes, devices or layouts do not fit, step < 1, or a rate, eps
+ *  or decay is negative. */
 void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
            const GradientClip& clip = {}, const Tensor& numbers = {});
 /** @brief What depends on the step and its rate. As a tensor of f64 on the parameters' device these

@@ -35,6 +35,8 @@ Tensor embedding_backward(const Tensor& dy, const Tensor& indices, int64_t rows,
   BS_CHECK(
       dy.rank() == indices.rank() + 1 && dy.shape().slice(0, indices.rank()) == indices.shape(),
       "embedding_backward: dy {} for indices {}", dy.shape(), indices.shape());
+  BS_CHECK(padding_index >= -1 && padding_index < rows,
+           "embedding_backward: a padding_index of {} among {} rows", padding_index, rows);
   return index_select_backward(contiguous(dy).view({indices.numel(), dy.size(-1)}), 0,
                                as_vector("embedding_backward", indices), rows, padding_index);
 }

@@ -26,7 +26,8 @@ struct LambOptions {
  *  w -= lr * r * u, where r = |w| / |u| over the tensor, and 1 where either norm is 0, or where
  *  nothing decays and `always_adapt` is off. Norms are summed in double in a fixed order.
  *  Three launches a dtype: w, m and v are read twice, u is never stored.
- *  @throws Error when shapes, dtypes, devices or layouts do not fit, or step < 1. */
+ *  @throws Error when shapes, dtypes, devices or layouts do not fit, step < 1, or a rate, eps
+ *  or decay is negative. */
 void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
           const GradientClip& clip = {}, const Tensor& numbers = {});
 /** @brief What depends on the step and its rate. As a tensor of f64 on the parameters' device these

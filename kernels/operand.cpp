@@ -4,13 +4,29 @@
 
 namespace bs {
 
+namespace {
+
+/// Bool, integers, floating numbers.
+int kind(DType dtype) { return is_floating(dtype) ? 2 : dtype == boolean ? 0 : 1; }
+
+/// Beside a tensor with axes, one without gives way unless its kind is higher.
+DType common_dtype(const Tensor& x, const Tensor& y) {
+  if ((x.rank() == 0) != (y.rank() == 0)) {
+    const DType many = (x.rank() == 0 ? y : x).dtype(), one = (x.rank() == 0 ? x : y).dtype();
+    if (kind(many) >= kind(one)) return many;
+  }
+  return promote(x.dtype(), y.dtype());
+}
+
+}  // namespace
+
 Common common(const char* op, const Operand& a, const Operand& b) {
   const Tensor& x = a.tensor;
   const Tensor& y = b.tensor;
   if (!y.defined()) return {x.shape(), b.number.promote(x.dtype()), x.device()};
   if (!x.defined()) return {y.shape(), a.number.promote(y.dtype()), y.device()};
   check_same_device(op, x, y);
-  return {broadcast_shapes(op, x.shape(), y.shape()), promote(x.dtype(), y.dtype()), x.device()};
+  return {broadcast_shapes(op, x.shape(), y.shape()), common_dtype(x, y), x.device()};
 }
 
 Operand expand(const Operand& x, DType dtype, const Shape& shape) {

@@ -11,6 +11,9 @@ void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
          const GradientClip& clip, const Tensor& rate) {
   BS_CHECK(!options.nesterov || options.momentum > 0, "sgd: nesterov needs a momentum, not {}",
            options.momentum);
+  BS_CHECK(options.learning_rate >= 0 && options.momentum >= 0 && options.weight_decay >= 0,
+           "sgd: a rate of {}, a momentum of {}, a decay of {}: none may be negative",
+           options.learning_rate, options.momentum, options.weight_decay);
   std::vector<SgdParameter> present;
   for (const SgdParameter& p : parameters) {
     if (!p.gradient.defined() || p.value.numel() == 0) continue;

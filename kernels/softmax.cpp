@@ -2,19 +2,26 @@
 
 #include <bs/kernels/copy.h>
 
+#include <algorithm>
+
 namespace bs {
 
 namespace {
 
-/// x with `axis` as the last, dense.
-Tensor brought_last(const Tensor& x, int axis) { return contiguous(x.transpose(axis, -1)); }
+/// x with `axis` as the last, dense; a scalar as a row of one.
+Tensor brought_last(const Tensor& x, int axis) {
+  return x.rank() == 0 ? contiguous(x.view({1})) : contiguous(x.transpose(axis, -1));
+}
+/// A result of the same, as x lies.
+Tensor brought_back(const Tensor& y, const Tensor& x, int axis) {
+  return x.rank() == 0 ? y.view({}) : contiguous(y.transpose(axis, -1));
+}
 
 /// The axis counted from the front.
 int checked_axis(const char* op, const Tensor& x, int axis) {
-  BS_CHECK(x.rank() > 0, "{}: a scalar has no axis", op);
   BS_CHECK(is_floating(x.dtype()), "{}: dtype {} is not supported; expected f64, f32, f16 or bf16",
            op, x.dtype());
-  return normalize_axis(op, axis, x.rank());
+  return normalize_axis(op, axis, std::max(x.rank(), 1));  // a scalar is its own row
 }
 
 void check_pair(const char* op, const Tensor& y, const Tensor& dy) {
@@ -30,7 +37,7 @@ Tensor softmax(const Tensor& x, int axis) {
   const Tensor in = brought_last(x, axis);
   const Tensor y = Tensor::empty_like(in);
   if (x.numel() > 0) BS_DISPATCH(x.device(), softmax, in, y);
-  return brought_last(y, axis);
+  return brought_back(y, x, axis);
 }
 
 Tensor softmax_backward(const Tensor& y, const Tensor& dy, int axis) {
@@ -39,7 +46,7 @@ Tensor softmax_backward(const Tensor& y, const Tensor& dy, int axis) {
   const Tensor out = brought_last(y, axis);
   const Tensor dx = Tensor::empty_like(out);
   if (y.numel() > 0) BS_DISPATCH(y.device(), softmax_backward, out, brought_last(dy, axis), dx);
-  return brought_last(dx, axis);
+  return brought_back(dx, y, axis);
 }
 
 Tensor log_softmax(const Tensor& x, int axis) {
@@ -47,7 +54,7 @@ Tensor log_softmax(const Tensor& x, int axis) {
   const Tensor in = brought_last(x, axis);
   const Tensor y = Tensor::empty_like(in);
   if (x.numel() > 0) BS_DISPATCH(x.device(), log_softmax, in, y);
-  return brought_last(y, axis);
+  return brought_back(y, x, axis);
 }
 
 Tensor log_softmax_backward(const Tensor& y, const Tensor& dy, int axis) {
@@ -56,7 +63,7 @@ Tensor log_softmax_backward(const Tensor& y, const Tensor& dy, int axis) {
   const Tensor out = brought_last(y, axis);
   const Tensor dx = Tensor::empty_like(out);
   if (y.numel() > 0) BS_DISPATCH(y.device(), log_softmax_backward, out, brought_last(dy, axis), dx);
-  return brought_last(dx, axis);
+  return brought_back(dx, y, axis);
 }
 
 }  // namespace bs

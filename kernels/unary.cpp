@@ -2,6 +2,8 @@
 
 #include <bs/kernels/copy.h>
 
+#include <algorithm>
+
 namespace bs {
 
 namespace {
@@ -13,6 +15,15 @@ Tensor arithmetic(const Tensor& x) {
   return contiguous(x.dtype() == u8 || x.dtype() == boolean ? cast(x, i32) : x);
 }
 
+/// The same for what bool has none of.
+Tensor numbers(const char* op, const Tensor& x) {
+  BS_CHECK(x.dtype() != boolean, "{}: of bool there is none; cast it first", op);
+  return arithmetic(x);
+}
+
+/// What was widened to compute, in u8 again.
+Tensor as_before(const Tensor& y, const Tensor& x) { return x.dtype() == u8 ? cast(y, u8) : y; }
+
 }  // namespace
 
 #define BS_UNARY(function, operand)                                 \
@@ -22,8 +33,6 @@ Tensor arithmetic(const Tensor& x) {
     if (y.numel() > 0) BS_DISPATCH(y.device(), function, dense, y); \
     return y;                                                       \
   }
-BS_UNARY(neg, arithmetic)
-BS_UNARY(abs, arithmetic)
 BS_UNARY(exp, floating)
 BS_UNARY(log, floating)
 BS_UNARY(sqrt, floating)
@@ -31,12 +40,27 @@ BS_UNARY(rsqrt, floating)
 BS_UNARY(reciprocal, floating)
 #undef BS_UNARY
 
+#define BS_UNARY(function)                                          \
+  Tensor function(const Tensor& x) {                                \
+    const Tensor dense = numbers(#function, x);                     \
+    Tensor y = Tensor::empty_like(dense);                           \
+    if (y.numel() > 0) BS_DISPATCH(y.device(), function, dense, y); \
+    return as_before(y, x);                                         \
+  }
+BS_UNARY(neg)
+BS_UNARY(abs)
+#undef BS_UNARY
+
 Tensor clamp(const Tensor& x, double low, double high) {
   BS_CHECK(low <= high, "clamp: bounds {} and {} are in no order", low, high);
-  const Tensor dense = arithmetic(x);
+  const Tensor dense = x.dtype() == boolean ? contiguous(cast(x, i64)) : arithmetic(x);
   Tensor y = Tensor::empty_like(dense);
+  if (x.dtype() == u8) {
+    low = std::clamp(low, 0.0, 255.0);
+    high = std::clamp(high, 0.0, 255.0);
+  }
   if (y.numel() > 0) BS_DISPATCH(y.device(), clamp, dense, y, low, high);
-  return y;
+  return as_before(y, x);
 }
 
 #define BS_UNARY_BACKWARD(function)                                                                \

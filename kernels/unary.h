@@ -2,8 +2,9 @@
 /** @file Functions of one number, element by element.
  *
  *  x may have any strides; a view with gaps is made dense first. Integers and bool are converted to
- *  f32, except by neg, abs and clamp, which keep i32 and i64. 16-bit floats compute in f32. One
- *  read of x and one write of the result. */
+ *  f32, except by neg, abs and clamp, which keep integers (of u8, neg wraps round). These two
+ * refuse bool, of which clamp makes i64. 16-bit floats compute in f32. One read of x and one write
+ * of the result. */
 #include <bs/kernels/dispatch.h>
 #include <bs/kernels/operand.h>
 

@@ -48,6 +48,13 @@ class MomentOptimizer : public Optimizer {
   explicit MomentOptimizer(const nn::Module& module, const Options& options = {})
       : MomentOptimizer({MomentGroup<Options>{module.named_parameters(), options}}) {}
 
+  /** @brief Two groups of a module, as the free function makes them; but `{.weight_decay = .1}`
+   *  needs no name of its type here. */
+  static std::vector<MomentGroup<Options>> decay_groups(const nn::Module& module,
+                                                        const Options& options) {
+    return moment_groups(module, options);
+  }
+
   std::vector<NamedTensor> state() const override {
     std::vector<NamedTensor> tensors;
     for (const Group& group : groups_)

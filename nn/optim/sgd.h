@@ -21,6 +21,12 @@ class Sgd : public Optimizer {
   /** @brief All parameters as one group. */
   explicit Sgd(const nn::Module& module, const SgdOptions& options = {});
 
+  /** @brief Two groups of a module, as the free function makes them; but `{.weight_decay = .1}`
+   *  needs no name of its type here. */
+  static std::vector<SgdGroup> decay_groups(const nn::Module& module, const SgdOptions& options) {
+    return optim::decay_groups(module, options);
+  }
+
   std::vector<NamedTensor> state() const override;
 
  private:

@@ -1,4 +1,5 @@
 #include <bs/autograd/binary.h>
+#include <bs/autograd/reduce.h>
 #include <bs/kernels/binary.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
@@ -149,6 +150,25 @@ TEST_CASE("arithmetic promotes dtypes as PyTorch does") {
   CHECK((x(boolean) + 1).dtype() == i64);
   CHECK((x(boolean) + x(boolean)).dtype() == boolean);
   CHECK((x(u8) - 1).dtype() == u8);
+}
+
+TEST_CASE("a tensor without axes gives way to one with some, as in PyTorch") {
+  const auto x = [](DType dtype) { return on_device(Reference({2}).tensor(dtype, Device::cpu())); };
+  const auto one = [](DType dtype) {
+    return on_device(Reference(Shape{}).tensor(dtype, Device::cpu()));
+  };
+  CHECK(add(x(f16), one(f64)).dtype() == f16);
+  CHECK(add(one(f64), x(f16)).dtype() == f16);
+  CHECK(add(x(u8), one(i64)).dtype() == u8);
+  CHECK(add(x(i32), one(f64)).dtype() == f64);  // a higher kind counts
+  CHECK(add(x(i32), one(f16)).dtype() == f16);
+  CHECK(add(x(boolean), one(u8)).dtype() == u8);
+  CHECK(add(one(f16), one(f64)).dtype() == f64);
+  CHECK(maximum(x(f32).slice(0, 0, 1), one(f64)).dtype() == f32);
+  const Variable a(x(f32), true), b(one(f64), true);
+  sum(a * b).backward();
+  CHECK(a.grad().dtype() == f32);
+  CHECK(b.grad().dtype() == f64);
 }
 
 TEST_CASE("arithmetic on integers") {

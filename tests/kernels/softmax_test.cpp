@@ -1,4 +1,5 @@
 #include <bs/autograd/softmax.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/softmax.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
@@ -86,8 +87,20 @@ TEST_CASE("softmax of infinities and of large values") {
   }
 }
 
+TEST_CASE("softmax of a scalar is that of a row of one") {
+  const Tensor x = full({}, 3.0, f32, test_device());
+  for (const int axis : {-1, 0}) {
+    CHECK(softmax(x, axis).item() == 1);
+    CHECK(log_softmax(x, axis).item() == 0);
+    CHECK(softmax_backward(softmax(x, axis), x, axis).item() == 0);
+    CHECK(log_softmax_backward(log_softmax(x, axis), x, axis).item() == 0);
+    CHECK(softmax(x, axis).shape() == Shape{});
+  }
+}
+
 TEST_CASE("softmax refuses what it cannot do") {
-  CHECK_THROWS_WITH_AS(softmax(Tensor::empty({}, f32)), "softmax: a scalar has no axis", Error);
+  CHECK_THROWS_WITH_AS(softmax(Tensor::empty({}, f32), 1),
+                       "softmax: axis 1 is out of range for rank 1", Error);
   CHECK_THROWS_WITH_AS(softmax(Tensor::empty({2, 2}, i32)),
                        "softmax: dtype i32 is not supported; expected f64, f32, f16 or bf16",
                        Error);

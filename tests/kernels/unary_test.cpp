@@ -70,8 +70,17 @@ TEST_CASE("functions of integers") {
   CHECK(Reference::of(clamp(x, -1, std::numeric_limits<double>::infinity())).values ==
         std::vector<double>{-1, 0, 4});
   CHECK(exp(x).dtype() == f32);
-  CHECK(Reference::of(abs(on_device(Tensor::from<bool>({true, false})))).values ==
-        std::vector<double>{1, 0});
+  const Tensor bytes = on_device(Tensor::from<uint8_t>({0, 1, 200}));
+  for (const Tensor& y : {neg(bytes), abs(bytes), clamp(bytes, 1, 100)}) CHECK(y.dtype() == u8);
+  CHECK(Reference::of(-bytes).values == std::vector<double>{0, 255, 56});
+  CHECK(Reference::of(abs(bytes)).values == std::vector<double>{0, 1, 200});
+  CHECK(Reference::of(clamp(bytes, -5, 100)).values == std::vector<double>{0, 1, 100});
+  CHECK(Reference::of(clamp(bytes, 1, 300)).values == std::vector<double>{1, 1, 200});
+  const Tensor flags = on_device(Tensor::from<bool>({true, false}));
+  CHECK(clamp(flags, 0, 5).dtype() == i64);
+  CHECK(Reference::of(clamp(flags, 0, 5)).values == std::vector<double>{1, 0});
+  CHECK_THROWS_WITH_AS(neg(flags), "neg: of bool there is none; cast it first", Error);
+  CHECK_THROWS_WITH_AS(abs(flags), "abs: of bool there is none; cast it first", Error);
 }
 
 TEST_CASE("functions at the ends of their domain") {

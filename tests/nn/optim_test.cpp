@@ -1,5 +1,6 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/nn/linear.h>
 #include <bs/nn/norm.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/optim/clip_grad_norm.h>
@@ -233,6 +234,28 @@ TEST_CASE("optim: clipping, as a pass of its own and within the step") {
       check_close(b[i].data(), Reference::of(a[i].data()).values, 1e-15);
   }
   CHECK_THROWS_WITH_AS(optim::clip_grad_norm(a, 0), "clip_grad_norm: a largest norm of 0", Error);
+}
+
+TEST_CASE("optim: groups of a module by the optimiser they are for") {
+  const nn::Linear model({.in = 3, .out = 2, .device = test_device()});
+  CHECK(optim::AdamW::decay_groups(model, {.weight_decay = 0.5})[0].options.weight_decay == 0.5);
+  CHECK(optim::Lamb::decay_groups(model, {.weight_decay = 0.5})[1].options.weight_decay == 0);
+  CHECK(optim::Sgd::decay_groups(model, {.weight_decay = 0.5})[0].parameters.size() == 1);
+}
+
+TEST_CASE("optim: negative rates are refused") {
+  const nn::Linear model({.in = 3, .out = 2, .device = test_device()});
+  CHECK_THROWS_AS(optim::AdamW(model, {.learning_rate = -1e-3}), Error);
+  optim::AdamW adam(model, {.weight_decay = -1});
+  optim::Lamb large(model, {.eps = -1});
+  optim::Sgd sgd(model, {.weight_decay = -1});
+  CHECK_THROWS_WITH_AS(adam.step(),
+                       "adamw: a rate of 0.001, an eps of 1e-08, a decay of -1: none may be "
+                       "negative",
+                       Error);
+  CHECK_THROWS_WITH_AS(large.step(), doctest::Contains("lamb: a rate of"), Error);
+  CHECK_THROWS_WITH_AS(sgd.step(), doctest::Contains("sgd: a rate of"), Error);
+  CHECK(adam.steps() == 0);
 }
 
 TEST_CASE("optim: errors") {

@@ -27,26 +27,37 @@ size_t channel_of(const Shape& shape, size_t i) {
   return i / pixels % channels;
 }
 
-Statistics statistics(const Reference& x, size_t channel) {
-  long double sum = 0, squares = 0, count = 0;
-  for (size_t i = 0; i < x.values.size(); ++i) {
-    if (channel_of(x.shape, i) != channel) continue;
-    sum += x[i];
-    count += 1;
+/// Of each channel.
+std::vector<Statistics> statistics_of(const Reference& x) {
+  const auto channels = static_cast<size_t>(x.shape[1]);
+  const size_t pixels = static_cast<size_t>(x.shape.slice(2, x.shape.rank()).product());
+  const size_t images = x.values.size() / channels / pixels;
+  std::vector<Statistics> all;
+  for (size_t c = 0; c < channels; ++c) {
+    long double sum = 0, squares = 0;
+    const auto each = [&](const auto& f) {
+      for (size_t n = 0; n < images; ++n)
+        for (size_t i = 0; i < pixels; ++i) f(x[(n * channels + c) * pixels + i]);
+    };
+    each([&](double v) { sum += v; });
+    const auto count = static_cast<long double>(images * pixels);
+    const long double mean = sum / count;
+    each([&](double v) { squares += (v - mean) * (v - mean); });
+    all.push_back({static_cast<double>(mean), static_cast<double>(squares / count)});
   }
-  const long double mean = sum / count;
-  for (size_t i = 0; i < x.values.size(); ++i)
-    if (channel_of(x.shape, i) == channel) squares += (x[i] - mean) * (x[i] - mean);
-  return {static_cast<double>(mean), static_cast<double>(squares / count)};
+  return all;
 }
+Statistics statistics(const Reference& x, size_t channel) { return statistics_of(x)[channel]; }
 
 /// in: x, weight, bias, and a residual where there is one.
 Reference normalised(const References& in, double eps, bool relu) {
   Reference y = in[0];
-  std::vector<Statistics> of;
-  for (int64_t c = 0; c < y.shape[1]; ++c) of.push_back(statistics(in[0], static_cast<size_t>(c)));
+  const std::vector<Statistics> of = statistics_of(in[0]);
+  const auto channels = static_cast<size_t>(y.shape[1]);
+  const size_t pixels =
+      y.values.size() == 0 ? 1 : y.values.size() / channels / static_cast<size_t>(y.shape[0]);
   for (size_t i = 0; i < y.values.size(); ++i) {
-    const size_t c = channel_of(y.shape, i);
+    const size_t c = i / pixels % channels;
     y[i] = (y[i] - of[c].mean) / std::sqrt(of[c].variance + eps);
     if (in.size() > 1) y[i] = y[i] * in[1][c] + in[2][c];
     if (in.size() > 3) y[i] += in[3][i];

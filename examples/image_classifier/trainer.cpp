@@ -118,9 +118,9 @@ Trainer::Step Trainer::step() {
 
 Score Trainer::held_out() {
   model_.eval();
-  const Score result =
-      score(data_.held_out, data_.classes(), options_.device,
-            [&](const Tensor& images) { return model_.forward(cast(images, options_.dtype)); });
+  Score result = score(data_.held_out, data_.classes(), options_.device, [&](const Tensor& images) {
+    return model_.forward(cast(images, options_.dtype));
+  });
   model_.train();
   return result;
 }

@@ -15,17 +15,18 @@ void for_each_product(const Shape& x, const Shape& w, const Shape& y, const Conv
     for (int64_t k = 0; k < y[1]; ++k)
       for (int64_t p = 0; p < y[2]; ++p)
         for (int64_t q = 0; q < y[3]; ++q)
-          for (int64_t c = 0; c < w[1]; ++c)
-            for (int64_t r = 0; r < w[2]; ++r)
-              for (int64_t s = 0; s < w[3]; ++s) {
-                const int64_t h = p * o.stride.h + r * o.dilation.h - o.padding.top;
-                const int64_t v = q * o.stride.w + s * o.dilation.w - o.padding.left;
-                if (h < 0 || v < 0 || h >= x[2] || v >= x[3]) continue;
+          for (int64_t r = 0; r < w[2]; ++r)
+            for (int64_t s = 0; s < w[3]; ++s) {
+              const int64_t h = p * o.stride.h + r * o.dilation.h - o.padding.top;
+              const int64_t v = q * o.stride.w + s * o.dilation.w - o.padding.left;
+              if (h < 0 || v < 0 || h >= x[2] || v >= x[3]) continue;
+              for (int64_t c = 0; c < w[1]; ++c) {
                 const int64_t channel = k / group_k * w[1] + c;
                 f(static_cast<size_t>(((n * y[1] + k) * y[2] + p) * y[3] + q),
                   static_cast<size_t>(((n * x[1] + channel) * x[2] + h) * x[3] + v),
                   static_cast<size_t>(((k * w[1] + c) * w[2] + r) * w[3] + s));
               }
+            }
 }
 
 inline Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& o) {

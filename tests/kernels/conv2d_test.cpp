@@ -8,6 +8,9 @@
 #include <doctest/doctest.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 using namespace bs;
 using namespace bs::test;
 
@@ -52,25 +55,34 @@ std::string name_of(const Case& c) {
          std::to_string(o.padding.right) + " groups " + std::to_string(o.groups);
 }
 
-/// The three passes with whole numbers, bit for bit.
-void check_exact(const Case& c, DType dtype, Format format, uint64_t seed = 1) {
-  const double most = dtype == bf16 ? 2 : 4;
+struct Stored {
+  DType dtype;
+  Format format;
+};
+
+/// The three passes with whole numbers, bit for bit; the loops of the reference run once.
+void check_exact(const Case& c, std::initializer_list<Stored> all, uint64_t seed = 1) {
+  const bool in_bf16 = std::ranges::any_of(all, [](Stored s) { return s.dtype == bf16; });
+  const double most = in_bf16 ? 2 : 4;
   const Reference x = integers(c.x, seed, most), w = integers(c.w, seed + 1, most);
-  const Reference dy = integers(conv2d_shape(c.x, c.w, c.options), seed + 2, most);
-  const Tensor tx = image_of(x, dtype, format), tw = image_of(w, dtype, format);
-  const Tensor tdy = image_of(dy, dtype, format);
-  const auto same = [&](const char* pass, const Tensor& actual, const Reference& expected) {
-    CHECK_MESSAGE(actual.shape() == expected.shape, pass, " ", name_of(c));
-    CHECK_MESSAGE(Reference::of(actual).values == rounded(expected, dtype).values, pass, " ",
-                  to_string(dtype), " ", name_of(c));
-  };
-  const Tensor y = conv2d(tx, tw, c.options);
-  same("conv2d", y, conv2d_of(x, w, c.options));
-  if (y.size(1) * y.size(2) * y.size(3) > 1) CHECK(is_channels_last(y) == is_channels_last(tx));
-  same("conv2d_backward_x", conv2d_backward_x(tdy, tw, c.x, c.options),
-       conv2d_dx_of(dy, w, c.x, c.options));
-  same("conv2d_backward_w", conv2d_backward_w(tx, tdy, c.w, c.options),
-       conv2d_dw_of(x, dy, c.w, c.options));
+  const Reference y = conv2d_of(x, w, c.options), dy = integers(y.shape, seed + 2, most);
+  const Reference dx = conv2d_dx_of(dy, w, c.x, c.options);
+  const Reference dw = conv2d_dw_of(x, dy, c.w, c.options);
+  for (const auto& [dtype, format] : all) {
+    const Tensor tx = image_of(x, dtype, format), tw = image_of(w, dtype, format);
+    const Tensor tdy = image_of(dy, dtype, format);
+    const auto same = [&](const char* pass, const Tensor& actual, const Reference& expected) {
+      CHECK_MESSAGE(actual.shape() == expected.shape, pass, " ", name_of(c));
+      CHECK_MESSAGE(Reference::of(actual).values == rounded(expected, dtype).values, pass, " ",
+                    to_string(dtype), " ", name_of(c));
+    };
+    const Tensor ty = conv2d(tx, tw, c.options);
+    same("conv2d", ty, y);
+    if (ty.size(1) * ty.size(2) * ty.size(3) > 1)
+      CHECK(is_channels_last(ty) == is_channels_last(tx));
+    same("conv2d_backward_x", conv2d_backward_x(tdy, tw, c.x, c.options), dx);
+    same("conv2d_backward_w", conv2d_backward_w(tx, tdy, c.w, c.options), dw);
+  }
 }
 
 int64_t random_of(const Reference& draws, size_t& at, int64_t low, int64_t high) {
@@ -104,7 +116,8 @@ TEST_CASE("conv2d of thousands of random shapes, bit for bit") {
     if (c.x.product() * c.w.product() > 60000) continue;
     const DType dtypes[] = {f32, f32, f64, f16, bf16};
     const Format formats[] = {Format::rows, Format::channels, Format::channels, Format::gaps};
-    check_exact(c, dtypes[draw(0, 4)], formats[draw(0, 3)], i);
+    const DType dtype = dtypes[draw(0, 4)];
+    check_exact(c, {{dtype, formats[draw(0, 3)]}}, i);
   }
 }
 
@@ -113,21 +126,24 @@ TEST_CASE("conv2d of shapes that other libraries test, bit for bit") {
   const Case cases[] = {
       {{1, 8, 13, 17}, {24, 8, 3, 3}, {.stride = {2, 2}}},
       {{1, 12, 4, 4}, {8, 12, 3, 3}, {.stride = {3, 3}}},
-      {{1, 32, 71, 40}, {64, 32, 5, 5}, {.stride = {2, 2}, .padding = pad(2)}},
+      {{1, 32, 35, 20}, {40, 32, 5, 5}, {.stride = {2, 2}, .padding = pad(2)}},
       {{1, 1, 8, 8}, {1, 1, 3, 3}, {.padding = pad(1)}},
-      {{1, 64, 27, 27}, {96, 64, 3, 3}, {.stride = {2, 1}, .padding = pad(1)}},
+      {{1, 64, 13, 27}, {40, 64, 3, 3}, {.stride = {2, 1}, .padding = pad(1)}},
       {{1, 2, 16, 16}, {16, 2, 3, 3}, {.stride = {2, 2}, .padding = pad(1)}},
       {{1, 8, 8, 8}, {16, 8, 3, 3}, {.stride = {2, 2}, .padding = pad(1)}},
       {{1, 12, 56, 56}, {8, 12, 1, 1}, {.stride = {2, 2}}},
       {{2, 3, 33, 30}, {8, 3, 7, 7}, {.stride = {2, 2}, .padding = pad(3)}},
       {{2, 130, 9, 8}, {130, 1, 3, 3}, {.padding = pad(1), .groups = 130}},
-      {{3, 520, 3, 3}, {70, 520, 3, 3}, {.padding = pad(1)}},
+      {{2, 520, 3, 3}, {38, 520, 3, 3}, {.padding = pad(1)}},
   };
   uint64_t seed = 100;
   for (const Case& c : cases)
-    for (const DType dtype : {f32, f16})
-      for (const Format format : {Format::rows, Format::channels})
-        check_exact(c, dtype, format, seed += 3);
+    check_exact(c,
+                {{f32, Format::rows},
+                 {f32, Format::channels},
+                 {f16, Format::rows},
+                 {f16, Format::channels}},
+                seed += 3);
 }
 
 TEST_CASE("conv2d: bias, residual and activation") {

@@ -12,14 +12,6 @@ using epilogue::Operand;
 using epilogue::Reduction;
 using epilogue::Step;
 
-std::string hash_of(const std::string& text) {  // FNV-1a, 64 bits
-  uint64_t hash = 14695981039346656037U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
-  return digits;
-}
-
 void check_dtype(const char* name, const Tensor& t, Element element) {
   BS_CHECK(t.defined(), "gemm: {} is missing", name);
   BS_CHECK(t.dtype() == storage_dtype(element), "gemm: {} is a tensor of {}; {} lies in {}", name,
@@ -183,13 +175,21 @@ bool finish_empty(const GemmTensors& p, const GemmEpilogue& e) {
 
 }  // namespace
 
+std::string kernel_key(const std::string& name, const std::string& text) {
+  uint64_t hash = 14695981039346656037U;  // FNV-1a, 64 bits
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return name + "_" + digits;
+}
+
 GemmOperation::GemmOperation(GemmDescription description) : description_(std::move(description)) {
   description_.epilogue.set_d(description_.d.element);
   check(description_);
   source_ = bs::to_source(description_);
   // What the text does not tell: how many slices there may be is a matter of the host.
   const std::string host = format("{} {}", description_.mode, description_.split_k);
-  key_ = kernel_name(description_) + "_" + hash_of(source_ + host);
+  key_ = kernel_key(kernel_name(description_), source_ + host);
 }
 
 void GemmOperation::run(const GemmArguments& arguments) const {

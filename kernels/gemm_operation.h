@@ -70,6 +70,9 @@ struct GemmLaunch {
   int slices = 1;
 };
 
+/** @brief Names a kernel: its readable name, and a hash of its text. */
+std::string kernel_key(const std::string& name, const std::string& text);
+
 BS_BACKENDS(void gemm_operation(const GemmLaunch& launch, Stream stream))
 
 }  // namespace bs

@@ -1,12 +1,10 @@
 #include <bs/kernels/cpu/gemm.h>
 #include <bs/kernels/cpu/gemm_epilogue.h>
+#include <bs/kernels/cpu/gemm_rounding.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/gemm_operation.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
 
 namespace bs::cpu {
 
@@ -34,16 +32,6 @@ void with_reader(Element element, const Tensor& t, F&& f) {
   }
 }
 
-/// What the multiplier gets of an operand's element.
-double multiplied(const MathInstruction& math, double x) {
-  if (math.a != Element::f32 && math.a != Element::tf32) return x;
-  if (math.op_class == OpClass::simt || math.operation == MathOperation::fast_f32) return x;
-  const auto single = static_cast<float>(x);
-  if (math.operation == MathOperation::fast_f16) return static_cast<double>(half(single));
-  if (math.operation == MathOperation::fast_bf16) return static_cast<double>(bfloat16(single));
-  return round_to_tf32(single);
-}
-
 /// A matrix of one product, dense and row by row, as the multiplier gets it.
 std::vector<double> gather(const MathInstruction& math, Element element, const Tensor& t) {
   const int64_t rows = t.size(0), columns = t.size(1);
@@ -55,23 +43,6 @@ std::vector<double> gather(const MathInstruction& math, Element element, const T
             multiplied(math, read(i * t.strides()[0] + j * t.strides()[1]));
   });
   return out;
-}
-
-/// A sum as the accumulator holds it.
-double accumulated(const MathInstruction& math, double sum) {
-  switch (math.accumulator) {
-    case Element::f32:
-      return static_cast<float>(sum);
-    case Element::f16:
-      return static_cast<double>(half(static_cast<float>(sum)));
-    case Element::i32:
-      if (math.operation == MathOperation::multiply_add_saturate)
-        return std::clamp<double>(sum, std::numeric_limits<int32_t>::min(),
-                                  std::numeric_limits<int32_t>::max());
-      return static_cast<int32_t>(static_cast<uint32_t>(static_cast<int64_t>(sum)));
-    default:
-      return sum;
-  }
 }
 
 /// Adds part of a row to the reductions, in the order of its elements.

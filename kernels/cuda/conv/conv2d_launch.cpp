@@ -235,22 +235,6 @@ TileDescription portable_tile(const Conv2dForm& f) {
           math};
 }
 
-std::string name_of(const Conv2dKernel& kernel) {
-  const GemmDescription& d = kernel.description;
-  const auto [rows, columns, depth] = d.tile.threadblock;
-  constexpr const char* kinds[] = {"fprop", "dgrad", "wgrad"};
-  return format("conv2d_{}_{}_{}_{}x{}x{}", kinds[static_cast<size_t>(kernel.kind)],
-                d.tile.math.op_class, d.a.element, rows, columns, depth);
-}
-
-GemmLoaderText loader_of(const Conv2dKernel& kernel) {
-  if (!on_warpgroups(kernel.description))
-    return {"conv/conv2d_portable", "Conv2dPortableLoader", "Conv2dPortableParams"};
-  return {"conv/conv2d_loader",
-          kernel.kind == Conv2dKind::wgrad ? "Conv2dFilterLoader" : "Conv2dPixelLoader",
-          "Conv2dParams"};
-}
-
 }  // namespace
 
 Conv2dKernel conv2d_kernel(const Conv2dForm& f, const GemmEpilogue& epilogue) {
@@ -278,14 +262,13 @@ Conv2dKernel conv2d_kernel(const Conv2dForm& f, const GemmEpilogue& epilogue) {
 }
 
 jit::Source conv2d_source(const Conv2dKernel& kernel) {
-  const std::string name = name_of(kernel);
-  return {name, to_loader_source(kernel.description, name, loader_of(kernel)), device_headers()};
+  return {conv2d_name(kernel.kind, kernel.description),
+          to_conv2d_source(kernel.kind, kernel.description), device_headers()};
 }
 
 jit::Source conv2d_join_source(const Conv2dKernel& kernel) {
-  const std::string name = name_of(kernel) + "_join";
-  return {name, to_loader_join_source(kernel.description, name, loader_of(kernel)),
-          device_headers()};
+  return {conv2d_name(kernel.kind, kernel.description) + "_join",
+          to_conv2d_join_source(kernel.kind, kernel.description), device_headers()};
 }
 
 void launch_conv2d(const Conv2dProblem& problem, const Conv2dKernel& kernel, int slices,

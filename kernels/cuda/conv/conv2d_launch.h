@@ -1,8 +1,6 @@
 #pragma once
 /** @file Convolutions as products: kernels of the tile engine with a loader that gathers pixels. */
-#include <bs/kernels/conv2d_problem.h>
 #include <bs/kernels/cuda/conv/conv2d_plan.h>
-#include <bs/kernels/gemm_description.h>
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/stream.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 /** @file Which kernel convolves, and in which tiles: pure functions of a problem and a GPU. */
-#include <bs/kernels/conv2d_problem.h>
+#include <bs/kernels/conv2d_description.h>
 #include <bs/kernels/cuda/gpu.h>
 #include <bs/lib/dtype.h>
 
@@ -8,9 +8,6 @@
 #include <span>
 
 namespace bs::cuda {
-
-/** @brief What is computed: the result, or the gradient of the input or of the filters. */
-enum class Conv2dKind : uint8_t { fprop, dgrad, wgrad };
 
 /** @brief A tile of a product on warpgroups. */
 struct Conv2dTile {

@@ -1,0 +1,131 @@
+#pragma once
+/** @file Descriptions of convolutions by few words, and those of PyCUTLASS' examples. */
+#include <bs/kernels/conv2d_operation.h>
+#include <bs/tests/kernels/gemm_cases.h>
+
+#include <string>
+#include <vector>
+
+namespace bs::test {
+
+/** @brief A description whose operands and D have `alignment` elements of the instruction's type:
+ *  D = alpha sum + beta C. */
+inline Conv2dDescription describe(Conv2dKind kind, Conv2dIterator iterator,
+                                  const MathInstruction& instruction,
+                                  std::array<int, 3> threadblock, std::array<int, 3> warps,
+                                  int alignment, Element d) {
+  const Conv2dOperand operand{instruction.a, alignment};
+  const int stages = instruction.op_class == OpClass::warpgroup ? 4 : 3;
+  return {.kind = kind,
+          .iterator = iterator,
+          .tile = {threadblock, stages, warps, instruction, {1, 1}},
+          .a = operand,
+          .b = operand,
+          .d = {d, 1},
+          .epilogue = GemmEpilogue::linear_combination(d)};
+}
+
+/** @brief One run: x [N, C, H, W], filters of K x R x S, and what the scalars are. */
+struct Conv2dCase {
+  std::string name;
+  Conv2dDescription description;
+  Shape x;
+  int64_t k = 1;
+  Extent2 filter = {1, 1};
+  Conv2dOptions options = {};
+  int slices = 1;
+  double alpha = 1, beta = 0.5;
+};
+
+/** @brief PyCUTLASS' example commands of convolutions with a linear epilogue. */
+inline std::vector<Conv2dCase> conv2d_examples() {
+  using enum Conv2dKind;
+  using enum Conv2dIterator;
+  constexpr Element f16e = Element::f16, f32e = Element::f32;
+  const MathInstruction tf32 = math(f32e, f32e), simt = math(f32e, f32e, OpClass::simt);
+  const MathInstruction half = math(f16e, f32e);
+  const std::array<int, 3> t128{128, 128, 16}, plain{128, 128, 8}, deep{128, 128, 32};
+  const auto of = [](Conv2dDescription d, SplitK split) {
+    d.split_k = split;
+    return d;
+  };
+  const auto pad = [](int64_t n) { return Padding2{n, n, n, n}; };
+  const Conv2dOptions strided{.stride = {2, 1}, .padding = pad(1)};
+  Conv2dDescription mixed = describe(wgrad, optimized, half, {64, 64, 32}, {2, 2, 1}, 1, f32e);
+  Conv2dDescription three = describe(fprop, few_channels, half, {128, 64, 32}, {2, 2, 1}, 1, f16e);
+  return {
+      {"fprop tf32",
+       describe(fprop, analytic, tf32, t128, {2, 2, 1}, 4, f32e),
+       {1, 8, 13, 17},
+       24,
+       {3, 3},
+       {.stride = {2, 2}}},
+      {"fprop tf32 serial",
+       of(describe(fprop, optimized, tf32, t128, {2, 2, 1}, 4, f32e), SplitK::serial),
+       {1, 12, 4, 4},
+       8,
+       {3, 3},
+       {.stride = {3, 3}},
+       2},
+      {"fprop simt parallel",
+       of(describe(fprop, analytic, simt, plain, {4, 2, 1}, 4, f32e), SplitK::parallel),
+       {1, 32, 71, 80},
+       64,
+       {5, 5},
+       {.stride = {2, 2}, .padding = pad(2)},
+       3},
+      {"wgrad of one channel",
+       describe(wgrad, analytic, tf32, t128, {2, 2, 1}, 1, f32e),
+       {1, 1, 8, 8},
+       1,
+       {3, 3},
+       {.padding = pad(1)}},
+      {"wgrad simt serial",
+       of(describe(wgrad, optimized, simt, plain, {4, 2, 1}, 4, f32e), SplitK::serial),
+       {1, 256, 27, 27},
+       512,
+       {3, 3},
+       strided,
+       2},
+      {"dgrad simt serial",
+       of(describe(dgrad, analytic, simt, plain, {4, 2, 1}, 4, f32e), SplitK::serial),
+       {1, 256, 27, 27},
+       512,
+       {3, 3},
+       strided,
+       2},
+      {"fprop f16",
+       describe(fprop, optimized, half, deep, {2, 2, 1}, 8, f16e),
+       {1, 256, 27, 27},
+       512,
+       {3, 3},
+       strided},
+      {"fprop few_channels",
+       describe(fprop, few_channels, half, {128, 64, 64}, {2, 2, 1}, 2, f16e),
+       {1, 2, 16, 16},
+       16,
+       {3, 3},
+       {.stride = {2, 2}, .padding = pad(1)}},
+      {"fprop fixed_channels",
+       describe(fprop, fixed_channels, half, {128, 64, 64}, {2, 2, 1}, 8, f16e),
+       {1, 8, 8, 8},
+       16,
+       {3, 3},
+       {.stride = {2, 2}, .padding = pad(1)}},
+      {"dgrad strided",
+       describe(dgrad, optimized, half, {128, 64, 32}, {2, 2, 1}, 4, f16e),
+       {1, 12, 56, 56},
+       8,
+       {1, 1},
+       {.stride = {2, 2}}},
+      {"wgrad f16 to f32", mixed, {2, 5, 9, 7}, 3, {3, 2}, {.dilation = {2, 1}}},
+      {"fprop of three channels",
+       three,
+       {2, 3, 17, 15},
+       8,
+       {7, 7},
+       {.stride = {2, 2}, .padding = pad(3)}},
+  };
+}
+
+}  // namespace bs::test

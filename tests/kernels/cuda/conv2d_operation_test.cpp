@@ -1,0 +1,45 @@
+#include <bs/kernels/cuda/jit/device_headers.h>
+#include <bs/tests/kernels/conv2d_cases.h>
+#include <bs/tests/support/kernel_sweep.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::cuda;
+using namespace bs::test;
+
+namespace {
+
+/// Those of the examples, of each instruction, and with plain and vector loads of each size.
+std::vector<Conv2dDescription> descriptions() {
+  constexpr Element f16e = Element::f16, f32e = Element::f32, f64e = Element::f64;
+  using enum MathOperation;
+  const MathInstruction all[] = {math(f16e, f32e),
+                                 math(f16e, f16e),
+                                 math(f32e, f32e),
+                                 math(f32e, f32e, OpClass::tensor_op, fast_bf16),
+                                 math(f32e, f32e, OpClass::tensor_op, fast_f32),
+                                 math(f32e, f32e, OpClass::simt),
+                                 math(f64e, f64e, OpClass::simt),
+                                 math(f64e, f64e)};
+  std::vector<Conv2dDescription> out;
+  for (const Conv2dCase& c : conv2d_examples()) out.push_back(c.description);
+  for (const Conv2dKind kind : {Conv2dKind::fprop, Conv2dKind::dgrad, Conv2dKind::wgrad})
+    for (const MathInstruction& one : all)
+      for (int alignment = 1; alignment * size_of(one.a) <= 16; alignment *= 2)
+        for (const SplitK split : {SplitK::none, SplitK::serial, SplitK::parallel}) {
+          out.push_back(describe(kind, Conv2dIterator::analytic, one, {64, 64, 32}, {2, 2, 1},
+                                 alignment, one.a));
+          out.back().split_k = split;
+        }
+  return out;
+}
+
+jit::Source source_of(const Conv2dDescription& d) {
+  return {conv2d_name(d.kind, gemm_of(d)), Conv2dOperation(d).to_source(), device_headers()};
+}
+
+}  // namespace
+
+TEST_CASE("conv2d_operation: descriptions compile without spills") {
+  check_kernels(descriptions(), source_of, 179);
+}

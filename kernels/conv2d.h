@@ -31,7 +31,7 @@ struct Conv2dEpilogue {
 };
 
 /** @brief The convolution of x, floating, any strides.
- *  @param[in] weight, and the tensors of the epilogue: of x's dtype
+ *  @param[in] weight of x's dtype, as are the tensors of the epilogue
  *  @return y [N, K, P, Q] with P = (H + top + bottom - dilation.h (R - 1) - 1) / stride.h + 1.
  *  Sums are kept in f32, in f64 for f64, and rounded once, behind the epilogue.
  *  @throws Error when shapes do not match, dtypes or devices differ, or the filter is larger than

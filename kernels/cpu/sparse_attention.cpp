@@ -24,7 +24,8 @@ struct OnlineSoftmax {
   }
 
   /// Turns `rows` rows of scores into exp(score - top), and brings sums so far to the new top.
-  void fold(W* scores, int64_t rows) {
+  /// Flattened: in a file this large the compiler leaves exp a call, one number at a time.
+  [[gnu::flatten, gnu::noinline]] void fold(W* scores, int64_t rows) {
     const auto larger = [](W a, W b) { return a > b ? a : b; };
     std::array<W, Side> peak = top;
     for (int64_t r = 0; r < rows; r += 4) {

@@ -45,31 +45,37 @@ struct Backward {
             p.drops ? at + 3 * count * area : nullptr};
   }
 
-  /// s <- dropped weights, and ds <- gradients of products, with queries down or keys down.
-  template <int Side, bool queries_down>
-  void weigh(int64_t row, const Square<W>& x) const {
-    for (int64_t r = 0; r < Side; ++r)
+  /// s <- weights times `factor(element)`, and ds <- gradients of products.
+  template <int Side, bool queries_down, class Factor>
+  void weigh_square(int64_t row, const Square<W>& x, Factor&& factor) const {
+    const W scale = p.scale;
+    for (int r = 0; r < Side; ++r) {
+      W* const s = x.s + r * Side;
+      W* const ds = x.ds + r * Side;
+      const W* const lse = numbers.lse + row + (queries_down ? r : 0);
+      const W* const delta = numbers.delta + row + (queries_down ? r : 0);
+#pragma omp simd
       for (int c = 0; c < Side; ++c) {
-        const int64_t e = r * Side + c;
-        const int64_t i = row + (queries_down ? r : c);
-        const W weight = math::exp(x.s[e] - numbers.lse[i]);
-        x.s[e] = weight;
-        x.ds[e] = weight * (x.ds[e] - numbers.delta[i]) * p.scale;
+        const int i = queries_down ? 0 : c;
+        const W weight = math::exp(s[c] - lse[i]), left = factor(r * Side + c);
+        s[c] = weight * left;
+        ds[c] = weight * (ds[c] * left - delta[i]) * scale;
       }
+    }
+  }
+  /// With queries down or keys down. Flattened: in a file this large the compiler leaves exp a
+  /// call, one number at a time.
+  template <int Side, bool queries_down>
+  [[gnu::flatten, gnu::noinline]] void weigh(int64_t row, const Square<W>& x) const {
+    weigh_square<Side, queries_down>(row, x, [](int) { return W(1); });
   }
   /// The same with what the options add.
   template <int Side, bool queries_down>
-  void weigh_more(int64_t row, const Square<W>& x) const {
-    for (int64_t r = 0; r < Side; ++r)
-      for (int c = 0; c < Side; ++c) {
-        const int64_t e = r * Side + c;
-        const int64_t i = row + (queries_down ? r : c);
-        const W weight = math::exp(x.s[e] - numbers.lse[i]);
-        const W factor = x.factors ? x.factors[e] : W(1);
-        x.s[e] = weight * factor;
-        x.ds[e] = weight * (x.ds[e] * factor - numbers.delta[i]) * p.scale;
-        if (x.slopes) x.ds[e] *= x.slopes[e];
-      }
+  [[gnu::flatten, gnu::noinline]] void weigh_more(int64_t row, const Square<W>& x) const {
+    weigh_square<Side, queries_down>(row, x,
+                                     [&](int e) { return x.factors ? x.factors[e] : W(1); });
+    if (!x.slopes) return;
+    for (int e = 0; e < Side * Side; ++e) x.ds[e] *= x.slopes[e];
   }
   /// Scaled products and dout . v of a square become weights and gradients.
   template <int Side, bool queries_down>

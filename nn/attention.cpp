@@ -61,11 +61,12 @@ Variable SparseAttention::forward(const Variable& x, KVCache& cache) const {
   return dropout_.forward(out.forward(joined.view({batch, tokens, width})));
 }
 
-KVCache SparseAttention::make_cache(int64_t batch, int64_t capacity) const {
+KVCache SparseAttention::make_cache(int64_t batch, int64_t capacity, int64_t page) const {
   return KVCache({.batch = batch,
                   .heads = options_.heads,
                   .capacity = capacity,
                   .head_dim = options_.width / options_.heads,
+                  .page = page,
                   .dtype = out.weight.dtype(),
                   .device = out.weight.device()});
 }

@@ -42,8 +42,8 @@ class SparseAttention : public Module {
    *  is that of the cache's capacity. Nothing is recorded for backward.
    *  @throws Error for attention that is not causal, or a cache that is full. */
   Variable forward(const Variable& x, KVCache& cache) const;
-  /** @brief A cache that fits this layer. */
-  KVCache make_cache(int64_t batch, int64_t capacity) const;
+  /** @brief A cache that fits this layer, in pages of `page` tokens; 0: without pages. */
+  KVCache make_cache(int64_t batch, int64_t capacity, int64_t page = 0) const;
 
   /** @brief The layout for a sequence, made at first use and kept. Thread-safe. */
   LayoutPtr layout(int64_t sequence) const;

@@ -2,38 +2,68 @@
 /** @file Keys and values of what a model has read, for making one token after the other. */
 #include <bs/lib/tensor.h>
 
+#include <memory>
+#include <vector>
+
 namespace bs::nn {
 
 struct KVCacheOptions {
   int64_t batch = 1;
   int64_t heads = 1;     ///< of keys and values
-  int64_t capacity = 0;  ///< tokens
+  int64_t capacity = 0;  ///< tokens, at most
   int64_t head_dim = 0;
   int64_t value_dim = 0;  ///< 0: head_dim
+  /** Tokens of a page. Pages are made as tokens come, and forks share them. 0: none; memory for the
+   *  capacity is made at once. */
+  int64_t page = 0;
   DType dtype = f32;
   Device device = Device::cpu();
 };
 
-/** @brief Keys and values of one layer, side by side in memory that is made once. */
+/** @brief Keys and values of one layer. Forks of a cache with pages belong to one thread at a time,
+ *  together. */
 class KVCache {
  public:
   using Options = KVCacheOptions;
   /** @throws Error unless the extents are positive. */
   explicit KVCache(const Options& options);
+  KVCache(KVCache&&) = default;
+  KVCache& operator=(KVCache&&) = default;
+  KVCache(const KVCache&) = delete;  ///< fork() says what is shared
+  KVCache& operator=(const KVCache&) = delete;
+  ~KVCache() = default;
+
   /** @brief Takes the next tokens' keys and values [batch, heads, tokens, head_dim].
    *  @throws Error when they do not fit, or there is no room. */
   void append(const Tensor& keys, const Tensor& values);
-  /** @brief All that was taken: views [batch, heads, length, head_dim]. */
-  Tensor keys() const { return keys_.slice(2, 0, length_); }
-  Tensor values() const { return values_.slice(2, 0, length_); }
+  /** @brief All that was taken, [batch, heads, length, head_dim]. Views of memory, unless pages lie
+   *  apart, which they do behind a fork: then copies, a read and a write of them all. */
+  Tensor keys() const;
+  Tensor values() const;
   int64_t length() const { return length_; }
-  int64_t capacity() const { return keys_.size(2); }
-  /** @brief Forgets all but the first `length` tokens. */
+  int64_t capacity() const { return options_.capacity; }
+  /** @brief Forgets all but the first `length` tokens. Pages without tokens are free again. */
   void truncate(int64_t length);
+  /** @brief A cache that has read the same and goes on by itself. It shares all pages, and takes
+   *  its own copy of the last one with the next token. Without pages all is copied. */
+  KVCache fork() const;
+  /** @brief Pages in use, of this cache and all its forks together; 0 without pages. */
+  int64_t pages_in_use() const;
 
  private:
-  Tensor keys_, values_;
+  class Pages;
+  struct Page;
+  struct Source {
+    Tensor keys, values;
+  };
+  void append_pages(const Source& tokens, int64_t end);
+  Tensor in_order(const Tensor& pages, int64_t width) const;
+
+  Options options_;
   int64_t length_ = 0;
+  Source memory_;  ///< [batch, heads, capacity, head_dim], without pages
+  std::shared_ptr<Pages> pages_;
+  std::vector<std::shared_ptr<const Page>> table_;  ///< the pages in the order of tokens
 };
 
 }  // namespace bs::nn

@@ -163,11 +163,12 @@ Variable MultiheadAttention::forward(const Variable& x, KVCache& cache) const {
   return attend(heads, layout(cache.capacity(), cache.capacity()), options);
 }
 
-KVCache MultiheadAttention::make_cache(int64_t batch, int64_t capacity) const {
+KVCache MultiheadAttention::make_cache(int64_t batch, int64_t capacity, int64_t page) const {
   return KVCache({.batch = batch,
                   .heads = kv_heads_,
                   .capacity = capacity,
                   .head_dim = head_dim_,
+                  .page = page,
                   .dtype = out_proj.weight.dtype(),
                   .device = out_proj.weight.device()});
 }

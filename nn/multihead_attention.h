@@ -59,8 +59,8 @@ class MultiheadAttention : public Module {
    *  pattern is that of the cache's capacity. Nothing is recorded for backward. */
   Variable forward(const Variable& x, KVCache& cache) const;
 
-  /** @brief A cache that fits this layer. */
-  KVCache make_cache(int64_t batch, int64_t capacity) const;
+  /** @brief A cache that fits this layer, in pages of `page` tokens; 0: without pages. */
+  KVCache make_cache(int64_t batch, int64_t capacity, int64_t page = 0) const;
   const Options& options() const { return options_; }
 
   Variable in_proj_weight, in_proj_bias;

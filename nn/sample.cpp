@@ -103,7 +103,7 @@ std::vector<int64_t> generate(SparseTransformer& model, const std::vector<int64_
   const NoGrad no_grad;
   const EvalScope eval(model);
   std::vector<int64_t> tokens = prompt;
-  std::vector<KVCache> caches = model.make_caches(1);
+  std::vector<KVCache> caches = model.make_caches(1, options.page);
   for (int64_t i = 0; i < options.count; ++i) {
     // A context that is full moves on, and what was read has other places then.
     const bool full = static_cast<int64_t>(tokens.size()) > model.options().context;

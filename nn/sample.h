@@ -24,6 +24,7 @@ int64_t sample(const Tensor& logits, const SampleOptions& options = {},
 struct GenerateOptions {
   int64_t count = 256;  ///< tokens to make
   SampleOptions sample = {};
+  int64_t page = 0;  ///< tokens of a page of the caches; 0: memory for the context at once
   /** Sees each token as soon as it is made; may be empty. */
   std::function<void(int64_t)> on_token = {};
 };

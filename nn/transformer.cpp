@@ -186,10 +186,10 @@ Variable SparseTransformer::forward(const Tensor& tokens, std::vector<KVCache>& 
   return head.forward(norm.forward_sum(x.h, x.added).norm);
 }
 
-std::vector<KVCache> SparseTransformer::make_caches(int64_t batch) const {
+std::vector<KVCache> SparseTransformer::make_caches(int64_t batch, int64_t page) const {
   std::vector<KVCache> caches;
   for (const auto& block : blocks)
-    caches.push_back(block->attention.make_cache(batch, options_.context));
+    caches.push_back(block->attention.make_cache(batch, options_.context, page));
   return caches;
 }
 

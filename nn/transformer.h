@@ -92,8 +92,9 @@ class SparseTransformer : public Module {
   /** @brief Logits of the tokens that follow those in the caches, of which each block has one.
    *  Nothing is recorded for backward. */
   Variable forward(const Tensor& tokens, std::vector<KVCache>& caches) const;
-  /** @brief A cache for each block, for as many tokens as the context has. */
-  std::vector<KVCache> make_caches(int64_t batch) const;
+  /** @brief A cache for each block, for as many tokens as the context has; in pages of `page`
+   *  tokens, or without pages. */
+  std::vector<KVCache> make_caches(int64_t batch, int64_t page = 0) const;
 
   const Options& options() const { return options_; }
 

@@ -91,6 +91,8 @@ TEST_CASE("generate: the likeliest continuation, at any length, also past the co
                       }});
   CHECK(made.size() == 30);
   CHECK(seen == made);
+  const nn::GenerateOptions paged{.count = 30, .sample = {.temperature = 0}, .page = 3};
+  CHECK(nn::generate(model, prompt, paged) == made);
   std::vector<int64_t> all = prompt;
   for (int64_t token : made) {
     // The last up to 16 tokens, padded with another number than generate's: nobody must look there.

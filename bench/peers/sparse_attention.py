@@ -8,9 +8,11 @@
            Its blocks are of 128; smaller ones of the pattern are masked inside of them
     cudnn  cuDNN's attention through scaled_dot_product_attention, every score computed (the lower
            half where the pattern is causal): what sparsity has to beat
+    masked PyTorch's scaled_dot_product_attention with the pattern as a mask of elements, with the
+           kernel that it takes: the peer on the CPU
 
-FlexAttention's results are compared with sums in float64 before they are timed. Forward keeps what
-backward needs; times in one cell take turns.
+What FlexAttention and masked attention give is compared with sums in float64 before it is timed.
+Forward keeps what backward needs; times in one cell take turns.
 """
 
 import argparse
@@ -100,6 +102,13 @@ def cudnn(problem):
     return forward
 
 
+def masked(problem):
+    mask = problem.kept.repeat_interleave(problem.block, 0).repeat_interleave(problem.block, 1)
+    if problem.causal:
+        mask = mask.tril()
+    return lambda: F.scaled_dot_product_attention(problem.q, problem.k, problem.v, attn_mask=mask)
+
+
 def main():
     arguments = parse_arguments()
     with open(arguments.problems) as file:
@@ -115,9 +124,10 @@ def main():
         works = []  # (peer, what, work, products over the kept blocks)
         for peer in arguments.peers:
             try:
-                forward = flex(problem, compiled) if peer == "flex" else cudnn(problem)
+                make = {"flex": lambda p: flex(p, compiled), "cudnn": cudnn, "masked": masked}
+                forward = make[peer](problem)
                 out = forward()
-                if peer == "flex":
+                if peer != "cudnn":
                     problem.check(out)
                 inputs = (problem.q, problem.k, problem.v)
 

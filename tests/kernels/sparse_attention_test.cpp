@@ -195,6 +195,10 @@ TEST_CASE("sparse_attention: large scores do not overflow") {
   const double scale = 40;  // scores up to 40 * 8
   check_formulas("large", {1, 2, 2, 8}, {dense_layout(4, 4, 16), true, {}, scale}, {f64, f32},
                  scale * 8);
+  for (const int block : {64, 128})
+    for (const int64_t head_dim : {64, 128})
+      check_formulas(format("large, block {}, head_dim {}", block, head_dim), {1, 1, 1, head_dim},
+                     {dense_layout(2, 2, block), true, {}, 8}, {f32, f16, bf16}, 64);
 }
 
 TEST_CASE("sparse_attention of a packed projection") {

@@ -22,6 +22,13 @@ endif()
 install(DIRECTORY ${BS_UMBRELLA_DIR}/bs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS bs EXPORT bsTargets)
 
+if(BS_BUILD_C)
+  set_target_properties(bs_c PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS bs_c EXPORT bsTargets)
+  install(FILES ${PROJECT_SOURCE_DIR}/c/bs.h ${PROJECT_SOURCE_DIR}/c/layers.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bs/c)
+endif()
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/bs)
 install(EXPORT bsTargets NAMESPACE bs:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/bsConfig.cmake.in

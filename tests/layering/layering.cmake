@@ -1,5 +1,5 @@
 # Reads the #include lines under ROOT and fails on a breach of the include law:
-#   lib <- kernels <- autograd <- nn <- examples
+#   lib <- kernels <- autograd <- nn <- examples, and kernels <- c
 # Then counts lines and names the files over their budget.
 #   cmake -DROOT=<source folder> -P layering.cmake
 cmake_minimum_required(VERSION 3.25)
@@ -53,6 +53,7 @@ place(cpu "^kernels/cpu/" "^lib/[^/]*$" "^kernels/[^/]*$" "^kernels/cpu/")
 place(kernels "^kernels/" "^lib/[^/]*$" "^lib/cuda/runtime\\.h$" "^kernels/[^/]*$")
 place(lib_cuda "^lib/(cuda/|[^/]*\\.cpp$)" "^lib/")
 place(lib "^lib/" "^lib/[^/]*$")
+place(c "^c/" "^lib/[^/]*$" "^kernels/[^/]*$" "^c/" "^version\\.h$")
 place(autograd "^autograd/" "^lib/[^/]*$" "^kernels/[^/]*$" "^autograd/")
 place(nn "^nn/" "^lib/[^/]*$" "^kernels/[^/]*$" "^autograd/" "^nn/")
 # The umbrella headers, or single public ones, which compile faster.
@@ -140,7 +141,7 @@ function(count_lines file)
   set(total ${total} PARENT_SCOPE)
 endfunction()
 
-foreach(room lib kernels autograd nn examples tests bench)
+foreach(room lib kernels c autograd nn examples tests bench)
   file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${room}/*.h ${ROOT}/${room}/*.cpp
        ${ROOT}/${room}/*.cu ${ROOT}/${room}/*.cuh)
   set(total 0)

@@ -15,3 +15,12 @@ set_target_properties(bs_c PROPERTIES LINK_DEPENDS ${c_exports} EXPORT_NAME c
                       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
                       VERSION ${PROJECT_VERSION}
                       SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+
+# The Python package runs from the source tree with $BS_LIBRARY; `--target wheel` packs it.
+find_package(Python3 3.9 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  add_custom_target(wheel COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/python/make_wheel.py
+                                  ${PROJECT_VERSION} ${PROJECT_SOURCE_DIR}/python/bs
+                                  $<TARGET_FILE:bs_c> ${PROJECT_BINARY_DIR}
+                    DEPENDS bs_c VERBATIM)
+endif()

@@ -1,0 +1,73 @@
+"""The Python package with nothing but Python: buffers in, lists out."""
+
+import gc
+import math
+import unittest
+from array import array
+
+import bs
+
+
+def ones(*shape):
+    return bs.Tensor.from_buffer(array("d", [1.0] * math.prod(shape)), shape)
+
+
+class Smoke(unittest.TestCase):
+    def test_products(self):
+        layout = bs.Layout.from_mask(bs.Tensor.from_buffer(array("i", [1, 0, 1, 1]), (2, 2)), 8)
+        self.assertEqual(repr(layout), "bs.Layout(1 heads of 2x2 blocks of 8, 3 kept)")
+        s = bs.sdd(ones(16, 5), ones(5, 16), layout)
+        self.assertEqual((s.shape, s.dtype), ((3, 8, 8), "float64"))
+        self.assertEqual(s.tolist()[2][7], [5.0] * 8)
+        c = bs.dsd(s, layout, ones(16, 1)).tolist()
+        self.assertEqual([c[0][0], c[15][0]], [40.0, 80.0])
+        self.assertEqual(bs.dds(ones(1, 16), s, layout).tolist()[0][::8], [80.0, 40.0])
+        self.assertEqual(bs.to_dense(s, layout).tolist()[0], [5.0] * 8 + [0.0] * 8)
+        self.assertEqual(bs.softmax(s, layout).tolist()[0][0][0], 1 / 8)
+
+    def test_layouts(self):
+        self.assertEqual(bs.Layout.dense(4, 2, block=16).nnz, 8)
+        self.assertEqual(bs.Layout.sliding_window(8, heads=2).transpose().heads, 2)
+        self.assertEqual(bs.Layout.random(10, density=0.5, seed=3).nnz, 50)
+        mask = bs.Layout.strided(3, stride=2).mask().tolist()
+        self.assertEqual(mask, [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]])
+
+    def test_layers(self):
+        loss = bs.rnnt_loss(ones(1, 2, 2, 3), bs.Tensor.from_buffer(array("q", [1]), (1, 1)),
+                            array("q", [2]), array("q", [1]), blank=0)
+        self.assertAlmostEqual(loss.tolist(), math.log(27 / 2), places=14)
+        y, h_n, c_n = bs.lstm(ones(3, 1, 2), (ones(4, 2), ones(4, 1)), lengths=[2])
+        self.assertEqual(y.tolist()[2], y.tolist()[1])
+        self.assertEqual(h_n.tolist(), y.tolist()[1])
+        out = bs.attention(ones(1, 1, 16, 4), ones(1, 1, 16, 4), ones(1, 1, 16, 4),
+                           bs.Layout.dense(2, block=8))
+        self.assertAlmostEqual(out.tolist()[0][0][3][1], 1.0, places=14)
+        self.assertEqual(bs.conv2d(ones(1, 1, 3, 3), ones(1, 1, 2, 2)).tolist(),
+                         [[[[4.0, 4.0], [4.0, 4.0]]]])
+
+    def test_errors(self):
+        with self.assertRaisesRegex(bs.Error, "sdd: "):
+            bs.sdd(ones(16, 5), ones(4, 16), bs.Layout.dense(2, block=8))
+        with self.assertRaisesRegex(bs.Error, "block"):
+            bs.Layout.dense(2, block=7)
+        with self.assertRaises(TypeError):
+            bs.to_dense("text", bs.Layout.dense(2))
+        with self.assertRaises(ValueError):
+            bs.Tensor.from_buffer(array("d", [1.0]), (2,))
+
+    def test_capsules(self):
+        made = bs.Layout.dense(2).mask()
+        for version in (None, (1, 0)):
+            made.__dlpack__(max_version=version)  # dropped without a taker
+            taken = bs._tensor(type("Foreign", (), {  # and taken by ourselves
+                "__dlpack__": lambda self, v=version: made.__dlpack__(max_version=v)})())
+            self.assertEqual(taken.tolist(), made.tolist())
+        del made
+        gc.collect()
+        self.assertEqual(taken.tolist(), [[[1, 1], [1, 1]]])
+        with self.assertRaises(BufferError):
+            ones(2).__dlpack__()
+
+
+if __name__ == "__main__":
+    unittest.main()

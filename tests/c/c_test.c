@@ -157,8 +157,9 @@ static void attention(void) {
   CHECK(fabs((slope[0] - slope[1]) / 2e-5 - values_of(dq)[7]) < 1e-8);
   CHECK(fabs(inner_product(values_of(out), dv, count) -
              inner_product(values_of(dvalue), vv, count)) < 1e-11);
-  REFUSED(bs_sparse_attention_backward(NULL, dout, &dq, NULL, NULL), "saved is NULL");
-  bs_tensor* all[] = {q, k, v, dout, out, dk, dvalue};
+  bs_tensor* none = NULL;
+  REFUSED(bs_sparse_attention_backward(NULL, dout, &none, NULL, NULL), "saved is NULL");
+  bs_tensor* all[] = {q, k, v, dout, out, dq, dk, dvalue};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) bs_tensor_free(all[i]);
   bs_attention_free(saved);
   bs_layout_free(layout);

@@ -1,6 +1,7 @@
 #pragma once
 /** @file How the operands of the warpgroup kernels of the block-sparse products are described to
  *  them: axes of a batch, and maps for the copy engine. */
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 #include <bs/kernels/strided.h>
 #include <bs/lib/cuda/tensor_map.h>
 #include <bs/lib/tensor.h>
@@ -12,8 +13,6 @@
 #include <cstdint>
 
 namespace bs::cuda {
-
-inline bool fits_int(int64_t x) { return x <= INT32_MAX; }
 
 /// Batch and sum of a product on three axes together, those of the batch first.
 class Axes {

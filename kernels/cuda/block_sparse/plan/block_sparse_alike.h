@@ -1,6 +1,6 @@
 #pragma once
-/** @file Which block rows had better be worked on together: those that have most columns in common.
- *  What sdd and dsd choose rows by. */
+/** @file Chooses block rows that have most columns in common: strips and items of such rows read
+ *  less of the other operand. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_bits.h>
 
 #include <cstddef>

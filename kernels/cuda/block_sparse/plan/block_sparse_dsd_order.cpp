@@ -25,14 +25,13 @@ std::vector<int32_t> dsd_lengths(const Strips& strips, int block) {
 
 /// More are ordered without a look at when they end.
 constexpr int64_t most_simulated_items = 1 << 16;
-/// Strips in the order of their lengths take turns by groups of columns where those that are worked
-/// on at once read a row of B this often, unless groups, each of which reads all blocks again, read
-/// so much more of memory in all. On an H100, of the time by length: 2.5 times or more .77 to 1.10,
-/// 2.1 to 2.4 times .92 to 1.18, bands 1.02 to 1.08; groups that read more 1.05 to 1.07.
+/// The order is by columns where strips that run at once read a row of B this often. Each group
+/// reads all blocks again: that may be so much more to read in all. On an H100 it takes .77 to 1.10
+/// of the time by length from 2.5 reads on, and .92 to 1.18 at 2.1 to 2.4. Bands take 1.02 to 1.08.
 constexpr double most_reads = 2.5, most_read = 1.05;
-/// Strips follow each other over all columns where two runs of those that are worked on at once
-/// read so much more than one does, and their strips have so much in common. On an H100, of the
-/// time by length: .69 to 1.03 of 138 layouts, .93 in the mean; with less in common to 1.25.
+/// Strips follow each other over all columns under two conditions. Two runs of strips that run at
+/// once read so much more than one does, and strips have so much in common. On an H100 that takes
+/// .69 to 1.03 of the time by length on 138 layouts, .93 in the mean.
 constexpr double least_fresh = .25, least_common = 1.5;
 /// But not in tiles of so many columns: .89 to 1.15 of the time by length.
 constexpr int too_wide_to_follow = 512;
@@ -109,9 +108,8 @@ device::WorkOrder order_by_columns(const std::vector<int32_t>& lengths, int64_t 
 
 namespace {
 
-/// Elements that memory gives strips behind the first ones of an order of one C, if it keeps
-/// nothing for long: for each group all their blocks, and B as often as those at work together read
-/// it.
+/// Elements that the strips behind the first ones of an order read from memory, of one C. Each
+/// group reads all their blocks, and B once for each run of strips that has it.
 double read_in_order(const Layout& layout, const Strips& strips, const DsdExtent& x,
                      const device::WorkOrder& order, int workers) {
   int64_t behind = 0, all = 0;
@@ -133,10 +131,9 @@ double read_in_order(const Layout& layout, const Strips& strips, const DsdExtent
   return (order.groups - 1) * of_group(order.group) + of_group(last_group(order, x.columns));
 }
 
-/// Whether strips of one C are neighbours, so that the rows of B which those worked on at once read
-/// slide along; and memory would give them, keeping nothing for those after them, about as little
-/// as groups of columns, each of which reads all blocks again. Several C may have a B and blocks of
-/// their own each.
+/// Whether strips of one C slide along the rows of B, and so read about as little of memory as
+/// groups of columns do, each of which reads all blocks again. Several C are left out: each may
+/// have a B and blocks of its own.
 bool strips_follow(const Layout& layout, const Strips& strips, const DsdExtent& x, int workers) {
   if (x.cols >= too_wide_to_follow || x.tiles != x.columns) return false;
   const auto count = static_cast<int64_t>(strips.count);

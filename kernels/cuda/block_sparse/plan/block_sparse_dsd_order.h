@@ -33,22 +33,22 @@ constexpr device::WorkOrder all_strips(int64_t strips, int64_t columns) {
 
 /** @brief The longest strips first, in groups of columns.
  *
- *  Whatever runs at once had better read the same part of B, of which `fitting` tiles of columns
- *  are a quarter of the L2 cache; and the last items to start had better be short ones. So long
- *  strips come over all columns before the groups, and the last group has three items for each
- *  worker.
+ *  Items that run at once should read the same part of B: `fitting` tiles of its columns are a
+ *  quarter of the L2 cache. The last items to start should be short. So long strips come first,
+ * over all columns. The last group has three items for each worker.
  *  @param[in] lengths of the strips, the longest first
  *  @param[in] columns tiles of these */
 device::WorkOrder order_by_length(const std::vector<int32_t>& lengths, int64_t columns,
                                   int64_t fitting, int workers);
-/** @brief Groups up to the end, each of what fits or of as many columns as are worked on at once;
- *  but for a last one of as few as let all end a fiftieth later at most than by length. */
+/** @brief Groups up to the end, each of the columns that fit or that are worked on at once. The
+ * last group is smaller, so that all workers end a fiftieth later at most than by length. */
 device::WorkOrder order_by_columns(const std::vector<int32_t>& lengths, int64_t columns,
                                    int64_t fitting, int workers);
-/** @brief By columns, where strips by length that are worked on at once read B again and again,
- *  since each has most of its rows; strip after strip, where neighbours have much in common, as
- *  those of bands do; else by length, as are several products, and f32 in parts, whose steps
- * multiply for longer than they read. O(nnz) time. */
+/** @brief One of three orders, in O(nnz) time:
+ *  - by columns, where strips that run at once by length would read most of B several times;
+ *  - strip after strip, where neighbours have much in common, as those of bands do;
+ *  - else by length. So are several products, and split f32, which multiplies for longer than it
+ *    reads. */
 device::WorkOrder order_dsd(const Layout& layout, const Strips& strips, const DsdExtent& extent,
                             const Gpu& gpu);
 /** @brief Steps that the items take, in the order of their numbers: strips of a rank (those of all

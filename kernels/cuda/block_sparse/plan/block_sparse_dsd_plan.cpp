@@ -3,6 +3,7 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_dsd_order.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,8 +13,6 @@
 namespace bs::cuda {
 
 namespace {
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// More tiles of mma.sync, or products summed, than these are not worth a list: of so many tiles
 /// even the longest is little of what a multiprocessor has to do.
@@ -71,8 +70,6 @@ DsdExtent extent_of(const Dsd& d, int cols, int parts = 1) {
           .element = bytes_of(d.shape.factors),
           .in_parts = d.split()};
 }
-
-bool fits_int(int64_t x) { return x <= std::numeric_limits<int32_t>::max(); }
 
 /// Shares the items of strips out: cut where that ends sooner, else in some order.
 void schedule(const Dsd& d, const DsdExtent& extent, const SplitCosts& costs, DsdPlan& plan) {

@@ -172,7 +172,7 @@ Kept<RowGroups> row_groups_of(const Layout& layout, bool transposed, int side) {
 
 double random_density(const RowGroups& groups) {
   if (groups.most == 0) return 0;
-  // Unions of random rows become a tenth shorter, too, where they are gathered (bench/NOTES.md).
+  // Gathering makes even the unions of random rows a tenth shorter (bench/NOTES.md).
   const auto most = static_cast<double>(groups.most);
   const double entries =
       std::min(static_cast<double>(groups.neighbours), static_cast<double>(groups.entries) / 0.9);

@@ -1,5 +1,5 @@
 #pragma once
-/** @file Block rows that dsd had better have in one strip. Pure functions of the layout. */
+/** @file Which block rows dsd takes into one strip. Pure functions of the layout. */
 #include <bs/lib/kept.h>
 #include <bs/lib/layout.h>
 
@@ -37,8 +37,8 @@ struct RowGroups {
 };
 
 /** @brief Takes rows together that have most columns in common, wherever they lie within a height
- * of 8192: the longest row left, then again and again the one that shares most of the union so far.
- *  Takes 2 us (density .02) to 13 us (.4) of a core a strip with blocks of 16 at 8192 x 8192.
+ *  of 8192. A strip begins with the longest row left. Each next one shares most of the union so
+ * far. Takes 2 us (density .02) to 13 us (.4) of a core a strip with blocks of 16 at 8192 x 8192.
  *  @param[in] transposed rows of the transpose */
 RowGroups group_rows(const Layout& layout, bool transposed, int side);
 

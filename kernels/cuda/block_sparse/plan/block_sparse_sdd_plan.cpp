@@ -3,6 +3,7 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_items.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,10 +14,6 @@
 namespace bs::cuda {
 
 namespace {
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-bool fits_int(int64_t x) { return x <= std::numeric_limits<int32_t>::max(); }
 
 /// A product whose plan is made.
 struct Sdd {
@@ -73,8 +70,8 @@ class WarpgroupSddPlanner {
     return sdd_split_costs(nanoseconds(sdd_pace(form) * items.cost() / count), sums);
   }
 
-  /// Takes whole items or parts of them, whichever is sooner done, and says when with the `extra`
-  /// time it takes before; the plan is left as it is where that is no sooner than the best one.
+  /// Makes a plan of these items, whole or cut, if it is done before the best one so far. `extra`
+  /// is the time that it takes before. Returns whether it is.
   bool weigh(SddItems&& items, SddForm form, double extra) {
     const int workers = d_.gpu.multiprocessors;
     const double least = least_time(items, form) + extra;
@@ -116,8 +113,8 @@ class WarpgroupSddPlanner {
   }
 
   /// What the 128 rows of an item take of L2 a step, in lines of 128 bytes. Lines as short as a
-  /// block are as many more; those of 64 bytes take .75 of the time of whole ones and those of 32
-  /// bytes .55, but where the operand does not stay in L2 as long.
+  /// block are as many more. One of 64 bytes takes .75 of the time of a whole one, and one of 32
+  /// bytes .55, if the operand stays in L2; else as long as a whole one.
   int row_lines() const {
     if (along_k_ || d_.block() >= 64) return 128;
     const int lines = 128 * 64 / d_.block();
@@ -190,8 +187,8 @@ bool plan_warpgroup(const Sdd& d, SddPlan& plan) {
   const SddShape& x = d.shape;
   if (x.factors != Factors::half || d.gpu.capability != 90 || d.block() < 16 || x.k == 0)
     return false;
-  // What is gathered had better have the depth along its lines. Where only A has that, strips are
-  // of B's columns; where neither has, B is copied.
+  // The gathered operand should have the depth along its lines, or lines are as short as a block.
+  // Where only A has that, strips are of B's columns. Where neither has, B is copied.
   const bool narrow = d.block() < 64 && !x.b_along_k;
   const bool transposed = narrow && x.a_along_k && !x.epilogue;
   const bool turns_b = narrow && !transposed && x.b_turnable > 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <span>
 #include <vector>
 
 namespace bs::cuda {
@@ -89,19 +88,6 @@ class StripRows {
   const int32_t* listed_ = nullptr;
 };
 
-/// The rows of several strips of a head.
-struct RunRows {
-  const LayoutRows& from;
-  const Strips& strips;
-  int head;
-  std::span<const int32_t> run;  ///< over all heads
-
-  template <class F>
-  void for_each(const F& f) const {
-    for (const int32_t strip : run) StripRows(from, strips, head, strip % strips.count).for_each(f);
-  }
-};
-
 /// Where each strip's columns begin, and after the last strip their count.
 std::vector<int32_t> strip_offsets(const LayoutRows& from, const Strips& strips) {
   std::vector<int32_t> offsets{0};
@@ -172,19 +158,23 @@ void list_columns(const Layout& layout, const Strips& strips, int32_t* cols, int
 double column_reads(const Layout& layout, const Strips& strips, int first, int at_once) {
   const LayoutRows from(layout.view(Device::cpu()), strips.shape.transposed);
   const int ranks = strips.count;
-  Union columns(from.cols, false);
+  std::vector<int> last(static_cast<size_t>(from.cols));  // the run that read a column last
   int64_t read = 0, all = 0;
+  int run = 0;
   for (int head = 0; head < from.heads; ++head) {
-    const std::span<const int32_t> order(strips.order.data() + int64_t{head} * ranks,
-                                         static_cast<size_t>(ranks));
-    const auto count = [&](int begin, int end) {
-      const auto run = order.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-      columns.gather(from, RunRows{from, strips, head, run});
-      return columns.size();
-    };
-    all += count(first, ranks);
-    for (int begin = first; begin < ranks; begin += at_once)
-      read += count(begin, std::min(begin + at_once, ranks));
+    const int before = run;  // runs of the heads before
+    for (int rank = first; rank < ranks; ++rank) {
+      if ((rank - first) % at_once == 0) ++run;
+      const int strip = strips.order[static_cast<size_t>(int64_t{head} * ranks + rank)] % ranks;
+      StripRows(from, strips, head, strip).for_each([&](int, int row) {
+        for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i) {
+          int& by = last[static_cast<size_t>(from.col[i])];
+          read += by != run ? 1 : 0;
+          all += by <= before ? 1 : 0;
+          by = run;
+        }
+      });
+    }
   }
   return static_cast<double>(read) / static_cast<double>(std::max<int64_t>(all, 1));
 }

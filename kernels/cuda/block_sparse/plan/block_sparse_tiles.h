@@ -7,6 +7,9 @@
 
 namespace bs::cuda {
 
+/// Whether kernels, which count in 32 bits, can count so far.
+constexpr bool fits_int(int64_t x) { return x <= INT32_MAX; }
+
 /** @brief What products are made of: 16-bit numbers; f32 rounded to TF32; f32 as three products of
  *  TF32; f64. */
 enum class Factors { half, tf32, split, f64 };

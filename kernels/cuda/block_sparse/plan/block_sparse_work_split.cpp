@@ -217,7 +217,17 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers, const Sp
 }
 
 WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers, const SplitCosts& of) {
+  const auto time_of_order = [&](const auto& items, const auto& length) {
+    std::vector<int64_t> costs(items.size());
+    std::transform(items.begin(), items.end(), costs.begin(),
+                   [&](const auto& item) { return cost(of, length(item), 1, true); });
+    return time_to_finish(costs, workers);
+  };
   const int64_t sum = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  const int64_t whole = time_of_order(lengths, [](int32_t length) { return length; });
+  const auto items = static_cast<int64_t>(lengths.size());
+  const int64_t even = (of.step * sum + of.tile * items) / workers + of.list;
+  if (20 * even >= 19 * whole) return {.time = whole};  // no list can gain a twentieth
   const auto begins_early = [&](const device::WorkPiece& piece) {
     return piece.parts > 1 || int64_t{16} * workers * (piece.end - piece.begin) > sum;
   };
@@ -228,19 +238,14 @@ WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers, cons
               [](const auto& a, const auto& b) { return a.item < b.item; });
     return work;
   }
-  Pieces whole = make_pieces(lengths, {.first = lengths.size()});
-  for (device::WorkPiece& piece : whole) piece.parts = 1;
-  const auto time_of_order = [&] {
-    std::vector<int64_t> costs;
-    for (const device::WorkPiece& piece : whole) costs.push_back(cost(of, piece.end, 1, true));
-    return time_to_finish(costs, workers);
-  };
-  work.time = time_of_order();
-  std::stable_sort(whole.begin(), std::stable_partition(whole.begin(), whole.end(), begins_early),
+  Pieces sorted = make_pieces(lengths, {.first = lengths.size()});
+  for (device::WorkPiece& piece : sorted) piece.parts = 1;
+  std::stable_sort(sorted.begin(),
+                   std::stable_partition(sorted.begin(), sorted.end(), begins_early),
                    [](const auto& a, const auto& b) { return a.end > b.end; });
-  const int64_t own = time_of_order() + of.list;
-  if (20 * own >= 19 * work.time) return work;
-  return {.pieces = std::move(whole), .time = own};
+  const int64_t own = time_of_order(sorted, [](const auto& piece) { return piece.end; }) + of.list;
+  if (20 * own >= 19 * whole) return {.time = whole};
+  return {.pieces = std::move(sorted), .time = own};
 }
 
 }  // namespace bs::cuda

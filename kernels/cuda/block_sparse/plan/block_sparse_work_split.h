@@ -15,7 +15,7 @@ int64_t time_to_finish(std::span<const int64_t> costs, int workers);
 
 /** @brief Items cut into pieces, longer pieces first. */
 struct WorkPieces {
-  std::vector<device::WorkPiece> pieces = {};  ///< none: items had better be taken whole
+  std::vector<device::WorkPiece> pieces = {};  ///< none: items are taken whole
   int slots = 0;                               ///< partial sums: parts of an item but its last
   int64_t time = 0;                            ///< until all are done
 

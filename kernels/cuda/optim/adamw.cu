@@ -13,20 +13,9 @@ using device::widen;
 
 constexpr int threads = 256;
 
-/// The tensors of one parameter; `master` may be null.
+/// Its moments are the first and the second.
 template <class T>
-struct Parameter {
-  T* value;
-  const T* gradient;
-  wide<T>* first;
-  wide<T>* second;
-  wide<T>* master;
-
-  __device__ bool takes_packs() const {
-    return aligned<4>(value) && aligned<4>(gradient) && aligned<4>(first) && aligned<4>(second) &&
-           aligned<4>(master);
-  }
-};
+using Parameter = SteppedParameter<T, 2>;
 
 /// Steps N neighbours from element i on.
 template <class T, int N>
@@ -36,25 +25,19 @@ __device__ void step_pack(const Parameter<T>& p, int64_t i, const AdamWStep<wide
   using Narrow = device::Pack<T, N>;
   using Full = device::Pack<W, N>;
   const auto g = *reinterpret_cast<const Narrow*>(p.gradient + i);
-  auto m = *reinterpret_cast<const Full*>(p.first + i);
-  auto v = *reinterpret_cast<const Full*>(p.second + i);
+  auto m = *reinterpret_cast<const Full*>(p.moment[0] + i);
+  auto v = *reinterpret_cast<const Full*>(p.moment[1] + i);
   Narrow value;
   Full w;
-  if (p.master) {
-    w = *reinterpret_cast<const Full*>(p.master + i);
-  } else {
-    value = *reinterpret_cast<const Narrow*>(p.value + i);
-#pragma unroll
-    for (int k = 0; k < N; ++k) w.at[k] = widen(value.at[k]);
-  }
+  p.template weights<N>(i, w);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     step(w.at[k], clip * widen(g.at[k]), m.at[k], v.at[k]);
     value.at[k] = narrow<T>(w.at[k]);
   }
   *reinterpret_cast<Narrow*>(p.value + i) = value;
-  *reinterpret_cast<Full*>(p.first + i) = m;
-  *reinterpret_cast<Full*>(p.second + i) = v;
+  *reinterpret_cast<Full*>(p.moment[0] + i) = m;
+  *reinterpret_cast<Full*>(p.moment[1] + i) = v;
   if (p.master) *reinterpret_cast<Full*>(p.master + i) = w;
 }
 
@@ -66,9 +49,7 @@ __global__ void __launch_bounds__(threads)
   if (clip_by.skips()) return;
   step.set(numbers);
   const Chunk c = table.chunk(blockIdx.x);
-  const Parameter<T> p = {table.at<T>(0, c.tensor), table.at<T>(1, c.tensor),
-                          table.at<W>(2, c.tensor), table.at<W>(3, c.tensor),
-                          table.at<W>(4, c.tensor)};
+  const Parameter<T> p(table, c.tensor);
   const auto clip = static_cast<W>(clip_by.factor());
   int64_t at = c.begin;
   if (p.takes_packs()) {

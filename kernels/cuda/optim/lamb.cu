@@ -13,35 +13,9 @@ using device::widen;
 
 constexpr int threads = 256;
 
-/// The tensors of one parameter; `master` may be null.
+/// Its moments are the first and the second.
 template <class T>
-struct Parameter {
-  T* value;
-  const T* gradient;
-  wide<T>* first;
-  wide<T>* second;
-  wide<T>* master;
-
-  __device__ Parameter(const TensorTable<5>& table, int tensor)
-      : value(table.at<T>(0, tensor)),
-        gradient(table.at<T>(1, tensor)),
-        first(table.at<wide<T>>(2, tensor)),
-        second(table.at<wide<T>>(3, tensor)),
-        master(table.at<wide<T>>(4, tensor)) {}
-  __device__ bool takes_packs() const {
-    return aligned<4>(value) && aligned<4>(gradient) && aligned<4>(first) && aligned<4>(second) &&
-           aligned<4>(master);
-  }
-  /// Loads the first N weights.
-  template <int N>
-  __device__ void weights(int64_t i, device::Pack<wide<T>, 4>& w) const {
-    if (master) return get<N>(master + i, w);
-    device::Pack<T, 4> narrow_w;
-    get<N>(value + i, narrow_w);
-#pragma unroll
-    for (int k = 0; k < N; ++k) w.at[k] = widen(narrow_w.at[k]);
-  }
-};
+using Parameter = SteppedParameter<T, 2>;
 
 /// Neighbours of one parameter: four, or one in the first place.
 template <class T>
@@ -70,8 +44,8 @@ __global__ void __launch_bounds__(threads)
       [&]<int N>(std::integral_constant<int, N>, int u, int64_t i) {
         Elements<T>& e = elements[u];
         get<N>(p.gradient + i, e.gradient);
-        get<N>(p.first + i, e.first);
-        get<N>(p.second + i, e.second);
+        get<N>(p.moment[0] + i, e.first);
+        get<N>(p.moment[1] + i, e.second);
         p.template weights<N>(i, e.weight);
       },
       [&]<int N>(std::integral_constant<int, N>, int u, int64_t i) {
@@ -87,8 +61,8 @@ __global__ void __launch_bounds__(threads)
           w_squares += static_cast<double>(w) * static_cast<double>(w);
           u_squares += direction * direction;
         }
-        put<N>(p.first + i, e.first);
-        put<N>(p.second + i, e.second);
+        put<N>(p.moment[0] + i, e.first);
+        put<N>(p.moment[1] + i, e.second);
       });
   w_squares = device::block_reduce(w_squares, device::Sum{}, 0.0);
   u_squares = device::block_reduce(u_squares, device::Sum{}, 0.0);
@@ -131,8 +105,8 @@ __global__ void __launch_bounds__(threads)
       c, p.takes_packs(),
       [&]<int N>(std::integral_constant<int, N>, int u, int64_t i) {
         Elements<T>& e = elements[u];
-        get<N>(p.first + i, e.first);
-        get<N>(p.second + i, e.second);
+        get<N>(p.moment[0] + i, e.first);
+        get<N>(p.moment[1] + i, e.second);
         p.template weights<N>(i, e.weight);
       },
       [&]<int N>(std::integral_constant<int, N>, int u, int64_t i) {

@@ -13,18 +13,9 @@ using device::widen;
 
 constexpr int threads = 256;
 
-/// The tensors of one parameter; `momentum` and `master` may be null.
+/// Its moment is the momentum.
 template <class T>
-struct Parameter {
-  T* value;
-  const T* gradient;
-  wide<T>* momentum;
-  wide<T>* master;
-
-  __device__ bool takes_packs() const {
-    return aligned<4>(value) && aligned<4>(gradient) && aligned<4>(momentum) && aligned<4>(master);
-  }
-};
+using Parameter = SteppedParameter<T, 1>;
 
 /// Steps N neighbours from element i on.
 template <class T, int N>
@@ -35,18 +26,12 @@ __device__ void step_pack(const Parameter<T>& p, int64_t i, const SgdStep<wide<T
   const auto g = *reinterpret_cast<const Narrow*>(p.gradient + i);
   Narrow value;
   Full w, b;
-  if (p.master) {
-    w = *reinterpret_cast<const Full*>(p.master + i);
-  } else {
-    value = *reinterpret_cast<const Narrow*>(p.value + i);
-#pragma unroll
-    for (int k = 0; k < N; ++k) w.at[k] = widen(value.at[k]);
-  }
-  if (p.momentum) b = *reinterpret_cast<const Full*>(p.momentum + i);
+  p.template weights<N>(i, w);
+  if (p.moment[0]) b = *reinterpret_cast<const Full*>(p.moment[0] + i);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     const wide<T> slope = clip * widen(g.at[k]);
-    if (p.momentum) {
+    if (p.moment[0]) {
       step(w.at[k], slope, b.at[k]);
     } else {
       step(w.at[k], slope);
@@ -54,7 +39,7 @@ __device__ void step_pack(const Parameter<T>& p, int64_t i, const SgdStep<wide<T
     value.at[k] = narrow<T>(w.at[k]);
   }
   *reinterpret_cast<Narrow*>(p.value + i) = value;
-  if (p.momentum) *reinterpret_cast<Full*>(p.momentum + i) = b;
+  if (p.moment[0]) *reinterpret_cast<Full*>(p.moment[0] + i) = b;
   if (p.master) *reinterpret_cast<Full*>(p.master + i) = w;
 }
 
@@ -66,8 +51,7 @@ __global__ void __launch_bounds__(threads)
   if (clip_by.skips()) return;
   step.set(rate);
   const Chunk c = table.chunk(blockIdx.x);
-  const Parameter<T> p = {table.at<T>(0, c.tensor), table.at<T>(1, c.tensor),
-                          table.at<W>(2, c.tensor), table.at<W>(3, c.tensor)};
+  const Parameter<T> p(table, c.tensor);
   const auto clip = static_cast<W>(clip_by.factor());
   int64_t at = c.begin;
   if (p.takes_packs()) {

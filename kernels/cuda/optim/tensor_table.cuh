@@ -91,23 +91,60 @@ __device__ bool aligned(const T* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % (count * sizeof(T)) == 0;
 }
 
-/// The first N of four neighbours, to and from memory.
-template <int N, class T>
-__device__ void get(const T* from, device::Pack<T, 4>& pack) {
-  if constexpr (N == 4) {
-    pack = *reinterpret_cast<const device::Pack<T, 4>*>(from);
+/// All neighbours of a pack, or the first one, to and from memory.
+template <int N, class T, int Size>
+__device__ void get(const T* from, device::Pack<T, Size>& pack) {
+  static_assert(N == Size || N == 1);
+  if constexpr (N == Size) {
+    pack = *reinterpret_cast<const device::Pack<T, Size>*>(from);
   } else {
     pack.at[0] = *from;
   }
 }
-template <int N, class T>
-__device__ void put(T* to, const device::Pack<T, 4>& pack) {
-  if constexpr (N == 4) {
-    *reinterpret_cast<device::Pack<T, 4>*>(to) = pack;
+template <int N, class T, int Size>
+__device__ void put(T* to, const device::Pack<T, Size>& pack) {
+  static_assert(N == Size || N == 1);
+  if constexpr (N == Size) {
+    *reinterpret_cast<device::Pack<T, Size>*>(to) = pack;
   } else {
     *to = pack.at[0];
   }
 }
+
+/// One parameter of a table: its value, gradient and `moments` states of the step, and the weights
+/// in full precision. States and weights may be null.
+template <class T, int moments>
+struct SteppedParameter {
+  using W = device::wide<T>;
+  T* value;
+  const T* gradient;
+  W* moment[moments];
+  W* master;
+
+  __device__ SteppedParameter(const TensorTable<moments + 3>& table, int tensor)
+      : value(table.template at<T>(0, tensor)),
+        gradient(table.template at<T>(1, tensor)),
+        master(table.template at<W>(moments + 2, tensor)) {
+#pragma unroll
+    for (int i = 0; i < moments; ++i) moment[i] = table.template at<W>(2 + i, tensor);
+  }
+  /// Whether four neighbours may be loaded at once.
+  __device__ bool takes_packs() const {
+    bool all = aligned<4>(value) && aligned<4>(gradient);
+#pragma unroll
+    for (int i = 0; i < moments; ++i) all = all && aligned<4>(moment[i]);
+    return all && aligned<4>(master);
+  }
+  /// Loads the first N weights.
+  template <int N, int Size>
+  __device__ void weights(int64_t i, device::Pack<W, Size>& w) const {
+    if (master) return get<N>(master + i, w);
+    device::Pack<T, Size> narrow_w;
+    get<N>(value + i, narrow_w);
+#pragma unroll
+    for (int k = 0; k < N; ++k) w.at[k] = device::widen(narrow_w.at[k]);
+  }
+};
 
 /// Calls f(std::integral_constant<int, N>, u, first) for the elements of a chunk in two passes over
 /// as many packs as a thread has at once: first with `load`, for each u, then with `step`. So all

@@ -167,9 +167,10 @@ __device__ inline long long attention_warp() {
   return (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
 }
 
-/// All queries, a warp each, of `length` a sequence at most.
-template <class T, unsigned rules, int slots>
-__device__ inline void attention_forward_singly(const AttentionForward<T>& a, int length) {
+/// f(head, query) for the query of this warp, if it has one: all queries have one each, and a
+/// sequence has `length` at most. `a` is what a pass reads and writes.
+template <class T, unsigned rules, class A, class F>
+__device__ inline void attention_warp_query(const A& a, int length, const F& f) {
   const long long at = attention_warp();
   const AttentionProblem& p = a.problem;
   const auto sequence = static_cast<int>(at / length / p.heads);
@@ -177,19 +178,21 @@ __device__ inline void attention_forward_singly(const AttentionForward<T>& a, in
   const AttentionHead<T, typename Mma<T>::Sum, rules> head(p, a.scores, sequence,
                                                            static_cast<int>(at / length % p.heads));
   const int query = head.begin + static_cast<int>(at % length);
-  if (query < head.end) attention_single_query<T, rules, slots>(a, head, query);
+  if (query < head.end) f(head, query);
+}
+
+template <class T, unsigned rules, int slots>
+__device__ inline void attention_forward_singly(const AttentionForward<T>& a, int length) {
+  attention_warp_query<T, rules>(a, length, [&](const auto& head, int query) {
+    attention_single_query<T, rules, slots>(a, head, query);
+  });
 }
 
 template <class T, unsigned rules, int slots>
 __device__ inline void attention_query_gradient_singly(const AttentionBackward<T>& a, int length) {
-  const long long at = attention_warp();
-  const AttentionProblem& p = a.problem;
-  const auto sequence = static_cast<int>(at / length / p.heads);
-  if (sequence > p.last_sequence) return;
-  const AttentionHead<T, typename Mma<T>::Sum, rules> head(p, a.scores, sequence,
-                                                           static_cast<int>(at / length % p.heads));
-  const int query = head.begin + static_cast<int>(at % length);
-  if (query < head.end) attention_single_query_gradient<T, rules, slots>(a, head, query);
+  attention_warp_query<T, rules>(a, length, [&](const auto& head, int query) {
+    attention_single_query_gradient<T, rules, slots>(a, head, query);
+  });
 }
 
 template <class T, unsigned rules, int slots>

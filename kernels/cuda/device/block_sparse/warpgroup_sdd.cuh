@@ -4,9 +4,9 @@
 // columns side by side; or of 128, where both have the same columns: a block of 128, or block rows
 // gathered from wherever they are alike. One warpgroup copies.
 //
-// What is gathered had better have the depth along its lines, which would else be as short as a
-// block. Where only A has that, strips are of B's columns and A's rows are gathered: B^T A^T, the
-// blocks of which are `turned` on their way out.
+// The gathered operand should have the depth along its lines, which are as short as a block
+// otherwise. Where only A has that, the product is B^T A^T: strips are of B's columns, and A's rows
+// are gathered. Its blocks are `turned` on their way out.
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_sdd_items.cuh>
 

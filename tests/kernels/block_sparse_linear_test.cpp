@@ -2,6 +2,7 @@
 #include <bs/autograd/binary.h>
 #include <bs/autograd/block_sparse_linear.h>
 #include <bs/autograd/block_sparse_matmul.h>
+#include <bs/tests/support/activated.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <bs/tests/support/sparse_case.h>
@@ -19,25 +20,6 @@ constexpr Activation activations[] = {Activation::none,     Activation::relu, Ac
                                       Activation::sigmoid,  Activation::silu, Activation::gelu,
                                       Activation::gelu_tanh};
 
-double formula(Activation f, double x) {
-  switch (f) {
-    case Activation::relu:
-      return std::max(x, 0.0);
-    case Activation::tanh:
-      return std::tanh(x);
-    case Activation::sigmoid:
-      return 1 / (1 + std::exp(-x));
-    case Activation::silu:
-      return x / (1 + std::exp(-x));
-    case Activation::gelu:
-      return x * (1 + std::erf(x / std::sqrt(2.0))) / 2;
-    case Activation::gelu_tanh:
-      return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    default:
-      return x;
-  }
-}
-
 void check_layer(const Mask& mask, const Shape& lead, Activation f, bool bias) {
   Shape x = lead;
   x.push_back(mask.width());
@@ -47,7 +29,7 @@ void check_layer(const Mask& mask, const Shape& lead, Activation f, bool bias) {
     Reference y = product(rows, densify(in[1], mask), false, true);
     for (size_t i = 0; i < y.values.size(); ++i) {
       const size_t j = i % static_cast<size_t>(mask.height());
-      y[i] = formula(f, y[i] + (bias ? in[2][j] : 0));
+      y[i] = activated(f, y[i] + (bias ? in[2][j] : 0));
     }
     y.shape = lead;
     y.shape.push_back(mask.height());

@@ -5,6 +5,7 @@
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
 #include <bs/tests/kernels/golden/kron.h>
+#include <bs/tests/support/activated.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
@@ -42,25 +43,6 @@ Reference product_of(const Reference& x, const References& factors, int64_t rows
       y[static_cast<size_t>(r * out + j)] = sum;
     }
   return y;
-}
-
-double activated(Activation f, double x) {
-  switch (f) {
-    case Activation::relu:
-      return std::max(x, 0.0);
-    case Activation::tanh:
-      return std::tanh(x);
-    case Activation::sigmoid:
-      return 1 / (1 + std::exp(-x));
-    case Activation::silu:
-      return x / (1 + std::exp(-x));
-    case Activation::gelu:
-      return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
-    case Activation::gelu_tanh:
-      return x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
-    default:
-      return x;
-  }
 }
 
 Reference transposed(const Reference& m) {

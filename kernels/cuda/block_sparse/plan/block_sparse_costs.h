@@ -92,7 +92,7 @@ constexpr SplitCosts tf32_sdd_costs(bool split, int64_t sums) {
   return costs;
 }
 
-/** @brief How dsd's tiles on mma.sync come along. */
+/** @brief The pace of dsd's tiles on mma.sync. */
 struct TilePace {
   int resident = 0;  ///< at a time on a multiprocessor
   int step = 0;      ///< that one of them takes for a stage, or a block longer than that
@@ -117,9 +117,9 @@ constexpr TilePace tile_pace(const BlockSparseTile& t, Factors factors, int bloc
       static_cast<int>(2.0 * t.rows * t.cols * depth * static_cast<double>(resident) / rate);
   return {static_cast<int>(resident), std::max(step, 500)};
 }
-/** @brief Whether tiles of half the columns are sooner done: `tiles` and `halves` of them, of equal
- *  length, by a GPU that works at `slots` at a time. A half one takes some more than half; and what
- *  counts for many tiles is what they read, unless three products are made of it (`split`). */
+/** @brief Whether tiles of half the columns are sooner done, `halves` of them instead of `tiles`,
+ * of which a GPU works at `slots` at a time. A half tile takes .58 of the time of a whole one. Many
+ *  tiles wait for what they read, and stay whole, unless each makes three products (`split`). */
 constexpr bool half_tiles_pay(int64_t tiles, int64_t halves, int64_t slots, bool split) {
   return (split || tiles <= 2 * slots) &&
          100 * ((tiles + slots - 1) / slots) > 58 * ((halves + slots - 1) / slots);

@@ -45,8 +45,8 @@ RowGroups group_rows(const Layout& layout, bool transposed, int side);
 /** @brief The same, made once for a layout and kept with it. */
 Kept<RowGroups> row_groups_of(const Layout& layout, bool transposed, int side);
 
-/** @brief The density of random blocks whose unions are as long. Kernels that work through unions
- *  take as long for these, however many blocks there are: of rows that are alike there are more. */
+/** @brief The density of random blocks whose unions are as long. Kernels take as long as the unions
+ *  are, whether rows are alike and have many blocks or not. */
 double random_density(const RowGroups& groups);
 
 /** @brief What a product does with the strips. */

@@ -23,9 +23,9 @@ struct GatheredStrips {
 
 /** @brief Of a window: as many columns as there can be. */
 inline constexpr int widest_window = std::numeric_limits<int>::max();
-/** @brief Columns of the windows of a matrix that items come from: what runs at once then reads no
- *  more of B. All that a window can have, unless the GPU's memory would be what items wait for:
- * then .77 to .96 of the time at 8192^3.
+/** @brief Columns of the windows that items are gathered from. Items that run at once read no more
+ *  of B than one or two windows have. A window is as wide as can be, unless items would wait for
+ *  the GPU's memory: narrow ones take .77 to .96 of the time at 8192^3 then.
  *  @param[in] rows,columns of the matrix
  *  @param[in] step nanoseconds of a stage of an item, of 128 bytes of each row and column */
 int sdd_window(int64_t rows, int64_t columns, int block, double step, const Gpu& gpu);
@@ -42,8 +42,8 @@ GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form,
 GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns,
                           int window = widest_window);
 
-/** @brief About how many items of `cols` columns, half as many, would have the blocks of these:
- * each one's fuller columns, and others as full for the rest. Within a tenth of what gather_sdd
+/** @brief About how many items there would be of `cols` columns, half of what these have. Each
+ * keeps its fuller columns, and the rest fill others as well. Within a tenth of what gather_sdd
  * makes of random layouts. */
 double expect_items(const GatheredStrips& wide, int cols);
 

@@ -19,13 +19,13 @@ struct WorkPieces {
   int slots = 0;                               ///< partial sums: parts of an item but its last
   int64_t time = 0;                            ///< until all are done
 
-  /** @brief What plans of different tiles are compared by, since times are estimates: parts have to
-   *  gain a twentieth over whole items of another tile, as they have to over those of their own. */
+  /** @brief The time by which plans of different tiles are compared. Parts have to gain a twentieth
+   *  over whole items, of another tile as of their own: times are estimates. */
   int64_t rated_time() const { return time * (pieces.empty() ? 19 : 20); }
 };
 
-/** @brief What takes how long where items are cut, in any unit: as it stands, in steps of sdd of
- *  f32, measured on an H200. */
+/** @brief How long the parts of cut items take, in any one unit. The values here count steps of
+ *  f32's sdd on an H200. */
 struct SplitCosts {
   int step = 1;
   int tile = 2;          ///< the end of an item
@@ -64,8 +64,7 @@ WorkPieces split_work(const std::vector<int32_t>& lengths, int workers,
 WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers,
                           const SplitCosts& costs = {});
 
-/** @brief More items a worker than this, or more at all, are never cut: they are not worth a list.
- */
+/** @brief Items are not cut if a worker has more than so many, or if there are more at all. */
 inline constexpr int most_split_items = 8, most_listed_items = 2047;
 
 }  // namespace bs::cuda

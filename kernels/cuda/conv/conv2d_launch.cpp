@@ -170,7 +170,7 @@ class Launch {
     const int64_t counters = serial ? round_up(tiles_, 4) : 0;
     const int64_t words = d_.tile.math.accumulator == Element::f64 ? 2 : 1;
     const int64_t sums = tiles_ * (serial ? 1 : slices_) * partial_elements(d_) * words;
-    const Tensor memory = Tensor::empty({counters + sums}, i32, stream_.device());
+    Tensor memory = Tensor::empty({counters + sums}, i32, stream_.device());
     if (serial) fill(memory.slice(0, 0, counters), 0);
     gemm.counters = static_cast<int*>(memory.data());
     gemm.partials = static_cast<int*>(memory.data()) + counters;

@@ -11,7 +11,7 @@
 
 namespace bs::cuda {
 
-constexpr int nanoseconds(double time) { return static_cast<int>(time + .5); }
+inline int nanoseconds(double time) { return static_cast<int>(std::lround(time)); }
 
 /** @brief To copy so many bytes. */
 inline double copy_time(double bytes, const Gpu& gpu) {

@@ -1,5 +1,6 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_dsd_order.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <numeric>
@@ -139,7 +140,7 @@ bool strips_follow(const Layout& layout, const Strips& strips, const DsdExtent& 
   const auto count = static_cast<int64_t>(strips.count);
   const auto at_once = static_cast<int>(std::max<int64_t>(workers / x.columns, 1));
   const auto reads = [&](int run) { return column_reads(layout, strips, 0, run); };
-  const auto runs = [&](int run) { return static_cast<double>((count + run - 1) / run); };
+  const auto runs = [&](int run) { return static_cast<double>(ceil_div(count, run)); };
   const double one = reads(at_once), two = reads(2 * at_once);
   const bool slide = two / runs(2 * at_once) >= (1 + least_fresh) * one / runs(at_once) &&
                      reads(1) >= least_common * two;

@@ -69,8 +69,9 @@ BS_C_API bs_status bs_tensor_from_dlpack_unversioned(struct DLManagedTensor* man
 BS_C_API bs_status bs_tensor_to_dlpack(const bs_tensor* t, struct DLManagedTensorVersioned** out);
 BS_C_API bs_status bs_tensor_to_dlpack_unversioned(const bs_tensor* t,
                                                    struct DLManagedTensor** out);
-/** @brief A view of row-major host memory, which must outlive every handle that uses it. */
-BS_C_API bs_status bs_tensor_from_memory(void* data, bs_dtype dtype, int rank, const int64_t* shape,
+/** @brief A view of row-major host memory, which must outlive every handle that uses it.
+ *  @param dtype a bs_dtype; an int, so that any other can be refused */
+BS_C_API bs_status bs_tensor_from_memory(void* data, int dtype, int rank, const int64_t* shape,
                                          bs_tensor** out);
 BS_C_API bs_status bs_tensor_describe(const bs_tensor* t, bs_tensor_info* out);
 BS_C_API void bs_tensor_free(bs_tensor* t);

@@ -47,8 +47,8 @@ BS_C_API void bs_lstm_free(bs_lstm* saved);
  *  @{ */
 typedef enum bs_reduction { BS_MEAN = 0, BS_SUM = 1, BS_NONE = 2 } bs_reduction;
 typedef struct bs_transducer_options {
-  int64_t blank; /**< negative counts from the last class */
-  bs_reduction reduction;
+  int64_t blank;          /**< negative counts from the last class */
+  int reduction;          /**< a bs_reduction */
   double clamp;           /**< bound of gradients; 0: none */
   double fastemit_lambda; /**< 0: none */
 } bs_transducer_options;

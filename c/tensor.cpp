@@ -54,13 +54,12 @@ bs_status bs_tensor_to_dlpack_unversioned(const bs_tensor* t, DLManagedTensor** 
   });
 }
 
-bs_status bs_tensor_from_memory(void* data, bs_dtype dtype, int rank, const int64_t* shape,
+bs_status bs_tensor_from_memory(void* data, int dtype, int rank, const int64_t* shape,
                                 bs_tensor** out) {
   return guarded([&] {
     const char* op = "bs_tensor_from_memory";
     place(op, out);
-    BS_CHECK(static_cast<size_t>(dtype) < dtypes.size(), "{}: dtype {}", op,
-             static_cast<int>(dtype));
+    BS_CHECK(static_cast<size_t>(dtype) < dtypes.size(), "{}: dtype {}", op, dtype);
     BS_CHECK(rank >= 0 && rank <= BS_MAX_RANK, "{}: {} axes; {} are the most", op, rank,
              BS_MAX_RANK);
     BS_CHECK(shape != nullptr || rank == 0, "{}: shape is NULL", op);

@@ -12,7 +12,7 @@ namespace bs::c {
 
 namespace {
 
-Reduction reduction_of(const char* op, bs_reduction reduction) {
+Reduction reduction_of(const char* op, int reduction) {
   switch (reduction) {
     case BS_MEAN:
       return Reduction::mean;
@@ -21,7 +21,7 @@ Reduction reduction_of(const char* op, bs_reduction reduction) {
     case BS_NONE:
       return Reduction::none;
   }
-  BS_THROW(Error, "{}: reduction {}", op, static_cast<int>(reduction));
+  BS_THROW(Error, "{}: reduction {}", op, reduction);
 }
 
 }  // namespace

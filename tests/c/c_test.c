@@ -217,6 +217,9 @@ static void transducer(void) {
   OK(bs_transducer_loss_backward(saved, d, &dl));
   const double expected[] = {-1. / 6, -1. / 6, 1. / 3}; /* half of the paths emit at (0, 0) */
   for (int i = 0; i < 3; ++i) CHECK(fabs(values_of(dl)[i] - expected[i]) < 1e-14);
+  const bs_transducer_options odd = {.reduction = 3};
+  bs_tensor* none = NULL;
+  REFUSED(bs_transducer_loss(l, t, fl, ul, &odd, &none, NULL), "reduction 3");
   bs_tensor* all[] = {l, d, t, fl, ul, loss, dl};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) bs_tensor_free(all[i]);
   bs_transducer_free(saved);
@@ -293,7 +296,7 @@ static void patterns_and_tensors(void) {
   REFUSED(bs_tensor_from_dlpack(NULL, &back), "NULL");
   REFUSED(bs_tensor_from_memory(NULL, BS_F32, 1, (int64_t[]){3}, &back), "data is NULL");
   REFUSED(bs_tensor_from_memory(&info, BS_F32, 9, (int64_t[]){3}, &back), "9 axes");
-  REFUSED(bs_tensor_from_memory(&info, (bs_dtype)8, 0, NULL, &back), "dtype 8");
+  REFUSED(bs_tensor_from_memory(&info, 8, 0, NULL, &back), "dtype 8");
   REFUSED(bs_tensor_from_memory(&info, BS_F32, 1, (int64_t[]){-1}, &back), "negative");
   REFUSED(bs_layout_dense(NULL, 0, &none), "size is NULL");
   REFUSED(bs_layout_fixed(&size, 4, 3, 0, &none), "fixed");

@@ -12,7 +12,7 @@ using namespace bs::cuda;
 
 TEST_CASE("block-sparse products: the kernels of mma.sync compile and keep to registers") {
   test::check_kernels(
-      all_tiled_kernels(), [](const TiledKernel& k) { return tiled_source(k); }, 107);
+      all_tiled_kernels(), [](const TiledKernel& k) { return tiled_source(k); }, 331);
 }
 
 TEST_CASE("block-sparse products: the kernels of mma.sync compile with an epilogue of all kinds") {
@@ -23,7 +23,7 @@ TEST_CASE("block-sparse products: the kernels of mma.sync compile with an epilog
         const GemmEpilogue e = test::epilogue_of_all_kinds(element_of(k.dtype));
         return tiled_source(k, &e);
       },
-      223);
+      661);
 }
 
 TEST_CASE("block-sparse products: the kernels of mma.sync compile with reductions") {
@@ -34,7 +34,7 @@ TEST_CASE("block-sparse products: the kernels of mma.sync compile with reduction
         const GemmEpilogue e = test::epilogue_that_reduces(element_of(k.dtype));
         return tiled_source(k, &e);
       },
-      251);
+      757);
 }
 
 TEST_CASE("block-sparse products: the widest tiles of mma.sync keep to registers") {

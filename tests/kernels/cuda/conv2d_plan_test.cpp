@@ -159,24 +159,24 @@ TEST_CASE("conv2d kernels: pixels and taps are those of the convolution") {
 }
 
 TEST_CASE("conv2d kernels: tiles of warpgroups compile without spills") {
-  check_kernels(warpgroup_forms(), plain_source, 29, {90});
+  check_kernels(warpgroup_forms(), plain_source, 89, {90});
   std::vector<Conv2dForm> forms = warpgroup_forms();
   std::erase_if(forms, [](const Conv2dForm& f) { return f.kind == Conv2dKind::wgrad; });
-  check_kernels(forms, long_source, 53, {90});
+  check_kernels(forms, long_source, 157, {90});
 }
 
 TEST_CASE("conv2d kernels: tiles of single warps compile without spills") {
-  check_kernels(portable_forms(), plain_source, 113);
+  check_kernels(portable_forms(), plain_source, 337);
   check_kernels(portable_forms(), long_source, 197);
 }
 
 TEST_CASE("conv2d kernels: those that add up slices compile without spills") {
   std::vector<Conv2dForm> forms = warpgroup_forms();
   std::erase_if(forms, [](const Conv2dForm& f) { return !f.sliced; });
-  check_kernels(forms, join_source, 17, {90});
+  check_kernels(forms, join_source, 53, {90});
   forms = portable_forms();
   std::erase_if(forms, [](const Conv2dForm& f) { return !f.sliced; });
-  check_kernels(forms, join_source, 83, {80});
+  check_kernels(forms, join_source, 241, {80});
 }
 
 TEST_CASE("conv2d's plan") {

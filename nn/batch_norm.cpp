@@ -1,6 +1,9 @@
 #include <bs/nn/batch_norm.h>
 
+#include <bs/kernels/binary.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/unary.h>
 
 namespace bs::nn {
 
@@ -27,6 +30,21 @@ BatchNorm::BatchNorm(const Options& options, const char* name, int lowest_rank, 
       register_buffer("running_var", tracks ? ones(shape, statistics, o.device) : Tensor());
   num_batches_tracked =
       register_buffer("num_batches_tracked", tracks ? zeros({}, i64, o.device) : Tensor());
+}
+
+void BatchNorm::fold_into(Conv2d& conv) {
+  BS_CHECK(running_mean.defined(), "{}: without running statistics nothing can be folded", name_);
+  const Tensor mean = running_mean.data(), var = running_var.data();
+  Tensor scale = rsqrt(add(var, full({}, eps_, var.dtype(), var.device())));
+  if (weight.defined()) scale = mul(scale, cast(weight.data(), var.dtype()));
+  Tensor shift = neg(mul(mean, scale));
+  if (bias.defined()) shift = add(shift, cast(bias.data(), var.dtype()));
+  const DType dtype = conv.weight.dtype();
+  conv.fold(cast(scale, dtype), cast(shift, dtype));
+  fill(mean, 0);
+  fill(var, 1 - eps_);
+  if (weight.defined()) fill(weight.data(), 1);
+  if (bias.defined()) fill(bias.data(), 0);
 }
 
 Variable BatchNorm::apply(const Variable& x, const Variable& residual, bool relu) const {

@@ -1,6 +1,7 @@
 #pragma once
 /** @file Batch norm as a layer; see kernels/batch_norm.h for the formulas. */
 #include <bs/autograd/batch_norm.h>
+#include <bs/nn/conv2d.h>
 #include <bs/nn/module.h>
 
 #include <optional>
@@ -37,6 +38,11 @@ class BatchNorm : public Module {
   Variable running_mean;         ///< buffer [channels], zeros at first, or undefined
   Variable running_var;          ///< buffer [channels], ones at first, or undefined
   Variable num_batches_tracked;  ///< buffer, i64 [], or undefined
+
+  /** @brief Puts what the layer does in use into the convolution before it, and makes itself the
+   *  identity, but for a ReLU and a residual: the model's forward stays as it is.
+   *  @throws Error where it keeps no running statistics, or the channels differ. */
+  void fold_into(Conv2d& conv);
 
  protected:
   /** @brief @throws Error unless x has one of these ranks. */

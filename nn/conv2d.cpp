@@ -2,6 +2,7 @@
 
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/nn/init.h>
 
 #include <cmath>
@@ -53,10 +54,11 @@ Variable Conv2d::forward(const Variable& x, const Variable& residual) const {
 
 void Conv2d::fold(const Tensor& scale, const Tensor& shift) {
   const Tensor w = weight.data();
-  BS_CHECK(bias.defined(), "conv2d: a layer without a bias has no place for the shift");
   BS_CHECK(scale.shape() == Shape{w.size(0)} && shift.shape() == scale.shape(),
            "conv2d: scale {} and shift {} for a weight {}", scale.shape(), shift.shape(),
            w.shape());
+  if (!bias.defined())
+    bias = register_parameter("bias", zeros(scale.shape(), w.dtype(), w.device()));
   copy(mul(w, scale.view({w.size(0), 1, 1, 1})), w);
   copy(add(mul(bias.data(), scale), shift), bias.data());
 }

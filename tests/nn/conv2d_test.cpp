@@ -1,7 +1,9 @@
+#include <bs/autograd/activation.h>
 #include <bs/autograd/binary.h>
 #include <bs/autograd/grad_check.h>
 #include <bs/autograd/reduce.h>
 #include <bs/kernels/copy.h>
+#include <bs/nn/batch_norm.h>
 #include <bs/nn/conv2d.h>
 #include <bs/tests/nn/golden/recorded.h>
 #include <bs/tests/support/devices.h>
@@ -122,6 +124,30 @@ TEST_CASE("nn::Conv2d: a folded batch norm") {
   folded.fold(scale, shift);
   check_close("folded", Reference::of(folded.forward(x).data()), Reference::of(expected.data()),
               1e-14);
+}
+
+TEST_CASE("nn::BatchNorm2d: folded into the convolution before it") {
+  for (const bool bias : {false, true}) {
+    nn::Conv2d conv(
+        {.in = 3, .out = 4, .kernel = {3, 3}, .bias = bias, .dtype = f64, .device = test_device()});
+    nn::BatchNorm2d norm({.channels = 4, .dtype = f64, .device = test_device()});
+    copy(given({4}, 2), norm.weight.data());
+    copy(given({4}, 3), norm.bias.data());
+    const Variable x = given({2, 3, 6, 6}, 1);
+    norm.forward(conv.forward(x));  // leaves statistics
+    norm.eval();
+    const Variable expected = norm.forward_relu(conv.forward(x));
+    norm.fold_into(conv);
+    CHECK(conv.parameters().size() == 2);
+    check_close("folded", Reference::of(norm.forward_relu(conv.forward(x)).data()),
+                Reference::of(expected.data()), 1e-14);
+    check_close("without the norm", Reference::of(relu(conv.forward(x)).data()),
+                Reference::of(expected.data()), 1e-14);
+  }
+  nn::BatchNorm2d untracked({.channels = 4, .track_running_stats = false});
+  nn::Conv2d conv({.in = 3, .out = 4});
+  CHECK_THROWS_WITH_AS(untracked.fold_into(conv),
+                       "batch_norm2d: without running statistics nothing can be folded", Error);
 }
 
 TEST_CASE("nn::init::fixup") {

@@ -15,22 +15,25 @@ struct Call {
 /// How integers are computed.
 enum class Integers : uint8_t {
   wrapping,  ///< what is beyond a result's range has no influence on the digits that stay
+  chosen,    ///< the result is one of the operands
   exact,
   floating  ///< not at all: as f32
 };
 
-/// bool, and u8 where it does not wrap, are computed as i32: results then wrap, or turn to 0 or 1,
-/// as they come back.
-DType computed_as(DType dtype, Integers integers) {
-  if (dtype == u8 && integers == Integers::wrapping) return u8;
-  return dtype == u8 || dtype == boolean ? i32 : dtype;
+/// bool, and u8 where it matters, are computed as i32: results then wrap, or turn to 0 or 1, as
+/// they come back. A number beside bytes may be beyond their range, and is chosen as it is.
+DType computed_as(DType dtype, Integers integers, bool numbers) {
+  if (dtype != u8 && dtype != boolean) return dtype;
+  const bool bytes = integers == Integers::wrapping || (integers == Integers::chosen && !numbers);
+  return bytes ? u8 : i32;
 }
 
 Call prepare(const char* op, const Operand& a, const Operand& b, Integers integers) {
   const Common c = common(op, a, b);
   const bool turns = integers == Integers::floating && !is_floating(c.dtype);
   const DType dtype = turns ? f32 : c.dtype;
-  const DType compute = computed_as(dtype, integers);
+  const bool numbers = !a.tensor.defined() || !b.tensor.defined();
+  const DType compute = computed_as(dtype, integers, numbers);
   return {expand(a, compute, c.shape), expand(b, compute, c.shape),
           Tensor::empty(c.shape, compute, c.device), dtype};
 }
@@ -47,8 +50,8 @@ BS_BINARY(sub, wrapping)
 BS_BINARY(mul, wrapping)
 BS_BINARY(div, floating)
 BS_BINARY(pow, exact)
-BS_BINARY(minimum, exact)
-BS_BINARY(maximum, exact)
+BS_BINARY(minimum, chosen)
+BS_BINARY(maximum, chosen)
 #undef BS_BINARY
 
 }  // namespace

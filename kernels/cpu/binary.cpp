@@ -40,9 +40,9 @@ void arithmetic(const char* op, const F& f, const Operand& a, const Operand& b, 
   }
 }
 
-/// The same for what wraps around, which takes u8 too.
+/// The same for what may be computed in bytes.
 template <class F>
-void wrapping(const char* op, const F& f, const Operand& a, const Operand& b, const Tensor& y) {
+void in_bytes(const char* op, const F& f, const Operand& a, const Operand& b, const Tensor& y) {
   if (y.dtype() == u8) return map<uint8_t, uint8_t, uint8_t>(f, y, a, b);
   arithmetic(op, f, a, b, y);
 }
@@ -59,21 +59,21 @@ void add(const Operand& a, const Operand& b, const Tensor& y, Stream) {
   const auto f = []<class W>(W p, W q) {
     return static_cast<W>(static_cast<Wrapping<W>>(p) + static_cast<Wrapping<W>>(q));
   };
-  wrapping("add", f, a, b, y);
+  in_bytes("add", f, a, b, y);
 }
 
 void sub(const Operand& a, const Operand& b, const Tensor& y, Stream) {
   const auto f = []<class W>(W p, W q) {
     return static_cast<W>(static_cast<Wrapping<W>>(p) - static_cast<Wrapping<W>>(q));
   };
-  wrapping("sub", f, a, b, y);
+  in_bytes("sub", f, a, b, y);
 }
 
 void mul(const Operand& a, const Operand& b, const Tensor& y, Stream) {
   const auto f = []<class W>(W p, W q) {
     return static_cast<W>(static_cast<Wrapping<W>>(p) * static_cast<Wrapping<W>>(q));
   };
-  wrapping("mul", f, a, b, y);
+  in_bytes("mul", f, a, b, y);
 }
 
 void div(const Operand& a, const Operand& b, const Tensor& y, Stream) {
@@ -90,12 +90,12 @@ void pow(const Operand& a, const Operand& b, const Tensor& y, Stream) {
 
 // A comparison with NaN is false: where p is NaN the comparison of p with itself picks it.
 void minimum(const Operand& a, const Operand& b, const Tensor& y, Stream) {
-  arithmetic(
+  in_bytes(
       "minimum", []<class W>(W p, W q) { return p < q || p != p ? p : q; }, a, b, y);
 }
 
 void maximum(const Operand& a, const Operand& b, const Tensor& y, Stream) {
-  arithmetic(
+  in_bytes(
       "maximum", []<class W>(W p, W q) { return p > q || p != p ? p : q; }, a, b, y);
 }
 

@@ -1,9 +1,11 @@
 #include <bs/kernels/cpu/convert.h>
+#include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/reduce.h>
 #include <bs/lib/integers.h>
 
 #include <array>
+#include <cstring>
 #include <limits>
 #include <memory>
 
@@ -19,7 +21,16 @@ constexpr int64_t strip = 1024;
 /// Independent partial results along a row: two vectors of AVX-512.
 constexpr int64_t lanes = 32;
 
+/// Partial sums in registers: an array of single ones goes through memory each time. A choice goes
+/// through memory faster: between these vectors g++ selects by masks as wide as they are.
+template <class W>
+struct Vector {
+  static constexpr int64_t size = vector_bytes / static_cast<int64_t>(sizeof(W));
+  typedef W type __attribute__((vector_size(vector_bytes)));
+};
+
 struct Sum {
+  static constexpr bool in_registers = true;
   template <class W>
   static constexpr W identity = 0;
   template <class W>
@@ -31,6 +42,7 @@ struct Sum {
 // Where a is NaN the comparison of a with itself keeps it; where b is, the first one is false. Two
 // selections are two vector instructions; one of both comparisons would be three.
 struct Max {
+  static constexpr bool in_registers = false;
   template <class W>
   static constexpr W identity = std::numeric_limits<W>::has_infinity
                                     ? -std::numeric_limits<W>::infinity()
@@ -42,6 +54,7 @@ struct Max {
   }
 };
 struct Min {
+  static constexpr bool in_registers = false;
   template <class W>
   static constexpr W identity = std::numeric_limits<W>::has_infinity
                                     ? std::numeric_limits<W>::infinity()
@@ -55,8 +68,8 @@ struct Min {
 
 /// Terms of a sum or a choice: the elements themselves.
 struct Identity {
-  template <class W>
-  W operator()(W x, int64_t) const {
+  template <class V>
+  V operator()(V x, int64_t) const {
     return x;
   }
 };
@@ -64,7 +77,10 @@ struct Identity {
 template <class W>
 struct SquaredDeviation {
   const W* mean;
-  W operator()(W x, int64_t result) const { return (x - mean[result]) * (x - mean[result]); }
+  template <class V>
+  V operator()(V x, int64_t result) const {
+    return (x - mean[result]) * (x - mean[result]);
+  }
 };
 
 template <class W, class T>
@@ -74,6 +90,39 @@ const W* widened(const T* x, int64_t count, W* buffer) {
   } else {
     widen(count, x, buffer);
     return buffer;
+  }
+}
+
+/// Combines `lanes` of wide[0, count) at a time into partial[0, lanes); how many were taken.
+template <class Op, class W, class Term>
+int64_t combine_lanes(const W* wide, int64_t count, const Term& term, int64_t result, W* partial) {
+  int64_t i = 0;
+  if constexpr (Op::in_registers) {
+    using V = typename Vector<W>::type;
+    constexpr int64_t size = Vector<W>::size, vectors = lanes / size;
+    V sums[vectors];
+    std::memcpy(sums, partial, sizeof sums);
+    for (; i + lanes <= count; i += lanes)
+      for (int64_t k = 0; k < vectors; ++k) {
+        V x;
+        std::memcpy(&x, wide + i + k * size, sizeof x);
+        sums[k] = Op::combine(sums[k], term(x, result));
+      }
+    std::memcpy(partial, sums, sizeof sums);
+  } else {
+    for (; i + lanes <= count; i += lanes)
+      for (int64_t l = 0; l < lanes; ++l)
+        partial[l] = Op::combine(partial[l], term(wide[i + l], result));
+  }
+  return i;
+}
+
+/// Combines partial[0, 2 width) into partial[0]. Each width is a constant, so that it vectorises.
+template <class Op, int64_t width, class W>
+void fold(W* partial) {
+  if constexpr (width > 0) {
+    for (int64_t l = 0; l < width; ++l) partial[l] = Op::combine(partial[l], partial[l + width]);
+    fold<Op, width / 2>(partial);
   }
 }
 
@@ -91,15 +140,11 @@ W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
   for (int64_t from = 0; from < count; from += strip) {
     const int64_t n = std::min(strip, count - from);
     const W* wide = widened(x + from, n, buffer);
-    int64_t i = 0;
-    for (; i + lanes <= n; i += lanes)
-      for (int64_t l = 0; l < lanes; ++l)
-        partial[l] = Op::combine(partial[l], term(wide[i + l], result));
+    const int64_t i = combine_lanes<Op>(wide, n, term, result, partial);
     for (int64_t l = 0; i + l < n; ++l)
       partial[l] = Op::combine(partial[l], term(wide[i + l], result));
   }
-  for (int64_t width = lanes / 2; width > 0; width /= 2)
-    for (int64_t l = 0; l < width; ++l) partial[l] = Op::combine(partial[l], partial[l + width]);
+  fold<Op, lanes / 2>(partial);
   return partial[0];
 }
 

@@ -107,9 +107,9 @@ void arithmetic(const char* op, F f, const Operand& a, const Operand& b, const T
   }
 }
 
-/// The same for what wraps around, which takes u8 too.
+/// The same for what may be computed in bytes.
 template <class F>
-void wrapping(const char* op, F f, const Operand& a, const Operand& b, const Tensor& y,
+void in_bytes(const char* op, F f, const Operand& a, const Operand& b, const Tensor& y,
               Stream stream) {
   if (y.dtype() == u8) return map_alike<uint8_t>(op, f, y, stream, a, b);
   arithmetic(op, f, a, b, y, stream);
@@ -125,15 +125,15 @@ void gradient(const char* op, F f, const Operand& a, const Operand& b, const Ten
 }  // namespace
 
 void add(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  wrapping("add", Add{}, a, b, y, stream);
+  in_bytes("add", Add{}, a, b, y, stream);
 }
 
 void sub(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  wrapping("sub", Sub{}, a, b, y, stream);
+  in_bytes("sub", Sub{}, a, b, y, stream);
 }
 
 void mul(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  wrapping("mul", Mul{}, a, b, y, stream);
+  in_bytes("mul", Mul{}, a, b, y, stream);
 }
 
 void div(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
@@ -146,11 +146,11 @@ void pow(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
 }
 
 void minimum(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  arithmetic("minimum", Minimum{}, a, b, y, stream);
+  in_bytes("minimum", Minimum{}, a, b, y, stream);
 }
 
 void maximum(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  arithmetic("maximum", Maximum{}, a, b, y, stream);
+  in_bytes("maximum", Maximum{}, a, b, y, stream);
 }
 
 void div_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,

@@ -275,3 +275,25 @@ TEST_CASE("arithmetic refuses shapes that do not broadcast") {
   CHECK_THROWS_WITH_AS(div_backward_b(a, a, Tensor::empty({3}, f32)),
                        "div_backward_b: dy of shape [3] for a result of shape [2, 3]", Error);
 }
+
+TEST_CASE("binary: bytes and bools give what numbers would") {
+  const Device device = test_device();
+  const Tensor bytes = Tensor::from<uint8_t>({0, 3, 200, 255}).to(device);
+  const Tensor other = Tensor::from<uint8_t>({9, 3, 100, 255}).to(device);
+  using Doubles = std::vector<double>;
+  const auto of = [](const Tensor& y) { return Reference::of(y).values; };
+  CHECK(of(minimum(bytes, other)) == Doubles{0, 3, 100, 255});
+  CHECK(of(maximum(bytes, other)) == Doubles{9, 3, 200, 255});
+  CHECK(of(minimum(bytes, 100)) == Doubles{0, 3, 100, 100});
+  // A number beyond the range of bytes is compared as it is, and wraps as it comes back.
+  CHECK(of(minimum(bytes, 1000)) == of(bytes));
+  CHECK(of(maximum(bytes, -1)) == of(bytes));
+  const Tensor p = Tensor::from<bool>({false, false, true, true}).to(device);
+  const Tensor q = Tensor::from<bool>({false, true, false, true}).to(device);
+  CHECK(of(p + q) == Doubles{0, 1, 1, 1});
+  CHECK(of(p - q) == Doubles{0, 1, 1, 0});
+  CHECK(of(p * q) == Doubles{0, 0, 0, 1});
+  CHECK(of(minimum(p, q)) == Doubles{0, 0, 0, 1});
+  CHECK(of(maximum(p, q)) == Doubles{0, 1, 1, 1});
+  CHECK((p * q).dtype() == boolean);
+}

@@ -8,8 +8,6 @@ namespace bs {
 
 namespace {
 
-Tensor select(const Tensor& x, int axis, int64_t index) { return x.select(axis, index); }
-Tensor unsqueeze(const Tensor& x, int axis) { return x.unsqueeze(axis); }
 Tensor slice(const Tensor& x, int axis, const Slice& s) {
   return x.slice(axis, s.begin, s.end, s.step);
 }

@@ -24,6 +24,14 @@ Variable var(const Variable& x, const Axes& axes, bool keepdim, double correctio
                        });
 }
 
+Variable stddev(const Variable& x, const Axes& axes, bool keepdim, double correction) {
+  const Tensor y = stddev(x.data(), axes, keepdim, correction);
+  return tape().record("stddev", {x}, y,
+                       [x = x.data(), y, axes, keepdim, correction](const Tensor& dy) {
+                         return Grads{stddev_backward(x, y, dy, axes, keepdim, correction)};
+                       });
+}
+
 namespace {
 Variable record_extremum(const char* name, const Variable& x, const Tensor& y, const Axes& axes,
                          bool keepdim) {

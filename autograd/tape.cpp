@@ -152,6 +152,8 @@ struct Tape::Walk {
   };
   std::map<uint64_t, std::shared_ptr<Node>, std::greater<>> nodes;
   std::unordered_map<VariableState*, Sum> sums;
+  /// The gradients asked for; with them, no variable's own changes.
+  std::unordered_map<VariableState*, Tensor>* results = nullptr;
 
   /// Looks the whole way over before the first step: an operation that is gone is found in time.
   Walk(const Tape& tape, const StatePointer& start) {
@@ -187,6 +189,12 @@ struct Tape::Walk {
       check_gradient("a hook", replaced, to.data);
       sum.total = std::move(replaced);
     }
+    if (results != nullptr) {
+      const auto asked = results->find(&to);
+      if (asked != results->end()) asked->second = sum.total;
+      if (to.node == 0) sum.total = {};
+      return;
+    }
     if (to.node != 0 && !to.retain_grad) return;
     const std::lock_guard lock(to.summing);
     Tensor whole = to.node == 0 ? std::exchange(sum.total, {}) : sum.total;
@@ -200,7 +208,7 @@ struct Tape::Walk {
   Tensor take(const StatePointer& output, GradientOrder order) {
     const auto found = sums.find(output.get());
     if (found == sums.end()) return {};
-    const Tensor total = std::move(found->second.total);
+    Tensor total = std::move(found->second.total);
     sums.erase(found);
     if (!total.defined() || (order == GradientOrder::any && is_dense(total))) return total;
     return contiguous(total);
@@ -222,8 +230,34 @@ struct Tape::Walk {
 
 void Tape::backward(const Variable& from, const Tensor& gradient, BackwardOptions options) {
   BS_CHECK(from.requires_grad(), "backward: this variable requires no gradient");
-  const NoGrad no_grad;
   Walk walk(*this, from.state_);
+  walk_back(walk, from, gradient, options);
+}
+
+Grads Tape::gradients(const Variable& from, std::span<const Variable> inputs,
+                      const Tensor& gradient, BackwardOptions options) {
+  BS_CHECK(from.requires_grad(), "grad: the output requires no gradient");
+  std::unordered_map<VariableState*, Tensor> results;
+  for (const Variable& input : inputs) {
+    BS_CHECK(input.requires_grad(), "grad: input {} requires no gradient", &input - inputs.data());
+    results[input.state_.get()];
+  }
+  Walk walk(*this, from.state_);
+  walk.results = &results;
+  walk_back(walk, from, gradient, options);
+  walk.sums.clear();
+  Grads all;
+  for (const Variable& input : inputs) {
+    // Another input's, the caller's or this variable's own gradient may share its memory.
+    const Tensor& found = results.at(input.state_.get());
+    all.push_back(found.defined() ? clone(found) : Tensor());
+  }
+  return all;
+}
+
+void Tape::walk_back(Walk& walk, const Variable& from, const Tensor& gradient,
+                     BackwardOptions options) {
+  const NoGrad no_grad;
   walk.deliver("the caller", *from.state_, gradient);
   while (!walk.nodes.empty()) {
     const auto step = walk.nodes.extract(walk.nodes.begin());

@@ -55,6 +55,9 @@ class Tape {
 
   /** @brief See Variable::backward. May be called from within a backward. */
   void backward(const Variable& from, const Tensor& gradient, BackwardOptions options);
+  /** @brief See grad(). */
+  Grads gradients(const Variable& from, std::span<const Variable> inputs, const Tensor& gradient,
+                  BackwardOptions options);
 
   /** @brief Operations remembered at present. */
   size_t size() const { return nodes_.size(); }
@@ -65,6 +68,7 @@ class Tape {
   struct Node;
   struct Walk;
   void drop_unreachable();
+  void walk_back(Walk& walk, const Variable& from, const Tensor& gradient, BackwardOptions options);
 
   std::map<uint64_t, std::shared_ptr<Node>> nodes_;  ///< by number, which grows with time
   size_t sweep_at_ = 1024;

@@ -4,6 +4,7 @@
 #include <bs/autograd/variable_state.h>
 #include <bs/kernels/fill.h>
 
+#include <ostream>
 #include <utility>
 
 namespace bs {
@@ -68,6 +69,16 @@ void Variable::backward(BackwardOptions options) const {
 
 void Variable::backward(const Tensor& gradient, BackwardOptions options) const {
   tape().backward(*this, gradient, options);
+}
+
+std::string to_string(const Variable& variable) {
+  if (!variable.defined()) return "Variable(undefined)";
+  return format("Variable({}{})", variable.data(),
+                variable.requires_grad() ? ", requires a gradient" : "");
+}
+
+std::ostream& operator<<(std::ostream& out, const Variable& variable) {
+  return out << to_string(variable);
 }
 
 namespace {

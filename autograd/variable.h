@@ -35,8 +35,12 @@ class Variable {
   const Shape& shape() const { return data().shape(); }
   int64_t size(int axis) const { return data().size(axis); }
   int rank() const { return data().rank(); }
+  int64_t numel() const { return data().numel(); }
   DType dtype() const { return data().dtype(); }
   Device device() const { return data().device(); }
+
+  /** @brief The value of a variable of one element. Waits for the device. */
+  double item() const { return data().item(); }
 
   /** @brief Whether backward brings a gradient here; false for undefined. */
   bool requires_grad() const;
@@ -73,6 +77,10 @@ class Variable {
   detail::VariableState& state() const;
   std::shared_ptr<detail::VariableState> state_;
 };
+
+/** @brief Like a Tensor's, and whether it requires a gradient. */
+std::string to_string(const Variable& variable);
+std::ostream& operator<<(std::ostream& out, const Variable& variable);
 
 /** @brief While it lives, this thread's operations are not recorded. */
 class NoGrad {

@@ -21,4 +21,18 @@ Variable slice(const Variable& x, int axis, int64_t begin, int64_t end, int64_t 
 /** @brief Element `index` of `axis`, which disappears. */
 Variable select(const Variable& x, int axis, int64_t index);
 
+/** @name Views of a Tensor are a Tensor
+ *  @{ */
+inline Tensor view(const Tensor& x, const Shape& shape) { return x.view(shape); }
+inline Tensor permute(const Tensor& x, const Dims& axes) { return x.permute(axes); }
+inline Tensor transpose(const Tensor& x, int a, int b) { return x.transpose(a, b); }
+inline Tensor unsqueeze(const Tensor& x, int axis) { return x.unsqueeze(axis); }
+inline Tensor squeeze(const Tensor& x, int axis) { return x.squeeze(axis); }
+inline Tensor expand(const Tensor& x, const Shape& shape) { return x.expand(shape); }
+inline Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step = 1) {
+  return x.slice(axis, begin, end, step);
+}
+inline Tensor select(const Tensor& x, int axis, int64_t index) { return x.select(axis, index); }
+/** @} */
+
 }  // namespace bs

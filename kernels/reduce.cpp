@@ -4,6 +4,7 @@
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/unary.h>
 #include <bs/kernels/where.h>
 
 #include <algorithm>
@@ -156,16 +157,28 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
   return cast(wide_sum("mean", x, axes, keepdim, 1 / n), x.dtype());
 }
 
-Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
-  check_floating("var", x);
-  const Plan p = plan("var", x, axes, keepdim);
+namespace {
+/// The variance in the dtype of sums.
+Tensor wide_var(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
+                double correction) {
+  check_floating(op, x);
+  const Plan p = plan(op, x, axes, keepdim);
   const auto n = static_cast<double>(p.n);
-  if (p.n == 0)
-    return full(p.shape, std::numeric_limits<double>::quiet_NaN(), x.dtype(), x.device());
-  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(x.dtype()), x.device());
+  const DType dtype = sum_dtype(x.dtype());
+  if (p.n == 0) return full(p.shape, std::numeric_limits<double>::quiet_NaN(), dtype, x.device());
+  const Tensor y = Tensor::empty(p.reduced(), dtype, x.device());
   const double scale = 1 / std::max(0.0, n - correction);
   if (y.numel() > 0) BS_DISPATCH(y.device(), squared_deviation, p.x, y, scale);
-  return cast(y, x.dtype()).view(p.shape);
+  return y.view(p.shape);
+}
+}  // namespace
+
+Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  return cast(wide_var("var", x, axes, keepdim, correction), x.dtype());
+}
+
+Tensor stddev(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  return cast(sqrt(wide_var("stddev", x, axes, keepdim, correction)), x.dtype());
 }
 
 #define BS_EXTREMUM(function)                                                                \
@@ -223,6 +236,16 @@ Tensor var_backward(const Tensor& x, const Tensor& dy, const Axes& axes, bool ke
   const Tensor wide = cast(x, sum_dtype(x.dtype()));
   const Tensor deviation = sub(wide, mean(wide, axes, true));
   return cast(mul(deviation, mul(cast(kept, wide.dtype()), scale)), x.dtype());
+}
+
+Tensor stddev_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,
+                       bool keepdim, double correction) {
+  check_same_shape("stddev_backward", y, dy);
+  const DType wide = sum_dtype(x.dtype());
+  const Tensor share = div(cast(dy, wide), mul(cast(y, wide), 2));
+  const Tensor dx =
+      var_backward(cast(x, wide), where(eq(y, 0), 0, share), axes, keepdim, correction);
+  return cast(dx, x.dtype());
 }
 
 Tensor extremum_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,

@@ -8,12 +8,21 @@
  *  @throws Error for an axis out of range or named twice. */
 #include <bs/kernels/dispatch.h>
 
+#include <concepts>
 #include <optional>
 
 namespace bs {
 
 /** @brief Axes to reduce; nothing means all of them. */
 using Axes = std::optional<Dims>;
+/** @brief What may stand for one axis, as in sum(x, 0); `true` does not. */
+template <class I>
+concept AxisNumber = std::integral<I> && !std::same_as<I, bool>;
+/** @brief That axis as a list. */
+template <AxisNumber I>
+Axes one_axis(I axis) {
+  return Axes(Dims{static_cast<int64_t>(axis)});
+}
 
 /** @brief Sum; 0 over nothing. Integers and bool give i64. */
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
@@ -22,6 +31,8 @@ Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 /** @brief sum (x - mean)^2 / (n - correction), without cancellation. Floating. NaN or infinity when
  *  n <= correction. */
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+/** @brief The square root of var. */
+Tensor stddev(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
 /** @brief Largest element; NaN if there is one. @throws Error over nothing. */
 Tensor amax(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 /** @brief Smallest element; NaN if there is one. @throws Error over nothing. */
@@ -29,6 +40,34 @@ Tensor amin(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 /** @brief Position (i64) of the first largest element along one axis; NaN counts as the largest.
  *  @throws Error over nothing. */
 Tensor argmax(const Tensor& x, int axis = -1, bool keepdim = false);
+
+/** @name One axis by its number
+ *  @{ */
+template <AxisNumber I>
+Tensor sum(const Tensor& x, I axis, bool keepdim = false) {
+  return sum(x, one_axis(axis), keepdim);
+}
+template <AxisNumber I>
+Tensor mean(const Tensor& x, I axis, bool keepdim = false) {
+  return mean(x, one_axis(axis), keepdim);
+}
+template <AxisNumber I>
+Tensor var(const Tensor& x, I axis, bool keepdim = false, double correction = 1) {
+  return var(x, one_axis(axis), keepdim, correction);
+}
+template <AxisNumber I>
+Tensor stddev(const Tensor& x, I axis, bool keepdim = false, double correction = 1) {
+  return stddev(x, one_axis(axis), keepdim, correction);
+}
+template <AxisNumber I>
+Tensor amax(const Tensor& x, I axis, bool keepdim = false) {
+  return amax(x, one_axis(axis), keepdim);
+}
+template <AxisNumber I>
+Tensor amin(const Tensor& x, I axis, bool keepdim = false) {
+  return amin(x, one_axis(axis), keepdim);
+}
+/** @} */
 
 /** @brief Sums x over the axes along which `shape` was broadcast to x's shape: the gradient of
  *  broadcasting. x itself when the shapes are equal.
@@ -45,6 +84,9 @@ Tensor mean_backward(const Shape& x_shape, const Tensor& dy, const Axes& axes, b
 /** @brief dx = dy 2 (x - mean) / (n - correction). */
 Tensor var_backward(const Tensor& x, const Tensor& dy, const Axes& axes, bool keepdim,
                     double correction);
+/** @brief dx = dy (x - mean) / ((n - correction) y), and 0 where y is 0. */
+Tensor stddev_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,
+                       bool keepdim, double correction);
 /** @brief Of amax and amin: dy divided evenly among the elements that equal y. */
 Tensor extremum_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,
                          bool keepdim);

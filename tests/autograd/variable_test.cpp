@@ -1,7 +1,13 @@
+#include <bs/autograd/compare.h>
+#include <bs/autograd/compound.h>
 #include <bs/autograd/tape.h>
+#include <bs/kernels/compound.h>
 #include <bs/kernels/fill.h>
 #include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
+
+#include <sstream>
 
 #include <type_traits>
 
@@ -97,4 +103,52 @@ TEST_CASE("variable: set_grad, retain_grad and register_hook check themselves") 
                        Error);
   CHECK_THROWS_WITH_AS(fixed.register_hook([](const Tensor& g) { return g; }),
                        "variable: register_hook where no gradient will come", Error);
+}
+
+TEST_CASE("variable: its number, its count, and how it prints") {
+  const Variable x(Tensor::from({2.5}), true);
+  CHECK(x.item() == 2.5);
+  CHECK(x.numel() == 1);
+  CHECK(to_string(x) == "Variable(Tensor([2.5000], f64 [1] cpu), requires a gradient)");
+  std::ostringstream out;
+  out << x.detach() << Variable();
+  CHECK(out.str() == "Variable(Tensor([2.5000], f64 [1] cpu))Variable(undefined)");
+  CHECK_THROWS_AS(Variable(Tensor::from({1.0, 2.0})).item(), Error);
+}
+
+TEST_CASE("variable: comparisons give tensors, beside numbers and tensors") {
+  const Tensor t = Tensor::from({1.0, 2.0, 3.0});
+  const Variable x(t, true);
+  const auto is = [](const Tensor& y, double a, double b, double c) {
+    CHECK(y.dtype() == boolean);
+    CHECK(Reference::of(y).values == std::vector<double>{a, b, c});
+  };
+  is(x < 2, 1, 0, 0);
+  is(x <= 2, 1, 1, 0);
+  is(2 > x, 1, 0, 0);
+  is(2 <= x, 0, 1, 1);
+  is(x > Tensor::from({2.0}), 0, 0, 1);
+  is(t >= x, 1, 1, 1);
+  is(eq(x, 2), 0, 1, 0);
+  is(ne(x, x), 0, 0, 0);
+}
+
+TEST_CASE("variable: compound assignment keeps what was recorded") {
+  Variable x(Tensor::from({1.0, 2.0}), true);
+  const Variable leaf = x;
+  x *= x;
+  x += 1;
+  x -= leaf;
+  x /= 2;
+  CHECK(Reference::of(x.data()).values == std::vector<double>{.5, 1.5});
+  x.backward(Tensor::from({1.0, 1.0}));
+  CHECK(Reference::of(leaf.grad()).values == std::vector<double>{.5, 1.5});
+  Tensor t = Tensor::from({1.0, 2.0});
+  const Tensor before = t;
+  t += before;
+  t *= 3;
+  t -= Tensor::from({1.0, 1.0});
+  t /= 5;
+  CHECK(Reference::of(t).values == std::vector<double>{1, 2.2});
+  CHECK(Reference::of(before).values == std::vector<double>{1, 2});
 }

@@ -1,0 +1,88 @@
+#include <bs/autograd/binary.h>
+#include <bs/autograd/grad.h>
+#include <bs/autograd/grad_check.h>
+#include <bs/autograd/reduce.h>
+#include <bs/kernels/binary.h>
+#include <bs/kernels/fill.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+Tensor values(std::initializer_list<double> list) { return Tensor::from(list).to(test_device()); }
+std::vector<double> of(const Tensor& x) { return Reference::of(x).values; }
+using Doubles = std::vector<double>;
+
+}  // namespace
+
+TEST_CASE("grad: leaves and results on the way, and no variable changes") {
+  const Variable x(values({1, 2}), true), y(values({3, 4}), true), z(values({5, 6}), true);
+  const Variable product = x * y;
+  product.retain_grad();
+  const Variable loss = sum(product * product * z);
+  const Grads g = grad(loss, {x, product, loss});
+  CHECK(of(g[0]) == Doubles{2 * 3 * 3 * 5, 2 * 8 * 4 * 6});
+  CHECK(of(g[1]) == Doubles{2 * 3 * 5, 2 * 8 * 6});
+  CHECK(of(g[2]) == Doubles{1});
+  for (const Variable& v : {x, y, z, product}) CHECK(!v.grad().defined());
+}
+
+TEST_CASE("grad: one that the output does not depend on is undefined") {
+  const Variable x(values({1, 2}), true), other(values({3}), true);
+  const Grads g = grad(sum(x), {other, x});
+  CHECK(!g[0].defined());
+  CHECK(of(g[1]) == Doubles{1, 1});
+}
+
+TEST_CASE("grad: each gradient has memory of its own") {
+  const Variable x(values({1, 2}), true), y(values({3, 4}), true);
+  const Tensor start = values({7, 8});
+  const std::vector<Variable> inputs = {x, y, x};
+  const Grads g = grad(x + y, inputs, start);
+  for (const Tensor& each : g) {
+    CHECK(of(each) == Doubles{7, 8});
+    CHECK(!each.shares_storage(start));
+  }
+  fill(g[0], 0);
+  CHECK(of(g[1]) == Doubles{7, 8});
+  CHECK(of(g[2]) == Doubles{7, 8});
+}
+
+TEST_CASE("grad: the graph is freed, or kept where it is asked for; hooks run") {
+  const Variable x(values({3}), true);
+  x.register_hook([](const Tensor& dy) { return mul(dy, 2); });
+  const Variable y = sum(x * x);
+  CHECK(of(grad(y, {x}, {.retain_graph = true})[0]) == Doubles{12});
+  y.backward();
+  CHECK(of(x.grad()) == Doubles{12});
+  CHECK_THROWS_AS(grad(y, {x}), Error);
+}
+
+TEST_CASE("grad: its errors") {
+  const Variable x(values({1, 2}), true), fixed(values({1}));
+  CHECK_THROWS_WITH_AS(
+      grad(x * 2, {x}),
+      "grad: shape [2] is no single number; reduce it with sum or mean, or give a gradient", Error);
+  CHECK_THROWS_WITH_AS(grad(sum(x), {x, fixed}), "grad: input 1 requires no gradient", Error);
+  CHECK_THROWS_WITH_AS(grad(fixed, {x}), "grad: the output requires no gradient", Error);
+}
+
+TEST_CASE("stddev: against differences; one axis by its number; no gradient where it is 0") {
+  const Variable x(random_reference({3, 4}, 5).tensor(f64, test_device()), true);
+  gradcheck([](const auto& v) { return stddev(v[0], 1); }, {x});
+  gradcheck([](const auto& v) { return stddev(v[0], Axes(), true, 0); }, {x});
+  CHECK(of(sum(x, 0).data()) == of(sum(x, Axes(Dims{0})).data()));
+  CHECK(mean(x.data(), -1, true).shape() == Shape{3, 1});
+  CHECK(sum(x, {}, true).shape() == Shape{1, 1});
+  const Variable same(full({4}, 2, f64, test_device()), true);
+  const Variable y = stddev(same);
+  y.backward();
+  CHECK(y.item() == 0);
+  CHECK(of(same.grad()) == Doubles{0, 0, 0, 0});
+  const double expected = std::sqrt((1.5 * 1.5 + .5 * .5) * 2 / 3);
+  CHECK(stddev(values({1, 2, 3, 4})).item() == doctest::Approx(expected));
+}

@@ -10,11 +10,18 @@ namespace {
 /// Adds those of `from` that are not in `to` yet.
 void append_new(std::vector<NamedVariable>& to, const std::string& prefix,
                 const std::vector<NamedVariable>& from) {
-  for (const NamedVariable& candidate : from)
-    if (std::none_of(to.begin(), to.end(), [&](const NamedVariable& known) {
-          return known.variable.is_same(candidate.variable);
-        }))
-      to.push_back({prefix + candidate.name, candidate.variable});
+  for (const NamedVariable& candidate : from) {
+    const std::string name = prefix + candidate.name;
+    const auto found = std::find_if(to.begin(), to.end(), [&](const NamedVariable& known) {
+      return known.variable.is_same(candidate.variable) || known.name == name;
+    });
+    if (found == to.end()) {
+      to.push_back({name, candidate.variable});
+    } else {
+      BS_CHECK(found->variable.is_same(candidate.variable), "module: two tensors have the path {}",
+               name);
+    }
+  }
 }
 }  // namespace
 
@@ -118,6 +125,8 @@ std::string to_string(const Module& module) {
   std::string text;
   for (const NamedVariable& p : module.named_parameters())
     text += format("{} {} {}\n", p.name, p.variable.dtype(), p.variable.shape());
+  for (const NamedVariable& b : module.named_buffers())
+    text += format("{} {} {}, a buffer\n", b.name, b.variable.dtype(), b.variable.shape());
   return text + format("{} elements", module.parameter_count());
 }
 

@@ -35,7 +35,8 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   /** @brief Parameters of this module in the order of their registration, then of its children in
-   *  theirs. One that is registered at several places (tied weights) comes once, first name. */
+   *  theirs. One that is registered at several places (tied weights) comes once, first name.
+   *  @throws Error when two have the same path: "a.b" here, and b in a child a. */
   std::vector<NamedVariable> named_parameters() const;
   std::vector<Variable> parameters() const;
   /** @brief Tensors that belong to the model's state but are not learnt, in the same order. */
@@ -82,7 +83,7 @@ class Module {
   bool training_ = true;
 };
 
-/** @brief One line a parameter (name, dtype, shape), and their number of elements. */
+/** @brief One line a parameter or buffer (name, dtype, shape), and the parameters' elements. */
 std::string to_string(const Module& module);
 
 }  // namespace bs::nn

@@ -7,7 +7,10 @@ namespace bs::nn {
 StateDict state_dict(const Module& module, const std::string& prefix) {
   StateDict state;
   for (const auto& list : {module.named_parameters(), module.named_buffers()})
-    for (const NamedVariable& named : list) state[prefix + named.name] = named.variable.data();
+    for (const NamedVariable& named : list) {
+      const bool added = state.emplace(prefix + named.name, named.variable.data()).second;
+      BS_CHECK(added, "state_dict: a parameter and a buffer have the path {}", named.name);
+    }
   return state;
 }
 

@@ -34,6 +34,7 @@ class MomentOptimizer : public Optimizer {
  public:
   explicit MomentOptimizer(const std::vector<MomentGroup<Options>>& groups) {
     for (const MomentGroup<Options>& given : groups) {
+      update({}, 1, given.options, {}, {});  // an empty step: options are refused here, not later
       Group& group = groups_.emplace_back();
       group.options = given.options;
       for (const nn::NamedVariable& p : given.parameters) {
@@ -44,9 +45,9 @@ class MomentOptimizer : public Optimizer {
     }
     begin();
   }
-  /** @brief All parameters as one group. */
+  /** @brief All parameters that are not frozen, as one group. */
   explicit MomentOptimizer(const nn::Module& module, const Options& options = {})
-      : MomentOptimizer({MomentGroup<Options>{module.named_parameters(), options}}) {}
+      : MomentOptimizer({MomentGroup<Options>{trainable(module), options}}) {}
 
   /** @brief Two groups of a module, as the free function makes them; but `{.weight_decay = .1}`
    *  needs no name of its type here. */

@@ -70,9 +70,15 @@ Tensor state_like(const Tensor& value) {
   return zeros(value.shape(), value.dtype() == f64 ? f64 : f32, value.device());
 }
 
+std::vector<nn::NamedVariable> trainable(const nn::Module& module) {
+  std::vector<nn::NamedVariable> all = module.named_parameters();
+  std::erase_if(all, [](const nn::NamedVariable& p) { return !p.variable.requires_grad(); });
+  return all;
+}
+
 DecaySplit split_for_decay(const nn::Module& module) {
   DecaySplit split;
-  for (const nn::NamedVariable& p : module.named_parameters())
+  for (const nn::NamedVariable& p : trainable(module))
     (p.variable.rank() >= 2 ? split.decayed : split.free).push_back(p);
   return split;
 }

@@ -67,11 +67,13 @@ Tensor master_copy(const Tensor& value);
 /** @brief Zeros of `value`'s shape in the dtype of its optimiser state: f32, or f64 for f64. */
 Tensor state_like(const Tensor& value);
 
-/** @brief Parameters by rank. Decay is for what multiplies: matrices and tables, of rank 2 and up;
- *  biases and the weights of norms are left free. */
+/** @brief Parameters by rank, without frozen ones. Decay is for what multiplies: matrices and
+ * tables, of rank 2 and up; biases and the weights of norms are left free. */
 struct DecaySplit {
   std::vector<nn::NamedVariable> decayed, free;
 };
 DecaySplit split_for_decay(const nn::Module& module);
+/** @brief The parameters of a module but for frozen ones, which require no gradient. */
+std::vector<nn::NamedVariable> trainable(const nn::Module& module);
 
 }  // namespace bs::optim

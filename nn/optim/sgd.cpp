@@ -13,6 +13,7 @@ std::vector<SgdGroup> decay_groups(const nn::Module& module, const SgdOptions& o
 
 Sgd::Sgd(const std::vector<SgdGroup>& groups) {
   for (const SgdGroup& given : groups) {
+    sgd({}, given.options);  // an empty step: options are refused here, not later
     Group& group = groups_.emplace_back();
     group.options = given.options;
     for (const nn::NamedVariable& p : given.parameters) {
@@ -26,7 +27,7 @@ Sgd::Sgd(const std::vector<SgdGroup>& groups) {
 }
 
 Sgd::Sgd(const nn::Module& module, const SgdOptions& options)
-    : Sgd({SgdGroup{module.named_parameters(), options}}) {}
+    : Sgd({SgdGroup{trainable(module), options}}) {}
 
 std::vector<double*> Sgd::rates() {
   std::vector<double*> all;

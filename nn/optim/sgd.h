@@ -18,7 +18,7 @@ std::vector<SgdGroup> decay_groups(const nn::Module& module, const SgdOptions& o
 class Sgd : public Optimizer {
  public:
   explicit Sgd(const std::vector<SgdGroup>& groups);
-  /** @brief All parameters as one group. */
+  /** @brief All parameters that are not frozen, as one group. */
   explicit Sgd(const nn::Module& module, const SgdOptions& options = {});
 
   /** @brief Two groups of a module, as the free function makes them; but `{.weight_decay = .1}`

@@ -1,6 +1,7 @@
 #include <bs/autograd/binary.h>
 #include <bs/kernels/fill.h>
 #include <bs/nn/linear.h>
+#include <bs/nn/state_dict.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
@@ -139,5 +140,24 @@ TEST_CASE("module: the example of its documentation") {
 }
 
 TEST_CASE("module: prints its parameters") {
-  CHECK(to_string(Leaf()) == "weight f32 [2, 3]\nbias f32 [2]\n8 elements");
+  CHECK(to_string(Leaf()) ==
+        "weight f32 [2, 3]\nbias f32 [2]\nsteps i64 [1], a buffer\n8 elements");
+}
+
+TEST_CASE("module: two tensors with one path are refused") {
+  struct Clash : nn::Module {
+    Leaf leaf;
+    explicit Clash(bool parameter) {
+      register_module("leaf", leaf);
+      if (parameter) {
+        register_parameter("leaf.weight", ones({1}));
+      } else {
+        register_buffer("leaf.weight", ones({1}));
+      }
+    }
+  };
+  CHECK_THROWS_WITH_AS(Clash(true).named_parameters(),
+                       "module: two tensors have the path leaf.weight", Error);
+  CHECK_THROWS_WITH_AS(nn::state_dict(Clash(false)),
+                       "state_dict: a parameter and a buffer have the path leaf.weight", Error);
 }

@@ -243,19 +243,39 @@ TEST_CASE("optim: groups of a module by the optimiser they are for") {
   CHECK(optim::Sgd::decay_groups(model, {.weight_decay = 0.5})[0].parameters.size() == 1);
 }
 
-TEST_CASE("optim: negative rates are refused") {
+TEST_CASE("optim: wrong options are refused when an optimiser is made") {
   const nn::Linear model({.in = 3, .out = 2, .device = test_device()});
   CHECK_THROWS_AS(optim::AdamW(model, {.learning_rate = -1e-3}), Error);
-  optim::AdamW adam(model, {.weight_decay = -1});
-  optim::Lamb large(model, {.eps = -1});
-  optim::Sgd sgd(model, {.weight_decay = -1});
-  CHECK_THROWS_WITH_AS(adam.step(),
+  CHECK_THROWS_WITH_AS(optim::AdamW(model, {.weight_decay = -1}),
                        "adamw: a rate of 0.001, an eps of 1e-08, a decay of -1: none may be "
                        "negative",
                        Error);
-  CHECK_THROWS_WITH_AS(large.step(), doctest::Contains("lamb: a rate of"), Error);
-  CHECK_THROWS_WITH_AS(sgd.step(), doctest::Contains("sgd: a rate of"), Error);
-  CHECK(adam.steps() == 0);
+  CHECK_THROWS_WITH_AS(optim::AdamW(model, {.beta2 = 1}),
+                       "adamw: betas 0.9 and 1 are not within [0, 1)", Error);
+  CHECK_THROWS_WITH_AS(optim::Lamb(model, {.eps = -1}), doctest::Contains("lamb: a rate of"),
+                       Error);
+  CHECK_THROWS_WITH_AS(optim::Sgd(model, {.weight_decay = -1}), doctest::Contains("sgd: a rate of"),
+                       Error);
+  CHECK_THROWS_WITH_AS(optim::Sgd(model, {.nesterov = true}),
+                       "sgd: nesterov needs a momentum, not 0", Error);
+}
+
+TEST_CASE("optim: frozen parameters are passed over") {
+  Model model;
+  model.matrix.set_requires_grad(false);
+  const std::vector<double> before = Reference::of(model.matrix.data()).values;
+  optim::AdamW adam(optim::decay_groups(model, adam_options));
+  optim::Sgd sgd(model, {.momentum = 0.9});
+  CHECK(sgd.state().size() == 3);
+  CHECK(adam.state().size() == 6);
+  set_gradients(model, 3);
+  adam.step();
+  sgd.step();
+  CHECK(Reference::of(model.matrix.data()).values == before);
+  model.bias.set_requires_grad(false);
+  for (const Variable& p : model.norm.parameters()) p.set_requires_grad(false);
+  CHECK_THROWS_WITH_AS(optim::Sgd(model, {}), "optimizer: there are no parameters to change",
+                       Error);
 }
 
 TEST_CASE("optim: errors") {

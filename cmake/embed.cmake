@@ -8,7 +8,7 @@ string(APPEND text "namespace bs::cuda {\n\nstd::span<const jit::Header> device_
 foreach(name file IN ZIP_LISTS NAMES FILES)
   file(READ ${file} content)
   string(SHA256 hash "${content}")
-  string(SUBSTRING ${hash} 0 16 hash)
+  string(SUBSTRING ${hash} 0 32 hash)
   # The standard lets a compiler refuse literals beyond 64 KiB, and some do: neighbours are one. With
   # the suffix they know their lengths, to count which takes more steps than some compilers allow.
   string(LENGTH "${content}" length)

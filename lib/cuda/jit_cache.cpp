@@ -1,5 +1,6 @@
 #include <bs/lib/cuda/jit_cache.h>
 #include <bs/lib/file.h>
+#include <bs/lib/sha256.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,12 +19,6 @@ namespace bs::cuda::jit {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string hexadecimal(uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -97,8 +92,8 @@ void remove_leftovers(const std::string& root) {
 std::string description(const std::string& identity, const Binary& binary) {
   const Resources& r = binary.resources;
   return format("{}cubin {} {}\nresources {} {} {} {}\n{}\n", identity, binary.image.size(),
-                hexadecimal(hash_of(binary.image)), r.registers, r.local_bytes, r.spill_bytes,
-                r.shared_bytes, binary.log);
+                sha256(binary.image), r.registers, r.local_bytes, r.spill_bytes, r.shared_bytes,
+                binary.log);
 }
 
 /// The four numbers after "resources ".
@@ -124,8 +119,7 @@ std::optional<Binary> read_entry(const std::string& folder, const Source& source
   Binary binary;
   binary.image = read_whole(folder + "/kernel.cubin");
   std::string_view rest = std::string_view(text).substr(identity.size());
-  const std::string cubin =
-      format("cubin {} {}\n", binary.image.size(), hexadecimal(hash_of(binary.image)));
+  const std::string cubin = format("cubin {} {}\n", binary.image.size(), sha256(binary.image));
   if (rest.substr(0, cubin.size()) != cubin) return {};
   rest.remove_prefix(cubin.size());
   if (!read_resources(rest, binary.resources)) return {};
@@ -150,24 +144,6 @@ void move_into_place(const std::string& made, const std::string& place, bool rep
 }
 
 }  // namespace
-
-uint64_t hash_of(std::string_view text, uint64_t seed) {
-  constexpr uint64_t factor = 0x9e3779b97f4a7c15ULL;
-  uint64_t hash = seed ^ (text.size() * factor);
-  const auto add = [&](uint64_t word) {
-    hash = (hash ^ word) * factor;
-    hash ^= hash >> 29;
-  };
-  size_t i = 0;
-  for (; i + 8 <= text.size(); i += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, text.data() + i, 8);
-    add(word);
-  }
-  for (; i < text.size(); ++i) add(static_cast<unsigned char>(text[i]));
-  add(hash >> 32);
-  return hash;
-}
 
 std::vector<const Header*> included(const Source& source) {
   std::vector<const Header*> found;
@@ -198,7 +174,7 @@ bool is_kernel_name(std::string_view name) {
 }
 
 std::string file_stem(const Source& source, const std::string& identity) {
-  return source.name + "-" + hexadecimal(hash_of(source.code, hash_of(identity)));
+  return source.name + "-" + sha256(identity + source.code).substr(0, 32);
 }
 
 std::string cache_folder() {

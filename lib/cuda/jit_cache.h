@@ -11,9 +11,6 @@
 
 namespace bs::cuda::jit {
 
-/** @brief 64 bits of `text`; equal over machines and versions. */
-uint64_t hash_of(std::string_view text, uint64_t seed = 0);
-
 /** @brief The headers that `source` includes, directly or not, in order of the first inclusion. */
 std::vector<const Header*> included(const Source& source);
 
@@ -21,7 +18,7 @@ std::vector<const Header*> included(const Source& source);
  *  NVRTC's version, options, headers. A few lines. */
 std::string identity(const Source& source, int capability);
 
-/** @brief `name-hash`: the name under which files of a kernel are kept. */
+/** @brief `name-digest`, 128 bits of SHA-256: the name under which files of a kernel are kept. */
 std::string file_stem(const Source& source, const std::string& identity);
 
 /** @brief Options that every kernel is compiled with, the architecture left out. */

@@ -171,7 +171,7 @@ const std::vector<std::string>& compile_options() {
 std::string identity(const Source& source, int capability) {
   int major = 0, minor = 0;
   BS_NVRTC_CHECK(nvrtcVersion(&major, &minor));
-  std::string text = format("bs-jit 1\nname {}\narch {}\nnvrtc {}.{}\noptions", source.name,
+  std::string text = format("bs-jit 2\nname {}\narch {}\nnvrtc {}.{}\noptions", source.name,
                             architecture(capability), major, minor);
   for (const std::string& option : compile_options()) text += " " + option;
   text += "\n";

@@ -3,10 +3,14 @@
 #include <bs/kernels/copy.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace bs::nn {
 
 namespace {
+
+thread_local bool using_modules = false;  ///< whether this thread is in the scope of an EvalMode
+
 /// Adds those of `from` that are not in `to` yet.
 void append_new(std::vector<NamedVariable>& to, const std::string& prefix,
                 const std::vector<NamedVariable>& from) {
@@ -23,7 +27,11 @@ void append_new(std::vector<NamedVariable>& to, const std::string& prefix,
     }
   }
 }
+
 }  // namespace
+
+EvalMode::EvalMode() : previous_(std::exchange(using_modules, true)) {}
+EvalMode::~EvalMode() { using_modules = previous_; }
 
 /// Calls f(prefix, module) for this module and all below, parents first.
 template <class F>
@@ -59,6 +67,8 @@ int64_t Module::parameter_count() const {
   for (const Variable& p : parameters()) count += p.data().numel();
   return count;
 }
+
+bool Module::training() const { return training_ && !using_modules; }
 
 void Module::train(bool on) {
   training_ = on;

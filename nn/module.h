@@ -13,6 +13,19 @@ struct NamedVariable {
   Variable variable;
 };
 
+/** @brief While it lives, modules compute for this thread as after eval(), whatever train() said.
+ *  Nothing of a module changes: other threads may train or use it meanwhile. */
+class EvalMode {
+ public:
+  EvalMode();
+  ~EvalMode();
+  EvalMode(const EvalMode&) = delete;
+  EvalMode& operator=(const EvalMode&) = delete;
+
+ private:
+  bool previous_;
+};
+
 /** @brief Base of everything that owns parameters.
  *
  *  A module says in its constructor what it has; whoever holds it gets all of it by name, its
@@ -47,7 +60,8 @@ class Module {
   /** @brief Switches this module and all below to training or to use, which dropout looks at. */
   void train(bool on = true);
   void eval() { train(false); }
-  bool training() const { return training_; }
+  /** @brief What train() said; false in the scope of an EvalMode of this thread. */
+  bool training() const;
 
   /** @brief Moves all parameters and buffers, with their gradients. Optimisers made before hold on
    *  to what they made for the old ones: move first. */

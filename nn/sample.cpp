@@ -61,6 +61,8 @@ namespace {
 /// The logits of the token that follows `tokens`. The sequence is always as long as the context: a
 /// pattern may be another one for another length, and this is the one that was learnt.
 Tensor next_logits(const SparseTransformer& model, const std::vector<int64_t>& tokens) {
+  const NoGrad no_grad;
+  const EvalMode eval;
   const int64_t context = model.options().context;
   const int64_t length = std::min(static_cast<int64_t>(tokens.size()), context);
   std::vector<int64_t> window(tokens.end() - length, tokens.end());
@@ -73,44 +75,29 @@ Tensor next_logits(const SparseTransformer& model, const std::vector<int64_t>& t
 /// The logits of the token that follows those in the caches and `tokens`.
 Tensor next_logits(const SparseTransformer& model, std::span<const int64_t> tokens,
                    std::vector<KVCache>& caches) {
+  const NoGrad no_grad;
+  const EvalMode eval;
   const auto count = static_cast<int64_t>(tokens.size());
   const Tensor input = Tensor::from(tokens, {1, count});
   const Variable logits = model.forward(input.to(model.head.weight.device()), caches);
   return logits.data().select(0, 0).select(0, count - 1);
 }
 
-/// Turns training off, and on again where it was on.
-class EvalScope {
- public:
-  explicit EvalScope(Module& module) : module_(module), was_training_(module.training()) {
-    module_.eval();
-  }
-  ~EvalScope() { module_.train(was_training_); }
-  EvalScope(const EvalScope&) = delete;
-  EvalScope& operator=(const EvalScope&) = delete;
-
- private:
-  Module& module_;
-  bool was_training_;
-};
-
 }  // namespace
 
-std::vector<int64_t> generate(SparseTransformer& model, const std::vector<int64_t>& prompt,
+std::vector<int64_t> generate(const SparseTransformer& model, const std::vector<int64_t>& prompt,
                               const GenerateOptions& options, Generator& generator) {
   BS_CHECK(!prompt.empty(), "generate: an empty prompt");
   BS_CHECK(model.options().causal, "generate: the model is not causal");
-  const NoGrad no_grad;
-  const EvalScope eval(model);
   std::vector<int64_t> tokens = prompt;
   std::vector<KVCache> caches = model.make_caches(1, options.page);
   for (int64_t i = 0; i < options.count; ++i) {
     // A context that is full moves on, and what was read has other places then.
     const bool full = static_cast<int64_t>(tokens.size()) > model.options().context;
     const auto read = static_cast<size_t>(full ? 0 : caches.front().length());
-    const Tensor logits = full ? next_logits(model, tokens)
-                               : next_logits(model, std::span(tokens).subspan(read), caches);
-    tokens.push_back(sample(logits, options.sample, generator));
+    const std::span unread = std::span(tokens).subspan(read);
+    tokens.push_back(sample(full ? next_logits(model, tokens) : next_logits(model, unread, caches),
+                            options.sample, generator));
     if (options.on_token) options.on_token(tokens.back());
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};

@@ -29,12 +29,13 @@ struct GenerateOptions {
   std::function<void(int64_t)> on_token = {};
 };
 
-/** @brief Continues `prompt`, looking at the last `context` tokens. Dropout is off meanwhile. Until
- *  the context is full each token is read once, with caches; then all of it for each new token.
+/** @brief Continues `prompt`, looking at the last `context` tokens, as after eval(). Until the
+ *  context is full each token is read once, with caches; then all of it for each new token. The
+ *  model is not changed: several threads may call this with one model, each with its generator.
  *  @param[in] model a causal one: what fills up the context must not be seen
  *  @return the new tokens
  *  @throws Error for an empty prompt or a model that is not causal. */
-std::vector<int64_t> generate(SparseTransformer& model, const std::vector<int64_t>& prompt,
+std::vector<int64_t> generate(const SparseTransformer& model, const std::vector<int64_t>& prompt,
                               const GenerateOptions& options = {},
                               Generator& generator = default_generator());
 

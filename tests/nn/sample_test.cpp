@@ -1,10 +1,17 @@
 #include <bs/nn/sample.h>
+
+#include <bs/kernels/fill.h>
+#include <bs/kernels/logic.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <limits>
+#include <thread>
+#include <vector>
 
 using namespace bs;
 using namespace bs::test;
@@ -120,6 +127,57 @@ TEST_CASE("generate: a generator's state decides, and training goes on as before
   nn::generate(model, {1}, {.count = 1});
   CHECK(!model.training());
   CHECK(!model.blocks[0]->training());
+}
+
+TEST_CASE("generate: threads share a model that trains, whose dropout stays on") {
+  nn::SparseTransformerOptions o = small();
+  o.dropout = 0.5;
+  nn::SparseTransformer model(o);
+  shout(model);
+  const nn::GenerateOptions likeliest{.count = 20, .sample = {.temperature = 0}};
+  const auto expected = nn::generate(model, {3}, likeliest);
+  std::vector<std::vector<int64_t>> made(3);
+  std::atomic<int> off = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (auto& tokens : made)
+      threads.emplace_back([&] {
+        Generator mine(1);
+        nn::GenerateOptions watched = likeliest;
+        watched.on_token = [&](int64_t) { off += model.training() ? 0 : 1; };
+        tokens = nn::generate(model, {3}, watched, mine);
+      });
+    const Tensor input = full({1, 16}, 2, i64, test_device());
+    const NoGrad no_grad;
+    for (int i = 0; i < 8; ++i) {
+      const Tensor a = model.forward(input).data(), b = model.forward(input).data();
+      CHECK(!allclose(a, b));
+    }
+  }
+  for (const auto& tokens : made) CHECK(tokens == expected);
+  CHECK(off == 0);
+}
+
+TEST_CASE("EvalMode: this thread uses a model that stays in training") {
+  nn::SparseTransformerOptions o = small();
+  o.dropout = 0.5;
+  nn::SparseTransformer model(o);
+  shout(model);
+  const Tensor tokens = full({1, 16}, 2, i64, test_device());
+  model.eval();
+  const Tensor expected = model.forward(tokens).data();
+  model.train();
+  {
+    const NoGrad no_grad;
+    const nn::EvalMode eval;
+    const Variable logits = model.forward(tokens);
+    CHECK(allclose(logits.data(), expected));
+    CHECK(!model.training());
+    CHECK(std::async(std::launch::async, [&] { return model.training(); }).get());
+    { const nn::EvalMode again; }
+    CHECK(!model.training());
+  }
+  CHECK(model.training());
 }
 
 TEST_CASE("generate: errors") {

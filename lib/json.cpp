@@ -13,13 +13,26 @@ namespace {
 /// Recursive descent over the text, one function a production of the grammar.
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit Parser(std::string_view text, size_t most_values = ~size_t{0})
+      : text_(text), most_values_(most_values) {}
 
   Json document() {
     Json value = any(0);
-    skip_space();
-    if (at_ < text_.size()) fail("something follows the value");
+    end();
     return value;
+  }
+
+  void members(const std::function<void(const std::string&, Json)>& take_member) {
+    std::vector<std::string> names;
+    skip_space();
+    if (peek() != '{') fail("'{' is missing");
+    each_member(0, [&](std::string name, Json value) {
+      take_member(name, std::move(value));
+      names.push_back(std::move(name));
+      values_ = 0;
+    });
+    refuse_twins(names);
+    end();
   }
 
  private:
@@ -36,7 +49,13 @@ class Parser {
     while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != text_.npos) ++at_;
   }
 
+  void end() {
+    skip_space();
+    if (at_ < text_.size()) fail("something follows the value");
+  }
+
   Json any(int depth) {
+    if (++values_ > most_values_) fail("too many values");
     if (depth > Json::max_depth) fail("nesting is too deep");
     skip_space();
     switch (peek()) {
@@ -65,27 +84,36 @@ class Parser {
 
   Json object(int depth) {
     Json::Object members;
+    each_member(depth, [&](std::string name, Json value) {
+      members.emplace_back(std::move(name), std::move(value));
+    });
+    std::vector<std::string_view> names;
+    names.reserve(members.size());
+    for (const auto& member : members) names.emplace_back(member.first);
+    refuse_twins(names);
+    return members;
+  }
+
+  /// From '{' to '}'.
+  template <class F>
+  void each_member(int depth, const F& f) {
     ++at_;
     skip_space();
-    if (take('}')) return members;
+    if (take('}')) return;
     do {
       skip_space();
       if (peek() != '"') fail("a member's name is missing");
       std::string name = string();
       skip_space();
       if (!take(':')) fail("':' is missing");
-      members.emplace_back(std::move(name), any(depth + 1));
+      f(std::move(name), any(depth + 1));
       skip_space();
     } while (take(','));
     if (!take('}')) fail("'}' is missing");
-    refuse_twins(members);
-    return members;
   }
 
-  void refuse_twins(const Json::Object& members) const {
-    std::vector<std::string_view> names;
-    names.reserve(members.size());
-    for (const auto& member : members) names.emplace_back(member.first);
+  template <class Names>
+  void refuse_twins(Names& names) const {
     std::sort(names.begin(), names.end());
     if (std::adjacent_find(names.begin(), names.end()) != names.end())
       fail("an object has a member twice");
@@ -203,7 +231,8 @@ class Parser {
   }
 
   std::string_view text_;
-  size_t at_ = 0;
+  size_t most_values_;
+  size_t at_ = 0, values_ = 0;
 };
 
 void dump_string(const std::string& value, std::string& out) {
@@ -264,6 +293,11 @@ bool is_utf8(std::string_view text) {
 }
 
 Json Json::parse(std::string_view text) { return Parser(text).document(); }
+
+void Json::parse_members(std::string_view text, size_t most_values,
+                         const std::function<void(const std::string& name, Json)>& take) {
+  Parser(text, most_values).members(take);
+}
 
 std::string Json::dump() const {
   if (const auto* value = std::get_if<bool>(&value_)) return *value ? "true" : "false";

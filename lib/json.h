@@ -2,6 +2,7 @@
 /** @file JSON (RFC 8259), read strictly: for the headers of files that come from elsewhere. */
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,12 @@ class Json {
    *  one name twice, invalid UTF-8, lone surrogates, and every leniency of other parsers.
    *  @throws IoError telling the position. */
   static Json parse(std::string_view text);
+  /** @brief Reads an object and hands over its members one by one, in order: memory is needed for
+   *  one of them, while parse() takes up to forty bytes for each byte of a text made to cost some.
+   *  @param[in] most_values values that one member may consist of
+   *  @throws IoError like parse(), a name that comes twice at the end only. */
+  static void parse_members(std::string_view text, size_t most_values,
+                            const std::function<void(const std::string& name, Json)>& take);
   /** @brief The value in one line without spaces, UTF-8 kept. Numbers read back exactly; NaN and
    * infinities, which JSON lacks, become null.
    *  @throws Error when a string is not UTF-8: parse() would refuse it. */

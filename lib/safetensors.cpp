@@ -15,6 +15,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors files are in host order");
 
 constexpr uint64_t longest_header = 100'000'000;  // the limit of the reference implementation
+constexpr size_t most_values = 1 << 20;           // of one entry, and texts of the metadata
 constexpr const char* metadata_name = "__metadata__";
 
 struct Name {
@@ -77,9 +78,10 @@ Entry read_entry(const std::string& name, const Json& json) {
 }
 
 /// The tensors in the order of their data, which must be covered exactly.
-std::vector<Entry> read_entries(const Json& header, int64_t data_bytes, Safetensors& content) {
+std::vector<Entry> read_entries(const std::string& header, int64_t data_bytes,
+                                Safetensors& content) {
   std::vector<Entry> entries;
-  for (const auto& [name, value] : header.object()) {
+  Json::parse_members(header, most_values, [&](const std::string& name, const Json& value) {
     try {
       if (name == metadata_name)
         for (const auto& [key, text] : value.object()) content.metadata[key] = text.string();
@@ -88,7 +90,7 @@ std::vector<Entry> read_entries(const Json& header, int64_t data_bytes, Safetens
     } catch (const IoError& error) {
       BS_THROW(IoError, "{}: {}", name, error.what());
     }
-  }
+  });
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
@@ -115,6 +117,8 @@ void save_safetensors(const std::string& path, const Safetensors& content) {
              tensor.shape());
     tensors.emplace_back(name, tensor);
   }
+  BS_CHECK(content.metadata.size() < most_values, "safetensors: metadata of {} entries",
+           content.metadata.size());
   for (const auto& [key, value] : content.metadata) {
     BS_CHECK(is_utf8(key), "safetensors: a key of the metadata is not UTF-8");
     BS_CHECK(is_utf8(value), "safetensors: the metadata's {} is not UTF-8", key);
@@ -158,7 +162,7 @@ Safetensors load_safetensors(const std::string& path, Device device) {
   if (!text.starts_with('{')) BS_THROW(IoError, "{}: is no safetensors file", path);
   std::vector<Entry> entries;
   try {
-    entries = read_entries(Json::parse(text), file.left(), content);
+    entries = read_entries(text, file.left(), content);
   } catch (const IoError& error) {
     BS_THROW(IoError, "{}: {}", path, error.what());
   }

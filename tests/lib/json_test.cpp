@@ -109,3 +109,21 @@ TEST_CASE("json: what is not UTF-8 is not written") {
                            "\xf5\x80\x80\x80", "\xf4\x90\x80\x80", "a\xc3z"})
     CHECK_FALSE(is_utf8(text));
 }
+
+TEST_CASE("json: members one by one, each of as many values as allowed") {
+  std::vector<std::pair<std::string, Json>> members;
+  const auto keep = [&](const std::string& name, Json value) {
+    members.emplace_back(name, std::move(value));
+  };
+  Json::parse_members(R"( {"a": [1, 2], "b": {"c": null}} )", 3, keep);
+  CHECK(Json(members) == Json::parse(R"({"a": [1, 2], "b": {"c": null}})"));
+  members.clear();
+  Json::parse_members("{}", 0, keep);
+  CHECK(members.empty());
+  CHECK_THROWS_WITH_AS(Json::parse_members(R"({"a": [1, 2, 3]})", 3, keep),
+                       "json: too many values at byte 12", IoError);
+  for (const char* wrong : {"", "[]", "1", "{", R"({"a": 1} 2)", R"({"a": 1,})", R"({"a"})"})
+    CHECK_THROWS_AS(Json::parse_members(wrong, 9, keep), IoError);
+  CHECK_THROWS_WITH_AS(Json::parse_members(R"({"a": 1, "b": 2, "a": 3})", 9, keep),
+                       "json: an object has a member twice at byte 24", IoError);
+}

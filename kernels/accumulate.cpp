@@ -1,5 +1,8 @@
 #include <bs/kernels/accumulate.h>
 
+#include <bs/kernels/copy.h>
+#include <bs/lib/overlap.h>
+
 namespace bs {
 
 void accumulate(const Tensor& total, const Tensor& part) {
@@ -9,6 +12,7 @@ void accumulate(const Tensor& total, const Tensor& part) {
   BS_CHECK(total.is_contiguous() && part.is_contiguous(), "accumulate: strides {} and {} for {}",
            total.strides(), part.strides(), total.shape());
   if (total.numel() == 0) return;
+  if (ranges_overlap(total, part)) return accumulate(total, clone(part));
   BS_DISPATCH(total.device(), accumulate, part, total);
 }
 

@@ -6,7 +6,7 @@ namespace bs {
 
 /** @brief Adds `part` to `total` in place.
  *  @param[in,out] total contiguous, any floating dtype
- *  @param[in] part contiguous, of the same shape, dtype and device
+ *  @param[in] part contiguous, of the same shape, dtype and device; may overlap `total`
  *  @throws Error when shape, dtype, device or layout differ. */
 void accumulate(const Tensor& total, const Tensor& part);
 

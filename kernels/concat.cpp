@@ -3,7 +3,6 @@
 #include <bs/kernels/fill.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace bs {
 
@@ -61,7 +60,8 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
   int64_t sum = 0;
   for (int64_t size : sizes) {
     BS_CHECK(size >= 0, "split: a piece of size {}", size);
-    sum += size;
+    BS_CHECK(!__builtin_add_overflow(sum, size, &sum),
+             "split: pieces of more than 64 bits hold on axis {} of {}", axis, x.shape());
   }
   BS_CHECK(sum == x.size(axis), "split: pieces of {} in all on axis {} of {}", sum, axis,
            x.shape());
@@ -80,8 +80,9 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t count, int axis) {
 
 std::vector<int64_t> chunk_sizes(const Shape& shape, int64_t count, int axis) {
   axis = normalize_axis("chunk", axis, shape.rank());
-  BS_CHECK(count > 0 && shape[axis] % count == 0, "chunk: {} equal pieces of axis {} of {}", count,
-           axis, shape);
+  constexpr int64_t most_empty = 1 << 16;  // pieces of nothing
+  BS_CHECK(count > 0 && shape[axis] % count == 0 && (shape[axis] > 0 || count <= most_empty),
+           "chunk: {} equal pieces of axis {} of {}", count, axis, shape);
   return std::vector<int64_t>(static_cast<size_t>(count), shape[axis] / count);
 }
 
@@ -93,7 +94,10 @@ Tensor split_backward(std::span<const Tensor> dys, const std::vector<int64_t>& s
            dys.size(), sizes.size());
   axis = normalize_axis("split_backward", axis, known->rank());
   Shape shape = known->shape();
-  shape[axis] = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  shape[axis] = 0;
+  for (const int64_t size : sizes)
+    BS_CHECK(size >= 0 && !__builtin_add_overflow(shape[axis], size, &shape[axis]),
+             "split_backward: a piece of size {} after {}", size, shape[axis]);
   Tensor dx = Tensor::empty(shape, known->dtype(), known->device());
   const std::vector<Tensor> pieces = split(dx, sizes, axis);
   for (size_t i = 0; i < pieces.size(); ++i) {

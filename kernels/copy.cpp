@@ -1,11 +1,16 @@
 #include <bs/kernels/copy.h>
 
+#include <bs/lib/overlap.h>
+
 namespace bs {
 
 void copy(const Tensor& from, const Tensor& to) {
   check_same_shape("copy", from, to);
   check_same_device("copy", from, to);
   if (from.numel() == 0) return;
+  check_writable("copy", to);
+  // Where views overlap, what is written first is not what was there: a copy stands between.
+  if (ranges_overlap(from, to)) return copy(clone(from), to);
   if (from.dtype() == to.dtype() && from.is_contiguous() && to.is_contiguous()) {
     copy_bytes(from, to);
     return;

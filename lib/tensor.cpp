@@ -186,8 +186,8 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t end, int64_t step) const {
   end = std::max(begin, clip(end));
   Tensor t = *this;
   t.offset_ += begin * strides_[axis];
-  t.shape_[axis] = (end - begin + step - 1) / step;
-  t.strides_[axis] *= step;
+  t.shape_[axis] = begin < end ? (end - begin - 1) / step + 1 : 0;
+  if (t.shape_[axis] > 1) t.strides_[axis] *= step;  // of one element it says nothing, but overflows
   return t;
 }
 
@@ -291,7 +291,7 @@ void copy_bytes(const Tensor& from, const Tensor& to) {
     return;
   }
 #endif
-  std::memcpy(to.data(), from.data(), from.bytes());
+  std::memmove(to.data(), from.data(), from.bytes());  // they may overlap
 }
 
 }  // namespace bs

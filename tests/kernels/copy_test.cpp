@@ -1,4 +1,6 @@
+#include <bs/kernels/accumulate.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
@@ -126,4 +128,61 @@ TEST_CASE("casts to 16 bits round to nearest even") {
 TEST_CASE("copy refuses what does not fit") {
   CHECK_THROWS_WITH_AS(copy(Tensor::empty({2, 3}, f32), Tensor::empty({3, 2}, f32)),
                        "copy: shapes [2, 3] and [3, 2] differ", Error);
+}
+
+TEST_CASE("copies between views that overlap take what was there before") {
+  const auto check = [](const Tensor& memory, const Tensor& from, const Tensor& to) {
+    const Reference before = Reference::of(from);
+    copy(from, to);
+    CHECK(Reference::of(to).values == before.values);
+    CHECK(memory.defined());
+  };
+  for (const DType dtype : {u8, f16, f32, f64}) {
+    const auto fresh = [&] { return numbers({60}).tensor(dtype, test_device()); };
+    Tensor x = fresh();
+    check(x, x.slice(0, 0, 50), x.slice(0, 3, 53));
+    x = fresh();
+    check(x, x.slice(0, 3, 53), x.slice(0, 0, 50));
+    x = fresh();
+    check(x, x.slice(0, 0, 40, 2), x.slice(0, 1, 21));
+    x = fresh().view({6, 10});
+    check(x, x.slice(0, 0, 5), x.slice(0, 1, 6));
+    x = fresh().view({6, 10});
+    check(x, x.slice(1, 0, 8), x.slice(1, 2, 10));
+    x = fresh().view({6, 10});
+    check(x, x.slice(1, 0, 6).transpose(0, 1), x.slice(1, 0, 6));
+    x = fresh().view({3, 4, 5});
+    check(x, x.slice(2, 0, 4).slice(0, 0, 2), x.slice(2, 1, 5).slice(0, 1, 3));
+    x = fresh();
+    check(x, x.select(0, 7).expand({60}), x);
+    x = fresh();
+    check(x, x, x);
+  }
+  const Tensor bytes = numbers({64}).tensor(f32, test_device());  // one memory, two dtypes
+  const Tensor as_ints =
+      Tensor::from_blob(bytes.data<float>(), {64}, i32, test_device(), [bytes] {});
+  const Reference before = Reference::of(bytes.slice(0, 0, 40));
+  copy(bytes.slice(0, 0, 40), as_ints.slice(0, 5, 45));
+  CHECK(Reference::of(as_ints.slice(0, 5, 45)).values == before.values);
+}
+
+TEST_CASE("sums in place of views that overlap take what was there before") {
+  const Tensor x = numbers({60}).tensor(f32, test_device());
+  const Reference before = Reference::of(x);
+  accumulate(x.slice(0, 1, 60), x.slice(0, 0, 59));
+  const Reference after = Reference::of(x);
+  for (size_t i = 1; i < 60; ++i) CHECK(after[i] == before[i] + before[i - 1]);
+}
+
+TEST_CASE("copy refuses a view that names an element twice") {
+  const Tensor one = ones({1, 4}, f32, test_device()), x = ones({3, 4}, f32, test_device());
+  CHECK_THROWS_WITH_AS(copy(x, one.expand({3, 4})),
+                       "copy: cannot write to shape [3, 4] with strides [0, 1], which names an "
+                       "element twice",
+                       Error);
+  const Tensor line = ones({12}, f32, test_device());
+  CHECK_THROWS_AS(copy(x, line.as_strided({3, 4}, {2, 1})), Error);
+  CHECK_THROWS_AS(copy(ones({4, 4}, f32, test_device()), line.as_strided({4, 4}, {2, 1})), Error);
+  copy(ones({2, 3}, f32, test_device()), line.as_strided({2, 3}, {3, 2}));  // 0 2 4, 3 5 7
+  copy(ones({1, 4}, f32, test_device()), one.expand({1, 4}));
 }

@@ -350,3 +350,19 @@ TEST_CASE("tensor refuses misuse") {
                           std::function<void()>([] { Tensor().unsqueeze(0); })})
     CHECK_THROWS_WITH_AS(use(), "tensor: undefined tensor used", Error);
 }
+
+TEST_CASE("slice: ends and steps as large as numbers are") {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max(), least = -most - 1;
+  const Tensor x = Tensor::from<float>({0, 1, 2, 3, 4});
+  CHECK(x.slice(0, least, most).shape() == Shape{5});
+  CHECK(x.slice(0, most, least).shape() == Shape{0});
+  const Tensor one = x.slice(0, 1, most, most);
+  CHECK(one.shape() == Shape{1});
+  CHECK(one.item() == 1);
+  CHECK(one.slice(0, 0, most, most).slice(0, least, most, most - 1).item() == 1);
+  CHECK(x.slice(0, 3, 3, most).numel() == 0);
+  CHECK(x.slice(0, 0, 5, 4).strides() == Strides{4});
+  CHECK_THROWS_AS(x.slice(0, 0, 5, least), Error);
+  CHECK_THROWS_AS(x.select(0, least), Error);
+  CHECK_THROWS_AS(x.select(0, most), Error);
+}

@@ -1,0 +1,81 @@
+#include <bs/lib/overlap.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+namespace bs {
+
+namespace {
+
+/// First and last element, in elements from data(); of a view that is not empty.
+std::pair<int64_t, int64_t> reach(const Tensor& x) {
+  int64_t first = 0, last = 0;
+  for (int i = 0; i < x.rank(); ++i) {
+    const int64_t step = (x.size(i) - 1) * x.strides()[i];
+    (step < 0 ? first : last) += step;
+  }
+  return {first, last};
+}
+
+/// Writes down every element; for strides that no simple rule decides.
+bool repeats_some(const Tensor& x) {
+  const auto [first, last] = reach(x);
+  std::vector<bool> seen(static_cast<size_t>(last - first + 1));
+  std::array<int64_t, Shape::max_rank> at{};
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    int64_t offset = -first;
+    for (int axis = 0; axis < x.rank(); ++axis)
+      offset += at[static_cast<size_t>(axis)] * x.strides()[axis];
+    if (seen[static_cast<size_t>(offset)]) return true;
+    seen[static_cast<size_t>(offset)] = true;
+    for (int axis = x.rank() - 1; axis >= 0; --axis) {
+      if (++at[static_cast<size_t>(axis)] < x.size(axis)) break;
+      at[static_cast<size_t>(axis)] = 0;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool ranges_overlap(const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined() || a.device() != b.device()) return false;
+  if (a.numel() == 0 || b.numel() == 0) return false;
+  const auto bytes = [](const Tensor& x) {
+    const auto [first, last] = reach(x);
+    const auto size = static_cast<int64_t>(size_of(x.dtype()));
+    const auto base = reinterpret_cast<intptr_t>(x.data());
+    return std::pair(base + first * size, base + (last + 1) * size);
+  };
+  const auto [a_first, a_end] = bytes(a);
+  const auto [b_first, b_end] = bytes(b);
+  return a_first < b_end && b_first < a_end;
+}
+
+bool repeats_elements(const Tensor& x) {
+  if (x.numel() <= 1 || x.is_contiguous()) return false;
+  std::array<std::pair<int64_t, int64_t>, Shape::max_rank> axes;  // stride and extent
+  size_t count = 0;
+  for (int i = 0; i < x.rank(); ++i)
+    if (x.size(i) > 1) axes[count++] = {std::abs(x.strides()[i]), x.size(i)};
+  std::sort(axes.begin(), axes.begin() + count);
+  int64_t within = 0;  // how far the shorter strides reach
+  for (size_t i = 0; i < count; ++i) {
+    const auto [stride, extent] = axes[i];
+    if (stride == 0) return true;
+    if (stride <= within) return repeats_some(x);
+    within += stride * (extent - 1);
+  }
+  return false;
+}
+
+void check_writable(const char* op, const Tensor& x) {
+  BS_CHECK(!repeats_elements(x),
+           "{}: cannot write to shape {} with strides {}, which names an element twice", op,
+           x.shape(), x.strides());
+}
+
+}  // namespace bs

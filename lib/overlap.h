@@ -1,0 +1,15 @@
+#pragma once
+/** @file Whether views name the same memory: what writes in place has to ask. */
+#include <bs/lib/tensor.h>
+
+namespace bs {
+
+/** @brief Whether the bytes from the first to the last element of `a` and of `b` have one in
+ *  common. False means that no element is shared; views may interleave and share none. */
+bool ranges_overlap(const Tensor& a, const Tensor& b);
+/** @brief Whether two positions of `x` are one element, as along an axis of stride 0. */
+bool repeats_elements(const Tensor& x);
+/** @brief Throws an Error naming `op` where `x`, to be written, repeats elements. */
+void check_writable(const char* op, const Tensor& x);
+
+}  // namespace bs

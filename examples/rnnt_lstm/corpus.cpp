@@ -34,12 +34,15 @@ double seconds_of(const data::Utterances& utterances, int64_t rate) {
 
 bool plausible(const Recording& pair, const Options& o, LeftOut& left_out) {
   const double seconds = static_cast<double>(pair.samples.size()) / static_cast<double>(o.rate);
+  // The model sees a whole stack of frames, or nothing.
+  const double least = std::max(static_cast<double>(least_frames) * o.hop,
+                                static_cast<double>(o.stack - 1) * o.hop + o.window);
   const auto characters = static_cast<double>(data::characters_of(pair.text).size());
   float peak = 0;
   for (const float x : pair.samples) peak = std::max(peak, std::abs(x));
   if (characters == 0) {
     ++left_out.wordless;
-  } else if (peak < quietest_peak || seconds < static_cast<double>(least_frames) * o.hop) {
+  } else if (peak < quietest_peak || seconds < least) {
     ++left_out.silent;
   } else if (seconds > o.max_seconds) {
     ++left_out.too_long;

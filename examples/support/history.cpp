@@ -66,19 +66,14 @@ std::string line_of(const Metrics& metrics) {
 
 History::History(const std::string& folder, int64_t step)
     : path_(folder + "/metrics.jsonl"), lock_(lock(folder)) {
-  if (step > 0 && std::filesystem::exists(path_)) read(step);
   AtomicFile whole(path_);
-  for (const auto* list : {&steps_, &evaluations_})
-    for (const Metrics& metrics : *list) {
-      const std::string line = line_of(metrics);
-      whole.write(line.data(), line.size());
-    }
+  if (step > 0 && std::filesystem::exists(path_)) read(step, whole);
   whole.commit();
   file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   if (file_.get() < 0) BS_THROW(IoError, "{}: cannot be written: {}", path_, std::strerror(errno));
 }
 
-void History::read(int64_t last) {
+void History::read(int64_t last, AtomicFile& to) {
   InputFile file(path_);
   const std::string text = file.read_text(static_cast<size_t>(file.size()));
   int64_t number = 1;
@@ -91,7 +86,11 @@ void History::read(int64_t last) {
     }
     try {
       Metrics metrics = metrics_of(Json::parse(std::string_view(text).substr(begin, end - begin)));
-      if (metrics.step <= last) remember(std::move(metrics));
+      if (metrics.step <= last) {
+        const std::string line = line_of(metrics);
+        to.write(line.data(), line.size());
+        remember(std::move(metrics));
+      }
     } catch (const IoError& error) {
       BS_THROW(IoError, "{}:{}: {}; move the file away to go on without it", path_, number,
                error.what());
@@ -101,7 +100,18 @@ void History::read(int64_t last) {
 }
 
 void History::remember(Metrics metrics) {
-  (is_step(metrics) ? steps_ : evaluations_).push_back(std::move(metrics));
+  if (!is_step(metrics)) {
+    evaluations_.push_back(std::move(metrics));
+    return;
+  }
+  // The last one is kept whatever its number, until the next.
+  if (!steps_.empty() && (seen_ - 1) % every_ != 0) steps_.pop_back();
+  steps_.push_back(std::move(metrics));
+  if (seen_++ % every_ != 0 || steps_.size() <= most_steps) return;
+  size_t kept = 0;
+  for (size_t i = 0; i < steps_.size(); i += 2) std::swap(steps_[kept++], steps_[i]);
+  steps_.resize(kept);
+  every_ *= 2;
 }
 
 void History::add(const Metrics& metrics) {

@@ -1,5 +1,7 @@
 #pragma once
 /** @file How a run went: metrics.jsonl, one JSON object a line, and the same in memory. */
+#include <bs/lib/file.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -45,15 +47,19 @@ class History {
   History(const std::string& folder, int64_t step);
   void add(const Metrics& metrics);
 
+  /** @brief The steps for a picture: all of a short run, of a long one every second, fourth and so
+   *  on, never more than most_steps, and always the last. The file has all. */
   const std::vector<Metrics>& steps() const { return steps_; }
+  static constexpr size_t most_steps = 8192;
   const std::vector<Metrics>& evaluations() const { return evaluations_; }
 
  private:
-  void read(int64_t last);
+  void read(int64_t last, AtomicFile& to);
   void remember(Metrics metrics);
   std::string path_;
   Descriptor lock_, file_;
   std::vector<Metrics> steps_, evaluations_;
+  int64_t every_ = 1, seen_ = 0;  ///< of the steps seen, one in so many is kept
 };
 
 /** @brief Makes the folder and opens its metrics.jsonl.

@@ -1,10 +1,12 @@
 #include <bs/nn/data/manifest.h>
 
 #include <bs/lib/check.h>
+#include <bs/lib/file.h>
 #include <bs/lib/json.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <string_view>
 
 namespace bs::data {
 
@@ -17,12 +19,14 @@ const std::string& member(const Json& line, const char* name) {
 }  // namespace
 
 std::vector<ManifestEntry> read_manifest(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) BS_THROW(IoError, "{}: cannot be read", path);
+  InputFile file(path);
+  const std::string all = file.read_text(static_cast<size_t>(file.size()));
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::vector<ManifestEntry> entries;
-  std::string text;
-  for (int64_t number = 1; std::getline(in, text); ++number) {
+  std::string_view left = all;
+  for (int64_t number = 1; !left.empty(); ++number) {
+    const std::string_view text = left.substr(0, left.find('\n'));
+    left.remove_prefix(std::min(left.size(), text.size() + 1));
     if (text.empty()) continue;
     try {
       const Json line = Json::parse(text);

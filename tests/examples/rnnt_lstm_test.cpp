@@ -70,6 +70,10 @@ TEST_CASE("corpus: pairs that cannot be true are left out, and counted") {
   CHECK(left.too_long == 1);
   CHECK(left.too_fast == 1);
   CHECK(left.all() == 5);
+  Options stacked;
+  stacked.stack = 64;
+  CHECK(!plausible(pair_of("less than a stack", 0.63), stacked, left));
+  CHECK(plausible(pair_of("a stack of frames", 0.67), stacked, left));
 }
 
 TEST_CASE("corpus: one text is on one side only, and the guess is the commonest") {

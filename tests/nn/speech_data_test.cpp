@@ -77,6 +77,7 @@ TEST_CASE("manifest: paths count from its folder, mistakes name the line") {
                       << R"({"path": "b.wav"})";
   CHECK_THROWS_WITH_AS(data::read_manifest(path), (path + ":2: no member 'text'").c_str(), IoError);
   CHECK_THROWS_AS(data::read_manifest(scratch / "none"), IoError);
+  CHECK_THROWS_AS(data::read_manifest(scratch / ""), IoError);  // a folder
 }
 
 TEST_CASE("collate: zeros fill up the shorter ones") {

@@ -187,7 +187,7 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t end, int64_t step) const {
   Tensor t = *this;
   t.offset_ += begin * strides_[axis];
   t.shape_[axis] = begin < end ? (end - begin - 1) / step + 1 : 0;
-  if (t.shape_[axis] > 1) t.strides_[axis] *= step;  // of one element it says nothing, but overflows
+  if (t.shape_[axis] > 1) t.strides_[axis] *= step;  // else it says nothing, and may overflow
   return t;
 }
 

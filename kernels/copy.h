@@ -4,8 +4,8 @@
 
 namespace bs {
 
-/** @brief Copies `from` into `to`, element by element, converting the dtype; any strides. Where they
- *  overlap, `to` gets what `from` was before.
+/** @brief Copies `from` into `to`, element by element, converting the dtype; any strides. Where
+ * they overlap, `to` gets what `from` was before.
  *  @throws Error when shapes or devices differ, or `to` names an element twice. */
 void copy(const Tensor& from, const Tensor& to);
 /** @brief A new contiguous tensor with the elements of `x`. */

@@ -1,6 +1,5 @@
 #include <bs/lib/overlap.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <utility>
@@ -59,9 +58,12 @@ bool repeats_elements(const Tensor& x) {
   if (x.numel() <= 1 || x.is_contiguous()) return false;
   std::array<std::pair<int64_t, int64_t>, Shape::max_rank> axes;  // stride and extent
   size_t count = 0;
-  for (int i = 0; i < x.rank(); ++i)
-    if (x.size(i) > 1) axes[count++] = {std::abs(x.strides()[i]), x.size(i)};
-  std::sort(axes.begin(), axes.begin() + count);
+  for (int i = 0; i < x.rank(); ++i) {
+    if (x.size(i) == 1) continue;
+    axes[count++] = {std::abs(x.strides()[i]), x.size(i)};
+    for (size_t at = count - 1; at > 0 && axes[at] < axes[at - 1]; --at)  // the shortest first
+      std::swap(axes[at], axes[at - 1]);
+  }
   int64_t within = 0;  // how far the shorter strides reach
   for (size_t i = 0; i < count; ++i) {
     const auto [stride, extent] = axes[i];

@@ -20,6 +20,8 @@ if(BS_WITH_CUDA)
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bs/lib/cuda)
 endif()
 install(DIRECTORY ${BS_UMBRELLA_DIR}/bs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/interop/xtensor.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bs/interop)
 install(TARGETS bs EXPORT bsTargets)
 
 if(BS_BUILD_C)
@@ -37,6 +39,7 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/bsConfig.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/bsConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/bsConfig.cmake ${PROJECT_BINARY_DIR}/bsConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/BsXtensor.cmake
         DESTINATION ${package_dir})
 
 # For builds without CMake: `pkg-config --cflags --libs bs`. The prefix is that of the installation,

@@ -2,8 +2,6 @@
 /** @file AdamW (Loshchilov, Hutter, 2019), one launch for all parameters of a dtype. */
 #include <bs/kernels/moments.h>
 
-#include <array>
-
 namespace bs {
 
 using AdamWParameter = MomentParameter;
@@ -15,6 +13,8 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 0.01;
 };
+/** @brief What the tensors of state are called. */
+inline std::array<const char*, 2> state_names(const AdamWOptions&) { return moment_names; }
 
 /** @brief One step, with g the gradient after clipping, t the number of the step, from 1:
  *  w *= 1 - lr * decay; m += (1 - beta1) (g - m); v = beta2 v + (1 - beta2) g^2;

@@ -10,6 +10,7 @@ namespace bs {
 /** @brief The constants of one step, reduced in double to what each element needs. */
 template <class W>
 struct AdamWStep {
+  static constexpr size_t states = 2, optional = 0;
   W keep, mix1, beta2, mix2, rate, scale2, eps;
 
   AdamWStep(int64_t step, const AdamWOptions& o)
@@ -22,8 +23,8 @@ struct AdamWStep {
 
   /** @brief What changes from step to step: keep, rate and scale2. */
   static std::array<double, 3> numbers(int64_t step, const AdamWOptions& o) {
-    return {1 - o.learning_rate * o.weight_decay, o.learning_rate / correction(o.beta1, step),
-            1 / std::sqrt(correction(o.beta2, step))};
+    return {1 - o.learning_rate * o.weight_decay, o.learning_rate / bias_correction(o.beta1, step),
+            1 / std::sqrt(bias_correction(o.beta2, step))};
   }
   /** @brief Takes other numbers(); none where it is null. */
   BS_HOST_DEVICE void set(const double* numbers) {
@@ -38,11 +39,6 @@ struct AdamWStep {
     m += mix1 * (g - m);
     v = beta2 * v + mix2 * g * g;
     w = keep * w - rate * m / (std::sqrt(v) * scale2 + eps);
-  }
-
- private:
-  static double correction(double beta, int64_t step) {
-    return 1 - std::pow(beta, static_cast<double>(step));
   }
 };
 

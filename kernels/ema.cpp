@@ -10,7 +10,7 @@ void ema(std::span<const EmaParameter> parameters, double decay, const Tensor& m
   std::vector<EmaParameter> present;
   for (const EmaParameter& p : parameters) {
     check_parameter("ema", p.value, p.value);
-    check_state("ema", "average", p.value, p.average);
+    check_state("ema", "average", p.value, p.average, p.value.shape());
     if (p.value.numel() == 0) continue;
     present.push_back(p);
     check_same_device("ema", present.front().value, p.value);

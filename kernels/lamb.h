@@ -3,8 +3,6 @@
  * with a length for each tensor that is proportional to the tensor's own. */
 #include <bs/kernels/moments.h>
 
-#include <array>
-
 namespace bs {
 
 using LambParameter = MomentParameter;
@@ -19,6 +17,8 @@ struct LambOptions {
    *  Adam's, as in NVIDIA's FusedLAMB. */
   bool always_adapt = false;
 };
+/** @brief What the tensors of state are called. */
+inline std::array<const char*, 2> state_names(const LambOptions&) { return moment_names; }
 
 /** @brief One step, with g the gradient after clipping, t the number of the step, from 1:
  *  m += (1 - beta1) (g - m); v = beta2 v + (1 - beta2) g^2;

@@ -26,8 +26,8 @@ struct LambStep {
 
   /** @brief What changes from step to step: rate, scale1 and scale2. */
   static std::array<double, 3> numbers(int64_t step, const LambOptions& o) {
-    return {o.learning_rate, 1 / correction(o.beta1, step),
-            1 / std::sqrt(correction(o.beta2, step))};
+    return {o.learning_rate, 1 / bias_correction(o.beta1, step),
+            1 / std::sqrt(bias_correction(o.beta2, step))};
   }
   /** @brief Takes other numbers(); none where it is null. */
   BS_HOST_DEVICE void set(const double* numbers) {
@@ -50,11 +50,6 @@ struct LambStep {
   BS_HOST_DEVICE W length(double w_squares, double u_squares) const {
     const bool ratio = adapts && w_squares > 0 && u_squares > 0;
     return static_cast<W>(ratio ? rate * std::sqrt(w_squares / u_squares) : rate);
-  }
-
- private:
-  static double correction(double beta, int64_t step) {
-    return 1 - std::pow(beta, static_cast<double>(step));
   }
 };
 

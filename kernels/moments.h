@@ -1,9 +1,8 @@
 #pragma once
 /** @file What the optimisers of Adam's kin share: two moments a parameter, and their checks. */
-#include <bs/kernels/grad_norm.h>
+#include <bs/kernels/parameter.h>
 
-#include <span>
-#include <vector>
+#include <cmath>
 
 namespace bs {
 
@@ -14,14 +13,22 @@ struct MomentParameter {
   Tensor first_moment;   ///< f32 (f64 for f64), zeros before the first step
   Tensor second_moment;  ///< alike
   Tensor master;         ///< f32 copy of a 16-bit value, which the step is done on; else undefined
+
+  static constexpr StateMembers<MomentParameter, 2> states = {&MomentParameter::first_moment,
+                                                              &MomentParameter::second_moment};
 };
 
-/** @brief The parameters that have a gradient and elements, their gradients contiguous.
- *  @throws Error naming `op` when shapes, dtypes, devices or layouts do not fit, step < 1, or a
- *  beta is outside of [0, 1). */
-std::vector<MomentParameter> checked_moments(const char* op,
-                                             std::span<const MomentParameter> parameters,
-                                             int64_t step, double beta1, double beta2,
-                                             const GradientClip& clip);
+/** @brief What each tensor of state is called. */
+inline constexpr std::array<const char*, 2> moment_names = {"first_moment", "second_moment"};
+
+/** @brief 1 - beta^step: what a moment of that many steps from zero is divided by. */
+inline double bias_correction(double beta, int64_t step) {
+  return 1 - std::pow(beta, static_cast<double>(step));
+}
+
+/** @brief Throws an Error naming `op` where step < 1 or a beta is outside of [0, 1). */
+void check_moments(const char* op, int64_t step, double beta1, double beta2);
+/** @brief Throws an Error naming `op` where one of them is negative or NaN. */
+void check_rates(const char* op, double rate, double eps, double decay);
 
 }  // namespace bs

@@ -12,9 +12,10 @@ void check_parameter(const char* op, const Tensor& value, const Tensor& gradient
   check_same_device(op, value, gradient);
 }
 
-void check_state(const char* op, const char* name, const Tensor& value, const Tensor& state) {
+void check_state(const char* op, const char* name, const Tensor& value, const Tensor& state,
+                 const Shape& shape) {
   BS_CHECK(state.defined(), "{}: a parameter {} has no {}", op, value.shape(), name);
-  BS_CHECK(state.shape() == value.shape() && state.dtype() == state_dtype(value.dtype()) &&
+  BS_CHECK(state.shape() == shape && state.dtype() == state_dtype(value.dtype()) &&
                state.is_contiguous(),
            "{}: {} {} of {} with strides {} for a parameter {} of {}", op, name, state.shape(),
            state.dtype(), state.strides(), value.shape(), value.dtype());
@@ -32,7 +33,7 @@ void check_master(const char* op, const Tensor& value, const Tensor& master) {
   if (!master.defined()) return;
   BS_CHECK(is_low_precision(value.dtype()), "{}: a master copy for a parameter of {}", op,
            value.dtype());
-  check_state(op, "master", value, master);
+  check_state(op, "master", value, master, value.shape());
 }
 
 }  // namespace bs

@@ -1,6 +1,11 @@
 #pragma once
 /** @file What the optimisers ask of a parameter and its state. */
-#include <bs/kernels/dispatch.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/grad_norm.h>
+
+#include <array>
+#include <span>
+#include <vector>
 
 namespace bs {
 
@@ -9,12 +14,58 @@ inline DType state_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }
 
 /** @brief Throws an Error naming `op` unless `value` can be a parameter and `gradient` its own. */
 void check_parameter(const char* op, const Tensor& value, const Tensor& gradient);
-/** @brief Throws an Error naming `op` and the tensor's `name` unless `state` fits `value`. */
-void check_state(const char* op, const char* name, const Tensor& value, const Tensor& state);
+/** @brief Throws an Error naming `op` and the tensor's `name` unless `state` has `shape` and fits
+ *  `value`. */
+void check_state(const char* op, const char* name, const Tensor& value, const Tensor& state,
+                 const Shape& shape);
 /** @brief Throws an Error naming `op` unless `numbers` is undefined or holds `count` of f64 on
  *  `device`: what a step takes from there rather than from the host. */
 void check_numbers(const char* op, const Tensor& numbers, int64_t count, Device device);
 /** @brief Throws an Error naming `op` unless `master` is undefined or fits a 16-bit `value`. */
 void check_master(const char* op, const Tensor& value, const Tensor& master);
+
+/** @brief The weights that a step is done on: the master, the value, or an f32 copy of it. */
+template <class Parameter>
+Tensor full_precision(const Parameter& p) {
+  return p.master.defined() ? p.master : cast(p.value, state_dtype(p.value.dtype()));
+}
+/** @brief Brings them back after the step. */
+template <class Parameter>
+void round_back(const Tensor& weights, const Parameter& p) {
+  if (is_low_precision(p.value.dtype())) copy(weights, p.value);
+}
+
+/** @brief Which tensors of state a parameter has: pointers to members, in the order that the rule
+ *  of its optimiser takes them. */
+template <class Parameter, size_t count>
+using StateMembers = std::array<Tensor Parameter::*, count>;
+
+/** @brief The parameters that have a gradient and elements, their gradients contiguous. State that
+ *  has no name is not asked for, and left out.
+ *  @throws Error naming `op` when shapes, dtypes, devices or layouts do not fit. */
+template <class Parameter, size_t count>
+std::vector<Parameter> checked_parameters(const char* op, std::span<const Parameter> parameters,
+                                          const std::array<const char*, count>& names,
+                                          const GradientClip& clip) {
+  std::vector<Parameter> present;
+  for (const Parameter& p : parameters) {
+    if (!p.gradient.defined() || p.value.numel() == 0) continue;
+    check_parameter(op, p.value, p.gradient);
+    Parameter& own = present.emplace_back(p);
+    for (size_t i = 0; i < count; ++i) {
+      Tensor& state = own.*Parameter::states[i];
+      if (names[i]) {
+        check_state(op, names[i], p.value, state, p.value.shape());
+      } else {
+        state = {};
+      }
+    }
+    check_master(op, p.value, p.master);
+    own.gradient = contiguous(p.gradient);
+    check_same_device(op, present.front().value, p.value);
+  }
+  if (!present.empty()) check_clip(op, clip, present.front().value.device());
+  return present;
+}
 
 }  // namespace bs

@@ -8,6 +8,7 @@ namespace bs {
 /** @brief The constants of one step. */
 template <class W>
 struct SgdStep {
+  static constexpr size_t states = 1, optional = 1;
   W rate, momentum, decay;
   bool nesterov;
 
@@ -22,9 +23,7 @@ struct SgdStep {
     if (other) rate = static_cast<W>(*other);
   }
 
-  /** @brief Updates a weight by the gradient g. */
-  BS_HOST_DEVICE void operator()(W& w, W g) const { w -= rate * (g + decay * w); }
-  /** @brief Updates a weight and its momentum by the gradient g. */
+  /** @brief Updates a weight and its momentum by the gradient g; without one, b is zero. */
   BS_HOST_DEVICE void operator()(W& w, W g, W& b) const {
     g += decay * w;
     b = momentum * b + g;

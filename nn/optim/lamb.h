@@ -1,21 +1,21 @@
 #pragma once
 /** @file LAMB over the parameters of a module; see kernels/lamb.h for the formula. */
 #include <bs/kernels/lamb.h>
-#include <bs/nn/optim/moments.h>
+#include <bs/nn/optim/groups.h>
 
 namespace bs::optim {
 
-using LambGroup = MomentGroup<LambOptions>;
+using LambGroup = OptimizerGroup<LambOptions>;
 /** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
  *  DecaySplit. */
 inline std::vector<LambGroup> decay_groups(const nn::Module& module, const LambOptions& options) {
-  return moment_groups(module, options);
+  return groups_by_decay(module, options);
 }
 
 /** @brief Adam whose step is as long as each tensor deserves: for large batches. */
-class Lamb : public MomentOptimizer<LambOptions, lamb, lamb_numbers> {
+class Lamb : public GroupOptimizer<LambOptions, LambParameter, lamb, lamb_numbers> {
  public:
-  using MomentOptimizer::MomentOptimizer;
+  using GroupOptimizer::GroupOptimizer;
 };
 
 }  // namespace bs::optim

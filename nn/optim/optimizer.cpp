@@ -66,8 +66,8 @@ Tensor master_copy(const Tensor& value) {
   return is_low_precision(value.dtype()) ? cast(value, f32) : Tensor();
 }
 
-Tensor state_like(const Tensor& value) {
-  return zeros(value.shape(), value.dtype() == f64 ? f64 : f32, value.device());
+Tensor state_like(const Tensor& value, const Shape& shape) {
+  return zeros(shape, value.dtype() == f64 ? f64 : f32, value.device());
 }
 
 std::vector<nn::NamedVariable> trainable(const nn::Module& module) {

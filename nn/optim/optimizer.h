@@ -64,8 +64,10 @@ class Optimizer {
 
 /** @brief An f32 copy of a 16-bit tensor; undefined for other dtypes. */
 Tensor master_copy(const Tensor& value);
-/** @brief Zeros of `value`'s shape in the dtype of its optimiser state: f32, or f64 for f64. */
-Tensor state_like(const Tensor& value);
+/** @brief Zeros of `shape` in the dtype of `value`'s optimiser state: f32, or f64 for f64. */
+Tensor state_like(const Tensor& value, const Shape& shape);
+/** @brief The same of `value`'s shape. */
+inline Tensor state_like(const Tensor& value) { return state_like(value, value.shape()); }
 
 /** @brief Parameters by rank, without frozen ones. Decay is for what multiplies: matrices and
  * tables, of rank 2 and up; biases and the weights of norms are left free. */

@@ -26,21 +26,35 @@ double OneCycle::at(int64_t step) const {
   return rise == 1 ? 1 : between(1, last, (at - rise) / (1 - rise));
 }
 
+double WarmRestarts::at(int64_t step) const {
+  BS_CHECK(step >= 0 && first >= 1 && growth >= 1,
+           "warm_restarts: step {}, restarts after {} steps, {} times as long each time", step,
+           first, growth);
+  int64_t length = first, since = step;
+  if (growth == 1) {
+    since %= length;
+  } else {
+    for (; since >= length; length *= growth) since -= length;
+  }
+  const double share = static_cast<double>(since) / static_cast<double>(length);
+  return lowest + (1 - lowest) * 0.5 * (1 + std::cos(std::numbers::pi * share));
+}
+
 Plateau::Plateau(const Options& options) : options_(options) {
   BS_CHECK(options.factor > 0 && options.factor < 1 && options.patience >= 0,
            "plateau: a factor of {} after {} values", options.factor, options.patience);
 }
 
 double Plateau::update(double value) {
-  if (value < best_ - options_.threshold * std::abs(best_) ||
-      (std::isinf(best_) && value < best_)) {
-    best_ = value;
-    bad_ = 0;
-  } else if (++bad_ > options_.patience) {
-    factor_ = std::max(options_.lowest, factor_ * options_.factor);
-    bad_ = 0;
+  auto& [factor, best, bad] = state_;
+  if (value < best - options_.threshold * std::abs(best) || (std::isinf(best) && value < best)) {
+    best = value;
+    bad = 0;
+  } else if (++bad > options_.patience) {
+    factor = std::max(options_.lowest, factor * options_.factor);
+    bad = 0;
   }
-  return factor_;
+  return factor;
 }
 
 }  // namespace bs::optim

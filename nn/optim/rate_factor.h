@@ -27,6 +27,18 @@ struct OneCycle {
   double at(int64_t step) const;
 };
 
+/** @brief lowest + (1 - lowest) (1 + cos(pi t / T)) / 2, t steps after the last restart: the rate
+ *  falls for T steps and starts anew, first for `first` steps, then each time `growth` times as
+ * long (Loshchilov, Hutter, arXiv:1608.03983). */
+struct WarmRestarts {
+  int64_t first = 1;
+  int64_t growth = 1;
+  double lowest = 0;  ///< share of the rate that it falls to
+
+  /** @throws Error for a negative step, or options that cannot be. */
+  double at(int64_t step) const;
+};
+
 /** @brief Falls when a measured value stops falling: after more than `patience` values in a row
  * that were not below the lowest by a share of `threshold`. */
 class Plateau {
@@ -44,13 +56,21 @@ class Plateau {
   /** @brief Takes the next value, such as a held-out loss, and returns the factor from here on. NaN
    *  counts as no improvement. */
   double update(double value);
-  double factor() const { return factor_; }
+  double factor() const { return state_.factor; }
+
+  /** @brief What it knows of the values so far: to be saved with a checkpoint. */
+  struct State {
+    double factor = 1;
+    double best = std::numeric_limits<double>::infinity();
+    int64_t bad = 0;  ///< values in a row without improvement
+  };
+  const State& state() const { return state_; }
+  /** @brief Goes on from values that were saved. */
+  void restore(const State& state) { state_ = state; }
 
  private:
   Options options_;
-  double factor_ = 1;
-  double best_ = std::numeric_limits<double>::infinity();
-  int64_t bad_ = 0;  ///< values in a row without improvement
+  State state_;
 };
 
 }  // namespace bs::optim

@@ -1,5 +1,5 @@
 #include <bs/kernels/adamw.h>
-#include <bs/tests/kernels/moments_reference.h>
+#include <bs/tests/kernels/optimizer_reference.h>
 
 using namespace bs;
 using namespace bs::test;
@@ -20,7 +20,7 @@ const AdamWOptions options = {
     .learning_rate = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1};
 
 void check_steps(DType dtype, bool master, double tolerance) {
-  check_moment_steps<NaiveAdamW>(options, dtype, master, tolerance);
+  test::check_steps<NaiveAdamW>(options, dtype, master, tolerance);
 }
 
 }  // namespace
@@ -75,11 +75,11 @@ TEST_CASE("adamw leaves parameters without gradient alone and clips on request")
   CHECK(Reference::of(still.value).values == start.values);
   CHECK(Reference::of(moved.value).values != start.values);
   adamw({}, 1, options);
-  check_moment_clip<NaiveAdamW>(options);
+  check_clip<NaiveAdamW>(options);
 }
 
 TEST_CASE("adamw skips a step whose norm is not finite, when asked to") {
-  check_moment_skip<NaiveAdamW>(options, f32);
+  check_skip<NaiveAdamW>(options, f32);
   AdamWParameter p = moment_parameter(random_reference({100}, 1), f32);
   p.gradient = random_reference({100}, 2).tensor(f32, test_device());
   adamw(std::vector{p}, 1, options,

@@ -1,5 +1,5 @@
 #include <bs/kernels/lamb.h>
-#include <bs/tests/kernels/moments_reference.h>
+#include <bs/tests/kernels/optimizer_reference.h>
 
 using namespace bs;
 using namespace bs::test;
@@ -28,7 +28,7 @@ const LambOptions options = {
     .learning_rate = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .weight_decay = 0.1};
 
 void check_steps(const LambOptions& o, DType dtype, bool master, double tolerance) {
-  check_moment_steps<NaiveLamb>(o, dtype, master, tolerance);
+  test::check_steps<NaiveLamb>(o, dtype, master, tolerance);
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ TEST_CASE("lamb: a tensor of zeros steps as Adam does, one without gradient stay
 }
 
 TEST_CASE("lamb clips, and skips a step whose norm is not finite") {
-  check_moment_clip<NaiveLamb>(options);
-  check_moment_skip<NaiveLamb>(options, f64);
+  check_clip<NaiveLamb>(options);
+  check_skip<NaiveLamb>(options, f64);
 }
 
 TEST_CASE("lamb refuses what does not fit") {

@@ -105,6 +105,33 @@ TEST_CASE("groups keep their rates beside each other") {
                        "optimizer: there are no parameters to change", Error);
 }
 
+TEST_CASE("rates that start anew") {
+  // What torch's CosineAnnealingWarmRestarts makes of a rate of 1, with T_0, T_mult and eta_min.
+  const optim::WarmRestarts even{.first = 4, .lowest = 0.25};
+  const optim::WarmRestarts longer{.first = 2, .growth = 3};
+  const double evenly[] = {1, 0.8901650429449553, 0.625, 0.35983495705504473, 1};
+  const double longest[] = {1, 0.5, 1, 0.9330127018922194, 0.75, 0.5, 0.25, 0.06698729810778059, 1};
+  for (int64_t step = 0; step < 5; ++step)
+    CHECK(even.at(step) == doctest::Approx(evenly[step]).epsilon(1e-15));
+  for (int64_t step = 0; step < 9; ++step)
+    CHECK(longer.at(step) == doctest::Approx(longest[step]).epsilon(1e-15));
+  CHECK(longer.at(25) < 0.01);
+  CHECK(longer.at(26) == 1);
+  CHECK(even.at(int64_t{1} << 40) == 1);
+  CHECK_THROWS_WITH_AS(optim::WarmRestarts{.first = 0}.at(1),
+                       "warm_restarts: step 1, restarts after 0 steps, 1 times as long each time",
+                       Error);
+}
+
+TEST_CASE("a plateau goes on from saved values") {
+  optim::Plateau whole({.factor = 0.5, .patience = 1}), later({.factor = 0.5, .patience = 1});
+  for (const double value : {3.0, 2.0, 2.5}) whole.update(value);
+  later.restore(whole.state());
+  for (const double value : {2.5, 1.0, 1.5, 1.5, 1.5})
+    CHECK(later.update(value) == whole.update(value));
+  CHECK(later.factor() == 0.25);
+}
+
 TEST_CASE("rates that fall in steps, on a plateau, and in one cycle") {
   const optim::StepDecay steps{.every = 10, .factor = 0.5};
   CHECK((steps.at(0) == 1 && steps.at(9) == 1 && steps.at(10) == 0.5 && steps.at(25) == 0.25));

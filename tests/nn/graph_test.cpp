@@ -12,10 +12,15 @@
 #include <bs/lib/patterns.h>
 #include <bs/lib/recording.h>
 #include <bs/nn/linear.h>
+#include <bs/nn/optim/adafactor.h>
+#include <bs/nn/optim/adam.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/optim/ema.h>
 #include <bs/nn/optim/lamb.h>
+#include <bs/nn/optim/lion.h>
+#include <bs/nn/optim/muon.h>
+#include <bs/nn/optim/rmsprop.h>
 #include <bs/nn/optim/sgd.h>
 #include <bs/nn/transformer.h>
 #include <bs/tests/support/devices.h>
@@ -123,7 +128,11 @@ template <class Optimizer, class Options>
 std::unique_ptr<Optimizer> make(const nn::Module& module) {
   Options options;
   if constexpr (std::is_same_v<Options, SgdOptions>) options.momentum = 0.9;
-  return std::make_unique<Optimizer>(optim::decay_groups(module, options));
+  if constexpr (std::is_same_v<Options, MuonOptions>) {
+    return std::make_unique<Optimizer>(module, options);
+  } else {
+    return std::make_unique<Optimizer>(optim::decay_groups(module, options));
+  }
 }
 
 template <class Optimizer, class Options>
@@ -183,6 +192,32 @@ TEST_CASE("a step takes its numbers from the device as it takes them from the ho
         }
       });
       alike([&](const Parameter& p, bool live) {
+        const AdamParameter a{p.value, p.gradient, p.first, p.second, {}, p.master};
+        const AdamOptions mine{.learning_rate = live ? 5 : 0.0123, .weight_decay = 0.07};
+        const AdamOptions given{.learning_rate = 0.0123, .weight_decay = 0.07};
+        const auto numbers = tensor_of(adam_numbers(step, given), device);
+        bs::adam({{a}}, live ? 999 : step, mine, {}, live ? numbers : Tensor());
+      });
+      alike([&](const Parameter& p, bool live) {
+        const RMSpropParameter r{p.value, p.gradient, p.second, p.first, {}, p.master};
+        const auto rate = live ? tensor_of(std::vector{0.0123}, device) : Tensor();
+        rmsprop({{r}}, {.learning_rate = live ? 5 : 0.0123, .momentum = 0.9}, {}, rate);
+      });
+      alike([&](const Parameter& p, bool live) {
+        const LionParameter l{p.value, p.gradient, p.first, p.master};
+        const LionOptions mine{.learning_rate = live ? 5 : 0.0123, .weight_decay = 0.07};
+        const LionOptions given{.learning_rate = 0.0123, .weight_decay = 0.07};
+        const auto numbers = tensor_of(lion_numbers(step, given), device);
+        lion({{l}}, mine, {}, live ? numbers : Tensor());
+      });
+      alike([&](const Parameter& p, bool live) {
+        const auto matrix = [](const Tensor& x) { return x.defined() ? x.view({17, 59}) : x; };
+        const MuonParameter m{matrix(p.value), matrix(p.gradient), matrix(p.first),
+                              matrix(p.master)};
+        const auto numbers = tensor_of(muon_numbers(step, {.learning_rate = 0.0123}), device);
+        muon({{m}}, {.learning_rate = live ? 5 : 0.0123}, {}, live ? numbers : Tensor());
+      });
+      alike([&](const Parameter& p, bool live) {
         const SgdParameter s{p.value, p.gradient, p.first, p.master};
         const auto rate = live ? tensor_of(std::vector{0.0123}, device) : Tensor();
         sgd({{s}}, {.learning_rate = live ? 5 : 0.0123, .momentum = 0.9}, {}, rate);
@@ -212,6 +247,11 @@ TEST_CASE("replays of a step are the steps they stand for, bit for bit" *
   check_replays<optim::AdamW, AdamWOptions>();
   check_replays<optim::Lamb, LambOptions>();
   check_replays<optim::Sgd, SgdOptions>();
+  check_replays<optim::Adam, AdamOptions>();
+  check_replays<optim::RMSprop, RMSpropOptions>();
+  check_replays<optim::Lion, LionOptions>();
+  check_replays<optim::Muon, MuonOptions>();
+  check_replays<optim::Adafactor, AdafactorOptions>();
 }
 
 TEST_CASE("a transformer's step as one launch is the same step, bit for bit" *

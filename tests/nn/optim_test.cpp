@@ -2,16 +2,22 @@
 #include <bs/kernels/fill.h>
 #include <bs/nn/linear.h>
 #include <bs/nn/norm.h>
+#include <bs/nn/optim/adafactor.h>
+#include <bs/nn/optim/adam.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/optim/ema.h>
 #include <bs/nn/optim/lamb.h>
+#include <bs/nn/optim/lion.h>
+#include <bs/nn/optim/muon.h>
+#include <bs/nn/optim/rmsprop.h>
 #include <bs/nn/optim/sgd.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <memory>
 
 using namespace bs;
 using namespace bs::test;
@@ -175,6 +181,13 @@ TEST_CASE("optim: names of the state") {
   };
   CHECK(names(optim::AdamW(One(f32))) == "w.first_moment w.second_moment ");
   CHECK(names(optim::AdamW(One(f16))) == "w.first_moment w.second_moment w.master ");
+  CHECK(names(optim::Adam(One(f32), {.amsgrad = true})) ==
+        "w.first_moment w.second_moment w.max_second_moment ");
+  CHECK(names(optim::RMSprop(One(f32))) == "w.square_average ");
+  CHECK(names(optim::RMSprop(One(f16), {.momentum = 0.9, .centered = true})) ==
+        "w.square_average w.momentum w.gradient_average w.master ");
+  CHECK(names(optim::Lion(One(f32))) == "w.momentum ");
+  CHECK(names(optim::Adafactor(One(f16))) == "w.variance w.master ");
   CHECK(names(optim::Sgd(One(f32))) == "");
   CHECK(names(optim::Sgd(One(f16), {.momentum = 0.9})) == "w.momentum w.master ");
 }
@@ -258,6 +271,76 @@ TEST_CASE("optim: wrong options are refused when an optimiser is made") {
                        Error);
   CHECK_THROWS_WITH_AS(optim::Sgd(model, {.nesterov = true}),
                        "sgd: nesterov needs a momentum, not 0", Error);
+}
+
+TEST_CASE("optim: wrong options of the newer optimisers are refused when one is made") {
+  const nn::Linear model({.in = 3, .out = 2, .device = test_device()});
+  CHECK_THROWS_WITH_AS(optim::Adam(model, {.beta1 = 1}),
+                       "adam: betas 1 and 0.999 are not within [0, 1)", Error);
+  CHECK_THROWS_AS(optim::RMSprop(model, {.alpha = -1}), Error);
+  CHECK_THROWS_AS(optim::Lion(model, {.learning_rate = std::nan("")}), Error);
+  CHECK_THROWS_AS(optim::Adafactor(model, {.d = 0}), Error);
+  CHECK_THROWS_AS(optim::Muon(model, {.momentum = 1}), Error);
+  CHECK_THROWS_AS(optim::Muon(model, {}, {.beta1 = 1}), Error);
+}
+
+TEST_CASE("optim::Muon: matrices by Muon, the rest by AdamW, each with its rate") {
+  Model model, twin;
+  optim::Muon optimizer(model, {.learning_rate = 0.1, .products = f32},
+                        {.learning_rate = 0.01, .weight_decay = 0.5});
+  optim::AdamW adam(twin, {.learning_rate = 0.01, .weight_decay = 0.5});
+  std::string names;
+  for (const auto& [name, tensor] : optimizer.state()) names += name + " ";
+  CHECK(names ==
+        "matrix.momentum bias.first_moment bias.second_moment norm.weight.first_moment "
+        "norm.weight.second_moment norm.bias.first_moment norm.bias.second_moment ");
+  const std::vector<double> before = Reference::of(model.matrix.data()).values;
+  for (const uint64_t seed : {3, 4}) {
+    set_gradients(model, seed);
+    set_gradients(twin, seed);
+    optimizer.scale_learning_rates(0.5);
+    adam.scale_learning_rates(0.5);
+    optimizer.step();
+    adam.step();
+  }
+  CHECK(same_bits(model.bias.data(), twin.bias.data()));
+  CHECK(same_bits(model.norm.weight.data(), twin.norm.weight.data()));
+  CHECK(Reference::of(model.matrix.data()).values != before);
+  CHECK_THROWS_WITH_AS(optim::Muon({optim::MuonGroup{{{"bias", model.bias}}, {}}}),
+                       "muon: bias [2] is no matrix", Error);
+  model.matrix.set_requires_grad(false);
+  CHECK(optim::Muon(model).state().size() == 6);
+}
+
+TEST_CASE("optim: a run that goes on from saved state is the run that never stopped") {
+  const auto check = [](auto make) {
+    Model whole(bf16), first(bf16), second(bf16);
+    const auto a = make(whole), b = make(first), c = make(second);
+    for (uint64_t step = 1; step <= 4; ++step) {
+      set_gradients(whole, step);
+      a->step();
+      Model& model = step <= 2 ? first : second;
+      if (step == 3) {
+        const auto from = b->state(), to = c->state();
+        REQUIRE(from.size() == to.size());
+        for (size_t i = 0; i < from.size(); ++i) copy(from[i].tensor, to[i].tensor);
+        for (size_t i = 0; i < first.parameters().size(); ++i)
+          copy(first.parameters()[i].data(), second.parameters()[i].data());
+        c->set_steps(b->steps());
+      }
+      set_gradients(model, step);
+      (step <= 2 ? b : c)->step();
+    }
+    for (size_t i = 0; i < whole.parameters().size(); ++i)
+      CHECK(same_bits(whole.parameters()[i].data(), second.parameters()[i].data()));
+  };
+  check([](Model& m) { return std::make_unique<optim::Adam>(m, AdamOptions{.amsgrad = true}); });
+  check([](Model& m) {
+    return std::make_unique<optim::RMSprop>(m, RMSpropOptions{.momentum = 0.5, .centered = true});
+  });
+  check([](Model& m) { return std::make_unique<optim::Lion>(m); });
+  check([](Model& m) { return std::make_unique<optim::Adafactor>(m); });
+  check([](Model& m) { return std::make_unique<optim::Muon>(m); });
 }
 
 TEST_CASE("optim: frozen parameters are passed over") {

@@ -118,7 +118,7 @@ struct SteppedParameter {
   using W = device::wide<T>;
   T* value;
   const T* gradient;
-  W* moment[moments];
+  W* moment[moments > 0 ? moments : 1];
   W* master;
 
   __device__ SteppedParameter(const TensorTable<moments + 3>& table, int tensor)

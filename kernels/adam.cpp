@@ -1,0 +1,22 @@
+#include <bs/kernels/adam.h>
+
+#include <bs/kernels/adam_step.h>
+
+namespace bs {
+
+void adam(std::span<const AdamParameter> parameters, int64_t step, const AdamOptions& options,
+          const GradientClip& clip, const Tensor& numbers) {
+  check_rates("adam", options.learning_rate, options.eps, options.weight_decay);
+  check_moments("adam", step, options.beta1, options.beta2);
+  const auto present = checked_parameters("adam", parameters, state_names(options), clip);
+  if (present.empty()) return;
+  check_numbers("adam", numbers, 2, present.front().value.device());
+  BS_DISPATCH(present.front().value.device(), adam, present, step, options, clip, numbers);
+}
+
+std::array<double, 2> adam_numbers(int64_t step, const AdamOptions& options) {
+  check_rates("adam", options.learning_rate, options.eps, options.weight_decay);
+  return AdamStep<double>::numbers(step, options);
+}
+
+}  // namespace bs

@@ -1,0 +1,32 @@
+#include <bs/kernels/rmsprop.h>
+
+namespace bs {
+
+namespace {
+
+void check_options(const RMSpropOptions& o) {
+  BS_CHECK(o.alpha >= 0 && o.alpha < 1, "rmsprop: an alpha of {} is not within [0, 1)", o.alpha);
+  BS_CHECK(o.learning_rate >= 0 && o.eps >= 0 && o.weight_decay >= 0 && o.momentum >= 0,
+           "rmsprop: a rate of {}, an eps of {}, a decay of {}, a momentum of {}: none may be "
+           "negative",
+           o.learning_rate, o.eps, o.weight_decay, o.momentum);
+}
+
+}  // namespace
+
+void rmsprop(std::span<const RMSpropParameter> parameters, const RMSpropOptions& options,
+             const GradientClip& clip, const Tensor& rate) {
+  check_options(options);
+  const auto present = checked_parameters("rmsprop", parameters, state_names(options), clip);
+  if (present.empty()) return;
+  const Device device = present.front().value.device();
+  check_numbers("rmsprop", rate, 1, device);
+  BS_DISPATCH(device, rmsprop, present, options, clip, rate);
+}
+
+std::array<double, 1> rmsprop_numbers(int64_t, const RMSpropOptions& options) {
+  check_options(options);
+  return {options.learning_rate};
+}
+
+}  // namespace bs

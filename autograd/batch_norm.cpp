@@ -1,5 +1,6 @@
 #include <bs/autograd/batch_norm.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -23,9 +24,14 @@ Variable record_norm(const char* name, const Inputs& in, BatchNormResult r, bool
                        .y = hides_sign ? r.y : Tensor(),
                        .relu = relu,
                        .constant = constant};
+  const Tensor hidden = saved.y;
+  const Variable inputs[] = {in.x, in.weight, in.bias};
   return tape().record(
       name, {in.x, in.weight, in.bias, in.residual}, std::move(r.y),
-      [saved = std::move(saved), wants_residual = in.residual.requires_grad()](const Tensor& dy) {
+      [saved = std::move(saved), inputs = SavedInputs(inputs), y = SavedTensor(hidden),
+       wants_residual = in.residual.requires_grad()](const Tensor& dy) {
+        inputs.check();
+        static_cast<void>(y.get());
         BatchNormGradients g = batch_norm_backward(saved, dy, wants_residual);
         return Grads{g.dx, g.dweight, g.dbias, g.dresidual};
       },

@@ -1,4 +1,5 @@
 #include <bs/autograd/binary.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
@@ -64,8 +65,8 @@ Variable sub(Scalar a, const Variable& b) {
 
 Variable mul(const Variable& a, const Variable& b) {
   // Each operand is saved for the other's sake.
-  const Tensor p = b.requires_grad() ? a.data() : Tensor();
-  const Tensor q = a.requires_grad() ? b.data() : Tensor();
+  const SavedTensor p(b.requires_grad() ? a.data() : Tensor());
+  const SavedTensor q(a.requires_grad() ? b.data() : Tensor());
   return record(
       "mul", a, b, mul(a.data(), b.data()), [q](const Tensor& dy) { return dy * q; },
       [p](const Tensor& dy) { return dy * p; });
@@ -76,11 +77,11 @@ Variable mul(const Variable& a, Scalar b) {
 }
 
 Variable div(const Variable& a, const Variable& b) {
-  const Tensor p = b.requires_grad() ? a.data() : Tensor();
-  const Tensor& q = b.data();
+  const SavedTensor p(b.requires_grad() ? a.data() : Tensor());
+  const SavedTensor q(b.data());
   return record(
       "div", a, b, div(a.data(), b.data()), [q](const Tensor& dy) { return dy / q; },
-      [p, q](const Tensor& dy) { return div_backward_b(p, q, dy); });
+      [p, q](const Tensor& dy) { return div_backward_b(p.get(), q, dy); });
 }
 
 Variable div(const Variable& a, Scalar b) {
@@ -88,54 +89,59 @@ Variable div(const Variable& a, Scalar b) {
 }
 
 Variable div(Scalar a, const Variable& b) {
-  return record("div", b, div(a, b.data()),
-                [a, q = b.data()](const Tensor& dy) { return div_backward_b(a, q, dy); });
+  return record("div", b, div(a, b.data()), [a, q = SavedTensor(b.data())](const Tensor& dy) {
+    return div_backward_b(a, q, dy);
+  });
 }
 
 Variable pow(const Variable& a, const Variable& b) {
-  const Tensor& p = a.data();
-  const Tensor& q = b.data();
+  const SavedTensor p(a.data());
+  const SavedTensor q(b.data());
   return record(
-      "pow", a, b, pow(p, q), [p, q](const Tensor& dy) { return pow_backward_a(p, q, dy); },
-      [p, q](const Tensor& dy) { return pow_backward_b(p, q, dy); });
+      "pow", a, b, pow(p, q), [p, q](const Tensor& dy) { return pow_backward_a(p, q.get(), dy); },
+      [p, q](const Tensor& dy) { return pow_backward_b(p.get(), q, dy); });
 }
 
 Variable pow(const Variable& a, Scalar b) {
-  return record("pow", a, pow(a.data(), b),
-                [p = a.data(), b](const Tensor& dy) { return pow_backward_a(p, b, dy); });
+  return record("pow", a, pow(a.data(), b), [p = SavedTensor(a.data()), b](const Tensor& dy) {
+    return pow_backward_a(p, b, dy);
+  });
 }
 
 Variable pow(Scalar a, const Variable& b) {
-  return record("pow", b, pow(a, b.data()),
-                [a, q = b.data()](const Tensor& dy) { return pow_backward_b(a, q, dy); });
+  return record("pow", b, pow(a, b.data()), [a, q = SavedTensor(b.data())](const Tensor& dy) {
+    return pow_backward_b(a, q, dy);
+  });
 }
 
 Variable minimum(const Variable& a, const Variable& b) {
-  const Tensor& p = a.data();
-  const Tensor& q = b.data();
+  const SavedTensor p(a.data());
+  const SavedTensor q(b.data());
   return record(
       "minimum", a, b, minimum(p, q),
-      [p, q](const Tensor& dy) { return minimum_backward(p, q, dy); },
-      [p, q](const Tensor& dy) { return minimum_backward(q, p, dy); });
+      [p, q](const Tensor& dy) { return minimum_backward(p, q.get(), dy); },
+      [p, q](const Tensor& dy) { return minimum_backward(q, p.get(), dy); });
 }
 
 Variable minimum(const Variable& a, Scalar b) {
-  return record("minimum", a, minimum(a.data(), b),
-                [p = a.data(), b](const Tensor& dy) { return minimum_backward(p, b, dy); });
+  return record(
+      "minimum", a, minimum(a.data(), b),
+      [p = SavedTensor(a.data()), b](const Tensor& dy) { return minimum_backward(p, b, dy); });
 }
 
 Variable maximum(const Variable& a, const Variable& b) {
-  const Tensor& p = a.data();
-  const Tensor& q = b.data();
+  const SavedTensor p(a.data());
+  const SavedTensor q(b.data());
   return record(
       "maximum", a, b, maximum(p, q),
-      [p, q](const Tensor& dy) { return maximum_backward(p, q, dy); },
-      [p, q](const Tensor& dy) { return maximum_backward(q, p, dy); });
+      [p, q](const Tensor& dy) { return maximum_backward(p, q.get(), dy); },
+      [p, q](const Tensor& dy) { return maximum_backward(q, p.get(), dy); });
 }
 
 Variable maximum(const Variable& a, Scalar b) {
-  return record("maximum", a, maximum(a.data(), b),
-                [p = a.data(), b](const Tensor& dy) { return maximum_backward(p, b, dy); });
+  return record(
+      "maximum", a, maximum(a.data(), b),
+      [p = SavedTensor(a.data()), b](const Tensor& dy) { return maximum_backward(p, b, dy); });
 }
 
 }  // namespace bs

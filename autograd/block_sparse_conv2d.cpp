@@ -1,5 +1,6 @@
 #include <bs/autograd/block_sparse_conv2d.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/kernels/reduce.h>
 
@@ -12,13 +13,14 @@ Variable block_sparse_conv2d(const Variable& x, const SparseVariable& weight, Ex
                                        bias.defined() ? bias.data() : Tensor());
   return tape().record(
       "block_sparse_conv2d", {x, weight.values, bias}, y,
-      [x = x.data(), weight = weight.data(), kernel, options,
+      [x = SavedTensor(x.data()), layout = weight.layout,
+       values = SavedTensor(weight.values.data()), kernel, options,
        wants = std::to_array(wants)](const Tensor& dy) {
         Grads grads(3);
         if (wants[0])
-          grads[0] = block_sparse_conv2d_backward_x(dy, weight, kernel, x.shape(), options);
-        if (wants[1])
-          grads[1] = block_sparse_conv2d_backward_w(x, dy, weight.layout, kernel, options);
+          grads[0] =
+              block_sparse_conv2d_backward_x(dy, {layout, values}, kernel, x.shape(), options);
+        if (wants[1]) grads[1] = block_sparse_conv2d_backward_w(x, dy, layout, kernel, options);
         if (wants[2]) grads[2] = sum(dy.permute({0, 2, 3, 1}), Dims{0, 1, 2});
         return grads;
       },

@@ -1,4 +1,5 @@
 #include <bs/autograd/block_sparse_linear.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -13,8 +14,10 @@ Variable block_sparse_linear(const Variable& x, const SparseVariable& weight, co
   if (activation == Activation::none || result.before.defined()) result.y = Tensor();
   return tape().record(
       "block_sparse_linear", {x, weight.values, bias}, y,
-      [x = x.data(), weight = weight.data(), result, activation, wants](const Tensor& dy) {
-        LinearGrads grads = block_sparse_linear_backward(x, weight, result, dy, activation, wants);
+      [x = SavedTensor(x.data()), layout = weight.layout,
+       values = SavedTensor(weight.values.data()), result, activation, wants](const Tensor& dy) {
+        LinearGrads grads =
+            block_sparse_linear_backward(x, {layout, values}, result, dy, activation, wants);
         return Grads{grads.x, grads.weight, grads.bias};
       });
 }

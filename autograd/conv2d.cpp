@@ -1,6 +1,7 @@
 #include <bs/autograd/conv2d.h>
 
 #include <bs/autograd/activation.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/reduce.h>
@@ -53,8 +54,9 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
                         residual.requires_grad()};
   return tape().record(
       "conv2d", {x, weight, bias, residual}, y,
-      [x = x.data(), weight = weight.data(), y = activation == Activation::none ? Tensor() : y,
-       options, activation, wants = std::to_array(wants)](const Tensor& dy) {
+      [x = SavedTensor(x.data()), weight = SavedTensor(weight.data()),
+       y = SavedTensor(activation == Activation::none ? Tensor() : y), options, activation,
+       wants = std::to_array(wants)](const Tensor& dy) {
         const Tensor e = slope_of(activation, y, dy);
         Grads grads(4);
         if (wants[0]) grads[0] = conv2d_backward_x(e, weight, x.shape(), options);
@@ -73,11 +75,11 @@ Variable conv_transpose2d(const Variable& x, const Variable& weight, const Varia
       conv_transpose2d(x.data(), weight.data(), options, output_padding, {.bias = data_of(bias)});
   return tape().record(
       "conv_transpose2d", {x, weight, bias}, y,
-      [x = x.data(), weight = weight.data(), options,
+      [x = SavedTensor(x.data()), weight = SavedTensor(weight.data()), options,
        wants = std::to_array(wants)](const Tensor& dy) {
         // Rows that output padding added may hold one more step of the convolution than x has.
         const auto fit = [&](const Tensor& t) {
-          return t.slice(2, 0, x.size(2)).slice(3, 0, x.size(3));
+          return t.slice(2, 0, x.shape()[2]).slice(3, 0, x.shape()[3]);
         };
         Grads grads(3);
         if (wants[0]) grads[0] = fit(conv2d(dy, weight, options));

@@ -1,4 +1,5 @@
 #include <bs/autograd/ctc_loss.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -8,7 +9,8 @@ Variable ctc_loss(const Variable& x, const Tensor& targets, const Tensor& input_
   CtcLossResult result = ctc_loss(x.data(), targets, input_lengths, target_lengths, options);
   return tape().record(
       "ctc_loss", {x}, result.loss,
-      [x = x.data(), input_lengths, target_lengths, result, options](const Tensor& dloss) {
+      [x = SavedTensor(x.data()), input_lengths = SavedTensor(input_lengths),
+       target_lengths = SavedTensor(target_lengths), result, options](const Tensor& dloss) {
         return Grads{ctc_loss_backward(x, input_lengths, target_lengths, result, dloss, options)};
       });
 }

@@ -1,6 +1,7 @@
 #include <bs/autograd/gather.h>
 
 #include <bs/autograd/index_select.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/copy.h>
@@ -13,35 +14,36 @@ namespace bs {
 
 Variable gather(const Variable& x, int axis, const Tensor& index) {
   return tape().record("gather", {x}, gather(x.data(), axis, index),
-                       [shape = x.shape(), axis, index](const Tensor& dy) {
+                       [shape = x.shape(), axis, index = SavedTensor(index)](const Tensor& dy) {
                          return Grads{gather_backward(dy, shape, axis, index)};
                        });
 }
 
 Variable scatter(const Variable& x, int axis, const Tensor& index, const Variable& source) {
   return tape().record("scatter", {x, source}, scatter(x.data(), axis, index, source.data()),
-                       [axis, index](const Tensor& dy) {
+                       [axis, index = SavedTensor(index)](const Tensor& dy) {
                          return Grads{scatter(dy, axis, index, 0), gather(dy, axis, index)};
                        });
 }
 
 Variable scatter(const Variable& x, int axis, const Tensor& index, Scalar source) {
-  return tape().record(
-      "scatter", {x}, scatter(x.data(), axis, index, source),
-      [axis, index](const Tensor& dy) { return Grads{scatter(dy, axis, index, 0)}; });
+  return tape().record("scatter", {x}, scatter(x.data(), axis, index, source),
+                       [axis, index = SavedTensor(index)](const Tensor& dy) {
+                         return Grads{scatter(dy, axis, index, 0)};
+                       });
 }
 
 Variable scatter_add(const Variable& x, int axis, const Tensor& index, const Variable& source) {
   return tape().record("scatter_add", {x, source},
                        scatter_add(x.data(), axis, index, source.data()),
-                       [axis, index](const Tensor& dy) {
+                       [axis, index = SavedTensor(index)](const Tensor& dy) {
                          return Grads{dy, gather(dy, axis, index)};
                        });
 }
 
 Variable index_add(const Variable& x, int axis, const Tensor& indices, const Variable& source) {
   return tape().record("index_add", {x, source}, index_add(x.data(), axis, indices, source.data()),
-                       [axis, indices](const Tensor& dy) {
+                       [axis, indices = SavedTensor(indices)](const Tensor& dy) {
                          return Grads{dy, index_select(dy, axis, indices)};
                        });
 }
@@ -49,7 +51,7 @@ Variable index_add(const Variable& x, int axis, const Tensor& indices, const Var
 Variable index_copy(const Variable& x, int axis, const Tensor& indices, const Variable& source) {
   return tape().record(
       "index_copy", {x, source}, index_copy(x.data(), axis, indices, source.data()),
-      [axis, indices, shape = source.shape()](const Tensor& dy) {
+      [axis, indices = SavedTensor(indices), shape = source.shape()](const Tensor& dy) {
         const Tensor none = zeros(shape, dy.dtype(), dy.device());
         return Grads{index_copy(dy, axis, indices, none), index_select(dy, axis, indices)};
       });

@@ -75,6 +75,8 @@ class Subject {
   /// The vector-Jacobian product of input `i`.
   Values gradient(size_t i, const Values& dy) const {
     const Variable& x = inputs_[i];
+    if (moved_) y_ = function_(inputs_);  // what it saved has been changed in place
+    moved_ = false;
     if (y_.requires_grad()) y_.backward(tensor_of(dy, y_.data()), {.retain_graph = true});
     Values dx = x.grad().defined() ? values_of(x.grad())
                                    : Values(static_cast<size_t>(x.data().numel()), 0.0);
@@ -104,6 +106,7 @@ class Subject {
  private:
   template <class Move>
   Values difference(double eps, Move&& move) const {
+    moved_ = true;
     move(eps);
     Values slope = call();
     move(-eps);
@@ -115,7 +118,8 @@ class Subject {
 
   const std::function<Variable(const std::vector<Variable>&)>& function_;
   std::vector<Variable> inputs_;
-  Variable y_;
+  mutable Variable y_;
+  mutable bool moved_ = false;  ///< inputs have been elsewhere since y_ was recorded
 };
 
 /// Keeps the entry that is furthest beyond (or nearest to) what is allowed.

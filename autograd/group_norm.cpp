@@ -1,5 +1,6 @@
 #include <bs/autograd/group_norm.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -12,7 +13,8 @@ Variable group_norm(const Variable& x, const Variable& weight, const Variable& b
   const GroupNormResult kept{.y = {}, .mean = r.mean, .rstd = r.rstd};
   return tape().record(
       "group_norm", {x, weight, bias}, r.y,
-      [x = x.data(), w, b, kept, options](const Tensor& dy) {
+      [x = SavedTensor(x.data()), w = SavedTensor(w), b = SavedTensor(b), kept,
+       options](const Tensor& dy) {
         GroupNormGradients g = group_norm_backward(x, w, b, kept, dy, options);
         return Grads{g.dx, g.dweight, g.dbias};
       },

@@ -1,5 +1,6 @@
 #include <bs/autograd/kron.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -22,14 +23,17 @@ Variable kron_matmul(const Variable& x, const std::vector<Variable>& factors, co
   KronResult result = kron_matmul_kept(x.data(), weights, b, options);
   const Tensor y = result.y;
   if (options.activation == Activation::none || result.before.defined()) result.y = Tensor();
-  return tape().record(
-      "kron_matmul", inputs, y, [x = x.data(), weights, result, options, wants](const Tensor& dy) {
-        KronGrads grads = kron_matmul_backward(x, weights, result, dy, options, wants);
-        Grads all = {grads.x};
-        all.insert(all.end(), grads.factors.begin(), grads.factors.end());
-        all.push_back(grads.bias);
-        return all;
-      });
+  return tape().record("kron_matmul", inputs, y,
+                       [x = x.data(), saved = SavedInputs(inputs), weights, result, options,
+                        wants](const Tensor& dy) {
+                         saved.check();
+                         KronGrads grads =
+                             kron_matmul_backward(x, weights, result, dy, options, wants);
+                         Grads all = {grads.x};
+                         all.insert(all.end(), grads.factors.begin(), grads.factors.end());
+                         all.push_back(grads.bias);
+                         return all;
+                       });
 }
 
 }  // namespace bs

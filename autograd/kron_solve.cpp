@@ -1,5 +1,6 @@
 #include <bs/autograd/kron_solve.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -42,7 +43,8 @@ Variable kron_shifted_solve(const Variable& b, const std::vector<Variable>& fact
   std::vector<Variable> inputs = {b};
   inputs.insert(inputs.end(), factors.begin(), factors.end());
   inputs.push_back(shift);
-  const auto backward = [x, weights = data_of(factors), eigh, s = shift.data()](const Tensor& dx) {
+  const auto backward = [x, weights = data_of(factors), eigh,
+                         s = SavedTensor(shift.data())](const Tensor& dx) {
     KronShiftedGrads grads = kron_shifted_solve_backward(x, weights, eigh, s, dx);
     Grads all = {grads.b};
     all.insert(all.end(), grads.factors.begin(), grads.factors.end());
@@ -56,7 +58,7 @@ Variable kron_shifted_logdet(const std::vector<Variable>& factors, const Variabl
                              const KronEigh& eigh) {
   std::vector<Variable> inputs = factors;
   inputs.push_back(shift);
-  const auto backward = [eigh, s = shift.data()](const Tensor& dy) {
+  const auto backward = [eigh, s = SavedTensor(shift.data())](const Tensor& dy) {
     KronShiftedGrads grads = kron_shifted_logdet_backward(eigh, s, dy);
     Grads all = std::move(grads.factors);
     all.push_back(grads.shift);

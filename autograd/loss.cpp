@@ -1,4 +1,5 @@
 #include <bs/autograd/loss.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -7,7 +8,8 @@ Variable cross_entropy(const Variable& logits, const Tensor& targets,
                        const CrossEntropyOptions& options) {
   CrossEntropyResult result = cross_entropy(logits.data(), targets, options);
   return tape().record("cross_entropy", {logits}, result.loss,
-                       [x = logits.data(), targets, result, options](const Tensor& dloss) {
+                       [x = SavedTensor(logits.data()), targets = SavedTensor(targets), result,
+                        options](const Tensor& dloss) {
                          return Grads{cross_entropy_backward(x, targets, result, dloss, options)};
                        });
 }

@@ -1,4 +1,5 @@
 #include <bs/autograd/lstm.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -73,7 +74,9 @@ std::vector<LSTMStates> record(const char* name, const Variable& x,
   for (const LSTMResult& r : results) list_states(r, outputs);
   const std::vector<Variable> recorded = tape().record_many(
       name, inputs, outputs,
-      [x = x.data(), given, lengths, results, wants, backward](const Grads& dys) {
+      [x = x.data(), inputs_saved = SavedInputs(inputs), given, lengths, results, wants,
+       backward](const Grads& dys) {
+        inputs_saved.check();
         std::vector<LSTMUpstream> upstream;
         for (size_t i = 0; i < given.size(); ++i)
           upstream.push_back(upstream_of(states_of(dys, i)));

@@ -1,4 +1,5 @@
 #include <bs/autograd/reduce.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -19,25 +20,28 @@ Variable mean(const Variable& x, const Axes& axes, bool keepdim) {
 
 Variable var(const Variable& x, const Axes& axes, bool keepdim, double correction) {
   return tape().record("var", {x}, var(x.data(), axes, keepdim, correction),
-                       [x = x.data(), axes, keepdim, correction](const Tensor& dy) {
+                       [x = SavedTensor(x.data()), axes, keepdim, correction](const Tensor& dy) {
                          return Grads{var_backward(x, dy, axes, keepdim, correction)};
                        });
 }
 
 Variable stddev(const Variable& x, const Axes& axes, bool keepdim, double correction) {
   const Tensor y = stddev(x.data(), axes, keepdim, correction);
-  return tape().record("stddev", {x}, y,
-                       [x = x.data(), y, axes, keepdim, correction](const Tensor& dy) {
-                         return Grads{stddev_backward(x, y, dy, axes, keepdim, correction)};
-                       });
+  return tape().record(
+      "stddev", {x}, y,
+      [x = SavedTensor(x.data()), y = SavedTensor(y), axes, keepdim, correction](const Tensor& dy) {
+        return Grads{stddev_backward(x, y, dy, axes, keepdim, correction)};
+      });
 }
 
 namespace {
 Variable record_extremum(const char* name, const Variable& x, const Tensor& y, const Axes& axes,
                          bool keepdim) {
-  return tape().record(name, {x}, y, [x = x.data(), y, axes, keepdim](const Tensor& dy) {
-    return Grads{extremum_backward(x, y, dy, axes, keepdim)};
-  });
+  return tape().record(
+      name, {x}, y,
+      [x = SavedTensor(x.data()), y = SavedTensor(y), axes, keepdim](const Tensor& dy) {
+        return Grads{extremum_backward(x, y, dy, axes, keepdim)};
+      });
 }
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include <bs/autograd/rounding.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
@@ -22,15 +23,14 @@ BS_STEP(sign)
 
 Variable remainder(const Variable& a, const Variable& b) {
   const bool to_a = a.requires_grad(), to_b = b.requires_grad();
-  return tape().record("remainder", {a, b}, remainder(a.data(), b.data()),
-                       [to_a, to_b, a = a.data(), b = b.data()](const Tensor& dy) {
-                         Grads grads(2);
-                         if (to_a) grads[0] = cast(sum_to(dy, a.shape()), a.dtype());
-                         if (to_b)
-                           grads[1] =
-                               cast(sum_to(remainder_backward_b(a, b, dy), b.shape()), b.dtype());
-                         return grads;
-                       });
+  return tape().record(
+      "remainder", {a, b}, remainder(a.data(), b.data()),
+      [to_a, to_b, a = SavedTensor(a.data()), b = SavedTensor(b.data())](const Tensor& dy) {
+        Grads grads(2);
+        if (to_a) grads[0] = cast(sum_to(dy, a.shape()), a.dtype());
+        if (to_b) grads[1] = cast(sum_to(remainder_backward_b(a, b, dy), b.shape()), b.dtype());
+        return grads;
+      });
 }
 
 Variable remainder(const Variable& a, Scalar b) {

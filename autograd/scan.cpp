@@ -1,5 +1,6 @@
 #include <bs/autograd/scan.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/scan.h>
@@ -13,9 +14,10 @@ Variable cumsum(const Variable& x, int axis) {
 
 Variable cumprod(const Variable& x, int axis) {
   const Tensor y = cumprod(x.data(), axis);
-  return tape().record("cumprod", {x}, y, [x = x.data(), y, axis](const Tensor& dy) {
-    return Grads{cumprod_backward(x, y, dy, axis)};
-  });
+  return tape().record("cumprod", {x}, y,
+                       [x = SavedTensor(x.data()), y = SavedTensor(y), axis](const Tensor& dy) {
+                         return Grads{cumprod_backward(x, y, dy, axis)};
+                       });
 }
 
 Variable prod(const Variable& x, int axis, bool keepdim) {

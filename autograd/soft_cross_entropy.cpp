@@ -4,6 +4,7 @@
 #include <bs/autograd/copy.h>
 #include <bs/autograd/gather.h>
 #include <bs/autograd/reduce.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/autograd/unary.h>
 #include <bs/autograd/view.h>
@@ -24,7 +25,7 @@ DType loss_dtype(const Variable& x) { return x.dtype() == f64 ? f64 : f32; }
 
 Variable losses(const Variable& logits, const Tensor& weights) {
   return tape().record("soft_cross_entropy", {logits}, soft_cross_entropy(logits.data(), weights),
-                       [x = logits.data(), weights](const Tensor& dloss) {
+                       [x = SavedTensor(logits.data()), weights](const Tensor& dloss) {
                          return Grads{soft_cross_entropy_backward(x, weights, dloss)};
                        });
 }

@@ -1,5 +1,6 @@
 #include <bs/autograd/sort.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -10,13 +11,14 @@ namespace {
 IndexedVariable record(const char* name, const Variable& x, const Indexed& y, int axis,
                        bool squeezed) {
   const int at = normalize_axis(name, axis, x.rank());
-  return {tape().record(name, {x}, y.values,
-                        [indices = y.indices, shape = x.shape(), at, squeezed](const Tensor& dy) {
-                          if (!squeezed) return Grads{sort_backward(dy, indices, shape, at)};
-                          return Grads{
-                              sort_backward(dy.unsqueeze(at), indices.unsqueeze(at), shape, at)};
-                        }),
-          y.indices};
+  return {
+      tape().record(
+          name, {x}, y.values,
+          [indices = SavedTensor(y.indices), shape = x.shape(), at, squeezed](const Tensor& dy) {
+            if (!squeezed) return Grads{sort_backward(dy, indices, shape, at)};
+            return Grads{sort_backward(dy.unsqueeze(at), indices.get().unsqueeze(at), shape, at)};
+          }),
+      y.indices};
 }
 
 }  // namespace

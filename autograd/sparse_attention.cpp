@@ -1,4 +1,6 @@
 #include <bs/autograd/sparse_attention.h>
+
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -24,8 +26,8 @@ Variable sparse_attention(const Variable& q, const Variable& k, const Variable& 
   SparseAttentionResult forward = sparse_attention(q.data(), k.data(), v.data(), layout, options);
   return tape().record(
       "sparse_attention", {q, k, v, learnt.bias, learnt.relative_bias, learnt.sinks}, forward.out,
-      [q = q.data(), k = k.data(), v = v.data(), forward, layout, options,
-       wanted](const Tensor& dout) {
+      [q = SavedTensor(q.data()), k = SavedTensor(k.data()), v = SavedTensor(v.data()), forward,
+       layout, options, wanted](const Tensor& dout) {
         const SparseAttentionGradients g =
             sparse_attention_backward(q, k, v, forward, dout, layout, options, wanted);
         return Grads{g.dq, g.dk, g.dv, g.dbias, g.drelative_bias, g.dsinks};
@@ -37,7 +39,7 @@ Variable sparse_attention_qkv(const Variable& qkv, int heads, const LayoutPtr& l
   SparseAttentionResult forward = sparse_attention_qkv(qkv.data(), heads, layout, options);
   return tape().record(
       "sparse_attention_qkv", {qkv}, forward.out,
-      [qkv = qkv.data(), heads, forward, layout, options](const Tensor& dout) {
+      [qkv = SavedTensor(qkv.data()), heads, forward, layout, options](const Tensor& dout) {
         return Grads{sparse_attention_qkv_backward(qkv, heads, forward, dout, layout, options)};
       });
 }

@@ -1,4 +1,7 @@
 #include <bs/autograd/tape.h>
+
+#include <bs/autograd/anomaly.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/variable_state.h>
 #include <bs/kernels/accumulate.h>
 #include <bs/kernels/copy.h>
@@ -18,8 +21,9 @@ struct Tape::Node {
   const char* name;
   std::vector<StatePointer> inputs;  ///< null where no gradient is wanted
   std::vector<std::weak_ptr<VariableState>> outputs;
-  BackwardMany backward;
   GradientOrder order;
+  Backward one;  ///< of an operation of one result; else `many` is set
+  BackwardMany many;
 
   bool reachable() const {
     return std::any_of(outputs.begin(), outputs.end(), [](const auto& o) { return !o.expired(); });
@@ -52,30 +56,41 @@ Variable Tape::record(const char* name, std::initializer_list<Variable> inputs, 
                 order);
 }
 
+Tape::Node& Tape::append(const char* name, std::span<const Variable> inputs,
+                         std::span<const Variable> results, GradientOrder order) {
+  drop_unreachable();
+  const uint64_t number = next_number();
+  const auto at = nodes_.emplace_hint(nodes_.end(), number, std::make_shared<Node>());
+  Node& node = *at->second;
+  node.name = name;
+  node.order = order;
+  node.inputs.reserve(inputs.size());
+  for (const Variable& v : inputs) node.inputs.push_back(v.requires_grad() ? v.state_ : nullptr);
+  node.outputs.reserve(results.size());
+  for (const Variable& v : results) {
+    node.outputs.push_back(v.state_);
+    if (!v.defined() || !is_floating(v.dtype())) continue;
+    v.state_->requires_grad = true;
+    v.state_->node = number;
+  }
+  return node;
+}
+
 Variable Tape::record(const char* name, std::span<const Variable> inputs, Tensor y,
                       Backward backward, GradientOrder order) {
-  if (!wanted(inputs)) return Variable(std::move(y));
-  const auto of_many = [b = std::move(backward)](const Grads& dys) { return b(dys.front()); };
-  return record_many(name, inputs, {std::move(y)}, of_many, order).front();
+  if (detecting_anomaly()) detail::check_results(name, inputs, {&y, 1});
+  Variable result(std::move(y));
+  if (wanted(inputs)) append(name, inputs, {&result, 1}, order).one = std::move(backward);
+  return result;
 }
 
 std::vector<Variable> Tape::record_many(const char* name, std::span<const Variable> inputs,
                                         std::vector<Tensor> outputs, BackwardMany backward,
                                         GradientOrder order) {
+  if (detecting_anomaly()) detail::check_results(name, inputs, outputs);
   std::vector<Variable> results(std::make_move_iterator(outputs.begin()),
                                 std::make_move_iterator(outputs.end()));
-  if (!wanted(inputs)) return results;
-  drop_unreachable();
-  const uint64_t number = next_number();
-  auto node = std::make_shared<Node>(Node{name, {}, {}, std::move(backward), order});
-  for (const Variable& v : inputs) node->inputs.push_back(v.requires_grad() ? v.state_ : nullptr);
-  for (const Variable& v : results) {
-    node->outputs.push_back(v.state_);
-    if (!v.defined() || !is_floating(v.dtype())) continue;
-    v.state_->requires_grad = true;
-    v.state_->node = number;
-  }
-  nodes_.emplace(number, std::move(node));
+  if (wanted(inputs)) append(name, inputs, results, order).many = std::move(backward);
   return results;
 }
 
@@ -219,7 +234,11 @@ struct Tape::Walk {
     for (const auto& output : node.outputs) dys.push_back(take(output.lock(), node.order));
     const bool any =
         std::any_of(dys.begin(), dys.end(), [](const Tensor& dy) { return dy.defined(); });
-    Grads gradients = any ? node.backward(dys) : Grads(node.inputs.size());
+    const detail::RunningBackward running(node.name);
+    Grads gradients = !any       ? Grads(node.inputs.size())
+                      : node.one ? node.one(dys.front())
+                                 : node.many(dys);
+    if (detecting_anomaly()) detail::check_gradients(node.name, dys, gradients);
     BS_CHECK(gradients.size() == node.inputs.size(), "backward: {} gave {} gradients for {} inputs",
              node.name, gradients.size(), node.inputs.size());
     dys.clear();  // a gradient that is dy itself may now have one owner, and be added to in place

@@ -69,6 +69,9 @@ class Tape {
   struct Walk;
   void drop_unreachable();
   void walk_back(Walk& walk, const Variable& from, const Tensor& gradient, BackwardOptions options);
+  /// Remembers an operation, but for its way back.
+  Node& append(const char* name, std::span<const Variable> inputs,
+               std::span<const Variable> results, GradientOrder order);
 
   std::map<uint64_t, std::shared_ptr<Node>> nodes_;  ///< by number, which grows with time
   size_t sweep_at_ = 1024;

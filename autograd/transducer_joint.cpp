@@ -1,5 +1,6 @@
 #include <bs/autograd/transducer_joint.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/kernels/accumulate.h>
 #include <bs/kernels/binary.h>
@@ -14,13 +15,13 @@ Variable transducer_joint(const Variable& f, const Variable& g, const Tensor& lo
   Tensor kept;
   const Tensor h =
       transducer_joint(f.data(), g.data(), logit_lengths, target_lengths, options, state, &kept);
-  return tape().record(
-      "transducer_joint", {f, g}, h,
-      [x = f.data(), y = g.data(), logit_lengths, target_lengths, options, kept](const Tensor& dh) {
-        const auto [df, dg] =
-            transducer_joint_backward(x, y, dh, logit_lengths, target_lengths, options, kept);
-        return Grads{df, dg};
-      });
+  return tape().record("transducer_joint", {f, g}, h,
+                       [x = SavedTensor(f.data()), y = SavedTensor(g.data()), logit_lengths,
+                        target_lengths, options, kept](const Tensor& dh) {
+                         const auto [df, dg] = transducer_joint_backward(
+                             x, y, dh, logit_lengths, target_lengths, options, kept);
+                         return Grads{df, dg};
+                       });
 }
 
 Variable transducer_joint(const Variable& f, const Variable& g, const Tensor& logit_lengths,

@@ -1,5 +1,6 @@
 #include <bs/autograd/transducer_loss.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs {
@@ -12,7 +13,8 @@ Variable transducer_loss(const Variable& logits, const Tensor& targets, const Te
   const auto written = std::make_shared<bool>(false);
   return tape().record(
       "transducer_loss", {logits}, result.loss,
-      [x = logits.data(), targets, result, options, in_place, written](const Tensor& dloss) {
+      [x = SavedTensor(logits.data()), targets = SavedTensor(targets), result, options, in_place,
+       written](const Tensor& dloss) {
         BS_CHECK(!*written,
                  "transducer_loss: a second backward, but the first has written "
                  "the gradient over the logits");

@@ -88,5 +88,7 @@ thread_local bool recording = true;
 bool grad_enabled() { return recording; }
 NoGrad::NoGrad() : previous_(std::exchange(recording, false)) {}
 NoGrad::~NoGrad() { recording = previous_; }
+EnableGrad::EnableGrad() : previous_(std::exchange(recording, true)) {}
+EnableGrad::~EnableGrad() { recording = previous_; }
 
 }  // namespace bs

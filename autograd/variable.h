@@ -93,6 +93,18 @@ class NoGrad {
  private:
   bool previous_;
 };
+/** @brief While it lives, this thread's operations are recorded: for a forward inside a backward.
+ */
+class EnableGrad {
+ public:
+  EnableGrad();
+  ~EnableGrad();
+  EnableGrad(const EnableGrad&) = delete;
+  EnableGrad& operator=(const EnableGrad&) = delete;
+
+ private:
+  bool previous_;
+};
 /** @brief Whether operations of this thread are being recorded. */
 bool grad_enabled();
 

@@ -1,5 +1,6 @@
 #include <bs/autograd/where.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/reduce.h>
@@ -17,25 +18,28 @@ Tensor fitted(const Tensor& gradient, const Shape& shape, DType dtype) {
 Variable where(const Tensor& condition, const Variable& a, const Variable& b) {
   return tape().record(
       "where", {a, b}, where(condition, a.data(), b.data()),
-      [condition, wants_a = a.requires_grad(), wants_b = b.requires_grad(), shape_a = a.shape(),
-       shape_b = b.shape(), dtype_a = a.dtype(), dtype_b = b.dtype()](const Tensor& dy) {
+      [condition = SavedTensor(condition), wants_a = a.requires_grad(), wants_b = b.requires_grad(),
+       shape_a = a.shape(), shape_b = b.shape(), dtype_a = a.dtype(),
+       dtype_b = b.dtype()](const Tensor& dy) {
         return Grads{wants_a ? fitted(where(condition, dy, 0), shape_a, dtype_a) : Tensor(),
                      wants_b ? fitted(where(condition, 0, dy), shape_b, dtype_b) : Tensor()};
       });
 }
 
 Variable where(const Tensor& condition, const Variable& a, Scalar b) {
-  return tape().record("where", {a}, where(condition, a.data(), b),
-                       [condition, shape = a.shape(), dtype = a.dtype()](const Tensor& dy) {
-                         return Grads{fitted(where(condition, dy, 0), shape, dtype)};
-                       });
+  return tape().record(
+      "where", {a}, where(condition, a.data(), b),
+      [condition = SavedTensor(condition), shape = a.shape(), dtype = a.dtype()](const Tensor& dy) {
+        return Grads{fitted(where(condition, dy, 0), shape, dtype)};
+      });
 }
 
 Variable where(const Tensor& condition, Scalar a, const Variable& b) {
-  return tape().record("where", {b}, where(condition, a, b.data()),
-                       [condition, shape = b.shape(), dtype = b.dtype()](const Tensor& dy) {
-                         return Grads{fitted(where(condition, 0, dy), shape, dtype)};
-                       });
+  return tape().record(
+      "where", {b}, where(condition, a, b.data()),
+      [condition = SavedTensor(condition), shape = b.shape(), dtype = b.dtype()](const Tensor& dy) {
+        return Grads{fitted(where(condition, 0, dy), shape, dtype)};
+      });
 }
 
 }  // namespace bs

@@ -60,7 +60,8 @@ install(CODE "
   configure_file([[${pc_template}]] [[${PROJECT_BINARY_DIR}/bs.pc]] @ONLY)")
 install(FILES ${PROJECT_BINARY_DIR}/bs.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# `cpack -G DEB` in the build folder makes one package of all that is installed.
+# `cpack -G DEB` in the build folder makes one package of all that is installed. For machines other
+# than this one that folder is made by the preset `package`.
 set(CPACK_PACKAGE_NAME libbs-dev)
 set(CPACK_PACKAGE_CONTACT "the authors of bs <bs@localhost>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)

@@ -1,6 +1,7 @@
 #include <bs/kernels/accumulate.h>
 
 #include <bs/kernels/copy.h>
+#include <bs/lib/changes.h>
 #include <bs/lib/overlap.h>
 
 namespace bs {
@@ -13,6 +14,7 @@ void accumulate(const Tensor& total, const Tensor& part) {
            total.strides(), part.strides(), total.shape());
   if (total.numel() == 0) return;
   if (ranges_overlap(total, part)) return accumulate(total, clone(part));
+  note_change(total, "accumulate");
   BS_DISPATCH(total.device(), accumulate, part, total);
 }
 

@@ -102,6 +102,7 @@ void adafactor(std::span<const AdafactorParameter> parameters, int64_t step,
     const Tensor length = div(alpha, maximum(div(root_mean_square(u), options.d), 1));
     steps.push_back({weights, mul(u, length), {}});
   }
+  note_step("adafactor", present);
   axpby(steps, keep, mix, skips, live ? numbers.slice(0, 0, 2) : Tensor());
   for (size_t i = 0; i < present.size(); ++i) round_back(steps[i].value, present[i]);
 }

@@ -11,6 +11,7 @@ void adam(std::span<const AdamParameter> parameters, int64_t step, const AdamOpt
   const auto present = checked_parameters("adam", parameters, state_names(options), clip);
   if (present.empty()) return;
   check_numbers("adam", numbers, 2, present.front().value.device());
+  note_step("adam", present);
   BS_DISPATCH(present.front().value.device(), adam, present, step, options, clip, numbers);
 }
 

@@ -11,6 +11,7 @@ void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamW
   const auto present = checked_parameters("adamw", parameters, state_names(options), clip);
   if (present.empty()) return;
   check_numbers("adamw", numbers, 3, present.front().value.device());
+  note_step("adamw", present);
   BS_DISPATCH(present.front().value.device(), adamw, present, step, options, clip, numbers);
 }
 

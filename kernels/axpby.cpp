@@ -10,6 +10,7 @@ void axpby(std::span<const AxpbyParameter> parameters, double keep, double mix,
   if (present.empty()) return;
   const Device device = present.front().value.device();
   check_numbers("axpby", numbers, 2, device);
+  note_step("axpby", present);
   BS_DISPATCH(device, axpby, present, keep, mix, clip, numbers);
 }
 

@@ -5,6 +5,7 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/image.h>
 #include <bs/kernels/unary.h>
+#include <bs/lib/changes.h>
 
 namespace bs {
 
@@ -51,7 +52,7 @@ Tensor empty_statistic(const Tensor& x) {
 
 Tensor normalise(const ChannelNorm& norm) {
   const Tensor& x = norm.x;
-  const Tensor y = empty_image_like(x);
+  Tensor y = empty_image_like(x);
   if (x.numel() > 0) BS_DISPATCH(x.device(), channel_norm, slots_of(x), norm, y);
   return y;
 }
@@ -86,6 +87,8 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
                              .batches = running.batches,
                              .momentum = running.momentum};
   if (x.numel() > 0) BS_DISPATCH(x.device(), channel_moments, slots_of(in), in, to);
+  for (const Tensor& average : {running.mean, running.var, running.batches})
+    note_change(average, "batch_norm");
   // Averages in 16 bits, or with gaps, were updated in a copy.
   if (running.mean.defined() && !to.running_mean.shares_storage(running.mean))
     copy(to.running_mean, running.mean);
@@ -151,7 +154,7 @@ Tensor empty_sums(const Tensor& x) {
 /// The sums of each channel; those of the sets, weighted, go to p.gradient.sums where wanted.
 Tensor sums_of(const Prepared& p) {
   const Tensor& x = p.norm.x;
-  const Tensor sums = empty_sums(x);
+  Tensor sums = empty_sums(x);
   if (x.numel() > 0) {
     BS_DISPATCH(x.device(), channel_norm_sums, slots_of(x), p.norm, p.gradient, sums);
   } else {

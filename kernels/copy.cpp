@@ -1,5 +1,5 @@
 #include <bs/kernels/copy.h>
-
+#include <bs/lib/changes.h>
 #include <bs/lib/overlap.h>
 
 namespace bs {
@@ -15,6 +15,7 @@ void copy(const Tensor& from, const Tensor& to) {
     copy_bytes(from, to);
     return;
   }
+  note_change(to, "copy");
   BS_DISPATCH(from.device(), copy, from, to);
 }
 

@@ -1,5 +1,6 @@
 #include <bs/kernels/ema.h>
 #include <bs/kernels/parameter.h>
+#include <bs/lib/changes.h>
 
 #include <vector>
 
@@ -18,6 +19,7 @@ void ema(std::span<const EmaParameter> parameters, double decay, const Tensor& m
   if (present.empty()) return;
   const Device device = present.front().value.device();
   check_numbers("ema", mix, 1, device);
+  for (const EmaParameter& p : present) note_change(p.average, "ema");
   BS_DISPATCH(device, ema, present, decay, mix);
 }
 

@@ -1,9 +1,11 @@
 #include <bs/kernels/fill.h>
+#include <bs/lib/changes.h>
 
 namespace bs {
 
 void fill(const Tensor& x, double value) {
   BS_CHECK(x.is_contiguous(), "fill: shape {} with strides {} has gaps", x.shape(), x.strides());
+  note_change(x, "fill");
   if (x.numel() > 0) BS_DISPATCH(x.device(), fill, x, value);
 }
 

@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/changes.h>
 
 #include <vector>
 
@@ -48,6 +49,7 @@ void clip_gradients(std::span<const Tensor> gradients, const GradientClip& clip)
   for (const Tensor& g : parts)
     BS_CHECK(g.is_contiguous(), "clip_gradients: shape {} with strides {} has gaps", g.shape(),
              g.strides());
+  for (const Tensor& g : parts) note_change(g, "clip_gradients");
   BS_DISPATCH(parts.front().device(), clip_gradients, parts, clip);
 }
 

@@ -11,6 +11,7 @@ void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOpt
   const auto present = checked_parameters("lamb", parameters, state_names(options), clip);
   if (present.empty()) return;
   check_numbers("lamb", numbers, 3, present.front().value.device());
+  note_step("lamb", present);
   BS_DISPATCH(present.front().value.device(), lamb, present, step, options, clip, numbers);
 }
 

@@ -23,6 +23,7 @@ void lion(std::span<const LionParameter> parameters, const LionOptions& options,
   if (present.empty()) return;
   const Device device = present.front().value.device();
   check_numbers("lion", numbers, 2, device);
+  note_step("lion", present);
   BS_DISPATCH(device, lion, present, options, clip, numbers);
 }
 

@@ -94,6 +94,7 @@ void muon(std::span<const MuonParameter> parameters, const MuonOptions& options,
         {weights, mul(cast(u, weights.dtype()), length_of(options.length, p.value.shape())), {}});
   }
   const auto [keep, mix] = muon_numbers(1, options);
+  note_step("muon", present);
   axpby(steps, keep, mix, only_skips(clip), numbers);
   for (size_t i = 0; i < present.size(); ++i) round_back(steps[i].value, present[i]);
 }

@@ -2,6 +2,7 @@
 /** @file What the optimisers ask of a parameter and its state. */
 #include <bs/kernels/copy.h>
 #include <bs/kernels/grad_norm.h>
+#include <bs/lib/changes.h>
 
 #include <array>
 #include <span>
@@ -66,6 +67,12 @@ std::vector<Parameter> checked_parameters(const char* op, std::span<const Parame
   }
   if (!present.empty()) check_clip(op, clip, present.front().value.device());
   return present;
+}
+
+/** @brief Notes that `op` is about to change the values of `parameters`. */
+template <class Parameter>
+void note_step(const char* op, const std::vector<Parameter>& parameters) {
+  for (const Parameter& p : parameters) note_change(p.value, op);
 }
 
 }  // namespace bs

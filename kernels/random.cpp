@@ -1,6 +1,7 @@
 #include <bs/kernels/random.h>
 
 #include <bs/kernels/distribution.h>
+#include <bs/lib/changes.h>
 
 #include <cmath>
 #include <limits>
@@ -64,6 +65,7 @@ void uniform_(const Tensor& x, double low, double high, Generator& generator) {
   check_dense("uniform_", x);
   BS_CHECK(low < high && std::isfinite(high - low), "uniform_: no numbers in [{}, {})", low, high);
   const RandomState state = generator.next();
+  note_change(x, "uniform_");
   if (x.numel() > 0) BS_DISPATCH(x.device(), uniform, x, low, high, state);
 }
 
@@ -71,6 +73,7 @@ void normal_(const Tensor& x, double mean, double deviation, Generator& generato
   check_dense("normal_", x);
   BS_CHECK(deviation >= 0, "normal_: deviation {} is negative", deviation);
   const RandomState state = generator.next();
+  note_change(x, "normal_");
   if (x.numel() > 0) BS_DISPATCH(x.device(), normal, x, mean, deviation, state);
 }
 

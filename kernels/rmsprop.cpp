@@ -21,6 +21,7 @@ void rmsprop(std::span<const RMSpropParameter> parameters, const RMSpropOptions&
   if (present.empty()) return;
   const Device device = present.front().value.device();
   check_numbers("rmsprop", rate, 1, device);
+  note_step("rmsprop", present);
   BS_DISPATCH(device, rmsprop, present, options, clip, rate);
 }
 

@@ -20,6 +20,7 @@ void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
   if (present.empty()) return;
   const Device device = present.front().value.device();
   check_numbers("sgd", rate, 1, device);
+  note_step("sgd", present);
   BS_DISPATCH(device, sgd, present, options, clip, rate);
 }
 

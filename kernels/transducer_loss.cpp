@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/changes.h>
 
 #include <cmath>
 #include <limits>
@@ -107,6 +108,7 @@ Tensor transducer_loss_backward(const Tensor& logits, const Tensor& targets,
            to_string(logits.strides()));
   Tensor dlogits =
       in_place ? logits : Tensor::empty(logits.shape(), logits.dtype(), logits.device());
+  if (in_place) note_change(logits, op);
   if (logits.numel() > 0)
     BS_DISPATCH(logits.device(), transducer_loss_backward, contiguous(logits), contiguous(targets),
                 result, contiguous(dloss), dlogits, given);

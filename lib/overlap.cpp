@@ -40,18 +40,18 @@ bool repeats_some(const Tensor& x) {
 
 }  // namespace
 
+ByteRange byte_range(const Tensor& x) {
+  if (!x.defined() || x.numel() == 0) return {};
+  const auto [first, last] = reach(x);
+  const auto size = static_cast<int64_t>(size_of(x.dtype()));
+  const auto base = reinterpret_cast<uintptr_t>(x.data());
+  return {base + static_cast<uintptr_t>(first * size),
+          base + static_cast<uintptr_t>((last + 1) * size)};
+}
+
 bool ranges_overlap(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined() || a.device() != b.device()) return false;
-  if (a.numel() == 0 || b.numel() == 0) return false;
-  const auto bytes = [](const Tensor& x) {
-    const auto [first, last] = reach(x);
-    const auto size = static_cast<int64_t>(size_of(x.dtype()));
-    const auto base = reinterpret_cast<intptr_t>(x.data());
-    return std::pair(base + first * size, base + (last + 1) * size);
-  };
-  const auto [a_first, a_end] = bytes(a);
-  const auto [b_first, b_end] = bytes(b);
-  return a_first < b_end && b_first < a_end;
+  return byte_range(a).overlaps(byte_range(b));
 }
 
 bool repeats_elements(const Tensor& x) {

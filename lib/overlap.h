@@ -2,7 +2,18 @@
 /** @file Whether views name the same memory: what writes in place has to ask. */
 #include <bs/lib/tensor.h>
 
+#include <cstdint>
+
 namespace bs {
+
+/** @brief Addresses from the first byte of a view to the one after its last. */
+struct ByteRange {
+  uintptr_t begin = 0, end = 0;
+
+  bool overlaps(const ByteRange& other) const { return begin < other.end && other.begin < end; }
+};
+/** @brief Empty for a tensor without elements. */
+ByteRange byte_range(const Tensor& x);
 
 /** @brief Whether the bytes from the first to the last element of `a` and of `b` have one in
  *  common. False means that no element is shared; views may interleave and share none. */

@@ -1,5 +1,7 @@
 #include <bs/lib/tensor.h>
 
+#include <bs/lib/changes.h>
+
 #include <bs/lib/recording.h>
 
 #include <algorithm>
@@ -285,6 +287,7 @@ void copy_bytes(const Tensor& from, const Tensor& to) {
            "copy: between devices both tensors must be contiguous: strides {} and {} for shape {}",
            from.strides(), to.strides(), from.shape());
   if (from.numel() == 0) return;
+  note_change(to, "copy");
 #if BS_WITH_CUDA
   if (from.device().is_cuda() || to.device().is_cuda()) {
     cuda::copy(to.data(), to.device(), from.data(), from.device(), from.bytes());

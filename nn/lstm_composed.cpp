@@ -8,6 +8,7 @@
 #include <bs/autograd/copy.h>
 #include <bs/autograd/linear.h>
 #include <bs/autograd/norm.h>
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/autograd/view.h>
 #include <bs/autograd/where.h>
@@ -26,7 +27,7 @@ namespace {
 /// clamp(offset + slope z, low, high), whose derivative is 0 where the result is at a bound.
 Variable bounded(const Variable& z, double slope, double offset, double low, double high) {
   const Tensor y = clamp(add(mul(z.data(), slope), offset), low, high);
-  return tape().record("bounded", {z}, y, [y, slope, low, high](const Tensor& dy) {
+  return tape().record("bounded", {z}, y, [y = SavedTensor(y), slope, low, high](const Tensor& dy) {
     const Tensor inside = mul(cast(gt(y, low), dy.dtype()), cast(lt(y, high), dy.dtype()));
     return Grads{mul(mul(dy, inside), slope)};
   });

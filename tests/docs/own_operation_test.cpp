@@ -15,9 +15,10 @@ Tensor squared_relu_backward(const Tensor& x, const Tensor& dy) { return dy * (r
 
 /// The same with a gradient: the lambda keeps x for backward.
 Variable squared_relu(const Variable& x) {
-  return tape().record(
-      "squared_relu", {x}, squared_relu(x.data()),
-      [x = x.data()](const Tensor& dy) { return Grads{squared_relu_backward(x, dy)}; });
+  return tape().record("squared_relu", {x}, squared_relu(x.data()),
+                       [x = SavedTensor(x.data())](const Tensor& dy) {
+                         return Grads{squared_relu_backward(x, dy)};
+                       });
 }
 
 /// y_i = x_i + x_(i-1), written as a loop over memory.

@@ -1,3 +1,4 @@
+#include <bs/autograd/binary.h>
 #include <bs/autograd/unary.h>
 #include <bs/kernels/copy.h>
 #include <bs/tests/kernels/transducer_reference.h>
@@ -187,13 +188,19 @@ TEST_CASE("transducer_loss writes gradients over the logits where asked to") {
     CHECK(Reference::of(gradient).values == expected.values);
   }
   const Variable leaf(x.tensor(f32, test_device()), true);
-  const Variable loss = transducer_loss(exp(leaf), some.targets_tensor(i64, test_device()),
-                                        some.frames_tensor(i64, test_device()),
-                                        some.labels_tensor(i64, test_device()), {}, true);
+  const auto loss_of = [](const Variable& logits) {
+    return transducer_loss(logits, some.targets_tensor(i64, test_device()),
+                           some.frames_tensor(i64, test_device()),
+                           some.labels_tensor(i64, test_device()), {}, true);
+  };
+  const Variable loss = loss_of(leaf + leaf);
   loss.backward({.retain_graph = true});
   CHECK_THROWS_WITH_AS(loss.backward(),
                        "transducer_loss: a second backward, but the first has written the gradient "
                        "over the logits",
+                       Error);
+  // exp needs its result, which is gone by then.
+  CHECK_THROWS_WITH_AS(loss_of(exp(leaf)).backward(), doctest::Contains("backward: exp saved"),
                        Error);
 }
 

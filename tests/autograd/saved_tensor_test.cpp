@@ -1,0 +1,113 @@
+#include <bs/autograd/binary.h>
+#include <bs/autograd/linear.h>
+#include <bs/autograd/lstm.h>
+#include <bs/autograd/reduce.h>
+#include <bs/autograd/sort.h>
+#include <bs/autograd/tape.h>
+#include <bs/autograd/unary.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/random.h>
+#include <bs/kernels/sgd.h>
+#include <bs/lib/changes.h>
+#include <doctest/doctest.h>
+
+#include <string>
+#include <thread>
+
+using namespace bs;
+
+namespace {
+
+Variable leaf(const Shape& shape) { return Variable(ones(shape, f64), true); }
+
+void step(const Variable& x) {
+  const SgdParameter parameter{
+      .value = x.data(), .gradient = ones(x.shape(), x.dtype()), .momentum = {}, .master = {}};
+  sgd({&parameter, 1}, {.learning_rate = .5});
+}
+
+}  // namespace
+
+TEST_CASE("saved tensors: a change in place before backward names both operations") {
+  const Variable x = leaf({2, 3}), y = leaf({2, 3});
+  const Variable loss = sum(mul(x, y));
+  step(x);
+  CHECK_THROWS_WITH_AS(loss.backward(),
+                       "backward: mul saved a tensor f64 [2, 3] that sgd has changed in place "
+                       "since; run backward before the change, or change a clone",
+                       Error);
+  CHECK(!x.grad().defined());
+}
+
+TEST_CASE("saved tensors: results and views count, other memory doesn't") {
+  const Variable x = leaf({4, 3});
+  const Variable y = exp(x);
+  fill(y.data().slice(0, 1, 2), 7);
+  CHECK_THROWS_WITH_AS(sum(y).backward(),
+                       doctest::Contains("exp saved a tensor f64 [4, 3] that fill"), Error);
+  const IndexedVariable sorted = sort(x, -1);
+  fill(sorted.indices, 0);
+  CHECK_THROWS_WITH_AS(sum(sorted.values).backward(),
+                       doctest::Contains("sort saved a tensor i64 [4, 3] that fill"), Error);
+  const Variable deviation = stddev(x);
+  step(x);
+  CHECK_THROWS_WITH_AS(deviation.backward(), doctest::Contains("stddev saved"), Error);
+  const Tensor rows = ones({4, 3}, f64);
+  const Variable product = sum(mul(rows.slice(0, 0, 2), leaf({2, 3})));
+  fill(rows.slice(0, 2, 4), 9);  // beside what was saved
+  CHECK_NOTHROW(product.backward());
+}
+
+TEST_CASE("saved tensors: what was not saved may change") {
+  const Variable x = leaf({5}), y = leaf({5});
+  const Variable loss = sum(add(x, y));
+  step(x);
+  CHECK_NOTHROW(loss.backward());
+  const Variable before = sum(mul(x, y));
+  before.backward();
+  step(x);  // after backward
+  CHECK_NOTHROW(sum(mul(x, y)).backward());
+}
+
+TEST_CASE("saved tensors: weights in structs, targets and batches are watched") {
+  const Variable x = leaf({6, 4}), weight = leaf({3, 4}), bias = leaf({3});
+  const Variable y = sum(linear(x, weight, bias));
+  copy(zeros({3, 4}, f64), weight.data());
+  CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("linear saved"), Error);
+
+  const Variable sequence = leaf({2, 3, 4});
+  const LSTMDirectionVariables direction{
+      .weights = {
+          .ih = leaf({8, 4}), .hh = leaf({8, 2}), .bias_ih = leaf({8}), .bias_hh = leaf({8})}};
+  const Variable out = sum(lstm(sequence, {&direction, 1}, {}).front().y);
+  normal_(direction.weights.hh.data(), 0, 1);
+  CHECK_THROWS_WITH_AS(out.backward(),
+                       doctest::Contains("lstm saved a tensor f64 [8, 2] that normal_"), Error);
+}
+
+TEST_CASE("saved tensors: thousands of other changes are no change") {
+  const Variable x = leaf({5}), y = leaf({5});
+  const Variable loss = sum(mul(x, y));
+  const Tensor other = ones({5}, f64);
+  const Tensor alias = other;
+  std::thread([&] {
+    for (int i = 0; i < 5000; ++i) fill(other, i);
+  }).join();
+  CHECK_NOTHROW(loss.backward());
+}
+
+TEST_CASE("note_change: only memory that others share is remembered") {
+  const uint64_t before = change_count();
+  const Tensor x = ones({3}, f64);
+  fill(x, 2);
+  CHECK(change_count() == before);
+  const Tensor reversed = x.as_strided({3}, {-1}, 2);
+  note_change(reversed, "own");
+  REQUIRE(changed_since(x.slice(0, 0, 1), before));
+  CHECK(std::string(changed_since(x.slice(0, 0, 1), before)) == "own");
+  CHECK(changed_since(x, change_count()) == nullptr);
+  note_change(x.slice(0, 1, 1), "empty");
+  note_change({}, "undefined");
+  CHECK(change_count() == before + 1);
+}

@@ -5,6 +5,7 @@
 #include <bs/autograd/variable_state.h>
 #include <bs/kernels/accumulate.h>
 #include <bs/kernels/copy.h>
+#include <bs/lib/trace.h>
 
 #include <algorithm>
 #include <atomic>
@@ -276,6 +277,7 @@ Grads Tape::gradients(const Variable& from, std::span<const Variable> inputs,
 
 void Tape::walk_back(Walk& walk, const Variable& from, const Tensor& gradient,
                      BackwardOptions options) {
+  const TraceRange range("backward");
   const NoGrad no_grad;
   walk.deliver("the caller", *from.state_, gradient);
   while (!walk.nodes.empty()) {

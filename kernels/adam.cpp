@@ -1,6 +1,7 @@
 #include <bs/kernels/adam.h>
 
 #include <bs/kernels/adam_step.h>
+#include <bs/kernels/step_work.h>
 
 namespace bs {
 
@@ -12,7 +13,8 @@ void adam(std::span<const AdamParameter> parameters, int64_t step, const AdamOpt
   if (present.empty()) return;
   check_numbers("adam", numbers, 2, present.front().value.device());
   note_step("adam", present);
-  BS_DISPATCH(present.front().value.device(), adam, present, step, options, clip, numbers);
+  BS_DISPATCH_WORK(present.front().value.device(), step_work(present), adam, present, step, options,
+                   clip, numbers);
 }
 
 std::array<double, 2> adam_numbers(int64_t step, const AdamOptions& options) {

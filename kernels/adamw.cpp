@@ -1,6 +1,7 @@
 #include <bs/kernels/adamw.h>
 
 #include <bs/kernels/adamw_step.h>
+#include <bs/kernels/step_work.h>
 
 namespace bs {
 
@@ -12,7 +13,8 @@ void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamW
   if (present.empty()) return;
   check_numbers("adamw", numbers, 3, present.front().value.device());
   note_step("adamw", present);
-  BS_DISPATCH(present.front().value.device(), adamw, present, step, options, clip, numbers);
+  BS_DISPATCH_WORK(present.front().value.device(), step_work(present), adamw, present, step,
+                   options, clip, numbers);
 }
 
 std::array<double, 3> adamw_numbers(int64_t step, const AdamWOptions& options) {

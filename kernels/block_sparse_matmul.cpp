@@ -90,6 +90,13 @@ Axes divide(const char* name, const Shape& full, const Shape& result) {
   return axes;
 }
 
+/// Of `batches` matrices of the pattern, each element that is kept meets `depth` others.
+Work work_of(const Layout& layout, int64_t batches, int64_t depth) {
+  const auto kept = static_cast<double>(layout.nnz()) * layout.block() * layout.block();
+  return {.flops = 2 * kept * static_cast<double>(batches) * static_cast<double>(depth),
+          .density = layout.density()};
+}
+
 /// How a product is computed; see ProductOptions.
 struct Manner {
   const BlockSparseEpilogue* epilogue = nullptr;
@@ -145,7 +152,8 @@ void multiply(const char* name, const SparseTensor& s, bool transposed, const Te
                      .sum = {axes.summed, {of_values, of_b, of_head}},
                      .epilogue = manner.epilogue,
                      .tf32 = tf32_allowed()};
-  BS_DISPATCH(b.device(), dsd, values, b, c, p);
+  BS_DISPATCH_WORK(b.device(), work_of(layout, full.product() / (headed ? layout.heads() : 1), p.n),
+                   dsd, values, b, c, p);
 }
 
 /// values = the blocks of left right, summed over the leading axes that values lack.
@@ -182,7 +190,7 @@ void multiply(const char* name, const Tensor& left, const Tensor& right, const L
                      .sum = {axes.summed, {of_a, of_b}},
                      .epilogue = manner.epilogue,
                      .tf32 = tf32_allowed()};
-  BS_DISPATCH(a.device(), sdd, a, b, values, p);
+  BS_DISPATCH_WORK(a.device(), work_of(layout, full.product(), p.k), sdd, a, b, values, p);
 }
 
 /// The leading axes of a product of a sparse and a dense operand.

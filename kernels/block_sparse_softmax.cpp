@@ -102,7 +102,8 @@ SparseTensor block_sparse_softmax(const SparseTensor& s, const BlockSparseSoftma
   }
   const Tensor y = Tensor::empty_like(x);
   if (y.numel() > 0)
-    BS_DISPATCH(y.device(), block_sparse_softmax, contiguous(x), *s.layout, y, resolved);
+    BS_DISPATCH_WORK(y.device(), (Work{.density = s.layout->density()}), block_sparse_softmax,
+                     contiguous(x), *s.layout, y, resolved);
   return {s.layout, cast(y, s.values.dtype())};
 }
 
@@ -127,8 +128,9 @@ Tensor block_sparse_softmax_backward(const SparseTensor& y, const Tensor& dy, do
   check_same_device(backward_name, y.values, dy);
   Tensor dx = Tensor::empty_like(dy);
   if (dx.numel() > 0)
-    BS_DISPATCH(dx.device(), block_sparse_softmax_backward, contiguous(y.values), contiguous(dy),
-                *y.layout, dx, scale);
+    BS_DISPATCH_WORK(dx.device(), (Work{.density = y.layout->density()}),
+                     block_sparse_softmax_backward, contiguous(y.values), contiguous(dy), *y.layout,
+                     dx, scale);
   return dx;
 }
 

@@ -65,6 +65,8 @@ Conv2dEpilogue resolved(const char* op, const Conv2dEpilogue& e, const Tensor& x
   return out;
 }
 
+Work work_of(const Conv2dProblem& d) { return {.flops = 2 * d.products()}; }
+
 }  // namespace
 
 Conv2dProblem conv2d_problem(const char* op, const Shape& x, const Shape& weight,
@@ -101,7 +103,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& option
   Tensor y = empty_image(y_shape(d), x.dtype(), x.device(), is_channels_last(x));
   if (d.n == 0) return y;
   d.x = Strides4(x), d.weight = Strides4(weight), d.y = Strides4(y);
-  BS_DISPATCH(x.device(), conv2d, d, x, weight, e, y);
+  BS_DISPATCH_WORK(x.device(), work_of(d), conv2d, d, x, weight, e, y);
   return y;
 }
 
@@ -115,7 +117,7 @@ Tensor conv2d_backward_x(const Tensor& dy, const Tensor& weight, const Shape& sh
   Tensor dx = empty_image(shape, dy.dtype(), dy.device(), is_channels_last(dy));
   if (d.n == 0) return dx;
   d.x = Strides4(dx), d.weight = Strides4(weight), d.y = Strides4(dy);
-  BS_DISPATCH(dy.device(), conv2d_backward_x, d, dy, weight, Conv2dEpilogue{}, dx);
+  BS_DISPATCH_WORK(dy.device(), work_of(d), conv2d_backward_x, d, dy, weight, Conv2dEpilogue{}, dx);
   return dx;
 }
 
@@ -127,9 +129,9 @@ Tensor conv2d_backward_w(const Tensor& x, const Tensor& dy, const Shape& shape,
            "conv2d_backward_w: dy {} for x {} and weight {}, whose y is {}", dy.shape(), x.shape(),
            shape, y_shape(d));
   if (d.n == 0) return zeros(shape, x.dtype(), x.device());
-  const Tensor dweight = Tensor::empty(shape, x.dtype(), x.device());
+  Tensor dweight = Tensor::empty(shape, x.dtype(), x.device());
   d.x = Strides4(x), d.weight = Strides4(dweight), d.y = Strides4(dy);
-  BS_DISPATCH(x.device(), conv2d_backward_w, d, x, dy, dweight);
+  BS_DISPATCH_WORK(x.device(), work_of(d), conv2d_backward_w, d, x, dy, dweight);
   return dweight;
 }
 
@@ -164,7 +166,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Conv2dOptio
   Tensor y = empty_image(shape, x.dtype(), x.device(), is_channels_last(x));
   if (d.n == 0) return y;
   d.x = Strides4(y), d.weight = Strides4(weight), d.y = Strides4(x);
-  BS_DISPATCH(x.device(), conv2d_backward_x, d, x, weight, e, y);
+  BS_DISPATCH_WORK(x.device(), work_of(d), conv2d_backward_x, d, x, weight, e, y);
   return y;
 }
 
@@ -180,9 +182,9 @@ Tensor conv_transpose2d_backward_w(const Tensor& x, const Tensor& dy, const Shap
            expected);
   d.p = x.size(2), d.q = x.size(3);  // output padding may leave room for more
   if (d.n == 0) return zeros(shape, x.dtype(), x.device());
-  const Tensor dweight = Tensor::empty(shape, x.dtype(), x.device());
+  Tensor dweight = Tensor::empty(shape, x.dtype(), x.device());
   d.x = Strides4(dy), d.weight = Strides4(dweight), d.y = Strides4(x);
-  BS_DISPATCH(x.device(), conv2d_backward_w, d, dy, x, dweight);
+  BS_DISPATCH_WORK(x.device(), work_of(d), conv2d_backward_w, d, dy, x, dweight);
   return dweight;
 }
 

@@ -8,6 +8,9 @@
 #if BS_WITH_CUDA
 #include <bs/lib/cuda/runtime.h>
 #endif
+#if BS_FRONT_DOOR  // defined for kernels/*.cpp; what else includes this header dispatches nothing
+#include <bs/kernels/dispatch_twin.h>
+#endif
 
 /** Declares the two twins of an operation. */
 #define BS_BACKENDS(...) \
@@ -18,28 +21,25 @@
   __VA_ARGS__;           \
   }
 
-/** Calls the twin of `function` for `device_`, with the current stream as the last argument. */
-#if BS_WITH_CUDA
-#define BS_DISPATCH(device_, function, ...)                         \
-  do {                                                              \
-    const ::bs::Device bs_device = (device_);                       \
-    const ::bs::TraceRange bs_range(#function);                     \
-    const ::bs::Stream bs_stream = ::bs::current_stream(bs_device); \
-    if (bs_device.is_cuda()) {                                      \
-      const ::bs::cuda::DeviceGuard bs_guard(bs_device);            \
-      ::bs::cuda::function(__VA_ARGS__, bs_stream);                 \
-    } else {                                                        \
-      ::bs::cpu::function(__VA_ARGS__, bs_stream);                  \
-    }                                                               \
+/** Calls the twin of `function` for `device_`, with the current stream as the last argument. A
+ *  Profiler sees its name, its time and the tensors among the arguments. */
+#define BS_DISPATCH(device_, function, ...) \
+  BS_DISPATCH_WORK(device_, ::bs::Work(), function, __VA_ARGS__)
+
+/** The same for an operation that knows what it does: `work` is computed only while a Profiler
+ *  records. Without it the bytes of the tensors are counted, and no FLOPs.
+ *  @code
+ *  BS_DISPATCH_WORK(c.device(), Work::product(c, a.size(-1)), matmul, a, b, c);
+ *  @endcode
+ *  A work with commas between braces stands in parentheses. */
+#define BS_DISPATCH_WORK(device_, work, function, ...)                               \
+  do {                                                                               \
+    const ::bs::Device bs_device = (device_);                                        \
+    const ::bs::TraceRange bs_range(#function);                                      \
+    if (::bs::profiling()) ::bs::detail::note_operation(bs_device, work);            \
+    ::bs::detail::dispatch(#function, bs_device, BS_FORWARDING(::bs::cpu::function), \
+                           BS_FORWARDING(::bs::cuda::function), __VA_ARGS__);        \
   } while (false)
-#else
-#define BS_DISPATCH(device_, function, ...)                                \
-  do {                                                                     \
-    const ::bs::Device bs_device = (device_);                              \
-    BS_CHECK(bs_device.is_cpu(), "{}: this build has no CUDA", #function); \
-    ::bs::cpu::function(__VA_ARGS__, ::bs::Stream(bs_device, nullptr));    \
-  } while (false)
-#endif
 
 namespace bs {
 

@@ -45,8 +45,8 @@ FeedForwardResult feed_forward(const Tensor& x, const FeedForwardWeights& w) {
   const Tensor hidden = Tensor::empty_like(before);
   if (before.numel() > 0) {
     if (x.size(-1) > 0) {
-      BS_DISPATCH(x.device(), linear_gelu, rows_of(x), w.weight1, w.bias1, rows_of(before),
-                  rows_of(hidden));
+      BS_DISPATCH_WORK(x.device(), Work::product(before, x.size(-1)), linear_gelu, rows_of(x),
+                       w.weight1, w.bias1, rows_of(before), rows_of(hidden));
     } else {
       copy(w.bias1.expand(shape), before);
       copy(gelu(before, Gelu::tanh), hidden);
@@ -73,8 +73,8 @@ FeedForwardGrads feed_forward_backward(const Tensor& x, const FeedForwardWeights
   if (dy.numel() > 0 && forward.before.numel() > 0) {
     dbefore = Tensor::empty(hidden_shape, x.dtype(), x.device());
     dbias1 = Tensor::empty(w.bias1.shape(), x.dtype(), x.device());
-    BS_DISPATCH(x.device(), linear_gelu_backward, rows_of(dy), w.weight2, rows_of(forward.before),
-                rows_of(dbefore), dbias1);
+    BS_DISPATCH_WORK(x.device(), Work::product(dbefore, dy.size(-1)), linear_gelu_backward,
+                     rows_of(dy), w.weight2, rows_of(forward.before), rows_of(dbefore), dbias1);
   } else {
     dbefore = zeros(hidden_shape, x.dtype(), x.device());
     dbias1 = zeros(w.bias1.shape(), x.dtype(), x.device());

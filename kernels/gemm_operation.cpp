@@ -196,6 +196,18 @@ void GemmOperation::run(const GemmArguments& arguments) const {
   run(std::span<const GemmArguments>(&arguments, 1));
 }
 
+static Work work_of(const GemmLaunch& launch) {
+  Work work;
+  for (const GemmTensors& p : launch.products) {
+    const auto matrix = static_cast<double>(p.batch) * static_cast<double>(p.m);
+    work.flops += 2 * matrix * static_cast<double>(p.n) * static_cast<double>(p.k);
+    work.bytes += static_cast<double>(p.a.bytes() + p.b.bytes());
+    for (const Tensor& operand : p.operands)
+      if (operand.defined()) work.bytes += static_cast<double>(operand.bytes());
+  }
+  return work;
+}
+
 void GemmOperation::run(std::span<const GemmArguments> products) const {
   const bool several =
       description_.mode == GemmMode::array || description_.mode == GemmMode::grouped;
@@ -218,7 +230,7 @@ void GemmOperation::run(std::span<const GemmArguments> products) const {
     if (!finish_empty(p, description_.epilogue)) launch.products.push_back(std::move(p));
   }
   if (launch.products.empty()) return;
-  BS_DISPATCH(products.front().d.device(), gemm_operation, launch);
+  BS_DISPATCH_WORK(products.front().d.device(), work_of(launch), gemm_operation, launch);
 }
 
 }  // namespace bs

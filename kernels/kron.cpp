@@ -104,6 +104,17 @@ std::vector<Tensor> factors_of(const Operands& o, const Pass& pass) {
           o.factors.begin() + static_cast<std::ptrdiff_t>(pass.last)};
 }
 
+/// One factor after the other, the last axis first; `times` as often.
+Work work_of(const Operands& o, const Pass& pass, int times) {
+  Work work;
+  auto elements = static_cast<double>(pass.x.product());
+  for (size_t i = pass.last; i-- > pass.first;) {
+    work.flops += 2 * times * elements * static_cast<double>(o.axes[i].q);
+    elements *= static_cast<double>(o.axes[i].q) / static_cast<double>(o.axes[i].p);
+  }
+  return work;
+}
+
 /// The results of the first `count` passes, without bias and activation.
 std::vector<Tensor> prefixes_of(const Tensor& x, const Operands& o, const std::vector<Pass>& passes,
                                 size_t count) {
@@ -111,8 +122,8 @@ std::vector<Tensor> prefixes_of(const Tensor& x, const Operands& o, const std::v
   Tensor h = x;
   for (size_t i = 0; i < count; ++i) {
     const Tensor y = Tensor::empty(passes[i].y, x.dtype(), x.device());
-    BS_DISPATCH(x.device(), kron_pass, h.view(passes[i].x), factors_of(o, passes[i]), Tensor(),
-                Activation::none, Tensor(), y);
+    BS_DISPATCH_WORK(x.device(), work_of(o, passes[i], 1), kron_pass, h.view(passes[i].x),
+                     factors_of(o, passes[i]), Tensor(), Activation::none, Tensor(), y);
     prefixes.push_back(y);
     h = y;
   }
@@ -145,8 +156,8 @@ KronResult run(const Tensor& x, const std::vector<Tensor>& factors, const Tensor
   const Tensor h = (prefixes.empty() ? dense : prefixes.back()).view(last.x);
   const Tensor row = bias.defined() ? contiguous(bias).view({last.y[2], last.y[3]}) : Tensor();
   const Tensor before = result.before.defined() ? result.before.view(last.y) : Tensor();
-  BS_DISPATCH(x.device(), kron_pass, h, factors_of(o, last), row, options.activation, before,
-              result.y.view(last.y));
+  BS_DISPATCH_WORK(x.device(), work_of(o, last, 1), kron_pass, h, factors_of(o, last), row,
+                   options.activation, before, result.y.view(last.y));
   if (keeps) result.prefixes = std::move(prefixes);
   return result;
 }
@@ -176,8 +187,8 @@ Tensor backward_passes(const Tensor& x, const Operands& o, const KronResult& res
         i > first || wants_x ? Tensor::empty(pass.x, x.dtype(), x.device()) : Tensor();
     const std::vector<Tensor> gradients(dfactors.begin() + static_cast<std::ptrdiff_t>(pass.first),
                                         dfactors.begin() + static_cast<std::ptrdiff_t>(pass.last));
-    BS_DISPATCH(x.device(), kron_pass_backward, h, factors_of(o, pass), g.view(pass.y), dx,
-                gradients);
+    BS_DISPATCH_WORK(x.device(), work_of(o, pass, (dx.defined() ? 1 : 0) + (h.defined() ? 1 : 0)),
+                     kron_pass_backward, h, factors_of(o, pass), g.view(pass.y), dx, gradients);
     g = dx;
   }
   return wants_x ? g.view(x.shape()) : Tensor();

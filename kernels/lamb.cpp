@@ -1,6 +1,7 @@
 #include <bs/kernels/lamb.h>
 
 #include <bs/kernels/lamb_step.h>
+#include <bs/kernels/step_work.h>
 
 namespace bs {
 
@@ -12,7 +13,8 @@ void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOpt
   if (present.empty()) return;
   check_numbers("lamb", numbers, 3, present.front().value.device());
   note_step("lamb", present);
-  BS_DISPATCH(present.front().value.device(), lamb, present, step, options, clip, numbers);
+  BS_DISPATCH_WORK(present.front().value.device(), step_work(present), lamb, present, step, options,
+                   clip, numbers);
 }
 
 std::array<double, 3> lamb_numbers(int64_t step, const LambOptions& options) {

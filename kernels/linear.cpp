@@ -45,7 +45,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor y = Tensor::empty({rows.size(0), out}, x.dtype(), x.device());
   if (y.numel() > 0) {
     if (rows.size(1) > 0) {
-      BS_DISPATCH(x.device(), linear, rows, weight, bias, y);
+      BS_DISPATCH_WORK(x.device(), Work::product(y, rows.size(1)), linear, rows, weight, bias, y);
     } else if (bias.defined()) {
       copy(bias.expand(y.shape()), y);
     } else {

@@ -1,6 +1,7 @@
 #include <bs/kernels/lion.h>
 
 #include <bs/kernels/lion_step.h>
+#include <bs/kernels/step_work.h>
 
 namespace bs {
 
@@ -24,7 +25,7 @@ void lion(std::span<const LionParameter> parameters, const LionOptions& options,
   const Device device = present.front().value.device();
   check_numbers("lion", numbers, 2, device);
   note_step("lion", present);
-  BS_DISPATCH(device, lion, present, options, clip, numbers);
+  BS_DISPATCH_WORK(device, step_work(present), lion, present, options, clip, numbers);
 }
 
 std::array<double, 2> lion_numbers(int64_t, const LionOptions& options) {

@@ -74,6 +74,30 @@ LSTMResult result_of(const LSTMSteps& p) {
 /// [T, B, n] as one matrix of all its rows.
 Tensor rows_of(const Tensor& x) { return x.view({x.size(0) * x.size(1), x.size(2)}); }
 
+/// The recurrent products, forward or backward; gates and states are moved once, weights each step.
+Work work_of(const LSTMSteps& p) {
+  Work work = Work::product(p.gates, p.width(), p.layout ? p.layout->density() : 0);
+  if (p.layout) work.flops *= p.layout->density();
+  if (p.outputs.defined()) work.flops += Work::product(p.outputs, p.width()).flops;
+  for (const Tensor& x : {p.gates, p.gates, p.h, p.c, p.hh})
+    work.bytes += static_cast<double>(x.bytes());
+  return work;
+}
+const LSTMSteps& forward_of(const LSTMSteps& p) { return p; }
+const LSTMSteps& forward_of(const LSTMBackwardSteps& p) { return p.forward; }
+
+template <class Steps>
+Work work_of(const std::vector<Steps>& directions) {
+  Work all;
+  for (const Steps& p : directions) {
+    const Work one = work_of(forward_of(p));
+    all.flops += one.flops;
+    all.bytes += one.bytes;
+    all.density = one.density;
+  }
+  return all;
+}
+
 Tensor on_device(const Tensor& lengths, const Tensor& x) {
   return lengths.defined() ? to(contiguous(lengths), x.device()) : lengths;
 }
@@ -90,7 +114,8 @@ std::vector<LSTMResult> lstm(const Tensor& x, std::span<const LSTMDirection> dir
     steps.push_back(prepare(rows, d, limits, s));
     steps.back().gates = linear(rows, d.weights.ih, sum_of_biases(d.weights));
   }
-  if (s.steps > 0 && s.batch > 0) BS_DISPATCH(x.device(), lstm, std::span<const LSTMSteps>(steps));
+  if (s.steps > 0 && s.batch > 0)
+    BS_DISPATCH_WORK(x.device(), work_of(steps), lstm, std::span<const LSTMSteps>(steps));
   std::vector<LSTMResult> results;
   results.reserve(steps.size());
   for (const LSTMSteps& p : steps) results.push_back(result_of(p));
@@ -226,7 +251,8 @@ LSTMBackward lstm_backward(const Tensor& x, std::span<const LSTMDirection> direc
   for (size_t i = 0; i < directions.size(); ++i)
     steps.push_back(prepare_backward(rows, directions[i], limits, results[i], upstream[i], s));
   if (s.steps > 0 && s.batch > 0)
-    BS_DISPATCH(x.device(), lstm_backward, std::span<const LSTMBackwardSteps>(steps));
+    BS_DISPATCH_WORK(x.device(), work_of(steps), lstm_backward,
+                     std::span<const LSTMBackwardSteps>(steps));
   const Tensor clean = wants.weights ? without_padding(rows, limits) : rows;
   LSTMBackward grads;
   for (size_t i = 0; i < directions.size(); ++i) {
@@ -321,10 +347,10 @@ std::vector<LSTMResult> lstm_layers(const Tensor& x, std::span<const LSTMDirecti
         now.push_back(piece.of(all[l]));
         if (l == 0) continue;
         const Tensor in = rows_of(all[l - 1].h.slice(0, piece.from + 1, piece.to + 1));
-        BS_DISPATCH(x.device(), linear, in, layers[l].weights.ih, biases[l],
-                    rows_of(now.back().gates));
+        BS_DISPATCH_WORK(x.device(), Work::product(now.back().gates, in.size(1)), linear, in,
+                         layers[l].weights.ih, biases[l], rows_of(now.back().gates));
       }
-      BS_DISPATCH(x.device(), lstm, std::span<const LSTMSteps>(now));
+      BS_DISPATCH_WORK(x.device(), work_of(now), lstm, std::span<const LSTMSteps>(now));
     }
   std::vector<LSTMResult> results;
   results.reserve(all.size());
@@ -355,11 +381,13 @@ LSTMBackward lstm_layers_backward(const Tensor& x, std::span<const LSTMDirection
         const size_t l = piece.layer;
         now.push_back(piece.of(all[l]));
         if (l == top) continue;
-        BS_DISPATCH(x.device(), matmul, rows_of(piece.of(all[l + 1].dgates)),
-                    layers[l + 1].weights.ih, rows_of(now.back().dy));
+        BS_DISPATCH_WORK(x.device(), Work::product(now.back().dy, layers[l + 1].weights.ih.size(0)),
+                         matmul, rows_of(piece.of(all[l + 1].dgates)), layers[l + 1].weights.ih,
+                         rows_of(now.back().dy));
         if (arrives[l].defined()) accumulate(now.back().dy, piece.of(arrives[l]));
       }
-      BS_DISPATCH(x.device(), lstm_backward, std::span<const LSTMBackwardSteps>(now));
+      BS_DISPATCH_WORK(x.device(), work_of(now), lstm_backward,
+                       std::span<const LSTMBackwardSteps>(now));
     }
   }
   LSTMBackward grads;

@@ -47,9 +47,10 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (shape.product() == 0 || a.size(-1) == 0) return zeros(shape, a.dtype(), a.device());
   Tensor c = Tensor::empty(shape, a.dtype(), a.device());
   if (const Tensor rows = rows_of(a); b.rank() == 2 && rows.defined()) {
-    BS_DISPATCH(c.device(), matmul, rows, b, rows_of(c));
+    BS_DISPATCH_WORK(c.device(), Work::product(c, a.size(-1)), matmul, rows, b, rows_of(c));
   } else {
-    BS_DISPATCH(c.device(), matmul, broadcast(a, lead), broadcast(b, lead), c);
+    BS_DISPATCH_WORK(c.device(), Work::product(c, a.size(-1)), matmul, broadcast(a, lead),
+                     broadcast(b, lead), c);
   }
   return c;
 }

@@ -1,5 +1,7 @@
 #include <bs/kernels/rmsprop.h>
 
+#include <bs/kernels/step_work.h>
+
 namespace bs {
 
 namespace {
@@ -22,7 +24,7 @@ void rmsprop(std::span<const RMSpropParameter> parameters, const RMSpropOptions&
   const Device device = present.front().value.device();
   check_numbers("rmsprop", rate, 1, device);
   note_step("rmsprop", present);
-  BS_DISPATCH(device, rmsprop, present, options, clip, rate);
+  BS_DISPATCH_WORK(device, step_work(present), rmsprop, present, options, clip, rate);
 }
 
 std::array<double, 1> rmsprop_numbers(int64_t, const RMSpropOptions& options) {

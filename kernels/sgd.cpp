@@ -1,5 +1,7 @@
 #include <bs/kernels/sgd.h>
 
+#include <bs/kernels/step_work.h>
+
 namespace bs {
 
 namespace {
@@ -21,7 +23,7 @@ void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
   const Device device = present.front().value.device();
   check_numbers("sgd", rate, 1, device);
   note_step("sgd", present);
-  BS_DISPATCH(device, sgd, present, options, clip, rate);
+  BS_DISPATCH_WORK(device, step_work(present), sgd, present, options, clip, rate);
 }
 
 std::array<double, 1> sgd_numbers(int64_t, const SgdOptions& options) {

@@ -22,6 +22,16 @@ namespace {
 
 DType sums_of(const Tensor& q) { return q.dtype() == f64 ? f64 : f32; }
 
+/// Products of the kept blocks' elements: so many over the depth of queries, and of values.
+Work work_of(const Tensor& q, const Tensor& v, const Layout& layout, int64_t of_queries,
+             int64_t of_values) {
+  const auto kept = static_cast<double>(layout.nnz()) * layout.block() * layout.block();
+  const int64_t matrices = q.size(0) * (layout.heads() == 1 ? q.size(1) : 1);
+  const int64_t depth = of_queries * q.size(3) + of_values * v.size(3);
+  return {.flops = 2 * kept * static_cast<double>(matrices) * static_cast<double>(depth),
+          .density = layout.density()};
+}
+
 Tensor dense_rows(const Tensor& x) {
   return x.strides().back() == 1 || x.size(-1) == 1 ? x : clone(x);
 }
@@ -74,8 +84,9 @@ void run_backward(const Tensor& q, const Tensor& k, const Tensor& v,
                   const SparseAttentionOptions& options) {
   if (q.numel() == 0 && k.numel() == 0) return;
   const SparseAttentionResult saved{dense_rows(forward.out), contiguous(forward.lse)};
-  BS_DISPATCH(q.device(), sparse_attention_backward, dense_rows(q), dense_rows(k), dense_rows(v),
-              saved, dense_rows(dout), layout, gradients, resolved(options, q, k));
+  BS_DISPATCH_WORK(q.device(), work_of(q, v, layout, 3, 2), sparse_attention_backward,
+                   dense_rows(q), dense_rows(k), dense_rows(v), saved, dense_rows(dout), layout,
+                   gradients, resolved(options, q, k));
 }
 
 /// A sink has no value: its ds_i is -p_i (dout_i . out_i).
@@ -131,8 +142,9 @@ SparseAttentionResult sparse_attention(const Tensor& q, const Tensor& k, const T
   SparseAttentionResult result{empty_heads(q, v.size(3)),
                                Tensor::empty(q.shape().slice(0, 3), sums_of(q), q.device())};
   if (q.numel() > 0)
-    BS_DISPATCH(q.device(), sparse_attention, dense_rows(q), dense_rows(k), dense_rows(v), *layout,
-                result.out, result.lse, resolved(options, q, k));
+    BS_DISPATCH_WORK(q.device(), work_of(q, v, *layout, 1, 1), sparse_attention, dense_rows(q),
+                     dense_rows(k), dense_rows(v), *layout, result.out, result.lse,
+                     resolved(options, q, k));
   return result;
 }
 

@@ -69,6 +69,8 @@ void CommandLine::add_run() {
           ->type_name("[FILE]")
           ->group(run_group);
   add("--device", device_, "auto: the GPU if there is one", run_group);
+  add("--profile", options_.profile, "file for a trace of ten steps; prints where time goes",
+      run_group);
   add_flag("--smoke", options_.smoke, "test itself in a few seconds", run_group);
   add("--dtype", dtype_, "of the weights; auto: bf16 on a GPU, else f32", "Model")
       ->check(CLI::IsMember({"auto", "f32", "f64", "f16", "bf16"}));

@@ -9,7 +9,8 @@ namespace bs::example {
 /** @brief A parser whose options stand in groups: those of "Model", "Pattern", "Features" and
  *  "Data" shape the weights or the order of the data, so a checkpoint fixes them; those of
  *  "Training" and "Sample" are taken over from it where the command line has none; those of "Run"
- *  belong to one run. Every example has --dtype, --out, --resume, --device and --smoke. */
+ *  belong to one run. Every example has --dtype, --out, --resume, --device,
+ *  --profile and --smoke. */
 class CommandLine {
  public:
   CommandLine(const char* description, const char* program, RunOptions& options);

@@ -16,6 +16,7 @@ struct RunOptions {
   std::string out;                               ///< folder of what the run writes
   std::shared_ptr<const nn::Checkpoint> resume;  ///< what to go on from; null: start afresh
   bool goes_on = false;  ///< whether `resume` is the checkpoint of the run in `out`
+  std::string profile;   ///< file for a trace of some steps; empty: none
   bool smoke = false;
   /** Name and text of every option that a later --resume takes over; always UTF-8. */
   std::map<std::string, std::string> kept;

@@ -4,6 +4,7 @@
 #include <bs/examples/support/files.h>
 #include <bs/examples/support/interrupt.h>
 #include <bs/examples/support/run_options.h>
+#include <bs/examples/support/step_profile.h>
 #include <bs/examples/support/temporary_folder.h>
 #include <bs/nn/checkpoint.h>
 
@@ -28,6 +29,7 @@ inline double seconds_since(Clock::time_point start) {
 template <class Options, class Trainer, class Look, class Evaluate>
 void train(const Options& options, Trainer& trainer, const Look& look, const Evaluate& evaluate) {
   const size_t most = options.device.is_cuda() ? 16 : 1;
+  StepProfile profile(options.profile);
   std::vector<typename Trainer::Step> steps;
   Clock::time_point start = Clock::now();
   const auto look_at_steps = [&] {
@@ -37,7 +39,11 @@ void train(const Options& options, Trainer& trainer, const Look& look, const Eva
     steps.clear();
   };
   while (trainer.steps_done() < options.steps && !interrupted()) {
-    steps.push_back(trainer.step());
+    profile.next();
+    {
+      const TraceRange range("step");
+      steps.push_back(trainer.step());
+    }
     const bool last = trainer.steps_done() == options.steps;
     const bool measure = last || trainer.steps_done() % options.eval_every == 0;
     if (steps.size() >= most || measure) look_at_steps();
@@ -48,6 +54,7 @@ void train(const Options& options, Trainer& trainer, const Look& look, const Eva
     start = Clock::now();
   }
   look_at_steps();
+  profile.finish();
 }
 
 /** @brief Says how to go on with a run that was stopped. @return what main returns then */

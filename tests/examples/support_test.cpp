@@ -1,5 +1,6 @@
 #include <bs/examples/support/chart.h>
 #include <bs/examples/support/history.h>
+#include <bs/examples/support/step_profile.h>
 #include <bs/lib/check.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
@@ -100,4 +101,34 @@ TEST_CASE("chart: names its curves, and draws nothing at all too") {
   for (const char* part : {"<svg", "bits per byte", "training", "bigram", "</svg>"})
     CHECK(svg.find(part) != std::string::npos);
   CHECK(chart("nothing", {}).starts_with("<svg"));
+}
+
+TEST_CASE("step profile: ten steps after two, or fewer where the run ends") {
+  const test::Scratch scratch;
+  const auto steps = [&](const std::string& name, int count) {
+    StepProfile profile(scratch / name);
+    for (int i = 0; i < count; ++i) {
+      profile.next();
+      const TraceRange range("step");
+    }
+    CHECK(profiling() == (count > 2 && count <= 12));
+    profile.finish();
+    CHECK(!profiling());
+  };
+  const auto recorded = [&](const std::string& name) {
+    const std::string text = test::read_file(scratch / name);
+    int count = 0;
+    for (size_t at = 0; (at = text.find("\"step\"", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  steps("none", 2);
+  CHECK(scratch.files() == 0);
+  steps("some", 5);
+  CHECK(recorded("some") == 3);
+  steps("all", 20);
+  CHECK(recorded("all") == 10);
+  StepProfile nothing("");
+  for (int i = 0; i < 5; ++i) nothing.next();
+  CHECK(!profiling());
+  nothing.finish();
 }

@@ -1,0 +1,154 @@
+#include <bs/lib/file.h>
+#include <bs/lib/json.h>
+#include <bs/lib/profiler.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <utility>
+
+namespace bs {
+
+namespace {
+
+/// printf into a string.
+template <class... Args>
+std::string text(const char* pattern, const Args&... args) {
+  char buffer[256];
+  const int length = std::snprintf(buffer, sizeof buffer, pattern, args...);
+  return {buffer, static_cast<size_t>(std::clamp(length, 0, 255))};
+}
+
+std::string describe(std::span<const ProfiledTensor> tensors) {
+  std::string all;
+  for (const ProfiledTensor& t : tensors)
+    all += (all.empty() ? "" : ", ") + to_string(t.dtype) + " " + to_string(t.shape);
+  return all;
+}
+
+/// A rate for the table; empty where it is not known.
+std::string rate(double amount, double unit, const ProfilerRow& row, const char* pattern) {
+  if (amount <= 0 || row.seconds <= 0 || !row.on_host) return "";
+  return text(pattern, amount / unit / row.seconds);
+}
+
+std::string line_of(const ProfilerRow& row, double all_seconds, int width) {
+  const double share = all_seconds > 0 ? 100 * row.self_seconds / all_seconds : 0;
+  std::string line = text("%-*s %9lld %11.3f %6.1f %% %11.2f %9s %9s %8s", width, row.name.c_str(),
+                          static_cast<long long>(row.calls), 1e3 * row.self_seconds, share,
+                          1e6 * row.seconds / static_cast<double>(row.calls),
+                          rate(row.work.flops, 1e12, row, "%.3f").c_str(),
+                          rate(row.work.bytes, 1e9, row, "%.1f").c_str(),
+                          row.work.density > 0 ? text("%.3f", row.work.density).c_str() : "");
+  if (!row.tensors.empty()) line += "  " + row.tensors;
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+Json arguments_of(const ProfilerEvent& event) {
+  const double seconds = 1e-9 * static_cast<double>(event.end - event.begin);
+  Json::Object all = {{"device", to_string(event.device)}, {"tensors", describe(event.tensors)}};
+  const auto add = [&](const char* name, double value, const char* rate_name, double unit) {
+    if (value <= 0) return;
+    all.emplace_back(name, value);
+    if (event.device.is_cpu() && seconds > 0) all.emplace_back(rate_name, value / unit / seconds);
+  };
+  add("flops", event.work.flops, "TFLOP/s", 1e12);
+  add("bytes", event.work.bytes, "GB/s", 1e9);
+  if (event.work.density > 0) all.emplace_back("density", event.work.density);
+  return all;
+}
+
+std::string trace_line(const ProfilerEvent& event) {
+  std::string line = R"({"ph":"X","pid":1,"tid":)" + std::to_string(event.thread) + R"(,"name":)" +
+                     Json(event.name).dump() + R"(,"cat":")" +
+                     (event.operation ? "operation" : "range") + '"';
+  line += text(R"(,"ts":%.3f,"dur":%.3f)", 1e-3 * static_cast<double>(event.begin),
+               1e-3 * static_cast<double>(event.end - event.begin));
+  if (event.operation) line += R"(,"args":)" + arguments_of(event).dump();
+  return line + '}';
+}
+
+}  // namespace
+
+std::vector<ProfilerRow> Profiler::rows(bool by_shape) const {
+  check_stopped("rows()");
+  std::map<std::pair<std::string, std::string>, ProfilerRow> all;
+  for (const ProfilerEvent& event : events_) {
+    std::string tensors = by_shape ? describe(event.tensors) : "";
+    ProfilerRow& row = all[{event.name, tensors}];
+    row.name = event.name;
+    row.tensors = std::move(tensors);
+    row.operation = event.operation;
+    row.on_host = row.on_host && event.device.is_cpu();
+    ++row.calls;
+    row.seconds += 1e-9 * static_cast<double>(event.end - event.begin);
+    row.self_seconds += 1e-9 * static_cast<double>(event.self);
+    row.work.flops += event.work.flops;
+    row.work.bytes += event.work.bytes;
+    row.work.density += (event.work.density - row.work.density) / static_cast<double>(row.calls);
+  }
+  std::vector<ProfilerRow> sorted;
+  sorted.reserve(all.size());
+  for (auto& [key, row] : all) sorted.push_back(std::move(row));
+  std::ranges::stable_sort(sorted, std::greater<>(), &ProfilerRow::self_seconds);
+  return sorted;
+}
+
+std::string Profiler::table(const ProfilerTableOptions& options) const {
+  check_stopped("table()");
+  std::vector<ProfilerRow> all = rows(options.by_shape);
+  // Operations first; both kinds stay in the order of their time.
+  std::stable_partition(all.begin(), all.end(), std::mem_fn(&ProfilerRow::operation));
+  double seconds = 0;
+  size_t width = std::string_view("operation").size();
+  for (const ProfilerRow& row : all) {
+    seconds += row.self_seconds;
+    width = std::max(width, std::min<size_t>(row.name.size(), 48));
+  }
+  const int column = static_cast<int>(width);
+  const auto head = [&](const char* what) {
+    return text("%-*s %9s %11s %8s %11s %9s %9s %8s\n", column, what, "calls", "self ms", "share",
+                "mean us", "TFLOP/s", "GB/s", "density");
+  };
+  std::string out = head("operation");
+  bool ranges = false;
+  int64_t shown = 0, left = 0;
+  for (const ProfilerRow& row : all) {
+    if (!row.operation && !std::exchange(ranges, true)) out += "\n" + head("range");
+    if (row.operation && options.rows > 0 && ++shown > options.rows) {
+      ++left;
+      continue;
+    }
+    out += line_of(row, seconds, column);
+  }
+  if (left > 0) out += "(" + std::to_string(left) + " more operations)\n";
+  if (dropped_ > 0) out += "(" + std::to_string(dropped_) + " later events were not kept)\n";
+  return out;
+}
+
+void Profiler::write_trace(const std::string& path) const {
+  check_stopped("write_trace()");
+  AtomicFile file(path);
+  std::string part = R"({"displayTimeUnit":"ns","traceEvents":[)";
+  part += '\n';
+  int thread = -1;
+  for (size_t i = 0; i < events_.size(); ++i) {
+    if (i > 0) part += ",\n";
+    if (std::exchange(thread, events_[i].thread) != thread)
+      part +=
+          text(R"({"ph":"M","pid":1,"tid":%d,"name":"thread_name","args":{"name":"thread %d"}},)",
+               thread, thread) +
+          "\n";
+    part += trace_line(events_[i]);
+    if (part.size() < 1 << 20) continue;
+    file.write(part.data(), part.size());
+    part.clear();
+  }
+  part += "\n]}\n";
+  file.write(part.data(), part.size());
+  file.commit();
+}
+
+}  // namespace bs

@@ -91,9 +91,7 @@ Work work_of(const std::vector<Steps>& directions) {
   Work all;
   for (const Steps& p : directions) {
     const Work one = work_of(forward_of(p));
-    all.flops += one.flops;
-    all.bytes += one.bytes;
-    all.density = one.density;
+    all = {all.flops + one.flops, all.bytes + one.bytes, one.density};
   }
   return all;
 }

@@ -1,8 +1,11 @@
 #include <bs/lib/memory.h>
 
 #include <bs/lib/check.h>
+#include <bs/lib/out_of_memory.h>
 #include <bs/lib/record_stream.h>
 #include <bs/lib/recording.h>
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -42,7 +45,7 @@ class HostPool final : public MemoryResource {
       trim();
       pointer = std::aligned_alloc(alignment, size);
     }
-    if (!pointer) BS_THROW(OutOfMemory, "memory: the host cannot give {} bytes", bytes);
+    if (!pointer) throw OutOfMemory(out_of_memory_text(Device::cpu(), bytes, shares()));
     reserved_ += static_cast<int64_t>(size);
     return pointer;
   }
@@ -73,6 +76,13 @@ class HostPool final : public MemoryResource {
   int64_t reserved() const override { return reserved_; }
 
  private:
+  MemoryShares shares() const {
+    const int64_t page = ::sysconf(_SC_PAGESIZE);
+    return {.total = page * ::sysconf(_SC_PHYS_PAGES),
+            .free = page * ::sysconf(_SC_AVPHYS_PAGES),
+            .tensors = memory_statistics(Device::cpu()).in_use,
+            .reserved = reserved_};
+  }
   /// Four classes an octave: at most a quarter of a block is unused.
   static size_t size_class(size_t bytes) {
     if (!keep_) return (bytes + alignment - 1) / alignment * alignment;

@@ -1,11 +1,10 @@
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
+#include <bs/lib/out_of_memory.h>
 #include <bs/lib/recording.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <memory>
@@ -95,29 +94,7 @@ class DevicePool final : public MemoryResource {
   std::vector<void*> stranded_;  ///< freed, but not by their streams
 };
 
-std::string in_units(int64_t bytes) {
-  constexpr std::array units = {"bytes", "KiB", "MiB", "GiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-  return text;
-}
-
 }  // namespace
-
-std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& s) {
-  const int64_t cached = std::max<int64_t>(s.reserved - s.tensors, 0);
-  const int64_t others = std::max<int64_t>(s.total - s.free - s.reserved, 0);
-  return format(
-      "memory: {} cannot give {}. Of its {}, {} are free; tensors of this process hold {}, its "
-      "pool has {} cached or cut into pieces that are too small, graphs included; other programs "
-      "and CUDA itself have {}. Smaller batches, fewer saved values (NoGrad) and other programs "
-      "that end help; see memory_statistics().",
-      device, in_units(static_cast<int64_t>(bytes)), in_units(s.total), in_units(s.free),
-      in_units(s.tensors), in_units(cached), in_units(others));
-}
 
 void follow(Stream stream, Stream other) noexcept {
   if (stream == other) return;

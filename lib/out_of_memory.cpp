@@ -1,0 +1,38 @@
+#include <bs/lib/out_of_memory.h>
+
+#include <bs/lib/check.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace bs {
+
+namespace {
+
+std::string in_units(int64_t bytes) {
+  constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+  return text;
+}
+
+}  // namespace
+
+std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& s) {
+  const int64_t cached = std::max<int64_t>(s.reserved - s.tensors, 0);
+  const int64_t others = std::max<int64_t>(s.total - s.free - s.reserved, 0);
+  return format(
+      "memory: {} cannot give {}. Of its {}, {} are free; tensors of this process hold {}, its "
+      "pool has {} cached or cut into pieces that are too small{}; other programs and {} have {}. "
+      "Smaller batches, fewer saved values (NoGrad, recompute) and other programs that end help; "
+      "see memory_statistics().",
+      device, in_units(static_cast<int64_t>(bytes)), in_units(s.total), in_units(s.free),
+      in_units(s.tensors), in_units(cached), device.is_cuda() ? ", graphs included" : "",
+      device.is_cuda() ? "CUDA itself" : "the system", in_units(others));
+}
+
+}  // namespace bs

@@ -1,0 +1,21 @@
+#pragma once
+/** @file What is said where memory runs out. */
+#include <bs/lib/device.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace bs {
+
+/** @brief Where the memory of a device is, in bytes. */
+struct MemoryShares {
+  int64_t total = 0;
+  int64_t free = 0;
+  int64_t tensors = 0;   ///< held by tensors of this process
+  int64_t reserved = 0;  ///< by this process' pool, that of tensors included
+};
+/** @brief What an OutOfMemory says: how much was wanted, who has the rest, what may help. */
+std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& shares);
+
+}  // namespace bs

@@ -2,6 +2,7 @@
 
 #include <bs/lib/check.h>
 #include <bs/lib/out_of_memory.h>
+#include <bs/lib/peak_memory.h>
 #include <bs/lib/record_stream.h>
 #include <bs/lib/recording.h>
 
@@ -117,6 +118,13 @@ Account& account(Device device) {
   return accounts[slot(device)];
 }
 
+/// peak = max(peak, value)
+void raise_peak(std::atomic<int64_t>& peak, int64_t value) {
+  int64_t seen = peak;
+  while (value > seen && !peak.compare_exchange_weak(seen, value)) {
+  }
+}
+
 MemoryResource& pool(Device device) {
   if (device.is_cpu()) {
     static auto* const host = new HostPool;
@@ -152,6 +160,16 @@ void reset_peak_memory(Device device) {
   a.peak = a.in_use.load();
 }
 
+PeakMemory::PeakMemory(Device device) : device_(device) {
+  Account& a = account(device);
+  before_ = a.in_use;
+  outer_ = a.peak.exchange(before_);
+}
+
+PeakMemory::~PeakMemory() { raise_peak(accounts[slot(device_)].peak, outer_); }
+
+int64_t PeakMemory::bytes() const { return accounts[slot(device_)].peak - before_; }
+
 void set_memory_limit(Device device, int64_t bytes) { account(device).limit = bytes; }
 
 void* allocate_bytes(size_t bytes, Stream stream) {
@@ -163,9 +181,7 @@ void* allocate_bytes(size_t bytes, Stream stream) {
              stream.device(), limit, a.in_use.load());
   void* pointer = memory_resource(stream.device()).allocate(bytes, stream);
   const int64_t now = a.in_use += size;
-  int64_t peak = a.peak;
-  while (now > peak && !a.peak.compare_exchange_weak(peak, now)) {
-  }
+  raise_peak(a.peak, now);
   ++a.allocations;
   ++a.live;
   return pointer;

@@ -49,11 +49,9 @@ TEST_CASE("profiling: a few steps, a range, the table and the trace") {
 TEST_CASE("profiling: memory") {
   const Device device = Device::cpu();
   const nn::Linear model({.in = 16, .out = 16});
-  reset_peak_memory(device);
-  const MemoryStatistics before = memory_statistics(device);
+  const PeakMemory peak(device);
   model.forward(randn({64, 16}));
-  const MemoryStatistics after = memory_statistics(device);
-  const int64_t needed = after.peak - before.in_use;  // bytes more than there were, at the most
+  const int64_t needed = peak.bytes();  // at the most, beyond what was in use before
   CHECK(needed >= 2 * 64 * 16 * 4);
   memory_resource(device).trim();
   CHECK(memory_statistics(device).reserved >= memory_statistics(device).in_use);

@@ -67,7 +67,7 @@ set(CPACK_PACKAGE_CONTACT "the authors of bs <bs@localhost>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libgomp1, g++ (>= 4:12)")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libgomp1, g++ (>= 4:12), zlib1g-dev")
 set(CPACK_THREADS 0)
 include(CPack)
 

@@ -130,43 +130,60 @@ void AtomicFile::commit() {
   synchronize_folder(path_);
 }
 
-InputFile::InputFile(std::string path) : path_(std::move(path)) {
+void Input::check_left(size_t bytes) const {
+  if (static_cast<uint64_t>(left()) < bytes)
+    BS_THROW(IoError, "{}: truncated: {} bytes wanted at {}, the file has {}", path_, bytes,
+             position_, size_);
+}
+
+void Input::read(void* data, size_t bytes) {
+  check_left(bytes);
+  fetch(data, bytes);
+  position_ += static_cast<int64_t>(bytes);
+}
+
+std::string Input::read_text(size_t bytes) {
+  check_left(bytes);  // before memory is had for a size a file made up
+  std::string text(bytes, '\0');
+  read(text.data(), bytes);
+  return text;
+}
+
+InputFile::InputFile(std::string name) : Input(std::move(name)) {
   // Without O_NONBLOCK a named pipe would keep us here until somebody writes to it.
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor_ < 0) fail("cannot be read", path_);
+  descriptor_ = ::open(path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor_ < 0) fail("cannot be read", path());
   struct stat facts {};
   if (::fstat(descriptor_, &facts) != 0 || !S_ISREG(facts.st_mode)) {
     ::close(descriptor_);
-    BS_THROW(IoError, "{}: is no regular file", path_);
+    BS_THROW(IoError, "{}: is no regular file", path());
   }
-  size_ = facts.st_size;
+  set_size(facts.st_size);
 }
 
 InputFile::~InputFile() { ::close(descriptor_); }
 
-void InputFile::read(void* data, size_t bytes) {
-  if (static_cast<int64_t>(bytes) > left())
-    BS_THROW(IoError, "{}: truncated: {} bytes wanted at {}, the file has {}", path_, bytes,
-             position_, size_);
+void InputFile::seek(int64_t to) {
+  if (to < 0 || to > size())
+    BS_THROW(IoError, "{}: truncated: wanted from byte {}, the file has {}", path(), to, size());
+  if (::lseek(descriptor_, to, SEEK_SET) != to) fail("reading failed", path());
+  set_position(to);
+}
+
+void InputFile::fetch(void* data, size_t bytes) {
   auto* to = static_cast<std::byte*>(data);
   while (bytes > 0) {
     const ssize_t got = ::read(descriptor_, to, bytes);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("reading failed", path_);
-    if (got == 0) BS_THROW(IoError, "{}: shrank while it was read", path_);
+    if (got < 0) fail("reading failed", path());
+    if (got == 0) BS_THROW(IoError, "{}: shrank while it was read", path());
     to += got;
-    position_ += got;
     bytes -= static_cast<size_t>(got);
   }
 }
 
-std::string InputFile::read_text(size_t bytes) {
-  if (static_cast<int64_t>(bytes) > left())  // before memory is had for a size a file made up
-    BS_THROW(IoError, "{}: truncated: {} bytes wanted at {}, the file has {}", path_, bytes,
-             position_, size_);
-  std::string text(bytes, '\0');
-  read(text.data(), bytes);
-  return text;
+void InputMemory::fetch(void* data, size_t bytes) {
+  if (bytes > 0) std::memcpy(data, bytes_.data() + position(), bytes);
 }
 
 void write_values(AtomicFile& file, const Tensor& tensor) {
@@ -174,7 +191,7 @@ void write_values(AtomicFile& file, const Tensor& tensor) {
   if (host.numel() > 0) file.write(host.data(), host.bytes());
 }
 
-void read_values(InputFile& file, const Tensor& host) {
+void read_values(Input& file, const Tensor& host) {
   if (host.numel() == 0) return;
   file.read(host.data(), host.bytes());
   if (host.dtype() != boolean) return;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace bs {
 
@@ -31,34 +33,66 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/** @brief A file opened for reading from its beginning on. */
-class InputFile {
+/** @brief Bytes that are read once, from the first to the last. */
+class Input {
  public:
-  /** @throws IoError when it cannot be opened or is no regular file. */
-  explicit InputFile(std::string path);
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
+  virtual ~Input() = default;
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
 
+  /** @brief What errors name. */
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }
   /** @brief Bytes not read yet. */
   int64_t left() const { return size_ - position_; }
-  /** @brief The next `bytes` bytes. @throws IoError when the file ends before. */
+  /** @brief The next `bytes` bytes. @throws IoError when there are fewer. */
   void read(void* data, size_t bytes);
   std::string read_text(size_t bytes);
 
+ protected:
+  explicit Input(std::string path, int64_t size = 0) : path_(std::move(path)), size_(size) {}
+  void set_size(int64_t size) { size_ = size; }
+  /** @brief Fetches what is there, as `left()` says. */
+  virtual void fetch(void* data, size_t bytes) = 0;
+  int64_t position() const { return position_; }
+  void set_position(int64_t position) { position_ = position; }
+
  private:
+  void check_left(size_t bytes) const;
   std::string path_;
   int64_t size_ = 0;
   int64_t position_ = 0;
+};
+
+/** @brief A file opened for reading from its beginning on. */
+class InputFile : public Input {
+ public:
+  /** @throws IoError when it cannot be opened or is no regular file. */
+  explicit InputFile(std::string path);
+  ~InputFile() override;
+  /** @brief Reads on from byte `position`. @throws IoError when the file is shorter. */
+  void seek(int64_t position);
+
+ private:
+  void fetch(void* data, size_t bytes) override;
   int descriptor_ = -1;
+};
+
+/** @brief Bytes in memory, which outlive it. */
+class InputMemory : public Input {
+ public:
+  InputMemory(std::string path, std::string_view bytes)
+      : Input(std::move(path), static_cast<int64_t>(bytes.size())), bytes_(bytes) {}
+
+ private:
+  void fetch(void* data, size_t bytes) override;
+  std::string_view bytes_;
 };
 
 /** @brief Writes the elements of any tensor in row-major order. */
 void write_values(AtomicFile& file, const Tensor& tensor);
-/** @brief Fills a contiguous host tensor with the next bytes of a file.
- *  @throws IoError when the file ends before, or holds a boolean that is neither 0 nor 1. */
-void read_values(InputFile& file, const Tensor& host);
+/** @brief Fills a contiguous host tensor with the next bytes.
+ *  @throws IoError when there are fewer, or they hold a boolean that is neither 0 nor 1. */
+void read_values(Input& file, const Tensor& host);
 
 }  // namespace bs

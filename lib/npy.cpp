@@ -1,6 +1,5 @@
 #include <bs/lib/npy.h>
 
-#include <bs/lib/file.h>
 #include <bs/lib/host_view.h>
 
 #include <bit>
@@ -179,7 +178,7 @@ int64_t checked_bytes(const Header& header, size_t element, const std::string& p
   return bytes;
 }
 
-Header read_header(InputFile& file) {
+Header read_header(Input& file) {
   const std::string& path = file.path();
   if (file.size() < 10) BS_THROW(IoError, "{}: is no .npy file", path);
   const std::string start = file.read_text(8);
@@ -196,7 +195,7 @@ Header read_header(InputFile& file) {
 
 }  // namespace
 
-void save_npy(const std::string& path, const Tensor& tensor) {
+std::string npy_header(const Tensor& tensor) {
   std::string shape;
   for (int64_t extent : tensor.shape()) shape += std::to_string(extent) + ", ";
   if (tensor.rank() > 1) shape.resize(shape.size() - 2);
@@ -210,8 +209,12 @@ void save_npy(const std::string& path, const Tensor& tensor) {
   std::string start(magic);
   start += {'\1', '\0', static_cast<char>(length & 0xff), static_cast<char>(length >> 8)};
 
+  return start + header;
+}
+
+void save_npy(const std::string& path, const Tensor& tensor) {
+  const std::string header = npy_header(tensor);
   AtomicFile file(path);
-  file.write(start.data(), start.size());
   file.write(header.data(), header.size());
   write_values(file, tensor);
   file.commit();
@@ -219,6 +222,11 @@ void save_npy(const std::string& path, const Tensor& tensor) {
 
 Tensor load_npy(const std::string& path, Device device) {
   InputFile file(path);
+  return load_npy(file, device);
+}
+
+Tensor load_npy(Input& file, Device device) {
+  const std::string& path = file.path();
   const Header header = read_header(file);
   const Narrow* narrow = narrow_of(header.descr);
   const DType dtype = narrow != nullptr ? narrow->dtype : dtype_of_descr(header.descr, path);

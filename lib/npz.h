@@ -1,0 +1,22 @@
+#pragma once
+/** @file Named tensors as NumPy's .npz files: ZIP archives of .npy files. */
+#include <bs/lib/tensor.h>
+
+#include <map>
+#include <string>
+
+namespace bs {
+
+/** @brief Writes an archive as `numpy.savez` does, without compression, whole or not at all. The
+ *  same content gives the same bytes. Entries of 4 GiB and more are written as ZIP64.
+ *  @throws IoError naming the path; Error for an undefined tensor, an empty name, or one that is
+ *  not UTF-8. */
+void save_npz(const std::string& path, const std::map<std::string, Tensor>& arrays);
+
+/** @brief Reads what `numpy.savez` and `numpy.savez_compressed` wrote. Each array is held in memory
+ *  once more while it is read. Checksums are verified.
+ *  @throws IoError naming the path and the entry for a file that is no such archive, is damaged or
+ *  encrypted, holds two entries of one name, or an entry that load_npy would refuse. */
+std::map<std::string, Tensor> load_npz(const std::string& path, Device device = Device::cpu());
+
+}  // namespace bs

@@ -163,6 +163,18 @@ TEST_CASE("training: checkpoints") {
   CHECK(checkpoint.metadata().at("width") == "4");
 }
 
+TEST_CASE("training: TensorBoard") {
+  const test::Scratch folder;
+  const std::string runs = folder / "runs";
+  const Tensor weight = randn({8, 8});
+
+  SummaryWriter writer(runs + "/first");  // then: tensorboard --logdir runs
+  for (int64_t step = 0; step < 3; ++step) writer.add_scalar("train/loss", 1.0, step);
+  writer.add_histogram("weight", weight, 3);
+
+  CHECK(folder.files() == 1);
+}
+
 TEST_CASE("training: arrays of NumPy") {
   const test::Scratch folder;
   const std::string path = folder / "x.npy";

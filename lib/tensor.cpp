@@ -159,6 +159,8 @@ Tensor Tensor::permute(const Dims& axes) const {
   Tensor t = *this;
   unsigned seen = 0;
   for (int i = 0; i < rank(); ++i) {
+    BS_CHECK(axes[i] >= -rank() && axes[i] < rank(), "permute: axis {} is out of range for rank {}",
+             axes[i], rank());
     const int axis = normalize_axis("permute", static_cast<int>(axes[i]), rank());
     seen |= 1U << axis;
     t.shape_[i] = shape_[axis];
@@ -187,9 +189,10 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t end, int64_t step) const {
   begin = clip(begin);
   end = std::max(begin, clip(end));
   Tensor t = *this;
-  t.offset_ += begin * strides_[axis];
   t.shape_[axis] = begin < end ? (end - begin - 1) / step + 1 : 0;
-  if (t.shape_[axis] > 1) t.strides_[axis] *= step;  // else it says nothing, and may overflow
+  if (t.numel() == 0) return t;  // it stays where it is: its strides say nothing, and may overflow
+  t.offset_ += begin * strides_[axis];
+  if (t.shape_[axis] > 1) t.strides_[axis] *= step;
   return t;
 }
 
@@ -198,9 +201,9 @@ Tensor Tensor::select(int axis, int64_t index) const {
   const int64_t at = index < 0 ? index + shape_[axis] : index;
   BS_CHECK(at >= 0 && at < shape_[axis], "select: index {} on axis {} of {}", index, axis, shape_);
   Tensor t = *this;
-  t.offset_ += at * strides_[axis];
   t.shape_.erase(axis);
   t.strides_.erase(axis);
+  if (numel() > 0) t.offset_ += at * strides_[axis];
   return t;
 }
 
@@ -260,7 +263,7 @@ Tensor Tensor::as_strided(const Shape& shape, const Strides& strides, int64_t of
            "as_strided: shape {}, strides {}, offset {} leave a storage of {} elements", shape,
            strides, offset, capacity);
   Tensor t = *this;
-  t.offset_ = offset_ + offset;
+  if (shape.product() > 0) t.offset_ = offset_ + offset;
   t.shape_ = shape;
   t.strides_ = strides;
   return t;

@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/saved.h>
 #include <bs/lib/recording.h>
 
 #include <algorithm>
@@ -56,6 +57,25 @@ Tensor padded(const char* op, const Tensor& targets, const Tensor& target_length
   return out;
 }
 
+/// The kernels trust tables and sums to have the sizes of the forward.
+void check_result(const char* op, const Tensor& x, const CtcLossResult& r,
+                  const CtcLossOptions& options) {
+  const DType dtype = x.dtype() == f64 ? f64 : f32;
+  const int64_t words = dtype == f64 ? 2 : 1, frames = x.size(0), batch = x.size(1);
+  const Shape losses = options.reduction == Reduction::none ? Shape{batch} : Shape{};
+  BS_CHECK(r.targets.defined() && r.targets.rank() == 2 && is_index(r.targets), "{}: targets {}",
+           op, r.targets.shape());
+  const int64_t states = 2 * r.targets.size(1) + 1;
+  const auto fits = [&](const Tensor& t, const Shape& shape, DType type) {
+    return is_saved(t, shape, type, x.device());
+  };
+  BS_CHECK(fits(r.targets, {batch, r.targets.size(1)}, r.targets.dtype()) &&
+               fits(r.lattice, {2, batch, frames, states, words}, i64) &&
+               fits(r.totals, {batch, words}, i64) && fits(r.loss, losses, dtype) &&
+               (options.logits ? fits(r.lse, {frames, batch}, dtype) : !r.lse.defined()),
+           "{}: the result given is not that of this input", op);
+}
+
 }  // namespace
 
 CtcLossResult ctc_loss(const Tensor& x, const Tensor& targets, const Tensor& input_lengths,
@@ -90,9 +110,7 @@ Tensor ctc_loss_backward(const Tensor& x, const Tensor& input_lengths, const Ten
                          const CtcLossOptions& options) {
   const char* op = "ctc_loss_backward";
   const CtcLossOptions given = checked(op, x, input_lengths, target_lengths, options);
-  BS_CHECK(result.lattice.defined() && result.lattice.size(1) == x.size(1) &&
-               result.lattice.size(2) == x.size(0) && result.lse.defined() == given.logits,
-           "{}: the result given is not that of this input", op);
+  check_result(op, x, result, given);
   check_alike(op, result.loss, dloss);
   Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (x.numel() > 0)

@@ -1,6 +1,7 @@
 #include <bs/kernels/loss.h>
 
 #include <bs/kernels/copy.h>
+#include <bs/kernels/saved.h>
 
 namespace bs {
 
@@ -18,6 +19,20 @@ void check_inputs(const char* op, const Tensor& logits, const Tensor& targets,
   check_same_device(op, logits, targets);
   BS_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1,
            "{}: label_smoothing {} is not within [0, 1]", op, options.label_smoothing);
+}
+
+/// The kernels trust sums and losses to have the sizes of the forward.
+void check_result(const char* op, const Tensor& logits, const Tensor& targets,
+                  const CrossEntropyResult& r, const CrossEntropyOptions& options) {
+  const auto fits = [&](const Tensor& t, const Shape& shape) {
+    return is_saved(t, shape, logits.dtype() == f64 ? f64 : f32, logits.device());
+  };
+  BS_CHECK(fits(r.lse, targets.shape()), "{}: lse {} for targets {}", op, r.lse.shape(),
+           targets.shape());
+  BS_CHECK(fits(r.loss, options.reduction == Reduction::none ? targets.shape() : Shape{}) &&
+               (options.reduction != Reduction::mean || fits(r.weight, {})),
+           "{}: loss {} and weight {} are not those of reduction {}", op, r.loss.shape(),
+           r.weight.shape(), to_string(options.reduction));
 }
 
 }  // namespace
@@ -55,12 +70,10 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets,
                               const CrossEntropyResult& result, const Tensor& dloss,
                               const CrossEntropyOptions& options) {
-  check_inputs("cross_entropy_backward", logits, targets, options);
-  BS_CHECK(result.lse.defined() && result.lse.shape() == targets.shape(),
-           "cross_entropy_backward: lse {} for targets {}", result.lse.shape(), targets.shape());
-  check_same_shape("cross_entropy_backward", result.loss, dloss);
-  check_same_dtype("cross_entropy_backward", result.loss, dloss);
-  check_same_device("cross_entropy_backward", logits, dloss);
+  constexpr const char* op = "cross_entropy_backward";
+  check_inputs(op, logits, targets, options);
+  check_result(op, logits, targets, result, options);
+  check_alike(op, result.loss, dloss);
   Tensor dlogits = Tensor::empty(logits.shape(), logits.dtype(), logits.device());
   if (logits.numel() > 0)
     BS_DISPATCH(logits.device(), cross_entropy_backward, contiguous(logits), contiguous(targets),

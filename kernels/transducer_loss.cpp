@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/saved.h>
 #include <bs/lib/changes.h>
 
 #include <cmath>
@@ -37,11 +38,14 @@ TransducerLossOptions checked(const char* op, const TransducerSizes& sizes,
   return options;
 }
 
-void check_result(const char* op, const TransducerSizes& sizes,
-                  const TransducerLossResult& result) {
-  BS_CHECK(result.lattice.defined() && result.utterances.defined() && result.lse.defined() &&
-               result.lattice.size(1) == sizes.cells() &&
-               result.utterances.size(0) == sizes.batch + 1 && result.lse.numel() == sizes.rows,
+/// The kernels trust tables and sums to have the sizes of the forward.
+void check_result(const char* op, const Tensor& logits, const TransducerSizes& sizes,
+                  const TransducerLossResult& r) {
+  const DType dtype = logits.dtype() == f64 ? f64 : f32;
+  const Device device = logits.device();
+  BS_CHECK(is_saved(r.lse, {sizes.rows}, dtype, device) &&
+               is_saved(r.lattice, {4, sizes.cells(), dtype == f64 ? 2 : 1}, i64, device) &&
+               is_saved(r.utterances, {sizes.batch + 1, 4}, i64, device),
            "{}: the result given is not that of these logits and targets", op);
 }
 
@@ -101,7 +105,11 @@ Tensor transducer_loss_backward(const Tensor& logits, const Tensor& targets,
   const char* op = "transducer_loss_backward";
   const TransducerSizes sizes = transducer_sizes(op, logits, targets);
   const TransducerLossOptions given = checked(op, sizes, options);
-  check_result(op, sizes, result);
+  check_result(op, logits, sizes, result);
+  const Shape losses = options.reduction == Reduction::none ? Shape{sizes.batch} : Shape{};
+  BS_CHECK(is_saved(result.loss, losses, result.lse.dtype(), logits.device()),
+           "{}: loss {} {} is not that of reduction {}", op, result.loss.dtype(),
+           result.loss.shape(), to_string(options.reduction));
   check_alike(op, result.loss, dloss);
   BS_CHECK(!in_place || logits.is_contiguous(),
            "{}: logits {} with strides {} cannot be written over", op, logits.shape(),
@@ -119,7 +127,7 @@ Tensor transducer_posterior(const Tensor& logits, const Tensor& targets,
                             const TransducerLossResult& result) {
   const char* op = "transducer_posterior";
   const TransducerSizes sizes = transducer_sizes(op, logits, targets);
-  check_result(op, sizes, result);
+  check_result(op, logits, sizes, result);
   Tensor posterior =
       zeros(logits.shape().slice(0, logits.rank() - 1), result.lse.dtype(), logits.device());
   if (posterior.numel() > 0)
@@ -131,7 +139,7 @@ Tensor transducer_alignment(const Tensor& logits, const Tensor& targets,
                             const TransducerLossResult& result) {
   const char* op = "transducer_alignment";
   const TransducerSizes sizes = transducer_sizes(op, logits, targets);
-  check_result(op, sizes, result);
+  check_result(op, logits, sizes, result);
   Tensor frames = full({sizes.batch, sizes.labels}, -1, i64, logits.device());
   if (frames.numel() > 0) BS_DISPATCH(logits.device(), transducer_alignment, sizes, result, frames);
   return frames;

@@ -94,7 +94,7 @@ std::vector<Utterance> located(const char* op, const TransducerSizes& s, const T
                                const Tensor& labels) {
   const Tensor table = Tensor::empty({s.batch + 1, 4}, i64);
   locate(op, s, frames, labels, table);
-  return utterances_of(s, table);
+  return utterances_of(op, s, table);
 }
 
 /// Bits where some are dropped and some are not.

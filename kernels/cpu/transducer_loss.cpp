@@ -244,7 +244,7 @@ void transducer_loss(const Tensor& logits, const Tensor& targets, const Tensor& 
   const char* op = "transducer_loss";
   const TransducerSizes s = transducer_sizes(op, logits, targets);
   locate(op, s, logit_lengths, target_lengths, result.utterances);
-  const std::vector<Utterance> utterances = utterances_of(s, result.utterances);
+  const std::vector<Utterance> utterances = utterances_of(op, s, result.utterances);
   const std::vector<int64_t> labels = read_labels(op, s, targets, utterances);
   visit_floating(op, logits.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
@@ -274,7 +274,7 @@ void transducer_loss_backward(const Tensor& logits, const Tensor& targets,
                               const Tensor& dlogits, const TransducerLossOptions& options, Stream) {
   const char* op = "transducer_loss_backward";
   const TransducerSizes s = transducer_sizes(op, logits, targets);
-  const std::vector<Utterance> utterances = utterances_of(s, result.utterances);
+  const std::vector<Utterance> utterances = utterances_of(op, s, result.utterances);
   const std::vector<int64_t> labels = read_labels(op, s, targets, utterances);
   visit_floating(op, logits.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
@@ -292,11 +292,12 @@ void transducer_loss_backward(const Tensor& logits, const Tensor& targets,
 
 void transducer_posterior(const TransducerSizes& s, const TransducerLossResult& result,
                           const Tensor& posterior, Stream) {
-  visit_floating("transducer_posterior", posterior.dtype(), [&]<class W>(Type<W>) {
+  constexpr const char* op = "transducer_posterior";
+  visit_floating(op, posterior.dtype(), [&]<class W>(Type<W>) {
     if constexpr (std::is_same_v<W, Wide<W>>) {
       const Tables<W> tables(result.lattice);
       W* out = posterior.data<W>();
-      for (const Utterance& one : utterances_of(s, result.utterances))
+      for (const Utterance& one : utterances_of(op, s, result.utterances))
         for (int64_t t = 0; t < one.frames; ++t)
           for (int64_t u = 0; u <= one.labels; ++u) {
             const int64_t c = one.cell_of(t, u);
@@ -309,10 +310,11 @@ void transducer_posterior(const TransducerSizes& s, const TransducerLossResult& 
 
 void transducer_alignment(const TransducerSizes& s, const TransducerLossResult& result,
                           const Tensor& frames, Stream) {
-  visit_floating("transducer_alignment", result.lse.dtype(), [&]<class W>(Type<W>) {
+  constexpr const char* op = "transducer_alignment";
+  visit_floating(op, result.lse.dtype(), [&]<class W>(Type<W>) {
     if constexpr (std::is_same_v<W, Wide<W>>) {
       const Tables<W> tables(result.lattice);
-      const std::vector<Utterance> utterances = utterances_of(s, result.utterances);
+      const std::vector<Utterance> utterances = utterances_of(op, s, result.utterances);
       parallel_each(s.batch, team_size(static_cast<double>(s.rows), 1024), [&](int64_t b) {
         const Utterance& one = utterances[static_cast<size_t>(b)];
         if (one.frames > 0) align(tables, one, frames.data<int64_t>() + b * s.labels);

@@ -24,12 +24,20 @@ struct Utterance {
   int64_t cell_of(int64_t t, int64_t u) const { return cell + t * columns() + u; }
 };
 
-inline std::vector<Utterance> utterances_of(const TransducerSizes& s, const Tensor& table) {
+/// From the table that locate() wrote, or a caller of a backward function made up.
+inline std::vector<Utterance> utterances_of(const char* op, const TransducerSizes& s,
+                                            const Tensor& table) {
   const int64_t* entry = table.data<int64_t>();
   std::vector<Utterance> out;
-  for (int64_t b = 0; b < s.batch; ++b, entry += 4)
-    out.push_back({b, entry[0], entry[0] + b * s.labels * (s.labels + 1), entry[1], entry[2],
-                   s.packed ? entry[2] + 1 : s.labels + 1});
+  for (int64_t b = 0; b < s.batch; ++b, entry += 4) {
+    const int64_t row = entry[0], frames = entry[1], labels = entry[2];
+    BS_CHECK(labels >= 0 && labels <= s.labels && frames >= 0 && frames <= s.frames && row >= 0 &&
+                 row <= s.rows - (s.packed ? frames * (labels + 1) : s.frames * (s.labels + 1)),
+             "{}: utterance {} of {} frames and {} labels at row {} of {}", op, b, frames, labels,
+             row, s.rows);
+    out.push_back({b, row, row + b * s.labels * (s.labels + 1), frames, labels,
+                   s.packed ? labels + 1 : s.labels + 1});
+  }
   return out;
 }
 

@@ -247,3 +247,26 @@ TEST_CASE("ctc_loss refuses what does not fit") {
   CHECK_THROWS_WITH_AS(ctc_loss(x, zeros({3}, i64), lengths, full({2}, 1, i64)),
                        "ctc_loss: 3 concatenated targets, but lengths that add up to 2", Error);
 }
+
+TEST_CASE("ctc_loss_backward refuses another call's result") {
+  const Tensor x = zeros({4, 2, 3}), wide = zeros({4, 2, 5});
+  const Tensor targets = full({2, 2}, 1, i64), lengths = full({2}, 2, i64);
+  const CtcLossResult of_x = ctc_loss(x, targets, lengths, lengths);
+  const Tensor one = full({}, 1);
+  const auto refused = [&](const CtcLossResult& result, const CtcLossOptions& options = {}) {
+    CHECK_THROWS_WITH_AS(ctc_loss_backward(x, lengths, lengths, result, one, options),
+                         "ctc_loss_backward: the result given is not that of this input", Error);
+  };
+  CtcLossResult result = of_x;
+  result.totals = result.totals.slice(0, 0, 1);
+  refused(result);
+  result = of_x;
+  result.lattice = result.lattice.slice(3, 0, 3);
+  refused(result);
+  result = of_x;
+  result.targets = full({2, 3}, 1, i64);
+  refused(result);
+  refused(of_x, {.reduction = Reduction::none});
+  refused(of_x, {.logits = true});
+  CHECK(ctc_loss_backward(x, lengths, lengths, of_x, one).shape() == x.shape());
+}

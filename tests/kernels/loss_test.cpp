@@ -1,4 +1,5 @@
 #include <bs/autograd/loss.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/loss.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
@@ -178,4 +179,19 @@ TEST_CASE("cross_entropy refuses what does not fit") {
                        "cross_entropy: logits of dtype i32", Error);
   CHECK_THROWS_WITH_AS(cross_entropy(x, t, {.label_smoothing = 1.5}),
                        "cross_entropy: label_smoothing 1.5 is not within [0, 1]", Error);
+}
+
+TEST_CASE("cross_entropy_backward refuses another call's result") {
+  const Tensor x = zeros({2, 3});
+  const Tensor t = Tensor::from<int64_t>({0, 1});
+  const Tensor one = full({}, 1);
+  CrossEntropyResult result = cross_entropy(x, t);
+  CHECK_THROWS_WITH_AS(
+      cross_entropy_backward(x, t, result, full({2}, 1), {.reduction = Reduction::none}),
+      "cross_entropy_backward: loss [] and weight [] are not those of reduction none", Error);
+  result.lse = full({1}, 1).expand({2});
+  CHECK_THROWS_WITH_AS(cross_entropy_backward(x, t, result, one),
+                       "cross_entropy_backward: lse [2] for targets [2]", Error);
+  result = cross_entropy(x, t, {.reduction = Reduction::sum});
+  CHECK_THROWS_AS(cross_entropy_backward(x, t, result, one), Error);
 }

@@ -179,6 +179,9 @@ std::optional<BlockSparseEpilogue> resolve_epilogue(const char* op, const Produc
 }
 
 void reduce_nothing(const BlockSparseEpilogue& e) {
+  BS_CHECK(e.reductions.size() == e.expression.reductions().size(),
+           "epilogue: {} tensors for its {} reductions", e.reductions.size(),
+           e.expression.reductions().size());
   for (size_t i = 0; i < e.reductions.size(); ++i)
     fill(e.reductions[i],
          e.expression.reductions()[i].is_max ? -std::numeric_limits<double>::infinity() : 0.0);

@@ -6,6 +6,19 @@ namespace bs {
 
 namespace {
 
+/// Within these no size below overflows, and nothing is divided by 0; check() says more.
+void check_numbers(const TileDescription& t) {
+  const auto within = [](const auto& numbers, int most) {
+    return std::all_of(numbers.begin(), numbers.end(), [&](int x) { return x > 0 && x <= most; });
+  };
+  constexpr int most_rows = 1024, most_warps = 32, most_ctas = 16, most_stages = 64;
+  BS_CHECK(within(t.threadblock, most_rows) && within(t.warps, most_warps) &&
+               within(t.math.shape, most_rows) && within(t.cluster, most_ctas) &&
+               within(std::array{t.cluster_k}, most_ctas) &&
+               within(std::array{t.stages}, most_stages),
+           "gemm: no kernel has a tile of {}", t);
+}
+
 int warpgroups(const TileDescription& t) { return t.warps[0] / 4; }
 
 bool k_contiguous_a(const GemmDescription& d) { return d.a.layout == MatrixLayout::row_major; }
@@ -50,8 +63,8 @@ int warpgroup_bytes(const GemmDescription& d, int scratch) {
 void check_operand(const char* name, const TensorDescription& t, Element operand, int line) {
   BS_CHECK(feeds(t.element, operand), "gemm: {} is {}, but the instruction multiplies {}", name,
            t.element, operand);
-  const int bytes = t.alignment * size_of(t.element);
-  BS_CHECK(t.alignment > 0 && (t.alignment & (t.alignment - 1)) == 0 && bytes <= 16,
+  BS_CHECK(t.alignment > 0 && (t.alignment & (t.alignment - 1)) == 0 &&
+               t.alignment <= 16 / size_of(t.element),
            "gemm: {} is aligned to {} elements of {}; expected 1, 2, 4, ... up to 16 bytes", name,
            t.alignment, t.element);
   BS_CHECK(line * size_of(t.element) % 16 == 0,
@@ -130,6 +143,7 @@ int TileDescription::threads() const {
 
 void check(const GemmDescription& d) {
   const TileDescription& t = d.tile;
+  check_numbers(t);
   check(t.math);
   const auto [m, n, k] = t.threadblock;
   check_operand("a", d.a, t.math.a, k_contiguous_a(d) ? k : m);
@@ -155,6 +169,7 @@ void check(const GemmDescription& d) {
 
 int reduction_chunk(const GemmDescription& d) {
   const TileDescription& t = d.tile;
+  check_numbers(t);
   const auto [m, n, k] = t.threadblock;
   const int lead = d.transposed() ? m : n;  // the extent along which a warp's rows run
   const int columns = t.math.op_class == OpClass::warpgroup
@@ -169,12 +184,13 @@ bool splits_operands(const GemmDescription& d) {
 }
 
 bool stores_boxes(const GemmDescription& d) {
+  check_numbers(d.tile);
   int stored = 0;
   for (const epilogue::Operand& o : d.epilogue.operands()) stored += o.stored >= 0;
   const int size = size_of(d.d.element);
   return d.tile.math.op_class == OpClass::warpgroup && stored == 1 &&
          d.epilogue.reductions().empty() && (size == 2 || size == 4) &&
-         d.d.alignment * size == 16 && (d.mode == GemmMode::gemm || d.mode == GemmMode::batched) &&
+         d.d.alignment == 16 / size && (d.mode == GemmMode::gemm || d.mode == GemmMode::batched) &&
          d.tile.cluster_k == 1 && warpgroup_bytes(d, box_bytes) <= most_shared;
 }
 
@@ -190,6 +206,7 @@ int join_warps(const GemmDescription& d) {
 
 int shared_bytes(const GemmDescription& d) {
   const TileDescription& t = d.tile;
+  check_numbers(t);
   const auto [m, n, k] = t.threadblock;
   const int slab = 16 * (reduction_chunk(d) + 8) * sum_bytes(d);
   if (t.math.op_class == OpClass::warpgroup)

@@ -22,17 +22,22 @@ Value leaf(Kind kind, const std::string& name, Operand::Kind shape, Element elem
   return Value(std::make_shared<Node>(Node{{.kind = kind}, name, shape, element}));
 }
 
+const std::shared_ptr<const Node>& node_of(const Value& x) {
+  BS_CHECK(x.node(), "epilogue: a value of a null node");
+  return x.node();
+}
+
 Value unary(Unary op, const Value& x, double first = 0, double second = 0) {
   const Step step{
       .kind = Kind::unary, .op = static_cast<uint8_t>(op), .first = first, .second = second};
   return Value(std::make_shared<Node>(
-      Node{step, {}, Operand::Kind::tensor, Element::f32, x.node(), nullptr}));
+      Node{step, {}, Operand::Kind::tensor, Element::f32, node_of(x), nullptr}));
 }
 
 Value binary(Binary op, const Value& x, const Value& y) {
   const Step step{.kind = Kind::binary, .op = static_cast<uint8_t>(op)};
   return Value(std::make_shared<Node>(
-      Node{step, {}, Operand::Kind::tensor, Element::f32, x.node(), y.node()}));
+      Node{step, {}, Operand::Kind::tensor, Element::f32, node_of(x), node_of(y)}));
 }
 
 }  // namespace
@@ -133,7 +138,7 @@ int GemmEpilogue::add_leaf(const Node& node) {
 
 int GemmEpilogue::add(const Value& value) {
   Known known;
-  return add(*value.node(), known);
+  return add(*epilogue::node_of(value), known);
 }
 
 int GemmEpilogue::add(const Node& node, Known& known) {
@@ -217,6 +222,8 @@ std::vector<double> scalars_of(const char* op, const GemmEpilogue& e,
 }
 
 bool reads(const GemmEpilogue& e, size_t operand, const std::vector<double>& scalars) {
+  BS_CHECK(scalars.size() == e.scalars().size(), "epilogue: {} numbers for its {} scalars",
+           scalars.size(), e.scalars().size());
   return std::any_of(e.steps().begin(), e.steps().end(), [&](const Step& step) {
     return step.kind == Kind::load && step.slot == static_cast<int>(operand) &&
            (step.guard < 0 || scalars[static_cast<size_t>(step.guard)] != 0);

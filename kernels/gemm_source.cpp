@@ -160,6 +160,7 @@ std::string config(const Seen& s) {
 /// The kernel `name` as text, which runs `body` of what `further` and the description define.
 std::string source(const GemmDescription& d, const std::string& headers, const std::string& further,
                    int threads, const std::string& name, const char* params, const char* body) {
+  check(d);
   const Seen s{d};
   const bool warpgroup = d.tile.math.op_class == OpClass::warpgroup;
   return headers +

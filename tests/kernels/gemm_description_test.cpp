@@ -55,6 +55,15 @@ TEST_CASE("gemm: descriptions that no GPU can run say why") {
   d.mode = GemmMode::grouped;
   d.split_k = SplitK::serial;
   refused(d, "gemm: grouped products are not split along the depth");
+  d = small_gemm();
+  d.tile.threadblock[1] = 1 << 28;
+  refused(d,
+          "gemm: no kernel has a tile of 64x268435456x32 stages 3 warps 2x2x1 cluster 1x1 16x8x16 "
+          "f16 f16 f32 tensor_op multiply_add");
+  d.tile.threadblock[1] = 64;
+  d.tile.warps[0] = 0;
+  CHECK_THROWS_AS(reduction_chunk(d), Error);
+  CHECK_THROWS_AS(to_source(d), Error);
   d = describe(math(Element::i8, Element::i32, OpClass::warpgroup), {128, 64, 128}, 4, {8, 1, 1},
                "rrr", Element::i8);
   refused(d,

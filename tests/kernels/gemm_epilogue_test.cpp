@@ -180,4 +180,8 @@ TEST_CASE("gemm: an expression is a graph whose parts are computed once") {
                        Error);
   CHECK_THROWS_WITH_AS(GemmEpilogue(tensor("x", f32e) + row("x", f32e)),
                        "epilogue: the operand 'x' is used in two ways", Error);
+  CHECK_THROWS_WITH_AS(relu(Value(std::shared_ptr<const Node>())),
+                       "epilogue: a value of a null node", Error);
+  CHECK_THROWS_WITH_AS(reads(GemmEpilogue::linear_combination(f32e), 1, {1.0}),
+                       "epilogue: 1 numbers for its 2 scalars", Error);
 }

@@ -14,6 +14,11 @@ std::vector<Tensor> data_of(const std::vector<Variable>& variables) {
   return all;
 }
 
+void check_count(const char* op, const std::vector<Variable>& factors, const KronEigh& eigh) {
+  BS_CHECK(factors.size() == eigh.vectors.size(), "{}: {} factors, a decomposition of {}", op,
+           factors.size(), eigh.vectors.size());
+}
+
 }  // namespace
 
 Variable kron_solve(const Variable& b, const std::vector<Variable>& factors,
@@ -39,6 +44,7 @@ Variable kron_logdet(const std::vector<Variable>& factors) {
 
 Variable kron_shifted_solve(const Variable& b, const std::vector<Variable>& factors,
                             const Variable& shift, const KronEigh& eigh) {
+  check_count("kron_shifted_solve", factors, eigh);
   const Tensor x = kron_shifted_solve(b.data(), eigh, shift.data());
   std::vector<Variable> inputs = {b};
   inputs.insert(inputs.end(), factors.begin(), factors.end());
@@ -56,6 +62,7 @@ Variable kron_shifted_solve(const Variable& b, const std::vector<Variable>& fact
 
 Variable kron_shifted_logdet(const std::vector<Variable>& factors, const Variable& shift,
                              const KronEigh& eigh) {
+  check_count("kron_shifted_logdet", factors, eigh);
   std::vector<Variable> inputs = factors;
   inputs.push_back(shift);
   const auto backward = [eigh, s = SavedTensor(shift.data())](const Tensor& dy) {

@@ -38,12 +38,36 @@ void check_square(const char* op, const std::vector<Tensor>& factors) {
 /// Elements of a row.
 int64_t width_of(const std::vector<Tensor>& factors) {
   int64_t width = 1;
-  for (const Tensor& f : factors) width *= f.size(-1);
+  for (const Tensor& f : factors)
+    BS_CHECK(!__builtin_mul_overflow(width, f.size(-1), &width),
+             "kron: rows of more elements than 64 bits count");
   return width;
 }
 
-void check_shift(const char* op, const KronEigh& eigh, const Tensor& shift) {
+/// Throws unless it is what kron_eigh returned.
+void check_decomposition(const char* op, const KronEigh& eigh) {
   BS_CHECK(eigh.eigenvalues.defined(), "{}: the decomposition is empty; see kron_eigh", op);
+  check_square(op, eigh.vectors);
+  BS_CHECK(eigh.values.size() == eigh.vectors.size(),
+           "{}: eigenvalues of {} factors, vectors of {}", op, eigh.values.size(),
+           eigh.vectors.size());
+  for (size_t i = 0; i < eigh.values.size(); ++i) {
+    const Tensor &values = eigh.values[i], &vectors = eigh.vectors[i];
+    BS_CHECK(vectors.rank() == 2 && values.shape() == Shape{vectors.size(0)},
+             "{}: eigenvalues {} and vectors {} of factor {}", op, values.shape(), vectors.shape(),
+             i);
+    for (const Tensor* t : {&values, &vectors}) {
+      check_same_dtype(op, eigh.eigenvalues, *t);
+      check_same_device(op, eigh.eigenvalues, *t);
+    }
+  }
+  BS_CHECK(eigh.eigenvalues.shape() == Shape{width_of(eigh.vectors)},
+           "{}: eigenvalues {} of factors whose rows have {} elements", op,
+           eigh.eigenvalues.shape(), width_of(eigh.vectors));
+}
+
+void check_shift(const char* op, const KronEigh& eigh, const Tensor& shift) {
+  check_decomposition(op, eigh);
   check_same_device(op, eigh.eigenvalues, shift);
   check_same_dtype(op, eigh.eigenvalues, shift);
   BS_CHECK(shift.numel() == 1, "{}: shift {} is not one number", op, shift.shape());
@@ -114,8 +138,8 @@ std::vector<Tensor> kron_logdet_backward(const KronInverse& inverse, const Tenso
   const Tensor each = dy.unsqueeze(-1).unsqueeze(-1);
   std::vector<Tensor> grads;
   for (const Tensor& f : inverse.factors) {
-    const auto times = static_cast<double>(width / f.size(-1));
-    grads.push_back(mul(mul(f.transpose(-2, -1), times), each));
+    const int64_t times = width / f.size(-1);
+    grads.push_back(mul(mul(f.transpose(-2, -1), static_cast<double>(times)), each));
   }
   return grads;
 }
@@ -175,6 +199,8 @@ KronShiftedGrads kron_shifted_logdet_backward(const KronEigh& eigh, const Tensor
                                               const Tensor& dy) {
   check_shift("kron_shifted_logdet_backward", eigh, shift);
   BS_CHECK(dy.numel() == 1, "kron_shifted_logdet_backward: dy {} is not one number", dy.shape());
+  BS_CHECK(eigh.values.size() <= Shape::max_rank, "kron_shifted_logdet_backward: {} factors",
+           eigh.values.size());
   const auto count = static_cast<int>(eigh.values.size());
   const auto axis_of = [&](int i) {
     return eigh.order == KronOrder::first_fastest ? count - 1 - i : i;

@@ -43,7 +43,8 @@ Variable tile(const Variable& x, const Dims& counts) {
     if (count == 1) continue;
     Shape wide = y.shape(), joined = y.shape();
     wide.insert(axis, count);
-    joined[axis] *= count;
+    BS_CHECK(!__builtin_mul_overflow(joined[axis], count, &joined[axis]),
+             "tile: counts {} of shape {}", counts, x.shape());
     y = reshape(expand(unsqueeze(y, axis), wide), joined);
   }
   if (added == 0) return y;
@@ -57,7 +58,8 @@ Variable repeat_interleave(const Variable& x, int64_t count, int axis) {
   BS_CHECK(count >= 0, "repeat_interleave: {} times", count);
   Shape wide = x.shape(), joined = x.shape();
   wide.insert(at + 1, count);
-  joined[at] *= count;
+  BS_CHECK(!__builtin_mul_overflow(joined[at], count, &joined[at]),
+           "repeat_interleave: {} times axis {} of {}", count, axis, x.shape());
   return reshape(expand(unsqueeze(x, at + 1), wide), joined);
 }
 
@@ -85,6 +87,9 @@ Variable triu(const Variable& x, int64_t diagonal) {
 
 Variable diag(const Variable& x, int64_t diagonal) {
   BS_CHECK(x.rank() == 1 || x.rank() == 2, "diag: shape {} is no vector and no matrix", x.shape());
+  constexpr int64_t most = int64_t{1} << 31;  // with one more a result would not fit any memory
+  BS_CHECK(diagonal >= -most && diagonal <= most, "diag: diagonal {} of shape {}", diagonal,
+           x.shape());
   const int64_t down = std::max<int64_t>(0, -diagonal), right = std::max<int64_t>(0, diagonal);
   if (x.rank() == 2) {
     const int64_t n = std::max<int64_t>(0, std::min(x.size(0) - down, x.size(1) - right));

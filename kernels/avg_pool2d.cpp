@@ -25,10 +25,6 @@ AxisMap window_map(const char* op, const PoolAxis& axis, const AvgPool2dOptions&
   return map;
 }
 
-void check_image(const char* op, const Shape& shape) {
-  BS_CHECK(shape.rank() == 4, "{}: x {} is no [N, C, H, W]", op, shape);
-}
-
 ImageMap map_of(const char* op, const Shape& x, const AvgPool2dOptions& o) {
   check_image(op, x);
   const auto axis = [&](int at, int64_t kernel, int64_t stride, int64_t padding) {
@@ -54,6 +50,7 @@ ImageMap adaptive_map(const char* op, const Shape& x, Extent2 size) {
   check_image(op, x);
   BS_CHECK(size.h > 0 && size.w > 0 && x[2] > 0 && x[3] > 0, "{}: {} x {} windows of x {}", op,
            size.h, size.w, x);
+  check_image(op, {x[0], x[1], size.h, size.w});
   return {adaptive_map(x[2], size.h), adaptive_map(x[3], size.w)};
 }
 

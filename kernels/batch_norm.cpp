@@ -7,6 +7,8 @@
 #include <bs/kernels/unary.h>
 #include <bs/lib/changes.h>
 
+#include <algorithm>
+
 namespace bs {
 
 namespace {
@@ -206,7 +208,9 @@ ChannelMoments channel_moments(const Tensor& x) {
 
 ChannelMoments merge_moments(const ChannelMoments& a, const ChannelMoments& b) {
   check_alike("merge_moments", a.mean, b.mean);
-  BS_CHECK(a.count >= 0 && b.count >= 0, "merge_moments: counts {} and {}", a.count, b.count);
+  constexpr int64_t most = int64_t{1} << 62;
+  BS_CHECK(std::min(a.count, b.count) >= 0 && std::max(a.count, b.count) < most,
+           "merge_moments: counts {} and {}", a.count, b.count);
   if (a.count == 0) return b;
   if (b.count == 0) return a;
   const auto whole = static_cast<double>(a.count + b.count);

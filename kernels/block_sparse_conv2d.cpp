@@ -46,13 +46,13 @@ Walk walk_of(const char* op, const Shape& x, const LayoutPtr& layout, Extent2 ke
   BS_CHECK(options.groups == 1, "{}: {} groups; a layout says which channels see each other", op,
            options.groups);
   BS_CHECK(x.rank() == 4 && kernel.h > 0 && kernel.w > 0 && x[1] % layout->block() == 0 &&
-               layout->width() == x[1] * kernel.h * kernel.w,
+               layout->width() == (Shape{x[1], kernel.h, kernel.w}.product()),
            "{}: x {} and a filter of {}x{} for a weight [{}, {}] with blocks of {}", op, x,
            kernel.h, kernel.w, layout->height(), layout->width(), layout->block());
   Walk w;
   w.d = conv2d_problem(op, x, {layout->height(), x[1], kernel.h, kernel.w}, options);
   w.direct = kernel == Extent2{1, 1} && w.d.stride == Extent2{1, 1} && w.d.padding == Padding2{};
-  const int64_t each = w.d.p * w.d.q * w.columns();
+  const int64_t each = Shape{w.d.p, w.d.q, w.columns()}.product();
   w.images = w.direct ? std::max<int64_t>(w.d.n, 1) : std::max<int64_t>(most_gathered / each, 1);
   return w;
 }
@@ -109,8 +109,7 @@ Tensor block_sparse_conv2d(const Tensor& x, const SparseTensor& weight, Extent2 
                            const Conv2dOptions& options, const Tensor& bias) {
   constexpr const char* op = "block_sparse_conv2d";
   const Walk w = walk_of(op, x.shape(), weight.layout, kernel, options);
-  const Tensor y =
-      empty_image({w.d.n, w.d.k, w.d.p, w.d.q}, x.dtype(), x.device(), is_channels_last(x));
+  Tensor y = empty_image({w.d.n, w.d.k, w.d.p, w.d.q}, x.dtype(), x.device(), is_channels_last(x));
   w.for_each_piece([&](int64_t first, int64_t last) {
     const Tensor rows =
         block_sparse_linear(gathered(w, x, first, last), weight, bias, Activation::none, false).y;
@@ -125,7 +124,7 @@ Tensor block_sparse_conv2d_backward_x(const Tensor& dy, const SparseTensor& weig
   constexpr const char* op = "block_sparse_conv2d_backward_x";
   const Walk w = walk_of(op, x_shape, weight.layout, kernel, options);
   check_dy(op, w, dy);
-  const Tensor dx = empty_image(x_shape, dy.dtype(), dy.device(), is_channels_last(dy));
+  Tensor dx = empty_image(x_shape, dy.dtype(), dy.device(), is_channels_last(dy));
   w.for_each_piece([&](int64_t first, int64_t last) {
     const int64_t n = last - first;
     const Tensor drows = dds_backward_a(pixel_rows(dy.slice(0, first, last)), weight,

@@ -80,9 +80,10 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t count, int axis) {
 
 std::vector<int64_t> chunk_sizes(const Shape& shape, int64_t count, int axis) {
   axis = normalize_axis("chunk", axis, shape.rank());
-  constexpr int64_t most_empty = 1 << 16;  // pieces of nothing
-  BS_CHECK(count > 0 && shape[axis] % count == 0 && (shape[axis] > 0 || count <= most_empty),
-           "chunk: {} equal pieces of axis {} of {}", count, axis, shape);
+  constexpr int64_t most = 1 << 24;
+  BS_CHECK(count > 0 && shape[axis] % count == 0 && count <= most,
+           "chunk: {} equal pieces of axis {} of {}; at most {} are made", count, axis, shape,
+           most);
   return std::vector<int64_t>(static_cast<size_t>(count), shape[axis] / count);
 }
 

@@ -3,9 +3,14 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 
+#include <algorithm>
+
 namespace bs {
 
 namespace {
+
+/// Of extents, paddings, strides and dilations: with it no sum of two products leaves 64 bits.
+constexpr int64_t most_extent = (int64_t{1} << 31) - 1;
 
 /// Rows (or columns) of the result, from those of the image with its padding.
 int64_t extent_of(const char* op, int64_t padded, int64_t filter, int64_t stride,
@@ -28,15 +33,28 @@ std::pair<int64_t, int64_t> same_padding(int64_t n, int64_t filter, int64_t stri
 
 void check_options(const char* op, const Conv2dOptions& o) {
   const Padding2& p = o.padding;
-  BS_CHECK(
-      o.stride.h >= 1 && o.stride.w >= 1 && o.dilation.h >= 1 && o.dilation.w >= 1 && o.groups >= 1,
-      "{}: stride {}x{}, dilation {}x{} and {} groups; they are 1 and more", op, o.stride.h,
-      o.stride.w, o.dilation.h, o.dilation.w, o.groups);
-  BS_CHECK(p.top >= 0 && p.bottom >= 0 && p.left >= 0 && p.right >= 0,
+  const auto least = std::min({o.stride.h, o.stride.w, o.dilation.h, o.dilation.w, o.groups});
+  BS_CHECK(least >= 1, "{}: stride {}x{}, dilation {}x{} and {} groups; they are 1 and more", op,
+           o.stride.h, o.stride.w, o.dilation.h, o.dilation.w, o.groups);
+  BS_CHECK(std::min({p.top, p.bottom, p.left, p.right}) >= 0,
            "{}: padding {} {} {} {} (top, bottom, left, right) is negative", op, p.top, p.bottom,
            p.left, p.right);
+  const auto largest = std::max({o.stride.h, o.stride.w, o.dilation.h, o.dilation.w, o.groups,
+                                 p.top, p.bottom, p.left, p.right});
+  BS_CHECK(largest <= most_extent,
+           "{}: a stride, dilation, padding or groups of {}; {} is the most", op, largest,
+           most_extent);
   BS_CHECK(!o.same || p == Padding2{}, "{}: padding {} {} {} {} besides `same`", op, p.top,
            p.bottom, p.left, p.right);
+}
+
+void check_extents(const char* op, const Shape& x, const Shape& weight) {
+  BS_CHECK(x[0] >= 0 && *std::min_element(x.begin() + 1, x.end()) > 0 &&
+               *std::min_element(weight.begin(), weight.end()) > 0,
+           "{}: x {} and weight {}: only the batch may be empty", op, x, weight);
+  BS_CHECK(*std::max_element(x.begin(), x.end()) <= most_extent &&
+               *std::max_element(weight.begin(), weight.end()) <= most_extent,
+           "{}: x {} and weight {}: extents are at most {}", op, x, weight, most_extent);
 }
 
 Shape y_shape(const Conv2dProblem& d) { return {d.n, d.k, d.p, d.q}; }
@@ -75,8 +93,7 @@ Conv2dProblem conv2d_problem(const char* op, const Shape& x, const Shape& weight
   BS_CHECK(x.rank() == 4 && weight.rank() == 4,
            "{}: x {} and weight {}: [N, C, H, W] and [K, C / groups, R, S] are expected", op, x,
            weight);
-  BS_CHECK(weight.product() > 0 && x[1] * x[2] * x[3] > 0,
-           "{}: x {} and weight {}: only the batch may be empty", op, x, weight);
+  check_extents(op, x, weight);
   BS_CHECK(x[1] == weight[1] * o.groups && weight[0] % o.groups == 0,
            "{}: x {} and weight {} with {} groups: x has C channels, the weight C / groups, and "
            "groups divide its K",
@@ -145,6 +162,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Conv2dOptio
   BS_CHECK(x.rank() == 4 && weight.rank() == 4 && x.size(1) == weight.size(0),
            "{}: x {} and weight {}: [N, K, H, W] and [K, C / groups, R, S] are expected", op,
            x.shape(), weight.shape());
+  check_extents(op, x.shape(), weight.shape());
   const auto fits = [](int64_t more, int64_t a, int64_t b) {
     return more >= 0 && more < std::max(a, b);
   };

@@ -27,6 +27,13 @@ Strides strides_of(const Shape& shape, bool channels_last) {
 }
 }  // namespace
 
+void check_image(const char* op, const Shape& x) {
+  BS_CHECK(x.rank() == 4, "{}: x {} is no [N, C, H, W]", op, x);
+  for (int axis = 2; axis < 4; ++axis)
+    BS_CHECK(x[axis] >= 0 && x[axis] <= most_pixels,
+             "{}: images of {} x {} pixels; 0 to {} a side are taken", op, x[2], x[3], most_pixels);
+}
+
 bool is_channels_last(const Tensor& x) {
   if (x.rank() < 3 || x.strides()[1] != 1) return false;
   // What has one channel or one element goes by its strides: they are all the format there is.
@@ -44,7 +51,7 @@ Tensor in_format(const Tensor& x, bool channels_last) {
     const bool tells = is_channels_last(x) == channels_last;
     return tells ? x : x.as_strided(x.shape(), strides_of(x.shape(), channels_last));
   }
-  const Tensor y = empty_image(x.shape(), x.dtype(), x.device(), channels_last);
+  Tensor y = empty_image(x.shape(), x.dtype(), x.device(), channels_last);
   copy(x, y);
   return y;
 }

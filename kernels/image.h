@@ -6,6 +6,10 @@
 
 namespace bs {
 
+/** @brief Rows and columns of an image at most: sums and products of two places fit 64 bits. */
+constexpr int64_t most_pixels = int64_t{1} << 24;
+/** @brief Throws an Error naming `op` unless `x` is [N, C, H, W] with no more rows and columns. */
+void check_image(const char* op, const Shape& x);
 /** @brief Whether neighbours in memory are channels, by the strides alone: x may have gaps. */
 bool is_channels_last(const Tensor& x);
 /** @brief x itself where it is dense and channels-last, else such a copy. */

@@ -1,5 +1,6 @@
 #include <bs/kernels/interpolate.h>
 
+#include <bs/kernels/image.h>
 #include <bs/kernels/resample.h>
 
 #include <algorithm>
@@ -35,9 +36,10 @@ AxisMap linear_map(int64_t in, int64_t out, bool align_corners) {
 }
 
 ImageMap map_of(const char* op, const Shape& x, const InterpolateOptions& o) {
-  BS_CHECK(x.rank() == 4, "{}: x {} is no [N, C, H, W]", op, x);
+  check_image(op, x);
   BS_CHECK(x[2] > 0 && x[3] > 0 && o.size.h > 0 && o.size.w > 0,
            "{}: x {} cannot become {} x {} pixels", op, x, o.size.h, o.size.w);
+  check_image(op, {x[0], x[1], o.size.h, o.size.w});
   if (o.mode == Interpolation::nearest)
     return {nearest_map(x[2], o.size.h), nearest_map(x[3], o.size.w)};
   return {linear_map(x[2], o.size.h, o.align_corners), linear_map(x[3], o.size.w, o.align_corners)};

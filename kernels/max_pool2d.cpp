@@ -13,10 +13,11 @@ struct Plan {
 };
 
 Plan plan_of(const char* op, const Shape& x, const MaxPool2dOptions& o) {
-  BS_CHECK(x.rank() == 4, "{}: x {} is no [N, C, H, W]", op, x);
+  check_image(op, x);
   const auto& [kernel, stride, padding, dilation, ceil_mode] = o;
-  BS_CHECK(kernel.h * kernel.w <= 256, "{}: a kernel of {} x {} has more than 256 elements", op,
-           kernel.h, kernel.w);
+  const auto one_byte = [](int64_t extent) { return extent > 0 && extent <= 256; };
+  BS_CHECK(one_byte(kernel.h) && one_byte(kernel.w) && kernel.h * kernel.w <= 256,
+           "{}: a kernel of {} x {} does not have 1 to 256 elements", op, kernel.h, kernel.w);
   const PoolAxis rows{.in = x[2],
                       .kernel = kernel.h,
                       .stride = stride.h == 0 ? kernel.h : stride.h,
@@ -44,8 +45,8 @@ MaxPool2dResult max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
   const Plan plan = plan_of(op, x.shape(), options);
   const Tensor in = dense_image(x);
   const bool last = is_channels_last(in);
-  const MaxPool2dResult r{empty_image(plan.y, x.dtype(), x.device(), last),
-                          empty_image(plan.y, u8, x.device(), last)};
+  MaxPool2dResult r{empty_image(plan.y, x.dtype(), x.device(), last),
+                    empty_image(plan.y, u8, x.device(), last)};
   if (r.y.numel() > 0)
     BS_DISPATCH(x.device(), max_pool2d, plan.windows, stored(in, last), stored(r.y, last),
                 stored(r.winner, last));
@@ -62,7 +63,7 @@ Tensor max_pool2d_backward(const Tensor& dy, const Tensor& winner, const Shape& 
   check_same_device(op, dy, winner);
   const Tensor in = dense_image(dy);
   const bool last = is_channels_last(in);
-  const Tensor dx = empty_image(x_shape, dy.dtype(), dy.device(), last);
+  Tensor dx = empty_image(x_shape, dy.dtype(), dy.device(), last);
   if (dx.numel() > 0)
     BS_DISPATCH(dy.device(), max_pool2d_backward, plan.windows, stored(in, last),
                 stored(in_format(winner, last), last), stored(dx, last));

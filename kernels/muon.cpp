@@ -58,7 +58,7 @@ Tensor newton_schulz(const Tensor& g, DType dtype, int iterations,
                      const std::array<double, 3>& coefficients, double eps) {
   BS_CHECK(g.rank() == 2 && is_floating(g.dtype()), "newton_schulz: {} of {} is no matrix",
            g.shape(), g.dtype());
-  BS_CHECK(iterations >= 0, "newton_schulz: {} iterations", iterations);
+  BS_CHECK(iterations >= 0 && iterations < 100, "newton_schulz: {} iterations", iterations);
   if (g.size(0) > g.size(1))
     return newton_schulz(g.transpose(0, 1), dtype, iterations, coefficients, eps).transpose(0, 1);
   const auto& [a, b, c] = coefficients;

@@ -42,7 +42,7 @@ inline std::array<const char*, 1> state_names(const MuonOptions&) { return {"mom
  * the transpose is taken.
  *  @param[in] g floating, [rows, columns]
  *  @return of g's shape and `dtype`, in which products are rounded
- *  @throws Error for another rank, or less than no iteration. */
+ *  @throws Error for another rank, and for iterations outside of [0, 100). */
 Tensor newton_schulz(const Tensor& g, DType dtype, int iterations,
                      const std::array<double, 3>& coefficients, double eps);
 

@@ -1,5 +1,6 @@
 #include <bs/kernels/pad.h>
 
+#include <bs/kernels/image.h>
 #include <bs/kernels/resample.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@ namespace {
 
 AxisMap border_map(const char* op, int64_t in, int64_t before, int64_t after, PadMode mode) {
   BS_CHECK(before >= 0 && after >= 0, "{}: padding {} and {} is negative", op, before, after);
+  BS_CHECK(std::max(before, after) <= most_pixels, "{}: padding {} and {}, of which {} is the most",
+           op, before, after, most_pixels);
   if (mode == PadMode::reflect)
     BS_CHECK(std::max(before, after) < in, "{}: {} and {} pixels cannot be reflected from {}", op,
              before, after, in);
@@ -29,7 +32,7 @@ AxisMap border_map(const char* op, int64_t in, int64_t before, int64_t after, Pa
 }
 
 ImageMap map_of(const char* op, const Shape& x, const PadOptions& o) {
-  BS_CHECK(x.rank() == 4, "{}: x {} is no [N, C, H, W]", op, x);
+  check_image(op, x);
   const Padding2& p = o.padding;
   return {border_map(op, x[2], p.top, p.bottom, o.mode),
           border_map(op, x[3], p.left, p.right, o.mode)};

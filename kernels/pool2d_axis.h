@@ -1,8 +1,9 @@
 #pragma once
 /** @file Where the windows of a pooling lie along an axis. */
+#include <bs/kernels/image.h>
 #include <bs/lib/check.h>
 
-#include <cstdint>
+#include <algorithm>
 
 namespace bs {
 
@@ -19,6 +20,9 @@ struct PoolAxis {
     BS_CHECK(kernel > 0 && stride > 0 && dilation > 0,
              "{}: kernel {}, stride {} and dilation {} are not all positive", op, kernel, stride,
              dilation);
+    BS_CHECK(std::max({kernel, stride, dilation}) <= most_pixels,
+             "{}: kernel {}, stride {} or dilation {} is more than {}", op, kernel, stride,
+             dilation, most_pixels);
     BS_CHECK(padding >= 0 && padding <= kernel / 2, "{}: padding {} is not in [0, {} / 2]", op,
              padding, kernel);
     const int64_t room = in + 2 * padding - reach();

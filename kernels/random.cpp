@@ -99,7 +99,7 @@ Tensor bernoulli(double p, const Shape& shape, DType dtype, Device device, Gener
 }
 
 Tensor permutation(int64_t n, Generator& generator) {
-  BS_CHECK(n >= 0, "permutation: of {} numbers", n);
+  BS_CHECK(n >= 0 && n <= int64_t{1} << 32, "permutation: of {} numbers", n);
   const RandomState state = generator.next();
   std::vector<int64_t> numbers(static_cast<size_t>(n));
   std::iota(numbers.begin(), numbers.end(), 0);

@@ -27,7 +27,7 @@ AxisMap AxisMap::transposed() const {
 }
 
 Tensor resample(const char* op, const ImageMap& map, const Tensor& x, double outside) {
-  BS_CHECK(x.rank() == 4, "{}: x {} is no [N, C, H, W]", op, x.shape());
+  check_image(op, x.shape());
   if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
   BS_CHECK(x.size(2) == map.rows.inputs() && x.size(3) == map.columns.inputs(),
            "{}: {} does not have the {} rows and {} columns of the map", op, x.shape(),
@@ -35,7 +35,7 @@ Tensor resample(const char* op, const ImageMap& map, const Tensor& x, double out
   const Tensor in = dense_image(x);
   const bool last = is_channels_last(in);
   const Shape shape = {x.size(0), x.size(1), map.rows.outputs(), map.columns.outputs()};
-  const Tensor y = empty_image(shape, x.dtype(), x.device(), last);
+  Tensor y = empty_image(shape, x.dtype(), x.device(), last);
   if (y.numel() == 0) return y;
   const auto stored = [&](const Tensor& t) {
     return last ? t.permute({0, 2, 3, 1})

@@ -12,6 +12,9 @@ Tensor rope_table(int64_t length, int64_t dim, double base, int64_t first, DType
                   Device device) {
   BS_CHECK(length >= 0 && dim > 0 && dim % 2 == 0, "rope_table: {} places of {} elements", length,
            dim);
+  constexpr int64_t most = int64_t{1} << 32, farthest = int64_t{1} << 53;
+  BS_CHECK(length <= most / dim && first >= -farthest && first <= farthest,
+           "rope_table: {} places of {} elements from {} on", length, dim, first);
   BS_CHECK(base > 0, "rope_table: base {}", base);
   BS_CHECK(dtype == f32 || dtype == f64, "rope_table: {} is neither f32 nor f64", dtype);
   const int64_t pairs = dim / 2;

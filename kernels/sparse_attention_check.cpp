@@ -20,6 +20,7 @@ void check_operands(const char* op, const Tensor& q, const Tensor& k, const Tens
   BS_CHECK(q.size(3) == k.size(3), "{}: head_dims differ: q {}, k {}", op, q.shape(), k.shape());
   BS_CHECK(q.size(3) > 0 && v.size(3) > 0, "{}: q {} or v {} has a head_dim of 0", op, q.shape(),
            v.shape());
+  BS_CHECK(q.size(1) > 0, "{}: q {} has no heads", op, q.shape());
   BS_CHECK(k.size(1) > 0 && q.size(1) % k.size(1) == 0,
            "{}: {} heads of k do not divide {} heads of q", op, k.size(1), q.size(1));
   for (const int64_t dim : {q.size(3), v.size(3)})
@@ -29,7 +30,7 @@ void check_operands(const char* op, const Tensor& q, const Tensor& k, const Tens
 
 /// Whether `length` elements end in the last of `blocks` blocks.
 bool fills(int64_t length, int64_t blocks, int64_t block) {
-  return (length + block - 1) / block == blocks;
+  return length / block + (length % block == 0 ? 0 : 1) == blocks;
 }
 
 void check_layout(const char* op, const Tensor& q, const Tensor& k, const Layout& layout,
@@ -41,7 +42,7 @@ void check_layout(const char* op, const Tensor& q, const Tensor& k, const Layout
            "{}: {} queries and {} keys are more than 2^30", op, layout.height(), layout.width());
   if (!options.query_starts.empty()) return;
   if (options.first_query) {
-    BS_CHECK(*options.first_query >= 0 && *options.first_query + q.size(2) <= layout.height() &&
+    BS_CHECK(*options.first_query >= 0 && *options.first_query <= layout.height() - q.size(2) &&
                  k.size(2) <= layout.width(),
              "{}: {} queries from {} on and {} keys reach over a layout of {} x {} blocks of {}",
              op, q.size(2), *options.first_query, k.size(2), layout.rows(), layout.cols(),

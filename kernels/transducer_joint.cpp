@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/recording.h>
 
 #include <algorithm>
@@ -35,18 +36,19 @@ TransducerSizes sizes_of(const char* op, const Tensor& f, const Tensor& g,
   BS_CHECK(options.dropout >= 0 && options.dropout <= 1, "{}: dropout {} is not within [0, 1]", op,
            options.dropout);
   // Numbers of frames, and of blocks of random bits in one, have 32 bits each.
-  BS_CHECK(
-      options.dropout == 0 || (options.first_utterance >= 0 &&
-                               (options.first_utterance + f.size(0)) * f.size(1) <= UINT32_MAX &&
-                               g.size(1) * ((f.size(2) + 7) / 8) <= UINT32_MAX),
-      "{}: dropout of {} frames of {} rows of {} from utterance {} on is too much", op,
-      f.size(0) * f.size(1), g.size(1), f.size(2), options.first_utterance);
+  const auto fits = [](int64_t a, int64_t b) { return b == 0 || a <= UINT32_MAX / b; };
+  const int64_t first = options.first_utterance;
+  BS_CHECK(options.dropout == 0 ||
+               (first >= 0 && first <= UINT32_MAX && fits(first + f.size(0), f.size(1)) &&
+                fits(g.size(1), ceil_div(f.size(2), 8))),
+           "{}: dropout for f {} and g {} from utterance {} on is too much", op, f.shape(),
+           g.shape(), first);
   const bool packed = options.packed_rows >= 0;
   return {.batch = f.size(0),
           .frames = f.size(1),
           .labels = g.size(1) - 1,
           .classes = f.size(2),
-          .rows = packed ? options.packed_rows : f.size(0) * f.size(1) * g.size(1),
+          .rows = packed ? options.packed_rows : Shape{f.size(0), f.size(1), g.size(1)}.product(),
           .packed = packed};
 }
 

@@ -35,7 +35,13 @@ struct Sum {
   static constexpr W identity = 0;
   template <class W>
   static W combine(W a, W b) {
-    return a + b;
+    if constexpr (std::is_same_v<W, int64_t>)  // integers wrap around
+      return static_cast<W>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+    else if constexpr (std::is_same_v<W, Vector<int64_t>::type>)
+      return reinterpret_cast<W>(reinterpret_cast<Vector<uint64_t>::type>(a) +
+                                 reinterpret_cast<Vector<uint64_t>::type>(b));
+    else
+      return a + b;
   }
 };
 

@@ -4,6 +4,8 @@
 #include <bs/tests/support/devices.h>
 #include <doctest/doctest.h>
 
+#include <limits>
+
 using namespace bs;
 using namespace bs::test;
 
@@ -211,6 +213,9 @@ TEST_CASE("lstm_layers refuses what does not fit") {
   p.layers[1].reverse = false;
   CHECK_THROWS_WITH_AS(lstm_layers(p.x, p.layers, {}, -1), "lstm_layers: pieces of -1 steps",
                        Error);
+  const int64_t most = std::numeric_limits<int64_t>::max();  // one piece, as of all steps
+  CHECK(
+      same_bits(lstm_layers(p.x, p.layers, {}, most)[1].y, lstm_layers(p.x, p.layers, {}, 3)[1].y));
   std::swap(p.layers[0], p.layers[1]);
   CHECK_THROWS_WITH_AS(lstm_layers(p.x, p.layers),
                        "lstm_layers: weight_ih [16, 4] where [16, 3] is expected", Error);

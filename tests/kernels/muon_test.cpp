@@ -142,4 +142,6 @@ TEST_CASE("muon refuses what does not fit") {
   CHECK_THROWS_WITH_AS(muon({}, {.products = i32}), "muon: products of i32", Error);
   CHECK_THROWS_WITH_AS(newton_schulz(zeros({3}, f32, test_device()), f32, 1, {1, 0, 0}, 1),
                        "newton_schulz: [3] of f32 is no matrix", Error);
+  CHECK_THROWS_WITH_AS(newton_schulz(zeros({3, 3}), f32, 1 << 30, {1, 0, 0}, 1),
+                       "newton_schulz: 1073741824 iterations", Error);
 }

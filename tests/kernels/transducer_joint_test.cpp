@@ -278,8 +278,8 @@ TEST_CASE("transducer_joint refuses what does not fit") {
                        "transducer_joint: dropout 1.5 is not within [0, 1]", Error);
   CHECK_THROWS_WITH_AS(
       transducer_joint(f, g, {}, {}, {.dropout = 0.5, .first_utterance = int64_t{1} << 31}),
-      "transducer_joint: dropout of 6 frames of 5 rows of 4 from utterance 2147483648 on is too "
-      "much",
+      "transducer_joint: dropout for f [2, 3, 4] and g [2, 5, 4] from utterance 2147483648 on is "
+      "too much",
       Error);
   const Tensor dh = Tensor::empty({2, 3, 5, 4}, f32);
   CHECK_THROWS_WITH_AS(transducer_joint_backward(f, g, dh, {}, {}, {.dropout = 0.5}),

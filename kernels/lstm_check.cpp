@@ -57,6 +57,8 @@ LSTMSizes check_direction(const char* op, const Tensor& x, int64_t in, const LST
   return s;
 }
 
+}  // namespace
+
 void check_lengths(const char* op, const Tensor& x, const Tensor& lengths) {
   BS_CHECK(lengths.device().is_cpu() && lengths.dtype() == i64,
            "{}: lengths of {} on {} where i64 in host memory is expected", op, lengths.dtype(),
@@ -69,8 +71,6 @@ void check_lengths(const char* op, const Tensor& x, const Tensor& lengths) {
              b, length, x.size(0));
   }
 }
-
-}  // namespace
 
 LSTMSizes check_lstm(const char* op, const Tensor& x, std::span<const LSTMDirection> directions,
                      const Tensor& lengths, bool layers) {

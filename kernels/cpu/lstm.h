@@ -108,8 +108,10 @@ class PackedWeight {
 /// Which rows of a batch are in their sequence at a step.
 class Active {
  public:
-  explicit Active(const LSTMSteps& s)
-      : lengths_(s.lengths.defined() ? s.lengths.data<int64_t>() : nullptr), batch_(s.batch()) {}
+  template <class Steps>
+  explicit Active(const Steps& s)
+      : lengths_(s.lengths.defined() ? s.lengths.template data<int64_t>() : nullptr),
+        batch_(s.batch()) {}
   bool operator()(int64_t t, int64_t b) const { return !lengths_ || t < lengths_[b]; }
   bool all() const { return lengths_ == nullptr; }
   /// Rows up to the last active one: few late in a batch that is sorted by length.

@@ -144,6 +144,23 @@ Variable lstm_of(const Operands& o) {
   return lstm(o({3, 2, 8}), std::span(&one, 1)).front().y;
 }
 
+RecurrentDirectionVariables direction(const Operands& o, int64_t gates) {
+  RecurrentDirectionVariables made;
+  made.weights.ih = o({8 * gates, 8});
+  made.weights.hh = o({8 * gates, 8});
+  return made;
+}
+
+Variable gru_of(const Operands& o) {
+  const RecurrentDirectionVariables one = direction(o, 3);
+  return gru(o({3, 2, 8}), std::span(&one, 1)).front().y;
+}
+
+Variable rnn_of(const Operands& o) {
+  const RecurrentDirectionVariables one = direction(o, 1);
+  return rnn(o({3, 2, 8}), std::span(&one, 1)).front().y;
+}
+
 Rows layers() {
   return {BS_ROW("layer_norm, rms_norm", layer_norm(rms_norm(o({2, 8}), o({8})), o({8}), o({8}))),
           BS_ROW("batch_norm", batch_norm(o({2, 8, 2, 2}), o({8}), o({8}), {})),
@@ -153,6 +170,8 @@ Rows layers() {
           BS_ROW("adaptive_avg_pool2d", adaptive_avg_pool2d(o({1, 8, 4, 4}), {1, 1})),
           BS_ROW("interpolate", interpolate(o({1, 8, 4, 4}), {.size = {8, 8}})),
           BS_ROW("lstm", lstm_of(o)),
+          BS_ROW("gru", gru_of(o)),
+          BS_ROW("rnn", rnn_of(o)),
           BS_ROW("transducer_joint", transducer_joint(o({1, 3, 8}), o({1, 2, 8})))};
 }
 

@@ -2,9 +2,8 @@
 /** @file Puts the steps of an LSTM on a stream: products by cuBLAS, kernels between them. All
  *  memory is given, nothing is allocated, and no pointer but those of the buffers is named, so
  *  the calls can be captured in a graph once and replayed for other sequences. */
-#include <bs/kernels/cuda/gemm/blas_matrix.h>
-#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/lstm/lstm_steps.cuh>
+#include <bs/kernels/cuda/lstm/step_product.cuh>
 
 #include <cstddef>
 
@@ -68,33 +67,6 @@ struct LstmBuffers {
   }
 };
 
-/// c (m x n, rows dense) = beta c + a (m x k) b, where b is (k x n), or its transpose is stored.
-template <class T>
-void product(cublasHandle_t handle, int64_t m, int64_t n, int64_t k, const T* a, const T* b,
-             bool transposed, wide<T> beta, wide<T>* c) {
-  using W = wide<T>;
-  const W one = 1;
-  const DType dtype = sizeof(T) == 8              ? f64
-                      : sizeof(T) == 4            ? f32
-                      : std::is_same_v<T, __half> ? f16
-                                                  : bf16;
-  const cudaDataType_t in = blas_type(dtype);
-  const cudaDataType_t out = sizeof(W) == 8 ? CUDA_R_64F : CUDA_R_32F;
-  BS_CUBLAS_CHECK(cublasGemmEx_64(handle, transposed ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, n, m,
-                                  k, &one, b, in, transposed ? k : n, a, in, k, &beta, c, out, n,
-                                  blas_compute_type(dtype), CUBLAS_GEMM_DEFAULT));
-}
-
-/// Launches a kernel over `count` elements. `early`: the launch before was a product, and the
-/// kernel waits for it by itself.
-template <class... Parameters, class... Arguments>
-void launch_elements(void (*kernel)(Parameters...), int64_t count, bool early, cudaStream_t stream,
-                     Arguments... arguments) {
-  constexpr unsigned threads = 128;
-  const auto blocks = static_cast<unsigned>(ceil_div(count, threads));
-  launch_waiting(kernel, dim3(blocks), dim3(threads), 0, stream, early, arguments...);
-}
-
 /// Calls f(hard, variants, projects), each a std::bool_constant.
 template <class F>
 void visit_kinds(const LstmShape& s, F&& f) {
@@ -110,18 +82,6 @@ void visit_kinds(const LstmShape& s, F&& f) {
       flag(s.projects, [&](auto projects) { f(hard, variants, projects); });
     });
   });
-}
-
-/// Where the products of a sequence go, and in what form.
-struct LstmQueue {
-  cublasHandle_t handle;
-  cudaStream_t stream;
-  bool early;  ///< the device can begin a kernel before the one ahead has ended
-};
-
-inline LstmQueue queue_on(Stream stream) {
-  return {cublas_handle(stream), native(stream),
-          device_properties(stream.device()).capability >= 90};
 }
 
 /// From the recurrent product in b.sums to the state after the step.

@@ -1,0 +1,20 @@
+#include <bs/autograd/rnn.h>
+
+namespace bs {
+
+std::vector<RecurrentStates> rnn(const Variable& x,
+                                 std::span<const RecurrentDirectionVariables> directions,
+                                 Nonlinearity nonlinearity, const Tensor& lengths) {
+  return detail::record_recurrent(
+      "rnn", x, directions,
+      [&](const Tensor& in, std::span<const RecurrentDirection> given) {
+        return rnn(in, given, nonlinearity, lengths);
+      },
+      [nonlinearity, lengths](const Tensor& in, std::span<const RecurrentDirection> given,
+                              std::span<const RecurrentResult> results,
+                              std::span<const RecurrentUpstream> upstream, RecurrentWants wants) {
+        return rnn_backward(in, given, nonlinearity, lengths, results, upstream, wants);
+      });
+}
+
+}  // namespace bs

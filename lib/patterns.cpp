@@ -15,6 +15,10 @@ int columns(const Size& size) { return size.cols == -1 ? size.rows : size.cols; 
 void check_size(const char* op, const Size& size) {
   BS_CHECK(size.heads >= 0 && size.rows >= 0 && columns(size) >= 0,
            "{}: negative extent: {} heads of {} x {} blocks", op, size.heads, size.rows, size.cols);
+  constexpr int most = 1 << 24;  // before anything is made that grows with them
+  BS_CHECK(std::max({size.heads, size.rows, columns(size)}) <= most,
+           "{}: {} heads of {} x {} blocks; each is at most {}", op, size.heads, size.rows,
+           columns(size), most);
 }
 
 void check_square(const char* op, const Size& size) {

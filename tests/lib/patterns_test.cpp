@@ -24,6 +24,9 @@ TEST_CASE("pattern dense") {
                        "dense: the pattern must be square, not 3 x 5 blocks", Error);
   CHECK_THROWS_WITH_AS(dense({.rows = -3}), "dense: negative extent: 1 heads of -3 x -1 blocks",
                        Error);
+  CHECK_THROWS_WITH_AS(fixed({.rows = 1 << 30}),
+                       "fixed: 1 heads of 1073741824 x 1073741824 blocks; each is at most 16777216",
+                       Error);
 }
 
 TEST_CASE("pattern fixed") {

@@ -319,8 +319,8 @@ std::vector<std::vector<Piece>> wavefront(std::span<const LSTMDirection> layers,
     return d.rule.zoneout() && !d.rule.expected;
   });
   if (chunk == 0) BS_DISPATCH(first.gates.device(), lstm_chunk, first, backward, chunk);
-  const int64_t steps = first.steps();
-  return wavefront(steps, draws ? steps : std::min(chunk, steps), layers.size());
+  if (draws || chunk > first.steps()) chunk = first.steps();
+  return wavefront(first.steps(), chunk, layers.size());
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/tests/kernels/transducer_reference.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
@@ -150,4 +152,30 @@ TEST_CASE("transducer_loss of more than 2^31 logits, on a GPU; of a few on the C
     check(last[k], p - (blank ? 1 : 0));
     check(first[k], p - (blank ? 1 - emitted : k == label ? emitted : 0));
   }
+}
+
+TEST_CASE("transducer_loss: another call's result is refused") {
+  const Tensor x = zeros({2, 3, 3, 4}), targets = full({2, 2}, 1, i64);
+  const Tensor frames = full({2}, 3, i64), labels = full({2}, 2, i64), one = full({}, 1);
+  const TransducerLossResult right = transducer_loss(x, targets, frames, labels);
+  const auto refused = [&](const TransducerLossResult& result, const std::string& what) {
+    CHECK_THROWS_WITH_AS(transducer_loss_backward(x, targets, result, one),
+                         ("transducer_loss_backward: " + what).c_str(), Error);
+  };
+  const std::string other = "the result given is not that of these logits and targets";
+  TransducerLossResult result = right;
+  result.lse = full({1}, 1).expand({18});
+  refused(result, other);
+  result = right;
+  result.lattice = result.lattice.slice(1, 1, 30);
+  refused(result, other);
+  CHECK_THROWS_AS(transducer_posterior(x, targets, result), Error);
+  CHECK_THROWS_AS(transducer_alignment(x, targets, result), Error);
+  result = right;
+  result.utterances = clone(result.utterances);
+  result.utterances.data<int64_t>()[4] = 10;
+  refused(result, "utterance 1 of 3 frames and 2 labels at row 10 of 18");
+  CHECK_THROWS_AS(
+      transducer_loss_backward(x, targets, right, full({2}, 1), {.reduction = Reduction::none}),
+      Error);
 }

@@ -1,6 +1,6 @@
 #pragma once
 /** @file Calls of functions whose arguments are right, nearly right and wrong. */
-#include <bs/tests/misuse/values.h>
+#include <bs/tests/misuse/compound_values.h>
 
 #include <functional>
 #include <sstream>
@@ -99,6 +99,9 @@ struct Function {
 
 /** @brief All that were listed, in order. */
 std::vector<Function>& functions();
+
+/** @brief Frees the handles of the C interface that arguments were; and what forwards saved. */
+void forget_handles(bool saved);
 
 /** @brief Adds a function to the list. */
 struct Listed {

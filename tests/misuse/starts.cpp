@@ -16,6 +16,7 @@
 #include <bs/kernels/sparse_attention.h>
 #include <bs/kernels/transducer_loss.h>
 #include <bs/lib/patterns.h>
+#include <bs/tests/misuse/c_values.h>
 #include <bs/tests/misuse/starts.h>
 
 namespace bs::test {
@@ -43,6 +44,7 @@ void add_convolutions(Table& to) {
   to.insert({"conv1d", {cube(), cube()}});
   to.insert({"conv_transpose2d_backward_w", {image(), full({8, 8, 1, 1}, .5), shape}});
   to.insert({"block_sparse_softmax", {sparse}});
+  to.insert({"block_sparse_softmax", {full({1, 8, 8}, .5), one_block()}});
   to.insert({"block_sparse_softmax_backward", {sparse, full({1, 8, 8}, .5)}});
   to.insert({"block_sparse_softmax_bias_gradient", {sparse, full({1, 8, 8}, .5), Shape{8, 8}}});
   for (const char* name : {"dsd_backward_s", "dds_backward_s"})
@@ -105,8 +107,7 @@ void add_sequences(Table& to) {
   for (const char* name : {"lstm_backward", "lstm_layers_backward"})
     to.insert({name, {cube(), directions, Tensor(), results, upstream}});
   for (const char* name : {"rope", "rope_backward"}) to.insert({name, {image(), rope_table(8, 8)}});
-  to.insert(
-      {"sparse_attention", {image(), image(), image(), one_block(), SparseAttentionOptions{}}});
+  to.insert({"sparse_attention", {image(), image(), image(), one_block()}});
   to.insert({"sparse_attention_backward",
              {image(), image(), image(), sparse_attention(image(), image(), image(), one_block()),
               image(), one_block(), SparseAttentionOptions{}}});
@@ -155,20 +156,30 @@ std::vector<LSTMDirectionVariables> with_gradients(const std::vector<LSTMDirecti
   return all;
 }
 
-/** Makes `given` a value of the type that `drawn` has. Whether it can. */
-bool turn_into(const std::any& drawn, std::any& given) {
-  if (drawn.type() == given.type()) return true;
-  if (const auto* t = std::any_cast<Tensor>(&given); t && drawn.type() == typeid(Variable)) {
+/** Makes `given` a value of the type that `unset` has. Whether it can. */
+bool turn_into(const std::any& unset, std::any& given) {
+  if (unset.type() == given.type()) return true;
+  if (const auto* t = std::any_cast<Tensor>(&given); t && unset.type() == typeid(Variable)) {
     given = t->defined() ? Variable(*t, is_floating(t->dtype())) : Variable();
     return true;
   }
+  if (const auto* t = std::any_cast<Tensor>(&given);
+      t && unset.type() == typeid(const bs_tensor*)) {
+    given = Values<const bs_tensor*>::made(*t);
+    return true;
+  }
+  if (const auto* l = std::any_cast<LayoutPtr>(&given);
+      l && unset.type() == typeid(const bs_layout*)) {
+    given = Values<const bs_layout*>::made(*l);
+    return true;
+  }
   if (const auto* s = std::any_cast<SparseTensor>(&given);
-      s && drawn.type() == typeid(SparseVariable)) {
+      s && unset.type() == typeid(SparseVariable)) {
     given = SparseVariable{s->layout, Variable(s->values, true)};
     return true;
   }
   if (const auto* d = std::any_cast<std::vector<LSTMDirection>>(&given);
-      d && drawn.type() == typeid(std::vector<LSTMDirectionVariables>)) {
+      d && unset.type() == typeid(std::vector<LSTMDirectionVariables>)) {
     given = with_gradients(*d);
     return true;
   }
@@ -186,6 +197,16 @@ Arguments filled_in(Arguments arguments, const Tensor& with) {
       argument = std::vector<Tensor>{with};
     else if (argument.type() == typeid(std::vector<Variable>))
       argument = std::vector<Variable>{Variable(with, true)};
+    else if (argument.type() == typeid(const bs_tensor*))
+      argument = Values<const bs_tensor*>::made(with);
+    else if (argument.type() == typeid(const bs_layout*))
+      argument = Values<const bs_layout*>::made(one_block());
+    else if (argument.type() == typeid(LayoutPtr))
+      argument = one_block();
+    else if (argument.type() == typeid(const bs_attention*) && !handles().attentions.empty())
+      argument = static_cast<const bs_attention*>(handles().attentions.back());
+    else if (argument.type() == typeid(const bs_transducer*) && !handles().transducers.empty())
+      argument = static_cast<const bs_transducer*>(handles().transducers.back());
   return arguments;
 }
 
@@ -203,7 +224,7 @@ std::vector<Arguments> Starts::of(const std::string& name, const Arguments& unse
   std::vector<Arguments> fitting;
   for (const Tensor& with : {vector(), matrix(), cube(), image()})
     fitting.push_back(filled_in(unset, with));
-  const auto [from, to] = all_.equal_range(name);
+  const auto [from, to] = all_.equal_range(name.starts_with("bs_") ? name.substr(3) : name);
   for (auto i = from; i != to; ++i) {
     Arguments arguments = i->second;
     bool fits = arguments.size() <= unset.size();

@@ -1,0 +1,211 @@
+#pragma once
+/** @file Values of the C interface's types: handles, options behind pointers, places of results. */
+#include <bs/c/handle.h>
+#include <bs/tests/misuse/misuse.h>
+
+#include <deque>
+#include <stdexcept>
+
+namespace bs::test {
+
+/** @brief Handles that arguments point to: see forget_handles. */
+struct Handles {
+  std::deque<bs_tensor> tensors;
+  std::deque<bs_layout> layouts;
+  std::vector<bs_attention*> attentions;
+  std::vector<bs_transducer*> transducers;
+
+  template <class Saved>
+  auto& saved() {
+    if constexpr (std::is_same_v<Saved, bs_attention>)
+      return (attentions);
+    else
+      return (transducers);
+  }
+};
+Handles& handles();
+
+template <>
+struct Values<const bs_tensor*> {
+  using X = const bs_tensor*;
+  static X made(const Tensor& t) {
+    return t.defined() ? &handles().tensors.emplace_back(bs_tensor{t}) : nullptr;
+  }
+  static Tensor held(X x) { return x ? x->value : Tensor(); }
+  static X draw(Source& from) { return made(Values<Tensor>::draw(from)); }
+  static int wrongs(X x) { return test::wrongs(held(x)); }
+  static void make_wrong(X& x, int k) { x = made(wrong(held(x), k)); }
+  static std::string show(X x) { return test::show(held(x)); }
+};
+
+template <>
+struct Values<const bs_layout*> {
+  using X = const bs_layout*;
+  static X made(const LayoutPtr& layout) {
+    return layout ? &handles().layouts.emplace_back(bs_layout{layout}) : nullptr;
+  }
+  static X draw(Source& from) { return made(draw_layout(from)); }
+  static int wrongs(X) { return Values<LayoutPtr>::wrongs({}); }
+  static void make_wrong(X& x, int k) {
+    LayoutPtr layout;
+    Values<LayoutPtr>::make_wrong(layout, k);
+    x = made(layout);
+  }
+  static std::string show(X x) { return Values<LayoutPtr>::show(x ? x->value : nullptr); }
+};
+
+template <>
+struct Values<bs_conv2d_blocks> {
+  using X = bs_conv2d_blocks;
+  using V = Values<const bs_tensor*>;
+  using L = Values<const bs_layout*>;
+  static X draw(Source& from) {
+    X x{V::draw(from), L::draw(from), 1, 1};
+    if (from.chance(.7)) x.values = V::made(Tensor::empty({1, 8, 8}, f32));
+    if (from.chance(.2)) x.r = Values<int64_t>::draw(from);
+    return x;
+  }
+  static int wrongs(const X& x) { return V::wrongs(x.values) + L::wrongs(x.layout); }
+  static void make_wrong(X& x, int k) {
+    const int values = V::wrongs(x.values);
+    if (k < values)
+      V::make_wrong(x.values, k);
+    else
+      L::make_wrong(x.layout, k - values);
+  }
+  static std::string show(const X& x) { return V::show(x.values) + ", " + L::show(x.layout); }
+};
+
+/** The sizes of patterns: most of them square, and small. */
+template <>
+struct Values<bs_size> {
+  static std::array<int*, 4> numbers(bs_size& x) { return {&x.heads, &x.rows, &x.cols, &x.block}; }
+  static bs_size draw(Source& from) {
+    bs_size x{1, 2, 2, 8};
+    if (from.chance(.3)) *numbers(x)[static_cast<size_t>(from.below(4))] = Values<int>::draw(from);
+    return x;
+  }
+  static int wrongs(bs_size) { return 4 * Values<int>::wrongs(0); }
+  static void make_wrong(bs_size& x, int k) {
+    Values<int>::make_wrong(*numbers(x)[static_cast<size_t>(k % 4)], k / 4);
+  }
+  static std::string show(bs_size x) {
+    return format("{} heads of {} x {} blocks of {}", x.heads, x.rows, x.cols, x.block);
+  }
+};
+
+template <>
+struct Values<bs_conv2d_options> {
+  using X = bs_conv2d_options;
+  static std::array<int64_t*, 9> numbers(X& x) {
+    return {&x.stride[0],  &x.stride[1],  &x.dilation[0], &x.dilation[1], &x.padding[0],
+            &x.padding[1], &x.padding[2], &x.padding[3],  &x.groups};
+  }
+  static X draw(Source& from) {
+    X x{};
+    for (int64_t* number : numbers(x))
+      if (from.chance(.15)) *number = Values<int64_t>::draw(from);
+    return x;
+  }
+  static int wrongs(X) { return 9 * Values<int64_t>::wrongs(0); }
+  static void make_wrong(X& x, int k) {
+    Values<int64_t>::make_wrong(*numbers(x)[static_cast<size_t>(k % 9)], k / 9);
+  }
+  static std::string show(X x) {
+    std::string text;
+    for (const int64_t* number : numbers(x)) text += std::to_string(*number) + " ";
+    return text;
+  }
+};
+
+template <class T>
+concept Saved = std::is_same_v<T, bs_attention> || std::is_same_v<T, bs_transducer>;
+
+template <Saved S>
+struct Values<const S*> {
+  using X = const S*;
+  static X draw(Source& from) {
+    const std::vector<S*>& all = handles().saved<S>();
+    return all.empty() || from.chance(.1) ? nullptr : from.one_of<S*>(all);
+  }
+  static int wrongs(X) { return 1; }
+  static void make_wrong(X& x, int) { x = nullptr; }
+  static std::string show(X x) { return x ? "what a forward saved" : "null"; }
+};
+
+/** @brief Where a function writes a result, or null. The handle given is freed, or kept. */
+template <class T>
+struct Place {
+  T result{};
+  bool none = false;
+
+  Place() = default;
+  Place(const Place& other) : none(other.none) {}
+  Place& operator=(const Place& other) {
+    none = other.none;
+    return *this;
+  }
+  ~Place() {
+    if constexpr (std::is_same_v<T, bs_tensor*>) bs_tensor_free(result);
+    if constexpr (std::is_same_v<T, bs_layout*>) bs_layout_free(result);
+    if constexpr (Saved<std::remove_pointer_t<T>>)
+      if (result) handles().saved<std::remove_pointer_t<T>>().push_back(result);
+  }
+};
+template <class T>
+struct Values<Place<T>> {
+  static Place<T> draw(Source& from) {
+    Place<T> place;
+    place.none = from.chance(.1);
+    return place;
+  }
+  static int wrongs(const Place<T>&) { return 1; }
+  static void make_wrong(Place<T>& place, int) { place.none = true; }
+  static std::string show(const Place<T>& place) { return place.none ? "no place" : "a place"; }
+};
+template <class T>
+struct Parameter<T*> {
+  using Kept = Place<T>;
+  static T* pass(Kept& kept) { return kept.none ? nullptr : &kept.result; }
+};
+
+/** @brief Options behind a pointer that may be null. */
+template <class T>
+struct Given {
+  T value{};
+  bool none = false;
+};
+template <class T>
+struct Values<Given<T>> {
+  static Given<T> draw(Source& from) { return {Values<T>::draw(from), from.chance(.1)}; }
+  static int wrongs(const Given<T>& x) { return 1 + Values<T>::wrongs(x.value); }
+  static void make_wrong(Given<T>& x, int k) {
+    x.none = k == 0;
+    if (k > 0) Values<T>::make_wrong(x.value, k - 1);
+  }
+  static std::string show(const Given<T>& x) { return x.none ? "null" : Values<T>::show(x.value); }
+};
+template <class T>
+struct Parameter<const T*> {
+  using Kept = Given<T>;
+  static const T* pass(Kept& kept) { return kept.none ? nullptr : &kept.value; }
+};
+template <class H>
+struct HandleParameter {
+  using Kept = H;
+  static H pass(Kept& kept) { return kept; }
+};
+template <>
+struct Parameter<const bs_tensor*> : HandleParameter<const bs_tensor*> {};
+template <>
+struct Parameter<const bs_layout*> : HandleParameter<const bs_layout*> {};
+template <Saved S>
+struct Parameter<const S*> : HandleParameter<const S*> {};
+
+/** @brief A status is what an exception is elsewhere. */
+inline void take(bs_status status, Source&) {
+  if (status == BS_INTERNAL_ERROR) throw std::runtime_error(bs_last_error());
+  if (status != BS_OK) throw Error(bs_last_error());
+}
+
+}  // namespace bs::test

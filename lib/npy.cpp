@@ -41,7 +41,7 @@ void widen(const std::byte* from, const Tensor& to) {
   for (int64_t i = 0; i < to.numel(); ++i) {
     From value;
     std::memcpy(&value, from + static_cast<size_t>(i) * sizeof value, sizeof value);
-    values[i] = value;
+    values[i] = value;  // NOLINT(bugprone-signed-char-misuse): a byte here is a number with a sign
   }
 }
 

@@ -1,6 +1,8 @@
 #include <bs/lib/dlpack.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <memory>
 
 namespace bs::dlpack {
@@ -83,16 +85,22 @@ Tensor imported(M* managed) {
   check_usable("from_dlpack", device);
   const auto rank = static_cast<size_t>(view.rank);
   const Shape shape(std::span<const int64_t>(view.shape, rank));
-  Strides strides = contiguous_strides(shape);
-  if (view.strides) strides = Strides(std::span<const int64_t>(view.strides, rank));
-  int64_t span = shape.product() == 0 ? 0 : 1;  // elements from the first to the last in memory
+  const Strides strides = view.strides ? Strides(std::span<const int64_t>(view.strides, rank))
+                                       : contiguous_strides(shape);
+  // All that may be refused is refused here: what from_blob has taken over it also releases.
+  __extension__ using Wide = __int128;
+  constexpr int64_t too_much = std::numeric_limits<int64_t>::max() / 8;
+  Wide span = 1;  // elements from the first to the last in memory
   for (int i = 0; i < shape.rank(); ++i) {
     BS_CHECK(shape[i] >= 0 && (strides[i] >= 0 || shape[i] < 2),
              "from_dlpack: shape {} with strides {}", shape, strides);
-    if (span > 0) span += (shape[i] - 1) * strides[i];
+    span = std::min<Wide>(span + Wide{std::max<int64_t>(shape[i] - 1, 0)} * strides[i], too_much);
   }
-  auto* data = static_cast<char*>(view.data) + view.byte_offset;
-  return Tensor::from_blob(view.data ? data : nullptr, {span}, dtype, device,
+  if (shape.product() == 0) span = 0;
+  BS_CHECK(span < too_much, "from_dlpack: shape {} with strides {} is of no tensor", shape,
+           strides);
+  char* const data = view.data ? static_cast<char*>(view.data) + view.byte_offset : nullptr;
+  return Tensor::from_blob(data, {static_cast<int64_t>(span)}, dtype, device,
                            [managed] {
                              if (managed->deleter) managed->deleter(managed);
                            })

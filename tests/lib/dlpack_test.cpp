@@ -3,6 +3,8 @@
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 using namespace bs;
 using namespace bs::test;
 
@@ -80,6 +82,18 @@ TEST_CASE("what has no tensor is refused and stays the caller's") {
   m = good;
   m.view.rank = 9;
   CHECK_THROWS_WITH_AS(dlpack::from_dlpack(&m), "from_dlpack: 9 axes; 8 are the most", Error);
+  m = good;
+  int64_t huge[8], far[8];
+  std::fill_n(huge, 8, int64_t{1} << 62);
+  std::fill_n(far, 8, int64_t{1} << 62);
+  for (const int32_t rank : {1, 2, 8})
+    for (int64_t* const steps : {static_cast<int64_t*>(nullptr), far}) {
+      CAPTURE(rank);
+      m.view.rank = rank;
+      m.view.shape = huge;
+      m.view.strides = steps;
+      CHECK_THROWS_AS(dlpack::from_dlpack(&m), Error);
+    }
   CHECK_THROWS_WITH_AS(dlpack::to_dlpack(Tensor()), "to_dlpack: an undefined tensor", Error);
   CHECK(released == 0);
 }

@@ -5,16 +5,24 @@
 
 namespace bs {
 
-void adam(std::span<const AdamParameter> parameters, int64_t step, const AdamOptions& options,
-          const GradientClip& clip, const Tensor& numbers) {
+PreparedStep prepared_adam(std::span<const AdamParameter> parameters, int64_t step,
+                           const AdamOptions& options, const GradientClip& clip,
+                           const Tensor& numbers) {
   check_rates("adam", options.learning_rate, options.eps, options.weight_decay);
   check_moments("adam", step, options.beta1, options.beta2);
-  const auto present = checked_parameters("adam", parameters, state_names(options), clip);
-  if (present.empty()) return;
+  auto present = checked_parameters("adam", parameters, state_names(options), clip);
+  if (present.empty()) return [] {};
   check_numbers("adam", numbers, 2, present.front().value.device());
-  note_step("adam", present);
-  BS_DISPATCH_WORK(present.front().value.device(), step_work(present), adam, present, step, options,
-                   clip, numbers);
+  return [present = std::move(present), step, options, clip, numbers] {
+    note_step("adam", present);
+    BS_DISPATCH_WORK(present.front().value.device(), step_work(present), adam, present, step,
+                     options, clip, numbers);
+  };
+}
+
+void adam(std::span<const AdamParameter> parameters, int64_t step, const AdamOptions& options,
+          const GradientClip& clip, const Tensor& numbers) {
+  prepared_adam(parameters, step, options, clip, numbers)();
 }
 
 std::array<double, 2> adam_numbers(int64_t step, const AdamOptions& options) {

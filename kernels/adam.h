@@ -40,6 +40,10 @@ inline std::array<const char*, 3> state_names(const AdamOptions& options) {
  *  [0, 1), or a rate, eps or decay is negative. */
 void adam(std::span<const AdamParameter> parameters, int64_t step, const AdamOptions& options,
           const GradientClip& clip = {}, const Tensor& numbers = {});
+/** @brief The same step, checked and with its memory, to be done later. */
+PreparedStep prepared_adam(std::span<const AdamParameter> parameters, int64_t step,
+                           const AdamOptions& options, const GradientClip& clip = {},
+                           const Tensor& numbers = {});
 /** @brief What depends on the step and its rate. As a tensor of f64 on the parameters' device these
  *  are the last argument above, and a graph can go on from step to step. */
 std::array<double, 2> adam_numbers(int64_t step, const AdamOptions& options);

@@ -5,16 +5,24 @@
 
 namespace bs {
 
-void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
-           const GradientClip& clip, const Tensor& numbers) {
+PreparedStep prepared_adamw(std::span<const AdamWParameter> parameters, int64_t step,
+                            const AdamWOptions& options, const GradientClip& clip,
+                            const Tensor& numbers) {
   check_rates("adamw", options.learning_rate, options.eps, options.weight_decay);
   check_moments("adamw", step, options.beta1, options.beta2);
-  const auto present = checked_parameters("adamw", parameters, state_names(options), clip);
-  if (present.empty()) return;
+  auto present = checked_parameters("adamw", parameters, state_names(options), clip);
+  if (present.empty()) return [] {};
   check_numbers("adamw", numbers, 3, present.front().value.device());
-  note_step("adamw", present);
-  BS_DISPATCH_WORK(present.front().value.device(), step_work(present), adamw, present, step,
-                   options, clip, numbers);
+  return [present = std::move(present), step, options, clip, numbers] {
+    note_step("adamw", present);
+    BS_DISPATCH_WORK(present.front().value.device(), step_work(present), adamw, present, step,
+                     options, clip, numbers);
+  };
+}
+
+void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
+           const GradientClip& clip, const Tensor& numbers) {
+  prepared_adamw(parameters, step, options, clip, numbers)();
 }
 
 std::array<double, 3> adamw_numbers(int64_t step, const AdamWOptions& options) {

@@ -25,6 +25,10 @@ inline std::array<const char*, 2> state_names(const AdamWOptions&) { return mome
  *  or decay is negative. */
 void adamw(std::span<const AdamWParameter> parameters, int64_t step, const AdamWOptions& options,
            const GradientClip& clip = {}, const Tensor& numbers = {});
+/** @brief The same step, checked and with its memory, to be done later. */
+PreparedStep prepared_adamw(std::span<const AdamWParameter> parameters, int64_t step,
+                            const AdamWOptions& options, const GradientClip& clip = {},
+                            const Tensor& numbers = {});
 /** @brief What depends on the step and its rate. As a tensor of f64 on the parameters' device these
  *  are the last argument above, and a graph can go on from step to step. */
 std::array<double, 3> adamw_numbers(int64_t step, const AdamWOptions& options);

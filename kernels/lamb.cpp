@@ -5,16 +5,24 @@
 
 namespace bs {
 
-void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
-          const GradientClip& clip, const Tensor& numbers) {
+PreparedStep prepared_lamb(std::span<const LambParameter> parameters, int64_t step,
+                           const LambOptions& options, const GradientClip& clip,
+                           const Tensor& numbers) {
   check_rates("lamb", options.learning_rate, options.eps, options.weight_decay);
   check_moments("lamb", step, options.beta1, options.beta2);
-  const auto present = checked_parameters("lamb", parameters, state_names(options), clip);
-  if (present.empty()) return;
+  auto present = checked_parameters("lamb", parameters, state_names(options), clip);
+  if (present.empty()) return [] {};
   check_numbers("lamb", numbers, 3, present.front().value.device());
-  note_step("lamb", present);
-  BS_DISPATCH_WORK(present.front().value.device(), step_work(present), lamb, present, step, options,
-                   clip, numbers);
+  return [present = std::move(present), step, options, clip, numbers] {
+    note_step("lamb", present);
+    BS_DISPATCH_WORK(present.front().value.device(), step_work(present), lamb, present, step,
+                     options, clip, numbers);
+  };
+}
+
+void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
+          const GradientClip& clip, const Tensor& numbers) {
+  prepared_lamb(parameters, step, options, clip, numbers)();
 }
 
 std::array<double, 3> lamb_numbers(int64_t step, const LambOptions& options) {

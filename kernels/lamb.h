@@ -30,6 +30,10 @@ inline std::array<const char*, 2> state_names(const LambOptions&) { return momen
  *  or decay is negative. */
 void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
           const GradientClip& clip = {}, const Tensor& numbers = {});
+/** @brief The same step, checked and with its memory, to be done later. */
+PreparedStep prepared_lamb(std::span<const LambParameter> parameters, int64_t step,
+                           const LambOptions& options, const GradientClip& clip = {},
+                           const Tensor& numbers = {});
 /** @brief What depends on the step and its rate. As a tensor of f64 on the parameters' device these
  *  are the last argument above, and a graph can go on from step to step. */
 std::array<double, 3> lamb_numbers(int64_t step, const LambOptions& options);

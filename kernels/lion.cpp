@@ -17,15 +17,22 @@ void check_options(const LionOptions& o) {
 
 }  // namespace
 
-void lion(std::span<const LionParameter> parameters, const LionOptions& options,
-          const GradientClip& clip, const Tensor& numbers) {
+PreparedStep prepared_lion(std::span<const LionParameter> parameters, const LionOptions& options,
+                           const GradientClip& clip, const Tensor& numbers) {
   check_options(options);
-  const auto present = checked_parameters("lion", parameters, state_names(options), clip);
-  if (present.empty()) return;
+  auto present = checked_parameters("lion", parameters, state_names(options), clip);
+  if (present.empty()) return [] {};
   const Device device = present.front().value.device();
   check_numbers("lion", numbers, 2, device);
-  note_step("lion", present);
-  BS_DISPATCH_WORK(device, step_work(present), lion, present, options, clip, numbers);
+  return [present = std::move(present), device, options, clip, numbers] {
+    note_step("lion", present);
+    BS_DISPATCH_WORK(device, step_work(present), lion, present, options, clip, numbers);
+  };
+}
+
+void lion(std::span<const LionParameter> parameters, const LionOptions& options,
+          const GradientClip& clip, const Tensor& numbers) {
+  prepared_lion(parameters, options, clip, numbers)();
 }
 
 std::array<double, 2> lion_numbers(int64_t, const LionOptions& options) {

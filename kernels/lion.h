@@ -31,6 +31,9 @@ inline std::array<const char*, 1> state_names(const LionOptions&) { return {"mom
  * or a rate or decay is negative. */
 void lion(std::span<const LionParameter> parameters, const LionOptions& options,
           const GradientClip& clip = {}, const Tensor& numbers = {});
+/** @brief The same step, checked and with its memory, to be done later. */
+PreparedStep prepared_lion(std::span<const LionParameter> parameters, const LionOptions& options,
+                           const GradientClip& clip = {}, const Tensor& numbers = {});
 /** @brief What depends on the rate. As a tensor of f64 on the parameters' device these are the last
  *  argument above, and a graph can go on from step to step. */
 std::array<double, 2> lion_numbers(int64_t step, const LionOptions& options);

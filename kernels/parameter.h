@@ -5,10 +5,16 @@
 #include <bs/lib/changes.h>
 
 #include <array>
+#include <functional>
 #include <span>
 #include <vector>
 
 namespace bs {
+
+/** @brief A step whose arguments have been checked; the call, one at most, does it. So several
+ *  groups of parameters are known to fit before the first changes. On the CPU the rules that look
+ * at one element at a time need no more memory then. */
+using PreparedStep = std::function<void()>;
 
 /** @brief The dtype in which the state of a parameter of `dtype` is kept and its step is done. */
 inline DType state_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }

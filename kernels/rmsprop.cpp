@@ -16,15 +16,23 @@ void check_options(const RMSpropOptions& o) {
 
 }  // namespace
 
-void rmsprop(std::span<const RMSpropParameter> parameters, const RMSpropOptions& options,
-             const GradientClip& clip, const Tensor& rate) {
+PreparedStep prepared_rmsprop(std::span<const RMSpropParameter> parameters,
+                              const RMSpropOptions& options, const GradientClip& clip,
+                              const Tensor& rate) {
   check_options(options);
-  const auto present = checked_parameters("rmsprop", parameters, state_names(options), clip);
-  if (present.empty()) return;
+  auto present = checked_parameters("rmsprop", parameters, state_names(options), clip);
+  if (present.empty()) return [] {};
   const Device device = present.front().value.device();
   check_numbers("rmsprop", rate, 1, device);
-  note_step("rmsprop", present);
-  BS_DISPATCH_WORK(device, step_work(present), rmsprop, present, options, clip, rate);
+  return [present = std::move(present), device, options, clip, rate] {
+    note_step("rmsprop", present);
+    BS_DISPATCH_WORK(device, step_work(present), rmsprop, present, options, clip, rate);
+  };
+}
+
+void rmsprop(std::span<const RMSpropParameter> parameters, const RMSpropOptions& options,
+             const GradientClip& clip, const Tensor& rate) {
+  prepared_rmsprop(parameters, options, clip, rate)();
 }
 
 std::array<double, 1> rmsprop_numbers(int64_t, const RMSpropOptions& options) {

@@ -43,6 +43,10 @@ inline std::array<const char*, 3> state_names(const RMSpropOptions& options) {
  *  a rate, eps, decay or momentum is negative. */
 void rmsprop(std::span<const RMSpropParameter> parameters, const RMSpropOptions& options,
              const GradientClip& clip = {}, const Tensor& rate = {});
+/** @brief The same step, checked and with its memory, to be done later. */
+PreparedStep prepared_rmsprop(std::span<const RMSpropParameter> parameters,
+                              const RMSpropOptions& options, const GradientClip& clip = {},
+                              const Tensor& rate = {});
 /** @brief What depends on the step and its rate: the rate. */
 std::array<double, 1> rmsprop_numbers(int64_t step, const RMSpropOptions& options);
 

@@ -15,15 +15,22 @@ void check_options(const SgdOptions& o) {
 
 }  // namespace
 
-void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
-         const GradientClip& clip, const Tensor& rate) {
+PreparedStep prepared_sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
+                          const GradientClip& clip, const Tensor& rate) {
   check_options(options);
-  const auto present = checked_parameters("sgd", parameters, state_names(options), clip);
-  if (present.empty()) return;
+  auto present = checked_parameters("sgd", parameters, state_names(options), clip);
+  if (present.empty()) return [] {};
   const Device device = present.front().value.device();
   check_numbers("sgd", rate, 1, device);
-  note_step("sgd", present);
-  BS_DISPATCH_WORK(device, step_work(present), sgd, present, options, clip, rate);
+  return [present = std::move(present), device, options, clip, rate] {
+    note_step("sgd", present);
+    BS_DISPATCH_WORK(device, step_work(present), sgd, present, options, clip, rate);
+  };
+}
+
+void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
+         const GradientClip& clip, const Tensor& rate) {
+  prepared_sgd(parameters, options, clip, rate)();
 }
 
 std::array<double, 1> sgd_numbers(int64_t, const SgdOptions& options) {

@@ -33,6 +33,9 @@ inline std::array<const char*, 1> state_names(const SgdOptions& options) {
  *  not zero and a parameter has no momentum tensor. */
 void sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
          const GradientClip& clip = {}, const Tensor& rate = {});
+/** @brief The same step, checked and with its memory, to be done later. */
+PreparedStep prepared_sgd(std::span<const SgdParameter> parameters, const SgdOptions& options,
+                          const GradientClip& clip = {}, const Tensor& rate = {});
 /** @brief What depends on the step and its rate: the rate. */
 std::array<double, 1> sgd_numbers(int64_t step, const SgdOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include <bs/lib/check.h>
 #include <bs/lib/host_view.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -12,7 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <string_view>
@@ -26,10 +27,14 @@ namespace {
   BS_THROW(IoError, "{}: {}: {}", path, action, std::strerror(errno));
 }
 
-/// Makes a rename last: the folder's entry must reach the disk too.
-void synchronize_folder(const std::string& path) {
+/// The folder of a file, with a slash behind it.
+std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return slash == std::string::npos ? "./" : path.substr(0, slash + 1);
+}
+
+/// Makes a rename last: the folder's entry must reach the disk too.
+void synchronize(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0)
     return;  // some file systems do not let folders be opened: nothing to wait for
@@ -71,18 +76,17 @@ bool is_left_over(int descriptor) {
 
 /// Removes what killed writers of this path left. What cannot be removed stays: nothing needs it.
 void remove_leftovers(const std::string& path) {
-  const std::filesystem::path final_path(path);
-  const std::string base = final_path.filename().string();
-  std::error_code error;
-  const std::filesystem::path folder =
-      final_path.has_parent_path() ? final_path.parent_path() : ".";
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error)) {
-    if (!is_temporary(at->path().filename().string(), base)) continue;
-    const int descriptor =
-        ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  const std::string folder = folder_of(path);
+  const std::string base = path.substr(path.rfind('/') + 1);
+  // std::filesystem ends the process when it finds no memory to look into a folder.
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), ::closedir);
+  if (!entries) return;
+  while (const dirent* entry = ::readdir(entries.get())) {
+    if (!is_temporary(entry->d_name, base)) continue;
+    const std::string name = folder + entry->d_name;
+    const int descriptor = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (descriptor < 0) continue;
-    if (is_left_over(descriptor)) ::unlink(at->path().c_str());
+    if (is_left_over(descriptor)) ::unlink(name.c_str());
     ::close(descriptor);
   }
 }
@@ -119,6 +123,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 void AtomicFile::commit() {
+  const std::string folder = folder_of(path_);  // needs memory, which behind the rename is too late
   if (::fsync(descriptor_) != 0) fail("writing failed", path_);
   if (::close(std::exchange(descriptor_, -1)) != 0 ||
       std::rename(temporary_.c_str(), path_.c_str()) != 0) {
@@ -127,7 +132,7 @@ void AtomicFile::commit() {
     errno = reason;
     fail("cannot be replaced", path_);
   }
-  synchronize_folder(path_);
+  synchronize(folder);
 }
 
 void Input::check_left(size_t bytes) const {

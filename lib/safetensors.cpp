@@ -133,10 +133,11 @@ void save_safetensors(const std::string& path, const Safetensors& content) {
   int64_t at = 0;
   for (const auto& [name, tensor] : tensors) {
     const int64_t end = at + static_cast<int64_t>(tensor.bytes());
-    header.emplace_back(
-        name, Json::Object{{"dtype", names[place_of(tensor.dtype())].text},
-                           {"shape", Json::Array(tensor.shape().begin(), tensor.shape().end())},
-                           {"data_offsets", Json::Array{at, end}}});
+    Json::Object entry;  // member by member: GCC 12 destroys lists that throw halfway wrongly
+    entry.emplace_back("dtype", names[place_of(tensor.dtype())].text);
+    entry.emplace_back("shape", Json::Array(tensor.shape().begin(), tensor.shape().end()));
+    entry.emplace_back("data_offsets", Json::Array{at, end});
+    header.emplace_back(name, std::move(entry));
     at = end;
   }
   std::string text = Json(std::move(header)).dump();

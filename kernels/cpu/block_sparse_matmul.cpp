@@ -195,16 +195,22 @@ class Sdd {
     W* right = scratch<W>(packed_right, packed_b_size<W>(depth_, n()));
     const bool rounds = p_.epilogue || (!std::is_same_v<T, W> && steps_ > 1);
     W* sums = rounds ? scratch<W>(wide_sums, count_ * area()) : nullptr;
+    Failure failure;
 #pragma omp parallel num_threads(team) if (team > 1)
-    sum_up(left, right, sums);
+    sum_up(left, right, sums, failure);
+    failure.rethrow();
   }
 
  private:
   /// A thread's part of the work.
-  void sum_up(W* left, W* right, W* sums) const {
+  void sum_up(W* left, W* right, W* sums, Failure& failure) const {
     std::optional<EpilogueRows<W>> rows;
-    if (const BlockSparseEpilogue* e = p_.epilogue)
-      rows.emplace(e->expression, e->operands, e->scalars);
+    failure.guard([&] {
+      if (const BlockSparseEpilogue* e = p_.epilogue)
+        rows.emplace(e->expression, e->operands, e->scalars);
+    });
+#pragma omp barrier
+    if (failure.any()) return;
     for (int64_t step = 0; step < steps_; ++step) {
       const int64_t cuts = steps_ / p_.sum.numel(), from = step % cuts * depth_;
       const int64_t k = std::min(depth_, p_.k - from);

@@ -33,7 +33,7 @@ struct Rows {
 template <class T>
 Squares step_moments(const Rows<T>& rows, const LambStep<Wide<T>>& step, Wide<T> clip) {
   using W = Wide<T>;
-  RowBuffer<T> gradient(rows.n), weight(rows.n);
+  PieceBuffer<T> gradient, weight;
   const W* g = gradient.read(rows.gradient, rows.n);
   const W* w = rows.master ? rows.master : weight.read(rows.value, rows.n);
   W *m = rows.m, *v = rows.v;
@@ -60,7 +60,7 @@ void step_weights(const Rows<T>& rows, const LambStep<Wide<T>>& step, Wide<T> le
     walk(rows.master);
     if constexpr (sizeof(T) == 2) narrow(rows.n, rows.master, rows.value);
   } else {
-    RowBuffer<T> weight(rows.n);
+    PieceBuffer<T> weight;
     weight.read(rows.value, rows.n);
     walk(weight.target(rows.value));
     weight.write(rows.value, rows.n);

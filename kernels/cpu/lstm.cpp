@@ -84,7 +84,8 @@ class Forward {
   }
 
   void run() {
-    run_team(team_for(s_), [&](int thread, int team) {
+    const auto reserve = [&] { LeftRows<W>::reserve(batch_, std::max(width_, cells_)); };
+    run_team(team_for(s_), reserve, [&](int thread, int team) {
       visit_bool(s_.rule.hard, [&]<bool hard>(std::bool_constant<hard>) {
         for (int64_t n = 0; n < s_.steps(); ++n) step<hard>(n, thread, team);
       });

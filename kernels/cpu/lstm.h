@@ -36,12 +36,19 @@ inline int team_for(const LSTMSteps& s) {
   return team_size(work, worth_a_thread);
 }
 
-/// Calls body(thread, team) on each thread of a team.
-template <class Body>
-void run_team(int team, Body&& body) {
+/// Calls body(thread, team) on each thread of a team, and reserve() on each before. The threads
+/// wait for each other in `body`, so it must not throw: `reserve` gets what memory it needs.
+template <class Reserve, class Body>
+void run_team(int team, Reserve&& reserve, Body&& body) {
   if (team <= 1) return body(0, 1);
+  Failure failure;
 #pragma omp parallel num_threads(team)
-  body(omp_get_thread_num(), omp_get_num_threads());
+  {
+    failure.guard(reserve);
+#pragma omp barrier
+    if (!failure.any()) body(omp_get_thread_num(), omp_get_num_threads());
+  }
+  failure.rethrow();
 }
 
 /// All threads of a team of more than one wait for each other.
@@ -59,15 +66,19 @@ struct LeftRows {
   PanelLayout layout;
   int64_t m, step;  ///< step: elements to the next of the depth
 
+  static constexpr int slot = 4;
+
   LeftRows(int64_t rows, int64_t k, const W* a, int64_t row)
       : data(a), layout(direct_a<W>(row, 1)), m(rows), step(1) {
     if (rows < Tile<W>::rows) return;
-    W* packed = scratch<W>(4, packed_a_size<W>(rows, k));
+    W* packed = scratch<W>(slot, packed_a_size<W>(rows, k));
     pack_a<W>(rows, k, a, row, int64_t{1}, packed);
     data = packed;
     layout = packed_a<W>(k);
     step = layout.step;
   }
+  /// Memory for up to so many rows of up to that depth, in the calling thread.
+  static void reserve(int64_t rows, int64_t k) { scratch<W>(slot, packed_a_size<W>(rows, k)); }
 };
 
 /// A right operand [k, n] packed in panels of columns, multiplied column range by column range.

@@ -84,7 +84,8 @@ class Backward {
   }
 
   void run() {
-    run_team(team_for(f_), [&](int thread, int team) {
+    const auto reserve = [&] { LeftRows<W>::reserve(batch_, std::max(width_, 4 * cells_)); };
+    run_team(team_for(f_), reserve, [&](int thread, int team) {
       visit_bool(f_.rule.hard, [&]<bool hard>(std::bool_constant<hard>) {
         for (int64_t n = f_.steps() - 1; n >= 0; --n) step<hard>(n, thread, team);
       });

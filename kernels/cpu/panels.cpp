@@ -1,5 +1,6 @@
 #include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/panels.h>
+#include <bs/lib/check.h>
 
 #include <algorithm>
 #include <array>
@@ -324,7 +325,9 @@ T* scratch(int slot, int64_t count) {
   if (buffer.size < bytes) {
     buffer.data.reset();
     buffer.size = 0;
-    buffer.data.reset(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{64})));
+    void* const memory = ::operator new[](bytes, std::align_val_t{64}, std::nothrow);
+    if (!memory) BS_THROW(OutOfMemory, "memory: the host cannot give {} bytes", bytes);
+    buffer.data.reset(static_cast<std::byte*>(memory));
     buffer.size = bytes;
   }
   return reinterpret_cast<T*>(buffer.data.get());

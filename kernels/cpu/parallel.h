@@ -3,13 +3,43 @@
  *
  *  Every parallel region has all threads or one. The OpenMP runtime ends threads that a smaller
  * team leaves over and makes them anew for the next; that costs more than letting some of them
- * wait. */
+ * wait.
+ *
+ *  No exception may leave a region: what can throw in one, as all that needs memory can, does so
+ *  under a Failure, which is thrown behind it. */
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <exception>
 
 namespace bs::cpu {
+
+/** @brief The first exception of a region's threads. */
+class Failure {
+ public:
+  /** @brief Calls `body`, unless a thread has failed already. */
+  template <class Body>
+  void guard(Body&& body) noexcept {
+    if (any()) return;
+    try {
+      body();
+    } catch (...) {
+      if (!failed_.exchange(true)) first_ = std::current_exception();
+    }
+  }
+  /** @brief Whether a thread has failed; behind a barrier all threads see the same. */
+  bool any() const { return failed_; }
+  /** @brief Throws the exception, if there was one; to be called behind the region. */
+  void rethrow() const {
+    if (any()) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::atomic<bool> failed_ = false;
+  std::exception_ptr first_;
+};
 
 /** @brief Calls `body(begin, end)` on disjoint ranges that cover [0, n), in parallel when there are
  *  at least two pieces of `grain` items. Every item is computed the same way whatever the split. */
@@ -20,8 +50,11 @@ void parallel_for(int64_t n, int64_t grain, Body&& body) {
     if (n > 0) body(int64_t{0}, n);
     return;
   }
+  Failure failure;
 #pragma omp parallel for schedule(static) num_threads(omp_get_max_threads())
-  for (int64_t p = 0; p < pieces; ++p) body(n * p / pieces, n * (p + 1) / pieces);
+  for (int64_t p = 0; p < pieces; ++p)
+    failure.guard([&] { body(n * p / pieces, n * (p + 1) / pieces); });
+  failure.rethrow();
 }
 
 /** @brief All threads where `work` units pay for waking a quarter of them, and at least two;
@@ -39,8 +72,10 @@ void parallel_each(int64_t n, int team, Body&& body) {
     for (int64_t i = 0; i < n; ++i) body(i);
     return;
   }
+  Failure failure;
 #pragma omp parallel for schedule(dynamic) num_threads(team)
-  for (int64_t i = 0; i < n; ++i) body(i);
+  for (int64_t i = 0; i < n; ++i) failure.guard([&] { body(i); });
+  failure.rethrow();
 }
 
 /** @brief Items a thread should have at least for a cheap operation per item. */

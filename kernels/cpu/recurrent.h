@@ -77,7 +77,8 @@ class Forward {
   }
 
   void run() {
-    run_team(team_for(s_, Cell::gates), [&](int thread, int team) {
+    const auto reserve = [&] { LeftRows<W>::reserve(batch_, cells_); };
+    run_team(team_for(s_, Cell::gates), reserve, [&](int thread, int team) {
       for (int64_t n = 0; n < s_.steps(); ++n) step(n, thread, team);
     });
   }
@@ -171,7 +172,8 @@ class Backward {
   }
 
   void run() {
-    run_team(team_for(f_, Cell::gates), [&](int thread, int team) {
+    const auto reserve = [&] { LeftRows<W>::reserve(batch_, width()); };
+    run_team(team_for(f_, Cell::gates), reserve, [&](int thread, int team) {
       for (int64_t n = f_.steps() - 1; n >= 0; --n) step(n, thread, team);
     });
   }

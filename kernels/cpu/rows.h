@@ -29,13 +29,15 @@ W sum_of(int64_t n, Term term) {
 
 /** @brief Shows rows of T as rows of Wide<T>: in place where the types agree, else through a buffer
  *  of its own. One for each row in use at a time, and for each thread. */
-template <class T>
+template <class T, class Values = std::vector<Wide<T>>>
 class RowBuffer {
  public:
   static constexpr bool converts = !std::is_same_v<T, Wide<T>>;
 
   /** @brief For rows of up to n values. */
   explicit RowBuffer(int64_t n) : values_(converts ? static_cast<size_t>(n) : 0) {}
+  /** @brief For rows of up to as many values as `Values`, an array, has. */
+  RowBuffer() = default;
 
   /** @brief The row's n values; valid until the next call. */
   const Wide<T>* read(const T* row, int64_t n) {
@@ -59,7 +61,7 @@ class RowBuffer {
   }
 
  private:
-  std::vector<Wide<T>> values_;
+  Values values_{};
 };
 
 }  // namespace bs::cpu

@@ -2,6 +2,7 @@
 #include <bs/kernels/cpu/sparse_attention_rows.h>
 
 #include <array>
+#include <optional>
 
 namespace bs::cpu {
 
@@ -194,27 +195,37 @@ struct Forward {
     }
   }
 
+  /// Part number t: some of the strips of one head, which has so many parts.
+  template <int Side>
+  void part_of_head(int64_t t, int64_t parts, Workspace<W, T>& work) const {
+    const int64_t strips = p.query_strips(), part = t % parts;
+    const int64_t h = t / parts % p.heads, b = t / parts / p.heads;
+    work.head.start(b, h / p.group);
+    for (int64_t s = strips * part / parts; s < strips * (part + 1) / parts; ++s)
+      strip<Side>(b, h, p.query_from() + s * Side, work);
+  }
+
+  /// `tasks` parts of all heads, each of which has `parts`.
+  template <int Side>
+  void all_parts(int64_t tasks, int64_t parts) const {
+    Failure failure;
+#pragma omp parallel if (tasks > 1 && !omp_in_parallel())
+    {
+      std::optional<Workspace<W, T>> work;
+      failure.guard([&] { work.emplace(Workspace<W, T>{{p, k, v}, {}, {}}); });
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t t = 0; t < tasks; ++t)
+        failure.guard([&] { part_of_head<Side>(t, parts, *work); });
+    }
+    failure.rethrow();
+  }
+
   void run() const {
     const int64_t strips = p.query_strips();
     // Parts of a head pack its keys anew, so heads are divided only where cores would stand idle.
     const int64_t wanted = 4 * omp_get_max_threads();
     const int64_t parts = std::clamp<int64_t>(ceil_div(wanted, p.batch * p.heads), 1, strips);
-    const int64_t tasks = p.batch * p.heads * parts;
-    with_side<W>(p.side, [&](auto side) {
-#pragma omp parallel if (tasks > 1 && !omp_in_parallel())
-      {
-        Workspace<W, T> work{{p, k, v}, {}, {}};
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t t = 0; t < tasks; ++t) {
-          const int64_t part = t % parts;
-          const int64_t h = t / parts % p.heads;
-          const int64_t b = t / parts / p.heads;
-          work.head.start(b, h / p.group);
-          for (int64_t s = strips * part / parts; s < strips * (part + 1) / parts; ++s)
-            strip<side>(b, h, p.query_from() + s * side, work);
-        }
-      }
-    });
+    with_side<W>(p.side, [&](auto side) { all_parts<side>(p.batch * p.heads * parts, parts); });
   }
 };
 

@@ -262,12 +262,14 @@ struct Backward {
 
   template <class Body>
   static void for_each(int64_t n, int64_t grain, Body&& body) {
+    Failure failure;
 #pragma omp parallel if (n > 1 && !omp_in_parallel())
     {
       Workspace<W> work;
 #pragma omp for schedule(dynamic, grain)
-      for (int64_t i = 0; i < n; ++i) body(i, work);
+      for (int64_t i = 0; i < n; ++i) failure.guard([&] { body(i, work); });
     }
+    failure.rethrow();
   }
 
   /// Gradients of scores, summed over the `batches` and `heads` that share them: `use(entry, head,

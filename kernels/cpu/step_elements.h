@@ -5,6 +5,7 @@
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/parameter.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -23,15 +24,17 @@ void step_piece(const Parameter& p, const Piece& piece, const Step& step, Wide<T
                 std::index_sequence<k...>) {
   using W = Wide<T>;
   const int64_t n = piece.end - piece.begin;
-  std::array<std::vector<W>, sizeof...(k)> absent;
+  std::array<W, Step::optional * piece_size> absent;
+  [[maybe_unused]] W* unused = absent.data();
   [[maybe_unused]] const auto state = [&](size_t i) {
     const Tensor& t = p.*Parameter::states[i];
     if (t.defined()) return t.data<W>() + piece.begin;
-    absent[i].assign(static_cast<size_t>(n), W(0));
-    return absent[i].data();
+    W* const zeros = std::exchange(unused, unused + piece_size);
+    std::fill_n(zeros, n, W(0));
+    return zeros;
   };
   T* value = p.value.template data<T>() + piece.begin;
-  RowBuffer<T> gradient(n), weight(n);
+  PieceBuffer<T> gradient, weight;
   const W* g = gradient.read(p.gradient.template data<T>() + piece.begin, n);
   if (p.master.defined()) {
     W* w = p.master.template data<W>() + piece.begin;
@@ -57,9 +60,8 @@ void step_elements(const char* op, std::span<const Parameter> parameters, const 
   in_float.set(others);
   in_double.set(others);
   const double factor = clip_by.factor();
-  const auto pieces =
-      pieces_of(parameters.size(), [&](size_t i) { return parameters[i].value.numel(); });
-  for_each_piece(pieces, [&](const Piece& piece, int64_t) {
+  const auto numel = [&](size_t i) { return parameters[i].value.numel(); };
+  for_each_piece(parameters.size(), numel, [&](const Piece& piece) {
     const Parameter& p = parameters[piece.tensor];
     constexpr std::make_index_sequence<Rule<float>::states> all;
     visit_floating(op, p.value.dtype(), [&]<class T>(Type<T>) {

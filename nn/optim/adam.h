@@ -13,7 +13,7 @@ inline std::vector<AdamGroup> decay_groups(const nn::Module& module, const AdamO
 }
 
 /** @brief Adam with decay added to the gradient, one launch a group and dtype. */
-class Adam : public GroupOptimizer<AdamOptions, AdamParameter, adam, adam_numbers> {
+class Adam : public GroupOptimizer<AdamOptions, AdamParameter, prepared_adam, adam_numbers> {
  public:
   using GroupOptimizer::GroupOptimizer;
 };

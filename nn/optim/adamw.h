@@ -13,7 +13,7 @@ inline std::vector<AdamWGroup> decay_groups(const nn::Module& module, const Adam
 }
 
 /** @brief Adam with decoupled weight decay, one launch a group and dtype. */
-class AdamW : public GroupOptimizer<AdamWOptions, AdamWParameter, adamw, adamw_numbers> {
+class AdamW : public GroupOptimizer<AdamWOptions, AdamWParameter, prepared_adamw, adamw_numbers> {
  public:
   using GroupOptimizer::GroupOptimizer;
 };

@@ -39,11 +39,19 @@ std::vector<NamedTensor> Ema::state() const {
 
 AverageScope::AverageScope(const Ema& ema) : ema_(ema) {
   // All memory first: where there is none, the weights are what they were.
+  kept_.reserve(ema.entries_.size());
   for (const Ema::Entry& e : ema.entries_) kept_.push_back(clone(e.parameter.variable.data()));
-  for (const Ema::Entry& e : ema.entries_) copy(e.average, e.parameter.variable.data());
+  try {
+    for (const Ema::Entry& e : ema.entries_) copy(e.average, e.parameter.variable.data());
+  } catch (...) {
+    restore();
+    throw;
+  }
 }
 
-AverageScope::~AverageScope() {
+AverageScope::~AverageScope() { restore(); }
+
+void AverageScope::restore() const {
   for (size_t i = 0; i < kept_.size(); ++i)
     copy(kept_[i], ema_.entries_[i].parameter.variable.data());
 }

@@ -27,7 +27,8 @@ class Ema {
   double decay_;
 };
 
-/** @brief While it lives, the module has the averages as its parameters. */
+/** @brief While it lives, the module has the averages as its parameters. Where there is no memory
+ *  for it, the constructor throws and the parameters are what they were. */
 class AverageScope {
  public:
   explicit AverageScope(const Ema& ema);
@@ -36,6 +37,7 @@ class AverageScope {
   AverageScope& operator=(const AverageScope&) = delete;
 
  private:
+  void restore() const;
   const Ema& ema_;
   std::vector<Tensor> kept_;
 };

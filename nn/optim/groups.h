@@ -6,6 +6,7 @@
 #include <bs/nn/optim/optimizer.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 namespace bs::optim {
@@ -30,9 +31,9 @@ std::vector<OptimizerGroup<Options>> groups_by_decay(const nn::Module& module,
 
 /** @brief The groups of an optimiser with their state.
  *
- *  A step is `update(parameters, number, options, clip, numbers)` for each group, without `number`
- *  where the rule counts no steps. While a graph is recorded its replays take
- *  `numbers_of(number, options)`. What state there is says state_names(options). */
+ *  A step is `update(parameters, number, options, clip, numbers)` for each group, or the step that
+ *  this prepares; without `number` where the rule counts no steps. While a graph is recorded its
+ *  replays take `numbers_of(number, options)`. What state there is says state_names(options). */
 template <class Options_, class Parameter, auto update, auto numbers_of>
 class StateGroups {
  public:
@@ -40,7 +41,7 @@ class StateGroups {
 
   /** @throws Error for options that cannot be. */
   void add(const OptimizerGroup<Options>& given) {
-    step({}, 1, given.options, {}, {});  // an empty step: options are refused here, not later
+    step({}, 1, given.options, {}, {})();  // an empty step: options are refused here, not later
     Group& group = groups_.emplace_back();
     group.options = given.options;
     const auto names = state_names(given.options);
@@ -66,8 +67,10 @@ class StateGroups {
   void append_rates(std::vector<double*>& to) {
     for (Group& group : groups_) to.push_back(&group.options.learning_rate);
   }
-  /** @brief Step `number`; replays are steps of `owner`, which must outlive the graph. */
-  void apply(int64_t number, const GradientClip& clip, const Optimizer& owner) const {
+  /** @brief Appends step `number` of each group to `steps`, checked as far as the rule can without
+   *  changing anything; replays are steps of `owner`, which must outlive the graph. */
+  void prepare(int64_t number, const GradientClip& clip, const Optimizer& owner,
+               std::vector<PreparedStep>& steps) const {
     for (const Group& group : groups_) {
       Tensor numbers;
       if (Recording* recording = Recording::current()) {
@@ -82,7 +85,7 @@ class StateGroups {
         p.value = e.parameter.variable.data();
         p.gradient = e.parameter.variable.grad();
       }
-      step(parameters, number, group.options, clip, numbers);
+      steps.push_back(step(std::move(parameters), number, group.options, clip, numbers));
     }
   }
 
@@ -108,12 +111,20 @@ class StateGroups {
                      const Tensor& tensor) {
     if (tensor.defined()) to.push_back({parameter + "." + name, tensor});
   }
-  static void step(const std::vector<Parameter>& parameters, int64_t number, const Options& options,
-                   const GradientClip& clip, const Tensor& numbers) {
-    if constexpr (requires { update(parameters, number, options, clip, numbers); }) {
-      update(parameters, number, options, clip, numbers);
+  static PreparedStep step(std::vector<Parameter> parameters, int64_t number,
+                           const Options& options, const GradientClip& clip,
+                           const Tensor& numbers) {
+    const auto call = [=](const std::vector<Parameter>& with) {
+      if constexpr (requires { update(with, number, options, clip, numbers); }) {
+        return update(with, number, options, clip, numbers);
+      } else {
+        return update(with, options, clip, numbers);
+      }
+    };
+    if constexpr (std::is_void_v<decltype(call(parameters))>) {
+      return [call, with = std::move(parameters)] { call(with); };
     } else {
-      update(parameters, options, clip, numbers);
+      return call(parameters);
     }
   }
   std::vector<Group> groups_;
@@ -154,7 +165,9 @@ class GroupOptimizer : public Optimizer {
     return all;
   }
   void apply(int64_t number, const GradientClip& clip) override {
-    groups_.apply(number, clip, *this);
+    std::vector<PreparedStep> steps;
+    groups_.prepare(number, clip, *this, steps);
+    for (const PreparedStep& step : steps) step();
   }
   StateGroups<Options, Parameter, update, numbers_of> groups_;
 };

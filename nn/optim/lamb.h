@@ -13,7 +13,7 @@ inline std::vector<LambGroup> decay_groups(const nn::Module& module, const LambO
 }
 
 /** @brief Adam whose step is as long as each tensor deserves: for large batches. */
-class Lamb : public GroupOptimizer<LambOptions, LambParameter, lamb, lamb_numbers> {
+class Lamb : public GroupOptimizer<LambOptions, LambParameter, prepared_lamb, lamb_numbers> {
  public:
   using GroupOptimizer::GroupOptimizer;
 };

@@ -13,7 +13,7 @@ inline std::vector<LionGroup> decay_groups(const nn::Module& module, const LionO
 }
 
 /** @brief Steps of one length, by the sign of the momentum; one launch a group and dtype. */
-class Lion : public GroupOptimizer<LionOptions, LionParameter, lion, lion_numbers> {
+class Lion : public GroupOptimizer<LionOptions, LionParameter, prepared_lion, lion_numbers> {
  public:
   using GroupOptimizer::GroupOptimizer;
 };

@@ -47,8 +47,10 @@ std::vector<double*> Muon::rates() {
 }
 
 void Muon::apply(int64_t number, const GradientClip& clip) {
-  matrices_.apply(number, clip, *this);
-  rest_.apply(number, clip, *this);
+  std::vector<PreparedStep> steps;
+  matrices_.prepare(number, clip, *this, steps);
+  rest_.prepare(number, clip, *this, steps);
+  for (const PreparedStep& step : steps) step();
 }
 
 }  // namespace bs::optim

@@ -25,7 +25,7 @@ class Muon : public Optimizer {
   std::vector<double*> rates() override;
   void apply(int64_t number, const GradientClip& clip) override;
   StateGroups<MuonOptions, MuonParameter, muon, muon_numbers> matrices_;
-  StateGroups<AdamWOptions, AdamWParameter, adamw, adamw_numbers> rest_;
+  StateGroups<AdamWOptions, AdamWParameter, prepared_adamw, adamw_numbers> rest_;
 };
 
 }  // namespace bs::optim

@@ -26,8 +26,11 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /** @brief One step with the gradients at hand, scaled by `clip` first. Parameters without a
-   *  gradient stay as they are. Waits for no device. Recorded in a cuda::Graph it is done, with the
-   *  rate as set and the next number, by each replay. */
+   *  gradient stay as they are. Waits for no device. Recorded in a cuda::Graph it is
+   *  done, with the rate as set and the next number, by each replay.
+   *
+   *  Where it throws, no step is counted. On the CPU nothing has changed then either, but for
+   *  Adafactor, Muon, and LAMB with several groups, which need memory on their way. */
   void step(const GradientClip& clip = {});
   /** @brief Forgets the gradients of all parameters. */
   void zero_grad() const;

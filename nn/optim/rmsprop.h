@@ -14,7 +14,8 @@ inline std::vector<RMSpropGroup> decay_groups(const nn::Module& module,
 }
 
 /** @brief Gradients over the root of their mean square, one launch a group and dtype. */
-class RMSprop : public GroupOptimizer<RMSpropOptions, RMSpropParameter, rmsprop, rmsprop_numbers> {
+class RMSprop
+    : public GroupOptimizer<RMSpropOptions, RMSpropParameter, prepared_rmsprop, rmsprop_numbers> {
  public:
   using GroupOptimizer::GroupOptimizer;
 };

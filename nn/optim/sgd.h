@@ -13,7 +13,7 @@ inline std::vector<SgdGroup> decay_groups(const nn::Module& module, const SgdOpt
 }
 
 /** @brief Gradient descent with momentum, one launch a group and dtype. */
-class Sgd : public GroupOptimizer<SgdOptions, SgdParameter, sgd, sgd_numbers> {
+class Sgd : public GroupOptimizer<SgdOptions, SgdParameter, prepared_sgd, sgd_numbers> {
  public:
   using GroupOptimizer::GroupOptimizer;
 };

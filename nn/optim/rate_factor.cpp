@@ -15,6 +15,14 @@ double StepDecay::at(int64_t step) const {
   return std::pow(factor, static_cast<double>(falls));
 }
 
+double MultiStepDecay::at(int64_t step) const {
+  BS_CHECK(step >= 0 && factor > 0, "multi_step_decay: step {}, a factor of {}", step, factor);
+  BS_CHECK(std::is_sorted(steps.begin(), steps.end()) && (steps.empty() || steps.front() >= 0),
+           "multi_step_decay: {} steps that do not ascend from 0 or later", steps.size());
+  const auto passed = std::upper_bound(steps.begin(), steps.end(), step) - steps.begin();
+  return std::pow(factor, static_cast<double>(passed));
+}
+
 double OneCycle::at(int64_t step) const {
   BS_CHECK(step >= 0 && steps >= 1 && rise >= 0 && rise <= 1,
            "one_cycle: step {} of {}, of which a share of {} rises", step, steps, rise);

@@ -3,10 +3,12 @@
  *  own rate beside the others. */
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 namespace bs::optim {
 
-/** @brief factor^(step / every), rounded down: the rate falls every so many steps. */
+/** @brief factor^(step / every), rounded down: the rate falls every so many steps. With `every` 1
+ *  the decay is exponential. */
 struct StepDecay {
   int64_t every = 1;
   double factor = 0.1;
@@ -15,8 +17,19 @@ struct StepDecay {
   double at(int64_t step) const;
 };
 
+/** @brief factor^n, where n of the steps listed are reached: the rate falls at each of them, and
+ *  twice at one that is listed twice. */
+struct MultiStepDecay {
+  std::vector<int64_t> steps;  ///< ascending
+  double factor = 0.1;
+
+  /** @throws Error for a negative step, or options that cannot be. */
+  double at(int64_t step) const;
+};
+
 /** @brief Up from `first` to 1 over the share `rise` of all steps, then down to `last`; both ways
- * are halves of a cosine (Smith, Topin, arXiv:1708.07120). */
+ *  are halves of a cosine (Smith, Topin, arXiv:1708.07120). `last` is reached at step `steps`: that
+ *  is PyTorch's OneCycleLR with total_steps = steps + 1. */
 struct OneCycle {
   int64_t steps = 1;
   double rise = 0.3;

@@ -33,9 +33,10 @@ constexpr int attention_query_gradient_bytes(int dim, int stages) {
   return stages * ((2 + dim / 64) * 8192 + 32) + 2 * 64 * dim * 2 + 64 + 1024;
 }
 
-/** @brief Gradients of scores that a launch may leave in memory, unless one head has more. A pool
- * that has to map memory anew for it takes 1.1 us a MiB. */
-inline constexpr int64_t attention_values_bytes = int64_t{1} << 28;
+/** @brief Gradients of scores that a launch may leave in memory, unless one head has more. Launches
+ * of a quarter of it take up to a quarter more time, by their ends; those of twice as much no less.
+ */
+inline constexpr int64_t attention_values_bytes = int64_t{1} << 30;
 
 /** @brief As many stages as fit, and at least two; and as many heads a launch as the gradients of
  * their scores leave room for, in launches of about the same size. */
@@ -65,8 +66,7 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   const int64_t launches = (p.kv_heads + at_once - 1) / at_once;
   plan.heads = launches == 0 ? 0 : (p.kv_heads + launches - 1) / launches;
   plan.warpgroup = plan.key_stages >= least && plan.query_stages > 1 &&
-                   p.head_blocks * p.block <= INT32_MAX &&
-                   head_bytes <= 16 * attention_values_bytes;
+                   p.head_blocks * p.block <= INT32_MAX && head_bytes <= 4 * attention_values_bytes;
   return plan;
 }
 

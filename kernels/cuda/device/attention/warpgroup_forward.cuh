@@ -189,6 +189,7 @@ struct AttentionForwardKernel {
 
     __device__ Walk(Shared& shared, int number) : s(shared), group(number) {}
     __device__ void give_back(const RingPlace<slots>& place) {
+      __syncwarp();  // all lanes have read what the tile is
       if (threadIdx.x % 32 == 0) s.empty[place.stage].arrive();
     }
     /// The next item; false when there is none.

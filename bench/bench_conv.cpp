@@ -2,12 +2,15 @@
 // FLOP a pass; bytes: x, y and the weight once.
 #include <bs/bench/record.h>
 #include <bs/kernels/binary.h>
+#include <bs/kernels/block_sparse_conv2d.h>
+#include <bs/kernels/compare.h>
 #include <bs/kernels/conv2d.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/random.h>
 
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <sstream>
 
 using namespace bs;
@@ -17,7 +20,8 @@ namespace {
 constexpr const char* help =
     "bench_conv [options]\n"
     "  --batch N                  images; 4, on a GPU 64\n"
-    "  --cases C:H:K:R:STRIDE,... channels, square images, filters, size, stride; ResNet-50's\n";
+    "  --cases C:H:K:R:STRIDE,... channels, square images, filters, size, stride; ResNet-50's\n"
+    "  --block B --densities .5,. block-sparse weights, of cases whose channels are multiples\n";
 
 struct Case {
   int64_t n = 0, c = 0, h = 0, k = 0, r = 0, stride = 0;
@@ -55,12 +59,41 @@ void check(const char* what, const Tensor& actual, const Tensor& expected, DType
            std::sqrt(error / size));
 }
 
+/// A convolution's passes, and what they return.
+struct Passes {
+  std::function<Tensor()> forward, backward_x, backward_w;
+};
+
+Json::Object cell_of(const Case& c, const bench::Settings& s) {
+  return {{"batch", c.n},
+          {"channels", c.c},
+          {"image", c.h},
+          {"filters", c.k},
+          {"kernel", c.r},
+          {"stride", c.stride},
+          {"dtype", to_string(s.dtype)}};
+}
+
+void measure(const Passes& passes, const Json::Object& cell, double flops, double bytes,
+             const bench::Settings& s, bench::Record& record) {
+  Tensor y, dx, dw;
+  const auto timings =
+      bench::interleave(s.device,
+                        {[&] { y = passes.forward(); }, [&] { dx = passes.backward_x(); },
+                         [&] { dw = passes.backward_w(); }},
+                        s.measure);
+  const char* names[] = {"forward", "backward_x", "backward_w"};
+  for (size_t i = 0; i < 3; ++i)
+    record.add(
+        {.cell = cell, .what = names[i], .time = timings[i], .flops = flops, .bytes = bytes});
+}
+
 void run(const Case& c, const bench::Settings& s, bench::Record& record) {
   const Conv2dOptions o = c.options();
   const double scale = 1 / std::sqrt(static_cast<double>(c.c * c.r * c.r));
   const Tensor x = channels_last(normal({c.n, c.c, c.h, c.h}, 1, s));
   const Tensor w = normal({c.k, c.c, c.r, c.r}, scale, s);
-  Tensor y = conv2d(x, w, o), dx, dw;
+  const Tensor y = conv2d(x, w, o);
   const Tensor dy = channels_last(normal(y.shape(), 1, s));
   const Tensor one = x.slice(0, 0, 1), done = dy.slice(0, 0, 1);
   const Tensor in = doubles(one), din = doubles(done), weight = doubles(w);
@@ -69,24 +102,44 @@ void run(const Case& c, const bench::Settings& s, bench::Record& record) {
         contiguous(conv2d_backward_x(din, weight, in.shape(), o)), s.dtype);
   check("dw", conv2d_backward_w(one, done, w.shape(), o), conv2d_backward_w(in, din, w.shape(), o),
         s.dtype);
-  const auto timings = bench::interleave(
-      s.device,
-      {[&] { y = conv2d(x, w, o); }, [&] { dx = conv2d_backward_x(dy, w, x.shape(), o); },
-       [&] { dw = conv2d_backward_w(x, dy, w.shape(), o); }},
-      s.measure);
   const double flops = 2 * static_cast<double>(y.numel()) * static_cast<double>(c.c * c.r * c.r);
   const double bytes = static_cast<double>(x.bytes() + y.bytes() + w.bytes());
-  const Json::Object cell = {{"batch", c.n},
-                             {"channels", c.c},
-                             {"image", c.h},
-                             {"filters", c.k},
-                             {"kernel", c.r},
-                             {"stride", c.stride},
-                             {"dtype", to_string(s.dtype)}};
-  const char* passes[] = {"forward", "backward_x", "backward_w"};
-  for (size_t i = 0; i < 3; ++i)
-    record.add(
-        {.cell = cell, .what = passes[i], .time = timings[i], .flops = flops, .bytes = bytes});
+  measure({[&] { return conv2d(x, w, o); }, [&] { return conv2d_backward_x(dy, w, x.shape(), o); },
+           [&] { return conv2d_backward_w(x, dy, w.shape(), o); }},
+          cell_of(c, s), flops, bytes, s, record);
+}
+
+/// Blocks at random places.
+void run_blocks(const Case& c, int block, double density, const bench::Settings& s,
+                bench::Record& record) {
+  const Conv2dOptions o = c.options();
+  const Extent2 kernel{c.r, c.r};
+  const Tensor kept = lt(rand({c.k / block, c.c / block, c.r, c.r}, f32, Device::cpu()), density);
+  const LayoutPtr layout = conv2d_layout(kept, block);
+  if (layout->nnz() == 0) return;
+  const double scale = 1 / std::sqrt(static_cast<double>(c.c * c.r * c.r) * density);
+  const SparseTensor w{layout, normal({layout->nnz(), block, block}, scale, s)};
+  const Tensor x = channels_last(normal({c.n, c.c, c.h, c.h}, 1, s));
+  const Tensor y = block_sparse_conv2d(x, w, kernel, o);
+  const Tensor dy = channels_last(normal(y.shape(), 1, s));
+  const Tensor one = x.slice(0, 0, 1), done = dy.slice(0, 0, 1);
+  const Tensor in = doubles(one), din = doubles(done);
+  const SparseTensor weight{layout, doubles(w.values)};
+  check("y", block_sparse_conv2d(one, w, kernel, o),
+        contiguous(block_sparse_conv2d(in, weight, kernel, o)), s.dtype);
+  check("dx", block_sparse_conv2d_backward_x(done, w, kernel, one.shape(), o),
+        contiguous(block_sparse_conv2d_backward_x(din, weight, kernel, in.shape(), o)), s.dtype);
+  check("dw", block_sparse_conv2d_backward_w(one, done, layout, kernel, o),
+        block_sparse_conv2d_backward_w(in, din, layout, kernel, o), s.dtype);
+  Json::Object cell = cell_of(c, s);
+  cell.push_back({"block", block});
+  cell.push_back({"density", layout->density()});
+  const double pixels = static_cast<double>(y.numel()) / static_cast<double>(c.k);
+  const double bytes = static_cast<double>(x.bytes() + y.bytes() + w.values.bytes());
+  measure({[&] { return block_sparse_conv2d(x, w, kernel, o); },
+           [&] { return block_sparse_conv2d_backward_x(dy, w, kernel, x.shape(), o); },
+           [&] { return block_sparse_conv2d_backward_w(x, dy, layout, kernel, o); }},
+          cell, 2 * pixels * static_cast<double>(w.values.numel()), bytes, s, record);
 }
 
 }  // namespace
@@ -102,9 +155,18 @@ int main(int argc, char** argv) try {
       "256:14:1024:1:1", "1024:14:256:1:1", "512:7:512:3:1",  "512:7:2048:1:1"};
   arguments.read("--batch", batch);
   arguments.read("--cases", cases);
+  int block = 0;
+  std::vector<double> densities = {1, .5, .25, .1};
+  arguments.read("--block", block);
+  arguments.read("--densities", densities);
   arguments.finish();
   bench::Record record("conv", settings);
-  for (const std::string& text : cases) run(parse(text, batch), settings, record);
+  for (const std::string& text : cases) {
+    const Case c = parse(text, batch);
+    if (block == 0) run(c, settings, record);
+    if (block == 0 || c.c % block != 0 || c.k % block != 0) continue;
+    for (const double density : densities) run_blocks(c, block, density, settings, record);
+  }
   record.write();
   return 0;
 } catch (const std::exception& error) {

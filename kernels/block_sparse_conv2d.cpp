@@ -1,46 +1,18 @@
 #include <bs/kernels/block_sparse_conv2d.h>
 
-#include <bs/kernels/binary.h>
-#include <bs/kernels/block_sparse_linear.h>
-#include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/index_select.h>
-#include <bs/kernels/pad.h>
 
-#include <algorithm>
 #include <vector>
 
 namespace bs {
 
 namespace {
 
-/// Elements that are gathered at a time.
-constexpr int64_t most_gathered = int64_t{1} << 26;
-
-/// What the passes share.
-struct Walk {
-  Conv2dProblem d;
-  bool direct;     ///< the gathered rows are the image itself
-  int64_t images;  ///< that are gathered at a time
-
-  int64_t columns() const { return d.r * d.s * d.c; }
-  /// The pixels that one place of the filter sees, in padded images [n, C, H, W].
-  Tensor seen(const Tensor& padded, int64_t tap) const {
-    const int64_t top = tap / d.s * d.dilation.h, left = tap % d.s * d.dilation.w;
-    return padded.slice(2, top, top + (d.p - 1) * d.stride.h + 1, d.stride.h)
-        .slice(3, left, left + (d.q - 1) * d.stride.w + 1, d.stride.w);
-  }
-  /// Calls f(first, last) for the images in pieces.
-  template <class F>
-  void for_each_piece(const F& f) const {
-    for (int64_t n = 0; n < d.n; n += images) f(n, std::min(d.n, n + images));
-  }
-};
-
-Walk walk_of(const char* op, const Shape& x, const LayoutPtr& layout, Extent2 kernel,
-             const Conv2dOptions& options) {
+Conv2dProblem problem_of(const char* op, const Shape& x, const LayoutPtr& layout, Extent2 kernel,
+                         const Conv2dOptions& options) {
   BS_CHECK(layout != nullptr && layout->heads() == 1, "{}: a weight is one matrix with a layout",
            op);
   BS_CHECK(options.groups == 1, "{}: {} groups; a layout says which channels see each other", op,
@@ -49,50 +21,35 @@ Walk walk_of(const char* op, const Shape& x, const LayoutPtr& layout, Extent2 ke
                layout->width() == (Shape{x[1], kernel.h, kernel.w}.product()),
            "{}: x {} and a filter of {}x{} for a weight [{}, {}] with blocks of {}", op, x,
            kernel.h, kernel.w, layout->height(), layout->width(), layout->block());
-  Walk w;
-  w.d = conv2d_problem(op, x, {layout->height(), x[1], kernel.h, kernel.w}, options);
-  w.direct = kernel == Extent2{1, 1} && w.d.stride == Extent2{1, 1} && w.d.padding == Padding2{};
-  const int64_t each = Shape{w.d.p, w.d.q, w.columns()}.product();
-  w.images = w.direct ? std::max<int64_t>(w.d.n, 1) : std::max<int64_t>(most_gathered / each, 1);
-  return w;
+  return conv2d_problem(op, x, {layout->height(), x[1], kernel.h, kernel.w}, options);
 }
 
-/// [n, C, H, W] as rows of pixels [n H W, C].
-Tensor pixel_rows(const Tensor& x) {
-  return contiguous(x.permute({0, 2, 3, 1})).view({x.size(0) * x.size(2) * x.size(3), x.size(1)});
+void check_pair(const char* op, const Tensor& a, const Tensor& b) {
+  check_same_device(op, a, b);
+  check_same_dtype(op, a, b);
+  if (!is_floating(a.dtype())) detail::unsupported_dtype(op, a.dtype(), "f64, f32, f16 or bf16");
 }
 
-/// Rows [n P Q, R S C] of images [first, last).
-Tensor gathered(const Walk& w, const Tensor& x, int64_t first, int64_t last) {
-  const Tensor some = x.slice(0, first, last);
-  if (w.direct) return pixel_rows(some);
-  const Tensor last_axis = channels_last(some);
-  const Tensor padded =
-      w.d.padding == Padding2{} ? last_axis : pad(last_axis, {.padding = w.d.padding});
-  const int64_t n = last - first, taps = w.d.r * w.d.s;
-  const Tensor rows = Tensor::empty({n, w.d.p, w.d.q, taps, w.d.c}, x.dtype(), x.device());
-  for (int64_t tap = 0; tap < taps; ++tap)
-    copy(w.seen(padded, tap).permute({0, 2, 3, 1}), rows.select(3, tap));
-  return rows.view({n * w.d.p * w.d.q, w.columns()});
+Shape values_of(const LayoutPtr& layout) {
+  return {layout->nnz(), layout->block(), layout->block()};
 }
 
-/// Adds the rows' gradients to the pixels that they were gathered from.
-Tensor scattered(const Walk& w, const Tensor& drows, int64_t n) {
-  const Padding2& pad = w.d.padding;
-  const int64_t height = w.d.h + pad.top + pad.bottom, width = w.d.w + pad.left + pad.right;
-  const DType sum = drows.dtype() == f64 ? f64 : f32;
-  const Tensor rows = drows.view({n, w.d.p, w.d.q, w.d.r * w.d.s, w.d.c});
-  const Tensor padded = zeros({n, height, width, w.d.c}, sum, drows.device()).permute({0, 3, 1, 2});
-  for (int64_t tap = 0; tap < w.d.r * w.d.s; ++tap) {
-    const Tensor to = w.seen(padded, tap).permute({0, 2, 3, 1});
-    copy(add(to, cast(rows.select(3, tap), sum)), to);
-  }
-  return padded.slice(2, pad.top, pad.top + w.d.h).slice(3, pad.left, pad.left + w.d.w);
+/// The blocks of a weight as backends take them.
+SparseTensor packed(const char* op, const SparseTensor& weight) {
+  const Shape expected = values_of(weight.layout);
+  BS_CHECK(weight.values.shape() == expected, "{}: values {} for a layout with {}", op,
+           weight.values.shape(), expected);
+  return {weight.layout, contiguous(weight.values)};
 }
 
-void check_dy(const char* op, const Walk& w, const Tensor& dy) {
-  const Shape y{w.d.n, w.d.k, w.d.p, w.d.q};
+void check_dy(const char* op, const Conv2dProblem& d, const Tensor& dy) {
+  const Shape y{d.n, d.k, d.p, d.q};
   BS_CHECK(dy.shape() == y, "{}: dy {} for a result {}", op, dy.shape(), y);
+}
+
+/// Multiply-adds of the blocks that there are.
+Work work_of(const Conv2dProblem& d, const Layout& layout) {
+  return {.flops = 2 * d.products() * layout.density()};
 }
 
 }  // namespace
@@ -108,50 +65,46 @@ LayoutPtr conv2d_layout(const Tensor& mask, int block) {
 Tensor block_sparse_conv2d(const Tensor& x, const SparseTensor& weight, Extent2 kernel,
                            const Conv2dOptions& options, const Tensor& bias) {
   constexpr const char* op = "block_sparse_conv2d";
-  const Walk w = walk_of(op, x.shape(), weight.layout, kernel, options);
-  Tensor y = empty_image({w.d.n, w.d.k, w.d.p, w.d.q}, x.dtype(), x.device(), is_channels_last(x));
-  w.for_each_piece([&](int64_t first, int64_t last) {
-    const Tensor rows =
-        block_sparse_linear(gathered(w, x, first, last), weight, bias, Activation::none, false).y;
-    copy(rows.view({last - first, w.d.p, w.d.q, w.d.k}).permute({0, 3, 1, 2}),
-         y.slice(0, first, last));
-  });
+  const Conv2dProblem d = problem_of(op, x.shape(), weight.layout, kernel, options);
+  const SparseTensor w = packed(op, weight);
+  check_pair(op, x, w.values);
+  if (bias.defined()) {
+    check_pair(op, x, bias);
+    BS_CHECK(bias.shape() == Shape{d.k}, "{}: bias {} for {} channels of the result", op,
+             bias.shape(), d.k);
+  }
+  Tensor y = empty_image({d.n, d.k, d.p, d.q}, x.dtype(), x.device(), is_channels_last(x));
+  if (d.n == 0) return y;
+  const Tensor added = bias.defined() ? contiguous(bias) : bias;
+  BS_DISPATCH_WORK(x.device(), work_of(d, *w.layout), block_sparse_conv2d, d, x, w, added, y);
   return y;
 }
 
 Tensor block_sparse_conv2d_backward_x(const Tensor& dy, const SparseTensor& weight, Extent2 kernel,
                                       const Shape& x_shape, const Conv2dOptions& options) {
   constexpr const char* op = "block_sparse_conv2d_backward_x";
-  const Walk w = walk_of(op, x_shape, weight.layout, kernel, options);
-  check_dy(op, w, dy);
+  const Conv2dProblem d = problem_of(op, x_shape, weight.layout, kernel, options);
+  const SparseTensor w = packed(op, weight);
+  check_pair(op, dy, w.values);
+  check_dy(op, d, dy);
   Tensor dx = empty_image(x_shape, dy.dtype(), dy.device(), is_channels_last(dy));
-  w.for_each_piece([&](int64_t first, int64_t last) {
-    const int64_t n = last - first;
-    const Tensor drows = dds_backward_a(pixel_rows(dy.slice(0, first, last)), weight,
-                                        {n * w.d.p * w.d.q, w.columns()}, {.b = true});
-    const Tensor some = w.direct ? drows.view({n, w.d.h, w.d.w, w.d.c}).permute({0, 3, 1, 2})
-                                 : scattered(w, drows, n);
-    copy(some, dx.slice(0, first, last));
-  });
+  if (d.n == 0) return dx;
+  BS_DISPATCH_WORK(dy.device(), work_of(d, *w.layout), block_sparse_conv2d_backward_x, d, dy, w,
+                   dx);
   return dx;
 }
 
 Tensor block_sparse_conv2d_backward_w(const Tensor& x, const Tensor& dy, const LayoutPtr& layout,
                                       Extent2 kernel, const Conv2dOptions& options) {
   constexpr const char* op = "block_sparse_conv2d_backward_w";
-  const Walk w = walk_of(op, x.shape(), layout, kernel, options);
-  check_dy(op, w, dy);
-  const Shape values{layout->nnz(), layout->block(), layout->block()};
-  if (w.d.n == 0) return zeros(values, x.dtype(), x.device());
-  const DType sum = x.dtype() == f64 ? f64 : f32;
-  Tensor total;
-  w.for_each_piece([&](int64_t first, int64_t last) {
-    const Tensor part =
-        dds_backward_s(gathered(w, x, first, last), pixel_rows(dy.slice(0, first, last)), layout,
-                       values, {.b = true});
-    total = total.defined() ? add(cast(total, sum), cast(part, sum)) : part;
-  });
-  return cast(total, x.dtype());
+  const Conv2dProblem d = problem_of(op, x.shape(), layout, kernel, options);
+  check_pair(op, x, dy);
+  check_dy(op, d, dy);
+  if (d.n == 0) return zeros(values_of(layout), x.dtype(), x.device());
+  const SparseTensor dweight{layout, Tensor::empty(values_of(layout), x.dtype(), x.device())};
+  BS_DISPATCH_WORK(x.device(), work_of(d, *layout), block_sparse_conv2d_backward_w, d, x, dy,
+                   dweight);
+  return dweight.values;
 }
 
 Tensor relayout(const Tensor& values, const LayoutPtr& from, const LayoutPtr& to) {

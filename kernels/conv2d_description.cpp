@@ -70,25 +70,30 @@ GemmDescription gemm_of(const Conv2dDescription& d) {
   return product;
 }
 
-std::string conv2d_name(Conv2dKind kind, const GemmDescription& d) {
+std::string conv2d_name(Conv2dKind kind, const GemmDescription& d, Conv2dLoads loads) {
   const auto [rows, columns, depth] = d.tile.threadblock;
-  return format("conv2d_{}_{}_{}_{}x{}x{}", kind, d.tile.math.op_class, d.a.element, rows, columns,
-                depth);
+  return format("{}conv2d_{}_{}_{}_{}x{}x{}", loads.blocks ? "block_sparse_" : "", kind,
+                d.tile.math.op_class, d.a.element, rows, columns, depth);
 }
 
-GemmLoaderText conv2d_loader(Conv2dKind kind, const GemmDescription& d) {
+GemmLoaderText conv2d_loader(Conv2dKind kind, const GemmDescription& d, Conv2dLoads loads) {
+  const bool gradient = kind == Conv2dKind::wgrad;
   if (!on_warpgroups(d))
     return {"conv/conv2d_portable", "Conv2dPortableLoader", "Conv2dPortableParams"};
-  return {"conv/conv2d_loader",
-          kind == Conv2dKind::wgrad ? "Conv2dFilterLoader" : "Conv2dPixelLoader", "Conv2dParams"};
+  const char* const part = gradient ? "FilterLoader" : loads.phases ? "PhaseLoader" : "PixelLoader";
+  if (loads.blocks)
+    return {"conv/block_sparse_conv2d_loader", format("BlockSparse{}", part),
+            "BlockSparseConv2dParams"};
+  return {"conv/conv2d_loader", format("Conv2d{}", part), "Conv2dParams"};
 }
 
-std::string to_conv2d_source(Conv2dKind kind, const GemmDescription& d) {
-  return to_loader_source(d, conv2d_name(kind, d), conv2d_loader(kind, d));
+std::string to_conv2d_source(Conv2dKind kind, const GemmDescription& d, Conv2dLoads loads) {
+  return to_loader_source(d, conv2d_name(kind, d, loads), conv2d_loader(kind, d, loads));
 }
 
-std::string to_conv2d_join_source(Conv2dKind kind, const GemmDescription& d) {
-  return to_loader_join_source(d, conv2d_name(kind, d) + "_join", conv2d_loader(kind, d));
+std::string to_conv2d_join_source(Conv2dKind kind, const GemmDescription& d, Conv2dLoads loads) {
+  return to_loader_join_source(d, conv2d_name(kind, d, loads) + "_join",
+                               conv2d_loader(kind, d, loads));
 }
 
 std::string to_string(Conv2dKind kind) {

@@ -58,14 +58,24 @@ void check(const Conv2dDescription& description);
  *  are a batch: a product for each phase. */
 GemmDescription gemm_of(const Conv2dDescription& description);
 
+/** @brief What else tells who fills the stages of a kernel of warpgroups. */
+struct Conv2dLoads {
+  bool blocks = false;  ///< of the filters only listed blocks exist
+  bool phases = false;  ///< the gradient of an input that is strided, stored row by row
+  bool operator==(const Conv2dLoads&) const = default;
+};
+
 /** @brief The kernel's name, which tells kind, unit, type and tile. */
-std::string conv2d_name(Conv2dKind kind, const GemmDescription& product);
+std::string conv2d_name(Conv2dKind kind, const GemmDescription& product, Conv2dLoads loads = {});
 /** @brief Who fills the stages of such a product. */
-GemmLoaderText conv2d_loader(Conv2dKind kind, const GemmDescription& product);
+GemmLoaderText conv2d_loader(Conv2dKind kind, const GemmDescription& product,
+                             Conv2dLoads loads = {});
 /** @name The kernel as CUDA text, and the one that adds up the slices of SplitK::parallel
  *  @{ */
-std::string to_conv2d_source(Conv2dKind kind, const GemmDescription& product);
-std::string to_conv2d_join_source(Conv2dKind kind, const GemmDescription& product);
+std::string to_conv2d_source(Conv2dKind kind, const GemmDescription& product,
+                             Conv2dLoads loads = {});
+std::string to_conv2d_join_source(Conv2dKind kind, const GemmDescription& product,
+                                  Conv2dLoads loads = {});
 /** @} */
 
 std::string to_string(Conv2dKind kind);

@@ -1,4 +1,5 @@
 #include <bs/kernels/gemm_description.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 
@@ -199,9 +200,14 @@ int64_t partial_elements(const GemmDescription& d) {
   return int64_t{m} * n * d.tile.warps[2];
 }
 
-int join_warps(const GemmDescription& d) {
+int join_jobs(const GemmDescription& d) {
   const auto [m, n, k] = d.tile.threadblock;
   return m * n / (16 * reduction_chunk(d));
+}
+
+int64_t join_ctas(const GemmDescription& d, int64_t tiles, int slices) {
+  const int64_t jobs = tiles * join_jobs(d);
+  return slices > join_alone ? jobs : ceil_div(jobs * 32, join_threads);
 }
 
 int shared_bytes(const GemmDescription& d) {

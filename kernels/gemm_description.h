@@ -89,8 +89,12 @@ int reduction_chunk(const GemmDescription& description);
 
 /** @brief Threads of a CTA of the kernel that adds up the slices of SplitK::parallel. */
 constexpr int join_threads = 256;
-/** @brief Warps of that kernel that one tile takes. */
-int join_warps(const GemmDescription& description);
+/** @brief Slices that one warp of it adds up by itself; more are shared by those of a CTA. */
+constexpr int join_alone = 16;
+/** @brief Warps of that kernel that one tile takes, or CTAs where slices are shared. */
+int join_jobs(const GemmDescription& description);
+/** @brief Its CTAs. */
+int64_t join_ctas(const GemmDescription& description, int64_t tiles, int slices);
 
 /** @brief The kernel's name, which tells types, tile and layouts. */
 std::string kernel_name(const GemmDescription& description);

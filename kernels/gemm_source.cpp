@@ -206,8 +206,8 @@ std::string to_source(const GemmDescription& d) {
 std::string to_join_source(const GemmDescription& d) {
   const std::string sizes = format(
       "using Join = GemmJoin<Kernel, Epilogue>;\n"
-      "static_assert(Join::threads == {} && Join::jobs == {});\n\n",
-      join_threads, join_warps(d));
+      "static_assert(Join::threads == {} && Join::alone == {} && Join::jobs == {});\n\n",
+      join_threads, join_alone, join_jobs(d));
   return source(d, "#include <bs/kernels/cuda/device/gemm/gemm_join.cuh>\n", sizes, join_threads,
                 join_name(d), "GemmParams", "Join::run");
 }
@@ -243,10 +243,11 @@ std::string to_loader_join_source(const GemmDescription& d, const std::string& n
   const std::string further =
       loader_kernel(d, loader) + format(
                                      "using Join = GemmJoin<Kernel, Epilogue>;\n"
-                                     "static_assert(Join::threads == {} && Join::jobs == {});\n"
+                                     "static_assert(Join::threads == {} && Join::alone == {} && "
+                                     "Join::jobs == {});\n"
                                      "__device__ void join(const {}& params) {\n"
                                      "  Join::run(params{}, {}<Config>::places(params));\n}\n\n",
-                                     join_threads, join_warps(d), loader.params,
+                                     join_threads, join_alone, join_jobs(d), loader.params,
                                      warpgroup ? ".gemm" : "", loader.loader);
   return source(d, "#include <bs/kernels/cuda/device/gemm/gemm_join.cuh>\n" + loader_header(loader),
                 further, join_threads, name, loader.params.c_str(), "join");

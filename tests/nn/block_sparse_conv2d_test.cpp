@@ -9,6 +9,9 @@
 #include <bs/tests/support/sparse_case.h>
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
+
 using namespace bs;
 using namespace bs::test;
 
@@ -80,6 +83,84 @@ TEST_CASE("block_sparse_conv2d: a dense layout is the dense convolution, in eith
       CHECK(Reference::of(mine).values == Reference::of(y).values);
       CHECK(is_channels_last(mine) == last);
     }
+  }
+}
+
+TEST_CASE("block_sparse_conv2d: large blocks of 16 bits are exact in whole numbers") {
+  // All products and sums are whole numbers below 256, which bf16 has.
+  const auto whole = [](const Shape& shape, uint64_t seed) {
+    Reference r = random_reference(shape, seed, -1.5, 1.5);
+    for (double& v : r.values) v = std::round(v);
+    return r;
+  };
+  struct Case {
+    int block, rows, channels;
+    Extent2 kernel;
+    Shape image;  // N, H, W
+    double density;
+    Conv2dOptions options;
+  };
+  const Case cases[] = {
+      {64, 3, 2, {3, 3}, {2, 9, 7}, 0.4, {.padding = {1, 1, 1, 1}}},
+      {64, 1, 1, {1, 1}, {1, 3, 3}, 1, {}},
+      {64, 2, 1, {3, 2}, {3, 8, 9}, 0.5, {.stride = {2, 2}, .padding = {1, 0, 0, 2}}},
+      {128, 2, 1, {3, 3}, {2, 6, 11}, 0.5, {.stride = {2, 1}, .dilation = {1, 2}}},
+      {128, 1, 2, {2, 2}, {17, 5, 5}, 0.6, {.padding = {1, 1, 1, 1}}},
+      {64, 5, 4, {3, 3}, {1, 4, 4}, 0.1, {.same = true}},
+      {128, 1, 1, {1, 1}, {2, 7, 7}, 1, {.stride = {2, 2}}}};
+  for (const Case& c : cases)
+    for (const DType dtype : {f16, bf16})
+      for (const bool last : {true, false}) {
+        const auto taps = static_cast<int>(c.kernel.h * c.kernel.w);
+        const Mask mask = Mask::random(1, c.rows, taps * c.channels, c.block, c.density, 3);
+        const LayoutPtr layout = mask.layout();
+        const int64_t channels = c.block * c.channels;
+        const Shape shape{c.image[0], channels, c.image[1], c.image[2]};
+        const Reference values = whole(mask.values(), 1), x = whole(shape, 2);
+        const Reference bias = whole({mask.height()}, 4);
+        const Reference w = dense_weight(values, mask, channels, c.kernel);
+        const auto on_device = [&](const Reference& r) {
+          const Tensor t = r.tensor(dtype, test_device());
+          return last && t.rank() == 4 ? channels_last(t) : t;
+        };
+        const auto plain = [](const Reference& r) { return r.tensor(f64, Device::cpu()); };
+        const SparseTensor sparse{layout, on_device(values)};
+        const Tensor y =
+            block_sparse_conv2d(on_device(x), sparse, c.kernel, c.options, on_device(bias));
+        const Tensor expected = conv2d(plain(x), plain(w), c.options, {.bias = plain(bias)});
+        CHECK(Reference::of(y).values == Reference::of(expected).values);
+        CHECK(is_channels_last(y) == last);
+        const Reference dy = whole(y.shape(), 5);
+        const Tensor dx =
+            block_sparse_conv2d_backward_x(on_device(dy), sparse, c.kernel, shape, c.options);
+        CHECK(Reference::of(dx).values ==
+              Reference::of(conv2d_backward_x(plain(dy), plain(w), shape, c.options)).values);
+        const Tensor dvalues = block_sparse_conv2d_backward_w(on_device(x), on_device(dy), layout,
+                                                              c.kernel, c.options);
+        const Tensor dw = conv2d_backward_w(plain(x), plain(dy), w.shape, c.options);
+        const Tensor matrix =
+            contiguous(dw.permute({0, 2, 3, 1})).view({mask.height(), mask.width()});
+        CHECK(Reference::of(dvalues).values == sparsify(Reference::of(matrix), mask).values);
+      }
+}
+
+TEST_CASE("block_sparse_conv2d: what is not finite reaches only those that a block connects") {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  Mask mask(1, 2, 2, 64);
+  mask.at(0, 0, 0) = 1;
+  mask.at(0, 1, 1) = 1;
+  const Shape shape{1, 128, 5, 5};
+  for (const DType dtype : {f32, bf16}) {
+    Reference x = random_reference(shape, 1);
+    x.at({0, 70, 2, 2}) = nan;
+    const SparseTensor w{mask.layout(),
+                         random_reference(mask.values(), 2).tensor(dtype, test_device())};
+    const Conv2dOptions none;
+    const Reference y = Reference::of(
+        block_sparse_conv2d(channels_last(x.tensor(dtype, test_device())), w, {1, 1}, none));
+    for (int64_t k = 0; k < 128; ++k)
+      for (int64_t pixel = 0; pixel < 25; ++pixel)
+        CHECK(std::isnan(y[static_cast<size_t>(k * 25 + pixel)]) == (k >= 64 && pixel == 12));
   }
 }
 

@@ -1,33 +1,12 @@
 #pragma once
 /** @file What plans list, on a device: made once for a layout and kept with it. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
-#include <bs/lib/cuda/runtime.h>
+#include <bs/lib/cuda/made_on.h>
 #include <bs/lib/cuda/upload.h>
 #include <bs/lib/tensor.h>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_problem.cuh>
 
 namespace bs::cuda {
-
-/** @brief The stream on which lists are made, for others to wait for. */
-class MadeOn {
- public:
-  MadeOn() = default;
-  explicit MadeOn(Stream stream) : made_(stream), stream_(stream), any_(true) {}
-
-  /** @brief Lets `stream` use the lists, which are a part of what `kept` holds. Memory is given
-   * back in the order of the stream it is of: what others use, or a graph, stays for good. */
-  template <class T>
-  void wait(const Kept<T>& kept, Stream stream) const {
-    if (!any_) return;
-    made_.wait(stream);
-    if (stream != stream_ || is_captured(stream)) kept.pin();
-  }
-
- private:
-  Milestone made_;
-  Stream stream_;
-  bool any_ = false;
-};
 
 /** @brief Pieces of items. */
 struct DevicePieces {

@@ -11,6 +11,7 @@
 
 namespace bs::cuda {
 
+using device::BlockSparseConv2dParams;
 using device::Conv2dParams;
 using device::Conv2dPortableParams;
 using device::GemmParams;
@@ -65,13 +66,24 @@ class Launch {
         slices_(slices),
         product_(conv2d_product(problem, kernel.kind)) {
     const auto [rows, columns, depth] = d_.tile.threadblock;
+    if (gradient_of_blocks()) {  // tiles of pieces, side by side
+      product_.rows = rows;
+      product_.columns = int64_t{tensors.pieces.tiles} * columns;
+    }
     tiles_ = product_.phases * ceil_div(product_.rows, rows) * ceil_div(product_.columns, columns);
     BS_CHECK(tiles_ * slices < (int64_t{1} << 31) && product_.rows < (int64_t{1} << 31),
              "conv2d: {} tiles are too many", tiles_);
   }
 
   void run() {
-    if (on_warpgroups(d_)) {
+    if (of_blocks()) {
+      BlockSparseConv2dParams params{};
+      maps(params);
+      params.offsets = tensors_.pieces.offsets;
+      params.pieces = tensors_.pieces.pieces;
+      params.block = tensors_.pieces.block;
+      run(params, params.gemm, params.grid);
+    } else if (on_warpgroups(d_)) {
       Conv2dParams params{};
       maps(params);
       run(params, params.gemm, params.grid);
@@ -82,6 +94,9 @@ class Launch {
   }
 
  private:
+  bool of_blocks() const { return kernel_.loads.blocks; }
+  bool gradient_of_blocks() const { return of_blocks() && kernel_.kind == Conv2dKind::wgrad; }
+
   template <class Params>
   void run(Params& params, GemmParams& gemm, device::Conv2dGrid& grid) {
     grid = conv2d_grid(problem_, kernel_.kind);
@@ -89,9 +104,8 @@ class Launch {
     const Tensor partials = parts(gemm);
     launch(params);
     if (d_.split_k == SplitK::parallel && slices_ > 1) {
-      const int64_t warps = tiles_ * join_warps(d_);
       jit::launch(join_of(kernel_, stream_.device()),
-                  {.grid = dim3(static_cast<unsigned>(ceil_div(warps * 32, join_threads))),
+                  {.grid = dim3(static_cast<unsigned>(join_ctas(d_, tiles_, slices_))),
                    .block = dim3(join_threads)},
                   stream_, params);
     }
@@ -103,26 +117,34 @@ class Launch {
                                                : tensors_.filters;
   }
 
+  /// The filters in boxes of 64 channels and `filters` of them.
+  TensorMapWords filter_map(int filters) const {
+    const Conv2dProblem& p = problem_;
+    const int64_t block = tensors_.pieces.block;
+    if (of_blocks())
+      return dense_map(tensors_.filters, {block, tensors_.filters.numel() / block, 1}, filters, 1);
+    return dense_map(tensors_.filters, {p.c, p.r * p.s, p.k}, 1, filters);
+  }
+
   void maps(Conv2dParams& params) const {
     const Conv2dProblem& p = problem_;
     const auto [rows, columns, depth] = d_.tile.threadblock;
     const Im2colTensor walk = conv2d_walk(p, kernel_.kind);
-    const std::array<int64_t, 3> filters{p.c, p.r * p.s, p.k};
     switch (kernel_.kind) {
       case Conv2dKind::fprop:
         params.a = image_map(tensors_.image, walk, rows);
-        params.b = dense_map(tensors_.filters, filters, 1, columns);
+        params.b = filter_map(columns);
         break;
       case Conv2dKind::dgrad:
         params.a = image_map(tensors_.pixels, walk, rows);
-        params.b = dense_map(tensors_.filters, filters, 1, depth);
+        params.b = filter_map(depth);
         break;
       case Conv2dKind::wgrad:
         params.a = dense_map(tensors_.pixels, {p.k, p.n * p.p * p.q, 1}, depth, 1);
         params.b = image_map(tensors_.image, walk, depth);
         break;
     }
-    if (stores_boxes(d_))
+    if (stores_boxes(d_) && !kernel_.loads.phases && !gradient_of_blocks())
       params.d = dense_map(result(), {product_.columns, product_.rows, 1}, 16, 1);
   }
 
@@ -153,7 +175,7 @@ class Launch {
       gemm.scalars.in_f64[i] = tensors_.scalars[i];
     }
     const int vector = std::min(16 / size_of(d_.d.element), 8);
-    const int64_t columns = product_.columns;
+    const int64_t columns = gradient_of_blocks() ? tensors_.pieces.block : product_.columns;
     gemm.operands[0] =
         gemm_operand(result().as_strided({1, result().numel() / columns, columns}, {0, columns, 1}),
                      d_.d.element, vector);
@@ -246,7 +268,7 @@ Conv2dKernel conv2d_kernel(const Conv2dForm& f, const GemmEpilogue& epilogue) {
       .a = {e, filters ? MatrixLayout::column_major : MatrixLayout::row_major, align_a},
       .b = {e, f.kind == Conv2dKind::fprop ? MatrixLayout::column_major : MatrixLayout::row_major,
             f.warpgroup ? 8 : f.align_c},
-      .d = {e, MatrixLayout::row_major, f.warpgroup && !f.scattered ? 8 : 1},
+      .d = {e, MatrixLayout::row_major, f.warpgroup && !f.odd ? 8 : 1},
       .epilogue = epilogue,
       .swizzle = Swizzle::identity8,
       .split_k = f.sliced ? SplitK::parallel : SplitK::none,
@@ -254,21 +276,22 @@ Conv2dKernel conv2d_kernel(const Conv2dForm& f, const GemmEpilogue& epilogue) {
   d.epilogue.set_d(e);
   check(d);
   std::string text;
-  for (const int number : {static_cast<int>(f.kind), static_cast<int>(f.dtype), int{f.warpgroup},
-                           f.tile.rows, f.tile.columns, f.tile.groups, f.tile.stages, f.cluster_k,
-                           int{f.sliced}, int{f.scattered}, f.align_c, f.align_k, int{f.tf32}})
+  for (const int number :
+       {static_cast<int>(f.kind), static_cast<int>(f.dtype), int{f.warpgroup}, f.tile.rows,
+        f.tile.columns, f.tile.groups, f.tile.stages, f.cluster_k, int{f.sliced}, int{f.odd},
+        int{f.phases}, int{f.blocks}, f.align_c, f.align_k, int{f.tf32}})
     text += std::to_string(number) + " ";
-  return {f.kind, d, text + key(epilogue)};
+  return {f.kind, d, text + key(epilogue), {.blocks = f.blocks, .phases = f.phases}};
 }
 
-jit::Source conv2d_source(const Conv2dKernel& kernel) {
-  return {conv2d_name(kernel.kind, kernel.description),
-          to_conv2d_source(kernel.kind, kernel.description), device_headers()};
+jit::Source conv2d_source(const Conv2dKernel& k) {
+  return {conv2d_name(k.kind, k.description, k.loads),
+          to_conv2d_source(k.kind, k.description, k.loads), device_headers()};
 }
 
-jit::Source conv2d_join_source(const Conv2dKernel& kernel) {
-  return {conv2d_name(kernel.kind, kernel.description) + "_join",
-          to_conv2d_join_source(kernel.kind, kernel.description), device_headers()};
+jit::Source conv2d_join_source(const Conv2dKernel& k) {
+  return {conv2d_name(k.kind, k.description, k.loads) + "_join",
+          to_conv2d_join_source(k.kind, k.description, k.loads), device_headers()};
 }
 
 void launch_conv2d(const Conv2dProblem& problem, const Conv2dKernel& kernel, int slices,

@@ -3,6 +3,7 @@
 #include <bs/kernels/cuda/conv/conv2d_plan.h>
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/stream.h>
+#include <bs/kernels/cuda/device/conv/conv2d_params.cuh>
 
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct Conv2dKernel {
   Conv2dKind kind = Conv2dKind::fprop;
   GemmDescription description;
   std::string key;  ///< tells its text from others'
+  Conv2dLoads loads = {};
 };
 /** @brief That of a plan. */
 Conv2dKernel conv2d_kernel(const Conv2dForm& form, const GemmEpilogue& epilogue);
@@ -22,13 +24,22 @@ Conv2dKernel conv2d_kernel(const Conv2dForm& form, const GemmEpilogue& epilogue)
 jit::Source conv2d_source(const Conv2dKernel& kernel);
 jit::Source conv2d_join_source(const Conv2dKernel& kernel);
 
-/** @brief The tensors of one convolution, channels-last and dense; filters are [k][r][s][c]. */
+/** @brief The lists of a convolution whose filters are blocks, on the device. */
+struct Conv2dDevicePieces {
+  int block = 0, tiles = 0;
+  const int32_t* offsets = nullptr;
+  const device::Conv2dPiece* pieces = nullptr;
+};
+
+/** @brief The tensors of one convolution, channels-last and dense; filters are [k][r][s][c], or
+ *  blocks [block][k][c] where there are lists of them. */
 struct Conv2dTensors {
   Tensor image;                       ///< x; of its gradient the result
   Tensor filters;                     ///< likewise
   Tensor pixels;                      ///< y, or its gradient
   std::vector<Tensor> operands = {};  ///< of the epilogue, behind the result: [1, rows, columns]
   std::vector<double> scalars = {};
+  Conv2dDevicePieces pieces = {};
 };
 
 /** @brief Queues a convolution whose depth goes in `slices`, where the description has a SplitK. */

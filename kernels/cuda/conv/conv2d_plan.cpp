@@ -89,9 +89,8 @@ bool fits_warpgroups(const Conv2dProblem& p, Conv2dKind kind) {
   return fits_im2col(walk);
 }
 
-double conv2d_time(const Conv2dProblem& p, const Conv2dPlan& plan, const Gpu& gpu) {
+double conv2d_time(const Conv2dProduct& product, const Conv2dPlan& plan, const Gpu& gpu) {
   const Conv2dForm& f = plan.form;
-  const Conv2dProduct product = conv2d_product(p, f.kind);
   const int64_t tiles = product.phases * ceil_div(product.rows, f.tile.rows) *
                         ceil_div(product.columns, f.tile.columns);
   const int64_t parts = int64_t{f.cluster_k} * plan.slices;
@@ -121,7 +120,7 @@ Conv2dPlan plan_warpgroups(const Conv2dProblem& p, const Conv2dWish& wish, const
   double least = 0;
   const Conv2dProduct product = conv2d_product(p, wish.kind);
   const auto consider = [&](const Conv2dPlan& plan) {
-    const double time = conv2d_time(p, plan, gpu);
+    const double time = conv2d_time(product, plan, gpu);
     if (best.path == Conv2dPath::tiles && time >= least) return;
     least = time;
     best = plan;
@@ -133,7 +132,8 @@ Conv2dPlan plan_warpgroups(const Conv2dProblem& p, const Conv2dWish& wish, const
                     .form = {.kind = wish.kind,
                              .dtype = wish.dtype,
                              .tile = tile,
-                             .scattered = product.phases > 1 || product.columns % 8 != 0}};
+                             .odd = product.columns % 8 != 0,
+                             .phases = product.phases > 1}};
     consider(plan);
     for (const int cluster_k : {2, 3, 4, 8}) {
       if (!fits_cluster(tile, cluster_k) || product.steps < 4 * cluster_k) continue;

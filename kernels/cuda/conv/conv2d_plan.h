@@ -34,11 +34,13 @@ std::span<const Conv2dPortableTile> conv2d_portable_tiles();
 struct Conv2dForm {
   Conv2dKind kind = Conv2dKind::fprop;
   DType dtype = DType::bf16;
-  bool warpgroup = true;   ///< else single warps
-  Conv2dTile tile{};       ///< of single warps only rows and columns count
-  int cluster_k = 1;       ///< warpgroup: CTAs of a cluster that have a part of the depth each
-  bool sliced = false;     ///< the depth goes in slices, which a second kernel adds up
-  bool scattered = false;  ///< warpgroup: the result is stored pixel by pixel, not in boxes
+  bool warpgroup = true;  ///< else single warps
+  Conv2dTile tile{};      ///< of single warps only rows and columns count
+  int cluster_k = 1;      ///< warpgroup: CTAs of a cluster that have a part of the depth each
+  bool sliced = false;    ///< the depth goes in slices, which a second kernel adds up
+  bool odd = false;       ///< warpgroup: rows of the result are no multiples of 16 bytes
+  bool phases = false;    ///< warpgroup: the gradient of an input that is strided
+  bool blocks = false;    ///< warpgroup: of the filters only listed blocks exist
   int align_c = 8, align_k = 8;  ///< single warps: elements that channels of x and y come by
   bool tf32 = false;             ///< f32 rounded to it
 
@@ -73,7 +75,7 @@ bool fits_warpgroups(const Conv2dProblem& problem, Conv2dKind kind);
 bool fits_tiles(const Conv2dProblem& problem, Conv2dKind kind);
 
 /** @brief Nanoseconds of a plan on warpgroups, by estimate. */
-double conv2d_time(const Conv2dProblem& problem, const Conv2dPlan& plan, const Gpu& gpu);
+double conv2d_time(const Conv2dProduct& product, const Conv2dPlan& plan, const Gpu& gpu);
 
 /** @brief What the way depends on beside problem and GPU. */
 struct Conv2dWish {

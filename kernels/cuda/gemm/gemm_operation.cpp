@@ -76,9 +76,8 @@ class Launch {
 
  private:
   void join(const GemmParams& gemm) const {
-    const int64_t warps = tiles_ * join_warps(d_);
     const jit::LaunchShape shape{
-        .grid = dim3(static_cast<unsigned>((warps * 32 + join_threads - 1) / join_threads)),
+        .grid = dim3(static_cast<unsigned>(join_ctas(d_, tiles_, launch_.slices))),
         .block = dim3(join_threads)};
     jit::launch(join_of(*launch_.operation, stream_.device()), shape, stream_, gemm);
   }

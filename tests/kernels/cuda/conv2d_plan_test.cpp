@@ -103,7 +103,8 @@ std::vector<Conv2dForm> warpgroup_forms() {
       add([](Conv2dForm& f) { f.sliced = true; });
       for (const int cluster_k : {2, 3, 4, 8})
         if (fits_cluster(tile, cluster_k)) add([&](Conv2dForm& f) { f.cluster_k = cluster_k; });
-      if (kind == Conv2dKind::dgrad) add([](Conv2dForm& f) { f.scattered = true; });
+      if (kind == Conv2dKind::dgrad) add([](Conv2dForm& f) { f.phases = true; });
+      if (kind == Conv2dKind::fprop) add([](Conv2dForm& f) { f.odd = true; });
     }
   return forms;
 }
@@ -209,11 +210,11 @@ TEST_CASE("conv2d's plan") {
   CHECK(plan(wide, {fprop, bf16}, hopper).slices == 1);
   CHECK(plan(wide, {wgrad, f32}, ampere).slices > 20);
   const Conv2dProblem strided = problem(8, 28, 128, 128, 3, {.stride = 2, .padding = 1});
-  CHECK(plan(strided, {dgrad, f16}, hopper).form.scattered);
+  CHECK(plan(strided, {dgrad, f16}, hopper).form.phases);
   CHECK(conv2d_product(strided, dgrad).phases == 4);
   // What does not begin at multiples of 16 bytes is beyond the copy engine.
   const Conv2dProblem odd = problem(8, 28, 128, 7, 3, {});
-  CHECK(plan(odd, {fprop, f16}, hopper).form.scattered);
+  CHECK(plan(odd, {fprop, f16}, hopper).form.odd);
   CHECK(!plan(odd, {wgrad, f16}, hopper).form.warpgroup);
   CHECK(!plan(deep, {.kind = fprop, .dtype = bf16, .aligned = false}, hopper).form.warpgroup);
   CHECK(conv2d_product(strided, dgrad).depth == 4 * 128);

@@ -20,8 +20,8 @@ struct Conv2dPixelLoader : BoxCopies<C> {
   int column0, tap, end_tap, channel;
 
   /// A phase without taps has one step, of nothing.
-  __device__ static int steps(const Params& p, int phase) {
-    const int taps = p.grid.first_tap[phase + 1] - p.grid.first_tap[phase];
+  __device__ static int steps(const Params& p, const GemmWork& work) {
+    const int taps = p.grid.first_tap[work.problem + 1] - p.grid.first_tap[work.problem];
     return taps == 0 ? 1 : taps * ((p.grid.channels + C::depth - 1) / C::depth);
   }
   __device__ Conv2dPixelLoader(const Params& params, const GemmWork& work)
@@ -57,39 +57,45 @@ struct Conv2dPixelLoader : BoxCopies<C> {
   __device__ static Conv2dPlaces places(const Params& p) { return {p.grid}; }
 };
 
-/// Rows are filters, columns are channels, tap by tap, and the depth is pixels: the gradient of
-/// filters. A tap's channels are a multiple of 64.
+/// Of several phases, whose pixels leave row by row.
+template <class Loader>
+struct OfPhases : Loader {
+  using Loader::Loader;
+  __device__ static Conv2dPhasePlaces places(const typename Loader::Params& p) {
+    return {{p.grid}};
+  }
+};
 template <class C>
-struct Conv2dFilterLoader : BoxCopies<C> {
-  using Params = Conv2dParams;
+using Conv2dPhaseLoader = OfPhases<Conv2dPixelLoader<C>>;
+
+/// The copies of products whose depth is pixels: rows are filters, and each 64 columns are so many
+/// channels of a place of the filter.
+template <class C>
+struct Conv2dFilterCopies : BoxCopies<C> {
   static constexpr int warps = 4;
   static constexpr bool own_steps = false;
   static constexpr int pieces = C::columns / 64;
   static constexpr int own = (pieces + warps - 1) / warps;  // of a warp: each fourth one
-  const Params& p;
+  const Conv2dParams& p;
   int row0;
   Conv2dPixel pixel;
   int column, row, more_columns, more_rows;  // of the grid: of the pixel, and of 64 pixels
   int channel[own], tap_h[own], tap_w[own];
 
-  __device__ static SamePlaces places(const Params&) { return {}; }
-  __device__ Conv2dFilterLoader(const Params& params, const GemmWork& work)
-      : p(params), row0(work.m * C::rows), pixel(params.grid, work.k_begin * C::depth) {
+  __device__ static int this_warp() { return static_cast<int>(threadIdx.x) / 32 % warps; }
+  __device__ Conv2dFilterCopies(const Conv2dParams& params, int first_row, int k_begin)
+      : p(params), row0(first_row), pixel(params.grid, k_begin * C::depth) {
     const Conv2dGrid& g = p.grid;
-    column = work.k_begin * C::depth % g.width;
-    row = work.k_begin * C::depth / g.width % g.height;
+    column = k_begin * C::depth % g.width;
+    row = k_begin * C::depth / g.width % g.height;
     more_columns = C::depth % g.width;
     more_rows = C::depth / g.width;
-    const int blocks = g.channels / 64, warp = static_cast<int>(threadIdx.x) / 32 % 4;
-#pragma unroll
-    for (int i = 0; i < own; ++i) {
-      const int piece = work.n * pieces + i * warps + warp, tap = piece / blocks;
-      const bool outside = tap >= g.first_tap[1];
-      const Conv2dTap at = g.taps[outside ? 0 : tap];
-      channel[i] = outside ? g.channels : piece % blocks * 64;
-      tap_h[i] = at.h;
-      tap_w[i] = at.w;
-    }
+  }
+  /// What the warp's i-th piece reads.
+  __device__ void take(int i, const Conv2dPiece& piece) {
+    channel[i] = piece.channel;
+    tap_h[i] = piece.at.h;
+    tap_w[i] = piece.at.w;
   }
 
   __device__ void load(unsigned stage, Barrier& full, int step, int warp) {
@@ -121,6 +127,28 @@ struct Conv2dFilterLoader : BoxCopies<C> {
     for (; row >= g.height; row -= g.height) ++pixel.image;
     pixel.w = column * g.step_w + g.first_w;
     pixel.h = row * g.step_h + g.first_h;
+  }
+};
+
+/// Columns are channels, tap by tap: the gradient of filters. A tap's channels are a multiple of
+/// 64.
+template <class C>
+struct Conv2dFilterLoader : Conv2dFilterCopies<C> {
+  using Params = Conv2dParams;
+  using Copies = Conv2dFilterCopies<C>;
+
+  __device__ static SamePlaces places(const Params&) { return {}; }
+  __device__ Conv2dFilterLoader(const Params& params, const GemmWork& work)
+      : Copies(params, work.m * C::rows, work.k_begin) {
+    const Conv2dGrid& g = params.grid;
+    const int blocks = g.channels / 64;
+#pragma unroll
+    for (int i = 0; i < Copies::own; ++i) {
+      const int piece = work.n * Copies::pieces + i * Copies::warps + Copies::this_warp();
+      const int tap = piece / blocks;
+      const bool outside = tap >= g.first_tap[1];
+      this->take(i, {g.taps[outside ? 0 : tap], outside ? g.channels : piece % blocks * 64, 0, 0});
+    }
   }
 };
 

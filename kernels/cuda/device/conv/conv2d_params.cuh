@@ -32,6 +32,22 @@ struct Conv2dParams : WarpgroupGemmParams {
   Conv2dGrid grid;
 };
 
+/// Of a convolution whose filters are blocks: a step of 64 channels of one place of the filter,
+/// beside a box of a block; or, of the gradient of filters, 64 columns of a tile.
+struct alignas(16) Conv2dPiece {
+  Conv2dTap at;
+  int channel;  // of the images that are read; beyond them where there is nothing
+  int x;        // of the box of blocks; of the gradient the tile's first filter
+  int y;        // row of the box; of the gradient that of the result, -1 where there is none
+};
+
+/// For kernels of warpgroups: b are the blocks, one below the other.
+struct BlockSparseConv2dParams : Conv2dParams {
+  const int* offsets;  // [phases * tiles of columns + 1], into the pieces
+  const Conv2dPiece* pieces;
+  int block;
+};
+
 /// For kernels of single warps, whose operands are those of the product or images.
 struct Conv2dPortableParams : GemmParams {
   Conv2dGrid grid;

@@ -195,8 +195,8 @@ struct Conv2dPortableLoader {
       : a(make_a(p, q, work)), b(make_b(p, q, work)) {}
 
   /// A phase without taps has one step, of zeros.
-  __device__ static int steps(const Params& p, int phase) {
-    const int taps = p.grid.first_tap[phase + 1] - p.grid.first_tap[phase];
+  __device__ static int steps(const Params& p, const GemmWork& work) {
+    const int taps = p.grid.first_tap[work.problem + 1] - p.grid.first_tap[work.problem];
     return taps == 0 ? 1 : (taps * p.grid.channels + C::depth - 1) / C::depth;
   }
   __device__ static Conv2dPlaces places(const Params& p) { return {p.grid}; }

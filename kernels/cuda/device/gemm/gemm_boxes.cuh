@@ -48,7 +48,9 @@ struct GemmBoxes {
     }
   }
   /// What becomes of the sums of a box that begins at `row`, `column`.
-  __device__ void finish(const Sum (&sums)[sums_a_lane], int row, int column, Box& box) const {
+  template <class Places>
+  __device__ void finish(const Sum (&sums)[sums_a_lane], int row, int column, const Places& places,
+                         Box& box) const {
     if constexpr (Epilogue::is_short) {  // the same wherever it is
       typename Epilogue::Compute unused[1][sums_a_lane];
       Epilogue::template apply<sums_a_lane>(scalars, operands, {}, {}, sums, unused,
@@ -58,7 +60,7 @@ struct GemmBoxes {
       for (int i = 0; i < sums_a_lane; i += 2) {
         const int r = row + i / 2 % 2 * 8 + lane / 4, c = column + i / 4 * 8 + lane % 4 * 2;
         const Sum pair[2] = {sums[i], sums[i + 1]};
-        const EpiloguePlace place{r, c, batch, r < m ? n - c : 0};
+        const EpiloguePlace place = places.at(r, c, batch, r < m ? n - c : 0);
         typename Epilogue::Compute unused[1][2];
         Epilogue::template apply<2>(scalars, operands, place, place, pair, unused,
                                     KeepRounded<D, 2>{reinterpret_cast<D(&)[2]>(box.at[i])});
@@ -116,10 +118,29 @@ struct GemmBoxes {
     }
   }
 
+  /// Stores a box row by row, 16 bytes a lane. Where a row goes takes divisions: a lane finds out
+  /// for one.
+  template <class Places>
+  __device__ void scatter(unsigned from, int row, int column, const Places& places) const {
+    static_assert(Side == 0 && sizeof(D) == 2);
+    const int own = row + lane % 16, ahead = lane % 8 * 8;
+    const EpiloguePlace mine = places.at(own, column, batch, own < m ? n - column : 0);
+    D* const to = static_cast<D*>(operands[0].data) + mine.column + ahead;
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) {
+      const int r = i + lane / 8;
+      const long long there = __shfl_sync(~0U, mine.row, r);
+      const int count = __shfl_sync(~0U, mine.count, r);
+      const uint4 eight = read_shared(from + swizzled(r * line + ahead * 2));
+      if (count > ahead) *reinterpret_cast<uint4*>(to + there * operands[0].row) = eight;
+    }
+  }
+
   /// Box by box: they leave while the next ones are computed, and while the next tile is
   /// multiplied. `block` as found for `row0`, `column0`.
+  template <class Places = SamePlaces>
   __device__ void store(const TensorMapWords& map, const Sums& sums, int row0, int column0,
-                        int block = 0) const {
+                        int block = 0, const Places& places = {}) const {
     const unsigned first = buffers + place();
     // The buffers take turns; of one box a tile, or three, the first takes the last one's.
     constexpr int pending = count % 2 == 0 ? 1 : 0;
@@ -129,14 +150,22 @@ struct GemmBoxes {
       Sum own[sums_a_lane];
       take(sums, i, own);
       Box box;
-      finish(own, row, column, box);
-      if (lane < pieces) wait_stores_read<pending>();
-      __syncwarp();
-      write(first + i % 2 * bytes, box);
-      fence_async_shared();
-      __syncwarp();
-      send(map, buffers + i % 2 * bytes, i, row, column, block);
-      if (lane < pieces) commit_stores();
+      if constexpr (Places::scattered) {
+        finish(own, row, column, places, box);
+        __syncwarp();
+        write(first + i % 2 * bytes, box);
+        __syncwarp();
+        scatter(buffers + i % 2 * bytes, row, column, places);
+      } else {
+        finish(own, row, column, SamePlaces{}, box);
+        if (lane < pieces) wait_stores_read<pending>();
+        __syncwarp();
+        write(first + i % 2 * bytes, box);
+        fence_async_shared();
+        __syncwarp();
+        send(map, buffers + i % 2 * bytes, i, row, column, block);
+        if (lane < pieces) commit_stores();
+      }
     }
   }
   /// Shared memory is theirs until then.

@@ -25,8 +25,10 @@ struct EpiloguePlace {
   int count;
 };
 
-/// Where the sums of a row and column are found in the operands: at the same ones.
+/// Where the sums of a row and column are found in the operands: at the same ones. Others may be
+/// `scattered`: rows that do not follow each other there.
 struct SamePlaces {
+  static constexpr bool scattered = false;
   __device__ EpiloguePlace at(int row, int column, int batch, int count) const {
     return {row, column, batch, count};
   }

@@ -2,6 +2,7 @@
 // The second kernel of a product whose depth was divided among CTAs (SplitK::parallel): adds the
 // slices of each sum up, in their order, and takes the sums to the epilogue. By all
 // multiprocessors, where the last CTA of each tile would read all of the tile's slices alone.
+// The warps of a CTA share many slices, whose loads would follow each other in one.
 #include <bs/kernels/cuda/device/gemm/gemm_schedule.cuh>
 
 namespace bs::cuda::device {
@@ -14,17 +15,21 @@ struct GemmJoin {
   using Slab = EpilogueSlab<Epilogue, chunk / 8>;
   using Slices = SlicesInMemory<Kernel::sum_threads, Kernel::sums_a_thread, Sum>;
   static constexpr int threads = 256, warps = threads / 32;
+  static constexpr int alone = 16;  // slices that one warp adds up
   // A warp takes 16 rows of one chunk of columns; so many are a tile.
   static constexpr int chunks = Kernel::tiles * 8 / chunk;
   static constexpr int jobs = Kernel::finishing_warps * Kernel::blocks * chunks;
   static constexpr int packs = chunk / 8 * 4 / Slices::width;  // of a lane
-  static_assert(chunks * chunk == Kernel::tiles * 8 && packs * Slices::width == chunk / 2);
+  static constexpr int sums_a_lane = chunk / 2;
+  static_assert(chunks * chunk == Kernel::tiles * 8 && packs * Slices::width == sums_a_lane);
+  static_assert(sums_a_lane * 32 <= Slab::scratch_elements);
 
   template <class Places = SamePlaces>
   __device__ static void run(const GemmParams& p, const Places& places = {}) {
     __shared__ __align__(16) Sum scratch[warps][Slab::scratch_elements];
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    const long long job = static_cast<long long>(blockIdx.x) * warps + warp;
+    const bool shared = p.slices > alone;
+    const long long job = shared ? blockIdx.x : static_cast<long long>(blockIdx.x) * warps + warp;
     if (job >= static_cast<long long>(p.tiles) * jobs) return;
     const int tile = static_cast<int>(job / jobs), inside = static_cast<int>(job % jobs);
     const int c = inside % chunks, i = inside / chunks % Kernel::blocks;
@@ -32,9 +37,11 @@ struct GemmJoin {
     const int first = (i * Kernel::tiles + c * (chunk / 8)) * 4 / Slices::width;
 
     Sum sums[1][chunk / 8][4] = {};
-    auto& flat = reinterpret_cast<Sum(&)[chunk / 2]>(sums);
+    auto& flat = reinterpret_cast<Sum(&)[sums_a_lane]>(sums);
+    const int begin = shared ? p.slices * warp / warps : 0;
+    const int end = shared ? p.slices * (warp + 1) / warps : p.slices;
 #pragma unroll 4
-    for (int piece = 0; piece < p.slices; ++piece) {
+    for (int piece = begin; piece < end; ++piece) {
       const Sum* const from = Slices::slice(p, tile, p.slices, piece);
 #pragma unroll
       for (int k = 0; k < packs; ++k) {
@@ -42,6 +49,16 @@ struct GemmJoin {
 #pragma unroll
         for (int j = 0; j < Slices::width; ++j) flat[k * Slices::width + j] += some.at[j];
       }
+    }
+    if (shared) {
+#pragma unroll
+      for (int k = 0; k < sums_a_lane; ++k) scratch[warp][k * 32 + lane] = flat[k];
+      __syncthreads();
+      if (warp > 0) return;
+#pragma unroll 1
+      for (int other = 1; other < warps; ++other)
+#pragma unroll
+        for (int k = 0; k < sums_a_lane; ++k) flat[k] += scratch[other][k * 32 + lane];
     }
     // The schedule of a CTA that begins with the tile's first slice.
     typename Kernel::Schedule schedule(p, tile * p.slices, p.tiles * p.slices);

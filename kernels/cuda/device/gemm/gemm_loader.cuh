@@ -2,11 +2,12 @@
 // Which boxes a kernel of warpgroups fills its stages with. A loader is made for each piece of work
 // by each thread that copies, one of a warp, and brings one step of the depth at a time:
 //
-//   Params                       what the kernel is given, a WarpgroupGemmParams with more behind
-//   it warps                        that copy, at most 4 a_bytes, b_bytes             of one part
-//   of a stage's operands own_steps, steps(p, batch)   whether products of a batch differ in depth,
-//   and their steps places(p)                    where the results of a row and column lie
-//   load(stage, full, step, warp)   asks for a warp's share of a step, whose bytes `full` counts
+// - Params: what the kernel is given, a WarpgroupGemmParams with more behind it
+// - warps: that copy, at most 4
+// - a_bytes, b_bytes: of one part of a stage's operands
+// - own_steps, steps(p, work): whether tiles differ in depth, and the steps of one
+// - places(p): where the results of a row and column lie
+// - load(stage, full, step, warp): asks for a warp's share of a step, whose bytes `full` counts
 #include <bs/kernels/cuda/device/gemm/gemm_schedule.cuh>
 #include <bs/kernels/cuda/device/ptx/bulk_copy.cuh>
 

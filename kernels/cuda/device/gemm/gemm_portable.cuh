@@ -399,7 +399,7 @@ struct PortableGemm {
     Schedule schedule(p, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
     GemmWork work;
     while (schedule.take(work)) {
-      if constexpr (Loader::own_steps) work.k_end = Loader::steps(p, work.problem);
+      if constexpr (Loader::own_steps) work.k_end = Loader::steps(p, work);
       const GemmProblem& q = schedule.at(work.problem);
       const int batch = C::group == GemmGroup::batched ? work.problem : 0;
       Sum sums[m_tiles][2 * pairs][4];

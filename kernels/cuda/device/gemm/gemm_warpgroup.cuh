@@ -51,7 +51,7 @@ struct WarpgroupGemm {
   // which takes several divisions to find out.
   static constexpr bool told = C::split == GemmSplit::none && C::cluster_k == 1;
   struct alignas(16) Place {
-    int m, n, problem;
+    int m, n, problem, steps;
   };
 
   struct Shared {
@@ -77,7 +77,7 @@ struct WarpgroupGemm {
   /// The next tile of this CTA, and what it has of the depth.
   __device__ static bool take(const Params& p, Schedule& schedule, GemmWork& work) {
     if (!schedule.take(work)) return false;
-    if constexpr (Loader::own_steps) work.k_end = Loader::steps(p, work.problem);
+    if constexpr (Loader::own_steps) work.k_end = Loader::steps(p, work);
     const int rank = ctas * C::cluster_k > 1 ? static_cast<int>(cluster_rank()) : 0;
     if constexpr (C::cluster_k > 1) {
       const int all = work.k_end;
@@ -105,11 +105,7 @@ struct WarpgroupGemm {
     work.n = place.n;
     work.problem = place.problem;
     work.k_begin = 0;
-    if constexpr (Loader::own_steps) {
-      work.k_end = Loader::steps(p, place.problem);
-    } else {
-      work.k_end = schedule.steps(place.problem);
-    }
+    work.k_end = place.steps;
     return true;
   }
 
@@ -136,7 +132,7 @@ struct WarpgroupGemm {
       const int end = copies() ? work.k_end : work.k_begin;
       if constexpr (told) {
         s.empty[ring.stage].wait(ring.parity ^ 1);
-        if (warp == 0) s.places[ring.stage] = {work.m, work.n, work.problem};
+        if (warp == 0) s.places[ring.stage] = {work.m, work.n, work.problem, work.k_end};
       }
 #pragma unroll 1
       for (int step = work.k_begin; step < end; ++step) {
@@ -348,7 +344,7 @@ struct WarpgroupGemm {
         static_assert(2 * Boxes::bytes == scratch_bytes);
         const Boxes out{
             p.gemm.scalars, schedule.operands(work.problem), shared_address(own), q.m, q.n, batch};
-        out.store(p.d, sums, row, column, block);
+        out.store(p.d, sums, row, column, block, Loader::places(p));
       } else {
         Slab::run(p.gemm.scalars, schedule.operands(work.problem), sums, 64, own, row, column,
                   batch, q.m, q.n, Loader::places(p));

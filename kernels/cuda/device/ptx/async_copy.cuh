@@ -57,6 +57,15 @@ __device__ inline void write_shared(unsigned shared, const uint4& x) {
 __device__ inline void write_shared(unsigned shared, const uint2& x) {
   asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(shared), "r"(x.x), "r"(x.y) : "memory");
 }
+/// Reads 16 bytes at once.
+__device__ inline uint4 read_shared(unsigned shared) {
+  uint4 x;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "r"(shared)
+               : "memory");
+  return x;
+}
 
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

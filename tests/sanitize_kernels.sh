@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Runs small tests of every family of kernels under compute-sanitizer, on the first GPU.
+#
+#   tests/sanitize_kernels.sh [-b FOLDER] [-j JOBS] [-s SECONDS] [-o FOLDER] [TOOL...]
+#
+#   -b  where test_kernels and test_nn are; build/release/tests
+#   -j  families at a time; all processors
+#   -s  time limit of a family; 600
+#   -o  where the tools' reports go; a temporary folder
+#   TOOL  memcheck, racecheck, synccheck, initcheck; all of them
+#
+# Prints a line for each family and tool, and fails where one finds an error. A family that does not
+# end in time is "cut off": what it did until then was clean. Errors that the library asks for and
+# handles, such as a symbol that a kernel may or may not have, are not reported.
+#
+# racecheck does not follow copies that arrive at a barrier by themselves (cp.async.mbarrier.arrive):
+# it takes each copy of an f64 product for a race with the loads behind that barrier. Where a report
+# has no other races, it is "known".
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=build/release/tests jobs=$(nproc) seconds=600 out=""
+while getopts b:j:s:o: option; do
+  case $option in
+    b) folder=$OPTARG ;;
+    j) jobs=$OPTARG ;;
+    s) seconds=$OPTARG ;;
+    o) out=$OPTARG ;;
+    *) sed -n '4,10s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  esac
+done
+shift $((OPTIND - 1))
+tools=("$@")
+[ ${#tools[@]} -gt 0 ] || tools=(memcheck racecheck synccheck initcheck)
+command -v compute-sanitizer > /dev/null || { echo "compute-sanitizer is not on the path" >&2; exit 2; }
+out=${out:-$(mktemp -d)}
+mkdir -p "$out"
+
+# A family, its program, and doctest's patterns of tests; ? stands for a comma.
+families=(
+  "elementwise test_kernels add,sigmoid,where,gelu,powers*,dropout*"
+  "copies test_kernels copies*,casts*,concat,pad"
+  "reductions test_kernels sum,mean,argmax*,sums?over*,reductions?of?views"
+  "order test_kernels sort*,cumsum*,unique*,searchsorted,index_select*"
+  "softmax test_kernels softmax*,cross_entropy*,losses*"
+  "norms test_kernels layer_norm,rms_norm,batch_norm,group_norm,a?sum?and*"
+  "optimisers test_kernels adamw?follows*,lamb?follows*,sgd?follows*,clip_gradients*,muon?follows*"
+  "gemm test_kernels gemm?example*,gemm:?activations*,matmul,linear"
+  "gemm_warpgroups test_kernels gemm:?the?same?epilogue*,gemm:?batches?of?operands*"
+  "block_sparse test_kernels block-sparse?products:?every*,block-sparse?products:?edges"
+  "block_sparse_large test_kernels block-sparse?products:?whole*,block-sparse?products?of?f32:?whole*"
+  "block_sparse_epilogue test_kernels block-sparse?epilogues:?sums*,block-sparse?reductions:?over*"
+  "block_sparse_softmax test_kernels block-sparse?softmax:?masks*,block-sparse?softmax:?long*"
+  "attention test_kernels sparse_attention:?lengths*,sparse_attention:?all?options*"
+  "attention_large test_kernels sparse_attention:?extremes*,sparse_attention:?ragged*"
+  "lstm test_kernels lstm:?nothing*,lstm:?16-bit*,lstm:?NaN*"
+  "recurrent test_kernels recurrent?layers*"
+  "transducer test_kernels transducer_joint,transducer_loss,ctc_loss?gives*"
+  "conv test_nn block_sparse_conv2d:?large*"
+  "conv_dense test_kernels conv2d:?bias*,conv_transpose2d*"
+  "images test_kernels max_pool2d,avg_pool2d,interpolate,adaptive_avg_pool2d"
+  "kron test_kernels kron_matmul:?both*,kron_matmul:?sizes*"
+  "random test_kernels rand?is*,randn*,permutation,bernoulli"
+)
+
+# Whether all errors are races between the copies and the loads of f64 products.
+known_races() {
+  local writes='Write access at .*(copy_async|copy_chunk)' reads='Read access at .*MultiplyF64::load_a'
+  grep -qE '^=+ Error: Race reported' "$1" || return 1
+  ! grep -E '^=+ +(Error|Invalid|Warning|and) ' "$1" | grep -vqE "$writes|$reads"
+}
+
+check() {
+  local tool=$1 name program patterns report status=0 start=$SECONDS verdict
+  read -r name program patterns <<< "$2"
+  report=$out/$tool-$name.txt
+  timeout "$seconds" compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 \
+    "$folder/$program" -tc="$patterns" > "$report" 2>&1 || status=$?
+  case $status in
+    0) verdict=clean ;;
+    124) verdict="cut off" ;;
+    9) verdict=ERRORS ;;
+    *) verdict="FAILED, status $status" ;;
+  esac
+  if grep -qE "ERROR SUMMARY: [1-9]|RACECHECK SUMMARY: [1-9]|^=+ (Error|Invalid|Warning: Race)" \
+    "$report"; then
+    verdict=ERRORS
+    known_races "$report" && verdict=known
+  fi
+  printf '%-10s %-22s %4d s  %s\n' "$tool" "$name" $((SECONDS - start)) "$verdict"
+}
+export -f check known_races
+export BS_TEST_DEVICE=cuda OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive out seconds folder
+# shellcheck disable=SC2016
+for tool in "${tools[@]}"; do
+  for family in "${families[@]}"; do printf '%s\0%s\0' "$tool" "$family"; done
+done | xargs -0 -n 2 -P "$jobs" bash -c 'check "$0" "$1"' | tee "$out/summary.txt"
+echo "reports: $out"
+! grep -qE "ERRORS|FAILED" "$out/summary.txt"

@@ -6,6 +6,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
+#include <bs/lib/integers.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/rnnt.h>
@@ -94,7 +95,7 @@ double flops_of(const Case& c, const nn::RNNTOptions& o) {
     return 8 * static_cast<double>(steps) * h *
            (static_cast<double>(input) + h + (layers - 1) * 2 * h);
   };
-  const int64_t stacked = (c.frames + o.stack - 1) / o.stack;
+  const int64_t stacked = ceil_div(c.frames, o.stack);
   const auto product = [](int64_t rows, int64_t in, int64_t out) {
     return 2 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
   };

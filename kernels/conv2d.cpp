@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 
@@ -25,7 +26,7 @@ int64_t extent_of(const char* op, int64_t padded, int64_t filter, int64_t stride
 /// Zeros before and after n elements, such that ceil(n / stride) results come out.
 std::pair<int64_t, int64_t> same_padding(int64_t n, int64_t filter, int64_t stride,
                                          int64_t dilation) {
-  const int64_t results = (n + stride - 1) / stride;
+  const int64_t results = ceil_div(n, stride);
   const int64_t all =
       std::max<int64_t>((results - 1) * stride + dilation * (filter - 1) + 1 - n, 0);
   return {all / 2, all - all / 2};

@@ -352,7 +352,6 @@ std::vector<LSTMResult> lstm_layers(const Tensor& x, std::span<const LSTMDirecti
       BS_DISPATCH_WORK(x.device(), work_of(now), lstm, std::span<const LSTMSteps>(now));
     }
   std::vector<LSTMResult> results;
-  results.reserve(all.size());
   for (const LSTMSteps& p : all) results.push_back(result_of(p));
   return results;
 }

@@ -2,6 +2,7 @@
 /** @file Where the windows of a pooling lie along an axis. */
 #include <bs/kernels/image.h>
 #include <bs/lib/check.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 
@@ -34,7 +35,7 @@ struct PoolAxis {
                "{}: a window from {} on, in steps of {}, misses all {} elements", op, first,
                dilation, in);
     if (!ceil_mode) return room / stride + 1;
-    const int64_t count = (room + stride - 1) / stride + 1;
+    const int64_t count = ceil_div(room, stride) + 1;
     return (count - 1) * stride >= in + padding ? count - 1 : count;
   }
 };

@@ -4,6 +4,7 @@
 #if BS_WITH_CUDA
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/upload.h>
+#include <bs/lib/integers.h>
 #endif
 
 #include <algorithm>
@@ -271,7 +272,7 @@ LayoutView Layout::view(Device device) const {
   int64_t size = 0;
   for (Part& part : parts) {
     part.offset = size;
-    size += (static_cast<int64_t>(part.values->size()) + aligned - 1) / aligned * aligned;
+    size += round_up(static_cast<int64_t>(part.values->size()), aligned);
   }
   const Tensor packed = Tensor::empty({size}, i32, device);
   for (const Part& part : parts) {

@@ -1,3 +1,4 @@
+#include <bs/lib/integers.h>
 #include <bs/lib/patterns.h>
 
 #include <algorithm>
@@ -312,7 +313,7 @@ LayoutPtr moe(std::span<const int64_t> tokens, int64_t width, int block) {
   int64_t rows = 0;
   for (int64_t count : tokens) {
     BS_CHECK(count >= 0 && count <= most, "moe: {} tokens for an expert", count);
-    rows += (count + block - 1) / block;
+    rows += ceil_div(count, block);
   }
   BS_CHECK(rows < most && cols < most && experts * cols < most,
            "moe: {} x {} blocks for each of {} experts are too many", rows, cols, experts);
@@ -320,7 +321,7 @@ LayoutPtr moe(std::span<const int64_t> tokens, int64_t width, int block) {
   int32_t row = 0;
   for (int64_t e = 0; e < experts; ++e) {
     const int64_t count = tokens[static_cast<size_t>(e)];
-    for (const auto end = row + static_cast<int32_t>((count + block - 1) / block); row < end; ++row)
+    for (const auto end = row + static_cast<int32_t>(ceil_div(count, block)); row < end; ++row)
       for (int64_t col = e * cols; col < (e + 1) * cols; ++col)
         blocks.push_back({0, row, static_cast<int32_t>(col)});
   }

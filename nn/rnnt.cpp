@@ -9,6 +9,7 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/integers.h>
 #include <bs/nn/init.h>
 
 #include <algorithm>
@@ -93,7 +94,7 @@ void check_lengths(const char* name, const Tensor& lengths, int64_t batch, int64
 Variable stack_time(const Variable& x, int factor) {
   if (factor == 1) return x;
   const int64_t steps = x.size(0), batch = x.size(1), width = x.size(2);
-  const int64_t stacks = (steps + factor - 1) / factor;
+  const int64_t stacks = ceil_div(steps, factor);
   Variable whole = x;
   if (stacks * factor > steps)
     whole = concat({x, zeros({stacks * factor - steps, batch, width}, x.dtype(), x.device())}, 0);
@@ -155,7 +156,7 @@ RNNT::Encoded RNNT::encode(const Variable& features, const Tensor& lengths,
   const bool ends = std::ranges::any_of(stacked, [&](int64_t length) { return length < frames; });
   const bool told = ends && (states || features.device().is_cpu());
   const bool masked = ends && !told;
-  for (int64_t& length : stacked) length = (length + options_.stack - 1) / options_.stack;
+  for (int64_t& length : stacked) length = ceil_div(length, options_.stack);
   const Tensor after = tensor_of(stacked);
   const Variable x = transpose(features, 0, 1);
   const LSTM::Output pre =

@@ -1,6 +1,7 @@
 #include <bs/examples/image_classifier/pictures.h>
 #include <bs/kernels/copy.h>
 #include <bs/lib/check.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <cmath>
@@ -38,7 +39,7 @@ std::string confusion_picture(const std::vector<int64_t>& confusion, int64_t cla
 std::string filter_picture(const Tensor& weight) {
   const Tensor w = to(cast(weight, f32), Device::cpu());
   const int64_t filters = w.size(0), rows = w.size(2), columns = w.size(3);
-  const int64_t across = std::min<int64_t>(filters, 8), down = (filters + across - 1) / across;
+  const int64_t across = std::min<int64_t>(filters, 8), down = ceil_div(filters, across);
   const int64_t width = across * (columns + 1) + 1, height = down * (rows + 1) + 1;
   std::vector<uint8_t> grey(static_cast<size_t>(width * height), 255);
   for (int64_t k = 0; k < filters; ++k) {

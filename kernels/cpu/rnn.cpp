@@ -1,6 +1,7 @@
 #include <bs/kernels/rnn.h>
 
-#include <bs/kernels/cpu/recurrent.h>
+#include <bs/kernels/cpu/recurrent_backward.h>
+#include <bs/kernels/cpu/recurrent_forward.h>
 #include <bs/kernels/cpu/vector_math.h>
 
 namespace bs::cpu {

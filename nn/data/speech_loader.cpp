@@ -1,5 +1,6 @@
 #include <bs/nn/data/speech_loader.h>
 
+#include <bs/lib/integers.h>
 #include <bs/nn/data/prefetch.h>
 #include <bs/nn/data/resample.h>
 
@@ -81,7 +82,7 @@ SpeechLoader::SpeechLoader(std::shared_ptr<const Utterances> utterances, SpeechF
 SpeechLoader::~SpeechLoader() = default;
 
 int64_t SpeechLoader::batches_an_epoch() const {
-  return (static_cast<int64_t>(utterances_->size()) + options_.batch - 1) / options_.batch;
+  return ceil_div(static_cast<int64_t>(utterances_->size()), options_.batch);
 }
 
 std::vector<int64_t> SpeechLoader::indices(int64_t batch) const {

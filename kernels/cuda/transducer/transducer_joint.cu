@@ -1,3 +1,4 @@
+#include <bs/lib/integers.h>
 #include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/transducer/transducer_joint.cuh>
 
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 2 : 4)
   const int b = rest / tiles.frame_tiles;
   wait_for_previous_launch();
   const Utterance one = joint.utterances[b];
-  const int groups = static_cast<int>((joint.n + G - 1) / G);
+  const int groups = static_cast<int>(ceil_div(joint.n, G));
   const Tile<T> tile{
       f + (int64_t{b} * joint.frames + t0) * joint.n,
       g + int64_t{b} * joint.columns * joint.n,

@@ -1,5 +1,6 @@
 // df and dg of a transducer's joint: one read of dh, two sums. What blocks have of a sum between
 // them is added up by another launch, always in the same order.
+#include <bs/lib/integers.h>
 #include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/transducer/transducer_joint_feed.cuh>
 #include <bs/kernels/cuda/transducer/transducer_joint_shares.cuh>
@@ -280,7 +281,7 @@ __global__ void __launch_bounds__(threads)
   const Shares shares(joint.utterances, cut, blocks / cut.beside);
   const int64_t before = cost_before(joint.utterances, cut, b);
   const Cost cost = cost_of(one, cut);
-  const int groups = static_cast<int>((joint.n + G - 1) / G);
+  const int groups = static_cast<int>(ceil_div(joint.n, G));
   const int step = static_cast<int>(gridDim.y * threads);
   const int start = static_cast<int>(blockIdx.y * threads + threadIdx.x);
   wait_for_previous_launch();

@@ -1,9 +1,12 @@
 #pragma once
-/** @file What the work of the kernels of block-sparse products takes, in nanoseconds. Every number
- *  that was measured stands here, or in Gpu, and says where it comes from: bench/NOTES.md. */
+/** @file What the work of the kernels of block-sparse products takes, in nanoseconds. A number that
+ *  was measured says where: a title in bench/notes. Others are those of Gpu, the densities at which
+ *  dense products win (block_sparse_dense.h), and when an order pays (block_sparse_dsd_order.cpp).
+ */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
 #include <bs/kernels/cuda/gpu.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <cmath>
@@ -68,7 +71,7 @@ constexpr SplitCosts split_costs(int step, int64_t sums) {
           .store = static_cast<int>(700 + sums / 50),
           .load = static_cast<int>(200 + sums / 50),
           .list = 3200,
-          .least_part = (2500 + step - 1) / step,
+          .least_part = static_cast<int>(ceil_div(2500, step)),
           .most_parts = 16,
           .most_slots = static_cast<int>(std::min((int64_t{64} << 20) / sums, int64_t{1000}))};
 }
@@ -122,7 +125,7 @@ constexpr TilePace tile_pace(const BlockSparseTile& t, Factors factors, int bloc
  *  tiles wait for what they read, and stay whole, unless each makes three products (`split`). */
 constexpr bool half_tiles_pay(int64_t tiles, int64_t halves, int64_t slots, bool split) {
   return (split || tiles <= 2 * slots) &&
-         100 * ((tiles + slots - 1) / slots) > 58 * ((halves + slots - 1) / slots);
+         100 * ceil_div(tiles, slots) > 58 * ceil_div(halves, slots);
 }
 
 }  // namespace bs::cuda

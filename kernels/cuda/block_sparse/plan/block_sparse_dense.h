@@ -1,6 +1,7 @@
 #pragma once
 /** @file Which block-sparse products are sooner done as dense ones: pure functions. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
+#include <bs/lib/integers.h>
 
 #include <cstdint>
 
@@ -48,7 +49,7 @@ constexpr bool dense_sdd_is_faster(int block, double density, int64_t m, int64_t
   if (block < 16) return false;
   const Meeting meets = meetings[size_rank(block)];
   const int64_t tiles = ((m + 127) / 128) * ((n + 255) / 256);
-  const int64_t rounds = (tiles + multiprocessors - 1) / multiprocessors;
+  const int64_t rounds = ceil_div(tiles, multiprocessors);
   const double filled = static_cast<double>(tiles) / static_cast<double>(rounds * multiprocessors);
   const double quarters = 4 * 4096.0 * 4096.0 / static_cast<double>(m * n);  // 4 at 4096, 1 at 8192
   const double small = quarters > 4 ? 1 : quarters < 1 ? 0 : (quarters - 1) / 3;

@@ -18,7 +18,7 @@ std::vector<int32_t> dsd_lengths(const Strips& strips, int block) {
     entries[i % ranks] += strips.length(strips.order[i]);
   std::vector<int32_t> lengths;
   for (const int64_t sum : entries) {
-    const int64_t mean = (sum + heads - 1) / heads;
+    const int64_t mean = ceil_div(sum, heads);
     lengths.push_back(dsd_steps(mean, block));
   }
   return lengths;

@@ -2,6 +2,7 @@
 /** @file In which order, and by which parts, the tiles of dsd on mma.sync are taken. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_costs.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
+#include <bs/lib/integers.h>
 
 #include <cstdint>
 #include <vector>
@@ -29,7 +30,7 @@ template <class Count>
 int soonest_tile(int size, int block, bool split, int64_t n, int workers, const Count& count) {
   int cols = widest_tile(size, block, split);
   const int tall = block_sparse_tile(size, block, split, cols).rows;
-  const int64_t rows = (block + tall - 1) / tall, slots = int64_t{2} * workers;
+  const int64_t rows = ceil_div(block, tall), slots = int64_t{2} * workers;
   while (cols > 64 && (n <= cols / 2 ||
                        half_tiles_pay(rows * count(cols), rows * count(cols / 2), slots, split)))
     cols /= 2;

@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <iterator>
@@ -47,7 +48,7 @@ int64_t least_time(const std::vector<Alike>& cut, const SplitCosts& of, int work
     total += items * (of.step * length + of.tile + (parts - 1) * (of.store + of.load));
     longest = std::max(longest, of.step * (length / parts) + of.tile + (parts - 1) * of.load);
   }
-  return std::max(longest, (total + workers - 1) / workers);
+  return std::max(longest, ceil_div(total, workers));
 }
 /// Partial sums: parts of an item but its last.
 int64_t slots_of(const std::vector<Alike>& cut) {

@@ -22,13 +22,14 @@ LayoutPtr conv2d_layout(const Tensor& mask, int block);
  *  @return y [N, K, P, Q] in x's format. Channels of a row without blocks are the bias. Sums are
  *  kept in f32, in f64 for f64, and rounded once.
  *  @throws Error when shapes do not match, dtypes or devices differ, or for groups.
- *  Cost: in proportion to the blocks. On Hopper, blocks of 64 and 128 in f16 and bf16 run as one
- *  kernel, which reads x in place where it is channels-last. Else R S times the pixels of some
- *  images at a time are gathered, but for a filter of 1x1 with stride 1. */
+ *  Cost: in proportion to the blocks. On the CPU, and on Hopper for blocks of 64 and 128 in f16 and
+ *  bf16, one kernel walks the blocks there are, and reads x in place where it is channels-last.
+ *  Other GPUs and types gather R S times the pixels of some images at a time, but for a filter of
+ *  1x1 with stride 1. */
 Tensor block_sparse_conv2d(const Tensor& x, const SparseTensor& weight, Extent2 kernel,
                            const Conv2dOptions& options = {}, const Tensor& bias = {});
 /** @brief The vector-Jacobian product in x.
- *  @return dx of `x_shape`, in dy's format. Where pixels are gathered, the 16-bit products of each
+ *  @return dx of `x_shape`, in dy's format. Where a GPU gathers pixels, the 16-bit products of each
  *  place of the filter are rounded, then summed in f32. */
 Tensor block_sparse_conv2d_backward_x(const Tensor& dy, const SparseTensor& weight, Extent2 kernel,
                                       const Shape& x_shape, const Conv2dOptions& options = {});

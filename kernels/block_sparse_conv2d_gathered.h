@@ -1,6 +1,6 @@
 #pragma once
 /** @file Block-sparse convolutions by products: the pixels that a filter sees become rows of a
- *  matrix, for some images at a time. What no kernel of a device's own takes. */
+ *  matrix, for some images at a time. What no kernel of a GPU's own takes. */
 #include <bs/kernels/block_sparse_conv2d.h>
 
 namespace bs {

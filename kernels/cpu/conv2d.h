@@ -5,7 +5,9 @@
  *  product whose depth runs through taps of the filter and channels of the source. Blocks of rows
  *  are packed in steps of the depth that fit a core's cache; nothing holds a whole image. */
 #include <bs/kernels/conv2d.h>
+#include <bs/lib/integers.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace bs::cpu {
@@ -21,6 +23,11 @@ struct ConvTap {
 struct ConvPixel {
   int64_t n = 0, h = 0, w = 0;
 };
+
+/** @brief Where its first channel lies. */
+constexpr int64_t pixel_offset(const ConvPixel& at, const Strides4& s) {
+  return at.n * s.n + at.h * s.h + at.w * s.w;
+}
 
 /** @brief Pixels of the result that see the same taps: all, or those of one remainder of a stride.
  */
@@ -43,6 +50,11 @@ struct ConvGather {
   std::vector<ConvPhase> phases;
 
   int64_t run() const { return in * width; }  ///< steps of the depth of a tap
+  /** @brief Whether a tap reads nothing but pixels of the source. */
+  bool stays_inside(const ConvPhase& phase, const ConvTap& tap) const {
+    return tap.h >= 0 && tap.h + (phase.rows - 1) * read.h < h && tap.w >= 0 &&
+           tap.w + (phase.cols - 1) * read.w < w;
+  }
   bool is_depthwise() const { return in == 1 && out == 1; }
   /** @brief Where a pixel of a phase lies in the result. */
   ConvPixel target(const ConvPhase& phase, int64_t i) const {
@@ -51,6 +63,8 @@ struct ConvGather {
   }
 };
 
+/** @param[in] source strides of x, which decide whether a tap may read a run of columns; {}: it may
+ *  not */
 ConvGather forward_gather(const Conv2dProblem& d, const Strides4& source);
 ConvGather backward_gather(const Conv2dProblem& d);
 
@@ -71,6 +85,11 @@ void run_depthwise(const ConvGather& g, const Tensor& source, const Tensor& weig
 /** @brief The gradient of a depthwise weight [C, 1, R, S]. */
 void depthwise_backward_w(const Conv2dProblem& d, const Tensor& x, const Tensor& dy,
                           const Tensor& dweight);
+
+/** @brief n in equal steps of at most `limit`, which are multiples of `unit`. */
+constexpr int64_t even_step(int64_t n, int64_t limit, int64_t unit) {
+  return round_up(ceil_div(n, std::max<int64_t>(1, ceil_div(n, limit))), unit);
+}
 
 inline constexpr double worth_a_conv_thread = 1 << 20;  ///< multiply-adds that pay for waking one
 

@@ -14,10 +14,6 @@ constexpr int64_t most_side = 256;    ///< of a tile of the gradient
 constexpr int64_t few_tiles = 32;     ///< fewer are cut along the pixels, too
 constexpr int64_t least_part = 1024;  ///< pixels of such a part
 
-constexpr int64_t even_step(int64_t n, int64_t limit, int64_t unit) {
-  return round_up(ceil_div(n, std::max<int64_t>(1, ceil_div(n, limit))), unit);
-}
-
 /// How dweight, a matrix of output channels by steps of the forward's depth, is cut. The cut knows
 /// nothing of threads, so that sums are the same for any number of them.
 struct WeightCut {

@@ -3,10 +3,10 @@
 #include <bs/kernels/fill.h>
 #include <bs/nn/block_sparse_conv2d.h>
 #include <bs/nn/optim/adamw.h>
+#include <bs/tests/kernels/block_sparse_conv2d_reference.h>
 #include <bs/tests/kernels/conv2d_reference.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
-#include <bs/tests/support/sparse_case.h>
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,19 +16,6 @@ using namespace bs;
 using namespace bs::test;
 
 namespace {
-
-/// A weight [K, C, R, S] from its blocks.
-Reference dense_weight(const Reference& values, const Mask& mask, int64_t c, Extent2 kernel) {
-  const Reference matrix = densify(values, mask);
-  const int64_t k = mask.height(), taps = kernel.h * kernel.w;
-  Reference w({k, c, kernel.h, kernel.w});
-  for (int64_t i = 0; i < k; ++i)
-    for (int64_t j = 0; j < c; ++j)
-      for (int64_t t = 0; t < taps; ++t)
-        w[static_cast<size_t>((i * c + j) * taps + t)] =
-            matrix[static_cast<size_t>((i * taps + t) * c + j)];
-  return w;
-}
 
 void check_conv(const Mask& mask, const Shape& x, Extent2 kernel, const Conv2dOptions& o) {
   const LayoutPtr layout = mask.layout();

@@ -5,9 +5,10 @@
 
 namespace bs {
 
-/** @brief Normalises each image's groups of channels; weight and bias [C] may be undefined. Saves x
- *  and two numbers a group. */
+/** @brief Normalises each image's groups of channels; weight, bias [C] and residual may be
+ * undefined. Saves x and two numbers a group, and its result where a residual is added before a
+ * ReLU. */
 Variable group_norm(const Variable& x, const Variable& weight, const Variable& bias,
-                    const GroupNormOptions& options);
+                    const GroupNormOptions& options, const Variable& residual = {});
 
 }  // namespace bs

@@ -30,6 +30,13 @@ Tensor channel_vector(const char* op, const char* name, const Tensor& x, const T
   return contiguous(cast(vector, statistics_dtype(x)));
 }
 
+/// A tensor of x's kind in x's format; undefined where it is.
+Tensor beside(const char* op, const Tensor& x, const Tensor& other) {
+  if (!other.defined()) return other;
+  check_alike(op, x, other);
+  return in_format(other, is_channels_last(x));
+}
+
 ChannelSlots slots_of(const Tensor& x, int64_t groups) {
   const int64_t channels = x.size(1), images = x.size(0);
   const int64_t pixels = channels > 0 && images > 0 ? x.numel() / (channels * images) : 0;
@@ -44,7 +51,7 @@ ChannelSlots slots_of(const Tensor& x, int64_t groups) {
 }  // namespace
 
 GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                           const GroupNormOptions& options) {
+                           const GroupNormOptions& options, const Tensor& residual) {
   constexpr const char* op = "group_norm";
   check_x(op, x, options);
   const Tensor in = dense_image(x);
@@ -53,6 +60,7 @@ GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& 
                                .mean = Tensor::empty(groups, statistics_dtype(x), x.device()),
                                .rstd = Tensor::empty(groups, statistics_dtype(x), x.device())};
   const ChannelNorm norm{.x = in,
+                         .residual = beside(op, in, residual),
                          .mean = result.mean,
                          .rstd = result.rstd,
                          .weight = channel_vector(op, "weight", x, weight),
@@ -68,7 +76,7 @@ GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& 
 
 GroupNormGradients group_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                        const GroupNormResult& of, const Tensor& dy,
-                                       const GroupNormOptions& options) {
+                                       const GroupNormOptions& options, bool wants_residual) {
   constexpr const char* op = "group_norm_backward";
   check_x(op, x, options);
   check_alike(op, x, dy);
@@ -88,15 +96,19 @@ GroupNormGradients group_norm_backward(const Tensor& x, const Tensor& weight, co
                          .bias = channel_vector(op, "bias", x, bias),
                          .relu = options.relu};
   const Tensor sums = Tensor::empty({2, x.size(1)}, dtype, x.device());
+  const Tensor slope = beside(op, in, dy);
   GroupNormGradients gradients{.dx = empty_image_like(in)};
+  // Without a ReLU the residual's gradient is dy as it came.
+  if (wants_residual) gradients.dresidual = options.relu ? empty_image_like(in) : slope;
   if (x.numel() > 0) {
     const ChannelSlots slots = slots_of(in, options.groups);
-    const ChannelGradient gradient{.dy = in_format(dy, is_channels_last(in)),
-                                   .y = {},
+    const ChannelGradient gradient{.dy = slope,
+                                   .y = options.relu ? beside(op, in, of.y) : Tensor(),
                                    .sums = Tensor::empty({2, slots.sets()}, dtype, x.device()),
                                    .count = static_cast<double>(slots.count())};
     BS_DISPATCH(x.device(), channel_norm_sums, slots, norm, gradient, sums);
-    BS_DISPATCH(x.device(), channel_norm_backward, slots, norm, gradient, gradients.dx, Tensor());
+    BS_DISPATCH(x.device(), channel_norm_backward, slots, norm, gradient, gradients.dx,
+                options.relu ? gradients.dresidual : Tensor());
   } else {
     fill(sums, 0);
   }

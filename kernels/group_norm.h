@@ -12,6 +12,7 @@ struct GroupNormResult {
 };
 struct GroupNormGradients {
   Tensor dx, dweight = {}, dbias = {};
+  Tensor dresidual = {};  ///< undefined where it is not wanted; dy itself where there is no ReLU
 };
 
 struct GroupNormOptions {
@@ -20,15 +21,20 @@ struct GroupNormOptions {
   bool relu = false;  ///< y = max(y, 0) in the same pass
 };
 
-/** @brief y = (x - mean) rstd weight + bias with the statistics of each image's groups of channels.
+/** @brief y = (x - mean) rstd weight + bias + residual with the statistics of each image's groups
+ * of channels, in one pass behind the statistics.
  *  @param[in] weight, bias [C], or undefined for ones and zeros
+ *  @param[in] residual of x's shape and dtype, or undefined
  *  @throws Error unless the groups divide the channels. */
 GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                           const GroupNormOptions& options);
+                           const GroupNormOptions& options, const Tensor& residual = {});
 /** @brief With g = dz weight and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)) over a
- *  group, dweight = sum dz h, dbias = sum dz over all images; dz = dy where y > 0 for a ReLU. */
+ *  group, dweight = sum dz h, dbias = sum dz over all images; dz = dy where y > 0 for a ReLU.
+ *  @param[in] of the forward's; y may be undefined unless a residual was added before a ReLU
+ *  @param[in] wants_residual whether to give dresidual = dz */
 GroupNormGradients group_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                        const GroupNormResult& of, const Tensor& dy,
-                                       const GroupNormOptions& options);
+                                       const GroupNormOptions& options,
+                                       bool wants_residual = false);
 
 }  // namespace bs

@@ -14,10 +14,10 @@ GroupNorm::GroupNorm(const Options& options)
   bias = register_parameter("bias", o.affine ? zeros(shape, o.dtype, o.device) : Tensor());
 }
 
-Variable GroupNorm::apply(const Variable& x, bool relu) const {
+Variable GroupNorm::apply(const Variable& x, const Variable& residual, bool relu) const {
   BS_CHECK(x.rank() >= 2 && x.size(1) == channels_, "group_norm: x {} for a layer of {} channels",
            x.shape(), channels_);
-  return group_norm(x, weight, bias, {.groups = groups_, .eps = eps_, .relu = relu});
+  return group_norm(x, weight, bias, {.groups = groups_, .eps = eps_, .relu = relu}, residual);
 }
 
 InstanceNorm::InstanceNorm(const Options& options)

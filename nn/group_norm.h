@@ -20,15 +20,20 @@ class GroupNorm : public Module {
   using Options = nn::GroupNormOptions;
   /** @throws Error unless the groups divide the channels. */
   explicit GroupNorm(const Options& options);
-  Variable forward(const Variable& x) const { return apply(x, false); }
-  /** @brief max(norm(x), 0), in one pass. */
-  Variable forward_relu(const Variable& x) const { return apply(x, true); }
+  /** @brief norm(x) + residual, which may be undefined. */
+  Variable forward(const Variable& x, const Variable& residual = {}) const {
+    return apply(x, residual, false);
+  }
+  /** @brief max(norm(x) + residual, 0), in one pass. */
+  Variable forward_relu(const Variable& x, const Variable& residual = {}) const {
+    return apply(x, residual, true);
+  }
 
   Variable weight;  ///< [channels], ones at first, or undefined
   Variable bias;    ///< [channels], zeros at first, or undefined
 
  private:
-  Variable apply(const Variable& x, bool relu) const;
+  Variable apply(const Variable& x, const Variable& residual, bool relu) const;
   int64_t groups_, channels_;
   double eps_;
 };

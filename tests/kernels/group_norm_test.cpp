@@ -1,5 +1,6 @@
 #include <bs/autograd/group_norm.h>
 #include <bs/autograd/image.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/group_norm.h>
 #include <bs/kernels/image.h>
 #include <bs/tests/support/devices.h>
@@ -11,7 +12,7 @@ using namespace bs::test;
 
 namespace {
 
-/// in: x [N, C, ...], weight, bias.
+/// in: x [N, C, ...], weight, bias, and a residual where there is one.
 Reference normalised(const References& in, int64_t groups, double eps, bool relu) {
   Reference y = in[0];
   const int64_t channels = y.shape[1];
@@ -28,6 +29,7 @@ Reference normalised(const References& in, int64_t groups, double eps, bool relu
       const size_t c = (first + i) / static_cast<size_t>(pixels) % static_cast<size_t>(channels);
       x[i] = (x[i] - mean) / std::sqrt(variance + eps);
       if (in.size() > 1) x[i] = x[i] * in[1][c] + in[2][c];
+      if (in.size() > 3) x[i] += in[3][first + i];
       if (relu) x[i] = std::max(x[i], 0.0);
     }
   }
@@ -74,6 +76,41 @@ TEST_CASE("group_norm") {
             .inputs = {{2, 4, 3, 3}},
             .op = [](const Variables& v) { return group_norm(v[0], {}, {}, {.groups = 2}); },
             .reference = [](const References& in) { return normalised(in, 2, 1e-5, false); }});
+}
+
+TEST_CASE("group_norm and instance norm with a residual and a ReLU in the same pass") {
+  for (const int64_t groups : {2, 6})
+    for (const bool last : {false, true})
+      for (const bool relu : {false, true}) {
+        CAPTURE(groups);
+        CAPTURE(last);
+        const Shape shape = {2, 6, 3, 5};
+        const auto as = [=](const Variable& v) { return last ? channels_last(v) : v; };
+        check_op(
+            {.name = relu ? "group_norm with a residual and relu" : "group_norm with a residual",
+             .inputs = {shape, {6}, {6}, shape},
+             .op =
+                 [=](const Variables& v) {
+                   return group_norm(as(v[0]), v[1], v[2], {.groups = groups, .relu = relu},
+                                     as(v[3]));
+                 },
+             .reference = [=](const References& in) { return normalised(in, groups, 1e-5, relu); },
+             // Low precision may round across a ReLU's kink: f64 and f32 do not here.
+             .dtypes =
+                 relu ? std::vector<DType>{f64, f32} : std::vector<DType>{f64, f32, f16, bf16}});
+      }
+  // A residual in another format, with gaps, and of another shape.
+  const Reference x = random_reference({2, 6, 3, 5}, 1), more = random_reference(x.shape, 2);
+  const Tensor wide = more.tensor(f32, test_device()).unsqueeze(4).expand({2, 6, 3, 5, 2});
+  const Tensor gaps = clone(wide).select(4, 1);
+  const Tensor in = channels_last(x.tensor(f32, test_device()));
+  const Tensor y = group_norm(in, {}, {}, {.groups = 3, .relu = true}, gaps).y;
+  CHECK(is_channels_last(y));
+  Reference ones_({6}), zeros_({6});
+  for (double& v : ones_.values) v = 1;
+  check_close("residual with gaps", Reference::of(y),
+              normalised({x, ones_, zeros_, more}, 3, 1e-5, true), 1e-5);
+  CHECK_THROWS_AS(group_norm(in, {}, {}, {.groups = 3}, in.slice(0, 0, 1)), Error);
 }
 
 TEST_CASE("group_norm of nothing, and what it refuses") {

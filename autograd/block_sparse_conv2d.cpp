@@ -2,7 +2,6 @@
 
 #include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
-#include <bs/kernels/reduce.h>
 
 namespace bs {
 
@@ -21,7 +20,7 @@ Variable block_sparse_conv2d(const Variable& x, const SparseVariable& weight, Ex
           grads[0] =
               block_sparse_conv2d_backward_x(dy, {layout, values}, kernel, x.shape(), options);
         if (wants[1]) grads[1] = block_sparse_conv2d_backward_w(x, dy, layout, kernel, options);
-        if (wants[2]) grads[2] = sum(dy.permute({0, 2, 3, 1}), Dims{0, 1, 2});
+        if (wants[2]) grads[2] = conv2d_backward_bias(dy);
         return grads;
       },
       GradientOrder::any);

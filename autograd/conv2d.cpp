@@ -4,7 +4,6 @@
 #include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 #include <bs/autograd/view.h>
-#include <bs/kernels/reduce.h>
 
 namespace bs {
 
@@ -22,11 +21,6 @@ Tensor slope_of(Activation f, const Tensor& y, const Tensor& dy) {
                    : f == Activation::tanh ? tanh_backward(a, b)
                                            : sigmoid_backward(a, b);
   return last ? e.permute({0, 3, 1, 2}) : e;
-}
-
-Tensor bias_gradient(const Tensor& e) {
-  if (!is_channels_last(e)) return sum(e, Dims{0, 2, 3});
-  return sum(e.permute({0, 2, 3, 1}), Dims{0, 1, 2});
 }
 
 Variable activated(Activation f, const Variable& z) {
@@ -61,7 +55,7 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
         Grads grads(4);
         if (wants[0]) grads[0] = conv2d_backward_x(e, weight, x.shape(), options);
         if (wants[1]) grads[1] = conv2d_backward_w(x, e, weight.shape(), options);
-        if (wants[2]) grads[2] = bias_gradient(e);
+        if (wants[2]) grads[2] = conv2d_backward_bias(e);
         if (wants[3]) grads[3] = e;
         return grads;
       },
@@ -84,23 +78,10 @@ Variable conv_transpose2d(const Variable& x, const Variable& weight, const Varia
         Grads grads(3);
         if (wants[0]) grads[0] = fit(conv2d(dy, weight, options));
         if (wants[1]) grads[1] = conv_transpose2d_backward_w(x, dy, weight.shape(), options);
-        if (wants[2]) grads[2] = bias_gradient(dy);
+        if (wants[2]) grads[2] = conv2d_backward_bias(dy);
         return grads;
       },
       GradientOrder::any);
-}
-
-Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
-                const Conv1dOptions& o) {
-  BS_CHECK(x.shape().rank() == 3 && weight.shape().rank() == 3,
-           "conv1d: x {} and weight {}: [N, C, L] and [K, C / groups, S] are expected", x.shape(),
-           weight.shape());
-  const Conv2dOptions options{.stride = {1, o.stride},
-                              .padding = {0, 0, o.left, o.right},
-                              .same = o.same,
-                              .dilation = {1, o.dilation},
-                              .groups = o.groups};
-  return squeeze(conv2d(unsqueeze(x, 2), unsqueeze(weight, 2), bias, options), 2);
 }
 
 }  // namespace bs

@@ -15,15 +15,4 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias 
 Variable conv_transpose2d(const Variable& x, const Variable& weight, const Variable& bias = {},
                           const Conv2dOptions& options = {}, Extent2 output_padding = {0, 0});
 
-struct Conv1dOptions {
-  int64_t stride = 1;
-  int64_t left = 0, right = 0;  ///< zeros around x
-  bool same = false;
-  int64_t dilation = 1;
-  int64_t groups = 1;
-};
-/** @brief The convolution of x [N, C, L] with a weight [K, C / groups, S]: conv2d of one row. */
-Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias = {},
-                const Conv1dOptions& options = {});
-
 }  // namespace bs

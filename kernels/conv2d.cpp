@@ -2,6 +2,7 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/reduce.h>
 #include <bs/lib/integers.h>
 
 #include <algorithm>
@@ -151,6 +152,12 @@ Tensor conv2d_backward_w(const Tensor& x, const Tensor& dy, const Shape& shape,
   d.x = Strides4(x), d.weight = Strides4(dweight), d.y = Strides4(dy);
   BS_DISPATCH_WORK(x.device(), work_of(d), conv2d_backward_w, d, x, dy, dweight);
   return dweight;
+}
+
+Tensor conv2d_backward_bias(const Tensor& dy) {
+  BS_CHECK(dy.rank() == 4, "conv2d_backward_bias: dy {} is no [N, K, P, Q]", dy.shape());
+  if (!is_channels_last(dy)) return sum(dy, Dims{0, 2, 3});
+  return sum(dy.permute({0, 2, 3, 1}), Dims{0, 1, 2});
 }
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& options,

@@ -49,6 +49,11 @@ Tensor conv2d_backward_x(const Tensor& dy, const Tensor& weight, const Shape& x_
 Tensor conv2d_backward_w(const Tensor& x, const Tensor& dy, const Shape& weight_shape,
                          const Conv2dOptions& options = {});
 
+/** @brief The gradient of a bias: dy [N, K, P, Q] summed over images and pixels, in the order in
+ *  which it lies.
+ *  @return [K] */
+Tensor conv2d_backward_bias(const Tensor& dy);
+
 /** @brief The transposed convolution: conv2d_backward_x with an epilogue.
  *  @param[in] x [N, K, H, W]
  *  @param[in] weight [K, C / groups, R, S]

@@ -1,5 +1,6 @@
 #pragma once
 /** @file Convolutions as layers, with PyTorch's parameter names, shapes and initial values. */
+#include <bs/autograd/conv1d.h>
 #include <bs/autograd/conv2d.h>
 #include <bs/lib/random.h>
 #include <bs/nn/module.h>

@@ -19,10 +19,11 @@ Tensor given(const Shape& shape, uint32_t number) {
 
 /// Result and gradients of a layer of PyTorch's values.
 template <class Layer>
-void check_layer(const Layer& layer, const RecordedCase& c, bool last) {
+void check_layer(const Layer& layer, const RecordedCase& c, bool last,
+                 const Shape& shape = {2, 6, 11, 9}) {
   layer.bias.set_data(given(layer.bias.shape(), 10));
   layer.weight.set_data(given(layer.weight.shape(), 11));
-  const Tensor rows = given({2, 6, 11, 9}, 1);
+  const Tensor rows = given(shape, 1);
   const Variable x(last ? channels_last(rows) : rows, true);
   const Variable y = layer.forward(x);
   sum(y * given(y.shape(), 4)).backward();
@@ -32,42 +33,82 @@ void check_layer(const Layer& layer, const RecordedCase& c, bool last) {
   check_recorded("weight", layer.weight.grad(), c.tensors.at("weight"), 1e-12);
 }
 
+/// The layers of record_conv.py's cases.
+bs::Conv2dOptions walk_of(const RecordedCase& c) {
+  const int64_t pad = std::max(c.options[5], 0);
+  return {.stride = {c.options[4], c.options[4]},
+          .padding = {pad, pad, pad, pad},
+          .same = c.options[5] < 0,
+          .dilation = {c.options[6], c.options[6]},
+          .groups = c.options[7]};
+}
+
+nn::Conv2d plain(const RecordedCase& c) {
+  const std::vector<int>& o = c.options;
+  return nn::Conv2d({.in = o[1],
+                     .out = o[2],
+                     .kernel = {o[3], o[3]},
+                     .walk = walk_of(c),
+                     .dtype = f64,
+                     .device = test_device()});
+}
+
+nn::ConvTranspose2d transposed(const RecordedCase& c) {
+  const std::vector<int>& o = c.options;
+  return nn::ConvTranspose2d({.in = o[1],
+                              .out = o[2],
+                              .kernel = {o[3], o[3]},
+                              .walk = walk_of(c),
+                              .output_padding = {o[8], o[8]},
+                              .dtype = f64,
+                              .device = test_device()});
+}
+
+nn::Conv2d padded(const RecordedCase& c) {
+  const std::vector<int>& o = c.options;
+  return nn::Conv2d({.in = o[1],
+                     .out = o[2],
+                     .kernel = {o[3], o[3]},
+                     .walk = {.stride = {o[4], o[4]},
+                              .padding = {o[5], o[6], o[7], o[8]},
+                              .dilation = {o[9], o[9]},
+                              .groups = o[10]},
+                     .activation = static_cast<Activation>(o[11]),
+                     .dtype = f64,
+                     .device = test_device()});
+}
+
+nn::Conv1d line(const RecordedCase& c) {
+  const std::vector<int>& o = c.options;
+  return nn::Conv1d({.in = o[1],
+                     .out = o[2],
+                     .kernel = o[3],
+                     .walk = {.stride = o[4],
+                              .left = std::max(o[5], 0),
+                              .right = std::max(o[6], 0),
+                              .same = o[5] < 0,
+                              .dilation = o[7],
+                              .groups = o[8]},
+                     .dtype = f64,
+                     .device = test_device()});
+}
+
 }  // namespace
 
 TEST_CASE("nn: convolutions compute what PyTorch's do") {
   const auto cases = read_recorded(std::string(BS_GOLDEN) + "/conv.txt");
-  REQUIRE(cases.size() == 7);
-  for (const RecordedCase& c : cases) {
-    const auto number = [&](size_t i) { return int64_t{c.options[i]}; };
-    const int64_t kernel = number(3), stride = number(4), padding = number(5), more = number(8);
-    const bool same = padding < 0;
-    const int64_t pad = same ? 0 : padding;
-    const bs::Conv2dOptions walk{.stride = {stride, stride},
-                                 .padding = {pad, pad, pad, pad},
-                                 .same = same,
-                                 .dilation = {number(6), number(6)},
-                                 .groups = number(7)};
+  REQUIRE(cases.size() == 20);
+  for (const RecordedCase& c : cases)
     for (const bool last : {false, true}) {
-      if (number(0) == 1) {
-        check_layer(nn::ConvTranspose2d({.in = number(1),
-                                         .out = number(2),
-                                         .kernel = {kernel, kernel},
-                                         .walk = walk,
-                                         .output_padding = {more, more},
-                                         .dtype = f64,
-                                         .device = test_device()}),
-                    c, last);
+      const int kind = c.options[0];
+      if (kind == 1) {
+        check_layer(transposed(c), c, last);
+      } else if (kind == 3) {
+        check_layer(line(c), c, last, {2, 6, 23});
       } else {
-        check_layer(nn::Conv2d({.in = number(1),
-                                .out = number(2),
-                                .kernel = {kernel, kernel},
-                                .walk = walk,
-                                .dtype = f64,
-                                .device = test_device()}),
-                    c, last);
+        check_layer(kind == 0 ? plain(c) : padded(c), c, last);
       }
     }
-  }
 }
 
 TEST_CASE("nn::Conv2d: names, shapes, initial values, options") {

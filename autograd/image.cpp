@@ -11,4 +11,9 @@ Variable channels_last(const Variable& x) {
   return tape().record("channels_last", {x}, std::move(y), backward, GradientOrder::any);
 }
 
+Variable relayout(const Variable& x, ImageFormat from, ImageFormat to) {
+  return tape().record("relayout", {x}, relayout(x.data(), from, to),
+                       [from, to](const Tensor& dy) { return Grads{relayout(dy, to, from)}; });
+}
+
 }  // namespace bs

@@ -64,4 +64,32 @@ Tensor empty_image_like(const Tensor& x) {
   return empty_image(x.shape(), x.dtype(), x.device(), is_channels_last(x));
 }
 
+std::string to_string(ImageFormat format) {
+  constexpr const char* names[] = {"nchw", "nhwc", "chwn"};
+  return names[static_cast<size_t>(format)];
+}
+
+namespace {
+
+/// For each axis of nchw where it stands in `format`.
+Dims places_of(ImageFormat format) {
+  const Dims places[] = {{0, 1, 2, 3}, {0, 3, 1, 2}, {3, 0, 1, 2}};
+  return places[static_cast<size_t>(format)];
+}
+
+}  // namespace
+
+Tensor as_image(const Tensor& x, ImageFormat format) {
+  BS_CHECK(x.rank() == 4, "as_image: x {} has not the four axes of {}", x.shape(), format);
+  return x.permute(places_of(format));
+}
+
+Tensor relayout(const Tensor& x, ImageFormat from, ImageFormat to) {
+  BS_CHECK(x.rank() == 4, "relayout: x {} has not the four axes of {}", x.shape(), from);
+  const Dims there = places_of(to);
+  Dims axes = {0, 0, 0, 0};
+  for (int axis = 0; axis < 4; ++axis) axes[static_cast<int>(there[axis])] = axis;
+  return contiguous(as_image(x, from).permute(axes));
+}
+
 }  // namespace bs

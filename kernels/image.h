@@ -4,6 +4,8 @@
  * the format. */
 #include <bs/lib/tensor.h>
 
+#include <string>
+
 namespace bs {
 
 /** @brief Rows and columns of an image at most: sums and products of two places fit 64 bits. */
@@ -22,5 +24,18 @@ Tensor dense_image(const Tensor& x);
 Tensor empty_image(const Shape& shape, DType dtype, Device device, bool channels_last);
 /** @brief The same of x's shape, dtype, device and format. */
 Tensor empty_image_like(const Tensor& x);
+
+/** @brief An order of an image's axes, from the slowest to the fastest. The library's own shapes
+ * are nchw throughout, whatever lies in memory; others' arrays may come in any. */
+enum class ImageFormat : uint8_t { nchw, nhwc, chwn };
+std::string to_string(ImageFormat format);
+/** @brief An array with its axes in one order as a dense one with them in another: [N, H, W, C] to
+ *  [C, H, W, N], say. x itself where it is dense and the orders are the same, else one read and one
+ *  write.
+ *  @param[in] x any dtype, any strides
+ *  @throws Error unless x has four axes. */
+Tensor relayout(const Tensor& x, ImageFormat from, ImageFormat to);
+/** @brief An array in that order as the image [N, C, H, W] that it is; a view. */
+Tensor as_image(const Tensor& x, ImageFormat format);
 
 }  // namespace bs

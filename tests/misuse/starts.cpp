@@ -41,7 +41,10 @@ void add_convolutions(Table& to) {
   to.insert({"conv_transpose2d", {image(), image()}});
   to.insert({"conv2d_backward_x", {full({8, 8, 1, 1}, .5), image(), shape}});
   to.insert({"conv2d_backward_w", {image(), full({8, 8, 1, 1}, .5), shape}});
+  to.insert({"conv2d_backward_bias", {image()}});
   to.insert({"conv1d", {cube(), cube()}});
+  to.insert({"conv1d_backward_x", {full({8, 8, 1}, .5), cube(), Shape{8, 8, 8}}});
+  to.insert({"conv1d_backward_w", {cube(), full({8, 8, 1}, .5), Shape{8, 8, 8}}});
   to.insert({"conv_transpose2d_backward_w", {image(), full({8, 8, 1, 1}, .5), shape}});
   to.insert({"block_sparse_softmax", {sparse}});
   to.insert({"block_sparse_softmax", {full({1, 8, 8}, .5), one_block()}});
@@ -52,6 +55,8 @@ void add_convolutions(Table& to) {
   to.insert({"block_sparse_conv2d", {image(), sparse, point}});
   to.insert({"block_sparse_conv2d_backward_x", {image(), sparse, point, shape}});
   to.insert({"block_sparse_conv2d_backward_w", {image(), image(), one_block(), point}});
+  to.insert({"relayout", {image(), ImageFormat::nchw, ImageFormat::chwn}});
+  to.insert({"as_image", {image(), ImageFormat::nhwc}});
   to.insert({"block_sparse_linear", {matrix(), sparse}});
   to.insert({"block_sparse_linear_backward",
              {matrix(), sparse, block_sparse_linear(matrix(), sparse), matrix()}});

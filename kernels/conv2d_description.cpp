@@ -50,10 +50,16 @@ void check(const Conv2dDescription& d) {
   if (d.tile.math.op_class != OpClass::warpgroup) check_gather(d);
 }
 
+Conv2dLoads loads_of(const Conv2dDescription& d) {
+  return {.phases = d.kind == Conv2dKind::dgrad && d.stride == StrideSupport::strided &&
+                    d.tile.math.op_class == OpClass::warpgroup && d.split_k == SplitK::none};
+}
+
 GemmDescription gemm_of(const Conv2dDescription& d) {
   const bool filters = d.kind == Conv2dKind::wgrad;
   // Pixels of phases lie between each other, and the copy engine stores 16 bits alone.
-  const bool scattered = d.kind == Conv2dKind::dgrad && d.stride == StrideSupport::strided;
+  const bool scattered =
+      d.kind == Conv2dKind::dgrad && d.stride == StrideSupport::strided && !loads_of(d).phases;
   const bool boxes = !scattered && d.d.element == d.a.element;
   const bool warpgroup = d.tile.math.op_class == OpClass::warpgroup;
   const auto k_first = MatrixLayout::column_major, k_last = MatrixLayout::row_major;

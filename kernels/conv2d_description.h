@@ -11,12 +11,16 @@ namespace bs {
 /** @brief What is computed: the result, or the gradient of the input or of the filters. */
 enum class Conv2dKind : uint8_t { fprop, dgrad, wgrad };
 
-/** @brief How pixels are found, and what that asks of the channels they have. */
+/** @brief What a run asks of the channels. The names are CUTLASS'; here they choose no kernel of
+ *  their own: the instruction says who gathers pixels, and the alignments in what pieces. So all
+ *  four give the same text for one tile of single warps, which takes any channels that they let
+ *  pass. */
 enum class Conv2dIterator : uint8_t {
-  analytic,        ///< threads gather them: any multiple of the alignment
-  optimized,       ///< the same; warpgroups: the copy engine: multiples of 8, for wgrad C of 64
-  fixed_channels,  ///< fprop: C is the alignment of a, a tap of a pixel one access
-  few_channels,    ///< fprop: C is less than a stage's depth, which several taps share
+  analytic,        ///< single warps: multiples of the alignments
+  optimized,       ///< the same; the only one of warpgroups, whose copy engine wants multiples of
+                   ///< 8, and for wgrad C of 64
+  fixed_channels,  ///< fprop of single warps: C is the alignment of a, a tap of a pixel one access
+  few_channels,    ///< fprop of single warps: C is less than a stage's depth, which taps share
 };
 
 /** @brief Which strides a run may have; `unit`: 1x1 alone. */
@@ -64,6 +68,10 @@ struct Conv2dLoads {
   bool phases = false;  ///< the gradient of an input that is strided, stored row by row
   bool operator==(const Conv2dLoads&) const = default;
 };
+
+/** @brief Those of a description. Gradients of a strided input leave row by row as conv2d's do,
+ *  where their depth is in one piece. */
+Conv2dLoads loads_of(const Conv2dDescription& description);
 
 /** @brief The kernel's name, which tells kind, unit, type and tile. */
 std::string conv2d_name(Conv2dKind kind, const GemmDescription& product, Conv2dLoads loads = {});

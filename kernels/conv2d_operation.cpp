@@ -152,7 +152,7 @@ Conv2dOperation::Conv2dOperation(Conv2dDescription description)
   description_.epilogue.set_d(description_.d.element);
   check(description_);
   const GemmDescription product = gemm_of(description_);
-  source_ = to_conv2d_source(description_.kind, product);
+  source_ = to_conv2d_source(description_.kind, product, loads_of(description_));
   // What the text does not tell: how many slices there may be is a matter of the host.
   key_ = kernel_key(conv2d_name(description_.kind, product),
                     source_ + to_string(description_.split_k));

@@ -128,4 +128,48 @@ inline std::vector<Conv2dCase> conv2d_examples() {
   };
 }
 
+/** @brief The sizes of one problem. */
+struct Conv2dProblemCase {
+  Shape x;
+  int64_t k = 1;
+  Extent2 filter = {1, 1};
+  Conv2dOptions options = {};
+};
+
+/** @brief PyCUTLASS' default problems of convolutions, and one that is dilated. */
+inline std::vector<Conv2dProblemCase> conv2d_problems() {
+  const auto walk = [](int64_t h, int64_t w, int64_t top, int64_t left) {
+    return Conv2dOptions{.stride = {h, w}, .padding = {top, top, left, left}};
+  };
+  const Conv2dOptions unit = walk(1, 1, 1, 1), two = walk(2, 2, 1, 1);
+  return {
+      {{1, 64, 1, 1}, 8, {1, 1}, unit},
+      {{1, 64, 1, 8}, 8, {1, 3}, unit},
+      {{1, 64, 7, 8}, 8, {3, 3}, unit},
+      {{1, 64, 7, 9}, 8, {4, 4}, unit},
+      {{2, 64, 7, 9}, 8, {5, 5}, unit},
+      {{3, 64, 7, 9}, 8, {6, 5}, unit},
+      {{3, 64, 7, 9}, 8, {6, 6}, unit},
+      {{3, 64, 7, 9}, 8, {7, 7}, unit},
+      {{1, 64, 11, 7}, 8, {1, 1}, walk(2, 2, 0, 0)},
+      {{1, 64, 11, 7}, 8, {3, 3}, two},
+      {{1, 64, 13, 11}, 8, {1, 1}, two},
+      {{1, 64, 17, 19}, 16, {2, 2}, two},
+      {{1, 64, 23, 5}, 16, {3, 3}, two},
+      {{1, 128, 23, 21}, 224, {3, 3}, unit},
+      {{1, 128, 16, 24}, 96, {3, 3}, unit},
+      {{1, 256, 55, 51}, 512, {1, 1}, walk(2, 2, 0, 0)},
+      {{1, 256, 27, 23}, 512, {3, 3}, walk(3, 3, 0, 0)},
+      {{1, 256, 27, 31}, 512, {3, 3}, walk(3, 4, 5, 7)},
+      {{1, 256, 27, 35}, 512, {7, 5}, walk(3, 5, 11, 7)},
+      {{1, 256, 27, 27}, 512, {3, 3}, walk(1, 2, 1, 1)},
+      {{1, 256, 27, 27}, 512, {3, 3}, walk(2, 1, 1, 1)},
+      {{3, 256, 28, 28}, 256, {2, 2}, walk(2, 2, 0, 0)},
+      // Of these two the size of the result is given: 3 x 3 and 1 x 1.
+      {{4, 128, 4, 5}, 256, {3, 6}, {.padding = {0, 1, 0, 3}}},
+      {{4, 256, 2, 3}, 328, {3, 5}, {.padding = {1, 0, 1, 1}}},
+      {{2, 64, 8, 4}, 64, {3, 3}, {.padding = {2, 2, 2, 2}, .dilation = {2, 2}}},
+  };
+}
+
 }  // namespace bs::test

@@ -83,25 +83,11 @@ TEST_CASE("conv2d_operation: PyCUTLASS' example commands, bit for bit") {
 }
 
 TEST_CASE("conv2d_operation: problems around the tiles and slices of the depth, bit for bit") {
-  const auto pad = [](int64_t n) { return Padding2{n, n, n, n}; };
-  struct Problem {
-    Shape x;
-    int64_t k;
-    Extent2 filter;
-    Conv2dOptions options;
-  };
-  const Problem problems[] = {
-      {{1, 64, 8, 8}, 64, {1, 1}, {}},
-      {{1, 64, 8, 8}, 64, {3, 3}, {.padding = pad(1)}},
-      {{1, 64, 7, 7}, 64, {3, 3}, {.stride = {2, 2}, .padding = pad(1)}},
-      {{1, 64, 11, 7}, 64, {3, 3}, {.stride = {3, 2}, .padding = {1, 1, 2, 2}}},
-      {{1, 64, 9, 7}, 64, {5, 5}, {.stride = {1, 4}, .padding = pad(2)}},
-      {{1, 64, 11, 11}, 64, {7, 7}, {.stride = {5, 5}, .padding = pad(3)}},
-      {{2, 64, 8, 4}, 64, {3, 3}, {.padding = pad(2), .dilation = {2, 2}}},
-  };
   const MathInstruction half = math(f16e, f32e);
+  const std::vector<Conv2dProblemCase> problems = conv2d_problems();
+  CHECK(problems.size() == 25);
   for (const Conv2dKind kind : {Conv2dKind::fprop, Conv2dKind::dgrad, Conv2dKind::wgrad})
-    for (const Problem& p : problems) {
+    for (const Conv2dProblemCase& p : problems) {
       Conv2dCase c{
           "problem",
           describe(kind, Conv2dIterator::optimized, half, {64, 64, 32}, {2, 2, 1}, 8, f16e),
@@ -109,7 +95,10 @@ TEST_CASE("conv2d_operation: problems around the tiles and slices of the depth, 
           p.k,
           p.filter,
           p.options};
-      if (test_device().is_cpu()) c.x[1] = c.k = 8;
+      // What the loops of the reference can do in a while; the CPU's kernels know no tiles.
+      const int64_t most = test_device().is_cpu() ? 8 : 128;
+      c.x[1] = std::min(c.x[1], most);
+      c.k = std::min(c.k, most);
       c.alpha = c.beta = 2;
       const Operands operands(c, 3);
       for (const SplitK split : {SplitK::serial, SplitK::parallel})
@@ -191,10 +180,11 @@ TEST_CASE("conv2d_operation: bias and every activation") {
          return v / 2 * (1 + std::tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
        }},
   };
-  int which = 0;
-  for (const Function& f : all) {
-    const auto iterator = which % 2 == 0 ? Conv2dIterator::few_channels : Conv2dIterator::analytic;
-    Conv2dCase c{"activation " + std::to_string(which++),
+  const Conv2dIterator iterators[] = {Conv2dIterator::few_channels, Conv2dIterator::analytic};
+  for (size_t which = 0; which < 2 * std::size(all); ++which) {
+    const Function& f = all[which / 2];
+    const Conv2dIterator iterator = iterators[which % 2];
+    Conv2dCase c{"activation " + std::to_string(which / 2) + " " + to_string(iterator),
                  describe(Conv2dKind::fprop, iterator, math(f32e, f32e, OpClass::simt),
                           {64, 64, 16}, {2, 2, 1}, 1, f32e),
                  {2, 3, 6, 5},
@@ -249,6 +239,24 @@ TEST_CASE("conv2d_operation: kernels, keys and names") {
   CHECK(one.key() == Conv2dOperation(d).key());
   d.split_k = SplitK::serial;
   CHECK(one.key() != Conv2dOperation(d).key());
+  // Iterators check channels: the kernel is one.
+  for (const Conv2dIterator iterator : {Conv2dIterator::optimized, Conv2dIterator::few_channels}) {
+    Conv2dDescription other = c.description;
+    other.iterator = iterator;
+    CHECK(Conv2dOperation(other).to_source() == one.to_source());
+  }
+  // A strided gradient of the input is stored as conv2d stores it, row by row.
+  const MathInstruction math{
+      {64, 64, 16}, f16e, f16e, f32e, OpClass::warpgroup, MathOperation::multiply_add};
+  Conv2dDescription strided = describe(Conv2dKind::dgrad, Conv2dIterator::optimized, math,
+                                       {128, 64, 64}, {8, 1, 1}, 8, f16e);
+  strided.d.alignment = 8;
+  const auto has = [&](const char* loader) {
+    return Conv2dOperation(strided).to_source().find(loader) != std::string::npos;
+  };
+  CHECK(has("Conv2dPhaseLoader"));
+  strided.stride = StrideSupport::unit;
+  CHECK(has("Conv2dPixelLoader"));
 }
 
 TEST_CASE("conv2d_operation's messages") {

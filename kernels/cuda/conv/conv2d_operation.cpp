@@ -24,7 +24,11 @@ void conv2d_operation(const Conv2dLaunch& launch, Stream stream) {
                                                       : launch.b;
   const Tensor& filters = d.kind == Conv2dKind::wgrad ? launch.d : launch.b;
   const Tensor& pixels = d.kind == Conv2dKind::fprop ? launch.d : launch.a;
-  launch_conv2d(p, {.kind = d.kind, .description = gemm_of(d), .key = launch.operation->key()},
+  launch_conv2d(p,
+                {.kind = d.kind,
+                 .description = gemm_of(d),
+                 .key = launch.operation->key(),
+                 .loads = loads_of(d)},
                 launch.slices,
                 {.image = image,
                  .filters = filters,

@@ -31,11 +31,23 @@ std::vector<Conv2dDescription> descriptions() {
                                  alignment, one.a));
           out.back().split_k = split;
         }
+  // Gradients of inputs on warpgroups, of any stride and of 1, row by row and by the copy engine.
+  for (const Element e : {f16e, Element::bf16})
+    for (const StrideSupport stride : {StrideSupport::unit, StrideSupport::strided})
+      for (const SplitK split : {SplitK::none, SplitK::serial, SplitK::parallel}) {
+        const MathInstruction math{{64, 64, 16}, e, e, f32e, OpClass::warpgroup, multiply_add};
+        out.push_back(describe(Conv2dKind::dgrad, Conv2dIterator::optimized, math, {128, 64, 64},
+                               {8, 1, 1}, 8, e));
+        out.back().d.alignment = 8;
+        out.back().stride = stride;
+        out.back().split_k = split;
+      }
   return out;
 }
 
 jit::Source source_of(const Conv2dDescription& d) {
-  return {conv2d_name(d.kind, gemm_of(d)), Conv2dOperation(d).to_source(), device_headers()};
+  return {conv2d_name(d.kind, gemm_of(d), loads_of(d)), Conv2dOperation(d).to_source(),
+          device_headers()};
 }
 
 }  // namespace

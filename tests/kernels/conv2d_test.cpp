@@ -96,7 +96,8 @@ TEST_CASE("conv2d of thousands of random shapes, bit for bit") {
   const Reference draws = random_reference({40009}, 5, 0, 1);
   size_t at = 0;
   const auto draw = [&](int64_t low, int64_t high) { return random_of(draws, at, low, high); };
-  for (uint64_t i = 0; i < 3000; ++i) {
+  int ran = 0, grouped = 0, empty = 0;
+  for (uint64_t i = 0; i < 3300; ++i) {
     Case c;
     Conv2dOptions& o = c.options;
     o.groups = draw(0, 2) == 0 ? draw(2, 5) : 1;
@@ -110,15 +111,21 @@ TEST_CASE("conv2d of thousands of random shapes, bit for bit") {
     const auto least = [](int64_t filter, int64_t dilation, int64_t padding) {
       return std::max<int64_t>(dilation * (filter - 1) + 1 - padding, 1);
     };
-    c.x = {draw(1, 2), o.groups * cg,
+    c.x = {draw(0, 15) == 0 ? 0 : draw(1, 2), o.groups * cg,
            least(r, o.dilation.h, o.padding.top + o.padding.bottom) + draw(0, draw(0, 7)),
            least(s, o.dilation.w, o.padding.left + o.padding.right) + draw(0, draw(0, 7))};
     if (c.x.product() * c.w.product() > 60000) continue;
+    ++ran;
+    grouped += o.groups > 1;
+    empty += c.x[0] == 0;
     const DType dtypes[] = {f32, f32, f64, f16, bf16};
     const Format formats[] = {Format::rows, Format::channels, Format::channels, Format::gaps};
     const DType dtype = dtypes[draw(0, 4)];
     check_exact(c, {{dtype, formats[draw(0, 3)]}}, i);
   }
+  CHECK(ran >= 2000);
+  CHECK(grouped >= 400);
+  CHECK(empty >= 100);
 }
 
 TEST_CASE("conv2d of shapes that other libraries test, bit for bit") {

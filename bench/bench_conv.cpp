@@ -19,12 +19,28 @@ namespace {
 
 constexpr const char* help =
     "bench_conv [options]\n"
-    "  --batch N                  images; 4, on a GPU 64\n"
-    "  --cases C:H:K:R:STRIDE,... channels, square images, filters, size, stride; ResNet-50's\n"
+    "  --network NAME             whose layers: resnet50, or example, the image classifier's\n"
+    "  --batch N                  images; 4 of resnet50, 64 on a GPU and of the example\n"
+    "  --cases C:H:K:R:STRIDE[:TIMES],...\n"
+    "                             channels, square images, filters, size, stride, and how often a\n"
+    "                             step of training has it; the network's\n"
     "  --block B --densities .5,. block-sparse weights, of cases whose channels are multiples\n";
 
+/// The convolutions of ResNet-50 (He et al., 2015; the 3x3 ones stride), 53 in all.
+constexpr const char* resnet50[] = {
+    "3:224:64:7:2:1",    "64:56:64:1:1:1",    "64:56:64:3:1:3",    "64:56:256:1:1:4",
+    "256:56:64:1:1:2",   "256:56:128:1:1:1",  "128:56:128:3:2:1",  "256:56:512:1:2:1",
+    "512:28:128:1:1:3",  "128:28:128:3:1:3",  "128:28:512:1:1:4",  "512:28:256:1:1:1",
+    "256:28:256:3:2:1",  "512:28:1024:1:2:1", "1024:14:256:1:1:5", "256:14:256:3:1:5",
+    "256:14:1024:1:1:6", "1024:14:512:1:1:1", "512:14:512:3:2:1",  "1024:14:2048:1:2:1",
+    "2048:7:512:1:1:2",  "512:7:512:3:1:2",   "512:7:2048:1:1:3"};
+/// Of examples/image_classifier, a ResNet-8.
+constexpr const char* example[] = {"1:20:16:3:1:1",  "16:20:16:3:1:2", "16:20:32:3:2:1",
+                                   "32:10:32:3:1:1", "16:20:32:1:2:1", "32:10:64:3:2:1",
+                                   "64:5:64:3:1:1",  "32:10:64:1:2:1"};
+
 struct Case {
-  int64_t n = 0, c = 0, h = 0, k = 0, r = 0, stride = 0;
+  int64_t n = 0, c = 0, h = 0, k = 0, r = 0, stride = 0, times = 1;
   Conv2dOptions options() const {
     const int64_t pad = r / 2;
     return {.stride = {stride, stride}, .padding = {pad, pad, pad, pad}};
@@ -36,7 +52,8 @@ Case parse(const std::string& text, int64_t batch) {
   char colon[4] = {};
   std::istringstream in(text);
   in >> c.c >> colon[0] >> c.h >> colon[1] >> c.k >> colon[2] >> c.r >> colon[3] >> c.stride;
-  BS_CHECK(in && c.stride > 0, "bench_conv: {} is not C:H:K:R:STRIDE", text);
+  BS_CHECK(in && c.stride > 0, "bench_conv: {} is not C:H:K:R:STRIDE[:TIMES]", text);
+  if (char more = 0; in >> more) in >> c.times;
   return c;
 }
 
@@ -65,13 +82,8 @@ struct Passes {
 };
 
 Json::Object cell_of(const Case& c, const bench::Settings& s) {
-  return {{"batch", c.n},
-          {"channels", c.c},
-          {"image", c.h},
-          {"filters", c.k},
-          {"kernel", c.r},
-          {"stride", c.stride},
-          {"dtype", to_string(s.dtype)}};
+  return {{"batch", c.n},  {"channels", c.c},    {"image", c.h},     {"filters", c.k},
+          {"kernel", c.r}, {"stride", c.stride}, {"times", c.times}, {"dtype", to_string(s.dtype)}};
 }
 
 void measure(const Passes& passes, const Json::Object& cell, double flops, double bytes,
@@ -147,12 +159,12 @@ void run_blocks(const Case& c, int block, double density, const bench::Settings&
 int main(int argc, char** argv) try {
   bench::Arguments arguments(argc, argv, help);
   const bench::Settings settings(arguments);
-  int batch = settings.device.is_cuda() ? 64 : 4;
-  std::vector<std::string> cases = {
-      "3:224:64:7:2",    "64:56:64:1:1",    "64:56:64:3:1",   "64:56:256:1:1",
-      "256:56:64:1:1",   "256:56:128:1:1",  "128:56:128:3:2", "128:28:512:1:1",
-      "256:56:512:1:2",  "512:28:128:1:1",  "128:28:128:3:1", "256:14:256:3:1",
-      "256:14:1024:1:1", "1024:14:256:1:1", "512:7:512:3:1",  "512:7:2048:1:1"};
+  std::string network = "resnet50";
+  arguments.read("--network", network);
+  BS_CHECK(network == "resnet50" || network == "example", "bench_conv: no network {}", network);
+  int batch = settings.device.is_cuda() || network == "example" ? 64 : 4;
+  std::vector<std::string> cases(std::begin(resnet50), std::end(resnet50));
+  if (network == "example") cases.assign(std::begin(example), std::end(example));
   arguments.read("--batch", batch);
   arguments.read("--cases", cases);
   int block = 0;

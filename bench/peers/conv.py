@@ -5,7 +5,8 @@
     python3 conv.py --record own.json --json peers.json
 
 Times the cells of the record, forward and both gradients, and prints how many times as long as ours
-they take.
+they take; then the sum of a step of training, in which a layer counts as often as the network has
+it, and the first one, whose input is the image, has no gradient of that.
 """
 
 import measure
@@ -44,17 +45,23 @@ def main():
     timer = measure.Timer(arguments.runs, device=device)
     record = measure.Record("conv", dtype, arguments.commit, device)
     print(f"torch {torch.__version__} on {device}; us")
+    sums = [0.0, 0.0]  # torch's, ours
     print("channels image filters kernel stride       pass         us         bs   times")
     for cell, mine in cells:
         works = works_of(cell, device)
         for (what, by, _), times in zip(works, timer.interleave([w[2] for w in works])):
             record.add(cell, what, by, times, mine[what]["flops"])
             median, ours = times[len(times) // 2], mine[what]["seconds"]
+            if "density" not in cell and (what != "backward_x" or cell["channels"] > 3):
+                sums[0] += cell["times"] * median
+                sums[1] += cell["times"] * ours
             print(
                 f"{cell['channels']:8} {cell['image']:5} {cell['filters']:7} {cell['kernel']:6} "
                 f"{cell['stride']:6} {what:>10} {median * 1e6:10.1f} {ours * 1e6:10.1f} "
                 f"{median / ours:7.2f}"
             )
+    if sums[1] > 0:
+        print(f"a step: {sums[0] * 1e3:.1f} ms, bs {sums[1] * 1e3:.1f}, {sums[0] / sums[1]:.2f}")
     if arguments.json:
         record.write(arguments.json)
 

@@ -2,6 +2,7 @@
 #include <bs/autograd/pool2d.h>
 #include <bs/autograd/view.h>
 #include <bs/examples/image_classifier/model.h>
+#include <bs/kernels/fill.h>
 
 namespace bs::example {
 namespace {
@@ -24,14 +25,30 @@ nn::BatchNormOptions norm(int64_t channels, const Options& o) {
 
 }  // namespace
 
+Convolution::Convolution(int64_t in, int64_t out, int64_t stride, const Options& o) {
+  const nn::Conv2dOptions options = convolution(in, out, 3, stride, o);
+  if (o.model != "sparse") {
+    dense = std::make_unique<nn::Conv2d>(options);
+    return;
+  }
+  const Tensor all = ones({out / o.block, in / o.block, 3, 3}, u8);
+  sparse = std::make_unique<nn::BlockSparseConv2d>(
+      nn::BlockSparseConv2dOptions{.layout = conv2d_layout(all, o.block),
+                                   .kernel = {3, 3},
+                                   .walk = options.walk,
+                                   .bias = false,
+                                   .dtype = o.dtype,
+                                   .device = o.device});
+}
+
 BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, const Options& options)
-    : conv1(convolution(in, out, 3, stride, options)),
-      conv2(convolution(out, out, 3, 1, options)),
+    : conv1(in, out, stride, options),
+      conv2(out, out, 1, options),
       bn1(norm(out, options)),
       bn2(norm(out, options)) {
-  register_module("conv1", conv1);
+  register_module("conv1", conv1.module());
   register_module("bn1", bn1);
-  register_module("conv2", conv2);
+  register_module("conv2", conv2.module());
   register_module("bn2", bn2);
   if (in == out && stride == 1) return;
   shortcut = std::make_unique<nn::Conv2d>(convolution(in, out, 1, stride, options));
@@ -58,8 +75,8 @@ ResNet::ResNet(int64_t classes, const Options& o)
       const int64_t out = int64_t{o.width} * o.widen << stage;
       const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
       blocks.push_back(std::make_unique<BasicBlock>(channels, out, stride, o));
-      register_module("layer" + std::to_string(stage + 1) + "." + std::to_string(i),
-                      *blocks.back());
+      block_names.push_back("layer" + std::to_string(stage + 1) + "." + std::to_string(i));
+      register_module(block_names.back(), *blocks.back());
       channels = out;
     }
   register_module("fc", fc);

@@ -9,8 +9,14 @@ struct Line : CommandLine {
   explicit Line(Options& o)
       : CommandLine("Trains a residual network on the letters and digits of fonts, and prunes it.",
                     "image_classifier", o) {
-    add("--model", o.model, "resnet, of 6 n + 2 layers, or a wide one: wrn, of 6 n + 4", "Model")
-        ->check(CLI::IsMember({"resnet", "wrn"}));
+    add("--model", o.model,
+        "resnet, of 6 n + 2 layers; sparse, the same with block-sparse weights; or a wide one: "
+        "wrn, "
+        "of 6 n + 4",
+        "Model")
+        ->check(CLI::IsMember({"resnet", "sparse", "wrn"}));
+    add("--block", o.block, "channels a side of a sparse model's blocks", "Model")
+        ->check(CLI::IsMember({8, 16, 32, 64, 128}));
     depth =
         add("--depth", o.depth, "layers; 8, of a wide one 16", "Model")->check(in_range(8, 1000));
     add("--width", o.width, "channels of the first convolution, a multiple of 8", "Model")
@@ -27,7 +33,9 @@ struct Line : CommandLine {
     add("--steps", o.steps, "optimiser steps in all", "Training")
         ->check(in_range(int64_t{0}, int64_t{1} << 40));
     add("--lr", o.learning_rate, "highest learning rate", "Training");
-    add("--prune", o.prune, "whether to prune to densities .5, .25 and .1 in the second half",
+    add("--prune", o.prune,
+        "whether to prune to densities .5, .25 and .1 in the second half; a sparse model grows "
+        "other blocks besides",
         "Training");
     add("--eval-every", o.eval_every, "steps between evaluations and checkpoints", "Training")
         ->check(in_range(int64_t{1}, int64_t{1} << 40));
@@ -40,7 +48,9 @@ void check(const Options& o) {
   const int extra = o.model == "wrn" ? 4 : 2;
   if ((o.depth - extra) % 6 != 0)
     BS_THROW(UsageError, "--depth {} is not 6 n + {}, as a {} has it", o.depth, extra, o.model);
-  if (o.width % 8 != 0) BS_THROW(UsageError, "--width {} is not a multiple of 8", o.width);
+  const int block = o.model == "sparse" ? o.block : 8;
+  if (o.width % block != 0)
+    BS_THROW(UsageError, "--width {} is not a multiple of {}", o.width, block);
   if (!(o.learning_rate > 0)) BS_THROW(UsageError, "--lr {} is not positive", o.learning_rate);
   if (o.data.empty() && !o.smoke) throw UsageError("--data FOLDER is needed: the fonts to learn");
 }

@@ -8,7 +8,8 @@
 namespace bs::example {
 
 struct Options : RunOptions {
-  std::string model = "resnet";  ///< or wrn
+  std::string model = "resnet";  ///< or sparse, or wrn
+  int block = 8;                 ///< channels a side of a block of a sparse model
   int depth = 8;                 ///< 6 n + 2 layers, of a WRN 6 n + 4
   int width = 16;                ///< channels of the first stage
   int widen = 1;                 ///< factor of all stages but the first convolution

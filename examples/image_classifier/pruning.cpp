@@ -41,8 +41,9 @@ int PruningSchedule::stage(int64_t step) const {
 
 BlockPruning::BlockPruning(const ResNet& model) {
   for (const auto& b : model.blocks) {
-    weights_.push_back(b->conv1.weight);
-    weights_.push_back(b->conv2.weight);
+    if (!b->conv1.dense) continue;
+    weights_.push_back(b->conv1.dense->weight);
+    weights_.push_back(b->conv2.dense->weight);
   }
   masks_.resize(weights_.size());
 }

@@ -1,6 +1,6 @@
 #pragma once
-/** @file Pruning while training: blocks of 8 x 8 channels of the convolutions' weights go, smallest
- *  first. */
+/** @file Pruning while training: blocks of 8 x 8 channels of dense weights go, smallest first.
+ * Those of block-sparse weights do so in layout_pruning.h. */
 #include <bs/examples/image_classifier/model.h>
 
 namespace bs::example {

@@ -7,12 +7,16 @@
 #include <bs/nn/optim/clip_grad_norm.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace bs::example {
 namespace {
 
 constexpr double weight_decay = 0.02, max_gradient_norm = 2;
 constexpr const char* fingerprint_key = "images";
+/// Of a sparse model: how often which share of its blocks makes room for others.
+constexpr int64_t regrow_every = 30;
+constexpr double regrown = 0.1;
 
 /// Weights are drawn from the default generator as the model is made.
 const Options& seeded(const Options& o) {
@@ -73,14 +77,17 @@ Trainer::Trainer(const Options& options, const ImageData& data)
       data_(data),
       model_(data.classes(), seeded(options)),
       pruning_(model_),
+      layouts_(model_),
       schedule_of_pruning_{.steps = options.steps, .prune = options.prune},
-      optimizer_(optim::decay_groups(model_, {.weight_decay = weight_decay})),
+      optimizer_(new_optimizer()),
       schedule_{.highest = options.learning_rate,
                 .lowest = options.learning_rate / 50,
                 .warmup = std::min<int64_t>(50, options.steps),
                 .steps = options.steps,
                 .decay = optim::Decay::cosine} {
   if (!options.resume) return;
+  layouts_.restore(options.resume->metadata());
+  optimizer_ = new_optimizer();
   restore(*options.resume,
           {.data = options.data,
            .key = fingerprint_key,
@@ -90,30 +97,51 @@ Trainer::Trainer(const Options& options, const ImageData& data)
   if (steps_done() > 0 && schedule_of_pruning_.stage(steps_done() - 1) > 0) pruning_.find();
 }
 
+std::unique_ptr<optim::AdamW> Trainer::new_optimizer() const {
+  return std::make_unique<optim::AdamW>(
+      optim::decay_groups(model_, {.weight_decay = weight_decay}));
+}
+
 nn::TrainingState Trainer::state() {
   return {.model = &model_,
-          .optimizer = &optimizer_,
+          .optimizer = optimizer_.get(),
           .generator = &default_generator(),
-          .step = optimizer_.steps(),
+          .step = optimizer_->steps(),
           .metadata = options_.kept};
+}
+
+void Trainer::change_blocks(int64_t done) {
+  const int stage = schedule_of_pruning_.stage(done);
+  const bool prunes = done > 0 && stage != schedule_of_pruning_.stage(done - 1);
+  const double density = PruningSchedule::densities[stage];
+  if (!layouts_.applies()) {
+    if (prunes) pruning_.prune(density);
+    return;
+  }
+  LayoutPruning::Changes changes;
+  if (prunes) changes = layouts_.prune(density);
+  const bool settles = done >= options_.steps * 9 / 10;  // new blocks have too little time left
+  if (!prunes && stage > 0 && !settles && done % regrow_every == 0)
+    changes = layouts_.regrow(regrown, options_.seed + static_cast<uint64_t>(done));
+  if (changes.empty()) return;
+  const auto last = std::exchange(optimizer_, new_optimizer());
+  optim::carry_state(*last, *optimizer_, changes);
 }
 
 Trainer::Step Trainer::step() {
   const int64_t done = steps_done();
-  const int stage = schedule_of_pruning_.stage(done);
-  if (done > 0 && stage != schedule_of_pruning_.stage(done - 1))
-    pruning_.prune(PruningSchedule::densities[stage]);
+  change_blocks(done);
   const ImageBatch batch = training_batch(data_.train, options_, done);
-  optimizer_.zero_grad();
+  optimizer_->zero_grad();
   const Variable loss =
       cross_entropy(model_.forward(cast(batch.images, options_.dtype)), batch.classes);
   loss.backward();
   const Tensor norm = optim::grad_norm(model_.parameters());
   const double rate = schedule_.at(done);
-  optimizer_.set_learning_rate(rate);
-  optimizer_.step({.norm = norm, .max_norm = max_gradient_norm});
+  optimizer_->set_learning_rate(rate);
+  optimizer_->step({.norm = norm, .max_norm = max_gradient_norm});
   pruning_.apply();
-  return {steps_done(), rate, PruningSchedule::densities[stage], loss.data(), norm};
+  return {steps_done(), rate, density(), loss.data(), norm};
 }
 
 Score Trainer::held_out() {
@@ -128,6 +156,7 @@ Score Trainer::held_out() {
 void Trainer::save(const std::string& path) {
   nn::TrainingState all = state();
   all.metadata[fingerprint_key] = data_.fingerprint;
+  all.metadata.merge(layouts_.texts());
   nn::save_checkpoint(path, all);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 /** @file The network with everything that trains, measures and saves it. */
 #include <bs/examples/image_classifier/images.h>
+#include <bs/examples/image_classifier/layout_pruning.h>
 #include <bs/examples/image_classifier/pruning.h>
 #include <bs/nn/checkpoint.h>
 #include <bs/nn/optim/adamw.h>
@@ -30,7 +31,7 @@ class Trainer {
     Tensor loss, gradient_norm;
   };
   Step step();
-  int64_t steps_done() const { return optimizer_.steps(); }
+  int64_t steps_done() const { return optimizer_->steps(); }
   /** @brief On all held-out images, with running statistics. */
   Score held_out();
   /** @brief Writes everything there is to go on from. */
@@ -38,16 +39,19 @@ class Trainer {
 
   const ResNet& model() const { return model_; }
   const PruningSchedule& pruning() const { return schedule_of_pruning_; }
-  double density() const { return pruning_.density(); }
+  double density() const { return layouts_.applies() ? layouts_.density() : pruning_.density(); }
 
  private:
   nn::TrainingState state();
+  std::unique_ptr<optim::AdamW> new_optimizer() const;
+  void change_blocks(int64_t done);
   const Options& options_;
   const ImageData& data_;
   ResNet model_;
   BlockPruning pruning_;
+  LayoutPruning layouts_;
   PruningSchedule schedule_of_pruning_;
-  optim::AdamW optimizer_;
+  std::unique_ptr<optim::AdamW> optimizer_;  ///< made anew for each change of layouts
   optim::LearningRateSchedule schedule_;
 };
 

@@ -11,6 +11,7 @@ expect_usage_error --data --data /no/such/folder
 expect_usage_error --data --data empty
 expect_usage_error --depth --data empty --depth 9
 expect_usage_error --width --data empty --width 12
+expect_usage_error --width --data empty --model sparse --block 16 --width 24
 
 # Five families of one font each will do for a run of no account.
 mapfile -t fonts < <(find /usr/share/fonts -name '*.ttf' 2>/dev/null | LC_ALL=C sort | head -5)
@@ -34,3 +35,13 @@ expect_usage_error --size "${small[@]}" --resume part/checkpoint.safetensors --s
 "$program" --resume part/checkpoint.safetensors >out 2>err || fail "the resumed run failed" err
 cmp whole/checkpoint.safetensors part/checkpoint.safetensors ||
   fail "interrupted and resumed, training ended in other bytes"
+
+# Layouts change between the checkpoint and the end.
+sparse=("${small[@]}" --model sparse --steps 90)
+"$program" "${sparse[@]}" --out sparse_whole >out 2>err || fail "training a sparse model failed" err
+grep -q 'right with 1[0-9.]* % of the blocks' out || fail "no accuracy at a tenth of the blocks" out
+interrupt sparse_part "${sparse[@]}"
+"$program" --resume sparse_part/checkpoint.safetensors >out 2>err ||
+  fail "the resumed sparse run failed" err
+cmp sparse_whole/checkpoint.safetensors sparse_part/checkpoint.safetensors ||
+  fail "interrupted and resumed, a sparse model ended in other bytes"

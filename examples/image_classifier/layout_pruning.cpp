@@ -27,6 +27,16 @@ LayoutPtr layout_at(const Layout& like, const std::vector<size_t>& places) {
   return Layout::from_blocks(1, like.rows(), like.cols(), like.block(), std::move(blocks));
 }
 
+/// Where a layout has blocks, in their order.
+std::vector<size_t> taken_places(const Layout& layout) {
+  const LayoutView v = layout.view(Device::cpu());
+  std::vector<size_t> places;
+  for (int32_t i = 0; i < v.nnz; ++i)
+    places.push_back(static_cast<size_t>(v.row_of[i]) * static_cast<size_t>(v.cols) +
+                     static_cast<size_t>(v.col_of[i]));
+  return places;
+}
+
 /// Places of the blocks, the largest norm first.
 std::vector<size_t> by_norm(const nn::BlockSparseConv2d& conv) {
   const Tensor values = cast(conv.weight.data(), f32);
@@ -37,10 +47,8 @@ std::vector<size_t> by_norm(const nn::BlockSparseConv2d& conv) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return size[a] > size[b]; });
-  const LayoutView v = conv.layout()->view(Device::cpu());
-  for (size_t& i : order)
-    i = static_cast<size_t>(v.row_of[i]) * static_cast<size_t>(v.cols) +
-        static_cast<size_t>(v.col_of[i]);
+  const std::vector<size_t> places = taken_places(*conv.layout());
+  for (size_t& i : order) i = places[i];
   return order;
 }
 
@@ -108,7 +116,7 @@ std::map<std::string, std::string> LayoutPruning::texts() const {
   for (const Weight& w : weights_) {
     const Layout& layout = *w.conv->layout();
     std::string text(places_of(layout), '.');
-    for (const size_t place : by_norm(*w.conv)) text[place] = '#';
+    for (const size_t place : taken_places(layout)) text[place] = '#';
     texts[prefix + w.name] = text;
   }
   return texts;

@@ -141,7 +141,9 @@ Trainer::Step Trainer::step() {
   optimizer_->set_learning_rate(rate);
   optimizer_->step({.norm = norm, .max_norm = max_gradient_norm});
   pruning_.apply();
-  return {steps_done(), rate, density(), loss.data(), norm};
+  const int stage = schedule_of_pruning_.stage(done);
+  const double left = layouts_.applies() ? layouts_.density() : PruningSchedule::densities[stage];
+  return {steps_done(), rate, left, loss.data(), norm};
 }
 
 Score Trainer::held_out() {

@@ -81,6 +81,8 @@ void smoke(const Options& given) {
   std::printf("block-sparse: %.1f %% with %.0f %% of the blocks\n", 100 * right,
               100 * sparse->density());
   BS_CHECK(sparse->density() < 0.15, "smoke: {} of the blocks are left", sparse->density());
+  BS_CHECK(right > linear, "smoke: {} of a block-sparse network is right, linear {}", right,
+           linear);
 }
 
 }  // namespace bs::example

@@ -212,10 +212,12 @@ Tensor KroneckerLinear::weight() const {
   return contiguous(product.transpose(0, 1));
 }
 
-int64_t KroneckerLinear::parameter_count() const {
-  int64_t count = 0;
-  for (const Variable& p : parameters()) count += p.data().numel();
-  return count;
+std::string to_string(const KroneckerLinear& layer) {
+  int64_t in = 1, out = 1;
+  for (const KroneckerExtents& e : layer.extents()) in *= e.in, out *= e.out;
+  const int64_t dense = in * out + (layer.bias.defined() ? out : 0);
+  return format("{}, where a dense layer has {}", to_string(static_cast<const Module&>(layer)),
+                dense);
 }
 
 }  // namespace bs::nn

@@ -3,6 +3,7 @@
 #include <bs/autograd/kron.h>
 #include <bs/nn/module.h>
 
+#include <string>
 #include <vector>
 
 namespace bs::nn {
@@ -48,9 +49,6 @@ class KroneckerLinear : public Module {
   double fit(const Tensor& weight, int sweeps = 30) const;
   /** @brief The dense weight [out, in]. */
   Tensor weight() const;
-  /** @brief Numbers in the factors and the bias. */
-  int64_t parameter_count() const;
-
   const std::vector<KroneckerExtents>& extents() const { return extents_; }
 
   std::vector<Variable> factors;  ///< [in_i, out_i], the first on the fastest axis
@@ -60,5 +58,8 @@ class KroneckerLinear : public Module {
   std::vector<KroneckerExtents> extents_;
   Activation activation_;
 };
+
+/** @brief As of any module, and what a dense layer of these widths has. */
+std::string to_string(const KroneckerLinear& layer);
 
 }  // namespace bs::nn

@@ -22,6 +22,9 @@ void check(const LSTMOptions& o) {
            o.hidden);
   for (const double p : {o.dropout, o.rw_dropout, o.zoneout_hidden, o.zoneout_cell})
     BS_CHECK(p >= 0 && p <= 1, "lstm: probability {} is not in [0, 1]", p);
+  BS_CHECK(o.input_factors >= 0, "lstm: {} factors of the input's weight", o.input_factors);
+  BS_CHECK(o.input_factors == 0 || !o.quantize,
+           "lstm: {} factors of the input's weight in block floating point", o.input_factors);
 }
 
 /// Starts parameters as PyTorch does; the bound of a block-sparse matrix counts what its blocks
@@ -63,6 +66,7 @@ LSTM::LSTM(const Options& options) : options_(options) {
     for (int d = 0; d < directions(); ++d) {
       const std::string suffix = "_l" + std::to_string(layer) + (d == 1 ? "_reverse" : "");
       make_weights(suffix, layer == 0 ? options.input : directions() * outputs());
+      make_input(suffix, layer == 0 ? options.input : directions() * outputs());
       make_norms(suffix);
     }
 }
@@ -75,7 +79,7 @@ void LSTM::make_weights(const std::string& suffix, int64_t input) {
   };
   LSTMWeightVariables w;
   w.layout = o.recurrent;
-  w.ih = parameter("weight_ih", {4 * o.hidden, input});
+  w.ih = parameter("weight_ih", {4 * o.hidden, input}, o.input_factors == 0);
   if (w.layout) {
     BS_CHECK(w.layout->heads() == 1 && w.layout->height() == 4 * o.hidden &&
                  w.layout->width() == outputs(),
@@ -91,6 +95,20 @@ void LSTM::make_weights(const std::string& suffix, int64_t input) {
   w.hr = parameter("weight_hr", {o.projection, o.hidden}, o.projection > 0);
   init_direction(w, o.hidden, o.forget_bias);
   weights.push_back(w);
+}
+
+void LSTM::make_input(const std::string& suffix, int64_t input) {
+  const Options& o = options_;
+  if (o.input_factors == 0) return;
+  inputs.push_back(
+      std::make_unique<KroneckerLinear>(KroneckerLinear::Options{.in = input,
+                                                                 .out = 4 * o.hidden,
+                                                                 .count = o.input_factors,
+                                                                 .bias = false,
+                                                                 .dtype = o.dtype,
+                                                                 .device = o.device}));
+  inputs.back()->init_normal(1 / std::sqrt(3 * static_cast<double>(o.hidden)));
+  register_module("input" + suffix, *inputs.back());
 }
 
 void LSTM::make_norms(const std::string& suffix) {
@@ -147,10 +165,11 @@ std::vector<LSTMStates> LSTM::layer(const Variable& x, int layer, const LSTMStat
   if (!composed()) return lstm(x, now, lengths);
   std::vector<LSTMStates> states;
   states.reserve(now.size());
-  for (const LSTMDirectionVariables& part : now)
-    states.push_back(composed_lstm(x, part, lengths,
-                                   norms[static_cast<size_t>(layer * directions()) + states.size()],
-                                   options_.quantize, generator()));
+  for (const LSTMDirectionVariables& part : now) {
+    const size_t index = static_cast<size_t>(layer * directions()) + states.size();
+    states.push_back(composed_lstm(x, part, lengths, norms[index], options_.quantize, generator(),
+                                   inputs.empty() ? nullptr : inputs[index].get()));
+  }
   return states;
 }
 

@@ -4,9 +4,11 @@
  *  and initial values, so that weights move both ways. */
 #include <bs/autograd/lstm.h>
 #include <bs/lib/random.h>
+#include <bs/nn/kronecker_linear.h>
 #include <bs/nn/lstm_composed.h>
 #include <bs/nn/module.h>
 
+#include <memory>
 #include <optional>
 
 namespace bs::nn {
@@ -28,6 +30,8 @@ struct LSTMOptions {
   bool layer_norm = false;
   /** Rounds as integer hardware would: products in block floating point, all else in bf16. */
   bool quantize = false;
+  /** W_ih of each layer is a Kronecker product of so many factors; 0: it is dense. */
+  int input_factors = 0;
   std::optional<double> forget_bias = {};  ///< starts bias_ih of f there, and bias_hh of f at 0
   LayoutPtr recurrent = {};                ///< the blocks that W_hh has; none: it is dense
   Generator* generator = nullptr;          ///< drawn from; null: the default generator
@@ -82,12 +86,17 @@ class LSTM : public Module {
   std::vector<LSTMWeightVariables> weights;
   /** With layer_norm: norm_ih_l0, norm_hh_l0, norm_c_l0 (ones) and norm_c_bias_l0 (zeros). */
   std::vector<LSTMNorms> norms;
+  /** With input_factors: what stands for weight_ih_l0, registered as input_l0, and so on. */
+  std::vector<std::unique_ptr<KroneckerLinear>> inputs;
 
  private:
   void make_norms(const std::string& suffix);
   void make_weights(const std::string& suffix, int64_t input);
+  void make_input(const std::string& suffix, int64_t input);
   Generator& generator() const;
-  bool composed() const { return options_.layer_norm || options_.quantize; }
+  bool composed() const {
+    return options_.layer_norm || options_.quantize || options_.input_factors > 0;
+  }
   /** Whether this layer and the next run as one operation: nothing lies between them. */
   bool paired(int layer) const;
   std::vector<LSTMDirectionVariables> parts(int layer, const LSTMState& state) const;

@@ -19,6 +19,7 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/unary.h>
+#include <bs/nn/kronecker_linear.h>
 
 namespace bs::nn {
 
@@ -33,10 +34,15 @@ Variable bounded(const Variable& z, double slope, double offset, double low, dou
   });
 }
 
+int64_t cells_of(const LSTMWeightVariables& w) {
+  return (w.layout ? w.layout->height() : w.hh.size(0)) / 4;
+}
+
 class Composed {
  public:
   Composed(const Variable& x, const LSTMDirectionVariables& d, const Tensor& lengths,
-           const LSTMNorms& norms, bool quantize, Generator& generator)
+           const LSTMNorms& norms, bool quantize, Generator& generator,
+           const KroneckerLinear* input)
       : d_(d),
         norms_(norms),
         quantize_(quantize),
@@ -44,12 +50,12 @@ class Composed {
         sums_(dtype_ == f64 ? f64 : f32),
         steps_(x.size(0)),
         batch_(x.size(1)),
-        cells_(d.weights.ih.size(0) / 4),
+        cells_(cells_of(d.weights)),
         width_(d.weights.hr.defined() ? d.weights.hr.size(0) : cells_),
         device_(x.device()) {
     recurrent_ = block(d.weights.hh);
     if (d.weights.hr.defined()) projection_ = block(d.weights.hr);
-    input_ = linear(block(x), block(d.weights.ih));
+    input_ = input ? input->forward(x) : linear(block(x), block(d.weights.ih));
     if (norms.ih.defined()) input_ = layer_norm(input_, norms.ih, {});
     for (const Variable& bias : {d.weights.bias_ih, d.weights.bias_hh})
       if (bias.defined()) input_ = input_ + coarse(bias);
@@ -142,8 +148,8 @@ class Composed {
 
 LSTMStates composed_lstm(const Variable& x, const LSTMDirectionVariables& direction,
                          const Tensor& lengths, const LSTMNorms& norms, bool quantize,
-                         Generator& generator) {
-  return Composed(x, direction, lengths, norms, quantize, generator).run();
+                         Generator& generator, const KroneckerLinear* input) {
+  return Composed(x, direction, lengths, norms, quantize, generator, input).run();
 }
 
 }  // namespace bs::nn

@@ -7,6 +7,8 @@
 
 namespace bs::nn {
 
+class KroneckerLinear;
+
 /** @brief Factors and offsets of the layer norms; undefined ones are left out. */
 struct LSTMNorms {
   Variable ih;      ///< [4 hidden], of W_ih x
@@ -19,9 +21,11 @@ struct LSTMNorms {
  *  @param[in] quantize block floating point for weights, x and h where they are multiplied (blocks
  *    of 8 along the sums, 8 bits). Biases, sums, gates, c and h are rounded to bf16. Gradients pass
  *    the roundings.
- *  @param[in] generator what zoneout is drawn from */
+ *  @param[in] generator what zoneout is drawn from
+ *  @param[in] input computes W_ih x in place of `direction.weights.ih`, which is then not read;
+ *    null: that weight does */
 LSTMStates composed_lstm(const Variable& x, const LSTMDirectionVariables& direction,
                          const Tensor& lengths, const LSTMNorms& norms, bool quantize,
-                         Generator& generator);
+                         Generator& generator, const KroneckerLinear* input = nullptr);
 
 }  // namespace bs::nn

@@ -65,6 +65,9 @@ TEST_CASE("nn::KroneckerLinear: names, and far fewer numbers than a dense layer"
   CHECK(parameters[1].name == "factors.1");
   CHECK(parameters[2].name == "bias");
   CHECK(layer.parameter_count() == 32 * 64 + 16 * 32 + 2048);
+  CHECK(to_string(layer) ==
+        "factors.0 f32 [32, 64]\nfactors.1 f32 [16, 32]\nbias f32 [2048]\n"
+        "4608 elements, where a dense layer has 1050624");
   const nn::KroneckerLinear bare(
       {.in = 512, .out = 2048, .count = 3, .bias = false, .dtype = bf16, .device = test_device()});
   CHECK(bare.named_parameters().size() == 3);

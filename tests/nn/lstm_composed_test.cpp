@@ -4,6 +4,7 @@
 #include <bs/autograd/view.h>
 #include <bs/kernels/copy.h>
 #include <bs/nn/lstm.h>
+#include <bs/nn/state_dict.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
@@ -158,6 +159,96 @@ TEST_CASE("nn::LSTM in block floating point") {
   nn::LSTM half(
       {.input = 8, .hidden = 16, .quantize = true, .dtype = bf16, .device = test_device()});
   CHECK(half.forward(random_reference({3, 2, 8}, 1).tensor(bf16, test_device())).y.dtype() == bf16);
+}
+
+TEST_CASE("nn::LSTM: factors in place of the input's weights") {
+  const nn::LSTMOptions options{.input = 6,
+                                .hidden = 4,
+                                .layers = 2,
+                                .bidirectional = true,
+                                .projection = 3,
+                                .dtype = f64,
+                                .device = test_device()};
+  nn::LSTMOptions factored = options;
+  factored.input_factors = 2;
+  nn::LSTM lstm(factored);
+  std::vector<std::string> names;
+  for (const auto& [name, p] : lstm.named_parameters()) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"weight_hh_l0",
+                                          "bias_ih_l0",
+                                          "bias_hh_l0",
+                                          "weight_hr_l0",
+                                          "weight_hh_l0_reverse",
+                                          "bias_ih_l0_reverse",
+                                          "bias_hh_l0_reverse",
+                                          "weight_hr_l0_reverse",
+                                          "weight_hh_l1",
+                                          "bias_ih_l1",
+                                          "bias_hh_l1",
+                                          "weight_hr_l1",
+                                          "weight_hh_l1_reverse",
+                                          "bias_ih_l1_reverse",
+                                          "bias_hh_l1_reverse",
+                                          "weight_hr_l1_reverse",
+                                          "input_l0.factors.0",
+                                          "input_l0.factors.1",
+                                          "input_l0_reverse.factors.0",
+                                          "input_l0_reverse.factors.1",
+                                          "input_l1.factors.0",
+                                          "input_l1.factors.1",
+                                          "input_l1_reverse.factors.0",
+                                          "input_l1_reverse.factors.1"});
+  CHECK(lstm.inputs[0]->extents() == nn::kronecker_factors(6, 16));
+
+  // The dense layer with the same weights, fused.
+  const nn::LSTM dense(options);
+  for (size_t i = 0; i < dense.weights.size(); ++i) {
+    const auto& from = lstm.weights[i];
+    const auto& to = dense.weights[i];
+    CHECK_FALSE(from.ih.defined());
+    to.ih.set_data(lstm.inputs[i]->weight());
+    to.hh.set_data(from.hh.data());
+    to.bias_ih.set_data(from.bias_ih.data());
+    to.bias_hh.set_data(from.bias_hh.data());
+    to.hr.set_data(from.hr.data());
+  }
+  const Tensor lengths = Tensor::from<int64_t>({5, 3});
+  const Variable a(values({5, 2, 6}, 1), true), b(a.data(), true);
+  const auto actual = lstm.forward(a, {}, lengths), expected = dense.forward(b, {}, lengths);
+  check_close("y", Reference::of(actual.y.data()), Reference::of(expected.y.data()), 1e-13);
+  check_close("c", Reference::of(actual.c.data()), Reference::of(expected.c.data()), 1e-13);
+  const Tensor dy = values(actual.y.shape(), 2);
+  actual.y.backward(dy);
+  expected.y.backward(dy);
+  check_close("dx", Reference::of(a.grad()), Reference::of(b.grad()), 1e-12);
+  check_close("dW_hh", Reference::of(lstm.weights[0].hh.grad()),
+              Reference::of(dense.weights[0].hh.grad()), 1e-12);
+
+  nn::LSTM copy(factored);
+  nn::load_state_dict(copy, nn::state_dict(lstm));
+  CHECK(Reference::of(copy.forward(a, {}, lengths).y.data()).values ==
+        Reference::of(actual.y.data()).values);
+}
+
+TEST_CASE("nn::LSTM: gradients of the input's factors") {
+  const nn::LSTM lstm({.input = 4,
+                       .hidden = 3,
+                       .layer_norm = true,
+                       .input_factors = 2,
+                       .dtype = f64,
+                       .device = test_device()});
+  uint64_t seed = 40;
+  for (const Variable& p : lstm.parameters()) p.set_data(values(p.shape(), seed++));
+  std::vector<Variable> inputs = {Variable(values({3, 2, 4}, 1), true)};
+  for (const Variable& p : lstm.parameters()) inputs.push_back(p);
+  gradcheck([&](const std::vector<Variable>& in) { return lstm.forward(in[0]).y; }, inputs);
+}
+
+TEST_CASE("nn::LSTM refuses factors that nothing can be made of") {
+  CHECK_THROWS_WITH_AS(nn::LSTM({.input = 4, .hidden = 3, .input_factors = -1}),
+                       "lstm: -1 factors of the input's weight", Error);
+  CHECK_THROWS_WITH_AS(nn::LSTM({.input = 4, .hidden = 3, .quantize = true, .input_factors = 2}),
+                       "lstm: 2 factors of the input's weight in block floating point", Error);
 }
 
 TEST_CASE("composed_lstm: zoneout draws while training") {

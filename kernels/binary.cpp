@@ -20,12 +20,13 @@ enum class Integers : uint8_t {
   floating  ///< not at all: as f32
 };
 
-/// bool, and u8 where it matters, are computed as i32: results then wrap, or turn to 0 or 1, as
-/// they come back. A number beside bytes may be beyond their range, and is chosen as it is.
+/// u8, where it matters, and powers of bool are computed as i32: results then wrap, or turn to 0 or
+/// 1, as they come back. A number beside bytes may be beyond their range, and is chosen as it is;
+/// none stands beside bools, which it turns to i64 or f32.
 DType computed_as(DType dtype, Integers integers, bool numbers) {
   if (dtype != u8 && dtype != boolean) return dtype;
   const bool bytes = integers == Integers::wrapping || (integers == Integers::chosen && !numbers);
-  return bytes ? u8 : i32;
+  return bytes ? dtype : i32;
 }
 
 Call prepare(const char* op, const Operand& a, const Operand& b, Integers integers) {

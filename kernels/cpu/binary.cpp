@@ -7,10 +7,13 @@ namespace bs::cpu {
 
 namespace {
 
+template <class W>
+constexpr bool is_bool = std::is_same_v<W, bool>;
+
 /// Integers are added and multiplied as unsigned ones, where overflow wraps around.
 template <class W>
-using Wrapping = typename std::conditional_t<std::is_integral_v<W>, std::make_unsigned<W>,
-                                             std::type_identity<W>>::type;
+using Wrapping = typename std::conditional_t<std::is_integral_v<W> && !is_bool<W>,
+                                             std::make_unsigned<W>, std::type_identity<W>>::type;
 
 template <class W>
 W integer_power(W base, W exponent) {
@@ -40,9 +43,11 @@ void arithmetic(const char* op, const F& f, const Operand& a, const Operand& b, 
   }
 }
 
-/// The same for what may be computed in bytes.
+/// The same for what may be computed in bytes. Of bools each function is one of bits, which g++
+/// does 32 at a time; else it widens them first.
 template <class F>
 void in_bytes(const char* op, const F& f, const Operand& a, const Operand& b, const Tensor& y) {
+  if (y.dtype() == boolean) return map<bool, bool, bool>(f, y, a, b);
   if (y.dtype() == u8) return map<uint8_t, uint8_t, uint8_t>(f, y, a, b);
   arithmetic(op, f, a, b, y);
 }
@@ -57,21 +62,33 @@ void gradient(const char* op, const F& f, const Operand& a, const Operand& b, co
 
 void add(const Operand& a, const Operand& b, const Tensor& y, Stream) {
   const auto f = []<class W>(W p, W q) {
-    return static_cast<W>(static_cast<Wrapping<W>>(p) + static_cast<Wrapping<W>>(q));
+    if constexpr (is_bool<W>) {
+      return static_cast<bool>(p | q);
+    } else {
+      return static_cast<W>(static_cast<Wrapping<W>>(p) + static_cast<Wrapping<W>>(q));
+    }
   };
   in_bytes("add", f, a, b, y);
 }
 
 void sub(const Operand& a, const Operand& b, const Tensor& y, Stream) {
   const auto f = []<class W>(W p, W q) {
-    return static_cast<W>(static_cast<Wrapping<W>>(p) - static_cast<Wrapping<W>>(q));
+    if constexpr (is_bool<W>) {
+      return static_cast<bool>(p ^ q);  // -1 is true as well
+    } else {
+      return static_cast<W>(static_cast<Wrapping<W>>(p) - static_cast<Wrapping<W>>(q));
+    }
   };
   in_bytes("sub", f, a, b, y);
 }
 
 void mul(const Operand& a, const Operand& b, const Tensor& y, Stream) {
   const auto f = []<class W>(W p, W q) {
-    return static_cast<W>(static_cast<Wrapping<W>>(p) * static_cast<Wrapping<W>>(q));
+    if constexpr (is_bool<W>) {
+      return static_cast<bool>(p & q);
+    } else {
+      return static_cast<W>(static_cast<Wrapping<W>>(p) * static_cast<Wrapping<W>>(q));
+    }
   };
   in_bytes("mul", f, a, b, y);
 }
@@ -90,13 +107,25 @@ void pow(const Operand& a, const Operand& b, const Tensor& y, Stream) {
 
 // A comparison with NaN is false: where p is NaN the comparison of p with itself picks it.
 void minimum(const Operand& a, const Operand& b, const Tensor& y, Stream) {
-  in_bytes(
-      "minimum", []<class W>(W p, W q) { return p < q || p != p ? p : q; }, a, b, y);
+  const auto f = []<class W>(W p, W q) {
+    if constexpr (is_bool<W>) {
+      return static_cast<bool>(p & q);
+    } else {
+      return p < q || p != p ? p : q;
+    }
+  };
+  in_bytes("minimum", f, a, b, y);
 }
 
 void maximum(const Operand& a, const Operand& b, const Tensor& y, Stream) {
-  in_bytes(
-      "maximum", []<class W>(W p, W q) { return p > q || p != p ? p : q; }, a, b, y);
+  const auto f = []<class W>(W p, W q) {
+    if constexpr (is_bool<W>) {
+      return static_cast<bool>(p | q);
+    } else {
+      return p > q || p != p ? p : q;
+    }
+  };
+  in_bytes("maximum", f, a, b, y);
 }
 
 void div_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,

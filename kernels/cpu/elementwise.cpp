@@ -2,6 +2,7 @@
 #include <bs/kernels/cpu/elementwise.h>
 #include <bs/kernels/cpu/strided_loop.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace bs::cpu::detail {
@@ -75,10 +76,13 @@ struct Reader {
     });
   }
 
+  /// Whether it is read where it lies.
+  bool direct() const { return stride == 1 && !is_low_precision(input->dtype); }
+
   const void* read(int64_t from, int64_t count) const {
     if (stride == 0) return buffer;
     const std::byte* x = at + from * stride * static_cast<int64_t>(size_of(input->dtype));
-    if (stride == 1 && !is_low_precision(input->dtype)) return x;
+    if (direct()) return x;
     visit_both(input->dtype, [&]<class T, class W>(Type<T>, Type<W>) {
       gather(reinterpret_cast<const T*>(x), stride, count, reinterpret_cast<W*>(buffer));
     });
@@ -106,8 +110,11 @@ void run_loop(Loop loop, const void* f, const Tensor& y, const StridedLoop<N + 1
       readers[n].begin(count);
     }
     std::byte* const row = out + (offsets[0] + first * y_stride) * size;
-    for (int64_t from = 0; from < count; from += piece) {
-      const int64_t n = std::min(piece, count - from);
+    // What lies as it is computed goes through no buffer, and so at once.
+    const bool whole = direct && std::ranges::all_of(readers, &Reader::direct);
+    const int64_t step = whole ? count : piece;
+    for (int64_t from = 0; from < count; from += step) {
+      const int64_t n = std::min(step, count - from);
       for (size_t i = 0; i < N; ++i) x[i] = readers[i].read(from, n);
       std::byte* const target = row + from * y_stride * size;
       loop(f, n, direct ? target : buffers[N], x.data());

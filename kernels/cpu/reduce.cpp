@@ -132,6 +132,28 @@ void fold(W* partial) {
   }
 }
 
+/// A chunk of whole `lanes` that lies in the type of its sums: in registers to the last vector, in
+/// the order of combine_lanes and fold. Short rows spend most of their time on that memory.
+template <class Op, class W, class Term>
+W reduce_lanes(const W* x, int64_t count, const Term& term, int64_t result) {
+  using V = typename Vector<W>::type;
+  constexpr int64_t size = Vector<W>::size;
+  V sums[lanes / size];
+  for (V& sum : sums) sum = V{} + Op::template identity<W>;
+  for (int64_t i = 0; i < count; i += lanes)
+    for (int64_t k = 0; k < lanes / size; ++k) {
+      V terms;
+      std::memcpy(&terms, x + i + k * size, sizeof terms);
+      sums[k] = Op::combine(sums[k], term(terms, result));
+    }
+  for (int64_t width = lanes / size / 2; width > 0; width /= 2)
+    for (int64_t k = 0; k < width; ++k) sums[k] = Op::combine(sums[k], sums[k + width]);
+  alignas(64) W last[size];
+  std::memcpy(last, sums, sizeof last);
+  fold<Op, size / 2>(last);
+  return last[0];
+}
+
 /// Reduces one chunk of a row.
 template <class Op, class W, class T, class Term>
 W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
@@ -140,6 +162,8 @@ W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
     for (int64_t i = 0; i < count; ++i) total = Op::combine(total, term(to<W>(x[i]), result));
     return total;
   }
+  if constexpr (Op::in_registers && std::is_same_v<T, W>)
+    if (count % lanes == 0) return reduce_lanes<Op, W>(x, count, term, result);
   alignas(64) W buffer[strip];
   alignas(64) W partial[lanes];
   std::fill_n(partial, lanes, Op::template identity<W>);

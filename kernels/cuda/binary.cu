@@ -112,6 +112,7 @@ template <class F>
 void in_bytes(const char* op, F f, const Operand& a, const Operand& b, const Tensor& y,
               Stream stream) {
   if (y.dtype() == u8) return map_alike<uint8_t>(op, f, y, stream, a, b);
+  if (y.dtype() == boolean) return map_alike<bool>(op, f, y, stream, a, b);
   arithmetic(op, f, a, b, y, stream);
 }
 

@@ -297,3 +297,32 @@ TEST_CASE("binary: bytes and bools give what numbers would") {
   CHECK(of(maximum(p, q)) == Doubles{0, 1, 1, 1});
   CHECK((p * q).dtype() == boolean);
 }
+
+TEST_CASE("arithmetic of bools: many of them, of any strides") {
+  const auto bools = [](const Shape& shape, uint64_t seed) {
+    Reference r = random_reference(shape, seed);
+    for (double& v : r.values) v = v > 0;
+    return r;
+  };
+  // Dense, transposed, one row for all, every second column.
+  const Tensor p = bools({70, 1300}, 1).tensor(boolean, test_device());
+  for (const Tensor& q :
+       {bools({70, 1300}, 2).tensor(boolean, test_device()),
+        bools({1300, 70}, 3).tensor(boolean, test_device()).transpose(0, 1),
+        bools({1, 1300}, 4).tensor(boolean, test_device()).expand({70, 1300}),
+        bools({70, 2600}, 5).tensor(boolean, test_device()).slice(1, 0, 2600, 2)}) {
+    const Reference a = Reference::of(p), b = Reference::of(q);
+    const auto check = [&](const Tensor& y, const auto& f) {
+      CHECK(y.dtype() == boolean);
+      const Reference result = Reference::of(y);
+      size_t wrong = 0;
+      for (size_t i = 0; i < a.values.size(); ++i) wrong += result[i] != f(a[i] != 0, b[i] != 0);
+      CHECK(wrong == 0);
+    };
+    check(p + q, [](bool x, bool y) { return x || y; });
+    check(p - q, [](bool x, bool y) { return x != y; });
+    check(p * q, [](bool x, bool y) { return x && y; });
+    check(minimum(p, q), [](bool x, bool y) { return x && y; });
+    check(maximum(q, p), [](bool x, bool y) { return x || y; });
+  }
+}

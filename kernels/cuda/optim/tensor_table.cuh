@@ -1,6 +1,7 @@
 #pragma once
 // One launch over many tensors: their addresses travel as an argument of the kernel, which since
 // CUDA 12.1 may be 32 KiB long, so that no table lies in device memory and nothing is copied there.
+#include <bs/kernels/cuda/optim/table_capacity.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
@@ -18,7 +19,7 @@ struct Chunk {
 /// Up to `capacity` groups of `depth` tensors, all of a group of one size, cut into chunks.
 template <int depth>
 struct TensorTable {
-  static constexpr int capacity = 30000 / (8 * depth + 12);
+  static constexpr int capacity = table_capacity(depth);
   static constexpr int64_t chunk_size = 8192;
 
   void* address[depth][capacity];

@@ -2,6 +2,7 @@
 #include <bs/autograd/kron.h>
 #include <bs/autograd/tape.h>
 #include <bs/kernels/kron.h>
+#include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
 #include <bs/tests/kernels/golden/kron.h>
@@ -9,6 +10,8 @@
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
+
+#include <omp.h>
 
 #include <cmath>
 #include <limits>
@@ -72,6 +75,30 @@ Reference steps_of(Reference h, const References& factors) {
   }
   h.shape = {static_cast<int64_t>(h.values.size()) / inner, inner};
   return h;
+}
+
+/// The gradient of factor f by loops over all entries of the dense product; slowest first.
+Reference factor_gradient(const Reference& x, const References& factors, size_t f,
+                          const Reference& dy) {
+  Reference dw(factors[f].shape);
+  const int64_t in = x.shape[1], out = dy.shape[1];
+  for (int64_t i = 0; i < in; ++i)
+    for (int64_t j = 0; j < out; ++j) {
+      double others = 1;  // the weight of (i, j) without factor f
+      int64_t a = i, b = j, entry = 0;
+      for (size_t k = factors.size(); k-- > 0;) {
+        const int64_t p = factors[k].shape[0], q = factors[k].shape[1];
+        const int64_t own = a % p * q + b % q;
+        if (k == f) entry = own;
+        if (k != f) others *= factors[k][static_cast<size_t>(own)];
+        a /= p;
+        b /= q;
+      }
+      double sum = 0;
+      for (int64_t r = 0; r < x.shape[0]; ++r) sum += x.at({r, i}) * dy.at({r, j});
+      dw[static_cast<size_t>(entry)] += others * sum;
+    }
+  return dw;
 }
 
 /// x, then the factors, then the bias if there is one more.
@@ -219,16 +246,14 @@ TEST_CASE("kron_matmul: thousands of random cases against the product of its den
     near(result.y, matmul(x, dense));
     const KronGrads grads = kron_matmul_backward(x, factors, result, dy);
     near(grads.x, matmul(dy, dense.transpose(0, 1)));
-    // <dW_f, W_f> is the same for every factor: <y, dy>.
-    double expected = 0, size = 0;
-    const Reference y = Reference::of(result.y), d = Reference::of(dy);
-    for (size_t k = 0; k < y.values.size(); ++k)
-      expected += y[k] * d[k], size += std::abs(y[k] * d[k]);
+    References slowest_first;
+    for (size_t f = factors.size(); f-- > 0;) slowest_first.push_back(Reference::of(factors[f]));
+    const Reference in = Reference::of(x), d = Reference::of(dy);
     for (size_t f = 0; f < factors.size(); ++f) {
-      const Reference dw = Reference::of(grads.factors[f]), w = Reference::of(factors[f]);
-      double sum = 0;
-      for (size_t k = 0; k < w.values.size(); ++k) sum += dw[k] * w[k];
-      CHECK(std::abs(sum - expected) <= 1e-11 * std::max(size, 1.0));
+      const Reference dw = factor_gradient(in, slowest_first, factors.size() - 1 - f, d);
+      // A factor of 1 has a sum of all, whose terms cancel.
+      const double size = largest(in) * largest(d) * static_cast<double>(d.values.size());
+      check_close("dW", Reference::of(grads.factors[f]), dw, 1e-12 * std::max(size, 1.0));
     }
   }
 }
@@ -268,11 +293,66 @@ TEST_CASE("kron_matmul: factors beyond a tile, several passes, kept prefixes") {
       {.rtol = 1e-4, .full = 0, .samples = 2});
 }
 
+TEST_CASE("kron_matmul: the same bits for any number of threads") {
+  const int threads = omp_get_max_threads();
+  // Many tiles of a pass; several passes, with chunks of the inner extent; one factor.
+  const std::vector<std::pair<Extents, int64_t>> cases = {
+      {{{8, 8}, {8, 8}, {8, 8}}, 300},
+      {{{300, 2}, {2, 300}, {150, 3}, {3, 2}}, 2},
+      {{{7, 5}}, 900}};
+  for (const auto& [extents, rows] : cases)
+    for (const DType dtype : {f64, f32, bf16}) {
+      int64_t in = 1, out = 1;
+      std::vector<Tensor> factors;
+      for (const Shape& e : extents) {
+        in *= e[0], out *= e[1];
+        factors.push_back(random_reference(e, factors.size() + 1).tensor(dtype, test_device()));
+      }
+      const Tensor x = random_reference({rows, in}, 8).tensor(dtype, test_device());
+      const Tensor dy = random_reference({rows, out}, 9).tensor(dtype, test_device());
+      const auto run = [&](int team) {
+        omp_set_num_threads(team);
+        const KronResult result = kron_matmul_kept(x, factors);
+        const KronGrads grads = kron_matmul_backward(x, factors, result, dy);
+        omp_set_num_threads(threads);
+        std::vector<Tensor> all = {result.y, grads.x};
+        all.insert(all.end(), grads.factors.begin(), grads.factors.end());
+        return all;
+      };
+      const std::vector<Tensor> one = run(1), some = run(3);
+      for (size_t i = 0; i < one.size(); ++i) CHECK(same_bits(one[i], some[i]));
+    }
+}
+
 TEST_CASE("kron_matmul: sizes of tensor cores") {
   for (const Extents& extents :
        {Extents{{16, 16}, {16, 16}}, Extents{{32, 16}, {16, 32}}, Extents{{64, 64}, {16, 16}},
         Extents{{8, 8}, {8, 8}, {8, 8}}, Extents{{128, 128}, {2, 2}}, Extents{{48, 80}, {24, 8}}})
     check_kron(extents, {3, 0}, {}, true, {f64, f32, f16, bf16});
+}
+
+TEST_CASE("kron_matmul: under a TF32Guard operands have 11 bits, and nothing else changes") {
+  const Tensor x = random_reference({5, 64 * 32}, 1).tensor(f32, test_device());
+  const std::vector<Tensor> factors = {random_reference({32, 48}, 2).tensor(f32, test_device()),
+                                       random_reference({64, 64}, 3).tensor(f32, test_device())};
+  const Tensor dy = random_reference({5, 64 * 48}, 4).tensor(f32, test_device());
+  const KronOptions options{.keep_prefixes = true};
+  const KronResult exact = kron_matmul_kept(x, factors, {}, options);
+  const KronGrads exact_grads = kron_matmul_backward(x, factors, exact, dy, options);
+  KronResult rounded;
+  {
+    const TF32Guard guard;
+    rounded = kron_matmul_kept(x, factors, {}, options);
+  }
+  // What a forward under a guard kept serves a backward outside of it.
+  const KronGrads grads = kron_matmul_backward(x, factors, rounded, dy, options);
+  const auto near = [](const char* what, const Tensor& a, const Tensor& b) {
+    const Reference expected = Reference::of(b);
+    check_close(what, Reference::of(a), expected, 4 * 0x1p-11 * largest(expected));
+  };
+  near("y", rounded.y, exact.y);
+  near("dx", grads.x, exact_grads.x);
+  for (size_t f = 0; f < factors.size(); ++f) near("dW", grads.factors[f], exact_grads.factors[f]);
 }
 
 TEST_CASE("kron_matmul: batched factors are products of their own") {

@@ -1,5 +1,6 @@
 #include <bs/kernels/cuda/kron/kron_kernels.h>
 #include <bs/kernels/cuda/kron/kron_library.h>
+#include <bs/kernels/math_mode.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
@@ -25,8 +26,8 @@ std::vector<Tensor> transposed(const std::vector<Tensor>& factors) {
 
 std::optional<KronShape> shape_of(const std::vector<Tensor>& factors, const Tensor& y,
                                   bool backward, Stream stream) {
-  return kron_shape_of(axes_of(factors), y.size(3), static_cast<int>(size_of(y.dtype())), backward,
-                       device_properties(stream.device()).shared_memory_optin);
+  return kron_shape_of(axes_of(factors), y.size(3), kron_numbers(y.dtype(), tf32_allowed()),
+                       backward, device_properties(stream.device()).shared_memory_optin);
 }
 
 bool aligned(const Tensor& t) {

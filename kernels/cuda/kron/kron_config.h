@@ -18,10 +18,23 @@ inline int kron_bytes(const device::KronShape& s, bool backward) {
   return backward ? s.backward_bytes() : s.forward_bytes();
 }
 
+/** @brief What numbers are multiplied: their size, and KronShape::products. */
+struct KronNumbers {
+  int size = 4;
+  int products = 0;
+};
+
+/** @brief f32 is as exact as plain arithmetic unless TF32 is allowed. Which factors are wide enough
+ *  for tensor cores, KronStep::tensor says. */
+inline KronNumbers kron_numbers(DType dtype, bool tf32) {
+  return {static_cast<int>(size_of(dtype)), dtype != f32 ? 0 : tf32 ? 1 : 3};
+}
+
 /** @brief The shape with tiles of `rows` rows and `chunk` columns. */
-inline device::KronShape kron_shape(std::span<const KronAxis> axes, int size, int rows, int chunk,
-                                    int threads) {
-  device::KronShape s{.size = size,
+inline device::KronShape kron_shape(std::span<const KronAxis> axes, KronNumbers numbers, int rows,
+                                    int chunk, int threads) {
+  device::KronShape s{.size = numbers.size,
+                      .products = numbers.products,
                       .rows = rows,
                       .chunk = chunk,
                       .threads = threads,
@@ -40,10 +53,13 @@ inline bool kron_fits(const device::KronShape& s, bool backward, int limit) {
   return kron_bytes(s, backward) <= limit && (!backward || s.sums() <= kron_most_sums);
 }
 
-/** @brief The tile for a pass, or none where not even the smallest fits. As many rows as make a
- * tile that keeps the threads of a CTA busy, in no more memory than lets two CTAs share an SM. */
-inline std::optional<device::KronShape> kron_shape_of(std::span<const KronAxis> axes, int64_t inner,
-                                                      int size, bool backward, int limit) {
+/** @brief The tile for a pass with these products, or none where not even the smallest fits. As
+ *  many rows as make a tile that keeps the threads of a CTA busy, in no more memory than lets two
+ *  CTAs share an SM. */
+inline std::optional<device::KronShape> kron_tiles_of(std::span<const KronAxis> axes, int64_t inner,
+                                                      KronNumbers numbers, bool backward,
+                                                      int limit) {
+  const int size = numbers.size;
   constexpr int64_t most = int64_t{1} << 18;
   constexpr int threads = 256;
   if (axes.empty() || axes.size() > device::KronShape::most) return {};
@@ -66,13 +82,13 @@ inline std::optional<device::KronShape> kron_shape_of(std::span<const KronAxis> 
   };
   const int line = 128 / size;  // elements that make a whole line of memory
   constexpr int64_t wanted = 8192;
-  const auto one = kron_shape(axes, size, 16, 1, threads);
+  const auto one = kron_shape(axes, numbers, 16, 1, threads);
   bool tensor = true;  // tensor cores do with fewer threads
   for (int i = 0; i < one.count; ++i) tensor = tensor && one.step(i).tensor();
   if (widest * inner <= wanted || inner == 1) {
     const int many = widest * inner > wanted && !tensor ? 2 * threads : threads;
     const auto shape = [&](int64_t rows) {
-      return kron_shape(axes, size, static_cast<int>(rows), static_cast<int>(inner), many);
+      return kron_shape(axes, numbers, static_cast<int>(rows), static_cast<int>(inner), many);
     };
     const bool shared = fits(shape(1), false);
     if (fits(shape(1), true)) {
@@ -83,7 +99,7 @@ inline std::optional<device::KronShape> kron_shape_of(std::span<const KronAxis> 
     if (inner == 1) return {};
   }
   const auto shape = [&](int64_t chunk) {
-    return kron_shape(axes, size, 1, static_cast<int>(chunk), threads);
+    return kron_shape(axes, numbers, 1, static_cast<int>(chunk), threads);
   };
   int64_t chunk = std::min<int64_t>(inner, line);
   if (!fits(shape(chunk), true)) return {};
@@ -93,12 +109,25 @@ inline std::optional<device::KronShape> kron_shape_of(std::span<const KronAxis> 
   return shape(chunk);
 }
 
+/** @brief The tile for a pass: with products on tensor cores where these serve a factor and fit,
+ *  else in plain arithmetic; none where that does not fit either. */
+inline std::optional<device::KronShape> kron_shape_of(std::span<const KronAxis> axes, int64_t inner,
+                                                      KronNumbers numbers, bool backward,
+                                                      int limit) {
+  if (numbers.products > 0)
+    if (const auto s = kron_tiles_of(axes, inner, numbers, backward, limit))
+      for (int i = 0; i < s->count; ++i)
+        if (s->step(i).on_tensor_cores()) return s;
+  return kron_tiles_of(axes, inner, {numbers.size}, backward, limit);
+}
+
 /** @brief How many axes, counted from the fastest, make the next pass: as many as fit one tile. 1
- *  where even one does not: it is the library's. */
+ *  where even one does not: it is the library's. The same whether TF32 is allowed or not, so that
+ *  backward finds the prefixes that a forward kept. */
 inline int kron_pass_length(std::span<const KronAxis> axes, int64_t inner, int size, bool backward,
                             int limit) {
   for (size_t n = std::min<size_t>(axes.size(), device::KronShape::most); n > 1; --n)
-    if (kron_shape_of(axes.last(n), inner, size, backward, limit)) return static_cast<int>(n);
+    if (kron_tiles_of(axes.last(n), inner, {size}, backward, limit)) return static_cast<int>(n);
   return 1;
 }
 

@@ -22,6 +22,7 @@ std::string name_of(const KronKernel& k) {
   for (int i = 0; i < k.count; ++i)
     name += format("_{}x{}", k.p[static_cast<size_t>(i)], k.q[static_cast<size_t>(i)]);
   name += format("_r{}_c{}_t{}", k.rows, k.chunk, k.threads);
+  if (k.products > 0) name += k.products == 1 ? "_tf32" : "_3xtf32";
   return name + (k.whole ? "" : "_part") + (k.aligned ? "" : "_odd") + (k.finish ? "_finish" : "");
 }
 
@@ -29,6 +30,7 @@ std::string name_of(const KronKernel& k) {
 
 device::KronShape KronKernel::shape() const {
   device::KronShape s{.size = static_cast<int>(size_of(dtype)),
+                      .products = products,
                       .rows = rows,
                       .chunk = chunk,
                       .threads = threads,
@@ -40,8 +42,12 @@ device::KronShape KronKernel::shape() const {
 }
 
 KronKernel kron_kernel(DType dtype, const device::KronShape& s) {
-  KronKernel k{
-      .dtype = dtype, .rows = s.rows, .chunk = s.chunk, .threads = s.threads, .count = s.count};
+  KronKernel k{.dtype = dtype,
+               .products = s.products,
+               .rows = s.rows,
+               .chunk = s.chunk,
+               .threads = s.threads,
+               .count = s.count};
   for (size_t i = 0; i < k.p.size(); ++i) k.p[i] = s.p[i], k.q[i] = s.q[i];
   return k;
 }
@@ -51,10 +57,10 @@ jit::Source kron_source(const KronKernel& k) {
   const char* const pass = k.backward ? "backward" : "forward";
   std::string code = format(
       "#include <bs/kernels/cuda/device/kron/kron_{}.cuh>\n\nusing namespace bs::cuda::device;\n"
-      "constexpr KronShape shape{.size = {}, .rows = {}, .chunk = {}, .threads = {}, .count = {},\n"
-      "                          .p = {{}}, .q = {{}}};\n",
-      pass, size_of(k.dtype), k.rows, k.chunk, k.threads, k.count, list_of(k.p, k.count),
-      list_of(k.q, k.count));
+      "constexpr KronShape shape{.size = {}, .products = {}, .rows = {}, .chunk = {},\n"
+      "                          .threads = {}, .count = {}, .p = {{}}, .q = {{}}};\n",
+      pass, size_of(k.dtype), k.products, k.rows, k.chunk, k.threads, k.count,
+      list_of(k.p, k.count), list_of(k.q, k.count));
   code +=
       format("static_assert(shape.{}_bytes() == {});\n\n", pass, kron_bytes(k.shape(), k.backward));
   code += format(

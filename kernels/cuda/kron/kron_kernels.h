@@ -16,6 +16,7 @@ struct KronKernel {
   bool whole = false;    ///< tiles have the whole inner extent
   bool aligned = false;  ///< chunks of 16 bytes are whole or absent
   bool finish = false;   ///< there is a bias or an activation
+  int products = 0;      ///< of TF32, see KronShape
   int rows = 1, chunk = 1, threads = 256, count = 1;
   std::array<int, device::KronShape::most> p{}, q{};
   auto operator<=>(const KronKernel&) const = default;

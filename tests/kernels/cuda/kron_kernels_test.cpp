@@ -13,15 +13,19 @@ constexpr int hopper_limit = 232448;
 
 /// All passes that products with these factors need, forward and backward.
 void add_kernels(const std::vector<KronAxis>& axes, std::vector<KronKernel>& kernels) {
-  for (const DType dtype : {f64, f32, f16, bf16})
+  for (const auto& [dtype, tf32] :
+       {std::pair(f64, false), std::pair(f32, false), std::pair(f32, true), std::pair(f16, false),
+        std::pair(bf16, false)})
     for (const bool backward : {false, true}) {
       const int size = static_cast<int>(size_of(dtype));
+      const KronNumbers numbers = kron_numbers(dtype, tf32);
       int64_t inner = 1;
       for (size_t last = axes.size(); last > 0;) {
         const auto rest = std::span(axes).first(last);
         const auto length =
             static_cast<size_t>(kron_pass_length(rest, inner, size, backward, hopper_limit));
-        if (const auto s = kron_shape_of(rest.last(length), inner, size, backward, hopper_limit)) {
+        if (const auto s =
+                kron_shape_of(rest.last(length), inner, numbers, backward, hopper_limit)) {
           KronKernel k = kron_kernel(dtype, *s);
           k.backward = backward;
           k.whole = s->chunk == inner;
@@ -74,4 +78,50 @@ TEST_CASE("kron_matmul: as many factors as fit are one pass") {
   CHECK(length(64, 2, 4, true) == 2);
   CHECK(length(64, 2, 2, true) == 2);
   CHECK(length(2000, 1, 4, false) == 1);
+}
+
+TEST_CASE("kron_matmul: what is multiplied on tensor cores, and by how many products") {
+  using Kind = device::KronStepKind;
+  struct Case {
+    int64_t extent;
+    DType dtype;
+    bool tf32;
+    int products;
+    Kind slow, fast;  ///< of the two factors
+  };
+  constexpr Kind columns = Kind::mma_columns, inner = Kind::along_inner, rows = Kind::along_rows;
+  for (const Case& c :
+       {Case{96, f32, false, 3, columns, columns}, Case{128, f32, false, 3, columns, columns},
+        Case{32, f32, false, 0, inner, rows}, Case{64, f32, false, 0, inner, rows},
+        Case{32, f32, true, 1, columns, columns}, Case{64, f32, true, 1, columns, columns},
+        Case{16, f32, true, 0, inner, rows}, Case{65, f32, true, 0, inner, inner},
+        Case{16, f64, false, 0, columns, columns}, Case{64, f64, true, 0, columns, columns},
+        Case{8, f64, false, 0, inner, rows},
+        Case{64, bf16, false, 0, Kind::mma_inner, Kind::mma_rows}}) {
+    CAPTURE(c.extent);
+    const std::vector<KronAxis> axes(2, {c.extent, c.extent});
+    const auto s = kron_shape_of(axes, 1, kron_numbers(c.dtype, c.tf32), false, hopper_limit);
+    REQUIRE(s);
+    CHECK(s->products == c.products);
+    CHECK(s->step(0).kind() == c.slow);
+    CHECK(s->step(1).kind() == c.fast);
+    CHECK(s->forward_bytes() <= hopper_limit);
+    CHECK(s->contract(0).tensor() ==
+          (c.dtype == bf16 || (c.extent % 16 == 0 && (c.dtype == f64 || c.products == 1))));
+  }
+}
+
+TEST_CASE("kron_matmul: passes are the same whether TF32 is allowed or not") {
+  // Where a factor has no room in the layout of tensor cores, it is multiplied in plain arithmetic.
+  for (const int limit : {hopper_limit, 101376, 49152})
+    for (const int64_t extent : {int64_t{32}, int64_t{64}, int64_t{96}, int64_t{128}})
+      for (const bool backward : {false, true}) {
+        const std::vector<KronAxis> axes(2, {extent, extent});
+        const int length = kron_pass_length(axes, 1, 4, backward, limit);
+        const auto pass = std::span(axes).last(static_cast<size_t>(length));
+        const bool plain = kron_shape_of(pass, 1, {4}, backward, limit).has_value();
+        for (const bool tf32 : {false, true})
+          CHECK(kron_shape_of(pass, 1, kron_numbers(f32, tf32), backward, limit).has_value() ==
+                plain);
+      }
 }

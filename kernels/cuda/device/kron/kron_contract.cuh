@@ -16,8 +16,10 @@ struct KronContraction {
   }
 
   __device__ void add(const T* h, const T* g) {
-    if constexpr (c.tensor()) {
+    if constexpr (c.tensor() && sizeof(T) == 2) {
       add_on_tensor_cores(h, g);
+    } else if constexpr (c.tensor()) {
+      add_columns(h, g);
     } else {
       const int worker = threadIdx.x;
       const int slice = c.slices() == 1 ? 0 : worker / c.tiles();
@@ -96,6 +98,38 @@ struct KronContraction {
 #pragma unroll
             for (int l = 0; l < lanes; ++l) own[i * 4 + j] += a[l] * b[j][l];
         }
+      }
+    }
+  }
+
+  /// On tensor cores for f32 and f64: the depth is the columns, pairs of an outer and an inner
+  /// index.
+  __device__ void add_columns(const T* h, const T* g) {
+    using M = KronMultiply<T, c.products>;
+    constexpr int warps = c.threads / 32, steps = c.outer * c.inner / M::depth;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, side = lane / 4;
+    const int slice = c.slices() == 1 ? 0 : warp / c.tiles();
+    if (slice >= c.slices()) return;
+#pragma unroll
+    for (int t = 0; t < c.own_tiles(); ++t) {
+      const int tile = c.slices() == 1 ? warp + t * warps : warp % c.tiles();
+      if (tile >= c.tiles()) continue;
+      const int p = tile / c.tiles_across() * 16 + side, q = tile % c.tiles_across() * 16 + side;
+#pragma unroll 1
+      for (int k = slice; k < steps; k += c.slices()) {
+        Fragment<T> left, right;
+#pragma unroll
+        for (int j = 0; j < M::parts; ++j) {
+          const int column = k * M::depth + j * 4 + lane % 4;
+          const int o = column / c.inner, n = column % c.inner;
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            M::put(left, 2 * j + half, h[kron_place<T>((o * c.p + p + 8 * half) * c.inner + n)]);
+            M::put(right, half * M::parts + j,
+                   g[kron_place<T>((o * c.q + q + 8 * half) * c.inner + n)]);
+          }
+        }
+        M::add(*reinterpret_cast<T(*)[2][4]>(sum + t * 8), M::hold(left), M::hold(right));
       }
     }
   }

@@ -14,24 +14,39 @@ enum class KronStepKind {
   along_inner,  ///< a thread has some neighbours of the inner extent
   along_rows,   ///< inner extent 1: a thread has some rows
   mma_inner,    ///< tensor cores, the factor from the left
-  mma_rows      ///< inner extent 1: tensor cores, the factor from the right
+  mma_rows,     ///< inner extent 1: tensor cores, the factor from the right
+  mma_columns   ///< tensor cores for f32 and f64, the factor from the left of any columns
 };
 
 /// [outer, p, inner] to [outer, q, inner].
 struct KronStep {
-  int size, outer, p, q, inner, threads;
+  int size, products, outer, p, q, inner, threads;
 
-  constexpr bool tensor() const { return size == 2 && p % 16 == 0 && q % 16 == 0 && q <= 128; }
+  constexpr bool tensor() const {
+    // Rounding operands, or splitting them, costs what tensor cores save unless they are used
+    // often.
+    const int least = size != 4 ? 16 : products == 1 ? 32 : 96;
+    return (size != 4 || products > 0) && p % 16 == 0 && q % 16 == 0 && p >= least && q >= least &&
+           q <= 128;
+  }
   /// Elements moved at once; for 16 bits so many that the sums stay in registers.
   constexpr int vector() const { return size == 2 && q > 8 ? 4 : 16 / size; }
   constexpr KronStepKind kind() const {
-    if (tensor() && inner % 8 == 0) return KronStepKind::mma_inner;
-    if (tensor() && inner == 1 && outer % 16 == 0) return KronStepKind::mma_rows;
+    if (size == 2 && tensor() && inner % 8 == 0) return KronStepKind::mma_inner;
+    if (size == 2 && tensor() && inner == 1 && outer % 16 == 0) return KronStepKind::mma_rows;
+    if (size > 2 && tensor() && outer * inner % 16 == 0) return KronStepKind::mma_columns;
     if (inner == 1 && p % vector() == 0) return KronStepKind::along_rows;
     return KronStepKind::along_inner;
   }
   constexpr bool on_tensor_cores() const {
-    return kind() == KronStepKind::mma_inner || kind() == KronStepKind::mma_rows;
+    return kind() == KronStepKind::mma_inner || kind() == KronStepKind::mma_rows ||
+           kind() == KronStepKind::mma_columns;
+  }
+  /// Elements from a row of the factor in shared memory to the next; those of wider types are read
+  /// one by one, four rows at a time, and the padding spreads these over the banks.
+  constexpr int line() const {
+    if (kind() == KronStepKind::mma_columns) return q + (size == 8 ? 4 : 8);
+    return on_tensor_cores() ? q : padded();
   }
   // Threads: `results` of a thread along q, times `lanes` of the inner extent or of the rows.
   constexpr int results() const { return q <= 16 ? kron_up(q, 4) : 8; }
@@ -47,26 +62,42 @@ struct KronStep {
   constexpr int items() const { return columns() * (padded() / results()); }
   constexpr bool exclusive() const { return results() >= q; }
   constexpr bool held() const { return items() <= threads; }
-  constexpr bool in_place() const { return p == q && (on_tensor_cores() || exclusive() || held()); }
+  /// On tensor cores, the results along q that a warp has at a time: of f64 not more than registers
+  /// hold.
+  constexpr int parts() const {
+    int n = 1;
+    if (size == 8 && kind() == KronStepKind::mma_columns)
+      while (q > 64 && (q / n > 32 || q % (16 * n) != 0)) ++n;
+    return n;
+  }
+  constexpr int part() const { return q / parts(); }
+  constexpr bool in_place() const {
+    return p == q && (on_tensor_cores() ? parts() == 1 : exclusive() || held());
+  }
   /// Registers of a thread's sums.
   constexpr int registers() const {
     if (kind() == KronStepKind::mma_inner) return q / (inner % 16 == 0 ? 2 : 4);
     if (kind() == KronStepKind::mma_rows) return q / 2;
+    // As many again as the sums: ptxas keeps operands of several tiles at a time.
+    if (kind() == KronStepKind::mma_columns) return part() * (size == 8 ? 2 : 1);
     return lanes() * results() * (size == 8 ? 2 : 1);
   }
   constexpr int factor_bytes() const {
-    return on_tensor_cores() ? kron_tile_bytes(p * q, size)
-                             : kron_up(p * padded() * (size == 8 ? 8 : 4), 128);
+    return kron_tile_bytes(p * line(), on_tensor_cores() ? size : size == 8 ? 8 : 4);
   }
 };
 
 /// The sum over outer and inner of h [outer, p, inner] g [outer, q, inner]: [p, q].
 struct KronContract {
-  int size, outer, p, q, inner, threads;
+  int size, products, outer, p, q, inner, threads;
 
   constexpr bool tensor() const {
-    return size == 2 && p % 16 == 0 && q % 16 == 0 &&
-           (inner % 16 == 0 || (inner == 1 && outer % 16 == 0));
+    if (p % 16 != 0 || q % 16 != 0) return false;
+    if (size == 2) return inner % 16 == 0 || (inner == 1 && outer % 16 == 0);
+    // Three products of operands that are both split would be no faster than plain arithmetic; more
+    // sums of f64 than four tiles a warp leave too few registers.
+    const bool few = p * q <= 4 * 16 * 16 * (threads / 32);
+    return (size == 8 ? few : products == 1) && outer * inner % 16 == 0;
   }
   constexpr int vector() const { return 16 / size; }
   constexpr int tile() const { return tensor() ? 16 : 4; }  ///< results of a worker, each way
@@ -83,7 +114,9 @@ struct KronContract {
 
 struct KronShape {
   static constexpr int most = 8;
-  int size, rows, chunk, threads, count;
+  int size;
+  int products;  ///< of TF32 that make one of f32: 1, or 3, which are as exact; 0: plain arithmetic
+  int rows, chunk, threads, count;
   int p[most], q[most];  ///< slowest first
 
   constexpr int outer(int i) const {
@@ -111,12 +144,14 @@ struct KronShape {
     return n;
   }
 
-  constexpr KronStep step(int i) const { return {size, outer(i), p[i], q[i], inner(i), threads}; }
+  constexpr KronStep step(int i) const {
+    return {size, products, outer(i), p[i], q[i], inner(i), threads};
+  }
   constexpr KronStep step_back(int i) const {
-    return {size, outer(i), q[i], p[i], inner(i), threads};
+    return {size, products, outer(i), q[i], p[i], inner(i), threads};
   }
   constexpr KronContract contract(int i) const {
-    return {size, outer(i), p[i], q[i], inner(i), threads};
+    return {size, products, outer(i), p[i], q[i], inner(i), threads};
   }
 
   /// CTAs that an SM should hold: bounds the registers.

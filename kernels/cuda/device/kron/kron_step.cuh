@@ -2,6 +2,7 @@
 // A factor applied to one axis of a tile in shared memory.
 #include <bs/kernels/cuda/device/kron/kron_tile.cuh>
 #include <bs/kernels/cuda/device/ptx/mma.cuh>
+#include <bs/kernels/cuda/device/tile/tile_product.cuh>
 
 namespace bs::cuda::device {
 
@@ -17,19 +18,21 @@ struct KronFactorElement<T, s, false> {
   __device__ static wide<T> of(T x) { return widen(x); }
 };
 
-/// Brings a factor into shared memory: as it is for tensor cores, else in rows of padded numbers.
+/// Brings a factor into shared memory: for tensor cores as it is, else as numbers in padded rows.
 /// What is dense is copied beside other work; else neighbours in memory are read by neighbours.
 template <class T, KronStep s>
 __device__ void kron_load_factor(void* memory, const T* w, long long row, long long col) {
   using U = typename KronFactorElement<T, s>::type;
   constexpr int vector = 16 / static_cast<int>(sizeof(T));
-  constexpr int line = s.on_tensor_cores() ? s.q : s.padded();
+  constexpr int line = s.line();
+  constexpr bool exchanged = s.on_tensor_cores() && s.kind() != KronStepKind::mma_columns;
   U* const to = static_cast<U*>(memory);
-  const auto place = [](int e) { return s.on_tensor_cores() ? kron_place<T>(e) : e; };
-  if constexpr (sizeof(T) == sizeof(U) && s.q % vector == 0 && line == s.q) {
+  const auto place = [](int e) { return exchanged ? kron_place<T>(e) : e; };
+  if constexpr (sizeof(T) == sizeof(U) && s.q % vector == 0 &&
+                (line == s.q || s.on_tensor_cores())) {
     if (col == 1 && (reinterpret_cast<unsigned long long>(w) | row * sizeof(T)) % 16 == 0) {
       for (int e = threadIdx.x * vector; e < s.p * s.q; e += s.threads * vector)
-        copy_async_16(to + place(e), w + e / s.q * row + e % s.q, true);
+        copy_async_16(to + place(e / s.q * line + e % s.q), w + e / s.q * row + e % s.q, true);
       return;
     }
   }
@@ -256,6 +259,115 @@ __device__ __forceinline__ void kron_mma_rows(const T* x, T* y, const T* factor)
   }
 }
 
+template <class T, int products>
+struct KronRule {
+  using type = TileMultiply<T>;
+};
+template <>
+struct KronRule<float, 1> {
+  using type = TileMultiplyTf32;
+};
+
+/// How f32 and f64 are multiplied on tensor cores, a step at a time: a lane has of 16 rows and 16
+/// columns the sums that TileMultiply says.
+template <class T, int products>
+struct KronMultiply {
+  using Rule = typename KronRule<T, products>::type;
+  using Held = typename Rule::Held;
+  static constexpr int depth = Rule::depth, parts = depth / 4;
+
+  /// Sets element i of a fragment, in its order.
+  __device__ static void put(Fragment<T>& f, int i, T x) {
+    if constexpr (sizeof(T) == 8) {
+      f.r[i] = x;
+    } else {
+      f.r[i] = __float_as_uint(x);
+    }
+  }
+  __device__ static Held hold(const Fragment<T>& f) {
+    if constexpr (sizeof(T) == 8) {
+      return f;
+    } else {
+      Held held;
+      Rule::hold(held, f);
+      return held;
+    }
+  }
+  __device__ static void add(T (&sum)[2][4], const Held& a, const Held& b) {
+    using One = const Held(&)[1];
+    const One left = reinterpret_cast<One>(a), right = reinterpret_cast<One>(b);
+    if constexpr (sizeof(T) == 8) {
+      Rule::multiply(reinterpret_cast<T(&)[1][2][4]>(sum), 0, left, b);
+    } else if constexpr (Rule::apart) {
+      T part[1][2][4] = {};
+      Rule::template multiply<1, 1>(part, left, right);
+#pragma unroll
+      for (int c = 0; c < 2; ++c)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[c][i] += part[0][c][i];
+    } else {
+      Rule::template multiply<1, 1>(reinterpret_cast<T(&)[1][2][4]>(sum), left, right);
+    }
+  }
+};
+
+/// A step of f32 or f64 on tensor cores: a warp has 16 columns, which are pairs of an outer and an
+/// inner index, of all results or of a part of them.
+template <class T, KronStep s>
+__device__ __forceinline__ void kron_mma_columns(const T* x, T* y, const T* factor) {
+  using M = KronMultiply<T, s.products>;
+  constexpr int tiles = s.part() / 16, parts = s.parts();
+  constexpr int items = s.outer * s.inner / 16 * parts;
+  constexpr int group = 4;  // ptxas reads ahead for all that it sees, until registers are spilled
+  const int lane = threadIdx.x % 32, side = lane / 4, at = lane % 4;
+  // Of the first element of a column, in tiles whose columns have `extent` elements.
+  const auto start = [](int column, int extent) {
+    return column / s.inner * extent * s.inner + column % s.inner;
+  };
+#pragma unroll 1
+  for (int item = threadIdx.x / 32; item < items; item += s.threads / 32) {
+    const int column = item / parts * 16, q = item % parts * s.part();
+    const int from[2] = {start(column + side, s.p), start(column + side + 8, s.p)};
+    T sum[tiles][2][4];
+#pragma unroll
+    for (int m = 0; m < tiles; ++m)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sum[m][i / 4][i % 4] = 0;
+#pragma unroll
+    for (int first = 0; first < tiles; first += group)
+#pragma unroll 1
+      for (int k = 0; k < s.p; k += M::depth) {
+        Fragment<T> right;
+#pragma unroll
+        for (int i = 0; i < 2 * M::parts; ++i)
+          M::put(right, i,
+                 x[kron_place<T>(from[i / M::parts] + (k + i % M::parts * 4 + at) * s.inner)]);
+        const typename M::Held b = M::hold(right);
+        const T* const row = factor + (k + at) * s.line() + q + side;
+#pragma unroll
+        for (int m = first; m < first + group && m < tiles; ++m) {
+          Fragment<T> left;
+#pragma unroll
+          for (int i = 0; i < 2 * M::parts; ++i)
+            M::put(left, i, row[i / 2 * 4 * s.line() + 16 * m + i % 2 * 8]);
+          M::add(sum[m], M::hold(left), b);
+        }
+      }
+    __syncwarp();
+#pragma unroll
+    for (int c = 0; c < 2; ++c)
+#pragma unroll
+      for (int next = 0; next < 2; ++next) {
+        const int to = start(column + 8 * c + at * 2 + next, s.q);
+#pragma unroll
+        for (int m = 0; m < tiles; ++m)
+#pragma unroll
+          for (int h = 0; h < 2; ++h)
+            y[kron_place<T>(to + (q + 16 * m + side + 8 * h) * s.inner)] = sum[m][c][2 * h + next];
+      }
+  }
+}
+
 /// y = x with the factor applied; they are one tile where the step is in place. Every thread has
 /// done its part when it returns.
 template <class T, KronStep s>
@@ -264,6 +376,8 @@ __device__ __forceinline__ void kron_step(const T* x, T* y, const void* factor) 
     kron_mma_inner<T, s>(x, y, static_cast<const T*>(factor));
   } else if constexpr (s.kind() == KronStepKind::mma_rows) {
     kron_mma_rows<T, s>(x, y, static_cast<const T*>(factor));
+  } else if constexpr (s.kind() == KronStepKind::mma_columns) {
+    kron_mma_columns<T, s>(x, y, static_cast<const T*>(factor));
   } else {
     kron_threads_step<T, s>(x, y, static_cast<const wide<T>*>(factor));
   }

@@ -2,6 +2,7 @@
 #include <bs/examples/kronecker/options.h>
 #include <bs/examples/kronecker/run.h>
 #include <bs/examples/kronecker/terrain.h>
+#include <bs/examples/kronecker/text.h>
 #include <bs/examples/support/program.h>
 
 int main(int argc, char** argv) {
@@ -12,8 +13,11 @@ int main(int argc, char** argv) {
     if (options.smoke) {
       smoke_products(options);
       smoke_terrain(options);
+      smoke_text(options);
     } else if (options.mode == "terrain") {
       fit_terrain(options);
+    } else if (options.mode == "text") {
+      compress_text(options);
     } else if (options.mode == "check") {
       check_products(options);
     } else if (options.mode == "profile") {

@@ -14,10 +14,12 @@ bool parse_options(int argc, char** argv, KroneckerOptions& o) {
       "  kronecker check 32 128 128     norms, and differences between the ways\n"
       "  kronecker profile 32 128 128   where time goes, and a trace for chrome://tracing\n"
       "  kronecker bench 32 128 128     work, and times forward and backward\n\n"
-      "  kronecker terrain --data heights.npy   fills in a map by a Gaussian process on its grid");
+      "  kronecker terrain --data heights.npy   fills in a map by a Gaussian process on its grid\n"
+      "  kronecker text --data FILE             language models with dense layers and with "
+      "products");
   std::string dtype = "f32", device = "auto";
-  app.add_option("mode", o.mode, "check, profile, bench or terrain")
-      ->check(CLI::IsMember({"check", "profile", "bench", "terrain"}).description(""))
+  app.add_option("mode", o.mode, "check, profile, bench, terrain or text")
+      ->check(CLI::IsMember({"check", "profile", "bench", "terrain", "text"}).description(""))
       ->capture_default_str();
   app.add_option("extents", o.extents, "rows, then the extent of each factor");
   app.add_option("--dtype", dtype, "f64, f32, bf16 or f16")->capture_default_str();
@@ -35,14 +37,13 @@ bool parse_options(int argc, char** argv, KroneckerOptions& o) {
   app.add_option("--runs", o.runs, "bench: runs, of which the median is shown")
       ->check(CLI::Range(1, 10000).description(""))
       ->capture_default_str();
-  app.add_option("--data", o.data, "terrain: heights, a matrix in an .npy file");
+  app.add_option("--data", o.data, "terrain: heights, a matrix in an .npy file; text: a file");
   app.add_option("--out", o.out, "terrain: .npy file for the heights that are predicted");
   app.add_option("--spacing", o.spacing, "terrain: every such row and column is known")
       ->check(CLI::Range(2, 1000).description(""))
       ->capture_default_str();
-  app.add_option("--steps", o.steps, "terrain: steps of the optimiser")
-      ->check(CLI::Range(1, 100000).description(""))
-      ->capture_default_str();
+  app.add_option("--steps", o.steps, "steps of the optimiser; 60 of terrain, 2000 of text")
+      ->check(CLI::Range(1, 100000).description(""));
   app.add_option("--dense", o.dense, "terrain: points of the dense process")
       ->check(CLI::Range(1, 20000).description(""))
       ->capture_default_str();
@@ -61,6 +62,7 @@ bool parse_options(int argc, char** argv, KroneckerOptions& o) {
     BS_THROW(UsageError, "{}", error.what());
   }
   if (!is_floating(o.dtype)) BS_THROW(UsageError, "--dtype {}: f64, f32, bf16 or f16", o.dtype);
+  if (o.steps == 0) o.steps = o.mode == "text" ? 2000 : 60;
   if (o.extents.empty()) o.extents = {32, 128, 128};
   if (o.extents.size() < 2) BS_THROW(UsageError, "no factors behind {} rows", o.rows());
   for (const int64_t n : o.extents)

@@ -9,17 +9,18 @@
 namespace bs::example {
 
 struct KroneckerOptions {
-  std::string mode = "check";    ///< check, profile, bench or terrain
+  std::string mode = "check";    ///< check, profile, bench, terrain or text
   std::vector<int64_t> extents;  ///< rows, then the factors, the first on the fastest axis
   DType dtype = f32;
   Device device;
   std::string trace = "kronecker_trace.json";  ///< of profile
   int wait = 3, warm_up = 1, active = 4;       ///< of profile: runs of each kind
   int runs = 20;                               ///< of bench
-  std::string data;                            ///< of terrain: heights, a matrix in an .npy file
+  std::string data;                            ///< of terrain: heights, a matrix in an .npy file;
+                                               ///< of text: a file of bytes
   std::string out;                             ///< of terrain: file of the predicted heights
   int spacing = 2;                             ///< of terrain: every such row and column is known
-  int steps = 60;                              ///< of terrain: of the optimiser
+  int steps = 0;                               ///< of the optimiser; terrain 60, text 2000
   int64_t dense = 1500;                        ///< of terrain: points of the dense process
   bool smoke = false;
 

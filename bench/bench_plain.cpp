@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 
 using namespace bs;
 
@@ -20,8 +21,12 @@ constexpr const char* help =
     "bench_plain [options]\n"
     "  --rows N             default 16384\n"
     "  --columns N          default 4096\n"
-    "  --sets NAME,...      copy, binary, unary, reduce, rows, losses, blocks, optimisers,\n"
-    "                       images, host; default all\n"
+    "  --shapes RxC,...     in place of them: each set at all of these\n"
+    "  --sweep LEAST,MOST   in place of them: matrices of 1024 columns from so many bytes on, "
+    "each\n"
+    "                       four times the last, and of 16 MiB with rows of 1 to 100000\n"
+    "  --sets NAME,...      copy, binary, unary, reduce, rows, losses, pointwise, select, fill,\n"
+    "                       blocks, optimisers, images, host; default all\n"
     "  --only SUBSTRING     cases whose \"operation: layout\" contains it\n";
 
 /// |a - b| / |b| over all elements; NaN in one alone makes it NaN.
@@ -46,7 +51,8 @@ double bound(DType dtype) {
 
 /// Compares both devices on few rows. How many cases are wrong.
 int check(const std::string& set, const bench::PlainSize& size, const bench::Settings& settings) {
-  const bench::PlainSize small{512, std::min<int64_t>(size.columns, 1024)};
+  const bench::PlainSize small{std::min<int64_t>(size.rows, 512),
+                               std::min<int64_t>(size.columns, 1024)};
   const auto ours = bench::plain_cases(set, small, settings.dtype, settings.device);
   const auto twins = bench::plain_cases(set, small, settings.dtype, Device::cpu());
   int wrong = 0;
@@ -98,28 +104,69 @@ void measure_host(const bench::Settings& settings, bench::Record& record) {
   call("linear", [&] { linear(x, matrix, bias); });
 }
 
+bench::PlainSize parse(const std::string& shape) {
+  bench::PlainSize size;
+  char x = 0;
+  std::istringstream in(shape);
+  BS_CHECK((in >> size.rows >> x >> size.columns) && x == 'x' && size.rows > 0 && size.columns > 0,
+           "bench_plain: {} is not ROWSxCOLUMNS", shape);
+  return size;
+}
+
+/// Matrices of `least` bytes to `most`, then rows of all lengths.
+std::vector<bench::PlainSize> sweep(double least, double most, DType dtype) {
+  constexpr int64_t columns = 1024, elements = int64_t{1} << 22;
+  std::vector<bench::PlainSize> sizes;
+  const auto row = static_cast<double>(columns) * static_cast<double>(size_of(dtype));
+  for (double bytes = least; bytes <= most; bytes *= 4)
+    if (bytes < row) {
+      sizes.push_back({1, static_cast<int64_t>(bytes) / static_cast<int64_t>(size_of(dtype))});
+    } else {
+      sizes.push_back({static_cast<int64_t>(bytes / row), columns});
+    }
+  for (const int64_t length : {1, 3, 16, 64, 100, 333, 2000, 10000, 32768, 100000})
+    sizes.push_back({elements / length, length});
+  return sizes;
+}
+
+std::vector<bench::PlainSize> sizes_of(bench::Arguments& arguments, DType dtype) {
+  bench::PlainSize size;
+  std::vector<std::string> shapes;
+  std::vector<double> bytes;
+  arguments.read("--rows", size.rows);
+  arguments.read("--columns", size.columns);
+  arguments.read("--shapes", shapes);
+  arguments.read("--sweep", bytes);
+  BS_CHECK(size.rows > 0 && size.columns > 0, "bench_plain: matrices of {} x {}", size.rows,
+           size.columns);
+  BS_CHECK(bytes.empty() || (bytes.size() == 2 && bytes[0] >= 16),
+           "bench_plain: --sweep takes the least number of bytes, from 16 on, and the most");
+  if (!bytes.empty()) return sweep(bytes[0], bytes[1], dtype);
+  std::vector<bench::PlainSize> sizes;
+  for (const std::string& shape : shapes) sizes.push_back(parse(shape));
+  return sizes.empty() ? std::vector{size} : sizes;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
   bench::Arguments arguments(argc, argv, help);
   const bench::Settings settings(arguments);
-  bench::PlainSize size;
+  const std::vector<bench::PlainSize> sizes = sizes_of(arguments, settings.dtype);
   std::vector<std::string> sets = bench::plain_sets();
   sets.emplace_back("host");
   std::string only;
-  arguments.read("--rows", size.rows);
-  arguments.read("--columns", size.columns);
   arguments.read("--sets", sets);
   arguments.read("--only", only);
   arguments.finish();
-  BS_CHECK(size.rows % 512 == 0 && size.columns % 64 == 0,
-           "bench: rows {} must be a multiple of 512, columns {} of 64", size.rows, size.columns);
   bench::Record record("plain", settings);
   int wrong = 0;
   for (const std::string& set : sets) {
     if (set == "host") {
       measure_host(settings, record);
-    } else {
+      continue;
+    }
+    for (const bench::PlainSize& size : sizes) {
       wrong += check(set, size, settings);
       measure(set, only, size, settings, record);
     }

@@ -1,6 +1,6 @@
+#include <bs/bench/plain_case_list.h>
 #include <bs/bench/plain_cases.h>
 #include <bs/kernels/activation.h>
-#include <bs/kernels/adamw.h>
 #include <bs/kernels/avg_pool2d.h>
 #include <bs/kernels/batch_norm.h>
 #include <bs/kernels/binary.h>
@@ -8,90 +8,42 @@
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/dropout.h>
-#include <bs/kernels/ema.h>
 #include <bs/kernels/embedding.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/grad_norm.h>
 #include <bs/kernels/group_norm.h>
 #include <bs/kernels/image.h>
 #include <bs/kernels/interpolate.h>
-#include <bs/kernels/lamb.h>
 #include <bs/kernels/loss.h>
 #include <bs/kernels/max_pool2d.h>
 #include <bs/kernels/norm.h>
 #include <bs/kernels/pad.h>
-#include <bs/kernels/parameter.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/reduce.h>
-#include <bs/kernels/sgd.h>
 #include <bs/kernels/softmax.h>
 #include <bs/kernels/unary.h>
 #include <bs/kernels/where.h>
 
-#include <memory>
+#include <algorithm>
 
 namespace bs::bench {
 
 namespace {
 
-using Tensors = std::vector<Tensor>;
-
-/// Collects the cases of a set, and makes their operands.
-class Cases {
- public:
-  Cases(const PlainSize& size, DType dtype, Device device)
-      : rows(size.rows), columns(size.columns), dtype_(dtype), device_(device), generator_(7) {}
-
-  const int64_t rows, columns;
-
-  Tensor values(const Shape& shape) { return randn(shape, dtype_, device_, generator_); }
-  Tensor values(const Shape& shape, DType dtype) {
-    return randn(shape, dtype, device_, generator_);
-  }
-  Tensor matrix() { return values({rows, columns}); }
-  Tensor indices(const Shape& shape, int64_t end) {
-    return randint(0, end, shape, i64, device_, generator_);
-  }
-  DType dtype() const { return dtype_; }
-  Device device() const { return device_; }
-  /// Bytes of a matrix, and of any number of elements.
-  double whole() const { return bytes(rows * columns); }
-  double bytes(int64_t elements) const {
-    return static_cast<double>(elements) * static_cast<double>(size_of(dtype_));
-  }
-
-  template <class F>
-  void add(const char* what, const char* layout, double moved, F run) {
-    list.push_back({what, layout, moved, [run]() -> Tensors {
-                      if constexpr (std::is_same_v<decltype(run()), Tensor>) {
-                        return {run()};
-                      } else {
-                        return run();
-                      }
-                    }});
-  }
-
-  std::vector<PlainCase> list;
-
- private:
-  DType dtype_;
-  Device device_;
-  Generator generator_;
-};
-
 void add_copies(Cases& c) {
   const double both = 2 * c.whole();
   const Tensor x = c.matrix();
-  const Tensor heads = x.view({4, c.rows / 4, c.columns / 64, 64});
   const auto copied = [&](const char* layout, const Tensor& view, double moved) {
     c.add("copy", layout, moved, [view] { return clone(view); });
   };
   copied("contiguous", x, both);
   copied("transposed", x.transpose(0, 1), both);
-  copied("bshd to bhsd", heads.permute({0, 2, 1, 3}), both);
-  copied("bshd to bhds", heads.permute({0, 2, 3, 1}), both);
-  copied("bshd to sbhd", heads.permute({1, 0, 2, 3}), both);
-  copied("bshd to dhsb", heads.permute({3, 2, 1, 0}), both);
+  if (c.has_heads()) {
+    const Tensor heads = c.heads(x);
+    copied("bshd to bhsd", heads.permute({0, 2, 1, 3}), both);
+    copied("bshd to bhds", heads.permute({0, 2, 3, 1}), both);
+    copied("bshd to sbhd", heads.permute({1, 0, 2, 3}), both);
+    copied("bshd to dhsb", heads.permute({3, 2, 1, 0}), both);
+  }
   const Tensor wide = c.values({c.rows, 2 * c.columns});
   copied("left half", wide.slice(1, 0, c.columns), both);
   copied("every second", wide.slice(1, 0, 2 * c.columns, 2), 1.5 * both);
@@ -113,13 +65,18 @@ void add_binaries(Cases& c) {
   sum("row", x, c.values({c.columns}), 2 * n);
   sum("column", x, c.values({c.rows, 1}), 2 * n);
   sum("transposed", x, turned.transpose(0, 1), 3 * n);
-  const Tensor cube = x.view({4, c.rows / 4, c.columns});
-  sum("first axis", cube, c.values({1, c.rows / 4, c.columns}), 2 * n + n / 4);
-  sum("middle axis", cube, c.values({4, 1, c.columns}), 2 * n);
+  if (c.has_cube()) {
+    sum("first axis", c.cube(x), c.values({1, c.rows / 4, c.columns}), 2 * n + n / 4);
+    sum("middle axis", c.cube(x), c.values({4, 1, c.columns}), 2 * n);
+  }
   const Tensor wide = c.values({c.rows, 2 * c.columns});
   sum("every second", x, wide.slice(1, 0, 2 * c.columns, 2), 4 * n);
   c.add("add", "number", 2 * n, [x] { return add(x, 1.5); });
   c.add("mul", "row", 2 * n, [x, row = c.values({c.columns})] { return mul(x, row); });
+  c.add("div", "contiguous", 3 * n, [x, y] { return div(x, y); });
+  c.add("minimum", "contiguous", 3 * n, [x, y] { return minimum(x, y); });
+  c.add("maximum", "contiguous", 3 * n, [x, y] { return maximum(x, y); });
+  c.add("pow", "number", 2 * n, [x] { return pow(x, 3); });
   const double one = static_cast<double>(c.rows * c.columns);
   c.add("eq", "contiguous", 2 * n + one, [x, y] { return eq(x, y); });
   c.add("where", "contiguous", 3 * n + one, [x, y, b = lt(x, y)] { return where(b, x, y); });
@@ -153,11 +110,13 @@ void add_unaries(Cases& c) {
 
 void add_reductions(Cases& c) {
   const double n = c.whole();
-  const Tensor x = c.matrix(), cube = x.view({4, c.rows / 4, c.columns});
+  const Tensor x = c.matrix();
   const auto over = [&](const char* what, auto f) {
     c.add(what, "all", n, [x, f] { return f(x, Axes()); });
     c.add(what, "first axis", n, [x, f] { return f(x, Axes(Dims{0})); });
     c.add(what, "last axis", n, [x, f] { return f(x, Axes(Dims{1})); });
+    if (!c.has_cube()) return;
+    const Tensor cube = c.cube(x);
     c.add(what, "middle axis", n, [cube, f] { return f(cube, Axes(Dims{1})); });
     c.add(what, "outer axes", n, [cube, f] { return f(cube, Axes(Dims{0, 2})); });
   };
@@ -180,29 +139,34 @@ void add_rows(Cases& c) {
         [y = log_softmax(x), dy] { return log_softmax_backward(y, dy); });
   c.add("layer_norm", "last axis", 2 * n, [=] { return layer_norm(x, weight, bias).y; });
   const NormResult ln = layer_norm(x, weight, bias);
-  c.add("layer_norm_backward", "last axis", 3 * n, [=]() -> Tensors {
+  c.add("layer_norm_backward", "last axis", 3 * n, [=]() -> std::vector<Tensor> {
     const NormGradients g = layer_norm_backward(x, weight, ln.mean, ln.rstd, dy, true);
     return {g.dx, g.dweight, g.dbias};
   });
-  c.add("add_layer_norm", "last axis", 4 * n, [=]() -> Tensors {
+  c.add("add_layer_norm", "last axis", 4 * n, [=]() -> std::vector<Tensor> {
     const NormResult r = add_layer_norm(x, dy, weight, bias);
     return {r.sum, r.y};
   });
-  c.add("layer_norm_backward", "of a sum", 4 * n, [=]() -> Tensors {
+  c.add("layer_norm_backward", "of a sum", 4 * n, [=]() -> std::vector<Tensor> {
     const NormGradients g = layer_norm_backward(x, weight, ln.mean, ln.rstd, dy, true, y);
     return {g.dx, g.dweight, g.dbias};
   });
+  c.add("add_rms_norm", "last axis", 4 * n, [=]() -> std::vector<Tensor> {
+    const NormResult r = add_rms_norm(x, dy, weight);
+    return {r.sum, r.y};
+  });
   c.add("rms_norm", "last axis", 2 * n, [=] { return rms_norm(x, weight).y; });
   const NormResult rms = rms_norm(x, weight);
-  c.add("rms_norm_backward", "last axis", 3 * n, [=]() -> Tensors {
+  c.add("rms_norm_backward", "last axis", 3 * n, [=]() -> std::vector<Tensor> {
     const NormGradients g = rms_norm_backward(x, weight, rms.rstd, dy);
     return {g.dx, g.dweight};
   });
 }
 
 void add_losses(Cases& c) {
-  const int64_t classes = c.columns / 64 * 500;
-  const Tensor logits = c.values({c.rows / 2, classes}), targets = c.indices({c.rows / 2}, classes);
+  const int64_t classes = std::max<int64_t>(1, c.columns * 500 / 64);
+  const int64_t rows = std::max<int64_t>(1, c.rows / 2);
+  const Tensor logits = c.values({rows, classes}), targets = c.indices({rows}, classes);
   const double n = c.bytes(logits.numel());
   c.add("cross_entropy", "last axis", n, [=] { return cross_entropy(logits, targets).loss; });
   const CrossEntropyResult result = cross_entropy(logits, targets);
@@ -210,9 +174,9 @@ void add_losses(Cases& c) {
         [=, one = full({}, 1, result.loss.dtype(), c.device())] {
           return cross_entropy_backward(logits, targets, result, one);
         });
-  const Tensor table = c.values({classes, c.columns / 4}),
-               tokens = c.indices({2 * c.rows}, classes);
-  const Tensor dy = c.values({2 * c.rows, c.columns / 4});
+  const int64_t width = std::max<int64_t>(1, c.columns / 4);
+  const Tensor table = c.values({classes, width}), tokens = c.indices({2 * c.rows}, classes);
+  const Tensor dy = c.values({2 * c.rows, width});
   c.add("embedding", "first axis", 2 * c.bytes(dy.numel()),
         [table, tokens] { return embedding(table, tokens); });
   c.add("embedding_backward", "first axis", c.bytes(dy.numel() + table.numel()),
@@ -235,9 +199,9 @@ void add_blocks(Cases& c) {
     int block, each;
   } patterns[] = {{16, 2}, {16, 16}, {32, 2}, {32, 8}, {64, 2}, {64, 8}, {128, 1}, {128, 4}};
   for (const auto& [block, each] : patterns) {
-    if (length / block < each) continue;
+    if (length % block != 0 || length / block < each) continue;
     const LayoutPtr layout = spread(length, block, each);
-    const int64_t matrices = c.columns / 64;
+    const int64_t matrices = std::max<int64_t>(1, c.columns / 64);
     const Tensor x = c.values({matrices, layout->nnz(), block, block}),
                  dy = c.values({matrices, layout->nnz(), block, block});
     const SparseTensor s{layout, x};
@@ -252,70 +216,9 @@ void add_blocks(Cases& c) {
   }
 }
 
-/// 500 parameters of mixed sizes with their state, 16-bit ones with a master.
-struct Parameters {
-  std::vector<MomentParameter> moments;
-  std::vector<SgdParameter> sgd;
-  std::vector<EmaParameter> averages;
-  std::vector<Tensor> gradients;
-  int64_t elements = 0;
-};
-
-std::shared_ptr<Parameters> parameters(Cases& c) {
-  auto all = std::make_shared<Parameters>();
-  const DType state = state_dtype(c.dtype());
-  for (int i = 0; i < 500; ++i) {
-    // Half of them vectors; a matrix in ten is large.
-    const int64_t n =
-        i % 2 == 0 ? 64 + 13 * i : c.columns * (i % 20 == 1 ? c.rows / 64 : 16 + i % 7);
-    const auto zero = [&] { return zeros({n}, state, c.device()); };
-    const Tensor value = c.values({n}), gradient = c.values({n});
-    const Tensor master = state == c.dtype() ? Tensor() : cast(value, state);
-    all->moments.push_back({value, gradient, zero(), zero(), master});
-    all->sgd.push_back({value, gradient, zero(), master});
-    all->averages.push_back({value, zero()});
-    all->gradients.push_back(gradient);
-    all->elements += n;
-  }
-  return all;
-}
-
-void add_optimisers(Cases& c) {
-  const auto p = parameters(c);
-  const auto elements = static_cast<double>(p->elements);
-  const auto size = static_cast<double>(size_of(c.dtype()));
-  const bool master = is_low_precision(c.dtype());
-  const auto state = static_cast<double>(size_of(state_dtype(c.dtype())));
-  // Read the gradient, write the value; read it too, or read and write its master.
-  const double step = elements * (2 * size + (master ? 2 * state : size));
-  const auto updated = [p]() -> Tensors { return {p->moments[1].value, p->moments[0].value}; };
-  const std::shared_ptr<int64_t> t = std::make_shared<int64_t>(0);
-  c.add("adamw", "500 tensors", step + 4 * state * elements, [=] {
-    adamw(p->moments, ++*t, {});
-    return updated();
-  });
-  c.add("lamb", "500 tensors", step + 4 * state * elements, [=] {
-    lamb(p->moments, ++*t, {});
-    return updated();
-  });
-  c.add("sgd", "500 tensors", step + 2 * state * elements, [=] {
-    sgd(p->sgd, {.momentum = 0.9});
-    return updated();
-  });
-  c.add("ema", "500 tensors", elements * (size + 2 * state), [p]() -> Tensors {
-    ema(p->averages, 0.99);
-    return {p->averages[1].average};
-  });
-  c.add("grad_norm", "500 tensors", elements * size, [p] { return grad_norm(p->gradients); });
-  c.add("clip_gradients", "500 tensors", 2 * elements * size,
-        [p, norm = grad_norm(p->gradients)]() -> Tensors {
-          clip_gradients(p->gradients, {.norm = norm, .max_norm = 0.5});
-          return {p->gradients[1]};
-        });
-}
-
 /// Images of 64 channels and 32 x 16 pixels, as many as a matrix has elements for.
 void add_images(Cases& c, const char* layout, bool last) {
+  if (c.rows * c.columns < 32768) return;
   const double n = c.whole(), element = static_cast<double>(size_of(c.dtype()));
   const auto image = [&](int64_t h, int64_t w) {
     const Tensor x = c.values({c.rows * c.columns / 32768, 64, h, w});
@@ -331,11 +234,11 @@ void add_images(Cases& c, const char* layout, bool last) {
       .x = x, .weight = weight, .bias = bias, .mean = r.mean, .rstd = r.rstd};
   BatchNormSaved fused = plain;
   fused.y = r.y, fused.relu = true;
-  c.add("batch_norm_backward", layout, 5 * n, [=]() -> Tensors {
+  c.add("batch_norm_backward", layout, 5 * n, [=]() -> std::vector<Tensor> {
     const BatchNormGradients g = batch_norm_backward(plain, dy);
     return {g.dx, g.dweight, g.dbias};
   });
-  c.add("batch_norm_backward add relu", layout, 8 * n, [=]() -> Tensors {
+  c.add("batch_norm_backward add relu", layout, 8 * n, [=]() -> std::vector<Tensor> {
     const BatchNormGradients g = batch_norm_backward(fused, dy, true);
     return {g.dx, g.dweight, g.dbias, g.dresidual};
   });
@@ -370,23 +273,40 @@ void add_images(Cases& c) {
   add_images(c, "row-major", false);
 }
 
+struct Set {
+  const char* name;
+  void (*add)(Cases&);
+};
+constexpr Set all_sets[] = {{"copy", add_copies},
+                            {"binary", add_binaries},
+                            {"unary", add_unaries},
+                            {"reduce", add_reductions},
+                            {"rows", add_rows},
+                            {"losses", add_losses},
+                            {"pointwise", add_pointwise},
+                            {"select", add_selections},
+                            {"fill", add_fills},
+                            {"blocks", add_blocks},
+                            {"optimisers", add_optimisers},
+                            {"images", add_images}};
+
 }  // namespace
 
 const std::vector<std::string>& plain_sets() {
-  static const std::vector<std::string> names = {"copy",   "binary", "unary",      "reduce", "rows",
-                                                 "losses", "blocks", "optimisers", "images"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Set& set : all_sets) all.emplace_back(set.name);
+    return all;
+  }();
   return names;
 }
 
 std::vector<PlainCase> plain_cases(const std::string& set, const PlainSize& size, DType dtype,
                                    Device device) {
-  void (*const adders[])(Cases&) = {add_copies,     add_binaries,   add_unaries,
-                                    add_reductions, add_rows,       add_losses,
-                                    add_blocks,     add_optimisers, add_images};
-  Cases cases(size, dtype, device);
-  for (size_t i = 0; i < plain_sets().size(); ++i) {
-    if (plain_sets()[i] != set) continue;
-    adders[i](cases);
+  for (const Set& s : all_sets) {
+    if (set != s.name) continue;
+    Cases cases(size, dtype, device);
+    s.add(cases);
     return cases.list;
   }
   BS_THROW(Error, "bench: there is no set '{}'", set);

@@ -9,10 +9,10 @@
 namespace bs::bench {
 
 /** @brief Extents of all problems: matrices [rows, columns], seen as [4, rows / 4, columns / 64,
- * 64] where an operation has four axes. */
+ * 64] where an operation has four axes. Cases that extents do not divide into are left out. */
 struct PlainSize {
-  int64_t rows = 16384;    ///< a multiple of 512
-  int64_t columns = 4096;  ///< a multiple of 64
+  int64_t rows = 16384;
+  int64_t columns = 4096;
 };
 
 /** @brief One operation on operands of one layout. */
@@ -23,8 +23,8 @@ struct PlainCase {
   std::function<std::vector<Tensor>()> run;
 };
 
-/** @brief The problems of a set: copy, elementwise, rows, loss, blocks or optimisers. The same size
- *  and dtype give the same operands on every device.
+/** @brief The problems of a set of plain_sets(). The same size and dtype give the same operands on
+ *  every device.
  *  @throws Error for a set that does not exist. */
 std::vector<PlainCase> plain_cases(const std::string& set, const PlainSize& size, DType dtype,
                                    Device device);

@@ -27,23 +27,41 @@ class Operands:
     def matrix(self):
         return self.values(self.rows, self.columns)
 
+    def indices(self, end, *shape):
+        return torch.randint(end, shape, device=self.device)
+
+    def has_cube(self):
+        return self.rows % 4 == 0
+
+    def cube(self, x):
+        return x.view(4, self.rows // 4, self.columns)
+
+    def has_heads(self):
+        return self.has_cube() and self.columns % 64 == 0
+
+    def heads(self, x):
+        return x.view(4, self.rows // 4, self.columns // 64, 64)
+
 
 def copies(o):
     x = o.matrix()
-    heads = x.view(4, o.rows // 4, o.columns // 64, 64)
     wide = o.values(o.rows, 2 * o.columns)
     other = torch.bfloat16 if x.dtype == torch.float32 else torch.float32
     views = {
         "contiguous": x,
         "transposed": x.t(),
-        "bshd to bhsd": heads.permute(0, 2, 1, 3),
-        "bshd to bhds": heads.permute(0, 2, 3, 1),
-        "bshd to sbhd": heads.permute(1, 0, 2, 3),
-        "bshd to dhsb": heads.permute(3, 2, 1, 0),
         "left half": wide[:, : o.columns],
         "every second": wide[:, ::2],
         "shifted by one": wide[:, 1 : o.columns + 1],
     }
+    if o.has_heads():
+        heads = o.heads(x)
+        views |= {
+            "bshd to bhsd": heads.permute(0, 2, 1, 3),
+            "bshd to bhds": heads.permute(0, 2, 3, 1),
+            "bshd to sbhd": heads.permute(1, 0, 2, 3),
+            "bshd to dhsb": heads.permute(3, 2, 1, 0),
+        }
     cases = {
         f"copy: {name}": (lambda v: v.clone(memory_format=torch.contiguous_format), view)
         for name, view in views.items()
@@ -56,24 +74,30 @@ def copies(o):
 
 def binaries(o):
     x, y, turned = o.matrix(), o.matrix(), o.values(o.columns, o.rows)
-    cube = x.view(4, o.rows // 4, o.columns)
 
     def add(a, b):
         return a + b
 
-    return {
+    cases = {
         "add: contiguous": (add, x, y),
         "add: row": (add, x, o.values(o.columns)),
         "add: column": (add, x, o.values(o.rows, 1)),
         "add: transposed": (add, x, turned.t()),
-        "add: first axis": (add, cube, o.values(1, o.rows // 4, o.columns)),
-        "add: middle axis": (add, cube, o.values(4, 1, o.columns)),
         "add: every second": (add, x, o.values(o.rows, 2 * o.columns)[:, ::2]),
         "add: number": (lambda a: a + 1.5, x),
         "mul: row": (lambda a, b: a * b, x, o.values(o.columns)),
         "eq: contiguous": (lambda a, b: a == b, x, y),
         "where: contiguous": (torch.where, x < y, x, y),
+        "div: contiguous": (torch.div, x, y),
+        "minimum: contiguous": (torch.minimum, x, y),
+        "maximum: contiguous": (torch.maximum, x, y),
+        "pow: number": (lambda a: a**3, x),
     }
+    if o.has_cube():
+        first, middle = o.values(1, o.rows // 4, o.columns), o.values(4, 1, o.columns)
+        cases["add: first axis"] = (add, o.cube(x), first)
+        cases["add: middle axis"] = (add, o.cube(x), middle)
+    return cases
 
 
 def unaries(o):
@@ -104,7 +128,6 @@ def unaries(o):
 
 def reductions(o):
     x = o.matrix()
-    cube = x.view(4, o.rows // 4, o.columns)
     operations = {"sum": torch.sum, "amax": torch.amax, "var": torch.var}
     cases = {}
     for name, f in operations.items():
@@ -112,9 +135,10 @@ def reductions(o):
             "all": (x, (0, 1)),
             "first axis": (x, (0,)),
             "last axis": (x, (1,)),
-            "middle axis": (cube, (1,)),
-            "outer axes": (cube, (0, 2)),
         }
+        if o.has_cube():
+            axes["middle axis"] = (o.cube(x), (1,))
+            axes["outer axes"] = (o.cube(x), (0, 2))
         for layout, (t, dim) in axes.items():
             cases[f"{name}: {layout}"] = (lambda t, f=f, dim=dim: f(t, dim=dim), t)
     cases["argmax: last axis"] = (lambda t: t.argmax(1), x)
@@ -147,15 +171,19 @@ def rows(o):
             *(dy, x, mean, rstd, weight, bias),
         ),
         "rms_norm: last axis": (lambda t, w: F.rms_norm(t, [n], w), x, weight),
+        "add_rms_norm: last axis": (
+            lambda a, b, w: (a + b, F.rms_norm(a + b, [n], w)),
+            *(x, dy, weight),
+        ),
     }
 
 
 def losses(o):
-    classes = o.columns // 64 * 500
-    logits = o.values(o.rows // 2, classes)
-    targets = torch.randint(classes, (o.rows // 2,), device=o.device)
-    table, dy = o.values(classes, o.columns // 4), o.values(2 * o.rows, o.columns // 4)
-    tokens = torch.randint(classes, (2 * o.rows,), device=o.device)
+    classes, count = max(1, o.columns * 500 // 64), max(1, o.rows // 2)
+    width = max(1, o.columns // 4)
+    logits, targets = o.values(count, classes), o.indices(classes, count)
+    table, dy = o.values(classes, width), o.values(2 * o.rows, width)
+    tokens = o.indices(classes, 2 * o.rows)
     aten = torch.ops.aten
 
     def cross_entropy_backward(x, t):
@@ -174,8 +202,114 @@ def losses(o):
     }
 
 
+def selections(o):
+    x, y = o.matrix(), o.matrix()
+    some, across = o.indices(o.rows, o.rows), o.indices(o.columns, o.columns)
+    places = o.indices(o.columns, o.rows, o.columns)
+    k = min(16, o.columns)
+    cases = {
+        "index_select: first axis": (lambda t, i: t.index_select(0, i), x, some),
+        "index_select: last axis": (lambda t, i: t.index_select(1, i), x, across),
+        "gather: last axis": (lambda t, i: t.gather(1, i), x, places),
+        "scatter_add: last axis": (lambda t, i, s: t.scatter_add(1, i, s), x, places, y),
+        "concat: first axis": (lambda a, b: torch.cat((a, b), 0), x, y),
+        "concat: last axis": (lambda a, b: torch.cat((a, b), 1), x, y),
+        "cumsum: last axis": (lambda t: t.cumsum(1), x),
+        "cumsum: first axis": (lambda t: t.cumsum(0), x),
+        "sort: last axis": (lambda t: t.sort(dim=1, stable=True), x),
+        "topk 16: last axis": (lambda t: t.topk(k, 1), x),
+        "nonzero: half of all": (lambda m: m.view(-1).nonzero(), x > 0),
+    }
+    if o.has_heads():
+        half = 32
+        rates = 10000 ** (-torch.arange(half, device=o.device) / half)
+        angles = torch.outer(torch.arange(o.rows // 4, device=o.device), rates)
+        cos, sin = (f(torch.cat((angles, angles), 1)).to(x.dtype) for f in (torch.cos, torch.sin))
+
+        def rope(v, cos, sin):
+            turned = torch.cat((-v[..., half:], v[..., :half]), -1)
+            return v * cos + turned * sin
+
+        cases["rope: bshd"] = (rope, o.heads(x).permute(0, 2, 1, 3), cos, sin)
+    return cases
+
+
+def fills(o):
+    shape = (o.rows, o.columns)
+    return {
+        "full: contiguous": (lambda: torch.full(shape, 1.5, **o.options),),
+        "zeros: contiguous": (lambda: torch.zeros(shape, **o.options),),
+        "rand: contiguous": (lambda: torch.rand(shape, **o.options),),
+        "randn: contiguous": (lambda: torch.randn(shape, **o.options),),
+        "bernoulli: contiguous": (lambda: torch.empty(shape, **o.options).bernoulli_(0.3),),
+    }
+
+
+def pointwise(o):
+    x, t = o.matrix(), o.matrix()
+    p, log_p = t.sigmoid(), x.sigmoid().log()
+    aten, mean = torch.ops.aten, 1
+    dloss = torch.ones((), **o.options)
+    logits = F.binary_cross_entropy_with_logits
+
+    def logits_backward(d, a, b):
+        return d * (a.sigmoid() - b) / a.numel()
+
+    def l1_backward(d, a, b):
+        return d * (a - b).sign() / a.numel()
+
+    return {
+        "mse_loss: all": (F.mse_loss, x, t),
+        "mse_loss_backward: all": (
+            lambda d, a, b: aten.mse_loss_backward(d, a, b, mean),
+            *(dloss, x, t),
+        ),
+        "l1_loss: all": (F.l1_loss, x, t),
+        "l1_loss_backward: all": (l1_backward, dloss, x, t),
+        "huber_loss: all": (F.huber_loss, x, t),
+        "huber_loss_backward: all": (
+            lambda d, a, b: aten.huber_loss_backward(d, a, b, mean, 1.0),
+            *(dloss, x, t),
+        ),
+        "binary_cross_entropy_with_logits: all": (logits, x, p),
+        "binary_cross_entropy_with_logits_backward: all": (logits_backward, dloss, x, p),
+        "kl_div: all": (lambda a, b: F.kl_div(a, b, reduction="mean"), log_p, p),
+    }
+
+
+def optimisers(o):
+    """The optimisers of torch.optim, of all tensors at once where PyTorch has that."""
+    parameters, averages = [], []
+    for i in range(500):
+        n = 64 + 13 * i
+        if i % 2:
+            n = o.columns * (max(1, o.rows // 64) if i % 20 == 1 else 16 + i % 7)
+        p = o.values(n).requires_grad_()
+        p.grad = o.values(n)
+        parameters.append(p)
+        averages.append(torch.zeros_like(p.detach()))
+    optim, fused = torch.optim, {"fused": True}
+    kinds = {
+        "adamw": optim.AdamW(parameters, **fused),
+        "adam": optim.Adam(parameters, **fused),
+        "sgd": optim.SGD(parameters, lr=1e-3, momentum=0.9, **fused),
+        "rmsprop": optim.RMSprop(parameters, foreach=True),
+    }
+    gradients = [p.grad for p in parameters]
+    values = [p.detach() for p in parameters]
+    cases = {f"{name}: 500 tensors": (kind.step,) for name, kind in kinds.items()}
+    cases["ema: 500 tensors"] = (lambda: torch._foreach_lerp_(averages, values, 0.01),)
+    cases["grad_norm: 500 tensors"] = (lambda: torch.nn.utils.get_total_norm(gradients),)
+    cases["clip_gradients: 500 tensors"] = (
+        lambda: torch.nn.utils.clip_grad_norm_(parameters, 0.5),
+    )
+    return cases
+
+
 def images(o):
     cases = {}
+    if o.rows * o.columns < 32768:
+        return cases
     for layout in ("channels-last", "row-major"):
         kind = torch.channels_last if layout == "channels-last" else torch.contiguous_format
 
@@ -238,6 +372,10 @@ SETS = {
     "reduce": reductions,
     "rows": rows,
     "losses": losses,
+    "pointwise": pointwise,
+    "select": selections,
+    "fill": fills,
+    "optimisers": optimisers,
     "images": images,
 }
 

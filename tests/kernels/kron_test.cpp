@@ -95,7 +95,8 @@ Reference factor_gradient(const Reference& x, const References& factors, size_t 
         b /= q;
       }
       double sum = 0;
-      for (int64_t r = 0; r < x.shape[0]; ++r) sum += x.at({r, i}) * dy.at({r, j});
+      for (int64_t r = 0; r < x.shape[0]; ++r)
+        sum += x[static_cast<size_t>(r * in + i)] * dy[static_cast<size_t>(r * out + j)];
       dw[static_cast<size_t>(entry)] += others * sum;
     }
   return dw;

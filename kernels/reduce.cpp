@@ -85,8 +85,9 @@ DType sum_dtype(DType dtype) {
   return dtype == f64 ? f64 : f32;
 }
 
-/// x as backends take it: integers as i64.
-Tensor operand(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, i64); }
+/// x as backends take it: i32 as i64. Bytes stay as they are, for eight times as many are no copy
+/// to make.
+Tensor operand(const Tensor& x) { return x.dtype() == i32 ? cast(x, i64) : x; }
 
 Tensor scaled_sum(const Plan& p, double scale) {
   Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
@@ -253,9 +254,11 @@ Tensor extremum_backward(const Tensor& x, const Tensor& y, const Tensor& dy, con
   const char* op = "extremum_backward";
   check_same_shape(op, y, dy);
   const Tensor chosen = eq(x, with_reduced_axes(op, y, x.shape(), axes, keepdim));
-  const Tensor count = cast(sum(chosen, axes, true), dy.dtype());
-  const Tensor share = div(with_reduced_axes(op, dy, x.shape(), axes, keepdim), count);
-  return where(chosen, share, 0);
+  // In the dtype of sums: f16 has no number for a count above 65504.
+  const DType wide = sum_dtype(dy.dtype());
+  const Tensor kept = cast(with_reduced_axes(op, dy, x.shape(), axes, keepdim), wide);
+  const Tensor share = div(kept, cast(sum(chosen, axes, true), wide));
+  return where(chosen, cast(share, dy.dtype()), 0);
 }
 
 }  // namespace bs

@@ -89,10 +89,23 @@ struct SquaredDeviation {
   }
 };
 
+/// An element as it is computed: bytes need not go through float.
+template <class W, class T>
+W term_of(T x) {
+  if constexpr (std::is_same_v<T, uint8_t>) {
+    return x;
+  } else {
+    return to<W>(x);
+  }
+}
+
 template <class W, class T>
 const W* widened(const T* x, int64_t count, W* buffer) {
   if constexpr (std::is_same_v<T, W>) {
     return x;
+  } else if constexpr (std::is_same_v<T, uint8_t>) {
+    for (int64_t i = 0; i < count; ++i) buffer[i] = x[i];
+    return buffer;
   } else {
     widen(count, x, buffer);
     return buffer;
@@ -159,7 +172,7 @@ template <class Op, class W, class T, class Term>
 W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
   if (count <= lanes) {
     W total = Op::template identity<W>;
-    for (int64_t i = 0; i < count; ++i) total = Op::combine(total, term(to<W>(x[i]), result));
+    for (int64_t i = 0; i < count; ++i) total = Op::combine(total, term(term_of<W>(x[i]), result));
     return total;
   }
   if constexpr (Op::in_registers && std::is_same_v<T, W>)
@@ -252,19 +265,31 @@ void reduce_columns(const T* x, int64_t outer, int64_t n, int64_t inner, const T
   });
 }
 
+/// The elements of x; bool ones are bytes of 0 or 1.
+template <class T>
+const T* elements(const Tensor& x) {
+  if constexpr (std::is_same_v<T, uint8_t>) {
+    return static_cast<const uint8_t*>(x.data());
+  } else {
+    return x.data<T>();
+  }
+}
+
 template <class Op, class W, class T, class Term>
 void reduce(const Tensor& x, const Term& term, const Tensor& y, double scale) {
   const int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
+  const T* from = elements<T>(x);
   if (inner == 1) {
-    reduce_rows<Op, W>(x.data<T>(), outer, n, term, y.data<W>(), static_cast<W>(scale));
+    reduce_rows<Op, W>(from, outer, n, term, y.data<W>(), static_cast<W>(scale));
   } else {
-    reduce_columns<Op, W>(x.data<T>(), outer, n, inner, term, y.data<W>(), static_cast<W>(scale));
+    reduce_columns<Op, W>(from, outer, n, inner, term, y.data<W>(), static_cast<W>(scale));
   }
 }
 
 /// Calls f(Type<T>{}, Type<W>{}) with the types of x and of its sums.
 template <class F>
 void visit_terms(const char* op, DType dtype, F f) {
+  if (dtype == u8 || dtype == boolean) return f(Type<uint8_t>{}, Type<int64_t>{});
   if (dtype == i64) return f(Type<int64_t>{}, Type<int64_t>{});
   visit_floating(op, dtype, [&]<class T>(Type<T> t) { f(t, Type<Wide<T>>{}); });
 }
@@ -300,17 +325,17 @@ void amin(const Tensor& x, const Tensor& y, Stream) {
 void argmax(const Tensor& x, const Tensor& y, Stream) {
   const int64_t n = x.size(1), inner = x.size(2);
   visit_terms("argmax", x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
-    const T* data = x.data<T>();
+    const T* data = elements<T>(x);
     auto* const out = y.data<int64_t>();
     parallel_for(y.numel(), std::max<int64_t>(1, elementwise_grain / n),
                  [=](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end; ++i) {
                      const T* from = data + i / inner * n * inner + i % inner;
                      int64_t best = 0;
-                     W top = to<W>(from[0]);
+                     W top = term_of<W>(from[0]);
                      // NaN is the largest: nothing replaces it, and it replaces anything.
                      for (int64_t j = 1; j < n && top == top; ++j) {
-                       const W v = to<W>(from[j * inner]);
+                       const W v = term_of<W>(from[j * inner]);
                        if (v > top || v != v) {
                          top = v;
                          best = j;

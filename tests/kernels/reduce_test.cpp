@@ -1,5 +1,8 @@
 #include <bs/autograd/reduce.h>
+#include <bs/kernels/compare.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/reduce.h>
+#include <bs/lib/memory.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
@@ -208,6 +211,64 @@ TEST_CASE("amax and amin pass NaN on, and equal elements share the gradient") {
   const Variable x(on_device(Tensor::from<float>({3, 1, 3, 3, 2, 0}, {2, 3})), true);
   amax(x, Dims{1}).backward(on_device(Tensor::from<float>({1, 6})));
   CHECK(Reference::of(x.grad()).values == std::vector<double>{0.5, 0, 0.5, 6, 0, 0});
+}
+
+TEST_CASE("more ties than f16 can count share the gradient") {
+  const int64_t n = 70000;
+  for (const DType dtype : {f16, bf16, f32}) {
+    const Variable x(full_of(n, 2).tensor(dtype, test_device()), true);
+    const Tensor dy = on_device(full_of(1, 1000).tensor(dtype, Device::cpu())).view({});
+    for (const bool smallest : {false, true}) {
+      const Tensor y = smallest ? amin(x.data()) : amax(x.data());
+      const Reference dx = Reference::of(extremum_backward(x.data(), y, dy, {}, false));
+      const double each = Reference::of(dy)[0] / static_cast<double>(n);
+      for (const size_t at : {size_t{0}, static_cast<size_t>(n) - 1})
+        CHECK(dx[at] == doctest::Approx(each).epsilon(epsilon(dtype)));
+    }
+  }
+}
+
+TEST_CASE("reductions of bytes: every way through, by integers counted one by one") {
+  for (const auto& [shape, axes] : cases) {
+    std::vector<uint8_t> values(static_cast<size_t>(shape.product()));
+    Reference r(shape), ones(shape);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<uint8_t>(i * 37 % 256);
+      r[i] = values[i];
+      ones[i] = values[i] > 100 ? 1 : 0;
+    }
+    const Tensor x = on_device(Tensor::from<uint8_t>(values, shape));
+    const Tensor flags = on_device(gt(Tensor::from<uint8_t>(values, shape), 100));
+    CAPTURE(to_string(shape));
+    CHECK(Reference::of(sum(x, axes)).values == sum_of(r, axes, false).values);
+    CHECK(Reference::of(amax(x, axes)).values == extremum_of(r, axes, false, 1).values);
+    CHECK(Reference::of(amin(x, axes)).values == extremum_of(r, axes, false, -1).values);
+    CHECK(Reference::of(sum(flags, axes)).values == sum_of(ones, axes, false).values);
+    CHECK(Reference::of(amax(flags, axes)).values == extremum_of(ones, axes, false, 1).values);
+  }
+  const Tensor x = on_device(Tensor::from<uint8_t>({3, 255, 255, 9, 0, 200}, {2, 3}));
+  CHECK(Reference::of(argmax(x)).values == std::vector<double>{1, 2});
+  CHECK(Reference::of(argmax(x, 0)).values == std::vector<double>{1, 0, 0});
+}
+
+TEST_CASE("reductions of bytes make no wide copy of them") {
+  const int64_t n = int64_t{1} << 20;
+  for (const DType dtype : {u8, boolean}) {
+    const Tensor x = full({n / 64, 64}, 1, dtype, test_device());
+    const auto check = [&](const char* name, const auto& reduction) {
+      CAPTURE(name);
+      reset_peak_memory(test_device());
+      const int64_t before = memory_statistics(test_device()).in_use;
+      reduction();
+      CHECK(memory_statistics(test_device()).peak - before < n);
+    };
+    check("sum", [&] { CHECK(sum(x).item() == static_cast<double>(n)); });
+    check("rows", [&] { sum(x, 1); });
+    check("columns", [&] { sum(x, 0); });
+    check("amax", [&] { CHECK(amax(x).item() == 1); });
+    check("amin", [&] { CHECK(amin(x).item() == 1); });
+    check("argmax", [&] { argmax(x, 0); });
+  }
 }
 
 TEST_CASE("argmax finds the first of the largest") {

@@ -5,6 +5,7 @@
 // stretch; each thread keeps N neighbouring channels and what belongs to them in registers. Planes:
 // threads lie along a plane, and what belongs to it is the same for all of them.
 #include <bs/kernels/channel_norm.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/rows.cuh>
 
 namespace bs::cuda {
@@ -47,7 +48,7 @@ inline ChannelGrid channel_grid(const ChannelSlots& s, int N, int most, Device d
   g.length = round_up(ceil_div(s.n, parts), rows ? 1 : 16);
   g.parts = static_cast<unsigned>(ceil_div(s.n, g.length));
   g.block = dim3(static_cast<unsigned>(width), static_cast<unsigned>(lines));
-  g.grid = dim3(static_cast<unsigned>(rows ? s.outer * g.parts : blocks),
+  g.grid = dim3(grid_of("channel_norm", rows ? s.outer * g.parts : blocks),
                 static_cast<unsigned>(rows ? groups : g.parts));
   return g;
 }

@@ -1,4 +1,5 @@
 #include <bs/kernels/loss.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
 #include <bs/kernels/cuda/device/tile/running_sum.cuh>
 #include <bs/kernels/cuda/rows.cuh>
@@ -152,7 +153,7 @@ void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& ls
     using W = wide<D>;
     visit_pack<T>(aligned16(logits), n, [&]<int N>(std::integral_constant<int, N>) {
       const dim3 block = block_for<T, N>(logits, rows);
-      const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
+      const unsigned grid = grid_of("cross_entropy", ceil_div(rows, block.y));
       if (grid == 0) return;
       cross_entropy_kernel<D, N><<<grid, block, 0, native(stream)>>>(
           pointer<T>(logits), wanted, pointer<W>(lse), pointer<W>(losses), rows, n,
@@ -176,7 +177,7 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const T
     using W = wide<D>;
     visit_pack<T>(aligned16(logits, dlogits), n, [&]<int N>(std::integral_constant<int, N>) {
       const dim3 block = block_for<T, N>(logits, rows);
-      const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
+      const unsigned grid = grid_of("cross_entropy_backward", ceil_div(rows, block.y));
       cross_entropy_backward_kernel<D, N><<<grid, block, 0, native(stream)>>>(
           pointer<T>(logits), targets_of(targets, options.ignore_index), pointer<W>(lse),
           maybe<W>(weight), pointer<W>(dloss), options.reduction == Reduction::none ? 1 : 0,

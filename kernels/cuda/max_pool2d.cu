@@ -1,4 +1,5 @@
 #include <bs/kernels/max_pool2d.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/rows.cuh>
 #include <bs/kernels/cuda/walk.cuh>
 
@@ -133,9 +134,11 @@ Pooling pooling(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
 
 /// Calls launch(first image, packs) for as many images at a time as 32 bits count the packs of.
 template <class F>
-void for_each_batch(const Tensor& walked, int N, F&& launch) {
+void for_each_batch(const char* op, const Tensor& walked, int N, F&& launch) {
+  constexpr int64_t limit = (int64_t{1} << 31) - 1;
   const int64_t of_image = walked.numel() / walked.size(0) / N;
-  const int64_t most = std::max<int64_t>(1, ((int64_t{1} << 31) - 1) / of_image);
+  BS_CHECK(of_image <= limit, "{}: {} packs of an image are more than {}", op, of_image, limit);
+  const int64_t most = std::max<int64_t>(1, limit / of_image);
   for (int64_t image = 0; image < walked.size(0); image += most)
     launch(image, static_cast<unsigned>(std::min(most, walked.size(0) - image) * of_image));
 }
@@ -148,10 +151,10 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
     using D = device_type<T>;
     visit_pack<T>(aligned16(x, y, winner), x.size(3), [&]<int N>(std::integral_constant<int, N>) {
       const Pooling plan = pooling(o, x, y, y, N);
-      for_each_batch(y, N, [&](int64_t image, unsigned count) {
+      for_each_batch("max_pool2d", y, N, [&](int64_t image, unsigned count) {
         const int64_t at = image * (y.numel() / y.size(0));
         max_pool2d_kernel<D, N>
-            <<<static_cast<unsigned>(ceil_div(count, 256)), 256, 0, native(stream)>>>(
+            <<<grid_of("max_pool2d", ceil_div(count, 256)), 256, 0, native(stream)>>>(
                 pointer<T>(x) + image * (x.numel() / x.size(0)), pointer<T>(y) + at,
                 winner.data<uint8_t>() + at, plan, count);
         BS_CUDA_CHECK_LAUNCH("max_pool2d");
@@ -164,18 +167,18 @@ void max_pool2d_backward(const PoolWindows& o, const Tensor& dy, const Tensor& w
                          const Tensor& dx, Stream stream) {
   visit_floating("max_pool2d_backward", dx.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
-    visit_pack<T>(aligned16(dy, dx, winner), dx.size(3),
-                  [&]<int N>(std::integral_constant<int, N>) {
-                    const Pooling plan = pooling(o, dx, dy, dx, N);
-                    for_each_batch(dx, N, [&](int64_t image, unsigned count) {
-                      const int64_t at = image * (dy.numel() / dy.size(0));
-                      max_pool2d_backward_kernel<D, N>
-                          <<<static_cast<unsigned>(ceil_div(count, 256)), 256, 0, native(stream)>>>(
-                              pointer<T>(dy) + at, winner.data<uint8_t>() + at,
-                              pointer<T>(dx) + image * (dx.numel() / dx.size(0)), plan, count);
-                      BS_CUDA_CHECK_LAUNCH("max_pool2d_backward");
-                    });
-                  });
+    visit_pack<T>(
+        aligned16(dy, dx, winner), dx.size(3), [&]<int N>(std::integral_constant<int, N>) {
+          const Pooling plan = pooling(o, dx, dy, dx, N);
+          for_each_batch("max_pool2d_backward", dx, N, [&](int64_t image, unsigned count) {
+            const int64_t at = image * (dy.numel() / dy.size(0));
+            max_pool2d_backward_kernel<D, N>
+                <<<grid_of("max_pool2d", ceil_div(count, 256)), 256, 0, native(stream)>>>(
+                    pointer<T>(dy) + at, winner.data<uint8_t>() + at,
+                    pointer<T>(dx) + image * (dx.numel() / dx.size(0)), plan, count);
+            BS_CUDA_CHECK_LAUNCH("max_pool2d_backward");
+          });
+        });
   });
 }
 

@@ -1,4 +1,5 @@
 #include <bs/kernels/norm.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/rows.cuh>
 
 namespace bs::cuda {
@@ -96,7 +97,7 @@ void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tens
     using W = wide<D>;
     const bool aligned = aligned16(x, added, weight, bias, to.y, to.sum);
     visit_short_row<T, 128>(aligned, rows, n, x.device(), [&]<class Row>(Type<Row>, dim3 block) {
-      const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
+      const unsigned grid = grid_of("norm", ceil_div(rows, block.y));
       const Input<D> input{pointer<T>(x), maybe<T>(added), maybe<T>(to.sum)};
       const auto kernel = added.defined() ? norm_kernel<D, Row, true> : norm_kernel<D, Row, false>;
       kernel<<<grid, block, 0, native(stream)>>>(input, maybe<T>(weight), maybe<T>(bias),

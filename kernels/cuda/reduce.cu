@@ -1,4 +1,5 @@
 #include <bs/kernels/reduce.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/rows.cuh>
 
 #include <limits>
@@ -16,6 +17,30 @@ using device::widen;
 //
 // A state is what is known of some elements of one result. add_pack takes neighbours in the reduced
 // axis, add one more element, `share` being 1 / (elements seen, this one included).
+
+/// What elements are computed in: bytes as i64.
+template <class T>
+struct TermOf {
+  using type = wide<T>;
+};
+template <>
+struct TermOf<uint8_t> {
+  using type = int64_t;
+};
+template <class T>
+using Term = typename TermOf<T>::type;
+
+template <class T, int N>
+__device__ void widen_terms(const Raw<T, N>& raw, Term<T> (&values)[N]) {
+  if constexpr (!std::is_same_v<T, uint8_t>) {
+    device::widen_pack<T, N>(raw, values);
+  } else if constexpr (N == 1) {
+    values[0] = raw.at[0];
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] = (raw.at[i / 4] >> (i % 4 * 8)) & 0xffU;
+  }
+}
 
 constexpr int block_threads = 256;
 constexpr int merge_threads = 1024;  // few blocks merge, so that each needs loads on their way
@@ -183,7 +208,7 @@ struct Output {
 template <class State, int N, class T>
 __global__ void __launch_bounds__(most_row_threads)
     rows_kernel(const T* x, int64_t rows, int64_t n, int64_t length,
-                Output<State, wide<T>> output) {
+                Output<State, Term<T>> output) {
   constexpr unsigned ahead = 8;  // loads on their way
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (row >= rows) return;
@@ -199,8 +224,8 @@ __global__ void __launch_bounds__(most_row_threads)
 #pragma unroll
     for (unsigned k = 0; k < ahead; ++k) {
       if (p + k * blockDim.x >= count) break;
-      wide<T> values[N];
-      device::widen_pack<T, N>(raw[k], values);
+      Term<T> values[N];
+      widen_terms<T, N>(raw[k], values);
       state.add_pack(values, begin + int64_t{p + k * blockDim.x} * N);
     }
   }
@@ -213,7 +238,7 @@ __global__ void __launch_bounds__(most_row_threads)
 template <class State, int N, class T>
 __global__ void __launch_bounds__(block_threads)
     columns_kernel(const T* x, int64_t n, int64_t inner, int64_t length, int64_t groups,
-                   Output<State, wide<T>> output) {
+                   Output<State, Term<T>> output) {
   constexpr int ahead = 4;  // loads on their way
   __shared__ alignas(16) unsigned char memory[block_threads * sizeof(State)];
   auto* const shared = reinterpret_cast<State*>(memory);
@@ -224,7 +249,7 @@ __global__ void __launch_bounds__(block_threads)
   State states[N];
   if (column < inner) {
     const T* from = x + matrix * n * inner + column;
-    wide<T> seen = 0;
+    Term<T> seen = 0;
     for (int64_t r = begin + threadIdx.y; r < end; r += ahead * blockDim.y) {
       Raw<T, N> raw[ahead];
 #pragma unroll
@@ -234,10 +259,10 @@ __global__ void __launch_bounds__(block_threads)
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
         if (r + k * blockDim.y >= end) break;
-        wide<T> values[N];
-        device::widen_pack<T, N>(raw[k], values);
+        Term<T> values[N];
+        widen_terms<T, N>(raw[k], values);
         seen += 1;
-        const wide<T> share = 1 / seen;
+        const Term<T> share = 1 / seen;
 #pragma unroll
         for (int i = 0; i < N; ++i) states[i].add(values[i], r + k * blockDim.y, share);
       }
@@ -303,12 +328,12 @@ void with_parts(int64_t results, int64_t parts, int64_t inner, Output<State, W> 
   auto* states = static_cast<State*>(memory.data());
   launch(Output<State, W>{nullptr, states, output.scale});
   const dim3 block = inner == 1 ? dim3(1, block_threads) : dim3(warp, merge_threads / warp);
-  parts_kernel<<<static_cast<unsigned>(ceil_div(results, block.x)), block, 0, native(stream)>>>(
+  parts_kernel<<<grid_of("reduce", ceil_div(results, block.x)), block, 0, native(stream)>>>(
       static_cast<const State*>(states), results, parts, inner, output);
 }
 
 template <class State, int N, class T>
-void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, wide<T>> output, Device device,
+void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> output, Device device,
                  Stream stream) {
   constexpr int held = 8;
   dim3 block = row_block(rows, n, N, held, device);
@@ -318,14 +343,14 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, wide<T>> out
   const int64_t length =
       block.x == warp ? n : part_length(n, blocks, held * N * threads, threads, device);
   const int64_t parts = ceil_div(n, length);
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(parts));
+  const dim3 grid(grid_of("reduce", blocks), static_cast<unsigned>(parts));
   with_parts(rows, parts, 1, output, device, stream, [&](const auto& to) {
     rows_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, rows, n, length, to);
   });
 }
 
 template <class State, int N, class T>
-void reduce_columns(const T* x, const Shape& shape, Output<State, wide<T>> output, Device device,
+void reduce_columns(const T* x, const Shape& shape, Output<State, Term<T>> output, Device device,
                     Stream stream) {
   const int64_t outer = shape[0], n = shape[1], inner = shape[2];
   unsigned width = 1;
@@ -335,7 +360,7 @@ void reduce_columns(const T* x, const Shape& shape, Output<State, wide<T>> outpu
   const int64_t length =
       part_length(n, outer * groups, 8 * int64_t{block.y}, block_threads, device);
   const int64_t parts = ceil_div(n, length);
-  const dim3 grid(static_cast<unsigned>(outer * groups), static_cast<unsigned>(parts));
+  const dim3 grid(grid_of("reduce", outer * groups), static_cast<unsigned>(parts));
   with_parts(outer * inner, parts, inner, output, device, stream, [&](const auto& to) {
     columns_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, n, inner, length, groups, to);
   });
@@ -345,9 +370,9 @@ template <class State, class T>
 void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stream stream) {
   using D = device_type<T>;
   const int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
-  const D* const from = pointer<T>(x);
-  const Output<State, wide<D>> output{y.data<typename State::Result>(), nullptr,
-                                      static_cast<wide<D>>(scale)};
+  const auto* const from = static_cast<const D*>(x.data());  // bool ones are bytes of 0 or 1
+  const Output<State, Term<D>> output{y.data<typename State::Result>(), nullptr,
+                                      static_cast<Term<D>>(scale)};
   visit_pack<T>(aligned16(x), inner == 1 ? n : inner, [&]<int N>(std::integral_constant<int, N>) {
     if (inner == 1) {
       reduce_rows<State, N>(from, outer, n, output, x.device(), stream);
@@ -358,10 +383,12 @@ void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stre
   BS_CUDA_CHECK_LAUNCH(op);
 }
 
-/// Reduces with State<W>, W being what x, of a floating dtype or i64, is computed in.
+/// Reduces with State<W>, W being what x, of a floating dtype, i64 or bytes, is computed in.
 template <template <class> class State>
 void reduce_any(const char* op, const Tensor& x, const Tensor& y, double scale, Stream stream) {
-  if (x.dtype() == i64) return reduce<State<wide<int64_t>>, int64_t>(op, x, y, scale, stream);
+  if (x.dtype() == i64) return reduce<State<int64_t>, int64_t>(op, x, y, scale, stream);
+  if (x.dtype() == u8 || x.dtype() == boolean)
+    return reduce<State<int64_t>, uint8_t>(op, x, y, scale, stream);
   visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
     reduce<State<wide<device_type<T>>>, T>(op, x, y, scale, stream);
   });

@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/reduce_parts.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/launch.h>
 
 namespace bs::cuda {
@@ -80,7 +81,7 @@ void launch(const Tensor& partial, const Tensor& out, const Parts& parts, bool i
             Stream stream) {
   const int64_t count = out.numel();
   if (count == 0) return;
-  const auto grid = static_cast<unsigned>(ceil_div(count, lanes));
+  const unsigned grid = grid_of("reduce_parts", ceil_div(count, lanes));
   const auto run = [&]<class T>(Type<T>) {
     reduce_lines<<<grid, dim3(lanes, slices), 0, native(stream)>>>(
         pointer<T>(partial), pointer<T>(out), parts, count, is_max);

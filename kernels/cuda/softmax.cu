@@ -1,4 +1,5 @@
 #include <bs/kernels/softmax.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
@@ -87,7 +88,7 @@ void launch(const char* op, const Tensor& x, const Tensor& y, Stream stream) {
   const int64_t n = x.size(-1), rows = x.numel() / n;
   visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
     const auto run = [&]<class Row>(Type<Row>, dim3 block) {
-      const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
+      const unsigned grid = grid_of(op, ceil_div(rows, block.y));
       softmax_kernel<device_type<T>, Row, logarithm>
           <<<grid, block, 0, native(stream)>>>(pointer<T>(x), pointer<T>(y), rows, n);
     };
@@ -102,7 +103,7 @@ void launch_backward(const char* op, const Tensor& y, const Tensor& dy, const Te
   const int64_t n = y.size(-1), rows = y.numel() / n;
   visit_floating(op, y.dtype(), [&]<class T>(Type<T>) {
     const auto run = [&]<class Row>(Type<Row>, dim3 block) {
-      const auto grid = static_cast<unsigned>(ceil_div(rows, block.y));
+      const unsigned grid = grid_of(op, ceil_div(rows, block.y));
       softmax_backward_kernel<device_type<T>, Row, logarithm><<<grid, block, 0, native(stream)>>>(
           pointer<T>(y), pointer<T>(dy), pointer<T>(dx), rows, n);
     };

@@ -176,7 +176,11 @@ Milestone::Milestone(Stream stream) {
 
 void Milestone::wait(Stream stream) const {
   if (!event_ || event_->stream == stream || event_->passed || is_captured(stream)) return;
-  const cudaError_t status = cudaEventQuery(event_->event);
+  // Another thread's capture of any of its streams would refuse the query, and be ended by it.
+  const cudaError_t status = [&] {
+    const RelaxedCapture relaxed;
+    return cudaEventQuery(event_->event);
+  }();
   if (status == cudaSuccess) {
     event_->passed = true;
     return;

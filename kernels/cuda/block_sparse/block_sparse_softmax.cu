@@ -1,4 +1,5 @@
 #include <bs/kernels/block_sparse_softmax.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/rows.cuh>
 #include <bs/kernels/cuda/walk.cuh>
 
@@ -252,7 +253,7 @@ void visit_held(const Layout& layout, F&& f) {
 }
 
 dim3 grid_of(const Shares& shares) {
-  return dim3(static_cast<unsigned>(ceil_div(shares.count, warps)));
+  return dim3(cuda::grid_of("block_sparse_softmax", ceil_div(shares.count, warps)));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <bs/kernels/ctc_loss.h>
 #include <bs/kernels/scaled.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/ptx/async_copy.cuh>
 #include <bs/kernels/cuda/device/tile/running_sum.cuh>
 #include <bs/kernels/cuda/integers.cuh>
@@ -296,7 +297,7 @@ void ctc_loss(const Tensor& x, const Tensor& input_lengths, const Tensor& target
     const Tensor emissions =
         Tensor::empty({std::max<int64_t>(rows, 1), batch.labels + 1}, dtype_of<W>, x.device());
     if (rows > 0)
-      emission_kernel<<<static_cast<unsigned>(ceil_div(rows, 8)), dim3(32, 8), 0, native(stream)>>>(
+      emission_kernel<<<grid_of(op, ceil_div(rows, 8)), dim3(32, 8), 0, native(stream)>>>(
           pointer<T>(x), batch, lse, pointer<W>(emissions));
     BS_CUDA_CHECK_LAUNCH(op);
     visit_states(states, [&]<int K>(std::integral_constant<int, K>, unsigned threads) {
@@ -333,7 +334,7 @@ void ctc_loss_backward(const Tensor& x, const Tensor& input_lengths, const Tenso
         batch, next.data<int>(), later.data<bool>());
     BS_CUDA_CHECK_LAUNCH(op);
     const size_t bytes = static_cast<size_t>(labels) * sizeof(W);
-    gradient_kernel<<<static_cast<unsigned>(batch.frames * batch.size), gradient_threads, bytes,
+    gradient_kernel<<<grid_of(op, batch.frames * batch.size), gradient_threads, bytes,
                       native(stream)>>>(
         pointer<T>(x), maybe<W>(result.lse), batch, tables_of<W>(result), next.data<int>(),
         later.data<bool>(), pointer<W>(dloss), options.reduction == Reduction::mean,

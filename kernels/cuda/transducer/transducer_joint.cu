@@ -1,3 +1,4 @@
+#include <bs/lib/cuda/grid.h>
 #include <bs/lib/integers.h>
 #include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/transducer/transducer_joint.cuh>
@@ -168,8 +169,8 @@ void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_leng
                        : joint::joint_kernel<D, false, false>);
     const joint::Tiles tiles = joint::tiles_for(s, joint::group<D>);
     const int64_t blocks = s.batch * tiles.frame_tiles * tiles.label_tiles;
-    launch_early(kernel, static_cast<unsigned>(blocks), joint::threads, 0, stream, pointer<T>(f),
-                 pointer<T>(g), pointer<T>(h), joint::words(kept), rules, tiles);
+    launch_early(kernel, grid_of("transducer_joint", blocks), joint::threads, 0, stream,
+                 pointer<T>(f), pointer<T>(g), pointer<T>(h), joint::words(kept), rules, tiles);
   });
 }
 

@@ -1,5 +1,6 @@
 // df and dg of a transducer's joint: one read of dh, two sums. What blocks have of a sum between
 // them is added up by another launch, always in the same order.
+#include <bs/lib/cuda/grid.h>
 #include <bs/lib/integers.h>
 #include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/transducer/transducer_joint_feed.cuh>
@@ -380,7 +381,7 @@ void launch(const Call& call) {
   const size_t bytes = memory_for<D, X, drops>(cut.labels);
   BS_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(bytes)));
-  launch_early(kernel, static_cast<unsigned>(blocks), threads, bytes, call.stream,
+  launch_early(kernel, grid_of("transducer_joint_backward", blocks), threads, bytes, call.stream,
                pointer<T>(call.f), pointer<T>(call.g), pointer<T>(call.dh), words(call.kept),
                results, call.rules, cut);
   const int64_t groups = (s.labels + 1 + s.frames) * ceil_div(s.classes, group<D>);

@@ -1,6 +1,7 @@
 #pragma once
 // Rows of a transducer's logits on the lanes of warps, as both directions of the loss take them:
 // which row is whose, how it is moved, and which of its classes its lattice cell's transitions are.
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 #include <bs/kernels/cuda/transducer/transducer_lattice.cuh>
 
@@ -171,7 +172,7 @@ void visit_lanes(const void* from, const void* to, int64_t classes, F&& f) {
 
 template <int L>
 unsigned row_blocks(int64_t rows) {
-  return static_cast<unsigned>(ceil_div(rows, row_threads / L * rows_each));
+  return grid_of("transducer_loss", ceil_div(rows, row_threads / L * rows_each));
 }
 
 }  // namespace bs::cuda::loss_rows

@@ -1,6 +1,8 @@
 #include <bs/lib/memory.h>
 
 #include <bs/lib/check.h>
+#include <bs/lib/counted_memory.h>
+#include <bs/lib/debug_memory.h>
 #include <bs/lib/out_of_memory.h>
 #include <bs/lib/peak_memory.h>
 #include <bs/lib/record_stream.h>
@@ -14,6 +16,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <vector>
 #if BS_WITH_CUDA
 #include <bs/lib/cuda/pool.h>
@@ -125,7 +128,7 @@ void raise_peak(std::atomic<int64_t>& peak, int64_t value) {
   }
 }
 
-MemoryResource& pool(Device device) {
+MemoryResource& plain_pool(Device device) {
   if (device.is_cpu()) {
     static auto* const host = new HostPool;
     return *host;
@@ -136,6 +139,15 @@ MemoryResource& pool(Device device) {
   check_usable("memory", device);
   std::abort();  // check_usable has thrown
 #endif
+}
+
+MemoryResource& pool(Device device) {
+  static const bool watched = [] {
+    const char* const wish = std::getenv("BS_MEMORY_DEBUG");
+    return wish && std::string_view(wish) != "0";
+  }();
+  MemoryResource& plain = plain_pool(device);
+  return watched ? detail::watched_pool(device, plain) : plain;
 }
 
 }  // namespace
@@ -173,13 +185,17 @@ int64_t PeakMemory::bytes() const { return accounts[slot(device_)].peak - before
 void set_memory_limit(Device device, int64_t bytes) { account(device).limit = bytes; }
 
 void* allocate_bytes(size_t bytes, Stream stream) {
+  return allocate_counted(bytes, memory_resource(stream.device()), stream);
+}
+
+void* allocate_counted(size_t bytes, MemoryResource& from, Stream stream) {
   Account& a = account(stream.device());
   const auto size = static_cast<int64_t>(bytes);
   const int64_t limit = a.limit;
   if (limit > 0 && a.in_use + size > limit)
     BS_THROW(OutOfMemory, "memory: {} bytes on {} would pass the limit of {} ({} in use)", bytes,
              stream.device(), limit, a.in_use.load());
-  void* pointer = memory_resource(stream.device()).allocate(bytes, stream);
+  void* pointer = from.allocate(bytes, stream);
   const int64_t now = a.in_use += size;
   raise_peak(a.peak, now);
   ++a.allocations;

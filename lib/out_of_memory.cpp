@@ -8,8 +8,6 @@
 
 namespace bs {
 
-namespace {
-
 std::string in_units(int64_t bytes) {
   constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(bytes);
@@ -19,8 +17,6 @@ std::string in_units(int64_t bytes) {
   std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
   return text;
 }
-
-}  // namespace
 
 std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& s) {
   const int64_t cached = std::max<int64_t>(s.reserved - s.tensors, 0);

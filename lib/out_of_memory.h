@@ -15,6 +15,8 @@ struct MemoryShares {
   int64_t tensors = 0;   ///< held by tensors of this process
   int64_t reserved = 0;  ///< by this process' pool, that of tensors included
 };
+/** @brief As "1.50 MiB". */
+std::string in_units(int64_t bytes);
 /** @brief What an OutOfMemory says: how much was wanted, who has the rest, what may help. */
 std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& shares);
 

@@ -1,24 +1,23 @@
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
-#include <bs/lib/out_of_memory.h>
-#include <bs/lib/recording.h>
+#include <bs/lib/ordered_pool.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
-#include <vector>
 
 namespace bs::cuda {
 
 namespace {
 
-class DevicePool final : public MemoryResource {
+/// A pool of CUDA's own for each device.
+class DeviceMemory final : public OrderedMemory {
  public:
-  explicit DevicePool(Device device) : device_(device) {
+  explicit DeviceMemory(Device device) : device_(device) {
     const DeviceGuard guard(device);
     cudaMemPoolProps props{};
     props.allocType = cudaMemAllocationTypePinned;
@@ -29,57 +28,38 @@ class DevicePool final : public MemoryResource {
     BS_CUDA_CHECK(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold));
   }
 
-  void* allocate(size_t bytes, Stream stream) override {
+  void* take(size_t bytes, Stream stream) override {
     const DeviceGuard guard(device_);
-    void* pointer = take(bytes, stream);
-    // What other streams freed can be had once they are done; no capture may wait for that.
-    if (!pointer && !Recording::current() && !is_captured(stream)) {
-      trim();
-      pointer = take(bytes, stream);
-    }
-    if (!pointer) throw OutOfMemory(out_of_memory_text(device_, bytes, shares()));
+    void* pointer = nullptr;
+    const cudaError_t status = cudaMallocFromPoolAsync(&pointer, bytes, pool_, native(stream));
+    if (status != cudaErrorMemoryAllocation) BS_CUDA_CHECK(status);
+    cudaGetLastError();
     return pointer;
   }
-
-  void deallocate(void* pointer, size_t, Stream stream) noexcept override {
-    if (cudaFreeAsync(pointer, static_cast<cudaStream_t>(stream.handle())) == cudaSuccess) return;
-    // The stream is captured. Or the process ends and the driver is gone: then nobody trims.
+  bool give(void* pointer, Stream stream) noexcept override {
+    if (cudaFreeAsync(pointer, native(stream)) == cudaSuccess) return true;
     cudaGetLastError();
-    const std::lock_guard lock(mutex_);
-    stranded_.push_back(pointer);
+    return false;
   }
-
-  void trim() override {
+  bool captured(Stream stream) noexcept override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (cudaStreamIsCapturing(native(stream), &status) == cudaSuccess)
+      return status != cudaStreamCaptureStatusNone;
+    cudaGetLastError();
+    return false;
+  }
+  void wait() override {
     const DeviceGuard guard(device_);
     BS_CUDA_CHECK(cudaDeviceSynchronize());
-    std::vector<void*> stranded;
-    {
-      const std::lock_guard lock(mutex_);
-      stranded.swap(stranded_);
-    }
-    const Stream stream = default_stream(device_);
-    for (void* pointer : stranded) deallocate(pointer, 0, stream);
-    if (!stranded.empty()) stream.synchronize();
-    BS_CUDA_CHECK(cudaMemPoolTrimTo(pool_, 0));
   }
-
+  void trim() override { BS_CUDA_CHECK(cudaMemPoolTrimTo(pool_, 0)); }
+  Stream stream() override { return default_stream(device_); }
   int64_t reserved() const override {
     uint64_t bytes = 0;
     BS_CUDA_CHECK(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &bytes));
     return static_cast<int64_t>(bytes);
   }
-
- private:
-  /// Null where the device has too little.
-  void* take(size_t bytes, Stream stream) {
-    void* pointer = nullptr;
-    const cudaError_t status =
-        cudaMallocFromPoolAsync(&pointer, bytes, pool_, static_cast<cudaStream_t>(stream.handle()));
-    if (status != cudaErrorMemoryAllocation) BS_CUDA_CHECK(status);
-    cudaGetLastError();
-    return pointer;
-  }
-  MemoryShares shares() const {
+  MemoryShares shares() const override {
     size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
     return {.total = static_cast<int64_t>(total),
@@ -88,10 +68,17 @@ class DevicePool final : public MemoryResource {
             .reserved = reserved()};
   }
 
+ private:
+  static cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.handle()); }
+
   Device device_;
   cudaMemPool_t pool_ = nullptr;
-  std::mutex mutex_;
-  std::vector<void*> stranded_;  ///< freed, but not by their streams
+};
+
+struct DevicePool {
+  explicit DevicePool(Device device) : memory(device), pool(device, memory) {}
+  DeviceMemory memory;
+  OrderedPool pool;
 };
 
 }  // namespace
@@ -126,6 +113,22 @@ Stream pooled_stream(Device device) {
   return {device, stream};
 }
 
+void set_bytes(void* pointer, unsigned char value, size_t bytes, Stream stream) {
+  BS_CUDA_CHECK(cudaMemsetAsync(pointer, value, bytes, static_cast<cudaStream_t>(stream.handle())));
+}
+
+int64_t free_memory(Device device) {
+  const DeviceGuard guard(device);
+  const RelaxedCapture relaxed;
+  size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
+    cudaGetLastError();
+    return device_properties(device).memory_bytes;
+  }
+  const int64_t cached = device_pool(device).reserved() - memory_statistics(device).in_use;
+  return static_cast<int64_t>(free) + std::max<int64_t>(cached, 0);
+}
+
 MemoryResource& device_pool(Device device) {
   check_usable("memory", device);
   static auto* const mutex = new std::mutex;
@@ -133,7 +136,7 @@ MemoryResource& device_pool(Device device) {
   const std::lock_guard lock(*mutex);
   auto& pool = (*pools)[device.index()];
   if (!pool) pool = std::make_unique<DevicePool>(device);
-  return *pool;
+  return pool->pool;
 }
 
 }  // namespace bs::cuda

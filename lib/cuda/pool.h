@@ -9,6 +9,13 @@ namespace bs::cuda {
  *  freed while its stream was captured comes back then, and by trim(). */
 MemoryResource& device_pool(Device device);
 
+/** @brief Bytes that tensors may take now: what no process has, and what the pool has cached; all
+ *  there is where CUDA doesn't tell. Takes some microseconds. */
+int64_t free_memory(Device device);
+
+/** @brief Sets bytes of device memory on `stream`. */
+void set_bytes(void* pointer, unsigned char value, size_t bytes, Stream stream);
+
 /** @brief See bs::next_stream. */
 Stream pooled_stream(Device device);
 

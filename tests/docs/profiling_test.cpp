@@ -1,4 +1,5 @@
 // The code of docs/profiling.md; see snippets_test.cpp.
+#include <bs/lib/debug_memory.h>
 #include <bs/nn.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
@@ -53,6 +54,14 @@ TEST_CASE("profiling: memory") {
   model.forward(randn({64, 16}));
   const int64_t needed = peak.bytes();  // at the most, beyond what was in use before
   CHECK(needed >= 2 * 64 * 16 * 4);
+  std::ostringstream hidden;
+  const auto terminal = std::cout.rdbuf(hidden.rdbuf());
+  set_memory_debug(device, true);
+  const Variable kept = model.forward(randn({64, 16}));
+  std::cout << memory_report(device);
+  set_memory_debug(device, false);
+  std::cout.rdbuf(terminal);
+  CHECK(hidden.str().find("4.00 KiB in 1 of linear") != std::string::npos);
   memory_resource(device).trim();
   CHECK(memory_statistics(device).reserved >= memory_statistics(device).in_use);
 }

@@ -88,6 +88,76 @@ TEST_CASE("lstm: directions and groups of sequences share a GPU while each CTA g
   CHECK(division(2048, 32, 1, 132, true).rows == 16);
 }
 
+TEST_CASE("lstm: a plan asks for no more than the machine has") {
+  int persistent = 0;
+  for (const int64_t cells : {128, 256, 512, 768, 1024, 1536, 2048})
+    for (const int64_t batch : {1, 16, 17, 32, 64, 128})
+      for (const int directions : {1, 2})
+        for (int sms = 82; sms <= 170; ++sms)
+          for (const int64_t kib : {99, 163, 227})
+            for (const bool backward : {false, true}) {
+              const LstmQuery q{.dtype = bs::bf16,
+                                .steps = 100,
+                                .batch = batch,
+                                .cells = cells,
+                                .directions = directions,
+                                .backward = backward,
+                                .known = true,
+                                .multiprocessors = sms,
+                                .shared_bytes = kib * 1024,
+                                .pairs = sms / 2 - 1};
+              if (lstm_algorithm(q) != LstmAlgorithm::persistent) {
+                CHECK(lstm_algorithm(q) == LstmAlgorithm::graph);
+                continue;
+              }
+              ++persistent;
+              const LstmDivision d = lstm_division(q);
+              CAPTURE(cells);
+              CAPTURE(sms);
+              CHECK(lstm_shared_bytes(backward, cells, d.blocks, d.rows) <= kib * 1024);
+              CHECK(d.ctas * d.directions * d.splits <= (backward ? sms / 2 * 2 - 2 : sms));
+              CHECK(d.ctas * 8 * d.blocks == cells);
+              CHECK(int64_t{d.rows} * d.splits * d.groups >= batch);
+            }
+  CHECK(persistent > 0);
+}
+
+TEST_CASE("lstm: what a machine lacks leaves the steps to graphs") {
+  const LstmQuery hopper{.dtype = bs::f16, .steps = 100, .batch = 32, .cells = 1024, .known = true};
+  const auto changed = [&](auto change) {
+    LstmQuery q = hopper;
+    change(q);
+    return lstm_algorithm(q);
+  };
+  const auto small = [](LstmQuery& q) {
+    q.multiprocessors = 84;
+    q.shared_bytes = 99 * 1024;
+  };
+  CHECK(changed([](LstmQuery&) {}) == LstmAlgorithm::persistent);
+  CHECK(changed(small) == LstmAlgorithm::graph);
+  CHECK(changed([&](LstmQuery& q) {
+          small(q);
+          q.cells = 768;
+        }) == LstmAlgorithm::persistent);
+  CHECK(changed([&](LstmQuery& q) {
+          small(q);
+          q.multiprocessors = 128;  // one block of cells a CTA: registers hold its weights
+        }) == LstmAlgorithm::persistent);
+  CHECK(changed([](LstmQuery& q) { q.cooperative = false; }) == LstmAlgorithm::graph);
+  CHECK(changed([](LstmQuery& q) { q.capability = 75; }) == LstmAlgorithm::graph);
+  const auto backward = [](LstmQuery& q) { q.backward = true; };
+  CHECK(changed(backward) == LstmAlgorithm::persistent);
+  CHECK(changed([&](LstmQuery& q) {
+          backward(q);
+          q.pairs = 0;
+        }) == LstmAlgorithm::graph);
+  // A GPU without clusters of its own code: the driver brought it code for sm_80.
+  CHECK(changed([&](LstmQuery& q) {
+          backward(q);
+          q.capability = 80;
+        }) == LstmAlgorithm::graph);
+}
+
 TEST_CASE("lstm: layers run as a wavefront where two fit side by side and pieces are long") {
   const auto wavefront = [](int64_t cells, int64_t batch, int64_t steps,
                             bs::DType dtype = bs::bf16) {

@@ -1,3 +1,4 @@
+#include <bs/lib/counted_memory.h>
 #include <bs/lib/memory.h>
 #include <bs/lib/tensor.h>
 #include <bs/tests/support/devices.h>
@@ -48,6 +49,24 @@ class FailingResource final : public MemoryResource {
 Tensor bytes(int64_t count) { return Tensor::empty({count}, u8, test_device()); }
 
 }  // namespace
+
+TEST_CASE("memory that the library keeps counts, and comes from where it is told") {
+  const Device device = test_device();
+  MemoryResource& pool = memory_resource(device);
+  const Stream stream = current_stream(device);
+  const MemoryStatistics before = memory_statistics(device);
+  FailingResource none(0);  // set for a while: kept memory must not come from it
+  const ResourceGuard guard(none);
+  void* kept = allocate_counted(1000, pool, stream);
+  CHECK(memory_statistics(device).in_use == before.in_use + 1000);
+  CHECK(memory_statistics(device).live == before.live + 1);
+  set_memory_limit(device, before.in_use + 1500);
+  CHECK_THROWS_AS(allocate_counted(1000, pool, stream), OutOfMemory);
+  set_memory_limit(device, 0);
+  free_bytes(kept, 1000, pool, stream);
+  CHECK(memory_statistics(device).in_use == before.in_use);
+  CHECK(memory_statistics(device).live == before.live);
+}
 
 TEST_CASE("memory statistics follow tensors") {
   const Device device = test_device();
@@ -177,7 +196,7 @@ TEST_CASE("memory from the tests' resource is poisoned") {
 
 #if !BS_SANITIZED  // ASan would end the program at the first byte
 TEST_CASE("memory written outside of a tensor is found out") {
-  GuardedMemory memory(test_device());
+  DebugMemory memory(memory_resource(test_device()));
   const ResourceGuard guard(memory);
   const auto write_at = [](const Tensor& x, int64_t at) {
     uint8_t value = 1;

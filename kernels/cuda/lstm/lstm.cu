@@ -3,6 +3,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/lib/cuda/handles.h>
 
+#include <bs/kernels/cuda/lstm/lstm_memory.h>
 #include <bs/kernels/cuda/lstm/lstm_persistent.h>
 #include <bs/kernels/cuda/lstm/lstm_graph.cuh>
 #include <utility>
@@ -125,6 +126,7 @@ void backward_steps(const LSTMBackwardSteps& s, Stream stream) {
 
 LstmQuery query_of(const LSTMSteps& s, size_t directions, bool backward, Stream stream) {
   const DeviceProperties& device = device_properties(stream.device());
+  const LstmHost host = backward ? lstm_backward_host(stream.device()) : lstm_host(stream.device());
   const LstmShape shape = shape_of(s);
   return {.dtype = shape.dtype,
           .steps = s.steps(),
@@ -138,8 +140,11 @@ LstmQuery query_of(const LSTMSteps& s, size_t directions, bool backward, Stream 
           .backward = backward,
           .capturing = is_captured(stream),
           .known = true,
-          .capability = device.capability,
-          .multiprocessors = device.multiprocessors};
+          .capability = host.capability,
+          .multiprocessors = device.multiprocessors,
+          .shared_bytes = device.shared_memory_optin,
+          .cooperative = host.cooperative,
+          .pairs = host.pairs};
 }
 
 /// The plan of directions that a graph is to run; null where they are to be launched step by step.
@@ -226,6 +231,17 @@ void lstm_backward(std::span<const LSTMBackwardSteps> directions, Stream stream)
 
 void lstm_chunk(const LSTMSteps& layer, bool backward, int64_t& chunk, Stream stream) {
   chunk = lstm_wavefront(query_of(layer, 1, backward, stream));
+}
+
+void release_lstm_graphs(Device device) {
+  const auto release = [&]<class T>(Type<T>) {
+    graph_plans<device_type<T>>().remove_if(
+        [&](const auto& plan) { return plan.key().device == device.index(); });
+  };
+  release(Type<half>{});
+  release(Type<bfloat16>{});
+  release(Type<float>{});
+  release(Type<double>{});
 }
 
 }  // namespace bs::cuda

@@ -7,6 +7,10 @@
 
 namespace bs::cuda {
 
+/** @brief Shared memory of a CTA on the GPUs that have most; kernels that want more are not made.
+ */
+inline constexpr int64_t most_shared_bytes = 227 * 1024;
+
 /** @brief Ways to run the steps of a sequence. */
 enum class LstmAlgorithm {
   steps,      ///< a product and a kernel a step, launched one by one
@@ -26,8 +30,11 @@ struct LstmQuery {
   bool backward = false;
   bool capturing = false;  ///< the stream is being captured by the caller
   bool known = false;      ///< this shape has run before, so that its kernels are loaded
-  int capability = 90;
+  int capability = 90;     ///< that the kernels at hand were compiled for
   int multiprocessors = 132;
+  int64_t shared_bytes = most_shared_bytes;  ///< of shared memory that a CTA may have
+  bool cooperative = true;  ///< all CTAs of a launch run at once if it asks for that
+  int pairs = 66;           ///< clusters of two CTAs, one a multiprocessor, that run at once
 };
 
 /** @brief Steps in the graphs of a shape, the longer first: a sequence is cut into them, and what
@@ -58,38 +65,72 @@ struct LstmDivision {
   int groups = 1;      ///< of a part, which take turns
 };
 
-/** @brief Two blocks of cells a CTA where one would leave some cells without an SM, or where that
- *  lets another direction or group run beside. Groups of 16 sequences where that gives more of them
- *  an SM of their own, or where shared memory holds no more. */
-constexpr LstmDivision lstm_division(const LstmQuery& q) {
+/** @brief Shared memory of a CTA that has `blocks` blocks of the cells, for groups of `rows`
+ *  sequences: sums, and the weights that registers don't hold. */
+constexpr int64_t lstm_shared_bytes(bool backward, int64_t cells, int blocks, int rows) {
+  constexpr int64_t warps = 8, fragment = 256 * 16;  // of all threads
+  const int64_t slices = cells / 128;
+  if (backward) {
+    const int64_t kept = blocks == 1 || slices < 4 ? slices : slices <= 12 ? 2 : 4;
+    const int64_t turn = 2 * warps * rows * 8 * blocks * 4;
+    return 2 * turn + (slices - kept) * 2 * blocks * fragment + 16;
+  }
+  const int64_t quads = ceil_div(cells / 32, warps);
+  const int64_t kept = blocks == 1 ? quads : slices <= 12 ? 1 : 2;
+  return warps * rows * 8 * 16 + (quads - kept) * 4 * blocks * fragment;
+}
+
+/** @brief Multiprocessors that the CTAs of a launch may count on. Backward runs in clusters of two,
+ *  which need two that are neighbours. */
+constexpr int64_t lstm_multiprocessors(const LstmQuery& q) {
+  const int64_t paired = 2 * int64_t{q.pairs};
+  return q.backward && paired < q.multiprocessors ? paired : q.multiprocessors;
+}
+
+/** @brief The division with two blocks of cells a CTA (`wide`) or one, if the GPU has room for it.
+ *  Groups have 16 sequences where that gives more of them an SM of their own, or where shared
+ * memory holds no more. */
+constexpr LstmDivision lstm_division_of(const LstmQuery& q, bool wide) {
   LstmDivision d;
-  const int64_t cells = q.cells, sms = q.multiprocessors;
-  LstmSize size;
-  for (const LstmSize& made : lstm_sizes)
-    if (made.cells == cells) size = made;
-  if (size.cells == 0) return d;
-  const bool alone = size.two && cells / 8 * 2 > sms;
-  const bool several = q.directions > 1 || q.batch > 32;
-  const bool wide = !size.one || (alone && (cells / 8 > sms || (several && cells / 16 * 2 <= sms)));
-  d.ctas = static_cast<int>(cells / (wide ? 16 : 8));
-  if (d.ctas > sms) return d;
-  d.blocks = wide ? 2 : 1;
-  const int fit = static_cast<int>(sms / d.ctas);
+  const int blocks = wide ? 2 : 1;
+  const int64_t sms = lstm_multiprocessors(q), ctas = q.cells / (8 * blocks);
+  const auto has_room = [&](int rows) {
+    return lstm_shared_bytes(q.backward, q.cells, blocks, rows) <= q.shared_bytes;
+  };
+  if (ctas > sms || !has_room(16)) return d;
+  d.ctas = static_cast<int>(ctas);
+  d.blocks = blocks;
+  const int fit = static_cast<int>(sms / ctas);
   d.directions = q.directions > 1 && fit > 1 ? 2 : 1;
   const int together = fit / d.directions;
-  const bool tight = q.backward && cells == 2048;
-  d.rows = tight || ceil_div(q.batch, 16) <= together ? 16 : 32;
+  d.rows = !has_room(32) || ceil_div(q.batch, 16) <= together ? 16 : 32;
   const int64_t groups = ceil_div(q.batch, d.rows);
   d.splits = static_cast<int>(groups < together ? groups : together);
   d.groups = static_cast<int>(ceil_div(groups, d.splits));
   return d;
 }
 
-/** @brief Whether there is such a division, with no more sequences after each other than a product
- *  of all takes longer for. Backward runs in clusters of two. */
+/** @brief Two blocks of cells a CTA where one would leave some cells without an SM, or where that
+ *  lets another direction or group run beside; the other way where only that has room. */
+constexpr LstmDivision lstm_division(const LstmQuery& q) {
+  const int64_t cells = q.cells, sms = lstm_multiprocessors(q);
+  LstmSize size;
+  for (const LstmSize& made : lstm_sizes)
+    if (made.cells == cells) size = made;
+  if (size.cells == 0) return {};
+  const bool alone = size.two && cells / 8 * 2 > sms;
+  const bool several = q.directions > 1 || q.batch > 32;
+  const bool wide = !size.one || (alone && (cells / 8 > sms || (several && cells / 16 * 2 <= sms)));
+  const LstmDivision first = lstm_division_of(q, wide);
+  if (first.blocks > 0 || !(wide ? size.one : size.two)) return first;
+  return lstm_division_of(q, !wide);
+}
+
+/** @brief Whether there is such a division, all CTAs of which run at once, with no more sequences
+ *  after each other than a product of all takes longer for. */
 constexpr bool lstm_persistent_fits(const LstmQuery& q) {
   const LstmDivision d = lstm_division(q);
-  const bool passes = q.capability >= (q.backward || q.cells > 1024 ? 90 : 80);
+  const bool passes = q.cooperative && q.capability >= (q.backward ? 90 : 80);
   const int most = q.cells > 1024 ? 32 : 64;
   return is_low_precision(q.dtype) && d.blocks > 0 && passes && d.rows * d.groups <= most;
 }

@@ -3,6 +3,7 @@
  *  its own, into which weights and states are brought, and finds the sequence through LstmArgs. So
  *  one capture serves all sequences of a shape, whatever their length and addresses. */
 #include <bs/kernels/cuda/lstm/lstm_config.h>
+#include <bs/lib/counted_memory.h>
 #include <bs/lib/cuda/handles.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/kernels/cuda/lstm/lstm_enqueue.cuh>
@@ -25,20 +26,20 @@ struct GraphKey {
   auto operator<=>(const GraphKey&) const = default;
 };
 
-/// Memory of the device's pool that graphs work on. It goes back to the pool behind the last of
-/// them.
+/// Memory of the device's pool that graphs work on, counted with that of tensors. It goes back to
+/// the pool behind the last of them.
 class GraphMemory {
  public:
   GraphMemory(size_t bytes, Device device) : bytes_(bytes), device_(device) {
     const Stream stream = default_stream(device);
-    data_ = device_pool(device).allocate(bytes, stream);
+    data_ = allocate_counted(bytes, device_pool(device), stream);
     BS_CUDA_CHECK(cudaEventCreateWithFlags(&used_, cudaEventDisableTiming));
     BS_CUDA_CHECK(cudaEventRecord(used_, native(stream)));
   }
   ~GraphMemory() {
     const Stream stream = default_stream(device_);
     cudaStreamWaitEvent(native(stream), used_, 0);
-    device_pool(device_).deallocate(data_, bytes_, stream);
+    free_bytes(data_, bytes_, device_pool(device_), stream);
     cudaEventDestroy(used_);
   }
   GraphMemory(const GraphMemory&) = delete;
@@ -194,11 +195,17 @@ class GraphPlan {
   cudaGraphExec_t graphs_[std::size(lstm_chunks)] = {};
 };
 
+template <class T>
+std::list<GraphPlan<T>>& graph_plans() {
+  thread_local std::list<GraphPlan<T>> plans;
+  return plans;
+}
+
 /// The calling thread's plans, the latest first; few are kept.
 template <class T>
 GraphPlan<T>& graph_plan(const GraphKey& key) {
   constexpr size_t most = 16;
-  thread_local std::list<GraphPlan<T>> plans;
+  std::list<GraphPlan<T>>& plans = graph_plans<T>();
   for (auto at = plans.begin(); at != plans.end(); ++at)
     if (at->key() == key) {
       plans.splice(plans.begin(), plans, at);

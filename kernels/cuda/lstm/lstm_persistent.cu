@@ -23,6 +23,10 @@ void run(std::span<const LSTMSteps> directions, const LstmDivision& division, St
 
 }  // namespace
 
+LstmHost lstm_host(Device device) {
+  return recurrent::host_of<device::LstmCta<__half, 1, 1, 16>>(device, 1);
+}
+
 void lstm_persistent(std::span<const LSTMSteps> directions, const LstmDivision& division,
                      Stream stream) {
   if (directions.front().gates.dtype() == f16) return run<half>(directions, division, stream);

@@ -1,3 +1,4 @@
+#define BS_REPORTS_GIVING_UP
 #include <bs/kernels/cuda/device/lstm/lstm_persistent_backward.cuh>
 #include <bs/kernels/cuda/lstm/lstm_persistent_launch.cuh>
 
@@ -26,6 +27,10 @@ void run(std::span<const LSTMBackwardSteps> directions, const LstmDivision& divi
 }
 
 }  // namespace
+
+LstmHost lstm_backward_host(Device device) {
+  return recurrent::host_of<device::LstmBackwardCta<__half, 1, 1, 16>>(device, 2);
+}
 
 void lstm_persistent_backward(std::span<const LSTMBackwardSteps> directions,
                               const LstmDivision& division, Stream stream) {

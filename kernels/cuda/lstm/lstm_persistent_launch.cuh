@@ -32,28 +32,70 @@ __global__ void __launch_bounds__(PersistentShape::threads, 1)
   Cta::run(all.at[direction], split * all.groups, all.groups);
 }
 
-#ifdef BS_REPORTS_GIVING_UP
 /// Tells the kernels of this file, once a device, where to say that they gave up.
-static void set_report(Device of) {
+static void set_report(const char* op, Device of) {
   constexpr size_t most = 64;
   static auto* const flags = new std::array<std::once_flag, most>;
   std::call_once((*flags)[static_cast<size_t>(of.index())], [&] {
     const RelaxedCapture relaxed;
-    const GaveUp to = gave_up_report("lstm", of);
+    const GaveUp to = gave_up_report(op, of);
     static_assert(sizeof to == sizeof(device::bs_gave_up));
     BS_CUDA_CHECK(cudaMemcpyToSymbol(device::bs_gave_up, &to, sizeof to));
   });
 }
-#else
-/// The kernels of this file wait as long as it takes.
-static void set_report(Device) {}
-#endif
+
+/// Clusters of `cluster` CTAs, each with all shared memory of a multiprocessor, that run at once.
+template <class Cta>
+int most_clusters(const DeviceProperties& device, unsigned cluster) {
+  auto* kernel = persistent_kernel<Cta>;
+  cudaLaunchAttribute size{};
+  size.id = cudaLaunchAttributeClusterDimension;
+  size.val.clusterDim = {cluster, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(cluster);
+  config.blockDim = dim3(PersistentShape::threads);
+  config.dynamicSmemBytes = static_cast<size_t>(device.shared_memory_optin);
+  config.attrs = &size;
+  config.numAttrs = 1;
+  int clusters = 0;
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           device.shared_memory_optin) == cudaSuccess &&
+      cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess)
+    return clusters;
+  cudaGetLastError();
+  return device.multiprocessors / static_cast<int>(cluster);
+}
+
+/// What the kernels of this file find on a device.
+template <class Cta>
+LstmHost host_of(Device device, unsigned cluster) {
+  constexpr size_t most = 64;
+  static auto* const flags = new std::array<std::once_flag, most>;
+  static auto* const hosts = new std::array<LstmHost, most>;
+  const auto slot = static_cast<size_t>(device.index());
+  std::call_once((*flags)[slot], [&] {
+    const RelaxedCapture relaxed;
+    const DeviceGuard guard(device);
+    LstmHost& host = (*hosts)[slot];
+    cudaFuncAttributes kernel{};
+    BS_CUDA_CHECK(cudaFuncGetAttributes(&kernel, persistent_kernel<Cta>));
+    // Code for another GPU, brought to this one by the driver, lacks what came after that one.
+    host.capability = kernel.ptxVersion;
+    int cooperative = 0;
+    BS_CUDA_CHECK(
+        cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, device.index()));
+    host.cooperative = cooperative != 0;
+    if (cluster > 1 && host.capability >= 90)
+      host.pairs = most_clusters<Cta>(device_properties(device), cluster);
+  });
+  return (*hosts)[slot];
+}
 
 /// All CTAs of a cooperative launch run at once, which waiting for each other presumes.
 template <class Cta>
 void launch_persistent(const Together<typename Cta::Params>& all, const LstmDivision& d,
                        size_t directions, unsigned cluster, Stream stream) {
-  set_report(stream.device());
+  set_report(Cta::backward ? "lstm_backward" : "lstm", stream.device());
   auto* kernel = persistent_kernel<Cta>;
   BS_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Cta::shared_bytes));
@@ -74,7 +116,7 @@ void launch_persistent(const Together<typename Cta::Params>& all, const LstmDivi
 }
 
 template <class Cta>
-constexpr bool fits_shared_memory = Cta::shared_bytes <= 227 * 1024;
+constexpr bool fits_shared_memory = Cta::shared_bytes <= most_shared_bytes;
 
 /// Directions as their parameters, as many at once as the division says, by one kernel.
 template <class Cta, class Params>
@@ -99,10 +141,15 @@ bool launch_size(std::span<const Params> directions, int64_t cells, const LstmDi
                  unsigned cluster, Stream stream) {
   constexpr int slices = size.cells / 128;
   const auto launch = [&]<int blocks>() {
+    using Narrow = Cta<T, slices, blocks, 16>;
+    using Wide = Cta<T, slices, blocks, 32>;
+    static_assert(Narrow::shared_bytes ==
+                  lstm_shared_bytes(Narrow::backward, size.cells, blocks, 16));
+    static_assert(Wide::shared_bytes == lstm_shared_bytes(Wide::backward, size.cells, blocks, 32));
     if (d.rows == 16) {
-      launch_directions<Cta<T, slices, blocks, 16>>(directions, d, cluster, stream);
+      launch_directions<Narrow>(directions, d, cluster, stream);
     } else {
-      launch_directions<Cta<T, slices, blocks, 32>>(directions, d, cluster, stream);
+      launch_directions<Wide>(directions, d, cluster, stream);
     }
     return true;
   };

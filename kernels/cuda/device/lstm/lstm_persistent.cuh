@@ -66,6 +66,7 @@ struct PersistentCell {
 template <class T, int KS, int CB, int Rows>
 struct LstmCta {
   using Params = PersistentLstm<T>;
+  static constexpr bool backward = false;
   using Shape = PersistentShape;
   static constexpr int hidden = 128 * KS, rows = Rows, own = Shape::block * CB;
   static constexpr int tiles = 2 * CB;        ///< of 16 rows of weights

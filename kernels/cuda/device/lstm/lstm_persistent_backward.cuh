@@ -15,6 +15,7 @@
 #include <bs/kernels/cuda/device/lstm/lstm_exchange.cuh>
 #include <bs/kernels/cuda/device/ptx/barrier.cuh>
 #include <bs/kernels/cuda/device/ptx/mma.cuh>
+#include <bs/kernels/cuda/device/ptx/patience.cuh>
 
 namespace bs::cuda::device {
 
@@ -65,6 +66,7 @@ __device__ inline void send_to(unsigned address, unsigned barrier, float x, floa
 template <class T, int KS, int CB, int Rows>
 struct LstmBackwardCta {
   using Params = PersistentLstmBackward<T>;
+  static constexpr bool backward = true;
   using Shape = PersistentShape;
   static constexpr int hidden = 128 * KS, rows = Rows, own = Shape::block * CB;
   static constexpr int tiles = 2 * CB;               ///< of 8 columns, of both CTAs
@@ -294,18 +296,19 @@ struct LstmBackwardCta {
     if (threadIdx.x == 0) barriers[turn % 2].arrive_expecting(turn_bytes);
     // Pieces of the last sequence: the others come at about the same time.
     const bool looks = lane < 4 * quads;
-    while (__any_sync(all_lanes, looks && take_word(last) == unwritten)) {
-    }
+    Patience patience;
+    while (__any_sync(all_lanes, looks && take_word(last) == unwritten)) patience.spend();
     Sums sum;
     bool lacks;
 #pragma unroll 1
     do {
       zero(sum);
       lacks = multiply(from, count, w, sum);
+      patience.spend();
     } while (__any_sync(all_lanes, lacks));
     send(turn, sum);
     prepare(next, in);
-    barriers[turn % 2].wait(turn / 2 % 2);
+    barriers[turn % 2].wait(turn / 2 % 2);  // ends, or the other CTA has given up for both
     float through[CB];
 #pragma unroll
     for (int block = 0; block < CB; ++block) through[block] = collect(turn, block);

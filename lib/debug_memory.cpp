@@ -1,0 +1,294 @@
+#include <bs/lib/check.h>
+#include <bs/lib/debug_memory.h>
+#include <bs/lib/out_of_memory.h>
+#include <bs/lib/tensor.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+#if BS_WITH_CUDA
+#include <bs/lib/cuda/pool.h>
+#include <bs/lib/cuda/runtime.h>
+#endif
+#if BS_SANITIZED
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(pointer, bytes) ((void)0)
+#define ASAN_UNPOISON_MEMORY_REGION(pointer, bytes) ((void)0)
+#endif
+
+namespace bs {
+
+/// An allocation. Its operation is known once that begins: a front door allocates results before.
+struct DebugMemory::Record {
+  size_t bytes;
+  std::string within;     ///< the range around it
+  std::string operation;  ///< empty until it is known
+};
+
+namespace {
+
+constexpr size_t guard = 256;  // keeps the alignment; the guard behind may be longer by a rest
+constexpr uint8_t guard_byte = 0xa5;
+constexpr uint8_t poison_byte = 0xff;  // NaN in every floating type, -1 in integers
+
+std::atomic<int> watchers = 0;
+
+/// Of records' names, which their own thread sets and any other may read.
+std::mutex& names() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+/// Ranges of this thread, the innermost last, and what it allocated since the last of them.
+struct Thread {
+  std::vector<std::string> ranges;
+  std::vector<std::pair<std::weak_ptr<void>, std::string*>> unnamed;
+
+  void name_all(const std::string& name) {
+    const std::lock_guard lock(names());
+    for (const auto& [record, to] : unnamed)
+      if (const std::shared_ptr<void> alive = record.lock()) *to = name;
+    unnamed.clear();
+  }
+};
+
+Thread& thread() {
+  thread_local Thread here;
+  return here;
+}
+
+bool captured([[maybe_unused]] Stream stream) {
+#if BS_WITH_CUDA
+  if (stream.device().is_cuda()) return cuda::is_captured(stream);
+#endif
+  return false;
+}
+
+void set_bytes(std::byte* to, size_t bytes, uint8_t value, Stream stream) {
+#if BS_WITH_CUDA
+  if (stream.device().is_cuda()) return cuda::set_bytes(to, value, bytes, stream);
+#endif
+  std::fill_n(to, bytes, std::byte{value});
+}
+
+size_t back_guard(size_t bytes) { return guard + (guard - bytes % guard) % guard; }
+
+}  // namespace
+
+DebugMemory::DebugMemory(MemoryResource& inner, bool loud) : inner_(inner), loud_(loud) {
+  ++watchers;
+}
+
+DebugMemory::~DebugMemory() { --watchers; }
+
+void* DebugMemory::allocate(size_t bytes, Stream stream) {
+  auto* whole = static_cast<std::byte*>(inner_.allocate(guard + bytes + back_guard(bytes), stream));
+  set_bytes(whole, guard, guard_byte, stream);
+  set_bytes(whole + guard, bytes, poison_byte, stream);
+  set_bytes(whole + guard + bytes, back_guard(bytes), guard_byte, stream);
+  if (stream.device().is_cpu()) {
+    ASAN_POISON_MEMORY_REGION(whole, guard);
+    ASAN_POISON_MEMORY_REGION(whole + guard + bytes, back_guard(bytes));
+  }
+  constexpr size_t most_unnamed = 64;  // of a thread that never comes to a range
+  Thread& here = thread();
+  const auto record = std::make_shared<Record>(
+      Record{bytes, here.ranges.empty() ? std::string() : here.ranges.back(), {}});
+  if (here.unnamed.size() == most_unnamed) here.unnamed.erase(here.unnamed.begin());
+  here.unnamed.emplace_back(record, &record->operation);
+  const std::lock_guard lock(mutex_);
+  records_[whole + guard] = record;
+  return whole + guard;
+}
+
+void DebugMemory::deallocate(void* pointer, size_t bytes, Stream stream) noexcept {
+  std::byte* whole = static_cast<std::byte*>(pointer) - guard;
+  const size_t all = guard + bytes + back_guard(bytes);
+  if (stream.device().is_cpu()) ASAN_UNPOISON_MEMORY_REGION(whole, all);
+  try {
+    std::string operation;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = records_.find(pointer);
+      if (found != records_.end()) {
+        const std::lock_guard name(names());
+        operation = found->second->operation;
+        records_.erase(found);
+      }
+    }
+    // A graph would look at and poison what is there as it runs.
+    if (!captured(stream)) {
+      check_guards(whole, bytes, stream, operation);
+      set_bytes(whole + guard, bytes, poison_byte, stream);
+    }
+  } catch (const std::exception& error) {
+    find(error.what());
+  }
+  inner_.deallocate(whole, all, stream);
+}
+
+void DebugMemory::find(std::string finding) {
+  if (loud_) std::fprintf(stderr, "bs: memory: %s\n", finding.c_str());
+  const std::lock_guard lock(mutex_);
+  findings_.push_back(std::move(finding));
+}
+
+void DebugMemory::check_guards(std::byte* whole, size_t bytes, Stream stream,
+                               const std::string& operation) {
+  const StreamGuard on(stream);
+  const Device device = stream.device();
+  // Needs no memory on the CPU: tests of memory faults free tensors while there is none.
+  const auto check = [&](std::byte* from, size_t length, const char* where) {
+    std::array<std::byte, 2 * guard> copied;
+    const std::byte* seen = from;
+    if (device.is_cuda()) {
+      const Shape shape{static_cast<int64_t>(length)};
+      copy_bytes(Tensor::from_blob(from, shape, u8, device),
+                 Tensor::from_blob(copied.data(), shape, u8, Device::cpu()));
+      seen = copied.data();
+    }
+    const auto* const damaged =
+        std::find_if(seen, seen + length, [](std::byte b) { return b != std::byte{guard_byte}; });
+    if (damaged == seen + length) return;
+    find(format("{} bytes on {}: written {} (byte {} of the guard band){}", bytes, device, where,
+                damaged - seen, operation.empty() ? "" : format("; allocated by {}", operation)));
+  };
+  check(whole, guard, "before the begin");
+  check(whole + guard + bytes, back_guard(bytes), "past the end");
+}
+
+std::vector<std::string> DebugMemory::take_findings() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(findings_, {});
+}
+
+std::vector<HeldMemory> DebugMemory::held() const {
+  std::map<std::string, HeldMemory> by_name;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::lock_guard name(names());
+    for (const auto& [pointer, record] : records_) {
+      const Record& r = *record;
+      const bool apart = !r.within.empty() && r.within != r.operation && !r.operation.empty();
+      const std::string operation = apart                 ? r.operation + " in " + r.within
+                                    : r.operation.empty() ? r.within
+                                                          : r.operation;
+      HeldMemory& of = by_name[operation];
+      of.operation = operation;
+      of.bytes += static_cast<int64_t>(r.bytes);
+      ++of.allocations;
+    }
+  }
+  std::vector<HeldMemory> all;
+  for (auto& [name, held] : by_name) all.push_back(std::move(held));
+  std::stable_sort(all.begin(), all.end(),
+                   [](const HeldMemory& a, const HeldMemory& b) { return a.bytes > b.bytes; });
+  return all;
+}
+
+namespace {
+
+/// Those of the devices that are or were watched; never destroyed, since tensors may outlive main.
+struct Watched {
+  std::mutex mutex;
+  std::map<int, std::unique_ptr<DebugMemory>> memory;  ///< by the device's number, -1: the CPU
+  std::map<int, MemoryResource*> before;               ///< what set_memory_debug took the place of
+
+  static Watched& all() {
+    static auto* const watched = new Watched;
+    return *watched;
+  }
+};
+
+int number(Device device) { return device.is_cpu() ? -1 : device.index(); }
+Device device_of(int number) { return number < 0 ? Device::cpu() : Device::cuda(number); }
+
+std::string text_of(Device device, const std::vector<HeldMemory>& held) {
+  constexpr size_t most = 20;
+  std::string text;
+  for (size_t i = 0; i < std::min(most, held.size()); ++i)
+    text += format("  {} in {} of {}\n", in_units(held[i].bytes), held[i].allocations,
+                   held[i].operation.empty() ? "no operation" : held[i].operation);
+  if (held.size() > most) text += format("  and {} operations more\n", held.size() - most);
+  return text.empty() ? text : format("allocated on {} and held:\n{}", device, text);
+}
+
+/// As the program ends.
+void report_held() {
+  Watched& watched = Watched::all();
+  const std::lock_guard lock(watched.mutex);
+  for (const auto& [device, memory] : watched.memory)
+    std::fprintf(stderr, "%s", text_of(device_of(device), memory->held()).c_str());
+}
+
+/// That of a device, which is made of `inner` at the first call.
+DebugMemory& watch(Device device, MemoryResource& inner) {
+  Watched& watched = Watched::all();
+  const std::lock_guard lock(watched.mutex);
+  if (watched.memory.empty()) std::atexit(report_held);
+  std::unique_ptr<DebugMemory>& memory = watched.memory[number(device)];
+  if (!memory) memory = std::make_unique<DebugMemory>(inner, true);
+  return *memory;
+}
+
+}  // namespace
+
+void set_memory_debug(Device device, bool on) {
+  Watched& watched = Watched::all();
+  MemoryResource& now = memory_resource(device);
+  DebugMemory& memory = watch(device, now);
+  if (on == (&now == &memory)) return;
+  if (on) {
+    MemoryResource* const before = set_memory_resource(device, &memory);
+    const std::lock_guard lock(watched.mutex);
+    watched.before[number(device)] = before;
+  } else {
+    const std::lock_guard lock(watched.mutex);
+    set_memory_resource(device, watched.before[number(device)]);
+  }
+}
+
+std::string memory_report(Device device) {
+  const MemoryStatistics s = memory_statistics(device);
+  const int64_t rest = std::max<int64_t>(s.reserved - s.in_use, 0);
+  const double share =
+      s.reserved > 0 ? 100 * static_cast<double>(rest) / static_cast<double>(s.reserved) : 0;
+  std::string text = format(
+      "memory of {}: tensors hold {} in {} allocations, {} at most; {} reserved, of which {} ({} "
+      "%) "
+      "are cached or cut into pieces that are too small\n",
+      device, in_units(s.in_use), s.live, in_units(s.peak), in_units(s.reserved), in_units(rest),
+      static_cast<int>(share + .5));
+  Watched& watched = Watched::all();
+  const std::lock_guard lock(watched.mutex);
+  const auto found = watched.memory.find(number(device));
+  if (found != watched.memory.end()) text += text_of(device, found->second->held());
+  return text;
+}
+
+namespace detail {
+
+MemoryResource& watched_pool(Device device, MemoryResource& pool) { return watch(device, pool); }
+
+bool memory_is_watched() { return watchers.load(std::memory_order_relaxed) > 0; }
+
+void enter_range(const char* name) {
+  Thread& here = thread();
+  here.name_all(name);
+  here.ranges.emplace_back(name);
+}
+
+void leave_range() {
+  Thread& here = thread();
+  if (here.ranges.empty()) return;  // entered before anything was watched
+  here.name_all(here.ranges.back());
+  here.ranges.pop_back();
+}
+
+}  // namespace detail
+
+}  // namespace bs

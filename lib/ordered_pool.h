@@ -1,0 +1,54 @@
+#pragma once
+/** @file What a pool of a device does when, whatever hands out its memory. */
+#include <bs/lib/memory.h>
+#include <bs/lib/out_of_memory.h>
+
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+namespace bs {
+
+/** @brief Memory of a device in the order of streams, as its driver has it. */
+class OrderedMemory {
+ public:
+  virtual ~OrderedMemory() = default;
+  /** @brief Null where there is too little. @throws Error where something else fails. */
+  virtual void* take(size_t bytes, Stream stream) = 0;
+  /** @brief Whether it was freed; not where the stream or the driver is gone. */
+  virtual bool give(void* pointer, Stream stream) noexcept = 0;
+  /** @brief Whether what is queued on the stream goes into a graph instead. */
+  virtual bool captured(Stream stream) noexcept = 0;
+  /** @brief Waits for all that is queued on the device. */
+  virtual void wait() = 0;
+  /** @brief Gives what was freed, and is not in use any more, back to the system. */
+  virtual void trim() = 0;
+  /** @brief A stream to give memory back on whose own one is gone. */
+  virtual Stream stream() = 0;
+  virtual int64_t reserved() const = 0;
+  virtual MemoryShares shares() const = 0;
+};
+
+/** @brief A pool over it. Before it fails, it waits for the device and gives back what is cached.
+ *  Nothing is freed into a graph that does not own it: such memory comes back by trim(). */
+class OrderedPool final : public MemoryResource {
+ public:
+  OrderedPool(Device device, OrderedMemory& memory) : device_(device), memory_(memory) {}
+  void* allocate(size_t bytes, Stream stream) override;
+  void deallocate(void* pointer, size_t bytes, Stream stream) noexcept override;
+  void trim() override;
+  int64_t reserved() const override { return memory_.reserved(); }
+
+ private:
+  void* take(size_t bytes, Stream stream);
+  bool give(void* pointer, Stream stream) noexcept;
+  void strand(void* pointer) noexcept;
+
+  Device device_;
+  OrderedMemory& memory_;
+  std::mutex mutex_;
+  std::unordered_set<void*> of_graphs_;  ///< taken while their stream was captured
+  std::vector<void*> stranded_;          ///< freed, but not by their streams
+};
+
+}  // namespace bs

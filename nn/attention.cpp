@@ -73,9 +73,7 @@ KVCache SparseAttention::make_cache(int64_t batch, int64_t capacity, int64_t pag
 
 LayoutPtr SparseAttention::layout(int64_t sequence) const {
   const int blocks = static_cast<int>((sequence + options_.block - 1) / options_.block);
-  const std::lock_guard lock(mutex_);
-  LayoutPtr& kept = layouts_[blocks];
-  if (!kept) {
+  return *layouts_.get<LayoutPtr>(blocks, [&] {
     LayoutPtr made = options_.pattern(
         {.heads = options_.heads, .rows = blocks, .cols = blocks, .block = options_.block});
     const bool fits = made && made->block() == options_.block && made->rows() == blocks &&
@@ -83,9 +81,8 @@ LayoutPtr SparseAttention::layout(int64_t sequence) const {
                       (made->heads() == 1 || made->heads() == options_.heads);
     BS_CHECK(fits, "attention: the pattern does not fit {} heads and {} blocks of {} each way",
              options_.heads, blocks, options_.block);
-    kept = std::move(made);
-  }
-  return kept;
+    return made;
+  });
 }
 
 }  // namespace bs::nn

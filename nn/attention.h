@@ -1,19 +1,22 @@
 #pragma once
 /** @file Multi-head self-attention over the blocks of a pattern. */
+#include <bs/lib/kept.h>
 #include <bs/lib/patterns.h>
 #include <bs/nn/dropout.h>
 #include <bs/nn/kv_cache.h>
 #include <bs/nn/linear.h>
 
 #include <functional>
-#include <map>
-#include <mutex>
 
 namespace bs::nn {
 
 /** @brief Makes the layout for a size, for example
  *  `[](const patterns::Size& s) { return patterns::fixed(s, {.causal = true}); }`. */
 using Pattern = std::function<LayoutPtr(const patterns::Size&)>;
+
+/** @brief Layouts of as many sizes that an attention layer keeps; the one least recently asked for
+ *  is made anew. */
+inline constexpr size_t most_layouts = 64;
 
 struct SparseAttentionOptions {
   int64_t width = 0;  ///< features of input and output
@@ -45,7 +48,8 @@ class SparseAttention : public Module {
   /** @brief A cache that fits this layer, in pages of `page` tokens; 0: without pages. */
   KVCache make_cache(int64_t batch, int64_t capacity, int64_t page = 0) const;
 
-  /** @brief The layout for a sequence, made at first use and kept. Thread-safe. */
+  /** @brief The layout for a sequence, made at first use and kept while few others are asked for.
+   * Thread-safe. */
   LayoutPtr layout(int64_t sequence) const;
 
   Linear qkv;  ///< width -> 3 width
@@ -55,8 +59,7 @@ class SparseAttention : public Module {
   void check_input(const Variable& x) const;
   Options options_;
   Dropout dropout_;
-  mutable std::mutex mutex_;
-  mutable std::map<int64_t, LayoutPtr> layouts_;  ///< by blocks
+  mutable Cache layouts_{most_layouts};  ///< by blocks
 };
 
 }  // namespace bs::nn

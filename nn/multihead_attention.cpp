@@ -176,9 +176,8 @@ KVCache MultiheadAttention::make_cache(int64_t batch, int64_t capacity, int64_t 
 LayoutPtr MultiheadAttention::layout(int64_t queries, int64_t keys) const {
   const int block = options_.block;
   const auto blocks = [block](int64_t n) { return static_cast<int>((n + block - 1) / block); };
-  const std::lock_guard lock(mutex_);
-  LayoutPtr& kept = layouts_[{blocks(queries), blocks(keys)}];
-  if (!kept) {
+  const std::pair of(blocks(queries), blocks(keys));
+  return *layouts_.get<LayoutPtr>(of, [&] {
     patterns::Size size{.rows = blocks(queries), .cols = blocks(keys), .block = block};
     if (options_.pattern) size.heads = options_.heads;
     LayoutPtr made = options_.pattern ? options_.pattern(size) : patterns::dense(size);
@@ -187,9 +186,8 @@ LayoutPtr MultiheadAttention::layout(int64_t queries, int64_t keys) const {
                       (made->heads() == 1 || made->heads() == options_.heads);
     BS_CHECK(fits, "multihead_attention: the pattern does not fit {} heads of {} x {} blocks of {}",
              options_.heads, size.rows, size.cols, block);
-    kept = std::move(made);
-  }
-  return kept;
+    return made;
+  });
 }
 
 }  // namespace bs::nn

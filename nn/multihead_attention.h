@@ -80,8 +80,7 @@ class MultiheadAttention : public Module {
   Options options_;
   int64_t head_dim_, kv_heads_;
   std::optional<RMSNorm> q_norm_, k_norm_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::pair<int64_t, int64_t>, LayoutPtr> layouts_;
+  mutable Cache layouts_{most_layouts};  ///< by blocks of queries and keys
 };
 
 }  // namespace bs::nn

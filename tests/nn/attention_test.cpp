@@ -124,6 +124,17 @@ TEST_CASE("nn::SparseAttention: layouts are made once a length, by each instance
   CHECK(other.layout(16) != first);
 }
 
+TEST_CASE("nn::SparseAttention: layouts of lengths long past go") {
+  const nn::SparseAttention attention(options());
+  const std::weak_ptr<const Layout> early = attention.layout(8);
+  for (int64_t n = 16; n < 16 + 8 * 100; n += 8) {
+    const LayoutPtr latest = attention.layout(n);
+    CHECK(attention.layout(n) == latest);
+  }
+  CHECK(early.expired());
+  CHECK(attention.layout(8)->rows() == 1);
+}
+
 TEST_CASE("nn::SparseAttention: names, dropout, and the dtypes of its parameters") {
   nn::SparseAttentionOptions o = options(bf16);
   o.dropout = 0.5;

@@ -3,10 +3,9 @@
 #include <bs/kernels/cuda/gemm/blas_matrix.h>
 #include <bs/kernels/linear.h>
 #include <bs/kernels/matmul.h>
+#include <bs/lib/kept.h>
 
 #include <bit>
-#include <compare>
-#include <map>
 
 namespace bs::cuda {
 
@@ -23,7 +22,7 @@ struct Problem {
   BlasMatrix x, weight;
   uint32_t x_alignment, weight_alignment;
 
-  auto operator<=>(const Problem&) const = default;  // NOLINT(modernize-use-nullptr): its bug
+  bool operator==(const Problem&) const = default;
 };
 
 struct Choice {
@@ -89,18 +88,17 @@ struct Preference {
 };
 
 /// The algorithm that cuBLASLt's heuristic names first; asking takes longer than a small product.
-const Choice& choose(cublasLtHandle_t handle, const Problem& problem, Description& d) {
-  thread_local std::map<Problem, Choice> choices;
-  const auto [at, is_new] = choices.try_emplace(problem);
-  if (!is_new) return at->second;
-  Preference preference(problem);
-  cublasLtMatmulHeuristicResult_t result{};
-  int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle, &d.product, &d.weight, &d.x, &d.y, &d.y, &preference.value, 1, &result, &count);
-  if (status == CUBLAS_STATUS_SUCCESS && count > 0)
-    at->second = {true, result.algo, result.workspaceSize};
-  return at->second;
+Kept<Choice> choose(cublasLtHandle_t handle, const Problem& problem, Description& d) {
+  thread_local Cache choices(256);
+  return choices.get<Choice>(problem, [&] {
+    Preference preference(problem);
+    cublasLtMatmulHeuristicResult_t result{};
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle, &d.product, &d.weight, &d.x, &d.y, &d.y, &preference.value, 1, &result, &count);
+    const bool possible = status == CUBLAS_STATUS_SUCCESS && count > 0;
+    return possible ? Choice{true, result.algo, result.workspaceSize} : Choice{};
+  });
 }
 
 /// y = x weight^T + bias in one kernel; false where cuBLASLt has none.
@@ -124,7 +122,8 @@ bool fused(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tens
   Description d(problem, vector.data());
   // A cuBLAS handle is one of cuBLASLt too.
   const auto handle = reinterpret_cast<cublasLtHandle_t>(cublas_handle(stream));
-  const Choice& choice = choose(handle, problem, d);
+  const Kept<Choice> kept = choose(handle, problem, d);
+  const Choice& choice = *kept;
   if (!choice.possible) return false;
   const Tensor workspace =
       Tensor::empty({static_cast<int64_t>(choice.workspace)}, u8, stream.device());

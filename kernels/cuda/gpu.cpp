@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/gpu.h>
+#include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <map>
@@ -15,7 +16,7 @@ Gpu measure(Device device) {
   gpu.capability = p.capability;
   gpu.shared_bytes = p.shared_memory_optin;
   gpu.l2_bytes = p.l2_bytes;
-  gpu.memory_bytes = p.memory_bytes;
+  gpu.memory_bytes = gpu.free_bytes = p.memory_bytes;
   gpu.memory_rate = p.memory_rate / 1e9;
   return gpu;
 }
@@ -31,6 +32,12 @@ const Gpu& gpu_of(Device device) {
   const auto found = all.find(device.index());
   return found != all.end() ? found->second
                             : all.emplace(device.index(), measure(device)).first->second;
+}
+
+Gpu gpu_now(Device device) {
+  Gpu gpu = gpu_of(device);
+  if (device.is_cuda()) gpu.free_bytes = free_memory(device);
+  return gpu;
 }
 
 }  // namespace bs::cuda

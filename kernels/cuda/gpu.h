@@ -14,6 +14,7 @@ struct Gpu {
   int64_t shared_bytes = 227 * 1024;         ///< shared memory that one CTA may have
   int64_t l2_bytes = int64_t{50} << 20;      ///< of the L2 cache
   int64_t memory_bytes = int64_t{80} << 30;  ///< of device memory
+  int64_t free_bytes = memory_bytes;         ///< of it, as a plan is made
   double clock = 1.7;         ///< cycles a nanosecond, while tensor cores are at work
   double memory_rate = 3352;  ///< bytes a nanosecond of the memory bus
   double copy_rate = 2800;    ///< bytes a nanosecond that copies move; an H200\'s too
@@ -32,7 +33,10 @@ struct Gpu {
   double scaled(double rate) const { return rate * multiprocessors * clock / (132 * 1.7); }
 };
 
-/** @brief The GPU of a device by its properties; the values above for the host. */
+/** @brief The GPU of a device by its properties, none of whose memory is taken; the values above
+ *  for the host. */
 const Gpu& gpu_of(Device device);
+/** @brief The same with the memory that is free now. Takes some microseconds. */
+Gpu gpu_now(Device device);
 
 }  // namespace bs::cuda

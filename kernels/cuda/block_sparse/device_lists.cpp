@@ -119,7 +119,8 @@ Kept<DsdWork> dsd_work(const Layout& layout, const DsdShape& shape, Stream strea
   const DsdShape planned = planned_shape(layout, shape, gpu, now);
   Kept<DsdWork> kept =
       layout.derived<DsdWork>(Planned<DsdShape>{planned, now, device.index()}, [&] {
-        DsdWork work{.plan = plan_dsd(layout, planned, gpu, now), .planned_n = planned.n};
+        DsdWork work{.plan = plan_dsd(layout, planned, gpu_now(device), now),
+                     .planned_n = planned.n};
         work.split = DevicePieces(work.plan.split, device);
         work.plan.split = {};
         if (work.split.count > 0) work.made = MadeOn(stream);
@@ -133,18 +134,20 @@ Kept<SddWork> sdd_work(const Layout& layout, const SddShape& shape, Stream strea
   const Device device = stream.device();
   const Gpu& gpu = gpu_of(device);
   const Settings now = settings();
-  Kept<SddWork> kept = layout.derived<SddWork>(Planned<SddShape>{shape, now, device.index()}, [&] {
-    SddWork work{.plan = plan_sdd(layout, shape, gpu, now)};
-    work.items = work.plan.items();
-    if (work.items == 0) return work;
-    work.split = DevicePieces(work.plan.split, device);
-    work.shares = DeviceShares(work.plan.shares, work.plan.gathered, device);
-    work.plan.split = {};
-    work.plan.shares = {};
-    work.plan.gathered = {};
-    work.made = MadeOn(stream);
-    return work;
-  });
+  const SddShape planned = planned_shape(layout, shape, gpu);
+  Kept<SddWork> kept =
+      layout.derived<SddWork>(Planned<SddShape>{planned, now, device.index()}, [&] {
+        SddWork work{.plan = plan_sdd(layout, planned, gpu_now(device), now)};
+        work.items = work.plan.items();
+        if (work.items == 0) return work;
+        work.split = DevicePieces(work.plan.split, device);
+        work.shares = DeviceShares(work.plan.shares, work.plan.gathered, device);
+        work.plan.split = {};
+        work.plan.shares = {};
+        work.plan.gathered = {};
+        work.made = MadeOn(stream);
+        return work;
+      });
   kept->made.wait(kept, stream);
   return kept;
 }

@@ -6,6 +6,7 @@
 #include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/strided.h>
+#include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <array>
@@ -136,8 +137,9 @@ void matmul(const Tensor& a_any, const Tensor& b_any, const Tensor& c, Stream st
   if (one_batch && !(c.dtype() == f32 && tf32_allowed())) {
     const DeviceProperties& device = device_properties(c.device());
     const MatmulProblem x = problem(a, b, c, batch);
-    const MatmulPath path =
-        choose_matmul(x, device.capability, device.multiprocessors, device.memory_bytes);
+    MatmulMemory memory{device.memory_bytes, device.memory_bytes};
+    if (asks_for_memory(x, memory.total)) memory.free = free_memory(c.device());
+    const MatmulPath path = choose_matmul(x, device.capability, device.multiprocessors, memory);
     if (path != MatmulPath::library) {
       const auto all = [&](const Tensor& t, int n) {
         return batch_of(t, batch.inner(), batch.inner_stride(n));

@@ -90,10 +90,21 @@ constexpr int64_t bytes_in_parts(const MatmulProblem& p) {
   return 8 * p.k * (p.a_matrices * p.m + p.b_matrices * p.n);
 }
 
+/** @brief Memory of a GPU, in bytes. */
+struct MatmulMemory {
+  int64_t total = int64_t{80} << 30;
+  int64_t free = total;  ///< that tensors may take now, as far as known
+};
+/** @brief Whether the choice depends on how much is free; else nobody needs to ask. */
+constexpr bool asks_for_memory(const MatmulProblem& p, int64_t total) {
+  return p.dtype == DType::f32 && bytes_in_parts(p) > total / 64;
+}
+
 /** @brief The faster path, on Hopper; elsewhere the library. Parts only where they save a tenth,
- *  and take a quarter of the GPU's memory at most. f64 is the library's. */
+ *  and take a quarter of the GPU's memory at most, and half of what is free. f64 is the library's.
+ */
 constexpr MatmulPath choose_matmul(const MatmulProblem& p, int capability, int multiprocessors,
-                                   int64_t memory_bytes = int64_t{80} << 30) {
+                                   const MatmulMemory& memory = {}) {
   constexpr int64_t most = int64_t{1} << 30;  // of an extent, in GemmOperation
   if (capability != 90 || multiprocessors < 2 || p.m > most || p.n > most || p.k > most)
     return MatmulPath::library;
@@ -101,7 +112,8 @@ constexpr MatmulPath choose_matmul(const MatmulProblem& p, int capability, int m
     return fills_tiles(p, multiprocessors) ? MatmulPath::tiles : MatmulPath::library;
   const bool pays =
       p.dtype == DType::f32 && seconds_in_parts(p, multiprocessors) < .9 * seconds_of_library(p);
-  return pays && bytes_in_parts(p) <= memory_bytes / 4 ? MatmulPath::parts : MatmulPath::library;
+  const int64_t room = std::min(memory.total / 4, memory.free / 2);
+  return pays && bytes_in_parts(p) <= room ? MatmulPath::parts : MatmulPath::library;
 }
 
 }  // namespace bs::cuda

@@ -1,6 +1,7 @@
 // What plans of block-sparse products promise, whatever the GPU.
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/patterns.h>
 #include <bs/tests/kernels/cuda/work_pieces.h>
 #include <bs/tests/support/uneven_layout.h>
@@ -205,6 +206,64 @@ TEST_CASE("plan: a width that varies is planned a few times, and as it would be 
     CAPTURE(shape.n);
     CHECK(same(plan, own));
   }
+}
+
+TEST_CASE("plan: a dense product takes a sixteenth of the memory, and a quarter of what is free") {
+  // Of 4096 x 4096 each: S and for split factors both operands in two parts, 4 and 8 bytes.
+  const LayoutPtr layout = random_layout(4096, 32, .95);
+  constexpr int64_t mib = int64_t{1} << 20;
+  const auto paths = [&](Factors factors, const Gpu& gpu) {
+    const DsdShape dsd{.factors = factors, .n = 4096};
+    const SddShape sdd{.factors = factors, .k = 4096};
+    return std::pair(plan_dsd(*layout, dsd, gpu, {}).path, plan_sdd(*layout, sdd, gpu, {}).path);
+  };
+  const std::pair dense(Path::dense, Path::dense), sparse(Path::tf32, Path::tf32);
+  CHECK(paths(Factors::tf32, {}) == dense);
+  CHECK(paths(Factors::tf32, {.memory_bytes = 64 * 16 * mib}) == dense);
+  CHECK(paths(Factors::tf32, {.memory_bytes = 63 * 16 * mib}) == sparse);
+  CHECK(paths(Factors::tf32, {.free_bytes = 64 * 4 * mib}) == dense);
+  CHECK(paths(Factors::tf32, {.free_bytes = 63 * 4 * mib}) == sparse);
+  CHECK(paths(Factors::split, {.free_bytes = (64 + 2 * 128) * 4 * mib}) == dense);
+  CHECK(paths(Factors::split, {.free_bytes = (64 + 2 * 128 - 1) * 4 * mib}) == sparse);
+}
+
+TEST_CASE("plan: a depth that varies is planned a few times, and cut as it would be by itself") {
+  const LayoutPtr small = random_layout(2048, 32, .1), large = random_layout(16384, 64, .3);
+  for (const Factors factors : all_factors) {
+    const int64_t depth = factors == Factors::half ? 64 : 32;
+    std::vector<int64_t> planned;
+    for (int64_t k = 32768; k < 65536; k += 40) {
+      const SddShape shape{.factors = factors, .k = k, .a_turnable = 128 * k};
+      for (const LayoutPtr& layout : {small, large}) {
+        const SddShape of = planned_shape(*layout, shape, {});
+        CHECK(of.k >= k);
+        CHECK(8 * of.k <= 9 * k + 512);
+        CHECK(of.a_turnable == 128 * of.k);
+        CHECK(planned_shape(*layout, of, {}) == of);
+      }
+      CHECK(ceil_div(planned_shape(*small, shape, {}).k, depth) == ceil_div(k, depth));
+      const int64_t of = planned_shape(*large, shape, {}).k;
+      if (planned.empty() || planned.back() != of) planned.push_back(of);
+    }
+    CHECK(planned.size() <= 9);
+  }
+  std::mt19937 random(11);
+  int cut = 0;
+  for (int i = 0; i < 60; ++i) {
+    const SddShape shape{.factors = all_factors[random() % 4],
+                         .k = 1 + static_cast<int>(random() % 12000),
+                         .a_along_k = random() % 2 != 0,
+                         .b_along_k = random() % 2 != 0};
+    const SddPlan plan = plan_sdd(*small, planned_shape(*small, shape, {}), {}, {});
+    const SddPlan own = plan_sdd(*small, shape, {}, {});
+    CAPTURE(shape.k);
+    CHECK(plan.path == own.path);
+    CHECK(plan.form == own.form);
+    CHECK(plan.shares.size() == own.shares.size());
+    CHECK(plan.split.pieces.size() == own.split.pieces.size());
+    cut += plan.split.pieces.empty() ? 0 : 1;
+  }
+  CHECK(cut > 5);
 }
 
 TEST_CASE("plan: an order for more columns serves fewer") {

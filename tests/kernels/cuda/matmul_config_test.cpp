@@ -57,8 +57,19 @@ TEST_CASE("matmul config: parts take a quarter of the memory at most") {
   const MatmulProblem cube{.dtype = f32, .m = 32768, .n = 32768, .k = 32768};
   constexpr int64_t gib = int64_t{1} << 30;
   CHECK(bytes_in_parts(cube) == 16 * gib);
-  CHECK(choose_matmul(cube, 90, 132, 63 * gib) == MatmulPath::library);
-  CHECK(choose_matmul(cube, 90, 132, 64 * gib) == MatmulPath::parts);
+  CHECK(choose_matmul(cube, 90, 132, {63 * gib}) == MatmulPath::library);
+  CHECK(choose_matmul(cube, 90, 132, {64 * gib}) == MatmulPath::parts);
+}
+
+TEST_CASE("matmul config: parts take half of what is free at most, and small ones don't ask") {
+  const MatmulProblem cube{.dtype = f32, .m = 8192, .n = 8192, .k = 8192};
+  constexpr int64_t gib = int64_t{1} << 30;
+  CHECK(bytes_in_parts(cube) == gib);
+  CHECK(choose_matmul(cube, 90, 132, {80 * gib, 2 * gib}) == MatmulPath::parts);
+  CHECK(choose_matmul(cube, 90, 132, {80 * gib, 2 * gib - 1}) == MatmulPath::library);
+  CHECK(asks_for_memory(cube, 63 * gib));
+  CHECK(!asks_for_memory(cube, 64 * gib));
+  CHECK(!asks_for_memory({.dtype = f16, .m = 65536, .n = 65536, .k = 65536}, gib));
 }
 
 TEST_CASE("matmul config: parts go in the tile that fills the GPU") {

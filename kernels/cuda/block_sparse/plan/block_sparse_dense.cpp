@@ -2,6 +2,8 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_dense.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
 
+#include <algorithm>
+
 namespace bs::cuda {
 
 namespace {
@@ -24,8 +26,12 @@ bool applies(const Layout& layout, Factors factors, int64_t free, int64_t produc
          elements_of(layout) * static_cast<double>(free) >= least_work && gpu.capability == 90;
 }
 
-bool has_room(const Layout& layout, Factors factors, const Gpu& gpu) {
-  return elements_of(layout) * bytes_of(factors) <= static_cast<double>(gpu.memory_bytes) / 16;
+/// Whether there is room for a dense matrix, and for the copies that its product takes of its
+/// `factored` elements: f32 as sums of two numbers of TF32.
+bool has_room(const Layout& layout, Factors factors, double factored, const Gpu& gpu) {
+  const double bytes =
+      elements_of(layout) * bytes_of(factors) + (factors == Factors::split ? 8 * factored : 0);
+  return bytes <= static_cast<double>(std::min(gpu.memory_bytes / 16, gpu.free_bytes / 4));
 }
 
 double dense_time(const Layout& layout, Factors factors, int64_t free, const Gpu& gpu) {
@@ -75,19 +81,18 @@ bool picking_pays(const Layout& layout, const SddShape& x, const Gpu& gpu) {
 }  // namespace
 
 bool dense_dsd_pays(const Layout& layout, const DsdShape& x, const Gpu& gpu) {
-  if (!applies(layout, x.factors, x.n, x.batch * x.terms, gpu) ||
-      !has_room(layout, x.factors, gpu) || (x.epilogue && !x.dense_epilogue))
+  if (!applies(layout, x.factors, x.n, x.batch * x.terms, gpu) || (x.epilogue && !x.dense_epilogue))
     return false;
+  const int64_t depth = x.transposed ? layout.height() : layout.width();
+  const auto other = static_cast<double>(depth) * static_cast<double>(x.n);
+  if (!has_room(layout, x.factors, elements_of(layout) + other, gpu)) return false;
   // What is copied first counts: S, written out, or by the sparse kernels B.
   const int block = layout.block();
   const bool gathers = x.factors == Factors::half && block >= 16;
   const double dense = dense_time(layout, x.factors, x.n, gpu);
   const double writing = passing_time(elements_of(layout) * (1 + layout.density()), x.factors, gpu);
   const bool copied = block == 8 || (gathers && block == 16);
-  const int64_t depth = x.transposed ? layout.height() : layout.width();
-  const double turning =
-      copied && x.turnable ? copy_time(static_cast<double>(depth * x.n * bytes_of(x.factors)), gpu)
-                           : 0;
+  const double turning = copied && x.turnable ? copy_time(other * bytes_of(x.factors), gpu) : 0;
   const double more = (writing - turning) / dense + (x.epilogue ? finishing : 0) +
                       more_across(x.factors, !x.transposed, x.b_along_k);
   return holds(layout, x.transposed, gathers, [&](double density) {
@@ -100,7 +105,9 @@ Path dense_sdd_path(const Layout& layout, const SddShape& x, const Gpu& gpu) {
   const bool by_blocks = x.factors == Factors::half && layout.block() >= 16;
   if (!(by_blocks ? blocks_pay(layout, gpu) : picking_pays(layout, x, gpu))) return Path::tiled;
   if (by_blocks && x.dense_blocks) return Path::blocks;
-  return has_room(layout, x.factors, gpu) ? Path::dense : Path::tiled;
+  const double factored =
+      static_cast<double>(layout.height() + layout.width()) * static_cast<double>(x.k);
+  return has_room(layout, x.factors, factored, gpu) ? Path::dense : Path::tiled;
 }
 
 }  // namespace bs::cuda

@@ -57,8 +57,9 @@ constexpr bool dense_sdd_is_faster(int block, double density, int64_t m, int64_t
 }
 
 /** @brief Whether dsd goes through a dense copy of the sparse matrix: of single matrices of 16 bits
- *  and f32 on Hopper, whose crossover with the sparse kernels is known, and where a dense matrix is
- *  a sixteenth of the memory at most. */
+ *  and f32 on Hopper, whose crossover with the sparse kernels is known, and where a dense matrix
+ * and the copies of f32 that its product takes are a sixteenth of the memory at most, and a quarter
+ * of what is free. */
 bool dense_dsd_pays(const Layout& layout, const DsdShape& shape, const Gpu& gpu);
 /** @brief Whether sdd stores the blocks of a dense product (Path::blocks), or picks them out of all
  * of one (Path::dense); else Path::tiled. */

@@ -103,5 +103,8 @@ struct SddPlan {
 };
 SddPlan plan_sdd(const Layout& layout, const SddShape& shape, const Gpu& gpu,
                  const Settings& settings);
+/** @brief The shape whose plan serves this one: of as many steps of the depth, or where items are
+ *  too many to be cut, of some more. */
+SddShape planned_shape(const Layout& layout, SddShape shape, const Gpu& gpu);
 
 }  // namespace bs::cuda

@@ -6,6 +6,7 @@
 #include <bs/lib/integers.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -312,6 +313,23 @@ SddPlan plan_sdd(const Layout& layout, const SddShape& shape, const Gpu& gpu,
   }
   plan_tiled(d, plan);
   return plan;
+}
+
+SddShape planned_shape(const Layout& layout, SddShape x, const Gpu& gpu) {
+  if (x.k == 0) return x;
+  // Parts are of whole steps, so where items may be cut there must be as many.
+  const int64_t depth = x.factors == Factors::half ? 64 : 32;
+  constexpr double widest_item = 256 * 256;
+  const double elements = static_cast<double>(layout.nnz()) * layout.block() * layout.block();
+  const double items = elements * static_cast<double>(x.batch) / widest_item;
+  const bool many = items > static_cast<double>(most_split_items) * gpu.multiprocessors;
+  const auto octave = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(x.k)));
+  const int64_t planned = round_up(x.k, many ? std::max(depth, octave / 8) : depth);
+  // Copies are of whole lines of the depth.
+  x.a_turnable = x.a_turnable / x.k * planned;
+  x.b_turnable = x.b_turnable / x.k * planned;
+  x.k = planned;
+  return x;
 }
 
 }  // namespace bs::cuda

@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 
@@ -141,8 +142,95 @@ LayoutPtr Layout::from_blocks(int heads, int rows, int cols, int block,
   return layout;
 }
 
+LayoutArrays::LayoutArrays(const LayoutView& extents, Device device) : view(extents) {
+  check_extents("layout", view.heads, view.rows, view.cols, view.block);
+  BS_CHECK(view.nnz >= 0, "layout: {} blocks", view.nnz);
+  constexpr int64_t aligned = 64;  // 256 bytes, so that kernels may load vectors from any array
+  const int64_t rows = int64_t{view.heads} * view.rows, cols = int64_t{view.heads} * view.cols;
+  struct Part {
+    const int32_t** pointer;
+    int64_t count;
+  };
+  const std::array<Part, 7> parts{{{&view.row_offsets, rows + 1},
+                                   {&view.head_of, view.nnz},
+                                   {&view.row_of, view.nnz},
+                                   {&view.col_of, view.nnz},
+                                   {&view.col_offsets, cols + 1},
+                                   {&view.transposed, view.nnz},
+                                   {&view.transposed_row, view.nnz}}};
+  const auto padded = [](int64_t count) { return round_up(count, aligned); };
+  int64_t size = 0;
+  for (const Part& part : parts) size += padded(part.count);
+  memory = Tensor::empty({size}, i32, device);
+  int32_t* next = memory.data<int32_t>();
+  for (const Part& part : parts) {
+    *part.pointer = next;
+    next += padded(part.count);
+  }
+}
+
+int32_t* LayoutArrays::writable(const int32_t* array) const {
+  int32_t* const begin = memory.data<int32_t>();
+  return begin + (array - begin);
+}
+
+LayoutPtr Layout::from_arrays(const LayoutArrays& arrays) {
+  const std::shared_ptr<Layout> layout(new Layout);
+  layout->block_ = arrays.view.block;
+  layout->heads_ = arrays.view.heads;
+  layout->rows_ = arrays.view.rows;
+  layout->cols_ = arrays.view.cols;
+  layout->nnz_ = arrays.view.nnz;
+  layout->made_ = arrays;
+  layout->on_host_ = false;
+#if BS_WITH_CUDA
+  if (const Device device = arrays.memory.device(); device.is_cuda()) {
+    const Stream stream = current_stream(device);
+    // A captured stream makes them in each run of its graph, for that graph alone.
+    const cuda::Milestone made =
+        cuda::is_captured(stream) ? cuda::Milestone() : cuda::Milestone(stream);
+    layout->copies_.push_back(
+        std::make_shared<DeviceCopy>(DeviceCopy{device, arrays.memory, arrays.view, made}));
+  }
+#endif
+  return layout;
+}
+
+bool Layout::on_host() const { return on_host_; }
+
+/// Brings the arrays to the host, if they were made on a device and are not there yet.
+void Layout::fetch() const {
+  if (on_host_) return;
+  std::call_once(fetched_, [this] {
+    const LayoutArrays& from = *made_;
+#if BS_WITH_CUDA
+    if (from.memory.device().is_cuda()) {
+      const std::lock_guard lock(mutex_);
+      copies_.front()->made.wait(current_stream(from.memory.device()));
+    }
+#endif
+    const Tensor all = from.memory.to(Device::cpu());
+    const int32_t* const begin = from.memory.data<int32_t>();
+    const auto read = [&](const int32_t* array, int64_t count) {
+      const int32_t* const values = all.data<int32_t>() + (array - begin);
+      return std::vector<int32_t>(values, values + count);
+    };
+    const LayoutView& v = from.view;
+    row_offsets_ = read(v.row_offsets, int64_t{heads_} * rows_ + 1);
+    head_of_ = read(v.head_of, nnz_);
+    row_of_ = read(v.row_of, nnz_);
+    col_of_ = read(v.col_of, nnz_);
+    col_offsets_ = read(v.col_offsets, int64_t{heads_} * cols_ + 1);
+    transposed_ = read(v.transposed, nnz_);
+    transposed_row_ = read(v.transposed_row, nnz_);
+    count_hash();
+    on_host_ = true;
+  });
+}
+
 /// Everything that follows from the extents and the blocks in row order.
 void Layout::finish() {
+  nnz_ = static_cast<int64_t>(col_of_.size());
   const auto key = [this](const std::vector<int32_t>& of, int extent) {
     return [this, &of, extent](int64_t i) {
       return int64_t{head_of_[index(i)]} * extent + of[index(i)];
@@ -159,6 +247,10 @@ void Layout::finish() {
     transposed_[at] = static_cast<int32_t>(i);
     transposed_row_[at] = row_of_[index(i)];
   }
+  count_hash();
+}
+
+void Layout::count_hash() const {
   hash_ = 0xcbf29ce484222325ULL;
   for (int extent : {block_, heads_, rows_, cols_})
     hash_ = mix(hash_, static_cast<uint64_t>(extent));
@@ -166,7 +258,13 @@ void Layout::finish() {
   for (int32_t col : col_of_) hash_ = mix(hash_, static_cast<uint64_t>(col));
 }
 
+uint64_t Layout::hash() const {
+  fetch();
+  return hash_;
+}
+
 int64_t Layout::nnz(int head) const {
+  fetch();
   BS_CHECK(head >= 0 && head < heads_, "layout: head {} of {}", head, heads_);
   const int64_t first = int64_t{head} * rows_;
   return row_offsets_[index(first + rows_)] - row_offsets_[index(first)];
@@ -185,27 +283,35 @@ int longest(const std::vector<int32_t>& offsets) {
 }
 }  // namespace
 
-int Layout::max_row() const { return longest(row_offsets_); }
-int Layout::max_col() const { return longest(col_offsets_); }
+int Layout::max_row() const {
+  fetch();
+  return longest(row_offsets_);
+}
+int Layout::max_col() const {
+  fetch();
+  return longest(col_offsets_);
+}
 
 double Layout::flops(int64_t n) const {
   return 2.0 * static_cast<double>(nnz()) * block_ * block_ * static_cast<double>(n);
 }
 
 bool Layout::operator==(const Layout& other) const {
-  return hash_ == other.hash_ && block_ == other.block_ && heads_ == other.heads_ &&
+  return hash() == other.hash() && block_ == other.block_ && heads_ == other.heads_ &&
          rows_ == other.rows_ && cols_ == other.cols_ && row_offsets_ == other.row_offsets_ &&
          col_of_ == other.col_of_;
 }
 
 bool Layout::contains(int head, int row, int col) const {
   if (head < 0 || head >= heads_ || row < 0 || row >= rows_) return false;
+  fetch();
   const size_t line = index(int64_t{head} * rows_ + row);
   return std::binary_search(col_of_.begin() + row_offsets_[line],
                             col_of_.begin() + row_offsets_[line + 1], col);
 }
 
 Tensor Layout::mask() const {
+  fetch();
   Tensor mask = Tensor::empty({heads_, rows_, cols_}, u8);
   auto* kept = mask.data<uint8_t>();
   std::fill_n(kept, mask.numel(), uint8_t{0});
@@ -215,6 +321,7 @@ Tensor Layout::mask() const {
 }
 
 LayoutPtr Layout::transpose() const {
+  fetch();
   const std::shared_ptr<Layout> layout(new Layout);
   layout->block_ = block_;
   layout->heads_ = heads_;
@@ -231,19 +338,30 @@ LayoutPtr Layout::transpose() const {
   return layout;
 }
 
+LayoutView Layout::extents() const {
+  return {.block = block_,
+          .heads = heads_,
+          .rows = rows_,
+          .cols = cols_,
+          .nnz = static_cast<int32_t>(nnz_)};
+}
+
+LayoutView Layout::host_arrays() const {
+  LayoutView view = extents();
+  view.row_offsets = row_offsets_.data();
+  view.head_of = head_of_.data();
+  view.row_of = row_of_.data();
+  view.col_of = col_of_.data();
+  view.col_offsets = col_offsets_.data();
+  view.transposed = transposed_.data();
+  view.transposed_row = transposed_row_.data();
+  return view;
+}
+
 LayoutView Layout::view(Device device) const {
-  LayoutView view{.block = block_,
-                  .heads = heads_,
-                  .rows = rows_,
-                  .cols = cols_,
-                  .nnz = static_cast<int32_t>(nnz()),
-                  .row_offsets = row_offsets_.data(),
-                  .head_of = head_of_.data(),
-                  .row_of = row_of_.data(),
-                  .col_of = col_of_.data(),
-                  .col_offsets = col_offsets_.data(),
-                  .transposed = transposed_.data(),
-                  .transposed_row = transposed_row_.data()};
+  if (made_ && device.is_cpu() && made_->memory.device() == device) return made_->view;
+  if (!made_ || made_->memory.device() != device) fetch();
+  LayoutView view = host_arrays();
   if (device.is_cpu()) return view;
   check_usable("layout", device);
 
@@ -256,37 +374,25 @@ LayoutView Layout::view(Device device) const {
     return copy->view;
   }
 
-  constexpr int64_t aligned = 64;  // 256 bytes, so that kernels may load vectors from any array
-  struct Part {
-    const std::vector<int32_t>* values;
-    const int32_t** pointer;
-    int64_t offset;
-  };
-  Part parts[] = {{&row_offsets_, &view.row_offsets, 0},
-                  {&head_of_, &view.head_of, 0},
-                  {&row_of_, &view.row_of, 0},
-                  {&col_of_, &view.col_of, 0},
-                  {&col_offsets_, &view.col_offsets, 0},
-                  {&transposed_, &view.transposed, 0},
-                  {&transposed_row_, &view.transposed_row, 0}};
-  int64_t size = 0;
-  for (Part& part : parts) {
-    part.offset = size;
-    size += round_up(static_cast<int64_t>(part.values->size()), aligned);
-  }
-  const Tensor packed = Tensor::empty({size}, i32, device);
-  for (const Part& part : parts) {
-    int32_t* const to = packed.data<int32_t>() + part.offset;
-    const size_t bytes = part.values->size() * sizeof(int32_t);
-    *part.pointer = to;
-    if (part.values == &head_of_ && heads_ == 1 && bytes > 0) {
-      cuda::fill_zero(to, bytes, stream);
+  const LayoutArrays arrays(view, device);
+  const auto fill = [&](const std::vector<int32_t>& values, const int32_t* array) {
+    const size_t bytes = values.size() * sizeof(int32_t);
+    if (&values == &head_of_ && heads_ == 1 && bytes > 0) {
+      cuda::fill_zero(arrays.writable(array), bytes, stream);
     } else {
-      cuda::copy_to_device(to, part.values->data(), bytes, stream);
+      cuda::copy_to_device(arrays.writable(array), values.data(), bytes, stream);
     }
-  }
-  copies_.push_back(
-      std::make_shared<DeviceCopy>(DeviceCopy{device, packed, view, cuda::Milestone(stream)}));
+  };
+  view = arrays.view;
+  fill(row_offsets_, view.row_offsets);
+  fill(head_of_, view.head_of);
+  fill(row_of_, view.row_of);
+  fill(col_of_, view.col_of);
+  fill(col_offsets_, view.col_offsets);
+  fill(transposed_, view.transposed);
+  fill(transposed_row_, view.transposed_row);
+  copies_.push_back(std::make_shared<DeviceCopy>(
+      DeviceCopy{device, arrays.memory, view, cuda::Milestone(stream)}));
 #endif
   return view;
 }

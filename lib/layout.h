@@ -4,9 +4,11 @@
 #include <bs/lib/kept.h>
 #include <bs/lib/tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +35,18 @@ struct LayoutView {
   const int32_t* transposed_row = nullptr;  ///< [nnz], column order -> row of that block
 };
 
+/** @brief Memory for the arrays of a layout on one device, for kernels to fill in. */
+struct LayoutArrays {
+  LayoutView view;  ///< the extents, and pointers into `memory`
+  Tensor memory;    ///< i32; each array begins at a multiple of 256 bytes
+
+  /** @param[in] extents block, heads, rows, cols and nnz; its pointers are ignored
+   *  @throws Error for another block size, or extents that 31 bits cannot number. */
+  LayoutArrays(const LayoutView& extents, Device device);
+  /** @brief One of the view's arrays, to be written. */
+  int32_t* writable(const int32_t* array) const;
+};
+
 /** @brief Position of one block. */
 struct BlockIndex {
   int32_t head = 0, row = 0, col = 0;
@@ -55,6 +69,13 @@ class Layout {
   /** @brief The blocks listed, in any order. @throws Error for duplicates or positions outside. */
   static LayoutPtr from_blocks(int heads, int rows, int cols, int block,
                                std::vector<BlockIndex> blocks);
+  /** @brief A pattern whose arrays are made on a device, by what is queued on its current stream.
+   *  The host waits for nothing. It fetches the arrays, once, where it must look at the pattern
+   *  itself: hash, ==, contains, mask, transpose, the longest row, nnz(head), and a view of another
+   *  device. The arrays are trusted to be those of a layout. */
+  static LayoutPtr from_arrays(const LayoutArrays& arrays);
+  /** @brief Whether the host has the arrays, so that nothing here waits for a device. */
+  bool on_host() const;
 
   int block() const { return block_; }
   int heads() const { return heads_; }
@@ -65,7 +86,7 @@ class Layout {
   int64_t height() const { return int64_t{rows_} * block_; }
   int64_t width() const { return int64_t{cols_} * block_; }
   /** @brief Blocks over all heads; of one head. */
-  int64_t nnz() const { return static_cast<int64_t>(col_of_.size()); }
+  int64_t nnz() const { return nnz_; }
   int64_t nnz(int head) const;
   /** @brief Blocks present / blocks of the dense matrix; 0 for an empty one. */
   double density() const;
@@ -75,7 +96,7 @@ class Layout {
   /** @brief FLOPs of one product whose dense operand has `n` columns: 2 nnz block^2 n. */
   double flops(int64_t n) const;
   /** @brief Equal layouts have equal hashes. */
-  uint64_t hash() const { return hash_; }
+  uint64_t hash() const;
   bool operator==(const Layout& other) const;
 
   /** @brief Whether the block exists. O(log of the row's length). */
@@ -101,14 +122,22 @@ class Layout {
  private:
   Layout() = default;
   void finish();
+  void count_hash() const;
+  void fetch() const;
+  LayoutView extents() const;
+  LayoutView host_arrays() const;
   int block_ = 0, heads_ = 0, rows_ = 0, cols_ = 0;
-  uint64_t hash_ = 0;
-  std::vector<int32_t> row_offsets_, head_of_, row_of_, col_of_;
-  std::vector<int32_t> col_offsets_, transposed_, transposed_row_;
+  mutable uint64_t hash_ = 0;  // this and the arrays change once, where they are fetched
+  mutable std::vector<int32_t> row_offsets_, head_of_, row_of_, col_of_;
+  mutable std::vector<int32_t> col_offsets_, transposed_, transposed_row_;
   struct DeviceCopy;
   mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<const DeviceCopy>> copies_;
   mutable Cache derived_{most_derived};
+  int64_t nnz_ = 0;
+  std::optional<LayoutArrays> made_;  // where the pattern was made on a device
+  mutable std::once_flag fetched_;
+  mutable std::atomic<bool> on_host_{true};
 };
 
 /** @brief Size, density, and the pattern drawn with one character a block (or a square of blocks):

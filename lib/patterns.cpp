@@ -328,6 +328,27 @@ LayoutPtr moe(std::span<const int64_t> tokens, int64_t width, int block) {
   return Layout::from_blocks(1, row, static_cast<int>(experts * cols), block, std::move(blocks));
 }
 
+LayoutPtr documents(std::span<const int64_t> starts, int block, const DocumentOptions& options) {
+  BS_CHECK(block >= 1, "documents: blocks of {}", block);
+  BS_CHECK(!starts.empty() && starts.front() == 0 && std::is_sorted(starts.begin(), starts.end()),
+           "documents: {} starts do not ascend from 0", starts.size());
+  const int64_t tokens = starts.back(), rows = tokens / block + (tokens % block == 0 ? 0 : 1);
+  check_size("documents",
+             {.rows = static_cast<int>(std::min<int64_t>(rows, std::numeric_limits<int>::max()))});
+  std::vector<BlockIndex> blocks;
+  auto first = starts.begin();  // of the document that has the row's first token
+  for (int64_t row = 0; row < rows; ++row) {
+    while (first[1] <= row * block) ++first;
+    auto last = first;  // of the document that has its last token
+    while (last[1] < std::min((row + 1) * block, tokens)) ++last;
+    const int64_t end = options.causal ? row + 1 : (last[1] + block - 1) / block;
+    for (int64_t col = *first / block; col < end; ++col)
+      blocks.push_back({0, static_cast<int32_t>(row), static_cast<int32_t>(col)});
+  }
+  const int count = static_cast<int>(rows);
+  return Layout::from_blocks(1, count, count, block, std::move(blocks));
+}
+
 LayoutPtr stack_heads(std::span<const LayoutPtr> layouts) {
   BS_CHECK(!layouts.empty(), "stack_heads: no layout is given");
   for (size_t i = 0; i < layouts.size(); ++i)

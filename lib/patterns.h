@@ -116,6 +116,18 @@ LayoutPtr random(const Size& size, const RandomOptions& options = {});
  *  @return one head of [sum of padded tokens, experts * width] */
 LayoutPtr moe(std::span<const int64_t> tokens, int64_t width, int block);
 
+struct DocumentOptions {
+  bool causal = false;
+};
+/** @brief Documents packed one behind the other in a sequence: a row keeps the columns that hold
+ *  tokens of its documents. Where two documents share a block it is kept for both, so what they
+ * must not see of each other is for a mask to hide.
+ *  @param[in] starts [documents + 1] the first token of each document, ascending from 0, and the
+ *  number of all tokens (`cu_seqlens`)
+ *  @return one head, square, of ceil(tokens / block) rows */
+LayoutPtr documents(std::span<const int64_t> starts, int block,
+                    const DocumentOptions& options = {});
+
 /** @brief The heads of all layouts, one after the other: heads of different patterns.
  *  @throws Error unless extents and block agree. */
 LayoutPtr stack_heads(std::span<const LayoutPtr> layouts);

@@ -2,7 +2,10 @@
 #include <bs/tests/support/picture.h>
 #include <doctest/doctest.h>
 
+#include <random>
 #include <set>
+#include <utility>
+#include <vector>
 
 using namespace bs;
 using namespace bs::patterns;
@@ -297,4 +300,51 @@ TEST_CASE("pattern sliding window") {
   CHECK(picture(sliding_window({.rows = 1}, {.window_blocks = 1})) == Picture{"#"});
   CHECK_THROWS_WITH_AS(sliding_window(eight, {.window_blocks = 0}),
                        "sliding_window: a window of 0 blocks in a pattern of 8", Error);
+}
+
+TEST_CASE("pattern documents") {
+  // Blocks of 8 tokens: documents of 8, 12, 0, 3 and 14 tokens.
+  const std::vector<int64_t> starts{0, 8, 20, 20, 23, 37};
+  CHECK(picture(documents(starts, 8)) == Picture{"#....",  //
+                                                 ".##..",  //
+                                                 ".####",  //
+                                                 "..###",  //
+                                                 "..###"});
+  CHECK(picture(documents(starts, 8, {.causal = true})) == Picture{"#....",  //
+                                                                   ".#...",  //
+                                                                   ".##..",  //
+                                                                   "..##.",  //
+                                                                   "..###"});
+  CHECK(documents(std::vector<int64_t>{0}, 16)->nnz() == 0);
+  CHECK(documents(std::vector<int64_t>{0, 0, 1}, 16)->nnz() == 1);
+}
+
+TEST_CASE("pattern documents keeps the blocks in which a document has a query and a key") {
+  std::mt19937 generator(2);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<int64_t> starts{0};
+    for (auto count = 1 + generator() % 6; count > 0; --count)
+      starts.push_back(starts.back() + static_cast<int64_t>(generator() % 40));
+    for (const bool causal : {false, true}) {
+      const LayoutPtr layout = documents(starts, 8, {.causal = causal});
+      std::set<std::pair<int64_t, int64_t>> kept;
+      for (size_t d = 1; d < starts.size(); ++d)
+        for (int64_t i = starts[d - 1]; i < starts[d]; ++i)
+          for (int64_t j = starts[d - 1]; j < (causal ? i + 1 : starts[d]); ++j)
+            kept.insert({i / 8, j / 8});
+      CHECK(layout->nnz() == static_cast<int64_t>(kept.size()));
+      for (const auto& [row, col] : kept)
+        CHECK(layout->contains(0, static_cast<int>(row), static_cast<int>(col)));
+    }
+  }
+}
+
+TEST_CASE("pattern documents refuses starts that do not ascend") {
+  CHECK_THROWS_WITH_AS(documents(std::vector<int64_t>{0, 5, 4}, 8),
+                       "documents: 3 starts do not ascend from 0", Error);
+  CHECK_THROWS_WITH_AS(documents({}, 8), "documents: 0 starts do not ascend from 0", Error);
+  CHECK_THROWS_WITH_AS(documents(std::vector<int64_t>{0, int64_t{1} << 40}, 8),
+                       "documents: 1 heads of 2147483647 x 2147483647 blocks; each is at most "
+                       "16777216",
+                       Error);
 }

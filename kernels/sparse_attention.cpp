@@ -15,12 +15,15 @@
 
 namespace bs {
 
+using detail::attention_sums;
 using detail::check_attention;
 using detail::check_attention_forward;
+using detail::dense_attention_rows;
+using detail::empty_attention_heads;
+using detail::empty_attention_result;
+using detail::resolved_attention;
 
 namespace {
-
-DType sums_of(const Tensor& q) { return q.dtype() == f64 ? f64 : f32; }
 
 /// Products of the kept blocks' elements: so many over the depth of queries, and of values.
 Work work_of(const Tensor& q, const Tensor& v, const Layout& layout, int64_t of_queries,
@@ -30,33 +33,6 @@ Work work_of(const Tensor& q, const Tensor& v, const Layout& layout, int64_t of_
   const int64_t depth = of_queries * q.size(3) + of_values * v.size(3);
   return {.flops = 2 * kept * static_cast<double>(matrices) * static_cast<double>(depth),
           .density = layout.density()};
-}
-
-Tensor dense_rows(const Tensor& x) {
-  return x.strides().back() == 1 || x.size(-1) == 1 ? x : clone(x);
-}
-
-/// Options as the twins take them: the scale itself, tables dense and in the type of sums, masks
-/// and biases over all scores.
-SparseAttentionOptions resolved(const SparseAttentionOptions& options, const Tensor& q,
-                                const Tensor& k) {
-  SparseAttentionOptions r = options;
-  if (r.scale == 0) r.scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
-  r.first_query = options.first_query.value_or(0);
-  if (r.key_padding_mask.defined()) r.key_padding_mask = contiguous(r.key_padding_mask);
-  for (Tensor* table : {&r.relative_bias, &r.alibi_slopes, &r.sinks})
-    if (table->defined()) *table = contiguous(cast(*table, sums_of(q)));
-  for (Tensor* dense : {&r.mask, &r.bias})
-    if (dense->defined())
-      *dense = dense_rows(*dense).expand({q.size(0), q.size(1), q.size(2), k.size(2)});
-  return r;
-}
-
-/// [batch, heads, sequence, head_dim] over memory [batch, sequence, heads, head_dim].
-Tensor empty_heads(const Tensor& like, int64_t head_dim) {
-  const Shape& s = like.shape();
-  return Tensor::empty({s[0], s[2], s[1], head_dim}, like.dtype(), like.device())
-      .permute({0, 2, 1, 3});
 }
 
 /// [batch, sequence, heads * head_dim] as [batch, heads, sequence, head_dim]; never a copy.
@@ -83,10 +59,11 @@ void run_backward(const Tensor& q, const Tensor& k, const Tensor& v,
                   const SparseAttentionGradients& gradients,
                   const SparseAttentionOptions& options) {
   if (q.numel() == 0 && k.numel() == 0) return;
-  const SparseAttentionResult saved{dense_rows(forward.out), contiguous(forward.lse)};
+  const SparseAttentionResult saved{dense_attention_rows(forward.out), contiguous(forward.lse)};
   BS_DISPATCH_WORK(q.device(), work_of(q, v, layout, 3, 2), sparse_attention_backward,
-                   dense_rows(q), dense_rows(k), dense_rows(v), saved, dense_rows(dout), layout,
-                   gradients, resolved(options, q, k));
+                   dense_attention_rows(q), dense_attention_rows(k), dense_attention_rows(v), saved,
+                   dense_attention_rows(dout), layout, gradients,
+                   resolved_attention(options, q, k));
 }
 
 /// A sink has no value: its ds_i is -p_i (dout_i . out_i).
@@ -125,9 +102,9 @@ Tensor table_gradient(const Tensor& diagonals, const Tensor& table, const Layout
 
 bool is_plain(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
               const SparseAttentionOptions& o) {
-  const bool scores = o.softcap == 0 && !o.mask.defined() && !o.bias.defined() &&
-                      !o.relative_bias.defined() && !o.alibi_slopes.defined() &&
-                      !o.sinks.defined() && o.dropout == 0;
+  const bool scores = o.softcap == 0 && !o.mask.defined() && !o.packed_mask.defined() &&
+                      !o.bias.defined() && !o.relative_bias.defined() &&
+                      !o.alibi_slopes.defined() && !o.sinks.defined() && o.dropout == 0;
   const bool places = o.offset == 0 && !o.window_before && !o.window_after &&
                       o.first_query.value_or(0) == 0 && o.query_starts.empty();
   const bool whole = q.size(2) == layout.height() && k.size(2) == layout.width() &&
@@ -139,12 +116,11 @@ SparseAttentionResult sparse_attention(const Tensor& q, const Tensor& k, const T
                                        const LayoutPtr& layout,
                                        const SparseAttentionOptions& options) {
   check_attention("sparse_attention", q, k, v, layout, options);
-  SparseAttentionResult result{empty_heads(q, v.size(3)),
-                               Tensor::empty(q.shape().slice(0, 3), sums_of(q), q.device())};
+  SparseAttentionResult result = empty_attention_result(q, v);
   if (q.numel() > 0)
-    BS_DISPATCH_WORK(q.device(), work_of(q, v, *layout, 1, 1), sparse_attention, dense_rows(q),
-                     dense_rows(k), dense_rows(v), *layout, result.out, result.lse,
-                     resolved(options, q, k));
+    BS_DISPATCH_WORK(q.device(), work_of(q, v, *layout, 1, 1), sparse_attention,
+                     dense_attention_rows(q), dense_attention_rows(k), dense_attention_rows(v),
+                     *layout, result.out, result.lse, resolved_attention(options, q, k));
   return result;
 }
 
@@ -163,14 +139,14 @@ SparseAttentionGradients sparse_attention_backward(const Tensor& q, const Tensor
   check_wanted("bias", wanted.bias, options.bias);
   check_wanted("relative_bias", wanted.relative_bias, options.relative_bias);
   check_wanted("sinks", wanted.sinks, options.sinks);
-  SparseAttentionGradients gradients{.dq = empty_heads(q, q.size(3)),
-                                     .dk = empty_heads(k, k.size(3)),
-                                     .dv = empty_heads(v, v.size(3))};
-  if (wanted.bias) gradients.dbias = zeros(options.bias.shape(), sums_of(q), q.device());
+  SparseAttentionGradients gradients{.dq = empty_attention_heads(q, q.size(3)),
+                                     .dk = empty_attention_heads(k, k.size(3)),
+                                     .dv = empty_attention_heads(v, v.size(3))};
+  if (wanted.bias) gradients.dbias = zeros(options.bias.shape(), attention_sums(q), q.device());
   if (wanted.relative_bias) {
     const int64_t diagonals = std::max<int64_t>(0, layout->height() + layout->width() - 1);
     gradients.drelative_bias =
-        zeros({options.relative_bias.size(0), diagonals}, sums_of(q), q.device());
+        zeros({options.relative_bias.size(0), diagonals}, attention_sums(q), q.device());
   }
   run_backward(q, k, v, forward, dout, *layout, gradients, options);
   if (wanted.bias) gradients.dbias = cast(gradients.dbias, options.bias.dtype());

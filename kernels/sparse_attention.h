@@ -4,6 +4,7 @@
  *  Ermon, Rudra, Re, 2022). */
 #include <bs/kernels/dispatch.h>
 #include <bs/lib/layout.h>
+#include <bs/lib/packed_mask.h>
 #include <bs/lib/random.h>
 
 #include <optional>
@@ -28,7 +29,10 @@ struct SparseAttentionOptions {
 
   double softcap = 0;  ///< c: scaled scores s become c tanh(s / c), before any bias; 0: none
   Tensor mask = {};    ///< boolean [batch or 1, heads or 1, queries, keys], true for what to see
-  Tensor bias = {};    ///< of q's dtype and the mask's shape, added to scores; -infinity hides
+  /** A mask in bits, by places of the layout: of its block and extents, with one head, `heads`, or
+   *  batch * heads. Blocks that it sees nothing of are hidden: take its own layout to skip them. */
+  PackedMask packed_mask = {};
+  Tensor bias = {};  ///< of q's dtype and the mask's shape, added to scores; -infinity hides
   Tensor relative_bias = {};  ///< table [heads or 1, 2 n + 1]: entry n + clamp(d, -n, n) is added
   Tensor alibi_slopes = {};   ///< [heads]: -slope |d| is added (Press, Smith, Lewis, 2022)
   Tensor sinks = {};          ///< [heads]: a logit that joins each softmax and has no value

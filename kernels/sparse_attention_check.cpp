@@ -1,6 +1,9 @@
 #include <bs/kernels/sparse_attention_check.h>
 
+#include <bs/kernels/copy.h>
+
 #include <algorithm>
+#include <cmath>
 
 namespace bs::detail {
 
@@ -91,6 +94,20 @@ void check_dense(const char* op, const char* name, const Tensor& x, const Tensor
            name, x.shape(), q.shape(), k.shape());
 }
 
+void check_packed(const char* op, const Tensor& q, const Layout& layout,
+                  const SparseAttentionOptions& o) {
+  if (!o.packed_mask.defined()) return;
+  const Layout& l = *o.packed_mask.layout();
+  const int64_t heads = q.size(1), sequences = attention_sequences(q, o);
+  BS_CHECK(
+      l.block() == layout.block() && l.rows() == layout.rows() && l.cols() == layout.cols() &&
+          (l.heads() == 1 || l.heads() == heads || l.heads() == sequences * heads),
+      "{}: packed_mask of {} heads of {} x {} blocks of {} for {} heads of {} x {} blocks of {}",
+      op, l.heads(), l.rows(), l.cols(), l.block(), heads, layout.rows(), layout.cols(),
+      layout.block());
+  check_same_device(op, q, o.packed_mask.numbers());
+}
+
 /// A number of each head.
 void check_heads(const char* op, const char* name, const Tensor& x, const Tensor& q) {
   if (!x.defined()) return;
@@ -139,6 +156,7 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
   check_numbers(op, options);
   check_layout(op, q, k, *layout, options);
   check_ragged(op, q, k, *layout, options);
+  check_packed(op, q, *layout, options);
   check_scores(op, q, k, options);
   const Tensor& mask = options.key_padding_mask;
   if (!mask.defined()) return;
@@ -161,6 +179,35 @@ void check_attention_forward(const char* op, const Tensor& q, const Tensor& v,
   check_same_device(op, q, forward.lse);
   BS_CHECK(forward.lse.shape() == q.shape().slice(0, 3), "{}: lse {} for q {}", op,
            forward.lse.shape(), q.shape());
+}
+
+Tensor dense_attention_rows(const Tensor& x) {
+  return x.strides().back() == 1 || x.size(-1) == 1 ? x : clone(x);
+}
+
+SparseAttentionOptions resolved_attention(const SparseAttentionOptions& options, const Tensor& q,
+                                          const Tensor& k) {
+  SparseAttentionOptions r = options;
+  if (r.scale == 0) r.scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+  r.first_query = options.first_query.value_or(0);
+  if (r.key_padding_mask.defined()) r.key_padding_mask = contiguous(r.key_padding_mask);
+  for (Tensor* table : {&r.relative_bias, &r.alibi_slopes, &r.sinks})
+    if (table->defined()) *table = contiguous(cast(*table, attention_sums(q)));
+  for (Tensor* dense : {&r.mask, &r.bias})
+    if (dense->defined())
+      *dense = dense_attention_rows(*dense).expand({q.size(0), q.size(1), q.size(2), k.size(2)});
+  return r;
+}
+
+Tensor empty_attention_heads(const Tensor& like, int64_t head_dim) {
+  const Shape& s = like.shape();
+  return Tensor::empty({s[0], s[2], s[1], head_dim}, like.dtype(), like.device())
+      .permute({0, 2, 1, 3});
+}
+
+SparseAttentionResult empty_attention_result(const Tensor& q, const Tensor& v) {
+  return {empty_attention_heads(q, v.size(3)),
+          Tensor::empty(q.shape().slice(0, 3), attention_sums(q), q.device())};
 }
 
 AttentionBand attention_band(const SparseAttentionOptions& o) {

@@ -1,5 +1,6 @@
 #pragma once
-/** @file What the front doors of attention verify, and the rules that both twins derive alike. */
+/** @file What the front doors of attention verify and make, and the rules that both twins derive
+ *  alike. */
 #include <bs/kernels/sparse_attention.h>
 
 namespace bs::detail {
@@ -11,6 +12,18 @@ void check_attention(const char* op, const Tensor& q, const Tensor& k, const Ten
 /** @throws Error naming `op` unless `forward` and `dout` are what such operands give. */
 void check_attention_forward(const char* op, const Tensor& q, const Tensor& v,
                              const SparseAttentionResult& forward, const Tensor& dout);
+
+/** @brief The type of sums. */
+inline DType attention_sums(const Tensor& q) { return q.dtype() == f64 ? f64 : f32; }
+/** @brief `x`, or a copy of it where its last axis is not dense. */
+Tensor dense_attention_rows(const Tensor& x);
+/** @brief Options as the twins take them: the scale itself, tables dense and in the type of sums,
+ *  masks and biases over all scores. */
+SparseAttentionOptions resolved_attention(const SparseAttentionOptions& options, const Tensor& q,
+                                          const Tensor& k);
+/** @brief [batch, heads, sequence, head_dim] over memory [batch, sequence, heads, head_dim]. */
+Tensor empty_attention_heads(const Tensor& like, int64_t head_dim);
+SparseAttentionResult empty_attention_result(const Tensor& q, const Tensor& v);
 
 /** @brief Place i of a query (its row of the layout) sees place j of a key where first <= j - i <=
  *  last. */

@@ -1,8 +1,10 @@
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/sparse_attention_rows.h>
+#include <bs/kernels/paged_attention.h>
 
 #include <array>
 #include <optional>
+#include <span>
 
 namespace bs::cpu {
 
@@ -250,7 +252,48 @@ void attend(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& lay
       .run();
 }
 
+/// Queries by their rows, keys and values in pages of whole squares.
+template <class T>
+void attend_pages(const Tensor& q, const PagedKeys& pages, const Layout& layout, const Tensor& out,
+                  const Tensor& lse, const SparseAttentionOptions& options) {
+  using W = Wide<T>;
+  const Tensor k = detail::shape_of_pages(pages, pages.keys);
+  const Tensor v = detail::shape_of_pages(pages, pages.values);
+  const Tensor bias = wide_bias<W>(options.bias);
+  const Sequence whole{0, 0, q.size(2)};
+  const Scores<W> p(q, k, v, layout, options, bias, whole);
+  if (pages.length == 0 || pages.keys.size(3) % p.side != 0) {
+    const Tensor table = Tensor::from(std::span<const int64_t>(pages.table),
+                                      {static_cast<int64_t>(pages.table.size())});
+    return attend<T>(q, detail::gathered_pages(pages, pages.keys, table),
+                     detail::gathered_pages(pages, pages.values, table), layout, out, lse, options,
+                     whole);
+  }
+  const auto rows = [&](const Tensor& memory) {
+    Rows<const T> x(memory.flatten(2, 3));
+    x.table = pages.table.data();
+    x.page = memory.size(3);
+    return x;
+  };
+  const int64_t from = p.query_from();
+  const Tensor queries = operand<T>(q, 1, p.first_query - from, p.side);
+  Forward<W, T>{p,
+                Rows<const T>(queries, from),
+                rows(pages.keys),
+                rows(pages.values),
+                Rows<T>(out, p.first_query),
+                lse.data<W>()}
+      .run();
+}
+
 }  // namespace
+
+void paged_attention(const Tensor& q, const PagedKeys& pages, const Layout& layout,
+                     const Tensor& out, const Tensor& lse, const SparseAttentionOptions& options,
+                     Stream) {
+  visit_floating("paged_attention", q.dtype(),
+                 [&]<class T>(Type<T>) { attend_pages<T>(q, pages, layout, out, lse, options); });
+}
 
 void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
                       const Tensor& out, const Tensor& lse, const SparseAttentionOptions& options,

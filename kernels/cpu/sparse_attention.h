@@ -1,56 +1,14 @@
 #pragma once
-/** @file What the forward and the backward of fused attention share: operands as rows, the cutting
- * of a layout into squares of scores, and the masks inside them. */
-#include <bs/kernels/copy.h>
-#include <bs/kernels/cpu/panels.h>
-#include <bs/kernels/fill.h>
+/** @file What the forward and the backward of fused attention share: the cutting of a layout into
+ *  squares of scores, and the masks inside them. */
+#include <bs/kernels/cpu/sparse_attention_operands.h>
 #include <bs/kernels/sparse_attention_check.h>
 
 #include <limits>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace bs::cpu::attention {
-
-/// The type of sums: float for 16-bit types.
-template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-/// A tensor [batch, heads, sequence, head_dim] by its rows, the first of which is number `from`.
-template <class T>
-struct Rows {
-  T* data = nullptr;
-  int64_t batch = 0, head = 0, row = 0, from = 0;
-  Rows() = default;
-  explicit Rows(const Tensor& x, int64_t first = 0)
-      : data(x.data<std::remove_const_t<T>>()),
-        batch(x.strides()[0]),
-        head(x.strides()[1]),
-        row(x.strides()[2]),
-        from(first) {}
-  T* at(int64_t b, int64_t h, int64_t i) const {
-    return data + b * batch + h * head + (i - from) * row;
-  }
-};
-
-/// Rows of a right operand are whole multiples of this many elements.
-template <class W>
-constexpr int64_t row_unit = std::max<int64_t>(Tile<W>::lanes / 2, 16 / sizeof(W));
-
-/// `x` itself where it has elements of type W in rows of a multiple of `unit` and begins and ends
-/// with a square; else a dense copy, padded by zeros, that begins `before` rows earlier.
-template <class W>
-Tensor operand(const Tensor& x, int64_t unit, int64_t before, int64_t side) {
-  const int64_t width = round_up(x.size(3), unit);
-  const int64_t length = round_up(before + x.size(2), side);
-  if (x.dtype() == dtype_of<W> && width == x.size(3) && length == x.size(2)) return x;
-  const Shape shape{x.size(0), x.size(1), length, width};
-  const bool whole = width == x.size(3) && length == x.size(2);
-  Tensor y = whole ? Tensor::empty(shape, dtype_of<W>) : zeros(shape, dtype_of<W>);
-  copy(x, y.slice(3, 0, x.size(3)).slice(2, before, before + x.size(2)));
-  return y;
-}
 
 /// Which of a ragged batch a call works on, and where its rows lie in lse.
 struct Sequence {
@@ -70,6 +28,7 @@ struct Problem {
   W scale;
   const bool* keep;  ///< [batch, keys] or null
   Rows<const bool> mask = {};
+  MaskBits packed;
   Rows<const W> bias = {};
 
   Problem(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& l,
@@ -87,7 +46,8 @@ struct Problem {
         side(std::min<int64_t>(layout.block, Tile<W>::cols)),
         band(detail::attention_band(options)),
         scale(static_cast<W>(options.scale)),
-        keep(options.key_padding_mask.defined() ? options.key_padding_mask.data<bool>() : nullptr) {
+        keep(options.key_padding_mask.defined() ? options.key_padding_mask.data<bool>() : nullptr),
+        packed(options.packed_mask) {
     if (options.mask.defined()) mask = Rows<const bool>(options.mask, first_query);
   }
 
@@ -134,6 +94,9 @@ struct Problem {
     if (key - query < band.first || key - query > band.last) return false;
     if (keep != nullptr && !keep[b * keys + key]) return false;
     if (mask.data != nullptr && !mask.at(b, h, query)[key]) return false;
+    if (packed.numbers != nullptr) {
+      if (!packed.sees(packed_number(b, h, query, key), query, key)) return false;
+    }
     return !bias.data || bias.at(b, h, query)[key] != -std::numeric_limits<W>::infinity();
   }
   /// Hides scores of one square, whose key r and query c meet at `r * Side + c`, or the other way
@@ -143,6 +106,9 @@ struct Problem {
     constexpr W hidden = -std::numeric_limits<W>::infinity();
     const bool whole = key + Side <= keys && has(query) && has(query + Side - 1);
     const bool plain = whole && !mask.data && !bias.data;
+    if (packed.numbers != nullptr &&
+        packed.hide<Side, queries_down>(packed_number(b, h, query, key), key, query, scores))
+      return;
     if (plain && !keep && within(key, query)) return;
     for (int r = 0; r < Side; ++r) {
       W* row = scores + r * Side;
@@ -166,6 +132,10 @@ struct Problem {
   }
 
  private:
+  int32_t packed_number(int64_t b, int64_t h, int64_t query, int64_t key) const {
+    return packed.number(detail::attention_layout_head(packed.heads, heads, b + sequence.number, h),
+                         query, key);
+  }
   using Range = std::pair<int64_t, int64_t>;
   /// Of the square's keys from `key` on those, and of its queries from `query` on those, that the
   /// band and the ends of the sequences leave.

@@ -1,5 +1,6 @@
 #pragma once
 /** @file Values of the library's own types. */
+#include <bs/lib/packed_mask.h>
 #include <bs/tests/misuse/values.h>
 
 namespace bs::test {
@@ -36,6 +37,26 @@ struct Values<LayoutPtr> {
     x = k == 0 ? nullptr : draw_layout(other);
   }
   static std::string show(const LayoutPtr& x) { return x ? to_string(*x) : "null layout"; }
+};
+
+template <>
+struct Values<PackedMask> {
+  static PackedMask of(const LayoutPtr& within) {
+    const auto sees = [](int64_t, int64_t i, int64_t j) { return (i + j) % 3 != 0; };
+    return within ? pack_mask(within, within->height(), within->width(), sees) : PackedMask();
+  }
+  static PackedMask draw(Source& from) {
+    return from.chance(.2) ? of(draw_layout(from)) : PackedMask();
+  }
+  static int wrongs(const PackedMask&) { return 8; }
+  static void make_wrong(PackedMask& x, int k) {
+    LayoutPtr within;
+    Values<LayoutPtr>::make_wrong(within, k);
+    x = of(within);
+  }
+  static std::string show(const PackedMask& x) {
+    return x.defined() ? "packed mask of " + to_string(*x.layout()) : "no packed mask";
+  }
 };
 
 template <>

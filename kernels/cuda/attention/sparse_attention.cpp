@@ -65,6 +65,14 @@ void set_scores(Problem& p, const SparseAttentionOptions& o) {
     const auto mask = heads_of<const void>(o.mask);
     s.mask = {static_cast<const unsigned char*>(mask.data), mask.batch, mask.head, mask.row};
   }
+  if (rule(device::rule_bits, o.packed_mask.defined())) {
+    const Layout& l = *o.packed_mask.layout();
+    s.mask_numbers = o.packed_mask.numbers().data<int32_t>();
+    s.mask_bits = o.packed_mask.bits().data<uint8_t>();
+    s.mask_heads = l.heads();
+    s.mask_rows = l.rows();
+    s.mask_cols = l.cols();
+  }
   s.origin = static_cast<int>(o.offset);
   if (rule(device::rule_table, o.relative_bias.defined())) {
     const int width = static_cast<int>(o.relative_bias.size(1));
@@ -232,6 +240,13 @@ void launch_scores(const Problem& p, const SparseAttentionGradients& gradients, 
   }
 }
 
+/// Whether the kernels on wgmma may take it. Their lists are made on the host, which does not wait
+/// for a pattern that was made on the device.
+bool is_simple(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+               const SparseAttentionOptions& options) {
+  return layout.on_host() && is_plain(q, k, v, layout, options);
+}
+
 /// Whether tiles of `side` keys may have keys that a query of theirs does not see.
 bool hides(const Layout& layout, int side, const SparseAttentionOptions& options) {
   return layout.block() < side || options.causal || options.key_padding_mask.defined();
@@ -247,7 +262,7 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
   // As in the backward: values that are hidden inside a tile are multiplied by zero. Where a result
   // is not finite, the portable kernel computes all anew.
   Tensor said;
-  if (is_plain(q, k, v, layout, options)) {
+  if (is_simple(q, k, v, layout, options)) {
     const WarpgroupForward kernel = warpgroup_forward_for(queries, keys, values, layout, out);
     if (kernel.dim > 0)
       said = launch_warpgroup_forward(kernel, queries, keys, values, layout, out, lse, options,
@@ -297,7 +312,7 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
   // The kernels on wgmma multiply what is hidden in a tile by zero. So they say whether anything
   // that they met is not finite, and then the portable kernels compute it all anew.
   const Tensor said =
-      is_plain(q, k, v, layout, options)
+      is_simple(q, k, v, layout, options)
           ? sparse_attention_warpgroup_backward(queries, keys, values, forward, douts, layout,
                                                 gradients, log_sums, means, options, stream)
           : Tensor();

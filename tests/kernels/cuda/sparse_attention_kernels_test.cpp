@@ -21,8 +21,8 @@ std::vector<AttentionKernel> kernels_with_rules(int shared_bytes) {
     for (const unsigned rules :
          {unsigned{rule_window}, unsigned{rule_softcap}, unsigned{rule_bias}, unsigned{rule_mask},
           unsigned{rule_table}, unsigned{rule_slopes}, unsigned{rule_dropout},
-          unsigned{rule_ragged}, rule_table | rule_dropout, rule_window | rule_softcap,
-          unsigned{all_attention_rules}}) {
+          unsigned{rule_ragged}, unsigned{rule_bits}, rule_table | rule_dropout,
+          rule_window | rule_softcap, rule_bits | rule_window, unsigned{all_attention_rules}}) {
       all.push_back(k);
       all.back().rules = rules;
     }

@@ -61,7 +61,17 @@ struct AttentionHead {
     if constexpr (rules & rule_window) yes = yes && key - query >= p.first;
     if constexpr (rules & rule_mask)
       yes = yes && s.mask.at(b, h)[(query - begin) * s.mask.row + key] != 0;
+    if constexpr (rules & rule_bits) yes = yes && has_bit(query, key);
     return yes;
+  }
+  __device__ bool has_bit(int query, int key) const {
+    const int of = s.mask_heads == 1 ? 0 : s.mask_heads == p.heads ? h : sequence * p.heads + h;
+    const long long line = static_cast<long long>(of) * s.mask_rows + query / p.block;
+    const int number = s.mask_numbers[line * s.mask_cols + key / p.block];
+    if (number < 0) return number != -1;
+    const int row = query % p.block, col = key % p.block;
+    const long long byte = (static_cast<long long>(number) * p.block + row) * (p.block / 8);
+    return s.mask_bits[byte + col / 8] >> (col % 8) & 1;
   }
   /// Puts a scaled product's score, in powers of two, in its place; gives the derivative.
   __device__ Sum shape(Sum& score, int query, int key) const {

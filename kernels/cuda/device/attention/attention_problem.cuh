@@ -32,7 +32,8 @@ enum AttentionRule : unsigned {
   rule_slopes = 32,  ///< of distance
   rule_dropout = 64,
   rule_ragged = 128,
-  all_attention_rules = 255
+  rule_bits = 256,  ///< a packed mask
+  all_attention_rules = 511
 };
 
 /// Sizes and rules common to all kernels. A query's place is its row of the layout.
@@ -55,10 +56,14 @@ struct AttentionScores {
   double softcap;
   AttentionRows<const T> bias;              ///< [batch, heads, queries, keys]
   AttentionRows<const unsigned char> mask;  ///< the same
-  const Sum* table;                         ///< [heads or 1, 2 reach + 1]
-  int reach, table_head, origin;            ///< key j lies j - i - origin beyond place i
-  const Sum* slopes;                        ///< [heads]
-  const Sum* sinks;                         ///< [heads], or null
+  const int*
+      mask_numbers;  ///< [mask_heads, mask_rows, mask_cols]: place in the bits, -1 none, -2 all
+  const unsigned char* mask_bits;  ///< [places, block, block / 8]
+  int mask_heads, mask_rows, mask_cols;
+  const Sum* table;               ///< [heads or 1, 2 reach + 1]
+  int reach, table_head, origin;  ///< key j lies j - i - origin beyond place i
+  const Sum* slopes;              ///< [heads]
+  const Sum* sinks;               ///< [heads], or null
   unsigned long long seed, random_offset;
   unsigned limit;           ///< random words below it drop a weight
   double kept;              ///< factor of the other weights

@@ -1,0 +1,62 @@
+#include <bs/kernels/layout_from_rows.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace bs::cpu {
+
+namespace {
+
+void check_row(const int32_t* columns, int32_t begin, int32_t end, const LayoutView& v,
+               int64_t line) {
+  for (int32_t n = begin; n < end; ++n) {
+    BS_CHECK(columns[n] >= 0 && columns[n] < v.cols, "layout_from_rows: row {} has column {} of {}",
+             line, columns[n], v.cols);
+    BS_CHECK(n == begin || columns[n - 1] < columns[n],
+             "layout_from_rows: columns {} and {} of row {} do not ascend", columns[n - 1],
+             columns[n], line);
+  }
+}
+
+}  // namespace
+
+void layout_from_rows(const Tensor& row_offsets, const Tensor& columns, const LayoutArrays& arrays,
+                      Stream) {
+  const LayoutView& v = arrays.view;
+  const int64_t lines = int64_t{v.heads} * v.rows;
+  const int32_t* offsets = row_offsets.data<int32_t>();
+  const int32_t* cols = columns.data<int32_t>();
+  BS_CHECK(
+      offsets[0] == 0 && offsets[lines] == v.nnz && std::is_sorted(offsets, offsets + lines + 1),
+      "layout_from_rows: row_offsets from {} to {} do not ascend from 0 to {}", offsets[0],
+      offsets[lines], v.nnz);
+  std::copy_n(offsets, lines + 1, arrays.writable(v.row_offsets));
+  std::copy_n(cols, v.nnz, arrays.writable(v.col_of));
+  int32_t* const head_of = arrays.writable(v.head_of);
+  int32_t* const row_of = arrays.writable(v.row_of);
+  int32_t* const col_offsets = arrays.writable(v.col_offsets);
+  std::fill_n(col_offsets, int64_t{v.heads} * v.cols + 1, 0);
+  for (int64_t line = 0; line < lines; ++line) {
+    check_row(cols, offsets[line], offsets[line + 1], v, line);
+    const auto head = static_cast<int32_t>(line / v.rows);
+    const auto row = static_cast<int32_t>(line % v.rows);
+    for (int32_t n = offsets[line]; n < offsets[line + 1]; ++n) {
+      head_of[n] = head;
+      row_of[n] = row;
+      ++col_offsets[int64_t{head} * v.cols + cols[n] + 1];
+    }
+  }
+  const int64_t bins = int64_t{v.heads} * v.cols;
+  std::partial_sum(col_offsets, col_offsets + bins + 1, col_offsets);
+  std::vector<int32_t> next(col_offsets, col_offsets + bins);
+  int32_t* const transposed = arrays.writable(v.transposed);
+  int32_t* const transposed_row = arrays.writable(v.transposed_row);
+  for (int32_t n = 0; n < v.nnz; ++n) {
+    const int32_t at = next[static_cast<size_t>(int64_t{head_of[n]} * v.cols + cols[n])]++;
+    transposed[at] = n;
+    transposed_row[at] = row_of[n];
+  }
+}
+
+}  // namespace bs::cpu

@@ -1,0 +1,32 @@
+#pragma once
+/** @file Layouts from lists that were made on a device. */
+#include <bs/kernels/dispatch.h>
+#include <bs/lib/layout.h>
+
+namespace bs {
+
+/** @brief Extents of a layout that lists are for. */
+struct RowListExtents {
+  int heads = 1, rows = 0, cols = 0;
+  int block = 32;  ///< elements a side of a block
+};
+
+/** @brief The layout whose block rows are listed one behind the other: compressed sparse rows.
+ *
+ *  The column order comes from a stable sort of the blocks by column, so equal lists give equal
+ *  layouts. On CUDA the host waits for nothing: the number of blocks is the columns' extent.
+ *  @param[in] row_offsets i32 [heads * rows + 1], from 0 on to the number of columns, ascending:
+ *  row r of head h has the columns [row_offsets[h rows + r], row_offsets[h rows + r + 1])
+ *  @param[in] columns i32 [nnz], ascending within a row
+ *  @throws Error for other shapes or dtypes; on the CPU also for lists that do not ascend, or
+ * columns outside. On CUDA such lists give a layout that is wrong, but reads no memory of others.
+ *  Cost: a few passes over the lists; on CUDA a radix sort of as many bits as number the columns.
+ */
+LayoutPtr layout_from_rows(const Tensor& row_offsets, const Tensor& columns,
+                           const RowListExtents& extents);
+
+/// Fills in the arrays of a layout, whose view holds the extents. Dense lists.
+BS_BACKENDS(void layout_from_rows(const Tensor& row_offsets, const Tensor& columns,
+                                  const LayoutArrays& arrays, Stream stream))
+
+}  // namespace bs

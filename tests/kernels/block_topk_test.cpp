@@ -1,0 +1,199 @@
+// Layouts from scores and from lists, against loops over all blocks and against Layout::from_mask.
+#include <bs/kernels/block_topk.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/layout_from_rows.h>
+#include <bs/kernels/sparse_attention.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <random>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+/// Scores with many ties, and with values that are not finite.
+Reference scores_of(const Shape& shape, uint64_t seed) {
+  Reference scores(shape);
+  std::mt19937_64 generator(seed);
+  for (double& s : scores.values) {
+    const auto drawn = static_cast<int>(generator() % 40);
+    s = drawn == 0 ? nan : drawn == 1 ? inf : drawn == 2 ? -inf : drawn == 3 ? -0.0 : drawn % 9 - 4;
+  }
+  return scores;
+}
+
+/// Whether column a of a row goes before column b.
+bool goes_before(const double* row, int64_t a, int64_t b) {
+  if (std::isnan(row[a]) || std::isnan(row[b]))
+    return std::isnan(row[a]) == std::isnan(row[b]) ? a < b : std::isnan(row[b]);
+  return row[a] == row[b] ? a < b : row[a] > row[b];
+}
+
+/// The blocks kept: those that fewer than k others of their row go before.
+Reference kept_by(const Reference& scores, int k, const BlockTopkOptions& o) {
+  const int64_t rows = scores.shape[1], cols = scores.shape[2];
+  Reference mask(scores.shape);
+  for (int64_t h = 0; h < scores.shape[0]; ++h)
+    for (int64_t r = 0; r < rows; ++r) {
+      const double* const row = &scores.values[static_cast<size_t>((h * rows + r) * cols)];
+      const int64_t seen = o.causal ? std::min(r + 1, cols) : cols;
+      const auto always = [&](int64_t c) {
+        return c < o.first_blocks || (c <= r && r - c < o.local_blocks);
+      };
+      for (int64_t c = 0; c < seen; ++c) {
+        int better = 0;
+        for (int64_t other = 0; other < seen; ++other)
+          better += always(other) == always(c)
+                        ? (always(c) ? other < c : goes_before(row, other, c))
+                        : always(other);
+        mask.at({h, r, c}) = better < k;
+      }
+    }
+  return mask;
+}
+
+void check_same(const Layout& made, const Reference& mask, int block) {
+  const LayoutPtr expected = Layout::from_mask(mask.tensor(u8, Device::cpu()), block);
+  CHECK_FALSE(made.on_host());
+  REQUIRE(made.nnz() == expected->nnz());  // known before the host looks
+  CHECK_FALSE(made.on_host());
+  const LayoutView a = made.view(test_device()), b = expected->view(Device::cpu());
+  const auto check = [&](const int32_t* actual, const int32_t* wanted, int64_t count) {
+    const Tensor copy = Tensor::from_blob(const_cast<int32_t*>(actual), {count}, i32, test_device())
+                            .to(Device::cpu());
+    CHECK(std::equal(wanted, wanted + count, copy.data<int32_t>()));
+  };
+  check(a.row_offsets, b.row_offsets, int64_t{b.heads} * b.rows + 1);
+  check(a.head_of, b.head_of, b.nnz);
+  check(a.row_of, b.row_of, b.nnz);
+  check(a.col_of, b.col_of, b.nnz);
+  check(a.col_offsets, b.col_offsets, int64_t{b.heads} * b.cols + 1);
+  check(a.transposed, b.transposed, b.nnz);
+  check(a.transposed_row, b.transposed_row, b.nnz);
+  CHECK(made == *expected);
+  CHECK(made.on_host());
+  CHECK(made.hash() == expected->hash());
+  CHECK(made.max_row() == expected->max_row());
+  CHECK(made.max_col() == expected->max_col());
+  CHECK(*made.transpose() == *expected->transpose());
+  CHECK(Reference::of(made.mask()).values == mask.values);
+}
+
+}  // namespace
+
+TEST_CASE("block_topk keeps the best blocks of each row") {
+  const Shape shapes[] = {{1, 1, 1}, {3, 7, 5}, {2, 5, 7}, {1, 40, 70}, {2, 33, 33}};
+  const BlockTopkOptions ways[] = {
+      {.block = 16},
+      {.block = 32, .causal = true},
+      {.block = 64, .causal = true, .first_blocks = 1, .local_blocks = 2},
+      {.block = 8, .first_blocks = 2, .local_blocks = 1}};
+  for (const Shape& shape : shapes)
+    for (const BlockTopkOptions& o : ways)
+      for (const int k : {1, 3, 32, 100}) {
+        CAPTURE(to_string(shape));
+        CAPTURE(o.causal);
+        CAPTURE(k);
+        const Reference scores = scores_of(shape, static_cast<uint64_t>(k));
+        const LayoutPtr made = block_topk(scores.tensor(f32, test_device()), k, o);
+        check_same(*made, kept_by(scores, k, o), o.block);
+      }
+}
+
+TEST_CASE("block_topk takes scores of any floating dtype, rank and strides") {
+  const Reference scores = scores_of({6, 9, 9}, 5);
+  const LayoutPtr expected = block_topk(scores.tensor(f32, test_device()), 3, {.causal = true});
+  for (const DType dtype : {f16, bf16, f64})
+    CHECK(*block_topk(scores.tensor(dtype, test_device()), 3, {.causal = true}) == *expected);
+  const Tensor of_batch = scores.tensor(f32, test_device()).view({2, 3, 9, 9});
+  CHECK(*block_topk(of_batch, 3, {.causal = true}) == *expected);
+  const Tensor turned = clone(of_batch.transpose(2, 3)).transpose(2, 3);
+  CHECK(*block_topk(turned, 3, {.causal = true}) == *expected);
+  CHECK(*block_topk(of_batch.select(0, 1).select(0, 2), 3) ==
+        *block_topk(of_batch.slice(0, 1, 2).slice(1, 2, 3), 3));
+}
+
+TEST_CASE("block_topk: nothing to choose from") {
+  for (const Shape& shape : {Shape{0, 4, 4}, Shape{2, 0, 3}, Shape{2, 3, 0}}) {
+    const LayoutPtr made = block_topk(Tensor::empty(shape, f32, test_device()), 2);
+    CHECK(made->nnz() == 0);
+    CHECK(*made == *Layout::from_mask(Tensor::empty(shape, u8, test_device()), 32));
+  }
+}
+
+TEST_CASE("block_topk makes layouts that attention takes") {
+  const Reference scores = scores_of({2, 4, 5, 5}, 8);
+  Reference flat({8, 5, 5});
+  flat.values = scores.values;
+  const Tensor q = random_reference({2, 4, 75, 16}, 1).tensor(f32, test_device());
+  const Tensor k = random_reference({2, 4, 75, 16}, 2).tensor(f32, test_device());
+  const LayoutPtr made =
+      block_topk(scores.tensor(f32, test_device()), 2, {.block = 16, .causal = true});
+  const LayoutPtr expected =
+      Layout::from_mask(kept_by(flat, 2, {.causal = true}).tensor(u8, Device::cpu()), 16);
+  const SparseAttentionOptions options{.causal = true};
+  const SparseAttentionResult a = sparse_attention(q, k, q, made, options);
+  const SparseAttentionGradients g = sparse_attention_backward(q, k, q, a, k, made, options);
+  CHECK_FALSE(made->on_host());  // nothing had to look at it
+  const SparseAttentionResult b = sparse_attention(q, k, q, expected, options);
+  const SparseAttentionGradients h = sparse_attention_backward(q, k, q, b, k, expected, options);
+  CHECK(Reference::of(a.out).values == Reference::of(b.out).values);
+  CHECK(Reference::of(g.dq).values == Reference::of(h.dq).values);
+  CHECK(Reference::of(g.dk).values == Reference::of(h.dk).values);
+  CHECK(Reference::of(g.dv).values == Reference::of(h.dv).values);
+}
+
+TEST_CASE("layout_from_rows gives what Layout::from_mask gives") {
+  std::mt19937 generator(3);
+  const Shape shapes[] = {{1, 1, 1}, {3, 5, 7}, {2, 9, 1}, {1, 40, 64}, {0, 4, 4}, {2, 0, 3}};
+  for (const Shape& shape : shapes)
+    for (const unsigned density : {0U, 3U, 10U}) {
+      CAPTURE(to_string(shape));
+      Reference mask(shape);
+      std::vector<int32_t> offsets{0}, columns;
+      for (int64_t line = 0; line < shape[0] * shape[1]; ++line) {
+        for (int64_t c = 0; c < shape[2]; ++c) {
+          if (generator() % 10 >= density) continue;
+          mask.values[static_cast<size_t>(line * shape[2] + c)] = 1;
+          columns.push_back(static_cast<int32_t>(c));
+        }
+        offsets.push_back(static_cast<int32_t>(columns.size()));
+      }
+      const auto tensor = [](const std::vector<int32_t>& words) {
+        return Tensor::from(std::span<const int32_t>(words), {static_cast<int64_t>(words.size())})
+            .to(test_device());
+      };
+      const RowListExtents extents{static_cast<int>(shape[0]), static_cast<int>(shape[1]),
+                                   static_cast<int>(shape[2]), 16};
+      check_same(*layout_from_rows(tensor(offsets), tensor(columns), extents), mask, 16);
+    }
+}
+
+TEST_CASE("layout_from_rows and block_topk refuse what does not fit") {
+  const auto list = [](std::initializer_list<int32_t> words) {
+    return Tensor::from<int32_t>(words, {static_cast<int64_t>(words.size())});
+  };
+  const RowListExtents two{.heads = 1, .rows = 2, .cols = 3, .block = 16};
+  CHECK_THROWS_WITH_AS(layout_from_rows(list({0, 1}), list({0}), two),
+                       "layout_from_rows: row_offsets [2] are not [1 heads * 2 rows + 1]", Error);
+  CHECK_THROWS_WITH_AS(layout_from_rows(list({0, 2, 1}), list({0}), two),
+                       "layout_from_rows: row_offsets from 0 to 1 do not ascend from 0 to 1",
+                       Error);
+  CHECK_THROWS_WITH_AS(layout_from_rows(list({0, 1, 2}), list({0, 3}), two),
+                       "layout_from_rows: row 1 has column 3 of 3", Error);
+  CHECK_THROWS_WITH_AS(layout_from_rows(list({0, 2, 2}), list({1, 1}), two),
+                       "layout_from_rows: columns 1 and 1 of row 0 do not ascend", Error);
+  CHECK_THROWS_WITH_AS(layout_from_rows(list({0, 0, 0}), Tensor::empty({0}, i64), two),
+                       "layout_from_rows: row_offsets are i32 and columns i64, not i32", Error);
+  const Tensor scores = Tensor::empty({2, 2}, f32);
+  CHECK_THROWS_WITH_AS(block_topk(scores, 0), "block_topk: k is 0", Error);
+  CHECK_THROWS_WITH_AS(block_topk(scores, 1, {.block = 20}),
+                       "layout: block 20 is none of 8, 16, 32, 64 and 128", Error);
+}

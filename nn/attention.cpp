@@ -1,6 +1,7 @@
 #include <bs/nn/attention.h>
 
 #include <bs/autograd/sparse_attention.h>
+#include <bs/autograd/view.h>
 
 namespace bs::nn {
 
@@ -9,13 +10,21 @@ const SparseAttentionOptions& checked(const SparseAttentionOptions& o) {
   BS_CHECK(o.heads > 0 && o.width > 0 && o.width % o.heads == 0,
            "attention: {} heads cannot share a width of {}", o.heads, o.width);
   BS_CHECK(o.pattern != nullptr, "attention: no pattern");
+  BS_CHECK(o.kv_heads >= 0 && (o.kv_heads == 0 || o.heads % o.kv_heads == 0),
+           "attention: {} heads of keys do not divide {} heads", o.kv_heads, o.heads);
+  BS_CHECK(o.rope_base == 0 || o.width / o.heads % 2 == 0,
+           "attention: a head_dim of {} has no pairs to turn", o.width / o.heads);
+  BS_CHECK(o.weight_dropout >= 0 && o.weight_dropout < 1,
+           "attention: weight_dropout {} is outside [0, 1)", o.weight_dropout);
   return o;
 }
+
+int64_t kv_heads(const SparseAttentionOptions& o) { return o.kv_heads > 0 ? o.kv_heads : o.heads; }
 }  // namespace
 
 SparseAttention::SparseAttention(const Options& options)
     : qkv({.in = checked(options).width,
-           .out = 3 * options.width,
+           .out = options.width + 2 * kv_heads(options) * (options.width / options.heads),
            .bias = options.bias,
            .dtype = options.dtype,
            .device = options.device}),
@@ -25,10 +34,16 @@ SparseAttention::SparseAttention(const Options& options)
            .dtype = options.dtype,
            .device = options.device}),
       options_(options),
+      head_dim_(options.width / options.heads),
+      kv_heads_(kv_heads(options)),
       dropout_({.p = options.dropout}) {
   register_module("qkv", qkv);
   register_module("out", out);
   register_module("dropout", dropout_);
+  if (!options.query_key_norm) return;
+  const RMSNormOptions norm{.width = head_dim_, .dtype = options.dtype, .device = options.device};
+  register_module("q_norm", q_norm_.emplace(norm));
+  register_module("k_norm", k_norm_.emplace(norm));
 }
 
 void SparseAttention::check_input(const Variable& x) const {
@@ -36,12 +51,45 @@ void SparseAttention::check_input(const Variable& x) const {
            "attention: x {} is not [batch, sequence, {}]", x.shape(), options_.width);
 }
 
+detail::AttentionHeads SparseAttention::project(const Variable& x, int64_t first_place) const {
+  const int64_t k_begin = options_.width, v_begin = k_begin + kv_heads_ * head_dim_;
+  const Variable all = qkv.forward(x);
+  const auto part = [&](int64_t begin, int64_t end) {
+    return detail::split_heads(slice(all, 2, begin, end), head_dim_);
+  };
+  detail::AttentionHeads heads{part(0, k_begin), part(k_begin, v_begin),
+                               part(v_begin, all.size(2))};
+  if (q_norm_) {
+    heads.q = q_norm_->forward(heads.q);
+    heads.k = k_norm_->forward(heads.k);
+  }
+  if (options_.rope_base == 0) return heads;
+  heads.q = detail::turned(heads.q, options_.rope_base, first_place);
+  heads.k = detail::turned(heads.k, options_.rope_base, first_place);
+  return heads;
+}
+
+bs::SparseAttentionOptions SparseAttention::scores() const {
+  bs::SparseAttentionOptions how{.causal = options_.causal};
+  if (training() && options_.weight_dropout > 0) {
+    how.dropout = options_.weight_dropout;
+    how.random = default_generator().next();
+  }
+  return how;
+}
+
 Variable SparseAttention::forward(const Variable& x, const Tensor& key_padding_mask) const {
   check_input(x);
-  const bs::SparseAttentionOptions how{.causal = options_.causal,
-                                       .key_padding_mask = key_padding_mask};
+  bs::SparseAttentionOptions how = scores();
+  how.key_padding_mask = key_padding_mask;
+  const LayoutPtr blocks = layout(x.size(1));
+  if (kv_heads_ == options_.heads && !q_norm_ && options_.rope_base == 0) {  // nothing is copied
+    const Variable joined = sparse_attention_qkv(qkv.forward(x), options_.heads, blocks, how);
+    return dropout_.forward(out.forward(joined));
+  }
+  const detail::AttentionHeads heads = project(x, 0);
   const Variable joined =
-      sparse_attention_qkv(qkv.forward(x), options_.heads, layout(x.size(1)), how);
+      detail::join_heads(sparse_attention(heads.q, heads.k, heads.v, blocks, how));
   return dropout_.forward(out.forward(joined));
 }
 
@@ -49,23 +97,20 @@ Variable SparseAttention::forward(const Variable& x, KVCache& cache) const {
   check_input(x);
   BS_CHECK(options_.causal, "attention: a cache is for causal attention");
   const NoGrad no_grad;
-  const int64_t batch = x.size(0), tokens = x.size(1), width = options_.width;
-  const Tensor parts = qkv.forward(x).data().view({batch, tokens, 3, options_.heads, -1});
-  const auto heads = [&](int64_t i) { return parts.select(2, i).permute({0, 2, 1, 3}); };
-  bs::SparseAttentionOptions how{.causal = true};
+  bs::SparseAttentionOptions how = scores();
   how.first_query = cache.length();
-  cache.append(heads(1), heads(2));
-  const Tensor joined =
-      bs::sparse_attention(heads(0), cache.keys(), cache.values(), layout(cache.capacity()), how)
-          .out.permute({0, 2, 1, 3});
-  return dropout_.forward(out.forward(joined.view({batch, tokens, width})));
+  const detail::AttentionHeads heads = project(x, cache.dropped() + cache.length());
+  cache.append(heads.k.data(), heads.v.data());
+  const Variable joined =
+      detail::join_heads(cached_attention(heads.q.data(), cache, layout(cache.capacity()), how));
+  return dropout_.forward(out.forward(joined));
 }
 
 KVCache SparseAttention::make_cache(int64_t batch, int64_t capacity, int64_t page) const {
   return KVCache({.batch = batch,
-                  .heads = options_.heads,
+                  .heads = kv_heads_,
                   .capacity = capacity,
-                  .head_dim = options_.width / options_.heads,
+                  .head_dim = head_dim_,
                   .page = page,
                   .dtype = out.weight.dtype(),
                   .device = out.weight.device()});

@@ -10,16 +10,25 @@ namespace {
 
 using Options = TransformerLayerOptions;
 
-MultiheadAttentionOptions attention(const Options& o, const Pattern& pattern, bool causal) {
+MultiheadAttentionOptions cross_attention(const Options& o) {
   return {.width = o.width,
           .heads = o.heads,
+          .kv_heads = o.kv_heads,
           .dropout = o.dropout,
           .block = o.block,
-          .pattern = pattern,
-          .causal = causal,
+          .pattern = o.cross_pattern,
+          .query_key_norm = o.query_key_norm,
           .generator = o.generator,
           .dtype = o.dtype,
           .device = o.device};
+}
+
+MultiheadAttentionOptions self_attention(const Options& o) {
+  MultiheadAttentionOptions options = cross_attention(o);
+  options.pattern = o.pattern;
+  options.causal = o.causal;
+  options.rope_base = o.rope_base;
+  return options;
 }
 
 LinearOptions linear(const Options& o, int64_t in, int64_t out) {
@@ -46,7 +55,7 @@ Variable feed_forward(const Layer& layer, const Dropout& dropout, bool gelu, con
 }  // namespace
 
 TransformerEncoderLayer::TransformerEncoderLayer(const Options& o)
-    : self_attn(attention(o, o.pattern, o.causal)),
+    : self_attn(self_attention(o)),
       linear1(linear(o, o.width, o.hidden)),
       linear2(linear(o, o.hidden, o.width)),
       norm1(norm_of(o)),
@@ -72,8 +81,8 @@ Variable TransformerEncoderLayer::forward(const Variable& x,
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(const Options& o)
-    : self_attn(attention(o, o.pattern, o.causal)),
-      multihead_attn(attention(o, o.cross_pattern, false)),
+    : self_attn(self_attention(o)),
+      multihead_attn(cross_attention(o)),
       linear1(linear(o, o.width, o.hidden)),
       linear2(linear(o, o.hidden, o.width)),
       norm1(norm_of(o)),

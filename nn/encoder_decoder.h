@@ -22,6 +22,9 @@ struct TransformerLayerOptions {
   Pattern pattern = {};            ///< of self-attention; none: dense
   Pattern cross_pattern = {};      ///< of a decoder's attention to the encoder; none: dense
   bool causal = false;             ///< of self-attention
+  int kv_heads = 0;                ///< of all attention: neighbouring heads share one; 0: as heads
+  double rope_base = 0;            ///< turns self-attention's queries and keys by places; 0: not
+  bool query_key_norm = false;     ///< of all attention, see MultiheadAttentionOptions
   Generator* generator = nullptr;  ///< for dropout; null: the default generator
   DType dtype = f32;
   Device device = Device::cpu();

@@ -1,6 +1,7 @@
 #include <bs/nn/kv_cache.h>
 
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/index_select.h>
 
 #include <algorithm>
@@ -32,9 +33,9 @@ class KVCache::Pages {
     const auto count = static_cast<int64_t>(used_.size());
     const int64_t more = std::max<int64_t>(1, 2 * count);
     const auto grown = [&](Tensor& memory, int64_t width) {
-      const Tensor larger =
-          Tensor::empty({options_.batch, options_.heads, more, options_.page, width},
-                        options_.dtype, options_.device);
+      // Zeros: attention reads to the end of a square, and makes rows anew that are not finite.
+      const Tensor larger = zeros({options_.batch, options_.heads, more, options_.page, width},
+                                  options_.dtype, options_.device);
       if (count > 0) copy(memory, larger.slice(2, 0, count));
       memory = larger;
     };
@@ -132,16 +133,25 @@ Tensor KVCache::values() const {
 Tensor KVCache::in_order(const Tensor& pages, int64_t width) const {
   const Options& o = options_;
   if (table_.empty()) return Tensor::empty({o.batch, o.heads, 0, width}, o.dtype, o.device);
-  std::vector<int64_t> numbers;
-  for (const auto& page : table_) numbers.push_back(page->number);
+  const std::vector<int64_t> numbers = this->pages().table;
   const auto count = static_cast<int64_t>(numbers.size());
-  bool adjacent = true;
-  for (int64_t i = 0; i < count; ++i)
-    adjacent &= numbers[static_cast<size_t>(i)] == numbers.front() + i;
   const auto tokens = [&](const Tensor& x) { return x.flatten(2, 3).slice(2, 0, length_); };
-  if (adjacent) return tokens(pages.slice(2, numbers.front(), numbers.front() + count));
+  if (in_place()) return tokens(pages.slice(2, numbers.front(), numbers.front() + count));
   const Tensor index = Tensor::from(std::span<const int64_t>(numbers), {count}).to(o.device);
   return tokens(index_select(pages, 2, index));
+}
+
+bool KVCache::in_place() const {
+  for (size_t i = 1; i < table_.size(); ++i)
+    if (table_[i]->number != table_.front()->number + static_cast<int64_t>(i)) return false;
+  return true;
+}
+
+PagedKeys KVCache::pages() const {
+  BS_CHECK(pages_, "kv_cache: a cache without pages");
+  PagedKeys pages{pages_->keys, pages_->values, {}, length_};
+  for (const auto& page : table_) pages.table.push_back(page->number);
+  return pages;
 }
 
 void KVCache::truncate(int64_t length) {
@@ -150,19 +160,41 @@ void KVCache::truncate(int64_t length) {
   if (pages_) table_.resize(static_cast<size_t>((length + options_.page - 1) / options_.page));
 }
 
+void KVCache::drop(int64_t count) {
+  BS_CHECK(count >= 0 && count <= length_, "kv_cache: {} of {} tokens", count, length_);
+  if (pages_) {
+    BS_CHECK(count % options_.page == 0, "kv_cache: {} tokens are no whole pages of {}", count,
+             options_.page);
+    table_.erase(table_.begin(), table_.begin() + count / options_.page);
+  } else if (count > 0) {
+    for (const Tensor& memory : {memory_.keys, memory_.values})
+      copy(clone(memory.slice(2, count, length_)), memory.slice(2, 0, length_ - count));
+  }
+  length_ -= count;
+  dropped_ += count;
+}
+
 KVCache KVCache::fork() const {
   if (!pages_) {
     KVCache other(options_);
     if (length_ > 0) other.append(keys(), values());
+    other.dropped_ = dropped_;
     return other;
   }
   KVCache other(options_);
   other.pages_ = pages_;
   other.table_ = table_;
   other.length_ = length_;
+  other.dropped_ = dropped_;
   return other;
 }
 
 int64_t KVCache::pages_in_use() const { return pages_ ? pages_->used() : 0; }
+
+Tensor cached_attention(const Tensor& q, const KVCache& cache, const LayoutPtr& layout,
+                        const SparseAttentionOptions& options) {
+  if (!cache.in_place()) return paged_attention(q, cache.pages(), layout, options).out;
+  return sparse_attention(q, cache.keys(), cache.values(), layout, options).out;
+}
 
 }  // namespace bs::nn

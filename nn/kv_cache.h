@@ -1,6 +1,6 @@
 #pragma once
 /** @file Keys and values of what a model has read, for making one token after the other. */
-#include <bs/lib/tensor.h>
+#include <bs/kernels/paged_attention.h>
 
 #include <memory>
 #include <vector>
@@ -40,10 +40,20 @@ class KVCache {
    *  apart, which they do behind a fork: then copies, a read and a write of them all. */
   Tensor keys() const;
   Tensor values() const;
+  /** @brief Whether keys() and values() are views. */
+  bool in_place() const;
+  /** @brief The pages, for paged_attention(). @throws Error without pages. */
+  PagedKeys pages() const;
   int64_t length() const { return length_; }
   int64_t capacity() const { return options_.capacity; }
   /** @brief Forgets all but the first `length` tokens. Pages without tokens are free again. */
   void truncate(int64_t length);
+  /** @brief Forgets the first `count` tokens, so that there is room behind the others, whose places
+   *  stay. Without pages the others are moved; with pages, `count` is that of some pages, which are
+   *  free again. @throws Error for more tokens than there are, or a part of a page. */
+  void drop(int64_t count);
+  /** @brief Tokens that drop() has forgotten: the place of the first one kept. */
+  int64_t dropped() const { return dropped_; }
   /** @brief A cache that has read the same and goes on by itself. It shares all pages, and takes
    *  its own copy of the last one with the next token. Without pages all is copied. */
   KVCache fork() const;
@@ -60,10 +70,14 @@ class KVCache {
   Tensor in_order(const Tensor& pages, int64_t width) const;
 
   Options options_;
-  int64_t length_ = 0;
+  int64_t length_ = 0, dropped_ = 0;
   Source memory_;  ///< [batch, heads, capacity, head_dim], without pages
   std::shared_ptr<Pages> pages_;
   std::vector<std::shared_ptr<const Page>> table_;  ///< the pages in the order of tokens
 };
+
+/** @brief Attention of q to all that a cache holds, which reads pages in place where it can. */
+Tensor cached_attention(const Tensor& q, const KVCache& cache, const LayoutPtr& layout,
+                        const SparseAttentionOptions& options);
 
 }  // namespace bs::nn

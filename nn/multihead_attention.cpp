@@ -1,11 +1,14 @@
 #include <bs/nn/multihead_attention.h>
 
 #include <bs/autograd/linear.h>
-#include <bs/autograd/rope.h>
 #include <bs/autograd/sparse_attention.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/fill.h>
 #include <bs/nn/init.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
 
 namespace bs::nn {
 
@@ -21,15 +24,11 @@ const Options& checked(const Options& o) {
            "multihead_attention: {} heads of keys do not divide {} heads", o.kv_heads, o.heads);
   BS_CHECK(o.key_width >= 0 && o.value_width >= 0,
            "multihead_attention: keys of {} and values of {} features", o.key_width, o.value_width);
+  BS_CHECK(o.value_dim >= 0 && o.relative_reach >= 0,
+           "multihead_attention: value_dim {}, relative_reach {}", o.value_dim, o.relative_reach);
   BS_CHECK(o.rope_base == 0 || o.width / o.heads % 2 == 0,
            "multihead_attention: a head_dim of {} has no pairs to turn", o.width / o.heads);
   return o;
-}
-
-/// [batch, sequence, heads * head_dim] as [batch, heads, sequence, head_dim].
-Variable split_heads(const Variable& x, int64_t head_dim) {
-  const Variable split = view(x, {x.size(0), x.size(1), x.size(2) / head_dim, head_dim});
-  return permute(split, {0, 2, 1, 3});
 }
 
 /// Rows [begin, end) of a bias that may be absent.
@@ -37,37 +36,80 @@ Variable part(const Variable& bias, int64_t begin, int64_t end) {
   return bias.defined() ? slice(bias, 0, begin, end) : Variable();
 }
 
+int64_t value_dim(const Options& o) { return o.value_dim > 0 ? o.value_dim : o.width / o.heads; }
+
+void check_starts(const char* name, const std::vector<int64_t>& starts, int64_t total) {
+  BS_CHECK(!starts.empty() && starts.front() == 0 && starts.back() == total &&
+               std::is_sorted(starts.begin(), starts.end()),
+           "multihead_attention: {} do not ascend from 0 to {}", name, total);
+}
+
+int64_t longest(const std::vector<int64_t>& starts) {
+  int64_t most = 0;
+  for (size_t i = 1; i < starts.size(); ++i) most = std::max(most, starts[i] - starts[i - 1]);
+  return most;
+}
+
 }  // namespace
 
+Tensor alibi_slopes(int heads) {
+  BS_CHECK(heads > 0, "alibi_slopes: {} heads", heads);
+  std::vector<float> slopes;
+  const auto add = [&](int of, int step) {
+    for (int i = 1; i <= of && slopes.size() < static_cast<size_t>(heads); i += step)
+      slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / of)));
+  };
+  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(heads)));
+  add(power, 1);
+  add(2 * power, 2);
+  return Tensor::from(std::span<const float>(slopes), {heads});
+}
+
 MultiheadAttention::MultiheadAttention(const Options& options)
-    : out_proj({.in = checked(options).width,
+    : out_proj({.in = value_dim(checked(options)) * options.heads,
                 .out = options.width,
                 .bias = options.bias,
                 .dtype = options.dtype,
                 .device = options.device}),
       options_(options),
       head_dim_(options.width / options.heads),
+      value_dim_(value_dim(options)),
       kv_heads_(options.kv_heads > 0 ? options.kv_heads : options.heads) {
   Options& o = options_;
   if (o.key_width == 0) o.key_width = o.width;
   if (o.value_width == 0) o.value_width = o.width;
-  const int64_t kv_width = kv_heads_ * head_dim_;
+  const int64_t key_out = kv_heads_ * head_dim_, value_out = kv_heads_ * value_dim_;
   const auto make = [&](const char* name, int64_t out, int64_t in) {
     Tensor weight = Tensor::empty({out, in}, o.dtype, o.device);
     init::xavier_uniform(weight);
     return register_parameter(name, weight);
   };
-  if (o.key_width == o.width && o.value_width == o.width && kv_width == o.width) {
+  if (o.key_width == o.width && o.value_width == o.width && key_out == o.width &&
+      value_out == o.width) {
     in_proj_weight = make("in_proj_weight", 3 * o.width, o.width);
   } else {
     q_proj_weight = make("q_proj_weight", o.width, o.width);
-    k_proj_weight = make("k_proj_weight", kv_width, o.key_width);
-    v_proj_weight = make("v_proj_weight", kv_width, o.value_width);
+    k_proj_weight = make("k_proj_weight", key_out, o.key_width);
+    v_proj_weight = make("v_proj_weight", value_out, o.value_width);
   }
   in_proj_bias = register_parameter(
-      "in_proj_bias", o.bias ? zeros({o.width + 2 * kv_width}, o.dtype, o.device) : Tensor());
+      "in_proj_bias",
+      o.bias ? zeros({o.width + key_out + value_out}, o.dtype, o.device) : Tensor());
   register_module("out_proj", out_proj);
   if (o.bias) init::zeros(out_proj.bias.data());
+  register_scores();
+}
+
+/// What options add to the parameters of PyTorch.
+void MultiheadAttention::register_scores() {
+  const Options& o = options_;
+  const auto none = [&](bool wanted, const Shape& shape) {
+    return wanted ? zeros(shape, o.dtype, o.device) : Tensor();
+  };
+  relative_bias = register_parameter(
+      "relative_bias", none(o.relative_reach > 0, {o.heads, 2 * o.relative_reach + 1}));
+  sinks = register_parameter("sinks", none(o.sinks, {o.heads}));
+  slopes = register_buffer("alibi_slopes", o.alibi ? alibi_slopes(o.heads).to(o.device) : Tensor());
   if (!o.query_key_norm) return;
   const RMSNormOptions norm{.width = head_dim_, .dtype = o.dtype, .device = o.device};
   register_module("q_norm", q_norm_.emplace(norm));
@@ -75,53 +117,64 @@ MultiheadAttention::MultiheadAttention(const Options& options)
 }
 
 MultiheadAttention::Heads MultiheadAttention::project(const Variable& query, const Variable& key,
-                                                      const Variable& value,
-                                                      int64_t first_place) const {
-  const Options& o = options_;
-  const int64_t w = o.width, kv = kv_heads_ * head_dim_;
+                                                      const Variable& value) const {
+  const int64_t w = options_.width, k_end = w + kv_heads_ * head_dim_;
+  const int64_t v_end = k_end + kv_heads_ * value_dim_;
   Variable q, k, v;
   if (in_proj_weight.defined() && query.is_same(key) && key.is_same(value)) {
     const Variable all = linear(query, in_proj_weight, in_proj_bias);
     q = slice(all, 2, 0, w);
-    k = slice(all, 2, w, 2 * w);
-    v = slice(all, 2, 2 * w, 3 * w);
+    k = slice(all, 2, w, k_end);
+    v = slice(all, 2, k_end, v_end);
   } else {
     const bool packed = in_proj_weight.defined();
     const auto weight = [&](const Variable& own, int64_t i) {
       return packed ? slice(in_proj_weight, 0, i * w, (i + 1) * w) : own;
     };
     q = linear(query, weight(q_proj_weight, 0), part(in_proj_bias, 0, w));
-    k = linear(key, weight(k_proj_weight, 1), part(in_proj_bias, w, w + kv));
-    v = linear(value, weight(v_proj_weight, 2), part(in_proj_bias, w + kv, w + 2 * kv));
+    k = linear(key, weight(k_proj_weight, 1), part(in_proj_bias, w, k_end));
+    v = linear(value, weight(v_proj_weight, 2), part(in_proj_bias, k_end, v_end));
   }
-  Heads heads{split_heads(q, head_dim_), split_heads(k, head_dim_), split_heads(v, head_dim_)};
+  return {detail::split_heads(q, head_dim_), detail::split_heads(k, head_dim_),
+          detail::split_heads(v, value_dim_)};
+}
+
+MultiheadAttention::Heads MultiheadAttention::placed(Heads heads, int64_t first_place,
+                                                     const MultiheadAttentionMasks& masks) const {
   if (q_norm_) {
     heads.q = q_norm_->forward(heads.q);
     heads.k = k_norm_->forward(heads.k);
   }
-  if (o.rope_base == 0) return heads;
-  const DType dtype = o.dtype == f64 ? f64 : f32;
-  const auto turned = [&](const Variable& x) {
-    return rope(x, rope_table(x.size(2), head_dim_, o.rope_base, first_place, dtype, x.device()));
-  };
-  heads.q = turned(heads.q);
-  heads.k = turned(heads.k);
+  const double base = options_.rope_base;
+  if (base == 0) return heads;
+  heads.q = detail::turned(heads.q, base, first_place, masks.query_starts);
+  heads.k = detail::turned(heads.k, base, first_place,
+                           masks.key_starts.empty() ? masks.query_starts : masks.key_starts);
   return heads;
 }
 
-Variable MultiheadAttention::attend(const Heads& heads, const LayoutPtr& layout,
-                                    bs::SparseAttentionOptions options) const {
-  options.causal = options_.causal;
-  options.window_before = options_.window_before;
-  options.softcap = options_.softcap;
-  if (training() && options_.dropout > 0) {
-    Generator& generator = options_.generator ? *options_.generator : default_generator();
-    options.dropout = options_.dropout;
+void MultiheadAttention::set_scores(bs::SparseAttentionOptions& options) const {
+  const Options& o = options_;
+  options.causal = o.causal;
+  options.offset = o.offset;
+  options.window_before = o.window_before;
+  options.window_after = o.window_after;
+  options.softcap = o.softcap;
+  if (slopes.defined()) options.alibi_slopes = slopes.data();
+  if (training() && o.dropout > 0) {
+    Generator& generator = o.generator ? *o.generator : default_generator();
+    options.dropout = o.dropout;
     options.random = generator.next();
   }
-  const Variable out = sparse_attention(heads.q, heads.k, heads.v, layout, options);
-  const Variable rows = permute(out, {0, 2, 1, 3});
-  return out_proj.forward(view(rows, {rows.size(0), rows.size(1), options_.width}));
+}
+
+Variable MultiheadAttention::attend(const Heads& heads, const LayoutPtr& layout,
+                                    bs::SparseAttentionOptions options,
+                                    const Variable& bias) const {
+  set_scores(options);
+  return out_proj.forward(detail::join_heads(
+      sparse_attention(heads.q, heads.k, heads.v, layout, options,
+                       {.bias = bias, .relative_bias = relative_bias, .sinks = sinks})));
 }
 
 Variable MultiheadAttention::forward(const Variable& query, const Variable& key,
@@ -136,11 +189,24 @@ Variable MultiheadAttention::forward(const Variable& query, const Variable& key,
   check("key", key, o.key_width);
   check("value", value, o.value_width);
   bs::SparseAttentionOptions options{.key_padding_mask = masks.key_padding_mask};
-  if (const Tensor& mask = masks.attention_mask; mask.defined()) {
-    const Tensor all = mask.rank() == 2 ? mask.unsqueeze(0).unsqueeze(0) : mask;
-    (mask.dtype() == boolean ? options.mask : options.bias) = all;
+  Variable bias;
+  if (const Variable& mask = masks.attention_mask; mask.defined()) {
+    const Variable all = mask.rank() == 2 ? unsqueeze(unsqueeze(mask, 0), 0) : mask;
+    if (mask.dtype() == boolean)
+      options.mask = all.data();
+    else
+      bias = all;
   }
-  return attend(project(query, key, value, 0), layout(query.size(1), key.size(1)), options);
+  Heads heads = project(query, key, value);
+  if (masks.query_starts.empty() && masks.key_starts.empty())
+    return attend(placed(std::move(heads), 0, masks), layout(query.size(1), key.size(1)), options,
+                  bias);
+  options.query_starts = masks.query_starts;
+  options.key_starts = masks.key_starts.empty() ? masks.query_starts : masks.key_starts;
+  check_starts("query_starts", options.query_starts, query.size(1));
+  check_starts("key_starts", options.key_starts, key.size(1));
+  const LayoutPtr of_longest = layout(longest(options.query_starts), longest(options.key_starts));
+  return attend(placed(std::move(heads), 0, masks), of_longest, options, bias);
 }
 
 Variable MultiheadAttention::forward(const Variable& x,
@@ -154,13 +220,15 @@ Variable MultiheadAttention::forward(const Variable& x, KVCache& cache) const {
            "multihead_attention: x {} is not [batch, sequence, {}]", x.shape(), options_.width);
   const NoGrad no_grad;
   const int64_t place = cache.length();
-  Heads heads = project(x, x, x, place);
+  const Heads heads = placed(project(x, x, x), cache.dropped() + place, {});
   cache.append(heads.k.data(), heads.v.data());
-  heads.k = cache.keys();
-  heads.v = cache.values();
   bs::SparseAttentionOptions options;
+  set_scores(options);
   options.first_query = place;
-  return attend(heads, layout(cache.capacity(), cache.capacity()), options);
+  if (relative_bias.defined()) options.relative_bias = relative_bias.data();
+  if (sinks.defined()) options.sinks = sinks.data();
+  return out_proj.forward(detail::join_heads(cached_attention(
+      heads.q.data(), cache, layout(cache.capacity(), cache.capacity()), options)));
 }
 
 KVCache MultiheadAttention::make_cache(int64_t batch, int64_t capacity, int64_t page) const {
@@ -168,6 +236,7 @@ KVCache MultiheadAttention::make_cache(int64_t batch, int64_t capacity, int64_t 
                   .heads = kv_heads_,
                   .capacity = capacity,
                   .head_dim = head_dim_,
+                  .value_dim = value_dim_,
                   .page = page,
                   .dtype = out_proj.weight.dtype(),
                   .device = out_proj.weight.device()});

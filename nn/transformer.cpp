@@ -56,6 +56,10 @@ TransformerBlock::TransformerBlock(const Options& o)
                  .pattern = o.pattern,
                  .causal = o.causal,
                  .dropout = o.dropout,
+                 .kv_heads = o.kv_heads,
+                 .rope_base = o.rope_base,
+                 .query_key_norm = o.query_key_norm,
+                 .weight_dropout = o.weight_dropout,
                  .dtype = o.dtype,
                  .device = o.device}),
       norm2({.width = o.width, .dtype = o.dtype, .device = o.device}),
@@ -98,9 +102,32 @@ Variable TransformerBlock::feed_forward(const Variable& x) const {
   return bs::feed_forward(x, first.weight, first.bias, second.weight, second.bias);
 }
 
+namespace {
+TransformerBlockOptions block_of(const SparseTransformerOptions& o) {
+  return {.width = o.width,
+          .heads = o.heads,
+          .block = o.block,
+          .pattern = o.pattern,
+          .causal = o.causal,
+          .hidden = o.hidden,
+          .mlp_pattern = o.mlp_pattern,
+          .mlp_factors = o.mlp_factors,
+          .dropout = o.dropout,
+          .kv_heads = o.kv_heads,
+          .rope_base = o.rope_base,
+          .query_key_norm = o.query_key_norm,
+          .weight_dropout = o.weight_dropout,
+          .dtype = o.dtype,
+          .device = o.device};
+}
+}  // namespace
+
 SparseTransformer::SparseTransformer(const Options& o)
     : embedding({.rows = o.vocabulary, .width = o.width, .dtype = o.dtype, .device = o.device}),
-      position({.rows = o.context, .width = o.width, .dtype = o.dtype, .device = o.device}),
+      position({.rows = o.rope_base == 0 ? o.context : 1,
+                .width = o.width,
+                .dtype = o.dtype,
+                .device = o.device}),
       norm({.width = o.width, .dtype = o.dtype, .device = o.device}),
       head({.in = o.width,
             .out = o.vocabulary,
@@ -110,23 +137,10 @@ SparseTransformer::SparseTransformer(const Options& o)
       options_(o),
       dropout_({.p = o.dropout}) {
   BS_CHECK(o.layers > 0, "transformer: {} layers", o.layers);
-  BS_CHECK(o.context % o.block == 0, "transformer: a context of {} is no multiple of the block {}",
-           o.context, o.block);
   register_module("embedding", embedding);
-  register_module("position", position);
+  if (o.rope_base == 0) register_module("position", position);
   for (int i = 0; i < o.layers; ++i) {
-    blocks.push_back(
-        std::make_unique<TransformerBlock>(TransformerBlockOptions{.width = o.width,
-                                                                   .heads = o.heads,
-                                                                   .block = o.block,
-                                                                   .pattern = o.pattern,
-                                                                   .causal = o.causal,
-                                                                   .hidden = o.hidden,
-                                                                   .mlp_pattern = o.mlp_pattern,
-                                                                   .mlp_factors = o.mlp_factors,
-                                                                   .dropout = o.dropout,
-                                                                   .dtype = o.dtype,
-                                                                   .device = o.device}));
+    blocks.push_back(std::make_unique<TransformerBlock>(block_of(o)));
     register_module("blocks." + std::to_string(i), *blocks.back());
   }
   register_module("norm", norm);
@@ -153,7 +167,7 @@ void SparseTransformer::init_weights() const {
   for (const auto& [name, parameter] : named_parameters())
     if (name.ends_with("bias")) init::zeros(parameter.data());
   init::normal(embedding.weight.data(), 0, deviation);
-  init::normal(position.weight.data(), 0, deviation);
+  if (options_.rope_base == 0) init::normal(position.weight.data(), 0, deviation);
   for (const auto& block : blocks) {
     init_projection(block->attention.qkv, deviation);
     init_projection(block->attention.out, residual);
@@ -168,7 +182,9 @@ Variable SparseTransformer::embed(const Tensor& tokens, int64_t first_place) con
   const int64_t end = first_place + tokens.size(1);
   BS_CHECK(end <= options_.context, "transformer: {} tokens for a context of {}", end,
            options_.context);
-  return dropout_.forward(embedding.forward(tokens) + slice(position.weight, 0, first_place, end));
+  const Variable embedded = embedding.forward(tokens);
+  if (options_.rope_base > 0) return dropout_.forward(embedded);
+  return dropout_.forward(embedded + slice(position.weight, 0, first_place, end));
 }
 
 Variable SparseTransformer::forward(const Tensor& tokens, const Tensor& key_padding_mask) const {

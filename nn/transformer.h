@@ -20,6 +20,10 @@ struct TransformerBlockOptions {
   Pattern mlp_pattern = {};  ///< of fc1 [hidden, width] and fc2 [width, hidden]; none: dense
   int mlp_factors = 0;       ///< fc1 and fc2 are Kronecker products of so many factors; 0: not
   double dropout = 0;        ///< of what is added to the residual stream
+  int kv_heads = 0;          ///< see SparseAttentionOptions, as what follows
+  double rope_base = 0;      ///< turns queries and keys by their places; 0: not
+  bool query_key_norm = false;
+  double weight_dropout = 0;  ///< of the weights of attention
   DType dtype = f32;
   Device device = Device::cpu();
 };
@@ -69,12 +73,17 @@ struct SparseTransformerOptions {
   Pattern mlp_pattern = {};  ///< see TransformerBlockOptions
   int mlp_factors = 0;       ///< see TransformerBlockOptions
   double dropout = 0;        ///< of the embeddings and of what is added to the residual stream
+  int kv_heads = 0;          ///< see SparseAttentionOptions, as query_key_norm
+  double rope_base =
+      0;  ///< places turn queries and keys, and there is no embedding of them; 0: not
+  bool query_key_norm = false;
+  double weight_dropout = 0;  ///< of the weights of attention
   DType dtype = f32;
   Device device = Device::cpu();
 };
 
-/** @brief A language model: token and learnt position embeddings, blocks, a norm, and a head
- * without bias.
+/** @brief A language model: token and learnt position embeddings (or RoPE), blocks, a norm, and a
+ * head without bias.
  *
  *  Starts as GPT-2 does: weights normal with deviation 0.02, those that end a residual branch
  *  divided by sqrt(2 layers), biases zero. A block-sparse weight's deviation is divided by the
@@ -99,7 +108,7 @@ class SparseTransformer : public Module {
   const Options& options() const { return options_; }
 
   Embedding embedding;
-  Embedding position;
+  Embedding position;  ///< no part of a model with RoPE
   std::vector<std::unique_ptr<TransformerBlock>> blocks;
   LayerNorm norm;
   Linear head;

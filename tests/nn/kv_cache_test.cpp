@@ -116,6 +116,34 @@ TEST_CASE("nn::KVCache: forks share pages until they go on") {
   first.check();
 }
 
+TEST_CASE("nn::KVCache: the oldest tokens are dropped, and the others keep their places") {
+  for (const int64_t page : {0, 4}) {
+    CAPTURE(page);
+    Tracked one{nn::KVCache(options(page)), {}};
+    one.append({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+    Tracked fork{one.cache.fork(), one.tokens};
+    one.cache.drop(4);
+    one.tokens.erase(one.tokens.begin(), one.tokens.begin() + 4);
+    CHECK(one.cache.dropped() == 4);
+    one.check();
+    one.append({11, 12, 13});
+    one.check();
+    CHECK(fork.cache.dropped() == 0);
+    fork.check();
+    one.cache.drop(8);
+    one.tokens.erase(one.tokens.begin(), one.tokens.begin() + 8);
+    CHECK(one.cache.fork().dropped() == 12);
+    one.append(std::vector<uint32_t>(39, 14));  // there is room again
+    one.check();
+    CHECK_THROWS_WITH_AS(one.cache.drop(41), "kv_cache: 41 of 40 tokens", Error);
+  }
+  Tracked paged{nn::KVCache(options(4)), {}};
+  paged.append({1, 2, 3, 4, 5});
+  CHECK_THROWS_WITH_AS(paged.cache.drop(3), "kv_cache: 3 tokens are no whole pages of 4", Error);
+  paged.cache.drop(4);
+  CHECK(paged.cache.pages_in_use() == 1);
+}
+
 TEST_CASE("nn::KVCache: attention over pages, behind a fork too") {
   const nn::MultiheadAttention layer({.width = 32,
                                       .heads = 4,

@@ -114,6 +114,57 @@ TEST_CASE("generate: the likeliest continuation, at any length, also past the co
   }
 }
 
+TEST_CASE("generate_batch: each sequence goes on as by itself, also past the context") {
+  nn::SparseTransformer model(small());
+  shout(model);
+  const std::vector<std::vector<int64_t>> prompts{{1, 2, 3}, {4}, {5, 6, 1, 0, 2, 3, 3}, {4}};
+  const nn::GenerateOptions likeliest{.count = 20, .sample = {.temperature = 0}};
+  const auto made = nn::generate_batch(model, prompts, likeliest);
+  REQUIRE(made.size() == prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i)
+    CHECK(made[i] == nn::generate(model, prompts[i], likeliest));
+  CHECK(nn::generate_batch(model, {}, likeliest).empty());
+  Generator one(4), two(4);
+  CHECK(nn::generate_batch(model, prompts, {.count = 9}, one) ==
+        nn::generate_batch(model, prompts, {.count = 9}, two));
+  CHECK_THROWS_WITH_AS(nn::generate_batch(model, prompts, {.on_token = [](int64_t) {}}),
+                       "generate_batch: on_token cannot tell sequences apart", Error);
+}
+
+TEST_CASE("generate: a context that slides keeps what was computed of its tokens") {
+  nn::SparseTransformerOptions o = small();
+  o.rope_base = 100;
+  o.kv_heads = 1;
+  nn::SparseTransformer model(o);  // of one layer, where keys and values follow from a token alone
+  shout(model);
+  for (const int64_t length : {3, 30}) {
+    std::vector<int64_t> all;
+    for (int64_t i = 0; i < length; ++i) all.push_back(i * 3 % 7);
+    const nn::GenerateOptions sliding{.count = 40, .sample = {.temperature = 0}, .slide = 8};
+    const std::vector<int64_t> made = nn::generate(model, all, sliding);
+    nn::GenerateOptions paged = sliding;
+    paged.page = 4;
+    CHECK(nn::generate(model, all, paged) == made);
+    int64_t first = std::max<int64_t>(0, length - 16);
+    for (const int64_t token : made) {
+      const auto count = static_cast<int64_t>(all.size());
+      if (count - first > 16) first += 8;
+      Reference window({1, count - first});
+      std::copy(all.begin() + first, all.end(), window.values.begin());
+      const Reference out = Reference::of(model.forward(window.tensor(i64, test_device())).data());
+      const double* row = &out.values[static_cast<size_t>((count - first - 1) * 7)];
+      CHECK(std::max_element(row, row + 7) - row == token);
+      all.push_back(token);
+    }
+  }
+  const nn::SparseTransformer learnt(small());
+  CHECK_THROWS_WITH_AS(nn::generate(learnt, {1}, {.slide = 8}),
+                       "generate: a context that slides by 8 tokens, of a model without RoPE",
+                       Error);
+  CHECK_THROWS_WITH_AS(nn::generate(model, {1}, {.slide = 16}),
+                       "generate: a context of 16 tokens in pages of 0 cannot slide by 16", Error);
+}
+
 TEST_CASE("generate: a generator's state decides, and training goes on as before") {
   nn::SparseTransformerOptions o = small();
   o.dropout = 0.5;

@@ -235,10 +235,6 @@ TEST_CASE("nn::SparseTransformer: errors") {
   o.layers = 0;
   CHECK_THROWS_WITH_AS(nn::SparseTransformer{o}, "transformer: 0 layers", Error);
   o = small();
-  o.context = 36;
-  CHECK_THROWS_WITH_AS(nn::SparseTransformer{o},
-                       "transformer: a context of 36 is no multiple of the block 8", Error);
-  o = small();
   o.hidden = 20;
   o.mlp_pattern = [](const patterns::Size& size) { return patterns::dense(size); };
   CHECK_THROWS_WITH_AS(

@@ -1,0 +1,26 @@
+#pragma once
+/** @file What attention layers do with heads, between their projections and the scores. */
+#include <bs/autograd/variable.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace bs::nn::detail {
+
+/** @brief Queries, keys and values, [batch, heads, sequence, head_dim]. */
+struct AttentionHeads {
+  Variable q, k, v;
+};
+
+/** @brief [batch, sequence, heads * head_dim] as [batch, heads, sequence, head_dim], a view. */
+Variable split_heads(const Variable& x, int64_t head_dim);
+/** @brief The way back. */
+Variable join_heads(const Variable& x);
+
+/** @brief Turns heads by the places of their tokens, from `first` on.
+ *  @param[in] starts of ragged sequences, each of which begins at place `first`; empty: one
+ * sequence */
+Variable turned(const Variable& x, double base, int64_t first,
+                const std::vector<int64_t>& starts = {});
+
+}  // namespace bs::nn::detail

@@ -2,6 +2,7 @@
 // Useful work only: 4 FLOP forward and 10 backward for each kept score and element of head_dim.
 #include <bs/bench/block_sparse_cells.h>
 #include <bs/bench/record.h>
+#include <bs/kernels/block_topk.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/sparse_attention.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,13 +24,17 @@ struct Options {
   std::vector<int> blocks = {32};
   std::vector<std::string> patterns = {"fixed", "bigbird", "sliding", "causal", "dense"};
   int local = 128, global = 32;
+  int keep = 8;
 };
 
 constexpr const char* help =
     "bench_sparse_attention [options]\n"
     "  --batch B --heads H --sequence S --head-dim D     default 8, 4, 512, 64\n"
     "  --blocks 16,32,...\n"
-    "  --patterns fixed,bigbird,sliding,causal,dense\n"
+    "  --patterns fixed,bigbird,sliding,causal,dense,topk\n"
+    "  --keep K                blocks that a row of topk keeps, default 8, each head its own; "
+    "what\n"
+    "                          makes the layout of scores is timed too\n"
     "  --local N               tokens of a window, default 128; sliding has two behind\n"
     "  --global N              tokens that everything sees, default 32\n"
     "  --export FILE           writes layouts and problems for peers, and stops\n";
@@ -43,12 +49,14 @@ Options read_options(bench::Arguments& arguments) {
   arguments.read("--patterns", o.patterns);
   arguments.read("--local", o.local);
   arguments.read("--global", o.global);
+  arguments.read("--keep", o.keep);
   return o;
 }
 
 struct Pattern {
   LayoutPtr layout;
   bool causal;
+  std::function<LayoutPtr()> make = {};  ///< for a pattern that follows scores
 };
 
 /// What names a problem in records.
@@ -62,7 +70,18 @@ Json::Object cell_of(const Options& o, const std::string& name, const Layout& la
           {"head_dim", o.head_dim}};
 }
 
-Pattern make_pattern(const Options& o, const std::string& name, int block) {
+/// Each entry and head of its own scores.
+Pattern make_topk(const Options& o, int block, Device device) {
+  const int64_t blocks = o.sequence / block;
+  const Tensor scores = randn({o.batch, o.heads, blocks, blocks}, f32, device);
+  const BlockTopkOptions causal{
+      .block = block, .causal = true, .first_blocks = 1, .local_blocks = 2};
+  const auto make = [scores, causal, keep = o.keep] { return block_topk(scores, keep, causal); };
+  return {make(), true, make};
+}
+
+Pattern make_pattern(const Options& o, const std::string& name, int block, Device device) {
+  if (name == "topk") return make_topk(o, block, device);
   const patterns::Size size{.rows = o.sequence / block, .block = block};
   const int local = std::max(1, o.local / block);
   const int global = std::max(1, o.global / block);
@@ -104,8 +123,8 @@ struct Head {
 
   bool sees(size_t i, size_t j) const {
     const auto block = static_cast<size_t>(layout.block());
-    return !(causal && j > i) &&
-           layout.contains(0, static_cast<int>(i / block), static_cast<int>(j / block));
+    return !(causal && j > i) && layout.contains(layout.heads() - 1, static_cast<int>(i / block),
+                                                 static_cast<int>(j / block));
   }
   double dot(const std::vector<double>& x, size_t i, const std::vector<double>& y, size_t j) const {
     double sum = 0;
@@ -157,7 +176,7 @@ class Bench {
 
   void run(const std::string& name, int block) {
     const Options& o = options_;
-    const Pattern pattern = make_pattern(o, name, block);
+    const Pattern pattern = make_pattern(o, name, block, settings_.device);
     const SparseAttentionOptions attention{.causal = pattern.causal};
     const auto random = [&](int64_t width) {
       return randn({o.batch, o.sequence, width}, settings_.dtype, settings_.device);
@@ -167,8 +186,11 @@ class Bench {
     const auto forward = sparse_attention_qkv(qkv, o.heads, pattern.layout, attention);
     const Tensor gradient =
         sparse_attention_qkv_backward(qkv, o.heads, forward, dout, pattern.layout, attention);
-    check(name, pattern, qkv, dout, forward, gradient);
+    // A layout that the host has looked at would run other kernels.
+    check(name, pattern.make ? Pattern{pattern.make(), true} : pattern, qkv, dout, forward,
+          gradient);
     const size_t rows = forward.lse.bytes();
+    if (pattern.make) add(name, *pattern.layout, "layout", 0, 0, [&] { pattern.make(); });
     add(name, *pattern.layout, "forward", 2, qkv.bytes() + dout.bytes() + rows,
         [&] { sparse_attention_qkv(qkv, o.heads, pattern.layout, attention); });
     add(name, *pattern.layout, "backward", 5, 2 * (qkv.bytes() + dout.bytes()) + rows, [&] {
@@ -209,7 +231,7 @@ class Bench {
   void add(const std::string& name, const Layout& layout, const char* pass, double products,
            size_t bytes, const bench::Work& work) {
     const Options& o = options_;
-    const double heads = static_cast<double>(o.batch) * o.heads;
+    const double heads = static_cast<double>(o.batch) * o.heads / layout.heads();
     record_.add({.cell = cell_of(o, name, layout),
                  .what = pass,
                  .time = bench::measure(settings_.device, work, settings_.measure),
@@ -226,7 +248,8 @@ Json export_problems(const Options& options) {
   Json::Array layouts, problems;
   for (const std::string& name : options.patterns)
     for (int block : options.blocks) {
-      const Pattern pattern = make_pattern(options, name, block);
+      BS_CHECK(name != "topk", "bench: peers read one layout for all heads, which topk has not");
+      const Pattern pattern = make_pattern(options, name, block, Device::cpu());
       problems.emplace_back(Json::Object{{"layout", static_cast<int64_t>(layouts.size())},
                                          {"cell", cell_of(options, name, *pattern.layout)},
                                          {"causal", pattern.causal}});

@@ -139,6 +139,25 @@ def lstm_table(records):
     return table(header, body)
 
 
+def attention_table(records):
+    """A row a pattern, a column a block: TF forward / backward, and a peer's time over ours where known."""
+    rows, densities = collections.OrderedDict(), {}
+    for group in records["sparse_attention-bf16"]["groups"]:
+        pattern, block = group.cell["pattern"], group.cell["block"]
+        densities.setdefault(pattern, group.cell["density"])
+        rows.setdefault(pattern, {}).setdefault(block, []).append(rate_and_ratio(group))
+    blocks = sorted({block for of_row in rows.values() for block in of_row}, reverse=True)
+    body = [[pattern, f"{densities[pattern]:.3f}", *(" / ".join(of_row.get(b, [])) for b in blocks)]
+            for pattern, of_row in rows.items()]  # fmt: skip
+    return table(["pattern", "density", *(f"block {b}" for b in blocks)], body)
+
+
+def rate_and_ratio(group):
+    best = group.best(group.peers())
+    ratio = f" ({best[0] / group.ours()['seconds']:.2f})" if best else ""
+    return f"{1e-12 * rate(group):.0f}{ratio}"
+
+
 TABLES = {
     "peers": peers_table,
     "rates": rates_table,
@@ -146,6 +165,7 @@ TABLES = {
     "patterns": patterns_table,
     "dense": dense_table,
     "lstm": lstm_table,
+    "attention": attention_table,
 }
 
 

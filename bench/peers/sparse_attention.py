@@ -8,6 +8,8 @@
            Its blocks are of 128; smaller ones of the pattern are masked inside of them
     cudnn  cuDNN's attention through scaled_dot_product_attention, every score computed (the lower
            half where the pattern is causal): what sparsity has to beat
+    flash  FlashAttention, every score computed likewise; where the package is installed. Its version
+           3 (flash_attn_interface) is taken before version 2 (flash_attn)
     masked PyTorch's scaled_dot_product_attention with the pattern as a mask of elements, with the
            kernel that it takes: the peer on the CPU
 
@@ -34,7 +36,7 @@ def parse_arguments():
     parser.add_argument("--problems", required=True, help="file of --export")
     parser.add_argument("--dtype", choices=measure.DTYPES, default="bf16")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
-    parser.add_argument("--peers", default="flex,cudnn")
+    parser.add_argument("--peers", default="flex,cudnn,flash")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--json", help="writes the figures")
     parser.add_argument("--commit", default="unknown")
@@ -102,6 +104,21 @@ def cudnn(problem):
     return forward
 
 
+def flash(problem):
+    try:
+        from flash_attn_interface import flash_attn_func
+    except ImportError:
+        from flash_attn import flash_attn_func
+
+    def forward():
+        # [batch, sequence, heads, head_dim]; version 3 may give the sums of rows besides.
+        q, k, v = (x.transpose(1, 2) for x in (problem.q, problem.k, problem.v))
+        out = flash_attn_func(q, k, v, causal=problem.causal)
+        return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
+
+    return forward
+
+
 def masked(problem):
     mask = problem.kept.repeat_interleave(problem.block, 0).repeat_interleave(problem.block, 1)
     if problem.causal:
@@ -124,10 +141,15 @@ def main():
         works = []  # (peer, what, work, products over the kept blocks)
         for peer in arguments.peers:
             try:
-                make = {"flex": lambda p: flex(p, compiled), "cudnn": cudnn, "masked": masked}
+                make = {
+                    "flex": lambda p: flex(p, compiled),
+                    "cudnn": cudnn,
+                    "flash": flash,
+                    "masked": masked,
+                }
                 forward = make[peer](problem)
                 out = forward()
-                if peer != "cudnn":
+                if peer not in ("cudnn", "flash"):
                     problem.check(out)
                 inputs = (problem.q, problem.k, problem.v)
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <vector>
 
 namespace bs::cpu {
 
@@ -49,11 +48,13 @@ void layout_from_rows(const Tensor& row_offsets, const Tensor& columns, const La
   }
   const int64_t bins = int64_t{v.heads} * v.cols;
   std::partial_sum(col_offsets, col_offsets + bins + 1, col_offsets);
-  std::vector<int32_t> next(col_offsets, col_offsets + bins);
+  const Tensor places = Tensor::empty({bins}, i32);
+  int32_t* const next = places.data<int32_t>();
+  std::copy_n(col_offsets, bins, next);
   int32_t* const transposed = arrays.writable(v.transposed);
   int32_t* const transposed_row = arrays.writable(v.transposed_row);
   for (int32_t n = 0; n < v.nnz; ++n) {
-    const int32_t at = next[static_cast<size_t>(int64_t{head_of[n]} * v.cols + cols[n])]++;
+    const int32_t at = next[int64_t{head_of[n]} * v.cols + cols[n]]++;
     transposed[at] = n;
     transposed_row[at] = row_of[n];
   }

@@ -164,5 +164,6 @@ BS_C_API void bs_attention_free(bs_attention* saved);
 #ifdef __cplusplus
 }
 #endif
+#include <bs/c/gemm.h>
 #include <bs/c/layers.h>
 #endif

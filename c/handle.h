@@ -15,6 +15,9 @@ struct bs_layout {
 
 namespace bs::c {
 
+/** @brief A bs_dtype as a DType. @throws Error for another number. */
+DType dtype_of_number(const char* op, int dtype);
+
 /** @brief Keeps the text of the exception that is being handled, and tells its status. */
 bs_status failed() noexcept;
 

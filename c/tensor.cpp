@@ -21,6 +21,11 @@ void import(const char* op, Managed* managed, bs_tensor** out) {
 
 }  // namespace
 
+DType dtype_of_number(const char* op, int dtype) {
+  BS_CHECK(static_cast<size_t>(dtype) < dtypes.size(), "{}: dtype {}", op, dtype);
+  return dtypes[static_cast<size_t>(dtype)];
+}
+
 }  // namespace bs::c
 
 using namespace bs::c;
@@ -59,7 +64,7 @@ bs_status bs_tensor_from_memory(void* data, int dtype, int rank, const int64_t* 
   return guarded([&] {
     const char* op = "bs_tensor_from_memory";
     place(op, out);
-    BS_CHECK(static_cast<size_t>(dtype) < dtypes.size(), "{}: dtype {}", op, dtype);
+    const bs::DType elements = dtype_of_number(op, dtype);
     BS_CHECK(rank >= 0 && rank <= BS_MAX_RANK, "{}: {} axes; {} are the most", op, rank,
              BS_MAX_RANK);
     BS_CHECK(shape != nullptr || rank == 0, "{}: shape is NULL", op);
@@ -67,7 +72,7 @@ bs_status bs_tensor_from_memory(void* data, int dtype, int rank, const int64_t* 
     for (const int64_t extent : extents)
       BS_CHECK(extent >= 0, "{}: shape {} has a negative extent", op, extents);
     BS_CHECK(data != nullptr || extents.product() == 0, "{}: data is NULL", op);
-    auto made = handle(bs::Tensor::from_blob(data, extents, dtypes[static_cast<size_t>(dtype)]));
+    auto made = handle(bs::Tensor::from_blob(data, extents, elements));
     give(out, made);
   });
 }

@@ -7,6 +7,7 @@ anything with `__dlpack__`, or a buffer of Python's, as a bs.Tensor. Nothing is 
 from array import array as _array
 
 from . import _operations
+from ._gemm import gemm
 from ._layout import Layout
 from ._library import CudaError, Error, OutOfMemory, library as _library
 from ._tensor import Tensor, is_torch as _is_torch, like as _like, stream_of as _stream_of
@@ -14,7 +15,7 @@ from ._tensor import tensor as _tensor
 
 __all__ = [
     "CudaError", "Error", "Layout", "OutOfMemory", "Tensor", "attention", "block_sparse_conv2d",
-    "conv2d", "cuda_device_count", "dds", "dsd", "lstm", "rnnt_loss", "sdd", "softmax", "to_dense",
+    "conv2d", "cuda_device_count", "dds", "dsd", "gemm", "lstm", "rnnt_loss", "sdd", "softmax", "to_dense",
     "to_sparse",
 ]
 __version__ = _library.bs_version().decode()

@@ -29,6 +29,9 @@ _SIGNATURES = {
     "bs_tensor_to_dlpack_unversioned": "po",
     "bs_tensor_from_memory": "piiso",
     "bs_tensor_describe": "ps",
+    "bs_tensor_from_pointer": "so",
+    "bs_gemm_make": "so",
+    "bs_gemm_run": "ps",
     "bs_layout_from_mask": "pio",
     "bs_layout_dense": "sio",
     "bs_layout_fixed": "siiio",
@@ -84,7 +87,7 @@ def _load():
         function = getattr(library, name)
         function.argtypes = [_TYPES[letter] for letter in letters]
         function.restype = ctypes.c_int
-    for name in ("tensor", "layout", "attention", "lstm", "transducer"):
+    for name in ("tensor", "layout", "attention", "lstm", "transducer", "gemm"):
         getattr(library, f"bs_{name}_free").argtypes = [Pointer]
         getattr(library, f"bs_{name}_free").restype = None
     library.bs_stream_leave.argtypes = [Pointer]

@@ -83,6 +83,28 @@ class Tensor(Handle):
         tensor._owner = (buffer, memory)
         return tensor
 
+    @classmethod
+    def from_pointer(cls, address, shape, dtype, strides=None, cuda_device=-1):
+        """A view of memory at an address, which must outlive it; strides count elements.
+
+        dtype: "float32" and so on. cuda_device: the number of a GPU, or -1 for host memory.
+        """
+        if dtype not in _DTYPES:
+            raise ValueError(f"bs: dtype {dtype!r} is none of {_DTYPES}")
+        shape = tuple(shape)
+        if len(shape) > 8 or (strides is not None and len(strides) != len(shape)):
+            raise ValueError(f"bs: shape {shape}, strides {strides}")
+        if strides is None:
+            strides = [1] * len(shape)
+            for i in range(len(shape) - 1, 0, -1):
+                strides[i - 1] = strides[i] * shape[i]
+        info = _Info(_DTYPES.index(dtype), cuda_device, len(shape))
+        info.shape[: len(shape)], info.strides[: len(shape)] = shape, tuple(strides)
+        info.data = address
+        out = Pointer()
+        call("bs_tensor_from_pointer", ctypes.byref(info), ctypes.byref(out))
+        return cls(out.value)
+
     def _info(self):
         info = _Info()
         call("bs_tensor_describe", self, ctypes.byref(info))

@@ -16,7 +16,8 @@ static void check(int holds, const char* what, int line) {
 #define CHECK(x) check((x) != 0, #x, __LINE__)
 #define OK(call) check((call) == BS_OK, #call, __LINE__)
 /* Fails, and says something that names the values. */
-#define REFUSED(call, text) check((call) == BS_ERROR && strstr(bs_last_error(), text), #call, __LINE__)
+#define REFUSED(call, text) \
+  check((call) == BS_ERROR && strstr(bs_last_error(), text), #call, __LINE__)
 
 /* Numbers in [-1, 1), the same in each run. */
 static double number(void) {
@@ -36,7 +37,7 @@ static bs_tensor* tensor(double* values, int rank, const int64_t* shape) {
   OK(bs_tensor_from_memory(values, BS_F64, rank, shape, &t));
   return t;
 }
-#define TENSOR(values, ...)                                             \
+#define TENSOR(values, ...)                                                 \
   tensor(values, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
          (int64_t[]){__VA_ARGS__})
 
@@ -265,6 +266,66 @@ static void convolution(void) {
   free(xv), free(wv), free(turned);
 }
 
+static void described_products(void) {
+  const bs_gemm_matrix rows = {BS_ELEMENT_F32, 0, 1}, columns = {BS_ELEMENT_F32, 1, 1};
+  bs_gemm_description d = {.threadblock = {64, 64, 8},
+                           .stages = 3,
+                           .warps = {2, 2, 1},
+                           .instruction = {1, 1, 1},
+                           .math_a = BS_ELEMENT_F32,
+                           .math_b = BS_ELEMENT_F32,
+                           .accumulator = BS_ELEMENT_F32,
+                           .op_class = BS_SIMT,
+                           .a = rows,
+                           .b = columns,
+                           .d = rows,
+                           .c_element = BS_ELEMENT_F32,
+                           .bias_element = BS_ELEMENT_F32,
+                           .activation = BS_RELU};
+  float numbers[8] = {1, 2, 3, 0, 4, 5, 6, 0}, result[4], bias[2] = {0, -40};
+  bs_tensor_info info = {BS_F32, -1, 2, {2, 3}, {4, 1}, numbers};
+  bs_tensor *a = NULL, *b = NULL, *c = NULL, *v = NULL;
+  OK(bs_tensor_from_pointer(&info, &a));
+  info = (bs_tensor_info){BS_F32, -1, 2, {3, 2}, {1, 4}, numbers};
+  OK(bs_tensor_from_pointer(&info, &b));
+  OK(bs_tensor_from_memory(result, BS_F32, 2, (int64_t[]){2, 2}, &c));
+  OK(bs_tensor_from_memory(bias, BS_F32, 1, (int64_t[]){2}, &v));
+  bs_gemm* gemm = NULL;
+  OK(bs_gemm_make(&d, &gemm));
+  bs_gemm_arguments arguments = {a, b, NULL, v, c, 1, 0, 0};
+  OK(bs_gemm_run(gemm, &arguments));
+  CHECK(result[0] == 14 && result[1] == 0 && result[2] == 32 && result[3] == 37);
+  arguments = (bs_gemm_arguments){a, b, c, v, c, 1, 2, 1}; /* C may be D */
+  OK(bs_gemm_run(gemm, &arguments));
+  CHECK(result[0] == 42 && result[1] == 0 && result[2] == 96 && result[3] == 111);
+  arguments.bias = NULL;
+  REFUSED(bs_gemm_run(gemm, &arguments), "bias");
+  arguments = (bs_gemm_arguments){a, a, NULL, v, c, 1, 0, 0};
+  REFUSED(bs_gemm_run(gemm, &arguments), "inner dimensions differ");
+  REFUSED(bs_gemm_run(NULL, &arguments), "gemm is NULL");
+  REFUSED(bs_gemm_run(gemm, NULL), "arguments is NULL");
+  bs_gemm_free(gemm);
+  d.op_class = 3;
+  REFUSED(bs_gemm_make(&d, &gemm), "op_class 3");
+  d.op_class = BS_SIMT, d.a.element = -1;
+  REFUSED(bs_gemm_make(&d, &gemm), "a -1");
+  d.a.element = BS_ELEMENT_F16;
+  REFUSED(bs_gemm_make(&d, &gemm), "f16");
+  REFUSED(bs_gemm_make(NULL, &gemm), "description is NULL");
+  CHECK(gemm == NULL);
+  bs_tensor* none = NULL;
+  info.data = NULL;
+  REFUSED(bs_tensor_from_pointer(&info, &none), "data is NULL");
+  info.strides[1] = -1;
+  REFUSED(bs_tensor_from_pointer(&info, &none), "strides");
+  info.strides[1] = INT64_MAX, info.shape[1] = INT64_MAX;
+  REFUSED(bs_tensor_from_pointer(&info, &none), "strides");
+  info = (bs_tensor_info){9, -1, 0, {0}, {0}, numbers};
+  REFUSED(bs_tensor_from_pointer(&info, &none), "dtype 9");
+  bs_tensor_free(a), bs_tensor_free(b), bs_tensor_free(c), bs_tensor_free(v);
+  bs_gemm_free(NULL);
+}
+
 static void patterns_and_tensors(void) {
   const bs_size size = {2, 8, 8, 16};
   bs_layout *all[8] = {NULL}, *none = NULL;
@@ -315,6 +376,7 @@ int main(void) {
   lstm();
   transducer();
   convolution();
+  described_products();
   patterns_and_tensors();
   printf("%d failures\n", failures);
   return failures != 0;

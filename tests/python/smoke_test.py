@@ -45,6 +45,30 @@ class Smoke(unittest.TestCase):
         self.assertEqual(bs.conv2d(ones(1, 1, 3, 3), ones(1, 1, 2, 2)).tolist(),
                          [[[[4.0, 4.0], [4.0, 4.0]]]])
 
+    def test_gemm_from_raw_pointers(self):
+        numbers = array("f", [1, 2, 3, 0, 4, 5, 6, 0])  # two rows, four elements apart
+        a = bs.Tensor.from_pointer(numbers.buffer_info()[0], (2, 3), "float32", (4, 1))
+        turned = bs.Tensor.from_pointer(numbers.buffer_info()[0], (3, 2), "float32", (1, 4))
+        d = bs.Tensor.from_buffer(array("f", [0] * 4), (2, 2))
+        bs.gemm(a, turned, out=d)
+        self.assertEqual(d.tolist(), [[14.0, 32.0], [32.0, 77.0]])
+        bias = bs.Tensor.from_buffer(array("f", [0, -200]))
+        c = bs.Tensor.from_buffer(array("f", [1] * 4), (2, 2))
+        bs.gemm(a, turned, c, bias, alpha=2, beta=3, activation="relu", out=d)
+        self.assertEqual(d.tolist(), [[31.0, 0.0], [67.0, 0.0]])
+        bs.gemm(a, turned, out=d, split_k="serial", slices=2)
+        self.assertEqual(d.tolist(), [[14.0, 32.0], [32.0, 77.0]])
+        with self.assertRaisesRegex(bs.Error, "inner dimensions differ"):
+            bs.gemm(a, a, out=d)
+        with self.assertRaisesRegex(TypeError, "give `out`"):
+            bs.gemm(a, turned)
+        with self.assertRaisesRegex(ValueError, "activation"):
+            bs.gemm(a, turned, out=d, activation="softmax")
+        with self.assertRaisesRegex(bs.Error, "data is NULL"):
+            bs.Tensor.from_pointer(0, (2,), "float32")
+        with self.assertRaisesRegex(bs.Error, "strides"):
+            bs.Tensor.from_pointer(8, (2,), "float32", (-1,))
+
     def test_errors(self):
         with self.assertRaisesRegex(bs.Error, "sdd: "):
             bs.sdd(ones(16, 5), ones(4, 16), bs.Layout.dense(2, block=8))

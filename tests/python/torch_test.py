@@ -46,6 +46,32 @@ class Numpy(unittest.TestCase):
         self.assertTrue((bs.to_sparse(np.ones((16, 24)), layout) == 1).all())
         np.testing.assert_array_equal(np.from_dlpack(layout.mask())[0], mask_of("101", "011"))
 
+    def test_gemm(self):
+        draw = np.random.default_rng(2)
+        a, b = draw.normal(size=(3, 7, 5)), draw.normal(size=(3, 5, 9))
+        bias = draw.normal(size=9)
+        for dtype, close in (("f8", 1e-12), ("f4", 1e-4)):
+            x, y, z = a.astype(dtype), b.astype(dtype), bias.astype(dtype)
+            got = bs.gemm(x, y, bias=z, alpha=0.5, activation="silu")
+            t = 0.5 * a @ b + bias
+            self.assertEqual((type(got), got.dtype), (np.ndarray, np.dtype(dtype)))
+            np.testing.assert_allclose(got, t / (1 + np.exp(-t)), rtol=close, atol=close)
+            turned = np.ascontiguousarray(y[0].T).T  # columns are dense
+            np.testing.assert_allclose(bs.gemm(x[0], turned), a[0] @ b[0], rtol=close, atol=close)
+        halves = bs.gemm(a[0].astype("f2"), b[0].astype("f2"))
+        self.assertEqual(halves.dtype, np.float16)
+        np.testing.assert_allclose(halves, a[0] @ b[0], rtol=5e-3, atol=5e-3)
+        fixed = np.zeros((7, 9))
+        fixed.flags.writeable = False
+        with self.assertRaisesRegex(ValueError, "read-only"):
+            bs.gemm(a[0], b[0], out=fixed)
+        numbers = draw.integers(-3, 3, size=(16, 32)).astype("i1")
+        sums = bs.gemm(numbers.view("u1"), numbers.view("u1").T, element_a="i8", element_b="i8",
+                       out=np.zeros((16, 16), "i4"), threadblock=(64, 64, 64), stages=3,
+                       warps=(2, 2, 1), instruction=(16, 8, 32), accumulator="i32",
+                       op_class="tensor_op")
+        np.testing.assert_array_equal(sums, numbers.astype("i4") @ numbers.T.astype("i4"))
+
     def test_results_outlive_their_makers(self):
         layout = bs.Layout.dense(1, block=8)
         values = bs.sdd(np.ones((8, 3)), np.ones((3, 8)), layout)

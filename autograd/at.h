@@ -1,11 +1,12 @@
 #pragma once
 /** @file Parts of tensors as Python writes them: x[1, :, 2:5, None] is
- *  at(x, {1, Slice(), Slice(2, 5), None()}). All are views. */
+ *  at(x, {1, Slice(), Slice(2, 5), None()}). They are views, but for masks and lists of numbers. */
 #include <bs/autograd/variable.h>
 
 #include <concepts>
 #include <initializer_list>
 #include <limits>
+#include <utility>
 #include <variant>
 
 namespace bs {
@@ -22,23 +23,30 @@ struct Slice {
 struct None {};      ///< a new axis of extent 1
 struct Ellipsis {};  ///< all axes that are not named; at most one
 
-/** @brief What is done to one axis: a position (the axis disappears), a Slice, None, Ellipsis. */
+/** @brief What is done to one axis: a position (the axis disappears), a Slice, None, Ellipsis, or
+ *  a Tensor. A mask of bool stands for as many axes as it has, and leaves one with the elements
+ *  where it is true, in row-major order. A vector of i64 or i32 chooses positions of one axis. */
 class AxisIndex {
  public:
+  using Value = std::variant<int64_t, Slice, None, Ellipsis, Tensor>;
+
   template <std::integral I>
   AxisIndex(I position) : value_(static_cast<int64_t>(position)) {}  // NOLINT: written as it is
   AxisIndex(Slice slice) : value_(slice) {}                          // NOLINT
   AxisIndex(None) : value_(None()) {}                                // NOLINT
   AxisIndex(Ellipsis) : value_(Ellipsis()) {}                        // NOLINT
+  AxisIndex(Tensor chosen) : value_(std::move(chosen)) {}            // NOLINT
 
-  const std::variant<int64_t, Slice, None, Ellipsis>& value() const { return value_; }
+  const Value& value() const { return value_; }
 
  private:
-  std::variant<int64_t, Slice, None, Ellipsis> value_;
+  Value value_;
 };
 
-/** @brief The part of x that the indices name; axes behind the last one stay whole.
- *  @throws Error for more indices than axes, a second ellipsis, or a position out of range. */
+/** @brief The part of x that the indices name; axes behind the last one stay whole. A view; with a
+ *  Tensor among the indices a copy, for which a GPU is waited for where it is a mask.
+ *  @throws Error for more indices than axes, a second ellipsis or Tensor, a position out of range,
+ *    or a mask whose shape is not that of its axes. */
 Variable at(const Variable& x, std::initializer_list<AxisIndex> indices);
 Tensor at(const Tensor& x, std::initializer_list<AxisIndex> indices);
 /** @brief Writes `values`, which broadcast, into that part of x. Not recorded.

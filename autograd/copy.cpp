@@ -10,6 +10,12 @@ Variable contiguous(const Variable& x) {
                        [](const Tensor& dy) { return Grads{dy}; });
 }
 
+Variable clone(const Variable& x) {
+  return tape().record("clone", {x}, clone(x.data()), [](const Tensor& dy) { return Grads{dy}; });
+}
+
+Variable Variable::clone() const { return bs::clone(*this); }
+
 Variable cast(const Variable& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   BS_CHECK(is_floating(dtype) || !x.requires_grad(),

@@ -3,16 +3,38 @@
 
 namespace bs {
 
-Grads grad(const Variable& output, std::span<const Variable> inputs, BackwardOptions options) {
+namespace {
+
+/// The gradient 1 of a single number.
+Tensor one_for(const Variable& output) {
   BS_CHECK(output.data().numel() == 1,
            "grad: shape {} is no single number; reduce it with sum or mean, or give a gradient",
            output.shape());
-  return grad(output, inputs, full(output.shape(), 1.0, output.dtype(), output.device()), options);
+  return full(output.shape(), 1.0, output.dtype(), output.device());
+}
+
+}  // namespace
+
+Grads grad(const Variable& output, std::span<const Variable> inputs, BackwardOptions options) {
+  return grad(output, inputs, one_for(output), options);
 }
 
 Grads grad(const Variable& output, std::span<const Variable> inputs, const Tensor& gradient,
            BackwardOptions options) {
-  return tape().gradients(output, inputs, gradient, options);
+  BS_CHECK(output.requires_grad(), "grad: the output requires no gradient");
+  return tape().gradients({&output, 1}, inputs, {&gradient, 1}, options);
+}
+
+Grads grad(std::span<const Variable> outputs, std::span<const Variable> inputs,
+           std::span<const Tensor> gradients, BackwardOptions options) {
+  BS_CHECK(!outputs.empty(), "grad: no outputs");
+  BS_CHECK(gradients.empty() || gradients.size() == outputs.size(),
+           "grad: {} gradients for {} outputs", gradients.size(), outputs.size());
+  Grads starts(gradients.begin(), gradients.end());
+  starts.resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (!starts[i].defined()) starts[i] = one_for(outputs[i]);
+  return tape().gradients(outputs, inputs, starts, options);
 }
 
 }  // namespace bs

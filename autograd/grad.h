@@ -19,4 +19,17 @@ inline Grads grad(const Variable& output, std::initializer_list<Variable> inputs
   return grad(output, std::span(inputs.begin(), inputs.size()), options);
 }
 
+/** @brief The gradients of a sum over several outputs, in one walk: each starts from its element of
+ *  `gradients`, or from 1, without which it must be a single number.
+ *  @param[in] gradients empty, or one for each output; an undefined one stands for 1
+ *  @throws Error like the others, for no outputs, and for another number of gradients. */
+Grads grad(std::span<const Variable> outputs, std::span<const Variable> inputs,
+           std::span<const Tensor> gradients = {}, BackwardOptions options = {});
+/** @brief grad({loss, other}, {x, y}). */
+inline Grads grad(std::initializer_list<Variable> outputs, std::initializer_list<Variable> inputs,
+                  std::initializer_list<Tensor> gradients = {}, BackwardOptions options = {}) {
+  return grad(std::span(outputs.begin(), outputs.size()), std::span(inputs.begin(), inputs.size()),
+              std::span(gradients.begin(), gradients.size()), options);
+}
+
 }  // namespace bs

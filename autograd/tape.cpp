@@ -172,8 +172,8 @@ struct Tape::Walk {
   std::unordered_map<VariableState*, Tensor>* results = nullptr;
 
   /// Looks the whole way over before the first step: an operation that is gone is found in time.
-  Walk(const Tape& tape, const StatePointer& start) {
-    expect(start);
+  Walk(const Tape& tape, std::span<const Variable> starts) {
+    for (const Variable& start : starts) expect(start.state_);
     for (auto& [number, node] : nodes) {  // grows behind us: inputs are older than their node
       const auto found = tape.nodes_.find(number);
       BS_CHECK(found != tape.nodes_.end(),
@@ -190,6 +190,14 @@ struct Tape::Walk {
     sum.of = state;
     ++sum.missing;
     if (state->node != 0) nodes[state->node];
+  }
+
+  /// Backwards are functions of tensors, which nothing records.
+  void refuse_create_graph() const {
+    BS_CHECK(nodes.empty(),
+             "backward: create_graph: no backward is recorded, so there is no second derivative of "
+             "{}; take it by differences of first ones",
+             nodes.begin()->second->name);
   }
 
   void deliver(const char* name, VariableState& to, Tensor gradient) {
@@ -250,21 +258,22 @@ struct Tape::Walk {
 
 void Tape::backward(const Variable& from, const Tensor& gradient, BackwardOptions options) {
   BS_CHECK(from.requires_grad(), "backward: this variable requires no gradient");
-  Walk walk(*this, from.state_);
-  walk_back(walk, from, gradient, options);
+  Walk walk(*this, {&from, 1});
+  walk_back(walk, {&from, 1}, {&gradient, 1}, options);
 }
 
-Grads Tape::gradients(const Variable& from, std::span<const Variable> inputs,
-                      const Tensor& gradient, BackwardOptions options) {
-  BS_CHECK(from.requires_grad(), "grad: the output requires no gradient");
+Grads Tape::gradients(std::span<const Variable> from, std::span<const Variable> inputs,
+                      std::span<const Tensor> gradients, BackwardOptions options) {
+  for (const Variable& output : from)
+    BS_CHECK(output.requires_grad(), "grad: output {} requires no gradient", &output - from.data());
   std::unordered_map<VariableState*, Tensor> results;
   for (const Variable& input : inputs) {
     BS_CHECK(input.requires_grad(), "grad: input {} requires no gradient", &input - inputs.data());
     results[input.state_.get()];
   }
-  Walk walk(*this, from.state_);
+  Walk walk(*this, from);
   walk.results = &results;
-  walk_back(walk, from, gradient, options);
+  walk_back(walk, from, gradients, options);
   walk.sums.clear();
   Grads all;
   for (const Variable& input : inputs) {
@@ -275,11 +284,13 @@ Grads Tape::gradients(const Variable& from, std::span<const Variable> inputs,
   return all;
 }
 
-void Tape::walk_back(Walk& walk, const Variable& from, const Tensor& gradient,
+void Tape::walk_back(Walk& walk, std::span<const Variable> from, std::span<const Tensor> gradients,
                      BackwardOptions options) {
+  if (options.create_graph) walk.refuse_create_graph();
   const TraceRange range("backward");
   const NoGrad no_grad;
-  walk.deliver("the caller", *from.state_, gradient);
+  for (size_t i = 0; i < from.size(); ++i)
+    walk.deliver("the caller", *from[i].state_, gradients[i]);
   while (!walk.nodes.empty()) {
     const auto step = walk.nodes.extract(walk.nodes.begin());
     if (!options.retain_graph) nodes_.erase(step.key());

@@ -56,8 +56,8 @@ class Tape {
   /** @brief See Variable::backward. May be called from within a backward. */
   void backward(const Variable& from, const Tensor& gradient, BackwardOptions options);
   /** @brief See grad(). */
-  Grads gradients(const Variable& from, std::span<const Variable> inputs, const Tensor& gradient,
-                  BackwardOptions options);
+  Grads gradients(std::span<const Variable> from, std::span<const Variable> inputs,
+                  std::span<const Tensor> gradients, BackwardOptions options);
 
   /** @brief Operations remembered at present. */
   size_t size() const { return nodes_.size(); }
@@ -68,7 +68,8 @@ class Tape {
   struct Node;
   struct Walk;
   void drop_unreachable();
-  void walk_back(Walk& walk, const Variable& from, const Tensor& gradient, BackwardOptions options);
+  void walk_back(Walk& walk, std::span<const Variable> from, std::span<const Tensor> gradients,
+                 BackwardOptions options);
   /// Remembers an operation, but for its way back.
   Node& append(const char* name, std::span<const Variable> inputs,
                std::span<const Variable> results, GradientOrder order);

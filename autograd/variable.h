@@ -16,6 +16,9 @@ struct VariableState;
 struct BackwardOptions {
   /** @brief Keep what the tape saved, so that backward can run again over the same graph. */
   bool retain_graph = false;
+  /** @brief Record the backward itself, for second derivatives: refused, with the operation's name.
+   */
+  bool create_graph = false;
 };
 
 /** @brief A tensor with a place for its gradient. Copies name the same variable. A Tensor becomes a
@@ -31,6 +34,8 @@ class Variable {
   bool defined() const { return state_ != nullptr; }
   /** @brief Whether both are handles to one variable. */
   bool is_same(const Variable& other) const { return state_ == other.state_; }
+  /** @brief Number of handles to this variable, what the tape keeps included. */
+  int64_t use_count() const { return state_.use_count(); }
   const Tensor& data() const;
   const Shape& shape() const { return data().shape(); }
   int64_t size(int axis) const { return data().size(axis); }
@@ -41,6 +46,13 @@ class Variable {
 
   /** @brief The value of a variable of one element. Waits for the device. */
   double item() const { return data().item(); }
+  /** @name Parts and copies
+   *  Differentiable; see autograd/view.h and autograd/copy.h.
+   *  @{ */
+  Variable operator[](int64_t index) const;
+  Variable reshape(const Shape& shape) const;
+  Variable clone() const;
+  /** @} */
 
   /** @brief Whether backward brings a gradient here; false for undefined. */
   bool requires_grad() const;

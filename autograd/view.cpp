@@ -66,4 +66,7 @@ Variable select(const Variable& x, int axis, int64_t index) {
                        });
 }
 
+Variable Variable::operator[](int64_t index) const { return select(*this, 0, index); }
+Variable Variable::reshape(const Shape& shape) const { return bs::reshape(*this, shape); }
+
 }  // namespace bs

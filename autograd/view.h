@@ -2,6 +2,7 @@
 /** @file Differentiable views: free forward, and free backward but for slices and expand. The
  *  arguments mean what they mean for Tensor's members. */
 #include <bs/autograd/variable.h>
+#include <bs/kernels/copy.h>
 
 namespace bs {
 
@@ -22,6 +23,7 @@ Variable slice(const Variable& x, int axis, int64_t begin, int64_t end, int64_t 
 Variable select(const Variable& x, int axis, int64_t index);
 
 /** @name Views of a Tensor are a Tensor
+ *  reshape of one stands in kernels/copy.h.
  *  @{ */
 inline Tensor view(const Tensor& x, const Shape& shape) { return x.view(shape); }
 inline Tensor permute(const Tensor& x, const Dims& axes) { return x.permute(axes); }

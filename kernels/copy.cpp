@@ -38,6 +38,10 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   return x.can_view(shape) ? x.view(shape) : clone(x).view(shape);
 }
 
+// Members for convenience. What needs a kernel is defined in this room: lib knows none.
+Tensor Tensor::clone() const { return bs::clone(*this); }
+Tensor Tensor::reshape(const Shape& shape) const { return bs::reshape(*this, shape); }
+
 Tensor to(const Tensor& x, Device device) {
   return x.device() == device ? x : contiguous(x).to(device);
 }

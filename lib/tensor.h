@@ -67,6 +67,8 @@ class Tensor {
   Tensor slice(int axis, int64_t begin, int64_t end, int64_t step = 1) const;
   /** @brief Element `index` of `axis`, which disappears. */
   Tensor select(int axis, int64_t index) const;
+  /** @brief Element `index` of the first axis: t[1][2] is t.select(0, 1).select(0, 2). */
+  Tensor operator[](int64_t index) const { return select(0, index); }
   Tensor unsqueeze(int axis) const;
   Tensor squeeze(int axis) const;
   /** @brief Joins the axes [from, to] into one, where strides allow it. */
@@ -76,6 +78,12 @@ class Tensor {
   Tensor expand(const Shape& shape) const;
   /** @brief The lowest-level view: any shape and strides from element `offset` of this view on. */
   Tensor as_strided(const Shape& shape, const Strides& strides, int64_t offset = 0) const;
+
+  /** @brief The same elements under another shape: a view where strides allow it, else a copy. It
+   *  and clone() are kernels, with their definitions in kernels/copy.cpp. */
+  Tensor reshape(const Shape& shape) const;
+  /** @brief A new contiguous tensor with the same elements. */
+  Tensor clone() const;
 
   /** @brief This tensor when it is on `device` already, else a copy there. Contiguous only; see
    *  bs::contiguous. Synchronous towards the host. */

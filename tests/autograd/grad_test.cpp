@@ -62,6 +62,44 @@ TEST_CASE("grad: the graph is freed, or kept where it is asked for; hooks run") 
   CHECK_THROWS_AS(grad(y, {x}), Error);
 }
 
+TEST_CASE("grad: several outputs in one walk, one of them on the way to another") {
+  const Variable x(values({1, 2}), true), y(values({3}), true);
+  const Variable squares = x * x;
+  const Variable loss = sum(squares * 2);
+  const Grads g =
+      grad({loss, squares, y * 4}, {x, y, squares}, {Tensor(), values({10, 100}), Tensor()});
+  CHECK(of(g[0]) == Doubles{2 * 1 * 12, 2 * 2 * 102});
+  CHECK(of(g[1]) == Doubles{4});
+  CHECK(of(g[2]) == Doubles{12, 102});
+  const Variable z = x * 3;
+  CHECK(of(grad({z, z}, {x}, {values({1, 2}), values({10, 20})})[0]) == Doubles{33, 66});
+}
+
+TEST_CASE("grad: errors of several outputs leave the graph as it was") {
+  const Variable x(values({1, 2}), true), fixed(values({1}));
+  const Variable y = sum(x), rows = x * 2;
+  CHECK_THROWS_WITH_AS(grad({y, fixed}, {x}), "grad: output 1 requires no gradient", Error);
+  CHECK_THROWS_WITH_AS(
+      grad({y, rows}, {x}),
+      "grad: shape [2] is no single number; reduce it with sum or mean, or give a gradient", Error);
+  CHECK_THROWS_WITH_AS(grad({y, rows}, {x}, {values({1, 1})}), "grad: 1 gradients for 2 outputs",
+                       Error);
+  CHECK_THROWS_WITH_AS(grad(std::span<const Variable>(), {&x, 1}), "grad: no outputs", Error);
+  CHECK(of(grad({y}, {x})[0]) == Doubles{1, 1});
+}
+
+TEST_CASE("grad: second derivatives are refused with the operation's name") {
+  const Variable x(values({1, 2}), true);
+  const Variable y = sum(x * x);
+  CHECK_THROWS_WITH_AS(grad(y, {x}, {.create_graph = true}),
+                       "backward: create_graph: no backward is recorded, so there is no second "
+                       "derivative of sum; take it by differences of first ones",
+                       Error);
+  CHECK_THROWS_AS(y.backward({.create_graph = true}), Error);
+  y.backward();
+  CHECK(of(x.grad()) == Doubles{2, 4});
+}
+
 TEST_CASE("grad: its errors") {
   const Variable x(values({1, 2}), true), fixed(values({1}));
   CHECK_THROWS_WITH_AS(

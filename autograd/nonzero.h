@@ -9,5 +9,8 @@ namespace bs {
 Variable masked_select(const Variable& x, const Tensor& mask);
 /** @brief x with `value` where the mask is not zero. Saves the mask. */
 Variable masked_fill(const Variable& x, const Tensor& mask, Scalar value);
+inline Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
+  return masked_fill(Variable(x), mask, value).data();
+}
 
 }  // namespace bs

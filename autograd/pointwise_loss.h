@@ -21,5 +21,9 @@ Variable kl_div(const Variable& x, const Tensor& t, Reduction reduction = Reduct
                 bool log_target = false);
 /** @brief sum(a b) / (max(|a|, eps) max(|b|, eps)) along `axis`; a and b broadcast. */
 Variable cosine_similarity(const Variable& a, const Variable& b, int axis = -1, double eps = 1e-8);
+inline Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis = -1,
+                                double eps = 1e-8) {
+  return cosine_similarity(Variable(a), b, axis, eps).data();
+}
 
 }  // namespace bs

@@ -12,5 +12,6 @@ Variable hardswish(const Variable& x);
 /** @brief a sigmoid(b), a and b the halves of x along `axis` (Dauphin et al., arXiv:1612.08083).
  *  @throws Error unless the axis is even. */
 Variable glu(const Variable& x, int axis = -1);
+inline Tensor glu(const Tensor& x, int axis = -1) { return glu(Variable(x), axis).data(); }
 
 }  // namespace bs

@@ -21,4 +21,17 @@ Variable weighted_cross_entropy(const Variable& logits, const Tensor& targets,
 Variable nll_loss(const Variable& log_probabilities, const Tensor& targets,
                   const Tensor& class_weights = {}, const CrossEntropyOptions& options = {});
 
+/** @name Of a Tensor, a Tensor
+ *  @{ */
+inline Tensor weighted_cross_entropy(const Tensor& logits, const Tensor& targets,
+                                     const Tensor& class_weights,
+                                     const CrossEntropyOptions& options = {}) {
+  return weighted_cross_entropy(Variable(logits), targets, class_weights, options).data();
+}
+inline Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets,
+                       const Tensor& class_weights = {}, const CrossEntropyOptions& options = {}) {
+  return nll_loss(Variable(log_probabilities), targets, class_weights, options).data();
+}
+/** @} */
+
 }  // namespace bs

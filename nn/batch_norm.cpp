@@ -22,14 +22,14 @@ BatchNorm::BatchNorm(const Options& options, const char* name, int lowest_rank, 
   const Shape shape = {o.channels};
   const DType statistics = o.dtype == f64 ? f64 : f32;
   const bool tracks = o.track_running_stats;
-  weight = register_parameter("weight", o.affine ? ones(shape, o.dtype, o.device) : Tensor());
-  bias = register_parameter("bias", o.affine ? zeros(shape, o.dtype, o.device) : Tensor());
-  running_mean =
-      register_buffer("running_mean", tracks ? zeros(shape, statistics, o.device) : Tensor());
-  running_var =
-      register_buffer("running_var", tracks ? ones(shape, statistics, o.device) : Tensor());
-  num_batches_tracked =
-      register_buffer("num_batches_tracked", tracks ? zeros({}, i64, o.device) : Tensor());
+  register_parameter("weight", weight, o.affine ? ones(shape, o.dtype, o.device) : Tensor());
+  register_parameter("bias", bias, o.affine ? zeros(shape, o.dtype, o.device) : Tensor());
+  register_buffer("running_mean", running_mean,
+                  tracks ? zeros(shape, statistics, o.device) : Tensor());
+  register_buffer("running_var", running_var,
+                  tracks ? ones(shape, statistics, o.device) : Tensor());
+  register_buffer("num_batches_tracked", num_batches_tracked,
+                  tracks ? zeros({}, i64, o.device) : Tensor());
 }
 
 void BatchNorm::fold_into(Conv2d& conv) {

@@ -10,8 +10,8 @@ BlockSparseConv2d::BlockSparseConv2d(const Options& o)
   // A pixel's row of inputs goes through a block-sparse linear layer, which has its values.
   const BlockSparseLinear start(
       {.layout = o.layout, .bias = o.bias, .dtype = o.dtype, .device = o.device});
-  weight = register_parameter("weight", start.weight.data());
-  bias = register_parameter("bias", o.bias ? start.bias.data() : Tensor());
+  register_parameter("weight", weight, start.weight.data());
+  register_parameter("bias", bias, o.bias ? start.bias.data() : Tensor());
 }
 
 void BlockSparseConv2d::update_layout(const LayoutPtr& layout) {

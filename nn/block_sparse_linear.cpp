@@ -33,9 +33,9 @@ BlockSparseLinear::BlockSparseLinear(const Options& options)
            layout_->heads());
   const int64_t block = layout_->block();
   const Shape values{layout_->nnz(), block, block};
-  weight = register_parameter("weight", Tensor::empty(values, options.dtype, options.device));
-  bias = register_parameter(
-      "bias",
+  register_parameter("weight", weight, Tensor::empty(values, options.dtype, options.device));
+  register_parameter(
+      "bias", bias,
       options.bias ? Tensor::empty({layout_->height()}, options.dtype, options.device) : Tensor());
   init_rows(*layout_, weight.data(), bias);
 }

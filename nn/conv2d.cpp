@@ -33,18 +33,18 @@ Tensor bias_of(bool wanted, int64_t out, DType dtype, Device device) {
 
 Conv1d::Conv1d(const Options& o) : walk_(o.walk) {
   check_channels("conv1d", o.in, o.out, {1, o.kernel}, o.walk.groups);
-  weight = register_parameter(
-      "weight", Tensor::empty({o.out, o.in / o.walk.groups, o.kernel}, o.dtype, o.device));
-  bias = register_parameter("bias", bias_of(o.bias, o.out, o.dtype, o.device));
+  register_parameter("weight", weight,
+                     Tensor::empty({o.out, o.in / o.walk.groups, o.kernel}, o.dtype, o.device));
+  register_parameter("bias", bias, bias_of(o.bias, o.out, o.dtype, o.device));
   start(weight, bias);
 }
 
 Conv2d::Conv2d(const Options& o) : walk_(o.walk), activation_(o.activation) {
   check_channels("conv2d", o.in, o.out, o.kernel, o.walk.groups);
-  weight = register_parameter(
-      "weight",
+  register_parameter(
+      "weight", weight,
       Tensor::empty({o.out, o.in / o.walk.groups, o.kernel.h, o.kernel.w}, o.dtype, o.device));
-  bias = register_parameter("bias", bias_of(o.bias, o.out, o.dtype, o.device));
+  register_parameter("bias", bias, bias_of(o.bias, o.out, o.dtype, o.device));
   start(weight, bias);
 }
 
@@ -57,8 +57,7 @@ void Conv2d::fold(const Tensor& scale, const Tensor& shift) {
   BS_CHECK(scale.shape() == Shape{w.size(0)} && shift.shape() == scale.shape(),
            "conv2d: scale {} and shift {} for a weight {}", scale.shape(), shift.shape(),
            w.shape());
-  if (!bias.defined())
-    bias = register_parameter("bias", zeros(scale.shape(), w.dtype(), w.device()));
+  if (!bias.defined()) bias = Variable(zeros(scale.shape(), w.dtype(), w.device()), true);
   copy(mul(w, scale.view({w.size(0), 1, 1, 1})), w);
   copy(add(mul(bias.data(), scale), shift), bias.data());
 }
@@ -66,10 +65,10 @@ void Conv2d::fold(const Tensor& scale, const Tensor& shift) {
 ConvTranspose2d::ConvTranspose2d(const Options& o)
     : walk_(o.walk), output_padding_(o.output_padding) {
   check_channels("conv_transpose2d", o.in, o.out, o.kernel, o.walk.groups);
-  weight = register_parameter(
-      "weight",
+  register_parameter(
+      "weight", weight,
       Tensor::empty({o.in, o.out / o.walk.groups, o.kernel.h, o.kernel.w}, o.dtype, o.device));
-  bias = register_parameter("bias", bias_of(o.bias, o.out, o.dtype, o.device));
+  register_parameter("bias", bias, bias_of(o.bias, o.out, o.dtype, o.device));
   start(weight, bias);
 }
 

@@ -10,7 +10,7 @@ Embedding::Embedding(const Options& options) : padding_index_(options.padding_in
   BS_CHECK(rows > 0 && width > 0, "embedding: a table of {} rows of {}", rows, width);
   BS_CHECK(padding_index >= -1 && padding_index < rows, "embedding: padding index {} of {} rows",
            padding_index, rows);
-  weight = register_parameter("weight", Tensor::empty({rows, width}, dtype, device));
+  register_parameter("weight", weight, Tensor::empty({rows, width}, dtype, device));
   init::normal(weight.data(), 0, 1);
   if (padding_index >= 0) init::zeros(weight.data().select(0, padding_index));
 }

@@ -10,8 +10,8 @@ GroupNorm::GroupNorm(const Options& options)
   BS_CHECK(o.channels > 0 && o.groups > 0 && o.channels % o.groups == 0,
            "group_norm: {} groups do not divide {} channels", o.groups, o.channels);
   const Shape shape = {o.channels};
-  weight = register_parameter("weight", o.affine ? ones(shape, o.dtype, o.device) : Tensor());
-  bias = register_parameter("bias", o.affine ? zeros(shape, o.dtype, o.device) : Tensor());
+  register_parameter("weight", weight, o.affine ? ones(shape, o.dtype, o.device) : Tensor());
+  register_parameter("bias", bias, o.affine ? zeros(shape, o.dtype, o.device) : Tensor());
 }
 
 Variable GroupNorm::apply(const Variable& x, const Variable& residual, bool relu) const {

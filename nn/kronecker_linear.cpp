@@ -172,7 +172,7 @@ KroneckerLinear::KroneckerLinear(const Options& o)
     factors.push_back(
         register_parameter("factors." + std::to_string(i),
                            Tensor::empty({extents_[i].in, extents_[i].out}, o.dtype, o.device)));
-  bias = register_parameter("bias", o.bias ? Tensor::empty({out}, o.dtype, o.device) : Tensor());
+  register_parameter("bias", bias, o.bias ? Tensor::empty({out}, o.dtype, o.device) : Tensor());
   init_normal(1 / std::sqrt(3 * static_cast<double>(in)));
   const double bound = 1 / std::sqrt(static_cast<double>(in));
   if (o.bias) init::uniform(bias.data(), -bound, bound);

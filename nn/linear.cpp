@@ -11,8 +11,8 @@ Linear::Linear(const Options& options) {
   const auto [in, out, has_bias, dtype, device] = options;
   BS_CHECK(in > 0 && out > 0, "linear: options .in = {} and .out = {} must both be positive", in,
            out);
-  weight = register_parameter("weight", Tensor::empty({out, in}, dtype, device));
-  bias = register_parameter("bias", has_bias ? Tensor::empty({out}, dtype, device) : Tensor());
+  register_parameter("weight", weight, Tensor::empty({out, in}, dtype, device));
+  register_parameter("bias", bias, has_bias ? Tensor::empty({out}, dtype, device) : Tensor());
   const double bound = 1 / std::sqrt(static_cast<double>(in));
   init::uniform(weight.data(), -bound, bound);
   if (has_bias) init::uniform(bias.data(), -bound, bound);

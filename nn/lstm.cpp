@@ -211,14 +211,14 @@ LSTM::Output LSTM::forward(const Variable& x, const LSTMState& state, const Tens
 LSTMCell::LSTMCell(const Options& options) : options_(options) {
   const auto& [input, hidden, bias, hard, forget_bias, dtype, device] = options_;
   BS_CHECK(input > 0 && hidden > 0, "lstm_cell: {} cells of {} features", hidden, input);
-  const auto make = [&](const char* name, const Shape& shape, bool wanted) {
-    return register_parameter(
-        name, wanted ? Tensor::empty(shape, options_.dtype, options_.device) : Tensor());
+  const auto make = [&](const char* name, Variable& member, const Shape& shape, bool wanted) {
+    register_parameter(name, member,
+                       wanted ? Tensor::empty(shape, options_.dtype, options_.device) : Tensor());
   };
-  weights.ih = make("weight_ih", {4 * hidden, input}, true);
-  weights.hh = make("weight_hh", {4 * hidden, hidden}, true);
-  weights.bias_ih = make("bias_ih", {4 * hidden}, bias);
-  weights.bias_hh = make("bias_hh", {4 * hidden}, bias);
+  make("weight_ih", weights.ih, {4 * hidden, input}, true);
+  make("weight_hh", weights.hh, {4 * hidden, hidden}, true);
+  make("bias_ih", weights.bias_ih, {4 * hidden}, bias);
+  make("bias_hh", weights.bias_hh, {4 * hidden}, bias);
   init_direction(weights, hidden, forget_bias);
 }
 

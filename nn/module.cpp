@@ -2,7 +2,15 @@
 
 #include <bs/kernels/copy.h>
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <typeinfo>
 #include <utility>
 
 namespace bs::nn {
@@ -28,7 +36,49 @@ void append_new(std::vector<NamedVariable>& to, const std::string& prefix,
   }
 }
 
+/// Modules that live and have no parent, by their place in memory.
+struct Orphans {
+  std::mutex mutex;
+  std::set<const Module*, std::less<>> all;
+};
+
+Orphans& orphans() {
+  static auto* const all = new Orphans;  // modules with static storage outlive any other kind
+  return *all;
+}
+
+std::string type_name(const Module& module) {
+  const char* raw = typeid(module).name();
+  const std::unique_ptr<char, void (*)(void*)> readable(
+      abi::__cxa_demangle(raw, nullptr, nullptr, nullptr), std::free);
+  return readable ? readable.get() : raw;
+}
+
 }  // namespace
+
+Module::Module() {
+  Orphans& o = orphans();
+  const std::lock_guard lock(o.mutex);
+  o.all.insert(this);
+}
+
+Module::~Module() {
+  Orphans& o = orphans();
+  const std::lock_guard lock(o.mutex);
+  o.all.erase(this);
+}
+
+void Module::check_inside(const Module& module, const void* object, size_t bytes) {
+  Orphans& o = orphans();
+  const std::lock_guard lock(o.mutex);
+  auto found = o.all.lower_bound(static_cast<const Module*>(object));
+  if (found != o.all.end() && *found == &module) ++found;
+  const void* const end = static_cast<const std::byte*>(object) + bytes;
+  BS_CHECK(found == o.all.end() || std::greater_equal<>()(static_cast<const void*>(*found), end),
+           "module: a member of type {} in {} is not registered; call register_module in its "
+           "constructor",
+           type_name(**found), type_name(module));
+}
 
 EvalMode::EvalMode() : previous_(std::exchange(using_modules, true)) {}
 EvalMode::~EvalMode() { using_modules = previous_; }
@@ -40,10 +90,32 @@ void Module::visit(const std::string& prefix, F&& f) const {
   for (const Child& child : children_) child.module->visit(prefix + child.name + ".", f);
 }
 
+/// What the members name now.
+std::vector<NamedVariable> Module::current(const std::vector<Entry>& entries) {
+  std::vector<NamedVariable> all;
+  for (const Entry& entry : entries) {
+    const Variable& v = entry.variable();
+    if (!v.defined()) continue;
+    BS_CHECK(v.is_leaf(), "module: the member of parameter {} is the result of an operation",
+             entry.name);
+    BS_CHECK(entry.member != nullptr || !entry.held || v.use_count() > 1,
+             "module: the member of parameter {} was assigned to, and what it names now is not "
+             "registered; give the member to register_parameter, or copy values into it",
+             entry.name);
+    all.push_back({entry.name, v});
+  }
+  return all;
+}
+
+void Module::note_held() {
+  for (auto* list : {&parameters_, &buffers_})
+    for (Entry& entry : *list) entry.held = entry.held || entry.made.use_count() > 1;
+}
+
 std::vector<NamedVariable> Module::named_parameters() const {
   std::vector<NamedVariable> all;
   visit("", [&](const std::string& prefix, const Module& module) {
-    append_new(all, prefix, module.parameters_);
+    append_new(all, prefix, current(module.parameters_));
   });
   return all;
 }
@@ -51,7 +123,7 @@ std::vector<NamedVariable> Module::named_parameters() const {
 std::vector<NamedVariable> Module::named_buffers() const {
   std::vector<NamedVariable> all;
   visit("", [&](const std::string& prefix, const Module& module) {
-    append_new(all, prefix, module.buffers_);
+    append_new(all, prefix, current(module.buffers_));
   });
   return all;
 }
@@ -110,33 +182,71 @@ void Module::check_name(const std::string& name) const {
            "module: the name {} is taken", name);
 }
 
+namespace {
+Variable made_parameter(const std::string& name, Tensor data) {
+  BS_CHECK(is_floating(data.dtype()), "module: parameter {} of dtype {} cannot learn", name,
+           data.dtype());
+  return Variable(std::move(data), data.defined());
+}
+}  // namespace
+
+void Module::register_parameter(const std::string& name, Variable& member, Tensor data) {
+  check_name(name);
+  member = made_parameter(name, std::move(data));
+  parameters_.push_back({name, {}, &member});
+}
+
+void Module::register_buffer(const std::string& name, Variable& member, Tensor data) {
+  check_name(name);
+  member = Variable(std::move(data));
+  buffers_.push_back({name, {}, &member});
+}
+
 Variable Module::register_parameter(const std::string& name, Tensor data) {
   check_name(name);
   if (!data.defined()) return {};
-  BS_CHECK(is_floating(data.dtype()), "module: parameter {} of dtype {} cannot learn", name,
-           data.dtype());
-  parameters_.push_back({name, Variable(std::move(data), true)});
-  return parameters_.back().variable;
+  note_held();
+  parameters_.push_back({name, made_parameter(name, std::move(data)), nullptr});
+  return parameters_.back().made;
 }
 
 Variable Module::register_buffer(const std::string& name, Tensor data) {
   check_name(name);
   if (!data.defined()) return {};
-  buffers_.push_back({name, Variable(std::move(data))});
-  return buffers_.back().variable;
+  note_held();
+  buffers_.push_back({name, Variable(std::move(data)), nullptr});
+  return buffers_.back().made;
 }
 
-void Module::register_module(const std::string& name, Module& child) {
+void Module::add_child(const std::string& name, Module& child) {
   check_name(name);
+  note_held();
+  child.note_held();
   children_.push_back({name, &child});
+  Orphans& o = orphans();
+  const std::lock_guard lock(o.mutex);
+  o.all.erase(&child);
 }
 
 std::string to_string(const Module& module) {
   std::string text;
-  for (const NamedVariable& p : module.named_parameters())
-    text += format("{} {} {}\n", p.name, p.variable.dtype(), p.variable.shape());
-  for (const NamedVariable& b : module.named_buffers())
-    text += format("{} {} {}, a buffer\n", b.name, b.variable.dtype(), b.variable.shape());
+  std::vector<NamedVariable> seen;
+  const auto list = [&](const std::string& prefix, const std::vector<NamedVariable>& variables,
+                        const char* what) {
+    for (const NamedVariable& v : variables) {
+      const size_t before = seen.size();
+      append_new(seen, prefix, {v});
+      if (seen.size() > before)
+        text +=
+            format("{}{} {} {}{}\n", prefix, v.name, v.variable.dtype(), v.variable.shape(), what);
+    }
+  };
+  module.visit("", [&](const std::string& prefix, const Module& m) {
+    list(prefix, Module::current(m.parameters_), "");
+    list(prefix, Module::current(m.buffers_), ", a buffer");
+    if (m.parameters_.empty() && m.buffers_.empty() && m.children_.empty() && !prefix.empty())
+      text += format("{} {}\n", prefix.substr(0, prefix.size() - 1), type_name(m));
+  });
   return text + format("{} elements", module.parameter_count());
 }
 

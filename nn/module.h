@@ -2,6 +2,8 @@
 /** @file What all layers and models are: named parameters, buffers and children. */
 #include <bs/autograd/variable.h>
 
+#include <concepts>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -31,25 +33,30 @@ class EvalMode {
  *  A module says in its constructor what it has; whoever holds it gets all of it by name, its
  *  children's included, and can move or convert it at one stroke. How a module is called is its own
  *  business: there is no virtual forward. Children are ordinary members, and parameters and buffers
- *  are public members of Variable type.
+ *  are public members of Variable type. A module stays where it is made, since its parent holds a
+ *  pointer to it: it is neither copied nor moved.
  *  @code
  *  struct Affine : nn::Module {
- *    Variable scale = register_parameter("scale", ones({3}));
+ *    Variable scale;
  *    nn::Linear linear{{.in = 3, .out = 4}};
- *    Affine() { register_module("linear", linear); }
+ *    Affine() {
+ *      register_parameter("scale", scale, ones({3}));
+ *      register_module("linear", linear);
+ *    }
  *    Variable forward(const Variable& x) const { return linear.forward(x * scale); }
  *  };
  *  @endcode */
 class Module {
  public:
-  Module() = default;
-  virtual ~Module() = default;
+  Module();
+  virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
   /** @brief Parameters of this module in the order of their registration, then of its children in
-   *  theirs. One that is registered at several places (tied weights) comes once, first name.
-   *  @throws Error when two have the same path: "a.b" here, and b in a child a. */
+   *  theirs. One that is at several places (tied weights) comes once, first name.
+   *  @throws Error when two have the same path: "a.b" here, and b in a child a; or when a member
+   *  names another variable than it registered, see register_parameter. */
   std::vector<NamedVariable> named_parameters() const;
   std::vector<Variable> parameters() const;
   /** @brief Tensors that belong to the model's state but are not learnt, in the same order. */
@@ -71,33 +78,71 @@ class Module {
   void zero_grad() const;
 
  protected:
-  /** @brief Makes a parameter of `data`, to be kept in a member. An undefined tensor, for an option
-   *  not taken, gives an undefined variable and registers nothing.
+  /** @brief Makes `member` a parameter of `data`. What the member names counts from then on, so
+   * that `a.weight = b.weight` ties two modules. An undefined tensor stands for an option not
+   * taken.
+   *  @param[in] member of this object, or living as long
    *  @throws Error for a name taken or empty, or a dtype that is not floating. */
-  Variable register_parameter(const std::string& name, Tensor data);
+  void register_parameter(const std::string& name, Variable& member, Tensor data);
   /** @brief The same for a tensor that is not learnt. */
+  void register_buffer(const std::string& name, Variable& member, Tensor data);
+  /** @brief The same without knowing the member that keeps it, such as an element of a vector. It
+   *  must not be assigned to: named_parameters throws where it notices. An undefined tensor
+   *  registers nothing. */
+  Variable register_parameter(const std::string& name, Tensor data);
   Variable register_buffer(const std::string& name, Tensor data);
-  /** @brief Takes a member, or something owned by a member, as a child. @throws Error for a name
-   *  taken or empty. */
-  void register_module(const std::string& name, Module& child);
+  /** @brief Takes a member, or something owned by a member, as a child.
+   *  @throws Error for a name taken or empty, or like check_registered(child). */
+  template <std::derived_from<Module> M>
+  void register_module(const std::string& name, M& child) {
+    check_inside(child, &child, sizeof(M));
+    add_child(name, child);
+  }
 
  private:
+  template <std::derived_from<Module> M>
+  friend const M& check_registered(const M& module);
+  friend std::string to_string(const Module& module);
+  struct Entry {
+    std::string name;
+    Variable made;           ///< where no member is known
+    const Variable* member;  ///< or null
+    bool held = false;       ///< whether somebody else has had `made`
+    const Variable& variable() const { return member != nullptr ? *member : made; }
+  };
   struct Child {
     std::string name;
     Module* module;
   };
+  /// Looks for modules without a parent in these bytes, which `module` is the base of.
+  static void check_inside(const Module& module, const void* object, size_t bytes);
+  static std::vector<NamedVariable> current(const std::vector<Entry>& entries);
+  void note_held();
+  void add_child(const std::string& name, Module& child);
   void check_name(const std::string& name) const;
   template <class F>
   void visit(const std::string& prefix, F&& f) const;
   template <class F>
   void convert(F&& f);
 
-  std::vector<NamedVariable> parameters_, buffers_;
+  std::vector<Entry> parameters_, buffers_;
   std::vector<Child> children_;
   bool training_ = true;
 };
 
-/** @brief One line a parameter or buffer (name, dtype, shape), and the parameters' elements. */
+/** @brief Finds members of `module` that are modules and were not registered: nothing would train,
+ *  move or save them. Optimisers and register_module call it. It sees what lies in an object of
+ * type M; what a member owns on the heap is not looked at, and may stay unregistered.
+ *  @return module
+ *  @throws Error naming the type of the member. */
+template <std::derived_from<Module> M>
+const M& check_registered(const M& module) {
+  Module::check_inside(module, &module, sizeof(M));
+  return module;
+}
+
+/** @brief One line a parameter or buffer (name, dtype, shape) and a layer that has neither (name,
+ *  type), and the parameters' elements. */
 std::string to_string(const Module& module);
 
 }  // namespace bs::nn

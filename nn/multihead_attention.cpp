@@ -79,22 +79,21 @@ MultiheadAttention::MultiheadAttention(const Options& options)
   if (o.key_width == 0) o.key_width = o.width;
   if (o.value_width == 0) o.value_width = o.width;
   const int64_t key_out = kv_heads_ * head_dim_, value_out = kv_heads_ * value_dim_;
-  const auto make = [&](const char* name, int64_t out, int64_t in) {
+  const auto make = [&](const char* name, Variable& member, int64_t out, int64_t in) {
     Tensor weight = Tensor::empty({out, in}, o.dtype, o.device);
     init::xavier_uniform(weight);
-    return register_parameter(name, weight);
+    register_parameter(name, member, weight);
   };
   if (o.key_width == o.width && o.value_width == o.width && key_out == o.width &&
       value_out == o.width) {
-    in_proj_weight = make("in_proj_weight", 3 * o.width, o.width);
+    make("in_proj_weight", in_proj_weight, 3 * o.width, o.width);
   } else {
-    q_proj_weight = make("q_proj_weight", o.width, o.width);
-    k_proj_weight = make("k_proj_weight", key_out, o.key_width);
-    v_proj_weight = make("v_proj_weight", value_out, o.value_width);
+    make("q_proj_weight", q_proj_weight, o.width, o.width);
+    make("k_proj_weight", k_proj_weight, key_out, o.key_width);
+    make("v_proj_weight", v_proj_weight, value_out, o.value_width);
   }
-  in_proj_bias = register_parameter(
-      "in_proj_bias",
-      o.bias ? zeros({o.width + key_out + value_out}, o.dtype, o.device) : Tensor());
+  register_parameter("in_proj_bias", in_proj_bias,
+                     o.bias ? zeros({o.width + key_out + value_out}, o.dtype, o.device) : Tensor());
   register_module("out_proj", out_proj);
   if (o.bias) init::zeros(out_proj.bias.data());
   register_scores();

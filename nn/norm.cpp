@@ -15,8 +15,8 @@ void check_width(const char* op, const Variable& x, int64_t width) {
 LayerNorm::LayerNorm(const Options& options) : eps_(options.eps), width_(options.width) {
   const auto& o = options;
   BS_CHECK(o.width > 0, "layer_norm: a layer of width {}", o.width);
-  weight = register_parameter("weight", o.weight ? ones({o.width}, o.dtype, o.device) : Tensor());
-  bias = register_parameter("bias", o.bias ? zeros({o.width}, o.dtype, o.device) : Tensor());
+  register_parameter("weight", weight, o.weight ? ones({o.width}, o.dtype, o.device) : Tensor());
+  register_parameter("bias", bias, o.bias ? zeros({o.width}, o.dtype, o.device) : Tensor());
 }
 
 Variable LayerNorm::forward(const Variable& x) const {
@@ -32,7 +32,7 @@ SumAndNorm LayerNorm::forward_sum(const Variable& a, const Variable& b) const {
 RMSNorm::RMSNorm(const Options& options) : eps_(options.eps), width_(options.width) {
   const auto& o = options;
   BS_CHECK(o.width > 0, "rms_norm: a layer of width {}", o.width);
-  weight = register_parameter("weight", o.weight ? ones({o.width}, o.dtype, o.device) : Tensor());
+  register_parameter("weight", weight, o.weight ? ones({o.width}, o.dtype, o.device) : Tensor());
 }
 
 Variable RMSNorm::forward(const Variable& x) const {

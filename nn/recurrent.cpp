@@ -86,14 +86,14 @@ Recurrent::Output Recurrent::forward(const Variable& x, const Variable& h0,
 
 RecurrentCell::RecurrentCell(const Extents& e) : name_(e.name), input_(e.input) {
   BS_CHECK(e.input > 0 && e.hidden > 0, "{}: {} cells of {} features", e.name, e.hidden, e.input);
-  const auto make = [&](const char* name, const Shape& shape, bool wanted) {
-    return register_parameter(name, wanted ? Tensor::empty(shape, e.dtype, e.device) : Tensor());
+  const auto make = [&](const char* name, Variable& member, const Shape& shape, bool wanted) {
+    register_parameter(name, member, wanted ? Tensor::empty(shape, e.dtype, e.device) : Tensor());
   };
   const int64_t sums = e.gates * e.hidden;
-  weights.ih = make("weight_ih", {sums, e.input}, true);
-  weights.hh = make("weight_hh", {sums, e.hidden}, true);
-  weights.bias_ih = make("bias_ih", {sums}, e.bias);
-  weights.bias_hh = make("bias_hh", {sums}, e.bias);
+  make("weight_ih", weights.ih, {sums, e.input}, true);
+  make("weight_hh", weights.hh, {sums, e.hidden}, true);
+  make("bias_ih", weights.bias_ih, {sums}, e.bias);
+  make("bias_hh", weights.bias_hh, {sums}, e.bias);
   start(weights, e.hidden);
 }
 

@@ -14,6 +14,37 @@ StateDict state_dict(const Module& module, const std::string& prefix) {
   return state;
 }
 
+namespace {
+
+/// `path` with `to` wherever `from` stands between dots.
+std::string replaced(const std::string& path, const std::string& from, const std::string& to) {
+  const std::string dotted = "." + path + ".", wanted = "." + from + ".";
+  std::string result;
+  size_t at = 0;
+  for (size_t found; (found = dotted.find(wanted, at)) != std::string::npos;) {
+    result += dotted.substr(at, found - at) + "." + to;
+    at = found + wanted.size() - 1;  // the dot behind may be the next one's first
+  }
+  result += dotted.substr(at);
+  return result.substr(1, result.size() - 2);
+}
+
+}  // namespace
+
+StateDict renamed(const StateDict& state, const Renaming& rules, const std::string& prefix) {
+  StateDict result;
+  for (const auto& [name, tensor] : state) {
+    std::string path = name;
+    for (const auto& [from, to] : rules) {
+      BS_CHECK(!from.empty() && !to.empty(), "renamed: a rule from '{}' to '{}'", from, to);
+      path = replaced(path, from, to);
+    }
+    BS_CHECK(result.emplace(prefix + path, tensor).second, "renamed: two tensors become {}",
+             prefix + path);
+  }
+  return result;
+}
+
 LoadReport load_state_dict(Module& module, const StateDict& state, const LoadOptions& options) {
   LoadReport report;
   std::string problems;

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bs::nn {
@@ -14,6 +15,14 @@ using StateDict = std::map<std::string, Tensor>;
 /** @brief The tensors themselves, not copies, under `prefix` + their paths.
  *  @code save_safetensors(path, {nn::state_dict(model)}); @endcode */
 StateDict state_dict(const Module& module, const std::string& prefix = "");
+
+/** @brief Parts of paths, and what stands in their place. */
+using Renaming = std::vector<std::pair<std::string, std::string>>;
+/** @brief The same tensors under other names: in each path every rule in turn replaces its first
+ * part, such as "fc.weight", wherever it stands between dots; then `prefix`, if any, is put in
+ * front.
+ *  @throws Error when two would have one name, or a rule replaces nothing by something. */
+StateDict renamed(const StateDict& state, const Renaming& rules, const std::string& prefix = "");
 
 struct LoadOptions {
   bool strict = true;       ///< whether a name that is missing or unexpected is an error

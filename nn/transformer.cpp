@@ -209,4 +209,13 @@ std::vector<KVCache> SparseTransformer::make_caches(int64_t batch, int64_t page)
   return caches;
 }
 
+Renaming torch_encoder_names() {
+  return {{"layers", "blocks"},
+          {"self_attn.in_proj_weight", "attention.qkv.weight"},
+          {"self_attn.in_proj_bias", "attention.qkv.bias"},
+          {"self_attn.out_proj", "attention.out"},
+          {"linear1", "fc1"},
+          {"linear2", "fc2"}};
+}
+
 }  // namespace bs::nn

@@ -5,6 +5,7 @@
 #include <bs/nn/embedding.h>
 #include <bs/nn/norm.h>
 #include <bs/nn/sequential.h>
+#include <bs/nn/state_dict.h>
 
 #include <memory>
 
@@ -119,5 +120,10 @@ class SparseTransformer : public Module {
   Options options_;
   Dropout dropout_;
 };
+
+/** @brief From the names of torch.nn.TransformerEncoderLayer to a TransformerBlock's, and from
+ *  "layers" to "blocks", for renamed(). The layer must have norm_first, and GELU in its tanh form.
+ */
+Renaming torch_encoder_names();
 
 }  // namespace bs::nn

@@ -8,7 +8,8 @@ namespace bs::optim {
 using SgdGroup = OptimizerGroup<SgdOptions>;
 /** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
  *  DecaySplit. */
-inline std::vector<SgdGroup> decay_groups(const nn::Module& module, const SgdOptions& options) {
+template <std::derived_from<nn::Module> M>
+std::vector<SgdGroup> decay_groups(const M& module, const SgdOptions& options) {
   return groups_by_decay(module, options);
 }
 

@@ -1,6 +1,13 @@
 #include <bs/autograd/binary.h>
+#include <bs/autograd/reduce.h>
 #include <bs/kernels/fill.h>
+#include <bs/nn/activation.h>
+#include <bs/nn/embedding.h>
 #include <bs/nn/linear.h>
+#include <bs/nn/optim/adamw.h>
+#include <bs/nn/optim/muon.h>
+#include <bs/nn/optim/sgd.h>
+#include <bs/nn/sequential.h>
 #include <bs/nn/state_dict.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
@@ -128,9 +135,12 @@ TEST_CASE("module: names are checked") {
 
 TEST_CASE("module: the example of its documentation") {
   struct Affine : nn::Module {
-    Variable scale = register_parameter("scale", ones({3}));
+    Variable scale;
     nn::Linear linear{{.in = 3, .out = 4}};
-    Affine() { register_module("linear", linear); }
+    Affine() {
+      register_parameter("scale", scale, ones({3}));
+      register_module("linear", linear);
+    }
     Variable forward(const Variable& x) const { return linear.forward(x * scale); }
   };
   const Affine affine;
@@ -139,9 +149,90 @@ TEST_CASE("module: the example of its documentation") {
         std::vector<std::string>{"scale", "linear.weight", "linear.bias"});
 }
 
-TEST_CASE("module: prints its parameters") {
+TEST_CASE("module: prints its parameters, and layers without any") {
   CHECK(to_string(Leaf()) ==
         "weight f32 [2, 3]\nbias f32 [2]\nsteps i64 [1], a buffer\n8 elements");
+  nn::Sequential model;
+  model.add<nn::Linear>({.in = 2, .out = 3});
+  model.add<nn::Tanh>();
+  model.add<nn::Linear>({.in = 3, .out = 3, .bias = false});
+  CHECK(to_string(model) ==
+        "0.weight f32 [3, 2]\n0.bias f32 [3]\n1 bs::nn::Tanh\n2.weight f32 [3, 3]\n18 elements");
+}
+
+TEST_CASE("module: assigning a member ties it") {
+  struct Model : nn::Module {
+    nn::Embedding embedding{{.rows = 5, .width = 3}};
+    nn::Linear head{{.in = 3, .out = 5, .bias = false}};
+    Model() {
+      register_module("embedding", embedding);
+      register_module("head", head);
+    }
+  };
+  Model model;
+  model.head.weight = model.embedding.weight;
+  CHECK(names(model.named_parameters()) == std::vector<std::string>{"embedding.weight"});
+  CHECK(model.parameter_count() == 15);
+  sum(model.head.forward(model.embedding.forward(Tensor::from<int64_t>({1, 2})))).backward();
+  CHECK(model.parameters()[0].grad().defined());
+  model.to(f64);
+  CHECK(model.head.weight.dtype() == f64);
+  optim::Sgd optimizer(model, {.learning_rate = .1});
+  optimizer.step();
+  CHECK(nn::state_dict(model).size() == 1);
+
+  const Variable bias = Variable(ones({5}, f64), true);  // what was left out may be given later
+  model.head.bias = bias;
+  CHECK(names(model.named_parameters()) ==
+        std::vector<std::string>{"embedding.weight", "head.bias"});
+  model.head.bias = {};
+  CHECK(model.parameters().size() == 1);
+  model.head.weight = model.embedding.weight * 2;
+  CHECK_THROWS_WITH_AS(model.parameters(),
+                       "module: the member of parameter weight is the result of an operation",
+                       Error);
+}
+
+TEST_CASE("module: a member that it does not know and that was assigned to is noticed") {
+  Tree tree;
+  tree.second.weight = tree.first.weight;
+  CHECK_THROWS_WITH_AS(
+      tree.named_parameters(),
+      "module: the member of parameter weight was assigned to, and what it names now is not "
+      "registered; give the member to register_parameter, or copy values into it",
+      Error);
+}
+
+TEST_CASE("module: a member that was not registered is found") {
+  struct Inner : nn::Module {
+    nn::Linear known{{.in = 2, .out = 2}}, forgotten{{.in = 2, .out = 2}};
+    Inner() { register_module("known", known); }
+  };
+  struct Outer : nn::Module {
+    Inner inner;
+    Outer() { register_module("inner", inner); }
+  };
+  const Inner alone;
+  const nn::Linear beside({.in = 2, .out = 2});  // no part of it
+  CHECK_THROWS_AS(optim::Sgd(alone, {.learning_rate = .1}), Error);
+  CHECK_THROWS_AS(optim::decay_groups(alone, AdamWOptions()), Error);
+  CHECK_THROWS_AS(optim::Muon{alone}, Error);
+  CHECK_THROWS_AS(Outer(), Error);
+  try {
+    nn::check_registered(alone);
+    FAIL("it was registered");
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    CHECK(text.find("a member of type bs::nn::Linear in ") != std::string::npos);
+    CHECK(text.find("is not registered; call register_module in its constructor") !=
+          std::string::npos);
+  }
+  nn::check_registered(beside);
+  struct Holder : nn::Module {  // what is owned elsewhere is its own business
+    std::unique_ptr<nn::Linear> teacher =
+        std::make_unique<nn::Linear>(nn::LinearOptions{.in = 2, .out = 2});
+  };
+  nn::check_registered(Holder());
 }
 
 TEST_CASE("module: two tensors with one path are refused") {

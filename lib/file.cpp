@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -173,6 +174,14 @@ void InputFile::seek(int64_t to) {
     BS_THROW(IoError, "{}: truncated: wanted from byte {}, the file has {}", path(), to, size());
   if (::lseek(descriptor_, to, SEEK_SET) != to) fail("reading failed", path());
   set_position(to);
+}
+
+std::shared_ptr<std::byte> InputFile::map() const {
+  const auto bytes = static_cast<size_t>(size());
+  void* start =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor_, 0);
+  if (start == MAP_FAILED) fail("cannot be mapped", path());
+  return {static_cast<std::byte*>(start), [bytes](std::byte* p) { ::munmap(p, bytes); }};
 }
 
 void InputFile::fetch(void* data, size_t bytes) {

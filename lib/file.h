@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,6 +73,10 @@ class InputFile : public Input {
   ~InputFile() override;
   /** @brief Reads on from byte `position`. @throws IoError when the file is shorter. */
   void seek(int64_t position);
+  /** @brief All its bytes, read when they are touched: a private map, which lives as long as its
+   *  owners, this or not. Writing to it changes no file. @throws IoError, also for an empty file.
+   */
+  std::shared_ptr<std::byte> map() const;
 
  private:
   void fetch(void* data, size_t bytes) override;

@@ -152,25 +152,56 @@ void save_safetensors(const std::string& path, const Safetensors& content) {
   file.commit();
 }
 
-Safetensors load_safetensors(const std::string& path, Device device) {
-  InputFile file(path);
-  Safetensors content;
+namespace {
+
+/// Reads up to the data, and leaves the metadata in `content`.
+std::vector<Entry> read_header(InputFile& file, Safetensors& content) {
+  const std::string& path = file.path();
   uint64_t length = 0;
   file.read(&length, sizeof length);
   if (length > longest_header)
     BS_THROW(IoError, "{}: is no safetensors file: a header of {} bytes is too long", path, length);
   const std::string text = file.read_text(static_cast<size_t>(length));
   if (!text.starts_with('{')) BS_THROW(IoError, "{}: is no safetensors file", path);
-  std::vector<Entry> entries;
   try {
-    entries = read_entries(text, file.left(), content);
+    return read_entries(text, file.left(), content);
   } catch (const IoError& error) {
     BS_THROW(IoError, "{}: {}", path, error.what());
   }
-  for (const Entry& entry : entries) {
+}
+
+}  // namespace
+
+Safetensors load_safetensors(const std::string& path, Device device) {
+  InputFile file(path);
+  Safetensors content;
+  for (const Entry& entry : read_header(file, content)) {
     const Tensor host = Tensor::empty(entry.shape, entry.dtype);
     read_values(file, host);
     content.tensors.emplace(entry.name, host.to(device));
+  }
+  return content;
+}
+
+Safetensors map_safetensors(const std::string& path) {
+  InputFile file(path);
+  Safetensors content;
+  const std::vector<Entry> entries = read_header(file, content);
+  const int64_t start = file.size() - file.left();
+  const std::shared_ptr<std::byte> map = file.map();
+  for (const Entry& entry : entries) {
+    const int64_t at = start + entry.begin;
+    const bool aligned = at % static_cast<int64_t>(size_of(entry.dtype)) == 0;
+    Tensor host;
+    if (entry.end == entry.begin || entry.dtype == boolean || !aligned) {
+      host = Tensor::empty(entry.shape, entry.dtype);
+      file.seek(at);
+      read_values(file, host);
+    } else {
+      host = Tensor::from_blob(map.get() + at, entry.shape, entry.dtype, Device::cpu(),
+                               [map] { /* keeps it until here */ });
+    }
+    content.tensors.emplace(entry.name, host);
   }
   return content;
 }

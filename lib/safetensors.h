@@ -25,4 +25,14 @@ void save_safetensors(const std::string& path, const Safetensors& content);
  *  @throws IoError naming the path and what is wrong. */
 Safetensors load_safetensors(const std::string& path, Device device = Device::cpu());
 
+/** @brief The same on the host without reading the data: tensors are views of a private map of the
+ *  file, and the system reads a page when it is first touched. Writing to a tensor changes the file
+ *  for nobody. The map lives until its last tensor is gone; the file may be deleted or replaced by
+ *  then, but if it is cut short, touching what is missing ends the process (SIGBUS).
+ *
+ *  Booleans, which have to be checked, and tensors that lie at no multiple of their elements' size
+ *  are read at once.
+ *  @throws IoError like load_safetensors. */
+Safetensors map_safetensors(const std::string& path);
+
 }  // namespace bs

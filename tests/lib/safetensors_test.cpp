@@ -4,7 +4,10 @@
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
 
 using namespace bs;
 using namespace bs::test;
@@ -154,4 +157,67 @@ TEST_CASE("safetensors refuses to write what it could not read") {
   CHECK_THROWS_WITH_AS(save_safetensors(path, {{{"__metadata__", tensor({1}, {1}, f32)}}, {}}),
                        "safetensors: no tensor may be named __metadata__", Error);
   CHECK(folder.files() == 0);
+}
+
+TEST_CASE("safetensors: a mapped file has the same tensors, and lives as long as they do") {
+  const Scratch folder;
+  const std::string path = folder / "x.safetensors";
+  save_safetensors(path, content());
+  check_equal(map_safetensors(path), load_safetensors(path));
+
+  Tensor w = map_safetensors(path).tensors.at("w");  // the others are gone
+  const Tensor again = map_safetensors(path).tensors.at("w");
+  std::fill_n(w.data<float>(), 4, 9.0F);  // changes neither the file nor another map of it
+  CHECK(Reference::of(again).values == std::vector<double>{1, 2, 3, 4});
+  CHECK(Reference::of(load_safetensors(path).tensors.at("w")).values ==
+        std::vector<double>{1, 2, 3, 4});
+  CHECK(std::remove(path.c_str()) == 0);
+  CHECK(Reference::of(w).values == std::vector<double>{9, 9, 9, 9});
+  CHECK(Reference::of(again).values == std::vector<double>{1, 2, 3, 4});
+}
+
+TEST_CASE("safetensors: mapped tensors that are not aligned, empty, or not booleans") {
+  const Scratch folder;
+  const std::string path = folder / "x.safetensors";
+  const auto with = [&](const std::string& header, const std::string& data) {
+    write_file(path, file_of(header, data));
+    return map_safetensors(path);
+  };
+  // A header of 57 bytes: the numbers begin at byte 65.
+  const std::string odd = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}   )";
+  REQUIRE(odd.size() % 4 == 1);
+  CHECK(with(odd, "\0\0\200?"s).tensors.at("x").item() == 1);
+  CHECK(with("{}", "").tensors.empty());
+  CHECK_THROWS_WITH_AS(with(R"({"x":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}})", "\2"),
+                       (path + ": a boolean is neither 0 nor 1").c_str(), IoError);
+  CHECK_THROWS_AS(with(odd, "\0\0\200"s), IoError);
+  CHECK_THROWS_AS(map_safetensors(folder / "none"), IoError);
+}
+
+TEST_CASE("safetensors: a file above 4 GiB") {
+  const Scratch folder;
+  const std::string path = folder / "x.safetensors";
+  const int64_t large = (int64_t{1} << 32) + 4096;
+  const std::string end = std::to_string(large);
+  std::string header = R"({"large":{"dtype":"U8","shape":[)" + end + R"(],"data_offsets":[0,)" +
+                       end + R"(]},"tail":{"dtype":"F32","shape":[2],"data_offsets":[)" + end +
+                       "," + std::to_string(large + 8) + "]}}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const std::string head = file_of(header, "");
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out | std::ios::trunc);
+  file << head << '\3';
+  file.seekp(static_cast<std::streamoff>(head.size()) + large - 1);  // a hole up to here
+  file << '\5' << "\0\0\200?\0\0\0@"s;
+  file.close();
+  if (!file) {
+    MESSAGE("SKIPPED: no file of 4 GiB can be made here");
+    return;
+  }
+  const Safetensors mapped = map_safetensors(path);
+  CHECK(Reference::of(mapped.tensors.at("tail")).values == std::vector<double>{1, 2});
+  const Tensor bytes = mapped.tensors.at("large");
+  CHECK(bytes.numel() == large);
+  CHECK(bytes.select(0, 0).item() == 3);
+  CHECK(bytes.select(0, -2).item() == 0);
+  CHECK(bytes.select(0, -1).item() == 5);
 }

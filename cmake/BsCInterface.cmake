@@ -18,7 +18,7 @@ set_target_properties(bs_c PROPERTIES LINK_DEPENDS ${c_exports} EXPORT_NAME c
 
 # The Python package runs from the source tree with $BS_LIBRARY; `--target wheel` packs it.
 find_package(Python3 3.9 COMPONENTS Interpreter)
-if(Python3_FOUND)
+if(Python3_FOUND AND NOT BUILD_SHARED_LIBS)  # a wheel has one library, with all in it
   add_custom_target(wheel COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/python/make_wheel.py
                                   ${PROJECT_VERSION} ${PROJECT_SOURCE_DIR}/python/bs
                                   $<TARGET_FILE:bs_c> ${PROJECT_BINARY_DIR}

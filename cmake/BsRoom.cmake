@@ -1,4 +1,5 @@
-# bs_add_room(name LINK libraries...): one static library for a room of the house.
+# bs_add_room(name LINK libraries...): one library for a room of the house; a shared one, where
+# BUILD_SHARED_LIBS is on.
 # `cuda/` folders and `.cu` files belong to the build only when the CUDA backend does.
 function(bs_add_room room)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
@@ -9,7 +10,7 @@ function(bs_add_room room)
          ${PROJECT_SOURCE_DIR}/${room}/cuda/*.cu)
     list(APPEND sources ${cuda_sources})
   endif()
-  add_library(bs_${room} STATIC ${sources})
+  add_library(bs_${room} ${sources})
   set(cpu_sources ${sources})
   list(FILTER cpu_sources INCLUDE REGEX "/kernels/cpu/")
   set_source_files_properties(${cpu_sources} PROPERTIES COMPILE_OPTIONS "${BS_CPU_KERNEL_OPTIONS}")
@@ -18,9 +19,18 @@ function(bs_add_room room)
                                                $<INSTALL_INTERFACE:include>)
   target_compile_features(bs_${room} PUBLIC cxx_std_20)
   target_link_libraries(bs_${room} PRIVATE $<BUILD_INTERFACE:bs_compiler> PUBLIC ${ARG_LINK})
+  # Installed, the rooms find each other in their own folder.
+  set_target_properties(bs_${room} PROPERTIES VERSION ${PROJECT_VERSION}
+                        SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+                        INSTALL_RPATH $ORIGIN INSTALL_RPATH_USE_LINK_PATH ON)
   if(BS_WITH_CUDA)
+    # One runtime for all rooms: with a static one each shared library would have its own.
+    set(cudart CUDA::cudart_static)
+    if(BUILD_SHARED_LIBS)
+      set(cudart CUDA::cudart)
+    endif()
     target_compile_definitions(bs_${room} PUBLIC BS_WITH_CUDA=1)
-    target_link_libraries(bs_${room} PUBLIC CUDA::cudart_static CUDA::cublas CUDA::cublasLt
+    target_link_libraries(bs_${room} PUBLIC ${cudart} CUDA::cublas CUDA::cublasLt
                                             CUDA::nvrtc)
     # Template and internal-linkage device code is only ever used inside its own file.
     set_target_properties(bs_${room} PROPERTIES CUDA_SEPARABLE_COMPILATION OFF)

@@ -15,3 +15,15 @@ if(number LESS 9)
 endif()
 execute_process(COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${folder} --unset=BS_LIBRARY
                         ${PYTHON} ${SOURCE}/tests/python/smoke_test.py COMMAND_ERROR_IS_FATAL ANY)
+
+# And installed by pip into a fresh environment, where Python has both.
+execute_process(COMMAND ${PYTHON} -m venv ${WORK}/venv RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+if(failed)
+  message(STATUS "no venv with pip: the wheel was not installed by pip")
+  return()
+endif()
+execute_process(COMMAND ${WORK}/venv/bin/python -m pip install --quiet --no-index --no-deps
+                        --disable-pip-version-check ${wheel} COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=PYTHONPATH --unset=BS_LIBRARY
+                        ${WORK}/venv/bin/python ${SOURCE}/tests/python/smoke_test.py
+                COMMAND_ERROR_IS_FATAL ANY)

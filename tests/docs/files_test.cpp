@@ -17,6 +17,11 @@ TEST_CASE("files: weights") {
   nn::load_state_dict(other, load_safetensors(path).tensors);
 
   CHECK(equal(other.parameters()[0].data(), model.parameters()[0].data()));
+  nn::init::zeros(other.parameters()[0].data());
+
+  nn::load_state_dict(other, map_safetensors(path).tensors);
+
+  CHECK(equal(other.parameters()[0].data(), model.parameters()[0].data()));
 }
 
 TEST_CASE("files: a part of another model") {

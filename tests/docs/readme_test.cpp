@@ -32,8 +32,8 @@ TEST_CASE("README: a training step") {
       .device = cuda_available() ? Device::cuda() : Device::cpu(),
   });
   optim::AdamW optimizer(model, {.learning_rate = 1e-3});
-  data::Loader loader(data::TextDataset::from(std::string(4096, 'a')),
-                      {.batch = 4, .context = 128, .device = model.head.weight.device()});
+  const data::TextDataset text = data::TextDataset::from(std::string(4096, 'a'));  // or of a file
+  data::Loader loader(text, {.batch = 4, .context = 128, .device = model.head.weight.device()});
 
   double first = 0, last = 0;
   for (int step = 0; step < 20; ++step) {

@@ -220,9 +220,10 @@ std::string table(const char* title, const Rows& rows) {
 
 std::string page() {
   std::string text =
-      "# What works in which dtype\n\n"
+      "# What works in which dtype, on which device\n\n"
       "`tests/docs/support_test.cpp` makes this page: it tries every operation on small operands.\n"
-      "Its ctest `cuda.docs` compares a GPU with the page, too.\n\n"
+      "A cell holds on the CPU and on CUDA alike: that test compares the CPU with the page,\n"
+      "and `cuda.docs` a GPU. Other devices are not there.\n\n"
       "- *both*: forward and backward.\n"
       "- *forward*: the operation has no gradient, or integers have none.\n"
       "- An empty cell: the operation refuses the dtype, with an error that names it.\n\n";

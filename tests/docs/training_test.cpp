@@ -8,9 +8,12 @@ namespace {
 using namespace bs;
 
 struct Gated : nn::Module {
-  Variable gate = register_parameter("gate", zeros({16}));
+  Variable gate;
   nn::Linear linear{{.in = 8, .out = 16}};
-  Gated() { register_module("linear", linear); }
+  Gated() {
+    register_parameter("gate", gate, zeros({16}));
+    register_module("linear", linear);
+  }
   Variable forward(const Variable& x) const { return linear.forward(x) * sigmoid(gate); }
 };
 
@@ -28,6 +31,13 @@ TEST_CASE("training: modules by name") {
   CHECK(model.named_parameters()[0].name == "gate");
   CHECK(model.named_parameters()[1].name == "linear.weight");
   CHECK(model.forward(randn({4, 8})).shape() == Shape{4, 16});
+}
+
+TEST_CASE("training: frozen parameters") {
+  const Gated model;
+  model.linear.weight.set_requires_grad(false);
+  for (const nn::NamedVariable& p : optim::trainable(model)) std::puts(p.name.c_str());
+  CHECK(optim::trainable(model).size() == 2);
 }
 
 TEST_CASE("training: a whole loop") {

@@ -68,16 +68,22 @@ Module::~Module() {
   o.all.erase(this);
 }
 
+bool Module::has_state() const {
+  return !parameters_.empty() || !buffers_.empty() ||
+         std::any_of(children_.begin(), children_.end(),
+                     [](const Child& child) { return child.module->has_state(); });
+}
+
 void Module::check_inside(const Module& module, const void* object, size_t bytes) {
   Orphans& o = orphans();
   const std::lock_guard lock(o.mutex);
-  auto found = o.all.lower_bound(static_cast<const Module*>(object));
-  if (found != o.all.end() && *found == &module) ++found;
   const void* const end = static_cast<const std::byte*>(object) + bytes;
-  BS_CHECK(found == o.all.end() || std::greater_equal<>()(static_cast<const void*>(*found), end),
-           "module: a member of type {} in {} is not registered; call register_module in its "
-           "constructor",
-           type_name(**found), type_name(module));
+  for (auto at = o.all.lower_bound(static_cast<const Module*>(object));
+       at != o.all.end() && std::less<>()(static_cast<const void*>(*at), end); ++at)
+    BS_CHECK(*at == &module || !(*at)->has_state(),
+             "module: a member of type {} in {} is not registered; call register_module in its "
+             "constructor",
+             type_name(**at), type_name(module));
 }
 
 EvalMode::EvalMode() : previous_(std::exchange(using_modules, true)) {}

@@ -115,6 +115,7 @@ class Module {
     Module* module;
   };
   /// Looks for modules without a parent in these bytes, which `module` is the base of.
+  bool has_state() const;
   static void check_inside(const Module& module, const void* object, size_t bytes);
   static std::vector<NamedVariable> current(const std::vector<Entry>& entries);
   void note_held();
@@ -130,9 +131,10 @@ class Module {
   bool training_ = true;
 };
 
-/** @brief Finds members of `module` that are modules and were not registered: nothing would train,
- *  move or save them. Optimisers and register_module call it. It sees what lies in an object of
- * type M; what a member owns on the heap is not looked at, and may stay unregistered.
+/** @brief Finds members of `module` that have parameters or buffers and were not registered:
+ * nothing would train, move or save them. Optimisers and register_module call it. It sees what lies
+ * in an object of type M; what a member owns on the heap is not looked at, and may stay
+ * unregistered.
  *  @return module
  *  @throws Error naming the type of the member. */
 template <std::derived_from<Module> M>

@@ -95,8 +95,8 @@ TEST_CASE("masks that do not fit") {
                        "at: f32 [2] as an index; a mask of bool, or a vector of i64 or i32, is one",
                        Error);
   CHECK_THROWS_WITH_AS(at(x, {Tensor()}), "at: an undefined tensor as an index", Error);
-  CHECK_THROWS_WITH_AS(assign(x, {ones({2}, boolean, test_device())}, zeros({2})),
-                       "assign: values [2] into a part [2, 3]", Error);
+  CHECK_THROWS_WITH_AS(assign(x, {ones({2}, boolean, test_device())}, zeros({1, 2, 3})),
+                       "assign: values [1, 2, 3] into a part [2, 3]", Error);
 }
 
 TEST_CASE("members: an element of the first axis, another shape, a copy") {

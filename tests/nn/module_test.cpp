@@ -228,6 +228,10 @@ TEST_CASE("module: a member that was not registered is found") {
           std::string::npos);
   }
   nn::check_registered(beside);
+  struct Pooled : nn::Module {
+    nn::Tanh nothing_to_train;
+  };
+  nn::check_registered(Pooled());
   struct Holder : nn::Module {  // what is owned elsewhere is its own business
     std::unique_ptr<nn::Linear> teacher =
         std::make_unique<nn::Linear>(nn::LinearOptions{.in = 2, .out = 2});

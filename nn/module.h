@@ -132,9 +132,9 @@ class Module {
 };
 
 /** @brief Finds members of `module` that have parameters or buffers and were not registered:
- * nothing would train, move or save them. Optimisers and register_module call it. It sees what lies
- * in an object of type M; what a member owns on the heap is not looked at, and may stay
- * unregistered.
+ * nothing would train, move or save them. register_module asks this of every child; ask it of the
+ * whole model yourself. It sees what lies in an object of type M; what a member owns on the heap is
+ * not looked at, and may stay unregistered.
  *  @return module
  *  @throws Error naming the type of the member. */
 template <std::derived_from<Module> M>

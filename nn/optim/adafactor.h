@@ -8,8 +8,8 @@ namespace bs::optim {
 using AdafactorGroup = OptimizerGroup<AdafactorOptions>;
 /** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
  *  DecaySplit. */
-template <std::derived_from<nn::Module> M>
-std::vector<AdafactorGroup> decay_groups(const M& module, const AdafactorOptions& options) {
+inline std::vector<AdafactorGroup> decay_groups(const nn::Module& module,
+                                                const AdafactorOptions& options) {
   return groups_by_decay(module, options);
 }
 

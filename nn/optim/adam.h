@@ -8,8 +8,7 @@ namespace bs::optim {
 using AdamGroup = OptimizerGroup<AdamOptions>;
 /** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
  *  DecaySplit. */
-template <std::derived_from<nn::Module> M>
-std::vector<AdamGroup> decay_groups(const M& module, const AdamOptions& options) {
+inline std::vector<AdamGroup> decay_groups(const nn::Module& module, const AdamOptions& options) {
   return groups_by_decay(module, options);
 }
 

@@ -8,8 +8,7 @@ namespace bs::optim {
 using AdamWGroup = OptimizerGroup<AdamWOptions>;
 /** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
  *  DecaySplit. */
-template <std::derived_from<nn::Module> M>
-std::vector<AdamWGroup> decay_groups(const M& module, const AdamWOptions& options) {
+inline std::vector<AdamWGroup> decay_groups(const nn::Module& module, const AdamWOptions& options) {
   return groups_by_decay(module, options);
 }
 

@@ -20,9 +20,10 @@ struct OptimizerGroup {
 
 /** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
  *  DecaySplit. */
-template <class Options, std::derived_from<nn::Module> M>
-std::vector<OptimizerGroup<Options>> groups_by_decay(const M& module, const Options& options) {
-  DecaySplit split = split_for_decay(nn::check_registered(module));
+template <class Options>
+std::vector<OptimizerGroup<Options>> groups_by_decay(const nn::Module& module,
+                                                     const Options& options) {
+  DecaySplit split = split_for_decay(module);
   Options without_decay = options;
   without_decay.weight_decay = 0;
   return {{std::move(split.decayed), options}, {std::move(split.free), without_decay}};
@@ -140,17 +141,13 @@ class GroupOptimizer : public Optimizer {
     }
     begin();
   }
-  /** @brief All parameters that are not frozen, as one group. @throws Error when the module has a
-   *  member that it did not register. */
-  template <std::derived_from<nn::Module> M>
-  explicit GroupOptimizer(const M& module, const Options& options = {})
-      : GroupOptimizer(
-            {OptimizerGroup<Options>{trainable(nn::check_registered(module)), options}}) {}
+  /** @brief All parameters that are not frozen, as one group. */
+  explicit GroupOptimizer(const nn::Module& module, const Options& options = {})
+      : GroupOptimizer({OptimizerGroup<Options>{trainable(module), options}}) {}
 
   /** @brief Two groups of a module, as the free function makes them; but `{.weight_decay = .1}`
    *  needs no name of its type here. */
-  template <std::derived_from<nn::Module> M>
-  static std::vector<OptimizerGroup<Options>> decay_groups(const M& module,
+  static std::vector<OptimizerGroup<Options>> decay_groups(const nn::Module& module,
                                                            const Options& options) {
     return groups_by_decay(module, options);
   }

@@ -8,8 +8,7 @@ namespace bs::optim {
 using LambGroup = OptimizerGroup<LambOptions>;
 /** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
  *  DecaySplit. */
-template <std::derived_from<nn::Module> M>
-std::vector<LambGroup> decay_groups(const M& module, const LambOptions& options) {
+inline std::vector<LambGroup> decay_groups(const nn::Module& module, const LambOptions& options) {
   return groups_by_decay(module, options);
 }
 

@@ -8,8 +8,7 @@ namespace bs::optim {
 using LionGroup = OptimizerGroup<LionOptions>;
 /** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
  *  DecaySplit. */
-template <std::derived_from<nn::Module> M>
-std::vector<LionGroup> decay_groups(const M& module, const LionOptions& options) {
+inline std::vector<LionGroup> decay_groups(const nn::Module& module, const LionOptions& options) {
   return groups_by_decay(module, options);
 }
 

@@ -18,9 +18,6 @@ class Muon : public Optimizer {
   /** @brief Parameters of rank 2 by Muon, all others by AdamW; frozen ones stay. */
   explicit Muon(const nn::Module& module, const MuonOptions& options = {},
                 const AdamWOptions& rest = {});
-  template <std::derived_from<nn::Module> M>
-  explicit Muon(const M& module, const MuonOptions& options = {}, const AdamWOptions& rest = {})
-      : Muon(static_cast<const nn::Module&>(nn::check_registered(module)), options, rest) {}
 
   std::vector<NamedTensor> state() const override;
 

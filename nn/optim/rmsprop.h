@@ -8,8 +8,8 @@ namespace bs::optim {
 using RMSpropGroup = OptimizerGroup<RMSpropOptions>;
 /** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
  *  DecaySplit. */
-template <std::derived_from<nn::Module> M>
-std::vector<RMSpropGroup> decay_groups(const M& module, const RMSpropOptions& options) {
+inline std::vector<RMSpropGroup> decay_groups(const nn::Module& module,
+                                              const RMSpropOptions& options) {
   return groups_by_decay(module, options);
 }
 

@@ -8,8 +8,7 @@ namespace bs::optim {
 using SgdGroup = OptimizerGroup<SgdOptions>;
 /** @brief Two groups: the parameters that decay by options.weight_decay, and those that do not; see
  *  DecaySplit. */
-template <std::derived_from<nn::Module> M>
-std::vector<SgdGroup> decay_groups(const M& module, const SgdOptions& options) {
+inline std::vector<SgdGroup> decay_groups(const nn::Module& module, const SgdOptions& options) {
   return groups_by_decay(module, options);
 }
 

@@ -17,10 +17,8 @@ using namespace bs::test;
 
 namespace {
 
-const nn::StateDict& file() {
-  static const nn::StateDict all =
-      load_safetensors(std::string(BS_GOLDEN) + "/torch_file.safetensors").tensors;
-  return all;
+nn::StateDict file() {
+  return load_safetensors(std::string(BS_GOLDEN) + "/torch_file.safetensors").tensors;
 }
 
 Tensor recorded(const std::string& name) { return file().at(name).to(test_device()); }
@@ -76,12 +74,13 @@ TEST_CASE("torch file: a model of encoder layers becomes a SparseTransformer, an
   nn::load_state_dict(model, state, {.prefix = "model."});
   check_close(model.forward(recorded("model_tokens")), "model_logits");
 
+  const nn::StateDict theirs = file();
   nn::Renaming back;
   for (const auto& [from, to] : nn::torch_encoder_names()) back.emplace_back(to, from);
   for (const auto& [name, tensor] : nn::renamed(nn::state_dict(model), back, "model.")) {
     CAPTURE(name);
-    REQUIRE(file().count(name) == 1);
-    CHECK(Reference::of(tensor).values == Reference::of(file().at(name)).values);
+    REQUIRE(theirs.count(name) == 1);
+    CHECK(Reference::of(tensor).values == Reference::of(theirs.at(name)).values);
   }
 }
 

@@ -1,12 +1,14 @@
 #include <bs/lib/npy.h>
 
 #include <bs/lib/host_view.h>
+#include <bs/lib/out_of_memory.h>
 
 #include <bit>
 #include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -212,12 +214,14 @@ std::string npy_header(const Tensor& tensor) {
   return start + header;
 }
 
-void save_npy(const std::string& path, const Tensor& tensor) {
+void save_npy(const std::string& path, const Tensor& tensor) try {
   const std::string header = npy_header(tensor);
   AtomicFile file(path);
   file.write(header.data(), header.size());
   write_values(file, tensor);
   file.commit();
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("save_npy");
 }
 
 Tensor load_npy(const std::string& path, Device device) {
@@ -225,7 +229,7 @@ Tensor load_npy(const std::string& path, Device device) {
   return load_npy(file, device);
 }
 
-Tensor load_npy(Input& file, Device device) {
+Tensor load_npy(Input& file, Device device) try {
   const std::string& path = file.path();
   const Header header = read_header(file);
   const Narrow* narrow = narrow_of(header.descr);
@@ -251,6 +255,8 @@ Tensor load_npy(Input& file, Device device) {
     narrow->widen(values.data(), host);
   }
   return host_copy(host.permute(axes)).to(device);
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("load_npy");
 }
 
 }  // namespace bs

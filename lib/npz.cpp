@@ -3,12 +3,14 @@
 #include <bs/lib/host_view.h>
 #include <bs/lib/json.h>
 #include <bs/lib/npy.h>
+#include <bs/lib/out_of_memory.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <vector>
 
 namespace bs {
@@ -20,8 +22,7 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr uint32_t local_mark = 0x04034b50, central_mark = 0x02014b50, end_mark = 0x06054b50,
                    end64_mark = 0x06064b50, locator64_mark = 0x07064b50;
-constexpr size_t local_size = 30, central_size = 46, end_size = 22, end64_size = 56,
-                 locator64_size = 20;
+constexpr size_t local_size = 30, end_size = 22, end64_size = 56, locator64_size = 20;
 constexpr uint16_t stored = 0, deflated = 8;  // methods of compression
 constexpr uint16_t encrypted_flag = 1, utf8_flag = 1 << 11;
 constexpr uint16_t wide_tag = 1;  // the extra field with 64-bit sizes, of an entry that needs them
@@ -70,14 +71,9 @@ class Record {
   const std::string& path_;
 };
 
-/// CRC-32 of more bytes; zlib counts them in 32 bits.
+/// CRC-32 of more bytes.
 uint32_t checksum(uint32_t crc, const void* data, size_t bytes) {
-  const auto* at = static_cast<const Bytef*>(data);
-  constexpr size_t most = 1 << 30;
-  for (size_t done = 0; done < bytes; done += most)
-    crc = static_cast<uint32_t>(
-        ::crc32(crc, at + done, static_cast<uInt>(std::min(most, bytes - done))));
-  return crc;
+  return static_cast<uint32_t>(::crc32_z(crc, static_cast<const Bytef*>(data), bytes));
 }
 
 /// What a local and a central header have in common, from the version to the lengths.
@@ -169,12 +165,17 @@ struct Directory {
   uint64_t start = 0, bytes = 0, count = 0;
 };
 
-std::string text_at(InputFile& file, uint64_t position, uint64_t bytes) {
+/// Goes to `position`, from where on `bytes` must be there.
+void seek_to(InputFile& file, uint64_t position, uint64_t bytes) {
   const auto size = static_cast<uint64_t>(file.size());
   if (position > size || bytes > size - position)
     BS_THROW(IoError, "{}: a damaged .npz file: {} bytes wanted at {}, it has {}", file.path(),
              bytes, position, size);
   file.seek(static_cast<int64_t>(position));
+}
+
+std::string text_at(InputFile& file, uint64_t position, uint64_t bytes) {
+  seek_to(file, position, bytes);
   return file.read_text(bytes);
 }
 
@@ -256,56 +257,92 @@ std::vector<Entry> read_directory(InputFile& file) {
   return entries;
 }
 
-/// What `packed` holds once it is inflated: `size` bytes, else nothing.
-std::string inflated(std::string& packed, uint64_t size) {
-  std::string whole(size, '\0');
-  z_stream stream{};
-  if (::inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
-  stream.next_in = reinterpret_cast<Bytef*>(packed.data());
-  stream.next_out = reinterpret_cast<Bytef*>(whole.data());
-  uint64_t in = packed.size(), out = size;  // not handed to zlib yet, which counts in 32 bits
-  const auto hand_over = [](uint64_t& rest) {
-    const auto part = static_cast<uInt>(std::min<uint64_t>(rest, 1 << 30));
-    rest -= part;
-    return part;
-  };
-  int status = Z_OK;
-  while (status == Z_OK) {
-    if (stream.avail_in == 0) stream.avail_in = hand_over(in);
-    if (stream.avail_out == 0) stream.avail_out = hand_over(out);
-    status = ::inflate(&stream, Z_NO_FLUSH);
-  }
-  const bool filled = out == 0 && stream.avail_out == 0;
-  ::inflateEnd(&stream);
-  return status == Z_STREAM_END && filled ? whole : std::string();
-}
+/// The bytes of an entry, unpacked as they are read. Only a piece of the file is held meanwhile:
+/// what an entry unpacks to is memory of tensors, which memory limits count.
+class EntryInput final : public Input {
+ public:
+  EntryInput(InputFile& file, const Entry& entry);
+  ~EntryInput() override { ::inflateEnd(&stream_); }
+  /// To be called when all is read: throws unless that was all, with the right checksum.
+  void verify();
 
-/// The bytes of an entry, unpacked and verified.
-std::string unpack(InputFile& file, const Entry& e) {
-  const std::string path = file.path() + ": " + e.name;
-  if ((e.flags & encrypted_flag) != 0) BS_THROW(IoError, "{}: is encrypted", path);
+ private:
+  void fetch(void* data, size_t bytes) override;
+  void inflate_on();
+  [[noreturn]] void fail() const {
+    BS_THROW(IoError, "{}: damaged: it does not unpack to {} bytes", path(), entry_.size);
+  }
+  InputFile& file_;
+  Entry entry_;
+  uint64_t packed_left_;
+  uint32_t crc_ = 0;
+  bool ended_ = false;  ///< whether the compressed stream is at its end
+  z_stream stream_{};
+  std::vector<Bytef> piece_;
+};
+
+EntryInput::EntryInput(InputFile& file, const Entry& e)
+    : Input(file.path() + ": " + e.name), file_(file), entry_(e), packed_left_(e.packed) {
+  if ((e.flags & encrypted_flag) != 0) BS_THROW(IoError, "{}: is encrypted", path());
   if (e.method != stored && e.method != deflated)
-    BS_THROW(IoError, "{}: compression method {} is unknown", path, e.method);
+    BS_THROW(IoError, "{}: compression method {} is unknown", path(), e.method);
   const std::string header = text_at(file, e.offset, local_size);
-  Record local(header, path);
+  Record local(header, path());
   if (local.take<uint32_t>() != local_mark)
-    BS_THROW(IoError, "{}: no entry begins at byte {}", path, e.offset);
+    BS_THROW(IoError, "{}: no entry begins at byte {}", path(), e.offset);
   local.text(22);
   const uint64_t names = uint64_t{local.take<uint16_t>()} + local.take<uint16_t>();
-  std::string bytes = text_at(file, e.offset + local_size + names, e.packed);
+  seek_to(file, e.offset + local_size + names, e.packed);
   if (e.method == stored ? e.size != e.packed : e.size / best_ratio > e.packed)
-    BS_THROW(IoError, "{}: damaged: {} bytes cannot hold {}", path, e.packed, e.size);
-  if (e.method == deflated) bytes = inflated(bytes, e.size);
-  if (bytes.size() != e.size)
-    BS_THROW(IoError, "{}: damaged: it does not unpack to {} bytes", path, e.size);
-  if (checksum(0, bytes.data(), bytes.size()) != e.crc)
-    BS_THROW(IoError, "{}: damaged: its checksum is wrong", path);
-  return bytes;
+    BS_THROW(IoError, "{}: damaged: {} bytes cannot hold {}", path(), e.packed, e.size);
+  set_size(static_cast<int64_t>(e.size));  // a file's size times the ratio: it fits
+  if (e.method == stored) return;
+  piece_.resize(std::min<uint64_t>(e.packed, 64 << 10));
+  if (::inflateInit2(&stream_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
+}
+
+void EntryInput::inflate_on() {
+  if (stream_.avail_in == 0 && packed_left_ > 0) {
+    const uint64_t bytes = std::min<uint64_t>(piece_.size(), packed_left_);
+    file_.read(piece_.data(), bytes);
+    packed_left_ -= bytes;
+    stream_.next_in = piece_.data();
+    stream_.avail_in = static_cast<uInt>(bytes);
+  }
+  // Without input it may still have output to give; without either it says that it is stuck.
+  const int status = ended_ ? Z_BUF_ERROR : ::inflate(&stream_, Z_NO_FLUSH);
+  if (status == Z_MEM_ERROR) throw std::bad_alloc();
+  if (status != Z_OK && status != Z_STREAM_END) fail();
+  ended_ = status == Z_STREAM_END;
+}
+
+void EntryInput::fetch(void* data, size_t bytes) {
+  if (entry_.method == stored) {
+    file_.read(data, bytes);
+  } else {
+    constexpr size_t most = 1 << 30;  // zlib counts in 32 bits
+    auto* const to = static_cast<Bytef*>(data);
+    for (size_t done = 0; done < bytes; done += most) {
+      stream_.next_out = to + done;
+      stream_.avail_out = static_cast<uInt>(std::min(most, bytes - done));
+      while (stream_.avail_out > 0) inflate_on();
+    }
+  }
+  crc_ = checksum(crc_, data, bytes);
+}
+
+void EntryInput::verify() {
+  Bytef beyond = 0;
+  stream_.next_out = &beyond;
+  stream_.avail_out = 1;
+  while (entry_.method == deflated && !ended_ && stream_.avail_out > 0) inflate_on();
+  if (left() > 0 || (entry_.method == deflated && stream_.avail_out == 0)) fail();
+  if (crc_ != entry_.crc) BS_THROW(IoError, "{}: damaged: its checksum is wrong", path());
 }
 
 }  // namespace
 
-void save_npz(const std::string& path, const std::map<std::string, Tensor>& arrays) {
+void save_npz(const std::string& path, const std::map<std::string, Tensor>& arrays) try {
   constexpr size_t longest = std::numeric_limits<uint16_t>::max() - suffix.size();
   for (const auto& [name, tensor] : arrays) {
     BS_CHECK(tensor.defined(), "save_npz: '{}' is an undefined tensor", name);
@@ -337,22 +374,26 @@ void save_npz(const std::string& path, const std::map<std::string, Tensor>& arra
   const std::string end = end_records(arrays.size(), written, directory.size());
   file.write(end.data(), end.size());
   file.commit();
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("save_npz");
 }
 
-std::map<std::string, Tensor> load_npz(const std::string& path, Device device) {
+std::map<std::string, Tensor> load_npz(const std::string& path, Device device) try {
   InputFile file(path);
   std::map<std::string, Tensor> arrays;
   for (const Entry& e : read_directory(file)) {
     if (!is_utf8(e.name)) BS_THROW(IoError, "{}: a name is not UTF-8", path);
-    const std::string bytes = unpack(file, e);
-    InputMemory input(path + ": " + e.name, bytes);
+    EntryInput input(file, e);
+    const Tensor array = load_npy(input, device);
+    input.verify();
     std::string name =
         e.name.ends_with(suffix) ? e.name.substr(0, e.name.size() - suffix.size()) : e.name;
-    const Tensor array = load_npy(input, device);
     if (!arrays.emplace(std::move(name), array).second)
       BS_THROW(IoError, "{}: two entries are named {}", path, e.name);
   }
   return arrays;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("load_npz");
 }
 
 }  // namespace bs

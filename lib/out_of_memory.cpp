@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <new>
 
 namespace bs {
 
@@ -16,6 +17,22 @@ std::string in_units(int64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
   return text;
+}
+
+namespace {
+
+/// Made before it is needed, and a copy of it takes no memory.
+const OutOfMemory nameless("memory: the host has none left, not even for a longer text");
+
+}  // namespace
+
+void out_of_own_memory(const char* operation) {
+  try {
+    BS_THROW(OutOfMemory, "{}: the host has no memory left for what this needs beside its tensors",
+             operation);
+  } catch (const std::bad_alloc&) {
+  }
+  throw OutOfMemory(nameless);
 }
 
 std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& s) {

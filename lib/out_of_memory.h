@@ -20,4 +20,10 @@ std::string in_units(int64_t bytes);
 /** @brief What an OutOfMemory says: how much was wanted, who has the rest, what may help. */
 std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& shares);
 
+/** @brief Throws the OutOfMemory that stands for a std::bad_alloc: `operation` wanted memory of its
+ *  own, beside that of tensors. Needs none itself; where there is none, its text names nobody.
+ *  @code void save(...) try { ... } catch (const std::bad_alloc&) { out_of_own_memory("save"); }
+ *  @endcode */
+[[noreturn]] void out_of_own_memory(const char* operation);
+
 }  // namespace bs

@@ -2,10 +2,12 @@
 
 #include <bs/lib/file.h>
 #include <bs/lib/json.h>
+#include <bs/lib/out_of_memory.h>
 
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <new>
 #include <vector>
 
 namespace bs {
@@ -108,7 +110,7 @@ std::vector<Entry> read_entries(const std::string& header, int64_t data_bytes,
 
 }  // namespace
 
-void save_safetensors(const std::string& path, const Safetensors& content) {
+void save_safetensors(const std::string& path, const Safetensors& content) try {
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (const auto& [name, tensor] : content.tensors) {
     BS_CHECK(tensor.defined(), "safetensors: tensor {} is undefined", name);
@@ -150,6 +152,8 @@ void save_safetensors(const std::string& path, const Safetensors& content) {
   file.write(text.data(), text.size());
   for (const auto& [name, tensor] : tensors) write_values(file, tensor);
   file.commit();
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("save_safetensors");
 }
 
 namespace {
@@ -172,7 +176,7 @@ std::vector<Entry> read_header(InputFile& file, Safetensors& content) {
 
 }  // namespace
 
-Safetensors load_safetensors(const std::string& path, Device device) {
+Safetensors load_safetensors(const std::string& path, Device device) try {
   InputFile file(path);
   Safetensors content;
   for (const Entry& entry : read_header(file, content)) {
@@ -181,6 +185,8 @@ Safetensors load_safetensors(const std::string& path, Device device) {
     content.tensors.emplace(entry.name, host.to(device));
   }
   return content;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("load_safetensors");
 }
 
 Safetensors map_safetensors(const std::string& path) {

@@ -1,10 +1,15 @@
 #include <bs/lib/check.h>
+#include <bs/lib/memory.h>
+#include <bs/lib/npy.h>
 #include <bs/lib/npz.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <numeric>
 
 using namespace bs;
@@ -49,6 +54,51 @@ void check_refused(const std::string& content, const std::string& reason) {
 /// `text` with the bytes of `part` written over those at `at`.
 std::string with(std::string text, size_t at, const std::string& part) {
   return text.replace(at, part.size(), part);
+}
+
+void put(std::string& to, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) to += static_cast<char>(value >> (8 * i) & 255);
+}
+
+/// An archive of an array of n zero bytes, deflated without ever holding them.
+std::string bomb(int64_t n) {
+  std::string part = npy_header(Tensor::empty({n}, u8)), packed;
+  z_stream stream{};
+  REQUIRE(deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  const size_t size = part.size() + static_cast<size_t>(n);
+  uLong sum = 0;
+  packed.resize(size / 500 + 1000);
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  for (size_t left = size; left > 0; part.assign(std::min<size_t>(left, 1 << 16), '\0')) {
+    sum = ::crc32(sum, reinterpret_cast<const Bytef*>(part.data()), static_cast<uInt>(part.size()));
+    stream.next_in = reinterpret_cast<Bytef*>(part.data());
+    stream.avail_in = static_cast<uInt>(part.size());
+    left -= part.size();
+    ::deflate(&stream, left > 0 ? Z_NO_FLUSH : Z_FINISH);
+  }
+  packed.resize(stream.total_out);
+  ::deflateEnd(&stream);
+  std::string shared;  // from the version to the lengths
+  for (const int value : {20, 0, 8, 0, 33}) put(shared, static_cast<uint64_t>(value), 2);
+  put(shared, sum, 4);
+  put(shared, packed.size(), 4);
+  put(shared, size, 4);
+  put(shared, 5, 4);
+  std::string file = "PK\3\4" + shared + "x.npy" + packed;
+  const std::string central =
+      "PK\1\2\24\0"s + shared + std::string(2 + 2 + 2 + 4 + 4, '\0') + "x.npy";
+  std::string end = "PK\5\6\0\0\0\0\1\0\1\0"s;
+  put(end, central.size(), 4);
+  put(end, file.size(), 4);
+  put(end, 0, 2);
+  return file + central + end;
+}
+
+int64_t highest_memory() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} << 10;
 }
 
 }  // namespace
@@ -137,8 +187,7 @@ TEST_CASE("npz says what is wrong") {
                 "weights.npy: damaged: 152 bytes cannot hold 1");
   check_refused(with(packed, packed_central + 24, "\xff\xff\xff\x7f"),
                 "weights.npy: damaged: 85 bytes cannot hold 2147483647");
-  check_refused(with(packed, packed_central + 24, "\1\0\0\0"s),
-                "weights.npy: damaged: it does not unpack to 1 bytes");
+  check_refused(with(packed, packed_central + 24, "\1\0\0\0"s), "weights.npy: is no .npy file");
   check_refused(with(plain, central + 20, "\xf0\xff\xff\xff"),
                 "a damaged .npz file: entries overlap");
   check_refused(with(plain, central + 42, "\1\0\0\0"s), "weights.npy: no entry begins at byte 1");
@@ -150,4 +199,22 @@ TEST_CASE("npz says what is wrong") {
   CHECK_THROWS_AS(save_npz(folder / "x.npz", {{"\xff", Reference({1}).tensor(f32, test_device())}}),
                   Error);
   CHECK(folder.files() == 0);
+}
+
+TEST_CASE("npz: a bomb takes no more than tensors may have") {
+  const Scratch folder;
+  const std::string path = folder / "bomb.npz";
+  constexpr int64_t little = int64_t{4} << 20, much = int64_t{512} << 20;
+  write_file(path, bomb(little));
+  const Tensor zeros = load_npz(path).at("x");
+  CHECK(zeros.shape() == Shape{little});
+  CHECK(std::count(zeros.data<uint8_t>(), zeros.data<uint8_t>() + little, 0) == little);
+
+  write_file(path, bomb(much));
+  CHECK(read_file(path).size() < much / 900);
+  const int64_t before = highest_memory();
+  set_memory_limit(Device::cpu(), int64_t{32} << 20);
+  CHECK_THROWS_AS(load_npz(path), OutOfMemory);
+  set_memory_limit(Device::cpu(), 0);
+  CHECK(highest_memory() - before < much / 4);
 }

@@ -108,7 +108,7 @@ SpeechBatch SpeechLoader::make(int64_t number) const {
   const std::vector<int64_t> chosen = indices(number);
   std::vector<Frames> features(chosen.size());
   std::vector<std::vector<int64_t>> tokens(chosen.size());
-  const auto workers = static_cast<size_t>(options_.workers);
+  const size_t workers = std::min(static_cast<size_t>(options_.workers), chosen.size());
   const auto work = [&](size_t worker) {
     SpeechFeatures extractor = features_;
     for (size_t row = worker; row < chosen.size(); row += workers) {

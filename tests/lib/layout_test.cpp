@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
 using namespace bs;
 using namespace bs::test;
@@ -261,6 +262,47 @@ TEST_CASE("layout keeps what is derived from it, by key and type") {
   CHECK(*layout->derived<int>(Key{7, false}, number) == 1);
   // What is derived may be made of what else is.
   CHECK(*layout->derived<int>(9, [&] { return 10 * *layout->derived<int>(7, number); }) == 30);
+}
+
+TEST_CASE("layout: threads share what is derived, each value made once while it is kept") {
+  const LayoutPtr layout = Layout::from_blocks(1, 2, 2, 16, {{0, 0, 0}, {0, 1, 1}});
+  constexpr int keys = 16;  // all of them are kept
+  std::vector<std::atomic<int>> made(keys);
+  std::atomic<int> wrong = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 200; ++i) {
+          const int key = (i * (2 * t + 1) + t) % keys;
+          const Kept<std::vector<int>> value = layout->derived<std::vector<int>>(key, [&] {
+            ++made[static_cast<size_t>(key)];
+            return std::vector<int>(100, key + static_cast<int>(layout->nnz()));
+          });
+          if (i % 50 == 0) value.pin();
+          wrong += *value == std::vector<int>(100, key + 2) ? 0 : 1;
+        }
+      });
+  }
+  CHECK(wrong == 0);
+  for (const std::atomic<int>& times : made) CHECK(times == 1);
+}
+
+TEST_CASE("cache: values are dropped and made again by several threads") {
+  Cache cache(3);
+  std::atomic<int> wrong = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 300; ++i) {
+          const int key = (i + 5 * t) % 11;
+          wrong += *cache.get<int>(key, [&] { return 7 * key; }) == 7 * key ? 0 : 1;
+          wrong += cache.size() <= 4 ? 0 : 1;
+        }
+      });
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("cache: what was not asked for longest goes first, and what is pinned stays") {

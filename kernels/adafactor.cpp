@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace bs {
 
@@ -37,10 +38,9 @@ std::vector<AdafactorParameter> checked(std::span<const AdafactorParameter> para
 Tensor square(const Tensor& x) { return mul(x, x); }
 Tensor root_mean_square(const Tensor& x) { return sqrt(mean(square(x))); }
 
-/// Takes the squares of all gradients into the variances, in one launch a dtype.
-void take_squares(std::span<const AdafactorParameter> parameters,
-                  const std::vector<Tensor>& gradients, double share, const GradientClip& clip,
-                  const Tensor& numbers) {
+/// The variances of all parameters, and what is added to them.
+std::vector<AxpbyParameter> squares_of(std::span<const AdafactorParameter> parameters,
+                                       const std::vector<Tensor>& gradients) {
   std::vector<AxpbyParameter> squares;
   for (size_t i = 0; i < gradients.size(); ++i) {
     const AdafactorParameter& p = parameters[i];
@@ -52,7 +52,21 @@ void take_squares(std::span<const AdafactorParameter> parameters,
       squares.push_back({p.variance, of, {}});
     }
   }
-  axpby(squares, 1 - share, share, clip, numbers);
+  return squares;
+}
+
+/// Parameters with copies of their variances, which stand for those in `squares` too.
+std::vector<AdafactorParameter> with_copies(std::span<const AdafactorParameter> parameters,
+                                            std::vector<AxpbyParameter>& squares) {
+  std::vector<AdafactorParameter> copied(parameters.begin(), parameters.end());
+  size_t at = 0;
+  for (AdafactorParameter& p : copied)
+    for (size_t i = 0; i < AdafactorParameter::states.size(); ++i) {
+      if (!AdafactorParameter::state_shape(i, p.value.shape())) continue;
+      Tensor& variance = p.*AdafactorParameter::states[i];
+      squares[at++].value = variance = clone(variance);
+    }
+  return copied;
 }
 
 /// The estimate of the mean square of each element.
@@ -60,6 +74,22 @@ Tensor estimate(const AdafactorParameter& p, double eps1) {
   if (p.value.rank() < 2) return p.variance;
   const Tensor scale = clamp(mean(p.row_variance, -2, true), eps1, infinity);
   return mul(div(p.row_variance, scale), p.column_variance);
+}
+
+/// The weights of a parameter whose variances have moved on, and what they lose.
+AxpbyParameter step_of(const AdafactorParameter& p, const Tensor& gradient,
+                       const AdafactorOptions& options, double rho, const Tensor& numbers) {
+  const Tensor weights = full_precision(p);
+  const double eps1 =
+      options.eps1.value_or(weights.dtype() == f64 ? std::numeric_limits<double>::epsilon()
+                                                   : std::numeric_limits<float>::epsilon());
+  const Tensor v = clamp(estimate(p, eps1), eps1 * eps1, infinity);
+  const Tensor u = mul(gradient, rsqrt(v));
+  Tensor alpha = maximum(root_mean_square(weights), options.eps2);
+  alpha = numbers.defined() ? mul(alpha, cast(numbers.slice(0, 4, 5).view({}), alpha.dtype()))
+                            : mul(alpha, rho);
+  const Tensor length = div(alpha, maximum(div(root_mean_square(u), options.d), 1));
+  return {weights, mul(u, length), {}};
 }
 
 }  // namespace
@@ -72,12 +102,13 @@ std::optional<Shape> AdafactorParameter::state_shape(size_t i, const Shape& shap
   return of;
 }
 
-void adafactor(std::span<const AdafactorParameter> parameters, int64_t step,
-               const AdafactorOptions& options, const GradientClip& clip, const Tensor& numbers) {
+PreparedStep prepared_adafactor(std::span<const AdafactorParameter> parameters, int64_t step,
+                                const AdafactorOptions& options, const GradientClip& clip,
+                                const Tensor& numbers) {
   BS_CHECK(step >= 1, "adafactor: step {} comes before the first", step);
   check_options(options);
-  const auto present = checked(parameters, options, clip);
-  if (present.empty()) return;
+  auto present = checked(parameters, options, clip);
+  if (present.empty()) return [] {};
   check_numbers("adafactor", numbers, 5, present.front().value.device());
   const bool live = numbers.defined();
   const auto [keep, mix, kept, share, rho] = adafactor_numbers(step, options);
@@ -87,24 +118,27 @@ void adafactor(std::span<const AdafactorParameter> parameters, int64_t step,
     gradients.push_back(clone(cast(p.gradient, state_dtype(p.value.dtype()))));
   clip_gradients(gradients, clip);
   const GradientClip skips = only_skips(clip);
-  take_squares(present, gradients, share, skips, live ? numbers.slice(0, 2, 4) : Tensor());
+  const Tensor shares = live ? numbers.slice(0, 2, 4) : Tensor();
+  std::vector<AxpbyParameter> squares = squares_of(present, gradients);
+  auto move = prepared_axpby(squares, kept, share, skips, shares);
+  const auto moved = with_copies(present, squares);
+  axpby(squares, kept, share, skips, shares);
   std::vector<AxpbyParameter> steps;
-  for (size_t i = 0; i < present.size(); ++i) {
-    const Tensor weights = full_precision(present[i]);
-    const double eps1 =
-        options.eps1.value_or(weights.dtype() == f64 ? std::numeric_limits<double>::epsilon()
-                                                     : std::numeric_limits<float>::epsilon());
-    const Tensor v = clamp(estimate(present[i], eps1), eps1 * eps1, infinity);
-    const Tensor u = mul(gradients[i], rsqrt(v));
-    Tensor alpha = maximum(root_mean_square(weights), options.eps2);
-    alpha =
-        live ? mul(alpha, cast(numbers.slice(0, 4, 5).view({}), alpha.dtype())) : mul(alpha, rho);
-    const Tensor length = div(alpha, maximum(div(root_mean_square(u), options.d), 1));
-    steps.push_back({weights, mul(u, length), {}});
-  }
-  note_step("adafactor", present);
-  axpby(steps, keep, mix, skips, live ? numbers.slice(0, 0, 2) : Tensor());
-  for (size_t i = 0; i < present.size(); ++i) round_back(steps[i].value, present[i]);
+  for (size_t i = 0; i < moved.size(); ++i)
+    steps.push_back(step_of(moved[i], gradients[i], options, rho, numbers));
+  auto change = prepared_axpby(steps, keep, mix, skips, live ? numbers.slice(0, 0, 2) : Tensor());
+  return [present = std::move(present), steps = std::move(steps), move = std::move(move),
+          change = std::move(change)] {
+    note_step("adafactor", present);
+    move();
+    change();
+    for (size_t i = 0; i < present.size(); ++i) round_back(steps[i].value, present[i]);
+  };
+}
+
+void adafactor(std::span<const AdafactorParameter> parameters, int64_t step,
+               const AdafactorOptions& options, const GradientClip& clip, const Tensor& numbers) {
+  prepared_adafactor(parameters, step, options, clip, numbers)();
 }
 
 std::array<double, 5> adafactor_numbers(int64_t step, const AdafactorOptions& options) {

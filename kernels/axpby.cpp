@@ -1,17 +1,24 @@
 #include <bs/kernels/axpby.h>
 
 #include <limits>
+#include <utility>
 
 namespace bs {
 
+PreparedStep prepared_axpby(std::span<const AxpbyParameter> parameters, double keep, double mix,
+                            const GradientClip& clip, const Tensor& numbers) {
+  auto present = checked_parameters("axpby", parameters, std::array<const char*, 0>(), clip);
+  if (present.empty()) return [] {};
+  check_numbers("axpby", numbers, 2, present.front().value.device());
+  return [present = std::move(present), keep, mix, clip, numbers] {
+    note_step("axpby", present);
+    BS_DISPATCH(present.front().value.device(), axpby, present, keep, mix, clip, numbers);
+  };
+}
+
 void axpby(std::span<const AxpbyParameter> parameters, double keep, double mix,
            const GradientClip& clip, const Tensor& numbers) {
-  const auto present = checked_parameters("axpby", parameters, std::array<const char*, 0>(), clip);
-  if (present.empty()) return;
-  const Device device = present.front().value.device();
-  check_numbers("axpby", numbers, 2, device);
-  note_step("axpby", present);
-  BS_DISPATCH(device, axpby, present, keep, mix, clip, numbers);
+  prepared_axpby(parameters, keep, mix, clip, numbers)();
 }
 
 GradientClip only_skips(const GradientClip& clip) {

@@ -20,6 +20,9 @@ struct AxpbyParameter {
  *  @throws Error when shapes, dtypes, devices or layouts do not fit. */
 void axpby(std::span<const AxpbyParameter> parameters, double keep, double mix,
            const GradientClip& clip = {}, const Tensor& numbers = {});
+/** @brief The same sums, checked and with their memory, to be done later. */
+PreparedStep prepared_axpby(std::span<const AxpbyParameter> parameters, double keep, double mix,
+                            const GradientClip& clip = {}, const Tensor& numbers = {});
 /** @brief What of `clip` remains where gradients are clipped already: skipped steps. */
 GradientClip only_skips(const GradientClip& clip);
 

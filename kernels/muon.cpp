@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace bs {
 
@@ -35,21 +36,22 @@ double length_of(MuonLength length, const Shape& shape) {
   return 1;
 }
 
-/// What the matrices are stepped by: their momenta, updated, or the gradient that looks ahead.
-std::vector<Tensor> directions(std::span<const MuonParameter> parameters,
-                               const MuonOptions& options, const GradientClip& clip) {
+/// The momenta and what is added to them.
+std::vector<AxpbyParameter> momenta_of(std::span<const MuonParameter> parameters) {
   std::vector<AxpbyParameter> momenta;
   for (const MuonParameter& p : parameters)
     momenta.push_back({p.momentum, cast(p.gradient, p.momentum.dtype()), {}});
-  axpby(momenta, options.momentum, 1 - options.momentum, clip);
-  if (options.nesterov) {
-    for (AxpbyParameter& p : momenta) p.value = clone(p.value);
+  return momenta;
+}
+
+/// What the matrices are stepped by: their momenta as they will be, or the gradient that looks
+/// ahead. The momenta themselves stay as they are.
+std::vector<AxpbyParameter> directions(std::vector<AxpbyParameter> momenta,
+                                       const MuonOptions& options, const GradientClip& clip) {
+  for (AxpbyParameter& p : momenta) p.value = clone(p.value);
+  for (int i = 0; i < (options.nesterov ? 2 : 1); ++i)
     axpby(momenta, options.momentum, 1 - options.momentum, clip);
-  }
-  std::vector<Tensor> all;
-  all.reserve(momenta.size());
-  for (const AxpbyParameter& p : momenta) all.push_back(p.value);
-  return all;
+  return momenta;
 }
 
 }  // namespace
@@ -74,29 +76,40 @@ Tensor newton_schulz(const Tensor& g, DType dtype, int iterations,
   return x;
 }
 
-void muon(std::span<const MuonParameter> parameters, const MuonOptions& options,
-          const GradientClip& clip, const Tensor& numbers) {
+PreparedStep prepared_muon(std::span<const MuonParameter> parameters, const MuonOptions& options,
+                           const GradientClip& clip, const Tensor& numbers) {
   check_options(options);
   for (const MuonParameter& p : parameters)
     BS_CHECK(p.value.rank() == 2, "muon: a parameter {} is no matrix", p.value.shape());
-  const auto present = checked_parameters("muon", parameters, state_names(options), clip);
-  if (present.empty()) return;
+  auto present = checked_parameters("muon", parameters, state_names(options), clip);
+  if (present.empty()) return [] {};
   check_numbers("muon", numbers, 2, present.front().value.device());
-  const std::vector<Tensor> all = directions(present, options, clip);
+  const std::vector<AxpbyParameter> momenta = momenta_of(present);
   std::vector<AxpbyParameter> steps;
-  for (size_t i = 0; i < present.size(); ++i) {
-    const MuonParameter& p = present[i];
+  for (const AxpbyParameter& direction : directions(momenta, options, clip)) {
+    const MuonParameter& p = present[steps.size()];
     const DType dtype = p.value.dtype() == f64 ? f64 : options.products;
-    const Tensor u =
-        newton_schulz(all[i], dtype, options.iterations, options.coefficients, options.eps);
+    const Tensor u = newton_schulz(direction.value, dtype, options.iterations, options.coefficients,
+                                   options.eps);
     const Tensor weights = full_precision(p);
     steps.push_back(
         {weights, mul(cast(u, weights.dtype()), length_of(options.length, p.value.shape())), {}});
   }
   const auto [keep, mix] = muon_numbers(1, options);
-  note_step("muon", present);
-  axpby(steps, keep, mix, only_skips(clip), numbers);
-  for (size_t i = 0; i < present.size(); ++i) round_back(steps[i].value, present[i]);
+  auto move = prepared_axpby(momenta, options.momentum, 1 - options.momentum, clip);
+  auto step = prepared_axpby(steps, keep, mix, only_skips(clip), numbers);
+  return [present = std::move(present), steps = std::move(steps), move = std::move(move),
+          step = std::move(step)] {
+    note_step("muon", present);
+    move();
+    step();
+    for (size_t i = 0; i < present.size(); ++i) round_back(steps[i].value, present[i]);
+  };
+}
+
+void muon(std::span<const MuonParameter> parameters, const MuonOptions& options,
+          const GradientClip& clip, const Tensor& numbers) {
+  prepared_muon(parameters, options, clip, numbers)();
 }
 
 std::array<double, 2> muon_numbers(int64_t, const MuonOptions& options) {

@@ -54,6 +54,10 @@ Tensor newton_schulz(const Tensor& g, DType dtype, int iterations,
  *  momentum is outside of [0, 1), or a rate, eps or decay is negative. */
 void muon(std::span<const MuonParameter> parameters, const MuonOptions& options,
           const GradientClip& clip = {}, const Tensor& numbers = {});
+/** @brief The same step, checked and with its memory, to be done later: new momenta and steps are
+ *  computed, nothing has changed. */
+PreparedStep prepared_muon(std::span<const MuonParameter> parameters, const MuonOptions& options,
+                           const GradientClip& clip = {}, const Tensor& numbers = {});
 /** @brief What depends on the rate. As a tensor of f64 on the parameters' device these are the last
  *  argument above, and a graph can go on from step to step. */
 std::array<double, 2> muon_numbers(int64_t step, const MuonOptions& options);

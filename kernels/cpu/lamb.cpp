@@ -2,6 +2,10 @@
 #include <bs/kernels/cpu/pieces.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/lamb_step.h>
+#include <bs/lib/integers.h>
+
+#include <algorithm>
+#include <array>
 
 namespace bs::cpu {
 
@@ -67,6 +71,36 @@ void step_weights(const Rows<T>& rows, const LambStep<Wide<T>>& step, Wide<T> le
   }
 }
 
+/// One step of a parameter. Its sums need no memory, which could fail to be there when other
+/// parameters have been stepped: pieces are summed by the lot, always in their order.
+template <class T>
+void step_parameter(const LambParameter& p, const LambStep<Wide<T>>& step, Wide<T> clip) {
+  constexpr int64_t lot = 1024;
+  std::array<Squares, lot> partial;
+  const int64_t n = p.value.numel(), pieces = ceil_div(n, piece_size);
+  const auto visit = [&](int64_t first, int64_t count, auto&& body) {
+    parallel_for(count, elementwise_grain / piece_size, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t at = (first + i) * piece_size;
+        body(Rows<T>(p, Piece{0, at, std::min(at + piece_size, n)}), i);
+      }
+    });
+  };
+  Squares total;
+  for (int64_t first = 0; first < pieces; first += lot) {
+    const int64_t count = std::min(lot, pieces - first);
+    visit(first, count, [&](const Rows<T>& rows, int64_t i) {
+      partial[static_cast<size_t>(i)] = step_moments(rows, step, clip);
+    });
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      total.w += partial[i].w;
+      total.u += partial[i].u;
+    }
+  }
+  const Wide<T> length = step.length(total.w, total.u);
+  visit(0, pieces, [&](const Rows<T>& rows, int64_t) { step_weights(rows, step, length); });
+}
+
 }  // namespace
 
 void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOptions& options,
@@ -74,29 +108,12 @@ void lamb(std::span<const LambParameter> parameters, int64_t step, const LambOpt
   const double* const given = numbers.defined() ? numbers.data<double>() : nullptr;
   const ClipView clip_by = view_of(clip);
   if (clip_by.skips()) return;
-  const auto pieces =
-      pieces_of(parameters.size(), [&](size_t i) { return parameters[i].value.numel(); });
-  std::vector<Squares> partial(pieces.size()), total(parameters.size());
-  const auto visit = [&](auto&& body) {
-    for_each_piece(pieces, [&](const Piece& piece, int64_t index) {
-      const LambParameter& p = parameters[piece.tensor];
-      visit_floating("lamb", p.value.dtype(), [&]<class T>(Type<T>) {
-        LambStep<Wide<T>> with(step, options);
-        with.set(given);
-        body(Rows<T>(p, piece), with, piece.tensor, static_cast<size_t>(index));
-      });
+  for (const LambParameter& p : parameters)
+    visit_floating("lamb", p.value.dtype(), [&]<class T>(Type<T>) {
+      LambStep<Wide<T>> with(step, options);
+      with.set(given);
+      step_parameter<T>(p, with, static_cast<Wide<T>>(clip_by.factor()));
     });
-  };
-  visit([&]<class T>(const Rows<T>& rows, const LambStep<Wide<T>>& with, size_t, size_t index) {
-    partial[index] = step_moments(rows, with, static_cast<Wide<T>>(clip_by.factor()));
-  });
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    total[pieces[i].tensor].w += partial[i].w;
-    total[pieces[i].tensor].u += partial[i].u;
-  }
-  visit([&]<class T>(const Rows<T>& rows, const LambStep<Wide<T>>& with, size_t tensor, size_t) {
-    step_weights(rows, with, with.length(total[tensor].w, total[tensor].u));
-  });
 }
 
 }  // namespace bs::cpu

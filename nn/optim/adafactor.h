@@ -14,8 +14,8 @@ inline std::vector<AdafactorGroup> decay_groups(const nn::Module& module,
 }
 
 /** @brief Adam with little memory: second moments by row and by column, no first moment. */
-class Adafactor
-    : public GroupOptimizer<AdafactorOptions, AdafactorParameter, adafactor, adafactor_numbers> {
+class Adafactor : public GroupOptimizer<AdafactorOptions, AdafactorParameter, prepared_adafactor,
+                                        adafactor_numbers> {
  public:
   using GroupOptimizer::GroupOptimizer;
 };

@@ -24,7 +24,7 @@ class Muon : public Optimizer {
  private:
   std::vector<double*> rates() override;
   void apply(int64_t number, const GradientClip& clip) override;
-  StateGroups<MuonOptions, MuonParameter, muon, muon_numbers> matrices_;
+  StateGroups<MuonOptions, MuonParameter, prepared_muon, muon_numbers> matrices_;
   StateGroups<AdamWOptions, AdamWParameter, prepared_adamw, adamw_numbers> rest_;
 };
 

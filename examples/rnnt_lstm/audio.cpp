@@ -1,5 +1,6 @@
 #include <bs/examples/rnnt_lstm/audio.h>
 #include <bs/lib/check.h>
+#include <bs/lib/file.h>
 #include <bs/nn/data/resample.h>
 #include <sndfile.h>
 
@@ -10,6 +11,9 @@
 namespace bs::example {
 
 std::vector<float> read_audio(const std::string& path, int64_t rate) {
+  // Refuses pipes and devices, on which sf_open would wait. It opens by name itself: what has no
+  // header, such as .gsm, it knows by its ending.
+  const InputFile regular(path);
   SF_INFO info = {};
   const std::unique_ptr<SNDFILE, int (*)(SNDFILE*)> file(sf_open(path.c_str(), SFM_READ, &info),
                                                          sf_close);

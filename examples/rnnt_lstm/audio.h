@@ -8,7 +8,7 @@ namespace bs::example {
 
 /** @brief Reads wav, flac, ogg and what else libsndfile knows, mixes the channels into one, and
  *  brings it to `rate` samples a second.
- *  @throws IoError when the file cannot be read. */
+ *  @throws IoError when the file cannot be read or is no regular file. */
 std::vector<float> read_audio(const std::string& path, int64_t rate);
 
 }  // namespace bs::example

@@ -3,6 +3,10 @@
 #include <bs/examples/rnnt_lstm/corpus.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <set>
@@ -54,6 +58,25 @@ TEST_CASE("audio: channels are mixed, the rate is changed, and what is no sound 
   test::write_file(scratch / "c.wav", "no sound");
   CHECK_THROWS_AS(read_audio(scratch / "c.wav", 8000), IoError);
   CHECK_THROWS_AS(read_audio(scratch / "none.wav", 8000), IoError);
+}
+
+TEST_CASE("audio: pipes, devices, sockets and folders are refused without waiting") {
+  const test::Scratch scratch;
+  REQUIRE(::mkfifo((scratch / "pipe").c_str(), 0600) == 0);
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string name = scratch / "socket";
+  REQUIRE(name.size() < sizeof address.sun_path);
+  name.copy(address.sun_path, name.size());
+  REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  for (const std::string& path : {scratch / "pipe", name, scratch / "", std::string("/dev/zero")}) {
+    CAPTURE(path);
+    ::alarm(10);  // ends a reader that waits
+    CHECK_THROWS_AS(read_audio(path, 8000), IoError);
+    ::alarm(0);
+  }
+  ::close(listener);
 }
 
 TEST_CASE("corpus: pairs that cannot be true are left out, and counted") {

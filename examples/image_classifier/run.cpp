@@ -30,7 +30,7 @@ class Run {
   void describe() const;
   void train();
   void look(const std::vector<Trainer::Step>& steps, Clock::time_point start, Progress& progress);
-  void evaluate(Progress& progress);
+  bool evaluate(Progress& progress);
   void write_pictures() const;
   void summarise(double seconds, int64_t steps) const;
 
@@ -67,16 +67,16 @@ void Run::describe() const {
 void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
                Progress& progress) {
   for (const Trainer::Step& step : steps) {
-    const double loss = step.loss.item();
-    if (!std::isfinite(loss))
-      BS_THROW(Diverged, "the loss is {} at step {}: a lower --lr may help", loss, step.number);
+    const double loss = step.loss.item(), norm = step.gradient_norm.item();
+    check_finite("loss", loss, step.number);
+    check_finite("norm of the gradient", norm, step.number);
     // The first look waits; only then is the time of all these steps known.
     const double images = static_cast<double>(steps.size()) * static_cast<double>(options_.batch);
     history_.add({step.number,
                   {{"loss", loss},
                    {"learning_rate", step.learning_rate},
                    {"density", step.density},
-                   {"gradient_norm", step.gradient_norm.item()},
+                   {"gradient_norm", norm},
                    {"images_per_second", images / seconds_since(start)}}});
   }
   char note[32];
@@ -84,8 +84,9 @@ void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
   progress.update(steps.back().number, note);
 }
 
-void Run::evaluate(Progress& progress) {
+bool Run::evaluate(Progress& progress) {
   score_ = trainer_.held_out();
+  check_finite("held-out loss", score_.loss, trainer_.steps_done());
   history_.add({trainer_.steps_done(),
                 {{"held_out_accuracy", score_.accuracy},
                  {"held_out_loss", score_.loss},
@@ -94,6 +95,7 @@ void Run::evaluate(Progress& progress) {
   progress.print(format("step {}: {} of the held-out images right, {} of the blocks left",
                         trainer_.steps_done(), percent(score_.accuracy),
                         percent(trainer_.density())));
+  return true;
 }
 
 void Run::train() {
@@ -104,7 +106,7 @@ void Run::train() {
   example::train(
       options_, trainer_,
       [&](const auto& steps, Clock::time_point start) { look(steps, start, progress); },
-      [&] { evaluate(progress); });
+      [&] { return evaluate(progress); });
 }
 
 void Run::write_pictures() const {

@@ -110,9 +110,10 @@ Corpus::Corpus(const std::vector<Recording>& pairs, const Options& options, cons
   fingerprint_ = format("{} pairs, hash {}", pairs.size(), hash);
   if (train_->empty() || held_out_->empty())
     BS_THROW(UsageError,
-             "--data {}: {} recordings to learn and {} held out are left of {}; both are needed",
+             "--data {}: {} recordings to learn and {} held out are left of {}; both are needed "
+             "({} are silent, or shorter than --stack {} frames)",
              options.data, train_->size(), held_out_->size(),
-             static_cast<int64_t>(pairs.size()) + left_out.all());
+             static_cast<int64_t>(pairs.size()) + left_out.all(), left_out.silent, options.stack);
   make_guess();
 }
 

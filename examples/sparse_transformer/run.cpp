@@ -49,7 +49,7 @@ class Run {
   void describe() const;
   void train();
   void look(const std::vector<Trainer::Step>& steps, Clock::time_point start, Progress& progress);
-  void evaluate(Progress& progress);
+  bool evaluate(Progress& progress);
   void write_sample();
   void write_pictures() const;
   void summarise(double seconds, int64_t steps) const;
@@ -88,24 +88,24 @@ void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
                Progress& progress) {
   const double tokens = static_cast<double>(options_.batch) * options_.context;
   for (const Trainer::Step& step : steps) {
-    const double loss = step.loss.item();
-    if (!std::isfinite(loss))
-      BS_THROW(Diverged, "the loss is {} at step {}: a lower --lr or a longer --warmup may help",
-               loss, step.number);
+    const double loss = step.loss.item(), norm = step.gradient_norm.item();
+    check_finite("loss", loss, step.number);
+    check_finite("norm of the gradient", norm, step.number);
     // The first look waits; only then is the time of all these steps known.
     const double rate = static_cast<double>(steps.size()) * tokens / seconds_since(start);
     history_.add({step.number,
                   {{"loss", loss},
                    {"bits_per_byte", bits(loss)},
                    {"learning_rate", step.learning_rate},
-                   {"gradient_norm", step.gradient_norm.item()},
+                   {"gradient_norm", norm},
                    {"tokens_per_second", rate}}});
   }
   progress.update(steps.back().number, "loss " + loss_text(history_.steps().back().at("loss")));
 }
 
-void Run::evaluate(Progress& progress) {
+bool Run::evaluate(Progress& progress) {
   const double loss = trainer_.held_out_loss();
+  check_finite("held-out loss", loss, trainer_.steps_done());
   const double bigram = text_.bigram_loss();
   history_.add({trainer_.steps_done(),
                 {{"held_out_loss", loss},
@@ -114,6 +114,7 @@ void Run::evaluate(Progress& progress) {
                  {"bigram_bits_per_byte", bits(bigram)}}});
   progress.print("step " + std::to_string(trainer_.steps_done()) + ": held-out loss " +
                  loss_text(loss));
+  return true;
 }
 
 void Run::train() {
@@ -125,7 +126,7 @@ void Run::train() {
   example::train(
       options_, trainer_,
       [&](const auto& steps, Clock::time_point start) { look(steps, start, progress); },
-      [&] { evaluate(progress); });
+      [&] { return evaluate(progress); });
 }
 
 void Run::write_sample() {

@@ -10,7 +10,9 @@ namespace {
 volatile sig_atomic_t flag = 0;
 
 /// Does only what a signal handler may: write(2) and _exit(2) among it.
-void handle(int) {
+void handle(int signal) {
+  // A reader that is gone raises SIGPIPE with every word that is written, the one below included.
+  if (flag != 0 && signal == SIGPIPE) return;
   if (flag != 0) _exit(130);
   flag = 1;
   constexpr std::string_view text = "\nstopping after this step; Ctrl-C again stops at once\n";

@@ -9,6 +9,7 @@
 #include <bs/nn/checkpoint.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -22,8 +23,16 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/** @brief Trains until options.steps or Ctrl-C. Calls evaluate(), then saves, every
- *  options.eval_every steps and after the last.
+/** @brief Throws Diverged where `value`, of step `number`, is not finite. To be asked of what is
+ *  known before a checkpoint is replaced: the last good one stays. */
+inline void check_finite(const char* what, double value, int64_t number) {
+  if (!std::isfinite(value))
+    BS_THROW(Diverged, "the {} is {} at step {}: a lower --lr or a longer --warmup may help", what,
+             value, number);
+}
+
+/** @brief Trains until options.steps or Ctrl-C. Calls evaluate() every options.eval_every steps and
+ *  after the last, and saves where that returns true.
  *  @param[in] look look(steps, start), called with the steps taken since `start`: their numbers are
  *  on the device, and looking at them waits for it, so it runs ahead of that by some steps */
 template <class Options, class Trainer, class Look, class Evaluate>
@@ -49,8 +58,7 @@ void train(const Options& options, Trainer& trainer, const Look& look, const Eva
     if (steps.size() >= most || measure) look_at_steps();
     if (!measure) continue;
     // In this order, so that a checkpoint never lacks the evaluation of its step.
-    evaluate();
-    trainer.save(checkpoint_path(options.out));
+    if (evaluate()) trainer.save(checkpoint_path(options.out));
     start = Clock::now();
   }
   look_at_steps();

@@ -33,7 +33,21 @@ expect_failure() {
 # steps_in RUN: how many its metrics tell of.
 steps_in() { grep -c '"loss"' "$1/metrics.jsonl"; }
 
-# interrupt RUN WORDS...: starts training into the folder RUN, and presses Ctrl-C after 20 steps.
+# diverge RUN WORDS...: goes on with a run of that folder at a rate no weights survive: status 3, a
+# word on why, and the checkpoint is the one from before.
+diverge() {
+  local run=$1 status=0
+  shift
+  cp "$run/checkpoint.safetensors" good
+  "$program" --resume "$run/checkpoint.safetensors" --lr 1e38 --eval-every 1 "$@" >out 2>err ||
+    status=$?
+  [ $status = 3 ] || fail "training that diverges gave status $status, not 3" err
+  grep -q -e 'a lower --lr' err || fail "no word on why training ended" err
+  cmp good "$run/checkpoint.safetensors" || fail "the last good checkpoint was replaced" err
+}
+
+# interrupt RUN WORDS...: starts training into the folder RUN, and sends $signal after 20 steps: INT,
+# as Ctrl-C does, where it is not set.
 interrupt() {
   local run=$1 process status=0
   shift
@@ -43,8 +57,8 @@ interrupt() {
     kill -0 $process || fail "training failed" err
     sleep 0.02
   done
-  kill -INT $process
+  kill -"${signal:-INT}" $process
   wait $process || status=$?
-  [ $status = 130 ] || fail "Ctrl-C gave status $status, not 130" err
+  [ $status = 130 ] || fail "SIG${signal:-INT} gave status $status, not 130" err
   grep -q -e "--resume $run/checkpoint.safetensors" out || fail "no word on how to resume" out
 }

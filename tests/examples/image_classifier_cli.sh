@@ -35,6 +35,7 @@ expect_usage_error --size "${small[@]}" --resume part/checkpoint.safetensors --s
 "$program" --resume part/checkpoint.safetensors >out 2>err || fail "the resumed run failed" err
 cmp whole/checkpoint.safetensors part/checkpoint.safetensors ||
   fail "interrupted and resumed, training ended in other bytes"
+diverge whole --eval-every 1 --steps 120
 
 # Layouts change between the checkpoint and the end.
 sparse=("${small[@]}" --model sparse --steps 90)

@@ -36,6 +36,8 @@ expect_usage_error --data --data /no/such/file
 expect_usage_error --data "${small[@]}" --data empty
 expect_usage_error --resume --stream 1.wav
 expect_failure 'broken:1' "${small[@]}" --data broken
+expect_usage_error '--stack 64' "${small[@]}" --stack 64 --hop 0.02 --out stacked
+[ ! -e stacked ] || fail "--stack 64 was refused, but only after the run had begun"
 
 "$program" "${small[@]}" --steps 120 --out whole >out 2>err || fail "training failed" err
 grep -q 'held out ' out || fail "no held-out errors at the end" out
@@ -47,6 +49,9 @@ done
 "$program" --resume whole/checkpoint.safetensors --device cpu --stream 7.wav >out 2>err ||
   fail "--stream failed" err
 grep -q 'times as fast' err || fail "--stream does not tell its speed" err
+mkfifo pipe
+expect_failure 'pipe: is no regular file' --resume whole/checkpoint.safetensors --device cpu \
+  --stream pipe
 
 interrupt part "${small[@]}" --steps 120
 expect_usage_error --encoder "${small[@]}" --resume part/checkpoint.safetensors --encoder 32
@@ -56,6 +61,8 @@ expect_usage_error --data --resume part/checkpoint.safetensors --data other
   fail "the resumed run failed" err
 cmp whole/checkpoint.safetensors part/checkpoint.safetensors ||
   fail "interrupted and resumed, training ended in other bytes"
+
+diverge whole --device cpu --steps 200
 
 # Lists made of packages: texts are cleaned, what has no recording or no words is left out.
 mkdir -p root/usr/share/doc/asterisk-core-sounds-en \

@@ -68,14 +68,21 @@ fi
 "$program" "${small[@]}" --steps 2 --out closed >&- 2>&- <&- || fail "closed streams: failed"
 [ "$(steps_in closed)" = 2 ] || fail "closed streams: metrics are wrong"
 
-# SIGHUP, as a terminal sends that is closed, saves as Ctrl-C does.
-hang_up_status=0
-"$program" "${small[@]}" --steps 100000 --out hung >out 2>err &
-process=$!
-until grep -q '"step":20,' hung/metrics.jsonl 2>/dev/null; do
-  kill -0 $process || fail "training failed" err
-  sleep 0.02
+# What a terminal sends that is closed, a pipe that nobody reads and a job that is ended: all save as
+# Ctrl-C does, and the run goes on to the same bytes.
+for signal in HUP PIPE TERM; do
+  interrupt "on_$signal" "${small[@]}" --steps 240
+  "$program" --resume "on_$signal/checkpoint.safetensors" >out 2>err ||
+    fail "what SIG$signal saved does not resume" err
+  cmp whole/checkpoint.safetensors "on_$signal/checkpoint.safetensors" ||
+    fail "after SIG$signal training ended in other bytes"
 done
-kill -HUP $process
-wait $process || hang_up_status=$?
-[ $hang_up_status = 130 ] && [ -s hung/checkpoint.safetensors ] || fail "SIGHUP saved nothing" err
+unset signal
+# A reader that goes away raises SIGPIPE again with each word of the run, and of the handler.
+{
+  timeout 120 "$program" "${small[@]}" --steps 100000 --out unread 2>&1 || echo $? >status
+} | head -n 1 >out
+[ "$(cat status)" = 130 ] || fail "a reader that went away: status $(cat status)"
+[ -s unread/checkpoint.safetensors ] || fail "a reader that went away: nothing was saved"
+
+diverge whole --steps 300

@@ -5,10 +5,12 @@
 #include <bs/autograd/variable_state.h>
 #include <bs/kernels/accumulate.h>
 #include <bs/kernels/copy.h>
+#include <bs/lib/out_of_memory.h>
 #include <bs/lib/trace.h>
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
@@ -256,10 +258,12 @@ struct Tape::Walk {
   }
 };
 
-void Tape::backward(const Variable& from, const Tensor& gradient, BackwardOptions options) {
+void Tape::backward(const Variable& from, const Tensor& gradient, BackwardOptions options) try {
   BS_CHECK(from.requires_grad(), "backward: this variable requires no gradient");
   Walk walk(*this, {&from, 1});
   walk_back(walk, {&from, 1}, {&gradient, 1}, options);
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("backward");
 }
 
 Grads Tape::gradients(std::span<const Variable> from, std::span<const Variable> inputs,

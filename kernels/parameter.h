@@ -12,8 +12,8 @@
 namespace bs {
 
 /** @brief A step whose arguments have been checked; the call, one at most, does it. So several
- *  groups of parameters are known to fit before the first changes. On the CPU the rules that look
- * at one element at a time need no more memory then. */
+ *  groups of parameters are known to fit before the first changes. On the CPU it needs no more
+ * memory then. */
 using PreparedStep = std::function<void()>;
 
 /** @brief The dtype in which the state of a parameter of `dtype` is kept and its step is done. */

@@ -1,8 +1,11 @@
 #include <bs/nn/checkpoint.h>
 
+#include <bs/lib/out_of_memory.h>
+
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <new>
 #include <optional>
 
 namespace bs::nn {
@@ -31,7 +34,7 @@ std::optional<T> parse(const std::string& text) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const TrainingState& state) {
+void save_checkpoint(const std::string& path, const TrainingState& state) try {
   BS_CHECK(state.step >= 0, "save_checkpoint: step {} is negative", state.step);
   Safetensors content;
   const auto put = [&](const std::string& prefix, const std::vector<optim::NamedTensor>& tensors) {
@@ -54,9 +57,12 @@ void save_checkpoint(const std::string& path, const TrainingState& state) {
   }
   if (state.loader) metadata["bs.loader_cursor"] = std::to_string(state.loader->cursor());
   save_safetensors(path, content);
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("save_checkpoint");
 }
 
-Checkpoint::Checkpoint(const std::string& path) : path_(path), content_(load_safetensors(path)) {
+Checkpoint::Checkpoint(const std::string& path) try
+    : path_(path), content_(load_safetensors(path)) {
   const auto& all = content_.metadata;
   const auto found = all.find(format_key);
   if (found == all.end() || found->second != format_name)
@@ -67,6 +73,8 @@ Checkpoint::Checkpoint(const std::string& path) : path_(path), content_(load_saf
   step_ = *number;
   for (const auto& [key, value] : all)
     if (key.starts_with(user_prefix)) metadata_[key.substr(user_prefix.size())] = value;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("checkpoint");
 }
 
 /// What a restore will do, and what speaks against it.
@@ -129,7 +137,7 @@ int64_t Checkpoint::count(Plan& plan, const std::string& key, int64_t most) cons
   return 0;
 }
 
-void Checkpoint::restore(const TrainingState& state) const {
+void Checkpoint::restore(const TrainingState& state) const try {
   Plan plan;
   if (state.model) plan_tensors(plan, "model.", tensors_of(*state.model));
   int64_t optimizer_steps = 0, cursor = 0;
@@ -148,6 +156,8 @@ void Checkpoint::restore(const TrainingState& state) const {
   if (state.optimizer) state.optimizer->set_steps(optimizer_steps);
   if (state.generator) state.generator->set_state(random);
   if (state.loader) state.loader->seek(cursor);
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("checkpoint");
 }
 
 }  // namespace bs::nn

@@ -1,6 +1,9 @@
 #include <bs/nn/state_dict.h>
 
 #include <bs/kernels/copy.h>
+#include <bs/lib/out_of_memory.h>
+
+#include <new>
 
 namespace bs::nn {
 
@@ -45,7 +48,7 @@ StateDict renamed(const StateDict& state, const Renaming& rules, const std::stri
   return result;
 }
 
-LoadReport load_state_dict(Module& module, const StateDict& state, const LoadOptions& options) {
+LoadReport load_state_dict(Module& module, const StateDict& state, const LoadOptions& options) try {
   LoadReport report;
   std::string problems;
   StateDict own = state_dict(module, options.prefix);
@@ -71,6 +74,8 @@ LoadReport load_state_dict(Module& module, const StateDict& state, const LoadOpt
     if (found != state.end()) copy(to(found->second, tensor.device()), tensor);
   }
   return report;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("load_state_dict");
 }
 
 }  // namespace bs::nn

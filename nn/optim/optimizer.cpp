@@ -2,20 +2,24 @@
 
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/out_of_memory.h>
 #include <bs/lib/recording.h>
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 namespace bs::optim {
 
-void Optimizer::step(const GradientClip& clip) {
+void Optimizer::step(const GradientClip& clip) try {
   apply(steps_ + 1, clip);
   if (Recording* recording = Recording::current()) {
     recording->at_refresh([this] { ++steps_; });  // recording is no step, each replay is one
   } else {
     ++steps_;
   }
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("optimizer step");
 }
 
 void Optimizer::zero_grad() const {

@@ -39,6 +39,19 @@ bool runs_out(int64_t point, Work&& work) {
   return false;
 }
 
+/** @brief The same for work that promises bs::OutOfMemory whatever the memory was for: a
+ *  std::bad_alloc leaves this function too. */
+template <class Work>
+bool reports(int64_t point, Work&& work) {
+  const MemoryFault fault(point);
+  try {
+    work();
+  } catch (const OutOfMemory&) {
+    return true;
+  }
+  return false;
+}
+
 /** @brief Allocations that `work` makes. */
 template <class Work>
 int64_t allocations_of(Work&& work) {

@@ -8,12 +8,15 @@
 #include <bs/autograd/tape.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/lib/npy.h>
 #include <bs/nn/checkpoint.h>
 #include <bs/nn/lstm.h>
+#include <bs/nn/optim/adafactor.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/optim/ema.h>
 #include <bs/nn/optim/lamb.h>
+#include <bs/nn/optim/muon.h>
 #include <bs/nn/optim/rmsprop.h>
 #include <bs/nn/optim/sgd.h>
 #include <bs/nn/transformer.h>
@@ -75,7 +78,7 @@ struct Model : nn::Module {
   }
 };
 
-enum class Rule { adamw, lamb, rmsprop, sgd };
+enum class Rule { adafactor, adamw, lamb, muon, rmsprop, sgd };
 
 struct Training {
   Model model;
@@ -85,11 +88,17 @@ struct Training {
   explicit Training(DType dtype, Rule rule = Rule::adamw) : model(dtype) {
     using namespace optim;
     switch (rule) {  // two groups where they fit, and one rule that leaves out state
+      case Rule::adafactor:
+        optimizer = std::make_unique<Adafactor>(Adafactor::decay_groups(model, {}));
+        return;
       case Rule::adamw:
         optimizer = std::make_unique<AdamW>(AdamW::decay_groups(model, {}));
         return;
       case Rule::lamb:
-        optimizer = std::make_unique<Lamb>(model);  // several groups of LAMB may stop between two
+        optimizer = std::make_unique<Lamb>(Lamb::decay_groups(model, {}));
+        return;
+      case Rule::muon:
+        optimizer = std::make_unique<Muon>(model);
         return;
       case Rule::rmsprop:
         optimizer = std::make_unique<RMSprop>(RMSprop::decay_groups(model, {.centered = true}));
@@ -98,13 +107,15 @@ struct Training {
         optimizer = std::make_unique<Sgd>(Sgd::decay_groups(model, {.momentum = .9}));
     }
   }
-  void step() {
+  Variable forward() {
     optimizer->zero_grad();
     const Variable logits = view(model.transformer.forward(tokens), {8 * 32, 64});
-    Variable loss = cross_entropy(logits, targets);
+    const Variable loss = cross_entropy(logits, targets);
     const Variable y = model.lstm.forward(view(cast(logits, f32), {8, 32, 64})).y;
-    loss = cast(loss, f32) + mean(y * y);
-    loss.backward();
+    return cast(loss, f32) + mean(y * y);
+  }
+  void step() {
+    forward().backward();
     const auto parameters = model.parameters();
     optimizer->step({.norm = optim::grad_norm(parameters), .max_norm = 1});
   }
@@ -135,7 +146,8 @@ TEST_CASE("faults: a thread that fails ends its region with an error") {
 }
 
 TEST_CASE("faults: memory missing at any point of a training step") {
-  for (const Rule rule : {Rule::adamw, Rule::lamb, Rule::rmsprop, Rule::sgd}) {
+  for (const Rule rule :
+       {Rule::adafactor, Rule::adamw, Rule::lamb, Rule::muon, Rule::rmsprop, Rule::sgd}) {
     CAPTURE(static_cast<int>(rule));
     // Pieces of bf16 are converted.
     Training training(rule == Rule::sgd || rule == Rule::lamb ? f32 : bf16, rule);
@@ -166,6 +178,59 @@ TEST_CASE("faults: memory missing at any point of a training step") {
   }
 }
 
+TEST_CASE("faults: backward and step report what they lack as OutOfMemory") {
+  Training training(bf16);
+  training.step();
+  const std::string before = training.bytes();
+  const auto backward = [&] {
+    const Variable loss = training.forward();
+    const MemoryFault none;
+    loss.backward();
+    return none.count();
+  };
+  int64_t failed = 0;
+  for_points(backward(), 100, [&](int64_t point) {
+    Tape::current().clear();
+    const Variable loss = training.forward();
+    failed += reports(point, [&] { loss.backward(); });
+    CHECK(training.bytes() == before);
+  });
+  CHECK(failed > 0);
+  const auto step = [&] { training.optimizer->step(); };
+  const Scratch folder;
+  nn::save_checkpoint(folder / "start", training.state());
+  const nn::Checkpoint start(folder / "start");
+  backward();
+  const int64_t points = allocations_of(step);
+  CHECK(points > 0);
+  for (int64_t point = 0; point < points; ++point) {
+    CAPTURE(point);
+    start.restore(training.state());
+    CHECK(reports(point, step));
+    CHECK(training.bytes() == before);
+  }
+}
+
+TEST_CASE("faults: an OutOfMemory names the operation") {
+  const Scratch folder;
+  const auto text_of = [](auto&& work) {
+    for (int64_t point = 0; point < 100; ++point) {
+      const MemoryFault fault(point);
+      try {
+        work();
+      } catch (const OutOfMemory& e) {
+        return std::string(e.what());
+      }
+    }
+    return std::string();
+  };
+  const Tensor x = counted({4}, 5);
+  CHECK(
+      text_of([&] { save_npy(folder / "x", x); }).starts_with("save_npy: the host has no memory"));
+  save_npy(folder / "x", x);
+  CHECK(text_of([&] { load_npy(folder / "x"); }).starts_with("load_npy: the host has no memory"));
+}
+
 TEST_CASE("faults: memory missing at any point of a save") {
   Training training(f32);
   const Scratch folder;
@@ -180,7 +245,7 @@ TEST_CASE("faults: memory missing at any point of a save") {
   int64_t did_without = 0;
   for_points(points, 100, [&](int64_t point) {
     state.step = 5;
-    if (runs_out(point, [&] { nn::save_checkpoint(path, state); })) {
+    if (reports(point, [&] { nn::save_checkpoint(path, state); })) {
       CHECK(read_file(path) == old);
     } else {  // stable_sort can do without memory
       CHECK(read_file(path) == whole);
@@ -207,7 +272,7 @@ TEST_CASE("faults: memory missing at any point of a load") {
   const auto load = [&] { nn::Checkpoint(path).restore(loaded.state()); };
   const int64_t points = allocations_of([&] { nn::Checkpoint(path).restore(saved.state()); });
   for_points(points, 150, [&](int64_t point) {
-    CHECK(runs_out(point, load));
+    CHECK(reports(point, load));
     CHECK(loaded.bytes() == before);
   });
   MESSAGE(points, " points of a load");

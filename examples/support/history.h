@@ -43,7 +43,7 @@ class History {
    * Step 0 starts a new file. The file is replaced in one go: a kill leaves the old one or the new
    * one.
    *  @throws IoError when another process writes there, when the file cannot be written, or when a
-   *  line of it cannot be read; nothing has changed then. */
+   *  line of it cannot be read; the file is the old one or the new one then. */
   History(const std::string& folder, int64_t step);
   void add(const Metrics& metrics);
 

@@ -1,132 +1,28 @@
-// Every system call of a save fails in turn, in each way that it can. The linker puts the functions
-// here in the place of libc's (--wrap). After each the path names the old file, whole, and an error
-// has come, or the new one, whole; nothing else is left, and the next save works.
+// Every system call of a save fails in turn, in each way that it can. After each the path names the
+// old file, whole, and an error has come, or the new one, whole; nothing else is left, and the next
+// save works.
 #include <bs/kernels/fill.h>
-#include <bs/lib/file.h>
 #include <bs/lib/npy.h>
+#include <bs/lib/npz.h>
 #include <bs/lib/safetensors.h>
+#include <bs/nn/checkpoint.h>
+#include <bs/nn/linear.h>
+#include <bs/nn/optim/adamw.h>
+#include <bs/tests/faults/system_call_faults.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstdarg>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
 #include <string>
-#include <vector>
 
 using namespace bs;
 using namespace bs::test;
 
 namespace {
-
-enum class Call { none, open, write, fsync, close, rename, flock, fstat, read };
-
-/// What is to go wrong: the call of this number, with `reason`, or for 0 by doing half its work.
-struct Fault {
-  Call call = Call::none;
-  int number = 0;
-  int reason = 0;
-  int seen = 0;  ///< calls of this kind so far
-} fault;
-
-bool goes_wrong(Call call) {
-  if (call != fault.call || fault.seen++ != fault.number) return false;
-  errno = fault.reason;
-  return true;
-}
-
-}  // namespace
-
-extern "C" {
-int __real_open(const char* path, int flags, ...);
-ssize_t __real_write(int file, const void* data, size_t bytes);
-ssize_t __real_read(int file, void* data, size_t bytes);
-int __real_fsync(int file);
-int __real_close(int file);
-int __real_rename(const char* from, const char* to);
-int __real_flock(int file, int operation);
-int __real_fstat(int file, struct stat* facts);
-
-int __wrap_open(const char* path, int flags, ...) {
-  std::va_list rest;
-  va_start(rest, flags);
-  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
-  va_end(rest);
-  return goes_wrong(Call::open) ? -1 : __real_open(path, flags, mode);
-}
-ssize_t __wrap_write(int file, const void* data, size_t bytes) {
-  if (!goes_wrong(Call::write)) return __real_write(file, data, bytes);
-  return fault.reason == 0 ? __real_write(file, data, (bytes + 1) / 2) : -1;
-}
-ssize_t __wrap_read(int file, void* data, size_t bytes) {
-  if (!goes_wrong(Call::read)) return __real_read(file, data, bytes);
-  return fault.reason == 0 ? __real_read(file, data, (bytes + 1) / 2) : -1;
-}
-int __wrap_fsync(int file) { return goes_wrong(Call::fsync) ? -1 : __real_fsync(file); }
-int __wrap_close(int file) {
-  const bool wrong = goes_wrong(Call::close);
-  const int status = __real_close(file);
-  return wrong ? -1 : status;
-}
-int __wrap_rename(const char* from, const char* to) {
-  return goes_wrong(Call::rename) ? -1 : __real_rename(from, to);
-}
-int __wrap_flock(int file, int operation) {
-  return goes_wrong(Call::flock) ? -1 : __real_flock(file, operation);
-}
-int __wrap_fstat(int file, struct stat* facts) {
-  return goes_wrong(Call::fstat) ? -1 : __real_fstat(file, facts);
-}
-}
-
-namespace {
-
-struct Kind {
-  Call call;
-  const char* name;
-  std::vector<int> reasons;
-};
-const Kind kinds[] = {{Call::open, "open", {EACCES, ENOSPC, EMFILE}},
-                      {Call::write, "write", {0, EINTR, ENOSPC, EIO}},
-                      {Call::read, "read", {0, EINTR, EIO}},
-                      {Call::fsync, "fsync", {EIO, ENOSPC}},
-                      {Call::close, "close", {EIO}},
-                      {Call::rename, "rename", {EACCES, ENOSPC}},
-                      {Call::flock, "flock", {ENOLCK}},
-                      {Call::fstat, "fstat", {EIO}}};
-
-/// Calls `attempt` once for each fault that its work meets. @return how many these are
-template <class Attempt>
-int for_faults(Attempt&& attempt) {
-  int tried = 0;
-  for (const Kind& kind : kinds)
-    for (const int reason : kind.reasons)
-      for (int number = 0;; ++number) {
-        CAPTURE(kind.name);
-        CAPTURE(reason);
-        CAPTURE(number);
-        if (!attempt(Fault{kind.call, number, reason})) break;
-        ++tried;
-      }
-  return tried;
-}
-
-/// Does `work` with a fault. @return whether it met it
-template <class Work>
-bool meets(const Fault& given, bool& fails, Work&& work) {
-  fault = given;
-  fails = false;
-  try {
-    work();
-  } catch (const IoError&) {
-    fails = true;
-  }
-  const bool met = fault.seen > fault.number;
-  fault = {};
-  return met;
-}
 
 Safetensors content(double value) {
   Safetensors all;
@@ -135,28 +31,79 @@ Safetensors content(double value) {
   return all;
 }
 
-}  // namespace
+/// What a writer of `path` left that was killed two minutes ago: the next one removes it.
+void leave_behind(const std::string& path) {
+  const std::string name = path + ".0123456789abcdef.tmp";
+  write_file(name, "half");
+  const auto now = std::filesystem::file_time_type::clock::now();
+  std::filesystem::last_write_time(name, now - std::chrono::minutes(2));
+}
 
-TEST_CASE("faults: a system call of a save fails") {
+/// Replaces what `old` writes by what `next` writes, with each fault. @return faults tried
+template <class Save>
+int save_with_faults(const char* name, const Save& old, const Save& next) {
   const Scratch folder;
   const std::string path = folder / "run";
-  save_safetensors(path, content(2));
-  const std::string next = read_file(path);
+  next(path);
+  const std::string after = read_file(path);
   int errors = 0;
   const int tried = for_faults([&](const Fault& given) {
-    save_safetensors(path, content(1));
-    const std::string old = read_file(path);
+    old(path);
+    const std::string before = read_file(path);
+    REQUIRE(before != after);
+    leave_behind(path);
     bool fails = false;
-    const bool met = meets(given, fails, [&] { save_safetensors(path, content(2)); });
-    CHECK(read_file(path) == (fails ? old : next));
+    const bool met = meets(given, fails, [&] { next(path); });
+    CHECK(read_file(path) == (fails ? before : after));
+    next(path);
+    CHECK(read_file(path) == after);
     CHECK(folder.files() == 1);
-    save_safetensors(path, content(2));
-    CHECK(read_file(path) == next);
     errors += fails;
     return met;
   });
-  MESSAGE(tried, " faults of a save, ", errors, " errors");
+  MESSAGE(name, ": ", tried, " faults of a save, ", errors, " errors");
   CHECK(errors >= 15);
+  return tried;
+}
+
+/// A training run of some steps.
+struct Run {
+  nn::Linear layer{{.in = 7, .out = 5}};
+  std::unique_ptr<optim::Optimizer> optimizer =
+      std::make_unique<optim::AdamW>(optim::AdamW::decay_groups(layer, {}));
+  Generator generator{3};
+
+  nn::TrainingState state(int64_t step) {
+    return {.model = &layer,
+            .optimizer = optimizer.get(),
+            .generator = &generator,
+            .step = step,
+            .metadata = {{"key", "value"}}};
+  }
+  std::string bytes() const {
+    std::string all = std::to_string(optimizer->steps()) + std::to_string(generator.state().seed);
+    const auto append = [&](const Tensor& t) {
+      all.append(static_cast<const char*>(t.data()), t.bytes());
+    };
+    for (const Variable& p : layer.parameters()) append(p.data());
+    for (const auto& s : optimizer->state()) append(s.tensor);
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("faults: a system call of a save fails") {
+  using Save = std::function<void(const std::string&)>;
+  save_with_faults("safetensors",
+                   Save([](const std::string& path) { save_safetensors(path, content(1)); }),
+                   Save([](const std::string& path) { save_safetensors(path, content(2)); }));
+  save_with_faults("npz", Save([](const std::string& path) { save_npz(path, content(1).tensors); }),
+                   Save([](const std::string& path) { save_npz(path, content(2).tensors); }));
+  Run run;
+  save_with_faults("checkpoint",
+                   Save([&](const std::string& path) { nn::save_checkpoint(path, run.state(1)); }),
+                   Save([&](const std::string& path) { nn::save_checkpoint(path, run.state(2)); }));
 }
 
 TEST_CASE("faults: a system call of a load fails") {
@@ -164,20 +111,45 @@ TEST_CASE("faults: a system call of a load fails") {
   const std::string path = folder / "run";
   save_safetensors(path, content(2));
   save_npy(folder / "array", full({4}, 1));
+  save_npz(folder / "arrays", content(2).tensors);
   const std::string old = read_file(path);
   int errors = 0;
   const int tried = for_faults([&](const Fault& given) {
     bool fails = false;
     Safetensors loaded;
+    std::map<std::string, Tensor> arrays;
     const bool met = meets(given, fails, [&] {
       loaded = load_safetensors(path);
       load_npy(folder / "array");
+      arrays = load_npz(folder / "arrays");
     });
-    CHECK((fails || loaded.tensors.size() == 3));
+    CHECK((fails || (loaded.tensors.size() == 3 && arrays.size() == 3)));
     CHECK(read_file(path) == old);
     errors += fails;
     return met;
   });
   MESSAGE(tried, " faults of a load, ", errors, " errors");
-  CHECK(errors >= 5);
+  CHECK(errors >= 10);
+}
+
+TEST_CASE("faults: a system call of a resume fails") {
+  const Scratch folder;
+  const std::string path = folder / "run";
+  Run saved, resumed;
+  nn::save_checkpoint(path, saved.state(9));
+  const std::string after = saved.bytes(), before = resumed.bytes();
+  REQUIRE(before != after);
+  nn::save_checkpoint(folder / "start", resumed.state(0));
+  const nn::Checkpoint start(folder / "start");
+  int errors = 0;
+  const int tried = for_faults([&](const Fault& given) {
+    start.restore(resumed.state(0));
+    bool fails = false;
+    const bool met = meets(given, fails, [&] { nn::Checkpoint(path).restore(resumed.state(0)); });
+    CHECK(resumed.bytes() == (fails ? before : after));
+    errors += fails;
+    return met;
+  });
+  MESSAGE(tried, " faults of a resume, ", errors, " errors");
+  CHECK(errors >= 4);
 }

@@ -1,0 +1,3 @@
+#include "levels.h"
+
+int plain_level_of_header() { return inlined(); }

@@ -15,7 +15,6 @@
 #include <bs/kernels/cuda/device/lstm/lstm_exchange.cuh>
 #include <bs/kernels/cuda/device/ptx/barrier.cuh>
 #include <bs/kernels/cuda/device/ptx/mma.cuh>
-#include <bs/kernels/cuda/device/ptx/patience.cuh>
 
 namespace bs::cuda::device {
 
@@ -296,19 +295,18 @@ struct LstmBackwardCta {
     if (threadIdx.x == 0) barriers[turn % 2].arrive_expecting(turn_bytes);
     // Pieces of the last sequence: the others come at about the same time.
     const bool looks = lane < 4 * quads;
-    Patience patience;
-    while (__any_sync(all_lanes, looks && take_word(last) == unwritten)) patience.spend();
+    while (__any_sync(all_lanes, looks && take_word(last) == unwritten)) {
+    }
     Sums sum;
     bool lacks;
 #pragma unroll 1
     do {
       zero(sum);
       lacks = multiply(from, count, w, sum);
-      patience.spend();
     } while (__any_sync(all_lanes, lacks));
     send(turn, sum);
     prepare(next, in);
-    barriers[turn % 2].wait(turn / 2 % 2);  // ends, or the other CTA has given up for both
+    barriers[turn % 2].wait(turn / 2 % 2);
     float through[CB];
 #pragma unroll
     for (int block = 0; block < CB; ++block) through[block] = collect(turn, block);

@@ -71,6 +71,19 @@ const Kernel& kernel(const Source& source, Device device) {
   return *slot->kernel;
 }
 
+/// Sets memory of a kernel's module. On a stream of its own: CUDA's default one would end a capture
+/// of streams that wait for it.
+static void set_bytes(void* to, const void* from, size_t bytes, const std::string& kernel,
+                      Device device) {
+  cudaStream_t stream = nullptr;
+  check_kernel(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate",
+               kernel, device);
+  cudaError_t status = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream);
+  if (status == cudaSuccess) status = cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+  check_kernel(status, "cudaMemcpyAsync", kernel, device);
+}
+
 Kernel::Kernel(std::string name, Device device, const Binary& binary)
     : name_(std::move(name)), device_(device), resources_(binary.resources) {
   const DeviceGuard guard(device);
@@ -83,8 +96,7 @@ Kernel::Kernel(std::string name, Device device, const Binary& binary)
   size_t report_bytes = 0;
   if (cudaLibraryGetGlobal(&report, &report_bytes, library, "bs_gave_up") == cudaSuccess) {
     const GaveUp to = gave_up_report(name_, device);
-    check_kernel(cudaMemcpy(report, &to, sizeof to, cudaMemcpyHostToDevice), "cudaMemcpy", name_,
-                 device);
+    set_bytes(report, &to, sizeof to, name_, device);
   } else {
     cudaGetLastError();  // its CTAs wait for none
   }

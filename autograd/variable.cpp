@@ -3,7 +3,9 @@
 #include <bs/autograd/tape.h>
 #include <bs/autograd/variable_state.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/out_of_memory.h>
 
+#include <new>
 #include <ostream>
 #include <utility>
 
@@ -60,11 +62,13 @@ void Variable::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   state().hooks.push_back(std::move(hook));
 }
 
-void Variable::backward(BackwardOptions options) const {
+void Variable::backward(BackwardOptions options) const try {
   BS_CHECK(data().numel() == 1,
            "backward: shape {} is no single number; reduce it with sum or mean, or give a gradient",
            shape());
   backward(full(shape(), 1.0, dtype(), device()), options);
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("backward");
 }
 
 void Variable::backward(const Tensor& gradient, BackwardOptions options) const {

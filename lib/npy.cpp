@@ -224,9 +224,11 @@ void save_npy(const std::string& path, const Tensor& tensor) try {
   out_of_own_memory("save_npy");
 }
 
-Tensor load_npy(const std::string& path, Device device) {
+Tensor load_npy(const std::string& path, Device device) try {
   InputFile file(path);
   return load_npy(file, device);
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("load_npy");
 }
 
 Tensor load_npy(Input& file, Device device) try {

@@ -206,6 +206,8 @@ int join_jobs(const GemmDescription& d) {
 }
 
 int64_t join_ctas(const GemmDescription& d, int64_t tiles, int slices) {
+  BS_CHECK(tiles >= 0 && tiles <= int64_t{1} << 40 && slices >= 0, "gemm: {} tiles in {} slices",
+           tiles, slices);
   const int64_t jobs = tiles * join_jobs(d);
   return slices > join_alone ? jobs : ceil_div(jobs * 32, join_threads);
 }

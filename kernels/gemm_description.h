@@ -93,7 +93,8 @@ constexpr int join_threads = 256;
 constexpr int join_alone = 16;
 /** @brief Warps of that kernel that one tile takes, or CTAs where slices are shared. */
 int join_jobs(const GemmDescription& description);
-/** @brief Its CTAs. */
+/** @brief Its CTAs.
+ *  @throws Error for counts that are negative, or of no product */
 int64_t join_ctas(const GemmDescription& description, int64_t tiles, int slices);
 
 /** @brief The kernel's name, which tells types, tile and layouts. */

@@ -36,7 +36,8 @@ expect_usage_error --data --data /no/such/file
 expect_usage_error --data "${small[@]}" --data empty
 expect_usage_error --resume --stream 1.wav
 expect_failure 'broken:1' "${small[@]}" --data broken
-expect_usage_error '--stack 64' "${small[@]}" --stack 64 --hop 0.02 --out stacked
+head -24 list >readable
+expect_usage_error '--stack 64' "${small[@]}" --data readable --stack 64 --hop 0.02 --out stacked
 [ ! -e stacked ] || fail "--stack 64 was refused, but only after the run had begun"
 
 "$program" "${small[@]}" --steps 120 --out whole >out 2>err || fail "training failed" err

@@ -85,4 +85,4 @@ unset signal
 [ "$(cat status)" = 130 ] || fail "a reader that went away: status $(cat status)"
 [ -s unread/checkpoint.safetensors ] || fail "a reader that went away: nothing was saved"
 
-diverge whole --steps 300
+diverge whole --eval-every 1 --steps 300

@@ -21,10 +21,10 @@ constexpr bool is_alike(int capability) {
 /** @brief Compiles `source_of(config)` for sm_80 to sm_120a, or what is given, and checks that
  * nothing spills, that no kernel has local memory, and that ptxas need not serialise a wgmma nor
  * refuse to hand over registers (its messages C75xx). Every `share`-th config of each is taken,
- * another one for each architecture, and a seventh of those where is_alike() says so; all of them
- * where BS_TEST_ALL_KERNELS is set. `share` is
- * prime, so that it cuts across the axes that `configs` was made of. An architecture beyond this
- * NVRTC is left out. No GPU and no cache is touched. */
+ * another one for each architecture, and a seventh of those beside sm_80 where is_alike() says so;
+ * all of them where BS_TEST_ALL_KERNELS is set. `share` is prime, so that it cuts across the axes
+ * that `configs` was made of. An architecture beyond this NVRTC is left out. No GPU and no cache is
+ * touched. */
 template <class Config, class SourceOf>
 void check_kernels(const std::vector<Config>& configs, const SourceOf& source_of, size_t share,
                    const std::vector<int>& capabilities = {80, 86, 89, 90, 100, 120}) {
@@ -34,13 +34,14 @@ void check_kernels(const std::vector<Config>& configs, const SourceOf& source_of
     std::string complaint;
   };
   const bool all = std::getenv("BS_TEST_ALL_KERNELS") != nullptr;
+  const bool beside = std::ranges::count(capabilities, 80) > 0;
   std::vector<Task> tasks;
   for (const int capability : capabilities) {
     if (!cuda::jit::compiles_for(capability)) {
       MESSAGE("left out: this NVRTC knows no ", cuda::jit::architecture(capability));
       continue;
     }
-    const size_t step = all ? 1 : is_alike(capability) ? 7 * share : share;
+    const size_t step = all ? 1 : beside && is_alike(capability) ? 7 * share : share;
     for (size_t i = 0; i < configs.size(); ++i)
       if ((i + static_cast<size_t>(capability)) % step == 0)
         tasks.push_back({&configs[i], capability, ""});

@@ -51,7 +51,7 @@ void check_counts(std::initializer_list<AxisIndex> indices, const Shape& shape) 
 }
 
 Choice checked(const Tensor& from, int axis, const Shape& shape) {
-  const Choice choice{from, axis};
+  Choice choice{from, axis};
   BS_CHECK(from.defined(), "at: an undefined tensor as an index");
   if (choice.is_mask()) {
     BS_CHECK(from.shape() == shape.slice(axis, axis + from.rank()),
@@ -105,7 +105,7 @@ Shape joined(const Shape& shape, const Choice& choice) {
 template <class X>
 X chosen(const X& x, std::initializer_list<AxisIndex> indices) {
   Choice choice;
-  const X whole = part(x, indices, choice);
+  X whole = part(x, indices, choice);
   if (!choice.from.defined()) return whole;
   return index_select(reshape(whole, joined(whole.shape(), choice)), choice.axis,
                       choice.positions());

@@ -1,11 +1,13 @@
-#include <bs/lib/check.h>
 #include <bs/lib/debug_memory.h>
+
+#include <bs/lib/check.h>
 #include <bs/lib/out_of_memory.h>
 #include <bs/lib/tensor.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -68,7 +70,7 @@ bool captured([[maybe_unused]] Stream stream) {
   return false;
 }
 
-void set_bytes(std::byte* to, size_t bytes, uint8_t value, Stream stream) {
+void set_bytes(std::byte* to, size_t bytes, uint8_t value, [[maybe_unused]] Stream stream) {
 #if BS_WITH_CUDA
   if (stream.device().is_cuda()) return cuda::set_bytes(to, value, bytes, stream);
 #endif
@@ -184,6 +186,7 @@ std::vector<HeldMemory> DebugMemory::held() const {
     }
   }
   std::vector<HeldMemory> all;
+  all.reserve(by_name.size());
   for (auto& [name, held] : by_name) all.push_back(std::move(held));
   std::stable_sort(all.begin(), all.end(),
                    [](const HeldMemory& a, const HeldMemory& b) { return a.bytes > b.bytes; });
@@ -258,11 +261,10 @@ std::string memory_report(Device device) {
   const double share =
       s.reserved > 0 ? 100 * static_cast<double>(rest) / static_cast<double>(s.reserved) : 0;
   std::string text = format(
-      "memory of {}: tensors hold {} in {} allocations, {} at most; {} reserved, of which {} ({} "
-      "%) "
-      "are cached or cut into pieces that are too small\n",
+      "memory of {}: tensors hold {} in {} allocations, {} at most; {} reserved, of which {} "
+      "({} %) are cached or cut into pieces that are too small\n",
       device, in_units(s.in_use), s.live, in_units(s.peak), in_units(s.reserved), in_units(rest),
-      static_cast<int>(share + .5));
+      std::lround(share));
   Watched& watched = Watched::all();
   const std::lock_guard lock(watched.mutex);
   const auto found = watched.memory.find(number(device));

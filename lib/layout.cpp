@@ -1,10 +1,10 @@
 #include <bs/lib/layout.h>
 
 #include <bs/lib/host_view.h>
+#include <bs/lib/integers.h>
 #if BS_WITH_CUDA
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/upload.h>
-#include <bs/lib/integers.h>
 #endif
 
 #include <algorithm>

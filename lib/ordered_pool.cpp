@@ -1,5 +1,6 @@
-#include <bs/lib/check.h>
 #include <bs/lib/ordered_pool.h>
+
+#include <bs/lib/check.h>
 #include <bs/lib/recording.h>
 
 #include <new>

@@ -1,5 +1,6 @@
-#include <bs/lib/integers.h>
 #include <bs/lib/patterns.h>
+
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,7 @@
 // Attention under packed masks against one score at a time in double, and against masks of bytes.
 #include <bs/autograd/sparse_attention.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/lib/patterns.h>
 #include <bs/tests/kernels/sparse_attention_rules.h>
 #include <doctest/doctest.h>
@@ -57,7 +58,7 @@ LayoutPtr dense(int64_t queries, int64_t keys, int block) {
 }  // namespace
 
 TEST_CASE("sparse_attention: packed masks of one head, of each head, and of each entry") {
-  for (const int block : {8, 16, 32, 64}) {
+  for (const int block : {8, 16, 32}) {
     CAPTURE(block);
     const int64_t queries = 2 * block + 3, keys = 2 * block - 5;
     const LayoutPtr layout = dense(queries, keys, block);
@@ -119,7 +120,7 @@ TEST_CASE("sparse_attention: a packed mask gives the bits that a mask of bytes g
 TEST_CASE("sparse_attention refuses a packed mask of other blocks") {
   const Tensor q = Tensor::empty({1, 2, 16, 8}, f32, test_device());
   SparseAttentionOptions o;
-  o.packed_mask = pack_mask(Tensor::empty({3, 16, 16}, boolean, test_device()), 8);
+  o.packed_mask = pack_mask(zeros({3, 16, 16}, boolean, test_device()), 8);
   CHECK_THROWS_WITH_AS(sparse_attention(q, q, q, dense(16, 16, 8), o),
                        "sparse_attention: packed_mask of 3 heads of 2 x 2 blocks of 8 for 2 heads "
                        "of 2 x 2 blocks of 8",

@@ -52,7 +52,7 @@ typedef enum bs_dtype {
 #define BS_MAX_RANK 8
 typedef struct bs_tensor bs_tensor;
 typedef struct bs_tensor_info {
-  bs_dtype dtype;
+  int dtype;       /**< a bs_dtype */
   int cuda_device; /**< -1: host memory */
   int rank;
   int64_t shape[BS_MAX_RANK], strides[BS_MAX_RANK]; /**< strides in elements */

@@ -82,7 +82,7 @@ bs_status bs_tensor_describe(const bs_tensor* t, bs_tensor_info* out) {
     const bs::Tensor& x = value("bs_tensor_describe", "the tensor", t);
     BS_CHECK(out != nullptr, "bs_tensor_describe: the place of a result is NULL");
     *out = bs_tensor_info{};
-    out->dtype = static_cast<bs_dtype>(x.dtype());
+    out->dtype = static_cast<int>(x.dtype());
     out->cuda_device = x.device().is_cuda() ? x.device().index() : -1;
     out->rank = x.rank();
     for (int i = 0; i < x.rank(); ++i) {

@@ -192,7 +192,8 @@ namespace {
 Variable made_parameter(const std::string& name, Tensor data) {
   BS_CHECK(is_floating(data.dtype()), "module: parameter {} of dtype {} cannot learn", name,
            data.dtype());
-  return Variable(std::move(data), data.defined());
+  const bool learns = data.defined();
+  return Variable(std::move(data), learns);
 }
 }  // namespace
 

@@ -20,6 +20,7 @@ size_t places_of(const Layout& layout) {
 /// A layout of the same size, with blocks at these places.
 LayoutPtr layout_at(const Layout& like, const std::vector<size_t>& places) {
   std::vector<BlockIndex> blocks;
+  blocks.reserve(places.size());
   const auto columns = static_cast<size_t>(like.cols());
   for (const size_t place : places)
     blocks.push_back(
@@ -31,6 +32,7 @@ LayoutPtr layout_at(const Layout& like, const std::vector<size_t>& places) {
 std::vector<size_t> taken_places(const Layout& layout) {
   const LayoutView v = layout.view(Device::cpu());
   std::vector<size_t> places;
+  places.reserve(static_cast<size_t>(v.nnz));
   for (int32_t i = 0; i < v.nnz; ++i)
     places.push_back(static_cast<size_t>(v.row_of[i]) * static_cast<size_t>(v.cols) +
                      static_cast<size_t>(v.col_of[i]));

@@ -6,6 +6,39 @@
 
 namespace bs::example {
 
+namespace {
+
+void add_timing(CLI::App& app, KroneckerOptions& o) {
+  app.add_option("--trace", o.trace, "file of profile's trace")->capture_default_str();
+  app.add_option("--wait", o.wait, "profile: runs that are not looked at")
+      ->check(CLI::Range(0, 1000).description(""))
+      ->capture_default_str();
+  app.add_option("--warmup", o.warm_up, "profile: runs to warm up")
+      ->check(CLI::Range(0, 1000).description(""))
+      ->capture_default_str();
+  app.add_option("--active", o.active, "profile: runs that are timed")
+      ->check(CLI::Range(1, 1000).description(""))
+      ->capture_default_str();
+  app.add_option("--runs", o.runs, "bench: runs, of which the median is shown")
+      ->check(CLI::Range(1, 10000).description(""))
+      ->capture_default_str();
+}
+
+void add_uses(CLI::App& app, KroneckerOptions& o) {
+  app.add_option("--data", o.data, "terrain: heights, a matrix in an .npy file; text: a file");
+  app.add_option("--out", o.out, "terrain: .npy file for the heights that are predicted");
+  app.add_option("--spacing", o.spacing, "terrain: every such row and column is known")
+      ->check(CLI::Range(2, 1000).description(""))
+      ->capture_default_str();
+  app.add_option("--steps", o.steps, "steps of the optimiser; 60 of terrain, 2000 of text")
+      ->check(CLI::Range(1, 100000).description(""));
+  app.add_option("--dense", o.dense, "terrain: points of the dense process")
+      ->check(CLI::Range(1, 20000).description(""))
+      ->capture_default_str();
+}
+
+}  // namespace
+
 bool parse_options(int argc, char** argv, KroneckerOptions& o) {
   CLI::App app(
       "Products with Kronecker products of square factors, in three ways: `steps` multiplies\n"
@@ -24,29 +57,8 @@ bool parse_options(int argc, char** argv, KroneckerOptions& o) {
   app.add_option("extents", o.extents, "rows, then the extent of each factor");
   app.add_option("--dtype", dtype, "f64, f32, bf16 or f16")->capture_default_str();
   app.add_option("--device", device, "cpu, cuda or auto")->capture_default_str();
-  app.add_option("--trace", o.trace, "file of profile's trace")->capture_default_str();
-  app.add_option("--wait", o.wait, "profile: runs that are not looked at")
-      ->check(CLI::Range(0, 1000).description(""))
-      ->capture_default_str();
-  app.add_option("--warmup", o.warm_up, "profile: runs to warm up")
-      ->check(CLI::Range(0, 1000).description(""))
-      ->capture_default_str();
-  app.add_option("--active", o.active, "profile: runs that are timed")
-      ->check(CLI::Range(1, 1000).description(""))
-      ->capture_default_str();
-  app.add_option("--runs", o.runs, "bench: runs, of which the median is shown")
-      ->check(CLI::Range(1, 10000).description(""))
-      ->capture_default_str();
-  app.add_option("--data", o.data, "terrain: heights, a matrix in an .npy file; text: a file");
-  app.add_option("--out", o.out, "terrain: .npy file for the heights that are predicted");
-  app.add_option("--spacing", o.spacing, "terrain: every such row and column is known")
-      ->check(CLI::Range(2, 1000).description(""))
-      ->capture_default_str();
-  app.add_option("--steps", o.steps, "steps of the optimiser; 60 of terrain, 2000 of text")
-      ->check(CLI::Range(1, 100000).description(""));
-  app.add_option("--dense", o.dense, "terrain: points of the dense process")
-      ->check(CLI::Range(1, 20000).description(""))
-      ->capture_default_str();
+  add_timing(app, o);
+  add_uses(app, o);
   app.add_flag("--smoke", o.smoke, "test itself and exit");
   try {
     app.parse(argc, argv);

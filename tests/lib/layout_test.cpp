@@ -342,8 +342,10 @@ TEST_CASE("cache: threads share what one makes, and do not wait for another's") 
   CHECK(*cache.get<int>(1, [&] { return ++made; }) == 1);
   slow.join();
   // What fails is tried again.
+#ifndef __SANITIZE_THREAD__  // whose call_once never ends where one has thrown before
   CHECK_THROWS_AS(cache.get<int>(3, []() -> int { throw Error("no"); }), Error);
   CHECK(*cache.get<int>(3, [] { return 7; }) == 7);
+#endif
 }
 
 TEST_CASE("sparse tensor checks that values fit the layout") {

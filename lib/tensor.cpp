@@ -252,12 +252,16 @@ Tensor Tensor::as_strided(const Shape& shape, const Strides& strides, int64_t of
   check_defined();
   BS_CHECK(shape.rank() == strides.rank(), "as_strided: shape {}, strides {}", shape, strides);
   for (int64_t extent : shape) BS_CHECK(extent >= 0, "as_strided: negative extent in {}", shape);
-  // In 128 bits, which extents and strides of 64 cannot overflow.
+  // In 128 bits, which one product of extent and stride cannot overflow; nor can sums that stay
+  // within 64.
   __extension__ using Wide = __int128;
+  constexpr Wide most = Wide{1} << 64;
   Wide first = Wide{offset_} + offset;
   Wide last = first;
-  for (int i = 0; i < shape.rank(); ++i)
-    (strides[i] < 0 ? first : last) += Wide{std::max<int64_t>(shape[i] - 1, 0)} * strides[i];
+  for (int i = 0; i < shape.rank(); ++i) {
+    Wide& end = strides[i] < 0 ? first : last;
+    end = std::clamp(end + Wide{std::max<int64_t>(shape[i] - 1, 0)} * strides[i], -most, most);
+  }
   const auto capacity = static_cast<int64_t>(storage_->bytes() / size_of(dtype_));
   BS_CHECK(shape.product() == 0 || (first >= 0 && last < capacity),
            "as_strided: shape {}, strides {}, offset {} leave a storage of {} elements", shape,

@@ -56,9 +56,9 @@ GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   check_x(op, x, options);
   const Tensor in = dense_image(x);
   const Shape groups = {x.size(0), options.groups};
-  const GroupNormResult result{.y = empty_image_like(in),
-                               .mean = Tensor::empty(groups, statistics_dtype(x), x.device()),
-                               .rstd = Tensor::empty(groups, statistics_dtype(x), x.device())};
+  GroupNormResult result{.y = empty_image_like(in),
+                         .mean = Tensor::empty(groups, statistics_dtype(x), x.device()),
+                         .rstd = Tensor::empty(groups, statistics_dtype(x), x.device())};
   const ChannelNorm norm{.x = in,
                          .residual = beside(op, in, residual),
                          .mean = result.mean,

@@ -23,7 +23,6 @@ namespace {
 using detail::check_lstm;
 using detail::LSTMSizes;
 using detail::sum_type;
-
 Tensor sum_of_biases(const LSTMWeights& w) {
   if (!w.bias_ih.defined() || !w.bias_hh.defined())
     return w.bias_ih.defined() ? w.bias_ih : w.bias_hh;
@@ -352,6 +351,7 @@ std::vector<LSTMResult> lstm_layers(const Tensor& x, std::span<const LSTMDirecti
       BS_DISPATCH_WORK(x.device(), work_of(now), lstm, std::span<const LSTMSteps>(now));
     }
   std::vector<LSTMResult> results;
+  results.reserve(all.size());
   for (const LSTMSteps& p : all) results.push_back(result_of(p));
   return results;
 }

@@ -1,5 +1,5 @@
 #include <bs/autograd/dropout.h>
-#include <bs/autograd/tape.h>
+#include <bs/autograd/recorded.h>
 #include <bs/kernels/dropout.h>
 
 namespace bs {
@@ -7,16 +7,15 @@ namespace bs {
 Variable dropout(const Variable& x, double p, Generator& generator) {
   if (p == 0) return x;
   const RandomState state = generator.next();
-  return tape().record("dropout", {x}, dropout(x.data(), p, state),
-                       [p, state](const Tensor& dy) { return Grads{dropout(dy, p, state)}; });
+  return record_self_adjoint("dropout", x,
+                             [p, state](const Tensor& dy) { return dropout(dy, p, state); });
 }
 
 Variable dropout2d(const Variable& x, double p, Generator& generator) {
   if (p == 0) return x;
   const RandomState state = generator.next();
-  const auto backward = [p, state](const Tensor& dy) { return Grads{dropout2d(dy, p, state)}; };
-  return tape().record("dropout2d", {x}, dropout2d(x.data(), p, state), backward,
-                       GradientOrder::any);
+  const auto drop = [p, state](const Tensor& dy) { return dropout2d(dy, p, state); };
+  return record_self_adjoint("dropout2d", x, drop, GradientOrder::any);
 }
 
 }  // namespace bs

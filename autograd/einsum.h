@@ -11,10 +11,12 @@ namespace bs {
 /** @brief The product of all operands, summed over letters that the result lacks.
  *
  *  @code einsum("bhid,bhjd->bhij", {q, k}) @endcode
- *  One letter an axis; without "->" the result has the letters that occur once, in order. Operands
- *  are multiplied from left to right, each pair as one batched matmul.
- *  @throws Error for a letter twice in one operand or in the result, for extents that differ, and
- *  for an ellipsis. */
+ *  One letter an axis. A letter twice in one operand means the diagonal. "..." stands for any axes,
+ *  which broadcast from the right; axes of 1 broadcast too. Without "->" the result has those of
+ * the ellipsis and then the letters that occur once, in order. Operands are multiplied from left to
+ *  right, each pair as one batched matmul.
+ *  @throws Error for a letter twice in the result, for extents that differ, and for an operand of
+ *  another rank than its letters. */
 Variable einsum(const std::string& equation, std::span<const Variable> operands);
 /** @brief sum(a b) of two vectors. */
 Variable dot(const Variable& a, const Variable& b);

@@ -37,4 +37,21 @@ Grads grad(std::span<const Variable> outputs, std::span<const Variable> inputs,
   return tape().gradients(outputs, inputs, starts, options);
 }
 
+VariableGrads differentiable_grad(std::span<const Variable> outputs,
+                                  std::span<const Variable> inputs,
+                                  std::span<const Variable> gradients) {
+  BS_CHECK(!outputs.empty(), "differentiable_grad: no outputs");
+  BS_CHECK(gradients.empty() || gradients.size() == outputs.size(),
+           "differentiable_grad: {} gradients for {} outputs", gradients.size(), outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    BS_CHECK(outputs[i].requires_grad(), "differentiable_grad: output {} requires no gradient", i);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    BS_CHECK(inputs[i].requires_grad(), "differentiable_grad: input {} requires no gradient", i);
+  VariableGrads starts(gradients.begin(), gradients.end());
+  starts.resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (!starts[i].defined()) starts[i] = Variable(one_for(outputs[i]));
+  return tape().recorded_gradients(outputs, inputs, starts);
+}
+
 }  // namespace bs

@@ -32,4 +32,32 @@ inline Grads grad(std::initializer_list<Variable> outputs, std::initializer_list
               std::span(gradients.begin(), gradients.size()), options);
 }
 
+/** @brief The gradients as variables, which are recorded themselves: functions of the inputs that
+ *  have derivatives in turn, of any order. For penalties of gradients, Hessians times vectors and
+ *  meta-learning; PyTorch's `create_graph=True`.
+ *  @code
+ *  const Variable slope = differentiable_grad(sum(f(x)), x);
+ *  (loss(f(x)) + mean(slope * slope)).backward();
+ *  @endcode
+ *  The graph stays. Recorded are the backwards of elementwise functions, products of matrices,
+ *  reductions, norms, softmax, views, selections by number, embeddings, dropout and losses over
+ *  elements and classes. @return undefined for an input that no output depends on
+ *  @param[in] gradients where to start, as for grad(); may require gradients themselves
+ *  @throws Error like grad(), where an operation between has no recorded backward, or where a
+ *  tensor that it needs was changed in place. */
+VariableGrads differentiable_grad(std::span<const Variable> outputs,
+                                  std::span<const Variable> inputs,
+                                  std::span<const Variable> gradients = {});
+inline VariableGrads differentiable_grad(std::initializer_list<Variable> outputs,
+                                         std::initializer_list<Variable> inputs,
+                                         std::initializer_list<Variable> gradients = {}) {
+  return differentiable_grad(std::span(outputs.begin(), outputs.size()),
+                             std::span(inputs.begin(), inputs.size()),
+                             std::span(gradients.begin(), gradients.size()));
+}
+/** @brief The same of one output for one input. */
+inline Variable differentiable_grad(const Variable& output, const Variable& input) {
+  return differentiable_grad({output}, {input}).front();
+}
+
 }  // namespace bs

@@ -1,18 +1,36 @@
 #include <bs/autograd/matmul.h>
-#include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/tape.h>
+
+#include <bs/autograd/recorded.h>
+#include <bs/autograd/reduce.h>
+#include <bs/autograd/view.h>
 #include <bs/kernels/matmul.h>
 
 namespace bs {
 
+namespace {
+
+struct Rule {
+  SavedTensor a, b;
+  bool wants_a, wants_b;
+
+  Grads operator()(const Tensor& dc) const {
+    return {wants_a ? matmul_backward_a(a.shape(), b, dc) : Tensor(),
+            wants_b ? matmul_backward_b(a, b.shape(), dc) : Tensor()};
+  }
+  VariableGrads again(const Recorded& r) const {
+    VariableGrads grads(2);
+    if (wants_a) grads[0] = sum_to(matmul(r.dy(), transpose(r.input(1, b), -2, -1)), a.shape());
+    if (wants_b) grads[1] = sum_to(matmul(transpose(r.input(0, a), -2, -1), r.dy()), b.shape());
+    return grads;
+  }
+};
+
+}  // namespace
+
 Variable matmul(const Variable& a, const Variable& b) {
   return tape().record(
       "matmul", {a, b}, matmul(a.data(), b.data()),
-      [a = SavedTensor(a.data()), b = SavedTensor(b.data()), wants_a = a.requires_grad(),
-       wants_b = b.requires_grad()](const Tensor& dc) {
-        return Grads{wants_a ? matmul_backward_a(a.shape(), b, dc) : Tensor(),
-                     wants_b ? matmul_backward_b(a, b.shape(), dc) : Tensor()};
-      });
+      Rule{SavedTensor(a.data()), SavedTensor(b.data()), a.requires_grad(), b.requires_grad()});
 }
 
 }  // namespace bs

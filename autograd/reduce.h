@@ -13,6 +13,10 @@ Variable var(const Variable& x, const Axes& axes = {}, bool keepdim = false, dou
 Variable amax(const Variable& x, const Axes& axes = {}, bool keepdim = false);
 /** @brief Saves x and its result. Equal smallest elements share the gradient evenly. */
 Variable amin(const Variable& x, const Axes& axes = {}, bool keepdim = false);
+/** @brief The sum over the axes along which `shape` would be broadcast to x. */
+Variable sum_to(const Variable& x, const Shape& shape);
+/** @brief The gradient of sum(x, axes, keepdim): dy, along the axes of an x of `x_shape`. */
+Variable sum_backward(const Shape& x_shape, const Variable& dy, const Axes& axes, bool keepdim);
 /** @brief The square root of var. Saves x and its result; where that is 0, so is the gradient. */
 Variable stddev(const Variable& x, const Axes& axes = {}, bool keepdim = false,
                 double correction = 1);

@@ -1,7 +1,6 @@
 #include <bs/autograd/rounding.h>
 
-#include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/tape.h>
+#include <bs/autograd/recorded.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/reduce.h>
@@ -9,10 +8,10 @@
 
 namespace bs {
 
-#define BS_STEP(function)                                                         \
-  Variable function(const Variable& x) {                                          \
-    return tape().record(#function, {x}, function(x.data()),                      \
-                         [](const Tensor& dy) { return Grads{zeros_like(dy)}; }); \
+#define BS_STEP(function)                                                  \
+  Variable function(const Variable& x) {                                   \
+    return record_chosen(#function, x, function(x.data()),                 \
+                         [](const Tensor& dy) { return zeros_like(dy); }); \
   }
 BS_STEP(floor)
 BS_STEP(ceil)
@@ -34,8 +33,7 @@ Variable remainder(const Variable& a, const Variable& b) {
 }
 
 Variable remainder(const Variable& a, Scalar b) {
-  return tape().record("remainder", {a}, remainder(a.data(), b),
-                       [](const Tensor& dy) { return Grads{dy}; });
+  return record_chosen("remainder", a, remainder(a.data(), b), [](const Tensor& dy) { return dy; });
 }
 
 }  // namespace bs

@@ -1,15 +1,28 @@
 #include <bs/autograd/scan.h>
 
-#include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/tape.h>
+#include <bs/autograd/recorded.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/scan.h>
 
 namespace bs {
 
+namespace {
+
+/// Sums up to each element, or from it on.
+struct CumulativeSum {
+  int axis;
+  bool reverse;
+
+  Tensor operator()(const Tensor& x) const { return cumsum(x, axis, reverse); }
+  Variable operator()(const Variable& x) const {
+    return record_linear("cumsum", x, (*this)(x.data()), CumulativeSum{axis, !reverse});
+  }
+};
+
+}  // namespace
+
 Variable cumsum(const Variable& x, int axis) {
-  return tape().record("cumsum", {x}, cumsum(x.data(), axis),
-                       [axis](const Tensor& dy) { return Grads{cumsum(dy, axis, true)}; });
+  return record_linear("cumsum", x, cumsum(x.data(), axis), CumulativeSum{axis, true});
 }
 
 Variable cumprod(const Variable& x, int axis) {

@@ -2,9 +2,10 @@
 
 #include <bs/autograd/anomaly.h>
 #include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/variable_state.h>
+#include <bs/autograd/tape_node.h>
 #include <bs/kernels/accumulate.h>
 #include <bs/kernels/copy.h>
+#include <bs/lib/changes.h>
 #include <bs/lib/out_of_memory.h>
 #include <bs/lib/trace.h>
 
@@ -16,22 +17,9 @@
 
 namespace bs {
 
+using detail::check_gradient;
+using detail::StatePointer;
 using detail::VariableState;
-using StatePointer = std::shared_ptr<VariableState>;
-
-/// One operation. It keeps its inputs alive; its outputs only as long as somebody else does.
-struct Tape::Node {
-  const char* name;
-  std::vector<StatePointer> inputs;  ///< null where no gradient is wanted
-  std::vector<std::weak_ptr<VariableState>> outputs;
-  GradientOrder order;
-  Backward one;  ///< of an operation of one result; else `many` is set
-  BackwardMany many;
-
-  bool reachable() const {
-    return std::any_of(outputs.begin(), outputs.end(), [](const auto& o) { return !o.expired(); });
-  }
-};
 
 Tape& Tape::current() {
   thread_local Tape tape;
@@ -46,12 +34,11 @@ bool wanted(std::span<const Variable> inputs) {
 }
 
 /// Numbers are unique over all threads, so a variable of another tape is never taken for ours.
-uint64_t next_number() {
-  static std::atomic<uint64_t> last = 0;
-  return ++last;
-}
+std::atomic<uint64_t> last_of_all = 0;
 
 }  // namespace
+
+uint64_t Tape::last_number() { return last_of_all; }
 
 Variable Tape::record(const char* name, std::initializer_list<Variable> inputs, Tensor y,
                       Backward backward, GradientOrder order) {
@@ -62,11 +49,12 @@ Variable Tape::record(const char* name, std::initializer_list<Variable> inputs, 
 Tape::Node& Tape::append(const char* name, std::span<const Variable> inputs,
                          std::span<const Variable> results, GradientOrder order) {
   drop_unreachable();
-  const uint64_t number = next_number();
+  const uint64_t number = ++last_of_all;
   const auto at = nodes_.emplace_hint(nodes_.end(), number, std::make_shared<Node>());
   Node& node = *at->second;
   node.name = name;
   node.order = order;
+  node.moment = change_count();
   node.inputs.reserve(inputs.size());
   for (const Variable& v : inputs) node.inputs.push_back(v.requires_grad() ? v.state_ : nullptr);
   node.outputs.reserve(results.size());
@@ -81,19 +69,36 @@ Tape::Node& Tape::append(const char* name, std::span<const Variable> inputs,
 
 Variable Tape::record(const char* name, std::span<const Variable> inputs, Tensor y,
                       Backward backward, GradientOrder order) {
+  return record(name, inputs, std::move(y), std::move(backward), order, nullptr);
+}
+
+Variable Tape::record(const char* name, std::span<const Variable> inputs, Tensor y,
+                      Backward backward, GradientOrder order, Again again) {
   if (detecting_anomaly()) detail::check_results(name, inputs, {&y, 1});
   Variable result(std::move(y));
-  if (wanted(inputs)) append(name, inputs, {&result, 1}, order).one = std::move(backward);
+  if (!wanted(inputs)) return result;
+  Node& node = append(name, inputs, {&result, 1}, order);
+  node.one = std::move(backward);
+  node.again = again;
   return result;
 }
 
 std::vector<Variable> Tape::record_many(const char* name, std::span<const Variable> inputs,
                                         std::vector<Tensor> outputs, BackwardMany backward,
                                         GradientOrder order) {
+  return record_many(name, inputs, std::move(outputs), std::move(backward), order, nullptr);
+}
+
+std::vector<Variable> Tape::record_many(const char* name, std::span<const Variable> inputs,
+                                        std::vector<Tensor> outputs, BackwardMany backward,
+                                        GradientOrder order, Again again) {
   if (detecting_anomaly()) detail::check_results(name, inputs, outputs);
   std::vector<Variable> results(std::make_move_iterator(outputs.begin()),
                                 std::make_move_iterator(outputs.end()));
-  if (wanted(inputs)) append(name, inputs, results, order).many = std::move(backward);
+  if (!wanted(inputs)) return results;
+  Node& node = append(name, inputs, results, order);
+  node.many = std::move(backward);
+  node.again = again;
   return results;
 }
 
@@ -150,15 +155,15 @@ void add(Tensor& total, Tensor part) {
   accumulate(total, contiguous(part));
 }
 
-void check_gradient(const char* name, const Tensor& gradient, const Tensor& data) {
+}  // namespace
+
+void detail::check_gradient(const char* name, const Tensor& gradient, const Tensor& data) {
   BS_CHECK(gradient.shape() == data.shape() && gradient.dtype() == data.dtype() &&
                gradient.device() == data.device(),
            "backward: {} gave a gradient {} {} on {} for a variable {} {} on {}", name,
            gradient.dtype(), gradient.shape(), gradient.device(), data.dtype(), data.shape(),
            data.device());
 }
-
-}  // namespace
 
 /// One backward: the operations between its start and the leaves, newest first, and the gradients
 /// being summed. Everything pending is in here, so an exception leaves nothing behind.
@@ -192,14 +197,6 @@ struct Tape::Walk {
     sum.of = state;
     ++sum.missing;
     if (state->node != 0) nodes[state->node];
-  }
-
-  /// Backwards are functions of tensors, which nothing records.
-  void refuse_create_graph() const {
-    BS_CHECK(nodes.empty(),
-             "backward: create_graph: no backward is recorded, so there is no second derivative of "
-             "{}; take it by differences of first ones",
-             nodes.begin()->second->name);
   }
 
   void deliver(const char* name, VariableState& to, Tensor gradient) {
@@ -290,7 +287,6 @@ Grads Tape::gradients(std::span<const Variable> from, std::span<const Variable> 
 
 void Tape::walk_back(Walk& walk, std::span<const Variable> from, std::span<const Tensor> gradients,
                      BackwardOptions options) {
-  if (options.create_graph) walk.refuse_create_graph();
   const TraceRange range("backward");
   const NoGrad no_grad;
   for (size_t i = 0; i < from.size(); ++i)

@@ -16,9 +16,6 @@ struct VariableState;
 struct BackwardOptions {
   /** @brief Keep what the tape saved, so that backward can run again over the same graph. */
   bool retain_graph = false;
-  /** @brief Record the backward itself, for second derivatives: refused, with the operation's name.
-   */
-  bool create_graph = false;
 };
 
 /** @brief A tensor with a place for its gradient. Copies name the same variable. A Tensor becomes a

@@ -1,45 +1,67 @@
 #include <bs/autograd/where.h>
 
-#include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/tape.h>
+#include <bs/autograd/copy.h>
+#include <bs/autograd/recorded.h>
+#include <bs/autograd/reduce.h>
 #include <bs/kernels/copy.h>
-#include <bs/kernels/reduce.h>
 #include <bs/kernels/where.h>
 
 namespace bs {
 
 namespace {
-/// The gradient for `to`, an operand of `shape` and `dtype`, from one of the result's.
-Tensor fitted(const Tensor& gradient, const Shape& shape, DType dtype) {
-  return cast(sum_to(gradient, shape), dtype);
-}
+
+/// The gradients of where(condition, a, b), for those of a and b that are wanted.
+struct Rule {
+  SavedTensor condition;
+  Shape shape_a, shape_b;
+  DType dtype_a, dtype_b;
+  bool wants_a, wants_b;
+
+  template <class T>
+  T to_a(const T& dy) const {
+    return cast(sum_to(where(condition.get(), dy, 0), shape_a), dtype_a);
+  }
+  template <class T>
+  T to_b(const T& dy) const {
+    return cast(sum_to(where(condition.get(), 0, dy), shape_b), dtype_b);
+  }
+  Grads operator()(const Tensor& dy) const {
+    return {wants_a ? to_a(dy) : Tensor(), wants_b ? to_b(dy) : Tensor()};
+  }
+  VariableGrads again(const Recorded& r) const {
+    return {wants_a ? to_a(r.dy()) : Variable(), wants_b ? to_b(r.dy()) : Variable()};
+  }
+};
+
+/// The same of where(condition, a, number) or where(condition, number, a).
+struct RuleOfOne {
+  Rule both;
+  bool is_a;
+
+  Grads operator()(const Tensor& dy) const { return {is_a ? both.to_a(dy) : both.to_b(dy)}; }
+  VariableGrads again(const Recorded& r) const {
+    return {is_a ? both.to_a(r.dy()) : both.to_b(r.dy())};
+  }
+};
+
 }  // namespace
 
 Variable where(const Tensor& condition, const Variable& a, const Variable& b) {
-  return tape().record(
-      "where", {a, b}, where(condition, a.data(), b.data()),
-      [condition = SavedTensor(condition), wants_a = a.requires_grad(), wants_b = b.requires_grad(),
-       shape_a = a.shape(), shape_b = b.shape(), dtype_a = a.dtype(),
-       dtype_b = b.dtype()](const Tensor& dy) {
-        return Grads{wants_a ? fitted(where(condition, dy, 0), shape_a, dtype_a) : Tensor(),
-                     wants_b ? fitted(where(condition, 0, dy), shape_b, dtype_b) : Tensor()};
-      });
+  return tape().record("where", {a, b}, where(condition, a.data(), b.data()),
+                       Rule{SavedTensor(condition), a.shape(), b.shape(), a.dtype(), b.dtype(),
+                            a.requires_grad(), b.requires_grad()});
 }
 
 Variable where(const Tensor& condition, const Variable& a, Scalar b) {
   return tape().record(
       "where", {a}, where(condition, a.data(), b),
-      [condition = SavedTensor(condition), shape = a.shape(), dtype = a.dtype()](const Tensor& dy) {
-        return Grads{fitted(where(condition, dy, 0), shape, dtype)};
-      });
+      RuleOfOne{{SavedTensor(condition), a.shape(), {}, a.dtype(), {}, true, false}, true});
 }
 
 Variable where(const Tensor& condition, Scalar a, const Variable& b) {
   return tape().record(
       "where", {b}, where(condition, a, b.data()),
-      [condition = SavedTensor(condition), shape = b.shape(), dtype = b.dtype()](const Tensor& dy) {
-        return Grads{fitted(where(condition, 0, dy), shape, dtype)};
-      });
+      RuleOfOne{{SavedTensor(condition), {}, b.shape(), {}, b.dtype(), false, true}, false});
 }
 
 }  // namespace bs

@@ -88,18 +88,6 @@ TEST_CASE("grad: errors of several outputs leave the graph as it was") {
   CHECK(of(grad({y}, {x})[0]) == Doubles{1, 1});
 }
 
-TEST_CASE("grad: second derivatives are refused with the operation's name") {
-  const Variable x(values({1, 2}), true);
-  const Variable y = sum(x * x);
-  CHECK_THROWS_WITH_AS(grad(y, {x}, {.create_graph = true}),
-                       "backward: create_graph: no backward is recorded, so there is no second "
-                       "derivative of sum; take it by differences of first ones",
-                       Error);
-  CHECK_THROWS_AS(y.backward({.create_graph = true}), Error);
-  y.backward();
-  CHECK(of(x.grad()) == Doubles{2, 4});
-}
-
 TEST_CASE("grad: its errors") {
   const Variable x(values({1, 2}), true), fixed(values({1}));
   CHECK_THROWS_WITH_AS(

@@ -21,6 +21,14 @@ Variable squared_relu(const Variable& x) {
                        });
 }
 
+/// x^2 / 2, whose gradient has one too.
+Variable half_square(const Variable& x) {
+  return tape().record(
+      "half_square", {x}, x.data() * x.data() * 0.5,
+      Twice{[x = SavedTensor(x.data())](const Tensor& dy) { return Grads{dy * x}; },
+            [](const Recorded& r) { return VariableGrads{r.dy() * r.input()}; }});
+}
+
 /// y_i = x_i + x_(i-1), written as a loop over memory.
 Variable with_neighbour(const Variable& x) {
   BS_CHECK(x.dtype() == f32 && x.device().is_cpu() && x.rank() == 1,
@@ -76,6 +84,15 @@ TEST_CASE("own operation: a loop over memory") {
   sum(y * Tensor::from<float>({1, 10, 100})).backward();
   CHECK(equal(x.grad(), Tensor::from<float>({11, 110, 100})));
   CHECK_THROWS_AS(own::with_neighbour(zeros({2, 2})), Error);
+}
+
+TEST_CASE("own operation: a gradient with a gradient") {
+  const Variable x(randn({7}, f64), true);
+  gradcheck([](const std::vector<Variable>& in) { return own::half_square(in[0]); }, {x});
+  const Variable slope = differentiable_grad(sum(own::half_square(x)), x);
+  const Grads ones = grad(sum(slope), {x});
+  CHECK(equal(slope.data(), x.data()));
+  CHECK(equal(ones[0], full({7}, 1, f64)));
 }
 
 TEST_CASE("own module: in a model") {

@@ -10,8 +10,11 @@
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <random>
 
 using namespace bs;
 using namespace bs::test;
@@ -24,13 +27,16 @@ Tensor vector(std::initializer_list<T> v) {
   return Tensor::from<T>(v).to(test_device());
 }
 
-/// Every letter counted through, every product added.
+/// Every letter counted through, every product added. An axis of 1 stands for as many as others
+/// have.
 Reference naive_einsum(const std::vector<std::string>& inputs, const std::string& result,
                        const References& in) {
   std::map<char, int64_t> extents;
   for (size_t n = 0; n < in.size(); ++n)
-    for (size_t i = 0; i < inputs[n].size(); ++i)
-      extents[inputs[n][i]] = in[n].shape[static_cast<int>(i)];
+    for (size_t i = 0; i < inputs[n].size(); ++i) {
+      int64_t& extent = extents.emplace(inputs[n][i], 1).first->second;
+      if (in[n].shape[static_cast<int>(i)] != 1) extent = in[n].shape[static_cast<int>(i)];
+    }
   Shape shape;
   for (const char c : result) shape.push_back(extents[c]);
   Reference y(shape);
@@ -43,14 +49,17 @@ Reference naive_einsum(const std::vector<std::string>& inputs, const std::string
       at[c] = rest % extent;
       rest /= extent;
     }
-    const auto place = [&](const std::string& letters) {
+    const auto place = [&](const std::string& letters, const Shape& extent) {
       int64_t p = 0;
-      for (const char c : letters) p = p * extents[c] + at[c];
+      for (size_t i = 0; i < letters.size(); ++i) {
+        const int64_t n = extent[static_cast<int>(i)];
+        p = p * n + (n == 1 ? 0 : at[letters[i]]);
+      }
       return static_cast<size_t>(p);
     };
     double product = 1;
-    for (size_t n = 0; n < in.size(); ++n) product *= in[n][place(inputs[n])];
-    y[place(result)] += product;
+    for (size_t n = 0; n < in.size(); ++n) product *= in[n][place(inputs[n], in[n].shape)];
+    y[place(result, shape)] += product;
   }
   return y;
 }
@@ -80,13 +89,83 @@ TEST_CASE("einsum") {
   check_einsum("bij,bjk->bik", {"bij", "bjk"}, "bik", {{0, 2, 3}, {0, 3, 2}});
 }
 
+TEST_CASE("einsum: an ellipsis, axes of 1 and diagonals") {
+  check_einsum("...ij,...jk->...ik", {"Bij", "Bjk"}, "Bik", {{2, 3, 4}, {2, 4, 5}});
+  check_einsum("...ij,...jk", {"ABij", "Bjk"}, "ABik", {{2, 3, 3, 4}, {3, 4, 5}});
+  check_einsum("...ij,...jk->...ik", {"ABij", "ABjk"}, "ABik", {{2, 1, 3, 4}, {1, 3, 4, 5}});
+  check_einsum("i...,ji->...j", {"iAB", "ji"}, "ABj", {{3, 2, 4}, {5, 3}});
+  check_einsum("...->...", {"AB"}, "AB", {{2, 3}});
+  check_einsum("...i->i", {"ABi"}, "i", {{2, 3, 4}});
+  check_einsum("...i->...", {"i"}, "", {{4}});
+  check_einsum("i...->...", {"iA"}, "A", {{0, 3}});
+  check_einsum("ij,jk->ik", {"ij", "jk"}, "ik", {{3, 1}, {4, 5}});
+  check_einsum("ij,ij->ij", {"ij", "ij"}, "ij", {{1, 4}, {3, 1}});
+  check_einsum("ii->i", {"ii"}, "i", {{4, 4}});
+  check_einsum("ii", {"ii"}, "", {{4, 4}});
+  check_einsum("iji,jk->ik", {"iji", "jk"}, "ik", {{3, 2, 3}, {2, 4}});
+  check_einsum("iijj->ji", {"iijj"}, "ji", {{2, 2, 3, 3}});
+  check_einsum("iii,i->i", {"iii", "i"}, "i", {{3, 3, 3}, {3}});
+  check_einsum("...ii->...i", {"Aii"}, "Ai", {{2, 0, 0}});
+}
+
+TEST_CASE("einsum: thousands of random equations") {
+  std::mt19937 random(41);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int round = 0; round < 2000; ++round) {
+    std::map<char, int64_t> extents;
+    for (const char c : {'a', 'b', 'c', 'd', 'X', 'Y'}) extents[c] = 1 + below(3);
+    const int operands = 1 + below(3), longest = below(3);
+    std::string equation, all;
+    std::vector<std::string> inputs;
+    References values;
+    Variables given;
+    for (int i = 0; i < operands; ++i) {
+      std::string letters;
+      for (int n = below(4); n > 0; --n) letters += static_cast<char>('a' + below(4));
+      const std::string more =
+          std::string("XY").substr(static_cast<size_t>(2 - below(longest + 1)));
+      const size_t at = static_cast<size_t>(below(static_cast<int>(letters.size()) + 1));
+      equation += (i > 0 ? "," : "") + letters.substr(0, at) + "..." + letters.substr(at);
+      inputs.push_back(letters.substr(0, at) + more + letters.substr(at));
+      all += letters;
+      Shape shape;
+      for (const char c : inputs.back()) shape.push_back(extents[c]);
+      values.push_back(random_reference(shape, static_cast<uint64_t>(3 * round + i)));
+      given.emplace_back(values.back().tensor(f64, test_device()));
+    }
+    std::string result, wide;
+    for (const std::string& letters : inputs)
+      for (const char c : letters)
+        if (c < 'a' && wide.find(c) == std::string::npos) wide += c;
+    std::ranges::sort(wide);
+    for (const char c : all)
+      if (below(2) == 0 && result.find(c) == std::string::npos) result += c;
+    equation += "->..." + result;
+    CAPTURE(equation);
+    const Reference expected = naive_einsum(inputs, wide + result, values);
+    const Reference actual =
+        Reference::of(einsum(equation, std::span<const Variable>(given)).data());
+    REQUIRE(actual.shape == expected.shape);
+    for (size_t k = 0; k < expected.values.size(); ++k)
+      REQUIRE(std::abs(actual[k] - expected[k]) <= 1e-12 * 81);
+  }
+}
+
 TEST_CASE("einsum refuses what does not fit") {
   const Tensor a = Tensor::empty({2, 3}, f32);
   CHECK_THROWS_WITH_AS(einsum("ij,jk->ik", {a, a}), "einsum: j is 3 and 2 in ij,jk->ik", Error);
-  CHECK_THROWS_WITH_AS(einsum("ii->i", {a}), "einsum: i is twice in one term of ii->i", Error);
+  CHECK_THROWS_WITH_AS(einsum("ii->i", {a}), "einsum: i is 2 and 3 in ii->i", Error);
+  CHECK_THROWS_WITH_AS(einsum("ij->ii", {a}), "einsum: i is twice in one term of ij->ii", Error);
+  CHECK_THROWS_WITH_AS(einsum("...i...->i", {a}),
+                       "einsum: an ellipsis is twice in one term of ...i...->i", Error);
   CHECK_THROWS_WITH_AS(einsum("ij->ik", {a}), "einsum: k of the result is in no operand of ij->ik",
                        Error);
-  CHECK_THROWS_WITH_AS(einsum("...i->i", {a}), "einsum: '.' in ...i->i is no letter", Error);
+  CHECK_THROWS_WITH_AS(einsum("i.j->i", {a}),
+                       "einsum: '.' in i.j->i is no letter, and no ellipsis of three", Error);
+  CHECK_THROWS_WITH_AS(einsum("...ijk->i", {a}),
+                       "einsum: operand 0 of shape [2, 3] for the axes .ijk of ...ijk->i", Error);
+  CHECK_THROWS_WITH_AS(einsum("...i,...i->i", {a, Tensor::empty({3, 3}, f32)}),
+                       "einsum: an axis of the ellipsis is 2 and 3 in ...i,...i->i", Error);
   CHECK_THROWS_WITH_AS(einsum("ij", {a, a}), "einsum: 2 operands for ij", Error);
   CHECK_THROWS_WITH_AS(einsum("ijk->i", {a}),
                        "einsum: operand 0 of shape [2, 3] for the axes ijk of ijk->i", Error);

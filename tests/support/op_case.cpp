@@ -123,7 +123,8 @@ void check_op(const OpCase& c) {
     const Reference expected = c.reference(inputs);
     const Reference dy = rounded({random_reference(expected.shape, 99)}, dtype).front();
     const Outcome outcome = run(c, inputs, dy, dtype);
-    check_close(what, outcome.y, expected, c.steps * epsilon(dtype) * largest(expected));
+    check_close(what, outcome.y, expected,
+                c.steps * epsilon(dtype) * std::max(c.terms, largest(expected)));
     const Outcome again = run(c, inputs, dy, dtype);
     CHECK_MESSAGE(outcome.y.values == again.y.values, what, ": two runs differ");
     if (!c.differentiable) continue;

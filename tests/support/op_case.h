@@ -20,8 +20,10 @@ struct OpCase {
   std::function<Reference(const References&)> reference;  ///< naive loops in double, written anew
   /** Range inputs are drawn from; set it to stay away from kinks and poles. */
   double low = -1, high = 1;
-  /** Steps of the output dtype's precision allowed, relative to the largest reference value. */
+  /** Steps of the output dtype's precision allowed, relative to the largest reference value, or to
+   *  `terms` where that is more. */
   double steps = 16;
+  double terms = 0;  ///< the size of terms in the output's sums, where these may cancel
   bool differentiable = true;
   std::vector<DType> dtypes = {f64, f32, f16, bf16};
 };

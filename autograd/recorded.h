@@ -1,0 +1,76 @@
+#pragma once
+/** @file Backwards that are recorded themselves, for derivatives of derivatives: what an operation
+ *  gives besides its backward on tensors, so that differentiable_grad() can go through it. */
+#include <bs/autograd/saved_tensor.h>
+#include <bs/autograd/tape.h>
+
+#include <functional>
+#include <initializer_list>
+#include <utility>
+
+namespace bs {
+
+/** @brief A backward on tensors and the same on variables. `again` is a function of a Recorded that
+ *  gives VariableGrads, and calls differentiable operations alone. */
+template <class First, class Again>
+struct Twice {
+  First first;
+  Again second;
+
+  auto operator()(const auto& dy) const { return first(dy); }
+  VariableGrads again(const Recorded& r) const { return second(r); }
+};
+template <class First, class Again>
+Twice(First, Again) -> Twice<First, Again>;
+
+/** @brief Records y = A x by a map that is linear, of which `adjoint` gives the gradient; both are
+ *  called with tensors and with variables.
+ *  @code
+ *  return record_linear("cumsum", x, cumsum(x.data(), axis),
+ *                       [axis](const auto& dy) { return cumsum(dy, axis, true); });
+ *  @endcode */
+template <class Adjoint>
+Variable record_linear(const char* name, const Variable& x, Tensor y, Adjoint adjoint,
+                       GradientOrder order = GradientOrder::row_major) {
+  return tape().record(
+      name, {x}, std::move(y),
+      Twice{[adjoint](const Tensor& dy) { return Grads{adjoint(dy)}; },
+            [adjoint](const Recorded& r) { return VariableGrads{adjoint(r.dy())}; }},
+      order);
+}
+
+/** @brief map(x), recorded: of a function of tensors that is linear and its own adjoint, such as a
+ *  product with weights that depend on nothing. */
+template <class Map>
+Variable record_self_adjoint(const char* name, const Variable& x, Map map,
+                             GradientOrder order = GradientOrder::row_major) {
+  return tape().record(name, {x}, map(x.data()),
+                       Twice{[map](const Tensor& dy) { return Grads{map(dy)}; },
+                             [=](const Recorded& r) {
+                               return VariableGrads{record_self_adjoint(name, r.dy(), map, order)};
+                             }},
+                       order);
+}
+
+/** @brief Records y of a function that is linear but for the places where it has a kink: its
+ *  gradient is `map` of that of y, which depends on x by steps alone, and so is that of `map`. */
+template <class Map>
+Variable record_chosen(const char* name, const Variable& x, Tensor y, Map map) {
+  return tape().record(name, {x}, std::move(y),
+                       Twice{[map](const Tensor& dy) { return Grads{map(dy)}; },
+                             [name, map](const Recorded& r) {
+                               return VariableGrads{record_self_adjoint(name, r.dy(), map)};
+                             }});
+}
+
+/** @brief The gradients of `function`, the operation's definition in differentiable operations, for
+ *  the inputs that it is a function of: as the tape finds them, and recorded. Takes the time of the
+ *  definition. An input of which no gradient is wanted comes undefined, and gets none. */
+VariableGrads by_definition(
+    const Recorded& r, const std::function<Variable(std::span<const Variable> inputs)>& function);
+/** @brief The same of an operation of several results, of which the wanted ones have a gradient. */
+VariableGrads by_definition(
+    const Recorded& r,
+    const std::function<std::vector<Variable>(std::span<const Variable> inputs)>& function);
+
+}  // namespace bs

@@ -1,0 +1,36 @@
+#pragma once
+/** @file What the tape remembers of an operation. Private to the engine. */
+#include <bs/autograd/tape.h>
+#include <bs/autograd/variable_state.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace bs {
+
+namespace detail {
+
+using StatePointer = std::shared_ptr<VariableState>;
+
+/// Throws unless `gradient`, which the backward of `name` gave, is like the variable's data.
+void check_gradient(const char* name, const Tensor& gradient, const Tensor& data);
+
+}  // namespace detail
+
+/// One operation. It keeps its inputs alive; its outputs only as long as somebody else does.
+struct Tape::Node {
+  const char* name;
+  std::vector<detail::StatePointer> inputs;  ///< null where no gradient is wanted
+  std::vector<std::weak_ptr<detail::VariableState>> outputs;
+  GradientOrder order;
+  Backward one;  ///< of an operation of one result; else `many` is set
+  BackwardMany many;
+  Again again = nullptr;  ///< where the backward is recorded too
+  uint64_t moment = 0;    ///< when the operation ran
+
+  bool reachable() const {
+    return std::any_of(outputs.begin(), outputs.end(), [](const auto& o) { return !o.expired(); });
+  }
+};
+
+}  // namespace bs

@@ -39,9 +39,10 @@ struct AdamStep {
     g += decay * w;
     m += mix1 * (g - m);
     v = beta2 * v + mix2 * g * g;
-    // In this order a NaN of v comes through.
-    if (amsgrad) largest = v <= largest ? largest : v;
-    w -= rate * m / (std::sqrt(amsgrad ? largest : v) * scale2 + eps);
+    // In this order a NaN of v comes through. Choices without branches: they vectorise.
+    const W most = v <= largest ? largest : v;
+    largest = amsgrad ? most : largest;
+    w -= rate * m / (std::sqrt(amsgrad ? most : v) * scale2 + eps);
   }
 };
 

@@ -22,8 +22,9 @@ LayoutPtr conv2d_layout(const Tensor& mask, int block);
  *  @return y [N, K, P, Q] in x's format. Channels of a row without blocks are the bias. Sums are
  *  kept in f32, in f64 for f64, and rounded once.
  *  @throws Error when shapes do not match, dtypes or devices differ, or for groups.
- *  Cost: in proportion to the blocks. On the CPU, and on Hopper for blocks of 64 and 128 in f16 and
- *  bf16, one kernel walks the blocks there are, and reads x in place where it is channels-last.
+ *  Cost: the products grow with the blocks, packing x does not: below a density of .3 the CPU takes
+ *  more than the blocks' share. On the CPU, and on Hopper for blocks of 64 and 128 in f16 and bf16,
+ *  one kernel walks the blocks there are, and reads x in place where it is channels-last.
  *  Other GPUs and types gather R S times the pixels of some images at a time, but for a filter of
  *  1x1 with stride 1. */
 Tensor block_sparse_conv2d(const Tensor& x, const SparseTensor& weight, Extent2 kernel,

@@ -11,7 +11,9 @@ void copy(const Tensor& from, const Tensor& to) {
   check_writable("copy", to);
   // Where views overlap, what is written first is not what was there: a copy stands between.
   if (ranges_overlap(from, to)) return copy(clone(from), to);
-  if (from.dtype() == to.dtype() && from.is_contiguous() && to.is_contiguous()) {
+  // On the CPU all cores copy, below.
+  if (!from.device().is_cpu() && from.dtype() == to.dtype() && from.is_contiguous() &&
+      to.is_contiguous()) {
     copy_bytes(from, to);
     return;
   }

@@ -25,6 +25,16 @@ struct RowListExtents {
 LayoutPtr layout_from_rows(const Tensor& row_offsets, const Tensor& columns,
                            const RowListExtents& extents);
 
+/** @brief The layout of the blocks where `mask` is not zero, of which there are `nnz`.
+ *
+ *  Layout::from_mask counts them itself, for which it fetches the mask; here the host waits for
+ *  nothing, so that a mask which changes every step costs a few small launches.
+ *  @param[in] mask [rows, cols] (one head) or [heads, rows, cols], any dtype, on any device
+ *  @throws Error for another rank or block size; on the CPU also for another number of blocks. On
+ *  CUDA such a mask gives a layout that is wrong, but reads no memory of others.
+ *  Cost: a few passes over the mask, and layout_from_rows. */
+LayoutPtr layout_from_mask(const Tensor& mask, int block, int64_t nnz);
+
 /// Fills in the arrays of a layout, whose view holds the extents. Dense lists.
 BS_BACKENDS(void layout_from_rows(const Tensor& row_offsets, const Tensor& columns,
                                   const LayoutArrays& arrays, Stream stream))

@@ -99,8 +99,17 @@ void div(const Operand& a, const Operand& b, const Tensor& y, Stream) {
 }
 
 void pow(const Operand& a, const Operand& b, const Tensor& y, Stream) {
-  // A square is what most powers are, and std::pow is a call an element.
-  if (!b.tensor.defined() && b.number.to<double>() == 2) return mul(a, a, y, {});
+  // Squares and cubes are what most powers are, and std::pow is a call an element.
+  const double number = b.tensor.defined() ? 0 : b.number.to<double>();
+  if (number == 2) return mul(a, a, y, {});
+  const auto cube = []<class W>(W p, W q) {
+    if constexpr (std::is_floating_point_v<W>) {
+      return p * p * p;
+    } else {
+      return power(p, q);
+    }
+  };
+  if (number == 3) return arithmetic("pow", cube, a, b, y);
   arithmetic(
       "pow", []<class W>(W p, W q) { return power(p, q); }, a, b, y);
 }

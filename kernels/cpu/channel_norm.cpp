@@ -24,20 +24,31 @@ struct Parts {
   }
 };
 
-/// Calls f(o, part, first element, rows, width) for each part: rows of `inner` slots, or one row of
-/// one slot.
-template <class F>
+/// What a thread needs for the rows of a part.
+template <class T>
+struct PartBuffers {
+  RowBuffer<T> in, other, y, out;
+  std::vector<Wide<T>> gradients;
+
+  explicit PartBuffers(int64_t n)
+      : in(n), other(n), y(n), out(n), gradients(static_cast<size_t>(n)) {}
+};
+
+/// Calls f(o, part, first element, rows, width, buffers) for each part: rows of `inner` slots, or
+/// one row of one slot.
+template <class T, class F>
 void for_each_part(const ChannelSlots& s, F&& f) {
   const Parts p(s);
+  const bool is_plane = s.inner == 1;
   const int64_t size = p.length * s.inner;
   parallel_for(s.outer * p.parts, std::max<int64_t>(1, elementwise_grain / size),
                [&](int64_t begin, int64_t end) {
+                 PartBuffers<T> buffers(is_plane ? std::min(p.length, s.n) : s.inner);
                  for (int64_t task = begin; task < end; ++task) {
                    const int64_t o = task / p.parts, part = task % p.parts;
                    const int64_t first = (o * s.n + part * p.length) * s.inner;
                    const int64_t count = p.count(s, part);
-                   const bool is_plane = s.inner == 1;
-                   f(o, part, first, is_plane ? 1 : count, is_plane ? count : s.inner);
+                   f(o, part, first, is_plane ? 1 : count, is_plane ? count : s.inner, buffers);
                  }
                });
 }
@@ -160,10 +171,10 @@ void moments(const ChannelSlots& s, const Tensor& x, const ChannelStatistics& to
   const int64_t parts = Parts(s).parts;
   std::vector<W> mean(static_cast<size_t>(s.slots() * parts)), squares(mean.size());
   const T* from = x.data<T>();
-  for_each_part(s, [&](int64_t o, int64_t part, int64_t first, int64_t rows, int64_t width) {
-    RowBuffer<T> buffer(width);
+  for_each_part<T>(s, [&](int64_t o, int64_t part, int64_t first, int64_t rows, int64_t width,
+                          PartBuffers<T>& buffers) {
     const int64_t at = (o * parts + part) * s.inner;
-    part_moments<T>(from + first, rows, width, s.inner == 1, buffer, mean.data() + at,
+    part_moments<T>(from + first, rows, width, s.inner == 1, buffers.in, mean.data() + at,
                     squares.data() + at);
   });
   if (to.batches.defined()) ++*to.batches.data<int64_t>();
@@ -193,16 +204,16 @@ void normalise(const ChannelSlots& s, const ChannelNorm& norm, const Tensor& y) 
   const T *from = norm.x.data<T>(), *more = maybe<T>(norm.residual);
   T* to = y.data<T>();
   visit_row<W>(s.inner > 1, Mask::none, [&]<class R>(R, auto) {
-    for_each_part(s, [&](int64_t o, int64_t, int64_t first, int64_t rows, int64_t width) {
-      RowBuffer<T> in_buffer(width), more_buffer(width), out_buffer(width);
+    for_each_part<T>(s, [&](int64_t o, int64_t, int64_t first, int64_t rows, int64_t width,
+                            PartBuffers<T>& buffers) {
       const auto base = o * s.inner;
       const R row{of.mean.data() + base, of.scale.data() + base, of.shift.data() + base};
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t at = first + r * width;
-        const W* in = in_buffer.read(from + at, width);
-        W* out = out_buffer.target(to + at);
+        const W* in = buffers.in.read(from + at, width);
+        W* out = buffers.out.target(to + at);
         if (more) {
-          const W* other = more_buffer.read(more + at, width);
+          const W* other = buffers.other.read(more + at, width);
 #pragma omp simd
           for (int64_t i = 0; i < width; ++i) out[i] = row.z(in, i) + other[i];
         } else {
@@ -213,7 +224,7 @@ void normalise(const ChannelSlots& s, const ChannelNorm& norm, const Tensor& y) 
 #pragma omp simd
           for (int64_t i = 0; i < width; ++i) out[i] = out[i] < 0 ? W{0} : out[i];
         }
-        out_buffer.write(to + at, width);
+        buffers.out.write(to + at, width);
       }
     });
   });
@@ -228,17 +239,17 @@ void slot_sums(const ChannelSlots& s, const ChannelNorm& norm, const ChannelGrad
   visit_row<W>(
       s.inner > 1, mask_of(norm, gradient),
       [&]<class R, Mask mask>(R, std::integral_constant<Mask, mask>) {
-        for_each_part(s, [&](int64_t o, int64_t part, int64_t first, int64_t rows, int64_t width) {
-          RowBuffer<T> in_buffer(width), slope_buffer(width), y_buffer(width);
+        for_each_part<T>(s, [&](int64_t o, int64_t part, int64_t first, int64_t rows, int64_t width,
+                                PartBuffers<T>& buffers) {
           const auto base = o * s.inner;
           const R row{of.mean.data() + base, of.scale.data() + base, of.shift.data() + base};
           W* a = plain.data() + (o * parts + part) * s.inner;
           W* b = centred.data() + (o * parts + part) * s.inner;
           for (int64_t r = 0; r < rows; ++r) {
             const int64_t at = first + r * width;
-            const W* in = in_buffer.read(x + at, width);
-            const W* slope = slope_buffer.read(dy + at, width);
-            const W* out = mask == Mask::y ? y_buffer.read(y + at, width) : nullptr;
+            const W* in = buffers.in.read(x + at, width);
+            const W* slope = buffers.other.read(dy + at, width);
+            const W* out = mask == Mask::y ? buffers.y.read(y + at, width) : nullptr;
             const auto dz = [=](int64_t i) { return row.template dz<mask>(in, slope, out, i); };
             if (s.inner == 1) {
               *a = sum_of<W>(width, dz);
@@ -286,18 +297,17 @@ void backward(const ChannelSlots& s, const ChannelNorm& norm, const ChannelGradi
   visit_row<W>(
       s.inner > 1, mask_of(norm, gradient),
       [&]<class R, Mask mask>(R, std::integral_constant<Mask, mask>) {
-        for_each_part(s, [&](int64_t o, int64_t, int64_t first, int64_t rows, int64_t width) {
-          RowBuffer<T> in_buffer(width), slope_buffer(width), y_buffer(width), out_buffer(width);
-          std::vector<W> gradients(static_cast<size_t>(width));
+        for_each_part<T>(s, [&](int64_t o, int64_t, int64_t first, int64_t rows, int64_t width,
+                                PartBuffers<T>& buffers) {
           const auto base = o * s.inner;
           const R row{of.mean.data() + base, of.scale.data() + base, of.shift.data() + base};
-          W* dz = gradients.data();
+          W* dz = buffers.gradients.data();
           for (int64_t r = 0; r < rows; ++r) {
             const int64_t at = first + r * width;
-            const W* in = in_buffer.read(x + at, width);
-            const W* slope = slope_buffer.read(dy + at, width);
-            const W* out = mask == Mask::y ? y_buffer.read(y + at, width) : nullptr;
-            W* target = out_buffer.target(to + at);
+            const W* in = buffers.in.read(x + at, width);
+            const W* slope = buffers.other.read(dy + at, width);
+            const W* out = mask == Mask::y ? buffers.y.read(y + at, width) : nullptr;
+            W* target = buffers.out.target(to + at);
 #pragma omp simd
             for (int64_t i = 0; i < width; ++i) dz[i] = row.template dz<mask>(in, slope, out, i);
             if (to_residual) narrow(width, dz, to_residual + at);
@@ -311,7 +321,7 @@ void backward(const ChannelSlots& s, const ChannelNorm& norm, const ChannelGradi
                 target[i] = row.scale[R::at(i)] * dz[i] + offset[R::at(i)] +
                             along[R::at(i)] * (in[i] - row.mean[R::at(i)]);
             }
-            out_buffer.write(to + at, width);
+            buffers.out.write(to + at, width);
           }
         });
       });

@@ -1,4 +1,5 @@
 #include <bs/kernels/cpu/conv2d.h>
+#include <bs/kernels/cpu/conv2d_direct.h>
 
 namespace bs::cpu {
 
@@ -63,7 +64,8 @@ namespace {
 
 void run(const ConvGather& g, const Tensor& source, const Tensor& weight, const ConvWeight& strides,
          const Conv2dEpilogue& e, const Tensor& result) {
-  (g.is_depthwise() ? run_depthwise : run_gather)(g, source, weight, strides, e, result);
+  const auto by = g.is_depthwise() ? run_depthwise : is_direct(g) ? run_direct : run_gather;
+  by(g, source, weight, strides, e, result);
 }
 
 }  // namespace

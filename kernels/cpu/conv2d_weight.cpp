@@ -1,4 +1,5 @@
 #include <bs/kernels/cpu/conv2d.h>
+#include <bs/kernels/cpu/conv2d_direct.h>
 #include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/parallel.h>
@@ -130,6 +131,7 @@ void conv2d_backward_w(const Conv2dProblem& d, const Tensor& x_any, const Tensor
   if (d.group_c() == 1 && d.group_k() == 1) return depthwise_backward_w(d, x_any, dy_any, dweight);
   const Tensor x = channel_runs(x_any), dy = channels_last(dy_any);
   const ConvGather g = forward_gather(d, Strides4(x));
+  if (is_direct(g)) return direct_backward_w(g, x, dy, dweight);
   const int team = team_size(d.products(), worth_a_conv_thread);
   visit_floating("conv2d_backward_w", x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;

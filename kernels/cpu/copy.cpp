@@ -1,6 +1,10 @@
 #include <bs/kernels/copy.h>
+#include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/strided_loop.h>
 #include <bs/lib/integers.h>
+
+#include <cstring>
+#include <type_traits>
 
 namespace bs::cpu {
 
@@ -27,8 +31,18 @@ void copy_rows(const StridedLoop<2>& loop, const From* from, To* to) {
   for_each_row(loop, [=](const auto& offsets, int64_t at, int64_t count) {
     const From* source = from + offsets[0] + at * s;
     To* target = to + offsets[1] + at * d;
+    constexpr bool widens = !std::is_arithmetic_v<From> && std::is_same_v<To, float>;
+    constexpr bool narrows = std::is_same_v<From, float> && !std::is_arithmetic_v<To>;
     if (s == 1 && d == 1) {
-      for (int64_t i = 0; i < count; ++i) target[i] = convert<To>(source[i]);
+      if constexpr (std::is_same_v<From, To>) {
+        std::memcpy(static_cast<void*>(target), source, static_cast<size_t>(count) * sizeof(To));
+      } else if constexpr (widens) {
+        widen(count, source, target);
+      } else if constexpr (narrows) {
+        narrow(count, source, target);
+      } else {
+        for (int64_t i = 0; i < count; ++i) target[i] = convert<To>(source[i]);
+      }
     } else {
       for (int64_t i = 0; i < count; ++i) target[i * d] = convert<To>(source[i * s]);
     }

@@ -1,12 +1,18 @@
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/fill.h>
 
+#include <algorithm>
+#include <bit>
+#include <type_traits>
+
 namespace bs::cpu {
 
 void fill(const Tensor& x, double value, Stream) {
   visit_any(x.dtype(), [&]<class T>(Type<T>) {
-    T* to = x.data<T>();
-    const T v = static_cast<T>(value);
+    // A 16-bit float is a class, whose copies g++ does not vectorise.
+    using Bits = std::conditional_t<std::is_arithmetic_v<T>, T, uint16_t>;
+    auto* to = static_cast<Bits*>(x.data());
+    const auto v = std::bit_cast<Bits>(static_cast<T>(value));
     parallel_for(x.numel(), elementwise_grain,
                  [=](int64_t begin, int64_t end) { std::fill(to + begin, to + end, v); });
   });

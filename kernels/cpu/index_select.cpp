@@ -72,6 +72,15 @@ void index_select(const Tensor& x, const Tensor& indices, const Tensor& y, const
     T* to = y.data<T>();
     const int64_t grain = std::max<int64_t>(1, elementwise_grain / inner);
     parallel_for(y.size(0) * count, grain, [&](int64_t begin, int64_t end) {
+      if (inner == 1) {  // a copy of one element is a call that costs more than it
+        for (int64_t r = begin; r < end;) {
+          const T* line = from + r / count * extent;
+          const int64_t last = std::min(count, r % count + end - r);
+          for (int64_t k = r % count; k < last; ++k, ++r)
+            to[r] = line[rows[static_cast<size_t>(k)]];
+        }
+        return;
+      }
       for (int64_t r = begin; r < end; ++r) {
         const int64_t row = r / count * extent + rows[static_cast<size_t>(r % count)];
         std::copy_n(from + row * inner, inner, to + r * inner);

@@ -2,6 +2,9 @@
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/resample.h>
 
+#include <algorithm>
+#include <cstring>
+
 namespace bs::cpu {
 
 namespace {
@@ -19,10 +22,56 @@ bool is_outside(const AxisMap& map, int64_t output) {
   return map.offsets()[o] == map.offsets()[o + 1];
 }
 
+/// The columns' map for planes: the first inputs of all outputs side by side, then the second ones,
+/// so that outputs are computed as vectors.
+template <class W>
+class PlaneColumns {
+ public:
+  explicit PlaneColumns(const AxisMap& map) : outputs_(map.outputs()) {
+    for (int64_t q = 0; q < outputs_; ++q) {
+      int64_t inputs = 0;
+      for_each_input(map, q, [&](int64_t, double) { ++inputs; });
+      taps_ = std::max(taps_, inputs);
+      if (inputs == 0) none_.push_back(q);
+    }
+    if (!are_few()) return;
+    from_.assign(static_cast<size_t>(taps_ * outputs_), static_cast<int32_t>(map.inputs()));
+    weights_.assign(from_.size(), W{0});
+    for (int64_t q = 0; q < outputs_; ++q) {
+      auto at = static_cast<size_t>(q);
+      for_each_input(map, q, [&](int64_t s, double weight) {
+        from_[at] = static_cast<int32_t>(s);
+        weights_[at] = static_cast<W>(weight);
+        at += static_cast<size_t>(outputs_);
+      });
+    }
+  }
+  /// Many inputs of an output are better added one after the other.
+  bool are_few() const { return taps_ <= 4; }
+  /// @param[in] row the inputs, and a zero after the last
+  void apply(const W* row, W outside, W* out) const {
+    std::fill_n(out, outputs_, W{0});
+    for (int64_t k = 0; k < taps_; ++k) {
+      const int32_t* from = from_.data() + k * outputs_;
+      const W* weights = weights_.data() + k * outputs_;
+#pragma omp simd
+      for (int64_t q = 0; q < outputs_; ++q) out[q] += weights[q] * row[from[q]];
+    }
+    for (const int64_t q : none_) out[q] = outside;
+  }
+
+ private:
+  int64_t outputs_, taps_ = 0;
+  std::vector<int32_t> from_;
+  std::vector<W> weights_;
+  std::vector<int64_t> none_;
+};
+
 /// One row of outputs: the rows it comes from are added up first, whole, then their columns.
 template <class T, class W = Wide<T>>
-void resample_row(const ImageMap& map, int64_t p, const T* image, int64_t width, int64_t channels,
-                  RowBuffer<T>& buffer, std::vector<W>& sums, W outside, W* out) {
+void resample_row(const ImageMap& map, const PlaneColumns<W>& planes, int64_t p, const T* image,
+                  int64_t width, int64_t channels, RowBuffer<T>& buffer, std::vector<W>& sums,
+                  W outside, W* out) {
   const int64_t outputs = map.columns.outputs();
   std::fill(sums.begin(), sums.end(), W{0});
   W* const row = sums.data();
@@ -33,11 +82,19 @@ void resample_row(const ImageMap& map, int64_t p, const T* image, int64_t width,
     for (int64_t i = 0; i < width * channels; ++i) row[i] += factor * in[i];
   });
   const bool no_row = is_outside(map.rows, p);
+  if (channels == 1 && !no_row && planes.are_few()) return planes.apply(row, outside, out);
   for (int64_t q = 0; q < outputs; ++q) {
     W* const to = out + q * channels;
     const bool none = no_row || is_outside(map.columns, q);
     std::fill_n(to, channels, none ? outside : W{0});
     if (none) continue;
+    if (channels == 1) {
+      W sum = 0;
+      for_each_input(map.columns, q,
+                     [&](int64_t s, double weight) { sum += static_cast<W>(weight) * row[s]; });
+      *to = sum;
+      continue;
+    }
     for_each_input(map.columns, q, [&](int64_t s, double weight) {
       const auto factor = static_cast<W>(weight);
       const W* from = row + s * channels;
@@ -47,22 +104,90 @@ void resample_row(const ImageMap& map, int64_t p, const T* image, int64_t width,
   }
 }
 
+/// Neighbouring outputs that are copies of neighbouring inputs, or of none.
+struct Run {
+  int64_t from, count;  ///< `from` is -1 where there is no input
+};
+
+/// The map as runs; none where an output is not the copy of one input.
+std::vector<Run> copies_of(const AxisMap& map) {
+  std::vector<Run> runs;
+  for (int64_t o = 0; o < map.outputs(); ++o) {
+    const auto first = static_cast<size_t>(map.offsets()[static_cast<size_t>(o)]);
+    const int64_t inputs =
+        map.offsets()[static_cast<size_t>(o) + 1] - map.offsets()[static_cast<size_t>(o)];
+    if (inputs > 1 || (inputs == 1 && map.weights()[first] != 1)) return {};
+    const int64_t from = inputs == 1 ? map.from()[first] : -1;
+    const bool continues =
+        !runs.empty() &&
+        (from < 0 ? runs.back().from < 0
+                  : runs.back().from >= 0 && runs.back().from + runs.back().count == from);
+    if (continues) {
+      ++runs.back().count;
+    } else {
+      runs.push_back({from, 1});
+    }
+  }
+  return runs;
+}
+
+/// One row of outputs that are copies: of the input's row `in`, or of nothing where there is none.
+template <class T>
+void copy_row(const std::vector<Run>& columns, const T* in, int64_t channels, T outside, T* out) {
+  for (const Run& run : columns) {
+    const int64_t size = run.count * channels;
+    if (in && run.from >= 0) {
+      std::memcpy(static_cast<void*>(out), in + run.from * channels,
+                  static_cast<size_t>(size) * sizeof(T));
+    } else {
+      std::fill_n(out, size, outside);
+    }
+    out += size;
+  }
+}
+
+/// Whether y is made of copies of x; then it is done.
+template <class T>
+bool resample_by_copies(const ImageMap& map, const Tensor& x, double outside, const Tensor& y) {
+  const std::vector<Run> rows = copies_of(map.rows), columns = copies_of(map.columns);
+  if (rows.empty() || columns.empty()) return false;
+  std::vector<int64_t> from_row;
+  for (const Run& run : rows)
+    for (int64_t i = 0; i < run.count; ++i) from_row.push_back(run.from < 0 ? -1 : run.from + i);
+  const int64_t height = x.size(1), width = x.size(2), channels = x.size(3);
+  const int64_t outputs = y.size(1), size = y.size(2) * channels;
+  const T* from = x.data<T>();
+  T* to = y.data<T>();
+  parallel_for(y.size(0) * outputs, std::max<int64_t>(1, elementwise_grain / size),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t row = from_row[static_cast<size_t>(i % outputs)];
+                   const T* in = from + (i / outputs * height + row) * width * channels;
+                   copy_row(columns, row < 0 ? nullptr : in, channels, static_cast<T>(outside),
+                            to + i * size);
+                 }
+               });
+  return true;
+}
+
 }  // namespace
 
 void resample(const ImageMap& map, const Tensor& x, double outside, const Tensor& y, Stream) {
   visit_floating("resample", x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
+    if (resample_by_copies<T>(map, x, outside, y)) return;
     const int64_t height = x.size(1), width = x.size(2), channels = x.size(3);
     const int64_t rows = y.size(1), size = y.size(2) * channels;
     const T* from = x.data<T>();
     T* to = y.data<T>();
     const int64_t grain = std::max<int64_t>(1, elementwise_grain / (4 * size));
+    const PlaneColumns<W> planes(map.columns);
     parallel_for(y.size(0) * rows, grain, [&](int64_t begin, int64_t end) {
       RowBuffer<T> in(width * channels), out(size);
-      std::vector<W> sums(static_cast<size_t>(width * channels));
+      std::vector<W> sums(static_cast<size_t>(width * channels + 1));  // and a zero
       for (int64_t i = begin; i < end; ++i) {
-        resample_row<T>(map, i % rows, from + i / rows * height * width * channels, width, channels,
-                        in, sums, static_cast<W>(outside), out.target(to + i * size));
+        resample_row<T>(map, planes, i % rows, from + i / rows * height * width * channels, width,
+                        channels, in, sums, static_cast<W>(outside), out.target(to + i * size));
         out.write(to + i * size, size);
       }
     });

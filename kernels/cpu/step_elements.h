@@ -11,9 +11,10 @@
 
 namespace bs::cpu {
 
-/** @brief step(w, g, state...) for each element; pointers as arguments keep the loop vectorised. */
+/** @brief step(w, g, state...) for each element; pointers as arguments keep the loop vectorised, as
+ *  does a step of the loop's own, which no store can change. */
 template <class Step, class W, class... State>
-void step_row(const Step& step, W clip, int64_t n, const W* g, W* w, State*... state) {
+void step_row(const Step step, W clip, int64_t n, const W* g, W* w, State*... state) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) step(w[i], clip * g[i], state[i]...);
 }

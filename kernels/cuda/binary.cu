@@ -50,6 +50,12 @@ struct Pow {
     }
   }
 };
+struct Cube {
+  template <class W>
+  __device__ W operator()(W a, W) const {
+    return a * a * a;
+  }
+};
 
 // A comparison with NaN is false: where a is NaN the comparison of a with itself picks it.
 struct Minimum {
@@ -143,6 +149,10 @@ void div(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
 }
 
 void pow(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
+  // Squares and cubes are what most powers are.
+  const double number = b.tensor.defined() ? 0 : b.number.to<double>();
+  if (number == 2) return arithmetic("pow", Mul{}, a, a, y, stream);
+  if (number == 3) return arithmetic("pow", Cube{}, a, b, y, stream);
   arithmetic("pow", Pow{}, a, b, y, stream);
 }
 

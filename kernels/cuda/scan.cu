@@ -1,20 +1,25 @@
 #include <bs/kernels/scan.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
 
 #include <cub/block/block_scan.cuh>
 
 namespace bs::cuda {
 
-// A row is cut into chunks, a block each. Where there are several, their totals are found first and
-// scanned in turn; then each chunk starts from the total of those before. So the work is even for
-// long rows, and the order of additions depends on the extents alone.
+// A block takes a row, tile by tile. Where rows are too few to fill the GPU, each is cut into
+// chunks, a block each: their totals are found first and scanned in turn; then each chunk starts
+// from the total of those before. So the order of additions depends on the extents alone.
 
 namespace {
 
+using device::Raw;
+using device::wide;
+
 constexpr int threads = 256;
-constexpr int tiles = 8;  ///< of `threads` elements each
-constexpr int64_t chunk = threads * tiles;
+constexpr int items = 8;  ///< neighbours that a thread takes
+constexpr int64_t tile = threads * items;
+constexpr int64_t enough_rows = 512;  ///< not cut
 
 struct Sum {
   template <class W>
@@ -33,28 +38,80 @@ struct Product {
   }
 };
 
+/// A row as the scan goes through it, from its end where `reverse`. `packed` rows begin, and end,
+/// where vectors do.
+struct Direction {
+  int64_t n;
+  bool reverse, packed;
+
+  template <class T>
+  __device__ void load(const T* row, int64_t k, wide<T> identity, wide<T> (&values)[items]) const {
+    if (packed && k < n) {
+      const auto raw = *reinterpret_cast<const Raw<T, items>*>(row + (reverse ? n - items - k : k));
+      device::widen_pack<T, items>(raw, values);
+      if (reverse) turn(values);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < items; ++i)
+      values[i] = k + i < n ? device::widen(row[reverse ? n - 1 - k - i : k + i]) : identity;
+  }
+  template <class T>
+  __device__ void store(T* row, int64_t k, wide<T> (&values)[items]) const {
+    if (packed) {
+      if (k >= n) return;
+      if (reverse) turn(values);
+      const auto out = device::narrow_pack<T, items>(values);
+      *reinterpret_cast<Raw<T, items>*>(row + (reverse ? n - items - k : k)) =
+          reinterpret_cast<const Raw<T, items>&>(out);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < items; ++i)
+      if (k + i < n) row[reverse ? n - 1 - k - i : k + i] = device::narrow<T>(values[i]);
+  }
+
+ private:
+  template <class W>
+  __device__ static void turn(W (&values)[items]) {
+#pragma unroll
+    for (int i = 0; i < items / 2; ++i) {
+      const W first = values[i];
+      values[i] = values[items - 1 - i];
+      values[items - 1 - i] = first;
+    }
+  }
+};
+
 /// Chunk blockIdx.x of row blockIdx.y and on: its scan to y, starting from the carries of the
 /// chunks before; or, without y, its total to `totals`.
 template <class T, class Op>
 __global__ void __launch_bounds__(threads)
-    scan_kernel(const T* x, T* y, const device::wide<T>* carries, device::wide<T>* totals,
-                int64_t rows, int64_t n, bool reverse) {
-  using W = device::wide<T>;
+    scan_kernel(const T* x, T* y, const wide<T>* carries, wide<T>* totals, int64_t rows,
+                int64_t chunk, Direction direction) {
+  using W = wide<T>;
   using Scan = cub::BlockScan<W, threads>;
   __shared__ typename Scan::TempStorage storage;
+  constexpr W identity = Op::template identity<W>;
   const Op op;
-  const int64_t chunks = gridDim.x;
+  const int64_t n = direction.n, chunks = gridDim.x;
   for (int64_t r = blockIdx.y; r < rows; r += gridDim.y) {
-    W running =
-        carries && blockIdx.x > 0 ? carries[r * chunks + blockIdx.x - 1] : Op::template identity<W>;
-    for (int tile = 0; tile < tiles; ++tile) {
-      const int64_t first = blockIdx.x * chunk + tile * threads, k = first + threadIdx.x;
-      if (first >= n) break;
-      const int64_t i = r * n + (reverse ? n - 1 - k : k);
-      W value = k < n ? device::widen(x[i]) : Op::template identity<W>;
-      W total;
-      Scan(storage).InclusiveScan(value, value, op, total);
-      if (y && k < n) y[i] = device::narrow<T>(op(running, value));
+    W running = carries && blockIdx.x > 0 ? carries[r * chunks + blockIdx.x - 1] : identity;
+    const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
+    for (int64_t first = begin; first < end; first += tile) {
+      const int64_t k = first + threadIdx.x * items;
+      W values[items];
+      direction.load(x + r * n, k, identity, values);
+#pragma unroll
+      for (int i = 1; i < items; ++i) values[i] = op(values[i - 1], values[i]);
+      W before, total;
+      Scan(storage).ExclusiveScan(values[items - 1], before, identity, op, total);
+      if (y) {
+        before = op(running, before);
+#pragma unroll
+        for (W& value : values) value = op(before, value);
+        direction.store(y + r * n, k, values);
+      }
       running = op(running, total);
       __syncthreads();  // the next scan writes to the same storage
     }
@@ -65,21 +122,26 @@ __global__ void __launch_bounds__(threads)
 template <class Op, class T>
 void scan(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
   using D = device_type<T>;
-  using W = device::wide<D>;
-  const int64_t rows = x.size(0), n = x.size(1), chunks = ceil_div(n, chunk);
+  using W = wide<D>;
+  const int64_t rows = x.size(0), n = x.size(1);
+  const int64_t chunks = rows >= enough_rows ? 1 : ceil_div(n, tile);
+  const int64_t chunk = chunks == 1 ? n : tile;
+  const auto whole = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
+  const bool packed = n % items == 0 && whole(x.data()) && whole(y.data());
+  const Direction direction{n, reverse, packed};
   const dim3 grid(static_cast<unsigned>(chunks),
                   static_cast<unsigned>(std::min<int64_t>(rows, 65535)));
   Tensor carries;
   if (chunks > 1) {
     const Tensor totals = Tensor::empty({rows, chunks}, dtype_of<W>, x.device());
-    scan_kernel<D, Op><<<grid, threads, 0, native(stream)>>>(pointer<T>(x), nullptr, nullptr,
-                                                             totals.data<W>(), rows, n, reverse);
+    scan_kernel<D, Op><<<grid, threads, 0, native(stream)>>>(
+        pointer<T>(x), nullptr, nullptr, totals.data<W>(), rows, chunk, direction);
     carries = Tensor::empty_like(totals);
     scan<Op, W>(totals, carries, false, stream);
   }
   scan_kernel<D, Op><<<grid, threads, 0, native(stream)>>>(
       pointer<T>(x), pointer<T>(y), carries.defined() ? carries.data<W>() : nullptr, nullptr, rows,
-      n, reverse);
+      chunk, direction);
 }
 
 template <class F>

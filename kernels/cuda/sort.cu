@@ -2,6 +2,7 @@
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 
+#include <cub/block/block_radix_sort.cuh>
 #include <cub/device/device_radix_sort.cuh>
 
 #include <bit>
@@ -11,8 +12,9 @@
 
 namespace bs::cuda {
 
-// One radix sort of 64-bit keys serves every dtype. A key holds the row above the value where both
-// fit; else the values are sorted first, and then, since the sort is stable, the rows.
+// Rows of up to 4096 values of at most 32 bits are sorted by a block each, on the chip. One radix
+// sort of 64-bit keys serves all others. A key holds the row above the value where both fit; else
+// the values are sorted first, and then, since the sort is stable, the rows.
 
 namespace {
 
@@ -66,6 +68,61 @@ __global__ void index_kernel(const uint32_t* positions, int64_t* indices, int64_
     indices[e] = positions[e / k * n + e % k] % n;
 }
 
+template <class T>
+__global__ void value_key_kernel(const T* x, uint32_t* keys, int64_t count, bool descending) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < count; e += step) {
+    const auto key = static_cast<uint32_t>(key_of(x[e]));
+    keys[e] = descending ? ~key : key;
+  }
+}
+
+/// Places of the first k of each row of n keys, by the bits from `low` on. What fills the row up to
+/// a whole number of items has the last key there is, and comes behind all that has it too.
+template <int items>
+__global__ void __launch_bounds__(threads)
+    sort_row_kernel(const uint32_t* keys, int64_t* indices, int n, int k, int low) {
+  using Sort = cub::BlockRadixSort<uint32_t, threads, items, uint16_t>;
+  __shared__ typename Sort::TempStorage storage;
+  const uint32_t* const row = keys + int64_t{blockIdx.x} * n;
+  uint32_t key[items];
+  uint16_t place[items];
+#pragma unroll
+  for (int i = 0; i < items; ++i) {
+    const int at = static_cast<int>(threadIdx.x) * items + i;
+    key[i] = at < n ? row[at] : 0xffffffffU;
+    place[i] = static_cast<uint16_t>(at);
+  }
+  Sort(storage).SortBlockedToStriped(key, place, low, 32);
+#pragma unroll
+  for (int i = 0; i < items; ++i) {
+    const int at = i * threads + static_cast<int>(threadIdx.x);
+    if (at < k) indices[int64_t{blockIdx.x} * k + at] = place[i];
+  }
+}
+
+constexpr int64_t longest_row = 16 * threads;  ///< that a block sorts
+
+void sort_rows(const Tensor& x, const Tensor& indices, bool descending, Stream stream) {
+  const int64_t rows = x.size(0), count = x.numel();
+  const auto n = static_cast<int>(x.size(1)), k = static_cast<int>(indices.size(1));
+  const Tensor keys = Tensor::empty({count}, i32, x.device());
+  auto* const key_data = static_cast<uint32_t*>(keys.data());
+  visit_any(x.dtype(), [&]<class T>(Type<T>) {
+    value_key_kernel<<<grid_size(count, threads, x.device()), threads, 0, native(stream)>>>(
+        pointer<T>(x), key_data, count, descending);
+  });
+  // Below these bits, numbers that have them in f32 differ by their sign alone.
+  const int low = x.dtype() == bf16 ? 16 : x.dtype() == f16 ? 13 : 0;
+  const auto run = [&](auto kernel) {
+    kernel<<<static_cast<unsigned>(rows), threads, 0, native(stream)>>>(
+        key_data, indices.data<int64_t>(), n, k, low);
+  };
+  if (n <= 4 * threads) return run(sort_row_kernel<4>);
+  if (n <= 8 * threads) return run(sort_row_kernel<8>);
+  run(sort_row_kernel<16>);
+}
+
 /// Keys and positions, and room for both to be sorted into.
 struct Pairs {
   Tensor keys, sorted_keys, positions, sorted_positions;
@@ -101,6 +158,11 @@ struct Pairs {
 void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream stream) {
   const int64_t rows = x.size(0), n = x.size(1), count = x.numel(), k = indices.size(1);
   BS_CHECK(count < std::numeric_limits<int32_t>::max(), "argsort: {} elements are too many", count);
+  if (size_of(x.dtype()) <= 4 && n <= longest_row) {
+    sort_rows(x, indices, descending, stream);
+    BS_CUDA_CHECK_LAUNCH("argsort");
+    return;
+  }
   Pairs pairs(count, x.device());
   const unsigned blocks = grid_size(count, threads, x.device());
   visit_any(x.dtype(), [&]<class T>(Type<T>) {

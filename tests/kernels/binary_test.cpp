@@ -125,6 +125,8 @@ TEST_CASE("arithmetic with numbers") {
   check_scalar(
       "x^2", [](const Variable& x) { return pow(x, 2); }, [](double x) { return x * x; });
   check_scalar(
+      "x^3", [](const Variable& x) { return pow(x, 3); }, [](double x) { return x * x * x; });
+  check_scalar(
       "x^1.5", [](const Variable& x) { return pow(x, 1.5); },
       [](double x) { return std::pow(x, 1.5); }, 0.5, 2);
   check_scalar(

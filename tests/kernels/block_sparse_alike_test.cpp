@@ -58,6 +58,42 @@ void check_each(const SparseTensor& s, int64_t n, Transpose t, std::mt19937& ran
   CHECK(same_bits(sdd(a, b, s.layout, t).values, want.values));
 }
 
+/// Products of all kinds in turn on each of five layouts of a block size. A layout's lists and
+/// schedules are made once, each for all kernels that read the same one.
+void check_in_turn(int block) {
+  const SettingsGuard always(
+      {.portable_products = settings().portable_products, .gathered_products = true});
+  std::mt19937 random(43 + static_cast<unsigned>(block));
+  const auto pick = [&](std::initializer_list<int> of) {
+    return *(of.begin() + random() % of.size());
+  };
+  std::vector<Mode> modes = modes_of_f32();
+  modes.push_back({bf16});
+  modes.push_back({f16});
+  const auto check = [&](const Mask& mask) {
+    const LayoutPtr layout = mask.layout();
+    for (int i = 0; i < (test_device().is_cuda() ? 24 : 2); ++i) {
+      const Mode mode = modes[random() % modes.size()];
+      const TF32Guard guard(mode.tf32);
+      const Transpose t = transposes[random() % 4];
+      const int64_t n = pick({40, 72, 192, 256, 520});
+      CAPTURE(i);
+      CAPTURE(to_string(mode.dtype));
+      CAPTURE(mode.tf32);
+      CAPTURE(to_string(Shape{mask.heads, mask.rows, mask.cols, mask.block, n}));
+      check_each({layout, whole(mask.values({2}), random(), mode.dtype)}, n, t, random);
+    }
+  };
+  check(draw(random, 1, block));
+  check(draw(random, 3, block));
+  const int rows = (test_device().is_cuda() ? 2048 : 384) / block;
+  check(unequal_rows(rows, 2 * rows, block, random));  // of which long ones are cut
+  check(Mask::random(1, rows, rows, block, 0.15, random()));
+  // Few and long: pairs of rows and fours are cut, into other pieces.
+  const int shorter = test_device().is_cuda() ? 1 : 8;
+  check(alike_rows(1, 512 / block, 8192 / block / shorter, 4, block));
+}
+
 }  // namespace
 
 TEST_CASE("block-sparse products: dsd and dds of rows that are alike wherever they lie") {
@@ -110,41 +146,20 @@ TEST_CASE("block-sparse products: f32 rows that are alike wherever they lie") {
       }
 }
 
-TEST_CASE("block-sparse products: one layout serves products of all kinds in turn") {
-  // Its lists and schedules are made once, each for all kernels that read the same one.
-  const SettingsGuard always(
-      {.portable_products = settings().portable_products, .gathered_products = true});
-  std::mt19937 random(43);
-  const auto pick = [&](std::initializer_list<int> of) {
-    return *(of.begin() + random() % of.size());
-  };
-  std::vector<Mode> modes = modes_of_f32();
-  modes.push_back({bf16});
-  modes.push_back({f16});
-  const auto check = [&](const Mask& mask) {
-    const LayoutPtr layout = mask.layout();
-    for (int i = 0; i < (test_device().is_cuda() ? 24 : 2); ++i) {
-      const Mode mode = modes[random() % modes.size()];
-      const TF32Guard guard(mode.tf32);
-      const Transpose t = transposes[random() % 4];
-      const int64_t n = pick({40, 72, 192, 256, 520});
-      CAPTURE(i);
-      CAPTURE(to_string(mode.dtype));
-      CAPTURE(mode.tf32);
-      CAPTURE(to_string(Shape{mask.heads, mask.rows, mask.cols, mask.block, n}));
-      check_each({layout, whole(mask.values({2}), random(), mode.dtype)}, n, t, random);
-    }
-  };
-  for (const int block : {16, 32, 64, 128}) {
-    check(draw(random, 1, block));
-    check(draw(random, 3, block));
-    const int rows = (test_device().is_cuda() ? 2048 : 384) / block;
-    check(unequal_rows(rows, 2 * rows, block, random));  // of which long ones are cut
-    check(Mask::random(1, rows, rows, block, 0.15, random()));
-    // Few and long: pairs of rows and fours are cut, into other pieces.
-    const int shorter = test_device().is_cuda() ? 1 : 8;
-    check(alike_rows(1, 512 / block, 8192 / block / shorter, 4, block));
-  }
+TEST_CASE("block-sparse products: one layout serves all kinds in turn, blocks of 16") {
+  check_in_turn(16);
+}
+
+TEST_CASE("block-sparse products: one layout serves all kinds in turn, blocks of 32") {
+  check_in_turn(32);
+}
+
+TEST_CASE("block-sparse products: one layout serves all kinds in turn, blocks of 64") {
+  check_in_turn(64);
+}
+
+TEST_CASE("block-sparse products: one layout serves all kinds in turn, blocks of 128") {
+  check_in_turn(128);
 }
 
 TEST_CASE("block-sparse products: heads that are summed of rows that are alike") {

@@ -150,7 +150,7 @@ TEST_CASE("block_topk makes layouts that attention takes") {
   CHECK(Reference::of(g.dv).values == Reference::of(h.dv).values);
 }
 
-TEST_CASE("layout_from_rows gives what Layout::from_mask gives") {
+TEST_CASE("layout_from_rows and layout_from_mask give what Layout::from_mask gives") {
   std::mt19937 generator(3);
   const Shape shapes[] = {{1, 1, 1}, {3, 5, 7}, {2, 9, 1}, {1, 40, 64}, {0, 4, 4}, {2, 0, 3}};
   for (const Shape& shape : shapes)
@@ -173,10 +173,16 @@ TEST_CASE("layout_from_rows gives what Layout::from_mask gives") {
       const RowListExtents extents{static_cast<int>(shape[0]), static_cast<int>(shape[1]),
                                    static_cast<int>(shape[2]), 16};
       check_same(*layout_from_rows(tensor(offsets), tensor(columns), extents), mask, 16);
+      const auto nnz = static_cast<int64_t>(columns.size());
+      for (const DType dtype : {boolean, f32, i64})
+        check_same(*layout_from_mask(mask.tensor(dtype, test_device()), 16, nnz), mask, 16);
+      if (shape[0] != 1) continue;
+      const Tensor matrix = mask.tensor(u8, test_device()).select(0, 0);
+      check_same(*layout_from_mask(matrix, 16, nnz), mask, 16);
     }
 }
 
-TEST_CASE("layout_from_rows and block_topk refuse what does not fit") {
+TEST_CASE("layout_from_rows, layout_from_mask and block_topk refuse what does not fit") {
   const auto list = [](std::initializer_list<int32_t> words) {
     return Tensor::from<int32_t>(words, {static_cast<int64_t>(words.size())});
   };
@@ -192,6 +198,16 @@ TEST_CASE("layout_from_rows and block_topk refuse what does not fit") {
                        "layout_from_rows: columns 1 and 1 of row 0 do not ascend", Error);
   CHECK_THROWS_WITH_AS(layout_from_rows(list({0, 0, 0}), Tensor::empty({0}, i64), two),
                        "layout_from_rows: row_offsets are i32 and columns i64, not i32", Error);
+  const Tensor mask = Tensor::from<int32_t>({1, 0, 1, 1}, {2, 2});
+  CHECK_THROWS_WITH_AS(layout_from_mask(mask, 16, 2),
+                       "layout_from_mask: the mask has 3 blocks, not 2", Error);
+  CHECK_THROWS_WITH_AS(layout_from_mask(mask, 16, 5), "layout_from_mask: 5 blocks of a mask [2, 2]",
+                       Error);
+  CHECK_THROWS_WITH_AS(layout_from_mask(mask, 20, 3),
+                       "layout_from_mask: block 20 is none of 8, 16, 32, 64 and 128", Error);
+  CHECK_THROWS_WITH_AS(layout_from_mask(mask.select(0, 0), 16, 1),
+                       "layout_from_mask: mask [2] is not [rows, cols] or [heads, rows, cols]",
+                       Error);
   const Tensor scores = Tensor::empty({2, 2}, f32);
   CHECK_THROWS_WITH_AS(block_topk(scores, 0), "block_topk: k is 0", Error);
   CHECK_THROWS_WITH_AS(block_topk(scores, 1, {.block = 20}),

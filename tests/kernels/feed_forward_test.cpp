@@ -48,7 +48,8 @@ TEST_CASE("feed_forward") {
     check_op({.name = "feed_forward",
               .inputs = {{rows, in}, {hidden, in}, {hidden}, {out, hidden}, {out}},
               .op = of,
-              .reference = reference});
+              .reference = reference,
+              .terms = out == 1 ? 1. : 0.});  // a single output may be a small difference
   check_op({.name = "feed_forward of a vector",
             .inputs = {{8}, {16, 8}, {16}, {8, 16}, {8}},
             .op = of,

@@ -34,11 +34,11 @@ Reference turned(const Reference& x, int64_t dim, int64_t first, bool interleave
 TEST_CASE("rope turns pairs of elements by their places") {
   for (const bool interleaved : {false, true})
     for (const bool inverse : {false, true})
-      for (const int64_t dim : {2, 6, 16})
+      for (const int64_t dim : {2, 6, 16, 32})
         for (const int64_t length : {1, 5})
           check_op(
               {.name = "rope",
-               .inputs = {{2, 3, length, 16}},
+               .inputs = {{2, 3, length, dim == 6 ? 16 : 32}},
                .op =
                    [=](const Variables& v) {
                      const Tensor table = rope_table(

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -80,6 +81,32 @@ TEST_CASE("positions are those of a stable sort, in every dtype") {
   CHECK(values(argsort(turned, 0)) == values(argsort(contiguous(turned), 0)));
 }
 
+TEST_CASE("rows about as long as a block of threads sorts") {
+  for (const int64_t n : {1023, 1024, 1025, 2048, 2049, 4095, 4096, 4097})
+    for (const DType dtype : {f32, f16, bf16, i32, f64}) {
+      const Reference x = random_reference({3, n}, static_cast<uint64_t>(n), -600, 600);
+      const Tensor drawn = x.tensor(dtype, test_device());  // many are alike
+      const Reference seen = Reference::of(drawn);
+      for (const bool descending : {false, true}) {
+        const auto at = values(argsort(drawn, 1, descending));
+        const auto best = values(topk(drawn, 5, 1, descending).indices);
+        bool right = true;
+        for (size_t r = 0; r < 3; ++r) {
+          const auto expected = order_of(seen, r, descending);
+          const auto rows = static_cast<size_t>(n);
+          for (size_t j = 0; j < rows; ++j) {
+            const auto place = static_cast<double>(expected[j] - r * rows);
+            right = right && at[r * rows + j] == place;
+            if (j < 5) right = right && best[r * 5 + j] == place;
+          }
+        }
+        CAPTURE(n);
+        CAPTURE(descending);
+        CHECK_MESSAGE(right, to_string(dtype));
+      }
+    }
+}
+
 TEST_CASE("order of what is not finite, and of zeros and extreme integers") {
   const float inf = std::numeric_limits<float>::infinity();
   const Tensor x = vector<float>({std::numeric_limits<float>::quiet_NaN(), 0.F, inf, -0.F, -inf});
@@ -132,6 +159,26 @@ TEST_CASE("unique and bincount") {
   CHECK(values(bincount(vector<int64_t>({1, 0, 1}), vector<float>({1, 2, 4}))) ==
         std::vector<double>{2, 5});
   CHECK_THROWS_WITH_AS(bincount(vector<int64_t>({-1})), "bincount: -1 is negative", Error);
+}
+
+TEST_CASE("cumsum of many rows and of few, from both ends, where vectors begin and where not") {
+  for (const Shape& shape : {Shape{600, 37}, Shape{520, 2056}, Shape{515, 2051}, Shape{3, 4104}})
+    for (const DType dtype : {f64, f32, i64})
+      for (const bool reverse : {false, true}) {
+        Reference x = random_reference(shape, 5, -9, 9);
+        for (double& v : x.values) v = std::round(v);  // whole numbers: sums are exact
+        Reference y = x;
+        for (int64_t r = 0; r < shape[0]; ++r) {
+          double running = 0;
+          for (int64_t j = 0; j < shape[1]; ++j) {
+            const int64_t at = reverse ? shape[1] - 1 - j : j;
+            y.at({r, at}) = running += x.at({r, at});
+          }
+        }
+        CAPTURE(to_string(shape));
+        CAPTURE(reverse);
+        CHECK(values(cumsum(x.tensor(dtype, test_device()), 1, reverse)) == y.values);
+      }
 }
 
 TEST_CASE("cumsum, cumprod and prod") {

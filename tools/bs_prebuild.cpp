@@ -5,8 +5,10 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_warpgroup.h>
 #include <bs/kernels/cuda/block_sparse/gemm_blocks.h>
+#include <bs/kernels/cuda/gpu_measure.h>
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/lib/cuda/jit_cache.h>
+#include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
 #include <atomic>
@@ -32,6 +34,8 @@ constexpr const char* help =
     "  --tables         also every kernel of the library's fixed tables: block-sparse products "
     "and\n"
     "                   attention, all dtypes, blocks and sizes; wants --sm\n"
+    "  --gpu            what plans know of the GPUs here, and whence, and nothing else; measures\n"
+    "                   once what no GPU tells\n"
     "  --cache FOLDER   default: $BS_CACHE_DIR, else $XDG_CACHE_HOME/bs, else ~/.cache/bs\n"
     "  --jobs N         kernels compiled at a time; default: one a core\n"
     "  --quiet          one line at the end instead of one a kernel\n";
@@ -40,7 +44,7 @@ struct Options {
   std::vector<int> capabilities;
   std::vector<std::string> files;
   unsigned jobs = std::max(1U, std::thread::hardware_concurrency());
-  bool tables = false, quiet = false;
+  bool tables = false, gpu = false, quiet = false;
 };
 
 std::vector<int> numbers(const std::string& option, const std::string& list) {
@@ -75,6 +79,8 @@ Options parse(int argc, char** argv) {
       o.jobs = static_cast<unsigned>(numbers(name, value()).at(0));
     } else if (name == "--tables") {
       o.tables = true;
+    } else if (name == "--gpu") {
+      o.gpu = true;
     } else if (name == "--quiet") {
       o.quiet = true;
     } else {
@@ -82,15 +88,27 @@ Options parse(int argc, char** argv) {
       o.files.push_back(name);
     }
   }
-  BS_CHECK(o.tables || !o.files.empty(),
+  BS_CHECK(o.gpu || o.tables || !o.files.empty(),
            "bs-prebuild: no file of recorded kernels is given; see --help");
   BS_CHECK(!o.tables || !o.capabilities.empty(), "bs-prebuild: --tables wants --sm; see --help");
   return o;
 }
 
+void print_gpus() {
+  const int count = count_devices();
+  if (count == 0)
+    std::printf("no GPU is here; plans take the numbers of an H100\n%s",
+                describe(stand_in_model()).c_str());
+  for (int i = 0; i < count; ++i) {
+    const Device device = Device::cuda(i);
+    std::printf("GPU %d: %s\n%s", i, gpu_key(device).name.c_str(),
+                describe(model_of(device)).c_str());
+  }
+}
+
 /// Every kernel that can be named ahead of time.
 std::vector<jit::Source> tables(int capability) {
-  std::vector<jit::Source> all;
+  std::vector<jit::Source> all = measuring_sources();
   for (const TiledKernel& kernel : all_tiled_kernels()) all.push_back(tiled_source(kernel));
   for (const AttentionKernel& kernel : all_attention_kernels())
     all.push_back(attention_source(kernel));
@@ -152,6 +170,10 @@ int build(const std::vector<jit::Recorded>& all, const Options& o) {
 
 int main(int argc, char** argv) try {
   const Options o = parse(argc, argv);
+  if (o.gpu) {
+    print_gpus();
+    return 0;
+  }
   const auto start = std::chrono::steady_clock::now();
   const std::vector<jit::Recorded> all = wanted(o);
   const int failed = build(all, o);

@@ -52,11 +52,18 @@ void warn(const std::string& reason) {
 
 /// Whether only this user, or the system's administrator, can have written what is there: machine
 /// code of anybody else's is not run.
-bool is_trusted(const std::string& path) {
+bool is_trusted(const std::string& path, mode_t kind = S_IFDIR) {
   struct stat facts {};
-  if (::lstat(path.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) return false;
+  if (::lstat(path.c_str(), &facts) != 0 || (facts.st_mode & S_IFMT) != kind) return false;
   const bool ours = facts.st_uid == ::geteuid() || facts.st_uid == 0;
   return ours && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/// Whether the cache's folder is there, and trusted.
+bool has_trusted_root(const std::string& root) {
+  std::error_code error;
+  const fs::path real = fs::canonical(root, error);
+  return !error && is_trusted(real);
 }
 
 /// Makes the cache's folder, for this user alone. @throws IoError where it cannot be trusted
@@ -188,9 +195,7 @@ std::optional<Binary> load_cached(const Source& source, const std::string& ident
   const std::string root = cache_folder();
   const std::string folder = root + "/" + file_stem(source, identity);
   if (root.empty() || ::access(folder.c_str(), F_OK) != 0) return {};
-  std::error_code error;
-  const fs::path real = fs::canonical(root, error);
-  if (error || !is_trusted(real) || !is_trusted(folder)) return {};
+  if (!has_trusted_root(root) || !is_trusted(folder)) return {};
   try {
     return read_entry(folder, source, identity);
   } catch (const IoError&) {
@@ -220,6 +225,36 @@ void store_cached(const Source& source, const std::string& identity, const Binar
   }
   std::error_code ignored;
   fs::remove_all(made, ignored);
+}
+
+std::optional<std::string> load_text(const std::string& name) {
+  const std::string root = cache_folder(), path = root + "/" + name;
+  if (root.empty() || !has_trusted_root(root) || !is_trusted(path, S_IFREG)) return {};
+  try {
+    return read_whole(path);
+  } catch (const IoError&) {
+    return {};
+  }
+}
+
+void store_text(const std::string& name, std::string_view text) {
+  const std::string root = cache_folder();
+  if (root.empty()) return;
+  std::string made;
+  try {
+    make_root(root);
+    made = root + "/" + unfinished + "XXXXXX";
+    const int descriptor = ::mkstemp(made.data());  // of mode 0600
+    if (descriptor < 0) return;
+    ::close(descriptor);
+    write_whole(made, text);
+    struct stat facts {};
+    if (::stat(root.c_str(), &facts) == 0) ::chmod(made.c_str(), facts.st_mode & 0644);
+    fs::rename(made, root + "/" + name);
+  } catch (const std::exception&) {
+    std::error_code ignored;
+    if (!made.empty()) fs::remove(made, ignored);
+  }
 }
 
 void dump(const Source& source, const std::string& identity, const Binary& binary,

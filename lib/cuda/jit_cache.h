@@ -37,6 +37,12 @@ std::optional<Binary> load_cached(const Source& source, const std::string& ident
  *  stderr once, and otherwise has no effect. */
 void store_cached(const Source& source, const std::string& identity, const Binary& binary);
 
+/** @brief A text kept beside the kernels under `name`, by the same rules. */
+std::optional<std::string> load_text(const std::string& name);
+/** @brief Keeps it: readers find all of the old text or all of the new one. What goes wrong has no
+ *  effect. */
+void store_text(const std::string& name, std::string_view text);
+
 /** @brief BS_JIT_DUMP: writes source and machine code there, and a line about them to stderr. */
 void dump(const Source& source, const std::string& identity, const Binary& binary,
           std::string_view origin);

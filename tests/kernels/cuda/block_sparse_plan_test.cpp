@@ -22,9 +22,17 @@ std::vector<Gpu> machines() {
   for (const int multiprocessors : {82, 108, 132, 170})
     for (const int64_t kilobytes : {99, 163, 227})
       for (const int capability : {80, 90})
-        all.push_back({.multiprocessors = multiprocessors,
-                       .capability = capability,
-                       .shared_bytes = kilobytes * 1024});
+        for (const double memory : {250., 3352., 12000.})  // from slow to fast, all else with it
+          all.push_back({.multiprocessors = multiprocessors,
+                         .capability = capability,
+                         .shared_bytes = kilobytes * 1024,
+                         .memory_rate = memory,
+                         .clock = memory < 1000 ? 2.6 : 1.5,
+                         .copy_rate = .8 * memory,
+                         .launch = memory < 1000 ? 9000. : 2000.,
+                         .line_cycles = memory < 1000 ? 8. : 2.5,
+                         .half_products = memory < 1000 ? 230. : 3600.,
+                         .tf32_products = memory < 1000 ? 60. : 1800.});
   return all;
 }
 
@@ -130,6 +138,12 @@ TEST_CASE("plan: dsd's pieces cover its items once, on any GPU") {
     const DsdPlan plan = plan_dsd(*layout, planned_shape(*layout, shape, gpu, {}), gpu, {});
     CAPTURE(i);
     CHECK(plan.cols >= 64);
+    if (plan.path == Path::tiled) {
+      const int size = bytes_of(shape.factors);
+      const BlockSparseTile tile =
+          block_sparse_tile(size, block, shape.factors == Factors::split, plan.cols);
+      CHECK(tile.shared_bytes(size) <= gpu.shared_bytes);
+    }
     if (plan.split.pieces.empty()) continue;
     int64_t items = shape.batch * ((shape.n + plan.cols - 1) / plan.cols);
     if (plan.path == Path::tiled) {

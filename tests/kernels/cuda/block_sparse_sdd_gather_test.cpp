@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <set>
 #include <utility>
@@ -64,6 +65,43 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
     CHECK(entry == made.cols.size());
     CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
   }
+}
+
+TEST_CASE("sdd: gathering is given up only where no limit can be kept") {
+  std::mt19937 random(23);
+  int kept = 0, given_up = 0;
+  for (int i = 0; i < 200; ++i) {
+    const int block = 16 << random() % 3;
+    const LayoutPtr layout =
+        test::uneven_layout(random, 1 + static_cast<int>(random() % 2), 150, 150, block,
+                            1 + static_cast<unsigned>(random() % 9));
+    const SddForm form{.narrow = random() % 2 != 0, .gathered = true};
+    const GatheredStrips all = gather_sdd(*layout, false, form, 2048);
+    std::vector<GatherLimit> limits(1 + random() % 2);
+    bool may = false;
+    for (GatherLimit& limit : limits) {
+      limit = {.first = 128. + static_cast<double>(random() % 128),
+               .column = static_cast<double>(block),
+               .least = 200,
+               .end = 40};
+      double cost = 0;
+      for (const device::SddShare& share : all.shares) cost += limit.cost(share.count);
+      limit.most = cost * (.5 + .01 * static_cast<double>(random() % 100));
+      if (random() % 5 == 0) limit.items = static_cast<int64_t>(all.shares.size()) + 1;
+      may = may || cost <= limit.most || limit.items > 0;
+    }
+    CAPTURE(i);
+    const std::optional<GatheredStrips> within = gather_sdd(*layout, false, form, 2048, limits);
+    // The last item tells at the latest.
+    CHECK(within.has_value() == may);
+    ++(within ? kept : given_up);
+    if (!within) continue;
+    CHECK(within->rows == all.rows);
+    CHECK(within->cols == all.cols);
+    CHECK(within->blocks == all.blocks);
+  }
+  CHECK(kept > 40);
+  CHECK(given_up > 40);
 }
 
 TEST_CASE("sdd: gathered rows of sdd are those that are alike") {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <functional>
 #include <numeric>
 #include <span>
@@ -71,12 +72,13 @@ class Remaining {
   int32_t col(int own) const { return window_.col + own; }
 
   /// Takes what some rows have of some columns, which `list` has too: the numbers of the blocks go
-  /// to `to`, [columns, stride].
-  void take(const std::vector<int>& rows, const Columns& cols, std::span<const int> list,
-            size_t stride, int32_t* to) {
+  /// to `to`, [columns, stride]. Returns how many there are.
+  size_t take(const std::vector<int>& rows, const Columns& cols, std::span<const int> list,
+              size_t stride, int32_t* to) {
     typename AlikeRows<most_rows>::Rows all;
     for (const int row : rows) all.put(row);
     std::array<int32_t*, most_cols> place{};
+    size_t count = 0;
     for (const int col : list) {
       rows_.take(all, col);
       place[static_cast<size_t>(col)] = to;
@@ -95,10 +97,12 @@ class Remaining {
         numbers[left] = numbers[j];
         left += taken ? 0 : 1;
       }
+      count += line.count - left;
       line.count = left;
       line.set.words &= ~cols.words;
       rows_.set_length(rows[i], left);
     }
+    return count;
   }
 
  private:
@@ -115,15 +119,49 @@ class Remaining {
   AlikeRows<most_rows> rows_;
 };
 
+/// What the items of all windows cost, over what they would if each were full.
+class Spending {
+ public:
+  Spending(std::span<const GatherLimit> limits, int rows, int cols, int64_t blocks)
+      : limits_(limits), spent_(limits.size()) {
+    for (size_t i = 0; i < limits.size(); ++i) {
+      full_.push_back(limits[i].cost(cols) / (rows * cols));
+      spent_[i] = full_[i] * static_cast<double>(blocks);
+    }
+  }
+  /// An item of so many columns and blocks. Others may be added at the same time.
+  void add(int columns, size_t blocks) {
+    if (limits_.empty()) return;
+    const int64_t items = ++items_;
+    bool over = true;
+    for (size_t i = 0; i < limits_.size(); ++i) {
+      const double more = limits_[i].cost(columns) - full_[i] * static_cast<double>(blocks);
+      const double spent = spent_[i].fetch_add(more) + more;
+      over = over && items >= limits_[i].items && spent > limits_[i].most * (1 + 1e-9);
+    }
+    if (over) over_ = true;
+  }
+  bool is_over() const { return over_; }
+
+ private:
+  std::span<const GatherLimit> limits_;
+  std::vector<double> full_;  // what a block costs in a full item, which is the least
+  std::vector<std::atomic<double>> spent_;
+  std::atomic<int64_t> items_ = 0;
+  std::atomic<bool> over_ = false;
+};
+
 /// Cuts items out of what remains.
 class Gatherer {
  public:
-  Gatherer(int rows, int cols) : rows_(static_cast<size_t>(rows)), most_(cols) {}
+  Gatherer(int rows, int cols, Spending& spending)
+      : rows_(static_cast<size_t>(rows)), most_(cols), spending_(spending) {}
 
-  /// Appends items until nothing remains.
+  /// Appends items until nothing remains, or too much is spent.
   template <int most_rows>
   void empty(Remaining<most_rows> from, GatheredStrips& out) {
-    for (int seed = from.rows().longest(); seed >= 0; seed = from.rows().longest()) {
+    for (int seed = from.rows().longest(); seed >= 0 && !spending_.is_over();
+         seed = from.rows().longest()) {
       // The seed, and those that are most like what was chosen before them.
       chosen_.assign(1, seed);
       from.rows().extend(chosen_, rows_, [&](int row) { return from.list(row); });
@@ -150,7 +188,7 @@ class Gatherer {
     return cols;
   }
   template <int most_rows>
-  void append(Remaining<most_rows>& from, const Columns& set, GatheredStrips& out) const {
+  void append(Remaining<most_rows>& from, const Columns& set, GatheredStrips& out) {
     std::array<int, Columns::listed> list;
     const std::span<const int> cols(list.data(), set.list(list.data()));
     out.shares.push_back({.strip = static_cast<int>(out.shares.size()),
@@ -162,11 +200,13 @@ class Gatherer {
     for (const int col : cols) out.cols.push_back(from.col(col));
     const size_t blocks = out.blocks.size();
     out.blocks.resize(blocks + cols.size() * rows_, -1);
-    from.take(chosen_, set, cols, rows_, out.blocks.data() + blocks);
+    spending_.add(static_cast<int>(cols.size()),
+                  from.take(chosen_, set, cols, rows_, out.blocks.data() + blocks));
   }
 
   size_t rows_;
   int most_;
+  Spending& spending_;
   std::vector<int> chosen_;
 };
 
@@ -202,6 +242,33 @@ void append(GatheredStrips& out, const GatheredStrips& part) {
   out.blocks.insert(out.blocks.end(), part.blocks.begin(), part.blocks.end());
 }
 
+/// Nothing where no limit can be kept.
+std::optional<GatheredStrips> gather(const Layout& layout, bool transposed, int rows, int columns,
+                                     int window, std::span<const GatherLimit> limits) {
+  const int block = layout.block();
+  const LayoutRows from(layout.view(Device::cpu()), transposed);
+  const std::vector<Window> windows =
+      windows_of(from, block, std::clamp(window / block, 1, most_cols));
+  std::vector<GatheredStrips> parts(windows.size());
+  Spending spending(limits, rows / block, columns / block, layout.nnz());
+#pragma omp parallel for schedule(dynamic) if (windows.size() > 1 && layout.nnz() >= least_shared)
+  for (size_t i = 0; i < windows.size(); ++i) {
+    Gatherer gatherer(rows / block, columns / block, spending);
+    if (block == 16) gatherer.empty(Remaining<most_height / 16>(from, windows[i]), parts[i]);
+    if (block == 32) gatherer.empty(Remaining<most_height / 32>(from, windows[i]), parts[i]);
+    if (block == 64) gatherer.empty(Remaining<most_height / 64>(from, windows[i]), parts[i]);
+  }
+  if (spending.is_over()) return {};
+  GatheredStrips out;
+  if (parts.size() == 1) {
+    out = std::move(parts[0]);
+  } else {
+    for (const GatheredStrips& part : parts) append(out, part);
+  }
+  out.strip_rows = rows / block;
+  return out;
+}
+
 }  // namespace
 
 int sdd_window(int64_t rows, int64_t columns, int block, double step, const Gpu& gpu) {
@@ -224,26 +291,15 @@ GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form, i
 
 GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns,
                           int window) {
+  return *gather(layout, transposed, rows, columns, window, {});
+}
+
+std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, SddForm form,
+                                         int window, std::span<const GatherLimit> limits) {
   const int block = layout.block();
-  const LayoutRows from(layout.view(Device::cpu()), transposed);
-  const std::vector<Window> windows =
-      windows_of(from, block, std::clamp(window / block, 1, most_cols));
-  std::vector<GatheredStrips> parts(windows.size());
-#pragma omp parallel for schedule(dynamic) if (windows.size() > 1 && layout.nnz() >= least_shared)
-  for (size_t i = 0; i < windows.size(); ++i) {
-    Gatherer gatherer(rows / block, columns / block);
-    if (block == 16) gatherer.empty(Remaining<most_height / 16>(from, windows[i]), parts[i]);
-    if (block == 32) gatherer.empty(Remaining<most_height / 32>(from, windows[i]), parts[i]);
-    if (block == 64) gatherer.empty(Remaining<most_height / 64>(from, windows[i]), parts[i]);
-  }
-  GatheredStrips out;
-  if (parts.size() == 1) {
-    out = std::move(parts[0]);
-  } else {
-    for (const GatheredStrips& part : parts) append(out, part);
-  }
-  out.strip_rows = rows / block;
-  return out;
+  const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
+  return gather(layout, transposed, tile.sdd_rows(block) * block, tile.sdd_cols(block) * block,
+                window, limits);
 }
 
 double expect_items(const GatheredStrips& wide, int cols) {

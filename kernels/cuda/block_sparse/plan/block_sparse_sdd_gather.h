@@ -4,8 +4,11 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_items.h>
 #include <bs/lib/layout.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace bs::cuda {
@@ -41,6 +44,20 @@ GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form,
 /** @brief The same for items of so many rows, 8 block rows at most, and columns. */
 GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns,
                           int window = widest_window);
+
+/** @brief What items may cost together. One of n columns costs max(least, first + n * column) and
+ *  `end`. */
+struct GatherLimit {
+  double first = 0, column = 0, least = 0, end = 0;
+  double most = 0;
+  int64_t items = 0;  ///< as many items may cost anything
+
+  double cost(int columns) const { return std::max(least, first + columns * column) + end; }
+};
+/** @brief The same within some limits: gives up, with nothing, once no limit can be kept, were the
+ *  rest as cheap as can be. Items that cost less than 1e-9 too much may be gathered. */
+std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, SddForm form,
+                                         int window, std::span<const GatherLimit> limits);
 
 /** @brief About how many items there would be of `cols` columns, half of what these have. Each
  * keeps its fuller columns, and the rest fill others as well. Within a tenth of what gather_sdd

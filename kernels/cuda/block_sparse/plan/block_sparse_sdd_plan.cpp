@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace bs::cuda {
@@ -154,6 +155,28 @@ class WarpgroupSddPlanner {
            static_cast<double>(steps_ * d_.shape.batch) / d_.gpu.multiprocessors;
   }
 
+  /// Gathered strips, unless it turns out that no plan of them is done before the best one. Of wide
+  /// items, so few that narrow ones may pay are all gathered.
+  std::optional<GatheredStrips> gather_within(SddForm form, int window, int lines,
+                                              double copied) const {
+    const WarpgroupTile tile = warpgroup_sdd_tile(d_.block(), form);
+    const double steps = sdd_pace(form) * static_cast<double>(steps_);
+    const double share = static_cast<double>(d_.shape.batch) / d_.gpu.multiprocessors;
+    const double line = steps * d_.gpu.line();
+    const auto limit = [&](int row_lines, double extra) {
+      return GatherLimit{
+          .first = line * row_lines,
+          .column = line * d_.block(),
+          .least = steps * sdd_step(0, tile.cols, d_.gpu),
+          .end = static_cast<double>(costs({}, form).tile),
+          .most = (best_.time - extra) / share,
+          .items = form.narrow ? 0 : ceil_div(3 * d_.gpu.multiprocessors, d_.shape.batch)};
+    };
+    std::vector<GatherLimit> limits{limit(lines, 0)};
+    if (lines > 128 && copied_ > 0) limits.push_back(limit(128, copied));
+    return gather_sdd(d_.layout, transposed_, form, window, limits);
+  }
+
   void try_gathered() {
     const int lines = row_lines();
     const double copied = copied_ > 0 ? copy_time(2 * static_cast<double>(copied_), d_.gpu) : 0;
@@ -167,7 +190,9 @@ class WarpgroupSddPlanner {
                                   d_.block(), step, d_.gpu);
     for (const bool narrow : {false, true}) {
       const SddForm form{.narrow = narrow, .gathered = true};
-      GatheredStrips strips = gather_sdd(d_.layout, transposed_, form, window);
+      std::optional<GatheredStrips> found = gather_within(form, window, lines, copied);
+      if (!found) break;
+      GatheredStrips strips = std::move(*found);
       bool better = weigh(items_of(strips, form, lines), form, 0);
       if (lines > 128 && copied_ > 0 && weigh(items_of(strips, form, 128), form, copied)) {
         (transposed_ ? best_.turns_b : best_.turns_a) = better = true;

@@ -6,6 +6,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
+#include <bs/lib/graph.h>
 #include <bs/lib/integers.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/optim/clip_grad_norm.h>
@@ -13,6 +14,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <sstream>
 
 using namespace bs;
@@ -28,7 +30,8 @@ constexpr const char* help =
     "  --classes N             default 1024\n"
     "  --dropout 0|1           as the configuration `testing` has it, default 1\n"
     "  --split N               parts of the batch whose logits are in memory at a time, default "
-    "1\n";
+    "1\n"
+    "  --graph 0|1             a step as one launch, with padded rows, default 0\n";
 
 struct Case {
   int64_t batch = 0, frames = 0, tokens = 0;
@@ -108,13 +111,16 @@ double flops_of(const Case& c, const nn::RNNTOptions& o) {
          product(c.batch * stacked * (c.tokens + 1), o.joint, o.classes);
 }
 
-void run(const Case& c, nn::RNNTOptions options, int split, const bench::Settings& s,
-         bench::Record& record) {
+void run(const Case& c, nn::RNNTOptions options, int split, bool one_launch,
+         const bench::Settings& s, bench::Record& record) {
   nn::RNNT model(options);
   check(model);
   optim::AdamW optimizer(model, {.learning_rate = 1e-4});
-  const nn::RNNTBatch batch = batch_of(c, options);
-  const auto losses = [&] { return model.loss(batch, {.split = split}); };
+  nn::RNNTBatch batch = batch_of(c, options);
+  if (one_launch)
+    for (Tensor* lengths : {&batch.lengths, &batch.target_lengths})
+      *lengths = lengths->to(s.device);
+  const auto losses = [&] { return model.loss(batch, {.split = split, .packed = !one_launch}); };
   const auto step = [&] {
     optimizer.zero_grad();
     losses().backward();
@@ -124,7 +130,13 @@ void run(const Case& c, nn::RNNTOptions options, int split, const bench::Setting
     const NoGrad no_grad;
     losses();
   };
-  const auto timings = bench::interleave(s.device, {forward, step}, s.measure);
+  std::optional<cuda::Graph> graph;
+  if (one_launch) {
+    step();
+    graph.emplace(s.device).capture(step);
+  }
+  const auto timings =
+      bench::interleave(s.device, {forward, [&] { graph ? graph->replay() : step(); }}, s.measure);
   const Json::Object cell = {{"batch", c.batch},
                              {"frames", c.frames},
                              {"tokens", c.tokens},
@@ -146,7 +158,7 @@ int main(int argc, char** argv) try {
   const bench::Settings settings(arguments);
   nn::RNNTOptions options = nn::RNNTOptions::testing();
   std::vector<std::string> cases = {"32x400x50"};
-  int dropout = 1, split = 1;
+  int dropout = 1, split = 1, graph = 0;
   arguments.read("--cases", cases);
   arguments.read("--encoder", options.encoder_hidden);
   arguments.read("--prediction", options.prediction_hidden);
@@ -154,13 +166,15 @@ int main(int argc, char** argv) try {
   arguments.read("--classes", options.classes);
   arguments.read("--dropout", dropout);
   arguments.read("--split", split);
+  arguments.read("--graph", graph);
   arguments.finish();
   if (dropout == 0)
     options.encoder_dropout = options.prediction_dropout = options.joint_dropout = 0;
   options.dtype = settings.dtype;
   options.device = settings.device;
   bench::Record record("rnnt", settings);
-  for (const std::string& text : cases) run(parse(text), options, split, settings, record);
+  for (const std::string& text : cases)
+    run(parse(text), options, split, graph != 0, settings, record);
   record.write();
   return 0;
 } catch (const std::exception& e) {

@@ -139,8 +139,6 @@ void check_numbers(const char* op, const SparseAttentionOptions& o) {
   BS_CHECK(o.scale >= 0, "{}: scale {} is negative", op, o.scale);
   BS_CHECK(o.softcap >= 0, "{}: softcap {} is negative", op, o.softcap);
   BS_CHECK(o.dropout >= 0 && o.dropout < 1, "{}: dropout {} is outside [0, 1)", op, o.dropout);
-  BS_CHECK(o.dropout == 0 || !o.random.shift,
-           "{}: draws its dropout from a number of the host, which no graph can record", op);
   for (const auto& side : {o.window_before, o.window_after})
     BS_CHECK(!side || *side >= 0, "{}: a window reaches {} keys far", op, side.value_or(0));
   BS_CHECK(o.offset > -AttentionBand::far && o.offset < AttentionBand::far,

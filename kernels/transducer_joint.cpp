@@ -95,8 +95,6 @@ Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_le
   const TransducerSizes s = sizes_of(op, f, g, options);
   const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f);
   const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f);
-  BS_CHECK(options.dropout == 0 || !state.shift,
-           "{}: draws its dropout from a number of the host, which no graph can record", op);
   Tensor h = Tensor::empty(result_shape(s), f.dtype(), f.device());
   const int64_t words = words_of_bits(f.dtype(), s, options);
   const Tensor bits = words < 0 ? Tensor() : Tensor::empty({words}, i32, f.device());

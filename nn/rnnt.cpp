@@ -9,6 +9,7 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/rounding.h>
 #include <bs/lib/integers.h>
 #include <bs/nn/init.h>
 
@@ -76,14 +77,15 @@ std::vector<int64_t> numbers(const Tensor& lengths) {
   return values;
 }
 
-Tensor tensor_of(const std::vector<int64_t>& values) {
-  return Tensor::from(std::span<const int64_t>(values), {static_cast<int64_t>(values.size())});
-}
-
-void check_lengths(const char* name, const Tensor& lengths, int64_t batch, int64_t most) {
-  BS_CHECK(lengths.shape() == Shape{batch} && lengths.dtype() == i64 && lengths.device().is_cpu(),
+/// @param[in] where else they may be, where nobody looks at them
+void check_lengths(const char* name, const Tensor& lengths, int64_t batch, int64_t most,
+                   Device where = Device::cpu()) {
+  const bool there = lengths.defined() && lengths.device() == where;
+  BS_CHECK(lengths.defined() && lengths.shape() == Shape{batch} && lengths.dtype() == i64 &&
+               (there || lengths.device().is_cpu()),
            "rnnt: {} {} of {} on {}, expected [{}] of i64 on the host", name, lengths.shape(),
            lengths.dtype(), lengths.device(), batch);
+  if (!lengths.device().is_cpu()) return;
   for (const int64_t length : numbers(lengths))
     BS_CHECK(length >= 0 && length <= most, "rnnt: one of the {} is {}, beyond {}", name, length,
              most);
@@ -92,6 +94,10 @@ void check_lengths(const char* name, const Tensor& lengths, int64_t batch, int64
 }  // namespace
 
 Variable stack_time(const Variable& x, int factor) {
+  BS_CHECK(x.rank() == 3 && factor > 0,
+           "stack_time: {} steps side by side of {}, expected [steps, "
+           "batch, features]",
+           factor, x.shape());
   if (factor == 1) return x;
   const int64_t steps = x.size(0), batch = x.size(1), width = x.size(2);
   const int64_t stacks = ceil_div(steps, factor);
@@ -102,8 +108,22 @@ Variable stack_time(const Variable& x, int factor) {
   return reshape(permute(cut, {0, 2, 1, 3}), {stacks, batch, factor * width});
 }
 
+namespace {
+
+const RNNTOptions& checked(const RNNTOptions& o) {
+  BS_CHECK(o.stack > 0, "rnnt: {} frames side by side", o.stack);
+  BS_CHECK(o.classes > 1 && o.joint > 0, "rnnt: {} classes of a joint of {}", o.classes, o.joint);
+  int64_t stacked = 0;
+  BS_CHECK(!__builtin_mul_overflow(int64_t{o.stack}, o.encoder_hidden, &stacked),
+           "rnnt: {} frames side by side of {} features", o.stack, o.encoder_hidden);
+  return o;
+}
+
+}  // namespace
+
 RNNT::RNNT(const Options& o)
-    : pre_rnn(lstm_options(o, o.features, o.encoder_hidden, o.pre_layers, o.encoder_dropout)),
+    : pre_rnn(
+          lstm_options(checked(o), o.features, o.encoder_hidden, o.pre_layers, o.encoder_dropout)),
       post_rnn(lstm_options(o, o.stack * o.encoder_hidden, o.encoder_hidden, o.post_layers,
                             o.encoder_dropout)),
       joint_enc({.in = o.encoder_hidden, .out = o.joint, .dtype = o.dtype, .device = o.device}),
@@ -135,6 +155,18 @@ Variable until(const Variable& x, const Tensor& lengths) {
   return where(steps_within(lengths, x.data()), x, 0);
 }
 
+/// How many stacks so many frames are.
+Tensor stacks_of(const Tensor& lengths, int stack) {
+  return cast(ceil(div(cast(lengths, f64), stack)), i64);
+}
+
+/// Packed rows are counted on the host.
+void check_packed(const RNNTLossOptions& options, const Tensor& lengths) {
+  BS_CHECK(!options.packed || !lengths.defined() || lengths.device().is_cpu(),
+           "rnnt: lengths on {}, but packed rows are counted on the host; set packed to false",
+           lengths.device());
+}
+
 }  // namespace
 
 RNNT::Encoded RNNT::encode(const Variable& features, const Tensor& lengths,
@@ -146,23 +178,22 @@ RNNT::Encoded RNNT::encode(const Variable& features, const Tensor& lengths,
                            const EncoderState& state, bool states) const {
   BS_CHECK(features.rank() == 3 && features.size(2) == options_.features,
            "rnnt: features {}, expected [batch, frames, {}]", features.shape(), options_.features);
-  if (lengths.defined()) check_lengths("lengths", lengths, features.size(0), features.size(1));
-  const int64_t frames = features.size(1);
-  std::vector<int64_t> stacked = lengths.defined()
-                                     ? numbers(lengths)
-                                     : std::vector(static_cast<size_t>(features.size(0)), frames);
+  const int64_t batch = features.size(0), frames = features.size(1);
+  const Tensor given =
+      lengths.defined() ? lengths : full({batch}, static_cast<double>(frames), i64);
+  check_lengths("lengths", given, batch, frames, states ? Device::cpu() : features.device());
   // Going one way, an LSTM hears nothing of what comes after a sequence. Where nobody asks for the
   // state at its end, a GPU is not told where that is: its fastest kernels take all steps.
-  const bool ends = std::ranges::any_of(stacked, [&](int64_t length) { return length < frames; });
+  const bool ends = !given.device().is_cpu() ||
+                    std::ranges::any_of(numbers(given), [&](int64_t n) { return n < frames; });
   const bool told = ends && (states || features.device().is_cpu());
   const bool masked = ends && !told;
-  for (int64_t& length : stacked) length = ceil_div(length, options_.stack);
-  const Tensor after = tensor_of(stacked);
+  const Tensor after = stacks_of(given, options_.stack);
   const Variable x = transpose(features, 0, 1);
   const LSTM::Output pre =
-      pre_rnn.forward(masked ? until(x, lengths) : x, state.pre, told ? lengths : Tensor());
+      pre_rnn.forward(masked ? until(x, given) : x, state.pre, told ? given : Tensor());
   // The last stack of a sequence is filled up with zeros.
-  const Variable y = masked && options_.stack > 1 ? until(pre.y, lengths) : pre.y;
+  const Variable y = masked && options_.stack > 1 ? until(pre.y, given) : pre.y;
   const LSTM::Output post =
       post_rnn.forward(stack_time(y, options_.stack), state.post, told ? after : Tensor());
   EncoderState last;
@@ -189,6 +220,7 @@ Variable RNNT::joint(const Variable& f, const Variable& g) const {
 }
 
 Variable RNNT::loss(const RNNTBatch& batch, const RNNTLossOptions& options) const {
+  check_packed(options, batch.lengths);
   return loss(encode(batch.features, batch.lengths, {}, false), batch, options);
 }
 
@@ -199,7 +231,9 @@ Variable RNNT::loss(const Encoded& encoded, const RNNTBatch& batch,
   const int64_t count = f.size(0);
   BS_CHECK(batch.targets.rank() == 2 && batch.targets.size(0) == count && count > 0,
            "rnnt: targets {} for a batch of {}", batch.targets.shape(), count);
-  check_lengths("target_lengths", batch.target_lengths, count, batch.targets.size(1));
+  check_packed(options, encoded.lengths);
+  check_packed(options, batch.target_lengths);
+  check_lengths("target_lengths", batch.target_lengths, count, batch.targets.size(1), f.device());
   const Reduction reduction = options.transducer.reduction;
   BS_CHECK(reduction != Reduction::none,
            "rnnt: the loss is a mean or a sum, not one of each utterance");
@@ -212,8 +246,9 @@ Variable RNNT::loss(const Encoded& encoded, const RNNTBatch& batch,
   // Where frames and tokens meet: no row of logits that lengths do not ask for.
   const PartLoss part = [&](const std::vector<Variable>& cut, const std::vector<Variable>& whole,
                             int64_t begin, int64_t end) {
-    joint.packed_rows = transducer_packed_rows(encoded.lengths.slice(0, begin, end),
-                                               batch.target_lengths.slice(0, begin, end));
+    if (options.packed)
+      joint.packed_rows = transducer_packed_rows(encoded.lengths.slice(0, begin, end),
+                                                 batch.target_lengths.slice(0, begin, end));
     joint.first_utterance = begin;
     const Tensor t = frames.slice(0, begin, end), u = tokens.slice(0, begin, end);
     const Variable h = transducer_joint(cut[0], cut[1], t, u, joint, random);

@@ -42,9 +42,9 @@ struct RNNTOptions {
 /** @brief A batch of features with their texts. */
 struct RNNTBatch {
   Variable features;      ///< [batch, frames, features] of the model's dtype
-  Tensor lengths;         ///< [batch] i64, on the host
+  Tensor lengths;         ///< [batch] i64, on the host; see RNNTLossOptions::packed
   Tensor targets;         ///< [batch, longest] i32 or i64: tokens, zeros where there are none
-  Tensor target_lengths;  ///< [batch] i64, on the host
+  Tensor target_lengths;  ///< [batch] i64, likewise
 };
 
 struct RNNTLossOptions {
@@ -53,6 +53,12 @@ struct RNNTLossOptions {
    *  memory at a time. Loss and gradients are those of the whole batch, dropout included, up to the
    *  order of sums over utterances: see part_by_part. More parts than utterances are none. */
   int split = 1;
+  /** Whether logits have only the rows that lengths ask for. The host counts these, so the lengths
+   *  lie there. Without, all utterances have the rows of the longest, which changes no loss but by
+   *  rounding. Then both lengths may lie on the model's device, where nobody checks them: an
+   *  utterance whose lengths do not fit has a loss of NaN. Nothing waits for a device then, and a
+   *  cuda::Graph can record a step. */
+  bool packed = true;
 };
 
 /** @brief pre_rnn, stacking of frames, post_rnn and joint_enc; embedding, prediction_rnn and
@@ -69,7 +75,7 @@ class RNNT : public Module {
   };
   struct Encoded {
     Variable f;      ///< [batch, ceil(frames / stack), joint]
-    Tensor lengths;  ///< [batch] i64, on the host
+    Tensor lengths;  ///< [batch] i64, where the lengths given are, or on the host
     EncoderState state;
   };
   struct Predicted {
@@ -91,8 +97,7 @@ class RNNT : public Module {
   /** @brief Logits [batch, frames, tokens, classes] of f [batch, frames, joint] and g [batch,
    *  tokens, joint]. */
   Variable joint(const Variable& f, const Variable& g) const;
-  /** @brief -log p(text | sound), averaged over the batch (or summed, as `options` says). Only the
-   *  rows within the lengths are computed, one after the other.
+  /** @brief -log p(text | sound), averaged over the batch (or summed, as `options` says).
    *  @throws Error when shapes do not fit. */
   Variable loss(const RNNTBatch& batch, const RNNTLossOptions& options = {}) const;
   /** @brief The same with the encoder's part done. */

@@ -13,7 +13,12 @@ namespace bs::decode {
 
 namespace {
 
-std::vector<double> log_softmax(const std::vector<float>& logits, double temperature) {
+/// Of the logits at a frame, which must be numbers: a search that compares NaN never ends.
+std::vector<double> log_softmax(const char* op, const TransducerScorer& scorer, int64_t frame,
+                                const PredictionPtr& state, double temperature) {
+  const std::vector<float> logits = scorer.logits(frame, state);
+  BS_CHECK(scorer.blank() >= 0 && static_cast<size_t>(scorer.blank()) < logits.size(),
+           "{}: the blank is class {} of {}", op, scorer.blank(), logits.size());
   std::vector<double> x;
   x.reserve(logits.size());
   for (const float v : logits) x.push_back(static_cast<double>(v) / temperature);
@@ -21,6 +26,8 @@ std::vector<double> log_softmax(const std::vector<float>& logits, double tempera
   double sum = 0;
   for (const double v : x) sum += std::exp(v - top);
   const double shift = top + std::log(sum);
+  BS_CHECK(std::isfinite(shift), "{}: logits at frame {} hold NaN, infinity, or -infinity alone",
+           op, frame);
   for (double& v : x) v -= shift;
   return x;
 }
@@ -40,7 +47,7 @@ GreedyDecoder::GreedyDecoder(const TransducerScorer& scorer, const GreedyOptions
 const Hypothesis& GreedyDecoder::advance() {
   for (; frame_ < scorer_.frames(); ++frame_)
     for (int symbols = 0; symbols < options_.max_symbols; ++symbols) {
-      const std::vector<double> scores = log_softmax(scorer_.logits(frame_, state_), 1);
+      const std::vector<double> scores = log_softmax("greedy_decode", scorer_, frame_, state_, 1);
       const auto best = std::ranges::max_element(scores);
       const int64_t token = best - scores.begin();
       hypothesis_.log_probability += *best;
@@ -141,7 +148,7 @@ std::vector<int64_t> BeamSearch::classes(const std::vector<double>& scores) cons
 /// Path by a blank to the next frame, and by each token that is likely enough.
 void BeamSearch::expand(int64_t frame, Path path, Paths& open, Paths& done) {
   if (!path.state) path.state = scorer_.next(path.before, path.so_far.tokens.back());
-  const auto scores = log_softmax(scorer_.logits(frame, path.state), options_.temperature);
+  const auto scores = log_softmax("beam_decode", scorer_, frame, path.state, options_.temperature);
   for (const int64_t token : classes(scores)) {
     const bool blank = token == scorer_.blank();
     if (!blank && path.symbols == options_.max_symbols) continue;
@@ -188,9 +195,11 @@ void BeamSearch::keep(const Paths& done) {
 
 std::vector<Hypothesis> BeamSearch::result() const {
   std::vector<const Path*> ranked;
+  ranked.reserve(kept_.size());
   for (const auto& [text, path] : kept_) ranked.push_back(&path);
   std::ranges::sort(ranked, [](const Path* a, const Path* b) { return likelier(*a, *b); });
   std::vector<Hypothesis> all;
+  all.reserve(ranked.size());
   for (const Path* path : ranked) all.push_back(path->so_far);
   return all;
 }

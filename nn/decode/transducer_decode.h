@@ -26,7 +26,8 @@ class TransducerScorer {
   virtual PredictionPtr start() const = 0;
   /** @brief ... after one more. */
   virtual PredictionPtr next(const PredictionPtr& state, int64_t token) const = 0;
-  /** @brief Logits of all classes at an encoder frame. */
+  /** @brief Logits of all classes at an encoder frame; numbers, or -infinity, but not all of them.
+   */
   virtual std::vector<float> logits(int64_t frame, const PredictionPtr& state) const = 0;
 };
 
@@ -44,7 +45,8 @@ struct GreedyOptions {
 class GreedyDecoder {
  public:
   explicit GreedyDecoder(const TransducerScorer& scorer, const GreedyOptions& options = {});
-  /** @brief Decodes the frames there are beyond those decoded before. */
+  /** @brief Decodes the frames there are beyond those decoded before.
+   *  @throws Error where logits are NaN or infinity. */
   const Hypothesis& advance();
   const Hypothesis& hypothesis() const { return hypothesis_; }
 
@@ -81,7 +83,9 @@ struct BeamOptions {
  *  that reached the blank first. With nothing cut off, each log probability is that of the text
  *  under the model. Of equals the first found comes first, and classes of higher numbers.
  *  @return up to `width` hypotheses, the likeliest first
- *  @throws Error for options out of range. */
+ *  @throws Error for options out of range, and where logits are NaN or infinity.
+ *  Cost: of a frame up to width x max_symbols calls of logits, where thresholds cut off the rest.
+ */
 std::vector<Hypothesis> beam_decode(const TransducerScorer& scorer,
                                     const BeamOptions& options = {});
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -141,6 +142,29 @@ TEST_CASE("greedy_decode: bounded tokens a frame, no frames, and frames that com
     CHECK(decoder.hypothesis().tokens == whole.tokens);
     CHECK(decoder.hypothesis().frames == whole.frames);
   }
+}
+
+TEST_CASE("decoders refuse logits that are no numbers, and a blank that is no class") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const std::vector<float>& logits :
+       {std::vector<float>{0, std::nanf(""), 1}, {0, infinity, 1}, {-infinity, -infinity}}) {
+    const TableScorer scorer(2, 0, [&](int64_t, const Tokens&) { return logits; });
+    CHECK_THROWS_WITH_AS(decode::beam_decode(scorer),
+                         "beam_decode: logits at frame 0 hold NaN, infinity, or -infinity alone",
+                         Error);
+    CHECK_THROWS_WITH_AS(decode::greedy_decode(scorer),
+                         "greedy_decode: logits at frame 0 hold NaN, infinity, or -infinity alone",
+                         Error);
+  }
+  for (const int64_t blank : {-1, 2}) {
+    const TableScorer scorer(1, blank,
+                             [](int64_t, const Tokens&) { return std::vector<float>(2); });
+    CHECK_THROWS_AS(decode::beam_decode(scorer), Error);
+    CHECK_THROWS_AS(decode::greedy_decode(scorer), Error);
+  }
+  const TableScorer silent(1, 0, [](int64_t, const Tokens&) { return std::vector<float>(); });
+  CHECK_THROWS_WITH_AS(decode::greedy_decode(silent), "greedy_decode: the blank is class 0 of 0",
+                       Error);
 }
 
 TEST_CASE("beam_decode: with nothing cut off, the probability of every text") {

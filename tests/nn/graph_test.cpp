@@ -2,6 +2,7 @@
 #include <bs/autograd/dropout.h>
 #include <bs/autograd/loss.h>
 #include <bs/autograd/reduce.h>
+#include <bs/autograd/sparse_attention.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/ema.h>
@@ -29,6 +30,7 @@
 
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 using namespace bs;
@@ -307,6 +309,45 @@ TEST_CASE("a transformer's step as one launch is the same step, bit for bit" *
       CAPTURE(a[i].name);
       CHECK(bytes_of(a[i].variable.data()) == bytes_of(b[i].variable.data()));
     }
+  }
+}
+
+TEST_CASE("dropout of attention draws anew from replay to replay" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const LayoutPtr layout = patterns::dense({.rows = 4, .block = 16});
+  struct Attention {
+    Attention(Device device, LayoutPtr blocks) : layout(std::move(blocks)) {
+      Generator inputs(7);
+      for (Variable* x : {&q, &k, &v})
+        *x = Variable(randn({2, 3, 64, 32}, bf16, device, inputs), true);
+    }
+    void compute() {
+      SparseAttentionOptions options{.dropout = 0.25};
+      options.random = generator.next();
+      const Variable out = sparse_attention(q, k, v, layout, options);
+      q.zero_grad();
+      out.backward(full(out.shape(), 1.0, bf16, out.device()));
+      y = out.data();
+    }
+    std::vector<Bytes> state() const { return {bytes_of(contiguous(y)), bytes_of(q.grad())}; }
+    LayoutPtr layout;
+    Generator generator{11};
+    Variable q, k, v;
+    Tensor y;
+  };
+  Attention eager(device, layout), graphed(device, layout);
+  cuda::Graph graph(device);
+  Bytes last;
+  for (int step = 0; step < 5; ++step) {
+    CAPTURE(step);
+    eager.compute();
+    if (step == 2) graph.capture([&] { graphed.compute(); });
+    step < 2 ? graphed.compute() : graph.replay();
+    CHECK(graphed.state() == eager.state());
+    const Bytes now = graphed.state().front();
+    CHECK(now != std::exchange(last, now));
+    CHECK(graphed.generator.state() == eager.generator.state());
   }
 }
 

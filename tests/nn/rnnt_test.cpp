@@ -2,14 +2,18 @@
 #include <bs/autograd/concat.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/logic.h>
+#include <bs/lib/graph.h>
 #include <bs/nn/decode/rnnt_scorer.h>
 #include <bs/nn/optim/adamw.h>
+#include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/rnnt.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 
 using namespace bs;
 using namespace bs::test;
@@ -152,6 +156,103 @@ TEST_CASE("nn::RNNT: padding changes nothing") {
   nn::RNNTLossOptions summed;
   summed.transducer.reduction = Reduction::sum;
   CHECK(model.loss(batch, summed).data().item() == doctest::Approx(sum).epsilon(1e-10));
+}
+
+TEST_CASE("nn::RNNT: padded rows have the loss and the gradients of packed ones") {
+  const bool device = test_device().is_cuda();
+  for (const DType dtype : {f64, f32}) {
+    CAPTURE(dtype);
+    nn::RNNTOptions options = small(dtype);
+    options.joint_dropout = 0.25;
+    manual_seed(3);
+    const nn::RNNT model(options);
+    const auto run = [&](const nn::RNNTLossOptions& how, bool on_device) {
+      model.zero_grad();
+      nn::RNNTBatch batch = batch_of(dtype);
+      batch.features = Variable(batch.features.data(), true);
+      if (on_device)
+        for (Tensor* lengths : {&batch.lengths, &batch.target_lengths})
+          *lengths = lengths->to(test_device());
+      manual_seed(4);  // of what is dropped
+      const Variable loss = model.loss(batch, how);
+      loss.backward();
+      std::vector<Reference> results{Reference::of(loss.data()),
+                                     Reference::of(batch.features.grad())};
+      for (const Variable& p : model.parameters()) results.push_back(Reference::of(p.grad()));
+      return results;
+    };
+    const auto packed = run({}, false);
+    for (const int split : {1, 3}) {
+      CAPTURE(split);
+      const auto padded = run({.split = split, .packed = false}, device);
+      REQUIRE(padded.size() == packed.size());
+      for (size_t i = 0; i < packed.size(); ++i)
+        check_close("padded", padded[i], packed[i],
+                    16 * epsilon(dtype) * std::max(1.0, largest(packed[i])));
+    }
+  }
+}
+
+TEST_CASE("nn::RNNT: lengths on a device are for padded rows alone" *
+          doctest::skip(!test_device().is_cuda())) {
+  const nn::RNNT model(small());
+  nn::RNNTBatch batch = batch_of(f32);
+  batch.target_lengths = batch.target_lengths.to(test_device());
+  CHECK_THROWS_WITH_AS(model.loss(batch), doctest::Contains("set packed to false"), Error);
+  CHECK(std::isfinite(model.loss(batch, {.packed = false}).data().item()));
+  CHECK_THROWS_AS(model.encode(batch.features, batch.lengths.to(test_device())), Error);
+}
+
+TEST_CASE("nn::RNNT: a step as one launch is the same step, bit for bit" *
+          doctest::skip(!test_device().is_cuda())) {
+  struct Model {
+    Model()
+        : net([] {
+            manual_seed(3);
+            nn::RNNTOptions options = small(bf16);
+            options.joint_dropout = 0.25;
+            options.encoder_hidden = 128;
+            return options;
+          }()),
+          optimizer(net, {.learning_rate = 1e-2}),
+          batch(batch_of(bf16)) {
+      for (Tensor* lengths : {&batch.lengths, &batch.target_lengths})
+        *lengths = lengths->to(test_device());
+    }
+    void compute() {
+      optimizer.zero_grad();
+      const Variable l = net.loss(batch, {.packed = false});
+      l.backward();
+      loss = l.data();
+      optimizer.step({.norm = optim::grad_norm(net.parameters()), .max_norm = 1});
+    }
+    nn::RNNT net;
+    optim::AdamW optimizer;
+    nn::RNNTBatch batch;
+    Tensor loss;
+  };
+  Model eager, graphed;
+  cuda::Graph graph(test_device());
+  manual_seed(5);
+  const RandomState begin = default_generator().state();
+  std::vector<double> losses;
+  for (int step = 0; step < 5; ++step) {
+    eager.compute();
+    losses.push_back(eager.loss.item());
+  }
+  default_generator().set_state(begin);
+  for (int step = 0; step < 5; ++step) {
+    CAPTURE(step);
+    if (step == 2) graph.capture([&] { graphed.compute(); });
+    step < 2 ? graphed.compute() : graph.replay();
+    CHECK(graphed.loss.item() == losses[static_cast<size_t>(step)]);
+  }
+  CHECK(losses.back() < losses.front());
+  const auto a = eager.net.named_parameters(), b = graphed.net.named_parameters();
+  for (size_t i = 0; i < a.size(); ++i) {
+    CAPTURE(a[i].name);
+    CHECK(equal(a[i].variable.data(), b[i].variable.data()));
+  }
 }
 
 TEST_CASE("nn::RNNT: a split batch has the loss and the gradients of the whole") {

@@ -85,6 +85,7 @@ void set_scores(Problem& p, const SparseAttentionOptions& o) {
   if (rule(device::rule_dropout, o.dropout > 0)) {
     s.seed = o.random.seed;
     s.random_offset = o.random.offset;
+    s.random_shift = reinterpret_cast<const unsigned long long*>(o.random.shift);
     s.limit = static_cast<unsigned>(threshold(o.dropout));
     s.kept = 1 / (1 - o.dropout);
   }

@@ -39,7 +39,8 @@ struct Tile {
   int count, frames;  ///< with rows, and with f, from the first on
   int labels;
   unsigned row_blocks, frame_groups;
-  unsigned number;  ///< of the first frame
+  unsigned number;    ///< of the first frame
+  uint64_t sequence;  ///< of random numbers
 };
 
 /// Frames of a group of columns of one label. `full`: all of them have rows, and f and g.
@@ -72,7 +73,8 @@ __device__ void joint_rows(const Joint& joint, const Tile<T>& tile, int u, int w
   for (int r0 = 0; r0 < frames_at_once; r0 += 2) {
     if (!full && r0 >= tile.count) break;
     Words<G> word;
-    if constexpr (drops) joint.bits<G, aligned>(word, tile.number + r0, block, which);
+    if constexpr (drops)
+      joint.bits<G, aligned>(word, tile.sequence, tile.number + r0, block, which);
 #pragma unroll
     for (int r = r0; r < r0 + 2; ++r) {
       if (!full && r >= tile.count) break;
@@ -121,7 +123,8 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 2 : 4)
       one.labels,
       joint.row_blocks(),
       static_cast<unsigned>(one.stride) * (aligned ? groups : 1),
-      joint.frame_number(b, t0)};
+      joint.frame_number(b, t0),
+      drops ? joint.state.sequence() : 0};
   if (tile.count <= 0) return;
   const int first = label_tile * tiles.labels;
   const int end = min(first + tiles.labels, one.stride);

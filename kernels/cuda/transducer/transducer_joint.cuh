@@ -62,7 +62,7 @@ struct Joint {
   unsigned floor;   ///< two 16-bit floats that h is not below: zeros, or -infinities
   unsigned limits;  ///< bits of what is cut off up to here: of zero, or of NaN for nothing
   PhiloxKeys<detail::JointDropout::rounds> keys;
-  uint64_t sequence;
+  RandomState state;
   unsigned first_frame;  ///< number of the first utterance's first
 
   /// Where an utterance's bits begin.
@@ -82,7 +82,8 @@ struct Joint {
   /// block in them. `paired`: the thread of the next lane, or the one before where `which` is odd,
   /// asks for the group beside.
   template <int G, bool paired>
-  __device__ void bits(Words<G>& word, unsigned frame, unsigned block, int which) const {
+  __device__ void bits(Words<G>& word, uint64_t sequence, unsigned frame, unsigned block,
+                       int which) const {
     const auto at = [&](unsigned frame) {
       return philox(keys, uint64_t{frame} << 32 | block, sequence);
     };
@@ -215,7 +216,7 @@ inline Joint joint_of(const char* op, DType dtype, const TransducerSizes& s, con
                          : 0xff80ff80U,
           options.relu ? 0 : ~0U,
           PhiloxKeys<detail::JointDropout::rounds>(state.seed),
-          state.offset,
+          state,
           static_cast<unsigned>(options.first_utterance * s.frames)};
 }
 

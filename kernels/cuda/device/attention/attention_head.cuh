@@ -96,7 +96,8 @@ struct AttentionHead {
   /// The random words of keys 4 n to 4 n + 3, and what dropout makes of one.
   __device__ PhiloxBlock words(int query, int key) const {
     const auto block = static_cast<unsigned long long>(row(query)) << 28 | key >> 2;
-    return philox(s.seed, block, s.random_offset);
+    return philox(s.seed, block,
+                  s.random_shift ? s.random_offset + *s.random_shift : s.random_offset);
   }
   __device__ Sum factor(const PhiloxBlock& words, int key) const {
     const unsigned low = key & 1 ? words.word[1] : words.word[0];

@@ -65,9 +65,10 @@ struct AttentionScores {
   const Sum* slopes;              ///< [heads]
   const Sum* sinks;               ///< [heads], or null
   unsigned long long seed, random_offset;
-  unsigned limit;           ///< random words below it drop a weight
-  double kept;              ///< factor of the other weights
-  const int* query_starts;  ///< [sequences + 1] of a ragged batch
+  const unsigned long long* random_shift;  ///< added to it, if any: see RandomState
+  unsigned limit;                          ///< random words below it drop a weight
+  double kept;                             ///< factor of the other weights
+  const int* query_starts;                 ///< [sequences + 1] of a ragged batch
   const int* key_starts;
 };
 

@@ -262,6 +262,7 @@ struct WarpgroupKeyGradient {
       }
     }
     __device__ void release(int stage) const {
+      __syncwarp();  // all lanes have read its numbers
       if (threadIdx.x % 32 == 0) team.empty[stage].arrive();
     }
 
@@ -416,7 +417,7 @@ struct WarpgroupKeyGradient {
 #pragma unroll 1
       for (unsigned parity = 0;; parity ^= 1) {
         team.kept.wait(parity);
-        const int item = __shfl_sync(~0u, team.item, 0);
+        const int item = read_for_all(team.item);
         if (item < 0) break;
         run_item(item, at, turn);
       }

@@ -134,7 +134,11 @@ struct AttentionForwardKernel {
         s.empty[at.stage].wait(at.parity ^ 1);
         Tile& info = s.tiles[at.stage];
         if (lane < pieces) info.keys[lane] = now;
-        if (lane >= pieces && lane < record) info.masks[lane - pieces] = static_cast<unsigned>(now);
+#pragma unroll
+        for (int of = 0; of < groups; ++of) {
+          const int mask = __shfl_sync(~0u, now, pieces + of);
+          if (lane == 0) info.masks[of] = static_cast<unsigned>(mask);
+        }
         if (lane == 0) {
           info.flags = tile + 1 == tiles ? last : 0;
           info.row = item.tile * rows;

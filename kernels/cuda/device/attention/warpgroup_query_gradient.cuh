@@ -201,7 +201,7 @@ struct WarpgroupQueryGradient {
       return item < items ? item : -1;
     }
     s.known.wait(turn & 1);
-    const int item = __shfl_sync(~0u, s.item, 0);
+    const int item = read_for_all(s.item);
     if (elected) s.free.arrive();
     return item;
   }
@@ -273,7 +273,7 @@ struct WarpgroupQueryGradient {
 #pragma unroll 1
     for (unsigned parity = 0;; parity ^= 1) {
       s.known.wait(parity);
-      const int item = __shfl_sync(~0u, s.item, 0);
+      const int item = read_for_all(s.item);
       if (item < 0) break;
       if (elected) s.free.arrive();
       const Place place(p, item);
@@ -285,7 +285,7 @@ struct WarpgroupQueryGradient {
       const auto seek = [&] {
         while (true) {
           s.full[at.stage].wait(at.parity);
-          const unsigned tiles = __shfl_sync(~0u, s.tiles[at.stage], 0);
+          const unsigned tiles = read_for_all(s.tiles[at.stage]);
           if (tiles == last) return false;
           mine = tiles >> (group * boxes) & group_bits;
           if (mine != 0) return true;

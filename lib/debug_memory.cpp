@@ -112,19 +112,18 @@ void DebugMemory::deallocate(void* pointer, size_t bytes, Stream stream) noexcep
   const size_t all = guard + bytes + back_guard(bytes);
   if (stream.device().is_cpu()) ASAN_UNPOISON_MEMORY_REGION(whole, all);
   try {
-    std::string operation;
+    std::shared_ptr<Record> record;
     {
       const std::lock_guard lock(mutex_);
       const auto found = records_.find(pointer);
       if (found != records_.end()) {
-        const std::lock_guard name(names());
-        operation = found->second->operation;
+        record = std::move(found->second);
         records_.erase(found);
       }
     }
     // A graph would look at and poison what is there as it runs.
     if (!captured(stream)) {
-      check_guards(whole, bytes, stream, operation);
+      check_guards(whole, bytes, stream, record.get());
       set_bytes(whole + guard, bytes, poison_byte, stream);
     }
   } catch (const std::exception& error) {
@@ -140,7 +139,7 @@ void DebugMemory::find(std::string finding) {
 }
 
 void DebugMemory::check_guards(std::byte* whole, size_t bytes, Stream stream,
-                               const std::string& operation) {
+                               const Record* record) {
   const StreamGuard on(stream);
   const Device device = stream.device();
   // Needs no memory on the CPU: tests of memory faults free tensors while there is none.
@@ -156,6 +155,8 @@ void DebugMemory::check_guards(std::byte* whole, size_t bytes, Stream stream,
     const auto* const damaged =
         std::find_if(seen, seen + length, [](std::byte b) { return b != std::byte{guard_byte}; });
     if (damaged == seen + length) return;
+    const std::lock_guard name(names());
+    const std::string operation = record ? record->operation : "";
     find(format("{} bytes on {}: written {} (byte {} of the guard band){}", bytes, device, where,
                 damaged - seen, operation.empty() ? "" : format("; allocated by {}", operation)));
   };

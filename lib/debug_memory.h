@@ -40,7 +40,7 @@ class DebugMemory final : public MemoryResource {
 
  private:
   struct Record;
-  void check_guards(std::byte* whole, size_t bytes, Stream stream, const std::string& operation);
+  void check_guards(std::byte* whole, size_t bytes, Stream stream, const Record* record);
   void find(std::string finding);
 
   MemoryResource& inner_;

@@ -6,7 +6,11 @@
 #include <mutex>
 #include <new>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
+#if BS_WITH_CUDA
+#include <bs/lib/cuda/activity.h>
+#endif
 
 namespace bs {
 
@@ -36,6 +40,8 @@ struct Recorder {
   std::atomic<uint64_t> session = 0;
   std::atomic<int64_t> start = 0;
   std::atomic<int64_t> most_events = 0;
+  std::atomic<uint64_t> ranges = 0;
+  std::atomic<bool> watches = false;  ///< GPUs too
 };
 
 /// Never destroyed: threads may end after any destructor of ours.
@@ -55,6 +61,7 @@ struct OpenRange {
   Event event;
   int64_t inside = 0;       ///< nanoseconds in ranges inside of it
   double tensor_bytes = 0;  ///< of the tensors noted
+  bool watched = false;     ///< what it launches on GPUs
 };
 
 struct Local {
@@ -113,6 +120,11 @@ void detail::begin_range(const void* owner, const char* name) {
   range.event.seen.name = name;
   range.event.seen.depth = static_cast<int>(local.open.size()) - 1;
   range.event.first_tensor = local.tensors.size();
+  range.event.seen.number = 1 + recorder().ranges.fetch_add(1, std::memory_order_relaxed);
+#if BS_WITH_CUDA
+  range.watched = recorder().watches;
+  if (range.watched) cuda::push_activity_range(range.event.seen.number);
+#endif
   range.event.seen.begin = now();
 }
 
@@ -135,6 +147,9 @@ void detail::end_range(const void* owner) {
   const int64_t end = now();
   OpenRange range = local.open.back();
   local.open.pop_back();
+#if BS_WITH_CUDA
+  if (range.watched) cuda::pop_activity_range();
+#endif
   const auto own_tensors = local.tensors.begin() + static_cast<ptrdiff_t>(range.event.first_tensor);
   if (local.session == recorder().session.load(std::memory_order_acquire)) {
     ProfilerEvent& seen = range.event.seen;
@@ -158,6 +173,12 @@ Profiler::Profiler(const ProfilerOptions& options) {
   r.most_events = options.most_events;
   r.start = now();
   session_ = ++r.session;
+#if BS_WITH_CUDA
+  if (options.device_events && cuda_available()) {
+    unwatched_ = cuda::start_activities(options.most_events);
+    r.watches = unwatched_.empty();
+  }
+#endif
   detail::profiler_records.store(true, std::memory_order_release);
 }
 
@@ -189,6 +210,26 @@ void Profiler::stop() {
   }
   std::ranges::sort(events_, {},
                     [](const ProfilerEvent& e) { return std::tuple(e.thread, e.begin, e.depth); });
+  take_device_events();
+}
+
+/// Of the ranges that are kept. Those of GPUs lie behind what launched them.
+void Profiler::take_device_events() {
+#if BS_WITH_CUDA
+  if (!recorder().watches.exchange(false)) return;
+  int64_t dropped = 0;
+  std::vector<cuda::Activity> all = cuda::stop_activities(dropped);
+  dropped_ += dropped;
+  std::unordered_map<uint64_t, const char*> names;
+  for (const ProfilerEvent& event : events_) names[event.number] = event.name;
+  device_events_.reserve(all.size());
+  for (cuda::Activity& a : all) {
+    const auto from = names.find(a.launched);
+    device_events_.push_back({std::move(a.name), a.kernel, a.device, a.stream,
+                              a.begin - recorder().start, a.end - recorder().start, a.bytes,
+                              from != names.end() ? from->second : nullptr, a.launched});
+  }
+#endif
 }
 
 void Profiler::check_stopped(const char* what) const {
@@ -198,6 +239,16 @@ void Profiler::check_stopped(const char* what) const {
 std::span<const ProfilerEvent> Profiler::events() const {
   check_stopped("events()");
   return events_;
+}
+
+std::span<const DeviceEvent> Profiler::device_events() const {
+  check_stopped("device_events()");
+  return device_events_;
+}
+
+const std::string& Profiler::unwatched() const {
+  check_stopped("unwatched()");
+  return unwatched_;
 }
 
 int64_t Profiler::dropped() const {

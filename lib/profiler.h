@@ -26,10 +26,24 @@ struct ProfilerEvent {
   int depth = 0;           ///< ranges of the thread around it
   int64_t begin = 0;       ///< nanoseconds since the profiler began
   int64_t end = 0;
-  int64_t self = 0;  ///< nanoseconds in no range inside of it
+  int64_t self = 0;     ///< nanoseconds in no range inside of it
+  uint64_t number = 0;  ///< from 1, in the order in which ranges began
   Device device;
   Work work;  ///< its bytes are those of its tensors unless the operation says otherwise
   std::span<const ProfiledTensor> tensors;  ///< owned by the profiler
+};
+
+/** @brief A kernel, a copy or a fill of a GPU. */
+struct DeviceEvent {
+  std::string name;
+  bool kernel = false;
+  int device = 0;
+  uint32_t stream = 0;  ///< a number for each
+  int64_t begin = 0;    ///< nanoseconds since the profiler began
+  int64_t end = 0;
+  int64_t bytes = 0;           ///< that were copied or filled
+  const char* from = nullptr;  ///< name of the range that launched it; null: none
+  uint64_t number = 0;         ///< of that range
 };
 
 /** @brief All events of one name, or of one name on the same shapes. */
@@ -38,14 +52,16 @@ struct ProfilerRow {
   std::string tensors;  ///< such as "f32 [4, 8], f32 [8]"; empty where shapes are not told apart
   bool operation = false;
   int64_t calls = 0;
-  double seconds = 0;       ///< from begin to end
-  double self_seconds = 0;  ///< in no range inside of it
-  Work work;                ///< sums; the density is the mean
-  bool on_host = true;      ///< false: seconds are those of the launches, and rates say nothing
+  double seconds = 0;         ///< from begin to end
+  double self_seconds = 0;    ///< in no range inside of it
+  double device_seconds = 0;  ///< of what it launched, but not the ranges inside of it
+  Work work;                  ///< sums; the density is the mean
+  bool on_host = true;        ///< false: seconds are those of the launches, and rates say nothing
 };
 
 struct ProfilerOptions {
-  int64_t most_events = 1 << 20;  ///< of a thread; later ones are counted, not kept
+  int64_t most_events = 1 << 20;  ///< of a thread, and of GPUs; later ones are counted, not kept
+  bool device_events = true;      ///< whether to ask CUPTI what GPUs do
 };
 
 struct ProfilerTableOptions {
@@ -54,7 +70,8 @@ struct ProfilerTableOptions {
 };
 
 /** @brief Records all operations of all threads from its construction to stop(). An operation costs
- *  some tenths of a microsecond then. On a GPU the times are those of the host. One at a time.
+ *  some tenths of a microsecond then. Where there is a GPU, CUPTI tells what it does; a launch
+ * costs some microseconds more then. One at a time.
  *  @code
  *  Profiler profiler;
  *  train_step();
@@ -77,6 +94,10 @@ class Profiler {
   // What follows may be asked once it has stopped. @throws Error before
   /** @brief By thread, then by begin; a range stands before those inside of it. */
   std::span<const ProfilerEvent> events() const;
+  /** @brief What GPUs did, by begin; nothing where they could not be watched. */
+  std::span<const DeviceEvent> device_events() const;
+  /** @brief Why GPUs were not watched; empty where they were, or where there is none. */
+  const std::string& unwatched() const;
   /** @brief Events that came after ProfilerOptions::most_events. */
   int64_t dropped() const;
   /** @brief Operations and ranges by name, those with the most time of their own first. */
@@ -88,10 +109,13 @@ class Profiler {
 
  private:
   void check_stopped(const char* what) const;
+  void take_device_events();
   uint64_t session_ = 0;
   bool stopped_ = false;
   std::vector<ProfilerEvent> events_;
   std::vector<std::vector<ProfiledTensor>> tensors_;  ///< of each thread
+  std::vector<DeviceEvent> device_events_;
+  std::string unwatched_;
   int64_t dropped_ = 0;
 };
 

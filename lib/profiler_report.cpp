@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 namespace bs {
@@ -27,20 +28,27 @@ std::string describe(std::span<const ProfiledTensor> tensors) {
   return all;
 }
 
+/// The time that the work of a row took: on a GPU what that did, else from begin to end.
+double working_seconds(const ProfilerRow& row) {
+  return row.on_host ? row.seconds : row.device_seconds;
+}
+
 /// A rate for the table; empty where it is not known.
 std::string rate(double amount, double unit, const ProfilerRow& row, const char* pattern) {
-  if (amount <= 0 || row.seconds <= 0 || !row.on_host) return "";
-  return text(pattern, amount / unit / row.seconds);
+  const double seconds = working_seconds(row);
+  return amount <= 0 || seconds <= 0 ? "" : text(pattern, amount / unit / seconds);
 }
 
 std::string line_of(const ProfilerRow& row, double all_seconds, int width) {
   const double share = all_seconds > 0 ? 100 * row.self_seconds / all_seconds : 0;
-  std::string line = text("%-*s %9lld %11.3f %6.1f %% %11.2f %9s %9s %8s", width, row.name.c_str(),
-                          static_cast<long long>(row.calls), 1e3 * row.self_seconds, share,
-                          1e6 * row.seconds / static_cast<double>(row.calls),
-                          rate(row.work.flops, 1e12, row, "%.3f").c_str(),
-                          rate(row.work.bytes, 1e9, row, "%.1f").c_str(),
-                          row.work.density > 0 ? text("%.3f", row.work.density).c_str() : "");
+  std::string line =
+      text("%-*s %9lld %11.3f %6.1f %% %11.2f %9s %9s %9s %8s", width, row.name.c_str(),
+           static_cast<long long>(row.calls), 1e3 * row.self_seconds, share,
+           1e6 * row.seconds / static_cast<double>(row.calls),
+           row.device_seconds > 0 ? text("%.3f", 1e3 * row.device_seconds).c_str() : "",
+           rate(row.work.flops, 1e12, row, "%.3f").c_str(),
+           rate(row.work.bytes, 1e9, row, "%.1f").c_str(),
+           row.work.density > 0 ? text("%.3f", row.work.density).c_str() : "");
   if (!row.tensors.empty()) line += "  " + row.tensors;
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
@@ -60,6 +68,51 @@ Json arguments_of(const ProfilerEvent& event) {
   return all;
 }
 
+/// Kernels, copies and fills by name, those with the most time first.
+std::string kernel_table(std::span<const DeviceEvent> events, int64_t most) {
+  if (events.empty()) return "";
+  struct Sum {
+    int64_t calls = 0, time = 0, bytes = 0;
+  };
+  std::map<std::string, Sum> sums;
+  int64_t all = 0;
+  for (const DeviceEvent& event : events) {
+    Sum& sum = sums[event.name];
+    ++sum.calls;
+    sum.time += event.end - event.begin;
+    sum.bytes += event.bytes;
+    all += event.end - event.begin;
+  }
+  std::vector<std::pair<std::string, Sum>> sorted(sums.begin(), sums.end());
+  std::ranges::stable_sort(sorted, std::greater<>(), [](const auto& s) { return s.second.time; });
+  std::string out = text("\n%-64s %9s %11s %8s %11s %9s\n", "on the GPU", "calls", "GPU ms",
+                         "share", "mean us", "GB/s");
+  for (const auto& [name, sum] : sorted) {
+    if (most > 0 && most-- == 1) break;
+    const auto time = static_cast<double>(sum.time);
+    std::string line =
+        text("%-64.64s %9lld %11.3f %6.1f %% %11.2f %9s", name.c_str(),
+             static_cast<long long>(sum.calls), 1e-6 * time,
+             all > 0 ? 100 * time / static_cast<double>(all) : 0,
+             1e-3 * time / static_cast<double>(sum.calls),
+             sum.bytes > 0 && time > 0 ? text("%.1f", static_cast<double>(sum.bytes) / time).c_str()
+                                       : "");
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+/// GPUs are processes of their own in the trace, and their streams threads.
+std::string trace_line(const DeviceEvent& event) {
+  std::string line = text(R"({"ph":"X","pid":%d,"tid":%u,"ts":%.3f,"dur":%.3f,"cat":"gpu","name":)",
+                          2 + event.device, event.stream, 1e-3 * static_cast<double>(event.begin),
+                          1e-3 * static_cast<double>(event.end - event.begin));
+  Json::Object arguments = {{"launched by", event.from ? event.from : "no operation"}};
+  if (event.bytes > 0) arguments.emplace_back("bytes", event.bytes);
+  return line + Json(event.name).dump() + R"(,"args":)" + Json(std::move(arguments)).dump() + '}';
+}
+
 std::string trace_line(const ProfilerEvent& event) {
   std::string line = R"({"ph":"X","pid":1,"tid":)" + std::to_string(event.thread) + R"(,"name":)" +
                      Json(event.name).dump() + R"(,"cat":")" +
@@ -75,9 +128,11 @@ std::string trace_line(const ProfilerEvent& event) {
 std::vector<ProfilerRow> Profiler::rows(bool by_shape) const {
   check_stopped("rows()");
   std::map<std::pair<std::string, std::string>, ProfilerRow> all;
+  std::unordered_map<uint64_t, ProfilerRow*> of;  // the ranges, where GPUs were watched
   for (const ProfilerEvent& event : events_) {
     std::string tensors = by_shape ? describe(event.tensors) : "";
     ProfilerRow& row = all[{event.name, tensors}];
+    if (!device_events_.empty()) of[event.number] = &row;
     row.name = event.name;
     row.tensors = std::move(tensors);
     row.operation = event.operation;
@@ -88,6 +143,11 @@ std::vector<ProfilerRow> Profiler::rows(bool by_shape) const {
     row.work.flops += event.work.flops;
     row.work.bytes += event.work.bytes;
     row.work.density += (event.work.density - row.work.density) / static_cast<double>(row.calls);
+  }
+  for (const DeviceEvent& device : device_events_) {
+    const auto from = of.find(device.number);
+    if (from != of.end())
+      from->second->device_seconds += 1e-9 * static_cast<double>(device.end - device.begin);
   }
   std::vector<ProfilerRow> sorted;
   sorted.reserve(all.size());
@@ -109,8 +169,8 @@ std::string Profiler::table(const ProfilerTableOptions& options) const {
   }
   const int column = static_cast<int>(width);
   const auto head = [&](const char* what) {
-    return text("%-*s %9s %11s %8s %11s %9s %9s %8s\n", column, what, "calls", "self ms", "share",
-                "mean us", "TFLOP/s", "GB/s", "density");
+    return text("%-*s %9s %11s %8s %11s %9s %9s %9s %8s\n", column, what, "calls", "self ms",
+                "share", "mean us", "GPU ms", "TFLOP/s", "GB/s", "density");
   };
   std::string out = head("operation");
   bool ranges = false;
@@ -124,6 +184,8 @@ std::string Profiler::table(const ProfilerTableOptions& options) const {
     out += line_of(row, seconds, column);
   }
   if (left > 0) out += "(" + std::to_string(left) + " more operations)\n";
+  out += kernel_table(device_events_, options.rows);
+  if (!unwatched_.empty()) out += "(no times of the GPU: " + unwatched_ + ")\n";
   if (dropped_ > 0) out += "(" + std::to_string(dropped_) + " later events were not kept)\n";
   return out;
 }
@@ -142,6 +204,19 @@ void Profiler::write_trace(const std::string& path) const {
                thread, thread) +
           "\n";
     part += trace_line(events_[i]);
+    if (part.size() < 1 << 20) continue;
+    file.write(part.data(), part.size());
+    part.clear();
+  }
+  int device = -1;
+  bool any = !events_.empty();
+  for (const DeviceEvent& event : device_events_) {
+    if (std::exchange(any, true)) part += ",\n";
+    if (std::exchange(device, event.device) != event.device)
+      part += text(R"({"ph":"M","pid":%d,"name":"process_name","args":{"name":"GPU %d"}},)",
+                   2 + event.device, event.device) +
+              "\n";
+    part += trace_line(event);
     if (part.size() < 1 << 20) continue;
     file.write(part.data(), part.size());
     part.clear();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -34,9 +35,9 @@ std::string cut(const std::string& text, int width) {
   return text;
 }
 
-double seconds_between(std::chrono::steady_clock::time_point a,
-                       std::chrono::steady_clock::time_point b) {
-  return std::chrono::duration<double>(b - a).count();
+/// Seconds of a clock that only goes on.
+double now_in_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -100,14 +101,14 @@ Progress::Progress(std::string label, int64_t total, ProgressOptions options)
       terminal_(::isatty(::fileno(options_.stream)) == 1),
       done_(options_.first),
       measured_(options_.first),
-      last_draw_(Clock::now()),
+      last_draw_(now_in_seconds()),
       last_measure_(last_draw_) {}
 
 Progress::~Progress() { finish(); }
 
 /// Folds the steps since the last measure into the rate, with a time constant of five seconds.
-void Progress::measure(Clock::time_point now) {
-  const double elapsed = seconds_between(last_measure_, now);
+void Progress::measure(double now) {
+  const double elapsed = now - last_measure_;
   if (done_ <= measured_ || elapsed <= 0) return;
   const double recent = double(done_ - measured_) * options_.per_step / elapsed;
   const double weight = rate_ == 0 ? 1 : 1 - std::exp(-elapsed / 5);
@@ -119,11 +120,11 @@ void Progress::measure(Clock::time_point now) {
 void Progress::update(int64_t done, std::string_view note) {
   done_ = done;
   note_ = note;
-  const Clock::time_point now = Clock::now();
-  if (seconds_between(last_measure_, now) >= 0.1) measure(now);
+  const double now = now_in_seconds();
+  if (now - last_measure_ >= 0.1) measure(now);
   const double wait = terminal_ ? options_.redraw_seconds : options_.line_seconds;
   const bool silent = !terminal_ && wait <= 0;
-  if (silent || seconds_between(last_draw_, now) < wait) return;
+  if (silent || now - last_draw_ < wait) return;
   last_draw_ = now;
   draw();
 }
@@ -154,7 +155,7 @@ void Progress::print(std::string_view line) {
 void Progress::finish() {
   if (finished_) return;
   finished_ = true;
-  measure(Clock::now());
+  measure(now_in_seconds());
   if (terminal_ || options_.line_seconds > 0) draw();
   if (drawn_) std::fputc('\n', options_.stream);
   drawn_ = false;

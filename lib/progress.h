@@ -1,7 +1,6 @@
 #pragma once
 /** @file Progress of a long run: a line that redraws on a terminal, a line now and then elsewhere.
  */
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -40,8 +39,7 @@ class Progress {
   void finish();
 
  private:
-  using Clock = std::chrono::steady_clock;
-  void measure(Clock::time_point now);
+  void measure(double now);
   void draw();
   std::string label_;
   int64_t total_;
@@ -52,7 +50,7 @@ class Progress {
   int64_t done_ = 0, measured_ = 0;
   double rate_ = 0;
   std::string note_;
-  Clock::time_point last_draw_, last_measure_;
+  double last_draw_, last_measure_;  // seconds of a steady clock
 };
 
 /** @brief What a progress line says. */

@@ -8,6 +8,8 @@
 #include <bs/autograd/tape.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/fill.h>
+#include <bs/lib/layout.h>
 #include <bs/lib/npy.h>
 #include <bs/nn/checkpoint.h>
 #include <bs/nn/lstm.h>
@@ -229,6 +231,9 @@ TEST_CASE("faults: an OutOfMemory names the operation") {
   CHECK(text_of([&] { save_npy(path, x); }).starts_with("save_npy: the host has no memory"));
   save_npy(path, x);
   CHECK(text_of([&] { load_npy(path); }).starts_with("load_npy: the host has no memory"));
+  const Tensor mask = ones({4, 4}, boolean);
+  CHECK(
+      text_of([&] { Layout::from_mask(mask, 16); }).starts_with("layout: the host has no memory"));
 }
 
 TEST_CASE("faults: memory missing at any point of a save") {

@@ -2,6 +2,7 @@
 
 #include <bs/lib/host_view.h>
 #include <bs/lib/integers.h>
+#include <bs/lib/out_of_memory.h>
 #if BS_WITH_CUDA
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/upload.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <new>
 #include <numeric>
 
 namespace bs {
@@ -19,8 +21,7 @@ namespace {
 constexpr int64_t most_indices = std::numeric_limits<int32_t>::max();
 
 void check_extents(const char* op, int64_t heads, int64_t rows, int64_t cols, int block) {
-  BS_CHECK(block == 8 || block == 16 || block == 32 || block == 64 || block == 128,
-           "{}: block {} is none of 8, 16, 32, 64 and 128", op, block);
+  BS_CHECK(is_block(block), "{}: block {} is none of 8, 16, 32, 64 and 128", op, block);
   BS_CHECK(heads >= 0 && rows >= 0 && cols >= 0, "{}: negative extent: {} heads of {} x {} blocks",
            op, heads, rows, cols);
   BS_CHECK(rows < most_indices && cols < most_indices && heads < most_indices &&
@@ -76,7 +77,7 @@ struct Layout::DeviceCopy {
 #endif
 };
 
-LayoutPtr Layout::from_mask(const Tensor& mask, int block) {
+LayoutPtr Layout::from_mask(const Tensor& mask, int block) try {
   BS_CHECK(mask.rank() == 2 || mask.rank() == 3,
            "layout: a mask is [rows, cols] or [heads, rows, cols], not {}", mask.shape());
   const Tensor m = host_view(mask.rank() == 3 ? mask : mask.unsqueeze(0));
@@ -106,10 +107,12 @@ LayoutPtr Layout::from_mask(const Tensor& mask, int block) {
   check_count("layout", layout->col_of_.size());
   layout->finish();
   return layout;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("layout");
 }
 
 LayoutPtr Layout::from_blocks(int heads, int rows, int cols, int block,
-                              std::vector<BlockIndex> blocks) {
+                              std::vector<BlockIndex> blocks) try {
   check_extents("layout", heads, rows, cols, block);
   check_count("layout", blocks.size());
   for (const BlockIndex& b : blocks)
@@ -140,6 +143,8 @@ LayoutPtr Layout::from_blocks(int heads, int rows, int cols, int block,
   }
   layout->finish();
   return layout;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("layout");
 }
 
 LayoutArrays::LayoutArrays(const LayoutView& extents, Device device) : view(extents) {

@@ -47,6 +47,11 @@ struct LayoutArrays {
   int32_t* writable(const int32_t* array) const;
 };
 
+/** @brief Whether a layout may have blocks of so many elements a side: 8, 16, 32, 64 or 128. */
+constexpr bool is_block(int64_t block) {
+  return block == 8 || block == 16 || block == 32 || block == 64 || block == 128;
+}
+
 /** @brief Position of one block. */
 struct BlockIndex {
   int32_t head = 0, row = 0, col = 0;

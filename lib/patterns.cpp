@@ -192,8 +192,9 @@ LayoutPtr fixed(const Size& size, const FixedOptions& options) {
   BS_CHECK(!(options.horizontal && options.causal),
            "fixed: causal patterns have no horizontal globals");
   const int whole = size.rows - size.rows % local;  // end of the last whole window
-  std::vector<std::vector<BlockRange>> globals(static_cast<size_t>(patterns));
-  for (int p = 0; p < patterns; ++p) {
+  const int used = std::min(patterns, std::max(size.heads, 1));
+  std::vector<std::vector<BlockRange>> globals(static_cast<size_t>(used));
+  for (int p = 0; p < used; ++p) {
     const int first = local - (1 + p) * global;
     auto& ranges = globals[static_cast<size_t>(p)];
     for (int at = first; at < whole; at += local) ranges.push_back({at, at + global});
@@ -205,7 +206,7 @@ LayoutPtr fixed(const Size& size, const FixedOptions& options) {
   return build(size, options.causal, patterns > 1, [&](int head, int row, auto&& keep) {
     const int window = row / local * local;
     keep(window, window + std::min(local, size.rows - window));
-    keep_globals(globals[static_cast<size_t>(head % patterns)], row, size.rows, options.horizontal,
+    keep_globals(globals[static_cast<size_t>(head % used)], row, size.rows, options.horizontal,
                  keep);
   });
 }

@@ -9,6 +9,7 @@ namespace {
 const SparseAttentionOptions& checked(const SparseAttentionOptions& o) {
   BS_CHECK(o.heads > 0 && o.width > 0 && o.width % o.heads == 0,
            "attention: {} heads cannot share a width of {}", o.heads, o.width);
+  BS_CHECK(is_block(o.block), "attention: block {} is none of 8, 16, 32, 64 and 128", o.block);
   BS_CHECK(o.pattern != nullptr, "attention: no pattern");
   BS_CHECK(o.kv_heads >= 0 && (o.kv_heads == 0 || o.heads % o.kv_heads == 0),
            "attention: {} heads of keys do not divide {} heads", o.kv_heads, o.heads);

@@ -116,7 +116,7 @@ Variable TransformerDecoderLayer::forward(const Variable& x, const Variable& mem
 
 TransformerEncoder::TransformerEncoder(const TransformerLayerOptions& layer, int count)
     : norm(norm_of(layer)) {
-  BS_CHECK(count >= 0, "transformer_encoder: {} layers", count);
+  BS_CHECK(count >= 0 && count <= most_layers, "transformer_encoder: {} layers", count);
   for (int i = 0; i < count; ++i) {
     layers.push_back(std::make_unique<TransformerEncoderLayer>(layer));
     register_module("layers." + std::to_string(i), *layers.back());
@@ -133,7 +133,7 @@ Variable TransformerEncoder::forward(const Variable& x,
 
 TransformerDecoder::TransformerDecoder(const TransformerLayerOptions& layer, int count)
     : norm(norm_of(layer)) {
-  BS_CHECK(count >= 0, "transformer_decoder: {} layers", count);
+  BS_CHECK(count >= 0 && count <= most_layers, "transformer_decoder: {} layers", count);
   for (int i = 0; i < count; ++i) {
     layers.push_back(std::make_unique<TransformerDecoderLayer>(layer));
     register_module("layers." + std::to_string(i), *layers.back());

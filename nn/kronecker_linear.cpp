@@ -152,8 +152,9 @@ class Fit {
 }  // namespace
 
 std::vector<KroneckerExtents> kronecker_factors(int64_t in, int64_t out, int count) {
-  BS_CHECK(in > 0 && out > 0 && count > 0, "kronecker_linear: {} factors from {} to {} features",
-           count, in, out);
+  constexpr int64_t most = int64_t{1} << 32;
+  BS_CHECK(in > 0 && out > 0 && in <= most && out <= most && count > 0 && count <= 64,
+           "kronecker_linear: {} factors from {} to {} features", count, in, out);
   const std::vector<int64_t> rows = parts_of(in, count), cols = parts_of(out, count);
   std::vector<KroneckerExtents> factors;
   for (size_t i = 0; i < rows.size(); ++i) factors.push_back({rows[i], cols[i]});
@@ -164,7 +165,10 @@ KroneckerLinear::KroneckerLinear(const Options& o)
     : extents_(o.factors.empty() ? kronecker_factors(o.in, o.out, o.count) : o.factors),
       activation_(o.activation) {
   int64_t in = 1, out = 1;
-  for (const KroneckerExtents& e : extents_) in *= e.in, out *= e.out;
+  for (const KroneckerExtents& e : extents_)
+    BS_CHECK(e.in > 0 && e.out > 0 && !__builtin_mul_overflow(in, e.in, &in) &&
+                 !__builtin_mul_overflow(out, e.out, &out),
+             "kronecker_linear: a factor from {} to {} features", e.in, e.out);
   BS_CHECK(in == o.in && out == o.out && in > 0 && out > 0,
            "kronecker_linear: factors from {} to {} features for a layer from {} to {}", in, out,
            o.in, o.out);

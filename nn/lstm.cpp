@@ -15,7 +15,7 @@ namespace bs::nn {
 namespace {
 
 void check(const LSTMOptions& o) {
-  BS_CHECK(o.input > 0 && o.hidden > 0 && o.layers > 0,
+  BS_CHECK(o.input > 0 && o.hidden > 0 && o.layers > 0 && o.layers <= most_layers,
            "lstm: {} layers from {} features to {} cells", o.layers, o.input, o.hidden);
   BS_CHECK(o.projection >= 0 && o.projection < o.hidden,
            "lstm: a projection to {} outputs of {} cells; it must be smaller, or 0", o.projection,

@@ -28,6 +28,9 @@ class EvalMode {
   bool previous_;
 };
 
+/** @brief Layers of one kind that a model may have; more are a slip. */
+inline constexpr int most_layers = 1 << 16;
+
 /** @brief Base of everything that owns parameters.
  *
  *  A module says in its constructor what it has; whoever holds it gets all of it by name, its

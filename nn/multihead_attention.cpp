@@ -20,6 +20,8 @@ const Options& checked(const Options& o) {
   const int kv_heads = o.kv_heads > 0 ? o.kv_heads : o.heads;
   BS_CHECK(o.heads > 0 && o.width > 0 && o.width % o.heads == 0,
            "multihead_attention: {} heads cannot share a width of {}", o.heads, o.width);
+  BS_CHECK(is_block(o.block), "multihead_attention: block {} is none of 8, 16, 32, 64 and 128",
+           o.block);
   BS_CHECK(o.kv_heads >= 0 && o.heads % kv_heads == 0,
            "multihead_attention: {} heads of keys do not divide {} heads", o.kv_heads, o.heads);
   BS_CHECK(o.key_width >= 0 && o.value_width >= 0,
@@ -53,7 +55,7 @@ int64_t longest(const std::vector<int64_t>& starts) {
 }  // namespace
 
 Tensor alibi_slopes(int heads) {
-  BS_CHECK(heads > 0, "alibi_slopes: {} heads", heads);
+  BS_CHECK(heads > 0 && heads <= 1 << 16, "alibi_slopes: {} heads", heads);
   std::vector<float> slopes;
   const auto add = [&](int of, int step) {
     for (int i = 1; i <= of && slopes.size() < static_cast<size_t>(heads); i += step)

@@ -23,7 +23,7 @@ void start(const RecurrentWeightVariables& w, int64_t hidden) {
 
 Recurrent::Recurrent(const Extents& extents) : shape_(extents) {
   const Extents& e = shape_;
-  BS_CHECK(e.input > 0 && e.hidden > 0 && e.layers > 0,
+  BS_CHECK(e.input > 0 && e.hidden > 0 && e.layers > 0 && e.layers <= most_layers,
            "{}: {} layers from {} features to {} cells", e.name, e.layers, e.input, e.hidden);
   BS_CHECK(e.dropout >= 0 && e.dropout <= 1, "{}: probability {} is not in [0, 1]", e.name,
            e.dropout);

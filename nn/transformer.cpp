@@ -29,7 +29,7 @@ Layer projection(const TransformerBlockOptions& o, int64_t in, int64_t out,
                                          .device = o.device});
   if (!o.mlp_pattern)
     return Layer::make<Linear>({.in = in, .out = out, .dtype = o.dtype, .device = o.device});
-  BS_CHECK(in % o.block == 0 && out % o.block == 0,
+  BS_CHECK(is_block(o.block) && in % o.block == 0 && out % o.block == 0,
            "transformer: a sparse layer from {} to {} features cannot be cut into blocks of {}", in,
            out, o.block);
   const patterns::Size size{.rows = static_cast<int>(out / o.block),
@@ -136,7 +136,7 @@ SparseTransformer::SparseTransformer(const Options& o)
             .device = o.device}),
       options_(o),
       dropout_({.p = o.dropout}) {
-  BS_CHECK(o.layers > 0, "transformer: {} layers", o.layers);
+  BS_CHECK(o.layers > 0 && o.layers <= most_layers, "transformer: {} layers", o.layers);
   register_module("embedding", embedding);
   if (o.rope_base == 0) register_module("position", position);
   for (int i = 0; i < o.layers; ++i) {

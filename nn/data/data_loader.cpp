@@ -42,14 +42,15 @@ Dataset subset(Dataset from, std::vector<int64_t> indices) {
 }
 
 std::vector<Tensor> stacked(std::span<const std::vector<Tensor>> samples) {
+  BS_CHECK(!samples.empty(), "data loader: no samples");
+  for (const std::vector<Tensor>& sample : samples)
+    BS_CHECK(sample.size() == samples[0].size(), "data loader: samples of {} and {} tensors",
+             samples[0].size(), sample.size());
   std::vector<Tensor> batch;
   for (size_t part = 0; part < samples[0].size(); ++part) {
     std::vector<Tensor> parts;
-    for (const std::vector<Tensor>& sample : samples) {
-      BS_CHECK(sample.size() == samples[0].size(), "data loader: samples of {} and {} tensors",
-               samples[0].size(), sample.size());
-      parts.push_back(sample[part]);
-    }
+    parts.reserve(samples.size());
+    for (const std::vector<Tensor>& sample : samples) parts.push_back(sample[part]);
     batch.push_back(stack(parts, 0));
   }
   return batch;

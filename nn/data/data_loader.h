@@ -37,6 +37,8 @@ struct DataLoaderOptions {
   bool drop_last = false;  ///< whether an epoch's last batch is left out where it is short
   int prefetch = 2;        ///< batches made ahead on a thread of their own; 0: none, and no thread
   int workers = 1;         ///< threads that make the samples of a batch
+  /** Where batches go. Those of up to 32 MiB a tensor go to a GPU through page-locked memory of the
+   *  library, and nothing waits for the copy: there is no `pin_memory` to ask for. */
   Device device = Device::cpu();
   /** How samples become a batch; they are stacked without it. */
   std::function<std::vector<Tensor>(std::span<const std::vector<Tensor>>)> collate = {};

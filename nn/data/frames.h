@@ -18,6 +18,10 @@ struct Frames {
   std::span<const float> row(int64_t i) const {
     return std::span(values).subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
   }
+  /** @brief Whether the numbers are whole rows, of at most 2^24 numbers. */
+  bool are_whole() const {
+    return width >= 0 && width <= 1 << 24 && static_cast<int64_t>(values.size()) == count() * width;
+  }
 };
 
 }  // namespace bs::data

@@ -2,6 +2,7 @@
 
 #include <bs/kernels/distribution.h>
 #include <bs/lib/check.h>
+#include <bs/nn/data/resample.h>
 
 #include <algorithm>
 #include <bit>
@@ -33,11 +34,14 @@ int64_t samples(double seconds, int64_t rate) {
 }
 
 LogMelOptions checked(LogMelOptions o) {
-  BS_CHECK(o.rate > 0, "log_mel: {} samples a second", o.rate);
+  constexpr double longest = 10;  // seconds
+  BS_CHECK(o.rate > 0 && o.rate <= most_rate, "log_mel: {} samples a second", o.rate);
   if (o.high == 0) o.high = static_cast<double>(o.rate) / 2;
-  BS_CHECK(samples(o.window, o.rate) >= 2 && samples(o.hop, o.rate) >= 1,
+  BS_CHECK(o.window > 0 && o.window <= longest && o.hop > 0 && o.hop <= longest &&
+               samples(o.window, o.rate) >= 2 && samples(o.hop, o.rate) >= 1,
            "log_mel: a window of {} s, a hop of {} s at {} Hz", o.window, o.hop, o.rate);
-  BS_CHECK(o.mels > 0 && 0 <= o.low && o.low < o.high && o.high <= static_cast<double>(o.rate) / 2,
+  BS_CHECK(o.mels > 0 && o.mels <= 1 << 14 && 0 <= o.low && o.low < o.high &&
+               o.high <= static_cast<double>(o.rate) / 2,
            "log_mel: {} mels from {} to {} Hz at {} Hz", o.mels, o.low, o.high, o.rate);
   BS_CHECK(o.preemphasis >= 0 && o.preemphasis <= 1 && o.dither >= 0 && o.floor >= 0,
            "log_mel: preemphasis {}, dither {}, floor {}", o.preemphasis, o.dither, o.floor);

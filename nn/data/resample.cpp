@@ -1,9 +1,11 @@
 #include <bs/nn/data/resample.h>
 
 #include <bs/lib/check.h>
+#include <bs/lib/out_of_memory.h>
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <numbers>
 #include <numeric>
 
@@ -30,10 +32,11 @@ std::vector<double> weights(double offset, int64_t radius, double cutoff, int ze
 }  // namespace
 
 std::vector<float> resample(std::span<const float> samples, int64_t from, int64_t to, int zeros,
-                            double rolloff) {
-  BS_CHECK(from > 0 && to > 0, "resample: from {} to {} samples a second", from, to);
-  BS_CHECK(zeros > 0 && rolloff > 0 && rolloff <= 1, "resample: {} zero crossings, rolloff {}",
-           zeros, rolloff);
+                            double rolloff) try {
+  BS_CHECK(from > 0 && to > 0 && from <= most_rate && to <= most_rate,
+           "resample: from {} to {} samples a second", from, to);
+  BS_CHECK(zeros > 0 && zeros <= 1024 && rolloff >= 0.01 && rolloff <= 1,
+           "resample: {} zero crossings, rolloff {}", zeros, rolloff);
   if (from == to) return {samples.begin(), samples.end()};
   const int64_t divisor = std::gcd(from, to);
   from /= divisor;
@@ -60,6 +63,8 @@ std::vector<float> resample(std::span<const float> samples, int64_t from, int64_
     result[n] = static_cast<float>(sum);
   }
   return result;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("resample");
 }
 
 std::vector<float> change_speed(std::span<const float> samples, double factor) {

@@ -6,6 +6,9 @@
 
 namespace bs::data {
 
+/** @brief Samples a second that sound may have. */
+inline constexpr int64_t most_rate = 1 << 22;
+
 /** @brief The signal at `to` instead of `from` samples a second: ceil(n to / from) values.
  *
  *  Each output is a sum over the inputs around it. The weights are a sinc low-pass under a Hann

@@ -8,6 +8,9 @@
 namespace bs::data {
 
 FeatureStatistics statistics_of(std::span<const Frames> recordings) {
+  for (const Frames& frames : recordings)
+    BS_CHECK(frames.are_whole(), "statistics_of: {} numbers are no rows of {} features",
+             frames.values.size(), frames.width);
   const auto width = static_cast<size_t>(recordings.empty() ? 0 : recordings.front().width);
   std::vector<double> sum(width), squares(width);
   int64_t count = 0;
@@ -58,6 +61,8 @@ int64_t stacks(int64_t frames, int stack, int stride) {
 
 Frames stack_frames(const Frames& frames, int stack, int stride) {
   BS_CHECK(stack > 0 && stride > 0, "stack_frames: stacks of {}, one every {}", stack, stride);
+  BS_CHECK(frames.are_whole(), "stack_frames: {} numbers are no rows of {} features",
+           frames.values.size(), frames.width);
   Frames result{.width = frames.width * stack};
   for (int64_t i = 0; i < stacks(frames.count(), stack, stride); ++i) {
     const auto begin = frames.values.begin() + i * stride * frames.width;

@@ -19,8 +19,11 @@ SpeechBatch collate(std::span<const Frames> features, std::span<const std::vecto
   size_t longest = 0, total = 0;
   std::vector<int64_t> lengths, target_lengths;
   for (size_t i = 0; i < features.size(); ++i) {
-    BS_CHECK(features[i].width == width, "collate: features of width {} among those of {}",
+    BS_CHECK(features[i].width == width && features[i].are_whole(),
+             "collate: {} numbers of width {} among those of {}", features[i].values.size(),
              features[i].width, width);
+    for (const int64_t token : tokens[i])
+      BS_CHECK(token >= 0 && token <= INT32_MAX, "collate: token {}", token);
     lengths.push_back(features[i].count());
     target_lengths.push_back(static_cast<int64_t>(tokens[i].size()));
     frames = std::max(frames, features[i].count());

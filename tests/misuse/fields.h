@@ -27,11 +27,11 @@ constexpr int field_count() {
     return std::tie(__VA_ARGS__); \
   }
 
-/** @brief References to the fields of `t`, at most 18. */
+/** @brief References to the fields of `t`, at most 24. */
 template <class T>
 auto fields(T& t) {
   constexpr int count = field_count<std::remove_const_t<T>>();
-  static_assert(count <= 18, "fields() lists no more");
+  static_assert(count <= 24, "fields() lists no more");
   // clang-format off
   if constexpr (count == 0) return std::tie();
   else if constexpr (count == 1) BS_BIND(a)
@@ -52,6 +52,12 @@ auto fields(T& t) {
   else if constexpr (count == 16) BS_BIND(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
   else if constexpr (count == 17) BS_BIND(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q)
   else if constexpr (count == 18) BS_BIND(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)
+  else if constexpr (count == 19) BS_BIND(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s)
+  else if constexpr (count == 20) BS_BIND(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, u)
+  else if constexpr (count == 21) BS_BIND(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, u, v)
+  else if constexpr (count == 22) BS_BIND(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, u, v, w)
+  else if constexpr (count == 23) BS_BIND(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, u, v, w, x)
+  else if constexpr (count == 24) BS_BIND(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, u, v, w, x, y)
   // clang-format on
 }
 #undef BS_BIND

@@ -1,7 +1,10 @@
 #pragma once
 /** @file Values of the library's own types. */
 #include <bs/lib/packed_mask.h>
+#include <bs/lib/patterns.h>
 #include <bs/tests/misuse/values.h>
+
+#include <functional>
 
 namespace bs::test {
 
@@ -64,11 +67,39 @@ struct Values<std::string> {
   static std::string draw(Source& from) { return draw_text(from); }
   static int wrongs(const std::string&) { return 5; }
   static void make_wrong(std::string& x, int k) {
-    const std::array<std::string, 5> bad{"", "\xff\x80", std::string(70000, 'x'), x + x,
+    const std::array<std::string, 5> bad{"", "\xff\x80", std::string(16000, 'x'), x + x,
                                          std::string("a\0b", 3)};
     x = bad[static_cast<size_t>(k)];
   }
   static std::string show(const std::string& x) { return '"' + x.substr(0, 80) + '"'; }
+};
+
+/// Patterns of attention: none, a few of the library's, and such as give what they should not.
+template <>
+struct Values<std::function<LayoutPtr(const patterns::Size&)>> {
+  using X = std::function<LayoutPtr(const patterns::Size&)>;
+  static LayoutPtr causal(const patterns::Size& size) {
+    return patterns::dense(size, {.causal = true});
+  }
+  static LayoutPtr of_one_block(const patterns::Size&) {
+    return patterns::dense({.rows = 1, .block = 8});
+  }
+  static X draw(Source& from) { return from.chance(.5) ? X(causal) : X(); }
+  static int wrongs(const X&) { return 3; }
+  static void make_wrong(X& x, int k) {
+    if (k == 0) x = nullptr;
+    if (k == 1) x = of_one_block;
+    if (k == 2) x = [](const patterns::Size&) { return LayoutPtr(); };
+  }
+  static std::string show(const X& x) { return x ? "a pattern" : "no pattern"; }
+};
+
+template <>
+struct Values<Generator*> {
+  static Generator* draw(Source&) { return nullptr; }
+  static int wrongs(Generator*) { return 1; }
+  static void make_wrong(Generator*& x, int) { x = &default_generator(); }
+  static std::string show(Generator* x) { return x ? "a generator" : "no generator"; }
 };
 
 template <>

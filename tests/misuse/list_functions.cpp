@@ -6,6 +6,7 @@
 #include <cctype>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -16,6 +17,18 @@ namespace {
 /** One declaration at namespace scope. */
 struct Function {
   std::string scope, result, name, parameters;
+};
+
+/** A call of a layer: the method, and the types of its parameters. */
+struct Call {
+  std::string method;
+  std::vector<std::string> types;
+};
+
+/** A class that is made of options, and the calls of its forward() or loss(). */
+struct Layer {
+  std::string name;
+  std::vector<Call> calls;
 };
 
 std::string read(const std::string& path) {
@@ -71,14 +84,16 @@ std::string type_of(const std::string& parameter) {
 }
 
 /** Whether the test can call it: neither a template nor a part of a front door, which trusts its
- *  caller, nor a function of functions; of C neither what frees nor what takes a pointer at its
- * word.
+ *  caller, nor a function of functions, modules or files' contents; of C neither what frees nor
+ * what takes a pointer at its word.
  */
 bool callable(const std::string& declaration) {
   static const std::regex other(
       R"(^(template|struct|class|enum|using|typedef|friend|extern|constexpr|BS_HOST_DEVICE)\b)"
       R"(|const char\*|initializer_list<|std::function<|PartLoss|\boperator\s*\(\)|\[\[|Tape&)"
-      R"(|^inline constexpr|void ?\* ?\*?|DLManaged|bs_lstm|_(free|leave|error|version)\()");
+      R"(|^inline constexpr|void ?\* ?\*?|DLManaged|bs_lstm|_(free|leave|error|version)\()"
+      R"(|Module&|Optimizer&|TrainingState|Dataset|Scorer&|KroneckerLinear[&*]|KVCache&|Draws&)"
+      R"(|SparseTransformer&|StateDict|detail::)");
   return !std::regex_search(declaration, other);
 }
 
@@ -138,18 +153,94 @@ std::vector<Function> functions_of(const std::string& s) {
   return found;
 }
 
+/** The text between the brace at `open` and the one that closes it. */
+std::string body_at(const std::string& s, size_t open) {
+  int depth = 0;
+  for (size_t at = open; at < s.size(); ++at) {
+    depth += s[at] == '{' ? 1 : s[at] == '}' ? -1 : 0;
+    if (depth == 0) return s.substr(open + 1, at - open - 1);
+  }
+  return "";
+}
+
+struct Class {
+  std::string base, body;
+};
+
+/** The classes that have a base, by name. */
+void add_classes(const std::string& s, std::map<std::string, Class>& to) {
+  static const std::regex begin(R"((?:class|struct) (\w+) : (?:public )?(\w+)[^{;]*\{)");
+  for (auto at = std::sregex_iterator(s.begin(), s.end(), begin); at != std::sregex_iterator();
+       ++at)
+    to[(*at)[1]] = {(*at)[2], body_at(s, static_cast<size_t>(at->position() + at->length() - 1))};
+}
+
+/** The calls of forward() and loss() that a class or a base of it has. Those with a cache are left
+ *  out: they need one that fits. */
+std::vector<Call> calls_of(const std::string& name, const std::map<std::string, Class>& classes) {
+  const auto found = classes.find(name);
+  if (found == classes.end()) return {};
+  static const std::regex declared(
+      R"([\w>&] (forward|loss)\(([^()]*(?:\([^()]*\)[^()]*)*)\) const)");
+  const std::string& body = found->second.body;
+  std::vector<Call> all;
+  for (auto at = std::sregex_iterator(body.begin(), body.end(), declared);
+       at != std::sregex_iterator(); ++at) {
+    const std::string parameters = (*at)[2];
+    if (parameters.find("Cache") != std::string::npos) continue;
+    all.push_back({(*at)[1], {}});
+    for (const std::string& parameter : split_parameters(parameters))
+      all.back().types.push_back(type_of(parameter));
+  }
+  return all.empty() ? calls_of(found->second.base, classes) : all;
+}
+
+std::vector<Layer> layers_of(const std::string& header,
+                             const std::map<std::string, Class>& classes) {
+  static const std::regex begin(R"((?:class|struct) (\w+) : (?:public )?\w+[^{;]*\{)");
+  std::vector<Layer> layers;
+  for (auto at = std::sregex_iterator(header.begin(), header.end(), begin);
+       at != std::sregex_iterator(); ++at) {
+    const std::string name = (*at)[1];
+    if (classes.at(name).body.find("using Options =") != std::string::npos)
+      layers.push_back({name, calls_of(name, classes)});
+  }
+  return layers;
+}
+
+/** A function that makes a layer and calls it once, inside of a class where its names are known. */
+std::string call_of(const std::string& header, const std::string& layer, const Call& call,
+                    int number) {
+  std::string parameters, arguments;
+  for (size_t i = 0; i < call.types.size(); ++i) {
+    parameters += ", " + call.types[i] + " a" + std::to_string(i);
+    arguments += (i > 0 ? ", a" : "a") + std::to_string(i);
+  }
+  const std::string name = "Call" + std::to_string(number);
+  return "namespace bs::nn {\nstruct " + name + " : " + layer +
+         " {\n  static auto call(const Options& given" + parameters + ") {\n    const " + layer +
+         " layer(given);\n    return layer." + call.method + "(" + arguments +
+         ");\n  }\n};\nstatic const bs::test::Listed listed_" + std::to_string(number) + "(\"" +
+         header + "\", \"nn::" + layer + "\", &" + name + "::call);\n}\n";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
   std::ostringstream includes, calls;
   int count = 0;
+  std::map<std::string, Class> classes;
+  for (int i = 3; i < argc; ++i)
+    add_classes(strip(read(std::string(argv[2]) + "/" + argv[i])), classes);
   for (int i = 3; i < argc; ++i) {
     const std::string header = argv[i];
     includes << "#include <bs/" << header << ">\n";
-    for (const Function& f : functions_of(strip(read(std::string(argv[2]) + "/" + header)))) {
-      if (!f.scope.empty() && f.scope != "bs" && f.scope != "bs::epilogue" &&
-          f.scope != "bs::patterns")
-        continue;
+    const std::string text = strip(read(std::string(argv[2]) + "/" + header));
+    for (const Layer& layer : layers_of(text, classes))
+      for (const Call& call : layer.calls) calls << call_of(header, layer.name, call, count++);
+    for (const Function& f : functions_of(text)) {
+      static const std::regex tried(R"(|bs|bs::(epilogue|patterns|nn|nn::init|optim|decode|data))");
+      if (!std::regex_match(f.scope, tried)) continue;
       calls << "namespace " << f.scope << " {\nstatic const bs::test::Listed listed_" << count++
             << "(\"" << header << "\", \"" << f.name << "\",\n    static_cast<" << f.result
             << " (*)(" << f.parameters << ")>(&" << f.name << "));\n}\n";

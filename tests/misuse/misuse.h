@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <sstream>
+#include <string_view>
 
 namespace bs::test {
 
@@ -35,6 +36,11 @@ template <>
 struct Parameter<Generator&> {
   using Kept = bool;
   static Generator& pass(Kept&) { return default_generator(); }
+};
+template <>
+struct Parameter<std::string_view> {
+  using Kept = std::string;
+  static std::string_view pass(Kept& kept) { return kept; }
 };
 template <>
 struct Parameter<std::ostream&> {

@@ -1,6 +1,7 @@
-// Every function that the headers declare, with every argument wrong in turn: it gives a result or
-// throws bs::Error, and touches no memory but its own. The functions come from list_functions.cpp,
-// which reads the headers, so that a new one is tried as soon as it is declared.
+// Every function that the headers declare, and every layer made of options and called, with every
+// argument and option wrong in turn: it gives a result or throws bs::Error, and touches no memory
+// but its own. They come from list_functions.cpp, which reads the headers, so that a new one is
+// tried as soon as it is declared.
 //
 // Nobody says what right arguments are. They are searched for: an error that was not seen before
 // means that a call came farther than the ones before, and its arguments are varied on.
@@ -130,13 +131,18 @@ class Misuse {
   }
 
   int calls = 0, done = 0;
+  std::string newest;  ///< of the outcomes, without numbers
 
  private:
   static constexpr double longest = 4;  ///< seconds of the CPU
 
   void keep(const Arguments& arguments) {
     const int done_before = done;
-    if (seen_.insert(call(arguments)).second) corpus_.push_back(arguments);
+    const auto [outcome, is_new] = seen_.insert(call(arguments));
+    if (is_new) {
+      corpus_.push_back(arguments);
+      newest = *outcome;
+    }
     if (done > done_before) right_ = arguments;
   }
 
@@ -209,6 +215,8 @@ TEST_CASE("misuse: each function, each argument wrong in turn") {
     if (std::getenv("BS_MISUSE_VERBOSE"))
       std::printf("%s %s: %d calls, %d done, %.2f s\n", header.c_str(), f.name.c_str(),
                   misuse.calls, misuse.done, took.count());
+    if (std::getenv("BS_MISUSE_VERBOSE") && misuse.done == 0)
+      std::printf("  never: %s\n", misuse.newest.c_str());
     forget_handles(false);
     calls += misuse.calls;
     done += misuse.done;

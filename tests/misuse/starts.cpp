@@ -16,6 +16,19 @@
 #include <bs/kernels/sparse_attention.h>
 #include <bs/kernels/transducer_loss.h>
 #include <bs/lib/patterns.h>
+#include <bs/nn/batch_norm.h>
+#include <bs/nn/block_sparse_conv2d.h>
+#include <bs/nn/block_sparse_linear.h>
+#include <bs/nn/conv2d.h>
+#include <bs/nn/encoder_decoder.h>
+#include <bs/nn/group_norm.h>
+#include <bs/nn/gru.h>
+#include <bs/nn/kronecker_linear.h>
+#include <bs/nn/lstm.h>
+#include <bs/nn/resnet.h>
+#include <bs/nn/rnn.h>
+#include <bs/nn/rnnt.h>
+#include <bs/nn/transformer.h>
 #include <bs/tests/misuse/c_values.h>
 #include <bs/tests/misuse/starts.h>
 
@@ -154,6 +167,74 @@ void add_products(Table& to) {
       {"kron_shifted_solve_backward", {matrix(), factors, kron_eigh(factors), number(), matrix()}});
 }
 
+/** Layers of 8 features. */
+void add_layers(Table& to) {
+  const Tensor tokens = whole({2, 8}, 3), sequence = full({2, 8, 16}, .25);
+  to.insert({"nn::Linear", {nn::LinearOptions{.in = 8, .out = 8}, matrix()}});
+  to.insert({"nn::Embedding", {nn::EmbeddingOptions{.rows = 8, .width = 8}, tokens}});
+  to.insert({"nn::LayerNorm", {nn::LayerNormOptions{.width = 8}, matrix()}});
+  to.insert({"nn::RMSNorm", {nn::RMSNormOptions{.width = 8}, matrix()}});
+  for (const char* name : {"nn::BatchNorm", "nn::BatchNorm1d"})
+    to.insert({name, {nn::BatchNormOptions{.channels = 8}, matrix()}});
+  to.insert({"nn::BatchNorm2d", {nn::BatchNormOptions{.channels = 8}, image()}});
+  to.insert({"nn::GroupNorm", {nn::GroupNormOptions{.groups = 2, .channels = 8}, image()}});
+  to.insert({"nn::InstanceNorm", {nn::InstanceNormOptions{.channels = 8}, image()}});
+  to.insert({"nn::Conv1d", {nn::Conv1dOptions{.in = 8, .out = 8}, cube()}});
+  to.insert({"nn::Conv2d", {nn::Conv2dOptions{.in = 8, .out = 8}, image()}});
+  to.insert({"nn::ConvTranspose2d", {nn::ConvTranspose2dOptions{.in = 8, .out = 8}, image()}});
+  to.insert(
+      {"nn::BlockSparseConv2d", {nn::BlockSparseConv2dOptions{.layout = one_block()}, image()}});
+  to.insert(
+      {"nn::BlockSparseLinear", {nn::BlockSparseLinearOptions{.layout = one_block()}, matrix()}});
+  to.insert({"nn::KroneckerLinear", {nn::KroneckerLinearOptions{.in = 8, .out = 8}, matrix()}});
+  to.insert({"nn::LSTM", {nn::LSTMOptions{.input = 8, .hidden = 8}, cube()}});
+  to.insert({"nn::LSTMCell", {nn::LSTMCellOptions{.input = 8, .hidden = 8}, matrix()}});
+  to.insert({"nn::GRU", {nn::GRUOptions{.input = 8, .hidden = 8}, cube()}});
+  to.insert({"nn::GRUCell", {nn::GRUCellOptions{.input = 8, .hidden = 8}, matrix()}});
+  to.insert({"nn::RNN", {nn::RNNOptions{.input = 8, .hidden = 8}, cube()}});
+  to.insert({"nn::RNNCell", {nn::RNNCellOptions{.input = 8, .hidden = 8}, matrix()}});
+  const auto all = [](const patterns::Size& size) { return patterns::dense(size); };
+  to.insert({"nn::SparseAttention",
+             {nn::SparseAttentionOptions{.width = 16, .heads = 2, .block = 8, .pattern = all},
+              sequence}});
+  const nn::MultiheadAttentionOptions heads{.width = 16, .heads = 2, .block = 8};
+  to.insert({"nn::MultiheadAttention", {heads, sequence}});
+  to.insert({"nn::MultiheadAttention", {heads, sequence, sequence, sequence}});
+  to.insert({"nn::TransformerBlock",
+             {nn::TransformerBlockOptions{.width = 16, .heads = 2, .block = 8, .pattern = all},
+              sequence}});
+  to.insert({"nn::SparseTransformer",
+             {nn::SparseTransformerOptions{.vocabulary = 8,
+                                           .context = 8,
+                                           .width = 16,
+                                           .layers = 1,
+                                           .heads = 2,
+                                           .block = 8,
+                                           .pattern = all},
+              tokens}});
+  const nn::TransformerLayerOptions layer{.width = 16, .heads = 2, .hidden = 8, .block = 8};
+  to.insert({"nn::TransformerEncoderLayer", {layer, sequence}});
+  to.insert({"nn::TransformerDecoderLayer", {layer, sequence, sequence}});
+  to.insert({"nn::Transformer",
+             {nn::TransformerOptions{.layer = layer, .encoder_layers = 1, .decoder_layers = 1},
+              sequence, sequence}});
+  const nn::RNNTOptions transducer{.features = 8,
+                                   .encoder_hidden = 8,
+                                   .pre_layers = 1,
+                                   .post_layers = 1,
+                                   .prediction_hidden = 8,
+                                   .prediction_layers = 1,
+                                   .joint = 8,
+                                   .classes = 8};
+  const nn::RNNTBatch spoken{.features = Variable(cube(), true),
+                             .lengths = whole({8}, 8),
+                             .targets = whole({8, 4}, 1),
+                             .target_lengths = whole({8}, 4)};
+  to.insert({"nn::RNNT", {transducer, spoken}});
+  to.insert({"nn::ResNet",
+             {nn::ResNetOptions{.depth = 18, .channels = 8, .classes = 8, .width = 8}, image()}});
+}
+
 std::vector<LSTMDirectionVariables> with_gradients(const std::vector<LSTMDirection>& directions) {
   std::vector<LSTMDirectionVariables> all;
   for (const LSTMDirection& d : directions)
@@ -223,6 +304,7 @@ Starts::Starts() {
   add_losses(all_);
   add_sequences(all_);
   add_products(all_);
+  add_layers(all_);
 }
 
 std::vector<Arguments> Starts::of(const std::string& name, const Arguments& unset) const {

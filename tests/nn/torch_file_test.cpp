@@ -54,7 +54,7 @@ TEST_CASE("torch file: an LSTM has PyTorch's names") {
 
 TEST_CASE("torch file: an encoder layer has PyTorch's names") {
   nn::TransformerEncoderLayer layer(
-      {.width = 8, .heads = 2, .hidden = 12, .dropout = 0, .block = 8, .device = test_device()});
+      {.width = 16, .heads = 2, .hidden = 24, .dropout = 0, .block = 8, .device = test_device()});
   nn::load_state_dict(layer, file(), {.prefix = "encoder."});
   check_close(layer.forward(recorded("encoder_x")), "encoder_y");
 }

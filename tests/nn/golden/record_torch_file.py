@@ -41,11 +41,11 @@ def main():
     torch.manual_seed(1)
     torch.set_num_threads(1)
     lstm = nn.LSTM(5, 6, num_layers=2, bidirectional=True, batch_first=True)
-    encoder = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True).eval()
+    encoder = nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0, batch_first=True).eval()
     model = Model().eval()
     for p in model.parameters():  # norms and biases that are not 1 and 0
         p.data += 0.1 * torch.randn_like(p)
-    sequences, x = torch.randn(3, 7, 5), torch.randn(2, 9, 8)
+    sequences, x = torch.randn(3, 7, 5), torch.randn(2, 9, 16)
     tokens = torch.randint(11, (2, 16))
     with torch.no_grad():
         y, (h, c) = lstm(sequences)

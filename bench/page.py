@@ -6,10 +6,8 @@ import statistics
 
 from records import (
     DENSE,
-    best_and_peer,
     crossover,
     over_random,
-    problems_of,
     rate,
     ratios,
     sweep_of,
@@ -40,20 +38,24 @@ def span(values, form="{:.0f}"):
 
 
 def peers_table(records):
-    """A row a record that knows peers: how many times as long as ours the best of them take."""
-    rows = []
+    """A row a family and type that knows peers: how many times as long as ours the best of them take."""
+    families = {}
     for stem, record in records.items():
-        known = ratios(record)
+        gpu = record["machine"].get("gpu", "CPU").replace("NVIDIA ", "").split()[0]
+        family, operands = stem.split("-")[:2]
+        key = (family, operands if family == "gemm" else type_of(record), gpu)
+        families.setdefault(key, []).extend(ratios(record))
+    rows = []
+    for (family, dtype, gpu), known in families.items():
         if not known:
             continue
         values = sorted(value for value, _ in known)
-        gpu = record["machine"].get("gpu", "CPU").replace("NVIDIA ", "").split()[0]
         rows.append(
-            [f"[{stem}](../bench/results/README.md#{stem})", gpu, str(len(values)), str(sum(value < 1 for value in values)),
+            [family, dtype, gpu, str(len(values)), str(sum(value < 1 for value in values)),
              *(f"{value:.2f}" for value in (values[0], statistics.median(values), values[-1])),
              ", ".join(sorted({peer for _, peer in known}))]
         )  # fmt: skip
-    header = ["record", "on", "problems", "slower", "least", "median", "most", "peers"]
+    header = ["family", "type", "on", "problems", "slower", "least", "median", "most", "peers"]
     return table(header, rows)
 
 
@@ -110,18 +112,6 @@ def patterns_table(records):
     return table(["rate over random", *(f"block {b}" for b in blocks)], rows)
 
 
-def dense_table(records):
-    """A row a problem: our best kernel's rate beside the peer's."""
-    rows = []
-    for stem in ("gemm-bf16", "gemm-f32"):
-        for (shape, layouts), figures in problems_of(records[stem]).items():
-            best, peer = best_and_peer(figures)
-            rates = [1e-12 * f["flops"] / f["seconds"] for f in (best, peer)]
-            rows.append([type_of(records[stem]), shape, layouts, *(f"{r:.0f}" for r in rates),
-                         f"{peer['seconds'] / best['seconds']:.2f}"])  # fmt: skip
-    return table(["type", "m x n x k", "layouts", "TF", "cuBLASLt TF", "ratio"], rows)
-
-
 def lstm_table(records):
     """A row a size: us a step and layer, and the peer's time over ours, forward / backward."""
     rows = collections.OrderedDict()
@@ -163,7 +153,6 @@ TABLES = {
     "rates": rates_table,
     "crossover": crossover_table,
     "patterns": patterns_table,
-    "dense": dense_table,
     "lstm": lstm_table,
     "attention": attention_table,
 }

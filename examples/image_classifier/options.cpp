@@ -39,6 +39,7 @@ struct Line : CommandLine {
         "Training");
     add("--eval-every", o.eval_every, "steps between evaluations and checkpoints", "Training")
         ->check(in_range(int64_t{1}, int64_t{1} << 40));
+    add_graph();
     add_run();
   }
   CLI::Option *depth, *widen;
@@ -52,6 +53,7 @@ void check(const Options& o) {
   if (o.width % block != 0)
     BS_THROW(UsageError, "--width {} is not a multiple of {}", o.width, block);
   if (!(o.learning_rate > 0)) BS_THROW(UsageError, "--lr {} is not positive", o.learning_rate);
+  check_graph(o);
   if (o.data.empty() && !o.smoke) throw UsageError("--data FOLDER is needed: the fonts to learn");
 }
 

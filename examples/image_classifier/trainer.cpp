@@ -84,7 +84,8 @@ Trainer::Trainer(const Options& options, const ImageData& data)
                 .lowest = options.learning_rate / 50,
                 .warmup = std::min<int64_t>(50, options.steps),
                 .steps = options.steps,
-                .decay = optim::Decay::cosine} {
+                .decay = optim::Decay::cosine},
+      graph_(options, !layouts_.applies()) {  // layouts change too often
   if (!options.resume) return;
   layouts_.restore(options.resume->metadata());
   optimizer_ = new_optimizer();
@@ -113,6 +114,10 @@ nn::TrainingState Trainer::state() {
 void Trainer::change_blocks(int64_t done) {
   const int stage = schedule_of_pruning_.stage(done);
   const bool prunes = done > 0 && stage != schedule_of_pruning_.stage(done - 1);
+  const bool settles = done >= options_.steps * 9 / 10;  // new blocks have too little time left
+  const bool regrows =
+      layouts_.applies() && !prunes && stage > 0 && !settles && done % regrow_every == 0;
+  if (prunes || regrows) graph_.reset();
   const double density = PruningSchedule::densities[stage];
   if (!layouts_.applies()) {
     if (prunes) pruning_.prune(density);
@@ -120,30 +125,34 @@ void Trainer::change_blocks(int64_t done) {
   }
   LayoutPruning::Changes changes;
   if (prunes) changes = layouts_.prune(density);
-  const bool settles = done >= options_.steps * 9 / 10;  // new blocks have too little time left
-  if (!prunes && stage > 0 && !settles && done % regrow_every == 0)
-    changes = layouts_.regrow(regrown, options_.seed + static_cast<uint64_t>(done));
+  if (regrows) changes = layouts_.regrow(regrown, options_.seed + static_cast<uint64_t>(done));
   if (changes.empty()) return;
   const auto last = std::exchange(optimizer_, new_optimizer());
   optim::carry_state(*last, *optimizer_, changes);
+}
+
+void Trainer::compute(const Tensor& images, const Tensor& classes) {
+  optimizer_->zero_grad();
+  const Variable loss = cross_entropy(model_.forward(cast(images, options_.dtype)), classes);
+  loss.backward();
+  loss_ = loss.data();
+  norm_ = optim::grad_norm(model_.parameters());
+  optimizer_->step({.norm = norm_, .max_norm = max_gradient_norm});
+  pruning_.apply();
 }
 
 Trainer::Step Trainer::step() {
   const int64_t done = steps_done();
   change_blocks(done);
   const ImageBatch batch = training_batch(data_.train, options_, done);
-  optimizer_->zero_grad();
-  const Variable loss =
-      cross_entropy(model_.forward(cast(batch.images, options_.dtype)), batch.classes);
-  loss.backward();
-  const Tensor norm = optim::grad_norm(model_.parameters());
   const double rate = schedule_.at(done);
   optimizer_->set_learning_rate(rate);
-  optimizer_->step({.norm = norm, .max_norm = max_gradient_norm});
-  pruning_.apply();
+  graph_.run({batch.images, batch.classes}, *optimizer_,
+             [this](const std::vector<Tensor>& of) { compute(of[0], of[1]); });
   const int stage = schedule_of_pruning_.stage(done);
   const double left = layouts_.applies() ? layouts_.density() : PruningSchedule::densities[stage];
-  return {steps_done(), rate, left, loss.data(), norm};
+  if (!graph_.replayed()) return {steps_done(), rate, left, loss_, norm_};
+  return {steps_done(), rate, left, clone(loss_), clone(norm_)};
 }
 
 Score Trainer::held_out() {

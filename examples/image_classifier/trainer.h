@@ -3,6 +3,7 @@
 #include <bs/examples/image_classifier/images.h>
 #include <bs/examples/image_classifier/layout_pruning.h>
 #include <bs/examples/image_classifier/pruning.h>
+#include <bs/examples/support/step_graph.h>
 #include <bs/nn/checkpoint.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/optim/lr_schedule.h>
@@ -45,6 +46,7 @@ class Trainer {
   nn::TrainingState state();
   std::unique_ptr<optim::AdamW> new_optimizer() const;
   void change_blocks(int64_t done);
+  void compute(const Tensor& images, const Tensor& classes);
   const Options& options_;
   const ImageData& data_;
   ResNet model_;
@@ -53,6 +55,8 @@ class Trainer {
   PruningSchedule schedule_of_pruning_;
   std::unique_ptr<optim::AdamW> optimizer_;  ///< made anew for each change of layouts
   optim::LearningRateSchedule schedule_;
+  Tensor loss_, norm_;  ///< of the last step
+  StepGraph graph_;     ///< of the optimiser, which outlives it
 };
 
 }  // namespace bs::example

@@ -22,8 +22,7 @@ Line::Line(Options& options)
   add_pattern(options.pattern);
   add_training(options);
   add_sample(options);
-  add("--graph", options.graph, "a step on a GPU as one launch", "Run")
-      ->check(CLI::IsMember({"auto", "on", "off"}));
+  add_graph();
   add_run();
 }
 
@@ -88,8 +87,7 @@ void check(const Options& o) {
   if (!(o.learning_rate > 0)) BS_THROW(UsageError, "--lr {} is not positive", o.learning_rate);
   if (o.generate > 0 && o.prompt.empty())
     throw UsageError("--prompt is empty: a sample begins with at least one byte");
-  if (o.graph == "on" && !o.device.is_cuda())
-    BS_THROW(UsageError, "--graph on: there are no graphs on {}", o.device);
+  check_graph(o);
   if (o.data.empty() && !o.smoke) throw UsageError("--data FILE is needed: the text to learn");
 }
 

@@ -39,7 +39,6 @@ struct Options : RunOptions {
   optim::Decay schedule = optim::Decay::cosine;
 
   int64_t eval_every = 500;
-  std::string graph = "auto";  ///< whether a step is one launch: auto, on or off
 
   int64_t generate = 400;
   double temperature = 0.8;

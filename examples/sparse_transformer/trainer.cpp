@@ -18,7 +18,6 @@ constexpr double held_out_share = 0.05;
 constexpr int64_t measured_bytes = 64 << 10;
 constexpr double weight_decay = 0.1;
 constexpr double max_gradient_norm = 1;
-constexpr int64_t steps_before_graph = 2;
 constexpr const char* fingerprint_key = "text";
 
 Variable loss_of(const nn::SparseTransformer& model, const data::Batch& batch) {
@@ -73,7 +72,8 @@ Trainer::Trainer(const Options& options, const Text& text)
       loader_(text.train(), {.batch = options.batch,
                              .context = options.context,
                              .seed = options.seed,
-                             .device = options.device}) {
+                             .device = options.device}),
+      graph_(options) {
   if (!options.resume) return;
   restore(*options.resume,
           {.data = options.data,
@@ -101,34 +101,14 @@ void Trainer::compute(const data::Batch& batch) {
   optimizer_.step({.norm = norm_, .max_norm = max_gradient_norm});
 }
 
-/// Makes a graph of a step, on tensors of its own that every batch is copied into.
-void Trainer::record(const data::Batch& batch) {
-  recorded_ = {clone(batch.inputs), clone(batch.targets)};
-  optimizer_.zero_grad();
-  graph_ = std::make_unique<cuda::Graph>(options_.device);
-  try {
-    graph_->capture([&] { compute(recorded_); });
-  } catch (const Error& e) {
-    if (options_.graph == "on") throw;
-    std::fprintf(stderr, "steps run without a graph: %s\n", e.what());
-  }
-}
-
 Trainer::Step Trainer::step() {
   const data::Batch batch = loader_.next();
   const double rate = schedule_.at(optimizer_.steps());
   optimizer_.set_learning_rate(rate);
-  // Tables and kernels are made in the first steps.
-  const bool wanted = options_.device.is_cuda() && options_.graph != "off";
-  if (wanted && !graph_ && taken_ >= steps_before_graph) record(batch);
-  ++taken_;
-  if (!replays()) {
-    compute(batch);
-    return {optimizer_.steps(), rate, loss_, norm_};
-  }
-  copy(batch.inputs, recorded_.inputs);
-  copy(batch.targets, recorded_.targets);
-  graph_->replay();
+  graph_.run({batch.inputs, batch.targets}, optimizer_, [this](const std::vector<Tensor>& of) {
+    compute({of[0], of[1]});
+  });
+  if (!graph_.replayed()) return {optimizer_.steps(), rate, loss_, norm_};
   return {optimizer_.steps(), rate, clone(loss_), clone(norm_)};
 }
 

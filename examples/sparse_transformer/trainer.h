@@ -2,13 +2,12 @@
 /** @file The model with everything that trains, measures, saves and samples it. */
 #include <bs/examples/sparse_transformer/bigram.h>
 #include <bs/examples/sparse_transformer/options.h>
-#include <bs/lib/graph.h>
+#include <bs/examples/support/step_graph.h>
 #include <bs/nn/data/loader.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/transformer.h>
 
 #include <functional>
-#include <memory>
 
 namespace bs::example {
 
@@ -48,8 +47,6 @@ class Trainer {
     Tensor loss, gradient_norm;
   };
   Step step();
-  /** @brief Whether a step is one launch by now. */
-  bool replays() const { return graph_ && graph_->captured(); }
   int64_t steps_done() const { return optimizer_.steps(); }
   /** @brief Mean loss over the held-out windows. */
   double held_out_loss();
@@ -63,17 +60,14 @@ class Trainer {
  private:
   nn::TrainingState state();
   void compute(const data::Batch& batch);
-  void record(const data::Batch& batch);
   const Options& options_;
   const Text& text_;
   nn::SparseTransformer model_;
   optim::AdamW optimizer_;
   optim::LearningRateSchedule schedule_;
   data::Loader loader_;
-  Tensor loss_, norm_;    ///< of the last step
-  int64_t taken_ = 0;     ///< steps by this object
-  data::Batch recorded_;  ///< what the graph reads
-  std::unique_ptr<cuda::Graph> graph_;
+  Tensor loss_, norm_;  ///< of the last step
+  StepGraph graph_;     ///< of the optimiser, which outlives it
 };
 
 }  // namespace bs::example

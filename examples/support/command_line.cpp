@@ -61,6 +61,11 @@ CommandLine::CommandLine(const char* description, const char* program, RunOption
   app.get_formatter()->column_width(30);
 }
 
+void CommandLine::add_graph() {
+  add("--graph", options_.graph, "a step on a GPU as one launch", run_group)
+      ->check(CLI::IsMember({"auto", "on", "off"}));
+}
+
 void CommandLine::add_run() {
   out_ = add("--out", options_.out, "folder for the checkpoint, metrics and pictures", run_group);
   resume_ =
@@ -127,6 +132,11 @@ void CommandLine::keep() {
   for (const CLI::Option* option : app.get_options())
     if (is_kept(*option)) options_.kept[option->get_name()] = escaped(text_of(*option));
   options_.kept["--dtype"] = to_string(options_.dtype);  // `auto` may mean another on resuming
+}
+
+void check_graph(const RunOptions& options) {
+  if (options.graph == "on" && !options.device.is_cuda())
+    BS_THROW(UsageError, "--graph on: there are no graphs on {}", options.device);
 }
 
 }  // namespace bs::example

@@ -24,6 +24,8 @@ class CommandLine {
   CLI::Option* add_flag(const char* name, bool& value, const char* help, const char* group) {
     return app.add_flag(name, value, help)->group(group);
   }
+  /** @brief --graph, of examples whose steps can be recorded; see StepGraph. */
+  void add_graph();
   /** @brief The options of a group "Run" that all examples have; added last, to be listed last. */
   void add_run();
   /** @brief Reads everything. @return false when only help was wanted, which has been printed
@@ -56,5 +58,8 @@ CLI::Validator in_range(T low, T high) {
   return CLI::Validator(check, "");
 }
 inline CLI::Validator existing_file() { return silent(CLI::ExistingFile); }
+
+/** @brief @throws UsageError for `--graph on` without a GPU. */
+void check_graph(const RunOptions& options);
 
 }  // namespace bs::example

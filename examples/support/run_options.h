@@ -15,8 +15,9 @@ struct RunOptions {
   Device device;
   std::string out;                               ///< folder of what the run writes
   std::shared_ptr<const nn::Checkpoint> resume;  ///< what to go on from; null: start afresh
-  bool goes_on = false;  ///< whether `resume` is the checkpoint of the run in `out`
-  std::string profile;   ///< file for a trace of some steps; empty: none
+  bool goes_on = false;        ///< whether `resume` is the checkpoint of the run in `out`
+  std::string profile;         ///< file for a trace of some steps; empty: none
+  std::string graph = "auto";  ///< whether a step on a GPU is one launch: auto, on or off
   bool smoke = false;
   /** Name and text of every option that a later --resume takes over; always UTF-8. */
   std::map<std::string, std::string> kept;

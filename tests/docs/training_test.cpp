@@ -73,6 +73,17 @@ TEST_CASE("training: a whole loop") {
   CHECK(tape().size() == 0);
 }
 
+TEST_CASE("training: a penalty of a gradient") {
+  const nn::Linear model({.in = 3, .out = 2});
+  const Variable x(randn({4, 3}), true);
+  const Variable slope = differentiable_grad(sum(model.forward(x)), x);
+  const Variable penalty = mean(slope * slope);
+  penalty.backward();  // reaches the parameters
+  // slope = the sum of the weight's rows, whatever x is.
+  const Tensor rows = sum(model.weight.data(), 0, true).expand({2, 3});
+  CHECK(allclose(model.weight.grad(), rows * (2. / 3)));
+}
+
 TEST_CASE("training: a step as one launch" * doctest::skip(!cuda_available())) {
   const Device device = Device::cuda();
   nn::Linear model({.in = 8, .out = 4, .device = device});

@@ -7,7 +7,7 @@ namespace bs::nn {
 
 namespace {
 const SparseAttentionOptions& checked(const SparseAttentionOptions& o) {
-  BS_CHECK(o.heads > 0 && o.width > 0 && o.width % o.heads == 0,
+  BS_CHECK(o.heads > 0 && is_extent(o.width) && o.width % o.heads == 0,
            "attention: {} heads cannot share a width of {}", o.heads, o.width);
   BS_CHECK(is_block(o.block), "attention: block {} is none of 8, 16, 32, 64 and 128", o.block);
   BS_CHECK(o.pattern != nullptr, "attention: no pattern");

@@ -12,8 +12,8 @@ namespace bs::nn {
 namespace {
 
 void check_channels(const char* op, int64_t in, int64_t out, Extent2 kernel, int64_t groups) {
-  BS_CHECK(in > 0 && out > 0 && kernel.h > 0 && kernel.w > 0 && groups > 0 && in % groups == 0 &&
-               out % groups == 0,
+  BS_CHECK(is_extent(in) && is_extent(out) && is_extent(kernel.h) && is_extent(kernel.w) &&
+               groups > 0 && in % groups == 0 && out % groups == 0,
            "{}: a layer from {} to {} channels with a filter of {}x{} and {} groups", op, in, out,
            kernel.h, kernel.w, groups);
 }

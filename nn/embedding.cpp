@@ -7,7 +7,7 @@ namespace bs::nn {
 
 Embedding::Embedding(const Options& options) : padding_index_(options.padding_index) {
   const auto [rows, width, padding_index, dtype, device] = options;
-  BS_CHECK(rows > 0 && width > 0, "embedding: a table of {} rows of {}", rows, width);
+  BS_CHECK(is_extent(rows) && is_extent(width), "embedding: a table of {} rows of {}", rows, width);
   BS_CHECK(padding_index >= -1 && padding_index < rows, "embedding: padding index {} of {} rows",
            padding_index, rows);
   register_parameter("weight", weight, Tensor::empty({rows, width}, dtype, device));

@@ -9,8 +9,9 @@ namespace bs::nn {
 
 Linear::Linear(const Options& options) {
   const auto [in, out, has_bias, dtype, device] = options;
-  BS_CHECK(in > 0 && out > 0, "linear: options .in = {} and .out = {} must both be positive", in,
-           out);
+  BS_CHECK(is_extent(in) && is_extent(out),
+           "linear: options .in = {} and .out = {} must both be positive and at most {}", in, out,
+           most_features);
   register_parameter("weight", weight, Tensor::empty({out, in}, dtype, device));
   register_parameter("bias", bias, has_bias ? Tensor::empty({out}, dtype, device) : Tensor());
   const double bound = 1 / std::sqrt(static_cast<double>(in));

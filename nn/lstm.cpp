@@ -15,7 +15,7 @@ namespace bs::nn {
 namespace {
 
 void check(const LSTMOptions& o) {
-  BS_CHECK(o.input > 0 && o.hidden > 0 && o.layers > 0 && o.layers <= most_layers,
+  BS_CHECK(is_extent(o.input) && is_extent(o.hidden) && o.layers > 0 && o.layers <= most_layers,
            "lstm: {} layers from {} features to {} cells", o.layers, o.input, o.hidden);
   BS_CHECK(o.projection >= 0 && o.projection < o.hidden,
            "lstm: a projection to {} outputs of {} cells; it must be smaller, or 0", o.projection,
@@ -210,7 +210,8 @@ LSTM::Output LSTM::forward(const Variable& x, const LSTMState& state, const Tens
 
 LSTMCell::LSTMCell(const Options& options) : options_(options) {
   const auto& [input, hidden, bias, hard, forget_bias, dtype, device] = options_;
-  BS_CHECK(input > 0 && hidden > 0, "lstm_cell: {} cells of {} features", hidden, input);
+  BS_CHECK(is_extent(input) && is_extent(hidden), "lstm_cell: {} cells of {} features", hidden,
+           input);
   const auto make = [&](const char* name, Variable& member, const Shape& shape, bool wanted) {
     register_parameter(name, member,
                        wanted ? Tensor::empty(shape, options_.dtype, options_.device) : Tensor());

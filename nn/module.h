@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,12 @@ class EvalMode {
 
 /** @brief Layers of one kind that a model may have; more are a slip. */
 inline constexpr int most_layers = 1 << 16;
+
+/** @brief Features, channels or rows that a layer may have; products of two of them still fit. */
+inline constexpr int64_t most_features = int64_t{1} << 31;
+
+/** @brief Whether a layer may have n features. */
+constexpr bool is_extent(int64_t n) { return n > 0 && n <= most_features; }
 
 /** @brief Base of everything that owns parameters.
  *

@@ -18,15 +18,17 @@ using Options = MultiheadAttentionOptions;
 
 const Options& checked(const Options& o) {
   const int kv_heads = o.kv_heads > 0 ? o.kv_heads : o.heads;
-  BS_CHECK(o.heads > 0 && o.width > 0 && o.width % o.heads == 0,
+  BS_CHECK(o.heads > 0 && is_extent(o.width) && o.width % o.heads == 0,
            "multihead_attention: {} heads cannot share a width of {}", o.heads, o.width);
   BS_CHECK(is_block(o.block), "multihead_attention: block {} is none of 8, 16, 32, 64 and 128",
            o.block);
   BS_CHECK(o.kv_heads >= 0 && o.heads % kv_heads == 0,
            "multihead_attention: {} heads of keys do not divide {} heads", o.kv_heads, o.heads);
-  BS_CHECK(o.key_width >= 0 && o.value_width >= 0,
+  BS_CHECK(o.key_width >= 0 && o.key_width <= most_features && o.value_width >= 0 &&
+               o.value_width <= most_features,
            "multihead_attention: keys of {} and values of {} features", o.key_width, o.value_width);
-  BS_CHECK(o.value_dim >= 0 && o.relative_reach >= 0,
+  BS_CHECK(o.value_dim >= 0 && o.value_dim <= most_features && o.relative_reach >= 0 &&
+               o.relative_reach <= most_features,
            "multihead_attention: value_dim {}, relative_reach {}", o.value_dim, o.relative_reach);
   BS_CHECK(o.rope_base == 0 || o.width / o.heads % 2 == 0,
            "multihead_attention: a head_dim of {} has no pairs to turn", o.width / o.heads);

@@ -23,7 +23,7 @@ void start(const RecurrentWeightVariables& w, int64_t hidden) {
 
 Recurrent::Recurrent(const Extents& extents) : shape_(extents) {
   const Extents& e = shape_;
-  BS_CHECK(e.input > 0 && e.hidden > 0 && e.layers > 0 && e.layers <= most_layers,
+  BS_CHECK(is_extent(e.input) && is_extent(e.hidden) && e.layers > 0 && e.layers <= most_layers,
            "{}: {} layers from {} features to {} cells", e.name, e.layers, e.input, e.hidden);
   BS_CHECK(e.dropout >= 0 && e.dropout <= 1, "{}: probability {} is not in [0, 1]", e.name,
            e.dropout);
@@ -85,7 +85,8 @@ Recurrent::Output Recurrent::forward(const Variable& x, const Variable& h0,
 }
 
 RecurrentCell::RecurrentCell(const Extents& e) : name_(e.name), input_(e.input) {
-  BS_CHECK(e.input > 0 && e.hidden > 0, "{}: {} cells of {} features", e.name, e.hidden, e.input);
+  BS_CHECK(is_extent(e.input) && is_extent(e.hidden), "{}: {} cells of {} features", e.name,
+           e.hidden, e.input);
   const auto make = [&](const char* name, Variable& member, const Shape& shape, bool wanted) {
     register_parameter(name, member, wanted ? Tensor::empty(shape, e.dtype, e.device) : Tensor());
   };

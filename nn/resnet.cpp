@@ -63,6 +63,7 @@ void start(const Conv2d& conv) {
 
 ResNetBlock::ResNetBlock(int64_t in, int64_t width, int64_t stride, const ResNetOptions& options) {
   const Stages stages = stages_of(options.depth);
+  BS_CHECK(is_extent(width), "resnet: a block of {} channels", width);
   const int64_t out = width * stages.widening();
   const auto add = [&](int64_t from, int64_t to, int64_t kernel, int64_t step) {
     const std::string number = std::to_string(convs.size() + 1);

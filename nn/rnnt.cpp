@@ -113,9 +113,7 @@ namespace {
 const RNNTOptions& checked(const RNNTOptions& o) {
   BS_CHECK(o.stack > 0, "rnnt: {} frames side by side", o.stack);
   BS_CHECK(o.classes > 1 && o.joint > 0, "rnnt: {} classes of a joint of {}", o.classes, o.joint);
-  int64_t stacked = 0;
-  BS_CHECK(!__builtin_mul_overflow(int64_t{o.stack}, o.encoder_hidden, &stacked),
-           "rnnt: {} frames side by side of {} features", o.stack, o.encoder_hidden);
+  BS_CHECK(is_extent(o.encoder_hidden), "rnnt: an encoder of {} cells", o.encoder_hidden);
   return o;
 }
 

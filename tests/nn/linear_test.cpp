@@ -46,6 +46,9 @@ TEST_CASE("nn::Linear: options") {
   CHECK(!layer.bias.defined());
   CHECK(layer.weight.dtype() == bf16);
   CHECK(layer.forward(Tensor::empty({5, 2}, bf16, test_device())).shape() == Shape{5, 3});
-  CHECK_THROWS_WITH_AS(nn::Linear({.in = 0, .out = 3}),
-                       "linear: options .in = 0 and .out = 3 must both be positive", Error);
+  constexpr auto message =
+      "linear: options .in = {} and .out = {} must both be positive and at most 2147483648";
+  CHECK_THROWS_WITH_AS(nn::Linear({.in = 0, .out = 3}), format(message, 0, 3).c_str(), Error);
+  const int64_t many = int64_t{1} << 40;
+  CHECK_THROWS_WITH_AS(nn::Linear({.in = 2, .out = many}), format(message, 2, many).c_str(), Error);
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <thread>
 
 using bs::Error;
 using bs::data::Prefetcher;

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,14 @@ constexpr const char* help =
     "bench_sparse_attention [options]\n"
     "  --batch B --heads H --sequence S --head-dim D     default 8, 4, 512, 64\n"
     "  --blocks 16,32,...\n"
-    "  --patterns fixed,bigbird,sliding,causal,dense,topk\n"
+    "  --patterns fixed,bigbird,sliding,causal,dense,topk,window\n"
     "  --keep K                blocks that a row of topk keeps, default 8, each head its own; "
     "what\n"
     "                          makes the layout of scores is timed too\n"
-    "  --local N               tokens of a window, default 128; sliding has two behind\n"
+    "  --local N               tokens of a window, default 128; sliding has two behind; window "
+    "hides\n"
+    "                          all farther behind, token by token, and its rate counts whole "
+    "blocks\n"
     "  --global N              tokens that everything sees, default 32\n"
     "  --export FILE           writes layouts and problems for peers, and stops\n";
 
@@ -57,6 +61,7 @@ struct Pattern {
   LayoutPtr layout;
   bool causal;
   std::function<LayoutPtr()> make = {};  ///< for a pattern that follows scores
+  std::optional<int64_t> before = {};    ///< tokens that a query sees behind it
 };
 
 /// What names a problem in records.
@@ -82,7 +87,7 @@ Pattern make_topk(const Options& o, int block, Device device) {
 
 Pattern make_pattern(const Options& o, const std::string& name, int block, Device device) {
   if (name == "topk") return make_topk(o, block, device);
-  const patterns::Size size{.rows = o.sequence / block, .block = block};
+  const patterns::Size size{.rows = (o.sequence + block - 1) / block, .block = block};
   const int local = std::max(1, o.local / block);
   const int global = std::max(1, o.global / block);
   if (name == "fixed") {
@@ -99,6 +104,13 @@ Pattern make_pattern(const Options& o, const std::string& name, int block, Devic
   if (name == "sliding")
     return {patterns::sliding_window(size, {.window_blocks = std::min(4 * local + 1, size.rows)}),
             true};
+  if (name == "window") {
+    const int behind = (o.local + block - 1) / block;
+    return {patterns::sliding_window(size, {.window_blocks = std::min(2 * behind + 1, size.rows)}),
+            true,
+            {},
+            o.local};
+  }
   BS_CHECK(name == "causal" || name == "dense", "bench: unknown pattern {}; see --help", name);
   return {patterns::dense(size, {.causal = name == "causal"}), name == "causal"};
 }
@@ -119,10 +131,12 @@ struct Head {
   std::vector<double> q, k, v, dout, out, lse, dq, dk, dv;
   const Layout& layout;
   bool causal;
+  std::optional<int64_t> before;
   size_t n, length;
 
   bool sees(size_t i, size_t j) const {
     const auto block = static_cast<size_t>(layout.block());
+    if (before && j + static_cast<size_t>(*before) < i) return false;
     return !(causal && j > i) && layout.contains(layout.heads() - 1, static_cast<int>(i / block),
                                                  static_cast<int>(j / block));
   }
@@ -177,7 +191,8 @@ class Bench {
   void run(const std::string& name, int block) {
     const Options& o = options_;
     const Pattern pattern = make_pattern(o, name, block, settings_.device);
-    const SparseAttentionOptions attention{.causal = pattern.causal};
+    const SparseAttentionOptions attention{.causal = pattern.causal,
+                                           .window_before = pattern.before};
     const auto random = [&](int64_t width) {
       return randn({o.batch, o.sequence, width}, settings_.dtype, settings_.device);
     };
@@ -222,6 +237,7 @@ class Bench {
                     part(gradient, 2),
                     *pattern.layout,
                     pattern.causal,
+                    pattern.before,
                     static_cast<size_t>(o.head_dim),
                     static_cast<size_t>(o.sequence)};
     for (size_t sample = 0; sample < 40; ++sample)
@@ -249,6 +265,7 @@ Json export_problems(const Options& options) {
   for (const std::string& name : options.patterns)
     for (int block : options.blocks) {
       BS_CHECK(name != "topk", "bench: peers read one layout for all heads, which topk has not");
+      BS_CHECK(name != "window", "bench: peers know no windows of tokens");
       const Pattern pattern = make_pattern(options, name, block, Device::cpu());
       problems.emplace_back(Json::Object{{"layout", static_cast<int64_t>(layouts.size())},
                                          {"cell", cell_of(options, name, *pattern.layout)},

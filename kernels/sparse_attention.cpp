@@ -105,11 +105,9 @@ bool is_plain(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& l
   const bool scores = o.softcap == 0 && !o.mask.defined() && !o.packed_mask.defined() &&
                       !o.bias.defined() && !o.relative_bias.defined() &&
                       !o.alibi_slopes.defined() && !o.sinks.defined() && o.dropout == 0;
-  const bool places = o.offset == 0 && !o.window_before && !o.window_after &&
-                      o.first_query.value_or(0) == 0 && o.query_starts.empty();
-  const bool whole = q.size(2) == layout.height() && k.size(2) == layout.width() &&
-                     q.size(3) == v.size(3) && (layout.heads() == 1 || layout.heads() == q.size(1));
-  return scores && places && whole;
+  const bool places = o.first_query.value_or(0) == 0 && o.query_starts.empty();
+  const bool heads = q.size(3) == v.size(3) && (layout.heads() == 1 || layout.heads() == q.size(1));
+  return scores && places && heads;
 }
 
 SparseAttentionResult sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v,

@@ -105,8 +105,8 @@ Tensor sparse_attention_qkv_backward(const Tensor& qkv, int heads,
                                      const LayoutPtr& layout,
                                      const SparseAttentionOptions& options = {});
 
-/** @brief Whether a problem has no more than scale, causal, a key-padding mask and shared keys and
- *  values, over whole blocks: what kernels for the simple case ask before they take over. */
+/** @brief Whether a problem has no more than scale, causal, an offset, windows, a key-padding mask
+ *  and shared keys and values: what kernels for the simple case ask before they take over. */
 bool is_plain(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
               const SparseAttentionOptions& options);
 

@@ -73,6 +73,57 @@ TEST_CASE("sparse_attention: what is hidden may be anything") {
       }
 }
 
+TEST_CASE("sparse_attention: keys that nobody sees, and queries that see none, may be anything") {
+  struct Bounds {
+    int64_t queries, keys, offset;
+    std::optional<int64_t> before;
+  };
+  for (const int block : {16, 32, 64, 128})
+    for (const Bounds& b : {Bounds{150, 203, 20, {}}, Bounds{150, 203, -40, {}},
+                            Bounds{203, 160, 0, 30}, Bounds{150, 203, 70, 9}}) {
+      const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+      const LayoutPtr layout = all_blocks(blocks(b.queries), blocks(b.keys), block);
+      SparseAttentionOptions o = causal();
+      o.offset = b.offset;
+      o.window_before = b.before;
+      const auto sees = [&](int64_t i, int64_t j) {
+        const int64_t d = j - i - b.offset;
+        return d <= 0 && d >= -b.before.value_or(1000);
+      };
+      const Shape of_queries{1, 2, b.queries, 64}, of_keys{1, 1, b.keys, 64};
+      References in = {random_reference(of_queries, 1), random_reference(of_keys, 2),
+                       random_reference(of_keys, 3), random_reference(of_queries, 4)};
+      const auto run = [&] {
+        std::vector<Tensor> t;
+        for (const Reference& x : in) t.push_back(x.tensor(bf16, test_device()));
+        const auto f = sparse_attention(t[0], t[1], t[2], layout, o);
+        const auto g = sparse_attention_backward(t[0], t[1], t[2], f, t[3], layout, o);
+        return std::vector<Tensor>{f.out, g.dq, g.dk, g.dv};
+      };
+      const auto clean = run();
+      int poisoned = 0;
+      for (int64_t j = 0; j < b.keys; ++j) {
+        bool seen = false;
+        for (int64_t i = 0; i < b.queries; ++i) seen = seen || sees(i, j);
+        for (int64_t d = 0; d < 64 && !seen; d += 7, ++poisoned)
+          in[1].at({0, 0, j, d}) = in[2].at({0, 0, j, d}) = not_a_number;
+      }
+      for (int64_t i = 0; i < b.queries; ++i) {
+        bool any = false;
+        for (int64_t j = 0; j < b.keys; ++j) any = any || sees(i, j);
+        for (int64_t d = 0; d < 64 && !any; d += 5, ++poisoned)
+          in[0].at({0, 1, i, d}) = in[3].at({0, 1, i, d}) = infinity;
+      }
+      CAPTURE(block);
+      CAPTURE(b.offset);
+      CHECK(poisoned > 0);
+      const auto again = run();
+      for (size_t i = 0; i < again.size(); ++i)
+        check_close("result", Reference::of(again[i]), Reference::of(clean[i]),
+                    64 * epsilon(bf16) * .1);
+    }
+}
+
 TEST_CASE("sparse_attention: what does not see may be anything") {
   // A query that is not finite gives its gradient to no key that it does not see.
   for (const int block : {8, 32, 64})

@@ -134,6 +134,34 @@ TEST_CASE("sparse_attention: windows of elements") {
   check("window, causal, offset", {1, 2, 1, 34, 40}, r);
 }
 
+TEST_CASE("sparse_attention: bounds of rows within large blocks") {
+  // On Hopper these run on wgmma, several blocks in a tile and several tiles a row.
+  struct Bounds {
+    int64_t queries, keys, offset;
+    std::optional<int64_t> before, after;
+    bool causal;
+  };
+  const std::vector<Bounds> all = {{300, 300, 0, {}, {}, true},   {257, 390, 133, {}, {}, true},
+                                   {300, 300, 0, 70, {}, true},   {290, 201, 0, {}, {}, false},
+                                   {270, 333, 20, 33, 90, false}, {260, 260, -65, {}, {}, true}};
+  unsigned seed = 0;
+  for (const int block : {16, 32, 64, 128})
+    for (const Bounds& b : all) {
+      const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+      const double density = seed % 3 == 0 ? 2 : .6;
+      AttentionRules r{
+          some_blocks(seed % 2 ? 2 : 1, blocks(b.queries), blocks(b.keys), block, density, seed)};
+      r.plain.causal = b.causal;
+      r.plain.offset = b.offset;
+      r.plain.window_before = b.before;
+      r.plain.window_after = b.after;
+      const int64_t dim = seed % 4 == 3 ? 128 : 40, kv_heads = seed % 3 == 1 ? 1 : 2;
+      check(format("bounds {}", seed), {1, 2, kv_heads, b.queries, b.keys, dim, dim}, r, {},
+            {bf16});
+      ++seed;
+    }
+}
+
 TEST_CASE("sparse_attention: some rows of a layout") {
   for (const int64_t first : {0, 5, 13, 31}) {
     AttentionRules r{some_blocks(2, 4, 4, 8, .8, 7), causal()};
@@ -271,8 +299,12 @@ TEST_CASE("sparse_attention: which problems are plain") {
   SparseAttentionOptions o;
   o.sinks = Tensor::empty({2}, f32);
   CHECK_FALSE(is_plain(x, x, x, *layout, o));
-  CHECK_FALSE(is_plain(x, x, x, *layout, causal(1)));
-  CHECK_FALSE(is_plain(x.slice(2, 0, 20), x, x, *layout, {}));
+  CHECK(is_plain(x.slice(2, 0, 20), x, x, *layout, {}));
+  SparseAttentionOptions window = causal(1);
+  window.window_before = 5;
+  CHECK(is_plain(x, x, x, *layout, window));
+  window.first_query = 8;
+  CHECK_FALSE(is_plain(x.slice(2, 0, 8), x, x, *layout, window));
   CHECK_FALSE(is_plain(x, x, Tensor::empty({2, 2, 24, 16}, f32), *layout, {}));
 }
 

@@ -248,9 +248,16 @@ bool is_simple(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& 
   return layout.on_host() && is_plain(q, k, v, layout, options);
 }
 
+/// Whether queries see by other bounds than the diagonal, or lengths end within blocks.
+bool is_banded(const Tensor& q, const Tensor& k, const Layout& layout,
+               const SparseAttentionOptions& options) {
+  return q.size(2) != layout.height() || k.size(2) != layout.width() || options.offset != 0 ||
+         options.window_before || options.window_after;
+}
+
 /// Whether tiles of `side` keys may have keys that a query of theirs does not see.
-bool hides(const Layout& layout, int side, const SparseAttentionOptions& options) {
-  return layout.block() < side || options.causal || options.key_padding_mask.defined();
+bool hides(const Layout& layout, int side, bool banded, const SparseAttentionOptions& options) {
+  return layout.block() < side || banded || options.causal || options.key_padding_mask.defined();
 }
 
 }  // namespace
@@ -263,12 +270,14 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
   // As in the backward: values that are hidden inside a tile are multiplied by zero. Where a result
   // is not finite, the portable kernel computes all anew.
   Tensor said;
+  const bool banded = is_banded(q, k, layout, options);
   if (is_simple(q, k, v, layout, options)) {
-    const WarpgroupForward kernel = warpgroup_forward_for(queries, keys, values, layout, out);
+    const WarpgroupForward kernel =
+        warpgroup_forward_for(queries, keys, values, layout, out, banded);
     if (kernel.dim > 0)
       said = launch_warpgroup_forward(kernel, queries, keys, values, layout, out, lse, options,
                                       stream);
-    if (said.defined() && !hides(layout, kernel.cols, options)) return;
+    if (said.defined() && !hides(layout, kernel.cols, banded, options)) return;
   }
   const Problem p = problem_of(q, k, v, layout, options);
   const Forward arguments{.problem = p.shape,
@@ -312,13 +321,14 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                            .height = static_cast<int>(layout.height())};
   // The kernels on wgmma multiply what is hidden in a tile by zero. So they say whether anything
   // that they met is not finite, and then the portable kernels compute it all anew.
+  const bool banded = is_banded(q, k, layout, options);
   const Tensor said =
       is_simple(q, k, v, layout, options)
           ? sparse_attention_warpgroup_backward(queries, keys, values, forward, douts, layout,
-                                                gradients, log_sums, means, options, stream)
+                                                gradients, log_sums, means, options, banded, stream)
           : Tensor();
   const int* const asked = said.defined() ? said.data<int32_t>() : nullptr;
-  if (asked && !hides(layout, 64, options)) return;
+  if (asked && !hides(layout, 64, banded, options)) return;
   if (!asked) launch_numbers(q.dtype(), q.size(0) * q.size(1) * q.size(2), arguments, stream);
   launch_pass(op, AttentionPass::query_gradient, p, p.longest_queries, q.size(1), arguments, stream,
               asked);

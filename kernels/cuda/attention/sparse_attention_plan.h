@@ -14,6 +14,7 @@ struct AttentionCase {
   int block = 0;
   int capability = 0;    ///< of the GPU, major * 10 + minor
   int shared_bytes = 0;  ///< that a CTA can have there
+  bool banded = false;   ///< see WarpgroupForward
 };
 
 /** @brief A kernel of warpgroup_forward.cuh. */
@@ -22,8 +23,9 @@ struct WarpgroupForward {
   int dim = 0;    ///< head_dim, padded with zeros
   int block = 0;  ///< 128 stands for all larger than a tile
   int groups = 2, cols = 128;
-  int slots = 0;       ///< tiles of keys or values in shared memory
-  bool turns = false;  ///< warpgroups ask for products in turn
+  int slots = 0;        ///< tiles of keys or values in shared memory
+  bool turns = false;   ///< warpgroups ask for products in turn
+  bool banded = false;  ///< queries see keys within any bounds, and lengths end anywhere
   auto operator<=>(const WarpgroupForward&) const = default;
 
   constexpr int threads() const { return (groups + 1) * 128; }
@@ -43,6 +45,7 @@ constexpr WarpgroupForward warpgroup_forward(const AttentionCase& c) {
   WarpgroupForward k{.dtype = c.dtype, .dim = c.head_dim <= 64 ? 64 : 128, .block = c.block};
   k.slots = k.dim == 128 ? 6 : 12;
   k.turns = c.block == 128;
+  k.banded = c.banded;
   return k.shared_bytes() <= c.shared_bytes ? k : WarpgroupForward{};
 }
 

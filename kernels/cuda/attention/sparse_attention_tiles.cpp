@@ -81,11 +81,14 @@ class TileMaker {
         const int64_t query = first + 64 * group + part * block_;
         if (query >= layout_.height()) break;
         const int64_t line = int64_t{head} * layout_.rows() + query / block_;
-        const int64_t most = tiling_.causal ? query + std::min(block_, 64) : layout_.width();
+        // Both halves of a block of 128 list the same: their warpgroups go in turns.
+        const int64_t row = query / block_ * block_;
+        const int64_t least = row + tiling_.first, most = row + block_ - 1 + tiling_.last;
         for (int n = view_.row_offsets[line]; n < view_.row_offsets[line + 1]; ++n)
           for (int key = view_.col_of[n] * block_; key < (view_.col_of[n] + 1) * block_;
                key += piece_) {
-            if (key >= most) break;
+            if (key > most) break;
+            if (key + piece_ - 1 < least) continue;
             Piece& p = found[key];
             p.key = key;
             p.rows[static_cast<size_t>(group)] |= 1U << part;

@@ -1,18 +1,22 @@
 #pragma once
 /** @file Which keys each tile of queries meets, and in which order: pure functions of a layout. */
 #include <bs/lib/layout.h>
+#include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
 
 #include <cstdint>
 #include <vector>
 
 namespace bs::cuda {
 
+using device::AttentionReach;
+
 /** @brief How attention is cut: a CTA has `groups` times 64 queries, and meets `cols` keys at a
  *  time, several blocks side by side where blocks are smaller. */
 struct AttentionTiling {
   int groups = 2;
   int cols = 128;
-  bool causal = false;
+  int first = -AttentionReach::far;  ///< queries see keys that lie so far beyond them: `first` to
+  int last = AttentionReach::far;    ///< `last`; more may be listed
 
   int rows() const { return 64 * groups; }
   /** @brief Keys that lie side by side, and how many of such pieces a tile has. */

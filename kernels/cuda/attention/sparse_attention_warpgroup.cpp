@@ -4,6 +4,7 @@
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/cuda/jit/emit.h>
 #include <bs/kernels/cuda/jit/warpgroup_mma.h>
+#include <bs/kernels/sparse_attention_check.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/lib/cuda/tensor_map.h>
 #include <bs/lib/cuda/upload.h>
@@ -83,8 +84,8 @@ int window_of(const Tensor& k, int group, int batch_heads, Device device) {
 
 jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
   const std::string name =
-      format("attention_forward_{}_d{}_b{}_g{}_c{}_s{}{}", to_string(k.dtype), k.dim, k.block,
-             k.groups, k.cols, k.slots, k.turns ? "_turns" : "");
+      format("attention_forward_{}_d{}_b{}_g{}_c{}_s{}{}{}", to_string(k.dtype), k.dim, k.block,
+             k.groups, k.cols, k.slots, k.turns ? "_turns" : "", k.banded ? "_band" : "");
   std::string code = "#include <bs/kernels/cuda/device/attention/warpgroup_forward.cuh>\n\n";
   code += "using namespace bs::cuda::device;\n";
   code += "namespace keys {\n" + warpgroup_mma(k.cols, k.dtype, true, true) + "}\n";
@@ -95,15 +96,15 @@ jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
       "  using KeyMma = keys::Mma;\n"
       "  using ValueMma = values::Mma;\n"
       "  static constexpr int dim = {}, block = {}, groups = {}, cols = {}, slots = {};\n"
-      "  static constexpr bool turns = {};\n"
+      "  static constexpr bool turns = {}, banded = {};\n"
       "};\n"
       "using Kernel = AttentionForwardKernel<Config>;\n"
       "static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n"
       "extern \"C\" __global__ void __launch_bounds__(Kernel::threads, 1)\n"
       "    {}(const __grid_constant__ WarpgroupAttentionParams params) {\n"
       "  Kernel::run(params);\n}\n",
-      device_type_name(k.dtype), k.dim, k.block, k.groups, k.cols, k.slots,
-      k.turns ? "true" : "false", k.threads(), k.shared_bytes(), name);
+      device_type_name(k.dtype), k.dim, k.block, k.groups, k.cols, k.slots, k.turns, k.banded,
+      k.threads(), k.shared_bytes(), name);
   return {name, code, device_headers()};
 }
 
@@ -112,12 +113,13 @@ std::vector<WarpgroupForward> all_warpgroup_forward_kernels() {
   for (const DType dtype : {f16, bf16})
     for (const int head_dim : {64, 128})
       for (const int block : {16, 32, 64, 128})
-        all.push_back(warpgroup_forward({dtype, head_dim, block, 90, 227 * 1024}));
+        for (const bool banded : {false, true})
+          all.push_back(warpgroup_forward({dtype, head_dim, block, 90, 227 * 1024, banded}));
   return all;
 }
 
 WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const Tensor& v,
-                                       const Layout& layout, const Tensor& out) {
+                                       const Layout& layout, const Tensor& out, bool banded) {
   const DeviceProperties& gpu = device_properties(q.device());
   const int64_t tiles = (layout.height() + 63) / 64 * q.size(0) * q.size(1);
   const int64_t records = (layout.nnz() + tiles) * (layout.block() > 64 ? 2 : 1);
@@ -129,7 +131,8 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
                             .head_dim = static_cast<int>(q.size(3)),
                             .block = layout.block(),
                             .capability = gpu.capability,
-                            .shared_bytes = gpu.shared_memory_optin});
+                            .shared_bytes = gpu.shared_memory_optin,
+                            .banded = banded});
 }
 
 Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
@@ -137,7 +140,9 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
                                 const Tensor& lse, const SparseAttentionOptions& options,
                                 Stream stream) {
   static auto* const family = new jit::KernelFamily<WarpgroupForward>;
-  const AttentionTiling tiling{kernel.groups, kernel.cols, options.causal};
+  const detail::AttentionBand band = detail::attention_band(options);
+  const AttentionReach reach{static_cast<int>(band.first), static_cast<int>(band.last)};
+  const AttentionTiling tiling{kernel.groups, kernel.cols, reach.first, reach.last};
   const Kept<DeviceTiles> tiles = tiles_of(layout, tiling, stream);
   const Tensor odd = Tensor::empty({1}, i32, stream.device());
   fill_zero(odd.data(), odd.bytes(), stream);
@@ -168,7 +173,7 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
       .keys = static_cast<int>(k.size(2)),
       .head_dim = static_cast<int>(q.size(3)),
       .scale = static_cast<float>(options.scale * 1.4426950408889634),
-      .causal = options.causal};
+      .reach = reach};
   const jit::Kernel& compiled =
       family->get(kernel, stream.device(), [&] { return warpgroup_forward_source(kernel); });
   const int ctas = std::min(params.items, device_properties(stream.device()).multiprocessors);

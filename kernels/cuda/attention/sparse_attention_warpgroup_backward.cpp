@@ -5,6 +5,7 @@
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/cuda/jit/emit.h>
 #include <bs/kernels/cuda/jit/warpgroup_mma.h>
+#include <bs/kernels/sparse_attention_check.h>
 #include <bs/kernels/where.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/lib/cuda/runtime.h>
@@ -87,6 +88,11 @@ struct Backward {
             .head_blocks = fullest};
   }
 
+  device::AttentionReach reach() const {
+    const detail::AttentionBand band = detail::attention_band(options);
+    return {static_cast<int>(band.first), static_cast<int>(band.last)};
+  }
+
   device::WarpgroupAttention common() const {
     const int64_t nnz = layout.nnz();
     device::WarpgroupAttention all{};
@@ -95,7 +101,8 @@ struct Backward {
     all.queries = static_cast<int>(q.size(2));
     all.keys = static_cast<int>(k.size(2));
     all.layout_heads = layout.heads();
-    all.causal = options.causal;
+    all.numbers = static_cast<int>(layout.height());
+    all.reach = reach();
     all.scale = static_cast<float>(options.scale);
     all.values.batch = shared() ? q.size(1) * nnz : nnz;
     all.values.head = shared() ? nnz : 0;
@@ -103,9 +110,10 @@ struct Backward {
   }
 };
 
-/// log_sums and means of all queries; and sets `odd` where one is not finite.
+/// log_sums and means of all queries, and again of the queries of whole blocks; and sets `odd`
+/// where one is not finite.
 void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& means,
-                    const Tensor& odd) {
+                    const Tensor& whole_log_sums, const Tensor& whole_means, const Tensor& odd) {
   static auto* const family = new jit::KernelFamily<AttentionNumbersKernel>;
   const auto rows = [](const Tensor& x) {
     return device::AttentionRows<const void>{x.data(), x.strides()[0], x.strides()[1],
@@ -121,13 +129,14 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
   arguments.log_sums = log_sums.data();
   arguments.means = means.data();
   constexpr unsigned of_cta = 256;
-  const int64_t total = log_sums.numel();
+  const int64_t total = whole_log_sums.numel();
   const AttentionNumbersKernel k{b.q.dtype(), b.q.size(3) <= 64 ? 8 : 16};
   const int64_t ctas = ceil_div(total * k.lanes, of_cta);
   const jit::Kernel& kernel =
       family->get(k, b.stream.device(), [&] { return attention_numbers_warpgroup_source(k); });
   jit::launch(kernel, {.grid = dim3(static_cast<unsigned>(ctas)), .block = dim3(of_cta)}, b.stream,
-              arguments, static_cast<unsigned>(total), odd.data<int32_t>());
+              arguments, static_cast<unsigned>(total), static_cast<unsigned>(b.layout.height()),
+              whole_log_sums.data<float>(), whole_means.data<float>(), odd.data<int32_t>());
 }
 
 template <class Params>
@@ -168,8 +177,9 @@ jit::Source attention_backward_source(const Kernel& k) {
   const bool keys = k.pass == Pass::key_gradient;
   const char* const header = keys ? "warpgroup_backward" : "warpgroup_query_gradient";
   const char* const type = keys ? "WarpgroupKeyGradient" : "WarpgroupQueryGradient";
-  const std::string name = format("attention_{}_wgmma_{}_d{}_b{}_s{}", keys ? "dkv" : "dq",
-                                  to_string(k.dtype), k.dim, k.block, k.stages);
+  const std::string name =
+      format("attention_{}_wgmma_{}_d{}_b{}_s{}{}", keys ? "dkv" : "dq", to_string(k.dtype), k.dim,
+             k.block, k.stages, k.banded ? "_band" : "");
   std::string code = format("#include <bs/kernels/cuda/device/attention/{}.cuh>\n\n", header);
   if (keys) {
     code += "namespace scores {\n" + warpgroup_mma(64, k.dtype, true, true) + "}\n";
@@ -180,8 +190,10 @@ jit::Source attention_backward_source(const Kernel& k) {
   code += format("struct Config {\n  using Element = {};\n{}", device_type_name(k.dtype),
                  keys ? "  using Scores = ::scores::Mma;\n  using Rows = ::rows::Mma;\n"
                       : "  using Mma = ::Mma;\n");
-  code += format("  static constexpr int dim = {}, block = {}, stages = {};\n};\n", k.dim, k.block,
-                 k.stages);
+  code += format(
+      "  static constexpr int dim = {}, block = {}, stages = {};\n"
+      "  static constexpr bool banded = {};\n};\n",
+      k.dim, k.block, k.stages, k.banded);
   code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
   code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n", threads,
                  shared_bytes(k));
@@ -202,8 +214,8 @@ jit::Source attention_numbers_warpgroup_source(const AttentionNumbersKernel& k) 
   code += format(
       "extern \"C\" __global__ void {}(\n"
       "    const __grid_constant__ AttentionBackwardArguments<{}, float> arguments,\n"
-      "    unsigned rows, int* odd) {\n"
-      "  attention_numbers<{}, {}>(arguments, rows, odd);\n}\n",
+      "    unsigned total, unsigned numbers, float* log_sums, float* means, int* odd) {\n"
+      "  attention_numbers<{}, {}>(arguments, total, numbers, log_sums, means, odd);\n}\n",
       name, type, type, k.lanes);
   return {name, code, device_headers()};
 }
@@ -215,8 +227,10 @@ std::vector<Kernel> all_attention_backward_kernels() {
       for (const int block : {16, 32, 64, 128}) {
         const AttentionBackwardPlan plan = attention_backward_plan(
             {.capability = 90, .shared_bytes = 227 << 10, .block = block, .head_dim = dim});
-        all.push_back({Pass::key_gradient, dtype, dim, block, plan.key_stages});
-        all.push_back({Pass::query_gradient, dtype, dim, block, plan.query_stages});
+        for (const bool banded : {false, true}) {
+          all.push_back({Pass::key_gradient, dtype, dim, block, plan.key_stages, banded});
+          all.push_back({Pass::query_gradient, dtype, dim, block, plan.query_stages, banded});
+        }
       }
   return all;
 }
@@ -226,12 +240,14 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
                                            const Layout& layout,
                                            const SparseAttentionGradients& gradients,
                                            const Tensor& log_sums, const Tensor& means,
-                                           const SparseAttentionOptions& options, Stream stream) {
+                                           const SparseAttentionOptions& options, bool banded,
+                                           Stream stream) {
   constexpr const char* op = "sparse_attention_backward";
   const Backward b{q, k, v, forward, dout, layout, gradients, options, stream};
   const AttentionBackwardPlan plan = attention_backward_plan(b.problem());
   if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return {};
-  if (log_sums.numel() > UINT32_MAX / 16) return {};  // threads that find numbers
+  const int64_t numbers = q.size(0) * q.size(1) * layout.height();
+  if (numbers > UINT32_MAX / 16) return {};  // threads that find them
   const Device device = stream.device();
   const int block = layout.block(), side = std::min(block, 64);
   const int key_rows = block == 128 ? 128 : 64;  // of a strip
@@ -253,6 +269,11 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   const Tensor ds = Tensor::empty({values, block, block}, q.dtype(), device);
   const Tensor odd = Tensor::empty({1}, i32, device);
   fill_zero(odd.data(), odd.bytes(), stream);
+  // The copy engine takes them by whole blocks.
+  const bool whole = q.size(2) == layout.height();
+  const Shape of_whole{q.size(0), q.size(1), layout.height()};
+  const Tensor whole_log_sums = whole ? log_sums : Tensor::empty(of_whole, f32, device);
+  const Tensor whole_means = whole ? means : Tensor::empty(of_whole, f32, device);
   const device::TensorMapWords ds_map = values_map(ds, block).encode(op);
   const StripShape by_key{.transposed = true, .side = key_rows / block},
       by_query{.side = 128 / block};
@@ -269,8 +290,8 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
       .dv = maps[6].encode(op),
       .list = key_list->list,
       .problem = b.common(),
-      .log_sums = log_sums.data<float>(),
-      .means = means.data<float>(),
+      .log_sums = whole_log_sums.data<float>(),
+      .means = whole_means.data<float>(),
       .seen = mask.defined() ? static_cast<const unsigned char*>(mask.data()) : nullptr};
   device::WarpgroupQueryGradientParams queries{.ds = ds_map,
                                                .k = maps[4].encode(op),
@@ -281,9 +302,11 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   keys.problem.long_strips =
       attention_long_strips(columns->offsets, columns->order, columns->count);
   queries.problem.long_strips = attention_long_strips(rows->offsets, rows->order, rows->count);
-  launch_numbers(b, log_sums, means, odd);
-  const Kernel key_kernel{Pass::key_gradient, q.dtype(), plan.dim, block, plan.key_stages};
-  const Kernel query_kernel{Pass::query_gradient, q.dtype(), plan.dim, block, plan.query_stages};
+  keys.problem.odd = queries.problem.odd = odd.data<int32_t>();
+  launch_numbers(b, log_sums, means, whole_log_sums, whole_means, odd);
+  const Kernel key_kernel{Pass::key_gradient, q.dtype(), plan.dim, block, plan.key_stages, banded};
+  const Kernel query_kernel{Pass::query_gradient, q.dtype(), plan.dim, block,
+                            plan.query_stages,    banded};
   for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
     launch_heads(keys, queries, key_kernel, query_kernel, b, first,
                  std::min(plan.heads, plan.kv_heads - first));

@@ -51,11 +51,20 @@ Met met_by(const AttentionTileLists& lists, const Layout& layout, const Attentio
   return met;
 }
 
+/// Whether any of a block's queries sees any key of a piece, one by one.
+bool meets(int query, int queries, int key, int keys, const AttentionTiling& tiling) {
+  for (int i = query; i < query + queries; ++i)
+    for (int j = key; j < key + keys; ++j)
+      if (tiling.first <= j - i && j - i <= tiling.last) return true;
+  return false;
+}
+
 void check(const Layout& layout, const AttentionTiling& tiling) {
   CAPTURE(layout.block());
   CAPTURE(tiling.groups);
   CAPTURE(tiling.cols);
-  CAPTURE(tiling.causal);
+  CAPTURE(tiling.first);
+  CAPTURE(tiling.last);
   const AttentionTileLists lists = attention_tile_lists(layout, tiling);
   const int block = layout.block(), piece = tiling.piece(block), side = std::min(block, 64);
   REQUIRE(lists.heads == layout.heads());
@@ -65,7 +74,7 @@ void check(const Layout& layout, const AttentionTiling& tiling) {
     for (int query = 0; query < layout.height(); query += side)
       for (int key = 0; key < layout.width(); key += piece)
         if (layout.contains(head, query / block, key / block) &&
-            !(tiling.causal && key > query + side - 1))
+            meets(query / block * block, block, key, piece, tiling))
           wanted[{head, query, key}] = 1;
   CHECK(met_by(lists, layout, tiling) == wanted);
   for (int head = 0; head < lists.heads; ++head) {
@@ -83,8 +92,10 @@ TEST_CASE("sparse_attention: lists of tiles hold each block once, whatever the l
   std::mt19937 random(7);
   for (const int block : {16, 32, 64, 128})
     for (const AttentionTiling tiling :
-         {AttentionTiling{2, 128, false}, AttentionTiling{2, 128, true},
-          AttentionTiling{2, 64, true}, AttentionTiling{3, 128, false}})
+         {AttentionTiling{2, 128}, AttentionTiling{2, 128, -AttentionReach::far, 0},
+          AttentionTiling{2, 64, -AttentionReach::far, 0}, AttentionTiling{3, 128},
+          AttentionTiling{2, 128, -100, 0}, AttentionTiling{2, 128, -37, 45},
+          AttentionTiling{2, 64, -AttentionReach::far, -70}, AttentionTiling{2, 128, 33, 200}})
       for (const double density : {0.0, 0.05, 0.3, 0.8, 1.0})
         for (const int rows : {0, 1, 2, 5, 13})
           check(*random_layout(random, 1 + rows % 2, rows, 3 + rows / 2 * 3, block, density),
@@ -94,7 +105,7 @@ TEST_CASE("sparse_attention: lists of tiles hold each block once, whatever the l
 TEST_CASE("sparse_attention: a tile that one warpgroup keeps is full, but for the last") {
   std::mt19937 random(11);
   const LayoutPtr layout = random_layout(random, 1, 2, 64, 64, 0.4);
-  const AttentionTileLists lists = attention_tile_lists(*layout, {2, 128, false});
+  const AttentionTileLists lists = attention_tile_lists(*layout, {2, 128});
   REQUIRE(lists.tiles == 1);
   int products = 0, blocks = 0;
   for (size_t r = 0; r < lists.records.size() / 4; ++r)

@@ -15,6 +15,15 @@ struct AttentionTiles {
   int ahead;  ///< of each head so many tiles have far more work than the others: they go first
 };
 
+/// Query i sees key j where first <= j - i <= last; `far` stands for no bound.
+struct AttentionReach {
+  static constexpr int far = 1 << 30;
+  int first = -far, last = far;
+
+  /// Kernels that are not `banded` know of two: everything, and up to the diagonal.
+  constexpr bool causal() const { return last < far; }
+};
+
 struct WarpgroupAttentionParams {
   TensorMapWords q, k, v;
   AttentionTiles list;
@@ -29,7 +38,7 @@ struct WarpgroupAttentionParams {
   int batch_heads, window;  ///< heads of all batches, and how many of them are under way at a time
   int queries, keys, head_dim;
   float scale;  ///< of scores, for powers of two
-  bool causal;
+  AttentionReach reach;
 };
 
 }  // namespace bs::cuda::device

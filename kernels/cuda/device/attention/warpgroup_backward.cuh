@@ -21,7 +21,8 @@ struct WarpgroupKeyGradient {
   static constexpr int dim = Config::dim, block = Config::block, stages = Config::stages;
   static constexpr int pieces = dim / 64;  // of 64 columns, 128 bytes
   static constexpr int groups = 2;         // warpgroups that multiply
-  using Steps = AttentionKeySteps<block>;
+  static constexpr bool banded = Config::banded;
+  using Steps = AttentionKeySteps<block, banded>;
   using Step = typename Steps::Step;
   using Keys = typename Steps::Keys;
   static constexpr int team_groups = Steps::team_groups, teams = groups / team_groups;
@@ -73,19 +74,6 @@ struct WarpgroupKeyGradient {
     }
   };
 
-  /// The first entry of a list that any of the keys from `key` on see.
-  __device__ static int skip_hidden(const StripList& list, int begin, int end, int key) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    int hidden = 32;
-    while (hidden == 32 && begin < end) {
-      const bool before =
-          begin + lane < end && (__ldg(list.cols + begin + lane) + 1) * block <= key;
-      hidden = __popc(__ballot_sync(~0u, before));
-      begin += hidden;
-    }
-    return begin;
-  }
-
   template <class Ring>
   __device__ static void copy_step(const WarpgroupKeyGradientParams& p, Team& team,
                                    unsigned buffers, Ring& at, const Ahead& now, int half, int b,
@@ -103,10 +91,11 @@ struct WarpgroupKeyGradient {
     if (lane == 0) full.arrive_expecting(stage_bytes + present * side * 8);
     const unsigned to = buffers + at.stage * stage_bytes;
     const unsigned numbers = shared_address(team.numbers[at.stage]);
-    const long long row = (static_cast<long long>(b) * p.problem.heads + h) * p.problem.queries;
+    const long long row = (static_cast<long long>(b) * p.problem.heads + h) * p.problem.numbers;
 #pragma unroll
     for (int e = 0; e < entries; ++e) {
       const int first = __shfl_sync(~0u, query, e);
+      const bool there = __shfl_sync(~0u, now.row, e) >= 0;
       if (lane == 0) {
 #pragma unroll
         for (int piece = 0; piece < pieces; ++piece) {
@@ -114,7 +103,7 @@ struct WarpgroupKeyGradient {
           load_box(there, p.q, full, piece * 64, first, h, b, 0);
           load_box(there + stage_rows_bytes, p.dout, full, piece * 64, first, h, b, 0);
         }
-        if (first < p.problem.queries) {
+        if (there) {
           load_bytes(numbers + e * side * 4, p.log_sums + row + first, side * 4, full);
           load_bytes(numbers + 256 + e * side * 4, p.means + row + first, side * 4, full);
         }
@@ -150,8 +139,13 @@ struct WarpgroupKeyGradient {
       for (int h = place.head * a.group; h < (place.head + 1) * a.group; ++h) {
         const int of = (a.layout_heads == 1 ? 0 : h) * p.list.strips + place.strip;
         int from = p.list.offsets[of];
-        const int end = p.list.offsets[of + 1];
-        if (a.causal) from = skip_hidden(p.list, from, end, place.key());
+        int end = p.list.offsets[of + 1];
+        if (banded) {
+          from = skip_hidden<block>(p.list, from, end, place.key() - a.reach.last);
+          end = cut_hidden<block>(p.list, from, end, place.key() + strip - a.reach.first);
+        } else if (a.reach.causal()) {
+          from = skip_hidden<block>(p.list, from, end, place.key());
+        }
         Ahead next(p.list, from, end);
 #pragma unroll 1
         for (; from < end; from += entries) {
@@ -256,7 +250,9 @@ struct WarpgroupKeyGradient {
         team.full[at.stage].wait(at.parity);
         const int query = team.steps[at.stage].query[0];
         if (query < 0) return false;
-        if (block < 128 || !p.problem.causal || query + 63 >= last - 63) return true;
+        // Bounded on both sides, steps that nobody sees could fill the ring while one is held.
+        if (block < 128 || banded || !p.problem.reach.causal() || query + 63 >= last - 63)
+          return true;
         release(at.stage);
         at.advance();
       }
@@ -324,12 +320,13 @@ struct WarpgroupKeyGradient {
 
     __device__ Keys keys_of(const Place& place) const {
       Keys keys{place.key() + own() * 64, 0};
-      if (!p.seen) return keys;
+      if (!p.seen && !banded) return keys;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int key = keys.first + thread() / 32 * 16 + thread() % 32 / 4 + 8 * i;
         const long long at = static_cast<long long>(place.batch) * p.problem.keys + key;
-        keys.padding |= static_cast<unsigned>(key < p.problem.keys && p.seen[at] == 0) << i;
+        const bool padded = key < p.problem.keys ? p.seen != nullptr && p.seen[at] == 0 : banded;
+        keys.padding |= static_cast<unsigned>(padded) << i;
       }
       keys.padding |= __any_sync(~0u, keys.padding != 0) ? 4 : 0;
       return keys;
@@ -358,7 +355,7 @@ struct WarpgroupKeyGradient {
           const float* numbers = team.numbers[now][0] + threadIdx.x % 4 * 2;
           warpgroup_wait<2>();
           warpgroup_pin(s);
-          const unsigned seen = keys.seen(team.steps[now], p.problem.causal);
+          const unsigned seen = keys.seen(team.steps[now], p.problem.reach);
 #pragma unroll
           for (int i = 0; i < 32; i += 4) {
             const float2 log_sum = *reinterpret_cast<const float2*>(numbers + i * 2);
@@ -366,7 +363,7 @@ struct WarpgroupKeyGradient {
             for (int j = 0; j < 4; ++j)
               s[i + j] = exp2_of(s[i + j] * scale - (j % 2 ? log_sum.y : log_sum.x));
           }
-          if (!keys.whole(seen)) keys.hide(s, team.steps[now], p.problem.causal, seen);
+          if (!keys.whole(seen)) keys.hide(s, team.steps[now], p.problem.reach, seen);
           warpgroup_wait<1>();
           started = leaving >= 0;
           if (started) release(leaving);
@@ -383,7 +380,7 @@ struct WarpgroupKeyGradient {
             for (int j = 0; j < 4; ++j)
               dp[i + j] = s[i + j] * (dp[i + j] - (j % 2 ? mean.y : mean.x));
           }
-          if (!keys.whole(seen)) keys.hide(dp, team.steps[now], p.problem.causal, seen);
+          if (!keys.whole(seen)) keys.hide(dp, team.steps[now], p.problem.reach, seen);
           warpgroup_wait<0>();
           leave(dp, weights, turn);
           at.advance();
@@ -407,6 +404,7 @@ struct WarpgroupKeyGradient {
       if (threadIdx.x % 32 == 0) team.free.arrive();
       const Place place(p, item);
       const Keys stored{keys.first, leaving < 0 ? ~0u : keys.padding};
+      if (leaving >= 0 && not_finite(dk) + not_finite(dv) != 0) *p.problem.odd = 1;
       store_rows(p.dk, dk, p.problem.scale, stored, place);
       store_rows(p.dv, dv, 1, stored, place);
     }

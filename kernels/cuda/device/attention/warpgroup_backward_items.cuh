@@ -18,6 +18,40 @@ __device__ Word read_for_all(const Word& word) {
   if (threadIdx.x % 32 == 0) value = word;
   return __shfl_sync(~0u, value, 0);
 }
+/// The first entry of a list, ascending, whose block does not end at `first` or before.
+template <int block>
+__device__ int skip_hidden(const StripList& list, int begin, int end, int first) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  int hidden = 32;
+  while (hidden == 32 && begin < end) {
+    const bool before =
+        begin + lane < end && (__ldg(list.cols + begin + lane) + 1) * block <= first;
+    hidden = __popc(__ballot_sync(~0u, before));
+    begin += hidden;
+  }
+  return begin;
+}
+/// The end of those whose block does not begin at `past` or behind it.
+template <int block>
+__device__ int cut_hidden(const StripList& list, int begin, int end, int past) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  int hidden = 32;
+  while (hidden == 32 && begin < end) {
+    const bool behind =
+        end - lane - 1 >= begin && __ldg(list.cols + end - lane - 1) * block >= past;
+    hidden = __popc(__ballot_sync(~0u, behind));
+    end -= hidden;
+  }
+  return end;
+}
+/// What to add to a sum that shows whether any of these is not finite: 0, or NaN.
+template <int N>
+__device__ float not_finite(const float (&sums)[N]) {
+  float zero = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i) zero += 0 * sums[i];
+  return zero;
+}
 /// Called once by each of `workers` that found no more: the last one puts the counters back.
 __device__ inline void leave_attention(const WarpgroupAttention& p, int workers) {
   if (atomicAdd(p.next + 1, 1) + 1 == workers) p.next[0] = p.next[1] = 0;

@@ -1,12 +1,14 @@
 #pragma once
 // The steps that a strip of keys takes over the queries that it meets, and which of their scores
 // are hidden.
+#include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
 #include <bs/kernels/cuda/device/ptx/warpgroup.cuh>
 
 namespace bs::cuda::device {
 
-/// For blocks of one size. A strip of keys meets 64 queries a step, blocks or halves of blocks.
-template <int block>
+/// For blocks of one size. `banded` as AttentionHide has it. A strip of keys meets 64 queries a
+/// step, blocks or halves of blocks.
+template <int block, bool banded>
 struct AttentionKeySteps {
   static constexpr int team_groups =
       block == 128 ? 2 : 1;                             // warpgroups with 64 keys of a strip each
@@ -24,13 +26,14 @@ struct AttentionKeySteps {
   /// The keys of a warpgroup.
   struct Keys {
     int first;
-    unsigned padding;  ///< a bit for each of a lane's rows, and one for any of the warp's
+    unsigned padding;  ///< a bit for each of a lane's rows that nobody sees, and one for any of the
+                       ///< warp's
 
     __device__ bool padded(int row) const { return (padding >> row & 1) != 0; }
 
     /// Which entries of a step the warp's keys have blocks of, a bit each; and one more where some
     /// of the scores there may be hidden.
-    __device__ unsigned seen(const Step& step, bool causal) const {
+    __device__ unsigned seen(const Step& step, const AttentionReach& reach) const {
       constexpr unsigned all = (1U << entries) - 1;
       unsigned bits = all;
       if constexpr (block < 64) {
@@ -40,14 +43,21 @@ struct AttentionKeySteps {
         for (int e = 0; e < entries; ++e)
           bits |= static_cast<unsigned>(step.value[e * cols + column] >= 0) << e;
       }
-      if (padding != 0 || (causal && step.query[0] < first + 63)) bits |= all + 1;
+      bool hides = padding != 0;
+      if (banded)
+        hides = hides || step.query[0] < first + 63 - reach.last ||
+                step.query[entries - 1] + side - 1 > first - reach.first;
+      else
+        hides = hides || (reach.causal() && step.query[0] < first + 63);
+      if (hides) bits |= all + 1;
       return bits;
     }
     /// Whether none of the scores is hidden.
     __device__ static bool whole(unsigned seen) { return seen == (1U << entries) - 1; }
 
     /// Sets those of a step to zero that are hidden.
-    __device__ void hide(float (&sums)[32], const Step& step, bool causal, unsigned seen) const {
+    __device__ void hide(float (&sums)[32], const Step& step, const AttentionReach& reach,
+                         unsigned seen) const {
       if constexpr (block < 64) {
 #pragma unroll
         for (int i = 0; i < 32; ++i)
@@ -55,15 +65,23 @@ struct AttentionKeySteps {
       }
       if (seen >> entries == 0) return;
       const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
-      int own[2];
+      int least[2];  // the first query that sees each of this lane's keys, less its place
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        own[i] = padded(i) ? 0x7fffffff
-                 : causal  ? first + thread / 32 * 16 + lane / 4 + 8 * i - lane % 4 * 2
-                           : 0;
+      for (int i = 0; i < 2; ++i) {
+        const int own = first + thread / 32 * 16 + lane / 4 + 8 * i - lane % 4 * 2;
+        least[i] = padded(i) ? 0x7fffffff : banded ? own - reach.last : reach.causal() ? own : 0;
+      }
+      // One comparison for both bounds takes no register for the second.
+      const auto span = static_cast<unsigned>(reach.last) - static_cast<unsigned>(reach.first);
 #pragma unroll
-      for (int i = 0; i < 32; ++i)
-        if (step.query[i / 4 * 8 / side] + i / 4 * 8 % side + i % 2 < own[i / 2 % 2]) sums[i] = 0;
+      for (int i = 0; i < 32; ++i) {
+        const int query = step.query[i / 4 * 8 / side] + i / 4 * 8 % side + i % 2;
+        const int from = least[i / 2 % 2];
+        const bool hidden = banded
+                                ? static_cast<unsigned>(query) - static_cast<unsigned>(from) > span
+                                : query < from;
+        if (hidden) sums[i] = 0;
+      }
     }
   };
 };

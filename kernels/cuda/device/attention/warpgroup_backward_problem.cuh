@@ -2,6 +2,7 @@
 // What a launch of the backward kernels of attention on wgmma tells them: plain data, and the same
 // to the host's compiler, which fills it, as to the device's.
 #include <bs/kernels/cuda/device/attention/attention_problem.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_problem.cuh>
 
 namespace bs::cuda::device {
@@ -19,13 +20,15 @@ struct AttentionValues {
 /// What both passes know.
 struct WarpgroupAttention {
   int heads, group, queries, keys, layout_heads;
-  bool causal;
+  int numbers;  ///< of queries that a head has in log_sums and means: those of whole blocks
+  AttentionReach reach;
   float scale;
   AttentionValues values;
   int first_head,
       head_count;   ///< of this launch, in (batch entry, head) order: the pass' own heads
   int long_strips;  ///< of a head, those that all heads have taken before any other strip
   int* next;        ///< two zeros: items taken, workers that found no more
+  int* odd;         ///< becomes 1 where a gradient is not finite
 };
 
 /// What item `item` of a launch is: a head of its, and how many of that head's strips are longer.
@@ -48,7 +51,7 @@ struct WarpgroupKeyGradientParams {
   TensorMapWords dk, dv;
   StripList list;  ///< strips of block columns
   WarpgroupAttention problem;
-  const float *log_sums, *means;  ///< as in AttentionBackwardArguments
+  const float *log_sums, *means;  ///< as in AttentionBackwardArguments, but [batch, heads, numbers]
   const unsigned char* seen;      ///< [batch, keys], 0 for padding, or null
 };
 

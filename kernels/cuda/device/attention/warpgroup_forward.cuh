@@ -318,7 +318,7 @@ struct AttentionForwardKernel {
     /// Scores become weights; their keys are given back.
     __device__ __forceinline__ void fold() {
       warpgroup_pin(scores);
-      const AttentionHide<T, cols, piece> hide(p, walk.row, walk.head);
+      const AttentionHide<T, cols, piece, Config::banded> hide(p, walk.row, walk.head);
       hide.apply(scores, walk.mask, walk.s.tiles[walk.keys.stage].keys);
       walk.give_back(walk.keys);
       softmax.fold(scores, p.scale);

@@ -13,20 +13,23 @@
 namespace bs::cuda::device {
 
 /// The numbers of each query that the other passes need, as attention_row_numbers gives them;
-/// `lanes` threads a query, 8 elements each. Sets `odd` where one is not finite, but for queries
-/// that see no key: whatever else is not finite and seen shows in them.
+/// `lanes` threads a query, 8 elements each. They go to `whole` as well, in which a head has
+/// `numbers` of them: behind its last query those of one that sees no key. Sets `odd` where one is
+/// not finite, but for queries that see no key.
 template <class T, int lanes>
 __device__ inline void attention_numbers(const AttentionBackwardArguments<T, float>& a,
-                                         unsigned total, int* odd) {
+                                         unsigned total, unsigned numbers, float* whole_log_sums,
+                                         float* whole_means, int* odd) {
   const unsigned at = (blockIdx.x * blockDim.x + threadIdx.x) / lanes;
   const AttentionProblem& p = a.problem;
   const int lane = static_cast<int>(threadIdx.x) % lanes, d = lane * 8;
-  const auto queries = static_cast<unsigned>(p.queries), heads = static_cast<unsigned>(p.heads);
-  const unsigned of = at / queries;
-  const int row = static_cast<int>(at - of * queries);
+  const auto heads = static_cast<unsigned>(p.heads);
+  const unsigned of = at / numbers;
+  const int row = static_cast<int>(at - of * numbers);
+  const bool is_query = at < total && row < p.queries;
   const int b = static_cast<int>(of / heads), h = static_cast<int>(of % heads);
   float sum = 0;
-  if (at < total && d < p.head_dim) {
+  if (is_query && d < p.head_dim) {
     const Pack<T, 8> x = *reinterpret_cast<const Pack<T, 8>*>(a.out.at(b, h) + row * a.out.row + d);
     const Pack<T, 8> y =
         *reinterpret_cast<const Pack<T, 8>*>(a.dout.at(b, h) + row * a.dout.row + d);
@@ -37,9 +40,15 @@ __device__ inline void attention_numbers(const AttentionBackwardArguments<T, flo
   for (int offset = lanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   if (lane != 0 || at >= total) return;
   const float infinity = -minus_infinity<float>();
-  const float log_sum = a.lse[at];
-  a.log_sums[at] = log_sum == -infinity ? infinity : log_sum * 1.4426950408889634F;
-  a.means[at] = sum;
+  const long long dense = static_cast<long long>(of) * p.queries + row;
+  const float log_sum = is_query ? a.lse[dense] : -infinity;
+  const float scaled = log_sum == -infinity ? infinity : log_sum * 1.4426950408889634F;
+  whole_log_sums[at] = scaled;
+  whole_means[at] = sum;
+  if (is_query && whole_means != a.means) {
+    a.log_sums[dense] = scaled;
+    a.means[dense] = sum;
+  }
   if (!(fabsf(sum) < infinity) || !(log_sum < infinity)) *odd = 1;
 }
 
@@ -48,7 +57,7 @@ struct WarpgroupQueryGradient {
   using T = typename Config::Element;
   static constexpr int dim = Config::dim, block = Config::block, stages = Config::stages;
   static constexpr int pieces = dim / 64;
-  static constexpr bool small = block < 64;
+  static constexpr bool small = block < 64, banded = Config::banded;
   static constexpr int groups = 2;  // warpgroups that multiply
   static constexpr int strip = 64 * groups, rows = strip / block;
   static constexpr int side = small ? block : 64;  // keys of one entry of a stage
@@ -92,17 +101,12 @@ struct WarpgroupQueryGradient {
     __device__ int query() const { return strip * WarpgroupQueryGradient::strip; }
   };
 
-  /// The entries of a list that any of the queries before `end_query` see.
-  __device__ static int cut_hidden(const StripList& list, int begin, int end, int end_query) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    int hidden = 32;
-    while (hidden == 32 && begin < end) {
-      const bool behind =
-          end - lane - 1 >= begin && __ldg(list.cols + end - lane - 1) * block >= end_query;
-      hidden = __popc(__ballot_sync(~0u, behind));
-      end -= hidden;
-    }
-    return end;
+  /// Whether none of `size` queries from one on sees any of as many keys.
+  template <int size>
+  __device__ static bool hides(const WarpgroupAttention& a, int query, int key) {
+    if (banded)
+      return key - query > a.reach.last + size - 1 || key - query < a.reach.first - (size - 1);
+    return a.reach.causal() && key > query + size - 1;
   }
 
   /// What the copies of one stage need, looked up ahead of them; lane q has slot q and slice q.
@@ -118,7 +122,8 @@ struct WarpgroupQueryGradient {
       const int number = __ldg(p.list.blocks + static_cast<long long>(from + entry) * rows + row);
       const int column = __ldg(p.list.cols + from + entry);
       // Of what is hidden altogether, no gradients were left.
-      const bool hidden = p.problem.causal && column > place.strip * rows + row;
+      const bool hidden =
+          hides<block>(p.problem, (place.strip * rows + row) * block, column * block);
       if (number >= 0 && !hidden) value = p.problem.values.at(place.batch, place.head, number);
     }
   };
@@ -163,7 +168,7 @@ struct WarpgroupQueryGradient {
     unsigned present = 0;
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
-      const bool hidden = p.problem.causal && place.query() + g * 64 + 63 < key;
+      const bool hidden = hides<64>(p.problem, place.query() + g * 64, key);
       present |= static_cast<unsigned>(value[g] >= 0 && !hidden) << g;
     }
     s.tiles[stage] = present;
@@ -219,7 +224,12 @@ struct WarpgroupQueryGradient {
       const Place place(p, item);
       int from = p.list.offsets[place.layout_strip];
       int end = p.list.offsets[place.layout_strip + 1];
-      if (a.causal) end = cut_hidden(p.list, from, end, place.query() + strip);
+      if (banded) {
+        from = skip_hidden<block>(p.list, from, end, place.query() + a.reach.first);
+        end = cut_hidden<block>(p.list, from, end, place.query() + strip + a.reach.last);
+      } else if (a.reach.causal()) {
+        end = cut_hidden<block>(p.list, from, end, place.query() + strip);
+      }
       Ahead next(p, place, from, end);
 #pragma unroll 1
       for (; from < end; from += slices) {
@@ -314,6 +324,7 @@ struct WarpgroupQueryGradient {
       }
       warpgroup_wait<0>();
       warpgroup_pin(sums);
+      if (not_finite(sums) != 0) *p.problem.odd = 1;
       if (elected) {
         if (leaving >= 0) s.empty[leaving].arrive();
         s.empty[at.stage].arrive();

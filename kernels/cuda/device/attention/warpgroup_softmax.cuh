@@ -3,6 +3,7 @@
 // columns 8 n + 2 (lane % 4) and the next one of rows lane / 4 and lane / 4 + 8, in elements
 // 4 n, 4 n + 1 and 4 n + 2, 4 n + 3.
 #include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
+#include <bs/kernels/cuda/device/ptx/warpgroup.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
 namespace bs::cuda::device {
@@ -126,8 +127,9 @@ struct WarpgroupSoftmax {
   }
 };
 
-/// Hides scores of keys that a row does not see.
-template <class T, int Cols, int Piece>
+/// Hides scores of keys that a row does not see. `banded`: rows see keys within any two bounds, and
+/// the last block of keys may be cut.
+template <class T, int Cols, int Piece, bool banded>
 struct AttentionHide {
   static constexpr int pieces = Cols / Piece;
   static constexpr unsigned all = pieces == 32 ? ~0u : (1u << pieces) - 1;
@@ -150,32 +152,82 @@ struct AttentionHide {
       }
     }
     bool edge = p.seen != nullptr;
-    if (p.causal) {
+    if (banded) {
+#pragma unroll
+      for (int n = 0; n < pieces; ++n)
+        edge = edge || keys[n] + Piece - 1 > row + p.reach.last ||
+               keys[n] < row + 15 + p.reach.first || keys[n] + Piece > p.keys;
+    } else if (p.reach.causal()) {
 #pragma unroll
       for (int n = 0; n < pieces; ++n) edge = edge || keys[n] + Piece - 1 > row;
     }
-    if (edge) hide_keys(s, present, keys);
+    if (!edge) return;
+    if constexpr (banded)
+      hide_beyond(s, present, keys);
+    else
+      hide_keys(s, present, keys);
   }
 
  private:
-  __device__ __forceinline__ void hide_keys(float (&s)[Cols / 2], unsigned present,
-                                            const int (&keys)[pieces]) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int least = p.causal ? row + lane / 4 : 0x7fffff00;
-    const unsigned char* const seen =
-        p.seen ? p.seen + head / p.heads * static_cast<long long>(p.keys) : nullptr;
+  /// Kernels that are banded have no register left to keep it in.
+  __device__ static int lane() {
+    return static_cast<int>(banded ? fresh_thread() : threadIdx.x) % 32;
+  }
+  /// The keys of this lane, two at a time: visit(first of the two, its element, whether it is
+  /// there).
+  template <class Visit>
+  __device__ __forceinline__ static void visit_pairs(unsigned present, const int (&keys)[pieces],
+                                                     const Visit& visit) {
+    const int pair = lane() % 4 * 2;
 #pragma unroll
     for (int n = 0; n < Cols / 8; ++n) {
       constexpr int per_piece = Piece / 8;
-      const bool there = present >> n / per_piece & 1;
-      const int key = keys[n / per_piece] + n % per_piece * 8 + lane % 4 * 2;
+      visit(keys[n / per_piece] + n % per_piece * 8 + pair, 4 * n,
+            (present >> n / per_piece & 1) != 0);
+    }
+  }
+  __device__ __forceinline__ const unsigned char* padding() const {
+    return p.seen ? p.seen + head / p.heads * static_cast<long long>(p.keys) : nullptr;
+  }
+  __device__ __forceinline__ int own_row() const { return row + lane() / 4; }
+
+  __device__ __forceinline__ void hide_keys(float (&s)[Cols / 2], unsigned present,
+                                            const int (&keys)[pieces]) const {
+    const int most = p.reach.causal() ? own_row() : 0x7fffff00;
+    const unsigned char* const seen = padding();
+    visit_pairs(present, keys, [&](int key, int at, bool there) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const bool open = seen == nullptr || (there && seen[key + i] != 0);
-        if (!open || key + i > least) s[4 * n + i] = minus_infinite();
-        if (!open || key + i > least + 8) s[4 * n + 2 + i] = minus_infinite();
+        if (!open || key + i > most) s[at + i] = minus_infinite();
+        if (!open || key + i > most + 8) s[at + 2 + i] = minus_infinite();
       }
+    });
+  }
+  /// A row after the other, which takes fewer registers.
+  __device__ __forceinline__ void hide_beyond(float (&s)[Cols / 2], unsigned present,
+                                              const int (&keys)[pieces]) const {
+#pragma unroll 1
+    for (int h = 0; h < 2; ++h) {
+      const int first = own_row() + 8 * h + p.reach.first;
+      const int last = min(own_row() + 8 * h + p.reach.last, p.keys - 1);
+      visit_pairs(present, keys, [&](int key, int at, bool) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const bool hidden = key + i < first || key + i > last;
+          if (h == 0 && hidden) s[at + i] = minus_infinite();
+          if (h == 1 && hidden) s[at + 2 + i] = minus_infinite();
+        }
+      });
     }
+    const unsigned char* const seen = padding();
+    if (seen == nullptr) return;
+    visit_pairs(present, keys, [&](int key, int at, bool there) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (!there || key + i >= p.keys || seen[key + i] == 0)
+          s[at + i] = s[at + 2 + i] = minus_infinite();
+    });
   }
 };
 

@@ -100,7 +100,7 @@ Tensor table_gradient(const Tensor& diagonals, const Tensor& table, const Layout
 
 }  // namespace
 
-bool is_plain(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+bool is_plain(const Tensor& q, const Tensor& v, const Layout& layout,
               const SparseAttentionOptions& o) {
   const bool scores = o.softcap == 0 && !o.mask.defined() && !o.packed_mask.defined() &&
                       !o.bias.defined() && !o.relative_bias.defined() &&

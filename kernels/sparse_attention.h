@@ -107,7 +107,7 @@ Tensor sparse_attention_qkv_backward(const Tensor& qkv, int heads,
 
 /** @brief Whether a problem has no more than scale, causal, an offset, windows, a key-padding mask
  *  and shared keys and values: what kernels for the simple case ask before they take over. */
-bool is_plain(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+bool is_plain(const Tensor& q, const Tensor& v, const Layout& layout,
               const SparseAttentionOptions& options);
 
 /// `scale` in the options is the factor itself. Tensors may be views with a dense last axis; lse,

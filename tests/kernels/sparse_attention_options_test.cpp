@@ -294,18 +294,18 @@ TEST_CASE("sparse_attention: all options at once") {
 TEST_CASE("sparse_attention: which problems are plain") {
   const auto layout = all_blocks(3, 3, 8);
   const Tensor x = Tensor::empty({2, 2, 24, 8}, f32);
-  CHECK(is_plain(x, x, x, *layout, {}));
-  CHECK(is_plain(x, x, x, *layout, {.scale = 2, .causal = true}));
+  CHECK(is_plain(x, x, *layout, {}));
+  CHECK(is_plain(x, x, *layout, {.scale = 2, .causal = true}));
   SparseAttentionOptions o;
   o.sinks = Tensor::empty({2}, f32);
-  CHECK_FALSE(is_plain(x, x, x, *layout, o));
-  CHECK(is_plain(x.slice(2, 0, 20), x, x, *layout, {}));
+  CHECK_FALSE(is_plain(x, x, *layout, o));
+  CHECK(is_plain(x.slice(2, 0, 20), x, *layout, {}));
   SparseAttentionOptions window = causal(1);
   window.window_before = 5;
-  CHECK(is_plain(x, x, x, *layout, window));
+  CHECK(is_plain(x, x, *layout, window));
   window.first_query = 8;
-  CHECK_FALSE(is_plain(x.slice(2, 0, 8), x, x, *layout, window));
-  CHECK_FALSE(is_plain(x, x, Tensor::empty({2, 2, 24, 16}, f32), *layout, {}));
+  CHECK_FALSE(is_plain(x.slice(2, 0, 8), x, *layout, window));
+  CHECK_FALSE(is_plain(x, Tensor::empty({2, 2, 24, 16}, f32), *layout, {}));
 }
 
 TEST_CASE("sparse_attention refuses options that do not fit") {

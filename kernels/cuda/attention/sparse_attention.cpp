@@ -243,9 +243,9 @@ void launch_scores(const Problem& p, const SparseAttentionGradients& gradients, 
 
 /// Whether the kernels on wgmma may take it. Their lists are made on the host, which does not wait
 /// for a pattern that was made on the device.
-bool is_simple(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+bool is_simple(const Tensor& q, const Tensor& v, const Layout& layout,
                const SparseAttentionOptions& options) {
-  return layout.on_host() && is_plain(q, k, v, layout, options);
+  return layout.on_host() && is_plain(q, v, layout, options);
 }
 
 /// Whether queries see by other bounds than the diagonal, or lengths end within blocks.
@@ -271,7 +271,7 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
   // is not finite, the portable kernel computes all anew.
   Tensor said;
   const bool banded = is_banded(q, k, layout, options);
-  if (is_simple(q, k, v, layout, options)) {
+  if (is_simple(q, v, layout, options)) {
     const WarpgroupForward kernel =
         warpgroup_forward_for(queries, keys, values, layout, out, banded);
     if (kernel.dim > 0)
@@ -323,7 +323,7 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
   // that they met is not finite, and then the portable kernels compute it all anew.
   const bool banded = is_banded(q, k, layout, options);
   const Tensor said =
-      is_simple(q, k, v, layout, options)
+      is_simple(q, v, layout, options)
           ? sparse_attention_warpgroup_backward(queries, keys, values, forward, douts, layout,
                                                 gradients, log_sums, means, options, banded, stream)
           : Tensor();

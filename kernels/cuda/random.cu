@@ -2,6 +2,7 @@
 #include <bs/kernels/random.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
 
 namespace bs::cuda {
 
@@ -85,25 +86,33 @@ struct Bernoulli {
   }
 };
 
+/// A thread stores the numbers of a block at once where `to` lies at multiples of them.
 template <class T, class Draw>
-__global__ void random_kernel(T* to, int64_t n, RandomState state, Draw draw) {
+__global__ void random_kernel(T* to, int64_t n, bool aligned, RandomState state, Draw draw) {
+  constexpr int count = Draw::count;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  const int64_t blocks = (n + Draw::count - 1) / Draw::count;
+  const int64_t blocks = (n + count - 1) / count;
   for (int64_t b = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; b < blocks; b += step) {
-    T out[Draw::count];
-    draw(philox(state.seed, static_cast<uint64_t>(b), state.sequence()), out);
+    device::Pack<T, count> out;
+    draw(philox(state.seed, static_cast<uint64_t>(b), state.sequence()), out.at);
+    if (aligned && (b + 1) * count <= n) {
+      reinterpret_cast<device::Pack<T, count>*>(to)[b] = out;
+      continue;
+    }
 #pragma unroll
-    for (int k = 0; k < Draw::count; ++k)
-      if (b * Draw::count + k < n) to[b * Draw::count + k] = out[k];
+    for (int k = 0; k < count; ++k)
+      if (b * count + k < n) to[b * count + k] = out.at[k];
   }
 }
 
 template <class T, class Draw>
 void launch(const char* op, const Tensor& x, RandomState state, Draw draw, Stream stream) {
   constexpr int threads = 256;
+  constexpr size_t alignment = alignof(device::Pack<device_type<T>, Draw::count>);
   const int64_t n = x.numel();
+  const bool aligned = reinterpret_cast<uintptr_t>(x.data()) % alignment == 0;
   random_kernel<<<grid_size(ceil_div(n, Draw::count), threads, x.device()), threads, 0,
-                  native(stream)>>>(pointer<T>(x), n, state, draw);
+                  native(stream)>>>(pointer<T>(x), n, aligned, state, draw);
   BS_CUDA_CHECK_LAUNCH(op);
 }
 

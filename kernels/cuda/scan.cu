@@ -17,9 +17,13 @@ using device::Raw;
 using device::wide;
 
 constexpr int threads = 256;
-constexpr int items = 8;  ///< neighbours that a thread takes
-constexpr int64_t tile = threads * items;
 constexpr int64_t enough_rows = 512;  ///< not cut
+
+/// Neighbours that a thread takes: 16 bytes of them, so that a warp's lie side by side.
+template <class T>
+inline constexpr int items = 16 / static_cast<int>(sizeof(T));
+template <class T>
+inline constexpr int64_t tile = threads * items<T>;
 
 struct Sum {
   template <class W>
@@ -44,41 +48,41 @@ struct Direction {
   int64_t n;
   bool reverse, packed;
 
-  template <class T>
-  __device__ void load(const T* row, int64_t k, wide<T> identity, wide<T> (&values)[items]) const {
+  template <class T, int N = items<T>>
+  __device__ void load(const T* row, int64_t k, wide<T> identity, wide<T> (&values)[N]) const {
     if (packed && k < n) {
-      const auto raw = *reinterpret_cast<const Raw<T, items>*>(row + (reverse ? n - items - k : k));
-      device::widen_pack<T, items>(raw, values);
+      const auto raw = *reinterpret_cast<const Raw<T, N>*>(row + (reverse ? n - N - k : k));
+      device::widen_pack<T, N>(raw, values);
       if (reverse) turn(values);
       return;
     }
 #pragma unroll
-    for (int i = 0; i < items; ++i)
+    for (int i = 0; i < N; ++i)
       values[i] = k + i < n ? device::widen(row[reverse ? n - 1 - k - i : k + i]) : identity;
   }
-  template <class T>
-  __device__ void store(T* row, int64_t k, wide<T> (&values)[items]) const {
+  template <class T, int N = items<T>>
+  __device__ void store(T* row, int64_t k, wide<T> (&values)[N]) const {
     if (packed) {
       if (k >= n) return;
       if (reverse) turn(values);
-      const auto out = device::narrow_pack<T, items>(values);
-      *reinterpret_cast<Raw<T, items>*>(row + (reverse ? n - items - k : k)) =
-          reinterpret_cast<const Raw<T, items>&>(out);
+      const auto out = device::narrow_pack<T, N>(values);
+      *reinterpret_cast<Raw<T, N>*>(row + (reverse ? n - N - k : k)) =
+          reinterpret_cast<const Raw<T, N>&>(out);
       return;
     }
 #pragma unroll
-    for (int i = 0; i < items; ++i)
+    for (int i = 0; i < N; ++i)
       if (k + i < n) row[reverse ? n - 1 - k - i : k + i] = device::narrow<T>(values[i]);
   }
 
  private:
-  template <class W>
-  __device__ static void turn(W (&values)[items]) {
+  template <class W, int N>
+  __device__ static void turn(W (&values)[N]) {
 #pragma unroll
-    for (int i = 0; i < items / 2; ++i) {
+    for (int i = 0; i < N / 2; ++i) {
       const W first = values[i];
-      values[i] = values[items - 1 - i];
-      values[items - 1 - i] = first;
+      values[i] = values[N - 1 - i];
+      values[N - 1 - i] = first;
     }
   }
 };
@@ -91,6 +95,7 @@ __global__ void __launch_bounds__(threads)
                 int64_t chunk, Direction direction) {
   using W = wide<T>;
   using Scan = cub::BlockScan<W, threads>;
+  constexpr int N = items<T>;
   __shared__ typename Scan::TempStorage storage;
   constexpr W identity = Op::template identity<W>;
   const Op op;
@@ -98,14 +103,18 @@ __global__ void __launch_bounds__(threads)
   for (int64_t r = blockIdx.y; r < rows; r += gridDim.y) {
     W running = carries && blockIdx.x > 0 ? carries[r * chunks + blockIdx.x - 1] : identity;
     const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
-    for (int64_t first = begin; first < end; first += tile) {
-      const int64_t k = first + threadIdx.x * items;
-      W values[items];
-      direction.load(x + r * n, k, identity, values);
+    W values[N], next[N];
+    direction.load(x + r * n, begin + threadIdx.x * N, identity, next);
+    for (int64_t first = begin; first < end; first += tile<T>) {
+      const int64_t k = first + threadIdx.x * N;
 #pragma unroll
-      for (int i = 1; i < items; ++i) values[i] = op(values[i - 1], values[i]);
+      for (int i = 0; i < N; ++i) values[i] = next[i];
+      // On its way while this tile is scanned.
+      if (first + tile<T> < end) direction.load(x + r * n, k + tile<T>, identity, next);
+#pragma unroll
+      for (int i = 1; i < N; ++i) values[i] = op(values[i - 1], values[i]);
       W before, total;
-      Scan(storage).ExclusiveScan(values[items - 1], before, identity, op, total);
+      Scan(storage).ExclusiveScan(values[N - 1], before, identity, op, total);
       if (y) {
         before = op(running, before);
 #pragma unroll
@@ -124,10 +133,10 @@ void scan(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
   using D = device_type<T>;
   using W = wide<D>;
   const int64_t rows = x.size(0), n = x.size(1);
-  const int64_t chunks = rows >= enough_rows ? 1 : ceil_div(n, tile);
-  const int64_t chunk = chunks == 1 ? n : tile;
+  const int64_t chunks = rows >= enough_rows ? 1 : ceil_div(n, tile<D>);
+  const int64_t chunk = chunks == 1 ? n : tile<D>;
   const auto whole = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
-  const bool packed = n % items == 0 && whole(x.data()) && whole(y.data());
+  const bool packed = n % items<D> == 0 && whole(x.data()) && whole(y.data());
   const Direction direction{n, reverse, packed};
   const dim3 grid(static_cast<unsigned>(chunks),
                   static_cast<unsigned>(std::min<int64_t>(rows, 65535)));

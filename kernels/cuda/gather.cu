@@ -2,8 +2,11 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
 #include <bs/kernels/index_select.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/integers.cuh>
+#include <bs/kernels/cuda/walk.cuh>
 
 #include <cstring>
 #include <limits>
@@ -42,6 +45,38 @@ __global__ void gather_kernel(const U* x, Places places, U* y, U absent, int64_t
   }
 }
 
+constexpr int ahead = 4;  ///< elements whose loads a thread has on their way
+
+/// The same where [m, inner] are many, but fewer than 2^31: an o each blockIdx.y, no division of 64
+/// bits, and none at all for an inner of 1.
+template <class U, bool rows>
+__global__ void __launch_bounds__(threads)
+    gather_lines_kernel(const U* x, Places places, Divisor inner, U* y, U absent, int64_t outer) {
+  const auto line = static_cast<uint32_t>(places.m * places.inner);
+  const uint32_t first = blockIdx.x * (threads * ahead) + threadIdx.x;
+  for (int64_t o = blockIdx.y; o < outer; o += gridDim.y) {
+    const U* from = x + o * places.n * places.inner;
+    U* to = y + o * line;
+    int64_t at[ahead];
+#pragma unroll
+    for (int u = 0; u < ahead; ++u) {
+      const uint32_t e = first + u * threads;
+      if (e >= line) continue;
+      const uint32_t k = rows ? e : inner.divide(e), i = e - k * (rows ? 1 : inner.number);
+      const int64_t index =
+          places.index[o * places.outer_stride + k * places.stride + i * places.inner_stride];
+      at[u] = index >= 0 && index < places.n ? index * places.inner + i : -1;
+    }
+    U value[ahead];
+#pragma unroll
+    for (int u = 0; u < ahead; ++u)
+      if (first + u * threads < line) value[u] = at[u] < 0 ? absent : from[at[u]];
+#pragma unroll
+    for (int u = 0; u < ahead; ++u)
+      if (first + u * threads < line) to[first + u * threads] = value[u];
+  }
+}
+
 /// winner[place] = the last k that names it.
 __global__ void win_kernel(Places places, int* winner, int64_t count) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -66,6 +101,76 @@ __global__ void add_integers_kernel(const U* source, Places places, U* y, int64_
     const int64_t at = places(e);
     if (at >= 0) atomicAdd(y + at, source[e]);
   }
+}
+
+constexpr int warp = 32;
+constexpr unsigned all_lanes = 0xffffffffU;
+
+/// A row of sums that a warp adds to, 32 values at a time; values of one place in their order.
+template <class W>
+struct SummedRow {
+  W* sums;
+  uint8_t* tags;  ///< scratch: the last lane that named a place
+
+  __device__ void add(unsigned lane, int at, W value) const {
+    if (at >= 0) tags[at] = static_cast<uint8_t>(lane);
+    __syncwarp();
+    const bool shared = at >= 0 && tags[at] != lane;
+    if (!__any_sync(all_lanes, shared)) {
+      if (at >= 0) sums[at] += value;
+    } else {
+      const unsigned alike = __match_any_sync(all_lanes, at);
+      const unsigned turn = __popc(alike & ((1U << lane) - 1));
+      const unsigned turns = __reduce_max_sync(all_lanes, at >= 0 ? turn + 1 : 0);
+      for (unsigned t = 0; t < turns; ++t) {
+        if (at >= 0 && turn == t) sums[at] += value;
+        __syncwarp();
+      }
+    }
+    __syncwarp();
+  }
+};
+
+/// Adds source [rows, m] to y [rows, n], a warp a row, which it holds in shared memory meanwhile.
+template <class T>
+__global__ void __launch_bounds__(warp)
+    add_rows_kernel(const T* source, Places places, T* y, int64_t rows) {
+  using W = device::wide<T>;
+  extern __shared__ uint4 memory[];
+  const int64_t n = places.n, m = places.m;
+  const SummedRow<W> row{reinterpret_cast<W*>(memory),
+                         reinterpret_cast<uint8_t*>(memory) + n * sizeof(W)};
+  const unsigned lane = threadIdx.x;
+  for (int64_t o = blockIdx.x; o < rows; o += gridDim.x) {
+    for (int64_t j = lane; j < n; j += warp) row.sums[j] = device::widen(y[o * n + j]);
+    __syncwarp();
+    for (int64_t first = lane; first - lane < m; first += warp * ahead) {
+      int64_t index[ahead];
+      T values[ahead];
+#pragma unroll
+      for (int u = 0; u < ahead; ++u) {
+        const int64_t k = first + u * warp;
+        index[u] = k < m ? places.index[o * places.outer_stride + k * places.stride] : -1;
+        if (k < m) values[u] = source[o * m + k];
+      }
+#pragma unroll
+      for (int u = 0; u < ahead; ++u) {
+        const bool inside = index[u] >= 0 && index[u] < n;
+        row.add(lane, inside ? static_cast<int>(index[u]) : -1,
+                inside ? device::widen(values[u]) : W(0));
+      }
+    }
+    for (int64_t j = lane; j < n; j += warp) y[o * n + j] = device::narrow<T>(row.sums[j]);
+    __syncwarp();
+  }
+}
+
+/// Whether rows are enough to be shared out, and small enough to be held in shared memory.
+template <class W>
+size_t held_row_bytes(int64_t rows, int64_t n, int64_t inner) {
+  constexpr int64_t enough_rows = 32, most_bytes = 48 << 10;
+  const int64_t bytes = n * static_cast<int64_t>(sizeof(W) + 1);
+  return inner == 1 && rows >= enough_rows && bytes <= most_bytes ? static_cast<size_t>(bytes) : 0;
 }
 
 __global__ void flat_kernel(Places places, int64_t* flat, int64_t count) {
@@ -104,11 +209,23 @@ void visit_bits(DType dtype, F&& f) {
 }  // namespace
 
 void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream stream) {
-  const int64_t count = y.numel();
+  const int64_t count = y.numel(), line = y.size(1) * y.size(2);
+  const Places at = places(index, x.size(1));
   visit_bits(x.dtype(), [&]<class U>(Type<U>) {
-    gather_kernel<<<grid_size(count, threads, x.device()), threads, 0, native(stream)>>>(
-        static_cast<const U*>(x.data()), places(index, x.size(1)), static_cast<U*>(y.data()),
-        static_cast<U>(absent_bits(x.dtype())), count);
+    const U* from = static_cast<const U*>(x.data());
+    U* to = static_cast<U*>(y.data());
+    const auto absent = static_cast<U>(absent_bits(x.dtype()));
+    if (line < threads || line > std::numeric_limits<int32_t>::max() - threads * ahead) {
+      gather_kernel<<<grid_size(count, threads, x.device()), threads, 0, native(stream)>>>(
+          from, at, to, absent, count);
+      return;
+    }
+    const dim3 grid(static_cast<unsigned>(ceil_div(line, threads * ahead)),
+                    static_cast<unsigned>(std::min<int64_t>(y.size(0), 65535)));
+    const auto kernel =
+        at.inner == 1 ? gather_lines_kernel<U, true> : gather_lines_kernel<U, false>;
+    kernel<<<grid, threads, 0, native(stream)>>>(from, at, Divisor(at.inner), to, absent,
+                                                 y.size(0));
   });
   BS_CUDA_CHECK_LAUNCH("gather");
 }
@@ -129,6 +246,33 @@ void scatter(const Tensor& index, const Tensor& source, const Tensor& y, Stream 
   BS_CUDA_CHECK_LAUNCH("scatter");
 }
 
+namespace {
+
+/// By sorting, where rows can't be held: of a place the sum of its values, then added to y.
+void add_sorted(const Places& at, const Tensor& source, const Tensor& y, Stream stream) {
+  const int64_t count = source.numel();
+  const Tensor flat = Tensor::empty({count}, i64, y.device());
+  flat_kernel<<<grid_size(count, threads, y.device()), threads, 0, native(stream)>>>(
+      at, flat.data<int64_t>(), count);
+  const Tensor sums = Tensor::empty({1, y.numel(), 1}, y.dtype(), y.device());
+  index_select_backward(source.view({1, count, 1}), flat, sums, -1, stream);
+  const Tensor one = y.view({y.numel()});
+  add(one, sums.view({y.numel()}), one, stream);
+}
+
+void add_floats(const Places& at, const Tensor& source, const Tensor& y, Stream stream) {
+  visit_floating("scatter_add", y.dtype(), [&]<class T>(Type<T>) {
+    using D = device_type<T>;
+    const int64_t rows = y.size(0);
+    const size_t held = held_row_bytes<device::wide<D>>(rows, at.n, at.inner);
+    if (held == 0) return add_sorted(at, source, y, stream);
+    add_rows_kernel<D><<<grid_of("scatter_add", rows), warp, held, native(stream)>>>(
+        pointer<T>(source), at, pointer<T>(y), rows);
+  });
+}
+
+}  // namespace
+
 void scatter_add(const Tensor& index, const Tensor& source, const Tensor& y, Stream stream) {
   const int64_t count = source.numel();
   const unsigned blocks = grid_size(count, threads, y.device());
@@ -142,12 +286,7 @@ void scatter_add(const Tensor& index, const Tensor& source, const Tensor& y, Str
     add_integers_kernel<<<blocks, threads, 0, native(stream)>>>(
         static_cast<const unsigned*>(source.data()), at, static_cast<unsigned*>(y.data()), count);
   } else {
-    const Tensor flat = Tensor::empty({count}, i64, y.device());
-    flat_kernel<<<blocks, threads, 0, native(stream)>>>(at, flat.data<int64_t>(), count);
-    const Tensor sums = Tensor::empty({1, y.numel(), 1}, y.dtype(), y.device());
-    index_select_backward(source.view({1, count, 1}), flat, sums, -1, stream);
-    const Tensor one = y.view({y.numel()});
-    add(one, sums.view({y.numel()}), one, stream);
+    add_floats(at, source, y, stream);
   }
   BS_CUDA_CHECK_LAUNCH("scatter_add");
 }

@@ -1,4 +1,5 @@
 #include <bs/kernels/index_select.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/rows.cuh>
 
 #include <cub/device/device_radix_sort.cuh>
@@ -31,6 +32,33 @@ __global__ void gather_kernel(const Unit* x, const Index* indices, Unit* y, Unit
   }
 }
 
+/// The same for rows of less than 16 units, so for single elements along the last axis: a thread
+/// keeps its place in [count, width] and goes through all of outer.
+template <class Unit, class Index>
+__global__ void __launch_bounds__(threads)
+    gather_narrow_kernel(const Unit* x, const Index* indices, Unit* y, Unit absent, int64_t outer,
+                         int64_t line, int64_t extent, int64_t width) {
+  constexpr int ahead = 8;  // loads on their way
+  const int64_t e = int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (e >= line) return;
+  const int64_t k = e / width, index = indices[k];
+  const bool inside = index >= 0 && index < extent;
+  const Unit* from = x + (inside ? index * width + e - k * width : 0);
+  for (int64_t first = blockIdx.y; first < outer; first += int64_t{ahead} * gridDim.y) {
+    Unit values[ahead];
+#pragma unroll
+    for (int u = 0; u < ahead; ++u) {
+      const int64_t o = first + int64_t{u} * gridDim.y;
+      if (o < outer) values[u] = inside ? from[o * extent * width] : absent;
+    }
+#pragma unroll
+    for (int u = 0; u < ahead; ++u) {
+      const int64_t o = first + int64_t{u} * gridDim.y;
+      if (o < outer) y[o * line + e] = values[u];
+    }
+  }
+}
+
 /// Bytes of the value that stands for a missing element, over 16 bytes: NaN, 0 for integers.
 uint4 absent_bits(DType dtype) {
   unsigned char bytes[16] = {};
@@ -55,14 +83,27 @@ template <class Unit>
 void gather(const Tensor& x, const Tensor& indices, const Tensor& y, Stream stream) {
   const int64_t width =
       y.size(2) * static_cast<int64_t>(size_of(x.dtype())) / static_cast<int64_t>(sizeof(Unit));
-  const int64_t rows = y.size(0) * y.size(1);
+  const int64_t outer = y.size(0), rows = outer * y.size(1), line = y.size(1) * width;
   unsigned across = 1;
   while (across < threads && across < width) across *= 2;
   const dim3 block(across, threads / across);
   const uint4 bits = absent_bits(x.dtype());
   Unit absent;
   std::memcpy(&absent, &bits, sizeof absent);
+  constexpr int64_t narrow = 16, long_line = 128;
+  const bool keeps_places = width < narrow && line >= long_line && outer > 1;
   visit_index("index_select", indices.dtype(), [&]<class Index>(Type<Index>) {
+    if (keeps_places) {
+      const int64_t across_line = ceil_div(line, threads);
+      const int64_t wanted = int64_t{device_properties(x.device()).multiprocessors} * 16;
+      const int64_t down =
+          std::clamp<int64_t>(wanted / across_line, 1, std::min<int64_t>(outer, 65535));
+      const dim3 grid(grid_of("index_select", across_line), static_cast<unsigned>(down));
+      gather_narrow_kernel<<<grid, threads, 0, native(stream)>>>(
+          static_cast<const Unit*>(x.data()), pointer<Index>(indices), static_cast<Unit*>(y.data()),
+          absent, outer, line, x.size(1), width);
+      return;
+    }
     const unsigned blocks = grid_size(rows, static_cast<int>(block.y), x.device());
     gather_kernel<<<blocks, block, 0, native(stream)>>>(
         static_cast<const Unit*>(x.data()), pointer<Index>(indices), static_cast<Unit*>(y.data()),

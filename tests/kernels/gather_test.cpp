@@ -2,6 +2,7 @@
 #include <bs/autograd/nonzero.h>
 #include <bs/kernels/gather.h>
 #include <bs/kernels/nonzero.h>
+#include <bs/kernels/random.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
@@ -66,6 +67,34 @@ TEST_CASE("gather") {
   CHECK(values(gather(flags, 0, tensor_of({1, 0, 0}, {3}))) == std::vector<double>{0, 1, 1});
 }
 
+TEST_CASE("gather of long lines") {
+  for (const int64_t inner : {1, 5}) {
+    const Shape x = {3, 70, inner}, shape = {3, 700, inner};
+    const Numbers at = some_indices(shape.product(), 70);
+    for (const DType dtype : {f32, bf16, u8, f64}) {
+      Reference from(x), expected(shape);
+      for (size_t i = 0; i < from.values.size(); ++i) from[i] = static_cast<double>(i * 5 % 128);
+      for_each_place(shape, x, at, [&](size_t e, size_t p) { expected[e] = from[p]; });
+      const Tensor source = from.tensor(dtype, test_device());
+      CHECK(values(gather(source, 1, tensor_of(at, shape))) == expected.values);
+    }
+  }
+}
+
+TEST_CASE("scatter_add is the same each time, whatever places coincide") {
+  const Shape shape = {64, 1000};
+  Generator generator(3);
+  const Tensor x = randn({64, 50}, f32, test_device(), generator);
+  const Tensor source = randn(shape, f32, test_device(), generator);
+  const Tensor index = randint(0, 50, shape, i64, test_device(), generator);
+  const Tensor first = scatter_add(x, 1, index, source);
+  for (int run = 0; run < 5; ++run)
+    CHECK(values(scatter_add(x, 1, index, source)) == values(first));
+  // One after the other, in the order of their positions, on either device.
+  CHECK(values(scatter_add(x.to(Device::cpu()), 1, index.to(Device::cpu()),
+                           source.to(Device::cpu()))) == values(first));
+}
+
 TEST_CASE("scatter: the last write counts") {
   const Shape x = {2, 5, 3};
   for (const Shape& shape : {Shape{2, 9, 3}, Shape{1, 2, 2}, Shape{2, 0, 3}}) {
@@ -110,6 +139,22 @@ TEST_CASE("scatter_add") {
                   [=](const References& in) {
                     Reference y = in[0];
                     for_each_place(shape, x, at, [&](size_t e, size_t p) { y[p] += in[1][e]; });
+                    return y;
+                  }});
+  }
+  // Rows that a warp holds, with places named many times over, and more of a row than one pass.
+  const Shape rows = {40, 300, 1};
+  for (const int64_t places : {300, 3, 1}) {
+    const Shape shape = {40, 333, 1};
+    const Numbers at = some_indices(shape.product(), places);
+    const Tensor index = tensor_of(at, shape);
+    check_op({.name = "scatter_add of rows",
+              .inputs = {rows, shape},
+              .op = [=](const Variables& v) { return scatter_add(v[0], 1, index, v[1]); },
+              .reference =
+                  [=](const References& in) {
+                    Reference y = in[0];
+                    for_each_place(shape, rows, at, [&](size_t e, size_t p) { y[p] += in[1][e]; });
                     return y;
                   }});
   }

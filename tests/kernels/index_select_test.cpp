@@ -68,6 +68,18 @@ TEST_CASE("index_select") {
   check({2, 300, 3}, 1, random_indices(500, 300), i64);
 }
 
+TEST_CASE("index_select of single elements and short runs of long lines") {
+  for (const int64_t inner : {1, 3}) {
+    Reference from({9, 50, inner});
+    for (size_t i = 0; i < from.values.size(); ++i) from[i] = static_cast<double>(i * 5 % 128);
+    const auto at = random_indices(400, 50);
+    const auto expected = selected(from, 1, at).values;
+    for (const DType dtype : {f64, f32, bf16, u8})
+      CHECK(Reference::of(index_select(from.tensor(dtype, test_device()), 1, indices_of(at)))
+                .values == expected);
+  }
+}
+
 TEST_CASE("index_select of any dtype and strides") {
   Reference r({4, 6});
   for (size_t i = 0; i < r.values.size(); ++i) r[i] = static_cast<double>(i % 2);

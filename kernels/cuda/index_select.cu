@@ -32,30 +32,33 @@ __global__ void gather_kernel(const Unit* x, const Index* indices, Unit* y, Unit
   }
 }
 
-/// The same for rows of less than 16 units, so for single elements along the last axis: a thread
-/// keeps its place in [count, width] and goes through all of outer.
+/// The same for rows of a few units, so for single elements along the last axis: a block holds
+/// `held` of outer's matrices [extent, width] in shared memory, where reading here and there is
+/// cheap, and a thread takes its place in [count, width] from all of them.
 template <class Unit, class Index>
 __global__ void __launch_bounds__(threads)
-    gather_narrow_kernel(const Unit* x, const Index* indices, Unit* y, Unit absent, int64_t outer,
-                         int64_t line, int64_t extent, int64_t width) {
-  constexpr int ahead = 8;  // loads on their way
-  const int64_t e = int64_t{blockIdx.x} * threads + threadIdx.x;
-  if (e >= line) return;
-  const int64_t k = e / width, index = indices[k];
-  const bool inside = index >= 0 && index < extent;
-  const Unit* from = x + (inside ? index * width + e - k * width : 0);
-  for (int64_t first = blockIdx.y; first < outer; first += int64_t{ahead} * gridDim.y) {
-    Unit values[ahead];
-#pragma unroll
-    for (int u = 0; u < ahead; ++u) {
-      const int64_t o = first + int64_t{u} * gridDim.y;
-      if (o < outer) values[u] = inside ? from[o * extent * width] : absent;
+    gather_held_kernel(const Unit* x, const Index* indices, Unit* y, Unit absent, int64_t outer,
+                       uint32_t held, uint32_t line, int64_t extent, uint32_t width) {
+  extern __shared__ uint4 memory[];
+  auto* const matrices = reinterpret_cast<Unit*>(memory);
+  const auto size = static_cast<uint32_t>(extent) * width;
+  for (int64_t first = int64_t{blockIdx.x} * held; first < outer;
+       first += int64_t{gridDim.x} * held) {
+    const auto n = static_cast<uint32_t>(outer - first < held ? outer - first : held);
+#pragma unroll 8
+    for (uint32_t e = threadIdx.x; e < n * size; e += threads) matrices[e] = x[first * size + e];
+    __syncthreads();
+#pragma unroll 2
+    for (uint32_t e = threadIdx.x; e < line; e += threads) {
+      const uint32_t k = width == 1 ? e : e / width;
+      const int64_t index = indices[k];
+      const bool inside = index >= 0 && index < extent;
+      const uint32_t at = inside ? static_cast<uint32_t>(index) * width + e - k * width : 0;
+#pragma unroll 4
+      for (uint32_t o = 0; o < n; ++o)
+        y[(first + o) * line + e] = inside ? matrices[o * size + at] : absent;
     }
-#pragma unroll
-    for (int u = 0; u < ahead; ++u) {
-      const int64_t o = first + int64_t{u} * gridDim.y;
-      if (o < outer) y[o * line + e] = values[u];
-    }
+    __syncthreads();
   }
 }
 
@@ -90,18 +93,20 @@ void gather(const Tensor& x, const Tensor& indices, const Tensor& y, Stream stre
   const uint4 bits = absent_bits(x.dtype());
   Unit absent;
   std::memcpy(&absent, &bits, sizeof absent);
-  constexpr int64_t narrow = 16, long_line = 128;
-  const bool keeps_places = width < narrow && line >= long_line && outer > 1;
+  // Matrices that fit into shared memory a few at a time.
+  constexpr int64_t narrow = 16, long_line = 128, most_bytes = 48 << 10;
+  const int64_t matrix_bytes = x.size(1) * width * static_cast<int64_t>(sizeof(Unit));
+  const int64_t held = std::min<int64_t>(8, most_bytes / std::max<int64_t>(matrix_bytes, 1));
+  const bool holds = width < narrow && line >= long_line && outer > 1 && held > 0 &&
+                     line <= std::numeric_limits<int32_t>::max();
   visit_index("index_select", indices.dtype(), [&]<class Index>(Type<Index>) {
-    if (keeps_places) {
-      const int64_t across_line = ceil_div(line, threads);
-      const int64_t wanted = int64_t{device_properties(x.device()).multiprocessors} * 16;
-      const int64_t down =
-          std::clamp<int64_t>(wanted / across_line, 1, std::min<int64_t>(outer, 65535));
-      const dim3 grid(grid_of("index_select", across_line), static_cast<unsigned>(down));
-      gather_narrow_kernel<<<grid, threads, 0, native(stream)>>>(
+    if (holds) {
+      const unsigned blocks = grid_of("index_select", ceil_div(outer, held));
+      gather_held_kernel<<<blocks, threads, static_cast<size_t>(held * matrix_bytes),
+                           native(stream)>>>(
           static_cast<const Unit*>(x.data()), pointer<Index>(indices), static_cast<Unit*>(y.data()),
-          absent, outer, line, x.size(1), width);
+          absent, outer, static_cast<uint32_t>(held), static_cast<uint32_t>(line), x.size(1),
+          static_cast<uint32_t>(width));
       return;
     }
     const unsigned blocks = grid_size(rows, static_cast<int>(block.y), x.device());

@@ -23,7 +23,7 @@ constexpr int64_t enough_rows = 512;  ///< not cut
 template <class T>
 inline constexpr int items = 16 / static_cast<int>(sizeof(T));
 template <class T>
-inline constexpr int64_t tile = threads * items<T>;
+inline constexpr int64_t tile = int64_t{items<T>} * threads;
 
 struct Sum {
   template <class W>
@@ -103,14 +103,10 @@ __global__ void __launch_bounds__(threads)
   for (int64_t r = blockIdx.y; r < rows; r += gridDim.y) {
     W running = carries && blockIdx.x > 0 ? carries[r * chunks + blockIdx.x - 1] : identity;
     const int64_t begin = blockIdx.x * chunk, end = begin + chunk < n ? begin + chunk : n;
-    W values[N], next[N];
-    direction.load(x + r * n, begin + threadIdx.x * N, identity, next);
     for (int64_t first = begin; first < end; first += tile<T>) {
       const int64_t k = first + threadIdx.x * N;
-#pragma unroll
-      for (int i = 0; i < N; ++i) values[i] = next[i];
-      // On its way while this tile is scanned.
-      if (first + tile<T> < end) direction.load(x + r * n, k + tile<T>, identity, next);
+      W values[N];
+      direction.load(x + r * n, k, identity, values);
 #pragma unroll
       for (int i = 1; i < N; ++i) values[i] = op(values[i - 1], values[i]);
       W before, total;

@@ -167,9 +167,14 @@ __device__ State from_lane(const State& state, int offset) {
   return other;
 }
 
-/// The threads of a row are a warp, or all of the block; the first gets the whole.
+/// The threads of a row are lanes of a warp, or all of the block; the first gets the whole.
 template <class State>
 __device__ void merge_row(State& state) {
+  if (blockDim.x < warp) {
+    for (int offset = static_cast<int>(blockDim.x) / 2; offset > 0; offset /= 2)
+      state.merge(from_lane(state, offset));
+    return;
+  }
   const auto within_warp = [&] {
 #pragma unroll
     for (int offset = warp / 2; offset > 0; offset /= 2) state.merge(from_lane(state, offset));
@@ -203,17 +208,17 @@ struct Output {
 };
 
 /// Part blockIdx.y, of `length` elements, of rows of n; blockDim.x threads a row, blockDim.y rows a
-/// block, of which there is one unless a warp does for a row. Packs are of N elements where rows
-/// and parts begin on their boundaries, else of one.
+/// block, of which there is one unless a warp, or a part of it, does for a row. Packs are of N
+/// elements where rows and parts begin on their boundaries, else of one.
 template <class State, int N, class T>
 __global__ void __launch_bounds__(most_row_threads)
     rows_kernel(const T* x, int64_t rows, int64_t n, int64_t length,
                 Output<State, Term<T>> output) {
   constexpr unsigned ahead = 8;  // loads on their way
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (row >= rows) return;
   const int64_t begin = blockIdx.y * length;
-  const auto count = static_cast<unsigned>((n - begin < length ? n - begin : length) / N);
+  const int64_t here = n - begin < length ? n - begin : length;
+  const auto count = row < rows ? static_cast<unsigned>(here / N) : 0U;
   const auto* from = reinterpret_cast<const Raw<T, N>*>(x + row * n + begin);
   State state;
   for (unsigned p = threadIdx.x; p < count; p += ahead * blockDim.x) {
@@ -230,7 +235,7 @@ __global__ void __launch_bounds__(most_row_threads)
     }
   }
   merge_row(state);
-  if (threadIdx.x == 0) output.put(row, row * gridDim.y + blockIdx.y, state);
+  if (threadIdx.x == 0 && row < rows) output.put(row, row * gridDim.y + blockIdx.y, state);
 }
 
 /// Part blockIdx.y, of `length` rows, of matrices [n, inner]; blockDim.x threads take N
@@ -338,10 +343,13 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> out
   constexpr int held = 8;
   dim3 block = row_block(rows, n, N, held, device);
   if (block.x == 0) block = dim3(most_row_threads);
+  constexpr int few = 4;  // packs of a lane where rows share a warp
+  if (const unsigned lanes = lanes_of_row(rows, ceil_div(n, N), few, device); lanes < warp)
+    block = dim3(lanes, block_threads / lanes);
   const int64_t blocks = ceil_div(rows, block.y);
   const int threads = static_cast<int>(block.x * block.y);
   const int64_t length =
-      block.x == warp ? n : part_length(n, blocks, held * N * threads, threads, device);
+      block.x <= warp ? n : part_length(n, blocks, held * N * threads, threads, device);
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(grid_of("reduce", blocks), static_cast<unsigned>(parts));
   with_parts(rows, parts, 1, output, device, stream, [&](const auto& to) {

@@ -53,11 +53,15 @@ device_type<T>* maybe(const Tensor& t) {
   return t.defined() ? pointer<T>(t) : nullptr;
 }
 
-/// Reduces over the threads of a row, which are a warp or all of the block.
+/// Reduces over the threads of a row, which are a power of two of a warp's lanes, or all of the
+/// block. Every lane of the warp takes part.
 template <class W, class Op>
 __device__ W row_reduce(W value, Op op, W identity) {
-  return blockDim.x == 32 ? device::warp_reduce(value, op)
-                          : device::block_reduce(value, op, identity);
+  if (blockDim.x > 32) return device::block_reduce(value, op, identity);
+  if (blockDim.x == 32) return device::warp_reduce(value, op);
+  for (unsigned offset = blockDim.x / 2; offset > 0; offset /= 2)
+    value = op(value, __shfl_xor_sync(0xffffffffU, value, offset));
+  return value;
 }
 
 template <class W>
@@ -191,6 +195,31 @@ void visit_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
       f(Type<LongRow<D, N>>{}, dim3(most_row_threads));
     }
   });
+}
+
+/// Lanes of a warp for a row of so many packs, `held` of them each, where that is less than a warp
+/// and there are rows enough to keep the GPU busy; else 32.
+inline unsigned lanes_of_row(int64_t rows, int64_t packs, int held, Device device) {
+  constexpr int64_t busy = 1024;  // threads that keep a multiprocessor so
+  unsigned lanes = 1;
+  while (lanes < 32 && lanes * held < packs) lanes *= 2;
+  const bool many = rows * lanes >= busy * device_properties(device).multiprocessors;
+  return many ? lanes : 32;
+}
+
+/// Calls f(Type<Row>, block) as visit_row does, but many rows of up to 128 packs share warps: the
+/// block is of `lanes` by as many rows as make 128 threads, and the last block's rows may be less.
+template <class T, int held_bytes, class F>
+void visit_shared_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
+  bool done = false;
+  visit_pack<T>(aligned, n, [&]<int N>(std::integral_constant<int, N>) {
+    constexpr int held = 4;
+    const int64_t packs = n / N;
+    const unsigned lanes = lanes_of_row(rows, packs, held, device);
+    done = packs <= int64_t{lanes} * held && (lanes < 32 || N == 1);
+    if (done) f(Type<HeldRow<device_type<T>, N, held>>{}, dim3(lanes, 128 / lanes));
+  });
+  if (!done) visit_row<T, held_bytes>(aligned, rows, n, device, std::forward<F>(f));
 }
 
 /// Calls f(Type<Row>, block) as visit_row does, but short rows of 16 bits are held in just the

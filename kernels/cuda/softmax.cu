@@ -19,9 +19,9 @@ __global__ void __launch_bounds__(most_row_threads)
   using W = wide<T>;
   constexpr int N = Row::N;
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (row >= rows) return;
+  const bool inside = row < rows;  // lanes outside take part in what the warp reduces
   Row in;
-  in.load(x + row * n, n);
+  in.load(inside ? x + row * n : x, n);
   const auto for_each = [&](auto&& f) {
     Row::for_each_pack(n, [&](int k, unsigned p) {
       W v[N];
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(most_row_threads)
   for_each([&](unsigned p, W(&v)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) v[i] = logarithm ? v[i] - top - rest : exp_of<T>(v[i] - top) * rest;
-    store_pack(y + row * n, p, v);
+    if (inside) store_pack(y + row * n, p, v);
   });
 }
 
@@ -56,11 +56,11 @@ __global__ void __launch_bounds__(most_row_threads)
   using W = wide<T>;
   constexpr int N = Row::N;
   const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (row >= rows) return;
+  const bool inside = row < rows;
   Row out;
   Row slope;
-  out.load(y + row * n, n);
-  slope.load(dy + row * n, n);
+  out.load(inside ? y + row * n : y, n);
+  slope.load(inside ? dy + row * n : dy, n);
   const auto for_each = [&](auto&& f) {
     Row::for_each_pack(n, [&](int k, unsigned p) {
       W a[N], b[N];
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(most_row_threads)
 #pragma unroll
     for (int i = 0; i < N; ++i)
       a[i] = logarithm ? b[i] - exp_of<T>(a[i]) * sum : a[i] * (b[i] - sum);
-    store_pack(dx + row * n, p, a);
+    if (inside) store_pack(dx + row * n, p, a);
   });
 }
 
@@ -92,7 +92,7 @@ void launch(const char* op, const Tensor& x, const Tensor& y, Stream stream) {
       softmax_kernel<device_type<T>, Row, logarithm>
           <<<grid, block, 0, native(stream)>>>(pointer<T>(x), pointer<T>(y), rows, n);
     };
-    visit_row<T, 128>(aligned16(x, y), rows, n, x.device(), run);
+    visit_shared_row<T, 128>(aligned16(x, y), rows, n, x.device(), run);
   });
   BS_CUDA_CHECK_LAUNCH(op);
 }
@@ -107,7 +107,7 @@ void launch_backward(const char* op, const Tensor& y, const Tensor& dy, const Te
       softmax_backward_kernel<device_type<T>, Row, logarithm><<<grid, block, 0, native(stream)>>>(
           pointer<T>(y), pointer<T>(dy), pointer<T>(dx), rows, n);
     };
-    visit_row<T, 64>(aligned16(y, dy, dx), rows, n, y.device(), run);
+    visit_shared_row<T, 64>(aligned16(y, dy, dx), rows, n, y.device(), run);
   });
   BS_CUDA_CHECK_LAUNCH(op);
 }

@@ -12,7 +12,8 @@
 
 namespace bs::cuda {
 
-// Rows of up to 4096 values of at most 32 bits are sorted by a block each, on the chip. One radix
+// Rows of up to 4096 values of at most 32 bits are sorted by a block each, on the chip, and several
+// short ones by a block. One radix
 // sort of 64-bit keys serves all others. A key holds the row above the value where both fit; else
 // the values are sorted first, and then, since the sort is stable, the rows.
 
@@ -101,7 +102,28 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-constexpr int64_t longest_row = 16 * threads;  ///< that a block sorts
+constexpr int64_t longest_row = 16 * threads;        ///< that a block sorts
+constexpr int64_t longest_ranked_row = threads / 2;  ///< of which a block takes several
+
+/// The same for short rows, as many as a block has threads for: a thread counts the keys of its row
+/// that come before its own.
+__global__ void __launch_bounds__(threads)
+    rank_rows_kernel(const uint32_t* keys, int64_t* indices, int64_t rows, int n, int k) {
+  __shared__ uint32_t block_keys[threads];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int row = thread / n, place = thread - row * n, held = threads / n;
+  const int64_t first = int64_t{blockIdx.x} * held;
+  const bool inside = row < held && first + row < rows;
+  const uint32_t key = inside ? keys[first * n + thread] : 0;
+  block_keys[thread] = key;
+  __syncthreads();
+  if (!inside) return;
+  const uint32_t* const others = block_keys + row * n;
+  int rank = 0;
+#pragma unroll 8
+  for (int i = 0; i < n; ++i) rank += others[i] < key || (others[i] == key && i < place);
+  if (rank < k) indices[(first + row) * k + rank] = place;
+}
 
 void sort_rows(const Tensor& x, const Tensor& indices, bool descending, Stream stream) {
   const int64_t rows = x.size(0), count = x.numel();
@@ -118,6 +140,11 @@ void sort_rows(const Tensor& x, const Tensor& indices, bool descending, Stream s
     kernel<<<static_cast<unsigned>(rows), threads, 0, native(stream)>>>(
         key_data, indices.data<int64_t>(), n, k, low);
   };
+  if (n <= longest_ranked_row) {
+    rank_rows_kernel<<<static_cast<unsigned>(ceil_div(rows, threads / n)), threads, 0,
+                       native(stream)>>>(key_data, indices.data<int64_t>(), rows, n, k);
+    return;
+  }
   if (n <= 4 * threads) return run(sort_row_kernel<4>);
   if (n <= 8 * threads) return run(sort_row_kernel<8>);
   run(sort_row_kernel<16>);

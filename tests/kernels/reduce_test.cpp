@@ -271,6 +271,43 @@ TEST_CASE("reductions of bytes make no wide copy of them") {
   }
 }
 
+TEST_CASE("reductions of many short rows, by whole numbers") {
+  for (const Shape& shape :
+       {Shape{140001, 1}, Shape{70003, 3}, Shape{40001, 16}, Shape{9001, 100}}) {
+    CAPTURE(to_string(shape));
+    Reference x(shape);
+    const auto n = static_cast<size_t>(shape[1]), rows = static_cast<size_t>(shape[0]);
+    std::vector<double> sums(rows), largest(rows), places(rows), squares(rows);
+    for (size_t r = 0; r < rows; ++r) {
+      largest[r] = -1e9;
+      for (size_t j = 0; j < n; ++j) {
+        const double value = static_cast<double>((r * 7 + j * j * 5) % 13) - 6;
+        x[r * n + j] = value;
+        sums[r] += value;
+        squares[r] += value * value;
+        if (value > largest[r]) places[r] = static_cast<double>(j);
+        largest[r] = std::max(largest[r], value);
+      }
+    }
+    for (const DType dtype : {f64, f32, f16, bf16, i64}) {
+      const Tensor t = x.tensor(dtype, test_device());
+      CHECK(Reference::of(argmax(t, 1)).values == places);
+      CHECK(Reference::of(amax(t, Dims{1})).values == largest);
+      if (dtype == bf16) continue;  // has no room for the sums
+      CHECK(Reference::of(sum(t, Dims{1})).values == sums);
+      if (dtype != f64) continue;
+      const Reference moments = Reference::of(var(t, Dims{1}, false, 0));
+      double worst = 0;
+      for (size_t r = 0; r < rows; ++r) {
+        const double mean = sums[r] / static_cast<double>(n);
+        worst = std::max(
+            worst, std::abs(moments[r] - (squares[r] / static_cast<double>(n) - mean * mean)));
+      }
+      CHECK(worst <= 1e-12);
+    }
+  }
+}
+
 TEST_CASE("argmax finds the first of the largest") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = on_device(Tensor::from<float>({1, 5, 5, 7, nan, 8, -1, -1, -2}, {3, 3}));

@@ -53,6 +53,41 @@ TEST_CASE("softmax and log_softmax") {
     check_axis(shape, -1);
 }
 
+TEST_CASE("softmax of many short rows") {
+  for (const Shape& shape : {Shape{140001, 1}, Shape{70003, 3}, Shape{40001, 16}, Shape{9001, 100}})
+    for (const auto& [dtype, bound] : {std::pair{f64, 1e-14}, {f32, 1e-6}, {bf16, 0x1p-7}}) {
+      CAPTURE(to_string(shape));
+      const Tensor x = random_reference(shape, 1).tensor(dtype, test_device());
+      const Tensor dy = random_reference(shape, 2).tensor(dtype, test_device());
+      const Tensor y = softmax(x), log_y = log_softmax(x);
+      const Reference given = Reference::of(dy), of_y = Reference::of(y),
+                      of_log = Reference::of(log_y);
+      const Reference expected = softmax_of(Reference::of(x), 1, false);
+      const Reference expected_log = softmax_of(Reference::of(x), 1, true);
+      const Reference dx = Reference::of(softmax_backward(y, dy));
+      const Reference dx_of_log = Reference::of(log_softmax_backward(log_y, dy));
+      double worst = 0;
+      const auto compare = [&](double value, double right) {
+        worst = std::max(worst, std::abs(value - right) / (1 + std::abs(right)));
+      };
+      const auto n = static_cast<size_t>(shape[1]);
+      for (size_t first = 0; first < given.values.size(); first += n) {
+        double inner = 0, sum = 0;
+        for (size_t i = first; i < first + n; ++i) {
+          inner += of_y[i] * given[i];
+          sum += given[i];
+        }
+        for (size_t i = first; i < first + n; ++i) {
+          compare(of_y[i], expected[i]);
+          compare(of_log[i], expected_log[i]);
+          compare(dx[i], of_y[i] * (given[i] - inner));
+          compare(dx_of_log[i], given[i] - std::exp(of_log[i]) * sum);
+        }
+      }
+      CHECK(worst <= bound);
+    }
+}
+
 TEST_CASE("softmax over other axes") {
   check_axis({3, 5}, 0);
   check_axis({4, 3, 6}, 1);

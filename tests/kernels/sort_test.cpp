@@ -81,6 +81,32 @@ TEST_CASE("positions are those of a stable sort, in every dtype") {
   CHECK(values(argsort(turned, 0)) == values(argsort(contiguous(turned), 0)));
 }
 
+TEST_CASE("short rows, of which a block sorts several") {
+  for (const Shape& shape :
+       {Shape{700, 1}, Shape{301, 7}, Shape{9, 100}, Shape{5, 128}, Shape{5, 129}})
+    for (const bool descending : {false, true})
+      for (const DType dtype : {f32, f16, bf16, i32, u8}) {
+        CAPTURE(to_string(shape));
+        Reference x(shape);
+        for (size_t i = 0; i < x.values.size(); ++i) x[i] = static_cast<double>(i * i % 23);
+        const int64_t n = shape[1], k = (n + 2) / 3;
+        const Tensor t = x.tensor(dtype, test_device());
+        const auto all = values(sort(t, 1, descending).indices);
+        const auto first = values(topk(t, k, -1, descending).indices);
+        bool same = true;
+        for (int64_t r = 0; r < shape[0]; ++r) {
+          const auto order = order_of(x, static_cast<size_t>(r), descending);
+          for (int64_t j = 0; j < n; ++j) {
+            const auto place =
+                static_cast<double>(order[static_cast<size_t>(j)]) - static_cast<double>(r * n);
+            same = same && all[static_cast<size_t>(r * n + j)] == place;
+            if (j < k) same = same && first[static_cast<size_t>(r * k + j)] == place;
+          }
+        }
+        CHECK(same);
+      }
+}
+
 TEST_CASE("rows about as long as a block of threads sorts") {
   for (const int64_t n : {1023, 1024, 1025, 2048, 2049, 4095, 4096, 4097})
     for (const DType dtype : {f32, f16, bf16, i32, f64}) {

@@ -41,7 +41,8 @@ class BatchNorm : public Module {
 
   /** @brief Puts what the layer does in use into the convolution before it, and makes itself the
    *  identity, but for a ReLU and a residual: the model's forward stays as it is.
-   *  @throws Error where it keeps no running statistics, or the channels differ. */
+   *  @throws Error where it keeps no running statistics, the channels differ, or the convolution
+   * has an activation of its own. */
   void fold_into(Conv2d& conv);
 
  protected:

@@ -53,6 +53,10 @@ Variable Conv2d::forward(const Variable& x, const Variable& residual) const {
 }
 
 void Conv2d::fold(const Tensor& scale, const Tensor& shift) {
+  BS_CHECK(activation_ == Activation::none,
+           "conv2d: the layer's {} comes before the scale and shift to fold, which must follow the "
+           "sums",
+           to_string(activation_));
   const Tensor w = weight.data();
   BS_CHECK(scale.shape() == Shape{w.size(0)} && shift.shape() == scale.shape(),
            "conv2d: scale {} and shift {} for a weight {}", scale.shape(), shift.shape(),

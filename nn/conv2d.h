@@ -60,7 +60,8 @@ class Conv2d : public Module {
   Variable forward(const Variable& x, const Variable& residual = {}) const;
   /** @brief Makes the layer compute scale * conv(x) + shift, for each output channel: what a batch
    *  norm behind it does in use, with scale = weight / sqrt(var + eps) and shift = bias - mean
-   *  scale. A layer without a bias gets one. @throws Error for other shapes than [out]. */
+   *  scale. A layer without a bias gets one. @throws Error for other shapes than [out], and for a
+   *  layer with an activation, which would come before the scale. */
   void fold(const Tensor& scale, const Tensor& shift);
 
   Variable weight;  ///< [out, in / groups, R, S]

@@ -3,6 +3,8 @@
 #include <bs/autograd/grad_check.h>
 #include <bs/autograd/reduce.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/lib/random.h>
 #include <bs/nn/batch_norm.h>
 #include <bs/nn/conv2d.h>
 #include <bs/tests/nn/golden/recorded.h>
@@ -189,6 +191,51 @@ TEST_CASE("nn::BatchNorm2d: folded into the convolution before it") {
   nn::Conv2d conv({.in = 3, .out = 4});
   CHECK_THROWS_WITH_AS(untracked.fold_into(conv),
                        "batch_norm2d: without running statistics nothing can be folded", Error);
+}
+
+TEST_CASE("nn::Conv2d: nothing folds into a layer whose own activation comes first") {
+  nn::Conv2d conv({.in = 3, .out = 4, .activation = Activation::relu, .device = test_device()});
+  nn::BatchNorm2d norm({.channels = 4, .device = test_device()});
+  const Reference weight = Reference::of(conv.weight.data());
+  fill(norm.running_mean.data(), 3);
+  const char* message =
+      "conv2d: the layer's relu comes before the scale and shift to fold, which must follow the "
+      "sums";
+  CHECK_THROWS_WITH_AS(norm.fold_into(conv), message, Error);
+  CHECK(Reference::of(conv.weight.data()).values == weight.values);
+  CHECK(norm.running_mean.data().select(0, 0).item() == 3);  // the norm stays one
+  const Tensor ones_of = ones({4}, f32, test_device());
+  CHECK_THROWS_WITH_AS(conv.fold(ones_of, ones_of), message, Error);
+}
+
+TEST_CASE("nn: initial values of convolutions are PyTorch's") {
+  // Uniform in +-1 / sqrt(fan-in), whose variance is a third of the bound's square; the fan-in is
+  // what PyTorch takes: the second extent of the weight times the extents of the filter.
+  const auto check = [](const Variable& weight, const Variable& bias, int64_t fan_in) {
+    const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+    for (const Variable& v : {weight, bias}) {
+      const Reference r = Reference::of(v.data());
+      double sum = 0, squares = 0;
+      for (const double value : r.values) sum += value, squares += value * value;
+      const auto n = static_cast<double>(r.values.size());
+      CHECK(largest(r) <= bound);
+      CHECK(largest(r) > 0.98 * bound);
+      // Five standard errors: of the mean bound / sqrt(3 n), of the mean square .298 bound^2 /
+      // sqrt(n).
+      CHECK(std::abs(sum / n) < 5 * bound / std::sqrt(3 * n));
+      CHECK(std::abs(squares / n - bound * bound / 3) < 5 * 0.299 * bound * bound / std::sqrt(n));
+    }
+  };
+  manual_seed(3);
+  const nn::Conv1d line(
+      {.in = 6, .out = 1200, .kernel = 5, .walk = {.groups = 3}, .device = test_device()});
+  check(line.weight, line.bias, 2 * 5);
+  const nn::Conv2d plain(
+      {.in = 6, .out = 1200, .kernel = {3, 2}, .walk = {.groups = 2}, .device = test_device()});
+  check(plain.weight, plain.bias, 3 * 3 * 2);
+  const nn::ConvTranspose2d up(
+      {.in = 8, .out = 1200, .kernel = {2, 3}, .walk = {.groups = 4}, .device = test_device()});
+  check(up.weight, up.bias, 300 * 2 * 3);
 }
 
 TEST_CASE("nn::init::fixup") {

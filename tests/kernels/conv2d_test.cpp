@@ -1,6 +1,7 @@
 #include <bs/autograd/conv2d.h>
 #include <bs/kernels/conv2d.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/cpu/conv2d_direct.h>
 #include <bs/kernels/fill.h>
 #include <bs/tests/kernels/conv2d_reference.h>
 #include <bs/tests/support/devices.h>
@@ -126,6 +127,78 @@ TEST_CASE("conv2d of thousands of random shapes, bit for bit") {
   CHECK(ran >= 2000);
   CHECK(grouped >= 400);
   CHECK(empty >= 100);
+}
+
+TEST_CASE("conv2d of few channels in batches, bit for bit") {
+  // What the CPU reads from frames of zeros, without packing: see kernels/cpu/conv2d_direct.h.
+  const Case cases[] = {
+      {{4, 1, 5, 5}, {1, 1, 3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{4, 3, 9, 31}, {16, 3, 3, 3}, {.padding = {1, 1, 1, 1}}},    // 31 = 3 * 10 + 1 sums a row
+      {{5, 16, 6, 18}, {33, 16, 3, 3}, {.padding = {0, 2, 1, 0}}},  // an odd vector of channels
+      {{4, 64, 7, 8}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}},   // the most channels
+      {{4, 5, 13, 12}, {7, 5, 3, 2}, {.stride = {2, 3}, .padding = {2, 1, 0, 3}}},
+      {{4, 4, 11, 10}, {6, 4, 3, 3}, {.stride = {2, 2}}},
+      {{4, 4, 9, 9}, {6, 4, 2, 2}, {.stride = {5, 4}, .padding = {3, 0, 0, 3}}},
+      {{4, 6, 12, 11}, {5, 6, 3, 3}, {.padding = {2, 2, 4, 4}, .dilation = {2, 4}}},
+      {{4, 2, 10, 9},
+       {3, 2, 2, 3},
+       {.stride = {3, 2}, .padding = {1, 0, 0, 1}, .dilation = {3, 2}}},
+      {{4, 8, 6, 6}, {8, 8, 1, 1}, {.stride = {2, 2}}},         // phases without a tap in dx
+      {{4, 3, 2, 2}, {5, 3, 5, 5}, {.padding = {2, 2, 2, 2}}},  // a filter beyond the image
+      {{4, 2, 4, 3}, {3, 2, 2, 2}, {.padding = {5, 4, 4, 5}}},  // results of zeros alone
+      {{4, 3, 1, 1}, {4, 3, 1, 2}, {.padding = {0, 0, 1, 0}}},
+      {{17, 3, 5, 6}, {9, 3, 3, 3}, {.padding = {1, 1, 1, 1}}},  // two images a part
+      {{33, 2, 4, 5}, {17, 2, 2, 3}, {.stride = {1, 2}}},        // three, the last part fewer
+  };
+  uint64_t seed = 300;
+  for (const Case& c : cases) {
+    const Conv2dProblem d = conv2d_problem("conv2d", c.x, c.w, c.options);
+    CHECK_MESSAGE(cpu::is_direct(cpu::backward_gather(d)), name_of(c));
+    CHECK_MESSAGE((c.w[2] * c.w[3] == 1 || cpu::is_direct(cpu::forward_gather(d, {}))), name_of(c));
+    for (const Format format : {Format::rows, Format::channels, Format::gaps})
+      check_exact(c, {{f64, format}, {f32, format}, {f16, format}, {bf16, format}}, seed += 3);
+  }
+}
+
+TEST_CASE("conv2d of few channels in batches of hundreds of random shapes, bit for bit") {
+  const Reference draws = random_reference({10007}, 6, 0, 1);
+  size_t at = 0;
+  const auto draw = [&](int64_t low, int64_t high) { return random_of(draws, at, low, high); };
+  int ran = 0;
+  for (uint64_t i = 0; i < 700; ++i) {
+    Case c;
+    Conv2dOptions& o = c.options;
+    o.stride = {draw(1, 4), draw(1, 4)};
+    o.dilation = {draw(1, 2), draw(1, 3)};
+    o.padding = {draw(0, 4), draw(0, 4), draw(0, 4), draw(0, 4)};
+    const int64_t r = draw(1, 4), s = draw(2, 5);
+    c.w = {draw(1, draw(1, 40)), draw(1, draw(1, 20)), r, s};
+    c.x = {draw(4, draw(4, 18)), c.w[1], o.dilation.h * (r - 1) + draw(1, 6),
+           o.dilation.w * (s - 1) + draw(1, 14)};
+    if (c.x.product() * c.w.product() > 400000) continue;
+    const Conv2dProblem d = conv2d_problem("conv2d", c.x, c.w, o);
+    CHECK(cpu::is_direct(cpu::forward_gather(d, {})));
+    ++ran;
+    const DType dtypes[] = {f32, f64, f16, bf16};
+    const Format formats[] = {Format::rows, Format::channels, Format::gaps};
+    check_exact(c, {{dtypes[draw(0, 3)], formats[draw(0, 2)]}}, i);
+  }
+  CHECK(ran >= 300);
+}
+
+TEST_CASE("conv2d of few channels in batches: results of any number of threads") {
+  const Tensor x = random_reference({21, 5, 9, 11}, 1).tensor(f32, test_device());
+  const Tensor w = random_reference({19, 5, 3, 3}, 2).tensor(f32, test_device());
+  const auto all = [&] {
+    const Tensor y = conv2d(x, w);
+    return std::vector{y, conv2d_backward_x(y, w, x.shape()), conv2d_backward_w(x, y, w.shape())};
+  };
+  const int threads = omp_get_max_threads();
+  const std::vector<Tensor> before = all();
+  omp_set_num_threads(threads == 1 ? 3 : 1);
+  const std::vector<Tensor> after = all();
+  omp_set_num_threads(threads);
+  for (size_t i = 0; i < before.size(); ++i) CHECK(same_bits(before[i], after[i]));
 }
 
 TEST_CASE("conv2d of shapes that other libraries test, bit for bit") {

@@ -6,9 +6,9 @@
  *  with x 0 outside of the image, and g the group that output channel k belongs to.
  *
  *  Shapes are logical, x [N, C, H, W] and weight [K, C / groups, R, S]; strides tell the format.
- *  Channels-last, where neighbours in memory are channels, is the fast format; any strides are read
- * where they lie. Results have the format of the images given: channels-last or row-major, dense.
- */
+ *  Channels-last, where neighbours in memory are channels, is the fast format. Any strides are
+ *  taken; docs/convolution.md lists the operands that are copied into the fast format first.
+ *  Results have the format of the images given: channels-last or row-major, dense. */
 #include <bs/kernels/activation.h>
 #include <bs/kernels/conv2d_problem.h>
 #include <bs/kernels/image.h>

@@ -201,6 +201,35 @@ TEST_CASE("nn::BlockSparseConv2d: pruning and growing keep common blocks and the
     CHECK(is[i] == (kept ? was[i] : 0));
   }
   CHECK(second.steps() == 1);
+  // The second moments go the same way, and those of the bias, which has no layout, whole.
+  REQUIRE(first.state().size() == second.state().size());
+  for (size_t t = 0; t < first.state().size(); ++t) {
+    const optim::NamedTensor from = first.state()[t], to = second.state()[t];
+    CHECK(from.name == to.name);
+    const Reference old_values = Reference::of(from.tensor), values = Reference::of(to.tensor);
+    CHECK(largest(values) > 0);
+    if (from.name.starts_with("bias")) {
+      CHECK(values.values == old_values.values);
+      continue;
+    }
+    const Reference left = densify(old_values, before), right = densify(values, after);
+    for (size_t i = 0; i < right.values.size(); ++i) {
+      const int row = static_cast<int>(i) / 72 / 8, column = static_cast<int>(i) % 72 / 8;
+      const bool kept = before.has(0, row, column) && after.has(0, row, column);
+      CHECK(right[i] == (kept ? left[i] : 0));
+    }
+  }
   step(second);
   CHECK(second.steps() == 2);
+}
+
+TEST_CASE("optim::carry_state: messages") {
+  const LayoutPtr layout = Mask::random(1, 3, 9, 8, 0.6, 5).layout();
+  const nn::BlockSparseConv2d conv(
+      {.layout = layout, .kernel = {3, 3}, .bias = false, .device = test_device()});
+  const nn::BlockSparseConv2d other({.layout = layout, .kernel = {3, 3}, .device = test_device()});
+  const optim::AdamW first(conv);
+  optim::AdamW second(other);
+  CHECK_THROWS_WITH_AS(optim::carry_state(first, second, {}),
+                       "carry_state: 2 tensors of state, then 4", Error);
 }

@@ -23,8 +23,10 @@ Variable kron_matmul(const Variable& x, const std::vector<Variable>& factors, co
   KronResult result = kron_matmul_kept(x.data(), weights, b, options);
   const Tensor y = result.y;
   if (options.activation == Activation::none || result.before.defined()) result.y = Tensor();
+  std::vector<Variable> watched = inputs;
+  watched.push_back(result.y);
   return tape().record("kron_matmul", inputs, y,
-                       [x = x.data(), saved = SavedInputs(inputs), weights, result, options,
+                       [x = x.data(), saved = SavedInputs(watched), weights, result, options,
                         wants](const Tensor& dy) {
                          saved.check();
                          KronGrads grads =

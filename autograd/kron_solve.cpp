@@ -19,6 +19,13 @@ void check_count(const char* op, const std::vector<Variable>& factors, const Kro
            factors.size(), eigh.vectors.size());
 }
 
+/// The decomposition belongs to the caller, who may change it.
+void watch(const KronEigh& eigh, std::vector<Variable>& watched) {
+  watched.insert(watched.end(), eigh.values.begin(), eigh.values.end());
+  watched.insert(watched.end(), eigh.vectors.begin(), eigh.vectors.end());
+  watched.emplace_back(eigh.eigenvalues);
+}
+
 }  // namespace
 
 Variable kron_solve(const Variable& b, const std::vector<Variable>& factors,
@@ -28,12 +35,16 @@ Variable kron_solve(const Variable& b, const std::vector<Variable>& factors,
   const Tensor x = kron_solve(b.data(), inverse, options);
   std::vector<Variable> inputs = {b};
   inputs.insert(inputs.end(), factors.begin(), factors.end());
-  return tape().record("kron_solve", inputs, x, [=](const Tensor& dx) {
-    KronSolveGrads grads = kron_solve_backward(x, weights, inverse, dx, options);
-    Grads all = {grads.b};
-    all.insert(all.end(), grads.factors.begin(), grads.factors.end());
-    return all;
-  });
+  std::vector<Variable> watched = factors;  // b is not needed
+  watched.emplace_back(x);
+  return tape().record(
+      "kron_solve", inputs, x, [=, saved = SavedInputs(watched)](const Tensor& dx) {
+        saved.check();
+        KronSolveGrads grads = kron_solve_backward(x, weights, inverse, dx, options);
+        Grads all = {grads.b};
+        all.insert(all.end(), grads.factors.begin(), grads.factors.end());
+        return all;
+      });
 }
 
 Variable kron_logdet(const std::vector<Variable>& factors) {
@@ -49,8 +60,12 @@ Variable kron_shifted_solve(const Variable& b, const std::vector<Variable>& fact
   std::vector<Variable> inputs = {b};
   inputs.insert(inputs.end(), factors.begin(), factors.end());
   inputs.push_back(shift);
-  const auto backward = [x, weights = data_of(factors), eigh,
-                         s = SavedTensor(shift.data())](const Tensor& dx) {
+  std::vector<Variable> watched = factors;
+  watched.insert(watched.end(), {x, shift});
+  watch(eigh, watched);
+  const auto backward = [x, weights = data_of(factors), eigh, s = shift.data(),
+                         saved = SavedInputs(watched)](const Tensor& dx) {
+    saved.check();
     KronShiftedGrads grads = kron_shifted_solve_backward(x, weights, eigh, s, dx);
     Grads all = {grads.b};
     all.insert(all.end(), grads.factors.begin(), grads.factors.end());
@@ -65,7 +80,10 @@ Variable kron_shifted_logdet(const std::vector<Variable>& factors, const Variabl
   check_count("kron_shifted_logdet", factors, eigh);
   std::vector<Variable> inputs = factors;
   inputs.push_back(shift);
-  const auto backward = [eigh, s = SavedTensor(shift.data())](const Tensor& dy) {
+  std::vector<Variable> watched = {shift};
+  watch(eigh, watched);
+  const auto backward = [eigh, s = shift.data(), saved = SavedInputs(watched)](const Tensor& dy) {
+    saved.check();
     KronShiftedGrads grads = kron_shifted_logdet_backward(eigh, s, dy);
     Grads all = std::move(grads.factors);
     all.push_back(grads.shift);

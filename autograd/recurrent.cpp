@@ -1,5 +1,6 @@
 #include <bs/autograd/recurrent.h>
 
+#include <bs/autograd/saved_tensor.h>
 #include <bs/autograd/tape.h>
 
 namespace bs::detail {
@@ -28,8 +29,13 @@ std::vector<RecurrentStates> record_recurrent(
   const std::vector<RecurrentResult> results = forward(x.data(), given);
   std::vector<Tensor> outputs;
   for (const RecurrentResult& r : results) outputs.insert(outputs.end(), {r.y, r.h_n});
+  std::vector<Variable> watched = inputs;
+  watched.insert(watched.end(), outputs.begin(), outputs.end());
   const std::vector<Variable> recorded = tape().record_many(
-      name, inputs, outputs, [x = x.data(), given, results, wants, backward](const Grads& dys) {
+      name, inputs, outputs,
+      [x = x.data(), saved = SavedInputs(watched), given, results, wants,
+       backward](const Grads& dys) {
+        saved.check();
         std::vector<RecurrentUpstream> upstream;
         for (size_t i = 0; i < given.size(); ++i)
           upstream.push_back({.y = dys[2 * i], .h_n = dys[2 * i + 1]});

@@ -36,7 +36,8 @@ class SavedTensor {
   mutable uint64_t moment_ = 0;
 };
 
-/** @brief The same for all defined inputs of an operation whose backward keeps them in a struct. */
+/** @brief The same for all defined tensors of an operation whose backward keeps them in a struct.
+ */
 class SavedInputs {
  public:
   explicit SavedInputs(std::span<const Variable> inputs);

@@ -1,7 +1,11 @@
 #include <bs/autograd/binary.h>
+#include <bs/autograd/gru.h>
+#include <bs/autograd/kron.h>
+#include <bs/autograd/kron_solve.h>
 #include <bs/autograd/linear.h>
 #include <bs/autograd/lstm.h>
 #include <bs/autograd/reduce.h>
+#include <bs/autograd/rnn.h>
 #include <bs/autograd/sort.h>
 #include <bs/autograd/tape.h>
 #include <bs/autograd/unary.h>
@@ -20,6 +24,12 @@ using namespace bs;
 namespace {
 
 Variable leaf(const Shape& shape) { return Variable(ones(shape, f64), true); }
+
+Tensor diagonal(int64_t n) {
+  const Tensor unit = zeros({n, n}, f64);
+  for (int64_t i = 0; i < n; ++i) unit.data<double>()[i * n + i] = 1;
+  return unit;
+}
 
 void step(const Variable& x) {
   const SgdParameter parameter{
@@ -84,6 +94,58 @@ TEST_CASE("saved tensors: weights in structs, targets and batches are watched") 
   normal_(direction.weights.hh.data(), 0, 1);
   CHECK_THROWS_WITH_AS(out.backward(),
                        doctest::Contains("lstm saved a tensor f64 [8, 2] that normal_"), Error);
+}
+
+TEST_CASE("saved tensors: weights and states of recurrent layers are watched") {
+  const Variable x = leaf({2, 3, 4});
+  const auto direction = [](int64_t gates) {
+    return RecurrentDirectionVariables{.weights = {.ih = leaf({2 * gates, 4}),
+                                                   .hh = leaf({2 * gates, 2}),
+                                                   .bias_ih = leaf({2 * gates}),
+                                                   .bias_hh = leaf({2 * gates})}};
+  };
+  const RecurrentDirectionVariables g = direction(3), r = direction(1);
+  Variable loss = sum(gru(x, {&g, 1}, {}).front().y);
+  step(g.weights.hh);
+  CHECK_THROWS_WITH_AS(loss.backward(), doctest::Contains("gru saved a tensor f64 [6, 2] that sgd"),
+                       Error);
+  loss = sum(rnn(x, {&r, 1}, Nonlinearity::tanh, {}).front().y);
+  step(x);
+  CHECK_THROWS_WITH_AS(loss.backward(),
+                       doctest::Contains("rnn saved a tensor f64 [2, 3, 4] that sgd"), Error);
+  const RecurrentStates states = rnn(x, {&r, 1}, Nonlinearity::tanh, {}).front();
+  fill(states.y.data(), 0);
+  CHECK_THROWS_WITH_AS(sum(states.y).backward(),
+                       doctest::Contains("rnn saved a tensor f64 [2, 3, 2] that fill"), Error);
+}
+
+TEST_CASE(
+    "saved tensors: factors, solutions and decompositions of Kronecker products are watched") {
+  const auto identity = [](int64_t n) { return Variable(diagonal(n), true); };
+  const auto refuses = [](const Variable& loss, const char* text) {
+    CHECK_THROWS_WITH_AS(loss.backward(), doctest::Contains(text), Error);
+  };
+  const Variable b = leaf({2, 6}), w = identity(2), v = identity(3), shift(ones({}, f64), true);
+
+  const Variable product = kron_matmul(b, {w, v}, {}, {.activation = Activation::tanh});
+  fill(product.data(), 0);
+  refuses(sum(product), "kron_matmul saved a tensor f64 [2, 6] that fill");
+
+  Variable loss = sum(kron_solve(b, {w, v}));
+  step(v);
+  refuses(loss, "kron_solve saved a tensor f64 [3, 3] that sgd");
+  const Variable x = kron_solve(b, {w, v});
+  fill(x.data(), 0);
+  refuses(sum(x), "kron_solve saved a tensor f64 [2, 6] that fill");
+
+  const KronEigh eigh = kron_eigh({w.data(), v.data()});
+  loss = sum(kron_shifted_solve(b, {w, v}, shift, eigh));
+  step(w);
+  refuses(loss, "kron_shifted_solve saved a tensor f64 [2, 2] that sgd");
+  loss = kron_shifted_logdet({w, v}, shift, eigh);
+  step(w);  // only the decomposition is needed
+  fill(eigh.vectors[1], 0);
+  refuses(loss, "kron_shifted_logdet saved a tensor f64 [3, 3] that fill");
 }
 
 TEST_CASE("saved tensors: thousands of other changes are no change") {

@@ -45,6 +45,10 @@ Variable reshape(const Variable& x, const Shape& shape) {
   return record_reshaped("reshape", x, reshape(x.data(), shape));
 }
 
+Variable flatten(const Variable& x, int from, int to) {
+  return record_reshaped("flatten", x, flatten(x.data(), from, to));
+}
+
 Variable unsqueeze(const Variable& x, int axis) {
   return record_reshaped("unsqueeze", x, x.data().unsqueeze(axis));
 }

@@ -11,6 +11,8 @@ namespace bs {
 Variable view(const Variable& x, const Shape& shape);
 /** @brief The same elements under another shape: a view where strides allow it, else a copy. */
 Variable reshape(const Variable& x, const Shape& shape);
+/** @brief Joins the axes [from, to] into one: a view where strides allow it, else a copy. */
+Variable flatten(const Variable& x, int from = 0, int to = -1);
 Variable permute(const Variable& x, const Dims& axes);
 Variable transpose(const Variable& x, int a, int b);
 Variable unsqueeze(const Variable& x, int axis);
@@ -26,6 +28,9 @@ Variable select(const Variable& x, int axis, int64_t index);
  *  reshape of one stands in kernels/copy.h.
  *  @{ */
 inline Tensor view(const Tensor& x, const Shape& shape) { return x.view(shape); }
+inline Tensor flatten(const Tensor& x, int from = 0, int to = -1) {
+  return reshape(x, flattened(x.shape(), from, to));
+}
 inline Tensor permute(const Tensor& x, const Dims& axes) { return x.permute(axes); }
 inline Tensor transpose(const Tensor& x, int a, int b) { return x.transpose(a, b); }
 inline Tensor unsqueeze(const Tensor& x, int axis) { return x.unsqueeze(axis); }

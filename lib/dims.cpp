@@ -92,4 +92,16 @@ int normalize_axis(const char* op, int axis, int rank) {
   return axis < 0 ? axis + rank : axis;
 }
 
+Shape flattened(const Shape& shape, int from, int to) {
+  const int rank = std::max(shape.rank(), 1);
+  from = normalize_axis("flatten", from, rank);
+  to = normalize_axis("flatten", to, rank);
+  BS_CHECK(from <= to, "flatten: axes {}..{} of {}", from, to, shape);
+  if (shape.rank() == 0) return {1};
+  Shape joined = shape.slice(0, from);
+  joined.push_back(shape.slice(from, to + 1).product());
+  for (int i = to + 1; i < rank; ++i) joined.push_back(shape[i]);
+  return joined;
+}
+
 }  // namespace bs

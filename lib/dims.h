@@ -59,5 +59,8 @@ Strides contiguous_strides(const Shape& shape);
 Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 /** @brief Maps -rank..rank-1 to 0..rank-1. @throws Error naming `op` when out of range. */
 int normalize_axis(const char* op, int axis, int rank);
+/** @brief `shape` with the axes [from, to] joined into one; [1] for no axes.
+ *  @throws Error naming flatten when an axis is out of range, or from is behind to. */
+Shape flattened(const Shape& shape, int from, int to);
 
 }  // namespace bs

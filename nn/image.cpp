@@ -20,13 +20,7 @@ Variable Upsample::forward(const Variable& x) const {
 }
 
 Variable Flatten::forward(const Variable& x) const {
-  const int from = normalize_axis("flatten", options_.from, x.rank());
-  const int to = normalize_axis("flatten", options_.to, x.rank());
-  BS_CHECK(from <= to, "flatten: axes {} to {} of x {}", options_.from, options_.to, x.shape());
-  Shape shape = x.shape().slice(0, from);
-  shape.push_back(x.shape().slice(from, to + 1).product());
-  for (const int64_t extent : x.shape().slice(to + 1, x.rank())) shape.push_back(extent);
-  return reshape(x, shape);
+  return flatten(x, options_.from, options_.to);
 }
 
 }  // namespace bs::nn

@@ -1,4 +1,5 @@
 #include <bs/autograd/copy.h>
+#include <bs/autograd/grad_check.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/copy.h>
 #include <bs/tests/support/devices.h>
@@ -92,6 +93,23 @@ TEST_CASE("expand sums in its backward") {
         return expand(x, {2, 3});
       },
       [](T x) { return x; });
+}
+
+TEST_CASE("flatten joins axes, and copies only where it must") {
+  const Variable x = random_reference({2, 3, 4}, 1).tensor(f64, test_device());
+  CHECK(flatten(x).shape() == Shape{24});
+  CHECK(flatten(x, 1).shape() == Shape{2, 12});
+  CHECK(flatten(x.data(), 0, -2).shape() == Shape{6, 4});
+  CHECK(flatten(x, 1).data().shares_storage(x.data()));
+  const Tensor turned = x.data().transpose(0, 1);
+  CHECK(flatten(turned, 2).shares_storage(turned));
+  CHECK_FALSE(flatten(turned).shares_storage(turned));
+  CHECK(same_bits(flatten(turned, 0, 1), reshape(turned, {6, 4})));
+  CHECK(flatten(x.data().select(0, 0).select(0, 0).select(0, 0)).shape() == Shape{1});
+  gradcheck([](const Variables& v) { return flatten(transpose(v[0], 0, 2), 0, 1); },
+            {Variable(x.data(), true)});
+  CHECK_THROWS_WITH_AS(flatten(x, 2, 1), "flatten: axes 2..1 of [2, 3, 4]", Error);
+  CHECK_THROWS_WITH_AS(flatten(x, 0, 3), "flatten: axis 3 is out of range for rank 3", Error);
 }
 
 TEST_CASE("reshape copies only where it must") {

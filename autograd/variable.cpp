@@ -22,13 +22,14 @@ Variable::Variable(Tensor data, bool requires_grad) {
   if (requires_grad) set_requires_grad(true);
 }
 
-VariableState& Variable::state() const {
+VariableState& Variable::state(const char* caller) const {
   BS_CHECK(defined(),
-           "variable: this one is undefined: nothing was assigned to it, or an option left it out");
+           "{}: a Variable is undefined: nothing was assigned to it, or an option left it out",
+           caller);
   return *state_;
 }
 
-const Tensor& Variable::data() const { return state().data; }
+const Tensor& Variable::data(const char* caller) const { return state(caller).data; }
 bool Variable::requires_grad() const { return defined() && state_->requires_grad; }
 bool Variable::is_leaf() const { return state().node == 0; }
 const Tensor& Variable::grad() const { return state().grad; }
@@ -41,13 +42,14 @@ void Variable::set_grad(Tensor gradient) const {
 }
 
 void Variable::set_data(Tensor data) const {
-  BS_CHECK(is_leaf(), "variable: set_data on the result of an operation; detach it first");
+  BS_CHECK(state().node == 0, "variable: set_data on the result of an operation; detach it first");
   BS_CHECK(data.defined(), "variable: set_data of an undefined tensor");
   state().data = std::move(data);
 }
 
 void Variable::set_requires_grad(bool wanted) const {
-  BS_CHECK(is_leaf(), "variable: set_requires_grad on the result of an operation; detach it first");
+  BS_CHECK(state().node == 0,
+           "variable: set_requires_grad on the result of an operation; detach it first");
   BS_CHECK(!wanted || is_floating(dtype()), "variable: dtype {} can have no gradient", dtype());
   state().requires_grad = wanted;
 }

@@ -27,19 +27,35 @@ class Variable {
   Variable(Tensor data);  // NOLINT(google-explicit-constructor): the implicit direction is wanted
   /** @brief A leaf. @throws Error when a gradient is wanted for a dtype that is not floating. */
   Variable(Tensor data, bool requires_grad);
+  Variable(const Variable&) = default;
+  Variable(Variable&&) = default;
+  /** @brief Names the variable that `other` names from now on. As for a Tensor, `x[i] = v` does not
+   *  compile. */
+  Variable& operator=(const Variable& other) & = default;
+  Variable& operator=(Variable&& other) & = default;
+  ~Variable() = default;
 
   bool defined() const { return state_ != nullptr; }
   /** @brief Whether both are handles to one variable. */
   bool is_same(const Variable& other) const { return state_ == other.state_; }
   /** @brief Number of handles to this variable, what the tape keeps included. */
   int64_t use_count() const { return state_.use_count(); }
-  const Tensor& data() const;
-  const Shape& shape() const { return data().shape(); }
-  int64_t size(int axis) const { return data().size(axis); }
-  int rank() const { return data().rank(); }
-  int64_t numel() const { return data().numel(); }
-  DType dtype() const { return data().dtype(); }
-  Device device() const { return data().device(); }
+  /** @name Of the values
+   *  The name of the function that asks comes by itself.
+   *  @throws Error in its name for an undefined variable: `softmax: a Variable is undefined`.
+   *  @{ */
+  const Tensor& data(const char* caller = __builtin_FUNCTION()) const;
+  const Shape& shape(const char* caller = __builtin_FUNCTION()) const {
+    return data(caller).shape();
+  }
+  int64_t size(int axis, const char* caller = __builtin_FUNCTION()) const {
+    return data(caller).size(axis);
+  }
+  int rank(const char* caller = __builtin_FUNCTION()) const { return data(caller).rank(); }
+  int64_t numel(const char* caller = __builtin_FUNCTION()) const { return data(caller).numel(); }
+  DType dtype(const char* caller = __builtin_FUNCTION()) const { return data(caller).dtype(); }
+  Device device(const char* caller = __builtin_FUNCTION()) const { return data(caller).device(); }
+  /** @} */
 
   /** @brief The value of a variable of one element. Waits for the device. */
   double item() const { return data().item(); }
@@ -83,7 +99,7 @@ class Variable {
 
  private:
   friend class Tape;
-  detail::VariableState& state() const;
+  detail::VariableState& state(const char* caller = __builtin_FUNCTION()) const;
   std::shared_ptr<detail::VariableState> state_;
 };
 

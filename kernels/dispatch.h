@@ -45,7 +45,7 @@ namespace bs {
 
 /** @brief Throws an Error naming `op` unless both tensors are on one device. */
 inline void check_same_device(const char* op, const Tensor& a, const Tensor& b) {
-  BS_CHECK(a.device() == b.device(), "{}: tensors on {} and {}", op, a.device(), b.device());
+  BS_CHECK(a.device(op) == b.device(op), "{}: tensors on {} and {}", op, a.device(), b.device());
 }
 /** @brief Throws an Error naming `op` unless both tensors have one dtype. */
 inline void check_same_dtype(const char* op, const Tensor& a, const Tensor& b) {

@@ -23,6 +23,8 @@ DType common_dtype(const Tensor& x, const Tensor& y) {
 Common common(const char* op, const Operand& a, const Operand& b) {
   const Tensor& x = a.tensor;
   const Tensor& y = b.tensor;
+  BS_CHECK((a.is_number || x.defined()) && (b.is_number || y.defined()),
+           "{}: a Tensor is undefined: nothing was assigned to it", op);
   if (!y.defined()) return {x.shape(), b.number.promote(x.dtype()), x.device()};
   if (!x.defined()) return {y.shape(), a.number.promote(y.dtype()), y.device()};
   check_same_device(op, x, y);

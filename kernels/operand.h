@@ -39,11 +39,12 @@ class Scalar {
 
 /** @brief A tensor, or the number that stands in its place; what backends take. */
 struct Operand {
-  Operand(Tensor t) : tensor(std::move(t)) {}  // NOLINT(google-explicit-constructor)
-  Operand(Scalar n) : number(n) {}             // NOLINT(google-explicit-constructor)
+  Operand(Tensor t) : tensor(std::move(t)) {}        // NOLINT(google-explicit-constructor)
+  Operand(Scalar n) : number(n), is_number(true) {}  // NOLINT(google-explicit-constructor)
 
   Tensor tensor;  ///< undefined: the number is meant
   Scalar number = 0;
+  bool is_number = false;
 
   /** @brief Strides over a result of `rank` axes; a number has none but zeros. */
   Strides strides(int rank) const {

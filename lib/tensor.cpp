@@ -45,10 +45,12 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, Device dev
   return t;
 }
 
-void Tensor::check_defined() const { BS_CHECK(defined(), "tensor: undefined tensor used"); }
+void Tensor::check_defined(const char* caller) const {
+  BS_CHECK(defined(), "{}: a Tensor is undefined: nothing was assigned to it", caller);
+}
 
-Device Tensor::device() const {
-  check_defined();
+Device Tensor::device(const char* caller) const {
+  check_defined(caller);
   return storage_->device();
 }
 
@@ -222,16 +224,7 @@ Tensor Tensor::squeeze(int axis) const {
   return select(axis, 0);
 }
 
-Tensor Tensor::flatten(int from, int to) const {
-  if (rank() == 0) return view({1});
-  from = normalize_axis("flatten", from, rank());
-  to = normalize_axis("flatten", to, rank());
-  BS_CHECK(from <= to, "flatten: axes {}..{} of {}", from, to, shape_);
-  Shape shape = shape_.slice(0, from);
-  shape.push_back(shape_.slice(from, to + 1).product());
-  for (int i = to + 1; i < rank(); ++i) shape.push_back(shape_[i]);
-  return view(shape);
-}
+Tensor Tensor::flatten(int from, int to) const { return view(flattened(shape_, from, to)); }
 
 Tensor Tensor::expand(const Shape& shape) const {
   check_defined();

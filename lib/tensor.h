@@ -17,6 +17,13 @@ class Tensor {
  public:
   /** @brief An undefined tensor: `defined()` is false, its shape is [], any use of it throws. */
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) = default;
+  /** @brief Names the elements of `other` from now on. Only a variable can: `t[i] = v` and
+   *  `t.slice(0, 1, 3) = v`, which would change nothing, do not compile; see bs::assign. */
+  Tensor& operator=(const Tensor& other) & = default;
+  Tensor& operator=(Tensor&& other) & = default;
+  ~Tensor() = default;
   /** @brief Uninitialised row-major memory. @throws Error for a negative extent, OutOfMemory. */
   static Tensor empty(const Shape& shape, DType dtype, Device device = Device::cpu());
   static Tensor empty_like(const Tensor& other) {
@@ -47,7 +54,9 @@ class Tensor {
   int64_t numel() const { return shape_.product(); }
   size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype_); }
   DType dtype() const { return dtype_; }
-  Device device() const;
+  /** @brief @throws Error for an undefined tensor, in the name of the function that asks, which
+   *  comes by itself. */
+  Device device(const char* caller = __builtin_FUNCTION()) const;
   /** @brief Whether the elements lie densely in row-major order. */
   bool is_contiguous() const;
   /** @brief Whether both view the same storage, which says nothing of overlap. */
@@ -101,7 +110,7 @@ class Tensor {
   void* data() const;
 
  private:
-  void check_defined() const;
+  void check_defined(const char* caller = __builtin_FUNCTION()) const;
   void check_dtype(DType expected) const;
   std::shared_ptr<Storage> storage_;
   int64_t offset_ = 0;

@@ -1,15 +1,25 @@
+#include <bs/autograd/activation.h>
+#include <bs/autograd/binary.h>
 #include <bs/autograd/compare.h>
 #include <bs/autograd/compound.h>
+#include <bs/autograd/conv2d.h>
+#include <bs/autograd/matmul.h>
+#include <bs/autograd/norm.h>
+#include <bs/autograd/reduce.h>
+#include <bs/autograd/softmax.h>
 #include <bs/autograd/tape.h>
+#include <bs/autograd/view.h>
 #include <bs/kernels/compound.h>
 #include <bs/kernels/fill.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <sstream>
-
+#include <string>
 #include <type_traits>
+#include <utility>
 
 using namespace bs;
 using namespace bs::test;
@@ -38,26 +48,51 @@ TEST_CASE("variable: undefined") {
   CHECK(!x.defined());
   CHECK(!x.requires_grad());
   CHECK(!Variable(Tensor()).defined());
-  CHECK_THROWS_WITH_AS(
-      x.data(),
-      "variable: this one is undefined: nothing was assigned to it, or an option left it out",
-      Error);
-  CHECK_THROWS_WITH_AS(
-      x.grad(),
-      "variable: this one is undefined: nothing was assigned to it, or an option left it out",
-      Error);
-  CHECK_THROWS_WITH_AS(
-      x.set_grad({}),
-      "variable: this one is undefined: nothing was assigned to it, or an option left it out",
-      Error);
-  CHECK_THROWS_WITH_AS(
-      x.set_data({}),
-      "variable: this one is undefined: nothing was assigned to it, or an option left it out",
-      Error);
-  CHECK_THROWS_WITH_AS(
-      x.backward(),
-      "variable: this one is undefined: nothing was assigned to it, or an option left it out",
-      Error);
+  const auto text = [](const char* name) {
+    return std::string(name) +
+           ": a Variable is undefined: nothing was assigned to it, or an option left it out";
+  };
+  CHECK_THROWS_WITH_AS(x.data("mine"), text("mine").c_str(), Error);
+  CHECK_THROWS_WITH_AS(x.grad(), text("grad").c_str(), Error);
+  CHECK_THROWS_WITH_AS(x.set_grad({}), text("set_grad").c_str(), Error);
+  CHECK_THROWS_WITH_AS(x.set_data({}), text("set_data").c_str(), Error);
+  CHECK_THROWS_WITH_AS(x.backward(), text("backward").c_str(), Error);
+}
+
+TEST_CASE("variable: an operation of an undefined one says its own name") {
+  const Variable none, x = zeros({2, 3}, f32, test_device());
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"softmax: a Variable", [&] { softmax(none); }},
+      {"matmul: a Variable", [&] { matmul(x, none); }},
+      {"add: a Variable", [&] { add(none, x); }},
+      {"add: a Variable", [&] { none + x; }},
+      {"tanh: a Variable", [&] { tanh(none); }},
+      {"sum: a Variable", [&] { sum(none); }},
+      {"reshape: a Variable", [&] { reshape(none, {6}); }},
+      {"conv2d: a Variable", [&] { conv2d(none, none); }},
+      {"layer_norm: a Variable", [&] { layer_norm(none, none, none); }},
+      {"softmax: ", [] { softmax(Tensor(), -1); }},
+      {"matmul: ", [&] { matmul(x.data(), Tensor()); }},
+      {"add: a Tensor", [&] { add(x.data(), Tensor()); }},
+      {"mul: a Tensor", [&] { mul(Tensor(), x.data()); }},
+      {"conv2d: ", [] { conv2d(Tensor(), Tensor()); }}};
+  for (const auto& [start, call] : calls) {
+    std::string message;
+    try {
+      call();
+    } catch (const Error& e) {
+      message = e.what();
+    }
+    CHECK_MESSAGE(message.starts_with(start), std::string(start), "gave: ", message);
+  }
+}
+
+TEST_CASE("variable: only a variable can be assigned to") {
+  static_assert(std::is_assignable_v<Variable&, Variable>);
+  static_assert(std::is_assignable_v<Variable&, Tensor>);
+  static_assert(!std::is_assignable_v<Variable, Variable>);
+  static_assert(!std::is_assignable_v<Variable, const Variable&>);
+  static_assert(!std::is_assignable_v<Variable, Tensor>);
 }
 
 TEST_CASE("variable: copies name the same variable, detach makes another of the same values") {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <type_traits>
 
 using namespace bs;
 using namespace bs::test;
@@ -337,18 +338,30 @@ TEST_CASE("tensor item and copies") {
 TEST_CASE("tensor refuses misuse") {
   CHECK_THROWS_WITH_AS(Tensor::empty({2, -1}, f32), "tensor: negative extent in shape [2, -1]",
                        Error);
-  CHECK_THROWS_WITH_AS(Tensor().device(), "tensor: undefined tensor used", Error);
-  CHECK_THROWS_WITH_AS(Tensor().data(), "tensor: undefined tensor used", Error);
   CHECK_THROWS_WITH_AS(Tensor::empty({2}, f32).data<double>(),
                        "tensor: data of dtype f32 read as f64", Error);
   CHECK_THROWS_WITH_AS(Tensor::from<float>({1, 2, 3}, {2, 2}), "tensor: 3 values for shape [2, 2]",
                        Error);
+  const auto text = [](const char* name) {
+    return std::string(name) + ": a Tensor is undefined: nothing was assigned to it";
+  };
+  CHECK_THROWS_WITH_AS(Tensor().device("matmul"), text("matmul").c_str(), Error);
+  CHECK_THROWS_WITH_AS(Tensor().data(), text("data").c_str(), Error);
+  CHECK_THROWS_WITH_AS(Tensor().as_strided({1}, {1}), text("as_strided").c_str(), Error);
+  CHECK_THROWS_WITH_AS(Tensor().expand({2}), text("expand").c_str(), Error);
   for (const auto& use : {std::function<void()>([] { Tensor().view({1}); }),
                           std::function<void()>([] { Tensor().item(); }),
-                          std::function<void()>([] { Tensor().as_strided({1}, {1}); }),
-                          std::function<void()>([] { Tensor().expand({2}); }),
-                          std::function<void()>([] { Tensor().unsqueeze(0); })})
-    CHECK_THROWS_WITH_AS(use(), "tensor: undefined tensor used", Error);
+                          std::function<void()>([] { Tensor().unsqueeze(0); }),
+                          std::function<void()>([] { Tensor().device(); })})
+    CHECK_THROWS_WITH_AS(use(), doctest::Contains(": a Tensor is undefined"), Error);
+}
+
+TEST_CASE("tensor: only a variable can be assigned to") {
+  static_assert(std::is_assignable_v<Tensor&, Tensor>);
+  static_assert(std::is_assignable_v<Tensor&, const Tensor&>);
+  static_assert(!std::is_assignable_v<Tensor, Tensor>);
+  static_assert(!std::is_assignable_v<Tensor, const Tensor&>);
+  static_assert(std::is_nothrow_move_constructible_v<Tensor>);  // vectors move them
 }
 
 TEST_CASE("slice: ends and steps as large as numbers are") {

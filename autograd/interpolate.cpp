@@ -1,15 +1,17 @@
 #include <bs/autograd/interpolate.h>
 
-#include <bs/autograd/tape.h>
+#include <bs/autograd/recorded.h>
 
 namespace bs {
 
 Variable interpolate(const Variable& x, const InterpolateOptions& options) {
-  const auto backward = [shape = x.shape(), options](const Tensor& dy) {
-    return Grads{interpolate_backward(dy, shape, options)};
-  };
-  return tape().record("interpolate", {x}, interpolate(x.data(), options), backward,
-                       GradientOrder::any);
+  return record_linear_pair(
+      "interpolate", x, interpolate(x.data(), options),
+      [options](const Tensor& t) { return interpolate(t, options); },
+      [shape = x.shape(), options](const Tensor& dy) {
+        return interpolate_backward(dy, shape, options);
+      },
+      GradientOrder::any);
 }
 
 }  // namespace bs

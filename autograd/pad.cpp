@@ -1,14 +1,16 @@
 #include <bs/autograd/pad.h>
 
-#include <bs/autograd/tape.h>
+#include <bs/autograd/recorded.h>
 
 namespace bs {
 
 Variable pad(const Variable& x, const PadOptions& options) {
-  const auto backward = [shape = x.shape(), options](const Tensor& dy) {
-    return Grads{pad_backward(dy, shape, options)};
-  };
-  return tape().record("pad", {x}, pad(x.data(), options), backward, GradientOrder::any);
+  PadOptions zeros = options;  // a constant around x has no part in the gradient
+  zeros.value = 0;
+  return record_linear_pair(
+      "pad", x, pad(x.data(), options), [zeros](const Tensor& t) { return pad(t, zeros); },
+      [shape = x.shape(), options](const Tensor& dy) { return pad_backward(dy, shape, options); },
+      GradientOrder::any);
 }
 
 }  // namespace bs

@@ -1,6 +1,6 @@
 #include <bs/autograd/pool2d.h>
 
-#include <bs/autograd/tape.h>
+#include <bs/autograd/recorded.h>
 
 namespace bs {
 
@@ -13,19 +13,21 @@ Variable max_pool2d(const Variable& x, const MaxPool2dOptions& options) {
 }
 
 Variable avg_pool2d(const Variable& x, const AvgPool2dOptions& options) {
-  const auto backward = [shape = x.shape(), options](const Tensor& dy) {
-    return Grads{avg_pool2d_backward(dy, shape, options)};
-  };
-  return tape().record("avg_pool2d", {x}, avg_pool2d(x.data(), options), backward,
-                       GradientOrder::any);
+  return record_linear_pair(
+      "avg_pool2d", x, avg_pool2d(x.data(), options),
+      [options](const Tensor& t) { return avg_pool2d(t, options); },
+      [shape = x.shape(), options](const Tensor& dy) {
+        return avg_pool2d_backward(dy, shape, options);
+      },
+      GradientOrder::any);
 }
 
 Variable adaptive_avg_pool2d(const Variable& x, Extent2 size) {
-  const auto backward = [shape = x.shape()](const Tensor& dy) {
-    return Grads{adaptive_avg_pool2d_backward(dy, shape)};
-  };
-  return tape().record("adaptive_avg_pool2d", {x}, adaptive_avg_pool2d(x.data(), size), backward,
-                       GradientOrder::any);
+  return record_linear_pair(
+      "adaptive_avg_pool2d", x, adaptive_avg_pool2d(x.data(), size),
+      [size](const Tensor& t) { return adaptive_avg_pool2d(t, size); },
+      [shape = x.shape()](const Tensor& dy) { return adaptive_avg_pool2d_backward(dy, shape); },
+      GradientOrder::any);
 }
 
 }  // namespace bs

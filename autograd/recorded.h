@@ -39,6 +39,24 @@ Variable record_linear(const char* name, const Variable& x, Tensor y, Adjoint ad
       order);
 }
 
+/** @brief Records y of a function of tensors that is linear but for a constant: `map` without the
+ *  constant, `adjoint` its gradient. Each is the other's gradient.
+ *  @code
+ *  return record_linear_pair("interpolate", x, interpolate(x.data()), map, adjoint);
+ *  @endcode */
+template <class Map, class Adjoint>
+Variable record_linear_pair(const char* name, const Variable& x, Tensor y, Map map, Adjoint adjoint,
+                            GradientOrder order = GradientOrder::row_major) {
+  return tape().record(name, {x}, std::move(y),
+                       Twice{[adjoint](const Tensor& dy) { return Grads{adjoint(dy)}; },
+                             [=](const Recorded& r) {
+                               Tensor dx = adjoint(r.dy().data());
+                               return VariableGrads{record_linear_pair(name, r.dy(), std::move(dx),
+                                                                       adjoint, map, order)};
+                             }},
+                       order);
+}
+
 /** @brief map(x), recorded: of a function of tensors that is linear and its own adjoint, such as a
  *  product with weights that depend on nothing. */
 template <class Map>

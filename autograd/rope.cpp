@@ -1,14 +1,17 @@
 #include <bs/autograd/rope.h>
+
+#include <bs/autograd/recorded.h>
 #include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/tape.h>
 
 namespace bs {
 
 Variable rope(const Variable& x, const Tensor& table, const RopeOptions& options) {
-  return tape().record("rope", {x}, rope(x.data(), table, options),
-                       [table = SavedTensor(table), options](const Tensor& dy) {
-                         return Grads{rope_backward(dy, table, options)};
-                       });
+  return record_linear_pair(
+      "rope", x, rope(x.data(), table, options),
+      [table = SavedTensor(table), options](const Tensor& t) { return rope(t, table, options); },
+      [table = SavedTensor(table), options](const Tensor& dy) {
+        return rope_backward(dy, table, options);
+      });
 }
 
 }  // namespace bs

@@ -12,14 +12,18 @@
 #include <bs/autograd/grad.h>
 #include <bs/autograd/grad_check.h>
 #include <bs/autograd/index_select.h>
+#include <bs/autograd/interpolate.h>
 #include <bs/autograd/linear.h>
 #include <bs/autograd/loss.h>
 #include <bs/autograd/matmul.h>
 #include <bs/autograd/norm.h>
+#include <bs/autograd/pad.h>
 #include <bs/autograd/pointwise_loss.h>
+#include <bs/autograd/pool2d.h>
 #include <bs/autograd/rearrange.h>
 #include <bs/autograd/rectifier.h>
 #include <bs/autograd/reduce.h>
+#include <bs/autograd/rope.h>
 #include <bs/autograd/rounding.h>
 #include <bs/autograd/scan.h>
 #include <bs/autograd/softmax.h>
@@ -270,6 +274,37 @@ TEST_CASE("second derivatives: reductions and scans") {
         return sum_to(v * v, {4, 1});
       },
       x);
+}
+
+TEST_CASE("second derivatives: maps of images and positions that are linear") {
+  const auto squared = [](const auto& f) {
+    return [f](const Variable& v) {
+      const Variable part = f(v);
+      return part * part;
+    };
+  };
+  const Variable x = random_leaf({2, 2, 4, 5}, 1);
+  for (const PadMode mode : {PadMode::constant, PadMode::reflect, PadMode::replicate}) {
+    const PadOptions options{.padding = {1, 2, 0, 3}, .mode = mode, .value = 0.5};
+    check_one("pad", squared([=](const Variable& v) { return pad(v, options); }), x);
+  }
+  check_one("avg_pool2d", squared([](const Variable& v) {
+              return avg_pool2d(v, {.kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}});
+            }),
+            x);
+  check_one("adaptive_avg_pool2d", squared([](const Variable& v) {
+              return adaptive_avg_pool2d(v, {3, 2});
+            }),
+            x);
+  for (const Interpolation mode : {Interpolation::nearest, Interpolation::bilinear})
+    check_one("interpolate", squared([=](const Variable& v) {
+                return interpolate(v, {.size = {7, 3}, .mode = mode});
+              }),
+              x);
+  const Variable tokens = random_leaf({1, 2, 3, 4}, 2);
+  const Tensor table = rope_table(3, 4, 10000, 0, f64, test_device());
+  check_one("rope", squared([=](const Variable& v) { return rope(v, table); }), tokens);
+  check_one("flatten", squared([](const Variable& v) { return flatten(v, 1, 2); }), x);
 }
 
 TEST_CASE("second derivatives: products of matrices") {

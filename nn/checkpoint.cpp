@@ -1,6 +1,8 @@
 #include <bs/nn/checkpoint.h>
 
 #include <bs/lib/out_of_memory.h>
+#include <bs/lib/overlap.h>
+#include <bs/nn/staged_copies.h>
 
 #include <algorithm>
 #include <charconv>
@@ -79,10 +81,7 @@ Checkpoint::Checkpoint(const std::string& path) try
 
 /// What a restore will do, and what speaks against it.
 struct Checkpoint::Plan {
-  struct Copy {
-    Tensor from, to;
-  };
-  std::vector<Copy> copies;
+  StagedCopies copies;
   std::vector<std::string> differences;
 
   void check(const std::string& path) const {
@@ -111,7 +110,10 @@ void Checkpoint::plan_tensors(Plan& plan, const std::string& prefix,
     if (from.shape() != to.shape() || from.dtype() != to.dtype())
       plan.differences.push_back(format("{}{} is {} {} in the file, {} {} here", prefix, name,
                                         from.dtype(), from.shape(), to.dtype(), to.shape()));
-    plan.copies.push_back({from, to});
+    else if (repeats_elements(to))
+      plan.differences.push_back(prefix + name + " repeats elements here and cannot be written");
+    else
+      plan.copies.add(from, to);
     unknown.erase(found);
   }
   for (const auto& [name, tensor] : unknown)
@@ -152,10 +154,12 @@ void Checkpoint::restore(const TrainingState& state) const try {
   if (state.loader) cursor = count(plan, "bs.loader_cursor", data::Cursor::most);
   plan.check(path_);
 
-  for (const auto& [from, to] : plan.copies) copy_bytes(from, to);
+  // What can fail comes first: memory, then a loader of the caller's own.
+  plan.copies.stage();
+  if (state.loader) state.loader->seek(cursor);
+  plan.copies.apply();
   if (state.optimizer) state.optimizer->set_steps(optimizer_steps);
   if (state.generator) state.generator->set_state(random);
-  if (state.loader) state.loader->seek(cursor);
 } catch (const std::bad_alloc&) {
   out_of_own_memory("checkpoint");
 }

@@ -40,8 +40,8 @@ class Checkpoint {
 
   /** @brief Copies into every part given, in place; `state.step` and `state.metadata` are not
    * looked at. What the file has beyond the parts given is ignored.
-   *  @throws Error listing what is missing, unknown, or of another shape or dtype; nothing has
-   *  changed then. */
+   *  @throws Error listing what is missing, unknown, or of another shape or dtype, OutOfMemory, or
+   *  what the loader's seek threw; nothing has changed then. */
   void restore(const TrainingState& state) const;
 
  private:

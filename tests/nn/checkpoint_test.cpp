@@ -1,3 +1,4 @@
+#include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/nn/checkpoint.h>
 #include <bs/nn/data/loader.h>
@@ -145,6 +146,54 @@ TEST_CASE("checkpoint: what does not fit is listed, and nothing changes") {
   CHECK_THROWS_WITH_AS(nn::Checkpoint(path).restore(run.state()),
                        doctest::Contains("optimizer.weight.momentum is missing in the file"),
                        Error);
+}
+
+TEST_CASE("checkpoint: tensors of any strides come back, and one that cannot be written is told") {
+  const Scratch folder;
+  struct Views : nn::Module {
+    Variable first = register_parameter("first", zeros({2}, f32, test_device()));
+    Variable turned =
+        register_parameter("turned", zeros({3, 2}, f32, test_device()).transpose(0, 1));
+    Variable column = register_buffer("column", zeros({4, 2}, f32, test_device()).select(1, 1));
+  };
+  Views saved;
+  const auto put = [](const Tensor& from, const Variable& to) {
+    copy(from.to(test_device()), to.data());
+  };
+  put(Tensor::from<float>({1, 1}), saved.first);
+  put(Tensor::from<float>({2, 2, 2, 5, 5, 5}).view({2, 3}), saved.turned);
+  put(Tensor::from<float>({3, 3, 3, 3}), saved.column);
+  nn::save_checkpoint(folder / "run", {.model = &saved});
+  Views fresh;
+  nn::Checkpoint(folder / "run").restore({.model = &fresh});
+  CHECK(values(fresh.first.data()) == Values{1, 1});
+  CHECK(values(fresh.turned.data()) == Values{2, 2, 2, 5, 5, 5});
+  CHECK(values(fresh.column.data()) == Values(4, 3));
+
+  Views repeated;
+  repeated.column.set_data(zeros({1}, f32, test_device()).expand({4}));
+  CHECK_THROWS_WITH_AS(nn::Checkpoint(folder / "run").restore({.model = &repeated}),
+                       doctest::Contains("model.column repeats elements here"), Error);
+  CHECK(values(repeated.first.data()) == Values{0, 0});
+}
+
+TEST_CASE("checkpoint: a loader that refuses its place leaves all as it was") {
+  struct Refusing : data::Cursor {
+    int64_t cursor() const override { return 3; }
+    void seek(int64_t) override { throw Error("no such place"); }
+  };
+  const Scratch folder;
+  Run run;
+  Refusing loader;
+  fill(run.model.weight.data(), 0.5);
+  nn::TrainingState state = run.state();
+  state.loader = &loader;
+  nn::save_checkpoint(folder / "run", state);
+  Run fresh;
+  state = fresh.state();
+  state.loader = &loader;
+  CHECK_THROWS_WITH_AS(nn::Checkpoint(folder / "run").restore(state), "no such place", Error);
+  CHECK(values(fresh.model.weight.data()) == Values(6, 0.0));
 }
 
 TEST_CASE("checkpoint: long lists of differences are cut") {

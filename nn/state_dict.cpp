@@ -1,7 +1,7 @@
 #include <bs/nn/state_dict.h>
 
-#include <bs/kernels/copy.h>
 #include <bs/lib/out_of_memory.h>
+#include <bs/nn/staged_copies.h>
 
 #include <new>
 
@@ -69,10 +69,13 @@ LoadReport load_state_dict(Module& module, const StateDict& state, const LoadOpt
     if (options.strict) problems += format("\n  unexpected: {}", name);
   }
   BS_CHECK(problems.empty(), "load_state_dict:{}", problems);
+  StagedCopies copies;
   for (const auto& [name, tensor] : own) {
     const auto found = state.find(name);
-    if (found != state.end()) copy(to(found->second, tensor.device()), tensor);
+    if (found != state.end()) copies.add(found->second, tensor);
   }
+  copies.stage();
+  copies.apply();
   return report;
 } catch (const std::bad_alloc&) {
   out_of_own_memory("load_state_dict");

@@ -36,9 +36,9 @@ struct LoadReport {
 };
 
 /** @brief Copies tensors into the module's own, in place, converting dtype and device. Make the
- *  optimiser after this.
+ *  optimiser after this. The dictionary may hold the module's own tensors, under other names too.
  *  @throws Error listing every name that is missing or unexpected (if strict) and every shape that
- *  differs; nothing has changed then. */
+ *  differs, OutOfMemory; nothing has changed then. */
 LoadReport load_state_dict(Module& module, const StateDict& state, const LoadOptions& options = {});
 
 }  // namespace bs::nn

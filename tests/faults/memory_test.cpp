@@ -7,6 +7,7 @@
 #include <bs/autograd/reduce.h>
 #include <bs/autograd/tape.h>
 #include <bs/autograd/view.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/fill.h>
 #include <bs/lib/layout.h>
@@ -21,6 +22,7 @@
 #include <bs/nn/optim/muon.h>
 #include <bs/nn/optim/rmsprop.h>
 #include <bs/nn/optim/sgd.h>
+#include <bs/nn/state_dict.h>
 #include <bs/nn/transformer.h>
 #include <bs/tests/faults/memory_faults.h>
 #include <bs/tests/support/scratch.h>
@@ -283,6 +285,39 @@ TEST_CASE("faults: memory missing at any point of a load") {
   MESSAGE(points, " points of a load");
   load();
   CHECK(loaded.bytes() == after);
+}
+
+TEST_CASE("faults: memory missing at any point of load_state_dict") {
+  Model from(f32), into(bf16);
+  nn::StateDict state = nn::state_dict(from), own = nn::state_dict(into), start;
+  for (const auto& [name, tensor] : own) start.emplace(name, clone(tensor));
+  // The last square one is to become its own transpose, which needs a copy in between.
+  bool turned = false;
+  for (auto it = own.rbegin(); it != own.rend() && !turned; ++it) {
+    const Tensor& t = it->second;
+    turned = t.rank() == 2 && t.size(0) == t.size(1);
+    if (turned) state[it->first] = t.transpose(0, 1);
+  }
+  REQUIRE(turned);
+  const auto bytes = [&] {
+    std::vector<Tensor> tensors;
+    for (const auto& [name, tensor] : own) tensors.push_back(tensor);
+    return bytes_of(tensors);
+  };
+  const std::string before = bytes();
+  const auto load = [&] { nn::load_state_dict(into, state); };
+  const int64_t points = allocations_of(load);
+  const std::string after = bytes();
+  REQUIRE(after != before);
+  nn::load_state_dict(into, start);
+  REQUIRE(bytes() == before);
+  for_points(points, 150, [&](int64_t point) {
+    CHECK(reports(point, load));
+    CHECK(bytes() == before);
+  });
+  MESSAGE(points, " points of load_state_dict");
+  load();
+  CHECK(bytes() == after);
 }
 
 TEST_CASE("faults: memory missing while averages take the weights' place") {

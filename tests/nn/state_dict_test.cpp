@@ -1,3 +1,4 @@
+#include <bs/kernels/fill.h>
 #include <bs/nn/linear.h>
 #include <bs/nn/module_list.h>
 #include <bs/nn/state_dict.h>
@@ -79,4 +80,29 @@ TEST_CASE("a state dictionary that does not fit changes nothing") {
   CHECK(report.missing == std::vector<std::string>{"heads.1.bias", "named.score.weight"});
   CHECK(report.unexpected == std::vector<std::string>{"other"});
   CHECK(values(model.parameters()[1].data()) == std::vector<double>{5, 6});
+}
+
+TEST_CASE("a state dictionary of the model's own tensors under other names") {
+  struct Pair : nn::Module {
+    Variable a = register_parameter("a", Tensor::from<float>({1, 2}).to(test_device()));
+    Variable b = register_parameter("b", Tensor::from<float>({3, 4}).to(test_device()));
+  };
+  Pair model;
+  nn::load_state_dict(model, {{"a", model.b.data()}, {"b", model.a.data()}});
+  CHECK(values(model.a.data()) == std::vector<double>{3, 4});
+  CHECK(values(model.b.data()) == std::vector<double>{1, 2});
+  nn::load_state_dict(model, nn::state_dict(model));
+  CHECK(values(model.a.data()) == std::vector<double>{3, 4});
+}
+
+TEST_CASE("a state dictionary changes nothing where one tensor cannot be written") {
+  struct Pair : nn::Module {
+    Variable a = register_parameter("a", Tensor::from<float>({1, 2}).to(test_device()));
+    Variable b = register_parameter("b", zeros({1}, f32, test_device()).expand({2}));
+  };
+  Pair model;
+  CHECK_THROWS_AS(nn::load_state_dict(model, {{"a", Tensor::from<float>({5, 6})},
+                                              {"b", Tensor::from<float>({7, 8})}}),
+                  Error);
+  CHECK(values(model.a.data()) == std::vector<double>{1, 2});
 }

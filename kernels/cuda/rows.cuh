@@ -197,18 +197,19 @@ void visit_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
   });
 }
 
-/// Lanes of a warp for a row of so many packs, `held` of them each, where that is less than a warp
-/// and there are rows enough to keep the GPU busy; else 32.
+/// Lanes of a warp for a row of so many packs: as few as `held` packs each allow, or more where
+/// rows are too few to keep the GPU busy; 32 at most, which longer rows need more than.
 inline unsigned lanes_of_row(int64_t rows, int64_t packs, int held, Device device) {
   constexpr int64_t busy = 1024;  // threads that keep a multiprocessor so
+  const int64_t wanted = busy * device_properties(device).multiprocessors;
   unsigned lanes = 1;
-  while (lanes < 32 && lanes * held < packs) lanes *= 2;
-  const bool many = rows * lanes >= busy * device_properties(device).multiprocessors;
-  return many ? lanes : 32;
+  while (lanes < 32 && (lanes * held < packs || (rows * lanes < wanted && lanes < packs)))
+    lanes *= 2;
+  return lanes;
 }
 
-/// Calls f(Type<Row>, block) as visit_row does, but many rows of up to 128 packs share warps: the
-/// block is of `lanes` by as many rows as make 128 threads, and the last block's rows may be less.
+/// Calls f(Type<Row>, block) as visit_row does, but short rows share warps: a block is of a row's
+/// lanes by as many rows as make 128 threads, of which the last block has some outside.
 template <class T, int held_bytes, class F>
 void visit_shared_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
   bool done = false;

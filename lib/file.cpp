@@ -95,6 +95,10 @@ void remove_leftovers(const std::string& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  // What is renamed over a device, a pipe or a socket takes its place for everyone.
+  struct stat found {};
+  if (::stat(path_.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode))
+    BS_THROW(IoError, "{}: is no regular file", path_);
   remove_leftovers(path_);
   constexpr int attempts = 100;  // of which one would do: names are 64 random bits
   for (int i = 0; i < attempts && descriptor_ < 0; ++i) {

@@ -4,6 +4,7 @@
 #include <bs/autograd/kron_solve.h>
 #include <bs/autograd/reduce.h>
 #include <bs/autograd/unary.h>
+#include <bs/examples/support/training.h>
 #include <bs/kernels/inverse.h>
 #include <bs/lib/npy.h>
 #include <bs/nn.h>
@@ -233,6 +234,7 @@ Errors fit(const Terrain& map, const KroneckerOptions& o) {
   for (int step = 0; step < o.steps; ++step) {
     optimizer.zero_grad();
     const Variable loss = process.loss();
+    check_finite("loss", loss.data().item(), step + 1);
     loss.backward();
     optimizer.step();
     if (step % 10 == 0 || step + 1 == o.steps)

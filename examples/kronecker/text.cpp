@@ -1,5 +1,6 @@
 #include <bs/examples/kronecker/text.h>
 
+#include <bs/examples/support/training.h>
 #include <bs/nn.h>
 
 #include <algorithm>
@@ -102,7 +103,10 @@ double train(const TextModel& model, const Text& text, int steps, double rate) {
   for (int step = 0; step < steps; ++step) {
     optimizer.set_learning_rate(rate * std::min(1.0, 2.0 * (steps - step) / steps));
     optimizer.zero_grad();
-    Text::loss_of(model, loader.next()).backward();
+    const Variable loss = Text::loss_of(model, loader.next());
+    if ((step + 1) % 100 == 0 || step + 1 == steps)
+      check_finite("loss", loss.data().item(), step + 1);
+    loss.backward();
     optimizer.step({.norm = optim::grad_norm(parameters), .max_norm = 1});
   }
   return 1e3 * seconds_since(start) / std::max(steps, 1);

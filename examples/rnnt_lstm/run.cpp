@@ -46,6 +46,7 @@ class Run {
   Evaluation last_;
   int64_t skipped_ = 0;       ///< steps whose gradient was not finite
   int64_t skipped_last_ = 0;  ///< of these, the last in a row
+  int64_t first_ = 0;         ///< steps that were done before this run
 };
 
 Run::Run(const Options& options, const Corpus& corpus, const std::string& program)
@@ -86,7 +87,7 @@ void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
     const bool skipped = !std::isfinite(norm);
     skipped_ += skipped;
     skipped_last_ = skipped ? skipped_last_ + 1 : 0;
-    const bool at_end = step.number == options_.steps && skipped_last_ == step.number;
+    const bool at_end = step.number == options_.steps && skipped_last_ == step.number - first_;
     if (skipped_ > 100 || skipped_last_ >= 20 || at_end)
       BS_THROW(Diverged,
                "{} steps had no finite gradient by step {}, the last {} of them in a row: a lower "
@@ -120,10 +121,10 @@ bool Run::evaluate(Progress& progress) {
 }
 
 void Run::train() {
-  const auto first = trainer_.steps_done();
+  first_ = trainer_.steps_done();
   const double seconds = seconds_of(*corpus_.train(), options_.rate);
   Progress progress("training", options_.steps,
-                    {.first = first,
+                    {.first = first_,
                      .per_step = seconds / static_cast<double>(trainer_.steps_an_epoch()),
                      .unit = "s of audio"});
   example::train(

@@ -12,11 +12,17 @@
 
 namespace bs::example {
 
-/** @brief `text` for a terminal: control characters but tabs and ends of lines become '?'. */
+/** @brief `text` for a terminal: control characters but tabs and ends of lines become '?', those
+ *  of U+0080 to U+009F among them, which some terminals obey. */
 inline std::string printable(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) c = '?';
+  const auto is = [&](size_t at, unsigned char low, unsigned char high) {
+    const auto byte = static_cast<unsigned char>(at < text.size() ? text[at] : 0);
+    return byte >= low && byte <= high;
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    char& c = text[i];
+    if ((is(i, 0, 0x1f) && c != '\n' && c != '\t') || is(i, 0x7f, 0x7f)) c = '?';
+    if (is(i, 0xc2, 0xc2) && is(i + 1, 0x80, 0x9f)) text.replace(i, 2, "?");  // in UTF-8
   }
   return text;
 }
@@ -44,13 +50,14 @@ int run_program(const char* name, const Work& work) {
     std::fprintf(stderr, "%s: standard output: %s\n", name, std::strerror(errno));
     return status == 0 ? failed : status;
   } catch (const Diverged& error) {
-    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    std::fprintf(stderr, "%s: %s\n", name, printable(error.what()).c_str());
     return diverged;
   } catch (const UsageError& error) {
-    std::fprintf(stderr, "%s: %s (--help lists the options)\n", name, error.what());
+    std::fprintf(stderr, "%s: %s (--help lists the options)\n", name,
+                 printable(error.what()).c_str());
     return wrong_usage;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    std::fprintf(stderr, "%s: %s\n", name, printable(error.what()).c_str());
     return failed;
   }
 }

@@ -7,39 +7,13 @@
  *
  *  No exception may leave a region: what can throw in one, as all that needs memory can, does so
  *  under a Failure, which is thrown behind it. */
+#include <bs/lib/failure.h>
 #include <omp.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <exception>
 
 namespace bs::cpu {
-
-/** @brief The first exception of a region's threads. */
-class Failure {
- public:
-  /** @brief Calls `body`, unless a thread has failed already. */
-  template <class Body>
-  void guard(Body&& body) noexcept {
-    if (any()) return;
-    try {
-      body();
-    } catch (...) {
-      if (!failed_.exchange(true)) first_ = std::current_exception();
-    }
-  }
-  /** @brief Whether a thread has failed; behind a barrier all threads see the same. */
-  bool any() const { return failed_; }
-  /** @brief Throws the exception, if there was one; to be called behind the region. */
-  void rethrow() const {
-    if (any()) std::rethrow_exception(first_);
-  }
-
- private:
-  std::atomic<bool> failed_ = false;
-  std::exception_ptr first_;
-};
 
 /** @brief Calls `body(begin, end)` on disjoint ranges that cover [0, n), in parallel when there are
  *  at least two pieces of `grain` items. Every item is computed the same way whatever the split. */

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 namespace bs::data {
@@ -93,8 +94,15 @@ std::vector<Tensor> DataLoader::make(int64_t number) const {
     }
   };
   std::vector<std::thread> threads;
-  for (size_t w = 1; w < workers; ++w) threads.emplace_back(work, w);
+  threads.reserve(workers);
+  // Where the system gives no more threads, this one does their share too.
+  size_t started = 1;
+  try {
+    for (; started < workers; ++started) threads.emplace_back(work, started);
+  } catch (const std::system_error&) {
+  }
   work(0);
+  for (size_t w = started; w < workers; ++w) work(w);
   for (std::thread& t : threads) t.join();
   for (const std::exception_ptr& e : errors)
     if (e) std::rethrow_exception(e);

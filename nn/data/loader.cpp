@@ -11,7 +11,7 @@ Batch windows(const TextDataset& text, std::span<const int64_t> starts, int64_t 
               DType dtype, Device device) {
   const std::span<const uint8_t> bytes = text.bytes();
   for (int64_t start : starts)
-    BS_CHECK(start >= 0 && start + context < text.size(),
+    BS_CHECK(context >= 0 && start >= 0 && start < text.size() - context,
              "loader: a window of {} + 1 bytes at {} of a text of {}", context, start, text.size());
   const Shape shape{static_cast<int64_t>(starts.size()), context};
   return visit_index("loader", dtype, [&]<class T>(Type<T>) {

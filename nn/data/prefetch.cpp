@@ -1,9 +1,12 @@
 #include <bs/nn/data/prefetch.h>
 
+#include <bs/lib/check.h>
+
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace bs::data {
@@ -45,7 +48,11 @@ struct PrefetchThread::State {
 
 PrefetchThread::PrefetchThread(Make make, int64_t from, size_t depth)
     : state_(new State{std::move(make), depth}) {
-  state_->thread = std::thread([this, from] { state_->run(from); });  // when all else is there
+  try {
+    state_->thread = std::thread([this, from] { state_->run(from); });  // when all else is there
+  } catch (const std::system_error& error) {
+    BS_THROW(Error, "prefetch: no thread to be had: {}", error.what());
+  }
 }
 
 PrefetchThread::~PrefetchThread() {

@@ -1,5 +1,6 @@
 #include <bs/examples/support/chart.h>
 #include <bs/examples/support/history.h>
+#include <bs/examples/support/program.h>
 #include <bs/examples/support/step_profile.h>
 #include <bs/lib/check.h>
 #include <bs/tests/support/scratch.h>
@@ -9,6 +10,16 @@
 
 using namespace bs;
 using namespace bs::example;
+
+TEST_CASE("printable: no control character reaches a terminal") {
+  CHECK(printable("a\tb\nc") == "a\tb\nc");
+  CHECK(printable("\x1b[2J\x7f\r") == "?[2J??");
+  CHECK(printable(std::string("\0", 1)) == "?");
+  CHECK(printable("\xc2\x9b"
+                  "2J") == "?2J");  // U+009B begins a command as ESC [ does
+  CHECK(printable("caf\xc3\xa9 \xc2\xa0 \xe2\x80\x9c") == "caf\xc3\xa9 \xc2\xa0 \xe2\x80\x9c");
+  CHECK(printable("\xc2") == "\xc2");
+}
 
 TEST_CASE("history: goes on after a step and drops what came later") {
   const test::Scratch scratch;

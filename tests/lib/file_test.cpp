@@ -87,6 +87,9 @@ TEST_CASE("file: a named pipe is refused at once") {
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK_THROWS_WITH_AS(InputFile{folder / "pipe"},
                        ((folder / "pipe") + ": is no regular file").c_str(), IoError);
+  // Nor does a file take its place.
+  CHECK_THROWS_WITH_AS(AtomicFile{folder / "pipe"},
+                       ((folder / "pipe") + ": is no regular file").c_str(), IoError);
 }
 
 TEST_CASE("file that cannot be written") {

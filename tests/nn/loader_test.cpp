@@ -3,6 +3,7 @@
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <set>
 #include <string>
 
@@ -39,6 +40,9 @@ TEST_CASE("loader: windows and what follows them") {
   CHECK_THROWS_WITH_AS(data::windows(counting(10), late, 3),
                        "loader: a window of 3 + 1 bytes at 7 of a text of 10", Error);
   CHECK_THROWS_AS(data::windows(counting(10), late, 2, f32), Error);
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  for (const int64_t context : {most, most - 3, -most, int64_t{-1}})
+    CHECK_THROWS_AS(data::windows(counting(10), late, context), Error);
 }
 
 TEST_CASE("loader: batches are random windows with their targets") {

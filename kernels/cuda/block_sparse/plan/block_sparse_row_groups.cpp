@@ -1,5 +1,6 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_alike.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
+#include <bs/lib/failure.h>
 
 #include <algorithm>
 #include <cmath>
@@ -139,19 +140,23 @@ RowGroups group_rows(const Layout& layout, bool transposed, int side) {
   RowGroups groups{.side = side};
   groups.rows.resize(static_cast<size_t>(from.heads) * static_cast<size_t>(strips * side));
   int64_t entries = 0, neighbours = 0, longest = 0;
+  Failure failure;
 #pragma omp parallel for schedule(dynamic) reduction(+ : entries, neighbours) \
     reduction(max : longest) if (windows.size() > 1 && layout.nnz() >= least_shared)
   for (size_t i = 0; i < windows.size(); ++i) {
     const int64_t first = int64_t{windows[i].head} * strips + windows[i].begin;
     int32_t* const to = groups.rows.data() + first * side;
-    const RowGroups found =
-        block == 16   ? Grouper<most_height / 16>(from, side, windows[i]).group(to)
-        : block == 32 ? Grouper<most_height / 32>(from, side, windows[i]).group(to)
-                      : Grouper<most_height / 64>(from, side, windows[i]).group(to);
+    RowGroups found;
+    failure.guard([&] {
+      found = block == 16   ? Grouper<most_height / 16>(from, side, windows[i]).group(to)
+              : block == 32 ? Grouper<most_height / 32>(from, side, windows[i]).group(to)
+                            : Grouper<most_height / 64>(from, side, windows[i]).group(to);
+    });
     entries += found.entries;
     neighbours += found.neighbours;
     longest = std::max(longest, found.longest);
   }
+  failure.rethrow();
   groups.entries = std::min(entries, neighbours);
   groups.neighbours = neighbours;
   groups.longest = longest;

@@ -27,7 +27,7 @@ nn::BatchNormOptions norm(int64_t channels, const Options& o) {
 
 Convolution::Convolution(int64_t in, int64_t out, int64_t stride, const Options& o) {
   const nn::Conv2dOptions options = convolution(in, out, 3, stride, o);
-  if (o.model != "sparse") {
+  if (!o.is_sparse()) {
     dense = std::make_unique<nn::Conv2d>(options);
     return;
   }

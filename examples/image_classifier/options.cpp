@@ -11,10 +11,9 @@ struct Line : CommandLine {
                     "image_classifier", o) {
     add("--model", o.model,
         "resnet, of 6 n + 2 layers; sparse, the same with block-sparse weights; or a wide one: "
-        "wrn, "
-        "of 6 n + 4",
+        "wrn, of 6 n + 4, or sparse-wrn",
         "Model")
-        ->check(CLI::IsMember({"resnet", "sparse", "wrn"}));
+        ->check(CLI::IsMember({"resnet", "sparse", "wrn", "sparse-wrn"}));
     add("--block", o.block, "channels a side of a sparse model's blocks", "Model")
         ->check(CLI::IsMember({8, 16, 32, 64, 128}));
     depth =
@@ -46,10 +45,10 @@ struct Line : CommandLine {
 };
 
 void check(const Options& o) {
-  const int extra = o.model == "wrn" ? 4 : 2;
+  const int extra = o.is_wide() ? 4 : 2;
   if ((o.depth - extra) % 6 != 0)
     BS_THROW(UsageError, "--depth {} is not 6 n + {}, as a {} has it", o.depth, extra, o.model);
-  const int block = o.model == "sparse" ? o.block : 8;
+  const int block = o.is_sparse() ? o.block : 8;
   if (o.width % block != 0)
     BS_THROW(UsageError, "--width {} is not a multiple of {}", o.width, block);
   if (!(o.learning_rate > 0)) BS_THROW(UsageError, "--lr {} is not positive", o.learning_rate);
@@ -62,7 +61,7 @@ void check(const Options& o) {
 bool parse_options(int argc, char** argv, Options& options) {
   Line line(options);
   if (!line.parse(argc, argv)) return false;
-  if (options.model == "wrn" && !options.resume) {
+  if (options.is_wide() && !options.resume) {
     if (line.depth->count() == 0) options.depth = 16;
     if (line.widen->count() == 0) options.widen = 2;
   }

@@ -8,7 +8,7 @@
 namespace bs::example {
 
 struct Options : RunOptions {
-  std::string model = "resnet";  ///< or sparse, or wrn
+  std::string model = "resnet";  ///< or sparse, wrn, or sparse-wrn
   int block = 8;                 ///< channels a side of a block of a sparse model
   int depth = 8;                 ///< 6 n + 2 layers, of a WRN 6 n + 4
   int width = 16;                ///< channels of the first stage
@@ -26,6 +26,8 @@ struct Options : RunOptions {
   int64_t eval_every = 300;
 
   Options() { out = "image_classifier_run"; }
+  bool is_sparse() const { return model.starts_with("sparse"); }
+  bool is_wide() const { return model.ends_with("wrn"); }
 };
 
 /** @brief Reads the command line; see the options of every example in examples/support.

@@ -12,6 +12,7 @@ expect_usage_error --data --data empty
 expect_usage_error --depth --data empty --depth 9
 expect_usage_error --width --data empty --width 12
 expect_usage_error --width --data empty --model sparse --block 16 --width 24
+expect_usage_error --depth --data empty --model sparse-wrn --depth 14
 
 # Five families of one font each will do for a run of no account.
 mapfile -t fonts < <(find /usr/share/fonts -name '*.ttf' 2>/dev/null | LC_ALL=C sort | head -5)
@@ -46,3 +47,7 @@ interrupt sparse_part "${sparse[@]}"
   fail "the resumed sparse run failed" err
 cmp sparse_whole/checkpoint.safetensors sparse_part/checkpoint.safetensors ||
   fail "interrupted and resumed, a sparse model ended in other bytes"
+
+"$program" "${small[@]}" --model sparse-wrn --depth 10 --steps 10 --out wide >out 2>err ||
+  fail "training a wide sparse model failed" err
+grep -q 'right with 1[0-9.]* % of the blocks' out || fail "a wide sparse model was not pruned" out

@@ -197,8 +197,8 @@ void visit_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
   });
 }
 
-/// Lanes of a warp for a row of so many packs: as few as `held` packs each allow, or more where
-/// rows are too few to keep the GPU busy; 32 at most, which longer rows need more than.
+/// Lanes of a warp for a row of so many packs: as few as hold it with `held` packs each, more where
+/// rows are too few to keep the GPU busy, and 32 for rows that do not fit.
 inline unsigned lanes_of_row(int64_t rows, int64_t packs, int held, Device device) {
   constexpr int64_t busy = 1024;  // threads that keep a multiprocessor so
   const int64_t wanted = busy * device_properties(device).multiprocessors;
@@ -208,8 +208,8 @@ inline unsigned lanes_of_row(int64_t rows, int64_t packs, int held, Device devic
   return lanes;
 }
 
-/// Calls f(Type<Row>, block) as visit_row does, but short rows share warps: a block is of a row's
-/// lanes by as many rows as make 128 threads, of which the last block has some outside.
+/// Calls f(Type<Row>, block) as visit_row does, but short rows share warps. A block then has as
+/// many rows as make 128 threads, so the last block may have rows that are none.
 template <class T, int held_bytes, class F>
 void visit_shared_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
   bool done = false;

@@ -12,10 +12,10 @@
 
 namespace bs::cuda {
 
-// Rows of up to 4096 values of at most 32 bits are sorted by a block each, on the chip, and several
-// short ones by a block. One radix
-// sort of 64-bit keys serves all others. A key holds the row above the value where both fit; else
-// the values are sorted first, and then, since the sort is stable, the rows.
+// Rows of up to 4096 values of at most 32 bits are sorted on the chip, by a block each; a block
+// ranks several short ones. One radix sort of 64-bit keys serves all others. A key holds the row
+// above the value where both fit; else the values are sorted first, and then, since the sort is
+// stable, the rows.
 
 namespace {
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
-#include <system_error>
 #include <thread>
 
 namespace bs::data {
@@ -99,7 +98,7 @@ std::vector<Tensor> DataLoader::make(int64_t number) const {
   size_t started = 1;
   try {
     for (; started < workers; ++started) threads.emplace_back(work, started);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory for one
   }
   work(0);
   for (size_t w = started; w < workers; ++w) work(w);

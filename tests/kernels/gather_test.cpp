@@ -128,33 +128,24 @@ TEST_CASE("scatter: the last write counts") {
 }
 
 TEST_CASE("scatter_add") {
-  const Shape x = {2, 5, 3};
-  for (const Shape& shape : {Shape{2, 40, 3}, Shape{1, 2, 2}, Shape{2, 0, 3}}) {
-    const Numbers at = some_indices(shape.product(), 5);
-    const Tensor index = tensor_of(at, shape, i32);
+  struct Case {
+    Shape x, index;
+    int64_t places;  ///< of an axis that are named
+  };
+  // The last three have rows that a warp holds, whose places are named up to 333 times.
+  for (const auto& [x, shape, places] :
+       {Case{{2, 5, 3}, {2, 40, 3}, 5}, Case{{2, 5, 3}, {1, 2, 2}, 5},
+        Case{{2, 5, 3}, {2, 0, 3}, 5}, Case{{40, 300, 1}, {40, 333, 1}, 300},
+        Case{{40, 300, 1}, {40, 333, 1}, 3}, Case{{40, 300, 1}, {40, 333, 1}, 1}}) {
+    const Numbers at = some_indices(shape.product(), places);
+    const Tensor index = tensor_of(at, shape, places == 5 ? i32 : i64);
     check_op({.name = "scatter_add",
               .inputs = {x, shape},
               .op = [=](const Variables& v) { return scatter_add(v[0], 1, index, v[1]); },
               .reference =
-                  [=](const References& in) {
+                  [=, x = x, shape = shape](const References& in) {
                     Reference y = in[0];
                     for_each_place(shape, x, at, [&](size_t e, size_t p) { y[p] += in[1][e]; });
-                    return y;
-                  }});
-  }
-  // Rows that a warp holds, with places named many times over, and more of a row than one pass.
-  const Shape rows = {40, 300, 1};
-  for (const int64_t places : {300, 3, 1}) {
-    const Shape shape = {40, 333, 1};
-    const Numbers at = some_indices(shape.product(), places);
-    const Tensor index = tensor_of(at, shape);
-    check_op({.name = "scatter_add of rows",
-              .inputs = {rows, shape},
-              .op = [=](const Variables& v) { return scatter_add(v[0], 1, index, v[1]); },
-              .reference =
-                  [=](const References& in) {
-                    Reference y = in[0];
-                    for_each_place(shape, rows, at, [&](size_t e, size_t p) { y[p] += in[1][e]; });
                     return y;
                   }});
   }

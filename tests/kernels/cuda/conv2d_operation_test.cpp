@@ -3,6 +3,8 @@
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>
 
+#include <functional>
+
 using namespace bs;
 using namespace bs::cuda;
 using namespace bs::test;
@@ -53,5 +55,12 @@ jit::Source source_of(const Conv2dDescription& d) {
 }  // namespace
 
 TEST_CASE("conv2d_operation: descriptions compile without spills") {
-  check_kernels(descriptions(), source_of, 179);
+  const auto is_warpgroup = [](const Conv2dDescription& d) {
+    return d.tile.math.op_class == OpClass::warpgroup;
+  };
+  std::vector<Conv2dDescription> single = descriptions(), groups = single;
+  std::erase_if(single, is_warpgroup);
+  std::erase_if(groups, std::not_fn(is_warpgroup));
+  check_kernels(single, source_of, 179);
+  check_kernels(groups, source_of, 7, {90});
 }

@@ -90,7 +90,7 @@ void pack_panel(int64_t lanes, int64_t depth, const In* src, int64_t lane, int64
 template <class T>
 struct Chain {
   std::span<const PanelPair<T>> pairs;
-  int64_t k, a_lane, a_step, b_step;
+  int64_t k, a_panel, a_lane, a_step, b_step;
   T alpha;
 };
 
@@ -108,8 +108,9 @@ inline void prefetch(const T* a, int64_t k, int64_t lane, int64_t step) {
 }
 
 /// R rows times V vectors of C, summed over the whole chain in registers. `Unit`: the rows of A
-/// are adjacent, so that one pointer reaches all of them.
-template <class T, int Bytes, int V, int R, bool Unit>
+/// are adjacent, so that one pointer reaches all of a panel, the first S of them of one panel and
+/// the others of the next.
+template <class T, int Bytes, int V, int R, bool Unit, int S = R>
 void tile(const Chain<T>& chain, int64_t a_at, int64_t b_at, T beta, T* c, int64_t ldc) {
   using Vec = typename Simd<T, Bytes>::Aligned;
   using Loose = typename Simd<T, Bytes>::Loose;
@@ -122,6 +123,7 @@ void tile(const Chain<T>& chain, int64_t a_at, int64_t b_at, T beta, T* c, int64
   for (std::size_t p = 0; p < chain.pairs.size(); ++p) {
     const T* a = chain.pairs[p].a + a_at;
     const T* b = chain.pairs[p].b + b_at;
+    const T* rest = a + (Unit && S < R ? chain.a_panel - Tile<T>::rows + S : 0);
     if (p + ahead < chain.pairs.size())
       prefetch<T, R, Unit>(chain.pairs[p + ahead].a + a_at, k, lane, a_step);
     for (int64_t l = 0; l < k; ++l) {
@@ -130,11 +132,12 @@ void tile(const Chain<T>& chain, int64_t a_at, int64_t b_at, T beta, T* c, int64
       for (int v = 0; v < V; ++v) row[v] = *reinterpret_cast<const Loose*>(b + v * L);
 #pragma GCC unroll 8
       for (int i = 0; i < R; ++i) {
-        const T x = a[i * lane];
+        const T x = Unit && i >= S ? rest[i - S] : a[i * lane];
 #pragma GCC unroll 2
         for (int v = 0; v < V; ++v) sum[i][v] += x * row[v];
       }
       a += a_step;
+      rest += a_step;
       b += b_step;
     }
   }
@@ -152,6 +155,19 @@ void tile(const Chain<T>& chain, int64_t a_at, int64_t b_at, T beta, T* c, int64
 
 template <class T>
 using TileFn = void (*)(const Chain<T>&, int64_t, int64_t, T, T*, int64_t);
+
+/// Where registers are few, panels of four rows leave the latency of the multiply-adds barely
+/// hidden. Three such panels are two tiles of six rows, which need fewer loads a multiply-add, too.
+template <class T>
+constexpr bool has_sixes = Tile<T>::rows == 4;
+template <class T>
+constexpr int most_rows = has_sixes<T> ? 6 : static_cast<int>(Tile<T>::rows);
+
+/// [unit][first or second of a pair]
+template <class T>
+constexpr std::array<std::array<TileFn<T>, 2>, 2> sixes = {
+    {{tile<T, vector_bytes, 2, 6, false>, tile<T, vector_bytes, 2, 6, false>},
+     {tile<T, vector_bytes, 2, 6, true, 4>, tile<T, vector_bytes, 2, 6, true, 2>}}};
 
 template <class T, int Bytes, int V, bool Unit>
 constexpr std::array<TileFn<T>, 4> tiles_by_rows() {
@@ -264,21 +280,26 @@ void multiply_panels(int64_t m, int64_t n, int64_t k, std::span<const PanelPair<
                      PanelLayout a, PanelLayout b, T alpha, T beta, Out* c, int64_t rsc,
                      int64_t csc) {
   constexpr int64_t MR = Tile<T>::rows, NR = Tile<T>::cols;
-  const Chain<T> chain{pairs, k, a.lane, a.step, b.step, alpha};
+  const Chain<T> chain{pairs, k, a.panel, a.lane, a.step, b.step, alpha};
   int64_t rows = 0, width = 0;
   for (int64_t j = 0; j < n; j += width) {
     const int shape = tile_shape<T>(n - j, b.padded, width);
     const auto& tiles = tile_table<T>[a.lane == 1][static_cast<std::size_t>(shape)];
     const int64_t b_at = j / NR * b.panel + j % NR;
+    // Rows that go in pairs of sixes.
+    const int64_t paired = has_sixes<T> && csc == 1 && shape == 2 ? m / 12 * 12 : 0;
     for (int64_t i = 0; i < m; i += rows) {
-      const int log = tile_rows<T>(m - i, a.padded, rows);
+      const bool six = i < paired;
+      const int log = six ? 0 : tile_rows<T>(m - i, a.padded, rows);
+      if (six) rows = 6;
       if (csc == 1 && i + 2 * rows <= m) {  // the next tile of C, which lies far from this one
         for (int64_t r = rows; r < 2 * rows; ++r) {
           __builtin_prefetch(c + (i + r) * rsc + j, 1);
           __builtin_prefetch(c + (i + r) * rsc + std::min(j + width, n) - 1, 1);
         }
       }
-      const TileFn<T> run = tiles[static_cast<std::size_t>(log)];
+      const TileFn<T> run = six ? sixes<T>[a.lane == 1][static_cast<std::size_t>(i % 12 / 6)]
+                                : tiles[static_cast<std::size_t>(log)];
       const int64_t a_at = i / MR * a.panel + i % MR * a.lane;
       Out* to_c = c + i * rsc + j * csc;
       if constexpr (std::is_same_v<T, Out>) {
@@ -287,7 +308,7 @@ void multiply_panels(int64_t m, int64_t n, int64_t k, std::span<const PanelPair<
           continue;
         }
       }
-      alignas(64) T sum[MR * NR];
+      alignas(64) T sum[most_rows<T> * NR];
       run(chain, a_at, b_at, T(0), sum, NR);
       if constexpr (std::is_same_v<T, Out>) {
         if (rsc == 1 && rows == MR && rows <= m - i && width <= n - j && width % MR == 0) {

@@ -38,6 +38,14 @@ struct ConvPhase {
 
   int64_t pixels() const { return rows * cols; }  ///< of an image
   ConvPixel pixel(int64_t i) const { return {i / pixels(), i / cols % rows, i % cols}; }
+  /** @brief To the next pixel, without a division. */
+  void advance(ConvPixel& at) const {
+    if (++at.w < cols) return;
+    at.w = 0;
+    if (++at.h < rows) return;
+    at.h = 0;
+    ++at.n;
+  }
 };
 
 /** @brief One pass over a batch of images: the source's channels in, the result's out. */
@@ -57,9 +65,11 @@ struct ConvGather {
   }
   bool is_depthwise() const { return in == 1 && out == 1; }
   /** @brief Where a pixel of a phase lies in the result. */
-  ConvPixel target(const ConvPhase& phase, int64_t i) const {
-    const ConvPixel at = phase.pixel(i);
+  ConvPixel target(const ConvPhase& phase, const ConvPixel& at) const {
     return {at.n, phase.top + at.h * write.h, phase.left + at.w * write.w};
+  }
+  ConvPixel target(const ConvPhase& phase, int64_t i) const {
+    return target(phase, phase.pixel(i));
   }
 };
 

@@ -1,14 +1,17 @@
 #pragma once
-/** @file Convolutions of few channels on the CPU: each image is copied once into a frame of zeros,
- * and read there in place. Packing, as conv2d_gather.cpp does it, copies a pixel for each tap,
- * which takes longer than its products where few channels go in and out. */
+/** @file Convolutions of few channels on the CPU: images are copied once into frames of zeros, and
+ * read there in place. Packing, as conv2d_gather.cpp does it, copies a pixel for each tap, which
+ * takes long beside its products where few channels go in and out. */
 #include <bs/kernels/cpu/conv2d.h>
 
 namespace bs::cpu {
 
-/** @brief Whether a pass is one of few channels over small images. Looks at extents alone: the same
- *  sums for any number of threads. */
+/** @brief Whether a pass is one of few channels. Looks at extents alone: the same sums for any
+ *  number of threads. */
 bool is_direct(const ConvGather& g);
+
+/** @brief Multiply-adds of a pass. */
+double work_of(const ConvGather& g);
 
 /** @brief result = epilogue(gathered source * weight). */
 void run_direct(const ConvGather& g, const Tensor& source, const Tensor& weight,

@@ -63,12 +63,14 @@ class ConvResult {
         epilogue_.pixels(channel + j, b.pixels, place, c.data + j * c.col);
       return;
     }
+    ConvPixel at = b.phase.pixel(b.first);
     for (int64_t i = 0; i < b.pixels; ++i) {
       W* sums = c.data + i * c.row;
-      const ConvPixel at = g_.target(b.phase, b.first + i);
-      epilogue_.channels(channel, b.channels, at.n, at.h, at.w, sums);
+      const ConvPixel to = g_.target(b.phase, at);
+      epilogue_.channels(channel, b.channels, to.n, to.h, to.w, sums);
       if (!c.direct)
-        store_line(b.channels, sums, result_ + pixel_offset(at, to_) + channel * to_.c, to_.c);
+        store_line(b.channels, sums, result_ + pixel_offset(to, to_) + channel * to_.c, to_.c);
+      b.phase.advance(at);
     }
   }
 

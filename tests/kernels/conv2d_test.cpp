@@ -149,6 +149,10 @@ TEST_CASE("conv2d of few channels in batches, bit for bit") {
       {{4, 3, 1, 1}, {4, 3, 1, 2}, {.padding = {0, 0, 1, 0}}},
       {{17, 3, 5, 6}, {9, 3, 3, 3}, {.padding = {1, 1, 1, 1}}},  // two images a part
       {{33, 2, 4, 5}, {17, 2, 2, 3}, {.stride = {1, 2}}},        // three, the last part fewer
+      // Images in strips: of what x, or dy, holds more than a frame does.
+      {{4, 64, 20, 40}, {4, 64, 3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{4, 24, 41, 60}, {5, 24, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+      {{2, 2, 61, 80}, {64, 2, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
   };
   uint64_t seed = 300;
   for (const Case& c : cases) {

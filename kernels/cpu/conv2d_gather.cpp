@@ -4,8 +4,9 @@
 #include <bs/kernels/cpu/parallel.h>
 
 #include <algorithm>
-#include <array>
+#include <span>
 #include <type_traits>
+#include <vector>
 
 namespace bs::cpu {
 
@@ -13,24 +14,60 @@ namespace {
 
 constexpr int rows_slot = 4, weight_slot = 6;
 
+/// The steps of the depth that begin with each place of a filter [r, s]; -1 where no phase reads
+/// it.
+std::vector<int64_t> first_steps(const ConvGather& g, int64_t r, int64_t s) {
+  std::vector<int64_t> steps(static_cast<size_t>(r * s), -1);
+  for (const ConvPhase& phase : g.phases)
+    for (const ConvTap& tap : phase.taps)
+      for (int64_t i = 0; i < g.width; ++i)
+        steps[static_cast<size_t>(tap.r * s + tap.s + i)] = tap.first + i * g.in;
+  return steps;
+}
+
+/// One panel of the weights: `lanes` channels of the result from `weight` on.
+template <class W, class T>
+void pack_weight_panel(const ConvGather& g, const T* weight, const ConvWeight& at, int64_t lanes,
+                       int64_t filter_cols, std::span<const int64_t> steps, W* panel) {
+  constexpr int64_t NR = Tile<W>::cols;
+  constexpr int64_t channels = 128;
+  const auto places = static_cast<int64_t>(steps.size());
+  const bool together = at.s == 1 && at.r == filter_cols && at.in == places;
+  if (places == 1 || !together) {
+    for (int64_t place = 0; place < places; ++place)
+      if (const int64_t step = steps[static_cast<size_t>(place)]; step >= 0)
+        pack_panels<Side::right>(0, 1, lanes, g.in,
+                                 weight + place / filter_cols * at.r + place % filter_cols * at.s,
+                                 at.out, at.in, panel + step * NR);
+    return;
+  }
+  // The places of a channel are neighbours in memory. Some channels are turned around as they lie,
+  // and then their lines go to where they belong.
+  W* lines = scratch<W>(rows_slot, channels * places * NR);
+  for (int64_t c = 0; c < g.in; c += channels) {
+    const int64_t count = std::min(channels, g.in - c) * places;
+    pack_panels<Side::right>(0, 1, lanes, count, weight + c * at.in, at.out, 1, lines);
+    for (int64_t l = 0; l < count; ++l)
+      if (const int64_t step = steps[static_cast<size_t>(l % places)]; step >= 0) {
+        W* const line = panel + (step + c + l / places) * NR;
+        for (int64_t i = 0; i < NR; ++i) line[i] = lines[l * NR + i];
+      }
+  }
+}
+
 /// The weights of all groups as right operands, one behind the other; a row is a channel of the
 /// source at a tap, a column a channel of the result.
 template <class W, class T>
-W* pack_weights(const ConvGather& g, const T* weight, const ConvWeight& at, int64_t depth,
+W* pack_weights(const ConvGather& g, const Tensor& weight, const ConvWeight& at, int64_t depth,
                 int team) {
   constexpr int64_t NR = Tile<W>::cols;
   W* packed = scratch<W>(weight_slot, g.groups * packed_b_size<W>(depth, g.out));
-  const int64_t panels = ceil_div(g.out, NR);
+  const int64_t panels = ceil_div(g.out, NR), filter_cols = weight.size(3);
+  const std::vector<int64_t> steps = first_steps(g, weight.size(2), filter_cols);
   parallel_each(g.groups * panels, team, [&](int64_t i) {
     const int64_t group = i / panels, j = i % panels * NR;
-    W* panel = packed + i * NR * depth;
-    const T* src = weight + group * at.group + j * at.out;
-    for (const ConvPhase& phase : g.phases)
-      for (const ConvTap& tap : phase.taps)
-        for (int64_t s = 0; s < g.width; ++s)
-          pack_panels<Side::right>(0, 1, std::min(NR, g.out - j), g.in,
-                                   src + tap.r * at.r + (tap.s + s) * at.s, at.out, at.in,
-                                   panel + (tap.first + s * g.in) * NR);
+    pack_weight_panel<W>(g, weight.data<T>() + group * at.group + j * at.out, at,
+                         std::min(NR, g.out - j), filter_cols, steps, packed + i * NR * depth);
   });
   return packed;
 }
@@ -84,13 +121,15 @@ class Gather {
       }
     }
     W* packed = scratch<W>(rows_slot, round_up(b.pixels, Tile<W>::rows) * depth);
-    for (int64_t i = 0; i < b.pixels; ++i) gather_row(b, i, l, depth, packed + i * depth);
+    ConvPixel at = b.phase.pixel(b.first);
+    for (int64_t i = 0; i < b.pixels; ++i, b.phase.advance(at))
+      gather_row(b, at, l, depth, packed + i * depth);
     return {packed, {Tile<W>::rows * depth, 1, depth, true}};
   }
 
   /// Steps [l, l + depth) of one pixel's row.
-  void gather_row(const ConvBlock& b, int64_t i, int64_t l, int64_t depth, W* row) const {
-    const auto [n, p, q] = b.phase.pixel(b.first + i);
+  void gather_row(const ConvBlock& b, const ConvPixel& at, int64_t l, int64_t depth, W* row) const {
+    const auto [n, p, q] = at;
     const int64_t run = g_.run(), end = l + depth;
     const T* image = source_ + n * from_.n + b.group * g_.in;
     for (int64_t t = (l - b.phase.taps.front().first) / run; l < end; ++t) {
@@ -137,7 +176,7 @@ void run_gather(const ConvGather& g, const Tensor& source, const Tensor& weight,
   const int team = team_size(work, worth_a_conv_thread);
   visit_floating("conv2d", result.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
-    const W* weights = pack_weights<W>(g, weight.data<T>(), strides, depth, team);
+    const W* weights = pack_weights<W, T>(g, weight, strides, depth, team);
     const Gather<W, T> gather(g, source, weights, depth, epilogue, result);
     for (const ConvPhase& phase : g.phases) {
       const ConvCut c = ConvCut::of<W>(g, phase, Strides4(result), team, Tile<W>::cols);

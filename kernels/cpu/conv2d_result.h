@@ -102,7 +102,10 @@ struct ConvCut {
     c.pixels = even ? g.n * image : image;
     c.pieces = even ? 1 : g.n;
     const int64_t fair = std::max(6 * MR, ceil_div(c.pixels * c.pieces, team));
-    c.rows = even_step(c.pixels, std::min(most_rows, fair), MR);
+    int64_t cuts = ceil_div(c.pixels, std::min(most_rows, fair));
+    if (cuts < 8 * team)
+      cuts = round_up(cuts, team);  // else the last threads wait for a whole block
+    c.rows = round_up(ceil_div(c.pixels, std::max<int64_t>(cuts, 1)), MR);
     c.row_blocks = ceil_div(c.pixels, c.rows) * c.pieces;
     c.lanes = round_up(g.out, unit);
     while (team > 1 && c.row_blocks * g.groups * ceil_div(g.out, c.lanes) < team &&

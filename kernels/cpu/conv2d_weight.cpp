@@ -15,8 +15,8 @@ constexpr int64_t most_side = 256;    ///< of a tile of the gradient
 constexpr int64_t few_tiles = 32;     ///< fewer are cut along the pixels, too
 constexpr int64_t least_part = 1024;  ///< pixels of such a part
 
-/// How dweight, a matrix of output channels by steps of the forward's depth, is cut. The cut knows
-/// nothing of threads, so that sums are the same for any number of them.
+/// How dweight, a matrix of output channels by steps of the forward's depth, is cut. The cut of the
+/// pixels knows nothing of threads, so that sums are the same for any number of them.
 struct WeightCut {
   int64_t columns;  ///< of a group's matrix
   int64_t tile_rows, tile_columns;
@@ -24,7 +24,7 @@ struct WeightCut {
   int64_t part, parts;  ///< pixels summed apart from others
 
   template <class W>
-  WeightCut(const ConvGather& g, int64_t pixels, Type<W>)
+  WeightCut(const ConvGather& g, int64_t pixels, int team, Type<W>)
       : columns(static_cast<int64_t>(g.phases[0].taps.size()) * g.run()),
         tile_rows(even_step(g.out, most_side, Tile<W>::rows)),
         tile_columns(even_step(columns, most_side, Tile<W>::cols)),
@@ -35,6 +35,14 @@ struct WeightCut {
         std::min(ceil_div(few_tiles, tiles), std::max<int64_t>(pixels / least_part, 1));
     part = ceil_div(pixels, wanted);
     parts = ceil_div(pixels, part);
+    // A few more tiles, where the last threads would wait for a whole one.
+    const int64_t others = row_tiles * g.groups * parts;
+    for (int64_t more = 1; more < team && others * column_tiles < 8 * team; ++more) {
+      const int64_t width = even_step(columns, ceil_div(columns, column_tiles + 1), Tile<W>::cols);
+      if (others * column_tiles % team == 0 || width == tile_columns) break;
+      tile_columns = width;
+      column_tiles = ceil_div(columns, width);
+    }
   }
 };
 
@@ -135,7 +143,7 @@ void conv2d_backward_w(const Conv2dProblem& d, const Tensor& x_any, const Tensor
   const int team = team_size(d.products(), worth_a_conv_thread);
   visit_floating("conv2d_backward_w", x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
-    const WeightCut c(g, d.n * d.p * d.q, Type<W>{});
+    const WeightCut c(g, d.n * d.p * d.q, team, Type<W>{});
     const int64_t size = d.k * c.columns, tiles = c.row_tiles * c.column_tiles * g.groups;
     W* sums = scratch<W>(sums_slot, c.parts * size);
     parallel_each(tiles * c.parts, team, [&](int64_t i) {

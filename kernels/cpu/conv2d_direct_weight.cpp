@@ -3,6 +3,7 @@
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/parallel.h>
 
+#include <bit>
 #include <span>
 
 namespace bs::cpu {
@@ -38,14 +39,22 @@ struct GradientCut {
   int64_t piece;          ///< rows
   int64_t part, parts;    ///< units that are summed up apart from others
 
+  /// The largest that is no more than n.
+  static int64_t power_of_two(int64_t n) {
+    return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n)));
+  }
+
   GradientCut(const ConvGather& g, const Frame& frame, size_t taps) {
     const ConvPhase& phase = g.phases[0];
     strips = frame.strips(phase);
-    images = strips > 1 ? 1 : std::clamp<int64_t>(piece_pixels / phase.pixels(), 1, g.n);
+    // Powers of two, as batches mostly are: threads then get parts that are alike.
+    images =
+        strips > 1 ? 1 : power_of_two(std::clamp<int64_t>(piece_pixels / phase.pixels(), 1, g.n));
     units = ceil_div(g.n, images) * strips;
     piece = even_step(frame.strip(), std::max<int64_t>(1, piece_pixels / phase.cols), 1);
     const int64_t sums = static_cast<int64_t>(taps) * g.in * g.out;
-    part = ceil_div(units, std::clamp<int64_t>(most_sums / sums, 4, most_parts));
+    part =
+        ceil_div(units, 2 * power_of_two(std::clamp<int64_t>(most_sums / sums, 2, most_parts / 2)));
     parts = ceil_div(units, part);
   }
 };

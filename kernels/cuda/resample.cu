@@ -1,10 +1,11 @@
 #include <bs/kernels/resample.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/upload.h>
-#include <bs/kernels/cuda/rows.cuh>
-#include <bs/kernels/cuda/walk.cuh>
+#include <bs/kernels/cuda/image_lanes.cuh>
 
+#include <algorithm>
 #include <array>
-#include <bit>
+#include <cstring>
 
 namespace bs::cuda {
 
@@ -12,7 +13,20 @@ namespace {
 
 using device::wide;
 
-/// A map's lists as kernels read them.
+/// What an axis makes an output of, where that is a few inputs.
+template <class W, int most>
+struct alignas(sizeof(W) == 8 ? 8 : 8 * most) Few {
+  int from[most];  ///< -1 for none
+  W weights[most];
+};
+
+/// An axis as such outputs.
+template <class W, int most>
+struct FewEach {
+  const Few<W, most>* of;
+};
+
+/// An axis as lists of any length.
 template <class W>
 struct Lists {
   const int* offsets;
@@ -20,72 +34,137 @@ struct Lists {
   const W* weights;
 };
 
-/// The lists of both axes in one piece of memory; weights first, which may have eight bytes.
-template <class W>
-struct UploadedLists {
-  Tensor memory;
-  Lists<W> rows, columns;
+int most_inputs(const AxisMap& map) {
+  int most = 0;
+  for (size_t o = 1; o < map.offsets().size(); ++o)
+    most = std::max(most, map.offsets()[o] - map.offsets()[o - 1]);
+  return most;
+}
 
-  UploadedLists(const ImageMap& map, Device device) {
-    std::vector<int32_t> words;
-    const size_t row_weights = put(words, map.rows), column_weights = put(words, map.columns);
-    const size_t row_offsets = words.size();
-    words.insert(words.end(), map.rows.offsets().begin(), map.rows.offsets().end());
-    const size_t row_from = words.size();
-    words.insert(words.end(), map.rows.from().begin(), map.rows.from().end());
-    const size_t column_offsets = words.size();
-    words.insert(words.end(), map.columns.offsets().begin(), map.columns.offsets().end());
-    const size_t column_from = words.size();
-    words.insert(words.end(), map.columns.from().begin(), map.columns.from().end());
-    memory = upload(words, device);
-    const auto* at = static_cast<const int*>(memory.data());
-    rows = {at + row_offsets, at + row_from, reinterpret_cast<const W*>(at + row_weights)};
-    columns = {at + column_offsets, at + column_from,
-               reinterpret_cast<const W*>(at + column_weights)};
+/// Both axes in one piece of memory, rows before columns; what may have eight bytes comes first.
+class UploadedMap {
+ public:
+  template <class W>
+  UploadedMap(const ImageMap& map, Device device, Type<W>)
+      : most_(std::max(most_inputs(map.rows), most_inputs(map.columns))) {
+    const AxisMap* const axes[] = {&map.rows, &map.columns};
+    for (size_t i = 0; i < 2; ++i) {
+      if (most_ <= 1) {
+        put<Few<W, 1>>(few_of<W, 1>(*axes[i]), at_[i][0]);
+      } else if (most_ == 2) {
+        put<Few<W, 2>>(few_of<W, 2>(*axes[i]), at_[i][0]);
+      } else {
+        put<W>({axes[i]->weights().begin(), axes[i]->weights().end()}, at_[i][0]);
+      }
+    }
+    for (size_t i = 0; most_ > 2 && i < 2; ++i) {
+      put<int>(axes[i]->offsets(), at_[i][1]);
+      put<int>(axes[i]->from(), at_[i][2]);
+    }
+    memory_ = upload(words_, device);
+  }
+
+  /// Calls f(rows, columns) with the kind of lists that there are.
+  template <class W, class F>
+  void visit(Type<W>, F&& f) const {
+    if (most_ <= 1) {
+      f(few<W, 1>(0), few<W, 1>(1));
+    } else if (most_ == 2) {
+      f(few<W, 2>(0), few<W, 2>(1));
+    } else {
+      f(lists<W>(0), lists<W>(1));
+    }
   }
 
  private:
-  static size_t put(std::vector<int32_t>& words, const AxisMap& map) {
-    const size_t first = words.size();
-    for (const double weight : map.weights()) {
-      const auto bits =
-          std::bit_cast<std::array<int32_t, sizeof(W) / sizeof(int32_t)>>(static_cast<W>(weight));
-      words.insert(words.end(), bits.begin(), bits.end());
+  template <class W, int most>
+  static std::vector<Few<W, most>> few_of(const AxisMap& map) {
+    std::vector<Few<W, most>> all(static_cast<size_t>(map.outputs()));
+    for (size_t o = 0; o < all.size(); ++o) {
+      std::ranges::fill(all[o].from, -1);
+      for (int32_t i = map.offsets()[o]; i < map.offsets()[o + 1]; ++i) {
+        const int place = i - map.offsets()[o];
+        all[o].from[place] = map.from()[static_cast<size_t>(i)];
+        all[o].weights[place] = static_cast<W>(map.weights()[static_cast<size_t>(i)]);
+      }
     }
-    return first;
+    return all;
   }
+  template <class E>
+  void put(const std::vector<E>& elements, size_t& first) {
+    first = words_.size();
+    const size_t bytes = elements.size() * sizeof(E);
+    words_.resize(first + bytes / sizeof(int32_t));
+    if (bytes > 0) std::memcpy(words_.data() + first, elements.data(), bytes);
+  }
+  template <class E>
+  const E* at(size_t axis, size_t list) const {
+    return reinterpret_cast<const E*>(static_cast<const int32_t*>(memory_.data()) +
+                                      at_[axis][list]);
+  }
+  template <class W, int most>
+  FewEach<W, most> few(size_t axis) const {
+    return {at<Few<W, most>>(axis, 0)};
+  }
+  template <class W>
+  Lists<W> lists(size_t axis) const {
+    return {at<int>(axis, 1), at<int>(axis, 2), at<W>(axis, 0)};
+  }
+
+  int most_;  ///< inputs of an output
+  std::vector<int32_t> words_;
+  std::array<std::array<size_t, 3>, 2> at_{};  ///< of each axis: weights or few, offsets, from
+  Tensor memory_;
 };
 
-/// Images of H x W pixels of `packs` packs, and of P x Q.
+/// Images of h x w pixels.
 struct Extents {
   uint32_t h, w;
-  Divisor packs, q, p;
 };
 
-/// A thread a pack of N channels of an output.
-template <class T, int N>
-__global__ void __launch_bounds__(256)
-    resample_kernel(const T* x, T* y, const __grid_constant__ Extents e, Lists<wide<T>> rows,
-                    Lists<wide<T>> columns, wide<T> outside, uint32_t count) {
-  using W = wide<T>;
-  using Raw = device::Raw<T, N>;
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  const uint32_t pixel = e.packs.divide(i), pack = i - pixel * e.packs.number;
-  const uint32_t line = e.q.divide(pixel), q = pixel - line * e.q.number;
-  const uint32_t image = e.p.divide(line), p = line - image * e.p.number;
+/// The output of row p and column q; false where no input has a part in it. All that it reads is
+/// asked for at once.
+template <class W, int N, class Lanes, int most>
+__device__ bool sum_inputs(const Lanes& from, uint32_t w, uint32_t packs, FewEach<W, most> rows,
+                           FewEach<W, most> columns, uint32_t p, uint32_t q, W (&sum)[N]) {
+  const Few<W, most> row = rows.of[p], column = columns.of[q];
+  W v[most][most][N];
+#pragma unroll
+  for (int s = 0; s < most; ++s)
+#pragma unroll
+    for (int r = 0; r < most; ++r)
+      if (row.from[r] >= 0 && column.from[s] >= 0)
+        from.load((static_cast<uint32_t>(row.from[r]) * w + static_cast<uint32_t>(column.from[s])) *
+                      packs,
+                  v[s][r]);
+#pragma unroll
+  for (int s = 0; s < most; ++s) {
+    if (column.from[s] < 0) continue;
+    W of_column[N] = {};
+#pragma unroll
+    for (int r = 0; r < most; ++r) {
+      if (row.from[r] < 0) continue;
+#pragma unroll
+      for (int k = 0; k < N; ++k) of_column[k] += row.weights[r] * v[s][r][k];
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) sum[k] += column.weights[s] * of_column[k];
+  }
+  return row.from[0] >= 0 && column.from[0] >= 0;
+}
+
+template <class W, int N, class Lanes>
+__device__ bool sum_inputs(const Lanes& from, uint32_t w, uint32_t packs, Lists<W> rows,
+                           Lists<W> columns, uint32_t p, uint32_t q, W (&sum)[N]) {
   const int first_row = rows.offsets[p], last_row = rows.offsets[p + 1];
   const int first_column = columns.offsets[q], last_column = columns.offsets[q + 1];
-  const Raw* from = reinterpret_cast<const Raw*>(x) +
-                    static_cast<uint64_t>(image) * e.h * e.w * e.packs.number + pack;
-  W sum[N] = {};
   for (int s = first_column; s < last_column; ++s) {
-    const uint32_t column = columns.from[s];
+    const auto column = static_cast<uint32_t>(columns.from[s]);
     W of_column[N] = {};
 #pragma unroll 4
     for (int r = first_row; r < last_row; ++r) {
       W v[N];
-      device::widen_pack<T, N>(from[(rows.from[r] * e.w + column) * e.packs.number], v);
+      from.load((static_cast<uint32_t>(rows.from[r]) * w + column) * packs, v);
       const W weight = rows.weights[r];
 #pragma unroll
       for (int k = 0; k < N; ++k) of_column[k] += weight * v[k];
@@ -94,38 +173,52 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int k = 0; k < N; ++k) sum[k] += weight * of_column[k];
   }
-  if (first_row == last_row || first_column == last_column) {
+  return first_row < last_row && first_column < last_column;
+}
+
+/// A thread a place of an output.
+template <class T, int N, bool planes, class Axis>
+__global__ void __launch_bounds__(256)
+    resample_kernel(const T* x, T* y, const __grid_constant__ Extents e,
+                    const __grid_constant__ ImageWalk walk, Axis rows, Axis columns,
+                    wide<T> outside, uint32_t count) {
+  using W = wide<T>;
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  const ImageWalk::Place at = walk.place(i);
+  W sum[N] = {};
+  if (!sum_inputs<W, N>(walk.lanes<N, planes>(x, e.h * e.w, at), e.w, walk.packs.number, rows,
+                        columns, at.line, at.column, sum)) {
 #pragma unroll
     for (int k = 0; k < N; ++k) sum[k] = outside;
   }
-  store_pack<N>(y, i, sum);
+  walk.own<N, planes>(y, at).store(walk.own_place<planes>(at), sum);
 }
 
 }  // namespace
 
 void resample(const ImageMap& map, const Tensor& x, double outside, const Tensor& y,
               Stream stream) {
+  const Extents e{static_cast<uint32_t>(x.size(1)), static_cast<uint32_t>(x.size(2))};
   visit_floating("resample", x.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
     using W = wide<D>;
-    const UploadedLists<W> lists(map, x.device());
-    visit_pack<T>(aligned16(x, y), x.size(3), [&]<int N>(std::integral_constant<int, N>) {
-      const int64_t packs = x.size(3) / N;
-      const Extents e{static_cast<uint32_t>(x.size(1)), static_cast<uint32_t>(x.size(2)),
-                      Divisor(packs), Divisor(y.size(2)), Divisor(y.size(1))};
-      // As many images at a time as 32 bits count the packs of.
-      const int64_t of_image = y.numel() / y.size(0) / N;
-      const int64_t most = std::max<int64_t>(1, ((int64_t{1} << 31) - 1) / of_image);
-      for (int64_t image = 0; image < y.size(0); image += most) {
-        const int64_t count = std::min(most, y.size(0) - image) * of_image;
-        resample_kernel<D, N>
-            <<<static_cast<unsigned>(ceil_div(count, 256)), 256, 0, native(stream)>>>(
-                pointer<T>(x) + image * (x.numel() / x.size(0)),
-                pointer<T>(y) + image * of_image * N, e, lists.rows, lists.columns,
-                static_cast<W>(outside), static_cast<uint32_t>(count));
-        BS_CUDA_CHECK_LAUNCH("resample");
-      }
-    });
+    const UploadedMap lists(map, x.device(), Type<W>{});
+    visit_image_lanes<T>(
+        aligned16(x, y), x, y,
+        [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
+          walk_images<N, planes>(
+              "resample", y, [&](int64_t image, const ImageWalk& walk, uint32_t count) {
+                lists.visit(Type<W>{}, [&]<class Axis>(const Axis& rows, const Axis& columns) {
+                  resample_kernel<D, N, planes, Axis>
+                      <<<grid_of("resample", ceil_div(count, 256)), 256, 0, native(stream)>>>(
+                          pointer<T>(x) + image * (x.numel() / x.size(0)),
+                          pointer<T>(y) + image * (y.numel() / y.size(0)), e, walk, rows, columns,
+                          static_cast<W>(outside), count);
+                  BS_CUDA_CHECK_LAUNCH("resample");
+                });
+              });
+        });
   });
 }
 

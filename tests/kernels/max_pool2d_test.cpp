@@ -61,6 +61,7 @@ TEST_CASE("max_pool2d") {
       {{2, 16, 7, 5}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}},
       {{1, 3, 7, 8}, {.kernel = {3, 2}, .stride = {1, 3}, .padding = {1, 0}}},
       {{2, 5, 9, 9}, {.kernel = {2, 3}, .stride = {2, 2}, .dilation = {3, 2}}},
+      {{3, 5, 6, 5}, {.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}}},
       {{1, 8, 6, 7}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .ceil_mode = true}},
       {{1, 1, 1, 1}, {.kernel = {1, 1}}},
       {{3, 2, 4, 4}, {.kernel = {4, 4}}},

@@ -35,9 +35,11 @@ Reference mapped(const Reference& x, Extent2 size, const Pixel& pixel) {
   return y;
 }
 
-/// In both formats, with channels that fill vectors and that do not.
+/// In both formats, with channels that fill vectors and that do not, with fewer planes than go
+/// together on CUDA, as many, and some over.
 void check_map(const char* name, Extent2 in, Extent2 out, const Function& f, const Pixel& pixel) {
-  for (const Shape& shape : {Shape{2, 8, in.h, in.w}, Shape{1, 3, in.h, in.w}})
+  for (const Shape& shape :
+       {Shape{2, 8, in.h, in.w}, Shape{1, 3, in.h, in.w}, Shape{3, 5, in.h, in.w}})
     for (const bool last : {false, true}) {
       CAPTURE(name);
       CAPTURE(to_string(shape));

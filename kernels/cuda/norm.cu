@@ -17,9 +17,9 @@ struct Input {
   const T* added;
   T* sum;
 
-  /// Brings a row into `in`; a sum as it is when rounded.
+  /// Brings a row into `in`; a sum as it is when rounded, which is stored where `stores` says so.
   template <class Row>
-  __device__ void load(int64_t row, int64_t n, Row& in) const {
+  __device__ void load(int64_t row, int64_t n, bool stores, Row& in) const {
     constexpr int N = Row::N;
     in.load(x + row * n, n);
     if (!added) return;
@@ -31,7 +31,7 @@ struct Input {
       more.get(k, p, b);
 #pragma unroll
       for (int i = 0; i < N; ++i) a[i] += b[i];
-      store_pack(sum + row * n, p, a);
+      if (stores) store_pack(sum + row * n, p, a);
       in.set(k, a);
     });
     if (!Row::is_held) in.load(sum + row * n, n);
@@ -45,11 +45,12 @@ __global__ void __launch_bounds__(most_row_threads)
                 wide<T>* rstds, int64_t rows, int64_t n, wide<T> eps) {
   using W = wide<T>;
   constexpr int N = Row::N;
-  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  if (row >= rows) return;
+  const int64_t mine = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  const bool inside = mine < rows;  // lanes outside take part in what the warp reduces
+  const int64_t row = inside ? mine : 0;
   Row in;
   if constexpr (!adds) input.added = nullptr;
-  input.load(row, n, in);
+  input.load(row, n, inside, in);
   const auto for_each = [&](auto&& f) {
     Row::for_each_pack(n, [&](int k, unsigned p) {
       W v[N];
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(most_row_threads)
     for (int i = 0; i < N; ++i) squares += (v[i] - mean) * (v[i] - mean);
   });
   const W rstd = 1 / sqrt(row_sum(squares) / n + eps);
-  if (threadIdx.x == 0) {
+  if (threadIdx.x == 0 && inside) {
     if (means) means[row] = mean;
     rstds[row] = rstd;
   }
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(most_row_threads)
     get_over(bias, p, W(0), shift);
 #pragma unroll
     for (int i = 0; i < N; ++i) v[i] = (v[i] - mean) * rstd * factor[i] + shift[i];
-    store_pack(y + row * n, p, v);
+    if (inside) store_pack(y + row * n, p, v);
   });
 }
 
@@ -96,14 +97,16 @@ void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tens
     using D = device_type<T>;
     using W = wide<D>;
     const bool aligned = aligned16(x, added, weight, bias, to.y, to.sum);
-    visit_short_row<T, 128>(aligned, rows, n, x.device(), [&]<class Row>(Type<Row>, dim3 block) {
+    const auto run = [&]<class Row>(Type<Row>, dim3 block) {
       const unsigned grid = grid_of("norm", ceil_div(rows, block.y));
       const Input<D> input{pointer<T>(x), maybe<T>(added), maybe<T>(to.sum)};
       const auto kernel = added.defined() ? norm_kernel<D, Row, true> : norm_kernel<D, Row, false>;
       kernel<<<grid, block, 0, native(stream)>>>(input, maybe<T>(weight), maybe<T>(bias),
                                                  pointer<T>(to.y), maybe<W>(to.mean),
                                                  pointer<W>(to.rstd), rows, n, static_cast<W>(eps));
-    });
+    };
+    if (!visit_rows_of_lanes<T>(aligned, rows, n, x.device(), run))
+      visit_short_row<T, 128>(aligned, rows, n, x.device(), run);
   });
   BS_CUDA_CHECK_LAUNCH("norm");
 }

@@ -208,10 +208,10 @@ inline unsigned lanes_of_row(int64_t rows, int64_t packs, int held, Device devic
   return lanes;
 }
 
-/// Calls f(Type<Row>, block) as visit_row does, but short rows share warps. A block then has as
-/// many rows as make 128 threads, so the last block may have rows that are none.
-template <class T, int held_bytes, class F>
-void visit_shared_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
+/// Calls f(Type<Row>, block) for rows so short that they share warps, and says whether they are. A
+/// block has as many rows as make 128 threads, so the last block may have rows that are none.
+template <class T, class F>
+bool visit_rows_of_lanes(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
   bool done = false;
   visit_pack<T>(aligned, n, [&]<int N>(std::integral_constant<int, N>) {
     constexpr int held = 4;
@@ -220,7 +220,14 @@ void visit_shared_row(bool aligned, int64_t rows, int64_t n, Device device, F&& 
     done = packs <= int64_t{lanes} * held && (lanes < 32 || N == 1);
     if (done) f(Type<HeldRow<device_type<T>, N, held>>{}, dim3(lanes, 128 / lanes));
   });
-  if (!done) visit_row<T, held_bytes>(aligned, rows, n, device, std::forward<F>(f));
+  return done;
+}
+
+/// Calls f(Type<Row>, block) as visit_row does, but short rows share warps.
+template <class T, int held_bytes, class F>
+void visit_shared_row(bool aligned, int64_t rows, int64_t n, Device device, F&& f) {
+  if (!visit_rows_of_lanes<T>(aligned, rows, n, device, f))
+    visit_row<T, held_bytes>(aligned, rows, n, device, std::forward<F>(f));
 }
 
 /// Calls f(Type<Row>, block) as visit_row does, but short rows of 16 bits are held in just the

@@ -6,6 +6,7 @@
 #include <bs/kernels/rectifier.h>
 #include <bs/kernels/reduce.h>
 #include <bs/kernels/unary.h>
+#include <bs/lib/integers.h>
 
 namespace bs {
 
@@ -18,18 +19,28 @@ void check(const char* op, const Tensor& x, const Tensor& t) {
   check_alike(op, x, t);
 }
 
-/// The losses of all elements, by twin(x, t, losses).
-template <class Twin>
-Tensor losses_by(const char* op, const Tensor& x, const Tensor& t, Twin twin) {
-  check(op, x, t);
-  Tensor losses = Tensor::empty(x.shape(), loss_dtype(x.dtype()), x.device());
-  if (x.numel() > 0) twin(contiguous(x), contiguous(t), losses);
-  return losses;
-}
-
 Tensor reduced(const Tensor& losses, Reduction reduction) {
   if (reduction == Reduction::none) return losses;
   return reduction == Reduction::sum ? sum(losses) : mean(losses);
+}
+
+/// The losses of all elements, or what they come to, by twin(x, t, Losses).
+template <class Twin>
+Tensor loss_by(const char* op, const Tensor& x, const Tensor& t, Reduction reduction, Twin twin) {
+  check(op, x, t);
+  const DType dtype = loss_dtype(x.dtype());
+  const int64_t n = x.numel();
+  if (reduction == Reduction::none || n == 0) {
+    const Tensor losses = Tensor::empty(x.shape(), dtype, x.device());
+    if (n > 0) twin(contiguous(x), contiguous(t), Losses{losses});
+    return reduced(losses, reduction);
+  }
+  // About as many parts as blocks of threads live on a large GPU at a time.
+  const int64_t part = round_up(ceil_div(n, 1024), 2048);
+  const Tensor sums = Tensor::empty({ceil_div(n, part)}, dtype, x.device());
+  const double scale = reduction == Reduction::mean ? 1 / static_cast<double>(n) : 1;
+  twin(contiguous(x), contiguous(t), Losses{sums, part, scale});
+  return sums.numel() == 1 ? sums.view({}) : sum(sums);
 }
 
 /// dx by twin(x, t, dy, dx, scale), dy being of x's shape.
@@ -52,10 +63,10 @@ Tensor backward(const char* op, const Tensor& x, const Tensor& t, const Tensor& 
 
 #define BS_LOSS(function)                                                                      \
   Tensor function(const Tensor& x, const Tensor& t, Reduction reduction) {                     \
-    const auto twin = [](const Tensor& p, const Tensor& q, const Tensor& y) {                  \
-      BS_DISPATCH(p.device(), function, p, q, y);                                              \
+    const auto twin = [](const Tensor& p, const Tensor& q, const Losses& to) {                 \
+      BS_DISPATCH(p.device(), function, p, q, to);                                             \
     };                                                                                         \
-    return reduced(losses_by(#function, x, t, twin), reduction);                               \
+    return loss_by(#function, x, t, reduction, twin);                                          \
   }                                                                                            \
   Tensor function##_backward(const Tensor& x, const Tensor& t, const Tensor& dloss,            \
                              Reduction reduction) {                                            \
@@ -72,9 +83,10 @@ BS_LOSS(binary_cross_entropy)
 
 namespace {
 
-Tensor scaled_huber(const char* op, const Tensor& x, const Tensor& t, double delta, double scale) {
-  return losses_by(op, x, t, [=](const Tensor& p, const Tensor& q, const Tensor& y) {
-    BS_DISPATCH(p.device(), huber_loss, p, q, y, delta, scale);
+Tensor scaled_huber(const char* op, const Tensor& x, const Tensor& t, double delta, double factor,
+                    Reduction reduction) {
+  return loss_by(op, x, t, reduction, [=](const Tensor& p, const Tensor& q, const Losses& to) {
+    BS_DISPATCH(p.device(), huber_loss, p, q, to, delta, factor);
   });
 }
 
@@ -91,7 +103,7 @@ Tensor scaled_huber_backward(const char* op, const Tensor& x, const Tensor& t, c
 
 Tensor huber_loss(const Tensor& x, const Tensor& t, double delta, Reduction reduction) {
   BS_CHECK(delta > 0, "huber_loss: delta {} <= 0", delta);
-  return reduced(scaled_huber("huber_loss", x, t, delta, 1), reduction);
+  return scaled_huber("huber_loss", x, t, delta, 1, reduction);
 }
 
 Tensor huber_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dloss, double delta,
@@ -102,7 +114,7 @@ Tensor huber_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dloss
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& t, double beta, Reduction reduction) {
   BS_CHECK(beta >= 0, "smooth_l1_loss: beta {} < 0", beta);
   if (beta == 0) return l1_loss(x, t, reduction);
-  return reduced(scaled_huber("smooth_l1_loss", x, t, beta, 1 / beta), reduction);
+  return scaled_huber("smooth_l1_loss", x, t, beta, 1 / beta, reduction);
 }
 
 Tensor smooth_l1_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dloss, double beta,
@@ -115,16 +127,16 @@ Tensor smooth_l1_loss_backward(const Tensor& x, const Tensor& t, const Tensor& d
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& t,
                                         const Tensor& positive_weight, Reduction reduction) {
   const char* op = "binary_cross_entropy_with_logits";
-  Tensor losses = losses_by(op, x, t, [](const Tensor& p, const Tensor& q, const Tensor& y) {
-    BS_DISPATCH(p.device(), binary_cross_entropy_with_logits, p, q, y);
-  });
-  if (positive_weight.defined()) {
-    const Tensor more = cast(positive_weight, losses.dtype()) - 1;
-    BS_CHECK(broadcast_shapes(op, x.shape(), more.shape()) == x.shape(),
-             "{}: positive_weight {} for logits {}", op, more.shape(), x.shape());
-    losses = losses + more * cast(t, losses.dtype()) * softplus(cast(-x, losses.dtype()));
-  }
-  return reduced(losses, reduction);
+  const auto twin = [](const Tensor& p, const Tensor& q, const Losses& to) {
+    BS_DISPATCH(p.device(), binary_cross_entropy_with_logits, p, q, to);
+  };
+  if (!positive_weight.defined()) return loss_by(op, x, t, reduction, twin);
+  const Tensor losses = loss_by(op, x, t, Reduction::none, twin);
+  const Tensor more = cast(positive_weight, losses.dtype()) - 1;
+  BS_CHECK(broadcast_shapes(op, x.shape(), more.shape()) == x.shape(),
+           "{}: positive_weight {} for logits {}", op, more.shape(), x.shape());
+  return reduced(losses + more * cast(t, losses.dtype()) * softplus(cast(-x, losses.dtype())),
+                 reduction);
 }
 
 Tensor binary_cross_entropy_with_logits_backward(const Tensor& x, const Tensor& t,
@@ -143,10 +155,10 @@ Tensor binary_cross_entropy_with_logits_backward(const Tensor& x, const Tensor& 
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& t, Reduction reduction, bool log_target) {
-  const auto twin = [=](const Tensor& p, const Tensor& q, const Tensor& y) {
-    BS_DISPATCH(p.device(), kl_div, p, q, y, log_target);
+  const auto twin = [=](const Tensor& p, const Tensor& q, const Losses& to) {
+    BS_DISPATCH(p.device(), kl_div, p, q, to, log_target);
   };
-  return reduced(losses_by("kl_div", x, t, twin), reduction);
+  return loss_by("kl_div", x, t, reduction, twin);
 }
 
 Tensor kl_div_backward(const Tensor& x, const Tensor& t, const Tensor& dloss, Reduction reduction,

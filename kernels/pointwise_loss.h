@@ -3,7 +3,8 @@
  *
  *  x and t are floating and of one shape and dtype; any strides. Losses are f32 (f64 for f64), of
  *  x's shape for Reduction::none, else their mean or sum; the mean of nothing is NaN. Fused: one
- *  read of both, and backward one read more of them. @throws Error when x and t do not match. */
+ *  read of both, also where they are added up, and backward one read more. @throws Error when x and
+ * t do not match. */
 #include <bs/kernels/loss.h>
 
 namespace bs {
@@ -52,27 +53,35 @@ Tensor kl_div_backward(const Tensor& x, const Tensor& t, const Tensor& dloss, Re
                        bool log_target);
 /** @} */
 
-/// Dense x and t; dy of x's shape with any strides, in the losses' dtype; results are times scale.
-BS_BACKENDS(void mse_loss(const Tensor& x, const Tensor& t, const Tensor& y, Stream stream);
+/// Where losses go: each to y, of x's shape; or where `part` is not 0 the sum of each so many
+/// neighbours, times scale, to y [parts].
+struct Losses {
+  Tensor y;
+  int64_t part = 0;
+  double scale = 1;
+};
+/// Dense x and t, not empty; dy of x's shape with any strides, in the losses' dtype; dx is times
+/// scale.
+BS_BACKENDS(void mse_loss(const Tensor& x, const Tensor& t, const Losses& to, Stream stream);
             void mse_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy,
                                    const Tensor& dx, double scale, Stream stream);
-            void l1_loss(const Tensor& x, const Tensor& t, const Tensor& y, Stream stream);
+            void l1_loss(const Tensor& x, const Tensor& t, const Losses& to, Stream stream);
             void l1_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy,
                                   const Tensor& dx, double scale, Stream stream);
-            void huber_loss(const Tensor& x, const Tensor& t, const Tensor& y, double delta,
-                            double scale, Stream stream);
+            void huber_loss(const Tensor& x, const Tensor& t, const Losses& to, double delta,
+                            double factor, Stream stream);
             void huber_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy,
                                      const Tensor& dx, double delta, double scale, Stream stream);
-            void binary_cross_entropy(const Tensor& x, const Tensor& t, const Tensor& y,
+            void binary_cross_entropy(const Tensor& x, const Tensor& t, const Losses& to,
                                       Stream stream);
             void binary_cross_entropy_backward(const Tensor& x, const Tensor& t, const Tensor& dy,
                                                const Tensor& dx, double scale, Stream stream);
-            void binary_cross_entropy_with_logits(const Tensor& x, const Tensor& t, const Tensor& y,
-                                                  Stream stream);
+            void binary_cross_entropy_with_logits(const Tensor& x, const Tensor& t,
+                                                  const Losses& to, Stream stream);
             void binary_cross_entropy_with_logits_backward(const Tensor& x, const Tensor& t,
                                                            const Tensor& dy, const Tensor& dx,
                                                            double scale, Stream stream);
-            void kl_div(const Tensor& x, const Tensor& t, const Tensor& y, bool log_target,
+            void kl_div(const Tensor& x, const Tensor& t, const Losses& to, bool log_target,
                         Stream stream);
             void kl_div_backward(const Tensor& x, const Tensor& t, const Tensor& dy,
                                  const Tensor& dx, bool log_target, double scale, Stream stream))

@@ -1,5 +1,7 @@
 #include <bs/kernels/pointwise_loss.h>
+#include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/elementwise.cuh>
+#include <bs/kernels/cuda/rows.cuh>
 
 namespace bs::cuda {
 
@@ -27,11 +29,11 @@ struct Absolute {
   }
 };
 struct Huber {
-  double delta, scale;
+  double delta, factor;
   template <class W>
   __device__ W value(W x, W t) const {
     const W d = ::abs(x - t), limit = static_cast<W>(delta);
-    return static_cast<W>(scale) * (d < limit ? d * d / 2 : limit * (d - limit / 2));
+    return static_cast<W>(factor) * (d < limit ? d * d / 2 : limit * (d - limit / 2));
   }
   template <class W>
   __device__ W slope(W x, W t) const {
@@ -97,11 +99,58 @@ struct Slope {
   }
 };
 
+constexpr int sum_threads = 256;
+
+/// The sum of a part of the losses a block; a thread has eight loads under way.
+template <class T, int N, class F>
+__global__ void __launch_bounds__(sum_threads)
+    sum_losses_kernel(const F f, const T* x, const T* t, device::wide<T>* sums, int64_t n,
+                      int64_t part, device::wide<T> scale) {
+  using W = device::wide<T>;
+  using Raw = device::Raw<T, N>;
+  constexpr int U = 4;
+  const int64_t first = blockIdx.x * part, count = min(part, n - first);
+  const auto packs = static_cast<unsigned>(count / N);
+  const auto* from_x = reinterpret_cast<const Raw*>(x + first);
+  const auto* from_t = reinterpret_cast<const Raw*>(t + first);
+  W sum = 0;
+  for (unsigned p = threadIdx.x; p < packs; p += U * sum_threads) {
+    Raw a[U], b[U];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      if (p + u * sum_threads >= packs) continue;
+      a[u] = from_x[p + u * sum_threads];
+      b[u] = from_t[p + u * sum_threads];
+    }
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      if (p + u * sum_threads >= packs) continue;
+      W v[N], w[N];
+      device::widen_pack<T, N>(a[u], v);
+      device::widen_pack<T, N>(b[u], w);
+#pragma unroll
+      for (int k = 0; k < N; ++k) sum += f(v[k], w[k]);
+    }
+  }
+  for (int64_t i = int64_t{packs} * N + threadIdx.x; i < count; i += sum_threads)
+    sum += f(device::widen(x[first + i]), device::widen(t[first + i]));
+  sum = device::block_reduce(sum, device::Sum{}, W(0));
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum * scale;
+}
+
 template <class F>
-void forward(const char* op, F f, const Tensor& x, const Tensor& t, const Tensor& y,
+void forward(const char* op, F f, const Tensor& x, const Tensor& t, const Losses& to,
              Stream stream) {
   visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
-    map<device::wide<device_type<T>>, T, T>(op, Value<F>{f}, y, stream, x, t);
+    using D = device_type<T>;
+    using W = device::wide<D>;
+    if (to.part == 0) return map<W, T, T>(op, Value<F>{f}, to.y, stream, x, t);
+    visit_pack<T>(aligned16(x, t), to.part, [&]<int N>(std::integral_constant<int, N>) {
+      sum_losses_kernel<D, N><<<grid_of(op, to.y.numel()), sum_threads, 0, native(stream)>>>(
+          Value<F>{f}, pointer<T>(x), pointer<T>(t), pointer<W>(to.y), x.numel(), to.part,
+          static_cast<W>(to.scale));
+      BS_CUDA_CHECK_LAUNCH(op);
+    });
   });
 }
 
@@ -115,8 +164,8 @@ void backward(const char* op, F f, const Tensor& x, const Tensor& t, const Tenso
 
 }  // namespace
 
-void mse_loss(const Tensor& x, const Tensor& t, const Tensor& y, Stream stream) {
-  forward("mse_loss", Squared{}, x, t, y, stream);
+void mse_loss(const Tensor& x, const Tensor& t, const Losses& to, Stream stream) {
+  forward("mse_loss", Squared{}, x, t, to, stream);
 }
 
 void mse_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const Tensor& dx,
@@ -124,8 +173,8 @@ void mse_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const
   backward("mse_loss_backward", Squared{}, x, t, dy, dx, scale, stream);
 }
 
-void l1_loss(const Tensor& x, const Tensor& t, const Tensor& y, Stream stream) {
-  forward("l1_loss", Absolute{}, x, t, y, stream);
+void l1_loss(const Tensor& x, const Tensor& t, const Losses& to, Stream stream) {
+  forward("l1_loss", Absolute{}, x, t, to, stream);
 }
 
 void l1_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const Tensor& dx,
@@ -133,9 +182,9 @@ void l1_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const 
   backward("l1_loss_backward", Absolute{}, x, t, dy, dx, scale, stream);
 }
 
-void huber_loss(const Tensor& x, const Tensor& t, const Tensor& y, double delta, double scale,
+void huber_loss(const Tensor& x, const Tensor& t, const Losses& to, double delta, double factor,
                 Stream stream) {
-  forward("huber_loss", Huber{delta, scale}, x, t, y, stream);
+  forward("huber_loss", Huber{delta, factor}, x, t, to, stream);
 }
 
 void huber_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const Tensor& dx,
@@ -143,8 +192,8 @@ void huber_loss_backward(const Tensor& x, const Tensor& t, const Tensor& dy, con
   backward("huber_loss_backward", Huber{delta, 1}, x, t, dy, dx, scale, stream);
 }
 
-void binary_cross_entropy(const Tensor& x, const Tensor& t, const Tensor& y, Stream stream) {
-  forward("binary_cross_entropy", Probability{}, x, t, y, stream);
+void binary_cross_entropy(const Tensor& x, const Tensor& t, const Losses& to, Stream stream) {
+  forward("binary_cross_entropy", Probability{}, x, t, to, stream);
 }
 
 void binary_cross_entropy_backward(const Tensor& x, const Tensor& t, const Tensor& dy,
@@ -152,9 +201,9 @@ void binary_cross_entropy_backward(const Tensor& x, const Tensor& t, const Tenso
   backward("binary_cross_entropy_backward", Probability{}, x, t, dy, dx, scale, stream);
 }
 
-void binary_cross_entropy_with_logits(const Tensor& x, const Tensor& t, const Tensor& y,
+void binary_cross_entropy_with_logits(const Tensor& x, const Tensor& t, const Losses& to,
                                       Stream stream) {
-  forward("binary_cross_entropy_with_logits", Logit{}, x, t, y, stream);
+  forward("binary_cross_entropy_with_logits", Logit{}, x, t, to, stream);
 }
 
 void binary_cross_entropy_with_logits_backward(const Tensor& x, const Tensor& t, const Tensor& dy,
@@ -162,8 +211,8 @@ void binary_cross_entropy_with_logits_backward(const Tensor& x, const Tensor& t,
   backward("binary_cross_entropy_with_logits_backward", Logit{}, x, t, dy, dx, scale, stream);
 }
 
-void kl_div(const Tensor& x, const Tensor& t, const Tensor& y, bool log_target, Stream stream) {
-  forward("kl_div", Divergence{log_target}, x, t, y, stream);
+void kl_div(const Tensor& x, const Tensor& t, const Losses& to, bool log_target, Stream stream) {
+  forward("kl_div", Divergence{log_target}, x, t, to, stream);
 }
 
 void kl_div_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const Tensor& dx,

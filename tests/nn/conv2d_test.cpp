@@ -9,6 +9,7 @@
 #include <bs/nn/conv2d.h>
 #include <bs/tests/nn/golden/recorded.h>
 #include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
 
 using namespace bs;
 using namespace bs::test;
@@ -250,4 +251,27 @@ TEST_CASE("nn::init::fixup") {
   // He's deviation sqrt(2 / 576), times 16^(-1 / 2).
   const double deviation = std::sqrt(squares / static_cast<double>(w.values.size()));
   CHECK(std::abs(deviation / (std::sqrt(2.0 / 576) / 4) - 1) < 0.02);
+}
+
+TEST_CASE("a ReLU with a scale, a bias and a residual, as networks of nn::init::fixup have it") {
+  const Shape shape = {4, 6, 5, 5};
+  Reference steep(shape);  // far from the kink on either side
+  for (size_t i = 0; i < steep.values.size(); ++i) steep[i] = i % 3 == 0 ? -16 : 16;
+  check_op({.name = "relu(x * scale + bias + residual)",
+            .inputs = {shape, {1}, {1}, shape},
+            .op =
+                [&](const Variables& v) {
+                  const Variable x = v[0] * steep.tensor(v[0].dtype(), test_device());
+                  const Variable &scale = v[1], &bias = v[2], &residual = v[3];
+                  return relu(x * scale + bias + residual);
+                },
+            .reference =
+                [&](const References& in) {
+                  Reference y(shape);
+                  for (size_t i = 0; i < y.values.size(); ++i)
+                    y[i] = std::max(0.0, in[0][i] * steep[i] * in[1][0] + in[2][0] + in[3][i]);
+                  return y;
+                },
+            .low = 0.5,
+            .high = 1});
 }

@@ -217,6 +217,12 @@ TEST_CASE("conv2d of shapes that other libraries test, bit for bit") {
       {{1, 8, 8, 8}, {16, 8, 3, 3}, {.stride = {2, 2}, .padding = pad(1)}},
       {{1, 12, 56, 56}, {8, 12, 1, 1}, {.stride = {2, 2}}},
       {{2, 3, 33, 30}, {8, 3, 7, 7}, {.stride = {2, 2}, .padding = pad(3)}},
+      // Few channels, whose gradients CUDA computes as those of other problems.
+      {{2, 3, 33, 30}, {40, 3, 7, 7}, {.stride = {2, 2}, .padding = pad(3)}},
+      {{3, 1, 20, 20}, {32, 1, 3, 3}, {.padding = pad(1)}},
+      {{2, 3, 19, 23}, {64, 3, 5, 5}, {.stride = {1, 3}, .padding = {2, 1, 0, 4}}},
+      {{1, 4, 18, 18}, {32, 4, 3, 5}, {.stride = {3, 1}, .dilation = {2, 2}}},
+      {{2, 12, 9, 11}, {48, 12, 3, 2}, {.stride = {2, 2}, .padding = pad(1)}},
       {{2, 130, 9, 8}, {130, 1, 3, 3}, {.padding = pad(1), .groups = 130}},
       {{2, 520, 3, 3}, {38, 520, 3, 3}, {.padding = pad(1)}},
   };

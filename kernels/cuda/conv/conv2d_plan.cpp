@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/conv/conv2d_few.h>
 #include <bs/kernels/cuda/conv/conv2d_grid.h>
 #include <bs/kernels/cuda/conv/conv2d_plan.h>
 #include <bs/lib/integers.h>
@@ -149,6 +150,25 @@ Conv2dPlan plan_warpgroups(const Conv2dProblem& p, const Conv2dWish& wish, const
   return best;
 }
 
+/// Gradients of few channels as problems that warpgroups take, where that is worth more launches.
+Conv2dPlan plan_few_channels(const Conv2dProblem& p, const Conv2dWish& wish, const Gpu& gpu) {
+  constexpr double worth_copies = 1 << 25;  // multiply-adds
+  constexpr int64_t least_filters = 32;  // the image of taps is then at most twice as large as dy
+  const auto by = [&](const Conv2dProblem& other, Conv2dPath path) {
+    Conv2dPlan plan;
+    if (!fits_warpgroups(other, wish.kind)) return plan;
+    plan = plan_warpgroups(other, wish, gpu);
+    plan.path = path;
+    return plan;
+  };
+  if (wish.kind == Conv2dKind::dgrad && wish.bare && p.c % 8 != 0 && p.products() >= worth_copies)
+    return by(with_whole_channels(p), Conv2dPath::whole);
+  // Single warps are faster where they load four channels at once.
+  if (wish.kind == Conv2dKind::wgrad && p.k >= least_filters && p.c % 4 != 0)
+    if (const auto taps = gathered_taps(p)) return by(taps->problem, Conv2dPath::taps);
+  return {};
+}
+
 Conv2dPlan plan_single_warps(const Conv2dProblem& p, const Conv2dWish& wish, const Gpu& gpu) {
   const Conv2dProduct product = conv2d_product(p, wish.kind);
   const int64_t k = wish.kind == Conv2dKind::fprop ? p.c : p.k;  // which it does not gather
@@ -182,8 +202,11 @@ Conv2dPlan plan_conv2d(const Conv2dProblem& p, const Conv2dWish& wish, const Gpu
                        p.padding.top == 0 && p.padding.left == 0 && p.p == p.h && p.q == p.w;
   if (one_tap && wish.plain) return {.path = Conv2dPath::matmul, .form = {}};
   const bool short_floats = wish.dtype == f16 || wish.dtype == bf16;
-  if (gpu.capability == 90 && short_floats && wish.aligned && fits_warpgroups(p, wish.kind))
-    return plan_warpgroups(p, wish, gpu);
+  if (gpu.capability == 90 && short_floats && wish.aligned) {
+    if (fits_warpgroups(p, wish.kind)) return plan_warpgroups(p, wish, gpu);
+    const Conv2dPlan few = plan_few_channels(p, wish, gpu);
+    if (few.path != Conv2dPath::direct) return few;
+  }
   if (gpu.capability >= 80 && fits_tiles(p, wish.kind)) return plan_single_warps(p, wish, gpu);
   return {};
 }

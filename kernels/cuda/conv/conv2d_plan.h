@@ -51,11 +51,13 @@ enum class Conv2dPath : uint8_t {
   direct,  ///< a thread a sum: everything that the others do not take
   matmul,  ///< filters of one tap, step 1: rows of pixels times a matrix
   tiles,   ///< tiles of a product whose operands are gathered
+  whole,   ///< the same for the problem with_whole_channels()
+  taps,    ///< the same for the problem of gathered_taps()
 };
 
 struct Conv2dPlan {
   Conv2dPath path = Conv2dPath::direct;
-  Conv2dForm form;
+  Conv2dForm form;  ///< of the problem that the path names
   int slices = 1;
 };
 
@@ -82,6 +84,7 @@ struct Conv2dWish {
   Conv2dKind kind = Conv2dKind::fprop;
   DType dtype = DType::f32;
   bool plain = true;    ///< nothing but a bias is added
+  bool bare = true;     ///< nothing is
   bool tf32 = false;    ///< f32 may be rounded
   bool aligned = true;  ///< all tensors begin at multiples of 16 bytes
 };

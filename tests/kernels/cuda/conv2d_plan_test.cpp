@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/conv/conv2d_few.h>
 #include <bs/kernels/cuda/conv/conv2d_grid.h>
 #include <bs/kernels/cuda/conv/conv2d_launch.h>
 #include <bs/tests/support/kernel_sweep.h>
@@ -180,6 +181,46 @@ TEST_CASE("conv2d kernels: those that add up slices compile without spills") {
   check_kernels(forms, join_source, 241, {80});
 }
 
+TEST_CASE("conv2d's taps as channels: each product of a filter's gradient once, in its place") {
+  int split = 0, whole = 0, none = 0;
+  for (const int64_t filter : {1, 2, 3, 5, 7})
+    for (const int64_t stride : {1, 2, 3})
+      for (const int64_t padding : {0, 1, 3})
+        for (const int64_t dilation : {1, 2, 3})
+          for (const int64_t c : {1, 3, 4, 24}) {
+            if (dilation * (filter - 1) >= 7 + 2 * padding) continue;
+            const Conv2dProblem p = problem(2, 7, c, 8, filter, {stride, padding, dilation});
+            const auto by = gathered_taps(p);
+            if (!by) {
+              ++none;
+              continue;
+            }
+            const Conv2dProblem& g = by->problem;
+            (g.s == 1 ? whole : split) += 1;
+            CHECK(g.h == p.p);
+            CHECK((g.p == p.p && g.q == p.q));
+            // What place [r, s] and channel i of the gradient multiply pixel (h, w) of dy by.
+            for (int64_t r = 0; r < p.r; ++r)
+              for (int64_t s = 0; s < p.s; ++s)
+                for (int64_t i = 0; i < c; ++i) {
+                  const int64_t channel = (r * by->group + s % by->group) * c + i;
+                  const GatheredTap tap = by->taps.at(static_cast<size_t>(channel));
+                  REQUIRE(tap.c == i);
+                  for (const int64_t w : {int64_t{0}, p.q - 1}) {
+                    const int64_t column = w + s / by->group * g.dilation.w;
+                    REQUIRE(column < g.w);
+                    CHECK(column * by->step_w + tap.w == w * stride + s * dilation - padding);
+                    CHECK(w * by->step_h + tap.h == w * stride + r * dilation - padding);
+                  }
+                }
+            for (size_t i = static_cast<size_t>(p.r * by->group * c); i < by->taps.size(); ++i)
+              CHECK(by->taps[i].c == -1);
+          }
+  CHECK(split > 20);
+  CHECK(whole > 50);
+  CHECK(none > 20);
+}
+
 TEST_CASE("conv2d's plan") {
   const Gpu hopper;
   Gpu ampere;
@@ -199,7 +240,15 @@ TEST_CASE("conv2d's plan") {
   CHECK(plan(flat, {fprop, f32}, ampere).path == Conv2dPath::matmul);
   CHECK(plan(flat, {fprop, bf16, false}, hopper).path == Conv2dPath::tiles);
   CHECK(plan(few, {fprop, bf16}, hopper).form.align_c == 1);
-  CHECK(plan(few, {wgrad, f16}, hopper).form.align_k == 8);
+  // Its gradients become those of other problems, where there are warpgroups.
+  CHECK(plan(few, {wgrad, f16}, hopper).path == Conv2dPath::taps);
+  CHECK(plan(few, {wgrad, f16}, hopper).form.sliced);
+  CHECK(plan(few, {dgrad, f16}, hopper).path == Conv2dPath::whole);
+  CHECK(plan(few, {dgrad, f16}, hopper).form.phases);
+  CHECK(plan(few, {.kind = dgrad, .dtype = f16, .bare = false}, hopper).path == Conv2dPath::tiles);
+  CHECK(plan(few, {wgrad, f16}, ampere).path == Conv2dPath::tiles);
+  CHECK(plan(few, {wgrad, f16}, ampere).form.align_k == 8);
+  CHECK(plan(few, {dgrad, f32}, hopper).path == Conv2dPath::tiles);
   Conv2dProblem grouped = deep;
   grouped.groups = 4;
   CHECK(plan(grouped, {fprop, bf16}, hopper).path == Conv2dPath::direct);

@@ -42,8 +42,9 @@ __device__ void leave_sums(const W (&dweight)[elements], const W (&dbias)[elemen
 
 /// dx of the rows that fall to these threads; the next row is on its way while one is computed.
 /// Threads that hold their rows add up their columns' dy * h and dy on the way, and leave the sums
-/// of a block in `partial`. Rows of 16 bits of `dsum` come ahead too, where it `adds`.
-template <class T, class Row, bool adds>
+/// of a block in `partial`. Rows of 16 bits of `dsum` come ahead too, where it `adds`. Where rows
+/// share warps, lanes of rows that are none take part in what the warp reduces.
+template <class T, class Row, bool adds, bool shares>
 __global__ void __launch_bounds__(Row::elements > 16 ? 128 : most_row_threads)
     norm_backward_kernel(const T* x, const T* weight, const wide<T>* means, const wide<T>* rstds,
                          const T* dy, const T* dsum, T* dx, wide<T>* partial, int64_t rows,
@@ -63,11 +64,13 @@ __global__ void __launch_bounds__(Row::elements > 16 ? 128 : most_row_threads)
     if constexpr (adds) next_more.load(dsum + row * n, n);
   };
   fetch(worker);
-  for (int64_t row = worker; row < rows; row += workers) {
+  for (int64_t mine = worker; mine - (shares ? threadIdx.y : 0) < rows; mine += workers) {
+    const bool inside = !shares || mine < rows;
+    const int64_t row = inside ? mine : 0;
     in = next_in;
     slope = next_slope;
     if constexpr (adds) more = next_more;
-    fetch(row + workers);
+    fetch(mine + workers);
     const W mean = means ? means[row] : W(0);
     const W rstd = rstds[row];
     // f(k, p, h, d, g): normalised x, dy, and dy times the weight.
@@ -96,13 +99,17 @@ __global__ void __launch_bounds__(Row::elements > 16 ? 128 : most_row_threads)
       for (int i = 0; i < N; ++i) {
         sums.a += g[i];
         sums.b += g[i] * h[i];
-        if constexpr (Row::is_held) {
+        if (Row::is_held && inside) {
           dweight[k * N + i] += d[i] * h[i];
           dbias[k * N + i] += d[i];
         }
       }
     });
-    sums = row_sum(sums);
+    if constexpr (shares) {
+      sums = lanes_sum(sums);
+    } else {
+      sums = row_sum(sums);
+    }
     const W offset = means ? sums.a / n : W(0);
     const W factor = sums.b / n;
     for_each([&](int k, unsigned p, W(&h)[N], W(&)[N], W(&g)[N]) {
@@ -114,7 +121,7 @@ __global__ void __launch_bounds__(Row::elements > 16 ? 128 : most_row_threads)
       }
 #pragma unroll
       for (int i = 0; i < N; ++i) g[i] = other[i] + rstd * (g[i] - offset - h[i] * factor);
-      store_pack(dx + row * n, p, g);
+      if (inside) store_pack(dx + row * n, p, g);
     });
   }
   if constexpr (Row::is_held) {
@@ -186,33 +193,39 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
     const bool aligned = aligned16(x, weight, dy, dsum, to.dx);
     // The sums of a thread take up to four times the registers of what it holds.
     constexpr int held_bytes = sizeof(T) == 2 ? 32 : 64;
-    visit_short_row<T, held_bytes>(
-        aligned, rows, n, x.device(), [&]<class Row>(Type<Row>, dim3 block) {
-          const unsigned blocks = backward_blocks<Row>(rows, block, x.device());
-          const bool sums = to.dweight.defined() || to.dbias.defined();
-          Tensor partial;
-          if (sums) partial = Tensor::empty({2, int64_t{blocks}, n}, dtype_of<W>, x.device());
-          auto* kernel = norm_backward_kernel<D, Row, false>;
-          if constexpr (sizeof(T) == 2)
-            if (dsum.defined()) kernel = norm_backward_kernel<D, Row, true>;
-          const size_t shared = block.y > 1 ? 2 * static_cast<size_t>(n) * sizeof(W) : 0;
-          kernel<<<blocks, block, shared, native(stream)>>>(
-              pointer<T>(x), maybe<T>(weight), maybe<W>(of.mean), pointer<W>(of.rstd),
-              pointer<T>(dy), maybe<T>(dsum), pointer<T>(to.dx), maybe<W>(partial), rows, n);
-          BS_CUDA_CHECK_LAUNCH("norm_backward");
-          if (!sums) return;
-          if (!Row::is_held) {
-            const dim3 grid(static_cast<unsigned>(ceil_div(n, 256)), blocks);
-            norm_columns_kernel<<<grid, 256, 0, native(stream)>>>(
-                pointer<T>(x), maybe<W>(of.mean), pointer<W>(of.rstd), pointer<T>(dy),
-                pointer<W>(partial), rows, n);
-            BS_CUDA_CHECK_LAUNCH("norm_backward");
-          }
-          const dim3 grid(static_cast<unsigned>(ceil_div(n, 32)), 2);
-          norm_finish_kernel<D><<<grid, dim3(32, 32), 0, native(stream)>>>(
-              pointer<W>(partial), maybe<T>(to.dweight), maybe<T>(to.dbias), blocks, n);
-          BS_CUDA_CHECK_LAUNCH("norm_backward");
-        });
+    const auto run = [&]<bool shares, class Row>(std::bool_constant<shares>, Type<Row>,
+                                                 dim3 block) {
+      const unsigned blocks = backward_blocks<Row>(rows, block, x.device());
+      const bool sums = to.dweight.defined() || to.dbias.defined();
+      Tensor partial;
+      if (sums) partial = Tensor::empty({2, int64_t{blocks}, n}, dtype_of<W>, x.device());
+      auto* kernel = norm_backward_kernel<D, Row, false, shares>;
+      if constexpr (sizeof(T) == 2)
+        if (dsum.defined()) kernel = norm_backward_kernel<D, Row, true, shares>;
+      const size_t shared = block.y > 1 ? 2 * static_cast<size_t>(n) * sizeof(W) : 0;
+      kernel<<<blocks, block, shared, native(stream)>>>(
+          pointer<T>(x), maybe<T>(weight), maybe<W>(of.mean), pointer<W>(of.rstd), pointer<T>(dy),
+          maybe<T>(dsum), pointer<T>(to.dx), maybe<W>(partial), rows, n);
+      BS_CUDA_CHECK_LAUNCH("norm_backward");
+      if (!sums) return;
+      if (!Row::is_held) {
+        const dim3 grid(static_cast<unsigned>(ceil_div(n, 256)), blocks);
+        norm_columns_kernel<<<grid, 256, 0, native(stream)>>>(pointer<T>(x), maybe<W>(of.mean),
+                                                              pointer<W>(of.rstd), pointer<T>(dy),
+                                                              pointer<W>(partial), rows, n);
+        BS_CUDA_CHECK_LAUNCH("norm_backward");
+      }
+      const dim3 grid(static_cast<unsigned>(ceil_div(n, 32)), 2);
+      norm_finish_kernel<D><<<grid, dim3(32, 32), 0, native(stream)>>>(
+          pointer<W>(partial), maybe<T>(to.dweight), maybe<T>(to.dbias), blocks, n);
+      BS_CUDA_CHECK_LAUNCH("norm_backward");
+    };
+    const bool few = visit_rows_of_packs<T>(
+        aligned, n, [&](auto row, dim3 block) { run(std::true_type{}, row, block); });
+    if (!few)
+      visit_short_row<T, held_bytes>(aligned, rows, n, x.device(), [&](auto row, dim3 block) {
+        run(std::false_type{}, row, block);
+      });
   });
 }
 

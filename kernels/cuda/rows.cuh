@@ -7,6 +7,8 @@
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 #include <bs/kernels/cuda/device/tile/reduce.cuh>
 
+#include <bit>
+
 namespace bs::cuda {
 
 /// Threads of a block that works on rows, at most.
@@ -96,6 +98,15 @@ __device__ Two<W> row_sum(Two<W> value) {
   __syncthreads();
   const bool has = lane < blockDim.x / 32;
   return within_warp({has ? partial[0][lane] : W(0), has ? partial[1][lane] : W(0)});
+}
+
+/// The same over the lanes of a row that shares its warp.
+template <class W>
+__device__ Two<W> lanes_sum(Two<W> value) {
+  for (unsigned offset = blockDim.x / 2; offset > 0; offset /= 2)
+    value = value + Two<W>{__shfl_xor_sync(0xffffffffU, value.a, offset),
+                           __shfl_xor_sync(0xffffffffU, value.b, offset)};
+  return value;
 }
 
 /// A row of n elements in the registers of its threads, `most` packs of N in each.
@@ -219,6 +230,21 @@ bool visit_rows_of_lanes(bool aligned, int64_t rows, int64_t n, Device device, F
     const unsigned lanes = lanes_of_row(rows, packs, held, device);
     done = packs <= int64_t{lanes} * held && (lanes < 32 || N == 1);
     if (done) f(Type<HeldRow<device_type<T>, N, held>>{}, dim3(lanes, 128 / lanes));
+  });
+  return done;
+}
+
+/// Calls f(Type<Row>, block) for rows of so few packs that half a warp holds them, a pack a lane,
+/// and says whether they are; otherwise as above.
+template <class T, class F>
+bool visit_rows_of_packs(bool aligned, int64_t n, F&& f) {
+  bool done = false;
+  visit_pack<T>(aligned, n, [&]<int N>(std::integral_constant<int, N>) {
+    const auto packs = static_cast<uint64_t>(n / N);
+    done = packs <= 16;
+    if (!done) return;
+    const auto lanes = static_cast<unsigned>(std::bit_ceil(packs));
+    f(Type<HeldRow<device_type<T>, N, 1>>{}, dim3(lanes, 128 / lanes));
   });
   return done;
 }

@@ -4,6 +4,8 @@
 #include <bs/autograd/binary.h>
 #include <bs/nn/init.h>
 
+#include <utility>
+
 namespace bs::nn {
 
 namespace {
@@ -39,11 +41,28 @@ LayerNormOptions norm_of(const Options& o) {
   return {.width = o.width, .eps = o.eps, .dtype = o.dtype, .device = o.device};
 }
 
-/// x + f(x), with the norm before f or behind the sum.
-template <class F>
-Variable residual(const Variable& x, const LayerNorm& norm, bool norm_first, F&& f) {
-  return norm_first ? x + f(norm.forward(x)) : norm.forward(x + f(x));
-}
+/// What the parts of a layer add to x, each with a norm before it or behind the sum. A sum and the
+/// norm that follows are one pass: so with norms before, the last sum waits for the next norm.
+class Residuals {
+ public:
+  Residuals(Variable x, bool norm_first) : sum_(std::move(x)), norm_first_(norm_first) {}
+
+  template <class F>
+  void add(const LayerNorm& norm, F&& f) {
+    if (norm_first_) {
+      const auto [sum, normed] = norm.forward_sum(sum_, waiting_);
+      sum_ = sum;
+      waiting_ = f(normed);
+    } else {
+      sum_ = norm.forward_sum(sum_, f(sum_)).norm;
+    }
+  }
+  Variable sum() const { return waiting_.defined() ? sum_ + waiting_ : sum_; }
+
+ private:
+  Variable sum_, waiting_;
+  bool norm_first_;
+};
 
 template <class Layer>
 Variable feed_forward(const Layer& layer, const Dropout& dropout, bool gelu, const Variable& x) {
@@ -73,11 +92,10 @@ TransformerEncoderLayer::TransformerEncoderLayer(const Options& o)
 
 Variable TransformerEncoderLayer::forward(const Variable& x,
                                           const MultiheadAttentionMasks& masks) const {
-  const Variable h = residual(x, norm1, norm_first_, [&](const Variable& v) {
-    return dropout_.forward(self_attn.forward(v, masks));
-  });
-  return residual(h, norm2, norm_first_,
-                  [&](const Variable& v) { return feed_forward(*this, dropout_, gelu_, v); });
+  Residuals h(x, norm_first_);
+  h.add(norm1, [&](const Variable& v) { return dropout_.forward(self_attn.forward(v, masks)); });
+  h.add(norm2, [&](const Variable& v) { return feed_forward(*this, dropout_, gelu_, v); });
+  return h.sum();
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(const Options& o)
@@ -104,14 +122,13 @@ TransformerDecoderLayer::TransformerDecoderLayer(const Options& o)
 Variable TransformerDecoderLayer::forward(const Variable& x, const Variable& memory,
                                           const MultiheadAttentionMasks& masks,
                                           const MultiheadAttentionMasks& memory_masks) const {
-  const Variable h = residual(x, norm1, norm_first_, [&](const Variable& v) {
-    return dropout_.forward(self_attn.forward(v, masks));
-  });
-  const Variable met = residual(h, norm2, norm_first_, [&](const Variable& v) {
+  Residuals h(x, norm_first_);
+  h.add(norm1, [&](const Variable& v) { return dropout_.forward(self_attn.forward(v, masks)); });
+  h.add(norm2, [&](const Variable& v) {
     return dropout_.forward(multihead_attn.forward(v, memory, memory, memory_masks));
   });
-  return residual(met, norm3, norm_first_,
-                  [&](const Variable& v) { return feed_forward(*this, dropout_, gelu_, v); });
+  h.add(norm3, [&](const Variable& v) { return feed_forward(*this, dropout_, gelu_, v); });
+  return h.sum();
 }
 
 TransformerEncoder::TransformerEncoder(const TransformerLayerOptions& layer, int count)

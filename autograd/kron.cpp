@@ -1,9 +1,37 @@
 #include <bs/autograd/kron.h>
 
-#include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/tape.h>
+#include <bs/autograd/matmul.h>
+#include <bs/autograd/recorded.h>
+#include <bs/autograd/view.h>
 
 namespace bs {
+
+namespace {
+
+/// The gradients of y = kron(a, b). Each needs the other matrix alone.
+struct KronRule {
+  Shape a_shape, b_shape;
+  SavedTensor a, b;
+
+  Grads operator()(const Tensor& dy) const {
+    return {b.defined() ? kron_backward_a(a_shape, b, dy) : Tensor(),
+            a.defined() ? kron_backward_b(a, b_shape, dy) : Tensor()};
+  }
+  VariableGrads again(const Recorded& r) const {
+    const Variable cut = view(r.dy(), {a_shape[0], b_shape[0], a_shape[1], b_shape[1]});
+    const Variable blocks =
+        reshape(permute(cut, {0, 2, 1, 3}), {a_shape[0] * a_shape[1], b_shape[0] * b_shape[1]});
+    VariableGrads grads(2);
+    if (r.wants(0))
+      grads[0] = view(matmul(blocks, reshape(r.input(1, b), {blocks.shape()[1], 1})), a_shape);
+    if (r.wants(1))
+      grads[1] = view(
+          matmul(transpose(blocks, 0, 1), reshape(r.input(0, a), {blocks.shape()[0], 1})), b_shape);
+    return grads;
+  }
+};
+
+}  // namespace
 
 Variable kron_matmul(const Variable& x, const std::vector<Variable>& factors, const Variable& bias,
                      const KronOptions& options) {
@@ -36,6 +64,13 @@ Variable kron_matmul(const Variable& x, const std::vector<Variable>& factors, co
                          all.push_back(grads.bias);
                          return all;
                        });
+}
+
+Variable kron(const Variable& a, const Variable& b) {
+  return tape().record(
+      "kron", {a, b}, kron(a.data(), b.data()),
+      KronRule{a.shape(), b.shape(), SavedTensor(b.requires_grad() ? a.data() : Tensor()),
+               SavedTensor(a.requires_grad() ? b.data() : Tensor())});
 }
 
 }  // namespace bs

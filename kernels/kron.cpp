@@ -4,6 +4,7 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/matmul.h>
 #include <bs/kernels/reduce.h>
 
 #include <algorithm>
@@ -242,6 +243,21 @@ KronGrads kron_matmul_backward(const Tensor& x, const std::vector<Tensor>& facto
   return grads;
 }
 
+namespace {
+
+/// dy [m p, n q] as [m n, p q]: a row for each block. @throws Error for another shape
+Tensor rows_of_blocks(const char* op, const Shape& a, const Shape& b, const Tensor& dy) {
+  BS_CHECK(a.rank() == 2 && b.rank() == 2, "{}: {} and {} are not two matrices", op, a, b);
+  BS_CHECK(dy.shape() == Shape({a[0] * b[0], a[1] * b[1]}), "{}: dy {} for matrices {} and {}", op,
+           dy.shape(), a, b);
+  const Tensor blocks = contiguous(dy).view({a[0], b[0], a[1], b[1]}).permute({0, 2, 1, 3});
+  return contiguous(blocks).view({a[0] * a[1], b[0] * b[1]});
+}
+
+Tensor column_of(const Tensor& matrix) { return contiguous(matrix).view({matrix.numel(), 1}); }
+
+}  // namespace
+
 Tensor kron(const Tensor& a, const Tensor& b) {
   check_same_device("kron", a, b);
   check_same_dtype("kron", a, b);
@@ -249,6 +265,16 @@ Tensor kron(const Tensor& a, const Tensor& b) {
            b.shape());
   const int64_t m = a.size(0), n = a.size(1), p = b.size(0), q = b.size(1);
   return mul(a.unsqueeze(1).unsqueeze(3), b.unsqueeze(0).unsqueeze(2)).view({m * p, n * q});
+}
+
+Tensor kron_backward_a(const Shape& a_shape, const Tensor& b, const Tensor& dy) {
+  const Tensor blocks = rows_of_blocks("kron_backward_a", a_shape, b.shape(), dy);
+  return matmul(blocks, column_of(b)).view(a_shape);
+}
+
+Tensor kron_backward_b(const Tensor& a, const Shape& b_shape, const Tensor& dy) {
+  const Tensor blocks = rows_of_blocks("kron_backward_b", a.shape(), b_shape, dy);
+  return matmul(blocks.transpose(0, 1), column_of(a)).view(b_shape);
 }
 
 }  // namespace bs

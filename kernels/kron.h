@@ -66,8 +66,15 @@ KronGrads kron_matmul_backward(const Tensor& x, const std::vector<Tensor>& facto
                                const KronResult& result, const Tensor& dy,
                                const KronOptions& options = {}, const KronWants& wants = {});
 
-/** @brief The dense Kronecker product of two matrices: [m p, n q] from [m, n] and [p, q]. */
+/** @brief The dense Kronecker product of two matrices: [m p, n q] from [m, n] and [p, q].
+ *  @throws Error unless both are matrices of one dtype on one device. */
 Tensor kron(const Tensor& a, const Tensor& b);
+/** @name Gradients of y = kron(a, b)
+ *  The sums of dy over the block of each element of a, times b, and over the blocks, times a.
+ *  @{ */
+Tensor kron_backward_a(const Shape& a_shape, const Tensor& b, const Tensor& dy);
+Tensor kron_backward_b(const Tensor& a, const Shape& b_shape, const Tensor& dy);
+/** @} */
 
 /** @brief Extents of a factor: an axis of p elements becomes one of q. */
 struct KronAxis {

@@ -13,6 +13,7 @@
 #include <bs/autograd/grad_check.h>
 #include <bs/autograd/index_select.h>
 #include <bs/autograd/interpolate.h>
+#include <bs/autograd/kron.h>
 #include <bs/autograd/linear.h>
 #include <bs/autograd/loss.h>
 #include <bs/autograd/matmul.h>
@@ -313,6 +314,9 @@ TEST_CASE("second derivatives: products of matrices") {
   check_two("matmul of batches", product, random_leaf({2, 3, 4}, 1), random_leaf({2, 4, 5}, 2));
   check_two("matmul broadcast", product, random_leaf({2, 1, 3, 4}, 1), random_leaf({3, 4, 2}, 2));
   check_two("matmul by one matrix", product, random_leaf({2, 3, 4}, 1), random_leaf({4, 5}, 2));
+  check_two(
+      "kron", [](const auto& u, const auto& v) { return kron(u, v); }, random_leaf({2, 3}, 1),
+      random_leaf({4, 1}, 2));
   const Variable bias = random_leaf({5}, 3);
   const Function layer = [](const Inputs& in) { return linear(in[0], in[1], in[2]); };
   for (const Shape& rows : {Shape{4}, Shape{3, 4}, Shape{2, 3, 4}})

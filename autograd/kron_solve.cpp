@@ -31,7 +31,7 @@ void watch(const KronEigh& eigh, std::vector<Variable>& watched) {
 Variable kron_solve(const Variable& b, const std::vector<Variable>& factors,
                     const KronSolveOptions& options) {
   const std::vector<Tensor> weights = data_of(factors);
-  const KronInverse inverse = kron_inverse(weights);
+  const KronInverse inverse = detail::kron_inverse("kron_solve", weights);
   const Tensor x = kron_solve(b.data(), inverse, options);
   std::vector<Variable> inputs = {b};
   inputs.insert(inputs.end(), factors.begin(), factors.end());
@@ -48,7 +48,7 @@ Variable kron_solve(const Variable& b, const std::vector<Variable>& factors,
 }
 
 Variable kron_logdet(const std::vector<Variable>& factors) {
-  const KronInverse inverse = kron_inverse(data_of(factors));
+  const KronInverse inverse = detail::kron_inverse("kron_logdet", data_of(factors));
   return tape().record("kron_logdet", factors, inverse.log_abs_det,
                        [inverse](const Tensor& dy) { return kron_logdet_backward(inverse, dy); });
 }

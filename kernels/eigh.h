@@ -2,6 +2,8 @@
 /** @file Eigenvalues and eigenvectors of small symmetric matrices. */
 #include <bs/kernels/dispatch.h>
 
+#include <string>
+
 namespace bs {
 
 /** @brief a = vectors diag(values) vectors^T. */
@@ -17,9 +19,15 @@ struct Eigh {
  *  @throws Error when an element of the lower triangle is not finite. */
 Eigh eigh(const Tensor& a);
 
+namespace detail {
+/// eigh() for the operation `op`; errors say which matrix "of" what it is, such as " of factor 1".
+Eigh eigh(const char* op, const std::string& of, const Tensor& a);
+}  // namespace detail
+
 namespace cpu {
 /// a and vectors [count, n, n], values [count, n]: contiguous f64 on the host.
-void eigh(const Tensor& a, const Tensor& values, const Tensor& vectors);
+void eigh(const char* op, const std::string& of, const Tensor& a, const Tensor& values,
+          const Tensor& vectors);
 }  // namespace cpu
 
 }  // namespace bs

@@ -57,8 +57,10 @@ Operands operands_of(const char* op, const Tensor& x, const std::vector<Tensor>&
   if (options.order == KronOrder::first_fastest) std::ranges::reverse(o.factors);
   for (const Tensor& f : o.factors) {
     o.axes.push_back({f.size(1), f.size(2)});
-    o.in *= f.size(1);
-    o.out *= f.size(2);
+    BS_CHECK(!__builtin_mul_overflow(o.in, f.size(1), &o.in) &&
+                 !__builtin_mul_overflow(o.out, f.size(2), &o.out),
+             "{}: factors {} have rows of more elements than 64 bits count", op,
+             shapes_of(factors));
   }
   o.groups = o.factors.front().size(0);
   BS_CHECK(x.rank() >= 1 && x.size(-1) == o.in,

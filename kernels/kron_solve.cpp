@@ -36,13 +36,29 @@ void check_square(const char* op, const std::vector<Tensor>& factors) {
 }
 
 /// Elements of a row.
-int64_t width_of(const std::vector<Tensor>& factors) {
+int64_t width_of(const char* op, const std::vector<Tensor>& factors) {
   int64_t width = 1;
-  for (const Tensor& f : factors)
-    BS_CHECK(!__builtin_mul_overflow(width, f.size(-1), &width),
-             "kron: rows of more elements than 64 bits count");
+  for (size_t i = 0; i < factors.size(); ++i)
+    BS_CHECK(!__builtin_mul_overflow(width, factors[i].size(-1), &width),
+             "{}: with factor {}, {}, rows have more elements than 64 bits count", op, i,
+             factors[i].shape());
   return width;
 }
+
+/// Throws unless `rows`, an operand called `name`, are rows of the product of square factors.
+void check_rows(const char* op, const char* name, const Tensor& rows,
+                const std::vector<Tensor>& factors) {
+  const Tensor& first = factors.front();
+  check_same_device(op, rows, first);
+  check_same_dtype(op, rows, first);
+  const int64_t width = width_of(op, factors);
+  BS_CHECK(rows.rank() >= 1 && rows.size(-1) == width,
+           "{}: {} {} for factors whose rows have {} elements", op, name, rows.shape(), width);
+  BS_CHECK(first.rank() == 2 || (rows.rank() >= 2 && rows.size(0) == first.size(0)),
+           "{}: {} {} for factors of {} groups", op, name, rows.shape(), first.size(0));
+}
+
+std::string of_factor(size_t i) { return " of factor " + std::to_string(i); }
 
 /// Throws unless it is what kron_eigh returned.
 void check_decomposition(const char* op, const KronEigh& eigh) {
@@ -61,9 +77,9 @@ void check_decomposition(const char* op, const KronEigh& eigh) {
       check_same_device(op, eigh.eigenvalues, *t);
     }
   }
-  BS_CHECK(eigh.eigenvalues.shape() == Shape{width_of(eigh.vectors)},
+  BS_CHECK(eigh.eigenvalues.shape() == Shape{width_of(op, eigh.vectors)},
            "{}: eigenvalues {} of factors whose rows have {} elements", op,
-           eigh.eigenvalues.shape(), width_of(eigh.vectors));
+           eigh.eigenvalues.shape(), width_of(op, eigh.vectors));
 }
 
 void check_shift(const char* op, const KronEigh& eigh, const Tensor& shift) {
@@ -89,11 +105,16 @@ std::vector<Tensor> factor_gradients(const Tensor& x, const std::vector<Tensor>&
 }  // namespace
 
 KronInverse kron_inverse(const std::vector<Tensor>& factors) {
-  check_square("kron_inverse", factors);
-  const int64_t width = width_of(factors);
+  return detail::kron_inverse("kron_inverse", factors);
+}
+
+KronInverse detail::kron_inverse(const char* op, const std::vector<Tensor>& factors) {
+  check_square(op, factors);
+  const int64_t width = width_of(op, factors);
   KronInverse result;
-  for (const Tensor& f : factors) {
-    const Inverse one = inverse(f);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const Tensor& f = factors[i];
+    const Inverse one = inverse(op, of_factor(i), f);
     const int64_t times = width / f.size(-1);
     const Tensor log = mul(one.log_abs_det, static_cast<double>(times));
     const Tensor sign = times % 2 == 0 ? mul(one.sign, one.sign) : one.sign;
@@ -107,16 +128,15 @@ KronInverse kron_inverse(const std::vector<Tensor>& factors) {
 
 Tensor kron_solve(const Tensor& b, const KronInverse& inverse, const KronSolveOptions& options) {
   check_square("kron_solve", inverse.factors);
+  check_rows("kron_solve", "b", b, inverse.factors);
   return kron_matmul(b, inverse.factors, {}, product_options(options, false));
 }
 
 Tensor kron_solve(const Tensor& b, const std::vector<Tensor>& factors,
                   const KronSolveOptions& options) {
   check_square("kron_solve", factors);
-  const int64_t width = width_of(factors);
-  BS_CHECK(b.rank() >= 1 && b.size(-1) == width,
-           "kron_solve: b {} for factors whose rows have {} elements", b.shape(), width);
-  return kron_solve(b, kron_inverse(factors), options);
+  check_rows("kron_solve", "b", b, factors);  // before the work of an inverse
+  return kron_solve(b, detail::kron_inverse("kron_solve", factors), options);
 }
 
 KronSolveGrads kron_solve_backward(const Tensor& x, const std::vector<Tensor>& factors,
@@ -125,6 +145,8 @@ KronSolveGrads kron_solve_backward(const Tensor& x, const std::vector<Tensor>& f
   check_square("kron_solve_backward", factors);
   check_square("kron_solve_backward", inverse.factors);
   BS_CHECK(x.shape() == dx.shape(), "kron_solve_backward: x {} and dx {}", x.shape(), dx.shape());
+  check_rows("kron_solve_backward", "x", x, factors);
+  check_rows("kron_solve_backward", "dx", dx, inverse.factors);
   const Tensor db = kron_matmul(dx, inverse.factors, {}, product_options(options, true));
   return {db, factor_gradients(x, factors, db, product_options(options, false))};
 }
@@ -134,7 +156,7 @@ std::vector<Tensor> kron_logdet_backward(const KronInverse& inverse, const Tenso
   BS_CHECK(dy.shape() == inverse.log_abs_det.shape(),
            "kron_logdet_backward: dy {} for determinants {}", dy.shape(),
            inverse.log_abs_det.shape());
-  const int64_t width = width_of(inverse.factors);
+  const int64_t width = width_of("kron_logdet_backward", inverse.factors);
   const Tensor each = dy.unsqueeze(-1).unsqueeze(-1);
   std::vector<Tensor> grads;
   for (const Tensor& f : inverse.factors) {
@@ -149,8 +171,8 @@ KronEigh kron_eigh(const std::vector<Tensor>& factors, KronOrder order) {
   BS_CHECK(factors.front().rank() == 2, "kron_eigh: factors of {} groups; one group is expected",
            factors.front().size(0));
   KronEigh result{.order = order, .values = {}, .vectors = {}, .eigenvalues = {}};
-  for (const Tensor& f : factors) {
-    const Eigh one = eigh(f);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const Eigh one = detail::eigh("kron_eigh", of_factor(i), factors[i]);
     result.values.push_back(one.values);
     result.vectors.push_back(one.vectors);
     Tensor& all = result.eigenvalues;
@@ -184,9 +206,18 @@ Tensor kron_shifted_logdet(const KronEigh& eigh, const Tensor& shift) {
 KronShiftedGrads kron_shifted_solve_backward(const Tensor& x, const std::vector<Tensor>& factors,
                                              const KronEigh& eigh, const Tensor& shift,
                                              const Tensor& dx) {
-  check_square("kron_shifted_solve_backward", factors);
-  BS_CHECK(x.shape() == dx.shape(), "kron_shifted_solve_backward: x {} and dx {}", x.shape(),
-           dx.shape());
+  constexpr const char* op = "kron_shifted_solve_backward";
+  check_square(op, factors);
+  check_shift(op, eigh, shift);
+  BS_CHECK(factors.size() == eigh.vectors.size(), "{}: {} factors, a decomposition of {}", op,
+           factors.size(), eigh.vectors.size());
+  for (size_t i = 0; i < factors.size(); ++i)
+    BS_CHECK(factors[i].shape() == eigh.vectors[i].shape(),
+             "{}: factor {} is {}, its eigenvectors {}", op, i, factors[i].shape(),
+             eigh.vectors[i].shape());
+  BS_CHECK(x.shape() == dx.shape(), "{}: x {} and dx {}", op, x.shape(), dx.shape());
+  check_rows(op, "x", x, factors);
+  check_rows(op, "dx", dx, eigh.vectors);
   KronShiftedGrads grads;
   grads.b = kron_shifted_solve(dx, eigh, shift);
   for (const Tensor& g : factor_gradients(x, factors, grads.b, {.order = eigh.order}))

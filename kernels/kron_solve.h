@@ -21,12 +21,15 @@ struct KronInverse {
 };
 /** @brief The inverse of K by its factors, and its determinant: the sum of K / n_i log |det W_i|.
  *  @param[in] factors each [n_i, n_i], or all [groups, n_i, n_i]
- *  @throws Error when a factor is singular or not square. */
+ *  @throws Error when a factor is singular or not square. A factor with a NaN makes the
+ *  determinant NaN, and all of its inverse. */
 KronInverse kron_inverse(const std::vector<Tensor>& factors);
 
 /** @brief x with x K = b: b is multiplied by the rounded inverse, so the relative error is about
  *  the precision times the condition numbers of the factors.
- *  @param[in] b [..., K], with batched factors [groups, ..., K] */
+ *  @param[in] b [..., K], with batched factors [groups, ..., K]
+ *  @throws Error when a factor is singular or not square, or rows do not fit. A factor with a NaN
+ *  makes all of x NaN, as in torch.linalg.solve. */
 Tensor kron_solve(const Tensor& b, const KronInverse& inverse,
                   const KronSolveOptions& options = {});
 Tensor kron_solve(const Tensor& b, const std::vector<Tensor>& factors,
@@ -52,8 +55,14 @@ struct KronEigh {
   std::vector<Tensor> vectors;  ///< [n_i, n_i] each
   Tensor eigenvalues;           ///< [K]: their products, in the order of a row's elements
 };
-/** @brief Decomposes symmetric factors [n_i, n_i], of which the lower triangles are read. */
+/** @brief Decomposes symmetric factors [n_i, n_i], of which the lower triangles are read.
+ *  @throws Error when a factor is not square, or an element there is not finite. */
 KronEigh kron_eigh(const std::vector<Tensor>& factors, KronOrder order = KronOrder::first_fastest);
+
+namespace detail {
+/// kron_inverse() for the operation `op`, which errors name.
+KronInverse kron_inverse(const char* op, const std::vector<Tensor>& factors);
+}  // namespace detail
 
 /** @brief x with x (K + shift I) = b: two products with factors, whatever the shift.
  *  @param[in] b [..., K]

@@ -161,6 +161,50 @@ TEST_CASE("inverse and eigh name what they cannot take") {
                        "eigh: element [1, 0] of matrix 0 is nan", Error);
 }
 
+TEST_CASE("inverse: a matrix with a NaN gives NaN, its neighbours what they are") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (int64_t at = 0; at < 9; ++at) {
+    CAPTURE(at);
+    Reference a({3, 3, 3});
+    for (int64_t m = 0; m < 3; ++m)
+      for (int64_t i = 0; i < 3; ++i) a.at({m, i, i}) = 2;
+    a[static_cast<size_t>(9 + at)] = nan;
+    for (int64_t i = 0; i < 2; ++i) a.at({1, 2, i}) = at == 6 + i ? nan : 0;  // else singular
+    const Inverse found = inverse(a.tensor(f64, test_device()));
+    const Reference matrix = Reference::of(found.matrix), sign = Reference::of(found.sign),
+                    log = Reference::of(found.log_abs_det);
+    for (int64_t m = 0; m < 3; ++m) {
+      for (int64_t i = 0; i < 3; ++i)
+        for (int64_t j = 0; j < 3; ++j) {
+          if (m == 1) CHECK(std::isnan(matrix.at({m, i, j})));
+          if (m != 1) CHECK(matrix.at({m, i, j}) == (i == j ? 0.5 : 0));
+        }
+      CHECK(std::isnan(sign[static_cast<size_t>(m)]) == (m == 1));
+      CHECK(std::isnan(log[static_cast<size_t>(m)]) == (m == 1));
+    }
+  }
+  Reference infinite({2, 2});  // as torch.linalg.inv has it
+  infinite.at({0, 0}) = std::numeric_limits<double>::infinity();
+  infinite.at({1, 1}) = 1;
+  CHECK(Reference::of(inverse(infinite.tensor(f64, test_device())).matrix).values ==
+        std::vector<double>{0, 0, 0, 1});
+}
+
+TEST_CASE("kron_solve: a factor with a NaN makes all of x NaN, as in torch.linalg.solve") {
+  Reference bad({2, 2});
+  bad.at({0, 1}) = std::numeric_limits<double>::quiet_NaN();
+  const Tensor good = heavy(3, 1).tensor(f64, test_device());
+  for (const double diagonal : {0.0, 1.0}) {
+    bad.at({0, 0}) = bad.at({1, 1}) = diagonal;
+    const std::vector<Variable> factors = {Variable(good),
+                                           Variable(bad.tensor(f64, test_device()))};
+    const Tensor b = random_reference({2, 6}, 2).tensor(f64, test_device());
+    for (const double v : Reference::of(kron_solve(Variable(b), factors).data()).values)
+      CHECK(std::isnan(v));
+    CHECK(std::isnan(kron_logdet(factors).data().item()));
+  }
+}
+
 TEST_CASE("eigh: reads the lower triangle, orthonormal columns give the matrix back") {
   for (const int64_t n : {1, 2, 5, 33}) {
     CAPTURE(n);
@@ -306,11 +350,48 @@ TEST_CASE("kron_solve names what it cannot take") {
                        Error);
   CHECK_THROWS_WITH_AS(kron_solve(tensor({2, 5}), {heavy(2, 1).tensor(f64, test_device())}),
                        "kron_solve: b [2, 5] for factors whose rows have 2 elements", Error);
-  CHECK_THROWS_AS(kron_solve(tensor({2, 4}), {tensor({4, 4})}), Error);  // singular
+  const Tensor two = heavy(2, 1).tensor(f64, test_device());
+  const char* singular = "kron_solve: matrix 0 of 1 of factor 1 is singular: pivot 0 of 3 is 0";
+  CHECK_THROWS_WITH_AS(kron_solve(tensor({2, 6}), {two, tensor({3, 3})}), singular, Error);
+  CHECK_THROWS_WITH_AS(
+      kron_solve(Variable(tensor({2, 6})), {Variable(two), Variable(tensor({3, 3}))}), singular,
+      Error);
+  CHECK_THROWS_WITH_AS(kron_logdet({Variable(tensor({2, 2}))}),
+                       "kron_logdet: matrix 0 of 1 of factor 0 is singular: pivot 0 of 2 is 0",
+                       Error);
+  CHECK_THROWS_WITH_AS(kron_inverse({two, tensor({3, 3})}),
+                       "kron_inverse: matrix 0 of 1 of factor 1 is singular: pivot 0 of 3 is 0",
+                       Error);
+  CHECK_THROWS_WITH_AS(kron_solve(Variable(tensor({2, 5})), {Variable(two)}),
+                       "kron_solve: b [2, 5] for factors whose rows have 2 elements", Error);
+  CHECK_THROWS_WITH_AS(kron_solve(Reference({1, 2}).tensor(f32, test_device()), {two}),
+                       "kron_solve: dtypes f32 and f64 differ", Error);
+  const Tensor half = Reference({2, 2}).tensor(f16, test_device());
+  CHECK_THROWS_WITH_AS(kron_solve(half, {half}),
+                       "kron_solve: dtype f16 is not supported; expected f32 or f64", Error);
+  const Tensor groups = Reference({3, 2, 2}).tensor(f64, test_device());
+  CHECK_THROWS_WITH_AS(kron_solve(tensor({2, 2}), {groups}),
+                       "kron_solve: b [2, 2] for factors of 3 groups", Error);
+  const Tensor huge = tensor({1, 1}).expand({65536, 65536});
+  CHECK_THROWS_WITH_AS(kron_solve(tensor({2, 0}), {huge, huge, huge, huge}),
+                       "kron_solve: with factor 3, [65536, 65536], rows have more elements than 64 "
+                       "bits count",
+                       Error);
+  CHECK_THROWS_WITH_AS(
+      kron_solve_backward(tensor({1, 3}), {two}, kron_inverse({two}), tensor({1, 3})),
+      "kron_solve_backward: x [1, 3] for factors whose rows have 2 elements", Error);
+  Reference bad({2, 2});
+  bad.at({1, 0}) = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THROWS_WITH_AS(kron_eigh({two, bad.tensor(f64, test_device())}),
+                       "kron_eigh: element [1, 0] of matrix 0 of factor 1 is nan", Error);
   const KronEigh eigh = kron_eigh({heavy(2, 1, true).tensor(f64, test_device())});
   CHECK_THROWS_WITH_AS(kron_shifted_solve(tensor({1, 2}), eigh, tensor({2})),
                        "kron_shifted_solve: shift [2] is not one number", Error);
   CHECK_THROWS_AS(kron_shifted_solve(tensor({1, 3}), eigh, number(1)), Error);
+  CHECK_THROWS_WITH_AS(kron_shifted_solve_backward(tensor({1, 2}), {tensor({3, 3})}, eigh,
+                                                   number(1), tensor({1, 2})),
+                       "kron_shifted_solve_backward: factor 0 is [3, 3], its eigenvectors [2, 2]",
+                       Error);
   CHECK_THROWS_AS(kron_shifted_logdet({}, number(1)), Error);
   CHECK_THROWS_AS(kron_eigh({tensor({2, 3, 3})}), Error);
 }

@@ -521,6 +521,14 @@ TEST_CASE("kron_matmul refuses what does not fit") {
                        Error);
   CHECK_THROWS_WITH_AS(kron_matmul(t({2, 2}), {t({2, 3})}, t({2})),
                        "kron_matmul: bias [2] for rows of 3 results", Error);
+  // 65536^4 is 0 in 64 bits, as many as an empty row has.
+  const Tensor tall = t({1, 1}).expand({65536, 1}), wide = t({1, 1}).expand({1, 65536});
+  CHECK_THROWS_WITH_AS(kron_matmul(t({2, 0}), {tall, tall, tall, tall}),
+                       "kron_matmul: factors [65536, 1] [65536, 1] [65536, 1] [65536, 1] have rows "
+                       "of more elements than 64 bits count",
+                       Error);
+  CHECK_THROWS_AS(kron_matmul(t({2, 1}), {wide, wide, wide, wide}), Error);
+  CHECK_THROWS_AS(kron_matmul(t({0, 1}), {wide, wide, wide, wide}), Error);
   CHECK_THROWS_WITH_AS(kron_matmul_backward(t({2, 2}), {t({2, 3})}, {}, t({2, 2})),
                        "kron_matmul_backward: dy [2, 2] for x [2, 2] and factors [2, 3]", Error);
 }

@@ -102,6 +102,36 @@ Reference factor_gradient(const Reference& x, const References& factors, size_t 
   return dw;
 }
 
+Reference unit(int64_t n) {
+  Reference one({n, n});
+  for (int64_t i = 0; i < n; ++i) one.at({i, i}) = 1;
+  return one;
+}
+
+/// The gradient of factor f one axis after the other: x with the faster factors applied, times dy
+/// with the slower ones' transposes. Factors slowest first.
+Reference factor_gradient_of_steps(const Reference& x, const References& factors, size_t f,
+                                   const Reference& dy) {
+  References faster = factors, slower;
+  int64_t outer = x.shape[0], inner = 1;
+  for (size_t k = 0; k < factors.size(); ++k) {
+    if (k <= f) faster[k] = unit(factors[k].shape[0]);
+    slower.push_back(k < f ? transposed(factors[k]) : unit(factors[k].shape[1]));
+    if (k < f) outer *= factors[k].shape[0];
+    if (k > f) inner *= factors[k].shape[1];
+  }
+  const Reference h = steps_of(x, faster), g = steps_of(dy, slower);
+  Reference dw(factors[f].shape);
+  const int64_t p = dw.shape[0], q = dw.shape[1];
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < p; ++i)
+      for (int64_t j = 0; j < q; ++j)
+        for (int64_t k = 0; k < inner; ++k)
+          dw.at({i, j}) += h[static_cast<size_t>((o * p + i) * inner + k)] *
+                           g[static_cast<size_t>((o * q + j) * inner + k)];
+  return dw;
+}
+
 /// x, then the factors, then the bias if there is one more.
 Reference kron_reference(const References& in, size_t factors, const KronOptions& options) {
   References slowest_first;
@@ -330,6 +360,43 @@ TEST_CASE("kron_matmul: sizes of tensor cores") {
        {Extents{{16, 16}, {16, 16}}, Extents{{32, 16}, {16, 32}}, Extents{{64, 64}, {16, 16}},
         Extents{{8, 8}, {8, 8}, {8, 8}}, Extents{{128, 128}, {2, 2}}, Extents{{48, 80}, {24, 8}}})
     check_kron(extents, {3, 0}, {}, true, {f64, f32, f16, bf16});
+}
+
+TEST_CASE("kron_matmul: many wide axes, 8^5 and 16^4, forward and backward") {
+  const std::vector<std::pair<Extents, int64_t>> cases = {
+      {Extents(5, Shape{8, 8}), 3}, {Extents(4, Shape{16, 16}), 2}, {Extents(4, Shape{16, 16}), 1}};
+  for (const auto& [extents, rows] : cases)
+    for (const DType dtype : {f64, f32, f16, bf16}) {
+      CAPTURE(to_string(dtype));
+      CAPTURE(extents.size());
+      int64_t width = 1;
+      std::vector<Tensor> factors;
+      References slowest_first, turned;
+      for (const Shape& e : extents) {
+        factors.push_back(random_reference(e, factors.size() + 1).tensor(dtype, test_device()));
+        slowest_first.insert(slowest_first.begin(), Reference::of(factors.back()));
+        turned.insert(turned.begin(), transposed(slowest_first.front()));
+        width *= e[0];
+      }
+      const Tensor x = random_reference({rows, width}, 8).tensor(dtype, test_device());
+      const Tensor dy = random_reference({rows, width}, 9).tensor(dtype, test_device());
+      const Reference in = Reference::of(x), d = Reference::of(dy);
+      // The rounding of a sum of n terms, ours and the reference's, grows as the root of n. Sums
+      // of 16-bit numbers are kept in f32.
+      const double terms = static_cast<double>(rows * width / extents[0][0]);
+      const double of_sums = std::sqrt(terms) * epsilon(dtype == f64 ? f64 : f32);
+      const auto near = [&](const char* what, const Tensor& actual, const Reference& expected) {
+        check_close(what, Reference::of(actual), expected,
+                    (16 * epsilon(dtype) + of_sums) * largest(expected));
+      };
+      const KronResult result = kron_matmul_kept(x, factors);
+      near("y", result.y, steps_of(in, slowest_first));
+      const KronGrads grads = kron_matmul_backward(x, factors, result, dy);
+      near("dx", grads.x, steps_of(d, turned));
+      for (size_t f = 0; f < factors.size(); ++f)
+        near("dW", grads.factors[f],
+             factor_gradient_of_steps(in, slowest_first, factors.size() - 1 - f, d));
+    }
 }
 
 TEST_CASE("kron_matmul: under a TF32Guard operands have 11 bits, and nothing else changes") {

@@ -163,7 +163,8 @@ std::vector<KroneckerExtents> kronecker_factors(int64_t in, int64_t out, int cou
 
 KroneckerLinear::KroneckerLinear(const Options& o)
     : extents_(o.factors.empty() ? kronecker_factors(o.in, o.out, o.count) : o.factors),
-      activation_(o.activation) {
+      activation_(o.activation),
+      keep_prefixes_(o.keep_prefixes) {
   int64_t in = 1, out = 1;
   for (const KroneckerExtents& e : extents_)
     BS_CHECK(e.in > 0 && e.out > 0 && !__builtin_mul_overflow(in, e.in, &in) &&
@@ -183,7 +184,8 @@ KroneckerLinear::KroneckerLinear(const Options& o)
 }
 
 Variable KroneckerLinear::forward(const Variable& x) const {
-  return kron_matmul(x, factors, bias, {.activation = activation_});
+  return kron_matmul(x, factors, bias,
+                     {.activation = activation_, .keep_prefixes = keep_prefixes_});
 }
 
 void KroneckerLinear::init_normal(double deviation) const {

@@ -25,6 +25,9 @@ struct KroneckerLinearOptions {
   std::vector<KroneckerExtents> factors = {};  ///< or these, the first on the fastest axis
   bool bias = true;
   Activation activation = Activation::none;
+  /** Keeps what lies between the passes of a forward, some activations, for its backward, which
+   *  else computes it once more. It matters to rows of several passes only. */
+  bool keep_prefixes = false;
   DType dtype = f32;
   Device device = Device::cpu();
 };
@@ -57,6 +60,7 @@ class KroneckerLinear : public Module {
  private:
   std::vector<KroneckerExtents> extents_;
   Activation activation_;
+  bool keep_prefixes_;
 };
 
 /** @brief As of any module, and what a dense layer of these widths has. */

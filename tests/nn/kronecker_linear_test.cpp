@@ -2,6 +2,7 @@
 #include <bs/kernels/activation.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/linear.h>
+#include <bs/lib/memory.h>
 #include <bs/nn/kronecker_linear.h>
 #include <bs/nn/linear.h>
 #include <bs/tests/support/devices.h>
@@ -84,6 +85,46 @@ TEST_CASE("nn::KroneckerLinear: starts with the variance of a dense layer's resu
     CHECK(actual > 0.7 * expected);
     CHECK(actual < 1.4 * expected);
   }
+}
+
+TEST_CASE("nn::KroneckerLinear: prefixes kept, for memory, give the same gradients") {
+  // Several passes: 300 x 2 x 150 elements are more than a tile.
+  const nn::KroneckerLinearOptions options{.in = 270000,
+                                           .out = 3600,
+                                           .factors = {{300, 2}, {2, 300}, {150, 3}, {3, 2}},
+                                           .dtype = f64,
+                                           .device = test_device()};
+  nn::KroneckerLinearOptions keeping = options;
+  keeping.keep_prefixes = true;
+  const nn::KroneckerLinear plain(options), kept(keeping);
+  std::vector<Tensor> factors;
+  for (size_t f = 0; f < plain.factors.size(); ++f) {
+    factors.push_back(random_reference(plain.factors[f].shape(), f).tensor(f64, test_device()));
+    plain.factors[f].set_data(factors.back());
+    kept.factors[f].set_data(factors.back());
+  }
+  kept.bias.set_data(plain.bias.data());
+  const Tensor x = random_reference({2, 270000}, 7).tensor(f64, test_device());
+  const Tensor dy = random_reference({2, 3600}, 8).tensor(f64, test_device());
+  const auto run = [&](const nn::KroneckerLinear& layer, std::vector<Tensor>& all) {
+    const Variable v(x, true);
+    const int64_t before = memory_statistics(test_device()).in_use;
+    const Variable y = layer.forward(v);
+    const int64_t held = memory_statistics(test_device()).in_use - before;
+    y.backward(dy);
+    all = {y.data(), v.grad()};
+    for (const Variable& p : layer.parameters()) all.push_back(p.grad());
+    return held;
+  };
+  std::vector<Tensor> expected, actual;
+  const int64_t more = -run(plain, expected) + run(kept, actual);
+  int64_t prefixes = 0;
+  for (const Tensor& t : kron_matmul_kept(x, factors, {}, {.keep_prefixes = true}).prefixes)
+    prefixes += t.bytes();
+  CHECK(prefixes > 0);
+  CHECK(more >= prefixes);
+  for (size_t i = 0; i < expected.size(); ++i)
+    CHECK(distance(Reference::of(actual[i]), Reference::of(expected[i])) < 1e-13);
 }
 
 TEST_CASE("nn::KroneckerLinear: a fit finds a product, and comes close to what is almost one") {

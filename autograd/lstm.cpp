@@ -15,18 +15,19 @@ LSTMDirection data_of(const LSTMDirectionVariables& d) {
           data_of(d.h0),
           data_of(d.c0),
           d.rule,
-          d.reverse};
+          d.reverse,
+          data_of(d.input)};
 }
 
 /// What the tape knows of one direction, in the order of `gradients_of`.
 void list_inputs(const LSTMDirectionVariables& d, std::vector<Variable>& inputs) {
   const LSTMWeightVariables& w = d.weights;
-  inputs.insert(inputs.end(), {w.ih, w.hh, w.bias_ih, w.bias_hh, w.hr, d.h0, d.c0});
+  inputs.insert(inputs.end(), {w.ih, w.hh, w.bias_ih, w.bias_hh, w.hr, d.h0, d.c0, d.input});
 }
 
 void list_gradients(const LSTMGrads& g, Grads& grads) {
   const LSTMWeights& w = g.weights;
-  grads.insert(grads.end(), {w.ih, w.hh, w.bias_ih, w.bias_hh, w.hr, g.h0, g.c0});
+  grads.insert(grads.end(), {w.ih, w.hh, w.bias_ih, w.bias_hh, w.hr, g.h0, g.c0, g.input});
 }
 
 /// What leaves an operation for each direction: y, c, h_n and c_n.
@@ -70,11 +71,20 @@ std::vector<LSTMStates> record(const char* name, const Variable& x,
       wants.weights = wants.weights || w.requires_grad();
   }
   const std::vector<LSTMResult> results = forward(x.data(), given, lengths);
+  std::vector<Variable> saved{x};
+  for (const LSTMDirectionVariables& d : directions) {
+    LSTMDirectionVariables kept = d;
+    kept.input = {};
+    list_inputs(kept, saved);
+  }
+  // Backward wants the extents of an input alone, which the gates have.
+  for (size_t i = 0; i < given.size(); ++i)
+    if (given[i].input.defined()) given[i].input = results[i].gates;
   std::vector<Tensor> outputs;
   for (const LSTMResult& r : results) list_states(r, outputs);
   const std::vector<Variable> recorded = tape().record_many(
       name, inputs, outputs,
-      [x = x.data(), inputs_saved = SavedInputs(inputs), given, lengths, results, wants,
+      [x = x.data(), inputs_saved = SavedInputs(saved), given, lengths, results, wants,
        backward](const Grads& dys) {
         inputs_saved.check();
         std::vector<LSTMUpstream> upstream;

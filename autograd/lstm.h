@@ -21,6 +21,7 @@ struct LSTMDirectionVariables {
   Variable h0 = {}, c0 = {};
   LSTMRule rule = {};
   bool reverse = false;
+  Variable input = {};
 };
 
 /** @brief The states of one direction; each may receive a gradient. */
@@ -32,7 +33,7 @@ struct LSTMStates {
 };
 
 /** @brief All steps of one or more directions over x [T, B, I]. Saves x, the states, and the gates
- *  of all steps. */
+ *  of all steps; not a direction's `input`, of which backward needs nothing. */
 std::vector<LSTMStates> lstm(const Variable& x, std::span<const LSTMDirectionVariables> directions,
                              const Tensor& lengths = {});
 

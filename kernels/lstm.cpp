@@ -57,6 +57,16 @@ LSTMSteps prepare(const Tensor& x, const LSTMDirection& d, const Tensor& lengths
   return p;
 }
 
+/// The input's part of the sums, in memory that the steps may write.
+Tensor input_of(const Tensor& x, const LSTMDirection& d) {
+  const Tensor bias = sum_of_biases(d.weights);
+  if (!d.input.defined()) return linear(x, d.weights.ih, bias);
+  if (bias.defined()) return add(d.input, bias);
+  const Tensor gates = Tensor::empty(d.input.shape(), x.dtype(), x.device());
+  copy(d.input, gates);
+  return gates;
+}
+
 LSTMResult result_of(const LSTMSteps& p) {
   const int64_t steps = p.steps(), last = p.reverse ? 0 : steps;
   const int64_t from = p.reverse ? 0 : 1;
@@ -95,6 +105,12 @@ Work work_of(const std::vector<Steps>& directions) {
   return all;
 }
 
+/// Whether a direction multiplies x itself.
+bool reads_x(std::span<const LSTMDirection> directions) {
+  return std::ranges::any_of(directions,
+                             [](const LSTMDirection& d) { return d.weights.ih.defined(); });
+}
+
 Tensor on_device(const Tensor& lengths, const Tensor& x) {
   return lengths.defined() ? to(contiguous(lengths), x.device()) : lengths;
 }
@@ -105,11 +121,11 @@ std::vector<LSTMResult> lstm(const Tensor& x, std::span<const LSTMDirection> dir
                              const Tensor& lengths) {
   const LSTMSizes s = check_lstm("lstm", x, directions, lengths);
   const Tensor limits = on_device(lengths, x);
-  const Tensor rows = contiguous(x);
+  const Tensor rows = reads_x(directions) ? contiguous(x) : x;
   std::vector<LSTMSteps> steps;
   for (const LSTMDirection& d : directions) {
     steps.push_back(prepare(rows, d, limits, s));
-    steps.back().gates = linear(rows, d.weights.ih, sum_of_biases(d.weights));
+    steps.back().gates = input_of(rows, d);
   }
   if (s.steps > 0 && s.batch > 0)
     BS_DISPATCH_WORK(x.device(), work_of(steps), lstm, std::span<const LSTMSteps>(steps));
@@ -205,7 +221,7 @@ LSTMWeights weight_gradients(const Tensor& x, const LSTMWeights& w, const LSTMRe
   const int64_t steps = x.size(0), from = p.forward.reverse ? 1 : 0;
   const Tensor dgates = rows_of(p.dgates);
   const Tensor before = rows_of(r.hidden.slice(0, from, from + steps));
-  grads.ih = matmul(dgates.transpose(0, 1), rows_of(x));
+  if (w.ih.defined()) grads.ih = matmul(dgates.transpose(0, 1), rows_of(x));
   grads.hh = w.layout ? dds_backward_s(before, dgates, w.layout, w.hh.shape(), {.b = true})
                       : matmul(dgates.transpose(0, 1), before);
   if (w.bias_ih.defined() || w.bias_hh.defined()) {
@@ -223,6 +239,7 @@ LSTMGrads gradients_of(const Tensor& x, const LSTMDirection& d, const LSTMResult
   if (wants.weights) g.weights = weight_gradients(x, d.weights, r, p);
   g.h0 = cast(p.dh, x.dtype());
   g.c0 = d.c0.defined() ? cast(p.dc, d.c0.dtype()) : p.dc;
+  if (d.input.defined()) g.input = p.dgates;
   return g;
 }
 
@@ -243,17 +260,17 @@ LSTMBackward lstm_backward(const Tensor& x, std::span<const LSTMDirection> direc
   const LSTMSizes s = check_lstm("lstm_backward", x, directions, lengths);
   check_counts("lstm_backward", directions, results, upstream);
   const Tensor limits = on_device(lengths, x);
-  const Tensor rows = contiguous(x);
+  const Tensor rows = reads_x(directions) ? contiguous(x) : x;
   std::vector<LSTMBackwardSteps> steps;
   for (size_t i = 0; i < directions.size(); ++i)
     steps.push_back(prepare_backward(rows, directions[i], limits, results[i], upstream[i], s));
   if (s.steps > 0 && s.batch > 0)
     BS_DISPATCH_WORK(x.device(), work_of(steps), lstm_backward,
                      std::span<const LSTMBackwardSteps>(steps));
-  const Tensor clean = wants.weights ? without_padding(rows, limits) : rows;
+  const Tensor clean = wants.weights && reads_x(directions) ? without_padding(rows, limits) : rows;
   LSTMBackward grads;
   for (size_t i = 0; i < directions.size(); ++i) {
-    if (wants.x) {
+    if (wants.x && directions[i].weights.ih.defined()) {
       const Tensor dx = matmul(rows_of(steps[i].dgates), directions[i].weights.ih).view(x.shape());
       grads.x = grads.x.defined() ? add(grads.x, dx) : dx;
     }

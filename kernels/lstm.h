@@ -26,7 +26,7 @@ namespace bs {
 
 /** @brief The parameters of one direction, or their gradients. */
 struct LSTMWeights {
-  Tensor ih;              ///< [4 H, I]
+  Tensor ih;              ///< [4 H, I]; undefined where LSTMDirection::input takes its place
   Tensor hh;              ///< [4 H, R]; with a layout its blocks [nnz, block, block]
   Tensor bias_ih = {};    ///< [4 H], or undefined
   Tensor bias_hh = {};    ///< [4 H], or undefined
@@ -52,6 +52,9 @@ struct LSTMDirection {
   Tensor c0 = {};  ///< [B, H] of x's dtype or of c's, or undefined: zeros
   LSTMRule rule = {};
   bool reverse = false;  ///< from the last step to the first
+  /** W_ih x, [T, B, 4 H], computed otherwise than by a matrix; undefined: weights.ih times x. Of x
+   *  the extents T and B alone count then. */
+  Tensor input = {};
 };
 
 /** @brief The states of one direction, and what backward needs. */
@@ -87,6 +90,7 @@ struct LSTMUpstream {
 struct LSTMGrads {
   LSTMWeights weights;
   Tensor h0, c0;
+  Tensor input = {};  ///< where the forward had one; zeros beyond a sequence's length
 };
 /** @brief Which gradients are wanted; those of the initial state come in any case. */
 struct LSTMWants {
@@ -94,7 +98,7 @@ struct LSTMWants {
 };
 /** @brief Of all directions, and x. */
 struct LSTMBackward {
-  Tensor x;
+  Tensor x;  ///< undefined where no direction's weights.ih read x
   std::vector<LSTMGrads> directions;
 };
 /** @brief The vector-Jacobian product of lstm. Gradients of weights and of x are one GEMM each over
@@ -108,7 +112,8 @@ LSTMBackward lstm_backward(const Tensor& x, std::span<const LSTMDirection> direc
 /** @name Layers over each other
  *  The first reads x, the others y of the one before. All run forward in time and have the same
  *  cells and outputs. The results are those of one call of lstm a layer. If the upstream of an
- *  inner layer's y is undefined, its gradient comes from the layer above alone.
+ *  inner layer's y is undefined, its gradient comes from the layer above alone. None has an
+ * `input`.
  *
  *  Where a layer leaves a part of the device idle, layers run as a wavefront. The sequence is cut
  *  into pieces of `chunk` steps; a layer's piece runs beside the next piece of the layer below.

@@ -29,13 +29,27 @@ void check_rule(const char* op, const LSTMRule& rule) {
     BS_CHECK(p >= 0 && p <= 1, "{}: a zoneout of {} is not within [0, 1]", op, p);
 }
 
+/// Cells of a direction, by the weight of its input or by what stands for its product.
+int64_t cells_of_input(const char* op, const Tensor& x, int64_t in, const LSTMDirection& d) {
+  const Tensor& ih = d.weights.ih;
+  if (d.input.defined()) {
+    BS_CHECK(!ih.defined(), "{}: weight_ih {} beside an input {}, which stands for its product", op,
+             ih.shape(), d.input.shape());
+    BS_CHECK(d.input.rank() == 3 && d.input.size(2) % 4 == 0 && d.input.size(2) > 0,
+             "{}: input {} is not [steps, batch, 4 cells]", op, d.input.shape());
+    check_weight(op, "input", x, d.input, {x.size(0), x.size(1), d.input.size(2)});
+    return d.input.size(2) / 4;
+  }
+  BS_CHECK(ih.defined() && ih.rank() == 2 && ih.size(0) % 4 == 0 && ih.size(0) > 0,
+           "{}: weight_ih {} is not [4 cells, inputs]", op, ih.defined() ? ih.shape() : Shape());
+  check_weight(op, "weight_ih", x, ih, {ih.size(0), in});
+  return ih.size(0) / 4;
+}
+
 LSTMSizes check_direction(const char* op, const Tensor& x, int64_t in, const LSTMDirection& d) {
   const LSTMWeights& w = d.weights;
-  BS_CHECK(w.ih.defined() && w.ih.rank() == 2 && w.ih.size(0) % 4 == 0 && w.ih.size(0) > 0,
-           "{}: weight_ih {} is not [4 cells, inputs]", op,
-           w.ih.defined() ? w.ih.shape() : Shape());
-  LSTMSizes s{x.size(0), x.size(1), in, w.ih.size(0) / 4, w.ih.size(0) / 4};
-  check_weight(op, "weight_ih", x, w.ih, {4 * s.cells, s.in});
+  const int64_t cells = cells_of_input(op, x, in, d);
+  LSTMSizes s{x.size(0), x.size(1), in, cells, cells};
   if (w.hr.defined()) {
     BS_CHECK(w.hr.rank() == 2 && w.hr.size(0) > 0, "{}: weight_hr {} is not [outputs, cells]", op,
              w.hr.shape());
@@ -83,6 +97,8 @@ LSTMSizes check_lstm(const char* op, const Tensor& x, std::span<const LSTMDirect
     const LSTMSizes s = check_direction(op, x, inner ? first.width : x.size(2), d);
     if (&d == &directions.front()) first = s;
     BS_CHECK(!layers || !d.reverse, "{}: a layer in reverse", op);
+    BS_CHECK(!layers || !d.input.defined(), "{}: a layer with an input {} of its own", op,
+             d.input.shape());
     BS_CHECK(s.cells == first.cells && s.width == first.width,
              "{}: directions of {} and {} cells, {} and {} outputs", op, first.cells, s.cells,
              first.width, s.width);

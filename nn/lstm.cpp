@@ -132,7 +132,8 @@ Generator& LSTM::generator() const {
 
 bool LSTM::paired(int layer) const {
   const bool dropping = training() && options_.dropout > 0;
-  return directions() == 1 && layer + 1 < options_.layers && !composed() && !dropping;
+  return directions() == 1 && layer + 1 < options_.layers && !composed() && inputs.empty() &&
+         !dropping;
 }
 
 std::vector<LSTMDirectionVariables> LSTM::parts(int layer, const LSTMState& state) const {
@@ -155,6 +156,14 @@ std::vector<LSTMDirectionVariables> LSTM::parts(int layer, const LSTMState& stat
   return parts;
 }
 
+void LSTM::multiply_input(const Variable& x, int layer, const Tensor& lengths,
+                          std::vector<LSTMDirectionVariables>& parts) const {
+  // What stands in steps that a sequence has not, NaN say, must not reach a factor's gradient.
+  const Variable clean = lengths.defined() ? where(steps_within(lengths, x.data()), x, 0) : x;
+  for (size_t d = 0; d < parts.size(); ++d)
+    parts[d].input = inputs[static_cast<size_t>(layer * directions()) + d]->forward(clean);
+}
+
 std::vector<LSTMStates> LSTM::layer(const Variable& x, int layer, const LSTMState& state,
                                     const Tensor& lengths) const {
   std::vector<LSTMDirectionVariables> now = parts(layer, state);
@@ -162,13 +171,13 @@ std::vector<LSTMStates> LSTM::layer(const Variable& x, int layer, const LSTMStat
     now.push_back(parts(layer + 1, state)[0]);
     return lstm_layers(x, now, lengths);
   }
-  if (!composed()) return lstm(x, now, lengths);
+  if (!inputs.empty()) multiply_input(x, layer, lengths, now);
+  if (!composed()) return lstm(inputs.empty() ? x : x.detach(), now, lengths);
   std::vector<LSTMStates> states;
   states.reserve(now.size());
   for (const LSTMDirectionVariables& part : now) {
     const size_t index = static_cast<size_t>(layer * directions()) + states.size();
-    states.push_back(composed_lstm(x, part, lengths, norms[index], options_.quantize, generator(),
-                                   inputs.empty() ? nullptr : inputs[index].get()));
+    states.push_back(composed_lstm(x, part, lengths, norms[index], options_.quantize, generator()));
   }
   return states;
 }

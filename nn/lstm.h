@@ -94,12 +94,13 @@ class LSTM : public Module {
   void make_weights(const std::string& suffix, int64_t input);
   void make_input(const std::string& suffix, int64_t input);
   Generator& generator() const;
-  bool composed() const {
-    return options_.layer_norm || options_.quantize || options_.input_factors > 0;
-  }
+  bool composed() const { return options_.layer_norm || options_.quantize; }
   /** Whether this layer and the next run as one operation: nothing lies between them. */
   bool paired(int layer) const;
   std::vector<LSTMDirectionVariables> parts(int layer, const LSTMState& state) const;
+  /** Gives the parts of a layer W_ih x by the input's factors. */
+  void multiply_input(const Variable& x, int layer, const Tensor& lengths,
+                      std::vector<LSTMDirectionVariables>& parts) const;
   std::vector<LSTMStates> layer(const Variable& x, int layer, const LSTMState& state,
                                 const Tensor& lengths) const;
 

@@ -19,7 +19,6 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/unary.h>
-#include <bs/nn/kronecker_linear.h>
 
 namespace bs::nn {
 
@@ -41,8 +40,7 @@ int64_t cells_of(const LSTMWeightVariables& w) {
 class Composed {
  public:
   Composed(const Variable& x, const LSTMDirectionVariables& d, const Tensor& lengths,
-           const LSTMNorms& norms, bool quantize, Generator& generator,
-           const KroneckerLinear* input)
+           const LSTMNorms& norms, bool quantize, Generator& generator)
       : d_(d),
         norms_(norms),
         quantize_(quantize),
@@ -55,7 +53,7 @@ class Composed {
         device_(x.device()) {
     recurrent_ = block(d.weights.hh);
     if (d.weights.hr.defined()) projection_ = block(d.weights.hr);
-    input_ = input ? input->forward(x) : linear(block(x), block(d.weights.ih));
+    input_ = d.input.defined() ? d.input : linear(block(x), block(d.weights.ih));
     if (norms.ih.defined()) input_ = layer_norm(input_, norms.ih, {});
     for (const Variable& bias : {d.weights.bias_ih, d.weights.bias_hh})
       if (bias.defined()) input_ = input_ + coarse(bias);
@@ -148,8 +146,8 @@ class Composed {
 
 LSTMStates composed_lstm(const Variable& x, const LSTMDirectionVariables& direction,
                          const Tensor& lengths, const LSTMNorms& norms, bool quantize,
-                         Generator& generator, const KroneckerLinear* input) {
-  return Composed(x, direction, lengths, norms, quantize, generator, input).run();
+                         Generator& generator) {
+  return Composed(x, direction, lengths, norms, quantize, generator).run();
 }
 
 }  // namespace bs::nn

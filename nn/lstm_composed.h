@@ -7,8 +7,6 @@
 
 namespace bs::nn {
 
-class KroneckerLinear;
-
 /** @brief Factors and offsets of the layer norms; undefined ones are left out. */
 struct LSTMNorms {
   Variable ih;      ///< [4 hidden], of W_ih x
@@ -21,11 +19,9 @@ struct LSTMNorms {
  *  @param[in] quantize block floating point for weights, x and h where they are multiplied (blocks
  *    of 8 along the sums, 8 bits). Biases, sums, gates, c and h are rounded to bf16. Gradients pass
  *    the roundings.
- *  @param[in] generator what zoneout is drawn from
- *  @param[in] input computes W_ih x in place of `direction.weights.ih`, which is then not read;
- *    null: that weight does */
+ *  @param[in] generator what zoneout is drawn from */
 LSTMStates composed_lstm(const Variable& x, const LSTMDirectionVariables& direction,
                          const Tensor& lengths, const LSTMNorms& norms, bool quantize,
-                         Generator& generator, const KroneckerLinear* input = nullptr);
+                         Generator& generator);
 
 }  // namespace bs::nn

@@ -9,6 +9,8 @@
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
+#include <limits>
+
 using namespace bs;
 using namespace bs::test;
 
@@ -231,17 +233,82 @@ TEST_CASE("nn::LSTM: factors in place of the input's weights") {
 }
 
 TEST_CASE("nn::LSTM: gradients of the input's factors") {
-  const nn::LSTM lstm({.input = 4,
-                       .hidden = 3,
-                       .layer_norm = true,
-                       .input_factors = 2,
-                       .dtype = f64,
-                       .device = test_device()});
-  uint64_t seed = 40;
-  for (const Variable& p : lstm.parameters()) p.set_data(values(p.shape(), seed++));
-  std::vector<Variable> inputs = {Variable(values({3, 2, 4}, 1), true)};
-  for (const Variable& p : lstm.parameters()) inputs.push_back(p);
-  gradcheck([&](const std::vector<Variable>& in) { return lstm.forward(in[0]).y; }, inputs);
+  for (const bool layer_norm : {false, true}) {
+    const nn::LSTM lstm({.input = 4,
+                         .hidden = 3,
+                         .layers = 2,
+                         .layer_norm = layer_norm,
+                         .input_factors = 2,
+                         .dtype = f64,
+                         .device = test_device()});
+    uint64_t seed = 40;
+    for (const Variable& p : lstm.parameters()) p.set_data(values(p.shape(), seed++));
+    std::vector<Variable> inputs = {Variable(values({3, 2, 4}, 1), true)};
+    for (const Variable& p : lstm.parameters()) inputs.push_back(p);
+    gradcheck([&](const std::vector<Variable>& in) { return lstm.forward(in[0]).y; }, inputs);
+  }
+}
+
+TEST_CASE("nn::LSTM: the fused layer behind factors is the one of single operations") {
+  for (const bool hard : {false, true})
+    for (const int64_t projection : {0, 3}) {
+      nn::LSTM lstm({.input = 6,
+                     .hidden = 4,
+                     .bidirectional = true,
+                     .projection = projection,
+                     .zoneout_hidden = 0.25,
+                     .zoneout_cell = 0.5,
+                     .hard = hard,
+                     .input_factors = 2,
+                     .dtype = f64,
+                     .device = test_device()});
+      lstm.eval();
+      const Tensor lengths = Tensor::from<int64_t>({5, 3, 0});
+      const Variable a(values({5, 3, 6}, 1), true), b(a.data(), true);
+      const auto fused = lstm.forward(a, {}, lengths);
+      std::vector<LSTMStates> single;
+      for (size_t d = 0; d < 2; ++d) {
+        const LSTMDirectionVariables part{
+            .weights = lstm.weights[d],
+            .rule = {.hard = hard, .zoneout_hidden = 0.25, .zoneout_cell = 0.5, .expected = true},
+            .reverse = d == 1,
+            .input = lstm.inputs[d]->forward(b)};
+        single.push_back(nn::composed_lstm(b, part, lengths, {}, false, default_generator()));
+      }
+      const Variable y = joined(fused.states[0]), other = joined(single[0]);
+      check_close("states", Reference::of(y.data()), Reference::of(other.data()), 1e-13);
+      const Variable all = concat({y, joined(fused.states[1])}, 0);
+      const Variable others = concat({other, joined(single[1])}, 0);
+      const Tensor dy = values(all.shape(), 2);
+      all.backward(dy);
+      std::vector<Reference> grads = {Reference::of(a.grad())};
+      for (const Variable& p : lstm.parameters()) {
+        grads.push_back(Reference::of(p.grad()));
+        p.zero_grad();
+      }
+      others.backward(dy);
+      check_close("dx", Reference::of(b.grad()), grads[0], 1e-13);
+      size_t i = 1;
+      for (const Variable& p : lstm.parameters())
+        check_close("a parameter's gradient", Reference::of(p.grad()), grads[i++], 1e-13);
+    }
+}
+
+TEST_CASE("nn::LSTM: steps beyond a sequence's length reach no factor's gradient") {
+  const nn::LSTM lstm({.input = 6, .hidden = 4, .input_factors = 2, .device = test_device()});
+  const auto gradient = [&](double beyond) {
+    Reference x = random_reference({4, 2, 6}, 1);
+    for (int64_t t = 1; t < 4; ++t)
+      for (int64_t i = 0; i < 6; ++i) x.at({t, 1, i}) = beyond;
+    lstm.inputs[0]->factors[0].zero_grad();
+    const Variable v(x.tensor(f32, test_device()), true);
+    const Variable y = lstm.forward(v, {}, Tensor::from<int64_t>({4, 1})).y;
+    y.backward(random_reference(y.shape(), 2).tensor(f32, test_device()));
+    std::vector<double> all = Reference::of(lstm.inputs[0]->factors[0].grad()).values;
+    for (const double g : Reference::of(v.grad()).values) all.push_back(g);
+    return all;
+  };
+  CHECK(gradient(std::numeric_limits<double>::quiet_NaN()) == gradient(0));
 }
 
 TEST_CASE("nn::LSTM refuses factors that nothing can be made of") {

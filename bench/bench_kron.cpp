@@ -5,6 +5,7 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/kron.h>
+#include <bs/kernels/math_mode.h>
 #include <bs/kernels/random.h>
 
 #include <cmath>
@@ -17,7 +18,8 @@ namespace {
 
 constexpr const char* help =
     "bench_kron [options]\n"
-    "  --cases ROWS:P:P...,...   rows, then square factors\n";
+    "  --cases ROWS:P:P...,...   rows, then square factors\n"
+    "  --tf32 0|1                whether f32 operands may be rounded to TF32\n";
 
 struct Case {
   int64_t rows = 0, width = 1;
@@ -65,10 +67,11 @@ void check(const Tensor& x, const Tensor& dy, const std::vector<Tensor>& factors
   const Tensor in = doubles(first(x)), din = doubles(first(dy));
   const KronResult wanted = kron_matmul_kept(in, exact);
   const KronGrads wanted_grads = kron_matmul_backward(in, exact, wanted, din);
-  const double allowed = s.dtype == f64   ? 1e-13
-                         : s.dtype == f32 ? 1e-5
-                         : s.dtype == f16 ? .01
-                                          : .05;
+  const double allowed = s.dtype == f64    ? 1e-13
+                         : s.dtype == f16  ? .01
+                         : s.dtype == bf16 ? .05
+                         : tf32_allowed()  ? 3e-3
+                                           : 1e-5;
   const auto compare = [&](const char* what, const Tensor& a, const Tensor& b) {
     const double error = distance(a, b);
     BS_CHECK(error <= allowed, "bench_kron: {} is off by {}", what, error);
@@ -100,7 +103,8 @@ void run(const Case& c, const bench::Settings& s, bench::Record& record) {
       s.measure);
   const double elements = static_cast<double>(x.numel());
   const double size = static_cast<double>(size_of(s.dtype));
-  const Json::Object cell = {{"rows", c.rows}, {"factors", name}, {"dtype", to_string(s.dtype)}};
+  const std::string dtype(tf32_allowed() ? "tf32" : to_string(s.dtype));
+  const Json::Object cell = {{"rows", c.rows}, {"factors", name}, {"dtype", dtype}};
   record.add({.cell = cell,
               .what = "forward",
               .time = timings[0],
@@ -121,8 +125,13 @@ int main(int argc, char** argv) try {
   std::vector<std::string> cases = {"32:128:128", "1024:64:64", "1024:16:16:16", "1024:8:8:8:8:8"};
   if (settings.device.is_cuda())
     cases.insert(cases.end(), {"1024:32:32", "256:128:128", "256:16:16:16:16", "16:32:32:32:32"});
+  int tf32 = 0;
   arguments.read("--cases", cases);
+  arguments.read("--tf32", tf32);
   arguments.finish();
+  BS_CHECK(tf32 == 0 || settings.dtype == f32, "bench_kron: --tf32 1 rounds f32, not {}",
+           settings.dtype);
+  const TF32Guard guard(tf32 != 0);
   bench::Record record("kron", settings);
   for (const std::string& text : cases) run(parse(text), settings, record);
   record.write();

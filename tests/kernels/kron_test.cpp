@@ -55,23 +55,28 @@ Reference transposed(const Reference& m) {
   return t;
 }
 
-/// The same one axis after the other, for what is too large for that.
+/// The factor on the middle axis of h [outer, p, inner].
+Reference step_of(const Reference& h, const Reference& factor, int64_t inner) {
+  const int64_t p = factor.shape[0], q = factor.shape[1];
+  const int64_t outer = static_cast<int64_t>(h.values.size()) / p / inner;
+  Reference next({outer, q, inner});
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < p; ++i)
+      for (int64_t j = 0; j < q; ++j) {
+        const double weight = factor.at({i, j});
+        const double* from = h.values.data() + (o * p + i) * inner;
+        double* to = next.values.data() + (o * q + j) * inner;
+        for (int64_t k = 0; k < inner; ++k) to[k] += from[k] * weight;
+      }
+  return next;
+}
+
+/// product_of() one axis after the other, for what is too large for that.
 Reference steps_of(Reference h, const References& factors) {
   int64_t inner = 1;
   for (size_t f = factors.size(); f-- > 0;) {
-    const int64_t p = factors[f].shape[0], q = factors[f].shape[1];
-    const int64_t outer = static_cast<int64_t>(h.values.size()) / p / inner;
-    Reference next({outer, q, inner});
-    for (int64_t o = 0; o < outer; ++o)
-      for (int64_t i = 0; i < p; ++i)
-        for (int64_t j = 0; j < q; ++j) {
-          const double weight = factors[f].at({i, j});
-          const double* from = h.values.data() + (o * p + i) * inner;
-          double* to = next.values.data() + (o * q + j) * inner;
-          for (int64_t k = 0; k < inner; ++k) to[k] += from[k] * weight;
-        }
-    h = next;
-    inner *= q;
+    h = step_of(h, factors[f], inner);
+    inner *= factors[f].shape[1];
   }
   h.shape = {static_cast<int64_t>(h.values.size()) / inner, inner};
   return h;
@@ -102,27 +107,24 @@ Reference factor_gradient(const Reference& x, const References& factors, size_t 
   return dw;
 }
 
-Reference unit(int64_t n) {
-  Reference one({n, n});
-  for (int64_t i = 0; i < n; ++i) one.at({i, i}) = 1;
-  return one;
-}
-
 /// The gradient of factor f one axis after the other: x with the faster factors applied, times dy
 /// with the slower ones' transposes. Factors slowest first.
 Reference factor_gradient_of_steps(const Reference& x, const References& factors, size_t f,
                                    const Reference& dy) {
-  References faster = factors, slower;
-  int64_t outer = x.shape[0], inner = 1;
-  for (size_t k = 0; k < factors.size(); ++k) {
-    if (k <= f) faster[k] = unit(factors[k].shape[0]);
-    slower.push_back(k < f ? transposed(factors[k]) : unit(factors[k].shape[1]));
-    if (k < f) outer *= factors[k].shape[0];
-    if (k > f) inner *= factors[k].shape[1];
+  Reference h = x, g = dy;
+  int64_t inner = 1;
+  for (size_t k = factors.size(); k-- > f + 1;) {
+    h = step_of(h, factors[k], inner);
+    inner *= factors[k].shape[1];
   }
-  const Reference h = steps_of(x, faster), g = steps_of(dy, slower);
+  int64_t behind = dy.shape[1];
+  for (size_t k = 0; k < f; ++k) {
+    behind /= factors[k].shape[1];
+    g = step_of(g, transposed(factors[k]), behind);
+  }
   Reference dw(factors[f].shape);
   const int64_t p = dw.shape[0], q = dw.shape[1];
+  const int64_t outer = static_cast<int64_t>(h.values.size()) / p / inner;
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < p; ++i)
       for (int64_t j = 0; j < q; ++j)
@@ -130,6 +132,42 @@ Reference factor_gradient_of_steps(const Reference& x, const References& factors
           dw.at({i, j}) += h[static_cast<size_t>((o * p + i) * inner + k)] *
                            g[static_cast<size_t>((o * q + j) * inner + k)];
   return dw;
+}
+
+/// Forward and backward against double, one axis after the other. `rounding` is that of operands
+/// beyond their dtype's.
+void check_steps(const Extents& extents, int64_t rows, DType dtype, double rounding = 0) {
+  CAPTURE(to_string(dtype));
+  CAPTURE(to_string(extents[0]));
+  CAPTURE(extents.size());
+  std::vector<Tensor> factors;
+  References slowest_first, turned;
+  Shape in{rows, 1}, out{rows, 1};
+  for (const Shape& e : extents) {
+    factors.push_back(random_reference(e, factors.size() + 1).tensor(dtype, test_device()));
+    slowest_first.insert(slowest_first.begin(), Reference::of(factors.back()));
+    turned.insert(turned.begin(), transposed(slowest_first.front()));
+    in[1] *= e[0];
+    out[1] *= e[1];
+  }
+  const Tensor x = random_reference(in, 8).tensor(dtype, test_device());
+  const Tensor dy = random_reference(out, 9).tensor(dtype, test_device());
+  const Reference given = Reference::of(x), d = Reference::of(dy);
+  // The rounding of a sum of n terms, ours and the reference's, grows as the root of n. Sums of
+  // 16-bit numbers are kept in f32.
+  const double terms = static_cast<double>(std::max(given.values.size(), d.values.size()));
+  const double of_sums = std::sqrt(terms) * epsilon(dtype == f64 ? f64 : f32);
+  const auto near = [&](const char* what, const Tensor& actual, const Reference& expected) {
+    check_close(what, Reference::of(actual), expected,
+                (16 * epsilon(dtype) + of_sums + rounding) * largest(expected));
+  };
+  const KronResult result = kron_matmul_kept(x, factors);
+  near("y", result.y, steps_of(given, slowest_first));
+  const KronGrads grads = kron_matmul_backward(x, factors, result, dy);
+  near("dx", grads.x, steps_of(d, turned));
+  for (size_t f = 0; f < factors.size(); ++f)
+    near("dW", grads.factors[f],
+         factor_gradient_of_steps(given, slowest_first, factors.size() - 1 - f, d));
 }
 
 /// x, then the factors, then the bias if there is one more.
@@ -363,40 +401,29 @@ TEST_CASE("kron_matmul: sizes of tensor cores") {
 }
 
 TEST_CASE("kron_matmul: many wide axes, 8^5 and 16^4, forward and backward") {
-  const std::vector<std::pair<Extents, int64_t>> cases = {
-      {Extents(5, Shape{8, 8}), 3}, {Extents(4, Shape{16, 16}), 2}, {Extents(4, Shape{16, 16}), 1}};
-  for (const auto& [extents, rows] : cases)
-    for (const DType dtype : {f64, f32, f16, bf16}) {
-      CAPTURE(to_string(dtype));
-      CAPTURE(extents.size());
-      int64_t width = 1;
-      std::vector<Tensor> factors;
-      References slowest_first, turned;
-      for (const Shape& e : extents) {
-        factors.push_back(random_reference(e, factors.size() + 1).tensor(dtype, test_device()));
-        slowest_first.insert(slowest_first.begin(), Reference::of(factors.back()));
-        turned.insert(turned.begin(), transposed(slowest_first.front()));
-        width *= e[0];
-      }
-      const Tensor x = random_reference({rows, width}, 8).tensor(dtype, test_device());
-      const Tensor dy = random_reference({rows, width}, 9).tensor(dtype, test_device());
-      const Reference in = Reference::of(x), d = Reference::of(dy);
-      // The rounding of a sum of n terms, ours and the reference's, grows as the root of n. Sums
-      // of 16-bit numbers are kept in f32.
-      const double terms = static_cast<double>(rows * width / extents[0][0]);
-      const double of_sums = std::sqrt(terms) * epsilon(dtype == f64 ? f64 : f32);
-      const auto near = [&](const char* what, const Tensor& actual, const Reference& expected) {
-        check_close(what, Reference::of(actual), expected,
-                    (16 * epsilon(dtype) + of_sums) * largest(expected));
-      };
-      const KronResult result = kron_matmul_kept(x, factors);
-      near("y", result.y, steps_of(in, slowest_first));
-      const KronGrads grads = kron_matmul_backward(x, factors, result, dy);
-      near("dx", grads.x, steps_of(d, turned));
-      for (size_t f = 0; f < factors.size(); ++f)
-        near("dW", grads.factors[f],
-             factor_gradient_of_steps(in, slowest_first, factors.size() - 1 - f, d));
-    }
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    check_steps(Extents(5, Shape{8, 8}), 3, dtype);
+    check_steps(Extents(4, Shape{16, 16}), 2, dtype);
+    check_steps(Extents(4, Shape{16, 16}), 1, dtype);
+  }
+}
+
+// A GPU gives these to its library of dense products: all of a factor of 300, the gradient of one
+// of 200. The axis is the fastest, the slowest, or between others; kron_kernels_test.cpp has the
+// plan.
+TEST_CASE("kron_matmul: factors beyond the chip, forward and backward") {
+  const std::vector<Extents> cases = {{{300, 300}},         {{200, 200}},
+                                      {{300, 260}, {3, 2}}, {{3, 2}, {260, 300}},
+                                      {{200, 200}, {3, 2}}, {{2, 3}, {200, 200}, {2, 1}}};
+  for (const Extents& extents : cases) {
+    for (const DType dtype : {f64, f32, f16, bf16}) check_steps(extents, 5, dtype);
+    check_steps(extents, 1, f32);
+    const TF32Guard guard;
+    check_steps(extents, 5, f32, 4 * 0x1p-11);
+  }
+  for (const Extents& extents : {Extents{{300, 280}}, Extents{{2, 3}, {300, 280}}})
+    for (const Activation f : {Activation::none, Activation::silu, Activation::tanh})
+      check_kron(extents, {2, 0}, {.activation = f}, true, {f64, bf16});
 }
 
 TEST_CASE("kron_matmul: under a TF32Guard operands have 11 bits, and nothing else changes") {
@@ -423,20 +450,53 @@ TEST_CASE("kron_matmul: under a TF32Guard operands have 11 bits, and nothing els
   for (size_t f = 0; f < factors.size(); ++f) near("dW", grads.factors[f], exact_grads.factors[f]);
 }
 
+TEST_CASE("kron_matmul: forward and backward under a TF32Guard") {
+  const TF32Guard guard;
+  // Products on tensor cores of both axes, of one, of none; with gradients there, and in registers.
+  for (const Extents& extents :
+       {Extents{{32, 32}, {32, 32}}, Extents{{64, 64}, {64, 64}}, Extents{{128, 128}, {128, 128}},
+        Extents{{32, 48}, {64, 64}}, Extents{{8, 8}, {64, 32}}, Extents{{64, 32}, {5, 7}},
+        Extents{{16, 16}, {16, 16}, {16, 16}}, Extents{{32, 32}, {32, 32}, {32, 32}}})
+    for (const int64_t rows : {int64_t{1}, int64_t{17}})
+      check_steps(extents, rows, f32, 4 * 0x1p-11);
+  // Operands are rounded on a GPU, and there alone; by how much, the tolerance above bounds.
+  Reference x({16, 64}), w({64, 64});
+  for (double& v : x.values) v = 1 + 0x1p-15;
+  for (int64_t i = 0; i < 64; ++i) w.at({i, i}) = 1;
+  const Tensor in = x.tensor(f32, test_device());
+  const std::vector<Tensor> factors = {w.tensor(f32, test_device())};
+  const bool rounds = test_device().is_cuda();
+  const KronResult result = kron_matmul_kept(in, factors);
+  const KronGrads grads = kron_matmul_backward(in, factors, result, in);
+  CHECK(Reference::of(result.y)[0] == (rounds ? 1 : 1 + 0x1p-15));
+  CHECK(Reference::of(grads.x)[0] == (rounds ? 1 : 1 + 0x1p-15));
+}
+
 TEST_CASE("kron_matmul: batched factors are products of their own") {
-  const Tensor x = random_reference({3, 4, 6}, 1).tensor(f64, test_device());
-  const std::vector<Tensor> factors = {random_reference({3, 2, 4}, 2).tensor(f64, test_device()),
-                                       random_reference({3, 3, 5}, 3).tensor(f64, test_device())};
-  const KronResult result = kron_matmul_kept(x, factors);
-  const Tensor dy = random_reference({3, 4, 20}, 4).tensor(f64, test_device());
-  const KronGrads grads = kron_matmul_backward(x, factors, result, dy);
-  for (int64_t g = 0; g < 3; ++g) {
-    const std::vector<Tensor> own = {factors[0].select(0, g), factors[1].select(0, g)};
-    const KronResult one = kron_matmul_kept(x.select(0, g), own);
-    CHECK(same_bits(result.y.select(0, g), one.y));
-    const KronGrads each = kron_matmul_backward(x.select(0, g), own, one, dy.select(0, g));
-    CHECK(same_bits(grads.x.select(0, g), each.x));
-    for (size_t f = 0; f < 2; ++f) CHECK(same_bits(grads.factors[f].select(0, g), each.factors[f]));
+  // The second pair is beyond the chip of a GPU.
+  for (const auto& [a, b] : {std::pair(Shape{2, 4}, Shape{3, 5}), {{2, 3}, {300, 280}}}) {
+    const int64_t in = a[0] * b[0], out = a[1] * b[1];
+    const Tensor x = random_reference({3, 4, in}, 1).tensor(f64, test_device());
+    const std::vector<Tensor> factors = {
+        random_reference({3, a[0], a[1]}, 2).tensor(f64, test_device()),
+        random_reference({3, b[0], b[1]}, 3).tensor(f64, test_device())};
+    const KronResult result = kron_matmul_kept(x, factors);
+    const Tensor dy = random_reference({3, 4, out}, 4).tensor(f64, test_device());
+    const KronGrads grads = kron_matmul_backward(x, factors, result, dy);
+    const bool library = b[0] > 200;  // whose order of sums may depend on the batch
+    const auto same = [&](const Tensor& of_group, const Tensor& alone) {
+      if (!library) CHECK(same_bits(of_group, alone));
+      const Reference expected = Reference::of(alone);
+      check_close("a group", Reference::of(of_group), expected, 1e-14 * largest(expected));
+    };
+    for (int64_t g = 0; g < 3; ++g) {
+      const std::vector<Tensor> own = {factors[0].select(0, g), factors[1].select(0, g)};
+      const KronResult one = kron_matmul_kept(x.select(0, g), own);
+      same(result.y.select(0, g), one.y);
+      const KronGrads each = kron_matmul_backward(x.select(0, g), own, one, dy.select(0, g));
+      same(grads.x.select(0, g), each.x);
+      for (size_t f = 0; f < 2; ++f) same(grads.factors[f].select(0, g), each.factors[f]);
+    }
   }
 }
 

@@ -80,6 +80,32 @@ TEST_CASE("kron_matmul: as many factors as fit are one pass") {
   CHECK(length(2000, 1, 4, false) == 1);
 }
 
+TEST_CASE("kron_matmul: the library multiplies factors beyond the chip") {
+  // That factors fit in plain arithmetic decides, so TF32 changes nothing; see the numbers of
+  // "factors beyond the chip" in kron_test.cpp.
+  const auto fits = [](std::vector<KronAxis> axes, int64_t inner, DType dtype, bool backward) {
+    const bool plain =
+        kron_shape_of(axes, inner, kron_numbers(dtype, false), backward, hopper_limit).has_value();
+    CHECK(
+        plain ==
+        kron_shape_of(axes, inner, kron_numbers(dtype, true), backward, hopper_limit).has_value());
+    return plain;
+  };
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const int64_t inner : {1, 2, 6}) {
+      CHECK_FALSE(fits({{300, 260}}, inner, dtype, false));
+      CHECK_FALSE(fits({{260, 300}}, inner, dtype, false));
+      CHECK_FALSE(fits({{300, 300}}, inner, dtype, true));
+      CHECK_FALSE(fits({{200, 200}}, inner, dtype, true));  // its sums are more than registers
+      CHECK(fits({{200, 200}}, inner, dtype, false) == (dtype != f64));
+      CHECK(fits({{100, 100}}, inner, dtype, true));
+    }
+  // Such a factor is a pass of its own.
+  const std::vector<KronAxis> axes = {{2, 2}, {300, 300}, {3, 3}};
+  CHECK(kron_pass_length(axes, 1, 4, false, hopper_limit) == 1);
+  CHECK(kron_pass_length(std::span(axes).first(2), 3, 4, false, hopper_limit) == 1);
+}
+
 TEST_CASE("kron_matmul: what is multiplied on tensor cores, and by how many products") {
   using Kind = device::KronStepKind;
   struct Case {

@@ -1,6 +1,7 @@
 #include <bs/kernels/cpu/kron.h>
 
 #include <array>
+#include <cstring>
 
 namespace bs::cpu {
 
@@ -18,6 +19,20 @@ struct Vector {
   typedef T Loose __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
   static constexpr int64_t lanes = Bytes / static_cast<int64_t>(sizeof(T));
 };
+
+/// The sum of a vector's lanes, by halves.
+template <class T, int Bytes>
+T sum_of_lanes(const typename Vector<T, Bytes>::Aligned& v) {
+  if constexpr (Bytes > 16) {
+    typename Vector<T, Bytes / 2>::Aligned half[2];
+    std::memcpy(&half, &v, sizeof half);
+    return sum_of_lanes<T, Bytes / 2>(half[0] + half[1]);
+  } else {
+    T total = v[0];
+    for (int64_t l = 1; l < Vector<T, Bytes>::lanes; ++l) total += v[l];
+    return total;
+  }
+}
 
 /// Adds M x N sums along the inner axis to `dw`; they stay in registers from first to last.
 template <class T, int Bytes, int M, int N>
@@ -42,11 +57,7 @@ void dot_tile(int64_t outer, int64_t p, int64_t q, int64_t inner, const T* h, co
     }
   }
   for (int m = 0; m < M; ++m)
-    for (int n = 0; n < N; ++n) {
-      T total = 0;
-      for (int64_t l = 0; l < V::lanes; ++l) total += sum[m][n][l];
-      dw[m * q + n] += total;
-    }
+    for (int n = 0; n < N; ++n) dw[m * q + n] += sum_of_lanes<T, Bytes>(sum[m][n]);
 }
 
 template <class T, int Bytes>
@@ -70,6 +81,27 @@ void dot_tiles(int64_t outer, int64_t p, int64_t q, int64_t inner, const T* h, c
       j += wide ? 4 : 1;
     }
     i += four ? 4 : 1;
+  }
+}
+
+/// The same as a chain of products h g^T, g packed. With as many columns as a tile has, that pays:
+/// no sum across lanes, and operands of more results a load.
+template <class T>
+void add_products(int64_t outer, int64_t p, int64_t q, int64_t inner, const T* h, const T* g,
+                  T* dw) {
+  constexpr int64_t most = 16, elements = int64_t{1} << 15;  // of a chain
+  const int64_t size = packed_b_size<T>(inner, q);
+  const int64_t at_once = std::clamp<int64_t>(elements / size, 1, std::min(most, outer));
+  T* const packed = scratch<T>(pack_slot, at_once * size);
+  std::array<PanelPair<T>, most> pairs;
+  for (int64_t o = 0; o < outer; o += at_once) {
+    const int64_t count = std::min(at_once, outer - o);
+    for (int64_t i = 0; i < count; ++i, h += p * inner, g += q * inner) {
+      pack_b(inner, q, g, int64_t{1}, inner, packed + i * size);
+      pairs[static_cast<size_t>(i)] = {h, packed + i * size};
+    }
+    multiply_panels<T, T>(p, q, inner, std::span(pairs).first(static_cast<size_t>(count)),
+                          direct_a<T>(inner, 1), packed_b<T>(inner), T(1), T(1), dw, q, 1);
   }
 }
 
@@ -121,6 +153,7 @@ template <class T>
 void kron_contract(int64_t outer, int64_t p, int64_t q, int64_t inner, const T* h, const T* g,
                    T* dw) {
   if (inner == 1) return add_product(p, q, outer, h, g, dw);
+  if (q >= Tile<T>::cols && p >= Tile<T>::rows) return add_products(outer, p, q, inner, h, g, dw);
   if (inner % Vector<T, vector_bytes>::lanes == 0)
     return dot_tiles<T, vector_bytes>(outer, p, q, inner, h, g, dw);
   if (inner % narrowest<T> == 0)

@@ -30,7 +30,7 @@ class Run {
   void describe() const;
   void train();
   void look(const std::vector<Trainer::Step>& steps, Clock::time_point start, Progress& progress);
-  bool evaluate(Progress& progress);
+  void evaluate(Progress& progress);
   void write_pictures() const;
   void summarise(double seconds, int64_t steps) const;
 
@@ -84,7 +84,7 @@ void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
   progress.update(steps.back().number, note);
 }
 
-bool Run::evaluate(Progress& progress) {
+void Run::evaluate(Progress& progress) {
   score_ = trainer_.held_out();
   check_finite("held-out loss", score_.loss, trainer_.steps_done());
   history_.add({trainer_.steps_done(),
@@ -95,7 +95,6 @@ bool Run::evaluate(Progress& progress) {
   progress.print(format("step {}: {} of the held-out images right, {} of the blocks left",
                         trainer_.steps_done(), percent(score_.accuracy),
                         percent(trainer_.density())));
-  return true;
 }
 
 void Run::train() {
@@ -106,7 +105,7 @@ void Run::train() {
   example::train(
       options_, trainer_,
       [&](const auto& steps, Clock::time_point start) { look(steps, start, progress); },
-      [&] { return evaluate(progress); });
+      [&] { evaluate(progress); });
 }
 
 void Run::write_pictures() const {
@@ -155,7 +154,6 @@ int Run::all() {
   const int64_t first = trainer_.steps_done();
   train();
   if (trainer_.steps_done() < options_.steps) {
-    trainer_.save(checkpoint_path(options_.out));
     write_pictures();
     return stopped(options_, trainer_, program_);
   }

@@ -35,6 +35,8 @@ class Trainer {
   int64_t steps_done() const { return optimizer_->steps(); }
   /** @brief On all held-out images, with running statistics. */
   Score held_out();
+  /** @brief Throws Diverged where the loss on these is not finite. */
+  void check() { check_finite("held-out loss", held_out().loss, steps_done()); }
   /** @brief Writes everything there is to go on from. */
   void save(const std::string& path);
 

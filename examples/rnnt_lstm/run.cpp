@@ -33,7 +33,7 @@ class Run {
   void describe() const;
   void train();
   void look(const std::vector<Trainer::Step>& steps, Clock::time_point start, Progress& progress);
-  bool evaluate(Progress& progress);
+  void evaluate(Progress& progress);
   void show_pairs();
   void write_pictures();
   void summarise(double seconds, int64_t steps);
@@ -104,9 +104,8 @@ void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
   progress.update(steps.back().number, "loss " + fixed(history_.steps().back().at("loss"), 2));
 }
 
-/// Tells whether the state may replace the last checkpoint: not while steps are being skipped, for
-/// then the weights may be what no gradient is finite for.
-bool Run::evaluate(Progress& progress) {
+void Run::evaluate(Progress& progress) {
+  trainer_.check();
   last_ = trainer_.evaluate(*corpus_.held_out());
   const double seen = trainer_.evaluate(*corpus_.train(), train_sample).characters.rate();
   history_.add({trainer_.steps_done(),
@@ -117,7 +116,6 @@ bool Run::evaluate(Progress& progress) {
   progress.print("step " + std::to_string(trainer_.steps_done()) + ": held out " +
                  percent(last_.characters) + " of the characters wrong, " + percent(last_.words) +
                  " of the words; of the training part " + fixed(100 * seen, 1) + " %");
-  return skipped_last_ == 0 || trainer_.steps_done() == options_.steps;
 }
 
 void Run::train() {
@@ -130,7 +128,7 @@ void Run::train() {
   example::train(
       options_, trainer_,
       [&](const auto& steps, Clock::time_point start) { look(steps, start, progress); },
-      [&] { return evaluate(progress); });
+      [&] { evaluate(progress); });
 }
 
 void Run::show_pairs() {
@@ -195,7 +193,6 @@ int Run::all() {
   const int64_t first = trainer_.steps_done();
   train();
   if (trainer_.steps_done() < options_.steps) {
-    trainer_.save(checkpoint_path(options_.out));
     write_pictures();
     return stopped(options_, trainer_, program_);
   }

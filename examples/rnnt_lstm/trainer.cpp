@@ -126,14 +126,19 @@ void Trainer::save(const std::string& path) {
   nn::save_checkpoint(path, all);
 }
 
+Variable Trainer::loss_of(const data::SpeechBatch& batch) const {
+  return recogniser_.model.loss(
+      {.features = cast(batch.features.to(options_.device), options_.dtype),
+       .lengths = batch.lengths,
+       .targets = batch.targets.to(options_.device),
+       .target_lengths = batch.target_lengths},
+      {.split = options_.split});
+}
+
 Trainer::Step Trainer::step() {
   const data::SpeechBatch batch = loader_.next();
   optimizer_->zero_grad();
-  const Variable loss = recogniser_.model.loss({.features = cast(batch.features, options_.dtype),
-                                                .lengths = batch.lengths,
-                                                .targets = batch.targets,
-                                                .target_lengths = batch.target_lengths},
-                                               {.split = options_.split});
+  const Variable loss = loss_of(batch);
   loss.backward();
   const Tensor norm = optim::grad_norm(recogniser_.parameters());
   const double rate = schedule_.at(optimizer_->steps());
@@ -141,6 +146,26 @@ Trainer::Step Trainer::step() {
   optimizer_->step({.norm = norm, .max_norm = options_.clip, .skip_nonfinite = true});
   average_.update(optimizer_->steps());
   return {optimizer_->steps(), rate, batch.seconds, loss.data(), norm};
+}
+
+void Trainer::check() {
+  data::SpeechFeatures features = recogniser_.features();
+  std::vector<data::Frames> frames;
+  std::vector<std::vector<int64_t>> tokens;
+  for (const data::Utterance& u : *corpus_.held_out()) {
+    if (static_cast<int64_t>(frames.size()) == options_.batch) break;
+    frames.push_back(features.whole(u.samples));
+    tokens.push_back(u.tokens);
+  }
+  recogniser_.eval();  // draws no random numbers: a run goes on as if nobody had looked
+  optimizer_->zero_grad();
+  const Variable loss = loss_of(data::collate(frames, tokens, features.hop()));
+  loss.backward();
+  const double norm = optim::grad_norm(recogniser_.parameters()).item();
+  optimizer_->zero_grad();
+  recogniser_.train();
+  check_finite("held-out loss", loss.data().item(), steps_done());
+  check_finite("norm of the gradient", norm, steps_done());
 }
 
 std::string transcribe(const Recogniser& recogniser, std::span<const float> samples, int beam) {

@@ -56,6 +56,9 @@ class Trainer {
   int64_t steps_an_epoch() const { return loader_.batches_an_epoch(); }
   /** @brief Transcribes up to `most` utterances with the averaged weights. */
   Evaluation evaluate(const data::Utterances& utterances, int64_t most = 1 << 30);
+  /** @brief Throws Diverged where some held-out recordings give no finite loss, or no finite
+   *  gradient: then it is the weights, and not a recording, that steps are skipped for. */
+  void check();
   /** @brief Where the averaged model hears each character of an utterance's text. */
   decode::LatticePosterior alignment(const data::Utterance& utterance);
   /** @brief Writes everything there is to go on from. */
@@ -67,6 +70,7 @@ class Trainer {
 
  private:
   nn::TrainingState state();
+  Variable loss_of(const data::SpeechBatch& batch) const;
   const Options& options_;
   const Corpus& corpus_;
   Recogniser recogniser_;

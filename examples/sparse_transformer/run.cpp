@@ -49,7 +49,7 @@ class Run {
   void describe() const;
   void train();
   void look(const std::vector<Trainer::Step>& steps, Clock::time_point start, Progress& progress);
-  bool evaluate(Progress& progress);
+  void evaluate(Progress& progress);
   void write_sample();
   void write_pictures() const;
   void summarise(double seconds, int64_t steps) const;
@@ -103,7 +103,7 @@ void Run::look(const std::vector<Trainer::Step>& steps, Clock::time_point start,
   progress.update(steps.back().number, "loss " + loss_text(history_.steps().back().at("loss")));
 }
 
-bool Run::evaluate(Progress& progress) {
+void Run::evaluate(Progress& progress) {
   const double loss = trainer_.held_out_loss();
   check_finite("held-out loss", loss, trainer_.steps_done());
   const double bigram = text_.bigram_loss();
@@ -114,7 +114,6 @@ bool Run::evaluate(Progress& progress) {
                  {"bigram_bits_per_byte", bits(bigram)}}});
   progress.print("step " + std::to_string(trainer_.steps_done()) + ": held-out loss " +
                  loss_text(loss));
-  return true;
 }
 
 void Run::train() {
@@ -126,7 +125,7 @@ void Run::train() {
   example::train(
       options_, trainer_,
       [&](const auto& steps, Clock::time_point start) { look(steps, start, progress); },
-      [&] { return evaluate(progress); });
+      [&] { evaluate(progress); });
 }
 
 void Run::write_sample() {
@@ -173,7 +172,6 @@ int Run::all() {
   const int64_t first = trainer_.steps_done();
   train();
   if (trainer_.steps_done() < options_.steps) {
-    trainer_.save(checkpoint_path(options_.out));
     write_pictures();
     return stopped(options_, trainer_, program_);
   }

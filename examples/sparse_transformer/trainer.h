@@ -2,6 +2,7 @@
 /** @file The model with everything that trains, measures, saves and samples it. */
 #include <bs/examples/sparse_transformer/bigram.h>
 #include <bs/examples/sparse_transformer/options.h>
+#include <bs/examples/support/run_options.h>
 #include <bs/examples/support/step_graph.h>
 #include <bs/nn/data/loader.h>
 #include <bs/nn/optim/adamw.h>
@@ -50,6 +51,8 @@ class Trainer {
   int64_t steps_done() const { return optimizer_.steps(); }
   /** @brief Mean loss over the held-out windows. */
   double held_out_loss();
+  /** @brief Throws Diverged where that is not finite. */
+  void check() { check_finite("held-out loss", held_out_loss(), steps_done()); }
   /** @brief Writes everything there is to go on from. */
   void save(const std::string& path);
   /** @brief Bytes that follow the prompt, each given to `on_byte` as it is made. */

@@ -4,6 +4,7 @@
 #include <bs/lib/dtype.h>
 #include <bs/nn/checkpoint.h>
 
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,6 +36,14 @@ class Diverged : public Error {
  public:
   using Error::Error;
 };
+
+/** @brief Throws Diverged where `value`, of step `number`, is not finite. To be asked of what is
+ *  known before a checkpoint is replaced: the last good one stays. */
+inline void check_finite(const char* what, double value, int64_t number) {
+  if (!std::isfinite(value))
+    BS_THROW(Diverged, "the {} is {} at step {}: a lower --lr or a longer --warmup may help", what,
+             value, number);
+}
 
 /** @brief Where a run in this folder keeps its state. */
 inline std::string checkpoint_path(const std::string& out) {

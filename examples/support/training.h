@@ -1,6 +1,7 @@
 #pragma once
 /** @file The steps of a training run, and of a run that tests itself. A Trainer has steps_done(),
- *  step(), which returns a Trainer::Step, and save(path). */
+ *  step(), which returns a Trainer::Step, save(path), and check(), which throws Diverged where the
+ *  weights give no finite loss. */
 #include <bs/examples/support/files.h>
 #include <bs/examples/support/interrupt.h>
 #include <bs/examples/support/run_options.h>
@@ -9,7 +10,6 @@
 #include <bs/nn/checkpoint.h>
 
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -23,16 +23,9 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/** @brief Throws Diverged where `value`, of step `number`, is not finite. To be asked of what is
- *  known before a checkpoint is replaced: the last good one stays. */
-inline void check_finite(const char* what, double value, int64_t number) {
-  if (!std::isfinite(value))
-    BS_THROW(Diverged, "the {} is {} at step {}: a lower --lr or a longer --warmup may help", what,
-             value, number);
-}
-
 /** @brief Trains until options.steps or Ctrl-C. Calls evaluate() every options.eval_every steps and
- *  after the last, and saves where that returns true.
+ *  after the last, then saves; evaluate() throws Diverged where the weights are not to be kept.
+ * What Ctrl-C stops is checked and saved too.
  *  @param[in] look look(steps, start), called with the steps taken since `start`: their numbers are
  *  on the device, and looking at them waits for it, so it runs ahead of that by some steps */
 template <class Options, class Trainer, class Look, class Evaluate>
@@ -58,11 +51,15 @@ void train(const Options& options, Trainer& trainer, const Look& look, const Eva
     if (steps.size() >= most || measure) look_at_steps();
     if (!measure) continue;
     // In this order, so that a checkpoint never lacks the evaluation of its step.
-    if (evaluate()) trainer.save(checkpoint_path(options.out));
+    evaluate();
+    trainer.save(checkpoint_path(options.out));
     start = Clock::now();
   }
   look_at_steps();
   profile.finish();
+  if (trainer.steps_done() >= options.steps) return;
+  trainer.check();
+  trainer.save(checkpoint_path(options.out));
 }
 
 /** @brief Says how to go on with a run that was stopped. @return what main returns then */

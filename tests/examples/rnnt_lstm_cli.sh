@@ -64,6 +64,7 @@ cmp whole/checkpoint.safetensors part/checkpoint.safetensors ||
   fail "interrupted and resumed, training ended in other bytes"
 
 diverge whole --device cpu --steps 200
+diverge whole --device cpu --steps 122  # ends before there were many steps to skip
 
 # Lists made of packages: texts are cleaned, what has no recording or no words is left out.
 mkdir -p root/usr/share/doc/asterisk-core-sounds-en \

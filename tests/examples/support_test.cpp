@@ -2,9 +2,13 @@
 #include <bs/examples/support/history.h>
 #include <bs/examples/support/program.h>
 #include <bs/examples/support/step_profile.h>
+#include <bs/examples/support/training.h>
 #include <bs/lib/check.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -142,4 +146,55 @@ TEST_CASE("step profile: ten steps after two, or fewer where the run ends") {
   for (int i = 0; i < 5; ++i) nothing.next();
   CHECK(!profiling());
   nothing.finish();
+}
+
+namespace {
+
+struct LongOptions : RunOptions {
+  int64_t steps = 10, eval_every = 10;
+};
+
+/// Is interrupted in its third step, with weights of `loss` then.
+struct InterruptedTrainer {
+  struct Step {};
+  double loss = 0;
+  int64_t steps = 0;
+  bool saved = false;
+  int64_t steps_done() const { return steps; }
+  Step step() {
+    if (++steps == 3) ::raise(SIGINT);
+    return {};
+  }
+  void check() const { check_finite("held-out loss", loss, steps); }
+  void save(const std::string& /*path*/) { saved = true; }
+};
+
+/// What a run of ten steps does that is interrupted, in a process of its own: the signal stays
+/// seen.
+int status_of_interrupted(double loss) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr int nothing = 1, saved = 2, diverged = 3;
+    LongOptions options;
+    options.device = Device::cpu();
+    InterruptedTrainer trainer{.loss = loss};
+    catch_interrupts();
+    try {
+      train(
+          options, trainer, [](const auto&, auto) {}, [] {});
+      ::_exit(trainer.steps == 3 && trainer.saved ? saved : nothing);
+    } catch (const Diverged&) {
+      ::_exit(trainer.saved ? nothing : diverged);
+    }
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return WEXITSTATUS(status);
+}
+
+}  // namespace
+
+TEST_CASE("train: a run that is interrupted saves, but no weights that have diverged") {
+  CHECK(status_of_interrupted(1.5) == 2);
+  CHECK(status_of_interrupted(NAN) == 3);
 }

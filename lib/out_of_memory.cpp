@@ -1,10 +1,10 @@
 #include <bs/lib/out_of_memory.h>
 
 #include <bs/lib/check.h>
+#include <bs/lib/format_fixed.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <new>
 
 namespace bs {
@@ -14,9 +14,7 @@ std::string in_units(int64_t bytes) {
   auto value = static_cast<double>(bytes);
   size_t unit = 0;
   for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-  return text;
+  return format_fixed(value, unit == 0 ? 0 : 2) + " " + units[unit];
 }
 
 namespace {

@@ -1,4 +1,5 @@
 #include <bs/lib/file.h>
+#include <bs/lib/format_fixed.h>
 #include <bs/lib/json.h>
 #include <bs/lib/profiler.h>
 
@@ -6,6 +7,7 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
@@ -13,11 +15,18 @@ namespace bs {
 
 namespace {
 
-/// printf into a string.
+template <class T>
+T argument(T value) {
+  static_assert(!std::is_floating_point_v<T>, "printf obeys the locale: format_fixed");
+  return value;
+}
+const char* argument(const std::string& value) { return value.c_str(); }
+
+/// printf into a string, which takes strings.
 template <class... Args>
 std::string text(const char* pattern, const Args&... args) {
   char buffer[256];
-  const int length = std::snprintf(buffer, sizeof buffer, pattern, args...);
+  const int length = std::snprintf(buffer, sizeof buffer, pattern, argument(args)...);
   return {buffer, static_cast<size_t>(std::clamp(length, 0, 255))};
 }
 
@@ -34,21 +43,20 @@ double working_seconds(const ProfilerRow& row) {
 }
 
 /// A rate for the table; empty where it is not known.
-std::string rate(double amount, double unit, const ProfilerRow& row, const char* pattern) {
+std::string rate(double amount, double unit, const ProfilerRow& row, int decimals) {
   const double seconds = working_seconds(row);
-  return amount <= 0 || seconds <= 0 ? "" : text(pattern, amount / unit / seconds);
+  return amount <= 0 || seconds <= 0 ? "" : format_fixed(amount / unit / seconds, decimals);
 }
 
 std::string line_of(const ProfilerRow& row, double all_seconds, int width) {
   const double share = all_seconds > 0 ? 100 * row.self_seconds / all_seconds : 0;
-  std::string line =
-      text("%-*s %9lld %11.3f %6.1f %% %11.2f %9s %9s %9s %8s", width, row.name.c_str(),
-           static_cast<long long>(row.calls), 1e3 * row.self_seconds, share,
-           1e6 * row.seconds / static_cast<double>(row.calls),
-           row.device_seconds > 0 ? text("%.3f", 1e3 * row.device_seconds).c_str() : "",
-           rate(row.work.flops, 1e12, row, "%.3f").c_str(),
-           rate(row.work.bytes, 1e9, row, "%.1f").c_str(),
-           row.work.density > 0 ? text("%.3f", row.work.density).c_str() : "");
+  std::string line = text("%-*s %9lld %11s %6s %% %11s %9s %9s %9s %8s", width, row.name,
+                          static_cast<long long>(row.calls),
+                          format_fixed(1e3 * row.self_seconds, 3), format_fixed(share, 1),
+                          format_fixed(1e6 * row.seconds / static_cast<double>(row.calls), 2),
+                          row.device_seconds > 0 ? format_fixed(1e3 * row.device_seconds, 3) : "",
+                          rate(row.work.flops, 1e12, row, 3), rate(row.work.bytes, 1e9, row, 1),
+                          row.work.density > 0 ? format_fixed(row.work.density, 3) : "");
   if (!row.tensors.empty()) line += "  " + row.tensors;
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
@@ -90,24 +98,28 @@ std::string kernel_table(std::span<const DeviceEvent> events, int64_t most) {
   for (const auto& [name, sum] : sorted) {
     if (most > 0 && most-- == 1) break;
     const auto time = static_cast<double>(sum.time);
-    std::string line =
-        text("%-64.64s %9lld %11.3f %6.1f %% %11.2f %9s", name.c_str(),
-             static_cast<long long>(sum.calls), 1e-6 * time,
-             all > 0 ? 100 * time / static_cast<double>(all) : 0,
-             1e-3 * time / static_cast<double>(sum.calls),
-             sum.bytes > 0 && time > 0 ? text("%.1f", static_cast<double>(sum.bytes) / time).c_str()
-                                       : "");
+    const double share = all > 0 ? 100 * time / static_cast<double>(all) : 0;
+    std::string line = text(
+        "%-64.64s %9lld %11s %6s %% %11s %9s", name, static_cast<long long>(sum.calls),
+        format_fixed(1e-6 * time, 3), format_fixed(share, 1),
+        format_fixed(1e-3 * time / static_cast<double>(sum.calls), 2),
+        sum.bytes > 0 && time > 0 ? format_fixed(static_cast<double>(sum.bytes) / time, 1) : "");
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   }
   return out;
 }
 
+/// The trace's unit.
+std::string microseconds(int64_t nanoseconds) {
+  return format_fixed(1e-3 * static_cast<double>(nanoseconds), 3);
+}
+
 /// GPUs are processes of their own in the trace, and their streams threads.
 std::string trace_line(const DeviceEvent& event) {
-  std::string line = text(R"({"ph":"X","pid":%d,"tid":%u,"ts":%.3f,"dur":%.3f,"cat":"gpu","name":)",
-                          2 + event.device, event.stream, 1e-3 * static_cast<double>(event.begin),
-                          1e-3 * static_cast<double>(event.end - event.begin));
+  std::string line =
+      text(R"({"ph":"X","pid":%d,"tid":%u,"ts":%s,"dur":%s,"cat":"gpu","name":)", 2 + event.device,
+           event.stream, microseconds(event.begin), microseconds(event.end - event.begin));
   Json::Object arguments = {{"launched by", event.from ? event.from : "no operation"}};
   if (event.bytes > 0) arguments.emplace_back("bytes", event.bytes);
   return line + Json(event.name).dump() + R"(,"args":)" + Json(std::move(arguments)).dump() + '}';
@@ -117,8 +129,8 @@ std::string trace_line(const ProfilerEvent& event) {
   std::string line = R"({"ph":"X","pid":1,"tid":)" + std::to_string(event.thread) + R"(,"name":)" +
                      Json(event.name).dump() + R"(,"cat":")" +
                      (event.operation ? "operation" : "range") + '"';
-  line += text(R"(,"ts":%.3f,"dur":%.3f)", 1e-3 * static_cast<double>(event.begin),
-               1e-3 * static_cast<double>(event.end - event.begin));
+  line += text(R"(,"ts":%s,"dur":%s)", microseconds(event.begin),
+               microseconds(event.end - event.begin));
   if (event.operation) line += R"(,"args":)" + arguments_of(event).dump();
   return line + '}';
 }

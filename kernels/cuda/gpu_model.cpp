@@ -3,20 +3,29 @@
 #include <bs/lib/sha256.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 
 namespace bs::cuda {
 
 namespace {
 
+/// The number that `text` is, as from_chars reads it in every locale.
+std::optional<double> number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
 /// Three digits: what differs from one run to the next does not matter to plans.
 std::string digits(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  std::snprintf(text, sizeof text, "%.12g", std::strtod(text, nullptr));  // no exponent
-  return text;
+  char text[400];
+  const auto print = [&](double x, std::chars_format style, int precision) {
+    return std::string(text, std::to_chars(text, text + sizeof text, x, style, precision).ptr);
+  };
+  const std::string three = print(value, std::chars_format::general, 3);
+  return print(number(three).value_or(value), std::chars_format::general, 12);  // no exponent
 }
 
 const char* name_of(Origin origin) {
@@ -33,9 +42,9 @@ std::string identity(const GpuKey& key) {
 std::optional<double> take_number(std::string_view& text, std::string_view word) {
   const size_t end = text.find('\n');
   if (end == std::string_view::npos || !text.starts_with(word) || end <= word.size()) return {};
-  const std::string value(text.substr(word.size() + 1, end - word.size() - 1));
+  const std::optional<double> value = number(text.substr(word.size() + 1, end - word.size() - 1));
   text.remove_prefix(end + 1);
-  return std::strtod(value.c_str(), nullptr);
+  return value;
 }
 
 }  // namespace
@@ -45,7 +54,7 @@ Measured plausible(const Measured& measured) {
   for (size_t i = 0; i < measured_count; ++i) {
     const auto& [name, field, least, most] = measured_numbers[i];
     const double value = measured[i];
-    if (value >= least && value <= most) kept[i] = std::strtod(digits(value).c_str(), nullptr);
+    if (value >= least && value <= most) kept[i] = number(digits(value)).value_or(0);
   }
   return kept;
 }

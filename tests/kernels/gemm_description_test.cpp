@@ -1,4 +1,5 @@
 #include <bs/tests/kernels/gemm_cases.h>
+#include <bs/tests/support/decimal_comma.h>
 #include <bs/tests/support/devices.h>
 #include <doctest/doctest.h>
 
@@ -187,4 +188,18 @@ TEST_CASE("gemm: 8-bit floats and tf32 round to nearest") {
   CHECK(decode_fp8(encode_fp8(1.1875F, Element::e4m3), Element::e4m3) == 1.25F);  // and up
   CHECK(round_to_tf32(1 + 0x1p-11F) == 1 + 0x1p-10F);
   CHECK(round_to_tf32(1 + 0x1.8p-12F) == 1);
+}
+
+TEST_CASE("gemm: the source is the same where the decimal point is a comma") {
+  const auto sources = [] {
+    std::vector<std::string> all;
+    for (GemmCase c : example_cases()) {
+      c.description.epilogue = GemmEpilogue(epilogue::clamp(epilogue::accumulator(), -1.5, 1e-3));
+      all.push_back(GemmOperation(c.description).to_source());
+    }
+    return all;
+  };
+  const std::vector<std::string> expected = sources();
+  const DecimalComma comma;
+  CHECK(sources() == expected);
 }

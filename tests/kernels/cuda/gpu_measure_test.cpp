@@ -1,6 +1,7 @@
 // From where plans have the numbers of a GPU.
 #include <bs/kernels/cuda/gpu_measure.h>
 #include <bs/lib/cuda/jit_cache.h>
+#include <bs/tests/support/decimal_comma.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/environment.h>
 #include <bs/tests/support/kernel_sweep.h>
@@ -65,6 +66,9 @@ TEST_CASE("gpu model: what is kept reads back the same, and only for the same GP
     files.insert(measured_file(other));
   }
   CHECK(files.size() == 6);
+  const test::DecimalComma comma;
+  CHECK(format_measured(ada, some) == text);
+  CHECK(parse_measured(text, ada) == some);
 }
 
 TEST_CASE("gpu model: a damaged file is no measurement") {

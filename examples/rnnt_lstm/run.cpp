@@ -4,6 +4,7 @@
 #include <bs/examples/support/chart.h>
 #include <bs/examples/support/files.h>
 #include <bs/examples/support/history.h>
+#include <bs/examples/support/program.h>
 #include <bs/examples/support/training.h>
 #include <bs/lib/progress.h>
 
@@ -76,7 +77,7 @@ void Run::describe() const {
               1e3 * o.hop * o.stack * o.time_stack, to_string(o.dtype).c_str(),
               to_string(o.device).c_str());
   std::printf("guess     \"%s\" for everything: %s of the held-out characters are wrong\n",
-              corpus_.guess().c_str(), percent(corpus_.guess_errors()).c_str());
+              printable(corpus_.guess()).c_str(), percent(corpus_.guess_errors()).c_str());
   std::fflush(stdout);
 }
 
@@ -137,7 +138,8 @@ void Run::show_pairs() {
   for (size_t i = 0; i < count; ++i) {
     // Spread over the held-out part.
     const Transcript& t = last_.transcripts[i * last_.transcripts.size() / count];
-    std::printf("said      %s\nheard     %s\n\n", t.reference.c_str(), t.hypothesis.c_str());
+    std::printf("said      %s\nheard     %s\n\n", printable(t.reference).c_str(),
+                printable(t.hypothesis).c_str());
   }
 }
 

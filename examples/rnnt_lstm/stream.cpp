@@ -1,5 +1,6 @@
 #include <bs/examples/rnnt_lstm/stream.h>
 #include <bs/examples/support/interrupt.h>
+#include <bs/examples/support/program.h>
 
 #include <algorithm>
 #include <chrono>
@@ -25,12 +26,24 @@ std::string transcribe_pieces(const Recogniser& recogniser, std::span<const floa
   return recogniser.alphabet().decode(decoder.hypothesis().tokens);
 }
 
-int stream(const Options& options, std::span<const float> samples) {
-  const auto& metadata = options.resume->metadata();
-  const auto alphabet = metadata.find(alphabet_key);
-  if (alphabet == metadata.end())
+namespace {
+
+/// Of a file that anybody may have made.
+data::Alphabet alphabet_of(const nn::Checkpoint& checkpoint) {
+  const auto found = checkpoint.metadata().find(alphabet_key);
+  if (found == checkpoint.metadata().end())
     throw UsageError("--resume: the checkpoint is none of a recogniser: it has no alphabet");
-  Recogniser recogniser(options, data::Alphabet(alphabet->second));
+  try {
+    return data::Alphabet(found->second);
+  } catch (const Error& error) {
+    BS_THROW(UsageError, "--resume: the checkpoint is none of a recogniser: {}", error.what());
+  }
+}
+
+}  // namespace
+
+int stream(const Options& options, std::span<const float> samples) {
+  Recogniser recogniser(options, alphabet_of(*options.resume));
   optim::Ema average(recogniser, options.ema);
   options.resume->restore({.model = &recogniser, .average = &average});
   const optim::AverageScope averages(average);
@@ -39,7 +52,7 @@ int stream(const Options& options, std::span<const float> samples) {
   size_t shown = 0;
   const int64_t piece = options.rate / 5;
   transcribe_pieces(recogniser, samples, piece, [&](const std::string& text) {
-    std::fputs(text.c_str() + shown, stdout);
+    std::fputs(printable(text.substr(shown)).c_str(), stdout);
     std::fflush(stdout);
     shown = text.size();
   });

@@ -99,19 +99,19 @@ void History::read(int64_t last, AtomicFile& to) {
   }
 }
 
-void History::remember(Metrics metrics) {
-  if (!is_step(metrics)) {
-    evaluations_.push_back(std::move(metrics));
-    return;
-  }
+void History::Series::add(Metrics metrics) {
   // The last one is kept whatever its number, until the next.
-  if (!steps_.empty() && (seen_ - 1) % every_ != 0) steps_.pop_back();
-  steps_.push_back(std::move(metrics));
-  if (seen_++ % every_ != 0 || steps_.size() <= most_steps) return;
-  size_t kept = 0;
-  for (size_t i = 0; i < steps_.size(); i += 2) std::swap(steps_[kept++], steps_[i]);
-  steps_.resize(kept);
+  if (!kept_.empty() && (seen_ - 1) % every_ != 0) kept_.pop_back();
+  kept_.push_back(std::move(metrics));
+  if (seen_++ % every_ != 0 || kept_.size() <= most) return;
+  size_t count = 0;
+  for (size_t i = 0; i < kept_.size(); i += 2) std::swap(kept_[count++], kept_[i]);
+  kept_.resize(count);
   every_ *= 2;
+}
+
+void History::remember(Metrics metrics) {
+  (is_step(metrics) ? steps_ : evaluations_).add(std::move(metrics));
 }
 
 void History::add(const Metrics& metrics) {

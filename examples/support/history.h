@@ -48,18 +48,29 @@ class History {
   void add(const Metrics& metrics);
 
   /** @brief The steps for a picture: all of a short run, of a long one every second, fourth and so
-   *  on, never more than most_steps, and always the last. The file has all. */
-  const std::vector<Metrics>& steps() const { return steps_; }
-  static constexpr size_t most_steps = 8192;
-  const std::vector<Metrics>& evaluations() const { return evaluations_; }
+   *  on, never more than `most`, and always the last. The file has all. */
+  const std::vector<Metrics>& steps() const { return steps_.kept(); }
+  /** @brief The evaluations, in the same way. */
+  const std::vector<Metrics>& evaluations() const { return evaluations_.kept(); }
+  static constexpr size_t most = 8192;
 
  private:
+  /// A series of which memory keeps a part.
+  class Series {
+   public:
+    void add(Metrics metrics);
+    const std::vector<Metrics>& kept() const { return kept_; }
+
+   private:
+    std::vector<Metrics> kept_;
+    int64_t every_ = 1, seen_ = 0;  ///< of those seen, one in so many is kept
+  };
+
   void read(int64_t last, AtomicFile& to);
   void remember(Metrics metrics);
   std::string path_;
   Descriptor lock_, file_;
-  std::vector<Metrics> steps_, evaluations_;
-  int64_t every_ = 1, seen_ = 0;  ///< of the steps seen, one in so many is kept
+  Series steps_, evaluations_;
 };
 
 /** @brief Makes the folder and opens its metrics.jsonl.

@@ -7,7 +7,8 @@ namespace bs::data {
 /** @brief What every loader is to a checkpoint. */
 class Cursor {
  public:
-  /** @brief More batches than any run has. Up to here no number made of a cursor overflows. */
+  /** @brief More batches than any run has: a loader gives no batch past it. Up to here no number
+   *  made of a cursor overflows. */
   static constexpr int64_t most = int64_t{1} << 40;
 
   virtual ~Cursor() = default;

@@ -61,7 +61,8 @@ DataLoader::DataLoader(Dataset dataset, DataLoaderOptions options)
   const DataLoaderOptions& o = options_;
   BS_CHECK(o.batch >= 1 && o.prefetch >= 0 && o.workers >= 1,
            "data loader: batch {}, prefetch {}, workers {}", o.batch, o.prefetch, o.workers);
-  batches_ = o.drop_last ? dataset_.size / o.batch : (dataset_.size + o.batch - 1) / o.batch;
+  batches_ = o.drop_last ? dataset_.size / o.batch
+                         : dataset_.size / o.batch + (dataset_.size % o.batch != 0);
   BS_CHECK(batches_ >= 1, "data loader: {} samples make no batch of {}", dataset_.size, o.batch);
 }
 

@@ -26,6 +26,9 @@ Batch windows(const TextDataset& text, std::span<const int64_t> starts, int64_t 
   });
 }
 
+/// Of a batch: what is made of them comes to some bytes each, and no memory has more.
+constexpr int64_t most_tokens = int64_t{1} << 40;
+
 struct Loader::Ahead {
   Prefetcher<Batch> batches;
 };
@@ -35,6 +38,8 @@ Loader::Loader(TextDataset text, const LoaderOptions& options)
   const LoaderOptions& o = options_;
   BS_CHECK(o.batch > 0 && o.context > 0 && o.prefetch >= 0,
            "loader: batch {}, context {}, prefetch {}", o.batch, o.context, o.prefetch);
+  BS_CHECK(o.batch <= most_tokens / o.context, "loader: {} windows of {}, over {} tokens a batch",
+           o.batch, o.context, most_tokens);
   BS_CHECK(text_.size() > o.context, "loader: a text of {} bytes has no window of {} + 1",
            text_.size(), o.context);
   visit_index("loader", o.dtype, [](auto) {});
@@ -56,6 +61,7 @@ Batch Loader::make(int64_t number) const {
 }
 
 Batch Loader::next() {
+  BS_CHECK(cursor_ < most, "loader: {} batches are the most", most);
   Batch batch;
   if (options_.prefetch == 0) {
     batch = make(cursor_);

@@ -85,7 +85,8 @@ SpeechLoader::SpeechLoader(std::shared_ptr<const Utterances> utterances, SpeechF
 SpeechLoader::~SpeechLoader() = default;
 
 int64_t SpeechLoader::batches_an_epoch() const {
-  return ceil_div(static_cast<int64_t>(utterances_->size()), options_.batch);
+  const auto count = static_cast<int64_t>(utterances_->size());
+  return ceil_div(count, std::min(options_.batch, count));
 }
 
 std::vector<int64_t> SpeechLoader::indices(int64_t batch) const {
@@ -117,7 +118,7 @@ SpeechBatch SpeechLoader::make(int64_t number) const {
     for (size_t row = worker; row < chosen.size(); row += workers) {
       const Utterance& utterance = (*utterances_)[static_cast<size_t>(chosen[row])];
       Draws draws(options_.seed ^ augment_key,
-                  static_cast<uint64_t>(number * options_.batch) + row);
+                  static_cast<uint64_t>(number) * static_cast<uint64_t>(options_.batch) + row);
       const double speed = augment.slowest + (augment.fastest - augment.slowest) * draws.uniform();
       const uint64_t noise = draws.bits();
       features[row] =
@@ -134,6 +135,7 @@ SpeechBatch SpeechLoader::make(int64_t number) const {
 }
 
 SpeechBatch SpeechLoader::next() {
+  BS_CHECK(cursor_ < most, "speech_loader: {} batches are the most", most);
   SpeechBatch batch;
   if (options_.prefetch == 0) {
     batch = make(cursor_);

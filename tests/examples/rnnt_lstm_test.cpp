@@ -1,14 +1,19 @@
 #include <bs/examples/rnnt_lstm/alignment_chart.h>
 #include <bs/examples/rnnt_lstm/audio.h>
 #include <bs/examples/rnnt_lstm/corpus.h>
+#include <bs/examples/rnnt_lstm/stream.h>
+#include <bs/lib/safetensors.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <set>
 
 using namespace bs;
@@ -44,6 +49,49 @@ std::string wav(int rate, int channels, const std::vector<int16_t>& samples) {
   for (const int16_t s : samples) put(static_cast<uint16_t>(s), 2);
   return bytes;
 }
+
+Options small() {
+  Options options;
+  options.encoder = options.prediction = options.joint = 16;
+  options.mels = 16;
+  options.batch = 2;
+  options.held_out = 0.3;
+  options.device = Device::cpu();
+  return options;
+}
+
+Corpus noise(const Options& options) {
+  std::vector<Recording> pairs;
+  for (int i = 0; i < 12; ++i) {
+    pairs.push_back(pair_of(std::string("abcd").substr(0, static_cast<size_t>(1 + i % 4)) +
+                                static_cast<char>('e' + i % 3),
+                            1));
+    data::Draws draws(1, static_cast<uint64_t>(i));
+    for (float& x : pairs.back().samples) x = static_cast<float>(draws.uniform() - 0.5);
+  }
+  return {pairs, options};
+}
+
+/// The standard output goes to a file while this lives.
+class Redirected {
+ public:
+  explicit Redirected(const std::string& path) : before_(::dup(STDOUT_FILENO)) {
+    std::fflush(stdout);
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(file, STDOUT_FILENO);
+    ::close(file);
+  }
+  ~Redirected() {
+    std::fflush(stdout);
+    ::dup2(before_, STDOUT_FILENO);
+    ::close(before_);
+  }
+  Redirected(const Redirected&) = delete;
+  Redirected& operator=(const Redirected&) = delete;
+
+ private:
+  int before_;
+};
 
 }  // namespace
 
@@ -132,4 +180,53 @@ TEST_CASE("alignment_chart: a picture with each character") {
   const std::string svg = alignment_chart(posterior, {"<", "b"}, 0.06);
   for (const char* part : {"<svg", "&lt;", ">b<", "circle", "</svg>"})
     CHECK(svg.find(part) != std::string::npos);
+}
+
+TEST_CASE("check: weights that give no finite loss or gradient are no checkpoint's") {
+  Options options = small();
+  options.warmup = 0;
+  const Corpus corpus = noise(options);
+  Trainer trainer(options, corpus);
+  trainer.step();
+  const Tensor before = trainer.recogniser().parameters().front().data().clone();
+  trainer.check();
+  CHECK(to_string(trainer.recogniser().parameters().front().data()) == to_string(before));
+  trainer.check();  // changes nothing, so that it can be asked again
+  options.learning_rate = 1e38;
+  Trainer wild(options, corpus);
+  wild.step();
+  wild.step();
+  CHECK_THROWS_AS(wild.check(), Diverged);
+}
+
+TEST_CASE("stream: an alphabet of a checkpoint is what anybody may have written") {
+  const test::Scratch scratch;
+  Options options = small();
+  const Corpus corpus = noise(options);
+  Trainer(options, corpus).save(scratch / "good");
+  const auto& samples = corpus.held_out()->front().samples;
+  const auto heard = [&](const std::string& alphabet) {
+    Safetensors content = load_safetensors(scratch / "good");
+    content.metadata["user.alphabet"] = alphabet;
+    save_safetensors(scratch / "changed", content);
+    Options streamed = options;
+    streamed.resume = std::make_shared<nn::Checkpoint>(scratch / "changed");
+    {
+      const Redirected redirected(scratch / "out");
+      stream(streamed, samples);
+    }
+    return test::read_file(scratch / "out");
+  };
+  const std::string letters = corpus.alphabet().text();
+  const std::string as_trained = heard(letters);
+  CHECK(as_trained.find_first_of(letters) != std::string::npos);
+  std::string control;
+  for (size_t i = 0; i < letters.size(); ++i) control += static_cast<char>(0x0b + i);
+  const std::string escapes = heard(control);
+  CHECK(escapes.find_first_of(control) == std::string::npos);
+  CHECK(std::ranges::count(escapes, '?') == static_cast<int64_t>(as_trained.size()) - 1);
+  CHECK_THROWS_WITH_AS(
+      heard("aa"), "--resume: the checkpoint is none of a recogniser: alphabet: 'a' comes twice",
+      UsageError);
+  CHECK_THROWS_AS(heard(letters + "z"), Error);
 }

@@ -48,30 +48,35 @@ TEST_CASE("history: goes on after a step and drops what came later") {
   CHECK_THROWS_AS(History("/no/such/folder", 0), IoError);
 }
 
-TEST_CASE("history: of a long run memory keeps some steps, the file all") {
+TEST_CASE("history: of a long run memory keeps some steps and evaluations, the file all") {
   const test::Scratch scratch;
   const std::string folder = scratch / "";
-  constexpr int64_t count = 3 * static_cast<int64_t>(History::most_steps) + 5;
-  const auto check = [&](const History& history) {
-    const std::vector<Metrics>& steps = history.steps();
-    CHECK(steps.size() <= History::most_steps);
-    CHECK(steps.size() >= History::most_steps / 2);
+  constexpr int64_t count = 3 * static_cast<int64_t>(History::most) + 5;
+  const auto check_part = [&](const std::vector<Metrics>& steps) {
+    CHECK(steps.size() <= History::most);
+    CHECK(steps.size() >= History::most / 2);
     CHECK(steps.front().step == 1);
     CHECK(steps.back().step == count);
     for (size_t i = 2; i + 1 < steps.size(); ++i)
       CHECK(steps[i].step - steps[i - 1].step == steps[1].step - steps[0].step);
   };
+  const auto check = [&](const History& history) {
+    check_part(history.steps());
+    check_part(history.evaluations());
+  };
   {
     History history(folder, 0);
     for (int64_t step = 1; step <= count; ++step) {
       history.add({step, {{"loss", 1.0}}});
+      history.add({step, {{"held_out_loss", 1.0}}});
       CHECK(history.steps().back().step == step);
+      CHECK(history.evaluations().back().step == step);
     }
     check(history);
   }
   check(History(folder, count));
   const std::string file = test::read_file(scratch / "metrics.jsonl");
-  CHECK(std::count(file.begin(), file.end(), '\n') == count);
+  CHECK(std::count(file.begin(), file.end(), '\n') == 2 * count);
 }
 
 TEST_CASE("history: half a line at the end is dropped, a wrong one before it is an error") {

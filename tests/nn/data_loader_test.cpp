@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 
 using namespace bs;
 using namespace bs::test;
@@ -98,6 +99,7 @@ TEST_CASE("a loader passes on what a sample throws, and refuses what makes no ba
   }
   CHECK_THROWS_WITH_AS(data::DataLoader({}, {}), "data loader: 0 samples make no batch of 32",
                        Error);
+  CHECK(data::DataLoader(ten(), {.batch = std::numeric_limits<int64_t>::max()}).batches() == 1);
   CHECK_THROWS_WITH_AS(data::DataLoader(ten(), {.batch = 0}),
                        "data loader: batch 0, prefetch 2, workers 1", Error);
   CHECK_THROWS_WITH_AS(data::tensor_dataset({rand({2}), rand({3})}),

@@ -98,4 +98,20 @@ TEST_CASE("loader: one window is text enough, less is not") {
   CHECK_THROWS_WITH_AS(Loader(counting(9), {.batch = 0, .context = 4}),
                        "loader: batch 0, context 4, prefetch 2", Error);
   CHECK_THROWS_AS(Loader(counting(9), {.batch = 1, .context = 4, .dtype = f32}), Error);
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  CHECK_THROWS_WITH_AS(
+      Loader(counting(9), {.batch = most, .context = 4}),
+      "loader: 9223372036854775807 windows of 4, over 1099511627776 tokens a batch", Error);
+}
+
+TEST_CASE("loader: no batch comes whose cursor could not be saved and sought again") {
+  for (const int prefetch : {0, 2}) {
+    Loader loader(counting(9), {.batch = 1, .context = 4, .prefetch = prefetch});
+    loader.seek(data::Cursor::most - 1);
+    loader.next();
+    CHECK_THROWS_WITH_AS(loader.next(), "loader: 1099511627776 batches are the most", Error);
+    CHECK(loader.cursor() == data::Cursor::most);
+    loader.seek(loader.cursor());
+    CHECK_THROWS_AS(loader.seek(loader.cursor() + 1), Error);
+  }
 }

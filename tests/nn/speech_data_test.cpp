@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <set>
 
 using namespace bs;
@@ -145,6 +146,17 @@ TEST_CASE("speech_loader: batches are a function of their number") {
   other.seek(6);
   CHECK(values(other.next().features) == seen[6]);
   CHECK_THROWS_WITH_AS(loader.seek(-1), "speech_loader: a cursor of -1", Error);
+  for (const int prefetch : {0, 2}) {
+    auto large = options;
+    large.batch = std::numeric_limits<int64_t>::max(), large.prefetch = prefetch;
+    data::SpeechLoader last(utterances(10), features(), large);
+    CHECK(last.batches_an_epoch() == 1);
+    last.seek(data::Cursor::most - 1);
+    CHECK(last.next().features.size(0) == 10);
+    CHECK_THROWS_WITH_AS(last.next(), "speech_loader: 1099511627776 batches are the most", Error);
+    CHECK(last.cursor() == data::Cursor::most);
+    last.seek(last.cursor());
+  }
   CHECK_THROWS_WITH_AS(data::SpeechLoader(utterances(0), features(), options),
                        "speech_loader: no utterances", Error);
 }

@@ -1,9 +1,11 @@
 #include <bs/examples/sparse_transformer/bigram.h>
 #include <bs/examples/sparse_transformer/options.h>
 #include <bs/examples/sparse_transformer/pattern.h>
+#include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <map>
 #include <string_view>
 
 using namespace bs;
@@ -72,6 +74,54 @@ TEST_CASE("options: defaults, and what is kept for a resumed run") {
   CHECK(options.kept.at("--layers") == "4");
   CHECK(options.kept.at("--per-head") == "false");
   CHECK(options.kept.count("--out") == 0);
+}
+
+TEST_CASE("options: a checkpoint does not say where a run computes or writes") {
+  const test::Scratch scratch;
+  const std::string path = scratch / "checkpoint.safetensors";
+  nn::save_checkpoint(path, {.step = 1,
+                             .metadata = {{"--data", text_file},
+                                          {"--width", "128"},
+                                          {"--out", scratch / "elsewhere"},
+                                          {"--device", "cuda:7"},
+                                          {"--profile", scratch / "trace"},
+                                          {"--graph", "on"},
+                                          {"--resume", "/no/such/file"},
+                                          {"--smoke", "true"},
+                                          {"--help", "true"},
+                                          {"--no-such-option", "1"},
+                                          {"width", "256"},
+                                          {"", "x"}}});
+  const auto check = [&](const Options& options, const std::string& out) {
+    CHECK(options.width == 128);  // what the model needs is taken over
+    CHECK(options.out == out);
+    CHECK(options.device == Device::cpu());
+    CHECK(options.profile.empty());
+    CHECK(options.graph == "auto");
+    CHECK(!options.smoke);
+    for (const char* name : {"--out", "--device", "--profile", "--graph", "--resume", "--smoke"})
+      CHECK(!options.kept.contains(name));
+  };
+  const std::string folder = path.substr(0, path.rfind('/'));
+  check(parse({"--resume", path, "--device", "cpu"}), folder);
+  check(parse({"--resume", path, "--device", "cpu", "--out", "mine"}), "mine");
+  if (!cuda_available()) check(parse({"--resume", path}), folder);
+}
+
+TEST_CASE("options: what a checkpoint keeps is checked as the command line is") {
+  const test::Scratch scratch;
+  const std::map<std::string, std::string> wrong{{"--width", "-8"},      {"--layers", "100000000"},
+                                                 {"--steps", "many"},    {"--dtype", "i7"},
+                                                 {"--data", "/no/such"}, {"--temperature", "nan"},
+                                                 {"--pattern", "../"},   {"--prompt", "bytes:"}};
+  for (const auto& [name, value] : wrong) {
+    std::map<std::string, std::string> kept{{"--data", text_file}};
+    kept[name] = value;
+    nn::save_checkpoint(scratch / "c", {.step = 1, .metadata = kept});
+    const std::string text = usage_error({"--resume", scratch / "c", "--device", "cpu"});
+    CAPTURE(name);
+    CHECK_MESSAGE(text.find(name) != std::string::npos, text);
+  }
 }
 
 TEST_CASE("options: each mistake gets one line") {

@@ -221,14 +221,14 @@ void save_npy(const std::string& path, const Tensor& tensor) try {
   write_values(file, tensor);
   file.commit();
 } catch (const std::bad_alloc&) {
-  out_of_own_memory("save_npy");
+  out_of_own_memory("save_npy", path);
 }
 
 Tensor load_npy(const std::string& path, Device device) try {
   InputFile file(path);
   return load_npy(file, device);
 } catch (const std::bad_alloc&) {
-  out_of_own_memory("load_npy");
+  out_of_own_memory("load_npy", path);
 }
 
 Tensor load_npy(Input& file, Device device) try {
@@ -258,7 +258,7 @@ Tensor load_npy(Input& file, Device device) try {
   }
   return host_copy(host.permute(axes)).to(device);
 } catch (const std::bad_alloc&) {
-  out_of_own_memory("load_npy");
+  out_of_own_memory("load_npy", file.path());
 }
 
 }  // namespace bs

@@ -375,7 +375,7 @@ void save_npz(const std::string& path, const std::map<std::string, Tensor>& arra
   file.write(end.data(), end.size());
   file.commit();
 } catch (const std::bad_alloc&) {
-  out_of_own_memory("save_npz");
+  out_of_own_memory("save_npz", path);
 }
 
 std::map<std::string, Tensor> load_npz(const std::string& path, Device device) try {
@@ -393,7 +393,7 @@ std::map<std::string, Tensor> load_npz(const std::string& path, Device device) t
   }
   return arrays;
 } catch (const std::bad_alloc&) {
-  out_of_own_memory("load_npz");
+  out_of_own_memory("load_npz", path);
 }
 
 }  // namespace bs

@@ -24,10 +24,13 @@ const OutOfMemory nameless("memory: the host has none left, not even for a longe
 
 }  // namespace
 
-void out_of_own_memory(const char* operation) {
+void out_of_own_memory(const char* operation) { out_of_own_memory(operation, {}); }
+
+void out_of_own_memory(const char* operation, const std::string& path) {
   try {
-    BS_THROW(OutOfMemory, "{}: the host has no memory left for what this needs beside its tensors",
-             operation);
+    BS_THROW(OutOfMemory,
+             "{}: {}{}the host has no memory left for what this needs beside its tensors",
+             operation, path, path.empty() ? "" : ": ");
   } catch (const std::bad_alloc&) {
   }
   throw OutOfMemory(nameless);

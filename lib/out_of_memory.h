@@ -25,5 +25,7 @@ std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& 
  *  @code void save(...) try { ... } catch (const std::bad_alloc&) { out_of_own_memory("save"); }
  *  @endcode */
 [[noreturn]] void out_of_own_memory(const char* operation);
+/** @brief The same for an operation on a file, which the text names. */
+[[noreturn]] void out_of_own_memory(const char* operation, const std::string& path);
 
 }  // namespace bs

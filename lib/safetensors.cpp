@@ -153,7 +153,7 @@ void save_safetensors(const std::string& path, const Safetensors& content) try {
   for (const auto& [name, tensor] : tensors) write_values(file, tensor);
   file.commit();
 } catch (const std::bad_alloc&) {
-  out_of_own_memory("save_safetensors");
+  out_of_own_memory("save_safetensors", path);
 }
 
 namespace {
@@ -165,8 +165,12 @@ std::vector<Entry> read_header(InputFile& file, Safetensors& content) {
   file.read(&length, sizeof length);
   if (length > longest_header)
     BS_THROW(IoError, "{}: is no safetensors file: a header of {} bytes is too long", path, length);
+  if (static_cast<uint64_t>(file.left()) >= length) {  // else it is truncated, see below
+    if (length == 0 || file.read_text(1) != "{")
+      BS_THROW(IoError, "{}: is no safetensors file", path);
+    file.seek(sizeof length);
+  }
   const std::string text = file.read_text(static_cast<size_t>(length));
-  if (!text.starts_with('{')) BS_THROW(IoError, "{}: is no safetensors file", path);
   try {
     return read_entries(text, file.left(), content);
   } catch (const IoError& error) {
@@ -186,10 +190,10 @@ Safetensors load_safetensors(const std::string& path, Device device) try {
   }
   return content;
 } catch (const std::bad_alloc&) {
-  out_of_own_memory("load_safetensors");
+  out_of_own_memory("load_safetensors", path);
 }
 
-Safetensors map_safetensors(const std::string& path) {
+Safetensors map_safetensors(const std::string& path) try {
   InputFile file(path);
   Safetensors content;
   const std::vector<Entry> entries = read_header(file, content);
@@ -210,6 +214,8 @@ Safetensors map_safetensors(const std::string& path) {
     content.tensors.emplace(entry.name, host);
   }
   return content;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("map_safetensors", path);
 }
 
 }  // namespace bs

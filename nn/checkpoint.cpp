@@ -60,7 +60,7 @@ void save_checkpoint(const std::string& path, const TrainingState& state) try {
   if (state.loader) metadata["bs.loader_cursor"] = std::to_string(state.loader->cursor());
   save_safetensors(path, content);
 } catch (const std::bad_alloc&) {
-  out_of_own_memory("save_checkpoint");
+  out_of_own_memory("save_checkpoint", path);
 }
 
 Checkpoint::Checkpoint(const std::string& path) try
@@ -76,7 +76,7 @@ Checkpoint::Checkpoint(const std::string& path) try
   for (const auto& [key, value] : all)
     if (key.starts_with(user_prefix)) metadata_[key.substr(user_prefix.size())] = value;
 } catch (const std::bad_alloc&) {
-  out_of_own_memory("checkpoint");
+  out_of_own_memory("checkpoint", path);
 }
 
 /// What a restore will do, and what speaks against it.
@@ -161,7 +161,7 @@ void Checkpoint::restore(const TrainingState& state) const try {
   if (state.optimizer) state.optimizer->set_steps(optimizer_steps);
   if (state.generator) state.generator->set_state(random);
 } catch (const std::bad_alloc&) {
-  out_of_own_memory("checkpoint");
+  out_of_own_memory("checkpoint", path_);
 }
 
 }  // namespace bs::nn

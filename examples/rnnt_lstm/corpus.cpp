@@ -1,5 +1,6 @@
 #include <bs/examples/rnnt_lstm/corpus.h>
 #include <bs/examples/support/files.h>
+#include <bs/examples/support/program.h>
 
 #include <algorithm>
 #include <atomic>
@@ -7,6 +8,7 @@
 #include <cstdio>
 #include <future>
 #include <map>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -67,7 +69,10 @@ std::vector<std::optional<std::vector<float>>> read_all(
       try {
         sounds[i] = read_audio(entries[i].path);
       } catch (const Error& error) {  // stays empty
-        std::fprintf(stderr, "left out: %s\n", error.what());
+        std::fprintf(stderr, "left out: %s\n", printable(error.what()).c_str());
+      } catch (const std::bad_alloc&) {  // what is there has more samples than memory takes
+        std::fprintf(stderr, "left out: %s: the host has no memory for it\n",
+                     printable(entries[i].path).c_str());
       }
     }
   };

@@ -3,9 +3,11 @@
 #include <bs/lib/check.h>
 #include <bs/lib/file.h>
 #include <bs/lib/json.h>
+#include <bs/lib/out_of_memory.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <new>
 #include <string_view>
 
 namespace bs::data {
@@ -18,7 +20,7 @@ const std::string& member(const Json& line, const char* name) {
 }
 }  // namespace
 
-std::vector<ManifestEntry> read_manifest(const std::string& path) {
+std::vector<ManifestEntry> read_manifest(const std::string& path) try {
   InputFile file(path);
   const std::string all = file.read_text(static_cast<size_t>(file.size()));
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -36,6 +38,8 @@ std::vector<ManifestEntry> read_manifest(const std::string& path) {
     }
   }
   return entries;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("manifest", path);
 }
 
 }  // namespace bs::data

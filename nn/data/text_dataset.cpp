@@ -2,10 +2,13 @@
 
 #include <bs/lib/check.h>
 #include <bs/lib/file.h>
+#include <bs/lib/out_of_memory.h>
+
+#include <new>
 
 namespace bs::data {
 
-TextDataset TextDataset::read(const std::string& path) {
+TextDataset TextDataset::read(const std::string& path) try {
   InputFile file(path);
   std::vector<uint8_t> bytes(static_cast<size_t>(file.size()));
   file.read(bytes.data(), bytes.size());
@@ -13,6 +16,8 @@ TextDataset TextDataset::read(const std::string& path) {
   text.end_ = file.size();
   text.storage_ = std::make_shared<const std::vector<uint8_t>>(std::move(bytes));
   return text;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("text", path);
 }
 
 TextDataset TextDataset::from(std::string_view content) {

@@ -13,7 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <new>
 #include <set>
 
 using namespace bs;
@@ -145,6 +145,25 @@ TEST_CASE("corpus: pairs that cannot be true are left out, and counted") {
   stacked.stack = 64;
   CHECK(!plausible(pair_of("less than a stack", 0.63), stacked, left));
   CHECK(plausible(pair_of("a stack of frames", 0.67), stacked, left));
+}
+
+TEST_CASE("corpus: a recording that cannot be read is left out, whatever the reason") {
+  const test::Scratch scratch;
+  Options options;
+  options.data = scratch / "list";
+  options.held_out = 0.3;
+  std::string list;
+  for (int i = 0; i < 30; ++i)
+    list +=
+        "{\"path\": \"" + std::to_string(i) + "\", \"text\": \"text " + std::to_string(i) + "\"}\n";
+  test::write_file(options.data, list);
+  const Corpus corpus = Corpus::read(options, [&](const std::string& path) {
+    if (path.ends_with("/3")) BS_THROW(IoError, "{}: is damaged", path);
+    if (path.ends_with("/4")) throw std::bad_alloc();
+    return std::vector<float>(8000, 0.5F);
+  });
+  CHECK(corpus.left_out().unreadable == 2);
+  CHECK(corpus.train()->size() + corpus.held_out()->size() == 28);
 }
 
 TEST_CASE("corpus: one text is on one side only, and the guess is the commonest") {

@@ -10,11 +10,18 @@ std::atomic<bool> counts = false;
 std::atomic<int64_t> made = 0, failing = -1;
 thread_local bool exempt = false;  ///< what guards around tensors need is not counted
 
+std::atomic<size_t> most_bytes = 0;
+
 /// Whether the allocation that is asked for just now is not to be had.
-bool fails() { return counts && !exempt && made++ == failing; }
+bool fails(size_t bytes) {
+  if (!counts || exempt) return false;
+  for (size_t most = most_bytes; bytes > most && !most_bytes.compare_exchange_weak(most, bytes);) {
+  }
+  return made++ == failing;
+}
 
 void* allocate(size_t bytes, size_t alignment) {
-  if (fails()) return nullptr;
+  if (fails(bytes)) return nullptr;
   bytes = (bytes + alignment) / alignment * alignment;  // more than 0, as new must give
   return alignment <= alignof(std::max_align_t) ? std::malloc(bytes)
                                                 : std::aligned_alloc(alignment, bytes);
@@ -66,7 +73,7 @@ class MemoryFault::Resource final : public MemoryResource {
  public:
   explicit Resource(MemoryResource& inner) : inner_(inner) {}
   void* allocate(size_t bytes, Stream stream) override {
-    if (fails()) BS_THROW(OutOfMemory, "memory: {} bytes were to be missing", bytes);
+    if (fails(bytes)) BS_THROW(OutOfMemory, "memory: {} bytes were to be missing", bytes);
     exempt = true;
     void* const pointer = inner_.allocate(bytes, stream);
     exempt = false;
@@ -87,6 +94,7 @@ MemoryFault::MemoryFault(int64_t number) {
   tensors_ = resource;
   before_ = set_memory_resource(Device::cpu(), tensors_);
   made = 0;
+  most_bytes = 0;
   failing = number;
   counts = true;
 }
@@ -97,5 +105,6 @@ MemoryFault::~MemoryFault() {
 }
 
 int64_t MemoryFault::count() const { return made; }
+int64_t MemoryFault::largest() const { return static_cast<int64_t>(most_bytes.load()); }
 
 }  // namespace bs::test

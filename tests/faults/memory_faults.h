@@ -17,6 +17,8 @@ class MemoryFault {
   MemoryFault& operator=(const MemoryFault&) = delete;
   /** @brief Allocations so far. */
   int64_t count() const;
+  /** @brief Bytes of the largest of them. */
+  int64_t largest() const;
 
  private:
   class Resource;

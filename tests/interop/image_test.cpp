@@ -1,7 +1,9 @@
 #include <bs/interop/image.h>
+#include <bs/lib/peak_memory.h>
 #include <bs/tests/support/reference.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
+#include <zlib.h>
 
 #include <cmath>
 
@@ -89,6 +91,46 @@ TEST_CASE("image: JPEG in colour and in grey") {
   const Tensor grey = read_image(path, 1);
   CHECK(grey.shape() == Shape{1, 8, 16});
   CHECK(std::abs(values(grey)[0] - (.299 * 200 + .587 * 100 + .114 * 50)) <= 3);
+}
+
+TEST_CASE("image: no memory for pixels that a header only claims") {
+  const Scratch folder;
+  const std::string path = folder / "picture";
+  write_png(path);
+  std::string png = read_file(path);
+  const auto big_endian = [](std::string& bytes, size_t at, uint32_t value, size_t size) {
+    for (size_t i = 0; i < size; ++i)
+      bytes[at + i] = static_cast<char>(value >> 8 * (size - 1 - i));
+  };
+  big_endian(png, 16, 20000, 4);
+  big_endian(png, 20, 20000, 4);
+  big_endian(png, 29,
+             static_cast<uint32_t>(::crc32(0, reinterpret_cast<const Bytef*>(&png[12]), 17)), 4);
+  std::string jpeg = jpeg_bytes();
+  const size_t frame = jpeg.find("\xff\xc0");
+  REQUIRE(frame != std::string::npos);
+  big_endian(jpeg, frame + 5, 20000, 2);
+  big_endian(jpeg, frame + 7, 20000, 2);
+  for (const std::string& bytes : {png, jpeg}) {
+    write_file(path, bytes);
+    const PeakMemory peak(Device::cpu());
+    CHECK_THROWS_WITH_AS(read_image(path), doctest::Contains("a picture of 20000 x 20000 pixels"),
+                         IoError);
+    CHECK(peak.bytes() < 100'000);
+  }
+}
+
+TEST_CASE("image: a large picture of one colour is no claim") {
+  const Scratch folder;
+  const std::string path = folder / "picture";
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = image.height = 4000;
+  image.format = PNG_FORMAT_GRAY;
+  const std::vector<uint8_t> grey(16'000'000, 128);
+  REQUIRE(png_image_write_to_file(&image, path.c_str(), 0, grey.data(), 0, nullptr) != 0);
+  MESSAGE(read_file(path).size(), " bytes of PNG");
+  CHECK(read_image(path, 1).shape() == Shape{1, 4000, 4000});
 }
 
 TEST_CASE("image: what is no picture, or only a part of one") {

@@ -2,6 +2,7 @@
 
 #include <bs/lib/changes.h>
 
+#include <bs/lib/overlap.h>
 #include <bs/lib/recording.h>
 
 #include <algorithm>
@@ -289,6 +290,13 @@ void copy_bytes(const Tensor& from, const Tensor& to) {
   if (from.numel() == 0) return;
   note_change(to, "copy");
 #if BS_WITH_CUDA
+  if (from.device().is_cuda() && ranges_overlap(from, to)) {  // CUDA's copies must not
+    if (from.data() == to.data()) return;
+    const Tensor between = Tensor::empty(from.shape(), from.dtype(), from.device());
+    copy_bytes(from, between);
+    copy_bytes(between, to);
+    return;
+  }
   if (from.device().is_cuda() || to.device().is_cuda()) {
     cuda::copy(to.data(), to.device(), from.data(), from.device(), from.bytes());
     return;

@@ -119,8 +119,8 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-/** @brief Copies between two contiguous tensors of one dtype and shape on any two devices. Waits
- *  where the host is involved. */
+/** @brief Copies between two contiguous tensors of one dtype and shape on any two devices, which may
+ *  overlap: a GPU then needs memory for a copy in between. Waits where the host is involved. */
 void copy_bytes(const Tensor& from, const Tensor& to);
 
 /** @brief Shape, dtype, device and values, the middle of long axes left out. */

@@ -335,6 +335,22 @@ TEST_CASE("tensor item and copies") {
                        Error);
 }
 
+TEST_CASE("tensor copies that overlap give what was there before") {
+  for (const int64_t shift : {1, 3, 7, 0}) {
+    for (const bool forward : {true, false}) {
+      CAPTURE(shift);
+      CAPTURE(forward);
+      const Tensor x = counting({10}).tensor(i32, test_device());
+      const Tensor low = x.slice(0, 0, 10 - shift), high = x.slice(0, shift, 10);
+      const Tensor &from = forward ? low : high, &to = forward ? high : low;
+      const std::vector<double> expected = Reference::of(from).values;
+      copy_bytes(from, to);
+      CHECK(Reference::of(to).values == expected);
+      copy_bytes(low, x.slice(0, 0, 10 - shift));  // onto itself
+    }
+  }
+}
+
 TEST_CASE("tensor refuses misuse") {
   CHECK_THROWS_WITH_AS(Tensor::empty({2, -1}, f32), "tensor: negative extent in shape [2, -1]",
                        Error);

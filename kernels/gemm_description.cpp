@@ -61,13 +61,17 @@ int warpgroup_bytes(const GemmDescription& d, int scratch) {
   return t.stages * (stage + 32) + received + t.warps[0] * t.warps[1] * scratch + 16 + 1024;
 }
 
-void check_operand(const char* name, const TensorDescription& t, Element operand, int line) {
-  BS_CHECK(feeds(t.element, operand), "gemm: {} is {}, but the instruction multiplies {}", name,
-           t.element, operand);
+void check_alignment(const char* name, const TensorDescription& t) {
   BS_CHECK(t.alignment > 0 && (t.alignment & (t.alignment - 1)) == 0 &&
                t.alignment <= 16 / size_of(t.element),
            "gemm: {} is aligned to {} elements of {}; expected 1, 2, 4, ... up to 16 bytes", name,
            t.alignment, t.element);
+}
+
+void check_operand(const char* name, const TensorDescription& t, Element operand, int line) {
+  BS_CHECK(feeds(t.element, operand), "gemm: {} is {}, but the instruction multiplies {}", name,
+           t.element, operand);
+  check_alignment(name, t);
   BS_CHECK(line * size_of(t.element) % 16 == 0,
            "gemm: a line of {}'s tile has {} elements of {}; expected a multiple of 16 bytes", name,
            line, t.element);
@@ -150,6 +154,7 @@ void check(const GemmDescription& d) {
   check_operand("a", d.a, t.math.a, k_contiguous_a(d) ? k : m);
   check_operand("b", d.b, t.math.b, k_contiguous_b(d) ? k : n);
   BS_CHECK(d.d.element != Element::tf32, "gemm: d cannot be stored as tf32; use f32");
+  check_alignment("d", d.d);
   if (t.math.op_class == OpClass::warpgroup) {
     check_warpgroup(d);
   } else {

@@ -37,6 +37,11 @@ TEST_CASE("gemm: descriptions that no GPU can run say why") {
   d = small_gemm();
   d.b.alignment = 16;
   refused(d, "gemm: b is aligned to 16 elements of f16; expected 1, 2, 4, ... up to 16 bytes");
+  for (const int alignment : {0, -1, 3, 1 << 30}) {
+    d = small_gemm();
+    d.d.alignment = alignment;
+    CHECK_THROWS_WITH_AS(GemmOperation{d}, doctest::Contains("gemm: d is aligned to "), Error);
+  }
   d = small_gemm();
   d.tile.threadblock[0] = 48;
   refused(d, "gemm: a tile of 48 x 64 does not divide into 2 x 2 warps of multiples of 16");

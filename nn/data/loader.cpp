@@ -1,8 +1,10 @@
 #include <bs/nn/data/loader.h>
 
+#include <bs/lib/out_of_memory.h>
 #include <bs/lib/philox.h>
 #include <bs/nn/data/prefetch.h>
 
+#include <new>
 #include <vector>
 
 namespace bs::data {
@@ -60,7 +62,7 @@ Batch Loader::make(int64_t number) const {
   return windows(text_, starts, options_.context, options_.dtype);
 }
 
-Batch Loader::next() {
+Batch Loader::next() try {
   BS_CHECK(cursor_ < most, "loader: {} batches are the most", most);
   Batch batch;
   if (options_.prefetch == 0) {
@@ -73,6 +75,8 @@ Batch Loader::next() {
   }
   ++cursor_;
   return {batch.inputs.to(options_.device), batch.targets.to(options_.device)};
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("loader");
 }
 
 void Loader::seek(int64_t cursor) {

@@ -1,11 +1,13 @@
 #include <bs/nn/data/speech_loader.h>
 
 #include <bs/lib/integers.h>
+#include <bs/lib/out_of_memory.h>
 #include <bs/nn/data/prefetch.h>
 #include <bs/nn/data/resample.h>
 
 #include <algorithm>
 #include <future>
+#include <new>
 #include <numeric>
 
 namespace bs::data {
@@ -94,7 +96,8 @@ std::vector<int64_t> SpeechLoader::indices(int64_t batch) const {
   const int64_t epoch = batch / batches_an_epoch();
   Draws draws(options_.seed ^ order_key, static_cast<uint64_t>(epoch));
   std::vector<int64_t> order = by_length_;
-  const size_t count = order.size(), buckets = static_cast<size_t>(options_.buckets);
+  const size_t count = order.size();
+  const size_t buckets = std::min(static_cast<size_t>(options_.buckets), count);
   for (size_t i = 0; i < buckets; ++i) {
     const size_t begin = count * i / buckets, end = count * (i + 1) / buckets;
     shuffle(std::span(order).subspan(begin, end - begin), draws);
@@ -134,7 +137,7 @@ SpeechBatch SpeechLoader::make(int64_t number) const {
   return collate(features, tokens, features_.hop());
 }
 
-SpeechBatch SpeechLoader::next() {
+SpeechBatch SpeechLoader::next() try {
   BS_CHECK(cursor_ < most, "speech_loader: {} batches are the most", most);
   SpeechBatch batch;
   if (options_.prefetch == 0) {
@@ -149,6 +152,8 @@ SpeechBatch SpeechLoader::next() {
   batch.features = batch.features.to(options_.device);
   batch.targets = batch.targets.to(options_.device);
   return batch;
+} catch (const std::bad_alloc&) {
+  out_of_own_memory("speech_loader");
 }
 
 void SpeechLoader::seek(int64_t cursor) {

@@ -3,6 +3,7 @@
 #include <bs/c/handle.h>
 #include <bs/tests/misuse/misuse.h>
 
+#include <cstring>
 #include <deque>
 #include <stdexcept>
 
@@ -114,6 +115,70 @@ struct Values<bs_conv2d_options> {
   static std::string show(X x) {
     std::string text;
     for (const int64_t* number : numbers(x)) text += std::to_string(*number) + " ";
+    return text;
+  }
+};
+
+/** A description is numbers alone; most of those drawn are of a product that can be. */
+template <>
+struct Values<bs_gemm_description> {
+  using X = bs_gemm_description;
+  static constexpr size_t count = sizeof(X) / sizeof(int);
+  static_assert(sizeof(X) % sizeof(int) == 0);
+
+  static X good() {
+    constexpr bs_gemm_matrix rows{BS_ELEMENT_F32, 0, 1};
+    return {.threadblock = {64, 64, 8},
+            .stages = 3,
+            .warps = {2, 2, 1},
+            .cluster = {},
+            .cluster_k = 0,
+            .instruction = {1, 1, 1},
+            .math_a = BS_ELEMENT_F32,
+            .math_b = BS_ELEMENT_F32,
+            .accumulator = BS_ELEMENT_F32,
+            .op_class = BS_SIMT,
+            .operation = BS_MULTIPLY_ADD,
+            .a = rows,
+            .b = rows,
+            .d = rows,
+            .c_element = BS_ELEMENT_F32,
+            .bias_element = BS_ELEMENT_F32,
+            .activation = BS_RELU,
+            .swizzle = BS_IDENTITY1,
+            .split_k = BS_SPLIT_NONE,
+            .batched = 0};
+  }
+  static X with(const X& x, size_t place, int number) {
+    std::array<int, count> numbers{};
+    std::memcpy(numbers.data(), &x, sizeof x);
+    numbers[place] = number;
+    X changed;
+    std::memcpy(&changed, numbers.data(), sizeof changed);
+    return changed;
+  }
+  static X draw(Source& from) {
+    X x = good();
+    x.c_element = from.chance(.5) ? BS_ELEMENT_F32 : BS_NO_ELEMENT;
+    x.bias_element = from.chance(.5) ? BS_ELEMENT_F32 : BS_NO_ELEMENT;
+    x.batched = from.chance(.3);
+    if (from.chance(.3))
+      x = with(x, static_cast<size_t>(from.below(static_cast<int>(count))), from.below(4));
+    return x;
+  }
+  static int wrongs(const X&) { return static_cast<int>(count) * Values<int>::wrongs(0); }
+  static void make_wrong(X& x, int k) {
+    int number = 0;
+    Values<int>::make_wrong(number, k / static_cast<int>(count));
+    x = with(x, static_cast<size_t>(k) % count, number);
+  }
+  static std::string show(const X& x) {
+    std::string text;
+    for (size_t i = 0; i < count; ++i) {
+      int number = 0;
+      std::memcpy(&number, reinterpret_cast<const char*>(&x) + i * sizeof number, sizeof number);
+      text += std::to_string(number) + " ";
+    }
     return text;
   }
 };

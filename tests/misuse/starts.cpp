@@ -20,6 +20,8 @@
 #include <bs/nn/block_sparse_conv2d.h>
 #include <bs/nn/block_sparse_linear.h>
 #include <bs/nn/conv2d.h>
+#include <bs/nn/data/loader.h>
+#include <bs/nn/data/speech_loader.h>
 #include <bs/nn/encoder_decoder.h>
 #include <bs/nn/group_norm.h>
 #include <bs/nn/gru.h>
@@ -28,6 +30,7 @@
 #include <bs/nn/resnet.h>
 #include <bs/nn/rnn.h>
 #include <bs/nn/rnnt.h>
+#include <bs/nn/sample.h>
 #include <bs/nn/transformer.h>
 #include <bs/tests/misuse/c_values.h>
 #include <bs/tests/misuse/starts.h>
@@ -235,6 +238,34 @@ void add_layers(Table& to) {
              {nn::ResNetOptions{.depth = 18, .channels = 8, .classes = 8, .width = 8}, image()}});
 }
 
+void add_methods(Table& to) {
+  const std::string text(100, 'x');
+  to.insert({"load_state_dict", {matrix()}});
+  to.insert({"generate", {std::vector<int64_t>{1, 2, 3}, int64_t{20}}});
+  to.insert({"generate",
+             {std::vector<int64_t>{1, 2, 3}, int64_t{20}, nn::SampleOptions{}, int64_t{8},
+              int64_t{8}, true}});
+  to.insert({"Loader", {text}});
+  to.insert({"Loader", {text, data::LoaderOptions{.batch = 2, .context = 3, .prefetch = 0}}});
+  to.insert({"windows", {text, std::vector<int64_t>{0, 5}, int64_t{4}, i32}});
+  to.insert({"SpeechLoader",
+             {std::vector<int>{2000, 3000, 1000}, data::SpeechLoaderOptions{.batch = 2}, 2, 1}});
+  const data::SpeechFeatureOptions features{.mel = {.rate = 8000, .mels = 4}, .stack = 2};
+  const Tensor weights = full({32, 8}, .25);
+  to.insert({"lstm", {cube(), weights, weights}});
+  to.insert({"lstm",
+             {cube(), weights, weights, full({32}, .5), full({32}, .5), Tensor(), matrix(),
+              matrix(), LayoutPtr(), whole({8}, 8), cube()}});
+  to.insert({"lstm without", {cube(), weights, weights, 1, true, true, true}});
+  for (const bool batched : {false, true}) {
+    bs_gemm_description description = Values<bs_gemm_description>::good();
+    description.batched = batched;
+    const Tensor square = batched ? cube() : matrix();
+    to.insert({"gemm", {description, square, square, square, vector(), square.clone(), 1., 1.}});
+  }
+  to.insert({"SpeechFeatures", {features, std::vector<float>(4, 1.F), 8000}});
+}
+
 std::vector<LSTMDirectionVariables> with_gradients(const std::vector<LSTMDirection>& directions) {
   std::vector<LSTMDirectionVariables> all;
   for (const LSTMDirection& d : directions)
@@ -305,6 +336,7 @@ Starts::Starts() {
   add_sequences(all_);
   add_products(all_);
   add_layers(all_);
+  add_methods(all_);
 }
 
 std::vector<Arguments> Starts::of(const std::string& name, const Arguments& unset) const {

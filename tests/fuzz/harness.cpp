@@ -55,6 +55,8 @@ std::string file_of(const char* name, std::string_view bytes) {
   return path;
 }
 
+void make_folder(const std::string& path) { std::filesystem::create_directories(path); }
+
 bool same(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() &&
          (a.numel() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);

@@ -38,6 +38,9 @@ std::string file_of(const char* name, std::string_view bytes);
 /** @brief The path of a file that may not be there; its folder is this process's own. */
 std::string path_of(const std::string& name);
 
+/** @brief Makes a folder under that of path_of(), if it is not there. */
+void make_folder(const std::string& path);
+
 /** @brief Whether two contiguous host tensors have one shape, dtype and bytes. */
 bool same(const Tensor& a, const Tensor& b);
 

@@ -1,6 +1,7 @@
 #include <bs/nn/data/alphabet.h>
 
 #include <bs/lib/check.h>
+#include <bs/lib/json.h>
 
 #include <algorithm>
 #include <bit>
@@ -14,10 +15,9 @@ std::vector<std::string_view> characters_of(std::string_view text) {
     const auto first = static_cast<uint8_t>(text[at]);
     const auto ones = static_cast<size_t>(std::countl_one(first));  // 0: ASCII, else the length
     const size_t length = ones == 0 ? 1 : ones;
-    bool good = ones != 1 && ones <= 4 && at + length <= text.size();
-    for (size_t i = 1; good && i < length; ++i)
-      good = std::countl_one(static_cast<uint8_t>(text[at + i])) == 1;
-    BS_CHECK(good, "alphabet: the text is not UTF-8 at byte {}", at);
+    BS_CHECK(
+        ones != 1 && ones <= 4 && at + length <= text.size() && is_utf8(text.substr(at, length)),
+        "alphabet: the text is not UTF-8 at byte {}", at);
     characters.push_back(text.substr(at, length));
     at += length;
   }

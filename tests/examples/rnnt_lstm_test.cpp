@@ -108,6 +108,48 @@ TEST_CASE("audio: channels are mixed, the rate is changed, and what is no sound 
   CHECK_THROWS_AS(read_audio(scratch / "none.wav", 8000), IoError);
 }
 
+TEST_CASE("audio: a header that lies, and samples that are no numbers") {
+  const test::Scratch scratch;
+  const std::string path = scratch / "a.wav";
+  const auto text_of = [&](const std::string& bytes) {
+    test::write_file(path, bytes);
+    try {
+      read_audio(path, 16000);
+    } catch (const IoError& error) {  // and nothing else
+      return std::string(error.what());
+    }
+    return std::string("read");
+  };
+  const std::vector<int16_t> samples(800, 1000);
+  for (const int rate : {1, 999, 768'001, 2'000'000'000}) {
+    CAPTURE(rate);
+    CHECK(text_of(wav(rate, 1, samples)) ==
+          format("{}: {} samples a second are not from 1000 to 768000", path, rate));
+  }
+  for (const int rate : {0, -1}) CHECK(text_of(wav(rate, 1, samples)) != "read");
+  for (const int channels : {0, 2000, 65535})
+    CHECK(text_of(wav(8000, channels, samples)) != "read");
+  test::write_file(path, wav(1000, 1, samples));
+  CHECK(read_audio(path, 16000).size() == 16 * samples.size());  // stretched as far as it can be
+
+  // Sizes of 4 GB in the header; the file has 1,600 bytes of samples.
+  std::string whole = wav(16000, 1, samples);
+  for (const size_t at : {size_t{4}, size_t{40}}) whole.replace(at, 4, "\xff\xff\xff\xff");
+  test::write_file(path, whole);
+  CHECK(read_audio(path, 16000).size() == samples.size());
+  for (size_t length = 0; length < 60; ++length) text_of(whole.substr(0, length));
+
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    std::string floats = wav(16000, 1, samples);
+    floats[20] = 3;  // IEEE floats of 32 bits
+    floats[34] = 32;
+    floats.replace(44 + 400, sizeof bad, reinterpret_cast<const char*>(&bad), sizeof bad);
+    CHECK(text_of(floats) == path + ": a sample is not finite");
+  }
+  test::write_file(path, wav(16000, 1, {}));
+  CHECK(read_audio(path, 16000).empty());
+}
+
 TEST_CASE("audio: pipes, devices, sockets and folders are refused without waiting") {
   const test::Scratch scratch;
   REQUIRE(::mkfifo((scratch / "pipe").c_str(), 0600) == 0);

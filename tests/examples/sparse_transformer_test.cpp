@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <map>
+#include <random>
 #include <string_view>
 
 using namespace bs;
@@ -106,6 +107,20 @@ TEST_CASE("options: a checkpoint does not say where a run computes or writes") {
   check(parse({"--resume", path, "--device", "cpu"}), folder);
   check(parse({"--resume", path, "--device", "cpu", "--out", "mine"}), "mine");
   if (!cuda_available()) check(parse({"--resume", path}), folder);
+}
+
+TEST_CASE("options: a prompt of any bytes comes back from a checkpoint as it was") {
+  const test::Scratch scratch;
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 300; ++i) {
+    std::string prompt = i % 3 == 0 ? "bytes:" : "x";
+    for (uint64_t n = random() % 8; n > 0; --n)
+      prompt += static_cast<char>(1 + random() % (i % 2 == 0 ? 255 : 127));  // no word has a 0
+    CAPTURE(prompt);
+    const Options options = parse({"--data", text_file, "--device", "cpu", "--prompt=" + prompt});
+    nn::save_checkpoint(scratch / "c", {.step = 1, .metadata = options.kept});
+    CHECK(parse({"--resume", scratch / "c", "--device", "cpu"}).prompt == prompt);
+  }
 }
 
 TEST_CASE("options: what a checkpoint keeps is checked as the command line is") {

@@ -54,7 +54,7 @@ TEST_CASE("alphabet: characters of UTF-8 in the order of their code points") {
   CHECK_THROWS_WITH_AS(a.decode(std::vector<int64_t>{5}), "alphabet: 5 is none of 5 characters",
                        Error);
   CHECK_THROWS_WITH_AS(data::Alphabet("aba"), "alphabet: 'a' comes twice", Error);
-  for (const char* bad : {"\xc3", "a\x80", "\xff\xff", "\xe1\x80z"})
+  for (const char* bad : {"\xc3", "a\x80", "\xff\xff", "\xe1\x80z", "\xc0\x80", "\xed\xa0\x80"})
     CHECK_THROWS_AS(data::characters_of(bad), Error);
   CHECK_THROWS_WITH_AS(data::characters_of("ab\xc3"), "alphabet: the text is not UTF-8 at byte 2",
                        Error);

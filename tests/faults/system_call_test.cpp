@@ -61,7 +61,7 @@ int save_with_faults(const char* name, const Save& old, const Save& next) {
     errors += fails;
     return met;
   });
-  MESSAGE(name, ": ", tried, " faults of a save, ", errors, " errors");
+  MESSAGE(std::string(name), ": ", tried, " faults of a save, ", errors, " errors");
   CHECK(errors >= 15);
   return tried;
 }

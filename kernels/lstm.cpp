@@ -62,7 +62,7 @@ Tensor input_of(const Tensor& x, const LSTMDirection& d) {
   const Tensor bias = sum_of_biases(d.weights);
   if (!d.input.defined()) return linear(x, d.weights.ih, bias);
   if (bias.defined()) return add(d.input, bias);
-  const Tensor gates = Tensor::empty(d.input.shape(), x.dtype(), x.device());
+  Tensor gates = Tensor::empty(d.input.shape(), x.dtype(), x.device());
   copy(d.input, gates);
   return gates;
 }

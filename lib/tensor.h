@@ -119,7 +119,7 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-/** @brief Copies between two contiguous tensors of one dtype and shape on any two devices, which may
+/** @brief Copies between two contiguous tensors of one dtype and shape on any two devices. They may
  *  overlap: a GPU then needs memory for a copy in between. Waits where the host is involved. */
 void copy_bytes(const Tensor& from, const Tensor& to);
 

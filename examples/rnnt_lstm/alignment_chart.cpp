@@ -1,5 +1,6 @@
 #include <bs/examples/rnnt_lstm/alignment_chart.h>
 #include <bs/examples/support/chart.h>
+#include <bs/lib/format_fixed.h>
 
 #include <algorithm>
 #include <cmath>
@@ -38,11 +39,9 @@ std::string alignment_chart(const decode::LatticePosterior& posterior,
     for (int64_t u = 0; u < rows; ++u) {
       const double p = posterior.node[static_cast<size_t>(t * rows + u)];
       if (p < 0.005) continue;
-      char opacity[16];
-      std::snprintf(opacity, sizeof opacity, "%.2f", std::sqrt(p));
       svg += "<rect x='" + coordinate(x(t)) + "' y='" + coordinate(y(u)) + "' width='" +
              coordinate(cell) + "' height='" + coordinate(cell) +
-             "' fill='#2171b5' fill-opacity='" + opacity + "'/>\n";
+             "' fill='#2171b5' fill-opacity='" + format_fixed(std::sqrt(p), 2) + "'/>\n";
     }
   for (int64_t u = 0; u < posterior.tokens; ++u) {
     int64_t best = 0;

@@ -1,16 +1,13 @@
 #include <bs/examples/support/chart.h>
+#include <bs/lib/check.h>
+#include <bs/lib/format_fixed.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 namespace bs::example {
 
-std::string coordinate(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", x);
-  return text;
-}
+std::string coordinate(double x) { return format_fixed(x, 1); }
 
 namespace {
 
@@ -18,11 +15,7 @@ constexpr double width = 760, height = 420;
 constexpr double left = 56, right = 16, top = 40, bottom = 44;
 
 /// A number without trailing zeros.
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", x);
-  return text;
-}
+std::string number(double x) { return format("{}", x); }
 /// 1, 2 or 5 times a power of ten, so that an axis of this length has about six marks.
 double mark_distance(double length) {
   const double rough = length / 6;

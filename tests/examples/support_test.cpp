@@ -4,6 +4,7 @@
 #include <bs/examples/support/step_profile.h>
 #include <bs/examples/support/training.h>
 #include <bs/lib/check.h>
+#include <bs/tests/support/decimal_comma.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -121,6 +122,12 @@ TEST_CASE("chart: names its curves, and draws nothing at all too") {
   for (const char* part : {"<svg", "bits per byte", "training", "bigram", "</svg>"})
     CHECK(svg.find(part) != std::string::npos);
   CHECK(chart("nothing", {}).starts_with("<svg"));
+  const auto draw = [] {
+    return chart("loss", {{.name = "a", .colour = "red", .points = {{1, 2.25}, {3, 0.125}}}}, {});
+  };
+  const std::string picture = draw();
+  const test::DecimalComma comma;
+  CHECK(draw() == picture);
 }
 
 TEST_CASE("step profile: ten steps after two, or fewer where the run ends") {

@@ -109,23 +109,20 @@ void kron_pass_backward(const Tensor& x, const std::vector<Tensor>& factors, con
   const int64_t pieces = std::min(t.count(), most_pieces);
   visit_floating("kron_matmul_backward", dy.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
-    // Memory of the pool, which has its pages already.
-    const Tensor partials = Tensor::empty({pieces, sums}, dtype_of<W>);
-    W* const partial = partials.data<W>();
+    std::vector<W> partial(static_cast<size_t>(pieces * sums));
     for (int64_t group = 0; group < dy.size(0); ++group) {
       const Group<T> g = group_of<T>(t, group, x, factors, dy, dx);
       const BackwardTile<T> backward(t, g, wanted);
+      std::ranges::fill(partial, W(0));
       parallel_each(pieces, team_size(3 * t.work(), work_of_a_thread), [&](int64_t piece) {
-        W* const own = partial + piece * sums;
-        std::fill_n(own, sums, W(0));
         const int64_t end = t.count() * (piece + 1) / pieces;
-        for (int64_t tile = t.count() * piece / pieces; tile < end; ++tile) backward.run(tile, own);
+        for (int64_t tile = t.count() * piece / pieces; tile < end; ++tile)
+          backward.run(tile, partial.data() + piece * sums);
       });
-      parallel_for(sums, elementwise_grain / pieces, [&](int64_t begin, int64_t end) {
-        for (int64_t piece = 1; piece < pieces; ++piece)
-          for (int64_t i = begin; i < end; ++i) partial[i] += partial[piece * sums + i];
-      });
-      const W* from = partial;
+      for (int64_t piece = 1; piece < pieces; ++piece)
+        for (int64_t i = 0; i < sums; ++i)
+          partial[static_cast<size_t>(i)] += partial[static_cast<size_t>(piece * sums + i)];
+      const W* from = partial.data();
       for (size_t i = 0; i < factors.size(); ++i) {
         const int64_t size = t.axes[i].p * t.axes[i].q;
         if (wanted[i]) narrow(size, from, dfactors[i].data<T>() + group * size);

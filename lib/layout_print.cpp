@@ -41,7 +41,7 @@ std::string to_string(const Layout& layout, int width) {
   const LayoutView v = layout.view(Device::cpu());
   std::string text = format("Layout({} heads of {} x {} blocks of {}, {} kept, density {})\n",
                             v.heads, v.rows, v.cols, v.block, v.nnz, layout.density());
-  const int side = std::max(1, (v.cols + width - 1) / width);
+  const int side = std::max(1, v.cols / width + (v.cols % width != 0));
   for (int head = 0; head < v.heads;) {
     int end = head + 1;
     while (end < v.heads && same_pattern(v, head, end)) ++end;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <latch>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -227,6 +228,7 @@ TEST_CASE("layout as text") {
       1, 3, 5, 8, {{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {0, 1, 1}, {0, 1, 3}, {0, 2, 4}});
   CHECK(to_string(*wide, 3) ==
         "Layout(1 heads of 3 x 5 blocks of 8, 6 kept, density 0.4)\n█▒·\n··█\n");
+  CHECK(to_string(*wide, std::numeric_limits<int>::max()) == to_string(*wide, 100));
   CHECK_THROWS_WITH_AS(to_string(*wide, 0), "layout: a picture of width 0", Error);
 }
 

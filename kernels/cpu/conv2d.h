@@ -58,6 +58,13 @@ struct ConvGather {
   std::vector<ConvPhase> phases;
 
   int64_t run() const { return in * width; }  ///< steps of the depth of a tap
+  double products() const {                   ///< multiply-adds, those with padding included
+    double sum = 0;
+    for (const ConvPhase& phase : phases)
+      sum += static_cast<double>(n * phase.pixels() * run() * groups * out) *
+             static_cast<double>(phase.taps.size());
+    return sum;
+  }
   /** @brief Whether a tap reads nothing but pixels of the source. */
   bool stays_inside(const ConvPhase& phase, const ConvTap& tap) const {
     return tap.h >= 0 && tap.h + (phase.rows - 1) * read.h < h && tap.w >= 0 &&

@@ -125,17 +125,9 @@ bool is_direct(const ConvGather& g) {
   return true;
 }
 
-double work_of(const ConvGather& g) {
-  double work = 0;
-  for (const ConvPhase& phase : g.phases)
-    work += static_cast<double>(phase.pixels() * g.n * g.run() * g.out) *
-            static_cast<double>(phase.taps.size());
-  return work;
-}
-
 void run_direct(const ConvGather& g, const Tensor& source, const Tensor& weight,
                 const ConvWeight& strides, const Conv2dEpilogue& epilogue, const Tensor& result) {
-  const int team = team_size(work_of(g), worth_a_conv_thread);
+  const int team = team_size(g.products(), worth_a_conv_thread);
   const Strides4 from(source);
   visit_floating("conv2d", result.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;

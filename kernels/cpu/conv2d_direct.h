@@ -10,9 +10,6 @@ namespace bs::cpu {
  *  number of threads. */
 bool is_direct(const ConvGather& g);
 
-/** @brief Multiply-adds of a pass. */
-double work_of(const ConvGather& g);
-
 /** @brief result = epilogue(gathered source * weight). */
 void run_direct(const ConvGather& g, const Tensor& source, const Tensor& weight,
                 const ConvWeight& strides, const Conv2dEpilogue& epilogue, const Tensor& result);

@@ -229,7 +229,7 @@ class DirectGradient {
 
 void direct_backward_w(const ConvGather& g, const Tensor& x, const Tensor& dy,
                        const Tensor& dweight) {
-  const int team = team_size(work_of(g), worth_a_conv_thread);
+  const int team = team_size(g.products(), worth_a_conv_thread);
   visit_floating("conv2d_backward_w", x.dtype(), [&]<class T>(Type<T>) {
     DirectGradient<Wide<T>, T>(g, x, dy).run(team, dweight);
   });

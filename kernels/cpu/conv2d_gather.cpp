@@ -166,14 +166,9 @@ class Gather {
 void run_gather(const ConvGather& g, const Tensor& source, const Tensor& weight,
                 const ConvWeight& strides, const Conv2dEpilogue& epilogue, const Tensor& result) {
   int64_t depth = 0;
-  double work = 0;
-  for (const ConvPhase& phase : g.phases) {
-    const int64_t steps = static_cast<int64_t>(phase.taps.size()) * g.run();
-    depth += steps;
-    work += static_cast<double>(g.n * phase.rows * phase.cols) * static_cast<double>(steps) *
-            static_cast<double>(g.groups * g.out);
-  }
-  const int team = team_size(work, worth_a_conv_thread);
+  for (const ConvPhase& phase : g.phases)
+    depth += static_cast<int64_t>(phase.taps.size()) * g.run();
+  const int team = team_size(g.products(), worth_a_conv_thread);
   visit_floating("conv2d", result.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     const W* weights = pack_weights<W, T>(g, weight, strides, depth, team);

@@ -37,9 +37,9 @@ struct WeightCut {
     parts = ceil_div(pixels, part);
     // A few more tiles, where the last threads would wait for a whole one.
     const int64_t others = row_tiles * g.groups * parts;
-    for (int64_t more = 1; more < team && others * column_tiles < 8 * team; ++more) {
+    while (others * column_tiles % team != 0 && others * column_tiles < 8 * team) {
       const int64_t width = even_step(columns, ceil_div(columns, column_tiles + 1), Tile<W>::cols);
-      if (others * column_tiles % team == 0 || width == tile_columns) break;
+      if (width == tile_columns) break;
       tile_columns = width;
       column_tiles = ceil_div(columns, width);
     }

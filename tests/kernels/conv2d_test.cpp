@@ -205,6 +205,11 @@ TEST_CASE("conv2d of few channels in batches: results of any number of threads")
   for (size_t i = 0; i < before.size(); ++i) CHECK(same_bits(before[i], after[i]));
 }
 
+TEST_CASE("conv2d of three channels, large enough to be filled up for tensor cores, bit for bit") {
+  const Case c = {{5, 3, 65, 64}, {64, 3, 3, 3}, {.padding = {1, 1, 1, 1}}};
+  check_exact(c, {{bf16, Format::channels}, {f16, Format::rows}}, 900);
+}
+
 TEST_CASE("conv2d of shapes that other libraries test, bit for bit") {
   const auto pad = [](int64_t n) { return Padding2{n, n, n, n}; };
   const Case cases[] = {

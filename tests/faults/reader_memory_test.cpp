@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -61,13 +62,17 @@ TEST_CASE("faults: a reader that lacks memory says so, and names the file") {
 TEST_CASE("faults: no reader takes memory for what a header only claims") {
   const Scratch folder;
   const std::string path = folder / "hostile";
-  const auto little = [](uint64_t value) {
-    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  const auto after_size = [](uint64_t size, const std::string& text) {
+    std::string bytes(sizeof size + text.size(), '\0');
+    std::memcpy(bytes.data(), &size, sizeof size);
+    text.copy(bytes.data() + sizeof size, text.size());
+    return bytes;
   };
   const auto npy = [&](const std::string& shape) {
     std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + shape + ",), }";
     header.resize(117, ' ');
-    return "\x93NUMPY\x01" + std::string(1, '\0') + "\x76" + std::string(1, '\0') + header + "\n";
+    std::string bytes("\x93NUMPY\x01\0\x76\0", 10);
+    return bytes.append(header).append("\n");
   };
   const std::string entry =
       R"({"x":{"dtype":"F32","shape":[25000000],"data_offsets":[0,100000000]}})";
@@ -77,9 +82,9 @@ TEST_CASE("faults: no reader takes memory for what a header only claims") {
     int64_t size;  ///< of the file; zeros follow the bytes, which a disk keeps in no room
   };
   const std::vector<Hostile> files{
-      {"a header of 100 MB that is not there", little(100'000'000) + "{", 9},
-      {"a header of 100 MB of zeros", little(100'000'000), 100'000'008},
-      {"a tensor of 100 MB that is not there", little(entry.size()) + entry, 100},
+      {"a header of 100 MB that is not there", after_size(100'000'000, "{"), 9},
+      {"a header of 100 MB of zeros", after_size(100'000'000, ""), 100'000'008},
+      {"a tensor of 100 MB that is not there", after_size(entry.size(), entry), 100},
       {"an array of 100 MB that is not there", npy("25000000"), 128},
       {"an array whose size overflows", npy("4611686018427387904, 4"), 128},
   };

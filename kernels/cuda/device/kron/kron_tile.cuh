@@ -71,20 +71,29 @@ __device__ __forceinline__ void kron_each(const KronPart& part, long long inner,
   }
 }
 
+/// Copies of a tile that a thread has on their way at once. The sums of factor gradients in f64
+/// fill the registers meanwhile, and addresses of more copies would be spilled.
+template <class T>
+constexpr int kron_unroll(int n) {
+  return sizeof(T) == 8 ? 1 : n;
+}
+
 /// Brings a tile [rows, extent, chunk] into shared memory, zeros where there is nothing. `whole`: a
 /// tile has the whole inner extent. `aligned`: chunks of 16 bytes are whole or absent.
 template <class T, KronShape shape, int extent, bool whole, bool aligned>
 __device__ void kron_load(T* tile, const T* x, const KronPart& part, long long inner) {
   const T* const from = x + part.row * extent * inner;
   constexpr int vector = aligned ? 16 / static_cast<int>(sizeof(T)) : 1;
-  kron_each<shape, extent, whole, vector, 4>(part, inner, [&](int e, long long g, bool exists) {
-    T* const to = tile + kron_place<T>(e);
-    if constexpr (aligned) {
-      copy_async_16(to, exists ? from + g : x, exists);
-    } else {
-      *to = exists ? from[g] : narrow<T>(wide<T>(0));
-    }
-  });
+  constexpr int unroll = kron_unroll<T>(2);
+  kron_each<shape, extent, whole, vector, unroll>(
+      part, inner, [&](int e, long long g, bool exists) {
+        T* const to = tile + kron_place<T>(e);
+        if constexpr (aligned) {
+          copy_async_16(to, exists ? from + g : x, exists);
+        } else {
+          *to = exists ? from[g] : narrow<T>(wide<T>(0));
+        }
+      });
 }
 
 template <class W, int N>
@@ -120,7 +129,7 @@ __device__ void kron_store(const T* tile, T* y, const KronPart& part, long long 
   constexpr int vector = aligned ? 16 / static_cast<int>(sizeof(T)) : 1;
   constexpr int line = extent * shape.chunk;
   const long long first = part.row * extent * inner;
-  kron_each<shape, extent, whole, vector, finish ? 1 : 4>(
+  kron_each<shape, extent, whole, vector, finish ? 1 : kron_unroll<T>(4)>(
       part, inner, [&](int e, long long g, bool exists) {
         if (!exists) return;
         if constexpr (!finish && aligned) {

@@ -61,6 +61,7 @@ void synchronize(Stream stream) {
            "synchronize: {} computes nothing while a graph is recorded: wait outside of it",
            stream.device());
   BS_CUDA_CHECK(cudaStreamSynchronize(native(stream)));
+  check_gave_up();
 }
 
 // Bytes that the host gives are taken at once, up to a size, and copied behind its back.

@@ -104,7 +104,7 @@ struct WarpgroupSdd {
     const bool leader = threadIdx.x % warpgroup_size == 0;
     RingPlace<stages> at;
     typename Feed::Turn turn;
-    for (int item = Feed::first(); item < p.items; item = s.feed.take(turn)) {
+    for (int item = s.feed.first(p); item < p.items; item = s.feed.take(turn)) {
       const WorkPiece piece = piece_of_work(p.split, item);
       const Place place(p, piece.item);
       const Box box(p, place);
@@ -331,7 +331,10 @@ struct WarpgroupSdd {
       prefetch(p.a);
       prefetch(p.b);
     }
-    if (group == groups) look_up(p, Feed::first());
+    if (group == groups) {
+      s.feed.begin(p);
+      if (p.split.pieces == nullptr) look_up(p, static_cast<int>(blockIdx.x));
+    }
     __syncthreads();
     if (group == groups) {
       if constexpr (finishes) give_registers<n == 128 ? 104 : n == 256 ? 56 : 88>();

@@ -49,6 +49,7 @@ struct SddFeed {
   using Turn = RingPlace<2>;
   Barrier given[2], read[2];  ///< of `taken`
   int taken[2];
+  int begun;  ///< the first item, where items are cut
 
   __device__ void init() {
     for (int i = 0; i < 2; ++i) {
@@ -57,14 +58,21 @@ struct SddFeed {
     }
   }
 
-  /// Each CTA has its first item by its number.
-  __device__ static int first() { return static_cast<int>(blockIdx.x); }
+  /// Has the first item taken, by the warps that copy, before they synchronise with the others.
+  /// Where none is cut it is that of the CTA's own number, which saves the wait for the counter;
+  /// but parts wait for each other, so that a CTA that does not run yet must not have any.
+  __device__ void begin(const WarpgroupSddParams& p) {
+    if (is_cut(p) && threadIdx.x % warpgroup_size == 0) begun = atomicAdd(p.next, 1);
+  }
+  __device__ int first(const WarpgroupSddParams& p) const {
+    return is_cut(p) ? begun : static_cast<int>(blockIdx.x);
+  }
 
   /// Has the next item taken: all warps ask, then take.
   __device__ void ask(const WarpgroupSddParams& p, const Turn& turn) {
     if (threadIdx.x % warpgroup_size != 0) return;
     read[turn.stage].wait(turn.parity ^ 1);
-    taken[turn.stage] = static_cast<int>(gridDim.x) + atomicAdd(p.next, 1);
+    taken[turn.stage] = (is_cut(p) ? 0 : static_cast<int>(gridDim.x)) + atomicAdd(p.next, 1);
     given[turn.stage].arrive();
   }
   __device__ int take(Turn& turn) {
@@ -75,6 +83,9 @@ struct SddFeed {
     turn.advance();
     return item;
   }
+
+ private:
+  __device__ static bool is_cut(const WarpgroupSddParams& p) { return p.split.pieces != nullptr; }
 };
 
 }  // namespace bs::cuda::device

@@ -442,6 +442,8 @@ struct WarpgroupTf32 {
       if constexpr (C::gathered) s.feed.init();
       fence_barrier_init();
     }
+    if constexpr (C::gathered)
+      if (group == groups) s.feed.begin(p);
     __syncthreads();
     if (group == groups) {
       give_registers<72>();

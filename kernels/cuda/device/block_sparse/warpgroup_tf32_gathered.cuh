@@ -82,7 +82,7 @@ struct WarpgroupTf32Gathered {
     typename Feed::Turn next;
     const int rounds = (p.depth + Core::depth - 1) / Core::depth;  // of a product
     int turn = 0;
-    for (int work = Feed::first(); work < p.items; work = s.feed.take(next), ++turn) {
+    for (int work = s.feed.first(p); work < p.items; work = s.feed.take(next), ++turn) {
       const WorkPiece piece = piece_of_work(p.split, work);
       const Box box(p, piece.item);
       const BatchIndex batch(p.batch, piece.item / p.works);

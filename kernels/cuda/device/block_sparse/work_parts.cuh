@@ -6,6 +6,7 @@
 #include <bs/kernels/cuda/device/block_sparse/work_split.cuh>
 #include <bs/kernels/cuda/device/ptx/acquire.cuh>
 #include <bs/kernels/cuda/device/ptx/barrier.cuh>
+#include <bs/kernels/cuda/device/ptx/patience.cuh>
 #include <bs/kernels/cuda/device/ptx/warpgroup.cuh>
 
 namespace bs::cuda::device {
@@ -73,8 +74,8 @@ __device__ inline bool finish_parts(const WorkSplit& split, const WorkPiece& pie
     return false;
   }
   if (thread == 0) {
-    while (load_acquire(arrived) != piece.parts - 1) {
-    }
+    for (Patience patience; load_acquire(arrived) != piece.parts - 1;)
+      if (!patience.lasts()) break;
     *arrived = 0;
   }
   named_barrier(1 + group, warpgroup_size);

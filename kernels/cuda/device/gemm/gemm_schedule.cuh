@@ -5,6 +5,7 @@
 // them.)
 #include <bs/kernels/cuda/device/gemm/gemm_epilogue.cuh>
 #include <bs/kernels/cuda/device/ptx/acquire.cuh>
+#include <bs/kernels/cuda/device/ptx/patience.cuh>
 
 namespace bs::cuda::device {
 
@@ -229,8 +230,8 @@ __device__ inline bool join_pieces(const GemmParams& p, const Schedule& schedule
   if constexpr (split == GemmSplit::serial) {
     if (work.piece > 0) {
       if (thread == 0)
-        while (load_acquire(counter) != work.piece) {
-        }
+        for (Patience patience; load_acquire(counter) != work.piece;)
+          if (!patience.lasts()) break;
       sync();
       const Sum* from = slot(0);
 #pragma unroll

@@ -26,20 +26,34 @@ class Patience {
 #ifndef BS_MOST_POLLS
 #define BS_MOST_POLLS (1u << 26)
 #endif
+  /// Ends the kernel when all are spent, and with it the process' use of the GPU.
   __device__ void spend() {
-    if (++polls_ == BS_MOST_POLLS) give_up();
+    if (++polls_ != BS_MOST_POLLS) return;
+    report();
+    asm volatile("trap;");
+  }
+
+  /// False when all are spent. The kernel then goes on with sums that are not whole, and the host
+  /// throws as soon as it waits for what they became; a kernel that cannot tell it waits for ever.
+  /// For kernels whose registers are full: beside a trap, ptxas spills kilobytes of theirs.
+  __device__ bool lasts() {
+#ifdef BS_HAS_REPORT
+    if (++polls_ != BS_MOST_POLLS || !bs_gave_up.word) return true;
+    report();
+    return false;
+#else
+    return true;
+#endif
   }
 
  private:
-  /// Ends the kernel, and with it the process' use of the GPU.
-  __device__ static void give_up() {
+  __device__ static void report() {
 #ifdef BS_HAS_REPORT
     if (bs_gave_up.word) {
       *reinterpret_cast<volatile unsigned*>(bs_gave_up.word) = bs_gave_up.number;
       __threadfence_system();
     }
 #endif
-    asm volatile("trap;");
   }
   unsigned polls_ = 0;
 };

@@ -184,6 +184,17 @@ int64_t PeakMemory::bytes() const { return accounts[slot(device_)].peak - before
 
 void set_memory_limit(Device device, int64_t bytes) { account(device).limit = bytes; }
 
+void set_memory_pool(Device device, const MemoryPoolOptions& options) {
+  const auto& [initial, maximum] = options;
+  BS_CHECK(initial >= 0 && maximum >= 0,
+           "memory pool: initial {} and maximum {} are bytes, so neither is below 0", initial,
+           maximum);
+  BS_CHECK(maximum == 0 || initial <= maximum,
+           "memory pool: the initial {} bytes are more than the maximum of {}", initial, maximum);
+  memory_resource(device).reserve(initial);
+  set_memory_limit(device, maximum);
+}
+
 void* allocate_bytes(size_t bytes, Stream stream) {
   return allocate_counted(bytes, memory_resource(stream.device()), stream);
 }

@@ -26,6 +26,8 @@ class MemoryResource {
   virtual void deallocate(void* pointer, size_t bytes, Stream stream) noexcept = 0;
   /** @brief Gives cached memory back to the system. */
   virtual void trim() {}
+  /** @brief Takes memory from the system until it holds `bytes`. @throws OutOfMemory. */
+  virtual void reserve(int64_t /*bytes*/) {}
   virtual int64_t reserved() const { return 0; }
 };
 
@@ -40,6 +42,16 @@ MemoryStatistics memory_statistics(Device device);
 void reset_peak_memory(Device device);
 /** @brief Allocations that would exceed `bytes` in use throw OutOfMemory; 0 means no limit. */
 void set_memory_limit(Device device, int64_t bytes);
+
+/** @brief How much memory a device's pool takes. */
+struct MemoryPoolOptions {
+  int64_t initial = 0;  ///< bytes of a GPU that it takes at once and keeps; a CPU's come as needed
+  int64_t maximum = 0;  ///< of what tensors hold, as set_memory_limit(); 0: no limit
+};
+/** @brief Sets both. With `initial` as high as a program's peak, none of its operations waits for
+ *  the driver to find memory. @throws OutOfMemory if there is too little; Error for bytes below 0,
+ * and where more are asked for at once than at most. */
+void set_memory_pool(Device device, const MemoryPoolOptions& options);
 
 /** @brief Allocates from the current resource and counts it. @throws OutOfMemory naming sizes. */
 void* allocate_bytes(size_t bytes, Stream stream);

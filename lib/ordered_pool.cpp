@@ -51,6 +51,14 @@ void OrderedPool::strand(void* pointer) noexcept {
   }
 }
 
+void OrderedPool::reserve(int64_t bytes) {
+  const int64_t more = bytes - reserved();
+  if (more <= 0) return;
+  const Stream stream = memory_.stream();
+  const auto size = static_cast<size_t>(more);
+  deallocate(allocate(size, stream), size, stream);
+}
+
 void OrderedPool::trim() {
   memory_.wait();
   std::vector<void*> stranded;

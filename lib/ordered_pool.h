@@ -37,6 +37,7 @@ class OrderedPool final : public MemoryResource {
   void* allocate(size_t bytes, Stream stream) override;
   void deallocate(void* pointer, size_t bytes, Stream stream) noexcept override;
   void trim() override;
+  void reserve(int64_t bytes) override;
   int64_t reserved() const override { return memory_.reserved(); }
 
  private:

@@ -238,3 +238,19 @@ TEST_CASE("memory of somebody else") {
                        "from_blob: null pointer for shape [2]", Error);
   CHECK(Tensor::from_blob(nullptr, {0}, f32).numel() == 0);
 }
+
+TEST_CASE("memory: a pool's initial bytes and its maximum") {
+  const Device cpu = Device::cpu();
+  const int64_t in_use = memory_statistics(cpu).in_use;
+  set_memory_pool(cpu, {.initial = 1 << 20, .maximum = in_use + (1 << 20)});
+  CHECK_THROWS_AS(Tensor::empty({1 << 20}, f32, cpu), OutOfMemory);
+  set_memory_pool(cpu, {});
+  CHECK(Tensor::empty({1 << 20}, f32, cpu).numel() == 1 << 20);
+
+  const auto refused = [&](MemoryPoolOptions options, const char* text) {
+    CHECK_THROWS_WITH_AS(set_memory_pool(cpu, options), doctest::Contains(text), Error);
+  };
+  refused({.initial = -1}, "memory pool: initial -1 and maximum 0 are bytes");
+  refused({.maximum = -5}, "memory pool: initial 0 and maximum -5 are bytes");
+  refused({.initial = 9, .maximum = 8}, "the initial 9 bytes are more than the maximum of 8");
+}

@@ -191,3 +191,18 @@ TEST_CASE("pool: whichever allocation of many fails, nothing leaks and the rest 
     CHECK(device.freed_twice == 0);
   }
 }
+
+TEST_CASE("pool: what is reserved is taken once and free again") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device);
+  pool.reserve(4096);
+  CHECK(device.calls == std::vector<std::string>{"take", "give"});
+  CHECK(device.live.empty());
+
+  void* const held = pool.allocate(5000, stream(1));
+  pool.reserve(4096);  // it holds as much
+  CHECK(device.count("take") == 2);
+  CHECK_THROWS_AS(pool.reserve(device.capacity + 1), OutOfMemory);
+  pool.deallocate(held, 5000, stream(1));
+  CHECK(device.live.empty());
+}

@@ -10,7 +10,8 @@ if(NOT BS_CUDA STREQUAL "OFF")
     endif()
   endif()
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    # The GPU at hand where there is one, else Hopper.
+    # The GPU at hand where there is one. Else Hopper, and a form from which the driver compiles for
+    # any other GPU from 8.0 on.
     execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                     OUTPUT_VARIABLE capability ERROR_QUIET RESULT_VARIABLE no_gpu)
     if(NOT no_gpu AND capability MATCHES "^([0-9]+)\\.([0-9])")
@@ -21,9 +22,9 @@ if(NOT BS_CUDA STREQUAL "OFF")
       set(CMAKE_CUDA_ARCHITECTURES ${architecture}-real)
     else()
       set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+      set(BS_CUDA_PORTABLE ON)
     endif()
-    # A form that the driver compiles where the code above is for another GPU. It takes nvcc a third
-    # more time, so those who build for themselves don't wait for it.
+    # It takes nvcc a third more time, so those who build for themselves don't wait for it.
     if(BS_CUDA_PORTABLE)
       list(APPEND CMAKE_CUDA_ARCHITECTURES 80-virtual)
     endif()

@@ -6,6 +6,7 @@
 #include <bs/lib/operation.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,20 @@ struct DeviceEvent {
   uint64_t number = 0;         ///< of that range
 };
 
+/** @brief What a device does at most, each a second; 0: not known. */
+struct DeviceRates {
+  double bytes = 0;   ///< that a copy reads and writes
+  double half = 0;    ///< FLOP of dense products in 16 bits
+  double single = 0;  ///< in f32
+  double wide = 0;    ///< in f64
+
+  /** @brief Seconds that the work takes at least, by its FLOP and its bytes; 0: not known. The
+   * dtype is that of what is multiplied. */
+  double least(const Work& work, DType dtype) const;
+};
+/** @brief Tells the rates of a device. device_rates() of kernels is one. */
+using RatesOf = std::function<DeviceRates(Device)>;
+
 /** @brief All events of one name, or of one name on the same shapes. */
 struct ProfilerRow {
   std::string name;
@@ -55,6 +70,7 @@ struct ProfilerRow {
   double seconds = 0;         ///< from begin to end
   double self_seconds = 0;    ///< in no range inside of it
   double device_seconds = 0;  ///< of what it launched, but not the ranges inside of it
+  double least_seconds = 0;   ///< that the work takes at the device's rates; 0: not known
   Work work;                  ///< sums; the density is the mean
   bool on_host = true;        ///< false: seconds are those of the launches, and rates say nothing
 };
@@ -67,6 +83,7 @@ struct ProfilerOptions {
 struct ProfilerTableOptions {
   int64_t rows = 30;      ///< at most; 0: all
   bool by_shape = false;  ///< a row for each combination of shapes
+  RatesOf rates = {};     ///< for the column "of peak", which is left out without
 };
 
 /** @brief Records all operations of all threads from its construction to stop(). An operation costs
@@ -101,7 +118,7 @@ class Profiler {
   /** @brief Events that came after ProfilerOptions::most_events. */
   int64_t dropped() const;
   /** @brief Operations and ranges by name, those with the most time of their own first. */
-  std::vector<ProfilerRow> rows(bool by_shape = false) const;
+  std::vector<ProfilerRow> rows(bool by_shape = false, const RatesOf& rates = {}) const;
   /** @brief The rows as text: first operations, then ranges. */
   std::string table(const ProfilerTableOptions& options = {}) const;
   /** @brief Writes the events as a Chrome trace. @throws IoError */

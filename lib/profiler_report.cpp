@@ -48,7 +48,15 @@ std::string rate(double amount, double unit, const ProfilerRow& row, int decimal
   return amount <= 0 || seconds <= 0 ? "" : format_fixed(amount / unit / seconds, decimals);
 }
 
-std::string line_of(const ProfilerRow& row, double all_seconds, int width) {
+/// How near the time is to the least that it could be, in percent.
+std::string share_of_peak(const ProfilerRow& row) {
+  const double seconds = working_seconds(row);
+  return row.least_seconds <= 0 || seconds <= 0
+             ? ""
+             : format_fixed(100 * row.least_seconds / seconds, 1) + " %";
+}
+
+std::string line_of(const ProfilerRow& row, double all_seconds, int width, bool peaks) {
   const double share = all_seconds > 0 ? 100 * row.self_seconds / all_seconds : 0;
   std::string line = text("%-*s %9lld %11s %6s %% %11s %9s %9s %9s %8s", width, row.name,
                           static_cast<long long>(row.calls),
@@ -57,6 +65,7 @@ std::string line_of(const ProfilerRow& row, double all_seconds, int width) {
                           row.device_seconds > 0 ? format_fixed(1e3 * row.device_seconds, 3) : "",
                           rate(row.work.flops, 1e12, row, 3), rate(row.work.bytes, 1e9, row, 1),
                           row.work.density > 0 ? format_fixed(row.work.density, 3) : "");
+  if (peaks) line += text(" %8s", share_of_peak(row));
   if (!row.tensors.empty()) line += "  " + row.tensors;
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
@@ -137,8 +146,23 @@ std::string trace_line(const ProfilerEvent& event) {
 
 }  // namespace
 
-std::vector<ProfilerRow> Profiler::rows(bool by_shape) const {
+double DeviceRates::least(const Work& work, DType dtype) const {
+  const double products = size_of(dtype) == 8 ? wide : size_of(dtype) == 4 ? single : half;
+  if ((work.flops > 0 && products <= 0) || (work.bytes > 0 && bytes <= 0)) return 0;
+  return std::max(work.flops > 0 ? work.flops / products : 0,
+                  work.bytes > 0 ? work.bytes / bytes : 0);
+}
+
+std::vector<ProfilerRow> Profiler::rows(bool by_shape, const RatesOf& rates) const {
   check_stopped("rows()");
+  std::map<int, DeviceRates> rates_of;
+  const auto least = [&](const ProfilerEvent& event) {
+    if (!rates || event.tensors.empty()) return 0.0;
+    const int slot = event.device.is_cpu() ? -1 : event.device.index();
+    const auto [found, added] = rates_of.try_emplace(slot);
+    if (added) found->second = rates(event.device);
+    return found->second.least(event.work, event.tensors[0].dtype);
+  };
   std::map<std::pair<std::string, std::string>, ProfilerRow> all;
   std::unordered_map<uint64_t, ProfilerRow*> of;  // the ranges, where GPUs were watched
   for (const ProfilerEvent& event : events_) {
@@ -152,6 +176,7 @@ std::vector<ProfilerRow> Profiler::rows(bool by_shape) const {
     ++row.calls;
     row.seconds += 1e-9 * static_cast<double>(event.end - event.begin);
     row.self_seconds += 1e-9 * static_cast<double>(event.self);
+    row.least_seconds += least(event);
     row.work.flops += event.work.flops;
     row.work.bytes += event.work.bytes;
     row.work.density += (event.work.density - row.work.density) / static_cast<double>(row.calls);
@@ -170,7 +195,8 @@ std::vector<ProfilerRow> Profiler::rows(bool by_shape) const {
 
 std::string Profiler::table(const ProfilerTableOptions& options) const {
   check_stopped("table()");
-  std::vector<ProfilerRow> all = rows(options.by_shape);
+  std::vector<ProfilerRow> all = rows(options.by_shape, options.rates);
+  const bool peaks = static_cast<bool>(options.rates);
   // Operations first; both kinds stay in the order of their time.
   std::stable_partition(all.begin(), all.end(), std::mem_fn(&ProfilerRow::operation));
   double seconds = 0;
@@ -181,8 +207,9 @@ std::string Profiler::table(const ProfilerTableOptions& options) const {
   }
   const int column = static_cast<int>(width);
   const auto head = [&](const char* what) {
-    return text("%-*s %9s %11s %8s %11s %9s %9s %9s %8s\n", column, what, "calls", "self ms",
-                "share", "mean us", "GPU ms", "TFLOP/s", "GB/s", "density");
+    return text("%-*s %9s %11s %8s %11s %9s %9s %9s %8s%s\n", column, what, "calls", "self ms",
+                "share", "mean us", "GPU ms", "TFLOP/s", "GB/s", "density",
+                peaks ? "  of peak" : "");
   };
   std::string out = head("operation");
   bool ranges = false;
@@ -193,7 +220,7 @@ std::string Profiler::table(const ProfilerTableOptions& options) const {
       ++left;
       continue;
     }
-    out += line_of(row, seconds, column);
+    out += line_of(row, seconds, column, peaks);
   }
   if (left > 0) out += "(" + std::to_string(left) + " more operations)\n";
   out += kernel_table(device_events_, options.rows);

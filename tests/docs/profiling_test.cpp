@@ -34,7 +34,7 @@ TEST_CASE("profiling: a few steps, a range, the table and the trace") {
   std::ostream& out = std::cout;
   std::ostringstream hidden;
   const auto terminal = out.rdbuf(hidden.rdbuf());
-  std::cout << profiler.table({.rows = 10});
+  std::cout << profiler.table({.rows = 10, .rates = device_rates});
   profiler.write_trace(path);
   out.rdbuf(terminal);
   CHECK(hidden.str().find("linear") != std::string::npos);

@@ -227,6 +227,28 @@ TEST_CASE("profiler: the table, by name and by shape") {
         std::string::npos);
 }
 
+TEST_CASE("profiler: how near operations come to what their device can do") {
+  const RatesOf rates = [](Device) {
+    return DeviceRates{.bytes = 1e9, .half = 1e3, .single = 1e6, .wide = 0};
+  };
+  Profiler profiler;
+  for (const DType dtype : {f16, f32, f64}) matmul(ones({2, 3}, dtype), ones({3, 4}, dtype));
+  profiler.stop();
+  const auto rows = profiler.rows(true, rates);
+  const auto least = [&](const char* tensors) {
+    const auto found = std::ranges::find(rows, tensors, &ProfilerRow::tensors);
+    REQUIRE(found != rows.end());
+    return found->least_seconds;
+  };
+  CHECK(least("f16 [2, 3], f16 [3, 4], f16 [2, 4]") == doctest::Approx(48e-3));
+  CHECK(least("f32 [2, 3], f32 [3, 4], f32 [2, 4]") == doctest::Approx(48e-6));
+  CHECK(least("f64 [2, 3], f64 [3, 4], f64 [2, 4]") == 0);  // nobody knows that rate
+  CHECK(DeviceRates{.bytes = 1e9, .single = 1e12}.least({.flops = 48, .bytes = 104}, f32) ==
+        doctest::Approx(104e-9));
+  CHECK(profiler.table({.rates = rates}).find("of peak") != std::string::npos);
+  CHECK(profiler.table().find("of peak") == std::string::npos);
+}
+
 TEST_CASE("profiler: off it allocates and records nothing") {
   { const TraceRange first("finds the tools that may look"); }
   const int64_t before = allocations;

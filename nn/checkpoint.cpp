@@ -79,6 +79,12 @@ Checkpoint::Checkpoint(const std::string& path) try
   out_of_own_memory("checkpoint", path);
 }
 
+int64_t Checkpoint::tensor_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : content_.tensors) bytes += static_cast<int64_t>(tensor.bytes());
+  return bytes;
+}
+
 /// What a restore will do, and what speaks against it.
 struct Checkpoint::Plan {
   StagedCopies copies;

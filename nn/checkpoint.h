@@ -34,7 +34,11 @@ class Checkpoint {
   /** @throws IoError when the file cannot be read or is no checkpoint. */
   explicit Checkpoint(const std::string& path);
 
+  /** @brief As the constructor was given it. */
+  const std::string& path() const { return path_; }
   int64_t step() const { return step_; }
+  /** @brief Of all tensors in the file. */
+  int64_t tensor_bytes() const;
   /** @brief What the saver gave as metadata. */
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 

@@ -75,7 +75,7 @@ Score linear_score(const ImageData& data, uint64_t seed) {
 Trainer::Trainer(const Options& options, const ImageData& data)
     : options_(options),
       data_(data),
-      model_(data.classes(), seeded(options)),
+      model_(make_model(options, [&] { return ResNet(data.classes(), seeded(options)); })),
       pruning_(model_),
       layouts_(model_),
       schedule_of_pruning_{.steps = options.steps, .prune = options.prune},

@@ -42,13 +42,15 @@ void Line::add_model(Options& o) {
   add("--rate", o.rate, "samples a second, which sound is brought to", "Features")
       ->check(in_range(4000, 192000));
   add("--mels", o.mels, "filters", "Features")->check(in_range(1, 512));
-  add("--window", o.window, "seconds of a frame", "Features");
-  add("--hop", o.hop, "seconds from a frame to the next", "Features");
+  const CLI::Validator seconds = in_range(0.0, 10.0);
+  add("--window", o.window, "seconds of a frame", "Features")->check(seconds);
+  add("--hop", o.hop, "seconds from a frame to the next", "Features")->check(seconds);
   add("--stack", o.stack, "frames the model reads at a time", "Features")->check(in_range(1, 64));
 }
 
 void Line::add_data(Options& o) {
-  add("--max-seconds", o.max_seconds, "longer recordings are left out", "Data");
+  add("--max-seconds", o.max_seconds, "longer recordings are left out", "Data")
+      ->check(in_range(0.0, 86400.0));
   add("--held-out", o.held_out, "share of the texts that are never trained on", "Data")
       ->check(in_range(0.0, 0.9));
   add("--batch", o.batch, "recordings a step", "Data")->check(in_range(1, 1 << 20));

@@ -1,6 +1,7 @@
 #include <bs/examples/rnnt_lstm/stream.h>
 #include <bs/examples/support/interrupt.h>
 #include <bs/examples/support/program.h>
+#include <bs/examples/support/resume.h>
 
 #include <algorithm>
 #include <chrono>
@@ -43,7 +44,8 @@ data::Alphabet alphabet_of(const nn::Checkpoint& checkpoint) {
 }  // namespace
 
 int stream(const Options& options, std::span<const float> samples) {
-  Recogniser recogniser(options, alphabet_of(*options.resume));
+  const data::Alphabet alphabet = alphabet_of(*options.resume);
+  Recogniser recogniser = make_model(options, [&] { return Recogniser(options, alphabet); });
   optim::Ema average(recogniser, options.ema);
   options.resume->restore({.model = &recogniser, .average = &average});
   const optim::AverageScope averages(average);

@@ -81,7 +81,7 @@ Tensor tensor_of(const data::Frames& frames) {
 Trainer::Trainer(const Options& options, const Corpus& corpus)
     : options_(options),
       corpus_(corpus),
-      recogniser_(options, corpus.alphabet()),
+      recogniser_(make_model(options, [&] { return Recogniser(options, corpus.alphabet()); })),
       optimizer_(make_optimizer(options, recogniser_)),
       average_(recogniser_, options.ema),
       schedule_{.highest = options.learning_rate,

@@ -1,6 +1,8 @@
 #include <bs/examples/sparse_transformer/options.h>
 #include <bs/examples/support/command_line.h>
 
+#include <algorithm>
+
 namespace bs::example {
 namespace {
 
@@ -78,12 +80,33 @@ void Line::add_sample(Options& o) {
   add("--prompt", o.prompt, "how the sample begins", "Sample");
 }
 
+/// Blocks that a row of a pattern keeps at most.
+int64_t most_kept(const PatternOptions& o, int64_t rows) {
+  const int64_t global = o.global_blocks;
+  if (o.name == "fixed") return o.local_blocks + (rows / o.local_blocks + 1) * global;
+  if (o.name == "strided") return 2 * int64_t{o.stride} + rows / o.stride;
+  if (o.name == "bigbird") return o.window_blocks + global + o.random_blocks;
+  if (o.name == "longformer") return o.window_blocks + global;
+  return o.name == "sliding" ? o.window_blocks : rows;
+}
+
+/// A list of blocks grows with the square of the context, while a file grows with the context.
+void check_pattern(const Options& o) {
+  constexpr int64_t most = 1 << 24;
+  const int64_t rows = o.context / o.pattern.block, heads = o.pattern.per_head ? o.heads : 1;
+  const int64_t blocks = heads * rows * std::min(rows, most_kept(o.pattern, rows));
+  if (blocks > most)
+    BS_THROW(UsageError, "--pattern {} may keep {} blocks at --context {}, over {}; --block is {}",
+             o.pattern.name, blocks, o.context, most, o.pattern.block);
+}
+
 void check(const Options& o) {
   if (o.width % (8 * o.heads) != 0)
     BS_THROW(UsageError, "--width {} is not a multiple of 8 x --heads {}", o.width, o.heads);
   if (o.context % o.pattern.block != 0)
     BS_THROW(UsageError, "--context {} is not a multiple of --block {}", o.context,
              o.pattern.block);
+  check_pattern(o);
   if (!(o.learning_rate > 0)) BS_THROW(UsageError, "--lr {} is not positive", o.learning_rate);
   if (o.generate > 0 && o.prompt.empty())
     throw UsageError("--prompt is empty: a sample begins with at least one byte");

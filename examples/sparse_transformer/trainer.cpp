@@ -62,7 +62,7 @@ Text::Text(const data::TextDataset& all, const Options& options)
 Trainer::Trainer(const Options& options, const Text& text)
     : options_(options),
       text_(text),
-      model_(model_options(options)),
+      model_(make_model(options, [&] { return nn::SparseTransformer(model_options(options)); })),
       optimizer_(optim::decay_groups(model_, {.beta2 = 0.95, .weight_decay = weight_decay})),
       schedule_{.highest = options.learning_rate,
                 .lowest = options.learning_rate / 10,

@@ -9,11 +9,14 @@
 namespace bs::example {
 namespace {
 
-constexpr const char* fixed_groups[] = {"Model", "Pattern", "Features", "Data"};
+constexpr const char* shape_groups[] = {"Model", "Pattern", "Features"};
 constexpr const char* run_group = "Run";
 
+bool shapes_model(const CLI::Option& option) {
+  return std::ranges::find(shape_groups, option.get_group()) != std::end(shape_groups);
+}
 bool is_fixed(const CLI::Option& option) {
-  return std::ranges::find(fixed_groups, option.get_group()) != std::end(fixed_groups);
+  return shapes_model(option) || option.get_group() == "Data";
 }
 bool is_kept(const CLI::Option& option) {
   return is_fixed(option) || option.get_group() == "Training" || option.get_group() == "Sample";
@@ -132,6 +135,10 @@ void CommandLine::keep() {
   for (const CLI::Option* option : app.get_options())
     if (is_kept(*option)) options_.kept[option->get_name()] = escaped(text_of(*option));
   options_.kept["--dtype"] = to_string(options_.dtype);  // `auto` may mean another on resuming
+  options_.shape.clear();
+  for (const CLI::Option* option : app.get_options())
+    if (shapes_model(*option))
+      options_.shape += " " + option->get_name() + " " + options_.kept[option->get_name()];
 }
 
 void check_graph(const RunOptions& options) {

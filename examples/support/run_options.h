@@ -22,6 +22,7 @@ struct RunOptions {
   bool smoke = false;
   /** Name and text of every option that a later --resume takes over; always UTF-8. */
   std::map<std::string, std::string> kept;
+  std::string shape;  ///< those of `kept` that the model's size follows, as words
 };
 
 /** @brief The command line is wrong; the text is one line for the user. */

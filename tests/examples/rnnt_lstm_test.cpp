@@ -2,6 +2,7 @@
 #include <bs/examples/rnnt_lstm/audio.h>
 #include <bs/examples/rnnt_lstm/corpus.h>
 #include <bs/examples/rnnt_lstm/stream.h>
+#include <bs/lib/peak_memory.h>
 #include <bs/lib/safetensors.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
@@ -290,4 +291,46 @@ TEST_CASE("stream: an alphabet of a checkpoint is what anybody may have written"
       heard("aa"), "--resume: the checkpoint is none of a recogniser: alphabet: 'a' comes twice",
       UsageError);
   CHECK_THROWS_AS(heard(letters + "z"), Error);
+}
+
+TEST_CASE("stream: a checkpoint asks for a model of its own size") {
+  const test::Scratch scratch;
+  const std::string path = scratch / "c", sound = scratch / "a.wav";
+  test::write_file(sound, wav(8000, 1, std::vector<int16_t>(8000, 1000)));
+  const auto refusal = [&](const std::string& name, const std::string& value) {
+    nn::save_checkpoint(path, {.step = 1, .metadata = {{name, value}, {"alphabet", "abc"}}});
+    std::vector<std::string> words{"rnnt_lstm", "--device", "cpu", "--resume",
+                                   path,        "--stream", sound};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    const PeakMemory peak(Device::cpu());
+    std::string text = "no error";
+    try {
+      Options options;
+      parse_options(static_cast<int>(arguments.size()), arguments.data(), options);
+      stream(options, read_audio(sound, options.rate));
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    CHECK(peak.bytes() <= int64_t{64} << 20);
+    return text;
+  };
+  for (const char* name : {"--encoder", "--prediction", "--joint"}) {
+    const std::string text = refusal(name, "65536");
+    CHECK_MESSAGE(text.starts_with("checkpoint: " + path + " has 0 bytes of tensors"), text);
+    CHECK_MESSAGE(text.find(std::string(" ") + name + " 65536") != std::string::npos, text);
+  }
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--encoder", "-1"},
+                                                        {"--joint", "9223372036854775808"},
+                                                        {"--mels", "nan"},
+                                                        {"--window", "1e300"},
+                                                        {"--window", "nan"},
+                                                        {"--hop", "-0.01"},
+                                                        {"--max-seconds", "nan"},
+                                                        {"--dropout", "nan"},
+                                                        {"--lr", "nan"}}) {
+    const std::string text = refusal(name, value);
+    CHECK_MESSAGE(text.starts_with(name), text);
+  }
 }

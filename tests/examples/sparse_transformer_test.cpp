@@ -1,6 +1,9 @@
 #include <bs/examples/sparse_transformer/bigram.h>
 #include <bs/examples/sparse_transformer/options.h>
 #include <bs/examples/sparse_transformer/pattern.h>
+#include <bs/examples/sparse_transformer/trainer.h>
+#include <bs/kernels/fill.h>
+#include <bs/lib/peak_memory.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
@@ -125,10 +128,12 @@ TEST_CASE("options: a prompt of any bytes comes back from a checkpoint as it was
 
 TEST_CASE("options: what a checkpoint keeps is checked as the command line is") {
   const test::Scratch scratch;
-  const std::map<std::string, std::string> wrong{{"--width", "-8"},      {"--layers", "100000000"},
-                                                 {"--steps", "many"},    {"--dtype", "i7"},
-                                                 {"--data", "/no/such"}, {"--temperature", "nan"},
-                                                 {"--pattern", "../"},   {"--prompt", "bytes:"}};
+  const std::map<std::string, std::string> wrong{
+      {"--width", "-8"},    {"--layers", "100000000"}, {"--steps", "many"},
+      {"--dtype", "i7"},    {"--data", "/no/such"},    {"--temperature", "nan"},
+      {"--pattern", "../"}, {"--prompt", "bytes:"},    {"--heads", "99999999999"},
+      {"--lr", "nan"},      {"--batch", "-1"},         {"--density", "nan"},
+      {"--context", "1e99"}};
   for (const auto& [name, value] : wrong) {
     std::map<std::string, std::string> kept{{"--data", text_file}};
     kept[name] = value;
@@ -137,6 +142,57 @@ TEST_CASE("options: what a checkpoint keeps is checked as the command line is") 
     CAPTURE(name);
     CHECK_MESSAGE(text.find(name) != std::string::npos, text);
   }
+}
+
+TEST_CASE("options: a checkpoint asks for a model of its own size") {
+  const test::Scratch scratch;
+  const std::string path = scratch / "c", data = scratch / "text";
+  test::write_file(data, std::string(200'000, 'x'));
+  const auto refusal = [&](std::map<std::string, std::string> kept) {
+    kept.insert({{"--data", data}, {"--context", "64"}, {"--batch", "1"}});
+    nn::save_checkpoint(path, {.step = 1, .metadata = kept});
+    const Options options = parse({"--resume", path, "--device", "cpu"});
+    const Text text(data::TextDataset::read(data), options);
+    const PeakMemory peak(Device::cpu());
+    std::string refused = "no error";
+    try {
+      const Trainer trainer(options, text);
+    } catch (const Error& error) {
+      refused = error.what();
+    }
+    CHECK(peak.bytes() <= int64_t{64} << 20);
+    return refused;
+  };
+  for (const auto& [name, value] : std::map<std::string, std::string>{
+           {"--width", "65536"}, {"--layers", "1000"}, {"--context", "8192"}}) {
+    CAPTURE(name);
+    std::map<std::string, std::string> kept{{name, value}};
+    if (name == "--context") kept["--width"] = "8192", kept["--heads"] = "1";
+    const std::string text = refusal(kept);
+    CHECK_MESSAGE(text.starts_with("checkpoint: " + path + " has 0 bytes of tensors"), text);
+    CHECK_MESSAGE(text.find(" " + name + " " + value) != std::string::npos, text);
+  }
+  CHECK(refusal({}).find("is not what the checkpoint was trained on") != std::string::npos);
+  // The limit ends with the model.
+  CHECK(zeros({int64_t{80} << 20}, u8).numel() == int64_t{80} << 20);
+}
+
+TEST_CASE("options: a pattern whose list of blocks is too long is refused before it is made") {
+  for (const char* name : {"dense", "random", "fixed", "strided"}) {
+    std::vector<std::string> words{"--data",          text_file, "--context",      "1048576",
+                                   "--block",         "8",       "--pattern",      name,
+                                   "--stride",        "1",       "--local-blocks", "1",
+                                   "--global-blocks", "1"};
+    CAPTURE(name);
+    CHECK(usage_error(words) ==
+          format("--pattern {} may keep 17179869184 blocks at --context 1048576, over 16777216; "
+                 "--block is 8",
+                 name));
+  }
+  for (const char* name : {"sliding", "bigbird", "longformer", "fixed", "strided"})
+    CHECK(parse({"--data", text_file, "--context", "1048576", "--block", "128", "--pattern", name,
+                 "--stride", "64", "--local-blocks", "64"})
+              .pattern.name == name);
 }
 
 TEST_CASE("options: each mistake gets one line") {

@@ -106,7 +106,11 @@ TEST_CASE("checkpoint: a model alone, out of a whole run") {
   fill(run.model.weight.data(), 0.5);
   nn::save_checkpoint(folder / "run", run.state());
   Model model;
-  nn::Checkpoint(folder / "run").restore({.model = &model});
+  const nn::Checkpoint checkpoint(folder / "run");
+  CHECK(checkpoint.path() == folder / "run");
+  // Twelve numbers of the model's, of its optimiser's and of its averages, and a count.
+  CHECK(checkpoint.tensor_bytes() == 3 * 12 * 4 + 8);
+  checkpoint.restore({.model = &model});
   CHECK(values(model.weight.data()) == Values(6, 0.5));
 }
 

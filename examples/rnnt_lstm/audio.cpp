@@ -9,6 +9,13 @@
 #include <memory>
 
 namespace bs::example {
+namespace {
+
+/// Samples that a file may become, before and after its rate is changed. Speech takes a byte for at
+/// most 64, in any format; silence next to nothing, so half an hour of it is always taken.
+int64_t most_samples(int64_t bytes) { return std::max(int64_t{1} << 24, 256 * bytes); }
+
+}  // namespace
 
 std::vector<float> read_audio(const std::string& path, int64_t rate) {
   // Refuses pipes and devices, on which sf_open would wait. It opens by name itself: what has no
@@ -23,13 +30,21 @@ std::vector<float> read_audio(const std::string& path, int64_t rate) {
     BS_THROW(IoError, "{}: {} samples a second are not from {} to {}", path, info.samplerate,
              slowest, fastest);
   const auto channels = static_cast<size_t>(info.channels);
+  const int64_t most = most_samples(regular.size());
+  const double stretched =
+      std::max(1.0, static_cast<double>(rate) / static_cast<double>(info.samplerate));
   std::vector<float> buffer(4096 * channels), mono;
-  for (sf_count_t frames; (frames = sf_readf_float(file.get(), buffer.data(), 4096)) > 0;)
+  for (sf_count_t frames; (frames = sf_readf_float(file.get(), buffer.data(), 4096)) > 0;) {
+    // The header's count of them is not trusted.
+    if (static_cast<double>(mono.size() + static_cast<size_t>(frames)) * stretched >
+        static_cast<double>(most))
+      BS_THROW(IoError, "{}: its {} bytes become more than {} samples", path, regular.size(), most);
     for (size_t i = 0; i < static_cast<size_t>(frames); ++i) {
       float sum = 0;
       for (size_t c = 0; c < channels; ++c) sum += buffer[i * channels + c];
       mono.push_back(sum / static_cast<float>(channels));
     }
+  }
   if (sf_error(file.get()) != SF_ERR_NO_ERROR)
     BS_THROW(IoError, "{}: {}", path, sf_strerror(file.get()));
   if (!std::ranges::all_of(mono, [](float x) { return std::isfinite(x); }))

@@ -2,11 +2,13 @@
 #include <bs/examples/rnnt_lstm/audio.h>
 #include <bs/examples/rnnt_lstm/corpus.h>
 #include <bs/examples/rnnt_lstm/stream.h>
+#include <bs/lib/file.h>
 #include <bs/lib/peak_memory.h>
 #include <bs/lib/safetensors.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sndfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -149,6 +151,34 @@ TEST_CASE("audio: a header that lies, and samples that are no numbers") {
   }
   test::write_file(path, wav(16000, 1, {}));
   CHECK(read_audio(path, 16000).empty());
+}
+
+TEST_CASE("audio: a small file cannot become hours of sound") {
+  const test::Scratch scratch;
+  const std::string path = scratch / "silence.flac";
+  const auto write = [&](int rate, int64_t samples) {
+    SF_INFO info = {};
+    info.samplerate = rate, info.channels = 1, info.format = SF_FORMAT_FLAC | SF_FORMAT_PCM_16;
+    SNDFILE* const file = sf_open(path.c_str(), SFM_WRITE, &info);
+    REQUIRE(file != nullptr);
+    const std::vector<int16_t> silence(static_cast<size_t>(samples));
+    CHECK(sf_write_short(file, silence.data(), samples) == samples);
+    sf_close(file);
+  };
+  constexpr int64_t most = 1 << 24;
+  const auto refusal = [&] {
+    return format("{}: its {} bytes become more than {} samples", path, InputFile(path).size(),
+                  most);
+  };
+  write(8000, most);
+  CHECK(InputFile(path).size() < 100'000);
+  CHECK(read_audio(path, 8000).size() == most);
+  CHECK_THROWS_WITH_AS(read_audio(path, 8001), refusal().c_str(), IoError);
+  write(8000, most + 1);
+  CHECK_THROWS_WITH_AS(read_audio(path, 8000), refusal().c_str(), IoError);
+  CHECK_THROWS_WITH_AS(read_audio(path, 4000), refusal().c_str(), IoError);
+  write(1000, 100'000);
+  CHECK_THROWS_WITH_AS(read_audio(path, 192'000), refusal().c_str(), IoError);
 }
 
 TEST_CASE("audio: pipes, devices, sockets and folders are refused without waiting") {

@@ -1,5 +1,6 @@
 #pragma once
-/** @file Labelled images in memory, batches of them, and what augments them. */
+/** @file Batches of labelled images, and what augments them. */
+#include <bs/examples/image_classifier/labelled_images.h>
 #include <bs/examples/image_classifier/options.h>
 #include <bs/lib/tensor.h>
 
@@ -8,16 +9,6 @@
 #include <vector>
 
 namespace bs::example {
-
-/** @brief Grey images of one size, row by row, 0 for paper and 1 for ink, and their classes. */
-struct Images {
-  int64_t size = 0;  ///< pixels a side
-  std::vector<float> pixels;
-  std::vector<int64_t> classes;
-
-  int64_t count() const { return static_cast<int64_t>(classes.size()); }
-  const float* image(int64_t i) const { return pixels.data() + i * size * size; }
-};
 
 /** @brief What a run learns from, and what it is measured by. */
 struct ImageData {

@@ -4,7 +4,17 @@
 
 #include <CLI/CLI.hpp>
 
+#include <concepts>
+#include <string>
+
 namespace bs::example {
+
+/// Validators that say nothing in --help: there a type and a default are enough.
+inline CLI::Validator silent(CLI::Validator validator) { return validator.description(""); }
+/// CLI11 takes an empty word for the number 0, also where a list of numbers has none.
+inline CLI::Validator not_empty() {
+  return CLI::Validator([](const std::string& text) { return text.empty() ? "is empty" : ""; }, "");
+}
 
 /** @brief A parser whose options stand in groups: those of "Model", "Pattern", "Features" and
  *  "Data" shape the weights or the order of the data, so a checkpoint fixes them; those of
@@ -19,7 +29,8 @@ class CommandLine {
 
   template <class T>
   CLI::Option* add(const char* name, T& value, const char* help, const char* group) {
-    return app.add_option(name, value, help)->capture_default_str()->group(group);
+    CLI::Option* option = app.add_option(name, value, help)->capture_default_str()->group(group);
+    return std::same_as<T, std::string> ? option : option->check(not_empty());
   }
   CLI::Option* add_flag(const char* name, bool& value, const char* help, const char* group) {
     return app.add_flag(name, value, help)->group(group);
@@ -44,8 +55,6 @@ class CommandLine {
   std::string dtype_ = "auto", device_ = "auto", resume_path_;
 };
 
-/// Validators that say nothing in --help: there a type and a default are enough.
-inline CLI::Validator silent(CLI::Validator validator) { return validator.description(""); }
 /// Unlike CLI::Range this refuses NaN too.
 template <class T>
 CLI::Validator in_range(T low, T high) {

@@ -206,6 +206,8 @@ TEST_CASE("options: each mistake gets one line") {
   CHECK(contains(usage_error({"--data", text_file, "--block", "48"}), "--block"));
   CHECK(contains(usage_error({"--data", text_file, "--colour", "red"}), "--colour"));
   CHECK(contains(usage_error({"--data", text_file, "--device", "tpu"}), "tpu"));
+  for (const char* name : {"--block", "--heads", "--seed", "--lr", "--density", "--top-k"})
+    CHECK(usage_error({"--data", text_file, name, ""}).starts_with(std::string(name) + ": "));
   CHECK(usage_error({"--data", text_file, "--width", "100"}) ==
         "--width 100 is not a multiple of 8 x --heads 4");
   CHECK(usage_error({"--data", text_file, "--context", "100"}) ==

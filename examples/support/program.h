@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 
 namespace bs::example {
@@ -56,6 +57,9 @@ int run_program(const char* name, const Work& work) {
     std::fprintf(stderr, "%s: %s (--help lists the options)\n", name,
                  printable(error.what()).c_str());
     return wrong_usage;
+  } catch (const std::bad_alloc&) {  // whose text tells a user nothing
+    std::fprintf(stderr, "%s: the host has no memory left\n", name);
+    return failed;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", name, printable(error.what()).c_str());
     return failed;

@@ -7,11 +7,14 @@
 #include <bs/tests/support/decimal_comma.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
+#include <stdexcept>
 
 using namespace bs;
 using namespace bs::example;
@@ -24,6 +27,28 @@ TEST_CASE("printable: no control character reaches a terminal") {
                   "2J") == "?2J");  // U+009B begins a command as ESC [ does
   CHECK(printable("caf\xc3\xa9 \xc2\xa0 \xe2\x80\x9c") == "caf\xc3\xa9 \xc2\xa0 \xe2\x80\x9c");
   CHECK(printable("\xc2") == "\xc2");
+}
+
+TEST_CASE("run_program: what ends a program is a status and a line") {
+  const test::Scratch scratch;
+  // The status of a program that throws `error`, and what it says.
+  const auto told = [&](const auto& error) {
+    std::fflush(stderr);
+    const int before = ::dup(STDERR_FILENO);
+    const int file = ::open((scratch / "err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(file, STDERR_FILENO);
+    const int status = run_program("program", [&]() -> int { throw error; });
+    ::dup2(before, STDERR_FILENO);
+    ::close(before);
+    ::close(file);
+    return std::to_string(status) + " " + test::read_file(scratch / "err");
+  };
+  CHECK(told(UsageError("--data x")) == "2 program: --data x (--help lists the options)\n");
+  CHECK(told(Diverged("a loss")) == "3 program: a loss\n");
+  CHECK(told(IoError("a\x1b file")) == "1 program: a? file\n");
+  CHECK(told(OutOfMemory("8 bytes")) == "1 program: 8 bytes\n");
+  CHECK(told(std::bad_alloc()) == "1 program: the host has no memory left\n");
+  CHECK(told(std::length_error("vector")) == "1 program: vector\n");
 }
 
 TEST_CASE("history: goes on after a step and drops what came later") {

@@ -51,6 +51,9 @@ void check(const Options& o) {
   const int block = o.is_sparse() ? o.block : 8;
   if (o.width % block != 0)
     BS_THROW(UsageError, "--width {} is not a multiple of {}", o.width, block);
+  constexpr int64_t most = 1 << 28;  // a step's tensors follow them, and no file bounds them
+  if (o.batch * o.size * o.size > most)
+    BS_THROW(UsageError, "--batch {} of --size {} is over {} pixels a step", o.batch, o.size, most);
   if (!(o.learning_rate > 0)) BS_THROW(UsageError, "--lr {} is not positive", o.learning_rate);
   check_graph(o);
   if (o.data.empty() && !o.smoke) throw UsageError("--data FOLDER is needed: the fonts to learn");

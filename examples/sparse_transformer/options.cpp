@@ -100,6 +100,14 @@ void check_pattern(const Options& o) {
              o.pattern.name, blocks, o.context, most, o.pattern.block);
 }
 
+/// A step's tensors follow the batch, which a checkpoint sets too and no file bounds.
+void check_batch(const Options& o) {
+  constexpr int64_t most = 1 << 26;  // of which the logits alone are 32 GiB in bf16
+  if (int64_t{o.batch} * o.context > most)
+    BS_THROW(UsageError, "--batch {} at --context {} is over {} bytes of text a step", o.batch,
+             o.context, most);
+}
+
 void check(const Options& o) {
   if (o.width % (8 * o.heads) != 0)
     BS_THROW(UsageError, "--width {} is not a multiple of 8 x --heads {}", o.width, o.heads);
@@ -107,6 +115,7 @@ void check(const Options& o) {
     BS_THROW(UsageError, "--context {} is not a multiple of --block {}", o.context,
              o.pattern.block);
   check_pattern(o);
+  check_batch(o);
   if (!(o.learning_rate > 0)) BS_THROW(UsageError, "--lr {} is not positive", o.learning_rate);
   if (o.generate > 0 && o.prompt.empty())
     throw UsageError("--prompt is empty: a sample begins with at least one byte");

@@ -9,6 +9,7 @@ grep -q -e --prune help || fail "--help does not list --prune" help
 mkdir empty
 expect_usage_error --data --data /no/such/folder
 expect_usage_error --data --data empty
+expect_usage_error '--batch 1048576 of --size 256' --data empty --batch 1048576 --size 256
 expect_usage_error --depth --data empty --depth 9
 expect_usage_error --width --data empty --width 12
 expect_usage_error --width --data empty --model sparse --block 16 --width 24

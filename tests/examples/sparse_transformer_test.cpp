@@ -210,6 +210,8 @@ TEST_CASE("options: each mistake gets one line") {
     CHECK(usage_error({"--data", text_file, name, ""}).starts_with(std::string(name) + ": "));
   CHECK(usage_error({"--data", text_file, "--width", "100"}) ==
         "--width 100 is not a multiple of 8 x --heads 4");
+  CHECK(usage_error({"--data", text_file, "--batch", "1000000"}) ==
+        "--batch 1000000 at --context 256 is over 67108864 bytes of text a step");
   CHECK(usage_error({"--data", text_file, "--context", "100"}) ==
         "--context 100 is not a multiple of --block 32");
 }

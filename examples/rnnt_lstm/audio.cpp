@@ -15,6 +15,11 @@ namespace {
 /// most 64, in any format; silence next to nothing, so half an hour of it is always taken.
 int64_t most_samples(int64_t bytes) { return std::max(int64_t{1} << 24, 256 * bytes); }
 
+void check_finite(const std::string& path, const std::vector<float>& samples) {
+  if (!std::ranges::all_of(samples, [](float x) { return std::isfinite(x); }))
+    BS_THROW(IoError, "{}: a sample is not finite", path);
+}
+
 }  // namespace
 
 std::vector<float> read_audio(const std::string& path, int64_t rate) {
@@ -47,9 +52,10 @@ std::vector<float> read_audio(const std::string& path, int64_t rate) {
   }
   if (sf_error(file.get()) != SF_ERR_NO_ERROR)
     BS_THROW(IoError, "{}: {}", path, sf_strerror(file.get()));
-  if (!std::ranges::all_of(mono, [](float x) { return std::isfinite(x); }))
-    BS_THROW(IoError, "{}: a sample is not finite", path);
-  return data::resample(mono, info.samplerate, rate);
+  check_finite(path, mono);
+  std::vector<float> samples = data::resample(mono, info.samplerate, rate);
+  check_finite(path, samples);  // between large numbers there are larger ones
+  return samples;
 }
 
 }  // namespace bs::example

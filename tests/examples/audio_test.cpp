@@ -92,6 +92,15 @@ TEST_CASE("audio: a header that lies, and samples that are no numbers") {
     floats.replace(44 + 400, sizeof bad, reinterpret_cast<const char*>(&bad), sizeof bad);
     CHECK(text_of(floats) == path + ": a sample is not finite");
   }
+  // Numbers, but between them another rate finds larger ones.
+  std::string floats = wav(8000, 1, samples);
+  floats[20] = 3;
+  floats[34] = 32;
+  for (size_t at = 44; at < floats.size(); at += sizeof(float)) {
+    const float large = at / 16 % 2 == 0 ? 3.4e38F : -3.4e38F;
+    floats.replace(at, sizeof large, reinterpret_cast<const char*>(&large), sizeof large);
+  }
+  CHECK(text_of(floats) == path + ": a sample is not finite");
   test::write_file(path, wav(16000, 1, {}));
   CHECK(read_audio(path, 16000).empty());
 }

@@ -31,13 +31,10 @@ function(bs_add_room room)
                         INSTALL_RPATH $ORIGIN INSTALL_RPATH_USE_LINK_PATH ON)
   if(BS_WITH_CUDA)
     # One runtime for all rooms: with a static one each shared library would have its own.
-    set(cudart CUDA::cudart_static)
-    if(BUILD_SHARED_LIBS)
-      set(cudart CUDA::cudart)
-    endif()
+    set(cudart $<BUILD_INTERFACE:CUDA::cudart$<$<NOT:$<BOOL:${BUILD_SHARED_LIBS}>>:_static>>)
+    list(APPEND cudart $<INSTALL_INTERFACE:bs::cudart>)  # which bsConfig.cmake makes
     target_compile_definitions(bs_${room} PUBLIC BS_WITH_CUDA=1)
-    target_link_libraries(bs_${room} PUBLIC ${cudart} CUDA::cublas CUDA::cublasLt
-                                            CUDA::nvrtc)
+    target_link_libraries(bs_${room} PUBLIC ${cudart})
     # Template and internal-linkage device code is only ever used inside its own file.
     set_target_properties(bs_${room} PROPERTIES CUDA_SEPARABLE_COMPILATION OFF)
   endif()

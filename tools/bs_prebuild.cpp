@@ -8,6 +8,7 @@
 #include <bs/kernels/cuda/gpu_measure.h>
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/lib/cuda/jit_cache.h>
+#include <bs/lib/cuda/loaded.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
@@ -174,6 +175,7 @@ int main(int argc, char** argv) try {
     print_gpus();
     return 0;
   }
+  nvrtc();  // one error where it is not there, not one of each kernel
   const auto start = std::chrono::steady_clock::now();
   const std::vector<jit::Recorded> all = wanted(o);
   const int failed = build(all, o);

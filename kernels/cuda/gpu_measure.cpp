@@ -102,7 +102,7 @@ class Bench {
 void multiply(const Bench& bench, bool half) {
   const float one = 1, zero = 0;
   const cudaDataType_t type = half ? CUDA_R_16BF : CUDA_R_32F;
-  BS_CUBLAS_CHECK(cublasGemmEx(
+  BS_CUBLAS_CHECK(cublas().gemm(
       cublas_handle(bench.stream()), CUBLAS_OP_T, CUBLAS_OP_N, side, side, side, &one, bench.at(0),
       type, side, bench.at(matrix_bytes), type, side, &zero, bench.at(2 * matrix_bytes), type, side,
       half ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_GEMM_DEFAULT));

@@ -9,7 +9,7 @@ namespace bs::cuda {
 
 void check(cublasStatus_t status, const char* call, const char* file, int line) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  BS_THROW(CudaError, "{}: {} ({}:{})", call, cublasGetStatusString(status), file, line);
+  BS_THROW(CudaError, "{}: {} ({}:{})", call, cublas().status_string(status), file, line);
 }
 
 namespace {
@@ -17,31 +17,31 @@ namespace {
 constexpr size_t blas_workspace = size_t{32} << 20;
 
 struct Handles {
-  std::map<int, cublasHandle_t> cublas;
+  std::map<int, cublasHandle_t> of_device;
   ~Handles() {
-    for (auto& [device, handle] : cublas) cublasDestroy(handle);
+    for (auto& [device, handle] : of_device) cublas().destroy(handle);
   }
 };
 thread_local Handles handles;
 }  // namespace
 
 cublasHandle_t cublas_handle(Stream stream) {
-  cublasHandle_t& handle = handles.cublas[stream.device().index()];
+  cublasHandle_t& handle = handles.of_device[stream.device().index()];
   if (!handle) {
     const DeviceGuard guard(stream.device());
-    BS_CUBLAS_CHECK(cublasCreate(&handle));
+    BS_CUBLAS_CHECK(cublas().create(&handle));
     // The default keeps f32 in f32, TF32 being asked for explicitly, and lets 16-bit types use the
     // tensor cores; partial sums of theirs must not be rounded to 16 bits on the way.
     constexpr unsigned mode =
         unsigned{CUBLAS_DEFAULT_MATH} | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-    BS_CUBLAS_CHECK(cublasSetMathMode(handle, static_cast<cublasMath_t>(mode)));
+    BS_CUBLAS_CHECK(cublas().set_math_mode(handle, static_cast<cublasMath_t>(mode)));
   }
-  BS_CUBLAS_CHECK(cublasSetStream(handle, static_cast<cudaStream_t>(stream.handle())));
+  BS_CUBLAS_CHECK(cublas().set_stream(handle, static_cast<cudaStream_t>(stream.handle())));
   // Its own workspace is the handle's, which other work uses beside a graph, or memory that the
   // graph would take anew at each replay.
   if (Recording* recording = Recording::current(stream.device()); recording && is_captured(stream))
     BS_CUBLAS_CHECK(
-        cublasSetWorkspace(handle, recording->workspace(blas_workspace), blas_workspace));
+        cublas().set_workspace(handle, recording->workspace(blas_workspace), blas_workspace));
   return handle;
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 /** @file Library handles, one a thread and device, set to the current stream when asked for. */
+#include <bs/lib/cuda/loaded.h>
 #include <bs/lib/stream.h>
-#include <cublasLt.h>
-#include <cublas_v2.h>
 
 namespace bs::cuda {
 

@@ -1,6 +1,6 @@
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/cuda/jit_cache.h>
-#include <nvrtc.h>
+#include <bs/lib/cuda/loaded.h>
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +12,7 @@ namespace {
 
 void check(nvrtcResult status, const char* call) {
   if (status != NVRTC_SUCCESS)
-    BS_THROW(CudaError, "jit: {}: {}", call, nvrtcGetErrorString(status));
+    BS_THROW(CudaError, "jit: {}: {}", call, nvrtc().error_string(status));
 }
 #define BS_NVRTC_CHECK(call) check((call), #call)
 
@@ -27,11 +27,11 @@ class Program {
     std::vector<const char*> name_pointers, text_pointers;
     for (const std::string& name : names) name_pointers.push_back(name.c_str());
     for (const std::string& text : texts) text_pointers.push_back(text.c_str());
-    BS_NVRTC_CHECK(nvrtcCreateProgram(&program_, source.code.c_str(), (source.name + ".cu").c_str(),
-                                      static_cast<int>(names.size()), text_pointers.data(),
-                                      name_pointers.data()));
+    BS_NVRTC_CHECK(nvrtc().create(&program_, source.code.c_str(), (source.name + ".cu").c_str(),
+                                  static_cast<int>(names.size()), text_pointers.data(),
+                                  name_pointers.data()));
   }
-  ~Program() { nvrtcDestroyProgram(&program_); }
+  ~Program() { nvrtc().destroy(&program_); }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
@@ -40,16 +40,16 @@ class Program {
     pointers.reserve(options.size());
     for (const std::string& option : options) pointers.push_back(option.c_str());
     const nvrtcResult status =
-        nvrtcCompileProgram(program_, static_cast<int>(pointers.size()), pointers.data());
+        nvrtc().compile(program_, static_cast<int>(pointers.size()), pointers.data());
     if (status != NVRTC_ERROR_COMPILATION) BS_NVRTC_CHECK(status);
     return status == NVRTC_SUCCESS;
   }
 
   std::string log() const {
     size_t bytes = 0;
-    BS_NVRTC_CHECK(nvrtcGetProgramLogSize(program_, &bytes));
+    BS_NVRTC_CHECK(nvrtc().log_size(program_, &bytes));
     std::string text(bytes, '\0');
-    BS_NVRTC_CHECK(nvrtcGetProgramLog(program_, text.data()));
+    BS_NVRTC_CHECK(nvrtc().log(program_, text.data()));
     // The same kernel has the same log, however long ptxas took this time.
     const size_t time = text.find("ptxas info    : Compile time");
     if (time != std::string::npos) text.erase(time, text.find('\n', time) - time);
@@ -59,9 +59,9 @@ class Program {
 
   std::string cubin() const {
     size_t bytes = 0;
-    BS_NVRTC_CHECK(nvrtcGetCUBINSize(program_, &bytes));
+    BS_NVRTC_CHECK(nvrtc().cubin_size(program_, &bytes));
     std::string image(bytes, '\0');
-    BS_NVRTC_CHECK(nvrtcGetCUBIN(program_, image.data()));
+    BS_NVRTC_CHECK(nvrtc().cubin(program_, image.data()));
     return image;
   }
 
@@ -124,9 +124,9 @@ std::string lines_spoken_of(const Source& source, std::string_view log) {
 
 std::vector<int> known_architectures() {
   int count = 0;
-  BS_NVRTC_CHECK(nvrtcGetNumSupportedArchs(&count));
+  BS_NVRTC_CHECK(nvrtc().count_architectures(&count));
   std::vector<int> known(static_cast<size_t>(count));
-  BS_NVRTC_CHECK(nvrtcGetSupportedArchs(known.data()));
+  BS_NVRTC_CHECK(nvrtc().architectures(known.data()));
   return known;
 }
 
@@ -158,7 +158,7 @@ const std::vector<std::string>& compile_options() {
                                                     // As in the C library, which NVRTC is without.
                                                     "-DINFINITY=__int_as_float(0x7f800000)"};
     int major = 0, minor = 0;
-    BS_NVRTC_CHECK(nvrtcVersion(&major, &minor));
+    BS_NVRTC_CHECK(nvrtc().version(&major, &minor));
     // Without textures and the runtime's own functions, of which a kernel here uses none: 4 ms.
     if (major * 100 + minor >= 1204) list->emplace_back("-minimal");
     // NVRTC has a cache of its own since 12.9; ours is enough.
@@ -170,7 +170,7 @@ const std::vector<std::string>& compile_options() {
 
 std::string identity(const Source& source, int capability) {
   int major = 0, minor = 0;
-  BS_NVRTC_CHECK(nvrtcVersion(&major, &minor));
+  BS_NVRTC_CHECK(nvrtc().version(&major, &minor));
   std::string text = format("bs-jit 2\nname {}\narch {}\nnvrtc {}.{}\noptions", source.name,
                             architecture(capability), major, minor);
   for (const std::string& option : compile_options()) text += " " + option;

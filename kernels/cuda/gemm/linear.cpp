@@ -44,7 +44,7 @@ struct Description {
 
   Description(const Problem& p, const void* bias) {
     const cudaDataType_t type = blas_type(p.dtype);
-    BS_CUBLAS_CHECK(cublasLtMatmulDescInit(&product, p.sums, CUDA_R_32F));
+    BS_CUBLAS_CHECK(cublas_lt().make_product(&product, sizeof product, p.sums, CUDA_R_32F));
     // The weight is multiplied as its transpose, which cancels the one that cuBLAS sees.
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.weight.operation == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.x.operation);
@@ -52,21 +52,21 @@ struct Description {
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     layout(weight, type, p.out, p.in, p.weight);
     layout(x, type, p.rows, p.in, p.x);
-    BS_CUBLAS_CHECK(cublasLtMatrixLayoutInit(&y, type, static_cast<uint64_t>(p.out),
-                                             static_cast<uint64_t>(p.rows), p.out));
+    BS_CUBLAS_CHECK(cublas_lt().make_layout(&y, sizeof y, type, static_cast<uint64_t>(p.out),
+                                            static_cast<uint64_t>(p.rows), p.out));
   }
 
  private:
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
-    BS_CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(&product, attribute, &value, sizeof value));
+    BS_CUBLAS_CHECK(cublas_lt().set_product(&product, attribute, &value, sizeof value));
   }
   static void layout(cublasLtMatrixLayoutOpaque_t& to, cudaDataType_t type, int64_t rows,
                      int64_t columns, const BlasMatrix& m) {
     const bool dense_rows = m.operation == CUBLAS_OP_N;
-    BS_CUBLAS_CHECK(
-        cublasLtMatrixLayoutInit(&to, type, static_cast<uint64_t>(dense_rows ? columns : rows),
-                                 static_cast<uint64_t>(dense_rows ? rows : columns), m.leading));
+    BS_CUBLAS_CHECK(cublas_lt().make_layout(
+        &to, sizeof to, type, static_cast<uint64_t>(dense_rows ? columns : rows),
+        static_cast<uint64_t>(dense_rows ? rows : columns), m.leading));
   }
 };
 
@@ -74,7 +74,7 @@ struct Preference {
   cublasLtMatmulPreferenceOpaque_t value{};
 
   explicit Preference(const Problem& p) {
-    BS_CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&value));
+    BS_CUBLAS_CHECK(cublas_lt().make_preference(&value, sizeof value));
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most_workspace);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.weight_alignment);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.x_alignment);
@@ -83,7 +83,7 @@ struct Preference {
  private:
   template <class T>
   void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& to) {
-    BS_CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(&value, attribute, &to, sizeof to));
+    BS_CUBLAS_CHECK(cublas_lt().set_preference(&value, attribute, &to, sizeof to));
   }
 };
 
@@ -94,8 +94,8 @@ Kept<Choice> choose(cublasLtHandle_t handle, const Problem& problem, Description
     Preference preference(problem);
     cublasLtMatmulHeuristicResult_t result{};
     int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        handle, &d.product, &d.weight, &d.x, &d.y, &d.y, &preference.value, 1, &result, &count);
+    const cublasStatus_t status = cublas_lt().choose(handle, &d.product, &d.weight, &d.x, &d.y,
+                                                     &d.y, &preference.value, 1, &result, &count);
     const bool possible = status == CUBLAS_STATUS_SUCCESS && count > 0;
     return possible ? Choice{true, result.algo, result.workspaceSize} : Choice{};
   });
@@ -129,10 +129,10 @@ bool fused(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tens
       Tensor::empty({static_cast<int64_t>(choice.workspace)}, u8, stream.device());
   const float one = 1;
   const float zero = 0;
-  BS_CUBLAS_CHECK(cublasLtMatmul(handle, &d.product, &one, weight.data(), &d.weight, x.data(), &d.x,
-                                 &zero, y.data(), &d.y, y.data(), &d.y, &choice.algorithm,
-                                 workspace.data(), choice.workspace,
-                                 static_cast<cudaStream_t>(stream.handle())));
+  BS_CUBLAS_CHECK(cublas_lt().multiply(handle, &d.product, &one, weight.data(), &d.weight, x.data(),
+                                       &d.x, &zero, y.data(), &d.y, y.data(), &d.y,
+                                       &choice.algorithm, workspace.data(), choice.workspace,
+                                       static_cast<cudaStream_t>(stream.handle())));
   return true;
 }
 

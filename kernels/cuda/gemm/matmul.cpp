@@ -166,11 +166,11 @@ void matmul(const Tensor& a_any, const Tensor& b_any, const Tensor& c, Stream st
     const std::byte* const y = element(b, batch.offset(1, i));
     std::byte* const z = element(c, batch.offset(2, i));
     if (batch.inner() == 1) {  // the call that may split the depth among blocks
-      BS_CUBLAS_CHECK(cublasGemmEx_64(handle, q.operation, p.operation, n, m, k, alpha, y, type,
-                                      q.leading, x, type, p.leading, beta, z, type, n, sums,
-                                      CUBLAS_GEMM_DEFAULT));
+      BS_CUBLAS_CHECK(cublas().gemm(handle, q.operation, p.operation, n, m, k, alpha, y, type,
+                                    q.leading, x, type, p.leading, beta, z, type, n, sums,
+                                    CUBLAS_GEMM_DEFAULT));
     } else {
-      BS_CUBLAS_CHECK(cublasGemmStridedBatchedEx_64(
+      BS_CUBLAS_CHECK(cublas().gemm_batched(
           handle, q.operation, p.operation, n, m, k, alpha, y, type, q.leading,
           batch.inner_stride(1), x, type, p.leading, batch.inner_stride(0), beta, z, type, n,
           batch.inner_stride(2), batch.inner(), sums, CUBLAS_GEMM_DEFAULT));

@@ -172,7 +172,8 @@ class GraphPlan {
       for (size_t i = 0; i < branches_.size(); ++i) {
         const Stream stream(device, streams[i]->get());
         const LstmQueue queue = queue_on(stream);
-        BS_CUBLAS_CHECK(cublasSetWorkspace(queue.handle, branches_[i].workspace, blas_workspace));
+        BS_CUBLAS_CHECK(
+            cublas().set_workspace(queue.handle, branches_[i].workspace, blas_workspace));
         enqueue(branches_[i], steps, queue);
       }
       for (size_t i = 1; i < branches_.size(); ++i) streams[i]->before(origin);

@@ -22,9 +22,9 @@ void product(cublasHandle_t handle, int64_t m, int64_t n, int64_t k, const T* a,
                                                   : bf16;
   const cudaDataType_t in = blas_type(dtype);
   const cudaDataType_t out = sizeof(W) == 8 ? CUDA_R_64F : CUDA_R_32F;
-  BS_CUBLAS_CHECK(cublasGemmEx_64(handle, transposed ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, n, m,
-                                  k, &one, b, in, transposed ? k : n, a, in, k, &beta, c, out, n,
-                                  blas_compute_type(dtype), CUBLAS_GEMM_DEFAULT));
+  BS_CUBLAS_CHECK(cublas().gemm(handle, transposed ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, n, m,
+                                k, &one, b, in, transposed ? k : n, a, in, k, &beta, c, out, n,
+                                blas_compute_type(dtype), CUBLAS_GEMM_DEFAULT));
 }
 
 /// Launches a kernel over `count` elements. `early`: the launch before was a product, and the

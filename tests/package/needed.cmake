@@ -1,0 +1,10 @@
+# A program of a build with CUDA starts where no part of CUDA is installed: it loads those libraries.
+foreach(file IN LISTS FILES)
+  execute_process(COMMAND ${READELF} -d ${file} OUTPUT_VARIABLE entries COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT entries MATCHES "NEEDED.*libc[.]so")
+    message(FATAL_ERROR "${file}: readelf shows no libraries")
+  endif()
+  if(entries MATCHES "NEEDED[^\n]*lib(cu|nv)[^\n]*")
+    message(FATAL_ERROR "${file}: ${CMAKE_MATCH_0}")
+  endif()
+endforeach()

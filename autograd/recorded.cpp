@@ -2,6 +2,44 @@
 
 namespace bs {
 
+Variable record_product(const char* name, const Variable& a, const Variable& b, Tensor c,
+                        const ProductForm& form, GradientOrder order) {
+  const bool wants_a = a.requires_grad(), wants_b = b.requires_grad();
+  const SavedTensor kept_a(a.data()), kept_b(b.data());
+  return tape().record(name, {a, b}, std::move(c),
+                       Twice{[=](const Tensor& dc) {
+                               return Grads{wants_a ? form.a(dc, kept_b) : Tensor(),
+                                            wants_b ? form.b(kept_a, dc) : Tensor()};
+                             },
+                             [=](const Recorded& r) {
+                               return product_gradients(name, r, r.dy(), kept_a, kept_b, form,
+                                                        order);
+                             }},
+                       order);
+}
+
+// The gradient for a is a product of dc and b, whose own gradients are, for dc, the product of that
+// of a and b; and for b the gradient for b. Likewise that for b.
+VariableGrads product_gradients(const char* name, const Recorded& r, const Variable& dc,
+                                const Tensor& a, const Tensor& b, const ProductForm& form,
+                                GradientOrder order) {
+  VariableGrads gradients(r.inputs());
+  const auto turned = [](const ProductForm::Side& side) {
+    return [side](const Tensor& first, const Tensor& second) { return side(second, first); };
+  };
+  if (r.wants(0)) {
+    const Variable factor = r.input(1, b);
+    gradients[0] = record_product(name, dc, factor, form.a(dc.data(), factor.data()),
+                                  {.c = form.a, .a = form.c, .b = turned(form.b)}, order);
+  }
+  if (r.wants(1)) {
+    const Variable factor = r.input(0, a);
+    gradients[1] = record_product(name, factor, dc, form.b(factor.data(), dc.data()),
+                                  {.c = form.b, .a = turned(form.a), .b = form.c}, order);
+  }
+  return gradients;
+}
+
 VariableGrads by_definition(
     const Recorded& r,
     const std::function<std::vector<Variable>(std::span<const Variable> inputs)>& function) {

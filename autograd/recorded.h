@@ -81,6 +81,24 @@ Variable record_chosen(const char* name, const Variable& x, Tensor y, Map map) {
                              }});
 }
 
+/** @brief A product c = a b that is linear in each factor, by its three sides: of a and b, and the
+ *  gradients for a and for b, each of which is such a product again. */
+struct ProductForm {
+  using Side = std::function<Tensor(const Tensor&, const Tensor&)>;
+  Side c;  ///< c of a and b
+  Side a;  ///< the gradient for a, of dc and b
+  Side b;  ///< the gradient for b, of a and dc
+};
+
+/** @brief Records c, the product of a and b; derivatives of any order. */
+Variable record_product(const char* name, const Variable& a, const Variable& b, Tensor c,
+                        const ProductForm& form, GradientOrder order = GradientOrder::row_major);
+/** @brief The gradients for a and b of a product by `form` whose result has the gradient dc, each
+ *  where it is wanted: recorded. */
+VariableGrads product_gradients(const char* name, const Recorded& r, const Variable& dc,
+                                const Tensor& a, const Tensor& b, const ProductForm& form,
+                                GradientOrder order);
+
 /** @brief The gradients of `function`, the operation's definition in differentiable operations, for
  *  the inputs that it is a function of: as the tape finds them, and recorded. Takes the time of the
  *  definition. An input of which no gradient is wanted comes undefined, and gets none. */

@@ -1,5 +1,8 @@
 #include <bs/autograd/scan.h>
 
+#include <bs/autograd/binary.h>
+#include <bs/autograd/concat.h>
+#include <bs/autograd/copy.h>
 #include <bs/autograd/recorded.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/scan.h>
@@ -19,6 +22,26 @@ struct CumulativeSum {
   }
 };
 
+/// The backward of cumprod.
+struct CumulativeProduct {
+  SavedTensor x, y;
+  int axis;
+
+  Grads operator()(const Tensor& dy) const { return {cumprod_backward(x, y, dy, axis)}; }
+  /// Products of 2, 4, 8 ... neighbours: no division, so zeros are right in every derivative.
+  VariableGrads again(const Recorded& r) const {
+    return by_definition(r, [this](std::span<const Variable> in) {
+      Variable running = cast(in[0], in[0].dtype() == f64 ? f64 : f32);
+      const int64_t n = in[0].size(axis);
+      for (int64_t d = 1; d < n; d *= 2)
+        running = concat({slice(running, axis, 0, d),
+                          slice(running, axis, d, n) * slice(running, axis, 0, n - d)},
+                         axis);
+      return cast(running, in[0].dtype());
+    });
+  }
+};
+
 }  // namespace
 
 Variable cumsum(const Variable& x, int axis) {
@@ -28,9 +51,7 @@ Variable cumsum(const Variable& x, int axis) {
 Variable cumprod(const Variable& x, int axis) {
   const Tensor y = cumprod(x.data(), axis);
   return tape().record("cumprod", {x}, y,
-                       [x = SavedTensor(x.data()), y = SavedTensor(y), axis](const Tensor& dy) {
-                         return Grads{cumprod_backward(x, y, dy, axis)};
-                       });
+                       CumulativeProduct{SavedTensor(x.data()), SavedTensor(y), axis});
 }
 
 Variable prod(const Variable& x, int axis, bool keepdim) {

@@ -3,9 +3,9 @@
 #include <bs/autograd/binary.h>
 #include <bs/autograd/copy.h>
 #include <bs/autograd/gather.h>
+#include <bs/autograd/recorded.h>
 #include <bs/autograd/reduce.h>
-#include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/tape.h>
+#include <bs/autograd/softmax.h>
 #include <bs/autograd/unary.h>
 #include <bs/autograd/view.h>
 #include <bs/autograd/where.h>
@@ -24,10 +24,16 @@ namespace {
 DType loss_dtype(const Variable& x) { return x.dtype() == f64 ? f64 : f32; }
 
 Variable losses(const Variable& logits, const Tensor& weights) {
-  return tape().record("soft_cross_entropy", {logits}, soft_cross_entropy(logits.data(), weights),
-                       [x = SavedTensor(logits.data()), weights](const Tensor& dloss) {
-                         return Grads{soft_cross_entropy_backward(x, weights, dloss)};
-                       });
+  const auto definition = [weights](std::span<const Variable> in) {
+    const Variable p = log_softmax(cast(in[0], weights.dtype()), -1);
+    return -sum(where(eq(weights, 0), 0, p * weights), -1);
+  };
+  return tape().record(
+      "soft_cross_entropy", {logits}, soft_cross_entropy(logits.data(), weights),
+      Twice{[x = SavedTensor(logits.data()), weights](const Tensor& dloss) {
+              return Grads{soft_cross_entropy_backward(x, weights, dloss)};
+            },
+            [definition](const Recorded& r) { return by_definition(r, definition); }});
 }
 
 void check_targets(const char* op, const Variable& x, const Tensor& targets) {

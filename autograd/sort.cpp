@@ -1,23 +1,37 @@
 #include <bs/autograd/sort.h>
 
-#include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/tape.h>
+#include <bs/autograd/gather.h>
+#include <bs/autograd/recorded.h>
+#include <bs/autograd/view.h>
+#include <bs/kernels/fill.h>
 
 namespace bs {
 
 namespace {
 
-/// `squeezed`: the axis has disappeared from y.
+/// dy goes to the positions in x. `squeezed`: the axis has disappeared from y.
+struct Order {
+  SavedTensor indices;
+  Shape shape;
+  int axis;
+  bool squeezed;
+
+  Tensor positions() const { return squeezed ? indices.get().unsqueeze(axis) : indices.get(); }
+  Grads operator()(const Tensor& dy) const {
+    return {sort_backward(squeezed ? dy.unsqueeze(axis) : dy, positions(), shape, axis)};
+  }
+  VariableGrads again(const Recorded& r) const {
+    const Variable dy = squeezed ? unsqueeze(r.dy(), axis) : r.dy();
+    const Variable none(zeros(shape, dy.dtype(), dy.device()));
+    return {scatter(none, axis, positions(), dy)};
+  }
+};
+
 IndexedVariable record(const char* name, const Variable& x, const Indexed& y, int axis,
                        bool squeezed) {
   const int at = normalize_axis(name, axis, x.rank());
   return {
-      tape().record(
-          name, {x}, y.values,
-          [indices = SavedTensor(y.indices), shape = x.shape(), at, squeezed](const Tensor& dy) {
-            if (!squeezed) return Grads{sort_backward(dy, indices, shape, at)};
-            return Grads{sort_backward(dy.unsqueeze(at), indices.get().unsqueeze(at), shape, at)};
-          }),
+      tape().record(name, {x}, y.values, Order{SavedTensor(y.indices), x.shape(), at, squeezed}),
       y.indices};
 }
 

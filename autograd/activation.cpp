@@ -69,4 +69,24 @@ Variable silu(const Variable& x) {
             }});
 }
 
+Variable activate(const Variable& x, Activation f) {
+  switch (f) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return relu(x);
+    case Activation::tanh:
+      return tanh(x);
+    case Activation::sigmoid:
+      return sigmoid(x);
+    case Activation::silu:
+      return silu(x);
+    case Activation::gelu:
+      return gelu(x);
+    case Activation::gelu_tanh:
+      return gelu(x, Gelu::tanh);
+  }
+  BS_THROW(Error, "activate: no such activation: {}", static_cast<int>(f));
+}
+
 }  // namespace bs

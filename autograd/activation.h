@@ -15,5 +15,7 @@ Variable relu(const Variable& x);
 Variable gelu(const Variable& x, Gelu form = Gelu::erf);
 /** @brief Saves x. */
 Variable silu(const Variable& x);
+/** @brief The one that `f` names; x itself for none. */
+Variable activate(const Variable& x, Activation f);
 
 }  // namespace bs

@@ -1,52 +1,55 @@
 #include <bs/autograd/block_sparse_matmul.h>
-#include <bs/autograd/saved_tensor.h>
-#include <bs/autograd/tape.h>
+
+#include <bs/autograd/recorded.h>
 
 namespace bs {
 
-namespace {
-
-/// What one operand leaves for backward: its shape, and its data where the partner's gradient,
-/// which is made from it, is wanted.
-struct Left {
-  Shape shape;
-  SavedTensor data;
-  bool wanted;
-
-  Left(const Variable& x, const Variable& partner)
-      : shape(x.shape()),
-        data(partner.requires_grad() ? x.data() : Tensor()),
-        wanted(x.requires_grad()) {}
-};
-
-}  // namespace
-
 SparseVariable sdd(const Variable& a, const Variable& b, const LayoutPtr& layout, Transpose t) {
-  const SparseTensor c = sdd(a.data(), b.data(), layout, t);
-  auto backward = [layout, t, a = Left(a, b), b = Left(b, a)](const Tensor& dy) {
-    const SparseTensor dc{layout, dy};
-    return Grads{a.wanted ? sdd_backward_a(dc, b.data, a.shape, t) : Tensor(),
-                 b.wanted ? sdd_backward_b(a.data, dc, b.shape, t) : Tensor()};
-  };
-  return {layout, tape().record("sdd", {a, b}, c.values, std::move(backward))};
+  const ProductForm form{
+      .c = [=](const Tensor& x, const Tensor& y) { return sdd(x, y, layout, t).values; },
+      .a =
+          [=, shape = a.shape()](const Tensor& dc, const Tensor& y) {
+            return sdd_backward_a({layout, dc}, y, shape, t);
+          },
+      .b =
+          [=, shape = b.shape()](const Tensor& x, const Tensor& dc) {
+            return sdd_backward_b(x, {layout, dc}, shape, t);
+          }};
+  return {layout, record_product("sdd", a, b, form.c(a.data(), b.data()), form)};
 }
 
 Variable dsd(const SparseVariable& s, const Variable& b, Transpose t) {
-  auto backward = [layout = s.layout, t, s = Left(s.values, b),
-                   b = Left(b, s.values)](const Tensor& dc) {
-    return Grads{s.wanted ? dsd_backward_s(dc, b.data, layout, s.shape, t) : Tensor(),
-                 b.wanted ? dsd_backward_b({layout, s.data}, dc, b.shape, t) : Tensor()};
-  };
-  return tape().record("dsd", {s.values, b}, dsd(s.data(), b.data(), t), std::move(backward));
+  const LayoutPtr layout = s.layout;
+  const ProductForm form{.c =
+                             [=](const Tensor& x, const Tensor& y) {
+                               return dsd(SparseTensor{layout, x}, y, t);
+                             },
+                         .a =
+                             [=, shape = s.values.shape()](const Tensor& dc, const Tensor& y) {
+                               return dsd_backward_s(dc, y, layout, shape, t);
+                             },
+                         .b =
+                             [=, shape = b.shape()](const Tensor& x, const Tensor& dc) {
+                               return dsd_backward_b({layout, x}, dc, shape, t);
+                             }};
+  return record_product("dsd", s.values, b, form.c(s.values.data(), b.data()), form);
 }
 
 Variable dds(const Variable& a, const SparseVariable& s, Transpose t) {
-  auto backward = [layout = s.layout, t, a = Left(a, s.values),
-                   s = Left(s.values, a)](const Tensor& dc) {
-    return Grads{a.wanted ? dds_backward_a(dc, {layout, s.data}, a.shape, t) : Tensor(),
-                 s.wanted ? dds_backward_s(a.data, dc, layout, s.shape, t) : Tensor()};
-  };
-  return tape().record("dds", {a, s.values}, dds(a.data(), s.data(), t), std::move(backward));
+  const LayoutPtr layout = s.layout;
+  const ProductForm form{.c =
+                             [=](const Tensor& x, const Tensor& y) {
+                               return dds(x, SparseTensor{layout, y}, t);
+                             },
+                         .a =
+                             [=, shape = a.shape()](const Tensor& dc, const Tensor& y) {
+                               return dds_backward_a(dc, {layout, y}, shape, t);
+                             },
+                         .b =
+                             [=, shape = s.values.shape()](const Tensor& x, const Tensor& dc) {
+                               return dds_backward_s(x, dc, layout, shape, t);
+                             }};
+  return record_product("dds", a, s.values, form.c(a.data(), s.values.data()), form);
 }
 
 }  // namespace bs

@@ -29,9 +29,7 @@ Tensor slope_of(Activation f, const Tensor& y, const Tensor& dy) {
 Variable activated(Activation f, const Variable& z) {
   const bool last = is_channels_last(z.data());
   const Variable seen = last ? permute(z, {0, 2, 3, 1}) : z;
-  const Variable y = f == Activation::silu   ? silu(seen)
-                     : f == Activation::gelu ? gelu(seen)
-                                             : gelu(seen, Gelu::tanh);
+  const Variable y = activate(seen, f);
   return last ? permute(y, {0, 3, 1, 2}) : y;
 }
 

@@ -39,9 +39,9 @@ inline Grads grad(std::initializer_list<Variable> outputs, std::initializer_list
  *  const Variable slope = differentiable_grad(sum(f(x)), x);
  *  (loss(f(x)) + mean(slope * slope)).backward();
  *  @endcode
- *  The graph stays. Recorded are the backwards of elementwise functions, products of matrices,
- *  convolutions, pooling, reductions, order, norms, softmax, views, selections by number,
- *  embeddings, dropout and losses over elements and classes.
+ *  The graph stays. Recorded are the backwards of elementwise functions, products of matrices
+ *  and blocks, convolutions, pooling, reductions, order, norms, softmax, views, selections by
+ *  number, embeddings, dropout and losses over elements and classes.
  *  @return undefined for an input that no output depends on
  *  @param[in] gradients where to start, as for grad(); may require gradients themselves
  *  @throws Error like grad(), where an operation between has no recorded backward, or where a

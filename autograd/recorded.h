@@ -90,7 +90,8 @@ struct ProductForm {
   Side b;  ///< the gradient for b, of a and dc
 };
 
-/** @brief Records c, the product of a and b; derivatives of any order. */
+/** @brief Records c, the product of a and b; derivatives of any order. Saves each factor whose
+ *  partner wants a gradient. */
 Variable record_product(const char* name, const Variable& a, const Variable& b, Tensor c,
                         const ProductForm& form, GradientOrder order = GradientOrder::row_major);
 /** @brief The gradients for a and b of a product by `form` whose result has the gradient dc, each

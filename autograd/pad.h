@@ -1,5 +1,5 @@
 #pragma once
-/** @file Differentiable borders of images; see kernels/pad.h. */
+/** @file Differentiable borders; see kernels/pad.h. */
 #include <bs/autograd/variable.h>
 #include <bs/kernels/pad.h>
 
@@ -7,5 +7,7 @@ namespace bs {
 
 /** @brief Saves nothing. */
 Variable pad(const Variable& x, const PadOptions& options);
+/** @brief Saves nothing. */
+Variable pad(const Variable& x, const PadAxesOptions& options);
 
 }  // namespace bs

@@ -42,6 +42,12 @@ struct CumulativeProduct {
   }
 };
 
+/// The axis stays, with extent 1.
+Variable prod_along(const Variable& x, int axis) {
+  const int64_t n = x.size(axis);
+  return n == 0 ? Variable(prod(x.data(), axis, true)) : slice(cumprod(x, axis), axis, n - 1, n);
+}
+
 }  // namespace
 
 Variable cumsum(const Variable& x, int axis) {
@@ -54,12 +60,13 @@ Variable cumprod(const Variable& x, int axis) {
                        CumulativeProduct{SavedTensor(x.data()), SavedTensor(y), axis});
 }
 
-Variable prod(const Variable& x, int axis, bool keepdim) {
-  const int at = normalize_axis("prod", axis, x.rank());
-  const int64_t n = x.size(at);
-  if (n == 0) return prod(x.data(), at, keepdim);
-  const Variable running = cumprod(x, at);
-  return keepdim ? slice(running, at, n - 1, n) : select(running, at, n - 1);
+Variable prod(const Variable& x, const Axes& axes, bool keepdim) {
+  const Dims named = reduced_axes("prod", axes, x.rank());
+  Variable y = x;
+  for (const int64_t axis : named) y = prod_along(y, static_cast<int>(axis));
+  for (int i = named.rank() - 1; i >= 0 && !keepdim; --i)
+    y = squeeze(y, static_cast<int>(named[i]));
+  return y;
 }
 
 }  // namespace bs

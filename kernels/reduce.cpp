@@ -142,6 +142,14 @@ Tensor with_reduced_axes(const char* op, const Tensor& dy, const Shape& x_shape,
 
 }  // namespace
 
+Dims reduced_axes(const char* op, const Axes& axes, int rank) {
+  const auto marked = marks(op, axes, rank);
+  Dims named;
+  for (int i = 0; i < rank; ++i)
+    if (marked[static_cast<size_t>(i)]) named.push_back(i);
+  return named;
+}
+
 Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
   const DType dtype = is_floating(x.dtype()) ? x.dtype() : i64;
   return cast(wide_sum("sum", operand(x), axes, keepdim, 1), dtype);
@@ -197,8 +205,8 @@ BS_EXTREMUM(amax)
 BS_EXTREMUM(amin)
 #undef BS_EXTREMUM
 
-Tensor argmax(const Tensor& x, int axis, bool keepdim) {
-  const Plan p = plan("argmax", operand(x), Axes(Dims{axis}), keepdim);
+Tensor argmax(const Tensor& x, const Axes& axes, bool keepdim) {
+  const Plan p = plan("argmax", operand(x), axes, keepdim);
   const Tensor y = Tensor::empty(p.reduced(), i64, x.device());
   BS_CHECK(p.n > 0 || y.numel() == 0, "argmax: nothing to choose from in shape {}", x.shape());
   if (y.numel() > 0) BS_DISPATCH(y.device(), argmax, p.x, y);

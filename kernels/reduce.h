@@ -23,6 +23,9 @@ template <AxisNumber I>
 Axes one_axis(I axis) {
   return Axes(Dims{static_cast<int64_t>(axis)});
 }
+/** @brief The axes of a tensor of `rank` that are meant, in ascending order.
+ *  @throws Error naming `op` for an axis out of range or named twice. */
+Dims reduced_axes(const char* op, const Axes& axes, int rank);
 
 /** @brief Sum; 0 over nothing. Integers and bool give i64. */
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
@@ -37,9 +40,10 @@ Tensor stddev(const Tensor& x, const Axes& axes = {}, bool keepdim = false, doub
 Tensor amax(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 /** @brief Smallest element; NaN if there is one. @throws Error over nothing. */
 Tensor amin(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
-/** @brief Position (i64) of the first largest element along one axis; NaN counts as the largest.
+/** @brief Position (i64) of the first largest element; NaN counts as the largest. Over several axes
+ *  the last counts fastest.
  *  @throws Error over nothing. */
-Tensor argmax(const Tensor& x, int axis = -1, bool keepdim = false);
+Tensor argmax(const Tensor& x, const Axes& axes, bool keepdim = false);
 
 /** @name One axis by its number
  *  @{ */
@@ -67,6 +71,12 @@ template <AxisNumber I>
 Tensor amin(const Tensor& x, I axis, bool keepdim = false) {
   return amin(x, one_axis(axis), keepdim);
 }
+template <AxisNumber I>
+Tensor argmax(const Tensor& x, I axis, bool keepdim = false) {
+  return argmax(x, one_axis(axis), keepdim);
+}
+/** @brief Along the last axis. */
+inline Tensor argmax(const Tensor& x) { return argmax(x, -1); }
 /** @} */
 
 /** @brief Sums x over the axes along which `shape` was broadcast to x's shape: the gradient of

@@ -22,6 +22,15 @@ Tensor along(const char* op, const Tensor& x, int axis, Twin twin) {
   return contiguous(y.transpose(at, -1));
 }
 
+/// The axis stays, with extent 1.
+Tensor prod_along(const Tensor& x, int axis) {
+  const int64_t n = x.size(axis);
+  if (n > 0) return contiguous(cumprod(x, axis).slice(axis, n - 1, n));
+  Shape shape = x.shape();
+  shape[axis] = 1;
+  return full(shape, 1, x.dtype(), x.device());
+}
+
 }  // namespace
 
 Tensor cumsum(const Tensor& x, int axis, bool reverse) {
@@ -52,14 +61,12 @@ Tensor cumprod_backward(const Tensor& x, const Tensor& y, const Tensor& dy, int 
   return cast(where(eq(zeros_so_far, 0), before, at_first), x.dtype());
 }
 
-Tensor prod(const Tensor& x, int axis, bool keepdim) {
-  const int at = normalize_axis("prod", axis, x.rank());
-  const int64_t n = x.size(at);
-  Shape shape = x.shape();
-  shape[at] = 1;
-  const Tensor y = n == 0 ? full(shape, 1, is_floating(x.dtype()) ? x.dtype() : i64, x.device())
-                          : contiguous(cumprod(x, at).slice(at, n - 1, n));
-  return keepdim ? y : y.squeeze(at);
+Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) {
+  const Dims named = reduced_axes("prod", axes, x.rank());
+  Tensor y = is_floating(x.dtype()) ? x : cast(x, i64);
+  for (const int64_t axis : named) y = prod_along(y, static_cast<int>(axis));
+  for (int i = named.rank() - 1; i >= 0 && !keepdim; --i) y = y.squeeze(static_cast<int>(named[i]));
+  return named.empty() ? clone(y) : y;
 }
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {

@@ -3,7 +3,7 @@
  *
  *  Any strides. They are kept in f32 (f64 for f64) and rounded as they are written; integers and
  *  bool give i64 and wrap around. The order of additions depends on the extents alone. */
-#include <bs/kernels/dispatch.h>
+#include <bs/kernels/reduce.h>
 
 namespace bs {
 
@@ -14,8 +14,12 @@ Tensor cumsum(const Tensor& x, int axis, bool reverse = false);
 Tensor cumprod(const Tensor& x, int axis);
 /** @brief dx of cumprod, right where x has zeros too. @param[in] y what cumprod returned */
 Tensor cumprod_backward(const Tensor& x, const Tensor& y, const Tensor& dy, int axis);
-/** @brief The product along one axis; 1 over nothing. */
-Tensor prod(const Tensor& x, int axis, bool keepdim = false);
+/** @brief The product, axis by axis; 1 over nothing. */
+Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+template <AxisNumber I>
+Tensor prod(const Tensor& x, I axis, bool keepdim = false) {
+  return prod(x, one_axis(axis), keepdim);
+}
 /** @brief Where `values` [..., m] belong in the ascending rows of `sorted` [..., n]: how many of a
  *  row's elements lie below, and with `right` also at it. i64 of values' shape.
  *  @throws Error unless both agree in dtype and all extents but the last. */

@@ -79,8 +79,8 @@ Indexed min(const Tensor& x, int axis, bool keepdim) {
   return shrunk({gather(x, at, indices), indices}, at, keepdim);
 }
 
-Tensor argmin(const Tensor& x, int axis, bool keepdim) {
-  return argmax(opposite(x), axis, keepdim);
+Tensor argmin(const Tensor& x, const Axes& axes, bool keepdim) {
+  return argmax(opposite(x), axes, keepdim);
 }
 
 Unique unique(const Tensor& x) {

@@ -3,7 +3,7 @@
  *
  *  Any dtype and strides. Equal elements keep their order, so results are the same on both devices;
  *  NaN is larger than everything, and -0 equals 0. Positions are i64. */
-#include <bs/kernels/dispatch.h>
+#include <bs/kernels/reduce.h>
 
 namespace bs {
 
@@ -25,8 +25,14 @@ Indexed kthvalue(const Tensor& x, int64_t k, int axis = -1, bool keepdim = false
 Indexed max(const Tensor& x, int axis, bool keepdim = false);
 /** @brief The smallest element of each row, and its first position; NaN if there is one. */
 Indexed min(const Tensor& x, int axis, bool keepdim = false);
-/** @brief The position of min alone. */
-Tensor argmin(const Tensor& x, int axis = -1, bool keepdim = false);
+/** @brief The position of the first smallest element; over several axes the last counts fastest. */
+Tensor argmin(const Tensor& x, const Axes& axes, bool keepdim = false);
+template <AxisNumber I>
+Tensor argmin(const Tensor& x, I axis, bool keepdim = false) {
+  return argmin(x, one_axis(axis), keepdim);
+}
+/** @brief Along the last axis. */
+inline Tensor argmin(const Tensor& x) { return argmin(x, -1); }
 
 /** @brief The values that occur in x, in order. */
 struct Unique {

@@ -153,6 +153,8 @@ TEST_CASE("second derivatives: products along an axis, with zeros") {
           "cumprod", [=](const Variable& v) { return cumprod(v, axis); }, x);
       check_one(
           "prod", [=](const Variable& v) { return prod(v, axis, true); }, x);
+      check_one(
+          "prod of all", [](const Variable& v) { return prod(v); }, x);
     }
 }
 

@@ -189,7 +189,7 @@ TEST_CASE("image maps of nothing, and what they refuse") {
   CHECK(pad(none, {.padding = {.top = 1}}).shape() == Shape{0, 3, 5, 4});
   const Tensor x = Tensor::empty({1, 3, 4, 4}, f32, test_device());
   CHECK_THROWS_WITH(pad(x, {.padding = {.left = 4}, .mode = PadMode::reflect}),
-                    "pad: 4 and 0 pixels cannot be reflected from 4");
+                    "pad: 4 and 0 elements cannot be reflected from 4");
   CHECK_THROWS_WITH(pad(x, {.padding = {.top = -1}}), "pad: padding -1 and 0 is negative");
   CHECK_THROWS_WITH(interpolate(x, {.size = {0, 2}}),
                     "interpolate: x [1, 3, 4, 4] cannot become 0 x 2 pixels");

@@ -250,8 +250,8 @@ namespace {
 /// dy [m p, n q] as [m n, p q]: a row for each block. @throws Error for another shape
 Tensor rows_of_blocks(const char* op, const Shape& a, const Shape& b, const Tensor& dy) {
   BS_CHECK(a.rank() == 2 && b.rank() == 2, "{}: {} and {} are not two matrices", op, a, b);
-  BS_CHECK(dy.shape() == Shape({a[0] * b[0], a[1] * b[1]}), "{}: dy {} for matrices {} and {}", op,
-           dy.shape(), a, b);
+  const Shape result = {Shape{a[0], b[0]}.product(), Shape{a[1], b[1]}.product()};
+  BS_CHECK(dy.shape() == result, "{}: dy {} for matrices {} and {}", op, dy.shape(), a, b);
   const Tensor blocks = contiguous(dy).view({a[0], b[0], a[1], b[1]}).permute({0, 2, 1, 3});
   return contiguous(blocks).view({a[0] * a[1], b[0] * b[1]});
 }

@@ -30,7 +30,7 @@ std::string wav(int rate, int channels, const std::vector<int16_t>& samples) {
   put(1, 2);
   put(static_cast<uint32_t>(channels), 2);
   put(static_cast<uint32_t>(rate), 4);
-  put(static_cast<uint32_t>(rate * channels * 2), 4);
+  put(static_cast<uint32_t>(rate) * static_cast<uint32_t>(channels) * 2, 4);
   put(static_cast<uint32_t>(channels * 2), 2);
   put(16, 2);
   bytes += "data";

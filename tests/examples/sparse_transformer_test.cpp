@@ -77,6 +77,7 @@ TEST_CASE("options: defaults, and what is kept for a resumed run") {
   CHECK(options.kept.at("--width") == "128");
   CHECK(options.kept.at("--layers") == "4");
   CHECK(options.kept.at("--per-head") == "false");
+  CHECK(options.kept.at("--dtype") == "f32");  // what `auto` was: a GPU would resume in another
   CHECK(options.kept.count("--out") == 0);
 }
 

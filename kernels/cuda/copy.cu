@@ -136,6 +136,56 @@ __global__ void __launch_bounds__(256)
   }
 }
 
+/// Turns and converts: elements wait as f32 in groups of four, exchanged likewise. Lines of both
+/// lie at multiples of 8 elements.
+template <class To, class From>
+__global__ void __launch_bounds__(256)
+    turn_and_convert_kernel(const From* from, To* to, const __grid_constant__ Turn turn) {
+  constexpr unsigned read = device::pack_size<From>, written = device::pack_size<To>;
+  constexpr unsigned wide_steps = tile / (8 * read);
+  __shared__ alignas(16) float square[tile][tile];
+  const auto group = [&](unsigned y, unsigned four) {
+    return &square[y][((four ^ (y / read)) % (tile / 4)) * 4];
+  };
+  const unsigned low = threadIdx.x % 8, high = threadIdx.x / 8;
+  const auto [at, there, x0, y0] = turn.place(blockIdx.x);
+  device::Raw<From, read> in[2][wide_steps];
+#pragma unroll
+  for (unsigned i = 0; i < 2; ++i)
+#pragma unroll
+    for (unsigned j = 0; j < wide_steps; ++j) {
+      const uint32_t x = x0 + high + 32 * i, y = y0 + read * (low + 8 * j);
+      if (x < turn.nx && y < turn.ny)
+        in[i][j] = *reinterpret_cast<const device::Raw<From, read>*>(
+            from + at + Turn::line(turn.from_x, x) + static_cast<int>(y));
+    }
+#pragma unroll
+  for (unsigned i = 0; i < 2; ++i)
+#pragma unroll
+    for (unsigned j = 0; j < wide_steps; ++j) {
+      const unsigned x = high + 32 * i, y = read * (low + 8 * j);
+      float values[read];
+      device::widen_pack<From, read>(in[i][j], values);
+#pragma unroll
+      for (unsigned k = 0; k < read; ++k) group(y + k, x / 4)[x % 4] = values[k];
+    }
+  __syncthreads();
+  constexpr unsigned lanes = tile / written;
+#pragma unroll
+  for (unsigned i = 0; i < tile; i += 256 / lanes) {
+    const unsigned x = threadIdx.x % lanes * written, y = threadIdx.x / lanes + i;
+    if (x0 + x >= turn.nx || y0 + y >= turn.ny) continue;
+    float values[written];
+#pragma unroll
+    for (unsigned k = 0; k < written; k += 4)
+      *reinterpret_cast<float4*>(values + k) =
+          *reinterpret_cast<const float4*>(group(y, (x + k) / 4));
+    *reinterpret_cast<device::Pack<To, written>*>(to + there + Turn::line(turn.to_y, y0 + y) +
+                                                  static_cast<int>(x0 + x)) =
+        device::narrow_pack<To, written>(values);
+  }
+}
+
 /// Some axes of a loop over `from` and `to`, outermost first.
 struct AxesOf {
   const StridedLoop<2>& loop;
@@ -254,11 +304,33 @@ void copy_alike(const Tensor& from, const Tensor& to, Stream stream) {
   }
 }
 
+/// Between floating dtypes of up to 32 bits: says whether the tensors are matrices to be turned,
+/// and then has.
+bool turn_and_convert(const Tensor& from, const Tensor& to, Stream stream) {
+  const auto narrow = [](DType dtype) { return dtype == f32 || dtype == f16 || dtype == bf16; };
+  if (!narrow(from.dtype()) || !narrow(to.dtype())) return false;
+  const StridedLoop<2> loop = ordered_loop<2>(from.shape(), {from.strides(), to.strides()});
+  Turn turn;
+  if (!fits_32_bits(loop) || !find_turn(loop, turn) ||
+      !lines_aligned(turn, 8, from.data(), to.data()))
+    return false;
+  visit_floating("copy", from.dtype(), [&]<class From>(Type<From>) {
+    visit_floating("copy", to.dtype(), [&]<class To>(Type<To>) {
+      if constexpr (!std::is_same_v<From, To> && sizeof(From) <= 4 && sizeof(To) <= 4)
+        turn_and_convert_kernel<<<turn.tiles, 256, 0, native(stream)>>>(pointer<From>(from),
+                                                                        pointer<To>(to), turn);
+    });
+  });
+  BS_CUDA_CHECK_LAUNCH("copy");
+  return true;
+}
+
 }  // namespace
 
-/// Conversions are of dense tensors: others are made dense before, or scattered behind.
+/// Other conversions are of dense tensors: what is not is made dense before, or scattered behind.
 void copy(const Tensor& from, const Tensor& to, Stream stream) {
   if (from.dtype() == to.dtype()) return copy_alike(from, to, stream);
+  if (turn_and_convert(from, to, stream)) return;
   Tensor source = from, target = to;
   if (!from.is_contiguous()) {
     source = Tensor::empty_like(from);

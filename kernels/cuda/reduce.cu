@@ -1,5 +1,6 @@
 #include <bs/kernels/reduce.h>
 #include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 #include <limits>
@@ -211,7 +212,7 @@ struct Output {
 /// block, of which there is one unless a warp, or a part of it, does for a row. Packs are of N
 /// elements where rows and parts begin on their boundaries, else of one.
 template <class State, int N, class T>
-__global__ void __launch_bounds__(most_row_threads)
+__global__ void __launch_bounds__(most_row_threads, 2)
     rows_kernel(const T* x, int64_t rows, int64_t n, int64_t length,
                 Output<State, Term<T>> output) {
   constexpr unsigned ahead = 8;  // loads on their way
@@ -225,7 +226,7 @@ __global__ void __launch_bounds__(most_row_threads)
     Raw<T, N> raw[ahead];
 #pragma unroll
     for (unsigned k = 0; k < ahead; ++k)
-      if (p + k * blockDim.x < count) raw[k] = from[p + k * blockDim.x];
+      if (p + k * blockDim.x < count) raw[k] = device::load_once(from + p + k * blockDim.x);
 #pragma unroll
     for (unsigned k = 0; k < ahead; ++k) {
       if (p + k * blockDim.x >= count) break;
@@ -234,6 +235,7 @@ __global__ void __launch_bounds__(most_row_threads)
       state.add_pack(values, begin + int64_t{p + k * blockDim.x} * N);
     }
   }
+  let_next_launch_begin();
   merge_row(state);
   if (threadIdx.x == 0 && row < rows) output.put(row, row * gridDim.y + blockIdx.y, state);
 }
@@ -241,7 +243,7 @@ __global__ void __launch_bounds__(most_row_threads)
 /// Part blockIdx.y, of `length` rows, of matrices [n, inner]; blockDim.x threads take N
 /// neighbouring columns each, blockDim.y threads share the rows.
 template <class State, int N, class T>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, 4)
     columns_kernel(const T* x, int64_t n, int64_t inner, int64_t length, int64_t groups,
                    Output<State, Term<T>> output) {
   constexpr int ahead = 4;  // loads on their way
@@ -260,7 +262,8 @@ __global__ void __launch_bounds__(block_threads)
 #pragma unroll
       for (int k = 0; k < ahead; ++k)
         if (r + k * blockDim.y < end)
-          raw[k] = *reinterpret_cast<const Raw<T, N>*>(from + (r + k * blockDim.y) * inner);
+          raw[k] = device::load_once(
+              reinterpret_cast<const Raw<T, N>*>(from + (r + k * blockDim.y) * inner));
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
         if (r + k * blockDim.y >= end) break;
@@ -273,6 +276,7 @@ __global__ void __launch_bounds__(block_threads)
       }
     }
   }
+  let_next_launch_begin();
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -298,6 +302,7 @@ __global__ void __launch_bounds__(merge_threads)
   auto* const shared = reinterpret_cast<State*>(memory);
   const int64_t result = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   State state;
+  wait_for_previous_launch();
   if (result < results) {
     const State* from = states + result / inner * parts * inner + result % inner;
 #pragma unroll 8
@@ -313,13 +318,26 @@ __global__ void __launch_bounds__(merge_threads)
   if (threadIdx.y == 0 && result < results) output.put(result, 0, shared[thread]);
 }
 
-/// How many parts to cut `n` into, of at least `least` each, so that `blocks` blocks become enough;
-/// parts are multiples of 16. Returns the length of a part.
+/// Threads of a multiprocessor that work at once, by the kernels' launch bounds.
+constexpr int resident_threads = 1024;
+
+/// How long the parts are that `n` is cut into, where there are `blocks` blocks of so many threads
+/// for each part: at least `least`, and a multiple of 16. As few parts as fill the GPU, and leave
+/// few multiprocessors idle at the end.
 int64_t part_length(int64_t n, int64_t blocks, int64_t least, int threads, Device device) {
   constexpr int64_t most_parts = 65535;  // of the grid's second axis
-  const int64_t wanted = int64_t{device_properties(device).multiprocessors} * 2048 / threads;
-  const int64_t parts = std::clamp<int64_t>(ceil_div(wanted, blocks), 1,
-                                            std::min(most_parts, std::max<int64_t>(1, n / least)));
+  const int64_t at_once =
+      int64_t{device_properties(device).multiprocessors} * resident_threads / threads;
+  const auto busy = [&](int64_t parts) {
+    const int64_t all = blocks * parts;
+    return static_cast<double>(all) / static_cast<double>(ceil_div(all, at_once) * at_once);
+  };
+  const int64_t most = std::min(
+      {most_parts, std::max<int64_t>(1, n / least), std::max<int64_t>(1, 2 * at_once / blocks)});
+  constexpr double worth_another = 1.03;
+  int64_t parts = 1;
+  for (int64_t more = 2; more <= most; ++more)
+    if (busy(more) > worth_another * busy(parts)) parts = more;
   return ceil_div(ceil_div(n, parts), 16) * 16;
 }
 
@@ -333,8 +351,8 @@ void with_parts(int64_t results, int64_t parts, int64_t inner, Output<State, W> 
   auto* states = static_cast<State*>(memory.data());
   launch(Output<State, W>{nullptr, states, output.scale});
   const dim3 block = inner == 1 ? dim3(1, block_threads) : dim3(warp, merge_threads / warp);
-  parts_kernel<<<grid_of("reduce", ceil_div(results, block.x)), block, 0, native(stream)>>>(
-      static_cast<const State*>(states), results, parts, inner, output);
+  launch_early(parts_kernel<State, W>, grid_of("reduce", ceil_div(results, block.x)), block, 0,
+               stream, static_cast<const State*>(states), results, parts, inner, output);
 }
 
 template <class State, int N, class T>

@@ -116,6 +116,24 @@ TEST_CASE("casts between all dtypes") {
     }
 }
 
+TEST_CASE("casts of matrices whose axes are exchanged") {
+  for (const Shape& shape : {Shape{64, 64}, Shape{16, 24}, Shape{2, 72, 136}, Shape{3, 65, 80}})
+    for (const DType from : {f32, f16, bf16, f64})
+      for (const DType to : {f32, f16, bf16, f64}) {
+        const Tensor x = numbers(shape).tensor(from, test_device()).transpose(-2, -1);
+        Reference expected = Reference::of(x);
+        CAPTURE(shape);
+        CAPTURE(from);
+        CAPTURE(to);
+        CHECK(Reference::of(cast(x, to)).values == expected.values);
+        const Tensor inner = x.slice(-1, 8, shape[shape.rank() - 2]);
+        CHECK(Reference::of(cast(inner, to)).values == Reference::of(inner).values);
+        const Tensor swapped = Tensor::empty(shape, to, test_device());
+        copy(x, swapped.transpose(-2, -1));
+        CHECK(Reference::of(swapped.transpose(-2, -1)).values == expected.values);
+      }
+}
+
 TEST_CASE("casts to 16 bits round to nearest even") {
   const Tensor x = Tensor::from<float>({1 + 0x1p-11F, 1 + 3 * 0x1p-11F, 65520, 1e-8F});
   CHECK(Reference::of(cast(x.to(test_device()), f16)).values ==

@@ -2,6 +2,7 @@
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 #include <bs/kernels/cuda/device/tile/reduce.cuh>
+#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/optim/tensor_table.cuh>
 
 namespace bs::cuda {
@@ -35,7 +36,8 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
       for (int u = 0; u < ahead; ++u)
         if (i + u * N * threads < at)
-          raw[u] = *reinterpret_cast<const device::Raw<T, N>*>(x + i + u * N * threads);
+          raw[u] = device::load_once(
+              reinterpret_cast<const device::Raw<T, N>*>(x + i + u * N * threads));
 #pragma unroll
       for (int u = 0; u < ahead; ++u) {
         if (i + u * N * threads >= at) break;
@@ -46,12 +48,15 @@ __global__ void __launch_bounds__(threads)
     }
   }
   for (int64_t i = at + threadIdx.x; i < c.end; i += threads) add(x[i]);
+  let_next_launch_begin();
   sum = device::block_reduce(sum, device::Sum{}, 0.0);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
 __global__ void root_kernel(const double* partial, int64_t count, double* norm) {
   double sum = 0;
+  wait_for_previous_launch();
+#pragma unroll 8
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += partial[i];
   sum = device::block_reduce(sum, device::Sum{}, 0.0);
   if (threadIdx.x == 0) *norm = sqrt(sum);
@@ -104,8 +109,8 @@ void grad_norm(std::span<const Tensor> gradients, const Tensor& norm, Stream str
     BS_CUDA_CHECK_LAUNCH("grad_norm");
     next += table.chunks();
   });
-  root_kernel<<<1, 1024, 0, native(stream)>>>(pointer<double>(partial), chunks,
-                                              pointer<double>(norm));
+  launch_early(root_kernel, 1, 1024, 0, stream, pointer<double>(partial), chunks,
+               pointer<double>(norm));
   BS_CUDA_CHECK_LAUNCH("grad_norm");
 }
 

@@ -187,11 +187,10 @@ Rows losses() {
           BS_ROW("cross_entropy", cross_entropy(o({2, 3}), indices({0, 2}))),
           BS_ROW("soft_cross_entropy", soft_cross_entropy(o({2, 3}), o({2, 3}).data())),
           BS_ROW("nll_loss", nll_loss(o({2, 3}), indices({0, 2}))),
-          BS_ROW("ctc_loss", ctc_loss(log_softmax(o({4, 1, 3})), Tensor::from({int64_t{1}}, {1, 1}),
-                                      Tensor::from({int64_t{4}}), Tensor::from({int64_t{1}}))),
-          BS_ROW("transducer_loss",
-                 transducer_loss(o({1, 3, 2, 4}), Tensor::from({int64_t{1}}, {1, 1}),
-                                 Tensor::from({int64_t{3}}), Tensor::from({int64_t{1}})))};
+          BS_ROW("ctc_loss", ctc_loss(log_softmax(o({4, 1, 3})), indices({1}).reshape({1, 1}),
+                                      indices({4}), indices({1}))),
+          BS_ROW("transducer_loss", transducer_loss(o({1, 3, 2, 4}), indices({1}).reshape({1, 1}),
+                                                    indices({3}), indices({1})))};
 }
 
 /// What an operation does with a dtype: forward and backward, forward alone, or nothing.

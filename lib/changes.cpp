@@ -2,26 +2,82 @@
 
 #include <bs/lib/overlap.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
+#include <cstddef>
+#include <iterator>
+#include <map>
 #include <mutex>
+#include <new>
 
 namespace bs {
 
 namespace {
 
-struct Change {
-  ByteRange where;
-  const char* operation = nullptr;
+/// The last change of each part of memory: ranges that don't overlap, by their first byte. It knows
+/// addresses, not storages: two tensors may borrow the same memory, and no tensor pays for it.
+class LastChanges {
+ public:
+  void note(ByteRange where, const char* operation, uint64_t number) noexcept try {
+    const Change change{where.end, number, operation};
+    const auto known = parts_.find(where.begin);
+    if (known != parts_.end() && known->second.end == where.end) {
+      known->second = change;  // as most are: parameters, step by step
+      return;
+    }
+    cut(where.begin);
+    cut(where.end);
+    parts_.erase(parts_.lower_bound(where.begin), parts_.lower_bound(where.end));
+    parts_.emplace(where.begin, change);
+    if (parts_.size() > most) forget(number - most / 4);
+  } catch (const std::bad_alloc&) {  // the host has no room to remember it
+    forgotten_ = number;
+  }
+
+  const char* last(ByteRange where, uint64_t moment) const {
+    auto part = parts_.upper_bound(where.begin);
+    if (part != parts_.begin()) --part;
+    for (; part != parts_.end() && part->first < where.end; ++part)
+      if (part->second.end > where.begin && part->second.number > moment)
+        return part->second.operation;
+    return moment < forgotten_ ? "an operation too long ago to tell" : nullptr;
+  }
+
+ private:
+  struct Change {
+    uintptr_t end;
+    uint64_t number;
+    const char* operation;
+  };
+  static constexpr size_t most = 1 << 16;
+
+  /// Parts begin at `address`, or end there, but none goes across.
+  void cut(uintptr_t address) {
+    const auto next = parts_.lower_bound(address);
+    if (next == parts_.begin()) return;
+    Change& before = std::prev(next)->second;
+    if (before.end <= address) return;
+    parts_.emplace_hint(next, address, before);
+    before.end = address;
+  }
+  /// Leaves half of them at most: a change adds itself, and what it cuts off.
+  void forget(uint64_t until) {
+    std::erase_if(parts_, [&](const auto& part) { return part.second.number <= until; });
+    forgotten_ = until;
+  }
+
+  std::map<uintptr_t, Change> parts_;
+  uint64_t forgotten_ = 0;  ///< of changes up to it some are
 };
 
-/// The last changes, in a ring. A counter in each storage would say neither which part was changed
-/// nor by what, and would cost every tensor its bytes.
-constexpr uint64_t remembered = 4096;
 constinit std::mutex mutex;
-constinit std::array<Change, remembered> changes;
 constinit std::atomic<uint64_t> count = 0;
+
+/// Never destroyed: tensors may outlive any destructor of ours.
+LastChanges& changes() {
+  alignas(LastChanges) static std::byte memory[sizeof(LastChanges)];
+  static auto* const all = new (memory) LastChanges;
+  return *all;
+}
 
 }  // namespace
 
@@ -30,9 +86,9 @@ void note_change(const Tensor& x, const char* operation) {
   const ByteRange where = byte_range(x);
   if (where.begin == where.end) return;
   const std::lock_guard lock(mutex);
-  const uint64_t at = count.load(std::memory_order_relaxed);
-  changes[at % remembered] = {where, operation};
-  count.store(at + 1, std::memory_order_release);
+  const uint64_t number = count.load(std::memory_order_relaxed) + 1;
+  changes().note(where, operation, number);
+  count.store(number, std::memory_order_release);
 }
 
 uint64_t change_count() { return count.load(std::memory_order_acquire); }
@@ -40,11 +96,9 @@ uint64_t change_count() { return count.load(std::memory_order_acquire); }
 const char* changed_since(const Tensor& x, uint64_t moment) {
   if (change_count() == moment) return nullptr;
   const ByteRange where = byte_range(x);
+  if (where.begin == where.end) return nullptr;
   const std::lock_guard lock(mutex);
-  const uint64_t now = count.load(std::memory_order_relaxed);
-  for (uint64_t at = std::max(moment, now < remembered ? 0 : now - remembered); at < now; ++at)
-    if (changes[at % remembered].where.overlaps(where)) return changes[at % remembered].operation;
-  return nullptr;
+  return changes().last(where, moment);
 }
 
 }  // namespace bs

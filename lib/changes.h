@@ -16,8 +16,8 @@ void note_change(const Tensor& x, const char* operation);
 /** @brief A moment, for changed_since. */
 uint64_t change_count();
 
-/** @brief The operation that first changed memory of `x` after the moment `count`, or null. Only
- * the last 4,096 changes are remembered. */
+/** @brief An operation that changed memory of `x` after the moment `count`, or null. With more than
+ * 65,536 parts of memory changed, the oldest are forgotten, and count as changes of any tensor. */
 const char* changed_since(const Tensor& x, uint64_t count);
 
 }  // namespace bs

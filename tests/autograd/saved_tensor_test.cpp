@@ -159,6 +159,17 @@ TEST_CASE("saved tensors: thousands of other changes are no change") {
   CHECK_NOTHROW(loss.backward());
 }
 
+TEST_CASE("saved tensors: a change is remembered over thousands of later ones") {
+  const Variable x = leaf({4, 3}), y = leaf({4, 3});
+  const Variable loss = sum(mul(x, y));
+  fill(x.data().slice(0, 2, 4), 7);
+  const Tensor other = ones({3}, f64);
+  const Tensor alias = other;
+  for (int i = 0; i < 10000; ++i) fill(other, i);
+  CHECK_THROWS_WITH_AS(loss.backward(), doctest::Contains("f64 [4, 3] that fill has changed"),
+                       Error);
+}
+
 TEST_CASE("note_change: only memory that others share is remembered") {
   const uint64_t before = change_count();
   const Tensor x = ones({3}, f64);
@@ -172,4 +183,45 @@ TEST_CASE("note_change: only memory that others share is remembered") {
   note_change(x.slice(0, 1, 1), "empty");
   note_change({}, "undefined");
   CHECK(change_count() == before + 1);
+}
+
+TEST_CASE("changed_since: parts of memory have their own last change") {
+  const Tensor x = ones({8}, f64);
+  const Tensor low = x.slice(0, 0, 4), middle = x.slice(0, 2, 6), last = x.slice(0, 7, 8);
+  const auto since = [](const Tensor& part, uint64_t moment) {
+    const char* const by = changed_since(part, moment);
+    return std::string(by ? by : "nothing");
+  };
+  const uint64_t start = change_count();
+  note_change(x, "whole");
+  const uint64_t after_whole = change_count();
+  note_change(middle, "middle");
+  const uint64_t after_middle = change_count();
+  CHECK(since(last, start) == "whole");
+  CHECK(since(last, after_whole) == "nothing");
+  CHECK(since(low, after_whole) == "middle");
+  CHECK(since(x.slice(0, 0, 2), after_whole) == "nothing");
+  CHECK(since(x.slice(0, 0, 2), start) == "whole");
+  note_change(low, "low");
+  CHECK(since(middle, after_middle) == "low");
+  CHECK(since(x.slice(0, 4, 6), after_middle) == "nothing");
+  CHECK(since(x.slice(0, 4, 6), after_whole) == "middle");
+  const uint64_t after_low = change_count();
+  note_change(x, "whole again");
+  for (int i = 0; i < 8; ++i) CHECK(since(x.slice(0, i, i + 1), after_low) == "whole again");
+  CHECK(since(x, change_count()) == "nothing");
+}
+
+TEST_CASE("changed_since: where too much is remembered, old changes are taken for possible") {
+  const Tensor x = ones({3}, f64), same = x;
+  const uint64_t before = change_count();
+  fill(x, 2);
+  const Tensor rows = ones({2 << 16}, u8), alias = rows;
+  for (int64_t i = 0; i < rows.numel(); i += 2) note_change(rows.slice(0, i, i + 1), "row");
+  CHECK(changed_since(x, before) != nullptr);  // never forgotten without a word
+  const uint64_t now = change_count();
+  CHECK(changed_since(x, now) == nullptr);
+  note_change(rows, "rows");
+  CHECK(changed_since(x, now) == nullptr);
+  CHECK(std::string(changed_since(rows.slice(0, 5, 6), now)) == "rows");
 }

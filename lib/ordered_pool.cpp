@@ -8,13 +8,19 @@
 namespace bs {
 
 void* OrderedPool::allocate(size_t bytes, Stream stream) {
+  // No capture may wait for what other streams do.
+  const auto may_wait = [&] { return !Recording::current() && !memory_.captured(stream); };
+  if (any_gone_ && may_wait()) fetch_stranded();
   void* pointer = take(bytes, stream);
-  // What other streams freed can be had once they are done; no capture may wait for that.
-  if (!pointer && !Recording::current() && !memory_.captured(stream)) {
+  if (!pointer && may_wait()) {
     trim();
     pointer = take(bytes, stream);
   }
-  if (!pointer) throw OutOfMemory(out_of_memory_text(device_, bytes, memory_.shares()));
+  if (!pointer) {
+    MemoryShares shares = memory_.shares();
+    shares.stranded = stranded();
+    throw OutOfMemory(out_of_memory_text(device_, bytes, shares));
+  }
   return pointer;
 }
 
@@ -27,27 +33,45 @@ void* OrderedPool::take(size_t bytes, Stream stream) {
   return pointer;
 }
 
-bool OrderedPool::give(void* pointer, Stream stream) noexcept {
+OrderedPool::Given OrderedPool::give(void* pointer, Stream stream) noexcept {
   const bool captured = memory_.captured(stream);
   {
     const std::lock_guard lock(mutex_);
     const bool own = of_graphs_.erase(pointer) > 0;
-    if (captured && !own) return false;
+    if (captured && !own) return Given::later;
   }
-  return memory_.give(pointer, stream);
+  return memory_.give(pointer, stream) ? Given::yes : Given::never;
 }
 
-void OrderedPool::deallocate(void* pointer, size_t, Stream stream) noexcept {
-  if (give(pointer, stream)) return;
-  // The stream is captured. Or the process ends and the driver is gone: then nobody trims.
-  strand(pointer);
+void OrderedPool::deallocate(void* pointer, size_t bytes, Stream stream) noexcept {
+  const Given given = give(pointer, stream);
+  // If the process ends and the driver is gone, nobody fetches it.
+  if (given != Given::yes) strand({pointer, bytes}, given == Given::never);
 }
 
-void OrderedPool::strand(void* pointer) noexcept {
+void OrderedPool::strand(const Stranded& memory, bool gone) noexcept {
+  stranded_bytes_ += static_cast<int64_t>(memory.bytes);
   try {
     const std::lock_guard lock(mutex_);
-    stranded_.push_back(pointer);
-  } catch (const std::bad_alloc&) {  // the host has no room to remember it
+    stranded_.push_back(memory);
+    if (gone) any_gone_ = true;
+  } catch (const std::bad_alloc&) {  // the host has no room to remember it: it stays counted
+  }
+}
+
+/// Frees on another stream what its own did not, once nothing uses it.
+void OrderedPool::fetch_stranded() {
+  memory_.wait();
+  std::vector<Stranded> fetched;
+  {
+    const std::lock_guard lock(mutex_);
+    fetched.swap(stranded_);
+    any_gone_ = false;
+  }
+  const Stream stream = memory_.stream();
+  for (const Stranded& memory : fetched) {
+    stranded_bytes_ -= static_cast<int64_t>(memory.bytes);
+    if (give(memory.pointer, stream) != Given::yes) strand(memory, false);
   }
 }
 
@@ -60,15 +84,9 @@ void OrderedPool::reserve(int64_t bytes) {
 }
 
 void OrderedPool::trim() {
-  memory_.wait();
-  std::vector<void*> stranded;
-  {
-    const std::lock_guard lock(mutex_);
-    stranded.swap(stranded_);
-  }
-  const Stream stream = memory_.stream();
-  for (void* pointer : stranded) deallocate(pointer, 0, stream);
-  if (!stranded.empty()) memory_.wait();
+  const int64_t before = stranded();
+  fetch_stranded();
+  if (stranded() != before) memory_.wait();
   memory_.trim();
 }
 

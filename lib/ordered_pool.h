@@ -3,6 +3,7 @@
 #include <bs/lib/memory.h>
 #include <bs/lib/out_of_memory.h>
 
+#include <atomic>
 #include <mutex>
 #include <unordered_set>
 #include <vector>
@@ -30,7 +31,8 @@ class OrderedMemory {
 };
 
 /** @brief A pool over it. Before it fails, it waits for the device and gives back what is cached.
- *  Nothing is freed into a graph that does not own it: such memory comes back by trim(). */
+ *  Nothing is freed into a graph that does not own it: such memory comes back by trim(). Memory
+ *  whose stream is gone comes back by the next allocation, which waits for the device before. */
 class OrderedPool final : public MemoryResource {
  public:
   OrderedPool(Device device, OrderedMemory& memory) : device_(device), memory_(memory) {}
@@ -39,17 +41,27 @@ class OrderedPool final : public MemoryResource {
   void trim() override;
   void reserve(int64_t bytes) override;
   int64_t reserved() const override { return memory_.reserved(); }
+  /** @brief Bytes freed that have not come back yet. */
+  int64_t stranded() const { return stranded_bytes_; }
 
  private:
+  enum class Given { yes, later, never };  ///< never: its stream is gone
+  struct Stranded {
+    void* pointer;
+    size_t bytes;
+  };
   void* take(size_t bytes, Stream stream);
-  bool give(void* pointer, Stream stream) noexcept;
-  void strand(void* pointer) noexcept;
+  Given give(void* pointer, Stream stream) noexcept;
+  void strand(const Stranded& memory, bool gone) noexcept;
+  void fetch_stranded();
 
   Device device_;
   OrderedMemory& memory_;
   std::mutex mutex_;
   std::unordered_set<void*> of_graphs_;  ///< taken while their stream was captured
-  std::vector<void*> stranded_;          ///< freed, but not by their streams
+  std::vector<Stranded> stranded_;       ///< freed, but not by their streams
+  std::atomic<int64_t> stranded_bytes_ = 0;
+  std::atomic<bool> any_gone_ = false;  ///< some lost their stream since the last were fetched
 };
 
 }  // namespace bs

@@ -39,13 +39,16 @@ void out_of_own_memory(const char* operation, const std::string& path) {
 std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& s) {
   const int64_t cached = std::max<int64_t>(s.reserved - s.tensors, 0);
   const int64_t others = std::max<int64_t>(s.total - s.free - s.reserved, 0);
+  const std::string stranded =
+      s.stranded > 0 ? format(", {} until no graph is recorded", in_units(s.stranded)) : "";
   return format(
       "memory: {} cannot give {}. Of its {}, {} are free; tensors of this process hold {}, its "
-      "pool has {} cached or cut into pieces that are too small{}; other programs and {} have {}. "
+      "pool has {} cached or cut into pieces that are too small{}{}; other programs and {} have "
+      "{}. "
       "Smaller batches, fewer saved values (NoGrad, recompute) and other programs that end help; "
       "see memory_statistics().",
       device, in_units(static_cast<int64_t>(bytes)), in_units(s.total), in_units(s.free),
-      in_units(s.tensors), in_units(cached), device.is_cuda() ? ", graphs included" : "",
+      in_units(s.tensors), in_units(cached), device.is_cuda() ? ", graphs included" : "", stranded,
       device.is_cuda() ? "CUDA itself" : "the system", in_units(others));
 }
 

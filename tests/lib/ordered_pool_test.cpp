@@ -32,12 +32,14 @@ class FakeDevice final : public OrderedMemory {
     const bool foreign = capturing.contains(stream.handle()) && !of_graph.contains(pointer);
     if (foreign) ++foreign_frees;
     if (foreign || gone.contains(stream.handle())) return false;
+    given_on = stream;
     freed_twice += live.erase(pointer) == 0 ? 1 : 0;
     return true;
   }
   bool captured(Stream stream) noexcept override { return capturing.contains(stream.handle()); }
   void wait() override {
     calls.push_back("wait");
+    if (broken) BS_THROW(CudaError, "device: broken");
     waits_under_capture += capturing.empty() ? 0 : 1;
   }
   void trim() override { calls.push_back("trim"); }
@@ -62,6 +64,8 @@ class FakeDevice final : public OrderedMemory {
   std::set<void*> of_graph;
   int64_t capacity = 1 << 20;
   int refused = 0;  ///< of the next allocations
+  bool broken = false;
+  Stream given_on;
   int foreign_frees = 0, waits_under_capture = 0, freed_twice = 0;
 
  private:
@@ -82,6 +86,7 @@ TEST_CASE("pool: memory from before is not freed into a graph") {
   pool.deallocate(before, 1000, work);
   CHECK(device.count("give") == 0);
   CHECK(device.foreign_frees == 0);
+  CHECK(pool.stranded() == 1000);
   pool.deallocate(elsewhere, 1000, other);  // of a stream that is not captured
   CHECK(device.count("give") == 1);
   CHECK(device.held() == 1000);
@@ -117,6 +122,73 @@ TEST_CASE("pool: memory whose stream is gone comes back by trim, once") {
   pool.trim();
   CHECK(device.held() == 0);
   CHECK(device.freed_twice == 0);
+}
+
+TEST_CASE("pool: memory whose stream is gone comes back by an allocation, behind a wait") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device);
+  void* const pointer = pool.allocate(1000, stream(1));
+  device.gone.insert(stream(1).handle());
+  pool.deallocate(pointer, 1000, stream(1));
+  CHECK(pool.stranded() == 1000);
+  CHECK(pool.reserved() == 1000);
+  device.calls.clear();
+  void* const next = pool.allocate(500, stream(2));
+  CHECK(device.calls == std::vector<std::string>{"wait", "give", "take"});
+  CHECK(device.given_on == device.stream());
+  CHECK(pool.stranded() == 0);
+  CHECK(device.held() == 500);
+  device.calls.clear();
+  pool.deallocate(next, 500, stream(2));
+  pool.deallocate(pool.allocate(500, stream(2)), 500, stream(2));
+  CHECK(device.count("wait") == 0);
+  CHECK(device.freed_twice == 0);
+}
+
+TEST_CASE("pool: no capture waits for memory whose stream is gone") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device);
+  void* const pointer = pool.allocate(1000, stream(1));
+  device.gone.insert(stream(1).handle());
+  pool.deallocate(pointer, 1000, stream(1));
+  device.capturing.insert(stream(2).handle());
+  void* const inside = pool.allocate(500, stream(2));
+  {
+    Recording mine(cpu, {});
+    const Recording::Scope scope(mine);
+    pool.deallocate(pool.allocate(500, stream(3)), 500, stream(3));
+  }
+  CHECK(device.count("wait") == 0);
+  CHECK(pool.stranded() == 1000);
+  pool.deallocate(inside, 500, stream(2));
+  device.capturing.clear();
+  pool.deallocate(pool.allocate(500, stream(2)), 500, stream(2));
+  CHECK(device.held() == 0);
+  CHECK(pool.stranded() == 0);
+}
+
+TEST_CASE("pool: an error while memory of a stream that is gone is fetched back is told") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device);
+  void* const pointer = pool.allocate(1000, stream(1));
+  device.gone.insert(stream(1).handle());
+  pool.deallocate(pointer, 1000, stream(1));
+  device.broken = true;
+  CHECK_THROWS_WITH_AS(pool.allocate(500, stream(2)), doctest::Contains("device: broken"),
+                       CudaError);
+  CHECK(pool.stranded() == 1000);
+  device.broken = false;
+  device.gone.insert(device.stream().handle());  // nor does that one take it
+  void* const next = pool.allocate(500, stream(2));
+  CHECK(pool.stranded() == 1000);
+  device.calls.clear();
+  pool.deallocate(pool.allocate(500, stream(2)), 500, stream(2));
+  CHECK(device.count("wait") == 0);  // it was tried once
+  device.gone.clear();
+  pool.deallocate(next, 500, stream(2));
+  pool.trim();
+  CHECK(device.held() == 0);
+  CHECK(pool.stranded() == 0);
 }
 
 TEST_CASE("pool: an allocation that is refused waits, trims, and tries again") {

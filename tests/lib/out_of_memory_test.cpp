@@ -16,6 +16,10 @@ TEST_CASE("out of memory says how much, who has it and what may help") {
         "memory_statistics().");
   CHECK(out_of_memory_text(Device::cuda(0), 1, {}).find("cannot give 1 bytes. Of its 0 bytes") !=
         std::string::npos);
+  const std::string recorded = out_of_memory_text(
+      Device::cuda(0), 1, {.total = 80 * gib, .reserved = 72 * gib, .stranded = gib});
+  CHECK(recorded.find("graphs included, 1.00 GiB until no graph is recorded; other") !=
+        std::string::npos);
   const std::string host = out_of_memory_text(
       Device::cpu(), size_t{1} << 45,
       {.total = 16 * gib, .free = 2 * gib, .tensors = 4 * gib, .reserved = 5 * gib});

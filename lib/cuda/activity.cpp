@@ -1,6 +1,7 @@
 #include <bs/lib/cuda/activity.h>
 
 #include <bs/lib/check.h>
+#include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
 #include <chrono>
@@ -260,7 +261,10 @@ void pop_activity_range() noexcept {
 }
 
 std::vector<Activity> stop_activities(int64_t& dropped) {
-  cudaDeviceSynchronize();  // an error here is the next call's to tell
+  {
+    const RelaxedCapture relaxed;
+    cudaDeviceSynchronize();  // an error here is the next call's to tell
+  }
   Cupti::load().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   disable_all();
   Recording& r = recording();

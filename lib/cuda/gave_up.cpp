@@ -1,6 +1,7 @@
 #include <bs/lib/cuda/gave_up.h>
 
 #include <bs/lib/check.h>
+#include <bs/lib/cuda/runtime.h>
 #include <cuda_runtime_api.h>
 
 #include <mutex>
@@ -28,6 +29,7 @@ GaveUp gave_up_report(const std::string& kernel, Device device) {
   Reports& all = reports();
   const std::lock_guard lock(all.mutex);
   if (!all.word) {
+    const RelaxedCapture relaxed;
     void* memory = nullptr;
     if (cudaHostAlloc(&memory, sizeof(unsigned), cudaHostAllocPortable | cudaHostAllocMapped) !=
         cudaSuccess)

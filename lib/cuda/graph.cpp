@@ -10,6 +10,7 @@ namespace bs::cuda {
 struct Graph::State {
   explicit State(Device on) : device(on) {
     const DeviceGuard guard(device);
+    const RelaxedCapture relaxed;
     BS_CUDA_CHECK(cudaStreamCreateWithFlags(&recorder, cudaStreamNonBlocking));
     BS_CUDA_CHECK(cudaEventCreateWithFlags(&last, cudaEventDisableTiming));
   }
@@ -22,6 +23,7 @@ struct Graph::State {
   }
 
   void clear() {
+    const RelaxedCapture relaxed;
     if (executable) {
       if (cudaEventSynchronize(last) != cudaSuccess) cudaGetLastError();
       if (cudaGraphExecDestroy(executable) != cudaSuccess) cudaGetLastError();
@@ -96,6 +98,7 @@ void Graph::capture(const std::function<void()>& work) {
     work();
   });
   BS_CUDA_CHECK(cudaGraphGetNodes(made.graph, nullptr, &s.nodes));
+  const RelaxedCapture relaxed;
   BS_CUDA_CHECK(cudaGraphInstantiate(&s.executable, made.graph, 0));
   s.recording = std::move(recording);
   s.mark(stream);

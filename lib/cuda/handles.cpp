@@ -19,6 +19,7 @@ constexpr size_t blas_workspace = size_t{32} << 20;
 struct Handles {
   std::map<int, cublasHandle_t> of_device;
   ~Handles() {
+    const RelaxedCapture relaxed;
     for (auto& [device, handle] : of_device) cublas().destroy(handle);
   }
 };
@@ -29,6 +30,7 @@ cublasHandle_t cublas_handle(Stream stream) {
   cublasHandle_t& handle = handles.of_device[stream.device().index()];
   if (!handle) {
     const DeviceGuard guard(stream.device());
+    const RelaxedCapture relaxed;  // it takes memory
     BS_CUBLAS_CHECK(cublas().create(&handle));
     // The default keeps f32 in f32, TF32 being asked for explicitly, and lets 16-bit types use the
     // tensor cores; partial sums of theirs must not be rounded to 16 bits on the way.

@@ -19,6 +19,7 @@ class DeviceMemory final : public OrderedMemory {
  public:
   explicit DeviceMemory(Device device) : device_(device) {
     const DeviceGuard guard(device);
+    const RelaxedCapture relaxed;
     cudaMemPoolProps props{};
     props.allocType = cudaMemAllocationTypePinned;
     props.location = {.type = cudaMemLocationTypeDevice, .id = device.index()};
@@ -50,9 +51,13 @@ class DeviceMemory final : public OrderedMemory {
   }
   void wait() override {
     const DeviceGuard guard(device_);
+    const RelaxedCapture relaxed;
     BS_CUDA_CHECK(cudaDeviceSynchronize());
   }
-  void trim() override { BS_CUDA_CHECK(cudaMemPoolTrimTo(pool_, 0)); }
+  void trim() override {
+    const RelaxedCapture relaxed;
+    BS_CUDA_CHECK(cudaMemPoolTrimTo(pool_, 0));
+  }
   Stream stream() override { return default_stream(device_); }
   int64_t reserved() const override {
     uint64_t bytes = 0;
@@ -60,6 +65,8 @@ class DeviceMemory final : public OrderedMemory {
     return static_cast<int64_t>(bytes);
   }
   MemoryShares shares() const override {
+    const DeviceGuard guard(device_);
+    const RelaxedCapture relaxed;
     size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
     return {.total = static_cast<int64_t>(total),
@@ -90,8 +97,11 @@ void follow(Stream stream, Stream other) noexcept {
       cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess &&
       cudaEventRecord(event, static_cast<cudaStream_t>(other.handle())) == cudaSuccess &&
       cudaStreamWaitEvent(static_cast<cudaStream_t>(stream.handle()), event, 0) == cudaSuccess;
-  // Where the stream is gone there is no work to wait for by name: wait for all.
-  if (!queued && cudaDeviceSynchronize() != cudaSuccess) cudaGetLastError();
+  if (!queued) {  // the stream is gone, so there is no work to wait for by name: wait for all
+    cudaGetLastError();
+    const RelaxedCapture relaxed;
+    if (cudaDeviceSynchronize() != cudaSuccess) cudaGetLastError();
+  }
   if (event && cudaEventDestroy(event) != cudaSuccess) cudaGetLastError();
 }
 
@@ -108,6 +118,7 @@ Stream pooled_stream(Device device) {
   cudaStream_t& stream = of.made[of.next++ % of.made.size()];
   if (!stream) {
     const DeviceGuard guard(device);
+    const RelaxedCapture relaxed;
     BS_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   }
   return {device, stream};

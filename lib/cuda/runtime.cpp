@@ -49,6 +49,7 @@ Stream default_stream(Device device) {
   check_usable("stream", device);
   const cudaStream_t stream = per_device<cudaStream_t>(device, [device] {
     const DeviceGuard guard(device);
+    const RelaxedCapture relaxed;
     cudaStream_t made = nullptr;
     BS_CUDA_CHECK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
     return made;
@@ -60,6 +61,7 @@ void synchronize(Stream stream) {
   BS_CHECK(!is_captured(stream),
            "synchronize: {} computes nothing while a graph is recorded: wait outside of it",
            stream.device());
+  const RelaxedCapture relaxed;
   BS_CUDA_CHECK(cudaStreamSynchronize(native(stream)));
   check_gave_up();
 }
@@ -105,15 +107,20 @@ bool is_captured(Stream stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-RelaxedCapture::RelaxedCapture() {
+// Where the driver is gone, as at exit, there is no capture either; the next call tells its error.
+RelaxedCapture::RelaxedCapture() : mode_(-1) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  BS_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
-  mode_ = mode;
+  if (cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess) {
+    mode_ = mode;
+  } else {
+    cudaGetLastError();
+  }
 }
 
 RelaxedCapture::~RelaxedCapture() {
+  if (mode_ < 0) return;
   auto mode = static_cast<cudaStreamCaptureMode>(mode_);
-  cudaThreadExchangeStreamCaptureMode(&mode);
+  if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) cudaGetLastError();
 }
 
 const DeviceProperties& device_properties(Device device) {

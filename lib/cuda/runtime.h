@@ -31,8 +31,8 @@ class DeviceGuard {
 /** @brief Whether what is queued on `stream` goes into a graph instead. */
 bool is_captured(Stream stream);
 
-/** @brief Until the end of the scope CUDA lets this thread do what is no work of a stream that is
- *  being captured, though it would refuse it: take memory, load a kernel, look at an event. */
+/** @brief Until the end of the scope CUDA lets this thread take memory, load a kernel, wait, or
+ * look at an event while another thread captures, whose capture that would end. Never throws. */
 class RelaxedCapture {
  public:
   RelaxedCapture();

@@ -61,6 +61,7 @@ class GraphMemory {
 class CaptureStream {
  public:
   CaptureStream() {
+    const RelaxedCapture relaxed;
     BS_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     BS_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
   }
@@ -184,6 +185,7 @@ class GraphPlan {
     }
     BS_CUDA_CHECK(cudaStreamEndCapture(origin.get(), &graph));
     cudaGraphExec_t executable = nullptr;
+    const RelaxedCapture relaxed;
     const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
     cudaGraphDestroy(graph);
     BS_CUDA_CHECK(status);

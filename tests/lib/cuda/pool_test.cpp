@@ -1,7 +1,10 @@
 #include <bs/kernels/fill.h>
 #include <bs/lib/cuda/check.h>
+#include <bs/lib/cuda/handles.h>
+#include <bs/lib/cuda/launch.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
+#include <bs/lib/graph.h>
 #include <bs/lib/record_stream.h>
 #include <bs/lib/stream_pool.h>
 #include <bs/lib/tensor.h>
@@ -13,6 +16,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <thread>
 
 using namespace bs;
 using namespace bs::cuda;
@@ -91,4 +95,35 @@ TEST_CASE("memory that another stream has freed is waited for before an allocati
                        doctest::Contains("memory: cuda:0 cannot give"), OutOfMemory);
   BS_CUDA_CHECK(cudaStreamDestroy(handle));
   device_pool(device).trim();
+}
+
+TEST_CASE("a capture of another thread goes on while this one waits, takes memory and records" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  cudaStream_t handle = nullptr;
+  BS_CUDA_CHECK(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking));
+  BS_CUDA_CHECK(cudaStreamBeginCapture(handle, cudaStreamCaptureModeGlobal));
+  std::string error;
+  std::thread([&] {
+    try {
+      const Tensor x = full({1000}, 2.0, f32, device);
+      const Tensor y = x.to(Device::cpu()).to(device);
+      synchronize(device);
+      free_memory(device);
+      device_pool(device).trim();
+      cublas_handle(next_stream(device));
+      Graph graph(device);
+      graph.capture([&] { fill_zero(y.data(), y.bytes(), current_stream(device)); });
+      graph.replay();
+      if (y.select(0, 999).item() != 0) error = "the graph did not run";
+    } catch (const std::exception& e) {
+      error = e.what();
+    }
+  }).join();
+  CHECK(error == "");
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaStreamEndCapture(handle, &graph) == cudaSuccess);
+  if (graph) cudaGraphDestroy(graph);
+  BS_CUDA_CHECK(cudaStreamDestroy(handle));
 }

@@ -64,6 +64,23 @@ place(examples "^examples/" "^(lib|kernels|autograd|nn)\\.h$" "^(lib|kernels)/[^
 set(cuda_headers "^(cuda|cub/|thrust/|cublas|nvrtc|nvtx3/|nccl|cooperative_groups)")
 set(cuda_header_places "^(lib/cuda/|kernels/cuda/|lib/trace[^/]*\\.cpp$)")
 set(device_headers "^cuda_(fp16|bf16|fp8)\\.h$")
+# Calls at which the host waits for a GPU, or may, and where they stand: at the front doors of a wait
+# and where something is made once, measured, or taken apart. No operation waits otherwise.
+string(JOIN "|" waits "(Device|Stream|Event)(Synchronize|Query)" "Malloc(Host|Managed|3D|Pitch|Array)?"
+       "Free(Host|Array)?" "Host(Alloc|Register|Unregister)" "Mem(cpy|set)(2D|3D)?" "MemGetInfo"
+       "Memcpy(To|From)Symbol" "MemPoolTrimTo" "DeviceReset")
+set(waits "cuda(${waits})[ \t\n]*\\(")
+string(JOIN "|" wait_places
+       "lib/cuda/runtime[.]cpp"    # synchronize()
+       "lib/cuda/pool[.]cpp"       # memory ran out, or a stream is gone
+       "lib/cuda/graph[.]cpp"      # the end of a graph
+       "lib/cuda/upload[.]cpp"     # looks whether a copy is made; pins memory
+       "lib/cuda/gave_up[.]cpp"    # pins a word, once
+       "lib/cuda/jit[.]cpp"        # loads a kernel
+       "lib/cuda/activity[.]cpp"   # the end of a profile
+       "kernels/cuda/gpu_measure[.]cpp" "kernels/cuda/lstm/lstm_persistent_launch[.]cuh"  # once
+)
+set(wait_places "^(${wait_places})$")
 # Where memory is looked at.
 set(data_places "^(lib/|interop/|kernels/(cpu|cuda)/)")
 
@@ -120,6 +137,9 @@ function(check_file file place)
   endif()
   if(text MATCHES "(\\.|->)data<" AND NOT file MATCHES "${data_places}")
     breach(${file} "looks at memory: data<T>() is for kernels/cpu and kernels/cuda")
+  endif()
+  if(NOT file MATCHES "${wait_places}" AND text MATCHES "${waits}")
+    breach(${file} "waits for a GPU: cuda${CMAKE_MATCH_1}() is for the places that layering.cmake names")
   endif()
   set(breaches "${breaches}" PARENT_SCOPE)
 endfunction()

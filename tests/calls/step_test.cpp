@@ -1,0 +1,158 @@
+#include <bs/autograd/loss.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/random.h>
+#include <bs/lib/cuda/pool.h>
+#include <bs/lib/graph.h>
+#include <bs/lib/patterns.h>
+#include <bs/lib/tensor.h>
+#include <bs/nn/optim/adamw.h>
+#include <bs/nn/optim/clip_grad_norm.h>
+#include <bs/nn/rnnt.h>
+#include <bs/nn/transformer.h>
+#include <bs/tests/calls/call_recorder.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/guarded_memory.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace bs;
+using test::CallRecorder;
+
+namespace {
+
+using Calls = std::vector<std::string>;
+
+/// Clips, and changes what is trained.
+void update(nn::Module& net, optim::AdamW& optimizer, const Variable& loss) {
+  loss.backward();
+  optimizer.step({.norm = optim::grad_norm(net.parameters()), .max_norm = 1});
+}
+
+struct Transformer {
+  explicit Transformer(Device device)
+      : net({.vocabulary = 64,
+             .context = 128,
+             .width = 64,
+             .layers = 2,
+             .heads = 2,
+             .block = 16,
+             .pattern =
+                 [](const patterns::Size& size) {
+                   return patterns::fixed(size, {.local_blocks = 2, .causal = true});
+                 },
+             .dropout = 0.1,
+             .dtype = bf16,
+             .device = device}),
+        optimizer(optim::decay_groups(net, AdamWOptions{})),
+        tokens(zeros({4, 128}, i32, device)) {}
+
+  void feed(int step) { copy(full({4, 128}, step, i32).to(tokens.device()), tokens); }
+  void compute() {
+    optimizer.zero_grad();
+    update(net, optimizer, cross_entropy(net.forward(tokens), tokens));
+  }
+
+  nn::SparseTransformer net;
+  optim::AdamW optimizer;
+  Tensor tokens;
+};
+
+struct Speech {
+  explicit Speech(Device device)
+      : net({.features = 16,
+             .encoder_hidden = 64,
+             .pre_layers = 1,
+             .post_layers = 1,
+             .prediction_hidden = 64,
+             .prediction_layers = 1,
+             .joint = 64,
+             .classes = 32,
+             .dtype = bf16,
+             .device = device}),
+        optimizer(optim::decay_groups(net, AdamWOptions{})),
+        features(zeros({4, 20, 16}, bf16, device)),
+        lengths(Tensor::from<int64_t>({20, 20, 12, 6}).to(device)),
+        targets(zeros({4, 5}, i32, device)),
+        target_lengths(Tensor::from<int64_t>({5, 3, 4, 2}).to(device)) {}
+
+  void feed(int step) {
+    copy(full({4, 20, 16}, 0.1 * step, bf16).to(features.device()), features);
+    copy(full({4, 5}, step, i32).to(targets.device()), targets);
+  }
+  void compute() {
+    optimizer.zero_grad();
+    update(net, optimizer,
+           net.loss({features, lengths, targets, target_lengths}, {.packed = false}));
+  }
+
+  nn::RNNT net;
+  optim::AdamW optimizer;
+  Tensor features, lengths, targets, target_lengths;
+};
+
+/// What steps call: at first one by one, then as a graph's replays.
+template <class Training>
+void check_steps() {
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  Training training(device);
+  const auto steps = [&](int count, auto&& compute) {
+    for (int i = 0; i < count; ++i) {
+      training.feed(i);
+      compute();
+    }
+  };
+  const auto eager = [&] { training.compute(); };
+  steps(2, eager);  // kernels are loaded
+  synchronize(device);
+  steps(8, eager);  // and memory is taken, for more than is under way later
+  synchronize(device);
+  {
+    const CallRecorder recorder;
+    steps(3, eager);
+    CHECK(recorder.waits() == Calls{});
+    CHECK((recorder.frees() > 0) == device.is_cuda());
+    CHECK(recorder.foreign_frees() == 0);
+  }
+  if (device.is_cpu()) return;  // where CUDA is asked for nothing at all
+  cuda::Graph graph(device);
+  {
+    const CallRecorder recorder;
+    graph.capture(eager);
+    CHECK(recorder.foreign_frees() == 0);
+  }
+  const auto replay = [&] { graph.replay(); };
+  steps(8, replay);
+  synchronize(device);
+  const CallRecorder recorder;
+  steps(3, replay);
+  CHECK(recorder.waits() == Calls{});
+}
+
+}  // namespace
+
+TEST_CASE("calls: the recorder sees what the library calls") {
+  const CallRecorder recorder;
+  CHECK(recorder.waits() == Calls{});
+  if (cuda_available()) {
+    synchronize(Device::cuda(0));
+    CHECK(recorder.waits() == Calls{"cudaStreamSynchronize"});
+  } else {  // without a driver there are no events to wait for, so it waits for all
+    const Stream none(Device::cuda(0), nullptr);
+    cuda::follow(none, {Device::cuda(0), const_cast<CallRecorder*>(&recorder)});
+    CHECK(recorder.waits() == Calls{"cudaDeviceSynchronize"});
+  }
+}
+
+TEST_CASE("calls: a step of a transformer waits for nothing, nor does its graph") {
+  check_steps<Transformer>();
+}
+
+TEST_CASE("calls: a step of a transducer waits for nothing, nor does its graph") {
+  check_steps<Speech>();
+}

@@ -12,7 +12,8 @@ std::mutex mutex;
 Settings& current() {
   static Settings all{.portable_products = std::getenv("BS_PORTABLE_PRODUCTS") != nullptr,
                       .gathered_products = std::getenv("BS_GATHERED_PRODUCTS") != nullptr,
-                      .finite_operands = std::getenv("BS_FINITE_OPERANDS") != nullptr};
+                      .finite_operands = std::getenv("BS_FINITE_OPERANDS") != nullptr,
+                      .tune = std::getenv("BS_TUNE") != nullptr};
   return all;
 }
 

@@ -15,6 +15,9 @@ struct Settings {
   /// by way of a dense one are not looked after then, and blocks that are absent may let such
   /// through.
   bool finite_operands = false;
+  /// BS_TUNE: the first block-sparse product of a layout and a shape times some plans on the GPU,
+  /// and keeps the choice beside the compiled kernels.
+  bool tune = false;
   bool operator==(const Settings&) const = default;
 };
 

@@ -78,6 +78,7 @@ string(JOIN "|" wait_places
        "lib/cuda/gave_up[.]cpp"    # pins a word, once
        "lib/cuda/jit[.]cpp"        # loads a kernel
        "lib/cuda/activity[.]cpp"   # the end of a profile
+       "kernels/cuda/work_time[.]cpp"  # with BS_TUNE alone
        "kernels/cuda/gpu_measure[.]cpp" "kernels/cuda/lstm/lstm_persistent_launch[.]cuh"  # once
 )
 set(wait_places "^(${wait_places})$")

@@ -5,6 +5,7 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_warpgroup.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_reach.h>
 #include <bs/kernels/cuda/block_sparse/turned_operand.h>
+#include <bs/kernels/cuda/work_time.h>
 
 namespace bs::cuda {
 
@@ -45,32 +46,38 @@ void run_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const Tensor
 
 // A product is a shape, whose plan is made once for its layout; what the plan says is done here.
 
+// With BS_TUNE the first of its kind is computed by several plans, into the same result.
+
 void dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProblem& p,
          Stream stream) {
   visit_floating("dsd", b.dtype(), [](auto) {});  // kernels can be emitted for these alone
-  const Kept<DsdWork> work = dsd_work(*p.pattern, dsd_shape(values, b, c, p), stream);
-  if (work->plan.turns) {
+  const auto run = [&](const DsdWork& work) {
+    if (!work.plan.turns) return run_dsd(work, values, b, c, p, stream);
     const auto q = with_long_lines(p, b, stream);
-    return run_dsd(*work, values, q.b, c, q.problem, stream);
-  }
-  run_dsd(*work, values, b, c, p, stream);
+    run_dsd(work, values, q.b, c, q.problem, stream);
+  };
+  run(*dsd_work(*p.pattern, dsd_shape(values, b, c, p), stream,
+                [&](const DsdWork& work) { return time_of(stream, [&] { run(work); }); }));
 }
 
 void sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p,
          Stream stream) {
   visit_floating("sdd", a.dtype(), [](auto) {});
-  const Kept<SddWork> work = sdd_work(*p.pattern, sdd_shape(a, b, values, p), stream);
-  SddProblem q = p;
-  Tensor left = a, right = b;
-  if (work->plan.turns_a) {
-    left = turn(a.transpose(-2, -1), stream);
-    q.a = {.row = p.k, .col = 1};
-  }
-  if (work->plan.turns_b) {
-    right = turn(b, stream).transpose(-2, -1);
-    q.b = {.row = 1, .col = p.k};
-  }
-  run_sdd(*work, left, right, values, q, stream);
+  const auto run = [&](const SddWork& work) {
+    SddProblem q = p;
+    Tensor left = a, right = b;
+    if (work.plan.turns_a) {
+      left = turn(a.transpose(-2, -1), stream);
+      q.a = {.row = p.k, .col = 1};
+    }
+    if (work.plan.turns_b) {
+      right = turn(b, stream).transpose(-2, -1);
+      q.b = {.row = 1, .col = p.k};
+    }
+    run_sdd(work, left, right, values, q, stream);
+  };
+  run(*sdd_work(*p.pattern, sdd_shape(a, b, values, p), stream,
+                [&](const SddWork& work) { return time_of(stream, [&] { run(work); }); }));
 }
 
 }  // namespace bs::cuda

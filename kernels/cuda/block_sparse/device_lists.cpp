@@ -1,6 +1,10 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_candidates.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
+#include <bs/kernels/cuda/gpu_measure.h>
+#include <bs/kernels/cuda/tuned.h>
+#include <bs/kernels/cuda/work_time.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <utility>
@@ -112,42 +116,69 @@ Kept<DeviceLines> device_lines(const Layout& layout, bool transposed, Stream str
   return kept;
 }
 
-Kept<DsdWork> dsd_work(const Layout& layout, const DsdShape& shape, Stream stream) {
+namespace {
+
+DsdWork listed(DsdPlan plan, int64_t planned_n, Stream stream) {
+  DsdWork work{.plan = std::move(plan), .planned_n = planned_n};
+  work.split = DevicePieces(work.plan.split, stream.device());
+  work.plan.split = {};
+  if (work.split.count > 0) work.made = MadeOn(stream);
+  return work;
+}
+
+SddWork listed(SddPlan plan, Stream stream) {
+  SddWork work{.plan = std::move(plan)};
+  work.items = work.plan.items();
+  if (work.items == 0) return work;
+  work.split = DevicePieces(work.plan.split, stream.device());
+  work.shares = DeviceShares(work.plan.shares, work.plan.gathered, stream.device());
+  work.plan.split = {};
+  work.plan.shares = {};
+  work.plan.gathered = {};
+  work.made = MadeOn(stream);
+  return work;
+}
+
+}  // namespace
+
+Kept<DsdWork> dsd_work(const Layout& layout, const DsdShape& shape, Stream stream,
+                       const std::function<double(const DsdWork&)>& time) {
   const Device device = stream.device();
-  const Gpu& gpu = gpu_of(device);
   const Settings now = settings();
-  const DsdShape planned = planned_shape(layout, shape, gpu, now);
-  Kept<DsdWork> kept =
-      layout.derived<DsdWork>(Planned<DsdShape>{planned, now, device.index()}, [&] {
-        DsdWork work{.plan = plan_dsd(layout, planned, gpu_now(device), now),
-                     .planned_n = planned.n};
-        work.split = DevicePieces(work.plan.split, device);
-        work.plan.split = {};
-        if (work.split.count > 0) work.made = MadeOn(stream);
-        return work;
-      });
+  const DsdShape planned = planned_shape(layout, shape, gpu_of(device), now);
+  const auto plan = [&] {
+    const Gpu gpu = gpu_now(device);
+    if (!now.tune || planned.epilogue || !may_time(stream))
+      return plan_dsd(layout, planned, gpu, now);
+    return tuned(
+        {gpu_key(device), line_of(layout, planned, now)},
+        [&](const std::string& name) { return dsd_candidate(name, layout, planned, gpu, now); },
+        [&] { return dsd_candidates(layout, planned, gpu, now); },
+        [&](const DsdPlan& each) { return time(listed(each, planned.n, stream)); });
+  };
+  Kept<DsdWork> kept = layout.derived<DsdWork>(Planned<DsdShape>{planned, now, device.index()},
+                                               [&] { return listed(plan(), planned.n, stream); });
   kept->made.wait(kept, stream);
   return kept;
 }
 
-Kept<SddWork> sdd_work(const Layout& layout, const SddShape& shape, Stream stream) {
+Kept<SddWork> sdd_work(const Layout& layout, const SddShape& shape, Stream stream,
+                       const std::function<double(const SddWork&)>& time) {
   const Device device = stream.device();
-  const Gpu& gpu = gpu_of(device);
   const Settings now = settings();
-  const SddShape planned = planned_shape(layout, shape, gpu);
-  Kept<SddWork> kept =
-      layout.derived<SddWork>(Planned<SddShape>{planned, now, device.index()}, [&] {
-        SddWork work{.plan = plan_sdd(layout, planned, gpu_now(device), now)};
-        work.items = work.plan.items();
-        if (work.items == 0) return work;
-        work.split = DevicePieces(work.plan.split, device);
-        work.shares = DeviceShares(work.plan.shares, work.plan.gathered, device);
-        work.plan.split = {};
-        work.plan.shares = {};
-        work.plan.gathered = {};
-        work.made = MadeOn(stream);
-        return work;
-      });
+  const SddShape planned = planned_shape(layout, shape, gpu_of(device));
+  const auto plan = [&] {
+    const Gpu gpu = gpu_now(device);
+    if (!now.tune || planned.epilogue || !may_time(stream))
+      return plan_sdd(layout, planned, gpu, now);
+    return tuned(
+        {gpu_key(device), line_of(layout, planned, now)},
+        [&](const std::string& name) { return sdd_candidate(name, layout, planned, gpu, now); },
+        [&] { return sdd_candidates(layout, planned, gpu, now); },
+        [&](const SddPlan& each) { return time(listed(each, stream)); });
+  };
+  Kept<SddWork> kept = layout.derived<SddWork>(Planned<SddShape>{planned, now, device.index()},
+                                               [&] { return listed(plan(), stream); });
   kept->made.wait(kept, stream);
   return kept;
 }

@@ -6,6 +6,8 @@
 #include <bs/lib/tensor.h>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_problem.cuh>
 
+#include <functional>
+
 namespace bs::cuda {
 
 /** @brief Pieces of items. */
@@ -62,7 +64,9 @@ struct DsdWork {
   DevicePieces split = {};
   MadeOn made = {};
 };
-Kept<DsdWork> dsd_work(const Layout& layout, const DsdShape& shape, Stream stream);
+/** @param[in] time what such work takes, in nanoseconds: called with BS_TUNE to choose a plan */
+Kept<DsdWork> dsd_work(const Layout& layout, const DsdShape& shape, Stream stream,
+                       const std::function<double(const DsdWork&)>& time);
 
 /** @brief A plan of sdd with its lists; the host's copies of those are gone. */
 struct SddWork {
@@ -72,6 +76,7 @@ struct SddWork {
   DeviceShares shares = {};
   MadeOn made = {};
 };
-Kept<SddWork> sdd_work(const Layout& layout, const SddShape& shape, Stream stream);
+Kept<SddWork> sdd_work(const Layout& layout, const SddShape& shape, Stream stream,
+                       const std::function<double(const SddWork&)>& time);
 
 }  // namespace bs::cuda

@@ -19,10 +19,14 @@ double elements_of(const Layout& layout) {
   return static_cast<double>(layout.height()) * static_cast<double>(layout.width());
 }
 
+bool is_single(const Layout& layout, Factors factors, int64_t products) {
+  return factors != Factors::f64 && layout.heads() == 1 && products == 1;
+}
+
 /// Whether there is one product, for which the densities are known where both ways meet.
 bool applies(const Layout& layout, Factors factors, int64_t free, int64_t products,
              const Gpu& gpu) {
-  return factors != Factors::f64 && layout.heads() == 1 && products == 1 &&
+  return is_single(layout, factors, products) &&
          elements_of(layout) * static_cast<double>(free) >= least_work && gpu.capability == 90;
 }
 
@@ -47,6 +51,18 @@ double more_across(Factors factors, bool a_along_k, bool b_along_k) {
 /// To read and write so many elements together.
 double passing_time(double elements, Factors factors, const Gpu& gpu) {
   return copy_time(elements * bytes_of(factors) / 2, gpu);
+}
+
+/// Whether dsd has room for its dense matrix and B.
+bool has_room(const Layout& layout, const DsdShape& x, const Gpu& gpu) {
+  const int64_t depth = x.transposed ? layout.height() : layout.width();
+  const auto other = static_cast<double>(depth) * static_cast<double>(x.n);
+  return has_room(layout, x.factors, elements_of(layout) + other, gpu);
+}
+/// Whether sdd has room for all of its product.
+bool has_room(const Layout& layout, const SddShape& x, const Gpu& gpu) {
+  const double sides = static_cast<double>(layout.height() + layout.width());
+  return has_room(layout, x.factors, sides * static_cast<double>(x.k), gpu);
 }
 
 /// Whether `faster(density)` holds, which it does from some density of random blocks on: for that
@@ -83,9 +99,9 @@ bool picking_pays(const Layout& layout, const SddShape& x, const Gpu& gpu) {
 bool dense_dsd_pays(const Layout& layout, const DsdShape& x, const Gpu& gpu) {
   if (!applies(layout, x.factors, x.n, x.batch * x.terms, gpu) || (x.epilogue && !x.dense_epilogue))
     return false;
+  if (!has_room(layout, x, gpu)) return false;
   const int64_t depth = x.transposed ? layout.height() : layout.width();
   const auto other = static_cast<double>(depth) * static_cast<double>(x.n);
-  if (!has_room(layout, x.factors, elements_of(layout) + other, gpu)) return false;
   // What is copied first counts: S, written out, or by the sparse kernels B.
   const int block = layout.block();
   const bool gathers = x.factors == Factors::half && block >= 16;
@@ -105,9 +121,18 @@ Path dense_sdd_path(const Layout& layout, const SddShape& x, const Gpu& gpu) {
   const bool by_blocks = x.factors == Factors::half && layout.block() >= 16;
   if (!(by_blocks ? blocks_pay(layout, gpu) : picking_pays(layout, x, gpu))) return Path::tiled;
   if (by_blocks && x.dense_blocks) return Path::blocks;
-  const double factored =
-      static_cast<double>(layout.height() + layout.width()) * static_cast<double>(x.k);
-  return has_room(layout, x.factors, factored, gpu) ? Path::dense : Path::tiled;
+  return has_room(layout, x, gpu) ? Path::dense : Path::tiled;
+}
+
+bool dense_dsd_possible(const Layout& layout, const DsdShape& x, const Gpu& gpu) {
+  return !x.epilogue && is_single(layout, x.factors, x.batch * x.terms) && has_room(layout, x, gpu);
+}
+
+Path dense_sdd_possible(const Layout& layout, const SddShape& x, const Gpu& gpu) {
+  if (x.epilogue || !is_single(layout, x.factors, x.batch * x.terms)) return Path::tiled;
+  const bool by_blocks = x.factors == Factors::half && layout.block() >= 16 && x.dense_blocks;
+  if (by_blocks && gpu.capability == 90) return Path::blocks;
+  return has_room(layout, x, gpu) ? Path::dense : Path::tiled;
 }
 
 }  // namespace bs::cuda

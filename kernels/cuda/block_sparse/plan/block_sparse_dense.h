@@ -61,6 +61,9 @@ constexpr bool dense_sdd_is_faster(int block, double density, int64_t m, int64_t
  * and the copies of f32 that its product takes are a sixteenth of the memory at most, and a quarter
  * of what is free. */
 bool dense_dsd_pays(const Layout& layout, const DsdShape& shape, const Gpu& gpu);
+/** @brief Whether it can, without an epilogue; and how sdd can, else Path::tiled. */
+bool dense_dsd_possible(const Layout& layout, const DsdShape& shape, const Gpu& gpu);
+Path dense_sdd_possible(const Layout& layout, const SddShape& shape, const Gpu& gpu);
 /** @brief Whether sdd stores the blocks of a dense product (Path::blocks), or picks them out of all
  * of one (Path::dense); else Path::tiled. */
 Path dense_sdd_path(const Layout& layout, const SddShape& shape, const Gpu& gpu);

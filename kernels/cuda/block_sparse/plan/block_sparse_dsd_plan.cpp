@@ -24,7 +24,14 @@ struct Dsd {
   const DsdShape& shape;
   const Gpu& gpu;
   const Settings& settings;
+  const PlanWish& wish;
 
+  bool portable() const { return settings.portable_products || wish.portable; }
+  bool dense() const {
+    if (portable() || wish.dense == false) return false;
+    return dense_dsd_pays(layout, shape, gpu) ||
+           (wish.dense == true && dense_dsd_possible(layout, shape, gpu));
+  }
   int block() const { return layout.block(); }
   int64_t block_rows() const { return shape.transposed ? layout.cols() : layout.rows(); }
   bool split() const { return shape.factors == Factors::split; }
@@ -95,6 +102,7 @@ int soonest_cols(const Dsd& d, bool pairs) {
       ceil_div(d.block_rows(), side) * d.shape.batch * ceil_div(d.shape.n, widest);
   int64_t soonest = std::numeric_limits<int64_t>::max();
   int best = widest;
+  if (d.wish.cols > 0) return std::min(d.wish.cols, widest);
   if (widest == 64 || items > 2 * workers) return widest;
   for (int cols = widest; cols >= 64; cols /= 2) {
     const Kept<Strips> strips = strips_of(d.layout, strip_shape(d, side, cols, pairs));
@@ -243,16 +251,17 @@ std::vector<int32_t> tile_steps(const Layout& layout, const DsdShape& x,
 }
 
 DsdPlan plan_dsd(const Layout& layout, const DsdShape& shape, const Gpu& gpu,
-                 const Settings& settings) {
-  const Dsd d{layout, shape, gpu, settings};
+                 const Settings& settings, const PlanWish& wish) {
+  const Dsd d{layout, shape, gpu, settings, wish};
   DsdPlan plan;
-  if (!settings.portable_products && dense_dsd_pays(layout, shape, gpu)) {
+  if (d.dense()) {
     plan_tiled(d, false, false, plan);  // for what is not finite
     plan.path = Path::dense;
     return plan;
   }
-  if (settings.portable_products || !(plan_warpgroup(d, plan) || plan_tf32(d, plan)))
-    plan_tiled(d, reads_often(d) && shape.turnable, true, plan);
+  // What is asked for may be a plan for more columns than there are, with no list of tiles.
+  if (d.portable() || !(plan_warpgroup(d, plan) || plan_tf32(d, plan)))
+    plan_tiled(d, reads_often(d) && shape.turnable, !wish.portable, plan);
   return plan;
 }
 

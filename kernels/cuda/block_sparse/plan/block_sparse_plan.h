@@ -10,6 +10,7 @@
 #include <bs/lib/layout.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace bs::cuda {
@@ -21,6 +22,14 @@ enum class Path {
   warpgroup,  ///< wgmma on 16 bits
   tf32,       ///< wgmma on f32
   tiled,      ///< mma.sync
+};
+
+/** @brief What a plan should be like; the planner decides what is left open. */
+struct PlanWish {
+  std::optional<bool> dense = {};    ///< by way of a dense product, where there can be one
+  bool portable = false;             ///< mma.sync
+  int cols = 0;                      ///< of dsd's tiles on 16 bits
+  std::optional<SddForm> form = {};  ///< of sdd's on 16 bits
 };
 
 /** @brief What kernels can do with operands as they lie. */
@@ -59,7 +68,7 @@ struct DsdPlan {
   WorkPieces split = {};      ///< of the items, where some are cut
 };
 DsdPlan plan_dsd(const Layout& layout, const DsdShape& shape, const Gpu& gpu,
-                 const Settings& settings);
+                 const Settings& settings, const PlanWish& wish = {});
 /** @brief The shape whose plan serves this one: of as many columns, or where those are many, of
  * some more. */
 DsdShape planned_shape(const Layout& layout, DsdShape shape, const Gpu& gpu,
@@ -102,7 +111,7 @@ struct SddPlan {
   int items() const { return static_cast<int>(shares.size()) / together; }
 };
 SddPlan plan_sdd(const Layout& layout, const SddShape& shape, const Gpu& gpu,
-                 const Settings& settings);
+                 const Settings& settings, const PlanWish& wish = {});
 /** @brief The shape whose plan serves this one: of as many steps of the depth, or where items are
  *  too many to be cut, of some more. */
 SddShape planned_shape(const Layout& layout, SddShape shape, const Gpu& gpu);

@@ -23,7 +23,15 @@ struct Sdd {
   const SddShape& shape;
   const Gpu& gpu;
   const Settings& settings;
+  const PlanWish& wish;
 
+  bool wants(SddForm form) const { return !wish.form || *wish.form == form; }
+  Path dense_path() const {
+    if (wish.dense == false) return Path::tiled;
+    const Path path = dense_sdd_path(layout, shape, gpu);
+    return path == Path::tiled && wish.dense == true ? dense_sdd_possible(layout, shape, gpu)
+                                                     : path;
+  }
   int block() const { return layout.block(); }
   bool split() const { return shape.factors == Factors::split; }
   /// Steps of an item, of a depth of `depth` each.
@@ -50,7 +58,7 @@ class WarpgroupSddPlanner {
                            .side = warpgroup_sdd_tile(d_.block(), {}).sdd_rows(d_.block())};
     const Kept<Strips> strips = strips_of(d_.layout, shape);
     for (const bool narrow : {false, true}) try_lying(*strips, {.narrow = narrow});
-    if (d_.block() < 128) try_gathered();
+    if (d_.block() < 128 && (!d_.wish.form || d_.wish.form->gathered)) try_gathered();
     best_.path = Path::warpgroup;
     best_.transposed = transposed_;
     best_.strips = shape;
@@ -78,7 +86,7 @@ class WarpgroupSddPlanner {
     const int workers = d_.gpu.multiprocessors;
     const double least = least_time(items, form) + extra;
     const int64_t count = static_cast<int64_t>(items.costs.size()) * d_.shape.batch;
-    if (least >= best_.time) return false;
+    if (least >= best_.time || !d_.wants(form)) return false;
     double time = least;
     WorkPieces split;
     if (count > 0 && d_.few(count)) {
@@ -137,6 +145,7 @@ class WarpgroupSddPlanner {
   bool narrow_may_pay(const GatheredStrips& wide) const {
     const SddForm form{.narrow = true, .gathered = true};
     const int workers = d_.gpu.multiprocessors;
+    if (d_.wish.form) return d_.wish.form->narrow;
     if (static_cast<int64_t>(wide.shares.size()) * d_.shape.batch >= 3 * workers) return false;
     const WarpgroupTile tile = warpgroup_sdd_tile(d_.block(), form);
     const double time = expect_items(wide, tile.sdd_cols(d_.block())) *
@@ -328,11 +337,11 @@ void plan_tiled(const Sdd& d, SddPlan& plan) {
 }  // namespace
 
 SddPlan plan_sdd(const Layout& layout, const SddShape& shape, const Gpu& gpu,
-                 const Settings& settings) {
-  const Sdd d{layout, shape, gpu, settings};
+                 const Settings& settings, const PlanWish& wish) {
+  const Sdd d{layout, shape, gpu, settings, wish};
   SddPlan plan;
-  if (!settings.portable_products) {
-    const Path path = dense_sdd_path(layout, shape, gpu);
+  if (!settings.portable_products && !wish.portable) {
+    const Path path = d.dense_path();
     if (path != Path::tiled) return {.path = path};
     if (plan_warpgroup(d, plan) || plan_tf32(d, plan)) return plan;
   }

@@ -13,6 +13,10 @@ inline std::vector<AdafactorGroup> decay_groups(const nn::Module& module,
   return groups_by_decay(module, options);
 }
 
+// Compiled once, in adafactor.cpp.
+extern template class GroupOptimizer<AdafactorOptions, AdafactorParameter, prepared_adafactor,
+                                     adafactor_numbers>;
+
 /** @brief Adam with little memory: second moments by row and by column, no first moment. */
 class Adafactor : public GroupOptimizer<AdafactorOptions, AdafactorParameter, prepared_adafactor,
                                         adafactor_numbers> {

@@ -12,6 +12,9 @@ inline std::vector<AdamGroup> decay_groups(const nn::Module& module, const AdamO
   return groups_by_decay(module, options);
 }
 
+// Compiled once, in adam.cpp.
+extern template class GroupOptimizer<AdamOptions, AdamParameter, prepared_adam, adam_numbers>;
+
 /** @brief Adam with decay added to the gradient, one launch a group and dtype. */
 class Adam : public GroupOptimizer<AdamOptions, AdamParameter, prepared_adam, adam_numbers> {
  public:

@@ -12,6 +12,9 @@ inline std::vector<AdamWGroup> decay_groups(const nn::Module& module, const Adam
   return groups_by_decay(module, options);
 }
 
+// Compiled once, in adamw.cpp.
+extern template class GroupOptimizer<AdamWOptions, AdamWParameter, prepared_adamw, adamw_numbers>;
+
 /** @brief Adam with decoupled weight decay, one launch a group and dtype. */
 class AdamW : public GroupOptimizer<AdamWOptions, AdamWParameter, prepared_adamw, adamw_numbers> {
  public:

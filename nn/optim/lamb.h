@@ -12,6 +12,9 @@ inline std::vector<LambGroup> decay_groups(const nn::Module& module, const LambO
   return groups_by_decay(module, options);
 }
 
+// Compiled once, in lamb.cpp.
+extern template class GroupOptimizer<LambOptions, LambParameter, prepared_lamb, lamb_numbers>;
+
 /** @brief Adam whose step is as long as each tensor deserves: for large batches. */
 class Lamb : public GroupOptimizer<LambOptions, LambParameter, prepared_lamb, lamb_numbers> {
  public:

@@ -12,6 +12,9 @@ inline std::vector<LionGroup> decay_groups(const nn::Module& module, const LionO
   return groups_by_decay(module, options);
 }
 
+// Compiled once, in lion.cpp.
+extern template class GroupOptimizer<LionOptions, LionParameter, prepared_lion, lion_numbers>;
+
 /** @brief Steps of one length, by the sign of the momentum; one launch a group and dtype. */
 class Lion : public GroupOptimizer<LionOptions, LionParameter, prepared_lion, lion_numbers> {
  public:

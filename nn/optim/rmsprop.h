@@ -13,6 +13,10 @@ inline std::vector<RMSpropGroup> decay_groups(const nn::Module& module,
   return groups_by_decay(module, options);
 }
 
+// Compiled once, in rmsprop.cpp.
+extern template class GroupOptimizer<RMSpropOptions, RMSpropParameter, prepared_rmsprop,
+                                     rmsprop_numbers>;
+
 /** @brief Gradients over the root of their mean square, one launch a group and dtype. */
 class RMSprop
     : public GroupOptimizer<RMSpropOptions, RMSpropParameter, prepared_rmsprop, rmsprop_numbers> {

@@ -12,6 +12,9 @@ inline std::vector<SgdGroup> decay_groups(const nn::Module& module, const SgdOpt
   return groups_by_decay(module, options);
 }
 
+// Compiled once, in sgd.cpp.
+extern template class GroupOptimizer<SgdOptions, SgdParameter, prepared_sgd, sgd_numbers>;
+
 /** @brief Gradient descent with momentum, one launch a group and dtype. */
 class Sgd : public GroupOptimizer<SgdOptions, SgdParameter, prepared_sgd, sgd_numbers> {
  public:

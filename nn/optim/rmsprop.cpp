@@ -1,0 +1,7 @@
+#include <bs/nn/optim/rmsprop.h>
+
+namespace bs::optim {
+
+template class GroupOptimizer<RMSpropOptions, RMSpropParameter, prepared_rmsprop, rmsprop_numbers>;
+
+}  // namespace bs::optim

@@ -46,6 +46,7 @@ void check_targets(const char* op, const Variable& x, const Tensor& targets) {
 Variable soft_cross_entropy(const Variable& logits, const Tensor& probabilities,
                             const CrossEntropyOptions& options) {
   const double s = options.label_smoothing;
+  check_probabilities("soft_cross_entropy", logits.data(), probabilities, s);
   const Tensor wide = cast(probabilities, loss_dtype(logits));
   Variable rows =
       losses(logits, s == 0 ? wide : wide * (1 - s) + s / static_cast<double>(logits.size(-1)));

@@ -7,7 +7,8 @@
 namespace bs {
 
 /** @brief Cross entropy against class probabilities of logits' shape. Of the options, only the
- *  smoothing and the reduction count; the mean is over rows. Saves both. */
+ *  smoothing and the reduction count; the mean is over rows. Saves both.
+ *  @throws Error for probabilities that are not floating: class numbers go to cross_entropy. */
 Variable soft_cross_entropy(const Variable& logits, const Tensor& probabilities,
                             const CrossEntropyOptions& options = {});
 /** @brief cross_entropy in which each class has a weight [v]; the mean divides by the sum of the

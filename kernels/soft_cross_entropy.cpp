@@ -23,6 +23,10 @@ void check(const char* op, const Tensor& logits, const Tensor& weights) {
            logits.shape());
 }
 
+void check_smoothing(const char* op, double s) {
+  BS_CHECK(s >= 0 && s <= 1, "{}: label_smoothing {} is not within [0, 1]", op, s);
+}
+
 DType loss_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }
 
 /// The class weight of each row's target, 0 for ignored rows.
@@ -42,6 +46,16 @@ Tensor row_weights(const Tensor& targets, int64_t classes, const Tensor& class_w
 }
 
 }  // namespace
+
+void check_probabilities(const char* op, const Tensor& logits, const Tensor& probabilities,
+                         double label_smoothing) {
+  BS_CHECK(is_floating(probabilities.dtype()),
+           "{}: probabilities {} for logits {} are {}; class numbers go to cross_entropy, 0 and 1 "
+           "for each class need a cast",
+           op, probabilities.shape(), logits.shape(), probabilities.dtype());
+  check(op, logits, probabilities);
+  check_smoothing(op, label_smoothing);
+}
 
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& weights) {
   check("soft_cross_entropy", logits, weights);
@@ -66,6 +80,7 @@ Tensor soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights,
 Tensor target_weights(const Tensor& targets, int64_t classes, const Tensor& class_weights,
                       const CrossEntropyOptions& options, DType dtype) {
   const double s = options.label_smoothing;
+  check_smoothing("cross_entropy", s);
   const Tensor rows = row_weights(targets, classes, class_weights, options, dtype).unsqueeze(-1);
   Tensor hard = mul(one_hot(targets, classes, dtype), mul(rows, 1 - s));
   if (s == 0) return hard;

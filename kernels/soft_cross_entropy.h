@@ -9,6 +9,10 @@ namespace bs {
  *  weight 0 adds nothing, whatever its logit.
  *  @param[in] logits, weights [..., v]; weights need not sum to 1 */
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& weights);
+/** @brief Throws an Error naming `op` unless these are probabilities, of the shape of the logits,
+ *  and a smoothing in [0, 1]. Class numbers, or 0 and 1 as integers, are refused as in PyTorch. */
+void check_probabilities(const char* op, const Tensor& logits, const Tensor& probabilities,
+                         double label_smoothing);
 /** @brief dlogits_rj = d_r (softmax_rj sum_k w_rk - w_rj). @param[in] dloss [...] */
 Tensor soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights,
                                    const Tensor& dloss);

@@ -384,3 +384,24 @@ TEST_CASE("cross entropy with soft targets and class weights") {
   CHECK(soft_cross_entropy(x, vector<double>({1, 0}).view({1, 2})).data().item() == 0);
   CHECK_THROWS_WITH_AS(nll_loss(x, t), "nll_loss: targets [4] for [1, 2]", Error);
 }
+
+TEST_CASE("soft_cross_entropy takes probabilities, and class numbers by no accident") {
+  const Tensor x = zeros({2, 3}, f32, test_device());
+  const std::string rest =
+      "; class numbers go to cross_entropy, 0 and 1 for each class need a cast";
+  for (const DType dtype : {i64, i32, boolean}) {
+    const std::string name = to_string(dtype);
+    CHECK_THROWS_WITH_AS(
+        soft_cross_entropy(x, zeros({2}, dtype, test_device())),
+        ("soft_cross_entropy: probabilities [2] for logits [2, 3] are " + name + rest).c_str(),
+        Error);
+    CHECK_THROWS_WITH_AS(
+        soft_cross_entropy(x, zeros({2, 3}, dtype, test_device())),
+        ("soft_cross_entropy: probabilities [2, 3] for logits [2, 3] are " + name + rest).c_str(),
+        Error);
+  }
+  CHECK_THROWS_WITH_AS(soft_cross_entropy(x, zeros({3}, f32, test_device())),
+                       "soft_cross_entropy: shapes [2, 3] and [3] differ", Error);
+  CHECK_THROWS_WITH_AS(soft_cross_entropy(x, x, {.label_smoothing = 1.5}),
+                       "soft_cross_entropy: label_smoothing 1.5 is not within [0, 1]", Error);
+}

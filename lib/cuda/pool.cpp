@@ -31,6 +31,7 @@ class DeviceMemory final : public OrderedMemory {
 
   void* take(size_t bytes, Stream stream) override {
     const DeviceGuard guard(device_);
+    const RelaxedCapture relaxed;
     void* pointer = nullptr;
     const cudaError_t status = cudaMallocFromPoolAsync(&pointer, bytes, pool_, native(stream));
     if (status != cudaErrorMemoryAllocation) BS_CUDA_CHECK(status);
@@ -38,6 +39,7 @@ class DeviceMemory final : public OrderedMemory {
     return pointer;
   }
   bool give(void* pointer, Stream stream) noexcept override {
+    const RelaxedCapture relaxed;
     if (cudaFreeAsync(pointer, native(stream)) == cudaSuccess) return true;
     cudaGetLastError();
     return false;

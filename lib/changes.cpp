@@ -4,20 +4,66 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
+#include <utility>
 
 namespace bs {
 
 namespace {
 
+/// Parts of memory whose changes are known, at most. Each change adds three of them at most.
+constexpr size_t most_parts = 1 << 16, added_at_once = 3;
+
+/// Room for the nodes of a map, so that noting a change takes no memory that might be missing.
+class NodeRoom {
+ public:
+  void* take() noexcept {
+    if (!free_) return nodes_[used_++].bytes;
+    Node* const node = free_;
+    free_ = node->next;
+    return node->bytes;
+  }
+  void give(void* bytes) noexcept {
+    auto* const node = static_cast<Node*>(bytes);
+    node->next = free_;
+    free_ = node;
+  }
+  static constexpr size_t node_bytes = 64;
+
+ private:
+  union Node {
+    Node* next;
+    std::byte bytes[node_bytes];
+  };
+  Node* free_ = nullptr;
+  size_t used_ = 0;
+  Node nodes_[most_parts + added_at_once] = {};
+};
+constinit NodeRoom room;
+
+template <class T>
+struct NodeAllocator {
+  using value_type = T;
+  NodeAllocator() = default;
+  template <class U>
+  explicit(false) NodeAllocator(const NodeAllocator<U>&) {}
+  T* allocate(size_t) {
+    static_assert(sizeof(T) <= NodeRoom::node_bytes && alignof(T) <= alignof(void*));
+    return static_cast<T*>(room.take());
+  }
+  void deallocate(T* node, size_t) noexcept { room.give(node); }
+  friend bool operator==(const NodeAllocator&, const NodeAllocator&) { return true; }
+};
+
 /// The last change of each part of memory: ranges that don't overlap, by their first byte. It knows
 /// addresses, not storages: two tensors may borrow the same memory, and no tensor pays for it.
 class LastChanges {
  public:
-  void note(ByteRange where, const char* operation, uint64_t number) noexcept try {
+  void note(ByteRange where, const char* operation, uint64_t number) noexcept {
     const Change change{where.end, number, operation};
     const auto known = parts_.find(where.begin);
     if (known != parts_.end() && known->second.end == where.end) {
@@ -28,9 +74,7 @@ class LastChanges {
     cut(where.end);
     parts_.erase(parts_.lower_bound(where.begin), parts_.lower_bound(where.end));
     parts_.emplace(where.begin, change);
-    if (parts_.size() > most) forget(number - most / 4);
-  } catch (const std::bad_alloc&) {  // the host has no room to remember it
-    forgotten_ = number;
+    if (parts_.size() > most_parts) forget(number - most_parts / 4);
   }
 
   const char* last(ByteRange where, uint64_t moment) const {
@@ -48,8 +92,6 @@ class LastChanges {
     uint64_t number;
     const char* operation;
   };
-  static constexpr size_t most = 1 << 16;
-
   /// Parts begin at `address`, or end there, but none goes across.
   void cut(uintptr_t address) {
     const auto next = parts_.lower_bound(address);
@@ -65,7 +107,8 @@ class LastChanges {
     forgotten_ = until;
   }
 
-  std::map<uintptr_t, Change> parts_;
+  std::map<uintptr_t, Change, std::less<>, NodeAllocator<std::pair<const uintptr_t, Change>>>
+      parts_;
   uint64_t forgotten_ = 0;  ///< of changes up to it some are
 };
 

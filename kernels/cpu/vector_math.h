@@ -18,6 +18,17 @@ inline double log1p(double x) { return std::log1p(x); }
 inline double tanh(double x) { return std::tanh(x); }
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
+/** @brief e^r for |r| <= log(2) / 2. */
+inline float exp_near_zero(float r) {
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  return p * (r * r) + r + 1.0F;
+}
+
 /** @brief e^x: x = n log 2 + r with |r| <= log(2) / 2, then 2^n times a polynomial in r. */
 inline float exp(float x) {
   x = x > 89.0F ? 89.0F : x;  // beyond, the result is infinite; comparisons let NaN through
@@ -26,15 +37,8 @@ inline float exp(float x) {
   const float shifted = x * 1.44269504F + 12582912.0F;
   const float n = shifted - 12582912.0F;
   const int32_t exponent = std::bit_cast<int32_t>(shifted) - 0x4b400000;
-  float r = x - n * 0.693359375F;  // log 2 in two parts: the first product is exact
-  r = r - n * -2.12194440e-4F;
-  float p = 1.9875691500e-4F;
-  p = p * r + 1.3981999507e-3F;
-  p = p * r + 8.3334519073e-3F;
-  p = p * r + 4.1665795894e-2F;
-  p = p * r + 1.6666665459e-1F;
-  p = p * r + 5.0000001201e-1F;
-  p = p * (r * r) + r + 1.0F;
+  // log 2 in two parts: the first product is exact
+  const float p = exp_near_zero(x - n * 0.693359375F - n * -2.12194440e-4F);
   // 2^n as two factors, since n may lie outside the range of one float's exponent.
   const int32_t half = exponent >> 1;
   const float low = std::bit_cast<float>((half + 127) << 23);
@@ -102,31 +106,42 @@ inline Normal<double> normal(double x) {
   return {0.5 * std::erfc(x * -0.70710678118654752), 0.39894228040143268 * std::exp(-0.5 * x * x)};
 }
 
+/** @brief e^x for x <= 0, where nothing overflows: 2^(n + 64) is added to the exponent of the
+ *  polynomial, then 2^-64 multiplied, which also rounds to subnormals. */
+inline float exp_of_negative(float x) {
+  x = x < -104.0F ? -104.0F : x;  // comparisons let NaN through
+  constexpr float rounder = 12582912.0F + 64.0F;
+  const float shifted = x * 1.44269504F + rounder;
+  const float n = shifted - rounder;
+  const float p = exp_near_zero(x - n * 0.693359375F - n * -2.12194440e-4F);
+  const uint32_t bits = std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23);
+  return std::bit_cast<float>(bits) * 0x1p-64F;
+}
+
 /** @brief One exponential serves both values. Phi(x) is 1/2 + x p(x^2) near zero, and beyond
- *  Phi(-|x|) = exp(-x^2 / 2) q(1 / (1 + 0.32 |x|)); p and q are minimax polynomials in relative
- *  error, q up to |x| = 14.5, where the result vanishes. The error is below 1.2e-7, and relative to
- *  the result below 5e-7 for x > -1; further down it grows as that of exp's argument, with x^2. */
+ *  Phi(-|x|) = exp(-x^2 / 2) k q(k) with k = 1 / (1 + 0.375 |x|); p and q are minimax polynomials.
+ *  q holds up to |x| = 14.5, where the result vanishes; its relative error may grow as 1 + x^2 / 4,
+ *  as that of exp's argument does. The error is below 1.2e-7, and relative to the result below
+ *  5e-7 for x > -1; further down it grows with x^2. */
 inline Normal<float> normal(float x) {
   const float square = x * x;
-  float p = 1.01336952e-4F;
-  p = p * square - 1.17958900e-3F;
-  p = p * square + 9.97179807e-3F;
-  p = p * square - 6.64902390e-2F;
-  p = p * square + 3.98942279e-1F;
-  const float e = exp(-0.5F * square);
+  float p = -1.09435990e-03F;
+  p = p * square + 9.94940288e-03F;
+  p = p * square - 6.64883554e-02F;
+  p = p * square + 3.98942262e-01F;
+  const float e = exp_of_negative(-0.5F * square);
   const float size = std::fabs(x);
-  const float k = 1.0F / (1.0F + 0.32F * size);
-  float q = 0.0407273278F;
-  q = q * k - 0.143963373F;
-  q = q * k + 0.136610693F;
-  q = q * k - 0.00711287098F;
-  q = q * k + 0.106899308F;
-  q = q * k + 0.111201841F;
-  q = q * k + 0.128004284F;
-  q = q * k + 0.127646863F;
+  const float k = 1.0F / (1.0F + 0.375F * size);
+  float q = 5.64462356e-02F;
+  q = q * k - 1.88735336e-01F;
+  q = q * k + 1.58034801e-01F;
+  q = q * k + 3.65698189e-02F;
+  q = q * k + 1.39793068e-01F;
+  q = q * k + 1.48266762e-01F;
+  q = q * k + 1.49668261e-01F;
   const float tail = e * (q * k);
   const float far = x < 0 ? tail : 1.0F - tail;
-  return {size < 0.8F ? 0.5F + p * x : far, 0.398942280F * e};
+  return {size < 0.65F ? 0.5F + p * x : far, 0.398942280F * e};
 }
 
 }  // namespace bs::cpu::math

@@ -1,5 +1,6 @@
 #include <bs/kernels/activation.h>
 #include <bs/kernels/cpu/elementwise.h>
+#include <bs/kernels/cpu/float_bits.h>
 #include <bs/kernels/cpu/vector_math.h>
 
 namespace bs::cpu {
@@ -34,6 +35,10 @@ void sigmoid(const Tensor& x, const Tensor& y, Stream) {
 }
 
 void relu(const Tensor& x, const Tensor& y, Stream) {
+  if (is_low_precision(y.dtype())) {
+    const uint16_t infinity = infinity_bits(y.dtype());
+    return map_bits([=](uint16_t v) { return is_negative(v, infinity) ? 0 : v; }, y, x);
+  }
   forward(
       "relu", []<class W>(W v) { return v < 0 ? W(0) : v; }, x, y);
 }
@@ -64,6 +69,11 @@ void sigmoid_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Strea
 }
 
 void relu_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
+  if (is_low_precision(dx.dtype())) {
+    const uint16_t infinity = infinity_bits(dx.dtype());
+    const auto f = [=](uint16_t v, uint16_t d) { return is_positive(v, infinity) ? d : 0; };
+    return map_bits(f, dx, y, dy);
+  }
   backward(
       "relu_backward", []<class W>(W v, W d) { return v > 0 ? d : W(0); }, y, dy, dx);
 }

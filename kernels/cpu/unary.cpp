@@ -1,4 +1,5 @@
 #include <bs/kernels/cpu/elementwise.h>
+#include <bs/kernels/cpu/float_bits.h>
 #include <bs/kernels/cpu/vector_math.h>
 #include <bs/kernels/unary.h>
 
@@ -37,6 +38,7 @@ W bound(double value) {
 }  // namespace
 
 void neg(const Tensor& x, const Tensor& y, Stream) {
+  if (is_low_precision(y.dtype())) return map_bits([](uint16_t v) { return v ^ 0x8000; }, y, x);
   // 0 - x rather than -x for integers, as unsigned: the lowest one has no opposite.
   const auto f = []<class W>(W v) {
     if constexpr (std::is_integral_v<W>) {
@@ -49,6 +51,7 @@ void neg(const Tensor& x, const Tensor& y, Stream) {
 }
 
 void abs(const Tensor& x, const Tensor& y, Stream) {
+  if (is_low_precision(y.dtype())) return map_bits([](uint16_t v) { return v & 0x7fff; }, y, x);
   const auto f = []<class W>(W v) {
     if constexpr (std::is_integral_v<W>) {
       return v < 0 ? static_cast<W>(0 - static_cast<std::make_unsigned_t<W>>(v)) : v;

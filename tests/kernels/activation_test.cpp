@@ -1,8 +1,13 @@
 #include <bs/autograd/activation.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/unary.h>
+#include <bs/lib/half.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <numbers>
 
@@ -71,6 +76,53 @@ TEST_CASE("activations at infinity, and of NaN") {
   check(tanh(x), 1, -1, 1, -1);
   check(sigmoid(x), 1, 0, 1, 0);
   check(relu(x), inf, 0, 100, 0);
+}
+
+TEST_CASE("relu, neg and abs of every 16-bit number are those of f32") {
+  for (const DType dtype : {f16, bf16}) {
+    CAPTURE(dtype);
+    const Tensor x = Tensor::empty({65536}, dtype), dy = Tensor::empty({65536}, dtype);
+    auto* const numbers = static_cast<uint16_t*>(x.data());
+    auto* const slopes = static_cast<uint16_t*>(dy.data());
+    for (size_t i = 0; i < 65536; ++i) {
+      numbers[i] = static_cast<uint16_t>(i);
+      slopes[i] = static_cast<uint16_t>(i * 40503);
+    }
+    const Tensor on = x.to(test_device()), d = dy.to(test_device());
+    const auto check = [&](const char* name, const Tensor& y, const Tensor& wide) {
+      CAPTURE(name);
+      const auto got = Reference::of(y).values, want = Reference::of(wide).values;
+      int64_t wrong = 0;
+      for (size_t i = 0; i < got.size(); ++i)
+        wrong += std::isnan(want[i])
+                     ? !std::isnan(got[i])
+                     : got[i] != want[i] || std::signbit(got[i]) != std::signbit(want[i]);
+      CHECK(wrong == 0);
+    };
+    const Tensor wide = cast(on, f32);
+    check("relu", relu(on), relu(wide));
+    check("relu_backward", relu_backward(on, d), relu_backward(wide, cast(d, f32)));
+    check("neg", neg(on), neg(wide));
+    check("abs", abs(on), abs(wide));
+  }
+}
+
+TEST_CASE("casts of f32 to f16 and bf16 agree with those of single numbers") {
+  std::vector<float> values;
+  for (uint64_t i = 0; i < 1ULL << 32U; i += 65521)
+    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(i)));
+  const Tensor x = Tensor::from<float>(values, {static_cast<int64_t>(values.size())});
+  const Tensor halves = cast(x, f16), brains = cast(x, bf16);
+  int64_t wrong = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float h = static_cast<float>(half(values[i])),
+                b = static_cast<float>(bfloat16(values[i]));
+    const float got_h = static_cast<float>(halves.data<half>()[i]);
+    const float got_b = static_cast<float>(brains.data<bfloat16>()[i]);
+    wrong += std::isnan(h) ? !std::isnan(got_h) : got_h != h;
+    wrong += std::isnan(b) ? !std::isnan(got_b) : got_b != b;
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("activations refuse what they cannot do") {

@@ -137,8 +137,12 @@ void copy_row(const std::vector<Run>& columns, const T* in, int64_t channels, T 
   for (const Run& run : columns) {
     const int64_t size = run.count * channels;
     if (in && run.from >= 0) {
-      std::memcpy(static_cast<void*>(out), in + run.from * channels,
-                  static_cast<size_t>(size) * sizeof(T));
+      const T* from = in + run.from * channels;
+      if (size == 1) {  // a border of one element is not worth a call
+        *out = *from;
+      } else {
+        std::memcpy(static_cast<void*>(out), from, static_cast<size_t>(size) * sizeof(T));
+      }
     } else {
       std::fill_n(out, size, outside);
     }
@@ -160,11 +164,15 @@ bool resample_by_copies(const ImageMap& map, const Tensor& x, double outside, co
   T* to = y.data<T>();
   parallel_for(y.size(0) * outputs, std::max<int64_t>(1, elementwise_grain / size),
                [&](int64_t begin, int64_t end) {
+                 int64_t image = begin / outputs, line = begin % outputs;
                  for (int64_t i = begin; i < end; ++i) {
-                   const int64_t row = from_row[static_cast<size_t>(i % outputs)];
-                   const T* in = from + (i / outputs * height + row) * width * channels;
+                   const int64_t row = from_row[static_cast<size_t>(line)];
+                   const T* in = from + (image * height + row) * width * channels;
                    copy_row(columns, row < 0 ? nullptr : in, channels, static_cast<T>(outside),
                             to + i * size);
+                   if (++line < outputs) continue;
+                   line = 0;
+                   ++image;
                  }
                });
   return true;

@@ -40,7 +40,9 @@ std::string out_of_memory_text(Device device, size_t bytes, const MemoryShares& 
   const int64_t cached = std::max<int64_t>(s.reserved - s.tensors, 0);
   const int64_t others = std::max<int64_t>(s.total - s.free - s.reserved, 0);
   const std::string stranded =
-      s.stranded > 0 ? format(", {} until no graph is recorded", in_units(s.stranded)) : "";
+      s.stranded > 0
+          ? format(", {} of it kept back while graphs are recorded", in_units(s.stranded))
+          : "";
   return format(
       "memory: {} cannot give {}. Of its {}, {} are free; tensors of this process hold {}, its "
       "pool has {} cached or cut into pieces that are too small{}{}; other programs and {} have "

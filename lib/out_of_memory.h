@@ -14,7 +14,7 @@ struct MemoryShares {
   int64_t free = 0;
   int64_t tensors = 0;   ///< held by tensors of this process
   int64_t reserved = 0;  ///< by this process' pool, that of tensors included
-  int64_t stranded = 0;  ///< of those, freed, but not before a graph is recorded
+  int64_t stranded = 0;  ///< freed, but kept back while graphs are recorded
 };
 /** @brief As "1.50 MiB". */
 std::string in_units(int64_t bytes);

@@ -15,13 +15,6 @@ namespace bs::detail {
 typedef float LooseFloats8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef short LooseHalves8 __attribute__((vector_size(16), aligned(2), may_alias));
 #endif
-#ifdef __AVX512F__
-typedef float LooseFloats16 __attribute__((vector_size(64), aligned(4), may_alias));
-typedef short LooseHalves16 __attribute__((vector_size(32), aligned(2), may_alias));
-inline LooseHalves16 halves_of(LooseFloats16 values) {
-  return __builtin_ia32_vcvtps2ph512_mask(values, 0, LooseHalves16{}, -1);
-}
-#endif
 
 /// A bfloat16's bits for those of a float, as bfloat16 rounds: in a form that vectorises.
 inline uint16_t bfloat16_bits(uint32_t u) {
@@ -88,13 +81,6 @@ inline void narrow(std::ptrdiff_t n, const T* src, Out* dst) {
     for (i = 0; i < n; ++i) bits[i] = bs::detail::bfloat16_bits(std::bit_cast<uint32_t>(src[i]));
     return;
   }
-#ifdef __AVX512F__
-  if constexpr (std::is_same_v<Out, half> && std::is_same_v<T, float>) {
-    for (; i + 16 <= n; i += 16)
-      *reinterpret_cast<bs::detail::LooseHalves16*>(dst + i) =
-          bs::detail::halves_of(*reinterpret_cast<const bs::detail::LooseFloats16*>(src + i));
-  }
-#endif
 #ifdef __F16C__
   if constexpr (std::is_same_v<Out, half> && std::is_same_v<T, float>) {
     for (; i + 8 <= n; i += 8)

@@ -332,12 +332,13 @@ int64_t part_length(int64_t n, int64_t blocks, int64_t least, int threads, Devic
     const int64_t all = blocks * parts;
     return static_cast<double>(all) / static_cast<double>(ceil_div(all, at_once) * at_once);
   };
-  const int64_t most = std::min(
-      {most_parts, std::max<int64_t>(1, n / least), std::max<int64_t>(1, 2 * at_once / blocks)});
+  const int64_t most = std::min(most_parts, std::max<int64_t>(1, n / least));
   constexpr double worth_another = 1.03;
   int64_t parts = 1;
-  for (int64_t more = 2; more <= most; ++more)
+  for (const int64_t fill_once_or_twice : {at_once / blocks, 2 * at_once / blocks}) {
+    const int64_t more = std::clamp<int64_t>(fill_once_or_twice, 1, most);
     if (busy(more) > worth_another * busy(parts)) parts = more;
+  }
   return ceil_div(ceil_div(n, parts), 16) * 16;
 }
 

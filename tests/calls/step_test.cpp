@@ -1,7 +1,6 @@
 #include <bs/autograd/loss.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/random.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/lib/graph.h>
 #include <bs/lib/patterns.h>
@@ -15,8 +14,6 @@
 #include <bs/tests/support/guarded_memory.h>
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -4,6 +4,7 @@
 #include <bs/autograd/linear.h>
 #include <bs/autograd/lstm.h>
 #include <bs/autograd/view.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/linear.h>
 #include <bs/tests/kernels/lstm_reference.h>
 #include <bs/tests/support/devices.h>
@@ -95,6 +96,20 @@ TEST_CASE("lstm: an input without biases, beside a direction that multiplies x i
   check_close("dW_ih", Reference::of(grads.directions[0].weights.ih), dih, 1e-13);
   const LSTMBackward alone = lstm_backward(x, {&both[1], 1}, {}, {&results[1], 1}, {&up[1], 1});
   CHECK_FALSE(alone.x.defined());
+}
+
+TEST_CASE("lstm: backward needs no input that a direction was given") {
+  const auto leaf = [](const Shape& shape, uint64_t seed) {
+    return Variable(random_reference(shape, seed).tensor(f32, test_device()), true);
+  };
+  const Variable x(zeros({5, 4, 1}, f32, test_device())), input = leaf({5, 4, 32}, 2);
+  const auto holders = input.data().use_count();
+  const LSTMDirectionVariables d{.weights = {.ih = {}, .hh = leaf({32, 8}, 1)}, .input = input};
+  const LSTMStates states = lstm(x, {&d, 1})[0];
+  CHECK(input.data().use_count() == holders);
+  fill(input.data(), 7);
+  CHECK_NOTHROW(states.y.backward(ones(states.y.shape(), f32, test_device())));
+  CHECK(input.grad().shape() == input.shape());
 }
 
 TEST_CASE("lstm: what stands in an input beyond a sequence's length reaches nothing") {

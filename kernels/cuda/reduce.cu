@@ -208,11 +208,24 @@ struct Output {
   }
 };
 
+/// Blocks of most threads that a multiprocessor works on at once: as many as leave all of a
+/// thread's states in registers.
+template <class T>
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+constexpr int row_blocks = 1;  // where 64 registers are a few too few
+#else
+constexpr int row_blocks = sizeof(Term<T>) > 4 ? 1 : 2;
+#endif
+template <class State, class T>
+constexpr int column_blocks = sizeof(Term<T>) > 4 ? 2
+                              : sizeof(State) > 8 ? 3
+                                                  : 4;
+
 /// Part blockIdx.y, of `length` elements, of rows of n; blockDim.x threads a row, blockDim.y rows a
 /// block, of which there is one unless a warp, or a part of it, does for a row. Packs are of N
 /// elements where rows and parts begin on their boundaries, else of one.
 template <class State, int N, class T>
-__global__ void __launch_bounds__(most_row_threads, 2)
+__global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
     rows_kernel(const T* x, int64_t rows, int64_t n, int64_t length,
                 Output<State, Term<T>> output) {
   constexpr unsigned ahead = 8;  // loads on their way
@@ -243,7 +256,7 @@ __global__ void __launch_bounds__(most_row_threads, 2)
 /// Part blockIdx.y, of `length` rows, of matrices [n, inner]; blockDim.x threads take N
 /// neighbouring columns each, blockDim.y threads share the rows.
 template <class State, int N, class T>
-__global__ void __launch_bounds__(block_threads, 4)
+__global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
     columns_kernel(const T* x, int64_t n, int64_t inner, int64_t length, int64_t groups,
                    Output<State, Term<T>> output) {
   constexpr int ahead = 4;  // loads on their way
@@ -295,7 +308,7 @@ __global__ void __launch_bounds__(block_threads, 4)
 /// Merges `parts` states of each result, `inner` apart: blockDim.x results a block, blockDim.y
 /// threads for each.
 template <class State, class W>
-__global__ void __launch_bounds__(merge_threads)
+__global__ void __launch_bounds__(merge_threads, 1)
     parts_kernel(const State* states, int64_t results, int64_t parts, int64_t inner,
                  Output<State, W> output) {
   __shared__ alignas(16) unsigned char memory[merge_threads * sizeof(State)];
@@ -318,16 +331,12 @@ __global__ void __launch_bounds__(merge_threads)
   if (threadIdx.y == 0 && result < results) output.put(result, 0, shared[thread]);
 }
 
-/// Threads of a multiprocessor that work at once, by the kernels' launch bounds.
-constexpr int resident_threads = 1024;
-
-/// How long the parts are that `n` is cut into, where there are `blocks` blocks of so many threads
-/// for each part: at least `least`, and a multiple of 16. As few parts as fill the GPU, and leave
-/// few multiprocessors idle at the end.
-int64_t part_length(int64_t n, int64_t blocks, int64_t least, int threads, Device device) {
+/// How long the parts are that `n` is cut into, where there are `blocks` blocks for each part, of
+/// which a multiprocessor has `resident` at once: at least `least`, and a multiple of 16. As few
+/// parts as fill the GPU, and leave few multiprocessors idle at the end.
+int64_t part_length(int64_t n, int64_t blocks, int64_t least, int resident, Device device) {
   constexpr int64_t most_parts = 65535;  // of the grid's second axis
-  const int64_t at_once =
-      int64_t{device_properties(device).multiprocessors} * resident_threads / threads;
+  const int64_t at_once = int64_t{device_properties(device).multiprocessors} * resident;
   const auto busy = [&](int64_t parts) {
     const int64_t all = blocks * parts;
     return static_cast<double>(all) / static_cast<double>(ceil_div(all, at_once) * at_once);
@@ -367,8 +376,10 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> out
     block = dim3(lanes, block_threads / lanes);
   const int64_t blocks = ceil_div(rows, block.y);
   const int threads = static_cast<int>(block.x * block.y);
-  const int64_t length =
-      block.x <= warp ? n : part_length(n, blocks, held * N * threads, threads, device);
+  const int64_t length = block.x <= warp
+                             ? n
+                             : part_length(n, blocks, held * N * threads,
+                                           row_blocks<T> * most_row_threads / threads, device);
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(grid_of("reduce", blocks), static_cast<unsigned>(parts));
   with_parts(rows, parts, 1, output, device, stream, [&](const auto& to) {
@@ -385,7 +396,7 @@ void reduce_columns(const T* x, const Shape& shape, Output<State, Term<T>> outpu
   const dim3 block(width, block_threads / width);
   const int64_t groups = ceil_div(inner, int64_t{width} * N);
   const int64_t length =
-      part_length(n, outer * groups, 8 * int64_t{block.y}, block_threads, device);
+      part_length(n, outer * groups, 8 * int64_t{block.y}, column_blocks<State, T>, device);
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(grid_of("reduce", outer * groups), static_cast<unsigned>(parts));
   with_parts(outer * inner, parts, inner, output, device, stream, [&](const auto& to) {

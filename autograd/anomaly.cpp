@@ -42,7 +42,7 @@ void detail::check_results(const char* name, std::span<const Variable> inputs,
     if (!at.defined()) continue;
     std::string origin = "none of its inputs holds one";
     for (size_t k = 0; k < inputs.size(); ++k)
-      if (inputs[k].defined() && holds_nan(inputs[k].data())) {
+      if (inputs[k].has_data() && holds_nan(inputs[k].data())) {
         origin = format("its input {} held some", k);
         break;
       }

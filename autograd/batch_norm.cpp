@@ -34,10 +34,12 @@ struct NormRule {
   /// By the norm in simple operations.
   VariableGrads again(const Recorded& r) const {
     inputs.check();
-    const Tensor positive = saved.relu ? r.y().data() : Tensor();
     return by_definition(r, [&](std::span<const Variable> in) {
       const Variable x = cast(in[0].defined() ? in[0] : Variable(saved.x), saved.mean.dtype());
-      return affine_channels(normalised(x), in, saved.weight, positive, saved.x.dtype());
+      return affine_channels(
+          normalised(x), in,
+          {.weight = saved.weight, .bias = saved.bias, .y = saved.y, .relu = saved.relu},
+          saved.x.dtype());
     });
   }
 

@@ -164,7 +164,10 @@ Variable pow(const Variable& a, const Variable& b) {
       "pow", a, b, pow(p, q), [p, q](const Tensor& dy) { return pow_backward_a(p, q.get(), dy); },
       [p, q](const Tensor& dy) { return pow_backward_b(p.get(), q, dy); },
       [q](const Recorded& r) { return r.dy() * slope_of_pow(r.input(0), r.input(1, q)); },
-      [p](const Recorded& r) { return r.dy() * times_log(r.y(), r.input(0, p)); });
+      [p, q](const Recorded& r) {
+        const Variable base = r.input(0, p);
+        return r.dy() * times_log(pow(base, r.input(1, q)), base);
+      });
 }
 
 Variable pow(const Variable& a, Scalar b) {
@@ -183,7 +186,7 @@ Variable pow(Scalar a, const Variable& b) {
       [a, q = SavedTensor(b.data())](const Tensor& dy) { return pow_backward_b(a, q, dy); },
       [a](const Recorded& r) {
         const double base = a.to<double>();
-        return base == 0 ? r.dy() * 0 : r.dy() * (r.y() * std::log(base));
+        return base == 0 ? r.dy() * 0 : r.dy() * (pow(a, r.input()) * std::log(base));
       });
 }
 

@@ -6,13 +6,18 @@
 
 namespace bs {
 
-/** @brief h weight + bias + residual, in x's dtype and of its shape; where `positive` is given, 0
- *  instead wherever that is not above 0. For gradients alone: what is not wanted is left out of the
- *  sum.
+/** @brief What a norm of channels has saved of its affine map and ReLU. */
+struct AffineChannels {
+  Tensor weight, bias;  ///< what stands for those that want no gradient, or undefined
+  Tensor y;             ///< the result, where a residual hides its sign
+  bool relu = false;
+};
+
+/** @brief h weight + bias + residual, in x's dtype and of its shape, and its ReLU where there was
+ *  one. For gradients alone: of the residual only the place in the sum counts, not the values.
  *  @param[in] h normalised, of x's shape
- *  @param[in] inputs x, weight, bias and residual, each undefined where no gradient is wanted
- *  @param[in] weight what stands for an undefined one, or undefined */
-Variable affine_channels(const Variable& h, std::span<const Variable> inputs, const Tensor& weight,
-                         const Tensor& positive, DType dtype);
+ *  @param[in] inputs x, weight, bias and residual, each undefined where no gradient is wanted */
+Variable affine_channels(const Variable& h, std::span<const Variable> inputs,
+                         const AffineChannels& saved, DType dtype);
 
 }  // namespace bs

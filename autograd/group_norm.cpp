@@ -29,14 +29,16 @@ struct NormRule {
   }
   /// By the norm in simple operations.
   VariableGrads again(const Recorded& r) const {
-    const Tensor positive = options.relu ? r.y().data() : Tensor();
     return by_definition(r, [&](std::span<const Variable> in) {
       const Variable from = cast(in[0].defined() ? in[0] : Variable(x.get()), mean.dtype());
       const int64_t groups = from.size(0) * options.groups;
       const Variable rows = reshape(from, {groups, from.data().numel() / groups});
       const Variable centred = rows - bs::mean(rows, -1, true);
       const Variable h = centred * bs::rsqrt(bs::mean(centred * centred, -1, true) + options.eps);
-      return affine_channels(reshape(h, from.shape()), in, weight, positive, x.dtype());
+      return affine_channels(
+          reshape(h, from.shape()), in,
+          {.weight = weight.get(), .bias = bias.get(), .y = y.get(), .relu = options.relu},
+          x.dtype());
     });
   }
 };

@@ -17,7 +17,8 @@ Variable rows_of(const Variable& x) {
 }
 
 struct Rule {
-  SavedTensor x, weight;
+  SavedTensor x, weight;  ///< each where the other wants a gradient
+  Shape shape;            ///< of x
   LinearWants wants;
 
   Grads operator()(const Tensor& dy) const {
@@ -27,7 +28,7 @@ struct Rule {
   VariableGrads again(const Recorded& r) const {
     VariableGrads grads(3);
     const Variable dy = rows_of(r.dy());
-    if (wants.x) grads[0] = reshape(matmul(dy, r.input(1, weight)), x.shape());
+    if (wants.x) grads[0] = reshape(matmul(dy, r.input(1, weight)), shape);
     if (wants.weight) grads[1] = matmul(transpose(dy, 0, 1), rows_of(r.input(0, x)));
     if (wants.bias) grads[2] = sum(dy, 0);
     return grads;
@@ -40,7 +41,8 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   const LinearWants wants{x.requires_grad(), weight.requires_grad(), bias.requires_grad()};
   const Tensor b = bias.defined() ? bias.data() : Tensor();
   return tape().record("linear", {x, weight, bias}, linear(x.data(), weight.data(), b),
-                       Rule{SavedTensor(x.data()), SavedTensor(weight.data()), wants});
+                       Rule{SavedTensor(wants.weight ? x.data() : Tensor()),
+                            SavedTensor(wants.x ? weight.data() : Tensor()), x.shape(), wants});
 }
 
 }  // namespace bs

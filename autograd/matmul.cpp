@@ -10,17 +10,18 @@ namespace bs {
 namespace {
 
 struct Rule {
-  SavedTensor a, b;
+  SavedTensor a, b;  ///< each where the other wants a gradient
+  Shape a_shape, b_shape;
   bool wants_a, wants_b;
 
   Grads operator()(const Tensor& dc) const {
-    return {wants_a ? matmul_backward_a(a.shape(), b, dc) : Tensor(),
-            wants_b ? matmul_backward_b(a, b.shape(), dc) : Tensor()};
+    return {wants_a ? matmul_backward_a(a_shape, b, dc) : Tensor(),
+            wants_b ? matmul_backward_b(a, b_shape, dc) : Tensor()};
   }
   VariableGrads again(const Recorded& r) const {
     VariableGrads grads(2);
-    if (wants_a) grads[0] = sum_to(matmul(r.dy(), transpose(r.input(1, b), -2, -1)), a.shape());
-    if (wants_b) grads[1] = sum_to(matmul(transpose(r.input(0, a), -2, -1), r.dy()), b.shape());
+    if (wants_a) grads[0] = sum_to(matmul(r.dy(), transpose(r.input(1, b), -2, -1)), a_shape);
+    if (wants_b) grads[1] = sum_to(matmul(transpose(r.input(0, a), -2, -1), r.dy()), b_shape);
     return grads;
   }
 };
@@ -28,9 +29,11 @@ struct Rule {
 }  // namespace
 
 Variable matmul(const Variable& a, const Variable& b) {
+  const bool wants_a = a.requires_grad(), wants_b = b.requires_grad();
   return tape().record(
       "matmul", {a, b}, matmul(a.data(), b.data()),
-      Rule{SavedTensor(a.data()), SavedTensor(b.data()), a.requires_grad(), b.requires_grad()});
+      Rule{SavedTensor(wants_b ? a.data() : Tensor()), SavedTensor(wants_a ? b.data() : Tensor()),
+           a.shape(), b.shape(), wants_a, wants_b});
 }
 
 }  // namespace bs

@@ -35,7 +35,7 @@ struct Saved {
     Variable y = centred * bs::rsqrt(bs::mean(centred * centred, -1, true) + eps);
     if (affine[0].defined() || weight.defined())
       y = y * (affine[0].defined() ? affine[0] : Variable(weight.get()));
-    return affine.size() > 1 && affine[1].defined() ? y + affine[1] : y;
+    return affine.size() > 1 && affine[1].defined() ? joined(y, affine[1]) : y;
   }
 };
 
@@ -67,9 +67,9 @@ struct SumRule {
   }
   VariableGrads again(const Recorded& r) const {
     return by_definition(r, [this](std::span<const Variable> in) {
-      Variable sum(saved.x.get());  // to which nothing is added but gradients
+      Variable sum(saved.x.get());
       for (const Variable& part : in.first(2))
-        if (part.defined()) sum = sum + (part - part.detach());
+        if (part.defined()) sum = joined(sum, part);
       return std::vector<Variable>{sum, saved.definition(sum, in.subspan(2))};
     });
   }

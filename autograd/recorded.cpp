@@ -1,5 +1,10 @@
 #include <bs/autograd/recorded.h>
 
+#include <bs/autograd/copy.h>
+#include <bs/autograd/reduce.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/reduce.h>
+
 namespace bs {
 
 Variable record_product(const char* name, const Variable& a, const Variable& b, Tensor c,
@@ -40,12 +45,25 @@ VariableGrads product_gradients(const char* name, const Recorded& r, const Varia
   return gradients;
 }
 
+Variable joined(const Variable& y, const Variable& x) {
+  const auto part = [shape = x.shape(), dtype = x.dtype()](const auto& dy) {
+    return cast(sum_to(dy, shape), dtype);
+  };
+  return tape().record("add", {y, x}, y.data(),
+                       Twice{[part](const Tensor& dy) {
+                               return Grads{dy, part(dy)};
+                             },
+                             [part](const Recorded& r) {
+                               return VariableGrads{r.dy(), part(r.dy())};
+                             }});
+}
+
 VariableGrads by_definition(
     const Recorded& r,
     const std::function<std::vector<Variable>(std::span<const Variable> inputs)>& function) {
   VariableGrads inputs, wanted, outputs, dys;
   for (size_t i = 0; i < r.inputs(); ++i) {
-    inputs.push_back(r.input(i));
+    inputs.push_back(r.input_if_saved(i));
     if (r.wants(i)) wanted.push_back(inputs.back());
   }
   const uint64_t since = Tape::last_number();

@@ -100,9 +100,15 @@ VariableGrads product_gradients(const char* name, const Recorded& r, const Varia
                                 const Tensor& a, const Tensor& b, const ProductForm& form,
                                 GradientOrder order);
 
+/** @brief The values of y, as if x had been added to them: y and x get the gradient, x the sum of
+ * it over the axes that it lacks. x may have no values (Variable::has_data): a definition that adds
+ *  an input which the rule has not saved adds it so. */
+Variable joined(const Variable& y, const Variable& x);
+
 /** @brief The gradients of `function`, the operation's definition in differentiable operations, for
  *  the inputs that it is a function of: as the tape finds them, and recorded. Takes the time of the
- *  definition. An input of which no gradient is wanted comes undefined, and gets none. */
+ *  definition. An input of which no gradient is wanted comes undefined, and gets none; one that
+ *  nothing has saved comes without values, for joined(). */
 VariableGrads by_definition(
     const Recorded& r, const std::function<Variable(std::span<const Variable> inputs)>& function);
 /** @brief The same of an operation of several results, of which the wanted ones have a gradient. */

@@ -16,7 +16,8 @@
 namespace bs {
 
 using detail::check_gradient;
-using detail::StatePointer;
+using detail::GraphPlace;
+using detail::PlacePointer;
 using detail::VariableState;
 
 /// A backward over variables, whose operations are recorded. It goes only where an input lies.
@@ -24,23 +25,23 @@ class Tape::RecordedWalk {
  public:
   RecordedWalk(const Tape& tape, std::span<const Variable> from, std::span<const Variable> inputs,
                uint64_t since) {
-    for (const Variable& input : inputs) kept_[input.state_.get()];
-    for (const Variable& start : from) expect(start.state_, since);
+    for (const Variable& input : inputs) kept_[input.state_->place.get()];
+    for (const Variable& start : from) expect(start.state_->place, since);
     for (auto& [number, node] : nodes_) {  // grows behind us: inputs are older than their node
       const auto found = tape.nodes_.find(number);
       BS_CHECK(found != tape.nodes_.end(),
                "differentiable_grad: the graph of this variable is gone: an earlier backward has "
                "freed it, or it was recorded by another thread; pass retain_graph to the former");
       node = found->second;
-      for (const StatePointer& input : node->inputs)
+      for (const PlacePointer& input : node->inputs)
         if (input) expect(input, since);
     }
     find_way();
   }
 
-  void deliver(const char* name, const StatePointer& to, const Variable& gradient) {
+  void deliver(const char* name, const PlacePointer& to, const Variable& gradient) {
     if (!gradient.defined()) return;
-    check_gradient(name, gradient.data(), to->data);
+    check_gradient(name, gradient.data(), to->values);
     Variable& total = sums_[to.get()];
     total = total.defined() ? bs::add(total, gradient) : gradient;
   }
@@ -49,8 +50,9 @@ class Tape::RecordedWalk {
     for (const auto& [number, node] : nodes_) {
       VariableGrads dys, outputs;
       for (const auto& output : node->outputs) {
-        outputs.push_back(variable(output.lock()));
-        dys.push_back(take(outputs.back().state_));
+        const PlacePointer place = output.lock();
+        outputs.push_back(variable(place));
+        dys.push_back(take(place));
       }
       if (std::ranges::any_of(dys, [](const Variable& dy) { return dy.defined(); }))
         step(*node, dys, outputs);
@@ -59,17 +61,20 @@ class Tape::RecordedWalk {
 
   /// The whole gradient of an input, once all has run.
   Variable result(const Variable& input) {
-    const Variable gradient = take(input.state_);
-    return gradient.defined() ? gradient : kept_.at(input.state_.get());
+    const Variable gradient = take(input.state_->place);
+    return gradient.defined() ? gradient : kept_.at(input.state_->place.get());
   }
 
  private:
-  static Variable variable(StatePointer state) {
+  /// The variable at a place: without values where nobody holds them and no operation saved them.
+  static Variable variable(const PlacePointer& place) {
     Variable v;
-    v.state_ = std::move(state);
+    if (!place) return v;
+    v.state_ = place->variable.lock();
+    if (!v.state_) v.state_ = std::make_shared<VariableState>(place->values.lock(), place);
     return v;
   }
-  void expect(const StatePointer& state, uint64_t since) {
+  void expect(const PlacePointer& state, uint64_t since) {
     if (state->node > since) nodes_[state->node];
   }
 
@@ -77,7 +82,7 @@ class Tape::RecordedWalk {
   void find_way() {
     std::unordered_map<uint64_t, bool> leads;
     for (auto at = nodes_.rbegin(); at != nodes_.rend(); ++at)  // the oldest first
-      leads[at->first] = std::ranges::any_of(at->second->inputs, [&](const StatePointer& input) {
+      leads[at->first] = std::ranges::any_of(at->second->inputs, [&](const PlacePointer& input) {
         return input && (kept_.contains(input.get()) || leads[input->node]);
       });
     std::erase_if(nodes_, [&](const auto& entry) { return !leads[entry.first]; });
@@ -88,7 +93,7 @@ class Tape::RecordedWalk {
                node->name);
   }
 
-  Variable take(const StatePointer& of) {
+  Variable take(const PlacePointer& of) {
     const auto found = sums_.find(of.get());
     if (found == sums_.end()) return {};
     Variable total = std::move(found->second);
@@ -103,7 +108,7 @@ class Tape::RecordedWalk {
 
   void step(const Node& node, const VariableGrads& dys, const VariableGrads& outputs) {
     VariableGrads inputs;
-    for (const StatePointer& input : node.inputs) inputs.push_back(variable(input));
+    for (const PlacePointer& input : node.inputs) inputs.push_back(variable(input));
     const detail::RunningBackward running(node.name);
     const VariableGrads gradients =
         node.again(node.one, node.many, Recorded(dys, inputs, outputs, node.moment));
@@ -121,8 +126,8 @@ class Tape::RecordedWalk {
   }
 
   std::map<uint64_t, std::shared_ptr<Node>, std::greater<>> nodes_;
-  std::unordered_map<VariableState*, Variable> sums_;
-  std::unordered_map<VariableState*, Variable> kept_;  ///< of the inputs
+  std::unordered_map<GraphPlace*, Variable> sums_;
+  std::unordered_map<GraphPlace*, Variable> kept_;  ///< of the inputs
 };
 
 VariableGrads Tape::recorded_gradients(std::span<const Variable> from,
@@ -131,7 +136,8 @@ VariableGrads Tape::recorded_gradients(std::span<const Variable> from,
   RecordedWalk walk(*this, from, inputs, since);
   const TraceRange range("differentiable_grad");
   const EnableGrad enable_grad;
-  for (size_t i = 0; i < from.size(); ++i) walk.deliver("the caller", from[i].state_, gradients[i]);
+  for (size_t i = 0; i < from.size(); ++i)
+    walk.deliver("the caller", from[i].state_->place, gradients[i]);
   walk.run();
   VariableGrads all;
   for (const Variable& input : inputs) all.push_back(walk.result(input));
@@ -141,7 +147,12 @@ VariableGrads Tape::recorded_gradients(std::span<const Variable> from,
 }
 
 const Variable& Recorded::unchanged(const Variable& v) const {
-  if (!v.defined() || change_count() == moment_) return v;
+  if (!v.defined()) return v;
+  BS_CHECK(v.has_data(),
+           "differentiable_grad: a tensor {} {} that the backward of {} looks at is gone: a rule "
+           "saves the inputs and results that its `again` asks for",
+           v.dtype(), v.shape(), detail::RunningBackward::name());
+  if (change_count() == moment_) return v;
   const char* by = changed_since(v.data(), moment_);
   BS_CHECK(!by,
            "differentiable_grad: {} has changed a tensor {} {} in place since it was used; take "

@@ -9,6 +9,7 @@ thread_local const char* running = nullptr;
 detail::RunningBackward::RunningBackward(const char* name)
     : previous_(std::exchange(running, name)) {}
 detail::RunningBackward::~RunningBackward() { running = previous_; }
+const char* detail::RunningBackward::name() { return running; }
 
 void SavedTensor::check_unchanged() const {
   const uint64_t now = change_count();

@@ -55,6 +55,8 @@ class RunningBackward {
  public:
   explicit RunningBackward(const char* name);
   ~RunningBackward();
+  /** @brief The operation; null where there is none. */
+  static const char* name();
   RunningBackward(const RunningBackward&) = delete;
   RunningBackward& operator=(const RunningBackward&) = delete;
 

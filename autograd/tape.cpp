@@ -18,8 +18,8 @@
 namespace bs {
 
 using detail::check_gradient;
-using detail::StatePointer;
-using detail::VariableState;
+using detail::GraphPlace;
+using detail::PlacePointer;
 
 Tape& Tape::current() {
   thread_local Tape tape;
@@ -56,13 +56,15 @@ Tape::Node& Tape::append(const char* name, std::span<const Variable> inputs,
   node.order = order;
   node.moment = change_count();
   node.inputs.reserve(inputs.size());
-  for (const Variable& v : inputs) node.inputs.push_back(v.requires_grad() ? v.state_ : nullptr);
+  for (const Variable& v : inputs)
+    node.inputs.push_back(v.requires_grad() ? v.state_->place : nullptr);
   node.outputs.reserve(results.size());
   for (const Variable& v : results) {
-    node.outputs.push_back(v.state_);
+    node.outputs.emplace_back();
     if (!v.defined() || !is_floating(v.dtype())) continue;
-    v.state_->requires_grad = true;
-    v.state_->node = number;
+    v.place().requires_grad = true;
+    v.place().node = number;
+    node.outputs.back() = v.state_->place;
   }
   return node;
 }
@@ -157,12 +159,12 @@ void add(Tensor& total, Tensor part) {
 
 }  // namespace
 
-void detail::check_gradient(const char* name, const Tensor& gradient, const Tensor& data) {
-  BS_CHECK(gradient.shape() == data.shape() && gradient.dtype() == data.dtype() &&
-               gradient.device() == data.device(),
+void detail::check_gradient(const char* name, const Tensor& gradient, const WeakTensor& values) {
+  BS_CHECK(gradient.shape() == values.shape() && gradient.dtype() == values.dtype() &&
+               gradient.device() == values.device(),
            "backward: {} gave a gradient {} {} on {} for a variable {} {} on {}", name,
-           gradient.dtype(), gradient.shape(), gradient.device(), data.dtype(), data.shape(),
-           data.device());
+           gradient.dtype(), gradient.shape(), gradient.device(), values.dtype(), values.shape(),
+           values.device());
 }
 
 /// One backward: the operations between its start and the leaves, newest first, and the gradients
@@ -170,46 +172,46 @@ void detail::check_gradient(const char* name, const Tensor& gradient, const Tens
 struct Tape::Walk {
   struct Sum {
     Tensor total;
-    StatePointer of;
+    PlacePointer of;
     int missing = 0;  ///< contributions still to come
   };
   std::map<uint64_t, std::shared_ptr<Node>, std::greater<>> nodes;
-  std::unordered_map<VariableState*, Sum> sums;
+  std::unordered_map<GraphPlace*, Sum> sums;
   /// The gradients asked for; with them, no variable's own changes.
-  std::unordered_map<VariableState*, Tensor>* results = nullptr;
+  std::unordered_map<GraphPlace*, Tensor>* results = nullptr;
 
   /// Looks the whole way over before the first step: an operation that is gone is found in time.
   Walk(const Tape& tape, std::span<const Variable> starts) {
-    for (const Variable& start : starts) expect(start.state_);
+    for (const Variable& start : starts) expect(start.state_->place);
     for (auto& [number, node] : nodes) {  // grows behind us: inputs are older than their node
       const auto found = tape.nodes_.find(number);
       BS_CHECK(found != tape.nodes_.end(),
                "backward: the graph of this variable is gone: an earlier backward has freed it, or "
                "it was recorded by another thread; pass retain_graph to run backward twice");
       node = found->second;
-      for (const StatePointer& input : node->inputs)
+      for (const PlacePointer& input : node->inputs)
         if (input) expect(input);
     }
   }
 
-  void expect(const StatePointer& state) {
+  void expect(const PlacePointer& state) {
     Sum& sum = sums[state.get()];
     sum.of = state;
     ++sum.missing;
     if (state->node != 0) nodes[state->node];
   }
 
-  void deliver(const char* name, VariableState& to, Tensor gradient) {
+  void deliver(const char* name, GraphPlace& to, Tensor gradient) {
     Sum& sum = sums.at(&to);
     if (gradient.defined()) {
-      check_gradient(name, gradient, to.data);
+      check_gradient(name, gradient, to.values);
       add(sum.total, std::move(gradient));
     }
     if (--sum.missing > 0 || !sum.total.defined()) return;
     for (const auto& hook : to.hooks) {
       Tensor replaced = hook(sum.total);
       if (!replaced.defined()) continue;
-      check_gradient("a hook", replaced, to.data);
+      check_gradient("a hook", replaced, to.values);
       sum.total = std::move(replaced);
     }
     if (results != nullptr) {
@@ -228,7 +230,7 @@ struct Tape::Walk {
     }
   }
 
-  Tensor take(const StatePointer& output, GradientOrder order) {
+  Tensor take(const PlacePointer& output, GradientOrder order) {
     const auto found = sums.find(output.get());
     if (found == sums.end()) return {};
     Tensor total = std::move(found->second.total);
@@ -267,10 +269,10 @@ Grads Tape::gradients(std::span<const Variable> from, std::span<const Variable> 
                       std::span<const Tensor> gradients, BackwardOptions options) {
   for (const Variable& output : from)
     BS_CHECK(output.requires_grad(), "grad: output {} requires no gradient", &output - from.data());
-  std::unordered_map<VariableState*, Tensor> results;
+  std::unordered_map<GraphPlace*, Tensor> results;
   for (const Variable& input : inputs) {
     BS_CHECK(input.requires_grad(), "grad: input {} requires no gradient", &input - inputs.data());
-    results[input.state_.get()];
+    results[input.state_->place.get()];
   }
   Walk walk(*this, from);
   walk.results = &results;
@@ -279,7 +281,7 @@ Grads Tape::gradients(std::span<const Variable> from, std::span<const Variable> 
   Grads all;
   for (const Variable& input : inputs) {
     // Another input's, the caller's or this variable's own gradient may share its memory.
-    const Tensor& found = results.at(input.state_.get());
+    const Tensor& found = results.at(input.state_->place.get());
     all.push_back(found.defined() ? clone(found) : Tensor());
   }
   return all;
@@ -290,7 +292,7 @@ void Tape::walk_back(Walk& walk, std::span<const Variable> from, std::span<const
   const TraceRange range("backward");
   const NoGrad no_grad;
   for (size_t i = 0; i < from.size(); ++i)
-    walk.deliver("the caller", *from[i].state_, gradients[i]);
+    walk.deliver("the caller", *from[i].state_->place, gradients[i]);
   while (!walk.nodes.empty()) {
     const auto step = walk.nodes.extract(walk.nodes.begin());
     if (!options.retain_graph) nodes_.erase(step.key());

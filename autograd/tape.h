@@ -18,7 +18,8 @@ using VariableGrads = std::vector<Variable>;
 
 /** @brief What a backward that is recorded is given: an operation with its inputs and results,
  * which are looked at in place of what the backward on tensors has saved.
- *  @throws Error where one that is asked for was changed in place since the operation ran. */
+ *  @throws Error where one that is asked for was changed in place since the operation ran, or is
+ *  gone: the tape keeps no values but those that rules save. */
 class Recorded {
  public:
   Recorded(std::span<const Variable> dys, std::span<const Variable> inputs,
@@ -36,6 +37,11 @@ class Recorded {
   /** @brief The input; what was saved of it where no gradient for it is wanted. */
   Variable input(size_t input, const Tensor& saved) const {
     return wants(input) ? this->input(input) : Variable(saved);
+  }
+  /** @brief The same; where nothing has saved it, without values: see
+   *  Variable::has_data. */
+  const Variable& input_if_saved(size_t input) const {
+    return inputs_[input].has_data() ? this->input(input) : inputs_[input];
   }
   const Variable& y(size_t output = 0) const { return unchanged(outputs_[output]); }
 

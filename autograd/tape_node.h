@@ -10,18 +10,19 @@ namespace bs {
 
 namespace detail {
 
-using StatePointer = std::shared_ptr<VariableState>;
+using PlacePointer = std::shared_ptr<GraphPlace>;
 
-/// Throws unless `gradient`, which the backward of `name` gave, is like the variable's data.
-void check_gradient(const char* name, const Tensor& gradient, const Tensor& data);
+/// Throws unless `gradient`, which the backward of `name` gave, is like the variable's values.
+void check_gradient(const char* name, const Tensor& gradient, const WeakTensor& values);
 
 }  // namespace detail
 
-/// One operation. It keeps its inputs alive; its outputs only as long as somebody else does.
+/// One operation. It keeps the places of its inputs, and those of its outputs only as long as
+/// somebody else does. The values are kept by the backward, as far as that needs them.
 struct Tape::Node {
   const char* name;
-  std::vector<detail::StatePointer> inputs;  ///< null where no gradient is wanted
-  std::vector<std::weak_ptr<detail::VariableState>> outputs;
+  std::vector<detail::PlacePointer> inputs;  ///< null where no gradient is wanted
+  std::vector<std::weak_ptr<detail::GraphPlace>> outputs;
   GradientOrder order;
   Backward one;  ///< of an operation of one result; else `many` is set
   BackwardMany many;

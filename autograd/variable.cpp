@@ -11,6 +11,7 @@
 
 namespace bs {
 
+using detail::GraphPlace;
 using detail::VariableState;
 
 Variable::Variable(Tensor data) : Variable(std::move(data), false) {}
@@ -29,39 +30,86 @@ VariableState& Variable::state(const char* caller) const {
   return *state_;
 }
 
-const Tensor& Variable::data(const char* caller) const { return state(caller).data; }
-bool Variable::requires_grad() const { return defined() && state_->requires_grad; }
-bool Variable::is_leaf() const { return state().node == 0; }
-const Tensor& Variable::grad() const { return state().grad; }
+GraphPlace& Variable::place(const char* caller) const {
+  VariableState& s = state(caller);
+  if (!s.place) {
+    s.place = std::make_shared<GraphPlace>();
+    s.place->values = WeakTensor(s.data);
+    s.place->variable = state_;
+  }
+  return *s.place;
+}
+
+bool Variable::has_data() const { return defined() && state_->data.defined(); }
+
+const Tensor& Variable::data(const char* caller) const {
+  const VariableState& s = state(caller);
+  BS_CHECK(s.data.defined(),
+           "{}: the values of this {} {} are gone: no operation has saved them for backward",
+           caller, s.place->values.dtype(), s.place->values.shape());
+  return s.data;
+}
+
+const Shape& Variable::shape(const char* caller) const {
+  const VariableState& s = state(caller);
+  return s.data.defined() ? s.data.shape() : s.place->values.shape();
+}
+
+DType Variable::dtype(const char* caller) const {
+  const VariableState& s = state(caller);
+  return s.data.defined() ? s.data.dtype() : s.place->values.dtype();
+}
+
+Device Variable::device(const char* caller) const {
+  const VariableState& s = state(caller);
+  return s.data.defined() ? s.data.device() : s.place->values.device();
+}
+
+bool Variable::requires_grad() const {
+  return defined() && state_->place && state_->place->requires_grad;
+}
+
+bool Variable::is_leaf() const {
+  const VariableState& s = state();
+  return !s.place || s.place->node == 0;
+}
+
+const Tensor& Variable::grad() const {
+  static const Tensor none;
+  const VariableState& s = state();
+  return s.place ? s.place->grad : none;
+}
 
 void Variable::set_grad(Tensor gradient) const {
-  VariableState& s = state();
+  const VariableState& s = state();
   BS_CHECK(!gradient.defined() || gradient.shape() == shape(),
            "variable: gradient of shape {} for data of shape {}", gradient.shape(), shape());
-  s.grad = std::move(gradient);
+  if (s.place || gradient.defined()) place().grad = std::move(gradient);
 }
 
 void Variable::set_data(Tensor data) const {
-  BS_CHECK(state().node == 0, "variable: set_data on the result of an operation; detach it first");
+  VariableState& s = state();
+  BS_CHECK(is_leaf(), "variable: set_data on the result of an operation; detach it first");
   BS_CHECK(data.defined(), "variable: set_data of an undefined tensor");
-  state().data = std::move(data);
+  if (s.place) s.place->values = WeakTensor(data);
+  s.data = std::move(data);
 }
 
 void Variable::set_requires_grad(bool wanted) const {
-  BS_CHECK(state().node == 0,
-           "variable: set_requires_grad on the result of an operation; detach it first");
+  const VariableState& s = state();
+  BS_CHECK(is_leaf(), "variable: set_requires_grad on the result of an operation; detach it first");
   BS_CHECK(!wanted || is_floating(dtype()), "variable: dtype {} can have no gradient", dtype());
-  state().requires_grad = wanted;
+  if (wanted || s.place) place().requires_grad = wanted;
 }
 
 void Variable::retain_grad() const {
   BS_CHECK(requires_grad(), "variable: retain_grad where no gradient will come");
-  state().retain_grad = true;
+  place().retain_grad = true;
 }
 
 void Variable::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   BS_CHECK(requires_grad(), "variable: register_hook where no gradient will come");
-  state().hooks.push_back(std::move(hook));
+  place().hooks.push_back(std::move(hook));
 }
 
 void Variable::backward(BackwardOptions options) const try {

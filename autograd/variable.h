@@ -9,8 +9,9 @@
 namespace bs {
 
 namespace detail {
+struct GraphPlace;
 struct VariableState;
-}
+}  // namespace detail
 
 /** @brief Options of backward(). */
 struct BackwardOptions {
@@ -38,23 +39,25 @@ class Variable {
   bool defined() const { return state_ != nullptr; }
   /** @brief Whether both are handles to one variable. */
   bool is_same(const Variable& other) const { return state_ == other.state_; }
-  /** @brief Number of handles to this variable, what the tape keeps included. */
+  /** @brief Number of handles to this variable. */
   int64_t use_count() const { return state_.use_count(); }
   /** @name Of the values
    *  The name of the function that asks comes by itself.
    *  @throws Error in its name for an undefined variable: `softmax: a Variable is undefined`.
    *  @{ */
   const Tensor& data(const char* caller = __builtin_FUNCTION()) const;
-  const Shape& shape(const char* caller = __builtin_FUNCTION()) const {
-    return data(caller).shape();
-  }
+  const Shape& shape(const char* caller = __builtin_FUNCTION()) const;
   int64_t size(int axis, const char* caller = __builtin_FUNCTION()) const {
-    return data(caller).size(axis);
+    return shape(caller)[axis];
   }
-  int rank(const char* caller = __builtin_FUNCTION()) const { return data(caller).rank(); }
-  int64_t numel(const char* caller = __builtin_FUNCTION()) const { return data(caller).numel(); }
-  DType dtype(const char* caller = __builtin_FUNCTION()) const { return data(caller).dtype(); }
-  Device device(const char* caller = __builtin_FUNCTION()) const { return data(caller).device(); }
+  int rank(const char* caller = __builtin_FUNCTION()) const { return shape(caller).rank(); }
+  int64_t numel(const char* caller = __builtin_FUNCTION()) const { return shape(caller).product(); }
+  DType dtype(const char* caller = __builtin_FUNCTION()) const;
+  Device device(const char* caller = __builtin_FUNCTION()) const;
+  /** @brief Whether the values are there. A variable that is defined has none only where a backward
+   *  that is recorded meets an input that no operation has saved; see Recorded. data() then throws.
+   */
+  bool has_data() const;
   /** @} */
 
   /** @brief The value of a variable of one element. Waits for the device. */
@@ -100,6 +103,8 @@ class Variable {
  private:
   friend class Tape;
   detail::VariableState& state(const char* caller = __builtin_FUNCTION()) const;
+  /// Its place in the graph, which is made here when it has none yet.
+  detail::GraphPlace& place(const char* caller = __builtin_FUNCTION()) const;
   std::shared_ptr<detail::VariableState> state_;
 };
 

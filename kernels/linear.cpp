@@ -18,10 +18,11 @@ void check_weight(const char* op, const Tensor& x, const Tensor& weight) {
            x.shape(), weight.shape());
 }
 
+/// The extents of x but for the last.
+Shape leading(const Tensor& x) { return x.shape().slice(0, x.rank() - 1); }
+
 /// x [..., n] as one matrix of all its rows.
-Tensor rows_of(const Tensor& x) {
-  return reshape(x, {x.shape().slice(0, x.rank() - 1).product(), x.size(-1)});
-}
+Tensor rows_of(const Tensor& x) { return reshape(x, {leading(x).product(), x.size(-1)}); }
 
 /// The shape of the result for x [..., in].
 Shape result_shape(const Tensor& x, const Tensor& weight) {
@@ -57,14 +58,25 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 LinearGrads linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
                             LinearWants wants) {
-  check_weight("linear_backward", x, weight);
-  check_same_device("linear_backward", x, dy);
-  check_same_dtype("linear_backward", x, dy);
-  BS_CHECK(dy.shape() == result_shape(x, weight), "linear_backward: dy {} for x {} and weight {}",
-           dy.shape(), x.shape(), weight.shape());
+  BS_CHECK(weight.defined() || !wants.x, "linear_backward: dx is wanted without a weight");
+  BS_CHECK(x.defined() || !wants.weight, "linear_backward: dW is wanted without x");
+  if (x.defined() && weight.defined()) check_weight("linear_backward", x, weight);
+  for (const Tensor& factor : {x, weight}) {
+    if (!factor.defined()) continue;
+    check_same_device("linear_backward", factor, dy);
+    check_same_dtype("linear_backward", factor, dy);
+  }
+  BS_CHECK(dy.rank() >= 1 && (!weight.defined() || dy.size(-1) == weight.size(0)) &&
+               (!x.defined() || leading(dy) == leading(x)),
+           "linear_backward: dy {} for x {} and weight {}", dy.shape(),
+           x.defined() ? x.shape() : Shape(), weight.defined() ? weight.shape() : Shape());
   const Tensor gradients = rows_of(dy);
   LinearGrads grads;
-  if (wants.x) grads.x = matmul(gradients, weight).view(x.shape());
+  if (wants.x) {
+    Shape shape = dy.shape();
+    shape[-1] = weight.size(1);
+    grads.x = matmul(gradients, weight).view(shape);
+  }
   if (wants.weight) grads.weight = matmul(gradients.transpose(0, 1), rows_of(x));
   if (wants.bias) grads.bias = sum(gradients, Dims{0});
   return grads;

@@ -21,6 +21,8 @@ struct LinearWants {
   bool x = true, weight = true, bias = true;
 };
 /** @brief dx = dy W, dW = dy^T x, dbias = the sum of dy's rows.
+ *  @param[in] x may be undefined where dW is not wanted
+ *  @param[in] weight may be undefined where dx is not wanted
  *  @param[in] dy [..., out] */
 LinearGrads linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
                             LinearWants wants = {});

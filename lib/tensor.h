@@ -110,6 +110,7 @@ class Tensor {
   void* data() const;
 
  private:
+  friend class WeakTensor;
   void check_defined(const char* caller = __builtin_FUNCTION()) const;
   void check_dtype(DType expected) const;
   std::shared_ptr<Storage> storage_;

@@ -20,6 +20,7 @@
 #include <bs/autograd/pointwise_loss.h>
 #include <bs/autograd/pool2d.h>
 #include <bs/autograd/rearrange.h>
+#include <bs/autograd/recorded.h>
 #include <bs/autograd/rectifier.h>
 #include <bs/autograd/reduce.h>
 #include <bs/autograd/rope.h>
@@ -30,6 +31,7 @@
 #include <bs/autograd/vector_norm.h>
 #include <bs/autograd/view.h>
 #include <bs/autograd/where.h>
+#include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
@@ -489,6 +491,19 @@ TEST_CASE("second derivatives: errors") {
   const Variable changed = sum(scale * scale);
   fill(scale.data(), 3);
   CHECK_THROWS_WITH_AS(differentiable_grad(changed, scale), doctest::Contains("in place"), Error);
+  // A rule that looks at what it has not saved.
+  const auto careless = [](const Variable& v) {
+    return tape().record(
+        "careless", {v}, v.data() * v.data(),
+        Twice{[x = v.data().clone()](const Tensor& dy) { return Grads{dy * x * 2}; },
+              [](const Recorded& r) { return VariableGrads{r.dy() * r.input() * 2}; }});
+  };
+  CHECK(of(differentiable_grad(sum(careless(scale)), scale))[0] == 6);  // it is held here
+  const Variable forgotten = sum(careless(scale * 1));
+  CHECK_THROWS_WITH_AS(differentiable_grad(forgotten, scale),
+                       "differentiable_grad: a tensor f64 [1] that the backward of careless looks "
+                       "at is gone: a rule saves the inputs and results that its `again` asks for",
+                       Error);
   scale.register_hook([](const Tensor& dy) { return clone(dy); });
   CHECK_THROWS_WITH_AS(differentiable_grad(sum(scale * scale), scale),
                        doctest::Contains("a hook gave another gradient"), Error);

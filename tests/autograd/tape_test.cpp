@@ -1,5 +1,7 @@
+#include <bs/kernels/binary.h>
 #include <bs/kernels/fill.h>
 #include <bs/tests/autograd/own_functions.h>
+#include <bs/tests/support/guarded_memory.h>
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -14,6 +16,11 @@ namespace {
 Variable failing(const Variable& x) {
   return tape().record("failing", {x}, clone(x.data()),
                        [](const Tensor&) -> Grads { throw Error("failing: on purpose"); });
+}
+
+Variable squared(const Variable& x) {
+  return tape().record("squared", {x}, x.data() * x.data(),
+                       [x = x.data()](const Tensor& dy) { return Grads{dy * x * 2}; });
 }
 
 /// Twice and three times x.
@@ -40,6 +47,49 @@ TEST_CASE("tape: chain rule over temporaries that nobody else holds") {
   scale(scale(scale(x, 2), 3), 5).backward(seed({1, 10}));
   CHECK(values(x.grad()) == Values{30, 300});
   CHECK(tape().size() == 0);
+}
+
+TEST_CASE("tape: values that no backward needs are freed") {
+  const Variable x = leaf({1, 2, 3});
+  const Device device = x.device();
+  const Unguarded memory(device);
+  const int64_t before = memory_statistics(device).in_use;
+  Variable h = x;
+  for (int i = 0; i < 10; ++i) h = add(scale(h, 2), x);
+  CHECK(memory_statistics(device).in_use == before + static_cast<int64_t>(h.data().bytes()));
+  h.backward(seed({1, 1, 1}));
+  CHECK(values(x.grad()) == Values{2047, 2047, 2047});
+}
+
+TEST_CASE("tape: values that a backward needs stay, and no handle with them") {
+  const Variable x = leaf({1, 2});
+  const Device device = x.device();
+  const Unguarded memory(device);
+  const int64_t before = memory_statistics(device).in_use;
+  Variable y = squared(scale(x, 3));
+  const auto bytes = static_cast<int64_t>(y.data().bytes());
+  CHECK(memory_statistics(device).in_use == before + 2 * bytes);  // y, and what square saves
+  y.backward(seed({1, 10}));
+  CHECK(values(x.grad()) == Values{18, 360});
+  y = {};
+  CHECK(memory_statistics(device).in_use == before + bytes);  // the gradient
+}
+
+TEST_CASE("tape: the gradient of a result can be seen after its handle came and went") {
+  const Variable x = leaf({1, 2});
+  int calls = 0;
+  Variable y;
+  {
+    const Variable middle = scale(x, 2);
+    middle.register_hook([&](const Tensor&) {
+      ++calls;
+      return Tensor();
+    });
+    y = scale(middle, 3);
+  }
+  y.backward(seed({1, 1}));
+  CHECK(calls == 1);
+  CHECK(values(x.grad()) == Values{6, 6});
 }
 
 TEST_CASE("tape: a variable used twice gets the sum") {

@@ -11,9 +11,43 @@
 namespace bs::detail {
 
 #ifdef __F16C__
+#ifdef __AVX512F__
+using Floats16 [[gnu::vector_size(64)]] = float;
+using Halves16 [[gnu::vector_size(32)]] = short;
+
+inline Halves16 halves_of(Floats16 values) {
+  return __builtin_ia32_vcvtps2ph512_mask(values, 0, Halves16{}, -1);
+}
+inline Floats16 floats_of(Halves16 bits) {
+  constexpr int rounding_at_hand = 4;
+  return __builtin_ia32_vcvtph2ps512_mask(bits, Floats16{}, -1, rounding_at_hand);
+}
+#endif
+
 // Vectors anywhere in memory. Copied there by memcpy, they would go through the stack.
-typedef float LooseFloats8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef short LooseHalves8 __attribute__((vector_size(16), aligned(2), may_alias));
+template <int lanes>
+struct Loose {
+  typedef float Floats __attribute__((vector_size(4 * lanes), aligned(4), may_alias));
+  typedef short Halves __attribute__((vector_size(2 * lanes), aligned(2), may_alias));
+};
+
+/// Converts whole vectors of [i, n); where they end.
+template <int lanes>
+std::ptrdiff_t widen_halves(std::ptrdiff_t i, std::ptrdiff_t n, const half* src, float* dst) {
+  using V = Loose<lanes>;
+  for (; i + lanes <= n; i += lanes)
+    *reinterpret_cast<typename V::Floats*>(dst + i) =
+        floats_of(*reinterpret_cast<const typename V::Halves*>(src + i));
+  return i;
+}
+template <int lanes>
+std::ptrdiff_t narrow_halves(std::ptrdiff_t i, std::ptrdiff_t n, const float* src, half* dst) {
+  using V = Loose<lanes>;
+  for (; i + lanes <= n; i += lanes)
+    *reinterpret_cast<typename V::Halves*>(dst + i) =
+        halves_of(*reinterpret_cast<const typename V::Floats*>(src + i));
+  return i;
+}
 #endif
 
 /// A bfloat16's bits for those of a float, as bfloat16 rounds: in a form that vectorises.
@@ -21,7 +55,8 @@ inline uint16_t bfloat16_bits(uint32_t u) {
   const uint32_t rounded = u + 0x7fffU + ((u >> 16) & 1U);
   const uint32_t quiet = u | 0x400000U;
   // Chosen in 32 bits: narrowed before, both would be widened again for the comparison's mask.
-  return static_cast<uint16_t>(((u & 0x7fffffffU) > 0x7f800000U ? quiet : rounded) >> 16);
+  const auto value = std::bit_cast<float>(u);
+  return static_cast<uint16_t>((value != value ? quiet : rounded) >> 16);
 }
 
 }  // namespace bs::detail
@@ -63,9 +98,10 @@ inline void widen(std::ptrdiff_t n, const In* src, T* dst) {
   }
 #ifdef __F16C__
   if constexpr (std::is_same_v<In, half> && std::is_same_v<T, float>) {
-    for (; i + 8 <= n; i += 8)
-      *reinterpret_cast<bs::detail::LooseFloats8*>(dst + i) =
-          bs::detail::floats_of(*reinterpret_cast<const bs::detail::LooseHalves8*>(src + i));
+#ifdef __AVX512F__
+    i = bs::detail::widen_halves<16>(i, n, src, dst);
+#endif
+    i = bs::detail::widen_halves<8>(i, n, src, dst);
   }
 #endif
   for (; i < n; ++i) dst[i] = to<T>(src[i]);
@@ -83,9 +119,10 @@ inline void narrow(std::ptrdiff_t n, const T* src, Out* dst) {
   }
 #ifdef __F16C__
   if constexpr (std::is_same_v<Out, half> && std::is_same_v<T, float>) {
-    for (; i + 8 <= n; i += 8)
-      *reinterpret_cast<bs::detail::LooseHalves8*>(dst + i) =
-          bs::detail::halves_of(*reinterpret_cast<const bs::detail::LooseFloats8*>(src + i));
+#ifdef __AVX512F__
+    i = bs::detail::narrow_halves<16>(i, n, src, dst);
+#endif
+    i = bs::detail::narrow_halves<8>(i, n, src, dst);
   }
 #endif
   for (; i < n; ++i) dst[i] = from<T, Out>(src[i]);

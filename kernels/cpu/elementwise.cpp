@@ -1,4 +1,3 @@
-#include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/elementwise.h>
 #include <bs/kernels/cpu/strided_loop.h>
 
@@ -38,119 +37,178 @@ struct Input {
   const std::byte* data = nullptr;
   DType dtype = f32;
   alignas(8) std::byte number[8] = {};
+  std::byte narrow[2] = {};  ///< the number in the result's 16-bit dtype
+  bool is_exact = false;     ///< whether it is the number
 
   Input() = default;
-  Input(const Operand& x, DType type) : dtype(type) {
+  Input(const Operand& x, DType type, DType result) : dtype(type) {
     if (x.tensor.defined()) {
       dtype = x.tensor.dtype();
       data = static_cast<const std::byte*>(x.tensor.data());
-    } else {
-      visit_any(type, [&]<class T>(Type<T>) {
-        if constexpr (std::is_arithmetic_v<T>) {
-          const T value = x.number.to<T>();
-          std::memcpy(number, &value, sizeof value);
-        }
-      });
+      return;
     }
+    visit_any(type, [&]<class T>(Type<T>) {
+      if constexpr (std::is_arithmetic_v<T>) {
+        const T value = x.number.to<T>();
+        std::memcpy(number, &value, sizeof value);
+      }
+    });
+    if (is_low_precision(result)) set_narrow(result, x.number.to<float>());
+  }
+
+  /// Its element `offset`; a number has none.
+  const std::byte* at(int64_t offset) const {
+    return data ? data + offset * static_cast<int64_t>(size_of(dtype)) : nullptr;
+  }
+  /// Whether it can be read as elements of a 16-bit dtype.
+  bool is(DType narrow_dtype, int64_t stride) const {
+    return data ? dtype == narrow_dtype && (stride == 0 || stride == 1) : is_exact;
+  }
+
+ private:
+  void set_narrow(DType result, float value) {
+    visit_any(result, [&]<class T>(Type<T>) {
+      const T near = static_cast<T>(value);
+      is_exact = static_cast<float>(near) == value;
+      if constexpr (sizeof near == sizeof narrow) std::memcpy(narrow, &near, sizeof near);
+    });
   }
 };
 
-/// Part of one row of an input, read as dense pieces.
+/// How the rows of an input are read.
 struct Reader {
-  const Input* input;
-  const std::byte* at;
-  int64_t stride;
-  std::byte* buffer;
+  Input input;
+  int64_t stride = 0, bytes = 0;  ///< of a step along the row
+  bool is_direct = false;         ///< where it lies, or without moving
 
-  /// A source that does not move along the row is repeated once and for all.
-  void begin(int64_t count) const {
-    if (stride != 0) return;
-    visit_both(input->dtype, [&]<class T, class W>(Type<T>, Type<W>) {
+  Reader() = default;
+  Reader(const Input& x, int64_t step)
+      : input(x),
+        stride(step),
+        bytes(step * static_cast<int64_t>(size_of(x.dtype))),
+        is_direct(step == 0 || (step == 1 && !is_low_precision(x.dtype))) {}
+
+  /// The row at `at` as it is, of a 16-bit dtype.
+  Source narrow(const std::byte* at, std::byte* buffer) const {
+    if (stride == 1) return {at, true};
+    uint16_t bits = 0;
+    std::memcpy(&bits, input.data ? at : input.narrow, sizeof bits);
+    std::fill_n(reinterpret_cast<uint16_t*>(buffer), block, bits);
+    return {buffer, false};
+  }
+
+  /// Widens a source that does not move along the row once and for all.
+  void repeat(const std::byte* at, std::byte* buffer) const {
+    visit_both(input.dtype, [&]<class T, class W>(Type<T>, Type<W>) {
       W value;
-      if (input->data) {
+      if (input.data) {
         value = to<W>(*reinterpret_cast<const T*>(at));
       } else {
-        std::memcpy(&value, input->number, sizeof value);
+        std::memcpy(&value, input.number, sizeof value);
       }
-      std::fill_n(reinterpret_cast<W*>(buffer), std::min(count, piece), value);
+      std::fill_n(reinterpret_cast<W*>(buffer), block, value);
     });
   }
 
-  /// Whether it is read where it lies.
-  bool direct() const { return stride == 1 && !is_low_precision(input->dtype); }
-
-  const void* read(int64_t from, int64_t count) const {
-    if (stride == 0) return buffer;
-    const std::byte* x = at + from * stride * static_cast<int64_t>(size_of(input->dtype));
-    if (direct()) return x;
-    visit_both(input->dtype, [&]<class T, class W>(Type<T>, Type<W>) {
-      gather(reinterpret_cast<const T*>(x), stride, count, reinterpret_cast<W*>(buffer));
+  /// `count` elements from `at` on as they are computed with, after repeat() where none moves.
+  Source read(const std::byte* at, int64_t count, std::byte* buffer) const {
+    if (stride == 0) return {buffer, false};
+    if (is_direct) return {at, true};
+    visit_both(input.dtype, [&]<class T, class W>(Type<T>, Type<W>) {
+      gather(reinterpret_cast<const T*>(at), stride, count, reinterpret_cast<W*>(buffer));
     });
-    return buffer;
+    return {buffer, true};
   }
 };
 
-template <int N>
-void run_loop(Loop loop, const void* f, const Tensor& y, const StridedLoop<N + 1>& over,
-              const std::array<Input, N>& inputs) {
-  auto* const out = static_cast<std::byte*>(y.data());
-  const auto size = static_cast<int64_t>(size_of(y.dtype()));
-  const int64_t y_stride = over.inner_stride(0);
-  const bool direct = y_stride == 1 && !is_low_precision(y.dtype());
-  for_each_row(over, [&](const auto& offsets, int64_t first, int64_t count) {
-    alignas(64) Buffer buffers[N + 1];
-    std::array<Reader, N> readers;
-    std::array<const void*, N> x;
+/// A function, what it reads, and how its results are written.
+template <size_t N>
+struct Runner {
+  Loop wide = nullptr, narrow = nullptr;  ///< `narrow`: if all is dense and of one 16-bit dtype
+  const void* f;
+  DType dtype;
+  int64_t stride, bytes;
+  bool is_direct, is_whole;  ///< whole: nothing goes through pieces
+  std::array<Reader, N> readers;
+
+  Runner(const Loops& loops, const void* function, const Tensor& y, const StridedLoop<N + 1>& over,
+         const std::array<Input, N>& inputs)
+      : wide(loops.wide), f(function), dtype(y.dtype()), stride(over.inner_stride(0)) {
+    bytes = stride * static_cast<int64_t>(size_of(dtype));
+    is_whole = is_direct = stride == 1 && !is_low_precision(dtype);
+    bool is_narrow = stride == 1;
     for (size_t n = 0; n < N; ++n) {
-      const int64_t stride = over.inner_stride(static_cast<int>(n) + 1);
-      const int64_t offset = offsets[n + 1] + first * stride;
-      const std::byte* at = inputs[n].data;
-      if (at) at += offset * static_cast<int64_t>(size_of(inputs[n].dtype));
-      readers[n] = {&inputs[n], at, stride, buffers[n]};
-      readers[n].begin(count);
+      readers[n] = Reader(inputs[n], over.inner_stride(static_cast<int>(n) + 1));
+      is_whole &= readers[n].is_direct;
+      is_narrow &= inputs[n].is(dtype, readers[n].stride);
     }
-    std::byte* const row = out + (offsets[0] + first * y_stride) * size;
+    if (is_narrow && dtype == f16) narrow = loops.of_half;
+    if (is_narrow && dtype == bf16) narrow = loops.of_bfloat16;
+  }
+
+  /// Part of a row, whose elements lie at `at`.
+  void operator()(std::byte* row, const std::array<const std::byte*, N>& at, int64_t count) const {
+    alignas(64) Buffer buffers[N + 1];
+    std::array<Source, N> x;
+    int64_t from = 0;
+    if (narrow && count >= block) {
+      for (size_t n = 0; n < N; ++n) x[n] = readers[n].narrow(at[n], buffers[n]);
+      narrow(f, count, row, x.data());
+      from = count / block * block;
+      if (from == count) return;
+    }
+    for (size_t n = 0; n < N; ++n)
+      if (readers[n].stride == 0) readers[n].repeat(at[n], buffers[n]);
     // What lies as it is computed goes through no buffer, and so at once.
-    const bool whole = direct && std::ranges::all_of(readers, &Reader::direct);
-    const int64_t step = whole ? count : piece;
-    for (int64_t from = 0; from < count; from += step) {
-      const int64_t n = std::min(step, count - from);
-      for (size_t i = 0; i < N; ++i) x[i] = readers[i].read(from, n);
-      std::byte* const target = row + from * y_stride * size;
-      loop(f, n, direct ? target : buffers[N], x.data());
-      if (direct) continue;
-      visit_both(y.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
-        scatter(reinterpret_cast<const W*>(buffers[N]), n, reinterpret_cast<T*>(target), y_stride);
+    const int64_t step = is_whole ? count : piece;
+    for (; from < count; from += step) {
+      const int64_t some = std::min(step, count - from);
+      for (size_t n = 0; n < N; ++n)
+        x[n] = readers[n].read(at[n] + from * readers[n].bytes, some, buffers[n]);
+      std::byte* const target = row + from * bytes;
+      wide(f, some, is_direct ? target : buffers[N], x.data());
+      if (is_direct) continue;
+      visit_both(dtype, [&]<class T, class W>(Type<T>, Type<W>) {
+        scatter(reinterpret_cast<const W*>(buffers[N]), some, reinterpret_cast<T*>(target), stride);
       });
     }
-  });
-}
+  }
+};
 
 template <size_t N>
-void run_inputs(Loop loop, const void* f, const Tensor& y, std::span<const Operand> x,
+void run_inputs(const Loops& loops, const void* f, const Tensor& y, std::span<const Operand> x,
                 std::span<const DType> types) {
   std::array<Input, N> inputs;
   std::array<Strides, N + 1> strides{y.strides()};
   for (size_t n = 0; n < N; ++n) {
-    inputs[n] = Input(x[n], types[n]);
+    inputs[n] = Input(x[n], types[n], y.dtype());
     strides[n + 1] = x[n].strides(y.rank());
     BS_CHECK(wide(inputs[n].dtype) == types[n], "elementwise: input {} is {}, read as {}", n,
              inputs[n].dtype, types[n]);
   }
-  run_loop<static_cast<int>(N)>(loop, f, y, StridedLoop<N + 1>(y.shape(), strides), inputs);
+  const StridedLoop<N + 1> over(y.shape(), strides);
+  const Runner<N> runner(loops, f, y, over, inputs);
+  auto* const out = static_cast<std::byte*>(y.data());
+  for_each_row(over, [&](const auto& offsets, int64_t first, int64_t count) {
+    std::array<const std::byte*, N> at;
+    for (size_t n = 0; n < N; ++n)
+      at[n] = inputs[n].at(offsets[n + 1] + first * runner.readers[n].stride);
+    const int64_t offset = offsets[0] + first * runner.stride;
+    runner(out + offset * static_cast<int64_t>(size_of(runner.dtype)), at, count);
+  });
 }
 
 }  // namespace
 
-void run(Loop loop, const void* f, const Tensor& y, std::span<const Operand> x,
+void run(const Loops& loops, const void* f, const Tensor& y, std::span<const Operand> x,
          std::span<const DType> types) {
   switch (x.size()) {
     case 1:
-      return run_inputs<1>(loop, f, y, x, types);
+      return run_inputs<1>(loops, f, y, x, types);
     case 2:
-      return run_inputs<2>(loop, f, y, x, types);
+      return run_inputs<2>(loops, f, y, x, types);
     default:
-      return run_inputs<3>(loop, f, y, x, types);
+      return run_inputs<3>(loops, f, y, x, types);
   }
 }
 

@@ -3,7 +3,9 @@
  *
  *  Everything is brought, a short piece at a time, into dense arrays of the type it is computed in.
  *  So all that is compiled for a function is one dense loop for each such type, which vectorises;
- *  the pieces stay in the first cache. Operands that are dense already are read where they lie. */
+ *  the pieces stay in the first cache. Operands that are dense already are read where they lie.
+ * Where all are dense and of one 16-bit dtype, a second loop converts them on the way. */
+#include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/operand.h>
 
 #include <span>
@@ -13,24 +15,86 @@ namespace bs::cpu {
 
 namespace detail {
 
-/// y[i] = f(x[0][i], x[1][i], ...) for i < n, the types known to the loop only.
-using Loop = void (*)(const void* f, int64_t n, void* y, const void* const* x);
+/// Elements that a loop takes at a time.
+inline constexpr int64_t block = 64;
 
-/// Runs `loop` over all elements of `y`. Inputs are read as `types`, to which their dtype is equal
+/// An input of a loop: dense, or a block of equal elements, which is read again and again.
+struct Source {
+  const void* data;
+  bool moves;
+};
+
+/// y[i] = f(x[0][i], x[1][i], ...) for i < n, the types known to the loop only.
+using Loop = void (*)(const void* f, int64_t n, void* y, const Source* x);
+
+/// A loop over the types that are computed in; where these are floats, also loops over whole blocks
+/// of 16-bit elements, which are widened and narrowed on the way.
+struct Loops {
+  Loop wide = nullptr, of_half = nullptr, of_bfloat16 = nullptr;
+};
+
+/// Runs a loop over all elements of `y`. Inputs are read as `types`, to which their dtype is equal
 /// or, where it has 16 bits, widened; the loop's results are narrowed likewise.
-void run(Loop loop, const void* f, const Tensor& y, std::span<const Operand> x,
+void run(const Loops& loops, const void* f, const Tensor& y, std::span<const Operand> x,
          std::span<const DType> types);
 
+template <class T>
+struct Block {
+  /// g++ vectorises no load of a bool.
+  using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+  const Stored* at;
+  int64_t step;
+
+  explicit Block(const Source& x)
+      : at(static_cast<const Stored*>(x.data)), step(x.moves ? block : 0) {}
+  void next() { at += step; }
+};
+
 template <class F, class R, class... W>
-void dense_loop(const F& f, int64_t n, R* __restrict y, const W* __restrict... x) {
-  for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
+void dense_loop(const F& f, int64_t n, R* __restrict y, Block<W>... x) {
+  for (; n >= block; n -= block, y += block, (x.next(), ...))
+    for (int64_t i = 0; i < block; ++i) y[i] = f(static_cast<W>(x.at[i])...);
+  for (int64_t i = 0; i < n; ++i) y[i] = f(static_cast<W>(x.at[i])...);
+}
+
+template <class T>
+struct WideBlock {
+  alignas(64) float at[block];
+
+  explicit WideBlock(const T* x) { widen(block, x, at); }
+};
+
+/// y[i] = f(x[i]...) for a block. Of constant length, what is widened stays in registers.
+template <class F, class T, class... X>
+void compute_block(const F& f, T* y, const X&... x) {
+  alignas(64) float wide[block];
+#pragma omp simd
+  for (int64_t i = 0; i < block; ++i) wide[i] = f(x.at[i]...);
+  narrow(block, wide, y);
+}
+
+template <class F, class T, class... X>
+void narrow_loop(const F& f, int64_t n, T* y, X... x) {
+  for (; n >= block; n -= block, y += block, (x.next(), ...))
+    compute_block(f, y, WideBlock<T>(x.at)...);
 }
 
 template <class F, class R, class... W, size_t... I>
-Loop loop_of(std::index_sequence<I...>) {
-  return [](const void* f, int64_t n, void* y, const void* const* x) {
-    dense_loop(*static_cast<const F*>(f), n, static_cast<R*>(y), static_cast<const W*>(x[I])...);
+Loops loops_of(std::index_sequence<I...>) {
+  Loops loops;
+  loops.wide = [](const void* f, int64_t n, void* y, const Source* x) {
+    dense_loop(*static_cast<const F*>(f), n, static_cast<R*>(y), Block<W>(x[I])...);
   };
+  if constexpr ((std::is_same_v<R, float> && ... && std::is_same_v<W, float>)) {
+    loops.of_half = [](const void* f, int64_t n, void* y, const Source* x) {
+      narrow_loop(*static_cast<const F*>(f), n, static_cast<half*>(y), Block<half>(x[I])...);
+    };
+    loops.of_bfloat16 = [](const void* f, int64_t n, void* y, const Source* x) {
+      narrow_loop(*static_cast<const F*>(f), n, static_cast<bfloat16*>(y),
+                  Block<bfloat16>(x[I])...);
+    };
+  }
+  return loops;
 }
 
 }  // namespace detail
@@ -42,7 +106,8 @@ void map(const F& f, const Tensor& y, const X&... x) {
   static_assert(sizeof...(W) == sizeof...(X) && sizeof...(X) <= 3);
   const Operand operands[] = {Operand(x)...};
   const DType types[] = {dtype_of<W>...};
-  detail::run(detail::loop_of<F, R, W...>(std::index_sequence_for<W...>{}), &f, y, operands, types);
+  detail::run(detail::loops_of<F, R, W...>(std::index_sequence_for<W...>{}), &f, y, operands,
+              types);
 }
 
 /** @brief Calls f(Type<W>{}) with the type that floats of `dtype` are computed in. */

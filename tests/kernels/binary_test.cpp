@@ -1,6 +1,8 @@
 #include <bs/autograd/binary.h>
 #include <bs/autograd/reduce.h>
 #include <bs/kernels/binary.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
@@ -248,6 +250,43 @@ TEST_CASE("arithmetic broadcasts along each axis, in vectors or not") {
         for (size_t i = 0; i < sum.values.size(); ++i) CHECK(sum[i] == x[i] + all[i]);
       }
     }
+}
+
+TEST_CASE("16-bit arithmetic: all numbers, dense or not, whole blocks or not") {
+  const auto check = [](const auto& one, DType dtype) {
+    using T = std::decay_t<decltype(one)>;
+    constexpr int64_t n = 65536, odd = n - 37;
+    const Tensor all = Tensor::empty({n}, dtype, Device::cpu());
+    const Tensor wide = Tensor::empty({n, 2}, dtype, Device::cpu());
+    for (int64_t i = 0; i < n; ++i)
+      all.data<T>()[i] = wide.data<T>()[2 * i] = T::from_bits(static_cast<uint16_t>(i));
+    const Tensor some = all.slice(0, 0, odd),
+                 apart = wide.slice(1, 0, 1).view({n}).slice(0, 0, odd);
+    const Tensor factor = full({}, 0.75, dtype, Device::cpu());
+    // 0.75 is a number of either dtype, 0.7 of neither.
+    const std::pair<Tensor, float> results[] = {{mul(some, factor.expand({odd})), .75F},
+                                                {mul(apart, factor.expand({odd})), .75F},
+                                                {mul(some, .75), .75F},
+                                                {mul(apart, .75), .75F},
+                                                {mul(some, .7), .7F},
+                                                {mul(apart, .7), .7F},
+                                                {mul(all.view({64, 1024}), factor), .75F},
+                                                {mul(all.view({n, 1}), factor), .75F},
+                                                {mul(all.view({256, 256}), .75), .75F}};
+    for (const auto& [y, by] : results) {
+      const Tensor dense = contiguous(y);
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < y.numel(); ++i) {
+        const auto x = static_cast<float>(T::from_bits(static_cast<uint16_t>(i)));
+        const T got = dense.data<T>()[i];
+        wrong += x == x ? got.bits != T(x * by).bits
+                        : static_cast<float>(got) == static_cast<float>(got);
+      }
+      CHECK(wrong == 0);
+    }
+  };
+  check(half(), f16);
+  check(bfloat16(), bf16);
 }
 
 TEST_CASE("a gradient comes in its operand's own dtype") {

@@ -28,7 +28,7 @@ struct Parts {
 template <class T>
 struct PartBuffers {
   RowBuffer<T> in, other, y, out;
-  std::vector<Wide<T>> gradients;
+  LineVector<Wide<T>> gradients;
 
   explicit PartBuffers(int64_t n)
       : in(n), other(n), y(n), out(n), gradients(static_cast<size_t>(n)) {}
@@ -112,7 +112,7 @@ W* maybe(const Tensor& t) {
 /// What each slot's elements are multiplied by and moved by.
 template <class W>
 struct Coefficients {
-  std::vector<W> mean, scale, shift;
+  LineVector<W> mean, scale, shift;
 
   Coefficients(const ChannelSlots& s, const ChannelNorm& norm) {
     const auto count = static_cast<size_t>(s.slots());
@@ -169,7 +169,7 @@ Mask mask_of(const ChannelNorm& norm, const ChannelGradient& gradient) {
 template <class T, class W = Wide<T>>
 void moments(const ChannelSlots& s, const Tensor& x, const ChannelStatistics& to) {
   const int64_t parts = Parts(s).parts;
-  std::vector<W> mean(static_cast<size_t>(s.slots() * parts)), squares(mean.size());
+  LineVector<W> mean(static_cast<size_t>(s.slots() * parts)), squares(mean.size());
   const T* from = x.data<T>();
   for_each_part<T>(s, [&](int64_t o, int64_t part, int64_t first, int64_t rows, int64_t width,
                           PartBuffers<T>& buffers) {
@@ -233,7 +233,7 @@ void normalise(const ChannelSlots& s, const ChannelNorm& norm, const Tensor& y) 
 /// Sums of dz and dz (x - mean) for each slot and part.
 template <class T, class W = Wide<T>>
 void slot_sums(const ChannelSlots& s, const ChannelNorm& norm, const ChannelGradient& gradient,
-               const Coefficients<W>& of, std::vector<W>& plain, std::vector<W>& centred) {
+               const Coefficients<W>& of, LineVector<W>& plain, LineVector<W>& centred) {
   const int64_t parts = Parts(s).parts;
   const T *x = norm.x.data<T>(), *dy = gradient.dy.data<T>(), *y = maybe<T>(gradient.y);
   visit_row<W>(
@@ -252,8 +252,18 @@ void slot_sums(const ChannelSlots& s, const ChannelNorm& norm, const ChannelGrad
             const W* out = mask == Mask::y ? buffers.y.read(y + at, width) : nullptr;
             const auto dz = [=](int64_t i) { return row.template dz<mask>(in, slope, out, i); };
             if (s.inner == 1) {
-              *a = sum_of<W>(width, dz);
-              *b = sum_of<W>(width, [=](int64_t i) { return dz(i) * (in[i] - row.mean[0]); });
+              const W mean = row.mean[0];
+              for (int64_t from = 0; from < width; from += run_of_sum) {
+                W sum = 0, dot = 0;
+                const int64_t end = std::min(from + run_of_sum, width);
+#pragma omp simd reduction(+ : sum, dot)
+                for (int64_t i = from; i < end; ++i) {
+                  sum += dz(i);
+                  dot += dz(i) * (in[i] - mean);
+                }
+                *a += sum;
+                *b += dot;
+              }
             } else {
 #pragma omp simd
               for (int64_t i = 0; i < width; ++i) {
@@ -269,7 +279,7 @@ void slot_sums(const ChannelSlots& s, const ChannelNorm& norm, const ChannelGrad
 /// Of each slot what dx = scale dz + offset + slope (x - mean) takes.
 template <class W>
 struct Slopes {
-  std::vector<W> offset, slope;
+  LineVector<W> offset, slope;
 
   Slopes() = default;
   Slopes(const ChannelSlots& s, const ChannelNorm& norm, const ChannelGradient& gradient)
@@ -344,7 +354,7 @@ void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
   visit_floating("channel_norm_sums", norm.x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     const int64_t parts = Parts(slots).parts, channels = slots.channels;
-    std::vector<W> plain(static_cast<size_t>(slots.slots() * parts)), centred(plain.size());
+    LineVector<W> plain(static_cast<size_t>(slots.slots() * parts)), centred(plain.size());
     slot_sums<T>(slots, norm, gradient, Coefficients<W>(slots, norm), plain, centred);
     const W *rstd = norm.rstd.data<W>(), *weight = maybe<W>(norm.weight);
     W* of_channel = channel_sums.data<W>();

@@ -10,8 +10,8 @@ namespace {
 
 /// A vector's elements as W, or `absent` everywhere where it is undefined.
 template <class T>
-std::vector<Wide<T>> widened(const Tensor& vector, int64_t n, Wide<T> absent) {
-  std::vector<Wide<T>> out(static_cast<size_t>(n), absent);
+LineVector<Wide<T>> widened(const Tensor& vector, int64_t n, Wide<T> absent) {
+  LineVector<Wide<T>> out(static_cast<size_t>(n), absent);
   if (!vector.defined()) return out;
   const T* from = vector.data<T>();
   for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<Wide<T>>(from[i]);
@@ -79,8 +79,8 @@ void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tens
     using W = Wide<T>;
     const auto& [y, mean, rstd, sum] = result;
     const int64_t n = x.size(-1);
-    const std::vector<W> scale = widened<T>(weight, n, W{1});
-    const std::vector<W> shift = widened<T>(bias, n, W{0});
+    const LineVector<W> scale = widened<T>(weight, n, W{1});
+    const LineVector<W> shift = widened<T>(bias, n, W{0});
     const T* from = x.data<T>();
     const T* more = added.defined() ? added.data<T>() : nullptr;
     T* sums = more ? sum.data<T>() : nullptr;
@@ -117,8 +117,8 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
     // Rows are cut into chunks by their number alone, so that sums over rows do not depend on the
     // number of threads.
     const int64_t chunks = std::min<int64_t>(64, (rows + 31) / 32);
-    const std::vector<W> scale = widened<T>(weight, n, W{1});
-    std::vector<W> partial(static_cast<size_t>(2 * chunks * n));
+    const LineVector<W> scale = widened<T>(weight, n, W{1});
+    LineVector<W> partial(static_cast<size_t>(2 * chunks * n));
     const W* means = mean.defined() ? mean.data<W>() : nullptr;
     const W* rstds = rstd.data<W>();
     const T* from = x.data<T>();

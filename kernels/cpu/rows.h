@@ -6,16 +6,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
 #include <type_traits>
 #include <vector>
 
 namespace bs::cpu {
 
-/** @brief The sum of term(0) .. term(n - 1), in runs of 512, so that its error does not grow with
- * the length of a row. The terms may have effects; their order is not defined. */
+/** @brief Terms that are summed together: errors of sums do not grow with the length of a row. */
+inline constexpr int64_t run_of_sum = 512;
+
+/** @brief The sum of term(0) .. term(n - 1), in runs. The terms may have effects; their order is
+ * not defined. */
 template <class W, class Term>
 W sum_of(int64_t n, Term term) {
-  constexpr int64_t run = 512;
+  constexpr int64_t run = run_of_sum;
   W total = 0;
   for (int64_t begin = 0; begin < n; begin += run) {
     const int64_t end = std::min(begin + run, n);
@@ -27,9 +31,29 @@ W sum_of(int64_t n, Term term) {
   return total;
 }
 
+/** @brief Allocates whole lines of the cache: a vector of AVX-512 that lies across two of them
+ * takes twice as long. */
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t line{64};
+
+  LineAllocator() = default;
+  template <class U>
+  LineAllocator(const LineAllocator<U>&) {
+  }  // NOLINT(google-explicit-constructor): as allocators do
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), line)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, line); }
+  bool operator==(const LineAllocator&) const { return true; }
+};
+
+/** @brief A vector that begins with a line of the cache. */
+template <class T>
+using LineVector = std::vector<T, LineAllocator<T>>;
+
 /** @brief Shows rows of T as rows of Wide<T>: in place where the types agree, else through a buffer
  *  of its own. One for each row in use at a time, and for each thread. */
-template <class T, class Values = std::vector<Wide<T>>>
+template <class T, class Values = LineVector<Wide<T>>>
 class RowBuffer {
  public:
   static constexpr bool converts = !std::is_same_v<T, Wide<T>>;
@@ -61,7 +85,7 @@ class RowBuffer {
   }
 
  private:
-  Values values_{};
+  alignas(64) Values values_;
 };
 
 }  // namespace bs::cpu

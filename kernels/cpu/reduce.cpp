@@ -16,7 +16,7 @@ namespace {
 // What is combined, and in which order, depends on the shape alone: runs are cut into chunks of
 // fixed length, and the chunks' results are combined in order.
 
-/// Columns reduced together; also the longest stretch of a row that is brought to float at a time.
+/// Columns of a task.
 constexpr int64_t strip = 1024;
 /// Independent partial results along a row: two vectors of AVX-512.
 constexpr int64_t lanes = 32;
@@ -112,26 +112,32 @@ const W* widened(const T* x, int64_t count, W* buffer) {
   }
 }
 
-/// Combines `lanes` of wide[0, count) at a time into partial[0, lanes); how many were taken.
-template <class Op, class W, class Term>
-int64_t combine_lanes(const W* wide, int64_t count, const Term& term, int64_t result, W* partial) {
+/// Combines `lanes` of x[0, count) at a time into partial[0, lanes); how many were taken.
+template <class Op, class W, class T, class Term>
+int64_t combine_lanes(const T* x, int64_t count, const Term& term, int64_t result, W* partial) {
   int64_t i = 0;
   if constexpr (Op::in_registers) {
     using V = typename Vector<W>::type;
     constexpr int64_t size = Vector<W>::size, vectors = lanes / size;
     V sums[vectors];
     std::memcpy(sums, partial, sizeof sums);
-    for (; i + lanes <= count; i += lanes)
+    for (; i + lanes <= count; i += lanes) {
+      alignas(64) W buffer[lanes];
+      const W* wide = widened(x + i, lanes, buffer);
       for (int64_t k = 0; k < vectors; ++k) {
-        V x;
-        std::memcpy(&x, wide + i + k * size, sizeof x);
-        sums[k] = Op::combine(sums[k], term(x, result));
+        V terms;
+        std::memcpy(&terms, wide + k * size, sizeof terms);
+        sums[k] = Op::combine(sums[k], term(terms, result));
       }
+    }
     std::memcpy(partial, sums, sizeof sums);
   } else {
-    for (; i + lanes <= count; i += lanes)
+    for (; i + lanes <= count; i += lanes) {
+      alignas(64) W buffer[lanes];
+      const W* wide = widened(x + i, lanes, buffer);
       for (int64_t l = 0; l < lanes; ++l)
-        partial[l] = Op::combine(partial[l], term(wide[i + l], result));
+        partial[l] = Op::combine(partial[l], term(wide[l], result));
+    }
   }
   return i;
 }
@@ -145,20 +151,23 @@ void fold(W* partial) {
   }
 }
 
-/// A chunk of whole `lanes` that lies in the type of its sums: in registers to the last vector, in
-/// the order of combine_lanes and fold. Short rows spend most of their time on that memory.
-template <class Op, class W, class Term>
-W reduce_lanes(const W* x, int64_t count, const Term& term, int64_t result) {
+/// A chunk of whole `lanes`: in registers to the last vector, in the order of combine_lanes and
+/// fold. Short rows spend most of their time on that memory.
+template <class Op, class W, class T, class Term>
+W reduce_lanes(const T* x, int64_t count, const Term& term, int64_t result) {
   using V = typename Vector<W>::type;
   constexpr int64_t size = Vector<W>::size;
   V sums[lanes / size];
   for (V& sum : sums) sum = V{} + Op::template identity<W>;
-  for (int64_t i = 0; i < count; i += lanes)
+  for (int64_t i = 0; i < count; i += lanes) {
+    alignas(64) W buffer[lanes];
+    const W* wide = widened(x + i, lanes, buffer);
     for (int64_t k = 0; k < lanes / size; ++k) {
       V terms;
-      std::memcpy(&terms, x + i + k * size, sizeof terms);
+      std::memcpy(&terms, wide + k * size, sizeof terms);
       sums[k] = Op::combine(sums[k], term(terms, result));
     }
+  }
   for (int64_t width = lanes / size / 2; width > 0; width /= 2)
     for (int64_t k = 0; k < width; ++k) sums[k] = Op::combine(sums[k], sums[k + width]);
   alignas(64) W last[size];
@@ -175,18 +184,13 @@ W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
     for (int64_t i = 0; i < count; ++i) total = Op::combine(total, term(term_of<W>(x[i]), result));
     return total;
   }
-  if constexpr (Op::in_registers && std::is_same_v<T, W>)
+  if constexpr (Op::in_registers)
     if (count % lanes == 0) return reduce_lanes<Op, W>(x, count, term, result);
-  alignas(64) W buffer[strip];
   alignas(64) W partial[lanes];
   std::fill_n(partial, lanes, Op::template identity<W>);
-  for (int64_t from = 0; from < count; from += strip) {
-    const int64_t n = std::min(strip, count - from);
-    const W* wide = widened(x + from, n, buffer);
-    const int64_t i = combine_lanes<Op>(wide, n, term, result, partial);
-    for (int64_t l = 0; i + l < n; ++l)
-      partial[l] = Op::combine(partial[l], term(wide[i + l], result));
-  }
+  const int64_t whole = combine_lanes<Op>(x, count, term, result, partial);
+  for (int64_t l = 0; whole + l < count; ++l)
+    partial[l] = Op::combine(partial[l], term(term_of<W>(x[whole + l]), result));
   fold<Op, lanes / 2>(partial);
   return partial[0];
 }
@@ -214,11 +218,33 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, const Term& term, W* y, W 
   }
 }
 
+/// Combines `rows` rows of columns, `step` apart: of so many that the results stay in registers.
+constexpr int64_t held_columns = 2 * vector_bytes;
+template <class Op, class W, class T, class Term>
+void reduce_held(const T* x, int64_t rows, int64_t step, const Term& term, int64_t result, W* y) {
+  alignas(64) W sums[held_columns];
+  std::fill_n(sums, held_columns, Op::template identity<W>);
+  for (int64_t r = 0; r < rows; ++r) {
+    alignas(64) W buffer[held_columns];
+    const W* wide = widened(x + r * step, held_columns, buffer);
+#pragma omp simd
+    for (int64_t c = 0; c < held_columns; ++c)
+      sums[c] = Op::combine(sums[c], term(wide[c], result + c));
+  }
+  std::copy_n(sums, held_columns, y);
+}
+
 /// Combines `rows` rows of `columns` <= strip elements, `step` apart.
 template <class Op, class W, class T, class Term>
 void reduce_strip(const T* x, int64_t rows, int64_t step, int64_t columns, const Term& term,
                   int64_t result, W* __restrict y) {
-  alignas(64) W buffer[strip];
+  for (; columns >= held_columns; columns -= held_columns) {
+    reduce_held<Op>(x, rows, step, term, result, y);
+    x += held_columns;
+    result += held_columns;
+    y += held_columns;
+  }
+  alignas(64) W buffer[held_columns];
   std::fill_n(y, columns, Op::template identity<W>);
   for (int64_t r = 0; r < rows; ++r) {
     const W* wide = widened(x + r * step, columns, buffer);

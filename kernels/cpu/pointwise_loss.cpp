@@ -2,39 +2,40 @@
 
 #include <bs/kernels/cpu/elementwise.h>
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/pieces.h>
 #include <bs/kernels/cpu/vector_math.h>
 
 namespace bs::cpu {
 
 namespace {
 
-/// In an order that the number of them decides alone.
-template <class W>
-W sum_of(const W* values, int64_t n) {
-  constexpr int64_t lanes = 16;
-  W sums[lanes] = {};
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    for (int64_t j = 0; j < lanes; ++j) sums[j] += values[i + j];
+/// The sum of f(x[i], t[i]), in an order that `n` decides alone.
+template <class T, class F, class W = Wide<T>>
+W sum_of_losses(const F& f, const T* x, const T* t, int64_t n) {
+  PieceBuffer<T> first, second;
   W sum = 0;
-  for (; i < n; ++i) sum += values[i];
-  for (const W more : sums) sum += more;
+  for (int64_t at = 0; at < n; at += piece_size) {
+    const int64_t count = std::min(piece_size, n - at);
+    const W *v = first.read(x + at, count), *w = second.read(t + at, count);
+    sum += sum_of<W>(count, [=, &f](int64_t i) { return f(v[i], w[i]); });
+  }
   return sum;
 }
 
 template <class F>
 void forward(const char* op, const F& f, const Tensor& x, const Tensor& t, const Losses& to) {
-  visit_wide(op, x.dtype(), [&]<class W>(Type<W>) {
-    if (to.part == 0) return map<W, W, W>(f, to.y, x, t);
-    const int64_t n = x.numel();
-    const Tensor all_x = x.view({n}), all_t = t.view({n});
-    const int team = team_size(static_cast<double>(n), elementwise_grain);
-    parallel_each(to.y.numel(), team, [&](int64_t i) {
-      const int64_t first = i * to.part, count = std::min(to.part, n - first);
-      const Tensor losses = Tensor::empty({count}, dtype_of<W>, Device::cpu());
-      map<W, W, W>(f, losses, all_x.slice(0, first, first + count),
-                   all_t.slice(0, first, first + count));
-      to.y.data<W>()[i] = sum_of(losses.data<W>(), count) * static_cast<W>(to.scale);
+  if (to.part == 0)
+    return visit_wide(op, x.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, to.y, x, t); });
+  visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    const T *from = x.data<T>(), *targets = t.data<T>();
+    W* sums = to.y.data<W>();
+    const int64_t grain = std::max<int64_t>(1, elementwise_grain / to.part);
+    parallel_for(to.y.numel(), grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t first = i * to.part, count = std::min(to.part, x.numel() - first);
+        sums[i] = sum_of_losses(f, from + first, targets + first, count) * static_cast<W>(to.scale);
+      }
     });
   });
 }

@@ -11,6 +11,20 @@ namespace bs::cpu {
 
 namespace {
 
+/// Indices looked at together, before they are used: they stay in the first-level cache.
+constexpr int64_t piece = 1024;
+
+/// Whether all are in [0, n).
+template <class I>
+bool are_within(const I* indices, int64_t count, int64_t n) {
+  int64_t outside = 0;
+  const auto end = static_cast<uint64_t>(n);  // unsigned, a negative index is a large one
+#pragma omp simd reduction(+ : outside)
+  for (int64_t k = 0; k < count; ++k)
+    outside += static_cast<uint64_t>(static_cast<int64_t>(indices[k])) >= end;
+  return outside == 0;
+}
+
 /// Indices [outer, middle, inner] of any strides.
 template <class I>
 struct Indices {
@@ -26,35 +40,50 @@ struct Indices {
     return static_cast<int64_t>(data[o * step[0] + k * step[1] + i * step[2]]);
   }
 
+  /// Calls f(k, indices, count) for pieces [k, k + count) of the line (o, first) .. (o, last), each
+  /// dense and in [0, n); false at the first piece that is not. For inner = 1.
+  template <class F>
+  bool along(int64_t o, int64_t first, int64_t last, int64_t n, F&& f) const {
+    std::array<I, piece> copied;
+    for (int64_t k = first; k < last; k += piece) {
+      const int64_t count = std::min(piece, last - k);
+      const I* at = data + o * step[0] + k * step[1];
+      if (step[1] != 1) {
+        for (int64_t i = 0; i < count; ++i) copied[static_cast<size_t>(i)] = at[i * step[1]];
+        at = copied.data();
+      }
+      if (!are_within(at, count, n)) return false;
+      f(k, at, count);
+    }
+    return true;
+  }
+
   /// Whether all are in [0, n).
-  bool are_within(int64_t n) const {
+  bool are_in(int64_t n) const {
     std::atomic<bool> outside = false;
-    const bool columns = inner == 1;  // then rows of one index each are lines of many
-    const int64_t lines = columns ? outer : outer * middle, length = columns ? middle : inner;
-    const int64_t by = columns ? step[1] : step[2];
-    const int64_t grain = std::max<int64_t>(1, elementwise_grain / std::max<int64_t>(length, 1));
-    parallel_for(lines, grain, [&](int64_t begin, int64_t end) {
+    const int64_t grain = std::max<int64_t>(1, elementwise_grain / inner);
+    parallel_for(outer * middle, grain, [&](int64_t begin, int64_t end) {
       bool bad = false;
-      for (int64_t line = begin; line < end; ++line) {
-        const I* at =
-            data + (columns ? line * step[0] : line / middle * step[0] + line % middle * step[1]);
-        for (int64_t i = 0; i < length; ++i) {
-          const auto x = static_cast<int64_t>(at[i * by]);
+      for (int64_t line = begin; line < end; ++line)
+        for (int64_t i = 0; i < inner; ++i) {
+          const int64_t x = (*this)(line / middle, line % middle, i);
           bad |= x < 0 || x >= n;
         }
-      }
       if (bad) outside = true;
     });
     return !outside;
   }
 };
 
-/// Calls f(at), at(o, k, i) being the index there; all of them are looked at before.
+/// Calls f(at, within), at(o, k, i) being the index there. Where inner > 1 all were looked at
+/// before; else f goes `along` them, and `within` becomes false where one is outside [0, n).
 template <class F>
 void with_index(const char* op, const Tensor& index, int64_t n, F&& f) {
   visit_index(op, index.dtype(), [&]<class I>(Type<I>) {
     const Indices<I> at(index);
-    if (at.are_within(n)) return f(at);
+    std::atomic<bool> within = at.inner == 1 || at.are_in(n);
+    if (within) f(at, within);
+    if (within) return;
     for (int64_t o = 0; o < at.outer; ++o)
       for (int64_t k = 0; k < at.middle; ++k)
         for (int64_t i = 0; i < at.inner; ++i)
@@ -78,77 +107,67 @@ void visit_bits(DType dtype, F&& f) {
   }
 }
 
-}  // namespace
-
-void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream) {
-  const int64_t n = x.size(1), m = y.size(1), inner = y.size(2);
-  with_index("gather", index, n, [&](auto at) {
-    visit_bits(x.dtype(), [&]<class U>(Type<U>) {
-      const U* from = static_cast<const U*>(x.data());
-      U* to = static_cast<U*>(y.data());
-      const int64_t grain = std::max<int64_t>(1, elementwise_grain / inner);
-      parallel_for(y.size(0) * m, grain, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end;) {
-          const int64_t o = r / m, first = r % m, last = std::min(m, first + end - r);
-          if (inner == 1) {
-            const U* row = from + o * n;
-            for (int64_t k = first; k < last; ++k, ++r) to[r] = row[at(o, k, 0)];
-          } else {
-            for (int64_t k = first; k < last; ++k, ++r)
-              for (int64_t i = 0; i < inner; ++i)
-                to[r * inner + i] = from[(o * n + at(o, k, i)) * inner + i];
-          }
-        }
-      });
-    });
+/// Lines of single indices, of which a thread may have a part.
+template <class I, class U>
+void gather_lines(const Indices<I>& at, const U* from, int64_t n, U* to,
+                  std::atomic<bool>& within) {
+  const int64_t m = at.middle;
+  parallel_for(at.outer * m, elementwise_grain, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t o = begin / m, first = begin % m, last = std::min(m, first + end - begin);
+      // Volatile: else g++ loads a vector by one instruction, which takes twice as long on Zen 4.
+      const volatile U* row = from + o * n;
+      U* line = to + o * m;
+      const auto take = [=](int64_t k, const I* indices, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) line[k + i] = row[indices[i]];
+      };
+      if (!at.along(o, first, last, n, take)) within = false;
+      begin += last - first;
+    }
   });
 }
 
-void scatter(const Tensor& index, const Tensor& source, const Tensor& y, Stream) {
-  const int64_t n = y.size(1), m = source.size(1), inner = y.size(2);
-  with_index("scatter", index, n, [&](auto at) {
-    visit_bits(y.dtype(), [&]<class U>(Type<U>) {
-      const U* from = static_cast<const U*>(source.data());
-      U* to = static_cast<U*>(y.data());
-      const int64_t grain = std::max<int64_t>(1, elementwise_grain / (m * inner));
-      parallel_for(y.size(0), grain, [&](int64_t begin, int64_t end) {
-        for (int64_t o = begin; o < end; ++o)
-          for (int64_t k = 0; k < m; ++k)
-            for (int64_t i = 0; i < inner; ++i)
-              to[(o * n + at(o, k, i)) * inner + i] = from[(o * m + k) * inner + i];
-      });
-    });
+template <class I, class U>
+void gather_rows(const Indices<I>& at, const U* from, int64_t n, U* to) {
+  const int64_t m = at.middle, inner = at.inner;
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / inner);
+  parallel_for(at.outer * m, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t o = r / m, k = r % m;
+      for (int64_t i = 0; i < inner; ++i)
+        to[r * inner + i] = from[(o * n + at(o, k, i)) * inner + i];
+    }
   });
 }
 
-namespace {
-
-/// Adds into rows of T, held as W while they are summed: in place where nothing is lost by it.
-template <class T, class W, class At>
-void add_into(const Tensor& source, const Tensor& y, At at) {
-  const int64_t n = y.size(1), m = source.size(1), inner = y.size(2);
-  const T* from = source.data<T>();
-  T* to = y.data<T>();
-  const int64_t grain = std::max<int64_t>(1, elementwise_grain / (m * inner));
-  const auto add_one = []<class S>(S& sum, T value) {
-    sum = static_cast<S>(static_cast<W>(sum) + static_cast<W>(value));
-  };
-  const auto add = [=](int64_t o, auto* rows) {
-    const T* source_rows = from + o * m * inner;
+/// Calls put(element of y, element of source) for each index, in order. Rows of y of a 16-bit type
+/// are widened meanwhile.
+template <class T, class I, class Put>
+void write_into(const Indices<I>& at, const Tensor& source, const Tensor& y,
+                std::atomic<bool>& within, const Put& put) {
+  const int64_t n = y.size(1), m = at.middle, inner = at.inner;
+  const auto* from = static_cast<const T*>(source.data());
+  auto* const to = static_cast<T*>(y.data());
+  const auto write = [&](int64_t o, Wide<T>* rows) {
+    const T* sources = from + o * m * inner;
     if (inner == 1) {
-      for (int64_t k = 0; k < m; ++k) add_one(rows[at(o, k, 0)], source_rows[k]);
+      const auto line = [&](int64_t k, const I* indices, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) put(rows[indices[i]], sources[k + i]);
+      };
+      if (!at.along(o, 0, m, n, line)) within = false;
       return;
     }
     for (int64_t k = 0; k < m; ++k)
       for (int64_t i = 0; i < inner; ++i)
-        add_one(rows[at(o, k, i) * inner + i], source_rows[k * inner + i]);
+        put(rows[at(o, k, i) * inner + i], sources[k * inner + i]);
   };
-  parallel_for(y.size(0), grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / (m * inner));
+  parallel_for(at.outer, grain, [&](int64_t begin, int64_t end) {
     RowBuffer<T> buffer(n * inner);
     for (int64_t o = begin; o < end; ++o) {
       T* rows = to + o * n * inner;
       buffer.read(rows, n * inner);
-      add(o, buffer.target(rows));
+      write(o, buffer.target(rows));
       buffer.write(rows, n * inner);
     }
   });
@@ -156,13 +175,36 @@ void add_into(const Tensor& source, const Tensor& y, At at) {
 
 }  // namespace
 
+void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream) {
+  const int64_t n = x.size(1);
+  with_index("gather", index, n, [&](const auto& at, std::atomic<bool>& within) {
+    visit_bits(x.dtype(), [&]<class U>(Type<U>) {
+      const auto* from = static_cast<const U*>(x.data());
+      auto* const to = static_cast<U*>(y.data());
+      if (at.inner == 1) return gather_lines(at, from, n, to, within);
+      gather_rows(at, from, n, to);
+    });
+  });
+}
+
+void scatter(const Tensor& index, const Tensor& source, const Tensor& y, Stream) {
+  with_index("scatter", index, y.size(1), [&](const auto& at, std::atomic<bool>& within) {
+    visit_bits(y.dtype(), [&]<class U>(Type<U>) {
+      write_into<U>(at, source, y, within, [](U& to, U value) { to = value; });
+    });
+  });
+}
+
 void scatter_add(const Tensor& index, const Tensor& source, const Tensor& y, Stream) {
-  with_index("scatter_add", index, y.size(1), [&](auto at) {
+  with_index("scatter_add", index, y.size(1), [&](const auto& at, std::atomic<bool>& within) {
     if (is_floating(y.dtype()))
-      return visit_floating("scatter_add", y.dtype(),
-                            [&]<class T>(Type<T>) { add_into<T, Wide<T>>(source, y, at); });
+      return visit_floating("scatter_add", y.dtype(), [&]<class T>(Type<T>) {
+        write_into<T>(at, source, y, within,
+                      [](Wide<T>& sum, T value) { sum += static_cast<Wide<T>>(value); });
+      });
     visit_index("scatter_add", y.dtype(), [&]<class T>(Type<T>) {
-      add_into<T, std::make_unsigned_t<T>>(source, y, at);  // unsigned sums wrap around
+      using U = std::make_unsigned_t<T>;  // unsigned sums wrap around
+      write_into<U>(at, source, y, within, [](U& sum, U value) { sum += value; });
     });
   });
 }

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <type_traits>
+#include <vector>
 
 namespace bs::cpu {
 
@@ -19,20 +21,18 @@ struct Lanes {
   std::array<W, most> best;
   std::array<int32_t, most> winner;
 
-  /// Lane i of [first, last) meets element `number` of its window, in[(i - first) * step].
+  /// The first `count` lanes meet element `number` of their windows, which lie `step` apart.
   template <class T>
-  void meet(int64_t first, int64_t last, const T* in, int64_t step, int32_t number) {
+  void meet(int64_t count, const T* in, int64_t step, int32_t number) {
     if constexpr (!std::is_same_v<T, W>) {  // conversions beside other work do not vectorise
-      if (step == 1 && last > first) {
-        std::array<W, most> wide;
-        widen(last - first, in, wide.data());
-        return meet(first, last, wide.data(), 1, number);
-      }
+      std::array<W, most> wide;
+      widen(count, in, wide.data());
+      return meet(count, wide.data(), 1, number);
     }
 #pragma omp simd
-    for (int64_t i = first; i < last; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       const auto lane = static_cast<size_t>(i);
-      const auto v = static_cast<W>(in[(i - first) * step]);
+      const auto v = static_cast<W>(in[i * step]);
       const bool wins = (winner[lane] < 0) | (v > best[lane]) | (v != v);
       best[lane] = wins ? v : best[lane];
       winner[lane] = wins ? number : winner[lane];
@@ -69,7 +69,7 @@ void pool_channels(const PoolWindows& o, const Shape& image, int64_t p, int64_t 
       for (int64_t s = 0; s < o.kernel.w && y >= 0; ++s) {
         const int64_t x = place(column, s, o.stride.w, o.padding.w, o.dilation.w, w);
         if (x >= 0)
-          lanes.meet(0, count, in + (y * w + x) * channels + c, 1,
+          lanes.meet(count, in + (y * w + x) * channels + c, 1,
                      static_cast<int32_t>(r * o.kernel.w + s));
       }
     }
@@ -77,33 +77,103 @@ void pool_channels(const PoolWindows& o, const Shape& image, int64_t p, int64_t 
   }
 }
 
-/// Row p of windows over a plane.
-template <class T, class W = Wide<T>>
-void pool_plane(const PoolWindows& o, const Shape& image, int64_t p, int64_t q, const T* in, T* to,
-                uint8_t* winners) {
-  const int64_t h = image[1], w = image[2], stride = o.stride.w;
-  Lanes<W> lanes;
-  for (int64_t at = 0; at < q; at += Lanes<W>::most) {
-    const int64_t count = std::min(Lanes<W>::most, q - at);
-    std::fill_n(lanes.winner.data(), count, -1);
-    for (int64_t r = 0; r < o.kernel.h; ++r) {
-      const int64_t y = place(p, r, o.stride.h, o.padding.h, o.dilation.h, h);
-      for (int64_t s = 0; s < o.kernel.w && y >= 0; ++s) {
-        const int64_t shift = at * stride - o.padding.w + s * o.dilation.w;  // of lane 0
-        const int64_t first = shift >= 0 ? 0 : ceil_div(-shift, stride);
-        const int64_t last = shift < w ? std::min(count, ceil_div(w - shift, stride)) : 0;
-        if (first >= last) continue;
-        const T* row = in + y * w + shift + first * stride;
-        const auto number = static_cast<int32_t>(r * o.kernel.w + s);
-        if (stride == 1) {
-          lanes.meet(first, last, row, 1, number);
-        } else if (stride == 2) {
-          lanes.meet(first, last, row, 2, number);
-        } else {
-          lanes.meet(first, last, row, stride, number);
-        }
+/// Rows of a plane, each with what its windows meet before and behind it: minus infinity. Lanes
+/// beyond the last window, up to whole vectors, meet the same.
+template <class W>
+class PaddedRows {
+ public:
+  static constexpr int64_t vector = 16, lines = 16;
+
+  PaddedRows(const PoolWindows& o, int64_t width, int64_t windows) : o_(o), width_(width) {
+    const int64_t reach = (round_up(windows, vector) - 1) * o.stride.w;
+    const int64_t size = reach + (o.kernel.w - 1) * o.dilation.w + 1;
+    size_ = std::max(size, o.padding.w + width);
+    const int64_t rows = (lines - 1) * o.stride.h + (o.kernel.h - 1) * o.dilation.h + 1;
+    values_.assign(static_cast<size_t>(rows * size_), -std::numeric_limits<W>::infinity());
+  }
+  /// Takes in the rows that lines [first, last) of windows meet: `lines` of them at most. Before
+  /// these are used, so that no load has to wait for a part of it to be stored.
+  template <class T>
+  void read(const T* plane, int64_t height, int64_t first, int64_t last) {
+    from_ = std::max<int64_t>(0, first * o_.stride.h - o_.padding.h);
+    const int64_t behind =
+        (last - 1) * o_.stride.h - o_.padding.h + (o_.kernel.h - 1) * o_.dilation.h + 1;
+    for (int64_t y = from_; y < std::min(height, behind); ++y)
+      widen(width_, plane + y * width_, values_.data() + (y - from_) * size_ + o_.padding.w);
+  }
+  const W* row(int64_t y) const { return values_.data() + (y - from_) * size_; }
+
+ private:
+  PoolWindows o_;
+  int64_t width_, size_ = 0, from_ = 0;
+  std::vector<W> values_;
+};
+
+/// The first element of window (p, column) that lies in the image.
+int32_t first_inside(const PoolWindows& o, int64_t p, int64_t column) {
+  const auto first = [](int64_t at, int64_t stride, int64_t padding, int64_t dilation) {
+    return ceil_div(std::max<int64_t>(0, padding - at * stride), dilation);
+  };
+  const int64_t r = first(p, o.stride.h, o.padding.h, o.dilation.h);
+  const int64_t s = first(column, o.stride.w, o.padding.w, o.dilation.w);
+  return static_cast<int32_t>(r * o.kernel.w + s);
+}
+
+/// Windows [at, at + vector) of row p over a plane, whose columns are `step` apart: of a constant
+/// number and, where it is 1 or 2, a constant step, they stay in registers.
+template <class W, class Step>
+void pool_vector(const PoolWindows& o, const PaddedRows<W>& rows, int64_t h, int64_t p, int64_t at,
+                 Step step, W* best, int32_t* winner) {
+  constexpr int64_t vector = PaddedRows<W>::vector;
+  std::array<W, vector> top{};
+  std::array<int32_t, vector> number_of_top;
+  number_of_top.fill(-1);
+  for (int64_t r = 0; r < o.kernel.h; ++r) {
+    const int64_t y = place(p, r, o.stride.h, o.padding.h, o.dilation.h, h);
+    if (y < 0) continue;
+    const W* row = rows.row(y) + at * step;
+    for (int64_t s = 0; s < o.kernel.w; ++s) {
+      const auto number = static_cast<int32_t>(r * o.kernel.w + s);
+#pragma omp simd
+      for (size_t i = 0; i < vector; ++i) {
+        const W v = row[s * o.dilation.w + static_cast<int64_t>(i) * step];
+        const bool wins = (number_of_top[i] < 0) | (v > top[i]) | (v != v);
+        top[i] = wins ? v : top[i];
+        number_of_top[i] = wins ? number : number_of_top[i];
       }
     }
+  }
+  std::copy_n(top.data(), vector, best);
+  std::copy_n(number_of_top.data(), vector, winner);
+}
+
+/// Row p of windows over a plane.
+template <class T, class W>
+void pool_plane(const PoolWindows& o, const PaddedRows<W>& rows, int64_t h, int64_t p, int64_t q,
+                T* to, uint8_t* winners) {
+  constexpr int64_t vector = PaddedRows<W>::vector;
+  Lanes<W> lanes;
+  for (int64_t at = 0; at < q; at += lanes.most) {
+    const int64_t count = std::min(lanes.most, q - at);
+    for (int64_t i = 0; i < count; i += vector) {
+      const auto pool = [&](auto step) {
+        pool_vector(o, rows, h, p, at + i, step, lanes.best.data() + i, lanes.winner.data() + i);
+      };
+      switch (o.stride.w) {
+        case 1:
+          pool(std::integral_constant<int64_t, 1>{});
+          break;
+        case 2:
+          pool(std::integral_constant<int64_t, 2>{});
+          break;
+        default:
+          pool(o.stride.w);
+      }
+    }
+    // Where nothing is larger than what lies outside, that may have won.
+    for (int64_t i = 0; i < count; ++i)
+      if (lanes.best[static_cast<size_t>(i)] == -std::numeric_limits<W>::infinity())
+        lanes.winner[static_cast<size_t>(i)] = first_inside(o, p, at + i);
     lanes.store(count, to + at, winners + at);
   }
 }
@@ -113,58 +183,96 @@ void pool_plane(const PoolWindows& o, const Shape& image, int64_t p, int64_t q, 
 void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Tensor& winner,
                 Stream) {
   visit_floating("max_pool2d", x.dtype(), [&]<class T>(Type<T>) {
-    const int64_t p = y.size(1), q = y.size(2), c = y.size(3);
+    const int64_t h = x.size(1), p = y.size(1), q = y.size(2), c = y.size(3);
     const int64_t of_image = x.numel() / x.size(0);
     const T* from = x.data<T>();
     T* to = y.data<T>();
     auto* winners = winner.data<uint8_t>();
     const int64_t grain = std::max<int64_t>(1, elementwise_grain / (q * c * o.kernel.h));
-    parallel_for(y.size(0) * p, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t line = begin; line < end; ++line) {
-        const T* image = from + line / p * of_image;
-        const int64_t at = line * q * c;
-        (c == 1 ? pool_plane<T> : pool_channels<T>)(o, x.shape(), line % p, q, image, to + at,
-                                                    winners + at);
+    const auto channels = [&](int64_t begin, int64_t end) {
+      for (int64_t line = begin; line < end; ++line)
+        pool_channels(o, x.shape(), line % p, q, from + line / p * of_image, to + line * q * c,
+                      winners + line * q * c);
+    };
+    const auto planes = [&](int64_t begin, int64_t end) {
+      PaddedRows<Wide<T>> rows(o, x.size(2), q);
+      while (begin < end) {
+        const int64_t first = begin % p,
+                      last = std::min({p, first + end - begin, first + rows.lines});
+        rows.read(from + begin / p * of_image, h, first, last);
+        for (int64_t line = first; line < last; ++line, ++begin)
+          pool_plane(o, rows, h, line, q, to + begin * q, winners + begin * q);
       }
-    });
+    };
+    c == 1 ? parallel_for(y.size(0) * p, grain, planes)
+           : parallel_for(y.size(0) * p, grain, channels);
   });
 }
 
-/// Windows hand their gradients out in order, image by image, each to the element that won it.
-void max_pool2d_backward(const PoolWindows& o, const Tensor& dy, const Tensor& winner,
-                         const Tensor& dx, Stream) {
-  visit_floating("max_pool2d_backward", dx.dtype(), [&]<class T>(Type<T>) {
-    using W = Wide<T>;
+namespace {
+
+/// Where windows and their elements lie in an image.
+struct Places {
+  std::vector<int64_t> window;            ///< of each, in order; its first may be outside
+  std::array<int64_t, 256> element = {};  ///< of a window, by its number, from the window's
+
+  Places(const PoolWindows& o, const Tensor& dy, const Tensor& dx) {
     const int64_t p = dy.size(1), q = dy.size(2), c = dy.size(3), w = dx.size(2);
-    const int64_t of_image = dx.numel() / dx.size(0);
-    const T* from = dy.data<T>();
-    const auto* winners = winner.data<uint8_t>();
-    T* to = dx.data<T>();
-    std::array<int64_t, 256> element;  // of a window, by its number, from the window's first
+    window.reserve(static_cast<size_t>(p * q));
+    for (int64_t row = 0; row < p; ++row)
+      for (int64_t column = 0; column < q; ++column)
+        window.push_back(
+            ((row * o.stride.h - o.padding.h) * w + column * o.stride.w - o.padding.w) * c);
     for (int64_t i = 0; i < o.kernel.h * o.kernel.w; ++i)
       element[static_cast<size_t>(i)] =
           (i / o.kernel.w * o.dilation.h * w + i % o.kernel.w * o.dilation.w) * c;
-    const int64_t grain = std::max<int64_t>(1, elementwise_grain / of_image);
-    parallel_for(dx.size(0), grain, [&](int64_t begin, int64_t end) {
-      RowBuffer<T> image(of_image);
-      RowBuffer<T> line(q * c);
-      for (int64_t n = begin; n < end; ++n) {
-        W* sums = image.target(to + n * of_image);
-        std::fill_n(sums, of_image, W{0});
-        for (int64_t row = 0; row < p; ++row) {
-          const int64_t at = (n * p + row) * q * c;
-          const W* slopes = line.read(from + at, q * c);
-          const uint8_t* numbers = winners + at;
-          for (int64_t column = 0; column < q; ++column) {
-            const int64_t first =
-                ((row * o.stride.h - o.padding.h) * w + column * o.stride.w - o.padding.w) * c;
-            for (int64_t k = 0; k < c; ++k)
-              sums[first + k + element[numbers[column * c + k]]] += slopes[column * c + k];
-          }
-        }
-        image.write(to + n * of_image, of_image);
-      }
-    });
+  }
+};
+
+/// Windows of a plane hand their gradients out in order, each to the element that won it.
+template <class W>
+void hand_out(const Places& places, const W* slopes, const uint8_t* numbers, W* sums) {
+  const size_t windows = places.window.size();
+  for (size_t i = 0; i < windows; ++i)
+    sums[places.window[i] + places.element[numbers[i]]] += slopes[i];
+}
+
+/// The same of `channels` beside each other.
+template <class W>
+void hand_out(const Places& places, int64_t channels, const W* slopes, const uint8_t* numbers,
+              W* sums) {
+  for (const int64_t window : places.window) {
+    for (int64_t k = 0; k < channels; ++k)
+      sums[window + k + places.element[numbers[k]]] += slopes[k];
+    slopes += channels;
+    numbers += channels;
+  }
+}
+
+}  // namespace
+
+void max_pool2d_backward(const PoolWindows& o, const Tensor& dy, const Tensor& winner,
+                         const Tensor& dx, Stream) {
+  visit_floating("max_pool2d_backward", dx.dtype(), [&]<class T>(Type<T>) {
+    const int64_t channels = dx.size(3), images = dx.size(0);
+    const int64_t size = dx.numel() / images, outputs = dy.numel() / images;
+    const T* from = dy.data<T>();
+    const auto* winners = winner.data<uint8_t>();
+    T* to = dx.data<T>();
+    const Places places(o, dy, dx);
+    parallel_for(images, std::max<int64_t>(1, elementwise_grain / size),
+                 [&](int64_t begin, int64_t end) {
+                   RowBuffer<T> image(size), slopes(outputs);
+                   for (int64_t n = begin; n < end; ++n) {
+                     auto* sums = image.target(to + n * size);
+                     std::fill_n(sums, size, 0);
+                     const auto* in = slopes.read(from + n * outputs, outputs);
+                     const uint8_t* numbers = winners + n * outputs;
+                     channels == 1 ? hand_out(places, in, numbers, sums)
+                                   : hand_out(places, channels, in, numbers, sums);
+                     image.write(to + n * size, size);
+                   }
+                 });
   });
 }
 

@@ -50,12 +50,17 @@ class PlaneColumns {
   bool are_few() const { return taps_ <= 4; }
   /// @param[in] row the inputs, and a zero after the last
   void apply(const W* row, W outside, W* out) const {
-    std::fill_n(out, outputs_, W{0});
+    if (taps_ == 0) std::fill_n(out, outputs_, W{0});
     for (int64_t k = 0; k < taps_; ++k) {
       const int32_t* from = from_.data() + k * outputs_;
       const W* weights = weights_.data() + k * outputs_;
+      if (k == 0) {
 #pragma omp simd
-      for (int64_t q = 0; q < outputs_; ++q) out[q] += weights[q] * row[from[q]];
+        for (int64_t q = 0; q < outputs_; ++q) out[q] = weights[q] * row[from[q]];
+      } else {
+#pragma omp simd
+        for (int64_t q = 0; q < outputs_; ++q) out[q] += weights[q] * row[from[q]];
+      }
     }
     for (const int64_t q : none_) out[q] = outside;
   }
@@ -63,44 +68,75 @@ class PlaneColumns {
  private:
   int64_t outputs_, taps_ = 0;
   std::vector<int32_t> from_;
-  std::vector<W> weights_;
+  LineVector<W> weights_;
   std::vector<int64_t> none_;
+};
+
+/// out = the inputs of an output, weighted and added up: two at a time, for `out` goes through
+/// memory each time. `read(input, k)` gives n values; those for k = 0 are still there after k = 1.
+template <class W, class Read>
+void add_up(const AxisMap& map, int64_t output, int64_t n, W* out, Read&& read) {
+  const auto begin = static_cast<size_t>(map.offsets()[static_cast<size_t>(output)]);
+  const auto end = static_cast<size_t>(map.offsets()[static_cast<size_t>(output) + 1]);
+  if (begin == end) std::fill_n(out, n, W{0});
+  for (size_t i = begin; i < end; i += 2) {
+    const auto f = static_cast<W>(map.weights()[i]);
+    const W* a = read(map.from()[i], 0);
+    const auto each = [&](auto term) {
+      if (i == begin) {
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) out[j] = term(j);
+      } else {
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) out[j] += term(j);
+      }
+    };
+    if (i + 1 == end) {
+      each([=](int64_t j) { return f * a[j]; });
+    } else {
+      const auto g = static_cast<W>(map.weights()[i + 1]);
+      const W* b = read(map.from()[i + 1], 1);
+      each([=](int64_t j) { return f * a[j] + g * b[j]; });
+    }
+  }
+}
+
+/// What a thread needs for rows.
+template <class T>
+struct RowBuffers {
+  RowBuffer<T> in[2], out;
+  LineVector<Wide<T>> sums;
+
+  RowBuffers(int64_t inputs, int64_t outputs)
+      : in{RowBuffer<T>(inputs), RowBuffer<T>(inputs)},
+        out(outputs),
+        sums(static_cast<size_t>(inputs + 1)) {}  // and a zero
 };
 
 /// One row of outputs: the rows it comes from are added up first, whole, then their columns.
 template <class T, class W = Wide<T>>
 void resample_row(const ImageMap& map, const PlaneColumns<W>& planes, int64_t p, const T* image,
-                  int64_t width, int64_t channels, RowBuffer<T>& buffer, std::vector<W>& sums,
-                  W outside, W* out) {
-  const int64_t outputs = map.columns.outputs();
-  std::fill(sums.begin(), sums.end(), W{0});
-  W* const row = sums.data();
-  for_each_input(map.rows, p, [&](int64_t r, double weight) {
-    const W* in = buffer.read(image + r * width * channels, width * channels);
-    const auto factor = static_cast<W>(weight);
-#pragma omp simd
-    for (int64_t i = 0; i < width * channels; ++i) row[i] += factor * in[i];
-  });
-  const bool no_row = is_outside(map.rows, p);
-  if (channels == 1 && !no_row && planes.are_few()) return planes.apply(row, outside, out);
+                  int64_t width, int64_t channels, RowBuffers<T>& buffers, W outside, W* out) {
+  const int64_t outputs = map.columns.outputs(), inputs = width * channels;
+  if (is_outside(map.rows, p)) {
+    std::fill_n(out, outputs * channels, outside);
+    return;
+  }
+  W* const row = buffers.sums.data();
+  add_up(map.rows, p, inputs, row,
+         [&](int64_t r, int k) { return buffers.in[k].read(image + r * inputs, inputs); });
+  if (channels == 1 && planes.are_few()) return planes.apply(row, outside, out);
   for (int64_t q = 0; q < outputs; ++q) {
     W* const to = out + q * channels;
-    const bool none = no_row || is_outside(map.columns, q);
-    std::fill_n(to, channels, none ? outside : W{0});
-    if (none) continue;
-    if (channels == 1) {
-      W sum = 0;
+    if (is_outside(map.columns, q)) {
+      std::fill_n(to, channels, outside);
+    } else if (channels == 1) {
+      *to = 0;
       for_each_input(map.columns, q,
-                     [&](int64_t s, double weight) { sum += static_cast<W>(weight) * row[s]; });
-      *to = sum;
-      continue;
+                     [&](int64_t s, double weight) { *to += static_cast<W>(weight) * row[s]; });
+    } else {
+      add_up(map.columns, q, channels, to, [&](int64_t s, int) { return row + s * channels; });
     }
-    for_each_input(map.columns, q, [&](int64_t s, double weight) {
-      const auto factor = static_cast<W>(weight);
-      const W* from = row + s * channels;
-#pragma omp simd
-      for (int64_t c = 0; c < channels; ++c) to[c] += factor * from[c];
-    });
   }
 }
 
@@ -131,6 +167,26 @@ std::vector<Run> copies_of(const AxisMap& map) {
   return runs;
 }
 
+/// A few elements are not worth a call: they are copied as two pieces of constant size, which may
+/// overlap.
+template <class T>
+void copy_elements(const T* from, int64_t count, T* to) {
+  const auto in_two = [&]<int64_t half>(std::integral_constant<int64_t, half>) {
+    std::memcpy(static_cast<void*>(to), from, half * sizeof(T));
+    std::memcpy(static_cast<void*>(to + count - half), from + count - half, half * sizeof(T));
+  };
+  constexpr auto line = static_cast<int64_t>(64 / sizeof(T));
+  if (count == 1) {
+    *to = *from;
+  } else if (count >= line / 4 && count <= line / 2) {
+    in_two(std::integral_constant<int64_t, line / 4>{});
+  } else if (count > line / 2 && count <= line) {
+    in_two(std::integral_constant<int64_t, line / 2>{});
+  } else {
+    std::memcpy(static_cast<void*>(to), from, static_cast<size_t>(count) * sizeof(T));
+  }
+}
+
 /// One row of outputs that are copies: of the input's row `in`, or of nothing where there is none.
 template <class T>
 void copy_row(const std::vector<Run>& columns, const T* in, int64_t channels, T outside, T* out) {
@@ -138,11 +194,7 @@ void copy_row(const std::vector<Run>& columns, const T* in, int64_t channels, T 
     const int64_t size = run.count * channels;
     if (in && run.from >= 0) {
       const T* from = in + run.from * channels;
-      if (size == 1) {  // a border of one element is not worth a call
-        *out = *from;
-      } else {
-        std::memcpy(static_cast<void*>(out), from, static_cast<size_t>(size) * sizeof(T));
-      }
+      copy_elements(from, size, out);
     } else {
       std::fill_n(out, size, outside);
     }
@@ -188,17 +240,20 @@ void resample(const ImageMap& map, const Tensor& x, double outside, const Tensor
     const int64_t rows = y.size(1), size = y.size(2) * channels;
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    const int64_t grain = std::max<int64_t>(1, elementwise_grain / (4 * size));
+    const auto taps = static_cast<int64_t>(map.rows.from().size()) / rows + 1;
+    const int64_t work = taps * width * channels + 4 * size;
     const PlaneColumns<W> planes(map.columns);
-    parallel_for(y.size(0) * rows, grain, [&](int64_t begin, int64_t end) {
-      RowBuffer<T> in(width * channels), out(size);
-      std::vector<W> sums(static_cast<size_t>(width * channels + 1));  // and a zero
-      for (int64_t i = begin; i < end; ++i) {
-        resample_row<T>(map, planes, i % rows, from + i / rows * height * width * channels, width,
-                        channels, in, sums, static_cast<W>(outside), out.target(to + i * size));
-        out.write(to + i * size, size);
-      }
-    });
+    parallel_for(y.size(0) * rows, std::max<int64_t>(1, elementwise_grain / work),
+                 [&](int64_t begin, int64_t end) {
+                   RowBuffers<T> buffers(width * channels, size);
+                   for (int64_t i = begin; i < end; ++i) {
+                     resample_row<T>(map, planes, i % rows,
+                                     from + i / rows * height * width * channels, width, channels,
+                                     buffers, static_cast<W>(outside),
+                                     buffers.out.target(to + i * size));
+                     buffers.out.write(to + i * size, size);
+                   }
+                 });
   });
 }
 

@@ -1,7 +1,8 @@
-#include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/scan.h>
 
+#include <array>
 #include <type_traits>
 
 namespace bs::cpu {
@@ -15,6 +16,9 @@ void visit(const char* op, DType dtype, F&& f) {
   visit_floating(op, dtype, [&]<class T>(Type<T>) { f(Type<T>{}, Type<Wide<T>>{}); });
 }
 
+/// Rows that are scanned side by side: each result waits for the one before it in its row.
+constexpr int64_t abreast = 4;
+
 template <class T, class W, class Step>
 void scan(const Tensor& x, const Tensor& y, W identity, bool reverse, Step step) {
   const int64_t n = x.size(1);
@@ -22,13 +26,27 @@ void scan(const Tensor& x, const Tensor& y, W identity, bool reverse, Step step)
   T* to = y.data<T>();
   const int64_t grain = std::max<int64_t>(1, elementwise_grain / n);
   parallel_for(x.size(0), grain, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      W running = identity;
-      for (int64_t k = 0; k < n; ++k) {
-        const int64_t i = r * n + (reverse ? n - 1 - k : k);
-        running = step(running, static_cast<W>(from[i]));
-        to[i] = static_cast<T>(running);
+    RowBuffer<T> in(abreast * n), out(abreast * n);
+    for (int64_t r = begin; r < end; r += abreast) {
+      const int64_t rows = std::min(abreast, end - r);
+      const auto* source = in.read(from + r * n, rows * n);
+      auto* target = out.target(to + r * n);
+      const auto run = [&](auto count, int64_t first) {
+        std::array<W, decltype(count)::value> running;
+        running.fill(identity);
+        for (int64_t k = 0; k < n; ++k)
+          for (size_t i = 0; i < running.size(); ++i) {
+            const int64_t at = (first + static_cast<int64_t>(i)) * n + (reverse ? n - 1 - k : k);
+            running[i] = step(running[i], static_cast<W>(source[at]));
+            target[at] = static_cast<Wide<T>>(running[i]);
+          }
+      };
+      if (rows == abreast) {
+        run(std::integral_constant<size_t, abreast>{}, 0);
+      } else {
+        for (int64_t i = 0; i < rows; ++i) run(std::integral_constant<size_t, 1>{}, i);
       }
+      out.write(to + r * n, rows * n);
     }
   });
 }

@@ -31,6 +31,10 @@ constexpr int warpgroup_dsd_step(int block, int cols) {
  *  ("f32 on wgmma", an H100). */
 constexpr int tf32_dsd_step(bool split) { return split ? 2500 : 1700; }
 
+/** @brief What a line of so many bytes takes of L2, of the time of a whole one of 128 bytes: half
+ * of it does not depend on the length ("What does L2 hand out to shared memory?", an H200). */
+constexpr double line_share(int bytes) { return bytes >= 128 ? 1 : .5 + bytes / 256.; }
+
 /** @brief A step of an item of sdd on 16 bits, at least: so many lines of 128 bytes come from L2,
  *  while each warpgroup multiplies `cols` columns, 64 x 8 x 64 in 32 cycles. */
 inline double sdd_step(int lines, int cols, const Gpu& gpu) {
@@ -48,21 +52,11 @@ constexpr double sdd_pace(SddForm form) {
 inline double tf32_gathered_step(bool split, bool turned, int lines, const Gpu& gpu) {
   return std::max((split ? 2280 : turned ? 1950 : 1700) / gpu.clock, lines * gpu.line());
 }
-/** @brief What a block row or column of an item costs L2 a step, in lines of 128 bytes. Those of 64
- *  bytes take three quarters of the time of whole ones. */
+/** @brief What a block row or column of an item costs L2 a step, in whole lines; where the depth is
+ *  not along its lines, these are as short as a block. */
 constexpr int tf32_gathered_lines(int block, bool along_k) {
-  return along_k || block >= 32 ? block : block * 3 / 2;
+  return along_k || block >= 32 ? block : static_cast<int>(block * 2 * line_share(64));
 }
-/** @brief Whether f32's sdd of gathered rows, which takes `time`, is sooner done than so many
- *  operations of mma.sync, whose rate does not depend on which blocks there are. */
-constexpr bool tf32_gathering_pays(int block, bool split, bool b_along_k, double time,
-                                   double operations) {
-  constexpr double start = 9000;  // what does not depend on the depth
-  const double rounded = block == 16 ? 29e3 : b_along_k ? 46e3 : 42e3;
-  const double rate = !split ? rounded : block == 16 ? 22e3 : 25e3;
-  return start + time < operations / rate;
-}
-
 /** @brief Of kernels a step of which takes `step` and whose parts hand over `sums` bytes through L2
  *  ("Splitting items over the depth", an H100). */
 constexpr SplitCosts split_costs(int step, int64_t sums) {
@@ -100,26 +94,31 @@ struct TilePace {
   int resident = 0;  ///< at a time on a multiprocessor
   int step = 0;      ///< that one of them takes for a stage, or a block longer than that
 };
-/** @brief At about the rates of an H100, which small blocks do not reach; a stage takes half a
- *  microsecond at least to come from L2 ("Tiles of mma.sync cut over the depth").
- *  @param[in] tiles for each multiprocessor */
-constexpr TilePace tile_pace(const BlockSparseTile& t, Factors factors, int block, int64_t tiles,
-                             const Gpu& gpu) {
-  const int size = bytes_of(factors);
+/** @brief What mma.sync reaches of the rate of dense products on wgmma; each of f32's three
+ * products and of f64 about a third of that ("What does mma.sync reach", an H100). */
+inline constexpr double mma_share = .3, mma_share_of_thirds = .115;
+/** @brief A stage takes so long to come from L2, at least ("Do cuts pay on mma.sync?", an H100). */
+inline constexpr double least_stage = 500;
+
+/** @param[in] tiles for each multiprocessor */
+inline TilePace tile_pace(const BlockSparseTile& t, Factors factors, int block, int64_t tiles,
+                          const Gpu& gpu) {
+  const int size = bytes_of(factors), depth = std::max(t.depth, block);
   const int sums = t.rows * t.cols / t.threads() * (size == 8 ? 2 : 1);  // registers
   const auto by_registers = int64_t{65536} / t.threads() / (sums + 64);
   const auto by_memory = gpu.shared_bytes / (t.shared_bytes(size) + 2048);
   const int64_t resident =
       std::min({std::max(by_registers, int64_t{1}), std::max(by_memory, int64_t{1}), tiles});
-  const double filled = block < 32 ? .5 : block == 32 ? .7 : 1;
-  constexpr double operations[] = {1900, 900, 380, 300};  // a nanosecond and multiprocessor
-  const bool fill = factors == Factors::half || factors == Factors::tf32;
-  const double rate = operations[static_cast<int>(factors)] * (fill ? filled : 1);
-  const int depth = std::max(t.depth, block);
-  const auto step =
-      static_cast<int>(2.0 * t.rows * t.cols * depth * static_cast<double>(resident) / rate);
-  return {static_cast<int>(resident), std::max(step, 500)};
+  const double products = (factors == Factors::half   ? mma_share * gpu.half_products
+                           : factors == Factors::tf32 ? mma_share * gpu.tf32_products
+                                                      : mma_share_of_thirds * gpu.tf32_products) *
+                          gpu.clock;
+  const double multiplying = t.rows * t.cols * depth / products;
+  const double lines = (t.rows + t.cols) * (depth / t.depth) * line_share(t.depth * size);
+  const double step = static_cast<double>(resident) * std::max(multiplying, lines * gpu.line());
+  return {static_cast<int>(resident), nanoseconds(std::max(step, least_stage))};
 }
+
 /** @brief Whether tiles of half the columns are sooner done, `halves` of them instead of `tiles`,
  * of which a GPU works at `slots` at a time. A half tile takes .58 of the time of a whole one. Many
  *  tiles wait for what they read, and stay whole, unless each makes three products (`split`). */

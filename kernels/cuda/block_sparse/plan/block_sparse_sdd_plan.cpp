@@ -123,13 +123,12 @@ class WarpgroupSddPlanner {
   }
 
   /// What the 128 rows of an item take of L2 a step, in lines of 128 bytes. Lines as short as a
-  /// block are as many more. One of 64 bytes takes .75 of the time of a whole one, and one of 32
-  /// bytes .55, if the operand stays in L2; else as long as a whole one.
+  /// block are as many more, and each takes as long as a whole one unless the operand stays in L2.
   int row_lines() const {
     if (along_k_ || d_.block() >= 64) return 128;
     const int lines = 128 * 64 / d_.block();
     const bool stays = copied_ > 0 && 2 * copied_ <= d_.gpu.l2_bytes;
-    return stays ? lines * (d_.block() == 32 ? 15 : 11) / 20 : lines;
+    return stays ? static_cast<int>(lines * line_share(2 * d_.block())) : lines;
   }
 
   /// Gathered strips, the rows of which come in so many lines a step.
@@ -263,11 +262,14 @@ bool plan_tf32_gathered(const Sdd& d, SddPlan& plan) {
   const SddShape& x = d.shape;
   const int block = d.block();
   const Tf32Tile tile = tf32_gathered_tile(d.split());
+  const BlockSparseTile wide = block_sparse_tile(4, block, d.split(), 256);
+  const TilePace pace = tile_pace(wide, x.factors, block, most_split_items, d.gpu);
+  const double tiled = pace.step /
+                       (1.0 * std::max(wide.depth, block) * wide.rows * wide.cols * pace.resident) *
+                       static_cast<double>(d.layout.nnz() * block * block * 32) *
+                       static_cast<double>(d.steps(32) * x.batch) / d.gpu.multiprocessors;
   const auto pays = [&](double time) {
-    return d.settings.gathered_products ||
-           tf32_gathering_pays(block, d.split(), x.b_along_k, time,
-                               static_cast<double>(d.layout.nnz() * block * block * 32) *
-                                   static_cast<double>(d.steps(32) * x.batch));
+    return d.settings.gathered_products || time + 2 * d.gpu.launch < tiled;
   };
   if (x.epilogue || d.layout.nnz() == 0 || !pays(0)) return false;
   const int window = sdd_window(d.layout.height(), d.layout.width(), block,

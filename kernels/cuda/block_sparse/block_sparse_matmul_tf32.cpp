@@ -135,7 +135,7 @@ std::vector<Tf32Kernel> all_tf32_kernels(bool epilogues) {
           for (const bool c : {false, true})
             for (const bool large : {false, true})
               for (const bool gathered : {false, true})
-                if (block >= 32 && (!large || (block <= 64 && !split)) &&
+                if (block >= 32 && (!large || (block == 32 && !split)) &&
                     (!gathered || block == 32))
                   all.push_back({false, block, split, large, gathered, a, b, c});
         }

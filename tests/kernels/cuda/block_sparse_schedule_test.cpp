@@ -256,7 +256,7 @@ TEST_CASE("schedule: few and deep rows of unequal length are cut, or tests of pa
   for (const int block : {16, 32, 64, 128}) {
     const test::Mask mask = test::unequal_rows(256 / block, 4096 / block, block, random);
     const Strips strips = make_strips(*mask.layout(), {.side = 128 / block});
-    const SplitCosts costs = split_costs(warpgroup_dsd_step(block, 128), 128 * 128 * sizeof(float));
+    const SplitCosts costs = split_costs(warpgroup_dsd_step(128, {}), 128 * 128 * sizeof(float));
     const DsdExtent extent{.cols = 128, .columns = 1, .products = 1};
     const std::vector<int32_t> lengths = dsd_items(strips, block, extent);
     const WorkPieces work = split_work(lengths, 132, costs);

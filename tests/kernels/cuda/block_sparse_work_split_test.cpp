@@ -22,6 +22,9 @@ std::vector<int32_t> descending(std::vector<int32_t> lengths) {
   return lengths;
 }
 
+/// In steps.
+constexpr SplitCosts steps{.tile = 2, .store = 2, .load = 5, .list = 6, .most_slots = 500};
+
 /// When the last of `workers` ends, of whom always the first one that is free takes the next piece.
 int64_t simulate(const std::vector<int64_t>& costs, int workers) {
   std::multiset<int64_t> free;
@@ -38,7 +41,7 @@ int64_t simulate(const std::vector<int64_t>& costs, int workers) {
 
 TEST_CASE("schedule: equal items that fill half a round are halved, all at the same step") {
   const std::vector<int32_t> lengths(59, 64);
-  const WorkPieces work = split_work(lengths, 132);
+  const WorkPieces work = split_work(lengths, 132, steps);
   check_pieces(work, lengths);
   CHECK(work.slots == 59);
   for (const device::WorkPiece& piece : work.pieces) CHECK(piece.end - piece.begin == 32);
@@ -46,7 +49,7 @@ TEST_CASE("schedule: equal items that fill half a round are halved, all at the s
 
 TEST_CASE("schedule: equal items that fill a third of a round are cut in three") {
   const std::vector<int32_t> lengths(44, 64);
-  const WorkPieces work = split_work(lengths, 132);
+  const WorkPieces work = split_work(lengths, 132, steps);
   check_pieces(work, lengths);
   CHECK(work.pieces.size() == 132);
   CHECK(work.slots == 88);
@@ -54,7 +57,7 @@ TEST_CASE("schedule: equal items that fill a third of a round are cut in three")
 
 TEST_CASE("schedule: of items that just miss whole rounds those left over are cut") {
   const std::vector<int32_t> lengths(170, 64);
-  const WorkPieces work = split_work(lengths, 132);
+  const WorkPieces work = split_work(lengths, 132, steps);
   check_pieces(work, lengths);
   int whole = 0;
   for (const device::WorkPiece& piece : work.pieces) whole += piece.parts == 1;
@@ -66,14 +69,14 @@ TEST_CASE("schedule: few items are spread over all workers, and one among many i
   for (const int items : {1, 2, 7, 30, 60}) {
     CAPTURE(items);
     const std::vector<int32_t> lengths(static_cast<size_t>(items), 256);
-    const WorkPieces work = split_work(lengths, 132);
+    const WorkPieces work = split_work(lengths, 132, steps);
     check_pieces(work, lengths);
     CHECK(work.time < 258);
     CHECK(work.slots > 0);
   }
   std::vector<int32_t> lengths(264, 4);
   lengths[0] = 512;
-  const WorkPieces work = split_work(lengths, 132);
+  const WorkPieces work = split_work(lengths, 132, steps);
   check_pieces(work, lengths);
   CHECK(work.time < 512 / 3);
 }
@@ -82,7 +85,7 @@ TEST_CASE("schedule: items that end together are left whole") {
   for (const auto& lengths :
        {std::vector<int32_t>(132, 64), std::vector<int32_t>(264, 8), std::vector<int32_t>(50, 0),
         std::vector<int32_t>(50, 3), std::vector<int32_t>{}}) {
-    const WorkPieces work = split_work(lengths, 132);
+    const WorkPieces work = split_work(lengths, 132, steps);
     CHECK(work.pieces.empty());
     CHECK(work.slots == 0);
   }
@@ -93,8 +96,8 @@ TEST_CASE("schedule: items in their order are listed where long ones would begin
   std::vector<int32_t> lengths;
   for (int column = 0; column < 16; ++column)
     for (int row = 1; row <= 256; ++row) lengths.push_back(std::min(256, 1 + 1100 / row));
-  REQUIRE(split_work(lengths, 264).pieces.empty());
-  const WorkPieces work = split_in_order(lengths, 264);
+  REQUIRE(split_work(lengths, 264, steps).pieces.empty());
+  const WorkPieces work = split_in_order(lengths, 264, steps);
   check_pieces(work, lengths);
   std::vector<int64_t> costs, sorted, in_order;
   for (const device::WorkPiece& piece : work.pieces) costs.push_back(piece.end - piece.begin + 2);
@@ -108,16 +111,16 @@ TEST_CASE("schedule: items in their order are listed where long ones would begin
   CHECK(std::is_sorted(last - 200, last,
                        [](const auto& a, const auto& b) { return a.item < b.item; }));
 
-  const WorkPieces even = split_in_order(std::vector<int32_t>(4096, 25), 264);
+  const WorkPieces even = split_in_order(std::vector<int32_t>(4096, 25), 264, steps);
   CHECK(even.pieces.empty());
   CHECK(even.time == 16 * 27);
-  CHECK(split_in_order({}, 264).pieces.empty());
+  CHECK(split_in_order({}, 264, steps).pieces.empty());
   // Few are cut as ever.
-  CHECK(split_in_order(std::vector<int32_t>(59, 64), 132).slots == 59);
+  CHECK(split_in_order(std::vector<int32_t>(59, 64), 132, steps).slots == 59);
   // One among many is cut, and the others stay in their order.
   lengths.assign(4096, 2);
   lengths[3000] = 512;
-  const WorkPieces cut = split_in_order(lengths, 264);
+  const WorkPieces cut = split_in_order(lengths, 264, steps);
   check_pieces(cut, lengths);
   const auto whole = std::find_if(cut.pieces.begin(), cut.pieces.end(),
                                   [](const auto& piece) { return piece.item != 3000; });
@@ -161,8 +164,7 @@ TEST_CASE("schedule: of many items of sdd only those that whole rounds leave ove
   // In four parts each, these took 286 us on an H100; four of them cut 144.
   CHECK(whole(136, 128, sdd_split_costs(774, wide)) == 132);
   CHECK(whole(432, 128, sdd_split_costs(774, wide)) == 396);
-  CHECK(whole(457, 256, tf32_sdd_costs(false, narrow)) == 396);
-  CHECK(whole(457, 256, tf32_sdd_costs(true, narrow)) == 0);
+  CHECK(whole(457, 256, sdd_split_costs(850, narrow)) == 396);
   // Two parts of each of 121 items took 89 us, whole ones 55; of 32 items 20 and 22.
   CHECK(split_work(std::vector<int32_t>(121, 64), 132, sdd_split_costs(774, wide)).pieces.empty());
   const SplitCosts few = sdd_split_costs(500, narrow);
@@ -181,19 +183,19 @@ TEST_CASE("schedule: rows of dsd that are about even are left whole where steps 
        {std::pair(7, 1), {6, 2}, {5, 12}, {4, 13}, {3, 11}, {2, 18}, {1, 5}, {0, 2}})
     lengths.insert(lengths.end(), static_cast<size_t>(2 * rows), length);
   const Tf32Tile tile = tf32_tile(64, false, false);
-  CHECK(split_work(lengths, 132, split_costs(tf32_dsd_step(false), tile.sums())).pieces.empty());
-  CHECK(!split_work(lengths, 132, split_costs(tf32_dsd_step(true), tile.sums())).pieces.empty());
+  CHECK(split_work(lengths, 132, split_costs(1500, tile.sums())).pieces.empty());
+  CHECK(!split_work(lengths, 132, split_costs(2700, tile.sums())).pieces.empty());
   lengths[0] = 40;
-  CHECK(split_work(lengths, 132, split_costs(tf32_dsd_step(false), tile.sums())).slots >= 4);
+  CHECK(split_work(lengths, 132, split_costs(1500, tile.sums())).slots >= 4);
 }
 
 TEST_CASE("schedule: parts of broad tiles have to gain a twentieth over whole narrow ones") {
   const auto plan = [](size_t items, int32_t steps, int cols) {
     const SplitCosts of =
-        split_costs(warpgroup_dsd_step(64, cols), int64_t{128} * cols * sizeof(float));
+        split_costs(warpgroup_dsd_step(cols, {}), int64_t{128} * cols * sizeof(float));
     return split_work(std::vector<int32_t>(items, steps), 132, of);
   };
-  for (const int32_t steps : {40, 60}) {
+  for (const int32_t steps : {32, 60}) {
     const WorkPieces whole = plan(128, steps, 128), parts = plan(64, steps, 256);
     CAPTURE(steps);
     CHECK(whole.pieces.empty());
@@ -218,7 +220,7 @@ TEST_CASE("schedule: pieces cover random items, and never take longer than whole
     if (i % 2 == 0) lengths = descending(lengths);
     // In steps, or in nanoseconds of kernels with steps as long as these.
     const SplitCosts of =
-        i % 3 == 0 ? SplitCosts{}
+        i % 3 == 0 ? steps
                    : split_costs(100 + static_cast<int>(random() % 9000), 16384 << random() % 4);
     const WorkPieces work = split_work(lengths, workers, of);
     if (!work.pieces.empty()) check_pieces(work, lengths);
@@ -228,7 +230,7 @@ TEST_CASE("schedule: pieces cover random items, and never take longer than whole
       const int64_t last = of.tile + int64_t{of.load} * (piece.parts - 1);
       const int64_t end = piece.part + 1 == piece.parts ? last : of.store;
       costs.push_back(int64_t{of.step} * (piece.end - piece.begin) + end);
-      CHECK(piece.parts <= of.most_parts);
+      CHECK(piece.parts <= most_parts);
     }
     for (const int32_t length : descending(lengths))
       whole.push_back(int64_t{of.step} * length + of.tile);

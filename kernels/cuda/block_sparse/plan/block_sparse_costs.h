@@ -21,16 +21,6 @@ inline double copy_time(double bytes, const Gpu& gpu) {
   return gpu.launch + 2 * bytes / gpu.copy_rate;
 }
 
-/** @brief A step of dsd on 16 bits, of a depth of 64, while all multiprocessors are at work: narrow
- *  tiles wait for the blocks of S, of which they read as many for fewer columns ("Splitting items
- *  over the depth", an H100). */
-constexpr int warpgroup_dsd_step(int block, int cols) {
-  return cols == 256 ? 700 : (cols == 128 ? 500 : 460) + 1000 / block;
-}
-/** @brief The same of f32, whatever the tile: three products wait for the tensor cores, TF32 for L2
- *  ("f32 on wgmma", an H100). */
-constexpr int tf32_dsd_step(bool split) { return split ? 2500 : 1700; }
-
 /** @brief What a line of so many bytes takes of L2, of the time of a whole one of 128 bytes: half
  * of it does not depend on the length ("What does L2 hand out to shared memory?", an H200). */
 constexpr double line_share(int bytes) { return bytes >= 128 ? 1 : .5 + bytes / 256.; }
@@ -40,17 +30,22 @@ constexpr double line_share(int bytes) { return bytes >= 128 ? 1 : .5 + bytes / 
 inline double sdd_step(int lines, int cols, const Gpu& gpu) {
   return std::max(lines * gpu.line(), cols * 4 / gpu.clock);
 }
+/** @brief A step of dsd on 16 bits, of a depth of 64. Narrow tiles wait for a third of the lines
+ * that wide ones have besides ("Splitting items over the depth", an H100). */
+inline int warpgroup_dsd_step(int cols, const Gpu& gpu) {
+  return nanoseconds((128 + cols + (256 - cols) / 3.) * gpu.line());
+}
 /** @brief What items of a form take of the time that their lines and products would ("Rows of sdd
  *  gathered", an H100 at 1024 to 8192). */
-constexpr double sdd_pace(SddForm form) {
-  if (form.gathered) return form.narrow ? 1.31 : 1.07;
-  return form.narrow ? 1.03 : 1;
-}
-/** @brief A step of an item of f32's sdd of gathered rows, of a depth of 32 ("Rows of f32's sdd
- *  gathered", an H200 at 4096^3).
- *  @param[in] turned whether the rows of A have no depth along their lines */
-inline double tf32_gathered_step(bool split, bool turned, int lines, const Gpu& gpu) {
-  return std::max((split ? 2280 : turned ? 1950 : 1700) / gpu.clock, lines * gpu.line());
+constexpr double sdd_pace(SddForm form) { return form.gathered && form.narrow ? 1.25 : 1; }
+
+/** @brief A step of f32 on wgmma, of a depth of 32, that reads so many lines. Of the shorter one of
+ *  reading and multiplying .4 is not hidden; all of it, where rows are turned on their way ("What
+ *  does wgmma bring for blocks of 64 and 128?", "Does sdd gain by gathered rows?", an H200). */
+inline double tf32_step(const Tf32Tile& tile, int lines, bool turned, const Gpu& gpu) {
+  const double rate = (tile.split ? gpu.split_rate() : gpu.tf32_rate()) / gpu.multiprocessors;
+  const double multiplying = 32.0 * tile.n * tile.columns() / rate, reading = lines * gpu.line();
+  return std::max(multiplying, reading) + (turned ? 1 : .4) * std::min(multiplying, reading);
 }
 /** @brief What a block row or column of an item costs L2 a step, in whole lines; where the depth is
  *  not along its lines, these are as short as a block. */
@@ -58,34 +53,25 @@ constexpr int tf32_gathered_lines(int block, bool along_k) {
   return along_k || block >= 32 ? block : static_cast<int>(block * 2 * line_share(64));
 }
 /** @brief Of kernels a step of which takes `step` and whose parts hand over `sums` bytes through L2
- *  ("Splitting items over the depth", an H100). */
+ *  ("Do cuts over the depth pay?", an H100). */
 constexpr SplitCosts split_costs(int step, int64_t sums) {
+  const auto moved = static_cast<int>(200 + sums / 50);
   return {.step = step,
           .tile = 1400,
-          .store = static_cast<int>(700 + sums / 50),
-          .load = static_cast<int>(200 + sums / 50),
+          .store = moved,
+          .load = moved,
           .list = 3200,
-          .least_part = static_cast<int>(ceil_div(2500, step)),
-          .most_parts = 16,
-          .most_slots = static_cast<int>(std::min((int64_t{64} << 20) / sums, int64_t{1000}))};
+          .most_slots = static_cast<int>((int64_t{64} << 20) / sums)};
 }
-/** @brief Of 16-bit sdd: sums come back to registers that are nearly all taken, and many of them
- *  push operands out of L2 (the same). */
+/** @brief Of sdd on wgmma: sums come back to registers that are nearly all taken, and many of them
+ *  push operands out of L2 ("What do parts of sdd cost?", an H100). */
 constexpr SplitCosts sdd_split_costs(int step, int64_t sums) {
-  return {.step = step,
-          .tile = static_cast<int>(sums / 50),
-          .store = static_cast<int>(sums / 12),
-          .load = static_cast<int>(sums / 8),
-          .list = 1000,
-          .worth = 100,
-          .crowd = static_cast<int>(4'600'000 / sums),
-          .quiet_load = static_cast<int>(sums / 50)};
-}
-/** @brief In steps, of sdd of f32 (an H200). TF32 waits for memory where operands do not stay in
- * L2: with parts of all of many items it takes 1.4 to 1.7 times as long as with whole ones. */
-constexpr SplitCosts tf32_sdd_costs(bool split, int64_t sums) {
-  SplitCosts costs;
-  if (!split) costs.most_slots = static_cast<int>((int64_t{16} << 20) / sums);
+  SplitCosts costs = split_costs(step, sums);
+  costs.list = 0;
+  costs.tile = static_cast<int>(sums / 50);
+  costs.quiet_load = costs.load;
+  costs.store = costs.load = static_cast<int>(sums / 10);
+  costs.crowd = static_cast<int>(4'600'000 / sums);
   return costs;
 }
 

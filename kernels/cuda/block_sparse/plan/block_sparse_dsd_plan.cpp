@@ -89,8 +89,8 @@ void schedule(const Dsd& d, const DsdExtent& extent, const SplitCosts& costs, Ds
                                          : all_strips(count, extent.columns);
 }
 
-SplitCosts warpgroup_costs(int block, int cols) {
-  return split_costs(warpgroup_dsd_step(block, cols), int64_t{128} * cols * 4);
+SplitCosts warpgroup_costs(const Dsd& d, int cols) {
+  return split_costs(warpgroup_dsd_step(cols, d.gpu), int64_t{128} * cols * 4);
 }
 
 /// The columns of the tile that is soonest done: fewer than could be filled where there are few
@@ -107,7 +107,7 @@ int soonest_cols(const Dsd& d, bool pairs) {
   for (int cols = widest; cols >= 64; cols /= 2) {
     const Kept<Strips> strips = strips_of(d.layout, strip_shape(d, side, cols, pairs));
     const int64_t time = split_work(dsd_items(*strips, d.block(), extent_of(d, cols)), workers,
-                                    warpgroup_costs(d.block(), cols))
+                                    warpgroup_costs(d, cols))
                              .rated_time();
     if (time >= soonest) continue;
     soonest = time;
@@ -130,7 +130,7 @@ bool plan_warpgroup(const Dsd& d, DsdPlan& plan) {
   if (!fits_int(extent.columns * ceil_div(d.block_rows(), side))) return false;
   plan.path = Path::warpgroup;
   plan.strips = strip_shape(d, side, plan.cols, pairs);
-  schedule(d, extent, warpgroup_costs(block, plan.cols), plan);
+  schedule(d, extent, warpgroup_costs(d, plan.cols), plan);
   return true;
 }
 
@@ -142,18 +142,20 @@ int64_t items_of(const Dsd& d, const Tf32Tile& tile) {
 /// Whether so many items keep enough multiprocessors busy.
 bool fills(int64_t items, int workers) { return 4 * items >= int64_t{3} * workers; }
 
-/// Whether tiles of four block rows of 32 are sooner done than of two, a step of which takes up to
-/// .8 of the time; unless the longest alone is more than a multiprocessor's share. Or of 512
-/// columns with blocks of 64, where there are enough of them for two a multiprocessor.
+/// A step of f32 on wgmma, of a depth of 64.
+int tf32_dsd_step(const Tf32Tile& tile, const Gpu& gpu) {
+  return nanoseconds(2 * tf32_step(tile, tile.n + tile.columns(), false, gpu));
+}
+
+/// Whether tiles of four block rows of 32 are sooner done than of two, where they fill the GPU.
 bool large_pays(const Dsd& d, int workers) {
   if (d.split()) return false;
-  if (d.block() == 64) return d.block_rows() * (d.shape.batch * d.shape.n / 512) >= 2 * workers;
   if (d.block() != 32 || d.shape.sums_heads) return false;
   const Tf32Tile two = tf32_tile(32, false, false), four = tf32_tile(32, false, true);
   const Grouped pairs = group(d, two.rows, two.columns());
   const Grouped fours = group(d, four.rows, four.columns());
-  return fills(items_of(d, four), workers) && 100 * fours.columns() <= 80 * pairs.columns() &&
-         fours.groups->longest * workers <= fours.columns() * fours.use.times;
+  return fills(items_of(d, four), workers) &&
+         fours.columns() * tf32_dsd_step(four, d.gpu) < pairs.columns() * tf32_dsd_step(two, d.gpu);
 }
 
 bool plan_tf32(const Dsd& d, DsdPlan& plan) {
@@ -174,7 +176,7 @@ bool plan_tf32(const Dsd& d, DsdPlan& plan) {
   plan.path = Path::tf32;
   plan.cols = tile.columns();
   plan.strips = strip_shape(d, tile.rows, plan.cols, false);
-  schedule(d, extent, split_costs(tf32_dsd_step(tile.split), tile.sums()), plan);
+  schedule(d, extent, split_costs(tf32_dsd_step(tile, d.gpu), tile.sums()), plan);
   return true;
 }
 

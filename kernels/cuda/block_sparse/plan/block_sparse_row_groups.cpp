@@ -195,7 +195,8 @@ int64_t gathered_columns(const RowGroups& groups, const StripUse& use) {
 bool groups_pay(const RowGroups& groups, const StripUse& use) {
   if (groups.rows.empty()) return false;
   const bool uneven = groups.longest * use.workers > 4 * groups.entries * use.times;
-  return 100 * gathered_columns(groups, use) <= (uneven ? 75 : 97) * groups.neighbours;
+  const int64_t columns = gathered_columns(groups, use);
+  return uneven ? 4 * columns <= 3 * groups.neighbours : columns < groups.neighbours;
 }
 
 }  // namespace bs::cuda

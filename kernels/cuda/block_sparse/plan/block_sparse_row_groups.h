@@ -61,8 +61,8 @@ struct StripUse {
 /** @brief What strips of gathered rows take, in columns of unions: entries, and what short lines
  * cost besides. */
 int64_t gathered_columns(const RowGroups& groups, const StripUse& use);
-/** @brief Whether strips of gathered rows take .97 of the time of neighbours' at most. Since the
- * longest rows come together, it takes .75 where the longest strip alone is more than four times a
+/** @brief Whether strips of gathered rows take less time than neighbours'. Since the longest rows
+ * come together, it takes .75 at most where the longest strip alone is more than four times a
  * worker's share: it is cut then into as many parts as there can be. */
 bool groups_pay(const RowGroups& groups, const StripUse& use);
 

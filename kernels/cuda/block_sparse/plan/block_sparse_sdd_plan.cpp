@@ -248,10 +248,11 @@ void split_tf32(const Sdd& d, const std::vector<double>& costs, int64_t sums, Sd
   for (int64_t i = 0; i < d.shape.batch; ++i)
     for (const double cost : costs) whole.push_back(std::llround(steps * cost));
   plan.time = static_cast<double>(time_to_finish(whole, workers));
+  const int mean = nanoseconds(sum / static_cast<double>(costs.size()));
   WorkPieces cut = split_work(
       std::vector<int32_t>(static_cast<size_t>(items), static_cast<int32_t>(d.steps(32))), workers,
-      tf32_sdd_costs(d.split(), sums));
-  const double time = sum / static_cast<double>(costs.size()) * static_cast<double>(cut.time);
+      sdd_split_costs(mean, sums));
+  const auto time = static_cast<double>(cut.time);
   if (cut.pieces.empty() || time >= plan.time) return;
   plan.split = std::move(cut);
   plan.time = time;
@@ -272,8 +273,9 @@ bool plan_tf32_gathered(const Sdd& d, SddPlan& plan) {
     return d.settings.gathered_products || time + 2 * d.gpu.launch < tiled;
   };
   if (x.epilogue || d.layout.nnz() == 0 || !pays(0)) return false;
-  const int window = sdd_window(d.layout.height(), d.layout.width(), block,
-                                tf32_gathered_step(d.split(), !x.a_along_k, 0, d.gpu), d.gpu);
+  const int window = sdd_window(
+      d.layout.height(), d.layout.width(), block,
+      tf32_step(tile, tile.n + tile.columns(), !x.a_along_k && !d.split(), d.gpu), d.gpu);
   plan = {.path = Path::tf32,
           .together = tile.shares(),
           .gathered = gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window)};
@@ -290,7 +292,7 @@ bool plan_tf32_gathered(const Sdd& d, SddPlan& plan) {
     int lines = 0;
     for (size_t share = i; share < i + together; ++share)
       lines += plan.gathered.strip_rows * row + plan.shares[share].count * column;
-    costs.push_back(tf32_gathered_step(d.split(), !x.a_along_k, lines, d.gpu));
+    costs.push_back(tf32_step(tile, lines, !x.a_along_k && !d.split(), d.gpu));
   }
   split_tf32(d, costs, tile.sums(), plan);
   return pays(plan.time) && fits_int(x.batch * plan.items());
@@ -308,11 +310,12 @@ bool plan_tf32(const Sdd& d, SddPlan& plan) {
   plan = {.path = Path::tf32, .strips = {.side = 1}};
   plan.shares = share_columns(*strips_of(d.layout, plan.strips), tile.columns() / block);
   const int parts = block / tile.n;  // of a block's rows, each an item
-  const int64_t items = x.batch * plan.items() * parts;
-  if (d.few(items))
-    plan.split = split_work(
-        std::vector<int32_t>(static_cast<size_t>(items), static_cast<int32_t>(d.steps(32))),
-        d.gpu.multiprocessors, tf32_sdd_costs(d.split(), tile.sums()));
+  std::vector<double> costs;
+  for (const device::SddShare& share : plan.shares)
+    costs.insert(costs.end(), static_cast<size_t>(parts),
+                 tf32_step(tile, tile.n + share.count * block, false, d.gpu));
+  const int64_t items = x.batch * static_cast<int64_t>(costs.size());
+  split_tf32(d, costs, tile.sums(), plan);
   return fits_int(items);
 }
 

@@ -144,13 +144,13 @@ struct Tf32Tile {
 /** @brief The tile of dsd for a block of 32, 64 or 128, and of sdd for the last two. Two or four
  *  block rows of 32 are together, of which a stage multiplies those that have a block in its
  * column. `split` f32 has sums of a stage of their own, and so half as many. `large`: four block
- * rows of 32, or 512 columns, so that blocks of 64 are used longer; L2 is what TF32 waits for. */
+ * rows of 32. */
 constexpr Tf32Tile tf32_tile(int block, bool split, bool large) {
   const int rows = block == 32 ? 2 : 1;
   if (split) return {.n = 64, .wide = 2, .stages = 4, .split = true, .rows = rows};
   if (block == 128) return {.n = 128, .wide = 2, .stages = 4};
   if (block == 32 && large) return {.n = 128, .wide = 2, .stages = 4, .rows = 4};
-  return {.n = 64, .wide = large ? 4 : 2, .stages = large ? 3 : 5, .rows = rows};
+  return {.n = 64, .wide = 2, .stages = 5, .rows = rows};
 }
 
 /** @brief The tile of sdd for blocks of 16 and 32, rows of which are gathered like columns. Three

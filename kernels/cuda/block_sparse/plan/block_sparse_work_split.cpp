@@ -181,8 +181,7 @@ WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const 
   const size_t rounds = lengths.size() / static_cast<size_t>(workers);
   for (const size_t first : {size_t{0}, rounds * static_cast<size_t>(workers)}) {
     if (first == lengths.size()) continue;
-    for (int parts = 2; parts <= of.most_parts && lengths[first] >= parts * of.least_part;
-         ++parts) {
+    for (int parts = 2; parts <= std::min(most_parts, lengths[first]); ++parts) {
       const Cut cut{first, (lengths[first] + parts - 1) / parts};
       const std::vector<Alike> alike = cut_alike(lengths, cut);
       const int64_t slots = slots_of(alike);

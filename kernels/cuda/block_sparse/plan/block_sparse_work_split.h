@@ -24,20 +24,20 @@ struct WorkPieces {
   int64_t rated_time() const { return time * (pieces.empty() ? 19 : 20); }
 };
 
-/** @brief How long the parts of cut items take, in any one unit. The values here count steps of
- *  f32's sdd on an H200. */
+/// Of an item.
+inline constexpr int most_parts = 16;
+
+/** @brief How long the parts of cut items take, in any one unit. */
 struct SplitCosts {
   int step = 1;
-  int tile = 2;          ///< the end of an item
-  int store = 2;         ///< the store of the sums of a part
-  int load = 5;          ///< waiting for those of another part, and adding them
-  int list = 6;          ///< that there are parts at all, which CTAs then take from a list
-  int least_part = 4;    ///< steps that a part is worth making for
-  int most_parts = 8;    ///< of an item
-  int most_slots = 500;  ///< parts of all items but one each: sums of 64 MiB
-  int worth = 95;        ///< percent of whole items' time that it may take to be worth a list
-  int crowd = 0;         ///< with so many slots adding a part takes all of `load`; 0: with any
-  int quiet_load = 0;    ///< with hardly any
+  int tile = 0;        ///< the end of an item
+  int store = 0;       ///< the store of the sums of a part
+  int load = 0;        ///< waiting for those of another part, and adding them
+  int list = 0;        ///< that there are parts at all, which CTAs then take from a list
+  int most_slots = 0;  ///< parts of all items but one each: sums of 64 MiB
+  int worth = 95;      ///< percent of whole items' time that it may take to be worth a list
+  int crowd = 0;       ///< with so many slots adding a part takes all of `load`; 0: with any
+  int quiet_load = 0;  ///< with hardly any
 
   /// What adding a part takes with so many slots.
   constexpr int load_among(int64_t slots) const {
@@ -54,15 +54,14 @@ struct SplitCosts {
  *  once walk the same stretches of the depth, and find in the L2 cache what others have read: cut
  *  as stream-K does, at any step, sdd was slower than whole.
  *  @param[in] lengths of the items */
-WorkPieces split_work(const std::vector<int32_t>& lengths, int workers,
-                      const SplitCosts& costs = {});
+WorkPieces split_work(const std::vector<int32_t>& lengths, int workers, const SplitCosts& costs);
 
 /** @brief The same of items that whole ones are taken of in the order of their numbers, not the
  *  longest first: parts come first, and whole items that are longer than a sixteenth of a worker's
  *  share. The others stay in their order, in which neighbours read the same. Without parts, pieces
  *  only where the order of the numbers ends late. */
 WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers,
-                          const SplitCosts& costs = {});
+                          const SplitCosts& costs);
 
 /** @brief Items are not cut if a worker has more than so many, or if there are more at all. */
 inline constexpr int most_split_items = 8, most_listed_items = 2047;

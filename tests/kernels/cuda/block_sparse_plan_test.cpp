@@ -117,6 +117,43 @@ TEST_CASE("plan: once dense products pay they do for all greater densities") {
     }
 }
 
+TEST_CASE("plan: dense products begin to pay about where they were measured to") {
+  struct Row {
+    Factors factors;
+    int block;
+    double dsd_sparse, dsd_dense, sdd_sparse, sdd_dense;  // densities
+  };
+  // Both ways meet between these, random blocks of 4096^3 on an H100 (bench/notes).
+  const Row rows[] = {
+      {Factors::half, 8, .02, .1, .02, .1}, {Factors::half, 16, .3, .6, .3, .5},
+      {Factors::half, 32, .6, 1, .5, .8},   {Factors::tf32, 8, .05, .1, .05, .1},
+      {Factors::tf32, 16, .1, .2, .2, .4},  {Factors::tf32, 32, .4, .6, .5, .7},
+      {Factors::tf32, 64, .5, .8, .4, .6},  {Factors::tf32, 128, .7, .9, .7, .9},
+      {Factors::split, 8, .1, .2, .1, .2},  {Factors::split, 16, .3, .5, .5, .8},
+      {Factors::split, 32, .7, 1, .8, .9},  {Factors::half, 64, .9, 2, .7, .9},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(static_cast<int>(row.factors));
+    CAPTURE(row.block);
+    const auto dense = [&](double density, bool sdd) {
+      const LayoutPtr layout = random_layout(4096, row.block, density);
+      const Path path = sdd ? plan_sdd(*layout,
+                                       {.factors = row.factors,
+                                        .k = 4096,
+                                        .a_along_k = true,
+                                        .b_turnable = int64_t{4096} * 4096},
+                                       {}, {})
+                                  .path
+                            : plan_dsd(*layout, {.factors = row.factors, .n = 4096}, {}, {}).path;
+      return path == Path::dense || path == Path::blocks;
+    };
+    CHECK(!dense(row.dsd_sparse, false));
+    if (row.dsd_dense <= 1) CHECK(dense(row.dsd_dense, false));
+    CHECK(!dense(row.sdd_sparse, true));
+    CHECK(dense(row.sdd_dense, true));
+  }
+}
+
 TEST_CASE("plan: dsd's pieces cover its items once, on any GPU") {
   std::mt19937 random(3);
   const std::vector<Gpu> gpus = machines();

@@ -210,33 +210,6 @@ int check_strips(const Layout& layout, bool transposed, int side, bool pairs, co
 
 }  // namespace
 
-TEST_CASE("row groups: unions of random blocks tell their density, of rows that are alike less") {
-  std::mt19937 random(11);
-  for (const int block : {16, 32, 64}) {
-    const int side = WarpgroupTile::dsd_rows(block), n = 4096 / block;
-    for (const double density : {0.05, 0.2, 0.45, 0.7}) {
-      std::vector<BlockIndex> blocks, repeated;
-      for (int row = 0; row < n; ++row)
-        for (int col = 0; col < n; ++col) {
-          if (static_cast<double>(random()) < density * 0x1p32) blocks.push_back({0, row, col});
-          if (col < density * n) repeated.push_back({0, row, col});
-        }
-      CAPTURE(block);
-      CAPTURE(density);
-      const LayoutPtr drawn = Layout::from_blocks(1, n, n, block, blocks);
-      CHECK(std::abs(random_density(group_rows(*drawn, false, side)) - density) < 0.12 * density);
-      // All rows the same: unions are as long as rows.
-      const LayoutPtr same = Layout::from_blocks(1, n, n, block, repeated);
-      const double part = std::ceil(density * n) / n;
-      CHECK(std::abs(random_density(group_rows(*same, false, side)) -
-                     (1 - std::pow(1 - part, 1.0 / side))) < 1e-12);
-    }
-    const LayoutPtr full = test::Mask(1, n, n, block, 1).layout();
-    CHECK(random_density(group_rows(*full, false, side)) == 1);
-    CHECK(random_density(group_rows(*Layout::from_blocks(1, 0, 5, block, {}), true, side)) == 0);
-  }
-}
-
 TEST_CASE("row groups: strips list what their rows keep, made on host and device") {
   const Device device = test::test_device();
   std::mt19937 random(5);

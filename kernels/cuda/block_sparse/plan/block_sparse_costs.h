@@ -39,13 +39,14 @@ inline int warpgroup_dsd_step(int cols, const Gpu& gpu) {
  *  gathered", an H100 at 1024 to 8192). */
 constexpr double sdd_pace(SddForm form) { return form.gathered && form.narrow ? 1.25 : 1; }
 
-/** @brief A step of f32 on wgmma, of a depth of 32, that reads so many lines. Of the shorter one of
- *  reading and multiplying .4 is not hidden; all of it, where rows are turned on their way ("What
- *  does wgmma bring for blocks of 64 and 128?", "Does sdd gain by gathered rows?", an H200). */
-inline double tf32_step(const Tf32Tile& tile, int lines, bool turned, const Gpu& gpu) {
+/** @brief What f32 on wgmma does not hide of the shorter one of reading and multiplying ("What does
+ *  wgmma bring for blocks of 64 and 128?", "Does sdd gain by gathered rows?", an H200). */
+inline constexpr double unhidden = .2;
+/** @brief A step of f32 on wgmma, of a depth of 32, that reads so many lines. */
+inline double tf32_step(const Tf32Tile& tile, int lines, const Gpu& gpu, double bare = unhidden) {
   const double rate = (tile.split ? gpu.split_rate() : gpu.tf32_rate()) / gpu.multiprocessors;
   const double multiplying = 32.0 * tile.n * tile.columns() / rate, reading = lines * gpu.line();
-  return std::max(multiplying, reading) + (turned ? 1 : .4) * std::min(multiplying, reading);
+  return std::max(multiplying, reading) + bare * std::min(multiplying, reading);
 }
 /** @brief What a block row or column of an item costs L2 a step, in whole lines; where the depth is
  *  not along its lines, these are as short as a block. */
@@ -105,6 +106,23 @@ inline TilePace tile_pace(const BlockSparseTile& t, Factors factors, int block, 
   return {static_cast<int>(resident), nanoseconds(std::max(step, least_stage))};
 }
 
+/** @brief Multiply-adds below which a dense product is not weighed: neither way fills the GPU. */
+inline constexpr double least_work = 1e10;
+/** @brief What a dense product takes longer with an epilogue, of cuBLAS' time; and cuBLAS for TF32
+ *  where neither operand has the depth along its lines ("How many block rows of 32?", an H100). */
+inline constexpr double finishing = .25, more_across = .6;
+
+/** @brief What mma.sync takes for so many multiply-adds while its widest tiles fill the GPU. */
+inline double tiled_time(Factors factors, int block, double products, const Gpu& gpu) {
+  const bool split = factors == Factors::split;
+  const int size = bytes_of(factors);
+  const BlockSparseTile wide =
+      block_sparse_tile(size, block, split, widest_tile(size, block, split));
+  const TilePace pace = tile_pace(wide, factors, block, most_split_items, gpu);
+  const int rows = std::min(wide.rows, block), depth = std::max(wide.depth, block);
+  return pace.step * products / (1.0 * depth * rows * wide.cols * pace.resident) /
+         gpu.multiprocessors;
+}
 /** @brief Whether tiles of half the columns are sooner done, `halves` of them instead of `tiles`,
  * of which a GPU works at `slots` at a time. A half tile takes .58 of the time of a whole one. Many
  *  tiles wait for what they read, and stay whole, unless each makes three products (`split`). */

@@ -14,9 +14,9 @@ namespace bs::cuda {
 
 namespace {
 
-/// More tiles of mma.sync, or products summed, than these are not worth a list: of so many tiles
-/// even the longest is little of what a multiprocessor has to do.
-constexpr int64_t most_listed_tiles = 8192, most_listed_products = 1024;
+/// More tiles of mma.sync than these are not worth a list: of so many even the longest is little of
+/// what a multiprocessor has to do.
+constexpr int64_t most_listed_tiles = 8192;
 
 /// A product whose plan is made.
 struct Dsd {
@@ -27,11 +27,6 @@ struct Dsd {
   const PlanWish& wish;
 
   bool portable() const { return settings.portable_products || wish.portable; }
-  bool dense() const {
-    if (portable() || wish.dense == false) return false;
-    return dense_dsd_pays(layout, shape, gpu) ||
-           (wish.dense == true && dense_dsd_possible(layout, shape, gpu));
-  }
   int block() const { return layout.block(); }
   int64_t block_rows() const { return shape.transposed ? layout.cols() : layout.rows(); }
   bool split() const { return shape.factors == Factors::split; }
@@ -78,17 +73,6 @@ DsdExtent extent_of(const Dsd& d, int cols, int parts = 1) {
           .in_parts = d.split()};
 }
 
-/// Shares the items of strips out: cut where that ends sooner, else in some order.
-void schedule(const Dsd& d, const DsdExtent& extent, const SplitCosts& costs, DsdPlan& plan) {
-  const Kept<Strips> strips = strips_of(d.layout, plan.strips);
-  const int workers = d.gpu.multiprocessors, count = strips->count;
-  if (count * extent.columns <=
-      std::min(int64_t{most_split_items} * workers, int64_t{most_listed_items}))
-    plan.split = split_work(dsd_items(*strips, d.block(), extent), workers, costs);
-  plan.order = plan.split.pieces.empty() ? order_dsd(d.layout, *strips, extent, d.gpu)
-                                         : all_strips(count, extent.columns);
-}
-
 SplitCosts warpgroup_costs(const Dsd& d, int cols) {
   return split_costs(warpgroup_dsd_step(cols, d.gpu), int64_t{128} * cols * 4);
 }
@@ -116,21 +100,21 @@ int soonest_cols(const Dsd& d, bool pairs) {
   return best;
 }
 
-bool plan_warpgroup(const Dsd& d, DsdPlan& plan) {
+bool choose_warpgroup(const Dsd& d, DsdPlan& plan) {
   const int block = d.block();
-  plan.turns = block == 16 && d.shape.turnable;  // short lines take as long as ones of 128 bytes
-  const Reach& reach = plan.turns ? d.shape.turned : d.shape.lying;
+  const bool turns =
+      block == 16 && d.shape.turnable;  // short lines take as long as ones of 128 bytes
+  const Reach& reach = turns ? d.shape.turned : d.shape.lying;
   if (d.shape.factors != Factors::half || d.gpu.capability != 90 || block < 16 ||
       d.layout.nnz() == 0 || !reach.copy_engine)
     return false;
   const bool pairs = block == 32 && d.shape.b_along_k;  // are whole lines of B
-  plan.cols = soonest_cols(d, pairs);
-  const int side = WarpgroupTile::dsd_rows(block);
-  const DsdExtent extent = extent_of(d, plan.cols);
-  if (!fits_int(extent.columns * ceil_div(d.block_rows(), side))) return false;
-  plan.path = Path::warpgroup;
-  plan.strips = strip_shape(d, side, plan.cols, pairs);
-  schedule(d, extent, warpgroup_costs(d, plan.cols), plan);
+  const int side = WarpgroupTile::dsd_rows(block), cols = soonest_cols(d, pairs);
+  if (!fits_int(extent_of(d, cols).columns * ceil_div(d.block_rows(), side))) return false;
+  plan = {.path = Path::warpgroup,
+          .turns = turns,
+          .strips = strip_shape(d, side, cols, pairs),
+          .cols = cols};
   return true;
 }
 
@@ -144,7 +128,7 @@ bool fills(int64_t items, int workers) { return 4 * items >= int64_t{3} * worker
 
 /// A step of f32 on wgmma, of a depth of 64.
 int tf32_dsd_step(const Tf32Tile& tile, const Gpu& gpu) {
-  return nanoseconds(2 * tf32_step(tile, tile.n + tile.columns(), false, gpu));
+  return nanoseconds(2 * tf32_step(tile, tile.n + tile.columns(), gpu));
 }
 
 /// Whether tiles of four block rows of 32 are sooner done than of two, where they fill the GPU.
@@ -158,26 +142,71 @@ bool large_pays(const Dsd& d, int workers) {
          fours.columns() * tf32_dsd_step(four, d.gpu) < pairs.columns() * tf32_dsd_step(two, d.gpu);
 }
 
-bool plan_tf32(const Dsd& d, DsdPlan& plan) {
+Tf32Tile tf32_tile_of(const Dsd& d, bool large) { return tf32_tile(d.block(), d.split(), large); }
+
+bool choose_tf32(const Dsd& d, DsdPlan& plan) {
   const int block = d.block();
   const bool f32 = d.shape.factors == Factors::tf32 || d.split();
-  plan.turns = false;
   // Instructions for fewer columns than 32 are slower than mma.sync; and of a tile's 256 columns
   // few would be used where there are few.
   if (!f32 || d.gpu.capability != 90 || block < 32 || d.shape.n < 192 || d.layout.nnz() == 0 ||
       !d.shape.lying.copy_engine)
     return false;
   const int workers = d.settings.gathered_products ? 1 : d.gpu.multiprocessors;
-  plan.large = large_pays(d, workers);
-  const Tf32Tile tile = tf32_tile(block, d.split(), plan.large);
+  const bool large = large_pays(d, workers);
+  const Tf32Tile tile = tf32_tile_of(d, large);
   if (tile.rows == 2 && !fills(items_of(d, tile), workers)) return false;
-  const DsdExtent extent = extent_of(d, tile.columns(), std::max(1, block / tile.n));
-  if (!fits_int(extent.columns * ceil_div(d.block_rows(), tile.rows))) return false;
-  plan.path = Path::tf32;
-  plan.cols = tile.columns();
-  plan.strips = strip_shape(d, tile.rows, plan.cols, false);
-  schedule(d, extent, split_costs(tf32_dsd_step(tile, d.gpu), tile.sums()), plan);
+  if (!fits_int(items_of(d, tile) * std::max(1, block / tile.n))) return false;
+  plan = {.path = Path::tf32,
+          .strips = strip_shape(d, tile.rows, tile.columns(), false),
+          .large = large,
+          .cols = tile.columns()};
   return true;
+}
+
+/// What the items of strips are of, and what they take: of a plan on wgmma.
+struct OfStrips {
+  DsdExtent extent;
+  SplitCosts costs;
+};
+OfStrips of_strips(const Dsd& d, const DsdPlan& plan) {
+  if (plan.path == Path::warpgroup) return {extent_of(d, plan.cols), warpgroup_costs(d, plan.cols)};
+  const Tf32Tile tile = tf32_tile_of(d, plan.large);
+  return {extent_of(d, plan.cols, std::max(1, d.block() / tile.n)),
+          split_costs(tf32_dsd_step(tile, d.gpu), tile.sums())};
+}
+
+/// What a plan takes, but for where its items begin and end.
+double filled_time(const Dsd& d, const DsdPlan& plan) {
+  const DsdShape& x = d.shape;
+  const int64_t depth = x.transposed ? d.layout.height() : d.layout.width();
+  const double block = d.block(), blocks = static_cast<double>(d.layout.nnz());
+  const double turning =
+      plan.turns ? copy_time(static_cast<double>(depth * x.n * bytes_of(x.factors)), d.gpu) : 0;
+  if (plan.path == Path::tiled)
+    return turning + tiled_time(x.factors, d.block(),
+                                blocks * block * block * static_cast<double>(x.n), d.gpu);
+  const OfStrips of = of_strips(d, plan);
+  const double columns = strips_of(d.layout, plan.strips)->offsets.back();
+  const double filled = blocks / std::max(columns * plan.strips.side, 1.0);
+  // Of 16 bits, the lines of blocks are as short as these are.
+  const double more = plan.path == Path::warpgroup
+                          ? 128 * (64 / block * line_share(2 * d.block()) * filled - 1)
+                          : 0;
+  return turning + columns * block / 64 * static_cast<double>(of.extent.columns) *
+                       (of.costs.step + std::max(more, 0.0) * d.gpu.line()) / d.gpu.multiprocessors;
+}
+
+/// Shares the items of strips out: cut where that ends sooner, else in some order.
+void schedule(const Dsd& d, DsdPlan& plan) {
+  const OfStrips of = of_strips(d, plan);
+  const Kept<Strips> strips = strips_of(d.layout, plan.strips);
+  const int workers = d.gpu.multiprocessors, count = strips->count;
+  if (count * of.extent.columns <=
+      std::min(int64_t{most_split_items} * workers, int64_t{most_listed_items}))
+    plan.split = split_work(dsd_items(*strips, d.block(), of.extent), workers, of.costs);
+  plan.order = plan.split.pieces.empty() ? order_dsd(d.layout, *strips, of.extent, d.gpu)
+                                         : all_strips(count, of.extent.columns);
 }
 
 /// Whether blocks of 8 read each part of B, one a head for each block line of op(S), so often that
@@ -203,7 +232,7 @@ void plan_tiled(const Dsd& d, bool turns, bool cuts, DsdPlan& plan) {
   const BlockSparseTile tile = block_sparse_tile(size, block, d.split(), plan.cols);
   const TileCounts grid{ceil_div(block, tile.rows), ceil_div(x.n, tile.cols)};
   const int64_t tiles = lines * grid.rows * grid.cols;
-  if (!cuts || tiles > most_listed_tiles || x.terms > most_listed_products) return;
+  if (!cuts || tiles > most_listed_tiles) return;
   const TilePace pace =
       tile_pace(tile, x.factors, block, std::max(ceil_div(tiles, workers), int64_t{1}), d.gpu);
   SplitCosts costs = split_costs(pace.step, int64_t{tile.rows} * tile.cols * (size == 8 ? 8 : 4));
@@ -256,14 +285,19 @@ DsdPlan plan_dsd(const Layout& layout, const DsdShape& shape, const Gpu& gpu,
                  const Settings& settings, const PlanWish& wish) {
   const Dsd d{layout, shape, gpu, settings, wish};
   DsdPlan plan;
-  if (d.dense()) {
+  const bool fast = !d.portable() && (choose_warpgroup(d, plan) || choose_tf32(d, plan));
+  if (!fast) plan.turns = reads_often(d) && shape.turnable;
+  if (!d.portable() && wish.dense != false &&
+      (dense_dsd_time(layout, shape, gpu) < filled_time(d, plan) ||
+       (wish.dense == true && dense_dsd_possible(layout, shape, gpu)))) {
     plan_tiled(d, false, false, plan);  // for what is not finite
     plan.path = Path::dense;
-    return plan;
+  } else if (fast) {
+    schedule(d, plan);
+  } else {
+    // What is asked for may be a plan for more columns than there are, with no list of tiles.
+    plan_tiled(d, plan.turns, !wish.portable, plan);
   }
-  // What is asked for may be a plan for more columns than there are, with no list of tiles.
-  if (d.portable() || !(plan_warpgroup(d, plan) || plan_tf32(d, plan)))
-    plan_tiled(d, reads_often(d) && shape.turnable, !wish.portable, plan);
   return plan;
 }
 

@@ -3,7 +3,6 @@
 #include <bs/lib/failure.h>
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <utility>
 #include <vector>
@@ -160,7 +159,6 @@ RowGroups group_rows(const Layout& layout, bool transposed, int side) {
   groups.entries = std::min(entries, neighbours);
   groups.neighbours = neighbours;
   groups.longest = longest;
-  groups.most = int64_t{from.heads} * strips * from.cols;
   if (entries >= neighbours) groups.rows.clear();
   return groups;
 }
@@ -173,15 +171,6 @@ Kept<RowGroups> row_groups_of(const Layout& layout, bool transposed, int side) {
   };
   return layout.derived<RowGroups>(Key{transposed, side},
                                    [&] { return group_rows(layout, transposed, side); });
-}
-
-double random_density(const RowGroups& groups) {
-  if (groups.most == 0) return 0;
-  // Gathering makes even the unions of random rows a tenth shorter (bench/NOTES.md).
-  const auto most = static_cast<double>(groups.most);
-  const double entries =
-      std::min(static_cast<double>(groups.neighbours), static_cast<double>(groups.entries) / 0.9);
-  return 1 - std::pow(1 - entries / most, 1.0 / groups.side);
 }
 
 int64_t gathered_columns(const RowGroups& groups, const StripUse& use) {

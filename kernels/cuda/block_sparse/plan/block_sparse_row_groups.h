@@ -33,7 +33,6 @@ struct RowGroups {
   int64_t entries = 0;             ///< columns of the unions of all strips
   int64_t neighbours = 0;          ///< the same of strips of neighbours, which is not less
   int64_t longest = 0;             ///< columns of the longest union
-  int64_t most = 0;                ///< what entries would be if strips had all columns
 };
 
 /** @brief Takes rows together that have most columns in common, wherever they lie within a height
@@ -44,10 +43,6 @@ RowGroups group_rows(const Layout& layout, bool transposed, int side);
 
 /** @brief The same, made once for a layout and kept with it. */
 Kept<RowGroups> row_groups_of(const Layout& layout, bool transposed, int side);
-
-/** @brief The density of random blocks whose unions are as long. Kernels take as long as the unions
- *  are, whether rows are alike and have many blocks or not. */
-double random_density(const RowGroups& groups);
 
 /** @brief What a product does with the strips. */
 struct StripUse {

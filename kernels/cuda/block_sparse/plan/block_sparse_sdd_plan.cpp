@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -26,16 +25,16 @@ struct Sdd {
   const PlanWish& wish;
 
   bool wants(SddForm form) const { return !wish.form || *wish.form == form; }
-  Path dense_path() const {
-    if (wish.dense == false) return Path::tiled;
-    const Path path = dense_sdd_path(layout, shape, gpu);
-    return path == Path::tiled && wish.dense == true ? dense_sdd_possible(layout, shape, gpu)
-                                                     : path;
-  }
   int block() const { return layout.block(); }
   bool split() const { return shape.factors == Factors::split; }
   /// Steps of an item, of a depth of `depth` each.
   int64_t steps(int depth) const { return shape.terms * ceil_div(shape.k, depth); }
+  double tiled_time() const {
+    const double blocks = static_cast<double>(layout.nnz()) * block() * block();
+    return bs::cuda::tiled_time(shape.factors, block(),
+                                blocks * static_cast<double>(shape.k * shape.batch * shape.terms),
+                                gpu);
+  }
   /// Whether so many items are ever cut, or looked at one by one.
   bool few(int64_t items) const { return items <= int64_t{most_split_items} * gpu.multiprocessors; }
 };
@@ -46,9 +45,10 @@ class WarpgroupSddPlanner {
   /// @param[in] transposed strips of B's columns
   /// @param[in] along_k whether the operand of the strips has the depth along its lines
   /// @param[in] copied else, elements of a copy of it that has; 0: there can be none
-  WarpgroupSddPlanner(const Sdd& d, bool transposed, bool along_k, int64_t copied)
+  /// @param[in] limit of the time of a plan
+  WarpgroupSddPlanner(const Sdd& d, bool transposed, bool along_k, int64_t copied, double limit)
       : d_(d), transposed_(transposed), along_k_(along_k), copied_(copied), steps_(d.steps(64)) {
-    best_.time = std::numeric_limits<double>::infinity();
+    best_.time = limit;
   }
 
   /// The plan that is done first: strips as they lie or gathered ones, in wide tiles or narrow
@@ -217,7 +217,8 @@ class WarpgroupSddPlanner {
   SddPlan best_;
 };
 
-bool plan_warpgroup(const Sdd& d, SddPlan& plan) {
+/// @param[in] limit of its time, which the plan has where none is sooner done
+bool plan_warpgroup(const Sdd& d, double limit, SddPlan& plan) {
   const SddShape& x = d.shape;
   if (x.factors != Factors::half || d.gpu.capability != 90 || d.block() < 16 || x.k == 0)
     return false;
@@ -231,7 +232,7 @@ bool plan_warpgroup(const Sdd& d, SddPlan& plan) {
   const bool along_k = transposed ? x.b_along_k : x.a_along_k;
   const bool reached = (transposed ? x.b_turned : x.a_turned).copy_engine;
   const int64_t copied = along_k || !reached ? 0 : transposed ? x.b_turnable : x.a_turnable;
-  plan = WarpgroupSddPlanner(d, transposed, along_k, copied).plan();
+  plan = WarpgroupSddPlanner(d, transposed, along_k, copied, limit).plan();
   plan.turns_b = plan.turns_b || turns_b;
   return fits_int(x.batch * plan.items());
 }
@@ -259,23 +260,23 @@ void split_tf32(const Sdd& d, const std::vector<double>& costs, int64_t sums, Sd
 }
 
 /// Of blocks of 16 and 32, rows of which are gathered, where that is sooner done than on mma.sync.
-bool plan_tf32_gathered(const Sdd& d, SddPlan& plan) {
+bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
   const SddShape& x = d.shape;
   const int block = d.block();
   const Tf32Tile tile = tf32_gathered_tile(d.split());
-  const BlockSparseTile wide = block_sparse_tile(4, block, d.split(), 256);
-  const TilePace pace = tile_pace(wide, x.factors, block, most_split_items, d.gpu);
-  const double tiled = pace.step /
-                       (1.0 * std::max(wide.depth, block) * wide.rows * wide.cols * pace.resident) *
-                       static_cast<double>(d.layout.nnz() * block * block * 32) *
-                       static_cast<double>(d.steps(32) * x.batch) / d.gpu.multiprocessors;
+  const double tiled = d.tiled_time();
   const auto pays = [&](double time) {
     return d.settings.gathered_products || time + 2 * d.gpu.launch < tiled;
   };
-  if (x.epilogue || d.layout.nnz() == 0 || !pays(0)) return false;
-  const int window = sdd_window(
-      d.layout.height(), d.layout.width(), block,
-      tf32_step(tile, tile.n + tile.columns(), !x.a_along_k && !d.split(), d.gpu), d.gpu);
+  // No plan is done before, were every block of every item there.
+  const double least = static_cast<double>(d.layout.nnz() * block * block) / tile.n /
+                       tile.columns() * tf32_step(tile, 0, d.gpu) *
+                       static_cast<double>(d.steps(32) * x.batch) / d.gpu.multiprocessors;
+  if (x.epilogue || d.layout.nnz() == 0 || !pays(least) || least >= limit) return false;
+  // Rows that are turned on their way hide nothing.
+  const double bare = x.a_along_k || d.split() ? unhidden : 1;
+  const int window = sdd_window(d.layout.height(), d.layout.width(), block,
+                                tf32_step(tile, tile.n + tile.columns(), d.gpu, bare), d.gpu);
   plan = {.path = Path::tf32,
           .together = tile.shares(),
           .gathered = gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window)};
@@ -292,18 +293,18 @@ bool plan_tf32_gathered(const Sdd& d, SddPlan& plan) {
     int lines = 0;
     for (size_t share = i; share < i + together; ++share)
       lines += plan.gathered.strip_rows * row + plan.shares[share].count * column;
-    costs.push_back(tf32_step(tile, lines, !x.a_along_k && !d.split(), d.gpu));
+    costs.push_back(tf32_step(tile, lines, d.gpu, bare));
   }
   split_tf32(d, costs, tile.sums(), plan);
   return pays(plan.time) && fits_int(x.batch * plan.items());
 }
 
-bool plan_tf32(const Sdd& d, SddPlan& plan) {
+bool plan_tf32(const Sdd& d, double limit, SddPlan& plan) {
   const SddShape& x = d.shape;
   const int block = d.block();
   const bool f32 = x.factors == Factors::tf32 || d.split();
   if (!f32 || d.gpu.capability != 90 || x.k == 0 || !x.lying.copy_engine) return false;
-  if (tf32_gathers(block)) return plan_tf32_gathered(d, plan);
+  if (tf32_gathers(block)) return plan_tf32_gathered(d, limit, plan);
   // As dsd: of a tile's 256 columns few would be used where the longest row has few.
   if (block < 32 || int64_t{d.layout.max_row()} * block < 192) return false;
   const Tf32Tile tile = tf32_tile(block, d.split(), false);
@@ -313,7 +314,7 @@ bool plan_tf32(const Sdd& d, SddPlan& plan) {
   std::vector<double> costs;
   for (const device::SddShare& share : plan.shares)
     costs.insert(costs.end(), static_cast<size_t>(parts),
-                 tf32_step(tile, tile.n + share.count * block, false, d.gpu));
+                 tf32_step(tile, tile.n + share.count * block, d.gpu));
   const int64_t items = x.batch * static_cast<int64_t>(costs.size());
   split_tf32(d, costs, tile.sums(), plan);
   return fits_int(items);
@@ -346,9 +347,15 @@ SddPlan plan_sdd(const Layout& layout, const SddShape& shape, const Gpu& gpu,
   const Sdd d{layout, shape, gpu, settings, wish};
   SddPlan plan;
   if (!settings.portable_products && !wish.portable) {
-    const Path path = d.dense_path();
-    if (path != Path::tiled) return {.path = path};
-    if (plan_warpgroup(d, plan) || plan_tf32(d, plan)) return plan;
+    if (wish.dense == true) {
+      const Path path = dense_sdd_possible(layout, shape, gpu);
+      if (path != Path::tiled) return {.path = path};
+    }
+    auto [path, limit] = dense_sdd_time(layout, shape, gpu);
+    if (wish.dense == false) limit = never;
+    const bool fast = plan_warpgroup(d, limit, plan) || plan_tf32(d, limit, plan);
+    if (limit < never && limit <= (fast ? plan.time : d.tiled_time())) return {.path = path};
+    if (fast) return plan;
   }
   plan_tiled(d, plan);
   return plan;

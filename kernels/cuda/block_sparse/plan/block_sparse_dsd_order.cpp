@@ -26,18 +26,17 @@ std::vector<int32_t> dsd_lengths(const Strips& strips, int block) {
 
 /// The end of an item, in steps.
 constexpr int end_steps = 2;
-/// More are ordered without a look at when they end.
+/// More are ordered without a look at when they end, which would take as long as they do.
 constexpr int64_t most_simulated_items = 1 << 16;
-/// The order is by columns where strips that run at once read a row of B this often. Each group
-/// reads all blocks again: that may be so much more to read in all. On an H100 it takes .77 to 1.10
-/// of the time by length from 2.5 reads on, and .92 to 1.18 at 2.1 to 2.4. Bands take 1.02 to 1.08.
-constexpr double most_reads = 2.5, most_read = 1.05;
+/// The order is by columns where strips that run at once read a row of B this often. On an H100 it
+/// takes .77 to 1.10 of the time by length from 2.5 reads on, and .92 to 1.18 at 2.1 to 2.4. Bands
+/// take 1.02 to 1.08.
+constexpr double most_reads = 2.5;
 /// Strips follow each other over all columns under two conditions. Two runs of strips that run at
 /// once read so much more than one does, and strips have so much in common. On an H100 that takes
-/// .69 to 1.03 of the time by length on 138 layouts, .93 in the mean.
+/// .69 to 1.03 of the time by length on 138 layouts, .93 in the mean; bands of 16384 at .05 735 us
+/// for 968.
 constexpr double least_fresh = .25, least_common = 1.5;
-/// But not in tiles of so many columns: .89 to 1.15 of the time by length.
-constexpr int too_wide_to_follow = 512;
 
 /// Columns, of which so many workers have three items each.
 int64_t three_each(int64_t strips, int workers) {
@@ -104,7 +103,7 @@ device::WorkOrder order_by_columns(const std::vector<int32_t>& lengths, int64_t 
   for (int64_t last = 1; last < most; last *= 2) {
     const device::WorkOrder order =
         order_groups(lengths, columns, std::min(group, columns - last), last, columns, workers);
-    if (50 * time_of_order(order, lengths, columns, workers) <= 51 * soonest) return order;
+    if (20 * time_of_order(order, lengths, columns, workers) <= 21 * soonest) return order;
   }
   return by_length;
 }
@@ -138,7 +137,7 @@ double read_in_order(const Layout& layout, const Strips& strips, const DsdExtent
 /// groups of columns do, each of which reads all blocks again. Several C are left out: each may
 /// have a B and blocks of its own.
 bool strips_follow(const Layout& layout, const Strips& strips, const DsdExtent& x, int workers) {
-  if (x.cols >= too_wide_to_follow || x.tiles != x.columns) return false;
+  if (x.tiles != x.columns) return false;
   const auto count = static_cast<int64_t>(strips.count);
   const auto at_once = static_cast<int>(std::max<int64_t>(workers / x.columns, 1));
   const auto reads = [&](int run) { return column_reads(layout, strips, 0, run); };
@@ -174,7 +173,7 @@ device::WorkOrder order_dsd(const Layout& layout, const Strips& strips, const Ds
       return read_in_order(layout, strips, extent, of, workers);
     };
     const bool one = extent.tiles == extent.columns;
-    return !one || read(order) <= most_read * read(by_length) ? order : by_length;
+    return !one || 20 * read(order) <= 21 * read(by_length) ? order : by_length;
   }
   return strips_follow(layout, strips, extent, workers) ? all_strips(strips.count, extent.columns)
                                                         : by_length;

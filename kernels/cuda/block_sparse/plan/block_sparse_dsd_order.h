@@ -41,7 +41,7 @@ constexpr device::WorkOrder all_strips(int64_t strips, int64_t columns) {
 device::WorkOrder order_by_length(const std::vector<int32_t>& lengths, int64_t columns,
                                   int64_t fitting, int workers);
 /** @brief Groups up to the end, each of the columns that fit or that are worked on at once. The
- * last group is smaller, so that all workers end a fiftieth later at most than by length. */
+ * last group is smaller, so that all workers end a twentieth later at most than by length. */
 device::WorkOrder order_by_columns(const std::vector<int32_t>& lengths, int64_t columns,
                                    int64_t fitting, int workers);
 /** @brief One of three orders, in O(nnz) time:

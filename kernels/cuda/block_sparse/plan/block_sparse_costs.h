@@ -1,8 +1,6 @@
 #pragma once
-/** @file What the work of the kernels of block-sparse products takes, in nanoseconds. A number that
- *  was measured says where: a title in bench/notes. Others are those of Gpu, the densities at which
- *  dense products win (block_sparse_dense.h), and when an order pays (block_sparse_dsd_order.cpp).
- */
+/** @file What the work of the kernels of block-sparse products takes, in nanoseconds, by the
+ * numbers of Gpu and by what was measured besides: which says a title in bench/notes. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
 #include <bs/kernels/cuda/gpu.h>
@@ -31,12 +29,12 @@ inline double sdd_step(int lines, int cols, const Gpu& gpu) {
   return std::max(lines * gpu.line(), cols * 4 / gpu.clock);
 }
 /** @brief A step of dsd on 16 bits, of a depth of 64. Narrow tiles wait for a third of the lines
- * that wide ones have besides ("Splitting items over the depth", an H100). */
+ * that wide ones have besides ("Do cuts over the depth pay?", an H100). */
 inline int warpgroup_dsd_step(int cols, const Gpu& gpu) {
   return nanoseconds((128 + cols + (256 - cols) / 3.) * gpu.line());
 }
-/** @brief What items of a form take of the time that their lines and products would ("Rows of sdd
- *  gathered", an H100 at 1024 to 8192). */
+/** @brief What items of a form take of the time that their lines and products would ("Do gathered
+ * rows and columns pay?", an H100). */
 constexpr double sdd_pace(SddForm form) { return form.gathered && form.narrow ? 1.25 : 1; }
 
 /** @brief What f32 on wgmma does not hide of the shorter one of reading and multiplying ("What does
@@ -106,10 +104,27 @@ inline TilePace tile_pace(const BlockSparseTile& t, Factors factors, int block, 
   return {static_cast<int>(resident), nanoseconds(std::max(step, least_stage))};
 }
 
+/** @brief Parts of tiles on mma.sync take so many percent of whole tiles' time at most: where tiles
+ * differ little, those left on a multiprocessor have it for themselves ("Do cuts pay on mma.sync?",
+ * an H100). */
+inline constexpr int tiled_worth = 65;
+/** @brief The order of dsd is by columns where strips that run at once read a row of B this often.
+ *  It takes .77 to 1.10 of the time by length from 2.5 reads on, and .92 to 1.18 at 2.1 to 2.4;
+ *  bands take 1.02 to 1.08 ("In which order does work go?", an H100). */
+inline constexpr double most_reads = 2.5;
+/** @brief Strips of dsd follow each other over all columns where two runs of strips that run at
+ * once read so much more than one does, and strips have so much in common. That takes .69 to 1.03
+ * of the time by length on 138 layouts; bands of 16384 at .05 735 us for 968 (the same). */
+inline constexpr double least_fresh = .25, least_common = 1.5;
+
 /** @brief Multiply-adds below which a dense product is not weighed: neither way fills the GPU. */
 inline constexpr double least_work = 1e10;
+/** @brief Where unions of 128 gathered rows have so many of the columns, sdd is a dense product
+ * without a try at gathering, which takes ten times as long as the unions. */
+inline constexpr double nearly_all = .97;
 /** @brief What a dense product takes longer with an epilogue, of cuBLAS' time; and cuBLAS for TF32
- *  where neither operand has the depth along its lines ("How many block rows of 32?", an H100). */
+ *  where neither operand has the depth along its lines ("How many block rows of 32 should share",
+ * an H100). */
 inline constexpr double finishing = .25, more_across = .6;
 
 /** @brief What mma.sync takes for so many multiply-adds while its widest tiles fill the GPU. */

@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_costs.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_dsd_order.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_work_split.h>
 #include <bs/lib/integers.h>
@@ -28,15 +29,6 @@ std::vector<int32_t> dsd_lengths(const Strips& strips, int block) {
 constexpr int end_steps = 2;
 /// More are ordered without a look at when they end, which would take as long as they do.
 constexpr int64_t most_simulated_items = 1 << 16;
-/// The order is by columns where strips that run at once read a row of B this often. On an H100 it
-/// takes .77 to 1.10 of the time by length from 2.5 reads on, and .92 to 1.18 at 2.1 to 2.4. Bands
-/// take 1.02 to 1.08.
-constexpr double most_reads = 2.5;
-/// Strips follow each other over all columns under two conditions. Two runs of strips that run at
-/// once read so much more than one does, and strips have so much in common. On an H100 that takes
-/// .69 to 1.03 of the time by length on 138 layouts, .93 in the mean; bands of 16384 at .05 735 us
-/// for 968.
-constexpr double least_fresh = .25, least_common = 1.5;
 
 /// Columns, of which so many workers have three items each.
 int64_t three_each(int64_t strips, int workers) {

@@ -35,6 +35,17 @@ struct Sdd {
                                 blocks * static_cast<double>(shape.k * shape.batch * shape.terms),
                                 gpu);
   }
+  /// Whether a dense product, which takes `limit`, is sooner done than items of gathered rows,
+  /// which take `least` if all blocks of them are there: as far as can be told before they are
+  /// gathered.
+  bool is_full(bool transposed, double least, double limit) const {
+    if (limit == never || 1.3 * least < limit) return false;
+    const Kept<RowGroups> groups = row_groups_of(layout, transposed, 128 / block());
+    const int64_t rows = transposed ? layout.cols() : layout.rows();
+    const int64_t cols = transposed ? layout.rows() : layout.cols();
+    return static_cast<double>(groups->entries) >
+           nearly_all * static_cast<double>(ceil_div(rows, groups->side) * cols);
+  }
   /// Whether so many items are ever cut, or looked at one by one.
   bool few(int64_t items) const { return items <= int64_t{most_split_items} * gpu.multiprocessors; }
 };
@@ -47,7 +58,12 @@ class WarpgroupSddPlanner {
   /// @param[in] copied else, elements of a copy of it that has; 0: there can be none
   /// @param[in] limit of the time of a plan
   WarpgroupSddPlanner(const Sdd& d, bool transposed, bool along_k, int64_t copied, double limit)
-      : d_(d), transposed_(transposed), along_k_(along_k), copied_(copied), steps_(d.steps(64)) {
+      : d_(d),
+        transposed_(transposed),
+        along_k_(along_k),
+        copied_(copied),
+        steps_(d.steps(64)),
+        limit_(limit) {
     best_.time = limit;
   }
 
@@ -58,7 +74,9 @@ class WarpgroupSddPlanner {
                            .side = warpgroup_sdd_tile(d_.block(), {}).sdd_rows(d_.block())};
     const Kept<Strips> strips = strips_of(d_.layout, shape);
     for (const bool narrow : {false, true}) try_lying(*strips, {.narrow = narrow});
-    if (d_.block() < 128 && (!d_.wish.form || d_.wish.form->gathered)) try_gathered();
+    if (d_.block() < 128 && (!d_.wish.form || d_.wish.form->gathered) &&
+        !d_.is_full(transposed_, least_gathered(128), limit_))
+      try_gathered();
     best_.path = Path::warpgroup;
     best_.transposed = transposed_;
     best_.strips = shape;
@@ -214,6 +232,7 @@ class WarpgroupSddPlanner {
   const Sdd& d_;
   const bool transposed_, along_k_;
   const int64_t copied_, steps_;
+  const double limit_;
   SddPlan best_;
 };
 
@@ -270,9 +289,11 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
   };
   // No plan is done before, were every block of every item there.
   const double least = static_cast<double>(d.layout.nnz() * block * block) / tile.n /
-                       tile.columns() * tf32_step(tile, 0, d.gpu) *
+                       tile.columns() * tf32_step(tile, tile.n + tile.columns(), d.gpu) *
                        static_cast<double>(d.steps(32) * x.batch) / d.gpu.multiprocessors;
-  if (x.epilogue || d.layout.nnz() == 0 || !pays(least) || least >= limit) return false;
+  if (x.epilogue || d.layout.nnz() == 0 || !pays(least) || least >= limit ||
+      d.is_full(false, least, limit))
+    return false;
   // Rows that are turned on their way hide nothing.
   const double bare = x.a_along_k || d.split() ? unhidden : 1;
   const int window = sdd_window(d.layout.height(), d.layout.width(), block,

@@ -1,5 +1,7 @@
 #include <bs/autograd/gather.h>
 #include <bs/autograd/nonzero.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
 #include <bs/kernels/nonzero.h>
 #include <bs/kernels/random.h>
@@ -76,7 +78,10 @@ TEST_CASE("gather of long lines") {
       for (size_t i = 0; i < from.values.size(); ++i) from[i] = static_cast<double>(i * 5 % 128);
       for_each_place(shape, x, at, [&](size_t e, size_t p) { expected[e] = from[p]; });
       const Tensor source = from.tensor(dtype, test_device());
-      CHECK(values(gather(source, 1, tensor_of(at, shape))) == expected.values);
+      const Tensor index = tensor_of(at, shape);
+      CHECK(values(gather(source, 1, index)) == expected.values);
+      const Tensor apart = contiguous(index.transpose(1, 2)).transpose(1, 2);
+      CHECK(values(gather(source, 1, apart)) == expected.values);
     }
   }
 }
@@ -241,6 +246,12 @@ TEST_CASE("indices outside throw on the CPU, and are NaN or nothing on CUDA") {
     CHECK_THROWS_WITH_AS(gather(x, 1, index), "gather: index 3 is outside of an axis of 3", Error);
     CHECK_THROWS_WITH_AS(scatter(x, 1, index, one), "scatter: index 3 is outside of an axis of 3",
                          Error);
+    Numbers many(6000, 2);
+    many[5000] = -7;
+    const Tensor dense = tensor_of(many, {1, 6000});
+    for (const Tensor& line : {dense, dense.view({3000, 2}).slice(1, 0, 1).transpose(0, 1)})
+      CHECK_THROWS_WITH_AS(gather(x.slice(0, 0, 1), 1, line),
+                           "gather: index -7 is outside of an axis of 3", Error);
     CHECK_THROWS_WITH_AS(bs::index(x, {tensor_of({-1}, {1})}),
                          "index: indices from -1 to -1 of axis 0 are not within [0, 2)", Error);
     CHECK_THROWS_WITH_AS(index_add(x, 0, tensor_of({2}, {1}), x.slice(0, 0, 1)),
@@ -267,6 +278,14 @@ TEST_CASE("nonzero, masked_select, masked_fill, one_hot") {
   for (size_t i = 0; i < 5000; ++i)
     if (some_indices(5000, 3)[i] != 0) expected.push_back(static_cast<double>(i));
   CHECK(values(flat_nonzero(many)) == expected);
+  Numbers flags(100003), places;
+  for (size_t i = 0; i < flags.size(); ++i) {
+    flags[i] = i > 20000 && i < 60000 ? 0 : static_cast<int64_t>(i % 7 < 3);
+    if (flags[i]) places.push_back(static_cast<int64_t>(i));
+  }
+  CHECK(values(flat_nonzero(tensor_of(flags, {100003}))) ==
+        std::vector<double>(places.begin(), places.end()));
+  CHECK(flat_nonzero(zeros({40000}, boolean, test_device())).numel() == 0);
   const Tensor mask = Tensor::from<bool>({true, false, true}).to(test_device());
   check_op({.name = "masked_select",
             .inputs = {{2, 3}},

@@ -1,5 +1,6 @@
 #include <bs/autograd/image.h>
 #include <bs/autograd/pool2d.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/image.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
@@ -111,6 +112,40 @@ TEST_CASE("max_pool2d gives a tie to the first, and NaN wins") {
         max_pool2d_backward(dy.tensor(dtype, test_device()), r.winner, x.shape, options));
     CHECK(dx.values == std::vector<double>{3, 0, 0, 0, 0, 0, 4, 0});
   }
+}
+
+TEST_CASE("max_pool2d of wide planes gives what it gives of channels") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Reference x({2, 3, 45, 331});
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    x[i] = static_cast<double>(i * 7919 % 13);  // many ties
+    if (i / 40 % 3 == 0) x[i] = -infinity;      // windows of nothing else
+    if (i % 1999 == 0) x[i] = std::numeric_limits<double>::quiet_NaN();
+  }
+  for (const MaxPool2dOptions& options :
+       {MaxPool2dOptions{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}},
+        MaxPool2dOptions{.kernel = {2, 4}, .stride = {1, 1}, .padding = {1, 2}},
+        MaxPool2dOptions{
+            .kernel = {2, 5}, .stride = {3, 3}, .padding = {0, 2}, .dilation = {2, 2}}})
+    for (const DType dtype : {f64, f32, f16, bf16}) {
+      const Tensor planes = x.tensor(dtype, test_device());
+      const MaxPool2dResult y = max_pool2d(planes, options);
+      const MaxPool2dResult z = max_pool2d(in_format(planes, true), options);
+      const Reference maxima = Reference::of(y.y), expected = pooled(x, options);
+      const Reference winners = Reference::of(y.winner), others = Reference::of(z.winner);
+      size_t wrong = 0;
+      for (size_t i = 0; i < maxima.values.size(); ++i) {
+        const bool both_nan = std::isnan(maxima[i]) && std::isnan(expected[i]);
+        wrong += !both_nan && maxima[i] != expected[i];
+      }
+      CHECK(wrong == 0);
+      CHECK(winners.values == others.values);
+      const Tensor dy = cast(y.winner, dtype);
+      const Tensor dx = max_pool2d_backward(dy, y.winner, x.shape, options);
+      CHECK(Reference::of(dx).values ==
+            Reference::of(max_pool2d_backward(in_format(dy, true), z.winner, x.shape, options))
+                .values);
+    }
 }
 
 TEST_CASE("max_pool2d says what is wrong") {

@@ -75,6 +75,19 @@ TEST_CASE("pad: reflections and replications of any axes") {
   check_pad({1, 2}, {.amounts = {7, 9}, .mode = PadMode::replicate});
 }
 
+TEST_CASE("pad: images of all widths") {
+  for (int64_t width = 2; width < 80; ++width)
+    for (const DType dtype : {f64, f32, bf16}) {
+      CAPTURE(width);
+      Reference x({1, 2, 3, width});
+      for (size_t i = 0; i < x.values.size(); ++i) x[i] = static_cast<double>(i % 251);
+      const Tensor y = pad(x.tensor(dtype, test_device()),
+                           PadOptions{.padding = {1, 1, 1, 1}, .mode = PadMode::reflect});
+      const PadAxesOptions axes{.amounts = {1, 1, 1, 1}, .mode = PadMode::reflect};
+      CHECK(Reference::of(y).values == padded(x, axes).values);
+    }
+}
+
 TEST_CASE("pad: integers, nothing, and what it refuses") {
   const Tensor x = arange(6, i64, test_device()).view({2, 3});
   CHECK(Reference::of(pad(x, {.amounts = {1, 0}, .value = 7})).values ==

@@ -1,7 +1,6 @@
 #include <bs/kernels/channel_norm.h>
-#include <bs/kernels/cpu/parallel.h>
-#include <bs/kernels/cpu/rows.h>
-#include <bs/lib/integers.h>
+
+#include <bs/kernels/cpu/channel_parts.h>
 
 #include <cmath>
 
@@ -11,47 +10,6 @@ namespace {
 
 /// Where a ReLU's gradient is cut off: nowhere, where z is not positive, where y is not.
 enum class Mask : uint8_t { none, z, y };
-
-/// Parts of [outer, n, inner] that stay in the first cache between two passes, cut by the shape
-/// alone: sums do not depend on the number of threads.
-struct Parts {
-  int64_t length, parts;
-
-  explicit Parts(const ChannelSlots& s)
-      : length(std::max<int64_t>(32, 8192 / s.inner)), parts(ceil_div(s.n, length)) {}
-  int64_t count(const ChannelSlots& s, int64_t part) const {
-    return std::min(length, s.n - part * length);
-  }
-};
-
-/// What a thread needs for the rows of a part.
-template <class T>
-struct PartBuffers {
-  RowBuffer<T> in, other, y, out;
-  LineVector<Wide<T>> gradients;
-
-  explicit PartBuffers(int64_t n)
-      : in(n), other(n), y(n), out(n), gradients(static_cast<size_t>(n)) {}
-};
-
-/// Calls f(o, part, first element, rows, width, buffers) for each part: rows of `inner` slots, or
-/// one row of one slot.
-template <class T, class F>
-void for_each_part(const ChannelSlots& s, F&& f) {
-  const Parts p(s);
-  const bool is_plane = s.inner == 1;
-  const int64_t size = p.length * s.inner;
-  parallel_for(s.outer * p.parts, std::max<int64_t>(1, elementwise_grain / size),
-               [&](int64_t begin, int64_t end) {
-                 PartBuffers<T> buffers(is_plane ? std::min(p.length, s.n) : s.inner);
-                 for (int64_t task = begin; task < end; ++task) {
-                   const int64_t o = task / p.parts, part = task % p.parts;
-                   const int64_t first = (o * s.n + part * p.length) * s.inner;
-                   const int64_t count = p.count(s, part);
-                   f(o, part, first, is_plane ? 1 : count, is_plane ? count : s.inner, buffers);
-                 }
-               });
-}
 
 /// Mean and squared deviations of one part, of each of its slots.
 template <class T, class W = Wide<T>>
@@ -76,31 +34,6 @@ void part_moments(const T* x, int64_t rows, int64_t width, bool is_plane, RowBuf
     const W* in = buffer.read(x + r * width, width);
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) squares[i] += (in[i] - mean[i]) * (in[i] - mean[i]);
-  }
-}
-
-/// Merged as by Chan, Golub and LeVeque (1979).
-template <class W>
-struct Moments {
-  W count = 0, mean = 0, squares = 0;
-
-  void merge(W other_count, W other_mean, W other_squares) {
-    const W both = count + other_count, deviation = other_mean - mean;
-    const W share = other_count / both;
-    squares += other_squares + deviation * deviation * count * share;
-    mean += deviation * share;
-    count = both;
-  }
-};
-
-/// Calls f(index into [outer, parts, inner], slot, part) for what belongs to a set, in order.
-template <class F>
-void for_each_state(const ChannelSlots& s, int64_t set, F&& f) {
-  const int64_t parts = Parts(s).parts, count = s.slots_of_set();
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t slot = s.neighbours > 0 ? set * count + i : i * s.channels + set;
-    for (int64_t p = 0; p < parts; ++p)
-      f((slot / s.inner * parts + p) * s.inner + slot % s.inner, slot, p);
   }
 }
 
@@ -182,10 +115,14 @@ void moments(const ChannelSlots& s, const Tensor& x, const ChannelStatistics& to
                               ? to.momentum
                               : 1 / static_cast<double>(*to.batches.data<int64_t>());
   W *running_mean = maybe<W>(to.running_mean), *running_var = maybe<W>(to.running_var);
+  join_parts(s, [&](int64_t count, int64_t more, int64_t all, int64_t part) {
+    merge_rows(static_cast<W>(count), static_cast<W>(more), s.inner, mean.data() + part,
+               squares.data() + part, mean.data() + all, squares.data() + all);
+  });
   for (int64_t set = 0; set < s.sets(); ++set) {
     Moments<W> all;
-    for_each_state(s, set, [&](int64_t at, int64_t, int64_t part) {
-      all.merge(static_cast<W>(Parts(s).count(s, part)), mean[static_cast<size_t>(at)],
+    for_each_slot(s, set, [&](int64_t at, int64_t) {
+      all.merge(static_cast<W>(s.n), mean[static_cast<size_t>(at)],
                 squares[static_cast<size_t>(at)]);
     });
     if (to.mean.defined()) to.mean.data<W>()[set] = all.mean;
@@ -356,12 +293,19 @@ void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
     const int64_t parts = Parts(slots).parts, channels = slots.channels;
     LineVector<W> plain(static_cast<size_t>(slots.slots() * parts)), centred(plain.size());
     slot_sums<T>(slots, norm, gradient, Coefficients<W>(slots, norm), plain, centred);
+    join_parts(slots, [&](int64_t, int64_t, int64_t all, int64_t part) {
+#pragma omp simd
+      for (int64_t i = 0; i < slots.inner; ++i) {
+        plain.data()[all + i] += plain.data()[part + i];
+        centred.data()[all + i] += centred.data()[part + i];
+      }
+    });
     const W *rstd = norm.rstd.data<W>(), *weight = maybe<W>(norm.weight);
     W* of_channel = channel_sums.data<W>();
     std::fill_n(of_channel, 2 * channels, W{0});
     for (int64_t set = 0; set < slots.sets(); ++set) {
       W a = 0, b = 0;
-      for_each_state(slots, set, [&](int64_t at, int64_t slot, int64_t) {
+      for_each_slot(slots, set, [&](int64_t at, int64_t slot) {
         const int64_t channel = slot % channels;
         const W da = plain[static_cast<size_t>(at)];
         const W db = centred[static_cast<size_t>(at)] * rstd[set];

@@ -1,6 +1,7 @@
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/norm.h>
+#include <bs/lib/integers.h>
 
 #include <cmath>
 
@@ -61,14 +62,22 @@ void backward_row(const W* x, const W* weight, Statistics<W> s, bool centred, co
 template <class T>
 void add_chunks(const Wide<T>* partial, int64_t chunks, int64_t stride, const Tensor& out) {
   if (!out.defined()) return;
+  constexpr int64_t width = 64;  // columns that are summed side by side
   T* to = out.data<T>();
-  parallel_for(out.numel(), elementwise_grain / chunks, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      Wide<T> sum = 0;
-      for (int64_t c = 0; c < chunks; ++c) sum += partial[c * stride + i];
-      to[i] = T(sum);
-    }
-  });
+  const int64_t n = out.numel();
+  parallel_for(ceil_div(n, width), elementwise_grain / (chunks * width),
+               [=](int64_t begin, int64_t end) {
+                 for (int64_t at = begin * width; at < std::min(n, end * width); at += width) {
+                   const int64_t count = std::min(width, n - at);
+                   alignas(64) Wide<T> sums[width] = {};
+                   for (int64_t c = 0; c < chunks; ++c) {
+                     const Wide<T>* from = partial + c * stride + at;
+#pragma omp simd
+                     for (int64_t i = 0; i < count; ++i) sums[i] += from[i];
+                   }
+                   narrow(count, sums, to + at);
+                 }
+               });
 }
 
 }  // namespace

@@ -281,12 +281,16 @@ void reduce_columns(const T* x, int64_t outer, int64_t n, int64_t inner, const T
                           partial.get() + (o * chunks + chunk) * inner + column);
     }
   });
-  parallel_for(outer * inner, elementwise_grain / chunks, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const W* part = partial.get() + i / inner * chunks * inner + i % inner;
-      W total = part[0];
-      for (int64_t c = 1; c < chunks; ++c) total = Op::combine(total, part[c * inner]);
-      y[i] = scale * total;
+  // The chunks' results are columns again.
+  const int64_t few = std::max<int64_t>(1, elementwise_grain / (chunks * std::min(inner, strip)));
+  parallel_for(outer * strips, few, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t o = task / strips, column = task % strips * strip;
+      const int64_t columns = std::min(strip, inner - column);
+      W* const results = y + o * inner + column;
+      reduce_strip<Op>(partial.get() + o * chunks * inner + column, chunks, inner, columns,
+                       Identity{}, 0, results);
+      for (int64_t i = 0; i < columns; ++i) results[i] *= scale;
     }
   });
 }

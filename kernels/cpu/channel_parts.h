@@ -1,0 +1,103 @@
+#pragma once
+/** @file Slots of a channel norm cut into parts, and what parts come to. */
+#include <bs/kernels/channel_norm.h>
+#include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/rows.h>
+#include <bs/lib/integers.h>
+
+#include <algorithm>
+
+namespace bs::cpu {
+
+/** @brief Parts of [outer, n, inner] that stay in the first cache between two passes, cut by the
+ * shape alone: sums do not depend on the number of threads. */
+struct Parts {
+  int64_t length, parts;
+
+  explicit Parts(const ChannelSlots& s)
+      : length(std::max<int64_t>(32, 8192 / s.inner)), parts(ceil_div(s.n, length)) {}
+  int64_t count(const ChannelSlots& s, int64_t part) const {
+    return std::min(length, s.n - part * length);
+  }
+};
+
+/** @brief What a thread needs for the rows of a part. */
+template <class T>
+struct PartBuffers {
+  RowBuffer<T> in, other, y, out;
+  LineVector<Wide<T>> gradients;
+
+  explicit PartBuffers(int64_t n)
+      : in(n), other(n), y(n), out(n), gradients(static_cast<size_t>(n)) {}
+};
+
+/** @brief Calls f(o, part, first element, rows, width, buffers) for each part: rows of `inner`
+ * slots, or one row of one slot. */
+template <class T, class F>
+void for_each_part(const ChannelSlots& s, F&& f) {
+  const Parts p(s);
+  const bool is_plane = s.inner == 1;
+  const int64_t size = p.length * s.inner;
+  parallel_for(s.outer * p.parts, std::max<int64_t>(1, elementwise_grain / size),
+               [&](int64_t begin, int64_t end) {
+                 PartBuffers<T> buffers(is_plane ? std::min(p.length, s.n) : s.inner);
+                 for (int64_t task = begin; task < end; ++task) {
+                   const int64_t o = task / p.parts, part = task % p.parts;
+                   const int64_t first = (o * s.n + part * p.length) * s.inner;
+                   const int64_t count = p.count(s, part);
+                   f(o, part, first, is_plane ? 1 : count, is_plane ? count : s.inner, buffers);
+                 }
+               });
+}
+
+/** @brief Merged as by Chan, Golub and LeVeque (1979). */
+template <class W>
+struct Moments {
+  W count = 0, mean = 0, squares = 0;
+
+  void merge(W other_count, W other_mean, W other_squares) {
+    const W both = count + other_count, deviation = other_mean - mean;
+    const W share = other_count / both;
+    squares += other_squares + deviation * deviation * count * share;
+    mean += deviation * share;
+    count = both;
+  }
+};
+
+/** @brief The same of a row of slots, whose counts are alike. */
+template <class W>
+void merge_rows(W count, W other_count, int64_t n, const W* other_mean, const W* other_squares,
+                W* mean, W* squares) {
+  const W share = other_count / (count + other_count);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const W deviation = other_mean[i] - mean[i];
+    squares[i] += other_squares[i] + deviation * deviation * count * share;
+    mean[i] += deviation * share;
+  }
+}
+
+/** @brief Calls join(count so far, count of the part, first part's row, the part's row) for each
+ * part but the first of [outer, parts, inner], in order: the first takes in the others, whole rows
+ * at a time. */
+template <class Join>
+void join_parts(const ChannelSlots& s, Join&& join) {
+  const Parts p(s);
+  for (int64_t o = 0; o < s.outer; ++o)
+    for (int64_t part = 1; part < p.parts; ++part)
+      join(part * p.length, p.count(s, part), o * p.parts * s.inner,
+           (o * p.parts + part) * s.inner);
+}
+
+/** @brief Calls f(index of the first part in [outer, parts, inner], slot) for the slots of a set,
+ * in order. */
+template <class F>
+void for_each_slot(const ChannelSlots& s, int64_t set, F&& f) {
+  const int64_t parts = Parts(s).parts, count = s.slots_of_set();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t slot = s.neighbours > 0 ? set * count + i : i * s.channels + set;
+    f(slot / s.inner * parts * s.inner + slot % s.inner, slot);
+  }
+}
+
+}  // namespace bs::cpu

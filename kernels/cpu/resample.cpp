@@ -22,6 +22,17 @@ bool is_outside(const AxisMap& map, int64_t output) {
   return map.offsets()[o] == map.offsets()[o + 1];
 }
 
+template <class W, class Term>
+void set_to(int64_t n, Term term, W* out) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out[i] = term(i);
+}
+template <class W, class Term>
+void add_to(int64_t n, Term term, W* out) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out[i] += term(i);
+}
+
 /// The columns' map for planes: the first inputs of all outputs side by side, then the second ones,
 /// so that outputs are computed as vectors.
 template <class W>
@@ -54,13 +65,8 @@ class PlaneColumns {
     for (int64_t k = 0; k < taps_; ++k) {
       const int32_t* from = from_.data() + k * outputs_;
       const W* weights = weights_.data() + k * outputs_;
-      if (k == 0) {
-#pragma omp simd
-        for (int64_t q = 0; q < outputs_; ++q) out[q] = weights[q] * row[from[q]];
-      } else {
-#pragma omp simd
-        for (int64_t q = 0; q < outputs_; ++q) out[q] += weights[q] * row[from[q]];
-      }
+      const auto term = [=](int64_t q) { return weights[q] * row[from[q]]; };
+      k == 0 ? set_to(outputs_, term, out) : add_to(outputs_, term, out);
     }
     for (const int64_t q : none_) out[q] = outside;
   }
@@ -82,15 +88,7 @@ void add_up(const AxisMap& map, int64_t output, int64_t n, W* out, Read&& read) 
   for (size_t i = begin; i < end; i += 2) {
     const auto f = static_cast<W>(map.weights()[i]);
     const W* a = read(map.from()[i], 0);
-    const auto each = [&](auto term) {
-      if (i == begin) {
-#pragma omp simd
-        for (int64_t j = 0; j < n; ++j) out[j] = term(j);
-      } else {
-#pragma omp simd
-        for (int64_t j = 0; j < n; ++j) out[j] += term(j);
-      }
-    };
+    const auto each = [&](auto term) { i == begin ? set_to(n, term, out) : add_to(n, term, out); };
     if (i + 1 == end) {
       each([=](int64_t j) { return f * a[j]; });
     } else {

@@ -71,7 +71,8 @@ class Tape::RecordedWalk {
     Variable v;
     if (!place) return v;
     v.state_ = place->variable.lock();
-    if (!v.state_) v.state_ = std::make_shared<VariableState>(place->values.lock(), place);
+    if (!v.state_)
+      v.state_ = std::make_shared<VariableState>(VariableState{place->values.lock(), place});
     return v;
   }
   void expect(const PlacePointer& state, uint64_t since) {

@@ -47,7 +47,7 @@ std::string demangled(const char* name) {
   if (name == nullptr) return "kernel";
   int status = 0;
   char* const plain = abi::__cxa_demangle(name, nullptr, nullptr, &status);
-  const std::string text = short_kernel_name(plain != nullptr ? plain : name);
+  std::string text = short_kernel_name(plain != nullptr ? plain : name);
   std::free(plain);
   return text;
 }

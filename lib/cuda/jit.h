@@ -169,7 +169,7 @@ template <class... Params>
 void launch(const Kernel& kernel, const LaunchShape& shape, Stream stream,
             const Params&... params) {
   static_assert((std::is_trivially_copyable_v<Params> && ...));
-  launch_with(kernel, shape, stream, {Parameter{&params, sizeof params}...});
+  launch_with(kernel, shape, stream, {Parameter{&params, sizeof(Params)}...});
 }
 
 }  // namespace bs::cuda::jit

@@ -104,14 +104,14 @@ void leave_to(cudaGraph_t graph, StagingPool& pool, const Chunk& chunk) {
     StagingPool& pool;
     Chunk chunk;
   };
-  auto loan = std::make_unique<Loan>(pool, chunk);
+  auto loan = std::make_unique<Loan>(Loan{pool, chunk});
   const auto end = [](void* ended) {
     const std::unique_ptr<Loan> own(static_cast<Loan*>(ended));
     own->pool.give(own->chunk);
   };
   cudaUserObject_t object = nullptr;
   BS_CUDA_CHECK(cudaUserObjectCreate(&object, loan.get(), end, 1, cudaUserObjectNoDestructorSync));
-  loan.release();
+  static_cast<void>(loan.release());  // the object ends it
   BS_CUDA_CHECK(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
 }
 

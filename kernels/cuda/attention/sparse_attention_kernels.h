@@ -20,7 +20,8 @@ struct AttentionKernel {
   unsigned rules = 0;         ///< device::AttentionRule bits
   int shared_bytes = 232448;  ///< of a CTA at most; kernels differ by the tile that follows
   bool asked = false;         ///< does nothing if the word that a second parameter points at is 0
-  auto operator<=>(const AttentionKernel&) const = default;
+  auto operator<=>(const AttentionKernel&) const =
+      default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 SparseAttentionTile tile_of(const AttentionKernel& kernel);
@@ -35,7 +36,8 @@ struct AttentionScoreKernel {
   DType dtype = f16;
   int dim = 0;
   unsigned rules = 0;
-  auto operator<=>(const AttentionScoreKernel&) const = default;
+  auto operator<=>(const AttentionScoreKernel&) const =
+      default;  // NOLINT(modernize-use-nullptr): its bug
 };
 jit::Source attention_score_source(const AttentionScoreKernel& kernel);
 

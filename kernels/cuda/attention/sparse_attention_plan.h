@@ -26,7 +26,8 @@ struct WarpgroupForward {
   int slots = 0;        ///< tiles of keys or values in shared memory
   bool turns = false;   ///< warpgroups ask for products in turn
   bool banded = false;  ///< queries see keys within any bounds, and lengths end anywhere
-  auto operator<=>(const WarpgroupForward&) const = default;
+  auto operator<=>(const WarpgroupForward&) const =
+      default;  // NOLINT(modernize-use-nullptr): its bug
 
   constexpr int threads() const { return (groups + 1) * 128; }
   constexpr int pieces() const { return block < cols ? cols / block : 1; }

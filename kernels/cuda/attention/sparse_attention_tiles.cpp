@@ -95,6 +95,7 @@ class TileMaker {
           }
       }
     std::vector<Piece> out;
+    out.reserve(found.size());
     for (const auto& [key, p] : found) out.push_back(p);
     return out;
   }

@@ -22,7 +22,8 @@ struct AttentionTiling {
   /** @brief Keys that lie side by side, and how many of such pieces a tile has. */
   int piece(int block) const { return block < cols ? block : cols; }
   int pieces(int block) const { return cols / piece(block); }
-  auto operator<=>(const AttentionTiling&) const = default;
+  auto operator<=>(const AttentionTiling&) const =
+      default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 /** @brief The tiles of keys of every tile of queries, as the device reads them

@@ -144,7 +144,7 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
   const AttentionReach reach{static_cast<int>(band.first), static_cast<int>(band.last)};
   const AttentionTiling tiling{kernel.groups, kernel.cols, reach.first, reach.last};
   const Kept<DeviceTiles> tiles = tiles_of(layout, tiling, stream);
-  const Tensor odd = Tensor::empty({1}, i32, stream.device());
+  Tensor odd = Tensor::empty({1}, i32, stream.device());
   fill_zero(odd.data(), odd.bytes(), stream);
   const int piece = tiling.piece(layout.block());
   const int group = static_cast<int>(q.size(1) / k.size(1));

@@ -12,6 +12,7 @@
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_problem.cuh>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -171,6 +172,37 @@ void launch_heads(device::WarpgroupKeyGradientParams& keys,
   launch(query_kernel, queries, 1, b.stream);
 }
 
+/// All heads, as many at a time as the plan says.
+void launch_passes(const Backward& b, const AttentionBackwardPlan& plan, bool banded,
+                   device::WarpgroupKeyGradientParams& keys,
+                   device::WarpgroupQueryGradientParams& queries) {
+  const DType dtype = b.q.dtype();
+  const int block = b.layout.block();
+  const Kernel key_kernel{Pass::key_gradient, dtype, plan.dim, block, plan.key_stages, banded};
+  const Kernel query_kernel{Pass::query_gradient, dtype, plan.dim, block,
+                            plan.query_stages,    banded};
+  for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
+    launch_heads(keys, queries, key_kernel, query_kernel, b, first,
+                 std::min(plan.heads, plan.kv_heads - first));
+}
+
+/// Blocks of the heads that are worked on at a time, at most.
+int64_t most_values(const Backward& b, const AttentionBackwardPlan& plan) {
+  int64_t values = 1;
+  for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
+    values = std::max(values, b.values_before(std::min(plan.kv_heads, first + plan.heads)) -
+                                  b.values_before(first));
+  return values;
+}
+
+/// What the copy engine reads and writes: q, dout, k, v; k of which padding is not shown; dk, dv,
+/// dq.
+std::array<DenseMap, 8> maps_of(const Backward& b, const Tensor& shown, int side, int key_rows) {
+  return {rows_map(b.q, side),          rows_map(b.dout, side),      rows_map(b.k, key_rows),
+          rows_map(b.v, key_rows),      rows_map(shown, side),       rows_map(b.gradients.dk, 64),
+          rows_map(b.gradients.dv, 64), rows_map(b.gradients.dq, 64)};
+}
+
 }  // namespace
 
 jit::Source attention_backward_source(const Kernel& k) {
@@ -251,23 +283,15 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   const Device device = stream.device();
   const int block = layout.block(), side = std::min(block, 64);
   const int key_rows = block == 128 ? 128 : 64;  // of a strip
-
-  int64_t values = 1;
-  for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
-    values = std::max(values, b.values_before(std::min(plan.kv_heads, first + plan.heads)) -
-                                  b.values_before(first));
   const Tensor& mask = options.key_padding_mask;
   // Gradients of scores of padding are zero, but so need not be its keys.
   const Tensor shown = mask.defined() ? where(mask.unsqueeze(1).unsqueeze(3), k, 0.0) : k;
-  const DenseMap maps[] = {rows_map(q, side),          rows_map(dout, side),
-                           rows_map(k, key_rows),      rows_map(v, key_rows),
-                           rows_map(shown, side),      rows_map(gradients.dk, 64),
-                           rows_map(gradients.dv, 64), rows_map(gradients.dq, 64)};
+  const std::array<DenseMap, 8> maps = maps_of(b, shown, side, key_rows);
   for (const DenseMap& map : maps)
     if (!map.fit) return {};
 
-  const Tensor ds = Tensor::empty({values, block, block}, q.dtype(), device);
-  const Tensor odd = Tensor::empty({1}, i32, device);
+  const Tensor ds = Tensor::empty({most_values(b, plan), block, block}, q.dtype(), device);
+  Tensor odd = Tensor::empty({1}, i32, device);
   fill_zero(odd.data(), odd.bytes(), stream);
   // The copy engine takes them by whole blocks.
   const bool whole = q.size(2) == layout.height();
@@ -304,12 +328,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   queries.problem.long_strips = attention_long_strips(rows->offsets, rows->order, rows->count);
   keys.problem.odd = queries.problem.odd = odd.data<int32_t>();
   launch_numbers(b, log_sums, means, whole_log_sums, whole_means, odd);
-  const Kernel key_kernel{Pass::key_gradient, q.dtype(), plan.dim, block, plan.key_stages, banded};
-  const Kernel query_kernel{Pass::query_gradient, q.dtype(), plan.dim, block,
-                            plan.query_stages,    banded};
-  for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
-    launch_heads(keys, queries, key_kernel, query_kernel, b, first,
-                 std::min(plan.heads, plan.kv_heads - first));
+  launch_passes(b, plan, banded, keys, queries);
   return odd;
 }
 

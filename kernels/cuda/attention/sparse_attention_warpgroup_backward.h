@@ -17,14 +17,16 @@ struct AttentionBackwardKernel {
   DType dtype = f16;
   int dim = 0, block = 0, stages = 0;
   bool banded = false;  ///< see WarpgroupForward
-  auto operator<=>(const AttentionBackwardKernel&) const = default;
+  auto operator<=>(const AttentionBackwardKernel&) const =
+      default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 /** @brief Likewise, of the one that finds two numbers for each query. */
 struct AttentionNumbersKernel {
   DType dtype = f16;
   int lanes = 16;  ///< threads of a query, with 8 elements each
-  auto operator<=>(const AttentionNumbersKernel&) const = default;
+  auto operator<=>(const AttentionNumbersKernel&) const =
+      default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 jit::Source attention_backward_source(const AttentionBackwardKernel& kernel);

@@ -104,7 +104,7 @@ double conv2d_time(const Conv2dProduct& product, const Conv2dPlan& plan, const G
   const double rate = 1.2 * gpu.half_rate() / gpu.multiprocessors;
   const double lines = (f.tile.rows + f.tile.columns) * gpu.line() / 2;
   // Pixels along the depth come in boxes of 64 rows, each with a wait of its own.
-  const double boxes = f.kind == Conv2dKind::wgrad ? 190 + 40.0 * (f.tile.rows / 64) : 0;
+  const double boxes = f.kind == Conv2dKind::wgrad ? 190 + 40 * (f.tile.rows / 64) : 0;
   const double step = std::max({products / rate, lines, boxes});
   const double sums = f.tile.rows * f.tile.columns;
   const double end = sums * .12 + (f.cluster_k > 1 ? 5500 : 0);

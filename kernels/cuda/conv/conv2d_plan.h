@@ -15,7 +15,7 @@ struct Conv2dTile {
   int groups;  ///< warpgroups that multiply
   int stages;
 
-  auto operator<=>(const Conv2dTile&) const = default;
+  auto operator<=>(const Conv2dTile&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 /** @brief Those that there are kernels of; each also with several CTAs along the depth. */
 std::span<const Conv2dTile> conv2d_tiles(Conv2dKind kind);
@@ -44,7 +44,7 @@ struct Conv2dForm {
   int align_c = 8, align_k = 8;  ///< single warps: elements that channels of x and y come by
   bool tf32 = false;             ///< f32 rounded to it
 
-  auto operator<=>(const Conv2dForm&) const = default;
+  auto operator<=>(const Conv2dForm&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 enum class Conv2dPath : uint8_t {

@@ -14,12 +14,14 @@ using device::KronShape;
 
 std::vector<KronAxis> axes_of(const std::vector<Tensor>& factors) {
   std::vector<KronAxis> axes;
+  axes.reserve(factors.size());
   for (const Tensor& f : factors) axes.push_back({f.size(1), f.size(2)});
   return axes;
 }
 
 std::vector<Tensor> transposed(const std::vector<Tensor>& factors) {
   std::vector<Tensor> result;
+  result.reserve(factors.size());
   for (const Tensor& f : factors) result.push_back(f.transpose(1, 2));
   return result;
 }

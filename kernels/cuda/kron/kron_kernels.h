@@ -19,7 +19,7 @@ struct KronKernel {
   int products = 0;      ///< of TF32, see KronShape
   int rows = 1, chunk = 1, threads = 256, count = 1;
   std::array<int, device::KronShape::most> p{}, q{};
-  auto operator<=>(const KronKernel&) const = default;
+  auto operator<=>(const KronKernel&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 
   device::KronShape shape() const;
 };

@@ -16,7 +16,7 @@ struct LstmShape {
   bool projects, hard, variants;
   cublasComputeType_t sums;
 
-  auto operator<=>(const LstmShape&) const = default;
+  auto operator<=>(const LstmShape&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 inline LstmShape shape_of(const LSTMSteps& s) {

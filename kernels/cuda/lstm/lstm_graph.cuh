@@ -23,7 +23,7 @@ struct GraphKey {
   int directions;
   bool backward;
 
-  auto operator<=>(const GraphKey&) const = default;
+  auto operator<=>(const GraphKey&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
 /// Memory of the device's pool that graphs work on, counted with that of tensors. It goes back to

@@ -99,7 +99,8 @@ inline TilePace tile_pace(const BlockSparseTile& t, Factors factors, int block, 
                                                       : mma_share_of_thirds * gpu.tf32_products) *
                           gpu.clock;
   const double multiplying = t.rows * t.cols * depth / products;
-  const double lines = (t.rows + t.cols) * (depth / t.depth) * line_share(t.depth * size);
+  const int stages = depth / t.depth;
+  const double lines = (t.rows + t.cols) * stages * line_share(t.depth * size);
   const double step = static_cast<double>(resident) * std::max(multiplying, lines * gpu.line());
   return {static_cast<int>(resident), nanoseconds(std::max(step, least_stage))};
 }

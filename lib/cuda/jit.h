@@ -169,6 +169,7 @@ template <class... Params>
 void launch(const Kernel& kernel, const LaunchShape& shape, Stream stream,
             const Params&... params) {
   static_assert((std::is_trivially_copyable_v<Params> && ...));
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): a parameter may be a pointer
   launch_with(kernel, shape, stream, {Parameter{&params, sizeof(Params)}...});
 }
 

@@ -39,9 +39,9 @@ struct LineAllocator {
   static constexpr std::align_val_t line{64};
 
   LineAllocator() = default;
+  /// Implicit, as containers expect of allocators.
   template <class U>
-  LineAllocator(const LineAllocator<U>&) {
-  }  // NOLINT(google-explicit-constructor): as allocators do
+  LineAllocator(const LineAllocator<U>&) {}
   T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), line)); }
   void deallocate(T* p, size_t) { ::operator delete(p, line); }
   bool operator==(const LineAllocator&) const { return true; }

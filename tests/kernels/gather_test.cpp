@@ -265,6 +265,17 @@ TEST_CASE("indices outside throw on the CPU, and are NaN or nothing on CUDA") {
   CHECK(std::isnan(values(bs::index(x, {tensor_of({-1}, {1})}))[0]));
 }
 
+TEST_CASE("nonzero of bools that other programs wrote: any byte but 0 is true") {
+  std::vector<uint8_t> bytes(5000);
+  std::vector<double> expected;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<uint8_t>(i % 3 == 0 ? 0 : i % 256);
+    if (bytes[i] != 0) expected.push_back(static_cast<double>(i));
+  }
+  const Tensor flags = Tensor::from_blob(bytes.data(), {5000}, DType::boolean);
+  CHECK(values(flat_nonzero(flags)) == expected);
+}
+
 TEST_CASE("nonzero, masked_select, masked_fill, one_hot") {
   const Tensor x =
       Tensor::from<float>({0, 2, std::numeric_limits<float>::quiet_NaN(), 0, -1, 0}, {2, 3})

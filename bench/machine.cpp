@@ -1,7 +1,7 @@
 #include <bs/bench/commit.h>
 #include <bs/bench/machine.h>
 #include <bs/kernels/cpu_level.h>
-#include <omp.h>
+#include <bs/lib/threads.h>
 
 #include <chrono>
 #include <fstream>
@@ -64,7 +64,7 @@ Json::Object describe_machine(Device device) {
   if (device.is_cpu()) {
     const std::string model = find_in("/proc/cpuinfo", R"(^model name\s*:\s*(.*))");
     if (!model.empty()) machine.emplace_back("cpu", model);
-    machine.emplace_back("threads", omp_get_max_threads());
+    machine.emplace_back("threads", threads());
     machine.emplace_back("instructions", cpu_level());
   }
   machine.emplace_back("commit", BS_COMMIT);

@@ -17,6 +17,7 @@ endif()
 add_library(bs_compiler INTERFACE)
 target_compile_features(bs_compiler INTERFACE cxx_std_20)
 set(host_warnings -Wall -Wextra -Wconversion -Wshadow)
+set(simd -fopenmp-simd)  # `omp simd` alone: threads are lib/team.h's
 if(BS_WERROR)
   list(APPEND host_warnings -Werror)
 endif()
@@ -37,7 +38,7 @@ check_cxx_compiler_flag("-mstringop-strategy=libcall" BS_HAS_STRINGOP_STRATEGY)
 if(BS_HAS_STRINGOP_STRATEGY AND NOT BS_CPU_ARCH STREQUAL native AND NOT CMAKE_CXX_CLANG_TIDY)
   list(APPEND march -mstringop-strategy=libcall)
 endif()
-target_compile_options(bs_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${host_warnings};${march}>")
+target_compile_options(bs_compiler INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${host_warnings};${simd};${march}>")
 # What the loops of kernels/cpu need to be vectorised: no call of theirs reads errno or a floating
 # point exception flag, and a branch may become a select.
 # Under sanitizers nothing is vectorised.

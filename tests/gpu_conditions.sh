@@ -27,7 +27,7 @@ conditions=("$@")
 [ ${#conditions[@]} -gt 0 ] || conditions=(other-stream busy-stream mps)
 out=${out:-$(mktemp -d)}
 mkdir -p "$out"
-export BS_TEST_DEVICE=cuda OMP_WAIT_POLICY=passive
+export BS_TEST_DEVICE=cuda
 failed=0
 
 # run CONDITION PROGRAM LOG: runs a program's tests.

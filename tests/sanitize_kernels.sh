@@ -93,7 +93,7 @@ check() {
   printf '%-10s %-22s %4d s  %s\n' "$tool" "$name" $((SECONDS - start)) "$verdict"
 }
 export -f check known_races
-export BS_TEST_DEVICE=cuda OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive out seconds folder
+export BS_TEST_DEVICE=cuda OMP_NUM_THREADS=2 out seconds folder
 # shellcheck disable=SC2016
 for tool in "${tools[@]}"; do
   for family in "${families[@]}"; do printf '%s\0%s\0' "$tool" "$family"; done

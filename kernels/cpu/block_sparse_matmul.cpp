@@ -3,6 +3,7 @@
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
+#include <bs/lib/failure.h>
 
 namespace bs::cpu {
 
@@ -196,34 +197,37 @@ class Sdd {
     const bool rounds = p_.epilogue || (!std::is_same_v<T, W> && steps_ > 1);
     W* sums = rounds ? scratch<W>(wide_sums, count_ * area()) : nullptr;
     Failure failure;
-#pragma omp parallel num_threads(team) if (team > 1)
-    sum_up(left, right, sums, failure);
+    std::atomic<int64_t> next = 0;
+    run_team(team,
+             [&](const TeamThread& thread) { sum_up(thread, left, right, sums, next, failure); });
     failure.rethrow();
   }
 
  private:
-  /// A thread's part of the work.
-  void sum_up(W* left, W* right, W* sums, Failure& failure) const {
+  /// A thread's part of the work; `next` counts the blocks of a step that threads have taken.
+  void sum_up(const TeamThread& thread, W* left, W* right, W* sums, std::atomic<int64_t>& next,
+              Failure& failure) const {
     std::optional<EpilogueRows<W>> rows;
     failure.guard([&] {
       if (const BlockSparseEpilogue* e = p_.epilogue)
         rows.emplace(e->expression, e->operands, e->scalars);
     });
-#pragma omp barrier
+    thread.meet();
     if (failure.any()) return;
     for (int64_t step = 0; step < steps_; ++step) {
       const int64_t cuts = steps_ / p_.sum.numel(), from = step % cuts * depth_;
       const int64_t k = std::min(depth_, p_.k - from);
-      pack(left, right, step / cuts, from, k);
-#pragma omp barrier
-#pragma omp for schedule(dynamic, 4)
-      for (int64_t i = 0; i < count_; ++i) {
+      pack(thread, left, right, step / cuts, from, k);
+      if (thread.number() == 0) next = 0;
+      thread.meet();
+      for (int64_t i; (i = next++) < count_;) {
         const int64_t row = p_.layout.row_of[first_ + i], col = p_.layout.col_of[first_ + i];
         const PanelPair<W> pair{left + packed_a_at<W>(k, row * p_.layout.block, 0),
                                 right + packed_b_at<W>(k, 0, col * p_.layout.block)};
         multiply(pair, k, step, sums, i);
         if (rows && step == steps_ - 1) finish_block(*rows, sums + i * area(), i);
       }
+      thread.meet();
     }
   }
 
@@ -232,14 +236,15 @@ class Sdd {
   int64_t area() const { return int64_t{p_.layout.block} * p_.layout.block; }
 
   /// This thread's share of one step of A and B.
-  void pack(W* left, W* right, int64_t product, int64_t from, int64_t k) const {
-    const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    const auto share = [&](int64_t panels, int64_t t) { return panels * t / threads; };
+  void pack(const TeamThread& thread, W* left, W* right, int64_t product, int64_t from,
+            int64_t k) const {
+    const auto part = [&](int64_t panels, int64_t t) { return panels * t / thread.size(); };
+    const int64_t number = thread.number();
     const int64_t of_a = ceil_div(m(), Tile<W>::rows), of_b = ceil_div(n(), Tile<W>::cols);
-    pack_panels<Side::left>(share(of_a, thread), share(of_a, thread + 1), m(), k,
+    pack_panels<Side::left>(part(of_a, number), part(of_a, number + 1), m(), k,
                             a_ + p_.sum.offset(0, product) + from * p_.a.col, p_.a.row, p_.a.col,
                             left);
-    pack_panels<Side::right>(share(of_b, thread), share(of_b, thread + 1), n(), k,
+    pack_panels<Side::right>(part(of_b, number), part(of_b, number + 1), n(), k,
                              b_ + p_.sum.offset(1, product) + from * p_.b.row, p_.b.col, p_.b.row,
                              right);
   }

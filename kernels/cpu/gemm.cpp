@@ -1,7 +1,6 @@
 #include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/gemm.h>
 #include <bs/kernels/cpu/parallel.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <atomic>
@@ -186,21 +185,19 @@ void run_tiles(const Problem<T, In, Out>& p, Plan<T>& plan, int turn, const Regi
 }
 
 /// One thread's share of a product; every thread of the team runs it. The packed operands of a team
-/// have two copies, used in turn, so that one barrier a step is enough.
+/// have two copies, used in turn, so that it meets once a step.
 template <class T, class In, class Out>
-void work(const Problem<T, In, Out>& p, Plan<T>& plan, int thread) {
+void work(const Problem<T, In, Out>& p, Plan<T>& plan, const TeamThread& thread) {
   int turn = 0;
   for (int64_t j0 = 0; j0 < p.n; j0 += plan.chunk_n) {
     for (int64_t i0 = 0; i0 < p.m; i0 += plan.chunk_m) {
       const int64_t m = std::min(plan.chunk_m, p.m - i0), n = std::min(plan.chunk_n, p.n - j0);
       for (int64_t l0 = 0; l0 < p.k; l0 += plan.depth, turn ^= 1) {
         const int64_t k = std::min(plan.depth, p.k - l0);
-        const Operands<T> x = prepare(p, plan, thread, turn, Region{i0, j0, l0, m, n, k});
-        if (plan.threads > 1) {
-#pragma omp barrier
-        }
-        // The other counter rested since the last barrier, and is taken up after the next.
-        if (thread == 0) plan.next[turn ^ 1] = 0;
+        const Operands<T> x = prepare(p, plan, thread.number(), turn, Region{i0, j0, l0, m, n, k});
+        thread.meet();
+        // The other counter rested since they met before, and is taken up when they meet next.
+        if (thread.number() == 0) plan.next[turn ^ 1] = 0;
         run_tiles(p, plan, turn, Region{i0, j0, l0, m, n, k}, x);
       }
     }
@@ -232,13 +229,7 @@ void multiply(const Problem<T, In, Out>& given, int threads) {
     return;
   }
   Plan<T> plan(p, threads);
-  if (threads == 1) return work(p, plan, 0);
-#pragma omp parallel num_threads(threads)
-  {
-#pragma omp single
-    plan.threads = omp_get_num_threads();
-    work(p, plan, omp_get_thread_num());
-  }
+  run_team(threads, [&](const TeamThread& thread) { work(p, plan, thread); });
 }
 
 }  // namespace

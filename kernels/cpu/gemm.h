@@ -26,7 +26,7 @@ Matrices<T> matrix_of(const Tensor& x) {
   return {x.data<std::remove_const_t<T>>(), 0, x.strides()[-2], x.strides()[-1]};
 }
 
-/// C (m x n) = beta C + A B for each of a batch, on up to omp_get_max_threads() threads. T is the
+/// C (m x n) = beta C + A B for each of a batch, on up to threads() threads. T is the
 /// type of the sum, to which inputs are converted; C is rounded once, and not read when beta is 0.
 /// The depth is never split between threads: the same bits for any number of them.
 template <class T, class In, class Out>

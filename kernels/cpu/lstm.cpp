@@ -85,9 +85,9 @@ class Forward {
 
   void run() {
     const auto reserve = [&] { LeftRows<W>::reserve(batch_, std::max(width_, cells_)); };
-    run_team(team_for(s_), reserve, [&](int thread, int team) {
+    run_sequence(team_for(s_), reserve, [&](const TeamThread& thread) {
       visit_bool(s_.rule.hard, [&]<bool hard>(std::bool_constant<hard>) {
-        for (int64_t n = 0; n < s_.steps(); ++n) step<hard>(n, thread, team);
+        for (int64_t n = 0; n < s_.steps(); ++n) step<hard>(n, thread);
       });
     });
   }
@@ -120,20 +120,20 @@ class Forward {
   }
 
   template <bool hard>
-  void step(int64_t n, int thread, int team) const {
+  void step(int64_t n, const TeamThread& thread) const {
     const int64_t t = s_.step(n), m = active_.rows(t);
     const Buffers x = buffers(n, t);
-    const Range cells = share<W>(cells_, thread, team);
+    const Range cells = share<W>(cells_, thread);
     add_recurrent(t, m, x, cells);
     for (int64_t b = 0; b < batch_; ++b) row<hard>(t, b, x, cells);
     if (projects_) {
-      meet(team);
-      const Range out = share<W>(width_, thread, team);
+      thread.meet();
+      const Range out = share<W>(width_, thread);
       const LeftRows<W> outputs(m, cells_, x.outputs, cells_);
       projection_.multiply(outputs, out, W(0), x.after + out.begin, width_);
       for (int64_t b = 0; b < batch_; ++b) finish(t, b, x, out);
     }
-    meet(team);
+    thread.meet();
   }
 
   /// The gates' sums: the input's part is there.

@@ -6,6 +6,7 @@
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/lstm.h>
+#include <bs/lib/failure.h>
 #include <bs/lib/philox.h>
 
 #include <algorithm>
@@ -21,11 +22,11 @@ struct Range {
 /// The columns of `width` that a thread of a team has: whole panels, so that the arithmetic of a
 /// column does not depend on the team.
 template <class W>
-Range share(int64_t width, int thread, int team) {
+Range share(int64_t width, const TeamThread& thread) {
   constexpr int64_t unit = Tile<W>::cols;
-  const int64_t panels = ceil_div(width, unit);
-  return {std::min(width, panels * thread / team * unit),
-          std::min(width, panels * (thread + 1) / team * unit)};
+  const int64_t panels = ceil_div(width, unit), number = thread.number(), team = thread.size();
+  return {std::min(width, panels * number / team * unit),
+          std::min(width, panels * (number + 1) / team * unit)};
 }
 
 /// Threads for a sequence: a step must outweigh the barrier at its end.
@@ -36,26 +37,17 @@ inline int team_for(const LSTMSteps& s) {
   return team_size(work, worth_a_thread);
 }
 
-/// Calls body(thread, team) on each thread of a team, and reserve() on each before. The threads
-/// wait for each other in `body`, so it must not throw: `reserve` gets what memory it needs.
+/// Calls body(thread) on each thread of a team, and reserve() on each before. The threads meet in
+/// `body`, so it must not throw: `reserve` gets what memory it needs.
 template <class Reserve, class Body>
-void run_team(int team, Reserve&& reserve, Body&& body) {
-  if (team <= 1) return body(0, 1);
+void run_sequence(int team, Reserve&& reserve, Body&& body) {
   Failure failure;
-#pragma omp parallel num_threads(team)
-  {
+  run_team(team, [&](const TeamThread& thread) {
     failure.guard(reserve);
-#pragma omp barrier
-    if (!failure.any()) body(omp_get_thread_num(), omp_get_num_threads());
-  }
+    thread.meet();
+    if (!failure.any()) body(thread);
+  });
   failure.rethrow();
-}
-
-/// All threads of a team of more than one wait for each other.
-inline void meet(int team) {
-  if (team > 1) {
-#pragma omp barrier
-  }
 }
 
 /// Rows of a left operand [m, k]: packed by the calling thread where there are enough of them,

@@ -85,9 +85,9 @@ class Backward {
 
   void run() {
     const auto reserve = [&] { LeftRows<W>::reserve(batch_, std::max(width_, 4 * cells_)); };
-    run_team(team_for(f_), reserve, [&](int thread, int team) {
+    run_sequence(team_for(f_), reserve, [&](const TeamThread& thread) {
       visit_bool(f_.rule.hard, [&]<bool hard>(std::bool_constant<hard>) {
-        for (int64_t n = f_.steps() - 1; n >= 0; --n) step<hard>(n, thread, team);
+        for (int64_t n = f_.steps() - 1; n >= 0; --n) step<hard>(n, thread);
       });
     });
   }
@@ -105,21 +105,21 @@ class Backward {
   }
 
   template <bool hard>
-  void step(int64_t n, int thread, int team) const {
+  void step(int64_t n, const TeamThread& thread) const {
     const int64_t t = f_.step(n), m = active_.rows(t);
-    const Range cells = share<W>(cells_, thread, team);
-    const Range out = share<W>(width_, thread, team);
+    const Range cells = share<W>(cells_, thread);
+    const Range out = share<W>(width_, thread);
     W* dsums = sums(n, t);
     // Without a projection a thread's outputs are its cells, and dout_ is written in their place.
     W* const dhidden = projects_ ? dhidden_ : dout_;
     for (int64_t b = 0; b < batch_; ++b) arrive(t, b, out, dhidden);
     if (projects_) {
-      meet(team);
+      thread.meet();
       const LeftRows<W> rows(m, width_, dhidden, width_);
       projection_.multiply(rows, cells, W(0), dout_ + cells.begin, cells_);
     }
     for (int64_t b = 0; b < batch_; ++b) row<hard>(t, b, dsums, cells);
-    meet(team);
+    thread.meet();
     W* dh = s_.dh.data<W>();
     if (f_.layout) {
       add_sparse(t, dh);

@@ -1,55 +1,53 @@
 #pragma once
 /** @file Splitting loops over the cores.
  *
- *  Every parallel region has all threads or one. The OpenMP runtime ends threads that a smaller
- * team leaves over and makes them anew for the next; that costs more than letting some of them
- * wait.
+ *  Every region has all threads or one: another number would make a new team.
  *
- *  No exception may leave a region: what can throw in one, as all that needs memory can, does so
- *  under a Failure, which is thrown behind it. */
-#include <bs/lib/failure.h>
-#include <omp.h>
+ *  What throws in a region, as all that needs memory can, is thrown again behind it. */
+#include <bs/lib/team.h>
+#include <bs/lib/threads.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 namespace bs::cpu {
+
+/** @brief All threads, but one inside of a region. */
+inline int whole_team() { return in_team() ? 1 : threads(); }
 
 /** @brief Calls `body(begin, end)` on disjoint ranges that cover [0, n), in parallel when there are
  *  at least two pieces of `grain` items. Every item is computed the same way whatever the split. */
 template <class Body>
 void parallel_for(int64_t n, int64_t grain, Body&& body) {
-  const int64_t pieces = std::min<int64_t>(omp_get_max_threads(), n / std::max<int64_t>(grain, 1));
-  if (pieces <= 1 || omp_in_parallel()) {
+  const int team = whole_team();
+  const int64_t pieces = std::min<int64_t>(team, n / std::max<int64_t>(grain, 1));
+  if (pieces <= 1) {
     if (n > 0) body(int64_t{0}, n);
     return;
   }
-  Failure failure;
-#pragma omp parallel for schedule(static) num_threads(omp_get_max_threads())
-  for (int64_t p = 0; p < pieces; ++p)
-    failure.guard([&] { body(n * p / pieces, n * (p + 1) / pieces); });
-  failure.rethrow();
+  run_team(team, [&](const TeamThread& thread) {
+    const int64_t p = thread.number();
+    if (p < pieces) body(n * p / pieces, n * (p + 1) / pieces);
+  });
 }
 
 /** @brief All threads where `work` units pay for waking a quarter of them, and at least two;
- * `enough` units pay for one. Otherwise 1, as inside another parallel region. */
+ * `enough` units pay for one. Otherwise 1, as inside another region. */
 inline int team_size(double work, double enough) {
-  const int most = omp_get_max_threads();
-  return omp_in_parallel() || work < enough * std::max(2, most / 4) ? 1 : most;
+  const int most = whole_team();
+  return work < enough * std::max(2, most / 4) ? 1 : most;
 }
 
-/** @brief Calls `body(i)` for each i in [0, n) on `team` threads, which take one item after the
- *  other: for items of unequal cost. */
-template <class Body>
-void parallel_each(int64_t n, int team, Body&& body) {
-  if (team == 1) {  // a region of one thread would make every region in `body` a nested one
-    for (int64_t i = 0; i < n; ++i) body(i);
-    return;
-  }
-  Failure failure;
-#pragma omp parallel for schedule(dynamic) num_threads(team)
-  for (int64_t i = 0; i < n; ++i) failure.guard([&] { body(i); });
-  failure.rethrow();
+/** @brief As parallel_each, with `body(i, own)`: each thread begins with an object that `make`
+ * gives it. */
+template <class Make, class Body>
+void parallel_each_with(int64_t n, int team, Make&& make, Body&& body) {
+  std::atomic<int64_t> next = 0;
+  run_team(team, [&](const TeamThread&) {
+    auto own = make();
+    for (int64_t i; (i = next++) < n;) body(i, own);
+  });
 }
 
 /** @brief Items a thread should have at least for a cheap operation per item. */

@@ -27,8 +27,8 @@ class Backward {
 
   void run() {
     const auto reserve = [&] { LeftRows<W>::reserve(batch_, width()); };
-    run_team(team_for(f_, Cell::gates), reserve, [&](int thread, int team) {
-      for (int64_t n = f_.steps() - 1; n >= 0; --n) step(n, thread, team);
+    run_sequence(team_for(f_, Cell::gates), reserve, [&](const TeamThread& thread) {
+      for (int64_t n = f_.steps() - 1; n >= 0; --n) step(n, thread);
     });
   }
 
@@ -48,9 +48,9 @@ class Backward {
     }
   }
 
-  void step(int64_t n, int thread, int team) const {
+  void step(int64_t n, const TeamThread& thread) const {
     const int64_t t = f_.step(n);
-    const Range cells = share<W>(cells_, thread, team);
+    const Range cells = share<W>(cells_, thread);
     W* d = sums(n, t);
     W* dh = s_.dh.data<W>();
     for (int64_t b = 0; b < batch_; ++b) {
@@ -65,7 +65,7 @@ class Backward {
         clear(t, b, cells, d);
       }
     }
-    meet(team);
+    thread.meet();
     const LeftRows<W> rows(active_.rows(t), width(), d, width());
     recurrent_.multiply(rows, cells, W(1), dh + cells.begin, cells_);
   }

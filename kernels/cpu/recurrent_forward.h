@@ -34,8 +34,8 @@ class Forward {
 
   void run() {
     const auto reserve = [&] { LeftRows<W>::reserve(batch_, cells_); };
-    run_team(team_for(s_, Cell::gates), reserve, [&](int thread, int team) {
-      for (int64_t n = 0; n < s_.steps(); ++n) step(n, thread, team);
+    run_sequence(team_for(s_, Cell::gates), reserve, [&](const TeamThread& thread) {
+      for (int64_t n = 0; n < s_.steps(); ++n) step(n, thread);
     });
   }
 
@@ -51,9 +51,9 @@ class Forward {
     }
   }
 
-  void step(int64_t n, int thread, int team) const {
+  void step(int64_t n, const TeamThread& thread) const {
     const int64_t t = s_.step(n);
-    const Range cells = share<W>(cells_, thread, team);
+    const Range cells = share<W>(cells_, thread);
     const W* before = state(n, s_.before(t));
     W* after = state(n + 1, s_.after(t));
     const LeftRows<W> rows(active_.rows(t), cells_, before, cells_);
@@ -72,7 +72,7 @@ class Forward {
         widen(cells.size(), stored, after + at);
       }
     }
-    meet(team);
+    thread.meet();
   }
 
   void row(int64_t t, int64_t b, Range r, const W* before, W* after) const {

@@ -210,22 +210,18 @@ struct Forward {
   /// `tasks` parts of all heads, each of which has `parts`.
   template <int Side>
   void all_parts(int64_t tasks, int64_t parts) const {
-    Failure failure;
-#pragma omp parallel if (tasks > 1 && !omp_in_parallel())
-    {
-      std::optional<Workspace<W, T>> work;
-      failure.guard([&] { work.emplace(Workspace<W, T>{{p, k, v}, {}, {}}); });
-#pragma omp for schedule(dynamic, 1)
-      for (int64_t t = 0; t < tasks; ++t)
-        failure.guard([&] { part_of_head<Side>(t, parts, *work); });
-    }
-    failure.rethrow();
+    parallel_each_with(
+        tasks, tasks > 1 ? whole_team() : 1,
+        [&] {
+          return Workspace<W, T>{{p, k, v}, {}, {}};
+        },
+        [&](int64_t t, Workspace<W, T>& work) { part_of_head<Side>(t, parts, work); });
   }
 
   void run() const {
     const int64_t strips = p.query_strips();
     // Parts of a head pack its keys anew, so heads are divided only where cores would stand idle.
-    const int64_t wanted = 4 * omp_get_max_threads();
+    const int64_t wanted = 4 * threads();
     const int64_t parts = std::clamp<int64_t>(ceil_div(wanted, p.batch * p.heads), 1, strips);
     with_side<W>(p.side, [&](auto side) { all_parts<side>(p.batch * p.heads * parts, parts); });
   }

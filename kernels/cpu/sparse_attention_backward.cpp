@@ -232,21 +232,21 @@ struct Backward {
   void run() const {
     const int64_t kv_heads = p.heads / p.group;
     const int64_t items = p.batch * kv_heads;
-    const int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+    const int64_t threads = whole_team();
     with_side<W>(p.side, [&](auto side) {
       if (whole_heads_are_faster(items, threads)) {
-        for_each(items, 1, [&](int64_t i, Workspace<W>& work) {
+        for_each(items, [&](int64_t i, Workspace<W>& work) {
           whole_head<side>(i / kv_heads, i % kv_heads, work);
         });
         return;
       }
       const int64_t key_strips = p.key_strips();
-      for_each(items * key_strips, 2, [&](int64_t i, Workspace<W>& work) {
+      for_each(items * key_strips, [&](int64_t i, Workspace<W>& work) {
         const int64_t head = i / key_strips;
         key_strip<side>(head / kv_heads, head % kv_heads, i % key_strips * side, nullptr, work);
       });
       const int64_t query_strips = p.query_strips();
-      for_each(p.batch * p.heads * query_strips, 2, [&](int64_t i, Workspace<W>& work) {
+      for_each(p.batch * p.heads * query_strips, [&](int64_t i, Workspace<W>& work) {
         const int64_t head = i / query_strips;
         query_strip<side>(head / p.heads, head % p.heads, p.query_from() + i % query_strips * side,
                           work);
@@ -260,16 +260,11 @@ struct Backward {
     return 5 * ceil_div(items, threads) * threads <= 7 * items;
   }
 
+  /// Calls body(i, workspace of the thread) for each i in [0, n).
   template <class Body>
-  static void for_each(int64_t n, int64_t grain, Body&& body) {
-    Failure failure;
-#pragma omp parallel if (n > 1 && !omp_in_parallel())
-    {
-      Workspace<W> work;
-#pragma omp for schedule(dynamic, grain)
-      for (int64_t i = 0; i < n; ++i) failure.guard([&] { body(i, work); });
-    }
-    failure.rethrow();
+  static void for_each(int64_t n, Body&& body) {
+    parallel_each_with(
+        n, n > 1 ? whole_team() : 1, [] { return Workspace<W>(); }, body);
   }
 
   /// Gradients of scores, summed over the `batches` and `heads` that share them: `use(entry, head,
@@ -278,7 +273,7 @@ struct Backward {
   void sum_scores(int64_t batches, int64_t heads, Use&& use) const {
     const int64_t strips = p.query_strips();
     with_side<W>(p.side, [&](auto side) {
-      for_each(batches * heads * strips, 1, [&](int64_t item, Workspace<W>& work) {
+      for_each(batches * heads * strips, [&](int64_t item, Workspace<W>& work) {
         const int64_t strip = item % strips, of_batch = item / strips / heads;
         const int64_t of_head = item / strips % heads, query = p.query_from() + strip * side;
         for (int64_t b = of_batch; b < p.batch; b += batches)

@@ -3,12 +3,12 @@
 #include <bs/kernels/block_sparse_conv2d.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/kernels/block_sparse_conv2d_reference.h>
 #include <bs/tests/kernels/conv2d_reference.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <limits>
@@ -266,11 +266,11 @@ TEST_CASE("block_sparse_conv2d: the same bits each time, for any number of threa
     return std::vector{y, block_sparse_conv2d_backward_x(y, w, {3, 3}, shape, o),
                        block_sparse_conv2d_backward_w(x, y, w.layout, {3, 3}, o)};
   };
-  const int threads = omp_get_max_threads();
+  const int team = threads();
   const std::vector<Tensor> before = all(), again = all();
-  omp_set_num_threads(threads == 1 ? 3 : 1);
+  set_threads(team == 1 ? 3 : 1);
   const std::vector<Tensor> after = all();
-  omp_set_num_threads(threads);
+  set_threads(team);
   for (size_t i = 0; i < before.size(); ++i) {
     CHECK(same_bits(before[i], again[i]));
     CHECK(same_bits(before[i], after[i]));

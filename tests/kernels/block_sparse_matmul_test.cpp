@@ -1,10 +1,10 @@
 #include <bs/autograd/block_sparse_matmul.h>
 #include <bs/kernels/block_sparse_matmul.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <bs/tests/support/sparse_case.h>
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <random>
 
@@ -244,15 +244,15 @@ TEST_CASE("block-sparse products: the same bits from any number of threads") {
                        random_reference(mask.values({3}), 13).tensor(f32, test_device())};
   const Tensor x = random_reference({3, 192, 150}, 14).tensor(f32, test_device());
   const Tensor y = random_reference({3, 256, 150}, 15).tensor(f32, test_device());
-  const int before = omp_get_max_threads();
+  const int before = threads();
   std::vector<std::vector<double>> runs;
   for (int threads : {1, 2, 5}) {
-    omp_set_num_threads(threads);
+    set_threads(threads);
     runs.push_back(Reference::of(dsd(s, x)).values);
     runs.push_back(Reference::of(sdd(y, x, s.layout, {.b = true}).values).values);
     runs.push_back(Reference::of(dsd_backward_s(y, x, s.layout, mask.values())).values);
   }
-  omp_set_num_threads(before);
+  set_threads(before);
   for (size_t i = 3; i < runs.size(); ++i) CHECK(runs[i] == runs[i % 3]);
 }
 

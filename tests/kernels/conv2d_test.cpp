@@ -3,11 +3,11 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/conv2d_direct.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/kernels/conv2d_reference.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -197,11 +197,11 @@ TEST_CASE("conv2d of few channels in batches: results of any number of threads")
     const Tensor y = conv2d(x, w);
     return std::vector{y, conv2d_backward_x(y, w, x.shape()), conv2d_backward_w(x, y, w.shape())};
   };
-  const int threads = omp_get_max_threads();
+  const int team = threads();
   const std::vector<Tensor> before = all();
-  omp_set_num_threads(threads == 1 ? 3 : 1);
+  set_threads(team == 1 ? 3 : 1);
   const std::vector<Tensor> after = all();
-  omp_set_num_threads(threads);
+  set_threads(team);
   for (size_t i = 0; i < before.size(); ++i) CHECK(same_bits(before[i], after[i]));
 }
 
@@ -320,16 +320,16 @@ TEST_CASE("conv2d: same padding, and results of any number of threads") {
   CHECK(same_bits(conv2d(x, w, {.same = true}), conv2d(x, w, {.padding = {1, 2, 1, 1}})));
   const Tensor large = random_reference({2, 20, 40, 40}, 3).tensor(f32, test_device());
   const Tensor filter = random_reference({40, 20, 3, 3}, 4).tensor(f32, test_device());
-  const int threads = omp_get_max_threads();
+  const int team = threads();
   const auto all = [&] {
     const Tensor y = conv2d(large, filter);
     return std::vector{y, conv2d_backward_x(y, filter, large.shape()),
                        conv2d_backward_w(large, y, filter.shape())};
   };
   const std::vector<Tensor> before = all();
-  omp_set_num_threads(threads == 1 ? 3 : 1);
+  set_threads(team == 1 ? 3 : 1);
   const std::vector<Tensor> after = all();
-  omp_set_num_threads(threads);
+  set_threads(team);
   for (size_t i = 0; i < before.size(); ++i) CHECK(same_bits(before[i], after[i]));
 }
 

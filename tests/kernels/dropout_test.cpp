@@ -2,10 +2,10 @@
 #include <bs/kernels/dropout.h>
 #include <bs/kernels/fill.h>
 #include <bs/lib/philox.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <limits>
 
@@ -63,10 +63,10 @@ TEST_CASE("dropout gives the same elements for any dtype, view and number of thr
   const Reference r = random_reference({70, 1100}, 1);
   const RandomState state{3, 9};
   const Reference expected = Reference::of(dropout(r.tensor(f32, test_device()), 0.3, state));
-  const int threads = omp_get_max_threads();
-  omp_set_num_threads(threads == 1 ? 3 : 1);
+  const int before = threads();
+  set_threads(before == 1 ? 3 : 1);
   CHECK(Reference::of(dropout(r.tensor(f32, test_device()), 0.3, state)).values == expected.values);
-  omp_set_num_threads(threads);
+  set_threads(before);
   for (DType dtype : {f64, f16, bf16}) {
     const Reference y = Reference::of(dropout(r.tensor(dtype, test_device()), 0.3, state));
     size_t differ = 0;

@@ -1,9 +1,9 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/grad_norm.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
-#include <omp.h>
 
 using namespace bs;
 using namespace bs::test;
@@ -39,10 +39,10 @@ TEST_CASE("grad_norm is the norm of all elements") {
   CHECK(norm.device() == test_device());
   const double expected = naive_norm(gradients);
   CHECK(std::abs(norm.item() - expected) <= 1e-12 * expected);
-  const int threads = omp_get_max_threads();
-  omp_set_num_threads(threads == 1 ? 3 : 1);
+  const int before = threads();
+  set_threads(before == 1 ? 3 : 1);
   CHECK(grad_norm(gradients).item() == norm.item());
-  omp_set_num_threads(threads);
+  set_threads(before);
   CHECK(grad_norm({}).item() == 0);
   CHECK(grad_norm(std::vector{full({3}, 1e30, f32, test_device())}).item() ==
         doctest::Approx(std::sqrt(3) * 1e30));

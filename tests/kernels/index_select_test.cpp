@@ -1,10 +1,10 @@
 #include <bs/autograd/index_select.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/index_select.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
-#include <omp.h>
 
 using namespace bs;
 using namespace bs::test;
@@ -115,10 +115,10 @@ TEST_CASE("index_select_backward sums rows of any number of positions") {
     const double sums = 1700 * epsilon(dtype == f64 ? f64 : f32) * 100;
     check_close("index_select_backward " + to_string(dtype), dx, expected,
                 sums + epsilon(dtype) * largest(expected));
-    const int threads = omp_get_max_threads();
-    omp_set_num_threads(threads == 1 ? 3 : 1);
+    const int before = threads();
+    set_threads(before == 1 ? 3 : 1);
     CHECK(backward().values == dx.values);
-    omp_set_num_threads(threads);
+    set_threads(before);
   }
 }
 

@@ -5,13 +5,12 @@
 #include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/random.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/kernels/golden/kron.h>
 #include <bs/tests/support/activated.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
-
-#include <omp.h>
 
 #include <cmath>
 #include <limits>
@@ -363,7 +362,7 @@ TEST_CASE("kron_matmul: factors beyond a tile, several passes, kept prefixes") {
 }
 
 TEST_CASE("kron_matmul: the same bits for any number of threads") {
-  const int threads = omp_get_max_threads();
+  const int before = threads();
   // Many tiles of a pass; several passes, with chunks of the inner extent; one factor.
   const std::vector<std::pair<Extents, int64_t>> cases = {
       {{{8, 8}, {8, 8}, {8, 8}}, 300},
@@ -380,10 +379,10 @@ TEST_CASE("kron_matmul: the same bits for any number of threads") {
       const Tensor x = random_reference({rows, in}, 8).tensor(dtype, test_device());
       const Tensor dy = random_reference({rows, out}, 9).tensor(dtype, test_device());
       const auto run = [&](int team) {
-        omp_set_num_threads(team);
+        set_threads(team);
         const KronResult result = kron_matmul_kept(x, factors);
         const KronGrads grads = kron_matmul_backward(x, factors, result, dy);
-        omp_set_num_threads(threads);
+        set_threads(before);
         std::vector<Tensor> all = {result.y, grads.x};
         all.insert(all.end(), grads.factors.begin(), grads.factors.end());
         return all;

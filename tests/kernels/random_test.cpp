@@ -1,9 +1,9 @@
 #include <bs/kernels/random.h>
 #include <bs/lib/philox.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <functional>
@@ -147,10 +147,10 @@ TEST_CASE("random numbers depend on the seed, the operation and the index alone"
   Generator b(42);
   for (DType dtype : floating) {
     const auto whole = values(randn({100007}, dtype, test_device(), a));
-    const int threads = omp_get_max_threads();
-    omp_set_num_threads(threads == 1 ? 3 : 1);
+    const int team = threads();
+    set_threads(team == 1 ? 3 : 1);
     CHECK(values(randn({100007}, dtype, test_device(), b)) == whole);
-    omp_set_num_threads(threads);
+    set_threads(team);
     const RandomState before = a.state();
     const auto first = values(rand({5000}, dtype, test_device(), a));
     const auto next = values(rand({5000}, dtype, test_device(), a));

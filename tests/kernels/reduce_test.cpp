@@ -3,10 +3,10 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/reduce.h>
 #include <bs/lib/memory.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <limits>
 
@@ -351,7 +351,7 @@ TEST_CASE("sum_to undoes a broadcast") {
 }
 
 TEST_CASE("reductions give the same bits for any number of threads") {
-  const int threads = omp_get_max_threads();
+  const int before = threads();
   for (const DType dtype : {f32, bf16, f64})
     for (const auto& [shape, axes] : std::vector<Case>{{{3000, 130}, {0}},
                                                        {{40, 20000}, {1}},
@@ -361,10 +361,10 @@ TEST_CASE("reductions give the same bits for any number of threads") {
       const Tensor x = random_reference(shape, 8).tensor(dtype, test_device());
       const Reference sums = Reference::of(sum(x, axes));
       const Reference variances = Reference::of(var(x, axes));
-      omp_set_num_threads(threads == 1 ? 3 : 1);
+      set_threads(before == 1 ? 3 : 1);
       CHECK(Reference::of(sum(x, axes)).values == sums.values);
       CHECK(Reference::of(var(x, axes)).values == variances.values);
-      omp_set_num_threads(threads);
+      set_threads(before);
     }
 }
 

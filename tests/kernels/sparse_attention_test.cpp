@@ -2,10 +2,10 @@
 #include <bs/kernels/copy.h>
 #include <bs/lib/memory.h>
 #include <bs/lib/patterns.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/kernels/sparse_attention_reference.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
-#include <omp.h>
 
 #include <limits>
 #include <random>
@@ -311,10 +311,10 @@ TEST_CASE("sparse_attention: the number of threads changes no bit") {
   const auto layout = random_layout(3, 6, 6, 16, .6, 23);
   const Tensor q = coarse({1, 3, 96, 24}, 1, f32), k = coarse({1, 3, 96, 24}, 2, f32);
   const Tensor v = coarse({1, 3, 96, 24}, 3, f32), dout = coarse({1, 3, 96, 24}, 4, f32);
-  const int before = omp_get_max_threads();
+  const int before = threads();
   std::vector<std::vector<double>> seen;
   for (const int threads : {1, 2, 3, 7}) {
-    omp_set_num_threads(threads);
+    set_threads(threads);
     const auto r = sparse_attention(q, k, v, layout, {.causal = true});
     const auto g = sparse_attention_backward(q, k, v, r, dout, layout, {.causal = true});
     std::vector<double> all = values(r.out);
@@ -322,7 +322,7 @@ TEST_CASE("sparse_attention: the number of threads changes no bit") {
       for (double x : values(t)) all.push_back(std::isinf(x) ? 0 : x);
     seen.push_back(all);
   }
-  omp_set_num_threads(before);
+  set_threads(before);
   for (const auto& other : seen) CHECK(other == seen.front());
 }
 

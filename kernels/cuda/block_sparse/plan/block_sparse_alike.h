@@ -2,6 +2,7 @@
 /** @file Chooses block rows that have most columns in common: strips and items of such rows read
  *  less of the other operand. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_bits.h>
+#include <bs/lib/threads.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +11,12 @@
 
 namespace bs::cuda {
 
-/// Fewer blocks than this take a core .5 ms at most: waking threads may take as long.
-inline constexpr int64_t least_shared = 8192;
+/** @brief Threads that compare the rows of so many windows. Fewer blocks than this take a core .5
+ * ms at most: waking threads may take as long. */
+inline int team_for(size_t windows, int64_t blocks) {
+  constexpr int64_t least_shared = 8192;
+  return windows > 1 && blocks >= least_shared ? threads() : 1;
+}
 
 /** @brief `most` block rows at most, as the set of rows that each column has. */
 template <int most>

@@ -1,6 +1,6 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_alike.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
-#include <bs/lib/failure.h>
+#include <bs/lib/team.h>
 
 #include <algorithm>
 #include <span>
@@ -138,28 +138,22 @@ RowGroups group_rows(const Layout& layout, bool transposed, int side) {
   const std::vector<Window> windows = windows_of(from.heads, strips, most);
   RowGroups groups{.side = side};
   groups.rows.resize(static_cast<size_t>(from.heads) * static_cast<size_t>(strips * side));
-  int64_t entries = 0, neighbours = 0, longest = 0;
-  Failure failure;
-#pragma omp parallel for schedule(dynamic) reduction(+ : entries, neighbours) \
-    reduction(max : longest) if (windows.size() > 1 && layout.nnz() >= least_shared)
-  for (size_t i = 0; i < windows.size(); ++i) {
-    const int64_t first = int64_t{windows[i].head} * strips + windows[i].begin;
-    int32_t* const to = groups.rows.data() + first * side;
-    RowGroups found;
-    failure.guard([&] {
-      found = block == 16   ? Grouper<most_height / 16>(from, side, windows[i]).group(to)
-              : block == 32 ? Grouper<most_height / 32>(from, side, windows[i]).group(to)
-                            : Grouper<most_height / 64>(from, side, windows[i]).group(to);
-    });
-    entries += found.entries;
-    neighbours += found.neighbours;
-    longest = std::max(longest, found.longest);
+  std::vector<RowGroups> parts(windows.size());
+  parallel_each(std::ssize(windows), team_for(windows.size(), layout.nnz()), [&](int64_t number) {
+    const Window& window = windows[static_cast<size_t>(number)];
+    int32_t* const to = groups.rows.data() + (int64_t{window.head} * strips + window.begin) * side;
+    parts[static_cast<size_t>(number)] =
+        block == 16   ? Grouper<most_height / 16>(from, side, window).group(to)
+        : block == 32 ? Grouper<most_height / 32>(from, side, window).group(to)
+                      : Grouper<most_height / 64>(from, side, window).group(to);
+  });
+  for (const RowGroups& part : parts) {
+    groups.entries += part.entries;
+    groups.neighbours += part.neighbours;
+    groups.longest = std::max(groups.longest, part.longest);
   }
-  failure.rethrow();
-  groups.entries = std::min(entries, neighbours);
-  groups.neighbours = neighbours;
-  groups.longest = longest;
-  if (entries >= neighbours) groups.rows.clear();
+  if (groups.entries >= groups.neighbours) groups.rows.clear();
+  groups.entries = std::min(groups.entries, groups.neighbours);
   return groups;
 }
 

@@ -1,7 +1,7 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_alike.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_gather.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
-#include <bs/lib/failure.h>
+#include <bs/lib/team.h>
 
 #include <algorithm>
 #include <array>
@@ -252,16 +252,13 @@ std::optional<GatheredStrips> gather(const Layout& layout, bool transposed, int 
       windows_of(from, block, std::clamp(window / block, 1, most_cols));
   std::vector<GatheredStrips> parts(windows.size());
   Spending spending(limits, rows / block, columns / block, layout.nnz());
-  Failure failure;
-#pragma omp parallel for schedule(dynamic) if (windows.size() > 1 && layout.nnz() >= least_shared)
-  for (size_t i = 0; i < windows.size(); ++i)
-    failure.guard([&] {
-      Gatherer gatherer(rows / block, columns / block, spending);
-      if (block == 16) gatherer.empty(Remaining<most_height / 16>(from, windows[i]), parts[i]);
-      if (block == 32) gatherer.empty(Remaining<most_height / 32>(from, windows[i]), parts[i]);
-      if (block == 64) gatherer.empty(Remaining<most_height / 64>(from, windows[i]), parts[i]);
-    });
-  failure.rethrow();
+  parallel_each(std::ssize(windows), team_for(windows.size(), layout.nnz()), [&](int64_t window) {
+    const auto i = static_cast<size_t>(window);
+    Gatherer gatherer(rows / block, columns / block, spending);
+    if (block == 16) gatherer.empty(Remaining<most_height / 16>(from, windows[i]), parts[i]);
+    if (block == 32) gatherer.empty(Remaining<most_height / 32>(from, windows[i]), parts[i]);
+    if (block == 64) gatherer.empty(Remaining<most_height / 64>(from, windows[i]), parts[i]);
+  });
   if (spending.is_over()) return {};
   GatheredStrips out;
   if (parts.size() == 1) {

@@ -100,16 +100,6 @@ Tensor table_gradient(const Tensor& diagonals, const Tensor& table, const Layout
 
 }  // namespace
 
-bool is_plain(const Tensor& q, const Tensor& v, const Layout& layout,
-              const SparseAttentionOptions& o) {
-  const bool scores = o.softcap == 0 && !o.mask.defined() && !o.packed_mask.defined() &&
-                      !o.bias.defined() && !o.relative_bias.defined() &&
-                      !o.alibi_slopes.defined() && !o.sinks.defined() && o.dropout == 0;
-  const bool places = o.first_query.value_or(0) == 0 && o.query_starts.empty();
-  const bool heads = q.size(3) == v.size(3) && (layout.heads() == 1 || layout.heads() == q.size(1));
-  return scores && places && heads;
-}
-
 SparseAttentionResult sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                        const LayoutPtr& layout,
                                        const SparseAttentionOptions& options) {

@@ -105,11 +105,6 @@ Tensor sparse_attention_qkv_backward(const Tensor& qkv, int heads,
                                      const LayoutPtr& layout,
                                      const SparseAttentionOptions& options = {});
 
-/** @brief Whether a problem has no more than scale, causal, an offset, windows, a key-padding mask
- *  and shared keys and values: what kernels for the simple case ask before they take over. */
-bool is_plain(const Tensor& q, const Tensor& v, const Layout& layout,
-              const SparseAttentionOptions& options);
-
 /// `scale` in the options is the factor itself. Tensors may be views with a dense last axis; lse,
 /// the padding mask and tables are dense, and tables of lse's dtype; masks and biases have a stride
 /// of 0 where they are shared. Of gradients: `dbias`, where defined, holds zeros of lse's dtype to

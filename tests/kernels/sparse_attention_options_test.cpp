@@ -162,6 +162,36 @@ TEST_CASE("sparse_attention: bounds of rows within large blocks") {
     }
 }
 
+TEST_CASE("sparse_attention: terms of scores within large blocks") {
+  // On Hopper these run on wgmma, each with bounds of several kinds.
+  struct Bounds {
+    int64_t queries, keys, offset;
+    std::optional<int64_t> before;
+    bool causal, padded;
+  };
+  const std::vector<Bounds> all = {{256, 256, 0, {}, false, false},
+                                   {256, 256, 0, {}, true, false},
+                                   {150, 201, 50, 60, true, false},
+                                   {201, 150, -30, {}, true, true}};
+  unsigned seed = 0;
+  for (const int block : {16, 32, 64, 128})
+    for (const int64_t dim : {64, 128})
+      for (const Bounds& b : all) {
+        const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+        AttentionRules r{
+            some_blocks(seed % 2 ? 2 : 1, blocks(b.queries), blocks(b.keys), block, .7, seed)};
+        r.plain.causal = b.causal;
+        r.plain.offset = b.offset;
+        r.plain.window_before = b.before;
+        if (b.padded) r.keep = random_mask({1, b.keys}, seed);
+        r.sinks = 3;
+        const DType dtype = seed % 3 == 0 ? f16 : bf16;
+        check(format("terms {}", seed), {1, 2, seed % 4 < 2 ? 2 : 1, b.queries, b.keys, dim, dim},
+              r, {{2}}, {dtype});
+        ++seed;
+      }
+}
+
 TEST_CASE("sparse_attention: some rows of a layout") {
   for (const int64_t first : {0, 5, 13, 31}) {
     AttentionRules r{some_blocks(2, 4, 4, 8, .8, 7), causal()};
@@ -289,23 +319,6 @@ TEST_CASE("sparse_attention: all options at once") {
   check("everything", {2, 2, 1, 41, 46, 16, 24}, r, {{2, 1, 41, 46}, {2, 9}, {2}});
   r.layout = all_blocks(1, 1, 64);
   check("everything, whole tiles", {2, 2, 1, 41, 46, 16, 24}, r, {{2, 1, 41, 46}, {2, 9}, {2}});
-}
-
-TEST_CASE("sparse_attention: which problems are plain") {
-  const auto layout = all_blocks(3, 3, 8);
-  const Tensor x = Tensor::empty({2, 2, 24, 8}, f32);
-  CHECK(is_plain(x, x, *layout, {}));
-  CHECK(is_plain(x, x, *layout, {.scale = 2, .causal = true}));
-  SparseAttentionOptions o;
-  o.sinks = Tensor::empty({2}, f32);
-  CHECK_FALSE(is_plain(x, x, *layout, o));
-  CHECK(is_plain(x.slice(2, 0, 20), x, *layout, {}));
-  SparseAttentionOptions window = causal(1);
-  window.window_before = 5;
-  CHECK(is_plain(x, x, *layout, window));
-  window.first_query = 8;
-  CHECK_FALSE(is_plain(x.slice(2, 0, 8), x, *layout, window));
-  CHECK_FALSE(is_plain(x, Tensor::empty({2, 2, 24, 16}, f32), *layout, {}));
 }
 
 TEST_CASE("sparse_attention refuses options that do not fit") {

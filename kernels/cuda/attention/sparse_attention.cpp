@@ -241,11 +241,12 @@ void launch_scores(const Problem& p, const SparseAttentionGradients& gradients, 
   }
 }
 
-/// Whether the kernels on wgmma may take it. Their lists are made on the host, which does not wait
-/// for a pattern that was made on the device.
+/// Whether its shape is one for the kernels on wgmma. Their lists are made on the host, which does
+/// not wait for a pattern that was made on the device.
 bool is_simple(const Tensor& q, const Tensor& v, const Layout& layout,
                const SparseAttentionOptions& options) {
-  return layout.on_host() && is_plain(q, v, layout, options);
+  const bool shared = layout.heads() == 1 || layout.heads() == q.size(1);
+  return layout.on_host() && shared && q.size(3) == v.size(3) && *options.first_query == 0;
 }
 
 /// Whether queries see by other bounds than the diagonal, or lengths end within blocks.
@@ -253,6 +254,10 @@ bool is_banded(const Tensor& q, const Tensor& k, const Layout& layout,
                const SparseAttentionOptions& options) {
   return q.size(2) != layout.height() || k.size(2) != layout.width() || options.offset != 0 ||
          options.window_before || options.window_after;
+}
+
+AttentionTraits traits_of(const Problem& p, bool banded) {
+  return {banded, p.rules | (p.scores.sinks ? unsigned{device::rule_sinks} : 0)};
 }
 
 /// Whether tiles of `side` keys may have keys that a query of theirs does not see.
@@ -270,16 +275,16 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
   // As in the backward: values that are hidden inside a tile are multiplied by zero. Where a result
   // is not finite, the portable kernel computes all anew.
   Tensor said;
+  const Problem p = problem_of(q, k, v, layout, options);
   const bool banded = is_banded(q, k, layout, options);
   if (is_simple(q, v, layout, options)) {
     const WarpgroupForward kernel =
-        warpgroup_forward_for(queries, keys, values, layout, out, banded);
+        warpgroup_forward_for(queries, keys, values, layout, out, traits_of(p, banded));
     if (kernel.dim > 0)
       said = launch_warpgroup_forward(kernel, queries, keys, values, layout, out, lse, options,
                                       stream);
     if (said.defined() && !hides(layout, kernel.cols, banded, options)) return;
   }
-  const Problem p = problem_of(q, k, v, layout, options);
   const Forward arguments{.problem = p.shape,
                           .scores = p.scores,
                           .rows = rows_of(layout.view(q.device())),
@@ -322,11 +327,11 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
   // The kernels on wgmma multiply what is hidden in a tile by zero. So they say whether anything
   // that they met is not finite, and then the portable kernels compute it all anew.
   const bool banded = is_banded(q, k, layout, options);
-  const Tensor said =
-      is_simple(q, v, layout, options)
-          ? sparse_attention_warpgroup_backward(queries, keys, values, forward, douts, layout,
-                                                gradients, log_sums, means, options, banded, stream)
-          : Tensor();
+  const Tensor said = is_simple(q, v, layout, options)
+                          ? sparse_attention_warpgroup_backward(
+                                queries, keys, values, forward, douts, layout, gradients, log_sums,
+                                means, options, traits_of(p, banded), stream)
+                          : Tensor();
   const int* const asked = said.defined() ? said.data<int32_t>() : nullptr;
   if (asked && !hides(layout, 64, banded, options)) return;
   if (!asked) launch_numbers(q.dtype(), q.size(0) * q.size(1) * q.size(2), arguments, stream);

@@ -1,5 +1,7 @@
 #pragma once
 /** @file Which kernels compute the gradients of attention: a pure function of the problem. */
+#include <bs/kernels/cuda/attention/sparse_attention_plan.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -10,6 +12,7 @@ struct AttentionBackwardProblem {
   int element = 2;                                            ///< bytes
   int capability = 0, shared_bytes = 0, multiprocessors = 0;  ///< of the GPU; a CTA's most
   int block = 0, head_dim = 0;
+  AttentionTraits traits = {};
   int64_t kv_heads = 0;     ///< over the batch
   int64_t head_blocks = 0;  ///< kept by all heads that share one of k and v, of the fullest one
 };
@@ -45,7 +48,7 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   plan.kv_heads = p.kv_heads;
   plan.dim = p.head_dim <= 64 ? 64 : 128;
   const bool fits = p.element == 2 && p.capability == 90 && p.head_dim <= 128 &&
-                    p.head_dim % 8 == 0 && p.block >= 16;
+                    p.head_dim % 8 == 0 && p.block >= 16 && p.traits.known();
   if (!fits) return plan;
   // A warpgroup may pass over a stage while it keeps another: of a block of 128, with the first two
   // of three.

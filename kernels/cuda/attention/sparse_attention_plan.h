@@ -2,10 +2,22 @@
 /** @file Which kernel computes fused attention: pure functions of the problem and the GPU. */
 #include <bs/kernels/cuda/attention/sparse_attention_tiles.h>
 #include <bs/lib/dtype.h>
+#include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
 
 #include <compare>
 
 namespace bs::cuda {
+
+/** @brief What a problem has beside scale, diagonal and padding. */
+struct AttentionTraits {
+  bool banded = false;  ///< see WarpgroupForward
+  unsigned rules = 0;   ///< device::AttentionRule bits
+
+  /** @brief Whether kernels on wgmma know all of it. */
+  constexpr bool known() const {
+    return (rules & ~(device::warpgroup_attention_rules | device::rule_window)) == 0;
+  }
+};
 
 /** @brief What the choice depends on. */
 struct AttentionCase {
@@ -14,7 +26,7 @@ struct AttentionCase {
   int block = 0;
   int capability = 0;    ///< of the GPU, major * 10 + minor
   int shared_bytes = 0;  ///< that a CTA can have there
-  bool banded = false;   ///< see WarpgroupForward
+  AttentionTraits traits = {};
 };
 
 /** @brief A kernel of warpgroup_forward.cuh. */
@@ -26,6 +38,7 @@ struct WarpgroupForward {
   int slots = 0;        ///< tiles of keys or values in shared memory
   bool turns = false;   ///< warpgroups ask for products in turn
   bool banded = false;  ///< queries see keys within any bounds, and lengths end anywhere
+  unsigned rules = 0;   ///< of device::warpgroup_attention_rules
   auto operator<=>(const WarpgroupForward&) const =
       default;  // NOLINT(modernize-use-nullptr): its bug
 
@@ -41,12 +54,13 @@ struct WarpgroupForward {
  * portable kernel does. */
 constexpr WarpgroupForward warpgroup_forward(const AttentionCase& c) {
   const bool fits = (c.dtype == f16 || c.dtype == bf16) && c.capability == 90 && c.block >= 16 &&
-                    c.head_dim % 8 == 0 && c.head_dim <= 128;
+                    c.head_dim % 8 == 0 && c.head_dim <= 128 && c.traits.known();
   if (!fits) return {};
   WarpgroupForward k{.dtype = c.dtype, .dim = c.head_dim <= 64 ? 64 : 128, .block = c.block};
   k.slots = k.dim == 128 ? 6 : 12;
   k.turns = c.block == 128;
-  k.banded = c.banded;
+  k.banded = c.traits.banded;
+  k.rules = c.traits.rules & device::warpgroup_attention_rules;
   return k.shared_bytes() <= c.shared_bytes ? k : WarpgroupForward{};
 }
 

@@ -84,8 +84,9 @@ int window_of(const Tensor& k, int group, int batch_heads, Device device) {
 
 jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
   const std::string name =
-      format("attention_forward_{}_d{}_b{}_g{}_c{}_s{}{}{}", to_string(k.dtype), k.dim, k.block,
-             k.groups, k.cols, k.slots, k.turns ? "_turns" : "", k.banded ? "_band" : "");
+      format("attention_forward_{}_d{}_b{}_g{}_c{}_s{}{}{}{}", to_string(k.dtype), k.dim, k.block,
+             k.groups, k.cols, k.slots, k.turns ? "_turns" : "", k.banded ? "_band" : "",
+             k.rules != 0 ? format("_r{}", k.rules) : "");
   std::string code = "#include <bs/kernels/cuda/device/attention/warpgroup_forward.cuh>\n\n";
   code += "using namespace bs::cuda::device;\n";
   code += "namespace keys {\n" + warpgroup_mma(k.cols, k.dtype, true, true) + "}\n";
@@ -97,6 +98,7 @@ jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
       "  using ValueMma = values::Mma;\n"
       "  static constexpr int dim = {}, block = {}, groups = {}, cols = {}, slots = {};\n"
       "  static constexpr bool turns = {}, banded = {};\n"
+      "  static constexpr unsigned rules = {};\n"
       "};\n"
       "using Kernel = AttentionForwardKernel<Config>;\n"
       "static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n"
@@ -104,7 +106,7 @@ jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
       "    {}(const __grid_constant__ WarpgroupAttentionParams params) {\n"
       "  Kernel::run(params);\n}\n",
       device_type_name(k.dtype), k.dim, k.block, k.groups, k.cols, k.slots, k.turns, k.banded,
-      k.threads(), k.shared_bytes(), name);
+      k.rules, k.threads(), k.shared_bytes(), name);
   return {name, code, device_headers()};
 }
 
@@ -114,12 +116,13 @@ std::vector<WarpgroupForward> all_warpgroup_forward_kernels() {
     for (const int head_dim : {64, 128})
       for (const int block : {16, 32, 64, 128})
         for (const bool banded : {false, true})
-          all.push_back(warpgroup_forward({dtype, head_dim, block, 90, 227 * 1024, banded}));
+          all.push_back(warpgroup_forward({dtype, head_dim, block, 90, 227 * 1024, {banded}}));
   return all;
 }
 
 WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const Tensor& v,
-                                       const Layout& layout, const Tensor& out, bool banded) {
+                                       const Layout& layout, const Tensor& out,
+                                       const AttentionTraits& traits) {
   const DeviceProperties& gpu = device_properties(q.device());
   const int64_t tiles = (layout.height() + 63) / 64 * q.size(0) * q.size(1);
   const int64_t records = (layout.nnz() + tiles) * (layout.block() > 64 ? 2 : 1);
@@ -132,7 +135,7 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
                             .block = layout.block(),
                             .capability = gpu.capability,
                             .shared_bytes = gpu.shared_memory_optin,
-                            .banded = banded});
+                            .traits = traits});
 }
 
 Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
@@ -173,7 +176,8 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
       .keys = static_cast<int>(k.size(2)),
       .head_dim = static_cast<int>(q.size(3)),
       .scale = static_cast<float>(options.scale * 1.4426950408889634),
-      .reach = reach};
+      .reach = reach,
+      .terms = {.sinks = options.sinks.defined() ? options.sinks.data<float>() : nullptr}};
   const jit::Kernel& compiled =
       family->get(kernel, stream.device(), [&] { return warpgroup_forward_source(kernel); });
   const int ctas = std::min(params.items, device_properties(stream.device()).multiprocessors);

@@ -14,9 +14,10 @@ std::vector<WarpgroupForward> all_warpgroup_forward_kernels();
 
 /** @brief The kernel for these operands, or one of `dim` 0 where the portable kernel is to run: on
  * other GPUs, and for what the copy engine cannot address.
- *  @param[in] banded see WarpgroupForward */
+ */
 WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const Tensor& v,
-                                       const Layout& layout, const Tensor& out, bool banded);
+                                       const Layout& layout, const Tensor& out,
+                                       const AttentionTraits& traits);
 
 /** @brief Runs `kernel`. Rows of q, k, v and out begin at multiples of 16 bytes; `scale` in the
  * options is the factor itself.

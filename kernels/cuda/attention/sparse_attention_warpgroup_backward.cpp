@@ -56,6 +56,7 @@ struct Backward {
   const Layout& layout;
   const SparseAttentionGradients& gradients;
   const SparseAttentionOptions& options;
+  const AttentionTraits& traits;
   Stream stream;
 
   int group() const { return static_cast<int>(q.size(1) / k.size(1)); }
@@ -85,6 +86,7 @@ struct Backward {
             .multiprocessors = gpu.multiprocessors,
             .block = layout.block(),
             .head_dim = static_cast<int>(q.size(3)),
+            .traits = traits,
             .kv_heads = k.size(0) * k.size(1),
             .head_blocks = fullest};
   }
@@ -173,11 +175,12 @@ void launch_heads(device::WarpgroupKeyGradientParams& keys,
 }
 
 /// All heads, as many at a time as the plan says.
-void launch_passes(const Backward& b, const AttentionBackwardPlan& plan, bool banded,
+void launch_passes(const Backward& b, const AttentionBackwardPlan& plan,
                    device::WarpgroupKeyGradientParams& keys,
                    device::WarpgroupQueryGradientParams& queries) {
   const DType dtype = b.q.dtype();
   const int block = b.layout.block();
+  const bool banded = b.traits.banded;
   const Kernel key_kernel{Pass::key_gradient, dtype, plan.dim, block, plan.key_stages, banded};
   const Kernel query_kernel{Pass::query_gradient, dtype, plan.dim, block,
                             plan.query_stages,    banded};
@@ -272,10 +275,10 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
                                            const Layout& layout,
                                            const SparseAttentionGradients& gradients,
                                            const Tensor& log_sums, const Tensor& means,
-                                           const SparseAttentionOptions& options, bool banded,
-                                           Stream stream) {
+                                           const SparseAttentionOptions& options,
+                                           const AttentionTraits& traits, Stream stream) {
   constexpr const char* op = "sparse_attention_backward";
-  const Backward b{q, k, v, forward, dout, layout, gradients, options, stream};
+  const Backward b{q, k, v, forward, dout, layout, gradients, options, traits, stream};
   const AttentionBackwardPlan plan = attention_backward_plan(b.problem());
   if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return {};
   const int64_t numbers = q.size(0) * q.size(1) * layout.height();
@@ -328,7 +331,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   queries.problem.long_strips = attention_long_strips(rows->offsets, rows->order, rows->count);
   keys.problem.odd = queries.problem.odd = odd.data<int32_t>();
   launch_numbers(b, log_sums, means, whole_log_sums, whole_means, odd);
-  launch_passes(b, plan, banded, keys, queries);
+  launch_passes(b, plan, keys, queries);
   return odd;
 }
 

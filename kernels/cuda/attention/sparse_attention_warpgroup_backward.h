@@ -37,8 +37,6 @@ std::vector<AttentionBackwardKernel> all_attention_backward_kernels();
 /** @brief Computes the gradients if the kernels can. Arguments as in sparse_attention_backward,
  *  with rows that begin at multiples of 16 bytes; log_sums and means as in
  *  AttentionBackwardArguments, which are filled in.
- *  @param[in] banded whether queries see by other bounds than the diagonal, or lengths end within
- *  blocks
  *  @return an i32 that is not zero where something met is not finite, and the gradients may have
  *  numbers from what is hidden; undefined if the kernels cannot, and nothing was done */
 Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -46,7 +44,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
                                            const Layout& layout,
                                            const SparseAttentionGradients& gradients,
                                            const Tensor& log_sums, const Tensor& means,
-                                           const SparseAttentionOptions& options, bool banded,
-                                           Stream stream);
+                                           const SparseAttentionOptions& options,
+                                           const AttentionTraits& traits, Stream stream);
 
 }  // namespace bs::cuda

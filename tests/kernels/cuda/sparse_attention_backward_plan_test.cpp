@@ -103,6 +103,12 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
     p.capability = capability;
     CHECK_FALSE(attention_backward_plan(p).warpgroup);
   }
+  for (unsigned rule = 1; rule <= device::rule_sinks; rule *= 2) {
+    AttentionBackwardProblem p = on_hopper(64, 64);
+    p.traits.rules = rule;
+    const unsigned known = device::warpgroup_attention_rules | device::rule_window;
+    CHECK(attention_backward_plan(p).warpgroup == ((rule & known) != 0));
+  }
   AttentionBackwardProblem wide = on_hopper(64, 64);
   wide.element = 4;
   CHECK_FALSE(attention_backward_plan(wide).warpgroup);

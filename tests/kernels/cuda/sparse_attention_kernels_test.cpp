@@ -30,6 +30,18 @@ std::vector<AttentionKernel> kernels_with_rules(int shared_bytes) {
   return all;
 }
 
+/// Every set of rules that kernels on wgmma know.
+std::vector<WarpgroupForward> warpgroup_kernels_with_rules() {
+  std::vector<WarpgroupForward> all;
+  for (const WarpgroupForward& k : all_warpgroup_forward_kernels())
+    for (unsigned rules = 1; rules <= device::warpgroup_attention_rules; ++rules) {
+      if ((rules & ~device::warpgroup_attention_rules) != 0) continue;
+      all.push_back(k);
+      all.back().rules = rules;
+    }
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("sparse_attention: the kernels compile and keep to registers") {
@@ -45,6 +57,7 @@ TEST_CASE("sparse_attention: kernels for little shared memory compile and keep t
 TEST_CASE("sparse_attention: kernels with more rules compile and keep to registers") {
   test::check_kernels(kernels_with_rules(232448), attention_source, 421, large);
   test::check_kernels(kernels_with_rules(101376), attention_source, 397, small);
+  test::check_kernels(warpgroup_kernels_with_rules(), warpgroup_forward_source, 7, {90});
 }
 
 TEST_CASE("sparse_attention: kernels for gradients of biases compile and keep to registers") {

@@ -19,6 +19,22 @@ TEST_CASE("sparse_attention: which kernel the forward pass takes") {
   CHECK(runs({bf16, 128, 64, 90, 163 * 1024}) == 0);
 }
 
+TEST_CASE("sparse_attention: which terms of scores the kernels on wgmma know") {
+  using namespace bs::cuda::device;
+  const auto kernel = [](unsigned rules) {
+    return warpgroup_forward({bf16, 128, 64, 90, 227 * 1024, {.rules = rules}});
+  };
+  CHECK(kernel(0).rules == 0);
+  CHECK(kernel(rule_sinks).rules == rule_sinks);
+  CHECK(kernel(rule_sinks | rule_window).rules == rule_sinks);  // a window is one of the bounds
+  CHECK(kernel(rule_window) == kernel(0));
+  for (unsigned rule = 1; rule <= rule_sinks; rule *= 2) {
+    const bool known = (rule & (warpgroup_attention_rules | rule_window)) != 0;
+    CHECK((kernel(rule).dim == 128) == known);
+    CHECK((kernel(rule | rule_sinks).dim == 128) == known);
+  }
+}
+
 TEST_CASE("sparse_attention: what the plan asks of shared memory is there") {
   for (const DType dtype : {f16, bf16})
     for (int head_dim = 8; head_dim <= 128; head_dim += 8)

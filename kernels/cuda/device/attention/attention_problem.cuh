@@ -33,7 +33,8 @@ enum AttentionRule : unsigned {
   rule_dropout = 64,
   rule_ragged = 128,
   rule_bits = 256,  ///< a packed mask
-  all_attention_rules = 511
+  all_attention_rules = 511,
+  rule_sinks = 512  ///< of kernels on wgmma; the others look whether there are any
 };
 
 /// Sizes and rules common to all kernels. A query's place is its row of the layout.

@@ -1,6 +1,7 @@
 #pragma once
 // What a launch of fused attention on wgmma tells its kernel: plain data, the same to the host's
 // compiler, which fills it, as to the device's.
+#include <bs/kernels/cuda/device/attention/attention_problem.cuh>
 #include <bs/kernels/cuda/device/ptx/tensor_map.cuh>
 
 namespace bs::cuda::device {
@@ -24,6 +25,14 @@ struct AttentionReach {
   constexpr bool causal() const { return last < far; }
 };
 
+/// Rules that kernels on wgmma may be compiled to know. Windows are among their bounds.
+inline constexpr unsigned warpgroup_attention_rules = rule_sinks;
+
+/// What these rules look at.
+struct AttentionTerms {
+  const float* sinks;  ///< [heads]
+};
+
 struct WarpgroupAttentionParams {
   TensorMapWords q, k, v;
   AttentionTiles list;
@@ -39,6 +48,7 @@ struct WarpgroupAttentionParams {
   int queries, keys, head_dim;
   float scale;  ///< of scores, for powers of two
   AttentionReach reach;
+  AttentionTerms terms;
 };
 
 }  // namespace bs::cuda::device

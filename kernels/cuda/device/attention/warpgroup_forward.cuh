@@ -21,6 +21,7 @@ struct AttentionForwardKernel {
   static constexpr int piece = block < cols ? block : cols;  // keys that lie side by side
   static constexpr int pieces = cols / piece;
   static constexpr bool turns = Config::turns;  // warpgroups ask for products in turn
+  static constexpr bool sinks = (Config::rules & rule_sinks) != 0;
   static constexpr int rows = 64 * groups;
   static constexpr int lines = dim / 64;  // a row of a tile is this many lines of 128 bytes
   static constexpr unsigned slot_bytes = cols * dim * 2, query_bytes = 64 * dim * 2;
@@ -393,6 +394,7 @@ struct AttentionForwardKernel {
   __device__ static __forceinline__ void store(const Params& p, const Sums& sums, Softmax& softmax,
                                                int row, int head) {
     softmax.finish();
+    if constexpr (sinks) softmax.join(p.terms.sinks[head % p.heads] * 1.4426950408889634F);
     const int lane = static_cast<int>(threadIdx.x) % 32;
     T* const out =
         static_cast<T*>(p.out) + head / p.heads * p.out_batch + head % p.heads * p.out_head;
@@ -402,7 +404,7 @@ struct AttentionForwardKernel {
       const int at = row + lane / 4 + 8 * half;
       const bool inside = at < p.queries;
       const float total = softmax.sum[half];
-      const float inverse = total == 0 ? 0.0f : 1 / total;
+      const float inverse = total == 0 ? 0.0f : (sinks ? softmax.factor[half] : 1.0f) / total;
       if (inside && lane % 4 == 0)
         p.lse[static_cast<long long>(head) * p.queries + at] = softmax.log_sum(half);
 #pragma unroll

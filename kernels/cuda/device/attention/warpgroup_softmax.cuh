@@ -122,6 +122,20 @@ struct WarpgroupSoftmax {
       sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
     }
   }
+  /// Adds a logit that has no value, in powers of two, to the sums of whole rows. Sums of values
+  /// then lack `factor`.
+  __device__ void join(float logit) {
+    float before[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) before[h] = top[h] == minus_infinite() ? top[h] : shift(h);
+    scale_ = 1;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      top[h] = fmaxf(before[h], logit);
+      factor[h] = power_of_two(before[h] - shift(h));
+      sum[h] = sum[h] * factor[h] + power_of_two(logit - shift(h));
+    }
+  }
   __device__ float log_sum(int h) const {
     return sum[h] == 0 ? minus_infinite() : 0.6931471805599453f * (shift(h) + log2f(sum[h]));
   }

@@ -64,23 +64,45 @@ struct AttentionKeySteps {
           if ((seen >> (i / 4 * 8 / side) & 1) == 0) sums[i] = 0;
       }
       if (seen >> entries == 0) return;
+      if constexpr (banded)
+        hide_beyond(sums, step, reach);
+      else
+        hide_before(sums, step, reach);
+    }
+
+   private:
+    /// A lane's key `row` of two, less the place of its first query.
+    __device__ int own(int row) const {
       const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
-      int least[2];  // the first query that sees each of this lane's keys, less its place
+      return first + thread / 32 * 16 + lane / 4 + 8 * row - lane % 4 * 2;
+    }
+    /// The query of number `i` of a lane, less the place of its first.
+    __device__ static int query_of(const Step& step, int i) {
+      return step.query[i / 4 * 8 / side] + i / 4 * 8 % side + i % 2;
+    }
+    __device__ void hide_before(float (&sums)[32], const Step& step,
+                                const AttentionReach& reach) const {
+      int least[2];  // the first query that sees each of this lane's keys
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int own = first + thread / 32 * 16 + lane / 4 + 8 * i - lane % 4 * 2;
-        least[i] = padded(i) ? 0x7fffffff : banded ? own - reach.last : reach.causal() ? own : 0;
-      }
-      // One comparison for both bounds takes no register for the second.
-      const auto span = static_cast<unsigned>(reach.last) - static_cast<unsigned>(reach.first);
+      for (int i = 0; i < 2; ++i) least[i] = padded(i) ? 0x7fffffff : reach.causal() ? own(i) : 0;
 #pragma unroll
-      for (int i = 0; i < 32; ++i) {
-        const int query = step.query[i / 4 * 8 / side] + i / 4 * 8 % side + i % 2;
-        const int from = least[i / 2 % 2];
-        const bool hidden = banded
-                                ? static_cast<unsigned>(query) - static_cast<unsigned>(from) > span
-                                : query < from;
-        if (hidden) sums[i] = 0;
+      for (int i = 0; i < 32; ++i)
+        if (query_of(step, i) < least[i / 2 % 2]) sums[i] = 0;
+    }
+    /// A key after the other, which takes fewer registers.
+    __device__ void hide_beyond(float (&sums)[32], const Step& step,
+                                const AttentionReach& reach) const {
+#pragma unroll 1
+      for (int row = 0; row < 2; ++row) {
+        const int least = padded(row) ? 0x7fffffff : own(row) - reach.last;
+        // One comparison for both bounds takes no register for the second.
+        const auto span = static_cast<unsigned>(reach.last) - static_cast<unsigned>(reach.first);
+#pragma unroll
+        for (int i = 0; i < 32; ++i) {
+          const auto beyond =
+              static_cast<unsigned>(query_of(step, i)) - static_cast<unsigned>(least);
+          if (row == i / 2 % 2 && beyond > span) sums[i] = 0;
+        }
       }
     }
   };

@@ -184,10 +184,17 @@ TEST_CASE("sparse_attention: terms of scores within large blocks") {
         r.plain.offset = b.offset;
         r.plain.window_before = b.before;
         if (b.padded) r.keep = random_mask({1, b.keys}, seed);
-        r.sinks = 3;
+        const Sizes sizes{1, 2, seed % 4 < 2 ? 2 : 1, b.queries, b.keys, dim, dim};
         const DType dtype = seed % 3 == 0 ? f16 : bf16;
-        check(format("terms {}", seed), {1, 2, seed % 4 < 2 ? 2 : 1, b.queries, b.keys, dim, dim},
-              r, {{2}}, {dtype});
+        const AttentionRules bounds = r;
+        r.plain.softcap = seed % 2 ? 20 : .5;
+        if (seed % 2) r.plain.scale = 2;  // scores that the cap bends too
+        check(format("softcap {}", seed), sizes, r, {}, {dtype});
+        r.sinks = 3;
+        check(format("all terms {}", seed), sizes, r, {{2}}, {dtype});
+        r = bounds;
+        r.sinks = 3;
+        check(format("sinks {}", seed), sizes, r, {{2}}, {dtype});
         ++seed;
       }
 }

@@ -82,6 +82,12 @@ int window_of(const Tensor& k, int group, int batch_heads, Device device) {
 
 }  // namespace
 
+device::AttentionTerms attention_terms(const SparseAttentionOptions& o) {
+  return {.inner = static_cast<float>(o.softcap > 0 ? o.scale / o.softcap : 0),
+          .outer = static_cast<float>(o.softcap * 1.4426950408889634),
+          .sinks = o.sinks.defined() ? o.sinks.data<float>() : nullptr};
+}
+
 jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
   const std::string name =
       format("attention_forward_{}_d{}_b{}_g{}_c{}_s{}{}{}{}", to_string(k.dtype), k.dim, k.block,
@@ -175,9 +181,10 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
       .queries = static_cast<int>(q.size(2)),
       .keys = static_cast<int>(k.size(2)),
       .head_dim = static_cast<int>(q.size(3)),
-      .scale = static_cast<float>(options.scale * 1.4426950408889634),
+      .scale = static_cast<float>((options.softcap > 0 ? options.softcap : options.scale) *
+                                  1.4426950408889634),
       .reach = reach,
-      .terms = {.sinks = options.sinks.defined() ? options.sinks.data<float>() : nullptr}};
+      .terms = attention_terms(options)};
   const jit::Kernel& compiled =
       family->get(kernel, stream.device(), [&] { return warpgroup_forward_source(kernel); });
   const int ctas = std::min(params.items, device_properties(stream.device()).multiprocessors);

@@ -8,6 +8,9 @@
 
 namespace bs::cuda {
 
+/** @brief What rules of the kernels look at. Tables are dense and of f32. */
+device::AttentionTerms attention_terms(const SparseAttentionOptions& options);
+
 jit::Source warpgroup_forward_source(const WarpgroupForward& kernel);
 /** @brief All that the plan can ask for. */
 std::vector<WarpgroupForward> all_warpgroup_forward_kernels();

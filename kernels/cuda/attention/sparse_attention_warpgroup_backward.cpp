@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/warpgroup_operands.h>
@@ -181,7 +182,8 @@ void launch_passes(const Backward& b, const AttentionBackwardPlan& plan,
   const DType dtype = b.q.dtype();
   const int block = b.layout.block();
   const bool banded = b.traits.banded;
-  const Kernel key_kernel{Pass::key_gradient, dtype, plan.dim, block, plan.key_stages, banded};
+  const Kernel key_kernel{Pass::key_gradient, dtype,  plan.dim,  block,
+                          plan.key_stages,    banded, plan.rules};
   const Kernel query_kernel{Pass::query_gradient, dtype, plan.dim, block,
                             plan.query_stages,    banded};
   for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
@@ -212,9 +214,9 @@ jit::Source attention_backward_source(const Kernel& k) {
   const bool keys = k.pass == Pass::key_gradient;
   const char* const header = keys ? "warpgroup_backward" : "warpgroup_query_gradient";
   const char* const type = keys ? "WarpgroupKeyGradient" : "WarpgroupQueryGradient";
-  const std::string name =
-      format("attention_{}_wgmma_{}_d{}_b{}_s{}{}", keys ? "dkv" : "dq", to_string(k.dtype), k.dim,
-             k.block, k.stages, k.banded ? "_band" : "");
+  const std::string name = format(
+      "attention_{}_wgmma_{}_d{}_b{}_s{}{}{}", keys ? "dkv" : "dq", to_string(k.dtype), k.dim,
+      k.block, k.stages, k.banded ? "_band" : "", k.rules != 0 ? format("_r{}", k.rules) : "");
   std::string code = format("#include <bs/kernels/cuda/device/attention/{}.cuh>\n\n", header);
   if (keys) {
     code += "namespace scores {\n" + warpgroup_mma(64, k.dtype, true, true) + "}\n";
@@ -227,8 +229,9 @@ jit::Source attention_backward_source(const Kernel& k) {
                       : "  using Mma = ::Mma;\n");
   code += format(
       "  static constexpr int dim = {}, block = {}, stages = {};\n"
-      "  static constexpr bool banded = {};\n};\n",
-      k.dim, k.block, k.stages, k.banded);
+      "  static constexpr bool banded = {};\n"
+      "  static constexpr unsigned rules = {};\n};\n",
+      k.dim, k.block, k.stages, k.banded, k.rules);
   code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
   code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n", threads,
                  shared_bytes(k));
@@ -319,7 +322,8 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
       .problem = b.common(),
       .log_sums = whole_log_sums.data<float>(),
       .means = whole_means.data<float>(),
-      .seen = mask.defined() ? static_cast<const unsigned char*>(mask.data()) : nullptr};
+      .seen = mask.defined() ? static_cast<const unsigned char*>(mask.data()) : nullptr,
+      .terms = attention_terms(options)};
   device::WarpgroupQueryGradientParams queries{.ds = ds_map,
                                                .k = maps[4].encode(op),
                                                .dq = maps[7].encode(op),

@@ -17,6 +17,7 @@ struct AttentionBackwardKernel {
   DType dtype = f16;
   int dim = 0, block = 0, stages = 0;
   bool banded = false;  ///< see WarpgroupForward
+  unsigned rules = 0;   ///< of device::warpgroup_attention_rules; those of queries have none
   auto operator<=>(const AttentionBackwardKernel&) const =
       default;  // NOLINT(modernize-use-nullptr): its bug
 };

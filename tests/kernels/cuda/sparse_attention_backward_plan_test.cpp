@@ -25,6 +25,19 @@ AttentionBackwardProblem on_hopper(int block, int head_dim) {
           .head_blocks = 640};
 }
 
+/// Kernels of keys and values with every set of rules that they know.
+std::vector<AttentionBackwardKernel> kernels_with_rules() {
+  std::vector<AttentionBackwardKernel> all;
+  for (const AttentionBackwardKernel& k : all_attention_backward_kernels())
+    for (unsigned rules = 1; rules < device::rule_sinks; ++rules) {
+      if (k.pass != AttentionBackwardKernel::Pass::key_gradient) break;
+      if ((rules & ~device::warpgroup_attention_rules) != 0) continue;
+      all.push_back(k);
+      all.back().rules = rules;
+    }
+  return all;
+}
+
 /// A ring of stages, one producer and consumers that each want some of the steps. A consumer keeps
 /// the last stage that it used until the next one is under way. It passes over a step that it does
 /// not want, having given back what it keeps if `careful`.
@@ -109,6 +122,10 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
     const unsigned known = device::warpgroup_attention_rules | device::rule_window;
     CHECK(attention_backward_plan(p).warpgroup == ((rule & known) != 0));
   }
+  AttentionBackwardProblem capped = on_hopper(64, 64);
+  CHECK(attention_backward_plan(capped).rules == 0);
+  capped.traits.rules = device::rule_softcap | device::rule_sinks | device::rule_window;
+  CHECK(attention_backward_plan(capped).rules == device::rule_softcap);
   AttentionBackwardProblem wide = on_hopper(64, 64);
   wide.element = 4;
   CHECK_FALSE(attention_backward_plan(wide).warpgroup);
@@ -203,6 +220,7 @@ TEST_CASE("sparse_attention_backward: rings of stages come to their end") {
 
 TEST_CASE("sparse_attention_backward: the kernels compile and keep to registers") {
   test::check_kernels(all_attention_backward_kernels(), attention_backward_source, 7, {90});
+  test::check_kernels(kernels_with_rules(), attention_backward_source, 7, {90});
   std::vector<AttentionNumbersKernel> numbers;
   for (const DType dtype : {f16, bf16})
     for (const int lanes : {8, 16}) numbers.push_back({dtype, lanes});

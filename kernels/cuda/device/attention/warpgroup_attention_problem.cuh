@@ -26,10 +26,11 @@ struct AttentionReach {
 };
 
 /// Rules that kernels on wgmma may be compiled to know. Windows are among their bounds.
-inline constexpr unsigned warpgroup_attention_rules = rule_sinks;
+inline constexpr unsigned warpgroup_attention_rules = rule_softcap | rule_sinks;
 
 /// What these rules look at.
 struct AttentionTerms {
+  float inner, outer;  ///< capped scores, for powers of two, are outer * tanh(inner * product)
   const float* sinks;  ///< [heads]
 };
 
@@ -46,7 +47,7 @@ struct WarpgroupAttentionParams {
   int heads, group;         ///< heads of q, and how many of them share one of k and v
   int batch_heads, window;  ///< heads of all batches, and how many of them are under way at a time
   int queries, keys, head_dim;
-  float scale;  ///< of scores, for powers of two
+  float scale;  ///< of scores, for powers of two; where they are capped, of tanh
   AttentionReach reach;
   AttentionTerms terms;
 };

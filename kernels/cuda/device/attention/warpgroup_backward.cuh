@@ -9,9 +9,8 @@
 // products with dout and q where they are, in registers.
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_items.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_keys.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_scores.cuh>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_strips.cuh>
-#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
-#include <bs/kernels/cuda/device/tile/pack.cuh>
 
 namespace bs::cuda::device {
 
@@ -25,6 +24,7 @@ struct WarpgroupKeyGradient {
   using Steps = AttentionKeySteps<block, banded>;
   using Step = typename Steps::Step;
   using Keys = typename Steps::Keys;
+  using Scores = AttentionStepScores<T, Config::rules>;
   static constexpr int team_groups = Steps::team_groups, teams = groups / team_groups;
   static constexpr int strip = Steps::strip, side = Steps::side;
   static constexpr int entries = Steps::entries, halves = block / side, cols = Steps::cols;
@@ -196,11 +196,6 @@ struct WarpgroupKeyGradient {
     warpgroup_commit();
   }
 
-  __device__ static unsigned pack(float low, float high) {
-    const auto pair = narrow_pair(low, high, T{});
-    return *reinterpret_cast<const unsigned*>(&pair);
-  }
-
   // Registers are scarce: what follows from the thread's index is found anew where it is used.
 
   /// Writes 64 rows of `Cols` columns to shared memory for the copy engine, as pieces of 64
@@ -265,11 +260,11 @@ struct WarpgroupKeyGradient {
     /// Makes gradients of scores the left operand of a product, and stages them for memory.
     __device__ void leave(float (&sums)[32], unsigned (&ds)[4][4], unsigned turn) const {
 #pragma unroll
-      for (int i = 0; i < 16; ++i) ds[i / 4][i % 4] = pack(sums[2 * i], sums[2 * i + 1]);
+      for (int i = 0; i < 16; ++i) ds[i / 4][i % 4] = Scores::pack(sums[2 * i], sums[2 * i + 1]);
       stage_scores(staging + turn * piece_bytes, ds);
       warpgroup_pin(sums);  // made anew, or they would take registers twice
 #pragma unroll
-      for (int i = 0; i < 16; ++i) ds[i / 4][i % 4] = pack(sums[2 * i], sums[2 * i + 1]);
+      for (int i = 0; i < 16; ++i) ds[i / 4][i % 4] = Scores::pack(sums[2 * i], sums[2 * i + 1]);
     }
 
     /// Takes the staged gradients of the scores of a step to memory.
@@ -304,7 +299,7 @@ struct WarpgroupKeyGradient {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float x = sums[8 * j + 2 * i], y = sums[8 * j + 2 * i + 1];
-          r[i] = keys.padded(i % 2) ? 0 : pack(x * factor, y * factor);
+          r[i] = keys.padded(i % 2) ? 0 : Scores::pack(x * factor, y * factor);
         }
       });
       fence_async_shared();
@@ -333,7 +328,7 @@ struct WarpgroupKeyGradient {
     }
 
     __device__ void run_item(int item, RingPlace<stages>& at, unsigned& turn) const {
-      const float scale = p.problem.scale * 1.4426950408889634F;
+      const float scale = Scores::scale(p.problem.scale, p.terms);
       const Keys keys = keys_of(Place(p, item));
       const int last = keys.first + 63;
       float dk[dim / 2], dv[dim / 2], s[32], dp[32];
@@ -356,31 +351,20 @@ struct WarpgroupKeyGradient {
           warpgroup_wait<2>();
           warpgroup_pin(s);
           const unsigned seen = keys.seen(team.steps[now], p.problem.reach);
-#pragma unroll
-          for (int i = 0; i < 32; i += 4) {
-            const float2 log_sum = *reinterpret_cast<const float2*>(numbers + i * 2);
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-              s[i + j] = exp2_of(s[i + j] * scale - (j % 2 ? log_sum.y : log_sum.x));
-          }
-          if (!keys.whole(seen)) keys.hide(s, team.steps[now], p.problem.reach, seen);
+          const Scores scores{p.terms, scale, numbers};
+          scores.weigh(s);
+          if (!keys.whole(seen))
+            keys.hide(s, Scores::hidden(), team.steps[now], p.problem.reach, seen);
           warpgroup_wait<1>();
           started = leaving >= 0;
           if (started) release(leaving);
           leaving = now;
-#pragma unroll
-          for (int i = 0; i < 16; ++i) weights[i / 4][i % 4] = pack(s[2 * i], s[2 * i + 1]);
+          scores.pack_weights(weights, s);
           multiply_rows(dv, weights, rows + stage_rows_bytes, started);
           warpgroup_wait<1>();
           warpgroup_pin(dp);
-#pragma unroll
-          for (int i = 0; i < 32; i += 4) {
-            const float2 mean = *reinterpret_cast<const float2*>(numbers + 64 + i * 2);
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-              dp[i + j] = s[i + j] * (dp[i + j] - (j % 2 ? mean.y : mean.x));
-          }
-          if (!keys.whole(seen)) keys.hide(dp, team.steps[now], p.problem.reach, seen);
+          scores.differentiate(dp, s);
+          if (!keys.whole(seen)) keys.hide(dp, 0, team.steps[now], p.problem.reach, seen);
           warpgroup_wait<0>();
           leave(dp, weights, turn);
           at.advance();

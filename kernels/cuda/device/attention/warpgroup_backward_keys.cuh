@@ -55,19 +55,19 @@ struct AttentionKeySteps {
     /// Whether none of the scores is hidden.
     __device__ static bool whole(unsigned seen) { return seen == (1U << entries) - 1; }
 
-    /// Sets those of a step to zero that are hidden.
-    __device__ void hide(float (&sums)[32], const Step& step, const AttentionReach& reach,
+    /// Sets those of a step that are hidden to `to`.
+    __device__ void hide(float (&sums)[32], float to, const Step& step, const AttentionReach& reach,
                          unsigned seen) const {
       if constexpr (block < 64) {
 #pragma unroll
         for (int i = 0; i < 32; ++i)
-          if ((seen >> (i / 4 * 8 / side) & 1) == 0) sums[i] = 0;
+          if ((seen >> (i / 4 * 8 / side) & 1) == 0) sums[i] = to;
       }
       if (seen >> entries == 0) return;
       if constexpr (banded)
-        hide_beyond(sums, step, reach);
+        hide_beyond(sums, to, step, reach);
       else
-        hide_before(sums, step, reach);
+        hide_before(sums, to, step, reach);
     }
 
    private:
@@ -80,17 +80,17 @@ struct AttentionKeySteps {
     __device__ static int query_of(const Step& step, int i) {
       return step.query[i / 4 * 8 / side] + i / 4 * 8 % side + i % 2;
     }
-    __device__ void hide_before(float (&sums)[32], const Step& step,
+    __device__ void hide_before(float (&sums)[32], float to, const Step& step,
                                 const AttentionReach& reach) const {
       int least[2];  // the first query that sees each of this lane's keys
 #pragma unroll
       for (int i = 0; i < 2; ++i) least[i] = padded(i) ? 0x7fffffff : reach.causal() ? own(i) : 0;
 #pragma unroll
       for (int i = 0; i < 32; ++i)
-        if (query_of(step, i) < least[i / 2 % 2]) sums[i] = 0;
+        if (query_of(step, i) < least[i / 2 % 2]) sums[i] = to;
     }
     /// A key after the other, which takes fewer registers.
-    __device__ void hide_beyond(float (&sums)[32], const Step& step,
+    __device__ void hide_beyond(float (&sums)[32], float to, const Step& step,
                                 const AttentionReach& reach) const {
 #pragma unroll 1
       for (int row = 0; row < 2; ++row) {
@@ -101,7 +101,7 @@ struct AttentionKeySteps {
         for (int i = 0; i < 32; ++i) {
           const auto beyond =
               static_cast<unsigned>(query_of(step, i)) - static_cast<unsigned>(least);
-          if (row == i / 2 % 2 && beyond > span) sums[i] = 0;
+          if (row == i / 2 % 2 && beyond > span) sums[i] = to;
         }
       }
     }

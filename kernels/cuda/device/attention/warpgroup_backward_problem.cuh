@@ -53,6 +53,7 @@ struct WarpgroupKeyGradientParams {
   WarpgroupAttention problem;
   const float *log_sums, *means;  ///< as in AttentionBackwardArguments, but [batch, heads, numbers]
   const unsigned char* seen;      ///< [batch, keys], 0 for padding, or null
+  AttentionTerms terms;
 };
 
 /// dq of the gradients of the scores.

@@ -21,6 +21,7 @@ struct AttentionForwardKernel {
   static constexpr int piece = block < cols ? block : cols;  // keys that lie side by side
   static constexpr int pieces = cols / piece;
   static constexpr bool turns = Config::turns;  // warpgroups ask for products in turn
+  static constexpr bool capped = (Config::rules & rule_softcap) != 0;
   static constexpr bool sinks = (Config::rules & rule_sinks) != 0;
   static constexpr int rows = 64 * groups;
   static constexpr int lines = dim / 64;  // a row of a tile is this many lines of 128 bytes
@@ -319,6 +320,10 @@ struct AttentionForwardKernel {
     /// Scores become weights; their keys are given back.
     __device__ __forceinline__ void fold() {
       warpgroup_pin(scores);
+      if constexpr (capped) {
+#pragma unroll
+        for (float& score : scores) score = fast_tanh(score * p.terms.inner);
+      }
       const AttentionHide<T, cols, piece, Config::banded> hide(p, walk.row, walk.head);
       hide.apply(scores, walk.mask, walk.s.tiles[walk.keys.stage].keys);
       walk.give_back(walk.keys);

@@ -4,6 +4,7 @@
 // 4 n, 4 n + 1 and 4 n + 2, 4 n + 3.
 #include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
 #include <bs/kernels/cuda/device/ptx/warpgroup.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
 namespace bs::cuda::device {

@@ -1,0 +1,80 @@
+#pragma once
+// What the key pass makes of its products of keys and queries: weights, and gradients of the
+// products of those of the weights. A lane has 32 of a step, in fours of two queries by two keys.
+#include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
+#include <bs/kernels/cuda/device/ptx/warpgroup.cuh>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/device/tile/pack.cuh>
+
+namespace bs::cuda::device {
+
+/// For a step. Between weigh() and differentiate() a capped score stays what tanh gave, and its
+/// weight is made twice: registers have no room for the weight beside it.
+template <class T, unsigned rules>
+struct AttentionStepScores {
+  static constexpr bool capped = (rules & rule_softcap) != 0;
+  const AttentionTerms& terms;
+  float factor;          ///< scale()
+  const float* numbers;  ///< log_sums of a lane's queries, and 64 behind them means
+
+  /// Of scores, for powers of two.
+  __device__ static float scale(float of_products, const AttentionTerms& terms) {
+    return capped ? terms.outer : of_products * 1.4426950408889634F;
+  }
+  /// What becomes a weight of zero, as weigh() leaves it.
+  __device__ static float hidden() { return capped ? minus_infinity<float>() : 0; }
+
+  __device__ static unsigned pack(float low, float high) {
+    const auto pair = narrow_pair(low, high, T{});
+    return *reinterpret_cast<const unsigned*>(&pair);
+  }
+
+  /// Makes weights of products, or of capped ones what tanh gives.
+  __device__ void weigh(float (&s)[32]) const {
+#pragma unroll
+    for (int i = 0; i < 32; i += 4) {
+      if constexpr (capped) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) s[i + j] = fast_tanh(s[i + j] * terms.inner);
+      } else {
+        weigh_four(s + i, s + i, i);
+      }
+    }
+  }
+  /// Weights as a left operand.
+  __device__ void pack_weights(unsigned (&weights)[4][4], const float (&s)[32]) const {
+#pragma unroll
+    for (int i = 0; i < 32; i += 4) {
+      float four[4] = {s[i], s[i + 1], s[i + 2], s[i + 3]};
+      if constexpr (capped) weigh_four(four, s + i, i);
+      weights[i / 8][i / 2 % 4] = pack(four[0], four[1]);
+      weights[i / 8][i / 2 % 4 + 1] = pack(four[2], four[3]);
+    }
+  }
+  /// Makes gradients of products of those of weights.
+  __device__ void differentiate(float (&dp)[32], float (&s)[32]) const {
+    if constexpr (capped) warpgroup_pin(s);  // or the weights of before are kept beside them
+#pragma unroll
+    for (int i = 0; i < 32; i += 4) {
+      const float2 mean = *reinterpret_cast<const float2*>(numbers + 64 + i * 2);
+      float four[4] = {s[i], s[i + 1], s[i + 2], s[i + 3]};
+      if constexpr (capped) {
+        weigh_four(four, s + i, i);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) four[j] *= 1 - s[i + j] * s[i + j];
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j) dp[i + j] = four[j] * (dp[i + j] - (j % 2 ? mean.y : mean.x));
+    }
+  }
+
+ private:
+  __device__ void weigh_four(float* weights, const float* s, int i) const {
+    const float2 log_sum = *reinterpret_cast<const float2*>(numbers + i * 2);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      weights[j] = exp2_of(s[j] * factor - (j % 2 ? log_sum.y : log_sum.x));
+  }
+};
+
+}  // namespace bs::cuda::device

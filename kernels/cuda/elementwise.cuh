@@ -1,12 +1,13 @@
 #pragma once
 // Runs a function of elements over operands of any strides. Where the innermost axis allows it,
-// threads load and store vectors of 16 bytes; broadcasts along it are read once a vector.
+// threads load and store vectors of 16 bytes; broadcasts along it are read once a vector. Inputs
+// that lie across the result are turned in shared memory on their way.
 #include <bs/kernels/copy.h>
 #include <bs/kernels/operand.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
-#include <bs/kernels/cuda/walk.cuh>
+#include <bs/kernels/cuda/square.cuh>
 
 #include <algorithm>
 #include <array>
@@ -153,9 +154,107 @@ void launch_part(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, St
   }
 }
 
-}  // namespace detail
+/// Elements that squares are made of. Others are turned by a copy first.
+template <class T>
+inline constexpr bool in_squares = sizeof(T) == 2 || sizeof(T) == 4;
 
-namespace detail {
+/// An input of a square of the result, of which a thread takes N neighbours at a time.
+template <class T, int N, int M>
+struct TurnedInput {
+  const Source<T>& x;
+  const Turn<M>& turn;
+  int n;
+  Square<T> square;
+
+  __device__ bool across() const { return in_squares<T> && turn.across[n]; }
+  __device__ void load(const typename Turn<M>::Tile& tile, unsigned line, unsigned column,
+                       device::Raw<T, N>& raw) const {
+    if (across()) return;
+    const auto moved = static_cast<int32_t>(x.repeats ? 0 : tile.x + column);
+    raw = x.template load<N>(tile.at[n] + turn.line(n, tile.y + line) + moved);
+  }
+  __device__ void fill_square(const typename Turn<M>::Tile& tile) const {
+    if constexpr (in_squares<T>)
+      if (across()) square.fill(x.data + tile.at[n], turn, n, tile.x, tile.y);
+  }
+  __device__ void read_square(unsigned line, unsigned column, device::Raw<T, N>& raw) const {
+    if constexpr (in_squares<T>)
+      if (across()) raw = square.template read<N>(line, column);
+  }
+};
+
+/// A block a square of the result. What lies across goes through shared memory, one input after the
+/// other, while vectors of the other inputs are on their way.
+template <int N, class F, class R, class... T>
+__global__ void __launch_bounds__(map_threads)
+    map_turned_kernel(const F f, const __grid_constant__ Turn<sizeof...(T) + 1> turn, R* y,
+                      const Source<T>... x) {
+  constexpr int M = sizeof...(T) + 1;
+  constexpr unsigned lanes = turn_edge / N, lines = map_threads / lanes, steps = turn_edge / lines;
+  extern __shared__ uint4 squares[];
+  [&]<size_t... I>(std::index_sequence<I...> sequence) {
+    const auto tile = turn.tile(blockIdx.x);
+    const unsigned column = threadIdx.x % lanes * N, first = threadIdx.x / lanes;
+    const auto inside = [&](unsigned line) {
+      return tile.x + column < turn.nx && tile.y + line < turn.ny;
+    };
+    int used = 0;
+    const auto next = [&](int n, int bytes) {
+      const int at = used;
+      used += turn.across[n] ? bytes : 0;
+      return reinterpret_cast<char*>(squares) + at;
+    };
+    const std::tuple<TurnedInput<T, N, M>...> inputs{
+        TurnedInput<T, N, M>{x, turn, I + 1, Square<T>(next(I + 1, Square<T>::bytes))}...};
+    std::tuple<device::Raw<T, N>...> in[steps];
+#pragma unroll
+    for (unsigned s = 0; s < steps; ++s)
+      if (const unsigned line = first + s * lines; inside(line))
+        (std::get<I>(inputs).load(tile, line, column, std::get<I>(in[s])), ...);
+    (std::get<I>(inputs).fill_square(tile), ...);
+    __syncthreads();
+#pragma unroll
+    for (unsigned s = 0; s < steps; ++s) {
+      const unsigned line = first + s * lines;
+      if (!inside(line)) continue;
+      (std::get<I>(inputs).read_square(line, column, std::get<I>(in[s])), ...);
+      map_pack_at<N, F, R, T...>(
+          f, y + tile.at[0] + turn.line(0, tile.y + line) + static_cast<int>(tile.x + column),
+          in[s], sequence, x...);
+    }
+  }
+  (std::index_sequence_for<T...>{});
+}
+
+/// Runs f over inputs of which some lie across the result, where lines of all are whole vectors;
+/// says whether it has.
+template <class F, class R, class... T>
+bool launch_turned(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, Stream stream,
+                   Source<T>... x) {
+  constexpr int N = map_pack<R, T...>, M = sizeof...(T) + 1;
+  if constexpr (std::max({sizeof(R), sizeof(T)...}) > 4) {
+    return false;
+  } else {
+    Turn<M> turn;
+    if (!find_turn(loop, turn) || turn.nx % N != 0 || turn.ny % N != 0) return false;
+    bool whole = turn.template has_vectors<N>(0, y);
+    int n = 0, bytes = 0;
+    const auto look_at = [&]<class S>(Source<S>& source) {
+      ++n;
+      source.repeats = source.data && loop.inner_stride(n) == 0;
+      if (!source.data) return;
+      whole = whole && (source.repeats || turn.template has_vectors<N>(n, source.data)) &&
+              (in_squares<S> || !turn.across[n]);
+      if (turn.across[n]) bytes += Square<S>::bytes;
+    };
+    (look_at(x), ...);
+    constexpr int most_bytes = 48 << 10;
+    if (!whole || bytes > most_bytes) return false;
+    map_turned_kernel<N, F, R, T...>
+        <<<turn.tiles, map_threads, static_cast<size_t>(bytes), native(stream)>>>(f, turn, y, x...);
+    return true;
+  }
+}
 
 /// Whether the axis along which y lies densely is one that x strides over, while another lies
 /// densely: its elements are then better turned in shared memory first.
@@ -172,7 +271,10 @@ inline bool is_turned(const Tensor& x, const Tensor& y) {
 }
 inline Tensor in_order(const Tensor& x, const Tensor& y, Stream stream) {
   if (!is_turned(x, y)) return x;
-  const Tensor dense = Tensor::empty_like(x);
+  const Dims order = memory_order(y.strides());
+  Dims back = order;
+  for (int axis = 0; axis < order.rank(); ++axis) back[static_cast<int>(order[axis])] = axis;
+  const Tensor dense = Tensor::empty_like(x.permute(order)).permute(back);
   copy(x, dense, stream);
   return dense;
 }
@@ -180,10 +282,20 @@ inline Operand in_order(const Operand& x, const Tensor& y, Stream stream) {
   return x.tensor.defined() ? Operand(in_order(x.tensor, y, stream)) : x;
 }
 
-template <class R, class... T, class F, class... X>
-void map_in_order(const F& f, const Tensor& y, Stream stream, const X&... x) {
-  constexpr int M = sizeof...(X) + 1;
-  const auto loop = ordered_loop<M>(y.shape(), {y.strides(), strides_over(x, y.rank())...});
+template <class... X>
+auto loop_over(const Tensor& y, const X&... x) {
+  return ordered_loop<sizeof...(X) + 1>(y.shape(), {y.strides(), strides_over(x, y.rank())...});
+}
+
+template <class R, class... T, int M, class F, class... X>
+bool map_turned(const F& f, const StridedLoop<M>& loop, const Tensor& y, Stream stream,
+                const X&... x) {
+  return fits_32_bits(loop) && launch_turned(f, loop, pointer<R>(y), stream, source<T>(x)...);
+}
+
+template <class R, class... T, int M, class F, class... X>
+void map_loop(const F& f, const StridedLoop<M>& loop, const Tensor& y, Stream stream,
+              const X&... x) {
   const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
     for_each_part(loop, {}, [&](const StridedLoop<M>& part, const Offsets<M>& from) {
       const auto moved = [](auto source, int64_t by) {
@@ -196,13 +308,23 @@ void map_in_order(const F& f, const Tensor& y, Stream stream, const X&... x) {
   run(std::index_sequence_for<T...>{});
 }
 
+template <class R, class... T, class F, class... X>
+void map_in_order(const F& f, const Tensor& y, Stream stream, const X&... x) {
+  map_loop<R, T...>(f, loop_over(y, x...), y, stream, x...);
+}
+
 }  // namespace detail
 
 /// y = f(x...) element by element, for tensors of any strides, expanded to y's shape, and Operands.
 /// R and T are the element types of y and of the inputs; f takes wide values.
 template <class R, class... T, class F, class... X>
 void map(const char* op, const F& f, const Tensor& y, Stream stream, const X&... x) {
-  detail::map_in_order<R, T...>(f, y, stream, detail::in_order(x, y, stream)...);
+  const auto loop = detail::loop_over(y, x...);
+  if (!lies_across(loop)) {
+    detail::map_loop<R, T...>(f, loop, y, stream, x...);
+  } else if (!detail::map_turned<R, T...>(f, loop, y, stream, x...)) {
+    detail::map_in_order<R, T...>(f, y, stream, detail::in_order(x, y, stream)...);
+  }
   BS_CUDA_CHECK_LAUNCH(op);
 }
 

@@ -64,18 +64,23 @@ struct Walk {
 #endif
 };
 
+/// A tensor's axes in the order in which they lie in memory, the outermost first.
+inline Dims memory_order(const Strides& strides) {
+  Dims order = strides;
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return strides[static_cast<int>(a)] > strides[static_cast<int>(b)];
+  });
+  return order;
+}
+
 /// The loop over a shape with its axes in the order in which the first tensor lies in memory.
 template <int M>
 StridedLoop<M> ordered_loop(const Shape& shape, const std::array<Strides, M>& strides) {
-  std::array<int, Dims::max_rank> order{};
-  const int rank = shape.rank();
-  std::iota(order.begin(), order.begin() + rank, 0);
-  std::stable_sort(order.begin(), order.begin() + rank,
-                   [&](int a, int b) { return strides[0][a] > strides[0][b]; });
   Shape sorted;
   std::array<Strides, M> each;
-  for (int axis = 0; axis < rank; ++axis) {
-    const int from = order[static_cast<size_t>(axis)];
+  for (const int64_t axis : memory_order(strides[0])) {
+    const auto from = static_cast<int>(axis);
     if (shape[from] == 1) continue;
     sorted.push_back(shape[from]);
     for (size_t n = 0; n < M; ++n) each[n].push_back(strides[n][from]);

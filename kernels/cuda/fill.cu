@@ -1,28 +1,34 @@
 #include <bs/kernels/fill.h>
-#include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/elementwise.cuh>
 
-#include <cstring>
+#include <bit>
 
 namespace bs::cuda {
 
 namespace {
-template <class T>
-__global__ void fill_kernel(T* to, T value, int64_t n) {
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride)
-    to[i] = value;
-}
+
+template <class W>
+struct Constant {
+  W value;
+  __device__ W operator()() const { return value; }
+};
+
+/// Elements of a number of bytes, as they are moved.
+template <size_t bytes>
+using Bits = std::conditional_t<
+    bytes == 1, unsigned char,
+    std::conditional_t<bytes == 2, unsigned short, std::conditional_t<bytes == 4, int, long>>>;
+
 }  // namespace
 
 void fill(const Tensor& x, double value, Stream stream) {
-  constexpr int threads = 256;
+  const auto loop = ordered_loop<1>(x.shape(), {x.strides()});
   visit_any(x.dtype(), [&]<class T>(Type<T>) {
-    const T converted = static_cast<T>(value);
-    device_type<T> bits;
-    static_assert(sizeof bits == sizeof converted);
-    std::memcpy(static_cast<void*>(&bits), &converted, sizeof bits);
-    fill_kernel<<<grid_size(x.numel(), threads, x.device()), threads, 0, native(stream)>>>(
-        pointer<T>(x), bits, x.numel());
+    const Constant<Bits<sizeof(T)>> constant{std::bit_cast<Bits<sizeof(T)>>(static_cast<T>(value))};
+    auto* const to = static_cast<Bits<sizeof(T)>*>(x.data());
+    for_each_part(loop, {}, [&](const StridedLoop<1>& part, const Offsets<1>& from) {
+      detail::launch_part(constant, part, to + from[0], stream);
+    });
   });
   BS_CUDA_CHECK_LAUNCH("fill");
 }

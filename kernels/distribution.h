@@ -60,13 +60,36 @@ BS_HOST_DEVICE inline double reproducible_log(double x) {
   return std::fma(k, 6.93147180369123816490e-01, std::fma(k, 1.90821492927058770002e-10, log_m));
 }
 
+/** @brief The same of (word + 1) / 2^32 in f32, with a relative error below 2^-22. Above sqrt(1/2)
+ * it takes the distance from 1, of which a float keeps all digits that matter. */
+BS_HOST_DEVICE inline float reproducible_log(uint32_t word) {
+  constexpr uint32_t sqrt_half = 0xb504f333U;  // of 2^32
+  const bool near = word >= sqrt_half;
+  const auto x = static_cast<float>(near ? ~word : word + 1);
+  const auto bits = std::bit_cast<int32_t>(x);
+  const int32_t exponent = (bits - 0x3f3504f3) >> 23;
+  const float f =
+      near ? x * -0x1p-32F : std::bit_cast<float>(bits - exponent * (int32_t{1} << 23)) - 1.0F;
+  const auto k = static_cast<float>(near ? 0 : exponent - 32);
+  float p = 8.787265491e-02F;
+  p = std::fma(p, f, -1.415964701e-01F);
+  p = std::fma(p, f, 1.483478684e-01F);
+  p = std::fma(p, f, -1.658848853e-01F);
+  p = std::fma(p, f, 1.997204971e-01F);
+  p = std::fma(p, f, -2.500114768e-01F);
+  p = std::fma(p, f, 3.333367061e-01F);
+  p = std::fma(p, f, -4.999999713e-01F);
+  return std::fma(k, 6.931471806e-01F, std::fma(f * f, p, f));
+}
+
 /** @brief Two independent numbers. */
+template <class W>
 struct Pair {
-  double first, second;
+  W first, second;
 };
 
 /** @brief Cosine and sine of a whole turn's part u in [0, 1], to 2 ulp; fdlibm's polynomials. */
-BS_HOST_DEVICE inline Pair turn(double u) {
+BS_HOST_DEVICE inline Pair<double> turn(double u) {
   const auto quarter = static_cast<int64_t>(std::fma(4.0, u, 0.5));
   const double a = 6.283185307179586477 * std::fma(static_cast<double>(quarter), -0.25, u);
   const double z = a * a;
@@ -90,14 +113,38 @@ BS_HOST_DEVICE inline Pair turn(double u) {
   return {((quarter + 1) & 2) != 0 ? -cosine : cosine, (quarter & 2) != 0 ? -sine : sine};
 }
 
-/** @brief Two standard normal numbers of the upper `digits` bits of two draws (Box, Muller, 1958).
- */
-template <int digits>
-BS_HOST_DEVICE inline Pair normal_pair(uint64_t radius, uint64_t angle) {
-  constexpr double step = unit_interval<digits>(uint64_t{1} << (64 - digits));
+/** @brief The same of word / 2^32 in f32, with an error below 2^-22. */
+BS_HOST_DEVICE inline Pair<float> turn(uint32_t word) {
+  const uint32_t quarter = (word + (uint32_t{1} << 29)) >> 30;
+  const float a = static_cast<float>(static_cast<int32_t>(word - (quarter << 30))) *
+                  1.462918079e-09F;  // 2 pi / 2^32
+  const float z = a * a;
+  float s = -1.958789088e-04F;
+  s = std::fma(s, z, 8.332748271e-03F);
+  s = std::fma(s, z, -1.666666466e-01F);
+  s = std::fma(a * z, s, a);
+  float c = 2.454794209e-05F;
+  c = std::fma(c, z, -1.388830304e-03F);
+  c = std::fma(c, z, 4.166666466e-02F);
+  c = std::fma(z * z, c, std::fma(-0.5F, z, 1.0F));
+  const bool swapped = (quarter & 1) != 0;
+  const float cosine = swapped ? s : c;
+  const float sine = swapped ? c : s;
+  return {((quarter + 1) & 2) != 0 ? -cosine : cosine, (quarter & 2) != 0 ? -sine : sine};
+}
+
+/** @brief Two standard normal numbers of the upper 53 bits of two draws (Box, Muller, 1958). */
+BS_HOST_DEVICE inline Pair<double> normal_pair(uint64_t radius, uint64_t angle) {
   // From (0, 1], since the logarithm of zero is not wanted.
-  const double r = std::sqrt(-2.0 * reproducible_log(unit_interval<digits>(radius) + step));
-  const Pair p = turn(unit_interval<digits>(angle));
+  const double r = std::sqrt(-2.0 * reproducible_log(unit_interval<53>(radius) + 0x1p-53));
+  const Pair<double> p = turn(unit_interval<53>(angle));
+  return {r * p.first, r * p.second};
+}
+
+/** @brief The same of two words in f32. */
+BS_HOST_DEVICE inline Pair<float> normal_pair(uint32_t radius, uint32_t angle) {
+  const float r = std::sqrt(-2.0F * reproducible_log(radius));
+  const Pair<float> p = turn(angle);
   return {r * p.first, r * p.second};
 }
 

@@ -2,6 +2,8 @@
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/random.h>
 
+#include <type_traits>
+
 namespace bs::cpu {
 
 namespace {
@@ -63,18 +65,19 @@ void uniform(const Tensor& x, double low, double high, RandomState state, Stream
 
 void normal(const Tensor& x, double mean, double deviation, RandomState state, Stream) {
   visit_floating("normal_", x.dtype(), [&]<class T>(Type<T>) {
-    const auto put = [=](Pair p, T* out) {
-      out[0] = round_to<T>(std::fma(deviation, p.first, mean));
-      out[1] = round_to<T>(std::fma(deviation, p.second, mean));
+    using W = std::conditional_t<sizeof(T) == 8, double, float>;
+    const auto put = [m = static_cast<W>(mean), d = static_cast<W>(deviation)](Pair<W> p, T* out) {
+      out[0] = T(std::fma(d, p.first, m));
+      out[1] = T(std::fma(d, p.second, m));
     };
     if constexpr (sizeof(T) == 8) {
       generate<2>(x.data<T>(), x.numel(), state, [=](Words w, int64_t j, T* out) {
-        put(normal_pair<53>(join(w[0][j], w[1][j]), join(w[2][j], w[3][j])), out);
+        put(normal_pair(join(w[0][j], w[1][j]), join(w[2][j], w[3][j])), out);
       });
     } else {
       generate<4>(x.data<T>(), x.numel(), state, [=](Words w, int64_t j, T* out) {
-        for (int k = 0; k < 4; k += 2)
-          put(normal_pair<32>(join(w[k][j], 0), join(w[k + 1][j], 0)), out + k);
+        put(normal_pair(w[0][j], w[1][j]), out);
+        put(normal_pair(w[2][j], w[3][j]), out + 2);
       });
     }
   });

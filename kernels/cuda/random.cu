@@ -48,18 +48,19 @@ struct Uniform {
 
 template <class T>
 struct Normal {
+  using W = device::wide<T>;
   static constexpr int count = sizeof(T) == 8 ? 2 : 4;
-  double mean, deviation;
-  __device__ void put(Pair p, T* out) const {
-    out[0] = round_to<T>(std::fma(deviation, p.first, mean));
-    out[1] = round_to<T>(std::fma(deviation, p.second, mean));
+  W mean, deviation;
+  __device__ void put(Pair<W> p, T* out) const {
+    out[0] = device::narrow<T>(std::fma(deviation, p.first, mean));
+    out[1] = device::narrow<T>(std::fma(deviation, p.second, mean));
   }
   __device__ void operator()(PhiloxBlock b, T* out) const {
     if constexpr (count == 2) {
-      put(normal_pair<53>(pair_of(b, 0), pair_of(b, 1)), out);
+      put(normal_pair(pair_of(b, 0), pair_of(b, 1)), out);
     } else {
-      put(normal_pair<32>(join(b.word[0], 0), join(b.word[1], 0)), out);
-      put(normal_pair<32>(join(b.word[2], 0), join(b.word[3], 0)), out + 2);
+      put(normal_pair(b.word[0], b.word[1]), out);
+      put(normal_pair(b.word[2], b.word[3]), out + 2);
     }
   }
 };
@@ -134,7 +135,9 @@ void uniform(const Tensor& x, double low, double high, RandomState state, Stream
 
 void normal(const Tensor& x, double mean, double deviation, RandomState state, Stream stream) {
   visit_floating("normal_", x.dtype(), [&]<class T>(Type<T>) {
-    launch<T>("normal_", x, state, Normal<device_type<T>>{mean, deviation}, stream);
+    using W = device::wide<device_type<T>>;
+    launch<T>("normal_", x, state,
+              Normal<device_type<T>>{static_cast<W>(mean), static_cast<W>(deviation)}, stream);
   });
 }
 

@@ -113,9 +113,7 @@ Frames LogMel::push(std::span<const float> given) {
     double x = static_cast<double>(sample);
     if (options_.dither > 0) {
       const PhiloxBlock bits = philox(options_.seed, static_cast<uint64_t>(position_), 0);
-      x +=
-          options_.dither *
-          normal_pair<32>(join(bits.word[0], bits.word[1]), join(bits.word[2], bits.word[3])).first;
+      x += options_.dither * static_cast<double>(normal_pair(bits.word[0], bits.word[2]).first);
     }
     const double y = position_ == 0 ? x : x - options_.preemphasis * previous_;
     previous_ = x;

@@ -1,3 +1,4 @@
+#include <bs/kernels/distribution.h>
 #include <bs/kernels/random.h>
 #include <bs/lib/philox.h>
 #include <bs/lib/threads.h>
@@ -195,6 +196,34 @@ TEST_CASE("rand follows from Philox as documented") {
   const auto x = values(rand({8}, f32, test_device(), g));
   for (size_t i = 0; i < 8; ++i)
     CHECK(x[i] == static_cast<double>(philox(9, i / 4, 3).word[i % 4] >> 8) * 0x1p-24);
+}
+
+TEST_CASE("normal numbers of 32 bits are Box and Muller's of two words") {
+  const auto check = [](uint32_t radius, uint32_t angle) {
+    // Beside 1 the logarithm is of what is missing to 1.
+    const double missing = (4294967295.0 - radius) * 0x1p-32;
+    const double r = std::sqrt(-2 * std::log1p(-missing));
+    const double turn = 2 * std::acos(-1.0) * 0x1p-32 * angle;
+    const Pair<float> p = normal_pair(radius, angle);
+    CHECK(std::abs(p.first - r * std::cos(turn)) <= r * 0x1p-21);
+    CHECK(std::abs(p.second - r * std::sin(turn)) <= r * 0x1p-21);
+  };
+  // About the ends, and where a quarter turn or the way to the logarithm changes.
+  for (const uint32_t middle : {0U, 1U << 29, 1U << 30, 1U << 31, 3U << 30, 0xb504f333U})
+    for (uint32_t i = 0; i < 200; ++i) check(middle + i - 100, middle + 100 - i);
+  for (uint64_t block = 0; block < 20000; ++block) {
+    const PhiloxBlock b = philox(9, block, 3);
+    check(b.word[0], b.word[1]);
+  }
+  Generator g(9);
+  g.set_state({9, 3});
+  const auto x = values(randn({8}, f32, test_device(), g));
+  for (size_t i = 0; i < 8; i += 2) {
+    const PhiloxBlock b = philox(9, i / 4, 3);
+    const Pair<float> p = normal_pair(b.word[i % 4], b.word[i % 4 + 1]);
+    CHECK(x[i] == static_cast<double>(p.first));
+    CHECK(x[i + 1] == static_cast<double>(p.second));
+  }
 }
 
 TEST_CASE("random operations refuse what they cannot do") {

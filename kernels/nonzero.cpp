@@ -14,10 +14,11 @@ Tensor flat_nonzero(const Tensor& x) {
   const Device device = x.device();
   if (x.numel() == 0) return Tensor::empty({0}, i64, device);
   const Tensor flags = contiguous(x.dtype() == boolean ? x : ne(x, 0));
-  const Tensor positions = Tensor::empty({x.numel()}, i64, device);
   const Tensor count = Tensor::empty({1}, i64, device);
-  BS_DISPATCH(device, nonzero, flags, positions, count);
-  return clone(positions.slice(0, 0, static_cast<int64_t>(count.item())));
+  BS_DISPATCH(device, count_nonzero, flags, count);
+  const Tensor positions = Tensor::empty({static_cast<int64_t>(count.item())}, i64, device);
+  if (positions.numel() > 0) BS_DISPATCH(device, nonzero, flags, positions);
+  return positions;
 }
 
 Tensor nonzero(const Tensor& x) {

@@ -17,8 +17,9 @@ Tensor masked_select(const Tensor& x, const Tensor& mask);
  *  outside [0, classes) gives zeros. */
 Tensor one_hot(const Tensor& indices, int64_t classes, DType dtype = i64);
 
-/// Positions [numel] i64, of which the first `count` [1] i64 are filled in, of a dense bool x.
-BS_BACKENDS(void nonzero(const Tensor& x, const Tensor& positions, const Tensor& count,
-                         Stream stream))
+/// count [1] i64 becomes the number of true elements of a dense bool x, whose bytes need not be 1;
+/// positions [that number] i64 become theirs.
+BS_BACKENDS(void count_nonzero(const Tensor& x, const Tensor& count, Stream stream);
+            void nonzero(const Tensor& x, const Tensor& positions, Stream stream))
 
 }  // namespace bs

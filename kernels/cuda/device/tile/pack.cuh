@@ -45,9 +45,10 @@ __device__ inline void store_once(R* to, const R& x) {
   }
 }
 
-/// The elements of a pack as numbers; of a word's two bfloat16 the upper one is one already.
+/// The elements of a pack as numbers; of a word's two bfloat16 the upper one is one already. The
+/// pack comes by value: through a reference to memory each of its words may be loaded alone.
 template <class T, int N>
-__device__ inline void widen_pack(const Raw<T, N>& raw, wide<T> (&values)[N]) {
+__device__ inline void widen_pack(Raw<T, N> raw, wide<T> (&values)[N]) {
   if constexpr (sizeof(T) * N % 16 == 0 && std::is_same_v<T, __nv_bfloat16>) {
 #pragma unroll
     for (int i = 0; i < N; i += 2) {

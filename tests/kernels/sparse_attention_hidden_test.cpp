@@ -88,6 +88,8 @@ TEST_CASE("sparse_attention: keys that nobody sees, and queries that see none, m
       o.window_before = b.before;
       if (block > 32) o.sinks = random_reference({2}, 5).tensor(f32, test_device());
       if (block % 64 != 0) o.softcap = 2;
+      if (block == 32 || block == 128)
+        o.alibi_slopes = random_reference({2}, 6).tensor(f32, test_device());
       const auto sees = [&](int64_t i, int64_t j) {
         const int64_t d = j - i - b.offset;
         return d <= 0 && d >= -b.before.value_or(1000);

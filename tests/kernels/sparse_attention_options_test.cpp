@@ -190,8 +190,14 @@ TEST_CASE("sparse_attention: terms of scores within large blocks") {
         r.plain.softcap = seed % 2 ? 20 : .5;
         if (seed % 2) r.plain.scale = 2;  // scores that the cap bends too
         check(format("softcap {}", seed), sizes, r, {}, {dtype});
+        r.slopes = Reference({2});
+        r.slopes.values = {.25, .015625};
         r.sinks = 3;
         check(format("all terms {}", seed), sizes, r, {{2}}, {dtype});
+        r = bounds;
+        r.slopes = Reference({2});
+        r.slopes.values = {.0625, .5};
+        check(format("slopes {}", seed), sizes, r, {}, {dtype});
         r = bounds;
         r.sinks = 3;
         check(format("sinks {}", seed), sizes, r, {{2}}, {dtype});

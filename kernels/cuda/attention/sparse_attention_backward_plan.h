@@ -21,7 +21,8 @@ struct AttentionBackwardPlan {
   bool warpgroup = false;  ///< else the portable kernels
   int dim = 0;             ///< head_dim is padded with zeros to this
   int key_stages = 0, query_stages = 0;
-  unsigned rules = 0;  ///< that the kernel of keys and values knows
+  bool key_banded = false, query_banded = false;  ///< see WarpgroupForward
+  unsigned rules = 0;                             ///< that the kernel of keys and values knows
   int64_t kv_heads = 0,
           heads = 0;  ///< of k and v, over the batch: all, and those that a launch takes
 };
@@ -51,7 +52,10 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   const bool fits = p.element == 2 && p.capability == 90 && p.head_dim <= 128 &&
                     p.head_dim % 8 == 0 && p.block >= 16 && p.traits.known();
   if (!fits) return plan;
-  plan.rules = p.traits.rules & device::rule_softcap;  // sinks are in lse
+  plan.rules = p.traits.rules & (device::rule_softcap | device::rule_slopes);  // sinks are in lse
+  plan.query_banded = p.traits.banded;
+  // With slopes, a key after the other is what the registers have room for.
+  plan.key_banded = p.traits.banded || (plan.rules & device::rule_slopes) != 0;
   // A warpgroup may pass over a stage while it keeps another: of a block of 128, with the first two
   // of three.
   const int least = p.block == 128 ? 3 : 2;

@@ -85,7 +85,9 @@ int window_of(const Tensor& k, int group, int batch_heads, Device device) {
 device::AttentionTerms attention_terms(const SparseAttentionOptions& o) {
   return {.inner = static_cast<float>(o.softcap > 0 ? o.scale / o.softcap : 0),
           .outer = static_cast<float>(o.softcap * 1.4426950408889634),
-          .sinks = o.sinks.defined() ? o.sinks.data<float>() : nullptr};
+          .slopes = o.alibi_slopes.defined() ? o.alibi_slopes.data<float>() : nullptr,
+          .sinks = o.sinks.defined() ? o.sinks.data<float>() : nullptr,
+          .origin = static_cast<int>(o.offset)};
 }
 
 jit::Source warpgroup_forward_source(const WarpgroupForward& k) {

@@ -181,11 +181,10 @@ void launch_passes(const Backward& b, const AttentionBackwardPlan& plan,
                    device::WarpgroupQueryGradientParams& queries) {
   const DType dtype = b.q.dtype();
   const int block = b.layout.block();
-  const bool banded = b.traits.banded;
-  const Kernel key_kernel{Pass::key_gradient, dtype,  plan.dim,  block,
-                          plan.key_stages,    banded, plan.rules};
-  const Kernel query_kernel{Pass::query_gradient, dtype, plan.dim, block,
-                            plan.query_stages,    banded};
+  const Kernel key_kernel{Pass::key_gradient, dtype,           plan.dim,  block,
+                          plan.key_stages,    plan.key_banded, plan.rules};
+  const Kernel query_kernel{Pass::query_gradient, dtype, plan.dim, block, plan.query_stages,
+                            plan.query_banded};
   for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
     launch_heads(keys, queries, key_kernel, query_kernel, b, first,
                  std::min(plan.heads, plan.kv_heads - first));

@@ -32,6 +32,7 @@ std::vector<AttentionBackwardKernel> kernels_with_rules() {
     for (unsigned rules = 1; rules < device::rule_sinks; ++rules) {
       if (k.pass != AttentionBackwardKernel::Pass::key_gradient) break;
       if ((rules & ~device::warpgroup_attention_rules) != 0) continue;
+      if ((rules & device::rule_slopes) != 0 && !k.banded) continue;  // see the plan
       all.push_back(k);
       all.back().rules = rules;
     }
@@ -126,6 +127,14 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
   CHECK(attention_backward_plan(capped).rules == 0);
   capped.traits.rules = device::rule_softcap | device::rule_sinks | device::rule_window;
   CHECK(attention_backward_plan(capped).rules == device::rule_softcap);
+  CHECK_FALSE(attention_backward_plan(capped).key_banded);
+  capped.traits.banded = true;
+  CHECK(attention_backward_plan(capped).key_banded);
+  CHECK(attention_backward_plan(capped).query_banded);
+  AttentionBackwardProblem sloped = on_hopper(64, 64);
+  sloped.traits.rules = device::rule_slopes;
+  CHECK(attention_backward_plan(sloped).key_banded);
+  CHECK_FALSE(attention_backward_plan(sloped).query_banded);
   AttentionBackwardProblem wide = on_hopper(64, 64);
   wide.element = 4;
   CHECK_FALSE(attention_backward_plan(wide).warpgroup);

@@ -26,12 +26,13 @@ struct AttentionReach {
 };
 
 /// Rules that kernels on wgmma may be compiled to know. Windows are among their bounds.
-inline constexpr unsigned warpgroup_attention_rules = rule_softcap | rule_sinks;
+inline constexpr unsigned warpgroup_attention_rules = rule_softcap | rule_slopes | rule_sinks;
 
 /// What these rules look at.
 struct AttentionTerms {
   float inner, outer;  ///< capped scores, for powers of two, are outer * tanh(inner * product)
-  const float* sinks;  ///< [heads]
+  const float *slopes, *sinks;  ///< [heads]
+  int origin;                   ///< key j lies j - i - origin beyond query i
 };
 
 struct WarpgroupAttentionParams {

@@ -21,10 +21,10 @@ struct WarpgroupKeyGradient {
   static constexpr int pieces = dim / 64;  // of 64 columns, 128 bytes
   static constexpr int groups = 2;         // warpgroups that multiply
   static constexpr bool banded = Config::banded;
-  using Steps = AttentionKeySteps<block, banded>;
+  using Steps = AttentionKeySteps<block, banded, Config::rules>;
   using Step = typename Steps::Step;
   using Keys = typename Steps::Keys;
-  using Scores = AttentionStepScores<T, Config::rules>;
+  using Scores = AttentionStepScores<T, Steps, Config::rules>;
   static constexpr int team_groups = Steps::team_groups, teams = groups / team_groups;
   static constexpr int strip = Steps::strip, side = Steps::side;
   static constexpr int entries = Steps::entries, halves = block / side, cols = Steps::cols;
@@ -85,6 +85,8 @@ struct WarpgroupKeyGradient {
     if (lane < entries) step.query[lane] = query;
     if (lane < entries * cols)
       step.value[lane] = now.number < 0 ? -1 : p.problem.values.at(b, h, now.number);
+    if constexpr (Steps::sloped)
+      if (lane == 0) step.slope = p.terms.slopes[h] * 1.4426950408889634F;
     __syncwarp();
     Barrier& full = team.full[at.stage];
     const int present = __popc(__ballot_sync(~0u, now.row >= 0));
@@ -351,7 +353,7 @@ struct WarpgroupKeyGradient {
           warpgroup_wait<2>();
           warpgroup_pin(s);
           const unsigned seen = keys.seen(team.steps[now], p.problem.reach);
-          const Scores scores{p.terms, scale, numbers};
+          const Scores scores{p.terms, keys, team.steps[now], scale, numbers};
           scores.weigh(s);
           if (!keys.whole(seen))
             keys.hide(s, Scores::hidden(), team.steps[now], p.problem.reach, seen);

@@ -6,9 +6,17 @@
 
 namespace bs::cuda::device {
 
+/// What a step says of its head: the slope, for powers of two, where kernels know of slopes.
+template <bool sloped>
+struct AttentionStepHead {
+  float slope;
+};
+template <>
+struct AttentionStepHead<false> {};
+
 /// For blocks of one size. `banded` as AttentionHide has it. A strip of keys meets 64 queries a
 /// step, blocks or halves of blocks.
-template <int block, bool banded>
+template <int block, bool banded, unsigned rules>
 struct AttentionKeySteps {
   static constexpr int team_groups =
       block == 128 ? 2 : 1;                             // warpgroups with 64 keys of a strip each
@@ -17,8 +25,10 @@ struct AttentionKeySteps {
   static constexpr int entries = 64 / side;
   static constexpr int cols = strip / block;  // block columns of a strip
 
+  static constexpr bool sloped = (rules & rule_slopes) != 0;
+
   /// The queries of a step and their blocks.
-  struct Step {
+  struct Step : AttentionStepHead<sloped> {
     int query[entries];  ///< the first one of each entry, ascending; [0] is -1 behind the last step
     int value[entries * cols];  ///< of the memory, or -1
   };
@@ -70,12 +80,13 @@ struct AttentionKeySteps {
         hide_before(sums, to, step, reach);
     }
 
-   private:
     /// A lane's key `row` of two, less the place of its first query.
     __device__ int own(int row) const {
       const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
       return first + thread / 32 * 16 + lane / 4 + 8 * row - lane % 4 * 2;
     }
+
+   private:
     /// The query of number `i` of a lane, less the place of its first.
     __device__ static int query_of(const Step& step, int i) {
       return step.query[i / 4 * 8 / side] + i / 4 * 8 % side + i % 2;

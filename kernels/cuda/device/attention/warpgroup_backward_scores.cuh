@@ -1,8 +1,7 @@
 #pragma once
 // What the key pass makes of its products of keys and queries: weights, and gradients of the
 // products of those of the weights. A lane has 32 of a step, in fours of two queries by two keys.
-#include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
-#include <bs/kernels/cuda/device/ptx/warpgroup.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_keys.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
@@ -10,10 +9,12 @@ namespace bs::cuda::device {
 
 /// For a step. Between weigh() and differentiate() a capped score stays what tanh gave, and its
 /// weight is made twice: registers have no room for the weight beside it.
-template <class T, unsigned rules>
+template <class T, class Steps, unsigned rules>
 struct AttentionStepScores {
   static constexpr bool capped = (rules & rule_softcap) != 0;
   const AttentionTerms& terms;
+  const typename Steps::Keys& keys;
+  const typename Steps::Step& step;
   float factor;          ///< scale()
   const float* numbers;  ///< log_sums of a lane's queries, and 64 behind them means
 
@@ -31,22 +32,24 @@ struct AttentionStepScores {
 
   /// Makes weights of products, or of capped ones what tanh gives.
   __device__ void weigh(float (&s)[32]) const {
+    const Distances distances(*this);
 #pragma unroll
     for (int i = 0; i < 32; i += 4) {
       if constexpr (capped) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) s[i + j] = fast_tanh(s[i + j] * terms.inner);
       } else {
-        weigh_four(s + i, s + i, i);
+        weigh_four(s + i, s + i, i, distances);
       }
     }
   }
   /// Weights as a left operand.
   __device__ void pack_weights(unsigned (&weights)[4][4], const float (&s)[32]) const {
+    const Distances distances(*this);
 #pragma unroll
     for (int i = 0; i < 32; i += 4) {
       float four[4] = {s[i], s[i + 1], s[i + 2], s[i + 3]};
-      if constexpr (capped) weigh_four(four, s + i, i);
+      if constexpr (capped) weigh_four(four, s + i, i, distances);
       weights[i / 8][i / 2 % 4] = pack(four[0], four[1]);
       weights[i / 8][i / 2 % 4 + 1] = pack(four[2], four[3]);
     }
@@ -54,12 +57,13 @@ struct AttentionStepScores {
   /// Makes gradients of products of those of weights.
   __device__ void differentiate(float (&dp)[32], float (&s)[32]) const {
     if constexpr (capped) warpgroup_pin(s);  // or the weights of before are kept beside them
+    const Distances distances(*this);
 #pragma unroll
     for (int i = 0; i < 32; i += 4) {
       const float2 mean = *reinterpret_cast<const float2*>(numbers + 64 + i * 2);
       float four[4] = {s[i], s[i + 1], s[i + 2], s[i + 3]};
       if constexpr (capped) {
-        weigh_four(four, s + i, i);
+        weigh_four(four, s + i, i, distances);
 #pragma unroll
         for (int j = 0; j < 4; ++j) four[j] *= 1 - s[i + j] * s[i + j];
       }
@@ -69,11 +73,33 @@ struct AttentionStepScores {
   }
 
  private:
-  __device__ void weigh_four(float* weights, const float* s, int i) const {
+  /// Of a lane's keys from its queries.
+  struct Distances {
+    float first[Steps::entries];  ///< of the first key from the first query of each entry
+
+    __device__ explicit Distances(const AttentionStepScores& scores) {
+      if constexpr (Steps::sloped) {
+        const int own = scores.keys.own(0) - scores.terms.origin;
+#pragma unroll
+        for (int e = 0; e < Steps::entries; ++e)
+          first[e] = static_cast<float>(own - scores.step.query[e]);
+      }
+    }
+    __device__ float at(int i) const {
+      constexpr int side = Steps::side;
+      return first[i / 4 * 8 / side] + static_cast<float>(i / 2 % 2 * 8 - i / 4 * 8 % side - i % 2);
+    }
+  };
+
+  __device__ void weigh_four(float* weights, const float* s, int i,
+                             const Distances& distances) const {
     const float2 log_sum = *reinterpret_cast<const float2*>(numbers + i * 2);
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
-      weights[j] = exp2_of(s[j] * factor - (j % 2 ? log_sum.y : log_sum.x));
+    for (int j = 0; j < 4; ++j) {
+      float score = s[j] * factor;
+      if constexpr (Steps::sloped) score -= step.slope * fabsf(distances.at(i + j));
+      weights[j] = exp2_of(score - (j % 2 ? log_sum.y : log_sum.x));
+    }
   }
 };
 

@@ -5,6 +5,7 @@
 // Scores become weights in registers, where the second product reads them. The scores of a tile are
 // multiplied beside the values of the tile before, whose product runs on during the softmax.
 #include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_scores.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_softmax.cuh>
 #include <bs/kernels/cuda/device/ptx/bulk_copy.cuh>
 #include <bs/kernels/cuda/device/ptx/warpgroup.cuh>
@@ -21,7 +22,6 @@ struct AttentionForwardKernel {
   static constexpr int piece = block < cols ? block : cols;  // keys that lie side by side
   static constexpr int pieces = cols / piece;
   static constexpr bool turns = Config::turns;  // warpgroups ask for products in turn
-  static constexpr bool capped = (Config::rules & rule_softcap) != 0;
   static constexpr bool sinks = (Config::rules & rule_sinks) != 0;
   static constexpr int rows = 64 * groups;
   static constexpr int lines = dim / 64;  // a row of a tile is this many lines of 128 bytes
@@ -306,6 +306,7 @@ struct AttentionForwardKernel {
     Scores scores;
     Weights weights;
     Softmax softmax;
+    AttentionShape<cols, piece, Config::rules> shape;
 
     __device__ Consumer(const Params& params, Shared& s, unsigned q, unsigned b, int group)
         : p(params), walk(s, group), queries(q + group * query_bytes), buffers(b) {}
@@ -320,14 +321,12 @@ struct AttentionForwardKernel {
     /// Scores become weights; their keys are given back.
     __device__ __forceinline__ void fold() {
       warpgroup_pin(scores);
-      if constexpr (capped) {
-#pragma unroll
-        for (float& score : scores) score = fast_tanh(score * p.terms.inner);
-      }
+      const auto& keys = walk.s.tiles[walk.keys.stage].keys;
+      shape.apply(scores, p, walk.row, keys);
       const AttentionHide<T, cols, piece, Config::banded> hide(p, walk.row, walk.head);
-      hide.apply(scores, walk.mask, walk.s.tiles[walk.keys.stage].keys);
+      hide.apply(scores, walk.mask, keys);
       walk.give_back(walk.keys);
-      softmax.fold(scores, p.scale);
+      softmax.fold(scores, shape.scale(p));
     }
     /// The first scores, with no weights of a tile before.
     __device__ __forceinline__ void start() {
@@ -372,6 +371,7 @@ struct AttentionForwardKernel {
 #pragma unroll 1
       while (walk.open()) {
         softmax = Softmax();
+        shape.look_up(p, walk.head);
 #pragma unroll
         for (int i = 0; i < dim / 2; ++i) sums[i] = 0;
 #pragma unroll 1

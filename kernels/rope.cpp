@@ -1,10 +1,12 @@
 #include <bs/kernels/rope.h>
 
+#include <bs/kernels/arange.h>
+#include <bs/kernels/binary.h>
+#include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/elementary.h>
 
 #include <cmath>
-#include <span>
-#include <vector>
 
 namespace bs {
 
@@ -18,17 +20,12 @@ Tensor rope_table(int64_t length, int64_t dim, double base, int64_t first, DType
   BS_CHECK(base > 0, "rope_table: base {}", base);
   BS_CHECK(dtype == f32 || dtype == f64, "rope_table: {} is neither f32 nor f64", dtype);
   const int64_t pairs = dim / 2;
-  std::vector<double> values(static_cast<size_t>(length * dim));
-  const auto at = [&](int64_t i) -> double& { return values[static_cast<size_t>(i)]; };
-  for (int64_t p = 0; p < length; ++p)
-    for (int64_t i = 0; i < pairs; ++i) {
-      const double rate = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dim));
-      const double angle = static_cast<double>(first + p) * rate;
-      at(p * dim + i) = std::cos(angle);
-      at(p * dim + pairs + i) = std::sin(angle);
-    }
-  const Tensor table = Tensor::from(std::span<const double>(values), {length, 2, pairs});
-  return cast(table, dtype).to(device);
+  const Tensor numbers = arange(pairs, f64, device).view({1, pairs});
+  const Tensor rates = exp(mul(numbers, -2 * std::log(base) / static_cast<double>(dim)));
+  const auto begin = static_cast<double>(first);
+  const Tensor places = arange(begin, begin + static_cast<double>(length), 1, f64, device);
+  const Tensor angles = mul(places.view({length, 1}), rates);
+  return cast(stack({cos(angles), sin(angles)}, 1), dtype);
 }
 
 Tensor rope(const Tensor& x, const Tensor& table, const RopeOptions& options) {

@@ -5,7 +5,7 @@
 namespace bs {
 
 /** @brief Cosines and sines [length, 2, dim / 2] of the angles p * base^(-2 i / dim), i < dim / 2,
- * of the places p from `first` on; angles are computed in double.
+ * of the places p from `first` on. They are computed in double, on the device.
  *  @param[in] dtype f32 or f64
  *  @throws Error for an odd dim. */
 Tensor rope_table(int64_t length, int64_t dim, double base = 10000, int64_t first = 0,

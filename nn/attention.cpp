@@ -64,9 +64,7 @@ detail::AttentionHeads SparseAttention::project(const Variable& x, int64_t first
     heads.q = q_norm_->forward(heads.q);
     heads.k = k_norm_->forward(heads.k);
   }
-  if (options_.rope_base == 0) return heads;
-  heads.q = detail::turned(heads.q, options_.rope_base, first_place);
-  heads.k = detail::turned(heads.k, options_.rope_base, first_place);
+  if (options_.rope_base != 0) detail::turn(heads, options_.rope_base, first_place);
   return heads;
 }
 

@@ -19,10 +19,12 @@ Variable join_heads(const Variable& x) {
   return view(rows, {rows.size(0), rows.size(1), rows.size(2) * rows.size(3)});
 }
 
-Variable turned(const Variable& x, double base, int64_t first, const std::vector<int64_t>& starts) {
+namespace {
+
+/// The rope_table of the tokens of x.
+Tensor table_of(const Variable& x, double base, int64_t first, const std::vector<int64_t>& starts) {
   const DType dtype = x.dtype() == f64 ? f64 : f32;
-  if (starts.empty())
-    return rope(x, rope_table(x.size(2), x.size(3), base, first, dtype, x.device()));
+  if (starts.empty()) return rope_table(x.size(2), x.size(3), base, first, dtype, x.device());
   std::vector<int64_t> places;
   int64_t longest = 0;
   for (size_t s = 1; s < starts.size(); ++s) {
@@ -32,7 +34,17 @@ Variable turned(const Variable& x, double base, int64_t first, const std::vector
   const Tensor table = rope_table(longest, x.size(3), base, first, dtype, x.device());
   const auto count = static_cast<int64_t>(places.size());
   const Tensor rows = Tensor::from(std::span<const int64_t>(places), {count}).to(x.device());
-  return rope(x, index_select(table, 0, rows));
+  return index_select(table, 0, rows);
+}
+
+}  // namespace
+
+void turn(AttentionHeads& heads, double base, int64_t first,
+          const std::vector<int64_t>& query_starts, const std::vector<int64_t>& key_starts) {
+  const Tensor table = table_of(heads.q, base, first, query_starts);
+  const bool alike = query_starts == key_starts && heads.q.size(2) == heads.k.size(2);
+  heads.k = rope(heads.k, alike ? table : table_of(heads.k, base, first, key_starts));
+  heads.q = rope(heads.q, table);
 }
 
 }  // namespace bs::nn::detail

@@ -17,10 +17,11 @@ Variable split_heads(const Variable& x, int64_t head_dim);
 /** @brief The way back. */
 Variable join_heads(const Variable& x);
 
-/** @brief Turns heads by the places of their tokens, from `first` on.
- *  @param[in] starts of ragged sequences, each of which begins at place `first`; empty: one
- * sequence */
-Variable turned(const Variable& x, double base, int64_t first,
-                const std::vector<int64_t>& starts = {});
+/** @brief Turns queries and keys by the places of their tokens, from `first` on.
+ *  @param[in] query_starts,key_starts of ragged sequences, each of which begins at place `first`;
+ * empty: one sequence */
+void turn(AttentionHeads& heads, double base, int64_t first,
+          const std::vector<int64_t>& query_starts = {},
+          const std::vector<int64_t>& key_starts = {});
 
 }  // namespace bs::nn::detail

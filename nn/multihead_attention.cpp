@@ -148,11 +148,9 @@ MultiheadAttention::Heads MultiheadAttention::placed(Heads heads, int64_t first_
     heads.q = q_norm_->forward(heads.q);
     heads.k = k_norm_->forward(heads.k);
   }
-  const double base = options_.rope_base;
-  if (base == 0) return heads;
-  heads.q = detail::turned(heads.q, base, first_place, masks.query_starts);
-  heads.k = detail::turned(heads.k, base, first_place,
-                           masks.key_starts.empty() ? masks.query_starts : masks.key_starts);
+  if (options_.rope_base != 0)
+    detail::turn(heads, options_.rope_base, first_place, masks.query_starts,
+                 masks.key_starts.empty() ? masks.query_starts : masks.key_starts);
   return heads;
 }
 

@@ -43,6 +43,7 @@ struct Transformer {
                    return patterns::fixed(size, {.local_blocks = 2, .causal = true});
                  },
              .dropout = 0.1,
+             .rope_base = 10000,
              .dtype = bf16,
              .device = device}),
         optimizer(optim::decay_groups(net, AdamWOptions{})),

@@ -114,7 +114,12 @@ PackedMask pack_mask(const Tensor& mask, int block) {
   const Tensor host = host_view(mask);
   visit_any(mask.dtype(), [&]<class T>(Type<T>) {
     for_each_value<T>(host, [&](T value) {
-      seen.push_back(static_cast<double>(value) != 0 ? uint8_t{1} : uint8_t{0});
+      const auto x = static_cast<double>(value);
+      const bool added = is_floating(mask.dtype());
+      BS_CHECK(!added || x == 0 || x == -std::numeric_limits<double>::infinity(),
+               "pack_mask: a floating mask is added to scores, and {} is neither 0 nor -infinity",
+               x);
+      seen.push_back((x != 0) != added ? uint8_t{1} : uint8_t{0});
     });
   });
   MaskPacker packer(e);

@@ -32,11 +32,12 @@ class PackedMask {
 };
 
 /** @brief Packs a mask. Made once, it is used for many calls.
- *  @param[in] mask of any dtype, not 0 where a row sees a column: [rows, cols] for one head,
- * [heads, rows, cols], or [batch, heads, rows, cols], which gives batch * heads heads
+ *  @param[in] mask [rows, cols] for one head, [heads, rows, cols], or [batch, heads, rows, cols],
+ * which gives batch * heads heads. Boolean or integer: not 0 where a row sees a column. Floating:
+ * added to scores, 0 where it sees, -infinity where it does not
  *  @param[in] block elements a side of a block; the last ones may reach over the end
  *  @return on the mask's device; the host waits for it
- *  @throws Error for another rank or block size. */
+ *  @throws Error for another rank or block size, or a floating mask of other values. */
 PackedMask pack_mask(const Tensor& mask, int block);
 
 /** @brief Packs a function of (head, row, column), which is asked within the blocks of a pattern

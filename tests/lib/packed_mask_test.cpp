@@ -3,6 +3,7 @@
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <random>
 
 using namespace bs;
@@ -70,8 +71,12 @@ TEST_CASE("pack_mask keeps every element of a mask") {
       CAPTURE(block);
       CAPTURE(to_string(shape));
       const Reference mask = mixed_mask(shape, block, 5);
-      for (const DType dtype : {boolean, f32})
+      Reference added = mask;
+      for (double& x : added.values) x = x == 0 ? -std::numeric_limits<double>::infinity() : 0;
+      for (const DType dtype : {boolean, i32})
         check_packed(pack_mask(mask.tensor(dtype, test_device()), block), mask, block);
+      for (const DType dtype : {f32, bf16})
+        check_packed(pack_mask(added.tensor(dtype, test_device()), block), mask, block);
     }
 }
 
@@ -115,6 +120,9 @@ TEST_CASE("pack_mask refuses what does not fit") {
                        Error);
   CHECK_THROWS_WITH_AS(pack_mask(Tensor::empty({4, 4}, boolean), 12),
                        "pack_mask: block 12 is none of 8, 16, 32, 64 and 128", Error);
+  CHECK_THROWS_WITH_AS(
+      pack_mask(Tensor::from({0.F, 1.F}).view({1, 2}), 8),
+      "pack_mask: a floating mask is added to scores, and 1 is neither 0 nor -infinity", Error);
   const LayoutPtr within = Layout::from_blocks(1, 2, 2, 8, {});
   CHECK_THROWS_WITH_AS(pack_mask(within, 8, 16, [](int64_t, int64_t, int64_t) { return true; }),
                        "pack_mask: 8 rows and 16 columns do not fit a layout of 2 x 2 blocks of 8",

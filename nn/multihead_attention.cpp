@@ -160,6 +160,7 @@ void MultiheadAttention::set_scores(bs::SparseAttentionOptions& options) const {
   options.offset = o.offset;
   options.window_before = o.window_before;
   options.window_after = o.window_after;
+  options.scale = o.scale;
   options.softcap = o.softcap;
   if (slopes.defined()) options.alibi_slopes = slopes.data();
   if (training() && o.dropout > 0) {
@@ -189,7 +190,8 @@ Variable MultiheadAttention::forward(const Variable& query, const Variable& key,
   check("query", query, o.width);
   check("key", key, o.key_width);
   check("value", value, o.value_width);
-  bs::SparseAttentionOptions options{.key_padding_mask = masks.key_padding_mask};
+  bs::SparseAttentionOptions options{.key_padding_mask = masks.key_padding_mask,
+                                     .packed_mask = masks.packed_mask};
   Variable bias;
   if (const Variable& mask = masks.attention_mask; mask.defined()) {
     const Variable all = mask.rank() == 2 ? unsqueeze(unsqueeze(mask, 0), 0) : mask;
@@ -200,13 +202,14 @@ Variable MultiheadAttention::forward(const Variable& query, const Variable& key,
   }
   Heads heads = project(query, key, value);
   if (masks.query_starts.empty() && masks.key_starts.empty())
-    return attend(placed(std::move(heads), 0, masks), layout(query.size(1), key.size(1)), options,
-                  bias);
+    return attend(placed(std::move(heads), 0, masks), layout_of(masks, query.size(1), key.size(1)),
+                  options, bias);
   options.query_starts = masks.query_starts;
   options.key_starts = masks.key_starts.empty() ? masks.query_starts : masks.key_starts;
   check_starts("query_starts", options.query_starts, query.size(1));
   check_starts("key_starts", options.key_starts, key.size(1));
-  const LayoutPtr of_longest = layout(longest(options.query_starts), longest(options.key_starts));
+  const LayoutPtr of_longest =
+      layout_of(masks, longest(options.query_starts), longest(options.key_starts));
   return attend(placed(std::move(heads), 0, masks), of_longest, options, bias);
 }
 
@@ -241,6 +244,13 @@ KVCache MultiheadAttention::make_cache(int64_t batch, int64_t capacity, int64_t 
                   .page = page,
                   .dtype = out_proj.weight.dtype(),
                   .device = out_proj.weight.device()});
+}
+
+LayoutPtr MultiheadAttention::layout_of(const MultiheadAttentionMasks& masks, int64_t queries,
+                                        int64_t keys) const {
+  if (masks.layout) return masks.layout;
+  const bool packed = masks.packed_mask.defined() && !options_.pattern;
+  return packed ? masks.packed_mask.layout() : layout(queries, keys);
 }
 
 LayoutPtr MultiheadAttention::layout(int64_t queries, int64_t keys) const {

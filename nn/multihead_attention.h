@@ -26,8 +26,9 @@ struct MultiheadAttentionOptions {
   int64_t offset = 0;  ///< moves the diagonal: keys - queries aligns it at the bottom right
   std::optional<int64_t> window_before = {};  ///< keys at most this far before their query
   std::optional<int64_t> window_after = {};   ///< keys at most this far behind their query
-  double softcap = 0;                         ///< see bs::SparseAttentionOptions
-  bool alibi = false;                         ///< a buffer of slopes, see alibi_slopes()
+  double scale = 0;                ///< factor of the scores; 0 stands for 1 / sqrt(width / heads)
+  double softcap = 0;              ///< see bs::SparseAttentionOptions
+  bool alibi = false;              ///< a buffer of slopes, see alibi_slopes()
   int64_t relative_reach = 0;      ///< n: a learnt bias of distances -n to n and beyond; 0: none
   bool sinks = false;              ///< each head learns a logit that takes weight and has no value
   double rope_base = 0;            ///< turns queries and keys by their places; 0: not
@@ -44,6 +45,12 @@ struct MultiheadAttentionMasks {
   /** boolean [queries, keys] or [batch or 1, heads or 1, queries, keys], true for what to see; or
    *  floating, added to scores: a Variable that requires a gradient gets one. */
   Variable attention_mask = {};
+  /** A mask in bits, see bs::SparseAttentionOptions. Of a layer without a pattern its blocks are
+   *  those of the call. */
+  PackedMask packed_mask = {};
+  /** The blocks of this call in the place of the pattern's, as block_topk makes them: of one head,
+   *  of all, or of batch * heads. */
+  LayoutPtr layout = nullptr;
   /** Ragged batches: sequences one behind the other in a batch of 1, see
    *  bs::SparseAttentionOptions. The pattern is that of the longest, and places begin anew. Of
    * keys: empty, as of queries. */
@@ -96,6 +103,7 @@ class MultiheadAttention : public Module {
   Variable attend(const Heads& heads, const LayoutPtr& layout, bs::SparseAttentionOptions options,
                   const Variable& bias) const;
   LayoutPtr layout(int64_t queries, int64_t keys) const;
+  LayoutPtr layout_of(const MultiheadAttentionMasks& masks, int64_t queries, int64_t keys) const;
 
   Options options_;
   int64_t head_dim_, value_dim_, kv_heads_;

@@ -106,7 +106,7 @@ Reference naive(const nn::MultiheadAttention& layer, const Reference& x, const R
         const auto [unused, k, v] = heads(j, h);
         double score = 0;
         for (size_t c = 0; c < q.size(); ++c) score += q[c] * k[c];
-        score /= std::sqrt(static_cast<double>(dim));
+        score = o.softcap * std::tanh(score * o.scale / o.softcap);
         const int64_t reach = o.relative_reach;
         score += table.at({h, reach + std::clamp(d, -reach, reach)}) + bias.at({i, j}) -
                  std::exp2(-8.0 * static_cast<double>(h + 1) / o.heads) *
@@ -136,6 +136,8 @@ nn::MultiheadAttentionOptions everything() {
           .offset = 2,
           .window_before = 7,
           .window_after = 1,
+          .scale = .4,
+          .softcap = 3,
           .alibi = true,
           .relative_reach = 3,
           .sinks = true,

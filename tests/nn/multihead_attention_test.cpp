@@ -2,6 +2,7 @@
 // double by golden/record_attention.py. Caches against attention over all tokens at once.
 #include <bs/autograd/binary.h>
 #include <bs/autograd/reduce.h>
+#include <bs/autograd/view.h>
 #include <bs/kernels/copy.h>
 #include <bs/nn/multihead_attention.h>
 #include <bs/tests/nn/golden/recorded.h>
@@ -128,6 +129,27 @@ TEST_CASE("nn::MultiheadAttention: masks of both kinds hide alike") {
         layer.forward(x, {.attention_mask = mask.tensor(dtype, test_device())}).data());
   };
   check_close("masks", run(seen, boolean), run(added, f64), 1e-12);
+  const Variable packed =
+      layer.forward(x, {.packed_mask = pack_mask(seen.tensor(boolean, test_device()), 8)});
+  check_close("packed", Reference::of(packed.data()), run(seen, boolean), 1e-12);
+}
+
+TEST_CASE("nn::MultiheadAttention: a call may bring blocks of its own, of each batch entry") {
+  const nn::MultiheadAttention layer(
+      {.width = 16, .heads = 2, .block = 8, .dtype = f64, .device = test_device()});
+  const Variable x(random_reference({2, 21, 16}, 1).tensor(f64, test_device()));
+  const patterns::Size size{.heads = 4, .rows = 3, .cols = 3, .block = 8};
+  const LayoutPtr all = patterns::random(size, {.density = .5, .seed = 3});
+  const Tensor mask = all->mask();  // [heads, rows, cols] of blocks
+  const Reference whole = Reference::of(layer.forward(x, {.layout = all}).data());
+  for (int64_t b = 0; b < 2; ++b) {
+    const LayoutPtr own = Layout::from_mask(mask.slice(0, 2 * b, 2 * b + 2), 8);
+    const Reference one =
+        Reference::of(layer.forward(slice(x, 0, b, b + 1), {.layout = own}).data());
+    const Reference part = Reference::of(whole.tensor(f64, test_device()).slice(0, b, b + 1));
+    check_close("entry", one, part, 1e-12);
+  }
+  CHECK_THROWS_AS(layer.forward(x, {.layout = patterns::dense({.rows = 4, .block = 8})}), Error);
 }
 
 TEST_CASE("nn::MultiheadAttention: dropout is of training alone") {

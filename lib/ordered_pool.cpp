@@ -10,7 +10,6 @@ namespace bs {
 void* OrderedPool::allocate(size_t bytes, Stream stream) {
   // No capture may wait for what other streams do.
   const auto may_wait = [&] { return !Recording::current() && !memory_.captured(stream); };
-  if (any_gone_ && may_wait()) fetch_stranded();
   void* pointer = take(bytes, stream);
   if (!pointer && may_wait()) {
     trim();
@@ -33,28 +32,27 @@ void* OrderedPool::take(size_t bytes, Stream stream) {
   return pointer;
 }
 
-OrderedPool::Given OrderedPool::give(void* pointer, Stream stream) noexcept {
+/// Whether it was freed, by this stream.
+bool OrderedPool::give(void* pointer, Stream stream) noexcept {
   const bool captured = memory_.captured(stream);
   {
     const std::lock_guard lock(mutex_);
     const bool own = of_graphs_.erase(pointer) > 0;
-    if (captured && !own) return Given::later;
+    if (captured && !own) return false;
   }
-  return memory_.give(pointer, stream) ? Given::yes : Given::never;
+  return memory_.give(pointer, stream);
 }
 
 void OrderedPool::deallocate(void* pointer, size_t bytes, Stream stream) noexcept {
-  const Given given = give(pointer, stream);
   // If the process ends and the driver is gone, nobody fetches it.
-  if (given != Given::yes) strand({pointer, bytes}, given == Given::never);
+  if (!give(pointer, stream)) strand({pointer, bytes});
 }
 
-void OrderedPool::strand(const Stranded& memory, bool gone) noexcept {
+void OrderedPool::strand(const Stranded& memory) noexcept {
   stranded_bytes_ += static_cast<int64_t>(memory.bytes);
   try {
     const std::lock_guard lock(mutex_);
     stranded_.push_back(memory);
-    if (gone) any_gone_ = true;
   } catch (const std::bad_alloc&) {  // the host has no room to remember it: it stays counted
   }
 }
@@ -66,12 +64,11 @@ void OrderedPool::fetch_stranded() {
   {
     const std::lock_guard lock(mutex_);
     fetched.swap(stranded_);
-    any_gone_ = false;
   }
   const Stream stream = memory_.stream();
   for (const Stranded& memory : fetched) {
     stranded_bytes_ -= static_cast<int64_t>(memory.bytes);
-    if (give(memory.pointer, stream) != Given::yes) strand(memory, false);
+    if (!give(memory.pointer, stream)) strand(memory);
   }
 }
 

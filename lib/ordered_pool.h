@@ -31,8 +31,9 @@ class OrderedMemory {
 };
 
 /** @brief A pool over it. Before it fails, it waits for the device and gives back what is cached.
- *  Nothing is freed into a graph that does not own it: such memory comes back by trim(). Memory
- *  whose stream is gone comes back by the next allocation, which waits for the device before. */
+ *  Nothing is freed into a graph that does not own it, nor by a stream that is gone: such memory
+ *  comes back by trim(), or by an allocation that finds no room. Others wait for no stream, for
+ *  that would end the captures of other threads. */
 class OrderedPool final : public MemoryResource {
  public:
   OrderedPool(Device device, OrderedMemory& memory) : device_(device), memory_(memory) {}
@@ -45,14 +46,13 @@ class OrderedPool final : public MemoryResource {
   int64_t stranded() const { return stranded_bytes_; }
 
  private:
-  enum class Given { yes, later, never };  ///< never: its stream is gone
   struct Stranded {
     void* pointer;
     size_t bytes;
   };
   void* take(size_t bytes, Stream stream);
-  Given give(void* pointer, Stream stream) noexcept;
-  void strand(const Stranded& memory, bool gone) noexcept;
+  bool give(void* pointer, Stream stream) noexcept;
+  void strand(const Stranded& memory) noexcept;
   void fetch_stranded();
 
   Device device_;
@@ -61,7 +61,6 @@ class OrderedPool final : public MemoryResource {
   std::unordered_set<void*> of_graphs_;  ///< taken while their stream was captured
   std::vector<Stranded> stranded_;       ///< freed, but not by their streams
   std::atomic<int64_t> stranded_bytes_ = 0;
-  std::atomic<bool> any_gone_ = false;  ///< some lost their stream since the last were fetched
 };
 
 }  // namespace bs

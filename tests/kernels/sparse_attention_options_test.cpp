@@ -1,10 +1,8 @@
-#include <bs/autograd/sparse_attention.h>
 #include <bs/kernels/copy.h>
-#include <bs/tests/kernels/sparse_attention_rules.h>
+#include <bs/tests/kernels/sparse_attention_cases.h>
 #include <doctest/doctest.h>
 
 #include <limits>
-#include <random>
 
 using namespace bs;
 using namespace bs::test;
@@ -12,63 +10,6 @@ using namespace bs::test;
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-LayoutPtr some_blocks(int heads, int rows, int cols, int block, double density, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::vector<BlockIndex> blocks;
-  for (int h = 0; h < heads; ++h)
-    for (int i = 0; i < rows; ++i)
-      for (int j = 0; j < cols; ++j)
-        if (static_cast<double>(generator() % 1000) < 1000 * density) blocks.push_back({h, i, j});
-  return Layout::from_blocks(heads, rows, cols, block, blocks);
-}
-
-LayoutPtr all_blocks(int rows, int cols, int block) {
-  return some_blocks(1, rows, cols, block, 2, 1);
-}
-
-struct Sizes {
-  int64_t batch = 2, heads = 2, kv_heads = 2, queries = 24, keys = 24, head_dim = 8, value_dim = 8;
-};
-
-std::vector<Shape> shapes(const Sizes& s) {
-  return {{s.batch, s.heads, s.queries, s.head_dim},
-          {s.batch, s.kv_heads, s.keys, s.head_dim},
-          {s.batch, s.kv_heads, s.keys, s.value_dim}};
-}
-
-const std::vector<DType> all_dtypes = {f64, f32, f16, bf16};
-/// For gradients that are zero but for rounding, where no error is small beside them.
-const std::vector<DType> exact = {f64};
-
-/// Tells check_op about a problem. `more` are the shapes of bias, table and sinks, in this order.
-void check(const std::string& name, const Sizes& s, const AttentionRules& r,
-           const std::vector<Shape>& more = {}, const std::vector<DType>& dtypes = all_dtypes) {
-  std::vector<Shape> inputs = shapes(s);
-  inputs.insert(inputs.end(), more.begin(), more.end());
-  const auto at = [](const Variables& v, int i) {
-    return i == 0 ? Variable() : v[static_cast<size_t>(i)];
-  };
-  check_op(
-      {.name = name,
-       .inputs = inputs,
-       .op =
-           [&](const Variables& v) {
-             return sparse_attention(
-                 v[0], v[1], v[2], r.layout, r.options(),
-                 {.bias = at(v, r.bias), .relative_bias = at(v, r.table), .sinks = at(v, r.sinks)});
-           },
-       .reference = [&](const References& in) { return attend(r, in); },
-       .steps = 32,
-       .dtypes = dtypes});
-}
-
-/// Zeros and ones; every row but the last of a matrix has one.
-Reference random_mask(const Shape& shape, uint64_t seed) {
-  Reference r = random_reference(shape, seed);
-  for (double& x : r.values) x = x > -.2 ? 1 : 0;
-  return r;
-}
 
 SparseAttentionOptions causal(int64_t offset = 0) {
   SparseAttentionOptions o;
@@ -132,77 +73,6 @@ TEST_CASE("sparse_attention: windows of elements") {
   r.plain.causal = true;
   r.plain.offset = 5;
   check("window, causal, offset", {1, 2, 1, 34, 40}, r);
-}
-
-TEST_CASE("sparse_attention: bounds of rows within large blocks") {
-  // On Hopper these run on wgmma, several blocks in a tile and several tiles a row.
-  struct Bounds {
-    int64_t queries, keys, offset;
-    std::optional<int64_t> before, after;
-    bool causal;
-  };
-  const std::vector<Bounds> all = {{300, 300, 0, {}, {}, true},   {257, 390, 133, {}, {}, true},
-                                   {300, 300, 0, 70, {}, true},   {290, 201, 0, {}, {}, false},
-                                   {270, 333, 20, 33, 90, false}, {260, 260, -65, {}, {}, true}};
-  unsigned seed = 0;
-  for (const int block : {16, 32, 64, 128})
-    for (const Bounds& b : all) {
-      const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
-      const double density = seed % 3 == 0 ? 2 : .6;
-      AttentionRules r{
-          some_blocks(seed % 2 ? 2 : 1, blocks(b.queries), blocks(b.keys), block, density, seed)};
-      r.plain.causal = b.causal;
-      r.plain.offset = b.offset;
-      r.plain.window_before = b.before;
-      r.plain.window_after = b.after;
-      const int64_t dim = seed % 4 == 3 ? 128 : 40, kv_heads = seed % 3 == 1 ? 1 : 2;
-      check(format("bounds {}", seed), {1, 2, kv_heads, b.queries, b.keys, dim, dim}, r, {},
-            {bf16});
-      ++seed;
-    }
-}
-
-TEST_CASE("sparse_attention: terms of scores within large blocks") {
-  // On Hopper these run on wgmma, each with bounds of several kinds.
-  struct Bounds {
-    int64_t queries, keys, offset;
-    std::optional<int64_t> before;
-    bool causal, padded;
-  };
-  const std::vector<Bounds> all = {{256, 256, 0, {}, false, false},
-                                   {256, 256, 0, {}, true, false},
-                                   {150, 201, 50, 60, true, false},
-                                   {201, 150, -30, {}, true, true}};
-  unsigned seed = 0;
-  for (const int block : {16, 32, 64, 128})
-    for (const int64_t dim : {64, 128})
-      for (const Bounds& b : all) {
-        const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
-        AttentionRules r{
-            some_blocks(seed % 2 ? 2 : 1, blocks(b.queries), blocks(b.keys), block, .7, seed)};
-        r.plain.causal = b.causal;
-        r.plain.offset = b.offset;
-        r.plain.window_before = b.before;
-        if (b.padded) r.keep = random_mask({1, b.keys}, seed);
-        const Sizes sizes{1, 2, seed % 4 < 2 ? 2 : 1, b.queries, b.keys, dim, dim};
-        const DType dtype = seed % 3 == 0 ? f16 : bf16;
-        const AttentionRules bounds = r;
-        r.plain.softcap = seed % 2 ? 20 : .5;
-        if (seed % 2) r.plain.scale = 2;  // scores that the cap bends too
-        check(format("softcap {}", seed), sizes, r, {}, {dtype});
-        r.slopes = Reference({2});
-        r.slopes.values = {.25, .015625};
-        r.sinks = 3;
-        check(format("all terms {}", seed), sizes, r, {{2}}, {dtype});
-        r = bounds;
-        r.slopes = Reference({2});
-        r.slopes.values = {.0625, .5};
-        check(format("slopes {}", seed), sizes, r, {}, {dtype});
-        r = bounds;
-        r.sinks = 3;
-        check(format("sinks {}", seed), sizes, r, {{2}}, {dtype});
-        ++seed;
-      }
 }
 
 TEST_CASE("sparse_attention: some rows of a layout") {

@@ -1,0 +1,74 @@
+// Attention over blocks and rows large enough for the kernels that a GPU has for them.
+#include <bs/tests/kernels/sparse_attention_cases.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+TEST_CASE("sparse_attention: bounds of rows within large blocks") {
+  // On Hopper these run on wgmma, several blocks in a tile and several tiles a row.
+  struct Bounds {
+    int64_t queries, keys, offset;
+    std::optional<int64_t> before, after;
+    bool causal;
+  };
+  const std::vector<Bounds> all = {{300, 300, 0, {}, {}, true},   {257, 390, 133, {}, {}, true},
+                                   {300, 300, 0, 70, {}, true},   {290, 201, 0, {}, {}, false},
+                                   {270, 333, 20, 33, 90, false}, {260, 260, -65, {}, {}, true}};
+  unsigned seed = 0;
+  for (const int block : {16, 32, 64, 128})
+    for (const Bounds& b : all) {
+      const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+      const double density = seed % 3 == 0 ? 2 : .6;
+      AttentionRules r{
+          some_blocks(seed % 2 ? 2 : 1, blocks(b.queries), blocks(b.keys), block, density, seed)};
+      r.plain.causal = b.causal;
+      r.plain.offset = b.offset;
+      r.plain.window_before = b.before;
+      r.plain.window_after = b.after;
+      const int64_t dim = seed % 4 == 3 ? 128 : 40, kv_heads = seed % 3 == 1 ? 1 : 2;
+      check(format("bounds {}", seed), {1, 2, kv_heads, b.queries, b.keys, dim, dim}, r, {},
+            {bf16});
+      ++seed;
+    }
+}
+
+TEST_CASE("sparse_attention: terms of scores within large blocks") {
+  // On Hopper these run on wgmma, each term by itself and all at once, with bounds of all kinds.
+  struct Bounds {
+    int64_t queries, keys, offset;
+    std::optional<int64_t> before;
+    bool causal, padded;
+  };
+  const std::vector<Bounds> all = {{128, 256, 0, {}, false, false},
+                                   {256, 256, 0, {}, true, false},
+                                   {150, 201, 50, 60, true, false},
+                                   {201, 150, -30, {}, true, true}};
+  unsigned seed = 0;
+  for (const int block : {16, 32, 64, 128})
+    for (const int64_t dim : {64, 128})
+      for (const Bounds& b : all) {
+        const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+        AttentionRules r{
+            some_blocks(seed % 3 ? 2 : 1, blocks(b.queries), blocks(b.keys), block, .7, seed)};
+        r.plain.causal = b.causal;
+        r.plain.offset = b.offset;
+        r.plain.window_before = b.before;
+        if (b.padded) r.keep = random_mask({1, b.keys}, seed);
+        const Sizes sizes{1, 2, seed / 2 % 3 == 0 ? 1 : 2, b.queries, b.keys, dim, dim};
+        const DType dtype = seed % 5 < 2 ? bf16 : f16;
+        AttentionRules capped = r, sloped = r, sunk = r;
+        capped.plain.scale = 2;
+        capped.plain.softcap = seed % 5 == 0 ? 20 : 3;
+        sloped.slopes = Reference({2});
+        sloped.slopes.values = {.0625, .5};
+        sunk.sinks = 3;
+        if (seed % 3 == 0) check(format("softcap {}", seed), sizes, capped, {}, {dtype});
+        if (seed % 3 == 1) check(format("slopes {}", seed), sizes, sloped, {}, {dtype});
+        if (seed % 3 == 2) check(format("sinks {}", seed), sizes, sunk, {{2}}, {dtype});
+        capped.slopes = sloped.slopes;
+        capped.sinks = sunk.sinks;
+        check(format("terms {}", seed), sizes, capped, {{2}}, {dtype});
+        ++seed;
+      }
+}

@@ -4,9 +4,11 @@
 #include <bs/bench/record.h>
 #include <bs/kernels/block_topk.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/sparse_attention.h>
 #include <bs/lib/patterns.h>
+#include <bs/nn/multihead_attention.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,6 +28,8 @@ struct Options {
   std::vector<std::string> patterns = {"fixed", "bigbird", "sliding", "causal", "dense"};
   int local = 128, global = 32;
   int keep = 8;
+  double softcap = 0;
+  int alibi = 0, sinks = 0;
 };
 
 constexpr const char* help =
@@ -41,6 +45,7 @@ constexpr const char* help =
     "                          all farther behind, token by token, and its rate counts whole "
     "blocks\n"
     "  --global N              tokens that everything sees, default 32\n"
+    "  --softcap C --alibi 0|1 --sinks 0|1               terms of scores, default none\n"
     "  --export FILE           writes layouts and problems for peers, and stops\n";
 
 Options read_options(bench::Arguments& arguments) {
@@ -54,6 +59,9 @@ Options read_options(bench::Arguments& arguments) {
   arguments.read("--local", o.local);
   arguments.read("--global", o.global);
   arguments.read("--keep", o.keep);
+  arguments.read("--softcap", o.softcap);
+  arguments.read("--alibi", o.alibi);
+  arguments.read("--sinks", o.sinks);
   return o;
 }
 
@@ -66,13 +74,27 @@ struct Pattern {
 
 /// What names a problem in records.
 Json::Object cell_of(const Options& o, const std::string& name, const Layout& layout) {
-  return {{"pattern", name},
-          {"block", layout.block()},
-          {"density", std::round(1e4 * layout.density()) / 1e4},
-          {"batch", o.batch},
-          {"heads", o.heads},
-          {"sequence", o.sequence},
-          {"head_dim", o.head_dim}};
+  Json::Object cell = {{"pattern", name},
+                       {"block", layout.block()},
+                       {"density", std::round(1e4 * layout.density()) / 1e4},
+                       {"batch", o.batch},
+                       {"heads", o.heads},
+                       {"sequence", o.sequence},
+                       {"head_dim", o.head_dim}};
+  if (o.softcap > 0) cell.emplace_back("softcap", o.softcap);
+  if (o.alibi) cell.emplace_back("alibi", o.alibi);
+  if (o.sinks) cell.emplace_back("sinks", o.sinks);
+  return cell;
+}
+
+constexpr double sink = 1;  ///< the logit of every head, where there are any
+
+SparseAttentionOptions attention_of(const Options& o, const Pattern& pattern, Device device) {
+  SparseAttentionOptions attention{.causal = pattern.causal, .window_before = pattern.before};
+  attention.softcap = o.softcap;
+  if (o.alibi) attention.alibi_slopes = nn::alibi_slopes(o.heads).to(device);
+  if (o.sinks) attention.sinks = full({o.heads}, sink, f32, device);
+  return attention;
 }
 
 /// Each entry and head of its own scores.
@@ -133,6 +155,8 @@ struct Head {
   bool causal;
   std::optional<int64_t> before;
   size_t n, length;
+  double softcap, slope;
+  bool sinks;
 
   bool sees(size_t i, size_t j) const {
     const auto block = static_cast<size_t>(layout.block());
@@ -145,11 +169,18 @@ struct Head {
     for (size_t d = 0; d < n; ++d) sum += x[i * n + d] * y[j * n + d];
     return sum;
   }
+  double product(size_t i, size_t j) const {
+    return dot(q, i, k, j) / std::sqrt(static_cast<double>(n));
+  }
   double weight(size_t i, size_t j) const {
-    return sees(i, j) ? std::exp(dot(q, i, k, j) / std::sqrt(static_cast<double>(n)) - lse[i]) : 0;
+    if (!sees(i, j)) return 0;
+    const double s = product(i, j), capped = softcap > 0 ? softcap * std::tanh(s / softcap) : s;
+    return std::exp(capped - slope * std::abs(static_cast<double>(i) - static_cast<double>(j)) -
+                    lse[i]);
   }
   double dscore(size_t i, size_t j) const {
-    return weight(i, j) * (dot(dout, i, v, j) - dot(dout, i, out, i)) /
+    const double t = softcap > 0 ? std::tanh(product(i, j) / softcap) : 0;
+    return weight(i, j) * (dot(dout, i, v, j) - dot(dout, i, out, i)) * (1 - t * t) /
            std::sqrt(static_cast<double>(n));
   }
 
@@ -161,6 +192,7 @@ struct Head {
       sums[which] += term;
       sizes[which] += std::abs(term);
     };
+    if (sinks) add(0, std::exp(sink - lse[row]));
     for (size_t j = 0; j < length; ++j) {
       add(0, weight(row, j));
       add(1, weight(row, j) * v[j * n + d]);
@@ -191,8 +223,7 @@ class Bench {
   void run(const std::string& name, int block) {
     const Options& o = options_;
     const Pattern pattern = make_pattern(o, name, block, settings_.device);
-    const SparseAttentionOptions attention{.causal = pattern.causal,
-                                           .window_before = pattern.before};
+    const SparseAttentionOptions attention = attention_of(o, pattern, settings_.device);
     const auto random = [&](int64_t width) {
       return randn({o.batch, o.sequence, width}, settings_.dtype, settings_.device);
     };
@@ -226,6 +257,7 @@ class Bench {
                                .permute({0, 2, 1, 3});
       return host(heads, o.batch - 1, o.heads - 1);
     };
+    const double slope = o.alibi ? Tensor(nn::alibi_slopes(o.heads)).data<float>()[o.heads - 1] : 0;
     const Head head{part(qkv, 0),
                     part(qkv, 1),
                     part(qkv, 2),
@@ -239,7 +271,10 @@ class Bench {
                     pattern.causal,
                     pattern.before,
                     static_cast<size_t>(o.head_dim),
-                    static_cast<size_t>(o.sequence)};
+                    static_cast<size_t>(o.sequence),
+                    o.softcap,
+                    slope,
+                    o.sinks != 0};
     for (size_t sample = 0; sample < 40; ++sample)
       head.check(name, sample * 7919 % head.length, sample * 31 % head.n, epsilon(settings_.dtype));
   }

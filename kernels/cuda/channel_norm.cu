@@ -164,7 +164,7 @@ void channel_moments(const ChannelSlots& slots, const Tensor& x, const ChannelSt
         using D = device_type<T>;
         using W = wide<D>;
         static const int most = channel_blocks(moments_kernel<D, N, rows>);
-        const ChannelGrid g = channel_grid(slots, N, most, x.device());
+        const ChannelGrid g = channel_grid(slots, N, most, ChannelParts::merged, x.device());
         const Tensor states = Tensor::empty({2, slots.slots() * g.parts}, dtype_of<W>, x.device());
         W *means = pointer<W>(states), *squares = means + slots.slots() * g.parts;
         moments_kernel<D, N, rows>
@@ -188,7 +188,9 @@ void channel_norm(const ChannelSlots& slots, const ChannelNorm& norm, const Tens
                  [&]<class T, int N, bool rows>(Type<T>, std::integral_constant<int, N>,
                                                 std::bool_constant<rows>) {
                    using D = device_type<T>;
-                   const ChannelGrid g = channel_grid(slots, N, 0, y.device());
+                   static const int most = channel_blocks_in_turns(channel_norm_kernel<D, N, rows>);
+                   const ChannelGrid g =
+                       channel_grid(slots, N, most, ChannelParts::apart, y.device());
                    channel_norm_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
                        pointer<T>(norm.x), maybe<T>(norm.residual), pointer<T>(y), g,
                        channel_vectors<wide<D>>(norm), norm.relu);

@@ -7,6 +7,7 @@
 #include <bs/kernels/channel_norm.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/rows.cuh>
+#include <bs/kernels/cuda/walk.cuh>
 
 namespace bs::cuda {
 
@@ -15,22 +16,32 @@ inline constexpr int channel_threads = 256;
 /// Where the threads of a launch are. A block has `width` threads side by side, over packs of a row
 /// or along a plane, and `lines` of these; a part of the axis n has `length` elements.
 struct ChannelGrid {
-  unsigned outer = 0, inner = 0, parts = 0, channels = 0, neighbours = 0;
+  unsigned outer = 0, inner = 0, parts = 0;
+  bool sets_are_channels = true;
+  Divisor channels, neighbours;
   int64_t n = 0, length = 0;
   dim3 grid = {}, block = {};
 
+  __device__ unsigned channel_of(unsigned slot) const {
+    return slot - channels.divide(slot) * channels.number;
+  }
   __device__ unsigned set_of(unsigned slot) const {
-    return neighbours > 0 ? slot / neighbours : slot % channels;
+    return sets_are_channels ? channel_of(slot) : neighbours.divide(slot);
   }
 };
 
-/// Blocks for `most` of them on a multiprocessor, or, with `most` 0, for as many as leave a thread
-/// eight packs. Parts have at least 32 rows, or 4096 elements of a plane; there are at most 65535.
-inline ChannelGrid channel_grid(const ChannelSlots& s, int N, int most, Device device) {
+/// What becomes of parts: states of those that are merged cost a pass of their own.
+enum class ChannelParts { merged, apart };
+
+/// Blocks for `most` of them on a multiprocessor. Parts that are merged have at least 32 rows,
+/// others eight packs a thread; those of a plane have 4096 elements.
+inline ChannelGrid channel_grid(const ChannelSlots& s, int N, int most, ChannelParts kind,
+                                Device device) {
   ChannelGrid g{.outer = static_cast<unsigned>(s.outer),
                 .inner = static_cast<unsigned>(s.inner),
-                .channels = static_cast<unsigned>(s.channels),
-                .neighbours = static_cast<unsigned>(s.neighbours),
+                .sets_are_channels = s.neighbours == 0,
+                .channels = Divisor(s.channels),
+                .neighbours = Divisor(std::max<int64_t>(s.neighbours, 1)),
                 .n = s.n};
   const bool rows = s.inner > 1;
   const int64_t packs = rows ? s.inner / N : ceil_div(s.n, N);
@@ -40,11 +51,11 @@ inline ChannelGrid channel_grid(const ChannelSlots& s, int N, int most, Device d
     for (width = 32; width < channel_threads && width * 4 < packs;) width *= 2;
   const int64_t lines = channel_threads / width;
   const int64_t blocks = rows ? s.outer * groups : ceil_div(s.outer, lines);
-  const int64_t least = rows ? std::max<int64_t>(most > 0 ? 32 : 1, (most > 0 ? 4 : 8) * lines)
-                             : std::max<int64_t>(4096, 8 * width * N);
+  const int64_t least_rows =
+      kind == ChannelParts::merged ? std::max<int64_t>(32, 4 * lines) : 8 * lines;
+  const int64_t least = rows ? least_rows : std::max<int64_t>(4096, 8 * width * N);
   const int64_t room = int64_t{device_properties(device).multiprocessors} * most;
-  const int64_t wanted = most > 0 ? std::max<int64_t>(room / blocks, 1) : 65535;
-  const int64_t parts = std::clamp<int64_t>(s.n / least, 1, wanted);
+  const int64_t parts = std::clamp<int64_t>(s.n / least, 1, std::max<int64_t>(room / blocks, 1));
   g.length = round_up(ceil_div(s.n, parts), rows ? 1 : 16);
   g.parts = static_cast<unsigned>(ceil_div(s.n, g.length));
   g.block = dim3(static_cast<unsigned>(width), static_cast<unsigned>(lines));
@@ -60,6 +71,13 @@ int channel_blocks(Kernel* kernel) {
   int blocks = 1;
   BS_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, channel_threads, 0));
   return std::max(blocks, 1);
+}
+
+/// As many blocks for a kernel of which each thread first finds out about its channels: so few that
+/// this is little beside what follows, and enough that they do not all end at once.
+template <class Kernel>
+int channel_blocks_in_turns(Kernel* kernel) {
+  return 2 * channel_blocks(kernel);
 }
 
 /// A thread's share of a part: `count` packs, `step` elements apart, from element `first` on; slots
@@ -118,7 +136,7 @@ struct ChannelAffine {
   __device__ ChannelAffine(const ChannelGrid& g, const ChannelVectors<W>& v, unsigned slot) {
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const unsigned channel = (slot + k) % g.channels, set = g.set_of(slot + k);
+      const unsigned channel = g.channel_of(slot + k), set = g.set_of(slot + k);
       mean[k] = v.mean[set];
       scale[k] = v.rstd[set] * (v.weight ? v.weight[channel] : W(1));
       shift[k] = v.bias ? v.bias[channel] : W(0);
@@ -173,18 +191,21 @@ __device__ void merge_channel_states(State (&states)[K]) {
 
 /// Lists of partial states, [outer, parts, inner] of them, that one result is merged of.
 struct ChannelLists {
-  unsigned results, slots_of_result, parts, inner, channels, neighbours;
+  unsigned results, slots_of_result;
+  Divisor parts, inner;
+  unsigned channels, neighbours;
 
-  /// Calls f(slot, part, place of the state) for every `slices`-th state of a result from `slice`.
-  template <class F>
+  /// Calls f(slot, part, place of the state) for every `slices`-th state of a result from `slice`,
+  /// `ahead` of them at a time.
+  template <int ahead, class F>
   __device__ void for_each(unsigned result, unsigned slice, unsigned slices, F&& f) const {
-    const unsigned count = slots_of_result * parts;
-#pragma unroll 4
+    const unsigned count = slots_of_result * parts.number;
+#pragma unroll ahead
     for (unsigned j = slice; j < count; j += slices) {
-      const unsigned i = j / parts, part = j - i * parts;
+      const unsigned i = parts.divide(j), part = j - i * parts.number;
       const unsigned slot = neighbours > 0 ? result * neighbours + i : i * channels + result;
-      const unsigned o = slot / inner;
-      f(slot, part, (int64_t{o} * parts + part) * inner + (slot - o * inner));
+      const unsigned o = inner.divide(slot);
+      f(slot, part, (int64_t{o} * parts.number + part) * inner.number + (slot - o * inner.number));
     }
   }
 };
@@ -195,9 +216,9 @@ inline ChannelLists channel_lists(const ChannelSlots& s, const ChannelGrid& g, b
   const int64_t results = neighbours > 0 ? s.sets() : s.channels;
   return {static_cast<unsigned>(results),
           static_cast<unsigned>(s.slots() / results),
-          g.parts,
-          g.inner,
-          g.channels,
+          Divisor(g.parts),
+          Divisor(g.inner),
+          static_cast<unsigned>(s.channels),
           static_cast<unsigned>(neighbours)};
 }
 
@@ -217,8 +238,9 @@ __device__ State merge_lists(const ChannelLists& lists, Add&& add) {
   const unsigned slice = across ? t / results_of_block : t % slices;
   const unsigned result = blockIdx.x * results_of_block + local;
   State state;
+  constexpr int ahead = sizeof(State) < 16 ? 4 : 1;  // in registers
   if (result < lists.results)
-    lists.for_each(result, slice, slices, [&](unsigned slot, unsigned part, int64_t place) {
+    lists.for_each<ahead>(result, slice, slices, [&](unsigned slot, unsigned part, int64_t place) {
       add(state, slot, part, place);
     });
   shared[slice * results_of_block + local] = state;

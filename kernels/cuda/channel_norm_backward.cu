@@ -108,11 +108,11 @@ __global__ void __launch_bounds__(merge_threads)
     merge_sums_kernel(const Sums<W>* sums, const __grid_constant__ ChannelLists lists,
                       const __grid_constant__ ChannelGrid g, const ChannelVectors<W> vectors,
                       const MergedSums<W> to) {
-  const bool weighted = !to.of_channels && vectors.weight;
+  const W* const weight = to.of_channels ? nullptr : vectors.weight;
   const auto all =
       merge_lists<Sums<W>>(lists, [&](Sums<W>& state, unsigned slot, unsigned, int64_t at) {
         const Sums<W> part = sums[at];
-        const W factor = weighted ? vectors.weight[slot % g.channels] : W(1);
+        const W factor = weight ? weight[g.channel_of(slot)] : W(1);
         state.merge({factor * part.plain, factor * part.centred * vectors.rstd[g.set_of(slot)]});
       });
   const unsigned result = blockIdx.x * results_of_block + threadIdx.x;
@@ -186,7 +186,7 @@ void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
     using D = device_type<T>;
     using W = wide<D>;
     static const int most = channel_blocks(sums_kernel<D, N, rows>);
-    const ChannelGrid g = channel_grid(slots, N, most, x.device());
+    const ChannelGrid g = channel_grid(slots, N, most, ChannelParts::merged, x.device());
     const Tensor states = Tensor::empty({slots.slots() * g.parts, 2}, dtype_of<W>, x.device());
     sums_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
         pointer<T>(x), pointer<T>(gradient.dy), maybe<T>(gradient.y), g, channel_vectors<W>(norm),
@@ -208,7 +208,8 @@ void channel_norm_backward(const ChannelSlots& slots, const ChannelNorm& norm,
                                                   std::bool_constant<rows>) {
     using D = device_type<T>;
     using W = wide<D>;
-    const ChannelGrid g = channel_grid(slots, N, 0, dx.device());
+    static const int most = channel_blocks_in_turns(channel_norm_backward_kernel<D, N, rows>);
+    const ChannelGrid g = channel_grid(slots, N, most, ChannelParts::apart, dx.device());
     // x is of no account where statistics are constants, unless it tells the sign.
     const bool reads_x = gradient.sums.defined() || (norm.relu && !gradient.y.defined());
     channel_norm_backward_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(

@@ -13,7 +13,7 @@ void round_block(const T* x, T* y, int64_t n, int bits) {
   W largest = 0;
   bool finite = true;
   for (int64_t i = 0; i < n; ++i) {
-    const W size = std::abs(to<W>(x[i]));
+    const W size = std::abs(convert<W>(x[i]));
     finite = finite && std::isfinite(size);
     largest = std::max(largest, size);
   }
@@ -24,8 +24,8 @@ void round_block(const T* x, T* y, int64_t n, int bits) {
   const int exponent = std::ilogb(largest) + 2 - bits;
   const W top = std::ldexp(W(1), bits - 1);
   for (int64_t i = 0; i < n; ++i) {
-    const W steps = std::nearbyint(std::scalbn(to<W>(x[i]), -exponent));
-    y[i] = from<W, T>(std::scalbn(std::clamp(steps, -top, top - 1), exponent));
+    const W steps = std::nearbyint(std::scalbn(convert<W>(x[i]), -exponent));
+    y[i] = convert<T>(std::scalbn(std::clamp(steps, -top, top - 1), exponent));
   }
 }
 

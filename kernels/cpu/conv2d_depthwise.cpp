@@ -14,7 +14,7 @@ constexpr int64_t lanes = 64;  ///< channels that are summed at a time
 
 template <class W, class T>
 void add_products(int64_t n, const T* x, const W* w, W* sums) {
-  for (int64_t i = 0; i < n; ++i) sums[i] += to<W>(x[i]) * w[i];
+  for (int64_t i = 0; i < n; ++i) sums[i] += convert<W>(x[i]) * w[i];
 }
 
 /// Channels [c0, c0 + count) of one pixel of the result.
@@ -49,8 +49,8 @@ void run_depthwise(const ConvGather& g, const Tensor& source, const Tensor& weig
     for (const ConvPhase& phase : g.phases)
       for (const ConvTap& tap : phase.taps)
         for (int64_t c = 0; c < g.groups; ++c)
-          weights[tap.first * g.groups + c] =
-              to<W>(weight.data<T>()[c * strides.group + tap.r * strides.r + tap.s * strides.s]);
+          weights[tap.first * g.groups + c] = convert<W>(
+              weight.data<T>()[c * strides.group + tap.r * strides.r + tap.s * strides.s]);
     for (const ConvPhase& phase : g.phases) {
       const double work = static_cast<double>(result.numel()) * static_cast<double>(taps);
       const int team = team_size(work, worth_a_conv_thread / 8);
@@ -98,7 +98,7 @@ void depthwise_backward_w(const Conv2dProblem& d, const Tensor& x_any, const Ten
         for (int64_t j = 0; j < count; ++j) total[j] += sums[j];
       }
       for (int64_t j = 0; j < count; ++j)
-        dweight.data<T>()[(c + j) * taps + r * d.s + s] = bs::cpu::from<W, T>(total[j]);
+        dweight.data<T>()[(c + j) * taps + r * d.s + s] = convert<T>(total[j]);
     });
   });
 }

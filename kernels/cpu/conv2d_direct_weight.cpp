@@ -210,7 +210,7 @@ class DirectGradient {
     const int64_t height = dweight.size(2), width = dweight.size(3);
     const DirectTap& tap = taps_[static_cast<size_t>(row / g_.in)];
     T* to = dweight.data<T>() + (row % g_.in * height + tap.r) * width + tap.s;
-    for (int64_t k = 0; k < g_.out; ++k) to[k * g_.in * height * width] = from<W, T>(total[k]);
+    for (int64_t k = 0; k < g_.out; ++k) to[k * g_.in * height * width] = convert<T>(total[k]);
   }
 
   const ConvGather& g_;

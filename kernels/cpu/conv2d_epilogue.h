@@ -21,10 +21,10 @@ class ConvEpilogue {
 
   /// The sums of k channels from `channel` on, of pixel (n, h, w).
   void channels(int64_t channel, int64_t k, int64_t n, int64_t h, int64_t w, W* sums) const {
-    for (int64_t j = 0; bias_ && j < k; ++j) sums[j] += to<W>(bias_[channel + j]);
+    for (int64_t j = 0; bias_ && j < k; ++j) sums[j] += convert<W>(bias_[channel + j]);
     if (residual_) {
       const T* more = residual_ + at(channel, n, h, w);
-      for (int64_t j = 0; j < k; ++j) sums[j] += to<W>(more[j * strides_.c]);
+      for (int64_t j = 0; j < k; ++j) sums[j] += convert<W>(more[j * strides_.c]);
     }
     activate(activation_, sums, k);
   }
@@ -32,11 +32,11 @@ class ConvEpilogue {
   /// The sums of one channel and m neighbouring pixels, of which number i is `place(i)`: n, h, w.
   template <class Place>
   void pixels(int64_t channel, int64_t m, const Place& place, W* sums) const {
-    const W bias = bias_ ? to<W>(bias_[channel]) : W(0);
+    const W bias = bias_ ? convert<W>(bias_[channel]) : W(0);
     for (int64_t i = 0; bias_ && i < m; ++i) sums[i] += bias;
     for (int64_t i = 0; residual_ && i < m; ++i) {
       const auto [n, h, w] = place(i);
-      sums[i] += to<W>(residual_[at(channel, n, h, w)]);
+      sums[i] += convert<W>(residual_[at(channel, n, h, w)]);
     }
     activate(activation_, sums, m);
   }
@@ -56,7 +56,7 @@ class ConvEpilogue {
 template <class W, class T>
 void store_line(int64_t k, const W* sums, T* out, int64_t stride) {
   if (stride == 1) return narrow(k, sums, out);
-  for (int64_t j = 0; j < k; ++j) out[j * stride] = from<W, T>(sums[j]);
+  for (int64_t j = 0; j < k; ++j) out[j * stride] = convert<T>(sums[j]);
 }
 
 }  // namespace bs::cpu

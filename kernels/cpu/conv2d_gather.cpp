@@ -145,7 +145,7 @@ class Gather {
         for (int64_t j = 0; j < count; ++j) {
           const int64_t column = w + (skip + j) / g_.in;
           const bool inside = column >= 0 && column < g_.w;
-          row[j] = inside ? to<W>(from[column * from_.w + (skip + j) % g_.in]) : W(0);
+          row[j] = inside ? convert<W>(from[column * from_.w + (skip + j) % g_.in]) : W(0);
         }
       }
       row += count;

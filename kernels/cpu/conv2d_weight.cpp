@@ -78,7 +78,7 @@ void pack_columns(const ConvGather& g, const T* source, const Strides4& from, in
           for (int64_t i = 0; i < many; ++i) {
             const int64_t step = skip + at + i, column = w + step / g.in;
             const bool inside = column >= 0 && column < g.w;
-            out[i] = inside ? to<W>(row[column * from.w + step % g.in]) : W(0);
+            out[i] = inside ? convert<W>(row[column * from.w + step % g.in]) : W(0);
           }
         });
       }
@@ -128,7 +128,7 @@ void store_weights(const ConvGather& g, const Conv2dProblem& d, const WeightCut&
     for (int64_t s = 0; s < g.width; ++s) {
       const W* from_run = total + tap.first + s * g.in;
       for (int64_t i = 0; i < g.in; ++i)
-        out[(i * d.r + tap.r) * d.s + tap.s + s] = from<W, T>(from_run[i]);
+        out[(i * d.r + tap.r) * d.s + tap.s + s] = convert<T>(from_run[i]);
     }
 }
 

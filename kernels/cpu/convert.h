@@ -24,28 +24,25 @@ inline Floats16 floats_of(Halves16 bits) {
 }
 #endif
 
-// Vectors anywhere in memory. Copied there by memcpy, they would go through the stack.
-template <int lanes>
+/// Vectors anywhere in memory. Copied there by memcpy, they would go through the stack.
+template <class T, int lanes>
 struct Loose {
-  typedef float Floats __attribute__((vector_size(4 * lanes), aligned(4), may_alias));
-  typedef short Halves __attribute__((vector_size(2 * lanes), aligned(2), may_alias));
+  using Lane = std::conditional_t<std::is_same_v<T, half>, short, T>;
+  typedef Lane type __attribute__((vector_size(sizeof(T) * lanes), aligned(sizeof(T)), may_alias));
 };
 
-/// Converts whole vectors of [i, n); where they end.
-template <int lanes>
-std::ptrdiff_t widen_halves(std::ptrdiff_t i, std::ptrdiff_t n, const half* src, float* dst) {
-  using V = Loose<lanes>;
-  for (; i + lanes <= n; i += lanes)
-    *reinterpret_cast<typename V::Floats*>(dst + i) =
-        floats_of(*reinterpret_cast<const typename V::Halves*>(src + i));
-  return i;
-}
-template <int lanes>
-std::ptrdiff_t narrow_halves(std::ptrdiff_t i, std::ptrdiff_t n, const float* src, half* dst) {
-  using V = Loose<lanes>;
-  for (; i + lanes <= n; i += lanes)
-    *reinterpret_cast<typename V::Halves*>(dst + i) =
-        halves_of(*reinterpret_cast<const typename V::Floats*>(src + i));
+/// Converts whole vectors of [i, n) from or to f16; where they end.
+template <int lanes, class From, class To>
+std::ptrdiff_t convert_vectors(std::ptrdiff_t i, std::ptrdiff_t n, const From* src, To* dst) {
+  using Read = typename Loose<From, lanes>::type;
+  using Written = typename Loose<To, lanes>::type;
+  for (; i + lanes <= n; i += lanes) {
+    if constexpr (std::is_same_v<From, half>) {
+      *reinterpret_cast<Written*>(dst + i) = floats_of(*reinterpret_cast<const Read*>(src + i));
+    } else {
+      *reinterpret_cast<Written*>(dst + i) = halves_of(*reinterpret_cast<const Read*>(src + i));
+    }
+  }
   return i;
 }
 #endif
@@ -67,65 +64,57 @@ namespace bs::cpu {
 template <class T>
 using Wide = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
 
-template <class T, class In>
-T to(In x) {
-  if constexpr (std::is_same_v<T, In> || std::is_floating_point_v<In>) {
-    return static_cast<T>(x);
+/** @brief A value of another type. Float holds every 16-bit value exactly; f64 narrows through it
+ *  too, as in PyTorch. */
+template <class To, class From>
+To convert(From x) {
+  constexpr bool through_float = !std::is_arithmetic_v<From> || !std::is_arithmetic_v<To>;
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (through_float) {
+    return static_cast<To>(static_cast<float>(x));
   } else {
-    return static_cast<T>(static_cast<float>(x));
+    return static_cast<To>(x);
   }
 }
 
-template <class T, class Out>
-Out from(T x) {
-  if constexpr (std::is_floating_point_v<Out>) {
-    return static_cast<Out>(x);
-  } else {
-    return Out(static_cast<float>(x));
-  }
-}
-
-/** @brief Converts a contiguous row. Neither a scalar F16C conversion nor a class of 16 bits
- *  vectorises by itself. */
-template <class T, class In>
-inline void widen(std::ptrdiff_t n, const In* src, T* dst) {
-  std::ptrdiff_t i = 0;
-  if constexpr (std::is_same_v<In, bfloat16> && std::is_same_v<T, float>) {
+/** @brief Converts a contiguous row, rounded to nearest even. Neither a scalar F16C conversion nor
+ *  a class of 16 bits vectorises by itself. */
+template <class From, class To>
+inline void convert_row(std::ptrdiff_t n, const From* src, To* dst) {
+  if constexpr (std::is_same_v<From, bfloat16> && std::is_same_v<To, float>) {
     const auto* bits = reinterpret_cast<const uint16_t*>(src);
 #pragma omp simd
-    for (i = 0; i < n; ++i) dst[i] = std::bit_cast<float>(uint32_t{bits[i]} << 16);
-    return;
-  }
-#ifdef __F16C__
-  if constexpr (std::is_same_v<In, half> && std::is_same_v<T, float>) {
-#ifdef __AVX512F__
-    i = bs::detail::widen_halves<16>(i, n, src, dst);
-#endif
-    i = bs::detail::widen_halves<8>(i, n, src, dst);
-  }
-#endif
-  for (; i < n; ++i) dst[i] = to<T>(src[i]);
-}
-
-/** @brief The way back, rounded to nearest even. */
-template <class T, class Out>
-inline void narrow(std::ptrdiff_t n, const T* src, Out* dst) {
-  std::ptrdiff_t i = 0;
-  if constexpr (std::is_same_v<Out, bfloat16> && std::is_same_v<T, float>) {
+    for (std::ptrdiff_t i = 0; i < n; ++i) dst[i] = std::bit_cast<float>(uint32_t{bits[i]} << 16);
+  } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bfloat16>) {
     auto* bits = reinterpret_cast<uint16_t*>(dst);
 #pragma omp simd
-    for (i = 0; i < n; ++i) bits[i] = bs::detail::bfloat16_bits(std::bit_cast<uint32_t>(src[i]));
-    return;
-  }
+    for (std::ptrdiff_t i = 0; i < n; ++i)
+      bits[i] = bs::detail::bfloat16_bits(std::bit_cast<uint32_t>(src[i]));
+  } else {
+    std::ptrdiff_t i = 0;
 #ifdef __F16C__
-  if constexpr (std::is_same_v<Out, half> && std::is_same_v<T, float>) {
+    if constexpr ((std::is_same_v<From, half> && std::is_same_v<To, float>) ||
+                  (std::is_same_v<From, float> && std::is_same_v<To, half>)) {
 #ifdef __AVX512F__
-    i = bs::detail::narrow_halves<16>(i, n, src, dst);
+      i = bs::detail::convert_vectors<16>(i, n, src, dst);
 #endif
-    i = bs::detail::narrow_halves<8>(i, n, src, dst);
+      i = bs::detail::convert_vectors<8>(i, n, src, dst);
+    }
+#endif
+    for (; i < n; ++i) dst[i] = convert<To>(src[i]);
   }
-#endif
-  for (; i < n; ++i) dst[i] = from<T, Out>(src[i]);
+}
+
+/** @brief A row as it is computed. */
+template <class T, class In>
+inline void widen(std::ptrdiff_t n, const In* src, T* dst) {
+  convert_row(n, src, dst);
+}
+/** @brief The way back. */
+template <class T, class Out>
+inline void narrow(std::ptrdiff_t n, const T* src, Out* dst) {
+  convert_row(n, src, dst);
 }
 
 }  // namespace bs::cpu

@@ -10,20 +10,6 @@ namespace bs::cpu {
 
 namespace {
 
-/// Conversion by way of float, which holds every 16-bit value exactly; f64 narrows through float
-/// too, as PyTorch does.
-template <class To, class From>
-To convert(From value) {
-  constexpr bool through_float = !std::is_arithmetic_v<From> || !std::is_arithmetic_v<To>;
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (through_float) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
 template <class From, class To>
 void copy_rows(const StridedLoop<2>& loop, const From* from, To* to) {
   const int64_t s = loop.inner_stride(0);
@@ -31,17 +17,11 @@ void copy_rows(const StridedLoop<2>& loop, const From* from, To* to) {
   for_each_row(loop, [=](const auto& offsets, int64_t at, int64_t count) {
     const From* source = from + offsets[0] + at * s;
     To* target = to + offsets[1] + at * d;
-    constexpr bool widens = !std::is_arithmetic_v<From> && std::is_same_v<To, float>;
-    constexpr bool narrows = std::is_same_v<From, float> && !std::is_arithmetic_v<To>;
     if (s == 1 && d == 1) {
       if constexpr (std::is_same_v<From, To>) {
         std::memcpy(static_cast<void*>(target), source, static_cast<size_t>(count) * sizeof(To));
-      } else if constexpr (widens) {
-        widen(count, source, target);
-      } else if constexpr (narrows) {
-        narrow(count, source, target);
       } else {
-        for (int64_t i = 0; i < count; ++i) target[i] = convert<To>(source[i]);
+        convert_row(count, source, target);
       }
     } else {
       for (int64_t i = 0; i < count; ++i) target[i * d] = convert<To>(source[i * s]);

@@ -76,7 +76,7 @@ struct Input {
 
   Scaled<W> probability(const Batch& batch, int64_t t, int64_t b, int64_t k) const {
     const int64_t row = t * batch.size + b;
-    return scaled_exp(to<W>(x[row * batch.classes + k]) - (lse ? lse[row] : W{0}));
+    return scaled_exp(convert<W>(x[row * batch.classes + k]) - (lse ? lse[row] : W{0}));
   }
 };
 

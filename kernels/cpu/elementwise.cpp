@@ -15,13 +15,13 @@ using Buffer = std::byte[piece * sizeof(double)];
 template <class W, class T>
 void gather(const T* x, int64_t stride, int64_t count, W* to_) {
   if (stride == 1) return widen(count, x, to_);
-  for (int64_t i = 0; i < count; ++i) to_[i] = to<W>(x[i * stride]);
+  for (int64_t i = 0; i < count; ++i) to_[i] = convert<W>(x[i * stride]);
 }
 
 template <class W, class T>
 void scatter(const W* from_, int64_t count, T* y, int64_t stride) {
   if (stride == 1) return narrow(count, from_, y);
-  for (int64_t i = 0; i < count; ++i) y[i * stride] = from<W, T>(from_[i]);
+  for (int64_t i = 0; i < count; ++i) y[i * stride] = convert<T>(from_[i]);
 }
 
 /// Calls f(Type<T>{}, Type<W>{}) with the C++ type of `dtype` and that of its computations.
@@ -102,7 +102,7 @@ struct Reader {
     visit_both(input.dtype, [&]<class T, class W>(Type<T>, Type<W>) {
       W value;
       if (input.data) {
-        value = to<W>(*reinterpret_cast<const T*>(at));
+        value = convert<W>(*reinterpret_cast<const T*>(at));
       } else {
         std::memcpy(&value, input.number, sizeof value);
       }

@@ -46,7 +46,7 @@ template <class T, class In, class Out>
 void row_product(const Problem<T, In, Out>& p, int64_t first, int64_t last) {
   constexpr int64_t span = 512, sums_at_once = 4 * Tile<T>::lanes;
   T* x = scratch<T>(3, p.k);
-  for (int64_t l = 0; l < p.k; ++l) x[l] = to<T>(*p.a.at(0, l));
+  for (int64_t l = 0; l < p.k; ++l) x[l] = convert<T>(*p.a.at(0, l));
   T y[span], wide[span];
   for (int64_t j0 = first; j0 < last; j0 += span) {
     const int64_t n = std::min(span, last - j0);
@@ -210,7 +210,7 @@ void scale(const Problem<T, In, Out>& p) {
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
       Out& x = *p.c.at(i, j);
-      x = p.beta == T(0) ? from<T, Out>(T(0)) : from<T, Out>(p.beta * to<T>(x));
+      x = p.beta == T(0) ? convert<Out>(T(0)) : convert<Out>(p.beta * convert<T>(x));
     }
   }
 }

@@ -40,7 +40,7 @@ void load_neighbours(Element element, const Tensor& t, int64_t at, int64_t strid
         const T* p = t.data<T>();
         if constexpr (std::is_same_v<Wide<T>, W>)
           if (stride == 1) return widen(count, p + at, out);
-        each([p](int64_t i) { return to<Wide<T>>(p[i]); });
+        each([p](int64_t i) { return convert<Wide<T>>(p[i]); });
       });
   }
 }
@@ -72,7 +72,7 @@ void store_neighbours(Element element, const Tensor& t, int64_t at, int64_t stri
     default:
       visit_floating("epilogue", t.dtype(), [&]<class T>(Type<T>) {
         if (stride == 1) return narrow(count, values, t.data<T>() + at);
-        each(t.data<T>(), [](V x) { return from<V, T>(x); });
+        each(t.data<T>(), [](V x) { return convert<T>(x); });
       });
   }
 }

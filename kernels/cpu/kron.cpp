@@ -47,7 +47,7 @@ void finish(const KronTiles& t, const KronTiles::Place& at, const T* bias, Activ
   for (int64_t r = 0; bias && r < at.rows; ++r)
     for (int64_t q = 0; q < t.q; ++q)
       for (int64_t c = 0; c < at.columns; ++c)
-        y[(r * t.q + q) * at.columns + c] += to<W>(bias[q * t.inner + at.column + c]);
+        y[(r * t.q + q) * at.columns + c] += convert<W>(bias[q * t.inner + at.column + c]);
   if (before) write_tile(t, at, t.q, y, before);
   activate(activation, y, at.rows * t.q * at.columns);
 }

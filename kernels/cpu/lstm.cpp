@@ -155,7 +155,7 @@ class Forward {
     const Tensor sums =
         dds(s_.h.select(0, s_.before(t)), SparseTensor{s_.layout, s_.hh}, {.b = true});
     const T* part = sums.data<T>();
-    for (int64_t e = 0; e < m * 4 * cells_; ++e) x.sums[e] += to<W>(part[e]);
+    for (int64_t e = 0; e < m * 4 * cells_; ++e) x.sums[e] += convert<W>(part[e]);
   }
 
   /// Cells of one row, up to h, or up to what is projected.

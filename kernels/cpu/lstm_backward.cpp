@@ -132,7 +132,7 @@ class Backward {
   void add_sparse(int64_t t, W* dh) const {
     const Tensor part = dds(s_.dgates.select(0, t), SparseTensor{f_.layout, f_.hh});
     const T* sums = part.data<T>();
-    for (int64_t e = 0; e < batch_ * width_; ++e) dh[e] += to<W>(sums[e]);
+    for (int64_t e = 0; e < batch_ * width_; ++e) dh[e] += convert<W>(sums[e]);
   }
 
   /// The gradient of h after the step, divided into that of h~ and what the state before keeps.
@@ -142,7 +142,7 @@ class Backward {
     W* to_candidate = dhidden + at;
     if (s_.dy.defined()) {
       const T* dy = s_.dy.data<T>() + t * batch_ * width_ + at;
-      for (int64_t j = 0; j < n; ++j) dh[j] += to<W>(dy[j]);
+      for (int64_t j = 0; j < n; ++j) dh[j] += convert<W>(dy[j]);
     }
     if (!active_(t, b)) {
       std::fill_n(to_candidate, n, W(0));

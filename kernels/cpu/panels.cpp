@@ -63,7 +63,7 @@ void pack_transposed(int64_t depth, const In* src, int64_t lane, int64_t width, 
     }
   }
   for (; l < depth; ++l) {
-    for (int i = 0; i < N; ++i) dst[l * width + i] = to<T>(src[i * lane + l]);
+    for (int i = 0; i < N; ++i) dst[l * width + i] = convert<T>(src[i * lane + l]);
   }
 }
 
@@ -80,7 +80,7 @@ void pack_panel(int64_t lanes, int64_t depth, const In* src, int64_t lane, int64
   if (i == W) return;
   for (int64_t l = 0; l < depth; ++l) {
     T* row = dst + l * W;
-    for (int64_t j = i; j < lanes; ++j) row[j] = to<T>(src[j * lane + l * step]);
+    for (int64_t j = i; j < lanes; ++j) row[j] = convert<T>(src[j * lane + l * step]);
     for (int64_t j = lanes; j < W; ++j) row[j] = T(0);
   }
 }
@@ -262,14 +262,14 @@ void store_sums(int64_t rows, int64_t cols, const T* sum, int64_t width, T beta,
     const T* s = sum + o * s_outer;
     if (beta == T(0)) {
       if (c_inner == 1 && s_inner == 1) {
-        for (int64_t i = 0; i < inner; ++i) to_c[i] = from<T, Out>(s[i]);
+        for (int64_t i = 0; i < inner; ++i) to_c[i] = convert<Out>(s[i]);
       } else {
-        for (int64_t i = 0; i < inner; ++i) to_c[i * c_inner] = from<T, Out>(s[i * s_inner]);
+        for (int64_t i = 0; i < inner; ++i) to_c[i * c_inner] = convert<Out>(s[i * s_inner]);
       }
     } else {
       for (int64_t i = 0; i < inner; ++i) {
         Out& x = to_c[i * c_inner];
-        x = from<T, Out>(s[i * s_inner] + beta * to<T>(x));
+        x = convert<Out>(s[i * s_inner] + beta * convert<T>(x));
       }
     }
   }

@@ -57,7 +57,7 @@ class Backward {
       const int64_t at = b * cells_ + cells.begin;
       if (s_.dy.defined()) {
         const T* dy = s_.dy.data<T>() + t * batch_ * cells_ + at;
-        for (int64_t j = 0; j < cells.size(); ++j) dh[at + j] += to<W>(dy[j]);
+        for (int64_t j = 0; j < cells.size(); ++j) dh[at + j] += convert<W>(dy[j]);
       }
       if (active_(t, b)) {
         for_each_piece_of(cells, [&](Range r) { row(t, b, r, d); });

@@ -22,7 +22,7 @@ class Forward {
     std::fill_n(bias_, width(), W(0));
     if (s.bias.defined())
       std::transform(s.bias.data<T>(), s.bias.data<T>() + width(), bias_,
-                     [](T b) { return to<W>(b); });
+                     [](T b) { return convert<W>(b); });
     for (size_t g = 0; g < gates; ++g)
       recurrent_[g] = {s.hh.data<T>() + at_gate(g) * cells_, cells_, cells_, 1, cells_};
     if constexpr (converts) {

@@ -95,7 +95,7 @@ W term_of(T x) {
   if constexpr (std::is_same_v<T, uint8_t>) {
     return x;
   } else {
-    return to<W>(x);
+    return convert<W>(x);
   }
 }
 

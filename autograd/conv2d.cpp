@@ -61,11 +61,6 @@ ProductForm transposed_form_of(const Shape& x, const Shape& weight, const Conv2d
                const Tensor& dc) { return conv_transpose2d_backward_w(a, dc, weight, options); }};
 }
 
-/// What backward keeps of a factor: nothing where its partner wants no gradient.
-SavedTensor kept(const Variable& factor, const Variable& partner) {
-  return SavedTensor(partner.requires_grad() ? factor.data() : Tensor());
-}
-
 /// The backward of x, weight and bias, and of a residual where there is a fourth input.
 struct ConvolutionRule {
   const char* name;
@@ -109,8 +104,8 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
       "conv2d", {x, weight, bias, residual}, y,
       ConvolutionRule{.name = "conv2d",
                       .form = form_of(x.shape(), weight.shape(), options),
-                      .x = kept(x, weight),
-                      .weight = kept(weight, x),
+                      .x = saved_factor(x, weight),
+                      .weight = saved_factor(weight, x),
                       .y = SavedTensor(activation == Activation::none ? Tensor() : y),
                       .activation = activation,
                       .wants = {x.requires_grad(), weight.requires_grad(), bias.requires_grad(),
@@ -127,8 +122,8 @@ Variable conv_transpose2d(const Variable& x, const Variable& weight, const Varia
       ConvolutionRule{
           .name = "conv_transpose2d",
           .form = transposed_form_of(x.shape(), weight.shape(), options, output_padding),
-          .x = kept(x, weight),
-          .weight = kept(weight, x),
+          .x = saved_factor(x, weight),
+          .weight = saved_factor(weight, x),
           .y = {},
           .activation = Activation::none,
           .wants = {x.requires_grad(), weight.requires_grad(), bias.requires_grad()}},

@@ -67,10 +67,8 @@ Variable kron_matmul(const Variable& x, const std::vector<Variable>& factors, co
 }
 
 Variable kron(const Variable& a, const Variable& b) {
-  return tape().record(
-      "kron", {a, b}, kron(a.data(), b.data()),
-      KronRule{a.shape(), b.shape(), SavedTensor(b.requires_grad() ? a.data() : Tensor()),
-               SavedTensor(a.requires_grad() ? b.data() : Tensor())});
+  return tape().record("kron", {a, b}, kron(a.data(), b.data()),
+                       KronRule{a.shape(), b.shape(), saved_factor(a, b), saved_factor(b, a)});
 }
 
 }  // namespace bs

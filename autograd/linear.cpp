@@ -41,8 +41,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   const LinearWants wants{x.requires_grad(), weight.requires_grad(), bias.requires_grad()};
   const Tensor b = bias.defined() ? bias.data() : Tensor();
   return tape().record("linear", {x, weight, bias}, linear(x.data(), weight.data(), b),
-                       Rule{SavedTensor(wants.weight ? x.data() : Tensor()),
-                            SavedTensor(wants.x ? weight.data() : Tensor()), x.shape(), wants});
+                       Rule{saved_factor(x, weight), saved_factor(weight, x), x.shape(), wants});
 }
 
 }  // namespace bs

@@ -29,11 +29,9 @@ struct Rule {
 }  // namespace
 
 Variable matmul(const Variable& a, const Variable& b) {
-  const bool wants_a = a.requires_grad(), wants_b = b.requires_grad();
-  return tape().record(
-      "matmul", {a, b}, matmul(a.data(), b.data()),
-      Rule{SavedTensor(wants_b ? a.data() : Tensor()), SavedTensor(wants_a ? b.data() : Tensor()),
-           a.shape(), b.shape(), wants_a, wants_b});
+  return tape().record("matmul", {a, b}, matmul(a.data(), b.data()),
+                       Rule{saved_factor(a, b), saved_factor(b, a), a.shape(), b.shape(),
+                            a.requires_grad(), b.requires_grad()});
 }
 
 }  // namespace bs

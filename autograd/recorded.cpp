@@ -10,7 +10,7 @@ namespace bs {
 Variable record_product(const char* name, const Variable& a, const Variable& b, Tensor c,
                         const ProductForm& form, GradientOrder order) {
   const bool wants_a = a.requires_grad(), wants_b = b.requires_grad();
-  const SavedTensor kept_a(wants_b ? a.data() : Tensor()), kept_b(wants_a ? b.data() : Tensor());
+  const SavedTensor kept_a = saved_factor(a, b), kept_b = saved_factor(b, a);
   return tape().record(name, {a, b}, std::move(c),
                        Twice{[=](const Tensor& dc) {
                                return Grads{wants_a ? form.a(dc, kept_b) : Tensor(),

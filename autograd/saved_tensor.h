@@ -36,8 +36,13 @@ class SavedTensor {
   mutable uint64_t moment_ = 0;
 };
 
-/** @brief The same for all defined tensors of an operation whose backward keeps them in a struct.
- */
+/** @brief What a product keeps of a factor: nothing where its partner wants no gradient. */
+inline SavedTensor saved_factor(const Variable& factor, const Variable& partner) {
+  return SavedTensor(partner.requires_grad() ? factor.data() : Tensor());
+}
+
+/** @brief A SavedTensor for each defined tensor of an operation whose backward keeps them in a
+ *  struct. */
 class SavedInputs {
  public:
   explicit SavedInputs(std::span<const Variable> inputs);

@@ -1,9 +1,11 @@
 #include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/ranks.h>
 #include <bs/kernels/reduce.h>
 #include <bs/lib/integers.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -21,8 +23,7 @@ constexpr int64_t strip = 1024;
 /// Independent partial results along a row: two vectors of AVX-512.
 constexpr int64_t lanes = 32;
 
-/// Partial sums in registers: an array of single ones goes through memory each time. A choice goes
-/// through memory faster: between these vectors g++ selects by masks as wide as they are.
+/// Partial sums in registers: an array of single ones goes through memory each time.
 template <class W>
 struct Vector {
   static constexpr int64_t size = vector_bytes / static_cast<int64_t>(sizeof(W));
@@ -45,32 +46,28 @@ struct Sum {
   }
 };
 
-// Where a is NaN the comparison of a with itself keeps it; where b is, the first one is false. Two
-// selections are two vector instructions; one of both comparisons would be three.
-struct Max {
+/// The largest element, or the smallest.
+template <bool largest>
+struct Choice {
   static constexpr bool in_registers = false;
+  static constexpr bool of_largest = largest;
   template <class W>
-  static constexpr W identity = std::numeric_limits<W>::has_infinity
-                                    ? -std::numeric_limits<W>::infinity()
-                                    : std::numeric_limits<W>::lowest();
+  static constexpr W identity = [] {
+    using Limits = std::numeric_limits<W>;
+    const W most = Limits::has_infinity ? Limits::infinity() : Limits::max();
+    const W least = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    return largest ? least : most;
+  }();
+  // Where a is NaN the comparison of a with itself keeps it; where b is, the first one is false.
+  // Two selections are two vector instructions; one of both comparisons would be three.
   template <class W>
   static W combine(W a, W b) {
-    const W larger = a > b ? a : b;
-    return a != a ? a : larger;
+    const W better = (largest ? a > b : a < b) ? a : b;
+    return a != a ? a : better;
   }
 };
-struct Min {
-  static constexpr bool in_registers = false;
-  template <class W>
-  static constexpr W identity = std::numeric_limits<W>::has_infinity
-                                    ? std::numeric_limits<W>::infinity()
-                                    : std::numeric_limits<W>::max();
-  template <class W>
-  static W combine(W a, W b) {
-    const W smaller = a < b ? a : b;
-    return a != a ? a : smaller;
-  }
-};
+using Max = Choice<true>;
+using Min = Choice<false>;
 
 /// Terms of a sum or a choice: the elements themselves.
 struct Identity {
@@ -179,6 +176,8 @@ W reduce_lanes(const T* x, int64_t count, const Term& term, int64_t result) {
 /// Reduces one chunk of a row.
 template <class Op, class W, class T, class Term>
 W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
+  if constexpr (!Op::in_registers && is_floating(dtype_of<T>))
+    return convert<W>(extreme_of<Op::of_largest>(x, count));
   if (count <= lanes) {
     W total = Op::template identity<W>;
     for (int64_t i = 0; i < count; ++i) total = Op::combine(total, term(term_of<W>(x[i]), result));
@@ -316,6 +315,34 @@ void reduce(const Tensor& x, const Term& term, const Tensor& y, double scale) {
   }
 }
 
+/// Where the first of the largest of n floats lies: which one it is takes less time to find.
+template <class W, class T>
+int64_t place_in_row(const T* x, int64_t n) {
+  const W top = convert<W>(extreme_of<true>(x, n));
+  const auto is_top = [top](T e) {
+    const W v = convert<W>(e);
+    return v == top || (v != v && top != top);
+  };
+  return std::find_if(x, x + n, is_top) - x;
+}
+
+/// The same of elements that are `step` apart. NaN is the largest.
+template <class W, class T>
+int64_t place_of_largest(const T* x, int64_t n, int64_t step) {
+  if constexpr (is_floating(dtype_of<T>))
+    if (step == 1) return place_in_row<W>(x, n);
+  int64_t best = 0;
+  W top = term_of<W>(x[0]);
+  for (int64_t j = 1; j < n && top == top; ++j) {
+    const W v = term_of<W>(x[j * step]);
+    if (v > top || v != v) {
+      top = v;
+      best = j;
+    }
+  }
+  return best;
+}
+
 /// Calls f(Type<T>{}, Type<W>{}) with the types of x and of its sums.
 template <class F>
 void visit_terms(const char* op, DType dtype, F f) {
@@ -361,17 +388,7 @@ void argmax(const Tensor& x, const Tensor& y, Stream) {
                  [=](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end; ++i) {
                      const T* from = data + i / inner * n * inner + i % inner;
-                     int64_t best = 0;
-                     W top = term_of<W>(from[0]);
-                     // NaN is the largest: nothing replaces it, and it replaces anything.
-                     for (int64_t j = 1; j < n && top == top; ++j) {
-                       const W v = term_of<W>(from[j * inner]);
-                       if (v > top || v != v) {
-                         top = v;
-                         best = j;
-                       }
-                     }
-                     out[i] = best;
+                     out[i] = place_of_largest<W>(from, n, inner);
                    }
                  });
   });

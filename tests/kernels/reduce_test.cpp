@@ -8,7 +8,9 @@
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
+#include <vector>
 
 using namespace bs;
 using namespace bs::test;
@@ -201,16 +203,35 @@ TEST_CASE("reductions of integers") {
 }
 
 TEST_CASE("amax and amin pass NaN on, and equal elements share the gradient") {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const int64_t at : {0, 1, 40, 69}) {
-    Reference r({70});
-    r[static_cast<size_t>(at)] = nan;
-    CHECK(std::isnan(amax(r.tensor(f32, test_device())).item()));
-    CHECK(std::isnan(amin(r.tensor(f32, test_device())).item()));
-  }
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const double which : {nan, -nan})
+      for (const int64_t at : {0, 1, 40, 69}) {
+        Reference r({70});
+        r[static_cast<size_t>(at)] = which;
+        CHECK(std::isnan(amax(r.tensor(dtype, test_device())).item()));
+        CHECK(std::isnan(amin(r.tensor(dtype, test_device())).item()));
+      }
   const Variable x(on_device(Tensor::from<float>({3, 1, 3, 3, 2, 0}, {2, 3})), true);
   amax(x, Dims{1}).backward(on_device(Tensor::from<float>({1, 6})));
   CHECK(Reference::of(x.grad()).values == std::vector<double>{0.5, 0, 0.5, 6, 0, 0});
+}
+
+TEST_CASE("amax and amin of infinities, of numbers below 0, and of the smallest ones") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const auto& row : std::vector<std::vector<double>>{{-infinity, -infinity},
+                                                            {infinity, -infinity},
+                                                            {-infinity, -2, -3},
+                                                            {0x1p-14, 0x1p-15, 0x1p-16},
+                                                            {-0x1p-14, -0x1p-16},
+                                                            {1, 1.5, -1.5, -2, 2}}) {
+      Reference r({static_cast<int64_t>(row.size())});
+      r.values = row;
+      const Tensor x = r.tensor(dtype, test_device());
+      CHECK(amax(x).item() == *std::ranges::max_element(row));
+      CHECK(amin(x).item() == *std::ranges::min_element(row));
+    }
 }
 
 TEST_CASE("more ties than f16 can count share the gradient") {

@@ -11,21 +11,27 @@ namespace bs::cpu {
 namespace {
 
 template <class From, class To>
+void copy_dense_rows(const StridedLoop<2>& loop, const From* from, To* to) {
+  for_each_row(loop, [=](const auto& offsets, int64_t at, int64_t count) {
+    const From* source = from + offsets[0] + at;
+    To* target = to + offsets[1] + at;
+    if constexpr (std::is_same_v<From, To>) {
+      std::memcpy(static_cast<void*>(target), source, static_cast<size_t>(count) * sizeof(To));
+    } else {
+      convert_row(count, source, target);
+    }
+  });
+}
+
+template <class From, class To>
 void copy_rows(const StridedLoop<2>& loop, const From* from, To* to) {
   const int64_t s = loop.inner_stride(0);
   const int64_t d = loop.inner_stride(1);
+  if (s == 1 && d == 1) return copy_dense_rows(loop, from, to);
   for_each_row(loop, [=](const auto& offsets, int64_t at, int64_t count) {
     const From* source = from + offsets[0] + at * s;
     To* target = to + offsets[1] + at * d;
-    if (s == 1 && d == 1) {
-      if constexpr (std::is_same_v<From, To>) {
-        std::memcpy(static_cast<void*>(target), source, static_cast<size_t>(count) * sizeof(To));
-      } else {
-        convert_row(count, source, target);
-      }
-    } else {
-      for (int64_t i = 0; i < count; ++i) target[i * d] = convert<To>(source[i * s]);
-    }
+    for (int64_t i = 0; i < count; ++i) target[i * d] = convert<To>(source[i * s]);
   });
 }
 
@@ -39,8 +45,8 @@ int dense_axis(const StridedLoop<2>& loop) {
 
 /// Copies a transposed source in square tiles, which are read along its dense axis and written
 /// along the target's: either way alone would use one element of each line of the cache it touches.
-template <class T>
-void copy_tiles(const StridedLoop<2>& loop, int dense, const T* from, T* to) {
+template <class From, class To>
+void copy_tiles(const StridedLoop<2>& loop, int dense, const From* from, To* to) {
   constexpr int64_t side = 32;
   StridedLoop<2> planes = loop;
   planes.shape[dense] = planes.shape[loop.rank - 1] = 1;
@@ -50,18 +56,19 @@ void copy_tiles(const StridedLoop<2>& loop, int dense, const T* from, T* to) {
   const int64_t row = loop.strides[1][dense], column = loop.inner_stride(1);
   const int64_t grain = std::max<int64_t>(1, elementwise_grain / (side * height));
   parallel_for(planes.numel() * strips, grain, [&](int64_t begin, int64_t end) {
-    T tile[side][side];
+    From tile[side][side];
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task % strips * side;
       const int64_t count = std::min(side, width - first);
-      const T* source = from + planes.offset(0, task / strips) + first;
-      T* target = to + planes.offset(1, task / strips) + first * row;
+      const From* source = from + planes.offset(0, task / strips) + first;
+      To* target = to + planes.offset(1, task / strips) + first * row;
       for (int64_t at = 0; at < height; at += side) {
         const int64_t depth = std::min(side, height - at);
         for (int64_t j = 0; j < depth; ++j)
           for (int64_t i = 0; i < count; ++i) tile[i][j] = source[(at + j) * step + i];
         for (int64_t i = 0; i < count; ++i)
-          for (int64_t j = 0; j < depth; ++j) target[i * row + (at + j) * column] = tile[i][j];
+          for (int64_t j = 0; j < depth; ++j)
+            target[i * row + (at + j) * column] = convert<To>(tile[i][j]);
       }
     }
   });
@@ -71,11 +78,12 @@ void copy_tiles(const StridedLoop<2>& loop, int dense, const T* from, T* to) {
 
 void copy(const Tensor& from, const Tensor& to, Stream) {
   const StridedLoop<2> loop(from.shape(), {from.strides(), to.strides()});
-  const int dense = from.dtype() == to.dtype() ? dense_axis(loop) : -1;
+  const int dense = dense_axis(loop);
   visit_any(from.dtype(), [&]<class From>(Type<From>) {
-    if (dense >= 0) return copy_tiles(loop, dense, from.data<From>(), to.data<From>());
-    visit_any(to.dtype(),
-              [&]<class To>(Type<To>) { copy_rows(loop, from.data<From>(), to.data<To>()); });
+    visit_any(to.dtype(), [&]<class To>(Type<To>) {
+      if (dense >= 0) return copy_tiles(loop, dense, from.data<From>(), to.data<To>());
+      copy_rows(loop, from.data<From>(), to.data<To>());
+    });
   });
 }
 

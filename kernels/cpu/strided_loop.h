@@ -14,32 +14,40 @@ namespace bs::cpu {
 template <int N, class Row>
 void for_each_row(const StridedLoop<N>& loop, Row&& row) {
   const int64_t inner = loop.inner();
+  const int last = loop.rank - 2;  // the axis that rows follow one another along, if there is one
+  const int64_t rows = last < 0 ? 1 : loop.shape[last];
   parallel_for(loop.numel(), elementwise_grain, [&](int64_t begin, int64_t end) {
     // Where the first row lies takes divisions; from there on, the outer axes are counted along.
     std::array<int64_t, Dims::max_rank> index{};
-    std::array<int64_t, N> offsets{};
+    std::array<int64_t, N> offsets{}, apart{};
     const auto step = [&](int axis, int64_t by) {
       for (int n = 0; n < N; ++n) offsets[static_cast<size_t>(n)] += by * loop.strides[n][axis];
     };
-    int64_t rest = begin / inner;
-    for (int axis = loop.rank - 2; axis >= 0; --axis) {
-      const int64_t at = rest % loop.shape[axis];
-      index[static_cast<size_t>(axis)] = at;
+    int64_t from = begin % inner, at = begin / inner % rows, rest = begin / inner / rows;
+    if (last >= 0) step(last, at);
+    for (size_t n = 0; n < N && last >= 0; ++n) apart[n] = loop.strides[n][last];
+    for (int axis = last - 1; axis >= 0; --axis) {
+      const int64_t i = rest % loop.shape[axis];
+      index[static_cast<size_t>(axis)] = i;
       rest /= loop.shape[axis];
-      step(axis, at);
+      step(axis, i);
     }
-    int64_t from = begin % inner;
     while (begin < end) {
-      const int64_t count = std::min(inner - from, end - begin);
-      row(std::as_const(offsets), from, count);
-      begin += count;
-      from = 0;
-      for (int axis = loop.rank - 2; axis >= 0; --axis) {
+      for (; at < rows && begin < end; ++at) {
+        const int64_t count = std::min(inner - from, end - begin);
+        row(std::as_const(offsets), from, count);
+        begin += count;
+        from = 0;
+        for (size_t n = 0; n < N; ++n) offsets[n] += apart[n];
+      }
+      for (size_t n = 0; n < N; ++n) offsets[n] -= rows * apart[n];
+      at = 0;
+      for (int axis = last - 1; axis >= 0; --axis) {
         step(axis, 1);
-        int64_t& at = index[static_cast<size_t>(axis)];
-        if (++at < loop.shape[axis]) break;
-        step(axis, -at);
-        at = 0;
+        int64_t& i = index[static_cast<size_t>(axis)];
+        if (++i < loop.shape[axis]) break;
+        step(axis, -i);
+        i = 0;
       }
     }
   });

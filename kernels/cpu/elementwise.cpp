@@ -1,8 +1,10 @@
+#include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/elementwise.h>
 #include <bs/kernels/cpu/strided_loop.h>
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace bs::cpu::detail {
 
@@ -198,17 +200,35 @@ void run_inputs(const Loops& loops, const void* f, const Tensor& y, std::span<co
   });
 }
 
+/// Whether rows of x lie across those of y, dense along another axis.
+bool lies_across(const Tensor& x, const Tensor& y) {
+  const int last = y.rank() - 1;
+  if (last < 1 || x.shape() != y.shape() || y.strides()[last] != 1) return false;
+  return x.strides()[last] > 1 &&
+         std::ranges::any_of(x.strides(), [](int64_t s) { return s == 1; });
+}
+
 }  // namespace
 
 void run(const Loops& loops, const void* f, const Tensor& y, std::span<const Operand> x,
          std::span<const DType> types) {
+  // An input that lies across is copied first, in tiles: read where it lies, it would use one
+  // element of each line of the cache that it touches.
+  std::vector<Operand> inputs(x.begin(), x.end());
+  for (Operand& input : inputs) {
+    if (y.numel() < elementwise_grain || !input.tensor.defined()) continue;
+    if (!lies_across(input.tensor, y)) continue;
+    const Tensor dense = Tensor::empty(y.shape(), input.tensor.dtype());
+    copy(input.tensor, dense, Stream());
+    input.tensor = dense;
+  }
   switch (x.size()) {
     case 1:
-      return run_inputs<1>(loops, f, y, x, types);
+      return run_inputs<1>(loops, f, y, inputs, types);
     case 2:
-      return run_inputs<2>(loops, f, y, x, types);
+      return run_inputs<2>(loops, f, y, inputs, types);
     default:
-      return run_inputs<3>(loops, f, y, x, types);
+      return run_inputs<3>(loops, f, y, inputs, types);
   }
 }
 

@@ -367,3 +367,15 @@ TEST_CASE("arithmetic of bools: many of them, of any strides") {
     check(maximum(q, p), [](bool x, bool y) { return x || y; });
   }
 }
+
+TEST_CASE("operands that lie across the result give the bits of dense ones") {
+  const Shape shape{150, 130};
+  const Reference r = random_reference(shape, 1), across = random_reference({130, 150}, 2);
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const DType other : {f32, bf16, i64}) {
+      const Tensor x = r.tensor(dtype, test_device());
+      const Tensor turned = across.tensor(other, test_device()).transpose(0, 1);
+      CHECK(same_bits(add(x, turned), add(x, clone(turned))));
+      CHECK(same_bits(sub(turned, x), sub(clone(turned), x)));
+    }
+}

@@ -44,6 +44,8 @@ void relu(const Tensor& x, const Tensor& y, Stream) {
 }
 
 void gelu(const Tensor& x, const Tensor& y, Gelu form, Stream) {
+  if (form == Gelu::erf && is_low_precision(y.dtype()))
+    return map<float, float>([](float v) { return v * math::coarse_normal_cdf(v); }, y, x);
   if (form == Gelu::erf)
     return forward(
         "gelu", [](auto v) { return v * math::normal(v).cdf; }, x, y);

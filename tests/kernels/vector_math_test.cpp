@@ -55,6 +55,8 @@ TEST_CASE("the normal distribution is as exact as it says") {
     CHECK(error < 1.2e-7);
     if (x > -1) CHECK(error < 5e-7 * expected);
     if (x > -6) CHECK(error < 2e-6 * expected);
+    const double coarse = std::abs(math::coarse_normal_cdf(rounded) - expected);
+    if (x > -12) CHECK(coarse < 1e-5 * (1 + x * x / 4) * expected);
     const double density = std::exp(-0.5 * double{rounded} * rounded) * 0.39894228040143268;
     CHECK(std::abs(math::normal(rounded).pdf - density) < 1e-7);
   }
@@ -81,6 +83,9 @@ TEST_CASE("vector mathematics at the ends") {
   CHECK(std::signbit(math::tanh(-0.0F)));
   CHECK(math::sigmoid(infinity) == 1);
   CHECK(math::sigmoid(-infinity) == 0);
+  CHECK(std::isnan(math::coarse_normal_cdf(nan)));
   CHECK(math::normal(infinity).cdf == 1);
   CHECK(math::normal(-infinity).cdf == 0);
+  CHECK(math::coarse_normal_cdf(infinity) == 1);
+  CHECK(math::coarse_normal_cdf(-infinity) == 0);
 }

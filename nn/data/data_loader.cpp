@@ -80,13 +80,16 @@ std::vector<int64_t> DataLoader::indices(int64_t number) const {
   return {order.begin() + from, order.begin() + to};
 }
 
-std::vector<Tensor> DataLoader::make(int64_t number) const {
+/// On `stream`, which a thread of the loader would not have by itself.
+std::vector<Tensor> DataLoader::make(int64_t number, Stream stream) const {
+  const StreamGuard on(stream);
   const std::vector<int64_t> chosen = indices(number);
   std::vector<std::vector<Tensor>> samples(chosen.size());
   const size_t workers = std::min(static_cast<size_t>(options_.workers), chosen.size());
   std::vector<std::exception_ptr> errors(workers);
   const auto work = [&](size_t worker) {
     try {
+      const StreamGuard on_worker(stream);
       for (size_t i = worker; i < chosen.size(); i += workers)
         samples[i] = dataset_.sample(chosen[i]);
     } catch (...) {
@@ -113,11 +116,12 @@ std::vector<Tensor> DataLoader::make(int64_t number) const {
 
 std::vector<Tensor> DataLoader::next() {
   BS_CHECK(cursor_ < most, "data loader: {} batches are the most", most);
+  const Stream stream = current_stream(options_.device);
   if (options_.prefetch > 0 && !ahead_)
     ahead_ = std::make_unique<Prefetcher<std::vector<Tensor>>>(
-        [this](int64_t number) { return make(number); }, cursor_,
+        [this, stream](int64_t number) { return make(number, stream); }, cursor_,
         static_cast<size_t>(options_.prefetch));
-  std::vector<Tensor> batch = ahead_ ? ahead_->next() : make(cursor_);
+  std::vector<Tensor> batch = ahead_ ? ahead_->next() : make(cursor_, stream);
   ++cursor_;
   return batch;
 }

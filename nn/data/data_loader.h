@@ -37,7 +37,7 @@ struct DataLoaderOptions {
   bool drop_last = false;  ///< whether an epoch's last batch is left out where it is short
   int prefetch = 2;        ///< batches made ahead on a thread of their own; 0: none, and no thread
   int workers = 1;         ///< threads that make the samples of a batch
-  /** Where batches go. Those of up to 32 MiB a tensor go to a GPU through page-locked memory of the
+  /** Where batches go. Tensors of up to 32 MiB go to a GPU through page-locked memory of the
    *  library, and nothing waits for the copy: there is no `pin_memory` to ask for. */
   Device device = Device::cpu();
   /** How samples become a batch; they are stacked without it. */
@@ -57,14 +57,16 @@ class DataLoader : public Cursor {
   int64_t batches() const { return batches_; }
   /** @brief Epoch of the next batch, from 0. */
   int64_t epoch() const { return cursor_ / batches_; }
-  /** @brief The batch at the cursor, which moves on. @throws what a sample or collate threw. */
+  /** @brief The batch at the cursor, which moves on. What is made ahead is made on the stream that
+   *  is current at the first call after a seek; it must live as long as the loader.
+   *  @throws what a sample or collate threw. */
   std::vector<Tensor> next();
   int64_t cursor() const override { return cursor_; }
   void seek(int64_t cursor) override;
 
  private:
   std::vector<int64_t> indices(int64_t number) const;
-  std::vector<Tensor> make(int64_t number) const;
+  std::vector<Tensor> make(int64_t number, Stream stream) const;
 
   Dataset dataset_;
   DataLoaderOptions options_;

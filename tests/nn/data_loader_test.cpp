@@ -1,6 +1,7 @@
 #include <bs/kernels/arange.h>
 #include <bs/kernels/random.h>
 #include <bs/nn/data/data_loader.h>
+#include <bs/tests/support/beside.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <optional>
 
 using namespace bs;
 using namespace bs::test;
@@ -88,6 +90,29 @@ TEST_CASE("samples may be mapped, chosen and collated") {
          return std::vector<Tensor>{Tensor::from<int64_t>({n})};
        }});
   CHECK(values(sizes.next()[0]) == std::vector<double>{4});
+}
+
+TEST_CASE("samples and batches are made on the stream of the thread that takes them") {
+  std::optional<OtherStream> other;
+  if (test_device().is_cuda()) other.emplace(test_device());
+  const Stream here = current_stream(test_device());
+  std::atomic<int> calls = 0;
+  const auto on_stream = [&](const std::vector<Tensor>& batch) {
+    calls += current_stream(test_device()) == here;
+    return batch;
+  };
+  for (const int prefetch : {0, 2}) {
+    calls = 0;
+    data::DataLoader loader(
+        data::mapped(ten(), [&](const auto& sample, int64_t) { return on_stream(sample); }),
+        {.batch = 10,
+         .prefetch = prefetch,
+         .workers = 3,
+         .device = test_device(),
+         .collate = [&](const auto& samples) { return on_stream(data::stacked(samples)); }});
+    loader.next();
+    CHECK(calls >= 11);
+  }
 }
 
 TEST_CASE("a loader passes on what a sample throws, and refuses what makes no batch") {

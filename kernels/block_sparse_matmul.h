@@ -5,18 +5,17 @@
  *  Conventions, for all of this file. op(X) is X, or X with its last two axes exchanged where
  *  Transpose says so; a layout describes the sparse matrix as it is stored. Operands are f64, f32,
  *  f16 or bf16, all of one dtype and device; sums are kept in f32, in f64 for f64, and rounded
- * once. A dense operand is [..., rows, cols] with any strides; it is read where it lies when one of
- * its last two strides is 1, else copied. Leading axes broadcast as in NumPy, by stride, not by
- * copy:
+ *  once. A dense operand is [..., rows, cols] with any strides; it is read where it lies when one
+ *  of its last two strides is 1, else copied. Leading axes broadcast as in NumPy, by stride, not
+ *  by copy:
  *  - a layout of one head serves any leading axes: values [..., nnz, b, b];
  *  - a layout of H > 1 heads wants H, or 1 for all heads, as the dense operand's axis before the
  *    last two; values are [batch..., nnz, b, b] with the blocks of all heads in nnz.
  *  Rows and columns without a block are sums over nothing: zeros, to which an epilogue
  *  (ProductOptions) is applied as to others. Results are contiguous, and the same bit for bit
  *  whatever the number of threads.
- *  An infinity or NaN in a dense operand reaches the results that its products go into. On a Hopper
- *  GPU, 16-bit products multiply some absent blocks as zeros, so that it may also reach other rows:
- *  the 63 beside them with blocks of 16 and 32, any where the layout is almost dense. */
+ *  An infinity or NaN in a dense operand reaches the results that its products go into. Absent
+ *  blocks keep it out of all others. */
 #include <bs/kernels/block_sparse_matmul_problem.h>
 #include <bs/kernels/dispatch.h>
 #include <bs/lib/sparse_tensor.h>

@@ -55,8 +55,8 @@ namespace detail {
 void run_team(int threads, void (*call)(void*, const TeamThread&), void* body);
 }  // namespace detail
 
-/** @brief Calls `body(const TeamThread&)` once on each of so many threads, and returns when all have
- *  returned. Within a region, or for one thread, it calls `body` once, alone.
+/** @brief Calls `body(const TeamThread&)` once on each of so many threads, and returns when all
+ *  have returned. Within a region, or for one thread, it calls `body` once, alone.
  *
  *  The first exception of a body is thrown again behind the region. A body that meets the others
  *  must not throw where they still wait for it.

@@ -72,11 +72,10 @@ TEST_CASE("team: a region within a region has the thread alone") {
 
 TEST_CASE("team: an exception of any thread comes out behind the region, and the next one runs") {
   for (int thrower = 0; thrower < 3; ++thrower) {
-    CHECK_THROWS_WITH_AS(run_team(3,
-                                  [&](const TeamThread& t) {
-                                    BS_CHECK(t.number() != thrower, "thread {}", thrower);
-                                  }),
-                         ("thread " + std::to_string(thrower)).c_str(), Error);
+    CHECK_THROWS_WITH_AS(
+        run_team(
+            3, [&](const TeamThread& t) { BS_CHECK(t.number() != thrower, "thread {}", thrower); }),
+        ("thread " + std::to_string(thrower)).c_str(), Error);
     CHECK(calls(3) == std::vector<int>(3, 1));
   }
 }

@@ -12,6 +12,7 @@
 #include <bs/kernels/fill.h>
 #include <bs/lib/layout.h>
 #include <bs/lib/npy.h>
+#include <bs/lib/ordered_pool.h>
 #include <bs/nn/checkpoint.h>
 #include <bs/nn/lstm.h>
 #include <bs/nn/optim/adafactor.h>
@@ -25,6 +26,8 @@
 #include <bs/nn/state_dict.h>
 #include <bs/nn/transformer.h>
 #include <bs/tests/faults/memory_faults.h>
+#include <bs/tests/support/fake_device.h>
+#include <bs/tests/support/resource_scope.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
@@ -180,6 +183,49 @@ TEST_CASE("faults: memory missing at any point of a training step") {
     MESSAGE(tried, " of ", points, " points tried, ", failed, " errors");
     CHECK(failed > tried * 9 / 10);
   }
+}
+
+TEST_CASE("faults: any allocation of a training step that a device refuses") {
+  FakeDevice device;
+  device.capacity = 1 << 30;
+  OrderedPool pool(Device::cpu(), device);
+  const ResourceScope scope(Device::cpu(), pool);
+  {
+    Training training(bf16);
+    const Scratch folder;
+    nn::save_checkpoint(folder / "start", training.state());
+    const nn::Checkpoint start(folder / "start");
+    training.step();  // takes what threads keep
+    const std::string after = training.bytes();
+    start.restore(training.state());
+    training.optimizer->zero_grad();
+    const std::string before = training.bytes();
+    const int64_t taken = device.count("take"), held = device.held();
+    training.step();
+    REQUIRE(training.bytes() == after);
+    const int64_t points = device.count("take") - taken;
+
+    const auto step_refused = [&](int64_t point, int64_t times) {
+      start.restore(training.state());
+      device.granted = point;
+      device.refused = times;
+      training.step();
+    };
+    for_points(points, 200, [&](int64_t point) {
+      step_refused(point, 1);  // the pool waits, gives back what is cached, and asks once more
+      CHECK(training.bytes() == after);
+      CHECK_THROWS_AS(step_refused(point, 2), OutOfMemory);
+      CHECK(training.bytes() == before);
+      Tape::current().clear();
+      training.optimizer->zero_grad();
+      CHECK(device.held() == held);
+      training.step();
+      CHECK(training.bytes() == after);
+    });
+    MESSAGE(points, " allocations of a step on a device");
+  }
+  CHECK(device.held() == 0);
+  CHECK(device.freed_twice == 0);
 }
 
 TEST_CASE("faults: backward and step report what they lack as OutOfMemory") {

@@ -1,12 +1,14 @@
 #include <bs/lib/debug_memory.h>
 #include <bs/lib/tensor.h>
 #include <bs/lib/trace.h>
+#include <bs/tests/support/resource_scope.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdlib>
 
 using namespace bs;
+using namespace bs::test;
 
 namespace {
 
@@ -26,22 +28,11 @@ class Last final : public MemoryResource {
   int64_t poisoned = 0;
 };
 
-class Set {
- public:
-  explicit Set(MemoryResource& resource) : before_(set_memory_resource(cpu, &resource)) {}
-  Set(const Set&) = delete;
-  Set& operator=(const Set&) = delete;
-  ~Set() { set_memory_resource(cpu, before_); }
-
- private:
-  MemoryResource* before_;
-};
-
 }  // namespace
 
 TEST_CASE("debug memory: what is held is told by the operation that allocated it") {
   DebugMemory memory(memory_resource(cpu));
-  const Set set(memory);
+  const ResourceScope scope(cpu, memory);
   Tensor result, scratch, rest, none;
   {
     const TraceRange range("forward");
@@ -70,7 +61,7 @@ TEST_CASE("debug memory: what is held is told by the operation that allocated it
 
 TEST_CASE("debug memory: allocations of one operation are added up") {
   DebugMemory memory(memory_resource(cpu));
-  const Set set(memory);
+  const ResourceScope scope(cpu, memory);
   std::vector<Tensor> all;
   for (int i = 0; i < 100; ++i) {
     const TraceRange range("sum");
@@ -84,7 +75,7 @@ TEST_CASE("debug memory: allocations of one operation are added up") {
 TEST_CASE("debug memory: what is freed is poison before anybody has it again") {
   Last last;
   DebugMemory memory(last);
-  const Set set(memory);
+  const ResourceScope scope(cpu, memory);
   {
     const Tensor x = bytes(1000);
     std::fill_n(x.data<uint8_t>(), 1000, uint8_t{1});
@@ -95,7 +86,7 @@ TEST_CASE("debug memory: what is freed is poison before anybody has it again") {
 #if !BS_SANITIZED
 TEST_CASE("debug memory: a write outside names who allocated the memory") {
   DebugMemory memory(memory_resource(cpu));
-  const Set set(memory);
+  const ResourceScope scope(cpu, memory);
   {
     Tensor x;
     {

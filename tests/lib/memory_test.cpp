@@ -4,6 +4,7 @@
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/guarded_memory.h>
 #include <bs/tests/support/reference.h>
+#include <bs/tests/support/resource_scope.h>
 #include <doctest/doctest.h>
 
 #include <thread>
@@ -12,19 +13,6 @@ using namespace bs;
 using namespace bs::test;
 
 namespace {
-
-/// Sets a resource for the test's device until the end of the scope.
-class ResourceGuard {
- public:
-  explicit ResourceGuard(MemoryResource& resource)
-      : previous_(set_memory_resource(test_device(), &resource)) {}
-  ~ResourceGuard() { set_memory_resource(test_device(), previous_); }
-  ResourceGuard(const ResourceGuard&) = delete;
-  ResourceGuard& operator=(const ResourceGuard&) = delete;
-
- private:
-  MemoryResource* previous_;
-};
 
 /// Passes on to the pool, and fails from the n-th allocation on.
 class FailingResource final : public MemoryResource {
@@ -56,7 +44,7 @@ TEST_CASE("memory that the library keeps counts, and comes from where it is told
   const Stream stream = current_stream(device);
   const MemoryStatistics before = memory_statistics(device);
   FailingResource none(0);  // set for a while: kept memory must not come from it
-  const ResourceGuard guard(none);
+  const ResourceScope scope(test_device(), none);
   void* kept = allocate_counted(1000, pool, stream);
   CHECK(memory_statistics(device).in_use == before.in_use + 1000);
   CHECK(memory_statistics(device).live == before.live + 1);
@@ -127,7 +115,7 @@ TEST_CASE("memory from a resource of the user's") {
   FailingResource resource(2);
   Tensor outlives;
   {
-    const ResourceGuard guard(resource);
+    const ResourceScope scope(test_device(), resource);
     const Tensor a = bytes(10);
     outlives = bytes(20);
     CHECK(resource.held == 2);
@@ -197,7 +185,7 @@ TEST_CASE("memory from the tests' resource is poisoned") {
 #if !BS_SANITIZED  // ASan would end the program at the first byte
 TEST_CASE("memory written outside of a tensor is found out") {
   DebugMemory memory(memory_resource(test_device()));
-  const ResourceGuard guard(memory);
+  const ResourceScope scope(test_device(), memory);
   const auto write_at = [](const Tensor& x, int64_t at) {
     uint8_t value = 1;
     const Tensor byte = Tensor::from_blob(&value, {1}, u8);

@@ -1,76 +1,21 @@
 #include <bs/lib/check.h>
 #include <bs/lib/ordered_pool.h>
 #include <bs/lib/recording.h>
+#include <bs/tests/support/fake_device.h>
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <map>
-#include <set>
+#include <cstring>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 using namespace bs;
+using namespace bs::test;
 
 namespace {
 
 const Device cpu = Device::cpu();
-
-/// A device that writes down what is asked of it. Addresses are numbers that nobody reads at.
-class FakeDevice final : public OrderedMemory {
- public:
-  void* take(size_t bytes, Stream stream) override {
-    calls.push_back("take");
-    if (refused-- > 0 || held() + static_cast<int64_t>(bytes) > capacity) return nullptr;
-    auto* const pointer = reinterpret_cast<void*>(next);
-    next += 256;
-    live[pointer] = static_cast<int64_t>(bytes);
-    if (capturing.contains(stream.handle())) of_graph.insert(pointer);
-    return pointer;
-  }
-  bool give(void* pointer, Stream stream) noexcept override {
-    calls.push_back("give");
-    const bool foreign = capturing.contains(stream.handle()) && !of_graph.contains(pointer);
-    if (foreign) ++foreign_frees;
-    if (foreign || gone.contains(stream.handle())) return false;
-    given_on = stream;
-    freed_twice += live.erase(pointer) == 0 ? 1 : 0;
-    return true;
-  }
-  bool captured(Stream stream) noexcept override { return capturing.contains(stream.handle()); }
-  void wait() override {
-    calls.push_back("wait");
-    if (broken) BS_THROW(CudaError, "device: broken");
-    waits_under_capture += capturing.empty() ? 0 : 1;
-  }
-  void trim() override { calls.push_back("trim"); }
-  Stream stream() override { return {cpu, nullptr}; }
-  int64_t reserved() const override { return held(); }
-  MemoryShares shares() const override {
-    return {.total = capacity, .free = 0, .tensors = held(), .reserved = held()};
-  }
-
-  int64_t held() const {
-    int64_t bytes = 0;
-    for (const auto& [pointer, size] : live) bytes += size;
-    return bytes;
-  }
-  int count(const std::string& call) const {
-    return static_cast<int>(std::count(calls.begin(), calls.end(), call));
-  }
-
-  std::vector<std::string> calls;
-  std::set<void*> capturing, gone;  ///< handles of streams
-  std::map<void*, int64_t> live;
-  std::set<void*> of_graph;
-  int64_t capacity = 1 << 20;
-  int refused = 0;  ///< of the next allocations
-  bool broken = false;
-  Stream given_on;
-  int foreign_frees = 0, waits_under_capture = 0, freed_twice = 0;
-
- private:
-  uintptr_t next = 4096;
-};
 
 Stream stream(uintptr_t handle) { return {cpu, reinterpret_cast<void*>(handle)}; }
 
@@ -271,4 +216,30 @@ TEST_CASE("pool: what is reserved is taken once and free again") {
   CHECK_THROWS_AS(pool.reserve(device.capacity + 1), OutOfMemory);
   pool.deallocate(held, 5000, stream(1));
   CHECK(device.live.empty());
+}
+
+TEST_CASE("pool: threads share it, also where streams are captured or gone") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device);
+  device.capturing.insert(stream(2).handle());
+  device.gone.insert(stream(3).handle());
+  const auto work = [&](Stream first, Stream second) {
+    for (int i = 0; i < 200; ++i) {
+      void* const one = pool.allocate(500, first);
+      void* const two = pool.allocate(300, second);
+      std::memset(one, i, 500);
+      std::memset(two, i, 300);
+      pool.deallocate(one, 500, first);
+      pool.deallocate(two, 300, second);
+    }
+  };
+  std::thread other(work, stream(2), stream(3));
+  work(stream(3), stream(1));
+  other.join();
+  CHECK(pool.stranded() == device.held());
+  pool.trim();
+  CHECK(pool.stranded() == 0);
+  CHECK(device.held() == 0);
+  CHECK(device.foreign_frees == 0);
+  CHECK(device.freed_twice == 0);
 }

@@ -5,6 +5,7 @@
 #include <bs/kernels/compare.h>
 #include <bs/kernels/embedding.h>
 #include <bs/kernels/where.h>
+#include <bs/lib/check.h>
 
 namespace bs {
 
@@ -45,7 +46,10 @@ Variable Add::operator()(const Variable& dy) const {
 }  // namespace
 
 Variable embedding(const Variable& weight, const Tensor& indices, int64_t padding_index) {
-  return record_linear("embedding", weight, embedding(weight.data(), indices),
+  const Tensor y = embedding(weight.data(), indices);
+  BS_CHECK(padding_index >= -1 && padding_index < weight.size(0),
+           "embedding: a padding_index of {} among {} rows", padding_index, weight.size(0));
+  return record_linear("embedding", weight, y,
                        Add{SavedTensor(indices), weight.size(0), padding_index});
 }
 

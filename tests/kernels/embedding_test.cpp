@@ -70,8 +70,13 @@ TEST_CASE("embedding refuses what it cannot do") {
                        "embedding: index 7 at position 2 is outside [0, 3)", Error);
   CHECK_THROWS_WITH_AS(embedding_backward(weight, Tensor::from<int64_t>({0}), 3),
                        "embedding_backward: dy [3, 2] for indices [1]", Error);
-  for (const int64_t row : {-2, 3})
+  for (const int64_t row : {-2, 3}) {
+    const Tensor indices = Tensor::from<int64_t>({0, 1, 2});
+    CHECK_THROWS_WITH_AS(embedding(Variable(weight, true), indices, row),
+                         format("embedding: a padding_index of {} among 3 rows", row).c_str(),
+                         Error);
     CHECK_THROWS_WITH_AS(
-        embedding_backward(weight, Tensor::from<int64_t>({0, 1, 2}), 3, row),
+        embedding_backward(weight, indices, 3, row),
         format("embedding_backward: a padding_index of {} among 3 rows", row).c_str(), Error);
+  }
 }

@@ -12,6 +12,8 @@ Variable flip(const Variable& x, const Dims& axes);
 Variable roll(const Variable& x, int64_t shift, int axis);
 /** @brief x `counts` times behind each other, one count an axis; axes in front are new. */
 Variable tile(const Variable& x, const Dims& counts);
+/** @brief tile() by its name in PyTorch. */
+inline Variable repeat(const Variable& x, const Dims& counts) { return tile(x, counts); }
 /** @brief Each position of `axis` `count` times in a row. */
 Variable repeat_interleave(const Variable& x, int64_t count, int axis);
 /** @brief x [..., r, c] with zeros where column - row > diagonal. */
@@ -29,6 +31,7 @@ inline Tensor roll(const Tensor& x, int64_t shift, int axis) {
   return roll(Variable(x), shift, axis).data();
 }
 inline Tensor tile(const Tensor& x, const Dims& counts) { return tile(Variable(x), counts).data(); }
+inline Tensor repeat(const Tensor& x, const Dims& counts) { return tile(x, counts); }
 inline Tensor repeat_interleave(const Tensor& x, int64_t count, int axis) {
   return repeat_interleave(Variable(x), count, axis).data();
 }

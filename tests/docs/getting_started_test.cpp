@@ -83,7 +83,7 @@ TEST_CASE("from PyTorch: what the tables write") {
   CHECK(masked_fill(x, x.data() < 0, 0).shape() == x.shape());
   CHECK(gather(x, 1, zeros({2, 1}, i64)).shape() == Shape{2, 1});
   CHECK(topk(x, 2, 1).indices.shape() == Shape{2, 2});
-  CHECK(tile(x, {2, 3}).shape() == Shape{4, 18});
+  CHECK(repeat(x, {2, 3}).shape() == Shape{4, 18});
   CHECK(einsum("ij,kj->ik", {x, x}).shape() == Shape{2, 2});
   CHECK(vector_norm(x, 2, Dims{1}).shape() == Shape{2});
   CHECK(multinomial(ones({3}), 2, {.replacement = true}).shape() == Shape{2});

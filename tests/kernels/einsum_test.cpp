@@ -200,6 +200,11 @@ TEST_CASE("flip, roll, tile and repeat_interleave") {
   check("roll", [](V x) { return roll(x, 1, 1); }, {2, 0, 1, 5, 3, 4}, {2, 3});
   check("roll back", [](V x) { return roll(x, -4, -1); }, {1, 2, 0, 4, 5, 3}, {2, 3});
   check("tile", [](V x) { return tile(x, {1, 2}); }, {0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5}, {2, 6});
+  check("repeat",
+        [](V x) {
+          return repeat(x, {2, 1});
+        },
+        {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}, {4, 3});
   check("tile in front",
         [](V x) {
           return tile(x, {2, 1, 1});
@@ -210,6 +215,8 @@ TEST_CASE("flip, roll, tile and repeat_interleave") {
   const Tensor x = arange(3, i64, test_device());
   CHECK(values(flip(x, {0})) == std::vector<double>{2, 1, 0});
   CHECK(tile(x, {0}).numel() == 0);
+  CHECK(values(repeat(x, {2})) == std::vector<double>{0, 1, 2, 0, 1, 2});
+  CHECK_THROWS_WITH_AS(repeat(x.view({3, 1}), {2}), "tile: 1 counts for shape [3, 1]", Error);
   CHECK(flip(Tensor::empty({0, 2}, f32, test_device()), {0}).numel() == 0);
 }
 

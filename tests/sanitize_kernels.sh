@@ -40,13 +40,24 @@ mkdir -p "$out"
 # A family, its program, and doctest's patterns of tests; ? stands for a comma.
 families=(
   "elementwise test_kernels add,sigmoid,where,gelu,powers*,dropout*"
+  "turned_operands test_kernels *lie?across*,matrices?are?turned*"
+  "compare test_kernels comparisons*,NaN?differs*"
+  "unary test_kernels neg,abs,exp,log,sqrt,rsqrt,reciprocal,clamp,functions?of*,functions?at*"
+  "elementary test_kernels elementary*,rounding,remainder*,which?numbers*,relatives?of?relu,glu"
   "copies test_kernels copies*,casts*,concat,pad"
+  "fill test_kernels arange,linspace?meets*,eye,triangles*"
+  "rope test_kernels rope?turns*,rope?takes*"
   "reductions test_kernels sum,mean,argmax*,sums?over*,reductions?of?views"
   "order test_kernels sort*,cumsum*,unique*,searchsorted,index_select*"
+  "topk test_kernels positions?are*,short?rows*,rows?about*,kthvalue*,block_topk?keeps*"
+  "gather test_kernels gather,gather?of*,scatter:*,scatter_add*,index_add*,take*,nonzero*"
+  "embedding test_kernels embedding,embedding?gives*,embedding?takes*"
   "softmax test_kernels softmax*,cross_entropy*,losses*"
   "norms test_kernels layer_norm,rms_norm,batch_norm,group_norm,a?sum?and*"
   "optimisers test_kernels adamw?follows*,lamb?follows*,sgd?follows*,clip_gradients*,muon?follows*"
+  "optimisers_further test_kernels adam?follows*,lion?follows*,rmsprop?follows*,ema:*,axpby*"
   "gemm test_kernels gemm?example*,gemm:?activations*,matmul,linear"
+  "feed_forward test_kernels feed_forward,feed_forward?takes*,feed_forward?keeps*"
   "gemm_warpgroups test_kernels gemm:?the?same?epilogue*,gemm:?batches?of?operands*"
   "block_sparse test_kernels block-sparse?products:?every*,block-sparse?products:?edges"
   "block_sparse_large test_kernels block-sparse?products:?whole*,block-sparse?products?of?f32:?whole*"
@@ -54,15 +65,32 @@ families=(
   "block_sparse_softmax test_kernels block-sparse?softmax:?masks*,block-sparse?softmax:?long*"
   "attention test_kernels sparse_attention:?lengths*,sparse_attention:?all?options*"
   "attention_large test_kernels sparse_attention:?extremes*,sparse_attention:?ragged*"
+  "attention_bounds test_kernels sparse_attention:?bounds*"
+  "attention_terms test_kernels sparse_attention:?terms*"
+  "attention_packed test_kernels sparse_attention:?packed*,sparse_attention:?a?packed*"
+  "attention_paged test_kernels paged_attention?gives*,paged_attention:*"
   "lstm test_kernels lstm:?nothing*,lstm:?16-bit*,lstm:?NaN*"
   "recurrent test_kernels recurrent?layers*"
   "transducer test_kernels transducer_joint,transducer_loss,ctc_loss?gives*"
   "conv test_nn block_sparse_conv2d:?large*"
   "conv_dense test_kernels conv2d:?bias*,conv_transpose2d*"
+  "conv_operation test_kernels conv2d_operation:?every*,conv2d_operation:?bias*"
+  "conv_warpgroups test_kernels conv2d_operation:?warpgroups*"
   "images test_kernels max_pool2d,avg_pool2d,interpolate,adaptive_avg_pool2d"
   "kron test_kernels kron_matmul:?both*,kron_matmul:?sizes*"
-  "random test_kernels rand?is*,randn*,permutation,bernoulli"
+  "kron_solve test_kernels kron_solve?and*,kron_solve:?batched*,kron_shifted_solve?and*,inverse:*"
+  "random test_kernels rand*,uniform_*,bernoulli,permutation"
 )
+
+# A pattern that names no test would be clean for ever.
+for family in "${families[@]}"; do
+  read -r name program patterns <<< "$family"
+  IFS=, read -ra each <<< "$patterns"
+  for pattern in "${each[@]}"; do
+    [[ $("$folder/$program" --count --test-case="$pattern") == *": "[1-9]* ]] ||
+      { echo "$name: no test of $program is called $pattern" >&2; exit 2; }
+  done
+done
 
 # Whether all errors are races between the copies and the loads of f64 products, or between what fills
 # the slots of attention and what reads them.

@@ -8,8 +8,9 @@
            Its blocks are of 128; smaller ones of the pattern are masked inside of them
     cudnn  cuDNN's attention through scaled_dot_product_attention, every score computed (the lower
            half where the pattern is causal): what sparsity has to beat
-    flash  FlashAttention, every score computed likewise; where the package is installed. Its version
-           3 (flash_attn_interface) is taken before version 2 (flash_attn)
+    flash  FlashAttention, every score computed likewise. Version 3 (flash_attn_interface) is taken
+           before version 2 (flash_attn). Where neither is installed, the version that PyTorch
+           brings is, and the record calls it "torch flash"
     masked PyTorch's scaled_dot_product_attention with the pattern as a mask of elements, with the
            kernel that it takes: the peer on the CPU
 
@@ -18,6 +19,7 @@ Forward keeps what backward needs; times in one cell take turns.
 """
 
 import argparse
+import importlib
 import json
 
 import measure
@@ -94,9 +96,9 @@ def flex(problem, compiled):
     return lambda: compiled(problem.q, problem.k, problem.v, block_mask=mask)
 
 
-def cudnn(problem):
+def dense(problem, backend):
     def forward():
-        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        with sdpa_kernel(backend):
             return F.scaled_dot_product_attention(
                 problem.q, problem.k, problem.v, is_causal=problem.causal
             )
@@ -104,16 +106,11 @@ def cudnn(problem):
     return forward
 
 
-def flash(problem):
-    try:
-        from flash_attn_interface import flash_attn_func
-    except ImportError:
-        from flash_attn import flash_attn_func
-
+def flash(problem, function):
     def forward():
         # [batch, sequence, heads, head_dim]; version 3 may give the sums of rows besides.
         q, k, v = (x.transpose(1, 2) for x in (problem.q, problem.k, problem.v))
-        out = flash_attn_func(q, k, v, causal=problem.causal)
+        out = function(q, k, v, causal=problem.causal)
         return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
 
     return forward
@@ -126,30 +123,46 @@ def masked(problem):
     return lambda: F.scaled_dot_product_attention(problem.q, problem.k, problem.v, attn_mask=mask)
 
 
+def flash_peer():
+    """FlashAttention by its name in the record, and what makes a problem's forward of it."""
+    for package in ("flash_attn_interface", "flash_attn"):
+        try:
+            function = importlib.import_module(package).flash_attn_func
+        except ImportError:
+            continue
+        return "flash", lambda problem: flash(problem, function)
+    return "torch flash", lambda problem: dense(problem, SDPBackend.FLASH_ATTENTION)
+
+
+def named_peers(names, on_gpu):
+    """What makes a problem's forward of each peer, by the peer's name in the record."""
+    compiled = torch.compile(flex_attention, dynamic=False) if on_gpu else flex_attention
+    known = {
+        "flex": ("flex", lambda problem: flex(problem, compiled)),
+        "cudnn": ("cudnn", lambda problem: dense(problem, SDPBackend.CUDNN_ATTENTION)),
+        "flash": flash_peer(),
+        "masked": ("masked", masked),
+    }
+    return dict(known[name] for name in names)
+
+
 def main():
     arguments = parse_arguments()
     with open(arguments.problems) as file:
         exported = json.load(file)
     record = measure.Record("sparse_attention", arguments.dtype, arguments.commit, arguments.device)
     timer = measure.Timer(arguments.runs, device=arguments.device)
-    on_gpu = arguments.device == "cuda"
-    compiled = torch.compile(flex_attention, dynamic=False) if on_gpu else flex_attention
+    peers = named_peers(arguments.peers, arguments.device == "cuda")
     for description in exported["problems"]:
         layout = exported["layouts"][description["layout"]]
         dtype = measure.DTYPES[arguments.dtype]
         problem = Problem(description, layout, dtype, arguments.device)
         works = []  # (peer, what, work, products over the kept blocks)
-        for peer in arguments.peers:
+        for peer, make in peers.items():
             try:
-                make = {
-                    "flex": lambda p: flex(p, compiled),
-                    "cudnn": cudnn,
-                    "flash": flash,
-                    "masked": masked,
-                }
-                forward = make[peer](problem)
+                forward = make(problem)
                 out = forward()
-                if peer not in ("cudnn", "flash"):
+                if peer in ("flex", "masked"):  # the others compute every score
                     problem.check(out)
                 inputs = (problem.q, problem.k, problem.v)
 

@@ -162,12 +162,13 @@ TEST_CASE("schedule: of many items of sdd only those that whole rounds leave ove
   };
   constexpr int64_t wide = 128 << 10, narrow = 64 << 10;  // bytes of an item's sums
   // In four parts each, these took 286 us on an H100; four of them cut 144.
-  CHECK(whole(136, 128, sdd_split_costs(774, wide)) == 132);
-  CHECK(whole(432, 128, sdd_split_costs(774, wide)) == 396);
-  CHECK(whole(457, 256, sdd_split_costs(850, narrow)) == 396);
+  CHECK(whole(136, 128, sdd_split_costs(774, wide, Factors::half)) == 132);
+  CHECK(whole(432, 128, sdd_split_costs(774, wide, Factors::half)) == 396);
+  CHECK(whole(457, 256, sdd_split_costs(850, narrow, Factors::half)) == 396);
   // Two parts of each of 121 items took 89 us, whole ones 55; of 32 items 20 and 22.
-  CHECK(split_work(std::vector<int32_t>(121, 64), 132, sdd_split_costs(774, wide)).pieces.empty());
-  const SplitCosts few = sdd_split_costs(500, narrow);
+  CHECK(split_work(std::vector<int32_t>(121, 64), 132, sdd_split_costs(774, wide, Factors::half))
+            .pieces.empty());
+  const SplitCosts few = sdd_split_costs(500, narrow, Factors::half);
   CHECK(split_work(std::vector<int32_t>(32, 32), 132, few).slots >= 32);
   CHECK(few.load_among(0) == few.quiet_load);
   CHECK(few.load_among(few.crowd) == few.load);

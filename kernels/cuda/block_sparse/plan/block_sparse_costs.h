@@ -40,10 +40,13 @@ constexpr double sdd_pace(SddForm form) { return form.gathered && form.narrow ? 
 /** @brief What f32 on wgmma does not hide of the shorter one of reading and multiplying ("What does
  *  wgmma bring for blocks of 64 and 128?", "Does sdd gain by gathered rows?", an H200). */
 inline constexpr double unhidden = .2;
-/** @brief A step of f32 on wgmma, of a depth of 32, that reads so many lines. */
-inline double tf32_step(const Tf32Tile& tile, int lines, const Gpu& gpu, double bare = unhidden) {
+/** @brief A step of f32 on wgmma, of a depth of 32, that reads so many lines.
+ *  @param[in] filled how much of the tile is multiplied */
+inline double tf32_step(const Tf32Tile& tile, double lines, const Gpu& gpu, double bare = unhidden,
+                        double filled = 1) {
   const double rate = (tile.split ? gpu.split_rate() : gpu.tf32_rate()) / gpu.multiprocessors;
-  const double multiplying = 32.0 * tile.n * tile.columns() / rate, reading = lines * gpu.line();
+  const double reading = lines * gpu.line();
+  const double multiplying = 32.0 * tile.n * filled * tile.columns() / rate;
   return std::max(multiplying, reading) + bare * std::min(multiplying, reading);
 }
 /** @brief What a block row or column of an item costs L2 a step, in whole lines; where the depth is
@@ -62,14 +65,14 @@ constexpr SplitCosts split_costs(int step, int64_t sums) {
           .list = 3200,
           .most_slots = static_cast<int>((int64_t{64} << 20) / sums)};
 }
-/** @brief Of sdd on wgmma: sums come back to registers that are nearly all taken, and many of them
- *  push operands out of L2 ("What do parts of sdd cost?", an H100). */
-constexpr SplitCosts sdd_split_costs(int step, int64_t sums) {
+/** @brief Of sdd on wgmma: sums come back to registers that are nearly all taken, of TF32 to half,
+ *  and many of them push operands out of L2 ("What do parts of sdd cost?", an H100). */
+constexpr SplitCosts sdd_split_costs(int step, int64_t sums, Factors factors) {
   SplitCosts costs = split_costs(step, sums);
   costs.list = 0;
   costs.tile = static_cast<int>(sums / 50);
   costs.quiet_load = costs.load;
-  costs.store = costs.load = static_cast<int>(sums / 10);
+  costs.store = costs.load = static_cast<int>(sums / (factors == Factors::tf32 ? 20 : 10));
   costs.crowd = static_cast<int>(4'600'000 / sums);
   return costs;
 }

@@ -126,9 +126,9 @@ int64_t items_of(const Dsd& d, const Tf32Tile& tile) {
 /// Whether so many items keep enough multiprocessors busy.
 bool fills(int64_t items, int workers) { return 4 * items >= int64_t{3} * workers; }
 
-/// A step of f32 on wgmma, of a depth of 64.
-int tf32_dsd_step(const Tf32Tile& tile, const Gpu& gpu) {
-  return nanoseconds(2 * tf32_step(tile, tile.n + tile.columns(), gpu));
+/// A step of f32 on wgmma, of a depth of 64, where so much of the rows has blocks.
+double tf32_dsd_step(const Tf32Tile& tile, const Gpu& gpu, double filled = 1) {
+  return 2 * tf32_step(tile, filled * tile.n + tile.columns(), gpu, unhidden, filled);
 }
 
 /// Whether tiles of four block rows of 32 are sooner done than of two, where they fill the GPU.
@@ -173,7 +173,7 @@ OfStrips of_strips(const Dsd& d, const DsdPlan& plan) {
   if (plan.path == Path::warpgroup) return {extent_of(d, plan.cols), warpgroup_costs(d, plan.cols)};
   const Tf32Tile tile = tf32_tile_of(d, plan.large);
   return {extent_of(d, plan.cols, std::max(1, d.block() / tile.n)),
-          split_costs(tf32_dsd_step(tile, d.gpu), tile.sums())};
+          split_costs(nanoseconds(tf32_dsd_step(tile, d.gpu)), tile.sums())};
 }
 
 /// What a plan takes, but for where its items begin and end.
@@ -189,12 +189,15 @@ double filled_time(const Dsd& d, const DsdPlan& plan) {
   const OfStrips of = of_strips(d, plan);
   const double columns = strips_of(d.layout, plan.strips)->offsets.back();
   const double filled = blocks / std::max(columns * plan.strips.side, 1.0);
-  // Of 16 bits, the lines of blocks are as short as these are.
-  const double more = plan.path == Path::warpgroup
-                          ? 128 * (64 / block * line_share(2 * d.block()) * filled - 1)
-                          : 0;
-  return turning + columns * block / 64 * static_cast<double>(of.extent.columns) *
-                       (of.costs.step + std::max(more, 0.0) * d.gpu.line()) / d.gpu.multiprocessors;
+  double step = of.costs.step;
+  if (plan.path == Path::tf32) {  // passes over blocks that are not there
+    step = tf32_dsd_step(tf32_tile_of(d, plan.large), d.gpu, filled);
+  } else {  // the lines of blocks are as short as these are
+    const double more = 128 * (64 / block * line_share(2 * d.block()) * filled - 1);
+    step += std::max(more, 0.0) * d.gpu.line();
+  }
+  return turning + columns * block / 64 * static_cast<double>(of.extent.columns) * step /
+                       d.gpu.multiprocessors;
 }
 
 /// Shares the items of strips out: cut where that ends sooner, else in some order.

@@ -95,7 +95,8 @@ class WarpgroupSddPlanner {
     const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
     const int64_t sums = int64_t{4} * tile.sdd_rows(block) * tile.sdd_cols(block) * block * block;
     const auto count = static_cast<double>(std::max<size_t>(items.costs.size(), 1));
-    return sdd_split_costs(nanoseconds(sdd_pace(form) * items.cost() / count), sums);
+    return sdd_split_costs(nanoseconds(sdd_pace(form) * items.cost() / count), sums,
+                           d_.shape.factors);
   }
 
   /// Makes a plan of these items, whole or cut, if it is done before the best one so far. `extra`
@@ -271,7 +272,7 @@ void split_tf32(const Sdd& d, const std::vector<double>& costs, int64_t sums, Sd
   const int mean = nanoseconds(sum / static_cast<double>(costs.size()));
   WorkPieces cut = split_work(
       std::vector<int32_t>(static_cast<size_t>(items), static_cast<int32_t>(d.steps(32))), workers,
-      sdd_split_costs(mean, sums));
+      sdd_split_costs(mean, sums, d.shape.factors));
   const auto time = static_cast<double>(cut.time);
   if (cut.pieces.empty() || time >= plan.time) return;
   plan.split = std::move(cut);
@@ -294,8 +295,8 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
   if (x.epilogue || d.layout.nnz() == 0 || !pays(least) || least >= limit ||
       d.is_full(false, least, limit))
     return false;
-  // Rows that are turned on their way hide nothing.
-  const double bare = x.a_along_k || d.split() ? unhidden : 1;
+  // Rows that are turned on their way hide less.
+  const double bare = x.a_along_k || d.split() ? unhidden : 2 * unhidden;
   const int window = sdd_window(d.layout.height(), d.layout.width(), block,
                                 tf32_step(tile, tile.n + tile.columns(), d.gpu, bare), d.gpu);
   plan = {.path = Path::tf32,

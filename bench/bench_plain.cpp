@@ -7,8 +7,10 @@
 #include <bs/bench/plain_cases.h>
 #include <bs/bench/record.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <sstream>
@@ -81,27 +83,68 @@ void measure(const std::string& set, const std::string& only, const bench::Plain
   }
 }
 
-/// Seconds from call to launch of operations on Variables so small that the device keeps up.
+using Step = std::function<Variable(const Variable&)>;
+
+/// Seconds of the host for an operation: unrecorded, recorded, and in the backward walk. Steps of
+/// `nodes` operations follow each other, on Variables so small that the device keeps up.
+void measure_chain(const std::string& what, int nodes, const Variable& x, const Step& step,
+                   const bench::Settings& settings, bench::Record& record) {
+  constexpr int steps = 16;      // gradients of more would shrink to denormal numbers
+  const int calls = 12 / nodes;  // as many launches as the device's queue takes
+  const auto forward = [&] {
+    Variable y = x;
+    for (int i = 0; i < steps; ++i) y = step(y);
+    return y;
+  };
+  const auto add_figure = [&](const char* how, const std::function<double()>& seconds_of_steps) {
+    std::vector<double> seconds;
+    for (int run = 0; run < std::max(settings.measure.runs, 1); ++run)
+      seconds.push_back(seconds_of_steps() / (steps * nodes));
+    record.add({.cell = {{"set", "host"}}, .what = what + how, .time = bench::summary(seconds)});
+  };
+  const auto seconds_forward = [&] {
+    return bench::host_seconds(
+        settings.device, [&] { forward(); }, calls);
+  };
+  {
+    const NoGrad no_grad;
+    add_figure("", seconds_forward);
+  }
+  add_figure(", recorded", seconds_forward);
+  const Tensor dy = ones(x.shape(), settings.dtype, settings.device);
+  add_figure(", backward", [&] {
+    std::vector<Variable> ends;  // one more than are timed, for the call before that
+    for (int i = 0; i <= calls; ++i) ends.push_back(forward());
+    const auto backward = [&] {
+      ends.back().backward(dy);
+      ends.pop_back();
+    };
+    return bench::host_seconds(settings.device, backward, calls);
+  });
+}
+
 void measure_host(const bench::Settings& settings, bench::Record& record) {
   const auto variable = [&](const Shape& shape) {
     return Variable(randn(shape, settings.dtype, settings.device), true);
   };
   const Variable x = variable({8, 64}), y = variable({8, 64}), weight = variable({64}),
                  bias = variable({64}), matrix = variable({64, 64});
-  const NoGrad no_grad;
-  const auto call = [&](const char* what, const bench::Work& work) {
-    work();
-    const double seconds = bench::host_seconds(settings.device, work, 500);
-    record.add({.cell = {{"set", "host"}},
-                .what = what,
-                .time = {.median = seconds, .low = seconds, .high = seconds, .runs = 500}});
+  const auto call = [&](const char* what, const Step& step, int nodes = 1) {
+    measure_chain(what, nodes, x, step, settings, record);
   };
-  call("add", [&] { add(x, y); });
-  call("add: row", [&] { add(x, bias); });
-  call("gelu", [&] { gelu(x); });
-  call("softmax", [&] { softmax(x); });
-  call("layer_norm", [&] { layer_norm(x, weight, bias); });
-  call("linear", [&] { linear(x, matrix, bias); });
+  call("add", [&](const Variable& v) { return add(v, y); });
+  call("add: row", [&](const Variable& v) { return add(v, bias); });
+  call("gelu", [](const Variable& v) { return gelu(v); });
+  call("softmax", [](const Variable& v) { return softmax(v); });
+  call("layer_norm", [&](const Variable& v) { return layer_norm(v, weight, bias); });
+  call("linear", [&](const Variable& v) { return linear(v, matrix, bias); });
+  call(
+      "all of these in turn",
+      [&](const Variable& v) {
+        const Variable hidden = linear(layer_norm(add(v, y), weight, bias), matrix, bias);
+        return softmax(add(gelu(hidden), bias));
+      },
+      6);
 }
 
 bench::PlainSize parse(const std::string& shape) {

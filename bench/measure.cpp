@@ -59,12 +59,6 @@ class CudaTimer {
 };
 #endif
 
-Timing summary(std::vector<double> seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  const size_t n = seconds.size();
-  return {seconds[n / 2], seconds[n / 4], seconds[n * 3 / 4], static_cast<int>(n)};
-}
-
 std::vector<Timing> repeat(const std::vector<Work>& works, const MeasureOptions& options,
                            const std::function<double(const Work&)>& run) {
   for (int warm_up = 0; warm_up < 2; ++warm_up)
@@ -112,6 +106,12 @@ double once(Device device, const Work& work) {
   work();
   wait_for(device);
   return since(start);
+}
+
+Timing summary(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  const size_t n = seconds.size();
+  return {seconds[n / 2], seconds[n / 4], seconds[n * 3 / 4], static_cast<int>(n)};
 }
 
 double host_seconds(Device device, const Work& work, int calls) {

@@ -21,6 +21,9 @@ struct MeasureOptions {
   int runs = 20;
 };
 
+/** @brief The median and the quartiles of some runs, at least one. */
+Timing summary(std::vector<double> seconds);
+
 /** @brief Something to run and to time. */
 using Work = std::function<void()>;
 

@@ -164,7 +164,8 @@ void add_rows(Cases& c) {
 }
 
 void add_losses(Cases& c) {
-  const int64_t classes = std::max<int64_t>(1, c.columns * 500 / 64);
+  // As many as large vocabularies have: tables of more would fit no GPU beside wide matrices.
+  const int64_t classes = std::clamp<int64_t>(c.columns * 500 / 64, 1, 131072);
   const int64_t rows = std::max<int64_t>(1, c.rows / 2);
   const Tensor logits = c.values({rows, classes}), targets = c.indices({rows}, classes);
   const double n = c.bytes(logits.numel());

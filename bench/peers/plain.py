@@ -179,7 +179,7 @@ def rows(o):
 
 
 def losses(o):
-    classes, count = max(1, o.columns * 500 // 64), max(1, o.rows // 2)
+    classes, count = min(max(1, o.columns * 500 // 64), 131072), max(1, o.rows // 2)
     width = max(1, o.columns // 4)
     logits, targets = o.values(count, classes), o.indices(classes, count)
     table, dy = o.values(classes, width), o.values(2 * o.rows, width)

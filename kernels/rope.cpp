@@ -5,6 +5,7 @@
 #include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/elementary.h>
+#include <bs/kernels/unary.h>
 
 #include <cmath>
 

@@ -89,15 +89,17 @@ struct WarpgroupKeyGradient {
       if (lane == 0) step.slope = p.terms.slopes[h] * 1.4426950408889634F;
     __syncwarp();
     Barrier& full = team.full[at.stage];
-    const int present = __popc(__ballot_sync(~0u, now.row >= 0));
-    if (lane == 0) full.arrive_expecting(stage_bytes + present * side * 8);
+    if (lane == 0) full.arrive_expecting(stage_bytes + sizeof(team.numbers[0]));
     const unsigned to = buffers + at.stage * stage_bytes;
     const unsigned numbers = shared_address(team.numbers[at.stage]);
     const long long row = (static_cast<long long>(b) * p.problem.heads + h) * p.problem.numbers;
 #pragma unroll
     for (int e = 0; e < entries; ++e) {
+      // Behind the list's end queries are zeros. Their numbers are of the first ones: any that are
+      // finite or +infinity, for what memory held could be NaN, and come through what is hidden.
       const int first = __shfl_sync(~0u, query, e);
       const bool there = __shfl_sync(~0u, now.row, e) >= 0;
+      const int numbered = there ? first : __shfl_sync(~0u, query, 0);
       if (lane == 0) {
 #pragma unroll
         for (int piece = 0; piece < pieces; ++piece) {
@@ -105,10 +107,8 @@ struct WarpgroupKeyGradient {
           load_box(there, p.q, full, piece * 64, first, h, b, 0);
           load_box(there + stage_rows_bytes, p.dout, full, piece * 64, first, h, b, 0);
         }
-        if (there) {
-          load_bytes(numbers + e * side * 4, p.log_sums + row + first, side * 4, full);
-          load_bytes(numbers + 256 + e * side * 4, p.means + row + first, side * 4, full);
-        }
+        load_bytes(numbers + e * side * 4, p.log_sums + row + numbered, side * 4, full);
+        load_bytes(numbers + 256 + e * side * 4, p.means + row + numbered, side * 4, full);
       }
     }
     at.advance();

@@ -32,6 +32,8 @@ void add_uses(CLI::App& app, KroneckerOptions& o) {
       ->capture_default_str();
   app.add_option("--steps", o.steps, "steps of the optimiser; 60 of terrain, 2000 of text")
       ->check(CLI::Range(1, 100000).description(""));
+  app.add_option("--profile", o.profile,
+                 "text: file for a trace of ten steps of the products; prints where time goes");
   app.add_option("--dense", o.dense, "terrain: points of the dense process")
       ->check(CLI::Range(1, 20000).description(""))
       ->capture_default_str();

@@ -1,5 +1,6 @@
 #include <bs/examples/kronecker/text.h>
 
+#include <bs/examples/support/step_profile.h>
 #include <bs/examples/support/training.h>
 #include <bs/nn.h>
 
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <numbers>
+#include <string>
 
 namespace bs::example {
 
@@ -95,12 +97,16 @@ class Text {
 };
 
 /// Milliseconds a step.
-double train(const TextModel& model, const Text& text, int steps, double rate) {
+/// @param[in] trace file for a profile of some steps; empty: none
+double train(const TextModel& model, const Text& text, int steps, double rate,
+             const std::string& trace = {}) {
+  StepProfile profile(trace);
   data::Loader loader = text.loader();
   optim::AdamW optimizer(model, {.learning_rate = rate});
   const std::vector<Variable> parameters = model.parameters();
   const Clock::time_point start = Clock::now();
   for (int step = 0; step < steps; ++step) {
+    profile.next();
     optimizer.set_learning_rate(rate * std::min(1.0, 2.0 * (steps - step) / steps));
     optimizer.zero_grad();
     const Variable loss = Text::loss_of(model, loader.next());
@@ -109,7 +115,9 @@ double train(const TextModel& model, const Text& text, int steps, double rate) {
     loss.backward();
     optimizer.step({.norm = optim::grad_norm(parameters), .max_norm = 1});
   }
-  return 1e3 * seconds_since(start) / std::max(steps, 1);
+  const double time = 1e3 * seconds_since(start) / std::max(steps, 1);
+  profile.finish();
+  return time;
 }
 
 /// Sets a model to what comes closest to a dense one, and returns the error of the weights.
@@ -159,7 +167,7 @@ Bits compare(const Text& text, const KroneckerOptions& o) {
   TextModel fitted(true, o.device);
   const double dense_step = train(dense, text, o.steps, rate);
   row("dense", dense, bits.dense = text.bits(dense), dense_step);
-  const double step = train(product, text, o.steps, rate);
+  const double step = train(product, text, o.steps, rate, o.profile);
   row("factors", product, bits.product = text.bits(product), step);
   const double error = fit(dense, fitted);
   row("the dense ones' fit", fitted, bits.fitted = text.bits(fitted), 0);

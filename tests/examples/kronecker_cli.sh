@@ -22,3 +22,7 @@ grep -q 'state size 16384, 1.342e+08 multiply-adds, 1.2e+02' out || fail 'other 
 "$program" profile 4 8 8 --device cpu --trace trace.json >out
 grep -q 'fused: kron_matmul' out || fail 'no table' out
 grep -q '"traceEvents":\[{"name"' trace.json || fail 'no trace' trace.json
+seq 1000 >text
+"$program" text --data text --device cpu --steps 3 --profile text.json >out
+grep -q 'profile of 1 steps; text.json is their trace' out || fail 'no profile of text' out
+grep -q '"name":"gelu_backward"' text.json || fail 'no trace of text' text.json

@@ -38,7 +38,9 @@ struct Grouped {
   StripUse use;
   bool pays;
   /// Of the unions of all strips, or what takes as long.
-  int64_t columns() const { return pays ? gathered_columns(*groups, use) : groups->neighbours; }
+  double columns() const {
+    return static_cast<double>(pays ? gathered_columns(*groups, use) : groups->neighbours);
+  }
 };
 
 /// Which rows are together, for a product that sums no heads.

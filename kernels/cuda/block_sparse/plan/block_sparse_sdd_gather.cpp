@@ -252,8 +252,8 @@ std::optional<GatheredStrips> gather(const Layout& layout, bool transposed, int 
       windows_of(from, block, std::clamp(window / block, 1, most_cols));
   std::vector<GatheredStrips> parts(windows.size());
   Spending spending(limits, rows / block, columns / block, layout.nnz());
-  parallel_each(std::ssize(windows), team_for(windows.size(), layout.nnz()), [&](int64_t window) {
-    const auto i = static_cast<size_t>(window);
+  parallel_each(std::ssize(windows), team_for(windows.size(), layout.nnz()), [&](int64_t number) {
+    const auto i = static_cast<size_t>(number);
     Gatherer gatherer(rows / block, columns / block, spending);
     if (block == 16) gatherer.empty(Remaining<most_height / 16>(from, windows[i]), parts[i]);
     if (block == 32) gatherer.empty(Remaining<most_height / 32>(from, windows[i]), parts[i]);

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <random>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 using namespace bs;
@@ -276,6 +278,32 @@ TEST_CASE("plan: a dense product takes a sixteenth of the memory, and a quarter 
   CHECK(paths(Factors::tf32, {.free_bytes = 63 * 4 * mib}) == sparse);
   CHECK(paths(Factors::split, {.free_bytes = (64 + 2 * 128) * 4 * mib}) == dense);
   CHECK(paths(Factors::split, {.free_bytes = (64 + 2 * 128 - 1) * 4 * mib}) == sparse);
+}
+
+TEST_CASE("plan: an operand is turned where a copy of it fits the same share of the memory") {
+  constexpr int64_t mib = int64_t{1} << 20;
+  for (const auto& [factors, block, size] :
+       {std::tuple(Factors::half, 8, 2), std::tuple(Factors::half, 16, 2),
+        std::tuple(Factors::split, 8, 4)}) {
+    CAPTURE(block);
+    CAPTURE(size);
+    const LayoutPtr layout = random_layout(4096, block, .02);
+    const int64_t copy = 2 * size * 16 * mib;  // of two B of 4096 x 4096
+    const DsdShape dsd{
+        .factors = factors, .n = 4096, .batch = 2, .b_along_k = true, .turnable = true};
+    const SddShape sdd{
+        .factors = factors, .k = 4096, .batch = 2, .b_turnable = int64_t{2} * 4096 * 4096};
+    const auto turns = [&](const Gpu& gpu) {
+      return std::pair(plan_dsd(*layout, dsd, gpu, {}).turns,
+                       plan_sdd(*layout, sdd, gpu, {}).turns_b);
+    };
+    const std::pair both(true, true), neither(false, false);
+    CHECK(turns({}) == both);
+    CHECK(turns({.memory_bytes = 16 * copy}) == both);
+    CHECK(turns({.memory_bytes = 16 * copy - 16}) == neither);
+    CHECK(turns({.free_bytes = 4 * copy}) == both);
+    CHECK(turns({.free_bytes = 4 * copy - 4}) == neither);
+  }
 }
 
 TEST_CASE("plan: a depth that varies is planned a few times, and cut as it would be by itself") {

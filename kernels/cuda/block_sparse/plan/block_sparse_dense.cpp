@@ -23,12 +23,17 @@ bool applies(const Layout& layout, Factors factors, int64_t free, int64_t produc
          elements_of(layout) * static_cast<double>(free) >= least_work && gpu.capability == 90;
 }
 
+/// Whether a product may take so much memory besides.
+bool fits(double bytes, const Gpu& gpu) {
+  return bytes <= static_cast<double>(std::min(gpu.memory_bytes / 16, gpu.free_bytes / 4));
+}
+
 /// Whether there is room for a dense matrix, and for the copies that its product takes of its
 /// `factored` elements: f32 as sums of two numbers of TF32.
 bool has_room(const Layout& layout, Factors factors, double factored, const Gpu& gpu) {
-  const double bytes =
-      elements_of(layout) * bytes_of(factors) + (factors == Factors::split ? 8 * factored : 0);
-  return bytes <= static_cast<double>(std::min(gpu.memory_bytes / 16, gpu.free_bytes / 4));
+  return fits(
+      elements_of(layout) * bytes_of(factors) + (factors == Factors::split ? 8 * factored : 0),
+      gpu);
 }
 
 double dense_time(const Layout& layout, Factors factors, int64_t free, const Gpu& gpu) {
@@ -58,6 +63,19 @@ double time_of(const Layout& layout, Factors factors, int64_t free, double passe
 }
 
 }  // namespace
+
+DsdShape without_large_copies(const Layout& layout, DsdShape x, const Gpu& gpu) {
+  const int64_t depth = x.transposed ? layout.height() : layout.width();
+  const double lines = static_cast<double>(x.batch * x.terms) * static_cast<double>(depth);
+  x.turnable = x.turnable && fits(lines * static_cast<double>(x.n) * bytes_of(x.factors), gpu);
+  return x;
+}
+
+SddShape without_large_copies(SddShape x, const Gpu& gpu) {
+  for (int64_t* const elements : {&x.a_turnable, &x.b_turnable})
+    if (!fits(static_cast<double>(*elements) * bytes_of(x.factors), gpu)) *elements = 0;
+  return x;
+}
 
 double dense_dsd_time(const Layout& layout, const DsdShape& x, const Gpu& gpu) {
   if (!applies(layout, x.factors, x.n, x.batch * x.terms, gpu) ||

@@ -1,5 +1,6 @@
 #pragma once
-/** @file Which block-sparse products are sooner done as dense ones: pure functions. */
+/** @file Which block-sparse products are sooner done as dense ones, and which copies there is room
+ *  for: pure functions. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
 
 #include <cstdint>
@@ -7,6 +8,11 @@
 #include <utility>
 
 namespace bs::cuda {
+
+/** @brief The shape without copies of a dense operand that are larger than a sixteenth of the
+ *  memory, or a quarter of what is free. One that dsd's products share counts once for each. */
+DsdShape without_large_copies(const Layout& layout, DsdShape shape, const Gpu& gpu);
+SddShape without_large_copies(SddShape shape, const Gpu& gpu);
 
 /** @brief The time of what is not done. */
 inline constexpr double never = std::numeric_limits<double>::infinity();

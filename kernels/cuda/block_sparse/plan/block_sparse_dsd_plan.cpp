@@ -21,7 +21,7 @@ constexpr int64_t most_listed_tiles = 8192;
 /// A product whose plan is made.
 struct Dsd {
   const Layout& layout;
-  const DsdShape& shape;
+  DsdShape shape;
   const Gpu& gpu;
   const Settings& settings;
   const PlanWish& wish;
@@ -287,10 +287,10 @@ std::vector<int32_t> tile_steps(const Layout& layout, const DsdShape& x,
 
 DsdPlan plan_dsd(const Layout& layout, const DsdShape& shape, const Gpu& gpu,
                  const Settings& settings, const PlanWish& wish) {
-  const Dsd d{layout, shape, gpu, settings, wish};
+  const Dsd d{layout, without_large_copies(layout, shape, gpu), gpu, settings, wish};
   DsdPlan plan;
   const bool fast = !d.portable() && (choose_warpgroup(d, plan) || choose_tf32(d, plan));
-  if (!fast) plan.turns = reads_often(d) && shape.turnable;
+  if (!fast) plan.turns = reads_often(d) && d.shape.turnable;
   if (!d.portable() && wish.dense != false &&
       (dense_dsd_time(layout, shape, gpu) < filled_time(d, plan) ||
        (wish.dense == true && dense_dsd_possible(layout, shape, gpu)))) {

@@ -19,7 +19,7 @@ namespace {
 /// A product whose plan is made.
 struct Sdd {
   const Layout& layout;
-  const SddShape& shape;
+  SddShape shape;
   const Gpu& gpu;
   const Settings& settings;
   const PlanWish& wish;
@@ -366,7 +366,7 @@ void plan_tiled(const Sdd& d, SddPlan& plan) {
 
 SddPlan plan_sdd(const Layout& layout, const SddShape& shape, const Gpu& gpu,
                  const Settings& settings, const PlanWish& wish) {
-  const Sdd d{layout, shape, gpu, settings, wish};
+  const Sdd d{layout, without_large_copies(shape, gpu), gpu, settings, wish};
   SddPlan plan;
   if (!settings.portable_products && !wish.portable) {
     if (wish.dense == true) {

@@ -8,11 +8,9 @@
 #include <bs/kernels/gemm_operation.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/settings.h>
+#include <bs/lib/kept.h>
 
 #include <atomic>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <string>
 
 namespace bs::cuda {
@@ -35,26 +33,23 @@ Tensor one_batch(Tensor values) {
   return values;
 }
 
-/// The dense product with an epilogue, made once for each text.
-const GemmOperation& operation_of(DType dtype, MatrixLayout a, MatrixLayout b,
-                                  const GemmEpilogue& epilogue) {
-  static std::mutex mutex;
-  static auto* const all = new std::map<std::string, std::unique_ptr<const GemmOperation>>;
-  const std::string name = format("{} {} {} ", dtype, a, b) + key(epilogue);
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<const GemmOperation>& operation = (*all)[name];
-  if (!operation)
-    operation = std::make_unique<const GemmOperation>(describe_large_matmul(dtype, a, b, epilogue));
-  return *operation;
+/// The dense product with an epilogue, made once for each text that is in use.
+Kept<GemmOperation> operation_of(DType dtype, MatrixLayout a, MatrixLayout b,
+                                 const GemmEpilogue& epilogue) {
+  constexpr size_t most = 64;
+  static auto* const operations = new Cache(most);  // never destroyed: threads may outlive main
+  return operations->get<GemmOperation>(format("{} {} {} ", dtype, a, b) + key(epilogue), [&] {
+    return GemmOperation(describe_large_matmul(dtype, a, b, epilogue));
+  });
 }
 
 /// d = the epilogue of a b, for matrices of one batch.
 void finished_matmul(const Tensor& a, const Tensor& b, const Tensor& d,
                      const BlockSparseEpilogue& e) {
-  const GemmOperation& operation =
+  const Kept<GemmOperation> operation =
       operation_of(d.dtype(), layout_of(a), layout_of(b), e.expression);
   // Names are those of the epilogue that the operation was made with.
-  const GemmEpilogue& expression = operation.description().epilogue;
+  const GemmEpilogue& expression = operation->description().epilogue;
   GemmArguments arguments{.a = a, .b = b, .d = d};
   for (size_t i = 1; i < e.operands.size(); ++i) {
     if (!e.operands[i].defined()) continue;
@@ -68,7 +63,7 @@ void finished_matmul(const Tensor& a, const Tensor& b, const Tensor& d,
     arguments.tensors.emplace(expression.reductions()[i].name, e.reductions[i].select(0, 0));
   for (size_t i = 0; i < e.scalars.size(); ++i)
     arguments.scalars.emplace(expression.scalars()[i], e.scalars[i]);
-  operation.run(arguments);
+  operation->run(arguments);
 }
 
 }  // namespace

@@ -27,8 +27,9 @@ constexpr const char* help =
     "  --sweep LEAST,MOST   in place of them: matrices of 1024 columns from so many bytes on, "
     "each\n"
     "                       four times the last, and of 16 MiB with rows of 1 to 100000\n"
-    "  --sets NAME,...      copy, binary, unary, reduce, rows, losses, pointwise, select, fill,\n"
-    "                       blocks, optimisers, images, host; default all\n"
+    "  --sets NAME,...      copy, binary, unary, reduce, rows, products, losses, pointwise, "
+    "select,\n"
+    "                       fill, blocks, optimisers, images, host; default all\n"
     "  --only SUBSTRING     cases whose \"operation: layout\" contains it\n";
 
 /// |a - b| / |b| over all elements; NaN in one alone makes it NaN.
@@ -79,6 +80,7 @@ void measure(const std::string& set, const std::string& only, const bench::Plain
                 .what = c.what + ": " + c.layout,
                 .time = bench::measure(
                     settings.device, [&c] { c.run(); }, settings.measure),
+                .flops = c.flops,
                 .bytes = c.bytes});
   }
 }

@@ -41,8 +41,8 @@ class Cases {
 
   /** @brief Adds a case; `run` gives one result or several. */
   template <class F>
-  void add(const char* what, const char* layout, double moved, F run) {
-    list.push_back({what, layout, moved, [run]() -> std::vector<Tensor> {
+  void add(const char* what, const char* layout, double moved, F run, double flops = 0) {
+    list.push_back({what, layout, moved, flops, [run]() -> std::vector<Tensor> {
                       if constexpr (std::is_same_v<decltype(run()), Tensor>) {
                         return {run()};
                       } else {
@@ -65,6 +65,7 @@ void add_selections(Cases& c);
 void add_fills(Cases& c);
 void add_pointwise(Cases& c);
 void add_optimisers(Cases& c);
+void add_images(Cases& c);
 /** @} */
 
 }  // namespace bs::bench

@@ -1,8 +1,6 @@
 #include <bs/bench/plain_case_list.h>
 #include <bs/bench/plain_cases.h>
 #include <bs/kernels/activation.h>
-#include <bs/kernels/avg_pool2d.h>
-#include <bs/kernels/batch_norm.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/block_sparse_softmax.h>
 #include <bs/kernels/compare.h>
@@ -10,17 +8,15 @@
 #include <bs/kernels/dropout.h>
 #include <bs/kernels/embedding.h>
 #include <bs/kernels/fill.h>
-#include <bs/kernels/group_norm.h>
-#include <bs/kernels/image.h>
-#include <bs/kernels/interpolate.h>
 #include <bs/kernels/loss.h>
-#include <bs/kernels/max_pool2d.h>
+#include <bs/kernels/matmul.h>
 #include <bs/kernels/norm.h>
-#include <bs/kernels/pad.h>
 #include <bs/kernels/random.h>
+#include <bs/kernels/rectifier.h>
 #include <bs/kernels/reduce.h>
 #include <bs/kernels/softmax.h>
 #include <bs/kernels/unary.h>
+#include <bs/kernels/vector_norm.h>
 #include <bs/kernels/where.h>
 
 #include <algorithm>
@@ -77,9 +73,17 @@ void add_binaries(Cases& c) {
   c.add("minimum", "contiguous", 3 * n, [x, y] { return minimum(x, y); });
   c.add("maximum", "contiguous", 3 * n, [x, y] { return maximum(x, y); });
   c.add("pow", "number", 2 * n, [x] { return pow(x, 3); });
-  const double one = static_cast<double>(c.rows * c.columns);
+  const auto one = static_cast<double>(c.rows * c.columns);
   c.add("eq", "contiguous", 2 * n + one, [x, y] { return eq(x, y); });
   c.add("where", "contiguous", 3 * n + one, [x, y, b = lt(x, y)] { return where(b, x, y); });
+  const auto of_bytes = [&](const char* layout, DType dtype, int64_t end) {
+    const Tensor a = cast(c.indices({c.rows, c.columns}, end), dtype);
+    const Tensor b = cast(c.indices({c.rows, c.columns}, end), dtype);
+    c.add("add", layout, 3 * one, [a, b] { return add(a, b); });
+    c.add("mul", layout, 3 * one, [a, b] { return mul(a, b); });
+  };
+  of_bytes("u8", u8, 256);
+  of_bytes("bool", boolean, 2);
 }
 
 void add_unaries(Cases& c) {
@@ -99,11 +103,14 @@ void add_unaries(Cases& c) {
   forward("relu", [](const Tensor& t) { return relu(t); });
   forward("exp", [](const Tensor& t) { return exp(t); });
   forward("neg", [](const Tensor& t) { return neg(t); });
+  forward("softplus", [](const Tensor& t) { return softplus(t); });
   backward("gelu_backward", [](const Tensor& a, const Tensor& b) { return gelu_backward(a, b); });
   backward("gelu_backward tanh",
            [](const Tensor& a, const Tensor& b) { return gelu_backward(a, b, Gelu::tanh); });
   backward("silu_backward", [](const Tensor& a, const Tensor& b) { return silu_backward(a, b); });
   backward("relu_backward", [](const Tensor& a, const Tensor& b) { return relu_backward(a, b); });
+  backward("softplus_backward",
+           [](const Tensor& a, const Tensor& b) { return softplus_backward(a, b, 1); });
   c.add("gelu", "transposed", 2 * n, [v = x.transpose(0, 1)] { return gelu(v); });
   c.add("dropout", "contiguous", 2 * n, [x] { return dropout(x, 0.1, {3, 5}); });
 }
@@ -123,6 +130,7 @@ void add_reductions(Cases& c) {
   over("sum", [](const Tensor& t, const Axes& axes) { return sum(t, axes); });
   over("amax", [](const Tensor& t, const Axes& axes) { return amax(t, axes); });
   over("var", [](const Tensor& t, const Axes& axes) { return var(t, axes); });
+  over("logsumexp", [](const Tensor& t, const Axes& axes) { return logsumexp(t, axes); });
   c.add("argmax", "last axis", n, [x] { return argmax(x, 1); });
   c.add("argmax", "first axis", n, [x] { return argmax(x, 0); });
 }
@@ -184,6 +192,19 @@ void add_losses(Cases& c) {
         [=] { return embedding_backward(dy, tokens, classes); });
 }
 
+/// A product with a matrix of as many columns, up to 4096.
+void add_products(Cases& c) {
+  const int64_t width = std::min<int64_t>(c.columns, 4096);
+  const Tensor x = c.matrix(), w = c.values({c.columns, width}),
+               turned = c.values({width, c.columns});
+  const double moved = c.whole() + c.bytes(w.numel() + c.rows * width);
+  const double flops = 2.0 * static_cast<double>(c.rows) * static_cast<double>(w.numel());
+  c.add(
+      "matmul", "contiguous", moved, [=] { return matmul(x, w); }, flops);
+  c.add(
+      "matmul", "transposed", moved, [=] { return matmul(x, turned.transpose(0, 1)); }, flops);
+}
+
 /// Every row of blocks has `each` of them, evenly spread, from another column on.
 LayoutPtr spread(int64_t length, int block, int each) {
   const int64_t n = length / block;
@@ -217,79 +238,16 @@ void add_blocks(Cases& c) {
   }
 }
 
-/// Images of 64 channels and 32 x 16 pixels, as many as a matrix has elements for.
-void add_images(Cases& c, const char* layout, bool last) {
-  if (c.rows * c.columns < 32768) return;
-  const double n = c.whole(), element = static_cast<double>(size_of(c.dtype()));
-  const auto image = [&](int64_t h, int64_t w) {
-    const Tensor x = c.values({c.rows * c.columns / 32768, 64, h, w});
-    return last ? channels_last(x) : x;
-  };
-  const Tensor x = image(32, 16), other = image(32, 16), dy = image(32, 16);
-  const Tensor weight = c.values({64}), bias = c.values({64});
-  c.add("batch_norm", layout, 3 * n, [=] { return batch_norm(x, weight, bias, {}).y; });
-  c.add("batch_norm add relu", layout, 4 * n,
-        [=] { return batch_norm(x, weight, bias, {}, {.relu = true}, other).y; });
-  const BatchNormResult r = batch_norm(x, weight, bias, {}, {.relu = true}, other);
-  const BatchNormSaved plain{
-      .x = x, .weight = weight, .bias = bias, .mean = r.mean, .rstd = r.rstd};
-  BatchNormSaved fused = plain;
-  fused.y = r.y, fused.relu = true;
-  c.add("batch_norm_backward", layout, 5 * n, [=]() -> std::vector<Tensor> {
-    const BatchNormGradients g = batch_norm_backward(plain, dy);
-    return {g.dx, g.dweight, g.dbias};
-  });
-  c.add("batch_norm_backward add relu", layout, 8 * n, [=]() -> std::vector<Tensor> {
-    const BatchNormGradients g = batch_norm_backward(fused, dy, true);
-    return {g.dx, g.dweight, g.dbias, g.dresidual};
-  });
-  const Tensor var = add(mul(bias, bias), 1.0);
-  c.add("batch_norm_by", layout, 2 * n,
-        [=] { return batch_norm_by(x, weight, bias, bias, var).y; });
-  c.add("group_norm 16", layout, 3 * n,
-        [=] { return group_norm(x, weight, bias, {.groups = 16}).y; });
-  const MaxPool2dOptions windows{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
-  const MaxPool2dResult maxima = max_pool2d(x, windows);
-  const Tensor quarter = image(16, 8);
-  const double winners = n / 4 / element;
-  c.add("max_pool2d", layout, 1.25 * n + winners, [=] { return max_pool2d(x, windows).y; });
-  c.add("max_pool2d_backward", layout, 1.25 * n + winners, [=, shape = x.shape()] {
-    return max_pool2d_backward(quarter, maxima.winner, shape, windows);
-  });
-  const AvgPool2dOptions squares{.kernel = {2, 2}};
-  c.add("avg_pool2d", layout, 1.25 * n, [=] { return avg_pool2d(x, squares); });
-  c.add("avg_pool2d_backward", layout, 1.25 * n,
-        [=, shape = x.shape()] { return avg_pool2d_backward(quarter, shape, squares); });
-  c.add("adaptive_avg_pool2d", layout, n, [=] { return adaptive_avg_pool2d(x, {1, 1}); });
-  c.add("interpolate", layout, 1.25 * n, [=] {
-    return interpolate(quarter, {.size = {32, 16}, .mode = Interpolation::bilinear});
-  });
-  c.add("pad", layout, n * (1 + 34.0 * 18 / 512), [=] {
-    return pad(x, {.padding = {1, 1, 1, 1}, .mode = PadMode::reflect});
-  });
-}
-
-void add_images(Cases& c) {
-  add_images(c, "channels-last", true);
-  add_images(c, "row-major", false);
-}
-
 struct Set {
   const char* name;
   void (*add)(Cases&);
 };
-constexpr Set all_sets[] = {{"copy", add_copies},
-                            {"binary", add_binaries},
-                            {"unary", add_unaries},
-                            {"reduce", add_reductions},
-                            {"rows", add_rows},
-                            {"losses", add_losses},
-                            {"pointwise", add_pointwise},
-                            {"select", add_selections},
-                            {"fill", add_fills},
-                            {"blocks", add_blocks},
-                            {"optimisers", add_optimisers},
-                            {"images", add_images}};
+constexpr Set all_sets[] = {
+    {"copy", add_copies},       {"binary", add_binaries},     {"unary", add_unaries},
+    {"reduce", add_reductions}, {"rows", add_rows},           {"products", add_products},
+    {"losses", add_losses},     {"pointwise", add_pointwise}, {"select", add_selections},
+    {"fill", add_fills},        {"blocks", add_blocks},       {"optimisers", add_optimisers},
+    {"images", add_images}};
 
 }  // namespace
 

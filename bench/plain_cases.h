@@ -20,6 +20,7 @@ struct PlainCase {
   std::string what;    ///< "gelu_backward"
   std::string layout;  ///< "contiguous", "transposed", "row", ...
   double bytes = 0;    ///< read and written, each element once; whole sectors where strides skip
+  double flops = 0;    ///< of products; 0 where only bytes count
   std::function<std::vector<Tensor>()> run;
 };
 

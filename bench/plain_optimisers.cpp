@@ -1,4 +1,5 @@
 #include <bs/bench/plain_case_list.h>
+#include <bs/kernels/adafactor.h>
 #include <bs/kernels/adam.h>
 #include <bs/kernels/adamw.h>
 #include <bs/kernels/copy.h>
@@ -7,6 +8,7 @@
 #include <bs/kernels/grad_norm.h>
 #include <bs/kernels/lamb.h>
 #include <bs/kernels/lion.h>
+#include <bs/kernels/muon.h>
 #include <bs/kernels/parameter.h>
 #include <bs/kernels/rmsprop.h>
 #include <bs/kernels/sgd.h>
@@ -22,33 +24,51 @@ namespace {
 struct Parameters {
   std::vector<MomentParameter> moments;
   std::vector<AdamParameter> adam;
+  std::vector<AdafactorParameter> adafactor;
   std::vector<LionParameter> lion;
+  std::vector<MuonParameter> muon;  ///< of the matrices alone
   std::vector<RMSpropParameter> rmsprop;
   std::vector<SgdParameter> sgd;
   std::vector<EmaParameter> averages;
   std::vector<Tensor> gradients;
-  int64_t elements = 0;
+  int64_t elements = 0, of_matrices = 0;
 };
+
+/// Of parameter i. Half of them are vectors, and a matrix in ten is large.
+Shape shape_of(const Cases& c, int i) {
+  if (i % 2 == 0) return {64 + 13 * i};
+  return {i % 20 == 1 ? std::max<int64_t>(1, c.rows / 64) : 16 + i % 7, c.columns};
+}
+
+AdafactorParameter adafactor_parameter(const Tensor& value, const Tensor& gradient,
+                                       const Tensor& master) {
+  AdafactorParameter p{value, gradient, {}, {}, {}, master};
+  for (size_t i = 0; i < AdafactorParameter::states.size(); ++i)
+    if (const auto shape = AdafactorParameter::state_shape(i, value.shape()))
+      p.*AdafactorParameter::states[i] = zeros(*shape, state_dtype(value.dtype()), value.device());
+  return p;
+}
 
 std::shared_ptr<Parameters> parameters(Cases& c) {
   auto all = std::make_shared<Parameters>();
   const DType state = state_dtype(c.dtype());
   for (int i = 0; i < 500; ++i) {
-    // Half of them vectors; a matrix in ten is large.
-    const int64_t n =
-        i % 2 == 0 ? 64 + 13 * i
-                   : c.columns * (i % 20 == 1 ? std::max<int64_t>(1, c.rows / 64) : 16 + i % 7);
-    const auto zero = [&] { return zeros({n}, state, c.device()); };
-    const Tensor value = c.values({n}), gradient = c.values({n});
+    const Shape shape = shape_of(c, i);
+    const auto zero = [&] { return zeros(shape, state, c.device()); };
+    const Tensor value = c.values(shape), gradient = c.values(shape);
     const Tensor master = state == c.dtype() ? Tensor() : cast(value, state);
     all->moments.push_back({value, gradient, zero(), zero(), master});
     all->adam.push_back({value, gradient, zero(), zero(), {}, master});
+    all->adafactor.push_back(adafactor_parameter(value, gradient, master));
     all->lion.push_back({value, gradient, zero(), master});
     all->rmsprop.push_back({value, gradient, zero(), {}, {}, master});
     all->sgd.push_back({value, gradient, zero(), master});
     all->averages.push_back({value, zero()});
     all->gradients.push_back(gradient);
-    all->elements += n;
+    all->elements += value.numel();
+    if (shape.rank() != 2) continue;
+    all->muon.push_back({value, gradient, zero(), master});
+    all->of_matrices += value.numel();
   }
   return all;
 }
@@ -58,45 +78,36 @@ std::shared_ptr<Parameters> parameters(Cases& c) {
 void add_optimisers(Cases& c) {
   const auto p = parameters(c);
   const auto elements = static_cast<double>(p->elements);
+  const auto of_matrices = static_cast<double>(p->of_matrices);
   const auto size = static_cast<double>(size_of(c.dtype()));
   const bool master = is_low_precision(c.dtype());
   const auto state = static_cast<double>(size_of(state_dtype(c.dtype())));
-  // Read the gradient, write the value; read it too, or read and write its master.
-  const double step = elements * (2 * size + (master ? 2 * state : size));
-  const auto updated = [p]() -> std::vector<Tensor> {
-    return {p->moments[1].value, p->moments[0].value};
+  // Of an element: read the gradient, write the value; read it too, or read and write its master.
+  const double each = 2 * size + (master ? 2 * state : size);
+  const auto stepped = [&](const char* what, const char* tensors, double moved, auto step) {
+    c.add(what, tensors, moved, [p, step]() -> std::vector<Tensor> {
+      step();
+      return {p->moments[1].value, p->moments[0].value};
+    });
   };
+  const char* const all = "500 tensors";
+  const double of_one = elements * (each + 2 * state), of_two = elements * (each + 4 * state);
+  const double factored = elements * each + 2 * state * (elements - of_matrices);
   const std::shared_ptr<int64_t> t = std::make_shared<int64_t>(0);
-  c.add("adamw", "500 tensors", step + 4 * state * elements, [=] {
-    adamw(p->moments, ++*t, {});
-    return updated();
-  });
-  c.add("lamb", "500 tensors", step + 4 * state * elements, [=] {
-    lamb(p->moments, ++*t, {});
-    return updated();
-  });
-  c.add("adam", "500 tensors", step + 4 * state * elements, [=] {
-    adam(p->adam, ++*t, {});
-    return updated();
-  });
-  c.add("lion", "500 tensors", step + 2 * state * elements, [=] {
-    lion(p->lion, {});
-    return updated();
-  });
-  c.add("rmsprop", "500 tensors", step + 2 * state * elements, [=] {
-    rmsprop(p->rmsprop, {});
-    return updated();
-  });
-  c.add("sgd", "500 tensors", step + 2 * state * elements, [=] {
-    sgd(p->sgd, {.momentum = 0.9});
-    return updated();
-  });
-  c.add("ema", "500 tensors", elements * (size + 2 * state), [p]() -> std::vector<Tensor> {
+  stepped("adamw", all, of_two, [=] { adamw(p->moments, ++*t, {}); });
+  stepped("lamb", all, of_two, [=] { lamb(p->moments, ++*t, {}); });
+  stepped("adam", all, of_two, [=] { adam(p->adam, ++*t, {}); });
+  stepped("lion", all, of_one, [=] { lion(p->lion, {}); });
+  stepped("rmsprop", all, of_one, [=] { rmsprop(p->rmsprop, {}); });
+  stepped("sgd", all, of_one, [=] { sgd(p->sgd, {.momentum = 0.9}); });
+  stepped("adafactor", all, factored, [=] { adafactor(p->adafactor, ++*t, {}); });
+  stepped("muon", "250 matrices", of_matrices * (each + 2 * state), [=] { muon(p->muon, {}); });
+  c.add("ema", all, elements * (size + 2 * state), [p]() -> std::vector<Tensor> {
     ema(p->averages, 0.99);
     return {p->averages[1].average};
   });
-  c.add("grad_norm", "500 tensors", elements * size, [p] { return grad_norm(p->gradients); });
-  c.add("clip_gradients", "500 tensors", 2 * elements * size,
+  c.add("grad_norm", all, elements * size, [p] { return grad_norm(p->gradients); });
+  c.add("clip_gradients", all, 2 * elements * size,
         [p, norm = grad_norm(p->gradients)]() -> std::vector<Tensor> {
           clip_gradients(p->gradients, {.norm = norm, .max_norm = 0.5});
           return {p->gradients[1]};

@@ -27,12 +27,18 @@ void add_selections(Cases& c) {
   c.add("index_select", "first axis", 2 * n, [=] { return index_select(x, 0, some); });
   c.add("index_select", "last axis", 2 * n, [=] { return index_select(x, 1, across); });
   c.add("gather", "last axis", 2 * n + number, [=] { return gather(x, 1, places); });
+  c.add("gather_backward", "last axis", 2 * n + number,
+        [=, shape = x.shape()] { return gather_backward(y, shape, 1, places); });
+  c.add("scatter", "last axis", 3 * n + number, [=] { return scatter(x, 1, places, y); });
   c.add("scatter_add", "last axis", 3 * n + number, [=] { return scatter_add(x, 1, places, y); });
   c.add("concat", "first axis", 4 * n, [=] { return concat(std::array{x, y}, 0); });
   c.add("concat", "last axis", 4 * n, [=] { return concat(std::array{x, y}, 1); });
   c.add("cumsum", "last axis", 2 * n, [=] { return cumsum(x, 1); });
   c.add("cumsum", "first axis", 2 * n, [=] { return cumsum(x, 0); });
+  // Near 1, so that products stay far from the least numbers.
+  c.add("cumprod", "last axis", 2 * n, [near = add(mul(x, .1), 1)] { return cumprod(near, 1); });
   c.add("sort", "last axis", 2 * n + number, [=] { return sort(x, 1).values; });
+  c.add("argsort", "last axis", n + number, [=] { return argsort(x, 1); });
   const int64_t k = std::min<int64_t>(16, c.columns);
   c.add("topk 16", "last axis", n, [=] { return topk(x, k, 1).values; });
   const double mask_bytes = static_cast<double>(c.rows * c.columns);
@@ -41,8 +47,9 @@ void add_selections(Cases& c) {
   if (!c.has_heads()) return;
   const Tensor table =
       rope_table(c.rows / 4, 64, 10000, 0, c.dtype() == f64 ? f64 : f32, c.device());
-  c.add("rope", "bshd", 2 * n,
-        [table, v = c.heads(x).permute({0, 2, 1, 3})] { return rope(v, table); });
+  const Tensor v = c.heads(x).permute({0, 2, 1, 3});
+  c.add("rope", "bshd", 2 * n, [=] { return rope(v, table); });
+  c.add("rope_backward", "bshd", 2 * n, [=] { return rope_backward(v, table); });
 }
 
 void add_fills(Cases& c) {

@@ -93,6 +93,10 @@ def binaries(o):
         "maximum: contiguous": (torch.maximum, x, y),
         "pow: number": (lambda a: a**3, x),
     }
+    for name, dtype, end in (("u8", torch.uint8, 256), ("bool", torch.bool, 2)):
+        a, b = (o.indices(end, o.rows, o.columns).to(dtype) for _ in range(2))
+        cases[f"add: {name}"] = (add, a, b)
+        cases[f"mul: {name}"] = (torch.mul, a, b)
     if o.has_cube():
         first, middle = o.values(1, o.rows // 4, o.columns), o.values(4, 1, o.columns)
         cases["add: first axis"] = (add, o.cube(x), first)
@@ -111,6 +115,7 @@ def unaries(o):
         "relu": torch.relu,
         "exp": torch.exp,
         "neg": torch.neg,
+        "softplus": F.softplus,
     }
     aten = torch.ops.aten
     backward = {
@@ -118,6 +123,7 @@ def unaries(o):
         "gelu_backward tanh": lambda a, dy: aten.gelu_backward(dy, a, approximate="tanh"),
         "silu_backward": lambda a, dy: aten.silu_backward(dy, a),
         "relu_backward": lambda a, dy: aten.threshold_backward(dy, a, 0),
+        "softplus_backward": lambda a, dy: aten.softplus_backward(dy, a, 1, 20),
     }
     cases = {f"{name}: contiguous": (f, x) for name, f in forward.items()}
     cases |= {f"{name}: contiguous": (f, x, y) for name, f in backward.items()}
@@ -128,7 +134,12 @@ def unaries(o):
 
 def reductions(o):
     x = o.matrix()
-    operations = {"sum": torch.sum, "amax": torch.amax, "var": torch.var}
+    operations = {
+        "sum": torch.sum,
+        "amax": torch.amax,
+        "var": torch.var,
+        "logsumexp": torch.logsumexp,
+    }
     cases = {}
     for name, f in operations.items():
         axes = {
@@ -178,6 +189,15 @@ def rows(o):
     }
 
 
+def products(o):
+    width = min(o.columns, 4096)
+    x, w, turned = o.matrix(), o.values(o.columns, width), o.values(width, o.columns)
+    return {
+        "matmul: contiguous": (torch.matmul, x, w),
+        "matmul: transposed": (lambda a, b: a @ b.t(), x, turned),
+    }
+
+
 def losses(o):
     classes, count = min(max(1, o.columns * 500 // 64), 131072), max(1, o.rows // 2)
     width = max(1, o.columns // 4)
@@ -211,11 +231,18 @@ def selections(o):
         "index_select: first axis": (lambda t, i: t.index_select(0, i), x, some),
         "index_select: last axis": (lambda t, i: t.index_select(1, i), x, across),
         "gather: last axis": (lambda t, i: t.gather(1, i), x, places),
+        "gather_backward: last axis": (
+            lambda d, i: torch.zeros_like(d).scatter_add_(1, i, d),
+            *(y, places),
+        ),
+        "scatter: last axis": (lambda t, i, s: t.scatter(1, i, s), x, places, y),
         "scatter_add: last axis": (lambda t, i, s: t.scatter_add(1, i, s), x, places, y),
         "concat: first axis": (lambda a, b: torch.cat((a, b), 0), x, y),
         "concat: last axis": (lambda a, b: torch.cat((a, b), 1), x, y),
         "cumsum: last axis": (lambda t: t.cumsum(1), x),
         "cumsum: first axis": (lambda t: t.cumsum(0), x),
+        "cumprod: last axis": (lambda t: t.cumprod(1), 1 + 0.1 * x),
+        "argsort: last axis": (lambda t: t.argsort(dim=1, stable=True), x),
         "sort: last axis": (lambda t: t.sort(dim=1, stable=True), x),
         "topk 16: last axis": (lambda t: t.topk(k, 1), x),
         "nonzero: half of all": (lambda m: m.view(-1).nonzero(), x > 0),
@@ -231,6 +258,7 @@ def selections(o):
             return v * cos + turned * sin
 
         cases["rope: bshd"] = (rope, o.heads(x).permute(0, 2, 1, 3), cos, sin)
+        cases["rope_backward: bshd"] = (rope, o.heads(x).permute(0, 2, 1, 3), cos, -sin)
     return cases
 
 
@@ -281,11 +309,11 @@ def optimisers(o):
     """The optimisers of torch.optim, of all tensors at once where PyTorch has that."""
     parameters, averages = [], []
     for i in range(500):
-        n = 64 + 13 * i
+        shape = [64 + 13 * i]
         if i % 2:
-            n = o.columns * (max(1, o.rows // 64) if i % 20 == 1 else 16 + i % 7)
-        p = o.values(n).requires_grad_()
-        p.grad = o.values(n)
+            shape = [max(1, o.rows // 64) if i % 20 == 1 else 16 + i % 7, o.columns]
+        p = o.values(*shape).requires_grad_()
+        p.grad = o.values(*shape)
         parameters.append(p)
         averages.append(torch.zeros_like(p.detach()))
     optim, fused = torch.optim, {"fused": True}
@@ -294,10 +322,13 @@ def optimisers(o):
         "adam": optim.Adam(parameters, **fused),
         "sgd": optim.SGD(parameters, lr=1e-3, momentum=0.9, **fused),
         "rmsprop": optim.RMSprop(parameters, foreach=True),
+        "adafactor": optim.Adafactor(parameters, foreach=True),
     }
+    muon = optim.Muon([p for p in parameters if p.dim() == 2])
     gradients = [p.grad for p in parameters]
     values = [p.detach() for p in parameters]
     cases = {f"{name}: 500 tensors": (kind.step,) for name, kind in kinds.items()}
+    cases["muon: 250 matrices"] = (muon.step,)
     cases["ema: 500 tensors"] = (lambda: torch._foreach_lerp_(averages, values, 0.01),)
     cases["grad_norm: 500 tensors"] = (lambda: torch.nn.utils.get_total_norm(gradients),)
     cases["clip_gradients: 500 tensors"] = (
@@ -310,6 +341,11 @@ def images(o):
     cases = {}
     if o.rows * o.columns < 32768:
         return cases
+
+    def planes(x):
+        # On a GPU PyTorch's autograd gives group norm planes, whatever the format.
+        return x if o.device == "cpu" else x.contiguous()
+
     for layout in ("channels-last", "row-major"):
         kind = torch.channels_last if layout == "channels-last" else torch.contiguous_format
 
@@ -321,6 +357,9 @@ def images(o):
         mean, rstd = torch.zeros(64, device=o.device), torch.ones(64, device=o.device)
         aten = torch.ops.aten
         winners = F.max_pool2d(x, 3, 2, 1, return_indices=True)[1]
+        count = x.shape[0]
+        sizes, bordered = (count, 64, 512, 16), image(34, 18)
+        _, *of_groups = aten.native_group_norm(planes(x), weight, bias, *sizes, 1e-5)
 
         def batch_norm_backward(dy, x):
             return aten.native_batch_norm_backward(
@@ -343,12 +382,18 @@ def images(o):
                 "batch_norm_backward add relu": (backward_add_relu, dy, x, other),
                 "batch_norm_by": (lambda x: F.batch_norm(x, mean, rstd, weight, bias), x),
                 "group_norm 16": (lambda x: F.group_norm(x, 16, weight, bias), x),
+                "group_norm_backward 16": (
+                    lambda dy, x, mean, rstd: aten.native_group_norm_backward(
+                        planes(dy), planes(x), mean, rstd, weight, *sizes, [True, True, True]
+                    ),
+                    *(dy, x, *of_groups),
+                ),
                 "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), x),
                 "max_pool2d_backward": (
-                    lambda dy, x: aten.max_pool2d_with_indices_backward(
+                    lambda dy, x, winners: aten.max_pool2d_with_indices_backward(
                         dy, x, [3, 3], [2, 2], [1, 1], [1, 1], False, winners
                     ),
-                    *(quarter, x),
+                    *(quarter, x, winners),
                 ),
                 "avg_pool2d": (lambda x: F.avg_pool2d(x, 2), x),
                 "avg_pool2d_backward": (
@@ -359,6 +404,16 @@ def images(o):
                 ),
                 "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 1), x),
                 "interpolate": (lambda x: F.interpolate(x, (32, 16), mode="bilinear"), quarter),
+                "interpolate_backward": (
+                    lambda dy: aten.upsample_bilinear2d_backward(
+                        dy, [32, 16], [count, 64, 16, 8], False
+                    ),
+                    dy,
+                ),
+                "pad_backward": (
+                    lambda dy, x: aten.reflection_pad2d_backward(dy, x, [1, 1, 1, 1]),
+                    *(bordered, x),
+                ),
                 "pad": (lambda x: F.pad(x, (1, 1, 1, 1), "reflect"), x),
             }.items()
         }
@@ -371,6 +426,7 @@ SETS = {
     "unary": unaries,
     "reduce": reductions,
     "rows": rows,
+    "products": products,
     "losses": losses,
     "pointwise": pointwise,
     "select": selections,
@@ -401,7 +457,8 @@ def main():
                 except Exception as error:  # a peer that fails is a figure of its own
                     record.add_failure(cell, what, by, error)
                     continue
-                record.add(cell, what, by, seconds, bytes=figures[what]["bytes"])
+                ours = figures[what]
+                record.add(cell, what, by, seconds, ours["flops"], ours["bytes"])
                 print(f"{what:40} {by:16} {1e6 * seconds[len(seconds) // 2]:10.1f}", flush=True)
     if arguments.json:
         record.write(arguments.json)

@@ -161,11 +161,11 @@ TEST_CASE("schedule: of many items of sdd only those that whole rounds leave ove
                          [](const auto& piece) { return piece.parts == 1; });
   };
   constexpr int64_t wide = 128 << 10, narrow = 64 << 10;  // bytes of an item's sums
-  // In four parts each, these took 286 us on an H100; four of them cut 144.
+  // 132 at a time are whole: cutting those too would add nothing but sums.
   CHECK(whole(136, 128, sdd_split_costs(774, wide, Factors::half)) == 132);
   CHECK(whole(432, 128, sdd_split_costs(774, wide, Factors::half)) == 396);
   CHECK(whole(457, 256, sdd_split_costs(850, narrow, Factors::half)) == 396);
-  // Two parts of each of 121 items took 89 us, whole ones 55; of 32 items 20 and 22.
+  // Items for most multiprocessors are whole, and for a quarter of them cut.
   CHECK(split_work(std::vector<int32_t>(121, 64), 132, sdd_split_costs(774, wide, Factors::half))
             .pieces.empty());
   const SplitCosts few = sdd_split_costs(500, narrow, Factors::half);

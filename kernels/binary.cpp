@@ -5,38 +5,24 @@ namespace bs {
 
 namespace {
 
-/// A call of a backend, and the dtype its result is wanted in.
+/// A call of a backend.
 struct Call {
   Operand a, b;
   Tensor y;
-  DType dtype;
 };
 
 /// How integers are computed.
 enum class Integers : uint8_t {
-  wrapping,  ///< what is beyond a result's range has no influence on the digits that stay
-  chosen,    ///< the result is one of the operands
-  exact,
+  kept,     ///< in their own dtype, in which results wrap around
   floating  ///< not at all: as f32
 };
-
-/// u8, where it matters, and powers of bool are computed as i32: results then wrap, or turn to 0 or
-/// 1, as they come back. A number beside bytes may be beyond their range, and is chosen as it is;
-/// none stands beside bools, which it turns to i64 or f32.
-DType computed_as(DType dtype, Integers integers, bool numbers) {
-  if (dtype != u8 && dtype != boolean) return dtype;
-  const bool bytes = integers == Integers::wrapping || (integers == Integers::chosen && !numbers);
-  return bytes ? dtype : i32;
-}
 
 Call prepare(const char* op, const Operand& a, const Operand& b, Integers integers) {
   const Common c = common(op, a, b);
   const bool turns = integers == Integers::floating && !is_floating(c.dtype);
   const DType dtype = turns ? f32 : c.dtype;
-  const bool numbers = !a.tensor.defined() || !b.tensor.defined();
-  const DType compute = computed_as(dtype, integers, numbers);
-  return {expand(a, compute, c.shape), expand(b, compute, c.shape),
-          Tensor::empty(c.shape, compute, c.device), dtype};
+  return {expand(a, dtype, c.shape), expand(b, dtype, c.shape),
+          Tensor::empty(c.shape, dtype, c.device)};
 }
 
 /// Defines the operation for operands of either kind.
@@ -44,15 +30,15 @@ Call prepare(const char* op, const Operand& a, const Operand& b, Integers intege
   Tensor function##_any(const Operand& a, const Operand& b) {                               \
     const Call call = prepare(#function, a, b, Integers::how);                              \
     if (call.y.numel() > 0) BS_DISPATCH(call.y.device(), function, call.a, call.b, call.y); \
-    return cast(call.y, call.dtype);                                                        \
+    return call.y;                                                                          \
   }
-BS_BINARY(add, wrapping)
-BS_BINARY(sub, wrapping)
-BS_BINARY(mul, wrapping)
+BS_BINARY(add, kept)
+BS_BINARY(sub, kept)
+BS_BINARY(mul, kept)
 BS_BINARY(div, floating)
-BS_BINARY(pow, exact)
-BS_BINARY(minimum, chosen)
-BS_BINARY(maximum, chosen)
+BS_BINARY(pow, kept)
+BS_BINARY(minimum, kept)
+BS_BINARY(maximum, kept)
 #undef BS_BINARY
 
 }  // namespace

@@ -17,17 +17,20 @@ using Wrapping = typename std::conditional_t<std::is_integral_v<W> && !is_bool<W
 
 template <class W>
 W integer_power(W base, W exponent) {
-  if (exponent < 0) return base == 1 ? W(1) : base == -1 ? W(exponent % 2 == 0 ? 1 : -1) : W(0);
+  if constexpr (std::is_signed_v<W>)
+    if (exponent < 0) return base == 1 ? W(1) : base == -1 ? W(exponent % 2 == 0 ? 1 : -1) : W(0);
   Wrapping<W> result = 1;
   auto square = static_cast<Wrapping<W>>(base);
-  for (; exponent > 0; exponent /= 2, square *= square)
-    if (exponent % 2 == 1) result *= square;
+  for (; exponent > 0; exponent /= 2, square = static_cast<Wrapping<W>>(square * square))
+    if (exponent % 2 == 1) result = static_cast<Wrapping<W>>(result * square);
   return static_cast<W>(result);
 }
 
 template <class W>
 W power(W a, W b) {
-  if constexpr (std::is_integral_v<W>) {
+  if constexpr (is_bool<W>) {
+    return static_cast<bool>(a | !b);
+  } else if constexpr (std::is_integral_v<W>) {
     return integer_power(a, b);
   } else {
     return std::pow(a, b);
@@ -50,6 +53,17 @@ void in_bytes(const char* op, const F& f, const Operand& a, const Operand& b, co
   if (y.dtype() == boolean) return map<bool, bool, bool>(f, y, a, b);
   if (y.dtype() == u8) return map<uint8_t, uint8_t, uint8_t>(f, y, a, b);
   arithmetic(op, f, a, b, y);
+}
+
+/// y = f(a, b) of bytes and a number, which may be beyond their range: in i32, whose results wrap
+/// around. Says whether it was that; none stands beside bools, which it turns to i64 or f32.
+template <class F>
+bool beside_number(const F& f, const Operand& a, const Operand& b, const Tensor& y) {
+  if (y.dtype() != u8 || !b.is_number) return false;
+  const auto number = b.number.to<int32_t>();
+  const auto wrapped = [&](uint8_t p) { return static_cast<uint8_t>(f(int32_t{p}, number)); };
+  map<uint8_t, uint8_t>(wrapped, y, a);
+  return true;
 }
 
 template <class F>
@@ -109,9 +123,9 @@ void pow(const Operand& a, const Operand& b, const Tensor& y, Stream) {
       return power(p, q);
     }
   };
-  if (number == 3) return arithmetic("pow", cube, a, b, y);
-  arithmetic(
-      "pow", []<class W>(W p, W q) { return power(p, q); }, a, b, y);
+  if (number == 3) return in_bytes("pow", cube, a, b, y);
+  const auto f = []<class W>(W p, W q) { return power(p, q); };
+  if (!beside_number(f, a, b, y)) in_bytes("pow", f, a, b, y);
 }
 
 // A comparison with NaN is false: where p is NaN the comparison of p with itself picks it.
@@ -123,7 +137,7 @@ void minimum(const Operand& a, const Operand& b, const Tensor& y, Stream) {
       return p < q || p != p ? p : q;
     }
   };
-  in_bytes("minimum", f, a, b, y);
+  if (!beside_number(f, a, b, y)) in_bytes("minimum", f, a, b, y);
 }
 
 void maximum(const Operand& a, const Operand& b, const Tensor& y, Stream) {
@@ -134,7 +148,7 @@ void maximum(const Operand& a, const Operand& b, const Tensor& y, Stream) {
       return p > q || p != p ? p : q;
     }
   };
-  in_bytes("maximum", f, a, b, y);
+  if (!beside_number(f, a, b, y)) in_bytes("maximum", f, a, b, y);
 }
 
 void div_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,

@@ -34,7 +34,8 @@ struct Div {
 
 template <class W>
 __device__ W integer_power(W base, W exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  if constexpr (std::is_signed_v<W>)
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
   W result = 1;
   for (; exponent > 0; exponent /= 2, base *= base)
     if (exponent % 2 == 1) result *= base;
@@ -43,7 +44,9 @@ __device__ W integer_power(W base, W exponent) {
 struct Pow {
   template <class W>
   __device__ W operator()(W a, W b) const {
-    if constexpr (std::is_integral_v<W>) {
+    if constexpr (std::is_same_v<W, bool>) {
+      return a || !b;
+    } else if constexpr (std::is_integral_v<W>) {
       return integer_power(a, b);
     } else {
       return ::pow(a, b);
@@ -68,6 +71,16 @@ struct Maximum {
   template <class W>
   __device__ W operator()(W a, W b) const {
     return a > b || a != a ? a : b;
+  }
+};
+
+/// F of bytes and a number, which may be beyond their range: in i32, whose results wrap around.
+template <class F>
+struct BesideNumber {
+  F f;
+  int32_t number;
+  __device__ uint8_t operator()(uint8_t a) const {
+    return static_cast<uint8_t>(f(int32_t{a}, number));
   }
 };
 
@@ -122,6 +135,15 @@ void in_bytes(const char* op, F f, const Operand& a, const Operand& b, const Ten
   arithmetic(op, f, a, b, y, stream);
 }
 
+/// The same where a number may stand beside bytes; none stands beside bools, which it turns to i64
+/// or f32.
+template <class F>
+void in_bytes_beside(const char* op, F f, const Operand& a, const Operand& b, const Tensor& y,
+                     Stream stream) {
+  if (y.dtype() != u8 || !b.is_number) return in_bytes(op, f, a, b, y, stream);
+  map_alike<uint8_t>(op, BesideNumber<F>{f, b.number.to<int32_t>()}, y, stream, a);
+}
+
 template <class F>
 void gradient(const char* op, F f, const Operand& a, const Operand& b, const Tensor& dy,
               const Tensor& dx, Stream stream) {
@@ -151,17 +173,17 @@ void div(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
 void pow(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
   // Squares and cubes are what most powers are.
   const double number = b.tensor.defined() ? 0 : b.number.to<double>();
-  if (number == 2) return arithmetic("pow", Mul{}, a, a, y, stream);
-  if (number == 3) return arithmetic("pow", Cube{}, a, b, y, stream);
-  arithmetic("pow", Pow{}, a, b, y, stream);
+  if (number == 2) return mul(a, a, y, stream);
+  if (number == 3) return in_bytes("pow", Cube{}, a, b, y, stream);
+  in_bytes_beside("pow", Pow{}, a, b, y, stream);
 }
 
 void minimum(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  in_bytes("minimum", Minimum{}, a, b, y, stream);
+  in_bytes_beside("minimum", Minimum{}, a, b, y, stream);
 }
 
 void maximum(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  in_bytes("maximum", Maximum{}, a, b, y, stream);
+  in_bytes_beside("maximum", Maximum{}, a, b, y, stream);
 }
 
 void div_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,

@@ -1,5 +1,7 @@
 #include <bs/autograd/binary.h>
+#include <bs/autograd/rearrange.h>
 #include <bs/autograd/reduce.h>
+#include <bs/kernels/arange.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
@@ -7,6 +9,7 @@
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 
 using namespace bs;
@@ -339,6 +342,54 @@ TEST_CASE("binary: bytes and bools give what numbers would") {
   CHECK((p * q).dtype() == boolean);
 }
 
+TEST_CASE("binary: every byte beside numbers, also those that are no bytes, and beside bytes") {
+  const Tensor bytes = on_device(cast(arange(256, i64), u8));
+  const auto check = [](const Tensor& y, const auto& f) {
+    CHECK(y.dtype() == u8);
+    const Reference result = Reference::of(y);
+    size_t wrong = 0;
+    for (int64_t i = 0; i < 256; ++i)
+      wrong += result[static_cast<size_t>(i)] != static_cast<uint8_t>(f(i));
+    CHECK(wrong == 0);
+  };
+  const auto power = [](int64_t base, int64_t exponent) {
+    if (exponent < 0) return base == 1 ? 1 : 0;
+    int64_t result = 1;
+    for (; exponent > 0; --exponent) result = result * base % 256;
+    return static_cast<int>(result);
+  };
+  for (const int number : {-300, -3, -1, 0, 1, 2, 3, 5, 77, 255, 256, 300}) {
+    CAPTURE(number);
+    check(pow(bytes, number), [&](int64_t i) { return power(i, number); });
+    check(pow(number, bytes), [&](int64_t i) { return power(number, i); });
+    check(minimum(bytes, number), [&](int64_t i) { return std::min<int64_t>(i, number); });
+    check(maximum(bytes, number), [&](int64_t i) { return std::max<int64_t>(i, number); });
+  }
+  check(pow(bytes, flip(bytes, {0})), [&](int64_t i) { return power(i, 255 - i); });
+}
+
+TEST_CASE("binary: bytes make no wide copy of themselves") {
+  const int64_t n = int64_t{1} << 20;
+  const auto check = [&](const auto& operation) {
+    reset_peak_memory(test_device());
+    const int64_t before = memory_statistics(test_device()).in_use;
+    operation();
+    CHECK(memory_statistics(test_device()).peak - before < 2 * n);
+  };
+  for (const DType dtype : {u8, boolean}) {
+    CAPTURE(dtype);
+    const Tensor x = full({n}, 1, dtype, test_device());
+    check([&] { pow(x, x); });
+    check([&] { minimum(x, x); });
+  }
+  const Tensor x = full({n}, 3, u8, test_device());
+  check([&] { pow(x, 2); });
+  check([&] { pow(x, 300); });
+  check([&] { pow(300, x); });
+  check([&] { minimum(x, 1000); });
+  check([&] { maximum(x, -1); });
+}
+
 TEST_CASE("arithmetic of bools: many of them, of any strides") {
   const auto bools = [](const Shape& shape, uint64_t seed) {
     Reference r = random_reference(shape, seed);
@@ -364,6 +415,7 @@ TEST_CASE("arithmetic of bools: many of them, of any strides") {
     check(p - q, [](bool x, bool y) { return x != y; });
     check(p * q, [](bool x, bool y) { return x && y; });
     check(minimum(p, q), [](bool x, bool y) { return x && y; });
+    check(pow(p, q), [](bool x, bool y) { return x || !y; });
     check(maximum(q, p), [](bool x, bool y) { return x || y; });
   }
 }

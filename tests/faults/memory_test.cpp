@@ -140,9 +140,9 @@ struct Training {
 TEST_CASE("faults: a thread that fails ends its region with an error") {
   for (const int team : {1, 2, 4}) {
     CHECK_THROWS_AS(parallel_each(100, team,
-                                       [](int64_t i) {
-                                         if (i == 57) throw std::bad_alloc();
-                                       }),
+                                  [](int64_t i) {
+                                    if (i == 57) throw std::bad_alloc();
+                                  }),
                     std::bad_alloc);
     CHECK_THROWS_AS(cpu::parallel_for(1000, 1,
                                       [](int64_t begin, int64_t end) {

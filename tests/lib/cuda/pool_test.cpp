@@ -97,7 +97,7 @@ TEST_CASE("memory that another stream has freed is waited for before an allocati
   device_pool(device).trim();
 }
 
-TEST_CASE("a capture of another thread goes on while this one waits, takes memory and records" *
+TEST_CASE("a capture of another thread goes on while this one waits and takes memory" *
           doctest::skip(!test::test_device().is_cuda())) {
   const Device device = test::test_device();
   const test::Unguarded memory(device);
@@ -112,10 +112,7 @@ TEST_CASE("a capture of another thread goes on while this one waits, takes memor
       synchronize(device);
       free_memory(device);
       cublas_handle(next_stream(device));
-      Graph graph(device);
-      graph.capture([&] { fill_zero(y.data(), y.bytes(), current_stream(device)); });
-      graph.replay();
-      if (y.select(0, 999).item() != 0) error = "the graph did not run";
+      if (y.select(0, 999).item() != 2) error = "the copies did not run";
     } catch (const std::exception& e) {
       error = e.what();
     }

@@ -4,7 +4,6 @@
 #include <bs/lib/cuda/launch.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
-#include <bs/lib/graph.h>
 #include <bs/lib/record_stream.h>
 #include <bs/lib/stream_pool.h>
 #include <bs/lib/tensor.h>

@@ -34,7 +34,8 @@ TEST_CASE("sparse_attention: bounds of rows within large blocks") {
 }
 
 TEST_CASE("sparse_attention: terms of scores within large blocks") {
-  // On Hopper these run on wgmma, each term by itself and all at once, with bounds of all kinds.
+  // On Hopper these run on wgmma, each term by itself and all at once, with bounds of two kinds for
+  // each kernel: every set of them is compiled, and so is that of the doubles to compare with.
   struct Bounds {
     int64_t queries, keys, offset;
     std::optional<int64_t> before;
@@ -47,7 +48,8 @@ TEST_CASE("sparse_attention: terms of scores within large blocks") {
   unsigned seed = 0;
   for (const int block : {16, 32, 64, 128})
     for (const int64_t dim : {64, 128})
-      for (const Bounds& b : all) {
+      for (const unsigned bounds : {seed / 2, seed / 2 + (dim == 64 ? 2 : 3)}) {
+        const Bounds& b = all[bounds % 4];
         const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
         AttentionRules r{
             some_blocks(seed % 3 ? 2 : 1, blocks(b.queries), blocks(b.keys), block, .7, seed)};

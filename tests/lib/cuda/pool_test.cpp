@@ -104,13 +104,23 @@ TEST_CASE("a capture of another thread goes on while this one waits and takes me
   BS_CUDA_CHECK(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking));
   BS_CUDA_CHECK(cudaStreamBeginCapture(handle, cudaStreamCaptureModeGlobal));
   std::string error;
+  const auto behind = [&](const char* step) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const bool asked = cudaStreamIsCapturing(handle, &status) == cudaSuccess;
+    if (error.empty() && !(asked && status == cudaStreamCaptureStatusActive)) error = step;
+  };
   std::thread([&] {
     try {
       const Tensor x = full({1000}, 2.0, f32, device);
+      behind("memory and a launch ended it");
       const Tensor y = x.to(Device::cpu()).to(device);
+      behind("copies ended it");
       synchronize(device);
+      behind("a wait ended it");
       free_memory(device);
+      behind("a question ended it");
       cublas_handle(next_stream(device));
+      behind("a handle of cuBLAS ended it");
       if (y.select(0, 999).item() != 2) error = "the copies did not run";
     } catch (const std::exception& e) {
       error = e.what();

@@ -16,7 +16,7 @@ Tensor flat_nonzero(const Tensor& x) {
   const Tensor flags = contiguous(x.dtype() == boolean ? x : ne(x, 0));
   const Tensor count = Tensor::empty({1}, i64, device);
   BS_DISPATCH(device, count_nonzero, flags, count);
-  const Tensor positions = Tensor::empty({static_cast<int64_t>(count.item())}, i64, device);
+  Tensor positions = Tensor::empty({static_cast<int64_t>(count.item())}, i64, device);
   if (positions.numel() > 0) BS_DISPATCH(device, nonzero, flags, positions);
   return positions;
 }

@@ -40,7 +40,7 @@ struct Ranks {
 /** @brief The largest of `count` floats, or the smallest; NaN if there is one. By rank. */
 template <bool largest, class T>
 T extreme_of(const T* x, int64_t count) {
-  using Bits = Ranks<T>::Bits;
+  using Bits = typename Ranks<T>::Bits;
   constexpr Bits flip = largest ? 0 : Ranks<T>::sign;
   Bits top = 0;
   for (int64_t i = 0; i < count; ++i) {

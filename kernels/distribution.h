@@ -88,6 +88,14 @@ struct Pair {
   W first, second;
 };
 
+/** @brief Cosine and sine of an angle, by those of what it exceeds so many quarter turns. */
+template <class W>
+BS_HOST_DEVICE Pair<W> in_quarter(uint32_t quarter, W cosine, W sine) {
+  const bool swapped = (quarter & 1) != 0;
+  const W x = swapped ? sine : cosine, y = swapped ? cosine : sine;
+  return {((quarter + 1) & 2) != 0 ? -x : x, (quarter & 2) != 0 ? -y : y};
+}
+
 /** @brief Cosine and sine of a whole turn's part u in [0, 1], to 2 ulp; fdlibm's polynomials. */
 BS_HOST_DEVICE inline Pair<double> turn(double u) {
   const auto quarter = static_cast<int64_t>(std::fma(4.0, u, 0.5));
@@ -107,10 +115,7 @@ BS_HOST_DEVICE inline Pair<double> turn(double u) {
   c = std::fma(c, z, -1.38888888888741095749e-03);
   c = std::fma(c, z, 4.16666666666666019037e-02);
   c = std::fma(z * z, c, std::fma(-0.5, z, 1.0));
-  const bool swapped = (quarter & 1) != 0;
-  const double cosine = swapped ? s : c;
-  const double sine = swapped ? c : s;
-  return {((quarter + 1) & 2) != 0 ? -cosine : cosine, (quarter & 2) != 0 ? -sine : sine};
+  return in_quarter(static_cast<uint32_t>(quarter), c, s);
 }
 
 /** @brief The same of word / 2^32 in f32, with an error below 2^-22. */
@@ -127,10 +132,7 @@ BS_HOST_DEVICE inline Pair<float> turn(uint32_t word) {
   c = std::fma(c, z, -1.388830304e-03F);
   c = std::fma(c, z, 4.166666466e-02F);
   c = std::fma(z * z, c, std::fma(-0.5F, z, 1.0F));
-  const bool swapped = (quarter & 1) != 0;
-  const float cosine = swapped ? s : c;
-  const float sine = swapped ? c : s;
-  return {((quarter + 1) & 2) != 0 ? -cosine : cosine, (quarter & 2) != 0 ? -sine : sine};
+  return in_quarter(quarter, c, s);
 }
 
 /** @brief Two standard normal numbers of the upper 53 bits of two draws (Box, Muller, 1958). */

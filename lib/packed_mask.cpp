@@ -112,10 +112,10 @@ PackedMask pack_mask(const Tensor& mask, int block) {
   std::vector<uint8_t> seen;
   seen.reserve(static_cast<size_t>(mask.numel()));
   const Tensor host = host_view(mask);
+  const bool added = is_floating(mask.dtype());
   visit_any(mask.dtype(), [&]<class T>(Type<T>) {
     for_each_value<T>(host, [&](T value) {
       const auto x = static_cast<double>(value);
-      const bool added = is_floating(mask.dtype());
       BS_CHECK(!added || x == 0 || x == -std::numeric_limits<double>::infinity(),
                "pack_mask: a floating mask is added to scores, and {} is neither 0 nor -infinity",
                x);

@@ -16,10 +16,10 @@ namespace bs {
 namespace {
 
 /// Until a thread that waits goes to sleep. Loops of a training step follow each other in less.
-constexpr std::chrono::microseconds looking{200};
+constexpr std::chrono::microseconds spinning{200};
 
 /// Tells the processor that this thread waits for another.
-void pause() {
+void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -29,14 +29,14 @@ void pause() {
 
 /// Returns once `word` is no longer `old`.
 template <class T>
-void wait_while(const std::atomic<T>& word, T old, bool look) {
+void wait_while(const std::atomic<T>& word, T old, bool spins) {
   using Clock = std::chrono::steady_clock;
-  if (look) {
-    const Clock::time_point end = Clock::now() + looking;
+  if (spins) {
+    const Clock::time_point end = Clock::now() + spinning;
     do {
       for (int i = 0; i < 64; ++i) {
         if (word.load(std::memory_order_acquire) != old) return;
-        pause();
+        relax();
       }
     } while (Clock::now() < end);
   }
@@ -50,7 +50,7 @@ thread_local bool inside = false;
 class Team {
  public:
   explicit Team(int threads)
-      : threads_(threads), look_(threads <= cores()), meeting_(threads, look_) {
+      : threads_(threads), spins_(threads <= cores()), barrier_(threads, spins_) {
     others_.reserve(static_cast<size_t>(threads - 1));
     try {
       for (int i = 1; i < threads; ++i) others_.emplace_back([this, i] { serve(i); });
@@ -80,13 +80,13 @@ class Team {
     work(0);
     inside = false;
     for (int left; (left = working_.load(std::memory_order_acquire)) != 0;)
-      wait_while(working_, left, look_);
+      wait_while(working_, left, spins_);
     failure.rethrow();
   }
 
  private:
   void work(int number) {
-    failure_->guard([&] { call_(body_, TeamThread(number, threads_, meeting_)); });
+    failure_->guard([&] { call_(body_, TeamThread(number, threads_, barrier_)); });
   }
   void next_round() {
     round_.fetch_add(1);
@@ -96,7 +96,7 @@ class Team {
   void serve(int number) {
     inside = true;
     for (unsigned seen = 0;; ++seen) {
-      wait_while(round_, seen, look_);
+      wait_while(round_, seen, spins_);
       if (ended_) return;
       work(number);
       if (working_.fetch_sub(1) == 1) working_.notify_one();
@@ -109,8 +109,8 @@ class Team {
   }
 
   const int threads_;
-  const bool look_;  ///< whether to look for a while: not where threads wait for a core
-  Meeting meeting_;
+  const bool spins_;  ///< not where threads wait for a core
+  Barrier barrier_;
   void (*call_)(void*, const TeamThread&) = nullptr;  ///< of this round, as the next two
   void* body_ = nullptr;
   Failure* failure_ = nullptr;
@@ -146,9 +146,9 @@ Team& team_of(int threads) {
 
 }  // namespace
 
-void Meeting::wait() {
+void Barrier::wait() {
   const unsigned round = round_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1) < threads_ - 1) return wait_while(round_, round, look_);
+  if (arrived_.fetch_add(1) < threads_ - 1) return wait_while(round_, round, spins_);
   arrived_.store(0, std::memory_order_relaxed);
   round_.fetch_add(1);
   round_.notify_all();

@@ -3,7 +3,7 @@
  *
  *  A thread that calls run_team has a team of its own: itself and threads that wait for its next
  *  region. They are made at the first one, and again where another number of threads is wanted.
- *  Whoever waits looks for a bounded time, which ends before a busy machine feels it, and then
+ *  Whoever waits spins for a bounded time, which ends before a busy machine feels it, and then
  *  sleeps. A process made by fork() has no team, and makes one when it needs it. */
 #include <atomic>
 #include <cstdint>
@@ -13,16 +13,16 @@
 namespace bs {
 
 /** @brief Where the threads of a region wait for each other. */
-class Meeting {
+class Barrier {
  public:
-  /** @brief For so many threads, which sleep at once unless they may `look` for the others. */
-  Meeting(int threads, bool look) : threads_(threads), look_(look) {}
+  /** @brief For so many threads, which sleep at once unless each `spins` a while. */
+  Barrier(int threads, bool spins) : threads_(threads), spins_(spins) {}
   /** @brief Returns once all threads have called it as often as this one. */
   void wait();
 
  private:
   const int threads_;
-  const bool look_;
+  const bool spins_;
   std::atomic<int> arrived_ = 0;
   std::atomic<unsigned> round_ = 0;
 };
@@ -32,20 +32,20 @@ class TeamThread {
  public:
   /** @brief Alone. */
   TeamThread() = default;
-  TeamThread(int number, int size, Meeting& meeting)
-      : number_(number), size_(size), meeting_(&meeting) {}
+  TeamThread(int number, int size, Barrier& barrier)
+      : number_(number), size_(size), barrier_(&barrier) {}
 
   /** @brief From 0, the thread that called run_team, to size() - 1. */
   int number() const { return number_; }
   int size() const { return size_; }
   /** @brief Waits until every thread of the region has come here. */
-  void meet() const {
-    if (meeting_) meeting_->wait();
+  void barrier() const {
+    if (barrier_) barrier_->wait();
   }
 
  private:
   int number_ = 0, size_ = 1;
-  Meeting* meeting_ = nullptr;
+  Barrier* barrier_ = nullptr;
 };
 
 /** @brief Whether the calling thread runs a region of more than one thread, or ends. */
@@ -58,8 +58,8 @@ void run_team(int threads, void (*call)(void*, const TeamThread&), void* body);
 /** @brief Calls `body(const TeamThread&)` once on each of so many threads, and returns when all
  *  have returned. Within a region, or for one thread, it calls `body` once, alone.
  *
- *  The first exception of a body is thrown again behind the region. A body that meets the others
- *  must not throw where they still wait for it.
+ *  The first exception of a body is thrown again behind the region. A body that has a
+ *  barrier must not throw where others still wait for it.
  *  @throws Error where the system gives no threads */
 template <class Body>
 void run_team(int threads, Body&& body) {

@@ -212,14 +212,14 @@ class Sdd {
       if (const BlockSparseEpilogue* e = p_.epilogue)
         rows.emplace(e->expression, e->operands, e->scalars);
     });
-    thread.meet();
+    thread.barrier();
     if (failure.any()) return;
     for (int64_t step = 0; step < steps_; ++step) {
       const int64_t cuts = steps_ / p_.sum.numel(), from = step % cuts * depth_;
       const int64_t k = std::min(depth_, p_.k - from);
       pack(thread, left, right, step / cuts, from, k);
       if (thread.number() == 0) next = 0;
-      thread.meet();
+      thread.barrier();
       for (int64_t i; (i = next++) < count_;) {
         const int64_t row = p_.layout.row_of[first_ + i], col = p_.layout.col_of[first_ + i];
         const PanelPair<W> pair{left + packed_a_at<W>(k, row * p_.layout.block, 0),
@@ -227,7 +227,7 @@ class Sdd {
         multiply(pair, k, step, sums, i);
         if (rows && step == steps_ - 1) finish_block(*rows, sums + i * area(), i);
       }
-      thread.meet();
+      thread.barrier();
     }
   }
 

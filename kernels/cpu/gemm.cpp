@@ -185,7 +185,7 @@ void run_tiles(const Problem<T, In, Out>& p, Plan<T>& plan, int turn, const Regi
 }
 
 /// One thread's share of a product; every thread of the team runs it. The packed operands of a team
-/// have two copies, used in turn, so that it meets once a step.
+/// have two copies, used in turn, so that one barrier a step is enough.
 template <class T, class In, class Out>
 void work(const Problem<T, In, Out>& p, Plan<T>& plan, const TeamThread& thread) {
   int turn = 0;
@@ -195,8 +195,8 @@ void work(const Problem<T, In, Out>& p, Plan<T>& plan, const TeamThread& thread)
       for (int64_t l0 = 0; l0 < p.k; l0 += plan.depth, turn ^= 1) {
         const int64_t k = std::min(plan.depth, p.k - l0);
         const Operands<T> x = prepare(p, plan, thread.number(), turn, Region{i0, j0, l0, m, n, k});
-        thread.meet();
-        // The other counter rested since they met before, and is taken up when they meet next.
+        thread.barrier();
+        // The other counter rested since the last barrier, and is taken up after the next.
         if (thread.number() == 0) plan.next[turn ^ 1] = 0;
         run_tiles(p, plan, turn, Region{i0, j0, l0, m, n, k}, x);
       }

@@ -127,13 +127,13 @@ class Forward {
     add_recurrent(t, m, x, cells);
     for (int64_t b = 0; b < batch_; ++b) row<hard>(t, b, x, cells);
     if (projects_) {
-      thread.meet();
+      thread.barrier();
       const Range out = share<W>(width_, thread);
       const LeftRows<W> outputs(m, cells_, x.outputs, cells_);
       projection_.multiply(outputs, out, W(0), x.after + out.begin, width_);
       for (int64_t b = 0; b < batch_; ++b) finish(t, b, x, out);
     }
-    thread.meet();
+    thread.barrier();
   }
 
   /// The gates' sums: the input's part is there.

@@ -37,14 +37,14 @@ inline int team_for(const LSTMSteps& s) {
   return team_size(work, worth_a_thread);
 }
 
-/// Calls body(thread) on each thread of a team, and reserve() on each before. The threads meet in
+/// Calls body(thread) on each thread of a team, and reserve() on each before. There are barriers in
 /// `body`, so it must not throw: `reserve` gets what memory it needs.
 template <class Reserve, class Body>
 void run_sequence(int team, Reserve&& reserve, Body&& body) {
   Failure failure;
   run_team(team, [&](const TeamThread& thread) {
     failure.guard(reserve);
-    thread.meet();
+    thread.barrier();
     if (!failure.any()) body(thread);
   });
   failure.rethrow();

@@ -114,12 +114,12 @@ class Backward {
     W* const dhidden = projects_ ? dhidden_ : dout_;
     for (int64_t b = 0; b < batch_; ++b) arrive(t, b, out, dhidden);
     if (projects_) {
-      thread.meet();
+      thread.barrier();
       const LeftRows<W> rows(m, width_, dhidden, width_);
       projection_.multiply(rows, cells, W(0), dout_ + cells.begin, cells_);
     }
     for (int64_t b = 0; b < batch_; ++b) row<hard>(t, b, dsums, cells);
-    thread.meet();
+    thread.barrier();
     W* dh = s_.dh.data<W>();
     if (f_.layout) {
       add_sparse(t, dh);

@@ -65,7 +65,7 @@ class Backward {
         clear(t, b, cells, d);
       }
     }
-    thread.meet();
+    thread.barrier();
     const LeftRows<W> rows(active_.rows(t), width(), d, width());
     recurrent_.multiply(rows, cells, W(1), dh + cells.begin, cells_);
   }

@@ -72,7 +72,7 @@ class Forward {
         widen(cells.size(), stored, after + at);
       }
     }
-    thread.meet();
+    thread.barrier();
   }
 
   void row(int64_t t, int64_t b, Range r, const W* before, W* after) const {

@@ -3,7 +3,6 @@
 #include <bs/kernels/paged_attention.h>
 
 #include <array>
-#include <optional>
 #include <span>
 
 namespace bs::cpu {

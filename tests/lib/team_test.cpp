@@ -41,7 +41,7 @@ TEST_CASE("team: every thread runs a region once, however many there were before
   }
 }
 
-TEST_CASE("team: what threads wrote before they met, all of them see after") {
+TEST_CASE("team: what threads wrote before a barrier, all of them see after") {
   for (const int threads : {2, 4}) {
     std::vector<int> numbers(static_cast<size_t>(threads));
     std::vector<int> sums = numbers;
@@ -49,9 +49,9 @@ TEST_CASE("team: what threads wrote before they met, all of them see after") {
       const auto me = static_cast<size_t>(t.number());
       for (int round = 0; round < 1000; ++round) {
         numbers[me] = round + t.number();
-        t.meet();
+        t.barrier();
         sums[me] += std::accumulate(numbers.begin(), numbers.end(), 0);
-        t.meet();
+        t.barrier();
       }
     });
     const int sum = threads * 999 * 1000 / 2 + 1000 * threads * (threads - 1) / 2;
@@ -63,7 +63,7 @@ TEST_CASE("team: a region within a region has the thread alone") {
   std::vector<int> sizes(3);
   run_team(3, [&](const TeamThread& outer) {
     run_team(3, [&](const TeamThread& inner) {
-      inner.meet();
+      inner.barrier();
       sizes[static_cast<size_t>(outer.number())] += inner.size();
     });
   });
@@ -114,7 +114,7 @@ TEST_CASE("team: a process made by fork has a team of its own") {
   if (child == 0) {
     int count = 0;
     run_team(2, [&](const TeamThread& t) {
-      t.meet();
+      t.barrier();
       if (t.number() == 1) count = t.size();
     });
     _exit(count == 2 ? 0 : 1);

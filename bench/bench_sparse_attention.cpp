@@ -39,7 +39,8 @@ constexpr const char* help =
     "  --patterns fixed,bigbird,sliding,causal,dense,topk,window\n"
     "  --keep K                blocks that a row of topk keeps, default 8, each head its own; "
     "what\n"
-    "                          makes the layout of scores is timed too\n"
+    "                          makes the layout of scores is timed too, and all\n"
+    "                          of a step with a new one\n"
     "  --local N               tokens of a window, default 128; sliding has two behind; window "
     "hides\n"
     "                          all farther behind, token by token, and its rate counts whole "
@@ -236,7 +237,14 @@ class Bench {
     check(name, pattern.make ? Pattern{pattern.make(), true} : pattern, qkv, dout, forward,
           gradient);
     const size_t rows = forward.lse.bytes();
-    if (pattern.make) add(name, *pattern.layout, "layout", 0, 0, [&] { pattern.make(); });
+    if (pattern.make) {
+      add(name, *pattern.layout, "layout", 0, 0, [&] { pattern.make(); });
+      add(name, *pattern.layout, "all anew", 7, 3 * (qkv.bytes() + dout.bytes()) + 2 * rows, [&] {
+        const LayoutPtr layout = pattern.make();
+        const auto result = sparse_attention_qkv(qkv, o.heads, layout, attention);
+        sparse_attention_qkv_backward(qkv, o.heads, result, dout, layout, attention);
+      });
+    }
     add(name, *pattern.layout, "forward", 2, qkv.bytes() + dout.bytes() + rows,
         [&] { sparse_attention_qkv(qkv, o.heads, pattern.layout, attention); });
     add(name, *pattern.layout, "backward", 5, 2 * (qkv.bytes() + dout.bytes()) + rows, [&] {

@@ -15,8 +15,8 @@ std::shared_ptr<CacheSlot> Cache::find(std::type_index key, std::type_index valu
   if (found != slots_.end()) {
     slots_.splice(slots_.begin(), slots_, found);
   } else {
-    slots_.push_front(std::shared_ptr<CacheSlot>(new CacheSlot{
-        .key_type = key, .value_type = value, .key = copy(), .once = {}, .value = {}}));
+    slots_.push_front(std::make_shared<CacheSlot>(key, value));
+    slots_.front()->key = copy();
     drop_oldest();
   }
   return slots_.front();

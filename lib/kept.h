@@ -13,6 +13,8 @@ namespace bs {
 
 /** @brief One place of a Cache: a key, and the value once it is made. */
 struct CacheSlot {
+  CacheSlot(std::type_index key_of, std::type_index value_of)
+      : key_type(key_of), value_type(value_of) {}
   std::type_index key_type, value_type;
   std::shared_ptr<const void> key;
   std::once_flag once;
@@ -25,6 +27,12 @@ template <class T>
 class Kept {
  public:
   explicit Kept(std::shared_ptr<CacheSlot> slot) : slot_(std::move(slot)) {}
+  /** @brief A value that is in no cache. */
+  static Kept of(T value) {
+    const auto slot = std::make_shared<CacheSlot>(typeid(void), typeid(T));
+    slot->value = std::make_shared<const T>(std::move(value));
+    return Kept(slot);
+  }
   const T& operator*() const { return *static_cast<const T*>(slot_->value.get()); }
   const T* operator->() const { return &**this; }
   /** @brief The cache never drops the value from now on: work that nobody waits for may read it. */

@@ -3,6 +3,7 @@
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/upload.h>
 #include <bs/lib/kept.h>
+#include <bs/lib/layout.h>
 
 namespace bs::cuda {
 
@@ -26,5 +27,20 @@ class MadeOn {
   Stream stream_;
   bool any_ = false;
 };
+
+/** @brief Lists of a layout for `stream`, whose `made` is set here: made once and kept with the
+ *  layout. A pattern that a device made may be another in each run of a graph, so lists that a
+ * graph is recorded with are the graph's own. */
+template <class T, class Key, class Make>
+Kept<T> listed_on(const Layout& layout, const Key& key, Stream stream, const Make& make) {
+  if (!layout.on_host() && is_captured(stream)) return Kept<T>::of(make());
+  Kept<T> kept = layout.derived<T>(key, [&] {
+    T lists = make();
+    lists.made = MadeOn(stream);
+    return lists;
+  });
+  kept->made.wait(kept, stream);
+  return kept;
+}
 
 }  // namespace bs::cuda

@@ -1,4 +1,5 @@
 // Attention over blocks and rows large enough for the kernels that a GPU has for them.
+#include <bs/kernels/layout_from_rows.h>
 #include <bs/tests/kernels/sparse_attention_cases.h>
 #include <doctest/doctest.h>
 
@@ -71,6 +72,50 @@ TEST_CASE("sparse_attention: terms of scores within large blocks") {
         capped.slopes = sloped.slopes;
         capped.sinks = sunk.sinks;
         check(format("terms {}", seed), sizes, capped, {{2}}, {dtype});
+        ++seed;
+      }
+}
+
+TEST_CASE("sparse_attention: layouts made on the device give what those of the host give") {
+  // On Hopper their lists are made there too, and the host never has them.
+  constexpr int64_t batch = 2, heads = 2, length = 384;
+  unsigned seed = 0;
+  for (const int block : {16, 32, 64, 128})
+    for (const int layout_heads : {1, 2, 4})
+      for (const bool causal : {false, true}) {
+        CAPTURE(block);
+        CAPTURE(layout_heads);
+        CAPTURE(causal);
+        const int64_t dim = seed % 2 ? 64 : 128, kv_heads = seed % 3 ? 2 : 1;
+        const int side = static_cast<int>(length) / block;
+        const LayoutPtr listed = some_blocks(layout_heads, side, side, block, .5, seed);
+        const Tensor mask = listed->mask().to(test_device());
+        const auto input = [&](int64_t of, uint64_t number) {
+          return random_reference({batch, of, length, dim}, number).tensor(bf16, test_device());
+        };
+        const Tensor q = input(heads, 1), k = input(kv_heads, 2), v = input(kv_heads, 3);
+        const Tensor dout = input(heads, 4);
+        const SparseAttentionOptions options{.causal = causal};
+        const auto compute = [&](const LayoutPtr& layout) {
+          const SparseAttentionResult forward = sparse_attention(q, k, v, layout, options);
+          const SparseAttentionGradients g =
+              sparse_attention_backward(q, k, v, forward, dout, layout, options);
+          return std::vector<Tensor>{forward.out, forward.lse, g.dq, g.dk, g.dv};
+        };
+        const LayoutPtr made = layout_from_mask(mask, block, listed->nnz());
+        const std::vector<Tensor> here = compute(listed), there = compute(made);
+        CHECK_FALSE(made->on_host());
+        for (size_t i = 0; i < here.size(); ++i) {
+          Reference expected = Reference::of(here[i]), actual = Reference::of(there[i]);
+          double largest = 1;
+          for (size_t at = 0; at < expected.values.size(); ++at) {
+            double& value = expected.values[at];
+            if (value == actual.values[at]) value = actual.values[at] = 0;  // -infinity, too
+            largest = std::max(largest, std::abs(value));
+          }
+          check_close(format("made on the device {} {}", seed, i), actual, expected,
+                      2 * epsilon(bf16) * largest);
+        }
         ++seed;
       }
 }

@@ -241,12 +241,9 @@ void launch_scores(const Problem& p, const SparseAttentionGradients& gradients, 
   }
 }
 
-/// Whether its shape is one for the kernels on wgmma. Their lists are made on the host, which does
-/// not wait for a pattern that was made on the device.
-bool is_simple(const Tensor& q, const Tensor& v, const Layout& layout,
-               const SparseAttentionOptions& options) {
-  const bool shared = layout.heads() == 1 || layout.heads() == q.size(1);
-  return layout.on_host() && shared && q.size(3) == v.size(3) && *options.first_query == 0;
+/// Whether its shape is one for the kernels on wgmma.
+bool is_simple(const Tensor& q, const Tensor& v, const SparseAttentionOptions& options) {
+  return q.size(3) == v.size(3) && *options.first_query == 0;
 }
 
 /// Whether queries see by other bounds than the diagonal, or lengths end within blocks.
@@ -277,7 +274,7 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
   Tensor said;
   const Problem p = problem_of(q, k, v, layout, options);
   const bool banded = is_banded(q, k, layout, options);
-  if (is_simple(q, v, layout, options)) {
+  if (is_simple(q, v, options)) {
     const WarpgroupForward kernel =
         warpgroup_forward_for(queries, keys, values, layout, out, traits_of(p, banded));
     if (kernel.dim > 0)
@@ -327,7 +324,7 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
   // The kernels on wgmma multiply what is hidden in a tile by zero. So they say whether anything
   // that they met is not finite, and then the portable kernels compute it all anew.
   const bool banded = is_banded(q, k, layout, options);
-  const Tensor said = is_simple(q, v, layout, options)
+  const Tensor said = is_simple(q, v, options)
                           ? sparse_attention_warpgroup_backward(
                                 queries, keys, values, forward, douts, layout, gradients, log_sums,
                                 means, options, traits_of(p, banded), stream)

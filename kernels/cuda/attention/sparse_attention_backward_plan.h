@@ -15,6 +15,7 @@ struct AttentionBackwardProblem {
   AttentionTraits traits = {};
   int64_t kv_heads = 0;     ///< over the batch
   int64_t head_blocks = 0;  ///< kept by all heads that share one of k and v, of the fullest one
+  bool together = false;    ///< all heads go in one launch, and head_blocks is of them all
 };
 
 struct AttentionBackwardPlan {
@@ -71,7 +72,8 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   // Coordinates of the copy engine are 31 bits.
   const int64_t most_heads = std::min(attention_values_bytes / std::max<int64_t>(head_bytes, 1),
                                       INT32_MAX / std::max<int64_t>(p.head_blocks * p.block, 1));
-  const int64_t at_once = std::clamp<int64_t>(most_heads, 1, std::max<int64_t>(p.kv_heads, 1));
+  const int64_t all = std::max<int64_t>(p.kv_heads, 1);
+  const int64_t at_once = p.together ? all : std::clamp<int64_t>(most_heads, 1, all);
   const int64_t launches = (p.kv_heads + at_once - 1) / at_once;
   plan.heads = launches == 0 ? 0 : (p.kv_heads + launches - 1) / launches;
   plan.warpgroup = plan.key_stages >= least && plan.query_stages > 1 &&

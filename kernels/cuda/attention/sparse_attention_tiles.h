@@ -43,4 +43,11 @@ struct AttentionTileLists {
  *  Tiles that all warpgroups keep come first; those that one keeps take turns with the others'. */
 AttentionTileLists attention_tile_lists(const Layout& layout, const AttentionTiling& tiling);
 
+/** @brief How many tiles of a head go ahead of all heads' others where nobody has counted which
+ * have far more work: an eighth, so that a column that every row keeps does not begin last.
+ *  @param[in] rows,side rows of a head, and those of a tile */
+constexpr int attention_uncounted_ahead(int rows, int side) {
+  return (rows + 8 * side - 1) / (8 * side);
+}
+
 }  // namespace bs::cuda

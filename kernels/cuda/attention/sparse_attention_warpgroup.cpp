@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/attention/sparse_attention_lists.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/work_counter.h>
@@ -6,8 +7,10 @@
 #include <bs/kernels/cuda/jit/warpgroup_mma.h>
 #include <bs/kernels/sparse_attention_check.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/lib/cuda/made_on.h>
 #include <bs/lib/cuda/tensor_map.h>
 #include <bs/lib/cuda/upload.h>
+#include <bs/lib/integers.h>
 #include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
 
 #include <algorithm>
@@ -33,21 +36,38 @@ struct TilesKey {
   bool operator==(const TilesKey&) const = default;
 };
 
+DeviceTiles tiles_of_host(const Layout& layout, const AttentionTiling& tiling, Stream stream) {
+  const AttentionTileLists lists = attention_tile_lists(layout, tiling);
+  DeviceTiles out;
+  // A layout without blocks has no records, and an upload needs some.
+  out.records =
+      upload(lists.records.empty() ? std::vector<int>{0} : lists.records, stream.device());
+  out.items = upload(lists.items, stream.device());
+  out.list = {out.records.data<int32_t>(), out.items.data<int32_t>(), lists.heads, lists.tiles,
+              lists.ahead};
+  return out;
+}
+
+/// Of a layout that was made on the device, which the host does not wait for.
+DeviceTiles tiles_of_device(const Layout& layout, const AttentionTiling& tiling, Stream stream) {
+  const int tiles = static_cast<int>(ceil_div(layout.height(), tiling.rows()));
+  const int64_t record = tiling.pieces(layout.block()) + tiling.groups;
+  DeviceTiles out;
+  out.records = Tensor::empty({std::max<int64_t>(layout.nnz(), 1) * record}, i32, stream.device());
+  out.items = Tensor::empty({int64_t{layout.heads()} * tiles * 4}, i32, stream.device());
+  list_tiles(layout.view(stream.device()), tiling, tiles, out.records.data<int32_t>(),
+             out.items.data<int32_t>(), stream);
+  out.list = {out.records.data<int32_t>(), out.items.data<int32_t>(), layout.heads(), tiles,
+              attention_uncounted_ahead(tiles, 1)};
+  return out;
+}
+
 Kept<DeviceTiles> tiles_of(const Layout& layout, const AttentionTiling& tiling, Stream stream) {
-  const Device device = stream.device();
-  Kept<DeviceTiles> tiles = layout.derived<DeviceTiles>(TilesKey{tiling, device.index()}, [&] {
-    const AttentionTileLists lists = attention_tile_lists(layout, tiling);
-    DeviceTiles out;
-    // A layout without blocks has no records, and an upload needs some.
-    out.records = upload(lists.records.empty() ? std::vector<int>{0} : lists.records, device);
-    out.items = upload(lists.items, device);
-    out.list = {out.records.data<int32_t>(), out.items.data<int32_t>(), lists.heads, lists.tiles,
-                lists.ahead};
-    out.made = MadeOn(stream);
-    return out;
+  const TilesKey key{tiling, stream.device().index()};
+  return listed_on<DeviceTiles>(layout, key, stream, [&] {
+    return layout.on_host() ? tiles_of_host(layout, tiling, stream)
+                            : tiles_of_device(layout, tiling, stream);
   });
-  tiles->made.wait(tiles, stream);
-  return tiles;
 }
 
 /// Whether the copy engine takes it, and stores of 16 bytes.
@@ -134,7 +154,8 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
   const DeviceProperties& gpu = device_properties(q.device());
   const int64_t tiles = (layout.height() + 63) / 64 * q.size(0) * q.size(1);
   const int64_t records = (layout.nnz() + tiles) * (layout.block() > 64 ? 2 : 1);
-  if (!addressable(q) || !addressable(k) || !addressable(v) || !addressable(out) ||
+  const bool listed = layout.on_host() || lists_tiles({}, layout.block(), layout.cols());
+  if (!listed || !addressable(q) || !addressable(k) || !addressable(v) || !addressable(out) ||
       tiles > INT32_MAX || records > INT32_MAX ||
       std::max(layout.height(), layout.width()) > INT32_MAX / 2)
     return {};

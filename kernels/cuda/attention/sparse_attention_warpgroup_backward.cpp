@@ -1,5 +1,6 @@
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/warpgroup_operands.h>
 #include <bs/kernels/cuda/block_sparse/work_counter.h>
@@ -61,26 +62,31 @@ struct Backward {
   Stream stream;
 
   int group() const { return static_cast<int>(q.size(1) / k.size(1)); }
-  bool shared() const { return layout.heads() == 1; }
-
-  /// Blocks of all heads before head h of k, of one batch entry.
-  int64_t blocks_before(int64_t kv) const {
-    if (shared()) return kv * group() * layout.nnz();
-    int64_t blocks = 0;
-    for (int64_t h = 0; h < kv * group(); ++h) blocks += layout.nnz(static_cast<int>(h));
+  /// Blocks of the heads before head `head` of k, over the batch. The host needs the layout for
+  /// what is no multiple of the layout's heads.
+  int64_t values_before(int64_t head) const {
+    const int64_t of_q = head * group();
+    int64_t blocks = of_q / layout.heads() * layout.nnz();
+    for (int64_t h = 0; h < of_q % layout.heads(); ++h) blocks += layout.nnz(static_cast<int>(h));
     return blocks;
   }
-  /// The same over the batch.
-  int64_t values_before(int64_t head) const {
-    const int64_t kv_heads = k.size(1);
-    return head / kv_heads * blocks_before(kv_heads) + blocks_before(head % kv_heads);
+  int64_t kv_heads() const { return k.size(0) * k.size(1); }
+
+  /// Blocks of the heads that share one of k and v, of the fullest.
+  int64_t fullest() const {
+    if (layout.heads() == 1) return group() * layout.nnz();
+    int64_t most = 0;
+    for (int h = 0; h < layout.heads(); h += group()) {
+      int64_t blocks = 0;
+      for (int of = h; of < h + group(); ++of) blocks += layout.nnz(of);
+      most = std::max(most, blocks);
+    }
+    return most;
   }
 
   AttentionBackwardProblem problem() const {
     const cuda::DeviceProperties& gpu = device_properties(q.device());
-    int64_t fullest = 0;
-    for (int64_t kv = 0; kv < k.size(1); ++kv)
-      fullest = std::max(fullest, blocks_before(kv + 1) - blocks_before(kv));
+    const bool counted = layout.heads() == 1 || layout.on_host();
     return {.element = static_cast<int>(size_of(q.dtype())),
             .capability = gpu.capability,
             .shared_bytes = gpu.shared_memory_optin,
@@ -88,8 +94,9 @@ struct Backward {
             .block = layout.block(),
             .head_dim = static_cast<int>(q.size(3)),
             .traits = traits,
-            .kv_heads = k.size(0) * k.size(1),
-            .head_blocks = fullest};
+            .kv_heads = kv_heads(),
+            .head_blocks = counted ? fullest() : values_before(kv_heads()),
+            .together = !counted};
   }
 
   device::AttentionReach reach() const {
@@ -98,7 +105,6 @@ struct Backward {
   }
 
   device::WarpgroupAttention common() const {
-    const int64_t nnz = layout.nnz();
     device::WarpgroupAttention all{};
     all.heads = static_cast<int>(q.size(1));
     all.group = group();
@@ -108,8 +114,9 @@ struct Backward {
     all.numbers = static_cast<int>(layout.height());
     all.reach = reach();
     all.scale = static_cast<float>(options.scale);
-    all.values.batch = shared() ? q.size(1) * nnz : nnz;
-    all.values.head = shared() ? nnz : 0;
+    const bool of_batch = layout.heads() <= q.size(1);  // layouts of all entries number theirs
+    all.values.head = layout.heads() == 1 ? layout.nnz() : 0;
+    all.values.batch = of_batch ? q.size(1) / layout.heads() * layout.nnz() : 0;
     return all;
   }
 };
@@ -159,6 +166,13 @@ void launch(const Kernel& k, Params& params, int workers_of_cta, Stream stream) 
                .block = dim3(threads),
                .shared_bytes = shared_bytes(k)},
               stream, params);
+}
+
+int long_strips(const Layout& layout, const StripShape& shape) {
+  if (!layout.on_host())
+    return attention_uncounted_ahead(shape.transposed ? layout.cols() : layout.rows(), shape.side);
+  const Kept<Strips> strips = strips_of(layout, shape);
+  return attention_long_strips(strips->offsets, strips->order, strips->count);
 }
 
 /// Heads [first, first + count) of k and v, over the batch.
@@ -283,6 +297,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   const Backward b{q, k, v, forward, dout, layout, gradients, options, traits, stream};
   const AttentionBackwardPlan plan = attention_backward_plan(b.problem());
   if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return {};
+  if (!layout.on_host() && std::max(layout.rows(), layout.cols()) > most_filled_cols) return {};
   const int64_t numbers = q.size(0) * q.size(1) * layout.height();
   if (numbers > UINT32_MAX / 16) return {};  // threads that find them
   const Device device = stream.device();
@@ -306,7 +321,6 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   const device::TensorMapWords ds_map = values_map(ds, block).encode(op);
   const StripShape by_key{.transposed = true, .side = key_rows / block},
       by_query{.side = 128 / block};
-  const Kept<Strips> columns = strips_of(layout, by_key), rows = strips_of(layout, by_query);
   const Kept<DeviceStrips> key_list = device_strips(layout, by_key, stream),
                            query_list = device_strips(layout, by_query, stream);
   device::WarpgroupKeyGradientParams keys{
@@ -329,9 +343,8 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
                                                .blocks = ds.data(),
                                                .list = query_list->list,
                                                .problem = b.common()};
-  keys.problem.long_strips =
-      attention_long_strips(columns->offsets, columns->order, columns->count);
-  queries.problem.long_strips = attention_long_strips(rows->offsets, rows->order, rows->count);
+  keys.problem.long_strips = long_strips(layout, by_key);
+  queries.problem.long_strips = long_strips(layout, by_query);
   keys.problem.odd = queries.problem.odd = odd.data<int32_t>();
   launch_numbers(b, log_sums, means, whole_log_sums, whole_means, odd);
   launch_passes(b, plan, keys, queries);

@@ -25,7 +25,6 @@ BlockNumbers number(const LayoutView& l, Stream stream) {
     number_kernel<<<rows, threads, 0, native(stream)>>>(numbers.table.data<int32_t>(), l);
     BS_CUDA_CHECK_LAUNCH("block_sparse_numbers");
   }
-  numbers.made = MadeOn(stream);
   return numbers;
 }
 
@@ -33,10 +32,8 @@ BlockNumbers number(const LayoutView& l, Stream stream) {
 
 Kept<BlockNumbers> block_numbers(const Layout& layout, Stream stream) {
   const Device device = stream.device();
-  Kept<BlockNumbers> numbers = layout.derived<BlockNumbers>(
-      device.index(), [&] { return number(layout.view(device), stream); });
-  numbers->made.wait(numbers, stream);
-  return numbers;
+  return listed_on<BlockNumbers>(layout, device.index(), stream,
+                                 [&] { return number(layout.view(device), stream); });
 }
 
 }  // namespace bs::cuda

@@ -1,7 +1,9 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/descending_rank.cuh>
 
 #include <cub/block/block_scan.cuh>
+#include <cub/device/device_scan.cuh>
 
 namespace bs::cuda {
 
@@ -103,19 +105,78 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// One CTA a strip: how many columns its rows have together.
+__global__ void __launch_bounds__(threads)
+    count_kernel(Rows from, int side, int strips, int32_t* lengths) {
+  extern __shared__ uint32_t bits[];
+  __shared__ int found;
+  const int head = static_cast<int>(blockIdx.x) / strips;
+  const int strip = static_cast<int>(blockIdx.x) % strips;
+  const int32_t* const rows = from.offsets + int64_t{head} * from.rows;
+  const auto thread = static_cast<int>(threadIdx.x);
+  for (int w = thread; w < from.words; w += threads) bits[w] = 0;
+  if (thread == 0) found = 0;
+  __syncthreads();
+  int own = 0;
+  for (int row = strip * side; row < min((strip + 1) * side, from.rows); ++row)
+    for (int32_t i = rows[row] + thread; i < rows[row + 1]; i += threads) {
+      const uint32_t bit = 1U << from.col[i] % 32;
+      own += (atomicOr(bits + from.col[i] / 32, bit) & bit) == 0;
+    }
+  atomicAdd(&found, own);
+  __syncthreads();
+  if (thread == 0) lengths[blockIdx.x] = found;
+}
+
+/// The strips of each head, the longest first.
+__global__ void __launch_bounds__(threads)
+    order_kernel(int strips, const int32_t* lengths, int32_t* order) {
+  const int strip = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+  if (strip >= strips) return;
+  const int first = static_cast<int>(blockIdx.y) * strips;
+  order[first + descending_rank(lengths + first, strips, strip)] = first + strip;
+}
+
+Rows rows_of(const LayoutView& v, const StripShape& shape, const int32_t* listed) {
+  const bool transposed = shape.transposed;
+  return {.offsets = transposed ? v.col_offsets : v.row_offsets,
+          .col = transposed ? v.transposed_row : v.col_of,
+          .number = transposed ? v.transposed : nullptr,
+          .listed = listed,
+          .rows = transposed ? v.cols : v.rows,
+          .words = (transposed ? v.rows : v.cols) / 32 + 1,
+          .pairs = shape.pairs};
+}
+
 }  // namespace
+
+void count_strips(const LayoutView& v, const StripShape& shape, int strips, int32_t* offsets,
+                  int32_t* order, Stream stream) {
+  const int64_t all = int64_t{v.heads} * strips;
+  const Tensor lengths = Tensor::empty({all + 1}, i32, stream.device());
+  fill_zero(lengths.data(), lengths.bytes(), stream);
+  if (all > 0) {
+    const Rows from = rows_of(v, shape, nullptr);
+    count_kernel<<<static_cast<unsigned>(all), threads, static_cast<size_t>(from.words) * 4,
+                   native(stream)>>>(from, shape.side, strips, lengths.data<int32_t>());
+    const dim3 grid(static_cast<unsigned>((strips + threads - 1) / threads),
+                    static_cast<unsigned>(v.heads));
+    order_kernel<<<grid, threads, 0, native(stream)>>>(strips, lengths.data<int32_t>(), order);
+  }
+  const auto scan = [&](void* space, size_t& bytes) {
+    BS_CUDA_CHECK(cub::DeviceScan::ExclusiveSum(space, bytes, lengths.data<int32_t>(), offsets,
+                                                all + 1, native(stream)));
+  };
+  size_t bytes = 0;
+  scan(nullptr, bytes);
+  const Tensor space = Tensor::empty({static_cast<int64_t>(bytes)}, u8, stream.device());
+  scan(space.data(), bytes);
+  BS_CUDA_CHECK_LAUNCH("block_sparse_strips");
+}
 
 void fill_strips(const LayoutView& v, const StripShape& shape, const device::StripList& list,
                  int32_t* cols, int32_t* blocks, Stream stream) {
-  const bool transposed = shape.transposed;
-  const int width = transposed ? v.rows : v.cols;
-  const Rows from{.offsets = transposed ? v.col_offsets : v.row_offsets,
-                  .col = transposed ? v.transposed_row : v.col_of,
-                  .number = transposed ? v.transposed : nullptr,
-                  .listed = list.rows,
-                  .rows = transposed ? v.cols : v.rows,
-                  .words = width / 32 + 1,
-                  .pairs = shape.pairs};
+  const Rows from = rows_of(v, shape, list.rows);
   const auto grid = static_cast<unsigned>(v.heads * list.strips);
   const size_t shared = static_cast<size_t>(from.words) * (from.pairs ? 12 : 8);
   if (grid == 0) return;

@@ -18,4 +18,10 @@ inline constexpr int most_filled_cols = 90112;
 void fill_strips(const LayoutView& v, const StripShape& shape, const device::StripList& list,
                  int32_t* cols, int32_t* blocks, Stream stream);
 
+/** @brief The twin of make_strips() for strips of neighbours whose columns are sorted: the host
+ * does not wait.
+ *  @param[out] offsets,order as Strips has them, of `strips` strips a head */
+void count_strips(const LayoutView& v, const StripShape& shape, int strips, int32_t* offsets,
+                  int32_t* order, Stream stream);
+
 }  // namespace bs::cuda

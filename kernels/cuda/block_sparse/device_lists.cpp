@@ -6,6 +6,7 @@
 #include <bs/kernels/cuda/tuned.h>
 #include <bs/kernels/cuda/work_time.h>
 #include <bs/lib/cuda/runtime.h>
+#include <bs/lib/integers.h>
 
 #include <utility>
 
@@ -47,7 +48,24 @@ DeviceStrips::DeviceStrips(const Layout& layout, const Strips& strips, Device de
     list_columns(layout, strips, host.data(), host.data() + entries);
     copy_to_device(cols, host.data(), columns.bytes(), stream);
   }
-  made = MadeOn(stream);
+}
+
+DeviceStrips::DeviceStrips(const Layout& layout, const StripShape& shape, Stream stream) {
+  const LayoutView view = layout.view(stream.device());
+  const int rows = shape.transposed ? view.cols : view.rows;
+  list.strips = static_cast<int>(ceil_div(rows, shape.side));
+  const int64_t strips = int64_t{view.heads} * list.strips;
+  lists = Tensor::empty({2 * strips + 1}, i32, stream.device());
+  columns = Tensor::empty({layout.nnz() * (1 + shape.side)}, i32, stream.device());
+  auto* const offsets = lists.data<int32_t>();
+  auto* const order = offsets + strips + 1;
+  auto* const cols = columns.data<int32_t>();
+  count_strips(view, shape, list.strips, offsets, order, stream);
+  list.offsets = offsets;
+  list.order = order;
+  list.cols = cols;
+  list.blocks = cols + layout.nnz();
+  fill_strips(view, shape, list, cols, cols + layout.nnz(), stream);
 }
 
 namespace {
@@ -71,11 +89,14 @@ struct Planned {
 
 Kept<DeviceStrips> device_strips(const Layout& layout, const StripShape& shape, Stream stream) {
   const Device device = stream.device();
-  Kept<DeviceStrips> kept = layout.derived<DeviceStrips>(
-      OnDevice<StripShape>{shape, device.index()},
-      [&] { return DeviceStrips(layout, *strips_of(layout, shape), device); });
-  kept->made.wait(kept, stream);
-  return kept;
+  const OnDevice<StripShape> key{shape, device.index()};
+  return listed_on<DeviceStrips>(layout, key, stream, [&] {
+    const int width = shape.transposed ? layout.rows() : layout.cols();
+    const bool here = device.is_cpu() || layout.on_host() || shape.gathered || shape.pairs ||
+                      width > most_filled_cols;
+    return here ? DeviceStrips(layout, *strips_of(layout, shape), device)
+                : DeviceStrips(layout, shape, stream);
+  });
 }
 
 DeviceShares::DeviceShares(const std::vector<device::SddShare>& shares,
@@ -108,12 +129,10 @@ device::StripList DeviceShares::gathered(int rows) const {
 
 Kept<DeviceLines> device_lines(const Layout& layout, bool transposed, Stream stream) {
   const Device device = stream.device();
-  Kept<DeviceLines> kept =
-      layout.derived<DeviceLines>(OnDevice<bool>{transposed, device.index()}, [&] {
-        return DeviceLines{upload(sorted_lines(layout, transposed), device), MadeOn(stream)};
-      });
-  kept->made.wait(kept, stream);
-  return kept;
+  const OnDevice<bool> key{transposed, device.index()};
+  return listed_on<DeviceLines>(layout, key, stream, [&] {
+    return DeviceLines{upload(sorted_lines(layout, transposed), device), {}};
+  });
 }
 
 namespace {

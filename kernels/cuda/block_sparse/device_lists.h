@@ -30,8 +30,12 @@ struct DeviceStrips {
   MadeOn made;
 
   DeviceStrips(const Layout& layout, const Strips& strips, Device device);
+  /** @brief Of a layout that the host does not have: all of it is made on the stream's device.
+   *  @param[in] shape of neighbours, whose columns are sorted and at most most_filled_cols */
+  DeviceStrips(const Layout& layout, const StripShape& shape, Stream stream);
 };
-/** @brief The same, made once for a layout; for use on `stream`. */
+/** @brief The same, made once for a layout; for use on `stream`. The host does not fetch a layout
+ *  that it does not have, but for strips that are gathered or have pairs. */
 Kept<DeviceStrips> device_strips(const Layout& layout, const StripShape& shape, Stream stream);
 
 /** @brief Items of sdd, and the gathered strips that they are of, if any. */

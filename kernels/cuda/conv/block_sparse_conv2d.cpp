@@ -43,7 +43,6 @@ Listed make(const Key& key, const Layout& layout, Stream stream) {
                 .tiles = made.pieces.tiles,
                 .offsets = there + 4 * made.pieces.pieces.size(),
                 .pieces = reinterpret_cast<const device::Conv2dPiece*>(there)};
-  out.made = MadeOn(stream);
   return out;
 }
 
@@ -51,9 +50,7 @@ Listed make(const Key& key, const Layout& layout, Stream stream) {
 Kept<Listed> listed(const Conv2dProblem& d, Conv2dKind kind, DType dtype, const Layout& layout,
                     Stream stream) {
   const Key key{d, kind, dtype, stream.device().index()};
-  Kept<Listed> kept = layout.derived<Listed>(key, [&] { return make(key, layout, stream); });
-  kept->made.wait(kept, stream);
-  return kept;
+  return listed_on<Listed>(layout, key, stream, [&] { return make(key, layout, stream); });
 }
 
 bool runs(const Listed& listed, std::initializer_list<Tensor> tensors) {

@@ -12,7 +12,7 @@ struct AttentionTiles {
   const int* records;
   const int* items;  ///< [heads * tiles, 4]: tile of queries, its first record and how many it has,
                      ///< and nothing; of each head those with the most work first
-  int heads, tiles;
+  int heads, tiles;  ///< 1, those of a batch entry, or those of all
   int ahead;  ///< of each head so many tiles have far more work than the others: they go first
 };
 

@@ -54,7 +54,7 @@ struct WarpgroupKeyGradient {
       const AttentionItem of(item, a.head_count, p.list.strips, a.long_strips);
       batch = (a.first_head + of.head) / kv_heads;
       head = (a.first_head + of.head) % kv_heads;
-      const int layout_head = a.layout_heads == 1 ? 0 : head * a.group;
+      const int layout_head = a.layout_head(batch, head * a.group);
       strip = p.list.order[layout_head * p.list.strips + of.rank] % p.list.strips;
     }
     __device__ int key() const { return strip * WarpgroupKeyGradient::strip; }
@@ -139,7 +139,7 @@ struct WarpgroupKeyGradient {
       }
 #pragma unroll 1
       for (int h = place.head * a.group; h < (place.head + 1) * a.group; ++h) {
-        const int of = (a.layout_heads == 1 ? 0 : h) * p.list.strips + place.strip;
+        const int of = a.layout_head(place.batch, h) * p.list.strips + place.strip;
         int from = p.list.offsets[of];
         int end = p.list.offsets[of + 1];
         if (banded) {

@@ -19,8 +19,9 @@ struct AttentionValues {
 
 /// What both passes know.
 struct WarpgroupAttention {
-  int heads, group, queries, keys, layout_heads;
-  int numbers;  ///< of queries that a head has in log_sums and means: those of whole blocks
+  int heads, group, queries, keys;
+  int layout_heads;  ///< 1, those of a batch entry, or those of all
+  int numbers;       ///< of queries that a head has in log_sums and means: those of whole blocks
   AttentionReach reach;
   float scale;
   AttentionValues values;
@@ -29,6 +30,9 @@ struct WarpgroupAttention {
   int long_strips;  ///< of a head, those that all heads have taken before any other strip
   int* next;        ///< two zeros: items taken, workers that found no more
   int* odd;         ///< becomes 1 where a gradient is not finite
+
+  /// The layout's head of head h of q.
+  constexpr int layout_head(int b, int h) const { return (b * heads + h) % layout_heads; }
 };
 
 /// What item `item` of a launch is: a head of its, and how many of that head's strips are longer.

@@ -67,7 +67,7 @@ struct AttentionForwardKernel {
         rank = p.list.ahead + rest % a_window / size;
         head = first + rest % a_window % size;
       }
-      const int line = p.list.heads == 1 ? 0 : head % p.heads;
+      const int line = head % p.list.heads;
       const int4 entry =
           __ldg(reinterpret_cast<const int4*>(p.list.items) + line * p.list.tiles + rank);
       tile = entry.x;

@@ -94,7 +94,7 @@ struct WarpgroupQueryGradient {
       const AttentionItem of(item, a.head_count, p.list.strips, a.long_strips);
       batch = (a.first_head + of.head) / a.heads;
       head = (a.first_head + of.head) % a.heads;
-      const int layout_head = a.layout_heads == 1 ? 0 : head;
+      const int layout_head = a.layout_head(batch, head);
       layout_strip = p.list.order[layout_head * p.list.strips + of.rank];
       strip = layout_strip % p.list.strips;
     }

@@ -78,7 +78,6 @@ const Cublas& cublas() {
     const Library library("cuBLAS", "libcublas", "libcublas");
     Cublas f{};
     library.find("cublasCreate_v2", f.create);
-    library.find("cublasDestroy_v2", f.destroy);
     library.find("cublasSetStream_v2", f.set_stream);
     library.find("cublasSetWorkspace_v2", f.set_workspace);
     library.find("cublasSetMathMode", f.set_math_mode);

@@ -11,7 +11,6 @@ namespace bs::cuda {
 /** @brief What is called of libcublas, as its header declares it. */
 struct Cublas {
   decltype(&::cublasCreate_v2) create;
-  decltype(&::cublasDestroy_v2) destroy;
   decltype(&::cublasSetStream_v2) set_stream;
   decltype(&::cublasSetWorkspace_v2) set_workspace;
   decltype(&::cublasSetMathMode) set_math_mode;

@@ -122,10 +122,12 @@ TEST_CASE("a capture of another thread goes on while this one waits and takes me
       cublas_handle(next_stream(device));
       behind("a handle of cuBLAS ended it");
       if (y.select(0, 999).item() != 2) error = "the copies did not run";
+      behind("a look at a number ended it");
     } catch (const std::exception& e) {
       error = e.what();
     }
   }).join();
+  behind("the end of a thread that has a handle ended it");
   CHECK(error == "");
   cudaGraph_t graph = nullptr;
   CHECK(cudaStreamEndCapture(handle, &graph) == cudaSuccess);

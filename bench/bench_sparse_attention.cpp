@@ -29,7 +29,7 @@ struct Options {
   int local = 128, global = 32;
   int keep = 8;
   double softcap = 0;
-  int alibi = 0, sinks = 0;
+  int alibi = 0, sinks = 0, ragged = 0;
 };
 
 constexpr const char* help =
@@ -47,6 +47,9 @@ constexpr const char* help =
     "blocks\n"
     "  --global N              tokens that everything sees, default 32\n"
     "  --softcap C --alibi 0|1 --sinks 0|1               terms of scores, default none\n"
+    "  --ragged 0|1            sequences one behind the other, each 13 tokens shorter than the "
+    "one\n"
+    "                          before; rates count them as whole\n"
     "  --export FILE           writes layouts and problems for peers, and stops\n";
 
 Options read_options(bench::Arguments& arguments) {
@@ -63,6 +66,7 @@ Options read_options(bench::Arguments& arguments) {
   arguments.read("--softcap", o.softcap);
   arguments.read("--alibi", o.alibi);
   arguments.read("--sinks", o.sinks);
+  arguments.read("--ragged", o.ragged);
   return o;
 }
 
@@ -85,6 +89,7 @@ Json::Object cell_of(const Options& o, const std::string& name, const Layout& la
   if (o.softcap > 0) cell.emplace_back("softcap", o.softcap);
   if (o.alibi) cell.emplace_back("alibi", o.alibi);
   if (o.sinks) cell.emplace_back("sinks", o.sinks);
+  if (o.ragged) cell.emplace_back("ragged", o.ragged);
   return cell;
 }
 
@@ -95,6 +100,12 @@ SparseAttentionOptions attention_of(const Options& o, const Pattern& pattern, De
   attention.softcap = o.softcap;
   if (o.alibi) attention.alibi_slopes = nn::alibi_slopes(o.heads).to(device);
   if (o.sinks) attention.sinks = full({o.heads}, sink, f32, device);
+  if (o.ragged) {
+    attention.query_starts = {0};
+    for (int64_t i = 0; i < o.batch; ++i)
+      attention.query_starts.push_back(attention.query_starts.back() + o.sequence - 13 * i);
+    attention.key_starts = attention.query_starts;
+  }
   return attention;
 }
 
@@ -226,7 +237,9 @@ class Bench {
     const Pattern pattern = make_pattern(o, name, block, settings_.device);
     const SparseAttentionOptions attention = attention_of(o, pattern, settings_.device);
     const auto random = [&](int64_t width) {
-      return randn({o.batch, o.sequence, width}, settings_.dtype, settings_.device);
+      const Shape shape = o.ragged ? Shape{1, attention.query_starts.back(), width}
+                                   : Shape{o.batch, o.sequence, width};
+      return randn(shape, settings_.dtype, settings_.device);
     };
     const Tensor qkv = random(int64_t{3} * o.heads * o.head_dim);
     const Tensor dout = random(int64_t{o.heads} * o.head_dim);
@@ -258,12 +271,16 @@ class Bench {
   void check(const std::string& name, const Pattern& pattern, const Tensor& qkv, const Tensor& dout,
              const SparseAttentionResult& forward, const Tensor& gradient) const {
     const Options& o = options_;
+    // The last entry of a batch, or the first of ragged sequences.
+    const int64_t entry = o.ragged ? 0 : o.batch - 1;
     const auto part = [&](const Tensor& x, int which) {
       const int64_t width = int64_t{o.heads} * o.head_dim;
-      const Tensor heads = x.slice(2, which * width, (which + 1) * width)
-                               .view({o.batch, o.sequence, o.heads, o.head_dim})
+      const Tensor heads = x.slice(0, entry, entry + 1)
+                               .slice(1, 0, o.sequence)
+                               .slice(2, which * width, (which + 1) * width)
+                               .view({1, o.sequence, o.heads, o.head_dim})
                                .permute({0, 2, 1, 3});
-      return host(heads, o.batch - 1, o.heads - 1);
+      return host(heads, 0, o.heads - 1);
     };
     const double slope = o.alibi ? Tensor(nn::alibi_slopes(o.heads)).data<float>()[o.heads - 1] : 0;
     const Head head{part(qkv, 0),
@@ -271,7 +288,7 @@ class Bench {
                     part(qkv, 2),
                     part(dout, 0),
                     part(forward.out, 0),
-                    host(forward.lse, o.batch - 1, o.heads - 1),
+                    host(forward.lse.slice(2, 0, o.sequence), static_cast<int>(entry), o.heads - 1),
                     part(gradient, 0),
                     part(gradient, 1),
                     part(gradient, 2),

@@ -3,6 +3,8 @@
 #include <bs/tests/kernels/sparse_attention_cases.h>
 #include <doctest/doctest.h>
 
+#include <limits>
+
 using namespace bs;
 using namespace bs::test;
 
@@ -118,4 +120,60 @@ TEST_CASE("sparse_attention: layouts made on the device give what those of the h
         }
         ++seed;
       }
+}
+
+TEST_CASE("sparse_attention: ragged sequences over large blocks") {
+  // On Hopper these run on wgmma as one long sequence, each from a multiple of 128 on.
+  const std::vector<int64_t> starts = {0, 5, 5, 133, 133 + 256, 390, 601};
+  unsigned seed = 0;
+  for (const int block : {16, 32, 64, 128})
+    for (const bool causal : {true, false})
+      for (const bool bounded : {false, true}) {
+        const int side = (256 + block - 1) / block, heads = seed % 3 == 0 ? 1 : 2;
+        AttentionRules r{some_blocks(heads, side, side, block, seed % 4 == 3 ? 2 : .6, seed)};
+        r.plain.query_starts = r.plain.key_starts = starts;
+        r.plain.causal = causal;
+        if (bounded) {
+          r.plain.window_before = 90;
+          r.plain.offset = causal ? -3 : 20;
+        }
+        const int64_t dim = seed % 4 == 1 ? 128 : 48, kv_heads = seed % 3 == 1 ? 1 : 2;
+        check(format("ragged {}", seed), {1, 2, kv_heads, 601, 601, dim, dim}, r, {}, {bf16});
+        ++seed;
+      }
+}
+
+TEST_CASE("sparse_attention: what is not finite stays in its ragged sequence") {
+  const std::vector<int64_t> starts = {0, 100, 263, 300};
+  const Shape shape{1, 2, 300, 64};
+  const LayoutPtr layout = some_blocks(1, 3, 3, 64, .8, 3);
+  SparseAttentionOptions options{.causal = true};
+  options.query_starts = options.key_starts = starts;
+  const auto compute = [&](double value) {
+    References in;
+    for (uint64_t i = 0; i < 4; ++i) {
+      in.push_back(random_reference(shape, i + 1));
+      for (int64_t row = 100; row < 263; ++row) in.back().at({0, 0, row, 3}) = value;
+    }
+    std::vector<Tensor> t;
+    for (const Reference& r : in) t.push_back(r.tensor(bf16, test_device()));
+    const SparseAttentionResult forward = sparse_attention(t[0], t[1], t[2], layout, options);
+    const SparseAttentionGradients g =
+        sparse_attention_backward(t[0], t[1], t[2], forward, t[3], layout, options);
+    return std::vector<Tensor>{forward.out, g.dq, g.dk, g.dv};
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Tensor> finite = compute(0), not_finite = compute(nan);
+  for (size_t i = 0; i < finite.size(); ++i) {
+    const Reference expected = Reference::of(finite[i]), actual = Reference::of(not_finite[i]);
+    double worst = 0;
+    for (int64_t h = 0; h < 2; ++h)
+      for (int64_t row = 0; row < 300; ++row)
+        for (int64_t d = 0; d < 64; ++d) {
+          if (row >= 100 && row < 263) continue;
+          const double off = std::abs(actual.at({0, h, row, d}) - expected.at({0, h, row, d}));
+          worst = std::isfinite(off) ? std::max(worst, off) : off;
+        }
+    CHECK(worst <= 4 * epsilon(bf16) * std::max(1.0, largest(expected)));
+  }
 }

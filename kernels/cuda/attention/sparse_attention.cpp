@@ -1,4 +1,5 @@
 #include <bs/kernels/copy.h>
+#include <bs/kernels/cuda/attention/ragged_layout.h>
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 namespace bs::cuda {
 
@@ -241,26 +243,71 @@ void launch_scores(const Problem& p, const SparseAttentionGradients& gradients, 
   }
 }
 
-/// Whether its shape is one for the kernels on wgmma.
-bool is_simple(const Tensor& q, const Tensor& v, const SparseAttentionOptions& options) {
-  return q.size(3) == v.size(3) && *options.first_query == 0;
-}
+/// What the kernels on wgmma may be asked for.
+class Warpgroups {
+ public:
+  Warpgroups(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v,
+             const Layout& layout, const SparseAttentionOptions& options, Stream stream)
+      : traits_{is_banded(q, k, layout, options), p.rules & ~unsigned{device::rule_ragged}},
+        padded_(options.key_padding_mask) {
+    if (p.scores.sinks) traits_.rules |= device::rule_sinks;
+    const bool ragged = !options.query_starts.empty();
+    const DeviceProperties& gpu = device_properties(q.device());
+    runs_ = q.size(3) == v.size(3) && *options.first_query == 0 &&
+            (!ragged || can_be_one(q, layout, options)) &&
+            warpgroup_forward({.dtype = q.dtype(),
+                               .head_dim = static_cast<int>(q.size(3)),
+                               .block = layout.block(),
+                               .capability = gpu.capability,
+                               .shared_bytes = gpu.shared_memory_optin,
+                               .traits = traits_})
+                    .dim > 0;
+    if (runs_ && ragged) ragged_.emplace(ragged_layout(layout, options.query_starts, stream));
+    cut_ = ragged && detail::attention_band(options).last > 0;
+  }
 
-/// Whether queries see by other bounds than the diagonal, or lengths end within blocks.
-bool is_banded(const Tensor& q, const Tensor& k, const Layout& layout,
-               const SparseAttentionOptions& options) {
-  return q.size(2) != layout.height() || k.size(2) != layout.width() || options.offset != 0 ||
-         options.window_before || options.window_after;
-}
+  bool run() const { return runs_; }
+  const AttentionTraits& traits() const { return traits_; }
+  /// Whether tiles of `side` keys may have keys that a query of theirs does not see.
+  bool hides(int block, int side, const SparseAttentionOptions& options) const {
+    return block < side || traits_.banded || options.causal || padded_.defined() || ragged_;
+  }
+  AttentionGrid grid(const Tensor& q, const Tensor& k, const Layout& layout) const {
+    if (ragged_) {
+      const RaggedLayout& r = **ragged_;
+      const auto side = static_cast<int>(r.layout->height());
+      return {*r.layout, side, side, r.on_device(),
+              cut_ ? static_cast<const unsigned char*>(r.seen.data()) : nullptr};
+    }
+    const auto queries = static_cast<int>(q.size(2)), keys = static_cast<int>(k.size(2));
+    return {layout,
+            queries,
+            keys,
+            {nullptr, queries},
+            padded_.defined() ? static_cast<const unsigned char*>(padded_.data()) : nullptr};
+  }
 
-AttentionTraits traits_of(const Problem& p, bool banded) {
-  return {banded, p.rules | (p.scores.sinks ? unsigned{device::rule_sinks} : 0)};
-}
+ private:
+  /// Whether queries see by other bounds than the diagonal, or lengths end within blocks.
+  static bool is_banded(const Tensor& q, const Tensor& k, const Layout& layout,
+                        const SparseAttentionOptions& options) {
+    const bool cut = q.size(2) != layout.height() || k.size(2) != layout.width();
+    return (cut && options.query_starts.empty()) || options.offset != 0 || options.window_before ||
+           options.window_after;
+  }
+  /// Whether ragged sequences can be laid out as one.
+  static bool can_be_one(const Tensor& q, const Layout& layout,
+                         const SparseAttentionOptions& options) {
+    return options.query_starts == options.key_starts && layout.on_host() &&
+           (layout.heads() == 1 || layout.heads() == q.size(1)) &&
+           ragged_rows(options.query_starts) < INT32_MAX / 2;
+  }
 
-/// Whether tiles of `side` keys may have keys that a query of theirs does not see.
-bool hides(const Layout& layout, int side, bool banded, const SparseAttentionOptions& options) {
-  return layout.block() < side || banded || options.causal || options.key_padding_mask.defined();
-}
+  AttentionTraits traits_;
+  Tensor padded_;
+  std::optional<Kept<RaggedLayout>> ragged_;
+  bool runs_ = false, cut_ = false;  ///< cut: keys beyond a sequence's end must be hidden
+};
 
 }  // namespace
 
@@ -273,14 +320,15 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
   // is not finite, the portable kernel computes all anew.
   Tensor said;
   const Problem p = problem_of(q, k, v, layout, options);
-  const bool banded = is_banded(q, k, layout, options);
-  if (is_simple(q, v, options)) {
+  const Warpgroups warpgroups(p, q, k, v, layout, options, stream);
+  if (warpgroups.run()) {
+    const AttentionGrid grid = warpgroups.grid(q, k, layout);
     const WarpgroupForward kernel =
-        warpgroup_forward_for(queries, keys, values, layout, out, traits_of(p, banded));
+        warpgroup_forward_for(queries, keys, values, grid.layout, out, warpgroups.traits());
     if (kernel.dim > 0)
-      said = launch_warpgroup_forward(kernel, queries, keys, values, layout, out, lse, options,
-                                      stream);
-    if (said.defined() && !hides(layout, kernel.cols, banded, options)) return;
+      said =
+          launch_warpgroup_forward(kernel, queries, keys, values, grid, out, lse, options, stream);
+    if (said.defined() && !warpgroups.hides(layout.block(), kernel.cols, options)) return;
   }
   const Forward arguments{.problem = p.shape,
                           .scores = p.scores,
@@ -323,14 +371,14 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                            .height = static_cast<int>(layout.height())};
   // The kernels on wgmma multiply what is hidden in a tile by zero. So they say whether anything
   // that they met is not finite, and then the portable kernels compute it all anew.
-  const bool banded = is_banded(q, k, layout, options);
-  const Tensor said = is_simple(q, v, options)
-                          ? sparse_attention_warpgroup_backward(
-                                queries, keys, values, forward, douts, layout, gradients, log_sums,
-                                means, options, traits_of(p, banded), stream)
-                          : Tensor();
+  const Warpgroups warpgroups(p, q, k, v, layout, options, stream);
+  const Tensor said =
+      warpgroups.run() ? sparse_attention_warpgroup_backward(
+                             queries, keys, values, forward, douts, warpgroups.grid(q, k, layout),
+                             gradients, log_sums, means, options, warpgroups.traits(), stream)
+                       : Tensor();
   const int* const asked = said.defined() ? said.data<int32_t>() : nullptr;
-  if (asked && !hides(layout, 64, banded, options)) return;
+  if (asked && !warpgroups.hides(layout.block(), 64, options)) return;
   if (!asked) launch_numbers(q.dtype(), q.size(0) * q.size(1) * q.size(2), arguments, stream);
   launch_pass(op, AttentionPass::query_gradient, p, p.longest_queries, q.size(1), arguments, stream,
               asked);

@@ -168,20 +168,19 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
 }
 
 Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
-                                const Tensor& v, const Layout& layout, const Tensor& out,
+                                const Tensor& v, const AttentionGrid& grid, const Tensor& out,
                                 const Tensor& lse, const SparseAttentionOptions& options,
                                 Stream stream) {
   static auto* const family = new jit::KernelFamily<WarpgroupForward>;
   const detail::AttentionBand band = detail::attention_band(options);
   const AttentionReach reach{static_cast<int>(band.first), static_cast<int>(band.last)};
   const AttentionTiling tiling{kernel.groups, kernel.cols, reach.first, reach.last};
-  const Kept<DeviceTiles> tiles = tiles_of(layout, tiling, stream);
+  const Kept<DeviceTiles> tiles = tiles_of(grid.layout, tiling, stream);
   Tensor odd = Tensor::empty({1}, i32, stream.device());
   fill_zero(odd.data(), odd.bytes(), stream);
-  const int piece = tiling.piece(layout.block());
+  const int piece = tiling.piece(grid.layout.block());
   const int group = static_cast<int>(q.size(1) / k.size(1));
   const int batch_heads = static_cast<int>(q.size(0) * q.size(1));
-  const Tensor& mask = options.key_padding_mask;
   const WorkCounter counter(stream);
   const device::WarpgroupAttentionParams params{
       .q = map_of(q, 64),
@@ -193,7 +192,8 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
       .out_head = out.strides()[1],
       .out_row = out.strides()[2],
       .lse = lse.data<float>(),
-      .seen = mask.defined() ? static_cast<const unsigned char*>(mask.data()) : nullptr,
+      .lse_head = lse.size(2),
+      .seen = grid.seen,
       .next = counter.get(),
       .odd = odd.data<int32_t>(),
       .items = batch_heads * tiles->list.tiles,
@@ -201,8 +201,8 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
       .group = group,
       .batch_heads = batch_heads,
       .window = window_of(k, group, batch_heads, stream.device()),
-      .queries = static_cast<int>(q.size(2)),
-      .keys = static_cast<int>(k.size(2)),
+      .places = grid.places,
+      .keys = grid.keys,
       .head_dim = static_cast<int>(q.size(3)),
       .scale = static_cast<float>((options.softcap > 0 ? options.softcap : options.scale) *
                                   1.4426950408889634),

@@ -4,12 +4,21 @@
 #include <bs/kernels/sparse_attention.h>
 #include <bs/lib/cuda/jit.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace bs::cuda {
 
 /** @brief What rules of the kernels look at. Tables are dense and of f32. */
 device::AttentionTerms attention_terms(const SparseAttentionOptions& options);
+
+/** @brief The blocks that queries and keys lie over, as the kernels on wgmma see them. */
+struct AttentionGrid {
+  const Layout& layout;  ///< of ragged sequences, that of all of them
+  int queries, keys;     ///< rows and columns up to the end of the last one
+  device::AttentionPlaces places;
+  const unsigned char* seen;  ///< [batch, keys], 0 for padding, or null
+};
 
 jit::Source warpgroup_forward_source(const WarpgroupForward& kernel);
 /** @brief All that the plan can ask for. */
@@ -27,7 +36,7 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
  *  @return an i32 on the device that is not zero where a result is not finite: then the values of
  *  keys that are hidden inside a tile may have reached it */
 Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
-                                const Tensor& v, const Layout& layout, const Tensor& out,
+                                const Tensor& v, const AttentionGrid& grid, const Tensor& out,
                                 const Tensor& lse, const SparseAttentionOptions& options,
                                 Stream stream);
 

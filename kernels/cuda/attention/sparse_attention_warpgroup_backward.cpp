@@ -1,4 +1,3 @@
-#include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
@@ -44,6 +43,10 @@ DenseMap rows_map(const Tensor& x, int box_rows) {
   return map;
 }
 
+device::AttentionRows<void> rows_of(const Tensor& x) {
+  return {x.data(), x.strides()[0], x.strides()[1], x.strides()[2]};
+}
+
 /// Gradients of scores in boxes of what is written at a time.
 DenseMap values_map(const Tensor& x, int block) {
   const int side = std::min(block, 64);
@@ -55,6 +58,7 @@ struct Backward {
   const Tensor &q, &k, &v;
   const SparseAttentionResult& forward;
   const Tensor& dout;
+  const AttentionGrid& grid;
   const Layout& layout;
   const SparseAttentionGradients& gradients;
   const SparseAttentionOptions& options;
@@ -108,8 +112,10 @@ struct Backward {
     device::WarpgroupAttention all{};
     all.heads = static_cast<int>(q.size(1));
     all.group = group();
-    all.queries = static_cast<int>(q.size(2));
-    all.keys = static_cast<int>(k.size(2));
+    all.queries = grid.queries;
+    all.keys = grid.keys;
+    all.head_dim = static_cast<int>(q.size(3));
+    all.places = grid.places;
     all.layout_heads = layout.heads();
     all.numbers = static_cast<int>(layout.height());
     all.reach = reach();
@@ -146,8 +152,9 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
   const jit::Kernel& kernel =
       family->get(k, b.stream.device(), [&] { return attention_numbers_warpgroup_source(k); });
   jit::launch(kernel, {.grid = dim3(static_cast<unsigned>(ctas)), .block = dim3(of_cta)}, b.stream,
-              arguments, static_cast<unsigned>(total), static_cast<unsigned>(b.layout.height()),
-              whole_log_sums.data<float>(), whole_means.data<float>(), odd.data<int32_t>());
+              arguments, b.grid.places, static_cast<unsigned>(total),
+              static_cast<unsigned>(b.layout.height()), whole_log_sums.data<float>(),
+              whole_means.data<float>(), odd.data<int32_t>());
 }
 
 template <class Params>
@@ -265,8 +272,9 @@ jit::Source attention_numbers_warpgroup_source(const AttentionNumbersKernel& k) 
   code += format(
       "extern \"C\" __global__ void {}(\n"
       "    const __grid_constant__ AttentionBackwardArguments<{}, float> arguments,\n"
-      "    unsigned total, unsigned numbers, float* log_sums, float* means, int* odd) {\n"
-      "  attention_numbers<{}, {}>(arguments, total, numbers, log_sums, means, odd);\n}\n",
+      "    AttentionPlaces places, unsigned total, unsigned numbers, float* log_sums,\n"
+      "    float* means, int* odd) {\n"
+      "  attention_numbers<{}, {}>(arguments, places, total, numbers, log_sums, means, odd);\n}\n",
       name, type, type, k.lanes);
   return {name, code, device_headers()};
 }
@@ -288,13 +296,14 @@ std::vector<Kernel> all_attention_backward_kernels() {
 
 Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
                                            const SparseAttentionResult& forward, const Tensor& dout,
-                                           const Layout& layout,
+                                           const AttentionGrid& grid,
                                            const SparseAttentionGradients& gradients,
                                            const Tensor& log_sums, const Tensor& means,
                                            const SparseAttentionOptions& options,
                                            const AttentionTraits& traits, Stream stream) {
   constexpr const char* op = "sparse_attention_backward";
-  const Backward b{q, k, v, forward, dout, layout, gradients, options, traits, stream};
+  const Layout& layout = grid.layout;
+  const Backward b{q, k, v, forward, dout, grid, layout, gradients, options, traits, stream};
   const AttentionBackwardPlan plan = attention_backward_plan(b.problem());
   if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return {};
   if (!layout.on_host() && std::max(layout.rows(), layout.cols()) > most_filled_cols) return {};
@@ -323,23 +332,25 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
       by_query{.side = 128 / block};
   const Kept<DeviceStrips> key_list = device_strips(layout, by_key, stream),
                            query_list = device_strips(layout, by_query, stream);
-  device::WarpgroupKeyGradientParams keys{
-      .q = maps[0].encode(op),
-      .dout = maps[1].encode(op),
-      .k = maps[2].encode(op),
-      .v = maps[3].encode(op),
-      .ds = ds_map,
-      .dk = maps[5].encode(op),
-      .dv = maps[6].encode(op),
-      .list = key_list->list,
-      .problem = b.common(),
-      .log_sums = whole_log_sums.data<float>(),
-      .means = whole_means.data<float>(),
-      .seen = mask.defined() ? static_cast<const unsigned char*>(mask.data()) : nullptr,
-      .terms = attention_terms(options)};
+  device::WarpgroupKeyGradientParams keys{.q = maps[0].encode(op),
+                                          .dout = maps[1].encode(op),
+                                          .k = maps[2].encode(op),
+                                          .v = maps[3].encode(op),
+                                          .ds = ds_map,
+                                          .dk = maps[5].encode(op),
+                                          .dv = maps[6].encode(op),
+                                          .dk_rows = rows_of(gradients.dk),
+                                          .dv_rows = rows_of(gradients.dv),
+                                          .list = key_list->list,
+                                          .problem = b.common(),
+                                          .log_sums = whole_log_sums.data<float>(),
+                                          .means = whole_means.data<float>(),
+                                          .seen = grid.seen,
+                                          .terms = attention_terms(options)};
   device::WarpgroupQueryGradientParams queries{.ds = ds_map,
                                                .k = maps[4].encode(op),
                                                .dq = maps[7].encode(op),
+                                               .dq_rows = rows_of(gradients.dq),
                                                .blocks = ds.data(),
                                                .list = query_list->list,
                                                .problem = b.common()};

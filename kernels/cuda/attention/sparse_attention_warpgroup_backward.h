@@ -1,6 +1,7 @@
 #pragma once
 /** @file Gradients of attention on Hopper's tensor cores (wgmma): text and launch. */
 #include <bs/kernels/cuda/attention/sparse_attention_backward_plan.h>
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/sparse_attention.h>
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/dtype.h>
@@ -42,7 +43,7 @@ std::vector<AttentionBackwardKernel> all_attention_backward_kernels();
  *  numbers from what is hidden; undefined if the kernels cannot, and nothing was done */
 Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
                                            const SparseAttentionResult& forward, const Tensor& dout,
-                                           const Layout& layout,
+                                           const AttentionGrid& grid,
                                            const SparseAttentionGradients& gradients,
                                            const Tensor& log_sums, const Tensor& means,
                                            const SparseAttentionOptions& options,

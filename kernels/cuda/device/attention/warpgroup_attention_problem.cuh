@@ -25,6 +25,23 @@ struct AttentionReach {
   constexpr bool causal() const { return last < far; }
 };
 
+/// Where 128 rows of ragged sequences lie, which begin at multiples of 128 among the layout's rows:
+/// row i is row i - shift of memory, and from `end` on there are none of the sequence.
+struct AttentionPlace {
+  int shift, end;
+};
+struct AttentionPlaces {
+  const AttentionPlace* places;  ///< null: rows lie where the layout has them
+  int rows;                      ///< that there are then
+
+  constexpr AttentionPlace of(int row) const {
+    return places ? places[row / 128] : AttentionPlace{0, rows};
+  }
+  /// Whether 64 rows from `first` on are rows of one sequence, or the copy engine leaves out
+  /// others.
+  constexpr bool whole(int first) const { return !places || first + 64 <= of(first).end; }
+};
+
 /// Rules that kernels on wgmma may be compiled to know. Windows are among their bounds.
 inline constexpr unsigned warpgroup_attention_rules = rule_softcap | rule_slopes | rule_sinks;
 
@@ -40,15 +57,17 @@ struct WarpgroupAttentionParams {
   AttentionTiles list;
   void* out;
   long long out_batch, out_head, out_row;
-  float* lse;                 ///< [batch, heads, queries]
+  float* lse;  ///< [batch, heads, lse_head]
+  long long lse_head;
   const unsigned char* seen;  ///< [batch, keys], 0 for padding, or null
   int* next;                  ///< two zeros: items handed out, and CTAs that are done
   int* odd;                   ///< becomes 1 where a result is not finite
   int items;
   int heads, group;         ///< heads of q, and how many of them share one of k and v
   int batch_heads, window;  ///< heads of all batches, and how many of them are under way at a time
-  int queries, keys, head_dim;
-  float scale;  ///< of scores, for powers of two; where they are capped, of tanh
+  AttentionPlaces places;   ///< of queries and keys alike
+  int keys, head_dim;       ///< keys: in the layout
+  float scale;              ///< of scores, for powers of two; where they are capped, of tanh
   AttentionReach reach;
   AttentionTerms terms;
 };

@@ -77,7 +77,7 @@ struct WarpgroupKeyGradient {
   template <class Ring>
   __device__ static void copy_step(const WarpgroupKeyGradientParams& p, Team& team,
                                    unsigned buffers, Ring& at, const Ahead& now, int half, int b,
-                                   int h) {
+                                   int h, int shift) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     team.empty[at.stage].wait(at.parity ^ 1);
     Step& step = team.steps[at.stage];
@@ -104,8 +104,8 @@ struct WarpgroupKeyGradient {
 #pragma unroll
         for (int piece = 0; piece < pieces; ++piece) {
           const unsigned there = to + piece * piece_bytes + e * side * 128;
-          load_box(there, p.q, full, piece * 64, first, h, b, 0);
-          load_box(there + stage_rows_bytes, p.dout, full, piece * 64, first, h, b, 0);
+          load_box(there, p.q, full, piece * 64, first - shift, h, b, 0);
+          load_box(there + stage_rows_bytes, p.dout, full, piece * 64, first - shift, h, b, 0);
         }
         load_bytes(numbers + e * side * 4, p.log_sums + row + numbered, side * 4, full);
         load_bytes(numbers + 256 + e * side * 4, p.means + row + numbered, side * 4, full);
@@ -127,14 +127,15 @@ struct WarpgroupKeyGradient {
       if (lane == 0) team.item = item < items ? item : -1;
       if (item >= items) break;
       const Place place(p, item);
+      const int shift = a.places.of(place.key()).shift;
       if (lane == 0) {
         team.kept.arrive_expecting(2 * kept_bytes);
 #pragma unroll
         for (int piece = 0; piece < pieces; ++piece) {
           const unsigned to = kept + piece * (strip * 128);
-          load_box(to, p.k, team.kept, piece * 64, place.key(), place.head, place.batch, 0);
-          load_box(to + kept_bytes, p.v, team.kept, piece * 64, place.key(), place.head,
-                   place.batch, 0);
+          const int key = place.key() - shift;
+          load_box(to, p.k, team.kept, piece * 64, key, place.head, place.batch, 0);
+          load_box(to + kept_bytes, p.v, team.kept, piece * 64, key, place.head, place.batch, 0);
         }
       }
 #pragma unroll 1
@@ -155,7 +156,7 @@ struct WarpgroupKeyGradient {
           next = Ahead(p.list, from + entries, end);
 #pragma unroll
           for (int half = 0; half < halves; ++half)
-            copy_step(p, team, buffers, at, now, half, place.batch, h);
+            copy_step(p, team, buffers, at, now, half, place.batch, h, shift);
         }
       }
       team.empty[at.stage].wait(at.parity ^ 1);
@@ -294,8 +295,9 @@ struct WarpgroupKeyGradient {
     }
 
     /// Takes a gradient of keys or values to memory.
-    __device__ void store_rows(const TensorMapWords& map, const float (&sums)[dim / 2],
-                               float factor, const Keys& keys, const Place& place) const {
+    __device__ void store_rows(const TensorMapWords& map, const AttentionRows<void>& to,
+                               const float (&sums)[dim / 2], float factor, const Keys& keys,
+                               const Place& place) const {
       leave_staging();
       stage_sums<dim>(staging, [&](int j, unsigned(&r)[4]) {
 #pragma unroll
@@ -306,11 +308,14 @@ struct WarpgroupKeyGradient {
       });
       fence_async_shared();
       meet();
-      if (thread() == 0) {
+      const AttentionPlaces& places = p.problem.places;
+      if (!places.whole(keys.first)) {
+        store_rows_of_end<dim>(to, p.problem, place.head, staging, keys.first);
+      } else if (thread() == 0) {
 #pragma unroll
         for (int piece = 0; piece < pieces; ++piece)
-          store_box(map, staging + piece * piece_bytes, piece * 64, keys.first, place.head,
-                    place.batch, 0);
+          store_box(map, staging + piece * piece_bytes, piece * 64,
+                    keys.first - places.of(keys.first).shift, place.head, place.batch, 0);
         commit_stores();
       }
     }
@@ -391,8 +396,8 @@ struct WarpgroupKeyGradient {
       const Place place(p, item);
       const Keys stored{keys.first, leaving < 0 ? ~0u : keys.padding};
       if (leaving >= 0 && not_finite(dk) + not_finite(dv) != 0) *p.problem.odd = 1;
-      store_rows(p.dk, dk, p.problem.scale, stored, place);
-      store_rows(p.dv, dv, 1, stored, place);
+      store_rows(p.dk, p.dk_rows, dk, p.problem.scale, stored, place);
+      store_rows(p.dv, p.dv_rows, dv, 1, stored, place);
     }
 
     __device__ void run() const {

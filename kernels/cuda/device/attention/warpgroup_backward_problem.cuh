@@ -19,9 +19,12 @@ struct AttentionValues {
 
 /// What both passes know.
 struct WarpgroupAttention {
-  int heads, group, queries, keys;
+  int heads, group;
+  int queries, keys;  ///< rows and columns of the layout, or where they end
+  int head_dim;
   int layout_heads;  ///< 1, those of a batch entry, or those of all
   int numbers;       ///< of queries that a head has in log_sums and means: those of whole blocks
+  AttentionPlaces places;  ///< of queries and keys alike
   AttentionReach reach;
   float scale;
   AttentionValues values;
@@ -53,7 +56,8 @@ struct WarpgroupKeyGradientParams {
   TensorMapWords q, dout, k, v;
   TensorMapWords ds;  ///< [values * block, block]
   TensorMapWords dk, dv;
-  StripList list;  ///< strips of block columns
+  AttentionRows<void> dk_rows, dv_rows;  ///< the same, for sequences that end within a strip
+  StripList list;                        ///< strips of block columns
   WarpgroupAttention problem;
   const float *log_sums, *means;  ///< as in AttentionBackwardArguments, but [batch, heads, numbers]
   const unsigned char* seen;      ///< [batch, keys], 0 for padding, or null
@@ -63,6 +67,7 @@ struct WarpgroupKeyGradientParams {
 /// dq of the gradients of the scores.
 struct WarpgroupQueryGradientParams {
   TensorMapWords ds, k, dq;
+  AttentionRows<void> dq_rows;
   const void* blocks;  ///< the gradients of the scores, for small blocks
   StripList list;      ///< strips of block rows
   WarpgroupAttention problem;

@@ -53,6 +53,7 @@ struct AttentionForwardKernel {
   struct Item {
     int tile, head;    // head: among those of all batches
     int begin, count;  // of its records
+    int shift;         // of its rows and keys in memory
 
     __device__ Item(const Params& p, int number) {
       const int ahead = p.list.ahead * p.batch_heads;
@@ -73,6 +74,7 @@ struct AttentionForwardKernel {
       tile = entry.x;
       begin = entry.y;
       count = entry.z;
+      shift = p.places.of(tile * rows).shift;
     }
     /// Lane l gets word l of a record; of one that is not there, keys beyond the last.
     __device__ int look_up(const Params& p, int at) const {
@@ -120,7 +122,8 @@ struct AttentionForwardKernel {
         s.empty[at.stage].wait(at.parity ^ 1);
         if (lane == 0) s.full[at.stage].arrive_expecting(slot_bytes);
         __syncwarp();
-        copy_tile(p.v, s.full[at.stage], buffers + at.stage * slot_bytes, entries, head, batch);
+        copy_tile(p.v, s.full[at.stage], buffers + at.stage * slot_bytes, entries - item.shift,
+                  head, batch);
         at.advance();
       };
       const int tiles = max(item.count, 1);  // an item without keys is one tile that nobody keeps
@@ -149,12 +152,14 @@ struct AttentionForwardKernel {
         __syncwarp();
         if (lane == 0) s.full[at.stage].arrive_expecting(slot_bytes);
         __syncwarp();
-        copy_tile(p.k, s.full[at.stage], buffers + at.stage * slot_bytes, now, head, batch);
+        copy_tile(p.k, s.full[at.stage], buffers + at.stage * slot_bytes, now - item.shift, head,
+                  batch);
         at.advance();
         if (tile == 0) {
           s.query_empty.wait(query_parity);
           query_parity ^= 1;
-          copy_queries(p, s.query_full, queries, item.tile * rows, item.head % p.heads, batch);
+          copy_queries(p, s.query_full, queries, item.tile * rows - item.shift, item.head % p.heads,
+                       batch);
         } else {
           copy_values(before);
         }
@@ -401,17 +406,18 @@ struct AttentionForwardKernel {
     softmax.finish();
     if constexpr (sinks) softmax.join(p.terms.sinks[head % p.heads] * 1.4426950408889634F);
     const int lane = static_cast<int>(threadIdx.x) % 32;
+    const AttentionPlace place = p.places.of(row);
     T* const out =
         static_cast<T*>(p.out) + head / p.heads * p.out_batch + head % p.heads * p.out_head;
     float zero = 0;  // but for results that are not finite
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int at = row + lane / 4 + 8 * half;
-      const bool inside = at < p.queries;
+      const bool inside = at < place.end;
+      const int own = at - place.shift;
       const float total = softmax.sum[half];
       const float inverse = total == 0 ? 0.0f : (sinks ? softmax.factor[half] : 1.0f) / total;
-      if (inside && lane % 4 == 0)
-        p.lse[static_cast<long long>(head) * p.queries + at] = softmax.log_sum(half);
+      if (inside && lane % 4 == 0) p.lse[head * p.lse_head + own] = softmax.log_sum(half);
 #pragma unroll
       for (int d = 0; d < dim; d += 32) {
         unsigned words[4];
@@ -424,7 +430,7 @@ struct AttentionForwardKernel {
         turn_words(words);
         const int column = d + lane % 4 * 8;
         if (inside && column < p.head_dim)
-          *reinterpret_cast<uint4*>(out + at * p.out_row + column) =
+          *reinterpret_cast<uint4*>(out + own * p.out_row + column) =
               make_uint4(words[0], words[1], words[2], words[3]);
       }
     }

@@ -14,19 +14,21 @@ namespace bs::cuda::device {
 
 /// The numbers of each query that the other passes need, as attention_row_numbers gives them;
 /// `lanes` threads a query, 8 elements each. They go to `whole` as well, in which a head has
-/// `numbers` of them: behind its last query those of one that sees no key. Sets `odd` where one is
-/// not finite, but for queries that see no key.
+/// `numbers` of them, one a row of the layout: where there is no query, those of one that sees no
+/// key. Sets `odd` where one is not finite, but for queries that see no key.
 template <class T, int lanes>
 __device__ inline void attention_numbers(const AttentionBackwardArguments<T, float>& a,
-                                         unsigned total, unsigned numbers, float* whole_log_sums,
-                                         float* whole_means, int* odd) {
+                                         AttentionPlaces places, unsigned total, unsigned numbers,
+                                         float* whole_log_sums, float* whole_means, int* odd) {
   const unsigned at = (blockIdx.x * blockDim.x + threadIdx.x) / lanes;
   const AttentionProblem& p = a.problem;
   const int lane = static_cast<int>(threadIdx.x) % lanes, d = lane * 8;
   const auto heads = static_cast<unsigned>(p.heads);
   const unsigned of = at / numbers;
-  const int row = static_cast<int>(at - of * numbers);
-  const bool is_query = at < total && row < p.queries;
+  const int numbered = static_cast<int>(at - of * numbers);
+  const AttentionPlace place = places.of(numbered);
+  const bool is_query = at < total && numbered < place.end;
+  const int row = numbered - place.shift;
   const int b = static_cast<int>(of / heads), h = static_cast<int>(of % heads);
   float sum = 0;
   if (is_query && d < p.head_dim) {
@@ -88,6 +90,7 @@ struct WarpgroupQueryGradient {
 
   struct Place {
     int batch, head, layout_strip, strip;
+    int shift;  ///< of its rows and keys in memory
 
     __device__ Place(const WarpgroupQueryGradientParams& p, int item) {
       const WarpgroupAttention& a = p.problem;
@@ -97,6 +100,7 @@ struct WarpgroupQueryGradient {
       const int layout_head = a.layout_head(batch, head);
       layout_strip = p.list.order[layout_head * p.list.strips + of.rank];
       strip = layout_strip % p.list.strips;
+      shift = a.places.of(query()).shift;
     }
     __device__ int query() const { return strip * WarpgroupQueryGradient::strip; }
   };
@@ -139,8 +143,8 @@ struct WarpgroupQueryGradient {
                                    unsigned to, const Place& place, int key) {
 #pragma unroll
     for (int piece = 0; piece < pieces; ++piece)
-      load_box(to + piece * piece_bytes, p.k, full, piece * 64, key, place.head / p.problem.group,
-               place.batch, 0);
+      load_box(to + piece * piece_bytes, p.k, full, piece * 64, key - place.shift,
+               place.head / p.problem.group, place.batch, 0);
   }
 
   /// Brings the keys of a stage of small blocks.
@@ -343,10 +347,13 @@ struct WarpgroupQueryGradient {
       });
       fence_async_shared();
       named_barrier(1 + group, warpgroup_size);
-      if (thread == 0) {
+      const int first = place.query() + group * 64;
+      if (!p.problem.places.whole(first)) {
+        store_rows_of_end<dim>(p.dq_rows, p.problem, place.head, staging, first);
+      } else if (thread == 0) {
 #pragma unroll
         for (int piece = 0; piece < pieces; ++piece)
-          store_box(p.dq, staging + piece * piece_bytes, piece * 64, place.query() + group * 64,
+          store_box(p.dq, staging + piece * piece_bytes, piece * 64, first - place.shift,
                     place.head, place.batch, 0);
         commit_stores();
       }

@@ -32,22 +32,17 @@ __global__ void __launch_bounds__(PersistentShape::threads, 1)
   Cta::run(all.at[direction], split * all.groups, all.groups);
 }
 
-#ifdef BS_REPORTS_GIVING_UP
-/// Tells the kernels of this file, once a device, where to say that they gave up.
-static void set_report(Device of) {
+/// Tells the kernels of a file, once a device, where to say that they gave up.
+static void set_report(const char* name, Device of) {
   constexpr size_t most = 64;
   static auto* const flags = new std::array<std::once_flag, most>;
   std::call_once((*flags)[static_cast<size_t>(of.index())], [&] {
     const RelaxedCapture relaxed;
-    const GaveUp to = gave_up_report("lstm", of);
+    const GaveUp to = gave_up_report(name, of);
     static_assert(sizeof to == sizeof(device::bs_gave_up));
     BS_CUDA_CHECK(cudaMemcpyToSymbol(device::bs_gave_up, &to, sizeof to));
   });
 }
-#else
-/// The kernels of this file wait as long as it takes.
-static void set_report(Device) {}
-#endif
 
 /// Clusters of `cluster` CTAs, each with all shared memory of a multiprocessor, that run at once.
 template <class Cta>
@@ -100,7 +95,7 @@ LstmHost host_of(Device device, unsigned cluster) {
 template <class Cta>
 void launch_persistent(const Together<typename Cta::Params>& all, const LstmDivision& d,
                        size_t directions, unsigned cluster, Stream stream) {
-  set_report(stream.device());
+  set_report(Cta::backward ? "lstm_backward" : "lstm", stream.device());
   auto* kernel = persistent_kernel<Cta>;
   BS_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Cta::shared_bytes));

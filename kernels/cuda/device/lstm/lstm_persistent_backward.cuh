@@ -15,6 +15,7 @@
 #include <bs/kernels/cuda/device/lstm/lstm_exchange.cuh>
 #include <bs/kernels/cuda/device/ptx/barrier.cuh>
 #include <bs/kernels/cuda/device/ptx/mma.cuh>
+#include <bs/kernels/cuda/device/ptx/patience.cuh>
 
 namespace bs::cuda::device {
 
@@ -295,18 +296,19 @@ struct LstmBackwardCta {
     if (threadIdx.x == 0) barriers[turn % 2].arrive_expecting(turn_bytes);
     // Pieces of the last sequence: the others come at about the same time.
     const bool looks = lane < 4 * quads;
-    while (__any_sync(all_lanes, looks && take_word(last) == unwritten)) {
-    }
+    Patience patience;
+    while (__any_sync(all_lanes, looks && take_word(last) == unwritten)) patience.spend();
     Sums sum;
     bool lacks;
 #pragma unroll 1
     do {
       zero(sum);
-      lacks = multiply(from, count, w, sum);
-    } while (__any_sync(all_lanes, lacks));
+      lacks = __any_sync(all_lanes, multiply(from, count, w, sum));
+      if (lacks) patience.spend();
+    } while (lacks);
     send(turn, sum);
     prepare(next, in);
-    barriers[turn % 2].wait(turn / 2 % 2);
+    barriers[turn % 2].wait(turn / 2 % 2);  // ends, or the other CTA has given up for both
     float through[CB];
 #pragma unroll
     for (int block = 0; block < CB; ++block) through[block] = collect(turn, block);
@@ -344,9 +346,14 @@ struct LstmBackwardCta {
       cta.prepare(0, in);
       cta.begin(0, mine, valid, in, nothing);
     }
-    int turn = 0;
-    for (int n = 0; n < p.steps; ++n)
-      for (int g = group; g < end; ++g) cta.step(n, turn++, g * rows, w);
+    // One loop: two keep more in registers than there are.
+    for (int n = 0, g = group, turn = 0; n < p.steps && g < end; ++turn) {
+      cta.step(n, turn, g * rows, w);
+      if (++g == end) {
+        g = group;
+        ++n;
+      }
+    }
 #endif
   }
 };

@@ -33,8 +33,8 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /** @brief Records what `work` queues on the device, in place of what was recorded before. Waits
-   *  for the device, and gives memory that is cached back to it.
+  /** @brief Records what `work` queues on the device, in place of what was recorded before. Gives
+   *  memory that is cached back to the device, and waits for it, unless another thread records.
    *  @throws what `work` throws, and CudaError; nothing is recorded then. */
   void capture(const std::function<void()>& work);
   /** @brief Queues all of it on the current stream; the host waits for nothing. A replay follows

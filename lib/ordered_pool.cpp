@@ -81,9 +81,11 @@ void OrderedPool::reserve(int64_t bytes) {
 }
 
 void OrderedPool::trim() {
-  const int64_t before = stranded();
-  fetch_stranded();
-  if (stranded() != before) memory_.wait();
+  if (const auto alone = Recording::none(device_)) {
+    const int64_t before = stranded();
+    fetch_stranded();
+    if (stranded() != before) memory_.wait();
+  }
   memory_.trim();
 }
 

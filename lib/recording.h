@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -37,7 +39,14 @@ class Recording {
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
+
+   private:
+    std::shared_lock<std::shared_mutex> recorded_;
   };
+
+  /** @brief While it is held nobody begins to record on `device`; not held where a thread does
+   *  already. To wait for all of a device ends what is recorded on it. */
+  static std::unique_lock<std::shared_mutex> none(Device device);
 
   /** @brief `count` numbers of f64 on the device, which `fill` writes at each refresh. What it
    *  refers to must live as long as the recording. */

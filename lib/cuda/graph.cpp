@@ -92,11 +92,11 @@ void Graph::capture(const std::function<void()>& work) {
   memory_resource(s.device).trim();
   auto recording = std::make_unique<Recording>(s.device, stream);
   Template made;
-  record(s.recorder, made, [&] {
+  {
     const StreamGuard on({s.device, s.recorder});
     const Recording::Scope scope(*recording);
-    work();
-  });
+    record(s.recorder, made, work);
+  }
   BS_CUDA_CHECK(cudaGraphGetNodes(made.graph, nullptr, &s.nodes));
   const RelaxedCapture relaxed;
   BS_CUDA_CHECK(cudaGraphInstantiate(&s.executable, made.graph, 0));

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <future>
 #include <string>
 #include <thread>
 #include <utility>
@@ -171,6 +172,36 @@ TEST_CASE("pool: nothing waits for a device while work is captured") {
     CHECK_THROWS_AS(pool.allocate(1000, stream(1)), OutOfMemory);
   }
   CHECK(device.count("wait") == 0);
+}
+
+TEST_CASE("pool: nobody waits for a device on which another thread records") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device);
+  void* const pointer = pool.allocate(1000, stream(1));
+  device.gone.insert(stream(1).handle());
+  pool.deallocate(pointer, 1000, stream(1));
+  {
+    Recording others(cpu, {});
+    std::promise<void> begun, looked;
+    std::thread recording([&] {
+      const Recording::Scope scope(others);
+      begun.set_value();
+      looked.get_future().wait();
+    });
+    begun.get_future().wait();
+    device.calls.clear();
+    pool.trim();
+    CHECK(device.calls == std::vector<std::string>{"trim"});
+    device.refused = 1;
+    pool.deallocate(pool.allocate(500, stream(2)), 500, stream(2));
+    CHECK(device.count("wait") == 0);
+    CHECK(pool.stranded() == 1000);
+    looked.set_value();
+    recording.join();
+  }
+  pool.trim();
+  CHECK(device.count("wait") == 2);
+  CHECK(pool.stranded() == 0);
 }
 
 TEST_CASE("pool: whichever allocation of many fails, nothing leaks and the rest go on") {

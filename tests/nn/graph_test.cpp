@@ -29,6 +29,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <future>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -374,6 +375,28 @@ TEST_CASE("what a graph cannot record is named, and the device works on" *
     inner.capture([] {});
   });
   CHECK(add(x, x).select(0, 3).item() == 4);
+}
+
+TEST_CASE("a thread records a graph while another one does" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  const Tensor x = full({1000}, 1.0, f32, device);
+  Tensor outer = add(x, x), inner = outer;
+  cuda::Graph first(device), second(device);
+  first.capture([&] {
+    outer = add(x, x);
+    std::async(std::launch::async, [&] {
+      second.capture([&] { inner = add(add(x, x), x); });
+      memory_resource(device).trim();
+    }).get();
+    outer = add(outer, x);
+  });
+  copy(full({1000}, 5.0, f32, device), x);
+  first.replay();
+  second.replay();
+  CHECK(outer.select(0, 999).item() == 15);
+  CHECK(inner.select(0, 999).item() == 15);
 }
 
 TEST_CASE("memory of a graph is its own, and goes with it" *

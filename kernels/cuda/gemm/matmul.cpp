@@ -6,7 +6,6 @@
 #include <bs/kernels/math_mode.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/strided.h>
-#include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <array>
@@ -134,18 +133,19 @@ void matmul(const Tensor& a_any, const Tensor& b_any, const Tensor& c, Stream st
   const BlasMatrix p = *blas_matrix(a);
   const BlasMatrix q = *blas_matrix(b);
   const bool one_batch = batch.inner() == batch.numel();  // not one of batches
-  if (one_batch && !(c.dtype() == f32 && tf32_allowed())) {
-    const DeviceProperties& device = device_properties(c.device());
+  // Others go to the library, and need not be measured.
+  const bool hopper = device_properties(c.device()).capability == 90;
+  if (one_batch && hopper && !(c.dtype() == f32 && tf32_allowed())) {
     const MatmulProblem x = problem(a, b, c, batch);
-    MatmulMemory memory{device.memory_bytes, device.memory_bytes};
-    if (asks_for_memory(x, memory.total)) memory.free = free_memory(c.device());
-    const MatmulPath path = choose_matmul(x, device.capability, device.multiprocessors, memory);
+    const Gpu& whole = gpu_of(c.device());
+    const Gpu gpu = asks_for_memory(x, whole) ? gpu_now(c.device()) : whole;
+    const MatmulPath path = choose_matmul(x, gpu);
     if (path != MatmulPath::library) {
       const auto all = [&](const Tensor& t, int n) {
         return batch_of(t, batch.inner(), batch.inner_stride(n));
       };
       const GemmOperation& product = operation({.dtype = x.dtype,
-                                                .tile = parts_tile(x, device.multiprocessors),
+                                                .tile = parts_tile(x, gpu),
                                                 .a_rows = p.operation == CUBLAS_OP_N,
                                                 .b_rows = q.operation == CUBLAS_OP_N});
       if (run(product, {.a = all(a, 0), .b = all(b, 1), .d = all(c, 2)}, path == MatmulPath::parts))

@@ -153,27 +153,38 @@ TEST_CASE("schedule: the longer a step takes, the finer are items cut") {
 }
 
 TEST_CASE("schedule: of many items of sdd only those that whole rounds leave over are cut") {
-  const auto whole = [](size_t items, int32_t steps, const SplitCosts& of) {
-    const std::vector<int32_t> lengths(items, steps);
-    const WorkPieces work = split_work(lengths, 132, of);
-    check_pieces(work, lengths);
-    return std::count_if(work.pieces.begin(), work.pieces.end(),
-                         [](const auto& piece) { return piece.parts == 1; });
-  };
-  constexpr int64_t wide = 128 << 10, narrow = 64 << 10;  // bytes of an item's sums
-  // 132 at a time are whole: cutting those too would add nothing but sums.
-  CHECK(whole(136, 128, sdd_split_costs(774, wide, Factors::half)) == 132);
-  CHECK(whole(432, 128, sdd_split_costs(774, wide, Factors::half)) == 396);
-  CHECK(whole(457, 256, sdd_split_costs(850, narrow, Factors::half)) == 396);
-  // Items for most multiprocessors are whole, and for a quarter of them cut.
-  CHECK(split_work(std::vector<int32_t>(121, 64), 132, sdd_split_costs(774, wide, Factors::half))
-            .pieces.empty());
-  const SplitCosts few = sdd_split_costs(500, narrow, Factors::half);
-  CHECK(split_work(std::vector<int32_t>(32, 32), 132, few).slots >= 32);
-  CHECK(few.load_among(0) == few.quiet_load);
-  CHECK(few.load_among(few.crowd) == few.load);
-  CHECK(few.load_among(2 * few.crowd) == few.load);
-  CHECK(few.load_among(few.crowd / 2) < few.load);
+  constexpr int depth = 256;
+  for (const int workers : {96, 132})
+    for (const int64_t sums : {int64_t{64} << 10, int64_t{128} << 10})
+      for (const int step : {700, 850}) {
+        CAPTURE(workers);
+        CAPTURE(sums);
+        CAPTURE(step);
+        const SplitCosts of = sdd_split_costs(step, sums, Factors::half);
+        const auto split = [&](int items) {
+          const std::vector<int32_t> lengths(static_cast<size_t>(items), depth);
+          WorkPieces work = split_work(lengths, workers, of);
+          if (!work.pieces.empty()) check_pieces(work, lengths);
+          return work;
+        };
+        // To cut those of whole rounds too would add nothing but sums.
+        for (const int rounds : {1, 3}) {
+          const WorkPieces work = split(rounds * workers + workers / 8);
+          const auto whole = std::ranges::count(work.pieces, 1, &device::WorkPiece::parts);
+          CHECK(whole == rounds * workers);
+        }
+        CHECK(split(workers - workers / 12).pieces.empty());  // all but a few are at work
+        CHECK(split(workers / 4).slots >= workers / 4);
+      }
+}
+
+TEST_CASE("schedule: the more parts of sdd there are the longer one takes to add, up to a crowd") {
+  const SplitCosts of = sdd_split_costs(500, int64_t{64} << 10, Factors::half);
+  CHECK(of.load_among(0) == of.quiet_load);
+  CHECK(of.load_among(of.crowd / 2) > of.quiet_load);
+  CHECK(of.load_among(of.crowd / 2) < of.load);
+  CHECK(of.load_among(of.crowd) == of.load);
+  CHECK(of.load_among(2 * of.crowd) == of.load);
 }
 
 TEST_CASE("schedule: rows of dsd that are about even are left whole where steps are short") {

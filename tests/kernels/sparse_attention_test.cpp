@@ -306,8 +306,7 @@ TEST_CASE("sparse_attention: a layout of the wanted blocks alone counts") {
   CHECK(values(a.slice(2, 16, 32)) != values(b.slice(2, 16, 32)));
 }
 
-TEST_CASE("sparse_attention: the number of threads changes no bit") {
-  if (!on_cpu) return;
+TEST_CASE("sparse_attention: the number of threads changes no bit" * doctest::skip(!on_cpu)) {
   const auto layout = random_layout(3, 6, 6, 16, .6, 23);
   const Tensor q = coarse({1, 3, 96, 24}, 1, f32), k = coarse({1, 3, 96, 24}, 2, f32);
   const Tensor v = coarse({1, 3, 96, 24}, 3, f32), dout = coarse({1, 3, 96, 24}, 4, f32);

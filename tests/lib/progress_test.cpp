@@ -130,7 +130,7 @@ TEST_CASE("progress is quiet where nobody watches") {
 TEST_CASE("progress redraws on a terminal and never wraps") {
   const Terminal terminal;
   if (!terminal.stream()) {
-    MESSAGE("skipped: this system gives no pseudo-terminal");
+    MESSAGE("SKIPPED: this system gives no pseudo-terminal");
     return;
   }
   Progress progress("train", 1000, {.redraw_seconds = 0, .stream = terminal.stream()});

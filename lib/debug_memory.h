@@ -31,6 +31,7 @@ class DebugMemory final : public MemoryResource {
   void* allocate(size_t bytes, Stream stream) override;
   void deallocate(void* pointer, size_t bytes, Stream stream) noexcept override;
   void trim() override { inner_.trim(); }
+  void reserve(int64_t bytes) override { inner_.reserve(bytes); }
   int64_t reserved() const override { return inner_.reserved(); }
 
   /** @brief What was found wrong since the last call. */

@@ -24,9 +24,9 @@ class MemoryResource {
   /** @brief At least `bytes` bytes (> 0), aligned to 256. @throws OutOfMemory. */
   virtual void* allocate(size_t bytes, Stream stream) = 0;
   virtual void deallocate(void* pointer, size_t bytes, Stream stream) noexcept = 0;
-  /** @brief Gives cached memory back to the system. */
+  /** @brief Gives cached memory back to the system, but for what is reserved. */
   virtual void trim() {}
-  /** @brief Takes memory from the system until it holds `bytes`. @throws OutOfMemory. */
+  /** @brief Takes memory until it holds `bytes`, which trim() then leaves. @throws OutOfMemory. */
   virtual void reserve(int64_t /*bytes*/) {}
   virtual int64_t reserved() const { return 0; }
 };
@@ -49,8 +49,8 @@ struct MemoryPoolOptions {
   int64_t maximum = 0;  ///< of what tensors hold, as set_memory_limit(); 0: no limit
 };
 /** @brief Sets both. With `initial` as high as a program's peak, none of its operations waits for
- *  the driver to find memory. @throws OutOfMemory if there is too little; Error for bytes below 0,
- * and where more are asked for at once than at most. */
+ *  the driver to find memory; trim() leaves as much. @throws OutOfMemory if there is too little;
+ *  Error for bytes below 0, and where more are asked for at once than at most. */
 void set_memory_pool(Device device, const MemoryPoolOptions& options);
 
 /** @brief Allocates from the current resource and counts it. @throws OutOfMemory naming sizes. */

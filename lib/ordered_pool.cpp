@@ -12,7 +12,7 @@ void* OrderedPool::allocate(size_t bytes, Stream stream) {
   const auto may_wait = [&] { return !Recording::current() && !memory_.captured(stream); };
   void* pointer = take(bytes, stream);
   if (!pointer && may_wait()) {
-    trim();
+    trim_to(0);
     pointer = take(bytes, stream);
   }
   if (!pointer) {
@@ -73,20 +73,23 @@ void OrderedPool::fetch_stranded() {
 }
 
 void OrderedPool::reserve(int64_t bytes) {
-  const int64_t more = bytes - reserved();
-  if (more <= 0) return;
-  const Stream stream = memory_.stream();
-  const auto size = static_cast<size_t>(more);
-  deallocate(allocate(size, stream), size, stream);
+  if (const int64_t more = bytes - reserved(); more > 0) {
+    const Stream stream = memory_.stream();
+    const auto size = static_cast<size_t>(more);
+    deallocate(allocate(size, stream), size, stream);
+  }
+  kept_ = bytes;
 }
 
-void OrderedPool::trim() {
+void OrderedPool::trim() { trim_to(kept_); }
+
+void OrderedPool::trim_to(int64_t keep) {
   if (const auto alone = Recording::none(device_)) {
     const int64_t before = stranded();
     fetch_stranded();
     if (stranded() != before) memory_.wait();
   }
-  memory_.trim();
+  memory_.trim(keep);
 }
 
 }  // namespace bs

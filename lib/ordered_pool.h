@@ -22,18 +22,20 @@ class OrderedMemory {
   virtual bool captured(Stream stream) noexcept = 0;
   /** @brief Waits for all that is queued on the device. */
   virtual void wait() = 0;
-  /** @brief Gives what was freed, and is not in use any more, back to the system. */
-  virtual void trim() = 0;
+  /** @brief Gives what was freed, and is not in use any more, back to the system, until it holds
+   *  `keep` bytes. */
+  virtual void trim(int64_t keep) = 0;
   /** @brief A stream to give memory back on whose own one is gone. */
   virtual Stream stream() = 0;
   virtual int64_t reserved() const = 0;
   virtual MemoryShares shares() const = 0;
 };
 
-/** @brief A pool over it. Before it fails, it waits for the device and gives back what is cached.
- *  Nothing is freed into a graph that does not own it, nor by a stream that is gone: such memory
- *  comes back by trim(), or by an allocation that finds no room. Others wait for no stream, for
- *  that would end the captures of other threads; nor do these while a thread records. */
+/** @brief A pool over it. Before it fails, it waits for the device and gives back what is cached,
+ *  what is reserved included. Nothing is freed into a graph that does not own it, nor by a stream
+ *  that is gone: such memory comes back by trim(), or by an allocation that finds no room. Others
+ *  wait for no stream, for that would end the captures of other threads; nor do these while a
+ *  thread records. */
 class OrderedPool final : public MemoryResource {
  public:
   OrderedPool(Device device, OrderedMemory& memory) : device_(device), memory_(memory) {}
@@ -51,6 +53,7 @@ class OrderedPool final : public MemoryResource {
     size_t bytes;
   };
   void* take(size_t bytes, Stream stream);
+  void trim_to(int64_t keep);
   bool give(void* pointer, Stream stream) noexcept;
   void strand(const Stranded& memory) noexcept;
   void fetch_stranded();
@@ -61,6 +64,7 @@ class OrderedPool final : public MemoryResource {
   std::unordered_set<void*> of_graphs_;  ///< taken while their stream was captured
   std::vector<Stranded> stranded_;       ///< freed, but not by their streams
   std::atomic<int64_t> stranded_bytes_ = 0;
+  std::atomic<int64_t> kept_ = 0;  ///< bytes that trim() leaves
 };
 
 }  // namespace bs

@@ -56,9 +56,9 @@ class DeviceMemory final : public OrderedMemory {
     const RelaxedCapture relaxed;
     BS_CUDA_CHECK(cudaDeviceSynchronize());
   }
-  void trim() override {
+  void trim(int64_t keep) override {
     const RelaxedCapture relaxed;
-    BS_CUDA_CHECK(cudaMemPoolTrimTo(pool_, 0));
+    BS_CUDA_CHECK(cudaMemPoolTrimTo(pool_, static_cast<size_t>(keep)));
   }
   Stream stream() override { return default_stream(device_); }
   int64_t reserved() const override {

@@ -1,11 +1,14 @@
 #include <bs/lib/debug_memory.h>
 #include <bs/lib/tensor.h>
 #include <bs/lib/trace.h>
+#include <bs/tests/support/fake_device.h>
 #include <bs/tests/support/resource_scope.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 using namespace bs;
 using namespace bs::test;
@@ -100,6 +103,14 @@ TEST_CASE("debug memory: a write outside names who allocated the memory") {
                                  "band); allocated by softmax"});
 }
 #endif
+
+TEST_CASE("debug memory: the memory it watches is what is reserved") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device);
+  DebugMemory memory(pool);
+  memory.reserve(4096);
+  CHECK(device.calls == std::vector<std::string>{"take", "give"});
+}
 
 TEST_CASE("debug memory: it is switched on and off, and reports") {
   MemoryResource& before = memory_resource(cpu);

@@ -249,6 +249,23 @@ TEST_CASE("pool: what is reserved is taken once and free again") {
   CHECK(device.live.empty());
 }
 
+TEST_CASE("pool: what is reserved is kept by trim, but not from an allocation without room") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device);
+  pool.trim();
+  CHECK(device.trimmed_to == 0);
+  pool.reserve(4096);
+  pool.trim();
+  CHECK(device.trimmed_to == 4096);
+  CHECK_THROWS_AS(pool.reserve(device.capacity + 1), OutOfMemory);
+  CHECK(device.trimmed_to == 0);
+  pool.trim();
+  CHECK(device.trimmed_to == 4096);
+  pool.reserve(0);
+  pool.trim();
+  CHECK(device.trimmed_to == 0);
+}
+
 TEST_CASE("pool: threads share it, also where streams are captured or gone") {
   FakeDevice device;
   OrderedPool pool(cpu, device);

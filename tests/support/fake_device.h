@@ -63,9 +63,10 @@ class FakeDevice final : public OrderedMemory {
     if (broken) BS_THROW(CudaError, "device: broken");
     waits_under_capture += capturing.empty() ? 0 : 1;
   }
-  void trim() override {
+  void trim(int64_t keep) override {
     const std::lock_guard lock(mutex_);
     calls.emplace_back("trim");
+    trimmed_to = keep;
   }
   Stream stream() override { return {Device::cpu(), nullptr}; }
   int64_t reserved() const override {
@@ -92,6 +93,7 @@ class FakeDevice final : public OrderedMemory {
   int64_t capacity = 1 << 20;
   int64_t granted = 0;  ///< allocations before the next that are refused
   int64_t refused = 0;  ///< of the allocations after those
+  int64_t trimmed_to = -1;
   bool broken = false;
   Stream given_on;
   int foreign_frees = 0, waits_under_capture = 0, freed_twice = 0;

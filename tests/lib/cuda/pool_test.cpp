@@ -35,6 +35,21 @@ TEST_CASE("memory that was freed while its stream was captured comes back by tri
   CHECK(pool.reserved() == before);
 }
 
+TEST_CASE("a pool keeps its initial bytes when it is trimmed, until they are given up" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  const Device device = test::test_device();
+  const test::Unguarded memory(device);
+  MemoryResource& pool = device_pool(device);
+  pool.trim();
+  const int64_t before = pool.reserved(), initial = before + (int64_t{1} << 30);
+  set_memory_pool(device, {.initial = initial});
+  pool.trim();
+  CHECK(pool.reserved() >= initial);
+  set_memory_pool(device, {});
+  pool.trim();
+  CHECK(pool.reserved() == before);
+}
+
 TEST_CASE("streams of the library are there as often as they are asked for" *
           doctest::skip(!test::test_device().is_cuda())) {
   const Device device = test::test_device();

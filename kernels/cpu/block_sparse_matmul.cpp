@@ -10,7 +10,7 @@ namespace bs::cpu {
 namespace {
 
 /// Slots of scratch(); the lower ones are gemm's.
-enum Slot { packed_left = 4, packed_right = 5, wide_blocks = 6, wide_sums = 7 };
+enum Slot { packed_left = 4, packed_right = 5, own_blocks = 6, wide_sums = 7 };
 
 /// Multiply-adds that pay for waking a thread.
 constexpr double worth_a_thread = 1 << 20;
@@ -33,17 +33,19 @@ void finish(EpilogueRows<W>& rows, EpilogueReductions<W>& reductions, const W* s
 /// A dsd in independent tasks: every matrix of the batch is cut into strips of columns and, where
 /// these are too few for the team, into runs of block rows. A task packs its strip of B, which then
 /// stays in the cache while the blocks stream past it; a block row is one chain of products, summed
-/// in registers.
-template <class T>
+/// in registers. E is what panels hold.
+template <class T, class E>
 class Dsd {
+  static constexpr bool of_pairs = std::is_same_v<E, Bfloat16x2>;
+
  public:
   using W = Wide<T>;
 
   Dsd(const DsdProblem& problem, const T* values, const T* b, T* c, int team)
       : p_(problem), values_(values), b_(b), c_(c) {
-    constexpr int64_t cached = 512 * 1024 / static_cast<int64_t>(sizeof(W));  // half of a usual L2
-    constexpr int64_t panel = Tile<W>::cols;
-    const int64_t depth = std::max<int64_t>(1, p_.k() * p_.sum.numel());
+    constexpr int64_t cached = 512 * 1024 / static_cast<int64_t>(sizeof(E));  // half of a usual L2
+    constexpr int64_t panel = Tile<E>::cols;
+    const int64_t depth = std::max<int64_t>(1, panel_depth<E>(p_.k()) * p_.sum.numel());
     const int64_t wanted = team > 1 ? 4 * team : 1;
     strip_ = std::max<int64_t>(2, cached / depth / panel) * panel;
     strip_ = std::min(strip_, ceil_div(p_.n, panel) * panel);
@@ -67,15 +69,18 @@ class Dsd {
     const int64_t run = task % runs_, strip = task / runs_ % strips(), z = task / runs_ / strips();
     const int64_t column = strip * strip_, width = std::min(strip_, p_.n - column);
     const int64_t block = p_.layout.block;
-    const PanelLayout left = p_.transposed ? direct_a<W>(1, block) : direct_a<W>(block, 1);
-    const W* packed = pack(z, column, width);
+    const int64_t k = panel_depth<E>(p_.k()), block_k = panel_depth<E>(block);
+    const PanelLayout left = !p_.transposed ? direct_a<E>(block_k, 1)
+                             : of_pairs     ? packed_a<E>(block_k)
+                                            : direct_a<E>(1, block);
+    const E* packed = pack(z, column, width);
     T* c = c_ + p_.batch.offset(2, z) + column * p_.c.col;
     const int64_t first = p_.block_rows() * run / runs_, end = p_.block_rows() * (run + 1) / runs_;
     std::vector<const T*> blocks;
-    std::vector<PanelPair<W>> chain;
+    std::vector<PanelPair<E>> chain;
     const auto multiply = [&]<class Out>(int64_t row, Out* to, int64_t rows, int64_t cols) {
-      collect(z, row, packed, packed_b_size<W>(p_.k(), width), blocks, chain);
-      multiply_panels<W, Out>(block, width, block, chain, left, packed_b<W>(p_.k()), W(1), W(0), to,
+      collect(z, row, packed, packed_b_size<E>(k, width), blocks, chain);
+      multiply_panels<E, Out>(block, width, block_k, chain, left, packed_b<E>(k), W(1), W(0), to,
                               rows, cols);
     };
     if (p_.epilogue) return finish_rows(z, first, end, column, width, multiply);
@@ -110,20 +115,21 @@ class Dsd {
   int64_t strips() const { return ceil_div(p_.n, strip_); }
 
   /// A strip of every B that is summed into this C, one after the other.
-  const W* pack(int64_t z, int64_t column, int64_t width) const {
-    const int64_t size = packed_b_size<W>(p_.k(), width);
-    W* packed = scratch<W>(packed_right, p_.sum.numel() * size);
+  const E* pack(int64_t z, int64_t column, int64_t width) const {
+    const int64_t size = packed_b_size<E>(panel_depth<E>(p_.k()), width);
+    E* packed = scratch<E>(packed_right, p_.sum.numel() * size);
     const T* b = b_ + p_.batch.offset(1, z) + column * p_.b.col;
     for (int64_t s = 0; s < p_.sum.numel(); ++s)
-      pack_b<W, T>(p_.k(), width, b + p_.sum.offset(1, s), p_.b.row, p_.b.col, packed + s * size);
+      pack_b<E, T>(p_.k(), width, b + p_.sum.offset(1, s), p_.b.row, p_.b.col, packed + s * size);
     return packed;
   }
 
   /// The products that one block row of C is the sum of.
-  void collect(int64_t z, int64_t row, const W* packed, int64_t size, std::vector<const T*>& blocks,
-               std::vector<PanelPair<W>>& chain) const {
+  void collect(int64_t z, int64_t row, const E* packed, int64_t size, std::vector<const T*>& blocks,
+               std::vector<PanelPair<E>>& chain) const {
     const LayoutView& l = p_.layout;
-    const int64_t area = int64_t{l.block} * l.block, step = l.block * Tile<W>::cols;
+    const int64_t area = int64_t{l.block} * l.block;
+    const int64_t step = panel_depth<E>(l.block) * Tile<E>::cols;
     const int32_t* offsets = p_.transposed ? l.col_offsets : l.row_offsets;
     blocks.clear();
     chain.clear();
@@ -138,16 +144,23 @@ class Dsd {
         chain.push_back({nullptr, packed + s * size + depth * step});
       }
     }
-    if constexpr (std::is_same_v<T, W>) {
-      for (size_t i = 0; i < chain.size(); ++i) chain[i].a = blocks[i];
-    } else {
-      W* wide = scratch<W>(wide_blocks, static_cast<int64_t>(blocks.size()) * area);
-      for (size_t i = 0; i < chain.size(); ++i, wide += area) {
-        widen(area, blocks[i], wide);
-        chain[i].a = wide;
-      }
+    if (in_place()) {
+      for (size_t i = 0; i < chain.size(); ++i) chain[i].a = reinterpret_cast<const E*>(blocks[i]);
+      return;
+    }
+    const int64_t size_of_own = packed_a_size<E>(l.block, panel_depth<E>(l.block));
+    E* own = scratch<E>(own_blocks, static_cast<int64_t>(blocks.size()) * size_of_own);
+    for (size_t i = 0; i < chain.size(); ++i, own += size_of_own) {
+      if constexpr (of_pairs)
+        pack_a(l.block, l.block, blocks[i], 1, l.block, own);
+      else
+        widen(area, blocks[i], own);
+      chain[i].a = own;
     }
   }
+
+  /// Whether blocks hold left operands as they lie: elements, or pairs of neighbours in a row.
+  bool in_place() const { return std::is_same_v<E, T> || (of_pairs && !p_.transposed); }
 
   const DsdProblem& p_;
   const T* values_;
@@ -160,8 +173,9 @@ class Dsd {
 };
 
 /// One head of one S of an sdd, computed by a team: for each step of the depth, over all products
-/// of the sum, A and B are packed together, and then blocks are taken one by one.
-template <class T>
+/// of the sum, A and B are packed together, and then blocks are taken one by one. E is what panels
+/// hold.
+template <class T, class E>
 class Sdd {
  public:
   using W = Wide<T>;
@@ -178,7 +192,7 @@ class Sdd {
         first_(p_.layout.row_offsets[head_ * p_.layout.rows]),
         count_(p_.layout.row_offsets[(head_ + 1) * p_.layout.rows] - first_) {
     values_ += first_ * area();
-    const int64_t cuts = std::max<int64_t>(1, ceil_div(p_.k, Tile<W>::depth));
+    const int64_t cuts = std::max<int64_t>(1, ceil_div(p_.k, Tile<E>::depth * panel_steps<E>));
     depth_ = ceil_div(ceil_div(p_.k, cuts), 8) * 8;
     steps_ = p_.k > 0 ? ceil_div(p_.k, depth_) * p_.sum.numel() : 0;
   }
@@ -192,8 +206,9 @@ class Sdd {
       for (int64_t i = 0; i < count_; ++i) finish_block(rows, nothing.data(), i);
       return;
     }
-    W* left = scratch<W>(packed_left, packed_a_size<W>(m(), depth_));
-    W* right = scratch<W>(packed_right, packed_b_size<W>(depth_, n()));
+    const int64_t depth = panel_depth<E>(depth_);
+    E* left = scratch<E>(packed_left, packed_a_size<E>(m(), depth));
+    E* right = scratch<E>(packed_right, packed_b_size<E>(depth, n()));
     const bool rounds = p_.epilogue || (!std::is_same_v<T, W> && steps_ > 1);
     W* sums = rounds ? scratch<W>(wide_sums, count_ * area()) : nullptr;
     Failure failure;
@@ -205,7 +220,7 @@ class Sdd {
 
  private:
   /// A thread's part of the work; `next` counts the blocks of a step that threads have taken.
-  void sum_up(const TeamThread& thread, W* left, W* right, W* sums, std::atomic<int64_t>& next,
+  void sum_up(const TeamThread& thread, E* left, E* right, W* sums, std::atomic<int64_t>& next,
               Failure& failure) const {
     std::optional<EpilogueRows<W>> rows;
     failure.guard([&] {
@@ -216,15 +231,15 @@ class Sdd {
     if (failure.any()) return;
     for (int64_t step = 0; step < steps_; ++step) {
       const int64_t cuts = steps_ / p_.sum.numel(), from = step % cuts * depth_;
-      const int64_t k = std::min(depth_, p_.k - from);
+      const int64_t k = std::min(depth_, p_.k - from), depth = panel_depth<E>(k);
       pack(thread, left, right, step / cuts, from, k);
       if (thread.number() == 0) next = 0;
       thread.barrier();
       for (int64_t i; (i = next++) < count_;) {
         const int64_t row = p_.layout.row_of[first_ + i], col = p_.layout.col_of[first_ + i];
-        const PanelPair<W> pair{left + packed_a_at<W>(k, row * p_.layout.block, 0),
-                                right + packed_b_at<W>(k, 0, col * p_.layout.block)};
-        multiply(pair, k, step, sums, i);
+        const PanelPair<E> pair{left + packed_a_at<E>(depth, row * p_.layout.block, 0),
+                                right + packed_b_at<E>(depth, 0, col * p_.layout.block)};
+        multiply(pair, depth, step, sums, i);
         if (rows && step == steps_ - 1) finish_block(*rows, sums + i * area(), i);
       }
       thread.barrier();
@@ -236,11 +251,11 @@ class Sdd {
   int64_t area() const { return int64_t{p_.layout.block} * p_.layout.block; }
 
   /// This thread's share of one step of A and B.
-  void pack(const TeamThread& thread, W* left, W* right, int64_t product, int64_t from,
+  void pack(const TeamThread& thread, E* left, E* right, int64_t product, int64_t from,
             int64_t k) const {
     const auto part = [&](int64_t panels, int64_t t) { return panels * t / thread.size(); };
     const int64_t number = thread.number();
-    const int64_t of_a = ceil_div(m(), Tile<W>::rows), of_b = ceil_div(n(), Tile<W>::cols);
+    const int64_t of_a = ceil_div(m(), Tile<E>::rows), of_b = ceil_div(n(), Tile<E>::cols);
     pack_panels<Side::left>(part(of_a, number), part(of_a, number + 1), m(), k,
                             a_ + p_.sum.offset(0, product) + from * p_.a.col, p_.a.row, p_.a.col,
                             left);
@@ -250,19 +265,18 @@ class Sdd {
   }
 
   /// Adds one step to block `i`; low precision is rounded after the last.
-  void multiply(const PanelPair<W>& pair, int64_t k, int64_t step, W* sums, int64_t i) const {
+  void multiply(const PanelPair<E>& pair, int64_t depth, int64_t step, W* sums, int64_t i) const {
     const int64_t block = p_.layout.block;
-    const std::span<const PanelPair<W>> chain(&pair, 1);
+    const std::span<const PanelPair<E>> chain(&pair, 1);
+    const PanelLayout a = packed_a<E>(depth), b = packed_b<E>(depth);
     const W beta = step == 0 ? W(0) : W(1);
     T* out = values_ + i * area();
     if (sums == nullptr) {
-      multiply_panels<W, T>(block, block, k, chain, packed_a<W>(k), packed_b<W>(k), W(1), beta, out,
-                            block, 1);
+      multiply_panels<E, T>(block, block, depth, chain, a, b, W(1), beta, out, block, 1);
       return;
     }
     W* sum = sums + i * area();
-    multiply_panels<W, W>(block, block, k, chain, packed_a<W>(k), packed_b<W>(k), W(1), beta, sum,
-                          block, 1);
+    multiply_panels<E, W>(block, block, depth, chain, a, b, W(1), beta, sum, block, 1);
     if (step == steps_ - 1 && !p_.epilogue)
       store_sums<W, T>(block, block, sum, block, W(0), out, block, 1);
   }
@@ -295,9 +309,11 @@ void dsd(const Tensor& values, const Tensor& b, const Tensor& c, const DsdProble
   const double products = double(p.batch.numel()) * double(p.sum.numel()) / p.layout.heads;
   const int team = team_size(products * double(p.layout.nnz) * area * double(p.n), worth_a_thread);
   visit_floating("dsd", values.dtype(), [&]<class T>(Type<T>) {
-    Dsd<T> dsd(p, values.data<T>(), b.data<T>(), c.data<T>(), team);
-    parallel_each(dsd.tasks(), team, [&](int64_t task) { dsd.run(task); });
-    dsd.reduce();
+    visit_panel<Wide<T>, T>([&]<class E>(Type<E>) {
+      Dsd<T, E> dsd(p, values.data<T>(), b.data<T>(), c.data<T>(), team);
+      parallel_each(dsd.tasks(), team, [&](int64_t task) { dsd.run(task); });
+      dsd.reduce();
+    });
   });
 }
 
@@ -312,9 +328,11 @@ void sdd(const Tensor& a, const Tensor& b, const Tensor& values, const SddProble
     const int64_t block = p.layout.block;
     EpilogueReductions<Wide<T>> reductions(
         p.epilogue, {p.batch.numel(), p.layout.nnz * block, block}, block, block);
-    parallel_each(tasks, together ? 1 : team, [&](int64_t task) {
-      Sdd<T>(p, reductions, a.data<T>(), b.data<T>(), values.data<T>(), task)
-          .run(together ? team : 1);
+    visit_panel<Wide<T>, T>([&]<class E>(Type<E>) {
+      parallel_each(tasks, together ? 1 : team, [&](int64_t task) {
+        Sdd<T, E>(p, reductions, a.data<T>(), b.data<T>(), values.data<T>(), task)
+            .run(together ? team : 1);
+      });
     });
     reductions.reduce(p.layout);
   });

@@ -88,25 +88,29 @@ void row_product(const Problem<T, In, Out>& p, int64_t first, int64_t last) {
 }
 
 /// How one product is cut: chunks of C whose operands are packed together, tiles of a chunk that
-/// threads take one by one, steps of the depth. The depth steps depend on k alone.
-template <class T>
+/// threads take one by one, steps of the depth. The depth steps depend on k alone. E is what panels
+/// hold.
+template <class E>
 struct Plan {
+  using T = PanelSum<E>;
+
   int64_t chunk_m, chunk_n, tile_m, tile_n, depth;
   bool direct_a, direct_b;
-  T *a = nullptr, *b = nullptr, *c = nullptr;
+  E *a = nullptr, *b = nullptr;
+  T* c = nullptr;
   int threads;
   std::atomic<int64_t> next[2] = {0, 0};
 
   template <class In, class Out>
   Plan(const Problem<T, In, Out>& p, int team) : threads(team) {
-    constexpr int64_t MR = Tile<T>::rows, NR = Tile<T>::cols, most_side = 1024;
-    constexpr bool same = std::is_same_v<T, In>;
+    constexpr int64_t MR = Tile<E>::rows, NR = Tile<E>::cols, most_side = 1024;
+    constexpr bool same = std::is_same_v<E, In>;
     direct_a = same && p.n <= 8 * NR;
     direct_b = same && p.b.col == 1 && p.m <= 16 * MR && p.n % (NR / 2) == 0;
-    depth = even_step(p.k, Tile<T>::depth, 8);
+    depth = even_step(p.k, Tile<E>::depth * panel_steps<E>, 8);
     chunk_m = even_step(p.m, most_side, MR);
     chunk_n = even_step(p.n, most_side, NR);
-    tile_m = even_step(chunk_m, 1024 / static_cast<int64_t>(sizeof(T)), MR);
+    tile_m = even_step(chunk_m, 1024 / static_cast<int64_t>(sizeof(E)), MR);
     tile_n = chunk_n;
     const auto tiles = [&] { return ceil_div(chunk_m, tile_m) * ceil_div(chunk_n, tile_n); };
     while (threads > 1 && tiles() < 4 * threads && (tile_m > 4 * MR || tile_n > 2 * NR)) {
@@ -115,10 +119,14 @@ struct Plan {
       side = even_step(side, (side + 1) / 2, across ? NR : MR);
     }
     const int64_t copies = threads > 1 ? 2 : 1;
-    if (!direct_a) a = scratch<T>(0, copies * packed_a_size<T>(chunk_m, depth));
-    if (!direct_b) b = scratch<T>(1, copies * packed_b_size<T>(depth, chunk_n));
+    if (!direct_a) a = scratch<E>(0, copies * size_a());
+    if (!direct_b) b = scratch<E>(1, copies * size_b());
     if (!std::is_same_v<T, Out> && p.k > depth) c = scratch<T>(2, chunk_m * chunk_n);
   }
+
+  /// Elements of one copy of the packed operands.
+  int64_t size_a() const { return packed_a_size<E>(chunk_m, panel_depth<E>(depth)); }
+  int64_t size_b() const { return packed_b_size<E>(panel_depth<E>(depth), chunk_n); }
 };
 
 /// A chunk of C and a step of the depth.
@@ -126,24 +134,25 @@ struct Region {
   int64_t i, j, l, m, n, k;
 };
 
-template <class T>
+template <class E>
 struct Operands {
-  PanelPair<T> base;
+  PanelPair<E> base;
   PanelLayout a, b;
 };
 
 /// Packs this thread's share of the operands of a region, or finds them where they lie.
-template <class T, class In, class Out>
-Operands<T> prepare(const Problem<T, In, Out>& p, const Plan<T>& plan, int thread, int turn,
+template <class E, class T, class In, class Out>
+Operands<E> prepare(const Problem<T, In, Out>& p, const Plan<E>& plan, int thread, int turn,
                     const Region& r) {
-  constexpr int64_t MR = Tile<T>::rows, NR = Tile<T>::cols;
+  constexpr int64_t MR = Tile<E>::rows, NR = Tile<E>::cols;
   const int copy = plan.threads > 1 ? turn : 0;
-  T* a = plan.direct_a ? nullptr : plan.a + copy * packed_a_size<T>(plan.chunk_m, plan.depth);
-  T* b = plan.direct_b ? nullptr : plan.b + copy * packed_b_size<T>(plan.depth, plan.chunk_n);
-  Operands<T> x{{a, b}, packed_a<T>(r.k), packed_b<T>(r.k)};
-  if constexpr (std::is_same_v<T, In>) {
-    if (plan.direct_a) x.base.a = p.a.at(r.i, r.l), x.a = direct_a<T>(p.a.row, p.a.col);
-    if (plan.direct_b) x.base.b = p.b.at(r.l, r.j), x.b = direct_b<T>(p.b.row);
+  E* a = plan.direct_a ? nullptr : plan.a + copy * plan.size_a();
+  E* b = plan.direct_b ? nullptr : plan.b + copy * plan.size_b();
+  const int64_t depth = panel_depth<E>(r.k);
+  Operands<E> x{{a, b}, packed_a<E>(depth), packed_b<E>(depth)};
+  if constexpr (std::is_same_v<E, In>) {
+    if (plan.direct_a) x.base.a = p.a.at(r.i, r.l), x.a = direct_a<E>(p.a.row, p.a.col);
+    if (plan.direct_b) x.base.b = p.b.at(r.l, r.j), x.b = direct_b<E>(p.b.row);
   }
   const auto share = [&](int64_t count, int t) { return count * t / plan.threads; };
   if (!plan.direct_b) {
@@ -160,25 +169,26 @@ Operands<T> prepare(const Problem<T, In, Out>& p, const Plan<T>& plan, int threa
 }
 
 /// Multiplies the tiles of a region, taken one by one.
-template <class T, class In, class Out>
-void run_tiles(const Problem<T, In, Out>& p, Plan<T>& plan, int turn, const Region& r,
-               const Operands<T>& x) {
-  constexpr int64_t MR = Tile<T>::rows, NR = Tile<T>::cols;
+template <class E, class T, class In, class Out>
+void run_tiles(const Problem<T, In, Out>& p, Plan<E>& plan, int turn, const Region& r,
+               const Operands<E>& x) {
+  constexpr int64_t MR = Tile<E>::rows, NR = Tile<E>::cols;
+  const int64_t depth = panel_depth<E>(r.k);
   const bool first = r.l == 0, last = r.l + r.k == p.k;
   const int64_t tiles_m = ceil_div(r.m, plan.tile_m), tiles_n = ceil_div(r.n, plan.tile_n);
   for (int64_t t; (t = plan.next[turn]++) < tiles_m * tiles_n;) {
     const int64_t i = t % tiles_m * plan.tile_m, j = t / tiles_m * plan.tile_n;
     const int64_t rows = std::min(plan.tile_m, r.m - i), cols = std::min(plan.tile_n, r.n - j);
-    const PanelPair<T> pair{x.base.a + i / MR * x.a.panel, x.base.b + j / NR * x.b.panel};
-    const std::span<const PanelPair<T>> pairs(&pair, 1);
+    const PanelPair<E> pair{x.base.a + i / MR * x.a.panel, x.base.b + j / NR * x.b.panel};
+    const std::span<const PanelPair<E>> pairs(&pair, 1);
     Out* c = p.c.at(r.i + i, r.j + j);
     if (plan.c == nullptr) {
-      multiply_panels(rows, cols, r.k, pairs, x.a, x.b, T(1), first ? p.beta : T(1), c, p.c.row,
+      multiply_panels(rows, cols, depth, pairs, x.a, x.b, T(1), first ? p.beta : T(1), c, p.c.row,
                       p.c.col);
       continue;
     }
     T* sum = plan.c + i * plan.chunk_n + j;
-    multiply_panels(rows, cols, r.k, pairs, x.a, x.b, T(1), T(first ? 0 : 1), sum, plan.chunk_n,
+    multiply_panels(rows, cols, depth, pairs, x.a, x.b, T(1), T(first ? 0 : 1), sum, plan.chunk_n,
                     int64_t{1});
     if (last) store_sums(rows, cols, sum, plan.chunk_n, p.beta, c, p.c.row, p.c.col);
   }
@@ -186,15 +196,15 @@ void run_tiles(const Problem<T, In, Out>& p, Plan<T>& plan, int turn, const Regi
 
 /// One thread's share of a product; every thread of the team runs it. The packed operands of a team
 /// have two copies, used in turn, so that one barrier a step is enough.
-template <class T, class In, class Out>
-void work(const Problem<T, In, Out>& p, Plan<T>& plan, const TeamThread& thread) {
+template <class E, class T, class In, class Out>
+void work(const Problem<T, In, Out>& p, Plan<E>& plan, const TeamThread& thread) {
   int turn = 0;
   for (int64_t j0 = 0; j0 < p.n; j0 += plan.chunk_n) {
     for (int64_t i0 = 0; i0 < p.m; i0 += plan.chunk_m) {
       const int64_t m = std::min(plan.chunk_m, p.m - i0), n = std::min(plan.chunk_n, p.n - j0);
       for (int64_t l0 = 0; l0 < p.k; l0 += plan.depth, turn ^= 1) {
         const int64_t k = std::min(plan.depth, p.k - l0);
-        const Operands<T> x = prepare(p, plan, thread.number(), turn, Region{i0, j0, l0, m, n, k});
+        const Operands<E> x = prepare(p, plan, thread.number(), turn, Region{i0, j0, l0, m, n, k});
         thread.barrier();
         // The other counter rested since the last barrier, and is taken up after the next.
         if (thread.number() == 0) plan.next[turn ^ 1] = 0;
@@ -228,8 +238,10 @@ void multiply(const Problem<T, In, Out>& given, int threads) {
                   [&](int64_t i) { row_product(p, i * task, std::min(p.n, (i + 1) * task)); });
     return;
   }
-  Plan<T> plan(p, threads);
-  run_team(threads, [&](const TeamThread& thread) { work(p, plan, thread); });
+  visit_panel<T, In>([&]<class E>(Type<E>) {
+    Plan<E> plan(p, threads);
+    run_team(threads, [&](const TeamThread& thread) { work(p, plan, thread); });
+  });
 }
 
 }  // namespace

@@ -1,98 +1,39 @@
 #include <bs/kernels/cpu/convert.h>
-#include <bs/kernels/cpu/panels.h>
+#include <bs/kernels/cpu/panel_vectors.h>
 #include <bs/lib/check.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 #include <new>
-#include <type_traits>
-#include <utility>
 
 namespace bs::cpu {
 namespace {
-
-/// Vectors of GCC: `Aligned` lives in registers, `Loose` may alias and lie anywhere.
-template <class T, int Bytes>
-struct Simd {
-  typedef T Aligned __attribute__((vector_size(Bytes)));
-  typedef T Loose __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
-};
-
-// ------------------------------------------------------------------------------------- packing
-
-/// One step of the recursive transposition: exchanges the off-diagonal quarters of size S.
-template <int S, class V, std::size_t... I>
-inline void exchange(V& x, V& y, std::index_sequence<I...>) {
-  constexpr int n = sizeof...(I);
-  constexpr auto low = [](int i) { return (i & S) ? n + i - S : i; };
-  constexpr auto high = [](int i) { return (i & S) ? n + i : i + S; };
-  const V first = __builtin_shufflevector(x, y, low(I)...);
-  y = __builtin_shufflevector(x, y, high(I)...);
-  x = first;
-}
-
-template <int S, int N, class V>
-inline void transpose(V (&rows)[N]) {
-#pragma GCC unroll 8
-  for (int i = 0; i < N; ++i) {
-    if ((i & S) == 0) exchange<S>(rows[i], rows[i + S], std::make_index_sequence<N>{});
-  }
-  if constexpr (2 * S < N) transpose<2 * S, N>(rows);
-}
-
-/// Packs N lanes whose depth is contiguous, N elements at a time, through registers.
-template <class T, int N, class In>
-void pack_transposed(int64_t depth, const In* src, int64_t lane, int64_t width, T* dst) {
-  using S = Simd<T, N* static_cast<int>(sizeof(T))>;
-  int64_t l = 0;
-  for (; l + N <= depth; l += N) {
-    typename S::Aligned rows[N];
-#pragma GCC unroll 8
-    for (int i = 0; i < N; ++i) {
-      if constexpr (std::is_same_v<T, In>) {
-        rows[i] = *reinterpret_cast<const typename S::Loose*>(src + i * lane + l);
-      } else {
-        widen(N, src + i * lane + l, reinterpret_cast<T*>(&rows[i]));
-      }
-    }
-    transpose<1, N>(rows);
-#pragma GCC unroll 8
-    for (int i = 0; i < N; ++i) {
-      *reinterpret_cast<typename S::Loose*>(dst + (l + i) * width) = rows[i];
-    }
-  }
-  for (; l < depth; ++l) {
-    for (int i = 0; i < N; ++i) dst[l * width + i] = convert<T>(src[i * lane + l]);
-  }
-}
-
-/// Packs one panel of up to W lanes; fast where the depth is contiguous.
-template <class T, int W, class In>
-void pack_panel(int64_t lanes, int64_t depth, const In* src, int64_t lane, int64_t step, T* dst) {
-  constexpr int N = static_cast<int>(Tile<T>::rows);
-  int64_t i = 0;
-  if (step == 1) {
-    for (; i + N <= lanes; i += N) {
-      pack_transposed<T, N>(depth, src + i * lane, lane, W, dst + i);
-    }
-  }
-  if (i == W) return;
-  for (int64_t l = 0; l < depth; ++l) {
-    T* row = dst + l * W;
-    for (int64_t j = i; j < lanes; ++j) row[j] = convert<T>(src[j * lane + l * step]);
-    for (int64_t j = lanes; j < W; ++j) row[j] = T(0);
-  }
-}
-
-// --------------------------------------------------------------------------------- register tile
 
 template <class T>
 struct Chain {
   std::span<const PanelPair<T>> pairs;
   int64_t k, a_panel, a_lane, a_step, b_step;
-  T alpha;
+  PanelSum<T> alpha;
 };
+
+/// sum + x * row in each lane.
+template <class T, class Vec>
+inline Vec multiply_add(T x, Vec row, Vec sum) {
+  return sum + x * row;
+}
+
+#ifdef __AVX512F__
+/// The second product first. In assembly, for -march need not have what multiplies_bfloat16x2()
+/// asks the processor for.
+template <class Vec>
+inline Vec multiply_add(Bfloat16x2 x, Vec row, Vec sum) {
+  const auto all = typename Simd<int32_t, sizeof(Vec)>::Aligned{} | std::bit_cast<int32_t>(x);
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(row), "v"(all));
+  return sum;
+}
+#endif
 
 /// Asks for R rows of a coming left operand: blocks lie scattered, and the hardware foresees only
 /// what follows a line. `Unit` as below.
@@ -111,7 +52,8 @@ inline void prefetch(const T* a, int64_t k, int64_t lane, int64_t step) {
 /// are adjacent, so that one pointer reaches all of a panel, the first S of them of one panel and
 /// the others of the next.
 template <class T, int Bytes, int V, int R, bool Unit, int S = R>
-void tile(const Chain<T>& chain, int64_t a_at, int64_t b_at, T beta, T* c, int64_t ldc) {
+void tile(const Chain<T>& chain, int64_t a_at, int64_t b_at, PanelSum<T> beta, PanelSum<T>* c,
+          int64_t ldc) {
   using Vec = typename Simd<T, Bytes>::Aligned;
   using Loose = typename Simd<T, Bytes>::Loose;
   constexpr int64_t L = Bytes / static_cast<int64_t>(sizeof(T));
@@ -134,7 +76,7 @@ void tile(const Chain<T>& chain, int64_t a_at, int64_t b_at, T beta, T* c, int64
       for (int i = 0; i < R; ++i) {
         const T x = Unit && i >= S ? rest[i - S] : a[i * lane];
 #pragma GCC unroll 2
-        for (int v = 0; v < V; ++v) sum[i][v] += x * row[v];
+        for (int v = 0; v < V; ++v) sum[i][v] = multiply_add(x, row[v], sum[i][v]);
       }
       a += a_step;
       rest += a_step;
@@ -147,14 +89,14 @@ void tile(const Chain<T>& chain, int64_t a_at, int64_t b_at, T beta, T* c, int64
     for (int v = 0; v < V; ++v) {
       auto* out = reinterpret_cast<Loose*>(c + i * ldc + v * L);
       Vec x = chain.alpha * sum[i][v];
-      if (beta != T(0)) x += beta * *out;
+      if (beta != 0) x += beta * *out;
       *out = x;
     }
   }
 }
 
 template <class T>
-using TileFn = void (*)(const Chain<T>&, int64_t, int64_t, T, T*, int64_t);
+using TileFn = void (*)(const Chain<T>&, int64_t, int64_t, PanelSum<T>, PanelSum<T>*, int64_t);
 
 /// Where registers are few, panels of four rows leave the latency of the multiply-adds barely
 /// hidden. Three such panels are two tiles of six rows, which need fewer loads a multiply-add, too.
@@ -224,30 +166,28 @@ int tile_rows(int64_t left, bool padded, int64_t& rows) {
   return log;
 }
 
+/// Stores a row of sums as neighbours.
+template <class T, class Out>
+void store_row(int64_t n, const T* sum, T beta, Out* c) {
+  if (beta == T(0)) return narrow(n, sum, c);
+  constexpr int64_t span = 64;
+  T row[span];
+  for (int64_t i = 0; i < n; i += span) {
+    const int64_t some = std::min(span, n - i);
+    widen(some, c + i, row);
+    for (int64_t j = 0; j < some; ++j) row[j] = sum[i + j] + beta * row[j];
+    narrow(some, row, c + i);
+  }
+}
+
 }  // namespace
 
-template <Side side, class T, class In>
-void pack_panels(int64_t first, int64_t last, int64_t lanes, int64_t depth, const In* src,
-                 int64_t lane, int64_t step, T* dst) {
-  constexpr int W = static_cast<int>(side == Side::left ? Tile<T>::rows : Tile<T>::cols);
-  // Where lanes are contiguous a few panels go together: a visit to a row uses whole cache lines.
-  constexpr int64_t group = 8;
-  int64_t p = first;
-  if (lane == 1) {
-    const int64_t whole = std::min(last, lanes / W);
-    for (int64_t next = p; p < whole; p = next) {
-      next = std::min(whole, p + group);
-      for (int64_t l = 0; l < depth; ++l) {
-        const In* row = src + l * step;
-        for (int64_t q = p; q < next; ++q) widen(W, row + q * W, dst + q * W * depth + l * W);
-      }
-    }
-  }
-  for (; p < last; ++p) {
-    const int64_t i = p * W;
-    pack_panel<T, W>(std::min<int64_t>(W, lanes - i), depth, src + i * lane, lane, step,
-                     dst + i * depth);
-  }
+bool multiplies_bfloat16x2() {
+#ifdef __AVX512F__
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
 }
 
 template <class T, class Out>
@@ -260,25 +200,23 @@ void store_sums(int64_t rows, int64_t cols, const T* sum, int64_t width, T beta,
   for (int64_t o = 0; o < outer; ++o) {
     Out* to_c = c + o * c_outer;
     const T* s = sum + o * s_outer;
-    if (beta == T(0)) {
-      if (c_inner == 1 && s_inner == 1) {
-        for (int64_t i = 0; i < inner; ++i) to_c[i] = convert<Out>(s[i]);
-      } else {
-        for (int64_t i = 0; i < inner; ++i) to_c[i * c_inner] = convert<Out>(s[i * s_inner]);
-      }
-    } else {
-      for (int64_t i = 0; i < inner; ++i) {
-        Out& x = to_c[i * c_inner];
-        x = convert<Out>(s[i * s_inner] + beta * convert<T>(x));
-      }
+    if (c_inner == 1 && s_inner == 1) {
+      store_row(inner, s, beta, to_c);
+      continue;
+    }
+    for (int64_t i = 0; i < inner; ++i) {
+      Out& x = to_c[i * c_inner];
+      const T one = s[i * s_inner];
+      x = convert<Out>(beta == T(0) ? one : one + beta * convert<T>(x));
     }
   }
 }
 
 template <class T, class Out>
 void multiply_panels(int64_t m, int64_t n, int64_t k, std::span<const PanelPair<T>> pairs,
-                     PanelLayout a, PanelLayout b, T alpha, T beta, Out* c, int64_t rsc,
-                     int64_t csc) {
+                     PanelLayout a, PanelLayout b, PanelSum<T> alpha, PanelSum<T> beta, Out* c,
+                     int64_t rsc, int64_t csc) {
+  using Sum = PanelSum<T>;
   constexpr int64_t MR = Tile<T>::rows, NR = Tile<T>::cols;
   const Chain<T> chain{pairs, k, a.panel, a.lane, a.step, b.step, alpha};
   int64_t rows = 0, width = 0;
@@ -302,15 +240,15 @@ void multiply_panels(int64_t m, int64_t n, int64_t k, std::span<const PanelPair<
                                 : tiles[static_cast<std::size_t>(log)];
       const int64_t a_at = i / MR * a.panel + i % MR * a.lane;
       Out* to_c = c + i * rsc + j * csc;
-      if constexpr (std::is_same_v<T, Out>) {
+      if constexpr (std::is_same_v<Sum, Out>) {
         if (csc == 1 && rows <= m - i && width <= n - j) {
           run(chain, a_at, b_at, beta, to_c, rsc);
           continue;
         }
       }
-      alignas(64) T sum[most_rows<T> * NR];
-      run(chain, a_at, b_at, T(0), sum, NR);
-      if constexpr (std::is_same_v<T, Out>) {
+      alignas(64) Sum sum[most_rows<T> * NR];
+      run(chain, a_at, b_at, Sum(0), sum, NR);
+      if constexpr (std::is_same_v<Sum, Out>) {
         if (rsc == 1 && rows == MR && rows <= m - i && width <= n - j && width % MR == 0) {
           store_transposed(width, sum, NR, beta, to_c, csc);
           continue;
@@ -319,16 +257,6 @@ void multiply_panels(int64_t m, int64_t n, int64_t k, std::span<const PanelPair<
       store_sums(std::min(rows, m - i), std::min(width, n - j), sum, NR, beta, to_c, rsc, csc);
     }
   }
-}
-
-template <class T, class In>
-void pack_a(int64_t m, int64_t k, const In* a, int64_t rsa, int64_t csa, T* packed) {
-  pack_panels<Side::left>(0, ceil_div(m, Tile<T>::rows), m, k, a, rsa, csa, packed);
-}
-
-template <class T, class In>
-void pack_b(int64_t k, int64_t n, const In* b, int64_t rsb, int64_t csb, T* packed) {
-  pack_panels<Side::right>(0, ceil_div(n, Tile<T>::cols), n, k, b, csb, rsb, packed);
 }
 
 template <class T>
@@ -355,29 +283,29 @@ T* scratch(int slot, int64_t count) {
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types cannot stand in parentheses
-#define BS_PACK(T, In)                                                                           \
-  template void pack_a(int64_t, int64_t, const In*, int64_t, int64_t, T*);                       \
-  template void pack_b(int64_t, int64_t, const In*, int64_t, int64_t, T*);                       \
-  template void pack_panels<Side::left>(int64_t, int64_t, int64_t, int64_t, const In*, int64_t,  \
-                                        int64_t, T*);                                            \
-  template void pack_panels<Side::right>(int64_t, int64_t, int64_t, int64_t, const In*, int64_t, \
-                                         int64_t, T*);
-#define BS_PANELS(T, Out)                                                                 \
-  template void multiply_panels(int64_t, int64_t, int64_t, std::span<const PanelPair<T>>, \
-                                PanelLayout, PanelLayout, T, T, Out*, int64_t, int64_t);  \
+#define BS_PANELS(T, Out)                                                                          \
+  template void multiply_panels(int64_t, int64_t, int64_t, std::span<const PanelPair<T>>,          \
+                                PanelLayout, PanelLayout, PanelSum<T>, PanelSum<T>, Out*, int64_t, \
+                                int64_t);
+#define BS_SUMS(T, Out) \
   template void store_sums(int64_t, int64_t, const T*, int64_t, T, Out*, int64_t, int64_t);
 // NOLINTEND(bugprone-macro-parentheses)
 
-BS_PACK(float, float)
-BS_PACK(float, half)
-BS_PACK(float, bfloat16)
-BS_PACK(double, double)
-BS_PACK(double, float)
 BS_PANELS(float, float)
 BS_PANELS(float, half)
 BS_PANELS(float, bfloat16)
 BS_PANELS(double, double)
 BS_PANELS(double, float)
+#ifdef __AVX512F__
+BS_PANELS(Bfloat16x2, float)
+BS_PANELS(Bfloat16x2, bfloat16)
+template Bfloat16x2* scratch(int, int64_t);
+#endif
+BS_SUMS(float, float)
+BS_SUMS(float, half)
+BS_SUMS(float, bfloat16)
+BS_SUMS(double, double)
+BS_SUMS(double, float)
 template float* scratch(int, int64_t);
 template double* scratch(int, int64_t);
 

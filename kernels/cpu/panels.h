@@ -16,11 +16,13 @@
 ///   block, m = n = block, one pair of `packed_a_at` and `packed_b_at`; blocks narrower than a
 ///   panel start inside it.
 /// The CPU tests may build it for any -march, but all translation units of one program must agree.
+#include <bs/lib/dtype.h>
 #include <bs/lib/integers.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace bs::cpu {
 
@@ -32,6 +34,38 @@ inline constexpr int vector_bytes = 32;
 inline constexpr int vector_bytes = 16;
 #endif
 
+/// Two steps of the depth of an operand of bf16, as `vdpbf16ps` multiplies them and adds both
+/// products to a float. It takes subnormal numbers for zero.
+struct Bfloat16x2 {
+  bfloat16 first, second;
+};
+
+/// What products of elements of a panel are summed in.
+template <class T>
+using PanelSum = std::conditional_t<std::is_same_v<T, Bfloat16x2>, float, T>;
+
+/// Steps of the depth that an element of a panel holds.
+template <class T>
+inline constexpr int64_t panel_steps = std::is_same_v<T, Bfloat16x2> ? 2 : 1;
+
+/// The depth of panels, in elements, for operands of depth k; an odd one ends with a zero.
+template <class T>
+constexpr int64_t panel_depth(int64_t k) {
+  return ceil_div(k, panel_steps<T>);
+}
+
+/// Whether the processor multiplies Bfloat16x2.
+bool multiplies_bfloat16x2();
+
+/// Calls f with the Type that panels have for operands of type In, whose products are summed in T.
+template <class T, class In, class F>
+void visit_panel(F&& f) {
+  if constexpr (vector_bytes == 64 && std::is_same_v<In, bfloat16> && std::is_same_v<T, float>) {
+    if (multiplies_bfloat16x2()) return f(Type<Bfloat16x2>{});
+  }
+  f(Type<T>{});
+}
+
 /// Shape of the register tile. Powers of two, so that sparse blocks of 8 to 128 are cut without a
 /// remainder; rows * 2 accumulators hide the latency of two multiply-adds a cycle.
 template <class T>
@@ -39,7 +73,7 @@ struct Tile {
   static constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(T));
   static constexpr int64_t rows = vector_bytes == 64 ? 8 : 4;
   static constexpr int64_t cols = 2 * lanes;
-  static constexpr int64_t depth = 256;  ///< Products are summed in steps of at most this depth.
+  static constexpr int64_t depth = 256;  ///< Panels of dense products have at most this depth.
 };
 
 /// Where element (lane i of panel p, depth l) lies: `p * panel + l * step + i * lane`.
@@ -87,7 +121,8 @@ constexpr int64_t packed_b_at(int64_t k, int64_t l, int64_t j) {
   return j / Tile<T>::cols * Tile<T>::cols * k + l * Tile<T>::cols + j % Tile<T>::cols;
 }
 
-/// Packs an m x k left operand in panels of rows rows, zero padded, converting to T.
+/// Packs an m x k left operand in panels of rows rows, zero padded, converting to T. Here and in
+/// pack_b() and pack_panels() the depth is the operand's, elsewhere that of panels.
 template <class T, class In>
 void pack_a(int64_t m, int64_t k, const In* a, int64_t rsa, int64_t csa, T* packed);
 
@@ -113,8 +148,8 @@ struct PanelPair {
 /// the layouts. C is not read when beta is 0. Full speed wants csc = 1 and Out = T.
 template <class T, class Out>
 void multiply_panels(int64_t m, int64_t n, int64_t k, std::span<const PanelPair<T>> pairs,
-                     PanelLayout a, PanelLayout b, T alpha, T beta, Out* c, int64_t rsc,
-                     int64_t csc);
+                     PanelLayout a, PanelLayout b, PanelSum<T> alpha, PanelSum<T> beta, Out* c,
+                     int64_t rsc, int64_t csc);
 
 /// C (rows x cols) = beta C + sum, where row i of `sum` starts at `sum + i * width`.
 template <class T, class Out>

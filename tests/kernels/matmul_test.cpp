@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 using namespace bs;
@@ -183,6 +184,84 @@ TEST_CASE("matmul: large batches of 16 bits are exact where sums are") {
               static_cast<float>(static_cast<bfloat16>(sum)));
     }
   }
+}
+
+TEST_CASE("matmul of 16 bits sums in f32, an odd depth as well") {
+  // A processor may multiply two steps of the depth at a time.
+  const int64_t sizes[][3] = {{37, 45, 1}, {8, 32, 3}, {9, 33, 511}, {130, 70, 1031}, {1, 50, 77}};
+  for (const auto& [m, n, k] : sizes)
+    for (const DType dtype : {f16, bf16})
+      for (const bool turn_a : {false, true})
+        for (const bool turn_b : {false, true}) {
+          const Tensor p =
+              on_device(random_reference(turn_a ? Shape{k, m} : Shape{m, k}, 5), dtype);
+          const Tensor q =
+              on_device(random_reference(turn_b ? Shape{n, k} : Shape{k, n}, 6), dtype);
+          const Tensor a = turn_a ? p.transpose(0, 1) : p, b = turn_b ? q.transpose(0, 1) : q;
+          Reference x = Reference::of(a), y = Reference::of(b);
+          const Reference exact = product(x, y), got = Reference::of(matmul(a, b));
+          for (double& v : x.values) v = std::abs(v);
+          for (double& v : y.values) v = std::abs(v);
+          const Reference size = product(x, y);
+          CAPTURE(k);
+          CAPTURE(dtype);
+          CAPTURE(turn_a);
+          CAPTURE(turn_b);
+          size_t wrong = 0;
+          for (size_t i = 0; i < exact.values.size(); ++i) {
+            // A rounding to f32 a term, and one to the dtype.
+            const double of_sum = static_cast<double>(k) * epsilon(f32) / 2 * size[i];
+            const double bound = of_sum + epsilon(dtype) / 2 * (std::abs(exact[i]) + of_sum);
+            wrong += !(std::abs(got[i] - exact[i]) <= bound);
+          }
+          CHECK(wrong == 0);
+        }
+}
+
+TEST_CASE("matmul: what is not finite reaches its row and its column alone") {
+  const int64_t m = 21, n = 37, k = 15, row = 19, column = 33;
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    Reference a = random_reference({m, k}, 7, .5, 1), b = random_reference({k, n}, 8, .5, 1);
+    a.at({row, k - 1}) = -std::numeric_limits<double>::infinity();
+    b.at({k - 2, column}) = std::numeric_limits<double>::quiet_NaN();
+    const Reference c = Reference::of(matmul(on_device(a, dtype), on_device(b, dtype)));
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        const double x = c.at({i, j});
+        CAPTURE(dtype);
+        CAPTURE(i);
+        CAPTURE(j);
+        if (j == column)
+          CHECK(std::isnan(x));
+        else if (i == row)
+          CHECK(x == -std::numeric_limits<double>::infinity());
+        else
+          CHECK(std::isfinite(x));
+      }
+  }
+}
+
+TEST_CASE("matmul of bf16: subnormal numbers count as they are, or as zero") {
+  const int64_t m = 24, n = 40, k = 34;
+  constexpr double least = 0x1p-126;
+  Reference a = random_reference({m, k}, 9, -64 * least, 64 * least),
+            b = random_reference({k, n}, 10);
+  for (size_t i = 0; i < a.values.size(); i += 3) a[i] /= 128;
+  const Tensor p = on_device(a, bf16), q = on_device(b, bf16);
+  const Reference x = Reference::of(p), y = Reference::of(q), c = Reference::of(matmul(p, q));
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double exact = 0, size = 0, lost = least;  // the sum may become zero at each term
+      for (int64_t l = 0; l < k; ++l) {
+        const double term = x.at({i, l}) * y.at({l, j});
+        exact += term;
+        size += std::abs(term);
+        lost += std::abs(x.at({i, l})) < least ? std::abs(term) + least : least;
+      }
+      CHECK(std::abs(c.at({i, j}) - exact) <= lost +
+                                                  static_cast<double>(k) * epsilon(f32) / 2 * size +
+                                                  epsilon(bf16) / 2 * (std::abs(exact) + lost));
+    }
 }
 
 TEST_CASE("matmul refuses what it cannot do") {

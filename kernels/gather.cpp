@@ -47,10 +47,9 @@ Tensor three_axes(const Tensor& index, int axis) {
   return reshape(index, around(index.shape(), axis));
 }
 
-/// Writes to a copy of x by twin(index, source, part), a contiguous [outer, n, inner].
+/// Writes to y by twin(index, source, part), a contiguous [outer, n, inner].
 template <class Twin>
-Tensor written(const Tensor& x, int axis, const Tensor& index, const Tensor& source, Twin twin) {
-  Tensor y = clone(x);
+Tensor written(const Tensor& y, int axis, const Tensor& index, const Tensor& source, Twin twin) {
   if (index.numel() == 0) return y;
   const Tensor part = beside(y, index, axis), dense = contiguous(part);
   twin(three_axes(index, axis), contiguous(source).view(around(index.shape(), axis)),
@@ -67,6 +66,19 @@ void check_source(const char* op, const Tensor& x, const Tensor& index, const Te
            index.shape());
 }
 
+/// Adds to x, or to a copy of it.
+Tensor added(const char* op, const Tensor& x, int axis, const Tensor& index, const Tensor& source,
+             bool in_place) {
+  const int at = checked(op, x.shape(), index, axis);
+  check_source(op, x, index, source);
+  if (x.dtype() == boolean || x.dtype() == u8)
+    detail::unsupported_dtype(op, x.dtype(), "floats, i64 or i32");
+  return written(in_place ? x : clone(x), at, index, source,
+                 [](const Tensor& i, const Tensor& from, const Tensor& y) {
+                   BS_DISPATCH(y.device(), scatter_add, i, from, y);
+                 });
+}
+
 }  // namespace
 
 Tensor gather(const Tensor& x, int axis, const Tensor& index) {
@@ -81,15 +93,16 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
 }
 
 Tensor gather_backward(const Tensor& dy, const Shape& shape, int axis, const Tensor& index) {
-  return scatter_add(zeros(shape, dy.dtype(), dy.device()), axis, index, dy);
+  return added("gather_backward", zeros(shape, dy.dtype(), dy.device()), axis, index, dy, true);
 }
 
 Tensor scatter(const Tensor& x, int axis, const Tensor& index, const Tensor& source) {
   const int at = checked("scatter", x.shape(), index, axis);
   check_source("scatter", x, index, source);
-  return written(x, at, index, source, [](const Tensor& i, const Tensor& from, const Tensor& y) {
-    BS_DISPATCH(y.device(), scatter, i, from, y);
-  });
+  return written(clone(x), at, index, source,
+                 [](const Tensor& i, const Tensor& from, const Tensor& y) {
+                   BS_DISPATCH(y.device(), scatter, i, from, y);
+                 });
 }
 
 Tensor scatter(const Tensor& x, int axis, const Tensor& index, Scalar source) {
@@ -97,13 +110,7 @@ Tensor scatter(const Tensor& x, int axis, const Tensor& index, Scalar source) {
 }
 
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& source) {
-  const int at = checked("scatter_add", x.shape(), index, axis);
-  check_source("scatter_add", x, index, source);
-  if (x.dtype() == boolean || x.dtype() == u8)
-    detail::unsupported_dtype("scatter_add", x.dtype(), "floats, i64 or i32");
-  return written(x, at, index, source, [](const Tensor& i, const Tensor& from, const Tensor& y) {
-    BS_DISPATCH(y.device(), scatter_add, i, from, y);
-  });
+  return added("scatter_add", x, axis, index, source, false);
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include <bs/kernels/cpu/channel_parts.h>
 
+#include <array>
 #include <cmath>
 
 namespace bs::cpu {
@@ -11,30 +12,29 @@ namespace {
 /// Where a ReLU's gradient is cut off: nowhere, where z is not positive, where y is not.
 enum class Mask : uint8_t { none, z, y };
 
-/// Mean and squared deviations of one part, of each of its slots.
-template <class T, class W = Wide<T>>
-void part_moments(const T* x, int64_t rows, int64_t width, bool is_plane, RowBuffer<T>& buffer,
-                  W* mean, W* squares) {
-  if (is_plane) {
-    const W* in = buffer.read(x, width);
-    *mean = sum_of<W>(width, [=](int64_t i) { return in[i]; }) / static_cast<W>(width);
-    const W centre = *mean;
-    *squares = sum_of<W>(width, [=](int64_t i) { return (in[i] - centre) * (in[i] - centre); });
-    return;
-  }
-  std::fill_n(mean, width, W{0});
-  std::fill_n(squares, width, W{0});
-  for (int64_t r = 0; r < rows; ++r) {
-    const W* in = buffer.read(x + r * width, width);
+/// Mean and squared deviations of one part, of each of its slots; both are zero before.
+template <bool columns, class T, class W = Wide<T>>
+void part_moments(const T* x, int64_t rows, int64_t width, W* mean, W* squares) {
+  const auto sum_up = [=](W* to, const auto& term) {
+    PartSums<W, columns> sums(to);
+    for (int64_t r = 0; r < rows; ++r)
+      for_pieces(width, [&](int64_t begin, auto length) {
+        PieceBuffer<T> buffer;
+        const W* in = buffer.read(x + r * width + begin, length);
+        W* sum = sums.at(begin);
 #pragma omp simd
-    for (int64_t i = 0; i < width; ++i) mean[i] += in[i];
-  }
-  for (int64_t i = 0; i < width; ++i) mean[i] /= static_cast<W>(rows);
-  for (int64_t r = 0; r < rows; ++r) {
-    const W* in = buffer.read(x + r * width, width);
-#pragma omp simd
-    for (int64_t i = 0; i < width; ++i) squares[i] += (in[i] - mean[i]) * (in[i] - mean[i]);
-  }
+        for (int64_t i = 0; i < length; ++i) sum[i] += term(in[i], begin + i);
+      });
+    sums.finish();
+  };
+  sum_up(mean, [](W value, int64_t) { return value; });
+  const auto count = static_cast<W>(columns ? rows : width);
+  for (int64_t i = 0; i < (columns ? width : 1); ++i) mean[i] /= count;
+  const W centre = *mean;
+  sum_up(squares, [=](W value, int64_t i) {
+    const W deviation = value - (columns ? mean[i] : centre);
+    return deviation * deviation;
+  });
 }
 
 template <class W>
@@ -52,14 +52,12 @@ struct Coefficients {
     mean.resize(count), scale.resize(count), shift.resize(count);
     const W *means = norm.mean.data<W>(), *rstds = norm.rstd.data<W>();
     const W *weight = maybe<W>(norm.weight), *bias = maybe<W>(norm.bias);
-    for (int64_t slot = 0; slot < s.slots(); ++slot) {
-      const int64_t channel = slot % s.channels;
-      const int64_t set = s.neighbours > 0 ? slot / s.neighbours : channel;
+    for_all_slots(s, [&](int64_t slot, int64_t set, int64_t channel) {
       const auto at = static_cast<size_t>(slot);
       mean[at] = means[set];
       scale[at] = rstds[set] * (weight ? weight[channel] : W{1});
       shift[at] = bias ? bias[channel] : W{0};
-    }
+    });
   }
 };
 
@@ -68,32 +66,53 @@ template <class W, bool columns>
 struct Row {
   const W *mean, *scale, *shift;
 
+  static constexpr bool has_columns = columns;
   static int64_t at(int64_t i) { return columns ? i : 0; }
-  W z(const W* x, int64_t i) const { return (x[i] - mean[at(i)]) * scale[at(i)] + shift[at(i)]; }
-  template <Mask mask>
-  W dz(const W* x, const W* dy, const W* y, int64_t i) const {
-    if constexpr (mask == Mask::none) return dy[i];
-    if constexpr (mask == Mask::z) return z(x, i) > 0 ? dy[i] : W{0};
-    return y[i] > 0 ? dy[i] : W{0};
+  /// Of a part whose first slot is `slot`.
+  static Row of(const Coefficients<W>& all, int64_t slot) {
+    return {all.mean.data() + slot, all.scale.data() + slot, all.shift.data() + slot};
   }
+  Row from(int64_t i) const { return {mean + at(i), scale + at(i), shift + at(i)}; }
+  W z(const W* x, int64_t i) const { return (x[i] - mean[at(i)]) * scale[at(i)] + shift[at(i)]; }
 };
 
-/// Calls f(Row<W, columns>, std::integral_constant<Mask>).
+template <Mask mask>
+using Masked = std::integral_constant<Mask, mask>;
+
+/// Calls f(Row<W, columns>, Masked<mask>).
 template <class W, class F>
 void visit_row(bool columns, Mask mask, F&& f) {
   const auto with = [&]<bool is_columns>(std::bool_constant<is_columns>) {
     using R = Row<W, is_columns>;
     switch (mask) {
       case Mask::none:
-        return f(R{}, std::integral_constant<Mask, Mask::none>{});
+        return f(R{}, Masked<Mask::none>{});
       case Mask::z:
-        return f(R{}, std::integral_constant<Mask, Mask::z>{});
+        return f(R{}, Masked<Mask::z>{});
       default:
-        return f(R{}, std::integral_constant<Mask, Mask::y>{});
+        return f(R{}, Masked<Mask::y>{});
     }
   };
   columns ? with(std::true_type{}) : with(std::false_type{});
 }
+
+/// A piece of what a gradient is computed of.
+template <class T, Mask mask, class W = Wide<T>>
+struct Gradients {
+  PieceBuffer<T> buffers[3];
+  const W *x, *dy, *y;
+
+  Gradients(const T* all_x, const T* all_dy, const T* all_y, int64_t at, auto length)
+      : x(buffers[0].read(all_x + at, length)),
+        dy(buffers[1].read(all_dy + at, length)),
+        y(mask == Mask::y ? buffers[2].read(all_y + at, length) : nullptr) {}
+  template <class R>
+  W dz(const R& row, int64_t i) const {
+    if constexpr (mask == Mask::none) return dy[i];
+    if constexpr (mask == Mask::z) return row.z(x, i) > 0 ? dy[i] : W{0};
+    return y[i] > 0 ? dy[i] : W{0};
+  }
+};
 
 Mask mask_of(const ChannelNorm& norm, const ChannelGradient& gradient) {
   return !norm.relu ? Mask::none : gradient.y.defined() ? Mask::y : Mask::z;
@@ -104,17 +123,17 @@ void moments(const ChannelSlots& s, const Tensor& x, const ChannelStatistics& to
   const int64_t parts = Parts(s).parts;
   LineVector<W> mean(static_cast<size_t>(s.slots() * parts)), squares(mean.size());
   const T* from = x.data<T>();
-  for_each_part<T>(s, [&](int64_t o, int64_t part, int64_t first, int64_t rows, int64_t width,
-                          PartBuffers<T>& buffers) {
+  const auto of_part = s.inner > 1 ? part_moments<true, T> : part_moments<false, T>;
+  for_each_part(s, [&](int64_t o, int64_t part, int64_t first, int64_t rows, int64_t width) {
     const int64_t at = (o * parts + part) * s.inner;
-    part_moments<T>(from + first, rows, width, s.inner == 1, buffers.in, mean.data() + at,
-                    squares.data() + at);
+    of_part(from + first, rows, width, mean.data() + at, squares.data() + at);
   });
   if (to.batches.defined()) ++*to.batches.data<int64_t>();
   const double momentum = to.momentum >= 0 || !to.batches.defined()
                               ? to.momentum
                               : 1 / static_cast<double>(*to.batches.data<int64_t>());
   W *running_mean = maybe<W>(to.running_mean), *running_var = maybe<W>(to.running_var);
+  W *means = maybe<W>(to.mean), *sums = maybe<W>(to.squares), *rstds = maybe<W>(to.rstd);
   join_parts(s, [&](int64_t count, int64_t more, int64_t all, int64_t part) {
     merge_rows(static_cast<W>(count), static_cast<W>(more), s.inner, mean.data() + part,
                squares.data() + part, mean.data() + all, squares.data() + all);
@@ -125,10 +144,9 @@ void moments(const ChannelSlots& s, const Tensor& x, const ChannelStatistics& to
       all.merge(static_cast<W>(s.n), mean[static_cast<size_t>(at)],
                 squares[static_cast<size_t>(at)]);
     });
-    if (to.mean.defined()) to.mean.data<W>()[set] = all.mean;
-    if (to.squares.defined()) to.squares.data<W>()[set] = all.squares;
-    if (to.rstd.defined())
-      to.rstd.data<W>()[set] = 1 / std::sqrt(all.squares / all.count + static_cast<W>(to.eps));
+    if (means) means[set] = all.mean;
+    if (sums) sums[set] = all.squares;
+    if (rstds) rstds[set] = 1 / std::sqrt(all.squares / all.count + static_cast<W>(to.eps));
     const auto m = static_cast<W>(momentum);
     if (running_mean) running_mean[set] += m * (all.mean - running_mean[set]);
     if (running_var) running_var[set] += m * (all.squares / (all.count - 1) - running_var[set]);
@@ -141,28 +159,29 @@ void normalise(const ChannelSlots& s, const ChannelNorm& norm, const Tensor& y) 
   const T *from = norm.x.data<T>(), *more = maybe<T>(norm.residual);
   T* to = y.data<T>();
   visit_row<W>(s.inner > 1, Mask::none, [&]<class R>(R, auto) {
-    for_each_part<T>(s, [&](int64_t o, int64_t, int64_t first, int64_t rows, int64_t width,
-                            PartBuffers<T>& buffers) {
-      const auto base = o * s.inner;
-      const R row{of.mean.data() + base, of.scale.data() + base, of.shift.data() + base};
-      for (int64_t r = 0; r < rows; ++r) {
-        const int64_t at = first + r * width;
-        const W* in = buffers.in.read(from + at, width);
-        W* out = buffers.out.target(to + at);
-        if (more) {
-          const W* other = buffers.other.read(more + at, width);
+    for_each_part(s, [&](int64_t o, int64_t, int64_t first, int64_t rows, int64_t width) {
+      const R whole = R::of(of, o * s.inner);
+      for (int64_t r = 0; r < rows; ++r)
+        for_pieces(width, [&](int64_t begin, auto length) {
+          const int64_t at = first + r * width + begin;
+          PieceBuffer<T> x, residual, result;
+          const R row = whole.from(begin);
+          const W* in = x.read(from + at, length);
+          W* out = result.target(to + at);
+          if (more) {
+            const W* other = residual.read(more + at, length);
 #pragma omp simd
-          for (int64_t i = 0; i < width; ++i) out[i] = row.z(in, i) + other[i];
-        } else {
+            for (int64_t i = 0; i < length; ++i) out[i] = row.z(in, i) + other[i];
+          } else {
 #pragma omp simd
-          for (int64_t i = 0; i < width; ++i) out[i] = row.z(in, i);
-        }
-        if (norm.relu) {
+            for (int64_t i = 0; i < length; ++i) out[i] = row.z(in, i);
+          }
+          if (norm.relu) {
 #pragma omp simd
-          for (int64_t i = 0; i < width; ++i) out[i] = out[i] < 0 ? W{0} : out[i];
-        }
-        buffers.out.write(to + at, width);
-      }
+            for (int64_t i = 0; i < length; ++i) out[i] = out[i] < 0 ? W{0} : out[i];
+          }
+          result.write(to + at, length);
+        });
     });
   });
 }
@@ -173,44 +192,26 @@ void slot_sums(const ChannelSlots& s, const ChannelNorm& norm, const ChannelGrad
                const Coefficients<W>& of, LineVector<W>& plain, LineVector<W>& centred) {
   const int64_t parts = Parts(s).parts;
   const T *x = norm.x.data<T>(), *dy = gradient.dy.data<T>(), *y = maybe<T>(gradient.y);
-  visit_row<W>(
-      s.inner > 1, mask_of(norm, gradient),
-      [&]<class R, Mask mask>(R, std::integral_constant<Mask, mask>) {
-        for_each_part<T>(s, [&](int64_t o, int64_t part, int64_t first, int64_t rows, int64_t width,
-                                PartBuffers<T>& buffers) {
-          const auto base = o * s.inner;
-          const R row{of.mean.data() + base, of.scale.data() + base, of.shift.data() + base};
-          W* a = plain.data() + (o * parts + part) * s.inner;
-          W* b = centred.data() + (o * parts + part) * s.inner;
-          for (int64_t r = 0; r < rows; ++r) {
-            const int64_t at = first + r * width;
-            const W* in = buffers.in.read(x + at, width);
-            const W* slope = buffers.other.read(dy + at, width);
-            const W* out = mask == Mask::y ? buffers.y.read(y + at, width) : nullptr;
-            const auto dz = [=](int64_t i) { return row.template dz<mask>(in, slope, out, i); };
-            if (s.inner == 1) {
-              const W mean = row.mean[0];
-              for (int64_t from = 0; from < width; from += run_of_sum) {
-                W sum = 0, dot = 0;
-                const int64_t end = std::min(from + run_of_sum, width);
-#pragma omp simd reduction(+ : sum, dot)
-                for (int64_t i = from; i < end; ++i) {
-                  sum += dz(i);
-                  dot += dz(i) * (in[i] - mean);
-                }
-                *a += sum;
-                *b += dot;
-              }
-            } else {
+  visit_row<W>(s.inner > 1, mask_of(norm, gradient), [&]<class R, Mask mask>(R, Masked<mask>) {
+    for_each_part(s, [&](int64_t o, int64_t part, int64_t first, int64_t rows, int64_t width) {
+      const R whole = R::of(of, o * s.inner);
+      const int64_t slot = (o * parts + part) * s.inner;
+      PartSums<W, R::has_columns> sums(plain.data() + slot), dots(centred.data() + slot);
+      for (int64_t r = 0; r < rows; ++r)
+        for_pieces(width, [&](int64_t begin, auto length) {
+          const Gradients<T, mask> g(x, dy, y, first + r * width + begin, length);
+          const R row = whole.from(begin);
+          W *sum = sums.at(begin), *dot = dots.at(begin);
 #pragma omp simd
-              for (int64_t i = 0; i < width; ++i) {
-                a[i] += dz(i);
-                b[i] += dz(i) * (in[i] - row.mean[i]);
-              }
-            }
+          for (int64_t i = 0; i < length; ++i) {
+            sum[i] += g.dz(row, i);
+            dot[i] += g.dz(row, i) * (g.x[i] - row.mean[R::at(i)]);
           }
         });
-      });
+      sums.finish();
+      dots.finish();
+    });
+  });
 }
 
 /// Of each slot what dx = scale dz + offset + slope (x - mean) takes.
@@ -224,12 +225,11 @@ struct Slopes {
     const W *plain = gradient.sums.data<W>(), *centred = plain + s.sets();
     const W* rstds = norm.rstd.data<W>();
     const auto count = static_cast<W>(gradient.count);
-    for (int64_t slot = 0; slot < s.slots(); ++slot) {
-      const int64_t set = s.neighbours > 0 ? slot / s.neighbours : slot % s.channels;
+    for_all_slots(s, [&](int64_t slot, int64_t set, int64_t) {
       const W rstd = rstds[set];
       offset[static_cast<size_t>(slot)] = -rstd * (plain[set] / count);
       slope[static_cast<size_t>(slot)] = -rstd * (rstd * (centred[set] / count));
-    }
+    });
   }
 };
 
@@ -241,37 +241,42 @@ void backward(const ChannelSlots& s, const ChannelNorm& norm, const ChannelGradi
   const Slopes<W> slopes = constant ? Slopes<W>() : Slopes<W>(s, norm, gradient);
   const T *x = norm.x.data<T>(), *dy = gradient.dy.data<T>(), *y = maybe<T>(gradient.y);
   T *to = dx.data<T>(), *to_residual = maybe<T>(dresidual);
-  visit_row<W>(
-      s.inner > 1, mask_of(norm, gradient),
-      [&]<class R, Mask mask>(R, std::integral_constant<Mask, mask>) {
-        for_each_part<T>(s, [&](int64_t o, int64_t, int64_t first, int64_t rows, int64_t width,
-                                PartBuffers<T>& buffers) {
-          const auto base = o * s.inner;
-          const R row{of.mean.data() + base, of.scale.data() + base, of.shift.data() + base};
-          W* dz = buffers.gradients.data();
-          for (int64_t r = 0; r < rows; ++r) {
-            const int64_t at = first + r * width;
-            const W* in = buffers.in.read(x + at, width);
-            const W* slope = buffers.other.read(dy + at, width);
-            const W* out = mask == Mask::y ? buffers.y.read(y + at, width) : nullptr;
-            W* target = buffers.out.target(to + at);
-#pragma omp simd
-            for (int64_t i = 0; i < width; ++i) dz[i] = row.template dz<mask>(in, slope, out, i);
-            if (to_residual) narrow(width, dz, to_residual + at);
+  visit_row<W>(s.inner > 1, mask_of(norm, gradient), [&]<class R, Mask mask>(R, Masked<mask>) {
+    for_each_part(s, [&](int64_t o, int64_t, int64_t first, int64_t rows, int64_t width) {
+      const R whole = R::of(of, o * s.inner);
+      for (int64_t r = 0; r < rows; ++r)
+        for_pieces(width, [&](int64_t begin, auto length) {
+          const int64_t at = first + r * width + begin;
+          const Gradients<T, mask> g(x, dy, y, at, length);
+          PieceBuffer<T> residual, result;
+          const R row = whole.from(begin);
+          W* target = result.target(to + at);
+          const auto finish = [&](const auto& dz) {
             if (constant) {
 #pragma omp simd
-              for (int64_t i = 0; i < width; ++i) target[i] = row.scale[R::at(i)] * dz[i];
+              for (int64_t i = 0; i < length; ++i) target[i] = row.scale[R::at(i)] * dz(i);
             } else {
-              const W *offset = slopes.offset.data() + base, *along = slopes.slope.data() + base;
+              const W* offset = slopes.offset.data() + o * s.inner + R::at(begin);
+              const W* slope = slopes.slope.data() + o * s.inner + R::at(begin);
 #pragma omp simd
-              for (int64_t i = 0; i < width; ++i)
-                target[i] = row.scale[R::at(i)] * dz[i] + offset[R::at(i)] +
-                            along[R::at(i)] * (in[i] - row.mean[R::at(i)]);
+              for (int64_t i = 0; i < length; ++i)
+                target[i] = row.scale[R::at(i)] * dz(i) + offset[R::at(i)] +
+                            slope[R::at(i)] * (g.x[i] - row.mean[R::at(i)]);
             }
-            buffers.out.write(to + at, width);
+          };
+          if (to_residual) {
+            W* dz = residual.target(to_residual + at);
+#pragma omp simd
+            for (int64_t i = 0; i < length; ++i) dz[i] = g.dz(row, i);
+            residual.write(to_residual + at, length);
+            finish([dz](int64_t i) { return dz[i]; });
+          } else {
+            finish([&](int64_t i) { return g.dz(row, i); });
           }
+          result.write(to + at, length);
         });
-      });
+    });
+  });
 }
 
 }  // namespace
@@ -302,11 +307,11 @@ void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
     });
     const W *rstd = norm.rstd.data<W>(), *weight = maybe<W>(norm.weight);
     W* of_channel = channel_sums.data<W>();
+    W* of_set = maybe<W>(gradient.sums);
     std::fill_n(of_channel, 2 * channels, W{0});
     for (int64_t set = 0; set < slots.sets(); ++set) {
       W a = 0, b = 0;
-      for_each_slot(slots, set, [&](int64_t at, int64_t slot) {
-        const int64_t channel = slot % channels;
+      for_each_slot(slots, set, [&](int64_t at, int64_t channel) {
         const W da = plain[static_cast<size_t>(at)];
         const W db = centred[static_cast<size_t>(at)] * rstd[set];
         of_channel[channel] += da;
@@ -314,9 +319,9 @@ void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
         a += da * (weight ? weight[channel] : W{1});
         b += db * (weight ? weight[channel] : W{1});
       });
-      if (!gradient.sums.defined()) continue;
-      gradient.sums.data<W>()[set] = a;
-      gradient.sums.data<W>()[slots.sets() + set] = b;
+      if (!of_set) continue;
+      of_set[set] = a;
+      of_set[slots.sets() + set] = b;
     }
   });
 }

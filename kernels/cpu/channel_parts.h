@@ -6,6 +6,8 @@
 #include <bs/lib/integers.h>
 
 #include <algorithm>
+#include <array>
+#include <type_traits>
 
 namespace bs::cpu {
 
@@ -21,34 +23,57 @@ struct Parts {
   }
 };
 
-/** @brief What a thread needs for the rows of a part. */
-template <class T>
-struct PartBuffers {
-  RowBuffer<T> in, other, y, out;
-  LineVector<Wide<T>> gradients;
-
-  explicit PartBuffers(int64_t n)
-      : in(n), other(n), y(n), out(n), gradients(static_cast<size_t>(n)) {}
-};
-
-/** @brief Calls f(o, part, first element, rows, width, buffers) for each part: rows of `inner`
- * slots, or one row of one slot. */
-template <class T, class F>
+/** @brief Calls f(o, part, first element, rows, width) for each part: rows of `inner` slots, or one
+ * row of one slot. */
+template <class F>
 void for_each_part(const ChannelSlots& s, F&& f) {
   const Parts p(s);
   const bool is_plane = s.inner == 1;
   const int64_t size = p.length * s.inner;
   parallel_for(s.outer * p.parts, std::max<int64_t>(1, elementwise_grain / size),
                [&](int64_t begin, int64_t end) {
-                 PartBuffers<T> buffers(is_plane ? std::min(p.length, s.n) : s.inner);
                  for (int64_t task = begin; task < end; ++task) {
                    const int64_t o = task / p.parts, part = task % p.parts;
                    const int64_t first = (o * s.n + part * p.length) * s.inner;
                    const int64_t count = p.count(s, part);
-                   f(o, part, first, is_plane ? 1 : count, is_plane ? count : s.inner, buffers);
+                   f(o, part, first, is_plane ? 1 : count, is_plane ? count : s.inner);
                  }
                });
 }
+
+/** @brief Elements of a row that are computed together: of a constant number, what is widened stays
+ * in registers. */
+inline constexpr int64_t piece = 64;
+
+/** @brief Calls f(begin, length) for the pieces of a row; only the last length is not constant. */
+template <class F>
+void for_pieces(int64_t n, const F& f) {
+  int64_t begin = 0;
+  for (; begin + piece <= n; begin += piece) f(begin, std::integral_constant<int64_t, piece>{});
+  if (begin < n) f(begin, n - begin);
+}
+
+/** @brief A piece of a row of T as Wide<T>. */
+template <class T>
+using PieceBuffer = RowBuffer<T, std::array<Wide<T>, piece>>;
+
+/** @brief Sums of a part: one a column of its rows, or one of its plane. */
+template <class W, bool columns>
+class PartSums {
+ public:
+  /** @brief They are added to `to`. */
+  explicit PartSums(W* to) : to_(to) {}
+  /** @brief Where the piece from `begin` on is added. */
+  W* at(int64_t begin) { return columns ? to_ + begin : of_plane_; }
+  /** @brief Behind the last piece. */
+  void finish() {
+    if (!columns) *to_ += sum_of<W>(piece, [this](int64_t i) { return of_plane_[i]; });
+  }
+
+ private:
+  W* to_;
+  alignas(64) W of_plane_[columns ? 1 : piece] = {};
+};
 
 /** @brief Merged as by Chan, Golub and LeVeque (1979). */
 template <class W>
@@ -89,14 +114,27 @@ void join_parts(const ChannelSlots& s, Join&& join) {
            (o * p.parts + part) * s.inner);
 }
 
-/** @brief Calls f(index of the first part in [outer, parts, inner], slot) for the slots of a set,
- * in order. */
+/** @brief Calls f(index of the first part in [outer, parts, inner], channel) for the slots of a
+ * set, in order. */
 template <class F>
 void for_each_slot(const ChannelSlots& s, int64_t set, F&& f) {
   const int64_t parts = Parts(s).parts, count = s.slots_of_set();
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t slot = s.neighbours > 0 ? set * count + i : i * s.channels + set;
-    f(slot / s.inner * parts * s.inner + slot % s.inner, slot);
+  const bool neighbours = s.neighbours > 0;
+  const int64_t slot = neighbours ? set * count : set, channel = slot % s.channels;
+  const int64_t first = slot / s.inner * parts * s.inner + slot % s.inner;
+  const int64_t step = !neighbours ? s.channels * parts : s.inner == 1 ? parts : 1;
+  for (int64_t i = 0; i < count; ++i) f(first + i * step, neighbours ? channel + i : channel);
+}
+
+/** @brief Calls f(slot, set, channel) for all slots. */
+template <class F>
+void for_all_slots(const ChannelSlots& s, F&& f) {
+  const bool neighbours = s.neighbours > 0;
+  const int64_t together = neighbours ? s.neighbours : s.channels;
+  int64_t slot = 0;
+  for (int64_t run = 0; slot < s.slots(); ++run) {
+    const int64_t channel = slot % s.channels;
+    for (int64_t i = 0; i < together; ++i, ++slot) f(slot, neighbours ? run : i, channel + i);
   }
 }
 

@@ -55,7 +55,7 @@ void check(const Options& o) {
   if (o.batch * o.size * o.size > most)
     BS_THROW(UsageError, "--batch {} of --size {} is over {} pixels a step", o.batch, o.size, most);
   if (!(o.learning_rate > 0)) BS_THROW(UsageError, "--lr {} is not positive", o.learning_rate);
-  check_graph(o);
+  check_graph(o.device, o.graph);
   if (o.data.empty() && !o.smoke) throw UsageError("--data FOLDER is needed: the fonts to learn");
 }
 

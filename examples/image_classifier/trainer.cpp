@@ -85,7 +85,7 @@ Trainer::Trainer(const Options& options, const ImageData& data)
                 .warmup = std::min<int64_t>(50, options.steps),
                 .steps = options.steps,
                 .decay = optim::Decay::cosine},
-      graph_(options, !layouts_.applies()) {  // layouts change too often
+      graph_(options.device, options.graph, !layouts_.applies()) {  // layouts change too often
   if (!options.resume) return;
   layouts_.restore(options.resume->metadata());
   optimizer_ = new_optimizer();

@@ -1,5 +1,7 @@
 #include <bs/examples/kronecker/options.h>
 
+#include <bs/examples/support/command_line.h>
+
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
@@ -34,6 +36,9 @@ void add_uses(CLI::App& app, KroneckerOptions& o) {
       ->check(CLI::Range(1, 100000).description(""));
   app.add_option("--profile", o.profile,
                  "text: file for a trace of ten steps of the products; prints where time goes");
+  app.add_option("--graph", o.graph, "text: a step on a GPU as one launch; auto, on or off")
+      ->check(CLI::IsMember({"auto", "on", "off"}).description(""))
+      ->capture_default_str();
   app.add_option("--dense", o.dense, "terrain: points of the dense process")
       ->check(CLI::Range(1, 20000).description(""))
       ->capture_default_str();
@@ -75,6 +80,7 @@ bool parse_options(int argc, char** argv, KroneckerOptions& o) {
   } catch (const Error& error) {
     BS_THROW(UsageError, "{}", error.what());
   }
+  check_graph(o.device, o.graph);
   if (!is_floating(o.dtype)) BS_THROW(UsageError, "--dtype {}: f64, f32, bf16 or f16", o.dtype);
   if (o.steps == 0) o.steps = o.mode == "text" ? 2000 : 60;
   if (o.extents.empty()) o.extents = {32, 128, 128};

@@ -22,6 +22,7 @@ struct KroneckerOptions {
   int spacing = 2;                             ///< of terrain: every such row and column is known
   int steps = 0;                               ///< of the optimiser; terrain 60, text 2000
   std::string profile;                         ///< of text: file for a trace of some steps
+  std::string graph = "auto";                  ///< of text: a step on a GPU as one launch, or not
   int64_t dense = 1500;                        ///< of terrain: points of the dense process
   bool smoke = false;
 

@@ -1,5 +1,6 @@
 #include <bs/examples/kronecker/text.h>
 
+#include <bs/examples/support/step_graph.h>
 #include <bs/examples/support/step_profile.h>
 #include <bs/examples/support/training.h>
 #include <bs/nn.h>
@@ -86,6 +87,8 @@ class Text {
     return sum / count / std::numbers::ln2;
   }
 
+  Device device() const { return device_; }
+
   static Variable loss_of(const TextModel& model, const data::Batch& b) {
     return cross_entropy(model.forward(b.inputs), contiguous(b.targets.select(1, context - 1)));
   }
@@ -96,26 +99,36 @@ class Text {
   std::vector<int64_t> starts_;
 };
 
+struct Training {
+  int steps;
+  double rate;
+  std::string graph;       ///< as KroneckerOptions has it
+  std::string trace = {};  ///< file for a profile of some steps; empty: none
+};
+
 /// Milliseconds a step.
-/// @param[in] trace file for a profile of some steps; empty: none
-double train(const TextModel& model, const Text& text, int steps, double rate,
-             const std::string& trace = {}) {
-  StepProfile profile(trace);
+double train(const TextModel& model, const Text& text, const Training& t) {
+  StepProfile profile(t.trace);
   data::Loader loader = text.loader();
-  optim::AdamW optimizer(model, {.learning_rate = rate});
+  optim::AdamW optimizer(model, {.learning_rate = t.rate});
+  StepGraph graph(text.device(), t.graph);
   const std::vector<Variable> parameters = model.parameters();
+  Tensor loss;
   const Clock::time_point start = Clock::now();
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < t.steps; ++step) {
     profile.next();
-    optimizer.set_learning_rate(rate * std::min(1.0, 2.0 * (steps - step) / steps));
-    optimizer.zero_grad();
-    const Variable loss = Text::loss_of(model, loader.next());
-    if ((step + 1) % 100 == 0 || step + 1 == steps)
-      check_finite("loss", loss.data().item(), step + 1);
-    loss.backward();
-    optimizer.step({.norm = optim::grad_norm(parameters), .max_norm = 1});
+    optimizer.set_learning_rate(t.rate * std::min(1.0, 2.0 * (t.steps - step) / t.steps));
+    const data::Batch next = loader.next();
+    graph.run({next.inputs, next.targets}, optimizer, [&](const std::vector<Tensor>& of) {
+      optimizer.zero_grad();
+      const Variable value = Text::loss_of(model, {of[0], of[1]});
+      value.backward();
+      optimizer.step({.norm = optim::grad_norm(parameters), .max_norm = 1});
+      loss = value.data();
+    });
+    if ((step + 1) % 100 == 0 || step + 1 == t.steps) check_finite("loss", loss.item(), step + 1);
   }
-  const double time = 1e3 * seconds_since(start) / std::max(steps, 1);
+  const double time = 1e3 * seconds_since(start) / std::max(t.steps, 1);
   profile.finish();
   return time;
 }
@@ -165,13 +178,13 @@ Bits compare(const Text& text, const KroneckerOptions& o) {
   Bits bits{};
   const TextModel dense(false, o.device), product(true, o.device);
   TextModel fitted(true, o.device);
-  const double dense_step = train(dense, text, o.steps, rate);
+  const double dense_step = train(dense, text, {o.steps, rate, o.graph});
   row("dense", dense, bits.dense = text.bits(dense), dense_step);
-  const double step = train(product, text, o.steps, rate, o.profile);
+  const double step = train(product, text, {o.steps, rate, o.graph, o.profile});
   row("factors", product, bits.product = text.bits(product), step);
   const double error = fit(dense, fitted);
   row("the dense ones' fit", fitted, bits.fitted = text.bits(fitted), 0);
-  const double tuned_step = train(fitted, text, o.steps / 2, rate);
+  const double tuned_step = train(fitted, text, {o.steps / 2, rate, o.graph});
   row("that, trained half as long again", fitted, bits.tuned = text.bits(fitted), tuned_step);
   std::printf("the fit is %.2f of the dense weights' norm away\n", error);
   return bits;

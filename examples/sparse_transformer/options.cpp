@@ -119,7 +119,7 @@ void check(const Options& o) {
   if (!(o.learning_rate > 0)) BS_THROW(UsageError, "--lr {} is not positive", o.learning_rate);
   if (o.generate > 0 && o.prompt.empty())
     throw UsageError("--prompt is empty: a sample begins with at least one byte");
-  check_graph(o);
+  check_graph(o.device, o.graph);
   if (o.data.empty() && !o.smoke) throw UsageError("--data FILE is needed: the text to learn");
 }
 

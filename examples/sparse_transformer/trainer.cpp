@@ -73,7 +73,7 @@ Trainer::Trainer(const Options& options, const Text& text)
                              .context = options.context,
                              .seed = options.seed,
                              .device = options.device}),
-      graph_(options) {
+      graph_(options.device, options.graph) {
   if (!options.resume) return;
   restore(*options.resume,
           {.data = options.data,

@@ -141,9 +141,9 @@ void CommandLine::keep() {
       options_.shape += " " + option->get_name() + " " + options_.kept[option->get_name()];
 }
 
-void check_graph(const RunOptions& options) {
-  if (options.graph == "on" && !options.device.is_cuda())
-    BS_THROW(UsageError, "--graph on: there are no graphs on {}", options.device);
+void check_graph(Device device, std::string_view graph) {
+  if (graph == "on" && !device.is_cuda())
+    BS_THROW(UsageError, "--graph on: there are no graphs on {}", device);
 }
 
 }  // namespace bs::example

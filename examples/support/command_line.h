@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <string>
+#include <string_view>
 
 namespace bs::example {
 
@@ -69,6 +70,6 @@ CLI::Validator in_range(T low, T high) {
 inline CLI::Validator existing_file() { return silent(CLI::ExistingFile); }
 
 /** @brief @throws UsageError for `--graph on` without a GPU. */
-void check_graph(const RunOptions& options);
+void check_graph(Device device, std::string_view graph);
 
 }  // namespace bs::example

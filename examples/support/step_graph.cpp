@@ -6,11 +6,10 @@
 
 namespace bs::example {
 
-StepGraph::StepGraph(const RunOptions& options, bool pays)
-    : device_(options.device),
-      wanted_(options.device.is_cuda() &&
-              (options.graph == "on" || (options.graph == "auto" && pays))),
-      demanded_(options.graph == "on") {}
+StepGraph::StepGraph(Device device, std::string_view wish, bool pays)
+    : device_(device),
+      wanted_(device.is_cuda() && (wish == "on" || (wish == "auto" && pays))),
+      demanded_(wish == "on") {}
 
 bool StepGraph::fits(const std::vector<Tensor>& batch) const {
   if (!graph_ || batch.size() != recorded_.size()) return false;

@@ -1,12 +1,12 @@
 #pragma once
 /** @file Steps of training as one launch of a GPU each. */
-#include <bs/examples/support/run_options.h>
 #include <bs/lib/graph.h>
 #include <bs/lib/tensor.h>
 #include <bs/nn/optim/optimizer.h>
 
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace bs::example {
@@ -17,8 +17,9 @@ class StepGraph {
   /** @brief What a step does with the tensors of a batch. */
   using Work = std::function<void(const std::vector<Tensor>& batch)>;
 
-  /** @param[in] pays whether `--graph auto` records steps on a GPU */
-  explicit StepGraph(const RunOptions& options, bool pays = true);
+  /** @param[in] wish of `--graph`: auto, on or off
+   *  @param[in] pays whether `auto` records steps on a GPU */
+  StepGraph(Device device, std::string_view wish, bool pays = true);
 
   /** @brief One step. The first two run as they are, for tables and kernels are made then. The next
    *  is recorded, on tensors of its own that every batch of its shapes is copied into. What `work`

@@ -13,6 +13,7 @@ expect_usage_error extent check 3 0
 expect_usage_error measure measure 3 4
 expect_usage_error terrain terrain
 expect_usage_error text text
+expect_usage_error graph text --data x --graph on --device cpu
 expect_usage_error spacing terrain --data x.npy --spacing 1
 
 "$program" check 5 2 3 4 --device cpu --dtype f64 >out

@@ -4,6 +4,7 @@
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/gather.h>
 #include <bs/kernels/unary.h>
 #include <bs/kernels/where.h>
 
@@ -45,6 +46,12 @@ Shape reduced_shape(const char* op, const Shape& shape, const Axes& axes, bool k
     if (reduced[static_cast<size_t>(i)] && keepdim) out.push_back(1);
   }
   return out;
+}
+
+/// Elements that each result is made of.
+double each_of(const char* op, const Tensor& x, const Axes& axes) {
+  const int64_t results = reduced_shape(op, x.shape(), axes, true).product();
+  return results == 0 ? 1 : static_cast<double>(x.numel() / results);
 }
 
 Plan plan(const char* op, const Tensor& x, const Axes& axes, bool keepdim) {
@@ -157,9 +164,7 @@ Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
 
 Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
   check_floating("mean", x);
-  const int64_t results = reduced_shape("mean", x.shape(), axes, true).product();
-  const int64_t each = results == 0 ? 1 : x.numel() / results;
-  const auto n = static_cast<double>(each);
+  const double n = each_of("mean", x, axes);
   if (n == 0)
     return full(reduced_shape("mean", x.shape(), axes, keepdim),
                 std::numeric_limits<double>::quiet_NaN(), x.dtype(), x.device());
@@ -167,23 +172,59 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 
 namespace {
+/// `scale` times the sum of squared distances from the mean, in the dtype of sums. Several runs of
+/// axes are reduced in place: what each part of the last run has, and how far the parts' means are
+/// apart (Chan, Golub, LeVeque, 1979).
+Tensor squares_around_mean(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
+                           double scale) {
+  if (const Axes last = last_of_several_runs(op, x, axes)) {
+    const double each = each_of(op, x, last);
+    const Tensor within = squares_around_mean(op, x, last, true, scale);
+    const Tensor means = wide_sum(op, x, last, true, 1 / each);
+    return add(wide_sum(op, within, axes, keepdim, 1),
+               squares_around_mean(op, means, axes, keepdim, scale * each));
+  }
+  const Plan p = plan(op, x, axes, keepdim);
+  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(x.dtype()), x.device());
+  if (y.numel() > 0) BS_DISPATCH(y.device(), squared_deviation, p.x, y, scale);
+  return y.view(p.shape);
+}
+
+/// In the dtype of sums.
+Tensor wide_logsumexp(const Plan& p) {
+  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
+  if (p.n == 0) {
+    fill(y, -std::numeric_limits<double>::infinity());
+  } else if (y.numel() > 0) {
+    BS_DISPATCH(y.device(), log_sum_exp, p.x, y);
+  }
+  return y.view(p.shape);
+}
+
 /// The variance in the dtype of sums.
 Tensor wide_var(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
                 double correction) {
   check_floating(op, x);
-  const Plan p = plan(op, x, axes, keepdim);
-  const auto n = static_cast<double>(p.n);
-  const DType dtype = sum_dtype(x.dtype());
-  if (p.n == 0) return full(p.shape, std::numeric_limits<double>::quiet_NaN(), dtype, x.device());
-  const Tensor y = Tensor::empty(p.reduced(), dtype, x.device());
-  const double scale = 1 / std::max(0.0, n - correction);
-  if (y.numel() > 0) BS_DISPATCH(y.device(), squared_deviation, p.x, y, scale);
-  return y.view(p.shape);
+  const double n = each_of(op, x, axes);
+  if (n == 0)
+    return full(reduced_shape(op, x.shape(), axes, keepdim),
+                std::numeric_limits<double>::quiet_NaN(), sum_dtype(x.dtype()), x.device());
+  return squares_around_mean(op, x, axes, keepdim, 1 / std::max(0.0, n - correction));
 }
 }  // namespace
 
 Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
   return cast(wide_var("var", x, axes, keepdim, correction), x.dtype());
+}
+
+Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
+  check_floating("logsumexp", x);
+  // Of several runs of axes, in turns; what is between is not rounded.
+  if (const Axes last = last_of_several_runs("logsumexp", x, axes)) {
+    const Tensor within = wide_logsumexp(plan("logsumexp", x, last, true));
+    return cast(logsumexp(within, axes, keepdim), x.dtype());
+  }
+  return cast(wide_logsumexp(plan("logsumexp", x, axes, keepdim)), x.dtype());
 }
 
 Tensor stddev(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
@@ -206,6 +247,14 @@ BS_EXTREMUM(amin)
 #undef BS_EXTREMUM
 
 Tensor argmax(const Tensor& x, const Axes& axes, bool keepdim) {
+  // Of several runs, the best place within the last one is looked up where the best of all is.
+  if (const Axes last = last_of_several_runs("argmax", x, axes)) {
+    const Plan within = plan("argmax", argmax(x, last, true), axes, keepdim);
+    const Tensor of_all = argmax(amax(x, last, true), axes, keepdim);
+    const Tensor best = gather(within.x, 1, of_all.view({within.x.size(0), 1, within.x.size(2)}));
+    const auto each = static_cast<int64_t>(each_of("argmax", x, last));
+    return add(mul(of_all, each), best.view(within.shape));
+  }
   const Plan p = plan("argmax", operand(x), axes, keepdim);
   const Tensor y = Tensor::empty(p.reduced(), i64, x.device());
   BS_CHECK(p.n > 0 || y.numel() == 0, "argmax: nothing to choose from in shape {}", x.shape());

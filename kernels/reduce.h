@@ -36,6 +36,9 @@ Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
 /** @brief The square root of var. */
 Tensor stddev(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+/** @brief log(sum exp x) over `axes`, without overflow; -infinity over nothing but -infinity.
+ *  Floating. */
+Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 /** @brief Largest element; NaN if there is one. @throws Error over nothing. */
 Tensor amax(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 /** @brief Smallest element; NaN if there is one. @throws Error over nothing. */
@@ -108,6 +111,7 @@ BS_BACKENDS(void sum(const Tensor& x, const Tensor& y, double scale, Stream stre
             void squared_deviation(const Tensor& x, const Tensor& y, double scale, Stream stream);
             void amax(const Tensor& x, const Tensor& y, Stream stream);
             void amin(const Tensor& x, const Tensor& y, Stream stream);
+            void log_sum_exp(const Tensor& x, const Tensor& y, Stream stream);
             void argmax(const Tensor& x, const Tensor& y, Stream stream))
 
 }  // namespace bs

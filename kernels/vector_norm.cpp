@@ -57,15 +57,6 @@ Tensor vector_norm_backward(const Tensor& x, const Tensor& y, const Tensor& dy, 
   return cast(mul(slope, gradient), x.dtype());
 }
 
-Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
-  const Tensor wide = widened("logsumexp", x);
-  const Tensor top = amax(wide, axes, true);
-  const Tensor shift = where(isfinite(top), top, 0);
-  const Tensor sums = log(sum(exp(sub(wide, shift)), axes, true));
-  const Tensor y = cast(add(sums, shift), x.dtype());
-  return keepdim ? y : y.view(sum(wide, axes, false).shape());
-}
-
 Tensor logsumexp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,
                           bool keepdim) {
   const char* op = "logsumexp_backward";

@@ -1,5 +1,5 @@
 #pragma once
-/** @file Norms over axes, and the logarithm of sums of exponentials. Floating, any strides; kept in
+/** @file Norms over axes, and the gradient of logsumexp. Floating, any strides; kept in
  *  f32 (f64 for f64) until the result is rounded. */
 #include <bs/kernels/reduce.h>
 
@@ -12,9 +12,7 @@ Tensor vector_norm(const Tensor& x, double p = 2, const Axes& axes = {}, bool ke
 Tensor vector_norm_backward(const Tensor& x, const Tensor& y, const Tensor& dy, double p,
                             const Axes& axes, bool keepdim);
 
-/** @brief log(sum exp x) over `axes`, without overflow; -infinity over nothing but -infinity. */
-Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
-/** @brief dx = dy exp(x - y), 0 where x is -infinity. */
+/** @brief The gradient of logsumexp: dx = dy exp(x - y), 0 where x is -infinity. */
 Tensor logsumexp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,
                           bool keepdim);
 

@@ -2,11 +2,13 @@
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/ranks.h>
+#include <bs/kernels/cpu/reduce_terms.h>
 #include <bs/kernels/reduce.h>
 #include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -22,69 +24,6 @@ namespace {
 constexpr int64_t strip = 1024;
 /// Independent partial results along a row: two vectors of AVX-512.
 constexpr int64_t lanes = 32;
-
-/// Partial sums in registers: an array of single ones goes through memory each time.
-template <class W>
-struct Vector {
-  static constexpr int64_t size = vector_bytes / static_cast<int64_t>(sizeof(W));
-  typedef W type __attribute__((vector_size(vector_bytes)));
-};
-
-struct Sum {
-  static constexpr bool in_registers = true;
-  template <class W>
-  static constexpr W identity = 0;
-  template <class W>
-  static W combine(W a, W b) {
-    if constexpr (std::is_same_v<W, int64_t>)  // integers wrap around
-      return static_cast<W>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-    else if constexpr (std::is_same_v<W, Vector<int64_t>::type>)
-      return reinterpret_cast<W>(reinterpret_cast<Vector<uint64_t>::type>(a) +
-                                 reinterpret_cast<Vector<uint64_t>::type>(b));
-    else
-      return a + b;
-  }
-};
-
-/// The largest element, or the smallest.
-template <bool largest>
-struct Choice {
-  static constexpr bool in_registers = false;
-  static constexpr bool of_largest = largest;
-  template <class W>
-  static constexpr W identity = [] {
-    using Limits = std::numeric_limits<W>;
-    const W most = Limits::has_infinity ? Limits::infinity() : Limits::max();
-    const W least = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-    return largest ? least : most;
-  }();
-  // Where a is NaN the comparison of a with itself keeps it; where b is, the first one is false.
-  // Two selections are two vector instructions; one of both comparisons would be three.
-  template <class W>
-  static W combine(W a, W b) {
-    const W better = (largest ? a > b : a < b) ? a : b;
-    return a != a ? a : better;
-  }
-};
-using Max = Choice<true>;
-using Min = Choice<false>;
-
-/// Terms of a sum or a choice: the elements themselves.
-struct Identity {
-  template <class V>
-  V operator()(V x, int64_t) const {
-    return x;
-  }
-};
-/// (x - mean)^2, one mean a result.
-template <class W>
-struct SquaredDeviation {
-  const W* mean;
-  template <class V>
-  V operator()(V x, int64_t result) const {
-    return (x - mean[result]) * (x - mean[result]);
-  }
-};
 
 /// An element as it is computed: bytes need not go through float.
 template <class W, class T>
@@ -176,7 +115,7 @@ W reduce_lanes(const T* x, int64_t count, const Term& term, int64_t result) {
 /// Reduces one chunk of a row.
 template <class Op, class W, class T, class Term>
 W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
-  if constexpr (!Op::in_registers && is_floating(dtype_of<T>))
+  if constexpr (requires { Op::of_largest; } && is_floating(dtype_of<T>))
     return convert<W>(extreme_of<Op::of_largest>(x, count));
   if (count <= lanes) {
     W total = Op::template identity<W>;
@@ -377,6 +316,26 @@ void amax(const Tensor& x, const Tensor& y, Stream) {
 void amin(const Tensor& x, const Tensor& y, Stream) {
   visit_terms("amin", x.dtype(),
               [&]<class T, class W>(Type<T>, Type<W>) { reduce<Min, W, T>(x, Identity{}, y, 1); });
+}
+
+/// In two passes.
+void log_sum_exp(const Tensor& x, const Tensor& y, Stream stream) {
+  const Tensor shift = Tensor::empty_like(y);
+  amax(x, shift, stream);
+  visit_floating("logsumexp", x.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    W* const shifts = shift.data<W>();
+    const auto each = [&](const auto& f) {
+      parallel_for(y.numel(), elementwise_grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) f(i);
+      });
+    };
+    // By an infinite one nothing would be gained.
+    each([=](int64_t i) { shifts[i] = std::isfinite(shifts[i]) ? shifts[i] : W{0}; });
+    reduce<ElementSum, W, T>(x, Exponential<W>{shifts}, y, 1);
+    W* const out = y.data<W>();
+    each([=](int64_t i) { out[i] = math::log(out[i]) + shifts[i]; });
+  });
 }
 
 void argmax(const Tensor& x, const Tensor& y, Stream) {

@@ -1,0 +1,88 @@
+#pragma once
+/** @file What reductions on the CPU combine, and how: an operation of two, and the term that an
+ *  element is. */
+#include <bs/kernels/cpu/panels.h>
+#include <bs/kernels/cpu/vector_math.h>
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace bs::cpu {
+
+/// Partial sums in registers: an array of single ones goes through memory each time.
+template <class W>
+struct Vector {
+  static constexpr int64_t size = vector_bytes / static_cast<int64_t>(sizeof(W));
+  typedef W type __attribute__((vector_size(vector_bytes)));
+};
+
+struct Sum {
+  static constexpr bool in_registers = true;
+  template <class W>
+  static constexpr W identity = 0;
+  template <class W>
+  static W combine(W a, W b) {
+    if constexpr (std::is_same_v<W, int64_t>)  // integers wrap around
+      return static_cast<W>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+    else if constexpr (std::is_same_v<W, Vector<int64_t>::type>)
+      return reinterpret_cast<W>(reinterpret_cast<Vector<uint64_t>::type>(a) +
+                                 reinterpret_cast<Vector<uint64_t>::type>(b));
+    else
+      return a + b;
+  }
+};
+
+/// The same of terms that are computed one by one.
+struct ElementSum : Sum {
+  static constexpr bool in_registers = false;
+};
+
+/// The largest element, or the smallest.
+template <bool largest>
+struct Choice {
+  static constexpr bool in_registers = false;
+  static constexpr bool of_largest = largest;
+  template <class W>
+  static constexpr W identity = [] {
+    using Limits = std::numeric_limits<W>;
+    const W most = Limits::has_infinity ? Limits::infinity() : Limits::max();
+    const W least = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    return largest ? least : most;
+  }();
+  // Where a is NaN the comparison of a with itself keeps it; where b is, the first one is false.
+  // Two selections are two vector instructions; one of both comparisons would be three.
+  template <class W>
+  static W combine(W a, W b) {
+    const W better = (largest ? a > b : a < b) ? a : b;
+    return a != a ? a : better;
+  }
+};
+using Max = Choice<true>;
+using Min = Choice<false>;
+
+/// Terms of a sum or a choice: the elements themselves.
+struct Identity {
+  template <class V>
+  V operator()(V x, int64_t) const {
+    return x;
+  }
+};
+/// (x - mean)^2, one mean a result.
+template <class W>
+struct SquaredDeviation {
+  const W* mean;
+  template <class V>
+  V operator()(V x, int64_t result) const {
+    return (x - mean[result]) * (x - mean[result]);
+  }
+};
+
+/// e^(x - shift), one shift a result.
+template <class W>
+struct Exponential {
+  const W* shift;
+  W operator()(W x, int64_t result) const { return math::exp(x - shift[result]); }
+};
+
+}  // namespace bs::cpu

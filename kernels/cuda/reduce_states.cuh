@@ -1,0 +1,156 @@
+#pragma once
+// A state is what is known of some elements of one result. add_pack takes neighbours in the reduced
+// axis, add one more element, `share` being 1 / (elements seen, this one included).
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace bs::cuda {
+
+template <class W>
+struct SumState {
+  using Result = W;
+  W total = 0;
+
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) total += x[i];
+  }
+  __device__ void add(W x, int64_t, W) { total += x; }
+  __device__ void merge(const SumState& other) { total += other.total; }
+  __device__ W result(W scale) const { return scale * total; }
+};
+
+/// The largest element, or the smallest; NaN where there is one.
+template <class W, bool smallest>
+struct ExtremumState {
+  using Result = W;
+  using Limits = std::numeric_limits<W>;
+  static constexpr W end = Limits::has_infinity ? Limits::infinity() : Limits::max();
+  static constexpr W other_end = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  W best = smallest ? end : other_end;
+
+  // Where `best` is NaN the comparison of it with itself keeps it; where x is, the first is false.
+  __device__ void add(W x, int64_t, W) {
+    best = (smallest ? best < x : best > x) || best != best ? best : x;
+  }
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t at) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) add(x[i], at, 0);
+  }
+  __device__ void merge(const ExtremumState& other) { add(other.best, 0, 0); }
+  __device__ W result(W) const { return best; }
+};
+template <class W>
+using MaxState = ExtremumState<W, false>;
+template <class W>
+using MinState = ExtremumState<W, true>;
+
+/// The first largest element's place; NaN counts as the largest. Without an element that is larger
+/// than the lowest there is, it is the first.
+template <class W>
+struct ArgmaxState {
+  using Result = int64_t;
+  static constexpr int64_t none = std::numeric_limits<int64_t>::max();
+  W best = MaxState<W>::other_end;
+  int64_t place = none;
+
+  /// Of elements that come in their order.
+  __device__ void add(W x, int64_t at, W) {
+    if (best != best || x <= best) return;
+    best = x;
+    place = at;
+  }
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t at) {
+    bool any = false;
+#pragma unroll
+    for (int i = 0; i < N; ++i) any |= !(x[i] <= best);
+    if (!any) return;
+#pragma unroll
+    for (int i = 0; i < N; ++i) add(x[i], at + i, 0);
+  }
+  __device__ void merge(const ArgmaxState& other) {
+    const bool is_nan = best != best, other_is_nan = other.best != other.best;
+    const bool alike = is_nan ? other_is_nan : other.best == best;
+    const bool larger = is_nan != other_is_nan ? other_is_nan : other.best > best;
+    if (alike ? other.place < place : larger) *this = other;
+  }
+  __device__ int64_t result(W) const { return place == none ? 0 : place; }
+};
+
+/// Mean and sum of squared deviations, merged as by Chan, Golub and LeVeque (1979).
+template <class W>
+struct MomentState {
+  using Result = W;
+  W count = 0, mean = 0, squares = 0;
+
+  __device__ void add(W x, int64_t, W share) {
+    const W deviation = x - mean;
+    mean += deviation * share;
+    squares += deviation * (x - mean);
+    count += 1;
+  }
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t) {
+    MomentState pack;
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack.mean += x[i];
+    pack.mean *= W(1) / N;
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack.squares += (x[i] - pack.mean) * (x[i] - pack.mean);
+    pack.count = N;
+    merge(pack);
+  }
+  __device__ void merge(const MomentState& other) {
+    if (other.count == 0) return;
+    const W both = count + other.count, deviation = other.mean - mean;
+    const W share = other.count / both;
+    squares += other.squares + deviation * deviation * count * share;
+    mean += deviation * share;
+    count = both;
+  }
+  __device__ W result(W scale) const { return scale * squares; }
+};
+
+/// The logarithm of the sum of exponentials: `total` of them, each divided by that of shift().
+template <class W>
+struct LogSumState {
+  using Result = W;
+  using Limits = std::numeric_limits<W>;
+  W top = -Limits::infinity(), total = 0;
+
+  /// The largest element, unless that is infinite: then nothing is to be gained.
+  __device__ W shift() const { return fabs(top) < Limits::infinity() ? top : W(0); }
+  /// Elements up to `most` may come.
+  __device__ void raise(W most) {
+    if (!(most > top)) return;
+    const W before = shift();
+    top = most;
+    if (total != 0) total *= ::exp(before - shift());
+  }
+  __device__ void add(W x, int64_t, W) {
+    raise(x);
+    total += ::exp(x - shift());
+  }
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t) {
+    W most = x[0];
+#pragma unroll
+    for (int i = 1; i < N; ++i) most = x[i] > most ? x[i] : most;
+    raise(most);
+#pragma unroll
+    for (int i = 0; i < N; ++i) total += ::exp(x[i] - shift());
+  }
+  __device__ void merge(LogSumState other) {
+    other.raise(top);
+    raise(other.top);
+    total += other.total;
+  }
+  __device__ W result(W) const { return ::log(total) + shift(); }
+};
+
+}  // namespace bs::cuda

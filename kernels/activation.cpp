@@ -7,24 +7,25 @@ namespace {
 
 Tensor operand(const char* op, const Tensor& x) {
   if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
-  return contiguous(x);
+  return elementwise_operand(x);
 }
 
 }  // namespace
 
-#define BS_ACTIVATION(function)                                                                   \
-  Tensor function(const Tensor& x) {                                                              \
-    const Tensor dense = operand(#function, x);                                                   \
-    Tensor y = Tensor::empty_like(dense);                                                         \
-    if (y.numel() > 0) BS_DISPATCH(y.device(), function, dense, y);                               \
-    return y;                                                                                     \
-  }                                                                                               \
-  Tensor function##_backward(const Tensor& saved, const Tensor& dy) {                             \
-    check_alike(#function "_backward", saved, dy);                                                \
-    const Tensor dense = operand(#function "_backward", saved);                                   \
-    Tensor dx = Tensor::empty_like(dy);                                                           \
-    if (dx.numel() > 0) BS_DISPATCH(dx.device(), function##_backward, dense, contiguous(dy), dx); \
-    return dx;                                                                                    \
+#define BS_ACTIVATION(function)                                                       \
+  Tensor function(const Tensor& x) {                                                  \
+    const Tensor in = operand(#function, x);                                          \
+    Tensor y = Tensor::empty_like(in);                                                \
+    if (y.numel() > 0) BS_DISPATCH(y.device(), function, in, y);                      \
+    return y;                                                                         \
+  }                                                                                   \
+  Tensor function##_backward(const Tensor& saved, const Tensor& dy) {                 \
+    check_alike(#function "_backward", saved, dy);                                    \
+    const Tensor in = operand(#function "_backward", saved);                          \
+    Tensor dx = Tensor::empty_like(dy);                                               \
+    if (dx.numel() > 0)                                                               \
+      BS_DISPATCH(dx.device(), function##_backward, in, elementwise_operand(dy), dx); \
+    return dx;                                                                        \
   }
 BS_ACTIVATION(tanh)
 BS_ACTIVATION(sigmoid)
@@ -33,17 +34,18 @@ BS_ACTIVATION(silu)
 #undef BS_ACTIVATION
 
 Tensor gelu(const Tensor& x, Gelu form) {
-  const Tensor dense = operand("gelu", x);
-  Tensor y = Tensor::empty_like(dense);
-  if (y.numel() > 0) BS_DISPATCH(y.device(), gelu, dense, y, form);
+  const Tensor in = operand("gelu", x);
+  Tensor y = Tensor::empty_like(in);
+  if (y.numel() > 0) BS_DISPATCH(y.device(), gelu, in, y, form);
   return y;
 }
 
 Tensor gelu_backward(const Tensor& x, const Tensor& dy, Gelu form) {
   check_alike("gelu_backward", x, dy);
-  const Tensor dense = operand("gelu_backward", x);
+  const Tensor in = operand("gelu_backward", x);
   Tensor dx = Tensor::empty_like(dy);
-  if (dx.numel() > 0) BS_DISPATCH(dx.device(), gelu_backward, dense, contiguous(dy), dx, form);
+  if (dx.numel() > 0)
+    BS_DISPATCH(dx.device(), gelu_backward, in, elementwise_operand(dy), dx, form);
   return dx;
 }
 

@@ -12,6 +12,9 @@ void copy(const Tensor& from, const Tensor& to);
 Tensor clone(const Tensor& x);
 /** @brief `x` itself when it is dense in row-major order, else a dense copy. */
 Tensor contiguous(const Tensor& x);
+/** @brief `x` as element-wise kernels take it: on a GPU any view, read where it lies; on the CPU
+ * dense. */
+Tensor elementwise_operand(const Tensor& x);
 /** @brief `x` itself when it has `dtype` already, else a dense copy converted to it. Values out of
  *  an integer type's range are undefined, as in C++; floats round to nearest even. */
 Tensor cast(const Tensor& x, DType dtype);

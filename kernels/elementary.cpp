@@ -8,12 +8,12 @@
 
 namespace bs {
 
-#define BS_ELEMENTARY(function)                                                 \
-  Tensor function(const Tensor& x) {                                            \
-    const Tensor dense = contiguous(is_floating(x.dtype()) ? x : cast(x, f32)); \
-    Tensor y = Tensor::empty_like(dense);                                       \
-    if (y.numel() > 0) BS_DISPATCH(y.device(), function, dense, y);             \
-    return y;                                                                   \
+#define BS_ELEMENTARY(function)                                                       \
+  Tensor function(const Tensor& x) {                                                  \
+    const Tensor in = elementwise_operand(is_floating(x.dtype()) ? x : cast(x, f32)); \
+    Tensor y = Tensor::empty_like(in);                                                \
+    if (y.numel() > 0) BS_DISPATCH(y.device(), function, in, y);                      \
+    return y;                                                                         \
   }
 BS_ELEMENTARY(sin)
 BS_ELEMENTARY(cos)

@@ -8,23 +8,23 @@ namespace {
 
 Tensor operand(const char* op, const Tensor& x) {
   if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
-  return contiguous(x);
+  return elementwise_operand(x);
 }
 
 /// y = twin(x), and dx = twin(x, dy).
 template <class Twin>
 Tensor forward(const char* op, const Tensor& x, Twin twin) {
-  const Tensor dense = operand(op, x);
-  Tensor y = Tensor::empty_like(dense);
-  if (y.numel() > 0) twin(dense, y);
+  const Tensor in = operand(op, x);
+  Tensor y = Tensor::empty_like(in);
+  if (y.numel() > 0) twin(in, y);
   return y;
 }
 template <class Twin>
 Tensor backward(const char* op, const Tensor& x, const Tensor& dy, Twin twin) {
   check_alike(op, x, dy);
-  const Tensor dense = operand(op, x);
-  Tensor dx = Tensor::empty_like(dense);
-  if (dx.numel() > 0) twin(dense, contiguous(dy), dx);
+  const Tensor in = operand(op, x);
+  Tensor dx = Tensor::empty_like(in);
+  if (dx.numel() > 0) twin(in, elementwise_operand(dy), dx);
   return dx;
 }
 

@@ -9,13 +9,13 @@
 
 namespace bs {
 
-#define BS_ROUNDING(function)                                       \
-  Tensor function(const Tensor& x) {                                \
-    if (!is_floating(x.dtype())) return clone(x);                   \
-    const Tensor dense = contiguous(x);                             \
-    Tensor y = Tensor::empty_like(dense);                           \
-    if (y.numel() > 0) BS_DISPATCH(y.device(), function, dense, y); \
-    return y;                                                       \
+#define BS_ROUNDING(function)                                    \
+  Tensor function(const Tensor& x) {                             \
+    if (!is_floating(x.dtype())) return clone(x);                \
+    const Tensor in = elementwise_operand(x);                    \
+    Tensor y = Tensor::empty_like(in);                           \
+    if (y.numel() > 0) BS_DISPATCH(y.device(), function, in, y); \
+    return y;                                                    \
   }
 BS_ROUNDING(floor)
 BS_ROUNDING(ceil)
@@ -26,9 +26,9 @@ BS_ROUNDING(trunc)
 Tensor sign(const Tensor& x) {
   if (!is_floating(x.dtype()))
     return cast(sub(cast(gt(x, 0), i32), cast(lt(x, 0), i32)), x.dtype());
-  const Tensor dense = contiguous(x);
-  Tensor y = Tensor::empty_like(dense);
-  if (y.numel() > 0) BS_DISPATCH(y.device(), sign, dense, y);
+  const Tensor in = elementwise_operand(x);
+  Tensor y = Tensor::empty_like(in);
+  if (y.numel() > 0) BS_DISPATCH(y.device(), sign, in, y);
   return y;
 }
 

@@ -8,11 +8,13 @@ namespace bs {
 
 namespace {
 
-/// x as backends take it: dense, and floating where the function asks for it.
-Tensor floating(const Tensor& x) { return contiguous(is_floating(x.dtype()) ? x : cast(x, f32)); }
-/// x as dense i32, i64 or floats: u8 and bool are widened.
+/// x as backends take it, and floating where the function asks for it.
+Tensor floating(const Tensor& x) {
+  return elementwise_operand(is_floating(x.dtype()) ? x : cast(x, f32));
+}
+/// x as i32, i64 or floats: u8 and bool are widened.
 Tensor arithmetic(const Tensor& x) {
-  return contiguous(x.dtype() == u8 || x.dtype() == boolean ? cast(x, i32) : x);
+  return elementwise_operand(x.dtype() == u8 || x.dtype() == boolean ? cast(x, i32) : x);
 }
 
 /// The same for what bool has none of.
@@ -26,12 +28,12 @@ Tensor as_before(const Tensor& y, const Tensor& x) { return x.dtype() == u8 ? ca
 
 }  // namespace
 
-#define BS_UNARY(function, operand)                                 \
-  Tensor function(const Tensor& x) {                                \
-    const Tensor dense = operand(x);                                \
-    Tensor y = Tensor::empty_like(dense);                           \
-    if (y.numel() > 0) BS_DISPATCH(y.device(), function, dense, y); \
-    return y;                                                       \
+#define BS_UNARY(function, operand)                              \
+  Tensor function(const Tensor& x) {                             \
+    const Tensor in = operand(x);                                \
+    Tensor y = Tensor::empty_like(in);                           \
+    if (y.numel() > 0) BS_DISPATCH(y.device(), function, in, y); \
+    return y;                                                    \
   }
 BS_UNARY(exp, floating)
 BS_UNARY(log, floating)
@@ -40,12 +42,12 @@ BS_UNARY(rsqrt, floating)
 BS_UNARY(reciprocal, floating)
 #undef BS_UNARY
 
-#define BS_UNARY(function)                                          \
-  Tensor function(const Tensor& x) {                                \
-    const Tensor dense = numbers(#function, x);                     \
-    Tensor y = Tensor::empty_like(dense);                           \
-    if (y.numel() > 0) BS_DISPATCH(y.device(), function, dense, y); \
-    return as_before(y, x);                                         \
+#define BS_UNARY(function)                                       \
+  Tensor function(const Tensor& x) {                             \
+    const Tensor in = numbers(#function, x);                     \
+    Tensor y = Tensor::empty_like(in);                           \
+    if (y.numel() > 0) BS_DISPATCH(y.device(), function, in, y); \
+    return as_before(y, x);                                      \
   }
 BS_UNARY(neg)
 BS_UNARY(abs)
@@ -53,13 +55,13 @@ BS_UNARY(abs)
 
 Tensor clamp(const Tensor& x, double low, double high) {
   BS_CHECK(low <= high, "clamp: bounds {} and {} are in no order", low, high);
-  const Tensor dense = x.dtype() == boolean ? contiguous(cast(x, i64)) : arithmetic(x);
-  Tensor y = Tensor::empty_like(dense);
+  const Tensor in = x.dtype() == boolean ? elementwise_operand(cast(x, i64)) : arithmetic(x);
+  Tensor y = Tensor::empty_like(in);
   if (x.dtype() == u8) {
     low = std::clamp(low, 0.0, 255.0);
     high = std::clamp(high, 0.0, 255.0);
   }
-  if (y.numel() > 0) BS_DISPATCH(y.device(), clamp, dense, y, low, high);
+  if (y.numel() > 0) BS_DISPATCH(y.device(), clamp, in, y, low, high);
   return as_before(y, x);
 }
 
@@ -67,7 +69,8 @@ Tensor clamp(const Tensor& x, double low, double high) {
   Tensor function(const Tensor& saved, const Tensor& dy) {                                         \
     check_alike(#function, saved, dy);                                                             \
     Tensor dx = Tensor::empty_like(dy);                                                            \
-    if (dx.numel() > 0) BS_DISPATCH(dx.device(), function, contiguous(saved), contiguous(dy), dx); \
+    if (dx.numel() > 0)                                                                            \
+      BS_DISPATCH(dx.device(), function, elementwise_operand(saved), elementwise_operand(dy), dx); \
     return dx;                                                                                     \
   }
 BS_UNARY_BACKWARD(abs_backward)
@@ -80,7 +83,8 @@ Tensor clamp_backward(const Tensor& x, const Tensor& dy, double low, double high
   check_alike("clamp_backward", x, dy);
   Tensor dx = Tensor::empty_like(dy);
   if (dx.numel() > 0)
-    BS_DISPATCH(dx.device(), clamp_backward, contiguous(x), contiguous(dy), dx, low, high);
+    BS_DISPATCH(dx.device(), clamp_backward, elementwise_operand(x), elementwise_operand(dy), dx,
+                low, high);
   return dx;
 }
 

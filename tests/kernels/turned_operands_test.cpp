@@ -1,8 +1,12 @@
 // Operands that lie across the result: what is computed of a view has the bits of what is computed
 // of a dense copy.
+#include <bs/kernels/activation.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/elementary.h>
+#include <bs/kernels/rectifier.h>
+#include <bs/kernels/rounding.h>
 #include <bs/kernels/unary.h>
 #include <bs/kernels/where.h>
 #include <bs/tests/support/devices.h>
@@ -115,6 +119,34 @@ TEST_CASE("views that lie across, between others' elements and in every order of
       const Tensor other = numbers(view.shape(), dtype, 4);
       CHECK(same_bits(sub(other, view), sub(other, dense(view))));
     } while (std::next_permutation(axes.begin(), axes.end()));
+  }
+}
+
+TEST_CASE("functions of views, forward and backward") {
+  const auto check = [](const Tensor& a, const Tensor& d) {
+    const Tensor in = dense(a), dy = dense(d);
+    CHECK(same_bits(gelu(a), gelu(in)));
+    CHECK(same_bits(gelu_backward(a, d), gelu_backward(in, dy)));
+    CHECK(same_bits(relu(a), relu(in)));
+    CHECK(same_bits(sigmoid_backward(a, d), sigmoid_backward(in, dy)));
+    CHECK(same_bits(softplus(a), softplus(in)));
+    CHECK(same_bits(elu_backward(a, d, 1), elu_backward(in, dy, 1)));
+    CHECK(same_bits(sin(a), sin(in)));
+    CHECK(same_bits(floor(a), floor(in)));
+    CHECK(same_bits(sign(a), sign(in)));
+    CHECK(same_bits(neg(a), neg(in)));
+    CHECK(same_bits(clamp(a, -.5, .5), clamp(in, -.5, .5)));
+    CHECK(same_bits(clamp_backward(a, d, -.5, .5), clamp_backward(in, dy, -.5, .5)));
+  };
+  for (const DType dtype : {bf16, f16, f32, f64}) {
+    CAPTURE(dtype);
+    const Tensor x = numbers({72, 136}, dtype, 1), y = numbers({136, 72}, dtype, 2);
+    check(x.transpose(0, 1), y);
+    check(y, x.transpose(0, 1));
+    check(x.slice(1, 3, 136, 2), numbers({72, 67}, dtype, 3));
+    check(x.slice(0, 1, 2).expand({9, 136}), numbers({9, 136}, dtype, 4));
+    check(x.slice(1, 5, 6).expand({72, 40}), x.slice(1, 0, 40));
+    check(x.slice(0, 0, 0), x.slice(0, 0, 0));
   }
 }
 

@@ -1,4 +1,6 @@
 #include <bs/autograd/dropout.h>
+
+#include <bs/autograd/activation.h>
 #include <bs/autograd/recorded.h>
 #include <bs/kernels/dropout.h>
 
@@ -9,6 +11,35 @@ Variable dropout(const Variable& x, double p, Generator& generator) {
   const RandomState state = generator.next();
   return record_self_adjoint("dropout", x,
                              [p, state](const Tensor& dy) { return dropout(dy, p, state); });
+}
+
+namespace {
+
+Variable activated(const Variable& x, Activation f) {
+  if (f == Activation::relu) return relu(x);
+  return gelu(x, f == Activation::gelu ? Gelu::erf : Gelu::tanh);
+}
+
+}  // namespace
+
+Variable activation_dropout(const Variable& x, Activation f, double p, Generator& generator) {
+  if (p == 0) return activated(x, f);
+  const RandomState state = generator.next();
+  const Tensor y = activation_dropout(x.data(), f, p, state);
+  // Where the result of relu is positive x is, and what follows may keep the result as well.
+  const Tensor saved = f == Activation::relu ? y : x.data();
+  return tape().record("activation_dropout", {x}, y,
+                       Twice{[saved = SavedTensor(saved), f, p, state](const Tensor& dy) {
+                               return Grads{activation_dropout_backward(saved, dy, f, p, state)};
+                             },
+                             [f, p, state](const Recorded& r) {
+                               return by_definition(r, [=](std::span<const Variable> in) {
+                                 return record_self_adjoint("dropout", activated(in[0], f),
+                                                            [p, state](const Tensor& dy) {
+                                                              return dropout(dy, p, state);
+                                                            });
+                               });
+                             }});
 }
 
 Variable dropout2d(const Variable& x, double p, Generator& generator) {

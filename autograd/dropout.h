@@ -1,6 +1,7 @@
 #pragma once
 /** @file Differentiable dropout; see kernels/dropout.h. */
 #include <bs/autograd/variable.h>
+#include <bs/kernels/activation.h>
 #include <bs/lib/random.h>
 
 namespace bs {
@@ -10,5 +11,10 @@ namespace bs {
 Variable dropout(const Variable& x, double p, Generator& generator = default_generator());
 /** @brief The same of whole channels of x [N, C, ...]. */
 Variable dropout2d(const Variable& x, double p, Generator& generator = default_generator());
+
+/** @brief dropout(f(x), p), of which only x is saved; with p = 0 it is f(x) and draws nothing.
+ *  @param[in] f relu, gelu or gelu_tanh */
+Variable activation_dropout(const Variable& x, Activation f, double p,
+                            Generator& generator = default_generator());
 
 }  // namespace bs

@@ -113,6 +113,12 @@ void add_unaries(Cases& c) {
            [](const Tensor& a, const Tensor& b) { return softplus_backward(a, b, 1); });
   c.add("gelu", "transposed", 2 * n, [v = x.transpose(0, 1)] { return gelu(v); });
   c.add("dropout", "contiguous", 2 * n, [x] { return dropout(x, 0.1, {3, 5}); });
+  c.add("relu, dropout", "contiguous", 2 * n, [x] {
+    return activation_dropout(x, Activation::relu, 0.1, {3, 5});
+  });
+  c.add("relu, dropout backward", "contiguous", 3 * n, [x, y] {
+    return activation_dropout_backward(x, y, Activation::relu, 0.1, {3, 5});
+  });
 }
 
 void add_reductions(Cases& c) {

@@ -8,15 +8,56 @@
 
 namespace bs {
 
+namespace {
+
+void check(const char* op, const Tensor& x, double p) {
+  BS_CHECK(p >= 0 && p <= 1, "{}: probability {} is not within [0, 1]", op, p);
+  if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
+}
+
+void check_activation(const char* op, Activation f) {
+  BS_CHECK(f == Activation::relu || f == Activation::gelu || f == Activation::gelu_tanh,
+           "{}: {} is none of relu, gelu and gelu_tanh", op, to_string(f));
+}
+
+Gelu gelu_of(Activation f) { return f == Activation::gelu ? Gelu::erf : Gelu::tanh; }
+
+}  // namespace
+
 Tensor dropout(const Tensor& x, double p, RandomState state) {
-  BS_CHECK(p >= 0 && p <= 1, "dropout: probability {} is not within [0, 1]", p);
-  if (!is_floating(x.dtype()))
-    detail::unsupported_dtype("dropout", x.dtype(), "f64, f32, f16 or bf16");
+  check("dropout", x, p);
   if (p == 0) return x;
   if (p == 1) return zeros(x.shape(), x.dtype(), x.device());
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (x.numel() > 0) BS_DISPATCH(x.device(), dropout, contiguous(x), y, p, state);
   return y;
+}
+
+Tensor activation_dropout(const Tensor& x, Activation f, double p, RandomState state) {
+  constexpr const char* op = "activation_dropout";
+  check(op, x, p);
+  check_activation(op, f);
+  if (p == 1) return zeros(x.shape(), x.dtype(), x.device());
+  if (p == 0) return f == Activation::relu ? relu(x) : gelu(x, gelu_of(f));
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (x.numel() > 0) BS_DISPATCH(x.device(), activation_dropout, contiguous(x), y, f, p, state);
+  return y;
+}
+
+Tensor activation_dropout_backward(const Tensor& x, const Tensor& dy, Activation f, double p,
+                                   RandomState state) {
+  constexpr const char* op = "activation_dropout_backward";
+  check(op, x, p);
+  check_activation(op, f);
+  check_alike(op, x, dy);
+  if (p == 1) return zeros(x.shape(), x.dtype(), x.device());
+  if (p == 0)
+    return f == Activation::relu ? relu_backward(x, dy) : gelu_backward(x, dy, gelu_of(f));
+  Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (x.numel() > 0)
+    BS_DISPATCH(x.device(), activation_dropout_backward, contiguous(x), contiguous(dy), dx, f, p,
+                state);
+  return dx;
 }
 
 Tensor dropout2d(const Tensor& x, double p, RandomState state) {

@@ -1,5 +1,6 @@
 #pragma once
 /** @file Dropout (Srivastava et al., 2014) without a stored mask. */
+#include <bs/kernels/activation.h>
 #include <bs/kernels/dispatch.h>
 #include <bs/lib/random.h>
 
@@ -17,7 +18,21 @@ Tensor dropout(const Tensor& x, double p, RandomState state);
  *  2015). The result has x's format; see kernels/image.h. */
 Tensor dropout2d(const Tensor& x, double p, RandomState state);
 
+/** @brief dropout(f(x), p, state); on a GPU in one pass, where f(x) is not rounded between the two.
+ *  @param[in] f relu, gelu or gelu_tanh; else Error */
+Tensor activation_dropout(const Tensor& x, Activation f, double p, RandomState state);
+/** @brief dx = f'(x) dropout(dy, p, state), likewise. Of relu, x may be the result of the forward.
+ */
+Tensor activation_dropout_backward(const Tensor& x, const Tensor& dy, Activation f, double p,
+                                   RandomState state);
+
+/// All are dense, and 0 < p < 1.
 BS_BACKENDS(void dropout(const Tensor& x, const Tensor& y, double p, RandomState state,
-                         Stream stream))
+                         Stream stream);
+            void activation_dropout(const Tensor& x, const Tensor& y, Activation f, double p,
+                                    RandomState state, Stream stream);
+            void activation_dropout_backward(const Tensor& x, const Tensor& dy, const Tensor& dx,
+                                             Activation f, double p, RandomState state,
+                                             Stream stream))
 
 }  // namespace bs

@@ -13,6 +13,10 @@ Variable Dropout::forward(const Variable& x) const {
   return training() ? dropout(x, p_, generator_) : x;
 }
 
+Variable Dropout::forward(const Variable& x, Activation f) const {
+  return activation_dropout(x, f, training() ? p_ : 0, generator_);
+}
+
 Dropout2d::Dropout2d(const Options& options)
     : p_(options.p), generator_(options.generator ? *options.generator : default_generator()) {
   BS_CHECK(p_ >= 0 && p_ <= 1, "dropout2d: probability {} is not in [0, 1]", p_);

@@ -1,5 +1,6 @@
 #pragma once
 /** @file Dropout as a layer. */
+#include <bs/kernels/activation.h>
 #include <bs/lib/random.h>
 #include <bs/nn/module.h>
 
@@ -18,6 +19,8 @@ class Dropout : public Module {
   /** @throws Error for p outside [0, 1]. */
   explicit Dropout(const Options& options);
   Variable forward(const Variable& x) const;
+  /** @brief Of f(x), in one pass on a GPU; see activation_dropout. */
+  Variable forward(const Variable& x, Activation f) const;
 
  private:
   double p_;

@@ -67,8 +67,8 @@ class Residuals {
 template <class Layer>
 Variable feed_forward(const Layer& layer, const Dropout& dropout, bool gelu, const Variable& x) {
   const Variable inner = layer.linear1.forward(x);
-  const Variable active = gelu ? bs::gelu(inner) : relu(inner);
-  return dropout.forward(layer.linear2.forward(dropout.forward(active)));
+  const Variable active = dropout.forward(inner, gelu ? Activation::gelu : Activation::relu);
+  return dropout.forward(layer.linear2.forward(active));
 }
 
 }  // namespace

@@ -129,6 +129,7 @@ def unaries(o):
     cases |= {f"{name}: contiguous": (f, x, y) for name, f in backward.items()}
     cases["gelu: transposed"] = (lambda t: F.gelu(t).contiguous(), x.t())
     cases["dropout: contiguous"] = (lambda t: F.dropout(t, 0.1), x)
+    cases["relu, dropout: contiguous"] = (lambda t: F.dropout(F.relu(t), 0.1), x)
     return cases
 
 

@@ -26,4 +26,23 @@ void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, Stre
   });
 }
 
+// The passes follow one another: they are bound by arithmetic here.
+
+void activation_dropout(const Tensor& x, const Tensor& y, Activation f, double p, RandomState state,
+                        Stream stream) {
+  if (f == Activation::relu) {
+    relu(x, y, stream);
+  } else {
+    gelu(x, y, f == Activation::gelu ? Gelu::erf : Gelu::tanh, stream);
+  }
+  dropout(y, y, p, state, stream);
+}
+
+void activation_dropout_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Activation f,
+                                 double p, RandomState state, Stream stream) {
+  dropout(dy, dx, p, state, stream);
+  if (f == Activation::relu) return relu_backward(x, dx, dx, stream);
+  gelu_backward(x, dx, dx, f == Activation::gelu ? Gelu::erf : Gelu::tanh, stream);
+}
+
 }  // namespace bs::cpu

@@ -112,6 +112,7 @@ Rows movement() {
           BS_ROW("pad", pad(o({1, 1, 2, 2}), {.padding = {1, 1, 1, 1}})),
           BS_ROW("pad of any axes", pad(o({2, 3}), {.amounts = {1, 1}})),
           BS_ROW("dropout", dropout(o({2, 3}), 0.5)),
+          BS_ROW("activation_dropout", activation_dropout(o({2, 3}), Activation::relu, 0.5)),
           BS_ROW("embedding", embedding(o({4, 8}), indices({0, 3})))};
 }
 

@@ -1,4 +1,5 @@
 #include <bs/autograd/dropout.h>
+#include <bs/kernels/activation.h>
 #include <bs/kernels/dropout.h>
 #include <bs/kernels/fill.h>
 #include <bs/lib/philox.h>
@@ -7,6 +8,8 @@
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 using namespace bs;
@@ -43,6 +46,51 @@ TEST_CASE("dropout") {
                       if (p == 1) return Reference(shape);
                       return dropped(in[0], p, {42, 1});
                     }});
+}
+
+TEST_CASE("activation_dropout drops what the activation gives") {
+  const auto of = [](Activation f, double x) {
+    if (f == Activation::relu) return std::max(x, 0.0);
+    if (f == Activation::gelu) return x * std::erfc(-x / std::sqrt(2.0)) / 2;
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+  };
+  for (const Activation f : {Activation::relu, Activation::gelu, Activation::gelu_tanh})
+    for (const double p : {0.0, 0.3, 1.0})
+      for (const Shape& shape : {Shape{3, 5}, Shape{0, 4}, Shape{2, 515}}) {
+        check_op({.name = "activation_dropout " + to_string(f),
+                  .inputs = {shape},
+                  .op =
+                      [=](const Variables& v) {
+                        Generator generator(42);
+                        return activation_dropout(v[0], f, p, generator);
+                      },
+                  .reference =
+                      [=](const References& in) {
+                        Reference r = in[0];
+                        for (double& value : r.values) value = of(f, value);
+                        return p == 1 ? Reference(shape) : dropped(r, p, {42, 0});
+                      },
+                  .low = f == Activation::relu ? .1 : -3,
+                  .high = 3});
+      }
+  const Tensor x = random_reference({4, 66}, 8).tensor(f32, test_device());
+  const Tensor across = random_reference({66, 4}, 9).tensor(f32, test_device()).transpose(0, 1);
+  const RandomState state{5, 2};
+  for (const Activation f : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+    // In f32 nothing is rounded between the two, and relu's result stands for its input.
+    const Tensor y = activation_dropout(across, f, .4, state);
+    const Tensor active = f == Activation::relu
+                              ? relu(across)
+                              : gelu(across, f == Activation::gelu ? Gelu::erf : Gelu::tanh);
+    CHECK(Reference::of(y).values == Reference::of(dropout(active, .4, state)).values);
+    const Tensor saved = f == Activation::relu ? y : across;
+    CHECK(Reference::of(activation_dropout_backward(saved, x, f, .4, state)).values ==
+          Reference::of(activation_dropout_backward(across, x, f, .4, state)).values);
+  }
+  CHECK_THROWS_WITH_AS(activation_dropout(x, Activation::silu, .4, state),
+                       "activation_dropout: silu is none of relu, gelu and gelu_tanh", Error);
+  CHECK_THROWS_WITH_AS(activation_dropout(x, Activation::relu, 1.5, state),
+                       "activation_dropout: probability 1.5 is not within [0, 1]", Error);
 }
 
 TEST_CASE("dropout drops as often as told, anew each time") {

@@ -4,16 +4,19 @@
 #include <bs/autograd/binary.h>
 #include <bs/bench/record.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/device_rates.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
 #include <bs/lib/graph.h>
 #include <bs/lib/integers.h>
+#include <bs/lib/profiler.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/rnnt.h>
 
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <optional>
 #include <sstream>
 
@@ -31,7 +34,8 @@ constexpr const char* help =
     "  --dropout 0|1           as the configuration `testing` has it, default 1\n"
     "  --split N               parts of the batch whose logits are in memory at a time, default "
     "1\n"
-    "  --graph 0|1             a step as one launch, with padded rows, default 0\n";
+    "  --graph 0|1             a step as one launch, with padded rows, default 0\n"
+    "  --profile 0|1           print where the time of a step goes, default 0\n";
 
 struct Case {
   int64_t batch = 0, frames = 0, tokens = 0;
@@ -111,16 +115,32 @@ double flops_of(const Case& c, const nn::RNNTOptions& o) {
          product(c.batch * stacked * (c.tokens + 1), o.joint, o.classes);
 }
 
-void run(const Case& c, nn::RNNTOptions options, int split, bool one_launch,
-         const bench::Settings& s, bench::Record& record) {
+/// Where the time of a step goes.
+void profile(const std::function<void()>& step) {
+  step();
+  Profiler profiler;
+  step();
+  profiler.stop();
+  std::printf("%s\n", profiler.table({.rows = 0, .by_shape = true, .rates = device_rates}).c_str());
+}
+
+/// How a case is run.
+struct Way {
+  int split = 1, graph = 0, profile = 0;
+};
+
+void run(const Case& c, nn::RNNTOptions options, const Way& way, const bench::Settings& s,
+         bench::Record& record) {
   nn::RNNT model(options);
   check(model);
   optim::AdamW optimizer(model, {.learning_rate = 1e-4});
   nn::RNNTBatch batch = batch_of(c, options);
-  if (one_launch)
+  if (way.graph)
     for (Tensor* lengths : {&batch.lengths, &batch.target_lengths})
       *lengths = lengths->to(s.device);
-  const auto losses = [&] { return model.loss(batch, {.split = split, .packed = !one_launch}); };
+  const auto losses = [&] {
+    return model.loss(batch, {.split = way.split, .packed = way.graph == 0});
+  };
   const auto step = [&] {
     optimizer.zero_grad();
     losses().backward();
@@ -130,8 +150,9 @@ void run(const Case& c, nn::RNNTOptions options, int split, bool one_launch,
     const NoGrad no_grad;
     losses();
   };
+  if (way.profile) profile(step);
   std::optional<cuda::Graph> graph;
-  if (one_launch) {
+  if (way.graph) {
     step();
     graph.emplace(s.device).capture(step);
   }
@@ -158,23 +179,24 @@ int main(int argc, char** argv) try {
   const bench::Settings settings(arguments);
   nn::RNNTOptions options = nn::RNNTOptions::testing();
   std::vector<std::string> cases = {"32x400x50"};
-  int dropout = 1, split = 1, graph = 0;
+  int dropout = 1;
+  Way way;
   arguments.read("--cases", cases);
   arguments.read("--encoder", options.encoder_hidden);
   arguments.read("--prediction", options.prediction_hidden);
   arguments.read("--joint", options.joint);
   arguments.read("--classes", options.classes);
   arguments.read("--dropout", dropout);
-  arguments.read("--split", split);
-  arguments.read("--graph", graph);
+  arguments.read("--split", way.split);
+  arguments.read("--graph", way.graph);
+  arguments.read("--profile", way.profile);
   arguments.finish();
   if (dropout == 0)
     options.encoder_dropout = options.prediction_dropout = options.joint_dropout = 0;
   options.dtype = settings.dtype;
   options.device = settings.device;
   bench::Record record("rnnt", settings);
-  for (const std::string& text : cases)
-    run(parse(text), options, split, graph != 0, settings, record);
+  for (const std::string& text : cases) run(parse(text), options, way, settings, record);
   record.write();
   return 0;
 } catch (const std::exception& e) {

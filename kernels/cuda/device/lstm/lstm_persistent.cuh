@@ -45,9 +45,9 @@ __device__ inline float quick_squash(float z) {
 /// A cell of a sequence on its way through a step.
 template <class T>
 struct PersistentCell {
-  T x[4];            ///< the input's part of the sums, as it lies in memory
-  unsigned pair;     ///< h before, of this cell and its neighbour, where it may stay
-  long long length;  ///< of the sequence
+  T x[4];         ///< the input's part of the sums, as it lies in memory
+  unsigned pair;  ///< h before, of this cell and its neighbour, where it may stay
+  int length;     ///< of the sequence
   float c, h;
   LstmGates<float> z;
 
@@ -129,7 +129,7 @@ struct LstmCta {
       for (int g = 0; g < 4; ++g) cell.x[g] = x[g * hidden + block * Shape::block];
       cell.c = before[block * Shape::block];
       if (!p.lengths) continue;
-      cell.length = p.lengths[sequence];
+      cell.length = static_cast<int>(p.lengths[sequence]);
       cell.pair = take_word(h + block * Shape::block - u % 2);
     }
   }
@@ -247,11 +247,11 @@ struct LstmCta {
     if (valid)
       load(x, p.c + (before + b) * hidden + unit, p.h + (before + b) * hidden + unit, first + b,
            cells);
-    // All addresses before the wait.
+    // Addresses before the wait. That of the result comes later: no register is left for it.
     const T* h = p.h + before * hidden + depth;
     const T* from = fixed(h + lane / 4 * hidden + lane % 4 * 8);
     const T* last = fixed(h + (count - 1) * hidden + lane * 8);
-    T* next = fixed(p.h + (after + b) * hidden + unit);
+    T* next = p.h + (after + b) * hidden + unit;
     // A piece of each block of cells, of the last sequence: the others come at about the same time.
     const bool looks = n > 0 && lane < 4 * quads && depth + lane * 8 < hidden;
     Patience patience;

@@ -1,5 +1,6 @@
 #include <bs/lib/ordered_pool.h>
 
+#include <bs/lib/capturing.h>
 #include <bs/lib/check.h>
 #include <bs/lib/recording.h>
 
@@ -84,7 +85,7 @@ void OrderedPool::reserve(int64_t bytes) {
 void OrderedPool::trim() { trim_to(kept_); }
 
 void OrderedPool::trim_to(int64_t keep) {
-  if (const auto alone = Recording::none(device_)) {
+  if (const auto alone = Capturing::none(device_)) {
     const int64_t before = stranded();
     fetch_stranded();
     if (stranded() != before) memory_.wait();

@@ -35,7 +35,7 @@ class OrderedMemory {
  *  what is reserved included. Nothing is freed into a graph that does not own it, nor by a stream
  *  that is gone: such memory comes back by trim(), or by an allocation that finds no room. Others
  *  wait for no stream, for that would end the captures of other threads; nor do these while a
- *  thread records. */
+ *  thread captures work by this library. */
 class OrderedPool final : public MemoryResource {
  public:
   OrderedPool(Device device, OrderedMemory& memory) : device_(device), memory_(memory) {}

@@ -3,7 +3,6 @@
 #include <bs/lib/check.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <utility>
 
@@ -11,13 +10,7 @@ namespace bs {
 
 namespace {
 thread_local Recording* current_recording = nullptr;
-
-/// Shared by those who record on a device. Never destroyed: pools wait as the program ends.
-std::shared_mutex& recorded(Device device) {
-  static auto* const all = new std::array<std::shared_mutex, 65>;
-  return all->at(device.is_cpu() ? 0 : 1 + static_cast<size_t>(device.index()));
 }
-}  // namespace
 
 Recording* Recording::current() { return current_recording; }
 
@@ -27,16 +20,11 @@ Recording* Recording::current(Device device) {
 
 Recording::Scope::Scope(Recording& recording) {
   BS_CHECK(!current_recording, "graph: this thread records one already");
-  recorded_ = std::shared_lock(recorded(recording.device_));
+  capturing_.emplace(recording.device_);
   current_recording = &recording;
 }
 
 Recording::Scope::~Scope() { current_recording = nullptr; }
-
-std::unique_lock<std::shared_mutex> Recording::none(Device device) {
-  if (current(device)) return {};
-  return {recorded(device), std::try_to_lock};
-}
 
 Recording::Recording(Device device, Stream stream)
     : device_(device), stream_(stream), arena_(Arena::make(memory_resource(device), stream)) {

@@ -1,13 +1,13 @@
 #pragma once
 /** @file What a thread records for later: its memory, and the numbers of the host that go on. */
 #include <bs/lib/arena.h>
+#include <bs/lib/capturing.h>
 #include <bs/lib/random.h>
 #include <bs/lib/tensor.h>
 
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -41,12 +41,8 @@ class Recording {
     Scope& operator=(const Scope&) = delete;
 
    private:
-    std::shared_lock<std::shared_mutex> recorded_;
+    std::optional<Capturing> capturing_;
   };
-
-  /** @brief While it is held nobody begins to record on `device`; not held where a thread does
-   *  already. To wait for all of a device ends what is recorded on it. */
-  static std::unique_lock<std::shared_mutex> none(Device device);
 
   /** @brief `count` numbers of f64 on the device, which `fill` writes at each refresh. What it
    *  refers to must live as long as the recording. */

@@ -1,3 +1,4 @@
+#include <bs/lib/capturing.h>
 #include <bs/lib/check.h>
 #include <bs/lib/ordered_pool.h>
 #include <bs/lib/recording.h>
@@ -174,17 +175,16 @@ TEST_CASE("pool: nothing waits for a device while work is captured") {
   CHECK(device.count("wait") == 0);
 }
 
-TEST_CASE("pool: nobody waits for a device on which another thread records") {
+TEST_CASE("pool: nobody waits for a device of which another thread captures work") {
   FakeDevice device;
   OrderedPool pool(cpu, device);
   void* const pointer = pool.allocate(1000, stream(1));
   device.gone.insert(stream(1).handle());
   pool.deallocate(pointer, 1000, stream(1));
   {
-    Recording others(cpu, {});
     std::promise<void> begun, looked;
-    std::thread recording([&] {
-      const Recording::Scope scope(others);
+    std::thread other([&] {
+      const Capturing capturing(cpu);
       begun.set_value();
       looked.get_future().wait();
     });
@@ -197,7 +197,7 @@ TEST_CASE("pool: nobody waits for a device on which another thread records") {
     CHECK(device.count("wait") == 0);
     CHECK(pool.stranded() == 1000);
     looked.set_value();
-    recording.join();
+    other.join();
   }
   pool.trim();
   CHECK(device.count("wait") == 2);

@@ -31,6 +31,7 @@ TEST_CASE("what a thread records has memory of its own, which lives as long as i
     {
       const Recording::Scope scope(recording);
       CHECK(Recording::current(cpu) == &recording);
+      CHECK(!Capturing::none(cpu));
       CHECK(&memory_resource(cpu) == &recording.memory());
       made = bytes(300);
       const void* freed = bytes(5000).data();
@@ -39,6 +40,7 @@ TEST_CASE("what a thread records has memory of its own, which lives as long as i
                            Error);
     }
     CHECK(Recording::current() == nullptr);
+    CHECK(Capturing::none(cpu));
     CHECK(&memory_resource(cpu) != &recording.memory());
     CHECK(recording.bytes() >= 5300);
   }

@@ -3,6 +3,7 @@
  *  its own, into which weights and states are brought, and finds the sequence through LstmArgs. So
  *  one capture serves all sequences of a shape, whatever their length and addresses. */
 #include <bs/kernels/cuda/lstm/lstm_config.h>
+#include <bs/lib/capturing.h>
 #include <bs/lib/counted_memory.h>
 #include <bs/lib/cuda/handles.h>
 #include <bs/lib/cuda/pool.h>
@@ -166,6 +167,7 @@ class GraphPlan {
       streams.push_back(std::make_unique<CaptureStream>());
     const CaptureStream& origin = *streams.front();
     const Device device = Device::cuda(key_.device);
+    const Capturing capturing(device);
     cudaGraph_t graph = nullptr;
     BS_CUDA_CHECK(cudaStreamBeginCapture(origin.get(), cudaStreamCaptureModeThreadLocal));
     try {

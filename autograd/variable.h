@@ -1,5 +1,6 @@
 #pragma once
 /** @file A tensor that the tape can follow. */
+#include <bs/lib/placed.h>
 #include <bs/lib/tensor.h>
 
 #include <functional>
@@ -21,7 +22,7 @@ struct BackwardOptions {
 
 /** @brief A tensor with a place for its gradient. Copies name the same variable. A Tensor becomes a
  *  Variable by itself; a Variable becomes a Tensor only through data(). */
-class Variable {
+class Variable : public Placed {
  public:
   /** @brief Undefined: stands for an absent optional input. */
   Variable() = default;

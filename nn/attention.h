@@ -10,6 +10,7 @@
 #include <bs/nn/norm.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 
 namespace bs::nn {
@@ -73,7 +74,7 @@ class SparseAttention : public Module {
   int64_t head_dim_, kv_heads_;
   std::optional<RMSNorm> q_norm_, k_norm_;
   Dropout dropout_;
-  mutable Cache layouts_{most_layouts};  ///< by blocks
+  std::unique_ptr<Cache> layouts_ = std::make_unique<Cache>(most_layouts);  ///< by blocks
 };
 
 }  // namespace bs::nn

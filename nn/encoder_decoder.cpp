@@ -143,6 +143,7 @@ TransformerEncoder::TransformerEncoder(const TransformerLayerOptions& layer, int
 
 Variable TransformerEncoder::forward(const Variable& x,
                                      const MultiheadAttentionMasks& masks) const {
+  BS_CHECK(norm.weight.defined(), "transformer_encoder: the model was moved away");
   Variable h = x;
   for (const auto& layer : layers) h = layer->forward(h, masks);
   return norm.forward(h);
@@ -161,6 +162,7 @@ TransformerDecoder::TransformerDecoder(const TransformerLayerOptions& layer, int
 Variable TransformerDecoder::forward(const Variable& x, const Variable& memory,
                                      const MultiheadAttentionMasks& masks,
                                      const MultiheadAttentionMasks& memory_masks) const {
+  BS_CHECK(norm.weight.defined(), "transformer_decoder: the model was moved away");
   Variable h = x;
   for (const auto& layer : layers) h = layer->forward(h, memory, masks, memory_masks);
   return norm.forward(h);

@@ -213,6 +213,7 @@ double KroneckerLinear::fit(const Tensor& dense, int sweeps) const {
 }
 
 Tensor KroneckerLinear::weight() const {
+  BS_CHECK(!factors.empty(), "kronecker_linear: the layer was moved away");
   Tensor product = factors[0].data();
   for (size_t i = 1; i < factors.size(); ++i) product = kron(factors[i].data(), product);
   return contiguous(product.transpose(0, 1));

@@ -137,6 +137,7 @@ bool LSTM::paired(int layer) const {
 }
 
 std::vector<LSTMDirectionVariables> LSTM::parts(int layer, const LSTMState& state) const {
+  BS_CHECK(!weights.empty(), "lstm: the layer was moved away");
   std::vector<LSTMDirectionVariables> parts;
   for (int d = 0; d < directions(); ++d) {
     const int index = layer * directions() + d;

@@ -36,14 +36,14 @@ void append_new(std::vector<NamedVariable>& to, const std::string& prefix,
   }
 }
 
-/// Modules that live and have no parent, by their place in memory.
-struct Orphans {
+/// Modules by their place in memory, but for those that were moved away.
+struct Living {
   std::mutex mutex;
   std::set<const Module*, std::less<>> all;
 };
 
-Orphans& orphans() {
-  static auto* const all = new Orphans;  // modules with static storage outlive any other kind
+Living& living() {
+  static auto* const all = new Living;  // modules with static storage outlive any other kind
   return *all;
 }
 
@@ -57,30 +57,64 @@ std::string type_name(const Module& module) {
 }  // namespace
 
 Module::Module() {
-  Orphans& o = orphans();
-  const std::lock_guard lock(o.mutex);
-  o.all.insert(this);
+  Living& modules = living();
+  const std::lock_guard lock(modules.mutex);
+  modules.all.insert(this);
+}
+
+Module::Module(Module&& other) noexcept
+    : Placed(std::move(other)),
+      parameters_(std::move(other.parameters_)),
+      buffers_(std::move(other.buffers_)),
+      children_(std::move(other.children_)),
+      training_(other.training_) {
+  for (const auto* entries : {&parameters_, &buffers_})
+    for (const Entry& entry : *entries)
+      if (entry.member) entry.member->set_owner(this);
+  for (const Child& child : children_) child.place->set_owner(this);
+  Living& modules = living();
+  const std::lock_guard lock(modules.mutex);
+  auto node = modules.all.extract(&other);
+  if (node.empty()) return;
+  node.value() = this;
+  modules.all.insert(std::move(node));
 }
 
 Module::~Module() {
-  Orphans& o = orphans();
-  const std::lock_guard lock(o.mutex);
-  o.all.erase(this);
+  Living& modules = living();
+  const std::lock_guard lock(modules.mutex);
+  modules.all.erase(this);
+}
+
+const Variable& Module::Entry::variable() const {
+  if (!member) return made;
+  BS_CHECK(member->object() != nullptr,
+           "module: the member of parameter {} is no more; it must live as long as its module",
+           name);
+  return static_cast<const Variable&>(*member->object());
+}
+
+Module& Module::Child::module() const {
+  BS_CHECK(place->object() != nullptr,
+           "module: the child {} is no more; it must live as long as its parent, and one that its "
+           "parent does not contain stays where it was registered",
+           name);
+  return static_cast<Module&>(*place->object());
 }
 
 bool Module::has_state() const {
   return !parameters_.empty() || !buffers_.empty() ||
          std::any_of(children_.begin(), children_.end(),
-                     [](const Child& child) { return child.module->has_state(); });
+                     [](const Child& child) { return child.module().has_state(); });
 }
 
 void Module::check_inside(const Module& module, const void* object, size_t bytes) {
-  Orphans& o = orphans();
-  const std::lock_guard lock(o.mutex);
+  Living& modules = living();
+  const std::lock_guard lock(modules.mutex);
   const void* const end = static_cast<const std::byte*>(object) + bytes;
-  for (auto at = o.all.lower_bound(static_cast<const Module*>(object));
-       at != o.all.end() && std::less<>()(static_cast<const void*>(*at), end); ++at)
-    BS_CHECK(*at == &module || !(*at)->has_state(),
+  for (auto at = modules.all.lower_bound(static_cast<const Module*>(object));
+       at != modules.all.end() && std::less<>()(static_cast<const void*>(*at), end); ++at)
+    BS_CHECK(*at == &module || (*at)->has_place() || !(*at)->has_state(),
              "module: a member of type {} in {} is not registered; call register_module in its "
              "constructor",
              type_name(**at), type_name(module));
@@ -93,7 +127,7 @@ EvalMode::~EvalMode() { using_modules = previous_; }
 template <class F>
 void Module::visit(const std::string& prefix, F&& f) const {
   f(prefix, *this);
-  for (const Child& child : children_) child.module->visit(prefix + child.name + ".", f);
+  for (const Child& child : children_) child.module().visit(prefix + child.name + ".", f);
 }
 
 /// What the members name now.
@@ -150,7 +184,7 @@ bool Module::training() const { return training_ && !using_modules; }
 
 void Module::train(bool on) {
   training_ = on;
-  for (const Child& child : children_) child.module->train(on);
+  for (const Child& child : children_) child.module().train(on);
 }
 
 /// Replaces the data and the gradient of every parameter and buffer by f of it.
@@ -200,13 +234,13 @@ Variable made_parameter(const std::string& name, Tensor data) {
 void Module::register_parameter(const std::string& name, Variable& member, Tensor data) {
   check_name(name);
   member = made_parameter(name, std::move(data));
-  parameters_.push_back({name, {}, &member});
+  parameters_.push_back({name, {}, std::make_unique<Place>(this, member)});
 }
 
 void Module::register_buffer(const std::string& name, Variable& member, Tensor data) {
   check_name(name);
   member = Variable(std::move(data));
-  buffers_.push_back({name, {}, &member});
+  buffers_.push_back({name, {}, std::make_unique<Place>(this, member)});
 }
 
 Variable Module::register_parameter(const std::string& name, Tensor data) {
@@ -229,10 +263,7 @@ void Module::add_child(const std::string& name, Module& child) {
   check_name(name);
   note_held();
   child.note_held();
-  children_.push_back({name, &child});
-  Orphans& o = orphans();
-  const std::lock_guard lock(o.mutex);
-  o.all.erase(&child);
+  children_.push_back({name, std::make_unique<Place>(this, child)});
 }
 
 std::string to_string(const Module& module) {

@@ -1,10 +1,12 @@
 #pragma once
 /** @file What all layers and models are: named parameters, buffers and children. */
 #include <bs/autograd/variable.h>
+#include <bs/lib/placed.h>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,8 +45,10 @@ constexpr bool is_extent(int64_t n) { return n > 0 && n <= most_features; }
  *  A module says in its constructor what it has; whoever holds it gets all of it by name, its
  *  children's included, and can move or convert it at one stroke. How a module is called is its own
  *  business: there is no virtual forward. Children are ordinary members, and parameters and buffers
- *  are public members of Variable type. A module stays where it is made, since its parent holds a
- *  pointer to it: it is neither copied nor moved.
+ *  are public members of Variable type.
+ *
+ *  A new module may take over another one: what that registered comes along, and it is left empty.
+ *  Modules are neither copied nor assigned to. A child that is moved out alone has no parent.
  *  @code
  *  struct Affine : nn::Module {
  *    Variable scale;
@@ -56,7 +60,7 @@ constexpr bool is_extent(int64_t n) { return n > 0 && n <= most_features; }
  *    Variable forward(const Variable& x) const { return linear.forward(x * scale); }
  *  };
  *  @endcode */
-class Module {
+class Module : public Placed {
  public:
   Module();
   virtual ~Module();
@@ -88,6 +92,8 @@ class Module {
   void zero_grad() const;
 
  protected:
+  /** @brief For the move constructor that a derived class has by itself. */
+  Module(Module&& other) noexcept;
   /** @brief Makes `member` a parameter of `data`. What the member names counts from then on, so
    * that `a.weight = b.weight` ties two modules. An undefined tensor stands for an option not
    * taken.
@@ -115,14 +121,15 @@ class Module {
   friend std::string to_string(const Module& module);
   struct Entry {
     std::string name;
-    Variable made;           ///< where no member is known
-    const Variable* member;  ///< or null
-    bool held = false;       ///< whether somebody else has had `made`
-    const Variable& variable() const { return member != nullptr ? *member : made; }
+    Variable made;                  ///< where no member is known
+    std::unique_ptr<Place> member;  ///< or null
+    bool held = false;              ///< whether somebody else has had `made`
+    const Variable& variable() const;
   };
   struct Child {
     std::string name;
-    Module* module;
+    std::unique_ptr<Place> place;
+    Module& module() const;
   };
   /// Looks for modules without a parent in these bytes, which `module` is the base of.
   bool has_state() const;

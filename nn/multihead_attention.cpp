@@ -254,10 +254,11 @@ LayoutPtr MultiheadAttention::layout_of(const MultiheadAttentionMasks& masks, in
 }
 
 LayoutPtr MultiheadAttention::layout(int64_t queries, int64_t keys) const {
+  BS_CHECK(layouts_ != nullptr, "multihead_attention: the layer was moved away");
   const int block = options_.block;
   const auto blocks = [block](int64_t n) { return static_cast<int>((n + block - 1) / block); };
   const std::pair of(blocks(queries), blocks(keys));
-  return *layouts_.get<LayoutPtr>(of, [&] {
+  return *layouts_->get<LayoutPtr>(of, [&] {
     patterns::Size size{.rows = blocks(queries), .cols = blocks(keys), .block = block};
     if (options_.pattern) size.heads = options_.heads;
     LayoutPtr made = options_.pattern ? options_.pattern(size) : patterns::dense(size);

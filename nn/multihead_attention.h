@@ -6,6 +6,7 @@
 #include <bs/nn/kv_cache.h>
 #include <bs/nn/norm.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -108,7 +109,8 @@ class MultiheadAttention : public Module {
   Options options_;
   int64_t head_dim_, value_dim_, kv_heads_;
   std::optional<RMSNorm> q_norm_, k_norm_;
-  mutable Cache layouts_{most_layouts};  ///< by blocks of queries and keys
+  /** By blocks of queries and keys. */
+  std::unique_ptr<Cache> layouts_ = std::make_unique<Cache>(most_layouts);
 };
 
 }  // namespace bs::nn

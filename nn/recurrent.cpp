@@ -46,6 +46,7 @@ Recurrent::Recurrent(const Extents& extents) : shape_(extents) {
 }
 
 std::vector<RecurrentDirectionVariables> Recurrent::parts(int layer, const Variable& h0) const {
+  BS_CHECK(!weights.empty(), "{}: the layer was moved away", shape_.name);
   std::vector<RecurrentDirectionVariables> parts;
   for (int d = 0; d < directions(); ++d) {
     const int index = layer * directions() + d;

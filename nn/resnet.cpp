@@ -90,6 +90,7 @@ ResNetBlock::ResNetBlock(int64_t in, int64_t width, int64_t stride, const ResNet
 }
 
 Variable ResNetBlock::forward(const Variable& x) const {
+  BS_CHECK(!convs.empty(), "resnet: the block was moved away");
   Variable y = x;
   for (size_t i = 0; i + 1 < convs.size(); ++i) y = norms[i]->forward_relu(convs[i]->forward(y));
   const Variable skip = downsample ? downsample_norm->forward(downsample->forward(x)) : x;

@@ -27,10 +27,17 @@ class Layer {
       : forward_([m = module.get()](const Variable& x) { return m->forward(x); }),
         module_(std::move(module)) {}
 
-  Variable forward(const Variable& x) const { return forward_(x); }
-  Module& module() const { return *module_; }
+  Variable forward(const Variable& x) const {
+    check_owned();
+    return forward_(x);
+  }
+  Module& module() const {
+    check_owned();
+    return *module_;
+  }
 
  private:
+  void check_owned() const { BS_CHECK(module_ != nullptr, "layer: it was moved away"); }
   std::function<Variable(const Variable&)> forward_;
   std::unique_ptr<Module> module_;
 };

@@ -194,8 +194,8 @@ Variable SparseTransformer::forward(const Tensor& tokens, const Tensor& key_padd
 }
 
 Variable SparseTransformer::forward(const Tensor& tokens, std::vector<KVCache>& caches) const {
-  BS_CHECK(caches.size() == blocks.size(), "transformer: {} caches for {} blocks", caches.size(),
-           blocks.size());
+  BS_CHECK(caches.size() == blocks.size() && !blocks.empty(),
+           "transformer: {} caches for {} blocks", caches.size(), blocks.size());
   const NoGrad no_grad;
   Residual x{embed(tokens, caches.front().length()), {}};
   for (size_t i = 0; i < blocks.size(); ++i) x = blocks[i]->forward(x, caches[i]);

@@ -33,6 +33,12 @@ TEST_CASE("training: modules by name") {
   CHECK(model.forward(randn({4, 8})).shape() == Shape{4, 16});
 }
 
+TEST_CASE("training: modules that move") {
+  std::vector<nn::Linear> experts;
+  for (int64_t classes : {3, 7}) experts.push_back(nn::Linear({.in = 16, .out = classes}));
+  CHECK(experts[0].parameter_count() == 17 * 3);
+}
+
 TEST_CASE("training: frozen parameters") {
   const Gated model;
   model.linear.weight.set_requires_grad(false);

@@ -50,7 +50,7 @@ std::vector<std::string> names(const std::vector<nn::NamedVariable>& list) {
 }  // namespace
 
 TEST_CASE("module: names lead to parameters and buffers, parents and the earlier first") {
-  static_assert(!std::is_copy_constructible_v<Tree> && !std::is_move_constructible_v<Tree>);
+  static_assert(!std::is_copy_constructible_v<Tree> && std::is_move_constructible_v<Tree>);
   const Tree tree;
   CHECK(names(tree.named_parameters()) ==
         std::vector<std::string>{"scale", "first.weight", "first.bias", "second.weight",

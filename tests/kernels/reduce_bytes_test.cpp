@@ -1,0 +1,55 @@
+#include <bs/kernels/compare.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/reduce.h>
+#include <bs/lib/memory.h>
+#include <bs/tests/kernels/reduce_reference.h>
+#include <bs/tests/support/devices.h>
+#include <doctest/doctest.h>
+
+#include <vector>
+
+using namespace bs;
+using namespace bs::test;
+
+TEST_CASE("reductions of bytes: every way through, by integers counted one by one") {
+  for (const auto& [shape, axes] : reduction_cases) {
+    std::vector<uint8_t> values(static_cast<size_t>(shape.product()));
+    Reference r(shape), ones(shape);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<uint8_t>(i * 37 % 256);
+      r[i] = values[i];
+      ones[i] = values[i] > 100 ? 1 : 0;
+    }
+    const Tensor x = on_device(Tensor::from<uint8_t>(values, shape));
+    const Tensor flags = on_device(gt(Tensor::from<uint8_t>(values, shape), 100));
+    CAPTURE(to_string(shape));
+    CHECK(Reference::of(sum(x, axes)).values == sum_of(r, axes, false).values);
+    CHECK(Reference::of(amax(x, axes)).values == extremum_of(r, axes, false, 1).values);
+    CHECK(Reference::of(amin(x, axes)).values == extremum_of(r, axes, false, -1).values);
+    CHECK(Reference::of(sum(flags, axes)).values == sum_of(ones, axes, false).values);
+    CHECK(Reference::of(amax(flags, axes)).values == extremum_of(ones, axes, false, 1).values);
+  }
+  const Tensor x = on_device(Tensor::from<uint8_t>({3, 255, 255, 9, 0, 200}, {2, 3}));
+  CHECK(Reference::of(argmax(x)).values == std::vector<double>{1, 2});
+  CHECK(Reference::of(argmax(x, 0)).values == std::vector<double>{1, 0, 0});
+}
+
+TEST_CASE("reductions of bytes make no wide copy of them") {
+  const int64_t n = int64_t{1} << 20;
+  for (const DType dtype : {u8, boolean}) {
+    const Tensor x = full({n / 64, 64}, 1, dtype, test_device());
+    const auto check = [&](const char* name, const auto& reduction) {
+      CAPTURE(name);
+      reset_peak_memory(test_device());
+      const int64_t before = memory_statistics(test_device()).in_use;
+      reduction();
+      CHECK(memory_statistics(test_device()).peak - before < n);
+    };
+    check("sum", [&] { CHECK(sum(x).item() == static_cast<double>(n)); });
+    check("rows", [&] { sum(x, 1); });
+    check("columns", [&] { sum(x, 0); });
+    check("amax", [&] { CHECK(amax(x).item() == 1); });
+    check("amin", [&] { CHECK(amin(x).item() == 1); });
+    check("argmax", [&] { argmax(x, 0); });
+  }
+}

@@ -59,6 +59,7 @@ BS_BACKENDS(void ctc_loss(const Tensor& x, const Tensor& input_lengths,
             void ctc_loss_backward(const Tensor& x, const Tensor& input_lengths,
                                    const Tensor& target_lengths, const CtcLossResult& result,
                                    const Tensor& dloss, const Tensor& dx,
-                                   const CtcLossOptions& options, Stream stream))
+                                   const CtcLossOptions& options, Stream stream);
+            bool takes_labels(int64_t labels))
 
 }  // namespace bs

@@ -13,6 +13,15 @@
 #define BS_FORWARDING(function) \
   [](auto&&... bs_arguments) { function(std::forward<decltype(bs_arguments)>(bs_arguments)...); }
 
+/** What the twin of `function` for `device_` says, which has no stream and starts nothing: front
+ * doors ask it what it takes. */
+#if BS_WITH_CUDA
+#define BS_ASK(device_, function, ...) \
+  ((device_).is_cuda() ? ::bs::cuda::function(__VA_ARGS__) : ::bs::cpu::function(__VA_ARGS__))
+#else
+#define BS_ASK(device_, function, ...) ::bs::cpu::function(__VA_ARGS__)
+#endif
+
 namespace bs::detail {
 
 /// Calls the twin for `device` with the current stream after the arguments.

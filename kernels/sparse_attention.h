@@ -118,6 +118,7 @@ BS_BACKENDS(void sparse_attention(const Tensor& q, const Tensor& k, const Tensor
                                            const SparseAttentionResult& forward, const Tensor& dout,
                                            const Layout& layout,
                                            const SparseAttentionGradients& gradients,
-                                           const SparseAttentionOptions& options, Stream stream))
+                                           const SparseAttentionOptions& options, Stream stream);
+            bool takes_head_dim(int64_t head_dim))
 
 }  // namespace bs

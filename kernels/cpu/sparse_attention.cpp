@@ -283,6 +283,8 @@ void attend_pages(const Tensor& q, const PagedKeys& pages, const Layout& layout,
 
 }  // namespace
 
+bool takes_head_dim(int64_t /*head_dim*/) { return true; }
+
 void paged_attention(const Tensor& q, const PagedKeys& pages, const Layout& layout,
                      const Tensor& out, const Tensor& lse, const SparseAttentionOptions& options,
                      Stream) {

@@ -270,3 +270,11 @@ TEST_CASE("ctc_loss_backward refuses another call's result") {
   refused(of_x, {.logits = true});
   CHECK(ctc_loss_backward(x, lengths, lengths, of_x, one).shape() == x.shape());
 }
+
+#if BS_WITH_CUDA
+TEST_CASE("ctc_loss: how many labels the GPU takes") {
+  CHECK(cuda::takes_labels(0));
+  CHECK(cuda::takes_labels(2047));
+  CHECK_FALSE(cuda::takes_labels(2048));
+}
+#endif

@@ -283,6 +283,8 @@ void visit_states(int64_t states, F&& f) {
 
 }  // namespace
 
+bool takes_labels(int64_t labels) { return 2 * labels + 1 <= most_states_each * most_threads; }
+
 void ctc_loss(const Tensor& x, const Tensor& input_lengths, const Tensor& target_lengths,
               const CtcLossResult& result, const Tensor& losses, const CtcLossOptions& options,
               Stream stream) {

@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/attention/sparse_attention_plan.h>
+#include <bs/kernels/sparse_attention.h>
 #include <doctest/doctest.h>
 
 using namespace bs;
@@ -17,6 +18,11 @@ TEST_CASE("sparse_attention: which kernel the forward pass takes") {
   CHECK(runs({bf16, 128, 64, 80, h200}) == 0);   // not Hopper
   CHECK(runs({bf16, 128, 64, 100, h200}) == 0);  // after Hopper
   CHECK(runs({bf16, 128, 64, 90, 163 * 1024}) == 0);
+}
+
+TEST_CASE("sparse_attention: which head_dims the GPU takes") {
+  for (const int64_t dim : {8, 72, 256}) CHECK(takes_head_dim(dim));
+  for (const int64_t dim : {4, 12, 257, 264}) CHECK_FALSE(takes_head_dim(dim));
 }
 
 TEST_CASE("sparse_attention: which terms of scores the kernels on wgmma know") {

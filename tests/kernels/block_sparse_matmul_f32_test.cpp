@@ -160,7 +160,7 @@ TEST_CASE("block-sparse products of f32: neither mode has a bias") {
   const SettingsGuard gathered(gathering());
   // Operands that are cut off lose .36 of 2^-10 each in the mean, 7e-4 of a product; rounded, next
   // to nothing over so many. Three products leave what the tensor cores cut off of the four sums of
-  // large parts within 32 of the depth, each at 2^-22 at most.
+  // large terms within 32 of the depth, each at 2^-22 at most.
   for (const bool tf32 : {false, true})
     for (const int block : {16, 32, 64, 128}) {
       const TF32Guard guard(tf32);

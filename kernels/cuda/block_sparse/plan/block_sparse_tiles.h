@@ -133,7 +133,7 @@ struct Tf32Tile {
     const int lines = stages * (columns() + n * shares()) + (split ? smalls() * n * shares() : 0);
     return lines * 128 + barriers + 1024;
   }
-  /// Places for the small parts of the narrow operand.
+  /// Places for the small terms of the narrow operand.
   constexpr int smalls() const { return apart ? 2 : stages; }
   /// Of sdd, what is gathered together: rows, and columns; an item has a share of as many for each
   /// warpgroup, where they are apart, else one.

@@ -62,7 +62,7 @@ struct WarpgroupTf32 {
   static constexpr unsigned piece = Piece::bytes;
   static constexpr unsigned wide_bytes = columns * line, narrow_bytes = narrow_lines * line;
   static constexpr unsigned copied_bytes = wide_bytes + narrow_bytes;
-  // Small parts lie behind what they are parts of; or, so that there is room for a stage more, all
+  // Small terms lie behind the large ones; or, so that there is room for a stage more, all
   // in two places that steps take by turns.
   static constexpr bool small_apart = C::split && C::apart;
   static constexpr unsigned stage_bytes =
@@ -97,7 +97,7 @@ struct WarpgroupTf32 {
   using Sums = float[wide][n / 2];
   using Ring = RingPlace<stages>;
 
-  /// Where the small parts of a stage's narrow tile are.
+  /// Where the small terms of a stage's narrow tile are.
   __device__ static unsigned small_at(unsigned buffers, int stage) {
     if constexpr (small_apart) return buffers + stages * stage_bytes + stage % 2 * narrow_bytes;
     return buffers + stage * stage_bytes + copied_bytes;
@@ -320,9 +320,9 @@ struct WarpgroupTf32 {
       for (int m = 0; m < wide; ++m)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float x = __uint_as_float(a[step][m][i]), large = large_part(x);
+          const float x = __uint_as_float(a[step][m][i]), large = large_term(x);
           a[step][m][i] = __float_as_uint(large);
-          small[step][m][i] = __float_as_uint(small_part(x, large));
+          small[step][m][i] = __float_as_uint(small_term(x, large));
         }
     warpgroup_arrive();
     multiply(rows, part, small, narrow, begun);

@@ -16,16 +16,16 @@ __device__ inline void write_shared(unsigned address, const float (&x)[4]) {
                                    __float_as_uint(x[2]), __float_as_uint(x[3])));
 }
 
-/// The large part of an f32, and what TF32 keeps of the rest; TileMultiply<float> says why so.
-__device__ inline float large_part(float x) {
+/// The large term of an f32, and what TF32 keeps of the rest; TileMultiply<float> says why so.
+__device__ inline float large_term(float x) {
   return __uint_as_float(__float_as_uint(x) & 0xffffe000U);
 }
-__device__ inline float small_part(float x, float large) {
+__device__ inline float small_term(float x, float large) {
   return (x - large) * (1 + 1.05F * 0x1p-11F);
 }
 
 /// 32 lines of 32 elements, along the depth or, `side` of them in a box, across it. `split`: the
-/// small parts go elsewhere.
+/// small terms go elsewhere.
 template <bool along_k, bool split, int side>
 struct Tf32Piece {
   static constexpr int line = 128;  // bytes
@@ -48,9 +48,9 @@ struct Tf32Piece {
       for (unsigned i = 0; i < 8; ++i) {
         const unsigned at = (i * 32 + lane) * 16;
         const float4 x = came[i];
-        const float large[4] = {large_part(x.x), large_part(x.y), large_part(x.z), large_part(x.w)};
-        const float rest[4] = {small_part(x.x, large[0]), small_part(x.y, large[1]),
-                               small_part(x.z, large[2]), small_part(x.w, large[3])};
+        const float large[4] = {large_term(x.x), large_term(x.y), large_term(x.z), large_term(x.w)};
+        const float rest[4] = {small_term(x.x, large[0]), small_term(x.y, large[1]),
+                               small_term(x.z, large[2]), small_term(x.w, large[3])};
         write_shared(from + at, large);
         write_shared(small + at, rest);
       }
@@ -67,8 +67,8 @@ struct Tf32Piece {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float value = x[4 * chunk + i];
-          large[i] = split ? large_part(value) : value;
-          rest[i] = small_part(value, large[i]);
+          large[i] = split ? large_term(value) : value;
+          rest[i] = small_term(value, large[i]);
         }
         write_shared(from + at, large);
         if constexpr (split) write_shared(small + at, rest);

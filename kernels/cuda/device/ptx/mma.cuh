@@ -9,7 +9,7 @@
 //   load_b<k_contiguous>          the depth x cols fragment at `b`
 //
 // 16-bit types accumulate in f32. f32 runs as 3xTF32 (each operand split into two TF32 numbers, the
-// product of the small parts left out), whose error is that of f32. f64 uses the f64 tensor cores.
+// product of the small terms left out), whose error is that of f32. f64 uses the f64 tensor cores.
 #include <bs/kernels/cuda/device/ptx/async_copy.cuh>
 #include <bs/kernels/cuda/device/ptx/half.cuh>
 

@@ -25,6 +25,8 @@ function(bs_add_room room)
                                                $<INSTALL_INTERFACE:include>)
   target_compile_features(bs_${room} PUBLIC cxx_std_20)
   target_link_libraries(bs_${room} PRIVATE $<BUILD_INTERFACE:bs_compiler> PUBLIC ${ARG_LINK})
+  # Objects of static and of shared libraries are the same, so that who wants both compiles once.
+  set_target_properties(bs_${room} PROPERTIES DEFINE_SYMBOL "")
   # Installed, the rooms find each other in their own folder.
   set_target_properties(bs_${room} PROPERTIES VERSION ${PROJECT_VERSION}
                         SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <mutex>
-#include <vector>
 
 namespace bs::cuda {
 
@@ -18,65 +17,54 @@ namespace {
 /// What cuBLAS takes for itself on Hopper.
 constexpr size_t blas_workspace = size_t{32} << 20;
 
-/// Handles of threads that have ended, of each device: to end one would wait for the device, which
-/// ends the captures of other threads. cuBLAS itself keeps the work of streams apart.
-class Spare {
+/// Handles of threads that have ended, for those to come. None is ever destroyed: cuBLAS waits for
+/// the whole device to do that, which would end captures of other threads.
+class LeftHandles {
  public:
-  void put(int device, cublasHandle_t handle) {
-    const std::lock_guard lock(mutex_);
-    of_device_[device].push_back(handle);
-  }
-  /// Null where there is none.
+  /// Null for none.
   cublasHandle_t take(int device) {
     const std::lock_guard lock(mutex_);
-    std::vector<cublasHandle_t>& handles = of_device_[device];
-    if (handles.empty()) return nullptr;
-    const cublasHandle_t last = handles.back();
-    handles.pop_back();
-    return last;
+    const auto handle = of_device_.extract(device);
+    return handle ? handle.mapped() : nullptr;
+  }
+  void leave(std::map<int, cublasHandle_t>& handles) noexcept {
+    const std::lock_guard lock(mutex_);
+    of_device_.merge(handles);
   }
 
  private:
   std::mutex mutex_;
-  std::map<int, std::vector<cublasHandle_t>> of_device_;
+  std::multimap<int, cublasHandle_t> of_device_;
 };
-Spare& spare() {
-  static auto* const all = new Spare;  // outlives all threads
+LeftHandles& left_handles() {
+  static auto* const all = new LeftHandles;
   return *all;
 }
 
 struct Handles {
   std::map<int, cublasHandle_t> of_device;
-  ~Handles() {
-    for (const auto& [device, handle] : of_device)
-      if (handle) spare().put(device, handle);
-  }
+  ~Handles() { left_handles().leave(of_device); }
 };
 thread_local Handles handles;
-
-cublasHandle_t new_handle(Device device) {
-  const DeviceGuard guard(device);
-  const RelaxedCapture relaxed;  // it takes memory
-  cublasHandle_t handle = nullptr;
-  BS_CUBLAS_CHECK(cublas().create(&handle));
-  // The default keeps f32 in f32, TF32 being asked for explicitly, and lets 16-bit types use the
-  // tensor cores; partial sums of theirs must not be rounded to 16 bits on the way.
-  constexpr unsigned mode =
-      unsigned{CUBLAS_DEFAULT_MATH} | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-  BS_CUBLAS_CHECK(cublas().set_math_mode(handle, static_cast<cublasMath_t>(mode)));
-  return handle;
-}
 }  // namespace
 
 cublasHandle_t cublas_handle(Stream stream) {
-  const Device device = stream.device();
-  cublasHandle_t& handle = handles.of_device[device.index()];
-  if (!handle) handle = spare().take(device.index());
-  if (!handle) handle = new_handle(device);
+  cublasHandle_t& handle = handles.of_device[stream.device().index()];
+  if (!handle) handle = left_handles().take(stream.device().index());
+  if (!handle) {
+    const DeviceGuard guard(stream.device());
+    const RelaxedCapture relaxed;  // it takes memory
+    BS_CUBLAS_CHECK(cublas().create(&handle));
+    // The default keeps f32 in f32, TF32 being asked for explicitly, and lets 16-bit types use the
+    // tensor cores; partial sums of theirs must not be rounded to 16 bits on the way.
+    constexpr unsigned mode =
+        unsigned{CUBLAS_DEFAULT_MATH} | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    BS_CUBLAS_CHECK(cublas().set_math_mode(handle, static_cast<cublasMath_t>(mode)));
+  }
   BS_CUBLAS_CHECK(cublas().set_stream(handle, static_cast<cudaStream_t>(stream.handle())));
   // Its own workspace is the handle's, which other work uses beside a graph, or memory that the
   // graph would take anew at each replay.
-  if (Recording* recording = Recording::current(device); recording && is_captured(stream))
+  if (Recording* recording = Recording::current(stream.device()); recording && is_captured(stream))
     BS_CUBLAS_CHECK(
         cublas().set_workspace(handle, recording->workspace(blas_workspace), blas_workspace));
   return handle;

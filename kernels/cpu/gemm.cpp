@@ -110,7 +110,8 @@ struct Plan {
     depth = even_step(p.k, Tile<E>::depth * panel_steps<E>, 8);
     chunk_m = even_step(p.m, most_side, MR);
     chunk_n = even_step(p.n, most_side, NR);
-    tile_m = even_step(chunk_m, 1024 / static_cast<int64_t>(sizeof(E)), MR);
+    constexpr int64_t cached = 256 * 1024;  // bytes of a tile of A
+    tile_m = even_step(chunk_m, cached / (Tile<E>::depth * static_cast<int64_t>(sizeof(E))), MR);
     tile_n = chunk_n;
     const auto tiles = [&] { return ceil_div(chunk_m, tile_m) * ceil_div(chunk_n, tile_n); };
     while (threads > 1 && tiles() < 4 * threads && (tile_m > 4 * MR || tile_n > 2 * NR)) {

@@ -73,7 +73,9 @@ struct Tile {
   static constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(T));
   static constexpr int64_t rows = vector_bytes == 64 ? 8 : 4;
   static constexpr int64_t cols = 2 * lanes;
-  static constexpr int64_t depth = 256;  ///< Panels of dense products have at most this depth.
+  /// Panels of dense products have at most this depth. Pairs are multiplied so fast that sums on
+  /// their way to memory and back are to pass less often.
+  static constexpr int64_t depth = std::is_same_v<T, Bfloat16x2> ? 512 : 256;
 };
 
 /// Where element (lane i of panel p, depth l) lies: `p * panel + l * step + i * lane`.

@@ -13,7 +13,7 @@ std::ptrdiff_t distance(const void* from, const void* to) {
 }  // namespace
 
 void Placed::follow(Placed& other) noexcept {
-  for (Place *place = other.places_, *next; place != nullptr; place = next) {
+  for (OwnedPlace *place = other.places_, *next; place != nullptr; place = next) {
     next = place->next_;
     if (distance(place->owner_, this) != place->distance_) continue;
     place->unlink();
@@ -25,22 +25,22 @@ void Placed::vanish() noexcept {
   while (places_ != nullptr) places_->unlink();
 }
 
-Place::Place(const void* owner, Placed& object) noexcept
+OwnedPlace::OwnedPlace(const void* owner, Placed& object) noexcept
     : owner_(owner), distance_(distance(owner, &object)) {
   link(object);
 }
 
-Place::~Place() {
+OwnedPlace::~OwnedPlace() {
   if (object_ != nullptr) unlink();
 }
 
-void Place::link(Placed& object) noexcept {
+void OwnedPlace::link(Placed& object) noexcept {
   object_ = &object;
   next_ = std::exchange(object.places_, this);
 }
 
-void Place::unlink() noexcept {
-  Place** at = &object_->places_;
+void OwnedPlace::unlink() noexcept {
+  OwnedPlace** at = &object_->places_;
   while (*at != this) at = &(*at)->next_;
   *at = next_;
   object_ = nullptr;

@@ -4,10 +4,10 @@
 
 namespace bs {
 
-class Place;
+class OwnedPlace;
 
-/** @brief Base of objects that a Place leads to. No place leads to a copy; assignment changes no
- *  place. */
+/** @brief Base of objects that an OwnedPlace leads to. No place leads to a copy; assignment changes
+ * no place. */
 class Placed {
  public:
   Placed() = default;
@@ -25,21 +25,21 @@ class Placed {
   bool has_place() const { return places_ != nullptr; }
 
  private:
-  friend class Place;
+  friend class OwnedPlace;
   void follow(Placed& other) noexcept;
   void vanish() noexcept;
-  Place* places_ = nullptr;  ///< a list
+  OwnedPlace* places_ = nullptr;  ///< a list
 };
 
 /** @brief Leads to an object that belongs to an owner: a part of it, or something that it keeps
  *  elsewhere. A part moves with its owner and is found at the same distance from it. What is moved
  *  out alone leaves its emptied self in the place. */
-class Place {
+class OwnedPlace {
  public:
-  Place(const void* owner, Placed& object) noexcept;
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  ~Place();
+  OwnedPlace(const void* owner, Placed& object) noexcept;
+  OwnedPlace(const OwnedPlace&) = delete;
+  OwnedPlace& operator=(const OwnedPlace&) = delete;
+  ~OwnedPlace();
 
   /** @brief Null when the object is no more. */
   Placed* object() const { return object_; }
@@ -53,7 +53,7 @@ class Place {
   const void* owner_;
   std::ptrdiff_t distance_;  ///< from the owner to the object
   Placed* object_ = nullptr;
-  Place* next_ = nullptr;  ///< of the same object
+  OwnedPlace* next_ = nullptr;  ///< of the same object
 };
 
 }  // namespace bs

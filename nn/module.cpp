@@ -234,13 +234,13 @@ Variable made_parameter(const std::string& name, Tensor data) {
 void Module::register_parameter(const std::string& name, Variable& member, Tensor data) {
   check_name(name);
   member = made_parameter(name, std::move(data));
-  parameters_.push_back({name, {}, std::make_unique<Place>(this, member)});
+  parameters_.push_back({name, {}, std::make_unique<OwnedPlace>(this, member)});
 }
 
 void Module::register_buffer(const std::string& name, Variable& member, Tensor data) {
   check_name(name);
   member = Variable(std::move(data));
-  buffers_.push_back({name, {}, std::make_unique<Place>(this, member)});
+  buffers_.push_back({name, {}, std::make_unique<OwnedPlace>(this, member)});
 }
 
 Variable Module::register_parameter(const std::string& name, Tensor data) {
@@ -263,7 +263,7 @@ void Module::add_child(const std::string& name, Module& child) {
   check_name(name);
   note_held();
   child.note_held();
-  children_.push_back({name, std::make_unique<Place>(this, child)});
+  children_.push_back({name, std::make_unique<OwnedPlace>(this, child)});
 }
 
 std::string to_string(const Module& module) {

@@ -121,14 +121,14 @@ class Module : public Placed {
   friend std::string to_string(const Module& module);
   struct Entry {
     std::string name;
-    Variable made;                  ///< where no member is known
-    std::unique_ptr<Place> member;  ///< or null
-    bool held = false;              ///< whether somebody else has had `made`
+    Variable made;                       ///< where no member is known
+    std::unique_ptr<OwnedPlace> member;  ///< or null
+    bool held = false;                   ///< whether somebody else has had `made`
     const Variable& variable() const;
   };
   struct Child {
     std::string name;
-    std::unique_ptr<Place> place;
+    std::unique_ptr<OwnedPlace> place;
     Module& module() const;
   };
   /// Looks for modules without a parent in these bytes, which `module` is the base of.

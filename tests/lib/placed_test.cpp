@@ -19,8 +19,8 @@ struct Part : Placed {
 struct Owner {
   Part inside;
   std::unique_ptr<Part> outside = std::make_unique<Part>();
-  std::unique_ptr<Place> to_inside = std::make_unique<Place>(this, inside);
-  std::unique_ptr<Place> to_outside = std::make_unique<Place>(this, *outside);
+  std::unique_ptr<OwnedPlace> to_inside = std::make_unique<OwnedPlace>(this, inside);
+  std::unique_ptr<OwnedPlace> to_outside = std::make_unique<OwnedPlace>(this, *outside);
 
   Owner() = default;
   Owner(Owner&& other) noexcept
@@ -65,9 +65,9 @@ TEST_CASE("placed: neither a copy, nor an assignment, nor a move alone changes t
 TEST_CASE("placed: several places lead to one object, each until one of both is no more") {
   const int owner = 0;
   std::optional<Part> part(std::in_place);
-  const Place first(&owner, *part);
-  std::optional<Place> second(std::in_place, &owner, *part);
-  const Place third(&owner, *part);
+  const OwnedPlace first(&owner, *part);
+  std::optional<OwnedPlace> second(std::in_place, &owner, *part);
+  const OwnedPlace third(&owner, *part);
   second.reset();
   CHECK(first.object() == &*part);
   CHECK(third.object() == &*part);

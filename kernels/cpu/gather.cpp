@@ -119,6 +119,7 @@ void gather_lines(const Indices<I>& at, const U* from, int64_t n, U* to,
       const volatile U* row = from + o * n;
       U* line = to + o * m;
       const auto take = [=](int64_t k, const I* indices, int64_t count) {
+#pragma GCC unroll 4
         for (int64_t i = 0; i < count; ++i) line[k + i] = row[indices[i]];
       };
       if (!at.along(o, first, last, n, take)) within = false;

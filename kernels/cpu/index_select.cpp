@@ -75,9 +75,11 @@ void index_select(const Tensor& x, const Tensor& indices, const Tensor& y, const
       if (inner == 1) {  // a copy of one element is a call that costs more than it
         for (int64_t r = begin; r < end;) {
           const T* line = from + r / count * extent;
-          const int64_t last = std::min(count, r % count + end - r);
-          for (int64_t k = r % count; k < last; ++k, ++r)
-            to[r] = line[rows[static_cast<size_t>(k)]];
+          const int64_t* row = rows.data() + r % count;
+          const int64_t some = std::min(count - r % count, end - r);
+#pragma GCC unroll 4
+          for (int64_t i = 0; i < some; ++i) to[r + i] = line[row[i]];
+          r += some;
         }
         return;
       }

@@ -67,7 +67,12 @@ class PartSums {
   W* at(int64_t begin) { return columns ? to_ + begin : of_plane_; }
   /** @brief Behind the last piece. */
   void finish() {
-    if (!columns) *to_ += sum_of<W>(piece, [this](int64_t i) { return of_plane_[i]; });
+    if constexpr (!columns) {
+#pragma GCC unroll 8
+      for (int half = piece / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; ++i) of_plane_[i] += of_plane_[i + half];
+      *to_ += of_plane_[0];
+    }
   }
 
  private:

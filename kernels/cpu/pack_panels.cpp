@@ -133,8 +133,10 @@ void pack_b(int64_t k, int64_t n, const In* b, int64_t rsb, int64_t csb, T* pack
 BS_PACK(float, float)
 BS_PACK(float, half)
 BS_PACK(float, bfloat16)
-BS_PACK(Bfloat16x2, bfloat16)
 BS_PACK(double, double)
 BS_PACK(double, float)
+#ifdef __AVX512F__
+BS_PACK(Bfloat16x2, bfloat16)
+#endif
 
 }  // namespace bs::cpu

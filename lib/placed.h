@@ -15,6 +15,7 @@ class Placed {
   Placed(Placed&& other) noexcept {
     if (other.places_ != nullptr) follow(other);
   }
+  // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): nothing is assigned
   Placed& operator=(const Placed&) noexcept { return *this; }
   Placed& operator=(Placed&&) noexcept { return *this; }
   ~Placed() {

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs small tests of every family of kernels under compute-sanitizer, on the first GPU.
 #
-#   tests/sanitize_kernels.sh [-b FOLDER] [-j JOBS] [-s SECONDS] [-o FOLDER] [TOOL...]
+#   tests/sanitize_kernels.sh [-b FOLDER] [-f REGEX] [-j JOBS] [-s SECONDS] [-o FOLDER] [TOOL...]
 #
 #   -b  where test_kernels and test_nn are; build/release/tests
+#   -f  only families whose name this matches; all
 #   -j  families at a time; all processors
 #   -s  time limit of a family; 600
 #   -o  where the tools' reports go; a temporary folder
@@ -20,14 +21,15 @@
 # other races, it is "known".
 set -euo pipefail
 cd "$(dirname "$0")/.."
-folder=build/release/tests jobs=$(nproc) seconds=600 out=""
-while getopts b:j:s:o: option; do
+folder=build/release/tests wanted=. jobs=$(nproc) seconds=600 out=""
+while getopts b:f:j:s:o: option; do
   case $option in
     b) folder=$OPTARG ;;
+    f) wanted=$OPTARG ;;
     j) jobs=$OPTARG ;;
     s) seconds=$OPTARG ;;
     o) out=$OPTARG ;;
-    *) sed -n '4,10s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    *) sed -n '4,11s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
   esac
 done
 shift $((OPTIND - 1))
@@ -39,15 +41,15 @@ mkdir -p "$out"
 
 # A family, its program, and doctest's patterns of tests; ? stands for a comma.
 families=(
-  "elementwise test_kernels add,sigmoid,where,gelu,powers*,dropout*"
-  "turned_operands test_kernels *lie?across*,matrices?are?turned*"
+  "elementwise test_kernels add,sigmoid,where,gelu,powers*,dropout*,activation_dropout*"
+  "turned_operands test_kernels *lie?across*,matrices?are?turned*,functions?of?views*"
   "compare test_kernels comparisons*,NaN?differs*"
   "unary test_kernels neg,abs,exp,log,sqrt,rsqrt,reciprocal,clamp,functions?of*,functions?at*"
   "elementary test_kernels elementary*,rounding,remainder*,which?numbers*,relatives?of?relu,glu"
   "copies test_kernels copies*,casts*,concat,pad"
   "fill test_kernels arange,linspace?meets*,eye,triangles*"
   "rope test_kernels rope?turns*,rope?takes*"
-  "reductions test_kernels sum,mean,argmax*,sums?over*,reductions?of?views"
+  "reductions test_kernels sum,mean,argmax*,sums?over*,reductions?of?views,*axes?apart*,logsumexp*"
   "order test_kernels sort*,cumsum*,unique*,searchsorted,index_select*"
   "topk test_kernels positions?are*,short?rows*,rows?about*,kthvalue*,block_topk?keeps*"
   "gather test_kernels gather,gather?of*,scatter:*,scatter_add*,index_add*,take*,nonzero*"
@@ -64,7 +66,10 @@ families=(
   "block_sparse_epilogue test_kernels block-sparse?epilogues:?sums*,block-sparse?reductions:?over*"
   "block_sparse_softmax test_kernels block-sparse?softmax:?masks*,block-sparse?softmax:?long*"
   "attention test_kernels sparse_attention:?lengths*,sparse_attention:?all?options*"
-  "attention_large test_kernels sparse_attention:?extremes*,sparse_attention:?ragged*"
+  "attention_large test_kernels sparse_attention:?extremes*,sparse_attention:?ragged?batches"
+  "attention_ragged test_kernels sparse_attention:?ragged?sequences*,*stays?in?its?ragged*"
+  "attention_made test_kernels sparse_attention:?layouts?made*"
+  "device_lists test_kernels *lists?of?tiles?made*,*strips?counted?on*"
   "attention_bounds test_kernels sparse_attention:?bounds*"
   "attention_terms test_kernels sparse_attention:?terms*"
   "attention_packed test_kernels sparse_attention:?packed*,sparse_attention:?a?packed*"
@@ -85,6 +90,7 @@ families=(
 # A pattern that names no test would be clean for ever.
 for family in "${families[@]}"; do
   read -r name program patterns <<< "$family"
+  [[ $name =~ $wanted ]] || continue
   IFS=, read -ra each <<< "$patterns"
   for pattern in "${each[@]}"; do
     [[ $("$folder/$program" --count --test-case="$pattern") == *": "[1-9]* ]] ||
@@ -124,7 +130,10 @@ export -f check known_races
 export BS_TEST_DEVICE=cuda OMP_NUM_THREADS=2 out seconds folder
 # shellcheck disable=SC2016
 for tool in "${tools[@]}"; do
-  for family in "${families[@]}"; do printf '%s\0%s\0' "$tool" "$family"; done
+  for family in "${families[@]}"; do
+    [[ ${family%% *} =~ $wanted ]] || continue
+    printf '%s\0%s\0' "$tool" "$family"
+  done
 done | xargs -0 -n 2 -P "$jobs" bash -c 'check "$0" "$1"' | tee "$out/summary.txt"
 echo "reports: $out"
 ! grep -qE "ERRORS|FAILED" "$out/summary.txt"

@@ -70,7 +70,7 @@ Tensor dropout2d(const Tensor& x, double p, RandomState state) {
   const bool last = is_channels_last(in);
   const Shape stored =
       last ? Shape{x.size(0), pixels, x.size(1)} : Shape{x.size(0), x.size(1), pixels};
-  const Tensor y = empty_image_like(in);
+  Tensor y = empty_image_like(in);
   const auto as_stored = [&](const Tensor& t) {
     return t.as_strided(stored, contiguous_strides(stored));
   };

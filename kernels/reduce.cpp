@@ -51,7 +51,8 @@ Shape reduced_shape(const char* op, const Shape& shape, const Axes& axes, bool k
 /// Elements that each result is made of.
 double each_of(const char* op, const Tensor& x, const Axes& axes) {
   const int64_t results = reduced_shape(op, x.shape(), axes, true).product();
-  return results == 0 ? 1 : static_cast<double>(x.numel() / results);
+  const int64_t each = results == 0 ? 1 : x.numel() / results;
+  return static_cast<double>(each);
 }
 
 Plan plan(const char* op, const Tensor& x, const Axes& axes, bool keepdim) {

@@ -7,9 +7,10 @@
 namespace bs::cuda {
 
 /** @brief Whether list_tiles() can write them: for a CTA of two warpgroups that meets 128 keys at a
- *  time, up to half a million keys of blocks of 16. */
-constexpr bool lists_tiles(const AttentionTiling& tiling, int block, int cols) {
-  return tiling.groups == 2 && tiling.cols == 128 && block >= 16 && cols <= 32768;
+ *  time, up to half a million keys of blocks of 16, and as many heads as a grid has lines. */
+inline bool lists_tiles(const AttentionTiling& tiling, const Layout& layout) {
+  return tiling.groups == 2 && tiling.cols == 128 && layout.block() >= 16 &&
+         layout.cols() <= 32768 && layout.heads() <= 65535;
 }
 
 /** @brief The twin of attention_tile_lists() for a layout on a device; the host does not wait. Its

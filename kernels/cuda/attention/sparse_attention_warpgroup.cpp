@@ -154,7 +154,7 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
   const DeviceProperties& gpu = device_properties(q.device());
   const int64_t tiles = (layout.height() + 63) / 64 * q.size(0) * q.size(1);
   const int64_t records = (layout.nnz() + tiles) * (layout.block() > 64 ? 2 : 1);
-  const bool listed = layout.on_host() || lists_tiles({}, layout.block(), layout.cols());
+  const bool listed = layout.on_host() || lists_tiles({}, layout);
   if (!listed || !addressable(q) || !addressable(k) || !addressable(v) || !addressable(out) ||
       tiles > INT32_MAX || records > INT32_MAX ||
       std::max(layout.height(), layout.width()) > INT32_MAX / 2)

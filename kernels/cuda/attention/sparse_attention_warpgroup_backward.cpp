@@ -175,6 +175,11 @@ void launch(const Kernel& k, Params& params, int workers_of_cta, Stream stream) 
               stream, params);
 }
 
+/// Whether strips of both kinds can be listed, by the host or the device.
+bool lists_both(const Layout& layout) {
+  return layout.on_host() || (counts_strips(layout, true) && counts_strips(layout, false));
+}
+
 int long_strips(const Layout& layout, const StripShape& shape) {
   if (!layout.on_host())
     return attention_uncounted_ahead(shape.transposed ? layout.cols() : layout.rows(), shape.side);
@@ -306,7 +311,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   const Backward b{q, k, v, forward, dout, grid, layout, gradients, options, traits, stream};
   const AttentionBackwardPlan plan = attention_backward_plan(b.problem());
   if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return {};
-  if (!layout.on_host() && std::max(layout.rows(), layout.cols()) > most_filled_cols) return {};
+  if (!lists_both(layout)) return {};
   const int64_t numbers = q.size(0) * q.size(1) * layout.height();
   if (numbers > UINT32_MAX / 16) return {};  // threads that find them
   const Device device = stream.device();

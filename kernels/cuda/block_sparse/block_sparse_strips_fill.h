@@ -18,6 +18,11 @@ inline constexpr int most_filled_cols = 90112;
 void fill_strips(const LayoutView& v, const StripShape& shape, const device::StripList& list,
                  int32_t* cols, int32_t* blocks, Stream stream);
 
+/** @brief Whether count_strips() and fill_strips() can write those of a layout. */
+inline bool counts_strips(const Layout& layout, bool transposed) {
+  return (transposed ? layout.rows() : layout.cols()) <= most_filled_cols &&
+         layout.heads() <= 65535;  // lines of a grid
+}
 /** @brief The twin of make_strips() for strips of neighbours whose columns are sorted: the host
  * does not wait.
  *  @param[out] offsets,order as Strips has them, of `strips` strips a head */

@@ -91,9 +91,8 @@ Kept<DeviceStrips> device_strips(const Layout& layout, const StripShape& shape, 
   const Device device = stream.device();
   const OnDevice<StripShape> key{shape, device.index()};
   return listed_on<DeviceStrips>(layout, key, stream, [&] {
-    const int width = shape.transposed ? layout.rows() : layout.cols();
     const bool here = device.is_cpu() || layout.on_host() || shape.gathered || shape.pairs ||
-                      width > most_filled_cols;
+                      !counts_strips(layout, shape.transposed);
     return here ? DeviceStrips(layout, *strips_of(layout, shape), device)
                 : DeviceStrips(layout, shape, stream);
   });

@@ -55,7 +55,7 @@ TEST_CASE("sparse_attention: lists of tiles made on the device hold each block o
         for (const int rows : {0, 1, 2, 5, 13, 40}) {
           const LayoutPtr layout =
               random_layout(random, 1 + rows % 2, rows, 3 + rows / 2 * 3, block, density);
-          REQUIRE(lists_tiles(tiling, block, layout->cols()));
+          REQUIRE(lists_tiles(tiling, *layout));
           const AttentionTileLists made = lists_of(*layout, tiling);
           check_tile_lists(made, *layout, tiling);
           const AttentionTileLists host = attention_tile_lists(*layout, tiling);

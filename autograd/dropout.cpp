@@ -17,7 +17,7 @@ namespace {
 
 Variable activated(const Variable& x, Activation f) {
   if (f == Activation::relu) return relu(x);
-  return gelu(x, f == Activation::gelu ? Gelu::erf : Gelu::tanh);
+  return gelu(x, detail::gelu_form(f));
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ Variable dropout(const Variable& x, double p, Generator& generator = default_gen
 /** @brief The same of whole channels of x [N, C, ...]. */
 Variable dropout2d(const Variable& x, double p, Generator& generator = default_generator());
 
-/** @brief dropout(f(x), p), of which only x is saved; with p = 0 it is f(x) and draws nothing.
+/** @brief dropout(f(x), p). Saves x, or of relu the result; with p = 0 it is f(x) and draws
+ * nothing.
  *  @param[in] f relu, gelu or gelu_tanh */
 Variable activation_dropout(const Variable& x, Activation f, double p,
                             Generator& generator = default_generator());

@@ -20,8 +20,6 @@ void check_activation(const char* op, Activation f) {
            "{}: {} is none of relu, gelu and gelu_tanh", op, to_string(f));
 }
 
-Gelu gelu_of(Activation f) { return f == Activation::gelu ? Gelu::erf : Gelu::tanh; }
-
 }  // namespace
 
 Tensor dropout(const Tensor& x, double p, RandomState state) {
@@ -38,7 +36,7 @@ Tensor activation_dropout(const Tensor& x, Activation f, double p, RandomState s
   check(op, x, p);
   check_activation(op, f);
   if (p == 1) return zeros(x.shape(), x.dtype(), x.device());
-  if (p == 0) return f == Activation::relu ? relu(x) : gelu(x, gelu_of(f));
+  if (p == 0) return f == Activation::relu ? relu(x) : gelu(x, detail::gelu_form(f));
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (x.numel() > 0) BS_DISPATCH(x.device(), activation_dropout, contiguous(x), y, f, p, state);
   return y;
@@ -52,7 +50,8 @@ Tensor activation_dropout_backward(const Tensor& x, const Tensor& dy, Activation
   check_alike(op, x, dy);
   if (p == 1) return zeros(x.shape(), x.dtype(), x.device());
   if (p == 0)
-    return f == Activation::relu ? relu_backward(x, dy) : gelu_backward(x, dy, gelu_of(f));
+    return f == Activation::relu ? relu_backward(x, dy)
+                                 : gelu_backward(x, dy, detail::gelu_form(f));
   Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
   if (x.numel() > 0)
     BS_DISPATCH(x.device(), activation_dropout_backward, contiguous(x), contiguous(dy), dx, f, p,

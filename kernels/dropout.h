@@ -26,6 +26,11 @@ Tensor activation_dropout(const Tensor& x, Activation f, double p, RandomState s
 Tensor activation_dropout_backward(const Tensor& x, const Tensor& dy, Activation f, double p,
                                    RandomState state);
 
+namespace detail {
+/// Of gelu and gelu_tanh.
+constexpr Gelu gelu_form(Activation f) { return f == Activation::gelu ? Gelu::erf : Gelu::tanh; }
+}  // namespace detail
+
 /// All are dense, and 0 < p < 1.
 BS_BACKENDS(void dropout(const Tensor& x, const Tensor& y, double p, RandomState state,
                          Stream stream);

@@ -33,7 +33,7 @@ void activation_dropout(const Tensor& x, const Tensor& y, Activation f, double p
   if (f == Activation::relu) {
     relu(x, y, stream);
   } else {
-    gelu(x, y, f == Activation::gelu ? Gelu::erf : Gelu::tanh, stream);
+    gelu(x, y, detail::gelu_form(f), stream);
   }
   dropout(y, y, p, state, stream);
 }
@@ -42,7 +42,7 @@ void activation_dropout_backward(const Tensor& x, const Tensor& dy, const Tensor
                                  double p, RandomState state, Stream stream) {
   dropout(dy, dx, p, state, stream);
   if (f == Activation::relu) return relu_backward(x, dx, dx, stream);
-  gelu_backward(x, dx, dx, f == Activation::gelu ? Gelu::erf : Gelu::tanh, stream);
+  gelu_backward(x, dx, dx, detail::gelu_form(f), stream);
 }
 
 }  // namespace bs::cpu

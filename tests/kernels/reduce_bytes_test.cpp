@@ -1,7 +1,7 @@
 #include <bs/kernels/compare.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/reduce.h>
-#include <bs/lib/memory.h>
+#include <bs/lib/peak_memory.h>
 #include <bs/tests/kernels/reduce_reference.h>
 #include <bs/tests/support/devices.h>
 #include <doctest/doctest.h>
@@ -40,10 +40,9 @@ TEST_CASE("reductions of bytes make no wide copy of them") {
     const Tensor x = full({n / 64, 64}, 1, dtype, test_device());
     const auto check = [&](const char* name, const auto& reduction) {
       CAPTURE(name);
-      reset_peak_memory(test_device());
-      const int64_t before = memory_statistics(test_device()).in_use;
+      const PeakMemory peak(test_device());
       reduction();
-      CHECK(memory_statistics(test_device()).peak - before < n);
+      CHECK(peak.bytes() < n);
     };
     check("sum", [&] { CHECK(sum(x).item() == static_cast<double>(n)); });
     check("rows", [&] { sum(x, 1); });

@@ -11,8 +11,6 @@ namespace bs {
 
 namespace {
 
-Tensor data_of(const Variable& v) { return v.defined() ? v.data() : Tensor(); }
-
 struct Inputs {
   const Variable &x, &weight, &bias, &residual;
 };

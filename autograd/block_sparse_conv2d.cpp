@@ -28,8 +28,7 @@ ProductForm form_of(const Shape& x, const LayoutPtr& layout, Extent2 kernel,
 Variable block_sparse_conv2d(const Variable& x, const SparseVariable& weight, Extent2 kernel,
                              const Variable& bias, const Conv2dOptions& options) {
   const bool wants[] = {x.requires_grad(), weight.values.requires_grad(), bias.requires_grad()};
-  const Tensor y = block_sparse_conv2d(x.data(), weight.data(), kernel, options,
-                                       bias.defined() ? bias.data() : Tensor());
+  const Tensor y = block_sparse_conv2d(x.data(), weight.data(), kernel, options, data_of(bias));
   const ProductForm form = form_of(x.shape(), weight.layout, kernel, options);
   const SavedTensor kept(x.data()), values(weight.values.data());
   return tape().record("block_sparse_conv2d", {x, weight.values, bias}, y,

@@ -45,7 +45,7 @@ Variable block_sparse_linear(const Variable& x, const SparseVariable& weight, co
                              Activation activation) {
   const LinearWants wants{x.requires_grad(), weight.values.requires_grad(), bias.requires_grad()};
   const bool keep = wants.x || wants.weight || wants.bias;
-  const Tensor b = bias.defined() ? bias.data() : Tensor();
+  const Tensor b = data_of(bias);
   BlockSparseLinearResult result =
       block_sparse_linear(x.data(), weight.data(), b, activation, keep);
   const Tensor y = result.y;

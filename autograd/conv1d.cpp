@@ -20,8 +20,7 @@ ProductForm form_of(const Shape& x, const Shape& weight, const Conv1dOptions& op
 Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv1dOptions& options) {
   const bool wants[] = {x.requires_grad(), weight.requires_grad(), bias.requires_grad()};
-  const Tensor y =
-      conv1d(x.data(), weight.data(), options, {.bias = bias.defined() ? bias.data() : Tensor()});
+  const Tensor y = conv1d(x.data(), weight.data(), options, {.bias = data_of(bias)});
   const ProductForm form = form_of(x.shape(), weight.shape(), options);
   const SavedTensor kept_x(x.data()), kept_weight(weight.data());
   return tape().record(

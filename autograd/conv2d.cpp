@@ -12,8 +12,6 @@ namespace bs {
 
 namespace {
 
-Tensor data_of(const Variable& v) { return v.defined() ? v.data() : Tensor(); }
-
 /// Channels-last or row-major as y is, so that element-wise work is one dense pass.
 Tensor slope_of(Activation f, const Tensor& y, const Tensor& dy) {
   if (f == Activation::none) return dy;

@@ -12,8 +12,6 @@ namespace bs {
 
 namespace {
 
-Tensor data_of(const Variable& v) { return v.defined() ? v.data() : Tensor(); }
-
 /// Of x, weight, bias and residual.
 struct NormRule {
   SavedTensor x, weight, bias;

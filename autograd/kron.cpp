@@ -46,7 +46,7 @@ Variable kron_matmul(const Variable& x, const std::vector<Variable>& factors, co
     wants.factors.push_back(f.requires_grad());
     any = any || f.requires_grad();
   }
-  const Tensor b = bias.defined() ? bias.data() : Tensor();
+  const Tensor b = data_of(bias);
   if (!any || !grad_enabled()) return kron_matmul(x.data(), weights, b, options);
   KronResult result = kron_matmul_kept(x.data(), weights, b, options);
   const Tensor y = result.y;

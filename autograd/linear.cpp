@@ -39,7 +39,7 @@ struct Rule {
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   const LinearWants wants{x.requires_grad(), weight.requires_grad(), bias.requires_grad()};
-  const Tensor b = bias.defined() ? bias.data() : Tensor();
+  const Tensor b = data_of(bias);
   return tape().record("linear", {x, weight, bias}, linear(x.data(), weight.data(), b),
                        Rule{saved_factor(x, weight), saved_factor(weight, x), x.shape(), wants});
 }

@@ -6,8 +6,6 @@ namespace bs {
 
 namespace {
 
-Tensor data_of(const Variable& v) { return v.defined() ? v.data() : Tensor(); }
-
 LSTMDirection data_of(const LSTMDirectionVariables& d) {
   const LSTMWeightVariables& w = d.weights;
   return {{data_of(w.ih), data_of(w.hh), data_of(w.bias_ih), data_of(w.bias_hh), data_of(w.hr),

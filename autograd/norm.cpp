@@ -10,8 +10,6 @@ namespace bs {
 
 namespace {
 
-Tensor data_of(const Variable& v) { return v.defined() ? v.data() : Tensor(); }
-
 /// What backwards keep of a norm of the last axis.
 struct Saved {
   SavedTensor x, weight;

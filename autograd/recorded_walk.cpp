@@ -122,7 +122,7 @@ class Tape::RecordedWalk {
   }
   static Grads tensors(const VariableGrads& variables) {
     Grads all;
-    for (const Variable& v : variables) all.push_back(v.defined() ? v.data() : Tensor());
+    for (const Variable& v : variables) all.push_back(data_of(v));
     return all;
   }
 

@@ -5,12 +5,6 @@
 
 namespace bs::detail {
 
-namespace {
-
-Tensor data_of(const Variable& v) { return v.defined() ? v.data() : Tensor(); }
-
-}  // namespace
-
 std::vector<RecurrentStates> record_recurrent(
     const char* name, const Variable& x, std::span<const RecurrentDirectionVariables> directions,
     const RecurrentForward& forward, const RecurrentGradient& backward) {

@@ -125,6 +125,8 @@ void Variable::backward(const Tensor& gradient, BackwardOptions options) const {
   tape().backward(*this, gradient, options);
 }
 
+Tensor data_of(const Variable& variable) { return variable.defined() ? variable.data() : Tensor(); }
+
 std::string to_string(const Variable& variable) {
   if (!variable.defined()) return "Variable(undefined)";
   return format("Variable({}{})", variable.data(),

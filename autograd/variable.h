@@ -110,6 +110,9 @@ class Variable : public Placed {
 };
 
 /** @brief Like a Tensor's, and whether it requires a gradient. */
+/** @brief The variable's tensor; an undefined one of an undefined variable. */
+Tensor data_of(const Variable& variable);
+
 std::string to_string(const Variable& variable);
 std::ostream& operator<<(std::ostream& out, const Variable& variable);
 

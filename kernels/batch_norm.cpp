@@ -1,6 +1,7 @@
 #include <bs/kernels/batch_norm.h>
 
 #include <bs/kernels/binary.h>
+#include <bs/kernels/channel_operands.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/image.h>
@@ -11,31 +12,15 @@
 
 namespace bs {
 
-namespace {
+using detail::channel_vector;
+using detail::image_beside;
+using detail::statistics_dtype;
 
-DType statistics_dtype(const Tensor& x) { return x.dtype() == f64 ? f64 : f32; }
+namespace {
 
 void check_x(const char* op, const Tensor& x) {
   BS_CHECK(x.rank() >= 2, "{}: x {} has no axis of channels", op, x.shape());
   if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
-}
-
-/// A vector of the channels in the dtype of statistics, dense; undefined where it is.
-Tensor channel_vector(const char* op, const char* name, const Tensor& x, const Tensor& vector) {
-  if (!vector.defined()) return vector;
-  BS_CHECK(vector.shape() == Shape{x.size(1)}, "{}: {} {} does not fit the {} channels of x {}", op,
-           name, vector.shape(), x.size(1), x.shape());
-  BS_CHECK(vector.dtype() == x.dtype() || vector.dtype() == statistics_dtype(x),
-           "{}: {} of dtype {} for x of {}", op, name, vector.dtype(), x.dtype());
-  check_same_device(op, x, vector);
-  return contiguous(cast(vector, statistics_dtype(x)));
-}
-
-/// A tensor of x's kind in x's format.
-Tensor beside(const char* op, const Tensor& x, const Tensor& other) {
-  if (!other.defined()) return other;
-  check_alike(op, x, other);
-  return in_format(other, is_channels_last(x));
 }
 
 ChannelSlots slots_of(const Tensor& x) {
@@ -97,7 +82,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   if (running.var.defined() && !to.running_var.shares_storage(running.var))
     copy(to.running_var, running.var);
   const Tensor y = normalise({.x = in,
-                              .residual = beside(op, in, residual),
+                              .residual = image_beside(op, in, residual),
                               .mean = to.mean,
                               .rstd = to.rstd,
                               .weight = channel_vector(op, "weight", x, weight),
@@ -117,7 +102,7 @@ BatchNormResult batch_norm_by(const Tensor& x, const Tensor& weight, const Tenso
   const Tensor centre = channel_vector(op, "mean", x, mean);
   const Tensor rstd = rsqrt(add(channel_vector(op, "var", x, var), options.eps));
   const Tensor y = normalise({.x = in,
-                              .residual = beside(op, in, residual),
+                              .residual = image_beside(op, in, residual),
                               .mean = centre,
                               .rstd = rstd,
                               .weight = channel_vector(op, "weight", x, weight),
@@ -139,14 +124,15 @@ Prepared prepared(const char* op, const BatchNormSaved& saved, const Tensor& dy)
   check_x(op, x);
   BS_CHECK(saved.mean.defined() && saved.rstd.defined(), "{}: mean or rstd is undefined", op);
   const Tensor in = dense_image(x);
-  return {
-      {.x = in,
-       .mean = channel_vector(op, "mean", x, saved.mean),
-       .rstd = channel_vector(op, "rstd", x, saved.rstd),
-       .weight = channel_vector(op, "weight", x, saved.weight),
-       .bias = channel_vector(op, "bias", x, saved.bias),
-       .relu = saved.relu},
-      {.dy = beside(op, in, dy), .y = saved.relu ? beside(op, in, saved.y) : Tensor(), .sums = {}}};
+  return {{.x = in,
+           .mean = channel_vector(op, "mean", x, saved.mean),
+           .rstd = channel_vector(op, "rstd", x, saved.rstd),
+           .weight = channel_vector(op, "weight", x, saved.weight),
+           .bias = channel_vector(op, "bias", x, saved.bias),
+           .relu = saved.relu},
+          {.dy = image_beside(op, in, dy),
+           .y = saved.relu ? image_beside(op, in, saved.y) : Tensor(),
+           .sums = {}}};
 }
 
 Tensor empty_sums(const Tensor& x) {

@@ -1,14 +1,17 @@
 #include <bs/kernels/group_norm.h>
 
+#include <bs/kernels/channel_operands.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/image.h>
 
 namespace bs {
 
-namespace {
+using detail::channel_vector;
+using detail::image_beside;
+using detail::statistics_dtype;
 
-DType statistics_dtype(const Tensor& x) { return x.dtype() == f64 ? f64 : f32; }
+namespace {
 
 void check_x(const char* op, const Tensor& x, const GroupNormOptions& options) {
   BS_CHECK(x.rank() >= 2, "{}: x {} has no axis of channels", op, x.shape());
@@ -17,24 +20,6 @@ void check_x(const char* op, const Tensor& x, const GroupNormOptions& options) {
            "{}: {} groups do not divide the {} channels of x {}", op, options.groups, x.size(1),
            x.shape());
   BS_CHECK(options.eps >= 0, "{}: eps {} is negative", op, options.eps);
-}
-
-/// A vector of the channels in the dtype of statistics, dense; undefined where it is.
-Tensor channel_vector(const char* op, const char* name, const Tensor& x, const Tensor& vector) {
-  if (!vector.defined()) return vector;
-  BS_CHECK(vector.shape() == Shape{x.size(1)}, "{}: {} {} does not fit the {} channels of x {}", op,
-           name, vector.shape(), x.size(1), x.shape());
-  BS_CHECK(vector.dtype() == x.dtype() || vector.dtype() == statistics_dtype(x),
-           "{}: {} of dtype {} for x of {}", op, name, vector.dtype(), x.dtype());
-  check_same_device(op, x, vector);
-  return contiguous(cast(vector, statistics_dtype(x)));
-}
-
-/// A tensor of x's kind in x's format; undefined where it is.
-Tensor beside(const char* op, const Tensor& x, const Tensor& other) {
-  if (!other.defined()) return other;
-  check_alike(op, x, other);
-  return in_format(other, is_channels_last(x));
 }
 
 ChannelSlots slots_of(const Tensor& x, int64_t groups) {
@@ -60,7 +45,7 @@ GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& 
                          .mean = Tensor::empty(groups, statistics_dtype(x), x.device()),
                          .rstd = Tensor::empty(groups, statistics_dtype(x), x.device())};
   const ChannelNorm norm{.x = in,
-                         .residual = beside(op, in, residual),
+                         .residual = image_beside(op, in, residual),
                          .mean = result.mean,
                          .rstd = result.rstd,
                          .weight = channel_vector(op, "weight", x, weight),
@@ -96,14 +81,14 @@ GroupNormGradients group_norm_backward(const Tensor& x, const Tensor& weight, co
                          .bias = channel_vector(op, "bias", x, bias),
                          .relu = options.relu};
   const Tensor sums = Tensor::empty({2, x.size(1)}, dtype, x.device());
-  const Tensor slope = beside(op, in, dy);
+  const Tensor slope = image_beside(op, in, dy);
   GroupNormGradients gradients{.dx = empty_image_like(in)};
   // Without a ReLU the residual's gradient is dy as it came.
   if (wants_residual) gradients.dresidual = options.relu ? empty_image_like(in) : slope;
   if (x.numel() > 0) {
     const ChannelSlots slots = slots_of(in, options.groups);
     const ChannelGradient gradient{.dy = slope,
-                                   .y = options.relu ? beside(op, in, of.y) : Tensor(),
+                                   .y = options.relu ? image_beside(op, in, of.y) : Tensor(),
                                    .sums = Tensor::empty({2, slots.sets()}, dtype, x.device()),
                                    .count = static_cast<double>(slots.count())};
     BS_DISPATCH(x.device(), channel_norm_sums, slots, norm, gradient, sums);

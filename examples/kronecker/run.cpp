@@ -2,6 +2,7 @@
 
 #include <bs/examples/kronecker/products.h>
 #include <bs/examples/support/temporary_folder.h>
+#include <bs/examples/support/training.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/random.h>
@@ -23,12 +24,6 @@
 namespace bs::example {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// x, upstream gradients, and factors of variance 1 / extent.
 struct Problem {

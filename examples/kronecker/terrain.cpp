@@ -20,12 +20,6 @@ namespace bs::example {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 /// Heights on a grid, on the host.
 struct Terrain {
   int64_t rows = 0, cols = 0;

@@ -18,12 +18,6 @@ namespace {
 constexpr int64_t context = 16, code = 32, width = context * code, hidden = 2048;
 constexpr int64_t batch = 256, bytes = 256;
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 /// Codes of 16 bytes side by side, two inner layers, and logits of the byte that follows.
 struct TextModel : nn::Module {
   TextModel(bool product, Device device)

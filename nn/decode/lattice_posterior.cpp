@@ -1,6 +1,7 @@
 #include <bs/nn/decode/lattice_posterior.h>
 
 #include <bs/lib/host_view.h>
+#include <bs/nn/decode/log_add.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,11 +12,6 @@ namespace bs::decode {
 namespace {
 
 constexpr double nothing = -std::numeric_limits<double>::infinity();
-
-double log_add(double a, double b) {
-  const auto [low, high] = std::minmax(a, b);
-  return std::isinf(low) ? high : high + std::log1p(std::exp(low - high));
-}
 
 /// Log probabilities of going on from each (t, u), and the sums over all ways to and from there.
 struct Lattice {

@@ -1,6 +1,7 @@
 #include <bs/nn/decode/transducer_decode.h>
 
 #include <bs/lib/check.h>
+#include <bs/nn/decode/log_add.h>
 
 #include <algorithm>
 #include <cmath>
@@ -30,11 +31,6 @@ std::vector<double> log_softmax(const char* op, const TransducerScorer& scorer, 
            op, frame);
   for (double& v : x) v -= shift;
   return x;
-}
-
-double log_add(double a, double b) {
-  const auto [low, high] = std::minmax(a, b);
-  return std::isinf(low) ? high : high + std::log1p(std::exp(low - high));
 }
 
 }  // namespace

@@ -13,22 +13,6 @@ using namespace bs::test;
 
 namespace {
 
-void check_function(const char* name, Variable (*op)(const Variable&), double (*f)(double),
-                    double low = -2, double high = 2) {
-  for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 5}, Shape{1031}})
-    check_op({.name = name,
-              .inputs = {shape},
-              .op = [=](const Variables& v) { return op(v[0]); },
-              .reference =
-                  [=](const References& in) {
-                    Reference y = in[0];
-                    for (double& v : y.values) v = f(v);
-                    return y;
-                  },
-              .low = low,
-              .high = high});
-}
-
 Tensor on_device(const Tensor& x) { return x.to(test_device()); }
 std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
 

@@ -143,4 +143,20 @@ void check_op(const OpCase& c) {
   }
 }
 
+void check_function(const char* name, Variable (*op)(const Variable&), double (*f)(double),
+                    double low, double high) {
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 5}, Shape{2, 1031}})
+    check_op({.name = name,
+              .inputs = {shape},
+              .op = [=](const Variables& v) { return op(v[0]); },
+              .reference =
+                  [=](const References& in) {
+                    Reference y = in[0];
+                    for (double& v : y.values) v = f(v);
+                    return y;
+                  },
+              .low = low,
+              .high = high});
+}
+
 }  // namespace bs::test

@@ -33,6 +33,11 @@ struct OpCase {
  *  gradients of the other dtypes against those of f64; two runs bit for bit; inputs unchanged. */
 void check_op(const OpCase& op_case);
 
+/** @brief Checks a function of each element, f in double, on shapes without, with few and with many
+ *  elements drawn from [low, high]. */
+void check_function(const char* name, Variable (*op)(const Variable&), double (*f)(double),
+                    double low = -2, double high = 2);
+
 /** @brief Checks shape and every element; `what` names the value in messages. NaN is far from all.
  */
 void check_close(const std::string& what, const Reference& actual, const Reference& expected,

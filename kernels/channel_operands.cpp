@@ -1,0 +1,25 @@
+#include <bs/kernels/channel_operands.h>
+
+#include <bs/kernels/copy.h>
+#include <bs/kernels/dispatch.h>
+#include <bs/kernels/image.h>
+
+namespace bs::detail {
+
+Tensor channel_vector(const char* op, const char* name, const Tensor& x, const Tensor& vector) {
+  if (!vector.defined()) return vector;
+  BS_CHECK(vector.shape() == Shape{x.size(1)}, "{}: {} {} does not fit the {} channels of x {}", op,
+           name, vector.shape(), x.size(1), x.shape());
+  BS_CHECK(vector.dtype() == x.dtype() || vector.dtype() == statistics_dtype(x),
+           "{}: {} of dtype {} for x of {}", op, name, vector.dtype(), x.dtype());
+  check_same_device(op, x, vector);
+  return contiguous(cast(vector, statistics_dtype(x)));
+}
+
+Tensor image_beside(const char* op, const Tensor& x, const Tensor& other) {
+  if (!other.defined()) return other;
+  check_alike(op, x, other);
+  return in_format(other, is_channels_last(x));
+}
+
+}  // namespace bs::detail

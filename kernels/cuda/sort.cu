@@ -1,43 +1,25 @@
+#include <bs/kernels/cuda/topk.h>
 #include <bs/kernels/sort.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+#include <bs/kernels/cuda/sort_key.cuh>
 
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/device/device_radix_sort.cuh>
 
 #include <bit>
 #include <limits>
-#include <type_traits>
 #include <utility>
 
 namespace bs::cuda {
 
-// Rows of up to 4096 values of at most 32 bits are sorted on the chip, by a block each; a block
-// ranks several short ones. One radix sort of 64-bit keys serves all others. A key holds the row
-// above the value where both fit; else the values are sorted first, and then, since the sort is
-// stable, the rows.
+// A few of a row are selected (topk.h). Rows of up to 4096 values of at most 32 bits are sorted on
+// the chip, by a block each; a block ranks several short ones. One radix sort of 64-bit keys serves
+// all others. A key holds the row above the value where both fit; else the values are sorted first,
+// and then, since the sort is stable, the rows.
 
 namespace {
 
 constexpr int threads = 256;
-
-/// An unsigned number in the order of the values: NaN last, -0 as 0; of 64 or of 32 bits.
-template <class T>
-__device__ uint64_t key_of(T value) {
-  if constexpr (std::is_integral_v<T>) {
-    if constexpr (sizeof(T) == 8) return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63);
-    return static_cast<uint32_t>(static_cast<int32_t>(value)) ^ 0x80000000U;
-  } else if constexpr (sizeof(T) == 8) {
-    if (value != value) return ~uint64_t{0};
-    const auto bits = static_cast<uint64_t>(__double_as_longlong(value == 0 ? 0.0 : value));
-    return bits >> 63 ? ~bits : bits | uint64_t{1} << 63;
-  } else {
-    const float wide = device::widen(value);
-    if (wide != wide) return 0xffffffffU;
-    const uint32_t bits = __float_as_uint(wide == 0 ? 0.0F : wide);
-    return bits >> 31 ? ~bits : bits | 0x80000000U;
-  }
-}
 
 template <class T>
 __global__ void key_kernel(const T* x, uint64_t* keys, uint32_t* positions, int64_t n,
@@ -134,8 +116,7 @@ void sort_rows(const Tensor& x, const Tensor& indices, bool descending, Stream s
     value_key_kernel<<<grid_size(count, threads, x.device()), threads, 0, native(stream)>>>(
         pointer<T>(x), key_data, count, descending);
   });
-  // Below these bits, numbers that have them in f32 differ by their sign alone.
-  const int low = x.dtype() == bf16 ? 16 : x.dtype() == f16 ? 13 : 0;
+  const int low = lowest_key_bit(x.dtype());
   const auto run = [&](auto kernel) {
     kernel<<<static_cast<unsigned>(rows), threads, 0, native(stream)>>>(
         key_data, indices.data<int64_t>(), n, k, low);
@@ -185,6 +166,7 @@ struct Pairs {
 void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream stream) {
   const int64_t rows = x.size(0), n = x.size(1), count = x.numel(), k = indices.size(1);
   BS_CHECK(count < std::numeric_limits<int32_t>::max(), "argsort: {} elements are too many", count);
+  if (selects_first(x.dtype(), n, k)) return select_first(x, indices, descending, stream);
   if (size_of(x.dtype()) <= 4 && n <= longest_row) {
     sort_rows(x, indices, descending, stream);
     BS_CUDA_CHECK_LAUNCH("argsort");

@@ -133,6 +133,68 @@ TEST_CASE("rows about as long as a block of threads sorts") {
     }
 }
 
+namespace {
+
+/// Rows [rows, n] of one kind: drawn at random, of five values, all alike, or a third NaN.
+Tensor rows_of_kind(const char* kind, const Shape& shape, DType dtype) {
+  Reference x = random_reference(shape, static_cast<uint64_t>(shape[1]), 0, 250);
+  const std::string is = kind;
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    if (is == "few") x[i] = static_cast<double>(i * i % 5);
+    if (is == "alike") x[i] = 7;
+    if (is == "not numbers" && i % 3 == 1) x[i] = std::numeric_limits<double>::quiet_NaN();
+  }
+  return x.tensor(dtype, test_device());
+}
+
+/// The positions of row r in order, NaN above everything and equal ones as they stand.
+std::vector<int64_t> places_of(const Reference& x, int64_t r, bool descending) {
+  const int64_t n = x.shape[1];
+  std::vector<int64_t> at(static_cast<size_t>(n));
+  std::iota(at.begin(), at.end(), 0);
+  const auto value = [&](int64_t i) {
+    const double v = x[static_cast<size_t>(r * n + i)];
+    return std::pair(std::isnan(v), std::isnan(v) ? 0 : v);
+  };
+  std::stable_sort(at.begin(), at.end(), [&](int64_t a, int64_t b) {
+    return descending ? value(a) > value(b) : value(a) < value(b);
+  });
+  return at;
+}
+
+}  // namespace
+
+TEST_CASE("the first few of rows of any length, whatever is alike in them") {
+  for (const Shape& shape :
+       {Shape{3, 1}, Shape{9, 129}, Shape{3, 1000}, Shape{2, 1024}, Shape{2, 4090}, Shape{3, 4096},
+        Shape{2, 4097}, Shape{3, 20000}, Shape{1, 40003}, Shape{1, 100000}})
+    for (const char* const kind : {"random", "few", "alike", "not numbers"})
+      for (const DType dtype : {f32, bf16, u8}) {
+        if (dtype == u8 && std::string(kind) == "not numbers") continue;
+        const Tensor x = rows_of_kind(kind, shape, dtype);
+        const Reference seen = Reference::of(x);
+        const int64_t n = shape[1];
+        for (const bool descending : {false, true}) {
+          std::vector<std::vector<int64_t>> order;
+          for (int64_t r = 0; r < shape[0]; ++r) order.push_back(places_of(seen, r, descending));
+          for (const int64_t k : {int64_t{1}, int64_t{16}, n / 16, n / 8, int64_t{2048}, n}) {
+            if (k < 1 || k > n) continue;
+            const auto at = values(topk(x, k, 1, descending).indices);
+            bool right = true;
+            for (int64_t e = 0; e < shape[0] * k; ++e)
+              right =
+                  right && at[static_cast<size_t>(e)] ==
+                               static_cast<double>(
+                                   order[static_cast<size_t>(e / k)][static_cast<size_t>(e % k)]);
+            CAPTURE(to_string(shape));
+            CAPTURE(kind);
+            CAPTURE(k);
+            CHECK_MESSAGE(right, to_string(dtype));
+          }
+        }
+      }
+}
+
 TEST_CASE("order of what is not finite, and of zeros and extreme integers") {
   const float inf = std::numeric_limits<float>::infinity();
   const Tensor x = vector<float>({std::numeric_limits<float>::quiet_NaN(), 0.F, inf, -0.F, -inf});

@@ -1,0 +1,32 @@
+#pragma once
+// Numbers in the order of values, for what sorts them or selects among them.
+#include <bs/lib/dtype.h>
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace bs::cuda {
+
+/// An unsigned number in the order of the values: NaN last, -0 as 0; of 64 or of 32 bits.
+template <class T>
+__device__ uint64_t key_of(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    if constexpr (sizeof(T) == 8) return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63);
+    return static_cast<uint32_t>(static_cast<int32_t>(value)) ^ 0x80000000U;
+  } else if constexpr (sizeof(T) == 8) {
+    if (value != value) return ~uint64_t{0};
+    const auto bits = static_cast<uint64_t>(__double_as_longlong(value == 0 ? 0.0 : value));
+    return bits >> 63 ? ~bits : bits | uint64_t{1} << 63;
+  } else {
+    const float wide = device::widen(value);
+    if (wide != wide) return 0xffffffffU;
+    const uint32_t bits = __float_as_uint(wide == 0 ? 0.0F : wide);
+    return bits >> 31 ? ~bits : bits | 0x80000000U;
+  }
+}
+
+/// Keys of numbers of this dtype that differ do so at this bit or above it.
+inline int lowest_key_bit(DType dtype) { return dtype == bf16 ? 16 : dtype == f16 ? 13 : 0; }
+
+}  // namespace bs::cuda

@@ -42,6 +42,13 @@ Tensor beside(Tensor x, const Tensor& index, int axis) {
   return x;
 }
 
+/// Whether index is as long as x along every other axis.
+bool covers(const Tensor& index, const Tensor& x, int axis) {
+  bool all = true;
+  for (int i = 0; i < x.rank(); ++i) all = all && (i == axis || index.size(i) == x.size(i));
+  return all;
+}
+
 /// Index [outer, m, inner], a view of the one given where strides allow it.
 Tensor three_axes(const Tensor& index, int axis) {
   return reshape(index, around(index.shape(), axis));
@@ -99,9 +106,16 @@ Tensor gather_backward(const Tensor& dy, const Shape& shape, int axis, const Ten
 Tensor scatter(const Tensor& x, int axis, const Tensor& index, const Tensor& source) {
   const int at = checked("scatter", x.shape(), index, axis);
   check_source("scatter", x, index, source);
+  if (index.numel() > 0 && x.is_contiguous() && covers(index, x, at)) {
+    const Shape from = around(index.shape(), at), to = around(x.shape(), at);
+    Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    BS_DISPATCH(x.device(), scatter, x.view(to), three_axes(index, at),
+                contiguous(source).view(from), y.view(to));
+    return y;
+  }
   return written(clone(x), at, index, source,
                  [](const Tensor& i, const Tensor& from, const Tensor& y) {
-                   BS_DISPATCH(y.device(), scatter, i, from, y);
+                   BS_DISPATCH(y.device(), scatter, y, i, from, y);
                  });
 }
 

@@ -1,3 +1,4 @@
+#include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/gather.h>
@@ -188,7 +189,9 @@ void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream) {
   });
 }
 
-void scatter(const Tensor& index, const Tensor& source, const Tensor& y, Stream) {
+void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const Tensor& y,
+             Stream stream) {
+  if (x.data() != y.data()) copy(x, y, stream);
   with_index("scatter", index, y.size(1), [&](const auto& at, std::atomic<bool>& within) {
     visit_bits(y.dtype(), [&]<class U>(Type<U>) {
       write_into<U>(at, source, y, within, [](U& to, U value) { to = value; });

@@ -1,11 +1,12 @@
 #include <bs/kernels/binary.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
 #include <bs/kernels/index_select.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/integers.cuh>
+#include <bs/kernels/cuda/rows.cuh>
 #include <bs/kernels/cuda/walk.cuh>
 
 #include <cstring>
@@ -92,6 +93,70 @@ __global__ void write_kernel(const U* source, const int* winner, U* y, int64_t n
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < count; at += step)
     if (winner[at] >= 0) y[at] = source[(at / inner / n * m + winner[at]) * inner + at % inner];
+}
+
+/// Whether a block each does rows of n written to by rows of m: it holds `bytes` of them in shared
+/// memory.
+bool holds_rows(const Tensor& source, const Tensor& y, int64_t bytes) {
+  constexpr int64_t enough_rows = 32, most_bytes = 48 << 10;
+  return y.size(2) == 1 && y.size(0) >= enough_rows && source.size(1) >= threads / 2 &&
+         bytes <= most_bytes;
+}
+
+/// Rows of n that are written to, and rows of m that are: one of each in shared memory.
+template <class U>
+struct ScatteredRows {
+  const U *x, *source;
+  U* y;
+  int64_t n, m;
+
+  /// Where the winners begin behind the sources.
+  __host__ __device__ int64_t offset() const {
+    return (m * static_cast<int64_t>(sizeof(U)) + 15) / 16 * 16;
+  }
+  int64_t bytes() const { return offset() + n * static_cast<int64_t>(sizeof(int)); }
+};
+
+/// Scatters a row a block; elements are moved N at a time.
+template <class U, int N>
+__global__ void __launch_bounds__(threads)
+    scatter_rows_kernel(ScatteredRows<U> rows, Places places) {
+  constexpr int indices_ahead = 8;
+  using Pack = device::Pack<U, N>;
+  extern __shared__ uint4 memory[];
+  auto* const sources = reinterpret_cast<U*>(memory);
+  auto* const winners = reinterpret_cast<int*>(reinterpret_cast<char*>(memory) + rows.offset());
+  const auto n = static_cast<int>(rows.n), m = static_cast<int>(rows.m);
+  const int64_t row = blockIdx.x;
+  const auto* const from = reinterpret_cast<const Pack*>(rows.source + row * m);
+#pragma unroll 4
+  for (int p = static_cast<int>(threadIdx.x); p < m / N; p += threads)
+    reinterpret_cast<Pack*>(sources)[p] = from[p];
+  for (int j = static_cast<int>(threadIdx.x); j < n; j += threads) winners[j] = -1;
+  __syncthreads();
+  for (int first = static_cast<int>(threadIdx.x); first < m; first += threads * indices_ahead) {
+    int64_t at[indices_ahead];
+#pragma unroll
+    for (int u = 0; u < indices_ahead; ++u) {
+      const int k = first + u * threads;
+      at[u] = k < m ? places.index[row * places.outer_stride + k * places.stride] : -1;
+    }
+#pragma unroll
+    for (int u = 0; u < indices_ahead; ++u)
+      if (at[u] >= 0 && at[u] < n) atomicMax(winners + at[u], first + u * threads);
+  }
+  __syncthreads();
+  const auto* const x = reinterpret_cast<const Pack*>(rows.x + row * n);
+  auto* const y = reinterpret_cast<Pack*>(rows.y + row * n);
+#pragma unroll 2
+  for (int p = static_cast<int>(threadIdx.x); p < n / N; p += threads) {
+    Pack pack = x[p];
+    const auto winner = reinterpret_cast<const device::Pack<int, N>*>(winners)[p];
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      if (winner.at[i] >= 0) pack.at[i] = sources[winner.at[i]];
+    y[p] = pack;
+  }
 }
 
 template <class U>
@@ -230,18 +295,41 @@ void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream stream
   BS_CUDA_CHECK_LAUNCH("gather");
 }
 
-void scatter(const Tensor& index, const Tensor& source, const Tensor& y, Stream stream) {
-  BS_CHECK(source.size(1) < std::numeric_limits<int>::max(), "scatter: {} indices are too many",
-           source.size(1));
+namespace {
+
+/// Of a place the last that names it, found in memory; then that is written.
+template <class U>
+void scatter_places(const Places& at, const Tensor& source, const Tensor& y, Stream stream) {
   const int64_t count = source.numel(), all = y.numel();
   const Tensor winner = Tensor::empty({all}, i32, y.device());
   fill(winner, -1, stream);
   win_kernel<<<grid_size(count, threads, y.device()), threads, 0, native(stream)>>>(
-      places(index, y.size(1)), winner.data<int32_t>(), count);
+      at, winner.data<int32_t>(), count);
+  write_kernel<<<grid_size(all, threads, y.device()), threads, 0, native(stream)>>>(
+      static_cast<const U*>(source.data()), winner.data<int32_t>(), static_cast<U*>(y.data()),
+      y.size(1), source.size(1), y.size(2), all);
+}
+
+}  // namespace
+
+void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const Tensor& y,
+             Stream stream) {
+  BS_CHECK(source.size(1) < std::numeric_limits<int>::max(), "scatter: {} indices are too many",
+           source.size(1));
+  const Places at = places(index, y.size(1));
   visit_bits(y.dtype(), [&]<class U>(Type<U>) {
-    write_kernel<<<grid_size(all, threads, y.device()), threads, 0, native(stream)>>>(
-        static_cast<const U*>(source.data()), winner.data<int32_t>(), static_cast<U*>(y.data()),
-        y.size(1), source.size(1), y.size(2), all);
+    const ScatteredRows<U> rows{static_cast<const U*>(x.data()),
+                                static_cast<const U*>(source.data()), static_cast<U*>(y.data()),
+                                y.size(1), source.size(1)};
+    if (!holds_rows(source, y, rows.bytes())) {
+      if (x.data() != y.data()) copy(x, y, stream);
+      return scatter_places<U>(at, source, y, stream);
+    }
+    const int64_t both = rows.n | rows.m;  // a power of two divides it where it divides both
+    visit_pack<U>(aligned16(x, source, y), both, [&]<int N>(std::integral_constant<int, N>) {
+      scatter_rows_kernel<U, N><<<grid_of("scatter", y.size(0)), threads,
+                                  static_cast<size_t>(rows.bytes()), native(stream)>>>(rows, at);
+    });
   });
   BS_CUDA_CHECK_LAUNCH("scatter");
 }

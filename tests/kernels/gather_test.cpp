@@ -132,6 +132,29 @@ TEST_CASE("scatter: the last write counts") {
   CHECK(values(y) == std::vector<double>{1, 9, 3});
 }
 
+TEST_CASE("scatter into many rows, of whole vectors and of others: the last write counts") {
+  for (const auto& [n, m] : {std::pair<int64_t, int64_t>{256, 512}, {300, 129}, {64, 2000}}) {
+    const Shape x = {40, n, 1}, shape = {40, m, 1};
+    const Numbers at = some_indices(shape.product(), n / 2);  // the other half is left as it is
+    for (const DType dtype : {f64, f32, bf16, u8})
+      for (const DType number : {i64, i32}) {
+        Reference to(x), from(shape);
+        for (size_t i = 0; i < to.values.size(); ++i) to[i] = static_cast<double>(i % 7);
+        for (size_t i = 0; i < from.values.size(); ++i) from[i] = static_cast<double>(i * 5 % 128);
+        Reference expected = to;
+        for_each_place(shape, x, at, [&](size_t e, size_t p) { expected[p] = from[e]; });
+        const Tensor index = tensor_of(at, shape, number),
+                     source = from.tensor(dtype, test_device());
+        const Tensor before = to.tensor(dtype, test_device());
+        CHECK(values(scatter(before, 1, index, source)) == expected.values);
+        CHECK(values(before) == to.values);
+        // Views, of which a dense copy is written to.
+        const Tensor turned = contiguous(before.transpose(0, 1)).transpose(0, 1);
+        CHECK(values(scatter(turned, 1, index, source)) == expected.values);
+      }
+  }
+}
+
 TEST_CASE("scatter_add") {
   struct Case {
     Shape x, index;

@@ -1,5 +1,6 @@
 #include <bs/kernels/index_select.h>
 #include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/device/ptx/async_copy.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 #include <cub/device/device_radix_sort.cuh>
@@ -62,6 +63,66 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// Rows of n elements, of which `line` are selected: both whole packs of 16 bytes, n less than
+/// 2^16.
+template <class Unit>
+struct SelectedRows {
+  static constexpr int N = 16 / static_cast<int>(sizeof(Unit));
+  static constexpr unsigned stages = 2;
+  const Unit* x;
+  Unit* y;
+  Unit absent;
+  int64_t rows;
+  unsigned n, line;
+
+  /// Of the rows and places that a block has in shared memory.
+  unsigned bytes() const {
+    return stages * n * static_cast<unsigned>(sizeof(Unit)) +
+           line * static_cast<unsigned>(sizeof(uint16_t));
+  }
+};
+
+/// The same for single elements of whole packs: a block takes row after row, the next of which is
+/// on its way while one is read here and there in shared memory.
+template <class Unit, class Index>
+__global__ void __launch_bounds__(threads)
+    gather_row_kernel(SelectedRows<Unit> selected, const Index* indices) {
+  using Rows = SelectedRows<Unit>;
+  constexpr int N = Rows::N;
+  constexpr uint16_t none = 0xffff;
+  extern __shared__ uint4 memory[];
+  const unsigned row_packs = selected.n / N, line_packs = selected.line / N;
+  auto* const places = reinterpret_cast<uint16_t*>(memory + Rows::stages * row_packs);
+  const auto fetch = [&](int64_t row, unsigned stage) {
+    const auto* from = reinterpret_cast<const uint4*>(selected.x) + row * row_packs;
+    if (row < selected.rows)
+      for (unsigned p = threadIdx.x; p < row_packs; p += threads)
+        device::copy_async_16(memory + stage * row_packs + p, from + p, true);
+    device::commit_copies();
+  };
+  fetch(blockIdx.x, 0);
+  for (unsigned k = threadIdx.x; k < selected.line; k += threads) {
+    const int64_t index = indices[k];
+    places[k] = index >= 0 && index < selected.n ? static_cast<uint16_t>(index) : none;
+  }
+  unsigned stage = 0;
+  for (int64_t row = blockIdx.x; row < selected.rows; row += gridDim.x, stage ^= 1) {
+    fetch(row + gridDim.x, stage ^ 1);
+    device::wait_copies<1>();
+    __syncthreads();
+    const auto* const from = reinterpret_cast<const Unit*>(memory + stage * row_packs);
+    auto* const to = reinterpret_cast<device::Pack<Unit, N>*>(selected.y) + row * line_packs;
+    for (unsigned p = threadIdx.x; p < line_packs; p += threads) {
+      const auto at = reinterpret_cast<const device::Pack<uint16_t, N>*>(places)[p];
+      device::Pack<Unit, N> pack;
+#pragma unroll
+      for (int i = 0; i < N; ++i) pack.at[i] = at.at[i] == none ? selected.absent : from[at.at[i]];
+      to[p] = pack;
+    }
+    __syncthreads();
+  }
+}
+
 /// Bytes of the value that stands for a missing element, over 16 bytes: NaN, 0 for integers.
 uint4 absent_bits(DType dtype) {
   unsigned char bytes[16] = {};
@@ -82,8 +143,34 @@ uint4 absent_bits(DType dtype) {
   return bits;
 }
 
+/// Selects elements of rows that a block has room for, and says whether they are such.
+template <class Unit>
+bool gather_rows(const Tensor& x, const Tensor& indices, const Tensor& y, Stream stream) {
+  constexpr int64_t least_line = 128, longest_row = 0xffff, most_bytes = 48 << 10;
+  using Rows = SelectedRows<Unit>;
+  const int64_t n = x.size(1), line = y.size(1);
+  const bool whole = aligned16(x, y) && (n | line) % Rows::N == 0;
+  if (y.size(2) != 1 || !whole || line < least_line || n > longest_row || line > most_bytes)
+    return false;
+  const uint4 bits = absent_bits(x.dtype());
+  Rows rows{static_cast<const Unit*>(x.data()), static_cast<Unit*>(y.data()), {}, y.size(0),
+            static_cast<unsigned>(n),           static_cast<unsigned>(line)};
+  std::memcpy(&rows.absent, &bits, sizeof rows.absent);
+  const unsigned bytes = rows.bytes();
+  if (bytes > most_bytes) return false;
+  constexpr int most_resident = 2048 / threads, shared_bytes = 200 << 10;
+  const int resident = std::min(most_resident, shared_bytes / static_cast<int>(bytes));
+  visit_index("index_select", indices.dtype(), [&]<class Index>(Type<Index>) {
+    gather_row_kernel<<<grid_size(rows.rows, 1, x.device(), resident), threads, bytes,
+                        native(stream)>>>(rows, pointer<Index>(indices));
+  });
+  return true;
+}
+
 template <class Unit>
 void gather(const Tensor& x, const Tensor& indices, const Tensor& y, Stream stream) {
+  if constexpr (sizeof(Unit) < 16)
+    if (gather_rows<Unit>(x, indices, y, stream)) return BS_CUDA_CHECK_LAUNCH("index_select");
   const int64_t width =
       y.size(2) * static_cast<int64_t>(size_of(x.dtype())) / static_cast<int64_t>(sizeof(Unit));
   const int64_t outer = y.size(0), rows = outer * y.size(1), line = y.size(1) * width;

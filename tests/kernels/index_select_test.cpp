@@ -80,6 +80,18 @@ TEST_CASE("index_select of single elements and short runs of long lines") {
   }
 }
 
+TEST_CASE("index_select of single elements of rows of whole vectors") {
+  for (const auto& [n, count] : {std::pair<int64_t, int64_t>{256, 512}, {48, 128}, {4096, 4096}}) {
+    Reference from({21, n});
+    for (size_t i = 0; i < from.values.size(); ++i) from[i] = static_cast<double>(i * 5 % 128);
+    const auto at = random_indices(count, n);
+    const auto expected = selected(from, 1, at).values;
+    for (const DType dtype : {f64, f32, bf16, u8})
+      CHECK(Reference::of(index_select(from.tensor(dtype, test_device()), 1, indices_of(at)))
+                .values == expected);
+  }
+}
+
 TEST_CASE("index_select of any dtype and strides") {
   Reference r({4, 6});
   for (size_t i = 0; i < r.values.size(); ++i) r[i] = static_cast<double>(i % 2);

@@ -7,6 +7,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/index_select.h>
 #include <bs/kernels/rounding.h>
+#include <bs/lib/integers.h>
 
 namespace bs {
 
@@ -14,10 +15,12 @@ Tensor flat_nonzero(const Tensor& x) {
   const Device device = x.device();
   if (x.numel() == 0) return Tensor::empty({0}, i64, device);
   const Tensor flags = contiguous(x.dtype() == boolean ? x : ne(x, 0));
-  const Tensor count = Tensor::empty({1}, i64, device);
-  BS_DISPATCH(device, count_nonzero, flags, count);
-  Tensor positions = Tensor::empty({static_cast<int64_t>(count.item())}, i64, device);
-  if (positions.numel() > 0) BS_DISPATCH(device, nonzero, flags, positions);
+  const int64_t parts = ceil_div(flags.numel(), nonzero_part);
+  const Tensor before = Tensor::empty({parts + 1}, i64, device);
+  BS_DISPATCH(device, count_nonzero, flags, before);
+  const auto count = static_cast<int64_t>(before.slice(0, parts, parts + 1).item());
+  Tensor positions = Tensor::empty({count}, i64, device);
+  if (count > 0) BS_DISPATCH(device, nonzero, flags, before, positions);
   return positions;
 }
 

@@ -1,49 +1,173 @@
 #include <bs/kernels/nonzero.h>
-#include <bs/lib/cuda/launch.h>
-
-#include <thrust/iterator/counting_iterator.h>
-#include <cub/device/device_reduce.cuh>
-#include <cub/device/device_select.cuh>
+#include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/early_launch.cuh>
+#include <bs/kernels/cuda/rows.cuh>
 
 namespace bs::cuda {
 
+// A block counts the true elements of each part, and one block sums the counts up. As the host has
+// allocated the result, a block a part writes its positions from where the sum says.
+
 namespace {
 
-struct IsTrue {
-  __device__ int64_t operator()(uint8_t byte) const { return byte != 0 ? 1 : 0; }
-};
-struct Plus {
-  __device__ int64_t operator()(int64_t a, int64_t b) const { return a + b; }
-};
+constexpr int warp = 32, warps = 8, threads = warp * warps;
+constexpr int bytes = 16, words = bytes / 4;             ///< of a thread at a time
+constexpr int turns = nonzero_part / (threads * bytes);  ///< until a part is through
+static_assert(turns * warps == warp, "a lane each holds a warp's count of one turn");
+constexpr unsigned all_lanes = 0xffffffffU;
 
-const uint8_t* flags(const Tensor& x) { return static_cast<const uint8_t*>(x.data()); }
-
-/// Calls f(space, bytes) to learn the bytes that it needs, and again with as many.
-template <class F>
-void with_space(Device device, const F& f) {
-  size_t bytes = 0;
-  BS_CUDA_CHECK(f(nullptr, bytes));
-  const Tensor space = Tensor::empty({static_cast<int64_t>(bytes)}, u8, device);
-  BS_CUDA_CHECK(f(space.data(), bytes));
+/// Bit 7 of each byte that is not zero.
+__device__ unsigned true_bytes(unsigned word) {
+  constexpr unsigned low = 0x7f7f7f7fU;
+  return (((word & low) + low) | word) & ~low;
 }
+
+/// 16 flags, as bits of words.
+struct Flags {
+  unsigned word[words];
+
+  /// Those from `at` on; what is behind n is false. Aligned ones are one load.
+  template <bool aligned>
+  static __device__ Flags load(const uint8_t* x, int64_t at, int64_t n) {
+    Flags flags{};
+    if (aligned && at + bytes <= n) {
+      const uint4 four = *reinterpret_cast<const uint4*>(x + at);
+      flags = {{true_bytes(four.x), true_bytes(four.y), true_bytes(four.z), true_bytes(four.w)}};
+    } else {
+#pragma unroll
+      for (int i = 0; i < bytes; ++i)
+        if (at + i < n && x[at + i] != 0) flags.word[i / 4] |= 0x80U << (i % 4 * 8);
+    }
+    return flags;
+  }
+  __device__ unsigned count() const {
+    unsigned sum = 0;
+#pragma unroll
+    for (int w = 0; w < words; ++w) sum += __popc(word[w]);
+    return sum;
+  }
+  __device__ bool operator[](int i) const { return word[i / 4] >> (i % 4 * 8) & 0x80U; }
+};
+
+/// Where this warp's flags of a turn begin, in the part.
+__device__ int warp_begin(int turn) {
+  return (turn * warps + static_cast<int>(threadIdx.x) / warp) * warp * bytes;
+}
+
+template <bool aligned>
+__device__ void load_part(const uint8_t* x, int64_t n, Flags (&flags)[turns]) {
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+#pragma unroll
+  for (int turn = 0; turn < turns; ++turn)
+    flags[turn] =
+        Flags::load<aligned>(x, blockIdx.x * nonzero_part + warp_begin(turn) + lane * bytes, n);
+}
+
+/// The sum of the values of this lane and of those before it.
+template <class T>
+__device__ T sum_up_to(T value) {
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+#pragma unroll
+  for (int offset = 1; offset < warp; offset *= 2) {
+    const T other = __shfl_up_sync(all_lanes, value, offset);
+    if (lane >= offset) value += other;
+  }
+  return value;
+}
+
+template <bool aligned>
+__global__ void __launch_bounds__(threads)
+    count_kernel(const uint8_t* x, int64_t n, int64_t* counts) {
+  Flags flags[turns];
+  load_part<aligned>(x, n, flags);
+  let_next_launch_begin();
+  unsigned count = 0;
+#pragma unroll
+  for (int turn = 0; turn < turns; ++turn) count += flags[turn].count();
+  count = device::block_reduce(count, device::Sum{}, 0U);
+  if (threadIdx.x == 0) counts[blockIdx.x] = count;
+}
+
+constexpr int sum_threads = 1024;
+
+/// before[p] = the sum of what stood there in front of p, up to before[parts].
+__global__ void __launch_bounds__(sum_threads) sum_counts_kernel(int64_t* before, int64_t parts) {
+  __shared__ int64_t of_warp[sum_threads / warp];
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const int number = static_cast<int>(threadIdx.x) / warp;
+  wait_for_previous_launch();
+  int64_t total = 0;
+  for (int64_t first = 0; first <= parts; first += sum_threads) {
+    const int64_t at = first + threadIdx.x;
+    const int64_t count = at < parts ? before[at] : 0;
+    const int64_t here = sum_up_to(count);
+    if (lane == warp - 1) of_warp[number] = here;
+    __syncthreads();
+    const int64_t of_warps = sum_up_to(of_warp[lane]);
+    const int64_t in_front = __shfl_sync(all_lanes, of_warps, number > 0 ? number - 1 : 0);
+    if (at <= parts) before[at] = total + (number > 0 ? in_front : 0) + here - count;
+    total += __shfl_sync(all_lanes, of_warps, warp - 1);
+    __syncthreads();
+  }
+}
+
+/// Warps line their positions up in shared memory, and store them side by side.
+template <bool aligned>
+__global__ void __launch_bounds__(threads)
+    positions_kernel(const uint8_t* x, int64_t n, const int64_t* before, int64_t* positions) {
+  __shared__ int counts[warp];
+  __shared__ uint16_t lined_up[warps][warp * bytes];
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const int number = static_cast<int>(threadIdx.x) / warp;
+  Flags flags[turns];
+  load_part<aligned>(x, n, flags);
+  int up_to[turns];
+#pragma unroll
+  for (int turn = 0; turn < turns; ++turn) {
+    up_to[turn] = static_cast<int>(sum_up_to(flags[turn].count()));
+    if (lane == warp - 1) counts[turn * warps + number] = up_to[turn];
+  }
+  __syncthreads();
+  const int of_lane = counts[lane];
+  const int in_front = static_cast<int>(sum_up_to(of_lane)) - of_lane;
+  const int64_t part_begin = blockIdx.x * nonzero_part;
+  int64_t* const to = positions + before[blockIdx.x];
+#pragma unroll
+  for (int turn = 0; turn < turns; ++turn) {
+    int at = up_to[turn] - static_cast<int>(flags[turn].count());
+#pragma unroll
+    for (int i = 0; i < bytes; ++i)
+      if (flags[turn][i]) lined_up[number][at++] = static_cast<uint16_t>(lane * bytes + i);
+    __syncwarp();
+    const int count = __shfl_sync(all_lanes, up_to[turn], warp - 1);
+    const int begin = __shfl_sync(all_lanes, in_front, turn * warps + number);
+    const int64_t first = part_begin + warp_begin(turn);
+    for (int i = lane; i < count; i += warp) to[begin + i] = first + lined_up[number][i];
+    __syncwarp();
+  }
+}
+
+const uint8_t* flags_of(const Tensor& x) { return static_cast<const uint8_t*>(x.data()); }
+
+/// A block a part.
+unsigned parts_of(const Tensor& x) { return grid_of("nonzero", ceil_div(x.numel(), nonzero_part)); }
 
 }  // namespace
 
-void count_nonzero(const Tensor& x, const Tensor& count, Stream stream) {
-  with_space(x.device(), [&](void* space, size_t& bytes) {
-    return cub::DeviceReduce::TransformReduce(space, bytes, flags(x), count.data<int64_t>(),
-                                              x.numel(), Plus{}, IsTrue{}, int64_t{0},
-                                              native(stream));
-  });
+void count_nonzero(const Tensor& x, const Tensor& before, Stream stream) {
+  const unsigned parts = parts_of(x);
+  int64_t* const counts = before.data<int64_t>();
+  const auto kernel = aligned16(x) ? count_kernel<true> : count_kernel<false>;
+  kernel<<<parts, threads, 0, native(stream)>>>(flags_of(x), x.numel(), counts);
+  BS_CUDA_CHECK_LAUNCH("nonzero");
+  launch_early(sum_counts_kernel, 1, sum_threads, 0, stream, counts, int64_t{parts});
 }
 
-void nonzero(const Tensor& x, const Tensor& positions, Stream stream) {
-  const Tensor count = Tensor::empty({1}, i64, x.device());
-  with_space(x.device(), [&](void* space, size_t& bytes) {
-    return cub::DeviceSelect::FlaggedIf(space, bytes, thrust::counting_iterator<int64_t>(0),
-                                        flags(x), positions.data<int64_t>(), count.data<int64_t>(),
-                                        x.numel(), IsTrue{}, native(stream));
-  });
+void nonzero(const Tensor& x, const Tensor& before, const Tensor& positions, Stream stream) {
+  const auto kernel = aligned16(x) ? positions_kernel<true> : positions_kernel<false>;
+  kernel<<<parts_of(x), threads, 0, native(stream)>>>(
+      flags_of(x), x.numel(), before.data<int64_t>(), positions.data<int64_t>());
+  BS_CUDA_CHECK_LAUNCH("nonzero");
 }
 
 }  // namespace bs::cuda

@@ -97,8 +97,8 @@ DType sum_dtype(DType dtype) {
 /// to make.
 Tensor operand(const Tensor& x) { return x.dtype() == i32 ? cast(x, i64) : x; }
 
-Tensor scaled_sum(const Plan& p, double scale) {
-  Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
+Tensor scaled_sum(const Plan& p, double scale, DType dtype) {
+  Tensor y = Tensor::empty(p.reduced(), dtype, p.x.device());
   if (y.numel() == 0) return y;
   if (p.n == 0) {
     fill(y, 0);
@@ -127,12 +127,19 @@ Axes last_of_several_runs(const char* op, const Tensor& x, const Axes& axes) {
   return before && x.numel() > 0 ? Axes(last) : Axes();
 }
 
-/// The sum in the dtype of sums. Several runs of axes are reduced in turns, each in place.
-Tensor wide_sum(const char* op, const Tensor& x, const Axes& axes, bool keepdim, double scale) {
+/// The sum in `dtype`. Several runs of axes are reduced in turns, each in place, with only the last
+/// result rounded.
+Tensor sum_in(DType dtype, const char* op, const Tensor& x, const Axes& axes, bool keepdim,
+              double scale) {
   if (const Axes last = last_of_several_runs(op, x, axes))
-    return wide_sum(op, wide_sum(op, x, last, true, 1), axes, keepdim, scale);
+    return sum_in(dtype, op, sum_in(sum_dtype(x.dtype()), op, x, last, true, 1), axes, keepdim,
+                  scale);
   const Plan p = plan(op, x, axes, keepdim);
-  return scaled_sum(p, scale).view(p.shape);
+  return scaled_sum(p, scale, dtype).view(p.shape);
+}
+/// In the dtype of sums.
+Tensor wide_sum(const char* op, const Tensor& x, const Axes& axes, bool keepdim, double scale) {
+  return sum_in(sum_dtype(x.dtype()), op, x, axes, keepdim, scale);
 }
 
 void check_floating(const char* op, const Tensor& x) {
@@ -160,7 +167,7 @@ Dims reduced_axes(const char* op, const Axes& axes, int rank) {
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
   const DType dtype = is_floating(x.dtype()) ? x.dtype() : i64;
-  return cast(wide_sum("sum", operand(x), axes, keepdim, 1), dtype);
+  return sum_in(dtype, "sum", operand(x), axes, keepdim, 1);
 }
 
 Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
@@ -169,7 +176,7 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
   if (n == 0)
     return full(reduced_shape("mean", x.shape(), axes, keepdim),
                 std::numeric_limits<double>::quiet_NaN(), x.dtype(), x.device());
-  return cast(wide_sum("mean", x, axes, keepdim, 1 / n), x.dtype());
+  return sum_in(x.dtype(), "mean", x, axes, keepdim, 1 / n);
 }
 
 namespace {
@@ -237,7 +244,8 @@ Tensor stddev(const Tensor& x, const Axes& axes, bool keepdim, double correction
     if (const Axes last = last_of_several_runs(#function, x, axes))                          \
       return function(function(x, last, true), axes, keepdim);                               \
     const Plan p = plan(#function, operand(x), axes, keepdim);                               \
-    const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());       \
+    const DType dtype = is_floating(x.dtype()) ? x.dtype() : i64;                            \
+    const Tensor y = Tensor::empty(p.reduced(), dtype, x.device());                          \
     BS_CHECK(p.n > 0 || y.numel() == 0, "{}: nothing to choose from in shape {}", #function, \
              x.shape());                                                                     \
     if (y.numel() > 0) BS_DISPATCH(y.device(), function, p.x, y);                            \

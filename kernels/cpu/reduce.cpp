@@ -1,3 +1,4 @@
+#include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/parallel.h>
@@ -290,12 +291,21 @@ void visit_terms(const char* op, DType dtype, F f) {
   visit_floating(op, dtype, [&]<class T>(Type<T> t) { f(t, Type<Wide<T>>{}); });
 }
 
+/// Reduces x to y by Op, through f32 where y is of 16 bits.
+template <class Op>
+void reduce_to(const char* op, const Tensor& x, const Tensor& y, double scale) {
+  const bool rounds = is_low_precision(y.dtype());
+  const Tensor wide = rounds ? Tensor::empty(y.shape(), f32, y.device()) : y;
+  visit_terms(op, x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
+    reduce<Op, W, T>(x, Identity{}, wide, scale);
+  });
+  if (rounds) copy(wide, y);
+}
+
 }  // namespace
 
 void sum(const Tensor& x, const Tensor& y, double scale, Stream) {
-  visit_terms("sum", x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
-    reduce<Sum, W, T>(x, Identity{}, y, scale);
-  });
+  reduce_to<Sum>("sum", x, y, scale);
 }
 
 /// In two passes.
@@ -308,15 +318,9 @@ void squared_deviation(const Tensor& x, const Tensor& y, double scale, Stream st
   });
 }
 
-void amax(const Tensor& x, const Tensor& y, Stream) {
-  visit_terms("amax", x.dtype(),
-              [&]<class T, class W>(Type<T>, Type<W>) { reduce<Max, W, T>(x, Identity{}, y, 1); });
-}
+void amax(const Tensor& x, const Tensor& y, Stream) { reduce_to<Max>("amax", x, y, 1); }
 
-void amin(const Tensor& x, const Tensor& y, Stream) {
-  visit_terms("amin", x.dtype(),
-              [&]<class T, class W>(Type<T>, Type<W>) { reduce<Min, W, T>(x, Identity{}, y, 1); });
-}
+void amin(const Tensor& x, const Tensor& y, Stream) { reduce_to<Min>("amin", x, y, 1); }
 
 /// In two passes.
 void log_sum_exp(const Tensor& x, const Tensor& y, Stream stream) {

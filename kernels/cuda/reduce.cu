@@ -82,10 +82,12 @@ __device__ void merge_row(State& state) {
   within_warp();
 }
 
-/// Leaves a result, or the state of a part of it.
+/// Leaves a result, rounded where y is of 16 bits, or the state of a part of it.
 template <class State, class W>
 struct Output {
-  typename State::Result* results;
+  using Result = typename State::Result;
+  void* results;
+  DType dtype;    ///< theirs
   State* states;  ///< null where there are results
   W scale;
 
@@ -93,8 +95,21 @@ struct Output {
     if (states) {
       states[part] = state;
     } else {
-      results[result] = state.result(scale);
+      store(result, state.result(scale));
     }
+  }
+  __device__ void store(int64_t at, Result result) const {
+    if constexpr (std::is_same_v<Result, float>) {
+      if (dtype == bf16) {
+        static_cast<__nv_bfloat16*>(results)[at] = device::narrow<__nv_bfloat16>(result);
+        return;
+      }
+      if (dtype == f16) {
+        static_cast<__half*>(results)[at] = device::narrow<__half>(result);
+        return;
+      }
+    }
+    static_cast<Result*>(results)[at] = result;
   }
 };
 
@@ -249,7 +264,7 @@ void with_parts(int64_t results, int64_t parts, int64_t inner, Output<State, W> 
   const Tensor memory =
       Tensor::empty({results * parts * static_cast<int64_t>(sizeof(State))}, u8, device);
   auto* states = static_cast<State*>(memory.data());
-  launch(Output<State, W>{nullptr, states, output.scale});
+  launch(Output<State, W>{nullptr, output.dtype, states, output.scale});
   const dim3 block = inner == 1 ? dim3(1, block_threads) : dim3(warp, merge_threads / warp);
   launch_early(parts_kernel<State, W>, grid_of("reduce", ceil_div(results, block.x)), block, 0,
                stream, static_cast<const State*>(states), results, parts, inner, output);
@@ -299,8 +314,7 @@ void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stre
   using D = device_type<T>;
   const int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
   const auto* const from = static_cast<const D*>(x.data());  // bool ones are bytes of 0 or 1
-  const Output<State, Term<D>> output{y.data<typename State::Result>(), nullptr,
-                                      static_cast<Term<D>>(scale)};
+  const Output<State, Term<D>> output{y.data(), y.dtype(), nullptr, static_cast<Term<D>>(scale)};
   visit_pack<T>(aligned16(x), inner == 1 ? n : inner, [&]<int N>(std::integral_constant<int, N>) {
     if (inner == 1) {
       reduce_rows<State, N>(from, outer, n, output, x.device(), stream);

@@ -49,13 +49,17 @@ inline std::array<const char*, 3> state_names(const AdafactorOptions&) {
 void adafactor(std::span<const AdafactorParameter> parameters, int64_t step,
                const AdafactorOptions& options, const GradientClip& clip = {},
                const Tensor& numbers = {});
-/** @brief The same step, checked and with its memory, to be done later: new variances and steps are
- *  computed, nothing has changed. */
+/** @brief The same step, checked, to be done later. */
 PreparedStep prepared_adafactor(std::span<const AdafactorParameter> parameters, int64_t step,
                                 const AdafactorOptions& options, const GradientClip& clip = {},
                                 const Tensor& numbers = {});
 /** @brief What depends on the step and its rate. As a tensor of f64 on the parameters' device these
  *  are the last argument above, and a graph can go on from step to step. */
 std::array<double, 5> adafactor_numbers(int64_t step, const AdafactorOptions& options);
+
+/// Parameters of any floating dtypes, none empty, all with a contiguous gradient.
+BS_BACKENDS(void adafactor(std::span<const AdafactorParameter> parameters, int64_t step,
+                           const AdafactorOptions& options, const GradientClip& clip,
+                           const Tensor& numbers, Stream stream))
 
 }  // namespace bs

@@ -91,6 +91,12 @@ TEST_CASE("adafactor follows the rule") {
   }
 }
 
+TEST_CASE("adafactor of matrices that are tall, wide, many or one row") {
+  const std::vector<Shape> shapes = {{3000, 3}, {70, 1000}, {9000}, {1, 3000}, {8, 5, 3, 3}};
+  check_steps<NaiveAdafactor>(options, f64, false, 1e-12, shapes);
+  check_steps<NaiveAdafactor>(options, f32, false, 1e-5, shapes);
+}
+
 TEST_CASE("adafactor clips and skips; numbers from the device are the host's") {
   check_clip<NaiveAdafactor>(options);
   check_clip<NaiveAdafactor>(options, {7, 11});

@@ -67,7 +67,7 @@ inline Strides strides_over(const Operand& x, int rank) { return x.strides(rank)
 
 inline constexpr int map_threads = 256;
 
-/// Elements of a vector: 16 bytes of the smallest type, but no more than 32 of the largest.
+/// Elements of a vector in squares: 16 bytes of the smallest type, but at most 32 of the largest.
 template <class... T>
 inline constexpr int map_pack = std::min(16 / static_cast<int>(std::min({sizeof(T)...})),
                                          32 / static_cast<int>(std::max({sizeof(T)...})));
@@ -139,9 +139,11 @@ void launch_map(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, Str
 template <class F, class R, class... T>
 void launch_part(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, Stream stream,
                  const Source<T>&... x) {
-  constexpr int N = map_pack<R, T...>;
-  // Vectors in flight for each thread: three arrays fill a multiprocessor's registers sooner.
-  constexpr int U = sizeof...(T) > 2 || sizeof(R) * N > 16 ? 1 : 2;
+  // 16 bytes of the largest type are a vector: more would be stored in halves of sectors. A thread
+  // has one; of mixed types, some of whose vectors are shorter, two.
+  constexpr size_t largest = std::max({sizeof(R), sizeof(T)...});
+  constexpr int N = 16 / static_cast<int>(largest);
+  constexpr int U = std::min({sizeof(R), sizeof(T)...}) == largest ? 1 : 2;
   const auto sequence = std::index_sequence_for<T...>{};
   const bool whole = loop.rank == 1 || loop.inner() % N == 0;
   bool packed = whole && packable<N>(loop, 0, y);

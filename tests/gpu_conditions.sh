@@ -2,27 +2,34 @@
 # Runs the GPU tests as programs in company would: on a stream that is not the library's own, beside
 # a busy stream of the same process, and twice at a time under MPS.
 #
-#   tests/gpu_conditions.sh [-b FOLDER] [-s SECONDS] [-o FOLDER] [CONDITION...]
+#   tests/gpu_conditions.sh [-b FOLDER] [-s SECONDS] [-k PART/PARTS] [-o FOLDER] [CONDITION...]
 #
 #   -b  where test_lib, test_kernels, test_autograd and test_nn are; build/release/tests
 #   -s  time limit of a program; 1800
+#   -k  of each program's tests this part only, such as 2/3: for a machine that is lent in pieces
 #   -o  where the output goes; a temporary folder
 #   CONDITION  other-stream, busy-stream, mps; all of them
 #
-# Prints a line for each condition and program, and fails where one fails. Where MPS cannot start, it
-# is skipped.
+# Prints a line for each test that is left out, with the reason, and one for each condition and
+# program. Fails where one fails. Where MPS cannot start, it is skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-folder=build/release/tests seconds=1800 out=""
-while getopts b:s:o: option; do
+folder=build/release/tests seconds=1800 part=1/1 out=""
+while getopts b:s:k:o: option; do
   case $option in
     b) folder=$OPTARG ;;
     s) seconds=$OPTARG ;;
+    k) part=$OPTARG ;;
     o) out=$OPTARG ;;
-    *) sed -n '5,10s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    *) sed -n '5,11s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
   esac
 done
 shift $((OPTIND - 1))
+number=${part%/*} parts=${part#*/}
+if ! [[ $part =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] || [ "$number" -gt "$parts" ]; then
+  echo "-k $part: expected a part and their number, such as 2/3" >&2
+  exit 2
+fi
 conditions=("$@")
 [ ${#conditions[@]} -gt 0 ] || conditions=(other-stream busy-stream mps)
 out=${out:-$(mktemp -d)}
@@ -30,15 +37,35 @@ mkdir -p "$out"
 export BS_TEST_DEVICE=cuda
 failed=0
 
-# run CONDITION PROGRAM LOG: runs a program's tests. Where another stream is busy, those are left out
-# that look at all that a GPU or this process does, and the one whose kernel fails: the stream's
-# kernel ends with it. So do all clients under MPS.
+# left_out CONDITION: the tests that cannot hold there, each with its reason.
+left_out() {
+  case $1 in
+    busy-stream) cat <<'TESTS' ;;
+profiler*: counts what the busy stream launches too
+activity*: counts what the busy stream launches too
+a wait without end*: its kernel fails, and the busy stream's with it
+team: threads that wait*: the busy stream's thread takes a core
+gpu model: a GPU is measured*: the busy stream takes a share of what it measures
+TESTS
+    mps) cat <<'TESTS' ;;
+a wait without end*: a kernel that fails ends every client
+gpu model: a GPU is measured*: the other client takes a share of what it measures
+memory that another stream has freed*: takes more than half of the memory that is free
+TESTS
+  esac
+}
+
+# without CONDITION: their patterns, as doctest takes them.
+without() { left_out "$1" | sed 's/\*: .*/*/' | paste -sd, -; }
+
+# run CONDITION PROGRAM LOG: runs this part of a program's tests.
 run() {
-  local without=
-  [ "$1" != busy-stream ] ||
-    without='profiler*,activity*,a wait without end*,team: threads that wait*'
-  [ "$1" != mps ] || without='a wait without end*'
-  timeout "$seconds" "$folder/$2" --no-skipped-summary --test-case-exclude="$without" \
+  local filter tests
+  filter=--test-case-exclude=$(without "$1")
+  tests=$("$folder/$2" --count "$filter") || return
+  tests=${tests##*: }
+  timeout "$seconds" "$folder/$2" --no-skipped-summary "$filter" \
+    --first=$((tests * (number - 1) / parts + 1)) --last=$((tests * number / parts)) \
     > "$out/$1-$3.txt" 2>&1
 }
 
@@ -86,6 +113,7 @@ under_mps() {
 }
 
 for condition in "${conditions[@]}"; do
+  left_out "$condition" | sed "s/^/$condition leaves out /"
   case $condition in
     other-stream) beside other-stream BS_TEST_OTHER_STREAM ;;
     busy-stream) beside busy-stream BS_TEST_BUSY_STREAM ;;

@@ -25,6 +25,8 @@ class Arena final : public MemoryResource, public std::enable_shared_from_this<A
   void deallocate(void* pointer, size_t bytes, Stream stream) noexcept override;
   /** @brief Bytes of all chunks. */
   int64_t reserved() const override;
+  /** @brief What chunks are taken and freed on. */
+  Stream stream() const { return stream_; }
 
  private:
   Arena(MemoryResource& from, Stream stream) : from_(from), stream_(stream) {}

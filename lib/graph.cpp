@@ -10,6 +10,7 @@ namespace bs::cuda {
 struct Graph::State {};
 
 Graph::Graph(Device) { BS_THROW(Error, "graph: this build has no CUDA"); }
+Graph::Graph(Device device, const Graph&) : Graph(device) {}
 Graph::~Graph() = default;
 void Graph::capture(const std::function<void()>&) {}
 void Graph::replay() {}

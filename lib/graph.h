@@ -28,6 +28,12 @@ class Graph {
  public:
   /** @throws Error without CUDA. */
   explicit Graph(Device device = Device::cuda());
+  /** @brief A graph that works on the memory of another one, and of those which share that.
+   *  Together they hold little more than the largest, if that is captured first. A replay of one
+   *  follows the last replay of any. It leaves nothing of what the others made: clone what is to be
+   *  kept.
+   *  @throws Error without CUDA, or where `beside` is of another device. */
+  Graph(Device device, const Graph& beside);
   /** @brief Waits for the last replay. */
   ~Graph();
   Graph(const Graph&) = delete;
@@ -44,10 +50,11 @@ class Graph {
   bool captured() const;
   /** @brief Kernels, copies and fills of a replay. */
   int64_t nodes() const;
-  /** @brief Bytes that it holds for what was made while recording. */
+  /** @brief Bytes that it holds for what was made while recording; with all that share them. */
   int64_t bytes() const;
 
  private:
+  struct Memory;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -18,16 +18,21 @@ Recording* Recording::current(Device device) {
   return current_recording && current_recording->device_ == device ? current_recording : nullptr;
 }
 
-Recording::Scope::Scope(Recording& recording) {
+Recording::Scope::Scope(Recording& recording) : recording_(recording) {
   BS_CHECK(!current_recording, "graph: this thread records one already");
   capturing_.emplace(recording.device_);
   current_recording = &recording;
 }
 
-Recording::Scope::~Scope() { current_recording = nullptr; }
+Recording::Scope::~Scope() {
+  recording_.workspaces_.clear();
+  current_recording = nullptr;
+}
 
-Recording::Recording(Device device, Stream stream)
-    : device_(device), stream_(stream), arena_(Arena::make(memory_resource(device), stream)) {
+Recording::Recording(Device device, Stream stream, std::shared_ptr<Arena> memory)
+    : device_(device),
+      stream_(stream),
+      arena_(memory ? std::move(memory) : Arena::make(memory_resource(device), stream)) {
   words_ = fresh(most_words, i64);
 }
 
@@ -112,11 +117,9 @@ int* Recording::zeroed(int count, const std::function<void(void*, size_t)>& fill
 }
 
 void* Recording::workspace(size_t bytes) {
-  if (!workspace_.defined() || workspace_.bytes() < bytes) {
-    workspace_ = Tensor::empty({static_cast<int64_t>(bytes)}, u8, device_);
-    held_.push_back(workspace_);
-  }
-  return workspace_.data();
+  if (workspaces_.empty() || workspaces_.back().bytes() < bytes)
+    workspaces_.push_back(Tensor::empty({static_cast<int64_t>(bytes)}, u8, device_));
+  return workspaces_.back().data();
 }
 
 void check_unrecorded(const char* op, Device device, const char* what) {

@@ -21,8 +21,10 @@ namespace bs {
  *  live on the device: operations ask for them here, and refresh() writes them. */
 class Recording {
  public:
-  /** @param[in] stream takes and frees its memory; not one that is being captured */
-  Recording(Device device, Stream stream);
+  /** @param[in] stream work before the first replay goes there; not one that is being captured
+   *  @param[in] memory shared with recordings whose replays never run at the same time; null: its
+   *  own, of `stream` */
+  Recording(Device device, Stream stream, std::shared_ptr<Arena> memory = nullptr);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -41,6 +43,7 @@ class Recording {
     Scope& operator=(const Scope&) = delete;
 
    private:
+    Recording& recording_;
     std::optional<Capturing> capturing_;
   };
 
@@ -52,7 +55,7 @@ class Recording {
   /** @brief A sequence of random numbers: at each replay the generator's next one. */
   RandomState draw(Generator& generator);
 
-  /** @brief What its memory is taken on: work before the first replay goes there. */
+  /** @brief Work before the first replay goes there. */
   Stream stream() const { return stream_; }
   /** @brief Where tensors of the device come from. */
   MemoryResource& memory() const { return *arena_; }
@@ -61,7 +64,8 @@ class Recording {
   /** @brief Ints that are zero before the first replay, for one operation, which must leave them
    *  zero. */
   int* zeroed(int count, const std::function<void(void*, size_t)>& fill_zero);
-  /** @brief Memory that operations share, one after the other: at least `bytes`. */
+  /** @brief Memory that operations share, one after the other: at least `bytes`. With the scope it
+   *  goes back to memory(), for the next recording there. */
   void* workspace(size_t bytes);
 
   /** @brief Does what is due before a replay. @return the words to copy to words(). */
@@ -88,9 +92,10 @@ class Recording {
   const Device device_;
   const Stream stream_;
   std::shared_ptr<Arena> arena_;
-  Tensor words_, zeros_, workspace_;
-  std::vector<Tensor> held_;     ///< zeros and workspaces handed out
-  std::vector<uint64_t> image_;  ///< of what is used of words_
+  Tensor words_, zeros_;
+  std::vector<Tensor> held_;        ///< zeros handed out
+  std::vector<Tensor> workspaces_;  ///< handed out in the scope
+  std::vector<uint64_t> image_;     ///< of what is used of words_
   int64_t zeros_used_ = 0;
   std::vector<std::function<void()>> actions_;
   std::unordered_map<Generator*, Drawn> drawn_;

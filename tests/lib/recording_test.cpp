@@ -2,6 +2,7 @@
 #include <bs/lib/recording.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -149,6 +150,37 @@ TEST_CASE("the workspace of a recording is shared and grows") {
   CHECK(recording.workspace(500) == a);
   CHECK(recording.workspace(2000) != a);
   CHECK(bytes(1000).data() != a);  // operations recorded before still use it
+}
+
+TEST_CASE("recordings that share memory hold it once, and what is still in use is not shared") {
+  const int64_t before = memory_statistics(cpu).live;
+  {
+    const auto memory = Arena::make(memory_resource(cpu), {});
+    Recording first(cpu, {}, memory), second(cpu, {}, memory);
+    Tensor result;
+    const void* freed = nullptr;
+    {
+      const Recording::Scope scope(first);
+      result = bytes(5 << 20);
+      const Tensor temporary = bytes(9 << 20);
+      freed = temporary.data();
+      CHECK(first.workspace(7 << 20) != nullptr);
+    }
+    const int64_t held = memory->reserved();
+    std::memset(result.data(), 1, result.bytes());
+    {
+      const Recording::Scope scope(second);
+      const Tensor again = bytes(9 << 20);
+      CHECK(again.data() == freed);
+      std::memset(again.data(), 2, again.bytes());
+      std::memset(second.workspace(7 << 20), 3, 7 << 20);
+    }
+    CHECK(memory->reserved() == held);
+    CHECK(first.bytes() == second.bytes());
+    const auto* const values = result.data<uint8_t>();
+    CHECK(std::all_of(values, values + result.numel(), [](uint8_t v) { return v == 1; }));
+  }
+  CHECK(memory_statistics(cpu).live == before);
 }
 
 TEST_CASE("what looks at values says that no graph can record it") {

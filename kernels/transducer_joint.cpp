@@ -98,9 +98,12 @@ Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_le
   Tensor h = Tensor::empty(result_shape(s), f.dtype(), f.device());
   const int64_t words = words_of_bits(f.dtype(), s, options);
   const Tensor bits = words < 0 ? Tensor() : Tensor::empty({words}, i32, f.device());
-  if (s.batch > 0)
+  if (s.batch > 0) {
     BS_DISPATCH(f.device(), transducer_joint, contiguous(f), contiguous(g), frames, labels, h, bits,
                 s, options, state);
+  } else {
+    fill(h, 0);
+  }
   if (kept != nullptr) *kept = bits;
   return h;
 }

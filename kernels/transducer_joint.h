@@ -16,8 +16,9 @@ struct TransducerJointOptions {
   /** Share of elements dropped; the others are scaled by 1 / (1 - dropout). A multiple of 2^-16,
    *  to which it is rounded, and unless it is 1 at most 65281 of them: see detail::JointDropout. */
   double dropout = 0;
-  /** -1: padded result. Else only rows within the lengths, one utterance after the other, as
-   *  transducer_loss takes them: this many, see transducer_packed_rows. */
+  /** -1: padded result. Else rows within the lengths, one utterance after the other, as
+   *  transducer_loss takes them, then rows of zeros: this many, of which transducer_packed_rows are
+   *  needed. */
   int64_t packed_rows = -1;
   /** Number of the first utterance where f and g are part of a batch: which elements are dropped
    *  depends on (state, utterance, frame, label, column), so that parts drop what the whole does.
@@ -40,8 +41,8 @@ int64_t transducer_packed_rows(const Tensor& logit_lengths, const Tensor& target
  *  lays it out, the same on both devices. Undefined where none or all of the elements are dropped.
  *  @return [batch, frames, labels + 1, n], zero past the lengths, or packed [packed_rows, n]
  *  @throws Error for shapes and dtypes that do not fit, dropout outside of [0, 1] and, on the CPU,
- *  lengths out of range or packed_rows that are not as many as they say. On CUDA an utterance whose
- *  lengths do not fit is taken as empty. */
+ *  lengths out of range or fewer packed_rows than they ask for. On CUDA an utterance whose lengths
+ *  do not fit is taken as empty. */
 Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths = {},
                         const Tensor& target_lengths = {},
                         const TransducerJointOptions& options = {}, RandomState state = {},

@@ -44,12 +44,13 @@ struct TransducerLossResult {
  *  each (t, u) written.
  *  @param[in] logits floating, either [batch, max_frames, max_labels + 1, classes], of which only
  *  what lies within the lengths is read, or packed [rows, classes]: utterance b has
- *  logit_lengths[b] * (target_lengths[b] + 1) rows, label fastest, one utterance after the other
+ *  logit_lengths[b] * (target_lengths[b] + 1) rows, label fastest, one utterance after the other.
+ *  More rows than these are not read; their gradient is zero
  *  @param[in] targets [batch, max_labels] of i64 or i32: classes; padding is not read
  *  @param[in] logit_lengths [batch] frames of each utterance, i64 or i32
  *  @param[in] target_lengths [batch] labels of each utterance, i64 or i32
  *  @throws Error for shapes and dtypes that do not fit and, on the CPU, for lengths and labels out
- *  of range, or packed rows that are not as many as the lengths say. On CUDA, which the host does
+ *  of range, or fewer packed rows than the lengths say. On CUDA, which the host does
  *  not wait for, the loss of such an utterance is NaN and its gradient zero or NaN.
  *
  *  An utterance without frames has no path: its loss is infinite. So is one whose every path needs

@@ -242,6 +242,7 @@ void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_leng
       rows.run(utterances[static_cast<size_t>(i / cells)], begin,
                std::min(begin + frames, s.frames));
     });
+    std::fill(h.data<T>() + end_of(s, utterances) * s.classes, h.data<T>() + h.numel(), T{});
   });
 }
 

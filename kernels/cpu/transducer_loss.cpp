@@ -287,6 +287,8 @@ void transducer_loss_backward(const Tensor& logits, const Tensor& targets,
                           rules_of(s, one, labels, options), tables, result.lse.data<W>(),
                           gradient[one.number * step] * each);
     });
+    T* const out = dlogits.data<T>();
+    std::fill(out + end_of(s, utterances) * s.classes, out + dlogits.numel(), T{});
   });
 }
 

@@ -83,6 +83,43 @@ TEST_CASE("transducer_joint") {
   check_case(transducer_batch(3, {7, 9}, {4, 2}), 136);
 }
 
+TEST_CASE("transducer_joint: packed rows that no utterance has are zeros, and read by nobody") {
+  constexpr int64_t spare = 300;
+  const int64_t rows = some.packed_rows();
+  const Tensor frames = some.frames_tensor(i64, test_device());
+  const Tensor labels = some.labels_tensor(i64, test_device());
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const int64_t n : {8, 5})
+      for (const double dropout : {0.0, 0.25, 1.0}) {
+        CAPTURE(dtype);
+        CAPTURE(n);
+        CAPTURE(dropout);
+        const auto to = [dtype](const Reference& r) { return r.tensor(dtype, test_device()); };
+        const Tensor f = to(random_reference({some.size(), some.max_frames, n}, 1));
+        const Tensor g = to(random_reference({some.size(), some.max_labels + 1, n}, 2));
+        Reference dh = random_reference({rows, n}, 3);
+        const auto run = [&](int64_t count) {
+          dh.shape = {count, n};
+          dh.values.resize(static_cast<size_t>(count * n), std::nan(""));
+          const TransducerJointOptions options = {.dropout = dropout, .packed_rows = count};
+          Tensor kept;
+          const Tensor h = transducer_joint(f, g, frames, labels, options, {7, 1}, &kept);
+          const auto [df, dg] =
+              transducer_joint_backward(f, g, to(dh), frames, labels, options, kept);
+          return References{Reference::of(h), Reference::of(df), Reference::of(dg)};
+        };
+        const References exact = run(rows), more = run(rows + spare);
+        const auto end = more[0].values.begin() + rows * n;
+        CHECK(std::equal(more[0].values.begin(), end, exact[0].values.begin()));
+        CHECK(std::all_of(end, more[0].values.end(), [](double x) { return x == 0; }));
+        CHECK(more[1].values == exact[1].values);
+        CHECK(more[2].values == exact[2].values);
+      }
+  const Tensor none = Tensor::empty({0, 3, 4}, f32, test_device());
+  const Tensor h = transducer_joint(none, none, {}, {}, {.packed_rows = 2});
+  CHECK(Reference::of(h).values == std::vector<double>(8, 0));
+}
+
 TEST_CASE("transducer_joint of many frames and labels, in parts") {
   const TransducerBatch batch = transducer_batch(3, {150, 90}, {300, 10});
   const Reference f = random_reference({2, 150, 24}, 1);

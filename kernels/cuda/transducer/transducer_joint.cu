@@ -148,6 +148,25 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 8 || !aligned ? 2 : 4)
   }
 }
 
+/// Zeros for what packed rows of n units have left behind those of all utterances.
+template <class Unit>
+__global__ void __launch_bounds__(threads)
+    clear_rest_kernel(const int64_t* end, Unit* h, int64_t rows, int64_t n) {
+  let_next_launch_begin();
+  wait_for_previous_launch();
+  const int64_t step = int64_t{gridDim.x} * threads;
+  for (int64_t i = *end * n + int64_t{blockIdx.x} * threads + threadIdx.x; i < rows * n; i += step)
+    h[i] = Unit{};
+}
+
+template <class Unit>
+void clear_rest(const Tensor& h, const Tensor& table, const TransducerSizes& s, Stream stream) {
+  const int64_t units = static_cast<int64_t>(h.bytes() / sizeof(Unit));
+  launch_early(clear_rest_kernel<Unit>, grid_size(units, threads, h.device()), threads, 0, stream,
+               table.data<int64_t>() + 4 * s.batch, static_cast<Unit*>(h.data()), s.rows,
+               units / s.rows);
+}
+
 }  // namespace
 
 }  // namespace joint
@@ -157,14 +176,17 @@ void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_leng
                       const TransducerSizes& s, const TransducerJointOptions& options,
                       RandomState state, Stream stream) {
   const char* op = "transducer_joint";
-  if (h.numel() == 0 || s.frames == 0) return;
-  if (options.dropout == 1) return fill_zero(h.data(), h.bytes(), stream);
+  if (h.numel() == 0) return;
+  if (options.dropout == 1 || s.frames == 0) return fill_zero(h.data(), h.bytes(), stream);
   const Tensor table = Tensor::empty({s.batch + 1, 4}, i64, f.device());
   locate_utterances(s, logit_lengths, target_lengths, table, stream);
   const joint::Joint rules = joint::joint_of(op, f.dtype(), s, table, options, state);
   visit_floating(op, f.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
     const bool aligned = joint::is_aligned(s.classes, {f.data(), g.data(), h.data()});
+    if (s.packed)
+      aligned ? joint::clear_rest<uint4>(h, table, s, stream)
+              : joint::clear_rest<D>(h, table, s, stream);
     const auto kernel =
         rules.drops
             ? (aligned ? joint::joint_kernel<D, true, true> : joint::joint_kernel<D, false, true>)

@@ -70,8 +70,8 @@ Variable part_by_part(const Variables& cut, const Variables& whole, int64_t part
                                                             : Tensor());
   Tensor total;
   for (int64_t i = 0; i < parts; ++i) {
-    const int64_t begin = batch * i / parts;
-    const int64_t end = batch * (i + 1) / parts;
+    const int64_t begin = detail::part_begin(batch, parts, i);
+    const int64_t end = detail::part_begin(batch, parts, i + 1);
     const Variables own = leaves(cut, begin, end);
     const Variable part = loss(own, shared, begin, end);
     if (part.requires_grad()) part.backward(full({}, scale, part.dtype(), part.device()));

@@ -20,6 +20,13 @@ Variable transducer_joint(const Variable& f, const Variable& g, const Tensor& lo
                           const Tensor& target_lengths, const TransducerJointOptions& options,
                           RandomState state);
 
+namespace detail {
+/** @brief The first utterance of a part of a batch; of part number `parts`, the batch's end. */
+constexpr int64_t part_begin(int64_t batch, int64_t parts, int64_t part) {
+  return batch * part / parts;
+}
+}  // namespace detail
+
 /** @brief What utterances `begin` to `end` of a batch are worth, a scalar: given their part of the
  *  variables that are cut, and those that are not. */
 using PartLoss =

@@ -14,6 +14,7 @@
 #include <bs/nn/init.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace bs::nn {
@@ -158,11 +159,21 @@ Tensor stacks_of(const Tensor& lengths, int stack) {
   return cast(ceil(div(cast(lengths, f64), stack)), i64);
 }
 
-/// Packed rows are counted on the host.
+/// Packed rows are counted on the host, unless their number is given.
 void check_packed(const RNNTLossOptions& options, const Tensor& lengths) {
-  BS_CHECK(!options.packed || !lengths.defined() || lengths.device().is_cpu(),
-           "rnnt: lengths on {}, but packed rows are counted on the host; set packed to false",
-           lengths.device());
+  BS_CHECK(
+      !options.packed || options.rows >= 0 || !lengths.defined() || lengths.device().is_cpu(),
+      "rnnt: lengths on {}, but packed rows are counted on the host; set packed to false, or rows",
+      lengths.device());
+}
+
+/// Rows of the packed logits of so many frames and labels.
+int64_t rows_of(const RNNTLossOptions& options, const Tensor& frames, const Tensor& labels) {
+  if (!frames.device().is_cpu() || !labels.device().is_cpu()) return options.rows;
+  const int64_t needed = transducer_packed_rows(frames, labels);
+  BS_CHECK(options.rows < 0 || options.rows >= needed,
+           "rnnt: {} rows of packed logits, but lengths that make {}", options.rows, needed);
+  return std::max(options.rows, needed);
 }
 
 }  // namespace
@@ -217,6 +228,24 @@ Variable RNNT::joint(const Variable& f, const Variable& g) const {
   return joint_net.forward(transducer_joint(f, g, {}, {}, joint_options()));
 }
 
+int64_t RNNT::packed_rows(const Tensor& lengths, const Tensor& target_lengths, int split) const {
+  BS_CHECK(split > 0, "rnnt: a batch cut into {} parts", split);
+  constexpr int64_t longest = std::numeric_limits<int32_t>::max();
+  const int64_t batch = lengths.defined() ? lengths.numel() : 0;
+  check_lengths("lengths", lengths, batch, longest);
+  check_lengths("target_lengths", target_lengths, batch, longest);
+  const Tensor frames = stacks_of(lengths, options_.stack);
+  const int64_t parts = std::min<int64_t>(split, batch);
+  int64_t most = 0;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t begin = detail::part_begin(batch, parts, i);
+    const int64_t end = detail::part_begin(batch, parts, i + 1);
+    most = std::max(most, transducer_packed_rows(frames.slice(0, begin, end),
+                                                 target_lengths.slice(0, begin, end)));
+  }
+  return most;
+}
+
 Variable RNNT::loss(const RNNTBatch& batch, const RNNTLossOptions& options) const {
   check_packed(options, batch.lengths);
   return loss(encode(batch.features, batch.lengths, {}, false), batch, options);
@@ -245,8 +274,8 @@ Variable RNNT::loss(const Encoded& encoded, const RNNTBatch& batch,
   const PartLoss part = [&](const std::vector<Variable>& cut, const std::vector<Variable>& whole,
                             int64_t begin, int64_t end) {
     if (options.packed)
-      joint.packed_rows = transducer_packed_rows(encoded.lengths.slice(0, begin, end),
-                                                 batch.target_lengths.slice(0, begin, end));
+      joint.packed_rows = rows_of(options, encoded.lengths.slice(0, begin, end),
+                                  batch.target_lengths.slice(0, begin, end));
     joint.first_utterance = begin;
     const Tensor t = frames.slice(0, begin, end), u = tokens.slice(0, begin, end);
     const Variable h = transducer_joint(cut[0], cut[1], t, u, joint, random);

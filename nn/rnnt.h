@@ -59,6 +59,9 @@ struct RNNTLossOptions {
    *  utterance whose lengths do not fit has a loss of NaN. Nothing waits for a device then, and a
    *  cuda::Graph can record a step. */
   bool packed = true;
+  /** Rows of a part's packed logits, RNNT::packed_rows or more; -1: the host counts them. Where
+   *  they are given, lengths may lie on the device, and steps of other lengths have one shape. */
+  int64_t rows = -1;
 };
 
 /** @brief pre_rnn, stacking of frames, post_rnn and joint_enc; embedding, prediction_rnn and
@@ -97,6 +100,9 @@ class RNNT : public Module {
   /** @brief Logits [batch, frames, tokens, classes] of f [batch, frames, joint] and g [batch,
    *  tokens, joint]. */
   Variable joint(const Variable& f, const Variable& g) const;
+  /** @brief The most rows of packed logits that one of `split` parts of a batch needs.
+   *  @param[in] lengths,target_lengths those of an RNNTBatch, on the host */
+  int64_t packed_rows(const Tensor& lengths, const Tensor& target_lengths, int split = 1) const;
   /** @brief -log p(text | sound), averaged over the batch (or summed, as `options` says).
    *  @throws Error when shapes do not fit. */
   Variable loss(const RNNTBatch& batch, const RNNTLossOptions& options = {}) const;

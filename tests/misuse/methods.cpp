@@ -16,6 +16,7 @@
 #include <bs/nn/optim/muon.h>
 #include <bs/nn/optim/rmsprop.h>
 #include <bs/nn/optim/sgd.h>
+#include <bs/nn/rnnt.h>
 #include <bs/nn/sample.h>
 #include <bs/nn/state_dict.h>
 #include <bs/tests/misuse/misuse.h>
@@ -254,6 +255,15 @@ const Listed of_loaders[] = {
                                                                      .prefetch = prefetch,
                                                                      .workers = workers});
              return batch_at(loader, cursor);
+           }),
+    method("nn/rnnt.h", "packed_rows",
+           [](const Tensor& lengths, const Tensor& target_lengths, int split) {
+             static const nn::RNNT model({.features = 3,
+                                          .encoder_hidden = 4,
+                                          .prediction_hidden = 4,
+                                          .joint = 4,
+                                          .classes = 5});
+             return model.packed_rows(lengths, target_lengths, split);
            }),
     method("nn/data/speech_loader.h", "SpeechLoader",
            [](const std::vector<int>& lengths, const data::SpeechLoaderOptions& options, int stack,

@@ -248,6 +248,7 @@ void add_methods(Table& to) {
   to.insert({"Loader", {text}});
   to.insert({"Loader", {text, data::LoaderOptions{.batch = 2, .context = 3, .prefetch = 0}}});
   to.insert({"windows", {text, std::vector<int64_t>{0, 5}, int64_t{4}, i32}});
+  to.insert({"packed_rows", {Tensor::from<int64_t>({4, 2}), Tensor::from<int64_t>({1, 3}), 2}});
   to.insert({"SpeechLoader",
              {std::vector<int>{2000, 3000, 1000}, data::SpeechLoaderOptions{.batch = 2}, 2, 1}});
   const data::SpeechFeatureOptions features{.mel = {.rate = 8000, .mels = 4}, .stack = 2};

@@ -184,13 +184,66 @@ TEST_CASE("nn::RNNT: padded rows have the loss and the gradients of packed ones"
     const auto packed = run({}, false);
     for (const int split : {1, 3}) {
       CAPTURE(split);
-      const auto padded = run({.split = split, .packed = false}, device);
-      REQUIRE(padded.size() == packed.size());
-      for (size_t i = 0; i < packed.size(); ++i)
-        check_close("padded", padded[i], packed[i],
-                    16 * epsilon(dtype) * std::max(1.0, largest(packed[i])));
+      for (const nn::RNNTLossOptions& how : {nn::RNNTLossOptions{.split = split, .packed = false},
+                                             nn::RNNTLossOptions{.split = split, .rows = 70}}) {
+        CAPTURE(how.rows);
+        const auto other = run(how, device);
+        REQUIRE(other.size() == packed.size());
+        for (size_t i = 0; i < packed.size(); ++i)
+          check_close("other rows", other[i], packed[i],
+                      16 * epsilon(dtype) * std::max(1.0, largest(packed[i])));
+      }
     }
   }
+}
+
+TEST_CASE("nn::RNNT: a batch with more padding has the same loss and gradients") {
+  for (const DType dtype : {f64, f32})
+    for (const int split : {1, 3}) {
+      CAPTURE(dtype);
+      CAPTURE(split);
+      const nn::RNNT model(small(dtype));
+      const auto run = [&](const nn::RNNTBatch& batch, const nn::RNNTLossOptions& how) {
+        model.zero_grad();
+        const Variable loss = model.loss(batch, how);
+        loss.backward();
+        std::vector<Reference> results{Reference::of(loss.data())};
+        for (const Variable& p : model.parameters()) results.push_back(Reference::of(p.grad()));
+        return results;
+      };
+      const nn::RNNTBatch batch = batch_of(dtype);
+      nn::RNNTBatch padded = batch;
+      padded.features = zeros({5, 16, 6}, dtype, test_device());
+      copy(batch.features.data(), padded.features.data().slice(1, 0, 9));
+      padded.targets = zeros({5, 8}, i32, test_device());
+      copy(batch.targets, padded.targets.slice(1, 0, 4));
+      for (Tensor* lengths : {&padded.lengths, &padded.target_lengths})
+        *lengths = lengths->to(test_device());
+      const int64_t rows = model.packed_rows(batch.lengths, batch.target_lengths, split);
+      const auto expected = run(batch, {.split = split});
+      const auto got = run(padded, {.split = split, .rows = rows + 11});
+      for (size_t i = 0; i < expected.size(); ++i)
+        check_close("padded", got[i], expected[i],
+                    16 * epsilon(dtype) * std::max(1.0, largest(expected[i])));
+    }
+}
+
+TEST_CASE("nn::RNNT: packed rows of the part that has the most") {
+  const nn::RNNT model(small());  // stacks of two frames
+  const nn::RNNTBatch batch = batch_of(f32);
+  const std::vector<int64_t> each{5 * 5, 2 * 1, 4 * 4, 5 * 2, 3 * 5};
+  const auto rows = [&](int split) {
+    return model.packed_rows(batch.lengths, batch.target_lengths, split);
+  };
+  CHECK(rows(1) == each[0] + each[1] + each[2] + each[3] + each[4]);
+  CHECK(rows(2) == each[2] + each[3] + each[4]);
+  CHECK(rows(9) == each[0]);
+  CHECK_THROWS_WITH_AS(rows(0), "rnnt: a batch cut into 0 parts", Error);
+  CHECK_THROWS_WITH_AS(model.packed_rows(batch.lengths, host_lengths({1})),
+                       "rnnt: target_lengths [1] of i64 on cpu, expected [5] of i64 on the host",
+                       Error);
+  CHECK_THROWS_WITH_AS(model.loss(batch, {.rows = 67}),
+                       "rnnt: 67 rows of packed logits, but lengths that make 68", Error);
 }
 
 TEST_CASE("nn::RNNT: lengths on a device are for padded rows alone" *
@@ -206,8 +259,9 @@ TEST_CASE("nn::RNNT: lengths on a device are for padded rows alone" *
 TEST_CASE("nn::RNNT: a step as one launch is the same step, bit for bit" *
           doctest::skip(!test_device().is_cuda())) {
   struct Model {
-    Model()
-        : net([] {
+    explicit Model(const nn::RNNTLossOptions& given)
+        : how(given),
+          net([] {
             manual_seed(3);
             nn::RNNTOptions options = small(bf16);
             options.joint_dropout = 0.25;
@@ -221,37 +275,43 @@ TEST_CASE("nn::RNNT: a step as one launch is the same step, bit for bit" *
     }
     void compute() {
       optimizer.zero_grad();
-      const Variable l = net.loss(batch, {.packed = false});
+      const Variable l = net.loss(batch, how);
       l.backward();
       loss = l.data();
       optimizer.step({.norm = optim::grad_norm(net.parameters()), .max_norm = 1});
     }
+    nn::RNNTLossOptions how;
     nn::RNNT net;
     optim::AdamW optimizer;
     nn::RNNTBatch batch;
     Tensor loss;
   };
-  Model eager, graphed;
-  cuda::Graph graph(test_device());
-  manual_seed(5);
-  const RandomState begin = default_generator().state();
-  std::vector<double> losses;
-  for (int step = 0; step < 5; ++step) {
-    eager.compute();
-    losses.push_back(eager.loss.item());
-  }
-  default_generator().set_state(begin);
-  for (int step = 0; step < 5; ++step) {
-    CAPTURE(step);
-    if (step == 2) graph.capture([&] { graphed.compute(); });
-    step < 2 ? graphed.compute() : graph.replay();
-    CHECK(graphed.loss.item() == losses[static_cast<size_t>(step)]);
-  }
-  CHECK(losses.back() < losses.front());
-  const auto a = eager.net.named_parameters(), b = graphed.net.named_parameters();
-  for (size_t i = 0; i < a.size(); ++i) {
-    CAPTURE(a[i].name);
-    CHECK(equal(a[i].variable.data(), b[i].variable.data()));
+  for (const nn::RNNTLossOptions& how :
+       {nn::RNNTLossOptions{.packed = false}, nn::RNNTLossOptions{.rows = 75},
+        nn::RNNTLossOptions{.split = 2, .rows = 50}}) {
+    CAPTURE(how.rows);
+    Model eager(how), graphed(how);
+    cuda::Graph graph(test_device());
+    manual_seed(5);
+    const RandomState begin = default_generator().state();
+    std::vector<double> losses;
+    for (int step = 0; step < 5; ++step) {
+      eager.compute();
+      losses.push_back(eager.loss.item());
+    }
+    default_generator().set_state(begin);
+    for (int step = 0; step < 5; ++step) {
+      CAPTURE(step);
+      if (step == 2) graph.capture([&] { graphed.compute(); });
+      step < 2 ? graphed.compute() : graph.replay();
+      CHECK(graphed.loss.item() == losses[static_cast<size_t>(step)]);
+    }
+    CHECK(losses.back() < losses.front());
+    const auto a = eager.net.named_parameters(), b = graphed.net.named_parameters();
+    for (size_t i = 0; i < a.size(); ++i) {
+      CAPTURE(a[i].name);
+      CHECK(equal(a[i].variable.data(), b[i].variable.data()));
+    }
   }
 }
 

@@ -12,13 +12,27 @@
 
 namespace bs::data {
 
+namespace {
+
+void check(const char* op, const SpeechPadding& padding) {
+  constexpr int64_t most = 65536;
+  BS_CHECK(
+      padding.frames > 0 && padding.frames <= most && padding.labels > 0 && padding.labels <= most,
+      "{}: padding to multiples of {} frames and {} labels, expected 1 to {}", op, padding.frames,
+      padding.labels, most);
+}
+
+}  // namespace
+
 SpeechBatch collate(std::span<const Frames> features, std::span<const std::vector<int64_t>> tokens,
-                    double hop) {
+                    double hop, const SpeechPadding& padding) {
+  check("collate", padding);
   BS_CHECK(!features.empty() && features.size() == tokens.size(),
            "collate: {} recordings and {} texts", features.size(), tokens.size());
   const int64_t width = features.front().width;
   int64_t frames = 0;
-  size_t longest = 0, total = 0;
+  int64_t longest = 0;
+  size_t total = 0;
   std::vector<int64_t> lengths, target_lengths;
   for (size_t i = 0; i < features.size(); ++i) {
     BS_CHECK(features[i].width == width && features[i].are_whole(),
@@ -29,16 +43,18 @@ SpeechBatch collate(std::span<const Frames> features, std::span<const std::vecto
     lengths.push_back(features[i].count());
     target_lengths.push_back(static_cast<int64_t>(tokens[i].size()));
     frames = std::max(frames, features[i].count());
-    longest = std::max(longest, tokens[i].size());
+    longest = std::max(longest, target_lengths.back());
     total += static_cast<size_t>(features[i].count());
   }
+  frames = round_up(frames, padding.frames);
+  longest = round_up(longest, padding.labels);
   std::vector<float> values;
   std::vector<int32_t> targets;
   for (size_t i = 0; i < features.size(); ++i) {
     values.insert(values.end(), features[i].values.begin(), features[i].values.end());
     values.resize((i + 1) * static_cast<size_t>(frames * width));
     for (const int64_t token : tokens[i]) targets.push_back(static_cast<int32_t>(token));
-    targets.resize((i + 1) * longest);
+    targets.resize((i + 1) * static_cast<size_t>(longest));
   }
   const auto batch = static_cast<int64_t>(features.size());
   const auto from = [](const auto& v, const Shape& shape) {
@@ -46,7 +62,7 @@ SpeechBatch collate(std::span<const Frames> features, std::span<const std::vecto
   };
   return {.features = from(std::as_const(values), {batch, frames, width}),
           .lengths = from(std::as_const(lengths), {batch}),
-          .targets = from(std::as_const(targets), {batch, static_cast<int64_t>(longest)}),
+          .targets = from(std::as_const(targets), {batch, longest}),
           .target_lengths = from(std::as_const(target_lengths), {batch}),
           .seconds = static_cast<double>(total) * hop};
 }
@@ -77,6 +93,7 @@ SpeechLoader::SpeechLoader(std::shared_ptr<const Utterances> utterances, SpeechF
            o.prefetch, o.workers);
   BS_CHECK(o.augment.slowest <= o.augment.fastest, "speech_loader: speeds from {} to {}",
            o.augment.slowest, o.augment.fastest);
+  check("speech_loader", o.padding);
   by_length_.resize(utterances_->size());
   std::iota(by_length_.begin(), by_length_.end(), 0);
   std::ranges::stable_sort(by_length_, {}, [&](int64_t i) {
@@ -134,7 +151,7 @@ SpeechBatch SpeechLoader::make(int64_t number) const {
   for (size_t i = 1; i < workers; ++i) others.push_back(std::async(std::launch::async, work, i));
   work(0);
   for (std::future<void>& other : others) other.get();
-  return collate(features, tokens, features_.hop());
+  return collate(features, tokens, features_.hop(), options_.padding);
 }
 
 SpeechBatch SpeechLoader::next() try {

@@ -26,11 +26,17 @@ struct SpeechBatch {
   double seconds = 0;     ///< of audio
 };
 
+/** @brief Extents of batches are multiples of these, so that few shapes come: a cuda::Graph is of
+ *  one shape. */
+struct SpeechPadding {
+  int64_t frames = 1, labels = 1;  ///< at most 65536
+};
+
 /** @brief Puts sequences of features and tokens side by side on the host.
  *  @param[in] hop seconds a frame
- *  @throws Error when the counts or widths differ. */
+ *  @throws Error when the counts or widths differ, or the padding is out of range. */
 SpeechBatch collate(std::span<const Frames> features, std::span<const std::vector<int64_t>> tokens,
-                    double hop);
+                    double hop, const SpeechPadding& padding = {});
 
 /** @brief How recordings are varied from epoch to epoch. */
 struct SpeechAugmentOptions {
@@ -43,6 +49,7 @@ struct SpeechLoaderOptions {
   int64_t batch = 16;
   int buckets = 6;  ///< utterances of about the same length come together; 1: of any length
   SpeechAugmentOptions augment = {};
+  SpeechPadding padding = {};
   uint64_t seed = 0;
   Device device = Device::cpu();  ///< of features and targets
   int prefetch = 2;               ///< batches made ahead on a thread; 0: none, and no thread

@@ -94,6 +94,22 @@ TEST_CASE("collate: zeros fill up the shorter ones") {
   CHECK(batch.seconds == 1.5);
   CHECK_THROWS_WITH_AS(data::collate(std::vector{a}, tokens, 1),
                        "collate: 1 recordings and 2 texts", Error);
+  CHECK_THROWS_WITH_AS(
+      data::collate(std::vector{a, b}, tokens, 1, {.frames = 0}),
+      "collate: padding to multiples of 0 frames and 1 labels, expected 1 to 65536", Error);
+}
+
+TEST_CASE("collate: padding makes extents multiples, and changes nothing else") {
+  const data::Frames a{.width = 1, .values = {1, 2}}, b{.width = 1, .values = {3}};
+  const std::vector<std::vector<int64_t>> tokens{{7}, {8, 9}};
+  const auto batch = data::collate(std::vector{a, b}, tokens, 0.5, {.frames = 4, .labels = 3});
+  CHECK(batch.features.shape() == Shape{2, 4, 1});
+  CHECK(values(batch.features) == std::vector<double>{1, 2, 0, 0, 3, 0, 0, 0});
+  CHECK(values(batch.lengths) == std::vector<double>{2, 1});
+  CHECK(batch.targets.shape() == Shape{2, 3});
+  CHECK(values(batch.targets) == std::vector<double>{7, 0, 0, 8, 9, 0});
+  CHECK(values(batch.target_lengths) == std::vector<double>{1, 2});
+  CHECK(batch.seconds == 1.5);
 }
 
 TEST_CASE("speech_loader: an epoch has every utterance once, lengths close together") {

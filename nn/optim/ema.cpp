@@ -17,18 +17,30 @@ Ema::Ema(const nn::Module& module, double decay) : decay_(decay) {
   }
 }
 
-void Ema::update(int64_t step) const {
+namespace {
+
+double decay_after(int64_t step, double most) {
+  const auto t = static_cast<double>(step);
+  return std::min(most, (1 + t) / (10 + t));
+}
+
+}  // namespace
+
+void Ema::take_in(double decay, const Tensor& mix) const {
   std::vector<EmaParameter> parameters;
   for (const Entry& e : entries_) parameters.push_back({e.parameter.variable.data(), e.average});
-  const auto decay = [most = decay_](int64_t number) {
-    const auto t = static_cast<double>(number);
-    return std::min(most, (1 + t) / (10 + t));
-  };
+  ema(parameters, decay, mix);
+}
+
+void Ema::update(int64_t step) const { take_in(decay_after(step, decay_), {}); }
+
+void Ema::update(const Optimizer& optimizer) const {
   Tensor mix;
   if (Recording* recording = Recording::current())
-    mix = recording->live(
-        1, [decay, next = step](std::span<double> to) mutable { to[0] = 1 - decay(next++); });
-  ema(parameters, decay(step), mix);
+    mix = recording->live(1, [most = decay_, &optimizer](std::span<double> to) {
+      to[0] = 1 - decay_after(optimizer.steps(), most);
+    });
+  take_in(decay_after(optimizer.steps(), decay_), mix);
 }
 
 std::vector<NamedTensor> Ema::state() const {

@@ -11,9 +11,12 @@ class Ema {
    *  @throws Error for a decay outside [0, 1). */
   Ema(const nn::Module& module, double decay);
   /** @brief Takes the parameters in after step number `step`, from 1. The decay is at most
-   *  (1 + step) / (10 + step), so that a young average does not remember the start. Recorded in a
-   *  cuda::Graph, `step` is the first replay's number. */
+   *  (1 + step) / (10 + step), so that a young average does not remember the start. A cuda::Graph
+   *  that records it repeats this number. */
   void update(int64_t step) const;
+  /** @brief The same after the last step of `optimizer`, which a cuda::Graph asks for its number at
+   *  each replay. */
+  void update(const Optimizer& optimizer) const;
   /** @brief The averages, named as the parameters: to be saved, and restored by copying in. */
   std::vector<NamedTensor> state() const;
 
@@ -23,6 +26,8 @@ class Ema {
     nn::NamedVariable parameter;
     Tensor average;
   };
+  void take_in(double decay, const Tensor& mix) const;
+
   std::vector<Entry> entries_;
   double decay_;
 };

@@ -100,7 +100,7 @@ class Training {
     loss = loss_value.data();
     norm = optim::grad_norm(first_->parameters());
     optimizer_->step({.norm = norm, .max_norm = 0.5});
-    average_->update(optimizer_->steps() + (Recording::current() ? 1 : 0));
+    average_->update(*optimizer_);
   }
   void feed(int step) {
     Generator batch(static_cast<uint64_t>(100 + step));

@@ -1,5 +1,6 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/recording.h>
 #include <bs/nn/linear.h>
 #include <bs/nn/norm.h>
 #include <bs/nn/optim/adafactor.h>
@@ -17,6 +18,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 
 using namespace bs;
@@ -166,6 +168,22 @@ TEST_CASE("optim::Ema: averages, and a scope in which the model has them") {
     bool found = false;
     for (const auto& [name, tensor] : ema.state()) found = found || name == "norm.weight";
     CHECK(found);
+  }
+}
+
+TEST_CASE("optim::Ema: a recorded update asks its optimiser for the number of each step") {
+  const nn::Linear model({.in = 3, .out = 2});
+  optim::Sgd rule(model, {});
+  const optim::Ema ema(model, 0.15);
+  Recording recording(Device::cpu(), {});
+  {
+    const Recording::Scope scope(recording);
+    ema.update(rule);
+  }
+  for (int step = 1; step <= 4; ++step) {
+    rule.step();  // as other graphs, or no graph at all, take them
+    const double decay = std::min(0.15, (1.0 + step) / (10.0 + step));
+    CHECK(std::bit_cast<double>(recording.refresh().front()) == 1 - decay);
   }
 }
 

@@ -7,7 +7,9 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/sparse_attention.h>
+#include <bs/lib/packed_mask.h>
 #include <bs/lib/patterns.h>
+#include <bs/lib/philox.h>
 #include <bs/nn/multihead_attention.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace bs;
@@ -28,8 +31,9 @@ struct Options {
   std::vector<std::string> patterns = {"fixed", "bigbird", "sliding", "causal", "dense"};
   int local = 128, global = 32;
   int keep = 8;
-  double softcap = 0;
+  double softcap = 0, dropout = 0;
   int alibi = 0, sinks = 0, ragged = 0;
+  std::string mask = "none";
 };
 
 constexpr const char* help =
@@ -47,6 +51,8 @@ constexpr const char* help =
     "blocks\n"
     "  --global N              tokens that everything sees, default 32\n"
     "  --softcap C --alibi 0|1 --sinks 0|1               terms of scores, default none\n"
+    "  --dropout P             of weights\n"
+    "  --mask none|bytes|bits  a mask of elements, the same for all heads, that hides a tenth\n"
     "  --ragged 0|1            sequences one behind the other, each 13 tokens shorter than the "
     "one\n"
     "                          before; rates count them as whole\n"
@@ -66,6 +72,8 @@ Options read_options(bench::Arguments& arguments) {
   arguments.read("--softcap", o.softcap);
   arguments.read("--alibi", o.alibi);
   arguments.read("--sinks", o.sinks);
+  arguments.read("--dropout", o.dropout);
+  arguments.read("--mask", o.mask);
   arguments.read("--ragged", o.ragged);
   return o;
 }
@@ -89,15 +97,40 @@ Json::Object cell_of(const Options& o, const std::string& name, const Layout& la
   if (o.softcap > 0) cell.emplace_back("softcap", o.softcap);
   if (o.alibi) cell.emplace_back("alibi", o.alibi);
   if (o.sinks) cell.emplace_back("sinks", o.sinks);
+  if (o.dropout > 0) cell.emplace_back("dropout", o.dropout);
+  if (o.mask != "none") cell.emplace_back("mask", o.mask);
   if (o.ragged) cell.emplace_back("ragged", o.ragged);
   return cell;
 }
 
+/// Whether the mask lets query i see key j.
+bool mask_sees(int64_t i, int64_t j) { return (i * 7919 + j * 31) % 10 != 0; }
+
+void add_mask(SparseAttentionOptions& attention, const Options& o, const LayoutPtr& layout,
+              Device device) {
+  if (o.mask == "none") return;
+  BS_CHECK(o.mask == "bytes" || o.mask == "bits", "bench: unknown mask {}; see --help", o.mask);
+  if (o.mask == "bits") {
+    const auto sees = [](int64_t, int64_t i, int64_t j) { return mask_sees(i, j); };
+    attention.packed_mask = pack_mask(layout, o.sequence, o.sequence, sees, device);
+    return;
+  }
+  Tensor mask = Tensor::empty({1, 1, o.sequence, o.sequence}, boolean);
+  auto* at = static_cast<unsigned char*>(mask.data());
+  for (int64_t i = 0; i < o.sequence; ++i)
+    for (int64_t j = 0; j < o.sequence; ++j) *at++ = mask_sees(i, j);
+  attention.mask = mask.to(device);
+}
+
+constexpr RandomState random_words{7, 5};
 constexpr double sink = 1;  ///< the logit of every head, where there are any
 
 SparseAttentionOptions attention_of(const Options& o, const Pattern& pattern, Device device) {
   SparseAttentionOptions attention{.causal = pattern.causal, .window_before = pattern.before};
   attention.softcap = o.softcap;
+  attention.dropout = o.dropout;
+  attention.random = random_words;
+  add_mask(attention, o, pattern.layout, device);
   if (o.alibi) attention.alibi_slopes = nn::alibi_slopes(o.heads).to(device);
   if (o.sinks) attention.sinks = full({o.heads}, sink, f32, device);
   if (o.ragged) {
@@ -168,10 +201,13 @@ struct Head {
   std::optional<int64_t> before;
   size_t n, length;
   double softcap, slope;
-  bool sinks;
+  bool sinks, masked;
+  double dropout;
+  size_t first_row;  ///< of lse
 
   bool sees(size_t i, size_t j) const {
     const auto block = static_cast<size_t>(layout.block());
+    if (masked && !mask_sees(static_cast<int64_t>(i), static_cast<int64_t>(j))) return false;
     if (before && j + static_cast<size_t>(*before) < i) return false;
     return !(causal && j > i) && layout.contains(layout.heads() - 1, static_cast<int>(i / block),
                                                  static_cast<int>(j / block));
@@ -190,10 +226,19 @@ struct Head {
     return std::exp(capped - slope * std::abs(static_cast<double>(i) - static_cast<double>(j)) -
                     lse[i]);
   }
-  double dscore(size_t i, size_t j) const {
+  /// What dropout makes of a weight of 1.
+  double factor(size_t i, size_t j) const {
+    if (dropout == 0) return 1;
+    const uint64_t of_four = (first_row + i) << 28 | j >> 2;
+    const double word = philox(random_words.seed, of_four, random_words.offset).word[j % 4];
+    return word < std::floor(std::ldexp(dropout, 32)) ? 0 : 1 / (1 - dropout);
+  }
+  /// The gradient of a product, and the size of its terms, which may cancel.
+  std::pair<double, double> dscore(size_t i, size_t j) const {
     const double t = softcap > 0 ? std::tanh(product(i, j) / softcap) : 0;
-    return weight(i, j) * (dot(dout, i, v, j) - dot(dout, i, out, i)) * (1 - t * t) /
-           std::sqrt(static_cast<double>(n));
+    const double by = weight(i, j) * (1 - t * t) / std::sqrt(static_cast<double>(n));
+    const double dp = factor(i, j) * dot(dout, i, v, j), mean = dot(dout, i, out, i);
+    return {by * (dp - mean), by * (std::abs(dp) + std::abs(mean))};
   }
 
   /// Compares column d of one row of all results. Weights add up to 1 along a row.
@@ -204,13 +249,17 @@ struct Head {
       sums[which] += term;
       sizes[which] += std::abs(term);
     };
+    const auto add_product = [&](int which, std::pair<double, double> of, double with) {
+      sums[which] += of.first * with;
+      sizes[which] += of.second * std::abs(with);
+    };
     if (sinks) add(0, std::exp(sink - lse[row]));
     for (size_t j = 0; j < length; ++j) {
       add(0, weight(row, j));
-      add(1, weight(row, j) * v[j * n + d]);
-      add(2, dscore(row, j) * k[j * n + d]);
-      add(3, dscore(j, row) * q[j * n + d]);
-      add(4, weight(j, row) * dout[j * n + d]);
+      add(1, weight(row, j) * factor(row, j) * v[j * n + d]);
+      add_product(2, dscore(row, j), k[j * n + d]);
+      add_product(3, dscore(j, row), q[j * n + d]);
+      add(4, weight(j, row) * factor(j, row) * dout[j * n + d]);
     }
     const double actual[5] = {sums[0] > 0 ? 1.0 : 0.0, out[row * n + d], dq[row * n + d],
                               dk[row * n + d], dv[row * n + d]};
@@ -299,7 +348,10 @@ class Bench {
                     static_cast<size_t>(o.sequence),
                     o.softcap,
                     slope,
-                    o.sinks != 0};
+                    o.sinks != 0,
+                    o.mask != "none",
+                    o.dropout,
+                    static_cast<size_t>((entry * o.heads + o.heads - 1) * forward.lse.size(2))};
     for (size_t sample = 0; sample < 40; ++sample)
       head.check(name, sample * 7919 % head.length, sample * 31 % head.n, epsilon(settings_.dtype));
   }

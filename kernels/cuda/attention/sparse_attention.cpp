@@ -1,5 +1,6 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/attention/ragged_layout.h>
+#include <bs/kernels/cuda/attention/sparse_attention_bits.h>
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
@@ -248,13 +249,14 @@ class Warpgroups {
  public:
   Warpgroups(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v,
              const Layout& layout, const SparseAttentionOptions& options, Stream stream)
-      : traits_{is_banded(q, k, layout, options), p.rules & ~unsigned{device::rule_ragged}},
+      : traits_{is_banded(q, k, layout, options), attention_warpgroup_rules(p.rules)},
         padded_(options.key_padding_mask) {
     if (p.scores.sinks) traits_.rules |= device::rule_sinks;
     const bool ragged = !options.query_starts.empty();
     const DeviceProperties& gpu = device_properties(q.device());
     runs_ = q.size(3) == v.size(3) && *options.first_query == 0 &&
-            (!ragged || can_be_one(q, layout, options)) &&
+            (!ragged ||
+             (can_be_one(q, layout, options) && (traits_.rules & device::rules_of_places) == 0)) &&
             warpgroup_forward({.dtype = q.dtype(),
                                .head_dim = static_cast<int>(q.size(3)),
                                .block = layout.block(),
@@ -263,6 +265,9 @@ class Warpgroups {
                                .traits = traits_})
                     .dim > 0;
     if (runs_ && ragged) ragged_.emplace(ragged_layout(layout, options.query_starts, stream));
+    if (runs_)
+      mask_ = attention_mask(options, p.shape.heads, layout.block(), layout.rows(), layout.cols(),
+                             stream);
     cut_ = ragged && detail::attention_band(options).last > 0;
   }
 
@@ -270,21 +275,27 @@ class Warpgroups {
   const AttentionTraits& traits() const { return traits_; }
   /// Whether tiles of `side` keys may have keys that a query of theirs does not see.
   bool hides(int block, int side, const SparseAttentionOptions& options) const {
-    return block < side || traits_.banded || options.causal || padded_.defined() || ragged_;
+    return block < side || traits_.banded || options.causal || padded_.defined() || ragged_ ||
+           (traits_.rules & device::rule_bits) != 0;
   }
   AttentionGrid grid(const Tensor& q, const Tensor& k, const Layout& layout) const {
     if (ragged_) {
       const RaggedLayout& r = **ragged_;
       const auto side = static_cast<int>(r.layout->height());
-      return {*r.layout, side, side, r.on_device(),
-              cut_ ? static_cast<const unsigned char*>(r.seen.data()) : nullptr};
+      return {*r.layout,
+              side,
+              side,
+              r.on_device(),
+              cut_ ? static_cast<const unsigned char*>(r.seen.data()) : nullptr,
+              {}};
     }
     const auto queries = static_cast<int>(q.size(2)), keys = static_cast<int>(k.size(2));
     return {layout,
             queries,
             keys,
             {nullptr, queries},
-            padded_.defined() ? static_cast<const unsigned char*>(padded_.data()) : nullptr};
+            padded_.defined() ? static_cast<const unsigned char*>(padded_.data()) : nullptr,
+            mask_.bits};
   }
 
  private:
@@ -305,6 +316,7 @@ class Warpgroups {
 
   AttentionTraits traits_;
   Tensor padded_;
+  AttentionMask mask_;
   std::optional<Kept<RaggedLayout>> ragged_;
   bool runs_ = false, cut_ = false;  ///< cut: keys beyond a sequence's end must be hidden
 };

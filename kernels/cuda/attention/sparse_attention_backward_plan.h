@@ -29,10 +29,13 @@ struct AttentionBackwardPlan {
 };
 
 /** @brief Bytes of shared memory of the kernel of keys and values, for `stages` a team. */
-constexpr int attention_key_gradient_bytes(int dim, int block, int stages) {
+constexpr int attention_key_gradient_bytes(int dim, int block, int stages, unsigned rules) {
   const int teams = block == 128 ? 1 : 2;
+  const int blocks = block < 64 ? 64 / block * (64 / block) : 1;  // of a step
+  const int more = ((rules & device::rule_dropout) != 0 ? 24 : 0) +
+                   ((rules & device::rule_bits) != 0 ? 4 * blocks : 0);
   return 2 * 2 * 128 * dim + teams * stages * (2 * 64 * dim * 2) + 2 * 2 * 8192 +
-         teams * (stages * (16 + 512 + (block < 32 ? 80 : 24)) + 48);
+         teams * (stages * (16 + 512 + (block < 32 ? 80 : 24) + more) + 48);
 }
 /** @brief Likewise, of the kernel of queries. */
 constexpr int attention_query_gradient_bytes(int dim, int stages) {
@@ -53,16 +56,24 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   const bool fits = p.element == 2 && p.capability == 90 && p.head_dim <= 128 &&
                     p.head_dim % 8 == 0 && p.block >= 16 && p.traits.known();
   if (!fits) return plan;
-  plan.rules = p.traits.rules & (device::rule_softcap | device::rule_slopes);  // sinks are in lse
+  plan.rules = p.traits.rules & device::warpgroup_attention_rules &
+               ~unsigned{device::rule_sinks};  // which are in lse
+  const auto has = [&](unsigned rules) { return (plan.rules & rules) == rules; };
+  const bool spills = has(device::rule_softcap | device::rule_dropout) ||
+                      has(device::rule_softcap | device::rule_bits | device::rule_slopes);
+  if (plan.dim > 64 && spills) return plan;
   plan.query_banded = p.traits.banded;
-  // With slopes, a key after the other is what the registers have room for.
-  plan.key_banded = p.traits.banded || (plan.rules & device::rule_slopes) != 0;
+  // With slopes, or small blocks and dropout, a key after the other is what the registers have room
+  // for.
+  plan.key_banded = p.traits.banded || (plan.rules & device::rule_slopes) != 0 ||
+                    ((plan.rules & device::rule_dropout) != 0 && p.block < 64);
   // A warpgroup may pass over a stage while it keeps another: of a block of 128, with the first two
   // of three.
   const int least = p.block == 128 ? 3 : 2;
   plan.key_stages = 4;
   while (plan.key_stages >= least &&
-         attention_key_gradient_bytes(plan.dim, p.block, plan.key_stages) > p.shared_bytes)
+         attention_key_gradient_bytes(plan.dim, p.block, plan.key_stages, plan.rules) >
+             p.shared_bytes)
     --plan.key_stages;
   plan.query_stages = 5;
   while (plan.query_stages > 1 &&

@@ -19,6 +19,14 @@ struct AttentionTraits {
   }
 };
 
+/** @brief The rules of a problem as kernels on wgmma have them: a mask of bytes becomes bits, where
+ * there are none yet. What is ragged is the layout's to say. */
+constexpr unsigned attention_warpgroup_rules(unsigned rules) {
+  rules &= ~unsigned{device::rule_ragged};
+  const bool packs = (rules & device::rule_mask) != 0 && (rules & device::rule_bits) == 0;
+  return packs ? rules ^ (device::rule_mask | device::rule_bits) : rules;
+}
+
 /** @brief What the choice depends on. */
 struct AttentionCase {
   DType dtype = bf16;

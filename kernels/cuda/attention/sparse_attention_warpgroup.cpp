@@ -5,6 +5,7 @@
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/cuda/jit/emit.h>
 #include <bs/kernels/cuda/jit/warpgroup_mma.h>
+#include <bs/kernels/distribution.h>
 #include <bs/kernels/sparse_attention_check.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/lib/cuda/made_on.h>
@@ -102,12 +103,18 @@ int window_of(const Tensor& k, int group, int batch_heads, Device device) {
 
 }  // namespace
 
-device::AttentionTerms attention_terms(const SparseAttentionOptions& o) {
+device::AttentionTerms attention_terms(const SparseAttentionOptions& o, const AttentionGrid& grid,
+                                       int64_t rows) {
   return {.inner = static_cast<float>(o.softcap > 0 ? o.scale / o.softcap : 0),
           .outer = static_cast<float>(o.softcap * 1.4426950408889634),
           .slopes = o.alibi_slopes.defined() ? o.alibi_slopes.data<float>() : nullptr,
           .sinks = o.sinks.defined() ? o.sinks.data<float>() : nullptr,
-          .origin = static_cast<int>(o.offset)};
+          .origin = static_cast<int>(o.offset),
+          .dropout = {PhiloxKeys<>(o.random.seed), o.random.offset,
+                      reinterpret_cast<const unsigned long long*>(o.random.shift),
+                      static_cast<unsigned>(threshold(o.dropout)),
+                      static_cast<float>(1 / (1 - o.dropout)), static_cast<int>(rows)},
+          .bits = grid.bits};
 }
 
 jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
@@ -207,7 +214,7 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
       .scale = static_cast<float>((options.softcap > 0 ? options.softcap : options.scale) *
                                   1.4426950408889634),
       .reach = reach,
-      .terms = attention_terms(options)};
+      .terms = attention_terms(options, grid, lse.size(2))};
   const jit::Kernel& compiled =
       family->get(kernel, stream.device(), [&] { return warpgroup_forward_source(kernel); });
   const int ctas = std::min(params.items, device_properties(stream.device()).multiprocessors);

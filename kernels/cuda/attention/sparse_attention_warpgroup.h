@@ -9,16 +9,19 @@
 
 namespace bs::cuda {
 
-/** @brief What rules of the kernels look at. Tables are dense and of f32. */
-device::AttentionTerms attention_terms(const SparseAttentionOptions& options);
-
 /** @brief The blocks that queries and keys lie over, as the kernels on wgmma see them. */
 struct AttentionGrid {
   const Layout& layout;  ///< of ragged sequences, that of all of them
   int queries, keys;     ///< rows and columns up to the end of the last one
   device::AttentionPlaces places;
-  const unsigned char* seen;  ///< [batch, keys], 0 for padding, or null
+  const unsigned char* seen;   ///< [batch, keys], 0 for padding, or null
+  device::AttentionBits bits;  ///< of a mask of elements, if any
 };
+
+/** @brief What rules of the kernels look at. Tables are dense and of f32. `rows`: of a head of lse.
+ */
+device::AttentionTerms attention_terms(const SparseAttentionOptions& options,
+                                       const AttentionGrid& grid, int64_t rows);
 
 jit::Source warpgroup_forward_source(const WarpgroupForward& kernel);
 /** @brief All that the plan can ask for. */

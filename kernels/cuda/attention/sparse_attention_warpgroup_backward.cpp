@@ -27,8 +27,9 @@ using Pass = Kernel::Pass;
 constexpr int threads = 384;
 
 int shared_bytes(const Kernel& k) {
-  return k.pass == Pass::key_gradient ? attention_key_gradient_bytes(k.dim, k.block, k.stages)
-                                      : attention_query_gradient_bytes(k.dim, k.stages);
+  return k.pass == Pass::key_gradient
+             ? attention_key_gradient_bytes(k.dim, k.block, k.stages, k.rules)
+             : attention_query_gradient_bytes(k.dim, k.stages);
 }
 
 /// A tensor [batch, heads, rows, head_dim] in boxes of 64 columns.
@@ -351,7 +352,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
                                           .log_sums = whole_log_sums.data<float>(),
                                           .means = whole_means.data<float>(),
                                           .seen = grid.seen,
-                                          .terms = attention_terms(options)};
+                                          .terms = attention_terms(options, grid, q.size(2))};
   device::WarpgroupQueryGradientParams queries{.ds = ds_map,
                                                .k = maps[4].encode(op),
                                                .dq = maps[7].encode(op),

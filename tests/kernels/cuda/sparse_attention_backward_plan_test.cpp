@@ -25,14 +25,17 @@ AttentionBackwardProblem on_hopper(int block, int head_dim) {
           .head_blocks = 640};
 }
 
-/// Kernels of keys and values with every set of rules that they know.
+/// Kernels of keys and values with every set of rules that they know and the plan asks for.
 std::vector<AttentionBackwardKernel> kernels_with_rules() {
   std::vector<AttentionBackwardKernel> all;
   for (const AttentionBackwardKernel& k : all_attention_backward_kernels())
     for (unsigned rules = 1; rules < device::rule_sinks; ++rules) {
       if (k.pass != AttentionBackwardKernel::Pass::key_gradient) break;
       if ((rules & ~device::warpgroup_attention_rules) != 0) continue;
-      if ((rules & device::rule_slopes) != 0 && !k.banded) continue;  // see the plan
+      AttentionBackwardProblem p = on_hopper(k.block, k.dim);
+      p.traits = {k.banded, rules};
+      const AttentionBackwardPlan plan = attention_backward_plan(p);
+      if (!plan.warpgroup || plan.key_banded != k.banded) continue;
       all.push_back(k);
       all.back().rules = rules;
     }
@@ -135,6 +138,17 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
   sloped.traits.rules = device::rule_slopes;
   CHECK(attention_backward_plan(sloped).key_banded);
   CHECK_FALSE(attention_backward_plan(sloped).query_banded);
+  for (const int block : {16, 32, 64, 128}) {
+    AttentionBackwardProblem dropped = on_hopper(block, 128);
+    dropped.traits.rules = device::rule_dropout | device::rule_bits;
+    CHECK(attention_backward_plan(dropped).warpgroup);
+    CHECK(attention_backward_plan(dropped).rules == dropped.traits.rules);
+    CHECK(attention_backward_plan(dropped).key_banded == (block < 64));
+    dropped.traits.rules |= device::rule_softcap;  // which registers have no room for
+    CHECK_FALSE(attention_backward_plan(dropped).warpgroup);
+    dropped.head_dim = 64;
+    CHECK(attention_backward_plan(dropped).warpgroup);
+  }
   AttentionBackwardProblem wide = on_hopper(64, 64);
   wide.element = 4;
   CHECK_FALSE(attention_backward_plan(wide).warpgroup);
@@ -146,13 +160,15 @@ TEST_CASE("sparse_attention_backward: kernels fit the memory that there is, or o
       for (const int head_dim : {8, 64, 72, 128}) {
         AttentionBackwardProblem p = on_hopper(block, head_dim);
         p.shared_bytes = kilobytes << 10;
+        if (head_dim % 16 == 8) p.traits.rules = device::rule_dropout | device::rule_bits;
         const AttentionBackwardPlan plan = attention_backward_plan(p);
         if (kilobytes == 227) CHECK(plan.warpgroup);
         if (!plan.warpgroup) continue;
         CHECK(plan.dim >= head_dim);
         CHECK(plan.key_stages >= (block == 128 ? 3 : 2));
         CHECK(plan.query_stages >= 2);
-        CHECK(attention_key_gradient_bytes(plan.dim, block, plan.key_stages) <= p.shared_bytes);
+        CHECK(attention_key_gradient_bytes(plan.dim, block, plan.key_stages, plan.rules) <=
+              p.shared_bytes);
         CHECK(attention_query_gradient_bytes(plan.dim, plan.query_stages) <= p.shared_bytes);
       }
 }
@@ -229,7 +245,7 @@ TEST_CASE("sparse_attention_backward: rings of stages come to their end") {
 
 TEST_CASE("sparse_attention_backward: the kernels compile and keep to registers") {
   test::check_kernels(all_attention_backward_kernels(), attention_backward_source, 7, {90});
-  test::check_kernels(kernels_with_rules(), attention_backward_source, 7, {90});
+  test::check_kernels(kernels_with_rules(), attention_backward_source, 29, {90});
   std::vector<AttentionNumbersKernel> numbers;
   for (const DType dtype : {f16, bf16})
     for (const int lanes : {8, 16}) numbers.push_back({dtype, lanes});

@@ -41,6 +41,16 @@ TEST_CASE("sparse_attention: which terms of scores the kernels on wgmma know") {
   }
 }
 
+TEST_CASE("sparse_attention: a mask of bytes becomes one of bits, unless there are bits") {
+  using namespace bs::cuda::device;
+  CHECK(attention_warpgroup_rules(0) == 0);
+  CHECK(attention_warpgroup_rules(rule_ragged | rule_window) == rule_window);
+  CHECK(attention_warpgroup_rules(rule_bits | rule_dropout) == (rule_bits | rule_dropout));
+  CHECK(attention_warpgroup_rules(rule_mask | rule_softcap) == (rule_bits | rule_softcap));
+  const AttentionTraits both{.rules = attention_warpgroup_rules(rule_mask | rule_bits)};
+  CHECK_FALSE(both.known());
+}
+
 TEST_CASE("sparse_attention: what the plan asks of shared memory is there") {
   for (const DType dtype : {f16, bf16})
     for (int head_dim = 8; head_dim <= 128; head_dim += 8)

@@ -1,6 +1,7 @@
 #pragma once
 // What a launch of fused attention on wgmma tells its kernel: plain data, the same to the host's
 // compiler, which fills it, as to the device's.
+#include <bs/lib/philox.h>
 #include <bs/kernels/cuda/device/attention/attention_problem.cuh>
 #include <bs/kernels/cuda/device/ptx/tensor_map.cuh>
 
@@ -43,13 +44,43 @@ struct AttentionPlaces {
 };
 
 /// Rules that kernels on wgmma may be compiled to know. Windows are among their bounds.
-inline constexpr unsigned warpgroup_attention_rules = rule_softcap | rule_slopes | rule_sinks;
+inline constexpr unsigned warpgroup_attention_rules =
+    rule_softcap | rule_slopes | rule_sinks | rule_dropout | rule_bits;
+/// Of these, rules that know queries and keys by their places within a sequence: they go with no
+/// AttentionPlaces.
+inline constexpr unsigned rules_of_places = rule_dropout | rule_bits;
+
+/// What dropout draws from, as AttentionScores has it. Counters number the rows of lse.
+struct AttentionDropout {
+  PhiloxKeys<> keys;
+  unsigned long long offset;
+  const unsigned long long* shift;
+  unsigned limit;
+  float kept;  ///< factor of the weights that are not dropped
+  int rows;    ///< of a head
+};
+
+/// Which elements of blocks are seen: bit c % 8 of byte c / 8 of a row is that of column c.
+struct AttentionBits {
+  const int* numbers;         ///< [heads, rows, cols]: place of a block's bits, -1 none, -2 all are
+                              ///< seen; null: blocks have the places of their own numbers
+  const unsigned char* bits;  ///< [places, block, block / 8]
+  int rows, cols;             ///< of blocks
+  int batch_heads, head_heads;  ///< heads of these that one of a batch entry, and of q, counts for
+
+  /// The head for head `of` among `heads` of each batch entry.
+  constexpr int head(int of, int heads) const {
+    return of / heads * batch_heads + of % heads * head_heads;
+  }
+};
 
 /// What these rules look at.
 struct AttentionTerms {
   float inner, outer;  ///< capped scores, for powers of two, are outer * tanh(inner * product)
   const float *slopes, *sinks;  ///< [heads]
   int origin;                   ///< key j lies j - i - origin beyond query i
+  AttentionDropout dropout;
+  AttentionBits bits;
 };
 
 struct WarpgroupAttentionParams {

@@ -74,19 +74,41 @@ struct WarpgroupKeyGradient {
     }
   };
 
+  /// What rules need to know of a step.
+  __device__ static void describe_step(const WarpgroupKeyGradientParams& p, Step& step,
+                                       const Ahead& now, const Place& place, int h) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int head = place.batch * p.problem.heads + h;
+    if constexpr (Steps::sloped)
+      if (lane == 0) step.slope = p.terms.slopes[h] * 1.4426950408889634F;
+    if constexpr (Steps::drops) {
+      if (lane == 0) {
+        step.first_row = static_cast<unsigned long long>(head) * p.terms.dropout.rows;
+        step.sequence = attention_sequence(p.terms.dropout);
+      }
+    }
+    if constexpr (Steps::masked) {
+      const int row = __shfl_sync(~0u, now.row, lane / cols);
+      const AttentionBits& bits = p.terms.bits;
+      if (lane < entries * cols)
+        step.bits[lane] = now.number < 0 ? no_bits
+                                         : bits_place(bits, bits.head(head, p.problem.heads), row,
+                                                      place.strip * cols + lane % cols);
+    }
+  }
+
   template <class Ring>
   __device__ static void copy_step(const WarpgroupKeyGradientParams& p, Team& team,
-                                   unsigned buffers, Ring& at, const Ahead& now, int half, int b,
-                                   int h, int shift) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+                                   unsigned buffers, Ring& at, const Ahead& now, int half,
+                                   const Place& place, int h, int shift) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, b = place.batch;
     team.empty[at.stage].wait(at.parity ^ 1);
     Step& step = team.steps[at.stage];
     const int query = now.row < 0 ? p.problem.queries : now.row * block + half * side;
     if (lane < entries) step.query[lane] = query;
     if (lane < entries * cols)
       step.value[lane] = now.number < 0 ? -1 : p.problem.values.at(b, h, now.number);
-    if constexpr (Steps::sloped)
-      if (lane == 0) step.slope = p.terms.slopes[h] * 1.4426950408889634F;
+    describe_step(p, step, now, place, h);
     __syncwarp();
     Barrier& full = team.full[at.stage];
     if (lane == 0) full.arrive_expecting(stage_bytes + sizeof(team.numbers[0]));
@@ -156,7 +178,7 @@ struct WarpgroupKeyGradient {
           next = Ahead(p.list, from + entries, end);
 #pragma unroll
           for (int half = 0; half < halves; ++half)
-            copy_step(p, team, buffers, at, now, half, place.batch, h, shift);
+            copy_step(p, team, buffers, at, now, half, place, h, shift);
         }
       }
       team.empty[at.stage].wait(at.parity ^ 1);
@@ -238,7 +260,11 @@ struct WarpgroupKeyGradient {
     unsigned kept, buffers, staging;
     int group;  ///< over the CTA
 
-    static __device__ int thread() { return static_cast<int>(threadIdx.x) % warpgroup_size; }
+    /// Of the CTA. Kernels that know of single scores have no register left to keep it in.
+    static __device__ unsigned thread_of_all() {
+      return Steps::drops || Steps::masked ? fresh_thread() : threadIdx.x;
+    }
+    static __device__ int thread() { return static_cast<int>(thread_of_all()) % warpgroup_size; }
     __device__ int own() const { return group % team_groups; }
     __device__ void meet() const { named_barrier(1 + group, warpgroup_size); }
 
@@ -340,6 +366,7 @@ struct WarpgroupKeyGradient {
       const int last = keys.first + 63;
       float dk[dim / 2], dv[dim / 2], s[32], dp[32];
       unsigned weights[4][4];
+      typename Scores::Elements elements;
       const unsigned k = kept + own() * (64 * 128), v = k + kept_bytes;
       leave_staging();
       int leaving = -1;  // stage that products under way read
@@ -349,19 +376,21 @@ struct WarpgroupKeyGradient {
       if (seek(at, last)) {
         multiply_scores(s, k, buffers + at.stage * stage_bytes);
         warpgroup_commit();
+        elements.look_up(p.terms, team.steps[at.stage], keys.first);
         multiply_scores(dp, v, buffers + at.stage * stage_bytes + stage_rows_bytes);
 #pragma unroll 1
         while (true) {
           const int now = at.stage;
           const unsigned rows = buffers + now * stage_bytes;
-          const float* numbers = team.numbers[now][0] + threadIdx.x % 4 * 2;
+          const float* numbers = team.numbers[now][0] + thread_of_all() % 4 * 2;
           warpgroup_wait<2>();
           warpgroup_pin(s);
           const unsigned seen = keys.seen(team.steps[now], p.problem.reach);
-          const Scores scores{p.terms, keys, team.steps[now], scale, numbers};
+          const Scores scores{p.terms, keys, team.steps[now], scale, numbers, elements};
           scores.weigh(s);
           if (!keys.whole(seen))
             keys.hide(s, Scores::hidden(), team.steps[now], p.problem.reach, seen);
+          if constexpr (Steps::masked) elements.seen.hide(s, Scores::hidden());
           warpgroup_wait<1>();
           started = leaving >= 0;
           if (started) release(leaving);
@@ -372,6 +401,7 @@ struct WarpgroupKeyGradient {
           warpgroup_pin(dp);
           scores.differentiate(dp, s);
           if (!keys.whole(seen)) keys.hide(dp, 0, team.steps[now], p.problem.reach, seen);
+          if constexpr (Steps::masked) elements.seen.hide(dp, 0, true);
           warpgroup_wait<0>();
           leave(dp, weights, turn);
           at.advance();
@@ -380,6 +410,7 @@ struct WarpgroupKeyGradient {
           const unsigned next = buffers + at.stage * stage_bytes;
           multiply_scores(s, k, next);
           multiply_rows(dk, weights, rows, started);
+          elements.look_up(p.terms, team.steps[at.stage], keys.first);
           multiply_scores(dp, v, next + stage_rows_bytes);
           store(team.steps[now], turn);
         }
@@ -397,7 +428,7 @@ struct WarpgroupKeyGradient {
       const Keys stored{keys.first, leaving < 0 ? ~0u : keys.padding};
       if (leaving >= 0 && not_finite(dk) + not_finite(dv) != 0) *p.problem.odd = 1;
       store_rows(p.dk, p.dk_rows, dk, p.problem.scale, stored, place);
-      store_rows(p.dv, p.dv_rows, dv, 1, stored, place);
+      store_rows(p.dv, p.dv_rows, dv, Steps::drops ? p.terms.dropout.kept : 1, stored, place);
     }
 
     __device__ void run() const {

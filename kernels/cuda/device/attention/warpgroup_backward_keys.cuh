@@ -6,18 +6,34 @@
 
 namespace bs::cuda::device {
 
-/// What a step says of its head: the slope, for powers of two, where kernels know of slopes.
+// What a step says beside its queries, where kernels know of it.
+
 template <bool sloped>
-struct AttentionStepHead {
-  float slope;
+struct AttentionStepSlope {
+  float slope;  ///< of the head, for powers of two
 };
 template <>
-struct AttentionStepHead<false> {};
+struct AttentionStepSlope<false> {};
+
+template <bool drops>
+struct AttentionStepRandom {
+  unsigned long long first_row, sequence;  ///< of lse, the head's; of the random words
+};
+template <>
+struct AttentionStepRandom<false> {};
+
+template <int blocks>
+struct AttentionStepBits {
+  int bits[blocks];  ///< where those of a mask are, as bits_place() has it
+};
+template <>
+struct AttentionStepBits<0> {};
 
 /// For blocks of one size. `banded` as AttentionHide has it. A strip of keys meets 64 queries a
 /// step, blocks or halves of blocks.
-template <int block, bool banded, unsigned rules>
+template <int block_, bool banded, unsigned rules>
 struct AttentionKeySteps {
+  static constexpr int block = block_;
   static constexpr int team_groups =
       block == 128 ? 2 : 1;                             // warpgroups with 64 keys of a strip each
   static constexpr int strip = 64 * team_groups;        // keys
@@ -26,9 +42,13 @@ struct AttentionKeySteps {
   static constexpr int cols = strip / block;  // block columns of a strip
 
   static constexpr bool sloped = (rules & rule_slopes) != 0;
+  static constexpr bool drops = (rules & rule_dropout) != 0;
+  static constexpr bool masked = (rules & rule_bits) != 0;
 
   /// The queries of a step and their blocks.
-  struct Step : AttentionStepHead<sloped> {
+  struct Step : AttentionStepRandom<drops>,
+                AttentionStepSlope<sloped>,
+                AttentionStepBits<masked ? entries * cols : 0> {
     int query[entries];  ///< the first one of each entry, ascending; [0] is -1 behind the last step
     int value[entries * cols];  ///< of the memory, or -1
   };

@@ -2,6 +2,8 @@
 // What the key pass makes of its products of keys and queries: weights, and gradients of the
 // products of those of the weights. A lane has 32 of a step, in fours of two queries by two keys.
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_keys.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_dropout.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_mask_bits.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
@@ -12,11 +14,26 @@ namespace bs::cuda::device {
 template <class T, class Steps, unsigned rules>
 struct AttentionStepScores {
   static constexpr bool capped = (rules & rule_softcap) != 0;
+
+  /// What rules say of single scores: a bit for each number of a lane.
+  struct Elements {
+    unsigned kept;  ///< where dropout keeps the weight
+    AttentionStepSeen<Steps> seen;
+
+    /// While products run, and before gradients of weights take registers.
+    __device__ void look_up(const AttentionTerms& terms, const typename Steps::Step& step,
+                            int first_key) {
+      if constexpr (Steps::drops) kept = draw_step<Steps>(terms.dropout, step, first_key);
+      if constexpr (Steps::masked) seen.look_up(terms.bits, step, first_key);
+    }
+  };
+
   const AttentionTerms& terms;
   const typename Steps::Keys& keys;
   const typename Steps::Step& step;
   float factor;          ///< scale()
   const float* numbers;  ///< log_sums of a lane's queries, and 64 behind them means
+  const Elements& elements;
 
   /// Of scores, for powers of two.
   __device__ static float scale(float of_products, const AttentionTerms& terms) {
@@ -50,6 +67,7 @@ struct AttentionStepScores {
     for (int i = 0; i < 32; i += 4) {
       float four[4] = {s[i], s[i + 1], s[i + 2], s[i + 3]};
       if constexpr (capped) weigh_four(four, s + i, i, distances);
+      if constexpr (Steps::drops) drop_four(four, {elements.kept, false}, i);
       weights[i / 8][i / 2 % 4] = pack(four[0], four[1]);
       weights[i / 8][i / 2 % 4 + 1] = pack(four[2], four[3]);
     }
@@ -66,6 +84,11 @@ struct AttentionStepScores {
         weigh_four(four, s + i, i, distances);
 #pragma unroll
         for (int j = 0; j < 4; ++j) four[j] *= 1 - s[i + j] * s[i + j];
+      }
+      if constexpr (Steps::drops) {
+        drop_four(dp + i, {__brev(elements.kept), true}, i);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) dp[i + j] *= terms.dropout.kept;
       }
 #pragma unroll
       for (int j = 0; j < 4; ++j) dp[i + j] = four[j] * (dp[i + j] - (j % 2 ? mean.y : mean.x));
@@ -91,6 +114,12 @@ struct AttentionStepScores {
     }
   };
 
+  /// The factor of what is kept is left to the sums.
+  __device__ static void drop_four(float* weights, const TurnedBits& kept, int i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (!kept.has(i + j)) weights[j] = 0;
+  }
   __device__ void weigh_four(float* weights, const float* s, int i,
                              const Distances& distances) const {
     const float2 log_sum = *reinterpret_cast<const float2*>(numbers + i * 2);

@@ -5,6 +5,8 @@
 // Scores become weights in registers, where the second product reads them. The scores of a tile are
 // multiplied beside the values of the tile before, whose product runs on during the softmax.
 #include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_dropout.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_mask_bits.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_scores.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_softmax.cuh>
 #include <bs/kernels/cuda/device/ptx/bulk_copy.cuh>
@@ -23,6 +25,8 @@ struct AttentionForwardKernel {
   static constexpr int pieces = cols / piece;
   static constexpr bool turns = Config::turns;  // warpgroups ask for products in turn
   static constexpr bool sinks = (Config::rules & rule_sinks) != 0;
+  static constexpr bool drops = (Config::rules & rule_dropout) != 0;
+  static constexpr bool masked = (Config::rules & rule_bits) != 0;
   static constexpr int rows = 64 * groups;
   static constexpr int lines = dim / 64;  // a row of a tile is this many lines of 128 bytes
   static constexpr unsigned slot_bytes = cols * dim * 2, query_bytes = 64 * dim * 2;
@@ -266,6 +270,7 @@ struct AttentionForwardKernel {
   using Sums = float[dim / 2];
   using Weights = unsigned[cols / 4];
   using Softmax = WarpgroupSoftmax<T, cols>;
+  using Hide = AttentionHide<T, cols, piece, Config::banded>;
 
   /// scores = queries keys^T.
   __device__ static __forceinline__ void multiply_keys(Scores& scores, unsigned queries,
@@ -312,6 +317,8 @@ struct AttentionForwardKernel {
     Weights weights;
     Softmax softmax;
     AttentionShape<cols, piece, Config::rules> shape;
+    AttentionTileDropout<cols, piece> dropout;
+    AttentionTileBits<cols, piece, block> seen;
 
     __device__ Consumer(const Params& params, Shared& s, unsigned q, unsigned b, int group)
         : p(params), walk(s, group), queries(q + group * query_bytes), buffers(b) {}
@@ -323,21 +330,34 @@ struct AttentionForwardKernel {
       walk.s.full[values.stage].wait(values.parity);
       multiply_values(sums, weights, buffers + values.stage * slot_bytes);
     }
+    /// What can be known of scores before they are there.
+    __device__ __forceinline__ void look_up() {
+      const auto& keys = walk.s.tiles[walk.keys.stage].keys;
+      if constexpr (drops)
+        dropout.draw(p.terms.dropout,
+                     static_cast<long long>(walk.head) * p.terms.dropout.rows + walk.row, keys);
+      if constexpr (masked)
+        seen.look_up(p.terms.bits, p.terms.bits.head(walk.head, p.heads), walk.row, keys,
+                     Hide::present(walk.mask, walk.row));
+    }
     /// Scores become weights; their keys are given back.
     __device__ __forceinline__ void fold() {
       warpgroup_pin(scores);
       const auto& keys = walk.s.tiles[walk.keys.stage].keys;
       shape.apply(scores, p, walk.row, keys);
-      const AttentionHide<T, cols, piece, Config::banded> hide(p, walk.row, walk.head);
+      const Hide hide(p, walk.row, walk.head);
       hide.apply(scores, walk.mask, keys);
+      if constexpr (masked) seen.hide(scores, minus_infinite());
       walk.give_back(walk.keys);
       softmax.fold(scores, shape.scale(p));
+      if constexpr (drops) dropout.apply(scores);
     }
     /// The first scores, with no weights of a tile before.
     __device__ __forceinline__ void start() {
       take_turn(walk.group);
       ask_scores();
       pass_turn(walk.group);
+      look_up();
       warpgroup_wait<0>();
       fold();
       softmax.bring(sums);
@@ -350,6 +370,7 @@ struct AttentionForwardKernel {
       ask_scores();
       ask_sums(values);
       pass_turn(walk.group);
+      look_up();
       warpgroup_wait<1>();
       fold();
       const bool more = walk.seek(1);
@@ -416,7 +437,8 @@ struct AttentionForwardKernel {
       const bool inside = at < place.end;
       const int own = at - place.shift;
       const float total = softmax.sum[half];
-      const float inverse = total == 0 ? 0.0f : (sinks ? softmax.factor[half] : 1.0f) / total;
+      float inverse = total == 0 ? 0.0f : (sinks ? softmax.factor[half] : 1.0f) / total;
+      if constexpr (drops) inverse *= p.terms.dropout.kept;
       if (inside && lane % 4 == 0) p.lse[head * p.lse_head + own] = softmax.log_sum(half);
 #pragma unroll
       for (int d = 0; d < dim; d += 32) {

@@ -154,10 +154,15 @@ struct AttentionHide {
   __device__ AttentionHide(const WarpgroupAttentionParams& params, int first, int of)
       : p(params), row(first), head(of) {}
 
+  /// Of a warpgroup's bits of a tile, those of the pieces that the rows have.
+  __device__ static unsigned present(unsigned mask, int row) {
+    const int shift = Piece < 64 ? row % 64 / Piece * pieces : 0;
+    return mask >> shift & all;
+  }
+
   __device__ __forceinline__ void apply(float (&s)[Cols / 2], unsigned mask,
                                         const int (&keys)[pieces]) const {
-    const int shift = Piece < 64 ? row % 64 / Piece * pieces : 0;
-    const unsigned present = mask >> shift & all;
+    const unsigned present = AttentionHide::present(mask, row);
     if (pieces > 1 && present != all) {
 #pragma unroll
       for (int n = 0; n < pieces; ++n) {

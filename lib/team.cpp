@@ -3,9 +3,13 @@
 #include <bs/lib/check.h>
 #include <bs/lib/failure.h>
 #include <bs/lib/threads.h>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <limits>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -27,20 +31,11 @@ void relax() {
 #endif
 }
 
-/// Returns once `word` is no longer `old`.
-template <class T>
-void wait_while(const std::atomic<T>& word, T old, bool spins) {
-  using Clock = std::chrono::steady_clock;
-  if (spins) {
-    const Clock::time_point end = Clock::now() + spinning;
-    do {
-      for (int i = 0; i < 64; ++i) {
-        if (word.load(std::memory_order_acquire) != old) return;
-        relax();
-      }
-    } while (Clock::now() < end);
-  }
-  word.wait(old, std::memory_order_acquire);
+/// Linux' own sleep. That of std::atomic yields first: beside busy programs, to all of their
+/// slices.
+void futex(std::atomic<uint32_t>& word, int operation, uint32_t value) {
+  static_assert(sizeof(word) == sizeof(uint32_t));
+  syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
 }
 
 /// Set in the threads of a region, always in those that wait for one, and in a thread that ends.
@@ -74,13 +69,12 @@ class Team {
     call_ = call;
     body_ = body;
     failure_ = &failure;
-    working_.store(threads_ - 1, std::memory_order_relaxed);
+    working_.store(static_cast<uint32_t>(threads_ - 1));
     next_round();
     inside = true;
     work(0);
     inside = false;
-    for (int left; (left = working_.load(std::memory_order_acquire)) != 0;)
-      wait_while(working_, left, spins_);
+    for (uint32_t left; (left = working_.load()) != 0;) working_.wait_while(left, spins_);
     failure.rethrow();
   }
 
@@ -89,17 +83,17 @@ class Team {
     failure_->guard([&] { call_(body_, TeamThread(number, threads_, barrier_)); });
   }
   void next_round() {
-    round_.fetch_add(1);
-    round_.notify_all();
+    round_.increase();
+    round_.wake();
   }
   /// What a thread other than the team's owner does.
   void serve(int number) {
     inside = true;
-    for (unsigned seen = 0;; ++seen) {
-      wait_while(round_, seen, spins_);
+    for (uint32_t seen = 0;; ++seen) {
+      round_.wait_while(seen, spins_);
       if (ended_) return;
       work(number);
-      if (working_.fetch_sub(1) == 1) working_.notify_one();
+      if (working_.decrease() == 1) working_.wake();
     }
   }
   void end() {
@@ -115,8 +109,8 @@ class Team {
   void* body_ = nullptr;
   Failure* failure_ = nullptr;
   bool ended_ = false;
-  alignas(64) std::atomic<unsigned> round_ = 0;  ///< regions so far
-  alignas(64) std::atomic<int> working_ = 0;     ///< threads that have not ended this one
+  alignas(64) Awaited round_;    ///< regions so far
+  alignas(64) Awaited working_;  ///< threads that have not ended this one
   std::vector<std::thread> others_;
 };
 
@@ -146,12 +140,32 @@ Team& team_of(int threads) {
 
 }  // namespace
 
+void Awaited::wake() {
+  if (sleepers_ > 0) futex(value_, FUTEX_WAKE, std::numeric_limits<int>::max());
+}
+
+void Awaited::wait_while(uint32_t old, bool spins) {
+  using Clock = std::chrono::steady_clock;
+  if (spins) {
+    const Clock::time_point end = Clock::now() + spinning;
+    do {
+      for (int i = 0; i < 64; ++i) {
+        if (load() != old) return;
+        relax();
+      }
+    } while (Clock::now() < end);
+  }
+  ++sleepers_;
+  while (value_ == old) futex(value_, FUTEX_WAIT, old);  // Linux looks once more
+  --sleepers_;
+}
+
 void Barrier::wait() {
-  const unsigned round = round_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1) < threads_ - 1) return wait_while(round_, round, spins_);
+  const uint32_t round = round_.load();
+  if (arrived_.fetch_add(1) < threads_ - 1) return round_.wait_while(round, spins_);
   arrived_.store(0, std::memory_order_relaxed);
-  round_.fetch_add(1);
-  round_.notify_all();
+  round_.increase();
+  round_.wake();
 }
 
 bool in_team() { return inside; }

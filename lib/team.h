@@ -12,6 +12,25 @@
 
 namespace bs {
 
+/** @brief A number that threads wait for to change. */
+class Awaited {
+ public:
+  uint32_t load() const { return value_.load(std::memory_order_acquire); }
+  /** @brief For a number that nobody waits for yet. */
+  void store(uint32_t value) { value_.store(value, std::memory_order_relaxed); }
+  /** @brief These return what it was. */
+  uint32_t increase() { return value_.fetch_add(1); }
+  uint32_t decrease() { return value_.fetch_sub(1); }
+  /** @brief Wakes whoever sleeps in wait_while, to look again. */
+  void wake();
+  /** @brief Returns once it is no longer `old`. `spins`: looks a bounded time before it sleeps. */
+  void wait_while(uint32_t old, bool spins);
+
+ private:
+  std::atomic<uint32_t> value_ = 0;
+  std::atomic<int> sleepers_ = 0;
+};
+
 /** @brief Where the threads of a region wait for each other. */
 class Barrier {
  public:
@@ -24,7 +43,7 @@ class Barrier {
   const int threads_;
   const bool spins_;
   std::atomic<int> arrived_ = 0;
-  std::atomic<unsigned> round_ = 0;
+  Awaited round_;
 };
 
 /** @brief A thread of a region, as it sees itself. */

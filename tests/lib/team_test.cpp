@@ -1,9 +1,12 @@
 #include <bs/lib/check.h>
 #include <bs/lib/team.h>
+#include <bs/lib/threads.h>
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -31,7 +34,15 @@ auto threads_of_process() {
                        std::filesystem::directory_iterator());
 }
 
+std::atomic<int> yields = 0;
+
 }  // namespace
+
+/** The C library's, counted. */
+extern "C" int sched_yield() noexcept {
+  ++yields;
+  return 0;
+}
 
 TEST_CASE("team: every thread runs a region once, however many there were before") {
   for (const int threads : {1, 2, 5, 5, 3, 1, 2}) {
@@ -107,6 +118,14 @@ TEST_CASE("team: threads that wait for a region sleep soon") {
 }
 
 #ifndef __SANITIZE_THREAD__  // which allows no threads behind fork()
+TEST_CASE("team: threads that wait yield to nobody, who might have the core for long") {
+  const int more_than_cores = cores() + 2;
+  calls(more_than_cores);
+  yields = 0;
+  for (int region = 0; region < 20; ++region) calls(more_than_cores);
+  CHECK(yields == 0);
+}
+
 TEST_CASE("team: a process made by fork has a team of its own") {
   calls(2);
   const pid_t child = fork();

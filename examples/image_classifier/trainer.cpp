@@ -131,14 +131,14 @@ void Trainer::change_blocks(int64_t done) {
   optim::carry_state(*last, *optimizer_, changes);
 }
 
-void Trainer::compute(const Tensor& images, const Tensor& classes) {
+std::vector<Tensor> Trainer::compute(const Tensor& images, const Tensor& classes) {
   optimizer_->zero_grad();
   const Variable loss = cross_entropy(model_.forward(cast(images, options_.dtype)), classes);
   loss.backward();
-  loss_ = loss.data();
-  norm_ = optim::grad_norm(model_.parameters());
-  optimizer_->step({.norm = norm_, .max_norm = max_gradient_norm});
+  const Tensor norm = optim::grad_norm(model_.parameters());
+  optimizer_->step({.norm = norm, .max_norm = max_gradient_norm});
   pruning_.apply();
+  return {loss.data(), norm};
 }
 
 Trainer::Step Trainer::step() {
@@ -147,12 +147,12 @@ Trainer::Step Trainer::step() {
   const ImageBatch batch = training_batch(data_.train, options_, done);
   const double rate = schedule_.at(done);
   optimizer_->set_learning_rate(rate);
-  graph_.run({batch.images, batch.classes}, *optimizer_,
-             [this](const std::vector<Tensor>& of) { compute(of[0], of[1]); });
+  const std::vector<Tensor> told =
+      graph_.run({batch.images, batch.classes}, *optimizer_,
+                 [this](const std::vector<Tensor>& of) { return compute(of[0], of[1]); });
   const int stage = schedule_of_pruning_.stage(done);
   const double left = layouts_.applies() ? layouts_.density() : PruningSchedule::densities[stage];
-  if (!graph_.replayed()) return {steps_done(), rate, left, loss_, norm_};
-  return {steps_done(), rate, left, clone(loss_), clone(norm_)};
+  return {steps_done(), rate, left, told[0], told[1]};
 }
 
 Score Trainer::held_out() {

@@ -48,7 +48,8 @@ class Trainer {
   nn::TrainingState state();
   std::unique_ptr<optim::AdamW> new_optimizer() const;
   void change_blocks(int64_t done);
-  void compute(const Tensor& images, const Tensor& classes);
+  /// One step: its loss, and the norm of its gradient.
+  std::vector<Tensor> compute(const Tensor& images, const Tensor& classes);
   const Options& options_;
   const ImageData& data_;
   ResNet model_;
@@ -57,8 +58,7 @@ class Trainer {
   PruningSchedule schedule_of_pruning_;
   std::unique_ptr<optim::AdamW> optimizer_;  ///< made anew for each change of layouts
   optim::LearningRateSchedule schedule_;
-  Tensor loss_, norm_;  ///< of the last step
-  StepGraph graph_;     ///< of the optimiser, which outlives it
+  StepGraph graph_;  ///< of the optimiser, which outlives it
 };
 
 }  // namespace bs::example

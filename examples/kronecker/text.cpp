@@ -107,19 +107,19 @@ double train(const TextModel& model, const Text& text, const Training& t) {
   optim::AdamW optimizer(model, {.learning_rate = t.rate});
   StepGraph graph(text.device(), t.graph);
   const std::vector<Variable> parameters = model.parameters();
-  Tensor loss;
   const Clock::time_point start = Clock::now();
   for (int step = 0; step < t.steps; ++step) {
     profile.next();
     optimizer.set_learning_rate(t.rate * std::min(1.0, 2.0 * (t.steps - step) / t.steps));
     const data::Batch next = loader.next();
-    graph.run({next.inputs, next.targets}, optimizer, [&](const std::vector<Tensor>& of) {
+    const auto compute = [&](const std::vector<Tensor>& of) {
       optimizer.zero_grad();
-      const Variable value = Text::loss_of(model, {of[0], of[1]});
-      value.backward();
+      const Variable loss = Text::loss_of(model, {of[0], of[1]});
+      loss.backward();
       optimizer.step({.norm = optim::grad_norm(parameters), .max_norm = 1});
-      loss = value.data();
-    });
+      return std::vector<Tensor>{loss.data()};
+    };
+    const Tensor loss = graph.run({next.inputs, next.targets}, optimizer, compute)[0];
     if ((step + 1) % 100 == 0 || step + 1 == t.steps) check_finite("loss", loss.item(), step + 1);
   }
   const double time = 1e3 * seconds_since(start) / std::max(t.steps, 1);

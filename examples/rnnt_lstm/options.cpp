@@ -23,6 +23,7 @@ Line::Line(Options& options)
       ->check(in_range(0, 1000));
   add("--stream", options.stream, "transcribe this file piece by piece, with --resume", "Run")
       ->check(existing_file());
+  add_graph();
   add_run();
 }
 
@@ -85,6 +86,7 @@ void check(const Options& o) {
     BS_THROW(UsageError, "--window {} and --hop {} are not both positive", o.window, o.hop);
   if (!o.stream.empty() && !o.resume)
     throw UsageError("--stream FILE needs --resume: a checkpoint that has learnt");
+  check_graph(o.device, o.graph);
   if (o.data.empty() && !o.smoke && o.stream.empty())
     throw UsageError("--data FILE is needed: a list of recordings");
 }

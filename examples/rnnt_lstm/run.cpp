@@ -183,6 +183,9 @@ void Run::summarise(double seconds, int64_t steps) {
                 static_cast<long long>(skipped_));
   std::printf("time      %s for %lld steps\n", format_duration(seconds).c_str(),
               static_cast<long long>(steps));
+  if (trainer_.replays() > 0)
+    std::printf("graphs    %lld steps were one launch\n",
+                static_cast<long long>(trainer_.replays()));
   std::printf("files     %s: checkpoint.safetensors metrics.jsonl loss.svg alignment.svg\n",
               o.out.c_str());
   std::printf("listen    %s --resume %s --stream %s\n", program_.c_str(),

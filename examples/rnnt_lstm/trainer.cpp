@@ -4,6 +4,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/lib/host_view.h>
+#include <bs/lib/integers.h>
 #include <bs/nn/optim/adamw.h>
 #include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/optim/lamb.h>
@@ -16,6 +17,8 @@ namespace {
 
 constexpr double weight_decay = 0.01;
 constexpr const char* fingerprint_key = "data";
+/// Batches of graphs have few shapes.
+constexpr data::SpeechPadding graph_padding{.frames = 16, .labels = 16};
 
 /// Weights are drawn from the default generator as the model is made.
 nn::RNNTOptions seeded(const Options& options, int64_t characters) {
@@ -89,6 +92,7 @@ Trainer::Trainer(const Options& options, const Corpus& corpus)
                 .warmup = std::min(options.warmup, options.steps),
                 .steps = options.steps,
                 .hold = std::clamp<int64_t>(options.steps - options.warmup, 0, options.hold)},
+      graph_(options.device, options.graph),
       loader_(corpus.train(),
               (recogniser_.set_statistics(statistics(options, *corpus.train())),
                recogniser_.features()),
@@ -97,6 +101,7 @@ Trainer::Trainer(const Options& options, const Corpus& corpus)
                            .fastest = 1 + options.speed,
                            .masks = options.masks,
                            .spec = {.frequency_width = options.mels / 5, .time_masks = 4}},
+               .padding = graph_.wanted() ? graph_padding : data::SpeechPadding{},
                .seed = options.seed,
                .device = options.device,
                .workers = workers(options.device)}) {
@@ -126,26 +131,54 @@ void Trainer::save(const std::string& path) {
   nn::save_checkpoint(path, all);
 }
 
-Variable Trainer::loss_of(const data::SpeechBatch& batch) const {
+Variable Trainer::loss_of(const data::SpeechBatch& batch, int64_t rows) const {
   return recogniser_.model.loss(
       {.features = cast(batch.features.to(options_.device), options_.dtype),
        .lengths = batch.lengths,
        .targets = batch.targets.to(options_.device),
        .target_lengths = batch.target_lengths},
-      {.split = options_.split});
+      {.split = options_.split, .rows = rows});
+}
+
+std::vector<Tensor> Trainer::compute(const data::SpeechBatch& batch, int64_t rows) {
+  optimizer_->zero_grad();
+  const Variable loss = loss_of(batch, rows);
+  loss.backward();
+  const Tensor norm = optim::grad_norm(recogniser_.parameters());
+  optimizer_->step({.norm = norm, .max_norm = options_.clip, .skip_nonfinite = true});
+  average_.update(*optimizer_);
+  return {loss.data(), norm};
+}
+
+/// Rows of packed logits: a few quarters of those that padded ones would have.
+int64_t Trainer::graph_rows(const data::SpeechBatch& batch) const {
+  const int64_t needed =
+      recogniser_.model.packed_rows(batch.lengths, batch.target_lengths, options_.split);
+  const int64_t count = batch.features.size(0);
+  const int64_t part = ceil_div(count, std::min<int64_t>(options_.split, count));
+  const int64_t frames = ceil_div(batch.features.size(1), options_.time_stack);
+  const int64_t padded = part * frames * (batch.targets.size(1) + 1);
+  return round_up(needed, std::max<int64_t>(ceil_div(padded, 4), 1));
 }
 
 Trainer::Step Trainer::step() {
-  const data::SpeechBatch batch = loader_.next();
-  optimizer_->zero_grad();
-  const Variable loss = loss_of(batch);
-  loss.backward();
-  const Tensor norm = optim::grad_norm(recogniser_.parameters());
+  data::SpeechBatch batch = loader_.next();
+  int64_t rows = -1;
+  if (graph_.wanted()) {
+    rows = graph_rows(batch);
+    batch.lengths = batch.lengths.to(options_.device);
+    batch.target_lengths = batch.target_lengths.to(options_.device);
+  }
   const double rate = schedule_.at(optimizer_->steps());
   optimizer_->set_learning_rate(rate);
-  optimizer_->step({.norm = norm, .max_norm = options_.clip, .skip_nonfinite = true});
-  average_.update(optimizer_->steps());
-  return {optimizer_->steps(), rate, batch.seconds, loss.data(), norm};
+  const auto work = [this, rows](const std::vector<Tensor>& of) {
+    return compute({.features = of[0], .lengths = of[1], .targets = of[2], .target_lengths = of[3]},
+                   rows);
+  };
+  const std::vector<Tensor> told =
+      graph_.run({batch.features, batch.lengths, batch.targets, batch.target_lengths}, *optimizer_,
+                 work, rows);
+  return {optimizer_->steps(), rate, batch.seconds, told[0], told[1]};
 }
 
 void Trainer::check() {
@@ -159,7 +192,7 @@ void Trainer::check() {
   }
   recogniser_.eval();  // draws no random numbers: a run goes on as if nobody had looked
   optimizer_->zero_grad();
-  const Variable loss = loss_of(data::collate(frames, tokens, features.hop()));
+  const Variable loss = loss_of(data::collate(frames, tokens, features.hop()), -1);
   loss.backward();
   const double norm = optim::grad_norm(recogniser_.parameters()).item();
   optimizer_->zero_grad();

@@ -1,6 +1,7 @@
 #pragma once
 /** @file The model with everything that trains, measures and saves it. */
 #include <bs/examples/rnnt_lstm/corpus.h>
+#include <bs/examples/support/step_graph.h>
 #include <bs/nn/checkpoint.h>
 #include <bs/nn/decode/lattice_posterior.h>
 #include <bs/nn/decode/rnnt_scorer.h>
@@ -53,6 +54,8 @@ class Trainer {
   };
   Step step();
   int64_t steps_done() const { return optimizer_->steps(); }
+  /** @brief Steps that were one launch of a graph. */
+  int64_t replays() const { return graph_.replays(); }
   int64_t steps_an_epoch() const { return loader_.batches_an_epoch(); }
   /** @brief Transcribes up to `most` utterances with the averaged weights. */
   Evaluation evaluate(const data::Utterances& utterances, int64_t most = 1 << 30);
@@ -70,13 +73,18 @@ class Trainer {
 
  private:
   nn::TrainingState state();
-  Variable loss_of(const data::SpeechBatch& batch) const;
+  /// `rows`: as RNNTLossOptions has it.
+  Variable loss_of(const data::SpeechBatch& batch, int64_t rows) const;
+  /// One step: its loss, and the norm of its gradient.
+  std::vector<Tensor> compute(const data::SpeechBatch& batch, int64_t rows);
+  int64_t graph_rows(const data::SpeechBatch& batch) const;
   const Options& options_;
   const Corpus& corpus_;
   Recogniser recogniser_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::Ema average_;
   optim::LearningRateSchedule schedule_;
+  StepGraph graph_;  ///< of the optimiser and the average, which outlive it
   data::SpeechLoader loader_;
 };
 

@@ -4,7 +4,6 @@
 #include <bs/examples/sparse_transformer/trainer.h>
 #include <bs/examples/support/files.h>
 #include <bs/examples/support/resume.h>
-#include <bs/kernels/copy.h>
 #include <bs/nn/optim/clip_grad_norm.h>
 #include <bs/nn/sample.h>
 
@@ -92,24 +91,24 @@ nn::TrainingState Trainer::state() {
           .metadata = options_.kept};
 }
 
-void Trainer::compute(const data::Batch& batch) {
+std::vector<Tensor> Trainer::compute(const data::Batch& batch) {
   optimizer_.zero_grad();
   const Variable loss = loss_of(model_, batch);
   loss.backward();
-  loss_ = loss.data();
-  norm_ = optim::grad_norm(model_.parameters());
-  optimizer_.step({.norm = norm_, .max_norm = max_gradient_norm});
+  const Tensor norm = optim::grad_norm(model_.parameters());
+  optimizer_.step({.norm = norm, .max_norm = max_gradient_norm});
+  return {loss.data(), norm};
 }
 
 Trainer::Step Trainer::step() {
   const data::Batch batch = loader_.next();
   const double rate = schedule_.at(optimizer_.steps());
   optimizer_.set_learning_rate(rate);
-  graph_.run({batch.inputs, batch.targets}, optimizer_, [this](const std::vector<Tensor>& of) {
-    compute({of[0], of[1]});
-  });
-  if (!graph_.replayed()) return {optimizer_.steps(), rate, loss_, norm_};
-  return {optimizer_.steps(), rate, clone(loss_), clone(norm_)};
+  const std::vector<Tensor> told =
+      graph_.run({batch.inputs, batch.targets}, optimizer_, [this](const std::vector<Tensor>& of) {
+        return compute({of[0], of[1]});
+      });
+  return {optimizer_.steps(), rate, told[0], told[1]};
 }
 
 double Trainer::held_out_loss() {

@@ -62,15 +62,15 @@ class Trainer {
 
  private:
   nn::TrainingState state();
-  void compute(const data::Batch& batch);
+  /// One step: its loss, and the norm of its gradient.
+  std::vector<Tensor> compute(const data::Batch& batch);
   const Options& options_;
   const Text& text_;
   nn::SparseTransformer model_;
   optim::AdamW optimizer_;
   optim::LearningRateSchedule schedule_;
   data::Loader loader_;
-  Tensor loss_, norm_;  ///< of the last step
-  StepGraph graph_;     ///< of the optimiser, which outlives it
+  StepGraph graph_;  ///< of the optimiser, which outlives it
 };
 
 }  // namespace bs::example

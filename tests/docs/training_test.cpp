@@ -3,6 +3,9 @@
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 
+#include <functional>
+#include <map>
+
 namespace {
 
 using namespace bs;
@@ -117,6 +120,24 @@ TEST_CASE("training: a step as one launch" * doctest::skip(!cuda_available())) {
   }
   CHECK(optimizer.steps() == schedule.steps);
   CHECK(loss.item() > 0);
+}
+
+TEST_CASE("training: steps of several shapes on one memory" * doctest::skip(!cuda_available())) {
+  const Device device = Device::cuda();
+  std::map<int64_t, cuda::Graph> graphs;  // by rows
+  const cuda::Graph memory(device);       // records nothing: what it would work on is theirs
+  const auto replay = [&](int64_t rows, const std::function<void()>& work) {
+    cuda::Graph& graph = graphs.try_emplace(rows, device, memory).first->second;
+    if (!graph.captured()) graph.capture(work);
+    graph.replay();
+  };
+  std::map<int64_t, Tensor> sums;
+  const Tensor x = full({8, 8}, 0.5, f32, device);
+  for (int i = 0; i < 3; ++i)
+    for (const int64_t rows : {8, 4}) {
+      replay(rows, [&] { sums[rows] = sum(x.slice(0, 0, rows) * 2); });
+      CHECK(sums[rows].item() == 8 * static_cast<double>(rows));
+    }
 }
 
 TEST_CASE("training: clipping in a pass of its own") {

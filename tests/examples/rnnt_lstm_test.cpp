@@ -3,6 +3,7 @@
 #include <bs/examples/rnnt_lstm/stream.h>
 #include <bs/lib/peak_memory.h>
 #include <bs/lib/safetensors.h>
+#include <bs/tests/support/devices.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -158,6 +159,30 @@ TEST_CASE("check: weights that give no finite loss or gradient are no checkpoint
   wild.step();
   wild.step();
   CHECK_THROWS_AS(wild.check(), Diverged);
+}
+
+TEST_CASE("trainer: steps of padded batches, replayed, learn what others do" *
+          doctest::skip(!test::test_device().is_cuda())) {
+  Options options = small();
+  options.device = test::test_device();
+  options.dropout = 0;  // which elements are dropped depends on the padding
+  const Corpus corpus = noise(options);
+  const auto losses = [&](const std::string& graph, int64_t& replays) {
+    options.graph = graph;
+    Trainer trainer(options, corpus);
+    std::vector<double> values;
+    for (int step = 0; step < 30; ++step) values.push_back(trainer.step().loss.item());
+    trainer.check();
+    replays = trainer.replays();
+    return values;
+  };
+  int64_t replays = 0;
+  const std::vector<double> eager = losses("off", replays);
+  CHECK(replays == 0);
+  const std::vector<double> graphed = losses("on", replays);
+  CHECK(replays >= 15);
+  for (size_t i = 0; i < eager.size(); ++i)
+    CHECK(graphed[i] == doctest::Approx(eager[i]).epsilon(1e-3));
 }
 
 TEST_CASE("stream: an alphabet of a checkpoint is what anybody may have written") {

@@ -1,10 +1,19 @@
+#include <bs/autograd/binary.h>
+#include <bs/autograd/reduce.h>
 #include <bs/examples/support/chart.h>
 #include <bs/examples/support/history.h>
 #include <bs/examples/support/program.h>
+#include <bs/examples/support/recent.h>
+#include <bs/examples/support/step_graph.h>
 #include <bs/examples/support/step_profile.h>
 #include <bs/examples/support/training.h>
+#include <bs/kernels/random.h>
 #include <bs/lib/check.h>
+#include <bs/lib/host_view.h>
+#include <bs/nn/linear.h>
+#include <bs/nn/optim/sgd.h>
 #include <bs/tests/support/decimal_comma.h>
+#include <bs/tests/support/devices.h>
 #include <bs/tests/support/scratch.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -49,6 +58,80 @@ TEST_CASE("run_program: what ends a program is a status and a line") {
   CHECK(told(OutOfMemory("8 bytes")) == "1 program: 8 bytes\n");
   CHECK(told(std::bad_alloc()) == "1 program: the host has no memory left\n");
   CHECK(told(std::length_error("vector")) == "1 program: vector\n");
+}
+
+TEST_CASE("recent: the value that was not asked for longest makes room") {
+  Recent<int, std::string> recent(2);
+  recent.at(1) = "one";
+  recent.at(2) = "two";
+  CHECK(recent.at(1) == "one");
+  CHECK(recent.at(3).empty());
+  CHECK(recent.at(1) == "one");
+  CHECK(recent.at(2).empty());
+  recent.clear();
+  CHECK(recent.at(1).empty());
+}
+
+namespace {
+
+/// A layer that learns from batches of 3 or 4 rows.
+class Learning {
+ public:
+  explicit Learning(std::string_view graph)
+      : layer_([] {
+          manual_seed(3);
+          return nn::LinearOptions{.in = 8, .out = 4, .device = test::test_device()};
+        }()),
+        optimizer_(layer_, {.learning_rate = 0.1}),
+        steps_(test::test_device(), graph) {}
+
+  /// The loss, and the weights after the step.
+  std::vector<double> step(int number) {
+    const int64_t rows = 3 + number * number % 3;
+    Generator generator(static_cast<uint64_t>(number));
+    const Tensor x = randn({rows, 8}, f32, test::test_device(), generator);
+    optimizer_.set_learning_rate(0.1 / (1 + number));
+    const auto work = [this](const std::vector<Tensor>& batch) {
+      optimizer_.zero_grad();
+      const Variable y = layer_.forward(batch[0]);
+      const Variable loss = mean(y * y);
+      loss.backward();
+      optimizer_.step();
+      return std::vector<Tensor>{loss.data()};
+    };
+    kept_.push_back(steps_.run({x}, optimizer_, work, number % 2)[0]);
+    std::vector<double> values;
+    for (const Tensor& t : {kept_.back(), layer_.weight.data()})
+      for_each_value<float>(host_view(t), [&](float v) { values.push_back(v); });
+    return values;
+  }
+  /// The losses of all steps, as they are now.
+  std::vector<double> losses() const {
+    std::vector<double> values;
+    for (const Tensor& loss : kept_) values.push_back(loss.item());
+    return values;
+  }
+  int64_t replays() const { return steps_.replays(); }
+
+ private:
+  nn::Linear layer_;
+  optim::Sgd optimizer_;
+  StepGraph steps_;
+  std::vector<Tensor> kept_;
+};
+
+}  // namespace
+
+TEST_CASE("step_graph: steps of several shapes have the bits that they have without a graph") {
+  const bool gpu = test::test_device().is_cuda();
+  Learning eager("off"), graphed(gpu ? "on" : "auto");
+  for (int step = 0; step < 24; ++step) {
+    CAPTURE(step);
+    CHECK(graphed.step(step) == eager.step(step));
+  }
+  CHECK(graphed.losses() == eager.losses());
+  CHECK(eager.replays() == 0);
+  CHECK(graphed.replays() == (gpu ? 20 : 0));  // two shapes, each for odd and for even steps
 }
 
 TEST_CASE("history: goes on after a step and drops what came later") {

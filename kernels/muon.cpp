@@ -2,6 +2,7 @@
 
 #include <bs/kernels/axpby.h>
 #include <bs/kernels/binary.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/vector_norm.h>
 
@@ -44,14 +45,69 @@ std::vector<AxpbyParameter> momenta_of(std::span<const MuonParameter> parameters
   return momenta;
 }
 
-/// What the matrices are stepped by: their momenta as they will be, or the gradient that looks
-/// ahead. The momenta themselves stay as they are.
-std::vector<AxpbyParameter> directions(std::vector<AxpbyParameter> momenta,
-                                       const MuonOptions& options, const GradientClip& clip) {
-  for (AxpbyParameter& p : momenta) p.value = clone(p.value);
+/// Matrices of one shape and dtype, which take the same products at once.
+struct Alike {
+  std::vector<size_t> numbers;
+  Tensor matrices;  ///< [count, rows, columns]
+};
+
+/// The momenta by shape, as many together as are small: products of large ones take their time, and
+/// would take memory.
+std::vector<Alike> alike(std::span<const AxpbyParameter> momenta) {
+  constexpr int64_t most_elements = int64_t{1} << 24;
+  std::vector<Alike> groups;
+  for (size_t i = 0; i < momenta.size(); ++i) {
+    const Tensor& m = momenta[i].value;
+    const auto fits = [&](const Alike& group) {
+      const Tensor& first = momenta[group.numbers.front()].value;
+      return first.shape() == m.shape() && first.dtype() == m.dtype() &&
+             static_cast<int64_t>(group.numbers.size() + 1) * m.numel() <= most_elements;
+    };
+    const auto group = std::find_if(groups.begin(), groups.end(), fits);
+    (group == groups.end() ? groups.emplace_back() : *group).numbers.push_back(i);
+  }
+  for (Alike& group : groups) {
+    const Tensor& first = momenta[group.numbers.front()].value;
+    const auto count = static_cast<int64_t>(group.numbers.size());
+    group.matrices = zeros({count, first.size(0), first.size(1)}, first.dtype(), first.device());
+  }
+  return groups;
+}
+
+/// Makes the groups' matrices what parameters are stepped by: their momenta as they will be, or the
+/// gradient that looks ahead. The momenta themselves stay as they are.
+void set_directions(const std::vector<Alike>& groups, std::span<const AxpbyParameter> momenta,
+                    const MuonOptions& options, const GradientClip& clip) {
+  std::vector<AxpbyParameter> copies, directions;
+  for (const Alike& group : groups)
+    for (size_t k = 0; k < group.numbers.size(); ++k) {
+      const AxpbyParameter& from = momenta[group.numbers[k]];
+      const Tensor matrix = group.matrices.select(0, static_cast<int64_t>(k));
+      copies.push_back({matrix, from.value, {}});
+      directions.push_back({matrix, from.gradient, {}});
+    }
+  axpby(copies, 1, 1);
   for (int i = 0; i < (options.nesterov ? 2 : 1); ++i)
-    axpby(momenta, options.momentum, 1 - options.momentum, clip);
-  return momenta;
+    axpby(directions, options.momentum, 1 - options.momentum, clip);
+}
+
+/// newton_schulz of matrices [count, rows, columns].
+Tensor orthogonal(const Tensor& g, DType dtype, int iterations,
+                  const std::array<double, 3>& coefficients, double eps) {
+  if (g.size(1) > g.size(2))
+    return orthogonal(g.transpose(1, 2), dtype, iterations, coefficients, eps).transpose(1, 2);
+  const auto& [a, b, c] = coefficients;
+  const auto sum = [](const Tensor& y, double keep, const Tensor& x, double mix) {
+    axpby(std::vector{AxpbyParameter{y, x, {}}}, keep, mix);
+    return y;
+  };
+  const Tensor norm = vector_norm(g, 2, Dims{1, 2}, true);
+  Tensor x = contiguous(cast(div(g, maximum(norm, eps)), dtype));
+  for (int i = 0; i < iterations; ++i) {
+    const Tensor gram = matmul(x, x.transpose(1, 2));
+    x = sum(matmul(sum(matmul(gram, gram), c, gram, b), x), 1, x, a);
+  }
+  return x;
 }
 
 }  // namespace
@@ -61,19 +117,7 @@ Tensor newton_schulz(const Tensor& g, DType dtype, int iterations,
   BS_CHECK(g.rank() == 2 && is_floating(g.dtype()), "newton_schulz: {} of {} is no matrix",
            g.shape(), g.dtype());
   BS_CHECK(iterations >= 0 && iterations < 100, "newton_schulz: {} iterations", iterations);
-  if (g.size(0) > g.size(1))
-    return newton_schulz(g.transpose(0, 1), dtype, iterations, coefficients, eps).transpose(0, 1);
-  const auto& [a, b, c] = coefficients;
-  const auto sum = [](const Tensor& y, double keep, const Tensor& x, double mix) {
-    axpby(std::vector{AxpbyParameter{y, x, {}}}, keep, mix);
-    return y;
-  };
-  Tensor x = contiguous(cast(div(g, maximum(vector_norm(g), eps)), dtype));
-  for (int i = 0; i < iterations; ++i) {
-    const Tensor gram = matmul(x, x.transpose(0, 1));
-    x = sum(matmul(sum(matmul(gram, gram), c, gram, b), x), 1, x, a);
-  }
-  return x;
+  return orthogonal(g.unsqueeze(0), dtype, iterations, coefficients, eps).squeeze(0);
 }
 
 PreparedStep prepared_muon(std::span<const MuonParameter> parameters, const MuonOptions& options,
@@ -85,15 +129,20 @@ PreparedStep prepared_muon(std::span<const MuonParameter> parameters, const Muon
   if (present.empty()) return [] {};
   check_numbers("muon", numbers, 2, present.front().value.device());
   const std::vector<AxpbyParameter> momenta = momenta_of(present);
-  std::vector<AxpbyParameter> steps;
-  for (const AxpbyParameter& direction : directions(momenta, options, clip)) {
-    const MuonParameter& p = present[steps.size()];
-    const DType dtype = p.value.dtype() == f64 ? f64 : options.products;
-    const Tensor u = newton_schulz(direction.value, dtype, options.iterations, options.coefficients,
-                                   options.eps);
-    const Tensor weights = full_precision(p);
-    steps.push_back(
-        {weights, mul(cast(u, weights.dtype()), length_of(options.length, p.value.shape())), {}});
+  const std::vector<Alike> groups = alike(momenta);
+  set_directions(groups, momenta, options, clip);
+  std::vector<AxpbyParameter> steps(present.size());
+  for (const Alike& group : groups) {
+    const Tensor& g = group.matrices;
+    const DType dtype = g.dtype() == f64 ? f64 : options.products;
+    const Tensor u = orthogonal(g, dtype, options.iterations, options.coefficients, options.eps);
+    const double length = length_of(options.length, {g.size(1), g.size(2)});
+    const Tensor step = mul(cast(u, g.dtype()), length);
+    for (size_t k = 0; k < group.numbers.size(); ++k) {
+      const size_t number = group.numbers[k];
+      steps[number] = {
+          full_precision(present[number]), step.select(0, static_cast<int64_t>(k)), {}};
+    }
   }
   const auto [keep, mix] = muon_numbers(1, options);
   auto move = prepared_axpby(momenta, options.momentum, 1 - options.momentum, clip);

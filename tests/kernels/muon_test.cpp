@@ -85,7 +85,8 @@ const MuonOptions other = {.learning_rate = 0.01,
                            .iterations = 7,
                            .length = MuonLength::match_rms_adamw,
                            .products = f32};
-const std::vector<Shape> shapes = {{3, 5}, {5, 3}, {1, 1}, {0, 3}, {1, 9}, {33, 17}, {16, 64}};
+const std::vector<Shape> shapes = {{3, 5},   {5, 3},   {1, 1}, {0, 3},   {1, 9},
+                                   {33, 17}, {16, 64}, {3, 5}, {16, 64}, {5, 3}};  // some alike
 
 }  // namespace
 

@@ -102,8 +102,8 @@ done
 # Whether all errors are races between the copies and the loads of f64 products, or between what fills
 # the slots of attention and what reads them.
 known_races() {
-  local writes='Write access at .*(copy_async|copy_chunk|load_bytes|AttentionForwardKernel.*::produce|KeyGradient.*(copy_step|produce)|SummedRow.*::add)'
-  local reads='Read access at .*(MultiplyF64::load_a|AttentionHide|Walk::seek|KeyGradient.*Consumer|AttentionKeySteps)'
+  local writes='Write access at .*(copy_async|copy_chunk|load_bytes|AttentionForwardKernel.*::produce|KeyGradient.*(copy_step|describe_step|produce)|SummedRow.*::add)'
+  local reads='Read access at .*(MultiplyF64::load_a|AttentionHide|AttentionShape|Walk::seek|KeyGradient.*Consumer|AttentionKeySteps)'
   grep -qE '^=+ Error: Race reported' "$1" || return 1
   ! grep -E '^=+ +(Error|Invalid|Warning|and) ' "$1" | grep -vqE "$writes|$reads"
 }

@@ -7,9 +7,9 @@
 namespace bs {
 
 /** @brief While it lives, every differentiable operation of this thread, and every step of its
- *  backwards, looks for NaN in what it made and throws an Error at the first: which operation,
- * which result or gradient, how many elements, where the first is, and whether an input held one.
- * For the search only: each look reads the whole tensor and waits for the device. */
+ *  backwards, looks for NaN in what it made. The first one throws an Error that tells which
+ * operation, which result or gradient, how many elements and where. It also tells whether an input
+ * held one. For the search only: each look reads the whole tensor and waits for the device. */
 class DetectAnomaly {
  public:
   DetectAnomaly();

@@ -45,8 +45,8 @@ class AxisIndex {
 
 /** @brief The part of x that the indices name; axes behind the last one stay whole. A view; with a
  *  Tensor among the indices a copy, for which a GPU is waited for where it is a mask.
- *  @throws Error for more indices than axes, a second ellipsis or Tensor, a position out of range,
- *    or a mask whose shape is not that of its axes. */
+ *  @throws Error for more indices than axes, a second ellipsis or Tensor, or a position out of
+ *    range. Also for a mask whose shape is not that of its axes. */
 Variable at(const Variable& x, std::initializer_list<AxisIndex> indices);
 Tensor at(const Tensor& x, std::initializer_list<AxisIndex> indices);
 /** @brief Writes `values`, which broadcast, into that part of x. Not recorded.

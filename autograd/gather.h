@@ -1,7 +1,7 @@
 #pragma once
 /** @file Differentiable reading and writing by number; see kernels/gather.h. All save the indices.
- *  Where one place is written more than once, every source gets the gradient of that place but for
- *  scatter_add, index_add and index_put with `accumulate`, whose gradients are exact. */
+ *  Where one place is written more than once, every source gets the gradient of that place. That is
+ *  exact for scatter_add, index_add and index_put with `accumulate` alone. */
 #include <bs/autograd/variable.h>
 #include <bs/kernels/operand.h>
 

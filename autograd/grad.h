@@ -19,7 +19,7 @@ inline Grads grad(const Variable& output, std::initializer_list<Variable> inputs
   return grad(output, std::span(inputs.begin(), inputs.size()), options);
 }
 
-/** @brief The gradients of a sum over several outputs, in one walk: each starts from its element of
+/** @brief The gradients of a sum over several outputs, in one walk. Each starts from its element of
  *  `gradients`, or from 1, without which it must be a single number.
  *  @param[in] gradients empty, or one for each output; an undefined one stands for 1
  *  @throws Error like the others, for no outputs, and for another number of gradients. */
@@ -39,9 +39,9 @@ inline Grads grad(std::initializer_list<Variable> outputs, std::initializer_list
  *  const Variable slope = differentiable_grad(sum(f(x)), x);
  *  (loss(f(x)) + mean(slope * slope)).backward();
  *  @endcode
- *  The graph stays. Recorded are the backwards of elementwise functions, products of matrices
- *  and blocks, convolutions, pooling, reductions, order, norms, softmax, views, selections by
- *  number, embeddings, dropout and losses over elements and classes.
+ *  The graph stays. Recorded are the backwards of elementwise functions, products of matrices and
+ *  blocks, convolutions, pooling, reductions, order, norms and softmax. So are those of views,
+ *  selections by number, embeddings, dropout and losses over elements and classes.
  *  @return undefined for an input that no output depends on
  *  @param[in] gradients where to start, as for grad(); may require gradients themselves
  *  @throws Error like grad(), where an operation between has no recorded backward, or where a

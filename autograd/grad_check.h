@@ -33,7 +33,7 @@ std::string to_string(const GradCheckEntry& entry);
 /** @brief Compares the gradients that the tape finds for `function` with central differences.
  *
  *  Small Jacobians are compared entry by entry. Of larger ones J the numbers u' J v / sqrt(m n) are
- *  compared for random signs u and v, which is two calls of the function each.
+ *  compared for random signs u and v. Each takes two calls of the function.
  *  @param[in] function the same result for the same inputs; f64; smooth within eps of the inputs
  *  @param[in] inputs those that require a gradient are checked and must be f64; the others, absent
  *  ones included, are passed on. Nothing of them changes.

@@ -70,7 +70,7 @@ Variable record_self_adjoint(const char* name, const Variable& x, Map map,
                        order);
 }
 
-/** @brief Records y of a function that is linear but for the places where it has a kink: its
+/** @brief Records y of a function that is linear but for the places where it has a kink. Its
  *  gradient is `map` of that of y, which depends on x by steps alone, and so is that of `map`. */
 template <class Map>
 Variable record_chosen(const char* name, const Variable& x, Tensor y, Map map) {
@@ -81,8 +81,8 @@ Variable record_chosen(const char* name, const Variable& x, Tensor y, Map map) {
                              }});
 }
 
-/** @brief A product c = a b that is linear in each factor, by its three sides: of a and b, and the
- *  gradients for a and for b, each of which is such a product again. */
+/** @brief A product c = a b that is linear in each factor. It is given by its three sides: of a and
+ *  b, and the gradients for a and for b. Each of these is such a product again. */
 struct ProductForm {
   using Side = std::function<Tensor(const Tensor&, const Tensor&)>;
   Side c;  ///< c of a and b
@@ -100,15 +100,15 @@ VariableGrads product_gradients(const char* name, const Recorded& r, const Varia
                                 const Tensor& a, const Tensor& b, const ProductForm& form,
                                 GradientOrder order);
 
-/** @brief The values of y, as if x had been added to them: y and x get the gradient, x the sum of
+/** @brief The values of y, as if x had been added to them. y and x get the gradient, x the sum of
  * it over the axes that it lacks. x may have no values (Variable::has_data): a definition that adds
  *  an input which the rule has not saved adds it so. */
 Variable joined(const Variable& y, const Variable& x);
 
 /** @brief The gradients of `function`, the operation's definition in differentiable operations, for
- *  the inputs that it is a function of: as the tape finds them, and recorded. Takes the time of the
- *  definition. An input of which no gradient is wanted comes undefined, and gets none; one that
- *  nothing has saved comes without values, for joined(). */
+ *  the inputs that it is a function of. They are as the tape finds them, and recorded. Takes the
+ *  time of the definition. An input of which no gradient is wanted comes undefined, and gets none;
+ *  one that nothing has saved comes without values, for joined(). */
 VariableGrads by_definition(
     const Recorded& r, const std::function<Variable(std::span<const Variable> inputs)>& function);
 /** @brief The same of an operation of several results, of which the wanted ones have a gradient. */

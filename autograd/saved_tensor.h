@@ -11,7 +11,7 @@
 namespace bs {
 
 /** @brief A tensor as it was when an operation was recorded. Captured by a backward in place of the
- *  Tensor, it is used like one; where its memory has been changed in place since, that use throws
+ *  Tensor, it is used like one. Where its memory has been changed in place since, that use throws
  *  an Error that names the operation recorded and the one that changed it. */
 class SavedTensor {
  public:

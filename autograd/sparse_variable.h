@@ -5,7 +5,7 @@
 
 namespace bs {
 
-/** @brief A Layout, which is constant, and values [..., nnz, block, block] as a Variable: to the
+/** @brief A Layout, which is constant, and values [..., nnz, block, block] as a Variable. To the
  *  tape a sparse matrix is the dense tensor of its blocks. */
 struct SparseVariable {
   LayoutPtr layout;

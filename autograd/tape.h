@@ -16,10 +16,10 @@ using Grads = std::vector<Tensor>;
 /** @brief The same as variables, of a backward that is recorded. */
 using VariableGrads = std::vector<Variable>;
 
-/** @brief What a backward that is recorded is given: an operation with its inputs and results,
- * which are looked at in place of what the backward on tensors has saved.
+/** @brief What a backward that is recorded is given: an operation with its inputs and results.
+ * These stand in for what the backward on tensors has saved.
  *  @throws Error where one that is asked for was changed in place since the operation ran, or is
- *  gone: the tape keeps no values but those that rules save. */
+ *  gone. The tape keeps no values but those that rules save. */
 class Recorded {
  public:
   Recorded(std::span<const Variable> dys, std::span<const Variable> inputs,
@@ -65,9 +65,9 @@ enum class GradientOrder : uint8_t {
 
 /** @brief A thread's list of differentiable operations, in the order they were done.
  *
- *  That order is a topological one, so backward is one walk from the newest to the oldest: no sort,
- *  no recursion, always the same order of additions. What an operation saved is freed as the walk
- *  passes it, and operations whose results nobody holds any more are dropped as others arrive. */
+ *  That order is a topological one, so backward is one walk from the newest to the oldest. It needs
+ *  no sort or recursion, and always adds in one order. What an operation saved is freed as the walk
+ *  passes it. Operations whose results nobody holds any more are dropped as others arrive. */
 class Tape {
  public:
   /** @brief One output's gradient in (contiguous but for GradientOrder::any), the inputs' gradients
@@ -79,7 +79,7 @@ class Tape {
   /** @brief The tape of the calling thread. */
   static Tape& current();
 
-  /** @brief Remembers that `y` was computed from `inputs`, and how to go back: this is how every
+  /** @brief Remembers that `y` was computed from `inputs`, and how to go back. This is how every
    *  function of the library, and any of yours, becomes differentiable. The lambda's captures are
    *  what is saved for backward.
    *  @code

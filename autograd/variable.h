@@ -93,8 +93,8 @@ class Variable : public Placed {
   /** @brief The same values, unknown to the tape. */
   Variable detach() const { return Variable(data()); }
   /** @brief Gradients of this one-element variable for all leaves it was computed from.
-   *  Several threads may run backward at once, each over its own graph, onto leaves they share;
-   *  the order in which their gradients are added is then not fixed.
+   *  Several threads may run backward at once, each over its own graph, onto leaves they share.
+   *  Their gradients are then added in no fixed order.
    *  @throws Error when it has more elements, needs no gradient, or its graph was freed, in whole
    * or in part; nothing has changed then. */
   void backward(BackwardOptions options = {}) const;

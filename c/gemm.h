@@ -94,7 +94,7 @@ BS_C_API bs_status bs_gemm_run(const bs_gemm* gemm, const bs_gemm_arguments* arg
 BS_C_API void bs_gemm_free(bs_gemm* gemm);
 
 /** @brief A view of memory that somebody else owns, on any device, which must outlive every handle
- *  that uses it: a matrix from a raw pointer and its leading dimension.
+ *  that uses it. It is a matrix from a raw pointer and its leading dimension.
  *  @param info dtype, device, shape, strides (none negative) and data */
 BS_C_API bs_status bs_tensor_from_pointer(const bs_tensor_info* info, bs_tensor** out);
 

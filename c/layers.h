@@ -19,7 +19,7 @@ typedef struct bs_lstm_direction {
   const bs_tensor *h0, *c0;           /**< [B, R], [B, H] */
   int reverse;                        /**< from the last step to the first */
 } bs_lstm_direction;
-/** @brief The results of one direction: y [T, B, R], h_n [B, R], c_n [B, H]; or their gradients, of
+/** @brief The results of one direction: y [T, B, R], h_n [B, R], c_n [B, H]. Or their gradients, of
  *  which those that are NULL are zero. */
 typedef struct bs_lstm_states {
   bs_tensor *y, *h_n, *c_n;

@@ -128,8 +128,8 @@ inline Tensor decode_jpeg(const std::string& path, const std::string& bytes, int
  *  @param[in] channels 1: grey, 3: red, green and blue, 4: and opacity, of PNG alone. The file's
  * own are converted; what is transparent stands on black.
  *  @return u8 [channels, height, width], a view of rows of pixels: contiguous() copies it
- *  @throws IoError naming the path, for what is neither, damaged or cut off, or says that it has
- *    more pixels than its bytes can hold; OutOfMemory; Error for other channels */
+ *  @throws IoError naming the path, for what is neither, is damaged or cut off. Also for what says
+ *    that it has more pixels than its bytes can hold; OutOfMemory; Error for other channels */
 inline Tensor read_image(const std::string& path, int channels = 3) try {
   BS_CHECK(channels == 1 || channels == 3 || channels == 4, "read_image: {} channels", channels);
   InputFile file(path);

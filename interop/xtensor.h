@@ -56,7 +56,7 @@ XtensorView<T, Layout> to_xtensor(const Tensor& tensor) {
   }
 }
 
-/** @brief The DType that holds values of an xtensor expression: floats and bool as they are, u8 as
+/** @brief The DType that holds values of an xtensor expression. Floats and bool as they are, u8 as
  *  it is, smaller signed integers as i32, and all others, such as sizes, as i64. */
 template <class Value>
 using XtensorElement = std::conditional_t<

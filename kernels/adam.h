@@ -36,8 +36,8 @@ inline std::array<const char*, 3> state_names(const AdamOptions& options) {
  *  g += decay * w; m += (1 - beta1) (g - m); v = beta2 v + (1 - beta2) g^2; with amsgrad, x is the
  *  largest v so far, else v; w -= lr * (m / (1 - beta1^t)) / (sqrt(x / (1 - beta2^t)) + eps).
  *  16-bit values are the rounded master; without a master they are stepped in f32 and rounded.
- *  @throws Error when shapes, dtypes, devices or layouts do not fit, step < 1, a beta is outside of
- *  [0, 1), or a rate, eps or decay is negative. */
+ *  @throws Error when shapes, dtypes, devices or layouts do not fit, step < 1 or a beta is outside
+ *  of [0, 1). Also when a rate, eps or decay is negative. */
 void adam(std::span<const AdamParameter> parameters, int64_t step, const AdamOptions& options,
           const GradientClip& clip = {}, const Tensor& numbers = {});
 /** @brief The same step, checked and with its memory, to be done later. */

@@ -15,8 +15,8 @@ struct AxpbyParameter {
 };
 
 /** @brief y = keep * y + mix * x, with x the gradient after clipping.
- *  @param[in] numbers [2] of f64 on the tensors' device: taken for `keep` and `mix`, so that a
- * graph can go on from step to step; or undefined
+ *  @param[in] numbers [2] of f64 on the tensors' device. They are taken for `keep` and `mix`, so
+ * that a graph can go on from step to step; or undefined
  *  @throws Error when shapes, dtypes, devices or layouts do not fit. */
 void axpby(std::span<const AxpbyParameter> parameters, double keep, double mix,
            const GradientClip& clip = {}, const Tensor& numbers = {});

@@ -1,7 +1,7 @@
 #pragma once
 /** @file Arithmetic on two operands, with broadcasting and type promotion.
  *
- *  Shapes broadcast as in NumPy. Two tensors compute in promote(a.dtype, b.dtype); but a tensor
+ *  Shapes broadcast as in NumPy. Two tensors compute in promote(a.dtype, b.dtype). But a tensor
  *  without axes beside one with some takes that one's dtype, unless its kind (bool, integers,
  *  floating) is higher. A number takes the tensor's dtype (see Scalar). u8 and bool compute as i32
  * and are converted back. 16-bit floats compute in f32 and round once. Any strides. @throws Error

@@ -2,7 +2,7 @@
 /** @file Convolution whose weight has blocks: only some squares of output by input channels exist,
  *  for each place of the filter.
  *
- *  The weight is a matrix [K, R S C], of one head; column (r S + s) C + c is channel c at place
+ *  The weight is a matrix [K, R S C], of one head. Column (r S + s) C + c is channel c at place
  *  (r, s) of the filter. Blocks are `block` output by `block` input channels. */
 #include <bs/kernels/conv2d.h>
 #include <bs/kernels/dispatch.h>
@@ -23,8 +23,8 @@ LayoutPtr conv2d_layout(const Tensor& mask, int block);
  *  kept in f32, in f64 for f64, and rounded once.
  *  @throws Error when shapes do not match, dtypes or devices differ, or for groups.
  *  Cost: the products grow with the blocks, packing x does not: below a density of .3 the CPU takes
- *  more than the blocks' share. On the CPU, and on Hopper for blocks of 64 and 128 in f16 and bf16,
- *  one kernel walks the blocks there are, and reads x in place where it is channels-last.
+ *  more than the blocks' share. One kernel walks the blocks there are on the CPU, and on Hopper for
+ *  blocks of 64 and 128 in f16 and bf16. It reads x in place where it is channels-last.
  *  Other GPUs and types gather R S times the pixels of some images at a time, but for a filter of
  *  1x1 with stride 1. */
 Tensor block_sparse_conv2d(const Tensor& x, const SparseTensor& weight, Extent2 kernel,

@@ -1,11 +1,11 @@
 #pragma once
 /** @file Products with one block-sparse matrix: sdd, dsd and dds, named after what is (s)parse and
- *  what is (d)ense in result, left and right operand; and their gradients.
+ *  what is (d)ense in result, left and right operand. Beside them are their gradients.
  *
  *  Conventions, for all of this file. op(X) is X, or X with its last two axes exchanged where
  *  Transpose says so; a layout describes the sparse matrix as it is stored. Operands are f64, f32,
  *  f16 or bf16, all of one dtype and device; sums are kept in f32, in f64 for f64, and rounded
- *  once. A dense operand is [..., rows, cols] with any strides; it is read where it lies when one
+ *  once. A dense operand is [..., rows, cols] with any strides. It is read where it lies when one
  *  of its last two strides is 1, else copied. Leading axes broadcast as in NumPy, by stride, not
  *  by copy:
  *  - a layout of one head serves any leading axes: values [..., nnz, b, b];
@@ -52,8 +52,8 @@ Tensor dds(const Tensor& a, const SparseTensor& s, Transpose t = {},
 
 /** @name Gradients
  *  Each gives the gradient of one operand from `dc`, the gradient of the result, and the other
- *  operand; `t` is that of the forward product. A sparse gradient comes as values in stored block
- *  order. `a`, `b` and `values` are the shape of the operand whose gradient is asked for: over axes
+ *  operand. `t` is that of the forward product. A sparse gradient comes as values in stored block
+ *  order. `a`, `b` and `values` are the shape of the operand whose gradient is asked for. Over axes
  *  along which it was repeated the gradient is summed, in the accumulators.
  *  @{ */
 Tensor sdd_backward_a(const SparseTensor& dc, const Tensor& b, const Shape& a, Transpose t = {});

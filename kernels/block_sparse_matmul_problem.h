@@ -37,7 +37,7 @@ struct DsdProblem {
   }
 };
 
-/** @brief S = the blocks of the sum of A (m x k) B (k x n), for each S of a batch; m x n is the
+/** @brief S = the blocks of the sum of A (m x k) B (k x n), for each S of a batch. m x n is the
  *  extent of one head. */
 struct SddProblem {
   const Layout* pattern = nullptr;

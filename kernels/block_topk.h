@@ -17,7 +17,7 @@ struct BlockTopkOptions {
  *
  *  A row has exactly min(k, columns that it may see) blocks, those of first_blocks and local_blocks
  *  among them. So the number of blocks follows from the extents, and on CUDA the host waits for
- *  nothing: a layout of every step costs a small part of its attention. Equal scores: the lower
+ *  nothing. A layout of every step costs a small part of its attention. Equal scores: the lower
  *  column is kept. NaN is below -infinity. No gradient flows to the scores.
  *  @param[in] scores floating [rows, cols] for one head, [heads, rows, cols], or [batch, heads,
  * rows, cols], which gives batch * heads heads: each batch entry its own, as sparse_attention takes

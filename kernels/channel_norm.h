@@ -2,7 +2,7 @@
 /** @file What batch, group and instance norm have in common: sums over parts of an image, and one
  *  pass that scales and shifts it by them. Users call batch_norm.h and group_norm.h.
  *
- *  x is [outer, n, inner]: an image's planes are [N C, H W, 1], its channels-last rows are
+ *  x is [outer, n, inner]. An image's planes are [N C, H W, 1]. Its channels-last rows are
  *  [1, N H W, C] for batch norm and [N, H W, C] for group norm. So numbers that are summed together
  *  stand at one `slot` = o inner + i, which belongs to channel slot % channels. Statistics are of
  *  sets of slots: all of one channel, or neighbours. */

@@ -6,7 +6,7 @@
 namespace bs {
 
 /** @name a op b
- *  Operands are compared in the dtype that arithmetic on them would use (see binary.h); NaN differs
+ *  Operands are compared in the dtype that arithmetic on them would use (see binary.h). NaN differs
  *  from everything and is in no order. Any strides.
  *  @throws Error when shapes do not broadcast or devices differ.
  *  @{ */

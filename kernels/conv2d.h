@@ -74,7 +74,7 @@ Conv2dProblem conv2d_problem(const char* op, const Shape& x, const Shape& weight
                              const Conv2dOptions& options);
 
 /** Backends get a batch that is not empty, x, weight, dy and residual of any strides, a contiguous
- *  bias, a row-major dweight, and y and dx that are dense in either format. */
+ *  bias and a row-major dweight. y and dx are dense in either format. */
 BS_BACKENDS(void conv2d(const Conv2dProblem& problem, const Tensor& x, const Tensor& weight,
                         const Conv2dEpilogue& epilogue, const Tensor& y, Stream stream);
             void conv2d_backward_x(const Conv2dProblem& problem, const Tensor& dy,

@@ -26,7 +26,7 @@ struct Conv2dArguments {
 };
 
 /** @brief A kernel for d = epilogue(sums of a convolution), compiled for the GPU at hand on its
- *  first run; on the CPU, plain loops with the same roundings of what is multiplied. */
+ *  first run. On the CPU it is plain loops with the same roundings of what is multiplied. */
 class Conv2dOperation {
  public:
   /** @throws Error that names what does not fit, for a description that no GPU can run. */

@@ -27,7 +27,7 @@ struct Strides4 {
   bool operator==(const Strides4&) const = default;
 };
 
-/** @brief A convolution x [n, c, h, w] * weight [k, c / groups, r, s] -> y [n, k, p, q]; in its
+/** @brief A convolution x [n, c, h, w] * weight [k, c / groups, r, s] -> y [n, k, p, q]. In its
  *  gradients x stands for dx and so on. A plain struct, passed by value to device code. */
 struct Conv2dProblem {
   int64_t n = 0, h = 0, w = 0, c = 0;

@@ -32,8 +32,8 @@ struct CtcLossResult {
  *  which the host waits for a device; not the blank
  *  @param[in] input_lengths [batch] frames of each utterance, i64 or i32
  *  @param[in] target_lengths [batch] labels of each utterance, i64 or i32
- *  @throws Error for shapes and dtypes that do not fit, on CUDA for more than 2047 labels, and, on
- *  the CPU, for lengths and labels out of range. On CUDA, which the host does not wait for, the
+ *  @throws Error for shapes and dtypes that do not fit, and on CUDA for more than 2047 labels. On
+ *  the CPU also for lengths and labels out of range. On CUDA, which the host does not wait for, the
  *  loss of such an utterance is NaN and its gradient zero.
  *
  *  An utterance of too few frames for its labels has an infinite loss. Its gradient is zero, where

@@ -7,8 +7,8 @@ namespace bs {
 
 /** @brief What `device` reaches in large copies and dense products. A CPU is measured at the first
  *  call, with as many threads as the caller's loops have; that takes a tenth of a second. Of a GPU
- *  it is what plans are made with: known, or measured once and kept beside the compiled kernels;
- *  its rate in f64 is not known. f32 is meant as exact, not as TF32. For
+ *  it is what plans are made with: known, or measured once and kept beside the compiled kernels.
+ *  Its rate in f64 is not known. f32 is meant as exact, not as TF32. For
  *  ProfilerTableOptions::rates. */
 DeviceRates device_rates(Device device);
 

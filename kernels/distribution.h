@@ -1,7 +1,7 @@
 #pragma once
 /** @file Random bits turned into numbers, by arithmetic that gives the same bits on the CPU and on
  *  CUDA. Every product that is added to something is an explicit fma, so that no compiler has a
- *  contraction left to choose; fma, division and square root are rounded correctly on both. */
+ *  contraction left to choose. fma, division and square root are rounded correctly on both. */
 #include <bs/lib/dtype.h>
 #include <bs/lib/philox.h>
 

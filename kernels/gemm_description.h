@@ -78,8 +78,8 @@ int shared_bytes(const GemmDescription& description);
  * their own, with the depth contiguous: fast_f32 of warpgroups. */
 bool splits_operands(const GemmDescription& description);
 /** @brief Whether the kernel stores D by the copy engine, in boxes. It does for warpgroups, one
- *  product or batch, and a D of 16 or 32 bits, aligned to 16 bytes, if the epilogue stores nothing
- *  else. Not where CTAs share a tile's depth, nor where stages leave no shared memory for boxes. */
+ *  product or batch. D has 16 or 32 bits, is aligned to 16 bytes, and nothing else is stored. Not
+ *  where CTAs share a tile's depth, nor where stages leave no shared memory for boxes. */
 bool stores_boxes(const GemmDescription& description);
 /** @brief Numbers that a CTA keeps while the parts of its tile are put together. */
 int64_t partial_elements(const GemmDescription& description);

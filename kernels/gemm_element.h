@@ -9,7 +9,7 @@
 namespace bs {
 
 /** @brief What an operand or a sum of a product is made of. `tf32` lies in memory as f32 and is
- *  rounded to 10 bits of mantissa on its way into the multiplier; `i8`, `e4m3` and `e5m2` lie in
+ *  rounded to 10 bits of mantissa on its way into the multiplier. `i8`, `e4m3` and `e5m2` lie in
  *  tensors of u8, bit for bit. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored \

@@ -183,8 +183,8 @@ bool reads(const GemmEpilogue& epilogue, size_t operand, const std::vector<doubl
 
 /** @brief CUDA text of `struct Epilogue`, for kernels that include device/gemm_epilogue.cuh. It is
  *  applied to neighbours of a row of sums. It loads and computes, then hands a `store` what is
- *  stored, D first, and reductions their values. Where all results are floats of 16 or 8 bits, it
- *  takes the GPU's approximations of functions; their error is far below that of the results.
+ *  stored, D first, and reductions their values. Where all results are floats of 16 bits or less,
+ *  it takes the GPU's approximations of functions. Their error is far below that of the results.
  *  @param[in] accumulator element of the sums
  *  @param[in] transposed whether the kernel computes D's transpose, so that rows are its columns */
 std::string to_source(const GemmEpilogue& epilogue, Element accumulator, bool transposed);

@@ -26,8 +26,8 @@ struct GemmArguments {
   int slices = 1;  ///< parts of the depth, where the description has a SplitK
 };
 
-/** @brief A kernel for D = epilogue(A B), compiled for the GPU at hand on its first run; on the
- * CPU, plain loops with the same roundings of what is multiplied. */
+/** @brief A kernel for D = epilogue(A B), compiled for the GPU at hand on its first run. On the CPU
+ * it is plain loops with the same roundings of what is multiplied. */
 class GemmOperation {
  public:
   /** @throws Error that names what does not fit, for a description that no GPU can run. */

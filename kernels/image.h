@@ -29,9 +29,9 @@ Tensor empty_image_like(const Tensor& x);
  * are nchw throughout, whatever lies in memory; others' arrays may come in any. */
 enum class ImageFormat : uint8_t { nchw, nhwc, chwn };
 std::string to_string(ImageFormat format);
-/** @brief An array with its axes in one order as a dense one with them in another: [N, H, W, C] to
- *  [C, H, W, N], say. x itself where it is dense and the orders are the same, else one read and one
- *  write.
+/** @brief A dense array with the axes of another in a new order, such as [N, H, W, C] to [C, H, W,
+ *  N]. x itself where it is dense and the orders are the same, else one read and
+ *  one write.
  *  @param[in] x any dtype, any strides
  *  @throws Error unless x has four axes. */
 Tensor relayout(const Tensor& x, ImageFormat from, ImageFormat to);

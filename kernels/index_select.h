@@ -12,8 +12,8 @@ namespace bs {
 Tensor index_select(const Tensor& x, int axis, const Tensor& indices);
 
 /** @brief dx[.., i, ..] = sum of dy[.., k, ..] over the k with indices[k] = i, in an order that
- * does not depend on the number of threads; in f32 (f64 for f64). Indices outside [0, extent) and
- * equal to `skip` add nothing.
+ * does not depend on the number of threads. It is in f32 (f64 for f64). Indices outside [0, extent)
+ * and equal to `skip` add nothing.
  *  @param[in] extent of `axis` in x */
 Tensor index_select_backward(const Tensor& dy, int axis, const Tensor& indices, int64_t extent,
                              int64_t skip = -1);

@@ -60,7 +60,7 @@ struct KronWants {
   bool bias = true;
 };
 /** @brief With e = dy f'(before): dx = e (W_N kron ... kron W_1)^T; dW_i is the sum over all but
- *  axis i of x with the factors before it applied, times e with those behind it; dbias sums e.
+ *  axis i of x with the factors before it applied, times e with those behind it. dbias sums e.
  *  @param[in] result of the forward with the same arguments */
 KronGrads kron_matmul_backward(const Tensor& x, const std::vector<Tensor>& factors,
                                const KronResult& result, const Tensor& dy,
@@ -86,8 +86,8 @@ struct KronPlan {
   std::vector<int> passes;
 };
 
-/** A pass takes x [groups, outer, prod P, inner] to y [groups, outer, prod Q, inner], contiguous;
- *  factors, slowest first, are [groups, P, Q] of any strides, 0 for shared ones. `bias` is
+/** A pass takes x [groups, outer, prod P, inner] to y [groups, outer, prod Q, inner], contiguous.
+ *  Factors, slowest first, are [groups, P, Q] of any strides, 0 for shared ones. `bias` is
  *  [prod Q, inner]. Undefined are: bias, before and dx where not wanted, any of dfactors, and x
  * where none of them is. Nothing is empty. */
 BS_BACKENDS(void kron_plan(const std::vector<KronAxis>& axes, DType dtype, bool backward,

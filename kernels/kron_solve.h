@@ -3,7 +3,7 @@
  *
  *  K = W_N kron ... kron W_1 with square factors, f32 or f64; rows are those of kron_matmul. The
  * factors are inverted or decomposed one by one on the host (see inverse.h and eigh.h), which takes
- * sum(n_i^3) work; a row then costs what kron_matmul costs. */
+ * sum(n_i^3) work. A row then costs what kron_matmul costs. */
 #include <bs/kernels/kron.h>
 
 namespace bs {
@@ -25,7 +25,7 @@ struct KronInverse {
  *  determinant NaN, and all of its inverse. */
 KronInverse kron_inverse(const std::vector<Tensor>& factors);
 
-/** @brief x with x K = b: b is multiplied by the rounded inverse, so the relative error is about
+/** @brief x with x K = b. It is b times the rounded inverse, so the relative error is about
  *  the precision times the condition numbers of the factors.
  *  @param[in] b [..., K], with batched factors [groups, ..., K]
  *  @throws Error when a factor is singular or not square, or rows do not fit. A factor with a NaN

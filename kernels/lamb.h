@@ -1,6 +1,6 @@
 #pragma once
 /** @file LAMB (You et al., Large batch optimization for deep learning, 2020): Adam's direction,
- * with a length for each tensor that is proportional to the tensor's own. */
+ * with a length for each tensor in proportion to the tensor's own. */
 #include <bs/kernels/moments.h>
 
 namespace bs {

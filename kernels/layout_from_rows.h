@@ -27,7 +27,7 @@ LayoutPtr layout_from_rows(const Tensor& row_offsets, const Tensor& columns,
 
 /** @brief The layout of the blocks where `mask` is not zero, of which there are `nnz`.
  *
- *  Layout::from_mask counts them itself, for which it fetches the mask; here the host waits for
+ *  Layout::from_mask counts them itself, for which it fetches the mask. Here the host waits for
  *  nothing, so that a mask which changes every step costs a few small launches.
  *  @param[in] mask [rows, cols] (one head) or [heads, rows, cols], any dtype, on any device
  *  @throws Error for another rank or block size; on the CPU also for another number of blocks. On

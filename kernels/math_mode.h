@@ -4,7 +4,7 @@
 namespace bs {
 
 /** @brief While it lives, this thread's products of f32 matrices on CUDA may round their operands
- *  to TF32, which keeps 10 bits of the mantissa instead of 23. Sums stay in f32. It acts on matmul,
+ *  to TF32. That keeps 10 bits of the mantissa instead of 23. Sums stay in f32. It acts on matmul,
  *  linear, the LSTM, products of blocks and with Kronecker products. Attention stays as exact as
  *  f32. Without a guard, f32 is f32. Backward computes as the thread that calls it says. */
 class TF32Guard {

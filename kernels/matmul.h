@@ -9,8 +9,8 @@ namespace bs {
  *    Any strides: a transposed view is multiplied as it lies. A 2-D b meets all rows of a in one
  *    product.
  *  @return c [..., m, n], contiguous; sums are kept in f32, in f64 for f64, and rounded once
- *  @throws Error for fewer than two axes, inner dimensions that differ, leading axes that do not
- *    broadcast, another dtype, or tensors that differ in dtype or device. */
+ *  @throws Error for fewer than two axes, inner dimensions that differ, or leading axes that do not
+ *    broadcast. Also for another dtype, or tensors that differ in dtype or device. */
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 /** @name Gradients of c = a b

@@ -51,7 +51,7 @@ Tensor newton_schulz(const Tensor& g, DType dtype, int iterations,
  *  w = (1 - lr * decay) w - lr * length * newton_schulz(u).
  *  16-bit values are the rounded master; without a master they are stepped in f32 and rounded.
  *  @throws Error when a parameter is no matrix, shapes, dtypes, devices or layouts do not fit,
- *  momentum is outside of [0, 1), or a rate, eps or decay is negative. */
+ *  or momentum is outside of [0, 1). Also when a rate, eps or decay is negative. */
 void muon(std::span<const MuonParameter> parameters, const MuonOptions& options,
           const GradientClip& clip = {}, const Tensor& numbers = {});
 /** @brief The same step, checked and with its memory, to be done later: new momenta and steps are

@@ -7,7 +7,7 @@
 
 namespace bs {
 
-/** @brief A number beside a tensor. It gives way to the tensor's dtype: only its kind counts, and
+/** @brief A number beside a tensor. It gives way to the tensor's dtype. Only its kind counts, and
  *  only where that is higher (2.5 turns an integral tensor into f32, 2 turns a bool one into i64).
  */
 class Scalar {

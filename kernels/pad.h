@@ -35,8 +35,8 @@ Tensor pad_backward(const Tensor& dy, const Shape& x_shape, const PadOptions& op
 
 /** @brief x, any dtype and strides, with borders; contiguous. A reflection or replication takes a
  *  pass an axis.
- *  @throws Error for more amounts than two an axis, or an odd number of them; for a cut of more
- * than there is; otherwise as for images. */
+ *  @throws Error for more amounts than two an axis, or an odd number of them. Also for a cut of
+ * more than there is; otherwise as for images. */
 Tensor pad(const Tensor& x, const PadAxesOptions& options);
 /** @brief dx of `x_shape`: each element's gradients added up. */
 Tensor pad_backward(const Tensor& dy, const Shape& x_shape, const PadAxesOptions& options);

@@ -53,7 +53,7 @@ Tensor kl_div_backward(const Tensor& x, const Tensor& t, const Tensor& dloss, Re
                        bool log_target);
 /** @} */
 
-/// Where losses go: each to y, of x's shape; or where `part` is not 0 the sum of each so many
+/// Where losses go: each to y, of x's shape. Or where `part` is not 0 the sum of each so many
 /// neighbours, times scale, to y [parts].
 struct Losses {
   Tensor y;

@@ -14,7 +14,7 @@ struct PoolAxis {
   int64_t in = 0, kernel = 1, stride = 1, padding = 0, dilation = 1;
 
   int64_t reach() const { return dilation * (kernel - 1) + 1; }
-  /** @brief How many windows there are, as PyTorch counts them: with `ceil_mode` also one that
+  /** @brief How many windows there are, as PyTorch counts them. With `ceil_mode` also one that
    *  begins in the image or in the padding before it, and ends beyond that behind.
    *  @throws Error naming `op` where the numbers make no sense. */
   int64_t outputs(const char* op, bool ceil_mode) const {

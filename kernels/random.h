@@ -1,6 +1,6 @@
 #pragma once
-/** @file Random tensors. Every value is a function of (seed, offset, index of the element) alone:
- *  bit for bit the same on the CPU and on CUDA, for any number of threads. */
+/** @file Random tensors. Every value is a function of (seed, offset, index of the element) alone.
+ *  It is bit for bit the same on the CPU and on CUDA, for any number of threads. */
 #include <bs/kernels/dispatch.h>
 #include <bs/lib/random.h>
 

@@ -1,6 +1,6 @@
 #pragma once
-/** @file Linear maps of the rows and of the columns of images, each output from a few inputs: what
- *  average pooling, interpolation and padding are, and their gradients too. */
+/** @file Linear maps of the rows and of the columns of images, each output from a few inputs.
+ *  Average pooling, interpolation and padding are such maps, and their gradients too. */
 #include <bs/kernels/dispatch.h>
 
 #include <vector>
@@ -12,7 +12,7 @@ class AxisMap {
  public:
   /** @brief A map from an axis of `inputs`; outputs are appended one after the other. */
   explicit AxisMap(int64_t inputs) : inputs_(inputs) {}
-  /** @brief Adds an input to the output under way; weights of 0 are left out, so that what is not
+  /** @brief Adds an input to the output under way. Weights of 0 are left out, so that what is not
    *  finite and has no part in an output does not reach it. */
   void add(int64_t from, double weight);
   /** @brief Ends the output under way. */

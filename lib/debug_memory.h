@@ -17,7 +17,7 @@ struct HeldMemory {
   int64_t allocations = 0;
 };
 
-/** @brief Puts guards around each allocation and poison into it: every floating element is a NaN
+/** @brief Puts guards around each allocation and poison into it. Every floating element is a NaN
  *  until a kernel writes it, and again once it is freed. The guards are looked at when memory is
  *  freed; under ASan even reading them fails at once. On a GPU that waits for the stream. */
 class DebugMemory final : public MemoryResource {
@@ -57,8 +57,8 @@ class DebugMemory final : public MemoryResource {
  *  meanwhile. Cost: two passes over each allocation; on a GPU a wait for each tensor that is freed.
  */
 void set_memory_debug(Device device, bool on);
-/** @brief How the memory of a device is used: by tensors, by what is cached or cut into pieces that
- *  are too small, and, of what was allocated while it is watched, by which operations. */
+/** @brief How the memory of a device is used: by tensors, and by what is cached or cut into pieces
+ *  that are too small. Of what was allocated while it is watched, also by which operations. */
 std::string memory_report(Device device);
 
 namespace detail {

@@ -34,8 +34,8 @@ std::string to_string(DType d);
 /** @brief Inverse of to_string ("f32", "bf16", ...); also takes PyTorch's names ("float32").
  *  @throws Error for an unknown name. */
 DType parse_dtype(std::string_view name);
-/** @brief The type in which `a op b` is computed, by PyTorch's rules for two tensors:
- *  floating beats integral beats boolean; f16 with bf16 gives f32; u8 with i32 gives i32. */
+/** @brief The type in which `a op b` is computed, by PyTorch's rules for two tensors. Floating
+ *  beats integral beats boolean; f16 with bf16 gives f32; u8 with i32 gives i32. */
 DType promote(DType a, DType b);
 
 template <class T>

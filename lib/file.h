@@ -11,9 +11,9 @@
 
 namespace bs {
 
-/** @brief Writes a file beside its final place and moves it there when complete, so that nobody
- *  ever reads half of it, also after a power failure. Without commit() nothing is left behind. A
- *  process that is killed leaves its temporary file, PATH.<16 digits>.tmp; a later AtomicFile for
+/** @brief Writes a file beside its final place and moves it there when complete. So nobody ever
+ *  reads half of it, also after a power failure. Without commit() nothing is left behind. A
+ *  process that is killed leaves its temporary file, PATH.<16 digits>.tmp. A later AtomicFile for
  * the same path removes it once it is a minute old and nobody holds it. */
 class AtomicFile {
  public:

@@ -4,7 +4,7 @@
 
 namespace bs {
 
-/** @brief `value` with so many decimals, as printf's "%.*f" where the decimal point is a point: in
+/** @brief `value` with so many decimals, as printf's "%.*f" where the decimal point is a point. In
  *  other locales printf writes a comma, and this does not. */
 std::string format_fixed(double value, int decimals);
 

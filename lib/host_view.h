@@ -4,8 +4,8 @@
 
 namespace bs {
 
-/** @brief The same elements, readable on the host: the tensor itself when it is there, else a copy
- *  of the memory its strides span, under the same strides. Waits for the device. */
+/** @brief The same elements, readable on the host. It is the tensor itself when that is there, else
+ *  a copy of the memory its strides span, under the same strides. Waits for the device. */
 Tensor host_view(const Tensor& tensor);
 /** @brief The same elements on the host in row-major order: the tensor itself where it is that
  *  already, else a copy. Waits for the device. */

@@ -36,7 +36,7 @@ class Json {
    *  one name twice, invalid UTF-8, lone surrogates, and every leniency of other parsers.
    *  @throws IoError telling the position. */
   static Json parse(std::string_view text);
-  /** @brief Reads an object and hands over its members one by one, in order: memory is needed for
+  /** @brief Reads an object and hands over its members one by one, in order. Memory is needed for
    *  one of them, while parse() takes up to forty bytes for each byte of a text made to cost some.
    *  @param[in] most_values values that one member may consist of
    *  @throws IoError like parse(), a name that comes twice at the end only. */

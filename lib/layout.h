@@ -19,7 +19,7 @@ namespace bs {
  *
  *  Blocks are numbered 0..nnz-1 in (head, row, column) order, the order of values in memory. The
  *  column order lists the same blocks by (head, column, row); `transposed` tells the number of
- * each, so the transpose is walked without moving a value. */
+ * each. So the transpose is walked without moving a value. */
 struct LayoutView {
   int32_t block = 0;  ///< rows and columns of a block, in elements
   int32_t heads = 0;
@@ -76,8 +76,8 @@ class Layout {
                                std::vector<BlockIndex> blocks);
   /** @brief A pattern whose arrays are made on a device, by what is queued on its current stream.
    *  The host waits for nothing. It fetches the arrays, once, where it must look at the pattern
-   *  itself: hash, ==, contains, mask, transpose, the longest row, nnz(head), and a view of another
-   *  device. The arrays are trusted to be those of a layout. */
+   *  itself. That is for hash, ==, contains, mask, transpose, the longest row, nnz(head), and a
+   *  view of another device. The arrays are trusted to be those of a layout. */
   static LayoutPtr from_arrays(const LayoutArrays& arrays);
   /** @brief Whether the host has the arrays, so that nothing here waits for a device. */
   bool on_host() const;
@@ -114,9 +114,9 @@ class Layout {
    *  not wait for them. Thread-safe. @throws Error while the stream is captured, unless they were
    *  made before. */
   LayoutView view(Device device) const;
-  /** @brief What `make()` derives from this pattern, a kernel's work list say: made at the first
-   *  call with `key`, which is any type that has `==`, and T; then kept while it is used. Of what
-   * is not pinned, the `most_derived` last asked for stay. Thread-safe; no lock is held while
+  /** @brief What `make()` derives from this pattern, a kernel's work list say. It is made at the
+   *  first call with `key`, which is any type that has `==`, and T; then kept while it is used. Of
+   * what is not pinned, the `most_derived` last asked for stay. Thread-safe; no lock is held while
    * `make` runs, and it may derive what it is made of. */
   template <class T, class Key, class Make>
   Kept<T> derived(const Key& key, const Make& make) const {

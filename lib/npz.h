@@ -15,10 +15,10 @@ void save_npz(const std::string& path, const std::map<std::string, Tensor>& arra
 
 /** @brief Reads what `numpy.savez` and `numpy.savez_compressed` wrote, and verifies the checksums.
  *  Beside the arrays it needs some pages of memory. An array takes at most 1,032 times its bytes in
- *  the file, deflate's best ratio, and is memory of tensors: a file from elsewhere is read under
+ *  the file, deflate's best ratio, and is memory of tensors. A file from elsewhere is read under
  *  set_memory_limit.
- *  @throws IoError naming the path and the entry for a file that is no such archive, is damaged or
- *  encrypted, holds two entries of one name, or an entry that load_npy would refuse. */
+ *  @throws IoError naming the path and the entry for a file that is no such archive, or is damaged
+ *  or encrypted. Also for two entries of one name, and what load_npy would refuse. */
 std::map<std::string, Tensor> load_npz(const std::string& path, Device device = Device::cpu());
 
 }  // namespace bs

@@ -33,7 +33,7 @@ class OrderedMemory {
 
 /** @brief A pool over it. Before it fails, it waits for the device and gives back what is cached,
  *  what is reserved included. Nothing is freed into a graph that does not own it, nor by a stream
- *  that is gone: such memory comes back by trim(), or by an allocation that finds no room. Others
+ *  that is gone. Such memory comes back by trim(), or by an allocation that finds no room. Others
  *  wait for no stream, for that would end the captures of other threads; nor do these while a
  *  thread captures work by this library. */
 class OrderedPool final : public MemoryResource {

@@ -41,7 +41,7 @@ class PackedMask {
 PackedMask pack_mask(const Tensor& mask, int block);
 
 /** @brief Packs a function of (head, row, column), which is asked within the blocks of a pattern
- * only: nothing grows with the dense mask but 4 bytes for each of its blocks.
+ * only. Nothing grows with the dense mask but 4 bytes for each of its blocks.
  *  @param[in] rows,cols elements; they end in the last block row and the last block column of
  * `within`
  *  @throws Error where they do not. */

@@ -120,8 +120,8 @@ struct DocumentOptions {
   bool causal = false;
 };
 /** @brief Documents packed one behind the other in a sequence: a row keeps the columns that hold
- *  tokens of its documents. Where two documents share a block it is kept for both, so what they
- * must not see of each other is for a mask to hide.
+ *  tokens of its documents. Where two documents share a block it is kept for both. What they must
+ * not see of each other is for a mask to hide.
  *  @param[in] starts [documents + 1] the first token of each document, ascending from 0, and the
  *  number of all tokens (`cu_seqlens`)
  *  @return one head, square, of ceil(tokens / block) rows */

@@ -1,7 +1,7 @@
 #pragma once
 /** @file Philox4x32, of ten rounds, the random function behind everything random here (Salmon,
  *  Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011). A block of 128 random
- * bits is a pure function of a key and a counter, so any element can be computed anywhere, at any
+ * bits is a pure function of a key and a counter. So any element can be computed anywhere, at any
  * time, by any thread. No library header: host compilers, nvcc and NVRTC all take this text. */
 #include <bs/lib/host_device.h>
 

@@ -8,7 +8,7 @@
 namespace bs {
 
 /** @brief Names one sequence of random numbers: element i of an operation is a pure function of
- *  (seed, offset, i), the same on every device and for any number of threads. */
+ *  (seed, offset, i). It is the same on every device and for any number of threads. */
 struct RandomState {
   uint64_t seed = 0;
   uint64_t offset = 0;

@@ -20,15 +20,15 @@ struct Safetensors {
  *  @throws IoError naming the path; Error for an undefined tensor or one named `__metadata__`. */
 void save_safetensors(const std::string& path, const Safetensors& content);
 
-/** @brief Reads and validates: the header is at most 100 MB of strict JSON, each tensor's bytes fit
+/** @brief Reads and validates. The header is at most 100 MB of strict JSON. Each tensor's bytes fit
  *  its dtype and shape, and together they cover the data without gaps or overlaps.
  *  @throws IoError naming the path and what is wrong. */
 Safetensors load_safetensors(const std::string& path, Device device = Device::cpu());
 
-/** @brief The same on the host without reading the data: tensors are views of a private map of the
+/** @brief The same on the host without reading the data. Tensors are views of a private map of the
  *  file, and the system reads a page when it is first touched. Writing to a tensor changes the file
- *  for nobody. The map lives until its last tensor is gone; the file may be deleted or replaced by
- *  then, but if it is cut short, touching what is missing ends the process (SIGBUS).
+ *  for nobody. The map lives until its last tensor is gone. The file may be deleted or replaced by
+ *  then. If it is cut short, touching what is missing ends the process (SIGBUS).
  *
  *  Booleans, which have to be checked, and tensors that lie at no multiple of their elements' size
  *  are read at once.

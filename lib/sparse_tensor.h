@@ -7,7 +7,7 @@ namespace bs {
 /** @brief A batch of block-sparse matrices of one pattern.
  *
  *  `values` is [..., nnz, block, block], row-major inside a block, blocks in (head, row, column)
- *  order. A layout of one head serves any leading dimensions (batch, heads); a layout of H heads
+ *  order. A layout of one head serves any leading dimensions (batch, heads). A layout of H heads
  *  counts its heads' blocks within nnz, so only batch dimensions lead. */
 struct SparseTensor {
   LayoutPtr layout;

@@ -40,7 +40,7 @@ struct SparseAttentionOptions {
 };
 
 /** @brief x -> out(attention(qkv(x))). The channels of qkv are all of q, then k, then v, each the
- *  heads one after the other; with kv_heads, k and v have only theirs. Scores are scaled by
+ *  heads one after the other. With kv_heads, k and v have only theirs. Scores are scaled by
  *  1 / sqrt(width / heads). Norms of queries and keys are q_norm.weight and k_norm.weight. */
 class SparseAttention : public Module {
  public:

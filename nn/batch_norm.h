@@ -40,7 +40,7 @@ class BatchNorm : public Module {
   Variable num_batches_tracked;  ///< buffer, i64 [], or undefined
 
   /** @brief Puts what the layer does in use into the convolution before it, and makes itself the
-   *  identity, but for a ReLU and a residual: the model's forward stays as it is.
+   *  identity, but for a ReLU and a residual. The model's forward stays as it is.
    *  @throws Error where it keeps no running statistics, the channels differ, or the convolution
    * has an activation of its own. */
   void fold_into(Conv2d& conv);

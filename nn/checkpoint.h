@@ -24,7 +24,7 @@ struct TrainingState {
 
 /** @brief Writes a safetensors file, whole or not at all: parameters and buffers as "model.NAME",
  *  optimiser state as "optimizer.NAME", averages as "average.NAME", everything else as metadata.
- *  @throws IoError when the file cannot be written; Error when what it would hold cannot be read
+ *  @throws IoError when the file cannot be written. Error when what it would hold cannot be read
  *  back: a negative step, or a name or text that is not UTF-8. */
 void save_checkpoint(const std::string& path, const TrainingState& state);
 

@@ -58,10 +58,10 @@ class Conv2d : public Module {
   explicit Conv2d(const Options& options);
   /** @brief activation(conv + residual); the residual may be undefined. */
   Variable forward(const Variable& x, const Variable& residual = {}) const;
-  /** @brief Makes the layer compute scale * conv(x) + shift, for each output channel: what a batch
-   *  norm behind it does in use, with scale = weight / sqrt(var + eps) and shift = bias - mean
-   *  scale. A layer without a bias gets one. @throws Error for other shapes than [out], and for a
-   *  layer with an activation, which would come before the scale. */
+  /** @brief Makes the layer compute scale * conv(x) + shift, for each output channel. That is what
+   *  a batch norm behind it does in use, with scale = weight / sqrt(var + eps) and shift = bias -
+   *  mean scale. A layer without a bias gets one. @throws Error for other shapes than [out], and
+   *  for a layer with an activation, which would come before the scale. */
   void fold(const Tensor& scale, const Tensor& shift);
 
   Variable weight;  ///< [out, in / groups, R, S]
@@ -102,7 +102,7 @@ class ConvTranspose2d : public Module {
 };
 
 namespace init {
-/** @brief FixUp (Zhang, Dauphin, Ma, 2019), for residual networks without normalisation: the first
+/** @brief FixUp (Zhang, Dauphin, Ma, 2019), for residual networks without normalisation. The first
  *  layers of a branch get He's values times branches^(-1 / (2 depth - 2)), its last one zeros.
  *  @param[in] branch weights of one branch in their order, `branches` such being in the network */
 void fixup(std::span<const Variable> branch, int64_t branches,

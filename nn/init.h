@@ -33,7 +33,7 @@ void kaiming_uniform(const Tensor& weight, double slope = 0,
                      Generator& generator = default_generator());
 void kaiming_normal(const Tensor& weight, double slope = 0,
                     Generator& generator = default_generator());
-/** @brief Rows, or columns where there are fewer of them, that are orthogonal and `gain` long: Q of
+/** @brief Orthogonal rows, or columns where there are fewer of them, `gain` long: Q of
  *  a normal matrix [out, rest] (Saxe, McClelland, Ganguli, 2014). Computed on the host in double.
  */
 void orthogonal(const Tensor& weight, double gain = 1, Generator& generator = default_generator());

@@ -15,7 +15,7 @@ struct KroneckerExtents {
 };
 
 /** @brief Factors for a layer from `in` to `out` features: `count` of them, as equal as the
- * divisors of both widths allow; large parts of one width meet large parts of the other. */
+ * divisors of both widths allow. Large parts of one width meet large parts of the other. */
 std::vector<KroneckerExtents> kronecker_factors(int64_t in, int64_t out, int count = 2);
 
 struct KroneckerLinearOptions {
@@ -46,8 +46,8 @@ class KroneckerLinear : public Module {
   /** @brief Draws factors whose products have this standard deviation. */
   void init_normal(double deviation) const;
   /** @brief Sets the factors to those whose product comes close to a dense weight [out, in], as
-   *  Linear has it, by alternating least squares (Van Loan and Pitsianis, 1993): each factor in
-   * turn is the best one for the others. With two factors the result is the best there is.
+   *  Linear has it. It uses alternating least squares (Van Loan and Pitsianis, 1993). Each factor
+   * in turn is the best one for the others. With two factors the result is the best there is.
    *  @return |weight - product| / |weight|, by Frobenius' norm */
   double fit(const Tensor& weight, int sweeps = 30) const;
   /** @brief The dense weight [out, in]. */

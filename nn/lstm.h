@@ -133,7 +133,7 @@ class LSTMCell : public Module {
   Options options_;
 };
 
-/** @brief Runs an LSTM over a sequence that arrives piece by piece: the outputs are those of the
+/** @brief Runs an LSTM over a sequence that arrives piece by piece. The outputs are those of the
  *  whole sequence, bit for bit where products are cut the same way. Nothing is recorded. */
 class LSTMStream {
  public:

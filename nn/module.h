@@ -42,7 +42,7 @@ constexpr bool is_extent(int64_t n) { return n > 0 && n <= most_features; }
 
 /** @brief Base of everything that owns parameters.
  *
- *  A module says in its constructor what it has; whoever holds it gets all of it by name, its
+ *  A module says in its constructor what it has. Whoever holds it gets all of it by name, its
  *  children's included, and can move or convert it at one stroke. How a module is called is its own
  *  business: there is no virtual forward. Children are ordinary members, and parameters and buffers
  *  are public members of Variable type.
@@ -69,7 +69,7 @@ class Module : public Placed {
 
   /** @brief Parameters of this module in the order of their registration, then of its children in
    *  theirs. One that is at several places (tied weights) comes once, first name.
-   *  @throws Error when two have the same path: "a.b" here, and b in a child a; or when a member
+   *  @throws Error when two have the same path: "a.b" here, and b in a child a. Also when a member
    *  names another variable than it registered, see register_parameter. */
   std::vector<NamedVariable> named_parameters() const;
   std::vector<Variable> parameters() const;

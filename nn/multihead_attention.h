@@ -43,7 +43,7 @@ struct MultiheadAttentionOptions {
 struct MultiheadAttentionMasks {
   Tensor key_padding_mask =
       {};  ///< boolean [batch, keys], true for keys to see: PyTorch's, negated
-  /** boolean [queries, keys] or [batch or 1, heads or 1, queries, keys], true for what to see; or
+  /** boolean [queries, keys] or [batch or 1, heads or 1, queries, keys], true for what to see. Or
    *  floating, added to scores: a Variable that requires a gradient gets one. */
   Variable attention_mask = {};
   /** A mask in bits, see bs::SparseAttentionOptions. Of a layer without a pattern its blocks are
@@ -58,7 +58,7 @@ struct MultiheadAttentionMasks {
   std::vector<int64_t> query_starts = {}, key_starts = {};
 };
 
-/** @brief The slopes of Press, Smith and Lewis (2022), [heads] f32: powers of 2^(-8 / heads); where
+/** @brief The slopes of Press, Smith and Lewis (2022), [heads] f32: powers of 2^(-8 / heads). Where
  *  heads are no power of two, those of the next lower one, and every other one of the next higher.
  */
 Tensor alibi_slopes(int heads);
@@ -67,9 +67,9 @@ Tensor alibi_slopes(int heads);
  *
  *  Parameters have PyTorch's names and shapes: in_proj_weight [3 width, width] where keys and
  * values are as wide as queries and heads share none, else q_proj_weight, k_proj_weight and
- * v_proj_weight; in_proj_bias; out_proj.weight and out_proj.bias. They start as PyTorch's do.
- * Options add q_norm.weight and k_norm.weight, relative_bias [heads, 2 n + 1] and sinks [heads],
- * which start at 0, and the buffer alibi_slopes [heads]. */
+ * v_proj_weight. So have in_proj_bias, out_proj.weight and out_proj.bias. They start as
+ * PyTorch's do. Options add q_norm.weight and k_norm.weight, relative_bias [heads, 2 n + 1] and
+ * sinks [heads], which start at 0, and the buffer alibi_slopes [heads]. */
 class MultiheadAttention : public Module {
  public:
   using Options = MultiheadAttentionOptions;

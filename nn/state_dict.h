@@ -18,8 +18,8 @@ StateDict state_dict(const Module& module, const std::string& prefix = "");
 
 /** @brief Parts of paths, and what stands in their place. */
 using Renaming = std::vector<std::pair<std::string, std::string>>;
-/** @brief The same tensors under other names: in each path every rule in turn replaces its first
- * part, such as "fc.weight", wherever it stands between dots; then `prefix`, if any, is put in
+/** @brief The same tensors under other names. In each path every rule in turn replaces its first
+ * part, such as "fc.weight", wherever it stands between dots. Then `prefix`, if any, is put in
  * front.
  *  @throws Error when two would have one name, or a rule replaces nothing by something. */
 StateDict renamed(const StateDict& state, const Renaming& rules, const std::string& prefix = "");

@@ -88,7 +88,7 @@ struct SparseTransformerOptions {
  *
  *  Starts as GPT-2 does: weights normal with deviation 0.02, those that end a residual branch
  *  divided by sqrt(2 layers), biases zero. A block-sparse weight's deviation is divided by the
- *  square root of its density, which gives its outputs the variance of the dense layer's; the
+ *  square root of its density, which gives its outputs the variance of the dense layer's. The
  *  products of a Kronecker layer's factors have the dense weight's deviation. */
 class SparseTransformer : public Module {
  public:

@@ -17,7 +17,7 @@ GaveUp gave_up_report(const std::string& kernel, Device device);
 /** @brief The kernel that wrote its number, with its device; empty as long as none has. */
 std::string kernel_that_gave_up();
 /** @brief Throws a CudaError that names that kernel, if there is one. Called where a launch has
- * failed, of which CUDA says no more, and where the host has waited: a kernel that gives up may
+ * failed, of which CUDA says no more, and where the host has waited. A kernel that gives up may
  * also have gone on, with results that are wrong. */
 void check_gave_up();
 

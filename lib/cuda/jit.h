@@ -159,7 +159,7 @@ struct Parameter {
   size_t bytes;
 };
 /** @brief Queues `kernel` on `stream`, which may be captured.
- *  @throws Error when the sizes of the parameters are not those that the kernel was compiled with;
+ *  @throws Error when the sizes of the parameters are not those that the kernel was compiled with.
  *  CudaError naming the kernel and the shape when the launch is refused. */
 void launch_with(const Kernel& kernel, const LaunchShape& shape, Stream stream,
                  std::initializer_list<Parameter> parameters);

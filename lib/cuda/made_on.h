@@ -29,7 +29,7 @@ class MadeOn {
 };
 
 /** @brief Lists of a layout for `stream`, whose `made` is set here: made once and kept with the
- *  layout. A pattern that a device made may be another in each run of a graph, so lists that a
+ *  layout. A pattern that a device made may be another in each run of a graph. So lists that a
  * graph is recorded with are the graph's own. */
 template <class T, class Key, class Make>
 Kept<T> listed_on(const Layout& layout, const Key& key, Stream stream, const Make& make) {

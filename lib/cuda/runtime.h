@@ -31,8 +31,8 @@ class DeviceGuard {
 /** @brief Whether what is queued on `stream` goes into a graph instead. */
 bool is_captured(Stream stream);
 
-/** @brief Until the end of the scope CUDA lets this thread take memory, load a kernel, wait, or
- * look at an event while another thread captures, whose capture that would end. Never throws. */
+/** @brief Until the end of the scope this thread may take memory, load a kernel, wait, or look at
+ * an event while another thread captures. Else CUDA would end that capture. Never throws. */
 class RelaxedCapture {
  public:
   RelaxedCapture();

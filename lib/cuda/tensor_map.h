@@ -36,8 +36,8 @@ struct TiledTensor {
 };
 
 /** @brief Images [n][h][w][c], and what one copy moves of them: `channels` of `pixels` base pixels,
- *  row by row and image by image, moved by a tap that the copy names. What lies outside of an image
- *  reads as zeros. */
+ *  row by row and image by image. A tap that the copy names moves them. What lies outside of an
+ *  image reads as zeros. */
 struct Im2colTensor {
   TensorMapElement element = TensorMapElement::f16;
   const void* address = nullptr;

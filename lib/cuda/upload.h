@@ -14,7 +14,7 @@
 namespace bs::cuda {
 
 /** @brief Queues a copy of `bytes` bytes of the host's memory to that of a device, on `stream`.
- *  `from` may change as soon as this returns, and the host waits for nothing that is queued: the
+ *  `from` may change as soon as this returns, and the host waits for nothing that is queued. The
  *  device copies from pinned memory, which the next copies take again. While the stream is captured
  *  the graph has that memory, so that every run of it copies the same bytes.
  *  Cost: a copy on the host; pinned memory, 2 MiB at a time, for as much as is under way. */
@@ -36,7 +36,7 @@ Tensor upload(const Values& values, Device device) {
 class Milestone {
  public:
   Milestone() = default;
-  /** @throws Error while the stream is captured: what a graph computes is not there before it ran,
+  /** @throws Error while the stream is captured. What a graph computes is not there before it ran,
    *  so what is kept must be made by a run before. */
   explicit Milestone(Stream stream);
   /** @brief Lets `stream`, but not the host, wait; free for the same stream, and once it was

@@ -38,14 +38,14 @@ struct DataLoaderOptions {
   int prefetch = 2;        ///< batches made ahead on a thread of their own; 0: none, and no thread
   int workers = 1;         ///< threads that make the samples of a batch
   /** Where batches go. Tensors of up to 32 MiB go to a GPU through page-locked memory of the
-   *  library, and nothing waits for the copy: there is no `pin_memory` to ask for. */
+   *  library, and nothing waits for the copy. There is no `pin_memory` to ask for. */
   Device device = Device::cpu();
   /** How samples become a batch; they are stacked without it. */
   std::function<std::vector<Tensor>(std::span<const std::vector<Tensor>>)> collate = {};
 };
 
 /** @brief An endless series of batches, epoch after epoch. Batch number n is a function of the
- * data, the options and n alone, so that a run resumed at a cursor sees what it would have seen. */
+ * data, the options and n alone. So a run resumed at a cursor sees what it would have seen. */
 class DataLoader : public Cursor {
  public:
   /** @throws Error for no samples, or options out of range. */
@@ -58,7 +58,7 @@ class DataLoader : public Cursor {
   /** @brief Epoch of the next batch, from 0. */
   int64_t epoch() const { return cursor_ / batches_; }
   /** @brief The batch at the cursor, which moves on. What is made ahead is made on the stream that
-   *  is current at the first call after a seek; it must live as long as the loader.
+   *  is current at the first call after a seek. It must live as long as the loader.
    *  @throws what a sample or collate threw. */
   std::vector<Tensor> next();
   int64_t cursor() const override { return cursor_; }

@@ -4,8 +4,8 @@
 
 namespace bs::data {
 
-/** @brief Draw number n of the series (key, sequence) is the same on every machine and thread, so
- *  that augmented data can be made anywhere, in any order, again. */
+/** @brief Draw number n of the series (key, sequence) is the same on every machine and thread. So
+ *  augmented data can be made anywhere, in any order, again. */
 class Draws {
  public:
   Draws(uint64_t key, uint64_t sequence) : key_(key), sequence_(sequence) {}

@@ -31,7 +31,7 @@ struct LoaderOptions {
 };
 
 /** @brief An endless series of batches of random windows. Batch number n is a function of the text,
- *  the seed and n alone, so the series goes on anywhere: save cursor(), then seek() to it. */
+ *  the seed and n alone. So the series goes on anywhere: save cursor(), then seek() to it. */
 class Loader : public Cursor {
  public:
   /** @throws Error for a text shorter than one window, or options out of range. */

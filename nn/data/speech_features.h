@@ -35,7 +35,7 @@ struct SpeechFeatureOptions {
   int stride = 3;
 };
 
-/** @brief The whole way from samples to features; also for a stream, piece by piece: the features
+/** @brief The whole way from samples to features; also for a stream, piece by piece. The features
  *  of the pieces are those of the whole, bit for bit. */
 class SpeechFeatures {
  public:

@@ -68,7 +68,7 @@ class StateGroups {
     for (Group& group : groups_) to.push_back(&group.options.learning_rate);
   }
   /** @brief Appends step `number` of each group to `steps`, checked as far as the rule can without
-   *  changing anything; replays are steps of `owner`, which must outlive the graph. */
+   *  changing anything. Replays are steps of `owner`, which must outlive the graph. */
   void prepare(int64_t number, const GradientClip& clip, const Optimizer& owner,
                std::vector<PreparedStep>& steps) const {
     for (const Group& group : groups_) {

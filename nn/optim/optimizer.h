@@ -29,7 +29,7 @@ class Optimizer {
    *  gradient stay as they are. Waits for no device. Recorded in a cuda::Graph it is
    *  done, with the rate as set and the next number, by each replay.
    *
-   *  Where it throws, no step is counted, and on the CPU nothing has changed: each rule gets its
+   *  Where it throws, no step is counted, and on the CPU nothing has changed. Each rule gets its
    *  memory before the first parameter of the first group moves. */
   void step(const GradientClip& clip = {});
   /** @brief Forgets the gradients of all parameters. */

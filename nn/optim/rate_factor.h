@@ -27,7 +27,7 @@ struct MultiStepDecay {
   double at(int64_t step) const;
 };
 
-/** @brief Up from `first` to 1 over the share `rise` of all steps, then down to `last`; both ways
+/** @brief Up from `first` to 1 over the share `rise` of all steps, then down to `last`. Both ways
  *  are halves of a cosine (Smith, Topin, arXiv:1708.07120). `last` is reached at step `steps`: that
  *  is PyTorch's OneCycleLR with total_steps = steps + 1. */
 struct OneCycle {
@@ -40,7 +40,7 @@ struct OneCycle {
   double at(int64_t step) const;
 };
 
-/** @brief lowest + (1 - lowest) (1 + cos(pi t / T)) / 2, t steps after the last restart: the rate
+/** @brief lowest + (1 - lowest) (1 + cos(pi t / T)) / 2, t steps after the last restart. The rate
  *  falls for T steps and starts anew, first for `first` steps, then each time `growth` times as
  * long (Loshchilov, Hutter, arXiv:1608.03983). */
 struct WarmRestarts {
@@ -52,8 +52,8 @@ struct WarmRestarts {
   double at(int64_t step) const;
 };
 
-/** @brief Falls when a measured value stops falling: after more than `patience` values in a row
- * that were not below the lowest by a share of `threshold`. */
+/** @brief Falls when a measured value stops falling. That is after more than `patience` values in a
+ * row that were not below the lowest by a share of `threshold`. */
 class Plateau {
  public:
   struct Options {

@@ -129,28 +129,41 @@ struct Wanted {
   }
 };
 
-/// A key that at least k of the samples reach, and no more than k if they differ. By one warp.
+/// Of the samples the largest, and a key that at least k of them reach, and no more than k if they
+/// differ. By one warp.
+struct SampledKeys {
+  uint32_t most, bound;
+};
 template <int threads>
-__device__ uint32_t sampled_bound(const uint32_t* samples, const Wanted& wanted) {
+__device__ SampledKeys sampled_keys(const uint32_t* samples, const Wanted& wanted) {
   constexpr int held = threads / warp;
-  uint32_t mine[held];
+  constexpr unsigned all_lanes = 0xffffffffU;
+  uint32_t mine[held], most = 0, least = ~0U;
 #pragma unroll
   for (int i = 0; i < held; ++i) {
     const unsigned at = threadIdx.x + i * warp;
-    mine[i] = at < blockDim.x ? samples[at] : 0;
+    const bool inside = at < blockDim.x;
+    mine[i] = inside ? samples[at] : 0;
+    most = max(most, mine[i]);
+    if (inside) least = min(least, mine[i]);
   }
-  uint32_t bound = 0;
-  for (int bit = 31; bit >= wanted.low_bit; --bit) {
+  most = __reduce_max_sync(all_lanes, most);
+  least = __reduce_min_sync(all_lanes, least);
+  if (wanted.k > blockDim.x) return {most, 0};
+  if (most == least) return {most, most};
+  const int first_bit = 31 - __clz(static_cast<int>(most ^ least));  // where they differ
+  uint32_t bound = most & ~((2U << first_bit) - 1);
+  for (int bit = first_bit; bit >= wanted.low_bit; --bit) {
     const uint32_t tried = bound | 1U << bit;
     unsigned reached = 0;
 #pragma unroll
     for (int i = 0; i < held; ++i) reached += mine[i] >= tried ? 1 : 0;
-    reached = __reduce_add_sync(0xffffffffU, reached);
+    reached = __reduce_add_sync(all_lanes, reached);
     if (reached < wanted.k) continue;
     bound = tried;
     if (reached == wanted.k) break;
   }
-  return bound;
+  return {most, bound};
 }
 
 /// The list in order, the largest rank first; by Batcher's bitonic sort. Of `size`, a power of two.
@@ -204,14 +217,10 @@ __global__ void __launch_bounds__(Row::threads, Row::blocks)
   if (threadIdx.x == 0) listed = 0;
   __syncthreads();
   if (threadIdx.x < warp) {
-    uint32_t most = 0;
-    for (unsigned i = threadIdx.x; i < blockDim.x; i += warp) most = max(most, samples[i]);
-    most = __reduce_max_sync(0xffffffffU, most);
-    const bool enough = wanted.k <= blockDim.x;
-    const uint32_t bound = enough ? sampled_bound<Row::threads>(samples, wanted) : 0;
+    const SampledKeys keys = sampled_keys<Row::threads>(samples, wanted);
     if (threadIdx.x == 0) {
-      low_bound = rank_of(bound, wanted.last_place);
-      high_bound = rank_of(most, 0);
+      low_bound = rank_of(keys.bound, wanted.last_place);
+      high_bound = rank_of(keys.most, 0);
     }
   }
   __syncthreads();

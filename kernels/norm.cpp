@@ -20,6 +20,13 @@ Tensor dense(const Tensor& vector) { return vector.defined() ? contiguous(vector
 
 DType statistics_dtype(const Tensor& x) { return x.dtype() == f64 ? f64 : f32; }
 
+/// The shape of so many tensors of `shape`, one after the other.
+Shape stacked(int64_t count, const Shape& shape) {
+  Shape all = {count};
+  for (const int64_t extent : shape) all.push_back(extent);
+  return all;
+}
+
 /// `added`: what to add to x first, or undefined.
 NormResult normalize(const char* op, const Tensor& x, const Tensor& added, const Tensor& weight,
                      const Tensor& bias, double eps, bool centred) {
@@ -32,8 +39,10 @@ NormResult normalize(const char* op, const Tensor& x, const Tensor& added, const
   const Shape rows = x.shape().slice(0, x.rank() - 1);
   NormResult result;
   result.y = Tensor::empty_like(in);
-  result.rstd = Tensor::empty(rows, statistics_dtype(x), x.device());
-  if (centred) result.mean = Tensor::empty_like(result.rstd);
+  const Tensor statistics = Tensor::empty(stacked(centred ? 2 : 1, rows), statistics_dtype(x),
+                                          x.device());  // one allocation for both
+  result.rstd = statistics.select(0, 0);
+  if (centred) result.mean = statistics.select(0, 1);
   if (added.defined()) result.sum = Tensor::empty_like(in);
   if (x.numel() > 0)
     BS_DISPATCH(x.device(), norm, in, dense(added), dense(weight), dense(bias), result, eps);

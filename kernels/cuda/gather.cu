@@ -78,6 +78,56 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// Whether a block each does the rows of x that rows of m stand beside: `bytes` for one are in
+/// shared memory.
+bool holds_rows(const Tensor& x, int64_t m, int64_t bytes) {
+  constexpr int64_t enough_rows = 32, most_bytes = 48 << 10, longest = 1 << 30;
+  return x.size(2) == 1 && x.size(0) >= enough_rows && m >= threads / 2 && m <= longest &&
+         bytes <= most_bytes;
+}
+
+constexpr int row_blocks = 6;  ///< that share a multiprocessor, with 32 KB of rows each
+
+/// Brings a row to shared memory, N elements at a time.
+template <class U, int N>
+__device__ void hold(const U* row, int count, U* held) {
+  using Pack = device::Pack<U, N>;
+#pragma unroll 4
+  for (int p = static_cast<int>(threadIdx.x); p < count / N; p += threads)
+    reinterpret_cast<Pack*>(held)[p] = reinterpret_cast<const Pack*>(row)[p];
+}
+
+/// Calls f(k, index) for the thread's share of a row's indices, -1 where one is outside.
+template <class F>
+__device__ void for_each_index(const Places& places, int64_t row, F&& f) {
+  constexpr int indices_ahead = 8;
+  const auto m = static_cast<int>(places.m);
+  for (int first = static_cast<int>(threadIdx.x); first < m; first += threads * indices_ahead) {
+    int64_t at[indices_ahead];
+#pragma unroll
+    for (int u = 0; u < indices_ahead; ++u)
+      if (const int k = first + u * threads; k < m)
+        at[u] = places.index[row * places.outer_stride + k * places.stride];
+#pragma unroll
+    for (int u = 0; u < indices_ahead; ++u)
+      if (const int k = first + u * threads; k < m)
+        f(k, at[u] >= 0 && at[u] < places.n ? static_cast<int>(at[u]) : -1);
+  }
+}
+
+/// Gathers a row a block, which holds that of x.
+template <class U, int N>
+__global__ void __launch_bounds__(threads, row_blocks)
+    gather_rows_kernel(const U* x, Places places, U* y, U absent) {
+  extern __shared__ uint4 memory[];
+  auto* const held = reinterpret_cast<U*>(memory);
+  const int64_t row = blockIdx.x;
+  hold<U, N>(x + row * places.n, static_cast<int>(places.n), held);
+  __syncthreads();
+  for_each_index(places, row,
+                 [&](int k, int at) { y[row * places.m + k] = at < 0 ? absent : held[at]; });
+}
+
 /// winner[place] = the last k that names it.
 __global__ void win_kernel(Places places, int* winner, int64_t count) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -93,14 +143,6 @@ __global__ void write_kernel(const U* source, const int* winner, U* y, int64_t n
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < count; at += step)
     if (winner[at] >= 0) y[at] = source[(at / inner / n * m + winner[at]) * inner + at % inner];
-}
-
-/// Whether a block each does rows of n written to by rows of m: it holds `bytes` of them in shared
-/// memory.
-bool holds_rows(const Tensor& source, const Tensor& y, int64_t bytes) {
-  constexpr int64_t enough_rows = 32, most_bytes = 48 << 10;
-  return y.size(2) == 1 && y.size(0) >= enough_rows && source.size(1) >= threads / 2 &&
-         bytes <= most_bytes;
 }
 
 /// Rows of n that are written to, and rows of m that are: one of each in shared memory.
@@ -119,32 +161,20 @@ struct ScatteredRows {
 
 /// Scatters a row a block; elements are moved N at a time.
 template <class U, int N>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, row_blocks)
     scatter_rows_kernel(ScatteredRows<U> rows, Places places) {
-  constexpr int indices_ahead = 8;
   using Pack = device::Pack<U, N>;
   extern __shared__ uint4 memory[];
   auto* const sources = reinterpret_cast<U*>(memory);
   auto* const winners = reinterpret_cast<int*>(reinterpret_cast<char*>(memory) + rows.offset());
   const auto n = static_cast<int>(rows.n), m = static_cast<int>(rows.m);
   const int64_t row = blockIdx.x;
-  const auto* const from = reinterpret_cast<const Pack*>(rows.source + row * m);
-#pragma unroll 4
-  for (int p = static_cast<int>(threadIdx.x); p < m / N; p += threads)
-    reinterpret_cast<Pack*>(sources)[p] = from[p];
+  hold<U, N>(rows.source + row * m, m, sources);
   for (int j = static_cast<int>(threadIdx.x); j < n; j += threads) winners[j] = -1;
   __syncthreads();
-  for (int first = static_cast<int>(threadIdx.x); first < m; first += threads * indices_ahead) {
-    int64_t at[indices_ahead];
-#pragma unroll
-    for (int u = 0; u < indices_ahead; ++u) {
-      const int k = first + u * threads;
-      at[u] = k < m ? places.index[row * places.outer_stride + k * places.stride] : -1;
-    }
-#pragma unroll
-    for (int u = 0; u < indices_ahead; ++u)
-      if (at[u] >= 0 && at[u] < n) atomicMax(winners + at[u], first + u * threads);
-  }
+  for_each_index(places, row, [&](int k, int at) {
+    if (at >= 0) atomicMax(winners + at, k);
+  });
   __syncthreads();
   const auto* const x = reinterpret_cast<const Pack*>(rows.x + row * n);
   auto* const y = reinterpret_cast<Pack*>(rows.y + row * n);
@@ -280,6 +310,16 @@ void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream stream
     const U* from = static_cast<const U*>(x.data());
     U* to = static_cast<U*>(y.data());
     const auto absent = static_cast<U>(absent_bits(x.dtype()));
+    const int64_t row_bytes = at.n * static_cast<int64_t>(sizeof(U));
+    constexpr int64_t sector = 32;  // what an element alone would move
+    if (holds_rows(x, at.m, row_bytes) && row_bytes <= at.m * sector) {
+      visit_pack<U>(aligned16(x), at.n, [&]<int N>(std::integral_constant<int, N>) {
+        gather_rows_kernel<U, N>
+            <<<grid_of("gather", x.size(0)), threads, static_cast<size_t>(row_bytes),
+               native(stream)>>>(from, at, to, absent);
+      });
+      return;
+    }
     if (line < threads || line > std::numeric_limits<int32_t>::max() - threads * ahead) {
       gather_kernel<<<grid_size(count, threads, x.device()), threads, 0, native(stream)>>>(
           from, at, to, absent, count);
@@ -321,7 +361,7 @@ void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const T
     const ScatteredRows<U> rows{static_cast<const U*>(x.data()),
                                 static_cast<const U*>(source.data()), static_cast<U*>(y.data()),
                                 y.size(1), source.size(1)};
-    if (!holds_rows(source, y, rows.bytes())) {
+    if (!holds_rows(y, rows.m, rows.bytes())) {
       if (x.data() != y.data()) copy(x, y, stream);
       return scatter_places<U>(at, source, y, stream);
     }

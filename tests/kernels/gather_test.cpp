@@ -9,6 +9,7 @@
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
+#include <array>
 #include <limits>
 
 using namespace bs;
@@ -70,9 +71,11 @@ TEST_CASE("gather") {
 }
 
 TEST_CASE("gather of long lines") {
-  for (const int64_t inner : {1, 5}) {
-    const Shape x = {3, 70, inner}, shape = {3, 700, inner};
-    const Numbers at = some_indices(shape.product(), 70);
+  // Of many rows, each is held on the chip: in whole vectors, or one by one.
+  for (const auto& [rows, n, inner] :
+       {std::array<int64_t, 3>{3, 70, 1}, {3, 70, 5}, {40, 70, 1}, {33, 64, 1}}) {
+    const Shape x = {rows, n, inner}, shape = {rows, 700, inner};
+    const Numbers at = some_indices(shape.product(), n);
     for (const DType dtype : {f32, bf16, u8, f64}) {
       Reference from(x), expected(shape);
       for (size_t i = 0; i < from.values.size(); ++i) from[i] = static_cast<double>(i * 5 % 128);

@@ -15,7 +15,14 @@ using namespace bs::test;
 
 namespace {
 
-const std::vector<DType> narrow = {f32, f16, bf16};
+/// Of each block size at least one, and few: each is some kernels of its own.
+struct Kind {
+  int block;
+  int64_t head_dim;
+};
+constexpr Kind kinds[] = {{16, 128}, {32, 64}, {64, 128}, {128, 64}, {128, 128}};
+
+std::vector<DType> dtypes_of(const Sizes& s) { return {s.head_dim == 64 ? f16 : bf16}; }
 
 /// Two blocks and a half of queries, three and a bit of keys, at most 300 of each.
 Sizes sizes_of(int block, int64_t head_dim) {
@@ -48,7 +55,7 @@ void check_as(const std::string& name, const Sizes& s, const AttentionRules& r,
            [&](const Variables& v) { return sparse_attention(v[0], v[1], v[2], layout, options); },
        .reference = [&](const References& in) { return attend(r, in); },
        .steps = 32,
-       .dtypes = narrow});
+       .dtypes = dtypes_of(s)});
 }
 
 /// The same with the arrays of its layout on the device under test, and not on the host.
@@ -65,66 +72,62 @@ LayoutPtr made_on_device(const Layout& l) {
 }  // namespace
 
 TEST_CASE("sparse_attention: dropout over blocks of every size") {
-  for (const int block : {16, 32, 64, 128})
-    for (const int64_t head_dim : {64, 128}) {
-      const Sizes s = sizes_of(block, head_dim);
-      AttentionRules r = dropped(blocks_of(s, block, .7, 31), head_dim == 64 ? .1 : .5, 7);
-      check(format("dropout, block {}, head_dim {}", block, head_dim), s, r, {}, narrow);
-      r.plain.causal = true;
-      r.plain.offset = 11;
-      r.sinks = 3;
-      check(format("dropout behind a diagonal, block {}", block), s, r, {{s.heads}}, narrow);
-    }
+  for (const auto [block, head_dim] : kinds) {
+    const Sizes s = sizes_of(block, head_dim);
+    AttentionRules r = dropped(blocks_of(s, block, .7, 31), head_dim == 64 ? .1 : .5, 7);
+    check(format("dropout, block {}, head_dim {}", block, head_dim), s, r, {}, dtypes_of(s));
+    r.plain.causal = true;
+    r.plain.offset = 11;
+    r.sinks = 3;
+    check(format("dropout behind a diagonal, block {}", block), s, r, {{s.heads}}, dtypes_of(s));
+  }
 }
 
 TEST_CASE("sparse_attention: dropout with a cap, slopes and a window") {
-  for (const int block : {16, 32, 64, 128})
-    for (const int64_t head_dim : {64, 128}) {
-      const Sizes s = sizes_of(block, head_dim);
-      AttentionRules r = dropped(blocks_of(s, block, .7, 32), .3, 8);
-      r.slopes = Reference({s.heads});
-      r.slopes.values = {.25, .125, .0625, .03125};
-      r.plain.window_before = block + block / 2;
-      check(format("slopes, block {}", block), s, r, {}, narrow);
-      r.plain.softcap = 2;
-      check(format("slopes and a cap, block {}", block), s, r, {}, narrow);
-    }
+  for (const auto [block, head_dim] : kinds) {
+    const Sizes s = sizes_of(block, head_dim);
+    AttentionRules r = dropped(blocks_of(s, block, .7, 32), .3, 8);
+    r.slopes = Reference({s.heads});
+    r.slopes.values = {.25, .125, .0625, .03125};
+    r.plain.window_before = block + block / 2;
+    check(format("slopes, block {}", block), s, r, {}, dtypes_of(s));
+    r.plain.softcap = 2;
+    check(format("slopes and a cap, block {}", block), s, r, {}, dtypes_of(s));
+  }
 }
 
 TEST_CASE("sparse_attention: masks of elements over blocks of every size") {
-  for (const int block : {16, 32, 64, 128})
-    for (const int64_t head_dim : {64, 128}) {
-      Sizes s = sizes_of(block, head_dim);
-      s.batch = 2;
-      AttentionRules r{blocks_of(s, block, .7, 33)};
-      // Shared by all, by the batch, by the heads, and by none.
-      const int64_t kind = std::bit_width(static_cast<unsigned>(block)) - 5;
-      r.mask = random_mask({kind % 2 == 0 ? 1 : 2, kind < 2 ? 1 : 4, s.queries, s.keys}, 34);
-      for (int64_t j = 0; j < s.keys; ++j) r.mask.at({0, 0, 3, j}) = 0;
-      check(format("mask, block {}, head_dim {}", block, head_dim), s, r, {}, narrow);
-      r.keep = random_mask({s.batch, s.keys}, 35);
-      r.plain.softcap = 3;
-      r.plain.causal = true;
-      r.plain.offset = 9;
-      check(format("mask, cap and padding, block {}", block), s, r, {}, narrow);
-    }
+  for (const auto [block, head_dim] : kinds) {
+    Sizes s = sizes_of(block, head_dim);
+    s.batch = 2;
+    AttentionRules r{blocks_of(s, block, .7, 33)};
+    // Shared by all, by the batch, by the heads, and by none.
+    const int64_t kind = std::bit_width(static_cast<unsigned>(block)) - 5;
+    r.mask = random_mask({kind % 2 == 0 ? 1 : 2, kind < 2 ? 1 : 4, s.queries, s.keys}, 34);
+    for (int64_t j = 0; j < s.keys; ++j) r.mask.at({0, 0, 3, j}) = 0;
+    check(format("mask, block {}, head_dim {}", block, head_dim), s, r, {}, dtypes_of(s));
+    r.keep = random_mask({s.batch, s.keys}, 35);
+    r.plain.softcap = 3;
+    r.plain.causal = true;
+    r.plain.offset = 9;
+    check(format("mask, cap and padding, block {}", block), s, r, {}, dtypes_of(s));
+  }
 }
 
 TEST_CASE("sparse_attention: packed masks over blocks of every size") {
-  for (const int block : {16, 32, 64, 128})
-    for (const int64_t head_dim : {64, 128}) {
-      const Sizes s = sizes_of(block, head_dim);
-      AttentionRules r = dropped(blocks_of(s, block, .8, 36), .2, 9);
-      r.mask = random_mask({1, head_dim == 64 ? 1 : s.heads, s.queries, s.keys}, 37);
-      for (int64_t i = 0; i < block; ++i)
-        for (int64_t j = 0; j < 2 * block; ++j)
-          r.mask.at({0, 0, i, j}) = j < block ? 1 : 0;  // a block of all, and one of nothing
-      const PackedMask packed = pack_mask(r.mask.tensor(boolean, test_device()), block);
-      SparseAttentionOptions o = r.options();
-      o.mask = {};
-      o.packed_mask = packed;
-      check_as(format("packed mask and dropout, block {}", block), s, r, r.layout, o);
-    }
+  for (const auto [block, head_dim] : kinds) {
+    const Sizes s = sizes_of(block, head_dim);
+    AttentionRules r = dropped(blocks_of(s, block, .8, 36), .2, 9);
+    r.mask = random_mask({1, head_dim == 64 ? 1 : s.heads, s.queries, s.keys}, 37);
+    for (int64_t i = 0; i < block; ++i)
+      for (int64_t j = 0; j < 2 * block; ++j)
+        r.mask.at({0, 0, i, j}) = j < block ? 1 : 0;  // a block of all, and one of nothing
+    const PackedMask packed = pack_mask(r.mask.tensor(boolean, test_device()), block);
+    SparseAttentionOptions o = r.options();
+    o.mask = {};
+    o.packed_mask = packed;
+    check_as(format("packed mask and dropout, block {}", block), s, r, r.layout, o);
+  }
 }
 
 TEST_CASE("sparse_attention: dropout and masks over layouts that a device made") {
@@ -156,4 +159,35 @@ TEST_CASE("sparse_attention: a word on the device moves dropout's sequence") {
   const auto nine = results(9, {}), moved = results(5, four);
   for (size_t i = 0; i < nine.size(); ++i) CHECK(same_bits(nine[i], moved[i]));
   CHECK_FALSE(same_bits(nine[0], results(5, {})[0]));
+}
+
+TEST_CASE("sparse_attention: values of another width, and wide ones, over blocks of every size") {
+  const auto of = [](int block, int64_t head_dim, int64_t value_dim) {
+    Sizes s = sizes_of(block, head_dim);
+    s.value_dim = value_dim;
+    AttentionRules r{blocks_of(s, block, .7, 41)};
+    r.plain.causal = block % 64 == 0;
+    check(format("block {}, head_dim {}, value_dim {}", block, head_dim, value_dim), s, r, {},
+          dtypes_of(s));
+  };
+  of(16, 64, 128);
+  of(64, 64, 104);
+  of(128, 64, 128);
+  of(32, 128, 64);
+  of(128, 128, 40);
+  of(16, 192, 128);
+  of(128, 192, 192);
+  of(64, 256, 64);
+  of(128, 256, 256);
+}
+
+TEST_CASE("sparse_attention: wide values with dropout and a mask") {
+  for (const int block : {16, 128}) {
+    Sizes s = sizes_of(block, 192);
+    s.value_dim = 256;
+    AttentionRules r = dropped(blocks_of(s, block, .7, 42), .3, 11);
+    r.mask = random_mask({1, 1, s.queries, s.keys}, 43);
+    r.plain.window_after = 20;
+    check(format("wide values, block {}", block), s, r, {}, dtypes_of(s));
+  }
 }

@@ -254,11 +254,12 @@ class Warpgroups {
     if (p.scores.sinks) traits_.rules |= device::rule_sinks;
     const bool ragged = !options.query_starts.empty();
     const DeviceProperties& gpu = device_properties(q.device());
-    runs_ = q.size(3) == v.size(3) && *options.first_query == 0 &&
-            (!ragged ||
-             (can_be_one(q, layout, options) && (traits_.rules & device::rules_of_places) == 0)) &&
+    runs_ = *options.first_query == 0 &&
+            (!ragged || (can_be_one(q, layout, options) && q.size(3) == v.size(3) &&
+                         (traits_.rules & device::rules_of_places) == 0)) &&
             warpgroup_forward({.dtype = q.dtype(),
                                .head_dim = static_cast<int>(q.size(3)),
+                               .value_dim = static_cast<int>(v.size(3)),
                                .block = layout.block(),
                                .capability = gpu.capability,
                                .shared_bytes = gpu.shared_memory_optin,

@@ -11,7 +11,7 @@ namespace bs::cuda {
 struct AttentionBackwardProblem {
   int element = 2;                                            ///< bytes
   int capability = 0, shared_bytes = 0, multiprocessors = 0;  ///< of the GPU; a CTA's most
-  int block = 0, head_dim = 0;
+  int block = 0, head_dim = 0, value_dim = 0;
   AttentionTraits traits = {};
   int64_t kv_heads = 0;     ///< over the batch
   int64_t head_blocks = 0;  ///< kept by all heads that share one of k and v, of the fullest one
@@ -19,8 +19,8 @@ struct AttentionBackwardProblem {
 };
 
 struct AttentionBackwardPlan {
-  bool warpgroup = false;  ///< else the portable kernels
-  int dim = 0;             ///< head_dim is padded with zeros to this
+  bool warpgroup = false;      ///< else the portable kernels
+  int dim = 0, value_dim = 0;  ///< head_dim and value_dim are padded with zeros to these
   int key_stages = 0, query_stages = 0;
   bool key_banded = false, query_banded = false;  ///< see WarpgroupForward
   unsigned rules = 0;                             ///< that the kernel of keys and values knows
@@ -29,12 +29,13 @@ struct AttentionBackwardPlan {
 };
 
 /** @brief Bytes of shared memory of the kernel of keys and values, for `stages` a team. */
-constexpr int attention_key_gradient_bytes(int dim, int block, int stages, unsigned rules) {
+constexpr int attention_key_gradient_bytes(int dim, int value_dim, int block, int stages,
+                                           unsigned rules) {
   const int teams = block == 128 ? 1 : 2;
   const int blocks = block < 64 ? 64 / block * (64 / block) : 1;  // of a step
   const int more = ((rules & device::rule_dropout) != 0 ? 24 : 0) +
                    ((rules & device::rule_bits) != 0 ? 4 * blocks : 0);
-  return 2 * 2 * 128 * dim + teams * stages * (2 * 64 * dim * 2) + 2 * 2 * 8192 +
+  return 2 * 128 * (dim + value_dim) + teams * stages * 2 * 64 * (dim + value_dim) + 2 * 2 * 8192 +
          teams * (stages * (16 + 512 + (block < 32 ? 80 : 24) + more) + 48);
 }
 /** @brief Likewise, of the kernel of queries. */
@@ -53,15 +54,17 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   AttentionBackwardPlan plan{};
   plan.kv_heads = p.kv_heads;
   plan.dim = p.head_dim <= 64 ? 64 : 128;
+  plan.value_dim = p.value_dim <= 64 ? 64 : 128;
   const bool fits = p.element == 2 && p.capability == 90 && p.head_dim <= 128 &&
-                    p.head_dim % 8 == 0 && p.block >= 16 && p.traits.known();
+                    p.value_dim <= 128 && p.head_dim % 8 == 0 && p.value_dim % 8 == 0 &&
+                    p.block >= 16 && p.traits.known();
   if (!fits) return plan;
   plan.rules = p.traits.rules & device::warpgroup_attention_rules &
                ~unsigned{device::rule_sinks};  // which are in lse
   const auto has = [&](unsigned rules) { return (plan.rules & rules) == rules; };
   const bool spills = has(device::rule_softcap | device::rule_dropout) ||
                       has(device::rule_softcap | device::rule_bits | device::rule_slopes);
-  if (plan.dim > 64 && spills) return plan;
+  if (plan.dim > 64 && plan.value_dim > 64 && spills) return plan;
   plan.query_banded = p.traits.banded;
   // With slopes, or small blocks and dropout, a key after the other is what the registers have room
   // for.
@@ -72,8 +75,8 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   const int least = p.block == 128 ? 3 : 2;
   plan.key_stages = 4;
   while (plan.key_stages >= least &&
-         attention_key_gradient_bytes(plan.dim, p.block, plan.key_stages, plan.rules) >
-             p.shared_bytes)
+         attention_key_gradient_bytes(plan.dim, plan.value_dim, p.block, plan.key_stages,
+                                      plan.rules) > p.shared_bytes)
     --plan.key_stages;
   plan.query_stages = 5;
   while (plan.query_stages > 1 &&

@@ -4,6 +4,7 @@
 #include <bs/lib/dtype.h>
 #include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
 
+#include <algorithm>
 #include <compare>
 
 namespace bs::cuda {
@@ -30,7 +31,7 @@ constexpr unsigned attention_warpgroup_rules(unsigned rules) {
 /** @brief What the choice depends on. */
 struct AttentionCase {
   DType dtype = bf16;
-  int head_dim = 0;
+  int head_dim = 0, value_dim = 0;
   int block = 0;
   int capability = 0;    ///< of the GPU, major * 10 + minor
   int shared_bytes = 0;  ///< that a CTA can have there
@@ -40,8 +41,8 @@ struct AttentionCase {
 /** @brief A kernel of warpgroup_forward.cuh. */
 struct WarpgroupForward {
   DType dtype = bf16;
-  int dim = 0;    ///< head_dim, padded with zeros
-  int block = 0;  ///< 128 stands for all larger than a tile
+  int dim = 0, value_dim = 0;  ///< head_dim and value_dim, padded with zeros
+  int block = 0;               ///< 128 stands for all larger than a tile
   int groups = 2, cols = 128;
   int slots = 0;        ///< tiles of keys or values in shared memory
   bool turns = false;   ///< warpgroups ask for products in turn
@@ -54,21 +55,33 @@ struct WarpgroupForward {
   constexpr int pieces() const { return block < cols ? cols / block : 1; }
   constexpr int shared_bytes() const {
     const int tile = 4 * (3 + pieces() + groups);
-    return groups * 64 * dim * 2 + slots * (cols * dim * 2 + 16 + tile) + 16 + 8 + 1024;
+    const int widest = dim > value_dim ? dim : value_dim;
+    return groups * 64 * dim * 2 + slots * (cols * widest * 2 + 16 + tile) + 16 + 8 + 1024;
   }
 };
 
 /** @brief The kernel for the forward pass on wgmma; `dim` is 0 where it cannot run, and the
  * portable kernel does. */
 constexpr WarpgroupForward warpgroup_forward(const AttentionCase& c) {
+  const int widest = std::max(c.head_dim, c.value_dim);
   const bool fits = (c.dtype == f16 || c.dtype == bf16) && c.capability == 90 && c.block >= 16 &&
-                    c.head_dim % 8 == 0 && c.head_dim <= 128 && c.traits.known();
+                    c.head_dim % 8 == 0 && c.value_dim % 8 == 0 && widest <= 256 &&
+                    c.traits.known();
   if (!fits) return {};
-  WarpgroupForward k{.dtype = c.dtype, .dim = c.head_dim <= 64 ? 64 : 128, .block = c.block};
-  k.slots = k.dim == 128 ? 6 : 12;
-  k.turns = c.block == 128;
-  k.banded = c.traits.banded;
-  k.rules = c.traits.rules & device::warpgroup_attention_rules;
+  const auto padded = [](int dim) { return std::max(64, (dim + 63) / 64 * 64); };
+  WarpgroupForward k{.dtype = c.dtype,
+                     .dim = padded(c.head_dim),
+                     .value_dim = padded(c.value_dim),
+                     .block = c.block,
+                     .banded = c.traits.banded,
+                     .rules = c.traits.rules & device::warpgroup_attention_rules};
+  const bool crowded = k.banded && (k.rules & device::rules_of_places) != 0;
+  // Registers of two bounds and single scores, or sums of wide values, leave room for half a tile.
+  if (widest > 128 || (k.value_dim > 64 && crowded)) k.cols = 64;
+  if (widest > 192) k.groups = 1;  // nor is there memory for the queries of two
+  k.turns = c.block == 128 && k.cols == 128;
+  k.slots = 12;
+  while (k.slots > 6 && k.shared_bytes() > c.shared_bytes) --k.slots;
   return k.shared_bytes() <= c.shared_bytes ? k : WarpgroupForward{};
 }
 

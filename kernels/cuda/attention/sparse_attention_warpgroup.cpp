@@ -95,8 +95,8 @@ device::TensorMapWords map_of(const Tensor& x, int rows) {
 }
 
 /// Heads under way at a time, so that their keys and values stay in L2.
-int window_of(const Tensor& k, int group, int batch_heads, Device device) {
-  const int64_t bytes = 4 * k.size(2) * k.size(3);  // of keys and values of a head
+int window_of(const Tensor& k, const Tensor& v, int group, int batch_heads, Device device) {
+  const int64_t bytes = 2 * k.size(2) * (k.size(3) + v.size(3));  // of a head
   const int64_t fit = std::max<int64_t>(1, device_properties(device).l2_bytes / 2 / bytes);
   return static_cast<int>(std::min<int64_t>(fit * group, batch_heads));
 }
@@ -119,19 +119,21 @@ device::AttentionTerms attention_terms(const SparseAttentionOptions& o, const At
 
 jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
   const std::string name =
-      format("attention_forward_{}_d{}_b{}_g{}_c{}_s{}{}{}{}", to_string(k.dtype), k.dim, k.block,
-             k.groups, k.cols, k.slots, k.turns ? "_turns" : "", k.banded ? "_band" : "",
+      format("attention_forward_{}_d{}{}_b{}_g{}_c{}_s{}{}{}{}", to_string(k.dtype), k.dim,
+             k.value_dim != k.dim ? format("v{}", k.value_dim) : "", k.block, k.groups, k.cols,
+             k.slots, k.turns ? "_turns" : "", k.banded ? "_band" : "",
              k.rules != 0 ? format("_r{}", k.rules) : "");
   std::string code = "#include <bs/kernels/cuda/device/attention/warpgroup_forward.cuh>\n\n";
   code += "using namespace bs::cuda::device;\n";
   code += "namespace keys {\n" + warpgroup_mma(k.cols, k.dtype, true, true) + "}\n";
-  code += "namespace values {\n" + warpgroup_mma_left(k.dim, k.dtype, false) + "}\n";
+  code += "namespace values {\n" + warpgroup_mma_left(k.value_dim, k.dtype, false) + "}\n";
   code += format(
       "struct Config {\n"
       "  using Element = {};\n"
       "  using KeyMma = keys::Mma;\n"
       "  using ValueMma = values::Mma;\n"
-      "  static constexpr int dim = {}, block = {}, groups = {}, cols = {}, slots = {};\n"
+      "  static constexpr int dim = {}, value_dim = {}, block = {};\n"
+      "  static constexpr int groups = {}, cols = {}, slots = {};\n"
       "  static constexpr bool turns = {}, banded = {};\n"
       "  static constexpr unsigned rules = {};\n"
       "};\n"
@@ -140,18 +142,20 @@ jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
       "extern \"C\" __global__ void __launch_bounds__(Kernel::threads, 1)\n"
       "    {}(const __grid_constant__ WarpgroupAttentionParams params) {\n"
       "  Kernel::run(params);\n}\n",
-      device_type_name(k.dtype), k.dim, k.block, k.groups, k.cols, k.slots, k.turns, k.banded,
-      k.rules, k.threads(), k.shared_bytes(), name);
+      device_type_name(k.dtype), k.dim, k.value_dim, k.block, k.groups, k.cols, k.slots, k.turns,
+      k.banded, k.rules, k.threads(), k.shared_bytes(), name);
   return {name, code, device_headers()};
 }
 
 std::vector<WarpgroupForward> all_warpgroup_forward_kernels() {
   std::vector<WarpgroupForward> all;
   for (const DType dtype : {f16, bf16})
-    for (const int head_dim : {64, 128})
-      for (const int block : {16, 32, 64, 128})
-        for (const bool banded : {false, true})
-          all.push_back(warpgroup_forward({dtype, head_dim, block, 90, 227 * 1024, {banded}}));
+    for (const int head_dim : {64, 128, 192, 256})
+      for (const int value_dim : {64, 128, 192, 256})
+        for (const int block : {16, 32, 64, 128})
+          for (const bool banded : {false, true})
+            all.push_back(
+                warpgroup_forward({dtype, head_dim, value_dim, block, 90, 227 * 1024, {banded}}));
   return all;
 }
 
@@ -160,18 +164,21 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
                                        const AttentionTraits& traits) {
   const DeviceProperties& gpu = device_properties(q.device());
   const int64_t tiles = (layout.height() + 63) / 64 * q.size(0) * q.size(1);
-  const int64_t records = (layout.nnz() + tiles) * (layout.block() > 64 ? 2 : 1);
+  const int64_t records = (layout.nnz() + tiles) * (layout.block() > 64 ? 4 : 1);
   const bool listed = layout.on_host() || lists_tiles({}, layout);
   if (!listed || !addressable(q) || !addressable(k) || !addressable(v) || !addressable(out) ||
       tiles > INT32_MAX || records > INT32_MAX ||
       std::max(layout.height(), layout.width()) > INT32_MAX / 2)
     return {};
-  return warpgroup_forward({.dtype = q.dtype(),
-                            .head_dim = static_cast<int>(q.size(3)),
-                            .block = layout.block(),
-                            .capability = gpu.capability,
-                            .shared_bytes = gpu.shared_memory_optin,
-                            .traits = traits});
+  const WarpgroupForward kernel = warpgroup_forward({.dtype = q.dtype(),
+                                                     .head_dim = static_cast<int>(q.size(3)),
+                                                     .value_dim = static_cast<int>(v.size(3)),
+                                                     .block = layout.block(),
+                                                     .capability = gpu.capability,
+                                                     .shared_bytes = gpu.shared_memory_optin,
+                                                     .traits = traits});
+  // The device lists whole blocks for tiles of 128 queries.
+  return layout.on_host() || kernel.cols == 128 ? kernel : WarpgroupForward{};
 }
 
 Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
@@ -207,10 +214,10 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
       .heads = static_cast<int>(q.size(1)),
       .group = group,
       .batch_heads = batch_heads,
-      .window = window_of(k, group, batch_heads, stream.device()),
+      .window = window_of(k, v, group, batch_heads, stream.device()),
       .places = grid.places,
       .keys = grid.keys,
-      .head_dim = static_cast<int>(q.size(3)),
+      .value_dim = static_cast<int>(v.size(3)),
       .scale = static_cast<float>((options.softcap > 0 ? options.softcap : options.scale) *
                                   1.4426950408889634),
       .reach = reach,

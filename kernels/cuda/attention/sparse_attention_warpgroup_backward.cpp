@@ -28,7 +28,7 @@ constexpr int threads = 384;
 
 int shared_bytes(const Kernel& k) {
   return k.pass == Pass::key_gradient
-             ? attention_key_gradient_bytes(k.dim, k.block, k.stages, k.rules)
+             ? attention_key_gradient_bytes(k.dim, k.value_dim, k.block, k.stages, k.rules)
              : attention_query_gradient_bytes(k.dim, k.stages);
 }
 
@@ -98,6 +98,7 @@ struct Backward {
             .multiprocessors = gpu.multiprocessors,
             .block = layout.block(),
             .head_dim = static_cast<int>(q.size(3)),
+            .value_dim = static_cast<int>(v.size(3)),
             .traits = traits,
             .kv_heads = kv_heads(),
             .head_blocks = counted ? fullest() : values_before(kv_heads()),
@@ -140,7 +141,7 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
   device::AttentionBackwardArguments<void, void> arguments{};
   arguments.problem.heads = static_cast<int>(b.q.size(1));
   arguments.problem.queries = static_cast<int>(b.q.size(2));
-  arguments.problem.head_dim = static_cast<int>(b.q.size(3));
+  arguments.problem.value_dim = static_cast<int>(b.v.size(3));
   arguments.out = rows(b.forward.out);
   arguments.dout = rows(b.dout);
   arguments.lse = b.forward.lse.data();
@@ -148,7 +149,7 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
   arguments.means = means.data();
   constexpr unsigned of_cta = 256;
   const int64_t total = whole_log_sums.numel();
-  const AttentionNumbersKernel k{b.q.dtype(), b.q.size(3) <= 64 ? 8 : 16};
+  const AttentionNumbersKernel k{b.q.dtype(), b.v.size(3) <= 64 ? 8 : 16};
   const int64_t ctas = ceil_div(total * k.lanes, of_cta);
   const jit::Kernel& kernel =
       family->get(k, b.stream.device(), [&] { return attention_numbers_warpgroup_source(k); });
@@ -208,10 +209,20 @@ void launch_passes(const Backward& b, const AttentionBackwardPlan& plan,
                    device::WarpgroupQueryGradientParams& queries) {
   const DType dtype = b.q.dtype();
   const int block = b.layout.block();
-  const Kernel key_kernel{Pass::key_gradient, dtype,           plan.dim,  block,
-                          plan.key_stages,    plan.key_banded, plan.rules};
-  const Kernel query_kernel{Pass::query_gradient, dtype, plan.dim, block, plan.query_stages,
-                            plan.query_banded};
+  const Kernel key_kernel{.pass = Pass::key_gradient,
+                          .dtype = dtype,
+                          .dim = plan.dim,
+                          .block = block,
+                          .stages = plan.key_stages,
+                          .value_dim = plan.value_dim,
+                          .banded = plan.key_banded,
+                          .rules = plan.rules};
+  const Kernel query_kernel{.pass = Pass::query_gradient,
+                            .dtype = dtype,
+                            .dim = plan.dim,
+                            .block = block,
+                            .stages = plan.query_stages,
+                            .banded = plan.query_banded};
   for (int64_t first = 0; first < plan.kv_heads; first += plan.heads)
     launch_heads(keys, queries, key_kernel, query_kernel, b, first,
                  std::min(plan.heads, plan.kv_heads - first));
@@ -240,24 +251,27 @@ jit::Source attention_backward_source(const Kernel& k) {
   const bool keys = k.pass == Pass::key_gradient;
   const char* const header = keys ? "warpgroup_backward" : "warpgroup_query_gradient";
   const char* const type = keys ? "WarpgroupKeyGradient" : "WarpgroupQueryGradient";
-  const std::string name = format(
-      "attention_{}_wgmma_{}_d{}_b{}_s{}{}{}", keys ? "dkv" : "dq", to_string(k.dtype), k.dim,
-      k.block, k.stages, k.banded ? "_band" : "", k.rules != 0 ? format("_r{}", k.rules) : "");
+  const std::string name =
+      format("attention_{}_wgmma_{}_d{}{}_b{}_s{}{}{}", keys ? "dkv" : "dq", to_string(k.dtype),
+             k.dim, keys && k.value_dim != k.dim ? format("v{}", k.value_dim) : "", k.block,
+             k.stages, k.banded ? "_band" : "", k.rules != 0 ? format("_r{}", k.rules) : "");
   std::string code = format("#include <bs/kernels/cuda/device/attention/{}.cuh>\n\n", header);
   if (keys) {
     code += "namespace scores {\n" + warpgroup_mma(64, k.dtype, true, true) + "}\n";
     code += "namespace rows {\n" + warpgroup_mma_left(k.dim, k.dtype, false) + "}\n";
+    code += "namespace value_rows {\n" + warpgroup_mma_left(k.value_dim, k.dtype, false) + "}\n";
   } else {
     code += warpgroup_mma(k.dim, k.dtype, true, false);
   }
   code += format("struct Config {\n  using Element = {};\n{}", device_type_name(k.dtype),
                  keys ? "  using Scores = ::scores::Mma;\n  using Rows = ::rows::Mma;\n"
+                        "  using ValueRows = ::value_rows::Mma;\n"
                       : "  using Mma = ::Mma;\n");
   code += format(
-      "  static constexpr int dim = {}, block = {}, stages = {};\n"
+      "  static constexpr int dim = {}, value_dim = {}, block = {}, stages = {};\n"
       "  static constexpr bool banded = {};\n"
       "  static constexpr unsigned rules = {};\n};\n",
-      k.dim, k.block, k.stages, k.banded, k.rules);
+      k.dim, k.value_dim, k.block, k.stages, k.banded, k.rules);
   code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
   code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n", threads,
                  shared_bytes(k));
@@ -289,14 +303,20 @@ std::vector<Kernel> all_attention_backward_kernels() {
   std::vector<Kernel> all;
   for (const DType dtype : {f16, bf16})
     for (const int dim : {64, 128})
-      for (const int block : {16, 32, 64, 128}) {
-        const AttentionBackwardPlan plan = attention_backward_plan(
-            {.capability = 90, .shared_bytes = 227 << 10, .block = block, .head_dim = dim});
-        for (const bool banded : {false, true}) {
-          all.push_back({Pass::key_gradient, dtype, dim, block, plan.key_stages, banded});
-          all.push_back({Pass::query_gradient, dtype, dim, block, plan.query_stages, banded});
-        }
-      }
+      for (const int block : {16, 32, 64, 128})
+        for (const bool banded : {false, true})
+          for (const int value_dim : {64, 128}) {
+            const AttentionBackwardPlan plan = attention_backward_plan({.capability = 90,
+                                                                        .shared_bytes = 227 << 10,
+                                                                        .block = block,
+                                                                        .head_dim = dim,
+                                                                        .value_dim = value_dim});
+            Kernel k{Pass::key_gradient, dtype, dim, block, plan.key_stages, value_dim, banded};
+            all.push_back(k);
+            if (value_dim != dim) continue;
+            k = {Pass::query_gradient, dtype, dim, block, plan.query_stages, 0, banded};
+            all.push_back(k);
+          }
   return all;
 }
 

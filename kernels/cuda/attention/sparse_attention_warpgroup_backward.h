@@ -17,6 +17,7 @@ struct AttentionBackwardKernel {
   Pass pass = Pass::key_gradient;
   DType dtype = f16;
   int dim = 0, block = 0, stages = 0;
+  int value_dim = 0;    ///< 0: the kernel of queries, which knows no values
   bool banded = false;  ///< see WarpgroupForward
   unsigned rules = 0;   ///< of device::warpgroup_attention_rules; those of queries have none
   auto operator<=>(const AttentionBackwardKernel&) const =

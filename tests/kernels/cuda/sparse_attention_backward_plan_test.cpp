@@ -16,11 +16,12 @@ using namespace bs::cuda;
 
 namespace {
 
-AttentionBackwardProblem on_hopper(int block, int head_dim) {
+AttentionBackwardProblem on_hopper(int block, int head_dim, int value_dim = 0) {
   return {.capability = 90,
           .shared_bytes = 227 << 10,
           .block = block,
           .head_dim = head_dim,
+          .value_dim = value_dim > 0 ? value_dim : head_dim,
           .kv_heads = 32,
           .head_blocks = 640};
 }
@@ -32,7 +33,7 @@ std::vector<AttentionBackwardKernel> kernels_with_rules() {
     for (unsigned rules = 1; rules < device::rule_sinks; ++rules) {
       if (k.pass != AttentionBackwardKernel::Pass::key_gradient) break;
       if ((rules & ~device::warpgroup_attention_rules) != 0) continue;
-      AttentionBackwardProblem p = on_hopper(k.block, k.dim);
+      AttentionBackwardProblem p = on_hopper(k.block, k.dim, k.value_dim);
       p.traits = {k.banded, rules};
       const AttentionBackwardPlan plan = attention_backward_plan(p);
       if (!plan.warpgroup || plan.key_banded != k.banded) continue;
@@ -114,6 +115,10 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
   CHECK(attention_backward_plan(on_hopper(16, 8)).warpgroup);
   CHECK_FALSE(attention_backward_plan(on_hopper(8, 64)).warpgroup);
   CHECK_FALSE(attention_backward_plan(on_hopper(64, 136)).warpgroup);
+  CHECK_FALSE(attention_backward_plan(on_hopper(64, 64, 136)).warpgroup);
+  CHECK_FALSE(attention_backward_plan(on_hopper(64, 64, 60)).warpgroup);
+  CHECK(attention_backward_plan(on_hopper(64, 40, 72)).dim == 64);
+  CHECK(attention_backward_plan(on_hopper(64, 40, 72)).value_dim == 128);
   CHECK_FALSE(attention_backward_plan(on_hopper(64, 60)).warpgroup);
   for (const int capability : {80, 86, 100, 120}) {
     AttentionBackwardProblem p = on_hopper(64, 64);
@@ -146,7 +151,7 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
     CHECK(attention_backward_plan(dropped).key_banded == (block < 64));
     dropped.traits.rules |= device::rule_softcap;  // which registers have no room for
     CHECK_FALSE(attention_backward_plan(dropped).warpgroup);
-    dropped.head_dim = 64;
+    dropped.head_dim = dropped.value_dim = 64;
     CHECK(attention_backward_plan(dropped).warpgroup);
   }
   AttentionBackwardProblem wide = on_hopper(64, 64);
@@ -158,7 +163,7 @@ TEST_CASE("sparse_attention_backward: kernels fit the memory that there is, or o
   for (const int kilobytes : {48, 99, 163, 227})
     for (const int block : {16, 32, 64, 128})
       for (const int head_dim : {8, 64, 72, 128}) {
-        AttentionBackwardProblem p = on_hopper(block, head_dim);
+        AttentionBackwardProblem p = on_hopper(block, head_dim, head_dim == 64 ? 128 : head_dim);
         p.shared_bytes = kilobytes << 10;
         if (head_dim % 16 == 8) p.traits.rules = device::rule_dropout | device::rule_bits;
         const AttentionBackwardPlan plan = attention_backward_plan(p);
@@ -167,8 +172,8 @@ TEST_CASE("sparse_attention_backward: kernels fit the memory that there is, or o
         CHECK(plan.dim >= head_dim);
         CHECK(plan.key_stages >= (block == 128 ? 3 : 2));
         CHECK(plan.query_stages >= 2);
-        CHECK(attention_key_gradient_bytes(plan.dim, block, plan.key_stages, plan.rules) <=
-              p.shared_bytes);
+        CHECK(attention_key_gradient_bytes(plan.dim, plan.value_dim, block, plan.key_stages,
+                                           plan.rules) <= p.shared_bytes);
         CHECK(attention_query_gradient_bytes(plan.dim, plan.query_stages) <= p.shared_bytes);
       }
 }

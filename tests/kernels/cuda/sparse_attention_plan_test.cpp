@@ -8,16 +8,42 @@ using namespace bs::cuda;
 TEST_CASE("sparse_attention: which kernel the forward pass takes") {
   constexpr int h200 = 227 * 1024;
   const auto runs = [](const AttentionCase& c) { return warpgroup_forward(c).dim; };
-  CHECK(runs({bf16, 128, 64, 90, h200}) == 128);
-  CHECK(runs({f16, 72, 16, 90, h200}) == 128);
-  CHECK(runs({f16, 64, 16, 90, h200}) == 64);
-  CHECK(runs({bf16, 8, 128, 90, h200}) == 64);
-  CHECK(runs({bf16, 128, 8, 90, h200}) == 0);    // blocks of 8
-  CHECK(runs({f32, 128, 64, 90, h200}) == 0);    // not of 16 bits
-  CHECK(runs({bf16, 136, 64, 90, h200}) == 0);   // wider than the kernel
-  CHECK(runs({bf16, 128, 64, 80, h200}) == 0);   // not Hopper
-  CHECK(runs({bf16, 128, 64, 100, h200}) == 0);  // after Hopper
-  CHECK(runs({bf16, 128, 64, 90, 163 * 1024}) == 0);
+  CHECK(runs({bf16, 128, 128, 64, 90, h200}) == 128);
+  CHECK(runs({f16, 72, 72, 16, 90, h200}) == 128);
+  CHECK(runs({f16, 64, 64, 16, 90, h200}) == 64);
+  CHECK(runs({bf16, 8, 8, 128, 90, h200}) == 64);
+  CHECK(runs({bf16, 136, 136, 64, 90, h200}) == 192);
+  CHECK(runs({bf16, 200, 64, 64, 90, h200}) == 256);
+  CHECK(runs({bf16, 128, 128, 8, 90, h200}) == 0);    // blocks of 8
+  CHECK(runs({f32, 128, 128, 64, 90, h200}) == 0);    // not of 16 bits
+  CHECK(runs({bf16, 264, 64, 64, 90, h200}) == 0);    // wider than the kernel
+  CHECK(runs({bf16, 64, 264, 64, 90, h200}) == 0);    // likewise
+  CHECK(runs({bf16, 64, 60, 64, 90, h200}) == 0);     // rows that begin at no multiple of 16 bytes
+  CHECK(runs({bf16, 128, 128, 64, 80, h200}) == 0);   // not Hopper
+  CHECK(runs({bf16, 128, 128, 64, 100, h200}) == 0);  // after Hopper
+  CHECK(runs({bf16, 128, 128, 64, 90, 163 * 1024}) == 0);
+}
+
+TEST_CASE("sparse_attention: how the forward pass cuts wide keys and values") {
+  const auto kernel = [](int head_dim, int value_dim) {
+    return warpgroup_forward({bf16, head_dim, value_dim, 128, 90, 227 * 1024});
+  };
+  CHECK(kernel(64, 128).value_dim == 128);
+  CHECK(kernel(128, 64).value_dim == 64);
+  CHECK(kernel(128, 64).cols == 128);
+  for (const int value_dim : {64, 128, 192}) {
+    CHECK(kernel(192, value_dim).cols == 64);
+    CHECK(kernel(192, value_dim).groups == 2);
+    CHECK(kernel(256, value_dim).groups == 1);
+    CHECK_FALSE(kernel(192, value_dim).turns);
+  }
+  const auto masked = [](int value_dim, bool banded) {
+    const AttentionTraits traits{banded, device::rule_bits};
+    return warpgroup_forward({bf16, 128, value_dim, 128, 90, 227 * 1024, traits});
+  };
+  CHECK(masked(128, true).cols == 64);
+  CHECK(masked(128, false).cols == 128);
+  CHECK(masked(64, true).cols == 128);
 }
 
 TEST_CASE("sparse_attention: which head_dims the GPU takes") {
@@ -28,7 +54,7 @@ TEST_CASE("sparse_attention: which head_dims the GPU takes") {
 TEST_CASE("sparse_attention: which terms of scores the kernels on wgmma know") {
   using namespace bs::cuda::device;
   const auto kernel = [](unsigned rules) {
-    return warpgroup_forward({bf16, 128, 64, 90, 227 * 1024, {.rules = rules}});
+    return warpgroup_forward({bf16, 128, 128, 64, 90, 227 * 1024, {.rules = rules}});
   };
   CHECK(kernel(0).rules == 0);
   CHECK(kernel(rule_sinks).rules == rule_sinks);
@@ -53,14 +79,18 @@ TEST_CASE("sparse_attention: a mask of bytes becomes one of bits, unless there a
 
 TEST_CASE("sparse_attention: what the plan asks of shared memory is there") {
   for (const DType dtype : {f16, bf16})
-    for (int head_dim = 8; head_dim <= 128; head_dim += 8)
-      for (const int block : {16, 32, 64, 128})
-        for (const int bytes : {99 * 1024, 163 * 1024, 227 * 1024}) {
-          const WarpgroupForward k = warpgroup_forward({dtype, head_dim, block, 90, bytes});
-          if (k.dim == 0) continue;
-          CHECK(k.shared_bytes() <= bytes);
-          CHECK(k.dim >= head_dim);
-          CHECK(k.threads() <= 512);
-          CHECK((k.block == block || (block > 128 && k.block == 128)));
-        }
+    for (int head_dim = 8; head_dim <= 256; head_dim += 8)
+      for (const int value_dim : {8, 64, 72, 128, 136, 192, 200, 256})
+        for (const int block : {16, 32, 64, 128})
+          for (const int bytes : {99 * 1024, 163 * 1024, 227 * 1024}) {
+            const WarpgroupForward k =
+                warpgroup_forward({dtype, head_dim, value_dim, block, 90, bytes});
+            CHECK((k.dim > 0 || bytes < 227 * 1024));
+            if (k.dim == 0) continue;
+            CHECK(k.shared_bytes() <= bytes);
+            CHECK(k.dim >= head_dim);
+            CHECK(k.value_dim >= value_dim);
+            CHECK(k.threads() <= 512);
+            CHECK((k.block == block || (block > 128 && k.block == 128)));
+          }
 }

@@ -97,7 +97,7 @@ struct WarpgroupAttentionParams {
   int heads, group;         ///< heads of q, and how many of them share one of k and v
   int batch_heads, window;  ///< heads of all batches, and how many of them are under way at a time
   AttentionPlaces places;   ///< of queries and keys alike
-  int keys, head_dim;       ///< keys: in the layout
+  int keys, value_dim;      ///< keys: in the layout
   float scale;              ///< of scores, for powers of two; where they are capped, of tanh
   AttentionReach reach;
   AttentionTerms terms;

@@ -18,8 +18,9 @@ template <class Config>
 struct WarpgroupKeyGradient {
   using T = typename Config::Element;
   static constexpr int dim = Config::dim, block = Config::block, stages = Config::stages;
-  static constexpr int pieces = dim / 64;  // of 64 columns, 128 bytes
-  static constexpr int groups = 2;         // warpgroups that multiply
+  static constexpr int value_dim = Config::value_dim;
+  static constexpr int pieces = dim / 64, value_pieces = value_dim / 64;  // of 64 columns
+  static constexpr int groups = 2;  // warpgroups that multiply
   static constexpr bool banded = Config::banded;
   using Steps = AttentionKeySteps<block, banded, Config::rules>;
   using Step = typename Steps::Step;
@@ -29,9 +30,11 @@ struct WarpgroupKeyGradient {
   static constexpr int strip = Steps::strip, side = Steps::side;
   static constexpr int entries = Steps::entries, halves = block / side, cols = Steps::cols;
   static constexpr int line = 2 * side;  // bytes of a line of gradients of scores
-  static constexpr unsigned kept_bytes = strip * dim * 2, stage_rows_bytes = 64 * dim * 2;
-  static constexpr unsigned stage_bytes = 2 * stage_rows_bytes;
-  static constexpr unsigned team_bytes = 2 * kept_bytes + stages * stage_bytes;
+  static constexpr unsigned key_bytes = strip * dim * 2;
+  static constexpr unsigned kept_bytes = key_bytes + strip * value_dim * 2;
+  static constexpr unsigned query_bytes = 64 * dim * 2;
+  static constexpr unsigned stage_bytes = query_bytes + 64 * value_dim * 2;
+  static constexpr unsigned team_bytes = kept_bytes + stages * stage_bytes;
   static constexpr unsigned piece_bytes = 64 * 64 * 2, staging_bytes = 2 * piece_bytes;
   static constexpr int threads = (groups + 1) * warpgroup_size;
 
@@ -124,10 +127,11 @@ struct WarpgroupKeyGradient {
       const int numbered = there ? first : __shfl_sync(~0u, query, 0);
       if (lane == 0) {
 #pragma unroll
-        for (int piece = 0; piece < pieces; ++piece) {
+        for (int piece = 0; piece < pieces || piece < value_pieces; ++piece) {
           const unsigned there = to + piece * piece_bytes + e * side * 128;
-          load_box(there, p.q, full, piece * 64, first - shift, h, b, 0);
-          load_box(there + stage_rows_bytes, p.dout, full, piece * 64, first - shift, h, b, 0);
+          if (piece < pieces) load_box(there, p.q, full, piece * 64, first - shift, h, b, 0);
+          if (piece < value_pieces)
+            load_box(there + query_bytes, p.dout, full, piece * 64, first - shift, h, b, 0);
         }
         load_bytes(numbers + e * side * 4, p.log_sums + row + numbered, side * 4, full);
         load_bytes(numbers + 256 + e * side * 4, p.means + row + numbered, side * 4, full);
@@ -139,7 +143,7 @@ struct WarpgroupKeyGradient {
   __device__ static void produce(const WarpgroupKeyGradientParams& p, Team& team, unsigned kept) {
     const WarpgroupAttention& a = p.problem;
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const unsigned buffers = kept + 2 * kept_bytes;
+    const unsigned buffers = kept + kept_bytes;
     const int items = a.head_count * p.list.strips;
     RingPlace<stages> at;
 #pragma unroll 1
@@ -151,13 +155,15 @@ struct WarpgroupKeyGradient {
       const Place place(p, item);
       const int shift = a.places.of(place.key()).shift;
       if (lane == 0) {
-        team.kept.arrive_expecting(2 * kept_bytes);
+        team.kept.arrive_expecting(kept_bytes);
 #pragma unroll
-        for (int piece = 0; piece < pieces; ++piece) {
+        for (int piece = 0; piece < pieces || piece < value_pieces; ++piece) {
           const unsigned to = kept + piece * (strip * 128);
           const int key = place.key() - shift;
-          load_box(to, p.k, team.kept, piece * 64, key, place.head, place.batch, 0);
-          load_box(to + kept_bytes, p.v, team.kept, piece * 64, key, place.head, place.batch, 0);
+          if (piece < pieces)
+            load_box(to, p.k, team.kept, piece * 64, key, place.head, place.batch, 0);
+          if (piece < value_pieces)
+            load_box(to + key_bytes, p.v, team.kept, piece * 64, key, place.head, place.batch, 0);
         }
       }
 #pragma unroll 1
@@ -199,25 +205,27 @@ struct WarpgroupKeyGradient {
   static constexpr unsigned long long along = matrix_descriptor<128>(1024, 0);
   static constexpr unsigned long long across = matrix_descriptor<128>(1024, piece_bytes);
 
-  /// sums = own 64 rows of `kept` times the 64 rows of a stage, transposed.
+  /// sums = own 64 rows of `kept` times the 64 rows of a stage, transposed, `depth` columns of
+  /// both.
+  template <int depth>
   __device__ static void multiply_scores(float (&sums)[32], unsigned kept, unsigned stage) {
     asm volatile("" : "+r"(kept));  // or its descriptors are kept from step to step
     warpgroup_arrive();
 #pragma unroll
-    for (int k = 0; k < dim / 16; ++k)
+    for (int k = 0; k < depth / 16; ++k)
       Config::Scores::multiply(
           sums, along | descriptor_address(kept + k / 4 * (strip * 128) + k % 4 * 32),
           along | descriptor_address(stage + k / 4 * piece_bytes + k % 4 * 32), k > 0);
     warpgroup_commit();
   }
   /// sums += weights times the 64 rows of a stage.
-  __device__ static void multiply_rows(float (&sums)[dim / 2], const unsigned (&weights)[4][4],
+  template <class Mma, int width>
+  __device__ static void multiply_rows(float (&sums)[width], const unsigned (&weights)[4][4],
                                        unsigned stage, bool add) {
     warpgroup_arrive();
 #pragma unroll
     for (int k = 0; k < 4; ++k)
-      Config::Rows::multiply(sums, weights[k], across | descriptor_address(stage + k * 2048),
-                             add || k > 0);
+      Mma::multiply(sums, weights[k], across | descriptor_address(stage + k * 2048), add || k > 0);
     warpgroup_commit();
   }
 
@@ -321,11 +329,12 @@ struct WarpgroupKeyGradient {
     }
 
     /// Takes a gradient of keys or values to memory.
+    template <int width>
     __device__ void store_rows(const TensorMapWords& map, const AttentionRows<void>& to,
-                               const float (&sums)[dim / 2], float factor, const Keys& keys,
+                               const float (&sums)[width], float factor, const Keys& keys,
                                const Place& place) const {
       leave_staging();
-      stage_sums<dim>(staging, [&](int j, unsigned(&r)[4]) {
+      stage_sums<2 * width>(staging, [&](int j, unsigned(&r)[4]) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float x = sums[8 * j + 2 * i], y = sums[8 * j + 2 * i + 1];
@@ -336,10 +345,10 @@ struct WarpgroupKeyGradient {
       meet();
       const AttentionPlaces& places = p.problem.places;
       if (!places.whole(keys.first)) {
-        store_rows_of_end<dim>(to, p.problem, place.head, staging, keys.first);
+        store_rows_of_end<2 * width>(to, p.problem, place.head, staging, keys.first);
       } else if (thread() == 0) {
 #pragma unroll
-        for (int piece = 0; piece < pieces; ++piece)
+        for (int piece = 0; piece < width / 32; ++piece)
           store_box(map, staging + piece * piece_bytes, piece * 64,
                     keys.first - places.of(keys.first).shift, place.head, place.batch, 0);
         commit_stores();
@@ -364,20 +373,20 @@ struct WarpgroupKeyGradient {
       const float scale = Scores::scale(p.problem.scale, p.terms);
       const Keys keys = keys_of(Place(p, item));
       const int last = keys.first + 63;
-      float dk[dim / 2], dv[dim / 2], s[32], dp[32];
+      float dk[dim / 2], dv[value_dim / 2], s[32], dp[32];
       unsigned weights[4][4];
       typename Scores::Elements elements;
-      const unsigned k = kept + own() * (64 * 128), v = k + kept_bytes;
+      const unsigned k = kept + own() * (64 * 128), v = k + key_bytes;
       leave_staging();
       int leaving = -1;  // stage that products under way read
       bool started = false;
       // Products are waited for in the order they are asked for: scores, dk of the step before,
       // the gradients of weights, dv.
       if (seek(at, last)) {
-        multiply_scores(s, k, buffers + at.stage * stage_bytes);
+        multiply_scores<dim>(s, k, buffers + at.stage * stage_bytes);
         warpgroup_commit();
         elements.look_up(p.terms, team.steps[at.stage], keys.first);
-        multiply_scores(dp, v, buffers + at.stage * stage_bytes + stage_rows_bytes);
+        multiply_scores<value_dim>(dp, v, buffers + at.stage * stage_bytes + query_bytes);
 #pragma unroll 1
         while (true) {
           const int now = at.stage;
@@ -396,7 +405,7 @@ struct WarpgroupKeyGradient {
           if (started) release(leaving);
           leaving = now;
           scores.pack_weights(weights, s);
-          multiply_rows(dv, weights, rows + stage_rows_bytes, started);
+          multiply_rows<typename Config::ValueRows>(dv, weights, rows + query_bytes, started);
           warpgroup_wait<1>();
           warpgroup_pin(dp);
           scores.differentiate(dp, s);
@@ -408,13 +417,13 @@ struct WarpgroupKeyGradient {
           const bool more = seek(at, last);
           if (!more) break;
           const unsigned next = buffers + at.stage * stage_bytes;
-          multiply_scores(s, k, next);
-          multiply_rows(dk, weights, rows, started);
+          multiply_scores<dim>(s, k, next);
+          multiply_rows<typename Config::Rows>(dk, weights, rows, started);
           elements.look_up(p.terms, team.steps[at.stage], keys.first);
-          multiply_scores(dp, v, next + stage_rows_bytes);
+          multiply_scores<value_dim>(dp, v, next + query_bytes);
           store(team.steps[now], turn);
         }
-        multiply_rows(dk, weights, buffers + leaving * stage_bytes, started);
+        multiply_rows<typename Config::Rows>(dk, weights, buffers + leaving * stage_bytes, started);
         store(team.steps[leaving], turn);
         warpgroup_wait<0>();
       }
@@ -472,7 +481,7 @@ struct WarpgroupKeyGradient {
       const Consumer consumer{p,
                               team[of],
                               buffers + of * team_bytes,
-                              buffers + of * team_bytes + 2 * kept_bytes,
+                              buffers + of * team_bytes + kept_bytes,
                               buffers + teams * team_bytes + group * staging_bytes,
                               group};
       consumer.run();

@@ -35,7 +35,7 @@ struct AttentionTileDropout {
 #pragma unroll
     for (int i = 0; i < Cols / 64; ++i) {
       unsigned own = 0;
-#pragma unroll 2
+#pragma unroll 1
       for (int n = 8 * i; n < 8 * i + 8; ++n) {
         const int key = keys[n * 8 / Piece] + n * 8 % Piece + lane % 4 / 2 * 4;
         own = own >> 4 | draw_four(d, sequence, row, key) << 28;

@@ -19,7 +19,8 @@ struct AttentionForwardKernel {
   using T = typename Config::Element;
   using Params = WarpgroupAttentionParams;
   static constexpr int groups = Config::groups;  // warpgroups that multiply
-  static constexpr int dim = Config::dim, cols = Config::cols, slots = Config::slots;
+  static constexpr int dim = Config::dim, value_dim = Config::value_dim;
+  static constexpr int cols = Config::cols, slots = Config::slots;
   static constexpr int block = Config::block;
   static constexpr int piece = block < cols ? block : cols;  // keys that lie side by side
   static constexpr int pieces = cols / piece;
@@ -29,11 +30,15 @@ struct AttentionForwardKernel {
   static constexpr bool masked = (Config::rules & rule_bits) != 0;
   static constexpr int rows = 64 * groups;
   static constexpr int lines = dim / 64;  // a row of a tile is this many lines of 128 bytes
-  static constexpr unsigned slot_bytes = cols * dim * 2, query_bytes = 64 * dim * 2;
+  static constexpr int value_lines = value_dim / 64;
+  static constexpr unsigned key_bytes = cols * dim * 2, value_bytes = cols * value_dim * 2;
+  static constexpr unsigned slot_bytes = key_bytes > value_bytes ? key_bytes : value_bytes;
+  static constexpr unsigned query_bytes = 64 * dim * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
   static constexpr int record = pieces + groups;
   static_assert(slots >= 6);  // a warpgroup may hold values and wait for what is five places behind
-  static_assert(dim % 64 == 0 && cols % 16 == 0 && piece >= 16 && record <= 32);
+  static_assert(dim % 64 == 0 && value_dim % 64 == 0 && cols % 64 == 0);
+  static_assert(piece >= 16 && record <= 32);
 
   enum Flags { last = 1, done = 2 };
   /// What comes with a tile of keys.
@@ -90,13 +95,14 @@ struct AttentionForwardKernel {
   };
 
   /// A lane asks for one box: 64 columns of a piece.
+  template <int width>
   __device__ static void copy_tile(const TensorMapWords& map, Barrier& full, unsigned to, int key,
                                    int head, int batch) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int from = __shfl_sync(~0u, key, lane / lines % pieces);
-    if (lane < pieces * lines)
-      load_box(to + lane % lines * (cols * 128) + lane / lines * (piece * 128), map, full,
-               lane % lines * 64, from, head, batch, 0);
+    const int from = __shfl_sync(~0u, key, lane / width % pieces);
+    if (lane < pieces * width)
+      load_box(to + lane % width * (cols * 128) + lane / width * (piece * 128), map, full,
+               lane % width * 64, from, head, batch, 0);
   }
 
   __device__ static void copy_queries(const Params& p, Barrier& full, unsigned queries, int row,
@@ -124,10 +130,10 @@ struct AttentionForwardKernel {
       int now = next;
       const auto copy_values = [&](int entries) {
         s.empty[at.stage].wait(at.parity ^ 1);
-        if (lane == 0) s.full[at.stage].arrive_expecting(slot_bytes);
+        if (lane == 0) s.full[at.stage].arrive_expecting(value_bytes);
         __syncwarp();
-        copy_tile(p.v, s.full[at.stage], buffers + at.stage * slot_bytes, entries - item.shift,
-                  head, batch);
+        copy_tile<value_lines>(p.v, s.full[at.stage], buffers + at.stage * slot_bytes,
+                               entries - item.shift, head, batch);
         at.advance();
       };
       const int tiles = max(item.count, 1);  // an item without keys is one tile that nobody keeps
@@ -154,10 +160,10 @@ struct AttentionForwardKernel {
           info.head = item.head;
         }
         __syncwarp();
-        if (lane == 0) s.full[at.stage].arrive_expecting(slot_bytes);
+        if (lane == 0) s.full[at.stage].arrive_expecting(key_bytes);
         __syncwarp();
-        copy_tile(p.k, s.full[at.stage], buffers + at.stage * slot_bytes, now - item.shift, head,
-                  batch);
+        copy_tile<lines>(p.k, s.full[at.stage], buffers + at.stage * slot_bytes, now - item.shift,
+                         head, batch);
         at.advance();
         if (tile == 0) {
           s.query_empty.wait(query_parity);
@@ -188,6 +194,9 @@ struct AttentionForwardKernel {
 
   // ---- The warpgroups that multiply.
 
+  /// Of the CTA. Kernels that know of single scores have no register left to keep it in.
+  __device__ static unsigned thread() { return drops || masked ? fresh_thread() : threadIdx.x; }
+
   /// Where a warpgroup is in the ring, and in the tiles of its item. The ring holds the keys of a
   /// tile before the values of the tile before.
   struct Walk {
@@ -205,7 +214,7 @@ struct AttentionForwardKernel {
     __device__ Walk(Shared& shared, int number) : s(shared), group(number) {}
     __device__ void give_back(const RingPlace<slots>& place) {
       __syncwarp();  // all lanes have read what the tile is
-      if (threadIdx.x % 32 == 0) s.empty[place.stage].arrive();
+      if (thread() % 32 == 0) s.empty[place.stage].arrive();
     }
     /// The next item; false when there is none.
     __device__ bool open() {
@@ -214,7 +223,7 @@ struct AttentionForwardKernel {
       if (__shfl_sync(~0u, tile.flags, 0) & done) return false;
       head = __shfl_sync(~0u, tile.head, 0);
       row = __shfl_sync(~0u, tile.row, 0) + group * 64 +
-            static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16;
+            static_cast<int>(thread()) % warpgroup_size / 32 * 16;
       s.query_full.wait(query_parity);
       query_parity ^= 1;
       begun = finished = kept = returned = false;
@@ -222,7 +231,7 @@ struct AttentionForwardKernel {
     }
     /// After the last product with the item's queries; the second call does nothing.
     __device__ void give_back_queries() {
-      if (!returned && threadIdx.x % 32 == 0) s.query_empty.arrive();
+      if (!returned && thread() % 32 == 0) s.query_empty.arrive();
       returned = true;
     }
     /// The values of the tile before.
@@ -267,7 +276,7 @@ struct AttentionForwardKernel {
   };
 
   using Scores = float[cols / 2];
-  using Sums = float[dim / 2];
+  using Sums = float[value_dim / 2];
   using Weights = unsigned[cols / 4];
   using Softmax = WarpgroupSoftmax<T, cols>;
   using Hide = AttentionHide<T, cols, piece, Config::banded>;
@@ -333,12 +342,14 @@ struct AttentionForwardKernel {
     /// What can be known of scores before they are there.
     __device__ __forceinline__ void look_up() {
       const auto& keys = walk.s.tiles[walk.keys.stage].keys;
+      int row = walk.row, head = walk.head;
+      asm volatile("" : "+r"(row), "+r"(head));  // or what follows from them is kept for an item
       if constexpr (drops)
-        dropout.draw(p.terms.dropout,
-                     static_cast<long long>(walk.head) * p.terms.dropout.rows + walk.row, keys);
+        dropout.draw(p.terms.dropout, static_cast<long long>(head) * p.terms.dropout.rows + row,
+                     keys);
       if constexpr (masked)
-        seen.look_up(p.terms.bits, p.terms.bits.head(walk.head, p.heads), walk.row, keys,
-                     Hide::present(walk.mask, walk.row));
+        seen.look_up(p.terms.bits, p.terms.bits.head(head, p.heads), row, keys,
+                     Hide::present(walk.mask, row));
     }
     /// Scores become weights; their keys are given back.
     __device__ __forceinline__ void fold() {
@@ -399,7 +410,7 @@ struct AttentionForwardKernel {
         softmax = Softmax();
         shape.look_up(p, walk.head);
 #pragma unroll
-        for (int i = 0; i < dim / 2; ++i) sums[i] = 0;
+        for (int i = 0; i < value_dim / 2; ++i) sums[i] = 0;
 #pragma unroll 1
         while (walk.seek(1 << 30)) {
           start();
@@ -426,7 +437,7 @@ struct AttentionForwardKernel {
                                                int row, int head) {
     softmax.finish();
     if constexpr (sinks) softmax.join(p.terms.sinks[head % p.heads] * 1.4426950408889634F);
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = static_cast<int>(thread()) % 32;
     const AttentionPlace place = p.places.of(row);
     T* const out =
         static_cast<T*>(p.out) + head / p.heads * p.out_batch + head % p.heads * p.out_head;
@@ -441,7 +452,7 @@ struct AttentionForwardKernel {
       if constexpr (drops) inverse *= p.terms.dropout.kept;
       if (inside && lane % 4 == 0) p.lse[head * p.lse_head + own] = softmax.log_sum(half);
 #pragma unroll
-      for (int d = 0; d < dim; d += 32) {
+      for (int d = 0; d < value_dim; d += 32) {
         unsigned words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -449,9 +460,9 @@ struct AttentionForwardKernel {
           zero += 0 * pair[0] + 0 * pair[1];
           words[i] = pack_weights<T>(pair[0] * inverse, pair[1] * inverse);
         }
-        turn_words(words);
+        turn_words(words, static_cast<int>(thread()) % 4);
         const int column = d + lane % 4 * 8;
-        if (inside && column < p.head_dim)
+        if (inside && column < p.value_dim)
           *reinterpret_cast<uint4*>(out + own * p.out_row + column) =
               make_uint4(words[0], words[1], words[2], words[3]);
       }
@@ -480,11 +491,11 @@ struct AttentionForwardKernel {
     }
     __syncthreads();
     if (group == groups) {
-      give_registers<groups == 2 ? 40 : 56>();
+      if constexpr (groups == 2) give_registers<40>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
       if (warp == 0) produce(p, s, queries, buffers);
     } else {
-      take_registers<groups == 2 ? 232 : 152>();
+      if constexpr (groups == 2) take_registers<232>();
       consume(p, s, queries, buffers, group);
     }
   }

@@ -31,11 +31,21 @@ __device__ inline unsigned bits_of(const AttentionBits& b, int place, int row, i
   return __ldg(reinterpret_cast<const Word*>(b.bits + line * (block / 8) + col / 8));
 }
 
-/// Of a warp's 16 rows of a tile, as WarpgroupSoftmax has them.
+template <bool whole>
+struct BitsWord {
+  using Type = unsigned;
+};
+template <>
+struct BitsWord<false> {
+  using Type = unsigned short;
+};
+
+/// Of a warp's 16 rows of a tile, as WarpgroupSoftmax has them. A lane keeps a word for each of its
+/// two rows: of 32 columns it has two in each byte, and another 32 columns stand two bits higher.
 template <int Cols, int Piece, int block>
 struct AttentionTileBits {
   static constexpr int pieces = Cols / Piece;
-  unsigned words[2][Cols / 32];  ///< of a lane's two rows, from its first column on
+  unsigned bits[2];
 
   /// @param[in] head of the mask
   /// @param[in] row the warp's first
@@ -43,34 +53,40 @@ struct AttentionTileBits {
   __device__ __forceinline__ void look_up(const AttentionBits& b, int head, int row,
                                           const int (&keys)[pieces], unsigned present) {
     const int lane = static_cast<int>(fresh_thread()) % 32;
+    int places = no_bits;  // lane n has that of piece n
+    if (lane < pieces && (present >> lane & 1) != 0)
+      places = bits_place(b, head, row / block, keys[lane] / block);
+    bits[0] = bits[1] = 0;
 #pragma unroll
     for (int n = 0; n < pieces; ++n) {
-      const int place =
-          (present >> n & 1) != 0 ? bits_place(b, head, row / block, keys[n] / block) : no_bits;
+      const int place = __shfl_sync(~0u, places, n);
+      if constexpr (Piece < 32) {
+        take(place, row % block + lane / 4, b, 0, n / 2, n % 2 * 16);
+      } else {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int line = row % block + lane / 4 + 8 * h;
-        if constexpr (Piece < 32) {
-          const unsigned half = bits_of<unsigned short, block>(b, place, line, 0);
-          words[h][n / 2] = n % 2 ? words[h][n / 2] | half << 16 : half;
-        } else {
-#pragma unroll
-          for (int w = 0; w < Piece / 32; ++w)
-            words[h][n * (Piece / 32) + w] =
-                bits_of<unsigned, block>(b, place, line, keys[n] % block + 32 * w);
-        }
+        for (int w = 0; w < Piece / 32; ++w)
+          take(place, row % block + lane / 4, b, keys[n] % block + 32 * w, n * (Piece / 32) + w, 0);
       }
     }
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-#pragma unroll
-      for (unsigned& word : words[h]) word >>= lane % 4 * 2;
   }
   __device__ __forceinline__ void hide(float (&s)[Cols / 2], float to) const {
 #pragma unroll
     for (int i = 0; i < Cols / 2; ++i) {
-      const int col = i / 4 * 8 + i % 2;
-      if ((words[i / 2 % 2][col / 32] >> col % 32 & 1) == 0) s[i] = to;
+      const int bit = i / 4 % 4 * 8 + i / 16 * 2 + i % 2;
+      if ((bits[i / 2 % 2] >> bit & 1) == 0) s[i] = to;
+    }
+  }
+
+ private:
+  /// Columns from `col` of the block at a place on, which are from bit `from` of word `word` on.
+  __device__ __forceinline__ void take(int place, int line, const AttentionBits& b, int col,
+                                       int word, int from) {
+    using Word = typename BitsWord<Piece >= 32>::Type;
+    const int first = static_cast<int>(fresh_thread()) % 4 * 2;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const unsigned all = bits_of<Word, block>(b, place, line + 8 * h, col) << from;
+      bits[h] |= (all >> first & 0x03030303) << 2 * word;
     }
   }
 };

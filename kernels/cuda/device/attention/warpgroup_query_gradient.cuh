@@ -31,7 +31,7 @@ __device__ inline void attention_numbers(const AttentionBackwardArguments<T, flo
   const int row = numbered - place.shift;
   const int b = static_cast<int>(of / heads), h = static_cast<int>(of % heads);
   float sum = 0;
-  if (is_query && d < p.head_dim) {
+  if (is_query && d < p.value_dim) {
     const Pack<T, 8> x = *reinterpret_cast<const Pack<T, 8>*>(a.out.at(b, h) + row * a.out.row + d);
     const Pack<T, 8> y =
         *reinterpret_cast<const Pack<T, 8>*>(a.dout.at(b, h) + row * a.dout.row + d);

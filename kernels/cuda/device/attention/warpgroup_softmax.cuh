@@ -25,8 +25,7 @@ __device__ inline unsigned pack_weights(float low, float high) {
 
 /// Lane l of four has word w of column group l of each of four words; afterwards it has the four
 /// words of column group l of its own: the transpose within a quad.
-__device__ inline void turn_words(unsigned (&w)[4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 4;
+__device__ inline void turn_words(unsigned (&w)[4], int lane) {
 #pragma unroll
   for (int bit = 1; bit < 4; bit *= 2) {
     const bool high = (lane & bit) != 0;

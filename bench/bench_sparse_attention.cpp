@@ -39,23 +39,16 @@ struct Options {
 constexpr const char* help =
     "bench_sparse_attention [options]\n"
     "  --batch B --heads H --sequence S --head-dim D     default 8, 4, 512, 64\n"
-    "  --blocks 16,32,...\n"
-    "  --patterns fixed,bigbird,sliding,causal,dense,topk,window\n"
-    "  --keep K                blocks that a row of topk keeps, default 8, each head its own; "
-    "what\n"
-    "                          makes the layout of scores is timed too, and all\n"
-    "                          of a step with a new one\n"
-    "  --local N               tokens of a window, default 128; sliding has two behind; window "
-    "hides\n"
-    "                          all farther behind, token by token, and its rate counts whole "
-    "blocks\n"
+    "  --blocks 16,32,... --patterns fixed,bigbird,sliding,causal,dense,topk,window\n"
+    "  --keep K                blocks that a row of topk keeps, default 8, each head its own; the\n"
+    "                          layout of scores is timed too, and all of a step with a new one\n"
+    "  --local N               tokens of a window, default 128; sliding has two behind; window\n"
+    "                          hides all farther behind by tokens, and counts whole blocks\n"
     "  --global N              tokens that everything sees, default 32\n"
     "  --softcap C --alibi 0|1 --sinks 0|1               terms of scores, default none\n"
     "  --dropout P             of weights\n"
-    "  --mask none|bytes|bits  a mask of elements, the same for all heads, that hides a tenth\n"
-    "  --ragged 0|1            sequences one behind the other, each 13 tokens shorter than the "
-    "one\n"
-    "                          before; rates count them as whole\n"
+    "  --mask none|bytes|bits  of elements, the same for all heads; it hides a tenth\n"
+    "  --ragged 0|1            sequences in a row, each 13 tokens shorter; rates count them whole\n"
     "  --export FILE           writes layouts and problems for peers, and stops\n";
 
 Options read_options(bench::Arguments& arguments) {
@@ -110,8 +103,8 @@ void add_mask(SparseAttentionOptions& attention, const Options& o, const LayoutP
               Device device) {
   if (o.mask == "none") return;
   BS_CHECK(o.mask == "bytes" || o.mask == "bits", "bench: unknown mask {}; see --help", o.mask);
+  const auto sees = [](int64_t, int64_t i, int64_t j) { return mask_sees(i, j); };
   if (o.mask == "bits") {
-    const auto sees = [](int64_t, int64_t i, int64_t j) { return mask_sees(i, j); };
     attention.packed_mask = pack_mask(layout, o.sequence, o.sequence, sees, device);
     return;
   }
@@ -122,14 +115,14 @@ void add_mask(SparseAttentionOptions& attention, const Options& o, const LayoutP
   attention.mask = mask.to(device);
 }
 
-constexpr RandomState random_words{7, 5};
+constexpr uint64_t random_seed = 7, random_sequence = 5;
 constexpr double sink = 1;  ///< the logit of every head, where there are any
 
 SparseAttentionOptions attention_of(const Options& o, const Pattern& pattern, Device device) {
   SparseAttentionOptions attention{.causal = pattern.causal, .window_before = pattern.before};
   attention.softcap = o.softcap;
   attention.dropout = o.dropout;
-  attention.random = random_words;
+  attention.random = {random_seed, random_sequence};
   add_mask(attention, o, pattern.layout, device);
   if (o.alibi) attention.alibi_slopes = nn::alibi_slopes(o.heads).to(device);
   if (o.sinks) attention.sinks = full({o.heads}, sink, f32, device);
@@ -230,7 +223,7 @@ struct Head {
   double factor(size_t i, size_t j) const {
     if (dropout == 0) return 1;
     const uint64_t of_four = (first_row + i) << 28 | j >> 2;
-    const double word = philox(random_words.seed, of_four, random_words.offset).word[j % 4];
+    const double word = philox(random_seed, of_four, random_sequence).word[j % 4];
     return word < std::floor(std::ldexp(dropout, 32)) ? 0 : 1 / (1 - dropout);
   }
   /// The gradient of a product, and the size of its terms, which may cancel.
@@ -245,14 +238,11 @@ struct Head {
   void check(const std::string& what, size_t row, size_t d, double epsilon) const {
     double sums[5] = {};
     double sizes[5] = {};
-    const auto add = [&](int which, double term) {
-      sums[which] += term;
-      sizes[which] += std::abs(term);
-    };
     const auto add_product = [&](int which, std::pair<double, double> of, double with) {
       sums[which] += of.first * with;
       sizes[which] += of.second * std::abs(with);
     };
+    const auto add = [&](int which, double x) { add_product(which, {x, std::abs(x)}, 1); };
     if (sinks) add(0, std::exp(sink - lse[row]));
     for (size_t j = 0; j < length; ++j) {
       add(0, weight(row, j));

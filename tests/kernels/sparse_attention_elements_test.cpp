@@ -191,3 +191,25 @@ TEST_CASE("sparse_attention: wide values with dropout and a mask") {
     check(format("wide values, block {}", block), s, r, {}, dtypes_of(s));
   }
 }
+
+TEST_CASE("sparse_attention: a bias and a table over blocks of every size") {
+  for (const auto [block, head_dim] : kinds) {
+    Sizes s = sizes_of(block, head_dim);
+    s.batch = 2;
+    s.keys += s.keys % 2;  // of an even number, pairs are words
+    AttentionRules r{blocks_of(s, block, .7, 44)};
+    r.table = 3;
+    check(format("table, block {}", block), s, r, {{block == 32 ? 1 : s.heads, 2 * block + 1}},
+          dtypes_of(s));
+    r.plain.causal = true;
+    r.plain.offset = 13;
+    r.bias = 4;
+    const Shape of_bias{block < 64 ? 1 : 2, block % 128 == 0 ? 1 : s.heads, s.queries, s.keys};
+    check(format("table and bias, block {}", block), s, r, {{s.heads, 9}, of_bias}, dtypes_of(s));
+    r = {r.layout};
+    r.bias = 3;
+    r.plain.softcap = 2;
+    r.plain.dropout = .2;
+    check(format("bias, cap and dropout, block {}", block), s, r, {of_bias}, dtypes_of(s));
+  }
+}

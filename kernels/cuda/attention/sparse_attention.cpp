@@ -1,9 +1,8 @@
 #include <bs/kernels/copy.h>
-#include <bs/kernels/cuda/attention/ragged_layout.h>
-#include <bs/kernels/cuda/attention/sparse_attention_bits.h>
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
+#include <bs/kernels/cuda/attention/sparse_attention_warpgroup_case.h>
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/sparse_attention_check.h>
 #include <bs/lib/cuda/launch.h>
@@ -12,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
 namespace bs::cuda {
 
@@ -244,84 +242,6 @@ void launch_scores(const Problem& p, const SparseAttentionGradients& gradients, 
   }
 }
 
-/// What the kernels on wgmma may be asked for.
-class Warpgroups {
- public:
-  Warpgroups(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v,
-             const Layout& layout, const SparseAttentionOptions& options, Stream stream)
-      : traits_{is_banded(q, k, layout, options), attention_warpgroup_rules(p.rules)},
-        padded_(options.key_padding_mask) {
-    if (p.scores.sinks) traits_.rules |= device::rule_sinks;
-    const bool ragged = !options.query_starts.empty();
-    const DeviceProperties& gpu = device_properties(q.device());
-    runs_ = *options.first_query == 0 &&
-            (!ragged || (can_be_one(q, layout, options) && q.size(3) == v.size(3) &&
-                         (traits_.rules & device::rules_of_places) == 0)) &&
-            warpgroup_forward({.dtype = q.dtype(),
-                               .head_dim = static_cast<int>(q.size(3)),
-                               .value_dim = static_cast<int>(v.size(3)),
-                               .block = layout.block(),
-                               .capability = gpu.capability,
-                               .shared_bytes = gpu.shared_memory_optin,
-                               .traits = traits_})
-                    .dim > 0;
-    if (runs_ && ragged) ragged_.emplace(ragged_layout(layout, options.query_starts, stream));
-    if (runs_)
-      mask_ = attention_mask(options, p.shape.heads, layout.block(), layout.rows(), layout.cols(),
-                             stream);
-    cut_ = ragged && detail::attention_band(options).last > 0;
-  }
-
-  bool run() const { return runs_; }
-  const AttentionTraits& traits() const { return traits_; }
-  /// Whether tiles of `side` keys may have keys that a query of theirs does not see.
-  bool hides(int block, int side, const SparseAttentionOptions& options) const {
-    return block < side || traits_.banded || options.causal || padded_.defined() || ragged_ ||
-           (traits_.rules & device::rule_bits) != 0;
-  }
-  AttentionGrid grid(const Tensor& q, const Tensor& k, const Layout& layout) const {
-    if (ragged_) {
-      const RaggedLayout& r = **ragged_;
-      const auto side = static_cast<int>(r.layout->height());
-      return {*r.layout,
-              side,
-              side,
-              r.on_device(),
-              cut_ ? static_cast<const unsigned char*>(r.seen.data()) : nullptr,
-              {}};
-    }
-    const auto queries = static_cast<int>(q.size(2)), keys = static_cast<int>(k.size(2));
-    return {layout,
-            queries,
-            keys,
-            {nullptr, queries},
-            padded_.defined() ? static_cast<const unsigned char*>(padded_.data()) : nullptr,
-            mask_.bits};
-  }
-
- private:
-  /// Whether queries see by other bounds than the diagonal, or lengths end within blocks.
-  static bool is_banded(const Tensor& q, const Tensor& k, const Layout& layout,
-                        const SparseAttentionOptions& options) {
-    const bool cut = q.size(2) != layout.height() || k.size(2) != layout.width();
-    return (cut && options.query_starts.empty()) || options.offset != 0 || options.window_before ||
-           options.window_after;
-  }
-  /// Whether ragged sequences can be laid out as one.
-  static bool can_be_one(const Tensor& q, const Layout& layout,
-                         const SparseAttentionOptions& options) {
-    return options.query_starts == options.key_starts && layout.on_host() &&
-           (layout.heads() == 1 || layout.heads() == q.size(1)) &&
-           ragged_rows(options.query_starts) < INT32_MAX / 2;
-  }
-
-  AttentionTraits traits_;
-  Tensor padded_;
-  AttentionMask mask_;
-  std::optional<Kept<RaggedLayout>> ragged_;
-  bool runs_ = false, cut_ = false;  ///< cut: keys beyond a sequence's end must be hidden
-};
-
 }  // namespace
 
 /// Rows move in vectors of 8 elements, and the padded head_dim of a tile is at most 256.
@@ -336,7 +256,7 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
   // is not finite, the portable kernel computes all anew.
   Tensor said;
   const Problem p = problem_of(q, k, v, layout, options);
-  const Warpgroups warpgroups(p, q, k, v, layout, options, stream);
+  const AttentionWarpgroups warpgroups(p.rules, q, k, v, layout, options, stream);
   if (warpgroups.run()) {
     const AttentionGrid grid = warpgroups.grid(q, k, layout);
     const WarpgroupForward kernel =
@@ -387,7 +307,7 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                            .height = static_cast<int>(layout.height())};
   // The kernels on wgmma multiply what is hidden in a tile by zero. So they say whether anything
   // that they met is not finite, and then the portable kernels compute it all anew.
-  const Warpgroups warpgroups(p, q, k, v, layout, options, stream);
+  const AttentionWarpgroups warpgroups(p.rules, q, k, v, layout, options, stream);
   const Tensor said =
       warpgroups.run() ? sparse_attention_warpgroup_backward(
                              queries, keys, values, forward, douts, warpgroups.grid(q, k, layout),

@@ -57,9 +57,10 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   plan.value_dim = p.value_dim <= 64 ? 64 : 128;
   const bool fits = p.element == 2 && p.capability == 90 && p.head_dim <= 128 &&
                     p.value_dim <= 128 && p.head_dim % 8 == 0 && p.value_dim % 8 == 0 &&
-                    p.block >= 16 && p.traits.known();
+                    p.block >= 16 && p.traits.known() &&
+                    (p.traits.rules & (device::rule_bias | device::rule_table)) == 0;
   if (!fits) return plan;
-  plan.rules = p.traits.rules & device::warpgroup_attention_rules &
+  plan.rules = p.traits.rules & device::warpgroup_backward_rules &
                ~unsigned{device::rule_sinks};  // which are in lse
   const auto has = [&](unsigned rules) { return (plan.rules & rules) == rules; };
   const bool spills = has(device::rule_softcap | device::rule_dropout) ||

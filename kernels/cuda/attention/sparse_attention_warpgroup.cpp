@@ -105,6 +105,8 @@ int window_of(const Tensor& k, const Tensor& v, int group, int batch_heads, Devi
 
 device::AttentionTerms attention_terms(const SparseAttentionOptions& o, const AttentionGrid& grid,
                                        int64_t rows) {
+  const bool tabled = o.relative_bias.defined();
+  const int width = tabled ? static_cast<int>(o.relative_bias.size(1)) : 0;
   return {.inner = static_cast<float>(o.softcap > 0 ? o.scale / o.softcap : 0),
           .outer = static_cast<float>(o.softcap * 1.4426950408889634),
           .slopes = o.alibi_slopes.defined() ? o.alibi_slopes.data<float>() : nullptr,
@@ -114,7 +116,14 @@ device::AttentionTerms attention_terms(const SparseAttentionOptions& o, const At
                       reinterpret_cast<const unsigned long long*>(o.random.shift),
                       static_cast<unsigned>(threshold(o.dropout)),
                       static_cast<float>(1 / (1 - o.dropout)), static_cast<int>(rows)},
-          .bits = grid.bits};
+          .bits = grid.bits,
+          .table = tabled ? o.relative_bias.data<float>() : nullptr,
+          .table_reach = width / 2,
+          .table_head = tabled && o.relative_bias.size(0) > 1 ? width : 0,
+          .bias = o.bias.defined()
+                      ? device::AttentionRows<const void>{o.bias.data(), o.bias.strides()[0],
+                                                          o.bias.strides()[1], o.bias.strides()[2]}
+                      : device::AttentionRows<const void>{}};
 }
 
 jit::Source warpgroup_forward_source(const WarpgroupForward& k) {

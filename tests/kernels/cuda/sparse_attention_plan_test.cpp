@@ -44,6 +44,13 @@ TEST_CASE("sparse_attention: how the forward pass cuts wide keys and values") {
   CHECK(masked(128, true).cols == 64);
   CHECK(masked(128, false).cols == 128);
   CHECK(masked(64, true).cols == 128);
+  const auto biased = [](int dim) {
+    const AttentionTraits traits{.rules = device::rule_bias};
+    return warpgroup_forward({bf16, dim, dim, 64, 90, 227 * 1024, traits});
+  };
+  CHECK(biased(64).cols == 64);
+  CHECK(biased(192).cols == 64);
+  CHECK(biased(256).dim == 0);
 }
 
 TEST_CASE("sparse_attention: which head_dims the GPU takes") {

@@ -5,8 +5,7 @@
 // Scores become weights in registers, where the second product reads them. The scores of a tile are
 // multiplied beside the values of the tile before, whose product runs on during the softmax.
 #include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
-#include <bs/kernels/cuda/device/attention/warpgroup_dropout.cuh>
-#include <bs/kernels/cuda/device/attention/warpgroup_mask_bits.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_elements.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_scores.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_softmax.cuh>
 #include <bs/kernels/cuda/device/ptx/bulk_copy.cuh>
@@ -26,8 +25,6 @@ struct AttentionForwardKernel {
   static constexpr int pieces = cols / piece;
   static constexpr bool turns = Config::turns;  // warpgroups ask for products in turn
   static constexpr bool sinks = (Config::rules & rule_sinks) != 0;
-  static constexpr bool drops = (Config::rules & rule_dropout) != 0;
-  static constexpr bool masked = (Config::rules & rule_bits) != 0;
   static constexpr int rows = 64 * groups;
   static constexpr int lines = dim / 64;  // a row of a tile is this many lines of 128 bytes
   static constexpr int value_lines = value_dim / 64;
@@ -195,7 +192,7 @@ struct AttentionForwardKernel {
   // ---- The warpgroups that multiply.
 
   /// Of the CTA. Kernels that know of single scores have no register left to keep it in.
-  __device__ static unsigned thread() { return drops || masked ? fresh_thread() : threadIdx.x; }
+  __device__ static unsigned thread() { return Elements::any ? fresh_thread() : threadIdx.x; }
 
   /// Where a warpgroup is in the ring, and in the tiles of its item. The ring holds the keys of a
   /// tile before the values of the tile before.
@@ -280,6 +277,7 @@ struct AttentionForwardKernel {
   using Weights = unsigned[cols / 4];
   using Softmax = WarpgroupSoftmax<T, cols>;
   using Hide = AttentionHide<T, cols, piece, Config::banded>;
+  using Elements = AttentionTileElements<T, cols, piece, block, Config::rules>;
 
   /// scores = queries keys^T.
   __device__ static __forceinline__ void multiply_keys(Scores& scores, unsigned queries,
@@ -326,8 +324,7 @@ struct AttentionForwardKernel {
     Weights weights;
     Softmax softmax;
     AttentionShape<cols, piece, Config::rules> shape;
-    AttentionTileDropout<cols, piece> dropout;
-    AttentionTileBits<cols, piece, block> seen;
+    Elements elements;
 
     __device__ Consumer(const Params& params, Shared& s, unsigned q, unsigned b, int group)
         : p(params), walk(s, group), queries(q + group * query_bytes), buffers(b) {}
@@ -339,29 +336,22 @@ struct AttentionForwardKernel {
       walk.s.full[values.stage].wait(values.parity);
       multiply_values(sums, weights, buffers + values.stage * slot_bytes);
     }
-    /// What can be known of scores before they are there.
     __device__ __forceinline__ void look_up() {
-      const auto& keys = walk.s.tiles[walk.keys.stage].keys;
-      int row = walk.row, head = walk.head;
-      asm volatile("" : "+r"(row), "+r"(head));  // or what follows from them is kept for an item
-      if constexpr (drops)
-        dropout.draw(p.terms.dropout, static_cast<long long>(head) * p.terms.dropout.rows + row,
-                     keys);
-      if constexpr (masked)
-        seen.look_up(p.terms.bits, p.terms.bits.head(head, p.heads), row, keys,
-                     Hide::present(walk.mask, row));
+      elements.look_up(p, walk.row, walk.head, walk.s.tiles[walk.keys.stage].keys,
+                       Hide::present(walk.mask, walk.row));
     }
     /// Scores become weights; their keys are given back.
     __device__ __forceinline__ void fold() {
       warpgroup_pin(scores);
       const auto& keys = walk.s.tiles[walk.keys.stage].keys;
       shape.apply(scores, p, walk.row, keys);
+      elements.add(scores);
       const Hide hide(p, walk.row, walk.head);
       hide.apply(scores, walk.mask, keys);
-      if constexpr (masked) seen.hide(scores, minus_infinite());
+      elements.hide(scores, minus_infinite());
       walk.give_back(walk.keys);
       softmax.fold(scores, shape.scale(p));
-      if constexpr (drops) dropout.apply(scores);
+      elements.drop(scores);
     }
     /// The first scores, with no weights of a tile before.
     __device__ __forceinline__ void start() {
@@ -449,7 +439,7 @@ struct AttentionForwardKernel {
       const int own = at - place.shift;
       const float total = softmax.sum[half];
       float inverse = total == 0 ? 0.0f : (sinks ? softmax.factor[half] : 1.0f) / total;
-      if constexpr (drops) inverse *= p.terms.dropout.kept;
+      if constexpr (Elements::drops) inverse *= p.terms.dropout.kept;
       if (inside && lane % 4 == 0) p.lse[head * p.lse_head + own] = softmax.log_sum(half);
 #pragma unroll
       for (int d = 0; d < value_dim; d += 32) {

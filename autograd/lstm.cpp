@@ -14,7 +14,9 @@ LSTMDirection data_of(const LSTMDirectionVariables& d) {
           data_of(d.c0),
           d.rule,
           d.reverse,
-          data_of(d.input)};
+          data_of(d.input),
+          d.dropout,
+          d.dropped};
 }
 
 /// What the tape knows of one direction, in the order of `gradients_of`.

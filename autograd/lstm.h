@@ -22,6 +22,8 @@ struct LSTMDirectionVariables {
   LSTMRule rule = {};
   bool reverse = false;
   Variable input = {};
+  double dropout = 0;
+  RandomState dropped = {};
 };
 
 /** @brief The states of one direction; each may receive a gradient. */

@@ -27,7 +27,7 @@ Tensor dropout(const Tensor& x, double p, RandomState state) {
   if (p == 0) return x;
   if (p == 1) return zeros(x.shape(), x.dtype(), x.device());
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  if (x.numel() > 0) BS_DISPATCH(x.device(), dropout, contiguous(x), y, p, state);
+  if (x.numel() > 0) BS_DISPATCH(x.device(), dropout, contiguous(x), y, p, state, int64_t{0});
   return y;
 }
 

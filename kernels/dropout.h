@@ -31,9 +31,10 @@ namespace detail {
 constexpr Gelu gelu_form(Activation f) { return f == Activation::gelu ? Gelu::erf : Gelu::tanh; }
 }  // namespace detail
 
-/// All are dense, and 0 < p < 1.
+/// All are dense, and 0 < p < 1. x and y may be one. `first`: the number of x's first element among
+/// those that `state` is for, a multiple of 4.
 BS_BACKENDS(void dropout(const Tensor& x, const Tensor& y, double p, RandomState state,
-                         Stream stream);
+                         int64_t first, Stream stream);
             void activation_dropout(const Tensor& x, const Tensor& y, Activation f, double p,
                                     RandomState state, Stream stream);
             void activation_dropout_backward(const Tensor& x, const Tensor& dy, const Tensor& dx,

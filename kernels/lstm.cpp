@@ -6,6 +6,7 @@
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/dropout.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/linear.h>
 #include <bs/kernels/lstm_check.h>
@@ -174,6 +175,7 @@ void check_result(const LSTMResult& r, const Tensor& x, const LSTMDirection& d,
   check_kept("cells", r.cells, {s.steps + 1, s.batch, s.cells}, sum_type(x.dtype()), x);
   if (d.weights.hr.defined())
     check_kept("outputs", r.outputs, {s.steps, s.batch, s.cells}, x.dtype(), x);
+  if (d.dropout > 0) check_kept("read", r.read, {s.steps, s.batch, s.width}, x.dtype(), x);
 }
 
 /// A running gradient: what arrives at the last state, or zeros.
@@ -331,12 +333,20 @@ std::vector<std::vector<Piece>> wavefront(int64_t steps, int64_t chunk, size_t l
 std::vector<std::vector<Piece>> wavefront(std::span<const LSTMDirection> layers,
                                           const LSTMSteps& first, bool backward, int64_t chunk) {
   BS_CHECK(chunk >= 0, "lstm_layers: pieces of {} steps", chunk);
-  const bool draws = std::any_of(layers.begin(), layers.end(), [](const LSTMDirection& d) {
-    return d.rule.zoneout() && !d.rule.expected;
-  });
+  const bool draws = std::ranges::any_of(
+      layers, [](const LSTMDirection& d) { return d.rule.zoneout() && !d.rule.expected; });
+  const bool drops = std::ranges::any_of(layers, [](const auto& d) { return d.dropout > 0; });
   if (chunk == 0) BS_DISPATCH(first.gates.device(), lstm_chunk, first, backward, chunk);
   if (draws || chunk > first.steps()) chunk = first.steps();
+  if (drops) chunk = round_up(chunk, 4);
   return wavefront(first.steps(), chunk, layers.size());
+}
+
+/// y, of a layer from step `from` on, as the layer `above` reads it. `to` may be y.
+void drop(const LSTMDirection& above, const Tensor& y, int64_t from, const Tensor& to) {
+  if (above.dropout == 1) return fill(to, 0);
+  BS_DISPATCH(y.device(), dropout, y, to, above.dropout, above.dropped,
+              from * y.size(1) * y.size(2));
 }
 
 }  // namespace
@@ -346,9 +356,11 @@ std::vector<LSTMResult> lstm_layers(const Tensor& x, std::span<const LSTMDirecti
   const LSTMSizes s = check_lstm("lstm_layers", x, layers, lengths, true);
   const Tensor limits = on_device(lengths, x);
   std::vector<LSTMSteps> all;
-  std::vector<Tensor> biases;
+  std::vector<Tensor> biases, read;
   for (const LSTMDirection& d : layers) {
     biases.push_back(sum_of_biases(d.weights));
+    read.push_back(d.dropout > 0 ? Tensor::empty({s.steps, s.batch, s.width}, x.dtype(), x.device())
+                                 : Tensor());
     all.push_back(prepare(x, d, limits, s));
     all.back().gates = all.size() == 1
                            ? linear(x, d.weights.ih, biases[0])
@@ -361,7 +373,9 @@ std::vector<LSTMResult> lstm_layers(const Tensor& x, std::span<const LSTMDirecti
         const size_t l = piece.layer;
         now.push_back(piece.of(all[l]));
         if (l == 0) continue;
-        const Tensor in = rows_of(all[l - 1].h.slice(0, piece.from + 1, piece.to + 1));
+        const Tensor below = all[l - 1].h.slice(0, piece.from + 1, piece.to + 1);
+        if (read[l].defined()) drop(layers[l], below, piece.from, piece.of(read[l]));
+        const Tensor in = rows_of(read[l].defined() ? piece.of(read[l]) : below);
         BS_DISPATCH_WORK(x.device(), Work::product(now.back().gates, in.size(1)), linear, in,
                          layers[l].weights.ih, biases[l], rows_of(now.back().gates));
       }
@@ -369,7 +383,10 @@ std::vector<LSTMResult> lstm_layers(const Tensor& x, std::span<const LSTMDirecti
     }
   std::vector<LSTMResult> results;
   results.reserve(all.size());
-  for (const LSTMSteps& p : all) results.push_back(result_of(p));
+  for (size_t l = 0; l < all.size(); ++l) {
+    results.push_back(result_of(all[l]));
+    results.back().read = read[l];
+  }
   return results;
 }
 
@@ -399,6 +416,8 @@ LSTMBackward lstm_layers_backward(const Tensor& x, std::span<const LSTMDirection
         BS_DISPATCH_WORK(x.device(), Work::product(now.back().dy, layers[l + 1].weights.ih.size(0)),
                          matmul, rows_of(piece.of(all[l + 1].dgates)), layers[l + 1].weights.ih,
                          rows_of(now.back().dy));
+        if (layers[l + 1].dropout > 0)
+          drop(layers[l + 1], now.back().dy, piece.from, now.back().dy);
         if (arrives[l].defined()) accumulate(now.back().dy, piece.of(arrives[l]));
       }
       BS_DISPATCH_WORK(x.device(), work_of(now), lstm_backward,
@@ -408,9 +427,11 @@ LSTMBackward lstm_layers_backward(const Tensor& x, std::span<const LSTMDirection
   LSTMBackward grads;
   const Tensor rows = wants.weights ? without_padding(contiguous(x), limits) : contiguous(x);
   if (wants.x) grads.x = matmul(rows_of(all[0].dgates), layers[0].weights.ih).view(x.shape());
-  for (size_t l = 0; l <= top; ++l)
-    grads.directions.push_back(
-        gradients_of(l == 0 ? rows : results[l - 1].y, layers[l], results[l], all[l], wants));
+  for (size_t l = 0; l <= top; ++l) {
+    const Tensor& below = l == 0 ? rows : results[l - 1].y;
+    const Tensor& in = layers[l].dropout > 0 ? results[l].read : below;
+    grads.directions.push_back(gradients_of(in, layers[l], results[l], all[l], wants));
+  }
   return grads;
 }
 

@@ -55,6 +55,8 @@ struct LSTMDirection {
   /** W_ih x, [T, B, 4 H], computed otherwise than by a matrix; undefined: weights.ih times x. Of x
    *  the extents T and B alone count then. */
   Tensor input = {};
+  double dropout = 0;        ///< of what a layer over another one reads; see lstm_layers
+  RandomState dropped = {};  ///< what that is drawn from, as dropout of the whole would
 };
 
 /** @brief The states of one direction, and what backward needs. */
@@ -66,6 +68,7 @@ struct LSTMResult {
   Tensor hidden, cells;  ///< h and c with the initial state, [T + 1, B, ...], in order of steps
   Tensor gates;          ///< [T, B, 4 H] s(i) s(f) t(g) s(o)
   Tensor outputs;        ///< [T, B, H] s(o) t(c~), kept for a projection's gradient
+  Tensor read = {};      ///< [T, B, R] of the layer below, after dropout; undefined without
 };
 
 /** @brief All steps of one or more directions over the same x; they are independent, and run side
@@ -110,15 +113,15 @@ LSTMBackward lstm_backward(const Tensor& x, std::span<const LSTMDirection> direc
                            std::span<const LSTMUpstream> upstream, LSTMWants wants = {});
 
 /** @name Layers over each other
- *  The first reads x, the others y of the one before. All run forward in time and have the same
- *  cells and outputs. The results are those of one call of lstm a layer. If the upstream of an
- *  inner layer's y is undefined, its gradient comes from the layer above alone. None has an
- * `input`.
+ *  The first reads x, the others y of the one before, with their dropout of it. All run forward in
+ *  time and have the same cells and outputs. The results are those of one call of lstm a layer. If
+ *  the upstream of an inner layer's y is undefined, its gradient comes from the layer above alone.
+ *  None has an `input`.
  *
  *  Where a layer leaves a part of the device idle, layers run as a wavefront. The sequence is cut
  *  into pieces of `chunk` steps; a layer's piece runs beside the next piece of the layer below.
- *  @param[in] chunk 0: what suits the device. Random zoneout is drawn for whole sequences and runs
- *    layer after layer in any case.
+ *  @param[in] chunk 0: what suits the device. With dropout the next multiple of 4 is taken. Random
+ *    zoneout is drawn for whole sequences and runs layer after layer in any case.
  *  @{ */
 std::vector<LSTMResult> lstm_layers(const Tensor& x, std::span<const LSTMDirection> layers,
                                     const Tensor& lengths = {}, int64_t chunk = 0);

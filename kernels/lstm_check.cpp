@@ -96,6 +96,9 @@ LSTMSizes check_lstm(const char* op, const Tensor& x, std::span<const LSTMDirect
     const bool inner = layers && &d != &directions.front();
     const LSTMSizes s = check_direction(op, x, inner ? first.width : x.size(2), d);
     if (&d == &directions.front()) first = s;
+    BS_CHECK(d.dropout >= 0 && d.dropout <= 1, "{}: a dropout of {} is not within [0, 1]", op,
+             d.dropout);
+    BS_CHECK(inner || d.dropout == 0, "{}: a dropout of {} without a layer below", op, d.dropout);
     BS_CHECK(!layers || !d.reverse, "{}: a layer in reverse", op);
     BS_CHECK(!layers || !d.input.defined(), "{}: a layer with an input {} of its own", op,
              d.input.shape());

@@ -131,9 +131,7 @@ Generator& LSTM::generator() const {
 }
 
 bool LSTM::paired(int layer) const {
-  const bool dropping = training() && options_.dropout > 0;
-  return directions() == 1 && layer + 1 < options_.layers && !composed() && inputs.empty() &&
-         !dropping;
+  return directions() == 1 && layer + 1 < options_.layers && !composed() && inputs.empty();
 }
 
 std::vector<LSTMDirectionVariables> LSTM::parts(int layer, const LSTMState& state) const {
@@ -169,7 +167,11 @@ std::vector<LSTMStates> LSTM::layer(const Variable& x, int layer, const LSTMStat
                                     const Tensor& lengths) const {
   std::vector<LSTMDirectionVariables> now = parts(layer, state);
   if (paired(layer)) {
+    const double p = training() ? options_.dropout : 0;
+    const RandomState dropped = p > 0 ? generator().next() : RandomState{};
     now.push_back(parts(layer + 1, state)[0]);
+    now.back().dropout = p;
+    now.back().dropped = dropped;
     return lstm_layers(x, now, lengths);
   }
   if (!inputs.empty()) multiply_input(x, layer, lengths, now);

@@ -5,14 +5,14 @@
 
 namespace bs::cpu {
 
-void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, Stream) {
+void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, int64_t first, Stream) {
   const auto limit = static_cast<uint32_t>(threshold(p));  // p < 1
   visit_floating("dropout", x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     const auto scale = static_cast<W>(1 / (1 - p));
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    for_random_words<4>(x.numel(), state, [=](const RandomWords& words, int64_t at, int64_t count) {
+    const auto drop = [=](const RandomWords& words, int64_t at, int64_t count) {
       constexpr int64_t most = 4 * RandomWords::blocks;
       uint32_t word[most];  // of each element
       for (int64_t j = 0; j < RandomWords::blocks; ++j)
@@ -22,7 +22,8 @@ void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, Stre
       W* kept = out.target(to + at);
       for (int64_t i = 0; i < count; ++i) kept[i] = word[i] < limit ? W{0} : values[i] * scale;
       out.write(to + at, count);
-    });
+    };
+    for_random_words<4>(x.numel(), state, drop, first / 4);
   });
 }
 
@@ -35,12 +36,12 @@ void activation_dropout(const Tensor& x, const Tensor& y, Activation f, double p
   } else {
     gelu(x, y, detail::gelu_form(f), stream);
   }
-  dropout(y, y, p, state, stream);
+  dropout(y, y, p, state, 0, stream);
 }
 
 void activation_dropout_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Activation f,
                                  double p, RandomState state, Stream stream) {
-  dropout(dy, dx, p, state, stream);
+  dropout(dy, dx, p, state, 0, stream);
   if (f == Activation::relu) return relu_backward(x, dx, dx, stream);
   gelu_backward(x, dx, dx, detail::gelu_form(f), stream);
 }

@@ -24,14 +24,15 @@ struct RandomWords {
 };
 
 /** @brief Calls `body(words, at, count)` for all of n elements, in parallel: elements [at, at +
- *  count) are what `words`, of which each block serves `per_block` elements, is for. */
+ *  count) are what `words`, of which each block serves `per_block` elements, is for. The first of
+ *  them is served by block `first`. */
 template <int per_block, class Body>
-void for_random_words(int64_t n, RandomState state, Body&& body) {
+void for_random_words(int64_t n, RandomState state, Body&& body, int64_t first = 0) {
   constexpr int64_t step = RandomWords::blocks * per_block;
   parallel_for(ceil_div(n, step), elementwise_grain / step, [&](int64_t begin, int64_t end) {
     RandomWords words;
     for (int64_t s = begin; s < end; ++s) {
-      words.draw(state, s * RandomWords::blocks);
+      words.draw(state, first + s * RandomWords::blocks);
       body(words, s * step, std::min(step, n - s * step));
     }
   });

@@ -42,7 +42,8 @@ struct Differentiated {
 template <class T, class F>
 __global__ void __launch_bounds__(threads)
     dropout_kernel(F f, const T* x, const T* dy, T* y, int64_t packs, int64_t n, unsigned limit,
-                   wide<T> scale, const __grid_constant__ PhiloxKeys<> keys, RandomState state) {
+                   wide<T> scale, const __grid_constant__ PhiloxKeys<> keys, RandomState state,
+                   uint64_t first_block) {
   constexpr int N = vector<T>;
   const auto stays = [&](wide<T> first, wide<T> second) {
     if constexpr (std::is_invocable_v<F, wide<T>, wide<T>, wide<T>>)
@@ -61,7 +62,8 @@ __global__ void __launch_bounds__(threads)
     device::widen_pack<T, N>(raw_dy, second);
 #pragma unroll
     for (int k = 0; k < N; k += 4) {
-      const PhiloxBlock bits = philox(keys, static_cast<uint64_t>(i * N + k) / 4, sequence);
+      const PhiloxBlock bits =
+          philox(keys, first_block + static_cast<uint64_t>(i * N + k) / 4, sequence);
 #pragma unroll
       for (int j = 0; j < 4; ++j)
         values[k + j] = bits.word[j] < limit ? wide<T>(0) : stays(values[k + j], second[k + j]);
@@ -70,7 +72,7 @@ __global__ void __launch_bounds__(threads)
   }
   const int64_t at = packs * N + i;
   if (at < n) {
-    const PhiloxBlock bits = philox(keys, static_cast<uint64_t>(at) / 4, sequence);
+    const PhiloxBlock bits = philox(keys, first_block + static_cast<uint64_t>(at) / 4, sequence);
     const unsigned word = at % 4 < 2 ? (at % 4 == 0 ? bits.word[0] : bits.word[1])
                                      : (at % 4 == 2 ? bits.word[2] : bits.word[3]);
     const wide<T> second = dy ? device::widen(dy[at]) : wide<T>(0);
@@ -78,29 +80,31 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// y = f(factor, x), or f(factor, x, dy), with the random zeros. All are dense.
+/// y = f(factor, x), or f(factor, x, dy), with the random zeros. All are dense; `first` is the
+/// number of their first element.
 template <class D, class F>
 void drop(const F& f, const Tensor& x, const Tensor& dy, const Tensor& y, double p,
-          RandomState state, Stream stream) {
+          RandomState state, Stream stream, int64_t first = 0) {
   const int64_t n = x.numel();
   const auto limit = static_cast<unsigned>(threshold(p));  // p < 1
   bool aligned = true;
-  for (const Tensor* t : {&x, &dy})
+  for (const Tensor* t : {&x, &dy, &y})
     aligned = aligned && (!t->defined() || reinterpret_cast<uintptr_t>(t->data()) % 16 == 0);
   const int64_t packs = aligned ? n / vector<D> : 0;
   const int64_t work = std::max(packs, n - packs * vector<D>);
   dropout_kernel<D><<<static_cast<unsigned>(ceil_div(work, threads)), threads, 0, native(stream)>>>(
       f, static_cast<const D*>(x.data()), dy.defined() ? static_cast<const D*>(dy.data()) : nullptr,
       static_cast<D*>(y.data()), packs, n, limit, static_cast<wide<D>>(1 / (1 - p)),
-      PhiloxKeys<>(state.seed), state);
+      PhiloxKeys<>(state.seed), state, static_cast<uint64_t>(first / 4));
 }
 
 }  // namespace
 
-void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, Stream stream) {
+void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, int64_t first,
+             Stream stream) {
   visit_floating("dropout", x.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
-    drop<D>(Scaled<D>{}, x, {}, y, p, state, stream);
+    drop<D>(Scaled<D>{}, x, {}, y, p, state, stream, first);
   });
   BS_CUDA_CHECK_LAUNCH("dropout");
 }

@@ -1,4 +1,5 @@
 #include <bs/kernels/binary.h>
+#include <bs/kernels/dropout.h>
 #include <bs/kernels/lstm.h>
 #include <bs/tests/kernels/lstm_reference.h>
 #include <bs/tests/support/devices.h>
@@ -16,6 +17,7 @@ struct Stack {
   size_t layers = 2;
   int64_t projection = 0;
   LSTMRule rule = {};
+  double dropout = 0;
   std::vector<int64_t> lengths = {};
   bool bias = true;
   DType dtype = f64;
@@ -42,6 +44,8 @@ struct Problem {
       d.h0 = values({k.batch, width}, 1);
       d.c0 = values({k.batch, k.cells}, 1);
       d.rule = k.rule;
+      if (l > 0) d.dropout = k.dropout;
+      d.dropped = {.seed = 5, .offset = l};
     }
     if (!k.lengths.empty())
       limits = Tensor::from<int64_t>(std::span<const int64_t>(k.lengths), {k.batch});
@@ -49,6 +53,15 @@ struct Problem {
 
   Tensor values(const Shape& shape, double range) {
     return random_reference(shape, ++seed, -range, range).tensor(k.dtype, test_device());
+  }
+  /// Layer `l` by itself, and what it reads of y of the layer below.
+  LSTMDirection alone(size_t l) const {
+    LSTMDirection layer = layers[l];
+    layer.dropout = 0;
+    return layer;
+  }
+  Tensor read(size_t l, const Tensor& y) const {
+    return dropout(y, layers[l].dropout, layers[l].dropped);
   }
   Tensor like(const Tensor& t) {
     return random_reference(t.shape(), ++seed).tensor(t.dtype(), t.device());
@@ -101,9 +114,9 @@ void check_pieces(const Problem& p, const std::vector<LSTMResult>& together, int
   const int64_t total = p.k.steps, length = chunk > 0 ? std::min(chunk, total) : total;
   for (size_t l = 0; l < p.layers.size(); ++l) {
     CAPTURE(l);
-    LSTMDirection layer = p.layers[l];
+    LSTMDirection layer = p.alone(l);
     const int64_t piece = l == 0 ? total : length;
-    const Tensor x = l == 0 ? p.x : together[l - 1].y;
+    const Tensor x = l == 0 ? p.x : p.read(l, together[l - 1].y);
     for (int64_t from = 0; from < total; from += piece) {
       const int64_t to = std::min(total, from + piece);
       Tensor limits;
@@ -128,8 +141,13 @@ void check_pieces(const Problem& p, const std::vector<LSTMResult>& together, int
 void check(const Stack& stack, const std::vector<int64_t>& chunks, double steps = 64) {
   Problem p(stack);
   std::vector<LSTMResult> apart;
-  for (size_t l = 0; l < stack.layers; ++l)
-    apart.push_back(lstm(l == 0 ? p.x : apart[l - 1].y, {&p.layers[l], 1}, p.limits)[0]);
+  std::vector<LSTMDirection> alone;
+  std::vector<Tensor> read;
+  for (size_t l = 0; l < stack.layers; ++l) {
+    alone.push_back(p.alone(l));
+    read.push_back(l == 0 ? p.x : p.read(l, apart[l - 1].y));
+    apart.push_back(lstm(read[l], {&alone[l], 1}, p.limits)[0]);
+  }
   std::vector<LSTMUpstream> upstream;
   for (const LSTMResult& r : apart)
     upstream.push_back({p.like(r.y), p.like(r.h_n), p.like(r.c), p.like(r.c_n)});
@@ -139,9 +157,9 @@ void check(const Stack& stack, const std::vector<int64_t>& chunks, double steps 
   for (size_t l = stack.layers; l-- > 0;) {
     LSTMUpstream up = upstream[l];
     if (expected.x.defined()) up.y = up.y.defined() ? add(up.y, expected.x) : expected.x;
-    const LSTMBackward b = lstm_backward(l == 0 ? p.x : apart[l - 1].y, {&p.layers[l], 1}, p.limits,
-                                         {&apart[l], 1}, {&up, 1});
-    expected.x = b.x;
+    const LSTMBackward b =
+        lstm_backward(read[l], {&alone[l], 1}, p.limits, {&apart[l], 1}, {&up, 1});
+    expected.x = l == 0 ? b.x : p.read(l, b.x);
     expected.directions[l] = b.directions[0];
   }
   for (const int64_t chunk : chunks) {
@@ -183,6 +201,27 @@ TEST_CASE("lstm_layers: a wavefront of pieces is layer after layer") {
   check({.steps = 3, .batch = 2, .in = 3, .cells = 4, .layers = 1}, {0, 2});
 }
 
+TEST_CASE("lstm_layers: pieces drop what dropout of the whole drops") {
+  for (const DType dtype : {f64, f32})
+    for (const double dropout : {0.3, 1.0}) {
+      check({.steps = 11, .batch = 3, .in = 2, .cells = 5, .dropout = dropout, .dtype = dtype},
+            {0, 1, 4, 7, 100});
+      check({.steps = 6,
+             .batch = 4,
+             .in = 2,
+             .cells = 6,
+             .layers = 3,
+             .projection = 3,
+             .dropout = dropout,
+             .lengths = {6, 2, 0, 5},
+             .dtype = dtype},
+            {0, 4});
+    }
+  for (const DType dtype : {f16, bf16})
+    check({.steps = 11, .batch = 5, .in = 8, .cells = 128, .dropout = 0.3, .dtype = dtype}, {0, 4});
+  check({.steps = 200, .batch = 2, .in = 8, .cells = 128, .dropout = 0.3, .dtype = bf16}, {64});
+}
+
 TEST_CASE("lstm_layers: nothing to do") {
   check({.steps = 0, .batch = 2, .in = 3, .cells = 4}, {0, 2});
   check({.steps = 3, .batch = 0, .in = 3, .cells = 4}, {0, 2});
@@ -213,6 +252,14 @@ TEST_CASE("lstm_layers refuses what does not fit") {
   p.layers[1].reverse = false;
   CHECK_THROWS_WITH_AS(lstm_layers(p.x, p.layers, {}, -1), "lstm_layers: pieces of -1 steps",
                        Error);
+  p.layers[1].dropout = 1.5;
+  CHECK_THROWS_WITH_AS(lstm_layers(p.x, p.layers),
+                       "lstm_layers: a dropout of 1.5 is not within [0, 1]", Error);
+  p.layers[1].dropout = 0;
+  p.layers[0].dropout = 0.5;
+  CHECK_THROWS_WITH_AS(lstm_layers(p.x, p.layers),
+                       "lstm_layers: a dropout of 0.5 without a layer below", Error);
+  p.layers[0].dropout = 0;
   const int64_t most = std::numeric_limits<int64_t>::max();  // one piece, as of all steps
   CHECK(
       same_bits(lstm_layers(p.x, p.layers, {}, most)[1].y, lstm_layers(p.x, p.layers, {}, 3)[1].y));

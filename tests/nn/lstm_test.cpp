@@ -1,5 +1,6 @@
 #include <bs/autograd/binary.h>
 #include <bs/autograd/concat.h>
+#include <bs/autograd/dropout.h>
 #include <bs/autograd/grad_check.h>
 #include <bs/autograd/reduce.h>
 #include <bs/autograd/view.h>
@@ -215,6 +216,25 @@ TEST_CASE("nn::LSTM: dropouts act in training alone") {
   const RandomState evaluating = generator.state();
   CHECK(of(lstm.forward(x).y).values == of(lstm.forward(x).y).values);
   CHECK(generator.state() == evaluating);
+}
+
+TEST_CASE("nn::LSTM: dropout between layers is that of the whole of y") {
+  Generator drawn(7), again(7);
+  const nn::LSTM lstm(on_device({.input = 3,
+                                 .hidden = 4,
+                                 .layers = 3,
+                                 .dropout = 0.4,
+                                 .generator = &drawn,
+                                 .dtype = f64}));
+  const Tensor x = values({9, 2, 3}, 1);
+  Variable y = x;
+  for (const LSTMWeightVariables& weights : lstm.weights) {
+    if (&weights != &lstm.weights.front()) y = dropout(y, 0.4, again);
+    const LSTMDirectionVariables layer{.weights = weights};
+    y = bs::lstm(y, {&layer, 1})[0].y;
+  }
+  check_close("y", of(lstm.forward(x).y), of(y), 1e-14);
+  CHECK(drawn.state() == again.state());
 }
 
 TEST_CASE("nn::LSTM: recurrent weights with all of their blocks dropped depend on x alone") {

@@ -258,11 +258,11 @@ const Listed of_loaders[] = {
            }),
     method("nn/rnnt.h", "packed_rows",
            [](const Tensor& lengths, const Tensor& target_lengths, int split) {
-             static const nn::RNNT model({.features = 3,
-                                          .encoder_hidden = 4,
-                                          .prediction_hidden = 4,
-                                          .joint = 4,
-                                          .classes = 5});
+             const nn::RNNT model({.features = 3,
+                                   .encoder_hidden = 4,
+                                   .prediction_hidden = 4,
+                                   .joint = 4,
+                                   .classes = 5});
              return model.packed_rows(lengths, target_lengths, split);
            }),
     method("nn/data/speech_loader.h", "SpeechLoader",

@@ -32,35 +32,29 @@ struct Dsd {
   bool split() const { return shape.factors == Factors::split; }
 };
 
-/// Block rows together, several at a time.
-struct Grouped {
-  Kept<RowGroups> groups;
-  StripUse use;
-  bool pays;
-  /// Of the unions of all strips, or what takes as long.
-  double columns() const {
-    return static_cast<double>(pays ? gathered_columns(*groups, use) : groups->neighbours);
-  }
-};
-
-/// Which rows are together, for a product that sums no heads.
-Grouped group(const Dsd& d, int side, int cols) {
-  const DsdShape& x = d.shape;
-  const StripUse use{.block = d.block(),
-                     .by_columns = x.c_by_columns,
-                     .times = x.batch / d.layout.heads() * ceil_div(x.n, cols),
-                     .workers = d.gpu.multiprocessors};
-  Kept<RowGroups> groups = row_groups_of(d.layout, x.transposed, side);
-  const bool pays = groups_pay(*groups, use);
-  return {std::move(groups), use, pays};
+/// What strips take, in columns of unions: of gathered rows, lines as short as a block besides, as
+/// many a stage as a tile has columns, where C has its rows side by side.
+int64_t taken_columns(const Dsd& d, const Strips& strips) {
+  const int64_t short_lines =
+      d.shape.c_by_columns && strips.shape.gathered ? 128 / d.block() - 2 : 0;
+  return strips.columns() + int64_t{strips.heads} * strips.count * short_lines * (64 / d.block());
 }
 
-/// The strips of a product, gathered where that pays, if each C has those of one head.
-StripShape strip_shape(const Dsd& d, int side, int cols, bool pairs) {
-  return {.transposed = d.shape.transposed,
-          .side = side,
-          .gathered = side > 1 && !d.shape.sums_heads && group(d, side, cols).pays,
-          .pairs = pairs};
+/// Strips of this shape, with the rows gathered where that takes less. Since the longest rows come
+/// together, it takes .75 at most where the longest strip alone is more than four times a worker's
+/// share: it is cut then into as many parts as there can be.
+/// @param[in] cols of a tile
+Kept<Strips> sooner_strips(const Dsd& d, StripShape shape, int cols) {
+  Kept<Strips> neighbours = strips_of(d.layout, shape);
+  if (shape.side == 1 || d.shape.sums_heads) return neighbours;
+  shape.gathered = true;
+  Kept<Strips> gathered = strips_of(d.layout, shape);
+  const int64_t times = d.shape.batch / d.layout.heads() * ceil_div(d.shape.n, cols);
+  const bool uneven = gathered->longest() * d.gpu.multiprocessors > 4 * gathered->columns() * times;
+  const int64_t columns = taken_columns(d, *gathered);
+  const bool pays =
+      uneven ? 4 * columns <= 3 * neighbours->columns() : columns < neighbours->columns();
+  return pays ? std::move(gathered) : std::move(neighbours);
 }
 
 /// @param[in] parts of a block's rows, each an item
@@ -79,6 +73,10 @@ SplitCosts warpgroup_costs(const Dsd& d, int cols) {
   return split_costs(warpgroup_dsd_step(cols, d.gpu), int64_t{128} * cols * 4);
 }
 
+StripShape dsd_strips(const Dsd& d, int side, bool pairs = false) {
+  return {.transposed = d.shape.transposed, .side = side, .pairs = pairs};
+}
+
 /// The columns of the tile that is soonest done: fewer than could be filled where there are few
 /// items, or some of them are long.
 int soonest_cols(const Dsd& d, bool pairs) {
@@ -91,7 +89,7 @@ int soonest_cols(const Dsd& d, bool pairs) {
   if (d.wish.cols > 0) return std::min(d.wish.cols, widest);
   if (widest == 64 || items > 2 * workers) return widest;
   for (int cols = widest; cols >= 64; cols /= 2) {
-    const Kept<Strips> strips = strips_of(d.layout, strip_shape(d, side, cols, pairs));
+    const Kept<Strips> strips = sooner_strips(d, dsd_strips(d, side, pairs), cols);
     const int64_t time = split_work(dsd_items(*strips, d.block(), extent_of(d, cols)), workers,
                                     warpgroup_costs(d, cols))
                              .rated_time();
@@ -115,7 +113,7 @@ bool choose_warpgroup(const Dsd& d, DsdPlan& plan) {
   if (!fits_int(extent_of(d, cols).columns * ceil_div(d.block_rows(), side))) return false;
   plan = {.path = Path::warpgroup,
           .turns = turns,
-          .strips = strip_shape(d, side, cols, pairs),
+          .strips = sooner_strips(d, dsd_strips(d, side, pairs), cols)->shape,
           .cols = cols};
   return true;
 }
@@ -138,10 +136,11 @@ bool large_pays(const Dsd& d, int workers) {
   if (d.split()) return false;
   if (d.block() != 32 || d.shape.sums_heads) return false;
   const Tf32Tile two = tf32_tile(32, false, false), four = tf32_tile(32, false, true);
-  const Grouped pairs = group(d, two.rows, two.columns());
-  const Grouped fours = group(d, four.rows, four.columns());
-  return fills(items_of(d, four), workers) &&
-         fours.columns() * tf32_dsd_step(four, d.gpu) < pairs.columns() * tf32_dsd_step(two, d.gpu);
+  const auto time = [&](const Tf32Tile& tile) {
+    const Kept<Strips> strips = sooner_strips(d, dsd_strips(d, tile.rows), tile.columns());
+    return static_cast<double>(taken_columns(d, *strips)) * tf32_dsd_step(tile, d.gpu);
+  };
+  return fills(items_of(d, four), workers) && time(four) < time(two);
 }
 
 Tf32Tile tf32_tile_of(const Dsd& d, bool large) { return tf32_tile(d.block(), d.split(), large); }
@@ -160,7 +159,7 @@ bool choose_tf32(const Dsd& d, DsdPlan& plan) {
   if (tile.rows == 2 && !fills(items_of(d, tile), workers)) return false;
   if (!fits_int(items_of(d, tile) * std::max(1, block / tile.n))) return false;
   plan = {.path = Path::tf32,
-          .strips = strip_shape(d, tile.rows, tile.columns(), false),
+          .strips = sooner_strips(d, dsd_strips(d, tile.rows), tile.columns())->shape,
           .large = large,
           .cols = tile.columns()};
   return true;

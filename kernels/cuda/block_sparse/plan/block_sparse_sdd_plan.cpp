@@ -40,11 +40,11 @@ struct Sdd {
   /// gathered.
   bool is_full(bool transposed, double least, double limit) const {
     if (limit == never || 1.3 * least < limit) return false;
-    const Kept<RowGroups> groups = row_groups_of(layout, transposed, 128 / block());
-    const int64_t rows = transposed ? layout.cols() : layout.rows();
+    const Kept<Strips> strips =
+        strips_of(layout, {.transposed = transposed, .side = 128 / block(), .gathered = true});
     const int64_t cols = transposed ? layout.rows() : layout.cols();
-    return static_cast<double>(groups->entries) >
-           nearly_all * static_cast<double>(ceil_div(rows, groups->side) * cols);
+    return static_cast<double>(strips->columns()) >
+           nearly_all * static_cast<double>(int64_t{strips->count} * cols);
   }
   /// Whether so many items are ever cut, or looked at one by one.
   bool few(int64_t items) const { return items <= int64_t{most_split_items} * gpu.multiprocessors; }

@@ -1,39 +1,113 @@
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_alike.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
+#include <bs/lib/integers.h>
+#include <bs/lib/team.h>
 
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <span>
 #include <vector>
 
 namespace bs::cuda {
 
 namespace {
 
-/// The union of the columns of some rows, a bit each; where pairs stay together, those of pairs and
-/// the others.
-class Union {
- public:
-  Union(int cols, bool pairs)
-      : words_(static_cast<size_t>(cols) / 64 + 1), before_(words_.size()), pairs_(pairs) {}
+/// Rows are compared with those within this height alone, which bounds the time it takes.
+constexpr int most_height = 8192;
 
-  /// The columns of the rows of a strip.
-  template <class Strip>
-  void gather(const LayoutRows& from, const Strip& strip) {
-    std::fill(words_.begin(), words_.end(), 0);
-    strip.for_each([&](int, int row) {
-      for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
-        words_[static_cast<size_t>(from.col[i]) / 64] |= uint64_t{1} << from.col[i] % 64;
-    });
-    count_ = {};
+/// Strips [begin, end) of one head.
+struct Window {
+  int head, begin, end;
+};
+
+std::vector<Window> windows_of(int heads, int strips, int most) {
+  const auto parts = static_cast<int>(ceil_div(strips, most));
+  const auto part = [&](int i) { return static_cast<int>(int64_t{strips} * i / parts); };
+  std::vector<Window> windows;
+  for (int head = 0; head < heads; ++head)
+    for (int i = 0; i < parts; ++i) windows.push_back({head, part(i), part(i + 1)});
+  return windows;
+}
+
+/// Groups the rows of one window, `most_rows` at most.
+template <int most_rows>
+class Grouper {
+ public:
+  Grouper(const LayoutRows& from, const RowBits& bits, int side, const Window& window)
+      : from_(from),
+        bits_(bits),
+        side_(static_cast<size_t>(side)),
+        window_(window),
+        first_(window.begin * side),
+        rows_(std::min(window.end * side, from.rows) - first_),
+        left_(from.cols),
+        all_(static_cast<size_t>(from.cols) / 64 + 1),
+        fresh_(static_cast<size_t>(from.cols)) {
+    for (int row = 0; row < rows_; ++row)
+      for (int32_t i = from.offsets[number(row)]; i < from.offsets[number(row) + 1]; ++i)
+        left_.put(row, from.col[i]);
+    left_.count();
+  }
+
+  /// Writes the rows of all strips to `to`.
+  void group(int32_t* to) {
+    std::vector<int> empty, chosen;
+    for (int row = 0; row < rows_; ++row)
+      if (!left_.has(row)) empty.push_back(row);
+    for (int strip = window_.begin; strip < window_.end; ++strip) {
+      chosen.clear();
+      if (const int seed = left_.longest(); seed >= 0) {
+        std::fill(all_.begin(), all_.end(), 0);
+        chosen.push_back(seed);
+        left_.extend(chosen, side_, [&](int row) { return add(row); });
+      }
+      for (const int row : chosen) left_.remove(row);
+      // Rows without a block are left, if any.
+      for (; chosen.size() < side_ && !empty.empty(); empty.pop_back())
+        chosen.push_back(empty.back());
+      std::sort(chosen.begin(), chosen.end());
+      for (size_t i = 0; i < side_; ++i)
+        *to++ = i < chosen.size() ? first_ + chosen[i] : from_.rows;
+    }
+  }
+
+ private:
+  int number(int row) const { return window_.head * from_.rows + first_ + row; }
+  /// Adds a row to the union of a strip; its columns that were not there yet.
+  std::span<const int> add(int row) {
+    int* to = fresh_.data();
+    for (const RowWord& of : bits_.row(number(row))) {
+      uint64_t& had = all_[static_cast<size_t>(of.word)];
+      for (uint64_t fresh = of.bits & ~had; fresh != 0; fresh &= fresh - 1)
+        *to++ = of.word * 64 + std::countr_zero(fresh);
+      had |= of.bits;
+    }
+    return {fresh_.data(), to};
+  }
+
+  LayoutRows from_;
+  const RowBits& bits_;
+  size_t side_;
+  Window window_;
+  int first_, rows_;
+  AlikeRows<most_rows> left_;  // rows that are in no strip yet
+  std::vector<uint64_t> all_;
+  std::vector<int> fresh_;
+};
+
+/// Where each column of a union is listed; where pairs stay together, those of pairs and the
+/// others have places of their own.
+class Places {
+ public:
+  Places(const ColumnSet& columns, bool pairs) : words_(columns.words()), pairs_(pairs) {
     for (size_t w = 0; w < words_.size(); ++w) {
-      before_[w] = count_;
+      before_.push_back(count_);
       count_.of_pairs += std::popcount(of_pairs(w));
       count_.others += std::popcount(words_[w] & ~of_pairs(w));
     }
   }
 
-  int size() const { return count_.of_pairs + count_.others; }
-  /// Where it is in the list.
   int place(int32_t col) const {
     const auto w = static_cast<size_t>(col) / 64;
     const uint64_t in_pairs = of_pairs(w), before = (uint64_t{1} << col % 64) - 1;
@@ -43,14 +117,6 @@ class Union {
     const PairOrder order(count_.of_pairs, count_.others);
     return (in_pairs >> col % 64 & 1) != 0 ? order.of_pair(pairs) : order.of_other(others);
   }
-  int32_t* copy(int32_t* to) const {
-    for (size_t w = 0; w < words_.size(); ++w)
-      for (uint64_t left = words_[w]; left != 0; left &= left - 1) {
-        const auto col = static_cast<int32_t>(w * 64) + std::countr_zero(left);
-        to[place(col)] = col;
-      }
-    return to + size();
-  }
 
  private:
   struct Count {
@@ -59,7 +125,7 @@ class Union {
 
   uint64_t of_pairs(size_t w) const { return pairs_ ? pairs_of(words_[w]) : 0; }
 
-  std::vector<uint64_t> words_;
+  const std::vector<uint64_t>& words_;
   std::vector<Count> before_;  // columns before those of each word
   Count count_;
   bool pairs_;
@@ -89,20 +155,17 @@ class StripRows {
 };
 
 /// Where each strip's columns begin, and after the last strip their count.
-std::vector<int32_t> strip_offsets(const LayoutRows& from, const Strips& strips) {
+std::vector<int32_t> strip_offsets(const LayoutRows& from, const RowBits& bits,
+                                   const Strips& strips) {
   std::vector<int32_t> offsets{0};
-  Union columns(from.cols, strips.shape.pairs);
+  ColumnSet columns(from.cols);
   for (int head = 0; head < from.heads; ++head)
     for (int strip = 0; strip < strips.count; ++strip) {
-      int size = 0;
-      const StripRows of(from, strips, head, strip);
-      if (strips.shape.side == 1) {
-        of.for_each([&](int, int row) { size = from.offsets[row + 1] - from.offsets[row]; });
-      } else {
-        columns.gather(from, of);
-        size = columns.size();
-      }
-      offsets.push_back(offsets.back() + size);
+      columns.clear();
+      StripRows(from, strips, head, strip).for_each([&](int, int row) {
+        columns.add(bits.row(row));
+      });
+      offsets.push_back(offsets.back() + columns.size());
     }
   return offsets;
 }
@@ -123,58 +186,94 @@ std::vector<int32_t> sorted_strips(const std::vector<int32_t>& offsets, int stri
 
 }  // namespace
 
+std::vector<int32_t> alike_rows(const Layout& layout, bool transposed, int side) {
+  const int block = layout.block();
+  const LayoutRows from(layout.view(Device::cpu()), transposed);
+  const Kept<RowBits> bits = row_bits_of(layout, transposed);
+  const auto strips = static_cast<int>(ceil_div(from.rows, side));
+  const std::vector<Window> windows = windows_of(from.heads, strips, most_height / (side * block));
+  std::vector<int32_t> rows(static_cast<size_t>(from.heads) * static_cast<size_t>(strips * side));
+  parallel_each(std::ssize(windows), team_for(windows.size(), layout.nnz()), [&](int64_t number) {
+    const Window& window = windows[static_cast<size_t>(number)];
+    int32_t* const to = rows.data() + (int64_t{window.head} * strips + window.begin) * side;
+    if (block == 16) Grouper<most_height / 16>(from, *bits, side, window).group(to);
+    if (block == 32) Grouper<most_height / 32>(from, *bits, side, window).group(to);
+    if (block == 64) Grouper<most_height / 64>(from, *bits, side, window).group(to);
+  });
+  return rows;
+}
+
+int64_t Strips::longest() const {
+  int64_t most = 0;
+  for (int head = 0; count > 0 && head < heads; ++head)
+    most = std::max<int64_t>(most, length(order[static_cast<size_t>(head * count)]));
+  return most;
+}
+
 Strips make_strips(const Layout& layout, const StripShape& shape) {
   const LayoutRows from(layout.view(Device::cpu()), shape.transposed);
-  Strips strips{
-      .shape = shape, .heads = from.heads, .count = (from.rows + shape.side - 1) / shape.side};
-  if (shape.gathered) strips.rows = row_groups_of(layout, shape.transposed, shape.side)->rows;
-  strips.offsets = strip_offsets(from, strips);
+  Strips strips{.shape = shape,
+                .heads = from.heads,
+                .count = static_cast<int>(ceil_div(from.rows, shape.side))};
+  if (shape.gathered) strips.rows = alike_rows(layout, shape.transposed, shape.side);
+  strips.offsets = strip_offsets(from, *row_bits_of(layout, shape.transposed), strips);
   strips.order = sorted_strips(strips.offsets, strips.count);
   return strips;
 }
 
 Kept<Strips> strips_of(const Layout& layout, const StripShape& shape) {
-  return layout.derived<Strips>(shape, [&] { return make_strips(layout, shape); });
+  return layout.derived<Strips>(shape, [&] {
+    if (!shape.pairs) return make_strips(layout, shape);
+    StripShape sorted = shape;
+    sorted.pairs = false;
+    Strips strips = *strips_of(layout, sorted);  // the same but for the order of their columns
+    strips.shape = shape;
+    return strips;
+  });
 }
 
 void list_columns(const Layout& layout, const Strips& strips, int32_t* cols, int32_t* blocks) {
   const LayoutRows from(layout.view(Device::cpu()), strips.shape.transposed);
+  const Kept<RowBits> bits = row_bits_of(layout, strips.shape.transposed);
   const int side = strips.shape.side;
-  std::fill_n(blocks, static_cast<int64_t>(strips.offsets.back()) * side, -1);
-  Union columns(from.cols, strips.shape.pairs);
+  std::fill_n(blocks, strips.columns() * side, -1);
+  ColumnSet columns(from.cols);
   for (int head = 0; head < from.heads; ++head)
     for (int strip = 0; strip < strips.count; ++strip) {
-      const StripRows of(from, strips, head, strip);
-      columns.gather(from, of);
-      of.for_each([&](int at, int row) {
-        for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i)
-          blocks[columns.place(from.col[i]) * side + at] = from.number ? from.number[i] : i;
+      const StripRows rows(from, strips, head, strip);
+      columns.clear();
+      rows.for_each([&](int, int row) { columns.add(bits->row(row)); });
+      const Places places(columns, strips.shape.pairs);
+      rows.for_each([&](int at, int row) {
+        for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i) {
+          const int place = places.place(from.col[i]);
+          cols[place] = from.col[i];
+          blocks[place * side + at] = from.number ? from.number[i] : i;
+        }
       });
-      cols = columns.copy(cols);
+      cols += columns.size();
       blocks += static_cast<int64_t>(columns.size()) * side;
     }
 }
 
 double column_reads(const Layout& layout, const Strips& strips, int first, int at_once) {
   const LayoutRows from(layout.view(Device::cpu()), strips.shape.transposed);
-  const int ranks = strips.count;
-  std::vector<int> last(static_cast<size_t>(from.cols));  // the run that read a column last
+  const Kept<RowBits> bits = row_bits_of(layout, strips.shape.transposed);
+  ColumnSet run(from.cols), head_columns(from.cols);
   int64_t read = 0, all = 0;
-  int run = 0;
   for (int head = 0; head < from.heads; ++head) {
-    const int before = run;  // runs of the heads before
-    for (int rank = first; rank < ranks; ++rank) {
-      if ((rank - first) % at_once == 0) ++run;
-      const int strip = strips.order[static_cast<size_t>(int64_t{head} * ranks + rank)] % ranks;
-      StripRows(from, strips, head, strip).for_each([&](int, int row) {
-        for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i) {
-          int& by = last[static_cast<size_t>(from.col[i])];
-          read += by != run ? 1 : 0;
-          all += by <= before ? 1 : 0;
-          by = run;
-        }
-      });
+    head_columns.clear();
+    for (int begin = first; begin < strips.count; begin += at_once) {
+      run.clear();
+      for (int rank = begin; rank < std::min(begin + at_once, strips.count); ++rank) {
+        const auto strip = static_cast<size_t>(int64_t{head} * strips.count + rank);
+        StripRows(from, strips, head, strips.order[strip] % strips.count)
+            .for_each([&](int, int row) { run.add(bits->row(row)); });
+      }
+      read += run.size();
+      head_columns.add(run);
     }
+    all += head_columns.size();
   }
   return static_cast<double>(read) / static_cast<double>(std::max<int64_t>(all, 1));
 }

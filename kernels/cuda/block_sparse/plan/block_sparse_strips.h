@@ -1,6 +1,6 @@
 #pragma once
 /** @file What the warpgroup kernels walk: a layout in strips of block rows. Pure functions. */
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_bits.h>
 #include <bs/lib/kept.h>
 #include <bs/lib/layout.h>
 
@@ -42,25 +42,33 @@ struct PairOrder {
 struct StripShape {
   bool transposed = false;  ///< strips of block columns of the layout, for op(S) = S^T
   int side = 1;             ///< block rows of a strip
-  bool gathered = false;    ///< those that RowGroups has; else neighbours
+  bool gathered = false;    ///< rows that are alike, see alike_rows(); else neighbours
   bool pairs = false;       ///< of columns stay together, see PairOrder
   bool operator==(const StripShape&) const = default;
 };
+
+/** @brief Block rows of each head in strips of `side`: those that have most columns in common,
+ *  wherever they lie within a height of 8192. A strip begins with the longest row left; each next
+ *  one shares most of the union so far.
+ *  @return [heads * strips, side], in the head; its number of rows where a strip has no more */
+std::vector<int32_t> alike_rows(const Layout& layout, bool transposed, int side);
 
 /** @brief Strips of block rows of one head each, and for each the union of the columns of its rows.
  *  Columns are sorted, or in PairOrder. O(nnz) memory and time. */
 struct Strips {
   StripShape shape;
   int heads = 0, count = 0;           ///< strips of a head
-  std::vector<int32_t> rows = {};     ///< of gathered strips, as RowGroups::rows
+  std::vector<int32_t> rows = {};     ///< of gathered strips, as alike_rows() has them
   std::vector<int32_t> offsets = {};  ///< [heads * count + 1], into the union columns
   std::vector<int32_t> order = {};    ///< [heads * count], those of each head, the longest first
 
-  /** @brief Union columns of strip `strip` of all heads. */
+  /** @brief Union columns of strip `strip` of all heads, of all of them, and of the longest one. */
   int length(int strip) const {
     const auto s = static_cast<size_t>(strip);
     return offsets[s + 1] - offsets[s];
   }
+  int64_t columns() const { return offsets.back(); }
+  int64_t longest() const;
 };
 Strips make_strips(const Layout& layout, const StripShape& shape);
 /** @brief The same, made once for a layout and kept with it. */

@@ -1,5 +1,5 @@
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_groups.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_plan.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 #include <bs/tests/kernels/block_sparse_exact_cases.h>
 #include <bs/tests/support/devices.h>
@@ -48,9 +48,8 @@ std::vector<std::map<int, int>> lines_of(const Layout& layout, bool transposed) 
 
 }  // namespace
 
-TEST_CASE("row groups: every row is in one strip, and unions are no longer than neighbours'") {
+TEST_CASE("alike rows: every row is in one strip, and strips are as long as their unions") {
   std::mt19937 random(3);
-  size_t grouped = 0;
   for (int i = 0; i < 200; ++i) {
     const int block = 16 << random() % 3, side = WarpgroupTile::dsd_rows(block);
     const LayoutPtr layout = draw(random, block);
@@ -58,9 +57,10 @@ TEST_CASE("row groups: every row is in one strip, and unions are no longer than 
       const int rows = transposed ? layout->cols() : layout->rows(), heads = layout->heads();
       const int strips = (rows + side - 1) / side;
       const std::vector<std::map<int, int>> lines = lines_of(*layout, transposed);
-      const RowGroups groups = group_rows(*layout, transposed, side);
-      const auto columns_of = [&](const auto& row_of) {
-        int64_t sum = 0;
+      const auto check_lengths = [&](const Strips& made, const auto& row_of) {
+        REQUIRE(made.count == strips);
+        int64_t longest = 0;
+        int wrong = 0;
         for (int strip = 0; strip < heads * strips; ++strip) {
           std::set<int> columns;
           for (int r = 0; r < side; ++r) {
@@ -70,27 +70,23 @@ TEST_CASE("row groups: every row is in one strip, and unions are no longer than 
                  lines[static_cast<size_t>(strip / strips * rows + row)])
               columns.insert(col);
           }
-          sum += static_cast<int64_t>(columns.size());
+          wrong += made.length(strip) != static_cast<int>(columns.size());
+          longest = std::max(longest, static_cast<int64_t>(columns.size()));
         }
-        return sum;
+        CHECK(wrong == 0);
+        CHECK(made.longest() == longest);
       };
-      CHECK(groups.neighbours ==
-            columns_of([&](int strip, int r) { return strip % strips * side + r; }));
-      CHECK(groups.entries <= groups.neighbours);
-      if (groups.rows.empty()) {
-        CHECK(groups.entries == groups.neighbours);
-        CHECK(!groups_pay(groups, {.block = block}));
-        continue;
-      }
-      ++grouped;
-      REQUIRE(groups.rows.size() == static_cast<size_t>(heads * strips * side));
-      CHECK(groups.entries == columns_of([&](int strip, int r) {
-              return groups.rows[static_cast<size_t>(strip * side + r)];
-            }));
+      check_lengths(make_strips(*layout, {.transposed = transposed, .side = side}),
+                    [&](int strip, int r) { return strip % strips * side + r; });
+      const std::vector<int32_t> alike = alike_rows(*layout, transposed, side);
+      REQUIRE(alike.size() == static_cast<size_t>(heads * strips * side));
+      check_lengths(
+          make_strips(*layout, {.transposed = transposed, .side = side, .gathered = true}),
+          [&](int strip, int r) { return alike[static_cast<size_t>(strip * side + r)]; });
       std::vector<int> taken(static_cast<size_t>(heads * rows));
       size_t missing = 0, wrong = 0;
-      for (size_t at = 0; at < groups.rows.size(); ++at) {
-        const int row = groups.rows[at], head = static_cast<int>(at) / (strips * side);
+      for (size_t at = 0; at < alike.size(); ++at) {
+        const int row = alike[at], head = static_cast<int>(at) / (strips * side);
         wrong += row < 0 || row > rows;
         missing += row == rows;
         if (row < rows) ++taken.at(static_cast<size_t>(head * rows + row));
@@ -100,52 +96,74 @@ TEST_CASE("row groups: every row is in one strip, and unions are no longer than 
       CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
     }
   }
-  CHECK(grouped > 100);
 }
 
-TEST_CASE("row groups: rows that are alike come together wherever they lie") {
+namespace {
+
+/// Whether dsd gathers the rows of a layout for so many columns.
+bool gathers(const LayoutPtr& layout, int64_t n, bool transposed = false,
+             bool c_by_columns = false) {
+  const DsdShape shape{
+      .transposed = transposed, .n = n, .batch = layout->heads(), .c_by_columns = c_by_columns};
+  return plan_dsd(*layout, shape, Gpu{}, {}).strips.gathered;
+}
+
+}  // namespace
+
+TEST_CASE("alike rows: they come together wherever they lie") {
   for (const int block : {16, 32, 64}) {
     CAPTURE(block);
     const int side = WarpgroupTile::dsd_rows(block), kinds = 8;
     const test::Mask mask = test::alike_rows(2, kinds * 5 * side, kinds * 3 * side, kinds, block);
     for (const bool transposed : {false, true}) {
-      const RowGroups groups = group_rows(*mask.layout(), transposed, side);
       // Strips of one kind each, which have an eighth of the columns.
       const int rows = transposed ? mask.cols : mask.rows,
                 cols = transposed ? mask.rows : mask.cols;
-      CHECK(groups.entries == int64_t{2} * (rows / side) * (cols / kinds));
-      CHECK(groups_pay(groups, {.block = block}));
-      CHECK(groups_pay(groups, {.block = block, .by_columns = true}));
+      const Strips strips =
+          make_strips(*mask.layout(), {.transposed = transposed, .side = side, .gathered = true});
+      CHECK(strips.columns() == int64_t{2} * (rows / side) * (cols / kinds));
+      for (const bool c_by_columns : {false, true})
+        CHECK(gathers(mask.layout(), 2048, transposed, c_by_columns));
     }
   }
   // Rows beyond this many are not compared, but there all the same.
   const test::Mask tall = test::alike_rows(1, 2100, 16, 8, 16);
-  const RowGroups groups = group_rows(*tall.layout(), false, 8);
-  CHECK(groups.entries < groups.neighbours / 4);
-  std::vector<int32_t> rows = groups.rows;
+  const Strips strips = make_strips(*tall.layout(), {.side = 8, .gathered = true});
+  CHECK(strips.columns() < make_strips(*tall.layout(), {.side = 8}).columns() / 4);
+  std::vector<int32_t> rows = strips.rows;
   std::sort(rows.begin(), rows.end());
   for (size_t i = 0; i < rows.size(); ++i)
     REQUIRE(rows[i] == static_cast<int32_t>(std::min<size_t>(i, 2100)));
 }
 
-TEST_CASE("row groups: neighbours stay where others would gain too little") {
+TEST_CASE("alike rows: neighbours stay where others would gain too little") {
   // All alike; nothing at all; nothing in common.
   for (const test::Mask& mask : {test::Mask(1, 40, 30, 16, 1), test::Mask(2, 9, 9, 16)})
-    CHECK(group_rows(*mask.layout(), false, 8).rows.empty());
+    CHECK(!gathers(mask.layout(), 2048));
   test::Mask diagonal(1, 64, 64, 32);
   for (int i = 0; i < 64; ++i) diagonal.at(0, i, i) = 1;
-  CHECK(!groups_pay(group_rows(*diagonal.layout(), false, 4), {.block = 32}));
+  CHECK(!gathers(diagonal.layout(), 2048));
   // Any column less is worth it; but not in lines as short as a block.
-  const RowGroups few{.side = 8, .rows = std::vector<int32_t>(8), .entries = 97, .neighbours = 100};
-  CHECK(groups_pay(few, {.block = 16}));
-  CHECK(!groups_pay(few, {.block = 16, .by_columns = true}));
-  // Where one strip takes more than four times a share of the work it is worth a quarter only.
-  RowGroups uneven{
-      .side = 2, .rows = {0, 1, 2, 3}, .entries = 76, .neighbours = 100, .longest = 60};
-  CHECK(groups_pay(uneven, {.block = 64, .times = 25, .workers = 100}));
-  CHECK(!groups_pay(uneven, {.block = 64, .times = 25, .workers = 132}));
-  uneven.entries = 75;
-  CHECK(groups_pay(uneven, {.block = 64, .times = 25, .workers = 132}));
+  test::Mask few(1, 64, 200, 16);
+  for (int row = 0; row < 64; ++row)
+    for (int col = 0; col < 199; ++col) few.at(0, row, col) = 1;
+  few.at(0, 3, 199) = few.at(0, 60, 199) = 1;  // two strips of neighbours have it, one of alike
+  CHECK(gathers(few.layout(), 2048));
+  CHECK(!gathers(few.layout(), 2048, false, true));
+  // Where one strip takes more than four times a share of the work it is worth a quarter only: the
+  // long rows of a strip, and kinds of rows that lie apart.
+  test::Mask uneven(1, 128, 400, 64);
+  for (int row = 0; row < 128; ++row) {
+    for (int col = 0; col < (row < 2 ? 400 : 0); ++col) uneven.at(0, row, col) = 1;
+    uneven.at(0, row, row % 2) = uneven.at(0, row, 2) = 1;
+  }
+  const auto columns = [&](bool gathered) {
+    return make_strips(*uneven.layout(), {.side = 2, .gathered = gathered}).columns();
+  };
+  CHECK(columns(true) < columns(false));
+  CHECK(4 * columns(true) > 3 * columns(false));
+  CHECK(!gathers(uneven.layout(), 256));
+  CHECK(gathers(uneven.layout(), 65536));
 }
 
 namespace {
@@ -210,7 +228,7 @@ int check_strips(const Layout& layout, bool transposed, int side, bool pairs, co
 
 }  // namespace
 
-TEST_CASE("row groups: strips list what their rows keep, made on host and device") {
+TEST_CASE("strips: strips list what their rows keep, made on host and device") {
   const Device device = test::test_device();
   std::mt19937 random(5);
   int whole = 0;
@@ -218,12 +236,8 @@ TEST_CASE("row groups: strips list what their rows keep, made on host and device
     const int block = 16 << random() % 3, side = WarpgroupTile::dsd_rows(block);
     const LayoutPtr layout = draw(random, block);
     const bool transposed = i % 2 != 0, pairs = i / 2 % 2 != 0, gathered = i / 4 % 4 != 0;
-    const RowGroups groups = group_rows(*layout, transposed, side);
-    if (gathered && groups.rows.empty()) continue;
     CAPTURE(i);
-    const Strips strips = make_strips(*layout, {transposed, side, gathered, pairs});
-    CHECK(strips.offsets.back() == (gathered ? groups.entries : groups.neighbours));
-    if (gathered) CHECK(strips.rows == groups.rows);
+    const Strips strips = *strips_of(*layout, {transposed, side, gathered, pairs});
     const DeviceStrips host(*layout, strips, Device::cpu());
     const int found = check_strips(*layout, transposed, side, pairs, strips, host);
     if (pairs) whole += found;
@@ -234,7 +248,7 @@ TEST_CASE("row groups: strips list what their rows keep, made on host and device
   CHECK(whole > 1000);
 }
 
-TEST_CASE("row groups: pairs of columns stay together, whatever words of bits they are in") {
+TEST_CASE("strips: pairs of columns stay together, whatever words of bits they are in") {
   const Device device = test::test_device();
   std::mt19937 random(7);
   for (const int cols : {1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 20000}) {
@@ -245,7 +259,7 @@ TEST_CASE("row groups: pairs of columns stay together, whatever words of bits th
     mask.at(0, 1, cols - 1) = mask.at(0, 5, 0) = 1;  // and all columns, or one, of the second strip
     for (int col = 0; col < cols && cols % 2 == 0; ++col) mask.at(0, 4, col) = 1;
     const LayoutPtr layout = mask.layout();
-    const Strips strips = make_strips(*layout, {.side = 4, .pairs = true});
+    const Strips strips = *strips_of(*layout, {.side = 4, .pairs = true});
     const DeviceStrips host(*layout, strips, Device::cpu());
     CHECK(check_strips(*layout, false, 4, true, strips, host) >= (cols % 2 == 0 ? cols / 2 : 0));
     const DeviceStrips made(*layout, strips, device);

@@ -1,0 +1,38 @@
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_bits.h>
+
+#include <algorithm>
+
+namespace bs::cuda {
+
+RowBits::RowBits(const LayoutRows& from) {
+  const auto rows = static_cast<size_t>(from.heads * from.rows);
+  const auto blocks = static_cast<size_t>(from.offsets[rows]);
+  words_.resize(1 + std::min(blocks, rows * (static_cast<size_t>(from.cols) / 64 + 1)));
+  offsets_.resize(rows + 1);
+  size_t count = 0;
+  for (size_t row = 0; row < rows; ++row) {
+    offsets_[row] = count;
+    RowWord last{.word = -1, .first = 0, .bits = 0};
+    for (int32_t i = from.offsets[row]; i < from.offsets[row + 1]; ++i) {
+      const int32_t word = from.col[i] / 64;  // without a branch, which none would foresee
+      const bool next = word != last.word;
+      count += next ? 1 : 0;
+      last = {.word = word,
+              .first = next ? i : last.first,
+              .bits = (next ? 0 : last.bits) | uint64_t{1} << from.col[i] % 64};
+      words_[count - 1] = last;
+    }
+  }
+  offsets_[rows] = count;
+}
+
+Kept<RowBits> row_bits_of(const Layout& layout, bool transposed) {
+  struct Key {
+    bool transposed;
+    bool operator==(const Key&) const = default;
+  };
+  return layout.derived<RowBits>(
+      Key{transposed}, [&] { return RowBits(LayoutRows(layout.view(Device::cpu()), transposed)); });
+}
+
+}  // namespace bs::cuda

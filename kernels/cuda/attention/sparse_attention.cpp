@@ -219,6 +219,26 @@ void launch_numbers(DType dtype, int64_t rows, const Backward& arguments, Stream
       stream, arguments, static_cast<long long>(rows));
 }
 
+/// Gradients of queries, keys and values; `asked` as launch_pass has it. Whoever asks has found the
+/// `numbers` of all queries.
+void launch_backward(const Problem& p, int64_t numbers, const Backward& arguments, Stream stream,
+                     const int* asked) {
+  const int64_t heads = p.shape.heads, kv_heads = heads / p.shape.group;
+  constexpr const char* op = "sparse_attention_backward";
+  if (!asked) launch_numbers(p.dtype, numbers, arguments, stream);
+  const auto key_pass = [&](AttentionPass pass) {
+    launch_pass(op, pass, p, p.longest_keys, kv_heads, arguments, stream, asked);
+  };
+  launch_pass(op, AttentionPass::query_gradient, p, p.longest_queries, heads, arguments, stream,
+              asked);
+  if (sparse_attention_splits(padded_dim(p))) {
+    key_pass(AttentionPass::key_gradient);
+    key_pass(AttentionPass::value_gradient);
+  } else {
+    key_pass(AttentionPass::key_value_gradient);
+  }
+}
+
 /// Gradients of a bias and of a table's diagonals, where they are wanted.
 void launch_scores(const Problem& p, const SparseAttentionGradients& gradients, Backward arguments,
                    Stream stream) {
@@ -282,8 +302,7 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                                const SparseAttentionResult& forward, const Tensor& dout,
                                const Layout& layout, const SparseAttentionGradients& gradients,
                                const SparseAttentionOptions& options, Stream stream) {
-  constexpr const char* op = "sparse_attention_backward";
-  check_floating(op, q.dtype());
+  check_floating("sparse_attention_backward", q.dtype());
   const Tensor queries = aligned(q), keys = aligned(k), values = aligned(v), douts = aligned(dout);
   const Tensor log_sums = Tensor::empty_like(forward.lse);
   const Tensor means = Tensor::empty_like(forward.lse);
@@ -314,19 +333,8 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                              gradients, log_sums, means, options, warpgroups.traits(), stream)
                        : Tensor();
   const int* const asked = said.defined() ? said.data<int32_t>() : nullptr;
-  if (asked && !warpgroups.hides(layout.block(), 64, options)) return;
-  if (!asked) launch_numbers(q.dtype(), q.size(0) * q.size(1) * q.size(2), arguments, stream);
-  launch_pass(op, AttentionPass::query_gradient, p, p.longest_queries, q.size(1), arguments, stream,
-              asked);
-  const auto key_pass = [&](AttentionPass pass) {
-    launch_pass(op, pass, p, p.longest_keys, k.size(1), arguments, stream, asked);
-  };
-  if (sparse_attention_splits(padded_dim(p))) {
-    key_pass(AttentionPass::key_gradient);
-    key_pass(AttentionPass::value_gradient);
-  } else {
-    key_pass(AttentionPass::key_value_gradient);
-  }
+  if (!asked || warpgroups.hides(layout.block(), 64, options))
+    launch_backward(p, q.size(0) * q.size(1) * q.size(2), arguments, stream, asked);
   launch_scores(p, gradients, arguments, stream);
 }
 

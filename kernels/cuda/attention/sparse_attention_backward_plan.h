@@ -34,6 +34,7 @@ constexpr int attention_key_gradient_bytes(int dim, int value_dim, int block, in
   const int teams = block == 128 ? 1 : 2;
   const int blocks = block < 64 ? 64 / block * (64 / block) : 1;  // of a step
   const int more = ((rules & device::rule_dropout) != 0 ? 24 : 0) +
+                   ((rules & (device::rule_bias | device::rule_table)) != 0 ? 24 : 0) +
                    ((rules & device::rule_bits) != 0 ? 4 * blocks : 0);
   return 2 * 128 * (dim + value_dim) + teams * stages * 2 * 64 * (dim + value_dim) + 2 * 2 * 8192 +
          teams * (stages * (16 + 512 + (block < 32 ? 80 : 24) + more) + 48);
@@ -41,6 +42,22 @@ constexpr int attention_key_gradient_bytes(int dim, int value_dim, int block, in
 /** @brief Likewise, of the kernel of queries. */
 constexpr int attention_query_gradient_bytes(int dim, int stages) {
   return stages * ((2 + dim / 64) * 8192 + 32) + 2 * 64 * dim * 2 + 64 + 1024;
+}
+
+/** @brief Whether the kernel of keys and values has registers for these rules: else it spills. */
+constexpr bool attention_key_rules_fit(int dim, int value_dim, int block, unsigned rules) {
+  using namespace device;
+  const auto has = [&](unsigned all) { return (rules & all) == all; };
+  const bool wide = dim > 64 && value_dim > 64, narrow = dim <= 64 && value_dim <= 64;
+  if (wide && (has(rule_softcap | rule_dropout) || has(rule_softcap | rule_bits | rule_slopes)))
+    return false;
+  const unsigned added = rules & (rule_bias | rule_table);
+  const unsigned others = rules & (rule_softcap | rule_slopes | rule_dropout | rule_bits);
+  if (added == 0) return true;
+  if (added == (rule_bias | rule_table)) return narrow && others == 0;
+  if (narrow) return true;
+  if (added == rule_bias) return others == 0;
+  return block > 16 && (others & ~unsigned{rule_dropout}) == 0;
 }
 
 /** @brief Gradients of scores that a launch may leave in memory, unless one head has more. Launches
@@ -57,19 +74,16 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   plan.value_dim = p.value_dim <= 64 ? 64 : 128;
   const bool fits = p.element == 2 && p.capability == 90 && p.head_dim <= 128 &&
                     p.value_dim <= 128 && p.head_dim % 8 == 0 && p.value_dim % 8 == 0 &&
-                    p.block >= 16 && p.traits.known() &&
-                    (p.traits.rules & (device::rule_bias | device::rule_table)) == 0;
+                    p.block >= 16 && p.traits.known();
   if (!fits) return plan;
-  plan.rules = p.traits.rules & device::warpgroup_backward_rules &
+  plan.rules = p.traits.rules & device::warpgroup_attention_rules &
                ~unsigned{device::rule_sinks};  // which are in lse
-  const auto has = [&](unsigned rules) { return (plan.rules & rules) == rules; };
-  const bool spills = has(device::rule_softcap | device::rule_dropout) ||
-                      has(device::rule_softcap | device::rule_bits | device::rule_slopes);
-  if (plan.dim > 64 && plan.value_dim > 64 && spills) return plan;
+  if (!attention_key_rules_fit(plan.dim, plan.value_dim, p.block, plan.rules)) return plan;
   plan.query_banded = p.traits.banded;
-  // With slopes, or small blocks and dropout, a key after the other is what the registers have room
-  // for.
-  plan.key_banded = p.traits.banded || (plan.rules & device::rule_slopes) != 0 ||
+  // With distances, a bias, or small blocks and dropout, a key after the other is what the
+  // registers have room for.
+  constexpr unsigned distances = device::rule_slopes | device::rule_table | device::rule_bias;
+  plan.key_banded = p.traits.banded || (plan.rules & distances) != 0 ||
                     ((plan.rules & device::rule_dropout) != 0 && p.block < 64);
   // A warpgroup may pass over a stage while it keeps another: of a block of 128, with the first two
   // of three.

@@ -107,6 +107,9 @@ device::AttentionTerms attention_terms(const SparseAttentionOptions& o, const At
                                        int64_t rows) {
   const bool tabled = o.relative_bias.defined();
   const int width = tabled ? static_cast<int>(o.relative_bias.size(1)) : 0;
+  device::AttentionRows<const void> bias{};
+  if (o.bias.defined())
+    bias = {o.bias.data(), o.bias.strides()[0], o.bias.strides()[1], o.bias.strides()[2]};
   return {.inner = static_cast<float>(o.softcap > 0 ? o.scale / o.softcap : 0),
           .outer = static_cast<float>(o.softcap * 1.4426950408889634),
           .slopes = o.alibi_slopes.defined() ? o.alibi_slopes.data<float>() : nullptr,
@@ -120,10 +123,9 @@ device::AttentionTerms attention_terms(const SparseAttentionOptions& o, const At
           .table = tabled ? o.relative_bias.data<float>() : nullptr,
           .table_reach = width / 2,
           .table_head = tabled && o.relative_bias.size(0) > 1 ? width : 0,
-          .bias = o.bias.defined()
-                      ? device::AttentionRows<const void>{o.bias.data(), o.bias.strides()[0],
-                                                          o.bias.strides()[1], o.bias.strides()[2]}
-                      : device::AttentionRows<const void>{}};
+          .bias = bias,
+          .last_query = grid.queries - 1,
+          .last_key = grid.keys - 1};
 }
 
 jit::Source warpgroup_forward_source(const WarpgroupForward& k) {

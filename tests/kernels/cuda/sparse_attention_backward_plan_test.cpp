@@ -32,7 +32,7 @@ std::vector<AttentionBackwardKernel> kernels_with_rules() {
   for (const AttentionBackwardKernel& k : all_attention_backward_kernels())
     for (unsigned rules = 1; rules < device::rule_sinks; ++rules) {
       if (k.pass != AttentionBackwardKernel::Pass::key_gradient) break;
-      if ((rules & ~device::warpgroup_backward_rules) != 0) continue;
+      if ((rules & ~device::warpgroup_attention_rules) != 0) continue;
       AttentionBackwardProblem p = on_hopper(k.block, k.dim, k.value_dim);
       p.traits = {k.banded, rules};
       const AttentionBackwardPlan plan = attention_backward_plan(p);
@@ -128,7 +128,7 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
   for (unsigned rule = 1; rule <= device::rule_sinks; rule *= 2) {
     AttentionBackwardProblem p = on_hopper(64, 64);
     p.traits.rules = rule;
-    const unsigned known = device::warpgroup_backward_rules | device::rule_window;
+    const unsigned known = device::warpgroup_attention_rules | device::rule_window;
     CHECK(attention_backward_plan(p).warpgroup == ((rule & known) != 0));
   }
   AttentionBackwardProblem capped = on_hopper(64, 64);
@@ -153,6 +153,16 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
     CHECK_FALSE(attention_backward_plan(dropped).warpgroup);
     dropped.head_dim = dropped.value_dim = 64;
     CHECK(attention_backward_plan(dropped).warpgroup);
+  }
+  for (const unsigned added : {unsigned{device::rule_bias}, unsigned{device::rule_table}}) {
+    AttentionBackwardProblem p = on_hopper(64, 128);
+    p.traits.rules = added;
+    CHECK(attention_backward_plan(p).warpgroup);
+    CHECK(attention_backward_plan(p).key_banded);
+    p.traits.rules = added | device::rule_softcap;
+    CHECK_FALSE(attention_backward_plan(p).warpgroup);
+    p.head_dim = p.value_dim = 64;
+    CHECK(attention_backward_plan(p).warpgroup);
   }
   AttentionBackwardProblem wide = on_hopper(64, 64);
   wide.element = 4;

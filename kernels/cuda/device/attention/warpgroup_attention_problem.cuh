@@ -44,10 +44,8 @@ struct AttentionPlaces {
 };
 
 /// Rules that kernels on wgmma may be compiled to know. Windows are among their bounds.
-inline constexpr unsigned warpgroup_backward_rules =
-    rule_softcap | rule_slopes | rule_sinks | rule_dropout | rule_bits;
 inline constexpr unsigned warpgroup_attention_rules =
-    warpgroup_backward_rules | rule_bias | rule_table;
+    rule_softcap | rule_slopes | rule_sinks | rule_dropout | rule_bits | rule_bias | rule_table;
 /// Of these, rules that know queries and keys by their places within a sequence: they go with no
 /// AttentionPlaces.
 inline constexpr unsigned rules_of_places = rule_dropout | rule_bits;
@@ -86,6 +84,7 @@ struct AttentionTerms {
   const float* table;  ///< [heads or 1, 2 table_reach + 1]
   int table_reach, table_head;
   AttentionRows<const void> bias;  ///< [batch, heads, queries, keys]; pairs of keys are words
+  int last_query, last_key;        ///< that there are
 };
 
 struct WarpgroupAttentionParams {

@@ -84,6 +84,12 @@ struct WarpgroupKeyGradient {
     const int head = place.batch * p.problem.heads + h;
     if constexpr (Steps::sloped)
       if (lane == 0) step.slope = p.terms.slopes[h] * 1.4426950408889634F;
+    if constexpr (Steps::tabled)
+      if (lane == 0) step.table = p.terms.table + h * p.terms.table_head + p.terms.table_reach;
+    if constexpr (Steps::biased)
+      if (lane == 0)
+        step.bias = static_cast<const T*>(p.terms.bias.data) + place.batch * p.terms.bias.batch +
+                    h * p.terms.bias.head;
     if constexpr (Steps::drops) {
       if (lane == 0) {
         step.first_row = static_cast<unsigned long long>(head) * p.terms.dropout.rows;
@@ -268,9 +274,9 @@ struct WarpgroupKeyGradient {
     unsigned kept, buffers, staging;
     int group;  ///< over the CTA
 
-    /// Of the CTA. Kernels that know of single scores have no register left to keep it in.
+    /// Of the CTA.
     static __device__ unsigned thread_of_all() {
-      return Steps::drops || Steps::masked ? fresh_thread() : threadIdx.x;
+      return Steps::scarce ? fresh_thread() : threadIdx.x;
     }
     static __device__ int thread() { return static_cast<int>(thread_of_all()) % warpgroup_size; }
     __device__ int own() const { return group % team_groups; }

@@ -15,6 +15,20 @@ struct AttentionStepSlope {
 template <>
 struct AttentionStepSlope<false> {};
 
+template <bool tabled>
+struct AttentionStepTable {
+  const float* table;  ///< the head's, at distance 0
+};
+template <>
+struct AttentionStepTable<false> {};
+
+template <bool biased>
+struct AttentionStepBias {
+  const void* bias;  ///< the head's
+};
+template <>
+struct AttentionStepBias<false> {};
+
 template <bool drops>
 struct AttentionStepRandom {
   unsigned long long first_row, sequence;  ///< of lse, the head's; of the random words
@@ -44,9 +58,15 @@ struct AttentionKeySteps {
   static constexpr bool sloped = (rules & rule_slopes) != 0;
   static constexpr bool drops = (rules & rule_dropout) != 0;
   static constexpr bool masked = (rules & rule_bits) != 0;
+  static constexpr bool tabled = (rules & rule_table) != 0;
+  static constexpr bool biased = (rules & rule_bias) != 0;
+  /// Kernels with no register left to keep what follows from the thread's number in.
+  static constexpr bool scarce = drops || masked || tabled || biased;
 
   /// The queries of a step and their blocks.
   struct Step : AttentionStepRandom<drops>,
+                AttentionStepTable<tabled>,
+                AttentionStepBias<biased>,
                 AttentionStepSlope<sloped>,
                 AttentionStepBits<masked ? entries * cols : 0> {
     int query[entries];  ///< the first one of each entry, ascending; [0] is -1 behind the last step

@@ -14,6 +14,7 @@ namespace bs::cuda::device {
 template <class T, class Steps, unsigned rules>
 struct AttentionStepScores {
   static constexpr bool capped = (rules & rule_softcap) != 0;
+  static constexpr float log2_e = 1.4426950408889634F;
 
   /// What rules say of single scores: a bit for each number of a lane.
   struct Elements {
@@ -101,7 +102,7 @@ struct AttentionStepScores {
     float first[Steps::entries];  ///< of the first key from the first query of each entry
 
     __device__ explicit Distances(const AttentionStepScores& scores) {
-      if constexpr (Steps::sloped) {
+      if constexpr (Steps::sloped || Steps::tabled) {
         const int own = scores.keys.own(0) - scores.terms.origin;
 #pragma unroll
         for (int e = 0; e < Steps::entries; ++e)
@@ -120,12 +121,28 @@ struct AttentionStepScores {
     for (int j = 0; j < 4; ++j)
       if (!kept.has(i + j)) weights[j] = 0;
   }
+  __device__ float table_at(float distance) const {
+    const auto reach = static_cast<float>(terms.table_reach);
+    return __ldg(step.table + static_cast<int>(fminf(fmaxf(distance, -reach), reach)));
+  }
+  /// Of a lane's number i. What is hidden may lie beyond the last query or key.
+  __device__ float bias_at(int i) const {
+    constexpr int side = Steps::side;
+    const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
+    const int query = step.query[i / 4 * 8 / side] + i / 4 * 8 % side + lane % 4 * 2 + i % 2;
+    const int key = keys.first + thread / 32 * 16 + lane / 4 + i / 2 % 2 * 8;
+    const T* const at = static_cast<const T*>(step.bias) +
+                        min(query, terms.last_query) * terms.bias.row + min(key, terms.last_key);
+    return widen(*at);
+  }
   __device__ void weigh_four(float* weights, const float* s, int i,
                              const Distances& distances) const {
     const float2 log_sum = *reinterpret_cast<const float2*>(numbers + i * 2);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       float score = s[j] * factor;
+      if constexpr (Steps::tabled) score += table_at(distances.at(i + j)) * log2_e;
+      if constexpr (Steps::biased) score += bias_at(i + j) * log2_e;
       if constexpr (Steps::sloped) score -= step.slope * fabsf(distances.at(i + j));
       weights[j] = exp2_of(score - (j % 2 ? log_sum.y : log_sum.x));
     }

@@ -86,8 +86,6 @@ bool holds_rows(const Tensor& x, int64_t m, int64_t bytes) {
          bytes <= most_bytes;
 }
 
-constexpr int row_blocks = 6;  ///< that share a multiprocessor, with 32 KB of rows each
-
 /// Brings a row to shared memory, N elements at a time.
 template <class U, int N>
 __device__ void hold(const U* row, int count, U* held) {
@@ -100,16 +98,15 @@ __device__ void hold(const U* row, int count, U* held) {
 /// Calls f(k, index) for the thread's share of a row's indices, -1 where one is outside.
 template <class F>
 __device__ void for_each_index(const Places& places, int64_t row, F&& f) {
-  constexpr int indices_ahead = 8;
   const auto m = static_cast<int>(places.m);
-  for (int first = static_cast<int>(threadIdx.x); first < m; first += threads * indices_ahead) {
-    int64_t at[indices_ahead];
+  for (int first = static_cast<int>(threadIdx.x); first < m; first += threads * ahead) {
+    int64_t at[ahead];
 #pragma unroll
-    for (int u = 0; u < indices_ahead; ++u)
+    for (int u = 0; u < ahead; ++u)
       if (const int k = first + u * threads; k < m)
         at[u] = places.index[row * places.outer_stride + k * places.stride];
 #pragma unroll
-    for (int u = 0; u < indices_ahead; ++u)
+    for (int u = 0; u < ahead; ++u)
       if (const int k = first + u * threads; k < m)
         f(k, at[u] >= 0 && at[u] < places.n ? static_cast<int>(at[u]) : -1);
   }
@@ -117,7 +114,7 @@ __device__ void for_each_index(const Places& places, int64_t row, F&& f) {
 
 /// Gathers a row a block, which holds that of x.
 template <class U, int N>
-__global__ void __launch_bounds__(threads, row_blocks)
+__global__ void __launch_bounds__(threads)
     gather_rows_kernel(const U* x, Places places, U* y, U absent) {
   extern __shared__ uint4 memory[];
   auto* const held = reinterpret_cast<U*>(memory);
@@ -161,7 +158,7 @@ struct ScatteredRows {
 
 /// Scatters a row a block; elements are moved N at a time.
 template <class U, int N>
-__global__ void __launch_bounds__(threads, row_blocks)
+__global__ void __launch_bounds__(threads)
     scatter_rows_kernel(ScatteredRows<U> rows, Places places) {
   using Pack = device::Pack<U, N>;
   extern __shared__ uint4 memory[];

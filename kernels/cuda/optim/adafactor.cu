@@ -2,6 +2,8 @@
 #include <bs/kernels/cuda/device/tile/reduce.cuh>
 #include <bs/kernels/cuda/optim/tensor_table.cuh>
 
+#include <algorithm>
+
 namespace bs::cuda {
 
 // A step is five launches over tables of tensors: rows are summed and columns in part, columns are
@@ -16,26 +18,36 @@ using device::widen;
 constexpr int threads = 256, warp = 32;
 constexpr int64_t tile_elements = 8192, least_tile_rows = 16;
 
-/// A parameter as a table holds it: as its matrices, each cut into tiles.
+/// A parameter as a table holds it: as its matrices, each cut into tiles, which have whole rows, or
+/// a piece of the only one. What would be divided on the device is divided here.
 struct Tiled : Factored {
   void* value;
   const void* gradient;
   void *row, *column, *master;  ///< row and master may be null
   int64_t partial;              ///< where the sums of its tiles' columns begin
+  int64_t tile_rows;
+  int64_t share;  ///< columns of which a tile adds up the parts
+  int tiles;      ///< of a matrix
 
-  /// Of a matrix; a tile has whole rows, or a piece of the only one.
-  __host__ __device__ int64_t tile_rows() const {
-    const int64_t rows_of_all = tile_elements / columns;
-    return rows_of_all < least_tile_rows ? least_tile_rows : rows_of_all;
+  explicit Tiled(const AdafactorParameter& p)
+      : Factored(p.value.shape()),
+        value(p.value.data()),
+        gradient(p.gradient.data()),
+        row(address_of(p.row_variance)),
+        column(column_variance(p).data()),
+        master(address_of(p.master)),
+        partial(0),
+        tile_rows(std::max(least_tile_rows, tile_elements / columns)),
+        tiles(static_cast<int>(has_rows ? ceil_div(rows, tile_rows)
+                                        : ceil_div(columns, tile_elements))) {
+    share = ceil_div(columns, tiles);
   }
-  __host__ __device__ int64_t tiles() const {
-    return has_rows ? ceil_div(rows, tile_rows()) : ceil_div(columns, tile_elements);
-  }
+  Tiled() = default;
 };
 
 /// Tensors of one dtype, and which of all tiles are whose.
 struct TiledTable {
-  static constexpr int capacity = 320;
+  static constexpr int capacity = 280;
   Tiled tensor[capacity];
   int first_tile[capacity + 1] = {};
   int count = 0;
@@ -65,18 +77,21 @@ template <class T>
 struct Tile {
   using W = wide<T>;
   int64_t columns, rows, row, row_end, begin, end;
-  int64_t number, of_matrix;  ///< this tile's among those of its matrix
+  int number, of_matrix;  ///< this tile's among those of its matrix
   bool has_rows;
   T* value;
   const T* gradient;
   W *variance, *column, *master;  ///< variance: of rows
 
-  __device__ Tile(const Tiled& p, int64_t tile)
-      : columns(p.columns), rows(p.rows), of_matrix(p.tiles()), has_rows(p.has_rows) {
+  __device__ Tile(const Tiled& p, int tile)
+      : columns(p.columns),
+        rows(p.rows),
+        number(tile % p.tiles),
+        of_matrix(p.tiles),
+        has_rows(p.has_rows) {
     const int64_t matrix = tile / of_matrix, elements = rows * columns;
-    number = tile % of_matrix;
-    row = has_rows ? number * p.tile_rows() : 0;
-    row_end = has_rows ? min(rows, row + p.tile_rows()) : 1;
+    row = has_rows ? number * p.tile_rows : 0;
+    row_end = has_rows ? min(rows, row + p.tile_rows) : 1;
     begin = has_rows ? 0 : number * tile_elements;
     end = has_rows ? columns : min(columns, begin + tile_elements);
     value = static_cast<T*>(p.value) + matrix * elements;
@@ -230,14 +245,14 @@ __global__ void __launch_bounds__(threads)
   int tensor;
   const auto tile = tile_of_block<T>(table, tensor);
   if (!tile.has_rows) return;
-  const int first = static_cast<int>(blockIdx.x - tile.number);
+  const int first = static_cast<int>(blockIdx.x) - tile.number;
   const W* const partial = partial_of(table, tensor, given, first);
-  const int64_t end = tile.columns * (tile.number + 1) / tile.of_matrix;
-  for (int64_t c = tile.columns * tile.number / tile.of_matrix + threadIdx.x; c < end;
-       c += threads) {
+  const int64_t begin = tile.number * table.tensor[tensor].share;
+  const int64_t end = min(tile.columns, begin + table.tensor[tensor].share);
+  for (int64_t c = begin + threadIdx.x; c < end; c += threads) {
     W squares = 0;
 #pragma unroll 8
-    for (int64_t t = 0; t < tile.of_matrix; ++t) squares += partial[t * tile.columns + c];
+    for (int t = 0; t < tile.of_matrix; ++t) squares += partial[t * tile.columns + c];
     tile.column[c] = step.moved(tile.column[c], squares / static_cast<W>(tile.rows));
   }
 }
@@ -338,17 +353,6 @@ void step_table(const TiledTable& table, int64_t partials, Given<wide<T>> given,
   run(weights_kernel<T>, table.tiles());
 }
 
-Tiled tiled(const AdafactorParameter& p) {
-  Tiled t{};
-  static_cast<Factored&>(t) = Factored(p.value.shape());
-  t.value = p.value.data();
-  t.gradient = p.gradient.data();
-  t.row = address_of(p.row_variance);
-  t.column = Factored::column_variance(p).data();
-  t.master = address_of(p.master);
-  return t;
-}
-
 }  // namespace
 
 void adafactor(std::span<const AdafactorParameter> parameters, int64_t step,
@@ -372,8 +376,8 @@ void adafactor(std::span<const AdafactorParameter> parameters, int64_t step,
       for (const AdafactorParameter& p : parameters) {
         if (p.value.dtype() != dtype) continue;
         if (table.count == TiledTable::capacity) launch();
-        Tiled& t = table.tensor[table.count] = tiled(p);
-        const int64_t tiles = t.matrices * t.tiles();
+        Tiled& t = table.tensor[table.count] = Tiled(p);
+        const int64_t tiles = t.matrices * t.tiles;
         t.partial = partials;
         if (t.has_rows) partials += tiles * t.columns;
         table.first_tile[table.count + 1] = table.first_tile[table.count] + static_cast<int>(tiles);

@@ -6,7 +6,7 @@ namespace bs::cuda {
 
 namespace {
 
-constexpr int threads = 256, words = 4;  // words of 32 keys of a row that a warp makes
+constexpr int threads = 256, span = 16;  // keys of a row that a thread packs; no block has fewer
 
 /// A mask [batch, heads, queries, keys] of bytes; axes that are shared have one entry here.
 struct Bytes {
@@ -25,32 +25,34 @@ struct Blocks {
   }
 };
 
+/// A bit for each of `span` bytes from one on, of which `count` are there.
+__device__ unsigned pack_span(const unsigned char* from, int count) {
+  unsigned bits = 0;
+  if (count >= span && reinterpret_cast<uintptr_t>(from) % span == 0) {
+    const uint4 bytes = __ldg(reinterpret_cast<const uint4*>(from));
+    const unsigned words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i)  // the product brings the lowest bits of four bytes to the top
+      bits |= __vsetne4(words[i], 0) * 0x10204080U >> 28 << 4 * i;
+    return bits;
+  }
+  for (int i = 0; i < min(count, span); ++i) bits |= static_cast<unsigned>(from[i] != 0) << i;
+  return bits;
+}
+
 __global__ void __launch_bounds__(threads)
     pack_bits(Bytes mask, Blocks to, int64_t lines, unsigned char* bits) {
-  const int warps_of_row = (to.cols * to.block + 32 * words - 1) / (32 * words);
-  const int64_t warp = (int64_t{blockIdx.x} * threads + threadIdx.x) / 32;
-  const int64_t line = warp / warps_of_row;
+  const int spans = to.cols * to.block / span;
+  const int64_t at = int64_t{blockIdx.x} * threads + threadIdx.x, line = at / spans;
   if (line >= lines) return;
-  const int height = to.rows * to.block, lane = static_cast<int>(threadIdx.x % 32);
+  const int height = to.rows * to.block, key = static_cast<int>(at % spans) * span;
   const int64_t head = line / height;
   const auto query = static_cast<int>(line % height);
   const unsigned char* const row =
       mask.data + head / mask.heads * mask.batch + head % mask.heads * mask.head + query * mask.row;
-  const int first = static_cast<int>(warp % warps_of_row) * 32 * words;
-  bool seen[words];
-#pragma unroll
-  for (int w = 0; w < words; ++w) {
-    const int key = first + 32 * w + lane;
-    seen[w] = query < mask.queries && key < mask.keys && row[key] != 0;
-  }
-#pragma unroll
-  for (int w = 0; w < words; ++w) {
-    const unsigned word = __ballot_sync(~0u, seen[w]);
-    const int key = first + 32 * w + lane;  // blocks of 16 have 2 bytes of a row
-    if (lane % 16 == 0 && key < to.cols * to.block)
-      *reinterpret_cast<unsigned short*>(bits + to.byte(head, query, key)) =
-          static_cast<unsigned short>(word >> lane);
-  }
+  const unsigned packed = query < mask.queries ? pack_span(row + key, mask.keys - key) : 0;
+  *reinterpret_cast<unsigned short*>(bits + to.byte(head, query, key)) =
+      static_cast<unsigned short>(packed);
 }
 
 /// How many of an axis there are that differ.
@@ -76,9 +78,9 @@ AttentionMask pack(const Tensor& mask, const Blocks& blocks, Stream stream) {
                     static_cast<int>(mask.size(2)),
                     static_cast<int>(mask.size(3))};
   const int64_t lines = entries * heads * blocks.rows * blocks.block;
-  const int64_t warps = lines * ceil_div(int64_t{blocks.cols} * blocks.block, 32 * words);
-  if (warps == 0) return out;
-  pack_bits<<<static_cast<unsigned>(ceil_div(warps * 32, threads)), threads, 0, native(stream)>>>(
+  const int64_t work = lines * (int64_t{blocks.cols} * blocks.block / span);
+  if (work == 0) return out;
+  pack_bits<<<static_cast<unsigned>(ceil_div(work, threads)), threads, 0, native(stream)>>>(
       bytes, blocks, lines, out.memory.data<uint8_t>());
   BS_CUDA_CHECK_LAUNCH("sparse_attention");
   return out;

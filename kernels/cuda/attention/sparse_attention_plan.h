@@ -77,9 +77,10 @@ constexpr WarpgroupForward warpgroup_forward(const AttentionCase& c) {
                      .rules = c.traits.rules & device::warpgroup_attention_rules};
   const auto has = [&](unsigned rules) { return (k.rules & rules) != 0; };
   if (widest > 192 && has(device::rule_bias | device::rule_table)) return {};  // would spill
-  // Registers of wide values, of biases, or of two among bounds, single scores and a table leave
+  // Registers of wide values, of biases, or of two among bounds, dropout, a mask and a table leave
   // room for half a tile.
-  const int crowd = k.banded + has(device::rules_of_places) + has(device::rule_table);
+  const int crowd =
+      k.banded + has(device::rule_dropout) + has(device::rule_bits) + has(device::rule_table);
   if (widest > 128 || has(device::rule_bias) || (k.value_dim > 64 && crowd > 1)) k.cols = 64;
   if (widest > 192) k.groups = 1;  // nor is there memory for the queries of two
   k.turns = c.block == 128 && k.cols == 128;

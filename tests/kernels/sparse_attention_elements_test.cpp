@@ -213,3 +213,15 @@ TEST_CASE("sparse_attention: a bias and a table over blocks of every size") {
     check(format("bias, cap and dropout, block {}", block), s, r, {of_bias}, dtypes_of(s));
   }
 }
+
+TEST_CASE("sparse_attention: dropout of ragged sequences over blocks of every size") {
+  for (const auto [block, head_dim] : kinds) {
+    const Sizes s{1, 4, 2, 330, 330, head_dim, head_dim};
+    AttentionRules r = dropped(some_blocks(1, 256 / block, 256 / block, block, .8, 45), .3, 12);
+    r.plain.query_starts = r.plain.key_starts = {0, 130, 130, 137, 330};
+    check(format("ragged, block {}", block), s, r, {}, dtypes_of(s));
+    r.plain.causal = true;
+    r.sinks = 3;
+    check(format("ragged and causal, block {}", block), s, r, {{s.heads}}, dtypes_of(s));
+  }
+}

@@ -26,6 +26,7 @@ struct Plan {
   std::vector<int32_t> offsets{0};  ///< [heads * rows + 1]
   std::vector<Row> rows;            ///< [heads * rows]
   std::vector<device::AttentionPlace> places;
+  std::vector<int32_t> begins;
 };
 
 /// Appends the block rows of a sequence of `length`, the first of which is row `begin`.
@@ -56,6 +57,7 @@ Plan plan_of(const Layout& layout, const std::vector<int64_t>& starts) {
     const int64_t length = starts[i + 1] - starts[i], tiles = ceil_div(length, place_rows);
     plan.places.insert(plan.places.end(), static_cast<size_t>(tiles),
                        {static_cast<int>(begin - starts[i]), static_cast<int>(begin + length)});
+    plan.begins.insert(plan.begins.end(), static_cast<size_t>(tiles), static_cast<int32_t>(begin));
     begin += tiles * place_rows;
   }
   return plan;
@@ -89,6 +91,7 @@ RaggedLayout make(const Layout& layout, const std::vector<int64_t>& starts, Stre
   const Tensor columns = Tensor::empty({plan.offsets.back()}, i32, device);
   RaggedLayout out{.layout = {},
                    .places = upload(plan.places, device),
+                   .begins = upload(plan.begins, device),
                    .seen = Tensor::empty({rows}, u8, device),
                    .made = {}};
   columns_kernel<<<grid_size(lines * 32, threads, device), threads, 0, native(stream)>>>(

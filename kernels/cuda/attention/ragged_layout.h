@@ -16,6 +16,7 @@ namespace bs::cuda {
 struct RaggedLayout {
   LayoutPtr layout;
   Tensor places;  ///< i32 [rows / 128, 2] of device::AttentionPlace
+  Tensor begins;  ///< i32 [rows / 128], the first row of the sequence there
   Tensor seen;    ///< u8 [columns], 1 for those that are keys
   MadeOn made;
 

@@ -33,7 +33,7 @@ constexpr int attention_key_gradient_bytes(int dim, int value_dim, int block, in
                                            unsigned rules) {
   const int teams = block == 128 ? 1 : 2;
   const int blocks = block < 64 ? 64 / block * (64 / block) : 1;  // of a step
-  const int more = ((rules & device::rule_dropout) != 0 ? 24 : 0) +
+  const int more = ((rules & device::rule_dropout) != 0 ? 32 : 0) +
                    ((rules & (device::rule_bias | device::rule_table)) != 0 ? 24 : 0) +
                    ((rules & device::rule_bits) != 0 ? 4 * blocks : 0);
   return 2 * 128 * (dim + value_dim) + teams * stages * 2 * 64 * (dim + value_dim) + 2 * 2 * 8192 +
@@ -49,7 +49,8 @@ constexpr bool attention_key_rules_fit(int dim, int value_dim, int block, unsign
   using namespace device;
   const auto has = [&](unsigned all) { return (rules & all) == all; };
   const bool wide = dim > 64 && value_dim > 64, narrow = dim <= 64 && value_dim <= 64;
-  if (wide && (has(rule_softcap | rule_dropout) || has(rule_softcap | rule_bits | rule_slopes)))
+  if (wide && (has(rule_softcap | rule_dropout) ||
+               (has(rule_bits | rule_slopes) && (rules & (rule_softcap | rule_dropout)) != 0)))
     return false;
   const unsigned added = rules & (rule_bias | rule_table);
   const unsigned others = rules & (rule_softcap | rule_slopes | rule_dropout | rule_bits);

@@ -118,7 +118,7 @@ device::AttentionTerms attention_terms(const SparseAttentionOptions& o, const At
           .dropout = {PhiloxKeys<>(o.random.seed), o.random.offset,
                       reinterpret_cast<const unsigned long long*>(o.random.shift),
                       static_cast<unsigned>(threshold(o.dropout)),
-                      static_cast<float>(1 / (1 - o.dropout)), static_cast<int>(rows)},
+                      static_cast<float>(1 / (1 - o.dropout)), static_cast<int>(rows), grid.begins},
           .bits = grid.bits,
           .table = tabled ? o.relative_bias.data<float>() : nullptr,
           .table_reach = width / 2,

@@ -28,8 +28,7 @@ bool can_be_one(const Tensor& q, const Tensor& v, const Layout& layout,
                 const SparseAttentionOptions& options, unsigned rules) {
   return options.query_starts == options.key_starts && layout.on_host() &&
          (layout.heads() == 1 || layout.heads() == q.size(1)) && q.size(3) == v.size(3) &&
-         (rules & device::rules_of_places) == 0 &&
-         ragged_rows(options.query_starts) < INT32_MAX / 2;
+         (rules & device::rule_bits) == 0 && ragged_rows(options.query_starts) < INT32_MAX / 2;
 }
 
 const unsigned char* bytes_of(const Tensor& x) {
@@ -68,10 +67,16 @@ AttentionGrid AttentionWarpgroups::grid(const Tensor& q, const Tensor& k,
   if (ragged_) {
     const RaggedLayout& r = **ragged_;
     const auto side = static_cast<int>(r.layout->height());
-    return {*r.layout, side, side, r.on_device(), cut_ ? bytes_of(r.seen) : nullptr, {}};
+    return {*r.layout,
+            side,
+            side,
+            r.on_device(),
+            cut_ ? bytes_of(r.seen) : nullptr,
+            {},
+            r.begins.data<int32_t>()};
   }
   const auto queries = static_cast<int>(q.size(2)), keys = static_cast<int>(k.size(2));
-  return {layout, queries, keys, {nullptr, queries}, bytes_of(padded_), mask_.bits};
+  return {layout, queries, keys, {nullptr, queries}, bytes_of(padded_), mask_.bits, nullptr};
 }
 
 }  // namespace bs::cuda

@@ -46,9 +46,6 @@ struct AttentionPlaces {
 /// Rules that kernels on wgmma may be compiled to know. Windows are among their bounds.
 inline constexpr unsigned warpgroup_attention_rules =
     rule_softcap | rule_slopes | rule_sinks | rule_dropout | rule_bits | rule_bias | rule_table;
-/// Of these, rules that know queries and keys by their places within a sequence: they go with no
-/// AttentionPlaces.
-inline constexpr unsigned rules_of_places = rule_dropout | rule_bits;
 
 /// What dropout draws from, as AttentionScores has it. Counters number the rows of lse.
 struct AttentionDropout {
@@ -56,8 +53,12 @@ struct AttentionDropout {
   unsigned long long offset;
   const unsigned long long* shift;
   unsigned limit;
-  float kept;  ///< factor of the weights that are not dropped
-  int rows;    ///< of a head
+  float kept;         ///< factor of the weights that are not dropped
+  int rows;           ///< of a head
+  const int* begins;  ///< of ragged sequences, the first row of each 128 rows' own; or null
+
+  /// Where the sequence of row or key `at` begins.
+  constexpr int begin(int at) const { return begins ? begins[at / 128] : 0; }
 };
 
 /// Which elements of blocks are seen: bit c % 8 of byte c / 8 of a row is that of column c.

@@ -79,7 +79,7 @@ struct WarpgroupKeyGradient {
 
   /// What rules need to know of a step.
   __device__ static void describe_step(const WarpgroupKeyGradientParams& p, Step& step,
-                                       const Ahead& now, const Place& place, int h) {
+                                       const Ahead& now, const Place& place, int h, int shift) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int head = place.batch * p.problem.heads + h;
     if constexpr (Steps::sloped)
@@ -92,7 +92,8 @@ struct WarpgroupKeyGradient {
                     h * p.terms.bias.head;
     if constexpr (Steps::drops) {
       if (lane == 0) {
-        step.first_row = static_cast<unsigned long long>(head) * p.terms.dropout.rows;
+        step.first_row = static_cast<unsigned long long>(head) * p.terms.dropout.rows - shift;
+        step.begin = p.terms.dropout.begin(place.key());
         step.sequence = attention_sequence(p.terms.dropout);
       }
     }
@@ -117,7 +118,7 @@ struct WarpgroupKeyGradient {
     if (lane < entries) step.query[lane] = query;
     if (lane < entries * cols)
       step.value[lane] = now.number < 0 ? -1 : p.problem.values.at(b, h, now.number);
-    describe_step(p, step, now, place, h);
+    describe_step(p, step, now, place, h, shift);
     __syncwarp();
     Barrier& full = team.full[at.stage];
     if (lane == 0) full.arrive_expecting(stage_bytes + sizeof(team.numbers[0]));

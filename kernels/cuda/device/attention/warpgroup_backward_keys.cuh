@@ -31,7 +31,8 @@ struct AttentionStepBias<false> {};
 
 template <bool drops>
 struct AttentionStepRandom {
-  unsigned long long first_row, sequence;  ///< of lse, the head's; of the random words
+  unsigned long long first_row, sequence;  ///< of lse, that of row 0; of the random words
+  int begin;                               ///< of the sequence's keys
 };
 template <>
 struct AttentionStepRandom<false> {};

@@ -26,7 +26,8 @@ struct AttentionTileDropout {
   unsigned kept[Cols / 64];
 
   /// @param[in] first the warp's first row, of lse
-  __device__ __forceinline__ void draw(const AttentionDropout& d, long long first,
+  /// @param[in] begin where the sequence's keys begin
+  __device__ __forceinline__ void draw(const AttentionDropout& d, long long first, int begin,
                                        const int (&keys)[Cols / Piece]) {
     const int lane = static_cast<int>(fresh_thread()) % 32, second = lane % 2;
     // Two lanes share four keys of two rows: each draws for one of the rows.
@@ -37,7 +38,7 @@ struct AttentionTileDropout {
       unsigned own = 0;
 #pragma unroll 4
       for (int n = 8 * i; n < 8 * i + 8; ++n) {
-        const int key = keys[n * 8 / Piece] + n * 8 % Piece + lane % 4 / 2 * 4;
+        const int key = keys[n * 8 / Piece] + n * 8 % Piece + lane % 4 / 2 * 4 - begin;
         own = own >> 4 | draw_four(d, sequence, row, key) << 28;
       }
       const unsigned other = __shfl_xor_sync(~0u, own, 1);
@@ -60,7 +61,7 @@ __device__ __forceinline__ unsigned draw_step(const AttentionDropout& d,
   const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
   // Four lanes share four keys of 32 pairs of a query and one of two groups of keys.
   const int own = lane / 4 % 4;
-  const int key = first_key + thread / 32 * 16 + own / 2 * 8 + lane / 16 * 4;
+  const int key = first_key - step.begin + thread / 32 * 16 + own / 2 * 8 + lane / 16 * 4;
   unsigned drawn = 0;
 #pragma unroll 4
   for (int n = 0; n < 8; ++n) {

@@ -24,7 +24,9 @@ struct AttentionTileElements {
     if constexpr (any)
       asm volatile("" : "+r"(row), "+r"(head));  // or what follows from them is kept for an item
     if constexpr (drops)
-      dropout.draw(t.dropout, static_cast<long long>(head) * t.dropout.rows + row, keys);
+      dropout.draw(t.dropout,
+                   static_cast<long long>(head) * t.dropout.rows + row - p.places.of(row).shift,
+                   t.dropout.begin(row), keys);
     if constexpr (masked) seen.look_up(t.bits, t.bits.head(head, p.heads), row, keys, present);
     if constexpr (biased) bias.look_up(p, row, head, keys);
   }

@@ -143,6 +143,9 @@ void check(const Stack& stack, const std::vector<int64_t>& chunks, double steps 
   std::vector<LSTMResult> apart;
   std::vector<LSTMDirection> alone;
   std::vector<Tensor> read;
+  apart.reserve(stack.layers);
+  alone.reserve(stack.layers);
+  read.reserve(stack.layers);
   for (size_t l = 0; l < stack.layers; ++l) {
     alone.push_back(p.alone(l));
     read.push_back(l == 0 ? p.x : p.read(l, apart[l - 1].y));

@@ -96,6 +96,7 @@ TEST_CASE("team: threads have teams of their own, which end with them") {
   const auto before = threads_of_process();
   std::vector<std::thread> users;
   std::vector<int> wrong(4);
+  users.reserve(wrong.size());
   for (int& count : wrong)
     users.emplace_back([&count] {
       for (int i = 0; i < 200; ++i) {

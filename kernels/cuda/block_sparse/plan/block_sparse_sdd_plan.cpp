@@ -10,6 +10,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 namespace bs::cuda {
@@ -50,6 +51,48 @@ struct Sdd {
   bool few(int64_t items) const { return items <= int64_t{most_split_items} * gpu.multiprocessors; }
 };
 
+/// The items of one S, which take so many nanoseconds a step.
+class Items {
+ public:
+  Items(const Sdd& d, std::vector<double> costs, int64_t steps, int64_t sums)
+      : d_(d), costs_(std::move(costs)), steps_(steps) {
+    const auto count = static_cast<double>(std::max<size_t>(costs_.size(), 1));
+    sum_ = std::accumulate(costs_.begin(), costs_.end(), 0.0);
+    of_ = sdd_split_costs(nanoseconds(sum_ / count), sums, d.shape.factors);
+    end_ = d.shape.factors == Factors::half ? of_.tile : 0;  // steps of f32 are told with the end
+  }
+  /// All S are not done before.
+  double least_time() const {
+    const double ends = static_cast<double>(costs_.size()) * end_;
+    return (sum_ * static_cast<double>(steps_) + ends) * static_cast<double>(d_.shape.batch) /
+           d_.gpu.multiprocessors;
+  }
+  /// When they are; and how items are cut, where that is sooner.
+  std::pair<double, WorkPieces> schedule() const {
+    const auto count = static_cast<int64_t>(costs_.size()) * d_.shape.batch;
+    if (count == 0 || !d_.few(count)) return {least_time(), {}};
+    const int workers = d_.gpu.multiprocessors;
+    std::vector<int64_t> whole;
+    for (int64_t i = 0; i < d_.shape.batch; ++i)
+      for (const double cost : costs_)
+        whole.push_back(std::llround(static_cast<double>(steps_) * cost) + end_);
+    const auto time = static_cast<double>(time_to_finish(whole, workers));
+    WorkPieces cut =
+        split_work(std::vector<int32_t>(whole.size(), static_cast<int32_t>(steps_)), workers, of_);
+    const auto cut_time = static_cast<double>(cut.time);
+    if (cut.pieces.empty() || cut_time >= time) return {time, {}};
+    return {cut_time, std::move(cut)};
+  }
+
+ private:
+  const Sdd& d_;
+  std::vector<double> costs_;
+  int64_t steps_;
+  double sum_;
+  SplitCosts of_;
+  int end_;  ///< of an item that is whole
+};
+
 /// 16-bit sdd on wgmma.
 class WarpgroupSddPlanner {
  public:
@@ -84,59 +127,37 @@ class WarpgroupSddPlanner {
   }
 
  private:
-  /// No plan of these items is done before.
-  double least_time(const SddItems& items, SddForm form) const {
-    const double steps = sdd_pace(form) * items.cost() * static_cast<double>(steps_);
-    const double ends = static_cast<double>(items.costs.size()) * costs(items, form).tile;
-    return (steps + ends) * static_cast<double>(d_.shape.batch) / d_.gpu.multiprocessors;
-  }
-  SplitCosts costs(const SddItems& items, SddForm form) const {
+  int64_t sums(SddForm form) const {
     const int block = d_.block();
     const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
-    const int64_t sums = int64_t{4} * tile.sdd_rows(block) * tile.sdd_cols(block) * block * block;
-    const auto count = static_cast<double>(std::max<size_t>(items.costs.size(), 1));
-    return sdd_split_costs(nanoseconds(sdd_pace(form) * items.cost() / count), sums,
-                           d_.shape.factors);
+    return int64_t{4} * tile.sdd_rows(block) * tile.sdd_cols(block) * block * block;
+  }
+
+  Items paced(const std::vector<double>& costs, SddForm form) const {
+    std::vector<double> all;
+    for (const double cost : costs) all.push_back(sdd_pace(form) * cost);
+    return {d_, std::move(all), steps_, sums(form)};
   }
 
   /// Makes a plan of these items, whole or cut, if it is done before the best one so far. `extra`
   /// is the time that it takes before. Returns whether it is.
   bool weigh(SddItems&& items, SddForm form, double extra) {
-    const int workers = d_.gpu.multiprocessors;
-    const double least = least_time(items, form) + extra;
-    const int64_t count = static_cast<int64_t>(items.costs.size()) * d_.shape.batch;
-    if (least >= best_.time || !d_.wants(form)) return false;
-    double time = least;
-    WorkPieces split;
-    if (count > 0 && d_.few(count)) {
-      const SplitCosts of = costs(items, form);
-      const double steps = sdd_pace(form) * static_cast<double>(steps_);
-      std::vector<int64_t> whole;
-      for (int64_t i = 0; i < d_.shape.batch; ++i)
-        for (const double cost : items.costs) whole.push_back(std::llround(steps * cost) + of.tile);
-      time = static_cast<double>(time_to_finish(whole, workers)) + extra;
-      split =
-          split_work(std::vector<int32_t>(whole.size(), static_cast<int32_t>(steps_)), workers, of);
-      const double cut = static_cast<double>(split.time) + extra;
-      if (!split.pieces.empty() && cut < time) {
-        time = cut;
-      } else {
-        split = {};
-      }
-    }
-    if (time >= best_.time) return false;
+    const Items all = paced(items.costs, form);
+    if (all.least_time() + extra >= best_.time || !d_.wants(form)) return false;
+    auto [time, split] = all.schedule();
+    if (time + extra >= best_.time) return false;
     best_.form = form;
     best_.shares = std::move(items.shares);
     best_.split = std::move(split);
     best_.gathered = {};
     best_.turns_a = best_.turns_b = false;
-    best_.time = time;
+    best_.time = time + extra;
     return true;
   }
 
   void try_lying(const Strips& strips, SddForm form) {
     SddItems items = list_sdd(strips, d_.block(), form, d_.gpu);
-    if (least_time(items, form) >= best_.time) return;
+    if (paced(items.costs, form).least_time() >= best_.time) return;
     const int64_t columns = transposed_ ? d_.layout.height() : d_.layout.width();
     weigh(order_sdd(items, std::max(d_.block(), 64), columns, d_.gpu.multiprocessors), form, 0);
   }
@@ -194,7 +215,7 @@ class WarpgroupSddPlanner {
           .first = line * row_lines,
           .column = line * d_.block(),
           .least = steps * sdd_step(0, tile.cols, d_.gpu),
-          .end = static_cast<double>(costs({}, form).tile),
+          .end = static_cast<double>(sdd_split_costs(0, sums(form), d_.shape.factors).tile),
           .most = (best_.time - extra) / share,
           .items = form.narrow ? 0 : ceil_div(3 * d_.gpu.multiprocessors, d_.shape.batch)};
     };
@@ -251,28 +272,6 @@ bool plan_warpgroup(const Sdd& d, double limit, SddPlan& plan) {
   return fits_int(x.batch * plan.items());
 }
 
-/// Cuts the items of f32, which are of `costs` a step, where that ends sooner.
-void split_tf32(const Sdd& d, const std::vector<double>& costs, int64_t sums, SddPlan& plan) {
-  const auto items = static_cast<int64_t>(costs.size()) * d.shape.batch;
-  const int workers = d.gpu.multiprocessors;
-  const auto steps = static_cast<double>(d.steps(32));
-  const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
-  plan.time = sum * static_cast<double>(d.shape.batch) * steps / workers;
-  if (items == 0 || !d.few(items)) return;
-  std::vector<int64_t> whole;
-  for (int64_t i = 0; i < d.shape.batch; ++i)
-    for (const double cost : costs) whole.push_back(std::llround(steps * cost));
-  plan.time = static_cast<double>(time_to_finish(whole, workers));
-  const int mean = nanoseconds(sum / static_cast<double>(costs.size()));
-  WorkPieces cut = split_work(
-      std::vector<int32_t>(static_cast<size_t>(items), static_cast<int32_t>(d.steps(32))), workers,
-      sdd_split_costs(mean, sums, d.shape.factors));
-  const auto time = static_cast<double>(cut.time);
-  if (cut.pieces.empty() || time >= plan.time) return;
-  plan.split = std::move(cut);
-  plan.time = time;
-}
-
 /// Of blocks of 16 and 32, rows of which are gathered, where that is sooner done than on mma.sync.
 bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
   const SddShape& x = d.shape;
@@ -309,7 +308,7 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
       lines += plan.gathered.strip_rows * row + plan.shares[share].count * column;
     costs.push_back(tf32_step(tile, lines, d.gpu, bare));
   }
-  split_tf32(d, costs, tile.sums(), plan);
+  std::tie(plan.time, plan.split) = Items(d, costs, d.steps(32), tile.sums()).schedule();
   return pays(plan.time) && fits_int(x.batch * plan.items());
 }
 
@@ -324,13 +323,13 @@ bool plan_tf32(const Sdd& d, double limit, SddPlan& plan) {
   const Tf32Tile tile = tf32_tile(block, d.split(), false);
   plan = {.path = Path::tf32, .strips = {.side = 1}};
   plan.shares = share_columns(*strips_of(d.layout, plan.strips), tile.columns() / block);
-  const int parts = block / tile.n;  // of a block's rows, each an item
+  const int slabs = block / tile.n;  // of a block's rows, each an item
   std::vector<double> costs;
   for (const device::SddShare& share : plan.shares)
-    costs.insert(costs.end(), static_cast<size_t>(parts),
+    costs.insert(costs.end(), static_cast<size_t>(slabs),
                  tf32_step(tile, tile.n + share.count * block, d.gpu));
   const int64_t items = x.batch * static_cast<int64_t>(costs.size());
-  split_tf32(d, costs, tile.sums(), plan);
+  std::tie(plan.time, plan.split) = Items(d, costs, d.steps(32), tile.sums()).schedule();
   return fits_int(items);
 }
 

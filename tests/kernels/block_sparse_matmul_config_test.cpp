@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_costs.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -43,12 +44,15 @@ TEST_CASE("tiles of the block-sparse products cover every block and fit the mach
 }
 
 TEST_CASE("tiles of the block-sparse products are halved where that fills the machine") {
-  CHECK(half_tiles_pay(60, 120, 264, false));      // one round of shorter ones
-  CHECK(half_tiles_pay(281, 528, 264, false));     // two of them for two of the long ones
-  CHECK(!half_tiles_pay(200, 400, 264, false));    // two for one
-  CHECK(!half_tiles_pay(1024, 2048, 264, false));  // eight for four
-  CHECK(!half_tiles_pay(563, 1056, 264, false));   // four for three, but many
-  CHECK(half_tiles_pay(563, 1056, 264, true));
+  const auto tile = [](int64_t rows, int64_t n) {  // of 16 bits, blocks of 64, 132 multiprocessors
+    return soonest_tile(2, 64, false, n, 132,
+                        [&](int cols) { return rows * ((n + cols - 1) / cols); });
+  };
+  CHECK(tile(60, 256) == 64);    // 240 of them at once
+  CHECK(tile(120, 256) == 128);  // 240, but 480 narrow ones
+  CHECK(tile(264, 256) == 256);
+  CHECK(tile(264, 128) == 128);  // half of a tile would be empty
+  CHECK(tile(264, 60) == 64);
 }
 
 TEST_CASE("tiles of the block-sparse products on mma.sync take what their products do, at least") {

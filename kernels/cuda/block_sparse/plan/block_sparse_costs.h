@@ -142,12 +142,5 @@ inline double tiled_time(Factors factors, int block, double products, const Gpu&
   return pace.step * products / (1.0 * depth * rows * wide.cols * pace.resident) /
          gpu.multiprocessors;
 }
-/** @brief Whether tiles of half the columns are sooner done, `halves` of them instead of `tiles`,
- * of which a GPU works at `slots` at a time. A half tile takes .58 of the time of a whole one. Many
- *  tiles wait for what they read, and stay whole, unless each makes three products (`split`). */
-constexpr bool half_tiles_pay(int64_t tiles, int64_t halves, int64_t slots, bool split) {
-  return (split || tiles <= 2 * slots) &&
-         100 * ceil_div(tiles, slots) > 58 * ceil_div(halves, slots);
-}
 
 }  // namespace bs::cuda

@@ -166,7 +166,7 @@ void tf32_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const 
   device::WarpgroupTf32DsdParams params{};
   const int64_t items =
       describe_dsd(b, p, work, *strips, value_map,
-                   {.depth = depth, .parts = std::max(1, block / tile.n)}, params);
+                   {.depth = depth, .slabs = std::max(1, block / tile.n)}, params);
   params.result = c.data<float>();
   if (aside) params.beside = aside->data<float>();
   params.result_step = k.c_by_columns ? p.c.col : p.c.row;
@@ -206,11 +206,11 @@ void tf32_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const Tenso
   params.works = work.items;
   params.result = values.data<float>();
   if (aside) params.beside = aside->data<float>();
-  const int64_t batch = p.batch.numel(), parts = gathers(k) ? 1 : block / tile.n;
+  const int64_t batch = p.batch.numel(), slabs = gathers(k) ? 1 : block / tile.n;
   const EpilogueLaunch epilogue(p.epilogue, true, {batch, block, int64_t{p.layout.nnz} * block},
                                 device::tf32_reduced_side, tile.n, stream);
   params.epilogue = epilogue.arguments();
-  launch_items(k, params, launch_of(k, batch * work.items * parts), work.split, p.epilogue, stream,
+  launch_items(k, params, launch_of(k, batch * work.items * slabs), work.split, p.epilogue, stream,
                tf32_source);
   epilogue.reduce(p.layout);
 }

@@ -23,7 +23,7 @@ int64_t describe_dsd(const Tensor& b, const DsdProblem& p, const DsdWork& work,
     return map;
   };
   const auto columns_of = [&](int64_t n) {
-    return p.batch.numel() * ceil_div(n, cols) * tiling.parts;
+    return p.batch.numel() * ceil_div(n, cols) * tiling.slabs;
   };
   const int64_t columns = columns_of(p.n);
   params.b_at = b.data();

@@ -9,7 +9,7 @@ namespace bs::cuda {
 /** @brief How a kernel cuts C and B. */
 struct DsdTiling {
   int depth = 0;  ///< of a box of B
-  int parts = 1;  ///< of a block's rows, each an item
+  int slabs = 1;  ///< of a block's rows, each an item
 };
 
 /** @brief Fills in all of `params` but where C and what the epilogue reads lie.

@@ -57,9 +57,9 @@ Kept<Strips> sooner_strips(const Dsd& d, StripShape shape, int cols) {
   return pays ? std::move(gathered) : std::move(neighbours);
 }
 
-/// @param[in] parts of a block's rows, each an item
-DsdExtent extent_of(const Dsd& d, int cols, int parts = 1) {
-  const int64_t tiles = ceil_div(d.shape.n, cols) * parts;
+/// @param[in] slabs of a block's rows, each an item
+DsdExtent extent_of(const Dsd& d, int cols, int slabs = 1) {
+  const int64_t tiles = ceil_div(d.shape.n, cols) * slabs;
   return {.cols = cols,
           .columns = d.shape.batch * tiles,
           .products = d.shape.terms,

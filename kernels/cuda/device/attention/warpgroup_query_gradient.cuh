@@ -6,7 +6,7 @@
 #include <bs/kernels/cuda/device/attention/attention_problem.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_items.cuh>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_strips.cuh>
-#include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_slots.cuh>
+#include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_seats.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
@@ -65,7 +65,7 @@ struct WarpgroupQueryGradient {
   static constexpr int side = small ? block : 64;  // keys of one entry of a stage
   static constexpr int slices = 64 / side, halves = block / side;
   static constexpr int boxes = slices;  // blocks that make the rows of a warpgroup
-  static constexpr int slots = slices * groups * boxes, line = 2 * side;
+  static constexpr int seats = slices * groups * boxes, line = 2 * side;
   static constexpr unsigned slice_bytes = 64 * line;
   static constexpr unsigned piece_bytes = 64 * 64 * 2;  // of keys, and a warpgroup's gradients
   static constexpr unsigned stage_bytes = (groups + pieces) * piece_bytes;
@@ -73,20 +73,20 @@ struct WarpgroupQueryGradient {
   static constexpr int threads = (groups + 1) * warpgroup_size;
   static constexpr int copying_warps = small ? 3 : 1;  // the first one keys, the others gradients
 
-  using Slots = DsdSlots<boxes>;
+  using Seats = DsdSeats<boxes>;
   /// Of a stage's tiles, those of warpgroup 0.
   static constexpr unsigned group_bits = slices == 4 ? 0x01010101u : slices == 2 ? 0x00000011u : 1u;
 
   struct Shared {
     Barrier full[stages], empty[stages], known, free;
-    unsigned tiles[stages];     ///< in use, as DsdSlots has them; `last` behind the last stage
-    unsigned dirty[3][stages];  ///< for each warp that copies, slots that hold numbers
+    unsigned tiles[stages];     ///< in use, as DsdSeats has them; `last` behind the last stage
+    unsigned dirty[3][stages];  ///< for each warp that copies, seats that hold numbers
     int item;
   };
   static constexpr unsigned shared_bytes =
       stages * stage_bytes + groups * staging_bytes + sizeof(Shared) + 1024;
 
-  static constexpr unsigned last = 1u << 31;  // no slot is in use there alone
+  static constexpr unsigned last = 1u << 31;  // no seat is in use there alone
 
   struct Place {
     int batch, head, layout_strip, strip;
@@ -113,16 +113,16 @@ struct WarpgroupQueryGradient {
     return a.reach.causal() && key > query + size - 1;
   }
 
-  /// What the copies of one stage need, looked up ahead of them; lane q has slot q and slice q.
+  /// What the copies of one stage need, looked up ahead of them; lane q has seat q and slice q.
   struct Ahead {
     int col = -1, value = -1;
 
     __device__ Ahead(const WarpgroupQueryGradientParams& p, const Place& place, int from, int end) {
       const int lane = static_cast<int>(threadIdx.x) % 32;
       if (lane < slices && from + lane < end) col = __ldg(p.list.cols + from + lane);
-      const int slot = lane % slots, entry = slot / (groups * boxes);
+      const int seat = lane % seats, entry = seat / (groups * boxes);
       if (from + entry >= end) return;
-      const int row = slot % (groups * boxes) * rows / (groups * boxes);
+      const int row = seat % (groups * boxes) * rows / (groups * boxes);
       const int number = __ldg(p.list.blocks + static_cast<long long>(from + entry) * rows + row);
       const int column = __ldg(p.list.cols + from + entry);
       // Of what is hidden altogether, no gradients were left.
@@ -132,13 +132,13 @@ struct WarpgroupQueryGradient {
     }
   };
 
-  /// Where in a stage the block of slot q goes.
-  __device__ static unsigned slot_address(int q) {
+  /// Where in a stage the block of seat q goes.
+  __device__ static unsigned seat_address(int q) {
     return (q / boxes % groups * slices + q / (groups * boxes)) * slice_bytes +
            q % boxes * side * line;
   }
 
-  /// What the copy engine brings of a stage, whose slots are known.
+  /// What the copy engine brings of a stage, whose seats are known.
   __device__ static void copy_keys(const WarpgroupQueryGradientParams& p, Barrier& full,
                                    unsigned to, const Place& place, int key) {
 #pragma unroll
@@ -152,11 +152,11 @@ struct WarpgroupQueryGradient {
                                     unsigned buffer, int stage, const Place& place,
                                     const Ahead& now) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const Slots slot(lane < slots ? now.value : -1, s.dirty[0][stage]);
+    const Seats seat(lane < seats ? now.value : -1, s.dirty[0][stage]);
     const int depth = __popc(__ballot_sync(~0u, now.col >= 0));
     Barrier& full = s.full[stage];
     if (lane == 0) {
-      s.tiles[stage] = slot.tiles;
+      s.tiles[stage] = seat.tiles;
       full.arrive_expecting(depth * side * dim * 2);
     }
     __syncwarp();
@@ -186,13 +186,13 @@ struct WarpgroupQueryGradient {
                  value[g] * block + g % halves * 64);
   }
 
-  /// Copies small blocks of gradients; warps 1 and 2 have every other slot.
+  /// Copies small blocks of gradients; warps 1 and 2 have every other seat.
   __device__ static void copy_blocks(const WarpgroupQueryGradientParams& p, Shared& s,
                                      unsigned buffer, int stage, const Ahead& now, int warp) {
-    const int value = static_cast<int>(threadIdx.x) % 32 < slots ? now.value : -1;
-    const Slots slot(value, s.dirty[warp][stage]);
-    copy_slots<block, slots>(static_cast<const T*>(p.blocks), value, slot, warp - 1, buffer,
-                             [](int q) { return slot_address(q); });
+    const int value = static_cast<int>(threadIdx.x) % 32 < seats ? now.value : -1;
+    const Seats seat(value, s.dirty[warp][stage]);
+    copy_seats<block, seats>(static_cast<const T*>(p.blocks), value, seat, warp - 1, buffer,
+                             [](int q) { return seat_address(q); });
     s.full[stage].arrive_after_copies();
   }
 

@@ -9,7 +9,7 @@
 // to blocks of 64 and 128. Of blocks of 32 two columns that are side by side come in whole lines.
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_exact.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_items.cuh>
-#include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_slots.cuh>
+#include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_seats.cuh>
 
 namespace bs::cuda::device {
 
@@ -48,8 +48,8 @@ struct WarpgroupDsd {
   struct Shared {
     Barrier full[stages], empty[stages];
     Items items;
-    unsigned tiles[stages];     // in use, as DsdSlots has them; and `pair`
-    unsigned dirty[3][stages];  // for each warp that copies, slots that hold numbers
+    unsigned tiles[stages];     // in use, as DsdSeats has them; and `pair`
+    unsigned dirty[3][stages];  // for each warp that copies, seats that hold numbers
   };
   static constexpr unsigned shared_bytes =
       stages * (a_stage + b_stage) + groups * staging + sizeof(Shared) + 1024;
@@ -57,7 +57,7 @@ struct WarpgroupDsd {
   // ---- The warpgroup that copies.
 
   static constexpr bool small = block < 64;
-  static constexpr int slots = slices * groups * boxes;  // blocks of S in a stage
+  static constexpr int seats = slices * groups * boxes;  // blocks of S in a stage
   /// Warp 0 copies B (and large blocks of S), the next ones small blocks of S; the last takes
   /// items.
   static constexpr int copying_warps = small ? 3 : 1;
@@ -69,13 +69,13 @@ struct WarpgroupDsd {
   /// them.
   static constexpr bool lingers = block == 32;
 
-  using Slots = DsdSlots<boxes>;
+  using Seats = DsdSeats<boxes>;
   static constexpr unsigned pair = 1u << 31;  // of a stage: its columns are one
   /// Of a stage's tiles, those of warpgroup 0.
   static constexpr unsigned group_bits = slices == 4 ? 0x01010101u : slices == 2 ? 0x00000011u : 1u;
   static_assert(groups == 2 && (slices == 4 ? groups * boxes == 8 : true));
 
-  /// What the copies of one step need, looked up ahead of them; lane q has slot q and slice q.
+  /// What the copies of one step need, looked up ahead of them; lane q has seat q and slice q.
   struct Step {
     int block = -1;
     int col = -1;
@@ -85,15 +85,15 @@ struct WarpgroupDsd {
       const int entry = step / halves * slices;
       const int of = entry + lane / (groups * boxes);
       block = col = -1;
-      if (lane < slots && of < size)
+      if (lane < seats && of < size)
         block = __ldg(list.blocks + (begin + of) * static_cast<long long>(rows) +
                       (halves == 2 ? 0 : lane % (groups * boxes)));
       if (lane < slices && entry + lane < size) col = __ldg(list.cols + begin + entry + lane);
     }
   };
 
-  /// Where in a stage the block of slot q goes.
-  __device__ static unsigned slot_address(unsigned buffer, int q) {
+  /// Where in a stage the block of seat q goes.
+  __device__ static unsigned seat_address(unsigned buffer, int q) {
     return buffer + (q / boxes % groups * slices + q / (groups * boxes)) * a_slice +
            q % boxes * slice * line;
   }
@@ -116,7 +116,7 @@ struct WarpgroupDsd {
   __device__ static void copy_boxes(const WarpgroupDsdParams& p, Shared& s, unsigned buffer,
                                     int stage, const DsdStretch& of, const Step& now, int step) {
     const bool elected = threadIdx.x % 32 == 0;
-    const Slots slot(now.block, s.dirty[0][stage]);
+    const Seats seat(now.block, s.dirty[0][stage]);
     const int depth = __popc(__ballot_sync(~0u, now.col >= 0));
     const int half = halves == 2 ? step % 2 : 0;
     int cols[slices];
@@ -124,9 +124,9 @@ struct WarpgroupDsd {
     for (int i = 0; i < slices; ++i) cols[i] = __shfl_sync(~0u, now.col, i);
     const bool whole = pairs && cols[0] % 2 == 0 && cols[slices - 1] == cols[0] + 1;
     if (elected) {
-      s.tiles[stage] = slot.tiles | (whole ? pair : 0);
+      s.tiles[stage] = seat.tiles | (whole ? pair : 0);
       s.full[stage].arrive_expecting(depth * b_slice +
-                                     (small ? 0 : __popc(slot.present) * slice * line));
+                                     (small ? 0 : __popc(seat.present) * slice * line));
     }
 #pragma unroll
     for (int i = 0; i < slices; ++i)
@@ -135,30 +135,30 @@ struct WarpgroupDsd {
                    cols[i] * block + half * 64, of);
     if constexpr (!small) {
 #pragma unroll
-      for (int q = 0; q < slots; ++q) {
+      for (int q = 0; q < seats; ++q) {
         const int number = __shfl_sync(~0u, now.block, q);
         const int y = (of.first_value + number) * block;
         if (elected && number >= 0) {
           if constexpr (halves == 2) {
-            load_box(slot_address(buffer, q), p.values, s.full[stage],
+            load_box(seat_address(buffer, q), p.values, s.full[stage],
                      (Config::transposed ? q : half) * 64,
                      y + (Config::transposed ? half : q) * 64);
           } else {
-            load_box(slot_address(buffer, q), p.values, s.full[stage], 0, y);
+            load_box(seat_address(buffer, q), p.values, s.full[stage], 0, y);
           }
         }
       }
     }
   }
 
-  /// Copies small blocks of S; warps 1 and 2 have every other slot.
+  /// Copies small blocks of S; warps 1 and 2 have every other seat.
   __device__ static void copy_blocks(const WarpgroupDsdParams& p, Shared& s, unsigned buffer,
                                      int stage, const DsdStretch& of, const Step& now, int warp) {
-    const Slots slot(now.block, s.dirty[warp][stage]);
+    const Seats seat(now.block, s.dirty[warp][stage]);
     const T* values =
         static_cast<const T*>(p.blocks) + of.first_value * static_cast<long long>(block * block);
-    copy_slots<block, slots>(values, now.block, slot, warp - 1, buffer,
-                             [](int q) { return slot_address(0, q); });
+    copy_seats<block, seats>(values, now.block, seat, warp - 1, buffer,
+                             [](int q) { return seat_address(0, q); });
     s.full[stage].arrive_after_copies();
   }
 

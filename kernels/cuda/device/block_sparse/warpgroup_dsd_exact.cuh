@@ -46,11 +46,11 @@ __device__ __forceinline__ void add_exactly(const WarpgroupDsdParams& p, const B
   mma_1688(own, of_a, of_b, T{});
 }
 
-/// The sums of one item for 16 rows, from row `within` of block row `slot` of its strip on, and the
-/// 8 columns from `column` on.
+/// The sums of one item for 16 rows, from row `within` of block row `strip_row` of its strip on,
+/// and the 8 columns from `column` on.
 template <int Block, int StripRows, bool Transposed, class T>
 __device__ __forceinline__ void sum_exactly(const WarpgroupDsdParams& p, int item, int column,
-                                            int slot, int within, float (&own)[4]) {
+                                            int strip_row, int within, float (&own)[4]) {
   const DsdPlace place(p, item);
   const BatchIndex batch(p.batch, place.batch);
   const int local = local_dsd_strip(p, place, batch);
@@ -61,7 +61,7 @@ __device__ __forceinline__ void sum_exactly(const WarpgroupDsdParams& p, int ite
     const int end = p.list.offsets[strip + 1];
 #pragma unroll 1
     for (int entry = p.list.offsets[strip]; entry < end; ++entry) {
-      const int number = p.list.blocks[static_cast<long long>(entry) * StripRows + slot];
+      const int number = p.list.blocks[static_cast<long long>(entry) * StripRows + strip_row];
       if (number < 0) continue;
 #pragma unroll 1
       for (int depth = p.list.cols[entry] * Block, k = 0; k < Block; k += 8, depth += 8)

@@ -250,16 +250,16 @@ struct WarpgroupTf32 {
         warpgroup_wait<0>();
       }
     } else {
-      Sums part;
+      Sums stage_sums;
       Fragments rest;
       bool begun = false;
 #pragma unroll
       for (int begin = 0; begin < steps; begin += taken) {
         read(a, stage, group, begin);
-        multiply_split(rows, part, a, rest, narrow + begin * 32, small + begin * 32, begun);
+        multiply_split(rows, stage_sums, a, rest, narrow + begin * 32, small + begin * 32, begun);
         warpgroup_wait<0>();
       }
-      add(rows, sums, part);
+      add(rows, sums, stage_sums);
     }
   }
 
@@ -284,19 +284,20 @@ struct WarpgroupTf32 {
         const unsigned from = buffers + at.stage * stage_bytes;
         const unsigned narrow = own_lines(from + wide_bytes, group);
         const unsigned small = own_lines(small_at(buffers, at.stage), group);
-        Sums part;
+        Sums stage_sums;
         Fragments rest;
         bool begun = false;
-        multiply_split(rows, part, a[0], rest, narrow, small, begun);
+        multiply_split(rows, stage_sums, a[0], rest, narrow, small, begun);
         read(a[1], from, group, taken);
         warpgroup_wait<0>();
-        multiply_split(rows, part, a[1], rest, narrow + taken * 32, small + taken * 32, begun);
+        multiply_split(rows, stage_sums, a[1], rest, narrow + taken * 32, small + taken * 32,
+                       begun);
         const int done = at.stage;
         at.advance();
         if (stage + 1 < count) begin_stage(s, buffers, at, group, a[0]);
         warpgroup_wait<0>();
         release(s, done);
-        add(rows, sums, part);
+        add(rows, sums, stage_sums);
       });
   }
 
@@ -312,7 +313,7 @@ struct WarpgroupTf32 {
 
   /// Begins the three products of some steps, small ones first. `small`: what they need besides.
   template <class Rows>
-  __device__ static void multiply_split(Rows rows, Sums& part, Fragments& a, Fragments& small,
+  __device__ static void multiply_split(Rows rows, Sums& stage_sums, Fragments& a, Fragments& small,
                                         unsigned narrow, unsigned narrow_small, bool& begun) {
 #pragma unroll
     for (int step = 0; step < taken; ++step)
@@ -325,9 +326,9 @@ struct WarpgroupTf32 {
           small[step][m][i] = __float_as_uint(small_term(x, large));
         }
     warpgroup_arrive();
-    multiply(rows, part, small, narrow, begun);
-    multiply(rows, part, a, narrow_small, begun);
-    multiply(rows, part, a, narrow, begun);
+    multiply(rows, stage_sums, small, narrow, begun);
+    multiply(rows, stage_sums, a, narrow_small, begun);
+    multiply(rows, stage_sums, a, narrow, begun);
     warpgroup_commit();
   }
 
@@ -342,14 +343,14 @@ struct WarpgroupTf32 {
   }
 
   template <class Rows>
-  __device__ static void add(Rows, Sums& sums, Sums& part) {
+  __device__ static void add(Rows, Sums& sums, Sums& stage_sums) {
     constexpr int count = row_lines / 2;
 #pragma unroll
     for (int m = 0; m < wide; ++m)
 #pragma unroll
       for (int row = 0; row < C::rows; ++row) {
         if ((Rows::bits >> row & 1) == 0) continue;
-        auto& own = reinterpret_cast<float(&)[count]>(part[m][row * count]);
+        auto& own = reinterpret_cast<float(&)[count]>(stage_sums[m][row * count]);
         warpgroup_pin(own);
 #pragma unroll
         for (int i = 0; i < count; ++i) sums[m][row * count + i] += own[i];

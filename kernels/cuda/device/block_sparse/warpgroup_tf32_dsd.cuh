@@ -17,10 +17,10 @@ struct WarpgroupTf32Dsd {
   static constexpr int threads = Core::threads;
   static constexpr unsigned shared_bytes = Core::shared_bytes;
   static constexpr int block = C::block, n = Core::n, rows = C::rows;
-  static constexpr int parts = block > n ? block / n : 1;  // of a block's rows
+  static constexpr int slabs = block > n ? block / n : 1;  // of a block's rows
   static constexpr int per = block / Core::depth;          // stages that a block takes
   static constexpr bool gathered = C::gathered_rows;       // those told apart
-  static_assert(rows == 1 || (parts == 1 && per == 1));
+  static_assert(rows == 1 || (slabs == 1 && per == 1));
 
   /// The blocks of a column of a strip, and which column it is.
   struct Entry {
@@ -41,7 +41,7 @@ struct WarpgroupTf32Dsd {
 
   /// Copies a stage, whose narrow operand is of the blocks behind number `first`.
   __device__ static void copy(const Params& p, unsigned stage, Barrier& done, const Entry& of,
-                              int first, int inside, int part, int column, const int (&b_at)[3]) {
+                              int first, int inside, int slab, int column, const int (&b_at)[3]) {
     const int at_k = of.k * block + inside;
     if constexpr (C::wide_along_k) {
 #pragma unroll
@@ -60,9 +60,9 @@ struct WarpgroupTf32Dsd {
       const int number = first + of.numbers[i];
       if (rows > 1 && of.numbers[i] < 0) continue;
       if constexpr (rows > 1 || C::narrow_along_k) {
-        load_box(narrow + i * Core::piece, p.values, done, inside, number * block + part * n);
+        load_box(narrow + i * Core::piece, p.values, done, inside, number * block + slab * n);
       } else {
-        load_box_for<1>(narrow, p.values, done, 0, number * block + inside, part * (n / 32));
+        load_box_for<1>(narrow, p.values, done, 0, number * block + inside, slab * (n / 32));
       }
     }
   }
@@ -100,9 +100,9 @@ struct WarpgroupTf32Dsd {
       int stages = 0;
       each_product(p, piece, batch, local,
                    [&](const BatchIndex&, int, int begin, int end) { stages += end - begin; });
-      const int part = place.tile % parts, column = place.tile / parts * Core::columns;
+      const int slab = place.tile % slabs, column = place.tile / slabs * Core::columns;
       const DsdRows<gathered, rows, block> listed(p, batch, local);
-      Tf32Item item{work, stages, listed.at[0] * block + part * n, column, place.batch, 0, 0, {}};
+      Tf32Item item{work, stages, listed.at[0] * block + slab * n, column, place.batch, 0, 0, {}};
       if constexpr (rows > 1)
 #pragma unroll
         for (int i = 1; i < rows; ++i)
@@ -129,7 +129,7 @@ struct WarpgroupTf32Dsd {
             const unsigned stage =
                 Core::next_stage(s, at, buffers, first, turn, item, bytes, present);
             first = false;
-            copy(p, stage, s.landed[at.stage], now, first_value, t % per * Core::depth, part,
+            copy(p, stage, s.landed[at.stage], now, first_value, t % per * Core::depth, slab,
                  column, b_at);
             at.advance();
           }
@@ -143,9 +143,9 @@ struct WarpgroupTf32Dsd {
 
   __device__ static void store(const Params& p, const Tf32Item& item, int group,
                                const typename Core::Sums& sums) {
-    Result::template write<C::c_by_columns>(p, sums, [&](int q, int warp, int part) {
+    Result::template write<C::c_by_columns>(p, sums, [&](int q, int warp, int chunk) {
       const int column = item.column + group * Core::wide * 64 + q * 128 + warp * 32;
-      const int other = part == 0 ? item.row : item.others[part - 1];
+      const int other = chunk == 0 ? item.row : item.others[chunk - 1];
       const bool kept = other < p.m;  // the last row may have no others
       const int row = kept ? other : item.row;
       const long long first =

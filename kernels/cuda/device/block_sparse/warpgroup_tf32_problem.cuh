@@ -9,7 +9,7 @@ namespace bs::cuda::device {
 /// it reduces all rows that a CTA has.
 inline constexpr int tf32_reduced_side = 32;
 
-/// Strips are single block rows. `tiles`: column tiles times the parts that a block's rows are in.
+/// Strips are single block rows. `tiles`: column tiles times the slabs of a block's rows.
 struct WarpgroupTf32DsdParams : WarpgroupDsdParams {
   float* result;
   float* beside;           ///< what the epilogue stores first beside C, if it is laid out like C
@@ -18,7 +18,7 @@ struct WarpgroupTf32DsdParams : WarpgroupDsdParams {
   bool whole_quads;        ///< rows of C fall into pieces of 16 bytes
 };
 
-/// `work`: columns gathered of a strip, as many as a CTA takes at most; the same for every part of
+/// `work`: columns gathered of a strip, as many as a CTA takes at most; the same for every slab of
 /// the rows of a block.
 struct WarpgroupTf32SddParams : WarpgroupSddParams {
   float* result;

@@ -55,10 +55,10 @@ struct WarpgroupTf32Result {
   static constexpr int own_rows = n / C::rows;  // those that lie together: all, or a block row
   static constexpr int rounds = own_rows / 8 / taken_pairs;
   static constexpr int all_rounds = wide / 2 * C::rows * rounds;
-  using Part = float[taken_pairs][4][2];  // pairs of rows of a lane's columns
+  using Chunk = float[taken_pairs][4][2];  // pairs of rows of a lane's columns
 
-  /// The sums of part `number`.
-  __device__ static void take_part(const Sums& sums, int number, Part& part) {
+  /// The sums of chunk `number`.
+  __device__ static void take_chunk(const Sums& sums, int number, Chunk& chunk) {
 #pragma unroll
     for (int k = 0; k < all_rounds; ++k) {
       if (k != number) continue;
@@ -66,16 +66,17 @@ struct WarpgroupTf32Result {
       for (int j = 0; j < taken_pairs; ++j)
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-          part[j][i / 2][i % 2] = sums[k / (C::rows * rounds) * 2 + i / 4]
-                                      [(k % (C::rows * rounds) * taken_pairs + j) * 4 + i % 4];
+          chunk[j][i / 2][i % 2] = sums[k / (C::rows * rounds) * 2 + i / 4]
+                                       [(k % (C::rows * rounds) * taken_pairs + j) * 4 + i % 4];
     }
   }
 
-  /// What a part, which begins at `row` of the item's, becomes: of each result that leaves with it.
+  /// What a chunk, which begins at `row` of the item's, becomes: of each result that leaves with
+  /// it.
   __device__ static __forceinline__ void finish(const BlockSparseEpilogueArguments& e,
-                                                const Part& part, int row, const Place& place,
+                                                const Chunk& chunk, int row, const Place& place,
                                                 const Columns& own, Totals& totals,
-                                                Part (&out)[staged]) {
+                                                Chunk (&out)[staged]) {
     const int lane_row = own.lane() % 4 * 2;
 #pragma unroll
     for (int j = 0; j < taken_pairs; ++j) {
@@ -88,7 +89,7 @@ struct WarpgroupTf32Result {
         const EpiloguePlace in{place.in.row + column, place.in.column + at_row, place.in.batch,
                                own.row(i) < place.left ? 2 : 0};
         float done[staged][2];
-        finish_pair<Epilogue, staged>(e, at, in, part[j][i], done, j % 2 * 4 + i, piece, totals);
+        finish_pair<Epilogue, staged>(e, at, in, chunk[j][i], done, j % 2 * 4 + i, piece, totals);
 #pragma unroll
         for (int o = 0; o < staged; ++o) {
           out[o][j][i][0] = done[o][0];
@@ -125,7 +126,7 @@ struct WarpgroupTf32Result {
     }
   }
 
-  /// Finishes and writes the sums; `place(q, warp, part)` tells where those of the warp's part of
+  /// Finishes and writes the sums; `place(q, warp, chunk)` tells where those of the warp's chunk of
   /// the `q`th 128 columns of the warpgroup go, of which of the rows that lie together.
   template <bool by_columns, class Params, class PlaceOf>
   __device__ static void write(const Params& p, const Sums& sums, const PlaceOf& place_of_warp) {
@@ -143,9 +144,9 @@ struct WarpgroupTf32Result {
         to = place.first + own.row(0) * (by_columns ? place.step : 1) +
              own.lane() % 4 * 2 * row_step;
       }
-      Part part, out[staged];
-      take_part(sums, k, part);
-      finish(p.epilogue, part, k % rounds * taken_pairs * 8, place, own, totals, out);
+      Chunk chunk, out[staged];
+      take_chunk(sums, k, chunk);
+      finish(p.epilogue, chunk, k % rounds * taken_pairs * 8, place, own, totals, out);
       // Moved on from row to row: many addresses at a time would not fit the registers.
 #pragma unroll
       for (int j = 0; j < taken_pairs; ++j) {

@@ -16,7 +16,7 @@ struct WarpgroupTf32Sdd {
   static constexpr int threads = Core::threads;
   static constexpr unsigned shared_bytes = Core::shared_bytes;
   static constexpr int block = C::block, n = Core::n;
-  static constexpr int parts = block / n;                 // of a block's rows
+  static constexpr int slabs = block / n;                 // of a block's rows
   static constexpr int gathered = Core::columns / block;  // block columns
 
   /// One lane.
@@ -28,14 +28,14 @@ struct WarpgroupTf32Sdd {
     for (; work < p.items; ++turn) {
       const int next_work = atomicAdd(p.next, 1);  // comes while this item is copied
       const WorkPiece piece = piece_of_work(p.split, work);
-      const int part = piece.item % parts, rest = piece.item / parts;
+      const int slab = piece.item % slabs, rest = piece.item / slabs;
       const SddShare share = p.work[rest % p.works];
       const int number = rest / p.works, head = share.strip / p.list.strips;
       const BatchIndex batch(p.batch, number);
       const int end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
-      const Tf32Item item{work,   end - piece.begin, part * n,   share.first,
+      const Tf32Item item{work,   end - piece.begin, slab * n,   share.first,
                           number, share.count,       share.strip};
-      const int line = share.strip % p.list.strips * block + part * n;
+      const int line = share.strip % p.list.strips * block + slab * n;
       int columns[gathered];
 #pragma unroll
       for (int i = 0; i < gathered; ++i)

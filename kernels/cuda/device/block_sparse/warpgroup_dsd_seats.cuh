@@ -1,24 +1,24 @@
 #pragma once
-// Which blocks of S a stage of dsd has: slots of blocks, as many a 64-row tile as make its rows,
+// Which blocks of S a stage of dsd has: seats of blocks, as many a 64-row tile as make its rows,
 // and of those the tiles of one slice of the depth after those of the other. And how small blocks
 // are copied to them.
 #include <bs/kernels/cuda/device/ptx/async_copy.cuh>
 
 namespace bs::cuda::device {
 
-/// Bit q of each: slot q of a stage.
+/// Bit q of each: seat q of a stage.
 template <int Boxes>
-struct DsdSlots {
-  /// One bit a 64-row tile of a slice, at the place of its first slot.
+struct DsdSeats {
+  /// One bit a 64-row tile of a slice, at the place of its first seat.
   static constexpr unsigned tile_bits = Boxes == 4 ? 0x11111111u : Boxes == 2 ? 0x55555555u : ~0u;
 
   unsigned present;  // has a block
   unsigned tiles;    // tiles in use, as tile_bits
   unsigned clear;    // has none, is of a tile in use, and holds numbers of an earlier block
 
-  /// For a warp whose lane q has the number of slot q's block, or -1; `dirty_word`: slots that hold
+  /// For a warp whose lane q has the number of seat q's block, or -1; `dirty_word`: seats that hold
   /// numbers, of which it keeps account.
-  __device__ DsdSlots(int block, unsigned& dirty_word) {
+  __device__ DsdSeats(int block, unsigned& dirty_word) {
     const unsigned dirty = dirty_word;
     present = __ballot_sync(~0u, block >= 0);
     tiles = present;
@@ -31,12 +31,12 @@ struct DsdSlots {
   }
 };
 
-/// A warp's part of the copies of small 16-bit blocks, which are contiguous: slots `first`, first +
-/// 2, ... of `Count`. Lane q has the number of slot q's block, among those at `values`.
-/// slot_address(q): where even slots go, from `buffer` on; odd ones go one block after these.
+/// A warp's part of the copies of small 16-bit blocks, which are contiguous: seats `first`, first +
+/// 2, ... of `Count`. Lane q has the number of seat q's block, among those at `values`.
+/// seat_address(q): where even seats go, from `buffer` on; odd ones go one block after these.
 template <int Block, int Count, int Boxes, class T, class Address>
-__device__ inline void copy_slots(const T* values, int block, const DsdSlots<Boxes>& slot,
-                                  int first, unsigned buffer, const Address& slot_address) {
+__device__ inline void copy_seats(const T* values, int block, const DsdSeats<Boxes>& seat,
+                                  int first, unsigned buffer, const Address& seat_address) {
   static_assert(Boxes % 2 == 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   constexpr int line = 2 * Block;     // bytes
@@ -49,9 +49,9 @@ __device__ inline void copy_slots(const T* values, int block, const DsdSlots<Box
   unsigned to =
       buffer + first * Block * line + row * line + ((lane % chunks) ^ (row / span % chunks)) * 16;
   const int numbers = max(__shfl_down_sync(~0u, block, first), 0);
-  const unsigned present = slot.present >> first, wanted = present | slot.clear >> first;
-  asm volatile("" : "+l"(values), "+r"(to));  // or each slot's would be put together anew
-  // Slot by slot, to the end: to go from one set bit to the next is a chain of waits.
+  const unsigned present = seat.present >> first, wanted = present | seat.clear >> first;
+  asm volatile("" : "+l"(values), "+r"(to));  // or each seat's would be put together anew
+  // Seat by seat, to the end: to go from one set bit to the next is a chain of waits.
 #pragma unroll
   for (int q = 0; q < Count; q += 2) {
     const int number = __shfl_sync(~0u, numbers, q);
@@ -59,7 +59,7 @@ __device__ inline void copy_slots(const T* values, int block, const DsdSlots<Box
     const T* from = values + static_cast<long long>(number) * (Block * Block);
 #pragma unroll
     for (int i = 0; i < Block; i += lines)
-      copy_async_16(to + slot_address(q) + i * line, from + i * Block, present >> q & 1);
+      copy_async_16(to + seat_address(q) + i * line, from + i * Block, present >> q & 1);
   }
 }
 

@@ -67,7 +67,7 @@ inline Strides strides_over(const Operand& x, int rank) { return x.strides(rank)
 
 inline constexpr int map_threads = 256;
 
-/// Elements of a vector in squares: 16 bytes of the smallest type, but at most 32 of the largest.
+/// Elements of a vector of squares: 16 bytes of the smallest type, but at most 32 of the largest.
 template <class... T>
 inline constexpr int map_pack = std::min(16 / static_cast<int>(std::min({sizeof(T)...})),
                                          32 / static_cast<int>(std::max({sizeof(T)...})));
@@ -140,10 +140,12 @@ template <class F, class R, class... T>
 void launch_part(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, Stream stream,
                  const Source<T>&... x) {
   // 16 bytes of the largest type are a vector: more would be stored in halves of sectors. A thread
-  // has one; of mixed types, some of whose vectors are shorter, two.
+  // has one; of two mixed types two, as the other's vectors are shorter. Three inputs, which hardly
+  // store beside what they load, have vectors as long as the smallest type's.
+  constexpr bool several = sizeof...(T) > 2;
   constexpr size_t largest = std::max({sizeof(R), sizeof(T)...});
-  constexpr int N = 16 / static_cast<int>(largest);
-  constexpr int U = std::min({sizeof(R), sizeof(T)...}) == largest ? 1 : 2;
+  constexpr int N = several ? map_pack<R, T...> : 16 / static_cast<int>(largest);
+  constexpr int U = several || std::min({sizeof(R), sizeof(T)...}) == largest ? 1 : 2;
   const auto sequence = std::index_sequence_for<T...>{};
   const bool whole = loop.rank == 1 || loop.inner() % N == 0;
   bool packed = whole && packable<N>(loop, 0, y);

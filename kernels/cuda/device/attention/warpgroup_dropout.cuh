@@ -36,7 +36,7 @@ struct AttentionTileDropout {
 #pragma unroll
     for (int i = 0; i < Cols / 64; ++i) {
       unsigned own = 0;
-#pragma unroll 4
+#pragma unroll
       for (int n = 8 * i; n < 8 * i + 8; ++n) {
         const int key = keys[n * 8 / Piece] + n * 8 % Piece + lane % 4 / 2 * 4 - begin;
         own = own >> 4 | draw_four(d, sequence, row, key) << 28;
@@ -63,7 +63,7 @@ __device__ __forceinline__ unsigned draw_step(const AttentionDropout& d,
   const int own = lane / 4 % 4;
   const int key = first_key - step.begin + thread / 32 * 16 + own / 2 * 8 + lane / 16 * 4;
   unsigned drawn = 0;
-#pragma unroll 4
+#pragma unroll
   for (int n = 0; n < 8; ++n) {
     const int query = step.query[n * 8 / Steps::side] + n * 8 % Steps::side;
     const unsigned long long row = step.first_row + query + lane % 4 * 2 + own % 2;

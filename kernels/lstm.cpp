@@ -10,10 +10,10 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/linear.h>
 #include <bs/kernels/lstm_check.h>
+#include <bs/kernels/lstm_wavefront.h>
 #include <bs/kernels/matmul.h>
 #include <bs/kernels/reduce.h>
 #include <bs/kernels/where.h>
-#include <bs/lib/integers.h>
 
 #include <algorithm>
 
@@ -22,8 +22,11 @@ namespace bs {
 namespace {
 
 using detail::check_lstm;
+using detail::LSTMPiece;
 using detail::LSTMSizes;
 using detail::sum_type;
+using detail::wavefront;
+
 Tensor sum_of_biases(const LSTMWeights& w) {
   if (!w.bias_ih.defined() || !w.bias_hh.defined())
     return w.bias_ih.defined() ? w.bias_ih : w.bias_hh;
@@ -283,65 +286,6 @@ LSTMBackward lstm_backward(const Tensor& x, std::span<const LSTMDirection> direc
 
 namespace {
 
-/// Steps [from, to) of a layer.
-struct Piece {
-  size_t layer;
-  int64_t from, to;
-
-  Tensor of(const Tensor& x, int64_t more = 0) const {
-    return x.defined() ? x.slice(0, from, to + more) : x;
-  }
-  LSTMSteps of(const LSTMSteps& p) const {
-    LSTMSteps q = p;
-    q.gates = of(p.gates);
-    q.h = of(p.h, 1);
-    q.c = of(p.c, 1);
-    q.outputs = of(p.outputs);
-    if (p.lengths.defined() && from > 0) q.lengths = sub(p.lengths, from);
-    return q;
-  }
-  LSTMBackwardSteps of(const LSTMBackwardSteps& p) const {
-    LSTMBackwardSteps q = p;
-    q.forward = of(p.forward);
-    q.dy = of(p.dy);
-    q.dcells = of(p.dcells);
-    q.dgates = of(p.dgates);
-    q.dhidden = of(p.dhidden);
-    return q;
-  }
-};
-
-/// What runs side by side, one after the other: in turn d, piece d - l of each layer l. Only pieces
-/// of as many steps run together.
-std::vector<std::vector<Piece>> wavefront(int64_t steps, int64_t chunk, size_t layers) {
-  const int64_t count = ceil_div(steps, chunk);
-  std::vector<std::vector<Piece>> turns;
-  for (int64_t d = 0; d < count + static_cast<int64_t>(layers) - 1; ++d) {
-    std::vector<Piece> whole, rest;
-    for (size_t l = 0; l < layers; ++l) {
-      const int64_t k = d - static_cast<int64_t>(l);
-      if (k < 0 || k >= count) continue;
-      const Piece piece{l, k * chunk, std::min(steps, (k + 1) * chunk)};
-      (piece.to - piece.from == chunk ? whole : rest).push_back(piece);
-    }
-    for (std::vector<Piece>* each : {&whole, &rest})
-      if (!each->empty()) turns.push_back(std::move(*each));
-  }
-  return turns;
-}
-
-std::vector<std::vector<Piece>> wavefront(std::span<const LSTMDirection> layers,
-                                          const LSTMSteps& first, bool backward, int64_t chunk) {
-  BS_CHECK(chunk >= 0, "lstm_layers: pieces of {} steps", chunk);
-  const bool draws = std::ranges::any_of(
-      layers, [](const LSTMDirection& d) { return d.rule.zoneout() && !d.rule.expected; });
-  const bool drops = std::ranges::any_of(layers, [](const auto& d) { return d.dropout > 0; });
-  if (chunk == 0) BS_DISPATCH(first.gates.device(), lstm_chunk, first, backward, chunk);
-  if (draws || chunk > first.steps()) chunk = first.steps();
-  if (drops) chunk = round_up(chunk, 4);
-  return wavefront(first.steps(), chunk, layers.size());
-}
-
 /// y, of a layer from step `from` on, as the layer `above` reads it. `to` may be y.
 void drop(const LSTMDirection& above, const Tensor& y, int64_t from, const Tensor& to) {
   if (above.dropout == 1) return fill(to, 0);
@@ -367,9 +311,9 @@ std::vector<LSTMResult> lstm_layers(const Tensor& x, std::span<const LSTMDirecti
                            : Tensor::empty({s.steps, s.batch, 4 * s.cells}, x.dtype(), x.device());
   }
   if (s.steps > 0 && s.batch > 0)
-    for (const std::vector<Piece>& turn : wavefront(layers, all[0], false, chunk)) {
+    for (const std::vector<LSTMPiece>& turn : wavefront(layers, all[0], false, chunk)) {
       std::vector<LSTMSteps> now;
-      for (const Piece& piece : turn) {
+      for (const LSTMPiece& piece : turn) {
         const size_t l = piece.layer;
         now.push_back(piece.of(all[l]));
         if (l == 0) continue;
@@ -409,7 +353,7 @@ LSTMBackward lstm_layers_backward(const Tensor& x, std::span<const LSTMDirection
     auto turns = wavefront(layers, all[0].forward, true, chunk);
     for (auto turn = turns.rbegin(); turn != turns.rend(); ++turn) {
       std::vector<LSTMBackwardSteps> now;
-      for (const Piece& piece : *turn) {
+      for (const LSTMPiece& piece : *turn) {
         const size_t l = piece.layer;
         now.push_back(piece.of(all[l]));
         if (l == top) continue;

@@ -33,7 +33,8 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
     const LayoutView view = layout->view(Device::cpu());
     const bool transposed = random() % 2 != 0;
     const SddForm form{.narrow = random() % 2 != 0, .gathered = true};
-    const GatheredStrips made = gather_sdd(*layout, transposed, form);
+    const int window = random() % 2 != 0 ? 1 + static_cast<int>(random() % 3000) : widest_window;
+    const GatheredStrips made = gather_sdd(*layout, transposed, form, window);
     const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
     CHECK(made.strip_rows * block == 128);
     const auto high = static_cast<size_t>(made.strip_rows);
@@ -75,7 +76,7 @@ TEST_CASE("sdd: gathering is given up only where no limit can be kept") {
         test::uneven_layout(random, 1 + static_cast<int>(random() % 2), 150, 150, block,
                             1 + static_cast<unsigned>(random() % 9));
     const SddForm form{.narrow = random() % 2 != 0, .gathered = true};
-    const GatheredStrips all = gather_sdd(*layout, false, form);
+    const GatheredStrips all = gather_sdd(*layout, false, form, 2048);
     std::vector<GatherLimit> limits(1 + random() % 2);
     bool may = false;
     for (GatherLimit& limit : limits) {
@@ -90,7 +91,7 @@ TEST_CASE("sdd: gathering is given up only where no limit can be kept") {
       may = may || cost <= limit.most || limit.items > 0;
     }
     CAPTURE(i);
-    const std::optional<GatheredStrips> within = gather_sdd(*layout, false, form, limits);
+    const std::optional<GatheredStrips> within = gather_sdd(*layout, false, form, 2048, limits);
     // The last item tells at the latest.
     CHECK(within.has_value() == may);
     ++(within ? kept : given_up);
@@ -140,26 +141,45 @@ TEST_CASE("sdd: gathered rows leave less of an item empty than neighbours do") {
 }
 
 TEST_CASE("sdd: gathered rows and columns of an item are of one window") {
-  const LayoutPtr layout = random_layout(8192 / 32, 12288 / 32, 32, .2);
+  const LayoutPtr layout = random_layout(8192 / 32, 6144 / 32, 32, .2);
   for (const bool transposed : {false, true}) {
-    const GatheredStrips made = gather_sdd(*layout, transposed, {.gathered = true});
+    const GatheredStrips made = gather_sdd(*layout, transposed, {.gathered = true}, 2048);
     // Windows come row by row of them.
-    const int wide = transposed ? 8192 : 6144;
     std::vector<std::pair<int, int>> windows;
     int apart = 0;
     for (const device::SddShare& share : made.shares) {
       const auto row = static_cast<size_t>(share.strip * made.strip_rows);
       const auto col = static_cast<size_t>(share.first);
-      windows.emplace_back(made.rows[row] * 32 / 4096, made.cols[col] * 32 / wide);
+      windows.emplace_back(made.rows[row] * 32 / (transposed ? 3072 : 4096),
+                           made.cols[col] * 32 / 2048);
       for (size_t i = 0; i < static_cast<size_t>(made.strip_rows); ++i)
-        apart += made.rows[row + i] * 32 / 4096 != windows.back().first;
+        apart += made.rows[row + i] * 32 / (transposed ? 3072 : 4096) != windows.back().first;
       for (size_t i = 0; i < static_cast<size_t>(share.count); ++i)
-        apart += made.cols[col + i] * 32 / wide != windows.back().second;
+        apart += made.cols[col + i] * 32 / 2048 != windows.back().second;
     }
     CHECK(apart == 0);
     CHECK(std::is_sorted(windows.begin(), windows.end()));
-    CHECK(std::set(windows.begin(), windows.end()).size() == (transposed ? 3 : 4));
+    CHECK(std::set(windows.begin(), windows.end()).size() == (transposed ? 8 : 6));
   }
+}
+
+TEST_CASE("sdd: windows are narrow where memory would be what items wait for") {
+  const Gpu h100, h200{.memory_rate = 4900};
+  constexpr double stage = 770;
+  for (const int block : {16, 32, 64}) {
+    CAPTURE(block);
+    CHECK(sdd_window(4096, 4096, block, stage, h100) == widest_window);
+    CHECK(sdd_window(8192, 4096, block, stage, h100) == widest_window);
+    CHECK(sdd_window(2048, 6144, block, stage, h200) == widest_window);
+  }
+  CHECK(sdd_window(8192, 8192, 32, stage, h100) == 2048);
+  CHECK(sdd_window(8192, 8192, 32, stage, h200) == widest_window);
+  // Two windows of blocks of 16 have 8192 columns at most.
+  CHECK(sdd_window(8192, 65536, 16, stage, h200) == widest_window);
+  CHECK(sdd_window(8192, 65536, 16, stage, h100) == 2048);
+  CHECK(sdd_window(8192, 65536, 64, stage, h200) == 2048);
+  // What takes longer by itself may read more.
+  CHECK(sdd_window(8192, 8192, 64, 2 * stage, h100) == widest_window);
 }
 
 TEST_CASE("sdd: how many narrow items there will be is told from wide ones") {

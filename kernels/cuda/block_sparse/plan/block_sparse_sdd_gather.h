@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,14 +24,26 @@ struct GatheredStrips {
   std::vector<int32_t> blocks = {};  ///< [entries, strip_rows], block number or -1
 };
 
+/** @brief Of a window: as many columns as there can be. */
+inline constexpr int widest_window = std::numeric_limits<int>::max();
+/** @brief Columns of the windows that items are gathered from. Items that run at once read no more
+ *  of B than one or two windows have. A window is as wide as can be, unless items would wait for
+ *  the GPU's memory: narrow ones take .77 to .96 of the time at 8192^3 then.
+ *  @param[in] rows,columns of the matrix
+ *  @param[in] step nanoseconds of a stage of an item, of 128 bytes of each row and column */
+int sdd_window(int64_t rows, int64_t columns, int block, double step, const Gpu& gpu);
+
 /** @brief Takes blocks together item by item: the row that has most left, then those rows that have
  *  most columns in common with it and each other, then the columns that most of them have. Takes
  *  .2 us of a core an item (blocks of 64) to 2 us (16, density .4).
  *  @param[in] transposed rows of the transpose
- *  @param[in] form its tile */
-GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form);
+ *  @param[in] form its tile
+ *  @param[in] window as sdd_window has it */
+GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form,
+                          int window = widest_window);
 /** @brief The same for items of so many rows, 8 block rows at most, and columns. */
-GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns);
+GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns,
+                          int window = widest_window);
 
 /** @brief What items may cost together. One of n columns costs max(least, first + n * column) and
  *  `end`. */
@@ -44,7 +57,7 @@ struct GatherLimit {
 /** @brief The same within some limits: gives up, with nothing, once no limit can be kept, were the
  *  rest as cheap as can be. Items that cost less than 1e-9 too much may be gathered. */
 std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, SddForm form,
-                                         std::span<const GatherLimit> limits);
+                                         int window, std::span<const GatherLimit> limits);
 
 /** @brief About how many items there would be of `cols` columns, half of what these have. Each
  * keeps its fuller columns, and the rest fill others as well. Within a tenth of what gather_sdd

@@ -205,7 +205,8 @@ class WarpgroupSddPlanner {
 
   /// Gathered strips, unless it turns out that no plan of them is done before the best one. Of wide
   /// items, so few that narrow ones may pay are all gathered.
-  std::optional<GatheredStrips> gather_within(SddForm form, int lines, double copied) const {
+  std::optional<GatheredStrips> gather_within(SddForm form, int window, int lines,
+                                              double copied) const {
     const WarpgroupTile tile = warpgroup_sdd_tile(d_.block(), form);
     const double steps = sdd_pace(form) * static_cast<double>(steps_);
     const double share = static_cast<double>(d_.shape.batch) / d_.gpu.multiprocessors;
@@ -221,7 +222,7 @@ class WarpgroupSddPlanner {
     };
     std::vector<GatherLimit> limits{limit(lines, 0)};
     if (lines > 128 && copied_ > 0) limits.push_back(limit(128, copied));
-    return gather_sdd(d_.layout, transposed_, form, limits);
+    return gather_sdd(d_.layout, transposed_, form, window, limits);
   }
 
   void try_gathered() {
@@ -230,9 +231,14 @@ class WarpgroupSddPlanner {
     const bool may = least_gathered(lines) < best_.time ||
                      (copied_ > 0 && least_gathered(128) + copied < best_.time);
     if (!may) return;
+    const WarpgroupTile wide = warpgroup_sdd_tile(d_.block(), {.gathered = true});
+    const double step = sdd_pace({.gathered = true}) * sdd_step(128 + wide.cols, wide.cols, d_.gpu);
+    const int64_t height = d_.layout.height(), width = d_.layout.width();
+    const int window = sdd_window(transposed_ ? width : height, transposed_ ? height : width,
+                                  d_.block(), step, d_.gpu);
     for (const bool narrow : {false, true}) {
       const SddForm form{.narrow = narrow, .gathered = true};
-      std::optional<GatheredStrips> found = gather_within(form, lines, copied);
+      std::optional<GatheredStrips> found = gather_within(form, window, lines, copied);
       if (!found) break;
       GatheredStrips strips = std::move(*found);
       bool better = weigh(items_of(strips, form, lines), form, 0);
@@ -290,9 +296,11 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
     return false;
   // Rows that are turned on their way hide less.
   const double bare = x.a_along_k || d.split() ? unhidden : 2 * unhidden;
+  const int window = sdd_window(d.layout.height(), d.layout.width(), block,
+                                tf32_step(tile, tile.n + tile.columns(), d.gpu, bare), d.gpu);
   plan = {.path = Path::tf32,
           .together = tile.shares(),
-          .gathered = gather_sdd(d.layout, false, tile.n, tile.gathered_columns())};
+          .gathered = gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window)};
   plan.shares = plan.gathered.shares;
   const auto together = static_cast<size_t>(plan.together);
   while (plan.shares.size() % together != 0) {

@@ -32,9 +32,8 @@ struct Sdd {
   int64_t steps(int depth) const { return shape.terms * ceil_div(shape.k, depth); }
   double tiled_time() const {
     const double blocks = static_cast<double>(layout.nnz()) * block() * block();
-    return bs::cuda::tiled_time(shape.factors, block(),
-                                blocks * static_cast<double>(shape.k * shape.batch * shape.terms),
-                                gpu);
+    const auto products = blocks * static_cast<double>(shape.k * shape.batch * shape.terms);
+    return bs::cuda::tiled_time(shape.factors, block(), products, gpu);
   }
   /// Whether a dense product, which takes `limit`, is sooner done than items of gathered rows,
   /// which take `least` if all blocks of them are there: as far as can be told before they are
@@ -110,8 +109,7 @@ class WarpgroupSddPlanner {
     best_.time = limit;
   }
 
-  /// The plan that is done first: strips as they lie or gathered ones, in wide tiles or narrow
-  /// ones.
+  /// The plan that is done first: strips as they lie or gathered ones, in wide or narrow tiles.
   SddPlan plan() {
     const StripShape shape{.transposed = transposed_,
                            .side = warpgroup_sdd_tile(d_.block(), {}).sdd_rows(d_.block())};

@@ -63,7 +63,7 @@ __device__ __forceinline__ unsigned draw_step(const AttentionDropout& d,
   const int own = lane / 4 % 4;
   const int key = first_key - step.begin + thread / 32 * 16 + own / 2 * 8 + lane / 16 * 4;
   unsigned drawn = 0;
-#pragma unroll
+#pragma unroll 4  // eight would spill
   for (int n = 0; n < 8; ++n) {
     const int query = step.query[n * 8 / Steps::side] + n * 8 % Steps::side;
     const unsigned long long row = step.first_row + query + lane % 4 * 2 + own % 2;

@@ -49,8 +49,8 @@ constexpr bool attention_key_rules_fit(int dim, int value_dim, int block, unsign
   using namespace device;
   const auto has = [&](unsigned all) { return (rules & all) == all; };
   const bool wide = dim > 64 && value_dim > 64, narrow = dim <= 64 && value_dim <= 64;
-  if (wide && (has(rule_softcap | rule_dropout) ||
-               (has(rule_bits | rule_slopes) && (rules & (rule_softcap | rule_dropout)) != 0)))
+  if (has(rule_dropout | rule_bits)) return false;
+  if (wide && (has(rule_softcap | rule_dropout) || has(rule_softcap | rule_bits | rule_slopes)))
     return false;
   const unsigned added = rules & (rule_bias | rule_table);
   const unsigned others = rules & (rule_softcap | rule_slopes | rule_dropout | rule_bits);

@@ -220,12 +220,8 @@ TEST_CASE("nn::LSTM: dropouts act in training alone") {
 
 TEST_CASE("nn::LSTM: dropout between layers is that of the whole of y") {
   Generator drawn(7), again(7);
-  const nn::LSTM lstm(on_device({.input = 3,
-                                 .hidden = 4,
-                                 .layers = 3,
-                                 .dropout = 0.4,
-                                 .generator = &drawn,
-                                 .dtype = f64}));
+  const nn::LSTM lstm(on_device(
+      {.input = 3, .hidden = 4, .layers = 3, .dropout = 0.4, .generator = &drawn, .dtype = f64}));
   const Tensor x = values({9, 2, 3}, 1);
   Variable y = x;
   for (const LSTMWeightVariables& weights : lstm.weights) {

@@ -145,7 +145,7 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
   CHECK_FALSE(attention_backward_plan(sloped).query_banded);
   for (const int block : {16, 32, 64, 128}) {
     AttentionBackwardProblem dropped = on_hopper(block, 128);
-    dropped.traits.rules = device::rule_dropout | device::rule_bits;
+    dropped.traits.rules = device::rule_dropout;
     CHECK(attention_backward_plan(dropped).warpgroup);
     CHECK(attention_backward_plan(dropped).rules == dropped.traits.rules);
     CHECK(attention_backward_plan(dropped).key_banded == (block < 64));
@@ -153,6 +153,8 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
     CHECK_FALSE(attention_backward_plan(dropped).warpgroup);
     dropped.head_dim = dropped.value_dim = 64;
     CHECK(attention_backward_plan(dropped).warpgroup);
+    dropped.traits.rules |= device::rule_bits;  // nor for a bit of both for each score
+    CHECK_FALSE(attention_backward_plan(dropped).warpgroup);
   }
   for (const unsigned added : {unsigned{device::rule_bias}, unsigned{device::rule_table}}) {
     AttentionBackwardProblem p = on_hopper(64, 128);
@@ -175,7 +177,8 @@ TEST_CASE("sparse_attention_backward: kernels fit the memory that there is, or o
       for (const int head_dim : {8, 64, 72, 128}) {
         AttentionBackwardProblem p = on_hopper(block, head_dim, head_dim == 64 ? 128 : head_dim);
         p.shared_bytes = kilobytes << 10;
-        if (head_dim % 16 == 8) p.traits.rules = device::rule_dropout | device::rule_bits;
+        if (head_dim % 16 == 8)
+          p.traits.rules = head_dim == 8 ? device::rule_dropout : device::rule_bits;
         const AttentionBackwardPlan plan = attention_backward_plan(p);
         if (kilobytes == 227) CHECK(plan.warpgroup);
         if (!plan.warpgroup) continue;

@@ -5,7 +5,7 @@
 namespace bs::cuda {
 
 RowBits::RowBits(const LayoutRows& from) {
-  const auto rows = static_cast<size_t>(from.heads * from.rows);
+  const auto rows = static_cast<size_t>(from.heads) * static_cast<size_t>(from.rows);
   const auto blocks = static_cast<size_t>(from.offsets[rows]);
   words_.resize(1 + std::min(blocks, rows * (static_cast<size_t>(from.cols) / 64 + 1)));
   offsets_.resize(rows + 1);

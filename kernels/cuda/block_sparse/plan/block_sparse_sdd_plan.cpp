@@ -132,8 +132,8 @@ class WarpgroupSddPlanner {
   }
 
   Items paced(const std::vector<double>& costs, SddForm form) const {
-    std::vector<double> all;
-    for (const double cost : costs) all.push_back(sdd_pace(form) * cost);
+    std::vector<double> all(costs.size());
+    std::ranges::transform(costs, all.begin(), [&](double cost) { return sdd_pace(form) * cost; });
     return {d_, std::move(all), steps_, sums(form)};
   }
 

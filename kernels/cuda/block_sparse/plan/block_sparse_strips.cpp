@@ -205,7 +205,7 @@ std::vector<int32_t> alike_rows(const Layout& layout, bool transposed, int side)
 
 int64_t Strips::longest() const {
   int64_t most = 0;
-  for (int head = 0; count > 0 && head < heads; ++head)
+  for (int64_t head = 0; count > 0 && head < heads; ++head)
     most = std::max<int64_t>(most, length(order[static_cast<size_t>(head * count)]));
   return most;
 }

@@ -11,10 +11,12 @@
     flash  FlashAttention, every score computed likewise. Version 3 (flash_attn_interface) is taken
            before version 2 (flash_attn). Where neither is installed, the version that PyTorch
            brings is, and the record calls it "torch flash"
+    flash4, cudnn_flex, cudnn_blocks
+           FlashAttention 4 and cuDNN's own sparse forms: see listed_attention.py
     masked PyTorch's scaled_dot_product_attention with the pattern as a mask of elements, with the
            kernel that it takes: the peer on the CPU
 
-What FlexAttention and masked attention give is compared with sums in float64 before it is timed.
+What skips blocks or masks them is compared with sums in float64 before it is timed.
 Forward keeps what backward needs; times in one cell take turns.
 """
 
@@ -22,6 +24,7 @@ import argparse
 import importlib
 import json
 
+import listed_attention
 import measure
 import torch
 import torch.nn.functional as F
@@ -142,6 +145,9 @@ def named_peers(names, on_gpu):
         "cudnn": ("cudnn", lambda problem: dense(problem, SDPBackend.CUDNN_ATTENTION)),
         "flash": flash_peer(),
         "masked": ("masked", masked),
+        "flash4": ("flash 4", listed_attention.flash4),
+        "cudnn_flex": ("cudnn flex", listed_attention.cudnn_flex),
+        "cudnn_blocks": ("cudnn blocks", listed_attention.cudnn_blocks),
     }
     return dict(known[name] for name in names)
 
@@ -162,7 +168,7 @@ def main():
             try:
                 forward = make(problem)
                 out = forward()
-                if peer in ("flex", "masked"):  # the others compute every score
+                if peer not in ("cudnn", "flash", "torch flash"):  # these compute every score
                     problem.check(out)
                 inputs = (problem.q, problem.k, problem.v)
 

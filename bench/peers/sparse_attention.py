@@ -131,7 +131,7 @@ def flash_peer():
     for package in ("flash_attn_interface", "flash_attn"):
         try:
             function = importlib.import_module(package).flash_attn_func
-        except ImportError:
+        except (ImportError, AttributeError):  # version 4 makes a package of that name without it
             continue
         return "flash", lambda problem: flash(problem, function)
     return "torch flash", lambda problem: dense(problem, SDPBackend.FLASH_ATTENTION)

@@ -57,7 +57,7 @@ std::vector<jit::Source> sources(const std::string& recorded, const std::vector<
   for (const cuda::TiledKernel& kernel : cuda::all_tiled_kernels())
     if (kernel.dtype == dtype && kernel.a_along_k && !kernel.b_along_k &&
         std::find(blocks.begin(), blocks.end(), kernel.block) != blocks.end())
-      out.push_back(cuda::tiled_source(kernel));
+      out.push_back(cuda::source_of(kernel));
   return out;
 }
 

@@ -110,16 +110,15 @@ void print_gpus() {
 /// Every kernel that can be named ahead of time.
 std::vector<jit::Source> tables(int capability) {
   std::vector<jit::Source> all = measuring_sources();
-  for (const TiledKernel& kernel : all_tiled_kernels()) all.push_back(tiled_source(kernel));
+  for (const TiledKernel& kernel : all_tiled_kernels()) all.push_back(source_of(kernel));
   for (const AttentionKernel& kernel : all_attention_kernels())
     all.push_back(attention_source(kernel));
   for (const DType dtype : {f16, bf16, f32, f64}) all.push_back(attention_numbers_source(dtype));
   if (capability != 90) return all;  // wgmma is Hopper's alone
-  for (const WarpgroupKernel& kernel : all_warpgroup_kernels())
-    all.push_back(warpgroup_source(kernel));
+  for (const WarpgroupKernel& kernel : all_warpgroup_kernels()) all.push_back(source_of(kernel));
   for (const GemmBlocksKernel& kernel : all_gemm_blocks_kernels())
     all.push_back(gemm_blocks_source(kernel));
-  for (const Tf32Kernel& kernel : all_tf32_kernels()) all.push_back(tf32_source(kernel));
+  for (const Tf32Kernel& kernel : all_tf32_kernels()) all.push_back(source_of(kernel));
   for (const WarpgroupForward& kernel : all_warpgroup_forward_kernels())
     all.push_back(warpgroup_forward_source(kernel));
   return all;

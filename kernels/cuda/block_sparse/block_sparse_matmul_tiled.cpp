@@ -1,10 +1,7 @@
-#include <bs/kernels/cuda/block_sparse/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/block_sparse/item_launch.h>
 #include <bs/kernels/cuda/block_sparse/operand_pieces.h>
-#include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/cuda/jit/emit.h>
-#include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_problem.cuh>
 
 #include <algorithm>
@@ -26,10 +23,6 @@ BlockSparseTile tile_of(const TiledKernel& k) {
 int widest(const TiledKernel& k) {
   return widest_tile(size_in_bytes(k.dtype), k.block, is_split(k));
 }
-
-int reduced_side(const TiledKernel& k) { return std::min(k.block, device::reduced_side); }
-
-const char* word(bool value) { return value ? "true" : "false"; }
 
 template <int N>
 device::OperandLoop<N> operand_loop(const StridedLoop<N>& loop) {
@@ -57,20 +50,6 @@ device::TileGrid grid_of(const TiledKernel& k, int64_t cols) {
           .c_aligned = false};
 }
 
-ItemLaunch launch_of(const TiledKernel& k, int64_t ctas) {
-  BS_CHECK(ctas <= INT32_MAX, "{}: {} tiles are more than one launch can have",
-           k.sampled ? "sdd" : "dsd", ctas);
-  const BlockSparseTile tile = tile_of(k);
-  return {.threads = tile.threads(),
-          .shared_bytes = tile.shared_bytes(size_in_bytes(k.dtype)),
-          .items = ctas,
-          .sums = {tile.rows, tile.cols},
-          .sums_dtype = k.dtype == f64 ? f64 : f32,
-          .counters = 1,
-          .arrivals = 1,
-          .persistent = false};
-}
-
 device::BlockOrder order_of(const LayoutView& v, bool transposed) {
   if (transposed) return {v.col_offsets, v.transposed, v.transposed_row, v.heads, v.cols};
   return {v.row_offsets, nullptr, v.col_of, v.heads, v.rows};
@@ -78,42 +57,50 @@ device::BlockOrder order_of(const LayoutView& v, bool transposed) {
 
 }  // namespace
 
-jit::Source tiled_source(const TiledKernel& k, const GemmEpilogue* epilogue) {
+KernelLaunch launch_of(const TiledKernel& k) {
+  const BlockSparseTile tile = tile_of(k);
+  const int side = std::min(k.block, device::reduced_side);
+  return {.threads = tile.threads(),
+          .shared_bytes = tile.shared_bytes(size_in_bytes(k.dtype)),
+          .ctas = 2,
+          .sums = {tile.rows, tile.cols},
+          .sums_dtype = k.dtype == f64 ? f64 : f32,
+          .counters = 1,
+          .arrivals = 1,
+          .persistent = false,
+          .reduced_rows = side,
+          .reduced_columns = side};
+}
+
+jit::Source source_of(const TiledKernel& k, const GemmEpilogue* epilogue) {
   const BlockSparseTile t = tile_of(k);
-  const char* const op = k.sampled ? "sdd" : "dsd";
-  const std::string name =
-      format("{}_{}_b{}_{}{}_n{}{}{}{}", op, k.tf32 ? "tf32" : to_string(k.dtype), k.block,
-             k.a_along_k ? "k" : "m", k.b_along_k ? "k" : "n", k.cols, k.aligned ? "" : "_elements",
-             k.cut       ? "_cut"
-             : k.repeats ? "_again"
-                         : "",
-             epilogue ? "_epilogue" : "");
-  const std::string product =
-      format("TileProduct<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>", device_type_name(k.dtype),
-             t.rows, t.cols, t.depth, t.stages, t.warp_rows, t.warp_cols, word(k.a_along_k),
-             word(k.b_along_k), word(k.aligned), k.tf32 ? ", TileMultiplyTf32" : "");
-  std::string code =
-      "#include <bs/kernels/cuda/device/block_sparse/block_sparse_matmul.cuh>\n\n"
-      "using namespace bs::cuda::device;\n";
-  if (epilogue) code += epilogue_text(*epilogue, k.dtype, k.c_by_columns);
-  code += format("using Product = {};\n", product);
-  code += format("static_assert(Product::threads == {} && Product::shared_bytes == {});\n\n",
-                 t.threads(), t.shared_bytes(size_in_bytes(k.dtype)));
-  const std::string of_epilogue = epilogue ? ", Epilogue" : k.cut ? ", NoEpilogue" : "";
-  const std::string options = k.cut ? format("{}, {}, true", of_epilogue, word(!k.c_by_columns))
-                                    : of_epilogue + (k.c_by_columns ? ", false" : "");
-  code += format(
-      "extern \"C\" __global__ void __launch_bounds__(Product::threads, 2)\n"
-      "    {}(const __grid_constant__ {} arguments) {\n",
-      name, k.sampled ? "SddArguments" : "DsdArguments");
-  if (k.repeats)
-    code +=
-        "  if (*arguments.mark != arguments.marked) return;\n"
-        "  for (unsigned tile = blockIdx.x; tile < arguments.tiles; tile += gridDim.x) {\n";
-  code += format("  {}_tile<Product, {}{}>(arguments{});\n", op, k.block, options,
-                 k.repeats ? ", tile" : "");
-  code += k.repeats ? "  __syncthreads();\n  }\n}\n" : "}\n";
-  return {name, code, device_headers()};
+  std::string options = format("Product, {}", k.block);
+  if (epilogue || k.cut) options += epilogue ? ", Epilogue" : ", NoEpilogue";
+  if (k.cut) options += format(", {}, true", !k.c_by_columns);
+  if (!k.cut && k.c_by_columns) options += ", false";
+  const std::string call = format("  {}_tile<{}>(arguments{});\n", k.sampled ? "sdd" : "dsd",
+                                  options, k.repeats ? ", tile" : "");
+  const std::string repeated =
+      "  if (*arguments.mark != arguments.marked) return;\n"
+      "  for (unsigned tile = blockIdx.x; tile < arguments.tiles; tile += gridDim.x) {\n" +
+      call + "  __syncthreads();\n  }\n";
+  return source_of(
+      k, launch_of(k),
+      {.header = "block_sparse_matmul.cuh",
+       .ahead = "using namespace bs::cuda::device;\n",
+       .types = format("using Product = TileProduct<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>;\n",
+                       device_type_name(k.dtype), t.rows, t.cols, t.depth, t.stages, t.warp_rows,
+                       t.warp_cols, k.a_along_k, k.b_along_k, k.aligned,
+                       k.tf32 ? ", TileMultiplyTf32" : ""),
+       .type = "Product",
+       .factors = k.tf32 ? "tf32" : to_string(k.dtype),
+       .variant = format("_n{}{}{}", k.cols, k.aligned ? "" : "_elements",
+                         k.cut       ? "_cut"
+                         : k.repeats ? "_again"
+                                     : ""),
+       .parameter = k.sampled ? "SddArguments arguments" : "DsdArguments arguments",
+       .body = k.repeats ? repeated : call},
+      epilogue);
 }
 
 std::vector<TiledKernel> all_tiled_kernels() {
@@ -125,7 +112,7 @@ std::vector<TiledKernel> all_tiled_kernels() {
           for (const bool b : {false, true})
             for (const bool tf32 : {false, true}) {
               if (tf32 && dtype != f32) continue;
-              TiledKernel k{sampled, dtype, block, a, b, tf32};
+              TiledKernel k{{sampled, dtype, block, a, b}, tf32};
               const auto add = [&] {
                 for (const bool cut : {false, true}) {
                   k.cut = cut;
@@ -148,25 +135,18 @@ void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const
                const DsdProblem& p, Stream stream, const RepeatMark& repeat) {
   const int vector = vector_of(b.dtype());
   const bool by_rows = p.c.col == 1;
-  const TiledKernel k{.sampled = false,
-                      .dtype = b.dtype(),
-                      .block = p.layout.block,
-                      .a_along_k = !p.transposed,
-                      .b_along_k = p.b.col != 1,
-                      .tf32 = p.tf32 && b.dtype() == f32,
-                      .cols = work.plan.cols,
-                      .aligned = work.plan.vectors,
-                      .c_by_columns = p.epilogue && !by_rows,
-                      .cut = work.split.count > 0,
-                      .repeats = repeat.mark != nullptr,
-                      .epilogue = epilogue_key(p.epilogue)};
+  TiledKernel k{kernel_of(p, b.dtype())};
+  k.c_by_columns = p.epilogue && !by_rows;
+  k.tf32 = p.tf32 && b.dtype() == f32;
+  k.cols = work.plan.cols;
+  k.aligned = work.plan.vectors;
+  k.cut = work.split.count > 0;
+  k.repeats = repeat.mark != nullptr;
   device::TileGrid grid = grid_of(k, p.n);
   grid.c_aligned = aligned_to_16(c) && steps_in(p.batch, 2, vector) &&
                    whole_pieces(p.c, by_rows, by_rows ? p.n : vector, vector);
   const Kept<DeviceLines> lines = device_lines(*p.pattern, p.transposed, stream);
-  const EpilogueLaunch epilogue(p.epilogue, k.c_by_columns,
-                                {p.batch.numel(), int64_t{p.block_rows()} * p.layout.block, p.n},
-                                reduced_side(k), reduced_side(k), stream);
+  const int64_t tiles = p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
   device::DsdArguments arguments{.values = values.data(),
                                  .b = b.data(),
                                  .c = c.data(),
@@ -182,36 +162,23 @@ void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const
                                  .next = nullptr,
                                  .mark = repeat.mark,
                                  .marked = repeat.marked,
-                                 .tiles = 0,
-                                 .epilogue = epilogue.arguments()};
-  const int64_t tiles = p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
-  ItemLaunch launch = launch_of(k, tiles);
-  arguments.tiles = static_cast<unsigned>(tiles);
-  if (k.repeats)
-    launch.items = std::min<int64_t>(tiles, device_properties(stream.device()).multiprocessors);
-  launch_items(k, arguments, launch, work.split, p.epilogue, stream, tiled_source);
-  epilogue.reduce();
+                                 .tiles = static_cast<unsigned>(tiles),
+                                 .epilogue = {}};
+  const int64_t most = k.repeats ? device_properties(stream.device()).multiprocessors : tiles;
+  launch_product(k, arguments, std::min(tiles, most), work.split, p, stream);
 }
 
 void tiled_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const Tensor& values,
                const SddProblem& p, Stream stream) {
   BS_CHECK(p.k <= INT32_MAX, "sdd: a depth of {} is more than a kernel can count", p.k);
   const int vector = vector_of(a.dtype());
-  const TiledKernel k{.sampled = true,
-                      .dtype = a.dtype(),
-                      .block = p.layout.block,
-                      .a_along_k = p.a.col == 1,
-                      .b_along_k = p.b.col != 1,
-                      .tf32 = p.tf32 && a.dtype() == f32,
-                      .cols = work.plan.cols,
-                      .aligned = work.plan.vectors,
-                      .epilogue = epilogue_key(p.epilogue)};
+  TiledKernel k{kernel_of(p, a.dtype())};
+  k.tf32 = p.tf32 && a.dtype() == f32;
+  k.cols = work.plan.cols;
+  k.aligned = work.plan.vectors;
   device::TileGrid grid = grid_of(k, int64_t{p.longest_row} * p.layout.block);
   grid.c_aligned = aligned_to_16(values) && steps_in(p.batch, 2, vector);
   const int64_t lines = p.batch.numel() * p.layout.heads * p.layout.rows;
-  const EpilogueLaunch epilogue(
-      p.epilogue, false, {p.batch.numel(), int64_t{p.layout.nnz} * p.layout.block, p.layout.block},
-      reduced_side(k), reduced_side(k), stream);
   device::SddArguments arguments{.a = a.data(),
                                  .b = b.data(),
                                  .values = values.data(),
@@ -224,10 +191,8 @@ void tiled_sdd(const SddWork& work, const Tensor& a, const Tensor& b, const Tens
                                  .batch = operand_loop(p.batch),
                                  .sum = operand_loop(p.sum),
                                  .grid = grid,
-                                 .epilogue = epilogue.arguments()};
-  launch_items(k, arguments, launch_of(k, lines * grid.row_tiles * grid.col_tiles), {}, p.epilogue,
-               stream, tiled_source);
-  epilogue.reduce(p.layout);
+                                 .epilogue = {}};
+  launch_product(k, arguments, lines * grid.row_tiles * grid.col_tiles, {}, p, stream);
 }
 
 }  // namespace bs::cuda

@@ -2,35 +2,26 @@
 /** @file The block-sparse products on mma.sync: the path for every GPU from sm_80 on, every dtype
  *  and every stride. Kernels are emitted for one block size, one dtype and one order of each
  *  operand's elements, and compiled at run time. */
-#include <bs/kernels/block_sparse_matmul_problem.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_kernel.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
-#include <bs/lib/cuda/jit.h>
-#include <bs/lib/dtype.h>
-#include <bs/lib/tensor.h>
 
-#include <compare>
-#include <string>
 #include <vector>
 
 namespace bs::cuda {
 
-/** @brief What a kernel is emitted from. */
-struct TiledKernel {
-  bool sampled = false;  ///< sdd, else dsd
-  DType dtype = f16;
-  int block = 0;
-  bool a_along_k = false, b_along_k = false;  ///< neighbours along the depth are side by side
-  bool tf32 = false;                          ///< f32 rounded, instead of split in two
-  int cols = 64;              ///< of a tile: widest_tile or a half of it, down to 64
-  bool aligned = true;        ///< operands fall into pieces of 16 bytes; if not, cols is 64
-  bool c_by_columns = false;  ///< dsd with an epilogue: that of C^T, as which C is written
+/** @brief What a kernel is emitted from. C is by columns only where an epilogue, which is that of
+ *  C^T then, has to know. */
+struct TiledKernel : ProductKernel {
+  bool tf32 = false;     ///< f32 rounded, instead of split in two
+  int cols = 64;         ///< of a tile: widest_tile or a half of it, down to 64
+  bool aligned = true;   ///< operands fall into pieces of 16 bytes; if not, cols is 64
   bool cut = false;      ///< dsd whose long tiles are cut over the depth, and so taken by parts
   bool repeats = false;  ///< dsd that may have to be computed again: few CTAs look whether it has
-  std::string epilogue = {};                             ///< its epilogue_key
   auto operator<=>(const TiledKernel&) const = default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
-jit::Source tiled_source(const TiledKernel& kernel, const GemmEpilogue* epilogue = nullptr);
+KernelLaunch launch_of(const TiledKernel& kernel);
+jit::Source source_of(const TiledKernel& kernel, const GemmEpilogue* epilogue = nullptr);
 /** @brief All that can ever be asked for, without epilogues. */
 std::vector<TiledKernel> all_tiled_kernels();
 

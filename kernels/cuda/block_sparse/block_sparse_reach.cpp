@@ -1,7 +1,7 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_reach.h>
 #include <bs/kernels/cuda/block_sparse/operand_pieces.h>
 #include <bs/kernels/cuda/block_sparse/turned_operand.h>
-#include <bs/kernels/cuda/block_sparse/warpgroup_operands.h>
+#include <bs/kernels/cuda/block_sparse/warpgroup_sdd_operands.h>
 
 namespace bs::cuda {
 
@@ -35,27 +35,9 @@ Reach reach_of(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
   return reach;
 }
 
-/// An operand of sdd: A, or the transpose of B.
-struct Operand {
-  const Tensor& x;
-  int number;  ///< in the loops of the problem
-  bool along_k;
-  int64_t rows, line, head;  ///< steps to the next line, and head
-};
-
-bool reaches(const Operand& o, const SddProblem& p, const Axes& axes) {
-  const int line = 8 * vector_of(o.x.dtype());
-  const bool single = o.x.dtype() == f32, heads = o.head != 0 && p.layout.heads > 1;
-  const bool across = single && !o.along_k;  // f32 lies side by side in pieces then
-  const int side = std::min(p.layout.block, 32);
+bool reaches(const SddOperand& o, const SddProblem& p, const Axes& axes) {
   device::BatchSteps steps{};
-  DenseMap map = o.along_k ? DenseMap(o.x, p.k, o.rows, o.line, line, 1)
-                           : DenseMap(o.x, across ? side : o.rows, p.k, o.line, line, 1);
-  if (across) map.add(o.rows / side, side);
-  if (!across || heads) map.add(heads ? p.layout.heads : 1, o.head);
-  map.add_axes(axes, axes.strides(p.batch, o.number, p.sum, o.number), across && heads ? 1 : 2,
-               steps);
-  return map.fit;
+  return o.map(p, axes, p.layout.block, 8 * vector_of(o.x.dtype()), steps).fit;
 }
 
 Reach reach_of(const Tensor& a, const Tensor& b, const Tensor& values, const SddProblem& p) {
@@ -70,11 +52,10 @@ Reach reach_of(const Tensor& a, const Tensor& b, const Tensor& values, const Sdd
       p.b_head % vector == 0 && whole_pieces(p.b, !b_along, b_along ? p.k : width, vector);
   const Axes axes(p.batch, p.sum);
   const int64_t size = int64_t{p.layout.nnz} * block * block;
-  reach.copy_engine =
-      block >= 16 && axes.fit(2) && axes.dense(p.batch, 2, size) &&
-      fits_int(values.numel() / block) && aligned_to_16(values) &&
-      reaches({a, 0, a_along, height, a_along ? p.a.row : p.a.col, p.a_head}, p, axes) &&
-      reaches({b, 1, b_along, width, b_along ? p.b.col : p.b.row, p.b_head}, p, axes);
+  reach.copy_engine = block >= 16 && axes.fit(2) && axes.dense(p.batch, 2, size) &&
+                      fits_int(values.numel() / block) && aligned_to_16(values) &&
+                      reaches(SddOperand::left(a, p), p, axes) &&
+                      reaches(SddOperand::right(b, p), p, axes);
   return reach;
 }
 

@@ -1,63 +1,85 @@
 #pragma once
 /** @file The launch of a kernel that shares out items of work, alike for all block-sparse products.
  */
-#include <bs/kernels/block_sparse_epilogue.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_epilogue.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_kernel.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/work_counter.h>
-#include <bs/lib/cuda/jit.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 namespace bs::cuda {
 
-/** @brief What a launch takes besides its parameters. */
-struct ItemLaunch {
-  int threads = 0, shared_bytes = 0;
-  int64_t items = 0;  ///< where none are cut
-  Shape sums = {};    ///< partial sums of a slot
-  DType sums_dtype = f32;
-  int counters = 2;        ///< zeros of the launch
-  int arrivals = 0;        ///< and of each slot
-  bool persistent = true;  ///< CTAs take one item after the other; else each has one
-};
-
-/** @brief Queues the kernel of `key`, which `emit(key, epilogue)` is the text of. `params` gets its
- *  pieces, counters and partial sums, and `items` where it has such. */
-template <class Key, class Params, class Emit>
-void launch_items(const Key& key, Params& params, const ItemLaunch& of, const DevicePieces& split,
-                  const BlockSparseEpilogue* epilogue, Stream stream, const Emit& emit) {
-  static auto* const family = new jit::KernelFamily<Key>;
+/** @brief Queues `kernel` for so many items or for their pieces. `params` gets counters, pieces and
+ *  partial sums, and `items` where it has such. */
+template <class Kernel, class Params>
+void launch_items(const Kernel& kernel, const KernelLaunch& launch, Params& params, int64_t items,
+                  const DevicePieces& split, const BlockSparseEpilogue* epilogue, Stream stream) {
+  static auto* const family = new jit::KernelFamily<Kernel>;
   constexpr bool takes = requires { params.next; };  // items or pieces from a counter
-  int64_t items = split.count > 0 ? split.count : of.items;
+  if (split.count > 0) items = split.count;
   if (items == 0) return;
+  BS_CHECK(items <= INT32_MAX, "block-sparse product: {} items are more than one launch can have",
+           items);
   Tensor partials;
   WorkCounter counter;
   if constexpr (takes) {
-    if (of.persistent || split.count > 0) {
-      counter = WorkCounter(stream, of.counters + of.arrivals * split.slots);
+    if (launch.persistent || split.count > 0) {
+      counter = WorkCounter(stream, launch.counters + launch.arrivals * split.slots);
       params.next = counter.get();
     }
     if (split.count > 0) {
       Shape shape{split.slots};
-      for (const int64_t extent : of.sums) shape.push_back(extent);
-      partials = Tensor::empty(shape, of.sums_dtype, stream.device());
+      for (const int64_t extent : launch.sums) shape.push_back(extent);
+      partials = Tensor::empty(shape, launch.sums_dtype, stream.device());
       params.split.pieces = split.pieces;
       params.split.partials = partials.data();
-      params.split.arrived = counter.get() + of.counters;
+      params.split.arrived = counter.get() + launch.counters;
     }
   }
   if constexpr (requires { params.items; }) params.items = static_cast<int>(items);
-  if (of.persistent)
+  if (launch.persistent)
     items = std::min<int64_t>(items, device_properties(stream.device()).multiprocessors);
-  const jit::Kernel& kernel = family->get(
-      key, stream.device(), [&] { return emit(key, epilogue ? &epilogue->expression : nullptr); });
-  jit::launch(kernel,
+  const jit::Kernel& compiled = family->get(kernel, stream.device(), [&] {
+    return source_of(kernel, epilogue ? &epilogue->expression : nullptr);
+  });
+  jit::launch(compiled,
               {.grid = dim3(static_cast<unsigned>(items)),
-               .block = dim3(static_cast<unsigned>(of.threads)),
-               .shared_bytes = of.shared_bytes},
+               .block = dim3(static_cast<unsigned>(launch.threads)),
+               .shared_bytes = launch.shared_bytes},
               stream, params);
+}
+
+/// [batch, rows, columns] of a result; of sdd, its blocks one below the other.
+inline Shape result_of(const DsdProblem& p) {
+  return {p.batch.numel(), int64_t{p.block_rows()} * p.layout.block, p.n};
+}
+inline Shape result_of(const SddProblem& p) {
+  return {p.batch.numel(), int64_t{p.layout.nnz} * p.layout.block, p.layout.block};
+}
+
+/** @brief Queues the kernel of a product, with what its epilogue reads and what that reduces.
+ *  `params` gets all that launch_items gives it, and its epilogue.
+ *  @param[in] items where none are cut */
+template <class Kernel, class Params, class Problem>
+void launch_product(const Kernel& kernel, Params& params, int64_t items, const DevicePieces& split,
+                    const Problem& p, Stream stream) {
+  const KernelLaunch launch = launch_of(kernel);
+  Shape result = result_of(p);
+  if (launch.turned) std::swap(result[1], result[2]);
+  const EpilogueLaunch epilogue(p.epilogue, launch.turned != kernel.c_by_columns, result,
+                                launch.reduced_rows, launch.reduced_columns, stream);
+  params.epilogue = epilogue.arguments();
+  launch_items(kernel, launch, params, items, split, p.epilogue, stream);
+  if constexpr (std::is_same_v<Problem, SddProblem>) {
+    epilogue.reduce(p.layout);
+  } else {
+    epilogue.reduce();
+  }
 }
 
 }  // namespace bs::cuda

@@ -30,7 +30,7 @@ void check_with(const GemmEpilogue& epilogue, int staged, size_t share) {
   test::check_kernels(all_tf32_kernels(true),
                       [&](Tf32Kernel k) {
                         k.staged = staged;
-                        return tf32_source(k, &epilogue);
+                        return source_of(k, &epilogue);
                       },
                       share, {90});
 }
@@ -38,7 +38,7 @@ void check_with(const GemmEpilogue& epilogue, int staged, size_t share) {
 }  // namespace
 
 TEST_CASE("block-sparse products: the f32 kernels of wgmma compile and keep to registers") {
-  test::check_kernels(all_tf32_kernels(), [](const Tf32Kernel& k) { return tf32_source(k); }, 37,
+  test::check_kernels(all_tf32_kernels(), [](const Tf32Kernel& k) { return source_of(k); }, 37,
                       {90});
 }
 

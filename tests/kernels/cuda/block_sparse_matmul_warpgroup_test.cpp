@@ -23,7 +23,7 @@ using namespace bs::cuda;
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile and keep to registers") {
   bs::test::check_kernels(all_warpgroup_kernels(),
-                          [](const WarpgroupKernel& k) { return warpgroup_source(k); }, 89, {90});
+                          [](const WarpgroupKernel& k) { return source_of(k); }, 89, {90});
 }
 
 namespace {
@@ -31,53 +31,30 @@ namespace {
 jit::Source source_of_all_kinds(WarpgroupKernel k) {
   k.staged = 2;
   const bs::GemmEpilogue e = bs::test::epilogue_of_all_kinds(bs::element_of(k.dtype));
-  return warpgroup_source(k, &e);
+  return source_of(k, &e);
 }
 
 jit::Source reducing_source(const WarpgroupKernel& k) {
   const bs::GemmEpilogue e = bs::test::epilogue_that_reduces(bs::element_of(k.dtype));
-  return warpgroup_source(k, &e);
+  return source_of(k, &e);
 }
 
 }  // namespace
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile with an epilogue of all kinds") {
   bs::test::check_kernels(all_warpgroup_kernels(true), source_of_all_kinds, 311, {90});
-  const std::vector<WarpgroupKernel> widest{{.sampled = true,  // it once did not keep to registers
-                                             .dtype = bs::bf16,
-                                             .block = 32,
-                                             .a_along_k = true,
-                                             .b_along_k = true,
-                                             .cols = 256,
-                                             .gathered = true}};
+  // It once did not keep to registers.
+  const std::vector<WarpgroupKernel> widest{{{true, bs::bf16, 32, true, true}, 256, true}};
   bs::test::check_kernels(widest, source_of_all_kinds, 1, {90});
 }
 
 TEST_CASE("block-sparse products: the kernels of wgmma compile with reductions") {
   bs::test::check_kernels(all_warpgroup_kernels(true), reducing_source, 293, {90});
   // Of each kind that once did not keep to registers.
-  const std::vector<WarpgroupKernel> widest{
-      {.sampled = false, .dtype = bs::bf16, .block = 16, .a_along_k = true, .cols = 256},
-      {.sampled = false,
-       .dtype = bs::bf16,
-       .block = 32,
-       .a_along_k = true,
-       .c_by_columns = true,
-       .cols = 256,
-       .gathered = true},
-      {.sampled = false,
-       .dtype = bs::bf16,
-       .block = 32,
-       .a_along_k = true,
-       .b_along_k = true,
-       .cols = 256,
-       .gathered = true},
-      {.sampled = true,
-       .dtype = bs::bf16,
-       .block = 128,
-       .a_along_k = true,
-       .b_along_k = true,
-       .cols = 256}};
+  const std::vector<WarpgroupKernel> widest{{{false, bs::bf16, 16, true, false}, 256},
+                                            {{false, bs::bf16, 32, true, false, true}, 256, true},
+                                            {{false, bs::bf16, 32, true, true}, 256, true},
+                                            {{true, bs::bf16, 128, true, true}, 256}};
   bs::test::check_kernels(widest, reducing_source, 1, {90});
 }
 
@@ -86,7 +63,7 @@ TEST_CASE("block-sparse products: the kernels of wgmma compile with bias and gel
                           [](const WarpgroupKernel& k) {
                             const bs::GemmEpilogue e =
                                 bs::test::bias_and_gelu(bs::element_of(k.dtype));
-                            return warpgroup_source(k, &e);
+                            return source_of(k, &e);
                           },
                           179, {90});
 }

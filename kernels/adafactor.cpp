@@ -18,11 +18,12 @@ void check_options(const AdafactorOptions& o) {
   BS_CHECK(o.d >= 1, "adafactor: d is {}, less than 1", o.d);
 }
 
-std::vector<AdafactorParameter> checked(std::span<const AdafactorParameter> parameters,
-                                        const AdafactorOptions& options, const GradientClip& clip) {
+StepParameters<AdafactorParameter> checked(std::span<const AdafactorParameter> parameters,
+                                           const AdafactorOptions& options,
+                                           const GradientClip& clip) {
   auto present = checked_parameters("adafactor", parameters, std::array<const char*, 0>(), clip);
   const auto names = state_names(options);
-  for (const AdafactorParameter& p : present)
+  for (const AdafactorParameter& p : present.all())
     for (size_t i = 0; i < names.size(); ++i)
       if (const auto shape = AdafactorParameter::state_shape(i, p.value.shape()))
         check_state("adafactor", names[i], p.value, p.*AdafactorParameter::states[i], *shape);
@@ -46,10 +47,10 @@ PreparedStep prepared_adafactor(std::span<const AdafactorParameter> parameters, 
   check_options(options);
   auto present = checked(parameters, options, clip);
   if (present.empty()) return [] {};
-  check_numbers("adafactor", numbers, 5, present.front().value.device());
+  check_numbers("adafactor", numbers, 5, present.device());
   return [present = std::move(present), step, options, clip, numbers] {
-    note_step("adafactor", present);
-    BS_DISPATCH_WORK(present.front().value.device(), step_work(present), adafactor, present, step,
+    note_step("adafactor", present.all());
+    BS_DISPATCH_WORK(present.device(), step_work(present.all()), adafactor, present.all(), step,
                      options, clip, numbers);
   };
 }

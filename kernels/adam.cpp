@@ -12,11 +12,11 @@ PreparedStep prepared_adam(std::span<const AdamParameter> parameters, int64_t st
   check_moments("adam", step, options.beta1, options.beta2);
   auto present = checked_parameters("adam", parameters, state_names(options), clip);
   if (present.empty()) return [] {};
-  check_numbers("adam", numbers, 2, present.front().value.device());
+  check_numbers("adam", numbers, 2, present.device());
   return [present = std::move(present), step, options, clip, numbers] {
-    note_step("adam", present);
-    BS_DISPATCH_WORK(present.front().value.device(), step_work(present), adam, present, step,
-                     options, clip, numbers);
+    note_step("adam", present.all());
+    BS_DISPATCH_WORK(present.device(), step_work(present.all()), adam, present.all(), step, options,
+                     clip, numbers);
   };
 }
 

@@ -12,10 +12,10 @@ PreparedStep prepared_adamw(std::span<const AdamWParameter> parameters, int64_t 
   check_moments("adamw", step, options.beta1, options.beta2);
   auto present = checked_parameters("adamw", parameters, state_names(options), clip);
   if (present.empty()) return [] {};
-  check_numbers("adamw", numbers, 3, present.front().value.device());
+  check_numbers("adamw", numbers, 3, present.device());
   return [present = std::move(present), step, options, clip, numbers] {
-    note_step("adamw", present);
-    BS_DISPATCH_WORK(present.front().value.device(), step_work(present), adamw, present, step,
+    note_step("adamw", present.all());
+    BS_DISPATCH_WORK(present.device(), step_work(present.all()), adamw, present.all(), step,
                      options, clip, numbers);
   };
 }

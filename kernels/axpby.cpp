@@ -9,10 +9,10 @@ PreparedStep prepared_axpby(std::span<const AxpbyParameter> parameters, double k
                             const GradientClip& clip, const Tensor& numbers) {
   auto present = checked_parameters("axpby", parameters, std::array<const char*, 0>(), clip);
   if (present.empty()) return [] {};
-  check_numbers("axpby", numbers, 2, present.front().value.device());
+  check_numbers("axpby", numbers, 2, present.device());
   return [present = std::move(present), keep, mix, clip, numbers] {
-    note_step("axpby", present);
-    BS_DISPATCH(present.front().value.device(), axpby, present, keep, mix, clip, numbers);
+    note_step("axpby", present.all());
+    BS_DISPATCH(present.device(), axpby, present.all(), keep, mix, clip, numbers);
   };
 }
 

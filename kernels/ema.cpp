@@ -9,6 +9,7 @@ namespace bs {
 void ema(std::span<const EmaParameter> parameters, double decay, const Tensor& mix) {
   BS_CHECK(decay >= 0 && decay <= 1, "ema: a decay of {}", decay);
   std::vector<EmaParameter> present;
+  present.reserve(parameters.size());
   for (const EmaParameter& p : parameters) {
     check_parameter("ema", p.value, p.value);
     check_state("ema", "average", p.value, p.average, p.value.shape());

@@ -13,6 +13,7 @@ namespace {
 /// The tensors that have elements, all on one device.
 std::vector<Tensor> present(const char* op, std::span<const Tensor> gradients) {
   std::vector<Tensor> out;
+  out.reserve(gradients.size());
   for (const Tensor& g : gradients) {
     if (!g.defined()) continue;
     BS_CHECK(is_floating(g.dtype()), "{}: gradient of dtype {}", op, g.dtype());

@@ -12,11 +12,11 @@ PreparedStep prepared_lamb(std::span<const LambParameter> parameters, int64_t st
   check_moments("lamb", step, options.beta1, options.beta2);
   auto present = checked_parameters("lamb", parameters, state_names(options), clip);
   if (present.empty()) return [] {};
-  check_numbers("lamb", numbers, 3, present.front().value.device());
+  check_numbers("lamb", numbers, 3, present.device());
   return [present = std::move(present), step, options, clip, numbers] {
-    note_step("lamb", present);
-    BS_DISPATCH_WORK(present.front().value.device(), step_work(present), lamb, present, step,
-                     options, clip, numbers);
+    note_step("lamb", present.all());
+    BS_DISPATCH_WORK(present.device(), step_work(present.all()), lamb, present.all(), step, options,
+                     clip, numbers);
   };
 }
 

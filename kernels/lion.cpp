@@ -22,11 +22,11 @@ PreparedStep prepared_lion(std::span<const LionParameter> parameters, const Lion
   check_options(options);
   auto present = checked_parameters("lion", parameters, state_names(options), clip);
   if (present.empty()) return [] {};
-  const Device device = present.front().value.device();
-  check_numbers("lion", numbers, 2, device);
-  return [present = std::move(present), device, options, clip, numbers] {
-    note_step("lion", present);
-    BS_DISPATCH_WORK(device, step_work(present), lion, present, options, clip, numbers);
+  check_numbers("lion", numbers, 2, present.device());
+  return [present = std::move(present), options, clip, numbers] {
+    note_step("lion", present.all());
+    BS_DISPATCH_WORK(present.device(), step_work(present.all()), lion, present.all(), options, clip,
+                     numbers);
   };
 }
 

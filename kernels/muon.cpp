@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 namespace bs {
@@ -40,6 +41,7 @@ double length_of(MuonLength length, const Shape& shape) {
 /// The momenta and what is added to them.
 std::vector<AxpbyParameter> momenta_of(std::span<const MuonParameter> parameters) {
   std::vector<AxpbyParameter> momenta;
+  momenta.reserve(parameters.size());
   for (const MuonParameter& p : parameters)
     momenta.push_back({p.momentum, cast(p.gradient, p.momentum.dtype()), {}});
   return momenta;
@@ -127,11 +129,12 @@ PreparedStep prepared_muon(std::span<const MuonParameter> parameters, const Muon
     BS_CHECK(p.value.rank() == 2, "muon: a parameter {} is no matrix", p.value.shape());
   auto present = checked_parameters("muon", parameters, state_names(options), clip);
   if (present.empty()) return [] {};
-  check_numbers("muon", numbers, 2, present.front().value.device());
-  const std::vector<AxpbyParameter> momenta = momenta_of(present);
-  const std::vector<Alike> groups = alike(momenta);
-  set_directions(groups, momenta, options, clip);
-  std::vector<AxpbyParameter> steps(present.size());
+  check_numbers("muon", numbers, 2, present.device());
+  const std::span<const MuonParameter> all = present.all();
+  const auto momenta = std::make_shared<const std::vector<AxpbyParameter>>(momenta_of(all));
+  const std::vector<Alike> groups = alike(*momenta);
+  set_directions(groups, *momenta, options, clip);
+  const auto steps = std::make_shared<std::vector<AxpbyParameter>>(all.size());
   for (const Alike& group : groups) {
     const Tensor& g = group.matrices;
     const DType dtype = g.dtype() == f64 ? f64 : options.products;
@@ -140,19 +143,19 @@ PreparedStep prepared_muon(std::span<const MuonParameter> parameters, const Muon
     const Tensor step = mul(cast(u, g.dtype()), length);
     for (size_t k = 0; k < group.numbers.size(); ++k) {
       const size_t number = group.numbers[k];
-      steps[number] = {
-          full_precision(present[number]), step.select(0, static_cast<int64_t>(k)), {}};
+      (*steps)[number] = {full_precision(all[number]), step.select(0, static_cast<int64_t>(k)), {}};
     }
   }
   const auto [keep, mix] = muon_numbers(1, options);
-  auto move = prepared_axpby(momenta, options.momentum, 1 - options.momentum, clip);
-  auto step = prepared_axpby(steps, keep, mix, only_skips(clip), numbers);
-  return [present = std::move(present), steps = std::move(steps), move = std::move(move),
+  auto move = prepared_axpby(*momenta, options.momentum, 1 - options.momentum, clip);
+  auto step = prepared_axpby(*steps, keep, mix, only_skips(clip), numbers);
+  return [present = std::move(present), momenta, steps, move = std::move(move),
           step = std::move(step)] {
-    note_step("muon", present);
+    const std::span<const MuonParameter> stepped = present.all();
+    note_step("muon", stepped);
     move();
     step();
-    for (size_t i = 0; i < present.size(); ++i) round_back(steps[i].value, present[i]);
+    for (size_t i = 0; i < stepped.size(); ++i) round_back((*steps)[i].value, stepped[i]);
   };
 }
 

@@ -7,13 +7,14 @@
 #include <array>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace bs {
 
 /** @brief A step whose arguments have been checked; the call, one at most, does it. So several
  *  groups of parameters are known to fit before the first changes. On the CPU it needs no more
- * memory then. */
+ *  memory then. The parameters given, though not the options, must live until then. */
 using PreparedStep = std::function<void()>;
 
 /** @brief The dtype in which the state of a parameter of `dtype` is kept and its step is done. */
@@ -47,37 +48,73 @@ void round_back(const Tensor& weights, const Parameter& p) {
 template <class Parameter, size_t count>
 using StateMembers = std::array<Tensor Parameter::*, count>;
 
+/** @brief The parameters that a step changes: those given, which must live as long, or copies of
+ * some of them where not all can be stepped as they are. A copy takes longer than all checks. */
+template <class Parameter>
+class StepParameters {
+ public:
+  explicit StepParameters(std::span<const Parameter> given) : given_(given) {}
+  explicit StepParameters(std::vector<Parameter> copies) : copies_(std::move(copies)) {}
+  std::span<const Parameter> all() const {
+    return copies_.empty() ? given_ : std::span<const Parameter>(copies_);
+  }
+  bool empty() const { return all().empty(); }
+  /** @brief That of all parameters, where there are any. */
+  Device device() const { return all().front().value.device(); }
+
+ private:
+  std::span<const Parameter> given_;
+  std::vector<Parameter> copies_;
+};
+
 /** @brief The parameters that have a gradient and elements, their gradients contiguous. State that
  *  has no name is not asked for, and left out.
  *  @throws Error naming `op` when shapes, dtypes, devices or layouts do not fit. */
 template <class Parameter, size_t count>
-std::vector<Parameter> checked_parameters(const char* op, std::span<const Parameter> parameters,
-                                          const std::array<const char*, count>& names,
-                                          const GradientClip& clip) {
-  std::vector<Parameter> present;
+StepParameters<Parameter> checked_parameters(const char* op, std::span<const Parameter> parameters,
+                                             const std::array<const char*, count>& names,
+                                             const GradientClip& clip) {
+  const auto takes_part = [](const Parameter& p) {
+    return p.gradient.defined() && p.value.numel() > 0;
+  };
+  const Parameter* first = nullptr;
+  bool as_given = true;
   for (const Parameter& p : parameters) {
-    if (!p.gradient.defined() || p.value.numel() == 0) continue;
+    if (!takes_part(p)) {
+      as_given = false;
+      continue;
+    }
     check_parameter(op, p.value, p.gradient);
-    Parameter& own = present.emplace_back(p);
+    as_given = as_given && p.gradient.is_contiguous();
     for (size_t i = 0; i < count; ++i) {
-      Tensor& state = own.*Parameter::states[i];
+      const Tensor& state = p.*Parameter::states[i];
       if (names[i]) {
         check_state(op, names[i], p.value, state, p.value.shape());
       } else {
-        state = {};
+        as_given = as_given && !state.defined();
       }
     }
     check_master(op, p.value, p.master);
-    own.gradient = contiguous(p.gradient);
-    check_same_device(op, present.front().value, p.value);
+    if (!first) first = &p;
+    check_same_device(op, first->value, p.value);
   }
-  if (!present.empty()) check_clip(op, clip, present.front().value.device());
-  return present;
+  if (first) check_clip(op, clip, first->value.device());
+  if (as_given) return StepParameters(parameters);
+  std::vector<Parameter> copies;
+  copies.reserve(parameters.size());
+  for (const Parameter& p : parameters) {
+    if (!takes_part(p)) continue;
+    Parameter& own = copies.emplace_back(p);
+    own.gradient = contiguous(p.gradient);
+    for (size_t i = 0; i < count; ++i)
+      if (!names[i]) own.*Parameter::states[i] = {};
+  }
+  return StepParameters(std::move(copies));
 }
 
 /** @brief Notes that `op` is about to change the values of `parameters`. */
 template <class Parameter>
-void note_step(const char* op, const std::vector<Parameter>& parameters) {
+void note_step(const char* op, std::span<const Parameter> parameters) {
   for (const Parameter& p : parameters) note_change(p.value, op);
 }
 

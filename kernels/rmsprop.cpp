@@ -22,11 +22,11 @@ PreparedStep prepared_rmsprop(std::span<const RMSpropParameter> parameters,
   check_options(options);
   auto present = checked_parameters("rmsprop", parameters, state_names(options), clip);
   if (present.empty()) return [] {};
-  const Device device = present.front().value.device();
-  check_numbers("rmsprop", rate, 1, device);
-  return [present = std::move(present), device, options, clip, rate] {
-    note_step("rmsprop", present);
-    BS_DISPATCH_WORK(device, step_work(present), rmsprop, present, options, clip, rate);
+  check_numbers("rmsprop", rate, 1, present.device());
+  return [present = std::move(present), options, clip, rate] {
+    note_step("rmsprop", present.all());
+    BS_DISPATCH_WORK(present.device(), step_work(present.all()), rmsprop, present.all(), options,
+                     clip, rate);
   };
 }
 

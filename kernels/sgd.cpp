@@ -20,11 +20,11 @@ PreparedStep prepared_sgd(std::span<const SgdParameter> parameters, const SgdOpt
   check_options(options);
   auto present = checked_parameters("sgd", parameters, state_names(options), clip);
   if (present.empty()) return [] {};
-  const Device device = present.front().value.device();
-  check_numbers("sgd", rate, 1, device);
-  return [present = std::move(present), device, options, clip, rate] {
-    note_step("sgd", present);
-    BS_DISPATCH_WORK(device, step_work(present), sgd, present, options, clip, rate);
+  check_numbers("sgd", rate, 1, present.device());
+  return [present = std::move(present), options, clip, rate] {
+    note_step("sgd", present.all());
+    BS_DISPATCH_WORK(present.device(), step_work(present.all()), sgd, present.all(), options, clip,
+                     rate);
   };
 }
 

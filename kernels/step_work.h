@@ -2,13 +2,13 @@
 /** @file What a step of an optimiser moves. */
 #include <bs/lib/operation.h>
 
-#include <vector>
+#include <span>
 
 namespace bs {
 
 /** @brief Weights and state are read and written, gradients read. */
 template <class Parameter>
-Work step_work(const std::vector<Parameter>& parameters) {
+Work step_work(std::span<const Parameter> parameters) {
   Work work;
   const auto moves = [&](const Tensor& x, int times) {
     if (x.defined()) work.bytes += times * static_cast<double>(x.bytes());

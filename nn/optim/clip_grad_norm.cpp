@@ -7,6 +7,7 @@ namespace bs::optim {
 namespace {
 std::vector<Tensor> gradients_of(std::span<const Variable> parameters) {
   std::vector<Tensor> gradients;
+  gradients.reserve(parameters.size());
   for (const Variable& p : parameters) gradients.push_back(p.grad());
   return gradients;
 }

@@ -28,6 +28,7 @@ double decay_after(int64_t step, double most) {
 
 void Ema::take_in(double decay, const Tensor& mix) const {
   std::vector<EmaParameter> parameters;
+  parameters.reserve(entries_.size());
   for (const Entry& e : entries_) parameters.push_back({e.parameter.variable.data(), e.average});
   ema(parameters, decay, mix);
 }

@@ -6,6 +6,7 @@
 #include <bs/nn/optim/optimizer.h>
 
 #include <algorithm>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -44,23 +45,25 @@ class StateGroups {
     step({}, 1, given.options, {}, {})();  // an empty step: options are refused here, not later
     Group& group = groups_.emplace_back();
     group.options = given.options;
+    group.variables = given.parameters;
     const auto names = state_names(given.options);
     for (const nn::NamedVariable& p : given.parameters) {
       const Tensor& value = p.variable.data();
-      Entry& entry = group.entries.emplace_back();
-      entry.parameter = p;
-      entry.state.master = master_copy(value);
+      Parameter& parameter = group.parameters.emplace_back();
+      parameter.master = master_copy(value);
       for (size_t i = 0; i < names.size(); ++i)
-        if (names[i]) entry.state.*Parameter::states[i] = new_state(i, value);
+        if (names[i]) parameter.*Parameter::states[i] = new_state(i, value);
     }
   }
   void append_state(std::vector<NamedTensor>& to) const {
     for (const Group& group : groups_) {
       const auto names = state_names(group.options);
-      for (const Entry& e : group.entries) {
+      for (size_t k = 0; k < group.variables.size(); ++k) {
+        const std::string& name = group.variables[k].name;
+        const Parameter& parameter = group.parameters[k];
         for (size_t i = 0; i < names.size(); ++i)
-          append(to, e.parameter.name, names[i], e.state.*Parameter::states[i]);
-        append(to, e.parameter.name, "master", e.state.master);
+          append(to, name, names[i], parameter.*Parameter::states[i]);
+        append(to, name, "master", parameter.master);
       }
     }
   }
@@ -70,8 +73,8 @@ class StateGroups {
   /** @brief Appends step `number` of each group to `steps`, checked as far as the rule can without
    *  changing anything. Replays are steps of `owner`, which must outlive the graph. */
   void prepare(int64_t number, const GradientClip& clip, const Optimizer& owner,
-               std::vector<PreparedStep>& steps) const {
-    for (const Group& group : groups_) {
+               std::vector<PreparedStep>& steps) {
+    for (Group& group : groups_) {
       Tensor numbers;
       if (Recording* recording = Recording::current()) {
         const auto count = static_cast<int64_t>(numbers_of(number, group.options).size());
@@ -79,24 +82,32 @@ class StateGroups {
           std::ranges::copy(numbers_of(owner.steps() + 1, group.options), to.begin());
         });
       }
-      std::vector<Parameter> parameters;
-      for (const Entry& e : group.entries) {
-        Parameter& p = parameters.emplace_back(e.state);
-        p.value = e.parameter.variable.data();
-        p.gradient = e.parameter.variable.grad();
-      }
-      steps.push_back(step(std::move(parameters), number, group.options, clip, numbers));
+      const std::shared_ptr<const std::vector<Parameter>> parameters = group.with_gradients();
+      PreparedStep prepared = step(*parameters, number, group.options, clip, numbers);
+      steps.push_back([parameters, prepared = std::move(prepared)] { prepared(); });
     }
   }
 
  private:
-  struct Entry {
-    nn::NamedVariable parameter;
-    Parameter state;  ///< without value and gradient
-  };
   struct Group {
-    std::vector<Entry> entries;
+    std::vector<nn::NamedVariable> variables;
+    std::vector<Parameter> parameters;  ///< their state; value and gradient only during a step
     Options options;
+
+    /** @brief The parameters as they are until the last handle is gone: a gradient has one owner
+     *  then again, so that the next backward may add to it in place. */
+    std::shared_ptr<const std::vector<Parameter>> with_gradients() {
+      std::shared_ptr<const std::vector<Parameter>> held(
+          &parameters, [this](const auto*) { forget_gradients(); });
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        parameters[i].value = variables[i].variable.data();
+        parameters[i].gradient = variables[i].variable.grad();
+      }
+      return held;
+    }
+    void forget_gradients() {
+      for (Parameter& p : parameters) p.value = p.gradient = {};
+    }
   };
   /** @brief State number i of a parameter, undefined where it needs none. */
   static Tensor new_state(size_t i, const Tensor& value) {
@@ -111,20 +122,20 @@ class StateGroups {
                      const Tensor& tensor) {
     if (tensor.defined()) to.push_back({parameter + "." + name, tensor});
   }
-  static PreparedStep step(std::vector<Parameter> parameters, int64_t number,
+  static PreparedStep step(const std::vector<Parameter>& parameters, int64_t number,
                            const Options& options, const GradientClip& clip,
                            const Tensor& numbers) {
-    const auto call = [=](const std::vector<Parameter>& with) {
-      if constexpr (requires { update(with, number, options, clip, numbers); }) {
-        return update(with, number, options, clip, numbers);
+    const auto call = [&parameters, number, options, clip, numbers] {
+      if constexpr (requires { update(parameters, number, options, clip, numbers); }) {
+        return update(parameters, number, options, clip, numbers);
       } else {
-        return update(with, options, clip, numbers);
+        return update(parameters, options, clip, numbers);
       }
     };
-    if constexpr (std::is_void_v<decltype(call(parameters))>) {
-      return [call, with = std::move(parameters)] { call(with); };
+    if constexpr (std::is_void_v<decltype(call())>) {
+      return call;
     } else {
-      return call(parameters);
+      return call();
     }
   }
   std::vector<Group> groups_;

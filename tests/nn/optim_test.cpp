@@ -379,6 +379,28 @@ TEST_CASE("optim: frozen parameters are passed over") {
                        Error);
 }
 
+TEST_CASE("optim: after a step, done or refused, values and gradients have one owner again") {
+  const auto owners = [](const Model& model) {
+    int64_t most = 0;
+    for (const auto& [name, p] : model.named_parameters())
+      most = std::max({most, p.data().use_count(), p.grad().use_count()});
+    return most;
+  };
+  Model model(f32);
+  optim::AdamW optimizer(model);
+  optim::Muon other(model);
+  set_gradients(model, 1);
+  REQUIRE(owners(model) == 1);
+  optimizer.step();
+  CHECK(owners(model) == 1);
+  other.step();
+  CHECK(owners(model) == 1);
+  const Tensor norm = full({2}, 1.0, f64, test_device());
+  CHECK_THROWS_AS(optimizer.step({.norm = norm, .max_norm = 1}), Error);
+  CHECK_THROWS_AS(other.step({.norm = norm, .max_norm = 1}), Error);
+  CHECK(owners(model) == 1);
+}
+
 TEST_CASE("optim: errors") {
   const Variable w(zeros({2}, f32, test_device()), true);
   const auto make = [](std::vector<nn::NamedVariable> list) {

@@ -143,15 +143,17 @@ void add(Tensor& total, Tensor part) {
     total = std::move(part);
     return;
   }
-  const Dims order = memory_order(total);
-  const Tensor other = part.permute(order);
-  if (!total.is_contiguous() && other.is_contiguous() && total.permute(order).is_contiguous()) {
-    Tensor sum = owned(std::exchange(total, {}).permute(order));
-    accumulate(sum, other);
-    Dims back = order;
-    for (int i = 0; i < order.rank(); ++i) back[static_cast<int>(order[i])] = i;
-    total = sum.permute(back);
-    return;
+  if (!total.is_contiguous()) {
+    const Dims order = memory_order(total);
+    const Tensor other = part.permute(order);
+    if (other.is_contiguous() && total.permute(order).is_contiguous()) {
+      Tensor sum = owned(std::exchange(total, {}).permute(order));
+      accumulate(sum, other);
+      Dims back = order;
+      for (int i = 0; i < order.rank(); ++i) back[static_cast<int>(order[i])] = i;
+      total = sum.permute(back);
+      return;
+    }
   }
   total = owned(std::move(total));
   accumulate(total, contiguous(part));

@@ -32,7 +32,7 @@ Common common(const char* op, const Operand& a, const Operand& b) {
 }
 
 Operand expand(const Operand& x, DType dtype, const Shape& shape) {
-  if (!x.tensor.defined()) return x;
+  if (!x.tensor.defined() || (x.tensor.dtype() == dtype && x.tensor.shape() == shape)) return x;
   return cast(x.tensor, dtype).expand(shape);
 }
 

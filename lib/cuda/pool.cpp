@@ -144,12 +144,14 @@ int64_t free_memory(Device device) {
 
 MemoryResource& device_pool(Device device) {
   check_usable("memory", device);
-  static auto* const mutex = new std::mutex;
-  static auto* const pools = new std::map<int, std::unique_ptr<DevicePool>>;
-  const std::lock_guard lock(*mutex);
-  auto& pool = (*pools)[device.index()];
-  if (!pool) pool = std::make_unique<DevicePool>(device);
-  return pool->pool;
+  struct Slot {
+    std::once_flag made;
+    std::unique_ptr<DevicePool> pool;
+  };
+  static auto* const slots = new std::array<Slot, 64>;  // each allocation asks: without a lock
+  Slot& slot = slots->at(static_cast<size_t>(device.index()));
+  std::call_once(slot.made, [&] { slot.pool = std::make_unique<DevicePool>(device); });
+  return slot.pool->pool;
 }
 
 }  // namespace bs::cuda

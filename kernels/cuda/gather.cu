@@ -198,61 +198,121 @@ __global__ void add_integers_kernel(const U* source, Places places, U* y, int64_
 constexpr int warp = 32;
 constexpr unsigned all_lanes = 0xffffffffU;
 
-/// A row of sums that a warp adds to, 32 values at a time; values of one place in their order.
+/// Values [ahead, lanes] that a warp adds at a time, and their places; -1 for none.
+template <class W>
+struct Addends {
+  int at[ahead];
+  W values[ahead];
+};
+
+/// A row of sums that a warp adds to; values of one place in their order.
 template <class W>
 struct SummedRow {
-  W* sums;
-  uint8_t* tags;  ///< scratch: the last lane that named a place
+  static constexpr unsigned shared = 0xff;
+  static_assert(ahead * warp < shared);
 
-  __device__ void add(unsigned lane, int at, W value) const {
-    if (at >= 0) tags[at] = static_cast<uint8_t>(lane);
+  W* sums;
+  uint8_t* tags;  ///< scratch: the number of a value that names a place, or that several do
+
+  __device__ void add(unsigned lane, const Addends<W>& of) const {
+    bool alone[ahead];
+#pragma unroll
+    for (int u = 0; u < ahead; ++u)
+      if (of.at[u] >= 0) tags[of.at[u]] = static_cast<uint8_t>(u * warp + lane);
     __syncwarp();
-    const bool shared = at >= 0 && tags[at] != lane;
-    if (!__any_sync(all_lanes, shared)) {
-      if (at >= 0) sums[at] += value;
-    } else {
-      const unsigned alike = __match_any_sync(all_lanes, at);
-      const unsigned turn = __popc(alike & ((1U << lane) - 1));
-      const unsigned turns = __reduce_max_sync(all_lanes, at >= 0 ? turn + 1 : 0);
-      for (unsigned t = 0; t < turns; ++t) {
-        if (at >= 0 && turn == t) sums[at] += value;
-        __syncwarp();
-      }
+#pragma unroll
+    for (int u = 0; u < ahead; ++u) alone[u] = of.at[u] >= 0 && tags[of.at[u]] == u * warp + lane;
+    __syncwarp();
+#pragma unroll
+    for (int u = 0; u < ahead; ++u)
+      if (of.at[u] >= 0 && !alone[u]) tags[of.at[u]] = shared;
+    __syncwarp();
+#pragma unroll
+    for (int u = 0; u < ahead; ++u) {
+      alone[u] = alone[u] && tags[of.at[u]] != shared;
+      if (alone[u]) sums[of.at[u]] += of.values[u];
     }
+#pragma unroll
+    for (int u = 0; u < ahead; ++u) add_in_turn(lane, alone[u] ? -1 : of.at[u], of.values[u]);
     __syncwarp();
+  }
+
+ private:
+  /// A value a lane, of places that several may share.
+  __device__ void add_in_turn(unsigned lane, int at, W value) const {
+    if (!__any_sync(all_lanes, at >= 0)) return;
+    const unsigned alike = __match_any_sync(all_lanes, at);
+    const unsigned turn = __popc(alike & ((1U << lane) - 1));
+    const unsigned turns = __reduce_max_sync(all_lanes, at >= 0 ? turn + 1 : 0);
+    for (unsigned t = 0; t < turns; ++t) {
+      if (at >= 0 && turn == t) sums[at] += value;
+      __syncwarp();
+    }
+  }
+};
+
+/// The same as they come from memory.
+template <class T>
+struct LoadedAddends {
+  int64_t index[ahead];
+  T values[ahead];
+
+  __device__ void load(const T* source, const Places& places, int64_t row, int64_t first) {
+#pragma unroll
+    for (int u = 0; u < ahead; ++u) {
+      const int64_t k = first + u * warp;
+      index[u] = -1;
+      if (k >= places.m) continue;
+      index[u] = places.index[row * places.outer_stride + k * places.stride];
+      values[u] = source[row * places.m + k];
+    }
+  }
+  __device__ Addends<device::wide<T>> widened(int64_t n) const {
+    Addends<device::wide<T>> of;
+#pragma unroll
+    for (int u = 0; u < ahead; ++u) {
+      of.at[u] = index[u] >= 0 && index[u] < n ? static_cast<int>(index[u]) : -1;
+      of.values[u] = device::widen(values[u]);
+    }
+    return of;
   }
 };
 
 /// Adds source [rows, m] to y [rows, n], a warp a row, which it holds in shared memory meanwhile.
-template <class T>
-__global__ void __launch_bounds__(warp)
+/// Few warps have room, so each has several groups of values on their way.
+template <class T, int N>
+__global__ void __launch_bounds__(warp, 8)
     add_rows_kernel(const T* source, Places places, T* y, int64_t rows) {
   using W = device::wide<T>;
+  using Sums = device::Pack<W, N>;
+  constexpr int groups = 4, values = ahead * warp;
   extern __shared__ uint4 memory[];
   const int64_t n = places.n, m = places.m;
   const SummedRow<W> row{reinterpret_cast<W*>(memory),
                          reinterpret_cast<uint8_t*>(memory) + n * sizeof(W)};
-  const unsigned lane = threadIdx.x;
+  auto* const sums = reinterpret_cast<Sums*>(memory);
+  const auto packs = static_cast<int>(n / N), lane = static_cast<int>(threadIdx.x);
   for (int64_t o = blockIdx.x; o < rows; o += gridDim.x) {
-    for (int64_t j = lane; j < n; j += warp) row.sums[j] = device::widen(y[o * n + j]);
+    LoadedAddends<T> loaded[groups];
+#pragma unroll
+    for (int g = 0; g < groups; ++g) loaded[g].load(source, places, o, g * values + lane);
+#pragma unroll 8
+    for (int p = lane; p < packs; p += warp) {
+      Sums pack;
+      device::widen_pack<T, N>(reinterpret_cast<const device::Raw<T, N>*>(y + o * n)[p], pack.at);
+      sums[p] = pack;
+    }
     __syncwarp();
-    for (int64_t first = lane; first - lane < m; first += warp * ahead) {
-      int64_t index[ahead];
-      T values[ahead];
+    for (int64_t first = 0; first < m; first += groups * values) {
 #pragma unroll
-      for (int u = 0; u < ahead; ++u) {
-        const int64_t k = first + u * warp;
-        index[u] = k < m ? places.index[o * places.outer_stride + k * places.stride] : -1;
-        if (k < m) values[u] = source[o * m + k];
-      }
-#pragma unroll
-      for (int u = 0; u < ahead; ++u) {
-        const bool inside = index[u] >= 0 && index[u] < n;
-        row.add(lane, inside ? static_cast<int>(index[u]) : -1,
-                inside ? device::widen(values[u]) : W(0));
+      for (int g = 0; g < groups; ++g) {
+        const Addends<W> addends = loaded[g].widened(n);
+        loaded[g].load(source, places, o, first + (groups + g) * values + lane);
+        row.add(threadIdx.x, addends);
       }
     }
-    for (int64_t j = lane; j < n; j += warp) y[o * n + j] = device::narrow<T>(row.sums[j]);
+#pragma unroll 4
+    for (int p = lane; p < packs; p += warp) store_pack<N>(y + o * n, p, sums[p].at);
     __syncwarp();
   }
 }
@@ -391,8 +451,10 @@ void add_floats(const Places& at, const Tensor& source, const Tensor& y, Stream 
     const int64_t rows = y.size(0);
     const size_t held = held_row_bytes<device::wide<D>>(rows, at.n, at.inner);
     if (held == 0) return add_sorted(at, source, y, stream);
-    add_rows_kernel<D><<<grid_of("scatter_add", rows), warp, held, native(stream)>>>(
-        pointer<T>(source), at, pointer<T>(y), rows);
+    visit_pack<T>(aligned16(y), at.n, [&]<int N>(std::integral_constant<int, N>) {
+      add_rows_kernel<D, N><<<grid_of("scatter_add", rows), warp, held, native(stream)>>>(
+          pointer<T>(source), at, pointer<T>(y), rows);
+    });
   });
 }
 

@@ -16,18 +16,22 @@ struct ImageLanes {
 
   using W = device::wide<std::remove_const_t<T>>;
 
-  __device__ void load(uint32_t at, W (&values)[N]) const {
-    using Element = std::remove_const_t<T>;
+  using Element = std::remove_const_t<T>;
+  using Raw = device::Raw<Element, N>;
+
+  /// As they lie in memory.
+  __device__ Raw raw(uint32_t at) const {
     if constexpr (planes) {
-      Element raw[N];
+      device::Pack<Element, N> pack;
 #pragma unroll
-      for (int k = 0; k < N; ++k) raw[k] = data[at + (k < count ? k : 0) * plane];
-#pragma unroll
-      for (int k = 0; k < N; ++k) values[k] = device::widen(raw[k]);
+      for (int k = 0; k < N; ++k) pack.at[k] = data[at + (k < count ? k : 0) * plane];
+      return reinterpret_cast<const Raw&>(pack);
     } else {
-      device::widen_pack<Element, N>(reinterpret_cast<const device::Raw<Element, N>*>(data)[at],
-                                     values);
+      return reinterpret_cast<const Raw*>(data)[at];
     }
+  }
+  __device__ void load(uint32_t at, W (&values)[N]) const {
+    device::widen_pack<Element, N>(raw(at), values);
   }
   __device__ void store(uint32_t at, const W (&values)[N]) const {
     if constexpr (planes) {

@@ -2,6 +2,8 @@
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/image_lanes.cuh>
 
+#include <limits>
+
 namespace bs::cuda {
 
 namespace {
@@ -29,42 +31,143 @@ struct Pooling {
         stride_w(o.stride.w) {}
 };
 
-template <class T, int N, bool planes>
-__global__ void __launch_bounds__(256)
+/// The elements of a window that lie in an axis: numbers from `first` to before `last`.
+struct WindowSpan {
+  int first, last;
+
+  __device__ WindowSpan(const Divisor& dilation, int begin, int kernel, int extent) {
+    first = begin < 0 ? static_cast<int>(dilation.divide(dilation.number - 1 - begin)) : 0;
+    last =
+        begin < extent ? min(static_cast<int>(dilation.divide(extent - 1 - begin)) + 1, kernel) : 0;
+  }
+  __device__ bool any() const { return first < last; }
+  __device__ int nearest(int number) const { return min(number, last - 1); }
+};
+
+/// Whether two elements are compared by one instruction.
+template <class T, int N>
+inline constexpr bool in_pairs = sizeof(T) == 2 && N % 2 == 0;
+
+/// The greatest of N windows' elements so far, and their numbers: the first of those alike, the
+/// last NaN.
+template <class T, int N, bool pairs = in_pairs<T, N>>
+struct Greatest {
+  using W = wide<T>;
+  W best[N];
+  unsigned char number[N];
+
+  __device__ Greatest(bool any, int first) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      best[k] = any ? -std::numeric_limits<W>::infinity() : W(0);
+      number[k] = static_cast<unsigned char>(first);
+    }
+  }
+  __device__ void take(const device::Raw<T, N>& raw, int n) {
+    W v[N];
+    device::widen_pack<T, N>(raw, v);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const bool wins = v[k] > best[k] || v[k] != v[k];
+      best[k] = wins ? v[k] : best[k];
+      number[k] = wins ? static_cast<unsigned char>(n) : number[k];
+    }
+  }
+  __device__ void values(W (&to)[N]) const {
+#pragma unroll
+    for (int k = 0; k < N; ++k) to[k] = best[k];
+  }
+  template <bool as_words>
+  __device__ Bytes<N, as_words> numbers() const {
+    Bytes<N, as_words> bytes;
+#pragma unroll
+    for (int k = 0; k < N; ++k) bytes.of.at[k] = number[k];
+    return bytes;
+  }
+};
+
+/// The same of 16-bit elements, whose numbers lie in the halves of words as they do.
+template <class T, int N>
+struct Greatest<T, N, true> {
+  using Pair = decltype(device::narrow_pair(0.F, 0.F, T{}));
+  unsigned best[N / 2], number[N / 2];
+
+  static __device__ unsigned twice(int n) { return static_cast<unsigned>(n) * 0x10001U; }
+  __device__ Greatest(bool any, int first) {
+    const Pair lowest = device::narrow_pair(-INFINITY, -INFINITY, T{});
+#pragma unroll
+    for (int k = 0; k < N / 2; ++k) {
+      best[k] = any ? reinterpret_cast<const unsigned&>(lowest) : 0;
+      number[k] = twice(first);
+    }
+  }
+  __device__ void take(const device::Raw<T, N>& raw, int n) {
+#pragma unroll
+    for (int k = 0; k < N / 2; ++k) {
+      const unsigned word = reinterpret_cast<const device::Pack<unsigned, N / 2>&>(raw).at[k];
+      const auto &v = reinterpret_cast<const Pair&>(word),
+                 &greatest = reinterpret_cast<const Pair&>(best[k]);
+      const unsigned wins = __hgt2_mask(v, greatest) | __hneu2_mask(v, v);
+      best[k] = (word & wins) | (best[k] & ~wins);
+      number[k] = (twice(n) & wins) | (number[k] & ~wins);
+    }
+  }
+  __device__ void values(float (&to)[N]) const {
+    device::widen_pack<T, N>(reinterpret_cast<const device::Raw<T, N>&>(best), to);
+  }
+  template <bool as_words>
+  __device__ Bytes<N, as_words> numbers() const {
+    Bytes<N, as_words> bytes;
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      bytes.of.at[k] = static_cast<unsigned char>(number[k / 2] >> k % 2 * 16);
+    return bytes;
+  }
+};
+
+/// A thread a window of N images or channels. It asks for `rows` x `columns` of its elements at
+/// once, which are whole rows of it where `rows` is more than 1. What would lie behind the last row
+/// or column is that one again, which changes nothing.
+template <class T, int N, bool planes, int rows, int columns>
+__global__ void __launch_bounds__(256, sizeof(wide<T>) == 4 ? 3 : 2)
     max_pool2d_kernel(const T* x, T* y, unsigned char* winners, const __grid_constant__ Pooling o,
                       const __grid_constant__ ImageWalk walk, unsigned count) {
-  using W = wide<T>;
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const ImageWalk::Place at = walk.place(i);
   const auto from = walk.lanes<N, planes>(x, static_cast<unsigned>(o.h * o.w), at);
   const int row0 = static_cast<int>(at.line * o.stride_h.number) - o.pad_h;
   const int column0 = static_cast<int>(at.column * o.stride_w.number) - o.pad_w;
-  W best[N] = {};
-  Bytes<N, !planes> winner = {};
-  bool first = true;
-  for (int r = 0; r < o.kernel_h; ++r) {
-    const int row = row0 + r * static_cast<int>(o.dilation_h.number);
-    if (row < 0 || row >= o.h) continue;
-#pragma unroll 3
-    for (int s = 0; s < o.kernel_w; ++s) {
-      const int column = column0 + s * static_cast<int>(o.dilation_w.number);
-      if (column < 0 || column >= o.w) continue;
-      W v[N];
-      from.load(static_cast<unsigned>(row * o.w + column) * walk.packs.number, v);
-      const auto number = static_cast<unsigned char>(r * o.kernel_w + s);
+  const WindowSpan down(o.dilation_h, row0, o.kernel_h, o.h);
+  const WindowSpan across(o.dilation_w, column0, o.kernel_w, o.w);
+  Greatest<T, N> greatest(down.any() && across.any(), down.first * o.kernel_w + across.first);
+  for (int r0 = down.first; r0 < down.last; r0 += rows)
+    for (int s0 = across.first; s0 < across.last; s0 += columns) {
+      device::Raw<T, N> raw[rows][columns];
+      unsigned column_at[columns];
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
-        const bool wins = first || v[k] > best[k] || v[k] != v[k];
-        best[k] = wins ? v[k] : best[k];
-        winner.of.at[k] = wins ? number : winner.of.at[k];
+      for (int s = 0; s < columns; ++s)
+        column_at[s] = static_cast<unsigned>(column0 + across.nearest(s0 + s) *
+                                                           static_cast<int>(o.dilation_w.number));
+#pragma unroll
+      for (int r = 0; r < rows; ++r) {
+        const int row = row0 + down.nearest(r0 + r) * static_cast<int>(o.dilation_h.number);
+#pragma unroll
+        for (int s = 0; s < columns; ++s)
+          raw[r][s] =
+              from.raw((static_cast<unsigned>(row * o.w) + column_at[s]) * walk.packs.number);
       }
-      first = false;
+#pragma unroll
+      for (int r = 0; r < rows; ++r)
+#pragma unroll
+        for (int s = 0; s < columns; ++s)
+          greatest.take(raw[r][s], down.nearest(r0 + r) * o.kernel_w + across.nearest(s0 + s));
     }
-  }
+  wide<T> best[N];
+  greatest.values(best);
   const unsigned to = walk.own_place<planes>(at);
   walk.own<N, planes>(y, at).store(to, best);
-  walk.own_bytes<N, planes>(winners, at).store(to, winner);
+  walk.own_bytes<N, planes>(winners, at).store(to, greatest.template numbers<!planes>());
 }
 
 /// The windows of an axis that reach over a place, counted from the padding's begin.
@@ -136,12 +239,15 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
     visit_image_lanes<T>(
         aligned16(x, y, winner), x, y,
         [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
+          // Planes, whose elements come one by one, have registers for a few.
+          const bool few = !planes && o.kernel.h <= 3 && o.kernel.w <= 3;
+          const auto kernel = few ? max_pool2d_kernel < D, N, planes, planes ? 1 : 3,
+                     3 >          : max_pool2d_kernel<D, N, planes, 1, 3>;
           walk_images<N, planes>(
               "max_pool2d", y, [&](int64_t image, const ImageWalk& walk, unsigned count) {
-                max_pool2d_kernel<D, N, planes>
-                    <<<grid_of("max_pool2d", ceil_div(count, 256)), 256, 0, native(stream)>>>(
-                        pointer<T>(x) + image * of_image(x), pointer<T>(y) + image * of_image(y),
-                        winner.data<uint8_t>() + image * of_image(y), plan, walk, count);
+                kernel<<<grid_of("max_pool2d", ceil_div(count, 256)), 256, 0, native(stream)>>>(
+                    pointer<T>(x) + image * of_image(x), pointer<T>(y) + image * of_image(y),
+                    winner.data<uint8_t>() + image * of_image(y), plan, walk, count);
                 BS_CUDA_CHECK_LAUNCH("max_pool2d");
               });
         });

@@ -25,27 +25,34 @@ int64_t outputs(int64_t n, int64_t kernel, int64_t stride, int64_t pad, int64_t 
   }
 }
 
-Reference pooled(const Reference& x, const MaxPool2dOptions& o) {
+/// The maxima and, where asked for, which of a window they were: of those alike the first, or the
+/// last NaN.
+Reference pooled(const Reference& x, const MaxPool2dOptions& o, Reference* winners = nullptr) {
   const Extent2 stride = {o.stride.h ? o.stride.h : o.kernel.h,
                           o.stride.w ? o.stride.w : o.kernel.w};
   const int64_t h = x.shape[2], w = x.shape[3];
   Reference y({x.shape[0], x.shape[1],
                outputs(h, o.kernel.h, stride.h, o.padding.h, o.dilation.h, o.ceil_mode),
                outputs(w, o.kernel.w, stride.w, o.padding.w, o.dilation.w, o.ceil_mode)});
+  if (winners) *winners = Reference(y.shape);
   for (int64_t n = 0; n < y.shape[0]; ++n)
     for (int64_t c = 0; c < y.shape[1]; ++c)
       for (int64_t p = 0; p < y.shape[2]; ++p)
         for (int64_t q = 0; q < y.shape[3]; ++q) {
           double best = -std::numeric_limits<double>::infinity();
+          int64_t winner = -1;
           for (int64_t r = 0; r < o.kernel.h; ++r)
             for (int64_t s = 0; s < o.kernel.w; ++s) {
               const int64_t row = p * stride.h - o.padding.h + r * o.dilation.h;
               const int64_t column = q * stride.w - o.padding.w + s * o.dilation.w;
               if (row < 0 || row >= h || column < 0 || column >= w) continue;
               const double v = x.at({n, c, row, column});
-              if (v > best || std::isnan(v)) best = v;
+              if (winner >= 0 && !(v > best || std::isnan(v))) continue;
+              best = v;
+              winner = r * o.kernel.w + s;
             }
           y.at({n, c, p, q}) = best;
+          if (winners) winners->at({n, c, p, q}) = static_cast<double>(winner);
         }
   return y;
 }
@@ -114,38 +121,44 @@ TEST_CASE("max_pool2d gives a tie to the first, and NaN wins") {
   }
 }
 
-TEST_CASE("max_pool2d of wide planes gives what it gives of channels") {
+TEST_CASE("max_pool2d finds the same winners in planes and in channels") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  Reference x({2, 3, 45, 331});
-  for (size_t i = 0; i < x.values.size(); ++i) {
-    x[i] = static_cast<double>(i * 7919 % 13);  // many ties
-    if (i / 40 % 3 == 0) x[i] = -infinity;      // windows of nothing else
-    if (i % 1999 == 0) x[i] = std::numeric_limits<double>::quiet_NaN();
-  }
-  for (const MaxPool2dOptions& options :
-       {MaxPool2dOptions{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}},
-        MaxPool2dOptions{.kernel = {2, 4}, .stride = {1, 1}, .padding = {1, 2}},
-        MaxPool2dOptions{
-            .kernel = {2, 5}, .stride = {3, 3}, .padding = {0, 2}, .dilation = {2, 2}}})
-    for (const DType dtype : {f64, f32, f16, bf16}) {
-      const Tensor planes = x.tensor(dtype, test_device());
-      const MaxPool2dResult y = max_pool2d(planes, options);
-      const MaxPool2dResult z = max_pool2d(in_format(planes, true), options);
-      const Reference maxima = Reference::of(y.y), expected = pooled(x, options);
-      const Reference winners = Reference::of(y.winner), others = Reference::of(z.winner);
-      size_t wrong = 0;
-      for (size_t i = 0; i < maxima.values.size(); ++i) {
-        const bool both_nan = std::isnan(maxima[i]) && std::isnan(expected[i]);
-        wrong += !both_nan && maxima[i] != expected[i];
-      }
-      CHECK(wrong == 0);
-      CHECK(winners.values == others.values);
-      const Tensor dy = cast(y.winner, dtype);
-      const Tensor dx = max_pool2d_backward(dy, y.winner, x.shape, options);
-      CHECK(Reference::of(dx).values ==
-            Reference::of(max_pool2d_backward(in_format(dy, true), z.winner, x.shape, options))
-                .values);
+  const MaxPool2dOptions all[] = {
+      {.kernel = {2, 2}, .stride = {2, 1}, .padding = {1, 0}},
+      {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}},
+      {.kernel = {2, 4}, .stride = {1, 1}, .padding = {1, 2}},
+      {.kernel = {2, 5}, .stride = {3, 3}, .padding = {0, 2}, .dilation = {2, 2}}};
+  // Single planes and channels, and packs of both.
+  for (const Shape& shape : {Shape{2, 3, 45, 331}, Shape{2, 8, 23, 38}}) {
+    CAPTURE(to_string(shape));
+    Reference x(shape);
+    for (size_t i = 0; i < x.values.size(); ++i) {
+      x[i] = static_cast<double>(i * 7919 % 13);  // many ties
+      if (i / 40 % 3 == 0) x[i] = -infinity;      // windows of nothing else
+      if (i % 1999 == 0) x[i] = std::numeric_limits<double>::quiet_NaN();
     }
+    for (const MaxPool2dOptions& options : all)
+      for (const DType dtype : {f64, f32, f16, bf16}) {
+        const Tensor planes = x.tensor(dtype, test_device());
+        const MaxPool2dResult y = max_pool2d(planes, options);
+        const MaxPool2dResult z = max_pool2d(in_format(planes, true), options);
+        Reference first;
+        const Reference maxima = Reference::of(y.y), expected = pooled(x, options, &first);
+        size_t wrong = 0;
+        for (size_t i = 0; i < maxima.values.size(); ++i) {
+          const bool both_nan = std::isnan(maxima[i]) && std::isnan(expected[i]);
+          wrong += !both_nan && maxima[i] != expected[i];
+        }
+        CHECK(wrong == 0);
+        CHECK(Reference::of(y.winner).values == first.values);
+        CHECK(Reference::of(z.winner).values == first.values);
+        const Tensor dy = cast(y.winner, dtype);
+        const Tensor dx = max_pool2d_backward(dy, y.winner, x.shape, options);
+        CHECK(Reference::of(dx).values ==
+              Reference::of(max_pool2d_backward(in_format(dy, true), z.winner, x.shape, options))
+                  .values);
+      }
+  }
 }
 
 TEST_CASE("max_pool2d says what is wrong") {

@@ -7,11 +7,11 @@
 
 namespace bs::cuda {
 
-/// N elements at one place of some images.
-template <class T, int N, bool planes>
+/// N elements at one place of some images, or several packs of N.
+template <class T, int N, bool planes, int several = 1>
 struct ImageLanes {
   T* data;
-  uint32_t plane = 0;  ///< elements of a plane
+  uint32_t apart = 0;  ///< elements from plane to plane, or packs from one to the next
   int count = N;       ///< planes that there are
 
   using W = device::wide<std::remove_const_t<T>>;
@@ -19,27 +19,27 @@ struct ImageLanes {
   using Element = std::remove_const_t<T>;
   using Raw = device::Raw<Element, N>;
 
-  /// As they lie in memory.
-  __device__ Raw raw(uint32_t at) const {
+  /// As they lie in memory, of pack u.
+  __device__ Raw raw(uint32_t at, uint32_t u = 0) const {
     if constexpr (planes) {
       device::Pack<Element, N> pack;
 #pragma unroll
-      for (int k = 0; k < N; ++k) pack.at[k] = data[at + (k < count ? k : 0) * plane];
+      for (int k = 0; k < N; ++k) pack.at[k] = data[at + (k < count ? k : 0) * apart];
       return reinterpret_cast<const Raw&>(pack);
     } else {
-      return reinterpret_cast<const Raw*>(data)[at];
+      return reinterpret_cast<const Raw*>(data)[at * several + u * apart];
     }
   }
   __device__ void load(uint32_t at, W (&values)[N]) const {
     device::widen_pack<Element, N>(raw(at), values);
   }
-  __device__ void store(uint32_t at, const W (&values)[N]) const {
+  __device__ void store(uint32_t at, const W (&values)[N], uint32_t u = 0) const {
     if constexpr (planes) {
 #pragma unroll
       for (int k = 0; k < N; ++k)
-        if (k < count) data[at + k * plane] = device::narrow<T>(values[k]);
+        if (k < count) data[at + k * apart] = device::narrow<T>(values[k]);
     } else {
-      store_pack<N>(data, at, values);
+      store_pack<N>(data, at * several + u * apart, values);
     }
   }
 };
@@ -105,37 +105,40 @@ struct ImageWalk {
   }
 
   /// The same place in what the threads walk, and, by own_place(), the element of it.
-  template <int N, bool planes, class T>
-  __device__ ImageLanes<T, N, planes> own(T* data, const Place& at) const {
+  template <int N, bool planes, int several = 1, class T>
+  __device__ ImageLanes<T, N, planes, several> own(T* data, const Place& at) const {
     if constexpr (planes) return lanes<N, planes>(data, lines.number * columns.number, at);
-    return {data};
+    return {several == 1 ? data : data + at.pack * N, packs.number};
   }
   template <int N, bool planes>
   __device__ ByteLanes<N, planes> own_bytes(unsigned char* data, const Place& at) const {
     if constexpr (planes) return bytes<N, planes>(data, lines.number * columns.number, at);
     return {data};
   }
-  template <bool planes>
+  template <bool planes, int several = 1>
   __device__ uint32_t own_place(const Place& at) const {
-    return planes ? at.line * columns.number + at.column : at.thread;
+    if constexpr (planes) return at.line * columns.number + at.column;
+    return several == 1 ? at.thread : at.thread - at.pack;
   }
 
   /// The elements of a group at `pack`, in images of `pixels` pixels; they are reached by adding
   /// pixels times `packs`.
-  template <int N, bool planes, class T>
-  __device__ ImageLanes<T, N, planes> lanes(T* data, uint32_t pixels, const Place& at) const {
-    return {start<N, planes>(data, pixels, at), pixels, left<N, planes>(at)};
+  template <int N, bool planes, int several = 1, class T>
+  __device__ ImageLanes<T, N, planes, several> lanes(T* data, uint32_t pixels,
+                                                     const Place& at) const {
+    return {start<N, planes, several>(data, pixels, at), planes ? pixels : packs.number,
+            left<N, planes>(at)};
   }
   template <int N, bool planes>
   __device__ ByteLanes<N, planes> bytes(unsigned char* data, uint32_t pixels,
                                         const Place& at) const {
-    return {start<N, planes>(data, pixels, at), pixels, left<N, planes>(at)};
+    return {start<N, planes, 1>(data, pixels, at), pixels, left<N, planes>(at)};
   }
 
  private:
-  template <int N, bool planes, class T>
+  template <int N, bool planes, int several, class T>
   __device__ T* start(T* data, uint32_t pixels, const Place& at) const {
-    const uint64_t of_group = static_cast<uint64_t>(pixels) * packs.number * N;
+    const uint64_t of_group = static_cast<uint64_t>(pixels) * packs.number * (N * several);
     return data + at.group * of_group + at.pack * (planes ? 1 : N);
   }
   template <int N, bool planes>

@@ -13,10 +13,11 @@ namespace {
 
 using device::wide;
 
-/// What an axis makes an output of, where that is a few inputs.
+/// What an axis makes an output of, where that is a few inputs: of a single one two halves, so that
+/// all are read without a condition.
 template <class W, int most>
 struct alignas(sizeof(W) == 8 ? 8 : 8 * most) Few {
-  int from[most];  ///< -1 for none
+  int from[most];  ///< -1 where there is none
   W weights[most];
 };
 
@@ -81,11 +82,12 @@ class UploadedMap {
   static std::vector<Few<W, most>> few_of(const AxisMap& map) {
     std::vector<Few<W, most>> all(static_cast<size_t>(map.outputs()));
     for (size_t o = 0; o < all.size(); ++o) {
-      std::ranges::fill(all[o].from, -1);
-      for (int32_t i = map.offsets()[o]; i < map.offsets()[o + 1]; ++i) {
-        const int place = i - map.offsets()[o];
-        all[o].from[place] = map.from()[static_cast<size_t>(i)];
-        all[o].weights[place] = static_cast<W>(map.weights()[static_cast<size_t>(i)]);
+      const int first = map.offsets()[o], inputs = map.offsets()[o + 1] - first;
+      for (int place = 0; place < most; ++place) {
+        const auto i = static_cast<size_t>(first + std::min(place, inputs - 1));
+        all[o].from[place] = inputs > 0 ? map.from()[i] : -1;
+        all[o].weights[place] =
+            inputs > 0 ? static_cast<W>(map.weights()[i] * inputs / most) : W(0);
       }
     }
     return all;
@@ -124,75 +126,92 @@ struct Extents {
 
 /// The output of row p and column q; false where no input has a part in it. All that it reads is
 /// asked for at once.
-template <class W, int N, class Lanes, int most>
-__device__ bool sum_inputs(const Lanes& from, uint32_t w, uint32_t packs, FewEach<W, most> rows,
-                           FewEach<W, most> columns, uint32_t p, uint32_t q, W (&sum)[N]) {
+template <class W, int N, class T, bool planes, int several, int most>
+__device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32_t w,
+                           uint32_t packs, FewEach<W, most> rows, FewEach<W, most> columns,
+                           uint32_t p, uint32_t q, W (&sum)[several][N]) {
+  using Lanes = ImageLanes<T, N, planes, several>;
   const Few<W, most> row = rows.of[p], column = columns.of[q];
-  W v[most][most][N];
+  if ((row.from[0] | column.from[0]) < 0) return false;
+  typename Lanes::Raw raw[several][most][most];
 #pragma unroll
   for (int s = 0; s < most; ++s)
 #pragma unroll
-    for (int r = 0; r < most; ++r)
-      if (row.from[r] >= 0 && column.from[s] >= 0)
-        from.load((static_cast<uint32_t>(row.from[r]) * w + static_cast<uint32_t>(column.from[s])) *
-                      packs,
-                  v[s][r]);
-#pragma unroll
-  for (int s = 0; s < most; ++s) {
-    if (column.from[s] < 0) continue;
-    W of_column[N] = {};
-#pragma unroll
     for (int r = 0; r < most; ++r) {
-      if (row.from[r] < 0) continue;
+      const uint32_t pixel =
+          static_cast<uint32_t>(row.from[r]) * w + static_cast<uint32_t>(column.from[s]);
 #pragma unroll
-      for (int k = 0; k < N; ++k) of_column[k] += row.weights[r] * v[s][r][k];
+      for (int u = 0; u < several; ++u) raw[u][s][r] = from.raw(pixel * packs, u);
     }
 #pragma unroll
-    for (int k = 0; k < N; ++k) sum[k] += column.weights[s] * of_column[k];
-  }
-  return row.from[0] >= 0 && column.from[0] >= 0;
+  for (int u = 0; u < several; ++u)
+#pragma unroll
+    for (int s = 0; s < most; ++s) {
+      W of_column[N] = {};
+#pragma unroll
+      for (int r = 0; r < most; ++r) {
+        W v[N];
+        device::widen_pack<typename Lanes::Element, N>(raw[u][s][r], v);
+#pragma unroll
+        for (int k = 0; k < N; ++k) of_column[k] += row.weights[r] * v[k];
+      }
+#pragma unroll
+      for (int k = 0; k < N; ++k) sum[u][k] += column.weights[s] * of_column[k];
+    }
+  return true;
 }
 
-template <class W, int N, class Lanes>
-__device__ bool sum_inputs(const Lanes& from, uint32_t w, uint32_t packs, Lists<W> rows,
-                           Lists<W> columns, uint32_t p, uint32_t q, W (&sum)[N]) {
+template <class W, int N, class T, bool planes, int several>
+__device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32_t w,
+                           uint32_t packs, Lists<W> rows, Lists<W> columns, uint32_t p, uint32_t q,
+                           W (&sum)[several][N]) {
+  using Lanes = ImageLanes<T, N, planes, several>;
   const int first_row = rows.offsets[p], last_row = rows.offsets[p + 1];
   const int first_column = columns.offsets[q], last_column = columns.offsets[q + 1];
   for (int s = first_column; s < last_column; ++s) {
     const auto column = static_cast<uint32_t>(columns.from[s]);
-    W of_column[N] = {};
+    W of_column[several][N] = {};
 #pragma unroll 4
     for (int r = first_row; r < last_row; ++r) {
-      W v[N];
-      from.load((static_cast<uint32_t>(rows.from[r]) * w + column) * packs, v);
+      const uint32_t pixel = static_cast<uint32_t>(rows.from[r]) * w + column;
       const W weight = rows.weights[r];
 #pragma unroll
-      for (int k = 0; k < N; ++k) of_column[k] += weight * v[k];
+      for (int u = 0; u < several; ++u) {
+        W v[N];
+        device::widen_pack<typename Lanes::Element, N>(from.raw(pixel * packs, u), v);
+#pragma unroll
+        for (int k = 0; k < N; ++k) of_column[u][k] += weight * v[k];
+      }
     }
     const W weight = columns.weights[s];
 #pragma unroll
-    for (int k = 0; k < N; ++k) sum[k] += weight * of_column[k];
+    for (int u = 0; u < several; ++u)
+#pragma unroll
+      for (int k = 0; k < N; ++k) sum[u][k] += weight * of_column[u][k];
   }
   return first_row < last_row && first_column < last_column;
 }
 
-/// A thread a place of an output.
-template <class T, int N, bool planes, class Axis>
+/// A thread a place of an output, and of channels `several` packs of it.
+template <class T, int N, bool planes, int several, class Axis>
 __global__ void __launch_bounds__(256)
     resample_kernel(const T* x, T* y, const __grid_constant__ Extents e,
                     const __grid_constant__ ImageWalk walk, Axis rows, Axis columns,
                     wide<T> outside, uint32_t count) {
-  using W = wide<T>;
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const ImageWalk::Place at = walk.place(i);
-  W sum[N] = {};
-  if (!sum_inputs<W, N>(walk.lanes<N, planes>(x, e.h * e.w, at), e.w, walk.packs.number, rows,
-                        columns, at.line, at.column, sum)) {
+  wide<T> sum[several][N] = {};
+  if (!sum_inputs(walk.lanes<N, planes, several>(x, e.h * e.w, at), e.w, walk.packs.number, rows,
+                  columns, at.line, at.column, sum)) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) sum[k] = outside;
+    for (int u = 0; u < several; ++u)
+#pragma unroll
+      for (int k = 0; k < N; ++k) sum[u][k] = outside;
   }
-  walk.own<N, planes>(y, at).store(walk.own_place<planes>(at), sum);
+#pragma unroll
+  for (int u = 0; u < several; ++u)
+    walk.own<N, planes, several>(y, at).store(walk.own_place<planes, several>(at), sum[u], u);
 }
 
 }  // namespace
@@ -204,21 +223,29 @@ void resample(const ImageMap& map, const Tensor& x, double outside, const Tensor
     using D = device_type<T>;
     using W = wide<D>;
     const UploadedMap lists(map, x.device(), Type<W>{});
-    visit_image_lanes<T>(
-        aligned16(x, y), x, y,
-        [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
-          walk_images<N, planes>(
-              "resample", y, [&](int64_t image, const ImageWalk& walk, uint32_t count) {
-                lists.visit(Type<W>{}, [&]<class Axis>(const Axis& rows, const Axis& columns) {
-                  resample_kernel<D, N, planes, Axis>
-                      <<<grid_of("resample", ceil_div(count, 256)), 256, 0, native(stream)>>>(
-                          pointer<T>(x) + image * (x.numel() / x.size(0)),
-                          pointer<T>(y) + image * (y.numel() / y.size(0)), e, walk, rows, columns,
-                          static_cast<W>(outside), count);
-                  BS_CUDA_CHECK_LAUNCH("resample");
-                });
-              });
-        });
+    const auto run = [&]<int N, bool planes, int several>(std::integral_constant<int, N>,
+                                                          std::bool_constant<planes>,
+                                                          std::integral_constant<int, several>) {
+      walk_images<N * several, planes>(
+          "resample", y, [&](int64_t image, const ImageWalk& walk, uint32_t count) {
+            lists.visit(Type<W>{}, [&]<class Axis>(const Axis& rows, const Axis& columns) {
+              resample_kernel<D, N, planes, several, Axis>
+                  <<<grid_of("resample", ceil_div(count, 256)), 256, 0, native(stream)>>>(
+                      pointer<T>(x) + image * (x.numel() / x.size(0)),
+                      pointer<T>(y) + image * (y.numel() / y.size(0)), e, walk, rows, columns,
+                      static_cast<W>(outside), count);
+              BS_CUDA_CHECK_LAUNCH("resample");
+            });
+          });
+    };
+    visit_image_lanes<T>(aligned16(x, y), x, y,
+                         [&]<int N, bool planes>(std::integral_constant<int, N> n,
+                                                 std::bool_constant<planes> are_planes) {
+                           if constexpr (!planes && N > 1)
+                             if (x.size(3) % (2 * N) == 0)
+                               return run(n, are_planes, std::integral_constant<int, 2>{});
+                           run(n, are_planes, std::integral_constant<int, 1>{});
+                         });
   });
 }
 

@@ -129,7 +129,7 @@ struct Greatest<T, N, true> {
 /// once, which are whole rows of it where `rows` is more than 1. What would lie behind the last row
 /// or column is that one again, which changes nothing.
 template <class T, int N, bool planes, int rows, int columns>
-__global__ void __launch_bounds__(256, sizeof(wide<T>) == 4 ? 3 : 2)
+__global__ void __launch_bounds__(256, sizeof(T) == 2 ? 3 : 2)
     max_pool2d_kernel(const T* x, T* y, unsigned char* winners, const __grid_constant__ Pooling o,
                       const __grid_constant__ ImageWalk walk, unsigned count) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -189,7 +189,7 @@ __device__ int element(const Divisor& dilation, int place) {
 
 /// A thread a place of dx, which looks at the windows it lies in.
 template <class T, int N, bool planes>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, 2)
     max_pool2d_backward_kernel(const T* dy, unsigned char* winners, T* dx,
                                const __grid_constant__ Pooling o,
                                const __grid_constant__ ImageWalk walk, unsigned count) {

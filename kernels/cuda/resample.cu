@@ -194,7 +194,7 @@ __device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32
 
 /// A thread a place of an output, and of channels `several` packs of it.
 template <class T, int N, bool planes, int several, class Axis>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, 2)
     resample_kernel(const T* x, T* y, const __grid_constant__ Extents e,
                     const __grid_constant__ ImageWalk walk, Axis rows, Axis columns,
                     wide<T> outside, uint32_t count) {

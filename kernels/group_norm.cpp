@@ -54,8 +54,7 @@ GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   if (x.numel() == 0) return result;
   const ChannelSlots slots = slots_of(in, options.groups);
   const ChannelStatistics to{.mean = result.mean, .rstd = result.rstd, .eps = options.eps};
-  BS_DISPATCH(x.device(), channel_moments, slots, in, to);
-  BS_DISPATCH(x.device(), channel_norm, slots, norm, result.y);
+  BS_DISPATCH(x.device(), group_norm, slots, to, norm, result.y);
   return result;
 }
 

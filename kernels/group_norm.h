@@ -37,4 +37,9 @@ GroupNormGradients group_norm_backward(const Tensor& x, const Tensor& weight, co
                                        const GroupNormOptions& options,
                                        bool wants_residual = false);
 
+/// Leaves the statistics of each set in `to.mean` and `to.rstd`, which `norm` names too, and gives
+/// y as channel_norm does.
+BS_BACKENDS(void group_norm(const ChannelSlots& slots, const ChannelStatistics& to,
+                            const ChannelNorm& norm, const Tensor& y, Stream stream))
+
 }  // namespace bs

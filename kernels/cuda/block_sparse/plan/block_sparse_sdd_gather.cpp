@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <functional>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -20,6 +18,9 @@ namespace {
 /// both operands, rows beyond would find little more in common, and the time that it takes to
 /// compare all rows is bounded.
 constexpr int most_height = 4096, most_cols = 256;
+
+/// Block rows of a strip, at most.
+constexpr int most_strip_rows = 8;
 
 using Columns = BitSet<most_cols>;
 
@@ -305,16 +306,20 @@ std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, 
 double expect_items(const GatheredStrips& wide, int cols) {
   double items = 0;
   const auto rows = static_cast<size_t>(wide.strip_rows);
-  std::vector<int> sizes;
   for (const device::SddShare& share : wide.shares) {
-    sizes.assign(static_cast<size_t>(share.count), 0);
+    std::array<int, most_strip_rows + 1> columns{};  // that have so many blocks
     const int32_t* block = wide.blocks.data() + static_cast<size_t>(share.first) * rows;
-    for (int& size : sizes)
-      for (size_t row = 0; row < rows; ++row) size += *block++ >= 0 ? 1 : 0;
-    const auto middle = sizes.begin() + std::min(cols, share.count);
-    std::nth_element(sizes.begin(), middle, sizes.end(), std::greater<>());
-    const double first = std::accumulate(sizes.begin(), middle, 0);
-    items += 1 + std::accumulate(middle, sizes.end(), 0) / first;
+    for (int i = 0; i < share.count; ++i, block += rows)
+      ++columns[static_cast<size_t>(
+          std::count_if(block, block + rows, [](int32_t number) { return number >= 0; }))];
+    int fuller = 0, others = 0;  // blocks of those that the item keeps, and of the rest
+    for (int blocks = wide.strip_rows, left = cols; blocks > 0; --blocks) {
+      const int all = columns[static_cast<size_t>(blocks)], kept = std::min(all, left);
+      fuller += kept * blocks;
+      others += (all - kept) * blocks;
+      left -= kept;
+    }
+    items += 1 + others / static_cast<double>(fuller);
   }
   return items;
 }

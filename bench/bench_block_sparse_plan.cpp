@@ -38,8 +38,8 @@ class Digest {
     for (const device::WorkPiece& x : work.pieces)
       for (const int number : {x.item, x.begin, x.end, x.part, x.parts, x.slot}) add(number);
   }
-  void add(const std::vector<device::SddShare>& shares) {
-    for (const device::SddShare& x : shares)
+  void add(const std::vector<device::SddRange>& ranges) {
+    for (const device::SddRange& x : ranges)
       for (const int number : {x.strip, x.first, x.count}) add(number);
   }
   uint64_t value() const { return value_; }
@@ -65,7 +65,7 @@ std::string text(const DsdPlan& plan) {
 
 std::string text(const SddPlan& plan) {
   Digest list;
-  list.add(plan.shares);
+  list.add(plan.ranges);
   list.add(plan.gathered.rows);
   list.add(plan.gathered.cols);
   list.add(plan.gathered.blocks);
@@ -73,7 +73,7 @@ std::string text(const SddPlan& plan) {
   return format("{}{}{}{}{}{} cols {} items {} pieces {} slots {} list {} expected {} us",
                 name_of(plan.path), plan.turns_a ? " turns a" : "", plan.turns_b ? " turns b" : "",
                 plan.transposed ? " transposed" : "", plan.form.narrow ? " narrow" : "",
-                plan.gathered.shares.empty() ? "" : " gathered", plan.cols, plan.items(),
+                plan.gathered.ranges.empty() ? "" : " gathered", plan.cols, plan.items(),
                 plan.split.pieces.size(), plan.split.slots, list.value(),
                 std::lround(plan.time / 1000));
 }

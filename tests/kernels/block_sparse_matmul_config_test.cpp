@@ -141,7 +141,7 @@ TEST_CASE("tiles of the f32 kernels of wgmma that gather rows fit the machine") 
     CHECK(tile.split == split);
     CHECK(tile.n % 64 == 0);
     CHECK(tile.n <= 8 * 16);  // block rows of which the layout is told
-    CHECK(tile.gathered_columns() * tile.shares() == tile.columns());
+    CHECK(tile.gathered_columns() * tile.ranges() == tile.columns());
     CHECK(tile.stages >= 3);
     CHECK(tile.shared_bytes() <= 227 * 1024);
     CHECK(tile.wide * tile.n / 2 * (split ? 2 : 1) <= 128);

@@ -98,12 +98,12 @@ Kept<DeviceStrips> device_strips(const Layout& layout, const StripShape& shape, 
   });
 }
 
-DeviceShares::DeviceShares(const std::vector<device::SddShare>& shares,
+DeviceRanges::DeviceRanges(const std::vector<device::SddRange>& ranges,
                            const GatheredStrips& strips, Device device) {
-  static_assert(sizeof(device::SddShare) % sizeof(int32_t) == 0);
-  const auto* const words = reinterpret_cast<const int32_t*>(shares.data());
+  static_assert(sizeof(device::SddRange) % sizeof(int32_t) == 0);
+  const auto* const words = reinterpret_cast<const int32_t*>(ranges.data());
   std::vector<int32_t> all(words,
-                           words + shares.size() * sizeof(device::SddShare) / sizeof(int32_t));
+                           words + ranges.size() * sizeof(device::SddRange) / sizeof(int32_t));
   const auto append = [&](const std::vector<int32_t>& part) {
     const size_t begin = all.size();
     all.insert(all.end(), part.begin(), part.end());
@@ -113,10 +113,10 @@ DeviceShares::DeviceShares(const std::vector<device::SddShare>& shares,
   cols_ = append(strips.cols);
   blocks_ = append(strips.blocks);
   packed = upload(all, device);
-  work = reinterpret_cast<const device::SddShare*>(packed.data<int32_t>());
+  work = reinterpret_cast<const device::SddRange*>(packed.data<int32_t>());
 }
 
-device::StripList DeviceShares::gathered(int rows) const {
+device::StripList DeviceRanges::gathered(int rows) const {
   const int32_t* const words = packed.data<int32_t>();
   device::StripList list{};
   list.rows = words + rows_;
@@ -149,9 +149,9 @@ SddWork listed(SddPlan plan, Stream stream) {
   work.items = work.plan.items();
   if (work.items == 0) return work;
   work.split = DevicePieces(work.plan.split, stream.device());
-  work.shares = DeviceShares(work.plan.shares, work.plan.gathered, stream.device());
+  work.ranges = DeviceRanges(work.plan.ranges, work.plan.gathered, stream.device());
   work.plan.split = {};
-  work.plan.shares = {};
+  work.plan.ranges = {};
   work.plan.gathered = {};
   work.made = MadeOn(stream);
   return work;

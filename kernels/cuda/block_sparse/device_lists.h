@@ -39,12 +39,12 @@ struct DeviceStrips {
 Kept<DeviceStrips> device_strips(const Layout& layout, const StripShape& shape, Stream stream);
 
 /** @brief Items of sdd, and the gathered strips that they are of, if any. */
-struct DeviceShares {
+struct DeviceRanges {
   Tensor packed;  ///< i32
-  const device::SddShare* work = nullptr;
+  const device::SddRange* work = nullptr;
 
-  DeviceShares() = default;
-  DeviceShares(const std::vector<device::SddShare>& shares, const GatheredStrips& strips,
+  DeviceRanges() = default;
+  DeviceRanges(const std::vector<device::SddRange>& ranges, const GatheredStrips& strips,
                Device device);
   /** @brief The list of the gathered strips.
    *  @param[in] rows block rows of a head */
@@ -77,7 +77,7 @@ struct SddWork {
   SddPlan plan;
   int items = 0;
   DevicePieces split = {};
-  DeviceShares shares = {};
+  DeviceRanges ranges = {};
   MadeOn made = {};
 };
 Kept<SddWork> sdd_work(const Layout& layout, const SddShape& shape, Stream stream,

@@ -49,14 +49,14 @@ int64_t describe_sdd(const Tensor& a, const Tensor& b, const SddProblem& p, cons
   params.b = gathered.map(p, axes, tiling.cols, tiling.depth, params.b_steps).encode("sdd");
   Tensor columns;
   if (tiling.gathered) {
-    params.list = work.shares.gathered(turned ? p.layout.cols : p.layout.rows);
+    params.list = work.ranges.gathered(turned ? p.layout.cols : p.layout.rows);
   } else {
     const Kept<DeviceStrips> listed = device_strips(*p.pattern, work.plan.strips, stream);
     params.list = listed->list;
     columns = listed->columns;
   }
-  params.lists = list_memory(work.shares.packed, columns, work.split.packed);
-  params.work = work.shares.work;
+  params.lists = list_memory(work.ranges.packed, columns, work.split.packed);
+  params.work = work.ranges.work;
   params.works = work.items;
   params.batch = axes.batch;
   params.sum = axes.sum;

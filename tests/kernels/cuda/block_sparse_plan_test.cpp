@@ -224,10 +224,10 @@ TEST_CASE("plan: sdd has every block in one item, on any GPU") {
     if (plan.gathered.blocks.empty()) continue;
     ++gathered;
     std::vector<int> taken(static_cast<size_t>(layout->nnz()));
-    for (const device::SddShare& share : plan.shares)
-      for (int at = 0; at < share.count * plan.gathered.strip_rows; ++at) {
+    for (const device::SddRange& range : plan.ranges)
+      for (int at = 0; at < range.count * plan.gathered.strip_rows; ++at) {
         const int number = plan.gathered.blocks.at(
-            static_cast<size_t>(share.first * plan.gathered.strip_rows + at));
+            static_cast<size_t>(range.first * plan.gathered.strip_rows + at));
         if (number >= 0) ++taken.at(static_cast<size_t>(number));
       }
     CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
@@ -338,7 +338,7 @@ TEST_CASE("plan: a depth that varies is planned a few times, and cut as it would
     CAPTURE(shape.k);
     CHECK(plan.path == own.path);
     CHECK(plan.form == own.form);
-    CHECK(plan.shares.size() == own.shares.size());
+    CHECK(plan.ranges.size() == own.ranges.size());
     CHECK(plan.split.pieces.size() == own.split.pieces.size());
     cut += plan.split.pieces.empty() ? 0 : 1;
   }

@@ -135,16 +135,16 @@ TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
     for (const SddForm form : {SddForm{}, {.narrow = true}}) {
       const SddItems items = list_sdd(strips, block, form, gpu);
       const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
-      REQUIRE(items.shares.size() == items.costs.size());
+      REQUIRE(items.ranges.size() == items.costs.size());
       std::vector<int> taken(static_cast<size_t>(strips.offsets.back()));
       int wrong = 0;
       for (size_t item = 0; item < items.costs.size(); ++item) {
-        const device::SddShare& share = items.shares[item];
-        wrong += items.costs[item] != sdd_step((side + share.count) * block, tile.cols, gpu);
-        wrong += share.count < 1 || share.count > tile.sdd_cols(block);
-        wrong += share.first < strips.offsets[static_cast<size_t>(share.strip)];
-        wrong += share.first + share.count > strips.offsets[static_cast<size_t>(share.strip) + 1];
-        for (int c = 0; c < share.count; ++c) ++taken.at(static_cast<size_t>(share.first + c));
+        const device::SddRange& range = items.ranges[item];
+        wrong += items.costs[item] != sdd_step((side + range.count) * block, tile.cols, gpu);
+        wrong += range.count < 1 || range.count > tile.sdd_cols(block);
+        wrong += range.first < strips.offsets[static_cast<size_t>(range.strip)];
+        wrong += range.first + range.count > strips.offsets[static_cast<size_t>(range.strip) + 1];
+        for (int c = 0; c < range.count; ++c) ++taken.at(static_cast<size_t>(range.first + c));
       }
       CHECK(wrong == 0);
       CHECK(std::all_of(taken.begin(), taken.end(), [](int times) { return times == 1; }));
@@ -152,7 +152,7 @@ TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
   }
 }
 
-TEST_CASE("schedule: sdd of f32 has every block once in the shares of its items") {
+TEST_CASE("schedule: sdd of f32 has every block once in the ranges of its items") {
   std::mt19937 random(23);
   for (int i = 0; i < 60; ++i) {
     const int block = 16 << random() % 2, heads = 1 + static_cast<int>(random() % 3);
@@ -176,22 +176,22 @@ TEST_CASE("schedule: sdd of f32 has every block once in the shares of its items"
     if (layout->nnz() == 0) continue;
     CHECK(plan.path == Path::tf32);
     const Tf32Tile tile = tf32_gathered_tile(split);
-    const std::vector<device::SddShare>& shares = plan.shares;
-    REQUIRE(shares.size() % static_cast<size_t>(tile.shares()) == 0);
+    const std::vector<device::SddRange>& ranges = plan.ranges;
+    REQUIRE(ranges.size() % static_cast<size_t>(tile.ranges()) == 0);
     const auto items = static_cast<size_t>(plan.items()) * static_cast<size_t>(shape.batch);
     const auto steps = static_cast<int32_t>((shape.k + 31) / 32);
     if (!plan.split.pieces.empty()) check_pieces(plan.split, std::vector<int32_t>(items, steps));
     CHECK(plan.gathered.strip_rows * block == tile.n);
     std::vector<int> taken(static_cast<size_t>(layout->nnz()));
     int wrong = 0;
-    for (const device::SddShare& share : shares) {
-      wrong += share.count < 0 || share.count * block > tile.gathered_columns();
+    for (const device::SddRange& range : ranges) {
+      wrong += range.count < 0 || range.count * block > tile.gathered_columns();
       wrong +=
-          static_cast<size_t>(share.strip + 1) * static_cast<size_t>(plan.gathered.strip_rows) >
+          static_cast<size_t>(range.strip + 1) * static_cast<size_t>(plan.gathered.strip_rows) >
           plan.gathered.rows.size();
-      for (int c = 0; c < share.count * plan.gathered.strip_rows; ++c) {
+      for (int c = 0; c < range.count * plan.gathered.strip_rows; ++c) {
         const int number = plan.gathered.blocks.at(
-            static_cast<size_t>(share.first * plan.gathered.strip_rows + c));
+            static_cast<size_t>(range.first * plan.gathered.strip_rows + c));
         if (number >= 0) ++taken.at(static_cast<size_t>(number));
       }
     }

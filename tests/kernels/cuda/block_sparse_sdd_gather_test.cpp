@@ -38,7 +38,7 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
     const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
     CHECK(made.strip_rows * block == 128);
     const auto high = static_cast<size_t>(made.strip_rows);
-    const size_t items = made.shares.size();
+    const size_t items = made.ranges.size();
     REQUIRE(made.rows.size() == items * high);
     REQUIRE(made.blocks.size() == made.cols.size() * high);
     std::vector<int> taken(static_cast<size_t>(layout->nnz()));
@@ -46,10 +46,10 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
     size_t entry = 0;
     int wrong = 0;
     for (size_t item = 0; item < items; ++item) {
-      const device::SddShare& share = made.shares[item];
-      wrong += share.strip != static_cast<int>(item) || share.first != static_cast<int>(entry);
-      wrong += share.count < 1 || share.count > tile.sdd_cols(block);
-      for (int c = 0; c < share.count; ++c, ++entry)
+      const device::SddRange& range = made.ranges[item];
+      wrong += range.strip != static_cast<int>(item) || range.first != static_cast<int>(entry);
+      wrong += range.count < 1 || range.count > tile.sdd_cols(block);
+      for (int c = 0; c < range.count; ++c, ++entry)
         for (size_t r = 0; r < high; ++r) {
           const int row = made.rows[item * high + r], number = made.blocks[entry * high + r];
           wrong += row / of_head != made.rows[item * high] / of_head;
@@ -85,9 +85,9 @@ TEST_CASE("sdd: gathering is given up only where no limit can be kept") {
                .least = 200,
                .end = 40};
       double cost = 0;
-      for (const device::SddShare& share : all.shares) cost += limit.cost(share.count);
+      for (const device::SddRange& range : all.ranges) cost += limit.cost(range.count);
       limit.most = cost * (.5 + .01 * static_cast<double>(random() % 100));
-      if (random() % 5 == 0) limit.items = static_cast<int64_t>(all.shares.size()) + 1;
+      if (random() % 5 == 0) limit.items = static_cast<int64_t>(all.ranges.size()) + 1;
       may = may || cost <= limit.most || limit.items > 0;
     }
     CAPTURE(i);
@@ -115,7 +115,7 @@ TEST_CASE("sdd: gathered rows of sdd are those that are alike") {
         if (row * 5 % kinds == col % kinds) blocks.push_back({0, row, col});
     const LayoutPtr layout = Layout::from_blocks(1, rows, cols, block, blocks);
     const GatheredStrips made = gather_sdd(*layout, false, {.gathered = true});
-    CHECK(made.shares.size() == kinds);
+    CHECK(made.ranges.size() == kinds);
     CHECK(std::count(made.blocks.begin(), made.blocks.end(), -1) == 0);
   }
 }
@@ -147,14 +147,14 @@ TEST_CASE("sdd: gathered rows and columns of an item are of one window") {
     // Windows come row by row of them.
     std::vector<std::pair<int, int>> windows;
     int apart = 0;
-    for (const device::SddShare& share : made.shares) {
-      const auto row = static_cast<size_t>(share.strip * made.strip_rows);
-      const auto col = static_cast<size_t>(share.first);
+    for (const device::SddRange& range : made.ranges) {
+      const auto row = static_cast<size_t>(range.strip * made.strip_rows);
+      const auto col = static_cast<size_t>(range.first);
       windows.emplace_back(made.rows[row] * 32 / (transposed ? 3072 : 4096),
                            made.cols[col] * 32 / 2048);
       for (size_t i = 0; i < static_cast<size_t>(made.strip_rows); ++i)
         apart += made.rows[row + i] * 32 / (transposed ? 3072 : 4096) != windows.back().first;
-      for (size_t i = 0; i < static_cast<size_t>(share.count); ++i)
+      for (size_t i = 0; i < static_cast<size_t>(range.count); ++i)
         apart += made.cols[col + i] * 32 / 2048 != windows.back().second;
     }
     CHECK(apart == 0);
@@ -191,7 +191,7 @@ TEST_CASE("sdd: how many narrow items there will be is told from wide ones") {
       const auto gather = [&](bool narrow) {
         return gather_sdd(*layout, true, {.narrow = narrow, .gathered = true});
       };
-      const auto items = static_cast<double>(gather(true).shares.size());
+      const auto items = static_cast<double>(gather(true).ranges.size());
       const double expected = expect_items(gather(false), 128 / block);
       CHECK(expected > .9 * items);
       CHECK(expected < 1.05 * items);
@@ -210,8 +210,8 @@ TEST_CASE("sdd: how many narrow items there will be is told from wide ones") {
 TEST_CASE("sdd: what a kernel reads of its items lies in one piece") {
   const LayoutPtr layout = random_layout(40, 30, 32, .2);
   const GatheredStrips made = gather_sdd(*layout, false, {.gathered = true});
-  const DeviceShares shares(made.shares, made, Device::cpu());
-  const device::StripList list = shares.gathered(layout->rows());
+  const DeviceRanges ranges(made.ranges, made, Device::cpu());
+  const device::StripList list = ranges.gathered(layout->rows());
   const auto same = [](const auto& want, const auto* got) {
     return std::equal(want.begin(), want.end(), got);
   };
@@ -219,7 +219,7 @@ TEST_CASE("sdd: what a kernel reads of its items lies in one piece") {
   CHECK(same(made.cols, list.cols));
   CHECK(same(made.blocks, list.blocks));
   CHECK(list.strips == 40);
-  CHECK(std::equal(made.shares.begin(), made.shares.end(), shares.work, [](auto& x, auto& y) {
+  CHECK(std::equal(made.ranges.begin(), made.ranges.end(), ranges.work, [](auto& x, auto& y) {
     return x.strip == y.strip && x.first == y.first && x.count == y.count;
   }));
 }

@@ -103,12 +103,12 @@ struct SddPlan {
   SddForm form = {};
   int cols = 0;          ///< of mma.sync's tiles
   bool vectors = false;  ///< and whether operands are read in pieces of 16 bytes
-  std::vector<device::SddShare> shares = {};  ///< the items of one S
-  int together = 1;                           ///< shares of an item
+  std::vector<device::SddRange> ranges = {};  ///< the items of one S
+  int together = 1;                           ///< ranges of an item
   GatheredStrips gathered = {};               ///< strips of the items, where rows are gathered
   WorkPieces split = {};                      ///< of the items of all S, where some are cut
   double time = 0;                            ///< expected, nanoseconds; 0: not estimated
-  int items() const { return static_cast<int>(shares.size()) / together; }
+  int items() const { return static_cast<int>(ranges.size()) / together; }
 };
 SddPlan plan_sdd(const Layout& layout, const SddShape& shape, const Gpu& gpu,
                  const Settings& settings, const PlanWish& wish = {});

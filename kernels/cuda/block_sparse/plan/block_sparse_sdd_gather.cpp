@@ -193,7 +193,7 @@ class Gatherer {
   void append(Remaining<most_rows>& from, const Columns& set, GatheredStrips& out) {
     std::array<int, Columns::listed> list;
     const std::span<const int> cols(list.data(), set.list(list.data()));
-    out.shares.push_back({.strip = static_cast<int>(out.shares.size()),
+    out.ranges.push_back({.strip = static_cast<int>(out.ranges.size()),
                           .first = static_cast<int>(out.cols.size()),
                           .count = static_cast<int>(cols.size())});
     // Where rows are fewer, the first one comes in their place, and is not written.
@@ -232,12 +232,12 @@ std::vector<Window> windows_of(const LayoutRows& from, int block, int most_wide)
 }
 
 void append(GatheredStrips& out, const GatheredStrips& part) {
-  const auto strip = static_cast<int>(out.shares.size());
+  const auto strip = static_cast<int>(out.ranges.size());
   const auto first = static_cast<int>(out.cols.size());
-  for (device::SddShare share : part.shares) {
-    share.strip += strip;
-    share.first += first;
-    out.shares.push_back(share);
+  for (device::SddRange range : part.ranges) {
+    range.strip += strip;
+    range.first += first;
+    out.ranges.push_back(range);
   }
   out.rows.insert(out.rows.end(), part.rows.begin(), part.rows.end());
   out.cols.insert(out.cols.end(), part.cols.begin(), part.cols.end());
@@ -306,10 +306,10 @@ std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, 
 double expect_items(const GatheredStrips& wide, int cols) {
   double items = 0;
   const auto rows = static_cast<size_t>(wide.strip_rows);
-  for (const device::SddShare& share : wide.shares) {
+  for (const device::SddRange& range : wide.ranges) {
     std::array<int, most_strip_rows + 1> columns{};  // that have so many blocks
-    const int32_t* block = wide.blocks.data() + static_cast<size_t>(share.first) * rows;
-    for (int i = 0; i < share.count; ++i, block += rows)
+    const int32_t* block = wide.blocks.data() + static_cast<size_t>(range.first) * rows;
+    for (int i = 0; i < range.count; ++i, block += rows)
       ++columns[static_cast<size_t>(
           std::count_if(block, block + rows, [](int32_t number) { return number >= 0; }))];
     int fuller = 0, others = 0;  // blocks of those that the item keeps, and of the rest

@@ -18,7 +18,7 @@ namespace bs::cuda {
  *  which are computed and thrown away. */
 struct GatheredStrips {
   int strip_rows = 0;                         ///< block rows of a strip
-  std::vector<device::SddShare> shares = {};  ///< the items
+  std::vector<device::SddRange> ranges = {};  ///< the items
   std::vector<int32_t> rows = {};    ///< [items, strip_rows], over all heads; of one head an item
   std::vector<int32_t> cols = {};    ///< [entries], block column
   std::vector<int32_t> blocks = {};  ///< [entries, strip_rows], block number or -1

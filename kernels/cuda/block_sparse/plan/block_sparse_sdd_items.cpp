@@ -9,26 +9,26 @@ namespace bs::cuda {
 
 double SddItems::cost() const { return std::accumulate(costs.begin(), costs.end(), 0.0); }
 
-std::vector<device::SddShare> share_columns(const Strips& strips, int most) {
-  std::vector<device::SddShare> shares;
+std::vector<device::SddRange> cut_columns(const Strips& strips, int most) {
+  std::vector<device::SddRange> ranges;
   for (int strip = 0; strip < strips.heads * strips.count; ++strip) {
     const int first = strips.offsets[static_cast<size_t>(strip)];
     const int length = strips.length(strip), count = (length + most - 1) / most;
     const auto slice = [&](int i) { return static_cast<int>(int64_t{length} * i / count); };
     for (int i = 0; i < count; ++i)
-      shares.push_back(
+      ranges.push_back(
           {.strip = strip, .first = first + slice(i), .count = slice(i + 1) - slice(i)});
   }
-  return shares;
+  return ranges;
 }
 
 SddItems list_sdd(const Strips& strips, int block, SddForm form, const Gpu& gpu) {
   const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
-  SddItems items{.shares = share_columns(strips, tile.sdd_cols(block))};
-  for (size_t begin = 0, end = 0; begin < items.shares.size(); begin = end) {
-    while (end < items.shares.size() && items.shares[end].strip == items.shares[begin].strip) ++end;
+  SddItems items{.ranges = cut_columns(strips, tile.sdd_cols(block))};
+  for (size_t begin = 0, end = 0; begin < items.ranges.size(); begin = end) {
+    while (end < items.ranges.size() && items.ranges[end].strip == items.ranges[begin].strip) ++end;
     for (size_t i = begin; i < end; ++i) {
-      const int lines = (tile.sdd_rows(block) + items.shares[i].count) * block;
+      const int lines = (tile.sdd_rows(block) + items.ranges[i].count) * block;
       items.slices.push_back({static_cast<int>(i - begin), static_cast<int>(end - begin)});
       items.costs.push_back(sdd_step(lines, tile.cols, gpu));
     }
@@ -58,7 +58,7 @@ SddItems order_sdd(const SddItems& items, int rows, int64_t columns, int workers
                    [&](size_t a, size_t b) { return ranks[a] < ranks[b]; });
   SddItems out;
   for (const size_t i : order) {
-    out.shares.push_back(items.shares[i]);
+    out.ranges.push_back(items.ranges[i]);
     out.costs.push_back(costs[i]);
     out.slices.push_back(items.slices[i]);
   }

@@ -13,14 +13,14 @@ namespace bs::cuda {
 
 /** @brief Items of sdd. */
 struct SddItems {
-  std::vector<device::SddShare> shares = {};
+  std::vector<device::SddRange> ranges = {};
   std::vector<double> costs = {};                   ///< of each: nanoseconds a step
   std::vector<std::array<int32_t, 2>> slices = {};  ///< which of its strip each is, of how many
 
   double cost() const;  ///< of all
 };
-/** @brief Cuts the columns of each strip into shares of `most` at most, as even as can be. */
-std::vector<device::SddShare> share_columns(const Strips& strips, int most);
+/** @brief Cuts the columns of each strip into ranges of `most` at most, as even as can be. */
+std::vector<device::SddRange> cut_columns(const Strips& strips, int most);
 /** @brief The same for a form of the kernels, with what they cost. */
 SddItems list_sdd(const Strips& strips, int block, SddForm form, const Gpu& gpu);
 /** @brief Orders the items of list_sdd so that those that run at once read few lines of A and B. A

@@ -145,7 +145,7 @@ class WarpgroupSddPlanner {
     auto [time, split] = all.schedule();
     if (time + extra >= best_.time) return false;
     best_.form = form;
-    best_.shares = std::move(items.shares);
+    best_.ranges = std::move(items.ranges);
     best_.split = std::move(split);
     best_.gathered = {};
     best_.turns_a = best_.turns_b = false;
@@ -171,10 +171,10 @@ class WarpgroupSddPlanner {
 
   /// Gathered strips, the rows of which come in so many lines a step.
   SddItems items_of(const GatheredStrips& strips, SddForm form, int lines) const {
-    SddItems items{.shares = strips.shares};
+    SddItems items{.ranges = strips.ranges};
     const int cols = warpgroup_sdd_tile(d_.block(), form).cols;
-    for (const device::SddShare& share : strips.shares)
-      items.costs.push_back(sdd_step(lines + share.count * d_.block(), cols, d_.gpu));
+    for (const device::SddRange& range : strips.ranges)
+      items.costs.push_back(sdd_step(lines + range.count * d_.block(), cols, d_.gpu));
     return items;
   }
 
@@ -183,7 +183,7 @@ class WarpgroupSddPlanner {
     const SddForm form{.narrow = true, .gathered = true};
     const int workers = d_.gpu.multiprocessors;
     if (d_.wish.form) return d_.wish.form->narrow;
-    if (static_cast<int64_t>(wide.shares.size()) * d_.shape.batch >= 3 * workers) return false;
+    if (static_cast<int64_t>(wide.ranges.size()) * d_.shape.batch >= 3 * workers) return false;
     const WarpgroupTile tile = warpgroup_sdd_tile(d_.block(), form);
     const double time = expect_items(wide, tile.sdd_cols(d_.block())) *
                         sdd_step(128 + tile.cols, tile.cols, d_.gpu) *
@@ -297,21 +297,21 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
   const int window = sdd_window(d.layout.height(), d.layout.width(), block,
                                 tf32_step(tile, tile.n + tile.columns(), d.gpu, bare), d.gpu);
   plan = {.path = Path::tf32,
-          .together = tile.shares(),
+          .together = tile.ranges(),
           .gathered = gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window)};
-  plan.shares = plan.gathered.shares;
+  plan.ranges = plan.gathered.ranges;
   const auto together = static_cast<size_t>(plan.together);
-  while (plan.shares.size() % together != 0) {
-    plan.shares.push_back(plan.shares.back());
-    plan.shares.back().count = 0;
+  while (plan.ranges.size() % together != 0) {
+    plan.ranges.push_back(plan.ranges.back());
+    plan.ranges.back().count = 0;
   }
   const int row = tf32_gathered_lines(block, x.a_along_k);
   const int column = tf32_gathered_lines(block, x.b_along_k);
   std::vector<double> costs;
-  for (size_t i = 0; i < plan.shares.size(); i += together) {
+  for (size_t i = 0; i < plan.ranges.size(); i += together) {
     int lines = 0;
-    for (size_t share = i; share < i + together; ++share)
-      lines += plan.gathered.strip_rows * row + plan.shares[share].count * column;
+    for (size_t range = i; range < i + together; ++range)
+      lines += plan.gathered.strip_rows * row + plan.ranges[range].count * column;
     costs.push_back(tf32_step(tile, lines, d.gpu, bare));
   }
   std::tie(plan.time, plan.split) = Items(d, costs, d.steps(32), tile.sums()).schedule();
@@ -328,12 +328,12 @@ bool plan_tf32(const Sdd& d, double limit, SddPlan& plan) {
   if (block < 32 || int64_t{d.layout.max_row()} * block < 192) return false;
   const Tf32Tile tile = tf32_tile(block, d.split(), false);
   plan = {.path = Path::tf32, .strips = {.side = 1}};
-  plan.shares = share_columns(*strips_of(d.layout, plan.strips), tile.columns() / block);
+  plan.ranges = cut_columns(*strips_of(d.layout, plan.strips), tile.columns() / block);
   const int slabs = block / tile.n;  // of a block's rows, each an item
   std::vector<double> costs;
-  for (const device::SddShare& share : plan.shares)
+  for (const device::SddRange& range : plan.ranges)
     costs.insert(costs.end(), static_cast<size_t>(slabs),
-                 tf32_step(tile, tile.n + share.count * block, d.gpu));
+                 tf32_step(tile, tile.n + range.count * block, d.gpu));
   const int64_t items = x.batch * static_cast<int64_t>(costs.size());
   std::tie(plan.time, plan.split) = Items(d, costs, d.steps(32), tile.sums()).schedule();
   return fits_int(items);

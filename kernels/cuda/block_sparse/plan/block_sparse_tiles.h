@@ -130,15 +130,15 @@ struct Tf32Tile {
   constexpr int columns() const { return 2 * 64 * wide; }
   constexpr int64_t sums() const { return int64_t{4} * n * columns(); }  ///< bytes
   constexpr int shared_bytes() const {
-    const int lines = stages * (columns() + n * shares()) + (split ? smalls() * n * shares() : 0);
+    const int lines = stages * (columns() + n * ranges()) + (split ? smalls() * n * ranges() : 0);
     return lines * 128 + barriers + 1024;
   }
   /// Places for the small terms of the narrow operand.
   constexpr int smalls() const { return apart ? 2 : stages; }
-  /// Of sdd, what is gathered together: rows, and columns; an item has a share of as many for each
+  /// Of sdd, what is gathered together: rows, and columns; an item has a range of as many for each
   /// warpgroup, where they are apart, else one.
-  constexpr int shares() const { return apart ? 2 : 1; }
-  constexpr int gathered_columns() const { return columns() / shares(); }
+  constexpr int ranges() const { return apart ? 2 : 1; }
+  constexpr int gathered_columns() const { return columns() / ranges(); }
 };
 
 /** @brief The tile of dsd for a block of 32, 64 or 128, and of sdd for the last two. Two or four
@@ -154,7 +154,7 @@ constexpr Tf32Tile tf32_tile(int block, bool split, bool large) {
 }
 
 /** @brief The tile of sdd for blocks of 16 and 32, rows of which are gathered like columns. Three
- *  products wait for the tensor cores, and so have smaller shares, more of the blocks of which are
+ *  products wait for the tensor cores, and so have smaller ranges, more of the blocks of which are
  *  there; rounded to TF32 they wait for L2. */
 constexpr Tf32Tile tf32_gathered_tile(bool split) {
   if (split) return {.n = 64, .wide = 2, .stages = 4, .split = true, .apart = true};

@@ -72,7 +72,7 @@ struct WarpgroupSddParams {
   TensorMapWords values;  ///< [blocks * block, block]
   StripList list;
   ListMemory lists;
-  const SddShare* work;  ///< [works, CTAs of a cluster]
+  const SddRange* work;  ///< [works, CTAs of a cluster]
   int works;
   BatchAxes batch, sum;
   BatchSteps a_steps, b_steps;  ///< 1 or 0

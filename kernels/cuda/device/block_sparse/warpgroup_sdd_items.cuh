@@ -6,13 +6,13 @@
 
 namespace bs::cuda::device {
 
-/// One of the `Shares` of an item of one S of the batch. Strips are of so many block rows, one
+/// One of the `Ranges` of an item of one S of the batch. Strips are of so many block rows, one
 /// after the other or gathered.
-template <int Shares, int StripRows, bool Gathered>
-struct SddPlace : SddShare {
+template <int Ranges, int StripRows, bool Gathered>
+struct SddPlace : SddRange {
   int batch;
-  __device__ SddPlace(const WarpgroupSddParams& p, int item, int share = 0)
-      : SddShare(p.work[item % p.works * Shares + share]), batch(item / p.works) {}
+  __device__ SddPlace(const WarpgroupSddParams& p, int item, int range = 0)
+      : SddRange(p.work[item % p.works * Ranges + range]), batch(item / p.works) {}
 
   __device__ int head(const WarpgroupSddParams& p) const {
     return (Gathered ? listed_row(p, 0) : strip) / p.list.strips;
@@ -21,7 +21,7 @@ struct SddPlace : SddShare {
   __device__ int row(const WarpgroupSddParams& p, int i) const {
     return Gathered ? listed_row(p, i) % p.list.strips : strip % p.list.strips * StripRows + i;
   }
-  /// Of the share's block columns, number `j`.
+  /// Of the range's block columns, number `j`.
   __device__ int column(const WarpgroupSddParams& p, int j) const {
     return __ldg(p.list.cols + first + j);
   }

@@ -1,7 +1,7 @@
 #pragma once
 // The blocks of A B for f32 on wgmma, blocks of 16 and 32: block rows are gathered like the columns
 // that they keep, as in the 16-bit kernels. TF32: an item is of 128 rows by 256 columns, of which
-// each warpgroup has half. Three products, which wait for no copies: an item is of two shares of 64
+// each warpgroup has half. Three products, which wait for no copies: an item is of two ranges of 64
 // rows by 128 columns, one a warpgroup, since more of the blocks of a smaller one are there.
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_sdd_items.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_tf32.cuh>
@@ -19,12 +19,12 @@ struct WarpgroupTf32Gathered {
   static constexpr int threads = Core::threads;
   static constexpr unsigned shared_bytes = Core::shared_bytes;
   static constexpr int block = C::block;
-  static constexpr int shares = C::apart ? Core::groups : 1;  // of an item
-  static constexpr int rows = Core::n / block;                // block rows of a share
-  static constexpr int cols = Core::columns / shares / block;
+  static constexpr int ranges = C::apart ? Core::groups : 1;  // of an item
+  static constexpr int rows = Core::n / block;                // block rows of a range
+  static constexpr int cols = Core::columns / ranges / block;
   static_assert(C::gathered && same_type<typename C::Epilogue, NoEpilogue>);
 
-  using Place = SddPlace<shares, rows, true>;
+  using Place = SddPlace<ranges, rows, true>;
 
   // ---- The warps that copy.
 
@@ -37,12 +37,12 @@ struct WarpgroupTf32Gathered {
     unsigned bytes;  // of all boxes of a stage
 
     __device__ Box(const Params& p, int item) : bytes(Core::narrow_bytes) {
-      constexpr int all_rows = shares * rows, all_cols = shares * cols;
+      constexpr int all_rows = ranges * rows, all_cols = ranges * cols;
       static_assert(all_rows + all_cols <= 32 * Core::copying);
       const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
       const int q = static_cast<int>(threadIdx.x) % 32 * Core::copying + warp, of_b = q - all_rows;
       narrow = q < all_rows;
-      const Place place(p, item, narrow ? q / rows : min(of_b / cols, shares - 1));
+      const Place place(p, item, narrow ? q / rows : min(of_b / cols, ranges - 1));
       wide = !narrow && of_b < all_cols && of_b % cols < place.count;
       head = place.head(p);
       if (narrow) {
@@ -53,8 +53,8 @@ struct WarpgroupTf32Gathered {
         to = of_b * (block * Core::line);
       }
 #pragma unroll
-      for (int share = 0; share < shares; ++share)
-        bytes += Place(p, item, share).count * (block * Core::line);
+      for (int range = 0; range < ranges; ++range)
+        bytes += Place(p, item, range).count * (block * Core::line);
     }
 
     __device__ void copy(const Params& p, Barrier& landed, unsigned stage, int k,
@@ -122,7 +122,7 @@ struct WarpgroupTf32Gathered {
     using Columns = LaneColumns<C::wide_along_k, C::side>;
     // Of a lane's columns so many are of one block.
     constexpr int alike = C::wide_along_k && block < 32 ? 2 : Columns::count;
-    const Place place(p, piece_of_work(p.split, item.work).item, shares > 1 ? group : 0);
+    const Place place(p, piece_of_work(p.split, item.work).item, ranges > 1 ? group : 0);
     const int thread = static_cast<int>(fresh_thread());
     const int warp = thread % warpgroup_size / 32;
     const Columns own{thread % 32};
@@ -132,7 +132,7 @@ struct WarpgroupTf32Gathered {
 #pragma unroll
       for (int c = 0; c < Columns::count; c += alike) {
         const int column =
-            (shares > 1 ? 0 : group * C::wide * 64) + q * 128 + warp * 32 + own.row(c);
+            (ranges > 1 ? 0 : group * C::wide * 64) + q * 128 + warp * 32 + own.row(c);
 #pragma unroll
         for (int row = 0; row < rows; ++row) {
           const bool inside = column / block < place.count;

@@ -29,18 +29,18 @@ struct WarpgroupTf32Sdd {
       const int next_work = atomicAdd(p.next, 1);  // comes while this item is copied
       const WorkPiece piece = piece_of_work(p.split, work);
       const int slab = piece.item % slabs, rest = piece.item / slabs;
-      const SddShare share = p.work[rest % p.works];
-      const int number = rest / p.works, head = share.strip / p.list.strips;
+      const SddRange range = p.work[rest % p.works];
+      const int number = rest / p.works, head = range.strip / p.list.strips;
       const BatchIndex batch(p.batch, number);
       const int end = piece.end < 0 ? count(p.sum) * rounds : piece.end;
-      const Tf32Item item{work,   end - piece.begin, slab * n,   share.first,
-                          number, share.count,       share.strip};
-      const int line = share.strip % p.list.strips * block + slab * n;
+      const Tf32Item item{work,   end - piece.begin, slab * n,   range.first,
+                          number, range.count,       range.strip};
+      const int line = range.strip % p.list.strips * block + slab * n;
       int columns[gathered];
 #pragma unroll
       for (int i = 0; i < gathered; ++i)
-        columns[i] = i < share.count ? __ldg(p.list.cols + share.first + i) * block : -1;
-      const unsigned bytes = Core::narrow_bytes + share.count * block * Core::line;
+        columns[i] = i < range.count ? __ldg(p.list.cols + range.first + i) * block : -1;
+      const unsigned bytes = Core::narrow_bytes + range.count * block * Core::line;
       for (int step = piece.begin; step < end; ++step) {
         const BatchIndex index = batch + BatchIndex(p.sum, step / rounds);
         const int a_at[3] = {head * p.a_head, index.along(p.a_steps, 0), index.along(p.a_steps, 1)};

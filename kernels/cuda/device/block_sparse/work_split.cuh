@@ -23,7 +23,7 @@ struct WorkOrder {
 };
 /// What one CTA does of an item of sdd: `count` columns of a strip, from place `first` among the
 /// columns of all strips on.
-struct SddShare {
+struct SddRange {
   int strip;  ///< over all heads
   int first, count;
 };

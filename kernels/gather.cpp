@@ -73,17 +73,27 @@ void check_source(const char* op, const Tensor& x, const Tensor& index, const Te
            index.shape());
 }
 
-/// Adds to x, or to a copy of it.
-Tensor added(const char* op, const Tensor& x, int axis, const Tensor& index, const Tensor& source,
-             bool in_place) {
-  const int at = checked(op, x.shape(), index, axis);
-  check_source(op, x, index, source);
-  if (x.dtype() == boolean || x.dtype() == u8)
-    detail::unsupported_dtype(op, x.dtype(), "floats, i64 or i32");
-  return written(in_place ? x : clone(x), at, index, source,
-                 [](const Tensor& i, const Tensor& from, const Tensor& y) {
-                   BS_DISPATCH(y.device(), scatter_add, i, from, y);
-                 });
+/// Makes y of x, of zeros where that is undefined, and of what is added to it.
+Tensor added(const char* op, const Tensor& x, const Tensor& y, int axis, const Tensor& index,
+             const Tensor& source) {
+  const int at = checked(op, y.shape(), index, axis);
+  check_source(op, y, index, source);
+  if (y.dtype() == boolean || y.dtype() == u8)
+    detail::unsupported_dtype(op, y.dtype(), "floats, i64 or i32");
+  if (index.numel() > 0 && covers(index, y, at) && (!x.defined() || x.is_contiguous())) {
+    const Shape from = around(index.shape(), at), to = around(y.shape(), at);
+    BS_DISPATCH(y.device(), scatter_add, x.defined() ? x.view(to) : x, three_axes(index, at),
+                contiguous(source).view(from), y.view(to));
+    return y;
+  }
+  if (x.defined()) {
+    copy(x, y);
+  } else {
+    fill(y, 0);
+  }
+  return written(y, at, index, source, [](const Tensor& i, const Tensor& more, const Tensor& part) {
+    BS_DISPATCH(part.device(), scatter_add, part, i, more, part);
+  });
 }
 
 }  // namespace
@@ -100,7 +110,8 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
 }
 
 Tensor gather_backward(const Tensor& dy, const Shape& shape, int axis, const Tensor& index) {
-  return added("gather_backward", zeros(shape, dy.dtype(), dy.device()), axis, index, dy, true);
+  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+  return added("gather_backward", {}, dx, axis, index, dy);
 }
 
 Tensor scatter(const Tensor& x, int axis, const Tensor& index, const Tensor& source) {
@@ -124,7 +135,8 @@ Tensor scatter(const Tensor& x, int axis, const Tensor& index, Scalar source) {
 }
 
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& source) {
-  return added("scatter_add", x, axis, index, source, false);
+  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  return added("scatter_add", x, y, axis, index, source);
 }
 
 namespace {

@@ -50,11 +50,11 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tens
 Tensor index_rows(const char* op, const Shape& shape, const std::vector<Tensor>& indices);
 
 /// x and y [outer, n, inner], source [outer, m, inner], all contiguous; index [outer, m, inner],
-/// any strides. scatter makes y of x, which may be y; scatter_add works in place.
+/// any strides. y is made of x, which may be y; where it is undefined source is added to zeros.
 BS_BACKENDS(void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream stream);
             void scatter(const Tensor& x, const Tensor& index, const Tensor& source,
                          const Tensor& y, Stream stream);
-            void scatter_add(const Tensor& index, const Tensor& source, const Tensor& y,
-                             Stream stream))
+            void scatter_add(const Tensor& x, const Tensor& index, const Tensor& source,
+                             const Tensor& y, Stream stream))
 
 }  // namespace bs

@@ -1,6 +1,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
+#include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
 
 #include <algorithm>
@@ -199,7 +200,13 @@ void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const T
   });
 }
 
-void scatter_add(const Tensor& index, const Tensor& source, const Tensor& y, Stream) {
+void scatter_add(const Tensor& x, const Tensor& index, const Tensor& source, const Tensor& y,
+                 Stream stream) {
+  if (!x.defined()) {
+    fill(y, 0, stream);
+  } else if (x.data() != y.data()) {
+    copy(x, y, stream);
+  }
   with_index("scatter_add", index, y.size(1), [&](const auto& at, std::atomic<bool>& within) {
     if (is_floating(y.dtype()))
       return visit_floating("scatter_add", y.dtype(), [&]<class T>(Type<T>) {

@@ -179,6 +179,9 @@ TEST_CASE("sparse_attention: values of another width, and wide ones, over blocks
   of(128, 192, 192);
   of(64, 256, 64);
   of(128, 256, 256);
+  of(16, 256, 256);
+  of(32, 40, 200);
+  of(64, 192, 192);
 }
 
 TEST_CASE("sparse_attention: wide values with dropout and a mask") {
@@ -189,6 +192,43 @@ TEST_CASE("sparse_attention: wide values with dropout and a mask") {
     r.mask = random_mask({1, 1, s.queries, s.keys}, 43);
     r.plain.window_after = 20;
     check(format("wide values, block {}", block), s, r, {}, dtypes_of(s));
+  }
+}
+
+TEST_CASE("sparse_attention: many rules at once over blocks of every size") {
+  // In the backward two warpgroups share the keys of these: of heads up to 128 for their rules.
+  struct Case {
+    int block;
+    int64_t head_dim;
+    bool all;  ///< or dropout and a mask only
+  };
+  for (const auto [block, head_dim, all] : {Case{16, 128, false},
+                                            {64, 256, false},
+                                            {128, 64, false},
+                                            {16, 256, true},
+                                            {32, 128, true},
+                                            {64, 192, true},
+                                            {128, 192, true}}) {
+    Sizes s = sizes_of(block, head_dim);
+    s.keys += s.keys % 2;  // of an even number, pairs of a bias are words
+    if (block == 128 && all) s.value_dim = 128;
+    AttentionRules r = dropped(blocks_of(s, block, .7, 46), .3, 13);
+    r.mask = random_mask({1, s.heads, s.queries, s.keys}, 47);
+    r.plain.causal = block == 128;
+    r.plain.offset = 66;
+    std::vector<Shape> more;
+    if (all) {
+      r.plain.softcap = 2;
+      r.slopes = Reference({s.heads});
+      r.slopes.values = {.25, .125, .0625, .03125};
+      r.keep = random_mask({1, s.keys}, 48);
+    }
+    if (all && head_dim <= 192) {  // over it the forward has no registers for them
+      r.bias = 3;
+      r.table = 4;
+      more = {{1, 1, s.queries, s.keys}, {s.heads, 2 * block + 1}};
+    }
+    check(format("block {}, head_dim {}", block, head_dim), s, r, more, {all ? f16 : bf16});
   }
 }
 

@@ -94,7 +94,8 @@ TEST_CASE("sparse_attention: keys that nobody sees, and queries that see none, m
         const int64_t d = j - i - b.offset;
         return d <= 0 && d >= -b.before.value_or(1000);
       };
-      const Shape of_queries{1, 2, b.queries, 64}, of_keys{1, 1, b.keys, 64};
+      const int64_t dim = b.before ? 192 : 64;
+      const Shape of_queries{1, 2, b.queries, dim}, of_keys{1, 1, b.keys, dim};
       References in = {random_reference(of_queries, 1), random_reference(of_keys, 2),
                        random_reference(of_keys, 3), random_reference(of_queries, 4)};
       const auto run = [&] {
@@ -109,13 +110,13 @@ TEST_CASE("sparse_attention: keys that nobody sees, and queries that see none, m
       for (int64_t j = 0; j < b.keys; ++j) {
         bool seen = false;
         for (int64_t i = 0; i < b.queries; ++i) seen = seen || sees(i, j);
-        for (int64_t d = 0; d < 64 && !seen; d += 7, ++poisoned)
+        for (int64_t d = 0; d < dim && !seen; d += 7, ++poisoned)
           in[1].at({0, 0, j, d}) = in[2].at({0, 0, j, d}) = not_a_number;
       }
       for (int64_t i = 0; i < b.queries; ++i) {
         bool any = false;
         for (int64_t j = 0; j < b.keys; ++j) any = any || sees(i, j);
-        for (int64_t d = 0; d < 64 && !any; d += 5, ++poisoned)
+        for (int64_t d = 0; d < dim && !any; d += 5, ++poisoned)
           in[0].at({0, 1, i, d}) = in[3].at({0, 1, i, d}) = infinity;
       }
       CAPTURE(block);

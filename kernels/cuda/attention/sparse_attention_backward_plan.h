@@ -23,28 +23,31 @@ struct AttentionBackwardPlan {
   int dim = 0, value_dim = 0;  ///< head_dim and value_dim are padded with zeros to these
   int key_stages = 0, query_stages = 0;
   bool key_banded = false, query_banded = false;  ///< see WarpgroupForward
-  unsigned rules = 0;                             ///< that the kernel of keys and values knows
+  bool paired = false;  ///< two warpgroups share 64 keys: one has dv and the other dk
+  unsigned rules = 0;   ///< that the kernel of keys and values knows
   int64_t kv_heads = 0,
           heads = 0;  ///< of k and v, over the batch: all, and those that a launch takes
 };
 
 /** @brief Bytes of shared memory of the kernel of keys and values, for `stages` a team. */
 constexpr int attention_key_gradient_bytes(int dim, int value_dim, int block, int stages,
-                                           unsigned rules) {
-  const int teams = block == 128 ? 1 : 2;
+                                           unsigned rules, bool paired) {
+  const int teams = block == 128 || paired ? 1 : 2;
   const int blocks = block < 64 ? 64 / block * (64 / block) : 1;  // of a step
   const int more = ((rules & device::rule_dropout) != 0 ? 32 : 0) +
                    ((rules & (device::rule_bias | device::rule_table)) != 0 ? 24 : 0) +
                    ((rules & device::rule_bits) != 0 ? 4 * blocks : 0);
-  return 2 * 128 * (dim + value_dim) + teams * stages * 2 * 64 * (dim + value_dim) + 2 * 2 * 8192 +
-         teams * (stages * (16 + 512 + (block < 32 ? 80 : 24) + more) + 48);
+  return 2 * (paired ? 64 : 128) * (dim + value_dim) + teams * stages * 2 * 64 * (dim + value_dim) +
+         2 * 2 * 8192 +
+         teams * (stages * (16 + 512 + (block < 32 ? 80 : 24) + more) + (paired ? 112 : 48));
 }
 /** @brief Likewise, of the kernel of queries. */
 constexpr int attention_query_gradient_bytes(int dim, int stages) {
   return stages * ((2 + dim / 64) * 8192 + 32) + 2 * 64 * dim * 2 + 64 + 1024;
 }
 
-/** @brief Whether the kernel of keys and values has registers for these rules: else it spills. */
+/** @brief Whether a warpgroup that has both gradients of its keys has registers for these rules:
+ * else it spills. */
 constexpr bool attention_key_rules_fit(int dim, int value_dim, int block, unsigned rules) {
   using namespace device;
   const auto has = [&](unsigned all) { return (rules & all) == all; };
@@ -71,28 +74,33 @@ inline constexpr int64_t attention_values_bytes = int64_t{1} << 30;
 constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardProblem& p) {
   AttentionBackwardPlan plan{};
   plan.kv_heads = p.kv_heads;
-  plan.dim = p.head_dim <= 64 ? 64 : 128;
-  plan.value_dim = p.value_dim <= 64 ? 64 : 128;
-  const bool fits = p.element == 2 && p.capability == 90 && p.head_dim <= 128 &&
-                    p.value_dim <= 128 && p.head_dim % 8 == 0 && p.value_dim % 8 == 0 &&
-                    p.block >= 16 && p.traits.known();
+  const auto padded = [](int dim) { return std::max(64, (dim + 63) / 64 * 64); };
+  plan.dim = padded(p.head_dim);
+  plan.value_dim = padded(p.value_dim);
+  const int widest = std::max(plan.dim, plan.value_dim);
+  const bool fits = p.element == 2 && p.capability == 90 && widest <= 256 && p.head_dim % 8 == 0 &&
+                    p.value_dim % 8 == 0 && p.block >= 16 && p.traits.known();
   if (!fits) return plan;
   plan.rules = p.traits.rules & device::warpgroup_attention_rules &
                ~unsigned{device::rule_sinks};  // which are in lse
-  if (!attention_key_rules_fit(plan.dim, plan.value_dim, p.block, plan.rules)) return plan;
+  if (widest > 192 && (plan.rules & (device::rule_bias | device::rule_table)) != 0)
+    return plan;  // would spill, as in the forward
+  plan.paired =
+      widest > 128 || !attention_key_rules_fit(plan.dim, plan.value_dim, p.block, plan.rules);
   plan.query_banded = p.traits.banded;
   // With distances, a bias, or small blocks and dropout, a key after the other is what the
   // registers have room for.
   constexpr unsigned distances = device::rule_slopes | device::rule_table | device::rule_bias;
-  plan.key_banded = p.traits.banded || (plan.rules & distances) != 0 ||
-                    ((plan.rules & device::rule_dropout) != 0 && p.block < 64);
+  const bool crowded =
+      (plan.rules & distances) != 0 || ((plan.rules & device::rule_dropout) != 0 && p.block < 64);
+  plan.key_banded = p.traits.banded || (crowded && !plan.paired);
   // A warpgroup may pass over a stage while it keeps another: of a block of 128, with the first two
   // of three.
-  const int least = p.block == 128 ? 3 : 2;
+  const int least = p.block == 128 && !plan.paired ? 3 : 2;
   plan.key_stages = 4;
   while (plan.key_stages >= least &&
          attention_key_gradient_bytes(plan.dim, plan.value_dim, p.block, plan.key_stages,
-                                      plan.rules) > p.shared_bytes)
+                                      plan.rules, plan.paired) > p.shared_bytes)
     --plan.key_stages;
   plan.query_stages = 5;
   while (plan.query_stages > 1 &&

@@ -139,7 +139,7 @@ std::vector<AttentionKernel> all_attention_kernels(int shared_bytes) {
         all.push_back(k);
         k.whole = sparse_attention_whole(size, 64, true);
         if (k.whole) all.push_back(k);
-        if (size != 2 || (dim > 128 && pass != AttentionPass::forward)) continue;
+        if (size != 2) continue;
         k.asked = true;  // what kernels on wgmma may ask for
         for (const bool whole : {false, true}) {
           k.whole = whole;

@@ -3,9 +3,6 @@
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/warpgroup_operands.h>
 #include <bs/kernels/cuda/block_sparse/work_counter.h>
-#include <bs/kernels/cuda/jit/device_headers.h>
-#include <bs/kernels/cuda/jit/emit.h>
-#include <bs/kernels/cuda/jit/warpgroup_mma.h>
 #include <bs/kernels/sparse_attention_check.h>
 #include <bs/kernels/where.h>
 #include <bs/lib/cuda/launch.h>
@@ -15,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string>
 
 namespace bs::cuda {
 
@@ -23,14 +19,6 @@ namespace {
 
 using Kernel = AttentionBackwardKernel;
 using Pass = Kernel::Pass;
-
-constexpr int threads = 384;
-
-int shared_bytes(const Kernel& k) {
-  return k.pass == Pass::key_gradient
-             ? attention_key_gradient_bytes(k.dim, k.value_dim, k.block, k.stages, k.rules)
-             : attention_query_gradient_bytes(k.dim, k.stages);
-}
 
 /// A tensor [batch, heads, rows, head_dim] in boxes of 64 columns.
 DenseMap rows_map(const Tensor& x, int box_rows) {
@@ -149,7 +137,8 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
   arguments.means = means.data();
   constexpr unsigned of_cta = 256;
   const int64_t total = whole_log_sums.numel();
-  const AttentionNumbersKernel k{b.q.dtype(), b.v.size(3) <= 64 ? 8 : 16};
+  const int64_t width = b.v.size(3);
+  const AttentionNumbersKernel k{b.q.dtype(), width <= 64 ? 8 : width <= 128 ? 16 : 32};
   const int64_t ctas = ceil_div(total * k.lanes, of_cta);
   const jit::Kernel& kernel =
       family->get(k, b.stream.device(), [&] { return attention_numbers_warpgroup_source(k); });
@@ -159,21 +148,24 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
               whole_means.data<float>(), odd.data<int32_t>());
 }
 
+/// Keys of a strip that a team of the kernel has.
+int key_rows(int block, bool paired) { return block == 128 && !paired ? 128 : 64; }
+
+/// Of `items` that the strips of each head are, for `workers` of a CTA.
 template <class Params>
-void launch(const Kernel& k, Params& params, int workers_of_cta, Stream stream) {
+void launch(const Kernel& k, Params& params, int64_t items, int workers, Stream stream) {
   static auto* const family = new jit::KernelFamily<Kernel>;
   const WorkCounter counter(stream);
   params.problem.next = counter.get();
-  const int64_t items = int64_t{params.problem.head_count} * params.list.strips;
   if (items == 0) return;
-  const int64_t ctas = std::min<int64_t>(ceil_div(items, workers_of_cta),
+  const int64_t ctas = std::min<int64_t>(ceil_div(items, workers),
                                          device_properties(stream.device()).multiprocessors);
   const jit::Kernel& kernel =
       family->get(k, stream.device(), [&] { return attention_backward_source(k); });
   jit::launch(kernel,
               {.grid = dim3(static_cast<unsigned>(ctas)),
-               .block = dim3(threads),
-               .shared_bytes = shared_bytes(k)},
+               .block = dim3(attention_backward_threads),
+               .shared_bytes = k.shared_bytes()},
               stream, params);
 }
 
@@ -199,8 +191,10 @@ void launch_heads(device::WarpgroupKeyGradientParams& keys,
   keys.problem.head_count = static_cast<int>(count);
   queries.problem.first_head = static_cast<int>(first * group);
   queries.problem.head_count = static_cast<int>(count * group);
-  launch(key_kernel, keys, b.layout.block() == 128 ? 1 : 2, b.stream);
-  launch(query_kernel, queries, 1, b.stream);
+  const int block = b.layout.block(), rows = key_rows(block, key_kernel.paired);
+  const int64_t key_items = count * keys.list.strips * (block > rows ? block / rows : 1);
+  launch(key_kernel, keys, key_items, block == 128 || key_kernel.paired ? 1 : 2, b.stream);
+  launch(query_kernel, queries, count * group * queries.list.strips, 1, b.stream);
 }
 
 /// All heads, as many at a time as the plan says.
@@ -216,7 +210,8 @@ void launch_passes(const Backward& b, const AttentionBackwardPlan& plan,
                           .stages = plan.key_stages,
                           .value_dim = plan.value_dim,
                           .banded = plan.key_banded,
-                          .rules = plan.rules};
+                          .rules = plan.rules,
+                          .paired = plan.paired};
   const Kernel query_kernel{.pass = Pass::query_gradient,
                             .dtype = dtype,
                             .dim = plan.dim,
@@ -247,79 +242,6 @@ std::array<DenseMap, 8> maps_of(const Backward& b, const Tensor& shown, int side
 
 }  // namespace
 
-jit::Source attention_backward_source(const Kernel& k) {
-  const bool keys = k.pass == Pass::key_gradient;
-  const char* const header = keys ? "warpgroup_backward" : "warpgroup_query_gradient";
-  const char* const type = keys ? "WarpgroupKeyGradient" : "WarpgroupQueryGradient";
-  const std::string name =
-      format("attention_{}_wgmma_{}_d{}{}_b{}_s{}{}{}", keys ? "dkv" : "dq", to_string(k.dtype),
-             k.dim, keys && k.value_dim != k.dim ? format("v{}", k.value_dim) : "", k.block,
-             k.stages, k.banded ? "_band" : "", k.rules != 0 ? format("_r{}", k.rules) : "");
-  std::string code = format("#include <bs/kernels/cuda/device/attention/{}.cuh>\n\n", header);
-  if (keys) {
-    code += "namespace scores {\n" + warpgroup_mma(64, k.dtype, true, true) + "}\n";
-    code += "namespace rows {\n" + warpgroup_mma_left(k.dim, k.dtype, false) + "}\n";
-    code += "namespace value_rows {\n" + warpgroup_mma_left(k.value_dim, k.dtype, false) + "}\n";
-  } else {
-    code += warpgroup_mma(k.dim, k.dtype, true, false);
-  }
-  code += format("struct Config {\n  using Element = {};\n{}", device_type_name(k.dtype),
-                 keys ? "  using Scores = ::scores::Mma;\n  using Rows = ::rows::Mma;\n"
-                        "  using ValueRows = ::value_rows::Mma;\n"
-                      : "  using Mma = ::Mma;\n");
-  code += format(
-      "  static constexpr int dim = {}, value_dim = {}, block = {}, stages = {};\n"
-      "  static constexpr bool banded = {};\n"
-      "  static constexpr unsigned rules = {};\n};\n",
-      k.dim, k.value_dim, k.block, k.stages, k.banded, k.rules);
-  code += format("using Kernel = bs::cuda::device::{}<Config>;\n", type);
-  code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n", threads,
-                 shared_bytes(k));
-  code += format(
-      "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
-      "    {}(const __grid_constant__ bs::cuda::device::{}Params params) {\n"
-      "  Kernel::run(params);\n}\n",
-      threads, name, type);
-  return {name, code, device_headers()};
-}
-
-jit::Source attention_numbers_warpgroup_source(const AttentionNumbersKernel& k) {
-  const std::string name = format("attention_numbers_wgmma_{}_l{}", to_string(k.dtype), k.lanes);
-  const char* const type = device_type_name(k.dtype);
-  std::string code =
-      "#include <bs/kernels/cuda/device/attention/warpgroup_query_gradient.cuh>\n\n"
-      "using namespace bs::cuda::device;\n";
-  code += format(
-      "extern \"C\" __global__ void {}(\n"
-      "    const __grid_constant__ AttentionBackwardArguments<{}, float> arguments,\n"
-      "    AttentionPlaces places, unsigned total, unsigned numbers, float* log_sums,\n"
-      "    float* means, int* odd) {\n"
-      "  attention_numbers<{}, {}>(arguments, places, total, numbers, log_sums, means, odd);\n}\n",
-      name, type, type, k.lanes);
-  return {name, code, device_headers()};
-}
-
-std::vector<Kernel> all_attention_backward_kernels() {
-  std::vector<Kernel> all;
-  for (const DType dtype : {f16, bf16})
-    for (const int dim : {64, 128})
-      for (const int block : {16, 32, 64, 128})
-        for (const bool banded : {false, true})
-          for (const int value_dim : {64, 128}) {
-            const AttentionBackwardPlan plan = attention_backward_plan({.capability = 90,
-                                                                        .shared_bytes = 227 << 10,
-                                                                        .block = block,
-                                                                        .head_dim = dim,
-                                                                        .value_dim = value_dim});
-            Kernel k{Pass::key_gradient, dtype, dim, block, plan.key_stages, value_dim, banded};
-            all.push_back(k);
-            if (value_dim != dim) continue;
-            k = {Pass::query_gradient, dtype, dim, block, plan.query_stages, 0, banded};
-            all.push_back(k);
-          }
-  return all;
-}
-
 Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
                                            const SparseAttentionResult& forward, const Tensor& dout,
                                            const AttentionGrid& grid,
@@ -334,14 +256,14 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return {};
   if (!lists_both(layout)) return {};
   const int64_t numbers = q.size(0) * q.size(1) * layout.height();
-  if (numbers > UINT32_MAX / 16) return {};  // threads that find them
+  if (numbers > UINT32_MAX / 32) return {};  // threads that find them
   const Device device = stream.device();
   const int block = layout.block(), side = std::min(block, 64);
-  const int key_rows = block == 128 ? 128 : 64;  // of a strip
+  const int rows = key_rows(block, plan.paired);  // of a strip
   const Tensor& mask = options.key_padding_mask;
   // Gradients of scores of padding are zero, but so need not be its keys.
   const Tensor shown = mask.defined() ? where(mask.unsqueeze(1).unsqueeze(3), k, 0.0) : k;
-  const std::array<DenseMap, 8> maps = maps_of(b, shown, side, key_rows);
+  const std::array<DenseMap, 8> maps = maps_of(b, shown, side, rows);
   for (const DenseMap& map : maps)
     if (!map.fit) return {};
 
@@ -354,7 +276,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   const Tensor whole_log_sums = whole ? log_sums : Tensor::empty(of_whole, f32, device);
   const Tensor whole_means = whole ? means : Tensor::empty(of_whole, f32, device);
   const device::TensorMapWords ds_map = values_map(ds, block).encode(op);
-  const StripShape by_key{.transposed = true, .side = key_rows / block},
+  const StripShape by_key{.transposed = true, .side = std::max(1, rows / block)},
       by_query{.side = 128 / block};
   const Kept<DeviceStrips> key_list = device_strips(layout, by_key, stream),
                            query_list = device_strips(layout, by_query, stream);

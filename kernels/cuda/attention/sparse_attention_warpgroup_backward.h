@@ -20,9 +20,17 @@ struct AttentionBackwardKernel {
   int value_dim = 0;    ///< 0: the kernel of queries, which knows no values
   bool banded = false;  ///< see WarpgroupForward
   unsigned rules = 0;   ///< of device::warpgroup_attention_rules; those of queries have none
+  bool paired = false;  ///< see AttentionBackwardPlan
   auto operator<=>(const AttentionBackwardKernel&) const =
       default;  // NOLINT(modernize-use-nullptr): its bug
+
+  constexpr int shared_bytes() const {
+    return pass == Pass::key_gradient
+               ? attention_key_gradient_bytes(dim, value_dim, block, stages, rules, paired)
+               : attention_query_gradient_bytes(dim, stages);
+  }
 };
+inline constexpr int attention_backward_threads = 384;
 
 /** @brief Likewise, of the one that finds two numbers for each query. */
 struct AttentionNumbersKernel {

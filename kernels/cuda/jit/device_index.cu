@@ -7,6 +7,7 @@
 #include <bs/kernels/cuda/device/attention/sparse_attention.cuh>
 #include <bs/kernels/cuda/device/attention/sparse_attention_backward.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_backward.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_pair.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_forward.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_query_gradient.cuh>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_matmul.cuh>

@@ -26,12 +26,14 @@ AttentionBackwardProblem on_hopper(int block, int head_dim, int value_dim = 0) {
           .head_blocks = 640};
 }
 
-/// Kernels of keys and values with every set of rules that they know and the plan asks for.
+/// Kernels of keys and values with every set of rules that they know and the plan asks for; of wide
+/// heads those whose values are as wide.
 std::vector<AttentionBackwardKernel> kernels_with_rules() {
   std::vector<AttentionBackwardKernel> all;
   for (const AttentionBackwardKernel& k : all_attention_backward_kernels())
     for (unsigned rules = 1; rules < device::rule_sinks; ++rules) {
       if (k.pass != AttentionBackwardKernel::Pass::key_gradient) break;
+      if (k.paired && k.value_dim != k.dim) break;
       if ((rules & ~device::warpgroup_attention_rules) != 0) continue;
       AttentionBackwardProblem p = on_hopper(k.block, k.dim, k.value_dim);
       p.traits = {k.banded, rules};
@@ -39,6 +41,8 @@ std::vector<AttentionBackwardKernel> kernels_with_rules() {
       if (!plan.warpgroup || plan.key_banded != k.banded) continue;
       all.push_back(k);
       all.back().rules = rules;
+      all.back().paired = plan.paired;
+      all.back().stages = plan.key_stages;
     }
   return all;
 }
@@ -114,8 +118,8 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
   CHECK(attention_backward_plan(on_hopper(128, 128)).warpgroup);
   CHECK(attention_backward_plan(on_hopper(16, 8)).warpgroup);
   CHECK_FALSE(attention_backward_plan(on_hopper(8, 64)).warpgroup);
-  CHECK_FALSE(attention_backward_plan(on_hopper(64, 136)).warpgroup);
-  CHECK_FALSE(attention_backward_plan(on_hopper(64, 64, 136)).warpgroup);
+  CHECK_FALSE(attention_backward_plan(on_hopper(64, 264)).warpgroup);
+  CHECK_FALSE(attention_backward_plan(on_hopper(64, 64, 264)).warpgroup);
   CHECK_FALSE(attention_backward_plan(on_hopper(64, 64, 60)).warpgroup);
   CHECK(attention_backward_plan(on_hopper(64, 40, 72)).dim == 64);
   CHECK(attention_backward_plan(on_hopper(64, 40, 72)).value_dim == 128);
@@ -149,12 +153,15 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
     CHECK(attention_backward_plan(dropped).warpgroup);
     CHECK(attention_backward_plan(dropped).rules == dropped.traits.rules);
     CHECK(attention_backward_plan(dropped).key_banded == (block < 64));
-    dropped.traits.rules |= device::rule_softcap;  // which registers have no room for
-    CHECK_FALSE(attention_backward_plan(dropped).warpgroup);
+    CHECK_FALSE(attention_backward_plan(dropped).paired);
+    dropped.traits.rules |= device::rule_softcap;  // which one warpgroup has no registers for
+    CHECK(attention_backward_plan(dropped).paired);
+    CHECK_FALSE(attention_backward_plan(dropped).key_banded);
     dropped.head_dim = dropped.value_dim = 64;
-    CHECK(attention_backward_plan(dropped).warpgroup);
+    CHECK_FALSE(attention_backward_plan(dropped).paired);
     dropped.traits.rules |= device::rule_bits;  // nor for a bit of both for each score
-    CHECK_FALSE(attention_backward_plan(dropped).warpgroup);
+    CHECK(attention_backward_plan(dropped).paired);
+    CHECK(attention_backward_plan(dropped).warpgroup);
   }
   for (const unsigned added : {unsigned{device::rule_bias}, unsigned{device::rule_table}}) {
     AttentionBackwardProblem p = on_hopper(64, 128);
@@ -162,31 +169,53 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
     CHECK(attention_backward_plan(p).warpgroup);
     CHECK(attention_backward_plan(p).key_banded);
     p.traits.rules = added | device::rule_softcap;
-    CHECK_FALSE(attention_backward_plan(p).warpgroup);
+    CHECK(attention_backward_plan(p).paired);
     p.head_dim = p.value_dim = 64;
-    CHECK(attention_backward_plan(p).warpgroup);
+    CHECK_FALSE(attention_backward_plan(p).paired);
   }
   AttentionBackwardProblem wide = on_hopper(64, 64);
   wide.element = 4;
   CHECK_FALSE(attention_backward_plan(wide).warpgroup);
 }
 
+TEST_CASE("sparse_attention_backward: two warpgroups share the keys of wide heads") {
+  for (const int block : {16, 32, 64, 128}) {
+    CHECK_FALSE(attention_backward_plan(on_hopper(block, 128)).paired);
+    for (const auto& [head_dim, value_dim] :
+         {std::pair{136, 64}, {64, 192}, {192, 128}, {256, 256}}) {
+      const AttentionBackwardPlan plan =
+          attention_backward_plan(on_hopper(block, head_dim, value_dim));
+      CHECK(plan.warpgroup);
+      CHECK(plan.paired);
+      CHECK(plan.dim == (head_dim + 63) / 64 * 64);
+      CHECK(plan.value_dim == (value_dim + 63) / 64 * 64);
+    }
+    for (const unsigned added : {unsigned{device::rule_bias}, unsigned{device::rule_table}})
+      for (const int head_dim : {192, 256}) {
+        AttentionBackwardProblem p = on_hopper(block, head_dim);
+        p.traits.rules = added;
+        CHECK(attention_backward_plan(p).warpgroup == (head_dim == 192));
+      }
+  }
+}
+
 TEST_CASE("sparse_attention_backward: kernels fit the memory that there is, or others run") {
   for (const int kilobytes : {48, 99, 163, 227})
     for (const int block : {16, 32, 64, 128})
-      for (const int head_dim : {8, 64, 72, 128}) {
+      for (const int head_dim : {8, 64, 72, 128, 192, 256}) {
         AttentionBackwardProblem p = on_hopper(block, head_dim, head_dim == 64 ? 128 : head_dim);
         p.shared_bytes = kilobytes << 10;
         if (head_dim % 16 == 8)
           p.traits.rules = head_dim == 8 ? device::rule_dropout : device::rule_bits;
+        if (head_dim > 128) p.traits.rules = device::rule_dropout | device::rule_bits;
         const AttentionBackwardPlan plan = attention_backward_plan(p);
         if (kilobytes == 227) CHECK(plan.warpgroup);
         if (!plan.warpgroup) continue;
         CHECK(plan.dim >= head_dim);
-        CHECK(plan.key_stages >= (block == 128 ? 3 : 2));
+        CHECK(plan.key_stages >= (block == 128 && !plan.paired ? 3 : 2));
         CHECK(plan.query_stages >= 2);
         CHECK(attention_key_gradient_bytes(plan.dim, plan.value_dim, block, plan.key_stages,
-                                           plan.rules) <= p.shared_bytes);
+                                           plan.rules, plan.paired) <= p.shared_bytes);
         CHECK(attention_query_gradient_bytes(plan.dim, plan.query_stages) <= p.shared_bytes);
       }
 }
@@ -263,9 +292,9 @@ TEST_CASE("sparse_attention_backward: rings of stages come to their end") {
 
 TEST_CASE("sparse_attention_backward: the kernels compile and keep to registers") {
   test::check_kernels(all_attention_backward_kernels(), attention_backward_source, 7, {90});
-  test::check_kernels(kernels_with_rules(), attention_backward_source, 101, {90});
+  test::check_kernels(kernels_with_rules(), attention_backward_source, 251, {90});
   std::vector<AttentionNumbersKernel> numbers;
   for (const DType dtype : {f16, bf16})
-    for (const int lanes : {8, 16}) numbers.push_back({dtype, lanes});
+    for (const int lanes : {8, 16, 32}) numbers.push_back({dtype, lanes});
   test::check_kernels(numbers, attention_numbers_warpgroup_source, 1, {90});
 }

@@ -24,6 +24,10 @@ struct AttentionReach {
 
   /// Kernels that are not `banded` know of two: everything, and up to the diagonal.
   constexpr bool causal() const { return last < far; }
+  /// Whether none of `size` queries from one on sees any of as many keys.
+  constexpr bool hides(int query, int key, int size) const {
+    return key - query > last + size - 1 || key - query < first - size + 1;
+  }
 };
 
 /// Where 128 rows of ragged sequences lie, which begin at multiples of 128 among the layout's rows:

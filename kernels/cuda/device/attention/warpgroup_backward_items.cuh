@@ -55,20 +55,20 @@ __device__ float not_finite(const float (&sums)[N]) {
 }
 /// Takes to memory those of 64 staged rows, of 16-bit elements, that come before their sequence's
 /// end: the copy engine would write them all. They are pieces of 64 columns; `first` is their first
-/// in the layout. All threads of a warpgroup.
+/// in the layout, `column` the first column. All threads of a warpgroup.
 template <int dim>
 __device__ void store_rows_of_end(const AttentionRows<void>& to, const WarpgroupAttention& a,
-                                  int head, unsigned staging, int first) {
+                                  int head, unsigned staging, int first, int column = 0) {
   constexpr int chunks = dim / 8;
   const AttentionPlace place = a.places.of(first);
   auto* const rows = static_cast<char*>(to.data) + 2 * head * to.head;
   for (int i = static_cast<int>(fresh_thread()) % warpgroup_size; i < 64 * chunks;
        i += warpgroup_size) {
     const int row = i / chunks, chunk = i % chunks;
-    if (first + row >= place.end || chunk * 8 >= a.head_dim) continue;
+    if (first + row >= place.end || column + chunk * 8 >= a.head_dim) continue;
     const unsigned from = staging + chunk / 8 * (64 * 128) + row * 128 + (chunk % 8 ^ row % 8) * 16;
-    *reinterpret_cast<float4*>(rows + 2 * ((first + row - place.shift) * to.row + chunk * 8)) =
-        load_shared(from);
+    *reinterpret_cast<float4*>(
+        rows + 2 * ((first + row - place.shift) * to.row + column + chunk * 8)) = load_shared(from);
   }
 }
 /// Called once by each of `workers` that found no more: the last one puts the counters back.

@@ -45,16 +45,15 @@ template <>
 struct AttentionStepBits<0> {};
 
 /// For blocks of one size. `banded` as AttentionHide has it. A strip of keys meets 64 queries a
-/// step, blocks or halves of blocks.
-template <int block_, bool banded, unsigned rules>
+/// step, blocks or halves of blocks. Where warpgroups are `paired` two share each 64 keys.
+template <int block_, bool banded, unsigned rules, bool paired>
 struct AttentionKeySteps {
   static constexpr int block = block_;
-  static constexpr int team_groups =
-      block == 128 ? 2 : 1;                             // warpgroups with 64 keys of a strip each
-  static constexpr int strip = 64 * team_groups;        // keys
-  static constexpr int side = block < 64 ? block : 64;  // queries of an entry of a step
+  static constexpr int strip = block == 128 && !paired ? 128 : 64;  // keys
+  static constexpr int side = block < 64 ? block : 64;              // queries of an entry of a step
   static constexpr int entries = 64 / side;
-  static constexpr int cols = strip / block;  // block columns of a strip
+  static constexpr int cols = block < strip ? strip / block : 1;   // block columns of a strip
+  static constexpr int parts = block > strip ? block / strip : 1;  // strips of a block column
 
   static constexpr bool sloped = (rules & rule_slopes) != 0;
   static constexpr bool drops = (rules & rule_dropout) != 0;

@@ -63,11 +63,25 @@ struct AttentionStepScores {
   }
   /// Weights as a left operand.
   __device__ void pack_weights(unsigned (&weights)[4][4], const float (&s)[32]) const {
+    pack_weights(weights, s, [](int, float4) {});
+  }
+  /// The same. Before, give(i, four) gets what differentiates the weights from number i on:
+  /// negative or -0 where dropout drops them, and 0 where they are hidden.
+  template <class Give>
+  __device__ void pack_weights(unsigned (&weights)[4][4], const float (&s)[32],
+                               const Give& give) const {
     const Distances distances(*this);
 #pragma unroll
     for (int i = 0; i < 32; i += 4) {
       float four[4] = {s[i], s[i + 1], s[i + 2], s[i + 3]};
       if constexpr (capped) weigh_four(four, s + i, i, distances);
+      float by[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        by[j] = capped && four[j] != 0 ? four[j] * (1 - s[i + j] * s[i + j]) : four[j];
+        if (Steps::drops && !(elements.kept >> (i + j) & 1)) by[j] = -by[j];
+      }
+      give(i, make_float4(by[0], by[1], by[2], by[3]));
       if constexpr (Steps::drops) drop_four(four, {elements.kept, false}, i);
       weights[i / 8][i / 2 % 4] = pack(four[0], four[1]);
       weights[i / 8][i / 2 % 4 + 1] = pack(four[2], four[3]);

@@ -105,14 +105,6 @@ struct WarpgroupQueryGradient {
     __device__ int query() const { return strip * WarpgroupQueryGradient::strip; }
   };
 
-  /// Whether none of `size` queries from one on sees any of as many keys.
-  template <int size>
-  __device__ static bool hides(const WarpgroupAttention& a, int query, int key) {
-    if (banded)
-      return key - query > a.reach.last + size - 1 || key - query < a.reach.first - (size - 1);
-    return a.reach.causal() && key > query + size - 1;
-  }
-
   /// What the copies of one stage need, looked up ahead of them; lane q has seat q and slice q.
   struct Ahead {
     int col = -1, value = -1;
@@ -127,7 +119,7 @@ struct WarpgroupQueryGradient {
       const int column = __ldg(p.list.cols + from + entry);
       // Of what is hidden altogether, no gradients were left.
       const bool hidden =
-          hides<block>(p.problem, (place.strip * rows + row) * block, column * block);
+          p.problem.reach.hides((place.strip * rows + row) * block, column * block, block);
       if (number >= 0 && !hidden) value = p.problem.values.at(place.batch, place.head, number);
     }
   };
@@ -172,7 +164,7 @@ struct WarpgroupQueryGradient {
     unsigned present = 0;
 #pragma unroll
     for (int g = 0; g < groups; ++g) {
-      const bool hidden = hides<64>(p.problem, place.query() + g * 64, key);
+      const bool hidden = p.problem.reach.hides(place.query() + g * 64, key, 64);
       present |= static_cast<unsigned>(value[g] >= 0 && !hidden) << g;
     }
     s.tiles[stage] = present;
@@ -380,9 +372,11 @@ struct WarpgroupQueryGradient {
     }
     __syncthreads();
     if (group == groups) {
+      if constexpr (dim > 192) give_registers<72>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
       if (warp < copying_warps) produce(p, s, buffers, warp);
     } else {
+      if constexpr (dim > 192) take_registers<216>();
       consume(p, s, buffers, staging + group * staging_bytes, group);
     }
   }

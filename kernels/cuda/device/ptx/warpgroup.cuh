@@ -24,6 +24,11 @@ __device__ inline float4 load_shared(unsigned from) {
                : "memory");
   return v;
 }
+__device__ inline void store_shared(unsigned to, float4 v) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z),
+               "f"(v.w)
+               : "memory");
+}
 
 /// Registers and shared memory written before are seen by the products that follow.
 __device__ inline void warpgroup_arrive() {

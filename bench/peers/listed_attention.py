@@ -1,6 +1,6 @@
 """Attention that skips blocks or keys by lists, of packages that PyTorch does not bring.
 
-    flash4        FlashAttention 4 (flash-attn-4) with lists of blocks: of 128, forward of 64 too
+    flash4        FlashAttention 4 (flash-attn-4) with lists of blocks: of 128, and of 64 forward
     cudnn_flex    cudnn.flex_attention (nvidia-cudnn-frontend) with intervals of keys for each query,
                   and its deterministic backward
     cudnn_blocks  cuDNN's block-sparse attention (the same package) with lists of blocks: of 64 and
@@ -15,6 +15,7 @@ import torch
 
 def lists(kept):
     """How many blocks each row keeps, [1, 1, rows], and which, [1, 1, rows, most]."""
+    kept = kept.contiguous()  # or a single column would have a stride
     counts = kept.sum(-1, dtype=torch.int32)
     columns = torch.argsort(~kept, dim=-1, stable=True).to(torch.int32)
     most = max(int(counts.max()), 1)

@@ -165,6 +165,7 @@ def main():
         problem = Problem(description, layout, dtype, arguments.device)
         works = []  # (peer, what, work, products over the kept blocks)
         for peer, make in peers.items():
+            what = "forward"
             try:
                 forward = make(problem)
                 out = forward()
@@ -175,10 +176,12 @@ def main():
                 def backward(out=out, inputs=inputs):
                     torch.autograd.grad(out, inputs, problem.dout, retain_graph=True)
 
+                works += [(peer, what, forward, 2)]
+                what = "backward"
                 backward()
-                works += [(peer, "forward", forward, 2), (peer, "backward", backward, 5)]
+                works += [(peer, what, backward, 5)]
             except Exception as error:  # a shape that the peer does not take, for example
-                record.add_failure(problem.cell, "forward", peer, error)
+                record.add_failure(problem.cell, what, peer, error)
         times = timer.interleave([work for _, _, work, _ in works])
         cell = problem.cell
         for (peer, what, _, products), seconds in zip(works, times):

@@ -1,6 +1,6 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tiled.h>
 #include <bs/kernels/cuda/block_sparse/item_launch.h>
-#include <bs/kernels/cuda/block_sparse/operand_pieces.h>
+#include <bs/kernels/cuda/block_sparse/operand_vectors.h>
 #include <bs/kernels/cuda/jit/emit.h>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_problem.cuh>
 
@@ -144,7 +144,7 @@ void tiled_dsd(const DsdWork& work, const Tensor& values, const Tensor& b, const
   k.repeats = repeat.mark != nullptr;
   device::TileGrid grid = grid_of(k, p.n);
   grid.c_aligned = aligned_to_16(c) && steps_in(p.batch, 2, vector) &&
-                   whole_pieces(p.c, by_rows, by_rows ? p.n : vector, vector);
+                   whole_vectors(p.c, by_rows, by_rows ? p.n : vector, vector);
   const Kept<DeviceLines> lines = device_lines(*p.pattern, p.transposed, stream);
   const int64_t tiles = p.batch.numel() * grid.col_tiles * p.block_rows() * grid.row_tiles;
   device::DsdArguments arguments{.values = values.data(),

@@ -14,7 +14,7 @@ namespace bs::cuda {
 struct TiledKernel : ProductKernel {
   bool tf32 = false;     ///< f32 rounded, instead of split in two
   int cols = 64;         ///< of a tile: widest_tile or a half of it, down to 64
-  bool aligned = true;   ///< operands fall into pieces of 16 bytes; if not, cols is 64
+  bool aligned = true;   ///< operands fall into vectors of 16 bytes; if not, cols is 64
   bool cut = false;      ///< dsd whose long tiles are cut over the depth, and so taken by parts
   bool repeats = false;  ///< dsd that may have to be computed again: few CTAs look whether it has
   auto operator<=>(const TiledKernel&) const = default;  // NOLINT(modernize-use-nullptr): its bug

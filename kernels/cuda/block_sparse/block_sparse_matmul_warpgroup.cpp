@@ -19,7 +19,7 @@ WarpgroupTile tile_of(const WarpgroupKernel& k) {
                    : warpgroup_dsd_tile(k.cols);
 }
 
-/// Values of blocks in boxes of a piece of one.
+/// Values of blocks in boxes of up to 64 by 64.
 DenseMap block_map(const Tensor& values, int block) {
   const int side = std::min(block, depth);
   return {values, block, values.numel() / block, block, side, side};

@@ -1,5 +1,5 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_reach.h>
-#include <bs/kernels/cuda/block_sparse/operand_pieces.h>
+#include <bs/kernels/cuda/block_sparse/operand_vectors.h>
 #include <bs/kernels/cuda/block_sparse/turned_operand.h>
 #include <bs/kernels/cuda/block_sparse/warpgroup_sdd_operands.h>
 
@@ -16,18 +16,18 @@ Reach reach_of(const Tensor& values, const Tensor& b, const Tensor& c, const Dsd
   reach.vectors = aligned_to_16(values) && steps_in(p.batch, 0, vector) &&
                   steps_in(p.sum, 0, vector) && aligned_to_16(b) && steps_in(p.batch, 1, vector) &&
                   steps_in(p.sum, 1, vector) &&
-                  whole_pieces(p.b, !along_k, along_k ? p.k() : p.n, vector);
+                  whole_vectors(p.b, !along_k, along_k ? p.k() : p.n, vector);
   const Axes axes(p.batch, p.sum);
   reach.copy_engine = block >= 16 && axes.fit(3) && axes.dense(p.batch, 2, m * p.n) &&
                       fits_int(values.numel() / block) && aligned_to_16(c);
   if (!reach.copy_engine) return reach;
   const auto strides = axes.strides(p.batch, 1, p.sum, 1);
-  const bool pieces = !along_k && p.n % line == 0 && strides[2] == 0;
+  const bool boxes = !along_k && p.n % line == 0 && strides[2] == 0;
   device::BatchSteps steps{};
   DenseMap map = along_k ? DenseMap(b, p.k(), p.n, p.b.col, line, 1)
-                         : DenseMap(b, pieces ? line : p.n, p.k(), p.b.row, line, 1);
-  if (pieces) map.add(p.n / line, line);
-  map.add_axes(axes, strides, pieces ? 2 : 3, steps);
+                         : DenseMap(b, boxes ? line : p.n, p.k(), p.b.row, line, 1);
+  if (boxes) map.add(p.n / line, line);
+  map.add_axes(axes, strides, boxes ? 2 : 3, steps);
   DenseMap result =
       p.c.col != 1 ? DenseMap(c, m, p.n, p.c.col, line, 1) : DenseMap(c, p.n, m, p.c.row, line, 1);
   result.add(p.batch.numel(), m * p.n);
@@ -47,9 +47,9 @@ Reach reach_of(const Tensor& a, const Tensor& b, const Tensor& values, const Sdd
   Reach reach;
   reach.vectors =
       aligned_to_16(a) && steps_in(p.batch, 0, vector) && steps_in(p.sum, 0, vector) &&
-      p.a_head % vector == 0 && whole_pieces(p.a, a_along, a_along ? p.k : height, vector) &&
+      p.a_head % vector == 0 && whole_vectors(p.a, a_along, a_along ? p.k : height, vector) &&
       aligned_to_16(b) && steps_in(p.batch, 1, vector) && steps_in(p.sum, 1, vector) &&
-      p.b_head % vector == 0 && whole_pieces(p.b, !b_along, b_along ? p.k : width, vector);
+      p.b_head % vector == 0 && whole_vectors(p.b, !b_along, b_along ? p.k : width, vector);
   const Axes axes(p.batch, p.sum);
   const int64_t size = int64_t{p.layout.nnz} * block * block;
   reach.copy_engine = block >= 16 && axes.fit(2) && axes.dense(p.batch, 2, size) &&

@@ -14,12 +14,12 @@ int64_t describe_dsd(const Tensor& b, const DsdProblem& p, const DsdWork& work,
   const Axes axes(p.batch, p.sum);
   const std::array<int64_t, 3> b_strides = axes.strides(p.batch, 1, p.sum, 1);
   const bool along_k = p.b.col != 1;
-  const bool pieces = !along_k && p.n % line == 0 && b_strides[2] == 0;
+  const bool boxes = !along_k && p.n % line == 0 && b_strides[2] == 0;
   const auto map_b = [&](int depth) {
     DenseMap map = along_k ? DenseMap(b, p.k(), p.n, p.b.col, depth, std::min(256, cols))
-                           : DenseMap(b, pieces ? line : p.n, p.k(), p.b.row, line, depth);
-    if (pieces) map.add(p.n / line, line, cols / line);
-    map.add_axes(axes, b_strides, pieces ? 2 : 3, params.b_steps);
+                           : DenseMap(b, boxes ? line : p.n, p.k(), p.b.row, line, depth);
+    if (boxes) map.add(p.n / line, line, cols / line);
+    map.add_axes(axes, b_strides, boxes ? 2 : 3, params.b_steps);
     return map;
   };
   const auto columns_of = [&](int64_t n) {
@@ -39,7 +39,7 @@ int64_t describe_dsd(const Tensor& b, const DsdProblem& p, const DsdWork& work,
   params.sum = axes.sum;
   params.value_steps = steps_of(axes.strides(p.batch, 0, p.sum, 0), block * block);
   params.head_steps = steps_of(axes.strides(p.batch, 3, p.sum, 2), 1);
-  params.b_pieces = pieces ? 0 : cols / line;
+  params.b_boxes = boxes ? 0 : cols / line;
   params.tiles = static_cast<int>(columns / p.batch.numel());
   params.columns = static_cast<int>(columns);
   params.order = order_of_columns(plan.order, columns_of(work.planned_n), columns);

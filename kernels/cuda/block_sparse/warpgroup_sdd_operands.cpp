@@ -26,13 +26,13 @@ SddOperand SddOperand::right(const Tensor& b, const SddProblem& p) {
 
 DenseMap SddOperand::map(const SddProblem& p, const Axes& axes, int box_rows, int box_depth,
                          device::BatchSteps& steps) const {
-  const bool pieces = x.dtype() == f32 && !along_k;
-  const int side = pieces ? std::min(box_rows, 32) : box_rows;
+  const bool boxes = x.dtype() == f32 && !along_k;
+  const int side = boxes ? std::min(box_rows, 32) : box_rows;
   DenseMap map = along_k ? DenseMap(x, p.k, rows, line, box_depth, side)
-                         : DenseMap(x, pieces ? side : rows, p.k, line, side, box_depth);
-  if (pieces) map.add(rows / side, side, box_rows / side);
-  if (!pieces || head != 0) map.add(head != 0 ? p.layout.heads : 1, head);
-  map.add_axes(axes, axes.strides(p.batch, number, p.sum, number), pieces && head != 0 ? 1 : 2,
+                         : DenseMap(x, boxes ? side : rows, p.k, line, side, box_depth);
+  if (boxes) map.add(rows / side, side, box_rows / side);
+  if (!boxes || head != 0) map.add(head != 0 ? p.layout.heads : 1, head);
+  map.add_axes(axes, axes.strides(p.batch, number, p.sum, number), boxes && head != 0 ? 1 : 2,
                steps);
   return map;
 }

@@ -17,7 +17,7 @@ struct SddOperand {
   static SddOperand left(const Tensor& a, const SddProblem& p);
   static SddOperand right(const Tensor& b, const SddProblem& p);
   /** @brief In boxes of so many rows by so much of the depth. f32 whose rows are neighbours comes
-   *  in pieces of up to 32 rows. */
+   *  in boxes of up to 32 rows. */
   DenseMap map(const SddProblem& p, const Axes& axes, int box_rows, int box_depth,
                device::BatchSteps& steps) const;
 };

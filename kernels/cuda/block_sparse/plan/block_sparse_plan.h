@@ -35,7 +35,7 @@ struct PlanWish {
 /** @brief What kernels can do with operands as they lie. */
 struct Reach {
   bool copy_engine = true;  ///< the copy engine addresses all operands and the result
-  bool vectors = true;      ///< lines fall into whole pieces of 16 bytes
+  bool vectors = true;      ///< lines fall into whole vectors of 16 bytes
   bool operator==(const Reach&) const = default;
 };
 
@@ -63,7 +63,7 @@ struct DsdPlan {
   StripShape strips = {};     ///< of the paths on wgmma
   bool large = false;         ///< tf32_tile()'s
   int cols = 0;               ///< of a tile
-  bool vectors = false;       ///< of mma.sync: operands are read in pieces of 16 bytes
+  bool vectors = false;       ///< of mma.sync: operands are read in vectors of 16 bytes
   device::WorkOrder order{};  ///< of the items of wgmma
   WorkPieces split = {};      ///< of the items, where some are cut
 };
@@ -102,7 +102,7 @@ struct SddPlan {
   StripShape strips = {};                 ///< of the paths on wgmma, where rows are not gathered
   SddForm form = {};
   int cols = 0;          ///< of mma.sync's tiles
-  bool vectors = false;  ///< and whether operands are read in pieces of 16 bytes
+  bool vectors = false;  ///< and whether operands are read in vectors of 16 bytes
   std::vector<device::SddRange> ranges = {};  ///< the items of one S
   int together = 1;                           ///< ranges of an item
   GatheredStrips gathered = {};               ///< strips of the items, where rows are gathered

@@ -103,7 +103,7 @@ constexpr WarpgroupTile warpgroup_dsd_tile(int64_t n) {
 }
 /** @brief Which kernel of sdd. */
 struct SddForm {
-  bool narrow = false;    ///< its tile: fewer columns, for layouts with few pieces of work
+  bool narrow = false;    ///< its tile: fewer columns, for layouts with few items
   bool gathered = false;  ///< whether rows are gathered like columns: blocks up to 64
   bool operator==(const SddForm&) const = default;
 };

@@ -17,12 +17,12 @@ inline constexpr int side_of = block < reduced_side ? block : reduced_side;
 /// A warp's 16 or 32 rows (or the first 8) by 8 or 16 columns of a result, of which `rows` by
 /// `columns` are inside, or none where these are not positive. A lane's pair i is in row i % M of
 /// its M, and is number i / M of its pairs along that.
-struct EpiloguePiece {
+struct EpiloguePatch {
   int row, column, batch;
   int rows, columns;
 };
 
-/// Which rows of a piece of `side` a lane has: two, 8 from each other.
+/// Which rows of a patch of `side` a lane has: two, 8 from each other.
 template <int side>
 struct LaneRows {
   static constexpr int count = 2, height = side;
@@ -30,20 +30,20 @@ struct LaneRows {
   __device__ static int row(int i) { return lane() / 4 + i * 8; }
 };
 
-/// What an epilogue reduces of a piece of `side` columns, and of pieces side by side.
+/// What an epilogue reduces of a patch of `side` columns, and of patches side by side.
 template <class Epilogue, int side, class Rows = LaneRows<side>, int R = Epilogue::reductions>
-class PieceTotals {
+class PatchTotals {
   using W = typename Epilogue::Compute;
   static constexpr int M = Rows::count, N = side / 4;  // a lane's rows and columns
 
  public:
-  __device__ explicit PieceTotals(const Rows& own = Rows()) : own_(own) {
+  __device__ explicit PatchTotals(const Rows& own = Rows()) : own_(own) {
     clear_rows();
     clear_columns();
   }
 
   /// Adds what was computed of pair `i`.
-  __device__ void take(int i, const EpiloguePiece& at, const W (&reduced)[R][2]) {
+  __device__ void take(int i, const EpiloguePatch& at, const W (&reduced)[R][2]) {
 #pragma unroll
     for (int r = 0; r < R; ++r)
 #pragma unroll
@@ -60,8 +60,8 @@ class PieceTotals {
   // Both are for whole warps. Lanes exchange halves of what they have: at the end each has less,
   // but of more lanes.
 
-  /// Puts the totals of the piece's columns away.
-  __device__ void store_columns(const GemmOperand* partials, const EpiloguePiece& at) {
+  /// Puts the totals of the patch's columns away.
+  __device__ void store_columns(const GemmOperand* partials, const EpiloguePatch& at) {
     const int lane = own_.lane();
     const int own = lane / (32 / N);
     const int column = kept_here(own / 2 * 8 + own % 2 + lane % 4 * 2);
@@ -79,7 +79,7 @@ class PieceTotals {
   }
   /// Puts those of the rows away, over all columns since the last time, which are part `part` of
   /// the row.
-  __device__ void store_rows(const GemmOperand* partials, const EpiloguePiece& at, int part) {
+  __device__ void store_rows(const GemmOperand* partials, const EpiloguePatch& at, int part) {
     constexpr int alike = 4 / M;  // lanes that have the same total
     const int row = kept_here(own_.row(own_.lane() % 4 / alike));
     const bool stores = own_.lane() % alike == 0 && row < at.rows;
@@ -143,23 +143,23 @@ class PieceTotals {
 };
 
 template <class Epilogue, int side, class Rows>
-class PieceTotals<Epilogue, side, Rows, 0> {
+class PatchTotals<Epilogue, side, Rows, 0> {
  public:
-  __device__ explicit PieceTotals(const Rows& = Rows()) {}
+  __device__ explicit PatchTotals(const Rows& = Rows()) {}
   template <class W>
-  __device__ void take(int, const EpiloguePiece&, const W&) {}
-  __device__ void store_columns(const GemmOperand*, const EpiloguePiece&) {}
-  __device__ void store_rows(const GemmOperand*, const EpiloguePiece&, int) {}
+  __device__ void take(int, const EpiloguePatch&, const W&) {}
+  __device__ void store_columns(const GemmOperand*, const EpiloguePatch&) {}
+  __device__ void store_rows(const GemmOperand*, const EpiloguePatch&, int) {}
 };
 
-/// D, and what is staged beside it, of pair `pair` of a piece: two neighbouring sums of a row. `at`
+/// D, and what is staged beside it, of pair `pair` of a patch: two neighbouring sums of a row. `at`
 /// is their place in rows and columns of a matrix, any one inside where they are not, for at least
 /// one of them; `in` that in tensors of D's shape, for as many as are inside.
 template <class Epilogue, int staged, class Sum, class Totals>
 __device__ __forceinline__ void finish_pair(const BlockSparseEpilogueArguments& e,
                                             const EpiloguePlace& at, const EpiloguePlace& in,
                                             const Sum (&sums)[2], Sum (&out)[staged][2], int pair,
-                                            const EpiloguePiece& piece, Totals& totals) {
+                                            const EpiloguePatch& patch, Totals& totals) {
   constexpr int V = 2;
   if constexpr (same_type<Epilogue, NoEpilogue>) {
 #pragma unroll
@@ -169,7 +169,7 @@ __device__ __forceinline__ void finish_pair(const BlockSparseEpilogueArguments& 
     Sum reduced[Epilogue::reductions > 0 ? Epilogue::reductions : 1][V];
     Epilogue::template apply<V>(e.scalars, e.operands, at, in, sums, reduced,
                                 KeepStored<Sum, staged, V>{out});
-    totals.take(pair, piece, reduced);
+    totals.take(pair, patch, reduced);
   }
 }
 

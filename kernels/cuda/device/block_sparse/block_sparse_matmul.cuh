@@ -46,7 +46,7 @@ struct LinePlace {
   int at = static_cast<int>(threadIdx.x) % chunks * Product::vector;
 
   /// The lines from its own to `lines`, `step` apart in global memory: 16 bytes of each, or fewer
-  /// where only `left` elements are inside of the matrix; in one piece where `aligned`. (`left`
+  /// where only `left` elements are inside of the matrix; at once where `aligned`. (`left`
   /// comes as it is, not cut to 16 bytes' worth: ptxas 13.0 makes of the cut, and of a comparison
   /// with it, an instruction that never says yes.)
   template <class T, class Kept>
@@ -112,12 +112,12 @@ struct BlockRow {
 
 /// Puts what the epilogue makes of a tile's sums in their place in shared memory, each thread of
 /// those that it put there itself. `places(row, column, at, in)` tells where two neighbours are
-/// (see finish_pair), `piece(row, column)` where a piece is. From registers, which have no index,
-/// it would be written once for each piece: a compiler that reads ahead then runs out of them.
-template <class Product, int block, bool by_rows, class Epilogue, class Places, class PieceAt>
+/// (see finish_pair), `patch(row, column)` where a patch is. From registers, which have no index,
+/// it would be written once for each patch: a compiler that reads ahead then runs out of them.
+template <class Product, int block, bool by_rows, class Epilogue, class Places, class PatchAt>
 __device__ inline void finish_tile(typename Product::Sum* shared,
                                    const BlockSparseEpilogueArguments& e, const Places& places,
-                                   const PieceAt& piece_at) {
+                                   const PatchAt& patch_at) {
   using Sum = typename Product::Sum;
   static_assert(Product::template kept_bytes<by_rows, Sum> <= Product::shared_bytes);
   constexpr int side = side_of<block>, ld = Product::template c_ld<by_rows, Sum>;
@@ -127,8 +127,8 @@ __device__ inline void finish_tile(typename Product::Sum* shared,
 #pragma unroll
     for (int r = 0; r < Product::warp_rows; r += 16) {
       const int row0 = Product::first_row() + r, col0 = Product::first_col() + c;
-      const EpiloguePiece piece = piece_at(row0, col0);
-      PieceTotals<Epilogue, side> totals;
+      const EpiloguePatch patch = patch_at(row0, col0);
+      PatchTotals<Epilogue, side> totals;
 #pragma unroll
       for (int i = 0; i < side / 4; ++i) {
         const int row = row0 + lane / 4 + i % 2 * 8, col = col0 + lane % 4 * 2 + i / 2 * 8;
@@ -138,23 +138,23 @@ __device__ inline void finish_tile(typename Product::Sum* shared,
         places(row, col, at, in);
         const Sum sums[2] = {kept[0], kept[next]};
         Sum out[1][2];
-        finish_pair<Epilogue, 1>(e, at, in, sums, out, i, piece, totals);
+        finish_pair<Epilogue, 1>(e, at, in, sums, out, i, patch, totals);
         kept[0] = out[0][0];
         kept[next] = out[0][1];
       }
       const GemmOperand* const partials = e.operands + Epilogue::operands;
-      totals.store_columns(partials, piece);
-      if (piece.columns > 0) totals.store_rows(partials, piece, piece.column / side);
+      totals.store_columns(partials, patch);
+      if (patch.columns > 0) totals.store_rows(partials, patch, patch.column / side);
     }
   __syncthreads();
 }
 
 /// Puts a finished tile into shared memory and returns where: rounded, or if there is an epilogue
 /// what that makes of it, not rounded yet.
-template <class Product, int block, bool by_rows, class Epilogue, class Places, class PieceAt>
+template <class Product, int block, bool by_rows, class Epilogue, class Places, class PatchAt>
 __device__ inline auto* stage_tile(Product& product, unsigned char* memory,
                                    const BlockSparseEpilogueArguments& e, const Places& places,
-                                   const PieceAt& piece_at) {
+                                   const PatchAt& patch_at) {
   if constexpr (same_type<Epilogue, NoEpilogue>) {
     auto* const kept = reinterpret_cast<typename Product::Element*>(memory);
     product.template stage_result<by_rows>(kept);
@@ -162,7 +162,7 @@ __device__ inline auto* stage_tile(Product& product, unsigned char* memory,
   } else {
     auto* const kept = reinterpret_cast<typename Product::Sum*>(memory);
     product.template stage_result<by_rows>(kept);
-    finish_tile<Product, block, by_rows, Epilogue>(kept, e, places, piece_at);
+    finish_tile<Product, block, by_rows, Epilogue>(kept, e, places, patch_at);
     return kept;
   }
 }
@@ -256,7 +256,7 @@ __device__ inline void write_dsd(Product& product, unsigned char* memory, const 
         in.count = r < to.height ? to.width - c : 0;
       },
       [&](int r, int c) {
-        return EpiloguePiece{static_cast<int>(to.row) + r, static_cast<int>(to.column) + c,
+        return EpiloguePatch{static_cast<int>(to.row) + r, static_cast<int>(to.column) + c,
                              static_cast<int>(to.item), to.height - r, to.width - c};
       });
   const LinePlace<Product, by_rows> own;
@@ -267,7 +267,7 @@ __device__ inline void write_dsd(Product& product, unsigned char* memory, const 
 
 /// C = sum of op(S) B: a CTA takes some rows of a block row and some columns, of a part of the
 /// depth where long rows are cut. Product's A lies along the depth where S is not transposed.
-/// `by_rows`, which only kernels with an epilogue know beforehand: C's rows lie in one piece, else
+/// `by_rows`, which only kernels with an epilogue know beforehand: C's rows lie side by side, else
 /// its columns.
 template <class Product, int block, class Epilogue = NoEpilogue, bool by_rows = true,
           bool cut = false>
@@ -290,25 +290,25 @@ __device__ inline void dsd_tile(const DsdArguments& p, unsigned tile = blockIdx.
     work.keep(blocks);
     constexpr Listed listed =
         Product::TileA::along_k ? Listed::consecutively_along_depth : Listed::along_depth;
-    OperandPieces<typename Product::TileA, listed, block, rows <= block, Product::aligned> pieces_a(
-        {.data = s + (Product::TileA::along_k ? at.row0 * block : at.row0),
-         .line_step = block,
-         .sides = block - at.row0,
-         .depth = 0,
-         .list = blocks.number,
-         .first = blocks.first,
-         .count = blocks.count,
-         .block_step = block * block});
-    OperandPieces<typename Product::TileB, Listed::along_depth, block, false, Product::aligned>
-        pieces_b({.data = dense + at.column * p.b_steps.col,
-                  .line_step = line_step(p.b_steps, !Product::TileB::along_k),
-                  .sides = p.n - at.column,
-                  .depth = 0,
-                  .list = blocks.position,
-                  .first = 0,
-                  .count = blocks.count,
-                  .block_step = block * p.b_steps.row});
-    product.run(memory, (blocks.count * block + depth - 1) / depth, pieces_a, pieces_b);
+    OperandVectors<typename Product::TileA, listed, block, rows <= block, Product::aligned>
+        vectors_a({.data = s + (Product::TileA::along_k ? at.row0 * block : at.row0),
+                   .line_step = block,
+                   .sides = block - at.row0,
+                   .depth = 0,
+                   .list = blocks.number,
+                   .first = blocks.first,
+                   .count = blocks.count,
+                   .block_step = block * block});
+    OperandVectors<typename Product::TileB, Listed::along_depth, block, false, Product::aligned>
+        vectors_b({.data = dense + at.column * p.b_steps.col,
+                   .line_step = line_step(p.b_steps, !Product::TileB::along_k),
+                   .sides = p.n - at.column,
+                   .depth = 0,
+                   .list = blocks.position,
+                   .first = 0,
+                   .count = blocks.count,
+                   .block_step = block * p.b_steps.row});
+    product.run(memory, (blocks.count * block + depth - 1) / depth, vectors_a, vectors_b);
   }
   if (!work.finish(p, product)) return;
 
@@ -360,7 +360,7 @@ __device__ inline void write_sdd(Product& product, unsigned char* memory, const 
       },
       [&](int r, int c) {
         const int j = (to.col0 + c) / block;
-        return EpiloguePiece{(blocks.first + j) * block + to.row0 + r, (to.col0 + c) % block,
+        return EpiloguePatch{(blocks.first + j) * block + to.row0 + r, (to.col0 + c) % block,
                              static_cast<int>(to.item), j < blocks.count ? to.height() - r : 0,
                              j < blocks.count ? block : 0};
       });
@@ -398,21 +398,21 @@ __device__ inline void sdd_tile(const SddArguments& p) {
                     offset_of(p.sum, 0, term) + at.head * p.a_head;
     const T* right = static_cast<const T*>(p.b) + offset_of(p.batch, 1, at.item) +
                      offset_of(p.sum, 1, term) + at.head * p.b_head;
-    OperandPieces<typename Product::TileA, Listed::nowhere, block, rows <= block, Product::aligned>
-        pieces_a({.data = left + m0 * p.a_steps.row,
-                  .line_step = line_step(p.a_steps, Product::TileA::along_k),
-                  .sides = block - at.row0,
-                  .depth = p.k});
-    OperandPieces<typename Product::TileB, Listed::along_side, block, true, Product::aligned>
-        pieces_b({.data = right + at.col0 % block * p.b_steps.col,
-                  .line_step = line_step(p.b_steps, !Product::TileB::along_k),
-                  .sides = cols,
-                  .depth = p.k,
-                  .list = position + at.col0 / block,
-                  .first = 0,
-                  .count = blocks.count - at.col0 / block,
-                  .block_step = block * p.b_steps.col});
-    product.run(memory, (p.k + depth - 1) / depth, pieces_a, pieces_b);
+    OperandVectors<typename Product::TileA, Listed::nowhere, block, rows <= block, Product::aligned>
+        vectors_a({.data = left + m0 * p.a_steps.row,
+                   .line_step = line_step(p.a_steps, Product::TileA::along_k),
+                   .sides = block - at.row0,
+                   .depth = p.k});
+    OperandVectors<typename Product::TileB, Listed::along_side, block, true, Product::aligned>
+        vectors_b({.data = right + at.col0 % block * p.b_steps.col,
+                   .line_step = line_step(p.b_steps, !Product::TileB::along_k),
+                   .sides = cols,
+                   .depth = p.k,
+                   .list = position + at.col0 / block,
+                   .first = 0,
+                   .count = blocks.count - at.col0 / block,
+                   .block_step = block * p.b_steps.col});
+    product.run(memory, (p.k + depth - 1) / depth, vectors_a, vectors_b);
   }
 
   if constexpr (anew) {

@@ -29,7 +29,7 @@ struct DenseSteps {
   long long row, col;  ///< elements; one of the two is 1
 };
 
-/// How the tiles of a result are numbered, and whether it falls into whole pieces of 16 bytes.
+/// How the tiles of a result are numbered, and whether it falls into whole vectors of 16 bytes.
 struct TileGrid {
   int row_tiles, col_tiles;  ///< over the rows of a block; over the columns
   bool c_aligned;

@@ -65,7 +65,7 @@ struct PairPlace {
   }
 };
 
-/// Writes `Cols` columns of a warpgroup's 64-row tile to shared memory as pieces of `Line` bytes by
+/// Writes `Cols` columns of a warpgroup's 64-row tile to shared memory as boxes of `Line` bytes by
 /// 64 lines (rows), in the copy engine's pattern for such lines. `values(j, r)` gives the packed
 /// pairs of columns [16 j, 16 j + 16), of `Staged` tiles, which go `apart` bytes from each other.
 template <int Line, int Cols, int Staged, class Values>
@@ -89,8 +89,8 @@ __device__ inline void stage_rows(unsigned shared, unsigned apart, const Values&
   }
 }
 
-/// The same with lines along the columns of the tile, in pieces of as many rows as fill `Line`
-/// bytes by `Cols` lines: line c holds the piece's rows of column c.
+/// The same with lines along the columns of the tile, in boxes of as many rows as fill `Line`
+/// bytes by `Cols` lines: line c holds the box's rows of column c.
 template <int Line, int Cols, int Staged, class Values>
 __device__ inline void stage_columns(unsigned shared, unsigned apart, const Values& values) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -111,7 +111,7 @@ __device__ inline void stage_columns(unsigned shared, unsigned apart, const Valu
   }
 }
 
-/// Pieces as stage_rows makes them, but each turned: line c of one, `Side` rows long and as many
+/// Boxes as stage_rows makes them, but each turned: line c of one, `Side` rows long and as many
 /// columns wide, holds the rows of column c.
 template <int Side, int Cols, class Values>
 __device__ inline void stage_turned(unsigned shared, const Values& values) {

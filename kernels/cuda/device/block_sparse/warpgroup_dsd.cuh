@@ -22,7 +22,7 @@ struct WarpgroupDsd {
   static constexpr int groups = 2;  // warpgroups that multiply
   static constexpr int n = Config::n;
   static constexpr int stages = Config::stages;
-  static constexpr int slice = block < 64 ? block : 64;  // depth of one piece of a block
+  static constexpr int slice = block < 64 ? block : 64;  // depth of one box of a block
   static constexpr int slices = 64 / slice;              // a stage
   static constexpr int halves = block / slice;           // stages a column of S takes
   static constexpr int boxes = 64 / slice;               // of a 64-row tile of a slice
@@ -102,13 +102,13 @@ struct WarpgroupDsd {
                                     Barrier& full, unsigned to, int k, const DsdStretch& of) {
     if constexpr (Config::b_k_contiguous) {
       load_box(to, b, full, k, of.column, of.b_at[0], of.b_at[1], of.b_at[2]);
-    } else if (p.b_pieces == 0) {  // B's columns in pieces of 64 are an axis of the map
+    } else if (p.b_boxes == 0) {  // B's columns in boxes of 64 are an axis of the map
       load_box(to, b, full, 0, k, of.column / 64, of.b_at[0], of.b_at[1]);
     } else {
 #pragma unroll 1
-      for (int piece = 0; piece < n / 64; ++piece)
-        load_box(to + piece * slice * 128, b, full, of.column + piece * 64, k, of.b_at[0],
-                 of.b_at[1], of.b_at[2]);
+      for (int box = 0; box < n / 64; ++box)
+        load_box(to + box * slice * 128, b, full, of.column + box * 64, k, of.b_at[0], of.b_at[1],
+                 of.b_at[2]);
     }
   }
 
@@ -289,7 +289,7 @@ struct WarpgroupDsd {
     warpgroup_commit();
   }
 
-  using Totals = PieceTotals<Epilogue, reduced_side>;
+  using Totals = PatchTotals<Epilogue, reduced_side>;
 
   /// Where the warp's 16 rows of this warpgroup's tile begin.
   __device__ static int first_row(const Item& item, int group) {
@@ -298,7 +298,7 @@ struct WarpgroupDsd {
     return item.rows[group * boxes + warp * 16 / slice] + warp * 16 % slice;
   }
 
-  __device__ static EpiloguePiece piece_at(const WarpgroupDsdParams& p, int row, int column,
+  __device__ static EpiloguePatch patch_at(const WarpgroupDsdParams& p, int row, int column,
                                            int batch) {
     return {row, column, batch, p.m - row, p.n - column};
   }
@@ -307,7 +307,7 @@ struct WarpgroupDsd {
   __device__ static __forceinline__ void finish(const WarpgroupDsdParams& p, const float* sums,
                                                 bool started, int row, int column, int batch,
                                                 Totals& totals, unsigned (&r)[staged][4]) {
-    const EpiloguePiece piece = piece_at(p, row, column, batch);
+    const EpiloguePatch patch = patch_at(p, row, column, batch);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const PairPlace pair(i);
@@ -318,11 +318,11 @@ struct WarpgroupDsd {
       in.count = at_row < p.m ? left : 0;
       const float own[2] = {started ? sums[2 * i] : 0, started ? sums[2 * i + 1] : 0};
       float out[staged][2];
-      finish_pair<Epilogue, staged>(p.epilogue, at, in, own, out, i, piece, totals);
+      finish_pair<Epilogue, staged>(p.epilogue, at, in, own, out, i, patch, totals);
 #pragma unroll
       for (int o = 0; o < staged; ++o) r[o][i] = pack_pair<T>(out[o][0], out[o][1]);
     }
-    totals.store_columns(p.epilogue.operands + Epilogue::operands, piece);
+    totals.store_columns(p.epilogue.operands + Epilogue::operands, patch);
   }
 
   /// 64 columns at a time, which leave while the next ones are computed, and the last while the
@@ -358,7 +358,7 @@ struct WarpgroupDsd {
       static_assert(cols == reduced_columns);
       if (col + from < p.n)
         totals.store_rows(p.epilogue.operands + Epilogue::operands,
-                          piece_at(p, row(), col + from, batch), (col + from) / cols);
+                          patch_at(p, row(), col + from, batch), (col + from) / cols);
       fence_async_shared();
       named_barrier(1 + group, warpgroup_size);
       if (stores()) {

@@ -53,9 +53,9 @@ struct WarpgroupDsdParams {
   BatchSteps value_steps;  ///< in blocks
   BatchSteps b_steps;      ///< 1 or 0
   BatchSteps head_steps;
-  int b_pieces;  ///< copies a slice of B takes, of 64 columns each; 0: one, of all columns
-  int tiles;     ///< column tiles of C
-  int columns;   ///< of all C
+  int b_boxes;  ///< copies a slice of B takes, of 64 columns each; 0: one, of all columns
+  int tiles;    ///< column tiles of C
+  int columns;  ///< of all C
   WorkOrder order;
   WorkSplit split;
   int items;  ///< tiles of all C, or pieces

@@ -24,7 +24,7 @@ struct WarpgroupSdd {
   static constexpr bool gathered = Config::gathered;
   static constexpr int down = block == 128 || gathered ? 2 : 1, across = groups / down;
   static_assert(!gathered || block < 128);
-  static constexpr int side = block < 64 ? block : 64;  // of a piece of a block
+  static constexpr int side = block < 64 ? block : 64;  // of a box of a block
   static constexpr int halves = block / side;
   static constexpr int rows = 64 / side;  // block rows of a warpgroup
   static constexpr int strip_rows = down * 64 / block;
@@ -32,7 +32,7 @@ struct WarpgroupSdd {
   static constexpr int b_line = Config::b_k_contiguous ? 2 * depth : 2 * side;  // bytes
   static constexpr int a_line = !Config::a_k_contiguous && gathered ? 2 * side : 128;
   static constexpr unsigned a_tile = 64 * depth * 2, a_stage = down * a_tile;
-  static constexpr unsigned b_piece = side * depth * 2, b_stage = cols * halves * b_piece;
+  static constexpr unsigned b_box = side * depth * 2, b_stage = cols * halves * b_box;
   static constexpr unsigned staging = 64 * 128 * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
   static constexpr int copying_warps = 4;              // each lane asks for a box at most
@@ -66,7 +66,7 @@ struct WarpgroupSdd {
     asm volatile("" ::"r"(place.column(p, lane)), "r"(place.block(p, lane, 0)));
   }
 
-  /// The box that a lane brings of every stage, if any: rows of A, or a piece of B.
+  /// The box that a lane brings of every stage, if any: rows of A, or a box of B.
   struct Box {
     bool of_a, of_b;
     int line;     // row of A, column of B
@@ -75,7 +75,7 @@ struct WarpgroupSdd {
     __device__ Box(const WarpgroupSddParams& p, const Place& place) {
       const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
       const int lane = static_cast<int>(threadIdx.x) % 32;
-      const int q = lane * copying_warps + warp;            // piece of B
+      const int q = lane * copying_warps + warp;            // box of B
       const int part = (31 - lane) * copying_warps + warp;  // of A
       static_assert(cols * halves + a_boxes <= 31 * copying_warps);
       of_a = part < a_boxes;
@@ -85,7 +85,7 @@ struct WarpgroupSdd {
         to = part * a_box;
       } else {
         line = of_b ? place.column(p, q / halves) * block + q % halves * side : 0;
-        to = a_stage + q * b_piece;
+        to = a_stage + q * b_box;
       }
     }
 
@@ -124,7 +124,7 @@ struct WarpgroupSdd {
           if (leader) {
             s.notes.item[at.stage] = item;
             s.notes.steps[at.stage] = end - begin;
-            s.full[at.stage].arrive_expecting(a_stage + place.count * halves * b_piece);
+            s.full[at.stage].arrive_expecting(a_stage + place.count * halves * b_box);
           }
           __syncwarp();
           const unsigned buffer = buffers + at.stage * (a_stage + b_stage);
@@ -152,11 +152,11 @@ struct WarpgroupSdd {
                                : matrix_descriptor<a_line>(8 * a_line, gathered ? a_box : 0);
     constexpr unsigned long long b_form = Config::b_k_contiguous
                                               ? matrix_descriptor<b_line>(8 * b_line, 0)
-                                              : matrix_descriptor<b_line>(8 * b_line, b_piece);
+                                              : matrix_descriptor<b_line>(8 * b_line, b_box);
     constexpr unsigned a_step = Config::a_k_contiguous ? 32 : 16 * a_line;
     constexpr unsigned b_step = Config::b_k_contiguous ? 32 : 16 * b_line;
     const unsigned a = buffer + group % down * a_tile;
-    const unsigned b = buffer + a_stage + group / down * (n / side) * b_piece;
+    const unsigned b = buffer + a_stage + group / down * (n / side) * b_box;
 #pragma unroll
     for (int k = 0; k < depth / 16; ++k) {
       const unsigned long long a_at = a_form | descriptor_address(a + k * a_step);
@@ -166,7 +166,7 @@ struct WarpgroupSdd {
     }
   }
 
-  using Totals = PieceTotals<Epilogue, reduced_side>;
+  using Totals = PatchTotals<Epilogue, reduced_side>;
 
   /// Of a strip's block rows, a warpgroup's first.
   __device__ static int first_row(int group) { return gathered ? group * rows : 0; }
@@ -185,7 +185,7 @@ struct WarpgroupSdd {
     const int column0 = place.column(p, at_column) * block;
     const int count = number < 0 || group / down * n + column >= end ? 0 : 2;
     const int warp_row = static_cast<int>(threadIdx.x) % warpgroup_size / 32 * 16;
-    EpiloguePiece piece{max(number, 0) * block + (warp_row + group % down * 64) % block,
+    EpiloguePatch patch{max(number, 0) * block + (warp_row + group % down * 64) % block,
                         column % block, place.batch, reduced_side, reduced_side};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -197,14 +197,14 @@ struct WarpgroupSdd {
       const EpiloguePlace in{max(number, 0) * block + in_block, k, place.batch, count};
       const float own[2] = {sums[2 * i], sums[2 * i + 1]};
       float out[staged][2];
-      finish_pair<Epilogue, staged>(p.epilogue, at, in, own, out, i, piece, totals);
+      finish_pair<Epilogue, staged>(p.epilogue, at, in, own, out, i, patch, totals);
 #pragma unroll
       for (int o = 0; o < staged; ++o) r[o][i] = pack_pair<T>(out[o][0], out[o][1]);
     }
-    if (count == 0) piece.rows = piece.columns = 0;
+    if (count == 0) patch.rows = patch.columns = 0;
     const GemmOperand* const partials = p.epilogue.operands + Epilogue::operands;
-    totals.store_columns(partials, piece);
-    if ((column + 16) % side == 0) totals.store_rows(partials, piece, column % block / side);
+    totals.store_columns(partials, patch);
+    if ((column + 16) % side == 0) totals.store_rows(partials, patch, column % block / side);
   }
 
   /// Columns written at a time. Reductions want the registers that more places in staging take.
@@ -217,7 +217,7 @@ struct WarpgroupSdd {
                                                       unsigned staging_at, int group,
                                                       const Place& place, int column, int end) {
     const int thread = threadIdx.x % warpgroup_size;
-    constexpr int pieces = round / side;  // of columns
+    constexpr int boxes = round / side;  // of columns
     constexpr unsigned apart = 64 * 64 * 2;
     wait_stores_read();
     named_barrier(1 + group, warpgroup_size);
@@ -233,13 +233,13 @@ struct WarpgroupSdd {
     }
     fence_async_shared();
     named_barrier(1 + group, warpgroup_size);
-    if (thread < pieces * rows) {
-      const int piece = thread / rows, row = thread % rows;
-      const int at_side = column / side + piece;
+    if (thread < boxes * rows) {
+      const int box = thread / rows, row = thread % rows;
+      const int at_side = column / side + box;
       const int at_column = group / down * (n / block) + at_side / halves;
       if (group / down * n + at_side * side < end) {
         const int number = place.block(p, at_column, first_row(group) + row);
-        const unsigned at = staging_at + (piece * 64 + row * side) * out_line;
+        const unsigned at = staging_at + (box * 64 + row * side) * out_line;
         const int x = at_side % halves * side;
         const int y = (place.batch * p.blocks + number) * block + group % halves * 64;
         if (number >= 0) {

@@ -13,7 +13,7 @@
 // added to the others in plain arithmetic.
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_sdd_items.cuh>
-#include <bs/kernels/cuda/device/block_sparse/warpgroup_tf32_piece.cuh>
+#include <bs/kernels/cuda/device/block_sparse/warpgroup_tf32_box.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_tf32_result.cuh>
 #include <bs/kernels/cuda/device/block_sparse/work_parts.cuh>
 #include <bs/kernels/cuda/device/ptx/mma.cuh>
@@ -56,10 +56,10 @@ struct WarpgroupTf32 {
   static constexpr int n = C::n, wide = C::wide, stages = C::stages;
   static constexpr int columns = groups * wide * 64;  // of the wide operand
   static constexpr int narrow_lines = n * (C::apart ? groups : 1);
-  using Piece = Tf32Piece<C::narrow_along_k, C::split, C::side>;
-  static constexpr int depth = 32, line = Piece::line;  // of a stage, in elements and in bytes
+  using OperandBox = Tf32Box<C::narrow_along_k, C::split, C::side>;
+  static constexpr int depth = 32, line = OperandBox::line;  // of a stage, in elements and in bytes
   static constexpr int steps = depth / 8;
-  static constexpr unsigned piece = Piece::bytes;
+  static constexpr unsigned box = OperandBox::bytes;
   static constexpr unsigned wide_bytes = columns * line, narrow_bytes = narrow_lines * line;
   static constexpr unsigned copied_bytes = wide_bytes + narrow_bytes;
   // Small terms lie behind the large ones; or, so that there is room for a stage more, all
@@ -125,7 +125,7 @@ struct WarpgroupTf32 {
         const int all = present(s, at);
         for (int i = warp; i < narrow_lines / 32; i += converters)
           if (!several || (all >> i & 1) != 0)
-            Piece::convert(narrow + i * piece, small + i * piece);
+            OperandBox::convert(narrow + i * box, small + i * box);
         fence_async_shared();
         --left;
       }
@@ -177,28 +177,27 @@ struct WarpgroupTf32 {
   __device__ static void read(Fragments& a, unsigned stage, int group, int begin) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / 32;
-    const unsigned first = stage + (group * wide * 2 + warp) * piece;
+    const unsigned first = stage + (group * wide * 2 + warp) * box;
     if constexpr (C::wide_along_k) {
       const int row = lane % 8, half = lane / 8 % 2, k = lane / 16;
 #pragma unroll
       for (int step = 0; step < taken; ++step)
 #pragma unroll
         for (int m = 0; m < wide; ++m)
-          load_matrix_x4<false>(a[step][m], first + m / 2 * (4 * piece) +
+          load_matrix_x4<false>(a[step][m], first + m / 2 * (4 * box) +
                                                 (m % 2 * 16 + half * 8 + row) * line +
                                                 (((2 * (begin + step) + k) ^ row) * 16));
     } else {
       const int k = lane % 4, place = LaneColumns<false, C::side>::place(lane);
-      const unsigned own[2] = {Piece::across_at(first, k, place),
-                               Piece::across_at(first, k + 4, place)};
+      const unsigned own[2] = {OperandBox::across_at(first, k, place),
+                               OperandBox::across_at(first, k + 4, place)};
 #pragma unroll
       for (int step = 0; step < taken; ++step)
 #pragma unroll
         for (int q = 0; q < wide / 2; ++q)
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
-            const float4 x =
-                load_shared(own[j] + q * (4 * piece) + (begin + step) * (32 * C::side));
+            const float4 x = load_shared(own[j] + q * (4 * box) + (begin + step) * (32 * C::side));
             a[step][2 * q][2 * j] = __float_as_uint(x.x);
             a[step][2 * q][2 * j + 1] = __float_as_uint(x.y);
             a[step][2 * q + 1][2 * j] = __float_as_uint(x.z);

@@ -47,7 +47,7 @@ struct WarpgroupTf32Dsd {
 #pragma unroll
       for (int i = 0; i < Core::columns; i += 256)
         load_box(stage + i * Core::line, p.b, done, at_k, column + i, b_at[0], b_at[1], b_at[2]);
-    } else if (p.b_pieces == 0) {  // B's columns in pieces of 32 are an axis of the map
+    } else if (p.b_boxes == 0) {  // B's columns in boxes of 32 are an axis of the map
       load_box(stage, p.b, done, 0, at_k, column / 32, b_at[0], b_at[1]);
     } else {
 #pragma unroll 1
@@ -60,7 +60,7 @@ struct WarpgroupTf32Dsd {
       const int number = first + of.numbers[i];
       if (rows > 1 && of.numbers[i] < 0) continue;
       if constexpr (rows > 1 || C::narrow_along_k) {
-        load_box(narrow + i * Core::piece, p.values, done, inside, number * block + slab * n);
+        load_box(narrow + i * Core::box, p.values, done, inside, number * block + slab * n);
       } else {
         load_box_for<1>(narrow, p.values, done, 0, number * block + inside, slab * (n / 32));
       }
@@ -124,7 +124,7 @@ struct WarpgroupTf32Dsd {
           if (stop < end) next = Entry(p.list, strip + stop / per);
           const int present = now.present();
           const unsigned bytes =
-              rows == 1 ? Core::copied_bytes : Core::wide_bytes + __popc(present) * Core::piece;
+              rows == 1 ? Core::copied_bytes : Core::wide_bytes + __popc(present) * Core::box;
           for (; t < stop; ++t) {
             const unsigned stage =
                 Core::next_stage(s, at, buffers, first, turn, item, bytes, present);

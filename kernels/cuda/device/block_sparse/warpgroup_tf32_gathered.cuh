@@ -65,7 +65,7 @@ struct WarpgroupTf32Gathered {
     }
   };
 
-  /// As WarpgroupTf32Sdd does it, in pieces of C::side lines.
+  /// As WarpgroupTf32Sdd does it, in boxes of C::side lines.
   template <bool along_k>
   __device__ static void load(unsigned to, const TensorMapWords& map, Barrier& landed, int line,
                               int k, bool heads, int head, const int (&at)[2]) {

@@ -15,7 +15,7 @@ struct WarpgroupTf32DsdParams : WarpgroupDsdParams {
   float* beside;           ///< what the epilogue stores first beside C, if it is laid out like C
   long long result_step;   ///< from one row of C to the next, or from one column
   long long result_batch;  ///< from one C to the next
-  bool whole_quads;        ///< rows of C fall into pieces of 16 bytes
+  bool whole_quads;        ///< rows of C fall into vectors of 16 bytes
 };
 
 /// `work`: columns gathered of a strip, as many as a CTA takes at most; the same for every slab of

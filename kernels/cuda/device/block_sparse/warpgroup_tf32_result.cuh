@@ -34,7 +34,7 @@ struct WarpgroupTf32Result {
   static constexpr int n = C::n, wide = C::wide, staged = C::staged;
   using Sums = float[wide][n / 2];
   using Columns = LaneColumns<C::wide_along_k>;
-  using Totals = PieceTotals<Epilogue, reduced_side, Columns>;
+  using Totals = PatchTotals<Epilogue, reduced_side, Columns>;
 
   /// Where such columns go.
   struct Place {
@@ -80,7 +80,7 @@ struct WarpgroupTf32Result {
     const int lane_row = own.lane() % 4 * 2;
 #pragma unroll
     for (int j = 0; j < taken_pairs; ++j) {
-      const EpiloguePiece piece{place.in.row, place.in.column + row + j / 2 * 16, place.in.batch,
+      const EpiloguePatch patch{place.in.row, place.in.column + row + j / 2 * 16, place.in.batch,
                                 place.left, reduced_side};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -89,14 +89,14 @@ struct WarpgroupTf32Result {
         const EpiloguePlace in{place.in.row + column, place.in.column + at_row, place.in.batch,
                                own.row(i) < place.left ? 2 : 0};
         float done[staged][2];
-        finish_pair<Epilogue, staged>(e, at, in, chunk[j][i], done, j % 2 * 4 + i, piece, totals);
+        finish_pair<Epilogue, staged>(e, at, in, chunk[j][i], done, j % 2 * 4 + i, patch, totals);
 #pragma unroll
         for (int o = 0; o < staged; ++o) {
           out[o][j][i][0] = done[o][0];
           out[o][j][i][1] = done[o][1];
         }
       }
-      if (j % 2 == 1) totals.store_columns(e.operands + Epilogue::operands, piece);
+      if (j % 2 == 1) totals.store_columns(e.operands + Epilogue::operands, patch);
     }
   }
 

@@ -63,7 +63,7 @@ struct WarpgroupTf32Sdd {
     leave_work(p.next);
   }
 
-  /// Rows of A or columns of B; where they lie along lines, in pieces of 32, which leave two axes
+  /// Rows of A or columns of B; where they lie along lines, in boxes of 32, which leave two axes
   /// of the map for heads and batch.
   template <bool along_k>
   __device__ static void copy(unsigned to, const TensorMapWords& map, Barrier& done, int line,

@@ -34,9 +34,9 @@ struct SwizzledTile {
 
   // Each thread copies the same chunk of every `pass`-th line.
   static constexpr int pass = Threads / chunks;
-  static constexpr int pieces = lines > pass ? lines / pass : 1;
-  static constexpr int places = pass < period && pieces > 1 ? period / pass : 1;
-  static_assert(pass * chunks == Threads && (pieces == 1 || pieces * pass == lines));
+  static constexpr int vectors = lines > pass ? lines / pass : 1;
+  static constexpr int places = pass < period && vectors > 1 ? period / pass : 1;
+  static_assert(pass * chunks == Threads && (vectors == 1 || vectors * pass == lines));
 };
 
 /// Where an operand lies. Blocks of a list follow each other along the depth or the side.
@@ -53,14 +53,14 @@ struct OperandSource {
 
 enum class Listed { nowhere, along_depth, consecutively_along_depth, along_side };
 
-/// A thread's pieces of the tiles along the depth. Addresses move on by sums alone, without
+/// A thread's vectors of the tiles along the depth. Addresses move on by sums alone, without
 /// branches, so that ptxas spreads them among products; entries of the list are read a stage ahead.
 /// `whole`: the side ends nowhere within a tile. `aligned`: chunks lie at multiples of 16 bytes,
 /// and are whole or empty.
 template <class Tile, Listed listed, int block, bool whole, bool aligned>
-class OperandPieces {
+class OperandVectors {
   using T = typename Tile::Element;
-  static constexpr int pass = Tile::pass, pieces = Tile::pieces, vector = Tile::vector;
+  static constexpr int pass = Tile::pass, vectors = Tile::vectors, vector = Tile::vector;
   static constexpr bool along_k = Tile::along_k;
   static constexpr bool by_side = listed == Listed::along_side;
   static constexpr bool by_depth = listed != Listed::nowhere && !by_side;
@@ -69,12 +69,12 @@ class OperandPieces {
   static constexpr int blocks_a_stage = Tile::depth > block ? Tile::depth / block : 1;
 
  public:
-  /// Pieces of different lines may lie in so many different blocks.
+  /// Vectors of different lines may lie in so many different blocks.
   static constexpr int line_blocks = !on_lines || Tile::lines <= block ? 1
-                                     : pass >= block                   ? pieces
+                                     : pass >= block                   ? vectors
                                                                        : Tile::lines / block;
 
-  __device__ explicit OperandPieces(const OperandSource<T>& from)
+  __device__ explicit OperandVectors(const OperandSource<T>& from)
       : source_(from),
         line_(static_cast<int>(threadIdx.x) / Tile::chunks),
         at_(static_cast<int>(threadIdx.x) % Tile::chunks * vector),
@@ -92,13 +92,13 @@ class OperandPieces {
   /// Copies the stage's, where `wanted`. Chunks that are not in the matrix become zeros.
   __device__ void copy(unsigned tile, bool wanted) const {
     wanted = wanted && (Tile::lines >= pass || line_ < Tile::lines);
-    const T* from = piece(0, entry_[0]);
+    const T* from = address(0, entry_[0]);
 #pragma unroll
-    for (int p = 0; p < pieces; ++p) {
+    for (int p = 0; p < vectors; ++p) {
       int entry = entry_[line_block(p)];
       if constexpr (line_blocks > 1) {
         asm volatile("" : "+r"(entry));  // no product of it is kept in registers
-        from = piece(p, entry);
+        from = address(p, entry);
       }
       const bool there = has_line(p, entry);
       const unsigned to =
@@ -159,7 +159,7 @@ class OperandPieces {
       }
     }
   }
-  __device__ const T* piece(int p, int entry) const {
+  __device__ const T* address(int p, int entry) const {
     const int line = on_lines ? (pass >= block ? 0 : p * pass % block) : p * pass;
     const T* at = from_ + line * source_.line_step;
     if constexpr (stages_a_block > 1) {
@@ -174,9 +174,9 @@ class OperandPieces {
   }
 
   const OperandSource<T> source_;
-  const T* from_;  // the first piece, if its block is the first
+  const T* from_;  // the first vector, if its block is the first
   int line_, at_;
-  int lines_, width_;  // from the first piece to the end of the matrix
+  int lines_, width_;  // from the first vector to the end of the matrix
   int entry_[line_blocks];
   int stage_ = 0;
   unsigned shared_[Tile::places];

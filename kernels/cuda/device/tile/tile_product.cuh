@@ -145,7 +145,7 @@ struct TileMultiply<double> {
 
 /// Compile-time shape of a CTA's work. A is Rows x Depth, B is Depth x Cols a stage; `a_along_k`
 /// and `b_along_k` tell whether neighbours along the depth lie side by side in memory; `aligned`
-/// whether OperandPieces of both find them so.
+/// whether OperandVectors of both find them so.
 template <class T, int Rows, int Cols, int Depth, int Stages, int WarpRows, int WarpCols,
           bool a_along_k, bool b_along_k, bool is_aligned, class Multiply = TileMultiply<T>>
 struct TileProduct {
@@ -159,8 +159,9 @@ struct TileProduct {
   using TileA = SwizzledTile<T, Rows, Depth, a_along_k, threads>;
   using TileB = SwizzledTile<T, Cols, Depth, b_along_k, threads>;
   static constexpr int stage_bytes = TileA::bytes + TileB::bytes;
-  // The finished tile passes through the same memory, so that it can be written out in wide pieces.
-  // Its lines are padded so that a warp's pairs (or, by columns, sums) fall into distinct banks.
+  // The finished tile passes through the same memory, so that it can be written out in wide
+  // vectors. Its lines are padded so that a warp's pairs (or, by columns, sums) fall into distinct
+  // banks.
   template <bool by_rows, class Kept = T>
   static constexpr int c_ld = by_rows ? Cols + 8 : Rows + 16 / static_cast<int>(sizeof(Kept));
   template <bool by_rows, class Kept>
@@ -196,12 +197,12 @@ struct TileProduct {
     A& a;
     B& b;
 
-    __device__ Stream(unsigned char* memory, A& pieces_a, B& pieces_b)
+    __device__ Stream(unsigned char* memory, A& vectors_a, B& vectors_b)
         : shared(shared_address(memory)),
           writing(shared),
           reading(shared),
-          a(pieces_a),
-          b(pieces_b) {}
+          a(vectors_a),
+          b(vectors_b) {}
     __device__ unsigned next(unsigned stage) const {
       return stage == shared + (Stages - 1) * stage_bytes ? shared : stage + stage_bytes;
     }
@@ -238,8 +239,8 @@ struct TileProduct {
 
   /// Adds the products of `stages` stages.
   template <class A, class B>
-  __device__ void run(unsigned char* memory, int stages, A& pieces_a, B& pieces_b) {
-    Stream<A, B> stream(memory, pieces_a, pieces_b);
+  __device__ void run(unsigned char* memory, int stages, A& vectors_a, B& vectors_b) {
+    Stream<A, B> stream(memory, vectors_a, vectors_b);
 #pragma unroll 1
     for (int stage = 0; stage < Stages - 1; ++stage) stream.copy(stage < stages);
     stream.await();
@@ -267,7 +268,7 @@ struct TileProduct {
   /// The fragments of a step are read while those of the one before are multiplied.
   template <class A, class B>
   __device__ void multiply_ahead(Stream<A, B>& stream, int stages, Operands& read) {
-    // All steps in one piece, except where many blocks and sums of their own fill the registers.
+    // All steps at once, except where many blocks and sums of their own fill the registers.
     constexpr int unrolled = M::apart && m_tiles > 1 && B::line_blocks > 4 ? 1 : steps;
     typename M::Held a[m_tiles], b[pairs];
     const auto hold = [&] {

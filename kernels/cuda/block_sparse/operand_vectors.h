@@ -1,5 +1,5 @@
 #pragma once
-/** @file Whether operands fall into pieces of 16 bytes, which kernels read and write at a time. */
+/** @file Whether operands fall into vectors of 16 bytes, which kernels read and write at a time. */
 #include <bs/kernels/block_sparse_matmul_problem.h>
 #include <bs/lib/tensor.h>
 
@@ -11,7 +11,7 @@ inline bool aligned_to_16(const Tensor& x) {
   return reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
 }
 
-/** @brief Elements of a piece. */
+/** @brief Elements of a vector. */
 inline int vector_of(DType dtype) { return 16 / static_cast<int>(size_of(dtype)); }
 
 /** @brief Whether every step of tensor `n` over the loop is a multiple of `vector` elements. */
@@ -22,8 +22,8 @@ bool steps_in(const StridedLoop<N>& loop, int n, int vector) {
   return true;
 }
 
-/** @brief Whether lines of `length` elements, one after the other in memory, fall into pieces. */
-inline bool whole_pieces(const MatrixStrides& strides, bool by_rows, int64_t length, int vector) {
+/** @brief Whether lines of `length` elements, one after the other in memory, fall into vectors. */
+inline bool whole_vectors(const MatrixStrides& strides, bool by_rows, int64_t length, int vector) {
   return (by_rows ? strides.row : strides.col) % vector == 0 && length % vector == 0;
 }
 

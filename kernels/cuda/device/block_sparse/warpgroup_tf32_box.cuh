@@ -1,5 +1,5 @@
 #pragma once
-// Operands of the f32 kernels of wgmma in pieces of 32 lines, as the copy engine brings them: the
+// Operands of the f32 kernels of wgmma in boxes of 32 lines, as the copy engine brings them: the
 // narrow one is made there what wgmma reads.
 #include <bs/kernels/cuda/device/ptx/mma.cuh>
 #include <bs/kernels/cuda/device/ptx/warpgroup.cuh>
@@ -27,14 +27,14 @@ __device__ inline float small_term(float x, float large) {
 /// 32 lines of 32 elements, along the depth or, `side` of them in a box, across it. `split`: the
 /// small terms go elsewhere.
 template <bool along_k, bool split, int side>
-struct Tf32Piece {
+struct Tf32Box {
   static constexpr int line = 128;  // bytes
   static constexpr unsigned bytes = 32 * line;
 
-  /// Where, of a piece of 32 lines of the depth, number `k` has the `quad`th four of 32 columns.
-  __device__ static unsigned across_at(unsigned piece_at, unsigned k, unsigned quad) {
-    if constexpr (side == 32) return piece_at + k * line + (quad ^ (k % 8)) * 16;
-    return piece_at + quad / 4 * (bytes / 2) + k * (line / 2) + (quad % 4 ^ (k / 2 % 4)) * 16;
+  /// Where, of a box of 32 lines of the depth, number `k` has the `quad`th four of 32 columns.
+  __device__ static unsigned across_at(unsigned box_at, unsigned k, unsigned quad) {
+    if constexpr (side == 32) return box_at + k * line + (quad ^ (k % 8)) * 16;
+    return box_at + quad / 4 * (bytes / 2) + k * (line / 2) + (quad % 4 ^ (k / 2 % 4)) * 16;
   }
 
   /// Turns and splits 32 lines of it, in place.

@@ -23,8 +23,8 @@ constexpr int warps = 4;  ///< of a block
 struct Shares {
   LayoutView layout;
   uint32_t count;
-  Divisor groups, lines;  ///< shares of a row of blocks; rows of blocks of a matrix
-  int rows;               ///< of a share
+  Divisor in_line, lines;  ///< shares of a row of blocks; rows of blocks of a matrix
+  int rows;                ///< of a share
   bool causal;
   const bool* keep;  ///< [masks, width], or null
   Divisor matrices_a_mask;
@@ -102,9 +102,9 @@ __device__ void for_each_row(const Shares& shares, F&& f) {
   const LayoutView& l = shares.layout;
   const uint32_t share = blockIdx.x * warps + threadIdx.y;
   if (share >= shares.count) return;
-  const uint32_t at = shares.groups.divide(share), matrix = shares.lines.divide(at);
+  const uint32_t at = shares.in_line.divide(share), matrix = shares.lines.divide(at);
   const auto line = static_cast<int>(at - matrix * shares.lines.number);
-  const auto first_row = static_cast<int>(share - at * shares.groups.number) * shares.rows;
+  const auto first_row = static_cast<int>(share - at * shares.in_line.number) * shares.rows;
   const int32_t begin = l.row_offsets[line], blocks = l.row_offsets[line + 1] - begin;
   Row<T, N, held> row;
   row.block = l.block;
@@ -237,9 +237,9 @@ Shares shares_of(const Layout& layout, const Tensor& values, int pack) {
   Shares shares{};
   shares.layout = layout.view(values.device());
   shares.rows = static_cast<int>(warp / lanes);
-  shares.groups = Divisor(block / shares.rows);
+  shares.in_line = Divisor(block / shares.rows);
   shares.lines = Divisor(lines);
-  shares.count = static_cast<uint32_t>(matrices * lines * shares.groups.number);
+  shares.count = static_cast<uint32_t>(matrices * lines * shares.in_line.number);
   return shares;
 }
 

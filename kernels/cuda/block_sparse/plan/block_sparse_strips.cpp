@@ -30,11 +30,11 @@ std::vector<Window> windows_of(int heads, int strips, int most) {
   return windows;
 }
 
-/// Groups the rows of one window, `most_rows` at most.
+/// Chooses the rows of the strips of one window, `most_rows` at most.
 template <int most_rows>
-class Grouper {
+class RowChooser {
  public:
-  Grouper(const LayoutRows& from, const RowBits& bits, int side, const Window& window)
+  RowChooser(const LayoutRows& from, const RowBits& bits, int side, const Window& window)
       : from_(from),
         bits_(bits),
         side_(static_cast<size_t>(side)),
@@ -51,7 +51,7 @@ class Grouper {
   }
 
   /// Writes the rows of all strips to `to`.
-  void group(int32_t* to) {
+  void choose(int32_t* to) {
     std::vector<int> empty, chosen;
     for (int row = 0; row < rows_; ++row)
       if (!left_.has(row)) empty.push_back(row);
@@ -196,9 +196,9 @@ std::vector<int32_t> alike_rows(const Layout& layout, bool transposed, int side)
   parallel_each(std::ssize(windows), team_for(windows.size(), layout.nnz()), [&](int64_t number) {
     const Window& window = windows[static_cast<size_t>(number)];
     int32_t* const to = rows.data() + (int64_t{window.head} * strips + window.begin) * side;
-    if (block == 16) Grouper<most_height / 16>(from, *bits, side, window).group(to);
-    if (block == 32) Grouper<most_height / 32>(from, *bits, side, window).group(to);
-    if (block == 64) Grouper<most_height / 64>(from, *bits, side, window).group(to);
+    if (block == 16) RowChooser<most_height / 16>(from, *bits, side, window).choose(to);
+    if (block == 32) RowChooser<most_height / 32>(from, *bits, side, window).choose(to);
+    if (block == 64) RowChooser<most_height / 64>(from, *bits, side, window).choose(to);
   });
   return rows;
 }

@@ -44,7 +44,7 @@ struct SumPack<double> {
   }
 };
 
-/// Called by a group of four warps, of as many `Groups` as share a piece of work, that has its sums
+/// Called by a warpgroup, of as many `Groups` as have a piece of work together, that has its sums
 /// of the piece: true where they now are those of the item, false where another will have them.
 /// `started`: whether there was anything to sum; `thread`: of the group.
 template <int Groups, class Sum, int N>

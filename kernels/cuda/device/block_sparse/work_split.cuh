@@ -30,8 +30,8 @@ struct SddRange {
 /// A list of pieces, where items are not taken whole.
 struct WorkSplit {
   const WorkPiece* pieces;  ///< null: items are taken whole
-  void* partials;           ///< [slots, groups of four warps, sums of one]
-  int* arrived;             ///< [slots, groups], zeros before and after a launch
+  void* partials;           ///< [slots, warpgroups, sums of one]
+  int* arrived;             ///< [slots, warpgroups], zeros before and after a launch
 };
 
 }  // namespace bs::cuda::device

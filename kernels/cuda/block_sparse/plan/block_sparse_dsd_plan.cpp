@@ -40,21 +40,14 @@ int64_t taken_columns(const Dsd& d, const Strips& strips) {
   return strips.columns() + int64_t{strips.heads} * strips.count * short_lines * (64 / d.block());
 }
 
-/// Strips of this shape, with the rows gathered where that takes less. Since the longest rows come
-/// together, it takes .75 at most where the longest strip alone is more than four times a worker's
-/// share: it is cut then into as many parts as there can be.
-/// @param[in] cols of a tile
-Kept<Strips> sooner_strips(const Dsd& d, StripShape shape, int cols) {
+/// Strips of this shape, with the rows gathered where that takes less.
+Kept<Strips> sooner_strips(const Dsd& d, StripShape shape) {
   Kept<Strips> neighbours = strips_of(d.layout, shape);
   if (shape.side == 1 || d.shape.sums_heads) return neighbours;
   shape.gathered = true;
   Kept<Strips> gathered = strips_of(d.layout, shape);
-  const int64_t times = d.shape.batch / d.layout.heads() * ceil_div(d.shape.n, cols);
-  const bool uneven = gathered->longest() * d.gpu.multiprocessors > 4 * gathered->columns() * times;
-  const int64_t columns = taken_columns(d, *gathered);
-  const bool pays =
-      uneven ? 4 * columns <= 3 * neighbours->columns() : columns < neighbours->columns();
-  return pays ? std::move(gathered) : std::move(neighbours);
+  return taken_columns(d, *gathered) < neighbours->columns() ? std::move(gathered)
+                                                             : std::move(neighbours);
 }
 
 /// @param[in] slabs of a block's rows, each an item
@@ -88,8 +81,8 @@ int soonest_cols(const Dsd& d, bool pairs) {
   int best = widest;
   if (d.wish.cols > 0) return std::min(d.wish.cols, widest);
   if (widest == 64 || items > 2 * workers) return widest;
+  const Kept<Strips> strips = sooner_strips(d, dsd_strips(d, side, pairs));
   for (int cols = widest; cols >= 64; cols /= 2) {
-    const Kept<Strips> strips = sooner_strips(d, dsd_strips(d, side, pairs), cols);
     const int64_t time = split_work(dsd_items(*strips, d.block(), extent_of(d, cols)), workers,
                                     warpgroup_costs(d, cols))
                              .rated_time();
@@ -113,7 +106,7 @@ bool choose_warpgroup(const Dsd& d, DsdPlan& plan) {
   if (!fits_int(extent_of(d, cols).columns * ceil_div(d.block_rows(), side))) return false;
   plan = {.path = Path::warpgroup,
           .turns = turns,
-          .strips = sooner_strips(d, dsd_strips(d, side, pairs), cols)->shape,
+          .strips = sooner_strips(d, dsd_strips(d, side, pairs))->shape,
           .cols = cols};
   return true;
 }
@@ -137,7 +130,7 @@ bool large_pays(const Dsd& d, int workers) {
   if (d.block() != 32 || d.shape.sums_heads) return false;
   const Tf32Tile two = tf32_tile(32, false, false), four = tf32_tile(32, false, true);
   const auto time = [&](const Tf32Tile& tile) {
-    const Kept<Strips> strips = sooner_strips(d, dsd_strips(d, tile.rows), tile.columns());
+    const Kept<Strips> strips = sooner_strips(d, dsd_strips(d, tile.rows));
     return static_cast<double>(taken_columns(d, *strips)) * tf32_dsd_step(tile, d.gpu);
   };
   return fills(items_of(d, four), workers) && time(four) < time(two);
@@ -159,7 +152,7 @@ bool choose_tf32(const Dsd& d, DsdPlan& plan) {
   if (tile.rows == 2 && !fills(items_of(d, tile), workers)) return false;
   if (!fits_int(items_of(d, tile) * std::max(1, block / tile.n))) return false;
   plan = {.path = Path::tf32,
-          .strips = sooner_strips(d, dsd_strips(d, tile.rows), tile.columns())->shape,
+          .strips = sooner_strips(d, dsd_strips(d, tile.rows))->shape,
           .large = large,
           .cols = tile.columns()};
   return true;

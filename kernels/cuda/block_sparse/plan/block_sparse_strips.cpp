@@ -203,13 +203,6 @@ std::vector<int32_t> alike_rows(const Layout& layout, bool transposed, int side)
   return rows;
 }
 
-int64_t Strips::longest() const {
-  int64_t most = 0;
-  for (int64_t head = 0; count > 0 && head < heads; ++head)
-    most = std::max<int64_t>(most, length(order[static_cast<size_t>(head * count)]));
-  return most;
-}
-
 Strips make_strips(const Layout& layout, const StripShape& shape) {
   const LayoutRows from(layout.view(Device::cpu()), shape.transposed);
   Strips strips{.shape = shape,

@@ -62,13 +62,12 @@ struct Strips {
   std::vector<int32_t> offsets = {};  ///< [heads * count + 1], into the union columns
   std::vector<int32_t> order = {};    ///< [heads * count], those of each head, the longest first
 
-  /** @brief Union columns of strip `strip` of all heads, of all of them, and of the longest one. */
+  /** @brief Union columns of strip `strip` of all heads, and of all of them. */
   int length(int strip) const {
     const auto s = static_cast<size_t>(strip);
     return offsets[s + 1] - offsets[s];
   }
   int64_t columns() const { return offsets.back(); }
-  int64_t longest() const;
 };
 Strips make_strips(const Layout& layout, const StripShape& shape);
 /** @brief The same, made once for a layout and kept with it. */

@@ -206,14 +206,6 @@ void schedule(const Dsd& d, DsdPlan& plan) {
                                          : all_strips(count, of.extent.columns);
 }
 
-/// Whether blocks of 8 read each part of B, one a head for each block line of op(S), so often that
-/// a copy with long lines pays. Of f64 what they read are lines of 64 bytes.
-bool reads_often(const Dsd& d) {
-  const int64_t lines = d.shape.transposed ? d.layout.rows() : d.layout.cols();
-  return d.block() == 8 && d.shape.factors != Factors::f64 &&
-         d.layout.nnz() >= 4 * d.layout.heads() * lines;
-}
-
 /// @param[in] turns whether B is copied first
 /// @param[in] cuts whether tiles may be cut
 void plan_tiled(const Dsd& d, bool turns, bool cuts, DsdPlan& plan) {
@@ -282,7 +274,7 @@ DsdPlan plan_dsd(const Layout& layout, const DsdShape& shape, const Gpu& gpu,
   const Dsd d{layout, without_large_copies(layout, shape, gpu), gpu, settings, wish};
   DsdPlan plan;
   const bool fast = !d.portable() && (choose_warpgroup(d, plan) || choose_tf32(d, plan));
-  if (!fast) plan.turns = reads_often(d) && d.shape.turnable;
+  if (!fast) plan.turns = reads_often(layout, shape.factors, shape.transposed) && d.shape.turnable;
   if (!d.portable() && wish.dense != false &&
       (dense_dsd_time(layout, shape, gpu) < filled_time(d, plan) ||
        (wish.dense == true && dense_dsd_possible(layout, shape, gpu)))) {

@@ -342,10 +342,7 @@ bool plan_tf32(const Sdd& d, double limit, SddPlan& plan) {
 void plan_tiled(const Sdd& d, SddPlan& plan) {
   const SddShape& x = d.shape;
   const int block = d.block();
-  // As dsd: blocks of 8 whose short lines of B are read often.
-  const bool often = block == 8 && x.factors != Factors::f64 &&
-                     d.layout.nnz() >= int64_t{4} * d.layout.heads() * d.layout.cols();
-  plan = {.turns_b = often && x.b_turnable > 0, .cols = 64};
+  plan = {.turns_b = x.b_turnable > 0 && reads_often(d.layout, x.factors, false), .cols = 64};
   plan.vectors = (plan.turns_b ? x.b_turned : x.lying).vectors;
   if (!plan.vectors) return;
   const LayoutView v = d.layout.view(Device::cpu());

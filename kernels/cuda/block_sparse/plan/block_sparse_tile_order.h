@@ -24,6 +24,14 @@ std::vector<int32_t> tile_steps(const Layout& layout, const DsdShape& shape,
                                 const std::vector<int32_t>& lines, int of_step,
                                 const TileCounts& counts);
 
+/** @brief Whether blocks of 8 read each part of B, one a head for each block column of op(S), so
+ *  often that a copy with long lines pays. Of f64 what they read are lines of 64 bytes. */
+inline bool reads_often(const Layout& layout, Factors factors, bool transposed) {
+  const int64_t columns = transposed ? layout.rows() : layout.cols();
+  return layout.block() == 8 && factors != Factors::f64 &&
+         layout.nnz() >= 4 * layout.heads() * columns;
+}
+
 /** @brief Columns of the tiles on mma.sync for a result of `n` columns: the widest that these fill,
  *  or half as many while all of the tiles run at once, two on a multiprocessor. Where that halves
  * tiles they take .89 and .83 of the time in the median ("Do half tiles on mma.sync pay?", an

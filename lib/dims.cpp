@@ -75,6 +75,7 @@ Strides contiguous_strides(const Shape& shape) {
 }
 
 Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
+  if (a == b) return a;
   const int rank = std::max(a.rank(), b.rank());
   Shape out = Dims::filled(rank, 1);
   for (int i = 1; i <= rank; ++i) {

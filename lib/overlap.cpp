@@ -12,8 +12,10 @@ namespace {
 /// First and last element, in elements from data(); of a view that is not empty.
 std::pair<int64_t, int64_t> reach(const Tensor& x) {
   int64_t first = 0, last = 0;
+  const int64_t* const extents = x.shape().begin();
+  const int64_t* const strides = x.strides().begin();
   for (int i = 0; i < x.rank(); ++i) {
-    const int64_t step = (x.size(i) - 1) * x.strides()[i];
+    const int64_t step = (extents[i] - 1) * strides[i];
     (step < 0 ? first : last) += step;
   }
   return {first, last};

@@ -66,12 +66,14 @@ void Tensor::check_dtype(DType expected) const {
 }
 
 bool Tensor::is_contiguous() const {
-  if (numel() == 0) return true;
+  const int64_t* const extents = shape_.begin();  // looked at unchecked: each front door asks
+  const int64_t* const strides = strides_.begin();
   int64_t expected = 1;
   for (int i = rank() - 1; i >= 0; --i) {
-    if (shape_[i] == 1) continue;
-    if (strides_[i] != expected) return false;
-    expected *= shape_[i];
+    if (extents[i] == 1) continue;
+    // Only without elements can there be more than 64 bits count.
+    if (strides[i] != expected || __builtin_mul_overflow(expected, extents[i], &expected))
+      return numel() == 0;
   }
   return true;
 }
@@ -229,6 +231,7 @@ Tensor Tensor::flatten(int from, int to) const { return view(flattened(shape_, f
 
 Tensor Tensor::expand(const Shape& shape) const {
   check_defined();
+  if (shape == shape_) return *this;
   BS_CHECK(shape.rank() >= rank(), "expand: {} to fewer axes {}", shape_, shape);
   Tensor t = *this;
   t.shape_ = shape;

@@ -20,7 +20,7 @@ namespace bs::bench {
 
 namespace {
 
-/// 500 parameters of mixed sizes with their state, 16-bit ones with a master.
+/// Parameters with their state, 16-bit ones with a master.
 struct Parameters {
   std::vector<MomentParameter> moments;
   std::vector<AdamParameter> adam;
@@ -34,10 +34,14 @@ struct Parameters {
   int64_t elements = 0, of_matrices = 0;
 };
 
-/// Of parameter i. Half of them are vectors, and a matrix in ten is large.
-Shape shape_of(const Cases& c, int i) {
-  if (i % 2 == 0) return {64 + 13 * i};
-  return {i % 20 == 1 ? std::max<int64_t>(1, c.rows / 64) : 16 + i % 7, c.columns};
+/// 500 shapes of mixed sizes. Half of them are vectors, and a matrix in ten is large.
+std::vector<Shape> mixed_shapes(const Cases& c) {
+  std::vector<Shape> shapes;
+  for (int i = 0; i < 500; ++i) {
+    const int64_t rows = i % 20 == 1 ? std::max<int64_t>(1, c.rows / 64) : 16 + i % 7;
+    shapes.push_back(i % 2 == 0 ? Shape{64 + 13 * i} : Shape{rows, c.columns});
+  }
+  return shapes;
 }
 
 AdafactorParameter adafactor_parameter(const Tensor& value, const Tensor& gradient,
@@ -49,11 +53,10 @@ AdafactorParameter adafactor_parameter(const Tensor& value, const Tensor& gradie
   return p;
 }
 
-std::shared_ptr<Parameters> parameters(Cases& c) {
+std::shared_ptr<Parameters> parameters(Cases& c, const std::vector<Shape>& shapes) {
   auto all = std::make_shared<Parameters>();
   const DType state = state_dtype(c.dtype());
-  for (int i = 0; i < 500; ++i) {
-    const Shape shape = shape_of(c, i);
+  for (const Shape& shape : shapes) {
     const auto zero = [&] { return zeros(shape, state, c.device()); };
     const Tensor value = c.values(shape), gradient = c.values(shape);
     const Tensor master = state == c.dtype() ? Tensor() : cast(value, state);
@@ -73,45 +76,67 @@ std::shared_ptr<Parameters> parameters(Cases& c) {
   return all;
 }
 
+/// Bytes of an element of a parameter and of its state.
+struct ElementBytes {
+  double value, state, stepped;  ///< stepped: a step's, but for those of its states
+
+  explicit ElementBytes(DType dtype)
+      : value(static_cast<double>(size_of(dtype))),
+        state(static_cast<double>(size_of(state_dtype(dtype)))),
+        // The gradient is read, the value written; its master is read and written, or it is read.
+        stepped(2 * value + (is_low_precision(dtype) ? 2 * state : value)) {}
+};
+
+/// Steps that are added for one tensor too, to tell what many tensors cost.
+void add_steps(Cases& c, const std::shared_ptr<Parameters>& p, const char* tensors) {
+  const auto elements = static_cast<double>(p->elements);
+  const ElementBytes bytes(c.dtype());
+  const std::shared_ptr<int64_t> t = std::make_shared<int64_t>(0);
+  c.add("adamw", tensors, elements * (bytes.stepped + 4 * bytes.state),
+        [p, t]() -> std::vector<Tensor> {
+          adamw(p->moments, ++*t, {});
+          return {p->moments.back().value, p->moments.front().value};
+        });
+  c.add("ema", tensors, elements * (bytes.value + 2 * bytes.state), [p]() -> std::vector<Tensor> {
+    ema(p->averages, 0.99);
+    return {p->averages.back().average};
+  });
+  c.add("clip_gradients", tensors, 2 * elements * bytes.value,
+        [p, norm = grad_norm(p->gradients)]() -> std::vector<Tensor> {
+          clip_gradients(p->gradients, {.norm = norm, .max_norm = 0.5});
+          return {p->gradients.back()};
+        });
+}
+
 }  // namespace
 
 void add_optimisers(Cases& c) {
-  const auto p = parameters(c);
+  const auto p = parameters(c, mixed_shapes(c));
+  const char* const all = "500 tensors";
   const auto elements = static_cast<double>(p->elements);
   const auto of_matrices = static_cast<double>(p->of_matrices);
-  const auto size = static_cast<double>(size_of(c.dtype()));
-  const bool master = is_low_precision(c.dtype());
-  const auto state = static_cast<double>(size_of(state_dtype(c.dtype())));
-  // Of an element: read the gradient, write the value; read it too, or read and write its master.
-  const double each = 2 * size + (master ? 2 * state : size);
+  const ElementBytes bytes(c.dtype());
   const auto stepped = [&](const char* what, const char* tensors, double moved, auto step) {
     c.add(what, tensors, moved, [p, step]() -> std::vector<Tensor> {
       step();
       return {p->moments[1].value, p->moments[0].value};
     });
   };
-  const char* const all = "500 tensors";
-  const double of_one = elements * (each + 2 * state), of_two = elements * (each + 4 * state);
-  const double factored = elements * each + 2 * state * (elements - of_matrices);
+  const double of_one = elements * (bytes.stepped + 2 * bytes.state),
+               of_two = elements * (bytes.stepped + 4 * bytes.state);
+  const double factored = elements * bytes.stepped + 2 * bytes.state * (elements - of_matrices);
   const std::shared_ptr<int64_t> t = std::make_shared<int64_t>(0);
-  stepped("adamw", all, of_two, [=] { adamw(p->moments, ++*t, {}); });
   stepped("lamb", all, of_two, [=] { lamb(p->moments, ++*t, {}); });
   stepped("adam", all, of_two, [=] { adam(p->adam, ++*t, {}); });
   stepped("lion", all, of_one, [=] { lion(p->lion, {}); });
   stepped("rmsprop", all, of_one, [=] { rmsprop(p->rmsprop, {}); });
   stepped("sgd", all, of_one, [=] { sgd(p->sgd, {.momentum = 0.9}); });
   stepped("adafactor", all, factored, [=] { adafactor(p->adafactor, ++*t, {}); });
-  stepped("muon", "250 matrices", of_matrices * (each + 2 * state), [=] { muon(p->muon, {}); });
-  c.add("ema", all, elements * (size + 2 * state), [p]() -> std::vector<Tensor> {
-    ema(p->averages, 0.99);
-    return {p->averages[1].average};
-  });
-  c.add("grad_norm", all, elements * size, [p] { return grad_norm(p->gradients); });
-  c.add("clip_gradients", all, 2 * elements * size,
-        [p, norm = grad_norm(p->gradients)]() -> std::vector<Tensor> {
-          clip_gradients(p->gradients, {.norm = norm, .max_norm = 0.5});
-          return {p->gradients[1]};
-        });
+  stepped("muon", "250 matrices", of_matrices * (bytes.stepped + 2 * bytes.state),
+          [=] { muon(p->muon, {}); });
+  c.add("grad_norm", all, elements * bytes.value, [p] { return grad_norm(p->gradients); });
+  add_steps(c, p, all);
+  add_steps(c, parameters(c, {{p->elements}}), "one tensor");
 }
 
 }  // namespace bs::bench

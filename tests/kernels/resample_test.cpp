@@ -4,6 +4,7 @@
 #include <bs/autograd/pad.h>
 #include <bs/autograd/pool2d.h>
 #include <bs/kernels/image.h>
+#include <bs/kernels/random.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
@@ -172,6 +173,39 @@ TEST_CASE("pad") {
             return x(inside(row, in.h), inside(column, in.w));
           });
     }
+}
+
+TEST_CASE("maps of many small planes give what they give of a few") {
+  // On CUDA many are held in shared memory.
+  Generator generator(5);
+  const InterpolateOptions larger{.size = {16, 16}, .mode = Interpolation::bilinear};
+  const PadOptions mirror{.padding = {1, 2, 1, 1}, .mode = PadMode::reflect};
+  const PadOptions border{.padding = {2, 2, 3, 1}, .value = 1.5};
+  const AvgPool2dOptions squares{.kernel = {2, 2}};
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    CAPTURE(to_string(dtype));
+    const auto check = [&](Extent2 in, const std::function<Tensor(const Tensor&)>& f) {
+      const Tensor x = randn({36, 64, in.h, in.w}, dtype, test_device(), generator);
+      const Tensor y = f(x);
+      for (const int64_t image : {0, 17, 35})
+        CHECK(Reference::of(y.slice(0, image, image + 1)).values ==
+              Reference::of(f(x.slice(0, image, image + 1))).values);
+    };
+    const auto shape = [](const Tensor& dy, Extent2 of) {
+      return Shape{dy.size(0), dy.size(1), of.h, of.w};
+    };
+    check({6, 8}, [&](const Tensor& x) { return interpolate(x, larger); });
+    check({16, 16}, [&](const Tensor& dy) {
+      return interpolate_backward(dy, shape(dy, {6, 8}), larger);
+    });
+    check({9, 11}, [&](const Tensor& x) { return pad(x, mirror); });
+    check({12, 13}, [&](const Tensor& dy) { return pad_backward(dy, shape(dy, {9, 11}), mirror); });
+    check({9, 11}, [&](const Tensor& x) { return pad(x, border); });
+    check({16, 16}, [&](const Tensor& x) { return avg_pool2d(x, squares); });
+    check({8, 8}, [&](const Tensor& dy) {
+      return avg_pool2d_backward(dy, shape(dy, {16, 16}), squares);
+    });
+  }
 }
 
 TEST_CASE("what is not finite stays where it has a weight") {

@@ -254,6 +254,18 @@ TEST_CASE("sparse_attention: a bias and a table over blocks of every size") {
   }
 }
 
+TEST_CASE("sparse_attention: a table of ragged sequences over blocks of every size") {
+  for (const auto [block, head_dim] : kinds) {
+    const Sizes s{1, 4, 2, 330, 330, head_dim, head_dim};
+    AttentionRules r{some_blocks(1, 256 / block, 256 / block, block, .8, 49)};
+    r.plain.query_starts = r.plain.key_starts = {0, 130, 130, 137, 330};
+    r.plain.offset = block == 64 ? 5 : 0;
+    r.table = 3;
+    check(format("ragged table, block {}", block), s, r, {{block == 16 ? 1 : s.heads, 2 * 40 + 1}},
+          dtypes_of(s));
+  }
+}
+
 TEST_CASE("sparse_attention: dropout of ragged sequences over blocks of every size") {
   for (const auto [block, head_dim] : kinds) {
     const Sizes s{1, 4, 2, 330, 330, head_dim, head_dim};

@@ -6,6 +6,8 @@
 #include <bs/tests/kernels/sparse_attention_rules.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
 using namespace bs;
@@ -126,6 +128,44 @@ TEST_CASE("sparse_attention: keys that nobody sees, and queries that see none, m
       for (size_t i = 0; i < again.size(); ++i)
         check_close("result", Reference::of(again[i]), Reference::of(clean[i]),
                     64 * epsilon(bf16) * .1);
+    }
+}
+
+TEST_CASE("sparse_attention: gradients of a bias and a table know nothing of what is hidden") {
+  for (const int block : {16, 64, 128})
+    for (const bool in_queries : {false, true}) {
+      constexpr int64_t n = 200, hidden = 77;
+      const int blocks = (static_cast<int>(n) + block - 1) / block;
+      AttentionRules r{all_blocks(blocks, blocks, block), causal()};
+      r.mask = Reference({1, 1, n, n});
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j < n; ++j)
+          r.mask.at({0, 0, i, j}) = (in_queries ? i : j) == hidden ? 0 : 1;
+      SparseAttentionOptions o = r.options();
+      o.bias = random_reference({1, 2, n, n}, 5).tensor(bf16, test_device());
+      o.relative_bias = random_reference({2, 2 * 50 + 1}, 6).tensor(f32, test_device());
+      const Shape shape{2, 2, n, 64};
+      References in = {random_reference(shape, 1), random_reference(shape, 2),
+                       random_reference(shape, 3), random_reference(shape, 4)};
+      const auto run = [&] {
+        std::vector<Tensor> t;
+        for (const Reference& x : in) t.push_back(x.tensor(bf16, test_device()));
+        const auto f = sparse_attention(t[0], t[1], t[2], r.layout, o);
+        const auto g = sparse_attention_backward(t[0], t[1], t[2], f, t[3], r.layout, o,
+                                                 {.bias = true, .relative_bias = true});
+        return std::vector<Tensor>{g.dbias, g.drelative_bias};
+      };
+      const auto clean = run();
+      for (int64_t d = 0; d < 64; d += 5)
+        for (const size_t which :
+             in_queries ? std::array<size_t, 2>{0, 3} : std::array<size_t, 2>{1, 2})
+          in[which].at({1, 0, hidden, d}) = d % 2 ? infinity : not_a_number;
+      const auto again = run();
+      for (size_t i = 0; i < again.size(); ++i) {
+        const Reference before = Reference::of(clean[i]);
+        check_close(i == 0 ? "dbias" : "dtable", Reference::of(again[i]), before,
+                    64 * epsilon(bf16) * .1 * std::max(1.0, largest(before)));
+      }
     }
 }
 

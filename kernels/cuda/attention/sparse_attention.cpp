@@ -1,5 +1,6 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
+#include <bs/kernels/cuda/attention/sparse_attention_stored_scores.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_case.h>
@@ -158,15 +159,19 @@ int padded_dim(const Problem& p) {
                               std::max(p.shape.head_dim, p.shape.value_dim));
 }
 
-/// A warp for each of `warps` rows.
+/// A warp for each of `warps` rows. Where `asked` points at a word, they do nothing if that is 0.
 template <class Arguments>
 void launch_single(const char* op, const jit::Kernel& kernel, int64_t warps,
-                   const Arguments& arguments, int64_t length, Stream stream) {
+                   const Arguments& arguments, int64_t length, Stream stream,
+                   const int* asked = nullptr) {
   if (warps == 0) return;
   const int64_t ctas = ceil_div(warps * 32, sparse_attention_threads);
-  jit::launch(kernel,
-              {.grid = dim3(checked_ctas(op, ctas)), .block = dim3(sparse_attention_threads)},
-              stream, arguments, static_cast<int>(length));
+  const jit::LaunchShape shape{.grid = dim3(checked_ctas(op, ctas)),
+                               .block = dim3(sparse_attention_threads)};
+  if (asked)
+    jit::launch(kernel, shape, stream, arguments, static_cast<int>(length), asked);
+  else
+    jit::launch(kernel, shape, stream, arguments, static_cast<int>(length));
 }
 
 /// A CTA for every tile of rows of `heads` heads of each sequence, of `length` rows at most. Where
@@ -239,15 +244,16 @@ void launch_backward(const Problem& p, int64_t numbers, const Backward& argument
   }
 }
 
-/// Gradients of a bias and of a table's diagonals, where they are wanted.
+/// Gradients of a bias and of a table's diagonals, where they are wanted; `asked` as
+/// launch_single has it.
 void launch_scores(const Problem& p, const SparseAttentionGradients& gradients, Backward arguments,
-                   Stream stream) {
+                   Stream stream, const int* asked) {
   static auto* const family = new jit::KernelFamily<AttentionScoreKernel>;
   const auto launch = [&](bool diagonals, int64_t warps, int64_t length) {
-    const AttentionScoreKernel k{diagonals, p.dtype, padded_dim(p), p.rules};
+    const AttentionScoreKernel k{diagonals, p.dtype, padded_dim(p), p.rules, asked != nullptr};
     const jit::Kernel& kernel =
         family->get(k, stream.device(), [&] { return attention_score_source(k); });
-    launch_single("sparse_attention_backward", kernel, warps, arguments, length, stream);
+    launch_single("sparse_attention_backward", kernel, warps, arguments, length, stream, asked);
   };
   if (const Tensor& dbias = gradients.dbias; dbias.defined()) {
     arguments.dbias = heads_of<void>(dbias);
@@ -333,9 +339,11 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
                              gradients, log_sums, means, options, warpgroups.traits(), stream)
                        : Tensor();
   const int* const asked = said.defined() ? said.data<int32_t>() : nullptr;
-  if (!asked || warpgroups.hides(layout.block(), 64, options))
+  const bool hides = warpgroups.hides(layout.block(), 64, options);
+  if (!asked || hides)
     launch_backward(p, q.size(0) * q.size(1) * q.size(2), arguments, stream, asked);
-  launch_scores(p, gradients, arguments, stream);
+  const bool summed = asked && stores_added_scores(options);
+  if (!summed || hides) launch_scores(p, gradients, arguments, stream, summed ? asked : nullptr);
 }
 
 }  // namespace bs::cuda

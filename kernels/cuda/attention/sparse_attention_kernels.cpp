@@ -42,16 +42,21 @@ std::string preamble(const char* header) {
       header);
 }
 
+// What a kernel that is `asked` has besides.
+const char* asked_parameter(bool asked) { return asked ? ", const int* asked" : ""; }
+const char* asked_first(bool asked) { return asked ? "  if (*asked == 0) return;\n" : ""; }
+
 /// A kernel whose warps have a row each.
 jit::Source single_source(const std::string& name, const char* arguments, const char* function,
-                          DType dtype, int dim, unsigned rules) {
+                          DType dtype, int dim, unsigned rules, bool asked = false) {
   std::string code = preamble("attention_single");
   code += format(
       "extern \"C\" __global__ void __launch_bounds__({}, {})\n"
-      "    {}(const __grid_constant__ {}<{}> arguments, int length) {\n"
-      "  {}<{}, {}, {}>(arguments, length);\n}\n",
+      "    {}(const __grid_constant__ {}<{}> arguments, int length{}) {\n"
+      "{}  {}<{}, {}, {}>(arguments, length);\n}\n",
       sparse_attention_threads, dtype == f64 ? 2 : 4, name, arguments, device_type_name(dtype),
-      function, device_type_name(dtype), rules, dim / 32);
+      asked_parameter(asked), asked_first(asked), function, device_type_name(dtype), rules,
+      dim / 32);
   return {name, code, device_headers()};
 }
 
@@ -95,8 +100,8 @@ jit::Source attention_source(const AttentionKernel& k) {
       "extern \"C\" __global__ void __launch_bounds__(Tile::threads, Tile::ctas)\n"
       "    {}(const __grid_constant__ {}<Tile::T> arguments{}) {\n"
       "{}  {}<Tile{}>(arguments);\n}\n",
-      name, text.arguments, k.asked ? ", const int* asked" : "",
-      k.asked ? "  if (*asked == 0) return;\n" : "", text.function, text.more);
+      name, text.arguments, asked_parameter(k.asked), asked_first(k.asked), text.function,
+      text.more);
   return {name, code, device_headers()};
 }
 
@@ -114,11 +119,11 @@ jit::Source attention_numbers_source(DType dtype) {
 
 jit::Source attention_score_source(const AttentionScoreKernel& k) {
   const std::string name =
-      format("sparse_attention_{}_{}_d{}_r{}", k.diagonals ? "diagonals" : "dbias",
-             to_string(k.dtype), k.dim, k.rules);
+      format("sparse_attention_{}_{}_d{}_r{}{}", k.diagonals ? "diagonals" : "dbias",
+             to_string(k.dtype), k.dim, k.rules, k.asked ? "_asked" : "");
   return single_source(name, "AttentionBackward",
                        k.diagonals ? "attention_diagonal_gradient" : "attention_bias_gradient",
-                       k.dtype, k.dim, k.rules);
+                       k.dtype, k.dim, k.rules, k.asked);
 }
 
 std::vector<AttentionKernel> all_attention_kernels(int shared_bytes) {

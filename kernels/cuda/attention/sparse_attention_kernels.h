@@ -36,6 +36,7 @@ struct AttentionScoreKernel {
   DType dtype = f16;
   int dim = 0;
   unsigned rules = 0;
+  bool asked = false;  ///< as AttentionKernel has it
   auto operator<=>(const AttentionScoreKernel&) const =
       default;  // NOLINT(modernize-use-nullptr): its bug
 };

@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/attention/sparse_attention_stored_scores.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
@@ -195,6 +196,8 @@ void launch_heads(device::WarpgroupKeyGradientParams& keys,
   const int64_t key_items = count * keys.list.strips * (block > rows ? block / rows : 1);
   launch(key_kernel, keys, key_items, block == 128 || key_kernel.paired ? 1 : 2, b.stream);
   launch(query_kernel, queries, count * group * queries.list.strips, 1, b.stream);
+  add_stored_scores(b.gradients, b.options, b.layout, queries.problem, queries.blocks, b.q.dtype(),
+                    b.stream);
 }
 
 /// All heads, as many at a time as the plan says.

@@ -6,6 +6,7 @@
 #include <bs/kernels/cuda/device/attention/block_list.cuh>
 #include <bs/kernels/cuda/device/attention/sparse_attention.cuh>
 #include <bs/kernels/cuda/device/attention/sparse_attention_backward.cuh>
+#include <bs/kernels/cuda/device/attention/stored_scores.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_backward.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_pair.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_forward.cuh>

@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/attention/sparse_attention_backward_plan.h>
+#include <bs/kernels/cuda/attention/sparse_attention_stored_scores.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
 #include <bs/lib/patterns.h>
@@ -297,4 +298,5 @@ TEST_CASE("sparse_attention_backward: the kernels compile and keep to registers"
   for (const DType dtype : {f16, bf16})
     for (const int lanes : {8, 16, 32}) numbers.push_back({dtype, lanes});
   test::check_kernels(numbers, attention_numbers_warpgroup_source, 1, {90});
+  test::check_kernels(all_stored_scores_kernels(), stored_scores_source, 3, {90});
 }

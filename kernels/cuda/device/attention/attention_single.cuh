@@ -3,6 +3,7 @@
 // for rows into which a tile brought what is hidden and not finite, for shapes whose tiles do not
 // fit the GPU's shared memory, and for gradients of biases.
 #include <bs/kernels/cuda/device/attention/attention_head.cuh>
+#include <bs/kernels/cuda/device/attention/block_list.cuh>
 #include <bs/kernels/cuda/device/ptx/mma.cuh>
 
 namespace bs::cuda::device {
@@ -220,6 +221,9 @@ __device__ inline void attention_bias_gradient(const AttentionBackward<T>& a, in
   const auto of_head = static_cast<int>(at / length % a.bias_heads);
   const int query = p.first_query + static_cast<int>(at % length);
   Sum* const to = a.dbias.at(of_batch, of_head) + at % length * a.dbias.row;
+  // Kernels on wgmma may have added something not finite.
+  for (int key = static_cast<int>(threadIdx.x) % 32; key < p.keys; key += 32) to[key] = 0;
+  __syncwarp();
   for (int b = of_batch; b <= p.last_sequence; b += a.bias_batches)
     for (int h = of_head; h < p.heads; h += a.bias_heads) {
       const Head head(p, a.scores, b, h);
@@ -233,17 +237,6 @@ __device__ inline void attention_bias_gradient(const AttentionBackward<T>& a, in
         if (threadIdx.x % 32 == 0) to[key] += w.ds;
       });
     }
-}
-
-/// Whether the layout's row `line` holds block `column`.
-__device__ inline bool attention_has_block(const BlockLines& rows, long long line, int column) {
-  int low = rows.offsets[line], high = rows.offsets[line + 1];
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (rows.at[middle] == column) return true;
-    rows.at[middle] < column ? low = middle + 1 : high = middle;
-  }
-  return false;
 }
 
 /// Sums of ds over diagonals: a warp has one of them, that of key - query number = z - height + 1.
@@ -267,7 +260,7 @@ __device__ inline void attention_diagonal_gradient(const AttentionBackward<T>& a
       while (query < end) {
         const int row = query / p.block, column = (query + shift) / p.block;
         const int stop = min(end, min((row + 1) * p.block, (column + 1) * p.block - shift));
-        if (!attention_has_block(a.rows, lines + row, column)) query = stop;
+        if (find_block(a.rows, lines + row, column) < 0) query = stop;
         for (; query < stop; ++query) {
           const int key = query + shift;
           if ((seen && seen[key] == 0) || !head.sees(query, key)) continue;

@@ -5,6 +5,17 @@
 
 namespace bs::cuda::device {
 
+/// The number of the block at place `place` of a line among all heads' lines, or -1.
+__device__ inline int find_block(const BlockLines& lines, long long line, int place) {
+  int low = lines.offsets[line], high = lines.offsets[line + 1];
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (lines.at[middle] == place) return middle;
+    lines.at[middle] < place ? low = middle + 1 : high = middle;
+  }
+  return -1;
+}
+
 /// Walks up to eight lines. Blocks are cut into `parts` (a power of two) pieces; an entry of the
 /// list is `piece << 8 | lines that hold it`, one bit a line.
 class BlockList {

@@ -73,4 +73,21 @@ struct WarpgroupQueryGradientParams {
   WarpgroupAttention problem;
 };
 
+/// Rows and columns of the tiles that sums over diagonals are made of.
+inline constexpr int stored_side = 16;
+
+/// The gradient of a bias, or sums of those of scores over diagonals. Each of `batches` times
+/// `heads` counts for all heads of q that agree with it by these numbers.
+struct StoredScoresParams {
+  WarpgroupAttention problem;  ///< whose heads are those of q
+  const void* blocks;          ///< the gradients of the scores
+  BlockLines rows;
+  int columns;  ///< of blocks
+  int batches, heads;
+  AttentionRows<float> bias;       ///< its gradient, [batches, heads, queries, keys]
+  float* diagonals;                ///< [heads, distances], as kernels/sparse_attention.h has them
+  float* tile_sums;                ///< [heads, tile_diagonals, 2 stored_side - 1]
+  int tile_diagonals, first_tile;  ///< how many there are; the one of tiles on the main diagonal
+};
+
 }  // namespace bs::cuda::device

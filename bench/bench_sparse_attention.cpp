@@ -2,6 +2,7 @@
 // Useful work only: 4 FLOP forward and 10 backward for each kept score and element of head_dim.
 #include <bs/bench/block_sparse_cells.h>
 #include <bs/bench/record.h>
+#include <bs/bench/sparse_attention_check.h>
 #include <bs/kernels/block_topk.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
@@ -9,7 +10,6 @@
 #include <bs/kernels/sparse_attention.h>
 #include <bs/lib/packed_mask.h>
 #include <bs/lib/patterns.h>
-#include <bs/lib/philox.h>
 #include <bs/nn/multihead_attention.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Options {
   int local = 128, global = 32;
   int keep = 8;
   double softcap = 0, dropout = 0;
-  int alibi = 0, sinks = 0, ragged = 0;
+  int alibi = 0, sinks = 0, ragged = 0, bias = 0, table = 0;
   std::string mask = "none";
 };
 
@@ -48,6 +48,8 @@ constexpr const char* help =
     "  --softcap C --alibi 0|1 --sinks 0|1               terms of scores, default none\n"
     "  --dropout P             of weights\n"
     "  --mask none|bytes|bits  of elements, the same for all heads; it hides a tenth\n"
+    "  --bias 0|1 --table N    added to scores, the same for all heads; a table of 2 N + 1\n"
+    "                          distances. A line more tells the backward with their gradients\n"
     "  --ragged 0|1            sequences in a row, each 13 tokens shorter; rates count them whole\n"
     "  --export FILE           writes layouts and problems for peers, and stops\n";
 
@@ -67,6 +69,8 @@ Options read_options(bench::Arguments& arguments) {
   arguments.read("--sinks", o.sinks);
   arguments.read("--dropout", o.dropout);
   arguments.read("--mask", o.mask);
+  arguments.read("--bias", o.bias);
+  arguments.read("--table", o.table);
   arguments.read("--ragged", o.ragged);
   return o;
 }
@@ -92,18 +96,17 @@ Json::Object cell_of(const Options& o, const std::string& name, const Layout& la
   if (o.sinks) cell.emplace_back("sinks", o.sinks);
   if (o.dropout > 0) cell.emplace_back("dropout", o.dropout);
   if (o.mask != "none") cell.emplace_back("mask", o.mask);
+  if (o.bias) cell.emplace_back("bias", o.bias);
+  if (o.table) cell.emplace_back("table", o.table);
   if (o.ragged) cell.emplace_back("ragged", o.ragged);
   return cell;
 }
-
-/// Whether the mask lets query i see key j.
-bool mask_sees(int64_t i, int64_t j) { return (i * 7919 + j * 31) % 10 != 0; }
 
 void add_mask(SparseAttentionOptions& attention, const Options& o, const LayoutPtr& layout,
               Device device) {
   if (o.mask == "none") return;
   BS_CHECK(o.mask == "bytes" || o.mask == "bits", "bench: unknown mask {}; see --help", o.mask);
-  const auto sees = [](int64_t, int64_t i, int64_t j) { return mask_sees(i, j); };
+  const auto sees = [](int64_t, int64_t i, int64_t j) { return bench::mask_sees(i, j); };
   if (o.mask == "bits") {
     attention.packed_mask = pack_mask(layout, o.sequence, o.sequence, sees, device);
     return;
@@ -111,21 +114,38 @@ void add_mask(SparseAttentionOptions& attention, const Options& o, const LayoutP
   Tensor mask = Tensor::empty({1, 1, o.sequence, o.sequence}, boolean);
   auto* at = static_cast<unsigned char*>(mask.data());
   for (int64_t i = 0; i < o.sequence; ++i)
-    for (int64_t j = 0; j < o.sequence; ++j) *at++ = mask_sees(i, j);
+    for (int64_t j = 0; j < o.sequence; ++j) *at++ = bench::mask_sees(i, j);
   attention.mask = mask.to(device);
 }
 
-constexpr uint64_t random_seed = 7, random_sequence = 5;
-constexpr double sink = 1;  ///< the logit of every head, where there are any
+void add_biases(SparseAttentionOptions& attention, const Options& o,
+                const bench::Settings& settings) {
+  if (o.bias) {
+    Tensor bias = Tensor::empty({1, 1, o.sequence, o.sequence}, f32);
+    auto* at = bias.data<float>();
+    for (int64_t i = 0; i < o.sequence; ++i)
+      for (int64_t j = 0; j < o.sequence; ++j) *at++ = static_cast<float>(bench::bias_at(i, j));
+    attention.bias = cast(bias, settings.dtype).to(settings.device);
+  }
+  if (o.table) {
+    Tensor table = Tensor::empty({1, int64_t{2} * o.table + 1}, f32);
+    auto* at = table.data<float>();
+    for (int64_t d = -o.table; d <= o.table; ++d) *at++ = static_cast<float>(bench::table_at(d));
+    attention.relative_bias = table.to(settings.device);
+  }
+}
 
-SparseAttentionOptions attention_of(const Options& o, const Pattern& pattern, Device device) {
+SparseAttentionOptions attention_of(const Options& o, const Pattern& pattern,
+                                    const bench::Settings& settings) {
+  const Device device = settings.device;
   SparseAttentionOptions attention{.causal = pattern.causal, .window_before = pattern.before};
   attention.softcap = o.softcap;
   attention.dropout = o.dropout;
-  attention.random = {random_seed, random_sequence};
+  attention.random = {bench::random_seed, bench::random_sequence};
   add_mask(attention, o, pattern.layout, device);
+  add_biases(attention, o, settings);
   if (o.alibi) attention.alibi_slopes = nn::alibi_slopes(o.heads).to(device);
-  if (o.sinks) attention.sinks = full({o.heads}, sink, f32, device);
+  if (o.sinks) attention.sinks = full({o.heads}, bench::sink, f32, device);
   if (o.ragged) {
     attention.query_starts = {0};
     for (int64_t i = 0; i < o.batch; ++i)
@@ -175,97 +195,6 @@ Pattern make_pattern(const Options& o, const std::string& name, int block, Devic
   return {patterns::dense(size, {.causal = name == "causal"}), name == "causal"};
 }
 
-/// The elements of any tensor of one (batch, head), on the host, in double.
-std::vector<double> host(const Tensor& x, int b, int h) {
-  const Tensor t = contiguous(x.select(0, b).select(0, h)).to(Device::cpu());
-  std::vector<double> out(static_cast<size_t>(t.numel()));
-  visit_floating("bench", t.dtype(), [&]<class T>(Type<T>) {
-    const T* from = t.data<T>();
-    for (double& v : out) v = static_cast<double>(*from++);
-  });
-  return out;
-}
-
-/// One head of a problem with its results, in double.
-struct Head {
-  std::vector<double> q, k, v, dout, out, lse, dq, dk, dv;
-  const Layout& layout;
-  bool causal;
-  std::optional<int64_t> before;
-  size_t n, length;
-  double softcap, slope;
-  bool sinks, masked;
-  double dropout;
-  size_t first_row;  ///< of lse
-
-  bool sees(size_t i, size_t j) const {
-    const auto block = static_cast<size_t>(layout.block());
-    if (masked && !mask_sees(static_cast<int64_t>(i), static_cast<int64_t>(j))) return false;
-    if (before && j + static_cast<size_t>(*before) < i) return false;
-    return !(causal && j > i) && layout.contains(layout.heads() - 1, static_cast<int>(i / block),
-                                                 static_cast<int>(j / block));
-  }
-  double dot(const std::vector<double>& x, size_t i, const std::vector<double>& y, size_t j) const {
-    double sum = 0;
-    for (size_t d = 0; d < n; ++d) sum += x[i * n + d] * y[j * n + d];
-    return sum;
-  }
-  double product(size_t i, size_t j) const {
-    return dot(q, i, k, j) / std::sqrt(static_cast<double>(n));
-  }
-  double weight(size_t i, size_t j) const {
-    if (!sees(i, j)) return 0;
-    const double s = product(i, j), capped = softcap > 0 ? softcap * std::tanh(s / softcap) : s;
-    return std::exp(capped - slope * std::abs(static_cast<double>(i) - static_cast<double>(j)) -
-                    lse[i]);
-  }
-  /// What dropout makes of a weight of 1.
-  double factor(size_t i, size_t j) const {
-    if (dropout == 0) return 1;
-    const uint64_t of_four = (first_row + i) << 28 | j >> 2;
-    const double word = philox(random_seed, of_four, random_sequence).word[j % 4];
-    return word < std::floor(std::ldexp(dropout, 32)) ? 0 : 1 / (1 - dropout);
-  }
-  /// The gradient of a product, and the size of its terms, which may cancel.
-  std::pair<double, double> dscore(size_t i, size_t j) const {
-    const double t = softcap > 0 ? std::tanh(product(i, j) / softcap) : 0;
-    const double by = weight(i, j) * (1 - t * t) / std::sqrt(static_cast<double>(n));
-    const double dp = factor(i, j) * dot(dout, i, v, j), mean = dot(dout, i, out, i);
-    return {by * (dp - mean), by * (std::abs(dp) + std::abs(mean))};
-  }
-
-  /// Compares column d of one row of all results. Weights add up to 1 along a row.
-  void check(const std::string& what, size_t row, size_t d, double epsilon) const {
-    double sums[5] = {};
-    double sizes[5] = {};
-    const auto add_product = [&](int which, std::pair<double, double> of, double with) {
-      sums[which] += of.first * with;
-      sizes[which] += of.second * std::abs(with);
-    };
-    const auto add = [&](int which, double x) { add_product(which, {x, std::abs(x)}, 1); };
-    if (sinks) add(0, std::exp(sink - lse[row]));
-    for (size_t j = 0; j < length; ++j) {
-      add(0, weight(row, j));
-      add(1, weight(row, j) * factor(row, j) * v[j * n + d]);
-      add_product(2, dscore(row, j), k[j * n + d]);
-      add_product(3, dscore(j, row), q[j * n + d]);
-      add(4, weight(j, row) * factor(j, row) * dout[j * n + d]);
-    }
-    const double actual[5] = {sums[0] > 0 ? 1.0 : 0.0, out[row * n + d], dq[row * n + d],
-                              dk[row * n + d], dv[row * n + d]};
-    // Weights and their gradients are rounded to the dtype before the second products.
-    for (int i = 0; i < 5; ++i)
-      BS_CHECK(std::abs(actual[i] - sums[i]) <= 4 * epsilon * (sizes[i] + 1e-2),
-               "bench: {}: {} is wrong in row {}: {}, not {}", what,
-               std::vector<const char*>{"lse", "out", "dq", "dk", "dv"}[static_cast<size_t>(i)],
-               static_cast<int64_t>(row), actual[i], sums[i]);
-  }
-};
-
-double epsilon(DType dtype) {
-  return dtype == f64 ? 0x1p-42 : dtype == f32 ? 0x1p-17 : dtype == f16 ? 0x1p-10 : 0x1p-7;
-}
-
 class Bench {
  public:
   Bench(const Options& options, const bench::Settings& settings)
@@ -274,7 +203,7 @@ class Bench {
   void run(const std::string& name, int block) {
     const Options& o = options_;
     const Pattern pattern = make_pattern(o, name, block, settings_.device);
-    const SparseAttentionOptions attention = attention_of(o, pattern, settings_.device);
+    const SparseAttentionOptions attention = attention_of(o, pattern, settings_);
     const auto random = [&](int64_t width) {
       const Shape shape = o.ragged ? Shape{1, attention.query_starts.back(), width}
                                    : Shape{o.batch, o.sequence, width};
@@ -302,48 +231,71 @@ class Bench {
     add(name, *pattern.layout, "backward", 5, 2 * (qkv.bytes() + dout.bytes()) + rows, [&] {
       sparse_attention_qkv_backward(qkv, o.heads, forward, dout, pattern.layout, attention);
     });
+    if (o.bias || o.table) add_wanted(name, pattern, attention, qkv, dout, forward);
   }
 
   void write() const { record_.write(); }
 
  private:
+  /// The part of one of q, k, v or of out that is `which` times as wide, head by head.
+  Tensor heads_of(const Tensor& x, int which) const {
+    const Options& o = options_;
+    const int64_t width = int64_t{o.heads} * o.head_dim;
+    return x.slice(2, which * width, (which + 1) * width)
+        .view({x.size(0), x.size(1), o.heads, o.head_dim})
+        .permute({0, 2, 1, 3});
+  }
+
+  /// The backward with gradients of a bias and a table.
+  void add_wanted(const std::string& name, const Pattern& pattern,
+                  const SparseAttentionOptions& attention, const Tensor& qkv, const Tensor& dout,
+                  const SparseAttentionResult& joined) {
+    const SparseAttentionResult forward{heads_of(joined.out, 0), joined.lse};
+    const SparseAttentionWanted wanted{.bias = attention.bias.defined(),
+                                       .relative_bias = attention.relative_bias.defined()};
+    const size_t bytes = 2 * (qkv.bytes() + dout.bytes()) + joined.lse.bytes();
+    add(name, *pattern.layout, "backward of all", 5, bytes, [&] {
+      sparse_attention_backward(heads_of(qkv, 0), heads_of(qkv, 1), heads_of(qkv, 2), forward,
+                                heads_of(dout, 0), pattern.layout, attention, wanted);
+    });
+  }
+
   void check(const std::string& name, const Pattern& pattern, const Tensor& qkv, const Tensor& dout,
              const SparseAttentionResult& forward, const Tensor& gradient) const {
     const Options& o = options_;
     // The last entry of a batch, or the first of ragged sequences.
     const int64_t entry = o.ragged ? 0 : o.batch - 1;
     const auto part = [&](const Tensor& x, int which) {
-      const int64_t width = int64_t{o.heads} * o.head_dim;
-      const Tensor heads = x.slice(0, entry, entry + 1)
-                               .slice(1, 0, o.sequence)
-                               .slice(2, which * width, (which + 1) * width)
-                               .view({1, o.sequence, o.heads, o.head_dim})
-                               .permute({0, 2, 1, 3});
-      return host(heads, 0, o.heads - 1);
+      const Tensor rows = x.slice(0, entry, entry + 1).slice(1, 0, o.sequence);
+      return bench::host(heads_of(rows, which), 0, o.heads - 1);
     };
     const double slope = o.alibi ? Tensor(nn::alibi_slopes(o.heads)).data<float>()[o.heads - 1] : 0;
-    const Head head{part(qkv, 0),
-                    part(qkv, 1),
-                    part(qkv, 2),
-                    part(dout, 0),
-                    part(forward.out, 0),
-                    host(forward.lse.slice(2, 0, o.sequence), static_cast<int>(entry), o.heads - 1),
-                    part(gradient, 0),
-                    part(gradient, 1),
-                    part(gradient, 2),
-                    *pattern.layout,
-                    pattern.causal,
-                    pattern.before,
-                    static_cast<size_t>(o.head_dim),
-                    static_cast<size_t>(o.sequence),
-                    o.softcap,
-                    slope,
-                    o.sinks != 0,
-                    o.mask != "none",
-                    o.dropout,
-                    static_cast<size_t>((entry * o.heads + o.heads - 1) * forward.lse.size(2))};
+    const bench::AttentionHead head{
+        part(qkv, 0),
+        part(qkv, 1),
+        part(qkv, 2),
+        part(dout, 0),
+        part(forward.out, 0),
+        bench::host(forward.lse.slice(2, 0, o.sequence), static_cast<int>(entry), o.heads - 1),
+        part(gradient, 0),
+        part(gradient, 1),
+        part(gradient, 2),
+        *pattern.layout,
+        pattern.causal,
+        pattern.before,
+        static_cast<size_t>(o.head_dim),
+        static_cast<size_t>(o.sequence),
+        o.softcap,
+        slope,
+        o.sinks != 0,
+        o.mask != "none",
+        o.bias != 0,
+        o.table,
+        o.dropout,
+        static_cast<size_t>((entry * o.heads + o.heads - 1) * forward.lse.size(2))};
     for (size_t sample = 0; sample < 40; ++sample)
-      head.check(name, sample * 7919 % head.length, sample * 31 % head.n, epsilon(settings_.dtype));
+      head.check(name, sample * 7919 % head.length, sample * 31 % head.n,
+                 bench::rounding(settings_.dtype));
   }
 
   void add(const std::string& name, const Layout& layout, const char* pass, double products,

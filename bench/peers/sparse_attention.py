@@ -16,11 +16,15 @@
     masked PyTorch's scaled_dot_product_attention with the pattern as a mask of elements, with the
            kernel that it takes: the peer on the CPU
 
+Terms of scores that a cell names, softcap, alibi, bias and table, are FlexAttention's score_mod. Its
+gradients of a bias and a table, "backward of all", are atomic sums. No peer knows the other options.
+
 What skips blocks or masks them is compared with sums in float64 before it is timed.
 Forward keeps what backward needs; times in one cell take turns.
 """
 
 import argparse
+import functools
 import importlib
 import json
 
@@ -32,6 +36,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 SAMPLES = 16
+TERMS = {"softcap", "alibi", "bias", "table"}
+OPTIONS = TERMS | {"sinks", "dropout", "mask", "ragged"}
 
 
 def parse_arguments():
@@ -50,6 +56,46 @@ def parse_arguments():
     return arguments
 
 
+def bias_at(i, j):
+    """As bench/sparse_attention_check.h has it."""
+    return ((i * 7919 + j * 31) % 17 - 8) / 16
+
+
+def table_at(d):
+    return ((d * d + 5 * d) % 13 - 6) / 16
+
+
+class Terms:
+    """What is added to scores or caps them."""
+
+    def __init__(self, cell, dtype, device):
+        self.softcap, self.reach = cell.get("softcap", 0), cell.get("table", 0)
+        self.slopes = self.bias = self.table = None
+        if cell.get("alibi"):
+            heads = torch.arange(1, cell["heads"] + 1, device=device)
+            self.slopes = torch.exp2(-8.0 * heads / cell["heads"])
+        if cell.get("bias"):
+            at = torch.arange(cell["sequence"], device=device)
+            self.bias = bias_at(at[:, None], at[None, :]).to(dtype).requires_grad_()
+        if self.reach:
+            at = torch.arange(-self.reach, self.reach + 1, device=device)
+            self.table = table_at(at).float().requires_grad_()
+
+    def learnt(self):
+        return tuple(x for x in (self.bias, self.table) if x is not None)
+
+    def apply(self, score, b, h, q, k):
+        if self.softcap:
+            score = self.softcap * torch.tanh(score / self.softcap)
+        if self.bias is not None:
+            score = score + self.bias[q, k]
+        if self.table is not None:
+            score = score + self.table[(k - q).clamp(-self.reach, self.reach) + self.reach]
+        if self.slopes is not None:
+            score = score - self.slopes[h] * (k - q).abs()
+        return score
+
+
 class Problem:
     def __init__(self, description, layout, dtype, device):
         cell = description["cell"]
@@ -59,6 +105,7 @@ class Problem:
             torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3)
         )
         self.dout = torch.randn(shape, device=device, dtype=dtype)
+        self.terms = Terms(cell, dtype, device) if OPTIONS & cell.keys() else None
         self.block, blocks = layout["block"], layout["rows"]
         self.kept = torch.zeros(blocks, blocks, dtype=torch.bool)
         for row, (begin, end) in enumerate(zip(layout["row_offsets"], layout["row_offsets"][1:])):
@@ -77,7 +124,10 @@ class Problem:
         sees = self.kept[rows // self.block][:, keys // self.block]
         if self.causal:
             sees = sees & (keys <= rows[:, None])
-        scores = (q[rows] @ k.t() * head_dim**-0.5).masked_fill(~sees, float("-inf"))
+        scores = q[rows] @ k.t() * head_dim**-0.5
+        if self.terms:
+            scores = self.terms.apply(scores, -1, -1, rows[:, None], keys[None, :]).detach()
+        scores = scores.masked_fill(~sees, float("-inf"))
         weights = scores.softmax(-1).nan_to_num()
         bound = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}.get(out.dtype, 2.0**-11)
         wrong = (out[-1, -1, rows].double() - weights @ v).abs() > 4 * bound * (
@@ -96,7 +146,10 @@ def flex(problem, compiled):
 
     length = problem.q.shape[2]
     mask = create_block_mask(visible, None, None, length, length, device=problem.q.device)
-    return lambda: compiled(problem.q, problem.k, problem.v, block_mask=mask)
+    score_mod = problem.terms.apply if problem.terms else None
+    return lambda: compiled(
+        problem.q, problem.k, problem.v, score_mod=score_mod, block_mask=mask
+    )
 
 
 def dense(problem, backend):
@@ -167,6 +220,9 @@ def main():
         for peer, make in peers.items():
             what = "forward"
             try:
+                unknown = OPTIONS & problem.cell.keys() - (TERMS if peer == "flex" else set())
+                if unknown:
+                    raise NotImplementedError(f"{peer} is not told of {', '.join(sorted(unknown))}")
                 forward = make(problem)
                 out = forward()
                 if peer not in ("cudnn", "flash", "torch flash"):  # these compute every score
@@ -180,6 +236,11 @@ def main():
                 what = "backward"
                 backward()
                 works += [(peer, what, backward, 5)]
+                if problem.terms and problem.terms.learnt():
+                    what = "backward of all"
+                    every = functools.partial(backward, inputs=inputs + problem.terms.learnt())
+                    every()
+                    works.append((peer, what, every, 5))
             except Exception as error:  # a shape that the peer does not take, for example
                 record.add_failure(problem.cell, what, peer, error)
         times = timer.interleave([work for _, _, work, _ in works])

@@ -135,7 +135,8 @@ TEST_CASE("options: what a checkpoint keeps is checked as the command line is") 
       {"--pattern", "../"}, {"--prompt", "bytes:"},    {"--heads", "99999999999"},
       {"--lr", "nan"},      {"--batch", "-1"},         {"--density", "nan"},
       {"--context", "1e99"}};
-  for (const auto& [name, value] : wrong) {
+  for (const auto& [key, value] : wrong) {
+    const std::string name = key;
     std::map<std::string, std::string> kept{{"--data", text_file}};
     kept[name] = value;
     nn::save_checkpoint(scratch / "c", {.step = 1, .metadata = kept});
@@ -164,8 +165,9 @@ TEST_CASE("options: a checkpoint asks for a model of its own size") {
     CHECK(peak.bytes() <= int64_t{64} << 20);
     return refused;
   };
-  for (const auto& [name, value] : std::map<std::string, std::string>{
+  for (const auto& [key, value] : std::map<std::string, std::string>{
            {"--width", "65536"}, {"--layers", "1000"}, {"--context", "8192"}}) {
+    const std::string name = key;
     CAPTURE(name);
     std::map<std::string, std::string> kept{{name, value}};
     if (name == "--context") kept["--width"] = "8192", kept["--heads"] = "1";

@@ -140,7 +140,8 @@ TEST_CASE("block-sparse products: f32 rows that are alike wherever they lie") {
         const TF32Guard guard(tf32);
         const Mask mask = draw(random, heads, 32, 4);
         const int64_t n = 192 + 4 * (random() % 40);
-        CAPTURE(tf32);
+        const bool by_tf32 = tf32;
+        CAPTURE(by_tf32);
         CAPTURE(to_string(Shape{heads, mask.rows, mask.cols, n}));
         check_each({mask.layout(), whole(mask.values({2}), random(), dtype)}, n, t, random);
       }

@@ -18,8 +18,6 @@ using namespace bs::test;
 
 namespace {
 
-constexpr DType dtypes[] = {f64, f32, f16, bf16};
-
 /// A function of the vocabulary and its formula.
 struct Function {
   const char* name;

@@ -114,8 +114,10 @@ TEST_CASE("block-sparse products: an almost dense layout gives what a dense prod
   for (const auto& [dtype, block, tf32] :
        {Case{bf16, 32}, Case{f16, 8}, Case{f32, 16}, Case{f32, 16, true}, Case{f32, 8, true}}) {
     const TF32Guard guard(tf32);
-    CAPTURE(dtype);
-    CAPTURE(block);
+    const DType type = dtype;
+    const int side_of_block = block;
+    CAPTURE(type);
+    CAPTURE(side_of_block);
     const auto whole = [&, of = dtype](const Shape& shape) {
       return randint(-1, 2, shape, of, device);
     };

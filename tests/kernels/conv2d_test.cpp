@@ -72,10 +72,11 @@ void check_exact(const Case& c, std::initializer_list<Stored> all, uint64_t seed
   for (const auto& [dtype, format] : all) {
     const Tensor tx = image_of(x, dtype, format), tw = image_of(w, dtype, format);
     const Tensor tdy = image_of(dy, dtype, format);
-    const auto same = [&](const char* pass, const Tensor& actual, const Reference& expected) {
+    const auto same = [&, type = dtype](const char* pass, const Tensor& actual,
+                                        const Reference& expected) {
       CHECK_MESSAGE(actual.shape() == expected.shape, pass, " ", name_of(c));
-      CHECK_MESSAGE(Reference::of(actual).values == rounded(expected, dtype).values, pass, " ",
-                    to_string(dtype), " ", name_of(c));
+      CHECK_MESSAGE(Reference::of(actual).values == rounded(expected, type).values, pass, " ",
+                    to_string(type), " ", name_of(c));
     };
     const Tensor ty = conv2d(tx, tw, c.options);
     same("conv2d", ty, y);

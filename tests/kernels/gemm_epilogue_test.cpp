@@ -129,7 +129,8 @@ void check_everything(GemmDescription d, int64_t batch, int slices) {
         expected["highest"][column] = std::max(expected["highest"][column], ti);
       }
   CHECK(wrong == 0);
-  for (const auto& [name, matrix] : reduced) {
+  for (const auto& [key, matrix] : reduced) {
+    const std::string name = key;
     CAPTURE(name);
     CHECK(matrix.read() == expected[name]);
   }

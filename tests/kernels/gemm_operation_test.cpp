@@ -13,7 +13,6 @@ using namespace bs::test;
 namespace {
 
 constexpr Element f16e = Element::f16, f32e = Element::f32, f64e = Element::f64;
-constexpr MatrixLayout rows = MatrixLayout::row_major;
 
 /// The CPU's twin knows no tiles: some whole vectors and a rest are all the sizes there are to it.
 int64_t extent(int64_t on_gpu) {

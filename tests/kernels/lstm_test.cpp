@@ -244,8 +244,8 @@ TEST_CASE("lstm: 16-bit types of the extents that run in one kernel") {
         {1024, 8, 3, f16, true, {}},
         {1536, 18, 2, bf16, false, {}},
         {2048, 2, 3, f16, false, {3, 1}}}) {
-    CAPTURE(cells);
-    CAPTURE(batch);
+    const std::string extents = to_string(Shape{steps, batch, cells});
+    CAPTURE(extents);
     // The CPU has one path for all extents, and takes seconds for the largest.
     if (test_device().is_cpu() && steps * batch * cells * cells > 8'000'000) continue;
     const LstmCase k{
@@ -279,10 +279,10 @@ TEST_CASE("lstm: 16-bit types of the extents that run in one kernel") {
     for (const Reference& r : in) exact.emplace_back(r.tensor(f64, test_device()), true);
     const LSTMDirectionVariables in_f64[] = {direction_of(k, exact), direction_of(back, exact)};
     const auto expected = lstm(exact[0], in_f64, lengths_of(k));
-    const auto arrive = [&](const std::vector<LSTMStates>& of, DType type) {
+    const auto arrive = [&, own = dtype](const std::vector<LSTMStates>& of, DType type) {
       const Variable all = concat({joined(of[0]), joined(of[1])}, 0);
       const Reference dy =
-          Reference::of(random_reference(all.shape(), 77).tensor(dtype, Device::cpu()));
+          Reference::of(random_reference(all.shape(), 77).tensor(own, Device::cpu()));
       all.backward(dy.tensor(type, test_device()));
     };
     arrive(expected, f64);

@@ -203,7 +203,8 @@ TEST_CASE("matmul of 16 bits sums in f32, an odd depth as well") {
           for (double& v : x.values) v = std::abs(v);
           for (double& v : y.values) v = std::abs(v);
           const Reference size = product(x, y);
-          CAPTURE(k);
+          const int64_t depth = k;
+          CAPTURE(depth);
           CAPTURE(dtype);
           CAPTURE(turn_a);
           CAPTURE(turn_b);

@@ -22,7 +22,8 @@ TEST_CASE("reductions of bytes: every way through, by integers counted one by on
     }
     const Tensor x = on_device(Tensor::from<uint8_t>(values, shape));
     const Tensor flags = on_device(gt(Tensor::from<uint8_t>(values, shape), 100));
-    CAPTURE(to_string(shape));
+    const std::string extents = to_string(shape);
+    CAPTURE(extents);
     CHECK(Reference::of(sum(x, axes)).values == sum_of(r, axes, false).values);
     CHECK(Reference::of(amax(x, axes)).values == extremum_of(r, axes, false, 1).values);
     CHECK(Reference::of(amin(x, axes)).values == extremum_of(r, axes, false, -1).values);

@@ -36,7 +36,8 @@ Arrays samples() {
 
 void check_equal(const Arrays& a, const Arrays& b) {
   REQUIRE(a.size() == b.size());
-  for (const auto& [name, tensor] : a) {
+  for (const auto& [key, tensor] : a) {
+    const std::string name = key;
     CAPTURE(name);
     REQUIRE(b.contains(name));
     CHECK(b.at(name).dtype() == tensor.dtype());

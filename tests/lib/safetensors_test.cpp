@@ -44,7 +44,8 @@ Safetensors content() {
 void check_equal(const Safetensors& a, const Safetensors& b) {
   CHECK(a.metadata == b.metadata);
   REQUIRE(a.tensors.size() == b.tensors.size());
-  for (const auto& [name, x] : a.tensors) {
+  for (const auto& [key, x] : a.tensors) {
+    const std::string name = key;
     CAPTURE(name);
     REQUIRE(b.tensors.count(name) == 1);
     const Tensor& y = b.tensors.at(name);

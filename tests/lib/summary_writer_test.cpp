@@ -153,7 +153,7 @@ TEST_CASE("summary_writer counts what is finite, however large, equal or absent"
     auto h = fields_of(last_value(writer, 0)[5]);
     return std::pair(double_of(h[7], 0), double_of(h[7], 1));
   };
-  constexpr double inf = std::numeric_limits<double>::infinity(), nan = -std::nan("");
+  const double inf = std::numeric_limits<double>::infinity(), nan = -std::nan("");
   CHECK(count({nan, 1, inf, 2, -inf}) == std::pair(1.0, 1.0));
   CHECK(count({5, 5, 5}) == std::pair(3.0, 0.0));
   CHECK(count({}) == std::pair(0.0, 0.0));

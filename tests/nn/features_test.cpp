@@ -115,7 +115,8 @@ TEST_CASE("resample: tones stay tones, a constant stays itself") {
     int64_t from, to;
   };
   for (const auto [from, to] : {Rates{22050, 16000}, {8000, 16000}, {16000, 8000}, {100, 90}}) {
-    CAPTURE(from);
+    const int64_t rate = from;
+    CAPTURE(rate);
     const double turns = 0.1 * static_cast<double>(std::min(from, to));  // a second
     const auto x = sine(3000, turns / static_cast<double>(from));
     const auto y = data::resample(x, from, to);

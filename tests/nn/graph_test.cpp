@@ -242,7 +242,7 @@ TEST_CASE("numbers of a step are refused where they do not fit") {
 }
 
 TEST_CASE("a graph is refused where there is none") {
-  CHECK_THROWS_AS(cuda::Graph(Device::cpu()), Error);
+  CHECK_THROWS_AS(cuda::Graph{Device::cpu()}, Error);
 }
 
 TEST_CASE("replays of a step are the steps they stand for, bit for bit" *

@@ -45,13 +45,15 @@ Tensor given(const Shape& shape, uint32_t number) {
 TEST_CASE("nn::ResNet: names and shapes are torchvision's") {
   const auto models = recorded_names();
   REQUIRE(models.size() == 2);
-  for (const auto& [depth, expected] : models) {
+  for (const auto& [layers, expected] : models) {
+    const int depth = layers;
     CAPTURE(depth);
     const nn::ResNet model({.depth = depth, .classes = 10});
     std::map<std::string, Shape> shapes;
     for (const auto& [name, tensor] : nn::state_dict(model)) shapes[name] = tensor.shape();
     CHECK(shapes.size() == expected.size());
-    for (const auto& [name, shape] : expected) {
+    for (const auto& [key, shape] : expected) {
+      const std::string name = key;
       CAPTURE(name);
       REQUIRE(shapes.count(name) == 1);
       CHECK(shapes[name] == shape);
@@ -81,7 +83,8 @@ TEST_CASE("nn::ResNet: a file of tensors with torchvision's names loads") {
   CHECK(report.missing.empty());
   CHECK(report.unexpected.empty());
   number = 0;
-  for (const auto& [name, tensor] : nn::state_dict(model)) {
+  for (const auto& [key, tensor] : nn::state_dict(model)) {
+    const std::string name = key;
     CAPTURE(name);
     CHECK(Reference::of(tensor).values.front() == number++);
   }

@@ -64,7 +64,8 @@ TEST_CASE("schedules give each group the rates of torch.optim.lr_scheduler") {
       {"plateau", [&](int64_t s) { return plateau.update(losses[static_cast<size_t>(s)]); }}};
   const auto recorded = read(BS_GOLDEN "/schedules.txt");
   CHECK(recorded.size() == factors.size());
-  for (const auto& [name, factor] : factors) {
+  for (const auto& [key, factor] : factors) {
+    const std::string name = key;
     CAPTURE(name);
     const std::vector<double>& expected = recorded.at(name);
     REQUIRE(expected.size() == 2 * steps);

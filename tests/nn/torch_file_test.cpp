@@ -77,7 +77,8 @@ TEST_CASE("torch file: a model of encoder layers becomes a SparseTransformer, an
   const nn::StateDict theirs = file();
   nn::Renaming back;
   for (const auto& [from, to] : nn::torch_encoder_names()) back.emplace_back(to, from);
-  for (const auto& [name, tensor] : nn::renamed(nn::state_dict(model), back, "model.")) {
+  for (const auto& [key, tensor] : nn::renamed(nn::state_dict(model), back, "model.")) {
+    const std::string name = key;
     CAPTURE(name);
     REQUIRE(theirs.count(name) == 1);
     CHECK(Reference::of(tensor).values == Reference::of(theirs.at(name)).values);

@@ -65,7 +65,8 @@ TEST_CASE("nn::SparseTransformer: starts as GPT-2") {
   o.width = 128;
   o.layers = 8;
   const nn::SparseTransformer model(o);
-  for (const auto& [name, p] : model.named_parameters()) {
+  for (const auto& [key, p] : model.named_parameters()) {
+    const std::string name = key;
     CAPTURE(name);
     if (name.ends_with("bias")) {
       CHECK(deviation(p) == 0);

@@ -5,13 +5,13 @@
 #
 #   -b  where test_kernels and test_nn are; build/release/tests
 #   -f  only families whose name this matches; all
-#   -j  families at a time; all processors
-#   -s  time limit of a family; 600
+#   -j  patterns of tests at a time; all processors
+#   -s  time limit of a pattern of tests; 600
 #   -o  where the tools' reports go; a temporary folder
 #   TOOL  memcheck, racecheck, synccheck, initcheck; all of them
 #
-# Prints a line for each family and tool, and fails where one finds an error. A family that does not
-# end in time is "cut off": what it did until then was clean. Errors that the library asks for and
+# Prints a line for each tool, family and pattern of its tests, and fails where one finds an error. What
+# does not end in time is "cut off": what it did until then was clean. Errors that the library asks for and
 # handles, such as a symbol that a kernel may or may not have, are not reported.
 #
 # racecheck follows less than there is: not copies that arrive at a barrier by themselves
@@ -108,12 +108,12 @@ known_races() {
   ! grep -E '^=+ +(Error|Invalid|Warning|and) ' "$1" | grep -vqE "$writes|$reads"
 }
 
+# check TOOL NAME PROGRAM PATTERN
 check() {
-  local tool=$1 name program patterns report status=0 start=$SECONDS verdict
-  read -r name program patterns <<< "$2"
-  report=$out/$tool-$name.txt
+  local tool=$1 name=$2 program=$3 pattern=$4 report status=0 start=$SECONDS verdict
+  report=$out/$tool-$name-${pattern//[^a-zA-Z0-9_]/-}.txt
   timeout "$seconds" compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 \
-    "$folder/$program" -tc="$patterns" > "$report" 2>&1 || status=$?
+    "$folder/$program" -tc="$pattern" > "$report" 2>&1 || status=$?
   case $status in
     0) verdict=clean ;;
     124) verdict="cut off" ;;
@@ -125,16 +125,20 @@ check() {
     verdict=ERRORS
     known_races "$report" && verdict=known
   fi
-  printf '%-10s %-22s %4d s  %s\n' "$tool" "$name" $((SECONDS - start)) "$verdict"
+  printf '%-10s %-22s %-40s %4d s  %s\n' "$tool" "$name" "$pattern" $((SECONDS - start)) "$verdict"
 }
 export -f check known_races
 export BS_TEST_DEVICE=cuda OMP_NUM_THREADS=2 out seconds folder
 # shellcheck disable=SC2016
 for tool in "${tools[@]}"; do
   for family in "${families[@]}"; do
-    [[ ${family%% *} =~ $wanted ]] || continue
-    printf '%s\0%s\0' "$tool" "$family"
+    read -r name program patterns <<< "$family"
+    [[ $name =~ $wanted ]] || continue
+    IFS=, read -ra each <<< "$patterns"
+    for pattern in "${each[@]}"; do
+      printf '%s\0%s\0%s\0%s\0' "$tool" "$name" "$program" "$pattern"
+    done
   done
-done | xargs -0 -n 2 -P "$jobs" bash -c 'check "$0" "$1"' | tee "$out/summary.txt"
+done | xargs -0 -n 4 -P "$jobs" bash -c 'check "$0" "$@"' | tee "$out/summary.txt"
 echo "reports: $out"
 ! grep -qE "ERRORS|FAILED" "$out/summary.txt"

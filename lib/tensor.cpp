@@ -71,7 +71,7 @@ bool Tensor::is_contiguous() const {
   int64_t expected = 1;
   for (int i = rank() - 1; i >= 0; --i) {
     if (extents[i] == 1) continue;
-    // Only without elements can there be more than 64 bits count.
+    // The product overflows only where another extent is 0.
     if (strides[i] != expected || __builtin_mul_overflow(expected, extents[i], &expected))
       return numel() == 0;
   }

@@ -10,9 +10,9 @@
 #   -o  where the tools' reports go; a temporary folder
 #   TOOL  memcheck, racecheck, synccheck, initcheck; all of them
 #
-# Prints a line for each tool, family and pattern of its tests, and fails where one finds an error. What
-# does not end in time is "cut off": what it did until then was clean. Errors that the library asks for and
-# handles, such as a symbol that a kernel may or may not have, are not reported.
+# Prints a line for each tool, family and pattern of its tests, and fails where one finds an error.
+# What does not end in time is "cut off": what it did until then was clean. Errors that the library
+# asks for and handles, such as a symbol that a kernel may or may not have, are not reported.
 #
 # racecheck follows less than there is: not copies that arrive at a barrier by themselves
 # (cp.async.mbarrier.arrive), so that each copy of an f64 product looks like a race with the loads

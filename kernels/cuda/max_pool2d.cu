@@ -240,9 +240,10 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
         aligned16(x, y, winner), x, y,
         [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
           // Planes, whose elements come one by one, have registers for a few.
-          const bool few = !planes && o.kernel.h <= 3 && o.kernel.w <= 3;
-          const auto kernel = few ? max_pool2d_kernel < D, N, planes, planes ? 1 : 3,
-                     3 >          : max_pool2d_kernel<D, N, planes, 1, 3>;
+          constexpr int most_rows = planes ? 1 : 3;
+          const bool whole = o.kernel.h <= most_rows && o.kernel.w <= 3;
+          const auto kernel = whole ? max_pool2d_kernel<D, N, planes, most_rows, 3>
+                                    : max_pool2d_kernel<D, N, planes, 1, 3>;
           walk_images<N, planes>(
               "max_pool2d", y, [&](int64_t image, const ImageWalk& walk, unsigned count) {
                 kernel<<<grid_of("max_pool2d", ceil_div(count, 256)), 256, 0, native(stream)>>>(

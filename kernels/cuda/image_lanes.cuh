@@ -30,8 +30,16 @@ struct ImageLanes {
       return reinterpret_cast<const Raw*>(data)[at * several + u * apart];
     }
   }
-  __device__ void load(uint32_t at, W (&values)[N]) const {
-    device::widen_pack<Element, N>(raw(at), values);
+  __device__ void load(uint32_t at, W (&values)[N], uint32_t u = 0) const {
+    if constexpr (planes) {
+      Element each[N];
+#pragma unroll
+      for (int k = 0; k < N; ++k) each[k] = data[at + (k < count ? k : 0) * apart];
+#pragma unroll
+      for (int k = 0; k < N; ++k) values[k] = device::widen(each[k]);
+    } else {
+      device::widen_pack<Element, N>(raw(at, u), values);
+    }
   }
   __device__ void store(uint32_t at, const W (&values)[N], uint32_t u = 0) const {
     if constexpr (planes) {

@@ -166,7 +166,6 @@ template <class W, int N, class T, bool planes, int several>
 __device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32_t w,
                            uint32_t packs, Lists<W> rows, Lists<W> columns, uint32_t p, uint32_t q,
                            W (&sum)[several][N]) {
-  using Lanes = ImageLanes<T, N, planes, several>;
   const int first_row = rows.offsets[p], last_row = rows.offsets[p + 1];
   const int first_column = columns.offsets[q], last_column = columns.offsets[q + 1];
   for (int s = first_column; s < last_column; ++s) {
@@ -179,7 +178,7 @@ __device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32
 #pragma unroll
       for (int u = 0; u < several; ++u) {
         W v[N];
-        device::widen_pack<typename Lanes::Element, N>(from.raw(pixel * packs, u), v);
+        from.load(pixel * packs, v, u);
 #pragma unroll
         for (int k = 0; k < N; ++k) of_column[u][k] += weight * v[k];
       }
@@ -193,9 +192,10 @@ __device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32
   return first_row < last_row && first_column < last_column;
 }
 
-/// A thread a place of an output, and of channels `several` packs of it.
+/// A thread a place of an output, and of channels `several` packs of it. Planes are left to the
+/// compiler's choice of registers, which lets more blocks in.
 template <class T, int N, bool planes, int several, class Axis>
-__global__ void __launch_bounds__(256, 2)
+__global__ void __launch_bounds__(256, planes ? 0 : 2)
     resample_kernel(const T* x, T* y, const __grid_constant__ Extents e,
                     const __grid_constant__ ImageWalk walk, Axis rows, Axis columns,
                     wide<T> outside, uint32_t count) {

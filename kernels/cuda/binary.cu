@@ -7,9 +7,11 @@ namespace bs::cuda {
 
 namespace {
 
+// Of bools a sum is a disjunction, and a product a conjunction: bits, without a look at each.
 struct Add {
   template <class W>
   __device__ W operator()(W a, W b) const {
+    if constexpr (std::is_same_v<W, bool>) return a | b;
     return a + b;
   }
 };
@@ -22,6 +24,7 @@ struct Sub {
 struct Mul {
   template <class W>
   __device__ W operator()(W a, W b) const {
+    if constexpr (std::is_same_v<W, bool>) return a & b;
     return a * b;
   }
 };

@@ -1,5 +1,6 @@
 #include <bs/kernels/pointwise_loss.h>
 #include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/device/tile/activation.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
@@ -65,7 +66,7 @@ struct Logit {
   }
   template <class W>
   __device__ W slope(W x, W t) const {
-    return 1 / (1 + ::exp(-x)) - t;
+    return device::reciprocal_of(1 + ::exp(-x)) - t;
   }
 };
 struct Divergence {

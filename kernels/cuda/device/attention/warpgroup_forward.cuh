@@ -6,6 +6,7 @@
 // multiplied beside the values of the tile before, whose product runs on during the softmax.
 #include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_elements.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_forward_item.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_scores.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_softmax.cuh>
 #include <bs/kernels/cuda/device/ptx/bulk_copy.cuh>
@@ -33,6 +34,7 @@ struct AttentionForwardKernel {
   static constexpr unsigned query_bytes = 64 * dim * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
   static constexpr int record = pieces + groups;
+  using Item = AttentionForwardItem<rows, pieces, record>;
   static_assert(slots >= 6);  // a warpgroup may hold values and wait for what is five places behind
   static_assert(dim % 64 == 0 && value_dim % 64 == 0 && cols % 64 == 0);
   static_assert(piece >= 16 && record <= 32);
@@ -54,42 +56,6 @@ struct AttentionForwardKernel {
       groups * query_bytes + slots * slot_bytes + sizeof(Shared) + 1024;
 
   // ---- The warp that copies.
-
-  /// A tile of queries of a head.
-  struct Item {
-    int tile, head;    // head: among those of all batches
-    int begin, count;  // of its records
-    int shift;         // of its rows and keys in memory
-
-    __device__ Item(const Params& p, int number) {
-      const int ahead = p.list.ahead * p.batch_heads;
-      int rank;
-      if (number < ahead) {
-        rank = number / p.batch_heads;
-        head = number % p.batch_heads;
-      } else {
-        const int of_head = p.list.tiles - p.list.ahead, a_window = p.window * of_head;
-        const int rest = number - ahead, first = rest / a_window * p.window;
-        const int size = min(p.window, p.batch_heads - first);
-        rank = p.list.ahead + rest % a_window / size;
-        head = first + rest % a_window % size;
-      }
-      const int line = head % p.list.heads;
-      const int4 entry =
-          __ldg(reinterpret_cast<const int4*>(p.list.items) + line * p.list.tiles + rank);
-      tile = entry.x;
-      begin = entry.y;
-      count = entry.z;
-      shift = p.places.of(tile * rows).shift;
-    }
-    /// Lane l gets word l of a record; of one that is not there, keys beyond the last.
-    __device__ int look_up(const Params& p, int at) const {
-      const int lane = static_cast<int>(threadIdx.x) % 32;
-      if (lane < record && at < count)
-        return __ldg(p.list.records + (begin + at) * static_cast<long long>(record) + lane);
-      return lane < pieces ? p.keys : 0;
-    }
-  };
 
   /// A lane asks for one box: 64 columns of a piece.
   template <int width>

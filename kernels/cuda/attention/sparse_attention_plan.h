@@ -56,7 +56,7 @@ struct WarpgroupForward {
   constexpr int shared_bytes() const {
     const int tile = 4 * (3 + pieces() + groups);
     const int widest = dim > value_dim ? dim : value_dim;
-    return groups * 64 * dim * 2 + slots * (cols * widest * 2 + 16 + tile) + 16 + 8 + 1024;
+    return groups * (64 * dim * 2 + 16) + slots * (cols * widest * 2 + 16 + tile) + 8 + 1024;
   }
 };
 

@@ -84,9 +84,17 @@ class Warpgroup {
         return true;
       }
       add(Event::give_back, keys_);
-      if (finished_) pass_values();
+      if (finished_) {
+        give_queries();
+        pass_values();
+      }
     }
     return false;
+  }
+  void give_queries() { add(Event::give_queries, item_); }
+  void fold() {
+    if (finished_) give_queries();
+    add(Event::give_back, keys_);
   }
   void multiply_values(int place, int tile) {
     add(Event::wait_full, place);
@@ -97,41 +105,35 @@ class Warpgroup {
     add(Event::wait_full, place_);
     add(Event::wait_queries, item);
     begun_ = finished_ = kept_ = false;
-    bool returned = false;
-    const auto give_queries = [&] {
-      if (!returned) add(Event::give_queries, item);
-      returned = true;
-    };
+    item_ = item;
     while (seek(1 << 30)) {
       turn();
       int tile = at(keys_).tile;
-      add(Event::give_back, keys_);
+      fold();
       bool more = seek(2);
       while (more) {
         const int values = values_;
         turn();
         multiply_values(values, tile);
         tile = at(keys_).tile;
-        add(Event::give_back, keys_);
+        fold();
         more = seek(1);
         add(Event::give_back, values);
         more = more || seek(1);
       }
-      if (finished_) give_queries();
       if (owed_) pass_values();
       owed_ = false;
       turn();
       multiply_values(values_, tile);
       add(Event::give_back, values_);
     }
-    give_queries();
   }
 
   const Items& items_;
   const std::vector<Filling>& fillings_;
   int group_, groups_;
   bool turns_;
-  int place_ = 0, keys_ = 0, values_ = 0;
+  int item_ = 0, place_ = 0, keys_ = 0, values_ = 0;
   bool begun_ = false, finished_ = false, kept_ = false, owed_ = false;
 };
 
@@ -141,19 +143,22 @@ bool plays(const Items& items, int slots, int groups, bool turns, std::mt19937& 
   std::vector<Warpgroup> warpgroups;
   for (int g = 0; g < groups; ++g) warpgroups.emplace_back(items, fillings, g, groups, turns);
   std::vector<size_t> next(static_cast<size_t>(groups), 0);
-  std::vector<int> given(fillings.size(), 0), queries_given(items.size(), 0);
+  std::vector<int> given(fillings.size(), 0);
   std::vector<int> turn(static_cast<size_t>(groups), 0);
+  // Of each warpgroup, the item whose queries are there, and the last one whose it gave back.
+  std::vector<int> queries(static_cast<size_t>(groups), -1), returned = queries;
   size_t filled = 0;
-  int queries = -1;  // of which item are there
   const auto fill = [&] {
     if (filled == fillings.size()) return false;
     const auto ring = static_cast<size_t>(slots);
     if (filled >= ring && given[filled - ring] < groups) return false;
     const int item = fillings[filled].item;
     const bool first = fillings[filled].keys && fillings[filled].tile == 0;
-    if (!first && queries < item) {  // queries come after an item's first keys
-      if (item > 0 && queries_given[static_cast<size_t>(item) - 1] < groups) return false;
-      queries = item;
+    for (size_t g = 0; g < queries.size() && !first; ++g) {  // they come after its first keys
+      if (queries[g] == item) continue;
+      if (returned[g] != item - 1) return false;
+      queries[g] = item;
+      return true;
     }
     ++filled;
     return true;
@@ -163,13 +168,13 @@ bool plays(const Items& items, int slots, int groups, bool turns, std::mt19937& 
     const Event e = warpgroups[g].events[next[g]];
     const auto at = static_cast<size_t>(e.at);
     if (e.kind == Event::wait_full && filled <= at) return false;
-    if (e.kind == Event::wait_queries && queries < e.at) return false;
+    if (e.kind == Event::wait_queries && queries[g] < e.at) return false;
     if (e.kind == Event::take_turn && turn[at]-- == 0) {
       turn[at] = 0;
       return false;
     }
     if (e.kind == Event::give_back) ++given[at];
-    if (e.kind == Event::give_queries) ++queries_given[at];
+    if (e.kind == Event::give_queries) returned[g] = e.at;
     if (e.kind == Event::pass_turn) ++turn[at];
     ++next[g];
     return true;

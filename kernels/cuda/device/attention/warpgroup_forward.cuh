@@ -49,7 +49,7 @@ struct AttentionForwardKernel {
   };
   struct Shared {
     Barrier full[slots], empty[slots];
-    Barrier query_full, query_empty;
+    Barrier query_full[groups], query_empty[groups];
     Tile tiles[slots];
   };
   static constexpr unsigned shared_bytes =
@@ -68,14 +68,20 @@ struct AttentionForwardKernel {
                lane % width * 64, from, head, batch, 0);
   }
 
-  __device__ static void copy_queries(const Params& p, Barrier& full, unsigned queries, int row,
-                                      int head, int batch) {
+  /// Each warpgroup's as soon as it has done with those before.
+  __device__ static void copy_queries(const Params& p, Shared& s, unsigned parity, unsigned queries,
+                                      const Item& item) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    if (lane == 0) full.arrive_expecting(groups * query_bytes);
-    __syncwarp();
-    if (lane < groups * lines)
-      load_box(queries + lane * (64 * 128), p.q, full, lane % lines * 64, row + lane / lines * 64,
-               head, batch, 0);
+#pragma unroll 1
+    for (int of = 0; of < groups; ++of) {
+      Barrier& full = s.query_full[of];
+      s.query_empty[of].wait(parity);
+      if (lane == 0) full.arrive_expecting(query_bytes);
+      __syncwarp();
+      if (lane < lines)
+        load_box(queries + of * query_bytes + lane * (64 * 128), p.q, full, lane * 64,
+                 item.first_query() + of * 64, item.head % p.heads, item.head / p.heads, 0);
+    }
   }
 
   __device__ static void produce(const Params& p, Shared& s, unsigned queries, unsigned buffers) {
@@ -129,10 +135,8 @@ struct AttentionForwardKernel {
                          head, batch);
         at.advance();
         if (tile == 0) {
-          s.query_empty.wait(query_parity);
+          copy_queries(p, s, query_parity, queries, item);
           query_parity ^= 1;
-          copy_queries(p, s.query_full, queries, item.tile * rows - item.shift, item.head % p.heads,
-                       batch);
         } else {
           copy_values(before);
         }
@@ -170,7 +174,6 @@ struct AttentionForwardKernel {
     int row, head;         // of the item: first query of this warp, and head
     unsigned mask;         // of the tile
     bool begun, finished;  // the item
-    bool returned;         // its queries are
     bool kept;             // the tile before, whose values come next
     bool owed = false;     // the values of the last tile are not passed yet
 
@@ -187,15 +190,14 @@ struct AttentionForwardKernel {
       head = __shfl_sync(~0u, tile.head, 0);
       row = __shfl_sync(~0u, tile.row, 0) + group * 64 +
             static_cast<int>(thread()) % warpgroup_size / 32 * 16;
-      s.query_full.wait(query_parity);
+      s.query_full[group].wait(query_parity);
       query_parity ^= 1;
-      begun = finished = kept = returned = false;
+      begun = finished = kept = false;
       return true;
     }
-    /// After the last product with the item's queries; the second call does nothing.
+    /// After the last product with the item's queries.
     __device__ void give_back_queries() {
-      if (!returned && thread() % 32 == 0) s.query_empty.arrive();
-      returned = true;
+      if (thread() % 32 == 0) s.query_empty[group].arrive();
     }
     /// The values of the tile before.
     __device__ void pass_values() {
@@ -226,7 +228,10 @@ struct AttentionForwardKernel {
           return true;
         }
         give_back(keys);
-        if (finished) pass_values();
+        if (finished) {
+          give_back_queries();
+          pass_values();
+        }
       }
       return false;
     }
@@ -306,9 +311,10 @@ struct AttentionForwardKernel {
       elements.look_up(p, walk.row, walk.head, walk.s.tiles[walk.keys.stage].keys,
                        Hide::present(walk.mask, walk.row));
     }
-    /// Scores become weights; their keys are given back.
+    /// Scores become weights; their keys are given back, and the item's queries after its last.
     __device__ __forceinline__ void fold() {
       warpgroup_pin(scores);
+      if (walk.finished) walk.give_back_queries();
       const auto& keys = walk.s.tiles[walk.keys.stage].keys;
       shape.apply(scores, p, walk.row, keys);
       elements.add(scores);
@@ -373,11 +379,9 @@ struct AttentionForwardKernel {
           bool more = walk.seek(2);
 #pragma unroll 1
           while (more) more = step();
-          if (walk.finished) walk.give_back_queries();
           walk.settle();
           end();
         }
-        walk.give_back_queries();
         store(p, sums, softmax, walk.row, walk.head);
       }
     }
@@ -438,8 +442,10 @@ struct AttentionForwardKernel {
         s.full[i].init(1);
         s.empty[i].init(4 * groups);
       }
-      s.query_full.init(1);
-      s.query_empty.init(4 * groups);
+      for (int of = 0; of < groups; ++of) {
+        s.query_full[of].init(1);
+        s.query_empty[of].init(4);
+      }
       fence_barrier_init();
       prefetch(p.q);
       prefetch(p.k);

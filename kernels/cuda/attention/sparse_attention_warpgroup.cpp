@@ -202,11 +202,10 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
   const AttentionTiling tiling{kernel.groups, kernel.cols, reach.first, reach.last};
   const Kept<DeviceTiles> tiles = tiles_of(grid.layout, tiling, stream);
   Tensor odd = Tensor::empty({1}, i32, stream.device());
-  fill_zero(odd.data(), odd.bytes(), stream);
   const int piece = tiling.piece(grid.layout.block());
   const int group = static_cast<int>(q.size(1) / k.size(1));
   const int batch_heads = static_cast<int>(q.size(0) * q.size(1));
-  const WorkCounter counter(stream);
+  const WorkCounter counter(stream, 3);
   const device::WarpgroupAttentionParams params{
       .q = map_of(q, 64),
       .k = map_of(k, piece),

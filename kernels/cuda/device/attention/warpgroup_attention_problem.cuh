@@ -100,8 +100,9 @@ struct WarpgroupAttentionParams {
   float* lse;  ///< [batch, heads, lse_head]
   long long lse_head;
   const unsigned char* seen;  ///< [batch, keys], 0 for padding, or null
-  int* next;                  ///< two zeros: items handed out, and CTAs that are done
-  int* odd;                   ///< becomes 1 where a result is not finite
+  int* next;                  ///< three zeros: items handed out, CTAs that are done, and whether
+                              ///< a result is not finite
+  int* odd;                   ///< gets the last of these
   int items;
   int heads, group;         ///< heads of q, and how many of them share one of k and v
   int batch_heads, window;  ///< heads of all batches, and how many of them are under way at a time

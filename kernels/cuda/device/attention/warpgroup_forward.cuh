@@ -148,15 +148,7 @@ struct AttentionForwardKernel {
     if (lane == 0) {
       s.tiles[at.stage].flags = done;
       s.full[at.stage].arrive();
-      leave(p);
     }
-  }
-
-  /// The last CTA to leave zeroes the counters for the next launch.
-  __device__ static void leave(const Params& p) {
-    if (atomicAdd(p.next + 1, 1) != static_cast<int>(gridDim.x) - 1) return;
-    p.next[0] = 0;
-    p.next[1] = 0;
   }
 
   // ---- The warpgroups that multiply.
@@ -427,7 +419,16 @@ struct AttentionForwardKernel {
               make_uint4(words[0], words[1], words[2], words[3]);
       }
     }
-    if (zero != 0) *p.odd = 1;
+    if (zero != 0) p.next[2] = 1;
+  }
+
+  /// The last CTA to leave sums up for the host, and zeroes the counters for the next launch.
+  __device__ static void leave(const Params& p) {
+    __threadfence();
+    if (atomicAdd(p.next + 1, 1) != static_cast<int>(gridDim.x) - 1) return;
+    __threadfence();
+    *p.odd = atomicExch(p.next + 2, 0);
+    p.next[0] = p.next[1] = 0;
   }
 
   __device__ static void run(const Params& p) {
@@ -460,6 +461,8 @@ struct AttentionForwardKernel {
       if constexpr (groups == 2) take_registers<232>();
       consume(p, s, queries, buffers, group);
     }
+    __syncthreads();
+    if (threadIdx.x == 0) leave(p);
   }
 };
 

@@ -246,25 +246,26 @@ struct AttentionForwardKernel {
   __device__ static __forceinline__ void multiply_keys(Scores& scores, unsigned queries,
                                                        unsigned keys) {
     constexpr unsigned long long form = matrix_descriptor<128>(1024, 0);
+    const unsigned long long a = form | descriptor_address(queries);
+    const unsigned long long b = form | descriptor_address(keys);
     warpgroup_arrive();
 #pragma unroll
     for (int k = 0; k < dim / 16; ++k) {
-      const unsigned a = queries + k / 4 * (64 * 128) + k % 4 * 32;
-      const unsigned b = keys + k / 4 * (cols * 128) + k % 4 * 32;
-      Config::KeyMma::multiply(scores, form | descriptor_address(a), form | descriptor_address(b),
-                               k > 0);
+      Config::KeyMma::multiply(scores, a + (k / 4 * (64 * 128) + k % 4 * 32) / 16,
+                               b + (k / 4 * (cols * 128) + k % 4 * 32) / 16, k > 0);
     }
     warpgroup_commit();
   }
   /// sums += weights values.
   __device__ static __forceinline__ void multiply_values(Sums& sums, const Weights& weights,
                                                          unsigned values) {
-    constexpr unsigned long long form = matrix_descriptor<128>(1024, cols * 128);
+    const unsigned long long b =
+        matrix_descriptor<128>(1024, cols * 128) | descriptor_address(values);
     warpgroup_arrive();
 #pragma unroll
     for (int k = 0; k < cols / 16; ++k) {
       const unsigned(&a)[4] = reinterpret_cast<const unsigned(&)[4]>(weights[4 * k]);
-      Config::ValueMma::multiply(sums, a, form | descriptor_address(values + k * 2048), 1);
+      Config::ValueMma::multiply(sums, a, b + k * (2048 / 16), 1);
     }
     warpgroup_commit();
   }
@@ -290,14 +291,20 @@ struct AttentionForwardKernel {
     Elements elements;
 
     __device__ Consumer(const Params& params, Shared& s, unsigned q, unsigned b, int group)
-        : p(params), walk(s, group), queries(q + group * query_bytes), buffers(b) {}
+        : p(params), walk(s, group), queries(uniform(q + group * query_bytes)), buffers(b) {}
 
-    __device__ __forceinline__ void ask_scores() {
-      multiply_keys(scores, queries, buffers + walk.keys.stage * slot_bytes);
+    /// Of a warp. The shuffle tells the compiler that all lanes have the same, so that the uniform
+    /// unit makes descriptors of it: else each costs a product ten instructions.
+    __device__ static unsigned uniform(unsigned address) { return __shfl_sync(~0u, address, 0); }
+    __device__ unsigned slot(const RingPlace<slots>& place) const {
+      return uniform(buffers + place.stage * slot_bytes);
     }
-    __device__ __forceinline__ void ask_sums(const RingPlace<slots>& values) {
-      walk.s.full[values.stage].wait(values.parity);
-      multiply_values(sums, weights, buffers + values.stage * slot_bytes);
+    __device__ __forceinline__ void ask_scores(unsigned keys) {
+      multiply_keys(scores, queries, keys);
+    }
+    __device__ __forceinline__ void ask_sums(const RingPlace<slots>& place, unsigned values) {
+      walk.s.full[place.stage].wait(place.parity);
+      multiply_values(sums, weights, values);
     }
     __device__ __forceinline__ void look_up() {
       elements.look_up(p, walk.row, walk.head, walk.s.tiles[walk.keys.stage].keys,
@@ -319,8 +326,9 @@ struct AttentionForwardKernel {
     }
     /// The first scores, with no weights of a tile before.
     __device__ __forceinline__ void start() {
+      const unsigned keys = slot(walk.keys);
       take_turn(walk.group);
-      ask_scores();
+      ask_scores(keys);
       pass_turn(walk.group);
       look_up();
       warpgroup_wait<0>();
@@ -331,9 +339,10 @@ struct AttentionForwardKernel {
     /// Scores of the next tile beside the sums of the tile before; whether another tile is near.
     __device__ __forceinline__ bool step() {
       const RingPlace<slots> values = walk.values;
+      const unsigned keys_at = slot(walk.keys), values_at = slot(values);
       take_turn(walk.group);
-      ask_scores();
-      ask_sums(values);
+      ask_scores(keys_at);
+      ask_sums(values, values_at);
       pass_turn(walk.group);
       look_up();
       warpgroup_wait<1>();
@@ -349,8 +358,9 @@ struct AttentionForwardKernel {
     }
     /// The sums of the last tile, with no scores beside them.
     __device__ __forceinline__ void end() {
+      const unsigned values = slot(walk.values);
       take_turn(walk.group);
-      ask_sums(walk.values);
+      ask_sums(walk.values, values);
       pass_turn(walk.group);
       warpgroup_wait<0>();
       warpgroup_pin(sums);

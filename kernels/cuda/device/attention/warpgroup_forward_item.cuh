@@ -18,11 +18,13 @@ struct AttentionForwardItem {
       rank = number / p.batch_heads;
       head = number % p.batch_heads;
     } else {
-      const int of_head = p.list.tiles - p.list.ahead, a_window = p.window * of_head;
-      const int rest = number - ahead, first = rest / a_window * p.window;
-      const int size = min(p.window, p.batch_heads - first);
-      rank = p.list.ahead + rest % a_window / size;
-      head = first + rest % a_window % size;
+      const int of_head = p.list.tiles - p.list.ahead, windows = p.batch_heads / p.window;
+      const int rest = number - ahead, window = min(rest / (p.window * of_head), windows - 1);
+      const int first = window * p.window, within = rest - first * of_head;
+      // The last one has the heads that are left over too: more small items end more evenly.
+      const int size = window < windows - 1 ? p.window : p.batch_heads - first;
+      rank = p.list.ahead + within / size;
+      head = first + within % size;
     }
     const int line = head % p.list.heads;
     const int4 entry =

@@ -394,42 +394,37 @@ struct AttentionForwardKernel {
     Consumer(p, s, queries, buffers, group).run();
   }
 
-  /// Writes the warp's rows, 64 bytes of one at a time.
+  /// Writes the warp's rows, a word of each of 8 rows at a time. Nothing hides what a warp does here:
+  /// to exchange words for wider stores takes longer than the stores.
   __device__ static __forceinline__ void store(const Params& p, const Sums& sums, Softmax& softmax,
                                                int row, int head) {
     softmax.finish();
     if constexpr (sinks) softmax.join(p.terms.sinks[head % p.heads] * 1.4426950408889634F);
     const int lane = static_cast<int>(thread()) % 32;
     const AttentionPlace place = p.places.of(row);
-    T* const out =
-        static_cast<T*>(p.out) + head / p.heads * p.out_batch + head % p.heads * p.out_head;
-    float zero = 0;  // but for results that are not finite
+    T* const out = static_cast<T*>(p.out) + head / p.heads * p.out_batch +
+                   head % p.heads * p.out_head + lane % 4 * 2;
+    float zero[2] = {0, 0};  // but for results that are not finite
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int at = row + lane / 4 + 8 * half;
-      const bool inside = at < place.end;
-      const int own = at - place.shift;
+      const int own = at - place.shift, columns = at < place.end ? p.value_dim : 0;
+      T* const to = out + own * p.out_row;
       const float total = softmax.sum[half];
       float inverse = total == 0 ? 0.0f : (sinks ? softmax.factor[half] : 1.0f) / total;
       if constexpr (Elements::drops) inverse *= p.terms.dropout.kept;
-      if (inside && lane % 4 == 0) p.lse[head * p.lse_head + own] = softmax.log_sum(half);
+      if (columns > 0 && lane % 4 == 0) p.lse[head * p.lse_head + own] = softmax.log_sum(half);
 #pragma unroll
-      for (int d = 0; d < value_dim; d += 32) {
-        unsigned words[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float* const pair = sums + (d / 8 + i) * 4 + 2 * half;
-          zero += 0 * pair[0] + 0 * pair[1];
-          words[i] = pack_weights<T>(pair[0] * inverse, pair[1] * inverse);
-        }
-        turn_words(words, static_cast<int>(thread()) % 4);
-        const int column = d + lane % 4 * 8;
-        if (inside && column < p.value_dim)
-          *reinterpret_cast<uint4*>(out + own * p.out_row + column) =
-              make_uint4(words[0], words[1], words[2], words[3]);
+      for (int d = 0; d < value_dim; d += 8) {
+        const float* const pair = sums + d / 2 + 2 * half;
+        zero[0] += 0 * pair[0];
+        zero[1] += 0 * pair[1];
+        if (d < columns)
+          *reinterpret_cast<unsigned*>(to + d) =
+              pack_weights<T>(pair[0] * inverse, pair[1] * inverse);
       }
     }
-    if (zero != 0) p.next[2] = 1;
+    if (zero[0] + zero[1] != 0) p.next[2] = 1;
   }
 
   /// The last CTA to leave sums up for the host, and zeroes the counters for the next launch.

@@ -23,22 +23,6 @@ __device__ inline unsigned pack_weights(float low, float high) {
   return *reinterpret_cast<const unsigned*>(&pair);
 }
 
-/// Lane l of four has word w of column group l of each of four words; afterwards it has the four
-/// words of column group l of its own: the transpose within a quad.
-__device__ inline void turn_words(unsigned (&w)[4], int lane) {
-#pragma unroll
-  for (int bit = 1; bit < 4; bit *= 2) {
-    const bool high = (lane & bit) != 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (i & bit) continue;
-      const unsigned sent = high ? w[i] : w[i | bit];
-      const unsigned got = __shfl_xor_sync(~0u, sent, bit);
-      (high ? w[i] : w[i | bit]) = got;
-    }
-  }
-}
-
 /// The softmax of a warp's rows as far as they have gone. Weights are 2^(scale * (score - top)); a
 /// row's top follows its greatest score only from afar, for bringing what was summed to a new one
 /// takes as long as a tenth of a tile: weights stay below 2^slack.

@@ -165,10 +165,12 @@ struct AttentionHide {
       for (int n = 0; n < pieces; ++n) edge = edge || keys[n] + Piece - 1 > row;
     }
     if (!edge) return;
-    if constexpr (banded)
+    if constexpr (banded) {
       hide_beyond(s, present, keys);
-    else
-      hide_keys(s, present, keys);
+    } else {
+      if (p.reach.causal()) hide_after(s, keys);
+      if (p.seen) hide_padding(s, present, keys);
+    }
   }
 
  private:
@@ -194,17 +196,27 @@ struct AttentionHide {
   }
   __device__ __forceinline__ int own_row() const { return row + lane() / 4; }
 
-  __device__ __forceinline__ void hide_keys(float (&s)[Cols / 2], unsigned present,
-                                            const int (&keys)[pieces]) const {
-    const int most = p.reach.causal() ? own_row() : 0x7fffff00;
+  /// Keys behind the diagonal.
+  __device__ __forceinline__ void hide_after(float (&s)[Cols / 2],
+                                             const int (&keys)[pieces]) const {
+    const int own = own_row() - lane() % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < Cols / 8; ++n) {
+      constexpr int per_piece = Piece / 8;
+      const int last = own - keys[n / per_piece] - n % per_piece * 8;  // of the pair's that is seen
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (last < i % 2 - i / 2 * 8) s[4 * n + i] = minus_infinite();
+    }
+  }
+  __device__ __forceinline__ void hide_padding(float (&s)[Cols / 2], unsigned present,
+                                               const int (&keys)[pieces]) const {
     const unsigned char* const seen = padding();
     visit_pairs(present, keys, [&](int key, int at, bool there) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const bool open = seen == nullptr || (there && seen[key + i] != 0);
-        if (!open || key + i > most) s[at + i] = minus_infinite();
-        if (!open || key + i > most + 8) s[at + 2 + i] = minus_infinite();
-      }
+      for (int i = 0; i < 2; ++i)
+        if (!there || (banded && key + i >= p.keys) || seen[key + i] == 0)
+          s[at + i] = s[at + 2 + i] = minus_infinite();
     });
   }
   /// A row after the other, which takes fewer registers.
@@ -223,14 +235,7 @@ struct AttentionHide {
         }
       });
     }
-    const unsigned char* const seen = padding();
-    if (seen == nullptr) return;
-    visit_pairs(present, keys, [&](int key, int at, bool there) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        if (!there || key + i >= p.keys || seen[key + i] == 0)
-          s[at + i] = s[at + 2 + i] = minus_infinite();
-    });
+    if (p.seen) hide_padding(s, present, keys);
   }
 };
 

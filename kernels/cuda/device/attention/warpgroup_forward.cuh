@@ -256,16 +256,16 @@ struct AttentionForwardKernel {
     }
     warpgroup_commit();
   }
-  /// sums += weights values.
+  /// sums += weights values; `add` is false for the first ones.
   __device__ static __forceinline__ void multiply_values(Sums& sums, const Weights& weights,
-                                                         unsigned values) {
+                                                         unsigned values, bool add) {
     const unsigned long long b =
         matrix_descriptor<128>(1024, cols * 128) | descriptor_address(values);
     warpgroup_arrive();
 #pragma unroll
     for (int k = 0; k < cols / 16; ++k) {
       const unsigned(&a)[4] = reinterpret_cast<const unsigned(&)[4]>(weights[4 * k]);
-      Config::ValueMma::multiply(sums, a, b + k * (2048 / 16), 1);
+      Config::ValueMma::multiply(sums, a, b + k * (2048 / 16), k > 0 || add);
     }
     warpgroup_commit();
   }
@@ -283,7 +283,8 @@ struct AttentionForwardKernel {
     const Params& p;
     Walk walk;
     unsigned queries, buffers;
-    Sums sums;
+    Sums sums = {};
+    bool summed = false;  // `sums` are of this item
     Scores scores;
     Weights weights;
     Softmax softmax;
@@ -304,7 +305,8 @@ struct AttentionForwardKernel {
     }
     __device__ __forceinline__ void ask_sums(const RingPlace<slots>& place, unsigned values) {
       walk.s.full[place.stage].wait(place.parity);
-      multiply_values(sums, weights, values);
+      multiply_values(sums, weights, values, summed);
+      summed = true;
     }
     __device__ __forceinline__ void look_up() {
       elements.look_up(p, walk.row, walk.head, walk.s.tiles[walk.keys.stage].keys,
@@ -333,7 +335,7 @@ struct AttentionForwardKernel {
       look_up();
       warpgroup_wait<0>();
       fold();
-      softmax.bring(sums);
+      if (summed) softmax.bring(sums);
       softmax.pack(weights, scores);
     }
     /// Scores of the next tile beside the sums of the tile before; whether another tile is near.
@@ -366,6 +368,10 @@ struct AttentionForwardKernel {
       warpgroup_pin(sums);
       walk.give_back(walk.values);
     }
+    __device__ void clear() {
+#pragma unroll
+      for (float& sum : sums) sum = 0;
+    }
     /// One tile of queries after the other.
     __device__ __forceinline__ void run() {
       if (turns && walk.group == groups - 1) pass_turn(walk.group);
@@ -373,8 +379,7 @@ struct AttentionForwardKernel {
       while (walk.open()) {
         softmax = Softmax();
         shape.look_up(p, walk.head);
-#pragma unroll
-        for (int i = 0; i < value_dim / 2; ++i) sums[i] = 0;
+        summed = false;
 #pragma unroll 1
         while (walk.seek(1 << 30)) {
           start();
@@ -384,6 +389,7 @@ struct AttentionForwardKernel {
           walk.settle();
           end();
         }
+        if (!summed) clear();
         store(p, sums, softmax, walk.row, walk.head);
       }
     }
@@ -394,8 +400,8 @@ struct AttentionForwardKernel {
     Consumer(p, s, queries, buffers, group).run();
   }
 
-  /// Writes the warp's rows, a word of each of 8 rows at a time. Nothing hides what a warp does here:
-  /// to exchange words for wider stores takes longer than the stores.
+  /// Writes the warp's rows, a word of each of 8 rows at a time. Nothing hides what a warp does
+  /// here: to exchange words for wider stores takes longer than the stores.
   __device__ static __forceinline__ void store(const Params& p, const Sums& sums, Softmax& softmax,
                                                int row, int head) {
     softmax.finish();

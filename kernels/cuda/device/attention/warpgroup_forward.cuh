@@ -25,6 +25,10 @@ struct AttentionForwardKernel {
   static constexpr int piece = block < cols ? block : cols;  // keys that lie side by side
   static constexpr int pieces = cols / piece;
   static constexpr bool turns = Config::turns;  // warpgroups ask for products in turn
+  /// The next tile is looked for in the shadow of scores: where registers allow it, and where turns
+  /// keep warpgroups together. Others may have to wait for that tile, and their products with them.
+  static constexpr bool seeks_early =
+      turns && !Config::banded && (Config::rules & ~rule_sinks) == 0;
   static constexpr bool sinks = (Config::rules & rule_sinks) != 0;
   static constexpr int rows = 64 * groups;
   static constexpr int lines = dim / 64;  // a row of a tile is this many lines of 128 bytes
@@ -163,11 +167,12 @@ struct AttentionForwardKernel {
     int group;
     RingPlace<slots> at, keys, values;
     unsigned query_parity = 0;
-    int row, head;         // of the item: first query of this warp, and head
-    unsigned mask;         // of the tile
-    bool begun, finished;  // the item
-    bool kept;             // the tile before, whose values come next
-    bool owed = false;     // the values of the last tile are not passed yet
+    int row, head;      // of the item: first query of this warp, and head
+    unsigned mask;      // of the tile
+    bool begun;         // the item
+    int finished;       // it: 1, and 2 once its queries are given back
+    bool kept;          // the tile before, whose values come next
+    bool owed = false;  // the values of the last tile are not passed yet
 
     __device__ Walk(Shared& shared, int number) : s(shared), group(number) {}
     __device__ void give_back(const RingPlace<slots>& place) {
@@ -184,11 +189,14 @@ struct AttentionForwardKernel {
             static_cast<int>(thread()) % warpgroup_size / 32 * 16;
       s.query_full[group].wait(query_parity);
       query_parity ^= 1;
-      begun = finished = kept = false;
+      begun = kept = false;
+      finished = 0;
       return true;
     }
-    /// After the last product with the item's queries.
+    /// Once the item is finished; no product reads them any more.
     __device__ void give_back_queries() {
+      if (finished != 1) return;
+      finished = 2;
       if (thread() % 32 == 0) s.query_empty[group].arrive();
     }
     /// The values of the tile before.
@@ -220,10 +228,7 @@ struct AttentionForwardKernel {
           return true;
         }
         give_back(keys);
-        if (finished) {
-          give_back_queries();
-          pass_values();
-        }
+        if (finished) pass_values();
       }
       return false;
     }
@@ -308,21 +313,20 @@ struct AttentionForwardKernel {
       multiply_values(sums, weights, values, summed);
       summed = true;
     }
-    __device__ __forceinline__ void look_up() {
-      elements.look_up(p, walk.row, walk.head, walk.s.tiles[walk.keys.stage].keys,
-                       Hide::present(walk.mask, walk.row));
+    __device__ __forceinline__ void look_up(const RingPlace<slots>& place, unsigned mask) {
+      elements.look_up(p, walk.row, walk.head, walk.s.tiles[place.stage].keys,
+                       Hide::present(mask, walk.row));
     }
-    /// Scores become weights; their keys are given back, and the item's queries after its last.
-    __device__ __forceinline__ void fold() {
+    /// Scores become weights; their keys are given back.
+    __device__ __forceinline__ void fold(const RingPlace<slots>& place, unsigned mask) {
       warpgroup_pin(scores);
-      if (walk.finished) walk.give_back_queries();
-      const auto& keys = walk.s.tiles[walk.keys.stage].keys;
+      const auto& keys = walk.s.tiles[place.stage].keys;
       shape.apply(scores, p, walk.row, keys);
       elements.add(scores);
       const Hide hide(p, walk.row, walk.head);
-      hide.apply(scores, walk.mask, keys);
+      hide.apply(scores, mask, keys);
       elements.hide(scores, minus_infinite());
-      walk.give_back(walk.keys);
+      walk.give_back(place);
       softmax.fold(scores, shape.scale(p));
       elements.drop(scores);
     }
@@ -332,24 +336,26 @@ struct AttentionForwardKernel {
       take_turn(walk.group);
       ask_scores(keys);
       pass_turn(walk.group);
-      look_up();
+      look_up(walk.keys, walk.mask);
       warpgroup_wait<0>();
-      fold();
+      fold(walk.keys, walk.mask);
       if (summed) softmax.bring(sums);
       softmax.pack(weights, scores);
     }
     /// Scores of the next tile beside the sums of the tile before; whether another tile is near.
     __device__ __forceinline__ bool step() {
-      const RingPlace<slots> values = walk.values;
-      const unsigned keys_at = slot(walk.keys), values_at = slot(values);
+      const RingPlace<slots> keys = walk.keys, values = walk.values;
+      const unsigned mask = walk.mask, keys_at = slot(keys), values_at = slot(values);
       take_turn(walk.group);
       ask_scores(keys_at);
+      bool more = seeks_early && walk.seek(1);
       ask_sums(values, values_at);
       pass_turn(walk.group);
-      look_up();
+      look_up(keys, mask);
       warpgroup_wait<1>();
-      fold();
-      const bool more = walk.seek(1);
+      if (!more) walk.give_back_queries();
+      fold(keys, mask);
+      if constexpr (!seeks_early) more = walk.seek(1);
       softmax.hold();
       warpgroup_wait<0>();
       warpgroup_pin(sums);
@@ -386,9 +392,11 @@ struct AttentionForwardKernel {
           bool more = walk.seek(2);
 #pragma unroll 1
           while (more) more = step();
+          walk.give_back_queries();
           walk.settle();
           end();
         }
+        walk.give_back_queries();
         if (!summed) clear();
         store(p, sums, softmax, walk.row, walk.head);
       }

@@ -15,6 +15,12 @@ enum Slot { packed_left = 4, packed_right = 5, own_blocks = 6, wide_sums = 7 };
 /// Multiply-adds that pay for waking a thread.
 constexpr double worth_a_thread = 1 << 20;
 
+/// `p` moved on by elements. That of a tensor without elements is null and stays so.
+template <class T>
+T* moved(T* p, int64_t by) {
+  return p == nullptr ? p : p + by;
+}
+
 /// Rows of sums, `length` neighbours in each, on their way through an epilogue. `at` is where the
 /// first lies in rows and columns, `in` where in tensors of the result's shape.
 template <class W>
@@ -134,13 +140,13 @@ class Dsd {
     blocks.clear();
     chain.clear();
     for (int64_t s = 0; s < p_.sum.numel(); ++s) {
-      const T* values = values_ + p_.batch.offset(0, z) + p_.sum.offset(0, s);
+      const int64_t first = p_.batch.offset(0, z) + p_.sum.offset(0, s);
       const int64_t head = p_.batch.offset(3, z) + p_.sum.offset(2, s);
       const int64_t line = head * p_.block_rows() + row;
       for (int32_t at = offsets[line]; at < offsets[line + 1]; ++at) {
         const int64_t number = p_.transposed ? l.transposed[at] : at;
         const int64_t depth = p_.transposed ? l.transposed_row[at] : l.col_of[at];
-        blocks.push_back(values + number * area);
+        blocks.push_back(values_ + (first + number * area));  // null where there are no blocks
         chain.push_back({nullptr, packed + s * size + depth * step});
       }
     }
@@ -186,12 +192,12 @@ class Sdd {
         reductions_(reductions),
         batch_(task / p_.layout.heads),
         head_(task % p_.layout.heads),
-        a_(a + p_.batch.offset(0, batch_) + head_ * p_.a_head),
-        b_(b + p_.batch.offset(1, batch_) + head_ * p_.b_head),
-        values_(values + p_.batch.offset(2, batch_)),
+        a_(moved(a, p_.batch.offset(0, batch_) + head_ * p_.a_head)),
+        b_(moved(b, p_.batch.offset(1, batch_) + head_ * p_.b_head)),
+        values_(moved(values, p_.batch.offset(2, batch_))),
         first_(p_.layout.row_offsets[head_ * p_.layout.rows]),
         count_(p_.layout.row_offsets[(head_ + 1) * p_.layout.rows] - first_) {
-    values_ += first_ * area();
+    values_ = moved(values_, first_ * area());
     const int64_t cuts = std::max<int64_t>(1, ceil_div(p_.k, Tile<E>::depth * panel_steps<E>));
     depth_ = ceil_div(ceil_div(p_.k, cuts), 8) * 8;
     steps_ = p_.k > 0 ? ceil_div(p_.k, depth_) * p_.sum.numel() : 0;

@@ -125,7 +125,7 @@ class StateGroups {
   static PreparedStep step(const std::vector<Parameter>& parameters, int64_t number,
                            const Options& options, const GradientClip& clip,
                            const Tensor& numbers) {
-    const auto call = [&parameters, number, options, clip, numbers] {
+    const auto call = [=, &parameters] {
       if constexpr (requires { update(parameters, number, options, clip, numbers); }) {
         return update(parameters, number, options, clip, numbers);
       } else {

@@ -138,26 +138,27 @@ TEST_CASE("each row of the gradient of transducer_loss sums to zero, padding is 
 
 TEST_CASE("transducer_loss of packed logits equals that of padded ones, bit for bit") {
   // Rows of 16 bytes or more: on CUDA the order of a row's sum depends on where 16 bytes begin.
-  const TransducerBatch some = transducer_batch(8, {4, 1, 6, 3}, {3, 2, 0, 5}, 1);
+  const TransducerBatch aligned = transducer_batch(8, {4, 1, 6, 3}, {3, 2, 0, 5}, 1);
   for (DType dtype : {f64, f32, f16, bf16}) {
-    const Reference packed = random_reference(some.packed_shape(), 4, -2, 2);
-    Reference padded(some.dense_shape());
+    const Reference packed = random_reference(aligned.packed_shape(), 4, -2, 2);
+    Reference padded(aligned.dense_shape());
     for (double& v : padded.values) v = std::nan("");
     std::vector<size_t> place;  // of each packed element
-    for (int64_t b = 0; b < some.size(); ++b)
-      for (int64_t t = 0; t < some.frames[static_cast<size_t>(b)]; ++t)
-        for (int64_t u = 0; u <= some.labels[static_cast<size_t>(b)]; ++u)
-          for (int64_t k = 0; k < some.classes; ++k) {
+    for (int64_t b = 0; b < aligned.size(); ++b)
+      for (int64_t t = 0; t < aligned.frames[static_cast<size_t>(b)]; ++t)
+        for (int64_t u = 0; u <= aligned.labels[static_cast<size_t>(b)]; ++u)
+          for (int64_t k = 0; k < aligned.classes; ++k) {
             const size_t from = place.size();
             place.push_back(static_cast<size_t>(
-                ((b * some.max_frames + t) * (some.max_labels + 1) + u) * some.classes + k));
+                ((b * aligned.max_frames + t) * (aligned.max_labels + 1) + u) * aligned.classes +
+                k));
             padded[place.back()] = packed[from];
           }
     const TransducerLossOptions options = {.reduction = Reduction::none, .delay_penalty = 0.05};
-    CHECK(Reference::of(result_of(packed, some, options, dtype).loss).values ==
-          Reference::of(result_of(padded, some, options, dtype).loss).values);
-    const Reference a = gradient_of(packed, some, options, 0.5, dtype);
-    const Reference b = gradient_of(padded, some, options, 0.5, dtype);
+    CHECK(Reference::of(result_of(packed, aligned, options, dtype).loss).values ==
+          Reference::of(result_of(padded, aligned, options, dtype).loss).values);
+    const Reference a = gradient_of(packed, aligned, options, 0.5, dtype);
+    const Reference b = gradient_of(padded, aligned, options, 0.5, dtype);
     for (size_t i = 0; i < place.size(); ++i) REQUIRE(a[i] == b[place[i]]);
   }
 }

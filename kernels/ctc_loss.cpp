@@ -40,8 +40,10 @@ Tensor padded(const char* op, const Tensor& targets, const Tensor& target_length
   std::vector<int64_t> each;
   int64_t sum = 0;
   for (int64_t b = 0; b < lengths.size(0); ++b) {
-    each.push_back(static_cast<int64_t>(lengths.select(0, b).item()));
-    BS_CHECK(each.back() >= 0, "{}: target_lengths[{}] is {}", op, b, each.back());
+    const double length = lengths.select(0, b).item();
+    BS_CHECK(length >= 0 && length <= static_cast<double>(targets.size(0)),
+             "{}: target_lengths[{}] is {}, outside of [0, {}]", op, b, length, targets.size(0));
+    each.push_back(static_cast<int64_t>(length));
     sum += each.back();
   }
   BS_CHECK(sum == targets.size(0), "{}: {} concatenated targets, but lengths that add up to {}", op,

@@ -80,9 +80,9 @@ void check_lengths(const char* op, const Tensor& x, const Tensor& lengths) {
   BS_CHECK(lengths.shape() == Shape{x.size(1)}, "{}: lengths {} for {} sequences", op,
            lengths.shape(), x.size(1));
   for (int64_t b = 0; b < lengths.numel(); ++b) {
-    const auto length = static_cast<int64_t>(lengths.select(0, b).item());
-    BS_CHECK(length >= 0 && length <= x.size(0), "{}: sequence {} of length {} among {} steps", op,
-             b, length, x.size(0));
+    const double length = lengths.select(0, b).item();
+    BS_CHECK(length >= 0 && length <= static_cast<double>(x.size(0)),
+             "{}: sequence {} of length {} among {} steps", op, b, length, x.size(0));
   }
 }
 

@@ -103,9 +103,10 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least) {
     detail::unsupported_dtype("bincount", x.dtype(), "i64 or i32");
   int64_t bins = least;
   if (x.numel() > 0) {
-    const double low = amin(x).item();
+    const double low = amin(x).item(), high = amax(x).item();
     BS_CHECK(low >= 0, "bincount: {} is negative", low);
-    bins = std::max(bins, static_cast<int64_t>(amax(x).item()) + 1);
+    BS_CHECK(high < 0x1p53, "bincount: {} is too large", high);
+    bins = std::max(bins, static_cast<int64_t>(high) + 1);
   }
   const Tensor flat = reshape(x, {x.numel()});
   if (!weights.defined())

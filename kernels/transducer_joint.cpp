@@ -83,8 +83,13 @@ int64_t transducer_packed_rows(const Tensor& logit_lengths, const Tensor& target
   const Tensor frames = cast(logit_lengths, f64).to(Device::cpu());
   const Tensor labels = cast(target_lengths, f64).to(Device::cpu());
   double rows = 0;
-  for (int64_t b = 0; b < frames.numel(); ++b)
-    rows += frames.select(0, b).item() * (labels.select(0, b).item() + 1);
+  for (int64_t b = 0; b < frames.numel(); ++b) {
+    const double t = frames.select(0, b).item(), u = labels.select(0, b).item();
+    BS_CHECK(t >= 0 && u >= 0, "transducer_packed_rows: {} frames and {} labels of utterance {}", t,
+             u, b);
+    rows += t * (u + 1);
+  }
+  BS_CHECK(rows <= 0x1p53, "transducer_packed_rows: {} rows are too many", rows);
   return static_cast<int64_t>(rows);
 }
 

@@ -71,10 +71,10 @@ void init_lstm(const LSTM& lstm, const RNNTOptions& o) {
   }
 }
 
-std::vector<int64_t> numbers(const Tensor& lengths) {
-  std::vector<int64_t> values;
-  for (int64_t i = 0; i < lengths.numel(); ++i)
-    values.push_back(static_cast<int64_t>(lengths.select(0, i).item()));
+/// As doubles, which hold whatever is given.
+std::vector<double> numbers(const Tensor& lengths) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < lengths.numel(); ++i) values.push_back(lengths.select(0, i).item());
   return values;
 }
 
@@ -87,9 +87,9 @@ void check_lengths(const char* name, const Tensor& lengths, int64_t batch, int64
            "rnnt: {} {} of {} on {}, expected [{}] of i64 on the host", name, lengths.shape(),
            lengths.dtype(), lengths.device(), batch);
   if (!lengths.device().is_cpu()) return;
-  for (const int64_t length : numbers(lengths))
-    BS_CHECK(length >= 0 && length <= most, "rnnt: one of the {} is {}, beyond {}", name, length,
-             most);
+  for (const double length : numbers(lengths))
+    BS_CHECK(length >= 0 && length <= static_cast<double>(most),
+             "rnnt: one of the {} is {}, beyond {}", name, length, most);
 }
 
 }  // namespace
@@ -193,8 +193,9 @@ RNNT::Encoded RNNT::encode(const Variable& features, const Tensor& lengths,
   check_lengths("lengths", given, batch, frames, states ? Device::cpu() : features.device());
   // Going one way, an LSTM hears nothing of what comes after a sequence. Where nobody asks for the
   // state at its end, a GPU is not told where that is: its fastest kernels take all steps.
-  const bool ends = !given.device().is_cpu() ||
-                    std::ranges::any_of(numbers(given), [&](int64_t n) { return n < frames; });
+  const bool ends = !given.device().is_cpu() || std::ranges::any_of(numbers(given), [&](double n) {
+    return n < static_cast<double>(frames);
+  });
   const bool told = ends && (states || features.device().is_cpu());
   const bool masked = ends && !told;
   const Tensor after = stacks_of(given, options_.stack);

@@ -246,6 +246,8 @@ TEST_CASE("ctc_loss refuses what does not fit") {
                        "ctc_loss: blank 3 is outside of 3 classes", Error);
   CHECK_THROWS_WITH_AS(ctc_loss(x, zeros({3}, i64), lengths, full({2}, 1, i64)),
                        "ctc_loss: 3 concatenated targets, but lengths that add up to 2", Error);
+  CHECK_THROWS_WITH_AS(ctc_loss(x, zeros({3}, i64), lengths, full({2}, 0x1p62, i64)),
+                       "ctc_loss: target_lengths[0] is 4.61169e+18, outside of [0, 3]", Error);
 }
 
 TEST_CASE("ctc_loss_backward refuses another call's result") {

@@ -372,6 +372,8 @@ TEST_CASE("lstm refuses what does not fit") {
                        Error);
   CHECK_THROWS_WITH_AS(run(t({4, 2, 3}), good, Tensor::from<int64_t>({4, 5})),
                        "lstm: sequence 1 of length 5 among 4 steps", Error);
+  CHECK_THROWS_WITH_AS(run(t({4, 2, 3}), good, Tensor::from<int64_t>({4, INT64_MAX})),
+                       "lstm: sequence 1 of length 9.22337e+18 among 4 steps", Error);
   CHECK_THROWS_WITH_AS(run(t({4, 2, 3}), good, Tensor::from<int64_t>({4})),
                        "lstm: lengths [1] for 2 sequences", Error);
   CHECK_THROWS_WITH_AS(run(t({4, 2, 3}, i32), good),

@@ -247,6 +247,8 @@ TEST_CASE("unique and bincount") {
   CHECK(values(bincount(vector<int64_t>({1, 0, 1}), vector<float>({1, 2, 4}))) ==
         std::vector<double>{2, 5});
   CHECK_THROWS_WITH_AS(bincount(vector<int64_t>({-1})), "bincount: -1 is negative", Error);
+  CHECK_THROWS_WITH_AS(bincount(vector<int64_t>({INT64_MAX})), "bincount: 9.22337e+18 is too large",
+                       Error);
 }
 
 TEST_CASE("cumsum of many rows and of few, from both ends, where vectors begin and where not") {

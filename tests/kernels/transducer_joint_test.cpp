@@ -333,4 +333,8 @@ TEST_CASE("transducer_joint refuses what does not fit") {
   CHECK_THROWS_WITH_AS(transducer_joint(f, g, Tensor::from<int64_t>({3, 4}), lengths),
                        "transducer_joint: logit_lengths[1] is 4, outside of [0, 3]", Error);
   CHECK(transducer_packed_rows(lengths, lengths) == 18);
+  CHECK_THROWS_WITH_AS(transducer_packed_rows(lengths, Tensor::from<int64_t>({1, -2})),
+                       "transducer_packed_rows: 2 frames and -2 labels of utterance 1", Error);
+  CHECK_THROWS_WITH_AS(transducer_packed_rows(full({2}, 0x1p40, i64), full({2}, 0x1p40, i64)),
+                       "transducer_packed_rows: 2.41785e+24 rows are too many", Error);
 }

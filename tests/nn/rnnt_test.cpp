@@ -242,6 +242,8 @@ TEST_CASE("nn::RNNT: packed rows of the part that has the most") {
   CHECK_THROWS_WITH_AS(model.packed_rows(batch.lengths, host_lengths({1})),
                        "rnnt: target_lengths [1] of i64 on cpu, expected [5] of i64 on the host",
                        Error);
+  CHECK_THROWS_WITH_AS(model.packed_rows(batch.lengths, host_lengths({1, 2, INT64_MAX, 3, 4})),
+                       "rnnt: one of the target_lengths is 9.22337e+18, beyond 2147483647", Error);
   CHECK_THROWS_WITH_AS(model.loss(batch, {.rows = 67}),
                        "rnnt: 67 rows of packed logits, but lengths that make 68", Error);
 }

@@ -124,9 +124,10 @@ class Dsd {
   const E* pack(int64_t z, int64_t column, int64_t width) const {
     const int64_t size = packed_b_size<E>(panel_depth<E>(p_.k()), width);
     E* packed = scratch<E>(packed_right, p_.sum.numel() * size);
-    const T* b = b_ + p_.batch.offset(1, z) + column * p_.b.col;
+    const T* b = moved(b_, p_.batch.offset(1, z) + column * p_.b.col);
     for (int64_t s = 0; s < p_.sum.numel(); ++s)
-      pack_b<E, T>(p_.k(), width, b + p_.sum.offset(1, s), p_.b.row, p_.b.col, packed + s * size);
+      pack_b<E, T>(p_.k(), width, moved(b, p_.sum.offset(1, s)), p_.b.row, p_.b.col,
+                   packed + s * size);
     return packed;
   }
 

@@ -87,6 +87,7 @@ void pack_row(const In* src, int64_t step, int64_t left, T* dst) {
 template <Side side, class T, class In>
 void pack_panels(int64_t first, int64_t last, int64_t lanes, int64_t depth, const In* src,
                  int64_t lane, int64_t step, T* dst) {
+  if (depth == 0) return;  // src may be null then
   constexpr int W = static_cast<int>(side == Side::left ? Tile<T>::rows : Tile<T>::cols);
   // Where lanes are contiguous a few panels go together: a visit to a row uses whole cache lines.
   constexpr int64_t group = 8, steps = panel_steps<T>;

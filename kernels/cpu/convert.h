@@ -65,9 +65,10 @@ template <class T>
 using Wide = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
 
 /** @brief A value of another type. Float holds every 16-bit value exactly; f64 narrows through it
- *  too, as in PyTorch. */
+ *  too, as in PyTorch. A value that no integer of the type is, NaN too, becomes what the processor
+ *  makes of it. */
 template <class To, class From>
-To convert(From x) {
+__attribute__((no_sanitize("float-cast-overflow"))) To convert(From x) {
   constexpr bool through_float = !std::is_arithmetic_v<From> || !std::is_arithmetic_v<To>;
   if constexpr (std::is_same_v<To, From>) {
     return x;

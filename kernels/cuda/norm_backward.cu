@@ -1,4 +1,5 @@
 #include <bs/kernels/norm.h>
+#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 namespace bs::cuda {
@@ -9,43 +10,95 @@ using device::narrow;
 using device::wide;
 using device::widen;
 
-/// Columns' sums of the warps of a block, in their order, to a row of `partial` [2, blocks, n].
-template <class Row, class W, int elements>
-__device__ void leave_sums(const W (&dweight)[elements], const W (&dbias)[elements], W* partial,
-                           int64_t n) {
-  constexpr int N = Row::N;
-  using Sums = device::Pack<W, N>;
-  extern __shared__ uint4 shared[];
-  auto* const sums = reinterpret_cast<Sums*>(shared);  // [2, n / N]
-  const auto packs = static_cast<unsigned>(n / N);
-  for (unsigned warp = 0; warp < blockDim.y; ++warp) {
-    if (warp > 0) __syncthreads();
-    if (threadIdx.y != warp) continue;
-    Row::for_each_pack(n, [&](int k, unsigned p) {
-      Sums a, b;
-      if (warp > 0) {
-        a = sums[p];
-        b = sums[packs + p];
-      }
+/// Sums of dy * h and dy over rows, of each thread for the columns that it holds. Where they would
+/// take 32 registers they lie in shared memory, so that more warps fit.
+template <class Row>
+class ColumnSums {
+ public:
+  static constexpr int N = Row::N;
+  using W = typename Row::W;
+  static constexpr bool in_shared = !Row::is_held || (N > 1 && Row::elements * sizeof(W) == 64);
+
+  /// Memory for a block of threads.
+  static size_t bytes(dim3 block) { return block.x * block.y * slots * sizeof(Slot); }
+
+  __device__ void clear() {
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        a.at[i] = dweight[k * N + i] + (warp > 0 ? a.at[i] : W(0));
-        b.at[i] = dbias[k * N + i] + (warp > 0 ? b.at[i] : W(0));
-      }
-      const bool last = warp + 1 == blockDim.y;
-      (last ? reinterpret_cast<Sums*>(partial + blockIdx.x * n) : sums)[p] = a;
-      (last ? reinterpret_cast<Sums*>(partial + (gridDim.x + int64_t{blockIdx.x}) * n)
-            : sums + packs)[p] = b;
-    });
+    for (int s = 0; s < slots; ++s) mine(s) = Slot{};
   }
+  /// Adds pack k of a row.
+  __device__ void add(int k, const W (&h)[N], const W (&d)[N]) {
+#pragma unroll
+    for (int j = 0; j < parts; ++j) {
+      Slot& weights = mine(k * parts + j);
+      Slot& biases = mine((packs + k) * parts + j);
+      Slot dweight = weights, dbias = biases;
+#pragma unroll
+      for (int i = 0; i < width; ++i) {
+        dweight.at[i] += d[j * width + i] * h[j * width + i];
+        dbias.at[i] += d[j * width + i];
+      }
+      weights = dweight;
+      biases = dbias;
+    }
+  }
+  /// The sums of all rows of threads, in their order, to a row of `partial` [2, blocks, n].
+  __device__ void leave(W* partial, int64_t n) {
+    if constexpr (!in_shared) {
+#pragma unroll
+      for (int s = 0; s < slots; ++s) at(s, threadIdx.y) = held_[s];
+    }
+    __syncthreads();
+    for (int s = static_cast<int>(threadIdx.y); s < slots; s += static_cast<int>(blockDim.y)) {
+      const unsigned p = threadIdx.x + s / parts % packs * blockDim.x;
+      if (p >= n / N) continue;
+      Slot sum = at(s, 0);
+      for (unsigned y = 1; y < blockDim.y; ++y) {
+        const Slot other = at(s, y);
+#pragma unroll
+        for (int i = 0; i < width; ++i) sum.at[i] += other.at[i];
+      }
+      const int64_t row = s / (packs * parts) * int64_t{gridDim.x} + blockIdx.x;
+      *reinterpret_cast<Slot*>(partial + row * n + p * N + s % parts * width) = sum;
+    }
+  }
+
+ private:
+  static constexpr int packs = Row::elements / N;
+  static constexpr int width = std::min(N, device::pack_size<W>);  ///< of what is moved at once
+  static constexpr int parts = N / width, slots = 2 * packs * parts;
+  using Slot = device::Pack<W, width>;
+  __device__ Slot& mine(int s) {
+    if constexpr (in_shared) {
+      return at(s, threadIdx.y);
+    } else {
+      return held_[s];
+    }
+  }
+  /// Slot s of a thread of this column and of row y. Neighbours lie side by side.
+  __device__ Slot& at(int s, unsigned y) {
+    extern __shared__ uint4 shared[];
+    return reinterpret_cast<Slot*>(shared)[(s * blockDim.y + y) * blockDim.x + threadIdx.x];
+  }
+
+  Slot held_[in_shared ? 1 : slots];
+};
+
+/// Threads of a multiprocessor among which its registers are divided, so that none spills.
+template <class Row, bool adds>
+constexpr int busy_threads() {
+  using T = typename Row::T;
+  if (Row::elements > 16) return 384;
+  if (Row::N == 1 || sizeof(T) > 4) return 512;
+  return adds || sizeof(T) > 2 ? 640 : 768;
 }
 
 /// dx of the rows that fall to these threads; the next row is on its way while one is computed.
-/// Threads that hold their rows add up their columns' dy * h and dy on the way, and leave the sums
-/// of a block in `partial`. Rows of 16 bits of `dsum` come ahead too, where it `adds`. Where rows
-/// share warps, lanes of rows that are none take part in what the warp reduces.
+/// Threads that hold their rows add up their columns on the way, where there is a `partial` to
+/// leave the sums of a block in. Rows of 16 bits of `dsum` come ahead too, where it `adds`. Where
+/// rows share warps, lanes of rows that are none take part in what the warp reduces.
 template <class T, class Row, bool adds, bool shares>
-__global__ void __launch_bounds__(Row::elements > 16 ? 128 : most_row_threads)
+__global__ void __launch_bounds__(busy_threads<Row, adds>())
     norm_backward_kernel(const T* x, const T* weight, const wide<T>* means, const wide<T>* rstds,
                          const T* dy, const T* dsum, T* dx, wide<T>* partial, int64_t rows,
                          int64_t n) {
@@ -53,15 +106,21 @@ __global__ void __launch_bounds__(Row::elements > 16 ? 128 : most_row_threads)
   constexpr int N = Row::N;
   const int64_t worker = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   const int64_t workers = int64_t{gridDim.x} * blockDim.y;
-  W dweight[Row::elements] = {};
-  W dbias[Row::elements] = {};
-  Row factors, in, slope, more, next_in, next_slope, next_more;
+  ColumnSums<Row> columns;
+  if (Row::is_held && partial) columns.clear();
+  // Where registers are short the weight is read again for each row.
+  constexpr bool again = ColumnSums<Row>::in_shared || (adds && Row::elements > 16);
+  std::conditional_t<again, LongRow<T, N>, Row> factors;
   if (weight) factors.load(weight, n);
+  Row in, slope, more, next_in, next_slope, next_more;
+  W next_mean = 0, next_rstd = 0;
   const auto fetch = [&](int64_t row) {
     if (row >= rows) return;
     next_in.load(x + row * n, n);
     next_slope.load(dy + row * n, n);
     if constexpr (adds) next_more.load(dsum + row * n, n);
+    if (means) next_mean = means[row];
+    next_rstd = rstds[row];
   };
   fetch(worker);
   for (int64_t mine = worker; mine - (shares ? threadIdx.y : 0) < rows; mine += workers) {
@@ -70,9 +129,8 @@ __global__ void __launch_bounds__(Row::elements > 16 ? 128 : most_row_threads)
     in = next_in;
     slope = next_slope;
     if constexpr (adds) more = next_more;
+    const W mean = next_mean, rstd = next_rstd;
     fetch(mine + workers);
-    const W mean = means ? means[row] : W(0);
-    const W rstd = rstds[row];
     // f(k, p, h, d, g): normalised x, dy, and dy times the weight.
     const auto for_each = [&](auto&& f) {
       Row::for_each_pack(n, [&](int k, unsigned p) {
@@ -99,19 +157,17 @@ __global__ void __launch_bounds__(Row::elements > 16 ? 128 : most_row_threads)
       for (int i = 0; i < N; ++i) {
         sums.a += g[i];
         sums.b += g[i] * h[i];
-        if (Row::is_held && inside) {
-          dweight[k * N + i] += d[i] * h[i];
-          dbias[k * N + i] += d[i];
-        }
       }
+      if constexpr (Row::is_held)
+        if (partial && inside) columns.add(k, h, d);
     });
     if constexpr (shares) {
       sums = lanes_sum(sums);
     } else {
       sums = row_sum(sums);
     }
-    const W offset = means ? sums.a / n : W(0);
-    const W factor = sums.b / n;
+    const W offset = means ? rstd * (sums.a / n) : W(0);
+    const W factor = rstd * (sums.b / n);
     for_each([&](int k, unsigned p, W(&h)[N], W(&)[N], W(&g)[N]) {
       W other[N] = {};
       if constexpr (adds) {
@@ -120,13 +176,13 @@ __global__ void __launch_bounds__(Row::elements > 16 ? 128 : most_row_threads)
         get_over(dsum ? dsum + row * n : nullptr, p, W(0), other);
       }
 #pragma unroll
-      for (int i = 0; i < N; ++i) g[i] = other[i] + rstd * (g[i] - offset - h[i] * factor);
+      for (int i = 0; i < N; ++i) g[i] = rstd * g[i] + (other[i] - offset) - h[i] * factor;
       if (inside) store_pack(dx + row * n, p, g);
     });
   }
-  if constexpr (Row::is_held) {
-    if (partial) leave_sums<Row>(dweight, dbias, partial, n);
-  }
+  let_next_launch_begin();
+  if constexpr (Row::is_held)
+    if (partial) columns.leave(partial, n);
 }
 
 /// Sums of dy * h and dy over the rows of one worker (blockIdx.y), a thread a column.
@@ -159,6 +215,7 @@ __global__ void norm_finish_kernel(const wide<T>* partial, T* dweight, T* dbias,
   partial += blockIdx.y * workers * n;
   const int64_t column = int64_t{blockIdx.x} * 32 + threadIdx.x;
   W sum = 0;
+  wait_for_previous_launch();
   if (column < n) {
 #pragma unroll 8
     for (int64_t w = threadIdx.y; w < workers; w += 32) sum += partial[w * n + column];
@@ -170,13 +227,14 @@ __global__ void norm_finish_kernel(const wide<T>* partial, T* dweight, T* dbias,
   if (threadIdx.x == 0 && mine < n) out[mine] = narrow<T>(sum);
 }
 
-/// At least 16 rows a worker, so that partial sums stay small beside x.
-template <class Row>
-unsigned backward_blocks(int64_t rows, dim3 block, Device device) {
-  // Threads of a multiprocessor, which their registers allow.
-  constexpr int busy = Row::elements > 16 ? 384 : Row::elements == Row::N && Row::N > 4 ? 640 : 512;
-  const int blocks = std::max(busy / static_cast<int>(block.x * block.y), 1);
-  return grid_size(ceil_div(rows, 16), static_cast<int>(block.y), device, blocks);
+/// As many blocks as fit, each with `shared` bytes; at least 16 rows a worker, so that partial sums
+/// stay small beside x.
+template <class Kernel>
+unsigned backward_blocks(Kernel* kernel, size_t shared, int64_t rows, dim3 block, Device device) {
+  int fit = 0;
+  BS_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &fit, kernel, static_cast<int>(block.x * block.y), shared));
+  return grid_size(ceil_div(rows, 16), static_cast<int>(block.y), device, std::max(fit, 1));
 }
 
 }  // namespace
@@ -195,14 +253,17 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
     constexpr int held_bytes = sizeof(T) == 2 ? 32 : 64;
     const auto run = [&]<bool shares, class Row>(std::bool_constant<shares>, Type<Row>,
                                                  dim3 block) {
-      const unsigned blocks = backward_blocks<Row>(rows, block, x.device());
-      const bool sums = to.dweight.defined() || to.dbias.defined();
-      Tensor partial;
-      if (sums) partial = Tensor::empty({2, int64_t{blocks}, n}, dtype_of<W>, x.device());
       auto* kernel = norm_backward_kernel<D, Row, false, shares>;
       if constexpr (sizeof(T) == 2)
         if (dsum.defined()) kernel = norm_backward_kernel<D, Row, true, shares>;
-      const size_t shared = block.y > 1 ? 2 * static_cast<size_t>(n) * sizeof(W) : 0;
+      const bool sums = to.dweight.defined() || to.dbias.defined();
+      const size_t shared = sums && Row::is_held ? ColumnSums<Row>::bytes(block) : 0;
+      BS_CUDA_CHECK(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(ColumnSums<Row>::bytes(dim3(most_row_threads)))));
+      const unsigned blocks = backward_blocks(kernel, shared, rows, block, x.device());
+      Tensor partial;
+      if (sums) partial = Tensor::empty({2, int64_t{blocks}, n}, dtype_of<W>, x.device());
       kernel<<<blocks, block, shared, native(stream)>>>(
           pointer<T>(x), maybe<T>(weight), maybe<W>(of.mean), pointer<W>(of.rstd), pointer<T>(dy),
           maybe<T>(dsum), pointer<T>(to.dx), maybe<W>(partial), rows, n);
@@ -216,8 +277,8 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
         BS_CUDA_CHECK_LAUNCH("norm_backward");
       }
       const dim3 grid(static_cast<unsigned>(ceil_div(n, 32)), 2);
-      norm_finish_kernel<D><<<grid, dim3(32, 32), 0, native(stream)>>>(
-          pointer<W>(partial), maybe<T>(to.dweight), maybe<T>(to.dbias), blocks, n);
+      launch_early(norm_finish_kernel<D>, grid, dim3(32, 32), 0, stream, pointer<W>(partial),
+                   maybe<T>(to.dweight), maybe<T>(to.dbias), blocks, n);
       BS_CUDA_CHECK_LAUNCH("norm_backward");
     };
     const bool few = visit_rows_of_packs<T>(

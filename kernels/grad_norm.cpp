@@ -4,23 +4,36 @@
 #include <bs/kernels/fill.h>
 #include <bs/lib/changes.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace bs {
 
 namespace {
 
-/// The tensors that have elements, all on one device.
-std::vector<Tensor> present(const char* op, std::span<const Tensor> gradients) {
-  std::vector<Tensor> out;
-  out.reserve(gradients.size());
+bool has_elements(const Tensor& g) { return g.defined() && g.numel() > 0; }
+
+/// Checks that all that are defined are floating, and on the device of the first one with elements;
+/// null where there is none.
+const Tensor* first_of(const char* op, std::span<const Tensor> gradients) {
+  const Tensor* first = nullptr;
   for (const Tensor& g : gradients) {
     if (!g.defined()) continue;
     BS_CHECK(is_floating(g.dtype()), "{}: gradient of dtype {}", op, g.dtype());
-    if (!out.empty()) check_same_device(op, out.front(), g);
-    if (g.numel() > 0) out.push_back(g);
+    if (first) check_same_device(op, *first, g);
+    if (!first && has_elements(g)) first = &g;
   }
-  return out;
+  return first;
+}
+
+/// The tensors that have elements, contiguous: those given where all are, for handles in `copies`
+/// take longer than all checks.
+std::span<const Tensor> present(std::span<const Tensor> gradients, std::vector<Tensor>& copies) {
+  const auto is_present = [](const Tensor& g) { return has_elements(g) && g.is_contiguous(); };
+  if (std::ranges::all_of(gradients, is_present)) return gradients;
+  for (const Tensor& g : gradients)
+    if (has_elements(g)) copies.push_back(contiguous(g));
+  return copies;
 }
 
 }  // namespace
@@ -35,23 +48,25 @@ void check_clip(const char* op, const GradientClip& clip, Device device) {
 }
 
 Tensor grad_norm(std::span<const Tensor> gradients) {
-  std::vector<Tensor> parts = present("grad_norm", gradients);
-  if (parts.empty()) return zeros({}, f64);
-  for (Tensor& g : parts) g = contiguous(g);
-  Tensor norm = Tensor::empty({}, f64, parts.front().device());
-  BS_DISPATCH(norm.device(), grad_norm, parts, norm);
+  const Tensor* const first = first_of("grad_norm", gradients);
+  if (!first) return zeros({}, f64);
+  Tensor norm = Tensor::empty({}, f64, first->device());
+  std::vector<Tensor> copies;
+  BS_DISPATCH(norm.device(), grad_norm, present(gradients, copies), norm);
   return norm;
 }
 
 void clip_gradients(std::span<const Tensor> gradients, const GradientClip& clip) {
-  const std::vector<Tensor> parts = present("clip_gradients", gradients);
-  if (parts.empty() || (!clip.norm.defined() && clip.scale == 1)) return;
-  check_clip("clip_gradients", clip, parts.front().device());
-  for (const Tensor& g : parts)
-    BS_CHECK(g.is_contiguous(), "clip_gradients: shape {} with strides {} has gaps", g.shape(),
-             g.strides());
+  const Tensor* const first = first_of("clip_gradients", gradients);
+  if (!first || (!clip.norm.defined() && clip.scale == 1)) return;
+  check_clip("clip_gradients", clip, first->device());
+  for (const Tensor& g : gradients)
+    BS_CHECK(!has_elements(g) || g.is_contiguous(),
+             "clip_gradients: shape {} with strides {} has gaps", g.shape(), g.strides());
+  std::vector<Tensor> copies;
+  const std::span<const Tensor> parts = present(gradients, copies);
   for (const Tensor& g : parts) note_change(g, "clip_gradients");
-  BS_DISPATCH(parts.front().device(), clip_gradients, parts, clip);
+  BS_DISPATCH(first->device(), clip_gradients, parts, clip);
 }
 
 }  // namespace bs

@@ -23,26 +23,37 @@ namespace {
 
 using Extents = std::vector<Shape>;
 
-/// x times the dense product, entry by entry: factors slowest first, all [p, q].
-Reference product_of(const Reference& x, const References& factors, int64_t rows) {
+/// The dense product, entry by entry: factors slowest first, all [p, q].
+Reference dense_of(const References& factors) {
   int64_t in = 1, out = 1;
   for (const Reference& f : factors) in *= f.shape[0], out *= f.shape[1];
+  Reference dense({in, out});
+  for (int64_t i = 0; i < in; ++i)
+    for (int64_t j = 0; j < out; ++j) {
+      double weight = 1;
+      int64_t a = i, b = j;
+      for (size_t f = factors.size(); f-- > 0;) {
+        const int64_t p = factors[f].shape[0], q = factors[f].shape[1];
+        weight *= factors[f][static_cast<size_t>(a % p * q + b % q)];
+        a /= p;
+        b /= q;
+      }
+      dense[static_cast<size_t>(i * out + j)] = weight;
+    }
+  return dense;
+}
+
+/// x times the dense product.
+Reference product_of(const Reference& x, const References& factors, int64_t rows) {
+  const Reference dense = dense_of(factors);
+  const int64_t in = dense.shape[0], out = dense.shape[1];
   Reference y({rows, out});
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t j = 0; j < out; ++j) {
-      double sum = 0;
-      for (int64_t i = 0; i < in; ++i) {
-        double weight = 1;
-        int64_t a = i, b = j;
-        for (size_t f = factors.size(); f-- > 0;) {
-          const int64_t p = factors[f].shape[0], q = factors[f].shape[1];
-          weight *= factors[f][static_cast<size_t>(a % p * q + b % q)];
-          a /= p;
-          b /= q;
-        }
-        sum += x[static_cast<size_t>(r * in + i)] * weight;
-      }
-      y[static_cast<size_t>(r * out + j)] = sum;
+    for (int64_t i = 0; i < in; ++i) {
+      const double value = x.values[static_cast<size_t>(r * in + i)];
+      const double* from = dense.values.data() + i * out;
+      double* to = y.values.data() + r * out;
+      for (int64_t j = 0; j < out; ++j) to[j] += value * from[j];
     }
   return y;
 }

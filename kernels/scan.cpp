@@ -10,16 +10,16 @@ namespace bs {
 
 namespace {
 
-/// y of x's shape by twin(x, y) on dense rows; the axis is brought to the end and back.
+/// y of x's shape by twin(x, y) on dense [outer, n, inner].
 template <class Twin>
 Tensor along(const char* op, const Tensor& x, int axis, Twin twin) {
   const int at = normalize_axis(op, axis, x.rank());
-  const Tensor wide = is_floating(x.dtype()) ? x : cast(x, i64);
-  const Tensor rows = contiguous(wide.transpose(at, -1));
-  const Tensor y = Tensor::empty_like(rows);
-  const int64_t n = rows.size(-1);
-  if (y.numel() > 0) twin(rows.view({rows.numel() / n, n}), y.view({rows.numel() / n, n}));
-  return contiguous(y.transpose(at, -1));
+  const Tensor dense = contiguous(is_floating(x.dtype()) ? x : cast(x, i64));
+  const Tensor y = Tensor::empty_like(dense);
+  const Shape around = {x.shape().slice(0, at).product(), x.size(at),
+                        x.shape().slice(at + 1, x.rank()).product()};
+  if (y.numel() > 0) twin(dense.view(around), y.view(around));
+  return y;
 }
 
 /// The axis stays, with extent 1.
@@ -34,14 +34,14 @@ Tensor prod_along(const Tensor& x, int axis) {
 }  // namespace
 
 Tensor cumsum(const Tensor& x, int axis, bool reverse) {
-  return along("cumsum", x, axis, [=](const Tensor& rows, const Tensor& y) {
-    BS_DISPATCH(y.device(), cumsum, rows, y, reverse);
+  return along("cumsum", x, axis, [=](const Tensor& dense, const Tensor& y) {
+    BS_DISPATCH(y.device(), cumsum, dense, y, reverse);
   });
 }
 
 Tensor cumprod(const Tensor& x, int axis) {
-  return along("cumprod", x, axis, [](const Tensor& rows, const Tensor& y) {
-    BS_DISPATCH(y.device(), cumprod, rows, y);
+  return along("cumprod", x, axis, [](const Tensor& dense, const Tensor& y) {
+    BS_DISPATCH(y.device(), cumprod, dense, y);
   });
 }
 

@@ -25,7 +25,8 @@ Tensor prod(const Tensor& x, I axis, bool keepdim = false) {
  *  @throws Error unless both agree in dtype and all extents but the last. */
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
 
-/// Dense rows [rows, n]; floats or i64.
+/// Along the middle axis of dense [outer, n, inner]; searchsorted of dense rows [rows, n]. Floats
+/// or i64.
 BS_BACKENDS(void cumsum(const Tensor& x, const Tensor& y, bool reverse, Stream stream);
             void cumprod(const Tensor& x, const Tensor& y, Stream stream);
             void searchsorted(const Tensor& sorted, const Tensor& values, const Tensor& y,

@@ -1,6 +1,7 @@
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/scan.h>
+#include <bs/lib/integers.h>
 
 #include <array>
 #include <type_traits>
@@ -20,7 +21,7 @@ void visit(const char* op, DType dtype, F&& f) {
 constexpr int64_t abreast = 4;
 
 template <class T, class W, class Step>
-void scan(const Tensor& x, const Tensor& y, W identity, bool reverse, Step step) {
+void scan_rows(const Tensor& x, const Tensor& y, W identity, bool reverse, Step step) {
   const int64_t n = x.size(1);
   const T* from = x.data<T>();
   T* to = y.data<T>();
@@ -49,6 +50,45 @@ void scan(const Tensor& x, const Tensor& y, W identity, bool reverse, Step step)
       out.write(to + r * n, rows * n);
     }
   });
+}
+
+/// Columns of matrices [n, inner], side by side.
+template <class T, class W, class Step>
+void scan_columns(const Tensor& x, const Tensor& y, W identity, bool reverse, Step step) {
+  constexpr int64_t together = 64;
+  const int64_t n = x.size(1), inner = x.size(2), groups = ceil_div(inner, together);
+  const T* from = x.data<T>();
+  T* to = y.data<T>();
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / (n * std::min(inner, together)));
+  parallel_for(x.size(0) * groups, grain, [&](int64_t begin, int64_t end) {
+    RowBuffer<T, std::array<Wide<T>, together>> in, out;
+    for (int64_t g = begin; g < end; ++g) {
+      const int64_t matrix = g / groups, first = g % groups * together;
+      const int64_t width = std::min(together, inner - first);
+      std::array<W, together> running;
+      running.fill(identity);
+      for (int64_t k = 0; k < n; ++k) {
+        const int64_t at = (matrix * n + (reverse ? n - 1 - k : k)) * inner + first;
+        const auto* source = in.read(from + at, width);
+        auto* target = out.target(to + at);
+        for (int64_t i = 0; i < width; ++i) {
+          const auto column = static_cast<size_t>(i);
+          running[column] = step(running[column], static_cast<W>(source[i]));
+          target[i] = static_cast<Wide<T>>(running[column]);
+        }
+        out.write(to + at, width);
+      }
+    }
+  });
+}
+
+template <class T, class W, class Step>
+void scan(const Tensor& x, const Tensor& y, W identity, bool reverse, Step step) {
+  if (x.size(2) == 1) {
+    scan_rows<T>(x, y, identity, reverse, step);
+  } else {
+    scan_columns<T>(x, y, identity, reverse, step);
+  }
 }
 
 }  // namespace

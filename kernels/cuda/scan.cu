@@ -1,15 +1,15 @@
 #include <bs/kernels/scan.h>
-#include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
-#include <bs/kernels/cuda/device/tile/pack.cuh>
+#include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/rows.cuh>
 
 #include <cub/block/block_scan.cuh>
 
 namespace bs::cuda {
 
-// A block takes a row, tile by tile. Where rows are too few to fill the GPU, each is cut into
-// chunks, a block each: their totals are found first and scanned in turn; then each chunk starts
-// from the total of those before. So the order of additions depends on the extents alone.
+// A block takes a row, or some neighbouring columns, tile by tile. Where these are too few to fill
+// the GPU, each is cut into chunks, a block each: their totals are found first and scanned in turn;
+// then each chunk starts from the total of those before. So the order of additions depends on the
+// extents alone.
 
 namespace {
 
@@ -124,29 +124,230 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// Matrices [n, inner] whose columns are scanned; a block takes `packs_abreast` packs of them.
+struct Columns {
+  int64_t n, inner, groups;  ///< of columns
+  int64_t chunk, chunks;     ///< rows of a chunk, and chunks of a column
+  bool reverse;
+
+  /// Where the row that the scan comes to after k others begins.
+  __device__ int64_t row(int64_t matrix, int64_t k) const {
+    return (matrix * n + (reverse ? n - 1 - k : k)) * inner;
+  }
+};
+
+constexpr int packs_abreast = 4;     ///< 64 bytes, what memory gives at a time
+constexpr int rows_each = 4;         ///< of a thread, in a tile
+constexpr int column_threads = 512;  ///< of a block, at most
+constexpr int warp = 32;
+constexpr int64_t column_tile = column_threads / packs_abreast * rows_each;  ///< rows, at most
+constexpr int64_t enough_groups = 64;                                        ///< not cut
+
+/// What a thread's columns come to before its rows of a tile, and with all rows of the tile. Lanes
+/// that are `packs_abreast` apart have rows of the same columns.
+template <class W, int N, class Op>
+class ColumnScan {
+ public:
+  /// @param total of the thread's rows; afterwards of the rows before them
+  /// @param running of the tiles before; afterwards of this one too
+  __device__ void scan(int turn, W (&total)[N], W (&running)[N]) {
+    constexpr Op op;
+    const unsigned thread = threadIdx.y * packs_abreast + threadIdx.x;
+    const unsigned lane = thread % warp, own = thread / warp;
+#pragma unroll
+    for (unsigned offset = packs_abreast; offset < warp; offset *= 2)
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const W above = __shfl_up_sync(0xffffffffU, total[i], offset);
+        if (lane >= offset) total[i] = op(above, total[i]);
+      }
+    if (lane >= warp - packs_abreast) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) of_warp_[turn][own][threadIdx.x][i] = total[i];
+    }
+    W before[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      before[i] = __shfl_up_sync(0xffffffffU, total[i], packs_abreast);
+      if (lane < packs_abreast) before[i] = Op::template identity<W>;
+    }
+    __syncthreads();
+    const unsigned warps = blockDim.y * packs_abreast / warp;
+    add_warps(turn, 0, own, running);
+#pragma unroll
+    for (int i = 0; i < N; ++i) total[i] = op(running[i], before[i]);
+    add_warps(turn, own, warps, running);
+  }
+
+ private:
+  W of_warp_[2][column_threads / warp][packs_abreast][N];  ///< in turns, so that one barrier does
+
+  __device__ void add_warps(int turn, unsigned first, unsigned last, W (&running)[N]) const {
+    for (unsigned w = first; w < last; ++w)
+#pragma unroll
+      for (int i = 0; i < N; ++i) running[i] = Op()(running[i], of_warp_[turn][w][threadIdx.x][i]);
+  }
+};
+
+/// A chunk of a group of columns: as scan_kernel does of a row. The next tile is loaded meanwhile.
+template <class T, int N, class Op>
+__global__ void __launch_bounds__(column_threads)
+    scan_columns_kernel(const T* x, T* y, const wide<T>* carries, wide<T>* totals,
+                        const __grid_constant__ Columns of) {
+  using W = wide<T>;
+  constexpr W identity = Op::template identity<W>;
+  constexpr Op op;
+  __shared__ ColumnScan<W, N, Op> shared;
+  const int64_t group = blockIdx.x / of.chunks, chunk = blockIdx.x % of.chunks;
+  const int64_t matrix = group / of.groups;
+  const int64_t column = (group % of.groups * packs_abreast + threadIdx.x) * N;
+  const bool is_column = column < of.inner;
+  const int64_t begin = chunk * of.chunk;
+  const int64_t end = begin + of.chunk < of.n ? begin + of.chunk : of.n;
+  Raw<T, N> raw[rows_each];
+  const auto load = [&](int64_t first) {
+#pragma unroll
+    for (int r = 0; r < rows_each; ++r)
+      if (is_column && first + r < end)
+        raw[r] = *reinterpret_cast<const Raw<T, N>*>(x + of.row(matrix, first + r) + column);
+  };
+  const int64_t of_chunk = (matrix * of.chunks + chunk) * of.inner + column;
+  W running[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    running[i] = carries && chunk > 0 && is_column ? carries[of_chunk - of.inner + i] : identity;
+  int64_t first = begin + threadIdx.y * rows_each;
+  load(first);
+  const int64_t tile = int64_t{blockDim.y} * rows_each;
+  int turn = 0;
+  for (int64_t tiles = ceil_div(end - begin, tile); tiles > 0; --tiles, turn ^= 1, first += tile) {
+    W values[rows_each][N], before[N];
+#pragma unroll
+    for (int r = 0; r < rows_each; ++r) {
+      device::widen_pack<T, N>(raw[r], values[r]);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        if (!is_column || first + r >= end) values[r][i] = identity;
+        if (r > 0) values[r][i] = op(values[r - 1][i], values[r][i]);
+        before[i] = values[r][i];
+      }
+    }
+    load(first + tile);
+    shared.scan(turn, before, running);
+#pragma unroll
+    for (int r = 0; r < rows_each; ++r) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) values[r][i] = op(before[i], values[r][i]);
+      if (y && is_column && first + r < end)
+        store_pack<N>(y + of.row(matrix, first + r) + column, values[r]);
+    }
+  }
+  if (totals && threadIdx.y == 0 && is_column) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) totals[of_chunk + i] = running[i];
+  }
+}
+
+/// A thread a pack of columns, where these are many.
+template <class T, int N, class Op>
+__global__ void __launch_bounds__(threads)
+    scan_packs_kernel(const T* x, T* y, int64_t packs, const __grid_constant__ Columns of) {
+  using W = wide<T>;
+  constexpr int ahead = 8;  // loads on their way
+  constexpr Op op;
+  const int64_t pack = int64_t{blockIdx.x} * threads + threadIdx.x, each = of.inner / N;
+  if (pack >= packs) return;
+  const int64_t matrix = pack / each, column = pack % each * N;
+  W running[N];
+#pragma unroll
+  for (W& value : running) value = Op::template identity<W>;
+  for (int64_t k = 0; k < of.n; k += ahead) {
+    Raw<T, N> raw[ahead];
+#pragma unroll
+    for (int u = 0; u < ahead; ++u)
+      if (k + u < of.n)
+        raw[u] = *reinterpret_cast<const Raw<T, N>*>(x + of.row(matrix, k + u) + column);
+#pragma unroll
+    for (int u = 0; u < ahead; ++u) {
+      if (k + u >= of.n) break;
+      W values[N];
+      device::widen_pack<T, N>(raw[u], values);
+#pragma unroll
+      for (int i = 0; i < N; ++i) running[i] = op(running[i], values[i]);
+      store_pack<N>(y + of.row(matrix, k + u) + column, running);
+    }
+  }
+}
+
 template <class Op, class T>
-void scan(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
+void scan(const Tensor& x, const Tensor& y, bool reverse, Stream stream);
+
+/// The totals of chunks so far, scanned along the axis of the chunks.
+template <class Op, class W>
+Tensor carries_of(const Tensor& totals, Stream stream) {
+  const Tensor carries = Tensor::empty_like(totals);
+  scan<Op, W>(totals, carries, false, stream);
+  return carries;
+}
+
+template <class Op, class T>
+void scan_rows(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
   using D = device_type<T>;
   using W = wide<D>;
   const int64_t rows = x.size(0), n = x.size(1);
   const int64_t chunks = rows >= enough_rows ? 1 : ceil_div(n, tile<D>);
   const int64_t chunk = chunks == 1 ? n : tile<D>;
-  const auto whole = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
-  const bool packed = n % items<D> == 0 && whole(x.data()) && whole(y.data());
-  const Direction direction{n, reverse, packed};
+  const Direction direction{n, reverse, n % items<D> == 0 && aligned16(x, y)};
   const dim3 grid(static_cast<unsigned>(chunks),
                   static_cast<unsigned>(std::min<int64_t>(rows, 65535)));
   Tensor carries;
   if (chunks > 1) {
-    const Tensor totals = Tensor::empty({rows, chunks}, dtype_of<W>, x.device());
+    const Tensor totals = Tensor::empty({rows, chunks, 1}, dtype_of<W>, x.device());
     scan_kernel<D, Op><<<grid, threads, 0, native(stream)>>>(
         pointer<T>(x), nullptr, nullptr, totals.data<W>(), rows, chunk, direction);
-    carries = Tensor::empty_like(totals);
-    scan<Op, W>(totals, carries, false, stream);
+    carries = carries_of<Op, W>(totals, stream);
   }
   scan_kernel<D, Op><<<grid, threads, 0, native(stream)>>>(
-      pointer<T>(x), pointer<T>(y), carries.defined() ? carries.data<W>() : nullptr, nullptr, rows,
-      chunk, direction);
+      pointer<T>(x), pointer<T>(y), maybe<W>(carries), nullptr, rows, chunk, direction);
+}
+
+template <class Op, int N, class T>
+void scan_columns(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
+  using D = device_type<T>;
+  using W = wide<D>;
+  constexpr int64_t enough_packs = int64_t{1} << 16;  // a thread each
+  const int64_t matrices = x.size(0), n = x.size(1), inner = x.size(2), packs = inner / N;
+  const int64_t groups = ceil_div(packs, packs_abreast);
+  const bool cut = matrices * groups < enough_groups && n > column_tile;
+  const int64_t chunk = cut ? column_tile : n;
+  const Columns columns{n, inner, groups, chunk, ceil_div(n, chunk), reverse};
+  if (matrices * packs >= enough_packs) {
+    scan_packs_kernel<D, N, Op>
+        <<<grid_of("scan", ceil_div(matrices * packs, threads)), threads, 0, native(stream)>>>(
+            pointer<T>(x), pointer<T>(y), matrices * packs, columns);
+    return;
+  }
+  unsigned high = warp / packs_abreast;  // threads, one below the other
+  while (high < column_threads / packs_abreast && high * rows_each < n) high *= 2;
+  const dim3 block(packs_abreast, high);
+  const unsigned grid = grid_of("scan", matrices * groups * columns.chunks);
+  Tensor carries;
+  if (cut) {
+    const Tensor totals = Tensor::empty({matrices, columns.chunks, inner}, dtype_of<W>, x.device());
+    scan_columns_kernel<D, N, Op><<<grid, block, 0, native(stream)>>>(
+        pointer<T>(x), nullptr, nullptr, totals.data<W>(), columns);
+    carries = carries_of<Op, W>(totals, stream);
+  }
+  scan_columns_kernel<D, N, Op><<<grid, block, 0, native(stream)>>>(
+      pointer<T>(x), pointer<T>(y), maybe<W>(carries), nullptr, columns);
+}
+
+template <class Op, class T>
+void scan(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
+  if (x.size(2) == 1) return scan_rows<Op, T>(x, y, reverse, stream);
+  visit_pack<T>(aligned16(x, y), x.size(2), [&]<int N>(std::integral_constant<int, N>) {
+    scan_columns<Op, N, T>(x, y, reverse, stream);
+  });
 }
 
 template <class F>

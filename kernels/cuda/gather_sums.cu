@@ -37,39 +37,33 @@ struct Addends {
 /// A row of sums that a warp adds to; values of one place in their order.
 template <class W>
 struct SummedRow {
-  static constexpr unsigned shared = 0xff;
-  static_assert(ahead * warp < shared);
-
   W* sums;
-  uint8_t* tags;  ///< scratch: the number of a value that names a place, or that several do
+  uint8_t* tags;  ///< scratch: the lane that names a place, the last of several
 
   __device__ void add(unsigned lane, const Addends<W>& of) const {
-    bool alone[ahead];
-#pragma unroll
-    for (int u = 0; u < ahead; ++u)
-      if (of.at[u] >= 0) tags[of.at[u]] = static_cast<uint8_t>(u * warp + lane);
-    __syncwarp();
-#pragma unroll
-    for (int u = 0; u < ahead; ++u) alone[u] = of.at[u] >= 0 && tags[of.at[u]] == u * warp + lane;
-    __syncwarp();
-#pragma unroll
-    for (int u = 0; u < ahead; ++u)
-      if (of.at[u] >= 0 && !alone[u]) tags[of.at[u]] = shared;
-    __syncwarp();
+    unsigned tag[ahead];
 #pragma unroll
     for (int u = 0; u < ahead; ++u) {
-      alone[u] = alone[u] && tags[of.at[u]] != shared;
-      if (alone[u]) sums[of.at[u]] += of.values[u];
+      tag[u] = lane;
+      if (of.at[u] >= 0) tags[of.at[u]] = static_cast<uint8_t>(lane);
+      __syncwarp();
+      if (of.at[u] >= 0) tag[u] = tags[of.at[u]];
+      __syncwarp();
     }
 #pragma unroll
-    for (int u = 0; u < ahead; ++u) add_in_turn(lane, alone[u] ? -1 : of.at[u], of.values[u]);
-    __syncwarp();
+    for (int u = 0; u < ahead; ++u) {
+      if (__any_sync(all_lanes, tag[u] != lane)) {
+        add_in_turn(lane, of.at[u], of.values[u]);
+      } else if (of.at[u] >= 0) {
+        sums[of.at[u]] += of.values[u];
+      }
+      __syncwarp();
+    }
   }
 
  private:
   /// A value a lane, of places that several may share.
   __device__ void add_in_turn(unsigned lane, int at, W value) const {
-    if (!__any_sync(all_lanes, at >= 0)) return;
     const unsigned alike = __match_any_sync(all_lanes, at);
     const unsigned turn = __popc(alike & ((1U << lane) - 1));
     const unsigned turns = __reduce_max_sync(all_lanes, at >= 0 ? turn + 1 : 0);

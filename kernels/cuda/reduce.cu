@@ -158,6 +158,24 @@ __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
   if (threadIdx.x == 0 && row < rows) output.put(row, row * gridDim.y + blockIdx.y, state);
 }
 
+/// Tells the states of N columns how large the elements of rows are that lie blockDim.y apart, the
+/// first of `left`.
+template <class T, int N, class State, int rows>
+__device__ void expect_rows(State (&states)[N], const Raw<T, N> (&raw)[rows], int64_t left) {
+  Term<T> most[N];
+  widen_terms<T, N>(raw[0], most);
+#pragma unroll
+  for (int k = 1; k < rows; ++k) {
+    if (k * blockDim.y >= left) break;
+    Term<T> values[N];
+    widen_terms<T, N>(raw[k], values);
+#pragma unroll
+    for (int i = 0; i < N; ++i) most[i] = values[i] > most[i] ? values[i] : most[i];
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i) expect(states[i], most[i]);
+}
+
 /// Part blockIdx.y, of `length` rows, of matrices [n, inner]; blockDim.x threads take N
 /// neighbouring columns each, blockDim.y threads share the rows.
 template <class State, int N, class T>
@@ -182,6 +200,7 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
         if (r + k * blockDim.y < end)
           raw[k] = device::load_once(
               reinterpret_cast<const Raw<T, N>*>(from + (r + k * blockDim.y) * inner));
+      expect_rows<T, N>(states, raw, end - r);
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
         if (r + k * blockDim.y >= end) break;

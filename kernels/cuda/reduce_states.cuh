@@ -2,6 +2,8 @@
 // A state is what is known of some elements of one result. add_pack takes neighbours in the reduced
 // axis, add one more element, `share` being 1 / (elements seen, this one included).
 
+#include <bs/kernels/cuda/device/tile/arithmetic.cuh>
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -121,6 +123,7 @@ template <class W>
 struct LogSumState {
   using Result = W;
   using Limits = std::numeric_limits<W>;
+  static constexpr W log2_e = W(1.4426950408889634);
   W top = -Limits::infinity(), total = 0;
 
   /// The largest element, unless that is infinite: then nothing is to be gained.
@@ -130,12 +133,10 @@ struct LogSumState {
     if (!(most > top)) return;
     const W before = shift();
     top = most;
-    if (total != 0) total *= ::exp(before - shift());
+    if (total != 0) total *= device::exp2_of((before - shift()) * log2_e);
   }
-  __device__ void add(W x, int64_t, W) {
-    raise(x);
-    total += ::exp(x - shift());
-  }
+  /// Of an element that is expected.
+  __device__ void add(W x, int64_t = 0, W = 0) { total += device::exp2_of((x - shift()) * log2_e); }
   template <int N>
   __device__ void add_pack(const W (&x)[N], int64_t) {
     W most = x[0];
@@ -143,7 +144,7 @@ struct LogSumState {
     for (int i = 1; i < N; ++i) most = x[i] > most ? x[i] : most;
     raise(most);
 #pragma unroll
-    for (int i = 0; i < N; ++i) total += ::exp(x[i] - shift());
+    for (int i = 0; i < N; ++i) add(x[i]);
   }
   __device__ void merge(LogSumState other) {
     other.raise(top);
@@ -152,5 +153,13 @@ struct LogSumState {
   }
   __device__ W result(W) const { return ::log(total) + shift(); }
 };
+
+/// Tells a state, before elements are added one by one, what the largest of them is.
+template <class State, class W>
+__device__ void expect(State&, W) {}
+template <class W>
+__device__ void expect(LogSumState<W>& state, W most) {
+  state.raise(most);
+}
 
 }  // namespace bs::cuda

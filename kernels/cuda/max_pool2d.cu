@@ -1,5 +1,6 @@
 #include <bs/kernels/max_pool2d.h>
 #include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/held_planes.cuh>
 #include <bs/kernels/cuda/image_lanes.cuh>
 
 #include <limits>
@@ -125,19 +126,14 @@ struct Greatest<T, N, true> {
   }
 };
 
-/// A thread a window of N images or channels. It asks for `rows` x `columns` of its elements at
-/// once, which are whole rows of it where `rows` is more than 1. What would lie behind the last row
-/// or column is that one again, which changes nothing.
+/// The greatest elements of the window at a line and column of y. `rows` x `columns` of them are
+/// asked for at once, which are whole rows of it where `rows` is more than 1. What would lie behind
+/// the last row or column is that one again, which changes nothing.
 template <class T, int N, bool planes, int rows, int columns>
-__global__ void __launch_bounds__(256, sizeof(T) == 2 ? 3 : 2)
-    max_pool2d_kernel(const T* x, T* y, unsigned char* winners, const __grid_constant__ Pooling o,
-                      const __grid_constant__ ImageWalk walk, unsigned count) {
-  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  const ImageWalk::Place at = walk.place(i);
-  const auto from = walk.lanes<N, planes>(x, static_cast<unsigned>(o.h * o.w), at);
-  const int row0 = static_cast<int>(at.line * o.stride_h.number) - o.pad_h;
-  const int column0 = static_cast<int>(at.column * o.stride_w.number) - o.pad_w;
+__device__ Greatest<T, N> greatest_of(const ImageLanes<const T, N, planes>& from, const Pooling& o,
+                                      uint32_t packs, uint32_t line, uint32_t column) {
+  const int row0 = static_cast<int>(line * o.stride_h.number) - o.pad_h;
+  const int column0 = static_cast<int>(column * o.stride_w.number) - o.pad_w;
   const WindowSpan down(o.dilation_h, row0, o.kernel_h, o.h);
   const WindowSpan across(o.dilation_w, column0, o.kernel_w, o.w);
   Greatest<T, N> greatest(down.any() && across.any(), down.first * o.kernel_w + across.first);
@@ -154,8 +150,7 @@ __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 3 : 2)
         const int row = row0 + down.nearest(r0 + r) * static_cast<int>(o.dilation_h.number);
 #pragma unroll
         for (int s = 0; s < columns; ++s)
-          raw[r][s] =
-              from.raw((static_cast<unsigned>(row * o.w) + column_at[s]) * walk.packs.number);
+          raw[r][s] = from.raw((static_cast<unsigned>(row * o.w) + column_at[s]) * packs);
       }
 #pragma unroll
       for (int r = 0; r < rows; ++r)
@@ -163,11 +158,54 @@ __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 3 : 2)
         for (int s = 0; s < columns; ++s)
           greatest.take(raw[r][s], down.nearest(r0 + r) * o.kernel_w + across.nearest(s0 + s));
     }
+  return greatest;
+}
+
+/// A thread a window of N images or channels.
+template <class T, int N, bool planes, int rows, int columns>
+__global__ void __launch_bounds__(256, sizeof(T) == 2 ? 3 : 2)
+    max_pool2d_kernel(const T* x, T* y, unsigned char* winners, const __grid_constant__ Pooling o,
+                      const __grid_constant__ ImageWalk walk, unsigned count) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  const ImageWalk::Place at = walk.place(i);
+  const auto from = walk.lanes<N, planes>(x, static_cast<unsigned>(o.h * o.w), at);
+  const auto greatest =
+      greatest_of<T, N, planes, rows, columns>(from, o, walk.packs.number, at.line, at.column);
   wide<T> best[N];
   greatest.values(best);
   const unsigned to = walk.own_place<planes>(at);
   walk.own<N, planes>(y, at).store(to, best);
   walk.own_bytes<N, planes>(winners, at).store(to, greatest.template numbers<!planes>());
+}
+
+/// The same of planes that are held.
+template <class T>
+__global__ void __launch_bounds__(HeldPlanes::threads)
+    max_pool2d_held_kernel(const T* x, T* y, unsigned char* winners,
+                           const __grid_constant__ Pooling o,
+                           const __grid_constant__ HeldPlanes planes) {
+  constexpr int N = HeldPlanes::together;
+  extern __shared__ uint4 memory[];
+  const auto size = static_cast<uint32_t>(o.h * o.w), pixels = planes.pixels.number;
+  const uint32_t before = planes.packs(size * sizeof(T)), after = planes.packs(pixels * sizeof(T));
+  uint4 *const held_y = memory + before, *const held_winners = held_y + after;
+  planes.load(memory, x, before);
+  planes.wait();
+  planes.for_each_pixel([&](uint32_t plane, uint32_t line, uint32_t column) {
+    const ImageLanes<const T, N, true> from{reinterpret_cast<const T*>(memory) + plane * size,
+                                            size};
+    const auto greatest = greatest_of<T, N, true, 1, 3>(from, o, 1, line, column);
+    wide<T> best[N];
+    greatest.values(best);
+    const uint32_t to = line * planes.columns.number + column, first = plane * pixels;
+    ImageLanes<T, N, true>{reinterpret_cast<T*>(held_y) + first, pixels}.store(to, best);
+    ByteLanes<N, true>{reinterpret_cast<unsigned char*>(held_winners) + first, pixels}.store(
+        to, greatest.template numbers<false>());
+  });
+  __syncthreads();
+  planes.store(held_y, y, after);
+  planes.store(held_winners, winners, planes.packs(pixels));
 }
 
 /// The windows of an axis that reach over a place, counted from the padding's begin.
@@ -187,23 +225,13 @@ __device__ int element(const Divisor& dilation, int place) {
   return number * dilation.number == static_cast<unsigned>(place) ? static_cast<int>(number) : -1;
 }
 
-/// A thread a place of dx, which looks at the windows it lies in. Of f32 six blocks fit a
-/// multiprocessor: with registers for five, packs of channels took a fifteenth longer.
+/// The gradient at a line and column of x, from the windows that these lie in.
 template <class T, int N, bool planes>
-__global__ void __launch_bounds__(256, N == 4 ? 6 : 2)
-    max_pool2d_backward_kernel(const T* dy, unsigned char* winners, T* dx,
-                               const __grid_constant__ Pooling o,
-                               const __grid_constant__ ImageWalk walk, unsigned count) {
-  using W = wide<T>;
-  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  const ImageWalk::Place at = walk.place(i);
-  const auto pixels = static_cast<unsigned>(o.p * o.q);
-  const auto from = walk.lanes<N, planes>(dy, pixels, at);
-  const auto won = walk.bytes<N, planes>(winners, pixels, at);
-  W sum[N] = {};
-  const int below = static_cast<int>(at.line) + o.pad_h;
-  const int right = static_cast<int>(at.column) + o.pad_w;
+__device__ void sum_slopes(const ImageLanes<const T, N, planes>& from,
+                           const ByteLanes<N, planes>& won, const Pooling& o, uint32_t packs,
+                           uint32_t line, uint32_t column, wide<T> (&sum)[N]) {
+  const int below = static_cast<int>(line) + o.pad_h;
+  const int right = static_cast<int>(column) + o.pad_w;
   const WindowRange rows(o.stride_h, below,
                          o.dilation_h.number * static_cast<unsigned>(o.kernel_h - 1), o.p);
   const WindowRange columns(o.stride_w, right,
@@ -214,9 +242,9 @@ __global__ void __launch_bounds__(256, N == 4 ? 6 : 2)
     for (int q = columns.first; q <= columns.last; ++q) {
       const int s = element(o.dilation_w, right - q * static_cast<int>(o.stride_w.number));
       if (s < 0) continue;
-      const unsigned window = static_cast<unsigned>(p * o.q + q) * walk.packs.number;
+      const unsigned window = static_cast<unsigned>(p * o.q + q) * packs;
       const Bytes<N, !planes> winner = won.load(window);
-      W slope[N];
+      wide<T> slope[N];
       from.load(window, slope);
       const auto number = static_cast<unsigned char>(r * o.kernel_w + s);
 #pragma unroll
@@ -224,21 +252,86 @@ __global__ void __launch_bounds__(256, N == 4 ? 6 : 2)
         if (winner.is(k, number)) sum[k] += slope[k];
     }
   }
+}
+
+/// A thread a place of dx. Of f32 six blocks fit a multiprocessor: with registers for five, packs
+/// of channels took a fifteenth longer.
+template <class T, int N, bool planes>
+__global__ void __launch_bounds__(256, N == 4 ? 6 : 2)
+    max_pool2d_backward_kernel(const T* dy, unsigned char* winners, T* dx,
+                               const __grid_constant__ Pooling o,
+                               const __grid_constant__ ImageWalk walk, unsigned count) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  const ImageWalk::Place at = walk.place(i);
+  const auto pixels = static_cast<unsigned>(o.p * o.q);
+  wide<T> sum[N] = {};
+  sum_slopes<T>(walk.lanes<N, planes>(dy, pixels, at), walk.bytes<N, planes>(winners, pixels, at),
+                o, walk.packs.number, at.line, at.column, sum);
   walk.own<N, planes>(dx, at).store(walk.own_place<planes>(at), sum);
+}
+
+/// The same of planes that are held.
+template <class T>
+__global__ void __launch_bounds__(HeldPlanes::threads)
+    max_pool2d_backward_held_kernel(const T* dy, const unsigned char* winners, T* dx,
+                                    const __grid_constant__ Pooling o,
+                                    const __grid_constant__ HeldPlanes planes) {
+  constexpr int N = HeldPlanes::together;
+  extern __shared__ uint4 memory[];
+  const auto size = static_cast<uint32_t>(o.p * o.q), pixels = planes.pixels.number;
+  const uint32_t before = planes.packs(size * sizeof(T)), after = planes.packs(pixels * sizeof(T));
+  uint4 *const held_dx = memory + before, *const held_winners = held_dx + after;
+  planes.load(memory, dy, before);
+  planes.load(held_winners, winners, planes.packs(size));
+  planes.wait();
+  planes.for_each_pixel([&](uint32_t plane, uint32_t line, uint32_t column) {
+    wide<T> sum[N] = {};
+    sum_slopes<T>(
+        ImageLanes<const T, N, true>{reinterpret_cast<const T*>(memory) + plane * size, size},
+        ByteLanes<N, true>{reinterpret_cast<unsigned char*>(held_winners) + plane * size, size}, o,
+        1, line, column, sum);
+    ImageLanes<T, N, true>{reinterpret_cast<T*>(held_dx) + plane * pixels, pixels}.store(
+        line * planes.columns.number + column, sum);
+  });
+  __syncthreads();
+  planes.store(held_dx, dx, after);
 }
 
 /// From an image to the next.
 int64_t of_image(const Tensor& t) { return t.numel() / t.size(0); }
+
+size_t image_bytes(const Tensor& t) {
+  return static_cast<size_t>(of_image(t)) * size_of(t.dtype());
+}
+
+/// Launches a kernel of held planes of x, y, and y's winners, and says whether they are.
+template <class Kernel, class... Pointers>
+bool pool_held(const char* op, Kernel kernel, const Pooling& plan, const Tensor& walked,
+               const Tensor& x, const Tensor& y, Stream stream, Pointers... pointers) {
+  const size_t bytes[] = {image_bytes(x), image_bytes(y), static_cast<size_t>(of_image(y))};
+  const HeldPlanes planes = held_planes(walked, {bytes[0], bytes[1], bytes[2]});
+  if (planes.count == 0) return false;
+  kernel<<<grid_of(op, x.size(0) / planes.count), HeldPlanes::threads,
+           planes.count*(bytes[0] + bytes[1] + bytes[2]), native(stream)>>>(pointers..., plan,
+                                                                            planes);
+  BS_CUDA_CHECK_LAUNCH(op);
+  return true;
+}
 
 }  // namespace
 
 void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Tensor& winner,
                 Stream stream) {
   const Pooling plan(o, x, y);
+  const bool aligned = aligned16(x, y, winner);
   visit_floating("max_pool2d", x.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
+    if (aligned && pool_held("max_pool2d", max_pool2d_held_kernel<D>, plan, y, x, y, stream,
+                             pointer<T>(x), pointer<T>(y), winner.data<uint8_t>()))
+      return;
     visit_image_lanes<T>(
-        aligned16(x, y, winner), x, y,
+        aligned, x, y,
         [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
           // Planes, whose elements come one by one, have registers for a few.
           constexpr int most_rows = planes ? 1 : 3;
@@ -259,10 +352,15 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
 void max_pool2d_backward(const PoolWindows& o, const Tensor& dy, const Tensor& winner,
                          const Tensor& dx, Stream stream) {
   const Pooling plan(o, dx, dy);
+  const bool aligned = aligned16(dy, dx, winner);
   visit_floating("max_pool2d_backward", dx.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
+    if (aligned &&
+        pool_held("max_pool2d_backward", max_pool2d_backward_held_kernel<D>, plan, dx, dx, dy,
+                  stream, pointer<T>(dy), winner.data<uint8_t>(), pointer<T>(dx)))
+      return;
     visit_image_lanes<T>(
-        aligned16(dy, dx, winner), dx, dy,
+        aligned, dx, dy,
         [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
           walk_images<N, planes>(
               "max_pool2d_backward", dx, [&](int64_t image, const ImageWalk& walk, unsigned count) {

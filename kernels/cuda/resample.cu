@@ -1,7 +1,7 @@
 #include <bs/kernels/resample.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/upload.h>
-#include <bs/kernels/cuda/device/ptx/async_copy.cuh>
+#include <bs/kernels/cuda/held_planes.cuh>
 #include <bs/kernels/cuda/image_lanes.cuh>
 
 #include <algorithm>
@@ -215,87 +215,31 @@ __global__ void __launch_bounds__(256, planes ? 0 : 2)
     walk.own<N, planes, several>(y, at).store(walk.own_place<planes, several>(at), sum[u], u);
 }
 
-/// Planes of which a block has `count` in shared memory, and what becomes of them.
-struct HeldPlanes {
-  static constexpr int together = 8;  ///< that a thread does a pixel of
-  static constexpr unsigned threads = 128;
-  Extents e;
-  uint32_t count = 0;
-  Divisor columns, pixels;  ///< of an output
-
-  /// Packs of 16 bytes that those before and those after are.
-  template <class T>
-  __host__ __device__ uint32_t packs_before() const {
-    return static_cast<uint32_t>(count * e.h * e.w * sizeof(T) / 16);
-  }
-  template <class T>
-  __host__ __device__ uint32_t packs_after() const {
-    return static_cast<uint32_t>(count * pixels.number * sizeof(T) / 16);
-  }
-};
-
-/// The same where planes are so small that a few fit: memory is read and written in whole packs,
-/// however an output's rows begin.
+/// The same of planes that are held.
 template <class T, class Axis>
 __global__ void __launch_bounds__(HeldPlanes::threads)
-    resample_held_kernel(const T* x, T* y, const __grid_constant__ HeldPlanes planes, Axis rows,
-                         Axis columns, wide<T> outside) {
-  using W = wide<T>;
+    resample_held_kernel(const T* x, T* y, const __grid_constant__ Extents e,
+                         const __grid_constant__ HeldPlanes planes, Axis rows, Axis columns,
+                         wide<T> outside) {
   constexpr int N = HeldPlanes::together;
   extern __shared__ uint4 memory[];
-  const uint32_t before = planes.packs_before<T>(), after = planes.packs_after<T>();
-  const auto* const from = reinterpret_cast<const uint4*>(x) + uint64_t{blockIdx.x} * before;
-  for (uint32_t i = threadIdx.x; i < before; i += HeldPlanes::threads)
-    device::copy_async_16(memory + i, from + i, true);
-  device::commit_copies();
-  device::wait_copies<0>();
-  __syncthreads();
-  const uint32_t pixels = planes.pixels.number, size = planes.e.h * planes.e.w;
-  for (uint32_t i = threadIdx.x; i < planes.count / N * pixels; i += HeldPlanes::threads) {
-    const uint32_t group = planes.pixels.divide(i), pixel = i - group * pixels;
-    const uint32_t line = planes.columns.divide(pixel);
-    const ImageLanes<const T, N, true> in{reinterpret_cast<const T*>(memory) + group * N * size,
-                                          size};
-    W sum[1][N] = {};
-    if (!sum_inputs(in, planes.e.w, 1, rows, columns, line, pixel - line * planes.columns.number,
-                    sum)) {
+  const uint32_t size = e.h * e.w, pixels = planes.pixels.number;
+  const uint32_t before = planes.packs(size * sizeof(T)), after = planes.packs(pixels * sizeof(T));
+  planes.load(memory, x, before);
+  planes.wait();
+  planes.for_each_pixel([&](uint32_t plane, uint32_t line, uint32_t column) {
+    const ImageLanes<const T, N, true> in{reinterpret_cast<const T*>(memory) + plane * size, size};
+    wide<T> sum[1][N] = {};
+    if (!sum_inputs(in, e.w, 1, rows, columns, line, column, sum)) {
 #pragma unroll
       for (int k = 0; k < N; ++k) sum[0][k] = outside;
     }
-    const ImageLanes<T, N, true> out{reinterpret_cast<T*>(memory + before) + group * N * pixels,
+    const ImageLanes<T, N, true> out{reinterpret_cast<T*>(memory + before) + plane * pixels,
                                      pixels};
-    out.store(pixel, sum[0]);
-  }
+    out.store(line * planes.columns.number + column, sum[0]);
+  });
   __syncthreads();
-  auto* const to = reinterpret_cast<uint4*>(y) + uint64_t{blockIdx.x} * after;
-  for (uint32_t i = threadIdx.x; i < after; i += HeldPlanes::threads) to[i] = memory[before + i];
-}
-
-/// The planes of a block; a count of 0 where they do not fit, or leave threads or GPU idle.
-template <class T>
-HeldPlanes held_planes(const Tensor& x, const Tensor& y) {
-  constexpr int64_t usual_bytes = 20 << 10, most_bytes = 48 << 10, together = HeldPlanes::together;
-  const int64_t size = x.size(1) * x.size(2), pixels = y.size(1) * y.size(2), planes = x.size(0);
-  const auto bytes = [&](int64_t count) {
-    return count * (size + pixels) * static_cast<int64_t>(sizeof(T));
-  };
-  const auto whole = [&](int64_t count) {
-    return planes % count == 0 && count * size * sizeof(T) % 16 == 0 &&
-           count * pixels * sizeof(T) % 16 == 0;
-  };
-  const auto busy = [&](int64_t count) { return count / together * pixels >= HeldPlanes::threads; };
-  if (x.size(3) > 1 || !aligned16(x, y)) return {};
-  int64_t count = together;
-  while (!whole(count) || !busy(count) || (whole(2 * count) && bytes(2 * count) <= usual_bytes)) {
-    count *= 2;
-    if (bytes(count) > most_bytes) return {};
-  }
-  if (bytes(count) > most_bytes || planes / count < device_properties(x.device()).multiprocessors)
-    return {};
-  return {.e = {static_cast<uint32_t>(x.size(1)), static_cast<uint32_t>(x.size(2))},
-          .count = static_cast<uint32_t>(count),
-          .columns = Divisor(y.size(2)),
-          .pixels = Divisor(pixels)};
+  planes.store(memory + before, y, after);
 }
 
 }  // namespace
@@ -307,12 +251,15 @@ void resample(const ImageMap& map, const Tensor& x, double outside, const Tensor
     using D = device_type<T>;
     using W = wide<D>;
     const UploadedMap lists(map, x.device(), Type<W>{});
-    if (const HeldPlanes planes = held_planes<D>(x, y); planes.count > 0) {
-      const uint32_t packs = planes.packs_before<D>() + planes.packs_after<D>();
+    const size_t before = size_t{e.h} * e.w * sizeof(D),
+                 after = static_cast<size_t>(y.size(1) * y.size(2)) * sizeof(D);
+    if (const HeldPlanes planes = held_planes(y, {before, after});
+        planes.count > 0 && aligned16(x, y)) {
       lists.visit(Type<W>{}, [&]<class Axis>(const Axis& rows, const Axis& columns) {
-        resample_held_kernel<D, Axis><<<grid_of("resample", x.size(0) / planes.count),
-                                        HeldPlanes::threads, packs * 16, native(stream)>>>(
-            pointer<T>(x), pointer<T>(y), planes, rows, columns, static_cast<W>(outside));
+        resample_held_kernel<D, Axis>
+            <<<grid_of("resample", x.size(0) / planes.count), HeldPlanes::threads,
+               planes.count*(before + after), native(stream)>>>(
+                pointer<T>(x), pointer<T>(y), e, planes, rows, columns, static_cast<W>(outside));
       });
       return BS_CUDA_CHECK_LAUNCH("resample");
     }

@@ -128,8 +128,8 @@ TEST_CASE("max_pool2d finds the same winners in planes and in channels") {
       {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}},
       {.kernel = {2, 4}, .stride = {1, 1}, .padding = {1, 2}},
       {.kernel = {2, 5}, .stride = {3, 3}, .padding = {0, 2}, .dilation = {2, 2}}};
-  // Single planes and channels, and packs of both.
-  for (const Shape& shape : {Shape{2, 3, 45, 331}, Shape{2, 8, 23, 38}}) {
+  // Single planes and channels, packs of both, and planes that blocks hold.
+  for (const Shape& shape : {Shape{2, 3, 45, 331}, Shape{2, 8, 23, 38}, Shape{17, 64, 20, 32}}) {
     CAPTURE(to_string(shape));
     Reference x(shape);
     for (size_t i = 0; i < x.values.size(); ++i) {

@@ -1,6 +1,7 @@
 #pragma once
 // Planes so small that a block has several in shared memory: memory is read and written in whole
 // packs of 16 bytes, however the rows of an image begin.
+#include <bs/lib/cuda/runtime.h>
 #include <bs/lib/tensor.h>
 #include <bs/kernels/cuda/device/ptx/async_copy.cuh>
 #include <bs/kernels/cuda/walk.cuh>

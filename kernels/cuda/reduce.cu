@@ -1,6 +1,6 @@
+#include <bs/kernels/cuda/work_counter.h>
 #include <bs/kernels/reduce.h>
 #include <bs/lib/cuda/grid.h>
-#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/reduce_states.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
@@ -15,7 +15,8 @@ using device::wide;
 using device::widen;
 
 // Every result is taken in an order that depends on the shape and the GPU alone: blocks leave
-// states, which a second launch merges in their order; nothing is added atomically.
+// states, which the last of them merges in an order of their places; no element is added
+// atomically.
 //
 /// What elements are computed in: bytes as i64.
 template <class T>
@@ -42,7 +43,6 @@ __device__ void widen_terms(const Raw<T, N>& raw, Term<T> (&values)[N]) {
 }
 
 constexpr int block_threads = 256;
-constexpr int merge_threads = 1024;  // few blocks merge, so that each needs loads on their way
 constexpr int warp = 32;
 
 /// Another lane's state, a word at a time.
@@ -82,23 +82,18 @@ __device__ void merge_row(State& state) {
   within_warp();
 }
 
-/// Leaves a result, rounded where y is of 16 bits, or the state of a part of it.
+/// Takes a result, rounded where y is of 16 bits, and meanwhile the states of its parts.
 template <class State, class W>
 struct Output {
   using Result = typename State::Result;
   void* results;
-  DType dtype;    ///< theirs
-  State* states;  ///< null where there are results
+  DType dtype;  ///< theirs
   W scale;
+  State* states = nullptr;  ///< of parts, where there are several
+  int* done = nullptr;      ///< of these, for each blockIdx.x; zero before and after
 
-  __device__ void put(int64_t result, int64_t part, const State& state) const {
-    if (states) {
-      states[part] = state;
-    } else {
-      store(result, state.result(scale));
-    }
-  }
-  __device__ void store(int64_t at, Result result) const {
+  __device__ void store(int64_t at, const State& state) const {
+    const Result result = state.result(scale);
     if constexpr (std::is_same_v<Result, float>) {
       if (dtype == bf16) {
         static_cast<__nv_bfloat16*>(results)[at] = device::narrow<__nv_bfloat16>(result);
@@ -110,6 +105,19 @@ struct Output {
       }
     }
     static_cast<Result*>(results)[at] = result;
+  }
+  /// Whether this block has the last of the parts: then all states that were written can be read.
+  __device__ bool has_last_part() const {
+    __shared__ bool is_last;
+    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+      __threadfence();
+      is_last = atomicAdd(done + blockIdx.x, 1) == static_cast<int>(gridDim.y) - 1;
+      if (is_last) done[blockIdx.x] = 0;
+    }
+    __syncthreads();
+    if (is_last) __threadfence();
+    return is_last;
   }
 };
 
@@ -153,9 +161,17 @@ __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
       state.add_pack(values, begin + int64_t{p + k * blockDim.x} * N);
     }
   }
-  let_next_launch_begin();
   merge_row(state);
-  if (threadIdx.x == 0 && row < rows) output.put(row, row * gridDim.y + blockIdx.y, state);
+  if (output.states) {
+    State* const states = output.states + row * gridDim.y;
+    if (threadIdx.x == 0) states[blockIdx.y] = state;
+    if (!output.has_last_part()) return;
+    state = State();
+    for (unsigned part = threadIdx.x; part < gridDim.y; part += blockDim.x)
+      state.merge(states[part]);
+    merge_row(state);
+  }
+  if (threadIdx.x == 0 && row < rows) output.store(row, state);
 }
 
 /// Tells the states of N columns how large the elements of rows are that lie blockDim.y apart, the
@@ -174,6 +190,22 @@ __device__ void expect_rows(State (&states)[N], const Raw<T, N> (&raw)[rows], in
   }
 #pragma unroll
   for (int i = 0; i < N; ++i) expect(states[i], most[i]);
+}
+
+/// Merges the states of N columns over the threads that share these; put(column, state) gets each.
+template <class State, int N, class Put>
+__device__ void merge_columns(State* shared, const State (&states)[N], Put put) {
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    __syncthreads();
+    shared[thread] = states[i];
+    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (threadIdx.y < half) shared[thread].merge(shared[thread + half * blockDim.x]);
+    }
+    if (threadIdx.y == 0) put(i, shared[thread]);
+  }
 }
 
 /// Part blockIdx.y, of `length` rows, of matrices [n, inner]; blockDim.x threads take N
@@ -213,46 +245,27 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
       }
     }
   }
-  let_next_launch_begin();
-  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    __syncthreads();
-    shared[thread] = states[i];
-    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (threadIdx.y < half) shared[thread].merge(shared[thread + half * blockDim.x]);
+  merge_columns(shared, states, [&](int i, const State& state) {
+    if (column >= inner) return;
+    if (output.states) {
+      output.states[(matrix * gridDim.y + blockIdx.y) * inner + column + i] = state;
+    } else {
+      output.store(matrix * inner + column + i, state);
     }
-    if (threadIdx.y == 0 && column < inner)
-      output.put(matrix * inner + column + i,
-                 (matrix * gridDim.y + blockIdx.y) * inner + column + i, shared[thread]);
+  });
+  if (!output.states || !output.has_last_part()) return;
+#pragma unroll
+  for (State& state : states) state = State();
+  if (column < inner) {
+    const State* from = output.states + matrix * gridDim.y * inner + column;
+#pragma unroll 4
+    for (unsigned part = threadIdx.y; part < gridDim.y; part += blockDim.y)
+#pragma unroll
+      for (int i = 0; i < N; ++i) states[i].merge(from[part * inner + i]);
   }
-}
-
-/// Merges `parts` states of each result, `inner` apart: blockDim.x results a block, blockDim.y
-/// threads for each.
-template <class State, class W>
-__global__ void __launch_bounds__(merge_threads, 1)
-    parts_kernel(const State* states, int64_t results, int64_t parts, int64_t inner,
-                 Output<State, W> output) {
-  __shared__ alignas(16) unsigned char memory[merge_threads * sizeof(State)];
-  auto* const shared = reinterpret_cast<State*>(memory);
-  const int64_t result = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  State state;
-  wait_for_previous_launch();
-  if (result < results) {
-    const State* from = states + result / inner * parts * inner + result % inner;
-#pragma unroll 8
-    for (int64_t part = threadIdx.y; part < parts; part += blockDim.y)
-      state.merge(from[part * inner]);
-  }
-  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-  shared[thread] = state;
-  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.y < half) shared[thread].merge(shared[thread + half * blockDim.x]);
-  }
-  if (threadIdx.y == 0 && result < results) output.put(result, 0, shared[thread]);
+  merge_columns(shared, states, [&](int i, const State& state) {
+    if (column < inner) output.store(matrix * inner + column + i, state);
+  });
 }
 
 /// How long the parts are that `n` is cut into, where there are `blocks` blocks for each part, of
@@ -265,7 +278,8 @@ int64_t part_length(int64_t n, int64_t blocks, int64_t least, int resident, Devi
     const int64_t all = blocks * parts;
     return static_cast<double>(all) / static_cast<double>(ceil_div(all, at_once) * at_once);
   };
-  const int64_t most = std::min(most_parts, std::max<int64_t>(1, n / least));
+  const int64_t most =
+      blocks > WorkCounter::most ? 1 : std::min(most_parts, std::max<int64_t>(1, n / least));
   constexpr double worth_another = 1.03;
   int64_t parts = 1;
   for (const int64_t fill_once_or_twice : {at_once / blocks, 2 * at_once / blocks}) {
@@ -275,18 +289,18 @@ int64_t part_length(int64_t n, int64_t blocks, int64_t least, int resident, Devi
   return ceil_div(ceil_div(n, parts), 16) * 16;
 }
 
-/// Calls launch(output) for the parts, and merges them where there are several.
+/// Calls launch(output) with room for the states of `parts` parts of each result, which as many
+/// groups of blocks as `groups` says work on.
 template <class State, class W, class Launch>
-void with_parts(int64_t results, int64_t parts, int64_t inner, Output<State, W> output,
+void with_parts(int64_t results, int64_t parts, int64_t groups, Output<State, W> output,
                 Device device, Stream stream, Launch&& launch) {
   if (parts == 1) return launch(output);
   const Tensor memory =
       Tensor::empty({results * parts * static_cast<int64_t>(sizeof(State))}, u8, device);
-  auto* states = static_cast<State*>(memory.data());
-  launch(Output<State, W>{nullptr, output.dtype, states, output.scale});
-  const dim3 block = inner == 1 ? dim3(1, block_threads) : dim3(warp, merge_threads / warp);
-  launch_early(parts_kernel<State, W>, grid_of("reduce", ceil_div(results, block.x)), block, 0,
-               stream, static_cast<const State*>(states), results, parts, inner, output);
+  const WorkCounter done(stream, static_cast<int>(groups));
+  output.states = static_cast<State*>(memory.data());
+  output.done = done.get();
+  launch(output);
 }
 
 template <class State, int N, class T>
@@ -306,7 +320,7 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> out
                                            row_blocks<T> * most_row_threads / threads, device);
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(grid_of("reduce", blocks), static_cast<unsigned>(parts));
-  with_parts(rows, parts, 1, output, device, stream, [&](const auto& to) {
+  with_parts(rows, parts, blocks, output, device, stream, [&](const auto& to) {
     rows_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, rows, n, length, to);
   });
 }
@@ -323,7 +337,7 @@ void reduce_columns(const T* x, const Shape& shape, Output<State, Term<T>> outpu
       part_length(n, outer * groups, 8 * int64_t{block.y}, column_blocks<State, T>, device);
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(grid_of("reduce", outer * groups), static_cast<unsigned>(parts));
-  with_parts(outer * inner, parts, inner, output, device, stream, [&](const auto& to) {
+  with_parts(outer * inner, parts, outer * groups, output, device, stream, [&](const auto& to) {
     columns_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, n, inner, length, groups, to);
   });
 }
@@ -333,7 +347,7 @@ void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stre
   using D = device_type<T>;
   const int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
   const auto* const from = static_cast<const D*>(x.data());  // bool ones are bytes of 0 or 1
-  const Output<State, Term<D>> output{y.data(), y.dtype(), nullptr, static_cast<Term<D>>(scale)};
+  const Output<State, Term<D>> output{y.data(), y.dtype(), static_cast<Term<D>>(scale)};
   visit_pack<T>(aligned16(x), inner == 1 ? n : inner, [&]<int N>(std::integral_constant<int, N>) {
     if (inner == 1) {
       reduce_rows<State, N>(from, outer, n, output, x.device(), stream);

@@ -1,10 +1,10 @@
 #include <bs/kernels/cuda/attention/sparse_attention_lists.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
-#include <bs/kernels/cuda/block_sparse/work_counter.h>
 #include <bs/kernels/cuda/jit/device_headers.h>
 #include <bs/kernels/cuda/jit/emit.h>
 #include <bs/kernels/cuda/jit/warpgroup_mma.h>
+#include <bs/kernels/cuda/work_counter.h>
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/sparse_attention_check.h>
 #include <bs/lib/cuda/launch.h>

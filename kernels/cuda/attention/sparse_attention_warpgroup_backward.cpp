@@ -3,7 +3,7 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/warpgroup_operands.h>
-#include <bs/kernels/cuda/block_sparse/work_counter.h>
+#include <bs/kernels/cuda/work_counter.h>
 #include <bs/kernels/sparse_attention_check.h>
 #include <bs/kernels/where.h>
 #include <bs/lib/cuda/launch.h>

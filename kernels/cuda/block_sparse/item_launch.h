@@ -4,7 +4,7 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_kernel.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
-#include <bs/kernels/cuda/block_sparse/work_counter.h>
+#include <bs/kernels/cuda/work_counter.h>
 #include <bs/lib/cuda/runtime.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/block_sparse/work_counter.h>
+#include <bs/kernels/cuda/work_counter.h>
 #include <bs/tests/support/devices.h>
 #include <doctest/doctest.h>
 

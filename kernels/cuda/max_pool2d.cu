@@ -225,13 +225,23 @@ __device__ int element(const Divisor& dilation, int place) {
   return number * dilation.number == static_cast<unsigned>(place) ? static_cast<int>(number) : -1;
 }
 
-/// The gradient at a line and column of x, from the windows that these lie in.
+/// A thread a place of dx, which looks at the windows it lies in. Of f32 six blocks fit a
+/// multiprocessor: with registers for five, packs of channels took a fifteenth longer.
 template <class T, int N, bool planes>
-__device__ void sum_slopes(const ImageLanes<const T, N, planes>& from,
-                           const ByteLanes<N, planes>& won, const Pooling& o, uint32_t packs,
-                           uint32_t line, uint32_t column, wide<T> (&sum)[N]) {
-  const int below = static_cast<int>(line) + o.pad_h;
-  const int right = static_cast<int>(column) + o.pad_w;
+__global__ void __launch_bounds__(256, N == 4 ? 6 : 2)
+    max_pool2d_backward_kernel(const T* dy, unsigned char* winners, T* dx,
+                               const __grid_constant__ Pooling o,
+                               const __grid_constant__ ImageWalk walk, unsigned count) {
+  using W = wide<T>;
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  const ImageWalk::Place at = walk.place(i);
+  const auto pixels = static_cast<unsigned>(o.p * o.q);
+  const auto from = walk.lanes<N, planes>(dy, pixels, at);
+  const auto won = walk.bytes<N, planes>(winners, pixels, at);
+  W sum[N] = {};
+  const int below = static_cast<int>(at.line) + o.pad_h;
+  const int right = static_cast<int>(at.column) + o.pad_w;
   const WindowRange rows(o.stride_h, below,
                          o.dilation_h.number * static_cast<unsigned>(o.kernel_h - 1), o.p);
   const WindowRange columns(o.stride_w, right,
@@ -242,9 +252,9 @@ __device__ void sum_slopes(const ImageLanes<const T, N, planes>& from,
     for (int q = columns.first; q <= columns.last; ++q) {
       const int s = element(o.dilation_w, right - q * static_cast<int>(o.stride_w.number));
       if (s < 0) continue;
-      const unsigned window = static_cast<unsigned>(p * o.q + q) * packs;
+      const unsigned window = static_cast<unsigned>(p * o.q + q) * walk.packs.number;
       const Bytes<N, !planes> winner = won.load(window);
-      wide<T> slope[N];
+      W slope[N];
       from.load(window, slope);
       const auto number = static_cast<unsigned char>(r * o.kernel_w + s);
 #pragma unroll
@@ -252,50 +262,79 @@ __device__ void sum_slopes(const ImageLanes<const T, N, planes>& from,
         if (winner.is(k, number)) sum[k] += slope[k];
     }
   }
-}
-
-/// A thread a place of dx. Of f32 six blocks fit a multiprocessor: with registers for five, packs
-/// of channels took a fifteenth longer.
-template <class T, int N, bool planes>
-__global__ void __launch_bounds__(256, N == 4 ? 6 : 2)
-    max_pool2d_backward_kernel(const T* dy, unsigned char* winners, T* dx,
-                               const __grid_constant__ Pooling o,
-                               const __grid_constant__ ImageWalk walk, unsigned count) {
-  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  const ImageWalk::Place at = walk.place(i);
-  const auto pixels = static_cast<unsigned>(o.p * o.q);
-  wide<T> sum[N] = {};
-  sum_slopes<T>(walk.lanes<N, planes>(dy, pixels, at), walk.bytes<N, planes>(winners, pixels, at),
-                o, walk.packs.number, at.line, at.column, sum);
   walk.own<N, planes>(dx, at).store(walk.own_place<planes>(at), sum);
 }
 
-/// The same of planes that are held.
+/// Windows of which no two have an element in common: every `every`-th of an axis.
+struct ApartWindows {
+  unsigned every_line, every_column;
+  Divisor columns, windows;  ///< of a plane, at a time
+  Divisor kernel_columns;
+
+  explicit ApartWindows(const Pooling& o)
+      : every_line(every(o.dilation_h, o.kernel_h, o.stride_h)),
+        every_column(every(o.dilation_w, o.kernel_w, o.stride_w)),
+        columns(ceil_div(o.q, every_column)),
+        windows(ceil_div(o.p, every_line) * columns.number),
+        kernel_columns(o.kernel_w) {}
+
+  unsigned turns() const { return every_line * every_column; }
+
+ private:
+  static unsigned every(const Divisor& dilation, int kernel, const Divisor& stride) {
+    return dilation.number * static_cast<unsigned>(kernel - 1) / stride.number + 1;
+  }
+};
+
+/// Planes that are held: a thread a window, which adds to the place that won it. Windows that share
+/// places take turns.
 template <class T>
 __global__ void __launch_bounds__(HeldPlanes::threads)
     max_pool2d_backward_held_kernel(const T* dy, const unsigned char* winners, T* dx,
                                     const __grid_constant__ Pooling o,
-                                    const __grid_constant__ HeldPlanes planes) {
+                                    const __grid_constant__ HeldPlanes planes,
+                                    const __grid_constant__ ApartWindows apart) {
+  using W = wide<T>;
   constexpr int N = HeldPlanes::together;
   extern __shared__ uint4 memory[];
-  const auto size = static_cast<uint32_t>(o.p * o.q), pixels = planes.pixels.number;
-  const uint32_t before = planes.packs(size * sizeof(T)), after = planes.packs(pixels * sizeof(T));
-  uint4 *const held_dx = memory + before, *const held_winners = held_dx + after;
-  planes.load(memory, dy, before);
-  planes.load(held_winners, winners, planes.packs(size));
+  const auto size = static_cast<uint32_t>(o.h * o.w), windows = planes.pixels.number;
+  uint4* const held_dy = memory + planes.packs(size * sizeof(W));
+  uint4* const held_winners = held_dy + planes.packs(windows * sizeof(T));
+  planes.load(held_dy, dy, planes.packs(windows * sizeof(T)));
+  planes.load(held_winners, winners, planes.packs(windows));
+  for (uint4* zero = memory + threadIdx.x; zero < held_dy; zero += HeldPlanes::threads) *zero = {};
   planes.wait();
-  planes.for_each_pixel([&](uint32_t plane, uint32_t line, uint32_t column) {
-    wide<T> sum[N] = {};
-    sum_slopes<T>(
-        ImageLanes<const T, N, true>{reinterpret_cast<const T*>(memory) + plane * size, size},
-        ByteLanes<N, true>{reinterpret_cast<unsigned char*>(held_winners) + plane * size, size}, o,
-        1, line, column, sum);
-    ImageLanes<T, N, true>{reinterpret_cast<T*>(held_dx) + plane * pixels, pixels}.store(
-        line * planes.columns.number + column, sum);
-  });
-  __syncthreads();
-  planes.store(held_dx, dx, after);
+  auto* const sums = reinterpret_cast<W*>(memory);
+  for (unsigned line = 0; line < apart.every_line; ++line)
+    for (unsigned column = 0; column < apart.every_column; ++column) {
+      for (uint32_t i = threadIdx.x; i < planes.count * apart.windows.number;
+           i += HeldPlanes::threads) {
+        const uint32_t plane = apart.windows.divide(i), window = i - plane * apart.windows.number;
+        const uint32_t down = apart.columns.divide(window);
+        const auto p = static_cast<int>(down * apart.every_line + line);
+        const auto q =
+            static_cast<int>((window - down * apart.columns.number) * apart.every_column + column);
+        if (p >= o.p || q >= o.q) continue;
+        const uint32_t at = plane * windows + static_cast<uint32_t>(p * o.q + q);
+        const uint32_t number = reinterpret_cast<const unsigned char*>(held_winners)[at];
+        const uint32_t r = apart.kernel_columns.divide(number);
+        const uint32_t s = number - r * apart.kernel_columns.number;
+        const int row = p * static_cast<int>(o.stride_h.number) - o.pad_h +
+                        static_cast<int>(r * o.dilation_h.number);
+        const int place = q * static_cast<int>(o.stride_w.number) - o.pad_w +
+                          static_cast<int>(s * o.dilation_w.number);
+        if (row < 0 || row >= o.h || place < 0 || place >= o.w) continue;  // all is padding
+        sums[plane * size + static_cast<uint32_t>(row * o.w + place)] +=
+            device::widen(reinterpret_cast<const T*>(held_dy)[at]);
+      }
+      __syncthreads();
+    }
+  const uint32_t packs = planes.count * size / N;
+  T* const to = dx + uint64_t{blockIdx.x} * packs * N;
+  for (uint32_t i = threadIdx.x; i < packs; i += HeldPlanes::threads) {
+    const auto sum = reinterpret_cast<const device::Pack<W, N>*>(sums)[i];
+    store_pack<N>(to, i, sum.at);
+  }
 }
 
 /// From an image to the next.
@@ -303,20 +342,6 @@ int64_t of_image(const Tensor& t) { return t.numel() / t.size(0); }
 
 size_t image_bytes(const Tensor& t) {
   return static_cast<size_t>(of_image(t)) * size_of(t.dtype());
-}
-
-/// Launches a kernel of held planes of x, y, and y's winners, and says whether they are.
-template <class Kernel, class... Pointers>
-bool pool_held(const char* op, Kernel kernel, const Pooling& plan, const Tensor& walked,
-               const Tensor& x, const Tensor& y, Stream stream, Pointers... pointers) {
-  const size_t bytes[] = {image_bytes(x), image_bytes(y), static_cast<size_t>(of_image(y))};
-  const HeldPlanes planes = held_planes(walked, {bytes[0], bytes[1], bytes[2]});
-  if (planes.count == 0) return false;
-  kernel<<<grid_of(op, x.size(0) / planes.count), HeldPlanes::threads,
-           planes.count*(bytes[0] + bytes[1] + bytes[2]), native(stream)>>>(pointers..., plan,
-                                                                            planes);
-  BS_CUDA_CHECK_LAUNCH(op);
-  return true;
 }
 
 }  // namespace
@@ -327,9 +352,15 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
   const bool aligned = aligned16(x, y, winner);
   visit_floating("max_pool2d", x.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
-    if (aligned && pool_held("max_pool2d", max_pool2d_held_kernel<D>, plan, y, x, y, stream,
-                             pointer<T>(x), pointer<T>(y), winner.data<uint8_t>()))
-      return;
+    const size_t bytes[] = {image_bytes(x), image_bytes(y), image_bytes(winner)};
+    if (const HeldPlanes planes = held_planes(y, {bytes[0], bytes[1], bytes[2]});
+        planes.count > 0 && aligned) {
+      max_pool2d_held_kernel<D>
+          <<<grid_of("max_pool2d", x.size(0) / planes.count), HeldPlanes::threads,
+             planes.count*(bytes[0] + bytes[1] + bytes[2]), native(stream)>>>(
+              pointer<T>(x), pointer<T>(y), winner.data<uint8_t>(), plan, planes);
+      return BS_CUDA_CHECK_LAUNCH("max_pool2d");
+    }
     visit_image_lanes<T>(
         aligned, x, y,
         [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
@@ -352,13 +383,21 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
 void max_pool2d_backward(const PoolWindows& o, const Tensor& dy, const Tensor& winner,
                          const Tensor& dx, Stream stream) {
   const Pooling plan(o, dx, dy);
+  const ApartWindows apart(plan);
   const bool aligned = aligned16(dy, dx, winner);
   visit_floating("max_pool2d_backward", dx.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
-    if (aligned &&
-        pool_held("max_pool2d_backward", max_pool2d_backward_held_kernel<D>, plan, dx, dx, dy,
-                  stream, pointer<T>(dy), winner.data<uint8_t>(), pointer<T>(dx)))
-      return;
+    const size_t bytes[] = {static_cast<size_t>(of_image(dx)) * sizeof(wide<D>), image_bytes(dy),
+                            image_bytes(winner)};
+    constexpr unsigned few_turns = 4;
+    if (const HeldPlanes planes = held_planes(dy, {bytes[0], bytes[1], bytes[2]});
+        planes.count > 0 && aligned && apart.turns() <= few_turns) {
+      max_pool2d_backward_held_kernel<D>
+          <<<grid_of("max_pool2d_backward", dx.size(0) / planes.count), HeldPlanes::threads,
+             planes.count*(bytes[0] + bytes[1] + bytes[2]), native(stream)>>>(
+              pointer<T>(dy), winner.data<uint8_t>(), pointer<T>(dx), plan, planes, apart);
+      return BS_CUDA_CHECK_LAUNCH("max_pool2d_backward");
+    }
     visit_image_lanes<T>(
         aligned, dx, dy,
         [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {

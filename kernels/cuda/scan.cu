@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// Matrices [n, inner] whose columns are scanned; a block takes `packs_abreast` packs of them.
+/// Matrices [n, inner] whose columns are scanned; a block takes blockDim.x packs of them.
 struct Columns {
   int64_t n, inner, groups;  ///< of columns
   int64_t chunk, chunks;     ///< rows of a chunk, and chunks of a column
@@ -136,15 +136,15 @@ struct Columns {
   }
 };
 
-constexpr int packs_abreast = 4;     ///< 64 bytes, what memory gives at a time
-constexpr int rows_each = 4;         ///< of a thread, in a tile
-constexpr int column_threads = 512;  ///< of a block, at most
 constexpr int warp = 32;
-constexpr int64_t column_tile = column_threads / packs_abreast * rows_each;  ///< rows, at most
-constexpr int64_t enough_groups = 64;                                        ///< not cut
+constexpr int column_threads = 256;      ///< of a block, at most
+constexpr int rows_each = 4;             ///< of a thread, in a tile
+constexpr int64_t enough_groups = 128;   ///< not cut
+constexpr int64_t few_tiles = 16;        ///< neither
+constexpr int64_t column_blocks = 1024;  ///< that columns are cut for
 
 /// What a thread's columns come to before its rows of a tile, and with all rows of the tile. Lanes
-/// that are `packs_abreast` apart have rows of the same columns.
+/// that are blockDim.x apart have rows of the same columns.
 template <class W, int N, class Op>
 class ColumnScan {
  public:
@@ -152,27 +152,26 @@ class ColumnScan {
   /// @param running of the tiles before; afterwards of this one too
   __device__ void scan(int turn, W (&total)[N], W (&running)[N]) {
     constexpr Op op;
-    const unsigned thread = threadIdx.y * packs_abreast + threadIdx.x;
+    const unsigned width = blockDim.x, thread = threadIdx.y * width + threadIdx.x;
     const unsigned lane = thread % warp, own = thread / warp;
-#pragma unroll
-    for (unsigned offset = packs_abreast; offset < warp; offset *= 2)
+    for (unsigned offset = width; offset < warp; offset *= 2)
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const W above = __shfl_up_sync(0xffffffffU, total[i], offset);
         if (lane >= offset) total[i] = op(above, total[i]);
       }
-    if (lane >= warp - packs_abreast) {
+    if (lane >= warp - width) {
 #pragma unroll
       for (int i = 0; i < N; ++i) of_warp_[turn][own][threadIdx.x][i] = total[i];
     }
     W before[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      before[i] = __shfl_up_sync(0xffffffffU, total[i], packs_abreast);
-      if (lane < packs_abreast) before[i] = Op::template identity<W>;
+      before[i] = __shfl_up_sync(0xffffffffU, total[i], width);
+      if (lane < width) before[i] = Op::template identity<W>;
     }
     __syncthreads();
-    const unsigned warps = blockDim.y * packs_abreast / warp;
+    const unsigned warps = blockDim.y * width / warp;
     add_warps(turn, 0, own, running);
 #pragma unroll
     for (int i = 0; i < N; ++i) total[i] = op(running[i], before[i]);
@@ -180,7 +179,7 @@ class ColumnScan {
   }
 
  private:
-  W of_warp_[2][column_threads / warp][packs_abreast][N];  ///< in turns, so that one barrier does
+  W of_warp_[2][column_threads / warp][warp][N];  ///< in turns, so that one barrier does
 
   __device__ void add_warps(int turn, unsigned first, unsigned last, W (&running)[N]) const {
     for (unsigned w = first; w < last; ++w)
@@ -191,7 +190,7 @@ class ColumnScan {
 
 /// A chunk of a group of columns: as scan_kernel does of a row. The next tile is loaded meanwhile.
 template <class T, int N, class Op>
-__global__ void __launch_bounds__(column_threads)
+__global__ void __launch_bounds__(column_threads, 2)
     scan_columns_kernel(const T* x, T* y, const wide<T>* carries, wide<T>* totals,
                         const __grid_constant__ Columns of) {
   using W = wide<T>;
@@ -200,7 +199,7 @@ __global__ void __launch_bounds__(column_threads)
   __shared__ ColumnScan<W, N, Op> shared;
   const int64_t group = blockIdx.x / of.chunks, chunk = blockIdx.x % of.chunks;
   const int64_t matrix = group / of.groups;
-  const int64_t column = (group % of.groups * packs_abreast + threadIdx.x) * N;
+  const int64_t column = (group % of.groups * blockDim.x + threadIdx.x) * N;
   const bool is_column = column < of.inner;
   const int64_t begin = chunk * of.chunk;
   const int64_t end = begin + of.chunk < of.n ? begin + of.chunk : of.n;
@@ -317,9 +316,13 @@ void scan_columns(const Tensor& x, const Tensor& y, bool reverse, Stream stream)
   using W = wide<D>;
   constexpr int64_t enough_packs = int64_t{1} << 16;  // a thread each
   const int64_t matrices = x.size(0), n = x.size(1), inner = x.size(2), packs = inner / N;
-  const int64_t groups = ceil_div(packs, packs_abreast);
-  const bool cut = matrices * groups < enough_groups && n > column_tile;
-  const int64_t chunk = cut ? column_tile : n;
+  unsigned width = 1;  // threads side by side, and one below the other
+  while (width < warp && width < packs) width *= 2;
+  unsigned height = warp / width;
+  while (height < column_threads / width && height * rows_each < n) height *= 2;
+  const int64_t groups = ceil_div(packs, width), tile = height * rows_each;
+  const bool cut = matrices * groups < enough_groups && n > few_tiles * tile;
+  const int64_t chunk = cut ? round_up(ceil_div(n * matrices * groups, column_blocks), tile) : n;
   const Columns columns{n, inner, groups, chunk, ceil_div(n, chunk), reverse};
   if (matrices * packs >= enough_packs) {
     scan_packs_kernel<D, N, Op>
@@ -327,9 +330,7 @@ void scan_columns(const Tensor& x, const Tensor& y, bool reverse, Stream stream)
             pointer<T>(x), pointer<T>(y), matrices * packs, columns);
     return;
   }
-  unsigned high = warp / packs_abreast;  // threads, one below the other
-  while (high < column_threads / packs_abreast && high * rows_each < n) high *= 2;
-  const dim3 block(packs_abreast, high);
+  const dim3 block(width, height);
   const unsigned grid = grid_of("scan", matrices * groups * columns.chunks);
   Tensor carries;
   if (cut) {

@@ -67,6 +67,7 @@ struct SummedRow {
     const unsigned alike = __match_any_sync(all_lanes, at);
     const unsigned turn = __popc(alike & ((1U << lane) - 1));
     const unsigned turns = __reduce_max_sync(all_lanes, at >= 0 ? turn + 1 : 0);
+#pragma unroll 1
     for (unsigned t = 0; t < turns; ++t) {
       if (at >= 0 && turn == t) sums[at] += value;
       __syncwarp();
@@ -81,20 +82,30 @@ struct LoadedAddends {
   T values[ahead];
 
   __device__ void load(const T* source, const Places& places, int64_t row, int64_t first) {
+    const T* const from = source + row * places.m + first;
+    const int64_t at = row * places.outer_stride + first * places.stride;
+    const int64_t left = places.m - first, step = warp * places.stride;
+    const auto take = [&](int u) {
+      index[u] = places.index[at + u * step];
+      values[u] = from[u * warp];
+    };
+    if (__all_sync(all_lanes, left > (ahead - 1) * warp)) {  // no condition for each
+#pragma unroll
+      for (int u = 0; u < ahead; ++u) take(u);
+      return;
+    }
 #pragma unroll
     for (int u = 0; u < ahead; ++u) {
-      const int64_t k = first + u * warp;
       index[u] = -1;
-      if (k >= places.m) continue;
-      index[u] = places.index[row * places.outer_stride + k * places.stride];
-      values[u] = source[row * places.m + k];
+      if (u * warp < left) take(u);
     }
   }
   __device__ Addends<device::wide<T>> widened(int64_t n) const {
     Addends<device::wide<T>> of;
 #pragma unroll
     for (int u = 0; u < ahead; ++u) {
-      of.at[u] = index[u] >= 0 && index[u] < n ? static_cast<int>(index[u]) : -1;
+      const bool is_place = static_cast<uint64_t>(index[u]) < static_cast<uint64_t>(n);
+      of.at[u] = is_place ? static_cast<int>(index[u]) : -1;
       of.values[u] = device::widen(values[u]);
     }
     return of;

@@ -217,22 +217,26 @@ struct WindowRange {
     first = before > 0 ? static_cast<int>(stride.divide(static_cast<unsigned>(before))) : 0;
     last = min(static_cast<int>(stride.divide(static_cast<unsigned>(place))), windows - 1);
   }
+  __device__ int nearest(int window) const { return min(window, last); }
+  /// Which element of a window the place is; -1 for none.
+  __device__ int element(const Divisor& dilation, const Divisor& stride, int window,
+                         int place) const {
+    if (window > last) return -1;
+    const auto inside = static_cast<unsigned>(place - window * static_cast<int>(stride.number));
+    const auto number = dilation.divide(inside);
+    return number * dilation.number == inside ? static_cast<int>(number) : -1;
+  }
 };
 
-/// Which element of a window is at a place in it; -1 for none.
-__device__ int element(const Divisor& dilation, int place) {
-  const auto number = dilation.divide(static_cast<unsigned>(place));
-  return number * dilation.number == static_cast<unsigned>(place) ? static_cast<int>(number) : -1;
-}
-
-/// A thread a place of dx, which looks at the windows it lies in. Of f32 six blocks fit a
-/// multiprocessor: with registers for five, packs of channels took a fifteenth longer.
+/// A thread a place of dx, which looks at the windows it lies in. Of channels it asks for those of
+/// two lines and columns at once; what would lie behind the last is that one again, and left out.
 template <class T, int N, bool planes>
-__global__ void __launch_bounds__(256, N == 4 ? 6 : 2)
+__global__ void __launch_bounds__(256, N == 4 ? 4 : 2)
     max_pool2d_backward_kernel(const T* dy, unsigned char* winners, T* dx,
                                const __grid_constant__ Pooling o,
                                const __grid_constant__ ImageWalk walk, unsigned count) {
   using W = wide<T>;
+  constexpr int most = planes ? 1 : 2;
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const ImageWalk::Place at = walk.place(i);
@@ -246,22 +250,33 @@ __global__ void __launch_bounds__(256, N == 4 ? 6 : 2)
                          o.dilation_h.number * static_cast<unsigned>(o.kernel_h - 1), o.p);
   const WindowRange columns(o.stride_w, right,
                             o.dilation_w.number * static_cast<unsigned>(o.kernel_w - 1), o.q);
-  for (int p = rows.first; p <= rows.last; ++p) {
-    const int r = element(o.dilation_h, below - p * static_cast<int>(o.stride_h.number));
-    if (r < 0) continue;
-    for (int q = columns.first; q <= columns.last; ++q) {
-      const int s = element(o.dilation_w, right - q * static_cast<int>(o.stride_w.number));
-      if (s < 0) continue;
-      const unsigned window = static_cast<unsigned>(p * o.q + q) * walk.packs.number;
-      const Bytes<N, !planes> winner = won.load(window);
-      W slope[N];
-      from.load(window, slope);
-      const auto number = static_cast<unsigned char>(r * o.kernel_w + s);
+  for (int p0 = rows.first; p0 <= rows.last; p0 += most)
+    for (int q0 = columns.first; q0 <= columns.last; q0 += most) {
+      device::Raw<T, N> slopes[most][most];
+      Bytes<N, !planes> winner[most][most];
 #pragma unroll
-      for (int k = 0; k < N; ++k)
-        if (winner.is(k, number)) sum[k] += slope[k];
+      for (int p = 0; p < most; ++p)
+#pragma unroll
+        for (int q = 0; q < most; ++q) {
+          const int window = rows.nearest(p0 + p) * o.q + columns.nearest(q0 + q);
+          winner[p][q] = won.load(static_cast<unsigned>(window) * walk.packs.number);
+          slopes[p][q] = from.raw(static_cast<unsigned>(window) * walk.packs.number);
+        }
+#pragma unroll
+      for (int p = 0; p < most; ++p)
+#pragma unroll
+        for (int q = 0; q < most; ++q) {
+          const int r = rows.element(o.dilation_h, o.stride_h, p0 + p, below);
+          const int s = columns.element(o.dilation_w, o.stride_w, q0 + q, right);
+          if (r < 0 || s < 0) continue;
+          W slope[N];
+          device::widen_pack<T, N>(slopes[p][q], slope);
+          const auto number = static_cast<unsigned char>(r * o.kernel_w + s);
+#pragma unroll
+          for (int k = 0; k < N; ++k)
+            if (winner[p][q].is(k, number)) sum[k] += slope[k];
+        }
     }
-  }
   walk.own<N, planes>(dx, at).store(walk.own_place<planes>(at), sum);
 }
 

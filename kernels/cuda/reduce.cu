@@ -1,6 +1,7 @@
 #include <bs/kernels/cuda/work_counter.h>
 #include <bs/kernels/reduce.h>
 #include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/reduce_states.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
@@ -43,6 +44,7 @@ __device__ void widen_terms(const Raw<T, N>& raw, Term<T> (&values)[N]) {
 }
 
 constexpr int block_threads = 256;
+constexpr int merge_threads = 1024;  // few blocks merge, so that each needs loads on their way
 constexpr int warp = 32;
 
 /// Another lane's state, a word at a time.
@@ -90,7 +92,7 @@ struct Output {
   DType dtype;  ///< theirs
   W scale;
   State* states = nullptr;  ///< of parts, where there are several
-  int* done = nullptr;      ///< of these, for each blockIdx.x; zero before and after
+  int* done = nullptr;      ///< of a row's, for each blockIdx.x; zero before and after
 
   __device__ void store(int64_t at, const State& state) const {
     const Result result = state.result(scale);
@@ -192,22 +194,6 @@ __device__ void expect_rows(State (&states)[N], const Raw<T, N> (&raw)[rows], in
   for (int i = 0; i < N; ++i) expect(states[i], most[i]);
 }
 
-/// Merges the states of N columns over the threads that share these; put(column, state) gets each.
-template <class State, int N, class Put>
-__device__ void merge_columns(State* shared, const State (&states)[N], Put put) {
-  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    __syncthreads();
-    shared[thread] = states[i];
-    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (threadIdx.y < half) shared[thread].merge(shared[thread + half * blockDim.x]);
-    }
-    if (threadIdx.y == 0) put(i, shared[thread]);
-  }
-}
-
 /// Part blockIdx.y, of `length` rows, of matrices [n, inner]; blockDim.x threads take N
 /// neighbouring columns each, blockDim.y threads share the rows.
 template <class State, int N, class T>
@@ -245,27 +231,49 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
       }
     }
   }
-  merge_columns(shared, states, [&](int i, const State& state) {
-    if (column >= inner) return;
-    if (output.states) {
-      output.states[(matrix * gridDim.y + blockIdx.y) * inner + column + i] = state;
-    } else {
-      output.store(matrix * inner + column + i, state);
+  let_next_launch_begin();
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    __syncthreads();
+    shared[thread] = states[i];
+    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (threadIdx.y < half) shared[thread].merge(shared[thread + half * blockDim.x]);
     }
-  });
-  if (!output.states || !output.has_last_part()) return;
-#pragma unroll
-  for (State& state : states) state = State();
-  if (column < inner) {
-    const State* from = output.states + matrix * gridDim.y * inner + column;
-#pragma unroll 4
-    for (unsigned part = threadIdx.y; part < gridDim.y; part += blockDim.y)
-#pragma unroll
-      for (int i = 0; i < N; ++i) states[i].merge(from[part * inner + i]);
+    if (threadIdx.y > 0 || column >= inner) continue;
+    if (output.states) {
+      output.states[(matrix * gridDim.y + blockIdx.y) * inner + column + i] = shared[thread];
+    } else {
+      output.store(matrix * inner + column + i, shared[thread]);
+    }
   }
-  merge_columns(shared, states, [&](int i, const State& state) {
-    if (column < inner) output.store(matrix * inner + column + i, state);
-  });
+}
+
+/// Merges `parts` states of each result, `inner` apart: blockDim.x results a block, blockDim.y
+/// threads for each.
+template <class State, class W>
+__global__ void __launch_bounds__(merge_threads, 1)
+    parts_kernel(const State* states, int64_t results, int64_t parts, int64_t inner,
+                 Output<State, W> output) {
+  __shared__ alignas(16) unsigned char memory[merge_threads * sizeof(State)];
+  auto* const shared = reinterpret_cast<State*>(memory);
+  const int64_t result = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  State state;
+  wait_for_previous_launch();
+  if (result < results) {
+    const State* from = states + result / inner * parts * inner + result % inner;
+#pragma unroll 8
+    for (int64_t part = threadIdx.y; part < parts; part += blockDim.y)
+      state.merge(from[part * inner]);
+  }
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+  shared[thread] = state;
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half) shared[thread].merge(shared[thread + half * blockDim.x]);
+  }
+  if (threadIdx.y == 0 && result < results) output.store(result, shared[thread]);
 }
 
 /// How long the parts are that `n` is cut into, where there are `blocks` blocks for each part, of
@@ -289,18 +297,10 @@ int64_t part_length(int64_t n, int64_t blocks, int64_t least, int resident, Devi
   return ceil_div(ceil_div(n, parts), 16) * 16;
 }
 
-/// Calls launch(output) with room for the states of `parts` parts of each result, which as many
-/// groups of blocks as `groups` says work on.
-template <class State, class W, class Launch>
-void with_parts(int64_t results, int64_t parts, int64_t groups, Output<State, W> output,
-                Device device, Stream stream, Launch&& launch) {
-  if (parts == 1) return launch(output);
-  const Tensor memory =
-      Tensor::empty({results * parts * static_cast<int64_t>(sizeof(State))}, u8, device);
-  const WorkCounter done(stream, static_cast<int>(groups));
-  output.states = static_cast<State*>(memory.data());
-  output.done = done.get();
-  launch(output);
+/// Room for so many states.
+template <class State>
+Tensor memory_of(int64_t states, Device device) {
+  return Tensor::empty({states * static_cast<int64_t>(sizeof(State))}, u8, device);
 }
 
 template <class State, int N, class T>
@@ -320,9 +320,15 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> out
                                            row_blocks<T> * most_row_threads / threads, device);
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(grid_of("reduce", blocks), static_cast<unsigned>(parts));
-  with_parts(rows, parts, blocks, output, device, stream, [&](const auto& to) {
-    rows_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, rows, n, length, to);
-  });
+  const auto launch = [&] {
+    rows_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, rows, n, length, output);
+  };
+  if (parts == 1) return launch();
+  const Tensor memory = memory_of<State>(rows * parts, device);
+  const WorkCounter done(stream, static_cast<int>(blocks));
+  output.states = static_cast<State*>(memory.data());
+  output.done = done.get();
+  launch();
 }
 
 template <class State, int N, class T>
@@ -337,9 +343,20 @@ void reduce_columns(const T* x, const Shape& shape, Output<State, Term<T>> outpu
       part_length(n, outer * groups, 8 * int64_t{block.y}, column_blocks<State, T>, device);
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(grid_of("reduce", outer * groups), static_cast<unsigned>(parts));
-  with_parts(outer * inner, parts, outer * groups, output, device, stream, [&](const auto& to) {
+  const int64_t results = outer * inner;
+  const auto launch = [&](const auto& to) {
     columns_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, n, inner, length, groups, to);
-  });
+  };
+  if (parts == 1) return launch(output);
+  const Tensor memory = memory_of<State>(results * parts, device);
+  auto* const states = static_cast<State*>(memory.data());
+  auto to_states = output;
+  to_states.states = states;
+  launch(to_states);
+  const dim3 merging(warp, merge_threads / warp);
+  launch_early(parts_kernel<State, Term<T>>, grid_of("reduce", ceil_div(results, merging.x)),
+               merging, 0, stream, static_cast<const State*>(states), results, parts, inner,
+               output);
 }
 
 template <class State, class T>

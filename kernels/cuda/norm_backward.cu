@@ -89,7 +89,7 @@ template <class Row, bool adds>
 constexpr int busy_threads() {
   using T = typename Row::T;
   if (Row::elements > 16) return 384;
-  if (Row::N == 1 || sizeof(T) > 4) return 512;
+  if (Row::N == 1 || Row::elements == 1 || sizeof(T) > 4) return 512;
   return adds || sizeof(T) > 2 ? 640 : 768;
 }
 

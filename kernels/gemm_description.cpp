@@ -206,6 +206,7 @@ int64_t partial_elements(const GemmDescription& d) {
 }
 
 int join_jobs(const GemmDescription& d) {
+  check_numbers(d.tile);
   const auto [m, n, k] = d.tile.threadblock;
   return m * n / (16 * reduction_chunk(d));
 }

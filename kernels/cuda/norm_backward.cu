@@ -84,6 +84,10 @@ class ColumnSums {
   Slot held_[in_shared ? 1 : slots];
 };
 
+/// x times y, rounded by itself, so that no difference is taken from what a product had besides.
+__device__ inline float rounded_product(float x, float y) { return __fmul_rn(x, y); }
+__device__ inline double rounded_product(double x, double y) { return __dmul_rn(x, y); }
+
 /// Threads of a multiprocessor among which its registers are divided, so that none spills.
 template <class Row, bool adds>
 constexpr int busy_threads() {
@@ -166,7 +170,7 @@ __global__ void __launch_bounds__(busy_threads<Row, adds>())
     } else {
       sums = row_sum(sums);
     }
-    const W offset = means ? rstd * (sums.a / n) : W(0);
+    const W offset = means ? rounded_product(rstd, sums.a / n) : W(0);
     const W factor = rstd * (sums.b / n);
     for_each([&](int k, unsigned p, W(&h)[N], W(&)[N], W(&g)[N]) {
       W other[N] = {};
@@ -176,7 +180,8 @@ __global__ void __launch_bounds__(busy_threads<Row, adds>())
         get_over(dsum ? dsum + row * n : nullptr, p, W(0), other);
       }
 #pragma unroll
-      for (int i = 0; i < N; ++i) g[i] = rstd * g[i] + (other[i] - offset) - h[i] * factor;
+      for (int i = 0; i < N; ++i)
+        g[i] = rounded_product(rstd, g[i]) - offset + other[i] - h[i] * factor;
       if (inside) store_pack(dx + row * n, p, g);
     });
   }

@@ -15,7 +15,7 @@ template <class Twin>
 Tensor along(const char* op, const Tensor& x, int axis, Twin twin) {
   const int at = normalize_axis(op, axis, x.rank());
   const Tensor dense = contiguous(is_floating(x.dtype()) ? x : cast(x, i64));
-  const Tensor y = Tensor::empty_like(dense);
+  Tensor y = Tensor::empty_like(dense);
   const Shape around = {x.shape().slice(0, at).product(), x.size(at),
                         x.shape().slice(at + 1, x.rank()).product()};
   if (y.numel() > 0) twin(dense.view(around), y.view(around));

@@ -41,14 +41,14 @@ foreach(level name IN ZIP_LISTS LEVELS NAMES)
   math(EXPR index "${index} + 1")
 endforeach()
 
-set(stubs "")
+set(jumps "")
 foreach(function IN LISTS functions)
   set(twins "")
   foreach(name IN LISTS NAMES)
     list(APPEND twins "${function}.${name}")
   endforeach()
   list(JOIN twins ", " twins)
-  string(APPEND stubs "BS_TWINS(${function}, \"${twins}\")\n")
+  string(APPEND jumps "BS_TWINS(${function}, \"${twins}\")\n")
 endforeach()
 file(WRITE ${FOLDER}/cpu_levels.cpp "// Written by cpu_levels.cmake.
 #include <cstdlib>
@@ -87,4 +87,4 @@ ${choice}  const char* const wanted = std::getenv(\"BS_CPU_LEVEL\");
           \".section .data.rel.ro, \\\"aw\\\"\\n.balign 8\\n\"       \\
           \".Ltwins.\" #name \": .quad \" twins \"\\n.text\\n\");
 
-${stubs}")
+${jumps}")

@@ -7,7 +7,8 @@ namespace bs::cuda {
 
 namespace {
 
-// Of bools a sum is a disjunction, and a product a conjunction: bits, without a look at each.
+// A sum of bools is their disjunction, a product their conjunction: operations on bits, with no
+// test of each element.
 struct Add {
   template <class W>
   __device__ W operator()(W a, W b) const {

@@ -286,8 +286,7 @@ int64_t part_length(int64_t n, int64_t blocks, int64_t least, int resident, Devi
     const int64_t all = blocks * parts;
     return static_cast<double>(all) / static_cast<double>(ceil_div(all, at_once) * at_once);
   };
-  const int64_t most =
-      blocks > WorkCounter::most ? 1 : std::min(most_parts, std::max<int64_t>(1, n / least));
+  const int64_t most = std::min(most_parts, std::max<int64_t>(1, n / least));
   constexpr double worth_another = 1.03;
   int64_t parts = 1;
   for (const int64_t fill_once_or_twice : {at_once / blocks, 2 * at_once / blocks}) {
@@ -314,10 +313,11 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> out
     block = dim3(lanes, block_threads / lanes);
   const int64_t blocks = ceil_div(rows, block.y);
   const int threads = static_cast<int>(block.x * block.y);
-  const int64_t length = block.x <= warp
-                             ? n
-                             : part_length(n, blocks, held * N * threads,
-                                           row_blocks<T> * most_row_threads / threads, device);
+  // A row in parts takes a counter, of which there are not more.
+  const bool whole = block.x <= warp || blocks > WorkCounter::most;
+  const int64_t length = whole ? n
+                               : part_length(n, blocks, held * N * threads,
+                                             row_blocks<T> * most_row_threads / threads, device);
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(grid_of("reduce", blocks), static_cast<unsigned>(parts));
   const auto launch = [&] {

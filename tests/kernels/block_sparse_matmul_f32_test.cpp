@@ -125,9 +125,9 @@ TEST_CASE("block-sparse products of f32: whole numbers come out exact in both mo
 
 TEST_CASE("block-sparse products of f32: errors are those of f32, and of TF32 where asked for") {
   const SettingsGuard gathered(gathering());
-  // Of a product, three TF32 ones are off by 13 of 2^-24 at most (bench/NOTES.md). Within 32 of the
-  // depth the tensor cores cut off 12 sums, each at 2^-22 of it at most; the sums of those are
-  // rounded. TF32 has operands off by .66 of 2^-10, or rounded to nearest, by half of it.
+  // Of a product, three TF32 ones are off by 13 of 2^-24 at most (bench/notes/gemm.md). Within 32
+  // of the depth the tensor cores cut off 12 sums, each at 2^-22 of it at most; the sums of those
+  // are rounded. TF32 has operands off by .66 of 2^-10, or rounded to nearest, by half of it.
   constexpr int depth = 256;
   for (const int block : {16, 32, 64, 128})
     for (const bool tf32 : {false, true})

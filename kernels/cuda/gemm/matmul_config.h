@@ -29,7 +29,7 @@ enum class MatmulPath : uint8_t {
 };
 
 /** @brief A tile of an f32 product in parts, with what its time is reckoned from. Measured on an
- *  H100, see bench/NOTES.md, "3xTF32 with both operands split at once". */
+ *  H100, see bench/notes/gemm.md, "Does it pay to split both operands of 3xTF32 at once?" */
 struct PartsTile {
   int rows, cols;
   int stages;

@@ -44,19 +44,23 @@ struct WarpgroupForward {
   int dim = 0, value_dim = 0;  ///< head_dim and value_dim, padded with zeros
   int block = 0;               ///< 128 stands for all larger than a tile
   int groups = 2, cols = 128;
-  int slots = 0;        ///< tiles of keys or values in shared memory
-  bool turns = false;   ///< warpgroups ask for products in turn
-  bool banded = false;  ///< queries see keys within any bounds, and lengths end anywhere
-  unsigned rules = 0;   ///< of device::warpgroup_attention_rules
+  int slots = 0;         ///< tiles of keys or values in shared memory
+  int query_places = 1;  ///< for queries of a warpgroup and their results
+  bool turns = false;    ///< warpgroups ask for products in turn
+  bool banded = false;   ///< queries see keys within any bounds, and lengths end anywhere
+  unsigned rules = 0;    ///< of device::warpgroup_attention_rules
   auto operator<=>(const WarpgroupForward&) const =
       default;  // NOLINT(modernize-use-nullptr): its bug
 
   constexpr int threads() const { return (groups + 1) * 128; }
   constexpr int pieces() const { return block < cols ? cols / block : 1; }
+  /** @brief How few tiles keep warpgroups from waiting for each other for ever. */
+  constexpr int least_slots() const { return turns ? 5 : 6; }
   constexpr int shared_bytes() const {
-    const int tile = 4 * (3 + pieces() + groups);
+    const int tile = 4 * (1 + pieces() + groups);
     const int widest = dim > value_dim ? dim : value_dim;
-    return groups * (64 * dim * 2 + 16) + slots * (cols * widest * 2 + 16 + tile) + 8 + 1024;
+    return groups * query_places * (64 * widest * 2 + 24) +
+           slots * (cols * widest * 2 + 16 + tile) + 2 * 24 + 8 + 1024;
   }
 };
 
@@ -84,8 +88,11 @@ constexpr WarpgroupForward warpgroup_forward(const AttentionCase& c) {
   if (widest > 128 || has(device::rule_bias) || (k.value_dim > 64 && crowd > 1)) k.cols = 64;
   if (widest > 192) k.groups = 1;  // nor is there memory for the queries of two
   k.turns = c.block == 128 && k.cols == 128;
+  k.slots = k.least_slots();
+  k.query_places = 2;  // the next queries come while results leave, where there is room
+  if (k.shared_bytes() > c.shared_bytes) k.query_places = 1;
   k.slots = 12;
-  while (k.slots > 6 && k.shared_bytes() > c.shared_bytes) --k.slots;
+  while (k.slots > k.least_slots() && k.shared_bytes() > c.shared_bytes) --k.slots;
   return k.shared_bytes() <= c.shared_bytes ? k : WarpgroupForward{};
 }
 

@@ -130,9 +130,9 @@ device::AttentionTerms attention_terms(const SparseAttentionOptions& o, const At
 
 jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
   const std::string name =
-      format("attention_forward_{}_d{}{}_b{}_g{}_c{}_s{}{}{}{}", to_string(k.dtype), k.dim,
+      format("attention_forward_{}_d{}{}_b{}_g{}_c{}_s{}_q{}{}{}{}", to_string(k.dtype), k.dim,
              k.value_dim != k.dim ? format("v{}", k.value_dim) : "", k.block, k.groups, k.cols,
-             k.slots, k.turns ? "_turns" : "", k.banded ? "_band" : "",
+             k.slots, k.query_places, k.turns ? "_turns" : "", k.banded ? "_band" : "",
              k.rules != 0 ? format("_r{}", k.rules) : "");
   std::string code = "#include <bs/kernels/cuda/device/attention/warpgroup_forward.cuh>\n\n";
   code += "using namespace bs::cuda::device;\n";
@@ -144,7 +144,7 @@ jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
       "  using KeyMma = keys::Mma;\n"
       "  using ValueMma = values::Mma;\n"
       "  static constexpr int dim = {}, value_dim = {}, block = {};\n"
-      "  static constexpr int groups = {}, cols = {}, slots = {};\n"
+      "  static constexpr int groups = {}, cols = {}, slots = {}, query_places = {};\n"
       "  static constexpr bool turns = {}, banded = {};\n"
       "  static constexpr unsigned rules = {};\n"
       "};\n"
@@ -153,8 +153,8 @@ jit::Source warpgroup_forward_source(const WarpgroupForward& k) {
       "extern \"C\" __global__ void __launch_bounds__(Kernel::threads, 1)\n"
       "    {}(const __grid_constant__ WarpgroupAttentionParams params) {\n"
       "  Kernel::run(params);\n}\n",
-      device_type_name(k.dtype), k.dim, k.value_dim, k.block, k.groups, k.cols, k.slots, k.turns,
-      k.banded, k.rules, k.threads(), k.shared_bytes(), name);
+      device_type_name(k.dtype), k.dim, k.value_dim, k.block, k.groups, k.cols, k.slots,
+      k.query_places, k.turns, k.banded, k.rules, k.threads(), k.shared_bytes(), name);
   return {name, code, device_headers()};
 }
 
@@ -210,11 +210,9 @@ Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q,
       .q = map_of(q, 64),
       .k = map_of(k, piece),
       .v = map_of(v, piece),
+      .out = map_of(out, 64),
       .list = tiles->list,
-      .out = out.data(),
-      .out_batch = out.strides()[0],
-      .out_head = out.strides()[1],
-      .out_row = out.strides()[2],
+      .out_rows = {out.data(), out.strides()[0], out.strides()[1], out.strides()[2]},
       .lse = lse.data<float>(),
       .lse_head = lse.size(2),
       .seen = grid.seen,

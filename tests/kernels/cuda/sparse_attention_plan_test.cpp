@@ -53,6 +53,16 @@ TEST_CASE("sparse_attention: how the forward pass cuts wide keys and values") {
   CHECK(biased(256).dim == 0);
 }
 
+TEST_CASE("sparse_attention: the next queries come while results leave, where there is room") {
+  const auto places = [](int dim, int block) {
+    return warpgroup_forward({bf16, dim, dim, block, 90, 227 * 1024}).query_places;
+  };
+  CHECK(places(64, 16) == 2);
+  CHECK(places(128, 128) == 2);
+  CHECK(places(128, 64) == 1);  // a ring of less than six tiles may stop for good
+  CHECK(places(256, 128) == 1);
+}
+
 TEST_CASE("sparse_attention: which head_dims the GPU takes") {
   for (const int64_t dim : {8, 72, 256}) CHECK(takes_head_dim(dim));
   for (const int64_t dim : {4, 12, 257, 264}) CHECK_FALSE(takes_head_dim(dim));

@@ -93,11 +93,10 @@ struct AttentionTerms {
 };
 
 struct WarpgroupAttentionParams {
-  TensorMapWords q, k, v;
+  TensorMapWords q, k, v, out;
   AttentionTiles list;
-  void* out;
-  long long out_batch, out_head, out_row;
-  float* lse;  ///< [batch, heads, lse_head]
+  AttentionRows<void> out_rows;  ///< for rows that the copy engine must not write
+  float* lse;                    ///< [batch, heads, lse_head]
   long long lse_head;
   const unsigned char* seen;  ///< [batch, keys], 0 for padding, or null
   int* next;                  ///< three zeros: items handed out, CTAs that are done, and whether

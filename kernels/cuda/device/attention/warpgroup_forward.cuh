@@ -1,12 +1,14 @@
 #pragma once
 // out = softmax(scale q k^T, within a layout) v on wgmma. A CTA has a tile of 64 queries for each
 // of its warpgroups that multiply, and walks the keys that any of them keeps, a tile of keys at a
-// time; one warp more brings keys and values. A warpgroup passes over tiles that it does not keep.
+// time; one warp more brings keys and values, and one for each warpgroup its queries. A warpgroup
+// passes over tiles that it does not keep.
 // Scores become weights in registers, where the second product reads them. The scores of a tile are
 // multiplied beside the values of the tile before, whose product runs on during the softmax.
 #include <bs/kernels/cuda/device/attention/warpgroup_attention_problem.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_elements.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_forward_item.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_forward_queries.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_scores.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_softmax.cuh>
 #include <bs/kernels/cuda/device/ptx/bulk_copy.cuh>
@@ -35,31 +37,31 @@ struct AttentionForwardKernel {
   static constexpr int value_lines = value_dim / 64;
   static constexpr unsigned key_bytes = cols * dim * 2, value_bytes = cols * value_dim * 2;
   static constexpr unsigned slot_bytes = key_bytes > value_bytes ? key_bytes : value_bytes;
-  static constexpr unsigned query_bytes = 64 * dim * 2;
   static constexpr int threads = (groups + 1) * warpgroup_size;
   static constexpr int record = pieces + groups;
   using Item = AttentionForwardItem<rows, pieces, record>;
-  static_assert(slots >= 6);  // a warpgroup may hold values and wait for what is five places behind
+  using Queries = AttentionForwardQueries<T, dim, value_dim, groups, Config::query_places>;
+  // A warpgroup may hold values and wait for what is five places behind; one that keeps all tiles
+  // waits for the next place but one.
+  static_assert(slots >= (turns ? 5 : 6));
   static_assert(dim % 64 == 0 && value_dim % 64 == 0 && cols % 64 == 0);
   static_assert(piece >= 16 && record <= 32);
 
-  enum Flags { last = 1, done = 2 };
   /// What comes with a tile of keys.
   struct Tile {
-    int flags;
-    int row, head;  ///< first query of the CTA's tile; head among those of all batches
+    int last;  ///< whether it is the item's
     int keys[pieces];
     unsigned masks[groups];
   };
   struct Shared {
     Barrier full[slots], empty[slots];
-    Barrier query_full[groups], query_empty[groups];
+    typename Queries::Shared queries;
     Tile tiles[slots];
   };
   static constexpr unsigned shared_bytes =
-      groups * query_bytes + slots * slot_bytes + sizeof(Shared) + 1024;
+      Queries::bytes + slots * slot_bytes + sizeof(Shared) + 1024;
 
-  // ---- The warp that copies.
+  // ---- The warp that copies keys and values.
 
   /// A lane asks for one box: 64 columns of a piece.
   template <int width>
@@ -72,30 +74,15 @@ struct AttentionForwardKernel {
                lane % width * 64, from, head, batch, 0);
   }
 
-  /// Each warpgroup's as soon as it has done with those before.
-  __device__ static void copy_queries(const Params& p, Shared& s, unsigned parity, unsigned queries,
-                                      const Item& item) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll 1
-    for (int of = 0; of < groups; ++of) {
-      Barrier& full = s.query_full[of];
-      s.query_empty[of].wait(parity);
-      if (lane == 0) full.arrive_expecting(query_bytes);
-      __syncwarp();
-      if (lane < lines)
-        load_box(queries + of * query_bytes + lane * (64 * 128), p.q, full, lane * 64,
-                 item.first_query() + of * 64, item.head % p.heads, item.head / p.heads, 0);
-    }
-  }
-
-  __device__ static void produce(const Params& p, Shared& s, unsigned queries, unsigned buffers) {
+  __device__ static void produce(const Params& p, Shared& s, unsigned buffers) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     RingPlace<slots> at;
-    unsigned query_parity = 1;
+    RingPlace<2> told;
     int number = static_cast<int>(blockIdx.x);  // the grid has no more CTAs than items
     Item item(p, number);
     int next = item.look_up(p, 0);
     while (number < p.items) {
+      Queries::tell(s.queries, told, {item.tile * rows, item.head});
       int taken = 0;
       if (lane == 0) taken = atomicAdd(p.next, 1);
       const int head = item.head % p.heads / p.group, batch = item.head / p.heads;
@@ -127,32 +114,19 @@ struct AttentionForwardKernel {
           const int mask = __shfl_sync(~0u, now, pieces + of);
           if (lane == 0) info.masks[of] = static_cast<unsigned>(mask);
         }
-        if (lane == 0) {
-          info.flags = tile + 1 == tiles ? last : 0;
-          info.row = item.tile * rows;
-          info.head = item.head;
-        }
+        if (lane == 0) info.last = tile + 1 == tiles;
         __syncwarp();
         if (lane == 0) s.full[at.stage].arrive_expecting(key_bytes);
         __syncwarp();
         copy_tile<lines>(p.k, s.full[at.stage], buffers + at.stage * slot_bytes, now - item.shift,
                          head, batch);
         at.advance();
-        if (tile == 0) {
-          copy_queries(p, s, query_parity, queries, item);
-          query_parity ^= 1;
-        } else {
-          copy_values(before);
-        }
+        if (tile > 0) copy_values(before);
       }
       copy_values(now);
       item = coming;
     }
-    s.empty[at.stage].wait(at.parity ^ 1);
-    if (lane == 0) {
-      s.tiles[at.stage].flags = done;
-      s.full[at.stage].arrive();
-    }
+    Queries::tell(s.queries, told, {0, -1});
   }
 
   // ---- The warpgroups that multiply.
@@ -166,11 +140,10 @@ struct AttentionForwardKernel {
     Shared& s;
     int group;
     RingPlace<slots> at, keys, values;
-    unsigned query_parity = 0;
     int row, head;      // of the item: first query of this warp, and head
     unsigned mask;      // of the tile
     bool begun;         // the item
-    int finished;       // it: 1, and 2 once its queries are given back
+    bool finished;      // it
     bool kept;          // the tile before, whose values come next
     bool owed = false;  // the values of the last tile are not passed yet
 
@@ -180,24 +153,11 @@ struct AttentionForwardKernel {
       if (thread() % 32 == 0) s.empty[place.stage].arrive();
     }
     /// The next item; false when there is none.
-    __device__ bool open() {
-      s.full[at.stage].wait(at.parity);
-      const Tile& tile = s.tiles[at.stage];
-      if (__shfl_sync(~0u, tile.flags, 0) & done) return false;
-      head = __shfl_sync(~0u, tile.head, 0);
-      row = __shfl_sync(~0u, tile.row, 0) + group * 64 +
-            static_cast<int>(thread()) % warpgroup_size / 32 * 16;
-      s.query_full[group].wait(query_parity);
-      query_parity ^= 1;
-      begun = kept = false;
-      finished = 0;
-      return true;
-    }
-    /// Once the item is finished; no product reads them any more.
-    __device__ void give_back_queries() {
-      if (finished != 1) return;
-      finished = 2;
-      if (thread() % 32 == 0) s.query_empty[group].arrive();
+    __device__ bool open(const typename Queries::Rows& rows) {
+      head = rows.head;
+      row = rows.row + static_cast<int>(thread()) % warpgroup_size / 32 * 16;
+      begun = kept = finished = false;
+      return head >= 0;
     }
     /// The values of the tile before.
     __device__ void pass_values() {
@@ -218,7 +178,7 @@ struct AttentionForwardKernel {
         s.full[keys.stage].wait(keys.parity);
         const Tile& tile = s.tiles[keys.stage];
         const unsigned bits = __shfl_sync(~0u, tile.masks[group], 0);
-        finished = __shfl_sync(~0u, tile.flags, 0) & last;
+        finished = __shfl_sync(~0u, tile.last, 0) != 0;
         if (begun) pass_values();
         begun = true;
         kept = bits != 0;
@@ -287,7 +247,9 @@ struct AttentionForwardKernel {
   struct Consumer {
     const Params& p;
     Walk walk;
-    unsigned queries, buffers;
+    Queries queries;
+    typename Queries::Place place;  // of the item's
+    unsigned queries_at, buffers;
     Sums sums = {};
     bool summed = false;  // `sums` are of this item
     Scores scores;
@@ -297,7 +259,7 @@ struct AttentionForwardKernel {
     Elements elements;
 
     __device__ Consumer(const Params& params, Shared& s, unsigned q, unsigned b, int group)
-        : p(params), walk(s, group), queries(uniform(q + group * query_bytes)), buffers(b) {}
+        : p(params), walk(s, group), queries{params, s.queries, q}, buffers(b) {}
 
     /// Of a warp. The shuffle tells the compiler that all lanes have the same, so that the uniform
     /// unit makes descriptors of it: else each costs a product ten instructions.
@@ -306,7 +268,7 @@ struct AttentionForwardKernel {
       return uniform(buffers + place.stage * slot_bytes);
     }
     __device__ __forceinline__ void ask_scores(unsigned keys) {
-      multiply_keys(scores, queries, keys);
+      multiply_keys(scores, queries_at, keys);
     }
     __device__ __forceinline__ void ask_sums(const RingPlace<slots>& place, unsigned values) {
       walk.s.full[place.stage].wait(place.parity);
@@ -353,7 +315,6 @@ struct AttentionForwardKernel {
       pass_turn(walk.group);
       look_up(keys, mask);
       warpgroup_wait<1>();
-      if (!more) walk.give_back_queries();
       fold(keys, mask);
       if constexpr (!seeks_early) more = walk.seek(1);
       softmax.hold();
@@ -378,11 +339,45 @@ struct AttentionForwardKernel {
 #pragma unroll
       for (float& sum : sums) sum = 0;
     }
+    /// The results of the warp's rows, where its queries were.
+    __device__ __forceinline__ void leave_results() {
+      softmax.finish();
+      if constexpr (sinks) softmax.join(p.terms.sinks[walk.head % p.heads] * 1.4426950408889634F);
+      float factor[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float total = softmax.sum[half];
+        factor[half] = total == 0 ? 0.0f : (sinks ? softmax.factor[half] : 1.0f) / total;
+        if constexpr (Elements::drops) factor[half] *= p.terms.dropout.kept;
+      }
+      // The other warps have multiplied their queries; taking turns says so.
+      if constexpr (!turns) named_barrier(1 + walk.group, warpgroup_size);
+      Queries::put(queries_at, sums, factor);
+      if (thread() % 32 == 0) walk.s.queries.done[walk.group][place.stage].arrive();
+      place.advance();
+      float zero[2] = {0, 0};  // but for results that are not finite
+#pragma unroll
+      for (int i = 0; i < value_dim / 2; ++i) zero[i % 2] += 0 * sums[i];
+      if (zero[0] + zero[1] != 0) p.next[2] = 1;
+      store_log_sums();
+    }
+    __device__ __forceinline__ void store_log_sums() const {
+      const int lane = static_cast<int>(thread()) % 32;
+      const AttentionPlace place = p.places.of(walk.row);
+      if (lane % 4 != 0) return;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = walk.row + lane / 4 + 8 * half;
+        if (row < place.end)
+          p.lse[walk.head * p.lse_head + row - place.shift] = softmax.log_sum(half);
+      }
+    }
     /// One tile of queries after the other.
     __device__ __forceinline__ void run() {
       if (turns && walk.group == groups - 1) pass_turn(walk.group);
 #pragma unroll 1
-      while (walk.open()) {
+      while (walk.open(queries.open(walk.group, place))) {
+        queries_at = uniform(queries.address(walk.group, place));
         softmax = Softmax();
         shape.look_up(p, walk.head);
         summed = false;
@@ -392,54 +387,14 @@ struct AttentionForwardKernel {
           bool more = walk.seek(2);
 #pragma unroll 1
           while (more) more = step();
-          walk.give_back_queries();
           walk.settle();
           end();
         }
-        walk.give_back_queries();
         if (!summed) clear();
-        store(p, sums, softmax, walk.row, walk.head);
+        leave_results();
       }
     }
   };
-
-  __device__ static void consume(const Params& p, Shared& s, unsigned queries, unsigned buffers,
-                                 int group) {
-    Consumer(p, s, queries, buffers, group).run();
-  }
-
-  /// Writes the warp's rows, a word of each of 8 rows at a time. Nothing hides what a warp does
-  /// here: to exchange words for wider stores takes longer than the stores.
-  __device__ static __forceinline__ void store(const Params& p, const Sums& sums, Softmax& softmax,
-                                               int row, int head) {
-    softmax.finish();
-    if constexpr (sinks) softmax.join(p.terms.sinks[head % p.heads] * 1.4426950408889634F);
-    const int lane = static_cast<int>(thread()) % 32;
-    const AttentionPlace place = p.places.of(row);
-    T* const out = static_cast<T*>(p.out) + head / p.heads * p.out_batch +
-                   head % p.heads * p.out_head + lane % 4 * 2;
-    float zero[2] = {0, 0};  // but for results that are not finite
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int at = row + lane / 4 + 8 * half;
-      const int own = at - place.shift, columns = at < place.end ? p.value_dim : 0;
-      T* const to = out + own * p.out_row;
-      const float total = softmax.sum[half];
-      float inverse = total == 0 ? 0.0f : (sinks ? softmax.factor[half] : 1.0f) / total;
-      if constexpr (Elements::drops) inverse *= p.terms.dropout.kept;
-      if (columns > 0 && lane % 4 == 0) p.lse[head * p.lse_head + own] = softmax.log_sum(half);
-#pragma unroll
-      for (int d = 0; d < value_dim; d += 8) {
-        const float* const pair = sums + d / 2 + 2 * half;
-        zero[0] += 0 * pair[0];
-        zero[1] += 0 * pair[1];
-        if (d < columns)
-          *reinterpret_cast<unsigned*>(to + d) =
-              pack_weights<T>(pair[0] * inverse, pair[1] * inverse);
-      }
-    }
-    if (zero[0] + zero[1] != 0) p.next[2] = 1;
-  }
 
   /// The last CTA to leave sums up for the host, and zeroes the counters for the next launch.
   __device__ static void leave(const Params& p) {
@@ -453,32 +408,33 @@ struct AttentionForwardKernel {
   __device__ static void run(const Params& p) {
     extern __shared__ unsigned char memory[];
     const unsigned queries = (shared_address(memory) + 1023) / 1024 * 1024;
-    const unsigned buffers = queries + groups * query_bytes;
+    const unsigned buffers = queries + Queries::bytes;
     Shared& s = *reinterpret_cast<Shared*>(memory + (queries - shared_address(memory)) +
-                                           (buffers - queries) + slots * slot_bytes);
+                                           Queries::bytes + slots * slot_bytes);
     const int group = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup_size, 0);
     if (threadIdx.x == 0) {
       for (int i = 0; i < slots; ++i) {
         s.full[i].init(1);
         s.empty[i].init(4 * groups);
       }
-      for (int of = 0; of < groups; ++of) {
-        s.query_full[of].init(1);
-        s.query_empty[of].init(4);
-      }
+      s.queries.init();
       fence_barrier_init();
       prefetch(p.q);
       prefetch(p.k);
       prefetch(p.v);
+      prefetch(p.out);
     }
     __syncthreads();
     if (group == groups) {
       if constexpr (groups == 2) give_registers<40>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
-      if (warp == 0) produce(p, s, queries, buffers);
+      if (warp == 0)
+        produce(p, s, buffers);
+      else if (warp <= groups)
+        Queries{p, s.queries, queries}.serve(warp - 1);
     } else {
       if constexpr (groups == 2) take_registers<232>();
-      consume(p, s, queries, buffers, group);
+      Consumer(p, s, queries, buffers, groups > 1 ? group : 0).run();
     }
     __syncthreads();
     if (threadIdx.x == 0) leave(p);

@@ -34,7 +34,6 @@ struct AttentionForwardItem {
     count = entry.z;
     shift = p.places.of(tile * rows).shift;
   }
-  __device__ int first_query() const { return tile * rows - shift; }
   /// Lane l gets word l of a record; of one that is not there, keys beyond the last.
   __device__ int look_up(const WarpgroupAttentionParams& p, int at) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;

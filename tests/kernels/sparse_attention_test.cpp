@@ -201,6 +201,34 @@ TEST_CASE("sparse_attention: large scores do not overflow") {
                      {dense_layout(2, 2, block), true, {}, 8}, {f32, f16, bf16}, 64);
 }
 
+TEST_CASE("sparse_attention: scores may leap from block to block") {
+  // By a leap of 200 the weights of a block, made as the block before asks, are infinite in f32.
+  for (const int block : {64, 128})
+    for (const int64_t head_dim : {64, 128})
+      for (const double leap : {10., 50., 200., -200.}) {
+        const int64_t n = 3 * block;
+        const Shape shape{1, 1, n, head_dim};
+        References in = {random_reference(shape, 41), random_reference(shape, 42),
+                         random_reference(shape, 43)};
+        for (int64_t i = 0; i < n; ++i) {
+          in[0].at({0, 0, i, 0}) = 1;
+          in[1].at({0, 0, i, 0}) = leap * static_cast<double>(i / block);
+        }
+        for (const DType dtype : {f16, bf16}) {
+          std::vector<Tensor> x;
+          for (Reference& of : in) {
+            x.push_back(of.tensor(dtype, test_device()));
+            of = Reference::of(x.back());
+          }
+          const Pattern pattern{dense_layout(3, 3, block), false, {}, 1};
+          const auto y = sparse_attention(x[0], x[1], x[2], pattern.layout, pattern.options());
+          const Reference want = attend(in, pattern, pattern.visible(1, 1));
+          check_close(format("block {}, head_dim {}, leap {}", block, head_dim, leap),
+                      Reference::of(y.out), want, 4 * epsilon(dtype));
+        }
+      }
+}
+
 TEST_CASE("sparse_attention of a packed projection") {
   const int heads = 3;
   const Pattern pattern{random_layout(heads, 3, 3, 8, .6, 16), true, {24, 10}};

@@ -278,8 +278,9 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
                       Stream stream) {
   check_floating("sparse_attention", q.dtype());
   const Tensor queries = aligned(q), keys = aligned(k), values = aligned(v);
-  // As in the backward: values that are hidden inside a tile are multiplied by zero. Where a result
-  // is not finite, the portable kernel computes all anew.
+  // As in the backward: values that are hidden inside a tile are multiplied by zero. And scores may
+  // leap too far for a lazy kernel. Where a result is not finite, the portable kernel computes all
+  // anew.
   Tensor said;
   const Problem p = problem_of(q, k, v, layout, options);
   const AttentionWarpgroups warpgroups(p.rules, q, k, v, layout, options, stream);
@@ -290,7 +291,9 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
     if (kernel.dim > 0)
       said =
           launch_warpgroup_forward(kernel, queries, keys, values, grid, out, lse, options, stream);
-    if (said.defined() && !warpgroups.hides(layout.block(), kernel.cols, options)) return;
+    const bool sure = !warpgroups.hides(layout.block(), kernel.cols, options) &&
+                      !device::attention_is_lazy(kernel.rules);
+    if (said.defined() && sure) return;
   }
   const Forward arguments{.problem = p.shape,
                           .scores = p.scores,

@@ -38,7 +38,7 @@ WarpgroupForward warpgroup_forward_for(const Tensor& q, const Tensor& k, const T
 /** @brief Runs `kernel`. Rows of q, k, v and out begin at multiples of 16 bytes; `scale` in the
  * options is the factor itself.
  *  @return an i32 on the device that is not zero where a result is not finite: then the values of
- *  keys that are hidden inside a tile may have reached it */
+ *  keys that are hidden inside a tile may have reached it, or scores leapt too far */
 Tensor launch_warpgroup_forward(const WarpgroupForward& kernel, const Tensor& q, const Tensor& k,
                                 const Tensor& v, const AttentionGrid& grid, const Tensor& out,
                                 const Tensor& lse, const SparseAttentionOptions& options,

@@ -51,6 +51,10 @@ struct AttentionPlaces {
 inline constexpr unsigned warpgroup_attention_rules =
     rule_softcap | rule_slopes | rule_sinks | rule_dropout | rule_bits | rule_bias | rule_table;
 
+/// Whether kernels of these rules look for the greatest score of a row once only. What others add
+/// to scores may grow by much from tile to tile.
+constexpr bool attention_is_lazy(unsigned rules) { return (rules & ~unsigned{rule_sinks}) == 0; }
+
 /// What dropout draws from, as AttentionScores has it. Counters number the rows of lse.
 struct AttentionDropout {
   PhiloxKeys<> keys;

@@ -29,8 +29,7 @@ struct AttentionForwardKernel {
   static constexpr bool turns = Config::turns;  // warpgroups ask for products in turn
   /// The next tile is looked for in the shadow of scores: where registers allow it, and where turns
   /// keep warpgroups together. Others may have to wait for that tile, and their products with them.
-  static constexpr bool seeks_early =
-      turns && !Config::banded && (Config::rules & ~rule_sinks) == 0;
+  static constexpr bool seeks_early = turns && !Config::banded && attention_is_lazy(Config::rules);
   static constexpr bool sinks = (Config::rules & rule_sinks) != 0;
   static constexpr int rows = 64 * groups;
   static constexpr int lines = dim / 64;  // a row of a tile is this many lines of 128 bytes
@@ -203,7 +202,7 @@ struct AttentionForwardKernel {
   using Scores = float[cols / 2];
   using Sums = float[value_dim / 2];
   using Weights = unsigned[cols / 4];
-  using Softmax = WarpgroupSoftmax<T, cols>;
+  using Softmax = WarpgroupSoftmax<T, cols, attention_is_lazy(Config::rules)>;
   using Hide = AttentionHide<T, cols, piece, Config::banded>;
   using Elements = AttentionTileElements<T, cols, piece, block, Config::rules>;
 
@@ -355,7 +354,7 @@ struct AttentionForwardKernel {
       Queries::put(queries_at, sums, factor);
       if (thread() % 32 == 0) walk.s.queries.done[walk.group][place.stage].arrive();
       place.advance();
-      float zero[2] = {0, 0};  // but for results that are not finite
+      float zero[2] = {0 * softmax.sum[0], 0 * softmax.sum[1]};  // where all of it is finite
 #pragma unroll
       for (int i = 0; i < value_dim / 2; ++i) zero[i % 2] += 0 * sums[i];
       if (zero[0] + zero[1] != 0) p.next[2] = 1;
@@ -426,14 +425,14 @@ struct AttentionForwardKernel {
     }
     __syncthreads();
     if (group == groups) {
-      if constexpr (groups == 2) give_registers<40>();
+      if constexpr (groups > 1) give_registers<groups == 2 ? 40 : 32>();
       const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) % warpgroup_size / 32, 0);
       if (warp == 0)
         produce(p, s, buffers);
       else if (warp <= groups)
         Queries{p, s.queries, queries}.serve(warp - 1);
     } else {
-      if constexpr (groups == 2) take_registers<232>();
+      if constexpr (groups > 1) take_registers<groups == 2 ? 232 : 160>();
       Consumer(p, s, queries, buffers, groups > 1 ? group : 0).run();
     }
     __syncthreads();

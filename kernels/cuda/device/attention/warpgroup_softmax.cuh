@@ -23,15 +23,18 @@ __device__ inline unsigned pack_weights(float low, float high) {
   return *reinterpret_cast<const unsigned*>(&pair);
 }
 
-/// The softmax of a warp's rows as far as they have gone. Weights are 2^(scale * (score - top)); a
+/// The softmax of a warp's rows as far as they have gone. Weights are 2^(scale * score - top); a
 /// row's top follows its greatest score only from afar, for bringing what was summed to a new one
-/// takes as long as a tenth of a tile: weights stay below 2^slack.
-template <class T, int Cols>
+/// takes as long as a tenth of a tile. Where it is `lazy`, rows that have a top are not asked for
+/// their greatest score: sums of weights tell what went too far. A score 2^128 times its row's top
+/// makes a sum infinite for good.
+template <class T, int Cols, bool lazy>
 struct WarpgroupSoftmax {
-  static constexpr float slack = 8;
-  float top[2], sum[2], factor[2];  ///< `sum` over this lane's columns only
-  float scale_;
+  static constexpr float slack = 8;     ///< weights stay below 2^slack where it is not lazy
+  static constexpr float most = 32768;  ///< else sums of a lane's weights, which 16 bits can hold
+  float top[2], sum[2], factor[2];      ///< `sum` over this lane's columns only
   bool moved;
+  bool met = false;  ///< whether all rows have met a key; of lazy ones
 
   __device__ WarpgroupSoftmax() {
     top[0] = top[1] = minus_infinite();
@@ -40,45 +43,26 @@ struct WarpgroupSoftmax {
 
   /// Turns scores into weights, and says what becomes of what was summed before.
   __device__ __forceinline__ void fold(float (&s)[Cols / 2], float scale) {
-    float peak[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float part[4];  // chains side by side
-#pragma unroll
-      for (int n = 0; n < Cols / 8; ++n) {
-        const float pair = fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]);
-        part[n % 4] = n < 4 ? pair : fmaxf(part[n % 4], pair);
-      }
-      float a = fmaxf(fmaxf(part[0], part[1]), fmaxf(part[2], part[3]));
-      a = fmaxf(a, __shfl_xor_sync(~0u, a, 1));
-      peak[h] = fmaxf(a, __shfl_xor_sync(~0u, a, 2));
-    }
-    scale_ = scale;
-    const bool far = (peak[0] - top[0]) * scale > slack || (peak[1] - top[1]) * scale > slack;
-    moved = __any_sync(~0u, far);
-    if (moved) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float before = top[h];
-        top[h] = fmaxf(before, peak[h]);
-        factor[h] = power_of_two(before * scale - shift(h));
-        sum[h] *= factor[h];
-      }
-    }
+    moved = false;
+    if (!lazy || !met) follow(s, scale);
+    float total[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float by = shift(h);
-      float total[2] = {0, 0};
+      float part[2] = {0, 0};
 #pragma unroll
       for (int n = 0; n < Cols / 8; ++n)
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& x = s[4 * n + 2 * h + i];
           x = power_of_two(x * scale - by);
-          total[i] += x;
+          part[i] += x;
         }
-      sum[h] += total[0] + total[1];
+      total[h] = part[0] + part[1];
     }
+    if (lazy && __any_sync(~0u, !(fmaxf(total[0], total[1]) <= most))) bring_down(s, total);
+    sum[0] += total[0];
+    sum[1] += total[1];
   }
   /// Weights are made before what follows: a branch on their sums, which never are negative. The
   /// compiler would move them behind a wait for products, though they are to be made meanwhile.
@@ -86,7 +70,7 @@ struct WarpgroupSoftmax {
     if (sum[0] + sum[1] < 0) asm volatile("nanosleep.u32 1;");
   }
   /// A row that has met no key has nothing to scale: any finite shift will do.
-  __device__ float shift(int h) const { return top[h] == minus_infinite() ? 0 : top[h] * scale_; }
+  __device__ float shift(int h) const { return top[h] == minus_infinite() ? 0 : top[h]; }
 
   template <int N>
   __device__ __forceinline__ void bring(float (&sums)[N]) const {
@@ -109,19 +93,63 @@ struct WarpgroupSoftmax {
   /// Adds a logit that has no value, in powers of two, to the sums of whole rows. Sums of values
   /// then lack `factor`.
   __device__ void join(float logit) {
-    float before[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) before[h] = top[h] == minus_infinite() ? top[h] : shift(h);
-    scale_ = 1;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      top[h] = fmaxf(before[h], logit);
-      factor[h] = power_of_two(before[h] - shift(h));
+      const float before = top[h];
+      top[h] = fmaxf(before, logit);
+      factor[h] = power_of_two(before - shift(h));
       sum[h] = sum[h] * factor[h] + power_of_two(logit - shift(h));
     }
   }
   __device__ float log_sum(int h) const {
     return sum[h] == 0 ? minus_infinite() : 0.6931471805599453f * (shift(h) + log2f(sum[h]));
+  }
+
+ private:
+  /// The greatest of a row.
+  __device__ __forceinline__ static float greatest(const float (&s)[Cols / 2], int h) {
+    float part[4];  // chains side by side
+#pragma unroll
+    for (int n = 0; n < Cols / 8; ++n) {
+      const float pair = fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]);
+      part[n % 4] = n < 4 ? pair : fmaxf(part[n % 4], pair);
+    }
+    float a = fmaxf(fmaxf(part[0], part[1]), fmaxf(part[2], part[3]));
+    a = fmaxf(a, __shfl_xor_sync(~0u, a, 1));
+    return fmaxf(a, __shfl_xor_sync(~0u, a, 2));
+  }
+  /// Lets tops follow scores.
+  __device__ __forceinline__ void follow(const float (&s)[Cols / 2], float scale) {
+    float peak[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) peak[h] = greatest(s, h) * scale;
+    moved = __any_sync(~0u, peak[0] - top[0] > slack || peak[1] - top[1] > slack);
+    if (moved) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float before = top[h];
+        top[h] = fmaxf(before, peak[h]);
+        factor[h] = power_of_two(before - shift(h));
+        sum[h] *= factor[h];
+      }
+    }
+    if constexpr (lazy) met = __all_sync(~0u, fminf(top[0], top[1]) > minus_infinite());
+  }
+  /// Lets tops follow weights: by whole powers of two, which round nothing.
+  __device__ __forceinline__ void bring_down(float (&s)[Cols / 2], float (&total)[2]) {
+    moved = true;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int power = max((__float_as_int(greatest(s, h)) >> 23) - 126, 0);
+      top[h] += static_cast<float>(power);
+      factor[h] = __int_as_float((127 - power) << 23);
+      sum[h] *= factor[h];
+      total[h] *= factor[h];
+#pragma unroll
+      for (int n = 0; n < Cols / 8; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) s[4 * n + 2 * h + i] *= factor[h];
+    }
   }
 };
 

@@ -13,6 +13,7 @@ namespace bs::cuda {
 struct AttentionTraits {
   bool banded = false;  ///< see WarpgroupForward
   unsigned rules = 0;   ///< device::AttentionRule bits
+  bool pinned = false;  ///< sequences begin at tiles of 128 queries, or the device lists such
 
   /** @brief Whether kernels on wgmma know all of it. */
   constexpr bool known() const {
@@ -87,7 +88,10 @@ constexpr WarpgroupForward warpgroup_forward(const AttentionCase& c) {
       k.banded + has(device::rule_dropout) + has(device::rule_bits) + has(device::rule_table);
   if (widest > 128 || has(device::rule_bias) || (k.value_dim > 64 && crowd > 1)) k.cols = 64;
   if (widest > 192) k.groups = 1;  // nor is there memory for the queries of two
-  k.turns = c.block == 128 && k.cols == 128;
+  // With 32 sums a thread there are registers for a third warpgroup, which hides what the other two
+  // wait for better than turns do.
+  if (widest <= 64 && k.rules == 0 && !k.banded && !c.traits.pinned) k.groups = 3;
+  k.turns = c.block == 128 && k.cols == 128 && k.groups == 2;
   k.slots = k.least_slots();
   k.query_places = 2;  // the next queries come while results leave, where there is room
   if (k.shared_bytes() > c.shared_bytes) k.query_places = 1;

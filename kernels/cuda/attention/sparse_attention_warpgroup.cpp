@@ -164,9 +164,13 @@ std::vector<WarpgroupForward> all_warpgroup_forward_kernels() {
     for (const int head_dim : {64, 128, 192, 256})
       for (const int value_dim : {64, 128, 192, 256})
         for (const int block : {16, 32, 64, 128})
-          for (const bool banded : {false, true})
+          for (const AttentionTraits& traits : {AttentionTraits{}, AttentionTraits{.banded = true},
+                                                AttentionTraits{.pinned = true}})
             all.push_back(
-                warpgroup_forward({dtype, head_dim, value_dim, block, 90, 227 * 1024, {banded}}));
+                warpgroup_forward({dtype, head_dim, value_dim, block, 90, 227 * 1024, traits}));
+  std::ranges::sort(all);
+  const auto [first, last] = std::ranges::unique(all);
+  all.erase(first, last);
   return all;
 }
 

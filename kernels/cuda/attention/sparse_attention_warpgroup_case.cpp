@@ -40,7 +40,9 @@ const unsigned char* bytes_of(const Tensor& x) {
 AttentionWarpgroups::AttentionWarpgroups(unsigned rules, const Tensor& q, const Tensor& k,
                                          const Tensor& v, const Layout& layout,
                                          const SparseAttentionOptions& options, Stream stream)
-    : traits_{is_banded(q, k, layout, options), attention_warpgroup_rules(rules)},
+    : traits_{.banded = is_banded(q, k, layout, options),
+              .rules = attention_warpgroup_rules(rules),
+              .pinned = !options.query_starts.empty() || !layout.on_host()},
       padded_(options.key_padding_mask) {
   if (options.sinks.defined()) traits_.rules |= device::rule_sinks;
   const bool ragged = !options.query_starts.empty();

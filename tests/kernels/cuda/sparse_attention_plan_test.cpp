@@ -63,6 +63,18 @@ TEST_CASE("sparse_attention: the next queries come while results leave, where th
   CHECK(places(256, 128) == 1);
 }
 
+TEST_CASE("sparse_attention: narrow heads have three warpgroups where tiles may lie anywhere") {
+  const auto groups = [](int head_dim, int value_dim, const AttentionTraits& traits) {
+    return warpgroup_forward({bf16, head_dim, value_dim, 128, 90, 227 * 1024, traits}).groups;
+  };
+  CHECK(groups(64, 64, {}) == 3);
+  CHECK(groups(40, 64, {}) == 3);
+  CHECK(groups(64, 128, {}) == 2);
+  CHECK(groups(64, 64, {.banded = true}) == 2);
+  CHECK(groups(64, 64, {.rules = device::rule_sinks}) == 2);
+  CHECK(groups(64, 64, {.pinned = true}) == 2);
+}
+
 TEST_CASE("sparse_attention: which head_dims the GPU takes") {
   for (const int64_t dim : {8, 72, 256}) CHECK(takes_head_dim(dim));
   for (const int64_t dim : {4, 12, 257, 264}) CHECK_FALSE(takes_head_dim(dim));

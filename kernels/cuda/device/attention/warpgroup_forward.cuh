@@ -130,8 +130,11 @@ struct AttentionForwardKernel {
 
   // ---- The warpgroups that multiply.
 
-  /// Of the CTA. Kernels that know of single scores have no register left to keep it in.
-  __device__ static unsigned thread() { return Elements::any ? fresh_thread() : threadIdx.x; }
+  /// Of the CTA. Kernels that know of single scores, and three warpgroups, have no register left to
+  /// keep it in.
+  __device__ static unsigned thread() {
+    return Elements::any || groups == 3 ? fresh_thread() : threadIdx.x;
+  }
 
   /// Where a warpgroup is in the ring, and in the tiles of its item. The ring holds the keys of a
   /// tile before the values of the tile before.
@@ -139,7 +142,7 @@ struct AttentionForwardKernel {
     Shared& s;
     int group;
     RingPlace<slots> at, keys, values;
-    int row, head;      // of the item: first query of this warp, and head
+    int row;            // first query of this warp
     unsigned mask;      // of the tile
     bool begun;         // the item
     bool finished;      // it
@@ -151,12 +154,10 @@ struct AttentionForwardKernel {
       __syncwarp();  // all lanes have read what the tile is
       if (thread() % 32 == 0) s.empty[place.stage].arrive();
     }
-    /// The next item; false when there is none.
-    __device__ bool open(const typename Queries::Rows& rows) {
-      head = rows.head;
-      row = rows.row + static_cast<int>(thread()) % warpgroup_size / 32 * 16;
+    /// The next item, of queries from `first` on.
+    __device__ void open(int first) {
+      row = first + static_cast<int>(thread()) % warpgroup_size / 32 * 16;
       begun = kept = finished = false;
-      return head >= 0;
     }
     /// The values of the tile before.
     __device__ void pass_values() {
@@ -247,8 +248,8 @@ struct AttentionForwardKernel {
     const Params& p;
     Walk walk;
     Queries queries;
-    typename Queries::Place place;  // of the item's
-    unsigned queries_at, buffers;
+    unsigned item = 0;  // how many were before
+    unsigned queries_at;
     Sums sums = {};
     bool summed = false;  // `sums` are of this item
     Scores scores;
@@ -257,14 +258,17 @@ struct AttentionForwardKernel {
     AttentionShape<cols, piece, Config::rules> shape;
     Elements elements;
 
-    __device__ Consumer(const Params& params, Shared& s, unsigned q, unsigned b, int group)
-        : p(params), walk(s, group), queries{params, s.queries, q}, buffers(b) {}
+    __device__ Consumer(const Params& params, Shared& s, unsigned q, int group)
+        : p(params), walk(s, group), queries{params, s.queries, q} {}
 
+    __device__ int head() const {
+      return walk.s.queries.rows[walk.group][Queries::place(item)].head;
+    }
     /// Of a warp. The shuffle tells the compiler that all lanes have the same, so that the uniform
     /// unit makes descriptors of it: else each costs a product ten instructions.
     __device__ static unsigned uniform(unsigned address) { return __shfl_sync(~0u, address, 0); }
     __device__ unsigned slot(const RingPlace<slots>& place) const {
-      return uniform(buffers + place.stage * slot_bytes);
+      return uniform(queries.memory + Queries::bytes + place.stage * slot_bytes);
     }
     __device__ __forceinline__ void ask_scores(unsigned keys) {
       multiply_keys(scores, queries_at, keys);
@@ -275,7 +279,7 @@ struct AttentionForwardKernel {
       summed = true;
     }
     __device__ __forceinline__ void look_up(const RingPlace<slots>& place, unsigned mask) {
-      elements.look_up(p, walk.row, walk.head, walk.s.tiles[place.stage].keys,
+      elements.look_up(p, walk.row, head(), walk.s.tiles[place.stage].keys,
                        Hide::present(mask, walk.row));
     }
     /// Scores become weights; their keys are given back.
@@ -284,7 +288,7 @@ struct AttentionForwardKernel {
       const auto& keys = walk.s.tiles[place.stage].keys;
       shape.apply(scores, p, walk.row, keys);
       elements.add(scores);
-      const Hide hide(p, walk.row, walk.head);
+      const Hide hide(p, walk.row, p.seen ? head() : 0);
       hide.apply(scores, mask, keys);
       elements.hide(scores, minus_infinite());
       walk.give_back(place);
@@ -341,7 +345,7 @@ struct AttentionForwardKernel {
     /// The results of the warp's rows, where its queries were.
     __device__ __forceinline__ void leave_results() {
       softmax.finish();
-      if constexpr (sinks) softmax.join(p.terms.sinks[walk.head % p.heads] * 1.4426950408889634F);
+      if constexpr (sinks) softmax.join(p.terms.sinks[head() % p.heads] * 1.4426950408889634F);
       float factor[2];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -352,13 +356,14 @@ struct AttentionForwardKernel {
       // The other warps have multiplied their queries; taking turns says so.
       if constexpr (!turns) named_barrier(1 + walk.group, warpgroup_size);
       Queries::put(queries_at, sums, factor);
-      if (thread() % 32 == 0) walk.s.queries.done[walk.group][place.stage].arrive();
-      place.advance();
       float zero[2] = {0 * softmax.sum[0], 0 * softmax.sum[1]};  // where all of it is finite
 #pragma unroll
       for (int i = 0; i < value_dim / 2; ++i) zero[i % 2] += 0 * sums[i];
       if (zero[0] + zero[1] != 0) p.next[2] = 1;
       store_log_sums();
+      __syncwarp();  // all lanes have put theirs, and read whose they are
+      if (thread() % 32 == 0) walk.s.queries.done[walk.group][Queries::place(item)].arrive();
+      ++item;
     }
     __device__ __forceinline__ void store_log_sums() const {
       const int lane = static_cast<int>(thread()) % 32;
@@ -367,18 +372,20 @@ struct AttentionForwardKernel {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = walk.row + lane / 4 + 8 * half;
-        if (row < place.end)
-          p.lse[walk.head * p.lse_head + row - place.shift] = softmax.log_sum(half);
+        if (row < place.end) p.lse[head() * p.lse_head + row - place.shift] = softmax.log_sum(half);
       }
     }
     /// One tile of queries after the other.
     __device__ __forceinline__ void run() {
       if (turns && walk.group == groups - 1) pass_turn(walk.group);
 #pragma unroll 1
-      while (walk.open(queries.open(walk.group, place))) {
-        queries_at = uniform(queries.address(walk.group, place));
+      while (true) {
+        const typename Queries::Rows rows = queries.open(walk.group, item);
+        if (rows.head < 0) return;
+        walk.open(rows.row);
+        queries_at = uniform(queries.address(walk.group, item));
         softmax = Softmax();
-        shape.look_up(p, walk.head);
+        shape.look_up(p, head());
         summed = false;
 #pragma unroll 1
         while (walk.seek(1 << 30)) {
@@ -433,7 +440,7 @@ struct AttentionForwardKernel {
         Queries{p, s.queries, queries}.serve(warp - 1);
     } else {
       if constexpr (groups > 1) take_registers<groups == 2 ? 232 : 160>();
-      Consumer(p, s, queries, buffers, groups > 1 ? group : 0).run();
+      Consumer(p, s, queries, groups > 1 ? group : 0).run();
     }
     __syncthreads();
     if (threadIdx.x == 0) leave(p);

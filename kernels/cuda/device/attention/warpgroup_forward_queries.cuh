@@ -15,7 +15,6 @@ namespace bs::cuda::device {
 template <class T, int dim, int value_dim, int groups, int places>
 struct AttentionForwardQueries {
   using Params = WarpgroupAttentionParams;
-  using Place = RingPlace<places>;
   static constexpr unsigned piece_bytes = 64 * 128;
   static constexpr unsigned query_bytes = dim / 64 * piece_bytes;
   static constexpr unsigned place_bytes = (dim > value_dim ? dim : value_dim) / 64 * piece_bytes;
@@ -47,8 +46,12 @@ struct AttentionForwardQueries {
   Shared& s;
   unsigned memory;
 
-  __device__ unsigned address(int group, const Place& at) const {
-    return memory + (group * places + at.stage) * place_bytes;
+  /// Where the queries of a warpgroup's item are, counted from its first one; and the parity of
+  /// what comes there.
+  __device__ static unsigned place(unsigned item) { return item % places; }
+  __device__ static unsigned parity(unsigned item) { return item / places % 2; }
+  __device__ unsigned address(int group, unsigned item) const {
+    return memory + (group * places + place(item)) * place_bytes;
   }
 
   // ---- The copying warp.
@@ -66,22 +69,21 @@ struct AttentionForwardQueries {
   // ---- The warp of a warpgroup that brings and takes.
 
   __device__ void serve(int group) const {
-    RingPlace<2> item;
-    Place next, at;
-    bool more = bring(group, item, next);
-    while (more) {
-      if constexpr (places > 1) more = bring(group, item, next);
-      take(group, at);
-      if constexpr (places == 1) more = bring(group, item, next);
+    RingPlace<2> told;
+    bool more = bring(group, told, 0);
+    for (unsigned item = 0; more; ++item) {
+      if constexpr (places > 1) more = bring(group, told, item + 1);
+      take(group, item);
+      if constexpr (places == 1) more = bring(group, told, item + 1);
     }
   }
 
   // ---- A warpgroup that multiplies.
 
   /// The queries that come next.
-  __device__ Rows open(int group, const Place& at) const {
-    s.come[group][at.stage].wait(at.parity);
-    const Rows& rows = s.rows[group][at.stage];
+  __device__ Rows open(int group, unsigned item) const {
+    s.come[group][place(item)].wait(parity(item));
+    const Rows& rows = s.rows[group][place(item)];
     return {__shfl_sync(~0u, rows.row, 0), __shfl_sync(~0u, rows.head, 0)};
   }
   /// Leaves a warp's 16 rows of results, as wgmma sums them, each times its factor, in the copy
@@ -103,36 +105,34 @@ struct AttentionForwardQueries {
       store_matrix_x4<false>((line ^ j % 4 * 32) + j / 4 * piece_bytes, r);
     }
     fence_async_shared();
-    __syncwarp();
   }
 
  private:
   /// The queries of the next item, if there is one.
-  __device__ bool bring(int group, RingPlace<2>& item, Place& at) const {
+  __device__ bool bring(int group, RingPlace<2>& told, unsigned item) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    s.told[item.stage].wait(item.parity);
-    const int row = __shfl_sync(~0u, s.items[item.stage].row, 0) + group * 64;
-    const int head = __shfl_sync(~0u, s.items[item.stage].head, 0);
-    Barrier& come = s.come[group][at.stage];
+    s.told[told.stage].wait(told.parity);
+    const int row = __shfl_sync(~0u, s.items[told.stage].row, 0) + group * 64;
+    const int head = __shfl_sync(~0u, s.items[told.stage].head, 0);
+    Barrier& come = s.come[group][place(item)];
     if (lane == 0) {
-      s.heard[item.stage].arrive();
-      s.rows[group][at.stage] = {row, head};
+      s.heard[told.stage].arrive();
+      s.rows[group][place(item)] = {row, head};
       come.arrive_expecting(head < 0 ? 0 : query_bytes);
     }
     __syncwarp();
     if (head >= 0 && lane < dim / 64)
-      load_box(address(group, at) + lane * piece_bytes, p.q, come, lane * 64,
+      load_box(address(group, item) + lane * piece_bytes, p.q, come, lane * 64,
                row - p.places.of(row).shift, head % p.heads, head / p.heads, 0);
-    item.advance();
-    at.advance();
+    told.advance();
     return head >= 0;
   }
   /// Results to memory, once they are there.
-  __device__ void take(int group, Place& at) const {
-    s.done[group][at.stage].wait(at.parity);
-    const Rows rows = s.rows[group][at.stage];
+  __device__ void take(int group, unsigned item) const {
+    s.done[group][place(item)].wait(parity(item));
+    const Rows rows = s.rows[group][place(item)];
     const AttentionPlace place = p.places.of(rows.row);
-    const unsigned from = address(group, at);
+    const unsigned from = address(group, item);
     if (rows.row + 64 > place.end) {
       take_until(place, rows, from);
     } else if (threadIdx.x % 32 == 0) {
@@ -144,7 +144,6 @@ struct AttentionForwardQueries {
       wait_stores_read();
     }
     __syncwarp();
-    at.advance();
   }
   /// Rows before the end of their sequence: the copy engine would write over the next one.
   __device__ void take_until(const AttentionPlace& place, const Rows& rows, unsigned from) const {
@@ -152,6 +151,7 @@ struct AttentionForwardQueries {
     const AttentionRows<void>& to = p.out_rows;
     T* const out =
         static_cast<T*>(to.data) + rows.head / p.heads * to.batch + rows.head % p.heads * to.head;
+#pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x) % 32; i < 64 * chunks; i += 32) {
       const int row = i / chunks, chunk = i % chunks;
       if (rows.row + row >= place.end || chunk * 8 >= p.value_dim) continue;

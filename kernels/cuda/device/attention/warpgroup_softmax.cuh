@@ -202,10 +202,8 @@ struct AttentionHide {
   }
 
  private:
-  /// Kernels that are banded have no register left to keep it in.
-  __device__ static int lane() {
-    return static_cast<int>(banded ? fresh_thread() : threadIdx.x) % 32;
-  }
+  /// Some kernels have no register left to keep it in.
+  __device__ static int lane() { return static_cast<int>(fresh_thread()) % 32; }
   /// The keys of this lane, two at a time: visit(first of the two, its element, whether it is
   /// there).
   template <class Visit>

@@ -1,4 +1,5 @@
 // Compiles kernels ahead of the first run that needs them, on any machine that has NVRTC.
+#include <bs/kernels/cuda/attention/decode_attention.h>
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_matmul_tf32.h>
@@ -113,6 +114,7 @@ std::vector<jit::Source> tables(int capability) {
   for (const TiledKernel& kernel : all_tiled_kernels()) all.push_back(source_of(kernel));
   for (const AttentionKernel& kernel : all_attention_kernels())
     all.push_back(attention_source(kernel));
+  for (const DecodeKernel& kernel : all_decode_kernels()) all.push_back(decode_source(kernel));
   for (const DType dtype : {f16, bf16, f32, f64}) all.push_back(attention_numbers_source(dtype));
   if (capability != 90) return all;  // wgmma is Hopper's alone
   for (const WarpgroupKernel& kernel : all_warpgroup_kernels()) all.push_back(source_of(kernel));

@@ -1,4 +1,5 @@
 #include <bs/kernels/copy.h>
+#include <bs/kernels/cuda/attention/decode_attention.h>
 #include <bs/kernels/cuda/attention/sparse_attention_call.h>
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
 #include <bs/kernels/cuda/attention/sparse_attention_stored_scores.h>
@@ -158,6 +159,10 @@ void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const L
   // anew.
   Tensor said;
   const AttentionCall p = attention_call(q, k, v, layout, options);
+  if (const DecodeKernel kernel = decode_kernel_for(p, q.device()); kernel.dim > 0) {
+    launch_decode(kernel, p, queries, {keys, values}, layout, {out, lse}, stream);
+    return;
+  }
   const AttentionWarpgroups warpgroups(p.rules, q, k, v, layout, options, stream);
   if (warpgroups.run()) {
     const AttentionGrid grid = warpgroups.grid(q, k, layout);

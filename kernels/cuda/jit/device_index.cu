@@ -4,6 +4,8 @@
 #include <bs/kernels/cuda/device/attention/attention_single.cuh>
 #include <bs/kernels/cuda/device/attention/attention_tile.cuh>
 #include <bs/kernels/cuda/device/attention/block_list.cuh>
+#include <bs/kernels/cuda/device/attention/decode_attention.cuh>
+#include <bs/kernels/cuda/device/attention/decode_problem.cuh>
 #include <bs/kernels/cuda/device/attention/sparse_attention.cuh>
 #include <bs/kernels/cuda/device/attention/sparse_attention_backward.cuh>
 #include <bs/kernels/cuda/device/attention/stored_scores.cuh>

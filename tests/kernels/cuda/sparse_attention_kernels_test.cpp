@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/attention/decode_attention.h>
 #include <bs/kernels/cuda/attention/sparse_attention_kernels.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup.h>
 #include <bs/tests/support/kernel_sweep.h>
@@ -43,6 +44,20 @@ std::vector<WarpgroupForward> warpgroup_kernels_with_rules() {
   return all;
 }
 
+/// Plain, each rule that such kernels know, and all of them.
+std::vector<DecodeKernel> decode_kernels_with_rules(int shared_bytes) {
+  using namespace bs::cuda::device;
+  constexpr unsigned known = all_attention_rules & ~(rule_dropout | rule_ragged);
+  std::vector<DecodeKernel> all;
+  for (DecodeKernel k : all_decode_kernels(shared_bytes))
+    for (const unsigned rules : {0U, unsigned{rule_window}, unsigned{rule_softcap},
+                                 unsigned{rule_mask}, unsigned{rule_table}, known}) {
+      k.rules = rules;
+      all.push_back(k);
+    }
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("sparse_attention: the kernels compile and keep to registers") {
@@ -70,4 +85,9 @@ TEST_CASE("sparse_attention: kernels for gradients of biases compile and keep to
           all.push_back({diagonals, dtype, dim, rules});
   test::check_kernels(all, attention_score_source, 23, large);
   test::check_kernels(all, attention_score_source, 31, small);
+}
+
+TEST_CASE("sparse_attention: kernels for few queries compile and keep to registers") {
+  test::check_kernels(decode_kernels_with_rules(232448), decode_source, 31, large);
+  test::check_kernels(decode_kernels_with_rules(101376), decode_source, 17, small);
 }

@@ -55,11 +55,16 @@ struct AttentionVector {
   }
 };
 
-/// out and lse of one query.
-template <class T, unsigned rules, int slots>
+/// Where the keys of a sequence lie that stand in their order.
+struct KeysInOrder {
+  __device__ int operator()(int key) const { return key; }
+};
+
+/// out and lse of one query. Key number i lies in row place(i).
+template <class T, unsigned rules, int slots, class Place = KeysInOrder>
 __device__ inline void attention_single_query(
     const AttentionForward<T>& a, const AttentionHead<T, typename Mma<T>::Sum, rules>& head,
-    int query) {
+    int query, const Place& place = {}) {
   using Sum = typename Mma<T>::Sum;
   using Head = AttentionHead<T, Sum, rules>;
   const AttentionProblem& p = a.problem;
@@ -76,11 +81,12 @@ __device__ inline void attention_single_query(
     return weight;
   };
   AttentionWalk<Head>{head}.keys(a.rows, query, [&](int key) {
-    Sum score = q.dot(head.keys_of(a.k) + key * a.k.row, p.head_dim) * static_cast<Sum>(p.scale);
+    const int row = place(key);
+    Sum score = q.dot(head.keys_of(a.k) + row * a.k.row, p.head_dim) * static_cast<Sum>(p.scale);
     head.shape(score, query, key);
     if (score == minus_infinity<Sum>()) return;
     const Sum weight = join(score) * head.factor(query, key);
-    sums.add(weight, head.keys_of(a.v) + key * a.v.row, p.value_dim);
+    sums.add(weight, head.keys_of(a.v) + row * a.v.row, p.value_dim);
   });
   if (a.scores.sinks) join(a.scores.sinks[head.h] * static_cast<Sum>(Head::log2_e));
   if (threadIdx.x % 32 == 0)

@@ -8,35 +8,37 @@ namespace bs::cuda {
 
 namespace {
 
-// Each loss is a value and, for backward, a slope in x.
+using device::wide;
+
+// Each loss of elements of type T is a value and, for backward, a slope in x.
 struct Squared {
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W value(W x, W t) const {
     return (x - t) * (x - t);
   }
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W slope(W x, W t) const {
     return 2 * (x - t);
   }
 };
 struct Absolute {
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W value(W x, W t) const {
     return ::abs(x - t);
   }
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W slope(W x, W t) const {
     return x > t ? W(1) : x < t ? W(-1) : x - t;
   }
 };
 struct Huber {
   double delta, factor;
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W value(W x, W t) const {
     const W d = ::abs(x - t), limit = static_cast<W>(delta);
     return static_cast<W>(factor) * (d < limit ? d * d / 2 : limit * (d - limit / 2));
   }
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W slope(W x, W t) const {
     const W d = x - t, limit = static_cast<W>(delta);
     return d > limit ? limit : d < -limit ? -limit : d;
@@ -47,56 +49,58 @@ __device__ W at_least_minus_100(W v) {
   return v < -100 ? W(-100) : v;
 }
 struct Probability {
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W value(W x, W t) const {
     return -(t * at_least_minus_100(::log(x)) + (1 - t) * at_least_minus_100(::log1p(-x)));
   }
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W slope(W x, W t) const {
     const W both = x * (1 - x);
     return (x - t) / (both < W(1e-12) ? W(1e-12) : both);
   }
 };
 struct Logit {
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W value(W x, W t) const {
     // What has no weight is not multiplied: a logit of infinity for a target of 1 has no loss.
     const W size = ::abs(x), weight = x < 0 ? t : 1 - t;
-    return (weight == 0 ? W(0) : weight * size) + ::log1p(::exp(-size));
+    return (weight == 0 ? W(0) : weight * size) + device::log1p_of(device::exp_of<T>(-size));
   }
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W slope(W x, W t) const {
-    return device::reciprocal_of(1 + ::exp(-x)) - t;
+    return device::sigmoid_of<T>(x) - t;
   }
 };
+template <bool log_target>
 struct Divergence {
-  bool log_target;
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W value(W x, W t) const {
-    const W p = log_target ? ::exp(t) : t;
-    return p == 0 ? W(0) : p * ((log_target ? t : ::log(t)) - x);
+    const W p = probability<T>(t), log_p = log_target ? t : device::log_of<T>(t);
+    return p == 0 ? W(0) : p * (log_p - x);
   }
-  template <class W>
+  template <class T, class W = wide<T>>
   __device__ W slope(W, W t) const {
-    return log_target ? -::exp(t) : -t;
+    return -probability<T>(t);
+  }
+
+ private:
+  template <class T, class W = wide<T>>
+  __device__ static W probability(W t) {
+    return log_target ? device::exp_of<T>(t) : t;
   }
 };
 
-template <class F>
+template <class F, class T>
 struct Value {
   F f;
-  template <class W>
-  __device__ W operator()(W x, W t) const {
-    return f.value(x, t);
-  }
+  __device__ wide<T> operator()(wide<T> x, wide<T> t) const { return f.template value<T>(x, t); }
 };
-template <class F>
+template <class F, class T>
 struct Slope {
   F f;
-  double scale;
-  template <class W>
-  __device__ W operator()(W x, W t, W dy) const {
-    return f.slope(x, t) * (dy * static_cast<W>(scale));
+  wide<T> scale;
+  __device__ wide<T> operator()(wide<T> x, wide<T> t, wide<T> dy) const {
+    return f.template slope<T>(x, t) * (dy * scale);
   }
 };
 
@@ -105,9 +109,9 @@ constexpr int sum_threads = 256;
 /// The sum of a part of the losses a block; a thread has eight loads under way.
 template <class T, int N, class F>
 __global__ void __launch_bounds__(sum_threads)
-    sum_losses_kernel(const F f, const T* x, const T* t, device::wide<T>* sums, int64_t n,
-                      int64_t part, device::wide<T> scale) {
-  using W = device::wide<T>;
+    sum_losses_kernel(const F f, const T* x, const T* t, wide<T>* sums, int64_t n, int64_t part,
+                      wide<T> scale) {
+  using W = wide<T>;
   using Raw = device::Raw<T, N>;
   constexpr int U = 4;
   const int64_t first = blockIdx.x * part, count = min(part, n - first);
@@ -144,11 +148,11 @@ void forward(const char* op, F f, const Tensor& x, const Tensor& t, const Losses
              Stream stream) {
   visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
-    using W = device::wide<D>;
-    if (to.part == 0) return map<W, T, T>(op, Value<F>{f}, to.y, stream, x, t);
+    using W = wide<D>;
+    if (to.part == 0) return map<W, T, T>(op, Value<F, D>{f}, to.y, stream, x, t);
     visit_pack<T>(aligned16(x, t), to.part, [&]<int N>(std::integral_constant<int, N>) {
       sum_losses_kernel<D, N><<<grid_of(op, to.y.numel()), sum_threads, 0, native(stream)>>>(
-          Value<F>{f}, pointer<T>(x), pointer<T>(t), pointer<W>(to.y), x.numel(), to.part,
+          Value<F, D>{f}, pointer<T>(x), pointer<T>(t), pointer<W>(to.y), x.numel(), to.part,
           static_cast<W>(to.scale));
       BS_CUDA_CHECK_LAUNCH(op);
     });
@@ -159,7 +163,9 @@ template <class F>
 void backward(const char* op, F f, const Tensor& x, const Tensor& t, const Tensor& dy,
               const Tensor& dx, double scale, Stream stream) {
   visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
-    map<T, T, T, device::wide<device_type<T>>>(op, Slope<F>{f, scale}, dx, stream, x, t, dy);
+    using D = device_type<T>;
+    const Slope<F, D> slope{f, static_cast<wide<D>>(scale)};
+    map<T, T, T, wide<D>>(op, slope, dx, stream, x, t, dy);
   });
 }
 
@@ -213,12 +219,15 @@ void binary_cross_entropy_with_logits_backward(const Tensor& x, const Tensor& t,
 }
 
 void kl_div(const Tensor& x, const Tensor& t, const Losses& to, bool log_target, Stream stream) {
-  forward("kl_div", Divergence{log_target}, x, t, to, stream);
+  if (log_target) return forward("kl_div", Divergence<true>{}, x, t, to, stream);
+  forward("kl_div", Divergence<false>{}, x, t, to, stream);
 }
 
 void kl_div_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const Tensor& dx,
                      bool log_target, double scale, Stream stream) {
-  backward("kl_div_backward", Divergence{log_target}, x, t, dy, dx, scale, stream);
+  const char* op = "kl_div_backward";
+  if (log_target) return backward(op, Divergence<true>{}, x, t, dy, dx, scale, stream);
+  backward(op, Divergence<false>{}, x, t, dy, dx, scale, stream);
 }
 
 }  // namespace bs::cuda

@@ -27,7 +27,7 @@ struct Softplus {
   W beta, share;  ///< share = 1 / beta: a product costs a third of a quotient
   __device__ W operator()(W x) const {
     const W z = beta * x;
-    return ((z < 0 ? W(0) : z) + ::log1p(::exp(-::abs(z)))) * share;
+    return ((z < 0 ? W(0) : z) + device::log1p_of(::exp(-::abs(z)))) * share;
   }
   __device__ W operator()(W x, W dy) const {
     return dy * device::reciprocal_of(1 + ::exp(-beta * x));

@@ -116,6 +116,7 @@ TEST_CASE("losses of many elements are added up in parts") {
   const auto cross = [](double x, double t) {
     return std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x)));
   };
+  const auto divergence = [](double x, double t) { return t == 0 ? 0 : t * (std::log(t) - x); };
   for (const int64_t n : {2048, 2049, 4096 + 5, 12345, 3'000'001})
     for (const DType dtype : {f64, f32, f16, bf16})
       for (const bool shifted : {false, true}) {  // where vectors do not begin
@@ -127,21 +128,25 @@ TEST_CASE("losses of many elements are added up in parts") {
               random_reference({n + shifted}, seed, low, high).tensor(dtype, test_device());
           return all.slice(0, shifted, n + shifted);
         };
-        const Tensor x = drawn(1, -3, 3), t = drawn(2, 0, 1);
-        const Reference in = Reference::of(x), target = Reference::of(t);
-        const auto sum_of = [&](const auto& f) {
+        const Tensor x = drawn(1, -3, 3), t = drawn(2, 0, 1), logs = drawn(3, -8, -5);
+        const Reference target = Reference::of(t);
+        const auto sum_of = [&](const auto& f, const Tensor& of) {
+          const Reference in = Reference::of(of);
           double sum = 0;
           for (size_t i = 0; i < in.values.size(); ++i) sum += f(in[i], target[i]);
           return sum;
         };
-        // Every loss is positive: of each element's rounding, and of that of adding up thousands.
+        // What is not positive hardly weighs: of each element's rounding, and of that of adding up
+        // thousands.
         const double bound = dtype == f64 ? 1e-12 : 1e-5;
-        const double squares = sum_of(square), crosses = sum_of(cross);
+        const double squares = sum_of(square, x), crosses = sum_of(cross, x);
         CHECK(mse_loss(x, t, Reduction::sum).item() == doctest::Approx(squares).epsilon(bound));
         CHECK(mse_loss(x, t).item() ==
               doctest::Approx(squares / static_cast<double>(n)).epsilon(bound));
         CHECK(binary_cross_entropy_with_logits(x, t).item() ==
               doctest::Approx(crosses / static_cast<double>(n)).epsilon(bound));
+        CHECK(kl_div(logs, t, Reduction::sum).item() ==
+              doctest::Approx(sum_of(divergence, logs)).epsilon(bound));
       }
 }
 

@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
 /// Tells the states of N columns how large the elements of rows are that lie blockDim.y apart, the
 /// first of `left`.
 template <class T, int N, class State, int rows>
-__device__ void expect_rows(State (&states)[N], const Raw<T, N> (&raw)[rows], int64_t left) {
+__device__ void expect_rows(State (&states)[N], const Raw<T, N> (&raw)[rows], unsigned left) {
   Term<T> most[N];
   widen_terms<T, N>(raw[0], most);
 #pragma unroll
@@ -209,25 +209,26 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
   const int64_t end = n - begin < length ? n : begin + length;
   State states[N];
   if (column < inner) {
-    const T* from = x + matrix * n * inner + column;
+    const T* from = x + (matrix * n + begin + threadIdx.y) * inner + column;
+    const int64_t step = blockDim.y * inner;
+    const auto here = static_cast<unsigned>(end - begin);  // parts fill the GPU: none is long
     Term<T> seen = 0;
-    for (int64_t r = begin + threadIdx.y; r < end; r += ahead * blockDim.y) {
+    for (unsigned r = threadIdx.y; r < here; r += ahead * blockDim.y, from += ahead * step) {
       Raw<T, N> raw[ahead];
 #pragma unroll
       for (int k = 0; k < ahead; ++k)
-        if (r + k * blockDim.y < end)
-          raw[k] = device::load_once(
-              reinterpret_cast<const Raw<T, N>*>(from + (r + k * blockDim.y) * inner));
-      expect_rows<T, N>(states, raw, end - r);
+        if (r + k * blockDim.y < here)
+          raw[k] = device::load_once(reinterpret_cast<const Raw<T, N>*>(from + k * step));
+      expect_rows<T, N>(states, raw, here - r);
 #pragma unroll
       for (int k = 0; k < ahead; ++k) {
-        if (r + k * blockDim.y >= end) break;
+        if (r + k * blockDim.y >= here) break;
         Term<T> values[N];
         widen_terms<T, N>(raw[k], values);
         seen += 1;
         const Term<T> share = 1 / seen;
 #pragma unroll
-        for (int i = 0; i < N; ++i) states[i].add(values[i], r + k * blockDim.y, share);
+        for (int i = 0; i < N; ++i) states[i].add(values[i], begin + r + k * blockDim.y, share);
       }
     }
   }

@@ -180,22 +180,26 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 
 namespace {
-/// `scale` times the sum of squared distances from the mean, in the dtype of sums. Several runs of
-/// axes are reduced in place: what each part of the last run has, and how far the parts' means are
-/// apart (Chan, Golub, LeVeque, 1979).
+/// `scale` times the sum of squared distances from the mean, which `mean` gets unless it is
+/// undefined; over one run of axes, in the dtype of sums.
+Tensor squares_of_run(const Plan& p, const Tensor& mean, double scale) {
+  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
+  if (y.numel() > 0) BS_DISPATCH(y.device(), squared_deviation, p.x, mean, y, scale);
+  return y.view(p.shape);
+}
+
+/// The same over any axes. Several runs of them are reduced in place: what each part of the last
+/// run has, and how far the parts' means are apart (Chan, Golub, LeVeque, 1979).
 Tensor squares_around_mean(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
                            double scale) {
-  if (const Axes last = last_of_several_runs(op, x, axes)) {
-    const double each = each_of(op, x, last);
-    const Tensor within = squares_around_mean(op, x, last, true, scale);
-    const Tensor means = wide_sum(op, x, last, true, 1 / each);
-    return add(wide_sum(op, within, axes, keepdim, 1),
-               squares_around_mean(op, means, axes, keepdim, scale * each));
-  }
-  const Plan p = plan(op, x, axes, keepdim);
-  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(x.dtype()), x.device());
-  if (y.numel() > 0) BS_DISPATCH(y.device(), squared_deviation, p.x, y, scale);
-  return y.view(p.shape);
+  const Axes last = last_of_several_runs(op, x, axes);
+  if (!last) return squares_of_run(plan(op, x, axes, keepdim), {}, scale);
+  const Plan p = plan(op, x, last, true);
+  const Tensor means = Tensor::empty(p.reduced(), sum_dtype(x.dtype()), x.device());
+  const Tensor within = squares_of_run(p, means, scale);
+  return add(wide_sum(op, within, axes, keepdim, 1),
+             squares_around_mean(op, means.view(p.shape), axes, keepdim,
+                                 scale * static_cast<double>(p.n)));
 }
 
 /// In the dtype of sums.

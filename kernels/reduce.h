@@ -107,9 +107,11 @@ Tensor extremum_backward(const Tensor& x, const Tensor& y, const Tensor& dy, con
 
 /** Backends reduce the middle axis of a contiguous x [outer, n, inner] to a contiguous y
  *  [outer, inner]. y has the dtype of the sum: f64 for f64, f32 for other floats, i64 for i64. That
- *  of sum, amax and amin may be of 16 bits in place of f32, and is rounded. */
+ *  of sum, amax and amin may be of 16 bits in place of f32, and is rounded. `mean`, like y, gets
+ * the means unless it is undefined. */
 BS_BACKENDS(void sum(const Tensor& x, const Tensor& y, double scale, Stream stream);
-            void squared_deviation(const Tensor& x, const Tensor& y, double scale, Stream stream);
+            void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y,
+                                   double scale, Stream stream);
             void amax(const Tensor& x, const Tensor& y, Stream stream);
             void amin(const Tensor& x, const Tensor& y, Stream stream);
             void log_sum_exp(const Tensor& x, const Tensor& y, Stream stream);

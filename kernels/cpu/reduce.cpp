@@ -309,12 +309,13 @@ void sum(const Tensor& x, const Tensor& y, double scale, Stream) {
 }
 
 /// In two passes.
-void squared_deviation(const Tensor& x, const Tensor& y, double scale, Stream stream) {
-  const Tensor mean = Tensor::empty_like(y);
-  sum(x, mean, 1 / static_cast<double>(x.size(1)), stream);
+void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, double scale,
+                       Stream stream) {
+  const Tensor around = mean.defined() ? mean : Tensor::empty_like(y);
+  sum(x, around, 1 / static_cast<double>(x.size(1)), stream);
   visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
-    reduce<Sum, W, T>(x, SquaredDeviation<W>{mean.data<W>()}, y, scale);
+    reduce<Sum, W, T>(x, SquaredDeviation<W>{around.data<W>()}, y, scale);
   });
 }
 

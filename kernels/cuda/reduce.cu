@@ -93,8 +93,11 @@ struct Output {
   W scale;
   State* states = nullptr;  ///< of parts, where there are several
   int* done = nullptr;      ///< of a row's, for each blockIdx.x; zero before and after
+  W* means = nullptr;       ///< for those of moments, if they are asked for
 
   __device__ void store(int64_t at, const State& state) const {
+    if constexpr (std::is_same_v<State, MomentState<W>>)
+      if (means) means[at] = state.mean;
     const Result result = state.result(scale);
     if constexpr (std::is_same_v<Result, float>) {
       if (dtype == bf16) {
@@ -361,11 +364,13 @@ void reduce_columns(const T* x, const Shape& shape, Output<State, Term<T>> outpu
 }
 
 template <class State, class T>
-void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stream stream) {
+void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stream stream,
+            const Tensor& means = {}) {
   using D = device_type<T>;
   const int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
   const auto* const from = static_cast<const D*>(x.data());  // bool ones are bytes of 0 or 1
-  const Output<State, Term<D>> output{y.data(), y.dtype(), static_cast<Term<D>>(scale)};
+  Output<State, Term<D>> output{y.data(), y.dtype(), static_cast<Term<D>>(scale)};
+  if (means.defined()) output.means = static_cast<Term<D>*>(means.data());
   visit_pack<T>(aligned16(x), inner == 1 ? n : inner, [&]<int N>(std::integral_constant<int, N>) {
     if (inner == 1) {
       reduce_rows<State, N>(from, outer, n, output, x.device(), stream);
@@ -393,9 +398,10 @@ void sum(const Tensor& x, const Tensor& y, double scale, Stream stream) {
   reduce_any<SumState>("sum", x, y, scale, stream);
 }
 
-void squared_deviation(const Tensor& x, const Tensor& y, double scale, Stream stream) {
+void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, double scale,
+                       Stream stream) {
   visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
-    reduce<MomentState<wide<device_type<T>>>, T>("var", x, y, scale, stream);
+    reduce<MomentState<wide<device_type<T>>>, T>("var", x, y, scale, stream, mean);
   });
 }
 

@@ -79,6 +79,31 @@ TEST_CASE("var over axes apart, of values far from zero") {
   CHECK(std::isnan(var(full({2, 1, 1}, 3, f32, test_device()).slice(0, 0, 1)).item()));
 }
 
+TEST_CASE("var over axes apart of which the last run is long") {
+  for (const Shape& shape : {Shape{2, 3, 100003, 1}, Shape{2, 3, 9001, 5}})
+    for (const DType dtype : {f64, f32, bf16}) {
+      CAPTURE(shape);
+      CAPTURE(dtype);
+      const Tensor x = random_reference(shape, 11).tensor(dtype, test_device());
+      const Reference seen = Reference::of(x), found = Reference::of(var(x, Dims{0, 2}));
+      const int64_t each = shape[0] * shape[2];
+      for (int64_t j = 0; j < shape[1]; ++j)
+        for (int64_t l = 0; l < shape[3]; ++l) {
+          double mean = 0, squares = 0;
+          const auto visit = [&](const auto& f) {
+            for (int64_t i = 0; i < shape[0]; ++i)
+              for (int64_t k = 0; k < shape[2]; ++k) f(seen.at({i, j, k, l}));
+          };
+          visit([&](double value) { mean += value / static_cast<double>(each); });
+          visit([&](double value) { squares += (value - mean) * (value - mean); });
+          const double expected = squares / static_cast<double>(each - 1);
+          // Some hundred additions in f32 a thread; then the rounding of the result.
+          const double bound = dtype == f64 ? 1e-12 : dtype == f32 ? 1e-5 : 0x1p-8;
+          CHECK(std::abs(found.at({j, l}) - expected) <= bound * expected);
+        }
+    }
+}
+
 TEST_CASE("logsumexp, whichever way its axes lie") {
   struct Way {
     Shape shape;

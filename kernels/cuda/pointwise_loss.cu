@@ -64,7 +64,7 @@ struct Logit {
   __device__ W value(W x, W t) const {
     // What has no weight is not multiplied: a logit of infinity for a target of 1 has no loss.
     const W size = ::abs(x), weight = x < 0 ? t : 1 - t;
-    return (weight == 0 ? W(0) : weight * size) + device::log1p_of(device::exp_of<T>(-size));
+    return (weight == 0 ? W(0) : weight * size) + device::log1p_of<T>(device::exp_of<T>(-size));
   }
   template <class T, class W = wide<T>>
   __device__ W slope(W x, W t) const {

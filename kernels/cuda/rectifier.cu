@@ -6,32 +6,29 @@ namespace bs::cuda {
 
 namespace {
 
-/// The type that values of T are computed in, on the host.
 template <class T>
-using Wide = device::wide<device_type<T>>;
-
-template <class W>
 struct LeakyRelu {
+  using W = device::wide<T>;
   W slope;
   __device__ W operator()(W x) const { return x > 0 ? x : slope * x; }
   __device__ W operator()(W x, W dy) const { return x > 0 ? dy : slope * dy; }
 };
-template <class W>
+template <class T>
 struct Elu {
+  using W = device::wide<T>;
   W alpha;
   __device__ W operator()(W x) const { return x > 0 ? x : alpha * ::expm1(x); }
   __device__ W operator()(W x, W dy) const { return x > 0 ? dy : alpha * ::exp(x) * dy; }
 };
-template <class W>
+template <class T>
 struct Softplus {
+  using W = device::wide<T>;
   W beta, share;  ///< share = 1 / beta: a product costs a third of a quotient
   __device__ W operator()(W x) const {
     const W z = beta * x;
-    return ((z < 0 ? W(0) : z) + device::log1p_of(::exp(-::abs(z)))) * share;
+    return ((z < 0 ? W(0) : z) + device::log1p_of<T>(device::exp_of<T>(-::abs(z)))) * share;
   }
-  __device__ W operator()(W x, W dy) const {
-    return dy * device::reciprocal_of(1 + ::exp(-beta * x));
-  }
+  __device__ W operator()(W x, W dy) const { return dy * device::sigmoid_of<T>(beta * x); }
 };
 /// tanh(log(1 + e^x)) = (p^2 - 1) / (p^2 + 1) with p = 1 + e^x, in terms of e^-|x|.
 template <class W>
@@ -42,16 +39,18 @@ __device__ W tanh_of_softplus(W x) {
   const W down = x > 0 ? up + 2 * e * e : up + 2;
   return up / down;
 }
-template <class W>
+template <class T>
 struct Mish {
+  using W = device::wide<T>;
   __device__ W operator()(W x) const { return x * tanh_of_softplus(x); }
   __device__ W operator()(W x, W dy) const {
     const W t = tanh_of_softplus(x);
     return dy * (t + x / (1 + ::exp(-x)) * (1 - t * t));
   }
 };
-template <class W>
+template <class T>
 struct Hardswish {
+  using W = device::wide<T>;
   __device__ W operator()(W x) const {
     return x < -3 ? W(0) : x > 3 ? x : x * (x + 3) * W(1.0 / 6);
   }
@@ -65,8 +64,9 @@ template <template <class> class F, class... P, class... X>
 void run(const char* op, const Tensor& y, Stream stream, std::tuple<P...> parameters,
          const X&... x) {
   visit_floating(op, y.dtype(), [&]<class T>(Type<T>) {
+    using D = device_type<T>;
     const auto f =
-        std::apply([](auto... p) { return F<Wide<T>>{static_cast<Wide<T>>(p)...}; }, parameters);
+        std::apply([](auto... p) { return F<D>{static_cast<device::wide<D>>(p)...}; }, parameters);
     map_alike<T>(op, f, y, stream, x...);
   });
 }

@@ -7,20 +7,8 @@ namespace {
 using device::Raw;
 using device::wide;
 
-/// Mean and sum of squared deviations, merged as by Chan, Golub and LeVeque (1979).
 template <class W>
-struct Moments {
-  W count = 0, mean = 0, squares = 0;
-
-  __device__ void merge(const Moments& other) {
-    if (other.count == 0) return;
-    const W both = count + other.count, deviation = other.mean - mean;
-    const W share = other.count / both;
-    squares += other.squares + deviation * deviation * count * share;
-    mean += deviation * share;
-    count = both;
-  }
-};
+using Moments = MomentState<W>;
 
 /// Leaves mean and squares of each slot and part in `means` and `squares` [outer, parts, inner].
 template <class T, int N, bool rows>
@@ -46,28 +34,15 @@ __global__ void __launch_bounds__(channel_threads)
       device::widen_pack<T, N>(raw[u], v);
       if constexpr (rows) {
         seen += 1;
-        const W part = W(1) / seen;
+        const W part = device::reciprocal_of(seen);
 #pragma unroll
-        for (int k = 0; k < N; ++k) {
-          const W deviation = v[k] - of[k].mean;
-          of[k].mean += deviation * part;
-          of[k].squares += deviation * (v[k] - of[k].mean);
-        }
+        for (int k = 0; k < N; ++k) of[k].add(v[k], 0, part);
       } else {
-        Moments<W> pack;
-#pragma unroll
-        for (int k = 0; k < N; ++k) pack.mean += v[k];
-        pack.mean *= W(1) / N;
-#pragma unroll
-        for (int k = 0; k < N; ++k) pack.squares += (v[k] - pack.mean) * (v[k] - pack.mean);
-        pack.count = N;
-        of[0].merge(pack);
+        of[0].add_pack(v, 0);
       }
     }
   }
-#pragma unroll
-  for (int k = 0; k < K; ++k)
-    if (rows) of[k].count = seen;
+  let_next_launch_begin();
   merge_channel_states<rows>(of);
   if (!share.any || (rows ? threadIdx.y : threadIdx.x) != 0) return;
 #pragma unroll
@@ -106,13 +81,14 @@ __global__ void __launch_bounds__(merge_threads)
     merge_moments_kernel(const W* means, const W* squares,
                          const __grid_constant__ ChannelLists lists, int64_t n, int64_t length,
                          const __grid_constant__ Results<W> to) {
+  wait_for_previous_launch();
   const auto all =
       merge_lists<Moments<W>>(lists, [&](Moments<W>& state, unsigned, unsigned part, int64_t at) {
         const int64_t left = n - part * length;
         state.merge({static_cast<W>(left < length ? left : length), means[at], squares[at]});
       });
-  const unsigned set = blockIdx.x * results_of_block + threadIdx.x;
-  if (threadIdx.x < results_of_block && set < lists.results) to.put(set, all);
+  const unsigned results = lists.results_of_block(), set = blockIdx.x * results + threadIdx.x;
+  if (threadIdx.x < results && set < lists.results) to.put(set, all);
 }
 
 template <class T, int N, bool rows>
@@ -175,9 +151,10 @@ void channel_moments(const ChannelSlots& slots, const Tensor& x, const ChannelSt
                                  maybe<W>(to.running_var), maybe<int64_t>(to.batches),
                                  static_cast<W>(to.eps),   static_cast<W>(to.momentum)};
         const ChannelLists lists = channel_lists(slots, g, false);
-        const auto blocks = static_cast<unsigned>(ceil_div(lists.results, results_of_block));
-        merge_moments_kernel<<<blocks, merge_threads, 0, native(stream)>>>(means, squares, lists,
-                                                                           g.n, g.length, results);
+        const auto blocks =
+            static_cast<unsigned>(ceil_div(lists.results, lists.results_of_block()));
+        launch_early(merge_moments_kernel<W>, blocks, merge_threads, 0, stream, means, squares,
+                     lists, g.n, g.length, results);
         BS_CUDA_CHECK_LAUNCH("channel_moments");
       });
 }

@@ -6,8 +6,13 @@
 // threads lie along a plane, and what belongs to it is the same for all of them.
 #include <bs/kernels/channel_norm.h>
 #include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/early_launch.cuh>
+#include <bs/kernels/cuda/reduce_states.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 #include <bs/kernels/cuda/walk.cuh>
+
+#include <algorithm>
+#include <bit>
 
 namespace bs::cuda {
 
@@ -164,24 +169,22 @@ void visit_channels(const char* op, const ChannelSlots& s, DType dtype, bool ali
 }
 
 /// Merges the K states of each of a block's threads with those of the threads that have the same
-/// slots, in a fixed order: over lines of rows, or side by side in planes. The whole is in line 0,
-/// or in thread 0 of each line.
-template <bool rows, class State, int K>
-__device__ void merge_channel_states(State (&states)[K]) {
+/// slots, in a fixed order. Of rows these lie on all lines; the whole is on the first.
+template <class State, int K>
+__device__ void merge_lines(State (&states)[K]) {
   __shared__ alignas(16) unsigned char memory[K * channel_threads * sizeof(State)];
   auto* const shared = reinterpret_cast<State*>(memory);
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-  const unsigned mine = rows ? threadIdx.y : threadIdx.x, stride = rows ? blockDim.x : 1;
 #pragma unroll
   for (int k = 0; k < K; ++k) shared[k * channel_threads + thread] = states[k];
-  for (unsigned size = rows ? blockDim.y : blockDim.x; size > 1;) {
+  for (unsigned size = blockDim.y; size > 1;) {
     const unsigned half = (size + 1) / 2;
     __syncthreads();
-    if (mine + half < size) {
+    if (threadIdx.y + half < size) {
 #pragma unroll
       for (int k = 0; k < K; ++k)
         shared[k * channel_threads + thread].merge(
-            shared[k * channel_threads + thread + half * stride]);
+            shared[k * channel_threads + thread + half * blockDim.x]);
     }
     size = half;
   }
@@ -189,11 +192,41 @@ __device__ void merge_channel_states(State (&states)[K]) {
   for (int k = 0; k < K; ++k) states[k] = shared[k * channel_threads + thread];
 }
 
+/// Of planes they lie side by side in a line, which is whole warps; thread 0 has the whole.
+template <class State>
+__device__ void merge_along_line(State& state) {
+  constexpr unsigned warp = 32;
+#pragma unroll
+  for (int offset = warp / 2; offset > 0; offset /= 2) state.merge(from_lane(state, offset));
+  const unsigned warps = blockDim.x / warp;
+  if (warps == 1) return;
+  __shared__ alignas(16) unsigned char memory[channel_threads / warp * sizeof(State)];
+  auto* const of_warp = reinterpret_cast<State*>(memory) + threadIdx.y * warps;
+  if (threadIdx.x % warp == 0) of_warp[threadIdx.x / warp] = state;
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (unsigned other = 1; other < warps; ++other) state.merge(of_warp[other]);
+}
+
+template <bool rows, class State, int K>
+__device__ void merge_channel_states(State (&states)[K]) {
+  if constexpr (rows) {
+    merge_lines(states);
+  } else {
+    merge_along_line(states[0]);
+  }
+}
+
+inline constexpr unsigned merge_threads = 512;
+
 /// Lists of partial states, [outer, parts, inner] of them, that one result is merged of.
 struct ChannelLists {
   unsigned results, slots_of_result;
   Divisor parts, inner;
   unsigned channels, neighbours;
+  unsigned slices;  ///< threads that share the merging of a result: a power of two
+
+  __host__ __device__ unsigned results_of_block() const { return merge_threads / slices; }
 
   /// Calls f(slot, part, place of the state) for every `slices`-th state of a result from `slice`,
   /// `ahead` of them at a time.
@@ -214,42 +247,44 @@ struct ChannelLists {
 inline ChannelLists channel_lists(const ChannelSlots& s, const ChannelGrid& g, bool of_channels) {
   const int64_t neighbours = of_channels ? 0 : s.neighbours;
   const int64_t results = neighbours > 0 ? s.sets() : s.channels;
+  const int64_t slots = s.slots() / results;
+  constexpr int64_t states_of_thread = 4, most_slices = 256;
+  const int64_t slices = std::clamp<int64_t>(slots * g.parts / states_of_thread, 1, most_slices);
   return {static_cast<unsigned>(results),
-          static_cast<unsigned>(s.slots() / results),
+          static_cast<unsigned>(slots),
           Divisor(g.parts),
           Divisor(g.inner),
           static_cast<unsigned>(s.channels),
-          static_cast<unsigned>(neighbours)};
+          static_cast<unsigned>(neighbours),
+          std::bit_floor(static_cast<unsigned>(slices))};
 }
 
-inline constexpr unsigned results_of_block = 16, merge_threads = 1024;
-
-/// Merges this block's lists; thread i < results_of_block has the whole of result i of the block.
+/// Merges this block's lists; thread i < results_of_block() has the whole of result i of the block.
 /// add(state, slot, part, place) adds one state.
 template <class State, class Add>
 __device__ State merge_lists(const ChannelLists& lists, Add&& add) {
-  constexpr unsigned slices = merge_threads / results_of_block;
+  const unsigned slices = lists.slices, results = lists.results_of_block();
   __shared__ alignas(16) unsigned char memory[merge_threads * sizeof(State)];
   auto* const shared = reinterpret_cast<State*>(memory);
   // Threads that are side by side read what lies side by side.
   const bool across = lists.neighbours == 0;
   const unsigned t = threadIdx.x;
-  const unsigned local = across ? t % results_of_block : t / slices;
-  const unsigned slice = across ? t / results_of_block : t % slices;
-  const unsigned result = blockIdx.x * results_of_block + local;
+  const unsigned local = across ? t % results : t / slices;
+  const unsigned slice = across ? t / results : t % slices;
+  const unsigned result = blockIdx.x * results + local;
   State state;
   constexpr int ahead = sizeof(State) < 16 ? 4 : 1;  // in registers
   if (result < lists.results)
     lists.for_each<ahead>(result, slice, slices, [&](unsigned slot, unsigned part, int64_t place) {
       add(state, slot, part, place);
     });
-  shared[slice * results_of_block + local] = state;
+  shared[slice * results + local] = state;
   for (unsigned half = slices / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (t < half * results_of_block) shared[t].merge(shared[t + half * results_of_block]);
+    if (t < half * results) shared[t].merge(shared[t + half * results]);
   }
   __syncthreads();
-  return shared[t % results_of_block];
+  return shared[t % results];
 }
 
 }  // namespace bs::cuda

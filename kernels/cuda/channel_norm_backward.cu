@@ -74,6 +74,7 @@ __global__ void __launch_bounds__(channel_threads, 2)
       }
     }
   }
+  let_next_launch_begin();
   merge_channel_states<rows>(of);
   if (!share.any || (rows ? threadIdx.y : threadIdx.x) != 0) return;
 #pragma unroll
@@ -109,14 +110,15 @@ __global__ void __launch_bounds__(merge_threads)
                       const __grid_constant__ ChannelGrid g, const ChannelVectors<W> vectors,
                       const MergedSums<W> to) {
   const W* const weight = to.of_channels ? nullptr : vectors.weight;
+  wait_for_previous_launch();
   const auto all =
       merge_lists<Sums<W>>(lists, [&](Sums<W>& state, unsigned slot, unsigned, int64_t at) {
         const Sums<W> part = sums[at];
         const W factor = weight ? weight[g.channel_of(slot)] : W(1);
         state.merge({factor * part.plain, factor * part.centred * vectors.rstd[g.set_of(slot)]});
       });
-  const unsigned result = blockIdx.x * results_of_block + threadIdx.x;
-  if (threadIdx.x < results_of_block && result < lists.results)
+  const unsigned results = lists.results_of_block(), result = blockIdx.x * results + threadIdx.x;
+  if (threadIdx.x < results && result < lists.results)
     to.put(result, lists.results, all, vectors.weight);
 }
 
@@ -170,9 +172,10 @@ template <class W>
 void merge_sums(const Tensor& states, const ChannelSlots& slots, const ChannelGrid& g,
                 const ChannelNorm& norm, const MergedSums<W>& to, Stream stream) {
   const ChannelLists lists = channel_lists(slots, g, to.of_channels != nullptr);
-  const auto blocks = static_cast<unsigned>(ceil_div(lists.results, results_of_block));
-  merge_sums_kernel<W><<<blocks, merge_threads, 0, native(stream)>>>(
-      reinterpret_cast<const Sums<W>*>(states.data()), lists, g, channel_vectors<W>(norm), to);
+  const auto blocks = static_cast<unsigned>(ceil_div(lists.results, lists.results_of_block()));
+  launch_early(merge_sums_kernel<W>, blocks, merge_threads, 0, stream,
+               reinterpret_cast<const Sums<W>*>(states.data()), lists, g, channel_vectors<W>(norm),
+               to);
   BS_CUDA_CHECK_LAUNCH("channel_norm_sums");
 }
 

@@ -47,19 +47,6 @@ constexpr int block_threads = 256;
 constexpr int merge_threads = 1024;  // few blocks merge, so that each needs loads on their way
 constexpr int warp = 32;
 
-/// Another lane's state, a word at a time.
-template <class State>
-__device__ State from_lane(const State& state, int offset) {
-  static_assert(sizeof(State) % sizeof(unsigned) == 0);
-  constexpr int words = sizeof(State) / sizeof(unsigned);
-  State other;
-#pragma unroll
-  for (int i = 0; i < words; ++i)
-    reinterpret_cast<unsigned*>(&other)[i] =
-        __shfl_down_sync(0xffffffffU, reinterpret_cast<const unsigned*>(&state)[i], offset);
-  return other;
-}
-
 /// The threads of a row are lanes of a warp, or all of the block; the first gets the whole.
 template <class State>
 __device__ void merge_row(State& state) {
@@ -229,7 +216,8 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
         Term<T> values[N];
         widen_terms<T, N>(raw[k], values);
         seen += 1;
-        const Term<T> share = 1 / seen;
+        Term<T> share = 0;
+        if constexpr (std::is_floating_point_v<Term<T>>) share = device::reciprocal_of(seen);
 #pragma unroll
         for (int i = 0; i < N; ++i) states[i].add(values[i], begin + r + k * blockDim.y, share);
       }

@@ -2,6 +2,7 @@
 // A state is what is known of some elements of one result. add_pack takes neighbours in the reduced
 // axis, add one more element, `share` being 1 / (elements seen, this one included).
 
+#include <bs/kernels/cuda/device/tile/activation.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 
 #include <cmath>
@@ -84,7 +85,8 @@ struct ArgmaxState {
   __device__ int64_t result(W) const { return place == none ? 0 : place; }
 };
 
-/// Mean and sum of squared deviations, merged as by Chan, Golub and LeVeque (1979).
+/// Mean and sum of squared deviations, merged as by Chan, Golub and LeVeque (1979). In f32 a share
+/// is off by 2 ulp, which moves the mean about as far as its rounding does; that of all is exact.
 template <class W>
 struct MomentState {
   using Result = W;
@@ -110,7 +112,7 @@ struct MomentState {
   __device__ void merge(const MomentState& other) {
     if (other.count == 0) return;
     const W both = count + other.count, deviation = other.mean - mean;
-    const W share = other.count / both;
+    const W share = count == 0 ? W(1) : other.count * device::reciprocal_of(both);
     squares += other.squares + deviation * deviation * count * share;
     mean += deviation * share;
     count = both;
@@ -153,6 +155,19 @@ struct LogSumState {
   }
   __device__ W result(W) const { return ::log(total) + shift(); }
 };
+
+/// Another lane's state, a word at a time.
+template <class State>
+__device__ State from_lane(const State& state, int offset) {
+  static_assert(sizeof(State) % sizeof(unsigned) == 0);
+  constexpr int words = sizeof(State) / sizeof(unsigned);
+  State other;
+#pragma unroll
+  for (int i = 0; i < words; ++i)
+    reinterpret_cast<unsigned*>(&other)[i] =
+        __shfl_down_sync(0xffffffffU, reinterpret_cast<const unsigned*>(&state)[i], offset);
+  return other;
+}
 
 /// Tells a state, before elements are added one by one, what the largest of them is.
 template <class State, class W>

@@ -48,6 +48,15 @@ TEST_CASE("grad_norm is the norm of all elements") {
         doctest::Approx(std::sqrt(3) * 1e30));
 }
 
+TEST_CASE("grad_norm of more elements, and of more tensors, than a GPU takes at once") {
+  const std::vector many(4000, full({5}, 2, f32, test_device()));
+  CHECK(grad_norm(many).item() == doctest::Approx(2 * std::sqrt(20000)).epsilon(1e-12));
+  const Tensor large = random_reference({12'000'003}, 3).tensor(bf16, test_device());
+  for (int again = 0; again < 2; ++again)
+    CHECK(grad_norm(std::vector{large}).item() ==
+          doctest::Approx(naive_norm(std::vector{large})).epsilon(1e-12));
+}
+
 TEST_CASE("clip_gradients scales what is too long and nothing else") {
   std::vector<Tensor> gradients = gradients_of_all_dtypes();
   gradients.pop_back();  // a view, which cannot be scaled in place

@@ -2,6 +2,7 @@
 /** @file Random bits turned into numbers, by arithmetic that gives the same bits on the CPU and on
  *  CUDA. Every product that is added to something is an explicit fma, so that no compiler has a
  *  contraction left to choose. fma, division and square root are rounded correctly on both. */
+#include <bs/lib/check.h>
 #include <bs/lib/dtype.h>
 #include <bs/lib/philox.h>
 
@@ -150,7 +151,11 @@ BS_HOST_DEVICE inline Pair<float> normal_pair(uint32_t radius, uint32_t angle) {
   return {r * p.first, r * p.second};
 }
 
-/** @brief As a probability p compares with a word: word < threshold(p) has probability p. */
-inline uint64_t threshold(double p) { return static_cast<uint64_t>(std::ldexp(p, 32)); }
+/** @brief As a probability p compares with a word: word < threshold(p) has probability p.
+ *  @throws Error when p is not within [0, 1]. */
+inline uint64_t threshold(double p) {
+  BS_CHECK(p >= 0 && p <= 1, "threshold: probability {} is not within [0, 1]", p);
+  return static_cast<uint64_t>(std::ldexp(p, 32));
+}
 
 }  // namespace bs

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 using namespace bs;
@@ -243,6 +244,8 @@ TEST_CASE("random operations refuse what they cannot do") {
   CHECK_THROWS_WITH_AS(randint(-1, 2, {1}, boolean),
                        "randint: bool does not hold all integers of [-1, 2)", Error);
   CHECK_THROWS_WITH_AS(bernoulli(1.5, {1}), "bernoulli: probability 1.5 is not within [0, 1]",
+                       Error);
+  CHECK_THROWS_WITH_AS(threshold(std::nan("")), "threshold: probability nan is not within [0, 1]",
                        Error);
   CHECK_THROWS_WITH_AS(permutation(-1), "permutation: of -1 numbers", Error);
 }

@@ -103,6 +103,8 @@ TEST_CASE("nn image layers call their functions") {
   CHECK(Reference::of(nn::AdaptiveAvgPool2d().forward(x).data())[0] == 1.5);
   CHECK(nn::Pad({.padding = {.left = 1}}).forward(x).shape() == Shape{1, 1, 2, 3});
   CHECK(nn::Upsample({.scale = 1.5}).forward(x).shape() == Shape{1, 1, 3, 3});
+  CHECK_THROWS_WITH_AS(nn::Upsample({.scale = 1e300}).forward(x),
+                       "upsample: x [1, 1, 2, 2] by a scale of 1e+300 is too large", Error);
   CHECK(nn::Flatten().forward(x).shape() == Shape{1, 4});
   CHECK(nn::Flatten({.from = 2}).forward(counted({2, 3, 2, 2})).shape() == Shape{2, 3, 4});
   // The order of elements is that of the shape.

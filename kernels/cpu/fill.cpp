@@ -1,3 +1,4 @@
+#include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/fill.h>
 
@@ -12,7 +13,7 @@ void fill(const Tensor& x, double value, Stream) {
     // A 16-bit float is a class, whose copies g++ does not vectorise.
     using Bits = std::conditional_t<std::is_arithmetic_v<T>, T, uint16_t>;
     auto* to = static_cast<Bits*>(x.data());
-    const auto v = std::bit_cast<Bits>(static_cast<T>(value));
+    const auto v = std::bit_cast<Bits>(convert<T>(value));
     parallel_for(x.numel(), elementwise_grain,
                  [=](int64_t begin, int64_t end) { std::fill(to + begin, to + end, v); });
   });

@@ -22,11 +22,7 @@ Dims Dims::filled(int rank, int64_t value) {
   return d;
 }
 
-size_t Dims::index(int i) const {
-  const int at = i < 0 ? i + rank_ : i;
-  BS_CHECK(at >= 0 && at < rank_, "dims: position {} in {}", i, *this);
-  return static_cast<size_t>(at);
-}
+void Dims::no_position(int i) const { BS_THROW(Error, "dims: position {} in {}", i, *this); }
 
 void Dims::insert(int at, int64_t value) {
   BS_CHECK(rank_ < max_rank && at >= 0 && at <= rank_, "dims: insert at {} into {}", at, *this);

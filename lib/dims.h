@@ -43,7 +43,14 @@ class Dims {
   bool operator==(const Dims& other) const;
 
  private:
-  size_t index(int i) const;
+  size_t index(int i) const {
+    const int at = i < 0 ? i + rank_ : i;
+    if (at < 0 || at >= rank_) [[unlikely]]
+      no_position(i);
+    return static_cast<size_t>(at);
+  }
+  [[noreturn]] void no_position(int i) const;
+
   std::array<int64_t, max_rank> values_{};
   int rank_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 namespace bs::test {
@@ -62,16 +63,17 @@ inline void attend_row(const AttentionRules& r, const References& in, const Atte
                        double* out) {
   const Reference &q = in[0], &k = in[1], &v = in[2];
   const SparseAttentionOptions& o = r.plain;
-  const int64_t heads = q.shape[1], kv = at.h / (heads / k.shape[1]), n = q.shape[3];
+  const int64_t heads = q.shape[1], kv = at.h / (heads / k.shape[1]);
+  const int64_t n = q.shape[3], value_dim = v.shape[3];
   const int64_t query = r.plain.query_starts.empty()
                             ? at.i
                             : r.plain.query_starts[static_cast<size_t>(at.sequence)] + at.i;
   std::vector<double> s(static_cast<size_t>(at.keys), -std::numeric_limits<double>::infinity());
+  const double* of_query = &q.at({at.b, at.h, query, 0});
   for (int64_t j = 0; j < at.keys; ++j) {
     if (!sees(r, in, at, heads, j)) continue;
-    double x = 0;
-    for (int64_t e = 0; e < n; ++e)
-      x += q.at({at.b, at.h, query, e}) * k.at({at.b, kv, at.key_begin + j, e});
+    const double* of_key = &k.at({at.b, kv, at.key_begin + j, 0});
+    double x = std::inner_product(of_query, of_query + n, of_key, 0.0);
     x *= o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(n));
     if (o.softcap != 0) x = o.softcap * std::tanh(x / o.softcap);
     const int64_t d = j - o.first_query.value_or(0) - at.i - o.offset;
@@ -96,8 +98,8 @@ inline void attend_row(const AttentionRules& r, const References& in, const Atte
       const double word = philox(o.random.seed, block, o.random.offset).word[j % 4];
       weight = word < std::floor(o.dropout * 0x1p32) ? 0 : weight / (1 - o.dropout);
     }
-    for (int64_t e = 0; e < v.shape[3]; ++e)
-      out[e] += weight * v.at({at.b, kv, at.key_begin + j, e});
+    const double* value = &v.at({at.b, kv, at.key_begin + j, 0});
+    for (int64_t e = 0; e < value_dim; ++e) out[e] += weight * value[e];
   }
 }
 

@@ -41,24 +41,8 @@ Tensor Reference::tensor(DType dtype, Device device) const {
   return t.to(device);
 }
 
-namespace {
-size_t flat(const Shape& shape, std::initializer_list<int64_t> index) {
-  BS_CHECK(static_cast<int>(index.size()) == shape.rank(), "reference: {} indices for {}",
-           index.size(), shape);
-  int64_t at = 0;
-  const int64_t* extent = shape.begin();  // not shape[axis]: references spend their time here
-  for (int64_t i : index) {
-    BS_CHECK(i >= 0 && i < *extent, "reference: index {} on axis {} of {}", i,
-             extent - shape.begin(), shape);
-    at = at * *extent++ + i;
-  }
-  return static_cast<size_t>(at);
-}
-}  // namespace
-
-double& Reference::at(std::initializer_list<int64_t> index) { return values[flat(shape, index)]; }
-double Reference::at(std::initializer_list<int64_t> index) const {
-  return values[flat(shape, index)];
+void Reference::no_place(Index index) const {
+  BS_THROW(Error, "reference: index {} in {}", Shape(index), shape);
 }
 
 Reference random_reference(const Shape& shape, uint64_t seed, double low, double high) {

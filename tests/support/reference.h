@@ -22,8 +22,23 @@ struct Reference {
   double& operator[](size_t i) { return values[i]; }
   double operator[](size_t i) const { return values[i]; }
   /** @brief Element at an index, one number an axis. */
-  double& at(std::initializer_list<int64_t> index);
-  double at(std::initializer_list<int64_t> index) const;
+  double& at(std::initializer_list<int64_t> index) { return values[place(index)]; }
+  const double& at(std::initializer_list<int64_t> index) const { return values[place(index)]; }
+
+ private:
+  using Index = std::initializer_list<int64_t>;
+  // Inline, and by the extents' pointer: references spend their time here.
+  size_t place(Index index) const {
+    if (static_cast<int>(index.size()) != shape.rank()) no_place(index);
+    const int64_t* extent = shape.begin();
+    int64_t place = 0;
+    for (int64_t i : index) {
+      if (i < 0 || i >= *extent) no_place(index);
+      place = place * *extent++ + i;
+    }
+    return static_cast<size_t>(place);
+  }
+  [[noreturn]] void no_place(Index index) const;
 };
 
 /** @brief Uniform values in [low, high) from a fixed generator; `seed` picks the sequence. */

@@ -17,6 +17,11 @@ endif()
 add_library(bs_compiler INTERFACE)
 target_compile_features(bs_compiler INTERFACE cxx_std_20)
 set(host_warnings -Wall -Wextra -Wconversion -Wshadow)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # Of what g++ has no warning for: loops that stay scalar, and `|` between comparisons, which lets
+  # g++ vectorise them.
+  list(APPEND host_warnings -Wno-sign-conversion -Wno-pass-failed -Wno-bitwise-instead-of-logical)
+endif()
 set(simd -fopenmp-simd)  # `omp simd` alone: threads are lib/team.h's
 if(BS_WERROR)
   list(APPEND host_warnings -Werror)

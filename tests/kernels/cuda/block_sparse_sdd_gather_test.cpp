@@ -32,11 +32,10 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
     const LayoutPtr layout = test::uneven_layout(random, heads, rows, cols, block, kept);
     const LayoutView view = layout->view(Device::cpu());
     const bool transposed = random() % 2 != 0;
-    const SddForm form{.narrow = random() % 2 != 0, .gathered = true};
+    const int height = random() % 2 != 0 ? 64 : 128, width = random() % 2 != 0 ? 128 : 256;
     const int window = random() % 2 != 0 ? 1 + static_cast<int>(random() % 3000) : widest_window;
-    const GatheredStrips made = gather_sdd(*layout, transposed, form, window);
-    const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
-    CHECK(made.strip_rows * block == 128);
+    const GatheredStrips made = *gather_sdd(*layout, transposed, height, width, window);
+    CHECK(made.strip_rows * block == height);
     const auto high = static_cast<size_t>(made.strip_rows);
     const size_t items = made.ranges.size();
     REQUIRE(made.rows.size() == items * high);
@@ -48,7 +47,7 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
     for (size_t item = 0; item < items; ++item) {
       const device::SddRange& range = made.ranges[item];
       wrong += range.strip != static_cast<int>(item) || range.first != static_cast<int>(entry);
-      wrong += range.count < 1 || range.count > tile.sdd_cols(block);
+      wrong += range.count < 1 || range.count > width / block;
       for (int c = 0; c < range.count; ++c, ++entry)
         for (size_t r = 0; r < high; ++r) {
           const int row = made.rows[item * high + r], number = made.blocks[entry * high + r];
@@ -67,33 +66,24 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
   }
 }
 
-TEST_CASE("sdd: gathering is given up only where no limit can be kept") {
+TEST_CASE("sdd: gathering is given up only where the limit can't be kept") {
   std::mt19937 random(23);
   int kept = 0, given_up = 0;
   for (int i = 0; i < 200; ++i) {
-    const int block = 16 << random() % 3;
+    const int block = 16 << random() % 3, width = random() % 2 != 0 ? 128 : 256;
     const LayoutPtr layout =
         test::uneven_layout(random, 1 + static_cast<int>(random() % 2), 150, 150, block,
                             1 + static_cast<unsigned>(random() % 9));
-    const SddForm form{.narrow = random() % 2 != 0, .gathered = true};
-    const GatheredStrips all = gather_sdd(*layout, false, form, 2048);
-    std::vector<GatherLimit> limits(1 + random() % 2);
-    bool may = false;
-    for (GatherLimit& limit : limits) {
-      limit = {.first = 128. + static_cast<double>(random() % 128),
-               .column = static_cast<double>(block),
-               .least = 200,
-               .end = 40};
-      double cost = 0;
-      for (const device::SddRange& range : all.ranges) cost += limit.cost(range.count);
-      limit.most = cost * (.5 + .01 * static_cast<double>(random() % 100));
-      if (random() % 5 == 0) limit.items = static_cast<int64_t>(all.ranges.size()) + 1;
-      may = may || cost <= limit.most || limit.items > 0;
-    }
+    const GatheredStrips all = *gather_sdd(*layout, false, 128, width, 2048);
+    GatherLimit limit{.first = 128. + static_cast<double>(random() % 128),
+                      .column = static_cast<double>(block)};
+    double lines = 0;
+    for (const device::SddRange& range : all.ranges) lines += limit.of(range.count);
+    limit.most = lines * (.5 + .01 * static_cast<double>(random() % 100));
     CAPTURE(i);
-    const std::optional<GatheredStrips> within = gather_sdd(*layout, false, form, 2048, limits);
-    // The last item tells at the latest.
-    CHECK(within.has_value() == may);
+    const std::optional<GatheredStrips> within =
+        gather_sdd(*layout, false, 128, width, 2048, limit);
+    CHECK(within.has_value() == (lines <= limit.most));  // the last item tells at the latest
     ++(within ? kept : given_up);
     if (!within) continue;
     CHECK(within->rows == all.rows);
@@ -114,7 +104,7 @@ TEST_CASE("sdd: gathered rows of sdd are those that are alike") {
       for (int col = 0; col < cols; ++col)
         if (row * 5 % kinds == col % kinds) blocks.push_back({0, row, col});
     const LayoutPtr layout = Layout::from_blocks(1, rows, cols, block, blocks);
-    const GatheredStrips made = gather_sdd(*layout, false, {.gathered = true});
+    const GatheredStrips made = *gather_sdd(*layout, false, 128, 256);
     CHECK(made.ranges.size() == kinds);
     CHECK(std::count(made.blocks.begin(), made.blocks.end(), -1) == 0);
   }
@@ -127,8 +117,7 @@ TEST_CASE("sdd: gathered rows leave less of an item empty than neighbours do") {
       CAPTURE(density);
       const LayoutPtr layout = random_layout(4096 / block, 4096 / block, block, density);
       for (const bool narrow : {false, true}) {
-        const GatheredStrips made =
-            gather_sdd(*layout, false, {.narrow = narrow, .gathered = true});
+        const GatheredStrips made = *gather_sdd(*layout, false, 128, narrow ? 128 : 256);
         const double blocks = static_cast<double>(layout->nnz());
         const double full = blocks / static_cast<double>(made.blocks.size());
         // A strip of random rows has a column unless all of them lack it.
@@ -143,7 +132,7 @@ TEST_CASE("sdd: gathered rows leave less of an item empty than neighbours do") {
 TEST_CASE("sdd: gathered rows and columns of an item are of one window") {
   const LayoutPtr layout = random_layout(8192 / 32, 6144 / 32, 32, .2);
   for (const bool transposed : {false, true}) {
-    const GatheredStrips made = gather_sdd(*layout, transposed, {.gathered = true}, 2048);
+    const GatheredStrips made = *gather_sdd(*layout, transposed, 128, 256, 2048);
     // Windows come row by row of them.
     std::vector<std::pair<int, int>> windows;
     int apart = 0;
@@ -182,34 +171,9 @@ TEST_CASE("sdd: windows are narrow where memory would be what items wait for") {
   CHECK(sdd_window(8192, 8192, 64, 2 * stage, h100) == widest_window);
 }
 
-TEST_CASE("sdd: how many narrow items there will be is told from wide ones") {
-  for (const int block : {16, 32, 64})
-    for (const double density : {.02, .1, .3, .6}) {
-      CAPTURE(block);
-      CAPTURE(density);
-      const LayoutPtr layout = random_layout(4096 / block, 6144 / block, block, density);
-      const auto gather = [&](bool narrow) {
-        return gather_sdd(*layout, true, {.narrow = narrow, .gathered = true});
-      };
-      const auto items = static_cast<double>(gather(true).ranges.size());
-      const double expected = expect_items(gather(false), 128 / block);
-      CHECK(expected > .9 * items);
-      CHECK(expected < 1.05 * items);
-    }
-  // Items that are full, of as many columns as may be, of fewer and of one too many; and none.
-  const auto expect = [](int cols) {
-    const LayoutPtr layout = random_layout(2, cols, 64, 1);
-    return expect_items(gather_sdd(*layout, false, {.gathered = true}), 2);
-  };
-  CHECK(expect(4) == 2);
-  CHECK(expect(2) == 1);
-  CHECK(expect(3) == 1.5);
-  CHECK(expect(0) == 0);
-}
-
 TEST_CASE("sdd: what a kernel reads of its items lies in one piece") {
   const LayoutPtr layout = random_layout(40, 30, 32, .2);
-  const GatheredStrips made = gather_sdd(*layout, false, {.gathered = true});
+  const GatheredStrips made = *gather_sdd(*layout, false, 128, 256);
   const DeviceRanges ranges(made.ranges, made, Device::cpu());
   const device::StripList list = ranges.gathered(layout->rows());
   const auto same = [](const auto& want, const auto* got) {

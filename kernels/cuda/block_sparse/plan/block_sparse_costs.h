@@ -33,6 +33,7 @@ inline double sdd_step(int lines, int cols, const Gpu& gpu) {
 inline int warpgroup_dsd_step(int cols, const Gpu& gpu) {
   return nanoseconds((128 + cols + (256 - cols) / 3.) * gpu.line());
 }
+
 /** @brief What items of a form take of the time that their lines and products would ("Do gathered
  * rows and columns pay?", an H100). */
 constexpr double sdd_pace(SddForm form) { return form.gathered && form.narrow ? 1.25 : 1; }
@@ -123,9 +124,10 @@ inline constexpr double least_fresh = .25, least_common = 1.5;
 
 /** @brief Multiply-adds below which a dense product is not weighed: neither way fills the GPU. */
 inline constexpr double least_work = 1e10;
-/** @brief Where unions of 128 gathered rows have so many of the columns, sdd is a dense product
- * without a try at gathering, which takes ten times as long as the unions. */
-inline constexpr double nearly_all = .97;
+/** @brief Where unions of 128 gathered rows have so many of the columns, items of such rows take so
+ * many times what they would without a hole, at least. Gathering, which takes ten times as long as
+ * the unions, is not tried then beside a dense product that is done before. */
+inline constexpr double nearly_all = .97, least_holes = 1.3;
 /** @brief What a dense product takes longer with an epilogue, of cuBLAS' time; and cuBLAS for TF32
  *  where neither operand has the depth along its lines ("How many block rows of 32 should share",
  * an H100). */

@@ -19,9 +19,6 @@ namespace {
 /// compare all rows is bounded.
 constexpr int most_height = 4096, most_cols = 256;
 
-/// Block rows of a strip, at most.
-constexpr int most_strip_rows = 8;
-
 using Columns = BitSet<most_cols>;
 
 /// Some rows of one head, and some of its columns.
@@ -121,36 +118,23 @@ class Remaining {
   AlikeRows<most_rows> rows_;
 };
 
-/// What the items of all windows cost, over what they would if each were full.
+/// What the items of all windows read, and the blocks that are left would in items without a hole.
 class Spending {
  public:
-  Spending(std::span<const GatherLimit> limits, int rows, int cols, int64_t blocks)
-      : limits_(limits), spent_(limits.size()) {
-    for (size_t i = 0; i < limits.size(); ++i) {
-      full_.push_back(limits[i].cost(cols) / (rows * cols));
-      spent_[i] = full_[i] * static_cast<double>(blocks);
-    }
-  }
+  Spending(const GatherLimit& limit, int rows, int cols, int64_t blocks)
+      : limit_(limit),
+        least_(limit.of(cols) / (rows * cols)),
+        spent_(least_ * static_cast<double>(blocks)) {}
   /// An item of so many columns and blocks. Others may be added at the same time.
   void add(int columns, size_t blocks) {
-    if (limits_.empty()) return;
-    const int64_t items = ++items_;
-    bool over = true;
-    for (size_t i = 0; i < limits_.size(); ++i) {
-      const double more = limits_[i].cost(columns) - full_[i] * static_cast<double>(blocks);
-      const double spent = spent_[i].fetch_add(more) + more;
-      over = over && items >= limits_[i].items && spent > limits_[i].most * (1 + 1e-9);
-    }
-    if (over) over_ = true;
+    spent_ += limit_.of(columns) - least_ * static_cast<double>(blocks);
   }
-  bool is_over() const { return over_; }
+  bool is_over() const { return spent_ > limit_.most * (1 + 1e-9); }
 
  private:
-  std::span<const GatherLimit> limits_;
-  std::vector<double> full_;  // what a block costs in a full item, which is the least
-  std::vector<std::atomic<double>> spent_;
-  std::atomic<int64_t> items_ = 0;
-  std::atomic<bool> over_ = false;
+  GatherLimit limit_;
+  double least_;  // for a block
+  std::atomic<double> spent_;
 };
 
 /// Cuts items out of what remains.
@@ -244,15 +228,27 @@ void append(GatheredStrips& out, const GatheredStrips& part) {
   out.blocks.insert(out.blocks.end(), part.blocks.begin(), part.blocks.end());
 }
 
-/// Nothing where no limit can be kept.
-std::optional<GatheredStrips> gather(const Layout& layout, bool transposed, int rows, int columns,
-                                     int window, std::span<const GatherLimit> limits) {
+}  // namespace
+
+int sdd_window(int64_t rows, int64_t columns, int block, double step, const Gpu& gpu) {
+  // Measured on an H100 at 8192^3: what runs at once, which is of one or two windows, reads each
+  // line as often as twice, at the rate of the bus; windows of 2048 columns take the least time.
+  constexpr int again = 2, line = 128, narrow = 2048;
+  const int64_t lines = std::min<int64_t>(rows, most_height) +
+                        std::min<int64_t>(columns, int64_t{2} * most_cols * block);
+  const bool waits = static_cast<double>(again * line * lines) > step * gpu.memory_rate;
+  return waits ? narrow : widest_window;
+}
+
+std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, int rows,
+                                         int columns, int window, const GatherLimit& limit) {
   const int block = layout.block();
   const LayoutRows from(layout.view(Device::cpu()), transposed);
   const std::vector<Window> windows =
       windows_of(from, block, std::clamp(window / block, 1, most_cols));
   std::vector<GatheredStrips> parts(windows.size());
-  Spending spending(limits, rows / block, columns / block, layout.nnz());
+  Spending spending(limit, rows / block, columns / block, layout.nnz());
+  if (spending.is_over()) return {};
   parallel_each(std::ssize(windows), team_for(windows.size(), layout.nnz()), [&](int64_t number) {
     const auto i = static_cast<size_t>(number);
     Gatherer gatherer(rows / block, columns / block, spending);
@@ -269,59 +265,6 @@ std::optional<GatheredStrips> gather(const Layout& layout, bool transposed, int 
   }
   out.strip_rows = rows / block;
   return out;
-}
-
-}  // namespace
-
-int sdd_window(int64_t rows, int64_t columns, int block, double step, const Gpu& gpu) {
-  // Measured on an H100 at 8192^3: what runs at once, which is of one or two windows, reads each
-  // line as often as twice, at the rate of the bus; windows of 2048 columns take the least time.
-  constexpr int again = 2, line = 128, narrow = 2048;
-  const int64_t lines = std::min<int64_t>(rows, most_height) +
-                        std::min<int64_t>(columns, int64_t{2} * most_cols * block);
-  const bool waits = static_cast<double>(again * line * lines) > step * gpu.memory_rate;
-  return waits ? narrow : widest_window;
-}
-
-GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form, int window) {
-  const int block = layout.block();
-  const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
-  return gather_sdd(layout, transposed, tile.sdd_rows(block) * block, tile.sdd_cols(block) * block,
-                    window);
-}
-
-GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns,
-                          int window) {
-  return *gather(layout, transposed, rows, columns, window, {});
-}
-
-std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, SddForm form,
-                                         int window, std::span<const GatherLimit> limits) {
-  const int block = layout.block();
-  const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
-  return gather(layout, transposed, tile.sdd_rows(block) * block, tile.sdd_cols(block) * block,
-                window, limits);
-}
-
-double expect_items(const GatheredStrips& wide, int cols) {
-  double items = 0;
-  const auto rows = static_cast<size_t>(wide.strip_rows);
-  for (const device::SddRange& range : wide.ranges) {
-    std::array<int, most_strip_rows + 1> columns{};  // that have so many blocks
-    const int32_t* block = wide.blocks.data() + static_cast<size_t>(range.first) * rows;
-    for (int i = 0; i < range.count; ++i, block += rows)
-      ++columns[static_cast<size_t>(
-          std::count_if(block, block + rows, [](int32_t number) { return number >= 0; }))];
-    int fuller = 0, others = 0;  // blocks of those that the item keeps, and of the rest
-    for (int blocks = wide.strip_rows, left = cols; blocks > 0; --blocks) {
-      const int all = columns[static_cast<size_t>(blocks)], kept = std::min(all, left);
-      fuller += kept * blocks;
-      others += (all - kept) * blocks;
-      left -= kept;
-    }
-    items += 1 + others / static_cast<double>(fuller);
-  }
-  return items;
 }
 
 }  // namespace bs::cuda

@@ -4,11 +4,9 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_items.h>
 #include <bs/lib/layout.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <span>
 #include <vector>
 
 namespace bs::cuda {
@@ -33,35 +31,24 @@ inline constexpr int widest_window = std::numeric_limits<int>::max();
  *  @param[in] step nanoseconds of a stage of an item, of 128 bytes of each row and column */
 int sdd_window(int64_t rows, int64_t columns, int block, double step, const Gpu& gpu);
 
+/** @brief What items may read of L2 a step, in lines: `first` each, `column` for each of its
+ * columns.
+ */
+struct GatherLimit {
+  double first = 0, column = 0;
+  double most = std::numeric_limits<double>::infinity();  ///< all together
+
+  double of(int columns) const { return first + columns * column; }
+};
 /** @brief Takes blocks together item by item: the row that has most left, then those rows that have
  *  most columns in common with it and each other, then the columns that most of them have. Takes
  *  .2 us of a core an item (blocks of 64) to 2 us (16, density .4).
  *  @param[in] transposed rows of the transpose
- *  @param[in] form its tile
- *  @param[in] window as sdd_window has it */
-GatheredStrips gather_sdd(const Layout& layout, bool transposed, SddForm form,
-                          int window = widest_window);
-/** @brief The same for items of so many rows, 8 block rows at most, and columns. */
-GatheredStrips gather_sdd(const Layout& layout, bool transposed, int rows, int columns,
-                          int window = widest_window);
-
-/** @brief What items may cost together. One of n columns costs max(least, first + n * column) and
- *  `end`. */
-struct GatherLimit {
-  double first = 0, column = 0, least = 0, end = 0;
-  double most = 0;
-  int64_t items = 0;  ///< as many items may cost anything
-
-  double cost(int columns) const { return std::max(least, first + columns * column) + end; }
-};
-/** @brief The same within some limits: gives up, with nothing, once no limit can be kept, were the
- *  rest as cheap as can be. Items that cost less than 1e-9 too much may be gathered. */
-std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, SddForm form,
-                                         int window, std::span<const GatherLimit> limits);
-
-/** @brief About how many items there would be of `cols` columns, half of what these have. Each
- * keeps its fuller columns, and the rest fill others as well. Within a tenth of what gather_sdd
- * makes of random layouts. */
-double expect_items(const GatheredStrips& wide, int cols);
+ *  @param[in] rows,columns of an item, 8 block rows at most
+ *  @param[in] window as sdd_window has it
+ *  @return nothing once the limit can't be kept, were the rest in items without a hole */
+std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, int rows,
+                                         int columns, int window = widest_window,
+                                         const GatherLimit& limit = {});
 
 }  // namespace bs::cuda

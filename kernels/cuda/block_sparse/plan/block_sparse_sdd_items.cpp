@@ -9,17 +9,26 @@ namespace bs::cuda {
 
 double SddItems::cost() const { return std::accumulate(costs.begin(), costs.end(), 0.0); }
 
-std::vector<device::SddRange> cut_columns(const Strips& strips, int most) {
-  std::vector<device::SddRange> ranges;
-  for (int strip = 0; strip < strips.heads * strips.count; ++strip) {
-    const int first = strips.offsets[static_cast<size_t>(strip)];
-    const int length = strips.length(strip), count = (length + most - 1) / most;
-    const auto slice = [&](int i) { return static_cast<int>(int64_t{length} * i / count); };
-    for (int i = 0; i < count; ++i)
-      ranges.push_back(
-          {.strip = strip, .first = first + slice(i), .count = slice(i + 1) - slice(i)});
+std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ranges, int most) {
+  std::vector<device::SddRange> cut;
+  for (const auto& [strip, first, length] : ranges) {
+    const int count = (length + most - 1) / most;
+    for (int i = 0; i < count; ++i) {
+      const auto begin = static_cast<int>(int64_t{length} * i / count);
+      const auto end = static_cast<int>(int64_t{length} * (i + 1) / count);
+      cut.push_back({.strip = strip, .first = first + begin, .count = end - begin});
+    }
   }
-  return ranges;
+  return cut;
+}
+
+std::vector<device::SddRange> cut_columns(const Strips& strips, int most) {
+  std::vector<device::SddRange> whole;
+  for (int strip = 0; strip < strips.heads * strips.count; ++strip)
+    whole.push_back({.strip = strip,
+                     .first = strips.offsets[static_cast<size_t>(strip)],
+                     .count = strips.length(strip)});
+  return cut_ranges(whole, most);
 }
 
 SddItems list_sdd(const Strips& strips, int block, SddForm form, const Gpu& gpu) {

@@ -19,7 +19,9 @@ struct SddItems {
 
   double cost() const;  ///< of all
 };
-/** @brief Cuts the columns of each strip into ranges of `most` at most, as even as can be. */
+/** @brief Cuts each range into some of `most` columns at most, as even as can be. */
+std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ranges, int most);
+/** @brief The same of all columns of each strip. */
 std::vector<device::SddRange> cut_columns(const Strips& strips, int most);
 /** @brief The same for a form of the kernels, with what they cost. */
 SddItems list_sdd(const Strips& strips, int block, SddForm form, const Gpu& gpu);

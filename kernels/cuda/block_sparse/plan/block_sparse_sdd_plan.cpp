@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <initializer_list>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -35,15 +36,16 @@ struct Sdd {
     const auto products = blocks * static_cast<double>(shape.k * shape.batch * shape.terms);
     return bs::cuda::tiled_time(shape.factors, block(), products, gpu);
   }
-  /// Whether a dense product, which takes `limit`, is sooner done than items of gathered rows,
-  /// which take `least` if all blocks of them are there: as far as can be told before they are
-  /// gathered.
-  bool is_full(bool transposed, double least, double limit) const {
-    if (limit == never || 1.3 * least < limit) return false;
+  /// Whether items of gathered rows have so few holes, as far as can be told before they are
+  /// gathered, that they are done before a dense product, which takes `limit`. They take `least` if
+  /// they have none.
+  bool may_gather(bool transposed, double least, double limit) const {
+    if (least >= limit) return false;
+    if (limit == never || least_holes * least < limit) return true;
     const Kept<Strips> strips =
         strips_of(layout, {.transposed = transposed, .side = 128 / block(), .gathered = true});
     const int64_t cols = transposed ? layout.rows() : layout.cols();
-    return static_cast<double>(strips->columns()) >
+    return static_cast<double>(strips->columns()) <=
            nearly_all * static_cast<double>(int64_t{strips->count} * cols);
   }
   /// Whether so many items are ever cut, or looked at one by one.
@@ -111,13 +113,10 @@ class WarpgroupSddPlanner {
 
   /// The plan that is done first: strips as they lie or gathered ones, in wide or narrow tiles.
   SddPlan plan() {
-    const StripShape shape{.transposed = transposed_,
-                           .side = warpgroup_sdd_tile(d_.block(), {}).sdd_rows(d_.block())};
+    const StripShape shape{.transposed = transposed_, .side = tile({}).sdd_rows(d_.block())};
     const Kept<Strips> strips = strips_of(d_.layout, shape);
     for (const bool narrow : {false, true}) try_lying(*strips, {.narrow = narrow});
-    if (d_.block() < 128 && (!d_.wish.form || d_.wish.form->gathered) &&
-        !d_.is_full(transposed_, least_gathered(128), limit_))
-      try_gathered();
+    if (d_.block() < 128 && (!d_.wish.form || d_.wish.form->gathered)) try_gathered();
     best_.path = Path::warpgroup;
     best_.transposed = transposed_;
     best_.strips = shape;
@@ -125,29 +124,23 @@ class WarpgroupSddPlanner {
   }
 
  private:
-  int64_t sums(SddForm form) const {
-    const int block = d_.block();
-    const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
-    return int64_t{4} * tile.sdd_rows(block) * tile.sdd_cols(block) * block * block;
-  }
-
-  Items paced(const std::vector<double>& costs, SddForm form) const {
-    std::vector<double> all(costs.size());
-    std::ranges::transform(costs, all.begin(), [&](double cost) { return sdd_pace(form) * cost; });
-    return {d_, std::move(all), steps_, sums(form)};
+  WarpgroupTile tile(SddForm form) const { return warpgroup_sdd_tile(d_.block(), form); }
+  Items timed(std::vector<double> costs, SddForm form) const {
+    for (double& cost : costs) cost *= sdd_pace(form);
+    const int block = d_.block(), places = tile(form).sdd_rows(block) * tile(form).sdd_cols(block);
+    return {d_, std::move(costs), steps_, int64_t{4} * places * block * block};
   }
 
   /// Makes a plan of these items, whole or cut, if it is done before the best one so far. `extra`
   /// is the time that it takes before. Returns whether it is.
   bool weigh(SddItems&& items, SddForm form, double extra) {
-    const Items all = paced(items.costs, form);
+    const Items all = timed(std::move(items.costs), form);
     if (all.least_time() + extra >= best_.time || !d_.wants(form)) return false;
     auto [time, split] = all.schedule();
     if (time + extra >= best_.time) return false;
     best_.form = form;
     best_.ranges = std::move(items.ranges);
     best_.split = std::move(split);
-    best_.gathered = {};
     best_.turns_a = best_.turns_b = false;
     best_.time = time + extra;
     return true;
@@ -155,99 +148,68 @@ class WarpgroupSddPlanner {
 
   void try_lying(const Strips& strips, SddForm form) {
     SddItems items = list_sdd(strips, d_.block(), form, d_.gpu);
-    if (paced(items.costs, form).least_time() >= best_.time) return;
+    if (timed(items.costs, form).least_time() >= best_.time) return;
     const int64_t columns = transposed_ ? d_.layout.height() : d_.layout.width();
     weigh(order_sdd(items, std::max(d_.block(), 64), columns, d_.gpu.multiprocessors), form, 0);
   }
 
-  /// What the 128 rows of an item take of L2 a step, in lines of 128 bytes. Lines as short as a
-  /// block are as many more, and each takes as long as a whole one unless the operand stays in L2.
+  /// What the rows of an item of gathered ones take of L2 a step, in lines of 128 bytes. Lines as
+  /// short as a block are as many more, and each takes as long as a whole one unless the operand
+  /// stays in L2.
   int row_lines() const {
-    if (along_k_ || d_.block() >= 64) return 128;
-    const int lines = 128 * 64 / d_.block();
+    if (along_k_ || d_.block() >= 64) return gathered_rows;
+    const int lines = gathered_rows * 64 / d_.block();
     const bool stays = copied_ > 0 && 2 * copied_ <= d_.gpu.l2_bytes;
     return stays ? static_cast<int>(lines * line_share(2 * d_.block())) : lines;
   }
 
-  /// Gathered strips, the rows of which come in so many lines a step.
+  /// Items of gathered strips, the rows of which come in so many lines a step.
   SddItems items_of(const GatheredStrips& strips, SddForm form, int lines) const {
-    SddItems items{.ranges = strips.ranges};
-    const int cols = warpgroup_sdd_tile(d_.block(), form).cols;
-    for (const device::SddRange& range : strips.ranges)
-      items.costs.push_back(sdd_step(lines + range.count * d_.block(), cols, d_.gpu));
+    SddItems items{.ranges = cut_ranges(strips.ranges, tile(form).sdd_cols(d_.block()))};
+    for (const device::SddRange& range : items.ranges)
+      items.costs.push_back(sdd_step(lines + range.count * d_.block(), tile(form).cols, d_.gpu));
     return items;
   }
 
-  /// Whether items of half the columns of these may be done first: not where items are many.
-  bool narrow_may_pay(const GatheredStrips& wide) const {
-    const SddForm form{.narrow = true, .gathered = true};
-    const int workers = d_.gpu.multiprocessors;
-    if (d_.wish.form) return d_.wish.form->narrow;
-    if (static_cast<int64_t>(wide.ranges.size()) * d_.shape.batch >= 3 * workers) return false;
-    const WarpgroupTile tile = warpgroup_sdd_tile(d_.block(), form);
-    const double time = expect_items(wide, tile.sdd_cols(d_.block())) *
-                        sdd_step(128 + tile.cols, tile.cols, d_.gpu) *
-                        static_cast<double>(d_.shape.batch * steps_) / workers;
-    return .95 * time * sdd_pace(form) < best_.time;
-  }
-
-  /// No plan of gathered rows is done before, were every block of every item there.
-  double least_gathered(int lines) const {
-    const SddForm form{.gathered = true};
-    const WarpgroupTile tile = warpgroup_sdd_tile(d_.block(), form);
-    const double columns = static_cast<double>(d_.layout.nnz()) / tile.sdd_rows(d_.block());
-    const double items = columns / tile.sdd_cols(d_.block());
-    return sdd_pace(form) * items * sdd_step(lines + tile.cols, tile.cols, d_.gpu) *
-           static_cast<double>(steps_ * d_.shape.batch) / d_.gpu.multiprocessors;
-  }
-
-  /// Gathered strips, unless it turns out that no plan of them is done before the best one. Of wide
-  /// items, so few that narrow ones may pay are all gathered.
-  std::optional<GatheredStrips> gather_within(SddForm form, int window, int lines,
-                                              double copied) const {
-    const WarpgroupTile tile = warpgroup_sdd_tile(d_.block(), form);
-    const double steps = sdd_pace(form) * static_cast<double>(steps_);
-    const double share = static_cast<double>(d_.shape.batch) / d_.gpu.multiprocessors;
-    const double line = steps * d_.gpu.line();
-    const auto limit = [&](int row_lines, double extra) {
-      return GatherLimit{
-          .first = line * row_lines,
-          .column = line * d_.block(),
-          .least = steps * sdd_step(0, tile.cols, d_.gpu),
-          .end = static_cast<double>(sdd_split_costs(0, sums(form), d_.shape.factors).tile),
-          .most = (best_.time - extra) / share,
-          .items = form.narrow ? 0 : ceil_div(3 * d_.gpu.multiprocessors, d_.shape.batch)};
-    };
-    std::vector<GatherLimit> limits{limit(lines, 0)};
-    if (lines > 128 && copied_ > 0) limits.push_back(limit(128, copied));
-    return gather_sdd(d_.layout, transposed_, form, window, limits);
-  }
-
   void try_gathered() {
-    const int lines = row_lines();
-    const double copied = copied_ > 0 ? copy_time(2 * static_cast<double>(copied_), d_.gpu) : 0;
-    const bool may = least_gathered(lines) < best_.time ||
-                     (copied_ > 0 && least_gathered(128) + copied < best_.time);
-    if (!may) return;
-    const WarpgroupTile wide = warpgroup_sdd_tile(d_.block(), {.gathered = true});
-    const double step = sdd_pace({.gathered = true}) * sdd_step(128 + wide.cols, wide.cols, d_.gpu);
+    const int cols = tile({.gathered = true}).cols, workers = d_.gpu.multiprocessors;
+    const double step = sdd_step(gathered_rows + cols, cols, d_.gpu);
+    const double blocks = static_cast<double>(d_.layout.nnz()) * d_.block() * d_.block();
+    const double share = static_cast<double>(d_.shape.batch * steps_) / workers;
+    if (!d_.may_gather(transposed_, blocks / (gathered_rows * cols) * step * share, limit_)) return;
     const int64_t height = d_.layout.height(), width = d_.layout.width();
     const int window = sdd_window(transposed_ ? width : height, transposed_ ? height : width,
                                   d_.block(), step, d_.gpu);
-    for (const bool narrow : {false, true}) {
-      const SddForm form{.narrow = narrow, .gathered = true};
-      std::optional<GatheredStrips> found = gather_within(form, window, lines, copied);
-      if (!found) break;
-      GatheredStrips strips = std::move(*found);
-      bool better = weigh(items_of(strips, form, lines), form, 0);
-      if (lines > 128 && copied_ > 0 && weigh(items_of(strips, form, 128), form, copied)) {
-        (transposed_ ? best_.turns_b : best_.turns_a) = better = true;
-      }
-      const bool last = narrow || !narrow_may_pay(strips);
-      if (better) best_.gathered = std::move(strips);
-      if (last) break;
-    }
+    const auto gather = [&](SddForm form) {
+      return gather_sdd(d_.layout, transposed_, gathered_rows, tile(form).cols, window,
+                        {.first = gathered_rows,
+                         .column = static_cast<double>(d_.block()),
+                         .most = best_.time / (share * d_.gpu.line() * sdd_pace(form))});
+    };
+    const SddForm wide{.gathered = true}, narrow{.narrow = true, .gathered = true};
+    std::optional<GatheredStrips> strips = gather(wide);
+    if (!strips) return;
+    const int64_t items = std::ssize(strips->ranges) * d_.shape.batch;
+    try_strips(*std::move(strips), {wide, narrow});
+    // A second round is mostly empty: narrow items of rows of their own may fill two.
+    if (items > workers && 2 * items <= 3 * workers && (strips = gather(narrow)))
+      try_strips(*std::move(strips), {narrow});
   }
+
+  void try_strips(GatheredStrips strips, std::initializer_list<SddForm> forms) {
+    const int lines = row_lines();
+    const double copying = copy_time(2 * static_cast<double>(copied_), d_.gpu);
+    bool better = false;
+    for (const SddForm form : forms) {
+      better = weigh(items_of(strips, form, lines), form, 0) || better;
+      if (lines > gathered_rows && copied_ > 0 &&
+          weigh(items_of(strips, form, gathered_rows), form, copying))
+        (transposed_ ? best_.turns_b : best_.turns_a) = better = true;
+    }
+    if (better) best_.gathered = std::move(strips);
+  }
+
+  static constexpr int gathered_rows = 128;  // of an item
 
   const Sdd& d_;
   const bool transposed_, along_k_;
@@ -289,8 +251,7 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
   const double least = static_cast<double>(d.layout.nnz() * block * block) / tile.n /
                        tile.columns() * tf32_step(tile, tile.n + tile.columns(), d.gpu) *
                        static_cast<double>(d.steps(32) * x.batch) / d.gpu.multiprocessors;
-  if (x.epilogue || d.layout.nnz() == 0 || !pays(least) || least >= limit ||
-      d.is_full(false, least, limit))
+  if (x.epilogue || d.layout.nnz() == 0 || !pays(least) || !d.may_gather(false, least, limit))
     return false;
   // Rows that are turned on their way hide less.
   const double bare = x.a_along_k || d.split() ? unhidden : 2 * unhidden;
@@ -298,7 +259,7 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
                                 tf32_step(tile, tile.n + tile.columns(), d.gpu, bare), d.gpu);
   plan = {.path = Path::tf32,
           .together = tile.ranges(),
-          .gathered = gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window)};
+          .gathered = *gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window)};
   plan.ranges = plan.gathered.ranges;
   const auto together = static_cast<size_t>(plan.together);
   while (plan.ranges.size() % together != 0) {

@@ -1,6 +1,6 @@
+#include <bs/kernels/cuda/block_sparse/block_sparse_candidates.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_candidates.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tile_order.h>
 #include <bs/kernels/cuda/gpu_measure.h>
 #include <bs/kernels/cuda/tuned.h>

@@ -2,7 +2,7 @@
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_candidates.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_candidates.h>
 #include <bs/kernels/cuda/tuned.h>
 #include <bs/kernels/settings.h>
 #include <bs/lib/patterns.h>

@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/block_sparse/plan/block_sparse_candidates.h>
+#include <bs/kernels/cuda/block_sparse/block_sparse_candidates.h>
 #include <bs/lib/check.h>
 
 #include <algorithm>

@@ -171,9 +171,16 @@ class WarpgroupSddPlanner {
     return items;
   }
 
+  /// Of an item of gathered rows without a hole.
+  double full_step(SddForm form) const {
+    const int cols = tile(form).cols;
+    return sdd_pace(form) * sdd_step(gathered_rows + cols, cols, d_.gpu);
+  }
+
   void try_gathered() {
-    const int cols = tile({.gathered = true}).cols, workers = d_.gpu.multiprocessors;
-    const double step = sdd_step(gathered_rows + cols, cols, d_.gpu);
+    const SddForm wide{.gathered = true}, narrow{.narrow = true, .gathered = true};
+    const int cols = tile(wide).cols, workers = d_.gpu.multiprocessors;
+    const double step = full_step(wide);
     const double blocks = static_cast<double>(d_.layout.nnz()) * d_.block() * d_.block();
     const double share = static_cast<double>(d_.shape.batch * steps_) / workers;
     if (!d_.may_gather(transposed_, blocks / (gathered_rows * cols) * step * share, limit_)) return;
@@ -186,14 +193,16 @@ class WarpgroupSddPlanner {
                          .column = static_cast<double>(d_.block()),
                          .most = best_.time / (share * d_.gpu.line() * sdd_pace(form))});
     };
-    const SddForm wide{.gathered = true}, narrow{.narrow = true, .gathered = true};
     std::optional<GatheredStrips> strips = gather(wide);
     if (!strips) return;
     const int64_t items = std::ssize(strips->ranges) * d_.shape.batch;
     try_strips(*std::move(strips), {wide, narrow});
-    // A second round is mostly empty: narrow items of rows of their own may fill two.
-    if (items > workers && 2 * items <= 3 * workers && (strips = gather(narrow)))
-      try_strips(*std::move(strips), {narrow});
+    // Where a second round is mostly empty, two of narrow items may end sooner, if these fit.
+    const double least = blocks * static_cast<double>(d_.shape.batch) / gathered_rows;
+    const double two_rounds = 2 * static_cast<double>(steps_) * full_step(narrow);
+    const bool may_pay = items > workers && 2 * items <= 3 * workers &&
+                         least <= 2 * workers * tile(narrow).cols && two_rounds < best_.time;
+    if (may_pay && (strips = gather(narrow))) try_strips(*std::move(strips), {narrow});
   }
 
   void try_strips(GatheredStrips strips, std::initializer_list<SddForm> forms) {

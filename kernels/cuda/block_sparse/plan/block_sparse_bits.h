@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace bs::cuda {
 
@@ -39,10 +40,12 @@ struct BitSet {
   bool has(int i) const { return (words[i / 64] >> i % 64 & 1) != 0; }
   void put(int i) { words[i / 64] |= uint64_t{1} << i % 64; }
   void remove(int i) { words[i / 64] &= ~(uint64_t{1} << i % 64); }
-  bool any() const {
-    uint64_t all = 0;
-    for (int w = 0; w < count; ++w) all |= words[w];
-    return all != 0;
+  bool any() const {  // by halves: compilers take a vector apart word by word
+    Words all = words;
+    if constexpr (count > 1) all |= turned(std::make_index_sequence<count>());
+    uint64_t some = 0;
+    for (int w = 0; w < (count + 1) / 2; ++w) some |= all[w];
+    return some != 0;
   }
   int size() const {
     int sum = 0;
@@ -73,6 +76,12 @@ struct BitSet {
       to = end;
     }
     return to;
+  }
+
+ private:
+  template <size_t... i>
+  Words turned(std::index_sequence<i...>) const {
+    return __builtin_shufflevector(words, words, (i + count / 2) % count...);
   }
 };
 

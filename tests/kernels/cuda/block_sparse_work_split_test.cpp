@@ -135,7 +135,7 @@ TEST_CASE("schedule: the longer a step takes, the finer are items cut") {
   lengths[0] = 64;
   int before = 1;
   for (const int step : {100, 500, 2000, 14000}) {
-    const WorkPieces work = split_work(lengths, 132, split_costs(step, 32768));
+    const WorkPieces work = split_work(lengths, 132, split_costs(step, 32768, {}));
     int parts = 1;
     for (const device::WorkPiece& piece : work.pieces) parts = std::max(parts, piece.parts);
     CHECK(parts >= before);
@@ -143,9 +143,9 @@ TEST_CASE("schedule: the longer a step takes, the finer are items cut") {
   }
   CHECK(before >= 5);
   // 128 KB a part are 512 parts of 64 MiB.
-  CHECK(split_costs(700, 128 << 10).most_slots == 512);
+  CHECK(split_costs(700, 128 << 10, {}).most_slots == 512);
   // What is a fifth sooner is not worth a list to who asks for a third.
-  SplitCosts of = split_costs(700, 32768);
+  SplitCosts of = split_costs(700, 32768, {});
   lengths.assign(170, 64);
   CHECK(!split_work(lengths, 132, of).pieces.empty());
   of.worth = 65;
@@ -160,7 +160,7 @@ TEST_CASE("schedule: of many items of sdd only those that whole rounds leave ove
         CAPTURE(workers);
         CAPTURE(sums);
         CAPTURE(step);
-        const SplitCosts of = sdd_split_costs(step, sums, Factors::half);
+        const SplitCosts of = sdd_split_costs(step, sums, Factors::half, {});
         const auto split = [&](int items) {
           const std::vector<int32_t> lengths(static_cast<size_t>(items), depth);
           WorkPieces work = split_work(lengths, workers, of);
@@ -179,7 +179,7 @@ TEST_CASE("schedule: of many items of sdd only those that whole rounds leave ove
 }
 
 TEST_CASE("schedule: the more parts of sdd there are the longer one takes to add, up to a crowd") {
-  const SplitCosts of = sdd_split_costs(500, int64_t{64} << 10, Factors::half);
+  const SplitCosts of = sdd_split_costs(500, int64_t{64} << 10, Factors::half, {});
   CHECK(of.load_among(0) == of.quiet_load);
   CHECK(of.load_among(of.crowd / 2) > of.quiet_load);
   CHECK(of.load_among(of.crowd / 2) < of.load);
@@ -195,19 +195,19 @@ TEST_CASE("schedule: rows of dsd that are about even are left whole where steps 
        {std::pair(7, 1), {6, 2}, {5, 12}, {4, 13}, {3, 11}, {2, 18}, {1, 5}, {0, 2}})
     lengths.insert(lengths.end(), static_cast<size_t>(2 * rows), length);
   const Tf32Tile tile = tf32_tile(64, false, false);
-  CHECK(split_work(lengths, 132, split_costs(1500, tile.sums())).pieces.empty());
-  CHECK(!split_work(lengths, 132, split_costs(2700, tile.sums())).pieces.empty());
+  CHECK(split_work(lengths, 132, split_costs(1500, tile.sums(), {})).pieces.empty());
+  CHECK(!split_work(lengths, 132, split_costs(2700, tile.sums(), {})).pieces.empty());
   lengths[0] = 40;
-  CHECK(split_work(lengths, 132, split_costs(1500, tile.sums())).slots >= 4);
+  CHECK(split_work(lengths, 132, split_costs(1500, tile.sums(), {})).slots >= 4);
 }
 
 TEST_CASE("schedule: parts of broad tiles have to gain a twentieth over whole narrow ones") {
   const auto plan = [](size_t items, int32_t steps, int cols) {
     const SplitCosts of =
-        split_costs(warpgroup_dsd_step(cols, {}), int64_t{128} * cols * sizeof(float));
+        split_costs(warpgroup_dsd_step(cols, {}), int64_t{128} * cols * sizeof(float), {});
     return split_work(std::vector<int32_t>(items, steps), 132, of);
   };
-  for (const int32_t steps : {32, 60}) {
+  for (const int32_t steps : {30, 60}) {
     const WorkPieces whole = plan(128, steps, 128), parts = plan(64, steps, 256);
     CAPTURE(steps);
     CHECK(whole.pieces.empty());
@@ -231,9 +231,9 @@ TEST_CASE("schedule: pieces cover random items, and never take longer than whole
     }
     if (i % 2 == 0) lengths = descending(lengths);
     // In steps, or in nanoseconds of kernels with steps as long as these.
-    const SplitCosts of =
-        i % 3 == 0 ? steps
-                   : split_costs(100 + static_cast<int>(random() % 9000), 16384 << random() % 4);
+    const SplitCosts of = i % 3 == 0 ? steps
+                                     : split_costs(100 + static_cast<int>(random() % 9000),
+                                                   16384 << random() % 4, {});
     const WorkPieces work = split_work(lengths, workers, of);
     if (!work.pieces.empty()) check_pieces(work, lengths);
     CHECK(work.slots <= of.most_slots);

@@ -43,22 +43,21 @@ constexpr double sdd_pace(SddForm form) { return form.gathered && form.narrow ? 
 inline constexpr double unhidden = .2;
 /** @brief A step of f32 on wgmma, of a depth of 32, that reads so many lines.
  *  @param[in] filled how much of the tile is multiplied */
-inline double tf32_step(const Tf32Tile& tile, double lines, const Gpu& gpu, double bare = unhidden,
-                        double filled = 1) {
+inline double tf32_step(const Tf32Tile& tile, double lines, const Gpu& gpu, double filled = 1) {
   const double rate = (tile.split ? gpu.split_rate() : gpu.tf32_rate()) / gpu.multiprocessors;
   const double reading = lines * gpu.line();
   const double multiplying = 32.0 * tile.n * filled * tile.columns() / rate;
-  return std::max(multiplying, reading) + bare * std::min(multiplying, reading);
+  return std::max(multiplying, reading) + unhidden * std::min(multiplying, reading);
 }
 /** @brief What a block row or column of an item costs L2 a step, in whole lines; where the depth is
  *  not along its lines, these are as short as a block. */
 constexpr int tf32_gathered_lines(int block, bool along_k) {
   return along_k || block >= 32 ? block : static_cast<int>(block * 2 * line_share(64));
 }
-/** @brief Of kernels a step of which takes `step` and whose parts hand over `sums` bytes through L2
- *  ("Do cuts over the depth pay?", an H100). */
-constexpr SplitCosts split_costs(int step, int64_t sums) {
-  const auto moved = static_cast<int>(200 + sums / 50);
+/** @brief Of kernels a step of which takes `step` and whose parts hand over `sums` bytes line by
+ *  line through L2 ("Do cuts over the depth pay?", an H100). */
+inline SplitCosts split_costs(int step, int64_t sums, const Gpu& gpu) {
+  const int moved = nanoseconds(static_cast<double>(sums) / 128 * gpu.line());
   return {.step = step,
           .tile = 1400,
           .store = moved,
@@ -68,11 +67,10 @@ constexpr SplitCosts split_costs(int step, int64_t sums) {
 }
 /** @brief Of sdd on wgmma: sums come back to registers that are nearly all taken, of TF32 to half,
  *  and many of them push operands out of L2 ("What do parts of sdd cost?", an H100). */
-constexpr SplitCosts sdd_split_costs(int step, int64_t sums, Factors factors) {
-  SplitCosts costs = split_costs(step, sums);
+inline SplitCosts sdd_split_costs(int step, int64_t sums, Factors factors, const Gpu& gpu) {
+  SplitCosts costs = split_costs(step, sums, gpu);
   costs.list = 0;
-  costs.tile = static_cast<int>(sums / 50);
-  costs.quiet_load = costs.load;
+  costs.tile = costs.quiet_load = costs.load;
   costs.store = costs.load = static_cast<int>(sums / (factors == Factors::tf32 ? 20 : 10));
   costs.crowd = static_cast<int>(4'600'000 / sums);
   return costs;
@@ -83,9 +81,9 @@ struct TilePace {
   int resident = 0;  ///< at a time on a multiprocessor
   int step = 0;      ///< that one of them takes for a stage, or a block longer than that
 };
-/** @brief What mma.sync reaches of the rate of dense products on wgmma; each of f32's three
- * products and of f64 about a third of that ("What does mma.sync reach", an H100). */
-inline constexpr double mma_share = .3, mma_share_of_thirds = .115;
+/** @brief What mma.sync reaches of the rate of dense products on wgmma. f32's three products and
+ * f64 reach so much of that again ("What does mma.sync reach", an H100). */
+inline constexpr double mma_share = 1 / 3.;
 /** @brief A stage takes so long to come from L2, at least ("Do cuts pay on mma.sync?", an H100). */
 inline constexpr double least_stage = 500;
 
@@ -98,10 +96,10 @@ inline TilePace tile_pace(const BlockSparseTile& t, Factors factors, int block, 
   const auto by_memory = gpu.shared_bytes / (t.shared_bytes(size) + 2048);
   const int64_t resident =
       std::min({std::max(by_registers, int64_t{1}), std::max(by_memory, int64_t{1}), tiles});
-  const double products = (factors == Factors::half   ? mma_share * gpu.half_products
-                           : factors == Factors::tf32 ? mma_share * gpu.tf32_products
-                                                      : mma_share_of_thirds * gpu.tf32_products) *
-                          gpu.clock;
+  const double products = mma_share * gpu.clock *
+                          (factors == Factors::half   ? gpu.half_products
+                           : factors == Factors::tf32 ? gpu.tf32_products
+                                                      : mma_share * gpu.tf32_products);
   const double multiplying = t.rows * t.cols * depth / products;
   const int stages = depth / t.depth;
   const double lines = (t.rows + t.cols) * stages * line_share(t.depth * size);

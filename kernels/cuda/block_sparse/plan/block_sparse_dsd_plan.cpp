@@ -63,7 +63,7 @@ DsdExtent extent_of(const Dsd& d, int cols, int slabs = 1) {
 }
 
 SplitCosts warpgroup_costs(const Dsd& d, int cols) {
-  return split_costs(warpgroup_dsd_step(cols, d.gpu), int64_t{128} * cols * 4);
+  return split_costs(warpgroup_dsd_step(cols, d.gpu), int64_t{128} * cols * 4, d.gpu);
 }
 
 StripShape dsd_strips(const Dsd& d, int side, bool pairs = false) {
@@ -121,7 +121,7 @@ bool fills(int64_t items, int workers) { return 4 * items >= int64_t{3} * worker
 
 /// A step of f32 on wgmma, of a depth of 64, where so much of the rows has blocks.
 double tf32_dsd_step(const Tf32Tile& tile, const Gpu& gpu, double filled = 1) {
-  return 2 * tf32_step(tile, filled * tile.n + tile.columns(), gpu, unhidden, filled);
+  return 2 * tf32_step(tile, filled * tile.n + tile.columns(), gpu, filled);
 }
 
 /// Whether tiles of four block rows of 32 are sooner done than of two, where they fill the GPU.
@@ -167,7 +167,7 @@ OfStrips of_strips(const Dsd& d, const DsdPlan& plan) {
   if (plan.path == Path::warpgroup) return {extent_of(d, plan.cols), warpgroup_costs(d, plan.cols)};
   const Tf32Tile tile = tf32_tile_of(d, plan.large);
   return {extent_of(d, plan.cols, std::max(1, d.block() / tile.n)),
-          split_costs(nanoseconds(tf32_dsd_step(tile, d.gpu)), tile.sums())};
+          split_costs(nanoseconds(tf32_dsd_step(tile, d.gpu)), tile.sums(), d.gpu)};
 }
 
 /// What a plan takes, but for where its items begin and end.
@@ -224,7 +224,8 @@ void plan_tiled(const Dsd& d, bool turns, bool cuts, DsdPlan& plan) {
   if (!cuts || tiles > most_listed_tiles) return;
   const TilePace pace =
       tile_pace(tile, x.factors, block, std::max(ceil_div(tiles, workers), int64_t{1}), d.gpu);
-  SplitCosts costs = split_costs(pace.step, int64_t{tile.rows} * tile.cols * (size == 8 ? 8 : 4));
+  SplitCosts costs =
+      split_costs(pace.step, int64_t{tile.rows} * tile.cols * (size == 8 ? 8 : 4), d.gpu);
   costs.worth = tiled_worth;
   plan.split = split_in_order(tile_steps(d.layout, x, sorted_lines(d.layout, x.transposed),
                                          std::max(1, tile.depth / block), grid),

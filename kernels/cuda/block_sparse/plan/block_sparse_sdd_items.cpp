@@ -55,16 +55,11 @@ SddItems order_sdd(const SddItems& items, int rows, int64_t columns, int workers
   const double n = std::sqrt(workers * rows * (count / strips) /
                              static_cast<double>(std::max<int64_t>(columns, 1)));
   const int groups = std::max(1, static_cast<int>(std::lround(count / strips / n)));
-  const double half = *std::max_element(costs.begin(), costs.end()) / 2;
-  std::vector<std::pair<int, double>> ranks;
-  for (size_t i = 0; i < costs.size(); ++i)
-    ranks.push_back(costs[i] > half
-                        ? std::pair(items.slices[i][0] * groups / items.slices[i][1], 0.0)
-                        : std::pair(groups, -costs[i]));
+  const auto group_of = [&](size_t i) { return items.slices[i][0] * groups / items.slices[i][1]; };
   std::vector<size_t> order(costs.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return ranks[a] < ranks[b]; });
+                   [&](size_t a, size_t b) { return group_of(a) < group_of(b); });
   SddItems out;
   for (const size_t i : order) {
     out.ranges.push_back(items.ranges[i]);

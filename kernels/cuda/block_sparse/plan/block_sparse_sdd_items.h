@@ -26,8 +26,7 @@ std::vector<device::SddRange> cut_columns(const Strips& strips, int most);
 /** @brief The same for a form of the kernels, with what they cost. */
 SddItems list_sdd(const Strips& strips, int block, SddForm form, const Gpu& gpu);
 /** @brief Orders the items of list_sdd so that those that run at once read few lines of A and B. A
- *  group has as many of B's columns as `workers` items have of A's rows. Items of less than half of
- *  the greatest cost are last.
+ *  group has as many of B's columns as `workers` items have of A's rows.
  *  @param[in] rows of A that an item reads
  *  @param[in] columns of B */
 SddItems order_sdd(const SddItems& items, int rows, int64_t columns, int workers);

@@ -59,7 +59,7 @@ class Items {
       : d_(d), costs_(std::move(costs)), steps_(steps) {
     const auto count = static_cast<double>(std::max<size_t>(costs_.size(), 1));
     sum_ = std::accumulate(costs_.begin(), costs_.end(), 0.0);
-    of_ = sdd_split_costs(nanoseconds(sum_ / count), sums, d.shape.factors);
+    of_ = sdd_split_costs(nanoseconds(sum_ / count), sums, d.shape.factors, d.gpu);
     end_ = d.shape.factors == Factors::half ? of_.tile : 0;  // steps of f32 are told with the end
   }
   /// All S are not done before.
@@ -253,19 +253,15 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
   const int block = d.block();
   const Tf32Tile tile = tf32_gathered_tile(d.split());
   const double tiled = d.tiled_time();
-  const auto pays = [&](double time) {
-    return d.settings.gathered_products || time + 2 * d.gpu.launch < tiled;
-  };
+  const auto pays = [&](double time) { return d.settings.gathered_products || time < tiled; };
   // No plan is done before, were every block of every item there.
+  const double step = tf32_step(tile, tile.n + tile.columns(), d.gpu);
   const double least = static_cast<double>(d.layout.nnz() * block * block) / tile.n /
-                       tile.columns() * tf32_step(tile, tile.n + tile.columns(), d.gpu) *
-                       static_cast<double>(d.steps(32) * x.batch) / d.gpu.multiprocessors;
+                       tile.columns() * step * static_cast<double>(d.steps(32) * x.batch) /
+                       d.gpu.multiprocessors;
   if (x.epilogue || d.layout.nnz() == 0 || !pays(least) || !d.may_gather(false, least, limit))
     return false;
-  // Rows that are turned on their way hide less.
-  const double bare = x.a_along_k || d.split() ? unhidden : 2 * unhidden;
-  const int window = sdd_window(d.layout.height(), d.layout.width(), block,
-                                tf32_step(tile, tile.n + tile.columns(), d.gpu, bare), d.gpu);
+  const int window = sdd_window(d.layout.height(), d.layout.width(), block, step, d.gpu);
   plan = {.path = Path::tf32,
           .together = tile.ranges(),
           .gathered = *gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window)};
@@ -282,7 +278,7 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
     int lines = 0;
     for (size_t range = i; range < i + together; ++range)
       lines += plan.gathered.strip_rows * row + plan.ranges[range].count * column;
-    costs.push_back(tf32_step(tile, lines, d.gpu, bare));
+    costs.push_back(tf32_step(tile, lines, d.gpu));
   }
   std::tie(plan.time, plan.split) = Items(d, costs, d.steps(32), tile.sums()).schedule();
   return pays(plan.time) && fits_int(x.batch * plan.items());

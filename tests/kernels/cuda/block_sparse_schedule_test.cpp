@@ -205,14 +205,16 @@ TEST_CASE("schedule: sdd of f32 has every block once in the ranges of its items"
 TEST_CASE("schedule: items of sdd are taken in groups of columns") {
   // 64 strips of 40 columns of blocks.
   const LayoutPtr layout = patterns::random({.rows = 64, .cols = 40, .block = 64}, {.density = 1});
-  const SddItems listed = list_sdd(make_strips(*layout, {}), 64, {.narrow = true}, {});
+  const Strips strips = make_strips(*layout, {});
+  const SddItems listed = list_sdd(strips, 64, {.narrow = true}, {});
   REQUIRE(listed.costs.size() == 64 * 10);
   const SddItems items = order_sdd(listed, 64, 40 * 64, 40);
   REQUIRE(items.costs.size() == listed.costs.size());
   // Slices of 256 columns; of three groups each has as many columns as 12 strips have rows.
   int group = 0;
-  for (const auto& slice : items.slices) {
-    const int own = slice[0] * 3 / 10;
+  for (const device::SddRange& range : items.ranges) {
+    const int slice = (range.first - strips.offsets[static_cast<size_t>(range.strip)]) / 4;
+    const int own = slice * 3 / 10;
     CHECK(own >= group);
     group = own;
   }

@@ -5,7 +5,6 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
 #include <bs/kernels/cuda/device/block_sparse/work_split.cuh>
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -14,10 +13,7 @@ namespace bs::cuda {
 /** @brief Items of sdd. */
 struct SddItems {
   std::vector<device::SddRange> ranges = {};
-  std::vector<double> costs = {};                   ///< of each: nanoseconds a step
-  std::vector<std::array<int32_t, 2>> slices = {};  ///< which of its strip each is, of how many
-
-  double cost() const;  ///< of all
+  std::vector<double> costs = {};  ///< of each: nanoseconds a step
 };
 /** @brief Cuts each range into some of `most` columns at most, as even as can be. */
 std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ranges, int most);

@@ -2,7 +2,6 @@
 /** @file Tiles of the block-sparse products, by dtype and block: pure functions. */
 #include <bs/lib/dtype.h>
 
-#include <bit>
 #include <cstdint>
 
 namespace bs::cuda {
@@ -67,12 +66,6 @@ constexpr BlockSparseTile block_sparse_tile(int size, int block, bool split, int
           .warp_cols = tall ? 2 : 4};
 }
 
-/** @brief Whether the wgmma kernels are for this dtype on a GPU of this compute capability (10 *
- * major + minor): wgmma came with 9.0 and is gone after it, so every other GPU takes mma.sync. */
-constexpr bool warpgroup_applies(DType dtype, int capability) {
-  return is_low_precision(dtype) && capability == 90;
-}
-
 /** @brief How one CTA of a wgmma kernel cuts its part of a product: two warpgroups multiply, a
  * third one copies. */
 struct WarpgroupTile {
@@ -113,8 +106,6 @@ constexpr WarpgroupTile warpgroup_sdd_tile(int block, SddForm form) {
     return {.cols = form.narrow ? 128 : 256, .stages = form.narrow ? 5 : 4, .stacked = true};
   return {.cols = form.narrow ? 128 : 192, .stages = form.narrow ? 4 : 3};
 }
-/** @brief 0 to 3 for blocks of 16, 32, 64 and 128; of 8, -1. */
-constexpr int size_rank(int block) { return std::countr_zero(static_cast<unsigned>(block)) - 4; }
 
 /** @brief How one CTA cuts its part of a product: two warpgroups multiply, a third one copies. */
 struct Tf32Tile {
@@ -160,10 +151,7 @@ constexpr Tf32Tile tf32_gathered_tile(bool split) {
   if (split) return {.n = 64, .wide = 2, .stages = 4, .split = true, .apart = true};
   return {.n = 128, .wide = 2, .stages = 4};
 }
-/** @brief Whether the sdd of these blocks gathers rows, on a GPU of this compute capability. */
+/** @brief Whether the sdd of these blocks gathers rows. */
 constexpr bool tf32_gathers(int block) { return block == 16 || block == 32; }
-constexpr bool tf32_gathers(int block, int capability) {
-  return capability == 90 && tf32_gathers(block);
-}
 
 }  // namespace bs::cuda

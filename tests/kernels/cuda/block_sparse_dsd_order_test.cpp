@@ -22,7 +22,7 @@ std::vector<int64_t> costs_in_order(const device::WorkOrder& order,
   std::vector<int64_t> costs;
   const auto take = [&](size_t begin, size_t end, int count) {
     for (size_t strip = begin; strip < end; ++strip)
-      costs.insert(costs.end(), static_cast<size_t>(count), lengths[strip] + 2);
+      costs.insert(costs.end(), static_cast<size_t>(count), lengths[strip]);
   };
   const auto first = static_cast<size_t>(order.first);
   take(0, first, columns);

@@ -25,8 +25,6 @@ std::vector<int32_t> dsd_lengths(const Strips& strips, int block) {
   return lengths;
 }
 
-/// The end of an item, in steps.
-constexpr int end_steps = 2;
 /// More are ordered without a look at when they end, which would take as long as they do.
 constexpr int64_t most_simulated_items = 1 << 16;
 
@@ -47,7 +45,7 @@ int64_t time_of_order(const device::WorkOrder& order, const std::vector<int32_t>
   costs.reserve(lengths.size() * static_cast<size_t>(columns));
   const auto append = [&](size_t begin, size_t end, int64_t count) {
     for (size_t strip = begin; strip < end; ++strip)
-      costs.insert(costs.end(), static_cast<size_t>(count), lengths[strip] + end_steps);
+      costs.insert(costs.end(), static_cast<size_t>(count), lengths[strip]);
   };
   const auto first = static_cast<size_t>(order.first);
   append(0, first, columns);
@@ -61,8 +59,7 @@ int64_t time_of_order(const device::WorkOrder& order, const std::vector<int32_t>
 /// worker's share of `shared` columns.
 device::WorkOrder order_groups(const std::vector<int32_t>& lengths, int64_t columns, int64_t group,
                                int64_t last, int64_t shared, int workers) {
-  const auto strips = static_cast<int64_t>(lengths.size());
-  const int64_t work = std::accumulate(lengths.begin(), lengths.end(), strips * end_steps);
+  const int64_t work = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   const auto first = std::find_if(lengths.begin(), lengths.end(), [&](int32_t length) {
     return int64_t{length} * 2 * workers <= shared * work;
   });

@@ -184,10 +184,17 @@ Transformer::Transformer(const TransformerOptions& o)
 }
 
 Variable Transformer::forward(const Variable& source, const Variable& target,
+                              const TransformerMasks& masks) const {
+  const Variable memory = encoder.forward(source, masks.source);
+  return decoder.forward(target, memory, masks.target, masks.memory);
+}
+
+Variable Transformer::forward(const Variable& source, const Variable& target,
                               const Tensor& source_mask, const Tensor& target_mask) const {
-  const Variable memory = encoder.forward(source, {.key_padding_mask = source_mask});
-  return decoder.forward(target, memory, {.key_padding_mask = target_mask},
-                         {.key_padding_mask = source_mask});
+  return forward(source, target,
+                 {.source = {.key_padding_mask = source_mask},
+                  .target = {.key_padding_mask = target_mask},
+                  .memory = {.key_padding_mask = source_mask}});
 }
 
 }  // namespace bs::nn

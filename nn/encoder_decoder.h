@@ -95,6 +95,14 @@ class TransformerDecoder : public Module {
   LayerNorm norm;
 };
 
+/** @brief What each attention of a Transformer looks at: PyTorch's src_mask, tgt_mask and
+ *  memory_mask, each beside its key_padding_mask. */
+struct TransformerMasks {
+  MultiheadAttentionMasks source = {};  ///< of the encoder's self-attention
+  MultiheadAttentionMasks target = {};  ///< of the decoder's; `causal` of the layers holds besides
+  MultiheadAttentionMasks memory = {};  ///< of the decoder's attention to what the encoder gives
+};
+
 /** @brief torch.nn.Transformer with batch_first: the decoder attends to what the encoder gives of
  *  the source. Parameters have PyTorch's names, and matrices start as PyTorch's do. */
 class Transformer : public Module {
@@ -103,6 +111,11 @@ class Transformer : public Module {
   explicit Transformer(const Options& options);
   /** @param[in] source [batch, length, width]
    *  @param[in] target [batch, sequence, width]
+   *  @param[in] masks each for the queries and keys of its attention; none stands for another, so
+   *  padding of the source is named twice */
+  Variable forward(const Variable& source, const Variable& target,
+                   const TransformerMasks& masks) const;
+  /** @brief With padding alone, which the memory shares with the source.
    *  @param[in] source_mask boolean [batch, length], true for what is no padding; or undefined
    *  @param[in] target_mask boolean [batch, sequence], likewise */
   Variable forward(const Variable& source, const Variable& target, const Tensor& source_mask = {},

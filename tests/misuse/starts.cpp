@@ -218,9 +218,9 @@ void add_layers(Table& to) {
   const nn::TransformerLayerOptions layer{.width = 16, .heads = 2, .hidden = 8, .block = 8};
   to.insert({"nn::TransformerEncoderLayer", {layer, sequence}});
   to.insert({"nn::TransformerDecoderLayer", {layer, sequence, sequence}});
-  to.insert({"nn::Transformer",
-             {nn::TransformerOptions{.layer = layer, .encoder_layers = 1, .decoder_layers = 1},
-              sequence, sequence}});
+  const nn::TransformerOptions both{.layer = layer, .encoder_layers = 1, .decoder_layers = 1};
+  to.insert({"nn::Transformer", {both, sequence, sequence}});
+  to.insert({"nn::Transformer", {both, sequence, sequence, nn::TransformerMasks{}}});
   const nn::RNNTOptions transducer{.features = 8,
                                    .encoder_hidden = 8,
                                    .pre_layers = 1,

@@ -2,6 +2,7 @@
 // golden/record_transformer.py.
 #include <bs/autograd/binary.h>
 #include <bs/autograd/reduce.h>
+#include <bs/kernels/fill.h>
 #include <bs/nn/encoder_decoder.h>
 #include <bs/tests/nn/golden/recorded.h>
 #include <bs/tests/support/devices.h>
@@ -13,8 +14,25 @@ namespace {
 
 constexpr int64_t batch = 2, source_length = 9, target_length = 7, width = 8;
 
+/// The masks of record_transformer.py, true for what to see.
+nn::TransformerMasks masks_of(const Tensor& keep, DType dtype) {
+  const auto seen = [](const Shape& shape, uint32_t number) {
+    Reference see = formula(shape, number);
+    for (double& v : see.values) v = v <= 0;
+    for (int64_t i = 0; i < shape[0]; ++i) see.at({i, 0}) = 1;
+    return see.tensor(boolean, test_device());
+  };
+  const Tensor added = formula({target_length, target_length}, 5).tensor(dtype, test_device());
+  return {.source = {.key_padding_mask = keep,
+                     .attention_mask = seen({source_length, source_length}, 4)},
+          .target = {.attention_mask = added},
+          .memory = {.key_padding_mask = keep,
+                     .attention_mask = seen({target_length, source_length}, 6)}};
+}
+
 void run(const RecordedCase& c, DType dtype, double tolerance) {
   CAPTURE(to_string(dtype));
+  const bool masked = c.options[2] != 0;
   const nn::Transformer model({.layer = {.width = width,
                                          .heads = 2,
                                          .hidden = 12,
@@ -22,7 +40,7 @@ void run(const RecordedCase& c, DType dtype, double tolerance) {
                                          .gelu = c.options[1] != 0,
                                          .norm_first = c.options[0] != 0,
                                          .block = 8,
-                                         .causal = true,
+                                         .causal = !masked,
                                          .dtype = dtype,
                                          .device = test_device()},
                                .encoder_layers = 2,
@@ -42,7 +60,9 @@ void run(const RecordedCase& c, DType dtype, double tolerance) {
   Reference keep({batch, source_length});
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t j = 0; j < (b == 0 ? 9 : 4); ++j) keep.at({b, j}) = 1;
-  const Variable y = model.forward(source, target, keep.tensor(boolean, test_device()));
+  const Tensor mask = keep.tensor(boolean, test_device());
+  const Variable y = masked ? model.forward(source, target, masks_of(mask, dtype))
+                            : model.forward(source, target, mask);
   sum(y * Variable(tensor(y.shape(), 3))).backward();
   check_recorded("y", y.data(), c.tensors.at("y"), tolerance);
   check_recorded("dsource", source.grad(), c.tensors.at("dsource"), tolerance);
@@ -58,7 +78,7 @@ void run(const RecordedCase& c, DType dtype, double tolerance) {
 TEST_CASE("nn::Transformer computes what torch.nn.Transformer computes" *
           doctest::skip(!test_device().is_cpu())) {
   const auto cases = read_recorded(BS_GOLDEN "/transformer.txt");
-  CHECK(cases.size() == 2);
+  CHECK(cases.size() == 3);
   for (const RecordedCase& c : cases) run(c, f64, 1e-11);
 }
 
@@ -71,4 +91,26 @@ TEST_CASE("nn::Transformer: dropout is of training alone") {
   CHECK(run() != run());
   model.eval();
   CHECK(run() == run());
+}
+
+TEST_CASE("nn::Transformer refuses a mask that fits another attention") {
+  const nn::Transformer model(
+      {.layer = {.width = 16, .heads = 2, .hidden = 24, .device = test_device()},
+       .encoder_layers = 1,
+       .decoder_layers = 1});
+  const Variable source(random_reference({1, 5, 16}, 1).tensor(f32, test_device()));
+  const Variable target(random_reference({1, 3, 16}, 2).tensor(f32, test_device()));
+  const nn::MultiheadAttentionMasks masks{.attention_mask = zeros({5, 3}, f32, test_device())};
+  const auto refusal = [](int queries, int keys) {
+    return format(
+        "sparse_attention: bias [1, 1, 5, 3] is not [batch or 1, heads or 1, queries, keys] of q "
+        "[1, 2, {}, 8] and k [1, 2, {}, 8]",
+        queries, keys);
+  };
+  CHECK_THROWS_WITH_AS(model.forward(source, target, {.source = masks}), refusal(5, 5).c_str(),
+                       Error);
+  CHECK_THROWS_WITH_AS(model.forward(source, target, {.target = masks}), refusal(3, 3).c_str(),
+                       Error);
+  CHECK_THROWS_WITH_AS(model.forward(source, target, {.memory = masks}), refusal(3, 5).c_str(),
+                       Error);
 }

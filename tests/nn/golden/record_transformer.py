@@ -14,20 +14,31 @@ import torch
 from record_lstm import values, write
 
 CASES = [
-    # norms first, GELU
-    (False, False),
-    (True, True),
+    # norms first, GELU, masks of every attention in the place of a causal one
+    (False, False, False),
+    (True, True, False),
+    (False, True, True),
 ]
 BATCH, SOURCE, TARGET, WIDTH, HEADS, HIDDEN = 2, 9, 7, 8, 2, 12
 LENGTHS = [9, 4]
+
+
+def masks(masked):
+    """Those of source, target and memory. Booleans hide what is true; all rows see their first."""
+    if not masked:
+        return None, torch.ones(TARGET, TARGET, dtype=torch.bool).triu(1), None
+    source, target = values((SOURCE, SOURCE), 4) > 0, values((TARGET, TARGET), 5)
+    memory = values((TARGET, SOURCE), 6) > 0
+    source[:, 0] = memory[:, 0] = False
+    return source, target, memory
 
 
 def main():
     torch.set_num_threads(1)
     with open(sys.argv[1], "w") as file:
         print(f"# torch {torch.__version__}, float64, CPU; see record_transformer.py", file=file)
-        for norm_first, gelu in CASES:
-            print("case", *map(int, (norm_first, gelu)), file=file)
+        for norm_first, gelu, masked in CASES:
+            print("case", *map(int, (norm_first, gelu, masked)), file=file)
             model = torch.nn.Transformer(
                 WIDTH, HEADS, 2, 2, HIDDEN, 0.0, "gelu" if gelu else "relu",
                 batch_first=True, norm_first=norm_first,
@@ -37,9 +48,8 @@ def main():
             source = values((BATCH, SOURCE, WIDTH), 1).requires_grad_()
             target = values((BATCH, TARGET, WIDTH), 2).requires_grad_()
             hidden = torch.arange(SOURCE)[None, :] >= torch.tensor(LENGTHS)[:, None]
-            mask = torch.ones(TARGET, TARGET, dtype=torch.bool).triu(1)
             y = model(
-                source, target, tgt_mask=mask,
+                source, target, *masks(masked),
                 src_key_padding_mask=hidden, memory_key_padding_mask=hidden,
             )
             (y * values(y.shape, 3)).sum().backward()

@@ -7,12 +7,39 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
+#include <bs/kernels/logic.h>
 #include <bs/kernels/scan.h>
 #include <bs/kernels/where.h>
+#include <bs/lib/integers.h>
 
 #include <limits>
 
 namespace bs {
+
+namespace {
+
+void check_documents(const char* op, const Tensor& starts, const DocumentExtents& extents) {
+  const auto& [tokens, nnz, block, causal] = extents;
+  BS_CHECK(starts.rank() == 1 && starts.numel() >= 1, "{}: starts {} are not [documents + 1]", op,
+           starts.shape());
+  if (starts.dtype() != i32 && starts.dtype() != i64)
+    detail::unsupported_dtype(op, starts.dtype(), "i32 or i64");
+  BS_CHECK(is_block(block), "{}: block {} is none of 8, 16, 32, 64 and 128", op, block);
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  BS_CHECK(tokens >= 0 && tokens <= most && (tokens == 0 || starts.numel() > 1),
+           "{}: {} tokens of {} documents", op, tokens, starts.numel() - 1);
+  const int64_t rows = ceil_div(tokens, block);
+  BS_CHECK(nnz >= rows && nnz <= most && nnz <= rows * rows, "{}: {} blocks of {} rows", op, nnz,
+           rows);
+  if (!starts.device().is_cpu()) return;
+  const int64_t documents = starts.numel() - 1;
+  const Tensor ascend = all(ge(starts.slice(0, 1, documents + 1), starts.slice(0, 0, documents)));
+  BS_CHECK(starts.select(0, 0).item() == 0 && ascend.item() != 0 &&
+               starts.select(0, documents).item() == static_cast<double>(tokens),
+           "{}: starts do not ascend from 0 to {}", op, tokens);
+}
+
+}  // namespace
 
 LayoutPtr layout_from_rows(const Tensor& row_offsets, const Tensor& columns,
                            const RowListExtents& extents) {
@@ -71,6 +98,36 @@ LayoutPtr layout_from_mask(const Tensor& mask, int block, int64_t nnz) {
   const Tensor columns =
       scatter(zeros({nnz + 1}, i32, device), 0, places, reshape(numbers, {lines * cols}));
   return layout_from_rows(cast(offsets, i32), columns.slice(0, 0, nnz), extents);
+}
+
+// A place among starts is a count: of what ended before it, or began up to it.
+LayoutPtr layout_from_documents(const Tensor& starts, const DocumentExtents& extents) {
+  constexpr const char* op = "layout_from_documents";
+  check_documents(op, starts, extents);
+  const auto& [tokens, nnz, block, causal] = extents;
+  const Device device = starts.device();
+  const int64_t rows = ceil_div(tokens, block), documents = starts.numel() - 1;
+  const int side = static_cast<int>(rows);
+  const RowListExtents square{.rows = side, .cols = side, .block = block};
+  if (rows == 0) return layout_from_rows(zeros({1}, i32, device), zeros({0}, i32, device), square);
+
+  const Tensor all = cast(starts, i64);
+  const Tensor begin_of = all.slice(0, 0, documents), end_of = all.slice(0, 1, documents + 1);
+  const Tensor begins = mul(arange(rows, i64, device), block);
+  const Tensor ends = minimum(add(begins, block), tokens);
+  const Tensor first = gather(begin_of, 0, searchsorted(end_of, begins, true));
+  const Tensor last = gather(end_of, 0, searchsorted(end_of, ends));
+  const Tensor first_column = sub(searchsorted(begins, first, true), 1);
+  const Tensor end_column = searchsorted(begins, causal ? ends : last);
+  const Tensor count = cumsum(sub(end_column, first_column), 0);
+  const Tensor offsets = concat({zeros({1}, i64, device), count}, 0);
+  BS_CHECK(!device.is_cpu() || offsets.select(0, rows).item() == static_cast<double>(nnz),
+           "{}: the documents have {} blocks, not {}", op, offsets.select(0, rows).item(), nnz);
+  const Tensor numbers = arange(nnz, i64, device);
+  const Tensor row_of = sub(searchsorted(offsets, numbers, true), 1);
+  const Tensor before = sub(first_column, offsets.slice(0, 0, rows));
+  const Tensor columns = add(gather(before, 0, row_of), numbers);
+  return layout_from_rows(cast(offsets, i32), cast(columns, i32), square);
 }
 
 }  // namespace bs

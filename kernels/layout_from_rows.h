@@ -1,5 +1,5 @@
 #pragma once
-/** @file Layouts from lists that were made on a device. */
+/** @file Layouts from lists, masks and starts that were made on a device. */
 #include <bs/kernels/dispatch.h>
 #include <bs/lib/layout.h>
 
@@ -34,6 +34,25 @@ LayoutPtr layout_from_rows(const Tensor& row_offsets, const Tensor& columns,
  *  CUDA such a mask gives a layout that is wrong, but reads no memory of others.
  *  Cost: a few passes over the mask, and layout_from_rows. */
 LayoutPtr layout_from_mask(const Tensor& mask, int block, int64_t nnz);
+
+/** @brief What the host knows of documents whose starts lie on a device. */
+struct DocumentExtents {
+  int64_t tokens = 0;  ///< of all documents
+  int64_t nnz = 0;     ///< blocks of the layout
+  int block = 32;      ///< elements a side of a block
+  bool causal = false;
+};
+
+/** @brief The layout of patterns::documents, from starts that lie on a device.
+ *
+ *  The host waits for nothing, so that a batch which was packed there is used at once. The caller
+ *  tells the extents, which the host could only learn by a wait.
+ *  @param[in] starts i32 or i64 [documents + 1], ascending from 0 to the number of tokens
+ *  (`cu_seqlens`), with any strides
+ *  @throws Error for other shapes or dtypes; on the CPU also for other starts, or another number of
+ *  blocks. On CUDA such starts give a layout that is wrong, but reads no memory of others.
+ *  Cost: a few passes over rows and blocks, and layout_from_rows. */
+LayoutPtr layout_from_documents(const Tensor& starts, const DocumentExtents& extents);
 
 /// Fills in the arrays of a layout, whose view holds the extents. Dense lists.
 BS_BACKENDS(void layout_from_rows(const Tensor& row_offsets, const Tensor& columns,

@@ -1,5 +1,7 @@
-// Layouts from scores and from lists, against loops over all blocks and against Layout::from_mask.
+// Layouts from scores, lists, masks and starts, against loops over all blocks and against
+// Layout::from_mask.
 #include <bs/kernels/block_topk.h>
+#include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/layout_from_rows.h>
 #include <bs/kernels/sparse_attention.h>
@@ -7,8 +9,10 @@
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
+#include <vector>
 
 using namespace bs;
 using namespace bs::test;
@@ -182,6 +186,40 @@ TEST_CASE("layout_from_rows and layout_from_mask give what Layout::from_mask giv
     }
 }
 
+TEST_CASE("layout_from_documents keeps the blocks that a document's tokens share") {
+  const std::vector<int64_t> lists[] = {{0},
+                                        {0, 0},
+                                        {0, 1},
+                                        {0, 100},
+                                        {0, 16, 48, 64},
+                                        {0, 0, 5, 5, 5, 23, 40, 41, 90, 90},
+                                        {0, 7, 8, 9, 31, 33, 64, 200, 201}};
+  for (const std::vector<int64_t>& starts : lists)
+    for (const int block : {8, 16, 64})
+      for (const bool causal : {false, true}) {
+        CAPTURE(starts);
+        CAPTURE(block);
+        CAPTURE(causal);
+        const int64_t rows = (starts.back() + block - 1) / block;
+        Reference mask({1, rows, rows});
+        for (size_t d = 1; d < starts.size(); ++d)
+          for (int64_t i = starts[d - 1]; i < starts[d]; ++i)
+            for (int64_t j = starts[d - 1]; j < (causal ? i + 1 : starts[d]); ++j)
+              mask.at({0, i / block, j / block}) = 1;
+        const auto nnz =
+            static_cast<int64_t>(std::count(mask.values.begin(), mask.values.end(), 1.0));
+        const DocumentExtents extents{starts.back(), nnz, block, causal};
+        Reference numbers({static_cast<int64_t>(starts.size())});
+        std::copy(starts.begin(), starts.end(), numbers.values.begin());
+        for (const DType dtype : {i32, i64})
+          check_same(*layout_from_documents(numbers.tensor(dtype, test_device()), extents), mask,
+                     block);
+        const Tensor pairs =
+            stack({numbers.tensor(i64, test_device()), numbers.tensor(i64, test_device())}, 1);
+        check_same(*layout_from_documents(pairs.select(1, 0), extents), mask, block);
+      }
+}
+
 TEST_CASE("layout_from_rows, layout_from_mask and block_topk refuse what does not fit") {
   const auto list = [](std::initializer_list<int32_t> words) {
     return Tensor::from<int32_t>(words, {static_cast<int64_t>(words.size())});
@@ -212,4 +250,34 @@ TEST_CASE("layout_from_rows, layout_from_mask and block_topk refuse what does no
   CHECK_THROWS_WITH_AS(block_topk(scores, 0), "block_topk: k is 0", Error);
   CHECK_THROWS_WITH_AS(block_topk(scores, 1, {.block = 20}),
                        "layout: block 20 is none of 8, 16, 32, 64 and 128", Error);
+}
+
+TEST_CASE("layout_from_documents refuses what does not fit") {
+  const Tensor starts = Tensor::from<int32_t>({0, 20, 20, 50}, {4});
+  const auto from = [&](int64_t tokens, int64_t nnz, int block = 16) {
+    return layout_from_documents(starts, {.tokens = tokens, .nnz = nnz, .block = block});
+  };
+  CHECK(from(50, 12)->nnz() == 12);
+  CHECK_THROWS_WITH_AS(from(50, 9), "layout_from_documents: the documents have 12 blocks, not 9",
+                       Error);
+  CHECK_THROWS_WITH_AS(from(50, 3), "layout_from_documents: 3 blocks of 4 rows", Error);
+  CHECK_THROWS_WITH_AS(from(51, 12), "layout_from_documents: starts do not ascend from 0 to 51",
+                       Error);
+  CHECK_THROWS_WITH_AS(from(-1, 12), "layout_from_documents: -1 tokens of 3 documents", Error);
+  CHECK_THROWS_WITH_AS(from(50, 12, 20),
+                       "layout_from_documents: block 20 is none of 8, 16, 32, 64 and 128", Error);
+  const auto of = [](const Tensor& other) {
+    return layout_from_documents(other, {.tokens = 50, .nnz = 12, .block = 16});
+  };
+  CHECK_THROWS_WITH_AS(of(Tensor::from<int32_t>({0, 60, 50}, {3})),
+                       "layout_from_documents: starts do not ascend from 0 to 50", Error);
+  CHECK_THROWS_WITH_AS(of(Tensor::from<int32_t>({1, 50}, {2})),
+                       "layout_from_documents: starts do not ascend from 0 to 50", Error);
+  CHECK_THROWS_WITH_AS(of(starts.view({2, 2})),
+                       "layout_from_documents: starts [2, 2] are not [documents + 1]", Error);
+  CHECK_THROWS_WITH_AS(of(starts.slice(0, 0, 1)), "layout_from_documents: 50 tokens of 0 documents",
+                       Error);
+  CHECK_THROWS_WITH_AS(of(cast(starts, f32)),
+                       "layout_from_documents: dtype f32 is not supported; expected i32 or i64",
+                       Error);
 }

@@ -9,6 +9,7 @@
 #include <bs/kernels/group_norm.h>
 #include <bs/kernels/kron.h>
 #include <bs/kernels/kron_solve.h>
+#include <bs/kernels/layout_from_rows.h>
 #include <bs/kernels/loss.h>
 #include <bs/kernels/lstm.h>
 #include <bs/kernels/norm.h>
@@ -162,6 +163,13 @@ void add_products(Table& to) {
   to.insert({"index_put", {matrix(), std::vector<Tensor>{whole({8}, 2)}, matrix()}});
   to.insert({"gather_backward", {matrix(), Shape{8, 8}, 0, whole({8, 8}, 2)}});
   to.insert({"sort_backward", {matrix(), whole({8, 8}, 2), Shape{8, 8}}});
+  to.insert({"layout_from_rows",
+             {Tensor::from<int32_t>({0, 1, 2}), Tensor::from<int32_t>({0, 1}),
+              RowListExtents{.rows = 2, .cols = 2, .block = 8}}});
+  to.insert({"layout_from_mask", {matrix(), 8, int64_t{64}}});
+  to.insert(
+      {"layout_from_documents",
+       {Tensor::from<int64_t>({0, 5, 20}), DocumentExtents{.tokens = 20, .nnz = 9, .block = 8}}});
   to.insert({"index_select_backward", {matrix(), 0, whole({8}, 2), int64_t{8}}});
   to.insert({"slice_backward", {matrix(), Shape{8, 8}, 0, int64_t{0}, int64_t{8}, int64_t{1}}});
   to.insert(

@@ -140,8 +140,9 @@ TEST_CASE("sparse_attention: dropout and masks over layouts that a device made")
   }
 }
 
-TEST_CASE("sparse_attention: a word on the device moves dropout's sequence") {
-  if (test_device().is_cpu()) return;  // graphs, which replay with such a word, are of GPUs
+// Graphs, which replay with such a word, are of GPUs.
+TEST_CASE("sparse_attention: a word on the device moves dropout's sequence" *
+          doctest::skip(test_device().is_cpu())) {
   const Sizes s = sizes_of(64, 64);
   const LayoutPtr layout = blocks_of(s, 64, .8, 40);
   std::vector<Tensor> t;

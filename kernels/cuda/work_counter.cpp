@@ -1,4 +1,5 @@
 #include <bs/kernels/cuda/work_counter.h>
+#include <bs/lib/counted_memory.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/recording.h>
@@ -15,21 +16,31 @@ namespace {
 /// stream follow each other, and each leaves its words zero.
 struct Ring {
   static constexpr unsigned size = 4 * WorkCounter::most;
+  static constexpr size_t bytes = size * sizeof(int);
   int* words = nullptr;
   unsigned taken = 0;
 };
 
-/// A stream's ring is memory of the device's pool. It lives as long as the program: the driver may
-/// be gone when statics are destroyed.
+/// Memory of the device's pool, counted with that of tensors. What is not released lives as long as
+/// the program: the driver may be gone when statics are destroyed.
+struct Rings {
+  std::mutex mutex;
+  std::map<std::pair<int, void*>, Ring> of_streams;
+};
+
+Rings& rings() {
+  static auto* const all = new Rings;
+  return *all;
+}
+
 int* take(Stream stream, unsigned count) {
-  static std::mutex mutex;
-  static auto* const rings = new std::map<std::pair<int, void*>, Ring>;
-  const std::lock_guard lock(mutex);
-  Ring& ring = (*rings)[{stream.device().index(), stream.handle()}];
+  Rings& all = rings();
+  const std::lock_guard lock(all.mutex);
+  Ring& ring = all.of_streams[{stream.device().index(), stream.handle()}];
   if (!ring.words) {
-    constexpr size_t bytes = Ring::size * sizeof(int);
-    ring.words = static_cast<int*>(device_pool(stream.device()).allocate(bytes, stream));
-    fill_zero(ring.words, bytes, stream);
+    MemoryResource& pool = device_pool(stream.device());
+    ring.words = static_cast<int*>(allocate_counted(Ring::bytes, pool, stream));
+    fill_zero(ring.words, Ring::bytes, stream);
   }
   if (ring.taken + count > Ring::size) ring.taken = 0;
   int* const words = ring.words + ring.taken;
@@ -55,6 +66,18 @@ WorkCounter::WorkCounter(Stream stream, int words) {
   owned_ = Tensor::empty({words}, i32, stream.device());
   words_ = owned_.data<int32_t>();
   fill_zero(words_, count * sizeof(int), stream);
+}
+
+void release_work_counters(Device device) {
+  Rings& all = rings();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.of_streams, [device](const auto& entry) {
+    const auto& [stream, ring] = entry;
+    if (stream.first != device.index()) return false;
+    if (ring.words)
+      free_bytes(ring.words, Ring::bytes, device_pool(device), {device, stream.second});
+    return true;
+  });
 }
 
 }  // namespace bs::cuda

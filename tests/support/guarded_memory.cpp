@@ -8,6 +8,7 @@
 #include <vector>
 #if BS_WITH_CUDA
 #include <bs/kernels/cuda/lstm/lstm_memory.h>
+#include <bs/kernels/cuda/work_counter.h>
 #endif
 
 namespace bs::test {
@@ -33,7 +34,10 @@ struct MemoryListener final : doctest::IReporter {
   void test_case_end(const doctest::CurrentTestCaseStats&) override {
     tape().clear();  // it lets go of results nobody holds only now and then
 #if BS_WITH_CUDA
-    if (test_device().is_cuda()) cuda::release_lstm_graphs(test_device());
+    if (test_device().is_cuda()) {
+      cuda::release_lstm_graphs(test_device());
+      cuda::release_work_counters(test_device());
+    }
 #endif
     for (const Guarded& g : guarded) {
       const int64_t more = memory_statistics(g.device).live - g.live;

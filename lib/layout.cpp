@@ -35,6 +35,23 @@ void check_count(const char* op, size_t nnz) {
            "{}: {} blocks are more than 31 bits can number", op, nnz);
 }
 
+/// One of a layout's arrays.
+struct Part {
+  const int32_t* LayoutView::*array;
+  int64_t count;
+};
+
+/// All of them, for a layout of such extents.
+std::array<Part, 7> parts_of(const LayoutView& v) {
+  return {{{&LayoutView::row_offsets, int64_t{v.heads} * v.rows + 1},
+           {&LayoutView::head_of, v.nnz},
+           {&LayoutView::row_of, v.nnz},
+           {&LayoutView::col_of, v.nnz},
+           {&LayoutView::col_offsets, int64_t{v.heads} * v.cols + 1},
+           {&LayoutView::transposed, v.nnz},
+           {&LayoutView::transposed_row, v.nnz}}};
+}
+
 size_t index(int64_t i) { return static_cast<size_t>(i); }
 
 /// Where each bucket begins, and after the last one the count of all.
@@ -151,25 +168,13 @@ LayoutArrays::LayoutArrays(const LayoutView& extents, Device device) : view(exte
   check_extents("layout", view.heads, view.rows, view.cols, view.block);
   BS_CHECK(view.nnz >= 0, "layout: {} blocks", view.nnz);
   constexpr int64_t aligned = 64;  // 256 bytes, so that kernels may load vectors from any array
-  const int64_t rows = int64_t{view.heads} * view.rows, cols = int64_t{view.heads} * view.cols;
-  struct Part {
-    const int32_t** pointer;
-    int64_t count;
-  };
-  const std::array<Part, 7> parts{{{&view.row_offsets, rows + 1},
-                                   {&view.head_of, view.nnz},
-                                   {&view.row_of, view.nnz},
-                                   {&view.col_of, view.nnz},
-                                   {&view.col_offsets, cols + 1},
-                                   {&view.transposed, view.nnz},
-                                   {&view.transposed_row, view.nnz}}};
   const auto padded = [](int64_t count) { return round_up(count, aligned); };
   int64_t size = 0;
-  for (const Part& part : parts) size += padded(part.count);
+  for (const Part& part : parts_of(view)) size += padded(part.count);
   memory = Tensor::empty({size}, i32, device);
   int32_t* next = memory.data<int32_t>();
-  for (const Part& part : parts) {
-    *part.pointer = next;
+  for (const Part& part : parts_of(view)) {
+    view.*part.array = next;
     next += padded(part.count);
   }
 }
@@ -327,20 +332,13 @@ Tensor Layout::mask() const {
 
 LayoutPtr Layout::transpose() const {
   fetch();
-  const std::shared_ptr<Layout> layout(new Layout);
-  layout->block_ = block_;
-  layout->heads_ = heads_;
-  layout->rows_ = cols_;
-  layout->cols_ = rows_;
-  layout->col_of_ = transposed_row_;
-  layout->head_of_.reserve(col_of_.size());
-  layout->row_of_.reserve(col_of_.size());
-  for (int32_t number : transposed_) {
-    layout->head_of_.push_back(head_of_[index(number)]);
-    layout->row_of_.push_back(col_of_[index(number)]);
+  std::vector<BlockIndex> blocks;
+  blocks.reserve(transposed_.size());
+  for (size_t i = 0; i < transposed_.size(); ++i) {
+    const size_t number = index(transposed_[i]);
+    blocks.push_back({head_of_[number], col_of_[number], transposed_row_[i]});
   }
-  layout->finish();
-  return layout;
+  return from_blocks(heads_, cols_, rows_, block_, std::move(blocks));
 }
 
 LayoutView Layout::extents() const {
@@ -366,8 +364,8 @@ LayoutView Layout::host_arrays() const {
 LayoutView Layout::view(Device device) const {
   if (made_ && device.is_cpu() && made_->memory.device() == device) return made_->view;
   if (!made_ || made_->memory.device() != device) fetch();
-  LayoutView view = host_arrays();
-  if (device.is_cpu()) return view;
+  const LayoutView host = host_arrays();
+  if (device.is_cpu()) return host;
   check_usable("layout", device);
 
 #if BS_WITH_CUDA
@@ -379,27 +377,21 @@ LayoutView Layout::view(Device device) const {
     return copy->view;
   }
 
-  const LayoutArrays arrays(view, device);
-  const auto fill = [&](const std::vector<int32_t>& values, const int32_t* array) {
-    const size_t bytes = values.size() * sizeof(int32_t);
-    if (&values == &head_of_ && heads_ == 1 && bytes > 0) {
-      cuda::fill_zero(arrays.writable(array), bytes, stream);
-    } else {
-      cuda::copy_to_device(arrays.writable(array), values.data(), bytes, stream);
-    }
-  };
-  view = arrays.view;
-  fill(row_offsets_, view.row_offsets);
-  fill(head_of_, view.head_of);
-  fill(row_of_, view.row_of);
-  fill(col_of_, view.col_of);
-  fill(col_offsets_, view.col_offsets);
-  fill(transposed_, view.transposed);
-  fill(transposed_row_, view.transposed_row);
+  const LayoutArrays arrays(host, device);
+  for (const auto& [array, count] : parts_of(host)) {
+    int32_t* const to = arrays.writable(arrays.view.*array);
+    const size_t bytes = static_cast<size_t>(count) * sizeof(int32_t);
+    if (array == &LayoutView::head_of && heads_ == 1 && bytes > 0)
+      cuda::fill_zero(to, bytes, stream);
+    else
+      cuda::copy_to_device(to, host.*array, bytes, stream);
+  }
   copies_.push_back(std::make_shared<DeviceCopy>(
-      DeviceCopy{device, arrays.memory, view, cuda::Milestone(stream)}));
+      DeviceCopy{device, arrays.memory, arrays.view, cuda::Milestone(stream)}));
+  return arrays.view;
+#else
+  return host;
 #endif
-  return view;
 }
 
 }  // namespace bs

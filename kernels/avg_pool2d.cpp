@@ -4,6 +4,7 @@
 #include <bs/kernels/pool2d_axis.h>
 #include <bs/kernels/reduce.h>
 #include <bs/kernels/resample.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 
@@ -39,7 +40,7 @@ ImageMap map_of(const char* op, const Shape& x, const AvgPool2dOptions& o) {
 AxisMap adaptive_map(int64_t in, int64_t out) {
   AxisMap map(in);
   for (int64_t o = 0; o < out; ++o) {
-    const int64_t begin = o * in / out, end = ((o + 1) * in + out - 1) / out;
+    const int64_t begin = o * in / out, end = ceil_div((o + 1) * in, out);
     for (int64_t i = begin; i < end; ++i) map.add(i, 1 / static_cast<double>(end - begin));
     map.end();
   }

@@ -1,6 +1,7 @@
 #include <bs/lib/packed_mask.h>
 
 #include <bs/lib/host_view.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <limits>
@@ -17,8 +18,8 @@ struct Extents {
   int64_t rows, cols;
   int block;
   int64_t heads;
-  int64_t block_rows() const { return (rows + block - 1) / block; }
-  int64_t block_cols() const { return (cols + block - 1) / block; }
+  int64_t block_rows() const { return ceil_div(rows, block); }
+  int64_t block_cols() const { return ceil_div(cols, block); }
 };
 
 }  // namespace

@@ -343,7 +343,7 @@ LayoutPtr documents(std::span<const int64_t> starts, int block, const DocumentOp
     while (first[1] <= row * block) ++first;
     auto last = first;  // of the document that has its last token
     while (last[1] < std::min((row + 1) * block, tokens)) ++last;
-    const int64_t end = options.causal ? row + 1 : (last[1] + block - 1) / block;
+    const int64_t end = options.causal ? row + 1 : ceil_div(last[1], block);
     for (int64_t col = *first / block; col < end; ++col)
       blocks.push_back({0, static_cast<int32_t>(row), static_cast<int32_t>(col)});
   }

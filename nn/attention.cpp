@@ -2,6 +2,7 @@
 
 #include <bs/autograd/sparse_attention.h>
 #include <bs/autograd/view.h>
+#include <bs/lib/integers.h>
 
 namespace bs::nn {
 
@@ -117,7 +118,7 @@ KVCache SparseAttention::make_cache(int64_t batch, int64_t capacity, int64_t pag
 
 LayoutPtr SparseAttention::layout(int64_t sequence) const {
   BS_CHECK(layouts_ != nullptr, "attention: the layer was moved away");
-  const int blocks = static_cast<int>((sequence + options_.block - 1) / options_.block);
+  const int blocks = static_cast<int>(ceil_div(sequence, options_.block));
   return *layouts_->get<LayoutPtr>(blocks, [&] {
     LayoutPtr made = options_.pattern(
         {.heads = options_.heads, .rows = blocks, .cols = blocks, .block = options_.block});

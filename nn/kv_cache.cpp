@@ -3,6 +3,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/index_select.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <span>
@@ -157,7 +158,7 @@ PagedKeys KVCache::pages() const {
 void KVCache::truncate(int64_t length) {
   BS_CHECK(length >= 0 && length <= length_, "kv_cache: {} of {} tokens", length, length_);
   length_ = length;
-  if (pages_) table_.resize(static_cast<size_t>((length + options_.page - 1) / options_.page));
+  if (pages_) table_.resize(static_cast<size_t>(ceil_div(length, options_.page)));
 }
 
 void KVCache::drop(int64_t count) {

@@ -4,6 +4,7 @@
 #include <bs/autograd/sparse_attention.h>
 #include <bs/autograd/view.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/integers.h>
 #include <bs/nn/init.h>
 
 #include <algorithm>
@@ -256,7 +257,7 @@ LayoutPtr MultiheadAttention::layout_of(const MultiheadAttentionMasks& masks, in
 LayoutPtr MultiheadAttention::layout(int64_t queries, int64_t keys) const {
   BS_CHECK(layouts_ != nullptr, "multihead_attention: the layer was moved away");
   const int block = options_.block;
-  const auto blocks = [block](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+  const auto blocks = [block](int64_t n) { return static_cast<int>(ceil_div(n, block)); };
   const std::pair of(blocks(queries), blocks(keys));
   return *layouts_->get<LayoutPtr>(of, [&] {
     patterns::Size size{.rows = blocks(queries), .cols = blocks(keys), .block = block};

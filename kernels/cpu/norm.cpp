@@ -125,7 +125,7 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
     const int64_t rows = x.numel() / n;
     // Rows are cut into chunks by their number alone, so that sums over rows do not depend on the
     // number of threads.
-    const int64_t chunks = std::min<int64_t>(64, (rows + 31) / 32);
+    const int64_t chunks = std::min<int64_t>(64, ceil_div(rows, 32));
     const LineVector<W> scale = widened<T>(weight, n, W{1});
     LineVector<W> partial(static_cast<size_t>(2 * chunks * n));
     const W* means = mean.defined() ? mean.data<W>() : nullptr;

@@ -26,12 +26,12 @@ struct Dropout {
   template <class W>
   void apply(W* values, uint8_t* kept, int64_t b, int64_t t, int64_t u) const {
     const auto frame = static_cast<uint64_t>((options.first_utterance + b) * sizes.frames + t);
-    const auto first = static_cast<uint64_t>(u * ((sizes.classes + 7) / 8));
+    const auto first = static_cast<uint64_t>(u * ceil_div(sizes.classes, 8));
     const auto scale = static_cast<W>(rule.scale);
     uint32_t word[4][slice / 8];  // of many blocks at once, which the compiler computes together
     for (int64_t from = 0; from < sizes.classes; from += slice) {
       const int64_t count = std::min(slice, sizes.classes - from);
-      for (int64_t k = 0; k < (count + 7) / 8; ++k) {
+      for (int64_t k = 0; k < ceil_div(count, 8); ++k) {
         const uint64_t block = first + static_cast<uint64_t>(from / 8 + k);
         const PhiloxBlock bits =
             philox<detail::JointDropout::rounds>(state.seed, frame << 32 | block, state.offset);

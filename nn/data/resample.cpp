@@ -1,6 +1,7 @@
 #include <bs/nn/data/resample.h>
 
 #include <bs/lib/check.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/out_of_memory.h>
 
 #include <algorithm>
@@ -47,7 +48,7 @@ std::vector<float> resample(std::span<const float> samples, int64_t from, int64_
   // Output n lies at n from / to inputs: after the point there are `to` different parts only.
   std::vector<std::vector<double>> phases(static_cast<size_t>(to));
   const auto count = static_cast<int64_t>(samples.size());
-  std::vector<float> result(static_cast<size_t>((count * to + from - 1) / from));
+  std::vector<float> result(static_cast<size_t>(ceil_div(count * to, from)));
   for (size_t n = 0; n < result.size(); ++n) {
     const int64_t scaled = static_cast<int64_t>(n) * from;
     const int64_t centre = scaled / to, part = scaled % to;

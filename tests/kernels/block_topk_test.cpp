@@ -5,6 +5,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/layout_from_rows.h>
 #include <bs/kernels/sparse_attention.h>
+#include <bs/lib/integers.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 #include <doctest/doctest.h>
@@ -200,7 +201,7 @@ TEST_CASE("layout_from_documents keeps the blocks that a document's tokens share
         CAPTURE(starts);
         CAPTURE(block);
         CAPTURE(causal);
-        const int64_t rows = (starts.back() + block - 1) / block;
+        const int64_t rows = ceil_div(starts.back(), block);
         Reference mask({1, rows, rows});
         for (size_t d = 1; d < starts.size(); ++d)
           for (int64_t i = starts[d - 1]; i < starts[d]; ++i)

@@ -2,6 +2,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/paged_attention.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/patterns.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
@@ -26,7 +27,7 @@ struct Case {
 };
 
 Case make_case(int64_t length, int64_t page, DType dtype, double filling) {
-  const int64_t used = (length + page - 1) / page, count = used + 3;
+  const int64_t used = ceil_div(length, page), count = used + 3;
   std::vector<int64_t> order(static_cast<size_t>(count));
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), std::mt19937(7));
@@ -58,7 +59,7 @@ TEST_CASE("paged_attention gives the bits of sparse_attention, wherever pages li
         CAPTURE(block);
         CAPTURE(page);
         CAPTURE(length);
-        const auto rows = static_cast<int>((80 + block - 1) / block);
+        const auto rows = static_cast<int>(ceil_div(80, block));
         const LayoutPtr layout = patterns::dense({.rows = rows, .block = block});
         for (const DType dtype : {f64, f32, f16, bf16}) {
           const Case c = make_case(length, page, dtype, 0);

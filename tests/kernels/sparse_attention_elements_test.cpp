@@ -2,6 +2,7 @@
 // lengths that end within blocks, heads that share keys, rows that see nothing.
 #include <bs/kernels/fill.h>
 #include <bs/kernels/layout_from_rows.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/packed_mask.h>
 #include <bs/tests/kernels/sparse_attention_cases.h>
 #include <doctest/doctest.h>
@@ -33,7 +34,7 @@ Sizes sizes_of(int block, int64_t head_dim) {
 }
 
 LayoutPtr blocks_of(const Sizes& s, int block, double density, unsigned seed) {
-  const auto blocks = [block](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+  const auto blocks = [block](int64_t n) { return static_cast<int>(ceil_div(n, block)); };
   return some_blocks(static_cast<int>(s.heads), blocks(s.queries), blocks(s.keys), block, density,
                      seed);
 }

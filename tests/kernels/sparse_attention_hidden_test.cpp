@@ -2,6 +2,7 @@
 // not see them.
 #include <bs/kernels/copy.h>
 #include <bs/kernels/sparse_attention.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/patterns.h>
 #include <bs/tests/kernels/sparse_attention_rules.h>
 #include <doctest/doctest.h>
@@ -83,7 +84,7 @@ TEST_CASE("sparse_attention: keys that nobody sees, and queries that see none, m
   for (const int block : {16, 32, 64, 128})
     for (const Bounds& b : {Bounds{150, 203, 20, {}}, Bounds{150, 203, -40, {}},
                             Bounds{203, 160, 0, 30}, Bounds{150, 203, 70, 9}}) {
-      const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+      const auto blocks = [&](int64_t n) { return static_cast<int>(ceil_div(n, block)); };
       const LayoutPtr layout = all_blocks(blocks(b.queries), blocks(b.keys), block);
       SparseAttentionOptions o = causal();
       o.offset = b.offset;
@@ -135,7 +136,7 @@ TEST_CASE("sparse_attention: gradients of a bias and a table know nothing of wha
   for (const int block : {16, 64, 128})
     for (const bool in_queries : {false, true}) {
       constexpr int64_t n = 200, hidden = 77;
-      const int blocks = (static_cast<int>(n) + block - 1) / block;
+      const int blocks = static_cast<int>(ceil_div(n, block));
       AttentionRules r{all_blocks(blocks, blocks, block), causal()};
       r.mask = Reference({1, 1, n, n});
       for (int64_t i = 0; i < n; ++i)

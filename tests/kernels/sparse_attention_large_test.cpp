@@ -1,5 +1,6 @@
 // Attention over blocks and rows large enough for the kernels that a GPU has for them.
 #include <bs/kernels/layout_from_rows.h>
+#include <bs/lib/integers.h>
 #include <bs/tests/kernels/sparse_attention_cases.h>
 #include <doctest/doctest.h>
 
@@ -21,7 +22,7 @@ TEST_CASE("sparse_attention: bounds of rows within large blocks") {
   unsigned seed = 0;
   for (const int block : {16, 32, 64, 128})
     for (const Bounds& b : all) {
-      const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+      const auto blocks = [&](int64_t n) { return static_cast<int>(ceil_div(n, block)); };
       const double density = seed % 3 == 0 ? 2 : .6;
       AttentionRules r{
           some_blocks(seed % 2 ? 2 : 1, blocks(b.queries), blocks(b.keys), block, density, seed)};
@@ -53,7 +54,7 @@ TEST_CASE("sparse_attention: terms of scores within large blocks") {
     for (const int64_t dim : {64, 128})
       for (const unsigned bounds : {seed / 2, seed / 2 + (dim == 64 ? 2 : 3)}) {
         const Bounds& b = all[bounds % 4];
-        const auto blocks = [&](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+        const auto blocks = [&](int64_t n) { return static_cast<int>(ceil_div(n, block)); };
         AttentionRules r{
             some_blocks(seed % 3 ? 2 : 1, blocks(b.queries), blocks(b.keys), block, .7, seed)};
         r.plain.causal = b.causal;

@@ -1,4 +1,5 @@
 #include <bs/kernels/copy.h>
+#include <bs/lib/integers.h>
 #include <bs/tests/kernels/sparse_attention_cases.h>
 #include <doctest/doctest.h>
 
@@ -25,9 +26,7 @@ std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
 TEST_CASE("sparse_attention: lengths that end inside a block") {
   for (const int64_t queries : {1, 7, 19, 33})
     for (const int64_t keys : {1, 9, 40}) {
-      const auto blocks = [](int64_t n, int block) {
-        return static_cast<int>((n + block - 1) / block);
-      };
+      const auto blocks = [](int64_t n, int block) { return static_cast<int>(ceil_div(n, block)); };
       const auto& dtypes = queries == 1 || keys < 10 ? exact : all_dtypes;
       check("tails of 8", {1, 2, 1, queries, keys},
             {some_blocks(2, blocks(queries, 8), blocks(keys, 8), 8, .7, 3)}, {}, dtypes);

@@ -2,6 +2,7 @@
 #include <bs/autograd/sparse_attention.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/patterns.h>
 #include <bs/tests/kernels/sparse_attention_rules.h>
 #include <doctest/doctest.h>
@@ -51,7 +52,7 @@ void check(const std::string& name, const Sizes& s, AttentionRules r, const Refe
 }
 
 LayoutPtr dense(int64_t queries, int64_t keys, int block) {
-  const auto blocks = [block](int64_t n) { return static_cast<int>((n + block - 1) / block); };
+  const auto blocks = [block](int64_t n) { return static_cast<int>(ceil_div(n, block)); };
   return patterns::dense({.rows = blocks(queries), .cols = blocks(keys), .block = block});
 }
 

@@ -1,5 +1,7 @@
 #include <bs/kernels/cuda/attention/sparse_attention_tiles.h>
 
+#include <bs/lib/integers.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -46,7 +48,7 @@ class TileMaker {
 
   AttentionTileLists make() {
     lists_.heads = layout_.heads();
-    lists_.tiles = static_cast<int>((layout_.height() + tiling_.rows() - 1) / tiling_.rows());
+    lists_.tiles = static_cast<int>(ceil_div(layout_.height(), tiling_.rows()));
     for (int head = 0; head < lists_.heads; ++head) add_head(head);
     return std::move(lists_);
   }

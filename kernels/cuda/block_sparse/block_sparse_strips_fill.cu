@@ -1,5 +1,6 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/lib/integers.h>
 #include <bs/kernels/cuda/descending_rank.cuh>
 
 #include <cub/block/block_scan.cuh>
@@ -159,7 +160,7 @@ void count_strips(const LayoutView& v, const StripShape& shape, int strips, int3
     const Rows from = rows_of(v, shape, nullptr);
     count_kernel<<<static_cast<unsigned>(all), threads, static_cast<size_t>(from.words) * 4,
                    native(stream)>>>(from, shape.side, strips, lengths.data<int32_t>());
-    const dim3 grid(static_cast<unsigned>((strips + threads - 1) / threads),
+    const dim3 grid(static_cast<unsigned>(ceil_div(strips, threads)),
                     static_cast<unsigned>(v.heads));
     order_kernel<<<grid, threads, 0, native(stream)>>>(strips, lengths.data<int32_t>(), order);
   }

@@ -4,6 +4,7 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
 #include <bs/kernels/strided.h>
 #include <bs/lib/cuda/tensor_map.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/tensor.h>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_problem.cuh>
 
@@ -130,7 +131,7 @@ inline device::ListMemory list_memory(const Tensor& first, const Tensor& second,
     if (!table->defined()) continue;
     memory.from[i] = table->data();
     memory.lines[i++] =
-        static_cast<int>(std::min<int64_t>((table->bytes() + 127) / 128, INT32_MAX));
+        static_cast<int>(std::min<int64_t>(ceil_div(table->bytes(), 128), INT32_MAX));
   }
   return memory;
 }

@@ -2,6 +2,7 @@
 #include <bs/kernels/cuda/kron/kron_library.h>
 #include <bs/kernels/math_mode.h>
 #include <bs/lib/cuda/runtime.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -57,8 +58,8 @@ struct Tiles {
 };
 
 Tiles tiles_of(const KronShape& shape, const Tensor& y) {
-  const int64_t chunks = (y.size(3) + shape.chunk - 1) / shape.chunk;
-  const int64_t count = (y.size(1) + shape.rows - 1) / shape.rows * chunks;
+  const int64_t chunks = ceil_div(y.size(3), shape.chunk);
+  const int64_t count = ceil_div(y.size(1), shape.rows) * chunks;
   constexpr int64_t most_groups = 65535;
   BS_CHECK(count <= INT32_MAX && y.size(0) <= most_groups,
            "kron_matmul: {} groups of {} tiles are more than the CUDA kernels can number",
@@ -74,8 +75,8 @@ unsigned ctas_of(const jit::Kernel& kernel, int threads, int bytes, int64_t tile
   const int by_registers = registers / (std::max(kernel.resources().registers, 1) * threads);
   const int at_once = std::clamp(std::min(by_memory, by_registers), 1, 2048 / threads);
   const int64_t places = int64_t{gpu.multiprocessors} * at_once;
-  const int64_t rounds = (tiles + places - 1) / places;  // each CTA has as many tiles as the others
-  return static_cast<unsigned>((tiles + rounds - 1) / rounds);
+  const int64_t rounds = ceil_div(tiles, places);  // each CTA has as many tiles as the others
+  return static_cast<unsigned>(ceil_div(tiles, rounds));
 }
 
 void fill(device::KronFactor (&to)[KronShape::most], const std::vector<Tensor>& factors) {
@@ -129,7 +130,7 @@ void launch_sum(const Tensor& partials, const std::vector<Tensor>& dfactors, DTy
     a.ends[i] = shape.weights(i + 1);
   }
   constexpr unsigned threads = 64;
-  const unsigned ctas = (static_cast<unsigned>(a.elements) + threads - 1) / threads;
+  const auto ctas = static_cast<unsigned>(ceil_div(a.elements, threads));
   jit::launch(kernel,
               {.grid = dim3(ctas, static_cast<unsigned>(partials.size(0))), .block = dim3(threads)},
               stream, a);

@@ -2,6 +2,7 @@
 #include <bs/kernels/cuda/attention/sparse_attention_lists.h>
 #include <bs/kernels/cuda/block_sparse/block_sparse_strips_fill.h>
 #include <bs/lib/cuda/upload.h>
+#include <bs/lib/integers.h>
 #include <bs/tests/kernels/cuda/attention_tile_lists.h>
 #include <bs/tests/support/devices.h>
 
@@ -18,7 +19,7 @@ std::vector<int32_t> words_of(const Tensor& x) {
 AttentionTileLists lists_of(const Layout& layout, const AttentionTiling& tiling) {
   const Device device = test::test_device();
   AttentionTileLists lists{.heads = layout.heads(), .records = {}, .items = {}};
-  lists.tiles = static_cast<int>((layout.height() + tiling.rows() - 1) / tiling.rows());
+  lists.tiles = static_cast<int>(ceil_div(layout.height(), tiling.rows()));
   const int64_t record = tiling.pieces(layout.block()) + tiling.groups;
   const Tensor records = Tensor::empty({layout.nnz() * record}, i32, device);
   const Tensor items = Tensor::empty({int64_t{lists.heads} * lists.tiles * 4}, i32, device);

@@ -2,6 +2,7 @@
 #include <bs/kernels/cuda/attention/sparse_attention_stored_scores.h>
 #include <bs/kernels/cuda/attention/sparse_attention_warpgroup_backward.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_strips.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/patterns.h>
 #include <bs/tests/support/kernel_sweep.h>
 #include <doctest/doctest.h>
@@ -188,8 +189,8 @@ TEST_CASE("sparse_attention_backward: two warpgroups share the keys of wide head
           attention_backward_plan(on_hopper(block, head_dim, value_dim));
       CHECK(plan.warpgroup);
       CHECK(plan.paired);
-      CHECK(plan.dim == (head_dim + 63) / 64 * 64);
-      CHECK(plan.value_dim == (value_dim + 63) / 64 * 64);
+      CHECK(plan.dim == round_up(head_dim, 64));
+      CHECK(plan.value_dim == round_up(value_dim, 64));
     }
     for (const unsigned added : {unsigned{device::rule_bias}, unsigned{device::rule_table}})
       for (const int head_dim : {192, 256}) {

@@ -42,7 +42,7 @@ struct BitSet {
   void remove(int i) { words[i / 64] &= ~(uint64_t{1} << i % 64); }
   bool any() const {  // by halves: compilers take a vector apart word by word
     Words all = words;
-    if constexpr (count > 1) all |= turned(std::make_index_sequence<count>());
+    if constexpr (count > 1) join_halves(all, std::make_index_sequence<count>());
     uint64_t some = 0;
     for (int w = 0; w < (count + 1) / 2; ++w) some |= all[w];
     return some != 0;
@@ -80,8 +80,8 @@ struct BitSet {
 
  private:
   template <size_t... i>
-  Words turned(std::index_sequence<i...>) const {
-    return __builtin_shufflevector(words, words, (i + count / 2) % count...);
+  static void join_halves(Words& all, std::index_sequence<i...>) {
+    all |= __builtin_shufflevector(all, all, (i + count / 2) % count...);
   }
 };
 

@@ -76,7 +76,8 @@ void put(const Tensor& x, int64_t row, int64_t col, double value) {
 /// beside those that it must reach; and those that it must and does not.
 size_t wrong_numbers(const Case& c, const Way& way, double bad) {
   const Device device = test_device();
-  const auto& [dtype, left, transposed, by_columns] = way;
+  const DType dtype = way.dtype;
+  const bool left = way.left, transposed = way.transposed, by_columns = way.by_columns;
   const LayoutPtr layout = layout_of(c, transposed);
   const ProductOptions options = options_of(c, way);
   const Tensor values = full({layout->nnz(), c.block, c.block}, 1, dtype, device);
@@ -181,7 +182,9 @@ TEST_CASE("block-sparse products: nor does it by any plan that BS_TUNE may choos
   const std::pair<int, Way> products[] = {{16, {bf16, false, false, false}},
                                           {64, {bf16, true, true, false}},
                                           {32, {f32, false, true, true}}};
-  for (const auto& [block, way] : products) {
+  for (const auto& product : products) {
+    const int block = product.first;
+    const Way& way = product.second;
     const Case c{2048, 2048, 1024, block, .3};
     CHECK(wrong_numbers(c, way, infinity) == 0);  // by the one that is soonest done
     for (const char* name :

@@ -125,6 +125,7 @@ Reference product(const Reference& a, const Reference& b, bool trans_a, bool tra
   shape.push_back(m);
   shape.push_back(n);
   Reference c(shape);
+  if (n == 0) return c;  // b has no memory
   for (int64_t z = 0; z < lead.product(); ++z) {
     const int64_t a_at = matrix_offset(a.shape, lead, z), b_at = matrix_offset(b.shape, lead, z);
     for (int64_t i = 0; i < m; ++i)

@@ -168,9 +168,8 @@ std::vector<WarpgroupForward> all_warpgroup_forward_kernels() {
                                                 AttentionTraits{.pinned = true}})
             all.push_back(
                 warpgroup_forward({dtype, head_dim, value_dim, block, 90, 227 * 1024, traits}));
-  std::ranges::sort(all);
-  const auto [first, last] = std::ranges::unique(all);
-  all.erase(first, last);
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
 

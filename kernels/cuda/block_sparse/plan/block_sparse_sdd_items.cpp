@@ -20,8 +20,10 @@ std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ra
 }
 
 std::vector<device::SddRange> cut_columns(const Strips& strips, int most) {
+  const int all = strips.heads * strips.count;
   std::vector<device::SddRange> whole;
-  for (int strip = 0; strip < strips.heads * strips.count; ++strip)
+  whole.reserve(static_cast<size_t>(all));
+  for (int strip = 0; strip < all; ++strip)
     whole.push_back({.strip = strip,
                      .first = strips.offsets[static_cast<size_t>(strip)],
                      .count = strips.length(strip)});

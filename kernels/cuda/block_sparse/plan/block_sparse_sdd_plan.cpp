@@ -202,7 +202,9 @@ class WarpgroupSddPlanner {
     const double two_rounds = 2 * static_cast<double>(steps_) * full_step(narrow);
     const bool may_pay = items > workers && 2 * items <= 3 * workers &&
                          least <= 2 * workers * tile(narrow).cols && two_rounds < best_.time;
-    if (may_pay && (strips = gather(narrow))) try_strips(*std::move(strips), {narrow});
+    if (!may_pay) return;
+    strips = gather(narrow);
+    if (strips) try_strips(*std::move(strips), {narrow});
   }
 
   void try_strips(GatheredStrips strips, std::initializer_list<SddForm> forms) {

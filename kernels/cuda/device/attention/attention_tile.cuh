@@ -278,30 +278,36 @@ __device__ void multiply_scores(typename Tile::Scores& scores, const typename Ti
   }
 }
 
+/// sums += weights * columns, of the column tiles that a chain's step takes from n on.
+template <class Tile>
+__device__ __forceinline__ void multiply_weights_from(int n, typename Tile::Rows& sums,
+                                                      const typename Tile::Scores& weights,
+                                                      const typename Tile::T* cols, int lane) {
+  using M = typename Tile::M;
+  using C = Chained<typename Tile::T>;
+#pragma unroll
+  for (int step = 0; step < C::steps; ++step) {
+    typename M::A a;
+    C::left(a, weights + n, step);
+#pragma unroll
+    for (int d = 0; d < Tile::dim_tiles; d += 2) {
+      typename M::B b[2];
+      C::right(b, cols + 8 * n * Tile::ld + 8 * d, Tile::ld, lane, step);
+      M::multiply(sums[d], a, b[0]);
+      M::multiply(sums[d + 1], a, b[1]);
+    }
+  }
+}
+
 /// sums += weights * columns: the second product of a chain.
 template <class Tile>
 __device__ void multiply_weights(typename Tile::Rows& sums, const typename Tile::Scores& weights,
                                  const typename Tile::T* cols, const AttentionCols<Tile>& tile) {
-  using T = typename Tile::T;
-  using M = typename Tile::M;
-  using C = Chained<T>;
+  using C = Chained<typename Tile::T>;
   const int lane = lane_of<Tile>();
 #pragma unroll
-  for (int n = 0; n < Tile::col_tiles; n += C::tiles) {
-    if (!tile.any(n, C::tiles)) continue;
-#pragma unroll
-    for (int step = 0; step < C::steps; ++step) {
-      typename M::A a;
-      C::left(a, weights + n, step);
-#pragma unroll
-      for (int d = 0; d < Tile::dim_tiles; d += 2) {
-        typename M::B b[2];
-        C::right(b, cols + 8 * n * Tile::ld + 8 * d, Tile::ld, lane, step);
-        M::multiply(sums[d], a, b[0]);
-        M::multiply(sums[d + 1], a, b[1]);
-      }
-    }
-  }
+  for (int n = 0; n < Tile::col_tiles; n += C::tiles)
+    if (tile.any(n, C::tiles)) multiply_weights_from<Tile>(n, sums, weights, cols, lane);
 }
 
 /// Turns products of this warp, whose first row is `row`, into scores in powers of two, and hides

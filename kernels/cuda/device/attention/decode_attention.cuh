@@ -191,23 +191,10 @@ template <class Tile>
 __device__ inline void add_decode_values(typename Tile::Rows& sums,
                                          const typename Tile::Scores& weights,
                                          const typename Tile::Stage& stage) {
-  using M = typename Tile::M;
-  using C = Chained<typename Tile::T>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-  for (int n = 0; n < Tile::col_tiles; n += C::tiles)
-#pragma unroll
-    for (int step = 0; step < C::steps; ++step) {
-      typename M::A a;
-      C::left(a, weights + n, step);
-#pragma unroll
-      for (int d = 0; d < Tile::dim_tiles; d += 2) {
-        typename M::B b[2];
-        C::right(b, stage.values + 8 * n * Tile::ld + 8 * d, Tile::ld, lane, step);
-        M::multiply(sums[d], a, b[0]);
-        M::multiply(sums[d + 1], a, b[1]);
-      }
-    }
+  for (int n = 0; n < Tile::col_tiles; n += Chained<typename Tile::T>::tiles)
+    multiply_weights_from<Tile>(n, sums, weights, stage.values, lane);
 }
 
 /// Four neighbouring sums of a row, of all parts of its keys.

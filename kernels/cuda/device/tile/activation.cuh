@@ -37,6 +37,13 @@ __device__ inline wide<T> log_of(wide<T> x) {
   }
 }
 
+/// A polynomial by Horner's rule, the highest coefficient first.
+template <class... Rest>
+__device__ inline float horner(float x, float sum, Rest... rest) {
+  ((sum = fmaf(sum, x, rest)), ...);
+  return sum;
+}
+
 /// log(1 + x) for x from 0 to 1: in float x times a minimax polynomial, which is off by 3e-8 of
 /// itself, for 16 bits by 2e-6.
 template <class T>
@@ -44,24 +51,13 @@ __device__ inline wide<T> log1p_of(wide<T> x) {
   if constexpr (sizeof(T) == 8) {
     return ::log1p(x);
   } else if constexpr (is_16_bit<T>) {
-    float p = 1.41410240e-2F;
-    p = fmaf(p, x, -6.64018016e-2F);
-    p = fmaf(p, x, 1.49223878e-1F);
-    p = fmaf(p, x, -2.35038607e-1F);
-    p = fmaf(p, x, 3.31094491e-1F);
-    p = fmaf(p, x, -4.99869657e-1F);
-    p = fmaf(p, x, 9.99998732e-1F);
+    const float p = horner(x, 1.41410240e-2F, -6.64018016e-2F, 1.49223878e-1F, -2.35038607e-1F,
+                           3.31094491e-1F, -4.99869657e-1F, 9.99998732e-1F);
     return p * x;
   } else {
-    float p = 5.23269475e-3F;
-    p = fmaf(p, x, -2.95052408e-2F);
-    p = fmaf(p, x, 7.82259554e-2F);
-    p = fmaf(p, x, -1.36632461e-1F);
-    p = fmaf(p, x, 1.91060069e-1F);
-    p = fmaf(p, x, -2.48429823e-1F);
-    p = fmaf(p, x, 3.33190968e-1F);
-    p = fmaf(p, x, -4.99994931e-1F);
-    p = fmaf(p, x, 9.99999970e-1F);
+    const float p =
+        horner(x, 5.23269475e-3F, -2.95052408e-2F, 7.82259554e-2F, -1.36632461e-1F, 1.91060069e-1F,
+               -2.48429823e-1F, 3.33190968e-1F, -4.99994931e-1F, 9.99999970e-1F);
     return p * x;
   }
 }
@@ -96,25 +92,15 @@ __device__ inline Normal<wide<T>> normal_of(wide<T> x) {
   } else if constexpr (is_16_bit<T>) {
     const float e = exp2_of(x * x * -0.72134752F);
     const float k = reciprocal_of(fmaf(fabsf(x), 0.38F, 1.0F));
-    float q = -0.0899282775F;
-    q = fmaf(q, k, 0.188876313F);
-    q = fmaf(q, k, 0.0919798671F);
-    q = fmaf(q, k, 0.157829428F);
-    q = fmaf(q, k, 0.151225143F);
+    const float q =
+        horner(k, -0.0899282775F, 0.188876313F, 0.0919798671F, 0.157829428F, 0.151225143F);
     const float tail = e * (q * k);
     return {x < 0 ? tail : 1 - tail, 0.398942280F * e};
   } else {
     const float e = ::exp(-0.5F * (x * x));
     const float k = reciprocal_of(fmaf(fabsf(x), 0.34F, 1.0F));
-    float q = -0.0258763609F;
-    q = fmaf(q, k, 0.138356730F);
-    q = fmaf(q, k, -0.270870403F);
-    q = fmaf(q, k, 0.199716947F);
-    q = fmaf(q, k, -0.0431058878F);
-    q = fmaf(q, k, 0.114713454F);
-    q = fmaf(q, k, 0.115351735F);
-    q = fmaf(q, k, 0.136092224F);
-    q = fmaf(q, k, 0.135621578F);
+    const float q = horner(k, -0.0258763609F, 0.138356730F, -0.270870403F, 0.199716947F,
+                           -0.0431058878F, 0.114713454F, 0.115351735F, 0.136092224F, 0.135621578F);
     const float tail = e * (q * k);
     return {x < 0 ? tail : 1 - tail, 0.398942280F * e};
   }

@@ -13,6 +13,7 @@
 #include <bs/nn/multihead_attention.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -39,7 +40,8 @@ struct Options {
 constexpr const char* help =
     "bench_sparse_attention [options]\n"
     "  --batch B --heads H --sequence S --head-dim D     default 8, 4, 512, 64\n"
-    "  --blocks 16,32,... --patterns fixed,bigbird,sliding,causal,dense,topk,window\n"
+    "  --blocks 16,32,... --patterns fixed,bigbird,sliding,causal,dense,topk,window,random.8\n"
+    "                          random and a density: so much of all blocks\n"
     "  --keep K                blocks that a row of topk keeps, default 8, each head its own; the\n"
     "                          layout of scores is timed too, and all of a step with a new one\n"
     "  --local N               tokens of a window, default 128; sliding has two behind; window\n"
@@ -190,6 +192,14 @@ Pattern make_pattern(const Options& o, const std::string& name, int block, Devic
             true,
             {},
             o.local};
+  }
+  if (name.starts_with("random")) {
+    double density = 0;
+    const std::string digits = name.substr(std::string("random").size());
+    const auto end = digits.data() + digits.size();
+    BS_CHECK(std::from_chars(digits.data(), end, density).ptr == end && density > 0 && density <= 1,
+             "bench: {} has no density between 0 and 1, such as random.8", name);
+    return {patterns::random(size, {.density = density}), false};
   }
   BS_CHECK(name == "causal" || name == "dense", "bench: unknown pattern {}; see --help", name);
   return {patterns::dense(size, {.causal = name == "causal"}), name == "causal"};

@@ -7,6 +7,9 @@
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/reference.h>
 
+#include <span>
+#include <vector>
+
 namespace bs::test {
 
 using Values = std::vector<double>;
@@ -34,6 +37,19 @@ inline Variable add(const Variable& a, const Variable& b) {
   Tensor y = clone(a.data());
   accumulate(y, b.data());
   return tape().record("add", {a, b}, y, [](const Tensor& dy) { return Grads{dy, dy}; });
+}
+
+/** @brief Twice and three times x, by one record. */
+inline std::vector<Variable> two_and_three(const Variable& x) {
+  return tape().record_many("two_and_three", std::span(&x, 1),
+                            {scaled(x.data(), 2), scaled(x.data(), 3)}, [](const Grads& dys) {
+                              Tensor dx;
+                              if (dys[0].defined()) dx = scaled(dys[0], 2);
+                              if (!dys[1].defined()) return Grads{dx};
+                              if (!dx.defined()) return Grads{scaled(dys[1], 3)};
+                              accumulate(dx, scaled(dys[1], 3));
+                              return Grads{dx};
+                            });
 }
 
 inline Tensor seed(std::initializer_list<double> list) { return leaf(list).data(); }

@@ -23,19 +23,6 @@ Variable squared(const Variable& x) {
                        [x = x.data()](const Tensor& dy) { return Grads{dy * x * 2}; });
 }
 
-/// Twice and three times x.
-std::vector<Variable> two_and_three(const Variable& x) {
-  return tape().record_many("two_and_three", std::span(&x, 1),
-                            {scaled(x.data(), 2), scaled(x.data(), 3)}, [](const Grads& dys) {
-                              Tensor dx;
-                              if (dys[0].defined()) dx = scaled(dys[0], 2);
-                              if (!dys[1].defined()) return Grads{dx};
-                              if (!dx.defined()) return Grads{scaled(dys[1], 3)};
-                              accumulate(dx, scaled(dys[1], 3));
-                              return Grads{dx};
-                            });
-}
-
 const char* const gone =
     "backward: the graph of this variable is gone: an earlier backward has freed it, or it was "
     "recorded by another thread; pass retain_graph to run backward twice";

@@ -1,7 +1,5 @@
 #include <bs/autograd/binary.h>
-#include <bs/autograd/rearrange.h>
 #include <bs/autograd/reduce.h>
-#include <bs/kernels/arange.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
@@ -318,106 +316,6 @@ TEST_CASE("arithmetic refuses shapes that do not broadcast") {
                        "add: shapes [2, 3] and [2] do not broadcast (3 against 2)", Error);
   CHECK_THROWS_WITH_AS(div_backward_b(a, a, Tensor::empty({3}, f32)),
                        "div_backward_b: dy of shape [3] for a result of shape [2, 3]", Error);
-}
-
-TEST_CASE("binary: bytes and bools give what numbers would") {
-  const Device device = test_device();
-  const Tensor bytes = Tensor::from<uint8_t>({0, 3, 200, 255}).to(device);
-  const Tensor other = Tensor::from<uint8_t>({9, 3, 100, 255}).to(device);
-  using Doubles = std::vector<double>;
-  const auto of = [](const Tensor& y) { return Reference::of(y).values; };
-  CHECK(of(minimum(bytes, other)) == Doubles{0, 3, 100, 255});
-  CHECK(of(maximum(bytes, other)) == Doubles{9, 3, 200, 255});
-  CHECK(of(minimum(bytes, 100)) == Doubles{0, 3, 100, 100});
-  // A number beyond the range of bytes is compared as it is, and wraps as it comes back.
-  CHECK(of(minimum(bytes, 1000)) == of(bytes));
-  CHECK(of(maximum(bytes, -1)) == of(bytes));
-  const Tensor p = Tensor::from<bool>({false, false, true, true}).to(device);
-  const Tensor q = Tensor::from<bool>({false, true, false, true}).to(device);
-  CHECK(of(p + q) == Doubles{0, 1, 1, 1});
-  CHECK(of(p - q) == Doubles{0, 1, 1, 0});
-  CHECK(of(p * q) == Doubles{0, 0, 0, 1});
-  CHECK(of(minimum(p, q)) == Doubles{0, 0, 0, 1});
-  CHECK(of(maximum(p, q)) == Doubles{0, 1, 1, 1});
-  CHECK((p * q).dtype() == boolean);
-}
-
-TEST_CASE("binary: every byte beside numbers, also those that are no bytes, and beside bytes") {
-  const Tensor bytes = on_device(cast(arange(256, i64), u8));
-  const auto check = [](const Tensor& y, const auto& f) {
-    CHECK(y.dtype() == u8);
-    const Reference result = Reference::of(y);
-    size_t wrong = 0;
-    for (int64_t i = 0; i < 256; ++i)
-      wrong += result[static_cast<size_t>(i)] != static_cast<uint8_t>(f(i));
-    CHECK(wrong == 0);
-  };
-  const auto power = [](int64_t base, int64_t exponent) {
-    if (exponent < 0) return base == 1 ? 1 : 0;
-    int64_t result = 1;
-    for (; exponent > 0; --exponent) result = result * base % 256;
-    return static_cast<int>(result);
-  };
-  for (const int number : {-300, -3, -1, 0, 1, 2, 3, 5, 77, 255, 256, 300}) {
-    CAPTURE(number);
-    check(pow(bytes, number), [&](int64_t i) { return power(i, number); });
-    check(pow(number, bytes), [&](int64_t i) { return power(number, i); });
-    check(minimum(bytes, number), [&](int64_t i) { return std::min<int64_t>(i, number); });
-    check(maximum(bytes, number), [&](int64_t i) { return std::max<int64_t>(i, number); });
-  }
-  check(pow(bytes, flip(bytes, {0})), [&](int64_t i) { return power(i, 255 - i); });
-}
-
-TEST_CASE("binary: bytes make no wide copy of themselves") {
-  const int64_t n = int64_t{1} << 20;
-  const auto check = [&](const auto& operation) {
-    reset_peak_memory(test_device());
-    const int64_t before = memory_statistics(test_device()).in_use;
-    operation();
-    CHECK(memory_statistics(test_device()).peak - before < 2 * n);
-  };
-  for (const DType dtype : {u8, boolean}) {
-    CAPTURE(dtype);
-    const Tensor x = full({n}, 1, dtype, test_device());
-    check([&] { pow(x, x); });
-    check([&] { minimum(x, x); });
-  }
-  const Tensor x = full({n}, 3, u8, test_device());
-  check([&] { pow(x, 2); });
-  check([&] { pow(x, 300); });
-  check([&] { pow(300, x); });
-  check([&] { minimum(x, 1000); });
-  check([&] { maximum(x, -1); });
-}
-
-TEST_CASE("arithmetic of bools: many of them, of any strides") {
-  const auto bools = [](const Shape& shape, uint64_t seed) {
-    Reference r = random_reference(shape, seed);
-    for (double& v : r.values) v = v > 0;
-    return r;
-  };
-  // Dense, transposed, one row for all, every second column.
-  const Tensor p = bools({70, 1300}, 1).tensor(boolean, test_device());
-  for (const Tensor& q :
-       {bools({70, 1300}, 2).tensor(boolean, test_device()),
-        bools({1300, 70}, 3).tensor(boolean, test_device()).transpose(0, 1),
-        bools({1, 1300}, 4).tensor(boolean, test_device()).expand({70, 1300}),
-        bools({70, 2600}, 5).tensor(boolean, test_device()).slice(1, 0, 2600, 2)}) {
-    const Reference a = Reference::of(p), b = Reference::of(q);
-    const auto check = [&](const Tensor& y, const auto& f) {
-      CHECK(y.dtype() == boolean);
-      const Reference result = Reference::of(y);
-      size_t wrong = 0;
-      for (size_t i = 0; i < a.values.size(); ++i) wrong += result[i] != f(a[i] != 0, b[i] != 0);
-      CHECK(wrong == 0);
-    };
-    check(p + q, [](bool x, bool y) { return x || y; });
-    check(p - q, [](bool x, bool y) { return x != y; });
-    check(p * q, [](bool x, bool y) { return x && y; });
-    check(minimum(p, q), [](bool x, bool y) { return x && y; });
-    check(pow(p, q), [](bool x, bool y) { return x || !y; });
-    check(maximum(q, p), [](bool x, bool y) { return x || y; });
-  }
 }
 
 TEST_CASE("operands that lie across the result give the bits of dense ones") {

@@ -37,22 +37,20 @@ struct Conv2dCase {
   double alpha = 1, beta = 0.5;
 };
 
-/** @brief PyCUTLASS' example commands of convolutions with a linear epilogue. */
-inline std::vector<Conv2dCase> conv2d_examples() {
+namespace detail {
+inline Conv2dDescription split(Conv2dDescription d, SplitK how) {
+  d.split_k = how;
+  return d;
+}
+inline Padding2 pad(int64_t n) { return {n, n, n, n}; }
+inline const Conv2dOptions strided{.stride = {2, 1}, .padding = pad(1)};
+
+inline std::vector<Conv2dCase> conv2d_examples_f32() {
   using enum Conv2dKind;
   using enum Conv2dIterator;
-  constexpr Element f16e = Element::f16, f32e = Element::f32;
+  constexpr Element f32e = Element::f32;
   const MathInstruction tf32 = math(f32e, f32e), simt = math(f32e, f32e, OpClass::simt);
-  const MathInstruction half = math(f16e, f32e);
-  const std::array<int, 3> t128{128, 128, 16}, plain{128, 128, 8}, deep{128, 128, 32};
-  const auto of = [](Conv2dDescription d, SplitK split) {
-    d.split_k = split;
-    return d;
-  };
-  const auto pad = [](int64_t n) { return Padding2{n, n, n, n}; };
-  const Conv2dOptions strided{.stride = {2, 1}, .padding = pad(1)};
-  Conv2dDescription mixed = describe(wgrad, optimized, half, {64, 64, 32}, {2, 2, 1}, 1, f32e);
-  Conv2dDescription three = describe(fprop, few_channels, half, {128, 64, 32}, {2, 2, 1}, 1, f16e);
+  const std::array<int, 3> t128{128, 128, 16}, plain{128, 128, 8};
   return {
       {"fprop tf32",
        describe(fprop, analytic, tf32, t128, {2, 2, 1}, 4, f32e),
@@ -61,14 +59,14 @@ inline std::vector<Conv2dCase> conv2d_examples() {
        {3, 3},
        {.stride = {2, 2}}},
       {"fprop tf32 serial",
-       of(describe(fprop, optimized, tf32, t128, {2, 2, 1}, 4, f32e), SplitK::serial),
+       split(describe(fprop, optimized, tf32, t128, {2, 2, 1}, 4, f32e), SplitK::serial),
        {1, 12, 4, 4},
        8,
        {3, 3},
        {.stride = {3, 3}},
        2},
       {"fprop simt parallel",
-       of(describe(fprop, analytic, simt, plain, {4, 2, 1}, 4, f32e), SplitK::parallel),
+       split(describe(fprop, analytic, simt, plain, {4, 2, 1}, 4, f32e), SplitK::parallel),
        {1, 32, 71, 80},
        64,
        {5, 5},
@@ -81,19 +79,31 @@ inline std::vector<Conv2dCase> conv2d_examples() {
        {3, 3},
        {.padding = pad(1)}},
       {"wgrad simt serial",
-       of(describe(wgrad, optimized, simt, plain, {4, 2, 1}, 4, f32e), SplitK::serial),
+       split(describe(wgrad, optimized, simt, plain, {4, 2, 1}, 4, f32e), SplitK::serial),
        {1, 256, 27, 27},
        512,
        {3, 3},
        strided,
        2},
       {"dgrad simt serial",
-       of(describe(dgrad, analytic, simt, plain, {4, 2, 1}, 4, f32e), SplitK::serial),
+       split(describe(dgrad, analytic, simt, plain, {4, 2, 1}, 4, f32e), SplitK::serial),
        {1, 256, 27, 27},
        512,
        {3, 3},
        strided,
        2},
+  };
+}
+
+inline std::vector<Conv2dCase> conv2d_examples_f16() {
+  using enum Conv2dKind;
+  using enum Conv2dIterator;
+  constexpr Element f16e = Element::f16, f32e = Element::f32;
+  const MathInstruction half = math(f16e, f32e);
+  const std::array<int, 3> deep{128, 128, 32};
+  Conv2dDescription mixed = describe(wgrad, optimized, half, {64, 64, 32}, {2, 2, 1}, 1, f32e);
+  Conv2dDescription three = describe(fprop, few_channels, half, {128, 64, 32}, {2, 2, 1}, 1, f16e);
+  return {
       {"fprop f16",
        describe(fprop, optimized, half, deep, {2, 2, 1}, 8, f16e),
        {1, 256, 27, 27},
@@ -126,6 +136,14 @@ inline std::vector<Conv2dCase> conv2d_examples() {
        {7, 7},
        {.stride = {2, 2}, .padding = pad(3)}},
   };
+}
+}  // namespace detail
+
+/** @brief PyCUTLASS' example commands of convolutions with a linear epilogue. */
+inline std::vector<Conv2dCase> conv2d_examples() {
+  std::vector<Conv2dCase> all = detail::conv2d_examples_f32();
+  for (const Conv2dCase& one : detail::conv2d_examples_f16()) all.push_back(one);
+  return all;
 }
 
 /** @brief The sizes of one problem. */

@@ -259,14 +259,20 @@ TEST_CASE("conv2d_operation: kernels, keys and names") {
   CHECK(has("Conv2dPixelLoader"));
 }
 
-TEST_CASE("conv2d_operation's messages") {
-  const Conv2dDescription good = describe(Conv2dKind::fprop, Conv2dIterator::fixed_channels,
-                                          math(f16e, f32e), {64, 64, 32}, {2, 2, 1}, 8, f16e);
-  const auto broken = [&](auto change) {
-    Conv2dDescription d = good;
-    change(d);
-    return d;
-  };
+namespace {
+
+/// A description that works, but for what `change` does to it.
+template <class Change>
+Conv2dDescription broken(Change change) {
+  Conv2dDescription d = describe(Conv2dKind::fprop, Conv2dIterator::fixed_channels,
+                                 math(f16e, f32e), {64, 64, 32}, {2, 2, 1}, 8, f16e);
+  change(d);
+  return d;
+}
+
+}  // namespace
+
+TEST_CASE("conv2d_operation: descriptions that do not fit say why") {
   const auto refused = [&](auto change, const char* message) {
     CHECK_THROWS_WITH_AS(Conv2dOperation(broken(change)), message, Error);
   };
@@ -286,7 +292,10 @@ TEST_CASE("conv2d_operation's messages") {
       },
       "conv2d_operation: 64 threads do not share 96 elements of f16, which are gathered in "
       "pieces of 16 bytes");
+}
 
+TEST_CASE("conv2d_operation: arguments that do not fit say why") {
+  const Conv2dDescription good = broken([](Conv2dDescription&) {});
   const auto image = [](const Shape& s) { return channels_last(zeros(s, f16, test_device())); };
   const Conv2dArguments fits{.a = image({1, 8, 4, 4}),
                              .b = image({16, 8, 3, 3}),

@@ -173,13 +173,16 @@ std::vector<GemmCase> portable_cases() {
   return cases;
 }
 
-std::vector<GemmCase> warpgroup_cases() {
-  std::vector<GemmCase> cases;
-  const auto wide = [](Element e, Element sum, int n, MathOperation operation = multiply_add) {
-    MathInstruction m = math(e, sum, OpClass::warpgroup, operation);
-    m.shape[1] = n;
-    return m;
-  };
+namespace {
+
+/// An instruction of warpgroups over n columns.
+MathInstruction wide(Element e, Element sum, int n, MathOperation operation = multiply_add) {
+  MathInstruction m = math(e, sum, OpClass::warpgroup, operation);
+  m.shape[1] = n;
+  return m;
+}
+
+void add_elements(std::vector<GemmCase>& cases) {
   for (const std::string layouts : {"rrr", "rcr", "crr", "ccr", "rcc", "crc"}) {
     cases.push_back({"bf16",
                      describe(wide(bf16e, f32e, 256), {128, 256, 64}, 4, {8, 1, 1}, layouts, bf16e),
@@ -210,6 +213,10 @@ std::vector<GemmCase> warpgroup_cases() {
       {"e5m2",
        describe(wide(Element::e5m2, f32e, 256), {128, 256, 128}, 3, {8, 1, 1}, "rcr", bf16e), 200,
        304, 400});
+}
+
+/// f32 as three products of TF32, whole and in parts.
+void add_split_operands(std::vector<GemmCase>& cases) {
   for (const std::string layouts : {"rrr", "rcr", "crr", "ccr", "rcc", "crc"}) {
     const bool turned = layouts[2] == 'c';
     cases.push_back(
@@ -230,6 +237,9 @@ std::vector<GemmCase> warpgroup_cases() {
       describe(wide(f32e, f32e, 128, fast_f32), {128, 128, 32}, 3, {8, 1, 1}, "crr", f32e);
   parts.description.tile.cluster = {2, 1};
   cases.push_back(parts);
+}
+
+void add_clusters(std::vector<GemmCase>& cases) {
   const GemmCase plain{"bf16",
                        describe(wide(bf16e, f32e, 256), {128, 256, 64}, 4, {8, 1, 1}, "rcr", bf16e),
                        1000, 1416, 1000};
@@ -254,6 +264,9 @@ std::vector<GemmCase> warpgroup_cases() {
       c.k = 200;
       cases.push_back(c);
     }
+}
+
+void add_clusters_along_depth(std::vector<GemmCase>& cases) {
   const auto along_depth = [&](GemmCase c, int ctas) {
     c.name += " cluster_k";
     c.description.tile.cluster_k = ctas;
@@ -283,7 +296,10 @@ std::vector<GemmCase> warpgroup_cases() {
                describe(wide(f32e, f32e, 128, fast_f32), {128, 128, 32}, 2, {8, 1, 1}, "crr", f32e),
                300, 700, 500},
               2);
-  // Every other one may store boxes, and then those of 32 bits again that may.
+}
+
+/// Every other case may store boxes, and then those of 32 bits again that may.
+void add_boxes(std::vector<GemmCase>& cases) {
   for (size_t i = 0; i < cases.size(); i += 2)
     if (size_of(cases[i].description.d.element) == 2) cases[i].description.d.alignment = 8;
   for (size_t i = 0, count = cases.size(); i < count; ++i) {
@@ -298,6 +314,17 @@ std::vector<GemmCase> warpgroup_cases() {
     c.name += " in boxes";
     cases.push_back(c);
   }
+}
+
+}  // namespace
+
+std::vector<GemmCase> warpgroup_cases() {
+  std::vector<GemmCase> cases;
+  add_elements(cases);
+  add_split_operands(cases);
+  add_clusters(cases);
+  add_clusters_along_depth(cases);
+  add_boxes(cases);
   return cases;
 }
 

@@ -13,6 +13,10 @@ namespace {
 
 constexpr Element f16e = Element::f16, f32e = Element::f32;
 
+void refused(const GemmDescription& d, const char* text) {
+  CHECK_THROWS_WITH_AS(GemmOperation{d}, text, Error);
+}
+
 }  // namespace
 
 TEST_CASE("gemm: descriptions that no GPU can run say why") {
@@ -28,9 +32,6 @@ TEST_CASE("gemm: descriptions that no GPU can run say why") {
                          "multiply_add; tensor_op has\n  8x8x4 f64"));
     CHECK(text.find("\n  16x8x16 bf16 bf16 f32 tensor_op multiply_add") != std::string::npos);
   }
-  const auto refused = [](GemmDescription d, const char* text) {
-    CHECK_THROWS_WITH_AS(GemmOperation{d}, text, Error);
-  };
   GemmDescription d = small_gemm();
   d.a.element = Element::bf16;
   refused(d, "gemm: a is bf16, but the instruction multiplies f16");
@@ -70,8 +71,11 @@ TEST_CASE("gemm: descriptions that no GPU can run say why") {
   d.tile.warps[0] = 0;
   CHECK_THROWS_AS(reduction_chunk(d), Error);
   CHECK_THROWS_AS(to_source(d), Error);
-  d = describe(math(Element::i8, Element::i32, OpClass::warpgroup), {128, 64, 128}, 4, {8, 1, 1},
-               "rrr", Element::i8);
+}
+
+TEST_CASE("gemm: descriptions for warpgroups that no GPU can run say why") {
+  GemmDescription d = describe(math(Element::i8, Element::i32, OpClass::warpgroup), {128, 64, 128},
+                               4, {8, 1, 1}, "rrr", Element::i8);
   refused(d,
           "gemm: warpgroups multiply i8 only where the depth lies contiguous in both operands: a "
           "row_major, b column_major; a is row_major, b is row_major");

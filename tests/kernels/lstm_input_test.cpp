@@ -1,9 +1,6 @@
 // Directions whose input's product was computed elsewhere.
-#include <bs/autograd/concat.h>
-#include <bs/autograd/copy.h>
 #include <bs/autograd/linear.h>
 #include <bs/autograd/lstm.h>
-#include <bs/autograd/view.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/linear.h>
 #include <bs/tests/kernels/lstm_reference.h>
@@ -17,31 +14,18 @@ using namespace bs::test;
 
 namespace {
 
-Tensor lengths_of(const LstmCase& k) {
-  if (k.lengths.empty()) return {};
-  return Tensor::from<int64_t>(std::span<const int64_t>(k.lengths), {k.batch});
-}
-
-/// y, c, h_n and c_n behind each other, of a direction that `linear` gave its input.
-Variable joined(const LstmCase& k, const Variables& v) {
-  LSTMDirectionVariables d{.weights = {.ih = {}, .hh = v[2], .bias_ih = v[3], .bias_hh = v[4]},
-                           .h0 = v[5],
-                           .c0 = v[6],
-                           .rule = {.zoneout_hidden = k.zoneout_hidden,
-                                    .zoneout_cell = k.zoneout_cell,
-                                    .expected = true},
-                           .reverse = k.reverse,
-                           .input = linear(v[0], v[1])};
-  if (k.projection > 0) d.weights.hr = v[7];
-  const LSTMStates s = lstm(v[0].detach(), {&d, 1}, lengths_of(k))[0];
-  const auto flat = [&](const Variable& u) { return reshape(cast(u, s.y.dtype()), {-1}); };
-  return concat({flat(s.y), flat(s.c), flat(s.h_n), flat(s.c_n)}, 0);
+/// What joined() gives of a direction that `linear` gave its input.
+Variable of_input(const LstmCase& k, const Variables& v) {
+  LSTMDirectionVariables d = direction_of(k, v);
+  d.weights.ih = {};
+  d.input = linear(v[0], v[1]);
+  return joined(lstm(v[0].detach(), {&d, 1}, lengths_of(k))[0]);
 }
 
 void check(const LstmCase& k) {
   check_op({.name = "lstm of an input",
             .inputs = k.inputs(),
-            .op = [&](const Variables& v) { return joined(k, v); },
+            .op = [&](const Variables& v) { return of_input(k, v); },
             .reference = [&](const References& in) { return lstm_of(k, in); },
             .steps = 16.0 * static_cast<double>(std::max<int64_t>(1, k.steps))});
 }

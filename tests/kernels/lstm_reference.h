@@ -1,5 +1,9 @@
 #pragma once
 /** @file The LSTM in naive loops: each sequence, each step, each cell by itself. */
+#include <bs/autograd/concat.h>
+#include <bs/autograd/copy.h>
+#include <bs/autograd/lstm.h>
+#include <bs/autograd/view.h>
 #include <bs/tests/support/op_case.h>
 
 #include <algorithm>
@@ -90,6 +94,32 @@ inline Reference lstm_of(const LstmCase& k, const References& in) {
   for (const Reference* part : {&y, &c, &h_n, &c_n})
     for (const double v : part->values) all[at++] = v;
   return all;
+}
+
+/** @brief The direction of a case, from the variables of its inputs(). */
+inline LSTMDirectionVariables direction_of(const LstmCase& k, const Variables& v) {
+  LSTMDirectionVariables d{.weights = {.ih = v[1], .hh = v[2], .bias_ih = v[3], .bias_hh = v[4]},
+                           .h0 = v[5],
+                           .c0 = v[6],
+                           .rule = {.hard = k.hard,
+                                    .zoneout_hidden = k.zoneout_hidden,
+                                    .zoneout_cell = k.zoneout_cell,
+                                    .expected = true},
+                           .reverse = k.reverse};
+  if (k.projection > 0) d.weights.hr = v[7];
+  return d;
+}
+
+/** @brief The lengths of a case on the host, or none. */
+inline Tensor lengths_of(const LstmCase& k) {
+  if (k.lengths.empty()) return {};
+  return Tensor::from<int64_t>(std::span<const int64_t>(k.lengths), {k.batch});
+}
+
+/** @brief y, c, h_n and c_n behind each other. */
+inline Variable joined(const LSTMStates& s) {
+  const auto flat = [&](const Variable& v) { return reshape(cast(v, s.y.dtype()), {-1}); };
+  return concat({flat(s.y), flat(s.c), flat(s.h_n), flat(s.c_n)}, 0);
 }
 
 }  // namespace bs::test

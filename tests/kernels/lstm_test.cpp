@@ -1,5 +1,4 @@
 #include <bs/autograd/concat.h>
-#include <bs/autograd/copy.h>
 #include <bs/autograd/grad_check.h>
 #include <bs/autograd/lstm.h>
 #include <bs/autograd/view.h>
@@ -13,30 +12,6 @@ using namespace bs;
 using namespace bs::test;
 
 namespace {
-
-LSTMDirectionVariables direction_of(const LstmCase& k, const Variables& v) {
-  LSTMDirectionVariables d{.weights = {.ih = v[1], .hh = v[2], .bias_ih = v[3], .bias_hh = v[4]},
-                           .h0 = v[5],
-                           .c0 = v[6],
-                           .rule = {.hard = k.hard,
-                                    .zoneout_hidden = k.zoneout_hidden,
-                                    .zoneout_cell = k.zoneout_cell,
-                                    .expected = true},
-                           .reverse = k.reverse};
-  if (k.projection > 0) d.weights.hr = v[7];
-  return d;
-}
-
-Tensor lengths_of(const LstmCase& k) {
-  if (k.lengths.empty()) return {};
-  return Tensor::from<int64_t>(std::span<const int64_t>(k.lengths), {k.batch});
-}
-
-/// y, c, h_n and c_n behind each other.
-Variable joined(const LSTMStates& s) {
-  const auto flat = [&](const Variable& v) { return reshape(cast(v, s.y.dtype()), {-1}); };
-  return concat({flat(s.y), flat(s.c), flat(s.h_n), flat(s.c_n)}, 0);
-}
 
 /// A rounding at each step: the error may grow by as much.
 void check_in(const LstmCase& k, const std::vector<DType>& dtypes, double range) {
@@ -224,6 +199,74 @@ TEST_CASE("lstm: one long sequence, whole or in two pieces") {
   }
 }
 
+namespace {
+
+/// Two directions of a problem, their operands in a dtype and once more in f64.
+struct BothWays {
+  LstmCase k, back;
+  Variables v, exact;
+  References in;
+
+  BothWays(const LstmCase& problem, DType dtype) : k(problem), back(problem) {
+    back.reverse = true;
+    for (const Shape& shape : k.inputs()) {
+      // Sums of many cells stay of the size of one, as with a layer's first weights; and hard
+      // activations off their bounds, as in check().
+      const bool recurrent = shape == Shape{4 * k.cells, k.cells};
+      const double range =
+          (k.hard ? 0.25 : 1) * (recurrent ? 2 / std::sqrt(static_cast<double>(k.cells)) : 1);
+      v.emplace_back(
+          random_reference(shape, 1 + v.size(), -range, range).tensor(dtype, test_device()), true);
+      in.push_back(Reference::of(v.back().data()));
+      exact.emplace_back(in.back().tensor(f64, test_device()), true);
+    }
+  }
+  std::vector<LSTMStates> run(const Variables& of) const {
+    const LSTMDirectionVariables both[] = {direction_of(k, of), direction_of(back, of)};
+    return lstm(of[0], both, lengths_of(k));
+  }
+  double allowed(DType dtype) const { return 16 * static_cast<double>(k.steps) * epsilon(dtype); }
+};
+
+void check_states(const BothWays& p, DType dtype) {
+  const auto states = p.run(p.v);
+  check_close("forward", Reference::of(joined(states[0]).data()), lstm_of(p.k, p.in),
+              p.allowed(dtype));
+  const Reference reverse = lstm_of(p.back, p.in);
+  check_close("reverse", Reference::of(joined(states[1]).data()), reverse, p.allowed(dtype));
+  CHECK(same_bits(p.run(p.v)[0].y.data(), states[0].y.data()));
+  // Alone a direction may be divided otherwise.
+  const LSTMDirectionVariables one[] = {direction_of(p.back, p.v)};
+  const auto alone = lstm(p.v[0], one, lengths_of(p.k));
+  check_close("alone", Reference::of(joined(alone[0]).data()), reverse, p.allowed(dtype));
+}
+
+/// Gradients of all results, against those of the same numbers in f64, twice with the same bits.
+void check_gradients(const BothWays& p, DType dtype) {
+  const auto arrive = [&](const std::vector<LSTMStates>& of, DType type) {
+    const Variable all = concat({joined(of[0]), joined(of[1])}, 0);
+    const Reference dy =
+        Reference::of(random_reference(all.shape(), 77).tensor(dtype, Device::cpu()));
+    all.backward(dy.tensor(type, test_device()));
+  };
+  arrive(p.run(p.exact), f64);
+  References first;
+  for (int turn = 0; turn < 2; ++turn) {
+    for (const Variable& each : p.v) each.zero_grad();
+    arrive(p.run(p.v), dtype);
+    for (size_t i = 0; i < p.v.size(); ++i) {
+      const Reference gradient = Reference::of(p.v[i].grad());
+      const Reference right = Reference::of(p.exact[i].grad());
+      check_close("gradient " + std::to_string(i), gradient, right,
+                  p.allowed(dtype) * largest(right));
+      if (turn == 0) first.push_back(gradient);
+      CHECK(gradient.values == first[i].values);
+    }
+  }
+}
+
+}  // namespace
+
 TEST_CASE("lstm: 16-bit types of the extents that run in one kernel") {
   struct Extents {
     int64_t cells, batch, steps;
@@ -231,73 +274,30 @@ TEST_CASE("lstm: 16-bit types of the extents that run in one kernel") {
     bool hard;
     std::vector<int64_t> lengths;
   };
-  for (const auto& [cells, batch, steps, dtype, hard, lengths] :
-       {Extents{128, 1, 9, f16, false, {}},
-        {128, 64, 3, bf16, true, {}},
-        {128, 5, 7, bf16, false, {7, 3, 0, 1, 6}},
-        {256, 17, 5, bf16, false, {}},
-        {256, 170, 3, f16, false, {}},
-        {512, 3, 4, f16, true, {2, 4, 3}},
-        {768, 2, 3, bf16, false, {}},
-        {768, 35, 3, f16, true, {}},
-        {1024, 33, 2, bf16, false, {}},
-        {1024, 8, 3, f16, true, {}},
-        {1536, 18, 2, bf16, false, {}},
-        {2048, 2, 3, f16, false, {3, 1}}}) {
-    const std::string extents = to_string(Shape{steps, batch, cells});
-    CAPTURE(extents);
+  for (const Extents& e : {Extents{128, 1, 9, f16, false, {}},
+                           {128, 64, 3, bf16, true, {}},
+                           {128, 5, 7, bf16, false, {7, 3, 0, 1, 6}},
+                           {256, 17, 5, bf16, false, {}},
+                           {256, 170, 3, f16, false, {}},
+                           {512, 3, 4, f16, true, {2, 4, 3}},
+                           {768, 2, 3, bf16, false, {}},
+                           {768, 35, 3, f16, true, {}},
+                           {1024, 33, 2, bf16, false, {}},
+                           {1024, 8, 3, f16, true, {}},
+                           {1536, 18, 2, bf16, false, {}},
+                           {2048, 2, 3, f16, false, {3, 1}}}) {
+    CAPTURE(to_string(Shape{e.steps, e.batch, e.cells}));
     // The CPU has one path for all extents, and takes seconds for the largest.
-    if (test_device().is_cpu() && steps * batch * cells * cells > 8'000'000) continue;
-    const LstmCase k{
-        .steps = steps, .batch = batch, .in = 3, .cells = cells, .hard = hard, .lengths = lengths};
-    LstmCase back = k;
-    back.reverse = true;
-    Variables v;
-    References in;
-    for (const Shape& shape : k.inputs()) {
-      // Sums of many cells stay of the size of one, as with a layer's first weights; and hard
-      // activations off their bounds, as in check().
-      const bool recurrent = shape == Shape{4 * cells, cells};
-      const double range =
-          (hard ? 0.25 : 1) * (recurrent ? 2 / std::sqrt(static_cast<double>(cells)) : 1);
-      v.emplace_back(
-          random_reference(shape, 1 + v.size(), -range, range).tensor(dtype, test_device()), true);
-      in.push_back(Reference::of(v.back().data()));
-    }
-    const LSTMDirectionVariables both[] = {direction_of(k, v), direction_of(back, v)};
-    const auto states = lstm(v[0], both, lengths_of(k));
-    const double allowed = 16 * static_cast<double>(steps) * epsilon(dtype);
-    check_close("forward", Reference::of(joined(states[0]).data()), lstm_of(k, in), allowed);
-    check_close("reverse", Reference::of(joined(states[1]).data()), lstm_of(back, in), allowed);
-    const auto again = lstm(v[0], both, lengths_of(k));
-    CHECK(Reference::of(again[0].y.data()).values == Reference::of(states[0].y.data()).values);
-    // Alone a direction may be divided otherwise.
-    const auto alone = lstm(v[0], {&both[1], 1}, lengths_of(k));
-    check_close("alone", Reference::of(joined(alone[0]).data()), lstm_of(back, in), allowed);
-    // Gradients of all results, against those of the same numbers in f64.
-    Variables exact;
-    for (const Reference& r : in) exact.emplace_back(r.tensor(f64, test_device()), true);
-    const LSTMDirectionVariables in_f64[] = {direction_of(k, exact), direction_of(back, exact)};
-    const auto expected = lstm(exact[0], in_f64, lengths_of(k));
-    const auto arrive = [&, own = dtype](const std::vector<LSTMStates>& of, DType type) {
-      const Variable all = concat({joined(of[0]), joined(of[1])}, 0);
-      const Reference dy =
-          Reference::of(random_reference(all.shape(), 77).tensor(own, Device::cpu()));
-      all.backward(dy.tensor(type, test_device()));
-    };
-    arrive(expected, f64);
-    References first;
-    for (int turn = 0; turn < 2; ++turn) {
-      for (const Variable& each : v) each.zero_grad();
-      arrive(lstm(v[0], both, lengths_of(k)), dtype);
-      for (size_t i = 0; i < v.size(); ++i) {
-        const Reference gradient = Reference::of(v[i].grad());
-        const Reference right = Reference::of(exact[i].grad());
-        check_close("gradient " + std::to_string(i), gradient, right, allowed * largest(right));
-        if (turn == 0) first.push_back(gradient);
-        CHECK(gradient.values == first[i].values);
-      }
-    }
+    if (test_device().is_cpu() && e.steps * e.batch * e.cells * e.cells > 8'000'000) continue;
+    const BothWays problem({.steps = e.steps,
+                            .batch = e.batch,
+                            .in = 3,
+                            .cells = e.cells,
+                            .hard = e.hard,
+                            .lengths = e.lengths},
+                           e.dtype);
+    check_states(problem, e.dtype);
+    check_gradients(problem, e.dtype);
   }
 }
 

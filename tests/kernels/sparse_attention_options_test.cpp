@@ -203,23 +203,31 @@ TEST_CASE("sparse_attention: all options at once") {
   check("everything, whole tiles", {2, 2, 1, 41, 46, 16, 24}, r, {{2, 1, 41, 46}, {2, 9}, {2}});
 }
 
-TEST_CASE("sparse_attention refuses options that do not fit") {
-  const auto layout = all_blocks(3, 3, 8);
-  const auto make = [](const Shape& shape, DType dtype = f32) {
-    return Tensor::empty(shape, dtype, test_device());
-  };
+namespace {
+
+using O = SparseAttentionOptions;
+
+Tensor make(const Shape& shape, DType dtype = f32) {
+  return Tensor::empty(shape, dtype, test_device());
+}
+
+/// What attention of `x` to itself, over 3 x 3 blocks of 8, says of the options that `set` sets.
+template <class Set>
+std::string message(Set set, const Tensor& x) {
+  O o;
+  set(o);
+  try {
+    sparse_attention(x, x, x, all_blocks(3, 3, 8), o);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("sparse_attention refuses terms of scores that do not fit") {
   const Tensor x = make({2, 2, 24, 8});
-  const auto message = [&](auto&& set, const Tensor& of) -> std::string {
-    SparseAttentionOptions o;
-    set(o);
-    try {
-      sparse_attention(of, of, of, layout, o);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
-  };
-  using O = SparseAttentionOptions;
   CHECK(message([](O& o) { o.softcap = -1; }, x) == "sparse_attention: softcap -1 is negative");
   CHECK(message([](O& o) { o.dropout = 1; }, x) == "sparse_attention: dropout 1 is outside [0, 1)");
   CHECK(message([](O& o) { o.window_before = -3; }, x) ==
@@ -250,6 +258,15 @@ TEST_CASE("sparse_attention refuses options that do not fit") {
             x) ==
         "sparse_attention: relative_bias f32 [1, 4] is not floating [heads or 1, 2 n + 1] of q "
         "[2, 2, 24, 8]");
+  const LayoutPtr layout = all_blocks(3, 3, 8);
+  CHECK_THROWS_WITH_AS(sparse_attention_backward(x, x, x, sparse_attention(x, x, x, layout), x,
+                                                 layout, {}, {.sinks = true}),
+                       "sparse_attention_backward: the gradient of sinks, which is not given",
+                       Error);
+}
+
+TEST_CASE("sparse_attention refuses places and ragged sequences that do not fit") {
+  const Tensor x = make({2, 2, 24, 8});
   CHECK(message([](O& o) { o.first_query = 1; }, x) ==
         "sparse_attention: 24 queries from 1 on and 24 keys reach over a layout of 3 x 3 blocks of "
         "8");
@@ -267,8 +284,4 @@ TEST_CASE("sparse_attention refuses options that do not fit") {
               o.query_starts = {0, 25, 24}, o.key_starts = {0, 3, 24};
             },
             one) == "sparse_attention: query_starts do not ascend from 0 to 24");
-  CHECK_THROWS_WITH_AS(sparse_attention_backward(x, x, x, sparse_attention(x, x, x, layout), x,
-                                                 layout, {}, {.sinks = true}),
-                       "sparse_attention_backward: the gradient of sinks, which is not given",
-                       Error);
 }

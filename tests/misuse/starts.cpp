@@ -180,7 +180,7 @@ void add_products(Table& to) {
 
 /** Layers of 8 features. */
 void add_layers(Table& to) {
-  const Tensor tokens = whole({2, 8}, 3), sequence = full({2, 8, 16}, .25);
+  const Tensor tokens = whole({2, 8}, 3);
   to.insert({"nn::Linear", {nn::LinearOptions{.in = 8, .out = 8}, matrix()}});
   to.insert({"nn::Embedding", {nn::EmbeddingOptions{.rows = 8, .width = 8}, tokens}});
   to.insert({"nn::LayerNorm", {nn::LayerNormOptions{.width = 8}, matrix()}});
@@ -198,12 +198,19 @@ void add_layers(Table& to) {
   to.insert(
       {"nn::BlockSparseLinear", {nn::BlockSparseLinearOptions{.layout = one_block()}, matrix()}});
   to.insert({"nn::KroneckerLinear", {nn::KroneckerLinearOptions{.in = 8, .out = 8}, matrix()}});
+}
+
+void add_recurrent_layers(Table& to) {
   to.insert({"nn::LSTM", {nn::LSTMOptions{.input = 8, .hidden = 8}, cube()}});
   to.insert({"nn::LSTMCell", {nn::LSTMCellOptions{.input = 8, .hidden = 8}, matrix()}});
   to.insert({"nn::GRU", {nn::GRUOptions{.input = 8, .hidden = 8}, cube()}});
   to.insert({"nn::GRUCell", {nn::GRUCellOptions{.input = 8, .hidden = 8}, matrix()}});
   to.insert({"nn::RNN", {nn::RNNOptions{.input = 8, .hidden = 8}, cube()}});
   to.insert({"nn::RNNCell", {nn::RNNCellOptions{.input = 8, .hidden = 8}, matrix()}});
+}
+
+void add_attention_layers(Table& to) {
+  const Tensor tokens = whole({2, 8}, 3), sequence = full({2, 8, 16}, .25);
   const auto all = [](const patterns::Size& size) { return patterns::dense(size); };
   to.insert({"nn::SparseAttention",
              {nn::SparseAttentionOptions{.width = 16, .heads = 2, .block = 8, .pattern = all},
@@ -229,6 +236,9 @@ void add_layers(Table& to) {
   const nn::TransformerOptions both{.layer = layer, .encoder_layers = 1, .decoder_layers = 1};
   to.insert({"nn::Transformer", {both, sequence, sequence}});
   to.insert({"nn::Transformer", {both, sequence, sequence, nn::TransformerMasks{}}});
+}
+
+void add_models(Table& to) {
   const nn::RNNTOptions transducer{.features = 8,
                                    .encoder_hidden = 8,
                                    .pre_layers = 1,
@@ -345,6 +355,9 @@ Starts::Starts() {
   add_sequences(all_);
   add_products(all_);
   add_layers(all_);
+  add_recurrent_layers(all_);
+  add_attention_layers(all_);
+  add_models(all_);
   add_methods(all_);
 }
 

@@ -5,7 +5,6 @@
 #include <bs/autograd/sparse_attention.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
-#include <bs/kernels/ema.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/transducer_joint.h>
@@ -46,32 +45,6 @@ Bytes bytes_of(const Tensor& x) {
   std::memcpy(bytes.data(), host.data(), bytes.size());
   return bytes;
 }
-
-template <class Numbers>
-Tensor tensor_of(const Numbers& numbers, Device device) {
-  return Tensor::from(std::span<const double>(numbers), {static_cast<int64_t>(numbers.size())})
-      .to(device);
-}
-
-/// A parameter with everything that an optimiser keeps for it.
-struct Parameter {
-  Tensor value, gradient, first, second, master;
-
-  Parameter(DType dtype, Device device) {
-    Generator generator(3);
-    value = cast(randn({1003}, f32, device, generator), dtype);
-    gradient = cast(randn({1003}, f32, device, generator), dtype);
-    const DType wide = dtype == f64 ? f64 : f32;
-    first = randn({1003}, wide, device, generator);
-    second = rand({1003}, wide, device, generator);
-    if (size_of(dtype) == 2) master = cast(value, f32);
-  }
-  std::vector<Bytes> all() const {
-    std::vector<Bytes> all{bytes_of(value), bytes_of(first), bytes_of(second)};
-    if (master.defined()) all.push_back(bytes_of(master));
-    return all;
-  }
-};
 
 LayoutPtr causal(const patterns::Size& size) {
   return patterns::fixed(size, {.local_blocks = 2, .causal = true});
@@ -162,84 +135,6 @@ void check_replays() {
 }
 
 }  // namespace
-
-TEST_CASE("a step takes its numbers from the device as it takes them from the host") {
-  const Device device = test::test_device();
-  for (const DType dtype : {f32, bf16, f16, f64})
-    for (const int64_t step : {1, 7, 100000}) {
-      CAPTURE(to_string(dtype));
-      const auto alike = [&](auto&& update) {
-        const Parameter host(dtype, device), live(dtype, device);
-        update(host, false);
-        update(live, true);
-        CHECK(host.all() == live.all());
-      };
-      const AdamWOptions adam{.learning_rate = 0.0123, .weight_decay = 0.07};
-      alike([&](const Parameter& p, bool live) {
-        const MomentParameter m{p.value, p.gradient, p.first, p.second, p.master};
-        if (live) {
-          adamw({{m}}, 999, {.learning_rate = 5, .weight_decay = 0.07}, {},
-                tensor_of(adamw_numbers(step, adam), device));
-        } else {
-          adamw({{m}}, step, adam);
-        }
-      });
-      const LambOptions large{.learning_rate = 0.0123, .weight_decay = 0.07};
-      alike([&](const Parameter& p, bool live) {
-        const MomentParameter m{p.value, p.gradient, p.first, p.second, p.master};
-        if (live) {
-          lamb({{m}}, 999, {.learning_rate = 5, .weight_decay = 0.07}, {},
-               tensor_of(lamb_numbers(step, large), device));
-        } else {
-          lamb({{m}}, step, large);
-        }
-      });
-      alike([&](const Parameter& p, bool live) {
-        const AdamParameter a{p.value, p.gradient, p.first, p.second, {}, p.master};
-        const AdamOptions mine{.learning_rate = live ? 5 : 0.0123, .weight_decay = 0.07};
-        const AdamOptions given{.learning_rate = 0.0123, .weight_decay = 0.07};
-        const auto numbers = tensor_of(adam_numbers(step, given), device);
-        bs::adam({{a}}, live ? 999 : step, mine, {}, live ? numbers : Tensor());
-      });
-      alike([&](const Parameter& p, bool live) {
-        const RMSpropParameter r{p.value, p.gradient, p.second, p.first, {}, p.master};
-        const auto rate = live ? tensor_of(std::vector{0.0123}, device) : Tensor();
-        rmsprop({{r}}, {.learning_rate = live ? 5 : 0.0123, .momentum = 0.9}, {}, rate);
-      });
-      alike([&](const Parameter& p, bool live) {
-        const LionParameter l{p.value, p.gradient, p.first, p.master};
-        const LionOptions mine{.learning_rate = live ? 5 : 0.0123, .weight_decay = 0.07};
-        const LionOptions given{.learning_rate = 0.0123, .weight_decay = 0.07};
-        const auto numbers = tensor_of(lion_numbers(step, given), device);
-        lion({{l}}, mine, {}, live ? numbers : Tensor());
-      });
-      alike([&](const Parameter& p, bool live) {
-        const auto matrix = [](const Tensor& x) { return x.defined() ? x.view({17, 59}) : x; };
-        const MuonParameter m{matrix(p.value), matrix(p.gradient), matrix(p.first),
-                              matrix(p.master)};
-        const auto numbers = tensor_of(muon_numbers(step, {.learning_rate = 0.0123}), device);
-        muon({{m}}, {.learning_rate = live ? 5 : 0.0123}, {}, live ? numbers : Tensor());
-      });
-      alike([&](const Parameter& p, bool live) {
-        const SgdParameter s{p.value, p.gradient, p.first, p.master};
-        const auto rate = live ? tensor_of(std::vector{0.0123}, device) : Tensor();
-        sgd({{s}}, {.learning_rate = live ? 5 : 0.0123, .momentum = 0.9}, {}, rate);
-      });
-      alike([&](const Parameter& p, bool live) {
-        const auto mix = live ? tensor_of(std::vector{1 - 0.97}, device) : Tensor();
-        ema({{{p.value, p.first}}}, live ? 0.1 : 0.97, mix);
-      });
-    }
-}
-
-TEST_CASE("numbers of a step are refused where they do not fit") {
-  const Device device = test::test_device();
-  const Parameter p(f32, device);
-  const MomentParameter m{p.value, p.gradient, p.first, p.second, {}};
-  CHECK_THROWS_WITH_AS(adamw({{m}}, 1, {}, {}, zeros({2}, f64, device)),
-                       doctest::Contains("adamw: numbers [2] of f64, expected [3] of f64 on"),
-                       Error);
-}
 
 TEST_CASE("a graph is refused where there is none") {
   CHECK_THROWS_AS(cuda::Graph{Device::cpu()}, Error);

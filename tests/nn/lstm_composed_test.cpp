@@ -163,17 +163,24 @@ TEST_CASE("nn::LSTM in block floating point") {
   CHECK(half.forward(random_reference({3, 2, 8}, 1).tensor(bf16, test_device())).y.dtype() == bf16);
 }
 
-TEST_CASE("nn::LSTM: factors in place of the input's weights") {
-  const nn::LSTMOptions options{.input = 6,
-                                .hidden = 4,
-                                .layers = 2,
-                                .bidirectional = true,
-                                .projection = 3,
-                                .dtype = f64,
-                                .device = test_device()};
-  nn::LSTMOptions factored = options;
-  factored.input_factors = 2;
-  nn::LSTM lstm(factored);
+namespace {
+
+/// Layers both ways whose weights of the input are products of so many factors; 0: dense ones.
+nn::LSTMOptions two_layers(int input_factors) {
+  return {.input = 6,
+          .hidden = 4,
+          .layers = 2,
+          .bidirectional = true,
+          .projection = 3,
+          .input_factors = input_factors,
+          .dtype = f64,
+          .device = test_device()};
+}
+
+}  // namespace
+
+TEST_CASE("nn::LSTM: names of the factors in place of the input's weights") {
+  const nn::LSTM lstm(two_layers(2));
   std::vector<std::string> names;
   for (const auto& [name, p] : lstm.named_parameters()) names.push_back(name);
   CHECK(names == std::vector<std::string>{"weight_hh_l0",
@@ -201,9 +208,12 @@ TEST_CASE("nn::LSTM: factors in place of the input's weights") {
                                           "input_l1_reverse.factors.0",
                                           "input_l1_reverse.factors.1"});
   CHECK(lstm.inputs[0]->extents() == nn::kronecker_factors(6, 16));
+}
 
+TEST_CASE("nn::LSTM: factors in place of the input's weights") {
+  const nn::LSTM lstm(two_layers(2));
   // The dense layer with the same weights, fused.
-  const nn::LSTM dense(options);
+  const nn::LSTM dense(two_layers(0));
   for (size_t i = 0; i < dense.weights.size(); ++i) {
     const auto& from = lstm.weights[i];
     const auto& to = dense.weights[i];
@@ -226,7 +236,7 @@ TEST_CASE("nn::LSTM: factors in place of the input's weights") {
   check_close("dW_hh", Reference::of(lstm.weights[0].hh.grad()),
               Reference::of(dense.weights[0].hh.grad()), 1e-12);
 
-  nn::LSTM copy(factored);
+  nn::LSTM copy(two_layers(2));
   nn::load_state_dict(copy, nn::state_dict(lstm));
   CHECK(Reference::of(copy.forward(a, {}, lengths).y.data()).values ==
         Reference::of(actual.y.data()).values);

@@ -153,82 +153,113 @@ std::vector<Service> services_of(int items, int places) {
   return out;
 }
 
-/// Whether everybody comes to the end, whoever is quick or slow.
-bool plays(const Items& items, int slots, int query_places, int groups, bool turns, bool early,
-           std::mt19937& random) {
-  const std::vector<Filling> fillings = fillings_of(items);
-  std::vector<Warpgroup> warpgroups;
-  for (int g = 0; g < groups; ++g)
-    warpgroups.emplace_back(items, fillings, g, groups, turns, early);
-  std::vector<size_t> next(static_cast<size_t>(groups), 0);
-  std::vector<int> given(fillings.size(), 0);
-  std::vector<int> turn(static_cast<size_t>(groups), 0);
-  // Of each warpgroup, the items whose queries have come, those whose results are there, and what
-  // its warp has done.
-  std::vector<int> come(static_cast<size_t>(groups), 0), put = come;
-  const std::vector<Service> services = services_of(static_cast<int>(items.size()), query_places);
-  std::vector<size_t> served(static_cast<size_t>(groups), 0);
-  int told = 0;
-  const auto tell = [&] {
-    for (const int of : come)
-      if (told >= of + 2) return false;
-    ++told;
+/// Warpgroups, the warp that fills the ring, and the warps that bring queries and take results.
+class Game {
+ public:
+  Game(const Items& items, int slots, int query_places, int groups, bool turns, bool early)
+      : items_(items),
+        fillings_(fillings_of(items)),
+        services_(services_of(static_cast<int>(items.size()), query_places)),
+        slots_(static_cast<size_t>(slots)),
+        groups_(groups),
+        next_(static_cast<size_t>(groups), 0),
+        served_(next_),
+        given_(fillings_.size(), 0),
+        turn_(next_.size(), 0),
+        come_(turn_),
+        put_(turn_) {
+    for (int g = 0; g < groups; ++g)
+      warpgroups_.emplace_back(items, fillings_, g, groups, turns, early);
+  }
+
+  /// Whether everybody comes to the end, whoever is quick or slow.
+  bool ends(std::mt19937& random) {
+    for (bool moved = true; moved;) {
+      moved = false;
+      const auto hurry =
+          static_cast<size_t>(random() % 4);  // who moves as far as it can before the others
+      if (hurry == 3)
+        while (fill()) moved = true;
+      for (size_t g = 0; g < next_.size(); ++g)
+        for (int i = hurry == g ? 1000 : 1; i > 0 && step(g); --i) moved = true;
+      for (size_t g = 0; g < next_.size(); ++g) moved = serve(g) || moved;
+      moved = fill() || moved;
+    }
+    for (size_t g = 0; g < next_.size(); ++g)
+      if (next_[g] != warpgroups_[g].events.size() || served_[g] != services_.size()) return false;
     return true;
-  };
-  const auto serve = [&](size_t g) {
-    if (served[g] == services.size()) return false;
-    const Service& service = services[served[g]];
-    if (service.brings ? told <= service.item : put[g] <= service.item) return false;
-    if (service.brings) ++come[g];
-    ++served[g];
+  }
+
+  /// That every place was given back by all, and every tile multiplied by who keeps it.
+  void check_work() const {
+    for (const int count : given_) CHECK(count == groups_);
+    for (int g = 0; g < groups_; ++g) {
+      int kept = 0;
+      for (const auto& tiles : items_)
+        for (const unsigned bits : tiles) kept += bits >> g & 1;
+      CHECK(warpgroups_[static_cast<size_t>(g)].products == kept);
+      CHECK(warpgroups_[static_cast<size_t>(g)].values_fit);
+    }
+  }
+
+ private:
+  bool tell() {
+    for (const int of : come_)
+      if (told_ >= of + 2) return false;
+    ++told_;
     return true;
-  };
-  size_t filled = 0;
-  const auto fill = [&] {
-    if (filled == fillings.size()) return told <= static_cast<int>(items.size()) && tell();
-    if (told <= fillings[filled].item) return tell();
-    const auto ring = static_cast<size_t>(slots);
-    if (filled >= ring && given[filled - ring] < groups) return false;
-    ++filled;
+  }
+  bool fill() {
+    if (filled_ == fillings_.size()) return told_ <= static_cast<int>(items_.size()) && tell();
+    if (told_ <= fillings_[filled_].item) return tell();
+    if (filled_ >= slots_ && given_[filled_ - slots_] < groups_) return false;
+    ++filled_;
     return true;
-  };
-  const auto step = [&](size_t g) {
-    if (next[g] == warpgroups[g].events.size()) return false;
-    const Event e = warpgroups[g].events[next[g]];
+  }
+  bool serve(size_t g) {
+    if (served_[g] == services_.size()) return false;
+    const Service& service = services_[served_[g]];
+    if (service.brings ? told_ <= service.item : put_[g] <= service.item) return false;
+    if (service.brings) ++come_[g];
+    ++served_[g];
+    return true;
+  }
+  bool step(size_t g) {
+    if (next_[g] == warpgroups_[g].events.size()) return false;
+    const Event e = warpgroups_[g].events[next_[g]];
     const auto at = static_cast<size_t>(e.at);
-    if (e.kind == Event::wait_full && filled <= at) return false;
-    if (e.kind == Event::wait_queries && come[g] <= e.at) return false;
-    if (e.kind == Event::take_turn && turn[at]-- == 0) {
-      turn[at] = 0;
+    if (e.kind == Event::wait_full && filled_ <= at) return false;
+    if (e.kind == Event::wait_queries && come_[g] <= e.at) return false;
+    if (e.kind == Event::take_turn && turn_[at]-- == 0) {
+      turn_[at] = 0;
       return false;
     }
-    if (e.kind == Event::give_back) ++given[at];
-    if (e.kind == Event::put_results) ++put[g];
-    if (e.kind == Event::pass_turn) ++turn[at];
-    ++next[g];
+    if (e.kind == Event::give_back) ++given_[at];
+    if (e.kind == Event::put_results) ++put_[g];
+    if (e.kind == Event::pass_turn) ++turn_[at];
+    ++next_[g];
     return true;
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    const auto hurry =
-        static_cast<size_t>(random() % 4);  // who moves as far as it can before the others
-    if (hurry == 3)
-      while (fill()) moved = true;
-    for (size_t g = 0; g < next.size(); ++g)
-      for (int i = hurry == g ? 1000 : 1; i > 0 && step(g); --i) moved = true;
-    for (size_t g = 0; g < next.size(); ++g) moved = serve(g) || moved;
-    moved = fill() || moved;
   }
-  for (size_t g = 0; g < next.size(); ++g)
-    if (next[g] != warpgroups[g].events.size() || served[g] != services.size()) return false;
-  for (const int count : given) CHECK(count == groups);
-  for (int g = 0; g < groups; ++g) {
-    int kept = 0;
-    for (const auto& tiles : items)
-      for (const unsigned bits : tiles) kept += bits >> g & 1;
-    CHECK(warpgroups[static_cast<size_t>(g)].products == kept);
-    CHECK(warpgroups[static_cast<size_t>(g)].values_fit);
-  }
+
+  const Items& items_;
+  std::vector<Filling> fillings_;
+  std::vector<Service> services_;
+  size_t slots_;
+  int groups_;
+  std::vector<Warpgroup> warpgroups_;
+  std::vector<size_t> next_, served_;  ///< events of each warpgroup, services of its warp
+  std::vector<int> given_;             ///< back, of each filling
+  std::vector<int> turn_;
+  std::vector<int> come_, put_;  ///< items whose queries have come, whose results are there
+  size_t filled_ = 0;
+  int told_ = 0;
+};
+
+bool plays(const Items& items, int slots, int query_places, int groups, bool turns, bool early,
+           std::mt19937& random) {
+  Game game(items, slots, query_places, groups, turns, early);
+  if (!game.ends(random)) return false;
+  game.check_work();
   return true;
 }
 

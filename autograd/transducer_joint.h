@@ -27,8 +27,8 @@ constexpr int64_t part_begin(int64_t batch, int64_t parts, int64_t part) {
 }
 }  // namespace detail
 
-/** @brief What utterances `begin` to `end` of a batch are worth, a scalar: given their part of the
- *  variables that are cut, and those that are not. */
+/** @brief A scalar, what utterances `begin` to `end` of a batch are worth. It is given their part
+ *  of the variables that are cut, and all of those that are not. */
 using PartLoss =
     std::function<Variable(const std::vector<Variable>& cut, const std::vector<Variable>& whole,
                            int64_t begin, int64_t end)>;

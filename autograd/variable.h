@@ -55,8 +55,8 @@ class Variable : public Placed {
   int64_t numel(const char* caller = __builtin_FUNCTION()) const { return shape(caller).product(); }
   DType dtype(const char* caller = __builtin_FUNCTION()) const;
   Device device(const char* caller = __builtin_FUNCTION()) const;
-  /** @brief Whether the values are there. A variable that is defined has none only where a backward
-   *  that is recorded meets an input that no operation has saved; see Recorded. data() then throws.
+  /** @brief Whether the values are there. Only a recorded backward meets a defined variable without
+   *  any: an input that no operation has saved, see Recorded. Its data() throws.
    */
   bool has_data() const;
   /** @} */

@@ -9,8 +9,8 @@
  *  of its last two strides is 1, else copied. Leading axes broadcast as in NumPy, by stride, not
  *  by copy:
  *  - a layout of one head serves any leading axes: values [..., nnz, b, b];
- *  - a layout of H > 1 heads wants H, or 1 for all heads, as the dense operand's axis before the
- *    last two; values are [batch..., nnz, b, b] with the blocks of all heads in nnz.
+ *  - a layout of H > 1 heads wants H as the dense operand's axis before the last two, or 1 for all
+ *    heads; values are [batch..., nnz, b, b] with the blocks of all heads in nnz.
  *  Rows and columns without a block are sums over nothing: zeros, to which an epilogue
  *  (ProductOptions) is applied as to others. Results are contiguous, and the same bit for bit
  *  whatever the number of threads.

@@ -1,5 +1,5 @@
 #pragma once
-/** @file Patterns that follow scores: each query block keeps its best key blocks, as in native
+/** @file Patterns that follow scores: each query block keeps its best key blocks. So choose native
  * sparse attention (Yuan et al. 2025) and the mixture of block attention (Lu et al. 2025). */
 #include <bs/kernels/dispatch.h>
 #include <bs/lib/layout.h>
@@ -20,8 +20,8 @@ struct BlockTopkOptions {
  *  nothing. A layout of every step costs a small part of its attention. Equal scores: the lower
  *  column is kept. NaN is below -infinity. No gradient flows to the scores.
  *  @param[in] scores floating [rows, cols] for one head, [heads, rows, cols], or [batch, heads,
- * rows, cols], which gives batch * heads heads: each batch entry its own, as sparse_attention takes
- * them. Compared in f32.
+ *  rows, cols]. The last gives batch * heads heads, each entry its own, as sparse_attention takes
+ *  them. Compared in f32.
  *  @throws Error unless k >= 1, and for another rank or block size */
 LayoutPtr block_topk(const Tensor& scores, int k, const BlockTopkOptions& options = {});
 

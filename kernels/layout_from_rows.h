@@ -15,8 +15,8 @@ struct RowListExtents {
  *
  *  The column order comes from a stable sort of the blocks by column, so equal lists give equal
  *  layouts. On CUDA the host waits for nothing: the number of blocks is the columns' extent.
- *  @param[in] row_offsets i32 [heads * rows + 1], from 0 on to the number of columns, ascending:
- *  row r of head h has the columns [row_offsets[h rows + r], row_offsets[h rows + r + 1])
+ *  @param[in] row_offsets i32 [heads * rows + 1], ascending from 0 to the number of columns. Row r
+ *  of head h has the columns [row_offsets[h rows + r], row_offsets[h rows + r + 1])
  *  @param[in] columns i32 [nnz], ascending within a row
  *  @throws Error for other shapes or dtypes; on the CPU also for lists that do not ascend, or
  * columns outside. On CUDA such lists give a layout that is wrong, but reads no memory of others.

@@ -27,7 +27,7 @@ void check_parameter(const char* op, const Tensor& value, const Tensor& gradient
 void check_state(const char* op, const char* name, const Tensor& value, const Tensor& state,
                  const Shape& shape);
 /** @brief Throws an Error naming `op` unless `numbers` is undefined or holds `count` of f64 on
- *  `device`: what a step takes from there rather than from the host. */
+ *  `device`. A step takes them from there rather than from the host. */
 void check_numbers(const char* op, const Tensor& numbers, int64_t count, Device device);
 /** @brief Throws an Error naming `op` unless `master` is undefined or fits a 16-bit `value`. */
 void check_master(const char* op, const Tensor& value, const Tensor& master);
@@ -48,8 +48,8 @@ void round_back(const Tensor& weights, const Parameter& p) {
 template <class Parameter, size_t count>
 using StateMembers = std::array<Tensor Parameter::*, count>;
 
-/** @brief The parameters that a step changes: those given, which must live as long, or copies of
- * some of them where not all can be stepped as they are. A copy takes longer than all checks. */
+/** @brief The parameters that a step changes: those given, which must live as long. Where not all
+ * can be stepped as they are, some are copies. A copy takes longer than all checks. */
 template <class Parameter>
 class StepParameters {
  public:

@@ -20,8 +20,8 @@ template <AxisNumber I>
 Tensor prod(const Tensor& x, I axis, bool keepdim = false) {
   return prod(x, one_axis(axis), keepdim);
 }
-/** @brief Where `values` [..., m] belong in the ascending rows of `sorted` [..., n]: how many of a
- *  row's elements lie below, and with `right` also at it. i64 of values' shape.
+/** @brief Where `values` [..., m] belong in the ascending rows of `sorted` [..., n], i64 of values'
+ *  shape: how many of a row's elements lie below, and with `right` also at it.
  *  @throws Error unless both agree in dtype and all extents but the last. */
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
 

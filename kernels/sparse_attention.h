@@ -23,14 +23,14 @@ struct SparseAttentionOptions {
   int64_t offset = 0;  ///< moves the diagonal: keys - queries aligns it at the bottom right
   std::optional<int64_t> window_before = {};  ///< hide keys with d < -window_before
   std::optional<int64_t> window_after = {};   ///< hide keys with d > window_after
-  /** Place of query 0 among the layout's rows: the queries are some rows of the layout and the keys
-   *  its first columns, as in decoding with a cache. Unset: 0, and they fill the layout. */
+  /** Place of query 0 among the layout's rows, as in decoding with a cache: queries are some rows
+   *  of the layout, keys its first columns. Unset: 0, and they fill the layout. */
   std::optional<int64_t> first_query = {};
 
   double softcap = 0;  ///< c: scaled scores s become c tanh(s / c), before any bias; 0: none
   Tensor mask = {};    ///< boolean [batch or 1, heads or 1, queries, keys], true for what to see
-  /** A mask in bits, by places of the layout: of its block and extents, with one head, `heads`, or
-   *  batch * heads. Blocks that it sees nothing of are hidden: take its own layout to skip them. */
+  /** A mask in bits, of the layout's block and extents, with one head, `heads`, or batch * heads.
+   *  Blocks that it sees nothing of are hidden: take its own layout to skip them. */
   PackedMask packed_mask = {};
   Tensor bias = {};  ///< of q's dtype and the mask's shape, added to scores; -infinity hides
   Tensor relative_bias = {};  ///< table [heads or 1, 2 n + 1]: entry n + clamp(d, -n, n) is added
@@ -65,14 +65,14 @@ struct SparseAttentionWanted {
  *  @param[in] q [batch, heads, queries, head_dim], floating
  *  @param[in] k [batch, kv_heads, keys, head_dim] of q's dtype; kv_heads divides heads, and
  *  neighbouring heads share one of k and v
- *  @param[in] v [batch, kv_heads, keys, value_dim]. All three may be any views: nothing is copied
- *  as long as the last axis is dense (on CUDA: and rows begin at multiples of 16 bytes).
- *  @param[in] layout of one head, of `heads`, or of batch * heads (each batch entry its own), of
- *  [ceil(queries / block), ceil(keys / block)] blocks; the last ones may reach over the end
+ *  @param[in] v [batch, kv_heads, keys, value_dim]. All three may be any views. Nothing is copied
+ *  as long as the last axis is dense and, on CUDA, rows begin at multiples of 16 bytes.
+ *  @param[in] layout of [ceil(queries / block), ceil(keys / block)] blocks, the last of which may
+ *  reach over the end. It has one head, `heads`, or batch * heads, each batch entry its own
  *  @return out [batch, heads, queries, value_dim], in memory [batch, queries, heads, value_dim], so
  *  that joining the heads copies nothing
- *  @throws Error when shapes, dtypes or devices do not fit; on CUDA, for a head_dim or value_dim
- *  that is no multiple of 8 or more than 256 */
+ *  @throws Error when shapes, dtypes or devices do not fit. On CUDA a head_dim and value_dim of no
+ *  multiple of 8, or more than 256, do not */
 SparseAttentionResult sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                        const LayoutPtr& layout,
                                        const SparseAttentionOptions& options = {});
@@ -105,12 +105,12 @@ Tensor sparse_attention_qkv_backward(const Tensor& qkv, int heads,
                                      const LayoutPtr& layout,
                                      const SparseAttentionOptions& options = {});
 
-/// `scale` in the options is the factor itself. Tensors may be views with a dense last axis; lse,
-/// the padding mask and tables are dense, and tables of lse's dtype; masks and biases have a stride
-/// of 0 where they are shared. Of gradients: `dbias`, where defined, holds zeros of lse's dtype to
-/// add to, and `drelative_bias` takes the sums of ds over each diagonal, [heads or 1, height +
-/// width
-/// - 1 of the layout], that of key j and query i being number j - i + height - 1.
+/// `scale` in the options is the factor itself. Tensors may be views with a dense last axis.
+/// lse, the padding mask and tables are dense, and tables of lse's dtype. Masks and biases have a
+/// stride of 0 where they are shared.
+/// Of gradients, `dbias` holds zeros of lse's dtype to add to, where it is defined.
+/// `drelative_bias`, of [heads or 1, height + width - 1] of the layout, takes the sums of ds over
+/// each diagonal. That of key j and query i is number j - i + height - 1.
 BS_BACKENDS(void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                   const Layout& layout, const Tensor& out, const Tensor& lse,
                                   const SparseAttentionOptions& options, Stream stream);

@@ -20,8 +20,8 @@ struct TransducerJointOptions {
    *  transducer_loss takes them, then rows of zeros: this many, of which transducer_packed_rows are
    *  needed. */
   int64_t packed_rows = -1;
-  /** Number of the first utterance where f and g are part of a batch: which elements are dropped
-   *  depends on (state, utterance, frame, label, column), so that parts drop what the whole does.
+  /** Number of the first utterance where f and g are part of a batch. Which elements are dropped
+   *  depends on (state, utterance, frame, label, column). So parts drop what the whole does.
    */
   int64_t first_utterance = 0;
 };
@@ -40,9 +40,9 @@ int64_t transducer_packed_rows(const Tensor& logit_lengths, const Tensor& target
  *  @param[out] kept where given: what the backward has to know of dropout, as detail::JointBits
  *  lays it out, the same on both devices. Undefined where none or all of the elements are dropped.
  *  @return [batch, frames, labels + 1, n], zero past the lengths, or packed [packed_rows, n]
- *  @throws Error for shapes and dtypes that do not fit, dropout outside of [0, 1] and, on the CPU,
- *  lengths out of range or fewer packed_rows than they ask for. On CUDA an utterance whose lengths
- *  do not fit is taken as empty. */
+ *  @throws Error for shapes and dtypes that do not fit, and dropout outside of [0, 1]. The CPU also
+ *  refuses lengths out of range, and fewer packed_rows than they ask for. On CUDA an utterance
+ *  whose lengths do not fit is taken as empty. */
 Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths = {},
                         const Tensor& target_lengths = {},
                         const TransducerJointOptions& options = {}, RandomState state = {},
@@ -62,9 +62,9 @@ std::pair<Tensor, Tensor> transducer_joint_backward(const Tensor& f, const Tenso
                                                     const Tensor& kept = {});
 
 namespace detail {
-/** @brief Dropout by 16 random bits an element, so that a block of Philox4x32-7 serves 8: block
- *  u ceil(n / 8) + column / 8 + 2^32 (utterance frames + t) of the state's sequence those of row
- *  (utterance, t, u). Dropped are elements whose bits, read as a bfloat16, are below `bound`. A GPU
+/** @brief Dropout by 16 random bits an element, so that a block of Philox4x32-7 serves 8. Those of
+ *  row (utterance, t, u) have block u ceil(n / 8) + column / 8 + 2^32 (utterance frames + t) of the
+ *  state's sequence. Dropped are elements whose bits, read as a bfloat16, are below `bound`. A GPU
  *  compares two such at once. Of the 65536 patterns 254 are NaN and below nothing. */
 struct JointDropout {
   static constexpr int rounds = philox_fewest_rounds;
@@ -85,8 +85,8 @@ JointDropout joint_dropout(double p);
 
 /** @brief A bit for each element of a joint: whether it is kept, neither dropped nor cut off (of
  *  relu, h > 0). Four frames of one label are a cell, in which G columns, 16 bytes of h, have a
- *  field of 4 G bits: that of frame r's column c is bit 2 G (c % 2) + r G / 2 + c / 2, so that a
- *  GPU sets those of two 16-bit elements at once, and one thread a whole field. Frames follow each
+ *  field of 4 G bits. That of frame r's column c is bit 2 G (c % 2) + r G / 2 + c / 2. So a GPU
+ *  sets those of two 16-bit elements at once, and one thread a whole field. Frames follow each
  *  other with as many cells as rows of h, of which only those within the lengths are written. */
 struct JointBits {
   static constexpr int64_t frames = 4;  ///< of a cell
@@ -100,8 +100,8 @@ struct JointBits {
         columns(s.labels + 1) {}
 
   /** @brief First field of an utterance whose first row of h is `row`. The one before ends there
-   *  or earlier: its frames, 4 q + 1 to 4 q + 4 of c <= columns rows each, have q c + c cells, and
-   *  from its first cell to here are floor(frames c / 4) + columns or more. */
+   *  or earlier: its frames, 4 q + 1 to 4 q + 4 of c <= columns rows each, have q c + c cells. From
+   *  its first cell to here are floor(frames c / 4) + columns or more. */
   constexpr int64_t first(int64_t row, int64_t utterance) const {
     return (row / frames + utterance * columns) * groups;
   }

@@ -15,11 +15,11 @@ namespace bs {
 struct TransducerLossOptions {
   int64_t blank = -1;                     ///< class of the time step; negative counts from the end
   Reduction reduction = Reduction::mean;  ///< over utterances
-  /** > 0: each element of an utterance's gradient is brought into [-clamp, clamp] before it is
-   *  multiplied by that of its loss, as torchaudio does. */
+  /** > 0: each element of an utterance's gradient is brought into [-clamp, clamp]. After that it is
+   *  multiplied by the gradient of its loss, as torchaudio does. */
   double clamp = 0;
-  /** FastEmit (Yu et al., 2021): the gradient through emitted labels is 1 + lambda times as large;
-   *  the loss is reported (1 + lambda) times, as NeMo does. */
+  /** FastEmit (Yu et al., 2021): the gradient through emitted labels is 1 + lambda times as large.
+   *  The loss is reported (1 + lambda) times, as NeMo does. */
   double fastemit_lambda = 0;
   double delay_penalty = 0;
   int64_t eos = -1;  ///< class of the end of a sentence; -1: none
@@ -39,18 +39,18 @@ struct TransducerLossResult {
 /** @brief loss = -log sum over paths of the product of transition weights: from (0, 0), each step
  *  either goes on to (t+1, u), a blank, or to (t, u+1), a label; the last is the blank of (T-1, U).
  *
- *  Sums over paths are kept as mantissa and exponent, so that they are as good for long sequences
- *  as for short ones, and for improbable ones. One read of the logits, and 4 pairs of numbers for
- *  each (t, u) written.
- *  @param[in] logits floating, either [batch, max_frames, max_labels + 1, classes], of which only
- *  what lies within the lengths is read, or packed [rows, classes]: utterance b has
- *  logit_lengths[b] * (target_lengths[b] + 1) rows, label fastest, one utterance after the other.
+ *  Sums over paths are kept as mantissa and exponent. So they are as good for long sequences as for
+ *  short ones, and for improbable ones. One read of the logits, and 4 pairs of numbers for each
+ *  (t, u) written.
+ *  @param[in] logits floating, [batch, max_frames, max_labels + 1, classes], of which only what
+ *  lies within the lengths is read; or packed [rows, classes], one utterance after the other.
+ *  Utterance b has logit_lengths[b] * (target_lengths[b] + 1) rows, label fastest.
  *  More rows than these are not read; their gradient is zero
  *  @param[in] targets [batch, max_labels] of i64 or i32: classes; padding is not read
  *  @param[in] logit_lengths [batch] frames of each utterance, i64 or i32
  *  @param[in] target_lengths [batch] labels of each utterance, i64 or i32
- *  @throws Error for shapes and dtypes that do not fit and, on the CPU, for lengths and labels out
- *  of range, or fewer packed rows than the lengths say. On CUDA, which the host does
+ *  @throws Error for shapes and dtypes that do not fit. The CPU also refuses lengths and labels out
+ *  of range, and fewer packed rows than the lengths say. On CUDA, which the host does
  *  not wait for, the loss of such an utterance is NaN and its gradient zero or NaN.
  *
  *  An utterance without frames has no path: its loss is infinite. So is one whose every path needs

@@ -17,9 +17,9 @@ namespace bs::cuda {
  *  Recording computes nothing; each replay computes all of it, on the same memory. Tensors that
  *  were made before are read and written where they are: update inputs in place, and keep them.
  *  Tensors that the function makes are the graph's, and each replay writes them anew.
- *  An optimiser's step number and rate, the decay of an average, and what a Generator draws go on
- *  from replay to replay as they would from step to step. Other numbers of the host stay as they
- *  were. Results are bit for bit those of the same operations without a graph.
+ *  From replay to replay some numbers go on as they would from step to step: an optimiser's step
+ *  and rate, the decay of an average, and what a Generator draws. Other numbers of the host stay as
+ *  they were. Results are bit for bit those of the same operations without a graph.
  *
  *  Run the function once before: tables and kernels are made then. It must not look at a value of
  *  the device nor copy from the host: an Error says what did. Optimisers and generators that it

@@ -109,8 +109,8 @@ struct RandomOptions {
  *  Rectangular unless causal. */
 LayoutPtr random(const Size& size, const RandomOptions& options = {});
 
-/** @brief The block diagonal of a mixture of experts (Gale et al. 2022, "MegaBlocks"): expert e
- * owns ceil(tokens[e] / block) block rows (its tokens, padded to blocks) and `width` columns.
+/** @brief The block diagonal of a mixture of experts (Gale et al. 2022, "MegaBlocks"). Expert e
+ *  owns `width` columns and ceil(tokens[e] / block) block rows: its tokens, padded to blocks.
  *  @param[in] tokens tokens routed to each expert, >= 0
  *  @param[in] width columns of one expert, in elements, a multiple of `block`
  *  @return one head of [sum of padded tokens, experts * width] */

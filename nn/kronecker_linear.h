@@ -34,8 +34,8 @@ struct KroneckerLinearOptions {
 
 /** @brief y = f(x (W_N kron ... kron W_1) + b) for x [..., in]; see kernels/kron.h.
  *
- *  Starts with normal factors of variance 1 / (3 in)^(1 / N), so that their products, the entries
- * of the weight, have the variance 1 / (3 in) of Linear's, and a bias in +-1 / sqrt(in). */
+ *  Starts with normal factors of variance 1 / (3 in)^(1 / N). Their products, the entries of the
+ *  weight, have the variance 1 / (3 in) of Linear's. A bias starts in +-1 / sqrt(in). */
 class KroneckerLinear : public Module {
  public:
   using Options = KroneckerLinearOptions;

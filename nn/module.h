@@ -148,8 +148,8 @@ class Module : public Placed {
   bool training_ = true;
 };
 
-/** @brief Finds members of `module` that have parameters or buffers and were not registered:
- * nothing would train, move or save them. register_module asks this of every child; ask it of the
+/** @brief Finds members of `module` that have parameters or buffers and were not registered.
+ * Nothing would train, move or save them. register_module asks this of every child. Ask it of the
  * whole model yourself. It sees what lies in an object of type M; what a member owns on the heap is
  * not looked at, and may stay unregistered.
  *  @return module

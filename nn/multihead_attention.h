@@ -65,10 +65,10 @@ Tensor alibi_slopes(int heads);
 
 /** @brief out(attention(q(query), k(key), v(value))), torch.nn.MultiheadAttention with batch_first.
  *
- *  Parameters have PyTorch's names and shapes: in_proj_weight [3 width, width] where keys and
- * values are as wide as queries and heads share none, else q_proj_weight, k_proj_weight and
- * v_proj_weight. So have in_proj_bias, out_proj.weight and out_proj.bias. They start as
- * PyTorch's do. Options add q_norm.weight and k_norm.weight, relative_bias [heads, 2 n + 1] and
+ *  Parameters have PyTorch's names and shapes, and start as PyTorch's do: in_proj_bias,
+ *  out_proj.weight and out_proj.bias. Where keys and values are as wide as queries and heads share
+ *  none there is in_proj_weight [3 width, width], else q_proj_weight, k_proj_weight and
+ *  v_proj_weight. Options add q_norm.weight and k_norm.weight, relative_bias [heads, 2 n + 1] and
  * sinks [heads], which start at 0, and the buffer alibi_slopes [heads]. */
 class MultiheadAttention : public Module {
  public:

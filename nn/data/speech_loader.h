@@ -59,8 +59,8 @@ struct SpeechLoaderOptions {
 /** @brief An endless series of epochs, each all utterances once in another order. Batch number n is
  *  a function of the utterances, the options and n alone: save cursor(), then seek() to it.
  *
- *  An epoch sorts the utterances into buckets by length, shuffles each bucket, cuts the sequence of
- *  all into batches (the last of an epoch may be smaller) and shuffles these. */
+ *  An epoch sorts the utterances into buckets by length and shuffles each bucket. It cuts the
+ *  sequence of all into batches, the last of which may be smaller, and shuffles these. */
 class SpeechLoader : public Cursor {
  public:
   /** @throws Error for no utterances, or options out of range. */

@@ -64,8 +64,8 @@ struct BeamOptions {
   int width = 4;           ///< hypotheses kept from a frame to the next
   int max_symbols = 8;     ///< tokens at one frame
   double temperature = 1;  ///< logits are divided by it
-  /** Hypotheses are dropped whose log probability, divided by one more than their tokens, is less
-   *  than that of another by more than this; negative: none. */
+  /** A hypothesis' score is its log probability divided by one more than its tokens. Those are
+   *  dropped whose score is less than another's by more than this; negative: none. */
   double score_threshold = -1;
   /** Classes less likely than the likeliest by more than this in log probability are not tried;
    *  negative: all are. */

@@ -94,8 +94,8 @@ class StateGroups {
     std::vector<Parameter> parameters;  ///< their state; value and gradient only during a step
     Options options;
 
-    /** @brief The parameters as they are until the last handle is gone: a gradient has one owner
-     *  then again, so that the next backward may add to it in place. */
+    /** @brief The parameters as they are until the last handle is gone. Then a gradient has one
+     *  owner again, so that the next backward may add to it in place. */
     std::shared_ptr<const std::vector<Parameter>> with_gradients() {
       std::shared_ptr<const std::vector<Parameter>> held(
           &parameters, [this](const auto*) { forget_gradients(); });

@@ -89,6 +89,7 @@ extern "C" __global__ void __launch_bounds__(Product::threads, 2)
 }
 )");
   std::set<std::string> names;
-  for (const TiledKernel& one : all_tiled_kernels()) names.insert(source_of(one).name);
-  CHECK(names.size() == 1380);
+  const std::vector<TiledKernel> all = all_tiled_kernels();
+  for (const TiledKernel& one : all) names.insert(source_of(one).name);
+  CHECK(names.size() == all.size());
 }

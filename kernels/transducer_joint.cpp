@@ -52,6 +52,17 @@ TransducerSizes sizes_of(const char* op, const Tensor& f, const Tensor& g,
           .packed = packed};
 }
 
+/// Checks all but gradients and what was kept.
+TransducerJointProblem problem_of(const char* op, const Tensor& f, const Tensor& g,
+                                  const Tensor& logit_lengths, const Tensor& target_lengths,
+                                  const TransducerJointOptions& options, RandomState state) {
+  return {.sizes = sizes_of(op, f, g, options),
+          .logit_lengths = lengths_of(op, "logit_lengths", logit_lengths, f),
+          .target_lengths = lengths_of(op, "target_lengths", target_lengths, f),
+          .options = options,
+          .state = state};
+}
+
 Shape result_shape(const TransducerSizes& s) {
   if (s.packed) return {s.rows, s.classes};
   return {s.batch, s.frames, s.labels + 1, s.classes};
@@ -96,16 +107,14 @@ int64_t transducer_packed_rows(const Tensor& logit_lengths, const Tensor& target
 Tensor transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths,
                         const Tensor& target_lengths, const TransducerJointOptions& options,
                         RandomState state, Tensor* kept) {
-  const char* op = "transducer_joint";
-  const TransducerSizes s = sizes_of(op, f, g, options);
-  const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f);
-  const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f);
+  const TransducerJointProblem problem =
+      problem_of("transducer_joint", f, g, logit_lengths, target_lengths, options, state);
+  const TransducerSizes& s = problem.sizes;
   Tensor h = Tensor::empty(result_shape(s), f.dtype(), f.device());
   const int64_t words = words_of_bits(f.dtype(), s, options);
   const Tensor bits = words < 0 ? Tensor() : Tensor::empty({words}, i32, f.device());
   if (s.batch > 0) {
-    BS_DISPATCH(f.device(), transducer_joint, contiguous(f), contiguous(g), frames, labels, h, bits,
-                s, options, state);
+    BS_DISPATCH(f.device(), transducer_joint, contiguous(f), contiguous(g), h, bits, problem);
   } else {
     fill(h, 0);
   }
@@ -119,7 +128,9 @@ std::pair<Tensor, Tensor> transducer_joint_backward(const Tensor& f, const Tenso
                                                     const TransducerJointOptions& options,
                                                     const Tensor& kept) {
   const char* op = "transducer_joint_backward";
-  const TransducerSizes s = sizes_of(op, f, g, options);
+  const TransducerJointProblem problem =
+      problem_of(op, f, g, logit_lengths, target_lengths, options, {});
+  const TransducerSizes& s = problem.sizes;
   BS_CHECK(dh.shape() == result_shape(s), "{}: dh {} for a joint {}", op, dh.shape(),
            result_shape(s));
   check_same_dtype(op, f, dh);
@@ -132,15 +143,13 @@ std::pair<Tensor, Tensor> transducer_joint_backward(const Tensor& f, const Tenso
              words);
     check_same_device(op, f, kept);
   }
-  const Tensor frames = lengths_of(op, "logit_lengths", logit_lengths, f);
-  const Tensor labels = lengths_of(op, "target_lengths", target_lengths, f);
   if (options.dropout == 1)
     return {zeros(f.shape(), f.dtype(), f.device()), zeros(g.shape(), g.dtype(), g.device())};
   std::pair<Tensor, Tensor> out = {Tensor::empty(f.shape(), f.dtype(), f.device()),
                                    Tensor::empty(g.shape(), g.dtype(), g.device())};
   if (s.batch > 0)
     BS_DISPATCH(f.device(), transducer_joint_backward, contiguous(f), contiguous(g), contiguous(dh),
-                kept, frames, labels, out.first, out.second, s, options);
+                kept, out.first, out.second, problem);
   return out;
 }
 

@@ -115,17 +115,20 @@ struct JointBits {
 };
 }  // namespace detail
 
-/// Contiguous f, g, dh; lengths undefined where all are full; `kept` means nothing where none
-/// or all are dropped. `sizes.classes` is n.
-BS_BACKENDS(void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths,
-                                  const Tensor& target_lengths, const Tensor& h, const Tensor& kept,
-                                  const TransducerSizes& sizes,
-                                  const TransducerJointOptions& options, RandomState state,
+/** @brief A joint as backends take it. */
+struct TransducerJointProblem {
+  TransducerSizes sizes;                 ///< classes: n
+  Tensor logit_lengths, target_lengths;  ///< undefined where all are full
+  TransducerJointOptions options;
+  RandomState state = {};  ///< of the forward
+};
+
+/// Contiguous f, g, dh. `kept` means nothing where none or all are dropped.
+BS_BACKENDS(void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& h,
+                                  const Tensor& kept, const TransducerJointProblem& problem,
                                   Stream stream);
             void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& dh,
-                                           const Tensor& kept, const Tensor& logit_lengths,
-                                           const Tensor& target_lengths, const Tensor& df,
-                                           const Tensor& dg, const TransducerSizes& sizes,
-                                           const TransducerJointOptions& options, Stream stream))
+                                           const Tensor& kept, const Tensor& df, const Tensor& dg,
+                                           const TransducerJointProblem& problem, Stream stream))
 
 }  // namespace bs

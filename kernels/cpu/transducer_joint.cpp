@@ -223,19 +223,18 @@ struct Rows {
 
 }  // namespace
 
-void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths,
-                      const Tensor& target_lengths, const Tensor& h, const Tensor& kept,
-                      const TransducerSizes& s, const TransducerJointOptions& options,
-                      RandomState state, Stream) {
+void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& h, const Tensor& kept,
+                      const TransducerJointProblem& p, Stream) {
+  const TransducerSizes& s = p.sizes;
   const std::vector<Utterance> utterances =
-      located("transducer_joint", s, logit_lengths, target_lengths);
-  const Dropout dropout{s, options, state};
+      located("transducer_joint", s, p.logit_lengths, p.target_lengths);
+  const Dropout dropout{s, p.options, p.state};
   constexpr int64_t frames = detail::JointBits::frames;
   const int64_t cells = ceil_div(s.frames, frames);
   visit_floating("transducer_joint", f.dtype(), [&]<class T>(Type<T>) {
     const auto bits = bits_of<T>(s, dropout.rule, kept);
-    const Rows<T> rows{s,           options.relu, dropout,    bits ? &*bits : nullptr,
-                       f.data<T>(), g.data<T>(),  h.data<T>()};
+    const Rows<T> rows{s,           p.options.relu, dropout,    bits ? &*bits : nullptr,
+                       f.data<T>(), g.data<T>(),    h.data<T>()};
     const double work = static_cast<double>(h.numel());
     parallel_each(s.batch * cells, team_size(work, elementwise_grain), [&](int64_t i) {
       const int64_t begin = i % cells * frames;
@@ -247,20 +246,19 @@ void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_leng
 }
 
 void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& dh,
-                               const Tensor& kept, const Tensor& logit_lengths,
-                               const Tensor& target_lengths, const Tensor& df, const Tensor& dg,
-                               const TransducerSizes& s, const TransducerJointOptions& options,
-                               Stream) {
+                               const Tensor& kept, const Tensor& df, const Tensor& dg,
+                               const TransducerJointProblem& p, Stream) {
+  const TransducerSizes& s = p.sizes;
   const std::vector<Utterance> utterances =
-      located("transducer_joint_backward", s, logit_lengths, target_lengths);
-  const detail::JointDropout dropout = detail::joint_dropout(options.dropout);
+      located("transducer_joint_backward", s, p.logit_lengths, p.target_lengths);
+  const detail::JointDropout dropout = detail::joint_dropout(p.options.dropout);
   const int64_t slices = ceil_div(s.classes, slice);
   visit_floating("transducer_joint_backward", f.dtype(), [&]<class T>(Type<T>) {
     const auto bits = bits_of<T>(s, dropout, kept);
     const double work = static_cast<double>(dh.numel());
     parallel_each(s.batch * slices, team_size(work, elementwise_grain), [&](int64_t i) {
       const int64_t begin = i % slices * slice;
-      SliceGradient<T> gradient(s, options.relu, bits ? &*bits : nullptr, dropout.scale, begin,
+      SliceGradient<T> gradient(s, p.options.relu, bits ? &*bits : nullptr, dropout.scale, begin,
                                 std::min(begin + slice, s.classes));
       gradient.run(utterances[static_cast<size_t>(i / slices)], f.data<T>(), g.data<T>(),
                    dh.data<T>(), df.data<T>(), dg.data<T>());

@@ -171,16 +171,15 @@ void clear_rest(const Tensor& h, const Tensor& table, const TransducerSizes& s, 
 
 }  // namespace joint
 
-void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& logit_lengths,
-                      const Tensor& target_lengths, const Tensor& h, const Tensor& kept,
-                      const TransducerSizes& s, const TransducerJointOptions& options,
-                      RandomState state, Stream stream) {
+void transducer_joint(const Tensor& f, const Tensor& g, const Tensor& h, const Tensor& kept,
+                      const TransducerJointProblem& p, Stream stream) {
   const char* op = "transducer_joint";
+  const TransducerSizes& s = p.sizes;
   if (h.numel() == 0) return;
-  if (options.dropout == 1 || s.frames == 0) return fill_zero(h.data(), h.bytes(), stream);
+  if (p.options.dropout == 1 || s.frames == 0) return fill_zero(h.data(), h.bytes(), stream);
   const Tensor table = Tensor::empty({s.batch + 1, 4}, i64, f.device());
-  locate_utterances(s, logit_lengths, target_lengths, table, stream);
-  const joint::Joint rules = joint::joint_of(op, f.dtype(), s, table, options, state);
+  locate_utterances(s, p.logit_lengths, p.target_lengths, table, stream);
+  const joint::Joint rules = joint::joint_of(op, f.dtype(), s, table, p.options, p.state);
   visit_floating(op, f.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
     const bool aligned = joint::is_aligned(s.classes, {f.data(), g.data(), h.data()});

@@ -411,18 +411,17 @@ void launch(const Call& call) {
 }  // namespace joint
 
 void transducer_joint_backward(const Tensor& f, const Tensor& g, const Tensor& dh,
-                               const Tensor& kept, const Tensor& logit_lengths,
-                               const Tensor& target_lengths, const Tensor& df, const Tensor& dg,
-                               const TransducerSizes& s, const TransducerJointOptions& options,
-                               Stream stream) {
+                               const Tensor& kept, const Tensor& df, const Tensor& dg,
+                               const TransducerJointProblem& p, Stream stream) {
   const char* op = "transducer_joint_backward";
+  const TransducerSizes& s = p.sizes;
   if (s.frames == 0 || s.classes == 0) {
     if (dg.numel() > 0) fill_zero(dg.data(), dg.bytes(), stream);
     return;
   }
   const Tensor table = Tensor::empty({s.batch + 1, 4}, i64, f.device());
-  locate_utterances(s, logit_lengths, target_lengths, table, stream);
-  const joint::Joint rules = joint::joint_of(op, f.dtype(), s, table, options, {});
+  locate_utterances(s, p.logit_lengths, p.target_lengths, table, stream);
+  const joint::Joint rules = joint::joint_of(op, f.dtype(), s, table, p.options, {});
   const joint::Call call{f, g, dh, kept, df, dg, s, rules, stream};
   visit_floating(op, f.dtype(), [&]<class T>(Type<T>) {
     rules.drops ? joint::launch<T, true>(call) : joint::launch<T, false>(call);

@@ -49,6 +49,24 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tens
  * i64, of their broadcast shape; -1 on CUDA for one outside. */
 Tensor index_rows(const char* op, const Shape& shape, const std::vector<Tensor>& indices);
 
+namespace detail {
+/** @brief Calls f(Type<U>{}) with an unsigned type of the dtype's size: a copy looks at no values.
+ */
+template <class F>
+void visit_bits(DType dtype, F&& f) {
+  switch (size_of(dtype)) {
+    case 1:
+      return f(Type<uint8_t>{});
+    case 2:
+      return f(Type<uint16_t>{});
+    case 4:
+      return f(Type<uint32_t>{});
+    default:
+      return f(Type<uint64_t>{});
+  }
+}
+}  // namespace detail
+
 /// x and y [outer, n, inner], source [outer, m, inner], all contiguous; index [outer, m, inner],
 /// any strides. y is made of x, which may be y; where it is undefined source is added to zeros.
 BS_BACKENDS(void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream stream);

@@ -94,21 +94,6 @@ void with_index(const char* op, const Tensor& index, int64_t n, F&& f) {
   });
 }
 
-/// Calls f(Type<U>{}) with an unsigned type of the dtype's size: a copy looks at no values.
-template <class F>
-void visit_bits(DType dtype, F&& f) {
-  switch (size_of(dtype)) {
-    case 1:
-      return f(Type<uint8_t>{});
-    case 2:
-      return f(Type<uint16_t>{});
-    case 4:
-      return f(Type<uint32_t>{});
-    default:
-      return f(Type<uint64_t>{});
-  }
-}
-
 /// Lines of single indices, of which a thread may have a part.
 template <class I, class U>
 void gather_lines(const Indices<I>& at, const U* from, int64_t n, U* to,
@@ -181,7 +166,7 @@ void write_into(const Indices<I>& at, const Tensor& source, const Tensor& y,
 void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream) {
   const int64_t n = x.size(1);
   with_index("gather", index, n, [&](const auto& at, std::atomic<bool>& within) {
-    visit_bits(x.dtype(), [&]<class U>(Type<U>) {
+    detail::visit_bits(x.dtype(), [&]<class U>(Type<U>) {
       const auto* from = static_cast<const U*>(x.data());
       auto* const to = static_cast<U*>(y.data());
       if (at.inner == 1) return gather_lines(at, from, n, to, within);
@@ -194,7 +179,7 @@ void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const T
              Stream stream) {
   if (x.data() != y.data()) copy(x, y, stream);
   with_index("scatter", index, y.size(1), [&](const auto& at, std::atomic<bool>& within) {
-    visit_bits(y.dtype(), [&]<class U>(Type<U>) {
+    detail::visit_bits(y.dtype(), [&]<class U>(Type<U>) {
       write_into<U>(at, source, y, within, [](U& to, U value) { to = value; });
     });
   });

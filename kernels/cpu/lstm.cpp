@@ -18,15 +18,6 @@ W gate(W z) {
   }
 }
 
-template <bool hard, class W>
-W squash(W z) {
-  if constexpr (hard) {
-    return z < W(-1) ? W(-1) : z > W(1) ? W(1) : z;
-  } else {
-    return math::tanh(z);
-  }
-}
-
 /// The cells of a row: sums become gates in place, c and o t(c) come from them.
 template <bool hard, class W>
 void cell_row(int64_t n, W* i, W* f, W* g, W* o, const W* before, W* c, W* out) {

@@ -4,6 +4,7 @@
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
+#include <bs/kernels/cpu/vector_math.h>
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/lstm.h>
 #include <bs/lib/failure.h>
@@ -12,6 +13,16 @@
 #include <algorithm>
 
 namespace bs::cpu::recurrent {
+
+/// tanh, or its hard form.
+template <bool hard, class W>
+W squash(W z) {
+  if constexpr (hard) {
+    return z < W(-1) ? W(-1) : z > W(1) ? W(1) : z;
+  } else {
+    return math::tanh(z);
+  }
+}
 
 /// A run of columns.
 struct Range {

@@ -1,6 +1,5 @@
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/cpu/lstm.h>
-#include <bs/kernels/cpu/vector_math.h>
 
 namespace bs::cpu {
 
@@ -25,15 +24,6 @@ W squash_slope(W t) {
     return t > W(-1) && t < W(1) ? W(1) : W(0);
   } else {
     return W(1) - t * t;
-  }
-}
-
-template <bool hard, class W>
-W squash(W z) {
-  if constexpr (hard) {
-    return z < W(-1) ? W(-1) : z > W(1) ? W(1) : z;
-  } else {
-    return math::tanh(z);
   }
 }
 

@@ -177,27 +177,12 @@ uint64_t absent_bits(DType dtype) {
   return bits;
 }
 
-/// Calls f(Type<U>{}) with an unsigned type of the dtype's size: a copy looks at no values.
-template <class F>
-void visit_bits(DType dtype, F&& f) {
-  switch (size_of(dtype)) {
-    case 1:
-      return f(Type<uint8_t>{});
-    case 2:
-      return f(Type<uint16_t>{});
-    case 4:
-      return f(Type<uint32_t>{});
-    default:
-      return f(Type<uint64_t>{});
-  }
-}
-
 }  // namespace
 
 void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream stream) {
   const int64_t count = y.numel(), line = y.size(1) * y.size(2);
   const Places at = places(index, x.size(1));
-  visit_bits(x.dtype(), [&]<class U>(Type<U>) {
+  detail::visit_bits(x.dtype(), [&]<class U>(Type<U>) {
     const U* from = static_cast<const U*>(x.data());
     U* to = static_cast<U*>(y.data());
     const auto absent = static_cast<U>(absent_bits(x.dtype()));
@@ -248,7 +233,7 @@ void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const T
   BS_CHECK(source.size(1) < std::numeric_limits<int>::max(), "scatter: {} indices are too many",
            source.size(1));
   const Places at = places(index, y.size(1));
-  visit_bits(y.dtype(), [&]<class U>(Type<U>) {
+  detail::visit_bits(y.dtype(), [&]<class U>(Type<U>) {
     const ScatteredRows<U> rows{static_cast<const U*>(x.data()),
                                 static_cast<const U*>(source.data()), static_cast<U*>(y.data()),
                                 y.size(1), source.size(1)};

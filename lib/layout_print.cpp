@@ -1,3 +1,4 @@
+#include <bs/lib/integers.h>
 #include <bs/lib/layout.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ bool same_pattern(const LayoutView& v, int a, int b) {
 
 /// One character for each square of `side` blocks of a head: kept, kept in part, or absent.
 void draw_head(const LayoutView& v, int head, int side, std::string& text) {
-  const int across = (v.cols + side - 1) / side;
+  const auto across = static_cast<int>(ceil_div(v.cols, side));
   std::vector<int> kept(static_cast<size_t>(across));
   for (int top = 0; top < v.rows; top += side) {
     const int bottom = std::min(top + side, v.rows);

@@ -4,6 +4,7 @@
 #include <bs/kernels/cpu/parallel.h>
 
 #include <algorithm>
+#include <span>
 
 namespace bs::cpu {
 
@@ -17,20 +18,21 @@ void add_products(int64_t n, const T* x, const W* w, W* sums) {
   for (int64_t i = 0; i < n; ++i) sums[i] += convert<W>(x[i]) * w[i];
 }
 
-/// Channels [c0, c0 + count) of one pixel of the result.
+/// The channels of one pixel of the result from c0 on, as many as there are sums.
 template <class W, class T>
 void sum_taps(const ConvGather& g, const ConvPhase& phase, const ConvPixel& at, const T* source,
-              const Strides4& from, const W* weights, int64_t c0, int64_t count, W* sums) {
-  std::fill_n(sums, count, W(0));
+              const Strides4& from, const W* weights, int64_t c0, std::span<W> sums) {
+  std::ranges::fill(sums, W(0));
+  const auto count = static_cast<int64_t>(sums.size());
   for (const ConvTap& tap : phase.taps) {
     const int64_t h = at.h * g.read.h + tap.h, w = at.w * g.read.w + tap.w;
     if (h < 0 || h >= g.h || w < 0 || w >= g.w) continue;
     const T* x = source + at.n * from.n + h * from.h + w * from.w + c0;
     const W* factors = weights + tap.first * g.groups + c0;
     if (count == lanes) {
-      add_products(lanes, x, factors, sums);
+      add_products(lanes, x, factors, sums.data());
     } else {
-      add_products(count, x, factors, sums);
+      add_products(count, x, factors, sums.data());
     }
   }
 }
@@ -62,7 +64,8 @@ void run_depthwise(const ConvGather& g, const Tensor& source, const Tensor& weig
               result.data<T>() + to.n * to_strides.n + to.h * to_strides.h + to.w * to_strides.w;
           for (int64_t c = 0; c < g.groups; c += lanes) {
             const int64_t count = std::min(lanes, g.groups - c);
-            sum_taps(g, phase, at, source.data<T>(), from, weights, c, count, sums);
+            sum_taps(g, phase, at, source.data<T>(), from, weights, c,
+                     std::span(sums, static_cast<size_t>(count)));
             epilogue.channels(c, count, to.n, to.h, to.w, sums);
             store_line(count, sums, out + c * to_strides.c, to_strides.c);
           }

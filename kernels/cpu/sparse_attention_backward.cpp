@@ -333,23 +333,26 @@ void add_score_gradients(const Backward<W, T>& work, const Layout& layout,
     }
 }
 
-/// One sequence, or a batch of equal ones.
+/// What the backward of one sequence, or of a batch of equal ones, reads and writes.
+struct Parts {
+  Tensor q, k, v, out, lse, dout;
+  SparseAttentionGradients gradients;
+};
+
 template <class T>
-void attend_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
-                     const Tensor& lse, const Tensor& dout, const Layout& layout,
-                     const SparseAttentionGradients& gradients,
+void attend_backward(const Parts& parts, const Layout& layout,
                      const SparseAttentionOptions& options, const Sequence& sequence) {
   using W = Wide<T>;
   const Tensor bias = wide_bias<W>(options.bias);
-  const Scores<W> p(q, k, v, layout, options, bias, sequence);
+  const Scores<W> p(parts.q, parts.k, parts.v, layout, options, bias, sequence);
   const int64_t from = p.query_from(), before = p.first_query - from, unit = row_unit<W>;
-  const Tensor queries = operand<W>(q, unit, before, p.side);
-  const Tensor keys = operand<W>(k, unit, 0, p.side);
-  const Tensor values = operand<W>(v, unit, 0, p.side);
-  const Tensor douts = operand<W>(dout, unit, before, p.side);
+  const Tensor queries = operand<W>(parts.q, unit, before, p.side);
+  const Tensor keys = operand<W>(parts.k, unit, 0, p.side);
+  const Tensor values = operand<W>(parts.v, unit, 0, p.side);
+  const Tensor douts = operand<W>(parts.dout, unit, before, p.side);
   const int64_t length = p.query_strips() * p.side;
-  const Tensor log_sums = usable<W>(lse, p, length);
-  const Tensor delta = row_products<W, T>(out, dout, p, length);
+  const Tensor log_sums = usable<W>(parts.lse, p, length);
+  const Tensor delta = row_products<W, T>(parts.out, parts.dout, p, length);
   const Backward<W, T> work{p,
                             Rows<const W>(queries, from),
                             Rows<const W>(keys),
@@ -358,11 +361,11 @@ void attend_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Te
                             queries.size(3),
                             values.size(3),
                             {log_sums.data<W>(), delta.data<W>(), length, from},
-                            Rows<T>(gradients.dq, p.first_query),
-                            Rows<T>(gradients.dk),
-                            Rows<T>(gradients.dv)};
+                            Rows<T>(parts.gradients.dq, p.first_query),
+                            Rows<T>(parts.gradients.dk),
+                            Rows<T>(parts.gradients.dv)};
   work.run();
-  add_score_gradients(work, layout, gradients);
+  add_score_gradients(work, layout, parts.gradients);
 }
 
 }  // namespace
@@ -374,12 +377,12 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
   visit_floating("sparse_attention_backward", q.dtype(), [&]<class T>(Type<T>) {
     for_each_sequence(
         q, k, options, [&](const Sequence& sequence, const Piece& queries, const Piece& keys) {
-          SparseAttentionGradients parts = gradients;
-          parts.dq = queries.of(gradients.dq);
-          parts.dk = keys.of(gradients.dk);
-          parts.dv = keys.of(gradients.dv);
-          attend_backward<T>(queries.of(q), keys.of(k), keys.of(v), queries.of(forward.out),
-                             forward.lse, queries.of(dout), layout, parts, options, sequence);
+          Parts parts{queries.of(q), keys.of(k),       keys.of(v), queries.of(forward.out),
+                      forward.lse,   queries.of(dout), gradients};
+          parts.gradients.dq = queries.of(gradients.dq);
+          parts.gradients.dk = keys.of(gradients.dk);
+          parts.gradients.dv = keys.of(gradients.dv);
+          attend_backward<T>(parts, layout, options, sequence);
         });
   });
 }

@@ -1,5 +1,6 @@
 #include <bs/kernels/cuda/attention/sparse_attention_lists.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/lib/integers.h>
 #include <bs/kernels/cuda/descending_rank.cuh>
 
 #include <cub/block/block_scan.cuh>
@@ -195,8 +196,7 @@ void list_tiles(const LayoutView& v, const AttentionTiling& tiling, int tiles, i
   const size_t shared = static_cast<size_t>(s.words) * (8 + 8 * static_cast<size_t>(s.rows));
   tiles_kernel<<<static_cast<unsigned>(all), threads, shared, native(stream)>>>(s, records, counts,
                                                                                 work);
-  const dim3 grid(static_cast<unsigned>((tiles + threads - 1) / threads),
-                  static_cast<unsigned>(v.heads));
+  const dim3 grid(static_cast<unsigned>(ceil_div(tiles, threads)), static_cast<unsigned>(v.heads));
   items_kernel<<<grid, threads, 0, native(stream)>>>(s, counts, work,
                                                      reinterpret_cast<int4*>(items));
   BS_CUDA_CHECK_LAUNCH("sparse_attention");

@@ -136,8 +136,10 @@ void check_scores(const char* op, const Tensor& q, const Tensor& k,
 }
 
 void check_numbers(const char* op, const SparseAttentionOptions& o) {
-  BS_CHECK(o.scale >= 0, "{}: scale {} is negative", op, o.scale);
-  BS_CHECK(o.softcap >= 0, "{}: softcap {} is negative", op, o.softcap);
+  // Of an infinite scale or cap a score of 0 would be NaN.
+  const auto is_factor = [](double x) { return std::isfinite(x) && x >= 0; };
+  BS_CHECK(is_factor(o.scale), "{}: scale {} is negative or not finite", op, o.scale);
+  BS_CHECK(is_factor(o.softcap), "{}: softcap {} is negative or not finite", op, o.softcap);
   BS_CHECK(o.dropout >= 0 && o.dropout < 1, "{}: dropout {} is outside [0, 1)", op, o.dropout);
   for (const auto& side : {o.window_before, o.window_after})
     BS_CHECK(!side || *side >= 0, "{}: a window reaches {} keys far", op, side.value_or(0));

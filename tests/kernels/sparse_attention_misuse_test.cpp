@@ -46,7 +46,8 @@ TEST_CASE("sparse_attention refuses what does not fit") {
         "sparse_attention: dtypes f32 and f64 differ");
   CHECK(message(make({2, 0, 24, 8}), x, x, layout) ==
         "sparse_attention: q [2, 0, 24, 8] has no heads");
-  CHECK(message(x, x, x, layout, {.scale = -1}) == "sparse_attention: scale -1 is negative");
+  CHECK(message(x, x, x, layout, {.scale = -1}) ==
+        "sparse_attention: scale -1 is negative or not finite");
   CHECK(message(x, x, x, layout, {.key_padding_mask = make({2, 24}, u8)}) ==
         "sparse_attention: key_padding_mask is u8, not bool");
   CHECK(message(x, x, x, layout, {.key_padding_mask = make({2, 16}, boolean)}) ==

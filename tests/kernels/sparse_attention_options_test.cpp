@@ -3,7 +3,10 @@
 #include <bs/tests/kernels/sparse_attention_cases.h>
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
 
 using namespace bs;
 using namespace bs::test;
@@ -228,7 +231,12 @@ std::string message(Set set, const Tensor& x) {
 
 TEST_CASE("sparse_attention refuses terms of scores that do not fit") {
   const Tensor x = make({2, 2, 24, 8});
-  CHECK(message([](O& o) { o.softcap = -1; }, x) == "sparse_attention: softcap -1 is negative");
+  for (const auto& [bad, text] : {std::pair(-1.0, "-1"), {HUGE_VAL, "inf"}, {NAN, "nan"}}) {
+    const double factor = bad;
+    const std::string rest = std::string(" ") + text + " is negative or not finite";
+    CHECK(message([&](O& o) { o.softcap = factor; }, x) == "sparse_attention: softcap" + rest);
+    CHECK(message([&](O& o) { o.scale = factor; }, x) == "sparse_attention: scale" + rest);
+  }
   CHECK(message([](O& o) { o.dropout = 1; }, x) == "sparse_attention: dropout 1 is outside [0, 1)");
   CHECK(message([](O& o) { o.window_before = -3; }, x) ==
         "sparse_attention: a window reaches -3 keys far");

@@ -43,8 +43,6 @@ __device__ inline T* fixed(T* pointer) {
 __device__ inline bool lacks(const uint4& v) {
   return v.x == unwritten || v.y == unwritten || v.z == unwritten || v.w == unwritten;
 }
-/// Whether one of the numbers is 2 or more, infinite, or NaN: of others no word is unwritten.
-__device__ inline bool doubtful(unsigned words) { return (words & 0x40004000U) != 0; }
 
 /// Stores the numbers of 8 neighbouring lanes as a piece, at the address that the first one has.
 template <class T>

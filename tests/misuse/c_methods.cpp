@@ -1,7 +1,7 @@
 // What list_functions does not call of the C interface: LSTM, whose arrays have a length beside
 // them, and described products, which are made before they run.
 #include <bs/kernels/copy.h>
-#include <bs/tests/misuse/c_values.h>
+#include <bs/tests/misuse/c_parameters.h>
 
 #include <cstring>
 

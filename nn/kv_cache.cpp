@@ -193,7 +193,7 @@ KVCache KVCache::fork() const {
 int64_t KVCache::pages_in_use() const { return pages_ ? pages_->used() : 0; }
 
 Tensor cached_attention(const Tensor& q, const KVCache& cache, const LayoutPtr& layout,
-                        const SparseAttentionOptions& options) {
+                        const bs::SparseAttentionOptions& options) {
   if (!cache.in_place()) return paged_attention(q, cache.pages(), layout, options).out;
   return sparse_attention(q, cache.keys(), cache.values(), layout, options).out;
 }

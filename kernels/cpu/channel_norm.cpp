@@ -19,7 +19,7 @@ void part_moments(const T* x, int64_t rows, int64_t width, W* mean, W* squares) 
     PartSums<W, columns> sums(to);
     for (int64_t r = 0; r < rows; ++r)
       for_pieces(width, [&](int64_t begin, auto length) {
-        PieceBuffer<T> buffer;
+        RowPieceBuffer<T> buffer;
         const W* in = buffer.read(x + r * width + begin, length);
         W* sum = sums.at(begin);
 #pragma omp simd
@@ -99,7 +99,7 @@ void visit_row(bool columns, Mask mask, F&& f) {
 /// A piece of what a gradient is computed of.
 template <class T, Mask mask, class W = Wide<T>>
 struct Gradients {
-  PieceBuffer<T> buffers[3];
+  RowPieceBuffer<T> buffers[3];
   const W *x, *dy, *y;
 
   Gradients(const T* all_x, const T* all_dy, const T* all_y, int64_t at, auto length)
@@ -164,7 +164,7 @@ void normalise(const ChannelSlots& s, const ChannelNorm& norm, const Tensor& y) 
       for (int64_t r = 0; r < rows; ++r)
         for_pieces(width, [&](int64_t begin, auto length) {
           const int64_t at = first + r * width + begin;
-          PieceBuffer<T> x, residual, result;
+          RowPieceBuffer<T> x, residual, result;
           const R row = whole.from(begin);
           const W* in = x.read(from + at, length);
           W* out = result.target(to + at);
@@ -248,7 +248,7 @@ void backward(const ChannelSlots& s, const ChannelNorm& norm, const ChannelGradi
         for_pieces(width, [&](int64_t begin, auto length) {
           const int64_t at = first + r * width + begin;
           const Gradients<T, mask> g(x, dy, y, at, length);
-          PieceBuffer<T> residual, result;
+          RowPieceBuffer<T> residual, result;
           const R row = whole.from(begin);
           W* target = result.target(to + at);
           const auto finish = [&](const auto& dz) {

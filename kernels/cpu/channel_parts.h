@@ -55,7 +55,7 @@ void for_pieces(int64_t n, const F& f) {
 
 /** @brief A piece of a row of T as Wide<T>. */
 template <class T>
-using PieceBuffer = RowBuffer<T, std::array<Wide<T>, piece>>;
+using RowPieceBuffer = RowBuffer<T, std::array<Wide<T>, piece>>;
 
 /** @brief Sums of a part: one a column of its rows, or one of its plane. */
 template <class W, bool columns>

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-namespace bs::cpu::detail {
+namespace bs::cpu::loops {
 
 namespace {
 
@@ -232,4 +232,4 @@ void run(const Loops& loops, const void* f, const Tensor& y, std::span<const Ope
   }
 }
 
-}  // namespace bs::cpu::detail
+}  // namespace bs::cpu::loops

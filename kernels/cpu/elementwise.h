@@ -13,7 +13,7 @@
 
 namespace bs::cpu {
 
-namespace detail {
+namespace loops {
 
 /// Elements that a loop takes at a time.
 inline constexpr int64_t block = 64;
@@ -97,7 +97,7 @@ Loops loops_of(std::index_sequence<I...>) {
   return loops;
 }
 
-}  // namespace detail
+}  // namespace loops
 
 /** @brief y = f(x...) element by element. Inputs are up to three tensors expanded to y's shape, or
  *  Operands. f takes values of types W and gives one of type R: float for all floats but f64. */
@@ -106,8 +106,7 @@ void map(const F& f, const Tensor& y, const X&... x) {
   static_assert(sizeof...(W) == sizeof...(X) && sizeof...(X) <= 3);
   const Operand operands[] = {Operand(x)...};
   const DType types[] = {dtype_of<W>...};
-  detail::run(detail::loops_of<F, R, W...>(std::index_sequence_for<W...>{}), &f, y, operands,
-              types);
+  loops::run(loops::loops_of<F, R, W...>(std::index_sequence_for<W...>{}), &f, y, operands, types);
 }
 
 /** @brief Calls f(Type<W>{}) with the type that floats of `dtype` are computed in. */
@@ -118,7 +117,7 @@ void visit_wide(const char* op, DType dtype, F&& f) {
   } else if (dtype == f64) {
     f(Type<double>{});
   } else {
-    bs::detail::unsupported_dtype(op, dtype, "f64, f32, f16 or bf16");
+    detail::unsupported_dtype(op, dtype, "f64, f32, f16 or bf16");
   }
 }
 

@@ -126,8 +126,8 @@ nn::SparseTransformerOptions options(DType dtype) {
 }
 
 std::vector<Step> train(const nn::SparseTransformer& model, DType dtype) {
-  optim::AdamW optimizer(
-      optim::decay_groups(model, {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}));
+  optim::AdamW optimizer(optim::decay_groups(
+      model, AdamWOptions{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}));
   const optim::LearningRateSchedule schedule{
       .highest = 1e-3, .lowest = 1e-4, .warmup = 5, .steps = steps};
   const data::TextDataset text = stream();

@@ -2,7 +2,7 @@
 /** @file Calls of functions whose arguments are right, nearly right and wrong. */
 #include <bs/tests/misuse/compound_values.h>
 
-#include <functional>
+#include <initializer_list>
 #include <sstream>
 #include <string_view>
 
@@ -96,11 +96,16 @@ void take(const T& result, Source& to) {
 
 using Arguments = std::vector<std::any>;
 
-/** @brief A function of the library, whatever its type. */
+/** @brief A function of the library, whatever its type. What depends on the type is as little as can
+ *  be: hundreds of types are compiled. */
 struct Function {
+  using Any = void (*)();
+  using Invoke = void (*)(Any function, Arguments& arguments, Source& to);
+
   std::string header, name;
   std::vector<const ParameterValues*> parameters;
-  std::function<void(Arguments& arguments, Source& to)> call;
+  Any function;
+  Invoke invoke;  ///< knows the function's type
 };
 
 /** @brief All that were listed, in order. */
@@ -112,16 +117,19 @@ void forget_handles(bool saved);
 /** @brief Adds a function to the list. */
 struct Listed {
   template <class R, class... P>
-  Listed(const char* header, const char* name, R (*function)(P...)) {
-    functions().push_back({header,
-                           name,
-                           {&parameter_values<typename Parameter<P>::Kept>...},
-                           [function](Arguments& arguments, Source& to) {
-                             invoke(function, arguments, to, std::index_sequence_for<P...>());
-                           }});
-  }
+  Listed(const char* header, const char* name, R (*function)(P...))
+      : Listed(header, name, {&parameter_values<typename Parameter<P>::Kept>...},
+               reinterpret_cast<Function::Any>(function),
+               [](Function::Any any, Arguments& arguments, Source& to) {
+                 invoke(reinterpret_cast<R (*)(P...)>(any), arguments, to,
+                        std::index_sequence_for<P...>());
+               }) {}
 
  private:
+  Listed(const char* header, const char* name,
+         std::initializer_list<const ParameterValues*> parameters, Function::Any function,
+         Function::Invoke invoke);
+
   template <class R, class... P, size_t... i>
   static void invoke(R (*function)(P...), [[maybe_unused]] Arguments& arguments, Source& to,
                      std::index_sequence<i...>) {

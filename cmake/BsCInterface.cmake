@@ -8,6 +8,7 @@ add_library(bs_c SHARED ${c_sources})
 add_library(bs::c ALIAS bs_c)
 set(c_exports ${PROJECT_SOURCE_DIR}/c/exports.map)
 target_link_libraries(bs_c PRIVATE bs_kernels bs_compiler)
+bs_unite(bs_c)
 target_include_directories(bs_c INTERFACE $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                           $<INSTALL_INTERFACE:include>)
 target_link_options(bs_c PRIVATE LINKER:--version-script=${c_exports} LINKER:--gc-sections)

@@ -34,7 +34,7 @@ TEST_CASE("sdd: gathered rows and columns of sdd have every block once") {
     const bool transposed = random() % 2 != 0;
     const int height = random() % 2 != 0 ? 64 : 128, width = random() % 2 != 0 ? 128 : 256;
     const int window = random() % 2 != 0 ? 1 + static_cast<int>(random() % 3000) : widest_window;
-    const GatheredStrips made = *gather_sdd(*layout, transposed, height, width, window);
+    const GatheredStrips made = gather_sdd(*layout, transposed, height, width, window)->list();
     CHECK(made.strip_rows * block == height);
     const auto high = static_cast<size_t>(made.strip_rows);
     const size_t items = made.ranges.size();
@@ -74,21 +74,22 @@ TEST_CASE("sdd: gathering is given up only where the limit can't be kept") {
     const LayoutPtr layout =
         test::uneven_layout(random, 1 + static_cast<int>(random() % 2), 150, 150, block,
                             1 + static_cast<unsigned>(random() % 9));
-    const GatheredStrips all = *gather_sdd(*layout, false, 128, width, 2048);
+    const GatheredStrips all = gather_sdd(*layout, false, 128, width, 2048)->list();
     GatherLimit limit{.first = 128. + static_cast<double>(random() % 128),
                       .column = static_cast<double>(block)};
     double lines = 0;
     for (const device::SddRange& range : all.ranges) lines += limit.of(range.count);
     limit.most = lines * (.5 + .01 * static_cast<double>(random() % 100));
     CAPTURE(i);
-    const std::optional<GatheredStrips> within =
+    const std::optional<GatheredItems> within =
         gather_sdd(*layout, false, 128, width, 2048, limit);
     CHECK(within.has_value() == (lines <= limit.most));  // the last item tells at the latest
     ++(within ? kept : given_up);
     if (!within) continue;
-    CHECK(within->rows == all.rows);
-    CHECK(within->cols == all.cols);
-    CHECK(within->blocks == all.blocks);
+    const GatheredStrips listed = within->list();
+    CHECK(listed.rows == all.rows);
+    CHECK(listed.cols == all.cols);
+    CHECK(listed.blocks == all.blocks);
   }
   CHECK(kept > 40);
   CHECK(given_up > 40);
@@ -104,7 +105,7 @@ TEST_CASE("sdd: gathered rows of sdd are those that are alike") {
       for (int col = 0; col < cols; ++col)
         if (row * 5 % kinds == col % kinds) blocks.push_back({0, row, col});
     const LayoutPtr layout = Layout::from_blocks(1, rows, cols, block, blocks);
-    const GatheredStrips made = *gather_sdd(*layout, false, 128, 256);
+    const GatheredStrips made = gather_sdd(*layout, false, 128, 256)->list();
     CHECK(made.ranges.size() == kinds);
     CHECK(std::count(made.blocks.begin(), made.blocks.end(), -1) == 0);
   }
@@ -117,7 +118,7 @@ TEST_CASE("sdd: gathered rows leave less of an item empty than neighbours do") {
       CAPTURE(density);
       const LayoutPtr layout = random_layout(4096 / block, 4096 / block, block, density);
       for (const bool narrow : {false, true}) {
-        const GatheredStrips made = *gather_sdd(*layout, false, 128, narrow ? 128 : 256);
+        const GatheredStrips made = gather_sdd(*layout, false, 128, narrow ? 128 : 256)->list();
         const double blocks = static_cast<double>(layout->nnz());
         const double full = blocks / static_cast<double>(made.blocks.size());
         // A strip of random rows has a column unless all of them lack it.
@@ -132,7 +133,7 @@ TEST_CASE("sdd: gathered rows leave less of an item empty than neighbours do") {
 TEST_CASE("sdd: gathered rows and columns of an item are of one window") {
   const LayoutPtr layout = random_layout(8192 / 32, 6144 / 32, 32, .2);
   for (const bool transposed : {false, true}) {
-    const GatheredStrips made = *gather_sdd(*layout, transposed, 128, 256, 2048);
+    const GatheredStrips made = gather_sdd(*layout, transposed, 128, 256, 2048)->list();
     // Windows come row by row of them.
     std::vector<std::pair<int, int>> windows;
     int apart = 0;
@@ -173,7 +174,7 @@ TEST_CASE("sdd: windows are narrow where memory would be what items wait for") {
 
 TEST_CASE("sdd: what a kernel reads of its items lies in one piece") {
   const LayoutPtr layout = random_layout(40, 30, 32, .2);
-  const GatheredStrips made = *gather_sdd(*layout, false, 128, 256);
+  const GatheredStrips made = gather_sdd(*layout, false, 128, 256)->list();
   const DeviceRanges ranges(made.ranges, made, Device::cpu());
   const device::StripList list = ranges.gathered(layout->rows());
   const auto same = [](const auto& want, const auto* got) {

@@ -2,6 +2,7 @@
 /** @file Chooses block rows that have most columns in common: strips and items of such rows read
  *  less of the other operand. */
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_bits.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/threads.h>
 
 #include <cstddef>
@@ -24,19 +25,27 @@ class AlikeRows {
  public:
   using Rows = BitSet<most>;
 
-  explicit AlikeRows(int cols) : columns_(static_cast<size_t>(cols)) {}
+  explicit AlikeRows(int cols) : columns_(static_cast<size_t>(round_up(cols + 1, 8))) {}
 
+  /** @brief A column that no row has. Lists of columns are of whole eights; this one may end them. */
+  int none() const { return static_cast<int>(columns_.size()) - 1; }
   void put(int row, int col) { columns_[static_cast<size_t>(col)].put(row); }
   /** @brief After the last block was put. */
   void count() {
-    lengths_.add(columns_.size(), [&](size_t i) -> const Rows& { return columns_[i]; });
+    lengths_.add(columns_.size() / 8, [&](size_t i) { return columns_[i]; });
     left_ = lengths_.counted();
   }
-  /** @brief Takes the blocks of some rows out of a column; tell then how many each has left. */
-  void take(const Rows& rows, int col) { columns_[static_cast<size_t>(col)].words &= ~rows.words; }
-  void set_length(int row, size_t blocks) {
-    lengths_.set(row, blocks);
-    if (blocks == 0) left_.remove(row);
+  /** @brief Takes the blocks of some rows out of some columns. */
+  void take(const Rows& rows, std::span<const int> cols) {
+    Counts taken;
+    taken.add(cols.size() / 8, [&](size_t i) {
+      Rows& column = columns_[static_cast<size_t>(cols[i])];
+      const Rows own{column.words & rows.words};
+      column.words ^= own.words;
+      return own;
+    });
+    lengths_.subtract(taken);
+    left_.words &= lengths_.counted().words;
   }
   /** @brief Whether a row can be chosen: it has a block, and was not removed. */
   bool has(int row) const { return left_.has(row); }
@@ -60,9 +69,8 @@ class AlikeRows {
     others.remove(chosen.back());
     while (chosen.size() < count) {
       const std::span<const int> cols = brought(chosen.back());
-      in_common.add(cols.size(), [&](size_t i) -> const Rows& {
-        return columns_[static_cast<size_t>(cols[i])];
-      });
+      in_common.add(cols.size() / 8,
+                    [&](size_t i) { return columns_[static_cast<size_t>(cols[i])]; });
       Rows best = others;
       in_common.keep_greatest(best);
       if (best.size() > 1) lengths_.keep_greatest(best);

@@ -34,18 +34,17 @@ template <int most>
 struct BitSet {
   using Words = typename BitWords<most>::Type;
   static constexpr int count = most / 64;
-  static constexpr size_t listed = most + 4;  ///< what list() may write
+  static constexpr size_t listed = most + 8;  ///< what list() may write
   Words words{};
 
   bool has(int i) const { return (words[i / 64] >> i % 64 & 1) != 0; }
   void put(int i) { words[i / 64] |= uint64_t{1} << i % 64; }
   void remove(int i) { words[i / 64] &= ~(uint64_t{1} << i % 64); }
-  bool any() const {  // by halves: compilers take a vector apart word by word
-    Words all = words;
-    if constexpr (count > 1) join_halves(all, std::make_index_sequence<count>());
-    uint64_t some = 0;
-    for (int w = 0; w < (count + 1) / 2; ++w) some |= all[w];
-    return some != 0;
+  /// Adds those of 64 numbers from `at` on that have a bit; all others are left out.
+  void put_word(int at, uint64_t bits) {
+    const int w = at >> 6, shift = at & 63;
+    if (w >= 0 && w < count) words[w] |= bits << shift;
+    if (shift != 0 && w >= -1 && w + 1 < count) words[w + 1] |= bits >> (64 - shift);
   }
   int size() const {
     int sum = 0;
@@ -66,22 +65,17 @@ struct BitSet {
       words[w] ^= rest;
     }
   }
-  /// Writes them to `to` in ascending order, and up to three more behind them.
+  /// Writes them to `to` in ascending order, and up to seven others behind them.
   int* list(int* to) const {
     for (int w = 0; w < count; ++w) {
       uint64_t left = words[w];
       int* const end = to + std::popcount(left);
-      while (to < end)  // by fours: how many there are is not foreseen
-        for (int i = 0; i < 4; ++i, left &= left - 1) *to++ = w * 64 + std::countr_zero(left);
+      while (to < end)  // by eights: how many there are is not foreseen
+        for (int i = 0; i < 8; ++i, left &= left - 1)
+          *to++ = w * 64 + std::countr_zero(left | uint64_t{1} << 63);
       to = end;
     }
     return to;
-  }
-
- private:
-  template <size_t... i>
-  static void join_halves(Words& all, std::index_sequence<i...>) {
-    all |= __builtin_shufflevector(all, all, (i + count / 2) % count...);
   }
 };
 
@@ -91,72 +85,102 @@ template <int most>
 class BitCounts {
  public:
   using Set = BitSet<most>;
+  using Words = typename Set::Words;
 
-  /// Counts at(0), at(1), ... which are sets.
+  /// Counts at(0), at(1), ... of whole eights, which are sets; each is asked for once.
   template <class At>
-  void add(size_t sets, const At& at) {
-    static const Set none;
-    added_ += sets;
-    for (; used_ < 3 || added_ >> used_ != 0; ++used_) digits_[used_] = {};
-    Set ones = digits_[0], twos = digits_[1], fours = digits_[2];
-    const auto eight = [&](const auto& x) {
-      Set a, b, c, d, carried;
-      sum(ones, x(0), x(1), a);
-      sum(ones, x(2), x(3), b);
+  void add(size_t eights, const At& at) {
+    added_ += 8 * eights;
+    for (; used_ < 3 || added_ >> used_ != 0; ++used_) digits_[used_] = Words{};
+    Words ones = digits_[0], twos = digits_[1], fours = digits_[2];
+    for (size_t i = 0; i < 8 * eights; i += 8) {
+      Words a, b, c, d, carried;
+      sum(ones, at(i), at(i + 1), a);
+      sum(ones, at(i + 2), at(i + 3), b);
       sum(twos, a, b, c);
-      sum(ones, x(4), x(5), a);
-      sum(ones, x(6), x(7), b);
+      sum(ones, at(i + 4), at(i + 5), a);
+      sum(ones, at(i + 6), at(i + 7), b);
       sum(twos, a, b, d);
       sum(fours, c, d, carried);
       for (size_t digit = 3; digit < used_; ++digit) {
-        const Set both{digits_[digit].words & carried.words};
-        digits_[digit].words ^= carried.words;
+        const Words both = digits_[digit] & carried;
+        digits_[digit] ^= carried;
         carried = both;
       }
-    };
-    size_t i = 0;
-    for (; i + 8 <= sets; i += 8) eight([&](size_t j) -> const Set& { return at(i + j); });
-    if (i < sets) eight([&](size_t j) -> const Set& { return i + j < sets ? at(i + j) : none; });
+    }
     digits_[0] = ones;
     digits_[1] = twos;
     digits_[2] = fours;
   }
-  /// One number was there so often, no more than it was.
-  void set(int i, size_t times) {
+  /// Takes away what others count, each number no more often than it was counted.
+  void subtract(const BitCounts& other) {
+    Words borrowed{};
     for (size_t digit = 0; digit < used_; ++digit) {
-      digits_[digit].remove(i);
-      digits_[digit].words[i / 64] |= static_cast<uint64_t>(times >> digit & 1) << i % 64;
+      const Words x = digits_[digit];
+      const Words y = digit < other.used_ ? other.digits_[digit] : Words{};
+      digits_[digit] = x ^ y ^ borrowed;
+      borrowed = (~x & (y | borrowed)) | (y & borrowed);
     }
   }
   /// Those that were counted at all.
   Set counted() const {
     Set all;
-    for (size_t digit = 0; digit < used_; ++digit) all.words |= digits_[digit].words;
+    for (size_t digit = 0; digit < used_; ++digit) all.words |= digits_[digit];
     return all;
   }
-  /// Leaves of a set those that were counted most often.
+  /// Leaves of a set those that were counted most often. Word by word and without a branch: which
+  /// digits decide is not foreseen, and to ask a vector whether it is empty takes longer. By two
+  /// digits: what each step leaves, the next one waits for.
   void keep_greatest(Set& of) const {
-    for (size_t digit = used_; digit-- > 0;) {
-      const Set with{of.words & digits_[digit].words};
-      if (with.any()) of = with;
+    constexpr size_t count = Set::count;
+    std::array<uint64_t, count> left, both, high;
+    for (size_t w = 0; w < count; ++w) left[w] = of.words[w];
+    size_t digit = used_;
+    for (; digit >= 2; digit -= 2) {
+      const Words &upper = digits_[digit - 1], &lower = digits_[digit - 2];
+      uint64_t any_both = 0, any_high = 0, any_low = 0;
+      for (size_t w = 0; w < count; ++w) {
+        high[w] = left[w] & upper[w];
+        both[w] = high[w] & lower[w];
+        any_both |= both[w];
+        any_high |= high[w];
+        any_low |= left[w] & lower[w];
+      }
+      const uint64_t not_both = any_both == 0 ? ~uint64_t{0} : 0;
+      const uint64_t not_high = any_high == 0 ? ~uint64_t{0} : 0;
+      const uint64_t not_low = any_low == 0 ? ~uint64_t{0} : 0;
+      for (size_t w = 0; w < count; ++w) {
+        const uint64_t of_high = both[w] | (high[w] & not_both);
+        const uint64_t of_low = left[w] & (lower[w] | not_low);
+        left[w] = of_high | (of_low & not_high);
+      }
     }
+    if (digit == 1) {
+      uint64_t any = 0;
+      for (size_t w = 0; w < count; ++w) any |= left[w] & digits_[0][w];
+      for (size_t w = 0; w < count; ++w) left[w] &= any == 0 ? ~uint64_t{0} : digits_[0][w];
+    }
+    for (size_t w = 0; w < count; ++w) of.words[w] = left[w];
   }
   /// Leaves of a set those that were counted so many times, of no more than there were sets.
   void keep_equal(Set& of, size_t times) const {
     for (size_t digit = 0; digit < used_; ++digit)
-      of.words &= (times >> digit & 1) != 0 ? digits_[digit].words : ~digits_[digit].words;
+      of.words &= (times >> digit & 1) != 0 ? digits_[digit] : ~digits_[digit];
   }
 
  private:
   /// Adds x and y to a digit; what is carried to the next one.
-  static void sum(Set& digit, const Set& x, const Set& y, Set& carried) {
-    const Set differ{x.words ^ y.words};
-    carried.words = (x.words & y.words) | (differ.words & digit.words);
-    digit.words ^= differ.words;
+  static void sum(Words& digit, const Set& x, const Set& y, Words& carried) {
+    return sum(digit, x.words, y.words, carried);
+  }
+  static void sum(Words& digit, const Words& x, const Words& y, Words& carried) {
+    const Words differ = x ^ y;
+    carried = (x & y) | (differ & digit);
+    digit ^= differ;
   }
 
-  std::array<Set, 32> digits_;
-  size_t added_ = 0, used_ = 0;  // sets, and digits that their number has
+  std::array<Words, 32> digits_;  // written up to used_
+  size_t added_ = 0, used_ = 0;   // sets, and digits that their number has
 };
 
 }  // namespace bs::cuda

@@ -1,13 +1,17 @@
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_alike.h>
+#include <bs/kernels/cuda/block_sparse/plan/block_sparse_row_bits.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_gather.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_tiles.h>
+#include <bs/lib/integers.h>
 #include <bs/lib/team.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
+#include <memory>
 #include <span>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 namespace bs::cuda {
@@ -27,95 +31,99 @@ struct Window {
   int col, end_col;
 };
 
-/// The blocks of a window, of `most_rows` at most, that no item has yet.
-template <int most_rows>
-class Remaining {
+/// The blocks of a window, and the items that have them: in their order, each has what those before
+/// it left of its rows and columns.
+class WindowItems {
  public:
-  Remaining(const LayoutRows& from, const Window& window)
-      : window_(window),
-        lines_(static_cast<size_t>(window.end - window.begin)),
-        rows_(window.end_col - window.col) {
-    std::vector<std::span<const int32_t>> lines;
-    size_t blocks = 0;
+  WindowItems(const LayoutRows& from, const RowBits& bits, const Window& window)
+      : window_(window), lines_(static_cast<size_t>(window.end - window.begin)) {
+    Columns within;
+    for (int col = window.col; col < window.end_col; ++col) within.put(col - window.col);
     for (int row = window.begin; row < window.end; ++row) {
-      const std::span<const int32_t> line(from.col + from.offsets[row],
-                                          from.col + from.offsets[row + 1]);
-      const auto begin = std::lower_bound(line.begin(), line.end(), window.col);
-      lines.emplace_back(begin, std::lower_bound(begin, line.end(), window.end_col));
-      blocks += lines.back().size();
+      Line& line = lines_[static_cast<size_t>(row - window.begin)];
+      const int32_t* const begin = from.col + from.offsets[row];
+      const int32_t* const end = from.col + from.offsets[row + 1];
+      line.first = static_cast<int>(std::lower_bound(begin, end, window.col) - from.col);
+      for (const RowWord& of : bits.row(row)) line.set.put_word(of.word * 64 - window.col, of.bits);
+      line.set.words &= within.words;
     }
-    cols_.resize(blocks);
-    numbers_.resize(blocks);
-    size_t at = 0;
-    for (size_t row = 0; row < lines.size(); ++row) {
-      lines_[row] = {.first = at, .count = lines[row].size()};
-      for (const int32_t& col : lines[row]) {
-        const auto i = static_cast<int32_t>(&col - from.col);
-        numbers_[at] = from.number ? from.number[i] : i;
-        cols_[at++] = col - window.col;
-        lines_[row].set.put(col - window.col);
-        rows_.put(static_cast<int>(row), col - window.col);
-      }
-    }
-    rows_.count();
   }
 
-  const AlikeRows<most_rows>& rows() const { return rows_; }
-  /// What a row has left.
-  std::span<const int> list(int row) const {
-    const Line& line = lines_[static_cast<size_t>(row)];
-    return {cols_.data() + line.first, line.count};
-  }
+  int height() const { return window_.end - window_.begin; }
+  int width() const { return window_.end_col - window_.col; }
   const Columns& columns(int row) const { return lines_[static_cast<size_t>(row)].set; }
-  int32_t row(int own) const { return window_.begin + own; }
-  int32_t col(int own) const { return window_.col + own; }
 
-  /// Takes what some rows have of some columns, which `list` has too: the numbers of the blocks go
-  /// to `to`, [columns, stride]. Returns how many there are.
-  size_t take(const std::vector<int>& rows, const Columns& cols, std::span<const int> list,
-              size_t stride, int32_t* to) {
-    typename AlikeRows<most_rows>::Rows all;
-    for (const int row : rows) all.put(row);
-    std::array<int32_t*, most_cols> place{};
-    size_t count = 0;
-    for (const int col : list) {
-      rows_.take(all, col);
-      place[static_cast<size_t>(col)] = to;
-      to += stride;
+  size_t items() const { return cols_.size(); }
+  size_t entries() const { return entries_; }
+  void add(const std::vector<int>& rows, size_t strip_rows, const Columns& cols) {
+    // Where rows are fewer, the first one comes in their place, and has nothing more.
+    for (size_t i = 0; i < strip_rows; ++i) rows_.push_back(rows[i < rows.size() ? i : 0]);
+    cols_.push_back(cols);
+    entries_ += static_cast<size_t>(cols.size());
+  }
+  /// Appends the items from number `strip` on, whose columns begin at `first`.
+  void append_ranges(int strip, int first, std::vector<device::SddRange>& to) const {
+    for (const Columns& cols : cols_) {
+      to.push_back({.strip = strip++, .first = first, .count = cols.size()});
+      first += cols.size();
     }
-    for (size_t i = 0; i < rows.size(); ++i) {
-      Line& line = lines_[static_cast<size_t>(rows[i])];
-      int* const own = cols_.data() + line.first;
-      int32_t* const numbers = numbers_.data() + line.first;
-      size_t left = 0;
-      int32_t nowhere;
-      for (size_t j = 0; j < line.count; ++j) {  // without a branch, which none would foresee
-        int32_t* const taken = place[static_cast<size_t>(own[j])];
-        *(taken ? taken + i : &nowhere) = numbers[j];
-        own[left] = own[j];
-        numbers[left] = numbers[j];
-        left += taken ? 0 : 1;
+  }
+  /// Lists the rows, columns and blocks of items [begin, end), which `to` has room for.
+  void list(const LayoutRows& from, size_t begin, size_t end, const device::SddRange* ranges,
+            GatheredStrips& to) const {
+    std::vector<Columns> left;
+    for (const Line& line : lines_) left.push_back(line.set);
+    const auto strip_rows = static_cast<size_t>(to.strip_rows);
+    std::array<int, Columns::listed> listed;
+    for (size_t item = 0; item < end; ++item) {
+      const auto [strip, first, count] = ranges[item];
+      const std::span<const int> cols(listed.data(), static_cast<size_t>(count));
+      if (item >= begin) {
+        cols_[item].list(listed.data());
+        for (int c = 0; c < count; ++c)
+          to.cols[static_cast<size_t>(first + c)] = window_.col + listed[static_cast<size_t>(c)];
       }
-      count += line.count - left;
-      line.count = left;
-      line.set.words &= ~cols.words;
-      rows_.set_length(rows[i], left);
+      for (size_t i = 0; i < strip_rows; ++i) {
+        const auto row = static_cast<size_t>(rows_[item * strip_rows + i]);
+        const Columns own{left[row].words & cols_[item].words};
+        left[row].words ^= own.words;
+        if (item < begin) continue;
+        to.rows[static_cast<size_t>(strip) * strip_rows + i] =
+            window_.begin + static_cast<int32_t>(row);
+        list_blocks(from, lines_[row], own, cols,
+                    to.blocks.data() + static_cast<size_t>(first) * strip_rows + i, strip_rows);
+      }
     }
-    return count;
   }
 
  private:
-  /// What a row has left: from cols_[first] on, and as a set.
   struct Line {
-    size_t first = 0, count = 0;
     Columns set{};
+    int first = 0;  ///< place of its first block in LayoutRows
   };
+
+  /// The numbers of the blocks of `own`, at the places of their columns; -1 at the others. Without
+  /// a branch: which blocks are there is not foreseen.
+  static void list_blocks(const LayoutRows& from, const Line& line, const Columns& own,
+                          std::span<const int> cols, int32_t* to, size_t stride) {
+    std::array<int, Columns::count> before{line.first};
+    for (int w = 1; w < Columns::count; ++w)
+      before[w] = before[w - 1] + std::popcount(line.set.words[w - 1]);
+    for (const int col : cols) {
+      const auto w = static_cast<unsigned>(col) / 64, shift = static_cast<unsigned>(col) % 64;
+      const uint64_t upto = line.set.words[w] << (63 - shift);  // the last one is its own
+      const int place = before[w] + std::popcount(upto << 1);
+      const int lacks = static_cast<int>(own.words[w] >> shift & 1) - 1;
+      *to = (from.number ? from.number[place & ~lacks] : place) | lacks;
+      to += stride;
+    }
+  }
 
   Window window_;
   std::vector<Line> lines_;
-  std::vector<int> cols_;
-  std::vector<int32_t> numbers_;
-  AlikeRows<most_rows> rows_;
+  std::vector<int32_t> rows_;  // of the items, in the window
+  std::vector<Columns> cols_;
+  size_t entries_ = 0;
 };
 
 /// What the items of all windows read, and the blocks that are left would in items without a hole.
@@ -126,8 +134,8 @@ class Spending {
         least_(limit.of(cols) / (rows * cols)),
         spent_(least_ * static_cast<double>(blocks)) {}
   /// An item of so many columns and blocks. Others may be added at the same time.
-  void add(int columns, size_t blocks) {
-    spent_ += limit_.of(columns) - least_ * static_cast<double>(blocks);
+  void add(int columns, int blocks) {
+    spent_ += limit_.of(columns) - least_ * blocks;
   }
   bool is_over() const { return spent_ > limit_.most * (1 + 1e-9); }
 
@@ -137,30 +145,46 @@ class Spending {
   std::atomic<double> spent_;
 };
 
-/// Cuts items out of what remains.
+/// Cuts items out of a window of `most_rows` at most.
+template <int most_rows>
 class Gatherer {
  public:
-  Gatherer(int rows, int cols, Spending& spending)
-      : rows_(static_cast<size_t>(rows)), most_(cols), spending_(spending) {}
+  Gatherer(WindowItems& window, int rows, int cols, Spending& spending)
+      : window_(window),
+        rows_(static_cast<size_t>(rows)),
+        most_(cols),
+        spending_(spending),
+        alike_(window.width()) {
+    for (int row = 0; row < window.height(); ++row) {
+      left_.push_back(window.columns(row));
+      for (const int col : list(left_.back()))
+        if (col != alike_.none()) alike_.put(row, col);
+    }
+    alike_.count();
+  }
 
-  /// Appends items until nothing remains, or too much is spent.
-  template <int most_rows>
-  void empty(Remaining<most_rows> from, GatheredStrips& out) {
-    for (int seed = from.rows().longest(); seed >= 0 && !spending_.is_over();
-         seed = from.rows().longest()) {
+  /// Adds items until nothing remains, or too much is spent.
+  void empty() {
+    for (int seed = alike_.longest(); seed >= 0 && !spending_.is_over(); seed = alike_.longest()) {
       // The seed, and those that are most like what was chosen before them.
       chosen_.assign(1, seed);
-      from.rows().extend(chosen_, rows_, [&](int row) { return from.list(row); });
-      append(from, choose_cols(from), out);
+      alike_.extend(chosen_, rows_, [&](int row) { return list(left_[static_cast<size_t>(row)]); });
+      take(choose_cols());
     }
   }
 
  private:
+  std::span<const int> list(const Columns& cols) {
+    int* to = cols.list(listed_.data());
+    std::fill_n(to, 8, alike_.none());
+    return {listed_.data(), static_cast<size_t>(round_up(to - listed_.data(), 8))};
+  }
   /// The columns that most of the rows have.
-  template <int most_rows>
-  Columns choose_cols(const Remaining<most_rows>& from) const {
+  Columns choose_cols() {
     BitCounts<most_cols> had;
-    had.add(chosen_.size(), [&](size_t i) -> const Columns& { return from.columns(chosen_[i]); });
+    had.add(1, [&](size_t i) {
+      return i < chosen_.size() ? left_[static_cast<size_t>(chosen_[i])] : Columns();
+    });
     const Columns all = had.counted();
     Columns cols;
     int size = 0;
@@ -173,28 +197,67 @@ class Gatherer {
     }
     return cols;
   }
-  template <int most_rows>
-  void append(Remaining<most_rows>& from, const Columns& set, GatheredStrips& out) {
-    std::array<int, Columns::listed> list;
-    const std::span<const int> cols(list.data(), set.list(list.data()));
-    out.ranges.push_back({.strip = static_cast<int>(out.ranges.size()),
-                          .first = static_cast<int>(out.cols.size()),
-                          .count = static_cast<int>(cols.size())});
-    // Where rows are fewer, the first one comes in their place, and is not written.
-    for (size_t i = 0; i < rows_; ++i)
-      out.rows.push_back(from.row(chosen_[i < chosen_.size() ? i : 0]));
-    for (const int col : cols) out.cols.push_back(from.col(col));
-    const size_t blocks = out.blocks.size();
-    out.blocks.resize(blocks + cols.size() * rows_, -1);
-    spending_.add(static_cast<int>(cols.size()),
-                  from.take(chosen_, set, cols, rows_, out.blocks.data() + blocks));
+  void take(const Columns& cols) {
+    typename AlikeRows<most_rows>::Rows rows;
+    int blocks = 0;
+    for (const int row : chosen_) {
+      Columns& left = left_[static_cast<size_t>(row)];
+      const Columns own{left.words & cols.words};
+      left.words ^= own.words;
+      blocks += own.size();
+      rows.put(row);
+    }
+    alike_.take(rows, list(cols));
+    window_.add(chosen_, rows_, cols);
+    spending_.add(cols.size(), blocks);
   }
 
-  size_t rows_;
-  int most_;
+  WindowItems& window_;
+  const size_t rows_;
+  const int most_;
   Spending& spending_;
+  AlikeRows<most_rows> alike_;
+  std::vector<Columns> left_;  // of each row
   std::vector<int> chosen_;
+  std::array<int, Columns::listed> listed_;
 };
+
+/// The items of all windows.
+struct Gathered {
+  LayoutRows from;
+  std::vector<WindowItems> windows = {};
+};
+
+/// Lists the blocks of items by several threads.
+GatheredStrips list_strips(const Gathered& all, int strip_rows,
+                           const std::vector<device::SddRange>& ranges) {
+  GatheredStrips out{.strip_rows = strip_rows, .ranges = ranges};
+  const auto high = static_cast<size_t>(strip_rows);
+  const size_t entries =
+      ranges.empty() ? 0 : static_cast<size_t>(ranges.back().first + ranges.back().count);
+  out.rows.resize(ranges.size() * high);
+  out.cols.resize(entries);
+  out.blocks.resize(entries * high);
+  constexpr size_t most_items = 64;
+  struct Task {
+    const WindowItems* window;
+    const device::SddRange* ranges;  ///< of the window
+    size_t begin, end;
+  };
+  std::vector<Task> tasks;
+  const device::SddRange* first = ranges.data();
+  for (const WindowItems& window : all.windows) {
+    for (size_t begin = 0; begin < window.items(); begin += most_items)
+      tasks.push_back({&window, first, begin, std::min(begin + most_items, window.items())});
+    first += window.items();
+  }
+  const int64_t blocks = std::ssize(out.blocks);
+  parallel_each(std::ssize(tasks), team_for(tasks.size(), blocks), [&](int64_t i) {
+    const Task& task = tasks[static_cast<size_t>(i)];
+    task.window->list(all.from, task.begin, task.end, task.ranges, out);
+  });
+  return out;
+}
 
 /// The windows of all heads, of one after the other, each about as large; of `most_wide` block
 /// columns at most.
@@ -215,19 +278,6 @@ std::vector<Window> windows_of(const LayoutRows& from, int block, int most_wide)
   return windows;
 }
 
-void append(GatheredStrips& out, const GatheredStrips& part) {
-  const auto strip = static_cast<int>(out.ranges.size());
-  const auto first = static_cast<int>(out.cols.size());
-  for (device::SddRange range : part.ranges) {
-    range.strip += strip;
-    range.first += first;
-    out.ranges.push_back(range);
-  }
-  out.rows.insert(out.rows.end(), part.rows.begin(), part.rows.end());
-  out.cols.insert(out.cols.end(), part.cols.begin(), part.cols.end());
-  out.blocks.insert(out.blocks.end(), part.blocks.begin(), part.blocks.end());
-}
-
 }  // namespace
 
 int sdd_window(int64_t rows, int64_t columns, int block, double step, const Gpu& gpu) {
@@ -240,30 +290,36 @@ int sdd_window(int64_t rows, int64_t columns, int block, double step, const Gpu&
   return waits ? narrow : widest_window;
 }
 
-std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, int rows,
-                                         int columns, int window, const GatherLimit& limit) {
+std::optional<GatheredItems> gather_sdd(const Layout& layout, bool transposed, int rows,
+                                        int columns, int window, const GatherLimit& limit) {
   const int block = layout.block();
-  const LayoutRows from(layout.view(Device::cpu()), transposed);
-  const std::vector<Window> windows =
-      windows_of(from, block, std::clamp(window / block, 1, most_cols));
-  std::vector<GatheredStrips> parts(windows.size());
   Spending spending(limit, rows / block, columns / block, layout.nnz());
   if (spending.is_over()) return {};
-  parallel_each(std::ssize(windows), team_for(windows.size(), layout.nnz()), [&](int64_t number) {
-    const auto i = static_cast<size_t>(number);
-    Gatherer gatherer(rows / block, columns / block, spending);
-    if (block == 16) gatherer.empty(Remaining<most_height / 16>(from, windows[i]), parts[i]);
-    if (block == 32) gatherer.empty(Remaining<most_height / 32>(from, windows[i]), parts[i]);
-    if (block == 64) gatherer.empty(Remaining<most_height / 64>(from, windows[i]), parts[i]);
+  const Kept<RowBits> bits = row_bits_of(layout, transposed);
+  const auto all =
+      std::make_shared<Gathered>(LayoutRows(layout.view(Device::cpu()), transposed));
+  const std::vector<Window> windows =
+      windows_of(all->from, block, std::clamp(window / block, 1, most_cols));
+  for (const Window& of : windows) all->windows.emplace_back(all->from, *bits, of);
+  parallel_each(std::ssize(windows), team_for(windows.size(), layout.nnz()), [&](int64_t i) {
+    WindowItems& of = all->windows[static_cast<size_t>(i)];
+    const auto empty = [&](auto most_rows) {
+      Gatherer<most_rows.value>(of, rows / block, columns / block, spending).empty();
+    };
+    if (block == 16) empty(std::integral_constant<int, most_height / 16>());
+    if (block == 32) empty(std::integral_constant<int, most_height / 32>());
+    if (block == 64) empty(std::integral_constant<int, most_height / 64>());
   });
   if (spending.is_over()) return {};
-  GatheredStrips out;
-  if (parts.size() == 1) {
-    out = std::move(parts[0]);
-  } else {
-    for (const GatheredStrips& part : parts) append(out, part);
+  GatheredItems out;
+  int entries = 0;
+  for (const WindowItems& of : all->windows) {
+    of.append_ranges(static_cast<int>(out.ranges.size()), entries, out.ranges);
+    entries += static_cast<int>(of.entries());
   }
-  out.strip_rows = rows / block;
+  out.list = [all, strip_rows = rows / block, ranges = out.ranges] {
+    return list_strips(*all, strip_rows, ranges);
+  };
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <bs/lib/layout.h>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -20,6 +21,13 @@ struct GatheredStrips {
   std::vector<int32_t> rows = {};    ///< [items, strip_rows], over all heads; of one head an item
   std::vector<int32_t> cols = {};    ///< [entries], block column
   std::vector<int32_t> blocks = {};  ///< [entries, strip_rows], block number or -1
+};
+
+/** @brief Items that were chosen. */
+struct GatheredItems {
+  std::vector<device::SddRange> ranges = {};
+  /// Lists what they have, while the layout is there: for the plan that is taken in the end.
+  std::function<GatheredStrips()> list = {};
 };
 
 /** @brief Of a window: as many columns as there can be. */
@@ -47,8 +55,8 @@ struct GatherLimit {
  *  @param[in] rows,columns of an item, 8 block rows at most
  *  @param[in] window as sdd_window has it
  *  @return nothing once the limit can't be kept, were the rest in items without a hole */
-std::optional<GatheredStrips> gather_sdd(const Layout& layout, bool transposed, int rows,
-                                         int columns, int window = widest_window,
-                                         const GatherLimit& limit = {});
+std::optional<GatheredItems> gather_sdd(const Layout& layout, bool transposed, int rows,
+                                        int columns, int window = widest_window,
+                                        const GatherLimit& limit = {});
 
 }  // namespace bs::cuda

@@ -120,6 +120,7 @@ class WarpgroupSddPlanner {
     best_.path = Path::warpgroup;
     best_.transposed = transposed_;
     best_.strips = shape;
+    if (gathered_.list) best_.gathered = gathered_.list();
     return std::move(best_);
   }
 
@@ -164,7 +165,7 @@ class WarpgroupSddPlanner {
   }
 
   /// Items of gathered strips, the rows of which come in so many lines a step.
-  SddItems items_of(const GatheredStrips& strips, SddForm form, int lines) const {
+  SddItems items_of(const GatheredItems& strips, SddForm form, int lines) const {
     SddItems items{.ranges = cut_ranges(strips.ranges, tile(form).sdd_cols(d_.block()))};
     for (const device::SddRange& range : items.ranges)
       items.costs.push_back(sdd_step(lines + range.count * d_.block(), tile(form).cols, d_.gpu));
@@ -193,7 +194,7 @@ class WarpgroupSddPlanner {
                          .column = static_cast<double>(d_.block()),
                          .most = best_.time / (share * d_.gpu.line() * sdd_pace(form))});
     };
-    std::optional<GatheredStrips> strips = gather(wide);
+    std::optional<GatheredItems> strips = gather(wide);
     if (!strips) return;
     const int64_t items = std::ssize(strips->ranges) * d_.shape.batch;
     try_strips(*std::move(strips), {wide, narrow});
@@ -207,7 +208,7 @@ class WarpgroupSddPlanner {
     if (strips) try_strips(*std::move(strips), {narrow});
   }
 
-  void try_strips(GatheredStrips strips, std::initializer_list<SddForm> forms) {
+  void try_strips(GatheredItems strips, std::initializer_list<SddForm> forms) {
     const int lines = row_lines();
     const double copying = copy_time(2 * static_cast<double>(copied_), d_.gpu);
     bool better = false;
@@ -217,7 +218,7 @@ class WarpgroupSddPlanner {
           weigh(items_of(strips, form, gathered_rows), form, copying))
         (transposed_ ? best_.turns_b : best_.turns_a) = better = true;
     }
-    if (better) best_.gathered = std::move(strips);
+    if (better) gathered_ = std::move(strips);
   }
 
   static constexpr int gathered_rows = 128;  // of an item
@@ -227,6 +228,7 @@ class WarpgroupSddPlanner {
   const int64_t copied_, steps_;
   const double limit_;
   SddPlan best_;
+  GatheredItems gathered_;  // of it
 };
 
 /// @param[in] limit of its time, which the plan has where none is sooner done
@@ -264,10 +266,9 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
   if (x.epilogue || d.layout.nnz() == 0 || !pays(least) || !d.may_gather(false, least, limit))
     return false;
   const int window = sdd_window(d.layout.height(), d.layout.width(), block, step, d.gpu);
-  plan = {.path = Path::tf32,
-          .together = tile.ranges(),
-          .gathered = *gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window)};
-  plan.ranges = plan.gathered.ranges;
+  const GatheredItems items =
+      *gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window);
+  plan = {.path = Path::tf32, .ranges = items.ranges, .together = tile.ranges()};
   const auto together = static_cast<size_t>(plan.together);
   while (plan.ranges.size() % together != 0) {
     plan.ranges.push_back(plan.ranges.back());
@@ -279,11 +280,13 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
   for (size_t i = 0; i < plan.ranges.size(); i += together) {
     int lines = 0;
     for (size_t range = i; range < i + together; ++range)
-      lines += plan.gathered.strip_rows * row + plan.ranges[range].count * column;
+      lines += tile.n / block * row + plan.ranges[range].count * column;
     costs.push_back(tf32_step(tile, lines, d.gpu));
   }
   std::tie(plan.time, plan.split) = Items(d, costs, d.steps(32), tile.sums()).schedule();
-  return pays(plan.time) && fits_int(x.batch * plan.items());
+  if (!pays(plan.time) || !fits_int(x.batch * plan.items())) return false;
+  plan.gathered = items.list();
+  return true;
 }
 
 bool plan_tf32(const Sdd& d, double limit, SddPlan& plan) {

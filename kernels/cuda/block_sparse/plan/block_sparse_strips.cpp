@@ -43,7 +43,7 @@ class RowChooser {
         rows_(std::min(window.end * side, from.rows) - first_),
         left_(from.cols),
         all_(static_cast<size_t>(from.cols) / 64 + 1),
-        fresh_(static_cast<size_t>(from.cols)) {
+        fresh_(static_cast<size_t>(from.cols) + 8) {
     for (int row = 0; row < rows_; ++row)
       for (int32_t i = from.offsets[number(row)]; i < from.offsets[number(row) + 1]; ++i)
         left_.put(row, from.col[i]);
@@ -83,7 +83,8 @@ class RowChooser {
         *to++ = of.word * 64 + std::countr_zero(fresh);
       had |= of.bits;
     }
-    return {fresh_.data(), to};
+    std::fill_n(to, 8, left_.none());
+    return {fresh_.data(), static_cast<size_t>(round_up(to - fresh_.data(), 8))};
   }
 
   LayoutRows from_;

@@ -5,6 +5,7 @@
 #include <bs/lib/integers.h>
 #include <bs/lib/threads.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,13 +26,25 @@ class AlikeRows {
  public:
   using Rows = BitSet<most>;
 
-  explicit AlikeRows(int cols) : columns_(static_cast<size_t>(round_up(cols + 1, 8))) {}
+  explicit AlikeRows(int cols)
+      : cols_(cols), columns_(static_cast<size_t>(round_up(cols + 1, 8))) {}
 
   /** @brief A column that no row has. Lists of columns are of whole eights; this one may end them. */
-  int none() const { return static_cast<int>(columns_.size()) - 1; }
-  void put(int row, int col) { columns_[static_cast<size_t>(col)].put(row); }
-  /** @brief After the last block was put. */
-  void count() {
+  int none() const { return cols_; }
+  /** @brief Puts the blocks of so many rows, once.
+   *  @param[in] bits bits(row, word): which of the columns from 64 * word on a row has; asked for
+   *             words in their order */
+  template <class Bits>
+  void put(int rows, const Bits& bits) {
+    for (int row = 0; row < rows; row += 64)
+      for (int col = 0; col < cols_; col += 64) {
+        BitSquare square{};
+        for (int i = 0; i < std::min(rows - row, 64); ++i)
+          square[static_cast<size_t>(i)] = bits(row + i, col / 64);
+        transpose(square);
+        for (int i = 0; i < std::min(cols_ - col, 64); ++i)
+          columns_[static_cast<size_t>(col + i)].words[row / 64] = square[static_cast<size_t>(i)];
+      }
     lengths_.add(columns_.size() / 8, [&](size_t i) { return columns_[i]; });
     left_ = lengths_.counted();
   }
@@ -84,6 +97,7 @@ class AlikeRows {
  private:
   using Counts = BitCounts<most>;
 
+  int cols_;
   std::vector<Rows> columns_;
   Counts lengths_;  // of the rows
   Rows left_;       // rows that can be chosen

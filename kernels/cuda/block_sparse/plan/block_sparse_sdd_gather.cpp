@@ -155,12 +155,10 @@ class Gatherer {
         most_(cols),
         spending_(spending),
         alike_(window.width()) {
-    for (int row = 0; row < window.height(); ++row) {
-      left_.push_back(window.columns(row));
-      for (const int col : list(left_.back()))
-        if (col != alike_.none()) alike_.put(row, col);
-    }
-    alike_.count();
+    for (int row = 0; row < window.height(); ++row) left_.push_back(window.columns(row));
+    alike_.put(window.height(), [&](int row, int word) {
+      return left_[static_cast<size_t>(row)].words[word];
+    });
   }
 
   /// Adds items until nothing remains, or too much is spent.

@@ -44,10 +44,13 @@ class RowChooser {
         left_(from.cols),
         all_(static_cast<size_t>(from.cols) / 64 + 1),
         fresh_(static_cast<size_t>(from.cols) + 8) {
-    for (int row = 0; row < rows_; ++row)
-      for (int32_t i = from.offsets[number(row)]; i < from.offsets[number(row) + 1]; ++i)
-        left_.put(row, from.col[i]);
-    left_.count();
+    std::vector<const RowWord*> next;
+    for (int row = 0; row < rows_; ++row) next.push_back(bits.row(number(row)).data());
+    left_.put(rows_, [&](int row, int word) {
+      const RowWord*& at = next[static_cast<size_t>(row)];
+      const std::span<const RowWord> all = bits_.row(number(row));
+      return at != all.data() + all.size() && at->word == word ? (at++)->bits : 0;
+    });
   }
 
   /// Writes the rows of all strips to `to`.

@@ -65,13 +65,13 @@ struct BitSet {
       words[w] ^= rest;
     }
   }
-  /// Writes them to `to` in ascending order, and up to seven others behind them.
+  /// Writes them to `to` in ascending order, and up to three others behind them.
   int* list(int* to) const {
     for (int w = 0; w < count; ++w) {
       uint64_t left = words[w];
       int* const end = to + std::popcount(left);
-      while (to < end)  // by eights: how many there are is not foreseen
-        for (int i = 0; i < 8; ++i, left &= left - 1)
+      while (to < end)  // by fours: how many there are is not foreseen
+        for (int i = 0; i < 4; ++i, left &= left - 1)
           *to++ = w * 64 + std::countr_zero(left | uint64_t{1} << 63);
       to = end;
     }

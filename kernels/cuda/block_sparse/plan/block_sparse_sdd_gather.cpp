@@ -53,41 +53,37 @@ class WindowItems {
   int width() const { return window_.end_col - window_.col; }
   const Columns& columns(int row) const { return lines_[static_cast<size_t>(row)].set; }
 
-  size_t items() const { return cols_.size(); }
-  size_t entries() const { return entries_; }
   void add(const std::vector<int>& rows, size_t strip_rows, const Columns& cols) {
     // Where rows are fewer, the first one comes in their place, and has nothing more.
     for (size_t i = 0; i < strip_rows; ++i) rows_.push_back(rows[i < rows.size() ? i : 0]);
     cols_.push_back(cols);
-    entries_ += static_cast<size_t>(cols.size());
   }
-  /// Appends the items from number `strip` on, whose columns begin at `first`.
-  void append_ranges(int strip, int first, std::vector<device::SddRange>& to) const {
+  /// Appends the items to those of other windows.
+  void append_to(std::vector<device::SddRange>& all) {
+    first_item_ = all.size();
+    int first = all.empty() ? 0 : all.back().first + all.back().count;
     for (const Columns& cols : cols_) {
-      to.push_back({.strip = strip++, .first = first, .count = cols.size()});
-      first += cols.size();
+      all.push_back(
+          {.strip = static_cast<int>(all.size()), .first = first, .count = cols.size()});
+      first += all.back().count;
     }
   }
-  /// Lists the rows, columns and blocks of items [begin, end), which `to` has room for.
-  void list(const LayoutRows& from, size_t begin, size_t end, const device::SddRange* ranges,
-            GatheredStrips& to) const {
+  size_t first_item() const { return first_item_; }
+  /// Lists the rows, columns and blocks of the items, which `to` has room for.
+  void list(const LayoutRows& from, const device::SddRange* ranges, GatheredStrips& to) const {
     std::vector<Columns> left;
     for (const Line& line : lines_) left.push_back(line.set);
     const auto strip_rows = static_cast<size_t>(to.strip_rows);
     std::array<int, Columns::listed> listed;
-    for (size_t item = 0; item < end; ++item) {
+    for (size_t item = 0; item < cols_.size(); ++item) {
       const auto [strip, first, count] = ranges[item];
-      const std::span<const int> cols(listed.data(), static_cast<size_t>(count));
-      if (item >= begin) {
-        cols_[item].list(listed.data());
-        for (int c = 0; c < count; ++c)
-          to.cols[static_cast<size_t>(first + c)] = window_.col + listed[static_cast<size_t>(c)];
-      }
+      const std::span<const int> cols(listed.data(), cols_[item].list(listed.data()));
+      std::transform(cols.begin(), cols.end(), to.cols.begin() + first,
+                     [&](int col) { return window_.col + col; });
       for (size_t i = 0; i < strip_rows; ++i) {
         const auto row = static_cast<size_t>(rows_[item * strip_rows + i]);
         const Columns own{left[row].words & cols_[item].words};
         left[row].words ^= own.words;
-        if (item < begin) continue;
         to.rows[static_cast<size_t>(strip) * strip_rows + i] =
             window_.begin + static_cast<int32_t>(row);
         list_blocks(from, lines_[row], own, cols,
@@ -123,7 +119,7 @@ class WindowItems {
   std::vector<Line> lines_;
   std::vector<int32_t> rows_;  // of the items, in the window
   std::vector<Columns> cols_;
-  size_t entries_ = 0;
+  size_t first_item_ = 0;  // among those of all windows
 };
 
 /// What the items of all windows read, and the blocks that are left would in items without a hole.
@@ -226,33 +222,17 @@ struct Gathered {
   std::vector<WindowItems> windows = {};
 };
 
-/// Lists the blocks of items by several threads.
-GatheredStrips list_strips(const Gathered& all, int strip_rows,
+GatheredStrips list_strips(const Gathered& all, int strip_rows, int threads,
                            const std::vector<device::SddRange>& ranges) {
   GatheredStrips out{.strip_rows = strip_rows, .ranges = ranges};
   const auto high = static_cast<size_t>(strip_rows);
-  const size_t entries =
-      ranges.empty() ? 0 : static_cast<size_t>(ranges.back().first + ranges.back().count);
+  const int entries = ranges.empty() ? 0 : ranges.back().first + ranges.back().count;
   out.rows.resize(ranges.size() * high);
-  out.cols.resize(entries);
-  out.blocks.resize(entries * high);
-  constexpr size_t most_items = 64;
-  struct Task {
-    const WindowItems* window;
-    const device::SddRange* ranges;  ///< of the window
-    size_t begin, end;
-  };
-  std::vector<Task> tasks;
-  const device::SddRange* first = ranges.data();
-  for (const WindowItems& window : all.windows) {
-    for (size_t begin = 0; begin < window.items(); begin += most_items)
-      tasks.push_back({&window, first, begin, std::min(begin + most_items, window.items())});
-    first += window.items();
-  }
-  const int64_t blocks = std::ssize(out.blocks);
-  parallel_each(std::ssize(tasks), team_for(tasks.size(), blocks), [&](int64_t i) {
-    const Task& task = tasks[static_cast<size_t>(i)];
-    task.window->list(all.from, task.begin, task.end, task.ranges, out);
+  out.cols.resize(static_cast<size_t>(entries));
+  out.blocks.resize(out.cols.size() * high);
+  parallel_each(std::ssize(all.windows), threads, [&](int64_t i) {
+    const WindowItems& of = all.windows[static_cast<size_t>(i)];
+    of.list(all.from, ranges.data() + of.first_item(), out);
   });
   return out;
 }
@@ -299,7 +279,8 @@ std::optional<GatheredItems> gather_sdd(const Layout& layout, bool transposed, i
   const std::vector<Window> windows =
       windows_of(all->from, block, std::clamp(window / block, 1, most_cols));
   for (const Window& of : windows) all->windows.emplace_back(all->from, *bits, of);
-  parallel_each(std::ssize(windows), team_for(windows.size(), layout.nnz()), [&](int64_t i) {
+  const int threads = team_for(windows.size(), layout.nnz());
+  parallel_each(std::ssize(windows), threads, [&](int64_t i) {
     WindowItems& of = all->windows[static_cast<size_t>(i)];
     const auto empty = [&](auto most_rows) {
       Gatherer<most_rows.value>(of, rows / block, columns / block, spending).empty();
@@ -310,13 +291,9 @@ std::optional<GatheredItems> gather_sdd(const Layout& layout, bool transposed, i
   });
   if (spending.is_over()) return {};
   GatheredItems out;
-  int entries = 0;
-  for (const WindowItems& of : all->windows) {
-    of.append_ranges(static_cast<int>(out.ranges.size()), entries, out.ranges);
-    entries += static_cast<int>(of.entries());
-  }
-  out.list = [all, strip_rows = rows / block, ranges = out.ranges] {
-    return list_strips(*all, strip_rows, ranges);
+  for (WindowItems& of : all->windows) of.append_to(out.ranges);
+  out.list = [all, threads, strip_rows = rows / block, ranges = out.ranges] {
+    return list_strips(*all, strip_rows, threads, ranges);
   };
   return out;
 }

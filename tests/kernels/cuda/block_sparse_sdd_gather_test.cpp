@@ -81,8 +81,7 @@ TEST_CASE("sdd: gathering is given up only where the limit can't be kept") {
     for (const device::SddRange& range : all.ranges) lines += limit.of(range.count);
     limit.most = lines * (.5 + .01 * static_cast<double>(random() % 100));
     CAPTURE(i);
-    const std::optional<GatheredItems> within =
-        gather_sdd(*layout, false, 128, width, 2048, limit);
+    const std::optional<GatheredItems> within = gather_sdd(*layout, false, 128, width, 2048, limit);
     CHECK(within.has_value() == (lines <= limit.most));  // the last item tells at the latest
     ++(within ? kept : given_up);
     if (!within) continue;

@@ -29,7 +29,8 @@ class AlikeRows {
   explicit AlikeRows(int cols)
       : cols_(cols), columns_(static_cast<size_t>(round_up(cols + 1, 8))) {}
 
-  /** @brief A column that no row has. Lists of columns are of whole eights; this one may end them. */
+  /** @brief A column that no row has. Lists of columns are of whole eights; this one may end them.
+   */
   int none() const { return cols_; }
   /** @brief Puts the blocks of so many rows, once.
    *  @param[in] bits bits(row, word): which of the columns from 64 * word on a row has; asked for

@@ -63,8 +63,7 @@ class WindowItems {
     first_item_ = all.size();
     int first = all.empty() ? 0 : all.back().first + all.back().count;
     for (const Columns& cols : cols_) {
-      all.push_back(
-          {.strip = static_cast<int>(all.size()), .first = first, .count = cols.size()});
+      all.push_back({.strip = static_cast<int>(all.size()), .first = first, .count = cols.size()});
       first += all.back().count;
     }
   }
@@ -130,9 +129,7 @@ class Spending {
         least_(limit.of(cols) / (rows * cols)),
         spent_(least_ * static_cast<double>(blocks)) {}
   /// An item of so many columns and blocks. Others may be added at the same time.
-  void add(int columns, int blocks) {
-    spent_ += limit_.of(columns) - least_ * blocks;
-  }
+  void add(int columns, int blocks) { spent_ += limit_.of(columns) - least_ * blocks; }
   bool is_over() const { return spent_ > limit_.most * (1 + 1e-9); }
 
  private:
@@ -152,9 +149,8 @@ class Gatherer {
         spending_(spending),
         alike_(window.width()) {
     for (int row = 0; row < window.height(); ++row) left_.push_back(window.columns(row));
-    alike_.put(window.height(), [&](int row, int word) {
-      return left_[static_cast<size_t>(row)].words[word];
-    });
+    alike_.put(window.height(),
+               [&](int row, int word) { return left_[static_cast<size_t>(row)].words[word]; });
   }
 
   /// Adds items until nothing remains, or too much is spent.
@@ -274,8 +270,7 @@ std::optional<GatheredItems> gather_sdd(const Layout& layout, bool transposed, i
   Spending spending(limit, rows / block, columns / block, layout.nnz());
   if (spending.is_over()) return {};
   const Kept<RowBits> bits = row_bits_of(layout, transposed);
-  const auto all =
-      std::make_shared<Gathered>(LayoutRows(layout.view(Device::cpu()), transposed));
+  const auto all = std::make_shared<Gathered>(LayoutRows(layout.view(Device::cpu()), transposed));
   const std::vector<Window> windows =
       windows_of(all->from, block, std::clamp(window / block, 1, most_cols));
   for (const Window& of : windows) all->windows.emplace_back(all->from, *bits, of);

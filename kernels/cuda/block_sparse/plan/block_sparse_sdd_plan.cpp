@@ -266,8 +266,7 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
   if (x.epilogue || d.layout.nnz() == 0 || !pays(least) || !d.may_gather(false, least, limit))
     return false;
   const int window = sdd_window(d.layout.height(), d.layout.width(), block, step, d.gpu);
-  const GatheredItems items =
-      *gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window);
+  const GatheredItems items = *gather_sdd(d.layout, false, tile.n, tile.gathered_columns(), window);
   plan = {.path = Path::tf32, .ranges = items.ranges, .together = tile.ranges()};
   const auto together = static_cast<size_t>(plan.together);
   while (plan.ranges.size() % together != 0) {

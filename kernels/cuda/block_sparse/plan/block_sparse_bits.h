@@ -29,6 +29,14 @@ struct BitWords<512> {
   using Type [[gnu::vector_size(64)]] = uint64_t;
 };
 
+/** @brief Which bits each byte has, in ascending order. */
+inline constexpr auto bits_of_byte = [] {
+  std::array<std::array<uint8_t, 8>, 256> bits{};
+  for (size_t byte = 0; byte < bits.size(); ++byte)
+    for (uint8_t bit = 0, count = 0; bit < 8; ++bit)
+      if ((byte >> bit & 1) != 0) bits[byte][count++] = bit;
+  return bits;
+}();
 /** @brief A set of numbers less than `most`, a bit each. */
 template <int most>
 struct BitSet {
@@ -65,15 +73,16 @@ struct BitSet {
       words[w] ^= rest;
     }
   }
-  /// Writes them to `to` in ascending order, and up to three others behind them.
+  /// Writes them to `to` in ascending order, and up to eight others behind them. Byte by byte: how
+  /// many there are is not foreseen.
   int* list(int* to) const {
     for (int w = 0; w < count; ++w) {
-      uint64_t left = words[w];
-      int* const end = to + std::popcount(left);
-      while (to < end)  // by fours: how many there are is not foreseen
-        for (int i = 0; i < 4; ++i, left &= left - 1)
-          *to++ = w * 64 + std::countr_zero(left | uint64_t{1} << 63);
-      to = end;
+      if (words[w] == 0) continue;
+      for (int byte = 0; byte < 64; byte += 8) {
+        const uint64_t bits = words[w] >> byte & 255;
+        for (size_t i = 0; i < 8; ++i) to[i] = w * 64 + byte + bits_of_byte[bits][i];
+        to += std::popcount(bits);
+      }
     }
     return to;
   }

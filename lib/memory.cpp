@@ -3,6 +3,7 @@
 #include <bs/lib/check.h>
 #include <bs/lib/counted_memory.h>
 #include <bs/lib/debug_memory.h>
+#include <bs/lib/free_blocks.h>
 #include <bs/lib/out_of_memory.h>
 #include <bs/lib/peak_memory.h>
 #include <bs/lib/record_stream.h>
@@ -12,12 +13,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstdlib>
-#include <map>
 #include <mutex>
 #include <string_view>
-#include <vector>
 #if BS_WITH_CUDA
 #include <bs/lib/cuda/pool.h>
 #endif
@@ -34,15 +32,10 @@ constexpr size_t alignment = 256;
 class HostPool final : public MemoryResource {
  public:
   void* allocate(size_t bytes, Stream) override {
-    const size_t size = size_class(bytes);
-    {
+    const size_t size = rounded(bytes);
+    if (keep_) {
       const std::lock_guard lock(mutex_);
-      auto& free = free_[size];
-      if (!free.empty()) {
-        void* pointer = free.back();
-        free.pop_back();
-        return pointer;
-      }
+      if (void* const kept = free_.take(size)) return kept;
     }
     void* pointer = std::aligned_alloc(alignment, size);
     if (!pointer) {
@@ -55,14 +48,10 @@ class HostPool final : public MemoryResource {
   }
 
   void deallocate(void* pointer, size_t bytes, Stream) noexcept override {
-    const size_t size = size_class(bytes);
+    const size_t size = rounded(bytes);
     if (keep_) {
-      try {
-        const std::lock_guard lock(mutex_);
-        free_[size].push_back(pointer);
-        return;
-      } catch (const std::bad_alloc&) {  // no room to remember it: give it back instead
-      }
+      const std::lock_guard lock(mutex_);
+      if (free_.keep(pointer, size)) return;
     }
     std::free(pointer);
     reserved_ -= static_cast<int64_t>(size);
@@ -70,11 +59,10 @@ class HostPool final : public MemoryResource {
 
   void trim() override {
     const std::lock_guard lock(mutex_);
-    for (auto& [size, pointers] : free_) {
-      for (void* pointer : pointers) std::free(pointer);
-      reserved_ -= static_cast<int64_t>(size * pointers.size());
-      pointers.clear();
-    }
+    free_.drain([this](void* pointer, size_t size) {
+      std::free(pointer);
+      reserved_ -= static_cast<int64_t>(size);
+    });
   }
 
   int64_t reserved() const override { return reserved_; }
@@ -87,11 +75,9 @@ class HostPool final : public MemoryResource {
             .tensors = memory_statistics(Device::cpu()).in_use,
             .reserved = reserved_};
   }
-  /// Four classes an octave: at most a quarter of a block is unused.
-  static size_t size_class(size_t bytes) {
-    if (!keep_) return (bytes + alignment - 1) / alignment * alignment;
-    const size_t step = std::max(alignment, std::bit_floor(bytes) / 4);
-    return (bytes + step - 1) / step * step;
+  static size_t rounded(size_t bytes) {
+    if (keep_) return FreeBlocks::size_class(bytes);
+    return (bytes + alignment - 1) / alignment * alignment;
   }
 
 #if BS_SANITIZED
@@ -100,7 +86,7 @@ class HostPool final : public MemoryResource {
   static constexpr bool keep_ = true;
 #endif
   std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> free_;
+  FreeBlocks free_;
   std::atomic<int64_t> reserved_ = 0;
 };
 

@@ -5,16 +5,25 @@
 #include <bs/lib/recording.h>
 
 #include <new>
+#include <utility>
 
 namespace bs {
 
 void* OrderedPool::allocate(size_t bytes, Stream stream) {
   // No capture may wait for what other streams do.
   const auto may_wait = [&] { return !Recording::current() && !memory_.captured(stream); };
-  void* pointer = take(bytes, stream);
+  size_t size = bytes;
+  if (is_small(bytes, stream)) {
+    size = FreeBlocks::size_class(bytes);
+    if (!memory_.captured(stream)) {  // a graph has memory of its own
+      const std::lock_guard lock(mutex_);
+      if (void* const kept = small_.take(size)) return kept;
+    }
+  }
+  void* pointer = take(size, stream);
   if (!pointer && may_wait()) {
     trim_to(0);
-    pointer = take(bytes, stream);
+    pointer = take(size, stream);
   }
   if (!pointer) {
     MemoryShares shares = memory_.shares();
@@ -44,7 +53,29 @@ bool OrderedPool::give(void* pointer, Stream stream) noexcept {
   return memory_.give(pointer, stream);
 }
 
+/// Whether it was kept for the stream's next allocations.
+bool OrderedPool::keep(void* pointer, size_t bytes, Stream stream) noexcept {
+  if (!is_small(bytes, stream) || memory_.captured(stream)) return false;
+  const size_t size = FreeBlocks::size_class(bytes);
+  const std::lock_guard lock(mutex_);
+  return small_.bytes() + size <= most_kept && !of_graphs_.contains(pointer) &&
+         small_.keep(pointer, size);
+}
+
+/// Frees what was kept.
+void OrderedPool::give_kept() {
+  FreeBlocks kept;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(kept, small_);
+  }
+  kept.drain([this](void* pointer, size_t size) {
+    if (!give(pointer, *keeping_)) strand({pointer, size});
+  });
+}
+
 void OrderedPool::deallocate(void* pointer, size_t bytes, Stream stream) noexcept {
+  if (keep(pointer, bytes, stream)) return;
   // If the process ends and the driver is gone, nobody fetches it.
   if (!give(pointer, stream)) strand({pointer, bytes});
 }
@@ -85,6 +116,7 @@ void OrderedPool::reserve(int64_t bytes) {
 void OrderedPool::trim() { trim_to(kept_); }
 
 void OrderedPool::trim_to(int64_t keep) {
+  give_kept();
   if (const auto alone = Capturing::none(device_)) {
     const int64_t before = stranded();
     fetch_stranded();

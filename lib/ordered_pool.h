@@ -1,10 +1,12 @@
 #pragma once
 /** @file What a pool of a device does when, whatever hands out its memory. */
+#include <bs/lib/free_blocks.h>
 #include <bs/lib/memory.h>
 #include <bs/lib/out_of_memory.h>
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -35,10 +37,19 @@ class OrderedMemory {
  *  what is reserved included. Nothing is freed into a graph that does not own it, nor by a stream
  *  that is gone. Such memory comes back by trim(), or by an allocation that finds no room. Others
  *  wait for no stream, for that would end the captures of other threads; nor do these while a
- *  thread captures work by this library. */
+ *  thread captures work by this library.
+ *
+ *  Small blocks that are freed on one stream are kept for what it asks for next: its driver takes
+ *  longer to find memory than most operations take of the host's time. */
 class OrderedPool final : public MemoryResource {
  public:
-  OrderedPool(Device device, OrderedMemory& memory) : device_(device), memory_(memory) {}
+  static constexpr size_t most_small = size_t{1} << 20;  ///< bytes of a small block
+  static constexpr size_t most_kept = size_t{64} << 20;  ///< bytes of those that are kept
+
+  /** @param[in] keeping the stream whose small blocks are kept, which is memory's own; none: no
+   *  block is */
+  OrderedPool(Device device, OrderedMemory& memory, std::optional<Stream> keeping = {})
+      : device_(device), memory_(memory), keeping_(keeping) {}
   void* allocate(size_t bytes, Stream stream) override;
   void deallocate(void* pointer, size_t bytes, Stream stream) noexcept override;
   void trim() override;
@@ -52,7 +63,12 @@ class OrderedPool final : public MemoryResource {
     void* pointer;
     size_t bytes;
   };
+  bool is_small(size_t bytes, Stream stream) const {
+    return bytes <= most_small && keeping_ == stream;
+  }
   void* take(size_t bytes, Stream stream);
+  bool keep(void* pointer, size_t bytes, Stream stream) noexcept;
+  void give_kept();
   void trim_to(int64_t keep);
   bool give(void* pointer, Stream stream) noexcept;
   void strand(const Stranded& memory) noexcept;
@@ -60,7 +76,9 @@ class OrderedPool final : public MemoryResource {
 
   Device device_;
   OrderedMemory& memory_;
+  const std::optional<Stream> keeping_;
   std::mutex mutex_;
+  FreeBlocks small_;                     ///< kept
   std::unordered_set<void*> of_graphs_;  ///< taken while their stream was captured
   std::vector<Stranded> stranded_;       ///< freed, but not by their streams
   std::atomic<int64_t> stranded_bytes_ = 0;

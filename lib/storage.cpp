@@ -1,5 +1,7 @@
 #include <bs/lib/storage.h>
 
+#include <bs/lib/counted_memory.h>
+
 #include <utility>
 
 namespace bs {
@@ -7,7 +9,7 @@ namespace bs {
 Storage::Storage(size_t bytes, Device device) : bytes_(bytes), stream_(current_stream(device)) {
   if (bytes == 0) return;
   resource_ = &memory_resource(device);
-  data_ = allocate_bytes(bytes, stream_);
+  data_ = allocate_counted(bytes, *resource_, stream_);
 }
 
 Storage::Storage(void* data, size_t bytes, Device device, std::function<void()> release)

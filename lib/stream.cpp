@@ -1,6 +1,7 @@
 #include <bs/lib/stream.h>
 
-#include <map>
+#include <array>
+#include <cstddef>
 #if BS_WITH_CUDA
 #include <bs/lib/cuda/runtime.h>
 #endif
@@ -8,14 +9,19 @@
 namespace bs {
 
 namespace {
-/// Streams set by StreamGuard, one a device; others use the device's default stream.
-thread_local std::map<int, Stream> chosen_streams;
+constexpr size_t places = 64;  // as many GPUs as the library takes
+/// Streams set by StreamGuard, one a device; others use the device's default stream. Each operation
+/// asks several times: there is nothing to construct in a thread, and nothing to search.
+thread_local constinit std::array<Stream, places> chosen_streams{};
+
+Stream& chosen_stream(Device device) {
+  return chosen_streams[static_cast<size_t>(device.index()) % places];
+}
 }  // namespace
 
 Stream current_stream(Device device) {
   if (device.is_cpu()) return {device, nullptr};
-  if (const auto found = chosen_streams.find(device.index()); found != chosen_streams.end())
-    return found->second;
+  if (const Stream& chosen = chosen_stream(device); chosen.device() == device) return chosen;
 #if BS_WITH_CUDA
   return cuda::default_stream(device);
 #else
@@ -33,11 +39,11 @@ void Stream::synchronize() const {
 void synchronize(Device device) { current_stream(device).synchronize(); }
 
 StreamGuard::StreamGuard(Stream stream) : previous_(current_stream(stream.device())) {
-  if (stream.device().is_cuda()) chosen_streams[stream.device().index()] = stream;
+  if (stream.device().is_cuda()) chosen_stream(stream.device()) = stream;
 }
 
 StreamGuard::~StreamGuard() {
-  if (previous_.device().is_cuda()) chosen_streams[previous_.device().index()] = previous_;
+  if (previous_.device().is_cuda()) chosen_stream(previous_.device()) = previous_;
 }
 
 }  // namespace bs

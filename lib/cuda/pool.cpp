@@ -1,4 +1,5 @@
 #include <bs/lib/cuda/check.h>
+#include <bs/lib/cuda/per_device.h>
 #include <bs/lib/cuda/pool.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/ordered_pool.h>
@@ -85,7 +86,8 @@ class DeviceMemory final : public OrderedMemory {
 };
 
 struct DevicePool {
-  explicit DevicePool(Device device) : memory(device), pool(device, memory) {}
+  explicit DevicePool(Device device)
+      : memory(device), pool(device, memory, default_stream(device)) {}
   DeviceMemory memory;
   OrderedPool pool;
 };
@@ -144,14 +146,8 @@ int64_t free_memory(Device device) {
 
 MemoryResource& device_pool(Device device) {
   check_usable("memory", device);
-  struct Slot {
-    std::once_flag made;
-    std::unique_ptr<DevicePool> pool;
-  };
-  static auto* const slots = new std::array<Slot, 64>;  // each allocation asks: without a lock
-  Slot& slot = slots->at(static_cast<size_t>(device.index()));
-  std::call_once(slot.made, [&] { slot.pool = std::make_unique<DevicePool>(device); });
-  return slot.pool->pool;
+  static auto* const pools = new PerDevice<DevicePool>;
+  return pools->get(device, [device] { return new DevicePool(device); }).pool;
 }
 
 }  // namespace bs::cuda

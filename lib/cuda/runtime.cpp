@@ -1,29 +1,18 @@
 #include <bs/lib/cuda/check.h>
 #include <bs/lib/cuda/gave_up.h>
+#include <bs/lib/cuda/per_device.h>
 #include <bs/lib/cuda/runtime.h>
 #include <bs/lib/cuda/upload.h>
 
-#include <array>
-#include <mutex>
 #include <string>
 
 namespace bs::cuda {
 
 namespace {
-constexpr int max_devices = 64;
 /// Pinned memory that one copy takes at most: larger ones take longer than the wait costs.
 constexpr size_t most_staged = size_t{32} << 20;
 cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.handle()); }
 
-/// One value a device, made at first use; never destroyed, since the driver may be gone by then.
-template <class T, class Make>
-const T& per_device(Device device, Make make) {
-  static auto* const flags = new std::array<std::once_flag, max_devices>;
-  static auto* const values = new std::array<T, max_devices>;
-  const auto slot = static_cast<size_t>(device.index());
-  std::call_once((*flags)[slot], [&] { (*values)[slot] = make(); });
-  return (*values)[slot];
-}
 }  // namespace
 
 void check(cudaError_t status, const char* call, const char* file, int line) {
@@ -47,14 +36,14 @@ int count_devices() noexcept {
 
 Stream default_stream(Device device) {
   check_usable("stream", device);
-  const cudaStream_t stream = per_device<cudaStream_t>(device, [device] {
+  static auto* const streams = new PerDevice<Stream>;
+  return streams->get(device, [device] {
     const DeviceGuard guard(device);
     const RelaxedCapture relaxed;
     cudaStream_t made = nullptr;
     BS_CUDA_CHECK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
-    return made;
+    return new Stream(device, made);
   });
-  return {device, stream};
 }
 
 void synchronize(Stream stream) {
@@ -125,7 +114,8 @@ RelaxedCapture::~RelaxedCapture() {
 
 const DeviceProperties& device_properties(Device device) {
   check_usable("device_properties", device);
-  return per_device<DeviceProperties>(device, [device] {
+  static auto* const all_devices = new PerDevice<const DeviceProperties>;
+  return all_devices->get(device, [device] {
     const auto attribute = [device](cudaDeviceAttr which) {
       int value = 0;
       BS_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device.index()));
@@ -142,7 +132,7 @@ const DeviceProperties& device_properties(Device device) {
     p.memory_bytes = static_cast<int64_t>(all.totalGlobalMem);
     const double transfers = 2e3 * attribute(cudaDevAttrMemoryClockRate);  // two a clock, of kHz
     p.memory_rate = transfers * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
-    return p;
+    return new DeviceProperties(p);
   });
 }
 

@@ -291,3 +291,99 @@ TEST_CASE("pool: threads share it, also where streams are captured or gone") {
   CHECK(device.foreign_frees == 0);
   CHECK(device.freed_twice == 0);
 }
+
+TEST_CASE("pool: a small block of the stream that is kept for serves its next allocations") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device, device.stream());
+  const Stream own = device.stream();
+  void* const first = pool.allocate(1000, own);
+  pool.deallocate(first, 1000, own);
+  CHECK(pool.allocate(900, own) == first);  // of its class
+  CHECK(device.calls == std::vector<std::string>{"take"});
+  void* const second = pool.allocate(900, own);
+  CHECK(second != first);
+  pool.deallocate(first, 900, own);
+  pool.deallocate(second, 900, own);
+  CHECK(pool.allocate(1000, stream(1)) != second);  // which may run beside it
+  CHECK(device.count("give") == 0);
+  pool.trim();
+  CHECK(device.count("give") == 2);
+  CHECK(device.held() == 1000);
+}
+
+TEST_CASE("pool: large blocks, and small ones beyond a number of bytes, are not kept") {
+  FakeDevice device;
+  device.capacity = int64_t{4} << 30;
+  OrderedPool pool(cpu, device, device.stream());
+  const Stream own = device.stream();
+  constexpr size_t small = OrderedPool::most_small, large = small + 1;
+  pool.deallocate(pool.allocate(large, own), large, own);
+  CHECK(device.held() == 0);
+  constexpr size_t kept = OrderedPool::most_kept / small;
+  std::vector<void*> blocks;
+  for (size_t i = 0; i < kept + 3; ++i) blocks.push_back(pool.allocate(small, own));
+  for (void* const block : blocks) pool.deallocate(block, small, own);
+  CHECK(device.held() == OrderedPool::most_kept);
+  pool.trim();
+  CHECK(device.held() == 0);
+  CHECK(device.freed_twice == 0);
+}
+
+TEST_CASE("pool: what is kept goes to an allocation that finds no room") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device, device.stream());
+  const Stream own = device.stream();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 3; ++i) blocks.push_back(pool.allocate(size_t{300} << 10, own));
+  for (void* const block : blocks) pool.deallocate(block, size_t{300} << 10, own);
+  CHECK(device.held() > 900 << 10);
+  CHECK(pool.allocate(size_t{800} << 10, stream(1)) != nullptr);
+  CHECK(device.count("wait") > 0);
+  CHECK(device.freed_twice == 0);
+}
+
+TEST_CASE("pool: nothing that is kept goes into a graph, nor what a graph has freed to others") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device, device.stream());
+  const Stream own = device.stream();
+  void* const kept = pool.allocate(1000, own);
+  void* const before = pool.allocate(1000, own);
+  pool.deallocate(kept, 1000, own);
+  device.capturing.insert(own.handle());
+  void* const inside = pool.allocate(1000, own);
+  CHECK(inside != kept);
+  void* const outlives = pool.allocate(1000, own);
+  pool.deallocate(inside, 1000, own);  // into the graph, whose it is
+  CHECK(device.count("give") == 1);
+  pool.deallocate(before, 1000, own);
+  CHECK(pool.stranded() == 1000);
+  device.capturing.clear();
+  pool.deallocate(outlives, 1000, own);
+  CHECK(device.count("give") == 2);
+  CHECK(pool.allocate(1000, own) == kept);
+  CHECK(device.foreign_frees == 0);
+  CHECK(device.freed_twice == 0);
+}
+
+TEST_CASE("pool: threads share what is kept") {
+  FakeDevice device;
+  OrderedPool pool(cpu, device, device.stream());
+  const Stream own = device.stream();
+  const auto work = [&] {
+    for (int i = 0; i < 300; ++i) {
+      void* const one = pool.allocate(500, own);
+      void* const two = pool.allocate(3000, own);
+      std::memset(one, i, 500);
+      std::memset(two, i, 3000);
+      pool.deallocate(one, 500, own);
+      if (i % 50 == 0) pool.trim();
+      pool.deallocate(two, 3000, own);
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  pool.trim();
+  CHECK(device.held() == 0);
+  CHECK(device.freed_twice == 0);
+}

@@ -1,4 +1,5 @@
 #include <bs/kernels/norm.h>
+#include <bs/lib/cuda/occupancy.h>
 #include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
@@ -235,11 +236,9 @@ __global__ void norm_finish_kernel(const wide<T>* partial, T* dweight, T* dbias,
 
 /// As many blocks as fit, each with `shared` bytes; at least 16 rows a worker, so that partial sums
 /// stay small beside x.
-template <class Kernel>
-unsigned backward_blocks(Kernel* kernel, size_t shared, int64_t rows, dim3 block, Device device) {
-  int fit = 0;
-  BS_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      &fit, kernel, static_cast<int>(block.x * block.y), shared));
+unsigned backward_blocks(const void* kernel, size_t shared, int64_t rows, dim3 block,
+                         Device device) {
+  const int fit = blocks_that_fit(kernel, static_cast<int>(block.x * block.y), shared, device);
   return grid_size(ceil_div(rows, 16), static_cast<int>(block.y), device, std::max(fit, 1));
 }
 
@@ -264,10 +263,9 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
         if (dsum.defined()) kernel = norm_backward_kernel<D, Row, true, shares>;
       const bool sums = to.dweight.defined() || to.dbias.defined();
       const size_t shared = sums && Row::is_held ? ColumnSums<Row>::bytes(block) : 0;
-      BS_CUDA_CHECK(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(ColumnSums<Row>::bytes(dim3(most_row_threads)))));
-      const unsigned blocks = backward_blocks(kernel, shared, rows, block, x.device());
+      const auto* const symbol = reinterpret_cast<const void*>(kernel);
+      allow_shared_memory(symbol, ColumnSums<Row>::bytes(dim3(most_row_threads)), x.device());
+      const unsigned blocks = backward_blocks(symbol, shared, rows, block, x.device());
       Tensor partial;
       if (sums) partial = Tensor::empty({2, int64_t{blocks}, n}, dtype_of<W>, x.device());
       kernel<<<blocks, block, shared, native(stream)>>>(

@@ -1,4 +1,5 @@
 #include <bs/lib/cuda/check.h>
+#include <bs/lib/cuda/encoded_maps.h>
 #include <bs/lib/cuda/tensor_map.h>
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -109,7 +110,10 @@ void check_tiled(const char* op, const TiledTensor& t) {
            t.box[0], facts(t.element).bytes, span_of(t.swizzle));
 }
 
-TensorMap encode_tiled(const char* op, const TiledTensor& t) {
+namespace {
+
+/// Checks and asks the driver.
+TensorMap encode_anew(const char* op, const TiledTensor& t) {
   check_tiled(op, t);
   std::array<cuuint64_t, 5> dims{}, strides{};
   std::array<cuuint32_t, 5> box{}, steps{};
@@ -132,6 +136,13 @@ TensorMap encode_tiled(const char* op, const TiledTensor& t) {
              static_cast<int>(status), list(t.dims, t.rank), list(t.strides, t.rank),
              list(t.box, t.rank));
   return as_map(map);
+}
+
+}  // namespace
+
+TensorMap encode_tiled(const char* op, const TiledTensor& t) {
+  thread_local EncodedMaps maps;
+  return maps.get(t, [&] { return encode_anew(op, t); });
 }
 
 bool fits_im2col(const Im2colTensor& t) {

@@ -147,7 +147,9 @@ void add(Tensor& total, Tensor part) {
     const Dims order = memory_order(total);
     const Tensor other = part.permute(order);
     if (other.is_contiguous() && total.permute(order).is_contiguous()) {
-      Tensor sum = owned(std::exchange(total, {}).permute(order));
+      Tensor sum = total.permute(order);
+      total = {};  // so that the sum has one owner, and is added to in place
+      sum = owned(std::move(sum));
       accumulate(sum, other);
       Dims back = order;
       for (int i = 0; i < order.rank(); ++i) back[static_cast<int>(order[i])] = i;

@@ -113,6 +113,7 @@ Tensor split_backward(std::span<const Tensor> dys, const std::vector<int64_t>& s
 
 Tensor slice_backward(const Tensor& dy, const Shape& shape, int axis, int64_t begin, int64_t end,
                       int64_t step) {
+  if (dy.shape() == shape && step == 1) return dy;
   Tensor dx = zeros(shape, dy.dtype(), dy.device());
   copy(dy, dx.slice(axis, begin, end, step));
   return dx;

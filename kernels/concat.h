@@ -34,7 +34,8 @@ std::vector<int64_t> chunk_sizes(const Shape& shape, int64_t count, int axis);
  *  @param[in] dys gradients of the pieces, at least one of them defined
  *  @param[in] sizes of all pieces */
 Tensor split_backward(std::span<const Tensor> dys, const std::vector<int64_t>& sizes, int axis);
-/** @brief The gradient of `x.slice(axis, begin, end, step)`: dy in its place, zeros elsewhere.
+/** @brief The gradient of `x.slice(axis, begin, end, step)`: dy in its place, zeros elsewhere. Of a
+ *  slice that is all of x it is dy itself.
  *  @param[in] shape of x */
 Tensor slice_backward(const Tensor& dy, const Shape& shape, int axis, int64_t begin, int64_t end,
                       int64_t step = 1);

@@ -96,6 +96,15 @@ TEST_CASE("chunk") {
                 }});
 }
 
+TEST_CASE("the gradient of a slice lies among zeros, and that of a whole axis is dy itself") {
+  const Tensor dy = Tensor::from<float>({1, 2, 3, 4}, {2, 2}).to(test_device());
+  CHECK(Reference::of(slice_backward(dy, {2, 4}, 1, 1, 3)).values ==
+        std::vector<double>{0, 1, 2, 0, 0, 3, 4, 0});
+  CHECK(Reference::of(slice_backward(dy, {2, 3}, 1, 0, 3, 2)).values ==
+        std::vector<double>{1, 0, 2, 3, 0, 4});
+  CHECK(slice_backward(dy, {2, 2}, 1, 0, 2).shares_storage(dy));
+}
+
 TEST_CASE("concat joins views and integers") {
   const Tensor x = counting({3, 2}, i64);
   const Tensor y = concat({x.transpose(0, 1), x.transpose(0, 1)}, 0);

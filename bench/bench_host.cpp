@@ -50,19 +50,21 @@ struct Case {
   std::string what;
   std::function<void()> work;
   int calls = 200;                   ///< as many as fit the device's queue
+  int operations = 1;                ///< of a call
   std::function<void()> begin = {};  ///< before the calls, untimed
 };
 
 using Cases = std::vector<Case>;
 
-/// Seconds of the host a call, the cases in turns.
+/// Seconds of the host for an operation, the cases in turns.
 void measure(const char* set, const Cases& cases, const bench::Settings& settings,
              bench::Record& record) {
   std::vector<std::vector<double>> seconds(cases.size());
   for (int run = 0; run < std::max(settings.measure.runs, 1); ++run)
     for (size_t i = 0; i < cases.size(); ++i) {
       if (cases[i].begin) cases[i].begin();
-      seconds[i].push_back(bench::host_seconds(settings.device, cases[i].work, cases[i].calls));
+      const double call = bench::host_seconds(settings.device, cases[i].work, cases[i].calls);
+      seconds[i].push_back(call / cases[i].operations);
     }
   for (size_t i = 0; i < cases.size(); ++i)
     record.add({.cell = {{"set", set}},
@@ -165,21 +167,21 @@ void add_chain(Cases& cases, const std::string& what, const Variable& x,
     for (int i = 0; i < steps; ++i) y = step(y);
     return y;
   };
-  cases.push_back({format("{} of {}", steps, what),
+  cases.push_back({what,
                    [=] {
                      const NoGrad no_grad;
                      forward();
                    },
-                   calls});
-  cases.push_back({format("{} of {}, recorded", steps, what), [=] { forward(); }, calls});
+                   calls, steps});
+  cases.push_back({what + ", recorded", [=] { forward(); }, calls, steps});
   const auto ends = std::make_shared<std::vector<Variable>>();
   const Tensor dy = ones(x.shape(), x.dtype(), x.device());
-  cases.push_back({format("{} of {}, backward", steps, what),
+  cases.push_back({what + ", backward",
                    [=] {
                      ends->back().backward(dy);
                      ends->pop_back();
                    },
-                   calls / 2,
+                   calls / 2, steps,
                    [=] {
                      ends->clear();
                      for (int i = 0; i <= calls / 2; ++i) ends->push_back(forward());

@@ -1,9 +1,4 @@
 // Every operation that moves bytes, beside the time that a copy of as many bytes takes.
-#include <bs/autograd/activation.h>
-#include <bs/autograd/binary.h>
-#include <bs/autograd/linear.h>
-#include <bs/autograd/norm.h>
-#include <bs/autograd/softmax.h>
 #include <bs/bench/plain_cases.h>
 #include <bs/bench/record.h>
 #include <bs/kernels/copy.h>
@@ -29,7 +24,7 @@ constexpr const char* help =
     "                       four times the last, and of 16 MiB with rows of 1 to 100000\n"
     "  --sets NAME,...      copy, binary, unary, reduce, rows, products, losses, pointwise, "
     "select,\n"
-    "                       fill, blocks, optimisers, images, host; default all\n"
+    "                       fill, blocks, optimisers, images; default all\n"
     "  --only SUBSTRING     cases whose \"operation: layout\" contains it\n";
 
 /// |a - b| / |b| over all elements; NaN in one alone makes it NaN.
@@ -85,70 +80,6 @@ void measure(const std::string& set, const std::string& only, const bench::Plain
   }
 }
 
-using Step = std::function<Variable(const Variable&)>;
-
-/// Seconds of the host for an operation: unrecorded, recorded, and in the backward walk. Steps of
-/// `nodes` operations follow each other, on Variables so small that the device keeps up.
-void measure_chain(const std::string& what, int nodes, const Variable& x, const Step& step,
-                   const bench::Settings& settings, bench::Record& record) {
-  constexpr int steps = 16;      // gradients of more would shrink to denormal numbers
-  const int calls = 12 / nodes;  // as many launches as the device's queue takes
-  const auto forward = [&] {
-    Variable y = x;
-    for (int i = 0; i < steps; ++i) y = step(y);
-    return y;
-  };
-  const auto add_figure = [&](const char* how, const std::function<double()>& seconds_of_steps) {
-    std::vector<double> seconds;
-    for (int run = 0; run < std::max(settings.measure.runs, 1); ++run)
-      seconds.push_back(seconds_of_steps() / (steps * nodes));
-    record.add({.cell = {{"set", "host"}}, .what = what + how, .time = bench::summary(seconds)});
-  };
-  const auto seconds_forward = [&] {
-    return bench::host_seconds(
-        settings.device, [&] { forward(); }, calls);
-  };
-  {
-    const NoGrad no_grad;
-    add_figure("", seconds_forward);
-  }
-  add_figure(", recorded", seconds_forward);
-  const Tensor dy = ones(x.shape(), settings.dtype, settings.device);
-  add_figure(", backward", [&] {
-    std::vector<Variable> ends;  // one more than are timed, for the call before that
-    for (int i = 0; i <= calls; ++i) ends.push_back(forward());
-    const auto backward = [&] {
-      ends.back().backward(dy);
-      ends.pop_back();
-    };
-    return bench::host_seconds(settings.device, backward, calls);
-  });
-}
-
-void measure_host(const bench::Settings& settings, bench::Record& record) {
-  const auto variable = [&](const Shape& shape) {
-    return Variable(randn(shape, settings.dtype, settings.device), true);
-  };
-  const Variable x = variable({8, 64}), y = variable({8, 64}), weight = variable({64}),
-                 bias = variable({64}), matrix = variable({64, 64});
-  const auto call = [&](const char* what, const Step& step, int nodes = 1) {
-    measure_chain(what, nodes, x, step, settings, record);
-  };
-  call("add", [&](const Variable& v) { return add(v, y); });
-  call("add: row", [&](const Variable& v) { return add(v, bias); });
-  call("gelu", [](const Variable& v) { return gelu(v); });
-  call("softmax", [](const Variable& v) { return softmax(v); });
-  call("layer_norm", [&](const Variable& v) { return layer_norm(v, weight, bias); });
-  call("linear", [&](const Variable& v) { return linear(v, matrix, bias); });
-  call(
-      "all of these in turn",
-      [&](const Variable& v) {
-        const Variable hidden = linear(layer_norm(add(v, y), weight, bias), matrix, bias);
-        return softmax(add(gelu(hidden), bias));
-      },
-      6);
-}
-
 bench::PlainSize parse(const std::string& shape) {
   bench::PlainSize size;
   char x = 0;
@@ -199,7 +130,6 @@ int main(int argc, char** argv) try {
   const bench::Settings settings(arguments);
   const std::vector<bench::PlainSize> sizes = sizes_of(arguments, settings.dtype);
   std::vector<std::string> sets = bench::plain_sets();
-  sets.emplace_back("host");
   std::string only;
   arguments.read("--sets", sets);
   arguments.read("--only", only);
@@ -207,10 +137,6 @@ int main(int argc, char** argv) try {
   bench::Record record("plain", settings);
   int wrong = 0;
   for (const std::string& set : sets) {
-    if (set == "host") {
-      measure_host(settings, record);
-      continue;
-    }
     for (const bench::PlainSize& size : sizes) {
       wrong += check(set, size, settings);
       measure(set, only, size, settings, record);

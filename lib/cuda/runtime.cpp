@@ -77,8 +77,9 @@ void fill_zero(void* pointer, size_t bytes, Stream stream) {
   BS_CUDA_CHECK(cudaMemsetAsync(pointer, 0, bytes, native(stream)));
 }
 
-DeviceGuard::DeviceGuard(Device device) {
-  BS_CUDA_CHECK(cudaGetDevice(&previous_));
+DeviceGuard::DeviceGuard(Device device) : previous_(device.index()) {
+  // Where there is one GPU it is always the current one: each operation would ask.
+  if (cuda_device_count() != 1) BS_CUDA_CHECK(cudaGetDevice(&previous_));
   if (previous_ == device.index()) {
     previous_ = -1;  // there is nothing to restore
   } else {

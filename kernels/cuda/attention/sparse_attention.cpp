@@ -76,12 +76,13 @@ void launch_pass(const char* op, AttentionPass pass, const AttentionCall& p, int
   const int64_t begin = is_key_pass(pass) ? 0 : p.shape.first_query % rows;
   arguments.problem.tiles = static_cast<int>(ceil_div(begin + length, rows));
   const unsigned ctas = checked_ctas(op, arguments.problem.tiles * heads * p.sequences);
+  const int at_once = tile.ctas * device_properties(stream.device()).multiprocessors;
   const jit::LaunchShape shape{
-      .grid = dim3(ctas),
+      .grid = dim3(asked ? std::min(ctas, static_cast<unsigned>(at_once)) : ctas),
       .block = dim3(sparse_attention_threads),
       .shared_bytes = sparse_attention_shared_bytes(pass, size, k.dim, tile)};
   if (asked)
-    jit::launch(kernel, shape, stream, arguments, asked);
+    jit::launch(kernel, shape, stream, arguments, asked, ctas);
   else
     jit::launch(kernel, shape, stream, arguments);
 }

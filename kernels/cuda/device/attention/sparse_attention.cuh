@@ -85,12 +85,12 @@ struct ForwardShared {
                                static_cast<int>(sizeof(BlockList::Memory));
 };
 
-/// Grid: a CTA for each tile of rows of each head, tiles fastest; those with the most work first,
-/// where that lies at the end.
-__device__ inline int attention_tile_of(int tiles, bool heaviest_last, int& sequence, int& h,
-                                        int heads) {
-  const int item = static_cast<int>(blockIdx.x) / tiles;
-  const int tile = static_cast<int>(blockIdx.x) % tiles;
+/// Work `number` of as many as heads have tiles of rows, tiles fastest; those with the most work
+/// first, where that lies at the end.
+__device__ inline int attention_tile_of(unsigned number, int tiles, bool heaviest_last,
+                                        int& sequence, int& h, int heads) {
+  const int item = static_cast<int>(number) / tiles;
+  const int tile = static_cast<int>(number) % tiles;
   sequence = item / heads;
   h = item % heads;
   return heaviest_last ? tiles - 1 - tile : tile;
@@ -108,7 +108,8 @@ __device__ inline AttentionRange attention_key_pieces(const AttentionProblem& p,
 
 /// A tile of queries.
 template <class Tile>
-__device__ inline void attention_forward(const AttentionForward<typename Tile::T>& a) {
+__device__ inline void attention_forward(const AttentionForward<typename Tile::T>& a,
+                                         unsigned work) {
   using T = typename Tile::T;
   using M = typename Tile::M;
   using Sum = typename Tile::Sum;
@@ -121,7 +122,7 @@ __device__ inline void attention_forward(const AttentionForward<typename Tile::T
 
   const AttentionProblem& p = a.problem;
   int sequence, h;
-  const int number = attention_tile_of(p.tiles, p.heavy_end, sequence, h, p.heads);
+  const int number = attention_tile_of(work, p.tiles, p.heavy_end, sequence, h, p.heads);
   const Head head(p, a.scores, sequence, h);
   const int first = (head.begin / Tile::rows + number) * Tile::rows;
   const AttentionRange own{head.begin, head.end};

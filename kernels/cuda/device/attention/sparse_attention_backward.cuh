@@ -64,7 +64,8 @@ struct QueryShared {
 
 /// dq of a tile of queries.
 template <class Tile>
-__device__ inline void attention_query_gradient(const AttentionBackward<typename Tile::T>& a) {
+__device__ inline void attention_query_gradient(const AttentionBackward<typename Tile::T>& a,
+                                                unsigned work) {
   using T = typename Tile::T;
   using M = typename Tile::M;
   using Sum = typename Tile::Sum;
@@ -78,7 +79,7 @@ __device__ inline void attention_query_gradient(const AttentionBackward<typename
 
   const AttentionProblem& p = a.problem;
   int sequence, h;
-  const int number = attention_tile_of(p.tiles, p.heavy_end, sequence, h, p.heads);
+  const int number = attention_tile_of(work, p.tiles, p.heavy_end, sequence, h, p.heads);
   const Head head(p, a.scores, sequence, h);
   const int first = (head.begin / Tile::rows + number) * Tile::rows;
   const AttentionRange own{head.begin, head.end};
@@ -201,7 +202,8 @@ __device__ inline AttentionRange attention_query_pieces(const AttentionProblem& 
 /// dk, or dv, or both, of a tile of keys. Scores stand transposed here: keys are rows, queries
 /// columns.
 template <class Tile, bool with_dk, bool with_dv>
-__device__ inline void attention_key_gradient(const AttentionBackward<typename Tile::T>& a) {
+__device__ inline void attention_key_gradient(const AttentionBackward<typename Tile::T>& a,
+                                              unsigned work) {
   using T = typename Tile::T;
   using M = typename Tile::M;
   using Sum = typename Tile::Sum;
@@ -216,7 +218,7 @@ __device__ inline void attention_key_gradient(const AttentionBackward<typename T
 
   const AttentionProblem& p = a.problem;
   int sequence, kv;
-  const int number = attention_tile_of(p.tiles, false, sequence, kv, p.heads / p.group);
+  const int number = attention_tile_of(work, p.tiles, false, sequence, kv, p.heads / p.group);
   const int first = number * Tile::rows;
   const int piece = min(p.block, Tile::cols);
   const int log_piece = 31 - __clz(piece);

@@ -17,10 +17,10 @@ jit::Source attention_backward_source(const Kernel& k) {
                                       : "warpgroup_query_gradient";
   const char* const type = keys ? "WarpgroupKeyGradient" : "WarpgroupQueryGradient";
   const std::string name =
-      format("attention_{}_wgmma_{}_d{}{}_b{}_s{}{}{}{}", keys ? "dkv" : "dq", to_string(k.dtype),
+      format("attention_{}_wgmma_{}_d{}{}_b{}{}_s{}{}{}{}", keys ? "dkv" : "dq", to_string(k.dtype),
              k.dim, keys && k.value_dim != k.dim ? format("v{}", k.value_dim) : "", k.block,
-             k.stages, k.banded ? "_band" : "", k.rules != 0 ? format("_r{}", k.rules) : "",
-             k.paired ? "_pair" : "");
+             k.strip > 64 ? "_wide" : "", k.stages, k.banded ? "_band" : "",
+             k.rules != 0 ? format("_r{}", k.rules) : "", k.paired ? "_pair" : "");
   std::string code = format("#include <bs/kernels/cuda/device/attention/{}.cuh>\n\n", header);
   if (keys) {
     code += "namespace scores {\n" + warpgroup_mma(64, k.dtype, true, true) + "}\n";
@@ -34,10 +34,10 @@ jit::Source attention_backward_source(const Kernel& k) {
                         "  using ValueRows = ::value_rows::Mma;\n"
                       : "  using Mma = ::Mma;\n");
   code += format(
-      "  static constexpr int dim = {}, value_dim = {}, block = {}, stages = {};\n"
+      "  static constexpr int dim = {}, value_dim = {}, block = {}, strip = {}, stages = {};\n"
       "  static constexpr bool banded = {}, paired = {};\n"
       "  static constexpr unsigned rules = {};\n};\n",
-      k.dim, k.value_dim, k.block, k.stages, k.banded, k.paired, k.rules);
+      k.dim, k.value_dim, k.block, k.strip, k.stages, k.banded, k.paired, k.rules);
   code += format("using Kernel = bs::cuda::device::{}{}<Config>;\n", type, k.paired ? "Pair" : "");
   code += format("static_assert(Kernel::threads == {} && Kernel::shared_bytes <= {});\n\n",
                  attention_backward_threads, k.shared_bytes());
@@ -79,6 +79,7 @@ std::vector<Kernel> all_attention_backward_kernels() {
                                                                         .value_dim = value_dim});
             Kernel k{Pass::key_gradient, dtype, dim, block, plan.key_stages, value_dim, banded};
             k.paired = plan.paired;
+            k.strip = plan.strip;
             all.push_back(k);
             if (value_dim != dim) continue;
             k = {Pass::query_gradient, dtype, dim, block, plan.query_stages, 0, banded};

@@ -149,9 +149,6 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
               whole_means.data<float>(), odd.data<int32_t>());
 }
 
-/// Keys of a strip that a team of the kernel has.
-int key_rows(int block, bool paired) { return block == 128 && !paired ? 128 : 64; }
-
 /// Of `items` that the strips of each head are, for `workers` of a CTA.
 template <class Params>
 void launch(const Kernel& k, Params& params, int64_t items, int workers, Stream stream) {
@@ -192,9 +189,9 @@ void launch_heads(device::WarpgroupKeyGradientParams& keys,
   keys.problem.head_count = static_cast<int>(count);
   queries.problem.first_head = static_cast<int>(first * group);
   queries.problem.head_count = static_cast<int>(count * group);
-  const int block = b.layout.block(), rows = key_rows(block, key_kernel.paired);
-  const int64_t key_items = count * keys.list.strips * (block > rows ? block / rows : 1);
-  launch(key_kernel, keys, key_items, block == 128 || key_kernel.paired ? 1 : 2, b.stream);
+  const int block = b.layout.block(), strip = key_kernel.strip;
+  const int64_t key_items = count * keys.list.strips * std::max(block / strip, 1);
+  launch(key_kernel, keys, key_items, strip == 128 || key_kernel.paired ? 1 : 2, b.stream);
   launch(query_kernel, queries, count * group * queries.list.strips, 1, b.stream);
   add_stored_scores(b.gradients, b.options, b.layout, queries.problem, queries.blocks, b.q.dtype(),
                     b.stream);
@@ -214,7 +211,8 @@ void launch_passes(const Backward& b, const AttentionBackwardPlan& plan,
                           .value_dim = plan.value_dim,
                           .banded = plan.key_banded,
                           .rules = plan.rules,
-                          .paired = plan.paired};
+                          .paired = plan.paired,
+                          .strip = plan.strip};
   const Kernel query_kernel{.pass = Pass::query_gradient,
                             .dtype = dtype,
                             .dim = plan.dim,
@@ -262,11 +260,10 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   if (numbers > UINT32_MAX / 32) return {};  // threads that find them
   const Device device = stream.device();
   const int block = layout.block(), side = std::min(block, 64);
-  const int rows = key_rows(block, plan.paired);  // of a strip
   const Tensor& mask = options.key_padding_mask;
   // Gradients of scores of padding are zero, but so need not be its keys.
   const Tensor shown = mask.defined() ? where(mask.unsqueeze(1).unsqueeze(3), k, 0.0) : k;
-  const std::array<DenseMap, 8> maps = maps_of(b, shown, side, rows);
+  const std::array<DenseMap, 8> maps = maps_of(b, shown, side, plan.strip);
   for (const DenseMap& map : maps)
     if (!map.fit) return {};
 
@@ -279,7 +276,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   const Tensor whole_log_sums = whole ? log_sums : Tensor::empty(of_whole, f32, device);
   const Tensor whole_means = whole ? means : Tensor::empty(of_whole, f32, device);
   const device::TensorMapWords ds_map = values_map(ds, block).encode(op);
-  const StripShape by_key{.transposed = true, .side = std::max(1, rows / block)},
+  const StripShape by_key{.transposed = true, .side = std::max(1, plan.strip / block)},
       by_query{.side = 128 / block};
   const Kept<DeviceStrips> key_list = device_strips(layout, by_key, stream),
                            query_list = device_strips(layout, by_query, stream);

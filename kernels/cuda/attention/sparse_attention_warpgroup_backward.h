@@ -21,12 +21,13 @@ struct AttentionBackwardKernel {
   bool banded = false;  ///< see WarpgroupForward
   unsigned rules = 0;   ///< of device::warpgroup_attention_rules; those of queries have none
   bool paired = false;  ///< see AttentionBackwardPlan
+  int strip = 0;        ///< likewise; 0: the kernel of queries
   auto operator<=>(const AttentionBackwardKernel&) const =
       default;  // NOLINT(modernize-use-nullptr): its bug
 
   constexpr int shared_bytes() const {
     return pass == Pass::key_gradient
-               ? attention_key_gradient_bytes(dim, value_dim, block, stages, rules, paired)
+               ? attention_key_gradient_bytes(dim, value_dim, block, strip, stages, rules, paired)
                : attention_query_gradient_bytes(dim, stages);
   }
 };

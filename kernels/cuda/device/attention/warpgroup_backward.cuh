@@ -21,15 +21,23 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
   using Base::p, Base::store, Base::team;
   using typename Base::Keys, typename Base::Place, typename Base::Scores;
 
-  /// Goes on to the next step that any of the warpgroup's keys see; gives the others back.
-  __device__ bool seek(RingPlace<Ring::stages>& at, int last) const {
+  /// Whether the warpgroup's keys, up to `last`, see the queries of a step.
+  __device__ bool sees(const typename Ring::Step& step, int last) const {
+    if constexpr (Ring::block == 64 && Ring::cols > 1)
+      if (step.value[Base::own()] < 0) return false;
+    // Keys of a warpgroup see all steps but in large blocks on the diagonal.
+    if (Ring::block < 64 || Ring::banded || !p.problem.reach.causal()) return true;
+    return step.query[0] + 63 >= last - 63;
+  }
+  /// Goes on to the next step that they see, past `most` others at most, which it gives back. After
+  /// more of them, a stage that is kept would be the one that all wait for.
+  __device__ bool seek(RingPlace<Ring::stages>& at, int last, int most) const {
     while (true) {
       team.full[at.stage].wait(at.parity);
-      const int query = team.steps[at.stage].query[0];
-      if (query < 0) return false;
-      // Bounded on both sides, steps that nobody sees could fill the ring while one is held.
-      if (Ring::block < 128 || Ring::banded || !p.problem.reach.causal() || query + 63 >= last - 63)
-        return true;
+      const typename Ring::Step& step = team.steps[at.stage];
+      if (step.query[0] < 0) return false;
+      if (sees(step, last)) return true;
+      if (most-- == 0) return false;
       release(at.stage);
       at.advance();
     }
@@ -43,11 +51,12 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
     unsigned weights[4][4];
     typename Scores::Elements elements;
     leave_staging();
-    int leaving = -1;  // stage that products under way read
     bool started = false;
     // Products are waited for in the order they are asked for: scores, dk of the step before,
     // the gradients of weights, dv.
-    if (seek(at, last)) {
+#pragma unroll 1
+    while (seek(at, last, 1 << 30)) {
+      int leaving = -1;  // stage that products under way read
       ask_scores(s, at.stage);
       warpgroup_commit();
       elements.look_up(p.terms, team.steps[at.stage], keys.first);
@@ -65,8 +74,7 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
           keys.hide(s, Scores::hidden(), team.steps[now], p.problem.reach, seen);
         if constexpr (Steps::masked) elements.seen.hide(s, Scores::hidden());
         warpgroup_wait<1>();
-        started = leaving >= 0;
-        if (started) release(leaving);
+        if (leaving >= 0) release(leaving);
         leaving = now;
         scores.pack_weights(weights, s);
         ask_dv(dv, weights, now, started);
@@ -78,27 +86,28 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
         warpgroup_wait<0>();
         leave(dp, weights, turn);
         at.advance();
-        const bool more = seek(at, last);
-        if (!more) break;
+        if (!seek(at, last, Ring::stages - 2)) break;
         ask_scores(s, at.stage);
         ask_dk(dk, weights, now, started);
+        started = true;
         elements.look_up(p.terms, team.steps[at.stage], keys.first);
         ask_weight_gradients(dp, at.stage);
         store(team.steps[now], turn, keys.first);
       }
       ask_dk(dk, weights, leaving, started);
+      started = true;
       store(team.steps[leaving], turn, keys.first);
       warpgroup_wait<0>();
+      release(leaving);
     }
     warpgroup_pin(dk);
     warpgroup_pin(dv);
-    if (leaving >= 0) release(leaving);
     release(at.stage);  // the one that says the end
     at.advance();
     if (threadIdx.x % 32 == 0) team.free.arrive();
     const Place place(p, item);
-    const Keys stored{keys.first, leaving < 0 ? ~0u : keys.padding};
-    if (leaving >= 0 && not_finite(dk) + not_finite(dv) != 0) *p.problem.odd = 1;
+    const Keys stored{keys.first, started ? keys.padding : ~0u};
+    if (started && not_finite(dk) + not_finite(dv) != 0) *p.problem.odd = 1;
     store_rows(p.dk, p.dk_rows, dk, p.problem.scale, stored, place);
     store_rows(p.dv, p.dv_rows, dv, Steps::drops ? p.terms.dropout.kept : 1, stored, place);
   }

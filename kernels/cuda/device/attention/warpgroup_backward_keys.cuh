@@ -44,13 +44,12 @@ struct AttentionStepBits {
 template <>
 struct AttentionStepBits<0> {};
 
-/// For blocks of one size. `banded` as AttentionHide has it. A strip of keys meets 64 queries a
-/// step, blocks or halves of blocks. Where warpgroups are `paired` two share each 64 keys.
-template <int block_, bool banded, unsigned rules, bool paired>
+/// For blocks of one size. `banded` as AttentionHide has it. A strip of `strip` keys meets 64
+/// queries a step, blocks or halves of blocks.
+template <int block_, int strip_, bool banded, unsigned rules>
 struct AttentionKeySteps {
-  static constexpr int block = block_;
-  static constexpr int strip = block == 128 && !paired ? 128 : 64;  // keys
-  static constexpr int side = block < 64 ? block : 64;              // queries of an entry of a step
+  static constexpr int block = block_, strip = strip_;
+  static constexpr int side = block < 64 ? block : 64;  // queries of an entry of a step
   static constexpr int entries = 64 / side;
   static constexpr int cols = block < strip ? strip / block : 1;   // block columns of a strip
   static constexpr int parts = block > strip ? block / strip : 1;  // strips of a block column

@@ -101,13 +101,14 @@ struct AttentionKeyWarpgroup {
     const unsigned to = staging + turn * piece_bytes;
     turn ^= 1;
     fence_async_shared();
+    constexpr int own_cols = block < 64 ? cols : 1;  // of a warpgroup
     const int q = thread();
-    const bool stores = q < (block == 128 ? 1 : Ring::entries * cols);
+    const bool stores = q < Ring::entries * own_cols;
     if (stores) wait_stores_read<0>();
     meet();
     if (!stores) return;
-    const int entry = q / cols, col = q % cols;
-    const int value = step.value[entry * cols + col];
+    const int entry = q / own_cols, col = q % own_cols;
+    const int value = step.value[entry * cols + col + (cols > own_cols ? own() : 0)];
     if (value >= 0)
       store_box(p.ds, to + (entry * 64 + col * side) * Ring::line,
                 block == 128 ? first_key % 128 : 0, value * block + step.query[entry] % block);

@@ -33,7 +33,7 @@ struct AttentionKeyRing {
   static constexpr int pieces = dim / 64, value_pieces = value_dim / 64;  // of 64 columns
   static constexpr int groups = 2;  // warpgroups that multiply
   static constexpr bool banded = Config::banded, paired = Config::paired;
-  using Steps = AttentionKeySteps<block, banded, Config::rules, paired>;
+  using Steps = AttentionKeySteps<block, Config::strip, banded, Config::rules>;
   using Step = typename Steps::Step;
   using Keys = typename Steps::Keys;
   using Scores = AttentionStepScores<T, Steps, Config::rules>;

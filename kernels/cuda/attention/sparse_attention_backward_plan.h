@@ -95,8 +95,8 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   const bool crowded =
       (plan.rules & distances) != 0 || ((plan.rules & device::rule_dropout) != 0 && p.block < 64);
   plan.key_banded = p.traits.banded || (crowded && !plan.paired);
-  // Two columns of blocks of 64 that share what they bring take .87 to 1.00 of the time of two teams.
-  // Narrow heads take 1.01 to 1.07. With rules the kernel would spill.
+  // Two columns of blocks of 64 that share what they bring take .87 to 1.00 of the time of two
+  // teams. Narrow heads take 1.01 to 1.07. With rules the kernel would spill.
   const bool wide = p.block == 128 || (p.block == 64 && widest > 64 && plan.rules == 0);
   plan.strip = wide && !plan.paired ? 128 : 64;
   // A warpgroup may pass over a stage while it keeps another: with the first two of three.

@@ -103,6 +103,7 @@ struct Backward {
     device::WarpgroupAttention all{};
     all.heads = static_cast<int>(q.size(1));
     all.group = group();
+    all.kv_heads = static_cast<int>(k.size(1));
     all.queries = grid.queries;
     all.keys = grid.keys;
     all.head_dim = static_cast<int>(q.size(3));
@@ -111,6 +112,7 @@ struct Backward {
     all.numbers = static_cast<int>(layout.height());
     all.reach = reach();
     all.scale = static_cast<float>(options.scale);
+    all.log2_scale = all.scale * 1.4426950408889634F;
     const bool of_batch = layout.heads() <= q.size(1);  // layouts of all entries number theirs
     all.values.head = layout.heads() == 1 ? layout.nnz() : 0;
     all.values.batch = of_batch ? q.size(1) / layout.heads() * layout.nnz() : 0;

@@ -18,8 +18,8 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
   using Steps = typename Ring::Steps;
   using Base::ask_dk, Base::ask_dv, Base::ask_scores, Base::ask_weight_gradients;
   using Base::keys_of, Base::leave, Base::leave_staging, Base::release, Base::store_rows;
-  using Base::p, Base::store, Base::team;
-  using typename Base::Keys, typename Base::Place, typename Base::Scores;
+  using Base::p, Base::staging, Base::store, Base::team;
+  using typename Base::Keys, typename Base::Scores;
 
   /// Whether the warpgroup's keys, up to `last`, see the queries of a step.
   __device__ bool sees(const typename Ring::Step& step, int last) const {
@@ -43,14 +43,16 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
     }
   }
 
-  __device__ void run_item(int item, RingPlace<Ring::stages>& at, unsigned& turn) const {
-    const float scale = Scores::scale(p.problem.scale, p.terms);
-    const Keys keys = keys_of(Place(p, item));
+  __device__ void run_item(const AttentionTarget& target, RingPlace<Ring::stages>& at,
+                           unsigned& turn) const {
+    const float scale = Scores::scale(p.problem, p.terms);
+    const Keys keys = keys_of(target);
     const int last = keys.first + 63;
     float dk[Ring::dim / 2], dv[Ring::value_dim / 2], s[32], dp[32];
     unsigned weights[4][4];
     typename Scores::Elements elements;
     leave_staging();
+    const unsigned staged = staging + Base::scores_at();
     bool started = false;
     // Products are waited for in the order they are asked for: scores, dk of the step before,
     // the gradients of weights, dv.
@@ -65,28 +67,29 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
       while (true) {
         const int now = at.stage;
         const float* numbers = team.numbers[now][0] + Base::thread_of_all() % 4 * 2;
+        const unsigned seen = keys.seen(team.steps[now], p.problem.reach);
         warpgroup_wait<2>();
         warpgroup_pin(s);
-        const unsigned seen = keys.seen(team.steps[now], p.problem.reach);
         const Scores scores{p.terms, keys, team.steps[now], scale, numbers, elements};
         scores.weigh(s);
         if (!keys.whole(seen))
           keys.hide(s, Scores::hidden(), team.steps[now], p.problem.reach, seen);
         if constexpr (Steps::masked) elements.seen.hide(s, Scores::hidden());
         warpgroup_wait<1>();
-        if (leaving >= 0) release(leaving);
-        leaving = now;
         scores.pack_weights(weights, s);
         ask_dv(dv, weights, now, started);
+        if (leaving >= 0) release(leaving);
+        leaving = now;
         warpgroup_wait<1>();
         warpgroup_pin(dp);
         scores.differentiate(dp, s);
         if (!keys.whole(seen)) keys.hide(dp, 0, team.steps[now], p.problem.reach, seen);
         if constexpr (Steps::masked) elements.seen.hide(dp, 0, true);
         warpgroup_wait<0>();
-        leave(dp, weights, turn);
+        leave(dp, weights, staged + turn);
         at.advance();
-        if (!seek(at, last, Ring::stages - 2)) break;
+        const bool more = seek(at, last, Ring::stages - 2);
+        if (!more) break;
         ask_scores(s, at.stage);
         ask_dk(dk, weights, now, started);
         started = true;
@@ -105,11 +108,11 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
     release(at.stage);  // the one that says the end
     at.advance();
     if (threadIdx.x % 32 == 0) team.free.arrive();
-    const Place place(p, item);
+    const AttentionHeadAt head = Base::head_of(target);
     const Keys stored{keys.first, started ? keys.padding : ~0u};
     if (started && not_finite(dk) + not_finite(dv) != 0) *p.problem.odd = 1;
-    store_rows(p.dk, p.dk_rows, dk, p.problem.scale, stored, place);
-    store_rows(p.dv, p.dv_rows, dv, Steps::drops ? p.terms.dropout.kept : 1, stored, place);
+    store_rows(p.dk, p.dk_rows, dk, p.problem.scale, stored, head);
+    store_rows(p.dv, p.dv_rows, dv, Steps::drops ? p.terms.dropout.kept : 1, stored, head);
   }
 };
 
@@ -121,8 +124,9 @@ struct WarpgroupKeyGradient : AttentionKeyRing<Config> {
     Ring::run(p, [&](typename Ring::Team& team, unsigned kept, unsigned staging, int group) {
       const AttentionKeyGradients<Ring> gradients{{p, team, kept, staging, group}};
       unsigned turn = 0;  // of the two buffers that gradients of scores leave through
-      gradients.run(
-          [&](int item, RingPlace<Ring::stages>& at) { gradients.run_item(item, at, turn); });
+      gradients.run([&](const AttentionTarget& target, RingPlace<Ring::stages>& at) {
+        gradients.run_item(target, at, turn);
+      });
     });
   }
 };

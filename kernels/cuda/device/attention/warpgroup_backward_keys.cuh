@@ -121,8 +121,8 @@ struct AttentionKeySteps {
 
     /// A lane's key `row` of two, less the place of its first query.
     __device__ int own(int row) const {
-      const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
-      return first + thread / 32 * 16 + lane / 4 + 8 * row - lane % 4 * 2;
+      const unsigned thread = fresh_thread() % warpgroup_size, lane = thread % 32;
+      return first + static_cast<int>(thread / 32 * 16 + lane / 4 - lane % 4 * 2) + 8 * row;
     }
 
    private:

@@ -44,12 +44,13 @@ struct AttentionValuePartner : AttentionKeyPartner<Ring> {
   using Base = AttentionKeyPartner<Ring>;
   using Steps = typename Ring::Steps;
   using Base::p, Base::team, Base::thread;
-  using typename Base::Keys, typename Base::Place, typename Base::Scores;
+  using typename Base::Keys, typename Base::Scores;
 
   /// @param[in,out] times weights were given
-  __device__ void run_item(int item, RingPlace<Ring::stages>& at, unsigned& times) const {
-    const float scale = Scores::scale(p.problem.scale, p.terms);
-    const Keys keys = this->keys_of(Place(p, item));
+  __device__ void run_item(const AttentionTarget& target, RingPlace<Ring::stages>& at,
+                           unsigned& times) const {
+    const float scale = Scores::scale(p.problem, p.terms);
+    const Keys keys = this->keys_of(target);
     float dv[Ring::value_dim / 2], s[32];
     unsigned weights[4][4];
     typename Scores::Elements elements;
@@ -92,7 +93,7 @@ struct AttentionValuePartner : AttentionKeyPartner<Ring> {
     if (started && not_finite(dv) != 0) *p.problem.odd = 1;
     this->taken().wait(times & 1 ^ 1);
     this->store_rows(p.dv, p.dv_rows, dv, Steps::drops ? p.terms.dropout.kept : 1, stored,
-                     Place(p, item));
+                     this->head_of(target));
   }
 };
 
@@ -101,7 +102,7 @@ template <class Ring>
 struct AttentionScorePartner : AttentionKeyPartner<Ring> {
   using Base = AttentionKeyPartner<Ring>;
   using Base::p, Base::team, Base::thread;
-  using typename Base::Keys, typename Base::Place;
+  using typename Base::Keys;
 
   /// Makes gradients of products of those of weights.
   /// @param[in] means of a lane's queries
@@ -123,9 +124,9 @@ struct AttentionScorePartner : AttentionKeyPartner<Ring> {
 
   /// @param[in,out] times weights were taken
   /// @param[in,out] turn of the two buffers that gradients of scores leave through
-  __device__ void run_item(int item, RingPlace<Ring::stages>& at, unsigned& times,
-                           unsigned& turn) const {
-    const Keys keys = this->keys_of(Place(p, item));
+  __device__ void run_item(const AttentionTarget& target, RingPlace<Ring::stages>& at,
+                           unsigned& times, unsigned& turn) const {
+    const Keys keys = this->keys_of(target);
     float dk[Ring::dim / 2], dp[32];
     unsigned ds[4][4];
     this->leave_staging();
@@ -142,7 +143,7 @@ struct AttentionScorePartner : AttentionKeyPartner<Ring> {
         differentiate(dp, team.numbers[now][1] + thread() % 4 * 2);
         this->arrive(this->taken());
         ++times;
-        this->leave(dp, ds, turn);
+        this->leave(dp, ds, this->staging + this->scores_at() + turn);
         this->ask_dk(dk, ds, now, started);
         started = true;
         this->store(team.steps[now], turn, keys.first);
@@ -159,7 +160,7 @@ struct AttentionScorePartner : AttentionKeyPartner<Ring> {
     this->end(at);
     const Keys stored{keys.first, started ? keys.padding : ~0u};
     if (started && not_finite(dk) != 0) *p.problem.odd = 1;
-    this->store_rows(p.dk, p.dk_rows, dk, p.problem.scale, stored, Place(p, item));
+    this->store_rows(p.dk, p.dk_rows, dk, p.problem.scale, stored, this->head_of(target));
   }
 };
 
@@ -173,13 +174,15 @@ struct WarpgroupKeyGradientPair : AttentionKeyRing<Config> {
       if (group == 0) {
         take_registers<240>();
         const AttentionValuePartner<Ring> values{{{p, team, kept, staging, group}}};
-        values.run(
-            [&](int item, RingPlace<Ring::stages>& at) { values.run_item(item, at, times); });
+        values.run([&](const AttentionTarget& target, RingPlace<Ring::stages>& at) {
+          values.run_item(target, at, times);
+        });
       } else {
         take_registers<224>();
         const AttentionScorePartner<Ring> scores{{{p, team, kept, staging, group}}};
-        scores.run(
-            [&](int item, RingPlace<Ring::stages>& at) { scores.run_item(item, at, times, turn); });
+        scores.run([&](const AttentionTarget& target, RingPlace<Ring::stages>& at) {
+          scores.run_item(target, at, times, turn);
+        });
       }
     });
   }

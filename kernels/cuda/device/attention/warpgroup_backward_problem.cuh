@@ -19,14 +19,15 @@ struct AttentionValues {
 
 /// What both passes know.
 struct WarpgroupAttention {
-  int heads, group;
+  int heads, group;   ///< heads of q, and how many of them share one of k and v
+  int kv_heads;       ///< of k and v
   int queries, keys;  ///< rows and columns of the layout, or where they end
   int head_dim;
   int layout_heads;  ///< 1, those of a batch entry, or those of all
   int numbers;       ///< of queries that a head has in log_sums and means: those of whole blocks
   AttentionPlaces places;  ///< of queries and keys alike
   AttentionReach reach;
-  float scale;
+  float scale, log2_scale;  ///< of products; log2_scale for powers of two
   AttentionValues values;
   int first_head,
       head_count;   ///< of this launch, in (batch entry, head) order: the pass' own heads

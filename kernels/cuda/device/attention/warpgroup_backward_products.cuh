@@ -11,7 +11,6 @@ struct AttentionKeyWarpgroup {
   using Scores = typename Ring::Scores;
   using Step = typename Ring::Step;
   using Keys = typename Ring::Keys;
-  using Place = typename Ring::Place;
   static constexpr int block = Ring::block, side = Ring::side, cols = Ring::cols;
   static constexpr unsigned piece_bytes = Ring::piece_bytes;
 
@@ -46,31 +45,32 @@ struct AttentionKeyWarpgroup {
   /// columns.
   template <int Cols, class Values>
   __device__ static void stage_sums(unsigned shared, const Values& values) {
-    const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
-    const int row = thread / 32 * 16 + lane % 16;
+    const unsigned thread = fresh_thread() % warpgroup_size, lane = thread % 32;
+    const unsigned row = thread / 32 * 16 + lane % 16;
 #pragma unroll
-    for (int j = 0; j < Cols / 16; ++j) {
+    for (unsigned j = 0; j < Cols / 16; ++j) {
       unsigned r[4];
       values(j, r);
-      const int chunk = 2 * j + lane / 16;
+      const unsigned chunk = 2 * j + lane / 16;
       store_matrix_x4<false>(
           shared + chunk / 8 * piece_bytes + row * 128 + (chunk % 8 ^ row % 8) * 16, r);
     }
   }
 
-  /// Writes a step's gradients of scores to shared memory, queries along the lines: as blocks of an
-  /// entry after those of the one before.
-  __device__ static void stage_scores(unsigned shared, const unsigned (&ds)[4][4]) {
-    const int thread = static_cast<int>(fresh_thread()) % warpgroup_size, lane = thread % 32;
-    constexpr int chunks = side / 8, span = 64 / side;
-    const int row = thread / 32 * 16 + lane / 8 % 2 * 8;
-    const int query = row / side * side + lane / 16 * 8 + lane % 8;
+  /// Where in staging a lane's gradients of scores of a step begin, queries along the lines.
+  __device__ static unsigned scores_at() {
+    const unsigned thread = fresh_thread() % warpgroup_size, lane = thread % 32;
+    constexpr unsigned chunks = side / 8, span = 64 / side;
+    const unsigned row = thread / 32 * 16 + lane / 8 % 2 * 8;
+    const unsigned query = row / side * side + lane / 16 * 8 + lane % 8;
+    const unsigned chunk = row % side / 8 ^ query / span % chunks;  // of the next 16 queries too
+    return query * Ring::line + chunk * 16;
+  }
+  /// Writes them to shared memory, blocks of an entry after those of the one before.
+  __device__ static void stage_scores(unsigned to, const unsigned (&ds)[4][4]) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int own = j * 16 / side * 64 + j * 16 % side + query;
-      const int chunk = row % side / 8 ^ own / span % chunks;
-      store_matrix_x4<true>(shared + own * Ring::line + chunk * 16, ds[j]);
-    }
+    for (int j = 0; j < 4; ++j)
+      store_matrix_x4<true>(to + (j * 16 / side * 64 + j * 16 % side) * Ring::line, ds[j]);
   }
 
   /// Of the CTA.
@@ -87,19 +87,20 @@ struct AttentionKeyWarpgroup {
   }
 
   /// Makes gradients of scores the left operand of a product, and stages them for memory.
-  __device__ void leave(float (&sums)[32], unsigned (&ds)[4][4], unsigned turn) const {
+  __device__ static void leave(float (&sums)[32], unsigned (&ds)[4][4], unsigned to) {
 #pragma unroll
     for (int i = 0; i < 16; ++i) ds[i / 4][i % 4] = Scores::pack(sums[2 * i], sums[2 * i + 1]);
-    stage_scores(staging + turn * piece_bytes, ds);
+    stage_scores(to, ds);
     warpgroup_pin(sums);  // made anew, or they would take registers twice
 #pragma unroll
     for (int i = 0; i < 16; ++i) ds[i / 4][i % 4] = Scores::pack(sums[2 * i], sums[2 * i + 1]);
   }
 
-  /// Takes the staged gradients of the scores of a step to memory.
+  /// Takes the staged gradients of the scores of a step to memory, from the one of two buffers that
+  /// begins at `turn`.
   __device__ void store(const Step& step, unsigned& turn, int first_key) const {
-    const unsigned to = staging + turn * piece_bytes;
-    turn ^= 1;
+    const unsigned to = staging + turn;
+    turn ^= piece_bytes;
     fence_async_shared();
     constexpr int own_cols = block < 64 ? cols : 1;  // of a warpgroup
     const int q = thread();
@@ -125,7 +126,7 @@ struct AttentionKeyWarpgroup {
   template <int first = 0, int width>
   __device__ void store_rows(const TensorMapWords& map, const AttentionRows<void>& to,
                              const float (&sums)[width], float factor, const Keys& keys,
-                             const Place& place) const {
+                             const AttentionHeadAt& at) const {
     constexpr int columns = 2 * width - first < 128 ? 2 * width - first : 128;
     leave_staging();
     stage_sums<columns>(staging, [&](int j, unsigned(&r)[4]) {
@@ -139,25 +140,28 @@ struct AttentionKeyWarpgroup {
     meet();
     const AttentionPlaces& places = p.problem.places;
     if (!places.whole(keys.first)) {
-      store_rows_of_end<columns>(to, p.problem, place.head, staging, keys.first, first);
+      store_rows_of_end<columns>(to, p.problem, at.head, staging, keys.first, first);
     } else if (thread() == 0) {
 #pragma unroll
       for (int piece = 0; piece < columns / 64; ++piece)
         store_box(map, staging + piece * piece_bytes, first + piece * 64,
-                  keys.first - places.of(keys.first).shift, place.head, place.batch, 0);
+                  keys.first - places.of(keys.first).shift, at.head, at.batch, 0);
       commit_stores();
     }
     if constexpr (first + columns < 2 * width)
-      store_rows<first + columns>(map, to, sums, factor, keys, place);
+      store_rows<first + columns>(map, to, sums, factor, keys, at);
   }
 
-  __device__ Keys keys_of(const Place& place) const {
-    Keys keys{place.key() + own() * 64, 0};
+  __device__ AttentionHeadAt head_of(const AttentionTarget& target) const {
+    return {target.number, p.problem.kv_heads};
+  }
+  __device__ Keys keys_of(const AttentionTarget& target) const {
+    Keys keys{target.first + own() * 64, 0};
     if (!p.seen && !Ring::banded) return keys;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int key = keys.first + thread() / 32 * 16 + thread() % 32 / 4 + 8 * i;
-      const long long at = static_cast<long long>(place.batch) * p.problem.keys + key;
+      const long long at = static_cast<long long>(head_of(target).batch) * p.problem.keys + key;
       const bool padded =
           key < p.problem.keys ? p.seen != nullptr && p.seen[at] == 0 : Ring::banded;
       keys.padding |= static_cast<unsigned>(padded) << i;
@@ -166,16 +170,16 @@ struct AttentionKeyWarpgroup {
     return keys;
   }
 
-  /// run_item(item, place in the ring) for each item that the team is given.
+  /// run_item(target, place in the ring) for each item that the team is given.
   template <class RunItem>
   __device__ void run(const RunItem& run_item) const {
     RingPlace<Ring::stages> at;
 #pragma unroll 1
     for (unsigned parity = 0;; parity ^= 1) {
       team.kept.wait(parity);
-      const int item = read_for_all(team.item);
-      if (item < 0) break;
-      run_item(item, at);
+      const AttentionTarget target = read_for_all(team.target);
+      if (target.item < 0) break;
+      run_item(target, at);
     }
     wait_stores_read<0>();  // shared memory is theirs until then
   }
@@ -183,6 +187,13 @@ struct AttentionKeyWarpgroup {
  private:
   static constexpr unsigned long long along = matrix_descriptor<128>(1024, 0);
   static constexpr unsigned long long across = matrix_descriptor<128>(1024, piece_bytes);
+
+  /// The descriptor of `address`, so many bytes further. Its upper half is a constant.
+  __device__ static unsigned long long further(unsigned long long form, unsigned address,
+                                               unsigned bytes) {
+    const unsigned low = static_cast<unsigned>(form) | (address & 0x3FFFFu) >> 4;
+    return form >> 32 << 32 | (low + bytes / 16);
+  }
 
   __device__ unsigned rows(int stage) const {
     return kept + Ring::kept_bytes + stage * Ring::stage_bytes;
@@ -196,8 +207,8 @@ struct AttentionKeyWarpgroup {
 #pragma unroll
     for (int k = 0; k < depth / 16; ++k)
       Ring::Mma::Scores::multiply(
-          sums, along | descriptor_address(kept_rows + k / 4 * (Ring::strip * 128) + k % 4 * 32),
-          along | descriptor_address(stage + k / 4 * piece_bytes + k % 4 * 32), k > 0);
+          sums, further(along, kept_rows, k / 4 * (Ring::strip * 128) + k % 4 * 32),
+          further(along, stage, k / 4 * piece_bytes + k % 4 * 32), k > 0);
     warpgroup_commit();
   }
   /// sums += weights times the 64 rows of a stage.
@@ -207,7 +218,7 @@ struct AttentionKeyWarpgroup {
     warpgroup_arrive();
 #pragma unroll
     for (int k = 0; k < 4; ++k)
-      Mma::multiply(sums, weights[k], across | descriptor_address(stage + k * 2048), add || k > 0);
+      Mma::multiply(sums, weights[k], further(across, stage, k * 2048), add || k > 0);
     warpgroup_commit();
   }
 };

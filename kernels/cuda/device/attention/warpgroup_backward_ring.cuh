@@ -54,22 +54,23 @@ struct AttentionKeyRing {
     Barrier full[stages], empty[stages], kept, free;
     alignas(16) float numbers[stages][2][64];  ///< log_sums and means of the queries
     Step steps[stages];
-    int item;
+    AttentionTarget target;
   };
   static constexpr unsigned shared_bytes =
       teams * team_bytes + groups * staging_bytes + teams * sizeof(Team);
 
   /// Which keys an item has.
   struct Place {
-    int batch, head;          ///< head of k and v
+    int number, batch, head;  ///< head of k and v, and its number over the batch
     int layout_strip, strip;  ///< of the lists, and of these keys
 
     __device__ Place(const WarpgroupKeyGradientParams& p, int item) {
       const WarpgroupAttention& a = p.problem;
-      const int kv_heads = a.heads / a.group;
       const AttentionItem of(item / Steps::parts, a.head_count, p.list.strips, a.long_strips);
-      batch = (a.first_head + of.head) / kv_heads;
-      head = (a.first_head + of.head) % kv_heads;
+      number = a.first_head + of.head;
+      const AttentionHeadAt at(number, a.kv_heads);
+      batch = at.batch;
+      head = at.head;
       const int layout_head = a.layout_head(batch, head * a.group);
       layout_strip = p.list.order[layout_head * p.list.strips + of.rank] % p.list.strips;
       strip = layout_strip * Steps::parts + item % Steps::parts;
@@ -167,12 +168,15 @@ struct AttentionKeyRing {
 #pragma unroll 1
     for (unsigned turn = 0;; ++turn) {
       const int item = take_attention_item(a);
-      team.free.wait(turn & 1 ^ 1);
-      if (lane == 0) team.item = item < items ? item : -1;
-      if (item >= items) break;
+      if (item >= items) {
+        team.free.wait(turn & 1 ^ 1);
+        break;
+      }
       const Place place(p, item);
       const int shift = a.places.of(place.key()).shift;
+      team.free.wait(turn & 1 ^ 1);
       if (lane == 0) {
+        team.target = {item, place.key(), place.number};
         team.kept.arrive_expecting(kept_bytes);
 #pragma unroll
         for (int piece = 0; piece < pieces || piece < value_pieces; ++piece) {
@@ -218,6 +222,7 @@ struct AttentionKeyRing {
       at.advance();
     }
     if (lane == 0) {
+      team.target.item = -1;
       team.kept.arrive();
       leave_attention(a, static_cast<int>(gridDim.x) * teams);
     }

@@ -37,8 +37,8 @@ struct AttentionStepScores {
   const Elements& elements;
 
   /// Of scores, for powers of two.
-  __device__ static float scale(float of_products, const AttentionTerms& terms) {
-    return capped ? terms.outer : of_products * 1.4426950408889634F;
+  __device__ static float scale(const WarpgroupAttention& a, const AttentionTerms& terms) {
+    return capped ? terms.outer : a.log2_scale;
   }
   /// What becomes a weight of zero, as weigh() leaves it.
   __device__ static float hidden() { return capped ? minus_infinity<float>() : 0; }

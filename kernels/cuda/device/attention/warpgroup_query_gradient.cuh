@@ -89,7 +89,7 @@ struct WarpgroupQueryGradient {
   static constexpr unsigned last = 1u << 31;  // no seat is in use there alone
 
   struct Place {
-    int batch, head, layout_strip, strip;
+    int batch, head, kv_head, layout_strip, strip;
     int shift;  ///< of its rows and keys in memory
 
     __device__ Place(const WarpgroupQueryGradientParams& p, int item) {
@@ -97,6 +97,7 @@ struct WarpgroupQueryGradient {
       const AttentionItem of(item, a.head_count, p.list.strips, a.long_strips);
       batch = (a.first_head + of.head) / a.heads;
       head = (a.first_head + of.head) % a.heads;
+      kv_head = head / a.group;
       const int layout_head = a.layout_head(batch, head);
       layout_strip = p.list.order[layout_head * p.list.strips + of.rank];
       strip = layout_strip % p.list.strips;
@@ -135,8 +136,8 @@ struct WarpgroupQueryGradient {
                                    unsigned to, const Place& place, int key) {
 #pragma unroll
     for (int piece = 0; piece < pieces; ++piece)
-      load_box(to + piece * piece_bytes, p.k, full, piece * 64, key - place.shift,
-               place.head / p.problem.group, place.batch, 0);
+      load_box(to + piece * piece_bytes, p.k, full, piece * 64, key - place.shift, place.kv_head,
+               place.batch, 0);
   }
 
   /// Brings the keys of a stage of small blocks.

@@ -22,9 +22,10 @@ constexpr const char* help =
     "  --sweep LEAST,MOST   in place of them: matrices of 1024 columns from so many bytes on, "
     "each\n"
     "                       four times the last, and of 16 MiB with rows of 1 to 100000\n"
-    "  --sets NAME,...      copy, binary, unary, reduce, rows, products, losses, pointwise, "
-    "select,\n"
-    "                       fill, blocks, optimisers, images; default all\n"
+    "  --sets NAME,...      copy, binary, compare, unary, reduce, rows, products, losses, "
+    "pointwise,\n"
+    "                       select, fill, blocks, optimisers, images; default all; or sizes:\n"
+    "                       a case or a few for each kind of kernel, to sweep over\n"
     "  --only SUBSTRING     cases whose \"operation: layout\" contains it\n";
 
 /// |a - b| / |b| over all elements; NaN in one alone makes it NaN.

@@ -61,9 +61,16 @@ class Cases {
 
 /** @name Sets that have files of their own
  *  @{ */
+void add_binaries(Cases& c);
+void add_comparisons(Cases& c);
+void add_unaries(Cases& c);
+void add_reductions(Cases& c);
+void add_rows(Cases& c);
+void add_losses(Cases& c);
+void add_pointwise(Cases& c);
 void add_selections(Cases& c);
 void add_fills(Cases& c);
-void add_pointwise(Cases& c);
+void add_blocks(Cases& c);
 void add_optimisers(Cases& c);
 void add_images(Cases& c);
 /** @} */

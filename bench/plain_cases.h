@@ -24,8 +24,8 @@ struct PlainCase {
   std::function<std::vector<Tensor>()> run;
 };
 
-/** @brief The problems of a set of plain_sets(). The same size and dtype give the same operands on
- *  every device.
+/** @brief The problems of a set of plain_sets(), or of "sizes": a case or a few for each kind of
+ *  kernel. The same size and dtype give the same operands on every device.
  *  @throws Error for a set that does not exist. */
 std::vector<PlainCase> plain_cases(const std::string& set, const PlainSize& size, DType dtype,
                                    Device device);

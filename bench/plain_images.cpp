@@ -2,6 +2,8 @@
 #include <bs/kernels/avg_pool2d.h>
 #include <bs/kernels/batch_norm.h>
 #include <bs/kernels/binary.h>
+#include <bs/kernels/conv2d.h>
+#include <bs/kernels/dropout.h>
 #include <bs/kernels/group_norm.h>
 #include <bs/kernels/image.h>
 #include <bs/kernels/interpolate.h>
@@ -56,6 +58,29 @@ void add_norms(Cases& c, const Format& format) {
         });
 }
 
+/// What several devices do apart.
+void add_norm_parts(Cases& c, const Format& format) {
+  const double n = c.whole();
+  const char* const layout = format.name;
+  const Tensor x = images(c, format, 32, 16), dy = images(c, format, 32, 16);
+  const Tensor weight = c.values({64}), bias = c.values({64});
+  const BatchNormResult r = batch_norm(x, weight, bias, {});
+  const BatchNormSaved saved{
+      .x = x, .weight = weight, .bias = bias, .mean = r.mean, .rstd = r.rstd};
+  const int64_t count = x.numel() / 64;
+  c.add("channel_moments", layout, n, [=]() -> std::vector<Tensor> {
+    const ChannelMoments m = channel_moments(x);
+    return {m.mean, m.squares};
+  });
+  c.add("batch_norm_backward_sums", layout, 2 * n,
+        [=] { return batch_norm_backward_sums(saved, dy); });
+  c.add("batch_norm_backward_x", layout, 3 * n, [=, sums = batch_norm_backward_sums(saved, dy)] {
+    return batch_norm_backward_x(saved, dy, sums, count).dx;
+  });
+  c.add("conv2d_backward_bias", layout, n, [=] { return conv2d_backward_bias(dy); });
+  c.add("dropout2d", layout, 2 * n, [=] { return dropout2d(x, 0.1, {3, 5}); });
+}
+
 void add_pools(Cases& c, const Format& format) {
   const double n = c.whole(), element = static_cast<double>(size_of(c.dtype()));
   const char* const layout = format.name;
@@ -72,6 +97,10 @@ void add_pools(Cases& c, const Format& format) {
   c.add("avg_pool2d_backward", layout, 1.25 * n,
         [=, shape = x.shape()] { return avg_pool2d_backward(quarter, shape, squares); });
   c.add("adaptive_avg_pool2d", layout, n, [=] { return adaptive_avg_pool2d(x, {1, 1}); });
+  c.add("adaptive_avg_pool2d_backward", layout, n,
+        [shape = x.shape(), one = adaptive_avg_pool2d(x, {1, 1})] {
+          return adaptive_avg_pool2d_backward(one, shape);
+        });
 }
 
 void add_sizes(Cases& c, const Format& format) {
@@ -82,6 +111,10 @@ void add_sizes(Cases& c, const Format& format) {
   c.add("interpolate", layout, 1.25 * n, [=] { return interpolate(quarter, larger); });
   c.add("interpolate_backward", layout, 1.25 * n,
         [=, shape = quarter.shape()] { return interpolate_backward(x, shape, larger); });
+  const InterpolateOptions doubled{.size = {32, 16}};
+  c.add("interpolate nearest", layout, 1.25 * n, [=] { return interpolate(quarter, doubled); });
+  c.add("interpolate_backward nearest", layout, 1.25 * n,
+        [=, shape = quarter.shape()] { return interpolate_backward(x, shape, doubled); });
   const PadOptions border{.padding = {1, 1, 1, 1}, .mode = PadMode::reflect};
   c.add("pad", layout, n + bordered, [=] { return pad(x, border); });
   c.add("pad_backward", layout, n + bordered,
@@ -90,15 +123,31 @@ void add_sizes(Cases& c, const Format& format) {
         });
 }
 
+/// Borders of any axes, and axes in another order.
+void add_planes(Cases& c) {
+  const double n = c.whole(), bordered = n * (34.0 * 18 / 512);
+  const Tensor x = images(c, {"row-major", false}, 32, 16), dy = c.values({x.size(0), 64, 34, 18});
+  const PadAxesOptions border{.amounts = {1, 1, 1, 1}};
+  c.add("pad axes", "row-major", n + bordered, [=] { return pad(x, border); });
+  c.add("pad_backward axes", "row-major", n + bordered,
+        [=, shape = x.shape()] { return pad_backward(dy, shape, border); });
+  c.add("relayout", "nchw to nhwc", 2 * n,
+        [=] { return relayout(x, ImageFormat::nchw, ImageFormat::nhwc); });
+  c.add("relayout", "nchw to chwn", 2 * n,
+        [=] { return relayout(x, ImageFormat::nchw, ImageFormat::chwn); });
+}
+
 }  // namespace
 
 void add_images(Cases& c) {
   if (c.rows * c.columns < 32768) return;
   for (const Format& format : {Format{"channels-last", true}, Format{"row-major", false}}) {
     add_norms(c, format);
+    add_norm_parts(c, format);
     add_pools(c, format);
     add_sizes(c, format);
   }
+  add_planes(c);
 }
 
 }  // namespace bs::bench

@@ -2,6 +2,7 @@
 #include <bs/kernels/adafactor.h>
 #include <bs/kernels/adam.h>
 #include <bs/kernels/adamw.h>
+#include <bs/kernels/axpby.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/ema.h>
 #include <bs/kernels/fill.h>
@@ -29,6 +30,7 @@ struct Parameters {
   std::vector<MuonParameter> muon;  ///< of the matrices alone
   std::vector<RMSpropParameter> rmsprop;
   std::vector<SgdParameter> sgd;
+  std::vector<AxpbyParameter> sums;
   std::vector<EmaParameter> averages;
   std::vector<Tensor> gradients;
   int64_t elements = 0, of_matrices = 0;
@@ -66,6 +68,7 @@ std::shared_ptr<Parameters> parameters(Cases& c, const std::vector<Shape>& shape
     all->lion.push_back({value, gradient, zero(), master});
     all->rmsprop.push_back({value, gradient, zero(), {}, {}, master});
     all->sgd.push_back({value, gradient, zero(), master});
+    all->sums.push_back({value, gradient, master});
     all->averages.push_back({value, zero()});
     all->gradients.push_back(gradient);
     all->elements += value.numel();
@@ -131,6 +134,7 @@ void add_optimisers(Cases& c) {
   stepped("lion", all, of_one, [=] { lion(p->lion, {}); });
   stepped("rmsprop", all, of_one, [=] { rmsprop(p->rmsprop, {}); });
   stepped("sgd", all, of_one, [=] { sgd(p->sgd, {.momentum = 0.9}); });
+  stepped("axpby", all, elements * bytes.stepped, [=] { axpby(p->sums, 0.9, 0.1); });
   stepped("adafactor", all, factored, [=] { adafactor(p->adafactor, ++*t, {}); });
   stepped("muon", "250 matrices", of_matrices * (bytes.stepped + 2 * bytes.state),
           [=] { muon(p->muon, {}); });

@@ -5,6 +5,8 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
+#include <bs/kernels/reduce_gradient.h>
+#include <bs/kernels/reduce_powers.h>
 #include <bs/kernels/unary.h>
 #include <bs/kernels/where.h>
 
@@ -155,7 +157,38 @@ Tensor with_reduced_axes(const char* op, const Tensor& dy, const Shape& x_shape,
   return keepdim ? dy : reshape(dy, reduced_shape(op, x_shape, axes, true));
 }
 
+/// A reduction that one of its kind completes where several runs of axes are reduced in turns, each
+/// in place: `reduced` and then `completed` of what it gave, both in the dtype of sums.
+template <class Reduced, class Completed>
+Tensor in_turns(const char* op, const Tensor& x, const Axes& axes, bool keepdim, Reduced reduced,
+                Completed completed) {
+  const Axes last = last_of_several_runs(op, x, axes);
+  const Plan p = last ? plan(op, x, last, true) : plan(op, x, axes, keepdim);
+  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
+  if (y.numel() > 0) reduced(p, y);
+  return last ? completed(y.view(p.shape)) : y.view(p.shape);
+}
+
 }  // namespace
+
+Tensor sum_of_squares(const char* op, const Tensor& x, const Axes& axes, bool keepdim) {
+  check_floating(op, x);
+  const auto squares = [](const Plan& p, const Tensor& y) {
+    if (p.n == 0) return fill(y, 0);
+    BS_DISPATCH(y.device(), sum_of_squares, p.x, y);
+  };
+  return in_turns(op, x, axes, keepdim, squares,
+                  [&](const Tensor& within) { return wide_sum(op, within, axes, keepdim, 1); });
+}
+
+Tensor wide_product(const char* op, const Tensor& x, const Axes& axes, bool keepdim) {
+  const auto product = [](const Plan& p, const Tensor& y) {
+    if (p.n == 0) return fill(y, 1);
+    BS_DISPATCH(y.device(), product, p.x, y);
+  };
+  return in_turns(op, x, axes, keepdim, product,
+                  [&](const Tensor& within) { return wide_product(op, within, axes, keepdim); });
+}
 
 Dims reduced_axes(const char* op, const Axes& axes, int rank) {
   const auto marked = marks(op, axes, rank);
@@ -298,25 +331,42 @@ Tensor mean_backward(const Shape& x_shape, const Tensor& dy, const Axes& axes, b
   return mul(kept, 1 / static_cast<double>(n)).expand(x_shape);
 }
 
+namespace {
+/// factor (x - mean), both kept in the dtype of sums, so that x - mean loses nothing to the
+/// rounding of the mean. @param[in] factor of the shape of sum(x, axes, true)
+Tensor scaled_deviation(const char* op, const Tensor& x, const Axes& axes, const Tensor& factor) {
+  check_floating(op, x);
+  check_same_device(op, x, factor);
+  const Tensor in = elementwise_operand(x), dx = Tensor::empty_like(in);
+  if (dx.numel() == 0) return dx;
+  const Tensor mean = wide_sum(op, x, axes, true, 1 / each_of(op, x, axes));
+  BS_DISPATCH(dx.device(), var_backward, in, mean.expand(x.shape()), factor.expand(x.shape()), dx);
+  return dx;
+}
+
+/// 1 / (n - correction), infinite where nothing is left.
+double share_of_each(const char* op, const Tensor& x, const Axes& axes, double correction) {
+  return 1 / std::max(0.0, each_of(op, x, axes) - correction);
+}
+}  // namespace
+
 Tensor var_backward(const Tensor& x, const Tensor& dy, const Axes& axes, bool keepdim,
                     double correction) {
-  const Tensor kept = with_reduced_axes("var_backward", dy, x.shape(), axes, keepdim);
-  const int64_t n = kept.numel() == 0 ? 1 : x.numel() / kept.numel();
-  const double scale = 2 / std::max(0.0, static_cast<double>(n) - correction);
-  // In the dtype of sums, so that x - mean loses nothing to the rounding of the mean.
-  const Tensor wide = cast(x, sum_dtype(x.dtype()));
-  const Tensor deviation = sub(wide, mean(wide, axes, true));
-  return cast(mul(deviation, mul(cast(kept, wide.dtype()), scale)), x.dtype());
+  const char* op = "var_backward";
+  const Tensor kept = with_reduced_axes(op, dy, x.shape(), axes, keepdim);
+  const double scale = 2 * share_of_each(op, x, axes, correction);
+  return scaled_deviation(op, x, axes, mul(cast(kept, sum_dtype(x.dtype())), scale));
 }
 
 Tensor stddev_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,
                        bool keepdim, double correction) {
-  check_same_shape("stddev_backward", y, dy);
+  const char* op = "stddev_backward";
+  check_same_shape(op, y, dy);
   const DType wide = sum_dtype(x.dtype());
-  const Tensor share = div(cast(dy, wide), mul(cast(y, wide), 2));
-  const Tensor dx =
-      var_backward(cast(x, wide), where(eq(y, 0), 0, share), axes, keepdim, correction);
-  return cast(dx, x.dtype());
+  const Tensor kept = cast(with_reduced_axes(op, dy, x.shape(), axes, keepdim), wide);
+  const Tensor result = cast(with_reduced_axes(op, y, x.shape(), axes, keepdim), wide);
+  const Tensor share = mul(div(kept, result), share_of_each(op, x, axes, correction));
+  return scaled_deviation(op, x, axes, where(eq(result, 0), 0, share));
 }
 
 Tensor extremum_backward(const Tensor& x, const Tensor& y, const Tensor& dy, const Axes& axes,

@@ -3,7 +3,7 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
-#include <bs/kernels/fill.h>
+#include <bs/kernels/reduce_powers.h>
 #include <bs/kernels/where.h>
 
 namespace bs {
@@ -20,15 +20,6 @@ Tensor along(const char* op, const Tensor& x, int axis, Twin twin) {
                         x.shape().slice(at + 1, x.rank()).product()};
   if (y.numel() > 0) twin(dense.view(around), y.view(around));
   return y;
-}
-
-/// The axis stays, with extent 1.
-Tensor prod_along(const Tensor& x, int axis) {
-  const int64_t n = x.size(axis);
-  if (n > 0) return contiguous(cumprod(x, axis).slice(axis, n - 1, n));
-  Shape shape = x.shape();
-  shape[axis] = 1;
-  return full(shape, 1, x.dtype(), x.device());
 }
 
 }  // namespace
@@ -62,11 +53,8 @@ Tensor cumprod_backward(const Tensor& x, const Tensor& y, const Tensor& dy, int 
 }
 
 Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) {
-  const Dims named = reduced_axes("prod", axes, x.rank());
-  Tensor y = is_floating(x.dtype()) ? x : cast(x, i64);
-  for (const int64_t axis : named) y = prod_along(y, static_cast<int>(axis));
-  for (int i = named.rank() - 1; i >= 0 && !keepdim; --i) y = y.squeeze(static_cast<int>(named[i]));
-  return named.empty() ? clone(y) : y;
+  if (!is_floating(x.dtype())) return wide_product("prod", cast(x, i64), axes, keepdim);
+  return cast(wide_product("prod", x, axes, keepdim), x.dtype());
 }
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {

@@ -14,7 +14,7 @@ Tensor cumsum(const Tensor& x, int axis, bool reverse = false);
 Tensor cumprod(const Tensor& x, int axis);
 /** @brief dx of cumprod, right where x has zeros too. @param[in] y what cumprod returned */
 Tensor cumprod_backward(const Tensor& x, const Tensor& y, const Tensor& dy, int axis);
-/** @brief The product, axis by axis; 1 over nothing. */
+/** @brief The product, in an order that depends on the extents alone; 1 over nothing. */
 Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 template <AxisNumber I>
 Tensor prod(const Tensor& x, I axis, bool keepdim = false) {

@@ -3,39 +3,46 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
+#include <bs/kernels/reduce_gradient.h>
+#include <bs/kernels/reduce_powers.h>
 #include <bs/kernels/rounding.h>
 #include <bs/kernels/unary.h>
 #include <bs/kernels/where.h>
 
 #include <cmath>
-#include <limits>
 
 namespace bs {
 
 namespace {
 
-Tensor widened(const char* op, const Tensor& x) {
+void check_floating(const char* op, const Tensor& x) {
   if (!is_floating(x.dtype())) detail::unsupported_dtype(op, x.dtype(), "f64, f32, f16 or bf16");
+}
+
+Tensor widened(const char* op, const Tensor& x) {
+  check_floating(op, x);
   return cast(x, x.dtype() == f64 ? f64 : f32);
 }
 
-/// A result, or its gradient, beside x: the reduced axes put back. `like` is sum(x, axes, true).
+/// A result, or its gradient, beside x: the reduced axes put back.
 Tensor beside(const char* op, const Tensor& y, const Tensor& x, const Axes& axes) {
-  const Shape kept = sum(Tensor::empty(Shape(), x.dtype()).expand(x.shape()), axes, true).shape();
+  check_floating(op, x);
+  check_same_device(op, x, y);
+  Shape kept = x.shape();
+  for (const int64_t axis : reduced_axes(op, axes, x.rank())) kept[static_cast<int>(axis)] = 1;
   BS_CHECK(y.numel() == kept.product(), "{}: a gradient of shape {} for an input {}", op, y.shape(),
            x.shape());
-  return widened(op, reshape(y, kept));
+  return widened(op, reshape(y, kept)).expand(x.shape());
 }
 
 }  // namespace
 
 Tensor vector_norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
   BS_CHECK(p >= 1, "vector_norm: p is {}, which is less than 1", p);
+  if (p == 2) return cast(sqrt(sum_of_squares("vector_norm", x, axes, keepdim)), x.dtype());
   const Tensor wide = widened("vector_norm", x);
   Tensor y;
-  if (p == 2) {
-    y = sqrt(sum(mul(wide, wide), axes, keepdim));
-  } else if (p == 1) {
+  if (p == 1) {
     y = sum(abs(wide), axes, keepdim);
   } else if (std::isinf(p)) {
     y = amax(abs(wide), axes, keepdim);
@@ -48,12 +55,17 @@ Tensor vector_norm(const Tensor& x, double p, const Axes& axes, bool keepdim) {
 Tensor vector_norm_backward(const Tensor& x, const Tensor& y, const Tensor& dy, double p,
                             const Axes& axes, bool keepdim) {
   const char* op = "vector_norm_backward";
-  const Tensor wide = widened(op, x);
   if (std::isinf(p)) return mul(sign(x), extremum_backward(abs(x), y, dy, axes, keepdim));
   const Tensor length = beside(op, y, x, axes), gradient = beside(op, dy, x, axes);
+  if (p == 2) {
+    const Tensor in = elementwise_operand(x), dx = Tensor::empty_like(in);
+    if (dx.numel() > 0) BS_DISPATCH(dx.device(), vector_norm_backward, in, length, gradient, dx);
+    return dx;
+  }
+  const Tensor wide = widened(op, x);
   if (p == 1) return cast(mul(sign(wide), gradient), x.dtype());
   const Tensor ratio = where(eq(length, 0), 0, div(wide, length));
-  const Tensor slope = p == 2 ? ratio : mul(sign(ratio), pow(abs(ratio), p - 1));
+  const Tensor slope = mul(sign(ratio), pow(abs(ratio), p - 1));
   return cast(mul(slope, gradient), x.dtype());
 }
 
@@ -62,10 +74,10 @@ Tensor logsumexp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, co
   const char* op = "logsumexp_backward";
   BS_CHECK(keepdim ? y.rank() == x.rank() : y.shape() == dy.shape(), "{}: dy {} for a result {}",
            op, dy.shape(), y.shape());
-  const Tensor wide = widened(op, x);
-  const Tensor share = exp(sub(wide, beside(op, y, x, axes)));
-  const Tensor none = eq(wide, -std::numeric_limits<double>::infinity());
-  return cast(where(none, 0, mul(share, beside(op, dy, x, axes))), x.dtype());
+  const Tensor sums = beside(op, y, x, axes), gradient = beside(op, dy, x, axes);
+  const Tensor in = elementwise_operand(x), dx = Tensor::empty_like(in);
+  if (dx.numel() > 0) BS_DISPATCH(dx.device(), logsumexp_backward, in, sums, gradient, dx);
+  return dx;
 }
 
 }  // namespace bs

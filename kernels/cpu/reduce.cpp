@@ -4,7 +4,7 @@
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/ranks.h>
 #include <bs/kernels/cpu/reduce_terms.h>
-#include <bs/kernels/reduce.h>
+#include <bs/kernels/reduce_powers.h>
 #include <bs/lib/integers.h>
 
 #include <algorithm>
@@ -307,6 +307,13 @@ void reduce_to(const char* op, const Tensor& x, const Tensor& y, double scale) {
 void sum(const Tensor& x, const Tensor& y, double scale, Stream) {
   reduce_to<Sum>("sum", x, y, scale);
 }
+
+void sum_of_squares(const Tensor& x, const Tensor& y, Stream) {
+  visit_floating("vector_norm", x.dtype(),
+                 [&]<class T>(Type<T>) { reduce<Sum, Wide<T>, T>(x, Square{}, y, 1); });
+}
+
+void product(const Tensor& x, const Tensor& y, Stream) { reduce_to<Product>("prod", x, y, 1); }
 
 /// In two passes.
 void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, double scale,

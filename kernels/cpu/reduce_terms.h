@@ -33,7 +33,23 @@ struct Sum {
   }
 };
 
-/// The same of terms that are computed one by one.
+struct Product {
+  static constexpr bool in_registers = true;
+  template <class W>
+  static constexpr W identity = 1;
+  template <class W>
+  static W combine(W a, W b) {
+    if constexpr (std::is_same_v<W, int64_t>)  // integers wrap around
+      return static_cast<W>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    else if constexpr (std::is_same_v<W, Vector<int64_t>::type>)
+      return reinterpret_cast<W>(reinterpret_cast<Vector<uint64_t>::type>(a) *
+                                 reinterpret_cast<Vector<uint64_t>::type>(b));
+    else
+      return a * b;
+  }
+};
+
+/// A sum of terms that are computed one by one.
 struct ElementSum : Sum {
   static constexpr bool in_registers = false;
 };
@@ -66,6 +82,12 @@ struct Identity {
   template <class V>
   V operator()(V x, int64_t) const {
     return x;
+  }
+};
+struct Square {
+  template <class V>
+  V operator()(V x, int64_t) const {
+    return x * x;
   }
 };
 /// (x - mean)^2, one mean a result.

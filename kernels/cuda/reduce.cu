@@ -1,5 +1,5 @@
 #include <bs/kernels/cuda/work_counter.h>
-#include <bs/kernels/reduce.h>
+#include <bs/kernels/reduce_powers.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/reduce_states.cuh>
@@ -391,6 +391,16 @@ void squared_deviation(const Tensor& x, const Tensor& mean, const Tensor& y, dou
   visit_floating("var", x.dtype(), [&]<class T>(Type<T>) {
     reduce<MomentState<wide<device_type<T>>>, T>("var", x, y, scale, stream, mean);
   });
+}
+
+void sum_of_squares(const Tensor& x, const Tensor& y, Stream stream) {
+  visit_floating("vector_norm", x.dtype(), [&]<class T>(Type<T>) {
+    reduce<SquareState<wide<device_type<T>>>, T>("vector_norm", x, y, 1, stream);
+  });
+}
+
+void product(const Tensor& x, const Tensor& y, Stream stream) {
+  reduce_any<ProductState>("prod", x, y, 1, stream);
 }
 
 void amax(const Tensor& x, const Tensor& y, Stream stream) {

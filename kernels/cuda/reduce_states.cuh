@@ -26,6 +26,31 @@ struct SumState {
   __device__ W result(W scale) const { return scale * total; }
 };
 
+template <class W>
+struct SquareState : SumState<W> {
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) this->total += x[i] * x[i];
+  }
+  __device__ void add(W x, int64_t, W) { this->total += x * x; }
+};
+
+template <class W>
+struct ProductState {
+  using Result = W;
+  W total = 1;
+
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) total *= x[i];
+  }
+  __device__ void add(W x, int64_t, W) { total *= x; }
+  __device__ void merge(const ProductState& other) { total *= other.total; }
+  __device__ W result(W) const { return total; }
+};
+
 /// The largest element, or the smallest; NaN where there is one.
 template <class W, bool smallest>
 struct ExtremumState {

@@ -1,7 +1,9 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/cpu/elementwise.h>
+#include <bs/kernels/cpu/vector_functions.h>
 
 #include <cmath>
+#include <concepts>
 
 namespace bs::cpu {
 
@@ -26,16 +28,45 @@ W integer_power(W base, W exponent) {
   return static_cast<W>(result);
 }
 
-template <class W>
-W power(W a, W b) {
-  if constexpr (is_bool<W>) {
-    return static_cast<bool>(a | !b);
-  } else if constexpr (std::is_integral_v<W>) {
-    return integer_power(a, b);
-  } else {
+struct Power {
+  template <class W>
+  W operator()(W a, W b) const {
+    if constexpr (is_bool<W>) {
+      return static_cast<bool>(a | !b);
+    } else if constexpr (std::is_integral_v<W>) {
+      return integer_power(a, b);
+    } else {
+      return math::pow(a, b);
+    }
+  }
+  template <std::floating_point W>
+  static bool holds(W a, W b) {
+    return math::holds_pow(a, b);
+  }
+  template <std::floating_point W>
+  static W beyond(W a, W b) {
     return std::pow(a, b);
   }
-}
+};
+
+/// f(power, a, b, dy) by Power where that holds.
+template <class F>
+struct PowerGradient {
+  F f;
+
+  template <class W>
+  W operator()(W a, W b, W dy) const {
+    return f(Power(), a, b, dy);
+  }
+  template <class W>
+  static bool holds(W a, W b, W) {
+    return Power::holds(a, b);
+  }
+  template <class W>
+  W beyond(W a, W b, W dy) const {
+    return f(Power::beyond<W>, a, b, dy);
+  }
+};
 
 template <class F>
 void arithmetic(const char* op, const F& f, const Operand& a, const Operand& b, const Tensor& y) {
@@ -113,19 +144,18 @@ void div(const Operand& a, const Operand& b, const Tensor& y, Stream) {
 }
 
 void pow(const Operand& a, const Operand& b, const Tensor& y, Stream) {
-  // Squares and cubes are what most powers are, and std::pow is a call an element.
+  // Squares and cubes are what most powers are.
   const double number = b.tensor.defined() ? 0 : b.number.to<double>();
   if (number == 2) return mul(a, a, y, {});
   const auto cube = []<class W>(W p, W q) {
     if constexpr (std::is_floating_point_v<W>) {
       return p * p * p;
     } else {
-      return power(p, q);
+      return Power()(p, q);
     }
   };
   if (number == 3) return in_bytes("pow", cube, a, b, y);
-  const auto f = []<class W>(W p, W q) { return power(p, q); };
-  if (!beside_number(f, a, b, y)) in_bytes("pow", f, a, b, y);
+  if (!beside_number(Power(), a, b, y)) in_bytes("pow", Power(), a, b, y);
 }
 
 // A comparison with NaN is false: where p is NaN the comparison of p with itself picks it.
@@ -159,16 +189,18 @@ void div_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const 
 
 void pow_backward_a(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,
                     Stream) {
-  const auto f = []<class W>(W p, W q, W d) { return q == 0 ? W(0) : d * q * std::pow(p, q - 1); };
-  gradient("pow_backward_a", f, a, b, dy, da);
+  const auto f = []<class W>(auto power, W p, W q, W d) {
+    return q == 0 ? W(0) : d * q * power(p, q - 1);
+  };
+  gradient("pow_backward_a", PowerGradient<decltype(f)>{f}, a, b, dy, da);
 }
 
 void pow_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
                     Stream) {
-  const auto f = []<class W>(W p, W q, W d) {
-    return p == 0 && q >= 0 ? W(0) : d * std::pow(p, q) * std::log(p);
+  const auto f = []<class W>(auto power, W p, W q, W d) {
+    return p == 0 && q >= 0 ? W(0) : d * power(p, q) * math::log(p);
   };
-  gradient("pow_backward_b", f, a, b, dy, db);
+  gradient("pow_backward_b", PowerGradient<decltype(f)>{f}, a, b, dy, db);
 }
 
 void minimum_backward(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,

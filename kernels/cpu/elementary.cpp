@@ -1,4 +1,5 @@
 #include <bs/kernels/cpu/elementwise.h>
+#include <bs/kernels/cpu/vector_functions.h>
 #include <bs/kernels/elementary.h>
 
 #include <cmath>
@@ -12,36 +13,63 @@ void run(const char* op, const F& f, const Tensor& x, const Tensor& y) {
   visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
 }
 
+/// Functions of angles, of which those beyond some turns are the standard library's.
+struct OfAngle {
+  static bool holds(float x) { return !(std::fabs(x) > math::most_turned); }
+  static bool holds(double) { return true; }
+};
+struct Sin : OfAngle {
+  template <class W>
+  W operator()(W x) const {
+    return math::sin(x);
+  }
+  template <class W>
+  W beyond(W x) const {
+    return std::sin(x);
+  }
+};
+struct Cos : OfAngle {
+  template <class W>
+  W operator()(W x) const {
+    return math::cos(x);
+  }
+  template <class W>
+  W beyond(W x) const {
+    return std::cos(x);
+  }
+};
+struct Tan : OfAngle {
+  template <class W>
+  W operator()(W x) const {
+    return math::tan(x);
+  }
+  template <class W>
+  W beyond(W x) const {
+    return std::tan(x);
+  }
+};
+
 }  // namespace
 
-void sin(const Tensor& x, const Tensor& y, Stream) {
-  run(
-      "sin", [](auto v) { return std::sin(v); }, x, y);
-}
+void sin(const Tensor& x, const Tensor& y, Stream) { run("sin", Sin(), x, y); }
 
-void cos(const Tensor& x, const Tensor& y, Stream) {
-  run(
-      "cos", [](auto v) { return std::cos(v); }, x, y);
-}
+void cos(const Tensor& x, const Tensor& y, Stream) { run("cos", Cos(), x, y); }
 
-void tan(const Tensor& x, const Tensor& y, Stream) {
-  run(
-      "tan", [](auto v) { return std::tan(v); }, x, y);
-}
+void tan(const Tensor& x, const Tensor& y, Stream) { run("tan", Tan(), x, y); }
 
 void erf(const Tensor& x, const Tensor& y, Stream) {
   run(
-      "erf", [](auto v) { return std::erf(v); }, x, y);
+      "erf", [](auto v) { return math::erf(v); }, x, y);
 }
 
 void log1p(const Tensor& x, const Tensor& y, Stream) {
   run(
-      "log1p", [](auto v) { return std::log1p(v); }, x, y);
+      "log1p", [](auto v) { return math::log1p(v); }, x, y);
 }
 
 void expm1(const Tensor& x, const Tensor& y, Stream) {
   run(
-      "expm1", [](auto v) { return std::expm1(v); }, x, y);
+      "expm1", [](auto v) { return math::expm1(v); }, x, y);
 }
 
 }  // namespace bs::cpu

@@ -50,11 +50,27 @@ struct Block {
   void next() { at += step; }
 };
 
+/// Of a function that holds for most arguments, as f.holds tells: y[i] = f.beyond(x[i]...)
+/// elsewhere.
+template <class F, class R, class... X>
+void mend(const F& f, int64_t n, R* y, const X*... x) {
+  if constexpr (requires { f.holds(*x...); }) {
+    int beyond = 0;
+    for (int64_t i = 0; i < n; ++i) beyond |= f.holds(x[i]...) ? 0 : 1;
+    if (beyond == 0) return;
+    for (int64_t i = 0; i < n; ++i)
+      if (!f.holds(x[i]...)) y[i] = f.beyond(x[i]...);
+  }
+}
+
 template <class F, class R, class... W>
 void dense_loop(const F& f, int64_t n, R* __restrict y, Block<W>... x) {
-  for (; n >= block; n -= block, y += block, (x.next(), ...))
+  for (; n >= block; n -= block, y += block, (x.next(), ...)) {
     for (int64_t i = 0; i < block; ++i) y[i] = f(static_cast<W>(x.at[i])...);
+    mend(f, block, y, x.at...);
+  }
   for (int64_t i = 0; i < n; ++i) y[i] = f(static_cast<W>(x.at[i])...);
+  mend(f, n, y, x.at...);
 }
 
 template <class T>
@@ -70,6 +86,7 @@ void compute_block(const F& f, T* y, const X&... x) {
   alignas(64) float wide[block];
 #pragma omp simd
   for (int64_t i = 0; i < block; ++i) wide[i] = f(x.at[i]...);
+  mend(f, block, wide, x.at...);
   narrow(block, wide, y);
 }
 
@@ -100,7 +117,8 @@ Loops loops_of(std::index_sequence<I...>) {
 }  // namespace loops
 
 /** @brief y = f(x...) element by element. Inputs are up to three tensors expanded to y's shape, or
- *  Operands. f takes values of types W and gives one of type R: float for all floats but f64. */
+ *  Operands. f takes values of types W and gives one of type R: float for all floats but f64. Where
+ *  it has `holds`, what that refuses is given to f.beyond instead. */
 template <class R, class... W, class F, class... X>
 void map(const F& f, const Tensor& y, const X&... x) {
   static_assert(sizeof...(W) == sizeof...(X) && sizeof...(X) <= 3);

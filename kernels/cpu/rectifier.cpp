@@ -6,6 +6,9 @@ namespace bs::cpu {
 
 namespace {
 
+// What a choice is made of is computed before it: g++ makes a branch of a product by a captured
+// number on one side, and then no vectors.
+
 template <class F>
 void forward(const char* op, const F& f, const Tensor& x, const Tensor& y) {
   visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
@@ -29,13 +32,19 @@ W tanh_of_softplus(W x) {
 }  // namespace
 
 void leaky_relu(const Tensor& x, const Tensor& y, double slope, Stream) {
-  forward(
-      "leaky_relu", [=]<class W>(W v) { return v > 0 ? v : W(slope) * v; }, x, y);
+  const auto f = [=]<class W>(W v) {
+    const W below = W(slope) * v;
+    return v > 0 ? v : below;
+  };
+  forward("leaky_relu", f, x, y);
 }
 
 void elu(const Tensor& x, const Tensor& y, double alpha, Stream) {
-  forward(
-      "elu", [=]<class W>(W v) { return v > 0 ? v : W(alpha) * std::expm1(v); }, x, y);
+  const auto f = [=]<class W>(W v) {
+    const W below = W(alpha) * math::expm1(v);
+    return v > 0 ? v : below;
+  };
+  forward("elu", f, x, y);
 }
 
 void softplus(const Tensor& x, const Tensor& y, double beta, Stream) {
@@ -58,12 +67,18 @@ void hardswish(const Tensor& x, const Tensor& y, Stream) {
 
 void leaky_relu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double slope,
                          Stream) {
-  const auto f = [=]<class W>(W v, W d) { return v > 0 ? d : W(slope) * d; };
+  const auto f = [=]<class W>(W v, W d) {
+    const W below = W(slope) * d;
+    return v > 0 ? d : below;
+  };
   backward("leaky_relu_backward", f, x, dy, dx);
 }
 
 void elu_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, double alpha, Stream) {
-  const auto f = [=]<class W>(W v, W d) { return v > 0 ? d : W(alpha) * math::exp(v) * d; };
+  const auto f = [=]<class W>(W v, W d) {
+    const W below = W(alpha) * math::exp(v) * d;
+    return v > 0 ? d : below;
+  };
   backward("elu_backward", f, x, dy, dx);
 }
 

@@ -1,4 +1,5 @@
 #include <bs/kernels/cpu/elementwise.h>
+#include <bs/kernels/cpu/vector_functions.h>
 #include <bs/kernels/rounding.h>
 
 #include <cmath>
@@ -11,6 +12,27 @@ template <class F>
 void run(const char* op, const F& f, const Tensor& x, const Tensor& y) {
   visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
 }
+
+/// The rest of a division by q, which has the dividend's sign.
+template <class W>
+W in_divisors_sign(W rest, W q) {
+  return rest != 0 && (rest < 0) != (q < 0) ? static_cast<W>(rest + q) : rest;
+}
+
+struct Remainder {
+  template <class W>
+  W operator()(W p, W q) const {
+    return in_divisors_sign(math::remainder(p, q), q);
+  }
+  template <class W>
+  static bool holds(W p, W q) {
+    return math::holds_remainder(p, q);
+  }
+  template <class W>
+  static W beyond(W p, W q) {
+    return in_divisors_sign(std::fmod(p, q), q);
+  }
+};
 
 }  // namespace
 
@@ -42,18 +64,13 @@ void sign(const Tensor& x, const Tensor& y, Stream) {
 }
 
 void remainder(const Operand& a, const Operand& b, const Tensor& y, Stream) {
-  const auto f = []<class W>(W p, W q) {
-    W r = 0;
-    if constexpr (std::is_integral_v<W>) {
-      if (q == 0 || q == -1) return W(0);  // the lowest integer has no quotient by -1
-      r = static_cast<W>(p % q);
-    } else {
-      r = std::fmod(p, q);
-    }
-    return r != 0 && (r < 0) != (q < 0) ? static_cast<W>(r + q) : r;
-  };
   if (is_floating(y.dtype()))
-    return visit_wide("remainder", y.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, y, a, b); });
+    return visit_wide("remainder", y.dtype(),
+                      [&]<class W>(Type<W>) { map<W, W, W>(Remainder(), y, a, b); });
+  const auto f = []<class W>(W p, W q) {
+    if (q == 0 || q == -1) return W(0);  // the lowest integer has no quotient by -1
+    return in_divisors_sign(static_cast<W>(p % q), q);
+  };
   visit_index("remainder", y.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, y, a, b); });
 }
 

@@ -2,7 +2,8 @@
 /** @file Elementary functions for loops over arrays: free of branches and calls in float, so that
  * the compiler turns a loop over them into vector code. In double they are the standard library's.
  *
- *  Errors in float, over all arguments: exp, log and tanh within 1.5 ulp, sigmoid within 2.5.
+ *  Errors in float, over all arguments: exp, log and tanh within 1.5 ulp, expm1 within 1.6, log1p
+ *  and sigmoid within 2.5.
  *  Infinities, NaN, zeros and subnormal results are those of the standard functions. The
  * polynomials of exp, log and tanh are those of the Cephes library (S. L. Moshier). */
 #include <bit>
@@ -15,19 +16,22 @@ namespace bs::cpu::math {
 inline double exp(double x) { return std::exp(x); }
 inline double log(double x) { return std::log(x); }
 inline double log1p(double x) { return std::log1p(x); }
+inline double expm1(double x) { return std::expm1(x); }
 inline double tanh(double x) { return std::tanh(x); }
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/** @brief e^r for |r| <= log(2) / 2. */
-inline float exp_near_zero(float r) {
+/** @brief e^r - 1 for |r| <= log(2) / 2. */
+inline float expm1_near_zero(float r) {
   float p = 1.9875691500e-4F;
   p = p * r + 1.3981999507e-3F;
   p = p * r + 8.3334519073e-3F;
   p = p * r + 4.1665795894e-2F;
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
-  return p * (r * r) + r + 1.0F;
+  return p * (r * r) + r;
 }
+/** @brief e^r likewise. */
+inline float exp_near_zero(float r) { return expm1_near_zero(r) + 1.0F; }
 
 /** @brief e^x: x = n log 2 + r with |r| <= log(2) / 2, then 2^n times a polynomial in r. */
 inline float exp(float x) {
@@ -73,10 +77,23 @@ inline float log(float x) {
   return x < infinity ? y : x;  // infinity and NaN stay what they are
 }
 
-/** @brief log(1 + x) for x in [0, 1]: log of the rounded 1 + x, corrected for what was rounded. */
+/** @brief log(1 + x): log of the rounded 1 + x, corrected for what was rounded. */
 inline float log1p(float x) {
   const float u = 1.0F + x;
-  return u == 1.0F ? x : log(u) * (x / (u - 1.0F));
+  const float y = u == 1.0F ? x : log(u) * (x / (u - 1.0F));
+  return x < std::numeric_limits<float>::infinity() ? y : x;
+}
+
+/** @brief e^x - 1 = 2^n (e^r - 1) + (2^n - 1) with r as in exp; beyond 20 it is e^x. */
+inline float expm1(float x) {
+  const float low = x < -20.0F ? -20.0F : x;  // comparisons let NaN through
+  const float small = low > 20.0F ? 20.0F : low;
+  const float shifted = small * 1.44269504F + 12582912.0F;
+  const float n = shifted - 12582912.0F;
+  const float r = small - n * 0.693359375F - n * -2.12194440e-4F;
+  const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000U);
+  const float y = power * expm1_near_zero(r) + (power - 1.0F);
+  return std::copysign(x > 20.0F ? exp(x) : y, x);
 }
 
 /** @brief An odd polynomial near zero, 1 - 2 / (e^2x + 1) elsewhere. */

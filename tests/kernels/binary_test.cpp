@@ -3,6 +3,7 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/rounding.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
@@ -299,6 +300,43 @@ TEST_CASE("a gradient comes in its operand's own dtype") {
   CHECK(a.grad().dtype() == bf16);
   CHECK(b.grad().dtype() == f32);
   CHECK(b.grad().shape() == Shape{3});
+}
+
+TEST_CASE("powers and remainders of all kinds of numbers, side by side") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> kinds = {0,     -0.0, 1,       -1,          0.5,      2,    -2,
+                                     -2.5,  3,    1e20,    -1e20,       0x1p-130, 1e-8, infinity,
+                                     1.375, -7.5, 0x1p60,  -infinity,   100,      -100, 0x1p-20,
+                                     0.1,   0.25, 65504.0, std::nan("")};
+  const auto count = static_cast<int64_t>(kinds.size());
+  Reference a({count, count}), b({count, count});
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    a[i] = kinds[i / kinds.size()];
+    b[i] = kinds[i % kinds.size()];
+  }
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    const Tensor p = a.tensor(dtype, test_device()), q = b.tensor(dtype, test_device());
+    const Reference of = Reference::of(p), by = Reference::of(q);
+    Reference powers({count, count}), rests({count, count});
+    for (size_t i = 0; i < a.values.size(); ++i) {
+      powers[i] = std::pow(of[i], by[i]);
+      const double rest = std::fmod(of[i], by[i]);
+      rests[i] = rest != 0 && (rest < 0) != (by[i] < 0) ? rest + by[i] : rest;
+    }
+    const auto check = [&](const Tensor& y, const Reference& exact, double error) {
+      const Reference actual = Reference::of(y);
+      const Reference expected = Reference::of(exact.tensor(dtype, Device::cpu()));
+      for (size_t i = 0; i < a.values.size(); ++i) {
+        CAPTURE(of[i]);
+        CAPTURE(by[i]);
+        const double near = error * std::abs(expected[i]);
+        CHECK((actual[i] == expected[i] || (std::isnan(actual[i]) && std::isnan(expected[i])) ||
+               std::abs(actual[i] - expected[i]) <= near));
+      }
+    };
+    check(pow(p, q), powers, 2 * epsilon(dtype));
+    check(remainder(p, q), rests, epsilon(dtype));
+  }
 }
 
 TEST_CASE("powers at the edge of their domain have finite gradients") {

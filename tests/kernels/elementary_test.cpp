@@ -44,6 +44,27 @@ TEST_CASE("elementary functions of what is small, not finite, or an integer") {
                        "erf_backward: shapes [2] and [3] differ", Error);
 }
 
+TEST_CASE("angles of many turns, beside small ones") {
+  Reference angles({203});  // more than a block, and a part of one
+  for (size_t i = 0; i < angles.values.size(); ++i)
+    angles[i] = i % 7 == 3 ? std::ldexp(1.5 + 0.001 * static_cast<double>(i), static_cast<int>(i))
+                           : 0.1 * static_cast<double>(i);
+  for (const DType dtype : {f64, f32, bf16}) {
+    Reference x = angles;
+    if (dtype == f32)
+      for (double& v : x.values) v = std::min(v, 1e38);
+    const Tensor t = x.tensor(dtype, test_device());
+    x = Reference::of(t);
+    const Reference s = Reference::of(sin(t)), c = Reference::of(cos(t)), q = Reference::of(tan(t));
+    for (size_t i = 0; i < x.values.size(); ++i) {
+      if (std::isinf(x[i])) continue;
+      CHECK(std::abs(s[i] - std::sin(x[i])) <= epsilon(dtype));
+      CHECK(std::abs(c[i] - std::cos(x[i])) <= epsilon(dtype));
+      CHECK(q[i] == doctest::Approx(std::tan(x[i])).epsilon(4 * epsilon(dtype)));
+    }
+  }
+}
+
 TEST_CASE("rounding") {
   check_function("floor", floor, std::floor, -2.9, 2.9);
   check_function("ceil", ceil, std::ceil, -2.9, 2.9);

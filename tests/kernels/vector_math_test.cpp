@@ -1,4 +1,4 @@
-#include <bs/kernels/cpu/vector_math.h>
+#include <bs/kernels/cpu/vector_functions.h>
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -47,6 +47,16 @@ TEST_CASE("vector mathematics is as exact as it says") {
   CHECK(worst([](float x) { return math::sigmoid(x); }, logistic, -87, infinity) < 2.5);
 }
 
+TEST_CASE("vector functions are as exact as they say") {
+  constexpr float most = math::most_turned;
+  CHECK(worst([](float x) { return math::sin(x); }, std::sin, -most, most) < 1.6);
+  CHECK(worst([](float x) { return math::cos(x); }, std::cos, -most, most) < 1.6);
+  CHECK(worst([](float x) { return math::tan(x); }, std::tan, -most, most) < 2.6);
+  CHECK(worst([](float x) { return math::erf(x); }, std::erf, -infinity, infinity) < 1.1);
+  CHECK(worst([](float x) { return math::log1p(x); }, std::log1p, -1, infinity) < 2.4);
+  CHECK(worst([](float x) { return math::expm1(x); }, std::expm1, -infinity, infinity) < 1.6);
+}
+
 TEST_CASE("the normal distribution is as exact as it says") {
   for (double x = -16; x <= 16; x += 0x1.234p-10) {
     const auto rounded = static_cast<float>(x);
@@ -60,6 +70,53 @@ TEST_CASE("the normal distribution is as exact as it says") {
     const double density = std::exp(-0.5 * double{rounded} * rounded) * 0.39894228040143268;
     CHECK(std::abs(math::normal(rounded).pdf - density) < 1e-7);
   }
+}
+
+TEST_CASE("powers and remainders of vectors are as exact as they say") {
+  double top = 0;
+  uint32_t state = 1;
+  const auto drawn = [&] { return std::bit_cast<float>(state = state * 1664525U + 1013904223U); };
+  for (int i = 0; i < 1000000; ++i) {
+    const float any = drawn(), other = drawn();
+    const float a = i % 2 == 0 ? std::fabs(any) : 1.0F + 0x1p-24F * static_cast<float>(state >> 9);
+    const float b = i % 3 == 0 ? other : 100.0F * std::sin(other);
+    if (math::holds_pow(a, b)) {
+      const double expected = std::pow(double{a}, double{b}), actual = math::pow(a, b);
+      if (std::isinf(static_cast<float>(expected))) {
+        CHECK(actual == static_cast<float>(expected));
+      } else {
+        top = std::max(top, std::abs(actual - expected) / ulp(expected));
+      }
+    }
+    const float divisor = i % 4 == 0 ? b : std::ldexp(any, i % 40 - 20);
+    if (!math::holds_remainder(any, divisor)) continue;
+    const float rest = math::remainder(any, divisor), expected = std::fmod(any, divisor);
+    CHECK(std::bit_cast<uint32_t>(rest) == std::bit_cast<uint32_t>(expected));
+  }
+  CHECK(top < 1.2);
+}
+
+TEST_CASE("vector functions at the ends") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (float (*f)(float) :
+       {static_cast<float (*)(float)>(math::sin), math::tan, math::erf, math::log1p, math::expm1}) {
+    CHECK(std::isnan(f(nan)));
+    CHECK(f(0.0F) == 0);
+    CHECK(std::signbit(f(-0.0F)));
+    CHECK(f(0x1p-149F) == 0x1p-149F);
+  }
+  CHECK(math::cos(0.0F) == 1);
+  CHECK(std::isnan(math::sin(infinity)));
+  CHECK(std::isnan(math::cos(-infinity)));
+  CHECK(std::isnan(math::tan(infinity)));
+  CHECK(math::erf(infinity) == 1);
+  CHECK(math::erf(-infinity) == -1);
+  CHECK(math::log1p(infinity) == infinity);
+  CHECK(math::log1p(-1.0F) == -infinity);
+  CHECK(std::isnan(math::log1p(-1.5F)));
+  CHECK(std::isnan(math::log1p(-infinity)));
+  CHECK(math::expm1(infinity) == infinity);
+  CHECK(math::expm1(-infinity) == -1);
 }
 
 TEST_CASE("vector mathematics at the ends") {

@@ -11,9 +11,18 @@ struct Call {
   Tensor y;
 };
 
+/// Whether it is a tensor of these bytes, or a number that is one of them.
+bool is_among(DType bytes, const Operand& x) {
+  if (!x.is_number) return x.tensor.dtype() == bytes;
+  const auto number = x.number.to<double>();
+  return x.number.is_integral() && number >= 0 && number <= (bytes == boolean ? 1 : 255);
+}
+
 Call prepare(const char* op, const Operand& a, const Operand& b) {
   const Common c = common(op, a, b);
-  const DType dtype = c.dtype == u8 || c.dtype == boolean ? i32 : c.dtype;
+  DType dtype = c.dtype == u8 || c.dtype == boolean ? i32 : c.dtype;
+  for (const DType bytes : {u8, boolean})
+    if (is_among(bytes, a) && is_among(bytes, b)) dtype = bytes;
   return {expand(a, dtype, c.shape), expand(b, dtype, c.shape),
           Tensor::empty(c.shape, boolean, c.device)};
 }

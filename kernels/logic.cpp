@@ -8,8 +8,13 @@
 
 namespace bs {
 
+namespace {
+/// Which elements are not zero: of bools themselves.
+Tensor truth(const Tensor& x) { return x.dtype() == boolean ? x : ne(x, 0); }
+}  // namespace
+
 Tensor any(const Tensor& x, const Axes& axes, bool keepdim) {
-  return ne(sum(ne(x, 0), axes, keepdim), 0);
+  return ne(sum(truth(x), axes, keepdim), 0);
 }
 
 Tensor all(const Tensor& x, const Axes& axes, bool keepdim) {
@@ -17,9 +22,9 @@ Tensor all(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 
 Tensor logical_not(const Tensor& x) { return eq(x, 0); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return mul(ne(a, 0), ne(b, 0)); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return maximum(ne(a, 0), ne(b, 0)); }
-Tensor logical_xor(const Tensor& a, const Tensor& b) { return ne(ne(a, 0), ne(b, 0)); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return mul(truth(a), truth(b)); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return maximum(truth(a), truth(b)); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return ne(truth(a), truth(b)); }
 
 bool equal(const Tensor& a, const Tensor& b) {
   check_same_device("equal", a, b);

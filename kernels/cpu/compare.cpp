@@ -10,6 +10,10 @@ void compare(const char* op, const F& f, const Operand& a, const Operand& b, con
   const DType dtype = a.tensor.defined() ? a.tensor.dtype() : b.tensor.dtype();
   if (is_floating(dtype)) {
     visit_wide(op, dtype, [&]<class W>(Type<W>) { map<bool, W, W>(f, y, a, b); });
+  } else if (dtype == boolean) {
+    map<bool, bool, bool>(f, y, a, b);
+  } else if (dtype == u8) {
+    map<bool, uint8_t, uint8_t>(f, y, a, b);
   } else {
     visit_index(op, dtype, [&]<class W>(Type<W>) { map<bool, W, W>(f, y, a, b); });
   }

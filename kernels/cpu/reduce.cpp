@@ -118,6 +118,11 @@ template <class Op, class W, class T, class Term>
 W reduce_chunk(const T* x, int64_t count, const Term& term, int64_t result) {
   if constexpr (requires { Op::of_largest; } && is_floating(dtype_of<T>))
     return convert<W>(extreme_of<Op::of_largest>(x, count));
+  if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<T, uint8_t>) {
+    uint32_t total = 0;  // of a chunk, whose bytes fit: twice as many lanes as 64 bits have
+    for (int64_t i = 0; i < count; ++i) total += x[i];
+    return total;
+  }
   if (count <= lanes) {
     W total = Op::template identity<W>;
     for (int64_t i = 0; i < count; ++i) total = Op::combine(total, term(term_of<W>(x[i]), result));

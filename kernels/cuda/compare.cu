@@ -37,6 +37,10 @@ void compare(const char* op, F f, const Operand& a, const Operand& b, const Tens
   const auto run = [&]<class T>(Type<T>) { map<bool, T, T>(op, f, y, stream, a, b); };
   if (is_floating(dtype)) {
     visit_floating(op, dtype, run);
+  } else if (dtype == boolean) {
+    run(Type<bool>{});
+  } else if (dtype == u8) {
+    run(Type<uint8_t>{});
   } else {
     visit_index(op, dtype, run);
   }

@@ -37,6 +37,34 @@ TEST_CASE("comparisons of every dtype") {
   }
 }
 
+TEST_CASE("comparisons of all bytes, with bytes and with numbers that are none") {
+  for (const DType dtype : {u8, boolean}) {
+    const int64_t n = dtype == u8 ? 256 : 2;
+    Reference a({n, n}), b({n, n});
+    for (size_t i = 0; i < a.values.size(); ++i) {
+      a[i] = static_cast<double>(i / static_cast<size_t>(n));
+      b[i] = static_cast<double>(i % static_cast<size_t>(n));
+    }
+    const Tensor x = a.tensor(dtype, test_device()), y = b.tensor(dtype, test_device());
+    const auto check = [&](const Tensor& actual, auto compare) {
+      const Values of = values(actual);
+      for (size_t i = 0; i < of.size(); ++i) CHECK(of[i] == (compare(a[i], b[i]) ? 1 : 0));
+    };
+    check(eq(x, y), [](double p, double q) { return p == q; });
+    check(ne(x, y), [](double p, double q) { return p != q; });
+    check(lt(x, y), [](double p, double q) { return p < q; });
+    check(le(x, y), [](double p, double q) { return p <= q; });
+    check(gt(x, y), [](double p, double q) { return p > q; });
+    check(ge(x, y), [](double p, double q) { return p >= q; });
+    for (const int number : {-1, 0, 1, 2, 255, 256}) {
+      check(eq(x, number), [=](double p, double) { return p == number; });
+      check(lt(x, number), [=](double p, double) { return p < number; });
+      check(gt(x, number), [=](double p, double) { return p > number; });
+    }
+    check(ge(x, 0.5), [](double p, double) { return p >= 0.5; });
+  }
+}
+
 TEST_CASE("comparisons broadcast, and mix dtypes and strides") {
   const Tensor a = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}).to(test_device());
   const Tensor b = Tensor::from<int64_t>({3, 2}).to(test_device());

@@ -1,5 +1,6 @@
 #include <bs/kernels/avg_pool2d.h>
 
+#include <bs/kernels/binary.h>
 #include <bs/kernels/image.h>
 #include <bs/kernels/pool2d_axis.h>
 #include <bs/kernels/reduce.h>
@@ -84,7 +85,16 @@ Tensor adaptive_avg_pool2d(const Tensor& x, Extent2 size) {
 Tensor adaptive_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape) {
   constexpr const char* op = "adaptive_avg_pool2d_backward";
   check_image(op, dy.shape());
-  return resample(op, adaptive_map(op, x_shape, {dy.size(2), dy.size(3)}).transposed(), dy);
+  const Extent2 size{dy.size(2), dy.size(3)};
+  const ImageMap map = adaptive_map(op, x_shape, size);
+  const bool alike = dy.size(0) == x_shape[0] && dy.size(1) == x_shape[1];
+  if (size != Extent2{1, 1} || !alike) return resample(op, map.transposed(), dy);
+  // Of one window: the same for each pixel.
+  const double share = 1 / static_cast<double>(x_shape[2] * x_shape[3]);
+  if (!is_channels_last(dy)) return in_format(mul(dy.expand(x_shape), share), false);
+  const Shape last{x_shape[0], x_shape[2], x_shape[3], x_shape[1]};
+  const Tensor dx = mul(dy.permute({0, 2, 3, 1}).expand(last), share);
+  return in_format(dx.permute({0, 3, 1, 2}), true);
 }
 
 }  // namespace bs

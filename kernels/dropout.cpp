@@ -73,9 +73,8 @@ Tensor dropout2d(const Tensor& x, double p, RandomState state) {
   const auto as_stored = [&](const Tensor& t) {
     return t.as_strided(stored, contiguous_strides(stored));
   };
-  const Tensor factor = factors.unsqueeze(last ? 1 : 2);
-  // What goes is zero, finite or not.
-  copy(where(factor, mul(as_stored(in), factor), 0.0), as_stored(y));
+  const Tensor factor = factors.unsqueeze(last ? 1 : 2).expand(stored);
+  BS_DISPATCH(y.device(), dropout2d, as_stored(in), factor, as_stored(y));
   return y;
 }
 

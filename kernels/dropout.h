@@ -35,6 +35,8 @@ constexpr Gelu gelu_form(Activation f) { return f == Activation::gelu ? Gelu::er
 /// those that `state` is for, a multiple of 4.
 BS_BACKENDS(void dropout(const Tensor& x, const Tensor& y, double p, RandomState state,
                          int64_t first, Stream stream);
+            /// y = x factor, and 0 where the factor is 0, whatever x is; expanded factors.
+            void dropout2d(const Tensor& x, const Tensor& factor, const Tensor& y, Stream stream);
             void activation_dropout(const Tensor& x, const Tensor& y, Activation f, double p,
                                     RandomState state, Stream stream);
             void activation_dropout_backward(const Tensor& x, const Tensor& dy, const Tensor& dx,

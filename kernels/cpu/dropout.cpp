@@ -1,3 +1,4 @@
+#include <bs/kernels/cpu/elementwise.h>
 #include <bs/kernels/cpu/random_words.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/distribution.h>
@@ -27,6 +28,11 @@ void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, int6
   });
 }
 
+void dropout2d(const Tensor& x, const Tensor& factor, const Tensor& y, Stream) {
+  const auto f = []<class W>(W v, W s) { return s == 0 ? W(0) : v * s; };
+  visit_wide("dropout2d", y.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, y, x, factor); });
+}
+
 // The passes follow one another: they are bound by arithmetic here.
 
 void activation_dropout(const Tensor& x, const Tensor& y, Activation f, double p, RandomState state,
@@ -34,7 +40,7 @@ void activation_dropout(const Tensor& x, const Tensor& y, Activation f, double p
   if (f == Activation::relu) {
     relu(x, y, stream);
   } else {
-    gelu(x, y, detail::gelu_form(f), stream);
+    gelu(x, y, bs::detail::gelu_form(f), stream);
   }
   dropout(y, y, p, state, 0, stream);
 }
@@ -43,7 +49,7 @@ void activation_dropout_backward(const Tensor& x, const Tensor& dy, const Tensor
                                  double p, RandomState state, Stream stream) {
   dropout(dy, dx, p, state, 0, stream);
   if (f == Activation::relu) return relu_backward(x, dx, dx, stream);
-  gelu_backward(x, dx, dx, detail::gelu_form(f), stream);
+  gelu_backward(x, dx, dx, bs::detail::gelu_form(f), stream);
 }
 
 }  // namespace bs::cpu

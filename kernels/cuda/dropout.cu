@@ -1,6 +1,7 @@
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/dropout.h>
 #include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/elementwise.cuh>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
@@ -98,7 +99,20 @@ void drop(const F& f, const Tensor& x, const Tensor& dy, const Tensor& y, double
       PhiloxKeys<>(state.seed), state, static_cast<uint64_t>(first / 4));
 }
 
+struct KeptChannel {
+  template <class W>
+  __device__ W operator()(W x, W factor) const {
+    return factor == 0 ? W(0) : x * factor;
+  }
+};
+
 }  // namespace
+
+void dropout2d(const Tensor& x, const Tensor& factor, const Tensor& y, Stream stream) {
+  visit_floating("dropout2d", y.dtype(), [&]<class T>(Type<T>) {
+    map_alike<T>("dropout2d", KeptChannel{}, y, stream, x, factor);
+  });
+}
 
 void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, int64_t first,
              Stream stream) {

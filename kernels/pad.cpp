@@ -80,7 +80,7 @@ std::vector<Border> borders_of(const char* op, const Shape& x, const PadAxesOpti
 Tensor constant_border(const Tensor& x, const std::vector<Border>& borders, double value) {
   Shape shape = x.shape();
   for (const Border& b : borders) shape[b.axis] += b.before + b.after;
-  Tensor y = full(shape, value, x.dtype(), x.device());
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   Tensor from = x, to = y;
   for (const Border& b : borders) {
     const auto inner = [](const Tensor& t, int axis, int64_t before, int64_t after) {
@@ -90,6 +90,7 @@ Tensor constant_border(const Tensor& x, const std::vector<Border>& borders, doub
     from = inner(from, b.axis, -b.before, -b.after);
     to = inner(to, b.axis, b.before, b.after);
   }
+  if (to.shape() != shape) fill(y, value);
   copy(from, to);
   return y;
 }

@@ -44,10 +44,11 @@ Tensor cumprod_backward(const Tensor& x, const Tensor& y, const Tensor& dy, int 
   const DType wide = x.dtype() == f64 ? f64 : f32;
   const Tensor factors = cast(x, wide), gradient = cast(dy, wide);
   const Tensor zero = eq(factors, 0);
+  const Tensor before = div(cumsum(mul(gradient, cumprod(factors, axis)), axis, true), factors);
+  if (x.device().is_cpu() && sum(zero).item() == 0) return cast(before, x.dtype());
   const Tensor zeros_so_far = cumsum(zero, axis);
   const Tensor first = cast(mul(zero, eq(zeros_so_far, 1)), boolean);
   const Tensor others = cumprod(where(first, 1, factors), axis);
-  const Tensor before = div(cumsum(mul(gradient, cumprod(factors, axis)), axis, true), factors);
   const Tensor at_first = where(first, cumsum(mul(gradient, others), axis, true), 0);
   return cast(where(eq(zeros_so_far, 0), before, at_first), x.dtype());
 }

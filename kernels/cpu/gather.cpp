@@ -3,6 +3,7 @@
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
+#include <bs/lib/integers.h>
 
 #include <algorithm>
 #include <array>
@@ -60,14 +61,18 @@ struct Indices {
     return true;
   }
 
+  /// Whether whole rows are named: the index is one along the inner axis.
+  bool of_rows() const { return inner > 1 && step[2] == 0; }
+
   /// Whether all are in [0, n).
   bool are_in(int64_t n) const {
+    const int64_t each = of_rows() ? 1 : inner;
     std::atomic<bool> outside = false;
-    const int64_t grain = std::max<int64_t>(1, elementwise_grain / inner);
+    const int64_t grain = std::max<int64_t>(1, elementwise_grain / each);
     parallel_for(outer * middle, grain, [&](int64_t begin, int64_t end) {
       bool bad = false;
       for (int64_t line = begin; line < end; ++line)
-        for (int64_t i = 0; i < inner; ++i) {
+        for (int64_t i = 0; i < each; ++i) {
           const int64_t x = (*this)(line / middle, line % middle, i);
           bad |= x < 0 || x >= n;
         }
@@ -128,11 +133,35 @@ void gather_rows(const Indices<I>& at, const U* from, int64_t n, U* to) {
   });
 }
 
+/// Calls put(element of y, element of source) for whole rows, in order. Each thread has columns of
+/// its own.
+template <class T, class I, class Put>
+void write_rows(const Indices<I>& at, const Tensor& source, const Tensor& y, const Put& put) {
+  constexpr int64_t strip = 256;
+  const int64_t n = y.size(1), m = at.middle, inner = at.inner, strips = ceil_div(inner, strip);
+  const auto* const from = static_cast<const T*>(source.data());
+  auto* const to = static_cast<T*>(y.data());
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / (m * std::min(inner, strip)));
+  parallel_for(at.outer * strips, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t o = task / strips, first = task % strips * strip;
+      const int64_t count = std::min(strip, inner - first);
+      for (int64_t k = 0; k < m; ++k) {
+        const T* source_row = from + (o * m + k) * inner + first;
+        T* row = to + (o * n + at(o, k, 0)) * inner + first;
+        for (int64_t i = 0; i < count; ++i) put(row[i], source_row[i]);
+      }
+    }
+  });
+}
+
 /// Calls put(element of y, element of source) for each index, in order. Rows of y of a 16-bit type
 /// are widened meanwhile.
 template <class T, class I, class Put>
 void write_into(const Indices<I>& at, const Tensor& source, const Tensor& y,
                 std::atomic<bool>& within, const Put& put) {
+  if constexpr (std::is_same_v<T, Wide<T>>)
+    if (at.of_rows()) return write_rows<T>(at, source, y, put);
   const int64_t n = y.size(1), m = at.middle, inner = at.inner;
   const auto* from = static_cast<const T*>(source.data());
   auto* const to = static_cast<T*>(y.data());

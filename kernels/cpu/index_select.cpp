@@ -1,26 +1,36 @@
+#include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/index_select.h>
 #include <bs/lib/integers.h>
 
+#include <algorithm>
+#include <atomic>
 #include <span>
+#include <vector>
 
 namespace bs::cpu {
 
 namespace {
 
 /// The indices as i64; all of them are looked at before anything is read.
-std::vector<int64_t> checked(const char* op, const Tensor& indices, int64_t extent) {
-  std::vector<int64_t> out(static_cast<size_t>(indices.numel()));
-  visit_index(op, indices.dtype(), [&]<class I>(Type<I>) {
-    const I* from = indices.data<I>();
-    for (size_t k = 0; k < out.size(); ++k) {
-      out[k] = from[k];
-      BS_CHECK(out[k] >= 0 && out[k] < extent, "{}: index {} at position {} is outside [0, {})", op,
-               out[k], k, extent);
-    }
+Tensor checked(const char* op, const Tensor& indices, int64_t extent, Stream stream) {
+  Tensor wide = indices;
+  if (indices.dtype() != i64) {
+    wide = Tensor::empty(indices.shape(), i64);
+    copy(indices, wide, stream);
+  }
+  const int64_t* const data = wide.data<int64_t>();
+  const auto is_outside = [=](int64_t i) { return i < 0 || i >= extent; };
+  std::atomic<bool> outside = false;
+  parallel_for(wide.numel(), elementwise_grain, [&](int64_t begin, int64_t end) {
+    int64_t count = 0;
+    for (int64_t k = begin; k < end; ++k) count += is_outside(data[k]) ? 1 : 0;
+    if (count > 0) outside = true;
   });
-  return out;
+  if (!outside) return wide;
+  const int64_t at = std::find_if(data, data + wide.numel(), is_outside) - data;
+  BS_THROW(Error, "{}: index {} at position {} is outside [0, {})", op, data[at], at, extent);
 }
 
 /// The positions at which each row is named, in order.
@@ -58,15 +68,47 @@ class Places {
   std::vector<int64_t> positions_;
 };
 
-/// Columns summed together: the cores share a row that many positions name.
-constexpr int64_t strip = 64;
+/// Columns summed together: where few rows are named, the cores share one that many positions name.
+constexpr int64_t strip_of_few = 64, most_columns = 512;
+
+/// Sums of single elements by their numbers, a row of dy after the other.
+template <class T>
+void add_elements(const Tensor& dy, const Tensor& indices, const Tensor& dx, int64_t skip) {
+  using W = Wide<T>;
+  const int64_t extent = dx.size(1), count = dy.size(1);
+  std::vector<int64_t> to(static_cast<size_t>(count));  // behind the end: nowhere
+  visit_index("index_select_backward", indices.dtype(), [&]<class I>(Type<I>) {
+    const std::span at(indices.data<I>(), to.size());
+    std::transform(at.begin(), at.end(), to.begin(), [=](I i) {
+      return i >= 0 && i < extent && i != skip ? static_cast<int64_t>(i) : extent;
+    });
+  });
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / (extent + count));
+  parallel_for(dx.size(0), grain, [&](int64_t begin, int64_t end) {
+    RowBuffer<T> in(count), out(extent);
+    std::vector<W> sums(static_cast<size_t>(extent) + 1);
+    for (int64_t o = begin; o < end; ++o) {
+      std::fill(sums.begin(), sums.end(), W{0});
+      const W* values = in.read(dy.data<T>() + o * count, count);
+      W* const sum = sums.data();
+      const int64_t* const place = to.data();
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < count; ++k) sum[place[k]] += values[k];
+      T* row = dx.data<T>() + o * extent;
+      std::copy_n(sums.data(), extent, out.target(row));
+      out.write(row, extent);
+    }
+  });
+}
 
 }  // namespace
 
-void index_select(const Tensor& x, const Tensor& indices, const Tensor& y, const char* op, Stream) {
+void index_select(const Tensor& x, const Tensor& indices, const Tensor& y, const char* op,
+                  Stream stream) {
   const int64_t extent = x.size(1), inner = x.size(2);
   const int64_t count = y.size(1);
-  const std::vector<int64_t> rows = checked(op, indices, extent);
+  const Tensor numbers = checked(op, indices, extent, stream);
+  const int64_t* const rows = numbers.data<int64_t>();
   visit_any(x.dtype(), [&]<class T>(Type<T>) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
@@ -75,7 +117,7 @@ void index_select(const Tensor& x, const Tensor& indices, const Tensor& y, const
       if (inner == 1) {  // a copy of one element is a call that costs more than it
         for (int64_t r = begin; r < end;) {
           const T* line = from + r / count * extent;
-          const int64_t* row = rows.data() + r % count;
+          const int64_t* row = rows + r % count;
           const int64_t some = std::min(count - r % count, end - r);
 #pragma GCC unroll 4
           for (int64_t i = 0; i < some; ++i) to[r + i] = line[row[i]];
@@ -84,7 +126,7 @@ void index_select(const Tensor& x, const Tensor& indices, const Tensor& y, const
         return;
       }
       for (int64_t r = begin; r < end; ++r) {
-        const int64_t row = r / count * extent + rows[static_cast<size_t>(r % count)];
+        const int64_t row = r / count * extent + rows[r % count];
         std::copy_n(from + row * inner, inner, to + r * inner);
       }
     });
@@ -95,6 +137,9 @@ void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor
                            Stream) {
   const int64_t outer = dx.size(0), extent = dx.size(1), inner = dx.size(2);
   const int64_t count = dy.size(1);
+  if (inner == 1 && outer > 1)
+    return visit_floating("index_select_backward", dy.dtype(),
+                          [&]<class T>(Type<T>) { add_elements<T>(dy, indices, dx, skip); });
   const Places places(indices, extent, skip);
   visit_floating("index_select_backward", dy.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
@@ -106,6 +151,8 @@ void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor
         if (places.of(r % extent).empty()) std::fill_n(to + r * inner, inner, T());
     });
     const auto named = static_cast<int64_t>(places.named.size());
+    constexpr int64_t many = 256;
+    const int64_t strip = outer * named < many ? strip_of_few : most_columns;
     const int64_t strips = ceil_div(inner, strip);
     const int64_t width = std::min(inner, strip);
     const int64_t additions = (count / std::max<int64_t>(1, named) + 1) * width;
@@ -119,7 +166,8 @@ void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor
         const int64_t o = task / named / strips;
         const int64_t column = task / named % strips * strip;
         const int64_t n = std::min(strip, inner - column);
-        alignas(64) W sums[strip] = {};
+        alignas(64) W sums[most_columns];
+        std::fill_n(sums, n, W{0});
         for (int64_t k : places.of(row)) {
           const W* values = in.read(from + (o * count + k) * inner + column, n);
           for (int64_t c = 0; c < n; ++c) sums[c] += values[c];

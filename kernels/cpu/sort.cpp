@@ -1,6 +1,7 @@
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/sort.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -35,6 +36,7 @@ struct Item {
 
 void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream) {
   const int64_t n = x.size(1), k = indices.size(1);
+  constexpr int64_t few = 64;
   int64_t* to = indices.data<int64_t>();
   visit_any(x.dtype(), [&]<class T>(Type<T>) {
     const T* from = x.data<T>();
@@ -46,10 +48,11 @@ void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream) {
           const uint64_t key = key_of(from[r * n + i]);
           items[static_cast<size_t>(i)] = {descending ? ~key : key, i};
         }
-        if (k < n) {
+        if (k < few) {
           std::partial_sort(items.begin(), items.begin() + k, items.end());
-        } else {
-          std::sort(items.begin(), items.end());
+        } else {  // a heap of many takes longer
+          if (k < n) std::nth_element(items.begin(), items.begin() + k, items.end());
+          std::sort(items.begin(), items.begin() + k);
         }
         for (int64_t j = 0; j < k; ++j) to[r * k + j] = items[static_cast<size_t>(j)].at;
       }

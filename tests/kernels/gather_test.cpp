@@ -214,6 +214,36 @@ TEST_CASE("index_add and index_copy") {
            }});
 }
 
+TEST_CASE("index_add and index_copy of rows of all lengths, some of them named often") {
+  for (const DType dtype : {f64, f32, f16, bf16, i64})
+    for (const int64_t columns : {1, 2, 70, 600, 1100})
+      for (const int axis : {0, 1}) {
+        const int64_t rows = 9, count = 23;
+        const Shape whole = axis == 0 ? Shape{rows, columns} : Shape{columns, rows};
+        const Shape part = axis == 0 ? Shape{count, columns} : Shape{columns, count};
+        const auto drawn = [&](const Shape& shape, uint64_t seed) {
+          Reference r = random_reference(shape, seed, -8, 8);
+          for (double& v : r.values) v = std::round(v);  // so that no sum is rounded
+          return r;
+        };
+        const Reference x = drawn(whole, 1), source = drawn(part, 2);
+        Reference added = x, copied = x;
+        Numbers at;
+        for (int64_t k = 0; k < count; ++k) at.push_back(k * k % rows);
+        for (int64_t k = 0; k < count; ++k)
+          for (int64_t i = 0; i < columns; ++i) {
+            const int64_t row = at[static_cast<size_t>(k)];
+            const double v = axis == 0 ? source.at({k, i}) : source.at({i, k});
+            (axis == 0 ? added.at({row, i}) : added.at({i, row})) += v;
+            (axis == 0 ? copied.at({row, i}) : copied.at({i, row})) = v;
+          }
+        const Tensor t = x.tensor(dtype, test_device()), s = source.tensor(dtype, test_device());
+        const Tensor indices = tensor_of(at, {count});
+        CHECK(Reference::of(index_add(t, axis, indices, s)).values == added.values);
+        CHECK(Reference::of(index_copy(t, axis, indices, s)).values == copied.values);
+      }
+}
+
 TEST_CASE("take, index and index_put") {
   const Tensor i = tensor_of({2, 0, 2}, {3}), j = tensor_of({1, 1, 0}, {3});
   check_op({.name = "take",

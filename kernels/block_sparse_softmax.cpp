@@ -100,6 +100,10 @@ SparseTensor block_sparse_softmax(const SparseTensor& s, const BlockSparseSoftma
     x = scores_of(s, options);
     resolved.scale = 1;
   }
+  if (resolved.scale <= 0) {  // kernels hide by -infinity, whose product with the scale it shall be
+    x = mul(x, resolved.scale == 0 ? 0.0 : -1.0);
+    resolved.scale = resolved.scale == 0 ? 1 : -resolved.scale;
+  }
   const Tensor y = Tensor::empty_like(x);
   if (y.numel() > 0)
     BS_DISPATCH_WORK(y.device(), (Work{.density = s.layout->density()}), block_sparse_softmax,

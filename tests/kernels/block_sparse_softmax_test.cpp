@@ -138,6 +138,10 @@ TEST_CASE("block-sparse softmax: long rows, empty rows, nothing at all") {
   check_large_softmax(Mask(1, 1, 150, 32, 1), {}, {});
   check_large_softmax(Mask(1, 1, 40, 128, 1), {}, {.keep = {kept(40 * 128, 9)}});
   check_large_softmax(Mask(1, 1, 5000, 8, 1), {}, {.scale = 0.5});
+  check_large_softmax(Mask(1, 4, 90, 32, 1), {2}, {.scale = -2, .causal = true});
+  std::vector<uint8_t> late(size_t{40} * 128, 0);  // all that a lane sees first is hidden
+  for (size_t i = 5000; i < late.size(); ++i) late[i] = i % 3 != 0;
+  check_large_softmax(Mask(1, 1, 40, 128, 1), {}, {.keep = {late}});
   Mask holes(2, 3, 4, 8);
   holes.at(0, 0, 1) = holes.at(0, 2, 3) = holes.at(0, 2, 0) = 1;
   for (const Mask& mask : {holes, Mask(1, 2, 2, 16), Mask(1, 0, 0, 8)})
@@ -282,6 +286,31 @@ TEST_CASE("block-sparse softmax: what a mask hides may be anything") {
   const Reference clean = run();
   for (size_t row = 0; row < 8; ++row) x[row * 8 + 3] = std::numeric_limits<double>::quiet_NaN();
   CHECK(run().values == clean.values);
+}
+
+TEST_CASE("block-sparse softmax: what is hidden by place may be anything, whatever the scale") {
+  const Mask mask = Mask::random(2, 3, 4, 16, .7, 27);
+  const Hidden options{.causal = true, .keep = {kept(64, 28)}};
+  const Reference clean = random_reference(mask.values({2}), 29, -2, 2);
+  // Only what is seen has weight in rows of ones.
+  const Reference seen = softmax_reference(Reference(mask.values({2})), mask, options);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const DType dtype : {f32, f64, f16, bf16})
+    for (const double scale : {1.0, -0.5, 0.0, 1e-60})
+      for (const double hidden : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()}) {
+        Reference x = clean;
+        for (size_t i = 0; i < x.values.size(); ++i)
+          if (seen[i] == 0) x[i] = hidden;
+        Hidden scaled = options;
+        scaled.scale = scale;
+        const auto run = [&](const Reference& values) {
+          return Reference::of(
+              block_sparse_softmax(SparseTensor{mask.layout(), values.tensor(dtype, test_device())},
+                                   options_of(scaled))
+                  .values);
+        };
+        CHECK(run(x).values == run(clean).values);
+      }
 }
 
 TEST_CASE("block-sparse softmax refuses biases that do not fit") {

@@ -79,12 +79,6 @@ struct Divergence {
     return p == 0 ? W(0) : p * (log_p - x);
   }
   template <class T, class W = wide<T>>
-  __device__ W slope(W, W t) const {
-    return -probability<T>(t);
-  }
-
- private:
-  template <class T, class W = wide<T>>
   __device__ static W probability(W t) {
     return log_target ? device::exp_of<T>(t) : t;
   }
@@ -101,6 +95,15 @@ struct Slope {
   wide<T> scale;
   __device__ wide<T> operator()(wide<T> x, wide<T> t, wide<T> dy) const {
     return f.template slope<T>(x, t) * (dy * scale);
+  }
+};
+
+/// That of a divergence, which is the same whatever x is.
+template <bool log_target, class T>
+struct DivergenceSlope {
+  wide<T> scale;
+  __device__ wide<T> operator()(wide<T> t, wide<T> dy) const {
+    return -Divergence<log_target>::template probability<T>(t) * (dy * scale);
   }
 };
 
@@ -223,11 +226,16 @@ void kl_div(const Tensor& x, const Tensor& t, const Losses& to, bool log_target,
   forward("kl_div", Divergence<false>{}, x, t, to, stream);
 }
 
-void kl_div_backward(const Tensor& x, const Tensor& t, const Tensor& dy, const Tensor& dx,
+void kl_div_backward(const Tensor&, const Tensor& t, const Tensor& dy, const Tensor& dx,
                      bool log_target, double scale, Stream stream) {
   const char* op = "kl_div_backward";
-  if (log_target) return backward(op, Divergence<true>{}, x, t, dy, dx, scale, stream);
-  backward(op, Divergence<false>{}, x, t, dy, dx, scale, stream);
+  visit_floating(op, dx.dtype(), [&]<class T>(Type<T>) {
+    using D = device_type<T>;
+    using W = wide<D>;
+    const auto by = static_cast<W>(scale);
+    if (log_target) return map<T, T, W>(op, DivergenceSlope<true, D>{by}, dx, stream, t, dy);
+    map<T, T, W>(op, DivergenceSlope<false, D>{by}, dx, stream, t, dy);
+  });
 }
 
 }  // namespace bs::cuda

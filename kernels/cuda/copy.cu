@@ -37,11 +37,60 @@ __global__ void __launch_bounds__(256)
       to[at[0] + turn.line(0, y0 + i) + static_cast<int>(x0 + lane)] = square[lane][i];
 }
 
+/// Vectors of every second element, each of two vectors that have what lies between besides. The
+/// last such pair would end behind the tensor: it is read element by element.
+template <class T>
+__global__ void __launch_bounds__(256)
+    copy_seconds_kernel(const T* from, T* to, const __grid_constant__ Walk<2> walk, uint32_t count,
+                        int32_t last) {
+  constexpr int N = device::pack_size<T>;
+  using Raw = device::Raw<T, N>;
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= count) return;
+  int32_t at[2];
+  walk.locate(i, at);
+  if (at[1] == last) {
+    for (int k = 0; k < N; ++k) to[at[0] + k] = from[last + 2 * k];
+    return;
+  }
+  const auto* const pair = reinterpret_cast<const Raw*>(from + at[1]);
+  const Raw low = pair[0], high = pair[1];
+  Raw out;
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    const Raw& half = w < 2 ? low : high;
+    const unsigned first = half.at[w % 2 * 2], second = half.at[w % 2 * 2 + 1];
+    out.at[w] =
+        sizeof(T) == 4 ? first : __byte_perm(first, second, sizeof(T) == 2 ? 0x5410 : 0x6420);
+  }
+  *reinterpret_cast<Raw*>(to + at[0]) = out;
+}
+
+/// Copies every second element of lines that are whole vectors; says whether it has.
+template <class T>
+bool copy_seconds(const StridedLoop<2>& loop, const T* from, T* to, Stream stream) {
+  constexpr int N = device::pack_size<T>;
+  if (loop.inner_stride(0) != 1 || loop.inner_stride(1) != 2 || loop.inner() % N != 0) return false;
+  bool whole = (reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % 16 == 0;
+  int64_t last = 2 * (loop.inner() - N);
+  for (int axis = 0; axis < loop.rank - 1; ++axis) {
+    whole = whole && loop.strides[0][axis] % N == 0 && loop.strides[1][axis] % N == 0;
+    last += (loop.shape[axis] - 1) * loop.strides[1][axis];
+  }
+  if (!whole) return false;
+  const auto count = static_cast<uint32_t>(loop.numel() / N);
+  copy_seconds_kernel<<<static_cast<unsigned>(ceil_div(count, 256)), 256, 0, native(stream)>>>(
+      from, to, Walk<2>(loop, N), count, static_cast<int32_t>(last));
+  return true;
+}
+
 /// Copies elements of one type, or of one size. The result comes first in the loop.
 template <class T>
 void copy_elements(const StridedLoop<2>& loop, const T* from, T* to, Stream stream) {
   const Identity<device::wide<T>> identity;
   const Source<T> source{from, {}, false};
+  if constexpr (sizeof(T) <= 4)
+    if (copy_seconds(loop, from, to, stream)) return;
   if (detail::launch_turned(identity, loop, to, stream, source)) return;
   Turn<2> turn;
   if (find_turn(loop, turn)) {

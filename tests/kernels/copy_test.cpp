@@ -89,6 +89,23 @@ TEST_CASE("matrices are turned, whatever lines they have") {
     }
 }
 
+TEST_CASE("every second element, of lines that are whole vectors and others") {
+  for (const DType dtype : every_dtype)
+    for (const Shape& shape : {Shape{640}, Shape{3, 128}, Shape{2, 5, 64}, Shape{4, 66}}) {
+      const Tensor x = numbers(shape).tensor(dtype, Device::cpu()), moved = x.to(test_device());
+      for (const int64_t cut : {0, 1, 2, 32, 33}) {
+        const auto seconds = [&](const Tensor& t) { return t.slice(-1, cut, shape[-1], 2); };
+        check_equal(clone(seconds(moved)).to(Device::cpu()), seconds(x));
+      }
+    }
+  // Memory that ends with the last element of the view, once and for several rows.
+  const Tensor x = numbers({639}).tensor(bf16, Device::cpu()), moved = x.to(test_device());
+  for (const Shape& shape : {Shape{320}, Shape{3, 320}}) {
+    const auto seconds = [&](const Tensor& t) { return t.slice(0, 0, 639, 2).expand(shape); };
+    check_equal(clone(seconds(moved)).to(Device::cpu()), seconds(x));
+  }
+}
+
 TEST_CASE("copies into views leave what lies between them") {
   const Tensor x = numbers({40, 70}).tensor(f32, test_device());
   const Tensor y = Reference({70, 80}).tensor(f32, test_device());

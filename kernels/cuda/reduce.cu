@@ -5,6 +5,8 @@
 #include <bs/kernels/cuda/reduce_states.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
+#include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace bs::cuda {
@@ -184,6 +186,36 @@ __device__ void expect_rows(State (&states)[N], const Raw<T, N> (&raw)[rows], un
   for (int i = 0; i < N; ++i) expect(states[i], most[i]);
 }
 
+/// Merges the states of N columns a thread over the threads below each other, of which a warp has
+/// 32 / blockDim.x; calls f(column of the block, state).
+template <int N, class State, class F>
+__device__ void merge_columns(State (&states)[N], F&& f) {
+  constexpr int most = std::max(1, (16 << 10) / static_cast<int>(block_threads * sizeof(State)));
+  constexpr int together = std::min(N, static_cast<int>(std::bit_floor(unsigned{most})));
+  constexpr unsigned warps = block_threads / warp;
+  __shared__ alignas(16) unsigned char memory[together * block_threads * sizeof(State)];
+  auto* const of_warps = reinterpret_cast<State*>(memory);
+  const unsigned width = blockDim.x, thread = threadIdx.y * width + threadIdx.x;
+  const unsigned lane = thread % warp, own = thread / warp;
+  for (unsigned offset = warp / 2; offset >= width; offset /= 2)
+#pragma unroll
+    for (int i = 0; i < N; ++i) states[i].merge(from_lane(states[i], static_cast<int>(offset)));
+#pragma unroll
+  for (int first = 0; first < N; first += together) {
+    if (first > 0) __syncthreads();
+#pragma unroll
+    for (int i = 0; i < together; ++i)
+      if (lane < width) of_warps[(i * warps + own) * width + lane] = states[first + i];
+    __syncthreads();
+    for (unsigned at = thread; at < together * width; at += block_threads) {
+      const unsigned i = at / width, x = at - i * width;
+      State state = of_warps[i * warps * width + x];
+      for (unsigned w = 1; w < warps; ++w) state.merge(of_warps[(i * warps + w) * width + x]);
+      f(x * N + first + i, state);
+    }
+  }
+}
+
 /// Part blockIdx.y, of `length` rows, of matrices [n, inner]; blockDim.x threads take N
 /// neighbouring columns each, blockDim.y threads share the rows.
 template <class State, int N, class T>
@@ -191,10 +223,9 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
     columns_kernel(const T* x, int64_t n, int64_t inner, int64_t length, int64_t groups,
                    Output<State, Term<T>> output) {
   constexpr int ahead = 4;  // loads on their way
-  __shared__ alignas(16) unsigned char memory[block_threads * sizeof(State)];
-  auto* const shared = reinterpret_cast<State*>(memory);
   const int64_t matrix = blockIdx.x / groups;
-  const int64_t column = (blockIdx.x % groups * blockDim.x + threadIdx.x) * N;
+  const int64_t first_column = blockIdx.x % groups * blockDim.x * N;
+  const int64_t column = first_column + threadIdx.x * N;
   const int64_t begin = blockIdx.y * length;
   const int64_t end = n - begin < length ? n : begin + length;
   State states[N];
@@ -224,22 +255,14 @@ __global__ void __launch_bounds__(block_threads, column_blocks<State, T>)
     }
   }
   let_next_launch_begin();
-  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    __syncthreads();
-    shared[thread] = states[i];
-    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (threadIdx.y < half) shared[thread].merge(shared[thread + half * blockDim.x]);
-    }
-    if (threadIdx.y > 0 || column >= inner) continue;
+  merge_columns(states, [&](unsigned x, const State& state) {
+    if (first_column + x >= inner) return;
     if (output.states) {
-      output.states[(matrix * gridDim.y + blockIdx.y) * inner + column + i] = shared[thread];
+      output.states[(matrix * gridDim.y + blockIdx.y) * inner + first_column + x] = state;
     } else {
-      output.store(matrix * inner + column + i, shared[thread]);
+      output.store(matrix * inner + first_column + x, state);
     }
-  }
+  });
 }
 
 /// Merges `parts` states of each result, `inner` apart: blockDim.x results a block, blockDim.y

@@ -91,34 +91,49 @@ __global__ void __launch_bounds__(merge_threads)
   if (threadIdx.x < results && set < lists.results) to.put(set, all);
 }
 
-template <class T, int N, bool rows>
-__global__ void __launch_bounds__(channel_threads, sizeof(wide<T>) == 4 ? 3 : 2)
+/// Blocks on a multiprocessor, as many as leave all in registers.
+template <class T, bool rows, bool adds>
+constexpr int norm_blocks = sizeof(wide<T>) == 8 ? 2 : (rows ? 4 : 5) - (adds ? 1 : 0);
+
+/// The first packs are on their way before a thread finds out about its channels.
+template <class T, int N, bool rows, bool adds>
+__global__ void __launch_bounds__(channel_threads, norm_blocks<T, rows, adds>)
     channel_norm_kernel(const T* x, const T* residual, T* y, const __grid_constant__ ChannelGrid g,
                         const ChannelVectors<wide<T>> vectors, bool relu) {
   using W = wide<T>;
-  constexpr int ahead = 2;
+  constexpr int ahead = adds ? 2 : 4;
   const ChannelShare<N, rows> share(g);
-  if (share.count == 0) return;
-  const ChannelAffine<W, rows ? N : 1> affine(g, vectors, share.slot);
-  for (unsigned i = 0; i < share.count; i += ahead) {
-    Raw<T, N> raw[ahead], more[ahead];
+  Raw<T, N> raw[ahead], more[adds ? ahead : 1];
+  const auto load = [&](unsigned i) {
 #pragma unroll
     for (unsigned u = 0; u < ahead; ++u) {
       if (i + u >= share.count) continue;
       const int64_t at = share.first + (i + u) * share.step;
       raw[u] = *reinterpret_cast<const Raw<T, N>*>(x + at);
-      if (residual) more[u] = *reinterpret_cast<const Raw<T, N>*>(residual + at);
+      if constexpr (adds) more[u] = *reinterpret_cast<const Raw<T, N>*>(residual + at);
     }
+  };
+  load(0);
+  if (share.count == 0) return;
+  const ChannelAffine<T, rows ? N : 1> affine(g, vectors, share.slot);
+  for (unsigned i = 0; i < share.count; i += ahead) {
+    if (i > 0) load(i);
 #pragma unroll
     for (unsigned u = 0; u < ahead; ++u) {
       if (i + u >= share.count) break;
-      W v[N], other[N] = {};
+      W v[N];
       device::widen_pack<T, N>(raw[u], v);
-      if (residual) device::widen_pack<T, N>(more[u], other);
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
-        v[k] = affine.z(v[k], k) + other[k];
-        if (relu) v[k] = v[k] < 0 ? W(0) : v[k];
+      for (int k = 0; k < N; ++k) v[k] = affine.z(v[k], k);
+      if constexpr (adds) {
+        W other[N];
+        device::widen_pack<T, N>(more[u], other);
+#pragma unroll
+        for (int k = 0; k < N; ++k) v[k] += other[k];
+      }
+      if (relu) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) v[k] = v[k] < 0 ? W(0) : v[k];
       }
       store_pack<N>(y + share.first + (i + u) * share.step, v);
     }
@@ -165,12 +180,20 @@ void channel_norm(const ChannelSlots& slots, const ChannelNorm& norm, const Tens
                  [&]<class T, int N, bool rows>(Type<T>, std::integral_constant<int, N>,
                                                 std::bool_constant<rows>) {
                    using D = device_type<T>;
-                   static const int most = channel_blocks_in_turns(channel_norm_kernel<D, N, rows>);
-                   const ChannelGrid g =
-                       channel_grid(slots, N, most, ChannelParts::apart, y.device());
-                   channel_norm_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
-                       pointer<T>(norm.x), maybe<T>(norm.residual), pointer<T>(y), g,
-                       channel_vectors<wide<D>>(norm), norm.relu);
+                   const auto run = [&]<bool adds>(std::bool_constant<adds>) {
+                     const auto kernel = channel_norm_kernel<D, N, rows, adds>;
+                     static const int most = channel_blocks_in_turns(kernel);
+                     const ChannelGrid g =
+                         channel_grid(slots, N, most, ChannelParts::apart, y.device());
+                     kernel<<<g.grid, g.block, 0, native(stream)>>>(
+                         pointer<T>(norm.x), maybe<T>(norm.residual), pointer<T>(y), g,
+                         channel_vectors<wide<D>>(norm), norm.relu);
+                   };
+                   if (norm.residual.defined()) {
+                     run(std::true_type{});
+                   } else {
+                     run(std::false_type{});
+                   }
                    BS_CUDA_CHECK_LAUNCH("channel_norm");
                  });
 }

@@ -25,6 +25,7 @@ struct ChannelGrid {
   bool sets_are_channels = true;
   Divisor channels, neighbours;
   int64_t n = 0, length = 0;
+  bool in_turns = false;  ///< parts of rows take the lines of a block in turns
   dim3 grid = {}, block = {};
 
   __device__ unsigned channel_of(unsigned slot) const {
@@ -49,6 +50,7 @@ inline ChannelGrid channel_grid(const ChannelSlots& s, int N, int most, ChannelP
                 .neighbours = Divisor(std::max<int64_t>(s.neighbours, 1)),
                 .n = s.n};
   const bool rows = s.inner > 1;
+  BS_CHECK(s.n < int64_t{1} << 32, "channel_norm: {} rows are more than 32 bits count", s.n);
   const int64_t packs = rows ? s.inner / N : ceil_div(s.n, N);
   const int64_t groups = rows ? ceil_div(packs, channel_threads) : 1;
   int64_t width = ceil_div(packs, groups);
@@ -62,6 +64,7 @@ inline ChannelGrid channel_grid(const ChannelSlots& s, int N, int most, ChannelP
   const int64_t room = int64_t{device_properties(device).multiprocessors} * most;
   const int64_t parts = std::clamp<int64_t>(s.n / least, 1, std::max<int64_t>(room / blocks, 1));
   g.length = round_up(ceil_div(s.n, parts), rows ? 1 : 16);
+  g.in_turns = kind == ChannelParts::apart;
   g.parts = static_cast<unsigned>(ceil_div(s.n, g.length));
   g.block = dim3(static_cast<unsigned>(width), static_cast<unsigned>(lines));
   g.grid = dim3(grid_of("channel_norm", rows ? s.outer * g.parts : blocks),
@@ -102,12 +105,12 @@ struct ChannelShare {
       any = column < g.inner;
       if (!any) return;
       slot = o * g.inner + column;
-      const int64_t begin = part * g.length;
-      const int64_t size = g.n - begin < g.length ? g.n - begin : g.length;
+      const int64_t begin = (g.in_turns ? blockDim.y : g.length) * part;
+      const int64_t left = g.n - begin, size = g.in_turns || left < g.length ? left : g.length;
+      const unsigned lines = blockDim.y * (g.in_turns ? g.parts : 1);
       first = (o * g.n + begin + threadIdx.y) * g.inner + column;
-      step = int64_t{blockDim.y} * g.inner;
-      count =
-          size > threadIdx.y ? static_cast<unsigned>((size - threadIdx.y - 1) / blockDim.y + 1) : 0;
+      step = int64_t{lines} * g.inner;
+      count = size > threadIdx.y ? (static_cast<unsigned>(size) - threadIdx.y - 1) / lines + 1 : 0;
     } else {
       slot = blockIdx.x * blockDim.y + threadIdx.y;
       part = blockIdx.y;
@@ -133,23 +136,29 @@ ChannelVectors<W> channel_vectors(const ChannelNorm& norm) {
   return {pointer<W>(norm.mean), pointer<W>(norm.rstd), maybe<W>(norm.weight), maybe<W>(norm.bias)};
 }
 
-/// z = (x - mean) scale + shift for K slots from `slot` on.
-template <class W, int K>
+/// z = (x - mean) scale + shift for K slots from `slot` on. Of elements of 16 bits as x scale +
+/// shift: the mean's part is as exact in f32 as 2^13 times what an element is rounded by.
+template <class T, int K>
 struct ChannelAffine {
+  using W = device::wide<T>;
+  static constexpr bool is_joined = sizeof(T) < sizeof(W);
   W mean[K], scale[K], shift[K];
 
   __device__ ChannelAffine(const ChannelGrid& g, const ChannelVectors<W>& v, unsigned slot) {
+    const unsigned first = g.channel_of(slot);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const unsigned channel = g.channel_of(slot + k), set = g.set_of(slot + k);
+      const unsigned channel = first + k;  // a row is whole packs
+      const unsigned set = g.sets_are_channels ? channel : g.neighbours.divide(slot + k);
       mean[k] = v.mean[set];
       scale[k] = v.rstd[set] * (v.weight ? v.weight[channel] : W(1));
       shift[k] = v.bias ? v.bias[channel] : W(0);
+      if (is_joined) shift[k] -= mean[k] * scale[k];
     }
   }
   __device__ W z(W x, int i) const {
     const int k = K == 1 ? 0 : i;
-    return (x - mean[k]) * scale[k] + shift[k];
+    return (is_joined ? x : x - mean[k]) * scale[k] + shift[k];
   }
 };
 

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(channel_threads, 2)
   using W = wide<T>;
   constexpr int ahead = 2, K = rows ? N : 1;
   const ChannelShare<N, rows> share(g);
-  const ChannelAffine<W, K> affine(g, vectors, share.slot);
+  const ChannelAffine<T, K> affine(g, vectors, share.slot);
   Sums<W> of[K];
   for (unsigned i = 0; i < share.count; i += ahead) {
     Loaded<T, N> loaded[ahead];
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(channel_threads, 2)
   constexpr int ahead = 2, K = rows ? N : 1;
   const ChannelShare<N, rows> share(g);
   if (share.count == 0) return;
-  const ChannelAffine<W, K> affine(g, vectors, share.slot);
+  const ChannelAffine<T, K> affine(g, vectors, share.slot);
   W offset[K] = {}, slope[K] = {};
   if (sums) {
 #pragma unroll

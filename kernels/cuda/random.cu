@@ -4,6 +4,8 @@
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
+#include <cmath>
+
 namespace bs::cuda {
 
 namespace {
@@ -46,6 +48,31 @@ struct Uniform {
   }
 };
 
+/// The same numbers from zero on in f32, where it holds the range: the product with a multiple of
+/// 2^-digits has no more digits than a double, and is rounded once either way.
+template <class T, int digits>
+struct UniformFromZero {
+  static constexpr int count = 4;
+  float step;  ///< range * 2^-digits
+
+  __device__ void operator()(PhiloxBlock b, T* out) const {
+    float v[count];
+#pragma unroll
+    for (int k = 0; k < count; ++k) v[k] = step * static_cast<float>(b.word[k] >> (32 - digits));
+    const auto pack = device::narrow_pack<T, count>(v);
+#pragma unroll
+    for (int k = 0; k < count; ++k) out[k] = pack.at[k];
+  }
+};
+
+/// Whether `range` times a multiple of 2^-digits is so, and not rounded to `limit`, whatever it is.
+template <class Round>
+bool fits_from_zero(double range, int digits, double limit, Round&& round) {
+  const double largest = range * (1 - std::ldexp(1.0, -digits));
+  return range > 0x1p-100 && static_cast<double>(static_cast<float>(range)) == range &&
+         round(largest) < limit;
+}
+
 template <class T>
 struct Normal {
   using W = device::wide<T>;
@@ -82,8 +109,9 @@ struct Bernoulli {
   static constexpr int count = 4;
   uint64_t limit;
   __device__ void operator()(PhiloxBlock b, T* out) const {
+    const T one = from_integer<T>(1), zero = from_integer<T>(0);
 #pragma unroll
-    for (int k = 0; k < count; ++k) out[k] = from_integer<T>(b.word[k] < limit);
+    for (int k = 0; k < count; ++k) out[k] = b.word[k] < limit ? one : zero;
   }
 };
 
@@ -126,10 +154,16 @@ void uniform(const Tensor& x, double low, double high, RandomState state, Stream
       if constexpr (std::is_same_v<T, double>) return v;
       return static_cast<double>(T(static_cast<float>(v)));
     };
+    constexpr int digits = precision(dtype_of<T>);
+    const double range = high - low;
+    if constexpr (sizeof(T) < 8) {
+      if (low == 0 && fits_from_zero(range, digits, rounded(high), rounded)) {
+        const auto step = static_cast<float>(std::ldexp(range, -digits));
+        return launch<T>("uniform_", x, state, UniformFromZero<D, digits>{step}, stream);
+      }
+    }
     launch<T>("uniform_", x, state,
-              Uniform<D, precision(dtype_of<T>)>{low, high - low, rounded(high),
-                                                 static_cast<D>(rounded(low))},
-              stream);
+              Uniform<D, digits>{low, range, rounded(high), static_cast<D>(rounded(low))}, stream);
   });
 }
 

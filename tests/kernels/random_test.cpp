@@ -179,6 +179,12 @@ TEST_CASE("random numbers are the same on every device") {
       uniform_(x, -0.3, 0.7, g);
       return x;
     });
+    for (const double high : {3.0, 0.7, 0x1.8p-60, 1e-40})
+      same([=](Device d, Generator& g) {
+        const Tensor x = Tensor::empty({100003}, dtype, d);
+        uniform_(x, 0, high, g);
+        return x;
+      });
     same([=](Device d, Generator& g) {
       const Tensor x = Tensor::empty({100003}, dtype, d);
       normal_(x, 0.1, 0.02, g);

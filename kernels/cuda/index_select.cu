@@ -17,6 +17,7 @@ using device::Raw;
 using device::wide;
 
 constexpr int threads = 256;
+constexpr int warp = 32;
 
 /// Copies rows of `width` units; a unit is an element, or 16 bytes of them. Rows of indices outside
 /// the table are filled with `absent`.
@@ -354,6 +355,29 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// Fills rows that no index names with zeros; a warp a row, which it looks for among the keys.
+template <class T, int N>
+__global__ void __launch_bounds__(threads)
+    zero_rows_kernel(Sorted sorted, T* dx, int64_t outer, unsigned extent, int64_t inner) {
+  const unsigned row = blockIdx.x * (threads / warp) + threadIdx.x / warp,
+                 lane = threadIdx.x % warp;
+  if (row >= extent) return;
+  int64_t low = 0;  // the first key that may be as large
+  for (int64_t high = sorted.count; low < high;) {
+    const int64_t step = ceil_div(high - low, int64_t{warp}), at = low + lane * step;
+    const bool smaller = at < high && sorted.keys[at] < row;
+    const int64_t count = __popc(__ballot_sync(0xffffffffU, smaller));
+    high = min(high, low + count * step);
+    if (count > 0) low += (count - 1) * step + 1;
+  }
+  if (low < sorted.count && sorted.keys[low] == row) return;
+  const device::Pack<T, N> zeros = {};
+  for (int64_t o = 0; o < outer; ++o) {
+    auto* const to = reinterpret_cast<device::Pack<T, N>*>(dx + (o * extent + row) * inner);
+    for (int64_t p = lane; p < inner / N; p += warp) to[p] = zeros;
+  }
+}
+
 /// Positions in the order of their indices, in device memory.
 struct Order {
   Tensor keys, positions;
@@ -392,7 +416,10 @@ void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor
   const int64_t count = dy.size(1);
   BS_CHECK(std::max(extent, count) < std::numeric_limits<int32_t>::max(),
            "index_select_backward: {} indices into {} rows are too many", count, extent);
-  fill_zero(dx.data(), dx.bytes(), stream);  // rows that no index names
+  // Long rows that no index names get zeros one by one, since the others are written once then.
+  constexpr int64_t long_row = 512;  // bytes
+  const bool by_rows = inner * static_cast<int64_t>(size_of(dx.dtype())) >= long_row;
+  if (!by_rows) fill_zero(dx.data(), dx.bytes(), stream);
   const Order order = sort(indices, extent, skip, stream);
   const Sorted sorted{reinterpret_cast<const unsigned*>(order.keys.data<int32_t>()),
                       reinterpret_cast<const unsigned*>(order.positions.data<int32_t>()), count};
@@ -409,6 +436,10 @@ void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor
       const dim3 grid(static_cast<unsigned>(chunks),
                       static_cast<unsigned>(std::min<int64_t>(ceil_div(packs, across), 65535)));
       const auto rows = static_cast<unsigned>(extent);
+      if (by_rows)
+        zero_rows_kernel<D, N>
+            <<<grid_of("index_select_backward", ceil_div(extent, threads / warp)), threads, 0,
+               native(stream)>>>(sorted, pointer<T>(dx), outer, rows, inner);
       sum_chunks_kernel<D, N><<<grid, across, 0, native(stream)>>>(pointer<T>(dy), sorted, partial,
                                                                    pointer<T>(dx), outer, rows);
       join_chunks_kernel<D, N>

@@ -2,6 +2,7 @@
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/held_planes.cuh>
 #include <bs/kernels/cuda/image_lanes.cuh>
+#include <bs/kernels/cuda/max_pool2d.cuh>
 
 #include <limits>
 
@@ -10,27 +11,6 @@ namespace bs::cuda {
 namespace {
 
 using device::wide;
-
-/// Windows over images of h x w pixels, which have p x q of them.
-struct Pooling {
-  int h, w, p, q;
-  int kernel_h, kernel_w, pad_h, pad_w;
-  Divisor dilation_h, dilation_w, stride_h, stride_w;
-
-  Pooling(const PoolWindows& o, const Tensor& x, const Tensor& y)
-      : h(static_cast<int>(x.size(1))),
-        w(static_cast<int>(x.size(2))),
-        p(static_cast<int>(y.size(1))),
-        q(static_cast<int>(y.size(2))),
-        kernel_h(static_cast<int>(o.kernel.h)),
-        kernel_w(static_cast<int>(o.kernel.w)),
-        pad_h(static_cast<int>(o.padding.h)),
-        pad_w(static_cast<int>(o.padding.w)),
-        dilation_h(o.dilation.h),
-        dilation_w(o.dilation.w),
-        stride_h(o.stride.h),
-        stride_w(o.stride.w) {}
-};
 
 /// The elements of a window that lie in an axis: numbers from `first` to before `last`.
 struct WindowSpan {
@@ -48,6 +28,14 @@ struct WindowSpan {
 /// Whether two elements are compared by one instruction.
 template <class T, int N>
 inline constexpr bool in_pairs = sizeof(T) == 2 && N % 2 == 0;
+
+/// The larger, or NaN where either is.
+__device__ float larger_or_nan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+__device__ double larger_or_nan(double a, double b) { return a > b || a != a ? a : b; }
 
 /// The greatest of N windows' elements so far, and their numbers: the first of those alike, the
 /// last NaN.
@@ -72,6 +60,35 @@ struct Greatest {
       const bool wins = v[k] > best[k] || v[k] != v[k];
       best[k] = wins ? v[k] : best[k];
       number[k] = wins ? static_cast<unsigned char>(n) : number[k];
+    }
+  }
+  /// Several elements in their order, of which the greatest is found first, then the first like it.
+  template <int n>
+  __device__ void take(const device::Raw<T, N> (&raw)[n], const int (&numbers)[n]) {
+    W v[n][N], most[N];
+    bool any_nan = false;
+#pragma unroll
+    for (int i = 0; i < n; ++i) device::widen_pack<T, N>(raw[i], v[i]);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      most[k] = v[0][k];
+#pragma unroll
+      for (int i = 1; i < n; ++i) most[k] = larger_or_nan(most[k], v[i][k]);
+      any_nan = any_nan || most[k] != most[k];
+    }
+    if (any_nan) {
+#pragma unroll
+      for (int i = 0; i < n; ++i) take(raw[i], numbers[i]);
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      int first = numbers[n - 1];
+#pragma unroll
+      for (int i = n - 2; i >= 0; --i) first = v[i][k] == most[k] ? numbers[i] : first;
+      const bool wins = most[k] > best[k];
+      best[k] = wins ? most[k] : best[k];
+      number[k] = wins ? static_cast<unsigned char>(first) : number[k];
     }
   }
   __device__ void values(W (&to)[N]) const {
@@ -102,15 +119,48 @@ struct Greatest<T, N, true> {
       number[k] = twice(first);
     }
   }
+  static __device__ Pair pair(const unsigned& word) { return reinterpret_cast<const Pair&>(word); }
+  static __device__ unsigned word_of(const device::Raw<T, N>& raw, int k) {
+    return reinterpret_cast<const device::Pack<unsigned, N / 2>&>(raw).at[k];
+  }
+  static __device__ unsigned chosen(unsigned mask, unsigned a, unsigned b) {
+    return (a & mask) | (b & ~mask);
+  }
   __device__ void take(const device::Raw<T, N>& raw, int n) {
 #pragma unroll
     for (int k = 0; k < N / 2; ++k) {
-      const unsigned word = reinterpret_cast<const device::Pack<unsigned, N / 2>&>(raw).at[k];
-      const auto &v = reinterpret_cast<const Pair&>(word),
-                 &greatest = reinterpret_cast<const Pair&>(best[k]);
-      const unsigned wins = __hgt2_mask(v, greatest) | __hneu2_mask(v, v);
-      best[k] = (word & wins) | (best[k] & ~wins);
-      number[k] = (twice(n) & wins) | (number[k] & ~wins);
+      const unsigned word = word_of(raw, k);
+      const Pair v = pair(word);
+      const unsigned wins = __hgt2_mask(v, pair(best[k])) | __hneu2_mask(v, v);
+      best[k] = chosen(wins, word, best[k]);
+      number[k] = chosen(wins, twice(n), number[k]);
+    }
+  }
+  template <int n>
+  __device__ void take(const device::Raw<T, N> (&raw)[n], const int (&numbers)[n]) {
+    Pair most[N / 2];
+    unsigned any_nan = 0;
+#pragma unroll
+    for (int k = 0; k < N / 2; ++k) {
+      most[k] = pair(word_of(raw[0], k));
+#pragma unroll
+      for (int i = 1; i < n; ++i) most[k] = __hmax2_nan(most[k], pair(word_of(raw[i], k)));
+      any_nan |= __hneu2_mask(most[k], most[k]);
+    }
+    if (any_nan != 0) {
+#pragma unroll
+      for (int i = 0; i < n; ++i) take(raw[i], numbers[i]);
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < N / 2; ++k) {
+      unsigned first = twice(numbers[n - 1]);
+#pragma unroll
+      for (int i = n - 2; i >= 0; --i)
+        first = chosen(__heq2_mask(pair(word_of(raw[i], k)), most[k]), twice(numbers[i]), first);
+      const unsigned wins = __hgt2_mask(most[k], pair(best[k]));
+      best[k] = chosen(wins, reinterpret_cast<const unsigned&>(most[k]), best[k]);
+      number[k] = chosen(wins, first, number[k]);
     }
   }
   __device__ void values(float (&to)[N]) const {
@@ -139,7 +189,8 @@ __device__ Greatest<T, N> greatest_of(const ImageLanes<const T, N, planes>& from
   Greatest<T, N> greatest(down.any() && across.any(), down.first * o.kernel_w + across.first);
   for (int r0 = down.first; r0 < down.last; r0 += rows)
     for (int s0 = across.first; s0 < across.last; s0 += columns) {
-      device::Raw<T, N> raw[rows][columns];
+      device::Raw<T, N> raw[rows * columns];
+      int numbers[rows * columns];
       unsigned column_at[columns];
 #pragma unroll
       for (int s = 0; s < columns; ++s)
@@ -149,14 +200,13 @@ __device__ Greatest<T, N> greatest_of(const ImageLanes<const T, N, planes>& from
       for (int r = 0; r < rows; ++r) {
         const int row = row0 + down.nearest(r0 + r) * static_cast<int>(o.dilation_h.number);
 #pragma unroll
-        for (int s = 0; s < columns; ++s)
-          raw[r][s] = from.raw((static_cast<unsigned>(row * o.w) + column_at[s]) * packs);
+        for (int s = 0; s < columns; ++s) {
+          raw[r * columns + s] =
+              from.raw((static_cast<unsigned>(row * o.w) + column_at[s]) * packs);
+          numbers[r * columns + s] = down.nearest(r0 + r) * o.kernel_w + across.nearest(s0 + s);
+        }
       }
-#pragma unroll
-      for (int r = 0; r < rows; ++r)
-#pragma unroll
-        for (int s = 0; s < columns; ++s)
-          greatest.take(raw[r][s], down.nearest(r0 + r) * o.kernel_w + across.nearest(s0 + s));
+      greatest.take(raw, numbers);
     }
   return greatest;
 }
@@ -208,158 +258,6 @@ __global__ void __launch_bounds__(HeldPlanes::threads)
   planes.store(held_winners, winners, planes.packs(pixels));
 }
 
-/// The windows of an axis that reach over a place, counted from the padding's begin.
-struct WindowRange {
-  int first, last;
-
-  __device__ WindowRange(const Divisor& stride, int place, unsigned reach, int windows) {
-    const int before = place - static_cast<int>(reach) + static_cast<int>(stride.number) - 1;
-    first = before > 0 ? static_cast<int>(stride.divide(static_cast<unsigned>(before))) : 0;
-    last = min(static_cast<int>(stride.divide(static_cast<unsigned>(place))), windows - 1);
-  }
-  __device__ int nearest(int window) const { return min(window, last); }
-  /// Which element of a window the place is; -1 for none.
-  __device__ int element(const Divisor& dilation, const Divisor& stride, int window,
-                         int place) const {
-    if (window > last) return -1;
-    const auto inside = static_cast<unsigned>(place - window * static_cast<int>(stride.number));
-    const auto number = dilation.divide(inside);
-    return number * dilation.number == inside ? static_cast<int>(number) : -1;
-  }
-};
-
-/// A thread a place of dx, which looks at the windows it lies in. Of channels in 16 bits it asks
-/// for those of two lines and columns at once; what would lie behind the last is that one again,
-/// and left out. Of f32 six blocks fit a multiprocessor, which gains more.
-template <class T, int N, bool planes>
-__global__ void __launch_bounds__(256, N == 4 ? 6 : 2)
-    max_pool2d_backward_kernel(const T* dy, unsigned char* winners, T* dx,
-                               const __grid_constant__ Pooling o,
-                               const __grid_constant__ ImageWalk walk, unsigned count) {
-  using W = wide<T>;
-  constexpr int most = !planes && sizeof(T) == 2 ? 2 : 1;
-  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  const ImageWalk::Place at = walk.place(i);
-  const auto pixels = static_cast<unsigned>(o.p * o.q);
-  const auto from = walk.lanes<N, planes>(dy, pixels, at);
-  const auto won = walk.bytes<N, planes>(winners, pixels, at);
-  W sum[N] = {};
-  const int below = static_cast<int>(at.line) + o.pad_h;
-  const int right = static_cast<int>(at.column) + o.pad_w;
-  const WindowRange rows(o.stride_h, below,
-                         o.dilation_h.number * static_cast<unsigned>(o.kernel_h - 1), o.p);
-  const WindowRange columns(o.stride_w, right,
-                            o.dilation_w.number * static_cast<unsigned>(o.kernel_w - 1), o.q);
-  for (int p0 = rows.first; p0 <= rows.last; p0 += most)
-    for (int q0 = columns.first; q0 <= columns.last; q0 += most) {
-      device::Raw<T, N> slopes[most][most];
-      Bytes<N, !planes> winner[most][most];
-#pragma unroll
-      for (int p = 0; p < most; ++p)
-#pragma unroll
-        for (int q = 0; q < most; ++q) {
-          const int window = rows.nearest(p0 + p) * o.q + columns.nearest(q0 + q);
-          winner[p][q] = won.load(static_cast<unsigned>(window) * walk.packs.number);
-          slopes[p][q] = from.raw(static_cast<unsigned>(window) * walk.packs.number);
-        }
-#pragma unroll
-      for (int p = 0; p < most; ++p)
-#pragma unroll
-        for (int q = 0; q < most; ++q) {
-          const int r = rows.element(o.dilation_h, o.stride_h, p0 + p, below);
-          const int s = columns.element(o.dilation_w, o.stride_w, q0 + q, right);
-          if (r < 0 || s < 0) continue;
-          W slope[N];
-          device::widen_pack<T, N>(slopes[p][q], slope);
-          const auto number = static_cast<unsigned char>(r * o.kernel_w + s);
-#pragma unroll
-          for (int k = 0; k < N; ++k)
-            if (winner[p][q].is(k, number)) sum[k] += slope[k];
-        }
-    }
-  walk.own<N, planes>(dx, at).store(walk.own_place<planes>(at), sum);
-}
-
-/// Windows of which no two have an element in common: every `every`-th of an axis.
-struct ApartWindows {
-  unsigned every_line, every_column;
-  Divisor columns, windows;  ///< of a plane, at a time
-  Divisor kernel_columns;
-
-  explicit ApartWindows(const Pooling& o)
-      : every_line(every(o.dilation_h, o.kernel_h, o.stride_h)),
-        every_column(every(o.dilation_w, o.kernel_w, o.stride_w)),
-        columns(ceil_div(o.q, every_column)),
-        windows(ceil_div(o.p, every_line) * columns.number),
-        kernel_columns(o.kernel_w) {}
-
-  unsigned turns() const { return every_line * every_column; }
-
- private:
-  static unsigned every(const Divisor& dilation, int kernel, const Divisor& stride) {
-    return dilation.number * static_cast<unsigned>(kernel - 1) / stride.number + 1;
-  }
-};
-
-/// Planes that are held: a thread a window, which adds to the place that won it. Windows that share
-/// places take turns.
-template <class T>
-__global__ void __launch_bounds__(HeldPlanes::threads)
-    max_pool2d_backward_held_kernel(const T* dy, const unsigned char* winners, T* dx,
-                                    const __grid_constant__ Pooling o,
-                                    const __grid_constant__ HeldPlanes planes,
-                                    const __grid_constant__ ApartWindows apart) {
-  using W = wide<T>;
-  constexpr int N = HeldPlanes::together;
-  extern __shared__ uint4 memory[];
-  const auto size = static_cast<uint32_t>(o.h * o.w), windows = planes.pixels.number;
-  uint4* const held_dy = memory + planes.packs(size * sizeof(W));
-  uint4* const held_winners = held_dy + planes.packs(windows * sizeof(T));
-  planes.load(held_dy, dy, planes.packs(windows * sizeof(T)));
-  planes.load(held_winners, winners, planes.packs(windows));
-  for (uint4* zero = memory + threadIdx.x; zero < held_dy; zero += HeldPlanes::threads) *zero = {};
-  planes.wait();
-  auto* const sums = reinterpret_cast<W*>(memory);
-  for (unsigned line = 0; line < apart.every_line; ++line)
-    for (unsigned column = 0; column < apart.every_column; ++column) {
-      for (uint32_t i = threadIdx.x; i < planes.count * apart.windows.number;
-           i += HeldPlanes::threads) {
-        const uint32_t plane = apart.windows.divide(i), window = i - plane * apart.windows.number;
-        const uint32_t down = apart.columns.divide(window);
-        const auto p = static_cast<int>(down * apart.every_line + line);
-        const auto q =
-            static_cast<int>((window - down * apart.columns.number) * apart.every_column + column);
-        if (p >= o.p || q >= o.q) continue;
-        const uint32_t at = plane * windows + static_cast<uint32_t>(p * o.q + q);
-        const uint32_t number = reinterpret_cast<const unsigned char*>(held_winners)[at];
-        const uint32_t r = apart.kernel_columns.divide(number);
-        const uint32_t s = number - r * apart.kernel_columns.number;
-        const int row = p * static_cast<int>(o.stride_h.number) - o.pad_h +
-                        static_cast<int>(r * o.dilation_h.number);
-        const int place = q * static_cast<int>(o.stride_w.number) - o.pad_w +
-                          static_cast<int>(s * o.dilation_w.number);
-        if (row < 0 || row >= o.h || place < 0 || place >= o.w) continue;  // all is padding
-        sums[plane * size + static_cast<uint32_t>(row * o.w + place)] +=
-            device::widen(reinterpret_cast<const T*>(held_dy)[at]);
-      }
-      __syncthreads();
-    }
-  const uint32_t packs = planes.count * size / N;
-  T* const to = dx + uint64_t{blockIdx.x} * packs * N;
-  for (uint32_t i = threadIdx.x; i < packs; i += HeldPlanes::threads) {
-    const auto sum = reinterpret_cast<const device::Pack<W, N>*>(sums)[i];
-    store_pack<N>(to, i, sum.at);
-  }
-}
-
-/// From an image to the next.
-int64_t of_image(const Tensor& t) { return t.numel() / t.size(0); }
-
-size_t image_bytes(const Tensor& t) {
-  return static_cast<size_t>(of_image(t)) * size_of(t.dtype());
-}
-
 }  // namespace
 
 void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Tensor& winner,
@@ -391,40 +289,6 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
                     pointer<T>(x) + image * of_image(x), pointer<T>(y) + image * of_image(y),
                     winner.data<uint8_t>() + image * of_image(y), plan, walk, count);
                 BS_CUDA_CHECK_LAUNCH("max_pool2d");
-              });
-        });
-  });
-}
-
-void max_pool2d_backward(const PoolWindows& o, const Tensor& dy, const Tensor& winner,
-                         const Tensor& dx, Stream stream) {
-  const Pooling plan(o, dx, dy);
-  const ApartWindows apart(plan);
-  const bool aligned = aligned16(dy, dx, winner);
-  visit_floating("max_pool2d_backward", dx.dtype(), [&]<class T>(Type<T>) {
-    using D = device_type<T>;
-    const size_t bytes[] = {static_cast<size_t>(of_image(dx)) * sizeof(wide<D>), image_bytes(dy),
-                            image_bytes(winner)};
-    constexpr unsigned few_turns = 4;
-    if (const HeldPlanes planes = held_planes(dy, {bytes[0], bytes[1], bytes[2]});
-        planes.count > 0 && aligned && apart.turns() <= few_turns) {
-      max_pool2d_backward_held_kernel<D>
-          <<<grid_of("max_pool2d_backward", dx.size(0) / planes.count), HeldPlanes::threads,
-             planes.count*(bytes[0] + bytes[1] + bytes[2]), native(stream)>>>(
-              pointer<T>(dy), winner.data<uint8_t>(), pointer<T>(dx), plan, planes, apart);
-      return BS_CUDA_CHECK_LAUNCH("max_pool2d_backward");
-    }
-    visit_image_lanes<T>(
-        aligned, dx, dy,
-        [&]<int N, bool planes>(std::integral_constant<int, N>, std::bool_constant<planes>) {
-          walk_images<N, planes>(
-              "max_pool2d_backward", dx, [&](int64_t image, const ImageWalk& walk, unsigned count) {
-                max_pool2d_backward_kernel<D, N, planes>
-                    <<<grid_of("max_pool2d", ceil_div(count, 256)), 256, 0, native(stream)>>>(
-                        pointer<T>(dy) + image * of_image(dy),
-                        winner.data<uint8_t>() + image * of_image(dy),
-                        pointer<T>(dx) + image * of_image(dx), plan, walk, count);
-                BS_CUDA_CHECK_LAUNCH("max_pool2d_backward");
               });
         });
   });

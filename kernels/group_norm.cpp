@@ -90,8 +90,7 @@ GroupNormGradients group_norm_backward(const Tensor& x, const Tensor& weight, co
                                    .y = options.relu ? image_beside(op, in, of.y) : Tensor(),
                                    .sums = Tensor::empty({2, slots.sets()}, dtype, x.device()),
                                    .count = static_cast<double>(slots.count())};
-    BS_DISPATCH(x.device(), channel_norm_sums, slots, norm, gradient, sums);
-    BS_DISPATCH(x.device(), channel_norm_backward, slots, norm, gradient, gradients.dx,
+    BS_DISPATCH(x.device(), group_norm_backward, slots, norm, gradient, sums, gradients.dx,
                 options.relu ? gradients.dresidual : Tensor());
   } else {
     fill(sums, 0);

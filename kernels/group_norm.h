@@ -38,8 +38,11 @@ GroupNormGradients group_norm_backward(const Tensor& x, const Tensor& weight, co
                                        bool wants_residual = false);
 
 /// Leaves the statistics of each set in `to.mean` and `to.rstd`, which `norm` names too, and gives
-/// y as channel_norm does.
+/// y as channel_norm does. Its backward is channel_norm_sums, then channel_norm_backward.
 BS_BACKENDS(void group_norm(const ChannelSlots& slots, const ChannelStatistics& to,
-                            const ChannelNorm& norm, const Tensor& y, Stream stream))
+                            const ChannelNorm& norm, const Tensor& y, Stream stream);
+            void group_norm_backward(const ChannelSlots& slots, const ChannelNorm& norm,
+                                     const ChannelGradient& gradient, const Tensor& channel_sums,
+                                     const Tensor& dx, const Tensor& dresidual, Stream stream))
 
 }  // namespace bs

@@ -45,7 +45,8 @@ TEST_CASE("group_norm") {
   };
   const Case cases[] = {{{2, 8, 3, 4}, 2}, {{3, 6, 3, 3}, 3},   {{2, 5, 4, 2}, 5},
                         {{2, 4, 2, 4}, 1}, {{3, 12}, 4},        {{2, 32, 7}, 8},
-                        {{1, 1, 5, 5}, 1}, {{2, 3, 65, 64}, 3}, {{1, 2, 192, 192}, 1}};
+                        {{1, 1, 5, 5}, 1}, {{2, 3, 65, 64}, 3}, {{1, 2, 192, 192}, 1},
+                        {{3, 6, 8, 8}, 3}, {{2, 8, 40, 16}, 2}, {{1, 20, 4, 4}, 1}};
   for (const Case& c : cases) {
     CAPTURE(to_string(c.shape));
     const Shape channels = {c.shape[1]};
@@ -79,12 +80,13 @@ TEST_CASE("group_norm") {
 }
 
 TEST_CASE("group_norm and instance norm with a residual and a ReLU in the same pass") {
-  for (const int64_t groups : {2, 6})
+  for (const int64_t groups : {2, 3, 6})
     for (const bool last : {false, true})
       for (const bool relu : {false, true}) {
         CAPTURE(groups);
         CAPTURE(last);
-        const Shape shape = {2, 6, 3, 5};
+        // Planes of whole vectors have a kernel of their own.
+        const Shape shape = groups == 2 ? Shape{2, 6, 4, 4} : Shape{2, 6, 3, 5};
         const auto as = [=](const Variable& v) { return last ? channels_last(v) : v; };
         check_op(
             {.name = relu ? "group_norm with a residual and relu" : "group_norm with a residual",

@@ -1,6 +1,7 @@
 #include <bs/kernels/scan.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/rows.cuh>
+#include <bs/kernels/cuda/scan_tiles.cuh>
 
 #include <cub/block/block_scan.cuh>
 
@@ -330,6 +331,8 @@ void scan_columns(const Tensor& x, const Tensor& y, bool reverse, Stream stream)
             pointer<T>(x), pointer<T>(y), matrices * packs, columns);
     return;
   }
+  if constexpr (N > 1)
+    if (cut && scan_by_tiles<Op, N, T>(x, y, reverse, stream)) return;
   const dim3 block(width, height);
   const unsigned grid = grid_of("scan", matrices * groups * columns.chunks);
   Tensor carries;

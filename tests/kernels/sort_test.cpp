@@ -254,21 +254,26 @@ TEST_CASE("unique and bincount") {
 TEST_CASE("cumsum of many lines and of few, from both ends, where vectors begin and where not") {
   // Of rows, and of columns: cut and whole ones, a few matrices of some, and a thread for each
   // pack.
-  for (const Shape& shape : {Shape{600, 37, 1}, Shape{520, 2056, 1}, Shape{515, 2051, 1},
-                             Shape{3, 4104, 1}, Shape{1, 1100, 520}, Shape{2, 1537, 24},
-                             Shape{3, 515, 7}, Shape{40, 33, 264}, Shape{2, 11, 131072}})
-    for (const DType dtype : {f64, f32, i64})
+  for (const Shape& shape :
+       {Shape{600, 37, 1}, Shape{520, 2056, 1}, Shape{515, 2051, 1}, Shape{3, 4104, 1},
+        Shape{1, 1100, 520}, Shape{2, 1537, 24}, Shape{3, 515, 7}, Shape{40, 33, 264},
+        Shape{2, 11, 131072}, Shape{2, 9001, 136}})
+    for (const DType dtype : {f64, f32, i64, bf16, f16})
       for (const bool reverse : {false, true}) {
         Reference x = random_reference(shape, 5, -9, 9);
         for (double& v : x.values) v = std::round(v);  // whole numbers: sums are exact
         Reference y = x;
         const int64_t n = shape[1], inner = shape[2];
         for (int64_t line = 0; line < shape[0] * inner; ++line) {
+          const auto at = [&](int64_t k) {
+            const int64_t row = line / inner * n + (reverse ? n - 1 - k : k);
+            return static_cast<size_t>(row * inner + line % inner);
+          };
           double running = 0;
           for (int64_t k = 0; k < n; ++k) {
-            const int64_t row = line / inner * n + (reverse ? n - 1 - k : k);
-            const auto at = static_cast<size_t>(row * inner + line % inner);
-            y[at] = running += x[at];
+            // Sums of 16 bits end at zero every third time, so that they are exact too.
+            if (is_low_precision(dtype) && k % 3 == 2) x[at(k)] = -x[at(k - 1)] - x[at(k - 2)];
+            y[at(k)] = running += x[at(k)];
           }
         }
         CAPTURE(to_string(shape));

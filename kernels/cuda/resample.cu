@@ -14,10 +14,10 @@ namespace {
 
 using device::wide;
 
-/// What an axis makes an output of, where that is a few inputs: of a single one two halves, so that
-/// all are read without a condition.
+/// What an axis makes an output of, where that is a few inputs: where there are fewer, the last one
+/// comes in parts, so that all are read without a condition.
 template <class W, int most>
-struct alignas(sizeof(W) == 8 ? 8 : 8 * most) Few {
+struct alignas(sizeof(W) == 8 || most == 3 ? 8 : 8 * most) Few {
   int from[most];  ///< -1 where there is none
   W weights[most];
 };
@@ -50,16 +50,12 @@ class UploadedMap {
   UploadedMap(const ImageMap& map, Device device, Type<W>)
       : most_(std::max(most_inputs(map.rows), most_inputs(map.columns))) {
     const AxisMap* const axes[] = {&map.rows, &map.columns};
-    for (size_t i = 0; i < 2; ++i) {
-      if (most_ <= 1) {
-        put<Few<W, 1>>(few_of<W, 1>(*axes[i]), at_[i][0]);
-      } else if (most_ == 2) {
-        put<Few<W, 2>>(few_of<W, 2>(*axes[i]), at_[i][0]);
-      } else {
-        put<W>({axes[i]->weights().begin(), axes[i]->weights().end()}, at_[i][0]);
-      }
-    }
-    for (size_t i = 0; most_ > 2 && i < 2; ++i) {
+    const bool are_few = visit_most([&]<int most>(std::integral_constant<int, most>) {
+      for (size_t i = 0; i < 2; ++i) put<Few<W, most>>(few_of<W, most>(*axes[i]), at_[i][0]);
+    });
+    for (size_t i = 0; !are_few && i < 2; ++i)
+      put<W>({axes[i]->weights().begin(), axes[i]->weights().end()}, at_[i][0]);
+    for (size_t i = 0; !are_few && i < 2; ++i) {
       put<int>(axes[i]->offsets(), at_[i][1]);
       put<int>(axes[i]->from(), at_[i][2]);
     }
@@ -69,26 +65,37 @@ class UploadedMap {
   /// Calls f(rows, columns) with the kind of lists that there are.
   template <class W, class F>
   void visit(Type<W>, F&& f) const {
-    if (most_ <= 1) {
-      f(few<W, 1>(0), few<W, 1>(1));
-    } else if (most_ == 2) {
-      f(few<W, 2>(0), few<W, 2>(1));
-    } else {
-      f(lists<W>(0), lists<W>(1));
-    }
+    const bool are_few = visit_most(
+        [&]<int most>(std::integral_constant<int, most>) { f(few<W, most>(0), few<W, most>(1)); });
+    if (!are_few) f(lists<W>(0), lists<W>(1));
   }
 
  private:
+  /// Calls f with the inputs of an output, where they are few; says whether they are.
+  template <class F>
+  bool visit_most(F&& f) const {
+    if (most_ <= 1) {
+      f(std::integral_constant<int, 1>{});
+    } else if (most_ == 2) {
+      f(std::integral_constant<int, 2>{});
+    } else if (most_ == 3) {
+      f(std::integral_constant<int, 3>{});
+    } else if (most_ == 4) {
+      f(std::integral_constant<int, 4>{});
+    }
+    return most_ <= 4;
+  }
   template <class W, int most>
   static std::vector<Few<W, most>> few_of(const AxisMap& map) {
     std::vector<Few<W, most>> all(static_cast<size_t>(map.outputs()));
     for (size_t o = 0; o < all.size(); ++o) {
       const int first = map.offsets()[o], inputs = map.offsets()[o + 1] - first;
+      double part = 1;
       for (int place = 0; place < most; ++place) {
         const auto i = static_cast<size_t>(first + std::min(place, inputs - 1));
+        if (place >= inputs - 1 && place < most - 1) part /= 2;  // the last two parts are alike
         all[o].from[place] = inputs > 0 ? map.from()[i] : -1;
-        all[o].weights[place] =
-            inputs > 0 ? static_cast<W>(map.weights()[i] * inputs / most) : W(0);
+        all[o].weights[place] = inputs > 0 ? static_cast<W>(map.weights()[i] * part) : W(0);
       }
     }
     return all;
@@ -125,40 +132,44 @@ struct Extents {
   uint32_t h, w;
 };
 
-/// The output of row p and column q; false where no input has a part in it. All that it reads is
-/// asked for at once.
+/// The output of row p and column q; false where no input has a part in it. What it reads of two
+/// columns is asked for at once, or of one where it has more inputs.
 template <class W, int N, class T, bool planes, int several, int most>
 __device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32_t w,
                            uint32_t packs, FewEach<W, most> rows, FewEach<W, most> columns,
                            uint32_t p, uint32_t q, W (&sum)[several][N]) {
   using Lanes = ImageLanes<T, N, planes, several>;
+  constexpr int together = most > 2 ? 1 : most;
   const Few<W, most> row = rows.of[p], column = columns.of[q];
   if ((row.from[0] | column.from[0]) < 0) return false;
-  typename Lanes::Raw raw[several][most][most];
 #pragma unroll
-  for (int s = 0; s < most; ++s)
+  for (int first = 0; first < most; first += together) {
+    typename Lanes::Raw raw[several][together][most];
 #pragma unroll
-    for (int r = 0; r < most; ++r) {
-      const uint32_t pixel =
-          static_cast<uint32_t>(row.from[r]) * w + static_cast<uint32_t>(column.from[s]);
-#pragma unroll
-      for (int u = 0; u < several; ++u) raw[u][s][r] = from.raw(pixel * packs, u);
-    }
-#pragma unroll
-  for (int u = 0; u < several; ++u)
-#pragma unroll
-    for (int s = 0; s < most; ++s) {
-      W of_column[N] = {};
+    for (int s = 0; s < together; ++s)
 #pragma unroll
       for (int r = 0; r < most; ++r) {
-        W v[N];
-        device::widen_pack<typename Lanes::Element, N>(raw[u][s][r], v);
+        const uint32_t pixel =
+            static_cast<uint32_t>(row.from[r]) * w + static_cast<uint32_t>(column.from[first + s]);
 #pragma unroll
-        for (int k = 0; k < N; ++k) of_column[k] += row.weights[r] * v[k];
+        for (int u = 0; u < several; ++u) raw[u][s][r] = from.raw(pixel * packs, u);
       }
 #pragma unroll
-      for (int k = 0; k < N; ++k) sum[u][k] += column.weights[s] * of_column[k];
-    }
+    for (int u = 0; u < several; ++u)
+#pragma unroll
+      for (int s = 0; s < together; ++s) {
+        W of_column[N] = {};
+#pragma unroll
+        for (int r = 0; r < most; ++r) {
+          W v[N];
+          device::widen_pack<typename Lanes::Element, N>(raw[u][s][r], v);
+#pragma unroll
+          for (int k = 0; k < N; ++k) of_column[k] += row.weights[r] * v[k];
+        }
+#pragma unroll
+        for (int k = 0; k < N; ++k) sum[u][k] += column.weights[first + s] * of_column[k];
+      }
+  }
   return true;
 }
 

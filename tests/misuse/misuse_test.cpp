@@ -50,8 +50,8 @@ std::vector<Function>& functions() {
 
 Listed::Listed(const char* header, const char* name,
                std::initializer_list<const ParameterValues*> parameters, Function::Any function,
-               Function::Invoke invoke) {
-  functions().push_back({header, name, parameters, function, invoke});
+               Function::Invoke call) {
+  functions().push_back({header, name, parameters, function, call});
 }
 
 void take(const Tensor& result, Source& to) {

@@ -2,6 +2,7 @@
 // What the key pass makes of its products of keys and queries: weights, and gradients of the
 // products of those of the weights. A lane has 32 of a step, in fours of two queries by two keys.
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_keys.cuh>
+#include <bs/kernels/cuda/device/attention/warpgroup_backward_problem.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_dropout.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_mask_bits.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>

@@ -111,6 +111,7 @@ Tensor sparse_attention_qkv_backward(const Tensor& qkv, int heads,
 /// Of gradients, `dbias` holds zeros of lse's dtype to add to, where it is defined.
 /// `drelative_bias`, of [heads or 1, height + width - 1] of the layout, takes the sums of ds over
 /// each diagonal. That of key j and query i is number j - i + height - 1.
+/// refused_head_dim says what a head_dim that the backend does not take is not, else null.
 BS_BACKENDS(void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                   const Layout& layout, const Tensor& out, const Tensor& lse,
                                   const SparseAttentionOptions& options, Stream stream);
@@ -119,6 +120,6 @@ BS_BACKENDS(void sparse_attention(const Tensor& q, const Tensor& k, const Tensor
                                            const Layout& layout,
                                            const SparseAttentionGradients& gradients,
                                            const SparseAttentionOptions& options, Stream stream);
-            bool takes_head_dim(int64_t head_dim))
+            const char* refused_head_dim(int64_t head_dim))
 
 }  // namespace bs

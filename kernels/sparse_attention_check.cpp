@@ -27,8 +27,8 @@ void check_operands(const char* op, const Tensor& q, const Tensor& k, const Tens
   BS_CHECK(k.size(1) > 0 && q.size(1) % k.size(1) == 0,
            "{}: {} heads of k do not divide {} heads of q", op, k.size(1), q.size(1));
   for (const int64_t dim : {q.size(3), v.size(3)})
-    BS_CHECK(BS_ASK(q.device(), takes_head_dim, dim),
-             "{}: head_dim {} on {} is no multiple of 8 up to 256", op, dim, q.device());
+    if (const char* const wanted = BS_ASK(q.device(), refused_head_dim, dim))
+      BS_THROW(Error, "{}: head_dim {} on {} is not {}", op, dim, q.device(), wanted);
 }
 
 /// Whether `length` elements end in the last of `blocks` blocks.

@@ -283,7 +283,7 @@ void attend_pages(const Tensor& q, const PagedKeys& pages, const Layout& layout,
 
 }  // namespace
 
-bool takes_head_dim(int64_t /*head_dim*/) { return true; }
+const char* refused_head_dim(int64_t /*head_dim*/) { return nullptr; }
 
 void paged_attention(const Tensor& q, const PagedKeys& pages, const Layout& layout,
                      const Tensor& out, const Tensor& lse, const SparseAttentionOptions& options,

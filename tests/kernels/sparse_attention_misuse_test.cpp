@@ -61,7 +61,7 @@ TEST_CASE("sparse_attention refuses what does not fit") {
                        Error);
   if (test_device().is_cuda()) {
     CHECK(message(make({2, 2, 24, 12}), make({2, 2, 24, 12}), make({2, 2, 24, 12}), layout) ==
-          "sparse_attention: head_dim 12 on cuda:0 is no multiple of 8 up to 256");
+          "sparse_attention: head_dim 12 on cuda:0 is not a multiple of 8 up to 256");
     const Tensor host = Tensor::empty({2, 2, 24, 8}, f32);
     CHECK(message(x, host, host, layout) == "sparse_attention: tensors on cuda:0 and cpu");
   }

@@ -148,7 +148,9 @@ void launch_scores(const AttentionCall& p, const SparseAttentionGradients& gradi
 }  // namespace
 
 /// Rows move in vectors of 8 elements, and the padded head_dim of a tile is at most 256.
-bool takes_head_dim(int64_t head_dim) { return head_dim % 8 == 0 && head_dim <= 256; }
+const char* refused_head_dim(int64_t head_dim) {
+  return head_dim % 8 == 0 && head_dim <= 256 ? nullptr : "a multiple of 8 up to 256";
+}
 
 void sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
                       const Tensor& out, const Tensor& lse, const SparseAttentionOptions& options,

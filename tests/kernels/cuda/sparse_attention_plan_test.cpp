@@ -76,8 +76,8 @@ TEST_CASE("sparse_attention: narrow heads have three warpgroups where tiles may 
 }
 
 TEST_CASE("sparse_attention: which head_dims the GPU takes") {
-  for (const int64_t dim : {8, 72, 256}) CHECK(takes_head_dim(dim));
-  for (const int64_t dim : {4, 12, 257, 264}) CHECK_FALSE(takes_head_dim(dim));
+  for (const int64_t dim : {8, 72, 256}) CHECK(refused_head_dim(dim) == nullptr);
+  for (const int64_t dim : {4, 12, 257, 264}) CHECK(refused_head_dim(dim) != nullptr);
 }
 
 TEST_CASE("sparse_attention: which terms of scores the kernels on wgmma know") {

@@ -4,7 +4,7 @@
 #include <bs/tests/support/guarded_memory.h>
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <ctime>
 #include <latch>
 #include <thread>
 
@@ -12,6 +12,11 @@ using namespace bs;
 using namespace bs::test;
 
 namespace {
+
+/// Of the processor: what other programs take of it does not count.
+double seconds_since(std::clock_t start) {
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
 
 Variable failing(const Variable& x) {
   return tape().record("failing", {x}, clone(x.data()),
@@ -315,15 +320,14 @@ TEST_CASE("tape: a chain of 100000 operations needs no deep stack and linear tim
     return tape().record("link", {v}, v.data(), [](const Tensor& dy) { return Grads{dy}; });
   };
   Variable y = x;
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   for (int i = 0; i < deep; ++i) y = link(y);
   y.backward();
   CHECK(x.grad().item() == 1);
   for (int i = 0; i < deep; ++i) y = link(i == 0 ? x : y);
   y = {};
   tape().clear();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  CHECK(took.count() < 20);
+  CHECK(seconds_since(start) < 20);
 }
 
 TEST_CASE("tape: many backwards beside a long graph cost what they pass, not its length") {
@@ -332,11 +336,10 @@ TEST_CASE("tape: many backwards beside a long graph cost what they pass, not its
   for (int i = 0; i < 20000; ++i)
     kept.push_back(
         tape().record("keep", {x}, x.data(), [](const Tensor& dy) { return Grads{dy}; }));
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   for (const Variable& v : kept) v.backward();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  CHECK(seconds_since(start) < 10);
   CHECK(x.grad().item() == 20000);
-  CHECK(took.count() < 10);
 }
 
 TEST_CASE("tape: a backward inside a backward") {

@@ -8,6 +8,7 @@ namespace bs::cuda {
 
 std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ranges, int most) {
   std::vector<device::SddRange> cut;
+  cut.reserve(ranges.size());
   for (const auto& [strip, first, length] : ranges) {
     const int count = (length + most - 1) / most;
     for (int i = 0; i < count; ++i) {

@@ -22,21 +22,34 @@ struct Cut {
   size_t first = 0;
   int64_t most = 0;
 
-  int64_t parts(const std::vector<int32_t>& lengths, size_t item) const {
-    return item < first ? 1 : std::max<int64_t>(1, (lengths[item] + most - 1) / most);
+  int64_t parts(size_t item, int64_t length) const {
+    return item < first ? 1 : std::max<int64_t>(1, (length + most - 1) / most);
   }
 };
 
 /// Items one after the other of the same length, and parts of each.
 struct Alike {
-  int64_t length, items, parts;
+  int64_t length, items, parts = 1;
 };
-std::vector<Alike> cut_alike(const std::vector<int32_t>& lengths, const Cut& cut) {
+std::vector<Alike> whole_alike(const std::vector<int32_t>& lengths) {
   std::vector<Alike> all;
-  for (size_t item = 0, end = 0; item < lengths.size(); item = end) {
-    const size_t most = item < cut.first ? cut.first : lengths.size();
-    while (end < most && lengths[end] == lengths[item]) ++end;
-    all.push_back({lengths[item], static_cast<int64_t>(end - item), cut.parts(lengths, item)});
+  for (const int32_t length : lengths) {
+    if (all.empty() || all.back().length != length) all.push_back({length, 0});
+    ++all.back().items;
+  }
+  return all;
+}
+/// The same items, cut.
+std::vector<Alike> cut_alike(const std::vector<Alike>& items, const Cut& cut) {
+  std::vector<Alike> all;
+  size_t item = 0;
+  for (const Alike& of : items) {
+    const size_t end = item + static_cast<size_t>(of.items),
+                 first = std::clamp(cut.first, item, end);
+    for (const auto& [from, to] : {std::pair(item, first), std::pair(first, end)})
+      if (from < to)
+        all.push_back({of.length, static_cast<int64_t>(to - from), cut.parts(from, of.length)});
+    item = end;
   }
   return all;
 }
@@ -61,7 +74,7 @@ int64_t slots_of(const std::vector<Alike>& cut) {
 Pieces make_pieces(const std::vector<int32_t>& lengths, const Cut& cut) {
   Pieces pieces;
   for (size_t item = 0; item < lengths.size(); ++item) {
-    const int64_t length = lengths[item], parts = cut.parts(lengths, item);
+    const int64_t length = lengths[item], parts = cut.parts(item, length);
     for (int64_t part = 0; part < parts; ++part) {
       device::WorkPiece piece{};
       piece.item = static_cast<int>(item);
@@ -178,12 +191,13 @@ WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const 
   if (lengths.empty()) return {.time = whole};
   int64_t time = whole * of.worth / 95;  // what a twentieth less is asked of
   Cut best;
+  const std::vector<Alike> items = whole_alike(lengths);
   const size_t rounds = lengths.size() / static_cast<size_t>(workers);
   for (const size_t first : {size_t{0}, rounds * static_cast<size_t>(workers)}) {
     if (first == lengths.size()) continue;
     for (int parts = 2; parts <= std::min(most_parts, lengths[first]); ++parts) {
       const Cut cut{first, (lengths[first] + parts - 1) / parts};
-      const std::vector<Alike> alike = cut_alike(lengths, cut);
+      const std::vector<Alike> alike = cut_alike(items, cut);
       const int64_t slots = slots_of(alike);
       SplitCosts among = of;
       among.load = of.load_among(slots);

@@ -43,8 +43,9 @@ class AlikeRows {
         for (int i = 0; i < std::min(rows - row, 64); ++i)
           square[static_cast<size_t>(i)] = bits(row + i, col / 64);
         transpose(square);
+        Rows* const columns = columns_.data() + col;
         for (int i = 0; i < std::min(cols_ - col, 64); ++i)
-          columns_[static_cast<size_t>(col + i)].words[row / 64] = square[static_cast<size_t>(i)];
+          columns[i].words[row / 64] = square[static_cast<size_t>(i)];
       }
     lengths_.add(columns_.size() / 8, [&](size_t i) { return columns_[i]; });
     left_ = lengths_.counted();

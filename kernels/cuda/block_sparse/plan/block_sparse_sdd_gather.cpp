@@ -71,6 +71,7 @@ class WindowItems {
   /// Lists the rows, columns and blocks of the items, which `to` has room for.
   void list(const LayoutRows& from, const device::SddRange* ranges, GatheredStrips& to) const {
     std::vector<Columns> left;
+    left.reserve(lines_.size());
     for (const Line& line : lines_) left.push_back(line.set);
     const auto strip_rows = static_cast<size_t>(to.strip_rows);
     std::array<int, Columns::listed> listed;
@@ -101,15 +102,18 @@ class WindowItems {
   /// a branch: which blocks are there is not foreseen.
   static void list_blocks(const LayoutRows& from, const Line& line, const Columns& own,
                           std::span<const int> cols, int32_t* to, size_t stride) {
-    std::array<int, Columns::count> before{line.first};
-    for (int w = 1; w < Columns::count; ++w)
-      before[w] = before[w - 1] + std::popcount(line.set.words[w - 1]);
+    std::array<int, Columns::count> before;  // blocks of the row, and all before it
+    int place = line.first;
+    for (int w = 0; w < Columns::count; ++w) {
+      before[static_cast<size_t>(w)] = place;
+      place += std::popcount(line.set.words[w]);
+    }
     for (const int col : cols) {
       const auto w = static_cast<unsigned>(col) / 64, shift = static_cast<unsigned>(col) % 64;
       const uint64_t upto = line.set.words[w] << (63 - shift);  // the last one is its own
-      const int place = before[w] + std::popcount(upto << 1);
+      const int at = before[w] + std::popcount(upto << 1);
       const int lacks = static_cast<int>(own.words[w] >> shift & 1) - 1;
-      *to = (from.number ? from.number[place & ~lacks] : place) | lacks;
+      *to = (from.number ? from.number[at & ~lacks] : at) | lacks;
       to += stride;
     }
   }
@@ -148,6 +152,7 @@ class Gatherer {
         most_(cols),
         spending_(spending),
         alike_(window.width()) {
+    left_.reserve(static_cast<size_t>(window.height()));
     for (int row = 0; row < window.height(); ++row) left_.push_back(window.columns(row));
     alike_.put(window.height(),
                [&](int row, int word) { return left_[static_cast<size_t>(row)].words[word]; });
@@ -270,9 +275,11 @@ std::optional<GatheredItems> gather_sdd(const Layout& layout, bool transposed, i
   Spending spending(limit, rows / block, columns / block, layout.nnz());
   if (spending.is_over()) return {};
   const Kept<RowBits> bits = row_bits_of(layout, transposed);
-  const auto all = std::make_shared<Gathered>(LayoutRows(layout.view(Device::cpu()), transposed));
+  const auto all =
+      std::make_shared<Gathered>(Gathered{LayoutRows(layout.view(Device::cpu()), transposed)});
   const std::vector<Window> windows =
       windows_of(all->from, block, std::clamp(window / block, 1, most_cols));
+  all->windows.reserve(windows.size());
   for (const Window& of : windows) all->windows.emplace_back(all->from, *bits, of);
   const int threads = team_for(windows.size(), layout.nnz());
   parallel_each(std::ssize(windows), threads, [&](int64_t i) {

@@ -45,6 +45,7 @@ class RowChooser {
         all_(static_cast<size_t>(from.cols) / 64 + 1),
         fresh_(static_cast<size_t>(from.cols) + 8) {
     std::vector<const RowWord*> next;
+    next.reserve(static_cast<size_t>(rows_));
     for (int row = 0; row < rows_; ++row) next.push_back(bits.row(number(row)).data());
     left_.put(rows_, [&](int row, int word) {
       const RowWord*& at = next[static_cast<size_t>(row)];

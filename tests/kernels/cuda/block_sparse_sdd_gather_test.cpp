@@ -1,6 +1,7 @@
 #include <bs/kernels/cuda/block_sparse/device_lists.h>
 #include <bs/kernels/cuda/block_sparse/plan/block_sparse_sdd_gather.h>
 #include <bs/lib/patterns.h>
+#include <bs/lib/threads.h>
 #include <bs/tests/support/uneven_layout.h>
 #include <doctest/doctest.h>
 
@@ -92,6 +93,27 @@ TEST_CASE("sdd: gathering is given up only where the limit can't be kept") {
   }
   CHECK(kept > 40);
   CHECK(given_up > 40);
+}
+
+TEST_CASE("sdd: any number of threads gathers the same items") {
+  const int before = threads();
+  for (const int block : {16, 32, 64}) {
+    CAPTURE(block);
+    // Several windows, and more blocks than one thread takes by itself.
+    const LayoutPtr layout =
+        random_layout(8192 / block, 8192 / block, block, block == 64 ? .7 : .2);
+    std::vector<GatheredStrips> made;
+    for (const int count : {1, 2, 5}) {
+      set_threads(count);
+      made.push_back(gather_sdd(*layout, block == 32, 128, 256, 2048)->list());
+    }
+    for (const GatheredStrips& other : made) {
+      CHECK(other.rows == made[0].rows);
+      CHECK(other.cols == made[0].cols);
+      CHECK(other.blocks == made[0].blocks);
+    }
+  }
+  set_threads(before);
 }
 
 TEST_CASE("sdd: gathered rows of sdd are those that are alike") {

@@ -80,16 +80,44 @@ void spin(double seconds) {
   }
 }
 
-/// What CUDA's runtime and the library take for the parts of an operation.
-Cases pieces(Device device) {
-  const Stream stream = current_stream(device);
+/// Questions that operations ask CUDA and the library.
+void add_questions(Cases& cases, Stream stream) {
+  const auto native = static_cast<cudaStream_t>(stream.handle());
+  cases.push_back({"cudaGetDevice", [] {
+                     int index = 0;
+                     BS_CUDA_CHECK(cudaGetDevice(&index));
+                   }});
+  cases.push_back({"cudaStreamIsCapturing", [=] {
+                     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+                     BS_CUDA_CHECK(cudaStreamIsCapturing(native, &status));
+                   }});
+  cases.push_back(
+      {"cudaThreadExchangeStreamCaptureMode twice", [] { const cuda::RelaxedCapture relaxed; }});
+  cases.push_back({"cudaGetLastError", [] { BS_CUDA_CHECK(cudaGetLastError()); }});
+  cases.push_back({"a range", [] { const TraceRange range("range"); }});
+  cases.push_back({"current_stream", [=] {
+                     if (current_stream(stream.device()) != stream) std::abort();
+                   }});
+  cases.push_back({"a tensor map", [x = ones({8, 64}, bf16, stream.device())] {
+                     cuda::TiledTensor tiled{.element = cuda::TensorMapElement::bf16,
+                                             .address = x.data(),
+                                             .rank = 2,
+                                             .swizzle = cuda::TensorMapSwizzle::bytes_128};
+                     tiled.dims = {64, 8};
+                     tiled.strides = {0, 128};
+                     tiled.box = {64, 8};
+                     cuda::encode_tiled("bench_host", tiled);
+                   }});
+}
+
+/// Launches, memory, and both.
+void add_launches(Cases& cases, Stream stream) {
+  const Device device = stream.device();
   const auto native = static_cast<cudaStream_t>(stream.handle());
   cudaMemPool_t pool = nullptr;
   BS_CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, device.index()));
   uint64_t all = UINT64_MAX;
   BS_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
-  const Tensor x = ones({8, 64}, f32, device), y = ones({8, 64}, f32, device),
-               z = ones({8, 64}, f32, device);
   const auto of_cuda = [=] {
     void* memory = nullptr;
     BS_CUDA_CHECK(cudaMallocFromPoolAsync(&memory, 2048, pool, native));
@@ -99,60 +127,36 @@ Cases pieces(Device device) {
     free_bytes(allocate_bytes(2048, stream), 2048, memory_resource(device), stream);
   };
   const auto launch = [=] { bench::launch_empty_extended(8, stream); };
-  Cases cases{
-      {"cudaGetDevice",
-       [] {
-         int index = 0;
-         BS_CUDA_CHECK(cudaGetDevice(&index));
-       }},
-      {"cudaStreamIsCapturing",
-       [=] {
-         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-         BS_CUDA_CHECK(cudaStreamIsCapturing(native, &status));
-       }},
-      {"cudaThreadExchangeStreamCaptureMode twice", [] { const cuda::RelaxedCapture relaxed; }},
-      {"cudaGetLastError", [] { BS_CUDA_CHECK(cudaGetLastError()); }},
-      {"a range", [] { const TraceRange range("range"); }},
-      {"current_stream",
-       [=] {
-         if (current_stream(device) != stream) std::abort();
-       }},
-      {"memory of CUDA's pool", of_cuda},
-      {"memory of the library", of_library},
-      {"a tensor map",
-       [=] {
-         cuda::TiledTensor tiled{.element = cuda::TensorMapElement::bf16,
-                                 .address = x.data(),
-                                 .rank = 2,
-                                 .swizzle = cuda::TensorMapSwizzle::bytes_128};
-         tiled.dims = {64, 8};
-         tiled.strides = {0, 128};
-         tiled.box = {64, 8};
-         cuda::encode_tiled("bench_host", tiled);
-       }},
-      {"launch of 8 bytes", launch},
-      {"launch of 256 bytes", [=] { bench::launch_empty_extended(256, stream); }},
-      {"launch of 1024 bytes", [=] { bench::launch_empty_extended(1024, stream); }},
-      {"launch by <<<>>> of 8 bytes", [=] { bench::launch_empty(8, stream); }},
-      {"launch by <<<>>> of 256 bytes", [=] { bench::launch_empty(256, stream); }},
-      {"launch and memory of CUDA's pool",
-       [=] {
-         of_cuda();
-         launch();
-       }},
-      {"launch and memory of the library",
-       [=] {
-         of_library();
-         launch();
-       }},
-      {"add to what is there", [=] { cuda::add(x, y, z, stream); }},
-      {"add of tensors", [=] { static_cast<void>(add(x, y)); }},
-  };
-  for (const double wait : {.5e-6, 1e-6, 2e-6, 4e-6})
+  cases.push_back({"memory of CUDA's pool", of_cuda});
+  cases.push_back({"memory of the library", of_library});
+  cases.push_back({"launch of 8 bytes", launch});
+  cases.push_back({"launch of 1024 bytes", [=] { bench::launch_empty_extended(1024, stream); }});
+  cases.push_back({"launch by <<<>>> of 8 bytes", [=] { bench::launch_empty(8, stream); }});
+  cases.push_back({"launch and memory of CUDA's pool", [=] {
+                     of_cuda();
+                     launch();
+                   }});
+  cases.push_back({"launch and memory of the library", [=] {
+                     of_library();
+                     launch();
+                   }});
+  for (const double wait : {1e-6, 4e-6})
     cases.push_back({format("launch and {} ns of waiting", wait * 1e9), [=] {
                        launch();
                        spin(wait);
                      }});
+}
+
+/// What CUDA's runtime and the library take for the parts of an operation.
+Cases pieces(Device device) {
+  const Stream stream = current_stream(device);
+  const auto matrix = [&] { return ones({8, 64}, f32, device); };
+  const Tensor x = matrix(), y = matrix(), z = matrix();
+  Cases cases;
+  add_questions(cases, stream);
+  add_launches(cases, stream);
+  cases.push_back({"add to what is there", [=] { cuda::add(x, y, z, stream); }});
+  cases.push_back({"add of tensors", [=] { static_cast<void>(add(x, y)); }});
   return cases;
 }
 #endif

@@ -35,7 +35,6 @@ void launch(bool extended, Stream stream) {
 
 void launch(size_t bytes, bool extended, Stream stream) {
   if (bytes == 8) return launch<8>(extended, stream);
-  if (bytes == 256) return launch<256>(extended, stream);
   launch<1024>(extended, stream);
 }
 

@@ -49,22 +49,33 @@ struct Power {
   }
 };
 
-/// f(power, a, b, dy) by Power where that holds.
-template <class F>
-struct PowerGradient {
-  F f;
-
+/// Gradients of it, for a and for b.
+struct PowerBackwardA {
   template <class W>
   W operator()(W a, W b, W dy) const {
-    return f(Power(), a, b, dy);
+    return b == 0 ? W(0) : dy * b * math::pow(a, b - 1);
   }
   template <class W>
   static bool holds(W a, W b, W) {
-    return Power::holds(a, b);
+    return math::holds_pow(a, b);
   }
   template <class W>
-  W beyond(W a, W b, W dy) const {
-    return f(Power::beyond<W>, a, b, dy);
+  static W beyond(W a, W b, W dy) {
+    return b == 0 ? W(0) : dy * b * std::pow(a, b - 1);
+  }
+};
+struct PowerBackwardB {
+  template <class W>
+  W operator()(W a, W b, W dy) const {
+    return a == 0 && b >= 0 ? W(0) : dy * math::pow_log(a, b);
+  }
+  template <class W>
+  static bool holds(W a, W b, W) {
+    return math::holds_pow(a, b);
+  }
+  template <class W>
+  static W beyond(W a, W b, W dy) {
+    return a == 0 && b >= 0 ? W(0) : dy * std::pow(a, b) * std::log(a);
   }
 };
 
@@ -189,18 +200,12 @@ void div_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const 
 
 void pow_backward_a(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,
                     Stream) {
-  const auto f = []<class W>(auto power, W p, W q, W d) {
-    return q == 0 ? W(0) : d * q * power(p, q - 1);
-  };
-  gradient("pow_backward_a", PowerGradient<decltype(f)>{f}, a, b, dy, da);
+  gradient("pow_backward_a", PowerBackwardA(), a, b, dy, da);
 }
 
 void pow_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
                     Stream) {
-  const auto f = []<class W>(auto power, W p, W q, W d) {
-    return p == 0 && q >= 0 ? W(0) : d * power(p, q) * math::log(p);
-  };
-  gradient("pow_backward_b", PowerGradient<decltype(f)>{f}, a, b, dy, db);
+  gradient("pow_backward_b", PowerBackwardB(), a, b, dy, db);
 }
 
 void minimum_backward(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,

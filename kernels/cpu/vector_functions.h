@@ -96,9 +96,9 @@ inline bool holds_pow(float a, float b) {
 }
 inline bool holds_pow(double, double) { return true; }
 
-/** @brief 2^t with t = b log2 a in double: log2 (2^n m) is n and (m - 1) times a minimax
- * polynomial, whose relative error is 1e-10. */
-inline float pow(float a, float b) {
+/** @brief log2 (2^n m), which is n and (m - 1) times a minimax polynomial, whose relative error is
+ *  1e-10; for normal numbers a > 0. */
+inline double wide_log2(float a) {
   const auto bits = std::bit_cast<uint32_t>(a);
   const int32_t power = static_cast<int32_t>(bits - 0x3f3504f3U) >> 23;
   const double m = std::bit_cast<float>(bits - (static_cast<uint32_t>(power) << 23)) - 1.0F;
@@ -114,7 +114,11 @@ inline float pow(float a, float b) {
   p = p * m + 0.48089832072481614;
   p = p * m - 0.72134752521311374;
   p = p * m + 1.4426950409393589;
-  double t = static_cast<double>(b) * (static_cast<double>(power) + p * m);
+  return static_cast<double>(power) + p * m;
+}
+
+/** @brief 2^t, rounded to float. */
+inline float exp2_of(double t) {
   t = t > 160 ? 160 : t;
   t = t < -160 ? -160 : t;
   const double shifted = t + 0x1.8p52;
@@ -126,6 +130,15 @@ inline float pow(float a, float b) {
   const float high = std::bit_cast<float>((n - half + 127) << 23);
   return exp_near_zero(rest * 0.693147181F) * low * high;
 }
+
+inline float pow(float a, float b) { return exp2_of(static_cast<double>(b) * wide_log2(a)); }
+
+/** @brief a^b log a, the derivative by b: one logarithm serves both factors. */
+inline float pow_log(float a, float b) {
+  const double log2 = wide_log2(a);
+  return exp2_of(static_cast<double>(b) * log2) * static_cast<float>(log2 * 0.69314718055994531);
+}
+inline double pow_log(double a, double b) { return std::pow(a, b) * std::log(a); }
 
 /** @brief Whether `remainder` of floats holds: where the quotient's whole part fits a double. */
 inline bool holds_remainder(float a, float b) {

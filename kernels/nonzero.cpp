@@ -6,7 +6,6 @@
 #include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/index_select.h>
-#include <bs/kernels/rounding.h>
 #include <bs/lib/integers.h>
 
 namespace bs {
@@ -29,10 +28,11 @@ Tensor nonzero(const Tensor& x) {
   if (x.rank() == 0) return Tensor::empty({rest.numel(), 0}, i64, x.device());
   std::vector<Tensor> coordinates(static_cast<size_t>(x.rank()));
   for (int axis = x.rank() - 1; axis >= 0; --axis) {
-    const Tensor at = remainder(rest, x.size(axis));
-    coordinates[static_cast<size_t>(axis)] = at;
-    // A whole number in f64, which holds positions up to 2^53.
-    rest = cast(div(cast(rest - at, f64), x.size(axis)), i64);
+    // Cut off, the quotient in f64 is the whole one: it lies at least 1 / size below the next,
+    // which f64 tells for positions up to 2^53.
+    const Tensor before = cast(div(cast(rest, f64), x.size(axis)), i64);
+    coordinates[static_cast<size_t>(axis)] = rest - before * x.size(axis);
+    rest = before;
   }
   return stack(coordinates, 1);
 }

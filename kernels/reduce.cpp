@@ -337,7 +337,8 @@ namespace {
 Tensor scaled_deviation(const char* op, const Tensor& x, const Axes& axes, const Tensor& factor) {
   check_floating(op, x);
   check_same_device(op, x, factor);
-  const Tensor in = elementwise_operand(x), dx = Tensor::empty_like(in);
+  const Tensor in = elementwise_operand(x);
+  Tensor dx = Tensor::empty_like(in);
   if (dx.numel() == 0) return dx;
   const Tensor mean = wide_sum(op, x, axes, true, 1 / each_of(op, x, axes));
   BS_DISPATCH(dx.device(), var_backward, in, mean.expand(x.shape()), factor.expand(x.shape()), dx);

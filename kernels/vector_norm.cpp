@@ -58,7 +58,8 @@ Tensor vector_norm_backward(const Tensor& x, const Tensor& y, const Tensor& dy, 
   if (std::isinf(p)) return mul(sign(x), extremum_backward(abs(x), y, dy, axes, keepdim));
   const Tensor length = beside(op, y, x, axes), gradient = beside(op, dy, x, axes);
   if (p == 2) {
-    const Tensor in = elementwise_operand(x), dx = Tensor::empty_like(in);
+    const Tensor in = elementwise_operand(x);
+    Tensor dx = Tensor::empty_like(in);
     if (dx.numel() > 0) BS_DISPATCH(dx.device(), vector_norm_backward, in, length, gradient, dx);
     return dx;
   }
@@ -75,7 +76,8 @@ Tensor logsumexp_backward(const Tensor& x, const Tensor& y, const Tensor& dy, co
   BS_CHECK(keepdim ? y.rank() == x.rank() : y.shape() == dy.shape(), "{}: dy {} for a result {}",
            op, dy.shape(), y.shape());
   const Tensor sums = beside(op, y, x, axes), gradient = beside(op, dy, x, axes);
-  const Tensor in = elementwise_operand(x), dx = Tensor::empty_like(in);
+  const Tensor in = elementwise_operand(x);
+  Tensor dx = Tensor::empty_like(in);
   if (dx.numel() > 0) BS_DISPATCH(dx.device(), logsumexp_backward, in, sums, gradient, dx);
   return dx;
 }

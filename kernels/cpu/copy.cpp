@@ -3,12 +3,44 @@
 #include <bs/kernels/cpu/strided_loop.h>
 #include <bs/lib/integers.h>
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 namespace bs::cpu {
 
 namespace {
+
+/// Whether a conversion goes through float without being one from or to it: as two of these, each
+/// is a loop of vectors.
+template <class From, class To>
+constexpr bool takes_two_steps = !std::is_same_v<From, float> && !std::is_same_v<To, float> &&
+                                 (!std::is_arithmetic_v<From> || !std::is_arithmetic_v<To>);
+
+template <class From>
+void to_floats(int64_t n, const From* from, float* to) {
+  if constexpr (std::is_same_v<From, bool>) {  // of which g++ vectorises no load
+    const auto* bytes = reinterpret_cast<const uint8_t*>(from);
+    for (int64_t i = 0; i < n; ++i) to[i] = bytes[i] != 0 ? 1.0F : 0.0F;
+  } else {
+    convert_row(n, from, to);
+  }
+}
+
+template <class From, class To>
+void convert_dense(int64_t n, const From* from, To* to) {
+  if constexpr (takes_two_steps<From, To>) {
+    constexpr int64_t block = 64;
+    alignas(64) float wide[block];
+    for (int64_t i = 0; i < n; i += block) {
+      const int64_t count = std::min(block, n - i);
+      to_floats(count, from + i, wide);
+      convert_row(count, wide, to + i);
+    }
+  } else {
+    convert_row(n, from, to);
+  }
+}
 
 template <class From, class To>
 void copy_dense_rows(const StridedLoop<2>& loop, const From* from, To* to) {
@@ -18,7 +50,7 @@ void copy_dense_rows(const StridedLoop<2>& loop, const From* from, To* to) {
     if constexpr (std::is_same_v<From, To>) {
       std::memcpy(static_cast<void*>(target), source, static_cast<size_t>(count) * sizeof(To));
     } else {
-      convert_row(count, source, target);
+      convert_dense(count, source, target);
     }
   });
 }

@@ -24,7 +24,9 @@ void add_losses(Cases& c) {
         [=, one = full({}, 1, result.loss.dtype(), c.device())] {
           return cross_entropy_backward(logits, targets, result, one);
         });
-  const Tensor smooth = softmax(logits), dloss = full({rows}, 1, result.lse.dtype(), c.device());
+  // Of other logits: beside their own the gradient would be nothing but rounding.
+  const Tensor smooth = softmax(c.values({rows, classes}));
+  const Tensor dloss = full({rows}, 1, result.lse.dtype(), c.device());
   c.add("soft_cross_entropy", "last axis", 2 * n,
         [=] { return soft_cross_entropy(logits, smooth); });
   c.add("soft_cross_entropy_backward", "last axis", 3 * n,

@@ -138,7 +138,8 @@ def losses(o):
         p = p - F.one_hot(t, classes)
         return (p / t.numel()).to(x.dtype)
 
-    smooth, dloss = torch.softmax(logits, -1), torch.ones(count, 1, device=o.device)
+    smooth = torch.softmax(o.values(count, classes), -1)
+    dloss = torch.ones(count, 1, device=o.device)
 
     def soft(x, w):
         return -(w * torch.log_softmax(x, -1, dtype=torch.float32)).sum(-1)

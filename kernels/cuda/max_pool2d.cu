@@ -29,14 +29,6 @@ struct WindowSpan {
 template <class T, int N>
 inline constexpr bool in_pairs = sizeof(T) == 2 && N % 2 == 0;
 
-/// The larger, or NaN where either is.
-__device__ float larger_or_nan(float a, float b) {
-  float larger;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
-  return larger;
-}
-__device__ double larger_or_nan(double a, double b) { return a > b || a != a ? a : b; }
-
 /// The greatest of N windows' elements so far, and their numbers: the first of those alike, the
 /// last NaN.
 template <class T, int N, bool pairs = in_pairs<T, N>>
@@ -60,35 +52,6 @@ struct Greatest {
       const bool wins = v[k] > best[k] || v[k] != v[k];
       best[k] = wins ? v[k] : best[k];
       number[k] = wins ? static_cast<unsigned char>(n) : number[k];
-    }
-  }
-  /// Several elements in their order, of which the greatest is found first, then the first like it.
-  template <int n>
-  __device__ void take(const device::Raw<T, N> (&raw)[n], const int (&numbers)[n]) {
-    W v[n][N], most[N];
-    bool any_nan = false;
-#pragma unroll
-    for (int i = 0; i < n; ++i) device::widen_pack<T, N>(raw[i], v[i]);
-#pragma unroll
-    for (int k = 0; k < N; ++k) {
-      most[k] = v[0][k];
-#pragma unroll
-      for (int i = 1; i < n; ++i) most[k] = larger_or_nan(most[k], v[i][k]);
-      any_nan = any_nan || most[k] != most[k];
-    }
-    if (any_nan) {
-#pragma unroll
-      for (int i = 0; i < n; ++i) take(raw[i], numbers[i]);
-      return;
-    }
-#pragma unroll
-    for (int k = 0; k < N; ++k) {
-      int first = numbers[n - 1];
-#pragma unroll
-      for (int i = n - 2; i >= 0; --i) first = v[i][k] == most[k] ? numbers[i] : first;
-      const bool wins = most[k] > best[k];
-      best[k] = wins ? most[k] : best[k];
-      number[k] = wins ? static_cast<unsigned char>(first) : number[k];
     }
   }
   __device__ void values(W (&to)[N]) const {
@@ -119,48 +82,15 @@ struct Greatest<T, N, true> {
       number[k] = twice(first);
     }
   }
-  static __device__ Pair pair(const unsigned& word) { return reinterpret_cast<const Pair&>(word); }
-  static __device__ unsigned word_of(const device::Raw<T, N>& raw, int k) {
-    return reinterpret_cast<const device::Pack<unsigned, N / 2>&>(raw).at[k];
-  }
-  static __device__ unsigned chosen(unsigned mask, unsigned a, unsigned b) {
-    return (a & mask) | (b & ~mask);
-  }
   __device__ void take(const device::Raw<T, N>& raw, int n) {
 #pragma unroll
     for (int k = 0; k < N / 2; ++k) {
-      const unsigned word = word_of(raw, k);
-      const Pair v = pair(word);
-      const unsigned wins = __hgt2_mask(v, pair(best[k])) | __hneu2_mask(v, v);
-      best[k] = chosen(wins, word, best[k]);
-      number[k] = chosen(wins, twice(n), number[k]);
-    }
-  }
-  template <int n>
-  __device__ void take(const device::Raw<T, N> (&raw)[n], const int (&numbers)[n]) {
-    Pair most[N / 2];
-    unsigned any_nan = 0;
-#pragma unroll
-    for (int k = 0; k < N / 2; ++k) {
-      most[k] = pair(word_of(raw[0], k));
-#pragma unroll
-      for (int i = 1; i < n; ++i) most[k] = __hmax2_nan(most[k], pair(word_of(raw[i], k)));
-      any_nan |= __hneu2_mask(most[k], most[k]);
-    }
-    if (any_nan != 0) {
-#pragma unroll
-      for (int i = 0; i < n; ++i) take(raw[i], numbers[i]);
-      return;
-    }
-#pragma unroll
-    for (int k = 0; k < N / 2; ++k) {
-      unsigned first = twice(numbers[n - 1]);
-#pragma unroll
-      for (int i = n - 2; i >= 0; --i)
-        first = chosen(__heq2_mask(pair(word_of(raw[i], k)), most[k]), twice(numbers[i]), first);
-      const unsigned wins = __hgt2_mask(most[k], pair(best[k]));
-      best[k] = chosen(wins, reinterpret_cast<const unsigned&>(most[k]), best[k]);
-      number[k] = chosen(wins, first, number[k]);
+      const unsigned word = reinterpret_cast<const device::Pack<unsigned, N / 2>&>(raw).at[k];
+      const auto &v = reinterpret_cast<const Pair&>(word),
+                 &greatest = reinterpret_cast<const Pair&>(best[k]);
+      const unsigned wins = __hgt2_mask(v, greatest) | __hneu2_mask(v, v);
+      best[k] = (word & wins) | (best[k] & ~wins);
+      number[k] = (twice(n) & wins) | (number[k] & ~wins);
     }
   }
   __device__ void values(float (&to)[N]) const {
@@ -189,8 +119,7 @@ __device__ Greatest<T, N> greatest_of(const ImageLanes<const T, N, planes>& from
   Greatest<T, N> greatest(down.any() && across.any(), down.first * o.kernel_w + across.first);
   for (int r0 = down.first; r0 < down.last; r0 += rows)
     for (int s0 = across.first; s0 < across.last; s0 += columns) {
-      device::Raw<T, N> raw[rows * columns];
-      int numbers[rows * columns];
+      device::Raw<T, N> raw[rows][columns];
       unsigned column_at[columns];
 #pragma unroll
       for (int s = 0; s < columns; ++s)
@@ -200,13 +129,14 @@ __device__ Greatest<T, N> greatest_of(const ImageLanes<const T, N, planes>& from
       for (int r = 0; r < rows; ++r) {
         const int row = row0 + down.nearest(r0 + r) * static_cast<int>(o.dilation_h.number);
 #pragma unroll
-        for (int s = 0; s < columns; ++s) {
-          raw[r * columns + s] =
-              from.raw((static_cast<unsigned>(row * o.w) + column_at[s]) * packs);
-          numbers[r * columns + s] = down.nearest(r0 + r) * o.kernel_w + across.nearest(s0 + s);
-        }
+        for (int s = 0; s < columns; ++s)
+          raw[r][s] = from.raw((static_cast<unsigned>(row * o.w) + column_at[s]) * packs);
       }
-      greatest.take(raw, numbers);
+#pragma unroll
+      for (int r = 0; r < rows; ++r)
+#pragma unroll
+        for (int s = 0; s < columns; ++s)
+          greatest.take(raw[r][s], down.nearest(r0 + r) * o.kernel_w + across.nearest(s0 + s));
     }
   return greatest;
 }

@@ -172,7 +172,6 @@ struct PoolTiles {
 
   static constexpr unsigned threads = 128;
 
-  /// The same for elements of so many bytes, N a pack; of no height where it does not fit.
   PoolTiles(const Pooling& o, const ApartWindows& apart, const Tensor& dx, int N) {
     constexpr int most_packs = 8, most_width = 16, most_height = 8;
     const int64_t channels = dx.size(3);

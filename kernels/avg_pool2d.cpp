@@ -1,6 +1,7 @@
 #include <bs/kernels/avg_pool2d.h>
 
 #include <bs/kernels/binary.h>
+#include <bs/kernels/copy.h>
 #include <bs/kernels/image.h>
 #include <bs/kernels/pool2d_axis.h>
 #include <bs/kernels/reduce.h>
@@ -93,8 +94,8 @@ Tensor adaptive_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape) {
   const double share = 1 / static_cast<double>(x_shape[2] * x_shape[3]);
   if (!is_channels_last(dy)) return in_format(mul(dy.expand(x_shape), share), false);
   const Shape last{x_shape[0], x_shape[2], x_shape[3], x_shape[1]};
-  const Tensor dx = mul(dy.permute({0, 2, 3, 1}).expand(last), share);
-  return in_format(dx.permute({0, 3, 1, 2}), true);
+  const Tensor each = mul(dy.permute({0, 2, 3, 1}), share);
+  return in_format(contiguous(each.expand(last)).permute({0, 3, 1, 2}), true);
 }
 
 }  // namespace bs

@@ -1,10 +1,10 @@
 #include <bs/kernels/distribution.h>
 #include <bs/kernels/dropout.h>
 #include <bs/lib/cuda/launch.h>
-#include <bs/kernels/cuda/elementwise.cuh>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
+#include <bs/kernels/cuda/elementwise.cuh>
 
 #include <algorithm>
 #include <type_traits>

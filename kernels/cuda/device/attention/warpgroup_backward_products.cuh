@@ -196,7 +196,9 @@ struct AttentionKeyWarpgroup {
   }
 
   __device__ unsigned rows(int stage) const {
-    return kept + Ring::kept_bytes + stage * Ring::stage_bytes;
+    const unsigned at = kept + Ring::kept_bytes + stage * Ring::stage_bytes;
+    // The compiler sees that all lanes have the same: else a descriptor takes ten instructions.
+    return Ring::paired ? __shfl_sync(~0u, at, 0) : at;
   }
   /// sums = 64 rows of `kept_rows` times the 64 rows of a stage, transposed, `depth` columns of
   /// both.

@@ -215,8 +215,8 @@ void sparse_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v
   const AttentionWarpgroups warpgroups(p.rules, q, k, v, layout, options, stream);
   const Tensor said =
       warpgroups.run() ? sparse_attention_warpgroup_backward(
-                             queries, keys, values, forward, douts, warpgroups.grid(q, k, layout),
-                             gradients, log_sums, means, options, warpgroups.traits(), stream)
+                             {queries, keys, values, forward, douts, warpgroups.grid(q, k, layout),
+                              gradients, log_sums, means, options, warpgroups.traits(), stream})
                        : Tensor();
   const int* const asked = said.defined() ? said.data<int32_t>() : nullptr;
   const bool hides = warpgroups.hides(layout.block(), 64, options);

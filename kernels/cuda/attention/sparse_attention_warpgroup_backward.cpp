@@ -44,16 +44,8 @@ DenseMap values_map(const Tensor& x, int block) {
 }
 
 /// A problem as the kernels see it.
-struct Backward {
-  const Tensor &q, &k, &v;
-  const SparseAttentionResult& forward;
-  const Tensor& dout;
-  const AttentionGrid& grid;
-  const Layout& layout;
-  const SparseAttentionGradients& gradients;
-  const SparseAttentionOptions& options;
-  const AttentionTraits& traits;
-  Stream stream;
+struct Backward : AttentionBackwardCall {
+  const Layout& layout = grid.layout;
 
   int group() const { return static_cast<int>(q.size(1) / k.size(1)); }
   /// Blocks of the heads before head `head` of k, over the batch. The host needs the layout for
@@ -122,8 +114,8 @@ struct Backward {
 
 /// log_sums and means of all queries, and again of the queries of whole blocks; and sets `odd`
 /// where one is not finite.
-void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& means,
-                    const Tensor& whole_log_sums, const Tensor& whole_means, const Tensor& odd) {
+void launch_numbers(const Backward& b, const Tensor& whole_log_sums, const Tensor& whole_means,
+                    const Tensor& odd) {
   static auto* const family = new jit::KernelFamily<AttentionNumbersKernel>;
   const auto rows = [](const Tensor& x) {
     return device::AttentionRows<const void>{x.data(), x.strides()[0], x.strides()[1],
@@ -136,8 +128,8 @@ void launch_numbers(const Backward& b, const Tensor& log_sums, const Tensor& mea
   arguments.out = rows(b.forward.out);
   arguments.dout = rows(b.dout);
   arguments.lse = b.forward.lse.data();
-  arguments.log_sums = log_sums.data();
-  arguments.means = means.data();
+  arguments.log_sums = b.log_sums.data();
+  arguments.means = b.means.data();
   constexpr unsigned of_cta = 256;
   const int64_t total = whole_log_sums.numel();
   const int64_t width = b.v.size(3);
@@ -243,18 +235,20 @@ std::array<DenseMap, 8> maps_of(const Backward& b, const Tensor& shown, int side
           rows_map(b.gradients.dv, 64), rows_map(b.gradients.dq, 64)};
 }
 
+/// Gradients of scores of padding are zero, but so need not be its keys.
+Tensor shown_keys(const Backward& b) {
+  const Tensor& mask = b.options.key_padding_mask;
+  return mask.defined() ? where(mask.unsqueeze(1).unsqueeze(3), b.k, 0.0) : b.k;
+}
+
 }  // namespace
 
-Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
-                                           const SparseAttentionResult& forward, const Tensor& dout,
-                                           const AttentionGrid& grid,
-                                           const SparseAttentionGradients& gradients,
-                                           const Tensor& log_sums, const Tensor& means,
-                                           const SparseAttentionOptions& options,
-                                           const AttentionTraits& traits, Stream stream) {
+Tensor sparse_attention_warpgroup_backward(const AttentionBackwardCall& call) {
   constexpr const char* op = "sparse_attention_backward";
-  const Layout& layout = grid.layout;
-  const Backward b{q, k, v, forward, dout, grid, layout, gradients, options, traits, stream};
+  const Backward b{call};
+  const Tensor &q = b.q, &k = b.k;
+  const Layout& layout = b.layout;
+  const Stream stream = b.stream;
   const AttentionBackwardPlan plan = attention_backward_plan(b.problem());
   if (!plan.warpgroup || plan.heads == 0 || q.numel() == 0 || k.numel() == 0) return {};
   if (!lists_both(layout)) return {};
@@ -262,9 +256,7 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   if (numbers > UINT32_MAX / 32) return {};  // threads that find them
   const Device device = stream.device();
   const int block = layout.block(), side = std::min(block, 64);
-  const Tensor& mask = options.key_padding_mask;
-  // Gradients of scores of padding are zero, but so need not be its keys.
-  const Tensor shown = mask.defined() ? where(mask.unsqueeze(1).unsqueeze(3), k, 0.0) : k;
+  const Tensor shown = shown_keys(b);
   const std::array<DenseMap, 8> maps = maps_of(b, shown, side, plan.strip);
   for (const DenseMap& map : maps)
     if (!map.fit) return {};
@@ -275,8 +267,8 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
   // The copy engine takes them by whole blocks.
   const bool whole = q.size(2) == layout.height();
   const Shape of_whole{q.size(0), q.size(1), layout.height()};
-  const Tensor whole_log_sums = whole ? log_sums : Tensor::empty(of_whole, f32, device);
-  const Tensor whole_means = whole ? means : Tensor::empty(of_whole, f32, device);
+  const Tensor whole_log_sums = whole ? b.log_sums : Tensor::empty(of_whole, f32, device);
+  const Tensor whole_means = whole ? b.means : Tensor::empty(of_whole, f32, device);
   const device::TensorMapWords ds_map = values_map(ds, block).encode(op);
   const StripShape by_key{.transposed = true, .side = std::max(1, plan.strip / block)},
       by_query{.side = 128 / block};
@@ -289,25 +281,25 @@ Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, con
                                           .ds = ds_map,
                                           .dk = maps[5].encode(op),
                                           .dv = maps[6].encode(op),
-                                          .dk_rows = rows_of(gradients.dk),
-                                          .dv_rows = rows_of(gradients.dv),
+                                          .dk_rows = rows_of(b.gradients.dk),
+                                          .dv_rows = rows_of(b.gradients.dv),
                                           .list = key_list->list,
                                           .problem = b.common(),
                                           .log_sums = whole_log_sums.data<float>(),
                                           .means = whole_means.data<float>(),
-                                          .seen = grid.seen,
-                                          .terms = attention_terms(options, grid, q.size(2))};
+                                          .seen = b.grid.seen,
+                                          .terms = attention_terms(b.options, b.grid, q.size(2))};
   device::WarpgroupQueryGradientParams queries{.ds = ds_map,
                                                .k = maps[4].encode(op),
                                                .dq = maps[7].encode(op),
-                                               .dq_rows = rows_of(gradients.dq),
+                                               .dq_rows = rows_of(b.gradients.dq),
                                                .blocks = ds.data(),
                                                .list = query_list->list,
                                                .problem = b.common()};
   keys.problem.long_strips = long_strips(layout, by_key);
   queries.problem.long_strips = long_strips(layout, by_query);
   keys.problem.odd = queries.problem.odd = odd.data<int32_t>();
-  launch_numbers(b, log_sums, means, whole_log_sums, whole_means, odd);
+  launch_numbers(b, whole_log_sums, whole_means, odd);
   launch_passes(b, plan, keys, queries);
   return odd;
 }

@@ -46,17 +46,23 @@ jit::Source attention_numbers_warpgroup_source(const AttentionNumbersKernel& ker
 /** @brief All kernels that a GPU with 227 KB of shared memory a CTA can be asked for. */
 std::vector<AttentionBackwardKernel> all_attention_backward_kernels();
 
-/** @brief Computes the gradients if the kernels can. Arguments as in sparse_attention_backward,
- *  with rows that begin at multiples of 16 bytes; log_sums and means as in
- *  AttentionBackwardArguments, which are filled in.
+/** @brief Arguments as in sparse_attention_backward, with rows that begin at multiples of 16 bytes.
+ *  log_sums and means are as in AttentionBackwardArguments, and are filled in. */
+struct AttentionBackwardCall {
+  const Tensor &q, &k, &v;
+  const SparseAttentionResult& forward;
+  const Tensor& dout;
+  const AttentionGrid& grid;
+  const SparseAttentionGradients& gradients;
+  const Tensor &log_sums, &means;
+  const SparseAttentionOptions& options;
+  const AttentionTraits& traits;
+  Stream stream;
+};
+
+/** @brief Computes the gradients if the kernels can.
  *  @return an i32 that is not zero where something met is not finite, and the gradients may have
  *  numbers from what is hidden; undefined if the kernels cannot, and nothing was done */
-Tensor sparse_attention_warpgroup_backward(const Tensor& q, const Tensor& k, const Tensor& v,
-                                           const SparseAttentionResult& forward, const Tensor& dout,
-                                           const AttentionGrid& grid,
-                                           const SparseAttentionGradients& gradients,
-                                           const Tensor& log_sums, const Tensor& means,
-                                           const SparseAttentionOptions& options,
-                                           const AttentionTraits& traits, Stream stream);
+Tensor sparse_attention_warpgroup_backward(const AttentionBackwardCall& call);
 
 }  // namespace bs::cuda

@@ -152,6 +152,12 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
   sloped.traits.rules = device::rule_slopes;
   CHECK(attention_backward_plan(sloped).key_banded);
   CHECK_FALSE(attention_backward_plan(sloped).query_banded);
+  AttentionBackwardProblem wide = on_hopper(64, 64);
+  wide.element = 4;
+  CHECK_FALSE(attention_backward_plan(wide).warpgroup);
+}
+
+TEST_CASE("sparse_attention_backward: options that leave no registers take two warpgroups") {
   for (const int block : {16, 32, 64, 128}) {
     AttentionBackwardProblem dropped = on_hopper(block, 128);
     dropped.traits.rules = device::rule_dropout;
@@ -178,9 +184,6 @@ TEST_CASE("sparse_attention_backward: what runs is decided before a launch") {
     p.head_dim = p.value_dim = 64;
     CHECK_FALSE(attention_backward_plan(p).paired);
   }
-  AttentionBackwardProblem wide = on_hopper(64, 64);
-  wide.element = 4;
-  CHECK_FALSE(attention_backward_plan(wide).warpgroup);
 }
 
 TEST_CASE("sparse_attention_backward: two columns of blocks of 64 meet the same queries") {

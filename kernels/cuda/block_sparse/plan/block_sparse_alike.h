@@ -6,6 +6,7 @@
 #include <bs/lib/threads.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -18,6 +19,20 @@ namespace bs::cuda {
 inline int team_for(size_t windows, int64_t blocks) {
   constexpr int64_t least_shared = 8192;
   return windows > 1 && blocks >= least_shared ? threads() : 1;
+}
+
+/** @brief 64 x 64 bits: number j of word i. */
+using BitSquare = std::array<uint64_t, 64>;
+/** @brief Exchanges i and j: of halves, of their halves, and so on. */
+inline void transpose(BitSquare& bits) {
+  uint64_t low = ~uint64_t{0} >> 32;
+  for (size_t half = 32; half != 0; half /= 2, low ^= low << half)
+    for (size_t begin = 0; begin < 64; begin += 2 * half)
+      for (size_t i = begin; i < begin + half; ++i) {
+        const uint64_t differ = (bits[i] >> half ^ bits[i + half]) & low;
+        bits[i] ^= differ << half;
+        bits[i + half] ^= differ;
+      }
 }
 
 /** @brief `most` block rows at most, as the set of rows that each column has. */

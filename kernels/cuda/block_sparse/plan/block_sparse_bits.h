@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace bs::cuda {
 
@@ -37,6 +36,7 @@ inline constexpr auto bits_of_byte = [] {
       if ((byte >> bit & 1) != 0) bits[byte][count++] = bit;
   return bits;
 }();
+
 /** @brief A set of numbers less than `most`, a bit each. */
 template <int most>
 struct BitSet {
@@ -87,20 +87,6 @@ struct BitSet {
     return to;
   }
 };
-
-/** @brief 64 x 64 bits: number j of word i. */
-using BitSquare = std::array<uint64_t, 64>;
-/** @brief Exchanges i and j: of halves, of their halves, and so on. */
-inline void transpose(BitSquare& bits) {
-  uint64_t low = ~uint64_t{0} >> 32;
-  for (size_t half = 32; half != 0; half /= 2, low ^= low << half)
-    for (size_t begin = 0; begin < 64; begin += 2 * half)
-      for (size_t i = begin; i < begin + half; ++i) {
-        const uint64_t differ = (bits[i] >> half ^ bits[i + half]) & low;
-        bits[i] ^= differ << half;
-        bits[i + half] ^= differ;
-      }
-}
 
 /** @brief How often each number less than `most` was in sets, all counted at once: the binary
  * digits of the counts are a set each. */

@@ -50,7 +50,7 @@ struct GatherLimit {
 };
 /** @brief Takes blocks together item by item: the row that has most left, then those rows that have
  *  most columns in common with it and each other, then the columns that most of them have. Takes
- *  .2 us of a core an item (blocks of 64) to 2 us (16, density .4).
+ *  .2 us of a core an item (blocks of 64) to 1 us (16, density .4).
  *  @param[in] transposed rows of the transpose
  *  @param[in] rows,columns of an item, 8 block rows at most
  *  @param[in] window as sdd_window has it

@@ -34,10 +34,6 @@ inline int warpgroup_dsd_step(int cols, const Gpu& gpu) {
   return nanoseconds((128 + cols + (256 - cols) / 3.) * gpu.line());
 }
 
-/** @brief What items of a form take of the time that their lines and products would ("Do gathered
- * rows and columns pay?", an H100). */
-constexpr double sdd_pace(SddForm form) { return form.gathered && form.narrow ? 1.25 : 1; }
-
 /** @brief What f32 on wgmma does not hide of the shorter one of reading and multiplying ("What does
  *  wgmma bring for blocks of 64 and 128?", "Does sdd gain by gathered rows?", an H200). */
 inline constexpr double unhidden = .2;

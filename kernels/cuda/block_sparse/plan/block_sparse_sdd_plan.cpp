@@ -127,7 +127,6 @@ class WarpgroupSddPlanner {
  private:
   WarpgroupTile tile(SddForm form) const { return warpgroup_sdd_tile(d_.block(), form); }
   Items timed(std::vector<double> costs, SddForm form) const {
-    for (double& cost : costs) cost *= sdd_pace(form);
     const int block = d_.block(), places = tile(form).sdd_rows(block) * tile(form).sdd_cols(block);
     return {d_, std::move(costs), steps_, int64_t{4} * places * block * block};
   }
@@ -175,7 +174,7 @@ class WarpgroupSddPlanner {
   /// Of an item of gathered rows without a hole.
   double full_step(SddForm form) const {
     const int cols = tile(form).cols;
-    return sdd_pace(form) * sdd_step(gathered_rows + cols, cols, d_.gpu);
+    return sdd_step(gathered_rows + cols, cols, d_.gpu);
   }
 
   void try_gathered() {
@@ -192,7 +191,7 @@ class WarpgroupSddPlanner {
       return gather_sdd(d_.layout, transposed_, gathered_rows, tile(form).cols, window,
                         {.first = gathered_rows,
                          .column = static_cast<double>(d_.block()),
-                         .most = best_.time / (share * d_.gpu.line() * sdd_pace(form))});
+                         .most = best_.time / (share * d_.gpu.line())});
     };
     std::optional<GatheredItems> strips = gather(wide);
     if (!strips) return;

@@ -17,10 +17,10 @@ bool is_single(const Layout& layout, Factors factors, int64_t products) {
 }
 
 /// Whether there is one product, and it is large.
-bool applies(const Layout& layout, Factors factors, int64_t free, int64_t products,
-             const Gpu& gpu) {
+bool applies(const Layout& layout, Factors factors, int64_t free, int64_t products, const Gpu& gpu,
+             double least = least_work) {
   return is_single(layout, factors, products) &&
-         elements_of(layout) * static_cast<double>(free) >= least_work && gpu.capability == 90;
+         elements_of(layout) * static_cast<double>(free) >= least && gpu.capability == 90;
 }
 
 /// Whether a product may take so much memory besides.
@@ -87,9 +87,11 @@ double dense_dsd_time(const Layout& layout, const DsdShape& x, const Gpu& gpu) {
 }
 
 std::pair<Path, double> dense_sdd_time(const Layout& layout, const SddShape& x, const Gpu& gpu) {
-  if (x.epilogue || !applies(layout, x.factors, x.k, x.batch * x.terms, gpu))
+  const bool stores = x.factors == Factors::half && layout.block() >= 16 && x.dense_blocks;
+  if (x.epilogue || !applies(layout, x.factors, x.k, x.batch * x.terms, gpu,
+                             stores ? least_blocks_work : least_work))
     return {Path::tiled, never};
-  if (x.factors == Factors::half && layout.block() >= 16 && x.dense_blocks) {
+  if (stores) {
     const int64_t tiles = ceil_div(layout.height(), 128) * ceil_div(layout.width(), 256);
     const int64_t rounds = ceil_div(tiles, gpu.multiprocessors) * gpu.multiprocessors;
     return {Path::blocks, dense_time(layout, x.factors, x.k, gpu) * static_cast<double>(rounds) /

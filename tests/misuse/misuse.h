@@ -96,8 +96,8 @@ void take(const T& result, Source& to) {
 
 using Arguments = std::vector<std::any>;
 
-/** @brief A function of the library, whatever its type. What depends on the type is as little as can
- *  be: hundreds of types are compiled. */
+/** @brief A function of the library, whatever its type. What depends on the type is as little as
+ * can be: hundreds of types are compiled. */
 struct Function {
   using Any = void (*)();
   using Invoke = void (*)(Any function, Arguments& arguments, Source& to);

@@ -21,7 +21,7 @@ constexpr int most_warps = 16;  ///< of a block
 template <class T>
 struct GroupGradients {
   using W = wide<T>;
-  const T *x, *dy, *y;  ///< y null unless a ReLU's
+  const T *x, *dy, *y;  ///< y null unless there is a ReLU
   T *dx, *dresidual;
   const W *mean, *rstd, *weight;
   W* sums;  ///< of each image's channels: of dz, then of dz h
@@ -159,6 +159,7 @@ bool planes_backward(const ChannelSlots& slots, const ChannelNorm& norm,
   constexpr int N = device::pack_size<D>;
   const int64_t packs = slots.n / N;
   const bool planes = slots.inner == 1 && slots.neighbours > 0 && slots.n % N == 0;
+  if (norm.relu && !gradient.y.defined()) return false;  // x would have to tell the signs
   if (!planes || std::max(packs, slots.slots()) > std::numeric_limits<int32_t>::max() ||
       slots.neighbours > most_warps || !aligned16(norm.x, gradient.dy, gradient.y, dx, dresidual))
     return false;

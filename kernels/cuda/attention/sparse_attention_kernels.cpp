@@ -147,8 +147,8 @@ std::vector<AttentionKernel> all_attention_kernels(int shared_bytes) {
         all.push_back(k);
         k.whole = sparse_attention_whole(size, 64, true);
         if (k.whole) all.push_back(k);
-        if (size != 2) continue;
-        k.asked = true;  // what kernels on wgmma may ask for
+        if (size != 2 || shared_bytes < AttentionKernel().shared_bytes) continue;
+        k.asked = true;  // what kernels on wgmma may ask for, on Hopper alone
         for (const bool whole : {false, true}) {
           k.whole = whole;
           all.push_back(k);

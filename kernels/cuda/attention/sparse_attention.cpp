@@ -50,8 +50,8 @@ void launch_single(const char* op, const jit::Kernel& kernel, int64_t warps,
     jit::launch(kernel, shape, stream, arguments, static_cast<int>(length));
 }
 
-/// A CTA for every tile of rows of `heads` heads of each sequence, of `length` rows at most. Where
-/// `asked` points at a word, they do nothing if that is 0.
+/// A CTA for every tile of rows of `heads` heads of each sequence, of `length` rows at most, or few
+/// that go through them. Where `asked` points at a word, they do nothing if that is 0.
 template <class Arguments>
 void launch_pass(const char* op, AttentionPass pass, const AttentionCall& p, int64_t length,
                  int64_t heads, Arguments arguments, Stream stream, const int* asked = nullptr) {
@@ -76,13 +76,16 @@ void launch_pass(const char* op, AttentionPass pass, const AttentionCall& p, int
   const int64_t begin = is_key_pass(pass) ? 0 : p.shape.first_query % rows;
   arguments.problem.tiles = static_cast<int>(ceil_div(begin + length, rows));
   const unsigned ctas = checked_ctas(op, arguments.problem.tiles * heads * p.sequences);
+  const bool few = has_few_ctas(k);
   const int at_once = tile.ctas * device_properties(stream.device()).multiprocessors;
   const jit::LaunchShape shape{
-      .grid = dim3(asked ? std::min(ctas, static_cast<unsigned>(at_once)) : ctas),
+      .grid = dim3(few ? std::min(ctas, static_cast<unsigned>(at_once)) : ctas),
       .block = dim3(sparse_attention_threads),
       .shared_bytes = sparse_attention_shared_bytes(pass, size, k.dim, tile)};
-  if (asked)
+  if (few)
     jit::launch(kernel, shape, stream, arguments, asked, ctas);
+  else if (asked)
+    jit::launch(kernel, shape, stream, arguments, asked);
   else
     jit::launch(kernel, shape, stream, arguments);
 }

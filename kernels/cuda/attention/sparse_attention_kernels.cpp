@@ -96,15 +96,16 @@ jit::Source attention_source(const AttentionKernel& k) {
                  sparse_attention_rows(size), sparse_attention_threads);
   code += format("static_assert({}<Tile>::bytes == {});\n\n", text.shared,
                  sparse_attention_shared_bytes(k.pass, size, k.dim, tile));
-  // One that is asked has few CTAs, which are gone at once if there is nothing to do.
+  const bool few = has_few_ctas(k);
   code += format(
       "extern \"C\" __global__ void __launch_bounds__(Tile::threads, Tile::ctas)\n"
-      "    {}(const __grid_constant__ {}<Tile::T> arguments{}) {\n"
+      "    {}(const __grid_constant__ {}<Tile::T> arguments{}{}) {\n"
       "{}{}  {}<Tile{}>(arguments, {});{}\n}\n",
-      name, text.arguments, k.asked ? ", const int* asked, unsigned all" : "", asked_first(k.asked),
-      k.asked ? "  for (unsigned work = blockIdx.x; work < all; work += gridDim.x) {\n" : "",
-      text.function, text.more, k.asked ? "work" : "blockIdx.x",
-      k.asked ? "\n  __syncthreads();  // shared memory is read no more\n  }" : "");
+      name, text.arguments, asked_parameter(k.asked), few ? ", unsigned all" : "",
+      asked_first(k.asked),
+      few ? "  for (unsigned work = blockIdx.x; work < all; work += gridDim.x) {\n" : "",
+      text.function, text.more, few ? "work" : "blockIdx.x",
+      few ? "\n  __syncthreads();  // shared memory is read no more\n  }" : "");
   return {name, code, device_headers()};
 }
 

@@ -24,6 +24,13 @@ struct AttentionKernel {
       default;  // NOLINT(modernize-use-nullptr): its bug
 };
 
+/** @brief Whether few CTAs go through all tiles: those of a kernel that is asked are gone at once
+ * if there is nothing to do. With rules it has no registers left for that, and a CTA for each tile.
+ */
+constexpr bool has_few_ctas(const AttentionKernel& kernel) {
+  return kernel.asked && kernel.rules == 0;
+}
+
 SparseAttentionTile tile_of(const AttentionKernel& kernel);
 /** @brief The kernel; without a tile that fits, one that gives each row a warp. */
 jit::Source attention_source(const AttentionKernel& kernel);

@@ -83,10 +83,7 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
         warpgroup_wait<1>();
         warpgroup_pin(dp);
         scores.differentiate(dp, s);
-        // What is hidden has no weight, so no gradient, if its values are finite; of padding they
-        // need not be.
-        if (!keys.whole(seen) && (Scores::capped || keys.padding != 0))
-          keys.hide(dp, 0, team.steps[now], p.problem.reach, seen);
+        if (!keys.whole(seen)) keys.hide(dp, 0, team.steps[now], p.problem.reach, seen);
         if constexpr (Steps::masked) elements.seen.hide(dp, 0, true);
         warpgroup_wait<0>();
         leave(dp, weights, staged + turn);

@@ -196,9 +196,7 @@ struct AttentionKeyWarpgroup {
   }
 
   __device__ unsigned rows(int stage) const {
-    const unsigned at = kept + Ring::kept_bytes + stage * Ring::stage_bytes;
-    // The compiler sees that all lanes have the same: else a descriptor takes ten instructions.
-    return Ring::paired ? __shfl_sync(~0u, at, 0) : at;
+    return kept + Ring::kept_bytes + stage * Ring::stage_bytes;
   }
   /// sums = 64 rows of `kept_rows` times the 64 rows of a stage, transposed, `depth` columns of
   /// both.

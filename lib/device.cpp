@@ -39,8 +39,8 @@ void check_usable(const char* op, Device device) {
 #if !BS_WITH_CUDA
   BS_THROW(Error, "{}: this build has no CUDA (device {})", op, device);
 #endif
-  BS_CHECK(device.index() < cuda_device_count(), "{}: device {} is not there; {} GPUs are usable",
-           op, device, cuda_device_count());
+  BS_CHECK(device.index() >= 0 && device.index() < cuda_device_count(),
+           "{}: device {} is not there; {} GPUs are usable", op, device, cuda_device_count());
 }
 
 }  // namespace bs

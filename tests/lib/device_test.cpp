@@ -32,9 +32,10 @@ TEST_CASE("device that is not there") {
   CHECK(cuda_available() == (cuda_device_count() > 0));
 #if BS_WITH_CUDA
   const int count = cuda_device_count();
-  CHECK_THROWS_WITH_AS(
-      check_usable("op", Device::cuda(count)),
-      format("op: device cuda:{} is not there; {} GPUs are usable", count, count).c_str(), Error);
+  for (const int index : {count, -1})
+    CHECK_THROWS_WITH_AS(
+        check_usable("op", Device::cuda(index)),
+        format("op: device cuda:{} is not there; {} GPUs are usable", index, count).c_str(), Error);
 #else
   CHECK(cuda_device_count() == 0);
   CHECK_THROWS_WITH_AS(check_usable("op", Device::cuda(0)),

@@ -20,8 +20,8 @@ BLOCK_SPARSE = "block_sparse_matmul-"
 # Title of a row, its record, and the densities it is shown at.
 RATES = [
     ("bf16, 8192³", "bf16-8192", (0.1, 0.25)),
-    ("TF32, 4096³", "f32-tf32 f32-large-tf32", (0.1, 0.3)),
-    ("f32, 4096³", "f32 f32-large", (0.1, 0.3)),
+    ("TF32, 4096³", "f32-tf32", (0.1, 0.3)),
+    ("f32, 4096³", "f32", (0.1, 0.3)),
 ]
 SWEEPS = [
     ("bf16, 8192³", "bf16-sweep-8192"),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace bs::cuda {
 
@@ -10,7 +9,7 @@ std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ra
   std::vector<device::SddRange> cut;
   cut.reserve(ranges.size());
   for (const auto& [strip, first, length] : ranges) {
-    const int count = (length + most - 1) / most;
+    const int count = length <= most ? std::min(length, 1) : (length + most - 1) / most;
     for (int i = 0; i < count; ++i) {
       const auto begin = static_cast<int>(int64_t{length} * i / count);
       const auto end = static_cast<int>(int64_t{length} * (i + 1) / count);
@@ -51,16 +50,16 @@ SddItems order_sdd(const SddItems& items, int rows, int64_t columns, int workers
       std::sqrt(workers * rows * slices / static_cast<double>(std::max<int64_t>(columns, 1)));
   const auto groups = static_cast<size_t>(std::max(1L, std::lround(slices / n)));
   begins.push_back(ranges.size());
-  std::vector<std::pair<size_t, size_t>> order;  // an item's group, and its number
-  for (size_t strip = 0; strip + 1 < begins.size(); ++strip)
-    for (size_t i = begins[strip]; i < begins[strip + 1]; ++i)
-      order.emplace_back((i - begins[strip]) * groups / (begins[strip + 1] - begins[strip]), i);
-  std::sort(order.begin(), order.end());
   SddItems out;
-  for (const auto& [group, i] : order) {
-    out.ranges.push_back(ranges[i]);
-    out.costs.push_back(items.costs[i]);
-  }
+  for (size_t group = 0; group < groups; ++group)
+    for (size_t strip = 0; strip + 1 < begins.size(); ++strip) {
+      const size_t begin = begins[strip], count = begins[strip + 1] - begin;
+      const auto first = [&](size_t of) { return begin + (of * count + groups - 1) / groups; };
+      for (size_t i = first(group); i < first(group + 1); ++i) {
+        out.ranges.push_back(ranges[i]);
+        out.costs.push_back(items.costs[i]);
+      }
+    }
   return out;
 }
 

@@ -40,6 +40,7 @@ template <int most>
 class AlikeRows {
  public:
   using Rows = BitSet<most>;
+  using Counts = BitCounts<most>;
 
   explicit AlikeRows(int cols)
       : cols_(cols), columns_(static_cast<size_t>(round_up(cols + 1, 8))) {}
@@ -66,7 +67,7 @@ class AlikeRows {
     left_ = lengths_.counted();
   }
   /** @brief Takes the blocks of some rows out of some columns. */
-  void take(const Rows& rows, std::span<const int> cols) {
+  void take(const Rows& rows, std::span<const uint16_t> cols) {
     Counts taken;
     taken.add(cols.size() / 8, [&](size_t i) {
       Rows& column = columns_[static_cast<size_t>(cols[i])];
@@ -77,8 +78,6 @@ class AlikeRows {
     lengths_.subtract(taken);
     left_.words &= lengths_.counted().words;
   }
-  /** @brief Whether a row can be chosen: it has a block, and was not removed. */
-  bool has(int row) const { return left_.has(row); }
   void remove(int row) { left_.remove(row); }
 
   /** @brief The row that has most blocks, the first of such; -1: none has any. */
@@ -87,33 +86,15 @@ class AlikeRows {
     lengths_.keep_greatest(best);
     return best.first();
   }
-  /** @brief Adds to `chosen`, which has one row, until there are `count` or none is left: each time
-   *  the row that has most in common with those before it, of such the longest, and of such the
-   *  first.
-   *  @param[in] brought brought(row): once for each row chosen; a span of the columns by which
-   *             others are now more like what was chosen */
-  template <class Brought>
-  void extend(std::vector<int>& chosen, size_t count, const Brought& brought) const {
-    Counts in_common;
-    Rows others = left_;
-    others.remove(chosen.back());
-    while (chosen.size() < count) {
-      const std::span<const int> cols = brought(chosen.back());
-      in_common.add(cols.size() / 8,
-                    [&](size_t i) { return columns_[static_cast<size_t>(cols[i])]; });
-      Rows best = others;
-      in_common.keep_greatest(best);
-      if (best.size() > 1) lengths_.keep_greatest(best);
-      const int next = best.first();
-      if (next < 0) return;
-      chosen.push_back(next);
-      others.remove(next);
-    }
+  /** @brief The rows that can be chosen: they have a block, and were not removed. */
+  const Rows& left() const { return left_; }
+  /** @brief Counts which of some columns each row has. */
+  template <class Number>
+  void count(std::span<const Number> cols, Counts& counts) const {
+    counts.add(cols.size() / 8, [&](size_t i) { return columns_[static_cast<size_t>(cols[i])]; });
   }
 
  private:
-  using Counts = BitCounts<most>;
-
   int cols_;
   std::vector<Rows> columns_;
   Counts lengths_;  // of the rows

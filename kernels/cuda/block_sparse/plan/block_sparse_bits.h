@@ -30,9 +30,9 @@ struct BitWords<512> {
 
 /** @brief Which bits each byte has, in ascending order. */
 inline constexpr auto bits_of_byte = [] {
-  std::array<std::array<uint8_t, 8>, 256> bits{};
+  std::array<std::array<uint16_t, 8>, 256> bits{};
   for (size_t byte = 0; byte < bits.size(); ++byte)
-    for (uint8_t bit = 0, count = 0; bit < 8; ++bit)
+    for (uint16_t bit = 0, count = 0; bit < 8; ++bit)
       if ((byte >> bit & 1) != 0) bits[byte][count++] = bit;
   return bits;
 }();
@@ -75,12 +75,13 @@ struct BitSet {
   }
   /// Writes them to `to` in ascending order, and up to eight others behind them. Byte by byte: how
   /// many there are is not foreseen.
-  int* list(int* to) const {
+  uint16_t* list(uint16_t* to) const {
     for (int w = 0; w < count; ++w) {
       if (words[w] == 0) continue;
       for (int byte = 0; byte < 64; byte += 8) {
         const uint64_t bits = words[w] >> byte & 255;
-        for (size_t i = 0; i < 8; ++i) to[i] = w * 64 + byte + bits_of_byte[bits][i];
+        const auto from = static_cast<uint16_t>(w * 64 + byte);
+        for (size_t i = 0; i < 8; ++i) to[i] = static_cast<uint16_t>(from + bits_of_byte[bits][i]);
         to += std::popcount(bits);
       }
     }
@@ -170,11 +171,6 @@ class BitCounts {
       for (size_t w = 0; w < count; ++w) left[w] &= any == 0 ? ~uint64_t{0} : digits_[0][w];
     }
     for (size_t w = 0; w < count; ++w) of.words[w] = left[w];
-  }
-  /// Leaves of a set those that were counted so many times, of no more than there were sets.
-  void keep_equal(Set& of, size_t times) const {
-    for (size_t digit = 0; digit < used_; ++digit)
-      of.words &= (times >> digit & 1) != 0 ? digits_[digit] : ~digits_[digit];
   }
 
  private:

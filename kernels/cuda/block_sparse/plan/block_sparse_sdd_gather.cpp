@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace bs::cuda {
@@ -35,23 +36,20 @@ struct Window {
 /// it left of its rows and columns.
 class WindowItems {
  public:
-  WindowItems(const LayoutRows& from, const RowBits& bits, const Window& window)
+  WindowItems(const RowBits& bits, const Window& window)
       : window_(window), lines_(static_cast<size_t>(window.end - window.begin)) {
     Columns within;
     for (int col = window.col; col < window.end_col; ++col) within.put(col - window.col);
     for (int row = window.begin; row < window.end; ++row) {
-      Line& line = lines_[static_cast<size_t>(row - window.begin)];
-      const int32_t* const begin = from.col + from.offsets[row];
-      const int32_t* const end = from.col + from.offsets[row + 1];
-      line.first = static_cast<int>(std::lower_bound(begin, end, window.col) - from.col);
-      for (const RowWord& of : bits.row(row)) line.set.put_word(of.word * 64 - window.col, of.bits);
-      line.set.words &= within.words;
+      Columns& line = lines_[static_cast<size_t>(row - window.begin)];
+      for (const RowWord& of : bits.row(row)) line.put_word(of.word * 64 - window.col, of.bits);
+      line.words &= within.words;
     }
   }
 
   int height() const { return window_.end - window_.begin; }
   int width() const { return window_.end_col - window_.col; }
-  const Columns& columns(int row) const { return lines_[static_cast<size_t>(row)].set; }
+  const Columns& columns(int row) const { return lines_[static_cast<size_t>(row)]; }
 
   void add(const std::vector<int>& rows, size_t strip_rows, const Columns& cols) {
     // Where rows are fewer, the first one comes in their place, and has nothing more.
@@ -70,56 +68,41 @@ class WindowItems {
   size_t first_item() const { return first_item_; }
   /// Lists the rows, columns and blocks of the items, which `to` has room for.
   void list(const LayoutRows& from, const device::SddRange* ranges, GatheredStrips& to) const {
-    std::vector<Columns> left;
-    left.reserve(lines_.size());
-    for (const Line& line : lines_) left.push_back(line.set);
     const auto strip_rows = static_cast<size_t>(to.strip_rows);
-    std::array<int, Columns::listed> listed;
+    const auto wide = static_cast<size_t>(width());
+    std::vector<int32_t> numbers(lines_.size() * wide, -1);  // of blocks that no item took yet
+    for (size_t row = 0; row < lines_.size(); ++row) {
+      const int32_t* const offsets = from.offsets + window_.begin + row;
+      const int32_t* const end = from.col + offsets[1];
+      for (const int32_t* col = std::lower_bound(from.col + offsets[0], end, window_.col);
+           col != end && *col < window_.end_col; ++col) {
+        const auto place = static_cast<int32_t>(col - from.col);
+        numbers[row * wide + static_cast<size_t>(*col - window_.col)] =
+            from.number ? from.number[place] : place;
+      }
+    }
+    std::array<uint16_t, Columns::listed> listed;
     for (size_t item = 0; item < cols_.size(); ++item) {
       const auto [strip, first, count] = ranges[item];
-      const std::span<const int> cols(listed.data(), cols_[item].list(listed.data()));
+      const std::span<const uint16_t> cols(listed.data(), cols_[item].list(listed.data()));
       std::transform(cols.begin(), cols.end(), to.cols.begin() + first,
-                     [&](int col) { return window_.col + col; });
+                     [&](uint16_t col) { return window_.col + col; });
       for (size_t i = 0; i < strip_rows; ++i) {
         const auto row = static_cast<size_t>(rows_[item * strip_rows + i]);
-        const Columns own{left[row].words & cols_[item].words};
-        left[row].words ^= own.words;
         to.rows[static_cast<size_t>(strip) * strip_rows + i] =
             window_.begin + static_cast<int32_t>(row);
-        list_blocks(from, lines_[row], own, cols,
-                    to.blocks.data() + static_cast<size_t>(first) * strip_rows + i, strip_rows);
+        int32_t* at = to.blocks.data() + static_cast<size_t>(first) * strip_rows + i;
+        for (const uint16_t col : cols) {
+          *at = std::exchange(numbers[row * wide + col], -1);
+          at += strip_rows;
+        }
       }
     }
   }
 
  private:
-  struct Line {
-    Columns set{};
-    int first = 0;  ///< place of its first block in LayoutRows
-  };
-
-  /// The numbers of the blocks of `own`, at the places of their columns; -1 at the others. Without
-  /// a branch: which blocks are there is not foreseen.
-  static void list_blocks(const LayoutRows& from, const Line& line, const Columns& own,
-                          std::span<const int> cols, int32_t* to, size_t stride) {
-    std::array<int, Columns::count> before;  // blocks of the row, and all before it
-    int place = line.first;
-    for (int w = 0; w < Columns::count; ++w) {
-      before[static_cast<size_t>(w)] = place;
-      place += std::popcount(line.set.words[w]);
-    }
-    for (const int col : cols) {
-      const auto w = static_cast<unsigned>(col) / 64, shift = static_cast<unsigned>(col) % 64;
-      const uint64_t upto = line.set.words[w] << (63 - shift);  // the last one is its own
-      const int at = before[w] + std::popcount(upto << 1);
-      const int lacks = static_cast<int>(own.words[w] >> shift & 1) - 1;
-      *to = (from.number ? from.number[at & ~lacks] : at) | lacks;
-      to += stride;
-    }
-  }
-
   Window window_;
-  std::vector<Line> lines_;
+  std::vector<Columns> lines_;
   std::vector<int32_t> rows_;  // of the items, in the window
   std::vector<Columns> cols_;
   size_t first_item_ = 0;  // among those of all windows
@@ -142,6 +125,42 @@ class Spending {
   std::atomic<double> spent_;
 };
 
+/// How many of some rows, 15 at most, have each column.
+class SharedColumns {
+ public:
+  void add(const Columns& row) {
+    Columns::Words carried = row.words;
+    for (Columns::Words& digit : digits_) {
+      const Columns::Words both = digit & carried;
+      digit ^= carried;
+      carried = both;
+    }
+  }
+  /// The columns that most of the rows have, `size` at most.
+  Columns most(int size) const {
+    Columns cols, equal{any()};
+    for (size_t digit = digits_.size(); digit-- > 0;) {
+      const Columns more{equal.words & digits_[digit]};
+      const int have = more.size();
+      if (have <= size) {
+        cols.words |= more.words;
+        equal.words ^= more.words;
+        size -= have;
+      } else {
+        equal = more;
+      }
+    }
+    equal.keep_first(size);
+    cols.words |= equal.words;
+    return cols;
+  }
+
+ private:
+  Columns::Words any() const { return digits_[0] | digits_[1] | digits_[2] | digits_[3]; }
+
+  std::array<Columns::Words, 4> digits_{};
+};
+
 /// Cuts items out of a window of `most_rows` at most.
 template <int most_rows>
 class Gatherer {
@@ -160,37 +179,44 @@ class Gatherer {
 
   /// Adds items until nothing remains, or too much is spent.
   void empty() {
-    for (int seed = alike_.longest(); seed >= 0 && !spending_.is_over(); seed = alike_.longest()) {
-      // The seed, and those that are most like what was chosen before them.
-      chosen_.assign(1, seed);
-      alike_.extend(chosen_, rows_, [&](int row) { return list(left_[static_cast<size_t>(row)]); });
-      take(choose_cols());
-    }
+    for (int seed = alike_.longest(); seed >= 0 && !spending_.is_over(); seed = alike_.longest())
+      take(choose(seed));
   }
 
  private:
-  std::span<const int> list(const Columns& cols) {
-    int* to = cols.list(listed_.data());
-    std::fill_n(to, 8, alike_.none());
+  std::span<const uint16_t> list(const Columns& cols) {
+    uint16_t* const to = cols.list(listed_.data());
+    std::fill_n(to, 8, static_cast<uint16_t>(alike_.none()));
     return {listed_.data(), static_cast<size_t>(round_up(to - listed_.data(), 8))};
   }
-  /// The columns that most of the rows have.
-  Columns choose_cols() {
-    BitCounts<most_cols> had;
-    had.add(1, [&](size_t i) {
-      return i < chosen_.size() ? left_[static_cast<size_t>(chosen_[i])] : Columns();
-    });
-    const Columns all = had.counted();
-    Columns cols;
-    int size = 0;
-    for (size_t times = chosen_.size(); times > 0 && size < most_; --times) {
-      Columns next = all;
-      had.keep_equal(next, times);
-      if (next.size() > most_ - size) next.keep_first(most_ - size);
-      size += next.size();
-      cols.words |= next.words;
+  /// Chooses rows: the seed, and those that have most of the columns that an item of the rows
+  /// before them would have; of eight two at a time.
+  /// @return the columns of the item
+  Columns choose(int seed) {
+    SharedColumns shared;
+    auto others = alike_.left();
+    const auto add = [&](int row) {
+      chosen_.push_back(row);
+      shared.add(left_[static_cast<size_t>(row)]);
+      others.remove(row);
+    };
+    chosen_.clear();
+    add(seed);
+    const auto lacks = [&] { return chosen_.size() < rows_ && others.first() >= 0; };
+    for (size_t together = 1; lacks(); together = std::max<size_t>(rows_ / 4, 1)) {
+      typename AlikeRows<most_rows>::Counts had;
+      alike_.count(list(chosen_.size() > 1 ? shared.most(most_) : left_[static_cast<size_t>(seed)]),
+                   had);
+      auto best = others;
+      had.keep_greatest(best);
+      for (size_t i = 0; i < together && lacks(); ++i) {
+        if (best.first() < 0) had.keep_greatest(best = others);
+        const int row = best.first();
+        best.remove(row);
+        add(row);
+      }
     }
-    return cols;
+    return shared.most(most_);
   }
   void take(const Columns& cols) {
     typename AlikeRows<most_rows>::Rows rows;
@@ -214,7 +240,7 @@ class Gatherer {
   AlikeRows<most_rows> alike_;
   std::vector<Columns> left_;  // of each row
   std::vector<int> chosen_;
-  std::array<int, Columns::listed> listed_;
+  std::array<uint16_t, Columns::listed> listed_;
 };
 
 /// The items of all windows.
@@ -280,7 +306,7 @@ std::optional<GatheredItems> gather_sdd(const Layout& layout, bool transposed, i
   const std::vector<Window> windows =
       windows_of(all->from, block, std::clamp(window / block, 1, most_cols));
   all->windows.reserve(windows.size());
-  for (const Window& of : windows) all->windows.emplace_back(all->from, *bits, of);
+  for (const Window& of : windows) all->windows.emplace_back(*bits, of);
   const int threads = team_for(windows.size(), layout.nnz());
   parallel_each(std::ssize(windows), threads, [&](int64_t i) {
     WindowItems& of = all->windows[static_cast<size_t>(i)];

@@ -58,13 +58,13 @@ class RowChooser {
   void choose(int32_t* to) {
     std::vector<int> empty, chosen;
     for (int row = 0; row < rows_; ++row)
-      if (!left_.has(row)) empty.push_back(row);
+      if (!left_.left().has(row)) empty.push_back(row);
     for (int strip = window_.begin; strip < window_.end; ++strip) {
       chosen.clear();
       if (const int seed = left_.longest(); seed >= 0) {
         std::fill(all_.begin(), all_.end(), 0);
         chosen.push_back(seed);
-        left_.extend(chosen, side_, [&](int row) { return add(row); });
+        extend(chosen);
       }
       for (const int row : chosen) left_.remove(row);
       // Rows without a block are left, if any.
@@ -77,6 +77,21 @@ class RowChooser {
   }
 
  private:
+  /// Adds to a strip of one row: each time the one that has most of the union's columns.
+  void extend(std::vector<int>& chosen) {
+    typename AlikeRows<most_rows>::Counts shared;
+    auto others = left_.left();
+    others.remove(chosen.back());
+    while (chosen.size() < side_) {
+      left_.count(add(chosen.back()), shared);
+      auto best = others;
+      shared.keep_greatest(best);
+      const int next = best.first();
+      if (next < 0) return;
+      chosen.push_back(next);
+      others.remove(next);
+    }
+  }
   int number(int row) const { return window_.head * from_.rows + first_ + row; }
   /// Adds a row to the union of a strip; its columns that were not there yet.
   std::span<const int> add(int row) {

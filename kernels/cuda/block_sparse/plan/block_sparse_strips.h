@@ -49,7 +49,7 @@ struct StripShape {
 
 /** @brief Block rows of each head in strips of `side`: those that have most columns in common,
  *  wherever they lie within a height of 8192. A strip begins with the longest row left; each next
- *  one shares most of the union so far.
+ *  one is the first of those that share most of the union so far.
  *  @return [heads * strips, side], in the head; its number of rows where a strip has no more */
 std::vector<int32_t> alike_rows(const Layout& layout, bool transposed, int side);
 

@@ -215,9 +215,7 @@ void plan_tiled(const Dsd& d, bool turns, bool cuts, DsdPlan& plan) {
   const int64_t lines = x.batch * d.block_rows();
   plan.cols = 64;
   plan.vectors = (plan.turns ? x.turned : x.lying).vectors;
-  if (plan.vectors)
-    plan.cols = soonest_tile(size, block, d.split(), x.n, workers,
-                             [&](int cols) { return lines * ceil_div(x.n, cols); });
+  if (plan.vectors) plan.cols = soonest_tile(size, block, d.split(), x.n, lines, workers);
   const BlockSparseTile tile = block_sparse_tile(size, block, d.split(), plan.cols);
   const TileCounts grid{ceil_div(block, tile.rows), ceil_div(x.n, tile.cols)};
   const int64_t tiles = lines * grid.rows * grid.cols;

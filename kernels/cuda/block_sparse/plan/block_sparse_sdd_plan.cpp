@@ -314,15 +314,24 @@ void plan_tiled(const Sdd& d, SddPlan& plan) {
   plan = {.turns_b = x.b_turnable > 0 && reads_often(d.layout, x.factors, false), .cols = 64};
   plan.vectors = (plan.turns_b ? x.b_turned : x.lying).vectors;
   if (!plan.vectors) return;
+  // Rows may be shorter than tiles are wide. All tiles take the same time, so rounds of them count.
   const LayoutView v = d.layout.view(Device::cpu());
-  plan.cols = soonest_tile(
-      bytes_of(x.factors), block, d.split(), int64_t{d.layout.max_row()} * block,
-      d.gpu.multiprocessors, [&](int cols) {
-        int64_t tiles = 0;
-        for (int i = 0; i < v.heads * v.rows; ++i)
-          tiles += ceil_div(int64_t{v.row_offsets[i + 1] - v.row_offsets[i]} * v.block, cols);
-        return x.batch * tiles;
-      });
+  const int size = bytes_of(x.factors), workers = d.gpu.multiprocessors;
+  double soonest = never;
+  for (int cols = widest_tile(size, block, d.split()); cols >= 64; cols /= 2) {
+    const BlockSparseTile tile = block_sparse_tile(size, block, d.split(), cols);
+    int64_t tiles = 0;
+    for (int i = 0; i < v.heads * v.rows; ++i)
+      tiles += ceil_div(int64_t{v.row_offsets[i + 1] - v.row_offsets[i]} * block, cols);
+    tiles *= x.batch * ceil_div(block, tile.rows);
+    const TilePace pace =
+        tile_pace(tile, x.factors, block, std::max(ceil_div(tiles, workers), int64_t{1}), d.gpu);
+    const auto rounds = static_cast<double>(ceil_div(tiles, int64_t{pace.resident} * workers));
+    const double time = rounds * pace.step / std::max(tile.depth, block);
+    if (time >= soonest) continue;
+    soonest = time;
+    plan.cols = cols;
+  }
 }
 
 }  // namespace

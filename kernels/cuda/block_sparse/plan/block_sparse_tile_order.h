@@ -32,17 +32,16 @@ inline bool reads_often(const Layout& layout, Factors factors, bool transposed) 
          layout.nnz() >= 4 * layout.heads() * columns;
 }
 
-/** @brief Columns of the tiles on mma.sync for a result of `n` columns: the widest that these fill,
- *  or half as many while all of the tiles run at once, two on a multiprocessor. Where that halves
- * tiles they take .89 and .83 of the time in the median ("Do half tiles on mma.sync pay?", an
- * H200).
- *  @param[in] count how many tiles of so many columns there are, of one row of them a block */
-template <class Count>
-int soonest_tile(int size, int block, bool split, int64_t n, int workers, const Count& count) {
+/** @brief Columns of the tiles of dsd on mma.sync for a result of `n` columns: the widest that
+ * these fill, or half as many while all of the tiles run at once, two on a multiprocessor. Where
+ * that halves tiles they take .89 and .83 of the time in the median ("Do half tiles on mma.sync
+ * pay?", an H200).
+ *  @param[in] lines block rows of all C */
+inline int soonest_tile(int size, int block, bool split, int64_t n, int64_t lines, int workers) {
   int cols = widest_tile(size, block, split);
   const int tall = block_sparse_tile(size, block, split, cols).rows;
-  const int64_t rows = ceil_div(block, tall), at_once = int64_t{2} * workers;
-  while (cols > 64 && (n <= cols / 2 || rows * count(cols / 2) <= at_once)) cols /= 2;
+  const int64_t rows = lines * ceil_div(block, tall), at_once = int64_t{2} * workers;
+  while (cols > 64 && (n <= cols / 2 || rows * ceil_div(n, cols / 2) <= at_once)) cols /= 2;
   return cols;
 }
 

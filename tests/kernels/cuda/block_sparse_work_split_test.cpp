@@ -145,12 +145,6 @@ TEST_CASE("schedule: the longer a step takes, the finer are items cut") {
   // Sums of parts are given one memory, however large a part's are.
   const auto memory = [](int64_t sums) { return split_costs(700, sums, {}).most_slots * sums; };
   CHECK(memory(128 << 10) == memory(16 << 10));
-  // What is a fifth sooner is not worth a list to who asks for a third.
-  SplitCosts of = split_costs(700, 32768, {});
-  lengths.assign(170, 64);
-  CHECK(!split_work(lengths, 132, of).pieces.empty());
-  of.worth = 65;
-  CHECK(split_work(lengths, 132, of).pieces.empty());
 }
 
 TEST_CASE("schedule: of many items of sdd only those that whole rounds leave over are cut") {

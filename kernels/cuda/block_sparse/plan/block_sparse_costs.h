@@ -80,8 +80,6 @@ struct TilePace {
 /** @brief What mma.sync reaches of the rate of dense products on wgmma. f32's three products and
  * f64 reach so much of that again ("What does mma.sync reach", an H100). */
 inline constexpr double mma_share = 1 / 3.;
-/** @brief A stage takes so long to come from L2, at least ("Do cuts pay on mma.sync?", an H100). */
-inline constexpr double least_stage = 500;
 
 /** @param[in] tiles for each multiprocessor */
 inline TilePace tile_pace(const BlockSparseTile& t, Factors factors, int block, int64_t tiles,
@@ -100,13 +98,9 @@ inline TilePace tile_pace(const BlockSparseTile& t, Factors factors, int block, 
   const int stages = depth / t.depth;
   const double lines = (t.rows + t.cols) * stages * line_share(t.depth * size);
   const double step = static_cast<double>(resident) * std::max(multiplying, lines * gpu.line());
-  return {static_cast<int>(resident), nanoseconds(std::max(step, least_stage))};
+  return {static_cast<int>(resident), nanoseconds(step)};
 }
 
-/** @brief Parts of tiles on mma.sync take so many percent of whole tiles' time at most: where tiles
- * differ little, those left on a multiprocessor have it for themselves ("Do cuts pay on mma.sync?",
- * an H100). */
-inline constexpr int tiled_worth = 65;
 /** @brief The order of dsd is by columns where strips that run at once read a row of B this often.
  *  It takes .77 to 1.10 of the time by length from 2.5 reads on, and .92 to 1.18 at 2.1 to 2.4;
  *  bands take 1.02 to 1.08 ("In which order does work go?", an H100). */

@@ -222,9 +222,8 @@ void plan_tiled(const Dsd& d, bool turns, bool cuts, DsdPlan& plan) {
   if (!cuts || tiles > most_listed_tiles) return;
   const TilePace pace =
       tile_pace(tile, x.factors, block, std::max(ceil_div(tiles, workers), int64_t{1}), d.gpu);
-  SplitCosts costs =
+  const SplitCosts costs =
       split_costs(pace.step, int64_t{tile.rows} * tile.cols * (size == 8 ? 8 : 4), d.gpu);
-  costs.worth = tiled_worth;
   plan.split = split_in_order(tile_steps(d.layout, x, sorted_lines(d.layout, x.transposed),
                                          std::max(1, tile.depth / block), grid),
                               pace.resident * workers, costs);

@@ -189,7 +189,7 @@ WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const 
                  [&](int32_t length) { return cost(of, length, 1, true); });
   const int64_t whole = time_to_finish(costs, workers);
   if (lengths.empty()) return {.time = whole};
-  int64_t time = whole * of.worth / 95;  // what a twentieth less is asked of
+  int64_t time = whole;
   Cut best;
   const std::vector<Alike> items = whole_alike(lengths);
   const size_t rounds = lengths.size() / static_cast<size_t>(workers);

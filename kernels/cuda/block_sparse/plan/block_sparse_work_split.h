@@ -35,7 +35,6 @@ struct SplitCosts {
   int load = 0;        ///< waiting for those of another part, and adding them
   int list = 0;        ///< that there are parts at all, which CTAs then take from a list
   int most_slots = 0;  ///< parts of all items but one each: sums of 64 MiB
-  int worth = 95;      ///< percent of whole items' time that it may take to be worth a list
   int crowd = 0;       ///< with so many slots adding a part takes all of `load`; 0: with any
   int quiet_load = 0;  ///< with hardly any
 

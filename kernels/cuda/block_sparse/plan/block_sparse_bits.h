@@ -10,22 +10,8 @@ namespace bs::cuda {
 
 /// What compilers keep in vector registers, as wide as there are.
 template <int bits>
-struct BitWords;
-template <>
-struct BitWords<64> {
-  using Type [[gnu::vector_size(8)]] = uint64_t;
-};
-template <>
-struct BitWords<128> {
-  using Type [[gnu::vector_size(16)]] = uint64_t;
-};
-template <>
-struct BitWords<256> {
-  using Type [[gnu::vector_size(32)]] = uint64_t;
-};
-template <>
-struct BitWords<512> {
-  using Type [[gnu::vector_size(64)]] = uint64_t;
+struct BitWords {
+  using Type [[gnu::vector_size(bits / 8)]] = uint64_t;
 };
 
 /** @brief Which bits each byte has, in ascending order. */

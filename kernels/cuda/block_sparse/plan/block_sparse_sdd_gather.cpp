@@ -136,19 +136,17 @@ class SharedColumns {
       carried = both;
     }
   }
-  /// The columns that most of the rows have, `size` at most.
-  Columns most(int size) const {
-    Columns cols, equal{any()};
-    for (size_t digit = digits_.size(); digit-- > 0;) {
+  /// The columns that most of so many rows have, `size` at most. Without a branch: which digit
+  /// decides is not foreseen.
+  Columns most(size_t rows, int size) const {
+    Columns cols, equal{digits_[0] | digits_[1] | digits_[2] | digits_[3]};
+    for (auto digit = static_cast<size_t>(std::bit_width(rows)); digit-- > 0;) {
       const Columns more{equal.words & digits_[digit]};
       const int have = more.size();
-      if (have <= size) {
-        cols.words |= more.words;
-        equal.words ^= more.words;
-        size -= have;
-      } else {
-        equal = more;
-      }
+      const uint64_t fits = have <= size ? ~uint64_t{0} : 0;
+      cols.words |= more.words & fits;
+      equal.words = (equal.words & fits) ^ more.words;
+      size -= have & static_cast<int>(fits);
     }
     equal.keep_first(size);
     cols.words |= equal.words;
@@ -156,8 +154,6 @@ class SharedColumns {
   }
 
  private:
-  Columns::Words any() const { return digits_[0] | digits_[1] | digits_[2] | digits_[3]; }
-
   std::array<Columns::Words, 4> digits_{};
 };
 
@@ -202,21 +198,21 @@ class Gatherer {
     };
     chosen_.clear();
     add(seed);
-    const auto lacks = [&] { return chosen_.size() < rows_ && others.first() >= 0; };
-    for (size_t together = 1; lacks(); together = std::max<size_t>(rows_ / 4, 1)) {
+    for (size_t together = 1; chosen_.size() < rows_; together = std::max<size_t>(rows_ / 4, 1)) {
       typename AlikeRows<most_rows>::Counts had;
-      alike_.count(list(chosen_.size() > 1 ? shared.most(most_) : left_[static_cast<size_t>(seed)]),
+      alike_.count(list(chosen_.size() > 1 ? shared.most(chosen_.size(), most_)
+                                           : left_[static_cast<size_t>(seed)]),
                    had);
-      auto best = others;
-      had.keep_greatest(best);
-      for (size_t i = 0; i < together && lacks(); ++i) {
+      typename AlikeRows<most_rows>::Rows best;
+      for (size_t i = 0; i < together && chosen_.size() < rows_; ++i) {
         if (best.first() < 0) had.keep_greatest(best = others);
         const int row = best.first();
+        if (row < 0) return shared.most(chosen_.size(), most_);
         best.remove(row);
         add(row);
       }
     }
-    return shared.most(most_);
+    return shared.most(rows_, most_);
   }
   void take(const Columns& cols) {
     typename AlikeRows<most_rows>::Rows rows;

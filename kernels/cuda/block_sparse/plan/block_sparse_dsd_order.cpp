@@ -99,29 +99,6 @@ device::WorkOrder order_by_columns(const std::vector<int32_t>& lengths, int64_t 
 
 namespace {
 
-/// Elements that the strips behind the first ones of an order read from memory, of one C. Each
-/// group reads all their blocks, and B once for each run of strips that has it.
-double read_in_order(const Layout& layout, const Strips& strips, const DsdExtent& x,
-                     const device::WorkOrder& order, int workers) {
-  int64_t behind = 0, all = 0;
-  for (int i = 0; i < strips.count; ++i) {
-    const int64_t length = strips.length(strips.order[static_cast<size_t>(i)]);
-    all += length;
-    if (i >= order.first) behind += length;
-  }
-  const int64_t block = layout.block(),
-                depth = strips.shape.transposed ? layout.height() : layout.width();
-  const double blocks = static_cast<double>(layout.nnz() * block * block) *
-                        static_cast<double>(behind) /
-                        static_cast<double>(std::max<int64_t>(all, 1));
-  const auto of_group = [&](int64_t columns) {
-    const auto at_once = static_cast<int>(std::max<int64_t>(workers / columns, 1));
-    return blocks + static_cast<double>(depth * x.cols * columns) *
-                        column_reads(layout, strips, order.first, at_once);
-  };
-  return (order.groups - 1) * of_group(order.group) + of_group(last_group(order, x.columns));
-}
-
 /// Whether strips of one C slide along the rows of B, and so read about as little of memory as
 /// groups of columns do, each of which reads all blocks again. Several C are left out: each may
 /// have a B and blocks of its own.
@@ -156,14 +133,7 @@ device::WorkOrder order_dsd(const Layout& layout, const Strips& strips, const Ds
   const int64_t at_once = workers / last_group(by_length, extent.columns);
   const double reads = column_reads(layout, strips, by_length.first,
                                     static_cast<int>(std::max<int64_t>(at_once, 1)));
-  if (reads >= most_reads) {
-    const device::WorkOrder order = order_by_columns(lengths, extent.columns, fitting, workers);
-    const auto read = [&](const device::WorkOrder& of) {
-      return read_in_order(layout, strips, extent, of, workers);
-    };
-    const bool one = extent.tiles == extent.columns;
-    return !one || 20 * read(order) <= 21 * read(by_length) ? order : by_length;
-  }
+  if (reads >= most_reads) return order_by_columns(lengths, extent.columns, fitting, workers);
   return strips_follow(layout, strips, extent, workers) ? all_strips(strips.count, extent.columns)
                                                         : by_length;
 }

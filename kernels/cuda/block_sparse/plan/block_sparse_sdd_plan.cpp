@@ -156,14 +156,11 @@ class WarpgroupSddPlanner {
     weigh(order_sdd(items, std::max(d_.block(), 64), columns, d_.gpu.multiprocessors), form, 0);
   }
 
-  /// What the rows of an item of gathered ones take of L2 a step, in lines of 128 bytes. Lines as
-  /// short as a block are as many more, and each takes as long as a whole one unless the operand
-  /// stays in L2.
+  /// What the rows of an item of gathered ones take of L2 a step, in lines of 128 bytes: more where
+  /// lines are as short as a block.
   int row_lines() const {
     if (along_k_ || d_.block() >= 64) return gathered_rows;
-    const int lines = gathered_rows * 64 / d_.block();
-    const bool stays = copied_ > 0 && 2 * copied_ <= d_.gpu.l2_bytes;
-    return stays ? static_cast<int>(lines * line_share(2 * d_.block())) : lines;
+    return static_cast<int>(gathered_rows * 64 / d_.block() * line_share(2 * d_.block()));
   }
 
   /// Items of gathered strips, the rows of which come in so many lines a step.

@@ -19,9 +19,10 @@ inline double copy_time(double bytes, const Gpu& gpu) {
   return gpu.launch + 2 * bytes / gpu.copy_rate;
 }
 
-/** @brief What a line of so many bytes takes of L2, of the time of a whole one of 128 bytes: half
- * of it does not depend on the length ("What does L2 hand out to shared memory?", an H200). */
-constexpr double line_share(int bytes) { return bytes >= 128 ? 1 : .5 + bytes / 256.; }
+/** @brief What lines of so many bytes take of L2, of the time of whole ones of 128 bytes that bring
+ *  as much: half of what a line takes does not depend on its length ("What does L2 hand out to
+ *  shared memory?", an H200). */
+constexpr double short_lines(int bytes) { return bytes >= 128 ? 1 : .5 + 64. / bytes; }
 
 /** @brief A step of an item of sdd on 16 bits, at least: so many lines of 128 bytes come from L2,
  *  while each warpgroup multiplies `cols` columns, 64 x 8 x 64 in 32 cycles. */
@@ -44,11 +45,6 @@ inline double tf32_step(const Tf32Tile& tile, double lines, const Gpu& gpu, doub
   const double reading = lines * gpu.line();
   const double multiplying = 32.0 * tile.n * filled * tile.columns() / rate;
   return std::max(multiplying, reading) + unhidden * std::min(multiplying, reading);
-}
-/** @brief What a block row or column of an item costs L2 a step, in whole lines; where the depth is
- *  not along its lines, these are as short as a block. */
-constexpr int tf32_gathered_lines(int block, bool along_k) {
-  return along_k || block >= 32 ? block : static_cast<int>(block * 2 * line_share(64));
 }
 /** @brief Of kernels a step of which takes `step` and whose parts hand over `sums` bytes line by
  *  line through L2 ("Do cuts over the depth pay?", an H100). */
@@ -96,7 +92,8 @@ inline TilePace tile_pace(const BlockSparseTile& t, Factors factors, int block, 
                                                       : mma_share * gpu.tf32_products);
   const double multiplying = t.rows * t.cols * depth / products;
   const int stages = depth / t.depth;
-  const double lines = (t.rows + t.cols) * stages * line_share(t.depth * size);
+  const int line = t.depth * size;  // bytes
+  const double lines = (t.rows + t.cols) * stages * line / 128. * short_lines(line);
   const double step = static_cast<double>(resident) * std::max(multiplying, lines * gpu.line());
   return {static_cast<int>(resident), nanoseconds(step)};
 }

@@ -187,7 +187,7 @@ double filled_time(const Dsd& d, const DsdPlan& plan) {
   if (plan.path == Path::tf32) {  // passes over blocks that are not there
     step = tf32_dsd_step(tf32_tile_of(d, plan.large), d.gpu, filled);
   } else {  // the lines of blocks are as short as these are
-    const double more = 128 * (64 / block * line_share(2 * d.block()) * filled - 1);
+    const double more = 128 * (short_lines(2 * d.block()) * filled - 1);
     step += std::max(more, 0.0) * d.gpu.line();
   }
   return turning + columns * block / 64 * static_cast<double>(of.extent.columns) * step /

@@ -159,8 +159,7 @@ class WarpgroupSddPlanner {
   /// What the rows of an item of gathered ones take of L2 a step, in lines of 128 bytes: more where
   /// lines are as short as a block.
   int row_lines() const {
-    if (along_k_ || d_.block() >= 64) return gathered_rows;
-    return static_cast<int>(gathered_rows * 64 / d_.block() * line_share(2 * d_.block()));
+    return static_cast<int>(gathered_rows * (along_k_ ? 1 : short_lines(2 * d_.block())));
   }
 
   /// Items of gathered strips, the rows of which come in so many lines a step.
@@ -272,13 +271,13 @@ bool plan_tf32_gathered(const Sdd& d, double limit, SddPlan& plan) {
     plan.ranges.push_back(plan.ranges.back());
     plan.ranges.back().count = 0;
   }
-  const int row = tf32_gathered_lines(block, x.a_along_k);
-  const int column = tf32_gathered_lines(block, x.b_along_k);
+  const double row = x.a_along_k ? 1 : short_lines(4 * block);
+  const double column = x.b_along_k ? 1 : short_lines(4 * block);
   std::vector<double> costs;
   for (size_t i = 0; i < plan.ranges.size(); i += together) {
-    int lines = 0;
+    double lines = 0;
     for (size_t range = i; range < i + together; ++range)
-      lines += tile.n / block * row + plan.ranges[range].count * column;
+      lines += tile.n * row + plan.ranges[range].count * block * column;
     costs.push_back(tf32_step(tile, lines, d.gpu));
   }
   std::tie(plan.time, plan.split) = Items(d, costs, d.steps(32), tile.sums()).schedule();

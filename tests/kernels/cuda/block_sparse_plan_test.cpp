@@ -312,8 +312,9 @@ TEST_CASE("plan: an operand is turned where a copy of it fits the same share of 
   for (const auto& [factors, block, size] :
        {std::tuple(Factors::half, 8, 2), std::tuple(Factors::half, 16, 2),
         std::tuple(Factors::split, 8, 4)}) {
-    CAPTURE(block);
-    CAPTURE(size);
+    const int side = block, bytes = size;
+    CAPTURE(side);
+    CAPTURE(bytes);
     const LayoutPtr layout = random_layout(4096, block, .02);
     const int64_t copy = 2 * size * 16 * mib;  // of two B of 4096 x 4096
     const DsdShape dsd{

@@ -196,7 +196,8 @@ class WarpgroupSddPlanner {
     if (!strips) return;
     const int64_t items = std::ssize(strips->ranges) * d_.shape.batch;
     try_strips(*std::move(strips), {wide, narrow});
-    // Where a second round is mostly empty, two of narrow items may end sooner, if these fit.
+    // Where a second round is mostly empty, two of narrow items may end sooner, if these fit: by
+    // the model 64 us for 84, random 16 at .1 of 4096.
     const double least = blocks * static_cast<double>(d_.shape.batch) / gathered_rows;
     const double two_rounds = 2 * static_cast<double>(steps_) * full_step(narrow);
     const bool may_pay = items > workers && 2 * items <= 3 * workers &&

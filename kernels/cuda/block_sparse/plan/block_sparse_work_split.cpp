@@ -198,11 +198,10 @@ WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const 
     for (int parts = 2; parts <= std::min(most_parts, lengths[first]); ++parts) {
       const Cut cut{first, (lengths[first] + parts - 1) / parts};
       const std::vector<Alike> alike = cut_alike(items, cut);
-      if (20 * (least_time(alike, of, workers) + of.list) >= 19 * time ||
-          slots_of(alike) > of.most_slots)
+      if (!pays(least_time(alike, of, workers) + of.list, time) || slots_of(alike) > of.most_slots)
         continue;
       const int64_t own = time_of(alike, of, workers) + of.list;
-      if (20 * own >= 19 * time) continue;
+      if (!pays(own, time)) continue;
       best = cut;
       time = own;
     }
@@ -239,7 +238,7 @@ WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers, cons
   const int64_t whole = time_of_order(lengths, [](int32_t length) { return length; });
   const auto items = static_cast<int64_t>(lengths.size());
   const int64_t even = (of.step * sum + of.tile * items) / workers + of.list;
-  if (20 * even >= 19 * whole) return {.time = whole};  // no list can gain a twentieth
+  if (!pays(even, whole)) return {.time = whole};
   const auto begins_early = [&](const device::WorkPiece& piece) {
     return piece.parts > 1 || int64_t{16} * workers * (piece.end - piece.begin) > sum;
   };
@@ -256,7 +255,7 @@ WorkPieces split_in_order(const std::vector<int32_t>& lengths, int workers, cons
                    std::stable_partition(sorted.begin(), sorted.end(), begins_early),
                    [](const auto& a, const auto& b) { return a.end > b.end; });
   const int64_t own = time_of_order(sorted, [](const auto& piece) { return piece.end; }) + of.list;
-  if (20 * own >= 19 * whole) return {.time = whole};
+  if (!pays(own, whole)) return {.time = whole};
   return {.pieces = std::move(sorted), .time = own};
 }
 

@@ -13,14 +13,18 @@ namespace bs::cuda {
 /** @brief When the last of `workers` ends who take items of these costs in their order. */
 int64_t time_to_finish(std::span<const int64_t> costs, int workers);
 
+/** @brief Whether a list of pieces, or a finer cut, pays: times are estimates, so it has to gain a
+ *  twentieth. */
+constexpr bool pays(int64_t time, int64_t before) { return 20 * time < 19 * before; }
+
 /** @brief Items cut into pieces, longer pieces first. */
 struct WorkPieces {
   std::vector<device::WorkPiece> pieces = {};  ///< none: items are taken whole
   int slots = 0;                               ///< partial sums: parts of an item but its last
   int64_t time = 0;                            ///< until all are done
 
-  /** @brief The time by which plans of different tiles are compared. Parts have to gain a twentieth
-   *  over whole items, of another tile as of their own: times are estimates. */
+  /** @brief The time by which plans of different tiles are compared: parts have to pay over whole
+   *  items, of another tile as of their own. */
   int64_t rated_time() const { return time * (pieces.empty() ? 19 : 20); }
 };
 

@@ -1,10 +1,10 @@
+#include <bs/kernels/cuda/sort_pairs.h>
 #include <bs/kernels/cuda/topk.h>
 #include <bs/kernels/sort.h>
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/sort_key.cuh>
 
 #include <cub/block/block_radix_sort.cuh>
-#include <cub/device/device_radix_sort.cuh>
 
 #include <bit>
 #include <limits>
@@ -13,9 +13,10 @@
 namespace bs::cuda {
 
 // A few of a row are selected (topk.h). Rows of up to 4096 values of at most 32 bits are sorted on
-// the chip, by a block each; a block ranks several short ones. One radix sort of 64-bit keys serves
-// all others. A key holds the row above the value where both fit; else the values are sorted first,
-// and then, since the sort is stable, the rows.
+// the chip, by a block each; a block ranks several short ones. A single long row is sorted by keys
+// as short as its values. One radix sort of 64-bit keys serves all others. A key holds the row
+// above the value where both fit; else the values are sorted first, and then, since the sort is
+// stable, the rows.
 
 namespace {
 
@@ -131,35 +132,34 @@ void sort_rows(const Tensor& x, const Tensor& indices, bool descending, Stream s
   run(sort_row_kernel<16>);
 }
 
-/// Keys and positions, and room for both to be sorted into.
-struct Pairs {
-  Tensor keys, sorted_keys, positions, sorted_positions;
-
-  Pairs(int64_t count, Device device)
-      : keys(Tensor::empty({count}, i64, device)),
-        sorted_keys(Tensor::empty({count}, i64, device)),
-        positions(Tensor::empty({count}, i32, device)),
-        sorted_positions(Tensor::empty({count}, i32, device)) {}
-
-  uint64_t* key_data() const { return static_cast<uint64_t*>(keys.data()); }
-  uint32_t* position_data() const { return static_cast<uint32_t*>(positions.data()); }
-
-  /// Sorts by the bits [from, to) of the keys; what is equal there keeps its order.
-  void sort(int from, int to, Stream stream) {
-    const auto run = [&](void* space, size_t& bytes) {
-      BS_CUDA_CHECK(cub::DeviceRadixSort::SortPairs(
-          space, bytes, key_data(), static_cast<uint64_t*>(sorted_keys.data()), position_data(),
-          static_cast<uint32_t*>(sorted_positions.data()), static_cast<int>(keys.numel()), from, to,
-          native(stream)));
-    };
-    size_t bytes = 0;
-    run(nullptr, bytes);
-    const Tensor space = Tensor::empty({static_cast<int64_t>(bytes)}, u8, keys.device());
-    run(space.data(), bytes);
-    std::swap(keys, sorted_keys);
-    std::swap(positions, sorted_positions);
+/// Rows that no block sorts: 64-bit keys hold the row above the value where both fit.
+Tensor sort_long_rows(const Tensor& x, bool descending, Stream stream) {
+  const int64_t rows = x.size(0), n = x.size(1), count = x.numel();
+  const auto room = [&] {
+    return KeyedPositions::of(Tensor::empty({count}, i32, x.device()), sizeof(uint64_t));
+  };
+  KeyedPositions pairs = room(), sorted = room();
+  const auto keys = [&] { return static_cast<uint64_t*>(pairs.keys.data()); };
+  const auto positions = [&] { return static_cast<uint32_t*>(pairs.positions.data()); };
+  const auto sort = [&](int bits) {
+    sort_pairs(pairs, sorted, 0, bits, stream);
+    std::swap(pairs, sorted);
+  };
+  const unsigned blocks = grid_size(count, threads, x.device());
+  visit_any(x.dtype(), [&]<class T>(Type<T>) {
+    key_kernel<<<blocks, threads, 0, native(stream)>>>(pointer<T>(x), keys(), positions(), n, count,
+                                                       descending);
+  });
+  const int row_bits = std::bit_width(static_cast<uint64_t>(rows - 1));
+  if (size_of(x.dtype()) < 8) {
+    sort(32 + row_bits);
+    return pairs.positions;
   }
-};
+  sort(64);
+  row_kernel<<<blocks, threads, 0, native(stream)>>>(positions(), keys(), n, count);
+  sort(row_bits);
+  return pairs.positions;
+}
 
 }  // namespace
 
@@ -172,26 +172,16 @@ void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream str
     BS_CUDA_CHECK_LAUNCH("argsort");
     return;
   }
-  Pairs pairs(count, x.device());
-  const unsigned blocks = grid_size(count, threads, x.device());
-  visit_any(x.dtype(), [&]<class T>(Type<T>) {
-    key_kernel<<<blocks, threads, 0, native(stream)>>>(pointer<T>(x), pairs.key_data(),
-                                                       pairs.position_data(), n, count, descending);
-  });
-  const int row_bits = std::bit_width(static_cast<uint64_t>(rows - 1));
-  if (size_of(x.dtype()) == 8) {
-    pairs.sort(0, 64, stream);
-    if (rows > 1) {
-      row_kernel<<<blocks, threads, 0, native(stream)>>>(pairs.position_data(), pairs.key_data(), n,
-                                                         count);
-      pairs.sort(0, row_bits, stream);
-    }
+  Tensor order;
+  if (rows == 1) {
+    order = Tensor::empty({count}, i32, x.device());
+    sort_all(x, order, descending, stream);
   } else {
-    pairs.sort(0, 32 + row_bits, stream);
+    order = sort_long_rows(x, descending, stream);
   }
   const int64_t results = indices.numel();
   index_kernel<<<grid_size(results, threads, x.device()), threads, 0, native(stream)>>>(
-      pairs.position_data(), indices.data<int64_t>(), n, k, results);
+      static_cast<const uint32_t*>(order.data()), indices.data<int64_t>(), n, k, results);
   BS_CUDA_CHECK_LAUNCH("argsort");
 }
 

@@ -26,6 +26,25 @@ __device__ uint64_t key_of(T value) {
   }
 }
 
+/// The same in as few bytes as the value has, but at least two.
+template <class T>
+using ShortKey = std::conditional_t<sizeof(T) <= 2, uint16_t,
+                                    std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+
+template <class T>
+__device__ ShortKey<T> short_key_of(T value) {
+  if constexpr (sizeof(T) == 1) {
+    return value;
+  } else if constexpr (sizeof(T) == 2) {
+    const float wide = device::widen(value);
+    if (wide != wide) return 0xffff;
+    const unsigned bits = wide == 0 ? 0 : reinterpret_cast<const uint16_t&>(value);
+    return static_cast<uint16_t>(bits >> 15 ? ~bits : bits | 0x8000U);
+  } else {
+    return static_cast<ShortKey<T>>(key_of(value));
+  }
+}
+
 /// Keys of numbers of this dtype that differ do so at this bit or above it.
 inline int lowest_key_bit(DType dtype) { return dtype == bf16 ? 16 : dtype == f16 ? 13 : 0; }
 

@@ -1,17 +1,10 @@
 #include <bs/kernels/sort.h>
 
 #include <bs/kernels/binary.h>
-#include <bs/kernels/compare.h>
-#include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
-#include <bs/kernels/index_select.h>
-#include <bs/kernels/nonzero.h>
 #include <bs/kernels/reduce.h>
-#include <bs/kernels/scan.h>
-
-#include <algorithm>
 
 namespace bs {
 
@@ -81,40 +74,6 @@ Indexed min(const Tensor& x, int axis, bool keepdim) {
 
 Tensor argmin(const Tensor& x, const Axes& axes, bool keepdim) {
   return argmax(opposite(x), axes, keepdim);
-}
-
-Unique unique(const Tensor& x) {
-  const int64_t n = x.numel();
-  const Tensor flat = reshape(x, {n});
-  if (n == 0) return {flat, Tensor::empty(x.shape(), i64, x.device()), zeros({0}, i64, x.device())};
-  const Indexed sorted = sort(flat);
-  const Tensor differs = ne(sorted.values.slice(0, 1, n), sorted.values.slice(0, 0, n - 1));
-  const Tensor first = concat({full({1}, 1, boolean, x.device()), differs}, 0);
-  const Tensor begins = flat_nonzero(first);
-  const Tensor group = sub(cumsum(cast(first, i64), 0), 1);
-  const Tensor ends = concat(
-      {begins.slice(0, 1, begins.numel()), full({1}, static_cast<double>(n), i64, x.device())}, 0);
-  return {index_select(sorted.values, 0, begins),
-          scatter(group, 0, sorted.indices, group).view(x.shape()), sub(ends, begins)};
-}
-
-Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least) {
-  if (x.dtype() != i64 && x.dtype() != i32)
-    detail::unsupported_dtype("bincount", x.dtype(), "i64 or i32");
-  int64_t bins = least;
-  if (x.numel() > 0) {
-    const double low = amin(x).item(), high = amax(x).item();
-    BS_CHECK(low >= 0, "bincount: {} is negative", low);
-    BS_CHECK(high < 0x1p53, "bincount: {} is too large", high);
-    bins = std::max(bins, static_cast<int64_t>(high) + 1);
-  }
-  const Tensor flat = reshape(x, {x.numel()});
-  if (!weights.defined())
-    return scatter_add(zeros({bins}, i64, x.device()), 0, flat,
-                       full(flat.shape(), 1, i64, x.device()));
-  check_same_shape("bincount", x, weights);
-  return scatter_add(zeros({bins}, weights.dtype(), x.device()), 0, flat,
-                     reshape(weights, flat.shape()));
 }
 
 Tensor sort_backward(const Tensor& dy, const Tensor& indices, const Shape& shape, int axis) {

@@ -3,7 +3,9 @@
  *
  *  Any dtype and strides. Equal elements keep their order, so results are the same on both devices;
  *  NaN is larger than everything, and -0 equals 0. Positions are i64. */
+#include <bs/kernels/bincount.h>
 #include <bs/kernels/reduce.h>
+#include <bs/kernels/unique.h>
 
 namespace bs {
 
@@ -33,19 +35,6 @@ Tensor argmin(const Tensor& x, I axis, bool keepdim = false) {
 }
 /** @brief Along the last axis. */
 inline Tensor argmin(const Tensor& x) { return argmin(x, -1); }
-
-/** @brief The values that occur in x, in order. */
-struct Unique {
-  Tensor values;   ///< [count]
-  Tensor inverse;  ///< of x's shape: values[inverse] is x
-  Tensor counts;   ///< [count]: how often each occurs
-};
-/** @brief Sorts all of x; on CUDA it waits for the device. Each NaN is a value of its own. */
-Unique unique(const Tensor& x);
-/** @brief How often 0, 1, ... occur in x, any shape of i64 or i32; `weights` of x's shape are
- * summed instead. Waits for the device. @param[in] least extent of the result
- *  @throws Error for negative numbers. */
-Tensor bincount(const Tensor& x, const Tensor& weights = {}, int64_t least = 0);
 
 /** @brief dx of sort, topk, kthvalue, max and min: dy at the positions, zero elsewhere.
  *  @param[in] shape of x; dy and indices with `axis` in place */

@@ -1,40 +1,26 @@
 #include <bs/kernels/nonzero.h>
 
 #include <bs/kernels/arange.h>
-#include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
-#include <bs/kernels/concat.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/index_select.h>
 #include <bs/lib/integers.h>
 
 namespace bs {
 
-Tensor flat_nonzero(const Tensor& x) {
+Tensor flat_nonzero(const Tensor& x) { return nonzero(reshape(x, {x.numel()})).squeeze(1); }
+
+Tensor nonzero(const Tensor& x) {
   const Device device = x.device();
-  if (x.numel() == 0) return Tensor::empty({0}, i64, device);
+  if (x.numel() == 0) return Tensor::empty({0, x.rank()}, i64, device);
   const Tensor flags = contiguous(x.dtype() == boolean ? x : ne(x, 0));
   const int64_t parts = ceil_div(flags.numel(), nonzero_part);
   const Tensor before = Tensor::empty({parts + 1}, i64, device);
   BS_DISPATCH(device, count_nonzero, flags, before);
   const auto count = static_cast<int64_t>(before.slice(0, parts, parts + 1).item());
-  Tensor positions = Tensor::empty({count}, i64, device);
-  if (count > 0) BS_DISPATCH(device, nonzero, flags, before, positions);
-  return positions;
-}
-
-Tensor nonzero(const Tensor& x) {
-  Tensor rest = flat_nonzero(x);
-  if (x.rank() == 0) return Tensor::empty({rest.numel(), 0}, i64, x.device());
-  std::vector<Tensor> coordinates(static_cast<size_t>(x.rank()));
-  for (int axis = x.rank() - 1; axis >= 0; --axis) {
-    // Cut off, the quotient in f64 is the whole one: it lies at least 1 / size below the next,
-    // which f64 tells for positions up to 2^53.
-    const Tensor before = cast(div(cast(rest, f64), x.size(axis)), i64);
-    coordinates[static_cast<size_t>(axis)] = rest - before * x.size(axis);
-    rest = before;
-  }
-  return stack(coordinates, 1);
+  Tensor coordinates = Tensor::empty({count, x.rank()}, i64, device);
+  if (coordinates.numel() > 0) BS_DISPATCH(device, nonzero, flags, before, coordinates);
+  return coordinates;
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {

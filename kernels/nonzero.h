@@ -21,9 +21,10 @@ Tensor one_hot(const Tensor& indices, int64_t classes, DType dtype = i64);
 inline constexpr int64_t nonzero_part = 16384;
 
 /// Of a dense bool x, whose bytes need not be 1. `before` [parts + 1] i64 becomes the number of
-/// true elements in front of each part, and of all. `positions` [that number] i64 become theirs.
+/// true elements in front of each part, and of all. `coordinates` [that number, rank of x] i64
+/// become theirs.
 BS_BACKENDS(void count_nonzero(const Tensor& x, const Tensor& before, Stream stream);
-            void nonzero(const Tensor& x, const Tensor& before, const Tensor& positions,
+            void nonzero(const Tensor& x, const Tensor& before, const Tensor& coordinates,
                          Stream stream))
 
 }  // namespace bs

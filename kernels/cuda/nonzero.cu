@@ -2,11 +2,14 @@
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/early_launch.cuh>
 #include <bs/kernels/cuda/rows.cuh>
+#include <bs/kernels/cuda/walk.cuh>
+
+#include <limits>
 
 namespace bs::cuda {
 
 // A block counts the true elements of each part, and one block sums the counts up. As the host has
-// allocated the result, a block a part writes its positions from where the sum says.
+// allocated the result, a block a part writes its coordinates from where the sum says.
 
 namespace {
 
@@ -111,10 +114,57 @@ __global__ void __launch_bounds__(sum_threads) sum_counts_kernel(int64_t* before
   }
 }
 
+// How the i-th coordinates are stored, of an element at `position`.
+
+struct FlatCoordinates {
+  int64_t* to;
+  __device__ void store(int64_t i, int64_t position) const { to[i] = position; }
+};
+
+/// Of a matrix of less than 2^31 elements: both are one store.
+struct PairsOfCoordinates {
+  longlong2* to;
+  Divisor columns;
+  __device__ void store(int64_t i, int64_t position) const {
+    const auto at = static_cast<uint32_t>(position);
+    const uint32_t row = columns.divide(at);
+    to[i] = {row, at - row * columns.number};
+  }
+};
+
+/// Of any shape; `Divided` is Divisor, or an integer for 2^31 elements and more.
+template <class Divided>
+struct AllCoordinates {
+  int64_t* to;
+  int rank;
+  Divided extent[Dims::max_rank];
+
+  AllCoordinates(int64_t* to, const Shape& shape) : to(to), rank(shape.rank()) {
+    for (int axis = 0; axis < rank; ++axis) extent[axis] = Divided(shape[axis]);
+  }
+  __device__ void store(int64_t i, int64_t position) const {
+    int64_t* const place = to + i * rank;
+#pragma unroll 1
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      if constexpr (std::is_same_v<Divided, Divisor>) {
+        const auto at = static_cast<uint32_t>(position);
+        const uint32_t rest = extent[axis].divide(at);
+        place[axis] = at - rest * extent[axis].number;
+        position = rest;
+      } else {
+        const int64_t rest = position / extent[axis];
+        place[axis] = position - rest * extent[axis];
+        position = rest;
+      }
+    }
+  }
+};
+
 /// Warps line their positions up in shared memory, and store them side by side.
-template <bool aligned>
+template <bool aligned, class Coordinates>
 __global__ void __launch_bounds__(threads)
-    positions_kernel(const uint8_t* x, int64_t n, const int64_t* before, int64_t* positions) {
+    coordinates_kernel(const uint8_t* x, int64_t n, const int64_t* before,
+                       Coordinates coordinates) {
   __shared__ int counts[warp];
   __shared__ uint16_t lined_up[warps][warp * bytes];
   const int lane = static_cast<int>(threadIdx.x) % warp;
@@ -131,7 +181,7 @@ __global__ void __launch_bounds__(threads)
   const int of_lane = counts[lane];
   const int in_front = static_cast<int>(sum_up_to(of_lane)) - of_lane;
   const int64_t part_begin = blockIdx.x * nonzero_part;
-  int64_t* const to = positions + before[blockIdx.x];
+  const int64_t begin_of_part = before[blockIdx.x];
 #pragma unroll
   for (int turn = 0; turn < turns; ++turn) {
     int at = up_to[turn] - static_cast<int>(flags[turn].count());
@@ -142,7 +192,8 @@ __global__ void __launch_bounds__(threads)
     const int count = __shfl_sync(all_lanes, up_to[turn], warp - 1);
     const int begin = __shfl_sync(all_lanes, in_front, turn * warps + number);
     const int64_t first = part_begin + warp_begin(turn);
-    for (int i = lane; i < count; i += warp) to[begin + i] = first + lined_up[number][i];
+    for (int i = lane; i < count; i += warp)
+      coordinates.store(begin_of_part + begin + i, first + lined_up[number][i]);
     __syncwarp();
   }
 }
@@ -163,11 +214,21 @@ void count_nonzero(const Tensor& x, const Tensor& before, Stream stream) {
   launch_early(sum_counts_kernel, 1, sum_threads, 0, stream, counts, int64_t{parts});
 }
 
-void nonzero(const Tensor& x, const Tensor& before, const Tensor& positions, Stream stream) {
-  const auto kernel = aligned16(x) ? positions_kernel<true> : positions_kernel<false>;
-  kernel<<<parts_of(x), threads, 0, native(stream)>>>(
-      flags_of(x), x.numel(), before.data<int64_t>(), positions.data<int64_t>());
-  BS_CUDA_CHECK_LAUNCH("nonzero");
+void nonzero(const Tensor& x, const Tensor& before, const Tensor& coordinates, Stream stream) {
+  const auto run = [&]<class Coordinates>(const Coordinates& store) {
+    const auto kernel = aligned16(x) ? coordinates_kernel<true, Coordinates>
+                                     : coordinates_kernel<false, Coordinates>;
+    kernel<<<parts_of(x), threads, 0, native(stream)>>>(flags_of(x), x.numel(),
+                                                        before.data<int64_t>(), store);
+    BS_CUDA_CHECK_LAUNCH("nonzero");
+  };
+  int64_t* const to = coordinates.data<int64_t>();
+  const bool narrow = x.numel() <= std::numeric_limits<int32_t>::max();
+  if (x.rank() == 1) return run(FlatCoordinates{to});
+  if (!narrow) return run(AllCoordinates<int64_t>(to, x.shape()));
+  if (x.rank() == 2)
+    return run(PairsOfCoordinates{reinterpret_cast<longlong2*>(to), Divisor(x.size(1))});
+  run(AllCoordinates<Divisor>(to, x.shape()));
 }
 
 }  // namespace bs::cuda

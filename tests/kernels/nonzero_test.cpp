@@ -1,0 +1,78 @@
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
+#include <bs/kernels/nonzero.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/reference.h>
+#include <doctest/doctest.h>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+
+std::vector<double> values(const Tensor& x) { return Reference::of(x).values; }
+
+/// The coordinates of what is not zero, one by one.
+std::vector<double> coordinates_of(const Reference& x) {
+  std::vector<double> out;
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    if (x[i] == 0) continue;
+    int64_t place = static_cast<int64_t>(i), size = x.shape.product();
+    for (int axis = 0; axis < x.shape.rank(); ++axis) {
+      size /= x.shape[axis];
+      out.push_back(static_cast<double>(place / size));
+      place %= size;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("nonzero of any rank, in several parts") {
+  for (const Shape& shape :
+       {Shape{1}, Shape{40003}, Shape{1, 1}, Shape{300, 131}, Shape{1, 40000}, Shape{40000, 1},
+        Shape{7, 1, 11}, Shape{33, 40, 29}, Shape{5, 6, 7, 8, 9}, Shape{2, 3, 1, 4, 5, 2, 6, 7}}) {
+    Reference x(shape);
+    for (size_t i = 0; i < x.values.size(); ++i) x[i] = i * i % 7 < 3 ? 1 : 0;
+    const Tensor flags = x.tensor(boolean, test_device());
+    const Tensor y = nonzero(flags);
+    CHECK(y.size(1) == shape.rank());
+    CHECK(values(y) == coordinates_of(x));
+    CHECK(values(nonzero(x.tensor(f32, test_device()))) == coordinates_of(x));
+    const Tensor turned = flags.transpose(0, -1);
+    CHECK(values(nonzero(turned)) == coordinates_of(Reference::of(turned)));
+  }
+}
+
+TEST_CASE("nonzero of all, of none, of nothing and of one number") {
+  const Tensor all = ones({70, 500}, f32, test_device());
+  CHECK(nonzero(all).shape() == Shape{35000, 2});
+  CHECK(values(nonzero(all)) == coordinates_of(Reference::of(all)));
+  CHECK(nonzero(zeros({70, 500}, f32, test_device())).shape() == Shape{0, 2});
+  CHECK(nonzero(Tensor::empty({3, 0}, f32, test_device())).shape() == Shape{0, 2});
+  CHECK(nonzero(full({}, 3, f32, test_device())).shape() == Shape{1, 0});
+  CHECK(nonzero(full({}, 0, f32, test_device())).shape() == Shape{0, 0});
+}
+
+TEST_CASE("nonzero of bools that other programs wrote: any byte but 0 is true") {
+  std::vector<uint8_t> bytes(5000);
+  std::vector<double> expected;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<uint8_t>(i % 3 == 0 ? 0 : i % 256);
+    if (bytes[i] != 0) expected.push_back(static_cast<double>(i));
+  }
+  const Tensor flags = Tensor::from_blob(bytes.data(), {5000}, DType::boolean);
+  CHECK(values(flat_nonzero(flags)) == expected);
+}
+
+TEST_CASE("flat_nonzero where parts have none") {
+  Reference x({100003});
+  std::vector<double> places;
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    x[i] = i > 20000 && i < 60000 ? 0 : static_cast<double>(i % 7 < 3);
+    if (x[i] != 0) places.push_back(static_cast<double>(i));
+  }
+  CHECK(values(flat_nonzero(x.tensor(i64, test_device()))) == places);
+  CHECK(flat_nonzero(zeros({40000}, boolean, test_device())).numel() == 0);
+}

@@ -2,7 +2,6 @@
 
 #include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
-#include <bs/kernels/elementary.h>
 #include <bs/kernels/random.h>
 #include <bs/kernels/reduce.h>
 #include <bs/kernels/scan.h>
@@ -28,12 +27,15 @@ Tensor multinomial(const Tensor& weights, int64_t count, const MultinomialOption
     const double low = amin(weights).item(), high = amax(weights).item();
     BS_CHECK(low >= 0 && std::isfinite(high), "{}: weights from {} to {}", op, low, high);
   }
-  const Tensor p = cast(weights, f64);
   if (!options.replacement) {
-    const Tensor uniform = rand(p.shape(), f64, p.device(), generator);
-    const Tensor clocks = div(mul(log1p(mul(uniform, -1)), -1), p);
+    const DType dtype = weights.dtype() == f64 ? f64 : f32;
+    const Tensor clocks = Tensor::empty(weights.shape(), dtype, weights.device());
+    const RandomState state = generator.next();
+    if (clocks.numel() > 0)
+      BS_DISPATCH(weights.device(), exponential_clocks, contiguous(weights), clocks, state);
     return topk(clocks, count, -1, false).indices;
   }
+  const Tensor p = cast(weights, f64);
   const Tensor sums = cumsum(p, -1);
   Shape shape = p.shape();
   shape[-1] = count;

@@ -10,10 +10,16 @@ struct MultinomialOptions {
 };
 
 /** @brief `count` classes [..., count], i64, for each row of weights [..., classes], which need not
- *  sum to 1. Without replacement the draws come in the order in which they were drawn.
+ *  sum to 1. Without replacement the draws come in the order in which they were drawn. Both devices
+ *  draw the same then: the classes whose exponential clocks, in f32 (f64 for f64), ring first.
  *  @throws Error for more draws than classes without replacement; on the CPU also for a weight that
  *  is negative or not finite. */
 Tensor multinomial(const Tensor& weights, int64_t count, const MultinomialOptions& options = {},
                    Generator& generator = default_generator());
+
+/// clocks[i], f32 (f64 for f64), = exponential_clock of weights[i]; both dense and of one shape.
+/// Element i takes word i of the sequence, in f64 two words.
+BS_BACKENDS(void exponential_clocks(const Tensor& weights, const Tensor& clocks, RandomState state,
+                                    Stream stream))
 
 }  // namespace bs

@@ -1,0 +1,20 @@
+#pragma once
+/** @file Exponential times, of which the shortest draw classes. */
+#include <bs/kernels/distribution.h>
+
+namespace bs {
+
+/** @brief When the clock of a class rings: an exponential time of rate `weight`, which is never 0;
+ *  infinite for a weight of 0. */
+BS_HOST_DEVICE inline double exponential_clock(uint64_t bits, double weight) {
+  const double time = -reproducible_log(unit_interval<53>(bits) + 0x1p-53);
+  return (time > 0x1p-54 ? time : 0x1p-54) / weight;
+}
+
+/** @brief The same of a word in f32, times 2^-26: so no weight that f32 holds makes it overflow. */
+BS_HOST_DEVICE inline float exponential_clock(uint32_t word, float weight) {
+  const float time = -reproducible_log(word);
+  return (time > 0x1p-33F ? time : 0x1p-33F) * 0x1p-26F / weight;
+}
+
+}  // namespace bs

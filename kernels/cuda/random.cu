@@ -5,6 +5,7 @@
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
 #include <cmath>
+#include <limits>
 
 namespace bs::cuda {
 
@@ -104,6 +105,27 @@ struct Randint {
   }
 };
 
+/// The same numbers where 32 bits hold the range and all that it reaches: two products in place of
+/// four.
+template <class T>
+struct NarrowRandint {
+  static constexpr int count = 2;
+  int32_t low;
+  uint32_t range;
+  __device__ void operator()(PhiloxBlock b, T* out) const {
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
+      const uint64_t product = uint64_t{b.word[2 * k]} * range + __umulhi(b.word[2 * k + 1], range);
+      const int32_t value = low + static_cast<int32_t>(product >> 32);
+      if constexpr (sizeof(T) == 2) {
+        out[k] = device::narrow<T>(static_cast<float>(value));
+      } else {
+        out[k] = static_cast<T>(value);
+      }
+    }
+  }
+};
+
 template <class T>
 struct Bernoulli {
   static constexpr int count = 4;
@@ -177,7 +199,14 @@ void normal(const Tensor& x, double mean, double deviation, RandomState state, S
 
 void randint(const Tensor& x, int64_t low, uint64_t range, RandomState state, Stream stream) {
   visit_any(x.dtype(), [&]<class T>(Type<T>) {
-    launch<T>("randint", x, state, Randint<device_type<T>>{low, range}, stream);
+    using D = device_type<T>;
+    constexpr auto most = static_cast<uint64_t>(std::numeric_limits<int32_t>::max());
+    const int64_t farthest = static_cast<int64_t>(most);
+    if (range <= most && low >= -farthest && low <= farthest - static_cast<int64_t>(range))
+      return launch<T>("randint", x, state,
+                       NarrowRandint<D>{static_cast<int32_t>(low), static_cast<uint32_t>(range)},
+                       stream);
+    launch<T>("randint", x, state, Randint<D>{low, range}, stream);
   });
 }
 

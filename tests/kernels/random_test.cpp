@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <utility>
 
 using namespace bs;
 using namespace bs::test;
@@ -195,6 +197,18 @@ TEST_CASE("random numbers are the same on every device") {
     same([=](Device d, Generator& g) { return randint(0, 2, {100003}, dtype, d, g); });
     same([=](Device d, Generator& g) { return bernoulli(0.4, {100003}, dtype, d, g); });
   }
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  for (const auto& [low, high] : {std::pair<int64_t, int64_t>{-70000, 90000},
+                                  {-most, 0},
+                                  {0, most},
+                                  {1, most},
+                                  {-most, most},
+                                  {most - 1, most + 3},
+                                  {-most - 1, 5},
+                                  {int64_t{1} << 40, (int64_t{1} << 40) + 9}})
+    same([low = low, high = high](Device d, Generator& g) {
+      return randint(low, high, {1003}, i64, d, g);
+    });
 }
 
 TEST_CASE("rand follows from Philox as documented") {

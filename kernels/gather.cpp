@@ -157,21 +157,40 @@ Tensor spread(const char* op, const Tensor& x, int axis, const Tensor& indices,
 }  // namespace
 
 Tensor index_add(const Tensor& x, int axis, const Tensor& indices, const Tensor& source) {
-  const Tensor index = spread("index_add", x, axis, indices, source);
+  const char* op = "index_add";
+  const Tensor index = spread(op, x, axis, indices, source);
   if (!is_floating(x.dtype())) return scatter_add(x, axis, index, source);
-  check_index_dtype("index_add", indices);
-  check_source("index_add", x, index, source);
+  check_index_dtype(op, indices);
+  check_source(op, x, index, source);
   const int64_t extent = x.size(axis);
   // The backward of index_select passes over what lies outside.
   BS_CHECK(indices.numel() == 0 || x.device().is_cuda() ||
                (amin(indices).item() >= 0 && amax(indices).item() < static_cast<double>(extent)),
-           "index_add: indices from {} to {} are not within [0, {})", amin(indices).item(),
+           "{}: indices from {} to {} are not within [0, {})", op, amin(indices).item(),
            amax(indices).item(), extent);
-  return add(x, index_select_backward(source, axis, indices, extent));
+  if (source.numel() == 0) return clone(x);
+  const int at = normalize_axis(op, axis, x.rank());
+  const Shape whole = around(x.shape(), at);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (y.numel() > 0)
+    BS_DISPATCH(x.device(), index_select_backward, contiguous(x).view(whole),
+                contiguous(source).view(around(source.shape(), at)), contiguous(indices),
+                y.view(whole), int64_t{-1});
+  return y;
 }
 
 Tensor index_copy(const Tensor& x, int axis, const Tensor& indices, const Tensor& source) {
-  return scatter(x, axis, spread("index_copy", x, axis, indices, source), source);
+  const char* op = "index_copy";
+  const Tensor index = spread(op, x, axis, indices, source);
+  check_index_dtype(op, indices);
+  check_source(op, x, index, source);
+  if (source.numel() == 0) return clone(x);
+  const int at = normalize_axis(op, axis, x.rank());
+  const Shape whole = around(x.shape(), at);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  BS_DISPATCH(x.device(), index_copy, contiguous(x).view(whole), contiguous(indices),
+              contiguous(source).view(around(source.shape(), at)), y.view(whole));
+  return y;
 }
 
 Tensor take(const Tensor& x, const Tensor& indices) {
@@ -193,7 +212,8 @@ Tensor index_rows(const char* op, const Shape& shape, const std::vector<Tensor>&
                "{}: indices from {} to {} of axis {} are not within [0, {})", op, low, high, i,
                extent);
     }
-    const Tensor wide = cast(each, i64);
+    Tensor wide = cast(each, i64);
+    if (indices.size() == 1) return wide;
     const Tensor valid = mul(ge(wide, 0), lt(wide, extent));
     rows = i == 0 ? wide : add(mul(rows, extent), wide);
     inside = i == 0 ? valid : mul(inside, valid);

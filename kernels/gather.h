@@ -27,7 +27,8 @@ Tensor scatter(const Tensor& x, int axis, const Tensor& index, Scalar source);
  *  (f64 for f64, integers wrap around). */
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& source);
 
-/** @brief x with source[.., k, ..] added at indices[k] of `axis`.
+/** @brief x with source[.., k, ..] added at indices[k] of `axis`: with their sum, which is rounded
+ *  once x is added.
  *  @param[in] indices [count]
  *  @param[in] source of x's shape but for `axis`, and of its dtype */
 Tensor index_add(const Tensor& x, int axis, const Tensor& indices, const Tensor& source);
@@ -46,7 +47,7 @@ Tensor index(const Tensor& x, const std::vector<Tensor>& indices);
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& values,
                  bool accumulate = false);
 /** @brief The rows of x, seen as [rows, ...] with its leading axes joined, that `indices` name:
- * i64, of their broadcast shape; -1 on CUDA for one outside. */
+ * i64, of their broadcast shape; on CUDA one outside stays outside [0, rows). */
 Tensor index_rows(const char* op, const Shape& shape, const std::vector<Tensor>& indices);
 
 namespace detail {
@@ -74,5 +75,8 @@ BS_BACKENDS(void gather(const Tensor& x, const Tensor& index, const Tensor& y, S
                          const Tensor& y, Stream stream);
             void scatter_add(const Tensor& x, const Tensor& index, const Tensor& source,
                              const Tensor& y, Stream stream))
+/// y [outer, n, inner] is x with source [outer, m, inner] at indices [m], all dense; y is not x.
+BS_BACKENDS(void index_copy(const Tensor& x, const Tensor& indices, const Tensor& source,
+                            const Tensor& y, Stream stream))
 
 }  // namespace bs

@@ -47,8 +47,9 @@ Tensor index_select_backward(const Tensor& dy, int axis, const Tensor& indices, 
   if (dy.numel() == 0) return zeros(shape, dy.dtype(), dy.device());
   Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
   if (dx.numel() > 0)
-    BS_DISPATCH(dy.device(), index_select_backward, contiguous(dy).view(around(dy.shape(), at)),
-                contiguous(indices), dx.view(around(shape, at)), skip);
+    BS_DISPATCH(dy.device(), index_select_backward, Tensor(),
+                contiguous(dy).view(around(dy.shape(), at)), contiguous(indices),
+                dx.view(around(shape, at)), skip);
   return dx;
 }
 

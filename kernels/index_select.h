@@ -18,10 +18,11 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& indices);
 Tensor index_select_backward(const Tensor& dy, int axis, const Tensor& indices, int64_t extent,
                              int64_t skip = -1);
 
-/// x is [outer, extent, inner], y [outer, count, inner], both contiguous; errors name `op`.
+/// x is [outer, extent, inner], y [outer, count, inner], both contiguous; errors name `op`. The
+/// backward adds the sums to x, which is like dx and may be it; undefined, it stands for zeros.
 BS_BACKENDS(void index_select(const Tensor& x, const Tensor& indices, const Tensor& y,
                               const char* op, Stream stream);
-            void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor& dx,
-                                       int64_t skip, Stream stream))
+            void index_select_backward(const Tensor& x, const Tensor& dy, const Tensor& indices,
+                                       const Tensor& dx, int64_t skip, Stream stream))
 
 }  // namespace bs

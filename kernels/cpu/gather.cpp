@@ -204,14 +204,28 @@ void gather(const Tensor& x, const Tensor& index, const Tensor& y, Stream) {
   });
 }
 
-void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const Tensor& y,
-             Stream stream) {
-  if (x.data() != y.data()) copy(x, y, stream);
-  with_index("scatter", index, y.size(1), [&](const auto& at, std::atomic<bool>& within) {
+namespace {
+
+void replace(const char* op, const Tensor& index, const Tensor& source, const Tensor& y) {
+  with_index(op, index, y.size(1), [&](const auto& at, std::atomic<bool>& within) {
     detail::visit_bits(y.dtype(), [&]<class U>(Type<U>) {
       write_into<U>(at, source, y, within, [](U& to, U value) { to = value; });
     });
   });
+}
+
+}  // namespace
+
+void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const Tensor& y,
+             Stream stream) {
+  if (x.data() != y.data()) copy(x, y, stream);
+  replace("scatter", index, source, y);
+}
+
+void index_copy(const Tensor& x, const Tensor& indices, const Tensor& source, const Tensor& y,
+                Stream stream) {
+  copy(x, y, stream);
+  replace("index_copy", indices.view({1, indices.numel(), 1}).expand(source.shape()), source, y);
 }
 
 void scatter_add(const Tensor& x, const Tensor& index, const Tensor& source, const Tensor& y,

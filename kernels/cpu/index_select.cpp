@@ -68,12 +68,30 @@ class Places {
   std::vector<int64_t> positions_;
 };
 
+/// Rows that no index names: zeros, or those of `base`.
+template <class T>
+void write_others(const Places& places, const T* base, const Tensor& dx, T* to) {
+  const int64_t extent = dx.size(1), inner = dx.size(2);
+  const int64_t grain = std::max<int64_t>(1, elementwise_grain / inner);
+  parallel_for(dx.size(0) * extent, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      if (!places.of(r % extent).empty()) continue;
+      if (base) {
+        std::copy_n(base + r * inner, inner, to + r * inner);
+      } else {
+        std::fill_n(to + r * inner, inner, T());
+      }
+    }
+  });
+}
+
 /// Columns summed together: where few rows are named, the cores share one that many positions name.
 constexpr int64_t strip_of_few = 64, most_columns = 512;
 
 /// Sums of single elements by their numbers, a row of dy after the other.
 template <class T>
-void add_elements(const Tensor& dy, const Tensor& indices, const Tensor& dx, int64_t skip) {
+void add_elements(const Tensor& x, const Tensor& dy, const Tensor& indices, const Tensor& dx,
+                  int64_t skip) {
   using W = Wide<T>;
   const int64_t extent = dx.size(1), count = dy.size(1);
   std::vector<int64_t> to(static_cast<size_t>(count));  // behind the end: nowhere
@@ -85,7 +103,7 @@ void add_elements(const Tensor& dy, const Tensor& indices, const Tensor& dx, int
   });
   const int64_t grain = std::max<int64_t>(1, elementwise_grain / (extent + count));
   parallel_for(dx.size(0), grain, [&](int64_t begin, int64_t end) {
-    RowBuffer<T> in(count), out(extent);
+    RowBuffer<T> in(count), out(extent), before(extent);
     std::vector<W> sums(static_cast<size_t>(extent) + 1);
     for (int64_t o = begin; o < end; ++o) {
       std::fill(sums.begin(), sums.end(), W{0});
@@ -94,6 +112,10 @@ void add_elements(const Tensor& dy, const Tensor& indices, const Tensor& dx, int
       const int64_t* const place = to.data();
 #pragma GCC unroll 4
       for (int64_t k = 0; k < count; ++k) sum[place[k]] += values[k];
+      if (x.defined()) {
+        const W* more = before.read(x.data<T>() + o * extent, extent);
+        for (int64_t i = 0; i < extent; ++i) sum[i] += more[i];
+      }
       T* row = dx.data<T>() + o * extent;
       std::copy_n(sums.data(), extent, out.target(row));
       out.write(row, extent);
@@ -133,23 +155,20 @@ void index_select(const Tensor& x, const Tensor& indices, const Tensor& y, const
   });
 }
 
-void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor& dx, int64_t skip,
-                           Stream) {
+void index_select_backward(const Tensor& x, const Tensor& dy, const Tensor& indices,
+                           const Tensor& dx, int64_t skip, Stream) {
   const int64_t outer = dx.size(0), extent = dx.size(1), inner = dx.size(2);
   const int64_t count = dy.size(1);
   if (inner == 1 && outer > 1)
     return visit_floating("index_select_backward", dy.dtype(),
-                          [&]<class T>(Type<T>) { add_elements<T>(dy, indices, dx, skip); });
+                          [&]<class T>(Type<T>) { add_elements<T>(x, dy, indices, dx, skip); });
   const Places places(indices, extent, skip);
   visit_floating("index_select_backward", dy.dtype(), [&]<class T>(Type<T>) {
     using W = Wide<T>;
     const T* from = dy.data<T>();
+    const T* const base = x.defined() ? x.data<T>() : nullptr;
     T* to = dx.data<T>();
-    const int64_t row_grain = std::max<int64_t>(1, elementwise_grain / inner);
-    parallel_for(outer * extent, row_grain, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r)
-        if (places.of(r % extent).empty()) std::fill_n(to + r * inner, inner, T());
-    });
+    write_others(places, base, dx, to);
     const auto named = static_cast<int64_t>(places.named.size());
     constexpr int64_t many = 256;
     const int64_t strip = outer * named < many ? strip_of_few : most_columns;
@@ -172,7 +191,12 @@ void index_select_backward(const Tensor& dy, const Tensor& indices, const Tensor
           const W* values = in.read(from + (o * count + k) * inner + column, n);
           for (int64_t c = 0; c < n; ++c) sums[c] += values[c];
         }
-        T* out = to + (o * extent + row) * inner + column;
+        const int64_t at = (o * extent + row) * inner + column;
+        if (base) {
+          const W* values = in.read(base + at, n);
+          for (int64_t c = 0; c < n; ++c) sums[c] += values[c];
+        }
+        T* out = to + at;
         if constexpr (RowBuffer<T>::converts) {
           narrow(n, sums, out);
         } else {

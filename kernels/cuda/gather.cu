@@ -250,4 +250,82 @@ void scatter(const Tensor& x, const Tensor& index, const Tensor& source, const T
   BS_CUDA_CHECK_LAUNCH("scatter");
 }
 
+namespace {
+
+/// winner[row] = the last k whose index is the row.
+__global__ void win_row_kernel(Integers indices, int* winner, int64_t rows, int count) {
+  const int k = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (k >= count) return;
+  const int64_t row = indices[k];
+  if (row >= 0 && row < rows) atomicMax(winner + row, k);
+}
+
+/// Rows of `width` units, 16 bytes or an element: those of x [outer, n], or their winners in
+/// source [outer, m].
+template <class Unit>
+struct CopiedRows {
+  const Unit *x, *source;
+  const int* winner;
+  Unit* y;
+  int64_t outer, n, m, width;
+};
+
+/// Copies a row a threadIdx.y, an o each blockIdx.y.
+template <class Unit>
+__global__ void __launch_bounds__(threads) copy_rows_kernel(CopiedRows<Unit> rows) {
+  const int64_t n = rows.n, width = rows.width;
+  for (int64_t o = blockIdx.y; o < rows.outer; o += gridDim.y)
+    for (int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y; r < n;
+         r += int64_t{gridDim.x} * blockDim.y) {
+      const int winner = rows.winner[r];
+      const Unit* const from =
+          winner < 0 ? rows.x + (o * n + r) * width : rows.source + (o * rows.m + winner) * width;
+      Unit* const to = rows.y + (o * n + r) * width;
+      for (int64_t i = threadIdx.x; i < width; i += blockDim.x) to[i] = from[i];
+    }
+}
+
+template <class Unit>
+void copy_rows(const Tensor& x, const Tensor& winner, const Tensor& source, const Tensor& y,
+               Stream stream) {
+  const int64_t width =
+      y.size(2) * static_cast<int64_t>(size_of(y.dtype())) / static_cast<int64_t>(sizeof(Unit));
+  const CopiedRows<Unit> rows{static_cast<const Unit*>(x.data()),
+                              static_cast<const Unit*>(source.data()),
+                              winner.data<int32_t>(),
+                              static_cast<Unit*>(y.data()),
+                              y.size(0),
+                              y.size(1),
+                              source.size(1),
+                              width};
+  unsigned across = 1;
+  while (across < threads && across < width) across *= 2;
+  const dim3 block(across, threads / across);
+  const dim3 grid(grid_size(rows.n, static_cast<int>(block.y), y.device()),
+                  static_cast<unsigned>(std::min<int64_t>(rows.outer, 65535)));
+  copy_rows_kernel<<<grid, block, 0, native(stream)>>>(rows);
+  BS_CUDA_CHECK_LAUNCH("index_copy");
+}
+
+}  // namespace
+
+void index_copy(const Tensor& x, const Tensor& indices, const Tensor& source, const Tensor& y,
+                Stream stream) {
+  const int64_t count = indices.numel();
+  const int64_t row_bytes = y.size(2) * static_cast<int64_t>(size_of(y.dtype()));
+  constexpr int64_t short_row = 64;  // of which single elements are found as fast
+  if (row_bytes < short_row)
+    return scatter(x, indices.view({1, count, 1}).expand(source.shape()), source, y, stream);
+  BS_CHECK(count < std::numeric_limits<int>::max(), "index_copy: {} indices are too many", count);
+  const Tensor winner = Tensor::empty({y.size(1)}, i32, y.device());
+  fill(winner, -1, stream);
+  win_row_kernel<<<grid_of("index_copy", ceil_div(count, threads)), threads, 0, native(stream)>>>(
+      integers(indices), winner.data<int32_t>(), y.size(1), static_cast<int>(count));
+  BS_CUDA_CHECK_LAUNCH("index_copy");
+  if (aligned16(x, source, y) && row_bytes % 16 == 0)
+    return copy_rows<uint4>(x, winner, source, y, stream);
+  detail::visit_bits(y.dtype(),
+                     [&]<class U>(Type<U>) { copy_rows<U>(x, winner, source, y, stream); });
+}
+
 }  // namespace bs::cuda

@@ -1,4 +1,3 @@
-#include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
@@ -173,9 +172,8 @@ void add_sorted(const Places& at, const Tensor& x, const Tensor& source, const T
   flat_kernel<<<grid_size(count, threads, y.device()), threads, 0, native(stream)>>>(
       at, flat.data<int64_t>(), count);
   const Shape all = {1, y.numel(), 1};
-  const Tensor sums = x.defined() ? Tensor::empty(all, y.dtype(), y.device()) : y.view(all);
-  index_select_backward(source.view({1, count, 1}), flat, sums, -1, stream);
-  if (x.defined()) add(x, sums.view(y.shape()), y, stream);
+  index_select_backward(x.defined() ? x.view(all) : x, source.view({1, count, 1}), flat,
+                        y.view(all), -1, stream);
 }
 
 void add_floats(const Places& at, const Tensor& x, const Tensor& source, const Tensor& y,

@@ -134,6 +134,29 @@ TEST_CASE("index_select_backward sums rows of any number of positions") {
   }
 }
 
+TEST_CASE("index_select_backward of single elements of many rows") {
+  for (DType dtype : {f64, f32, f16, bf16})
+    for (const int64_t rows : {63, 64, 67, 200})
+      for (const int64_t count : {1, 129, 700, 6144, 6145}) {
+        const int64_t extent = 131;
+        std::vector<int64_t> indices = random_indices(count, extent, 3);
+        for (size_t i = 0; i < indices.size(); i += 5) indices[i] = i % 2 == 0 ? -1 : extent;
+        Reference dy = random_reference({rows, count}, 5, -8, 8);
+        for (double& v : dy.values) v = std::round(v);
+        Reference expected({rows, extent});
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t k = 0; k < count; ++k) {
+            const int64_t i = indices[static_cast<size_t>(k)];
+            if (i >= 0 && i < extent && i != 11) expected.at({r, i}) += dy.at({r, k});
+          }
+        const Tensor dx = index_select_backward(dy.tensor(dtype, test_device()), 1,
+                                                indices_of(indices), extent, 11);
+        CHECK_MESSAGE(
+            Reference::of(dx).values == Reference::of(expected.tensor(dtype, Device::cpu())).values,
+            to_string(dtype));
+      }
+}
+
 TEST_CASE("index_select_backward passes over indices outside, and over nothing") {
   const Tensor dy = ones({4, 2}, f32, test_device());
   const Tensor dx = index_select_backward(dy, 0, indices_of({-1, 2, 3, 2}), 3);

@@ -1,0 +1,340 @@
+#include <bs/kernels/cuda/sort_pairs.h>
+#include <bs/kernels/index_select.h>
+#include <bs/lib/cuda/grid.h>
+#include <bs/kernels/cuda/rows.cuh>
+
+#include <bit>
+#include <limits>
+
+namespace bs::cuda {
+
+// The backward sorts positions by their index, which keeps them in order where indices are equal,
+// and cuts the sorted list into chunks of one length. So the work is even however often an index
+// occurs, and the order of additions depends on the indices alone. A run of equal indices within a
+// chunk is summed straight into its row; one that goes on over several leaves a partial sum in
+// each, which a second kernel adds up in their order. Single elements of rows that shared memory
+// holds are summed there.
+
+namespace {
+
+using device::Raw;
+using device::wide;
+
+constexpr int threads = 256;
+constexpr int warp = 32;
+/// Sorted positions of a chunk.
+constexpr int chunk = 32;
+/// Positions whose values are loaded ahead of their additions.
+constexpr int ahead = 4;
+
+template <class Index>
+__global__ void prepare_kernel(const Index* indices, unsigned* keys, unsigned* positions,
+                               int64_t count, int64_t extent, int64_t skip) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t k = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; k < count; k += step) {
+    const int64_t i = indices[k];
+    const bool counts = i >= 0 && i < extent && i != skip;
+    keys[k] = static_cast<unsigned>(counts ? i : extent);  // those behind the last row are left out
+    positions[k] = static_cast<unsigned>(k);
+  }
+}
+
+/// Sorted indices, and the position of each in dy.
+struct Sorted {
+  const unsigned* keys;
+  const unsigned* positions;
+  int64_t count;
+
+  __device__ bool joined(int64_t k) const {  ///< whether k - 1 and k belong to one run
+    return k > 0 && k < count && keys[k - 1] == keys[k];
+  }
+};
+
+/// Partial sums [outer, chunks, 2, inner] of runs that leave their chunk: of the one that came from
+/// the chunk before, and of the one that begins here and goes on.
+template <class W>
+struct Partial {
+  W* sums;
+  int64_t chunks, inner;
+
+  __device__ W* came(int64_t o, int64_t c) const { return sums + (o * chunks + c) * 2 * inner; }
+  __device__ W* begins(int64_t o, int64_t c) const { return came(o, c) + inner; }
+};
+
+/// What the sums go to: dx, or x where there is one and they are added to it.
+template <class T>
+struct Result {
+  const T* x;
+  T* dx;
+
+  template <int N>
+  __device__ void store(int64_t at, const wide<T> (&sum)[N]) const {
+    if (!x) return store_pack<N>(dx + at, sum);
+    wide<T> values[N];
+    device::widen_pack<T, N>(*reinterpret_cast<const Raw<T, N>*>(x + at), values);
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] += sum[i];
+    store_pack<N>(dx + at, values);
+  }
+};
+
+/// A block a chunk and a stretch of columns of all of `outer`, a thread N neighbouring columns.
+template <class T, int N>
+__global__ void __launch_bounds__(threads)
+    sum_chunks_kernel(const T* dy, Sorted sorted, Partial<wide<T>> partial, Result<T> result,
+                      int64_t outer, unsigned extent) {
+  using W = wide<T>;
+  const int64_t inner = partial.inner;
+  const int64_t first = int64_t{blockIdx.x} * chunk;
+  const int n = static_cast<int>(min(int64_t{chunk}, sorted.count - first));
+  const int64_t step = int64_t{gridDim.y} * blockDim.x * N;
+  for (int64_t i = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N; i < outer * inner;
+       i += step) {
+    const int64_t o = i / inner;
+    const int64_t column = i - o * inner;
+    bool came = sorted.joined(first);
+    W sum[N] = {};
+    for (int from = 0; from < n; from += ahead) {
+      Raw<T, N> raw[ahead];
+#pragma unroll
+      for (int j = 0; j < ahead; ++j)
+        if (from + j < n)
+          raw[j] = *reinterpret_cast<const Raw<T, N>*>(
+              dy + (o * sorted.count + sorted.positions[first + from + j]) * inner + column);
+#pragma unroll
+      for (int j = 0; j < ahead; ++j) {
+        if (from + j >= n) break;
+        const int64_t k = first + from + j;
+        W values[N];
+        device::widen_pack<T, N>(raw[j], values);
+#pragma unroll
+        for (int c = 0; c < N; ++c) sum[c] += values[c];
+        const bool goes_on = sorted.joined(k + 1);
+        if (goes_on && from + j + 1 < n) continue;
+        const unsigned row = sorted.keys[k];
+        if (came || goes_on) {
+          W* to = came ? partial.came(o, blockIdx.x) : partial.begins(o, blockIdx.x);
+          store_pack<N>(to + column, sum);
+        } else if (row < extent) {
+          result.template store<N>((o * extent + row) * inner + column, sum);
+        }
+        came = false;
+#pragma unroll
+        for (int c = 0; c < N; ++c) sum[c] = 0;
+      }
+    }
+  }
+}
+
+/// Finishes the run that begins in the block's chunk and goes on, where there is one.
+template <class T, int N>
+__global__ void __launch_bounds__(threads)
+    join_chunks_kernel(Sorted sorted, Partial<wide<T>> partial, Result<T> result, int64_t outer,
+                       unsigned extent) {
+  using W = wide<T>;
+  const int64_t c = blockIdx.x;
+  const int64_t next = (c + 1) * chunk;
+  if (!sorted.joined(next)) return;
+  const unsigned row = sorted.keys[next];
+  const bool begins_here = sorted.keys[c * chunk] != row || !sorted.joined(c * chunk);
+  if (row >= extent || !begins_here) return;
+  int64_t low = next;  // the run's last position
+  for (int64_t high = sorted.count; high - low > 1;) {
+    const int64_t middle = (low + high) / 2;
+    (sorted.keys[middle] == row ? low : high) = middle;
+  }
+  const int64_t last = low / chunk;
+  const int64_t inner = partial.inner;
+  const int64_t step = int64_t{gridDim.y} * blockDim.x * N;
+  using Sums = device::Pack<W, N>;
+  for (int64_t i = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * N; i < outer * inner;
+       i += step) {
+    const int64_t o = i / inner;
+    const int64_t column = i - o * inner;
+    Sums sum = *reinterpret_cast<const Sums*>(partial.begins(o, c) + column);
+#pragma unroll 4
+    for (int64_t d = c + 1; d <= last; ++d) {
+      const Sums more = *reinterpret_cast<const Sums*>(partial.came(o, d) + column);
+#pragma unroll
+      for (int k = 0; k < N; ++k) sum.at[k] += more.at[k];
+    }
+    result.template store<N>((o * extent + row) * inner + column, sum.at);
+  }
+}
+
+/// Rows that no index names are zeros or those of x; a warp a row, which it looks for among the
+/// keys.
+template <class T, int N>
+__global__ void __launch_bounds__(threads)
+    other_rows_kernel(Sorted sorted, Result<T> result, int64_t outer, unsigned extent,
+                      int64_t inner) {
+  const unsigned row = blockIdx.x * (threads / warp) + threadIdx.x / warp,
+                 lane = threadIdx.x % warp;
+  if (row >= extent) return;
+  int64_t low = 0;  // the first key that may be as large
+  for (int64_t high = sorted.count; low < high;) {
+    const int64_t step = ceil_div(high - low, int64_t{warp}), at = low + lane * step;
+    const bool smaller = at < high && sorted.keys[at] < row;
+    const int64_t count = __popc(__ballot_sync(0xffffffffU, smaller));
+    high = min(high, low + count * step);
+    if (count > 0) low += (count - 1) * step + 1;
+  }
+  if (low < sorted.count && sorted.keys[low] == row) return;
+  using Pack = device::Pack<T, N>;
+  for (int64_t o = 0; o < outer; ++o) {
+    const int64_t begin = (o * extent + row) * inner;
+    const auto* const from = reinterpret_cast<const Pack*>(result.x + begin);
+    auto* const to = reinterpret_cast<Pack*>(result.dx + begin);
+    for (int64_t p = lane; p < inner / N; p += warp) to[p] = result.x ? from[p] : Pack{};
+  }
+}
+
+/// Positions in the order of their indices.
+KeyedPositions sort(const Tensor& indices, int64_t extent, int64_t skip, Stream stream) {
+  const int64_t count = indices.numel();
+  const Device device = indices.device();
+  const auto room = [&] {
+    return KeyedPositions::of(Tensor::empty({count}, i32, device), sizeof(unsigned));
+  };
+  const KeyedPositions named = room(), sorted = room();
+  visit_index("index_select_backward", indices.dtype(), [&]<class Index>(Type<Index>) {
+    prepare_kernel<<<grid_size(count, threads, device), threads, 0, native(stream)>>>(
+        pointer<Index>(indices), static_cast<unsigned*>(named.keys.data()),
+        static_cast<unsigned*>(named.positions.data()), count, extent, skip);
+  });
+  BS_CUDA_CHECK_LAUNCH("index_select_backward");
+  sort_pairs(named, sorted, 0, std::bit_width(static_cast<uint64_t>(extent)), stream);
+  return sorted;
+}
+
+/// begins[i] = the first position in the order whose index is i or more, up to begins[extent].
+__global__ void begins_kernel(Sorted sorted, unsigned* begins, unsigned extent) {
+  const int64_t k = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (k > sorted.count) return;
+  const unsigned last = k < sorted.count ? sorted.keys[k] : extent;
+  for (unsigned i = k > 0 ? sorted.keys[k - 1] + 1 : 0; i <= last; ++i)
+    begins[i] = static_cast<unsigned>(k);
+}
+
+constexpr int element_threads = 512;
+
+/// Sums of single elements along the last axis. A block holds a pack of rows, side by side in
+/// shared memory, and a thread looks up an element's positions once for all of them.
+template <class T>
+__global__ void __launch_bounds__(element_threads)
+    sum_elements_kernel(const T* dy, Sorted sorted, const unsigned* begins, Result<T> result,
+                        int64_t outer, unsigned extent) {
+  using W = wide<T>;
+  constexpr int R = device::pack_size<T>;
+  extern __shared__ uint4 memory[];
+  auto* const held = reinterpret_cast<device::Pack<T, R>*>(memory);
+  const auto count = static_cast<unsigned>(sorted.count);
+  for (int64_t o = int64_t{blockIdx.x} * R; o < outer; o += int64_t{gridDim.x} * R) {
+    const auto rows = static_cast<int>(min(int64_t{R}, outer - o));
+#pragma unroll 2
+    for (unsigned k = threadIdx.x; k < count; k += element_threads) {
+      device::Pack<T, R> pack = {};
+#pragma unroll
+      for (int r = 0; r < R; ++r)
+        if (r < rows) pack.at[r] = dy[(o + r) * count + k];
+      held[k] = pack;
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < extent; i += element_threads) {
+      W sum[R] = {};
+      const unsigned end = begins[i + 1];
+      for (unsigned k = begins[i]; k < end; ++k) {
+        W values[R];
+        device::widen_pack<T, R>(reinterpret_cast<const Raw<T, R>&>(held[sorted.positions[k]]),
+                                 values);
+#pragma unroll
+        for (int r = 0; r < R; ++r) sum[r] += values[r];
+      }
+#pragma unroll
+      for (int r = 0; r < R; ++r)
+        if (r < rows) result.template store<1>((o + r) * extent + i, {sum[r]});
+    }
+    __syncthreads();
+  }
+}
+
+/// Whether blocks hold rows of `count` elements: of 16 bytes each, so that two blocks fit.
+bool holds_elements(const Tensor& dx, int64_t count) {
+  constexpr int64_t enough_rows = 64, most_bytes = 96 << 10;
+  return dx.size(2) == 1 && dx.size(0) >= enough_rows && count * 16 <= most_bytes;
+}
+
+template <class T>
+void sum_elements(const Tensor& dy, const Sorted& sorted, const Result<T>& result, int64_t extent,
+                  Stream stream) {
+  const Device device = dy.device();
+  const Tensor begins = Tensor::empty({extent + 1}, i32, device);
+  auto* const to = static_cast<unsigned*>(begins.data());
+  begins_kernel<<<grid_of("index_select_backward", ceil_div(sorted.count + 1, threads)), threads, 0,
+                  native(stream)>>>(sorted, to, static_cast<unsigned>(extent));
+  const auto bytes = static_cast<int>(sorted.count * 16);
+  BS_CUDA_CHECK(cudaFuncSetAttribute(sum_elements_kernel<T>,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  constexpr int shared_bytes = 200 << 10, most_resident = 4;
+  const int resident = std::min(most_resident, shared_bytes / bytes);
+  sum_elements_kernel<T><<<grid_size(dy.size(0), device::pack_size<T>, device, resident),
+                           element_threads, static_cast<size_t>(bytes), native(stream)>>>(
+      static_cast<const T*>(dy.data()), sorted, to, result, dy.size(0),
+      static_cast<unsigned>(extent));
+}
+
+/// By chunks of the order.
+template <class T>
+void sum_rows(const Tensor& dy, const Sorted& sorted, const Result<device_type<T>>& result,
+              const Tensor& dx, Stream stream) {
+  using D = device_type<T>;
+  using W = wide<D>;
+  const char* op = "index_select_backward";
+  const int64_t outer = dx.size(0), extent = dx.size(1), inner = dx.size(2);
+  const int64_t chunks = ceil_div(sorted.count, chunk);
+  const Tensor sums = Tensor::empty({outer, chunks, 2, inner}, dtype_of<W>, dy.device());
+  const Partial<W> partial{sums.data<W>(), chunks, inner};
+  const auto rows = static_cast<unsigned>(extent);
+  // Long rows that no index names are written one by one, since the others are written once then.
+  constexpr int64_t long_row = 512;  // bytes
+  const bool by_rows = inner * static_cast<int64_t>(sizeof(T)) >= long_row;
+  if (!by_rows && !result.x) fill_zero(dx.data(), dx.bytes(), stream);
+  if (!by_rows && result.x && result.x != result.dx)
+    BS_CUDA_CHECK(
+        cudaMemcpyAsync(result.dx, result.x, dx.bytes(), cudaMemcpyDeviceToDevice, native(stream)));
+  const bool aligned = aligned16(dy, dx) && reinterpret_cast<uintptr_t>(result.x) % 16 == 0;
+  visit_pack<T>(aligned, inner, [&]<int N>(std::integral_constant<int, N>) {
+    const int64_t packs = outer * inner / N;
+    const auto across = static_cast<unsigned>(std::min<int64_t>(threads, ceil_div(packs, 32) * 32));
+    const dim3 grid(static_cast<unsigned>(chunks),
+                    static_cast<unsigned>(std::min<int64_t>(ceil_div(packs, across), 65535)));
+    if (by_rows)
+      other_rows_kernel<D, N>
+          <<<grid_of(op, ceil_div(extent, threads / warp)), threads, 0, native(stream)>>>(
+              sorted, result, outer, rows, inner);
+    sum_chunks_kernel<D, N>
+        <<<grid, across, 0, native(stream)>>>(pointer<T>(dy), sorted, partial, result, outer, rows);
+    join_chunks_kernel<D, N>
+        <<<grid, across, 0, native(stream)>>>(sorted, partial, result, outer, rows);
+  });
+}
+
+}  // namespace
+
+void index_select_backward(const Tensor& x, const Tensor& dy, const Tensor& indices,
+                           const Tensor& dx, int64_t skip, Stream stream) {
+  const int64_t extent = dx.size(1), count = dy.size(1);
+  BS_CHECK(std::max(extent, count) < std::numeric_limits<int32_t>::max(),
+           "index_select_backward: {} indices into {} rows are too many", count, extent);
+  const KeyedPositions order = sort(indices, extent, skip, stream);
+  const Sorted sorted{static_cast<const unsigned*>(order.keys.data()),
+                      static_cast<const unsigned*>(order.positions.data()), count};
+  visit_floating("index_select_backward", dy.dtype(), [&]<class T>(Type<T>) {
+    const Result<device_type<T>> result{maybe<T>(x), pointer<T>(dx)};
+    if (holds_elements(dx, count)) return sum_elements(dy, sorted, result, extent, stream);
+    sum_rows<T>(dy, sorted, result, dx, stream);
+  });
+  BS_CUDA_CHECK_LAUNCH("index_select_backward");
+}
+
+}  // namespace bs::cuda

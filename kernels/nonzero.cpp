@@ -1,6 +1,5 @@
 #include <bs/kernels/nonzero.h>
 
-#include <bs/kernels/arange.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/index_select.h>
@@ -35,8 +34,13 @@ Tensor one_hot(const Tensor& indices, int64_t classes, DType dtype) {
   if (indices.dtype() != i64 && indices.dtype() != i32)
     detail::unsupported_dtype("one_hot", indices.dtype(), "i64 or i32");
   BS_CHECK(classes >= 0, "one_hot: {} classes", classes);
-  const Tensor numbers = arange(classes, indices.dtype(), indices.device());
-  return cast(eq(indices.unsqueeze(-1), numbers), dtype);
+  Shape shape = indices.shape();
+  shape.push_back(classes);
+  Tensor y = Tensor::empty(shape, dtype, indices.device());
+  const int64_t rows = indices.numel();
+  if (y.numel() > 0)
+    BS_DISPATCH(y.device(), one_hot, reshape(contiguous(indices), {rows}), y.view({rows, classes}));
+  return y;
 }
 
 }  // namespace bs

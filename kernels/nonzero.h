@@ -26,5 +26,7 @@ inline constexpr int64_t nonzero_part = 16384;
 BS_BACKENDS(void count_nonzero(const Tensor& x, const Tensor& before, Stream stream);
             void nonzero(const Tensor& x, const Tensor& before, const Tensor& coordinates,
                          Stream stream))
+/// Dense indices [rows] of i64 or i32, y [rows, classes].
+BS_BACKENDS(void one_hot(const Tensor& indices, const Tensor& y, Stream stream))
 
 }  // namespace bs

@@ -45,6 +45,27 @@ TEST_CASE("nonzero of any rank, in several parts") {
   }
 }
 
+TEST_CASE("one_hot of every dtype, in whole vectors and others") {
+  for (const DType dtype : {f64, f32, f16, bf16, i64, i32, u8, boolean})
+    for (const DType number : {i64, i32})
+      for (const int64_t classes : {1, 10, 64, 4096, 5003}) {
+        const int64_t rows = 37;
+        Reference indices({rows}), expected({rows, classes});
+        for (int64_t r = 0; r < rows; ++r) {
+          const int64_t index = r * 977 % (classes + 2) - 1;  // some are outside
+          indices.at({r}) = static_cast<double>(index);
+          if (index >= 0 && index < classes) expected.at({r, index}) = 1;
+        }
+        const Tensor y = one_hot(indices.tensor(number, test_device()), classes, dtype);
+        CHECK(y.dtype() == dtype);
+        CHECK_MESSAGE(values(y) == expected.values, to_string(dtype));
+      }
+  const Tensor some = Reference({2, 3}).tensor(i64, test_device());
+  CHECK(one_hot(some.transpose(0, 1), 4).shape() == Shape{3, 2, 4});
+  CHECK(one_hot(some, 0).numel() == 0);
+  CHECK_THROWS_WITH_AS(one_hot(some, -1), "one_hot: -1 classes", Error);
+}
+
 TEST_CASE("nonzero of all, of none, of nothing and of one number") {
   const Tensor all = ones({70, 500}, f32, test_device());
   CHECK(nonzero(all).shape() == Shape{35000, 2});

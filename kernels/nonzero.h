@@ -22,10 +22,12 @@ inline constexpr int64_t nonzero_part = 16384;
 
 /// Of a dense bool x, whose bytes need not be 1. `before` [parts + 1] i64 becomes the number of
 /// true elements in front of each part, and of all. `coordinates` [that number, rank of x] i64
-/// become theirs.
+/// become theirs; `values` [that number] those of a dense x whose `mask` is true.
 BS_BACKENDS(void count_nonzero(const Tensor& x, const Tensor& before, Stream stream);
             void nonzero(const Tensor& x, const Tensor& before, const Tensor& coordinates,
-                         Stream stream))
+                         Stream stream);
+            void masked_select(const Tensor& x, const Tensor& mask, const Tensor& before,
+                               const Tensor& values, Stream stream))
 /// Dense indices [rows] of i64 or i32, y [rows, classes].
 BS_BACKENDS(void one_hot(const Tensor& indices, const Tensor& y, Stream stream))
 

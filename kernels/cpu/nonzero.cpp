@@ -98,4 +98,20 @@ void nonzero(const Tensor& x, const Tensor& before, const Tensor& coordinates, S
   write_of_rank<1>(x, before.data<int64_t>(), coordinates.data<int64_t>());
 }
 
+void masked_select(const Tensor& x, const Tensor& mask, const Tensor& before, const Tensor& values,
+                   Stream) {
+  const int64_t* const begins = before.data<int64_t>();
+  visit_any(x.dtype(), [&]<class T>(Type<T>) {
+    const T* const from = x.data<T>();
+    T* const to = values.data<T>();
+    for_parts(x.numel(), [&](int64_t p, int64_t first, int64_t last) {
+      int64_t at = begins[p];
+      for (int64_t i = first; i < last && at < begins[p + 1]; ++i) {
+        to[at] = from[i];
+        at += flags(mask)[i] != 0 ? 1 : 0;
+      }
+    });
+  });
+}
+
 }  // namespace bs::cpu

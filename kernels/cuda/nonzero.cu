@@ -1,3 +1,4 @@
+#include <bs/kernels/gather.h>
 #include <bs/kernels/nonzero.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/early_launch.cuh>
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(sum_threads) sum_counts_kernel(int64_t* before
   }
 }
 
-// How the i-th coordinates are stored, of an element at `position`.
+// What is stored as the i-th, of an element at `position`.
 
 struct FlatCoordinates {
   int64_t* to;
@@ -160,11 +161,18 @@ struct AllCoordinates {
   }
 };
 
+/// Of elements that are selected, themselves.
+template <class U>
+struct Selected {
+  const U* x;
+  U* to;
+  __device__ void store(int64_t i, int64_t position) const { to[i] = x[position]; }
+};
+
 /// Warps line their positions up in shared memory, and store them side by side.
-template <bool aligned, class Coordinates>
+template <bool aligned, class Found>
 __global__ void __launch_bounds__(threads)
-    coordinates_kernel(const uint8_t* x, int64_t n, const int64_t* before,
-                       Coordinates coordinates) {
+    store_kernel(const uint8_t* x, int64_t n, const int64_t* before, Found found) {
   __shared__ int counts[warp];
   __shared__ uint16_t lined_up[warps][warp * bytes];
   const int lane = static_cast<int>(threadIdx.x) % warp;
@@ -193,7 +201,7 @@ __global__ void __launch_bounds__(threads)
     const int begin = __shfl_sync(all_lanes, in_front, turn * warps + number);
     const int64_t first = part_begin + warp_begin(turn);
     for (int i = lane; i < count; i += warp)
-      coordinates.store(begin_of_part + begin + i, first + lined_up[number][i]);
+      found.store(begin_of_part + begin + i, first + lined_up[number][i]);
     __syncwarp();
   }
 }
@@ -214,14 +222,20 @@ void count_nonzero(const Tensor& x, const Tensor& before, Stream stream) {
   launch_early(sum_counts_kernel, 1, sum_threads, 0, stream, counts, int64_t{parts});
 }
 
+namespace {
+
+template <class Found>
+void store(const Tensor& flags, const Tensor& before, const Found& found, Stream stream) {
+  const auto kernel = aligned16(flags) ? store_kernel<true, Found> : store_kernel<false, Found>;
+  kernel<<<parts_of(flags), threads, 0, native(stream)>>>(flags_of(flags), flags.numel(),
+                                                          before.data<int64_t>(), found);
+  BS_CUDA_CHECK_LAUNCH("nonzero");
+}
+
+}  // namespace
+
 void nonzero(const Tensor& x, const Tensor& before, const Tensor& coordinates, Stream stream) {
-  const auto run = [&]<class Coordinates>(const Coordinates& store) {
-    const auto kernel = aligned16(x) ? coordinates_kernel<true, Coordinates>
-                                     : coordinates_kernel<false, Coordinates>;
-    kernel<<<parts_of(x), threads, 0, native(stream)>>>(flags_of(x), x.numel(),
-                                                        before.data<int64_t>(), store);
-    BS_CUDA_CHECK_LAUNCH("nonzero");
-  };
+  const auto run = [&](const auto& found) { store(x, before, found, stream); };
   int64_t* const to = coordinates.data<int64_t>();
   const bool narrow = x.numel() <= std::numeric_limits<int32_t>::max();
   if (x.rank() == 1) return run(FlatCoordinates{to});
@@ -229,6 +243,14 @@ void nonzero(const Tensor& x, const Tensor& before, const Tensor& coordinates, S
   if (x.rank() == 2)
     return run(PairsOfCoordinates{reinterpret_cast<longlong2*>(to), Divisor(x.size(1))});
   run(AllCoordinates<Divisor>(to, x.shape()));
+}
+
+void masked_select(const Tensor& x, const Tensor& mask, const Tensor& before, const Tensor& values,
+                   Stream stream) {
+  detail::visit_bits(x.dtype(), [&]<class U>(Type<U>) {
+    store(mask, before,
+          Selected<U>{static_cast<const U*>(x.data()), static_cast<U*>(values.data())}, stream);
+  });
 }
 
 }  // namespace bs::cuda

@@ -45,6 +45,25 @@ TEST_CASE("nonzero of any rank, in several parts") {
   }
 }
 
+TEST_CASE("masked_select of every dtype, in several parts") {
+  for (const DType dtype : {f64, f32, f16, bf16, i64, i32, u8, boolean})
+    for (const Shape& shape : {Shape{1, 3}, Shape{211, 160}, Shape{7, 5003}}) {
+      Reference x(shape), mask({shape[1]});
+      std::vector<double> expected;
+      for (size_t i = 0; i < mask.values.size(); ++i) mask[i] = static_cast<double>(i * i % 5 < 2);
+      for (size_t i = 0; i < x.values.size(); ++i) x[i] = static_cast<double>(i * 7 % 200);
+      const Tensor t = x.tensor(dtype, test_device());
+      const Reference seen = Reference::of(t);
+      for (size_t i = 0; i < x.values.size(); ++i)
+        if (mask[i % mask.values.size()] != 0) expected.push_back(seen[i]);
+      const Tensor m = mask.tensor(boolean, test_device());
+      CHECK_MESSAGE(values(masked_select(t, m)) == expected, to_string(dtype));
+      CHECK(values(masked_select(contiguous(t.transpose(0, 1)).transpose(0, 1),
+                                 mask.tensor(i32, test_device()))) == expected);
+      CHECK(masked_select(t, zeros({1}, boolean, test_device())).numel() == 0);
+    }
+}
+
 TEST_CASE("one_hot of every dtype, in whole vectors and others") {
   for (const DType dtype : {f64, f32, f16, bf16, i64, i32, u8, boolean})
     for (const DType number : {i64, i32})

@@ -45,6 +45,28 @@ __device__ ShortKey<T> short_key_of(T value) {
   }
 }
 
+/// The value of a key. Zeros of either sign share one, and so do all NaNs.
+template <class T>
+__device__ T value_of(ShortKey<T> key) {
+  if constexpr (sizeof(T) == 1) {
+    return static_cast<T>(key);
+  } else {
+    using K = ShortKey<T>;
+    constexpr K top = K(K{1} << (8 * sizeof(T) - 1));
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(key ^ top);
+    const K bits = static_cast<K>(key & top ? key ^ top : ~key);
+    return reinterpret_cast<const T&>(bits);
+  }
+}
+
+/// Whether values of several bits have this key.
+template <class T>
+__device__ bool is_shared(ShortKey<T> key) {
+  using K = ShortKey<T>;
+  if constexpr (std::is_integral_v<T>) return false;
+  return key == K(K{1} << (8 * sizeof(T) - 1)) || key == K(~K{0});
+}
+
 /// Keys of numbers of this dtype that differ do so at this bit or above it.
 inline int lowest_key_bit(DType dtype) { return dtype == bf16 ? 16 : dtype == f16 ? 13 : 0; }
 

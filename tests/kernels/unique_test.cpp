@@ -51,6 +51,18 @@ TEST_CASE("unique: each NaN is a value of its own, and zeros are one") {
   }
 }
 
+TEST_CASE("unique of more than L2 holds") {
+  const int64_t n = large_on_gpu((1 << 22) + 77, 5003);
+  for (const DType dtype : {f32, bf16}) {
+    Reference x({n});
+    for (size_t i = 0; i < x.values.size(); ++i) x[i] = static_cast<double>(i * (i % 5 + 1) % 211);
+    const Unique u = unique(x.tensor(dtype, test_device()));
+    CHECK(u.values.numel() == 211);
+    CHECK(values(u.values)[210] == 210);
+    CHECK(values(u.inverse) == x.values);
+  }
+}
+
 TEST_CASE("unique of many, by a map") {
   for (const DType dtype : {f64, f32, f16, bf16, i64, i32, u8, boolean})
     for (const int64_t n : {1, 31, 16384, 16385, 70001}) {

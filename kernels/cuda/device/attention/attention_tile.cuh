@@ -155,6 +155,15 @@ __device__ void load_lines(typename Tile::T* shared, const typename Tile::T* sou
   }
 }
 
+/// The lane. Where registers are scarce it is read anew, so that nothing computed from it is kept.
+template <class Tile>
+__device__ inline int lane_of() {
+  if constexpr (!Tile::scarce) return static_cast<int>(threadIdx.x % 32);
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
 /// One tile of columns: pieces of blocks side by side, and which of them a lane's rows may see.
 template <class Tile>
 struct AttentionCols {
@@ -162,12 +171,14 @@ struct AttentionCols {
   AttentionRange range;
   const unsigned* entries;
   int first = 0;  ///< index of the first of 8 columns; lane l knows of those from 8 (l % tiles) on
-  unsigned present[Tile::halves];  ///< a bit for every 8 columns
-  unsigned long long seen = ~0ULL;
+  unsigned present[Tile::halves];         ///< a bit for every 8 columns
+  unsigned seen[(Tile::cols + 31) / 32];  ///< a bit for each column that is no padding
 
   __device__ AttentionCols(const BlockList::Memory& list, int listed, int log,
                            const AttentionRange& of)
-      : count(listed), log_piece(log), range(of), entries(list.entries) {}
+      : count(listed), log_piece(log), range(of), entries(list.entries) {
+    for (unsigned& bits : seen) bits = ~0U;
+  }
 
   __device__ int tiles() const { return ((count << log_piece) + Tile::cols - 1) / Tile::cols; }
 
@@ -204,13 +215,15 @@ struct AttentionCols {
   __device__ void read_mask(const unsigned char* mask) {
     const int lane = threadIdx.x % 32;
     const int low = first_of(lane / 8 % Tile::col_tiles) + lane % 8;
-    seen = __ballot_sync(0xffffffffU, low < range.end && mask[low] != 0);
+    seen[0] = __ballot_sync(0xffffffffU, low < range.end && mask[low] != 0);
     if constexpr (Tile::cols > 32) {
       const int high = first_of(4 + lane / 8) + lane % 8;
-      const unsigned more = __ballot_sync(0xffffffffU, high < range.end && mask[high] != 0);
-      seen |= static_cast<unsigned long long>(more) << 32;
+      seen[1] = __ballot_sync(0xffffffffU, high < range.end && mask[high] != 0);
     }
   }
+
+  /// Whether column `col` of the n-th 8 of them is no padding.
+  __device__ bool sees(int n, int col) const { return seen[n / 4] >> (8 * (n % 4) + col) & 1; }
 
   /// Whether any row of the warp sees any of the `n` times 8 columns from tile n on.
   __device__ bool any(int from, int n) const {
@@ -225,7 +238,7 @@ struct AttentionCols {
   template <class After>
   __device__ void hide(typename Tile::Scores& s, bool edge, const After& after) const {
     const auto hidden = minus_infinity<typename Tile::Sum>();
-    const int lane = threadIdx.x % 32;
+    const int lane = lane_of<Tile>();
 #pragma unroll
     for (int n = 0; n < Tile::col_tiles; ++n) {
       const int begin = edge ? first_of(n) : 0;
@@ -235,22 +248,13 @@ struct AttentionCols {
         if (edge) {
           const int col = Tile::M::col(lane, i);
           visible = visible && range.has(begin + col) &&
-                    !after(Tile::M::row(lane, i), begin + col) && (seen >> (8 * n + col) & 1);
+                    !after(Tile::M::row(lane, i), begin + col) && sees(n, col);
         }
         if (!visible) s[n][i] = hidden;
       }
     }
   }
 };
-
-/// The lane. Where registers are scarce it is read anew, so that nothing computed from it is kept.
-template <class Tile>
-__device__ inline int lane_of() {
-  if constexpr (!Tile::scarce) return static_cast<int>(threadIdx.x % 32);
-  int lane;
-  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-  return lane;
-}
 
 /// scores = rows * columns^T of this warp; both tiles lie in shared memory.
 template <class Tile>
@@ -329,7 +333,7 @@ __device__ void shape_scores(typename Tile::Scores& s, typename Tile::Scores* sl
       const int at = row + M::row(lane, i), col = begin + M::col(lane, i);
       const int query = turned ? col : at, key = turned ? at : col;
       const bool there = (Tile::whole || (cols.present[i / 2] >> n & 1)) && rows.has(at) &&
-                         cols.range.has(col) && (cols.seen >> (8 * n + M::col(lane, i)) & 1);
+                         cols.range.has(col) && cols.sees(n, M::col(lane, i));
       Sum slope = 0;
       if (there && head.sees(query, key)) {
         s[n][i] *= scale;

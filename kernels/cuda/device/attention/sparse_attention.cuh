@@ -133,8 +133,6 @@ __device__ inline void attention_forward(const AttentionForward<typename Tile::T
       attention_key_pieces<Tile>(p, first, min(first + Tile::rows, own.end), piece);
   BlockList list(list_memory, a.rows, head.layout_head(), first / p.block,
                  max(1, Tile::rows / p.block), p.block / piece, pieces.begin, pieces.end);
-  const T* const k = head.keys_of(a.k);
-  const T* const v = head.keys_of(a.v);
   const unsigned char* const seen = head.seen();
   load_lines<Tile, Tile::rows>(queries, head.queries_of(a.q), a.q.row, p.head_dim,
                                [&](int line) { return own.has(first + line) ? first + line : -1; });
@@ -157,8 +155,9 @@ __device__ inline void attention_forward(const AttentionForward<typename Tile::T
         const int key = cols.index(tile, line_of_tile);
         return seen && key >= 0 && seen[key] == 0 ? -1 : key;
       };
-      load_lines<Tile, Tile::cols>(stage, k, a.k.row, p.head_dim, index);
-      load_lines<Tile, Tile::cols>(stage + Tile::col_elements, v, a.v.row, p.value_dim, index);
+      load_lines<Tile, Tile::cols>(stage, head.keys_of(a.k), a.k.row, p.head_dim, index);
+      load_lines<Tile, Tile::cols>(stage + Tile::col_elements, head.keys_of(a.v), a.v.row,
+                                   p.value_dim, index);
       commit_copies();
     };
     const int tiles = cols.tiles();

@@ -229,14 +229,17 @@ __device__ inline void attention_key_gradient(const AttentionBackward<typename T
   load_lines<Tile, Tile::rows>(keys, leader.keys_of(a.k), a.k.row, p.head_dim, line_of);
   load_lines<Tile, Tile::rows>(values, leader.keys_of(a.v), a.v.row, p.value_dim, line_of);
 
-  const int lane = threadIdx.x % 32;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * M::rows;
   int line[Tile::halves];
 #pragma unroll
   for (int i = 0; i < Tile::halves; ++i) line[i] = (warp_row + 8 * i) / p.block;
   const auto after = [&](int row, int query) { return first + warp_row + row > query + p.last; };
   const Sum scale = Head::plain ? static_cast<Sum>(p.scale * Head::log2_e) : Sum(1);
-  const int whole_from = max(first + warp_row + M::rows - 1 - p.last, leader.begin);
+  // Heads beyond 128 leave no register for it: ptxas would spill for sm_100.
+  const auto whole_from = [&] {
+    return max(first + warp_row + M::rows - 1 - p.last, leader.begin);
+  };
+  const int kept_whole_from = whole_from();
   const AttentionRange pieces =
       attention_query_pieces<Tile>(p, first, min(first + Tile::rows, own.end), piece);
   typename Tile::Rows dk = {};
@@ -281,7 +284,8 @@ __device__ inline void attention_key_gradient(const AttentionBackward<typename T
         typename Tile::Scores weights, slopes, ds = {};
         multiply_scores<Tile>(weights, keys, stage, cols);
         if constexpr (Head::plain) {
-          const bool edge = !cols.all_from(whole_from) || cols.any_from(head.end - 7);
+          const bool edge = !cols.all_from(Tile::dim > 128 ? whole_from() : kept_whole_from) ||
+                            cols.any_from(head.end - 7);
           if (!Tile::whole || edge) cols.hide(weights, edge, after);
         } else {
           shape_scores<Tile, true>(weights, Tile::rules & rule_softcap ? &slopes : nullptr, cols,
@@ -290,8 +294,8 @@ __device__ inline void attention_key_gradient(const AttentionBackward<typename T
         if constexpr (with_dk) multiply_scores<Tile>(ds, values, douts, cols);
         weigh_scores<Tile, true>(
             weights, ds, cols, head, first + warp_row, scale, slopes,
-            [&](int n, int i) { return log_sums[8 * n + M::col(lane, i)]; },
-            [&](int n, int i) { return means[8 * n + M::col(lane, i)]; });
+            [&](int n, int i) { return log_sums[8 * n + M::col(lane_of<Tile>(), i)]; },
+            [&](int n, int i) { return means[8 * n + M::col(lane_of<Tile>(), i)]; });
         if constexpr (with_dv) multiply_weights<Tile>(dv, weights, douts, cols);
         if constexpr (with_dk) multiply_weights<Tile>(dk, ds, stage, cols);
       }

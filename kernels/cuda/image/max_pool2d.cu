@@ -1,8 +1,8 @@
 #include <bs/kernels/max_pool2d.h>
 #include <bs/lib/cuda/grid.h>
-#include <bs/kernels/cuda/held_planes.cuh>
-#include <bs/kernels/cuda/image_lanes.cuh>
-#include <bs/kernels/cuda/max_pool2d.cuh>
+#include <bs/kernels/cuda/image/held_planes.cuh>
+#include <bs/kernels/cuda/image/image_lanes.cuh>
+#include <bs/kernels/cuda/image/max_pool2d.cuh>
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/channel_norm.cuh>
+#include <bs/kernels/cuda/norm/channel_norm.cuh>
 
 namespace bs::cuda {
 

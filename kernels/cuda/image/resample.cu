@@ -1,8 +1,8 @@
 #include <bs/kernels/resample.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/upload.h>
-#include <bs/kernels/cuda/held_planes.cuh>
-#include <bs/kernels/cuda/image_lanes.cuh>
+#include <bs/kernels/cuda/image/held_planes.cuh>
+#include <bs/kernels/cuda/image/image_lanes.cuh>
 
 #include <algorithm>
 #include <array>

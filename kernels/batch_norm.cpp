@@ -5,7 +5,6 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/image.h>
-#include <bs/kernels/unary.h>
 #include <bs/lib/changes.h>
 
 #include <algorithm>
@@ -13,6 +12,8 @@
 namespace bs {
 
 using detail::channel_vector;
+using detail::channel_weight;
+using detail::gradient_dtype;
 using detail::image_beside;
 using detail::statistics_dtype;
 
@@ -85,8 +86,8 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
                               .residual = image_beside(op, in, residual),
                               .mean = to.mean,
                               .rstd = to.rstd,
-                              .weight = channel_vector(op, "weight", x, weight),
-                              .bias = channel_vector(op, "bias", x, bias),
+                              .weight = channel_weight(op, "weight", x, weight),
+                              .bias = channel_weight(op, "bias", x, bias),
                               .relu = options.relu});
   return {y, to.mean, to.rstd};
 }
@@ -99,16 +100,19 @@ BatchNormResult batch_norm_by(const Tensor& x, const Tensor& weight, const Tenso
   check_options(op, options);
   BS_CHECK(mean.defined() && var.defined(), "{}: mean or var is undefined", op);
   const Tensor in = dense_image(x);
-  const Tensor centre = channel_vector(op, "mean", x, mean);
-  const Tensor rstd = rsqrt(add(channel_vector(op, "var", x, var), options.eps));
-  const Tensor y = normalise({.x = in,
-                              .residual = image_beside(op, in, residual),
-                              .mean = centre,
-                              .rstd = rstd,
-                              .weight = channel_vector(op, "weight", x, weight),
-                              .bias = channel_vector(op, "bias", x, bias),
-                              .relu = options.relu});
-  return {y, centre, rstd};
+  const Tensor centre = channel_weight(op, "mean", x, mean);
+  const Tensor variance = channel_weight(op, "var", x, var);
+  const ChannelNorm norm{.x = in,
+                         .residual = image_beside(op, in, residual),
+                         .mean = empty_statistic(x),
+                         .rstd = empty_statistic(x),
+                         .weight = channel_weight(op, "weight", x, weight),
+                         .bias = channel_weight(op, "bias", x, bias),
+                         .relu = options.relu};
+  const Tensor y = empty_image_like(in);
+  if (x.size(1) > 0)
+    BS_DISPATCH(x.device(), channel_norm_by, slots_of(in), centre, variance, options.eps, norm, y);
+  return {y, norm.mean, norm.rstd};
 }
 
 namespace {
@@ -127,22 +131,22 @@ Prepared prepared(const char* op, const BatchNormSaved& saved, const Tensor& dy)
   return {{.x = in,
            .mean = channel_vector(op, "mean", x, saved.mean),
            .rstd = channel_vector(op, "rstd", x, saved.rstd),
-           .weight = channel_vector(op, "weight", x, saved.weight),
-           .bias = channel_vector(op, "bias", x, saved.bias),
+           .weight = channel_weight(op, "weight", x, saved.weight),
+           .bias = channel_weight(op, "bias", x, saved.bias),
            .relu = saved.relu},
           {.dy = image_beside(op, in, dy),
            .y = saved.relu ? image_beside(op, in, saved.y) : Tensor(),
            .sums = {}}};
 }
 
-Tensor empty_sums(const Tensor& x) {
-  return Tensor::empty({2, x.size(1)}, statistics_dtype(x), x.device());
+Tensor empty_sums(const Tensor& x, DType dtype) {
+  return Tensor::empty({2, x.size(1)}, dtype, x.device());
 }
 
 /// The sums of each channel; those of the sets, weighted, go to p.gradient.sums where wanted.
-Tensor sums_of(const Prepared& p) {
+Tensor sums_of(const Prepared& p, DType dtype) {
   const Tensor& x = p.norm.x;
-  Tensor sums = empty_sums(x);
+  Tensor sums = empty_sums(x, dtype);
   if (x.numel() > 0) {
     BS_DISPATCH(x.device(), channel_norm_sums, slots_of(x), p.norm, p.gradient, sums);
   } else {
@@ -168,11 +172,12 @@ BatchNormGradients batch_norm_backward(const BatchNormSaved& saved, const Tensor
                                        bool wants_residual) {
   Prepared p = prepared("batch_norm_backward", saved, dy);
   if (!saved.constant) {
-    p.gradient.sums = empty_sums(saved.x);
+    p.gradient.sums = empty_sums(saved.x, statistics_dtype(saved.x));
     p.gradient.count = static_cast<double>(count_of(saved.x));
   }
   const bool needs_sums = !saved.constant || saved.weight.defined() || saved.bias.defined();
-  const Tensor sums = needs_sums ? sums_of(p) : Tensor();
+  const Tensor sums =
+      needs_sums ? sums_of(p, gradient_dtype(saved.x, saved.weight, saved.bias)) : Tensor();
   BatchNormGradients gradients = backward_x(p, wants_residual);
   if (saved.weight.defined()) gradients.dweight = cast(sums.select(0, 1), saved.weight.dtype());
   if (saved.bias.defined()) gradients.dbias = cast(sums.select(0, 0), saved.bias.dtype());
@@ -209,7 +214,7 @@ ChannelMoments merge_moments(const ChannelMoments& a, const ChannelMoments& b) {
 }
 
 Tensor batch_norm_backward_sums(const BatchNormSaved& saved, const Tensor& dy) {
-  return sums_of(prepared("batch_norm_backward_sums", saved, dy));
+  return sums_of(prepared("batch_norm_backward_sums", saved, dy), statistics_dtype(saved.x));
 }
 
 BatchNormGradients batch_norm_backward_x(const BatchNormSaved& saved, const Tensor& dy,
@@ -221,7 +226,8 @@ BatchNormGradients batch_norm_backward_x(const BatchNormSaved& saved, const Tens
                sums.dtype() == statistics_dtype(saved.x) && sums.device() == saved.x.device(),
            "{}: sums {} {} on {} are not of x {} {} on {}", op, sums.dtype(), sums.shape(),
            sums.device(), saved.x.dtype(), saved.x.shape(), saved.x.device());
-  p.gradient.sums = contiguous(p.norm.weight.defined() ? mul(sums, p.norm.weight) : sums);
+  const Tensor& weight = p.norm.weight;
+  p.gradient.sums = contiguous(weight.defined() ? mul(sums, cast(weight, sums.dtype())) : sums);
   p.gradient.count = static_cast<double>(count);
   return backward_x(p, wants_residual);
 }

@@ -34,12 +34,12 @@ struct ChannelStatistics {
   double momentum = 0;  ///< weight of this batch; negative: 1 / batches, this one included
 };
 
-/** @brief What a normalisation reads; f32 (f64 for f64) but for x and residual. */
+/** @brief What a normalisation reads. */
 struct ChannelNorm {
   Tensor x;
   Tensor residual = {};  ///< dense as x, or undefined
-  Tensor mean, rstd;     ///< [sets]
-  Tensor weight, bias;   ///< [channels], or undefined
+  Tensor mean, rstd;     ///< [sets], f32 (f64 for f64)
+  Tensor weight, bias;   ///< [channels], of that dtype or of x's, or undefined
   bool relu = false;
 };
 
@@ -53,11 +53,16 @@ struct ChannelGradient {
 
 /// Everything is dense in one format, and not empty. With z = (x - mean) rstd weight + bias +
 /// residual, y = z or max(z, 0), dz the gradient of z and h = (x - mean) rstd: channel_sums gets
-/// sum dz and sum dz h of each channel, [2, channels], and gradient.sums what it says.
+/// sum dz and sum dz h of each channel, [2, channels], of the dtypes that weights have, and
+/// gradient.sums what it says. channel_norm_by gets mean and var [channels], likewise, and leaves
+/// norm.mean and norm.rstd too; there may be no elements.
 BS_BACKENDS(void channel_moments(const ChannelSlots& slots, const Tensor& x,
                                  const ChannelStatistics& to, Stream stream);
             void channel_norm(const ChannelSlots& slots, const ChannelNorm& norm, const Tensor& y,
                               Stream stream);
+            void channel_norm_by(const ChannelSlots& slots, const Tensor& mean, const Tensor& var,
+                                 double eps, const ChannelNorm& norm, const Tensor& y,
+                                 Stream stream);
             void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
                                    const ChannelGradient& gradient, const Tensor& channel_sums,
                                    Stream stream);

@@ -7,7 +7,8 @@
 
 namespace bs {
 
-using detail::channel_vector;
+using detail::channel_weight;
+using detail::gradient_dtype;
 using detail::image_beside;
 using detail::statistics_dtype;
 
@@ -48,8 +49,8 @@ GroupNormResult group_norm(const Tensor& x, const Tensor& weight, const Tensor& 
                          .residual = image_beside(op, in, residual),
                          .mean = result.mean,
                          .rstd = result.rstd,
-                         .weight = channel_vector(op, "weight", x, weight),
-                         .bias = channel_vector(op, "bias", x, bias),
+                         .weight = channel_weight(op, "weight", x, weight),
+                         .bias = channel_weight(op, "bias", x, bias),
                          .relu = options.relu};
   if (x.numel() == 0) return result;
   const ChannelSlots slots = slots_of(in, options.groups);
@@ -76,10 +77,10 @@ GroupNormGradients group_norm_backward(const Tensor& x, const Tensor& weight, co
   const ChannelNorm norm{.x = in,
                          .mean = of.mean,
                          .rstd = of.rstd,
-                         .weight = channel_vector(op, "weight", x, weight),
-                         .bias = channel_vector(op, "bias", x, bias),
+                         .weight = channel_weight(op, "weight", x, weight),
+                         .bias = channel_weight(op, "bias", x, bias),
                          .relu = options.relu};
-  const Tensor sums = Tensor::empty({2, x.size(1)}, dtype, x.device());
+  const Tensor sums = Tensor::empty({2, x.size(1)}, gradient_dtype(x, weight, bias), x.device());
   const Tensor slope = image_beside(op, in, dy);
   GroupNormGradients gradients{.dx = empty_image_like(in)};
   // Without a ReLU the residual's gradient is dy as it came.

@@ -1,5 +1,6 @@
 #include <bs/kernels/channel_norm.h>
 
+#include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/channel_parts.h>
 
 #include <array>
@@ -42,6 +43,12 @@ W* maybe(const Tensor& t) {
   return t.defined() ? t.data<W>() : nullptr;
 }
 
+/// A vector of the channels in the dtype of statistics.
+template <class W>
+Tensor wide_vector(const Tensor& t) {
+  return t.defined() ? cast(t, dtype_of<W>) : t;
+}
+
 /// What each slot's elements are multiplied by and moved by.
 template <class W>
 struct Coefficients {
@@ -51,7 +58,8 @@ struct Coefficients {
     const auto count = static_cast<size_t>(s.slots());
     mean.resize(count), scale.resize(count), shift.resize(count);
     const W *means = norm.mean.data<W>(), *rstds = norm.rstd.data<W>();
-    const W *weight = maybe<W>(norm.weight), *bias = maybe<W>(norm.bias);
+    const Tensor weights = wide_vector<W>(norm.weight), biases = wide_vector<W>(norm.bias);
+    const W *weight = maybe<W>(weights), *bias = maybe<W>(biases);
     for_all_slots(s, [&](int64_t slot, int64_t set, int64_t channel) {
       const auto at = static_cast<size_t>(slot);
       mean[at] = means[set];
@@ -291,6 +299,19 @@ void channel_norm(const ChannelSlots& slots, const ChannelNorm& norm, const Tens
                  [&]<class T>(Type<T>) { normalise<T>(slots, norm, y); });
 }
 
+void channel_norm_by(const ChannelSlots& slots, const Tensor& mean, const Tensor& var, double eps,
+                     const ChannelNorm& norm, const Tensor& y, Stream stream) {
+  visit_floating("channel_norm_by", y.dtype(), [&]<class T>(Type<T>) {
+    using W = Wide<T>;
+    const Tensor means = wide_vector<W>(mean), vars = wide_vector<W>(var);
+    std::copy_n(means.data<W>(), slots.channels, norm.mean.data<W>());
+    W* const rstd = norm.rstd.data<W>();
+    for (int64_t c = 0; c < slots.channels; ++c)
+      rstd[c] = 1 / std::sqrt(vars.data<W>()[c] + static_cast<W>(eps));
+  });
+  if (y.numel() > 0) channel_norm(slots, norm, y, stream);
+}
+
 void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
                        const ChannelGradient& gradient, const Tensor& channel_sums, Stream) {
   visit_floating("channel_norm_sums", norm.x.dtype(), [&]<class T>(Type<T>) {
@@ -305,8 +326,12 @@ void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
         centred.data()[all + i] += centred.data()[part + i];
       }
     });
-    const W *rstd = norm.rstd.data<W>(), *weight = maybe<W>(norm.weight);
-    W* of_channel = channel_sums.data<W>();
+    const Tensor weights = wide_vector<W>(norm.weight);
+    const W *rstd = norm.rstd.data<W>(), *weight = maybe<W>(weights);
+    const bool is_wide = channel_sums.dtype() == dtype_of<W>;
+    const Tensor sums =
+        is_wide ? channel_sums : Tensor::empty(channel_sums.shape(), dtype_of<W>, Device::cpu());
+    W* of_channel = sums.data<W>();
     W* of_set = maybe<W>(gradient.sums);
     std::fill_n(of_channel, 2 * channels, W{0});
     for (int64_t set = 0; set < slots.sets(); ++set) {
@@ -323,6 +348,7 @@ void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
       of_set[set] = a;
       of_set[slots.sets() + set] = b;
     }
+    if (!is_wide) copy(sums, channel_sums);
   });
 }
 

@@ -186,6 +186,47 @@ TEST_CASE("batch_norm by given statistics") {
               .dtypes = {f64}});
 }
 
+TEST_CASE("batch_norm by statistics of either dtype, and of nothing") {
+  const Tensor x = on_device(random_reference({2, 16, 3, 3}, 1), bf16);
+  const Tensor mean = on_device(random_reference({16}, 2), bf16);
+  const Tensor var = on_device(random_reference({16}, 3, 0.1, 2), bf16);
+  for (const bool last : {false, true}) {
+    const Tensor in = last ? channels_last(x) : x;
+    const BatchNormResult narrow = batch_norm_by(in, mean, {}, mean, var);
+    const BatchNormResult wide =
+        batch_norm_by(in, cast(mean, f32), {}, cast(mean, f32), cast(var, f32));
+    CHECK(narrow.mean.dtype() == f32);
+    CHECK(same_bits(narrow.mean, cast(mean, f32)));
+    CHECK(same_bits(narrow.rstd, wide.rstd));
+    CHECK(same_bits(narrow.y, wide.y));
+  }
+  const Reference v = Reference::of(var);
+  const BatchNormResult none = batch_norm_by(x.slice(0, 0, 0), {}, {}, mean, var);
+  CHECK(none.y.shape() == Shape{0, 16, 3, 3});
+  for (size_t c = 0; c < 16; ++c)
+    CHECK(std::abs(Reference::of(none.rstd)[c] * std::sqrt(v[c] + 1e-5) - 1) <= 4 * epsilon(f32));
+}
+
+TEST_CASE("batch_norm gives gradients of its weights' dtypes") {
+  const Tensor x = on_device(random_reference({2, 8, 3, 3}, 1), f16);
+  const Tensor dy = on_device(random_reference({2, 8, 3, 3}, 2), f16);
+  const Tensor weight = on_device(random_reference({8}, 3), f16);
+  const auto run = [&](DType of_weight, DType of_bias) {
+    const Tensor w = cast(weight, of_weight), b = cast(weight, of_bias);
+    const BatchNormResult r = batch_norm(x, w, b, {});
+    const BatchNormGradients g =
+        batch_norm_backward({.x = x, .weight = w, .bias = b, .mean = r.mean, .rstd = r.rstd}, dy);
+    CHECK(g.dweight.dtype() == of_weight);
+    CHECK(g.dbias.dtype() == of_bias);
+    return std::vector<Tensor>{r.y, g.dx, cast(g.dweight, f16), cast(g.dbias, f16)};
+  };
+  const std::vector<Tensor> narrow = run(f16, f16);
+  for (const DType of_bias : {f32, f16}) {
+    const std::vector<Tensor> mixed = run(f32, of_bias);
+    for (size_t i = 0; i < narrow.size(); ++i) CHECK(same_bits(narrow[i], mixed[i]));
+  }
+}
+
 TEST_CASE("batch_norm over parts of a batch equals that over the whole") {
   const Tensor x = channels_last(on_device(random_reference({6, 8, 3, 3}, 3), f64));
   const Tensor dy = channels_last(on_device(random_reference({6, 8, 3, 3}, 4), f64));

@@ -117,6 +117,48 @@ TEST_CASE("group_norm and instance norm with a residual and a ReLU in the same p
   CHECK_THROWS_AS(group_norm(in, {}, {}, {.groups = 3}, in.slice(0, 0, 1)), Error);
 }
 
+TEST_CASE("group_norm of what is not finite stays in its group") {
+  const int64_t images = large_on_gpu(280, 3);
+  for (const bool last : {false, true}) {
+    Reference x = random_reference({images, 16, 8, 8}, 4);
+    x.at({1, 5, 3, 0}) = std::numeric_limits<double>::infinity();
+    x.at({2, 15, 0, 7}) = std::numeric_limits<double>::quiet_NaN();
+    const Tensor in = x.tensor(f32, test_device());
+    const Tensor t = last ? channels_last(in) : in;
+    const GroupNormResult r = group_norm(t, {}, {}, {.groups = 4, .relu = true});
+    const Tensor dx = group_norm_backward(t, {}, {}, r, t, {.groups = 4, .relu = true}).dx;
+    for (const Reference& result : {Reference::of(r.y), Reference::of(dx)})
+      for (size_t i = 0; i < result.values.size(); ++i) {
+        const size_t group = i / 256;  // of four channels
+        CHECK(std::isnan(result[i]) == (group == 4 + 1 || group == 8 + 3));
+      }
+  }
+}
+
+TEST_CASE("group_norm takes weights of x's dtype and of the statistics'") {
+  const Tensor x = random_reference({2, 6, 4, 4}, 1).tensor(bf16, test_device());
+  const Tensor dy = random_reference({2, 6, 4, 4}, 2).tensor(bf16, test_device());
+  const Tensor weight = random_reference({6}, 3).tensor(bf16, test_device());
+  const Tensor bias = random_reference({6}, 4).tensor(bf16, test_device());
+  for (const bool last : {false, true}) {
+    const Tensor in = last ? channels_last(x) : x;
+    const auto run = [&](DType of_weight, DType of_bias) {
+      const Tensor w = cast(weight, of_weight), b = cast(bias, of_bias);
+      const GroupNormOptions options{.groups = 3, .relu = true};
+      const GroupNormResult r = group_norm(in, w, b, options);
+      const GroupNormGradients g = group_norm_backward(in, w, b, r, dy, options);
+      CHECK(g.dweight.dtype() == of_weight);
+      CHECK(g.dbias.dtype() == of_bias);
+      return std::vector<Tensor>{r.y, g.dx, cast(g.dweight, bf16), cast(g.dbias, bf16)};
+    };
+    const std::vector<Tensor> narrow = run(bf16, bf16);
+    for (const DType of_bias : {f32, bf16}) {
+      const std::vector<Tensor> mixed = run(f32, of_bias);
+      for (size_t i = 0; i < narrow.size(); ++i) CHECK(same_bits(narrow[i], mixed[i]));
+    }
+  }
+}
+
 TEST_CASE("group_norm of nothing, and what it refuses") {
   const Tensor none = Tensor::empty({0, 4, 2, 2}, f32, test_device());
   CHECK(group_norm(none, {}, {}, {.groups = 2}).y.shape() == none.shape());

@@ -99,7 +99,7 @@ constexpr int norm_blocks = sizeof(wide<T>) == 8 ? 2 : (rows ? 4 : 5) - (adds ? 
 template <class T, int N, bool rows, bool adds>
 __global__ void __launch_bounds__(channel_threads, norm_blocks<T, rows, adds>)
     channel_norm_kernel(const T* x, const T* residual, T* y, const __grid_constant__ ChannelGrid g,
-                        const ChannelVectors<wide<T>> vectors, bool relu) {
+                        const __grid_constant__ ChannelVectors<T> vectors, bool relu) {
   using W = wide<T>;
   constexpr int ahead = adds ? 2 : 4;
   const ChannelShare<N, rows> share(g);
@@ -115,6 +115,7 @@ __global__ void __launch_bounds__(channel_threads, norm_blocks<T, rows, adds>)
   };
   load(0);
   if (share.count == 0) return;
+  wait_for_previous_launch();
   const ChannelAffine<T, rows ? N : 1> affine(g, vectors, share.slot);
   for (unsigned i = 0; i < share.count; i += ahead) {
     if (i > 0) load(i);
@@ -138,6 +139,40 @@ __global__ void __launch_bounds__(channel_threads, norm_blocks<T, rows, adds>)
       store_pack<N>(y + share.first + (i + u) * share.step, v);
     }
   }
+}
+
+/// Statistics that are given, in the dtype that they are read in.
+template <class T>
+__global__ void given_statistics_kernel(ChannelVector<T> mean, ChannelVector<T> var, wide<T> eps,
+                                        wide<T>* means, wide<T>* rstds, unsigned channels) {
+  let_next_launch_begin();
+  const unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
+  if (channel >= channels) return;
+  means[channel] = mean.at(channel, 0);
+  rstds[channel] = 1 / sqrt(var.at(channel, 0) + eps);
+}
+
+/// `early`: while the kernel before, which there is, makes the statistics.
+void normalise(const ChannelSlots& slots, const ChannelNorm& norm, const Tensor& y, bool early,
+               Stream stream) {
+  const auto run = [&]<class T, int N, bool rows>(Type<T>, std::integral_constant<int, N>,
+                                                  std::bool_constant<rows>) {
+    using D = device_type<T>;
+    const auto launch = [&]<bool adds>(std::bool_constant<adds>) {
+      const auto kernel = channel_norm_kernel<D, N, rows, adds>;
+      static const int most = channel_blocks_in_turns(kernel);
+      const ChannelGrid g = channel_grid(slots, N, most, ChannelParts::apart, y.device());
+      launch_waiting(kernel, g.grid, g.block, 0, native(stream), early, pointer<T>(norm.x),
+                     maybe<T>(norm.residual), pointer<T>(y), g, ChannelVectors<D>(norm), norm.relu);
+    };
+    if (norm.residual.defined()) {
+      launch(std::true_type{});
+    } else {
+      launch(std::false_type{});
+    }
+    BS_CUDA_CHECK_LAUNCH("channel_norm");
+  };
+  visit_channels("channel_norm", slots, y.dtype(), aligned16(norm.x, norm.residual, y), run);
 }
 
 }  // namespace
@@ -176,26 +211,21 @@ void channel_moments(const ChannelSlots& slots, const Tensor& x, const ChannelSt
 
 void channel_norm(const ChannelSlots& slots, const ChannelNorm& norm, const Tensor& y,
                   Stream stream) {
-  visit_channels("channel_norm", slots, y.dtype(), aligned16(norm.x, norm.residual, y),
-                 [&]<class T, int N, bool rows>(Type<T>, std::integral_constant<int, N>,
-                                                std::bool_constant<rows>) {
-                   using D = device_type<T>;
-                   const auto run = [&]<bool adds>(std::bool_constant<adds>) {
-                     const auto kernel = channel_norm_kernel<D, N, rows, adds>;
-                     static const int most = channel_blocks_in_turns(kernel);
-                     const ChannelGrid g =
-                         channel_grid(slots, N, most, ChannelParts::apart, y.device());
-                     kernel<<<g.grid, g.block, 0, native(stream)>>>(
-                         pointer<T>(norm.x), maybe<T>(norm.residual), pointer<T>(y), g,
-                         channel_vectors<wide<D>>(norm), norm.relu);
-                   };
-                   if (norm.residual.defined()) {
-                     run(std::true_type{});
-                   } else {
-                     run(std::false_type{});
-                   }
-                   BS_CUDA_CHECK_LAUNCH("channel_norm");
-                 });
+  normalise(slots, norm, y, false, stream);
+}
+
+void channel_norm_by(const ChannelSlots& slots, const Tensor& mean, const Tensor& var, double eps,
+                     const ChannelNorm& norm, const Tensor& y, Stream stream) {
+  visit_floating("channel_norm_by", y.dtype(), [&]<class T>(Type<T>) {
+    using D = device_type<T>;
+    using W = wide<D>;
+    const auto blocks = static_cast<unsigned>(ceil_div(slots.channels, channel_threads));
+    given_statistics_kernel<D><<<blocks, channel_threads, 0, native(stream)>>>(
+        ChannelVector<D>(mean), ChannelVector<D>(var), static_cast<W>(eps), pointer<W>(norm.mean),
+        pointer<W>(norm.rstd), static_cast<unsigned>(slots.channels));
+    BS_CUDA_CHECK_LAUNCH("channel_norm_by");
+  });
+  if (y.numel() > 0) normalise(slots, norm, y, true, stream);
 }
 
 }  // namespace bs::cuda

@@ -126,15 +126,49 @@ struct ChannelShare {
   }
 };
 
-/// Statistics as a thread reads them, weight and bias null for ones and zeros.
-template <class W>
-struct ChannelVectors {
-  const W *mean, *rstd, *weight, *bias;
+/// A vector of the channels, of T or of what T is computed in; null where it is left out.
+template <class T>
+struct ChannelVector {
+  using W = device::wide<T>;
+  const void* data = nullptr;
+  bool is_wide = false;
+
+  ChannelVector() = default;
+  explicit ChannelVector(const Tensor& t)
+      : data(t.defined() ? t.data() : nullptr), is_wide(t.defined() && t.dtype() == dtype_of<W>) {}
+  /// K neighbours from channel `first` on.
+  template <int K>
+  __device__ void load(unsigned first, W absent, W (&to)[K]) const {
+#pragma unroll
+    for (int k = 0; k < K; ++k) to[k] = absent;
+    if (!data) return;
+    if (is_wide) {
+#pragma unroll
+      for (int k = 0; k < K; ++k) to[k] = static_cast<const W*>(data)[first + k];
+    } else {
+#pragma unroll
+      for (int k = 0; k < K; ++k) to[k] = device::widen(static_cast<const T*>(data)[first + k]);
+    }
+  }
+  __device__ W at(unsigned channel, W absent) const {
+    W one[1];
+    load(channel, absent, one);
+    return one[0];
+  }
 };
-template <class W>
-ChannelVectors<W> channel_vectors(const ChannelNorm& norm) {
-  return {pointer<W>(norm.mean), pointer<W>(norm.rstd), maybe<W>(norm.weight), maybe<W>(norm.bias)};
-}
+
+/// What a thread reads of its channels.
+template <class T>
+struct ChannelVectors {
+  const device::wide<T>*mean, *rstd;
+  ChannelVector<T> weight, bias;
+
+  explicit ChannelVectors(const ChannelNorm& norm)
+      : mean(pointer<device::wide<T>>(norm.mean)),
+        rstd(pointer<device::wide<T>>(norm.rstd)),
+        weight(norm.weight),
+        bias(norm.bias) {}
+};
 
 /// z = (x - mean) scale + shift for K slots from `slot` on. Of elements of 16 bits as x scale +
 /// shift: the mean's part is as exact in f32 as 2^13 times what an element is rounded by.
@@ -144,15 +178,15 @@ struct ChannelAffine {
   static constexpr bool is_joined = sizeof(T) < sizeof(W);
   W mean[K], scale[K], shift[K];
 
-  __device__ ChannelAffine(const ChannelGrid& g, const ChannelVectors<W>& v, unsigned slot) {
-    const unsigned first = g.channel_of(slot);
+  __device__ ChannelAffine(const ChannelGrid& g, const ChannelVectors<T>& v, unsigned slot) {
+    const unsigned first = g.channel_of(slot);  // a row is whole packs
+    v.weight.load(first, W(1), scale);
+    v.bias.load(first, W(0), shift);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const unsigned channel = first + k;  // a row is whole packs
-      const unsigned set = g.sets_are_channels ? channel : g.neighbours.divide(slot + k);
+      const unsigned set = g.sets_are_channels ? first + k : g.neighbours.divide(slot + k);
       mean[k] = v.mean[set];
-      scale[k] = v.rstd[set] * (v.weight ? v.weight[channel] : W(1));
-      shift[k] = v.bias ? v.bias[channel] : W(0);
+      scale[k] *= v.rstd[set];
       if (is_joined) shift[k] -= mean[k] * scale[k];
     }
   }

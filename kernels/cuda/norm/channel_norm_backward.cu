@@ -50,7 +50,7 @@ struct Loaded {
 template <class T, int N, bool rows>
 __global__ void __launch_bounds__(channel_threads, 2)
     sums_kernel(const T* x, const T* dy, const T* y, const __grid_constant__ ChannelGrid g,
-                const ChannelVectors<wide<T>> vectors, bool relu, Sums<wide<T>>* sums) {
+                const __grid_constant__ ChannelVectors<T> vectors, bool relu, Sums<wide<T>>* sums) {
   using W = wide<T>;
   constexpr int ahead = 2, K = rows ? N : 1;
   const ChannelShare<N, rows> share(g);
@@ -86,35 +86,45 @@ __global__ void __launch_bounds__(channel_threads, 2)
 
 /// Sums of the slots of each channel, or of each set times the weights. Where sets are channels
 /// both are made at once.
-template <class W>
+template <class T>
 struct MergedSums {
-  W *of_channels, *of_sets;  ///< [2, results], or null
+  using W = wide<T>;
+  T* of_channels = nullptr;       ///< [2, results], or null
+  W* of_channels_wide = nullptr;  ///< the same where that is their dtype
+  W* of_sets = nullptr;           ///< [2, results], or null
 
+  __device__ bool has_channels() const { return of_channels || of_channels_wide; }
   __device__ void put(unsigned result, unsigned results, const Sums<W>& all,
-                      const W* weight) const {
+                      const ChannelVector<T>& weight) const {
     if (of_channels) {
-      of_channels[result] = all.plain;
-      of_channels[results + result] = all.centred;
+      of_channels[result] = device::narrow<T>(all.plain);
+      of_channels[results + result] = device::narrow<T>(all.centred);
+    }
+    if (of_channels_wide) {
+      of_channels_wide[result] = all.plain;
+      of_channels_wide[results + result] = all.centred;
     }
     if (of_sets) {
-      const W factor = of_channels && weight ? weight[result] : W(1);
+      const W factor = has_channels() ? weight.at(result, 1) : W(1);
       of_sets[result] = factor * all.plain;
       of_sets[results + result] = factor * all.centred;
     }
   }
 };
 
-template <class W>
+template <class T>
 __global__ void __launch_bounds__(merge_threads)
-    merge_sums_kernel(const Sums<W>* sums, const __grid_constant__ ChannelLists lists,
-                      const __grid_constant__ ChannelGrid g, const ChannelVectors<W> vectors,
-                      const MergedSums<W> to) {
-  const W* const weight = to.of_channels ? nullptr : vectors.weight;
+    merge_sums_kernel(const Sums<wide<T>>* sums, const __grid_constant__ ChannelLists lists,
+                      const __grid_constant__ ChannelGrid g,
+                      const __grid_constant__ ChannelVectors<T> vectors,
+                      const __grid_constant__ MergedSums<T> to) {
+  using W = wide<T>;
+  const bool weighs = !to.has_channels();
   wait_for_previous_launch();
   const auto all =
       merge_lists<Sums<W>>(lists, [&](Sums<W>& state, unsigned slot, unsigned, int64_t at) {
         const Sums<W> part = sums[at];
-        const W factor = weight ? weight[g.channel_of(slot)] : W(1);
+        const W factor = weighs ? vectors.weight.at(g.channel_of(slot), 1) : W(1);
         state.merge({factor * part.plain, factor * part.centred * vectors.rstd[g.set_of(slot)]});
       });
   const unsigned results = lists.results_of_block(), result = blockIdx.x * results + threadIdx.x;
@@ -128,7 +138,7 @@ template <class T, int N, bool rows>
 __global__ void __launch_bounds__(channel_threads, 2)
     channel_norm_backward_kernel(const T* x, const T* dy, const T* y, T* dx, T* dresidual,
                                  const __grid_constant__ ChannelGrid g,
-                                 const ChannelVectors<wide<T>> vectors, bool relu,
+                                 const __grid_constant__ ChannelVectors<T> vectors, bool relu,
                                  const wide<T>* sums, unsigned sets, wide<T> count) {
   using W = wide<T>;
   constexpr int ahead = 2, K = rows ? N : 1;
@@ -168,14 +178,15 @@ __global__ void __launch_bounds__(channel_threads, 2)
   }
 }
 
-template <class W>
+template <class T>
 void merge_sums(const Tensor& states, const ChannelSlots& slots, const ChannelGrid& g,
-                const ChannelNorm& norm, const MergedSums<W>& to, Stream stream) {
-  const ChannelLists lists = channel_lists(slots, g, to.of_channels != nullptr);
+                const ChannelNorm& norm, const MergedSums<T>& to, Stream stream) {
+  const bool of_channels = to.of_channels || to.of_channels_wide;
+  const ChannelLists lists = channel_lists(slots, g, of_channels);
   const auto blocks = static_cast<unsigned>(ceil_div(lists.results, lists.results_of_block()));
-  launch_early(merge_sums_kernel<W>, blocks, merge_threads, 0, stream,
-               reinterpret_cast<const Sums<W>*>(states.data()), lists, g, channel_vectors<W>(norm),
-               to);
+  launch_early(merge_sums_kernel<T>, blocks, merge_threads, 0, stream,
+               reinterpret_cast<const Sums<wide<T>>*>(states.data()), lists, g,
+               ChannelVectors<T>(norm), to);
   BS_CUDA_CHECK_LAUNCH("channel_norm_sums");
 }
 
@@ -192,14 +203,19 @@ void channel_norm_sums(const ChannelSlots& slots, const ChannelNorm& norm,
     const ChannelGrid g = channel_grid(slots, N, most, ChannelParts::merged, x.device());
     const Tensor states = Tensor::empty({slots.slots() * g.parts, 2}, dtype_of<W>, x.device());
     sums_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
-        pointer<T>(x), pointer<T>(gradient.dy), maybe<T>(gradient.y), g, channel_vectors<W>(norm),
+        pointer<T>(x), pointer<T>(gradient.dy), maybe<T>(gradient.y), g, ChannelVectors<D>(norm),
         norm.relu, reinterpret_cast<Sums<W>*>(states.data()));
     BS_CUDA_CHECK_LAUNCH("channel_norm_sums");
     const bool together = slots.neighbours == 0;
     W* const of_sets = maybe<W>(gradient.sums);
-    merge_sums<W>(states, slots, g, norm, {pointer<W>(channel_sums), together ? of_sets : nullptr},
-                  stream);
-    if (of_sets && !together) merge_sums<W>(states, slots, g, norm, {nullptr, of_sets}, stream);
+    MergedSums<D> to{.of_sets = together ? of_sets : nullptr};
+    if (channel_sums.dtype() == dtype_of<W>) {
+      to.of_channels_wide = pointer<W>(channel_sums);
+    } else {
+      to.of_channels = pointer<T>(channel_sums);
+    }
+    merge_sums<D>(states, slots, g, norm, to, stream);
+    if (of_sets && !together) merge_sums<D>(states, slots, g, norm, {.of_sets = of_sets}, stream);
   };
   visit_channels("channel_norm_sums", slots, x.dtype(), aligned16(x, gradient.dy, gradient.y), run);
 }
@@ -217,7 +233,7 @@ void channel_norm_backward(const ChannelSlots& slots, const ChannelNorm& norm,
     const bool reads_x = gradient.sums.defined() || (norm.relu && !gradient.y.defined());
     channel_norm_backward_kernel<D, N, rows><<<g.grid, g.block, 0, native(stream)>>>(
         reads_x ? pointer<T>(norm.x) : nullptr, pointer<T>(gradient.dy), maybe<T>(gradient.y),
-        pointer<T>(dx), maybe<T>(dresidual), g, channel_vectors<W>(norm), norm.relu,
+        pointer<T>(dx), maybe<T>(dresidual), g, ChannelVectors<D>(norm), norm.relu,
         maybe<W>(gradient.sums), static_cast<unsigned>(slots.sets()),
         static_cast<W>(gradient.count));
     BS_CUDA_CHECK_LAUNCH("channel_norm_backward");

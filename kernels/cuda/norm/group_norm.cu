@@ -1,7 +1,6 @@
 #include <bs/kernels/group_norm.h>
 #include <bs/lib/cuda/grid.h>
-#include <bs/kernels/cuda/rows.cuh>
-#include <bs/kernels/cuda/walk.cuh>
+#include <bs/kernels/cuda/norm/channel_norm.cuh>
 
 #include <limits>
 
@@ -18,7 +17,7 @@ struct PlaneGroups {
   const T *x, *residual;
   T* y;
   W *means, *rstds;
-  const W *weight, *bias;
+  ChannelVector<T> weight, bias;
   int64_t rows, n;
   Divisor pixels, groups;
   unsigned channels;  ///< of a group
@@ -68,8 +67,7 @@ __global__ void __launch_bounds__(most_row_threads)
   }
   for_each([&](unsigned p, W(&v)[N]) {
     const unsigned channel = g.channel(static_cast<unsigned>(row), p * N);
-    const W scale = rstd * (g.weight ? g.weight[channel] : W(1));
-    const W shift = g.bias ? g.bias[channel] : W(0);
+    const W scale = rstd * g.weight.at(channel, 1), shift = g.bias.at(channel, 0);
     W other[N];
     get_over(g.residual ? g.residual + row * g.n : nullptr, p, W(0), other);
 #pragma unroll
@@ -96,8 +94,8 @@ bool norm_planes(const ChannelSlots& slots, const ChannelStatistics& to, const C
                               pointer<T>(y),
                               pointer<W>(to.mean),
                               pointer<W>(to.rstd),
-                              maybe<W>(norm.weight),
-                              maybe<W>(norm.bias),
+                              ChannelVector<D>(norm.weight),
+                              ChannelVector<D>(norm.bias),
                               rows,
                               n,
                               Divisor(slots.n),

@@ -1,8 +1,7 @@
 #include <bs/kernels/group_norm.h>
 #include <bs/kernels/reduce.h>
 #include <bs/lib/cuda/grid.h>
-#include <bs/kernels/cuda/rows.cuh>
-#include <bs/kernels/cuda/walk.cuh>
+#include <bs/kernels/cuda/norm/channel_norm.cuh>
 
 #include <algorithm>
 #include <limits>
@@ -17,31 +16,40 @@ using device::wide;
 constexpr int warp = 32;
 constexpr int most_warps = 16;  ///< of a block
 
+/// dy where a ReLU let through, whose results have these signs, else zeros.
+template <class T, int N>
+__device__ Raw<T, N> passed(const Raw<T, N>& dy, const wide<T> (&signs)[N]) {
+  wide<T> v[N];
+  device::widen_pack<T, N>(dy, v);
+#pragma unroll
+  for (int j = 0; j < N; ++j) v[j] = signs[j] > 0 ? v[j] : wide<T>(0);
+  const auto pack = device::narrow_pack<T, N>(v);
+  return reinterpret_cast<const Raw<T, N>&>(pack);
+}
+
 /// Groups of planes, whose warps have a channel, or a part of one, each.
 template <class T>
 struct GroupGradients {
   using W = wide<T>;
-  const T *x, *dy, *y;  ///< y null unless there is a ReLU
+  const T *x, *dy, *y;  ///< y null where x tells a ReLU's signs, or there is none
   T *dx, *dresidual;
-  const W *mean, *rstd, *weight;
+  const W *mean, *rstd;
+  ChannelVector<T> weight, bias;
+  bool relu;
   W* sums;  ///< of each image's channels: of dz, then of dz h
   unsigned sets, of_group, packs;
   Divisor groups;  ///< of an image
   int log_warps;   ///< of a channel
   W count;         ///< elements of a group
 
-  /// dy where the ReLU let through, else zeros.
+  /// dy, less what y tells that the ReLU stopped.
   template <int N>
   __device__ Raw<T, N> slope(int64_t at) const {
-    Raw<T, N> raw = reinterpret_cast<const Raw<T, N>*>(dy)[at];
+    const Raw<T, N> raw = reinterpret_cast<const Raw<T, N>*>(dy)[at];
     if (!y) return raw;
-    W sign[N], v[N];
+    W sign[N];
     device::widen_pack<T, N>(reinterpret_cast<const Raw<T, N>*>(y)[at], sign);
-    device::widen_pack<T, N>(raw, v);
-#pragma unroll
-    for (int j = 0; j < N; ++j) v[j] = sign[j] > 0 ? v[j] : W(0);
-    const auto pack = device::narrow_pack<T, N>(v);
-    return reinterpret_cast<const Raw<T, N>&>(pack);
+    return passed<T, N>(raw, sign);
   }
 };
 
@@ -63,7 +71,7 @@ __device__ Two<W> merge_channels(const GroupGradients<T>& g, Two<W> sum, unsigne
   for (unsigned c = 0; c < g.of_group; ++c) {
     Two<W> one{};
     for (unsigned w = 0; w < warps; ++w) one = one + mine[c * warps + w];
-    const W weight = g.weight ? g.weight[first + c] : W(1);
+    const W weight = g.weight.at(first + c, 1);
     all = all + Two<W>{weight * one.a, weight * one.b};
     if (threadIdx.x > 0 || threadIdx.y != c * warps || set >= g.sets) continue;
     g.sums[set * g.of_group + c] = one.a;
@@ -94,6 +102,20 @@ __global__ void __launch_bounds__(most_warps* warp)
     dz[k] = g.template slope<N>(plane + pack(k));
   }
   const W mean = g.mean[some], rstd = g.rstd[some];
+  const unsigned first = (some - g.groups.divide(some) * g.groups.number) * g.of_group;
+  const W scale = rstd * g.weight.at(first + channel, 1);
+  if (g.relu && !g.y) {
+    const W shift = g.bias.at(first + channel, 0);
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      if (pack(k) >= g.packs) continue;
+      W z[N];
+      device::widen_pack<T, N>(x[k], z);
+#pragma unroll
+      for (int j = 0; j < N; ++j) z[j] = (z[j] - mean) * scale + shift;
+      dz[k] = passed<T, N>(dz[k], z);
+    }
+  }
   const auto for_each = [&](auto&& f) {
 #pragma unroll
     for (int k = 0; k < held; ++k) {
@@ -115,8 +137,6 @@ __global__ void __launch_bounds__(most_warps* warp)
   sum.b *= rstd;
   sum = merge_channels(g, sum, set);
   if (set >= g.sets) return;
-  const unsigned first = (set - g.groups.divide(set) * g.groups.number) * g.of_group;
-  const W scale = rstd * (g.weight ? g.weight[first + channel] : W(1));
   const W offset = -rstd * (sum.a / g.count), factor = -rstd * (rstd * (sum.b / g.count));
   for_each([&](int k, W(&v)[N], const W(&slope)[N]) {
     if (g.dresidual) reinterpret_cast<Raw<T, N>*>(g.dresidual)[plane + pack(k)] = dz[k];
@@ -159,7 +179,6 @@ bool planes_backward(const ChannelSlots& slots, const ChannelNorm& norm,
   constexpr int N = device::pack_size<D>;
   const int64_t packs = slots.n / N;
   const bool planes = slots.inner == 1 && slots.neighbours > 0 && slots.n % N == 0;
-  if (norm.relu && !gradient.y.defined()) return false;  // x would have to tell the signs
   if (!planes || std::max(packs, slots.slots()) > std::numeric_limits<int32_t>::max() ||
       slots.neighbours > most_warps || !aligned16(norm.x, gradient.dy, gradient.y, dx, dresidual))
     return false;
@@ -172,7 +191,9 @@ bool planes_backward(const ChannelSlots& slots, const ChannelNorm& norm,
                       maybe<T>(dresidual),
                       pointer<W>(norm.mean),
                       pointer<W>(norm.rstd),
-                      maybe<W>(norm.weight),
+                      ChannelVector<D>(norm.weight),
+                      ChannelVector<D>(norm.bias),
+                      norm.relu,
                       pointer<W>(sums),
                       static_cast<unsigned>(slots.sets()),
                       static_cast<unsigned>(slots.neighbours),

@@ -117,6 +117,67 @@ TEST_CASE("group_norm and instance norm with a residual and a ReLU in the same p
   CHECK_THROWS_AS(group_norm(in, {}, {}, {.groups = 3}, in.slice(0, 0, 1)), Error);
 }
 
+// A GPU reads channels-last images once where there are enough for all multiprocessors.
+TEST_CASE("group_norm of many channels-last images") {
+  const int64_t images = large_on_gpu(280, 2);
+  struct Case {
+    Shape shape;
+    int64_t groups;
+    bool adds;
+  };
+  for (const Case& c : {Case{{images, 32, 8, 8}, 8, false},
+                        {{images, 24, 11, 9}, 8, true},
+                        {{images, 96, 5, 5}, 2, false}}) {
+    CAPTURE(to_string(c.shape));
+    std::vector<Shape> inputs = {c.shape, {c.shape[1]}, {c.shape[1]}};
+    if (c.adds) inputs.push_back(c.shape);
+    check_op(
+        {.name = "group_norm of many images",
+         .inputs = inputs,
+         .op =
+             [&](const Variables& v) {
+               return group_norm(channels_last(v[0]), v[1], v[2], {.groups = c.groups},
+                                 c.adds ? channels_last(v[3]) : Variable());
+             },
+         .reference = [&](const References& in) { return normalised(in, c.groups, 1e-5, false); }});
+  }
+}
+
+// Differences would cross the kinks of some of so many elements.
+TEST_CASE("group_norm of many channels-last images with a ReLU agrees with the CPU's" *
+          doctest::skip(!test_device().is_cuda())) {
+  for (const Shape& shape : {Shape{280, 32, 9, 8}, Shape{280, 8, 37, 15}})
+    for (const bool adds : {false, true}) {
+      CAPTURE(to_string(shape));
+      CAPTURE(adds);
+      const auto drawn = [](const Shape& s, uint64_t seed) {
+        return random_reference(s, seed).tensor(f64, Device::cpu());
+      };
+      const Tensor x = drawn(shape, 1), dy = drawn(shape, 2), residual = drawn(shape, 3);
+      const Tensor weight = drawn({shape[1]}, 4), bias = drawn({shape[1]}, 5);
+      const GroupNormOptions options{.groups = shape[1] / 4, .relu = true};
+      const auto run = [&](Device device) {
+        const auto on = [&](const Tensor& t) { return t.to(device); };
+        const Tensor in = channels_last(on(x));
+        const Tensor more = adds ? on(residual) : Tensor();
+        GroupNormResult r = group_norm(in, on(weight), on(bias), options, more);
+        const Tensor y = r.y;
+        if (!adds) r.y = Tensor();
+        const GroupNormGradients g =
+            group_norm_backward(in, on(weight), on(bias), r, on(dy), options, adds);
+        std::vector<Reference> all;
+        for (const Tensor& t : {y, r.mean, r.rstd, g.dx, g.dweight, g.dbias})
+          all.push_back(Reference::of(t));
+        if (adds) all.push_back(Reference::of(g.dresidual));
+        return all;
+      };
+      const std::vector<Reference> expected = run(Device::cpu()), actual = run(test_device());
+      for (size_t i = 0; i < expected.size(); ++i)
+        check_close("result " + std::to_string(i), actual[i], expected[i],
+                    1e-12 * std::max(1.0, largest(expected[i])));
+    }
+}
+
 TEST_CASE("group_norm of what is not finite stays in its group") {
   const int64_t images = large_on_gpu(280, 3);
   for (const bool last : {false, true}) {

@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/norm/group_norm_rows.h>
 #include <bs/kernels/group_norm.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/norm/channel_norm.cuh>
@@ -126,7 +127,7 @@ void group_norm(const ChannelSlots& slots, const ChannelStatistics& to, const Ch
   const bool done = visit_floating("group_norm", y.dtype(), [&]<class T>(Type<T>) {
     return norm_planes<T>(slots, to, norm, y, stream);
   });
-  if (done) return;
+  if (done || group_norm_rows(slots, to, norm, y, stream)) return;
   channel_moments(slots, norm.x, to, stream);
   channel_norm(slots, norm, y, stream);
 }

@@ -1,3 +1,4 @@
+#include <bs/kernels/cuda/norm/group_norm_rows.h>
 #include <bs/kernels/group_norm.h>
 #include <bs/kernels/reduce.h>
 #include <bs/lib/cuda/grid.h>
@@ -223,7 +224,8 @@ void group_norm_backward(const ChannelSlots& slots, const ChannelNorm& norm,
   const bool done = visit_floating("group_norm_backward", dx.dtype(), [&]<class T>(Type<T>) {
     return planes_backward<T>(slots, norm, gradient, channel_sums, dx, dresidual, stream);
   });
-  if (done) return;
+  if (done || group_norm_rows_backward(slots, norm, gradient, channel_sums, dx, dresidual, stream))
+    return;
   channel_norm_sums(slots, norm, gradient, channel_sums, stream);
   channel_norm_backward(slots, norm, gradient, dx, dresidual, stream);
 }

@@ -1,6 +1,8 @@
+#include <bs/kernels/cuda/norm/norm_backward_ring.h>
 #include <bs/kernels/norm.h>
 #include <bs/lib/cuda/occupancy.h>
 #include <bs/kernels/cuda/early_launch.cuh>
+#include <bs/kernels/cuda/norm/rounded_product.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 namespace bs::cuda {
@@ -84,11 +86,6 @@ class ColumnSums {
 
   Slot held_[in_shared ? 1 : slots];
 };
-
-/// x times y, rounded. A fused multiply-add would leave the product's rounding error where a
-/// difference is zero.
-__device__ inline float rounded_product(float x, float y) { return __fmul_rn(x, y); }
-__device__ inline double rounded_product(double x, double y) { return __dmul_rn(x, y); }
 
 /// Threads of a multiprocessor among which its registers are divided, so that none spills.
 template <class Row, bool adds>
@@ -242,6 +239,17 @@ unsigned backward_blocks(const void* kernel, size_t shared, int64_t rows, dim3 b
   return grid_size(ceil_div(rows, 16), static_cast<int>(block.y), device, std::max(fit, 1));
 }
 
+/// The sums of `blocks` blocks, which the kernel before left.
+template <class T>
+void finish(const Tensor& partial, unsigned blocks, const NormGradients& to, int64_t n,
+            Stream stream) {
+  using D = device_type<T>;
+  const dim3 grid(static_cast<unsigned>(ceil_div(n, 32)), 2);
+  launch_early(norm_finish_kernel<D>, grid, dim3(32, 32), 0, stream, pointer<wide<D>>(partial),
+               maybe<T>(to.dweight), maybe<T>(to.dbias), blocks, n);
+  BS_CUDA_CHECK_LAUNCH("norm_backward");
+}
+
 }  // namespace
 
 /// Sums over rows are made in two stages: by each worker over its own rows, then over the workers.
@@ -254,6 +262,11 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
     using D = device_type<T>;
     using W = wide<D>;
     const bool aligned = aligned16(x, weight, dy, dsum, to.dx);
+    Tensor of_ring;
+    if (const unsigned blocks = norm_backward_ring(of, weight, dy, dsum, to, of_ring, stream)) {
+      if (of_ring.defined()) finish<T>(of_ring, blocks, to, n, stream);
+      return;
+    }
     // The sums of a thread take up to four times the registers of what it holds.
     constexpr int held_bytes = sizeof(T) == 2 ? 32 : 64;
     const auto run = [&]<bool shares, class Row>(std::bool_constant<shares>, Type<Row>,
@@ -280,10 +293,7 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
                                                               pointer<W>(partial), rows, n);
         BS_CUDA_CHECK_LAUNCH("norm_backward");
       }
-      const dim3 grid(static_cast<unsigned>(ceil_div(n, 32)), 2);
-      launch_early(norm_finish_kernel<D>, grid, dim3(32, 32), 0, stream, pointer<W>(partial),
-                   maybe<T>(to.dweight), maybe<T>(to.dbias), blocks, n);
-      BS_CUDA_CHECK_LAUNCH("norm_backward");
+      finish<T>(partial, blocks, to, n, stream);
     };
     const bool few = visit_rows_of_packs<T>(
         aligned, n, [&](auto row, dim3 block) { run(std::true_type{}, row, block); });

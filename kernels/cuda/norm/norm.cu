@@ -105,8 +105,14 @@ void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tens
                                                  pointer<T>(to.y), maybe<W>(to.mean),
                                                  pointer<W>(to.rstd), rows, n, static_cast<W>(eps));
     };
-    if (!visit_rows_of_lanes<T>(aligned, rows, n, x.device(), run))
-      visit_short_row<T, 128>(aligned, rows, n, x.device(), run);
+    if (visit_rows_of_lanes<T>(aligned, rows, n, x.device(), run)) return;
+    // Half as much a thread lets more warps in, where that holds a row.
+    constexpr int half = 64;
+    if (n <= int64_t{most_row_threads} * half / int64_t{sizeof(T)}) {
+      visit_short_row<T, half>(aligned, rows, n, x.device(), run);
+    } else {
+      visit_short_row<T, 2 * half>(aligned, rows, n, x.device(), run);
+    }
   });
   BS_CUDA_CHECK_LAUNCH("norm");
 }

@@ -119,7 +119,8 @@ TEST_CASE("interpolate") {
   for (const auto& [in, out] : {std::pair<Extent2, Extent2>{{3, 4}, {6, 8}},
                                 {{5, 3}, {3, 7}},
                                 {{4, 4}, {1, 9}},
-                                {{1, 2}, {4, 5}}}) {
+                                {{1, 2}, {4, 5}},
+                                {{2, 3}, {250, 5}}}) {
     check_map(
         "interpolate nearest", in, out,
         [out = out](const Variable& x) { return interpolate(x, {.size = out}); },

@@ -22,18 +22,47 @@ struct alignas(sizeof(W) == 8 || most == 3 ? 8 : 8 * most) Few {
   W weights[most];
 };
 
-/// An axis as such outputs.
+/// Both axes in one piece of memory. A few pixels go along with the launch, which costs no copy.
+struct MapWords {
+  static constexpr size_t most = 896;
+  const int32_t* uploaded = nullptr;  ///< null where they are here
+  alignas(16) int32_t words[most];
+
+  /// The list that begins at word `first`.
+  template <class E>
+  __device__ const E* at(uint32_t first) const {
+    return reinterpret_cast<const E*>((uploaded ? uploaded : words) + first);
+  }
+};
+
+/// An axis as such outputs, and where they begin.
 template <class W, int most>
 struct FewEach {
   const Few<W, most>* of;
 };
+template <class W, int most>
+struct FewAt {
+  uint32_t first;
 
-/// An axis as lists of any length.
+  __device__ FewEach<W, most> in(const MapWords& map) const {
+    return {map.at<Few<W, most>>(first)};
+  }
+};
+
+/// An axis as lists of any length, and where they begin.
 template <class W>
 struct Lists {
   const int* offsets;
   const int* from;
   const W* weights;
+};
+template <class W>
+struct ListsAt {
+  uint32_t offsets, from, weights;
+
+  __device__ Lists<W> in(const MapWords& map) const {
+    return {map.at<int>(offsets), map.at<int>(from), map.at<W>(weights)};
+  }
 };
 
 int most_inputs(const AxisMap& map) {
@@ -43,11 +72,11 @@ int most_inputs(const AxisMap& map) {
   return most;
 }
 
-/// Both axes in one piece of memory, rows before columns; what may have eight bytes comes first.
-class UploadedMap {
+/// Rows before columns; what may have eight bytes comes first.
+class DeviceMap {
  public:
   template <class W>
-  UploadedMap(const ImageMap& map, Device device, Type<W>)
+  DeviceMap(const ImageMap& map, Device device, Type<W>)
       : most_(std::max(most_inputs(map.rows), most_inputs(map.columns))) {
     const AxisMap* const axes[] = {&map.rows, &map.columns};
     const bool are_few = visit_most([&]<int most>(std::integral_constant<int, most>) {
@@ -59,8 +88,14 @@ class UploadedMap {
       put<int>(axes[i]->offsets(), at_[i][1]);
       put<int>(axes[i]->from(), at_[i][2]);
     }
-    memory_ = upload(words_, device);
+    if (words_.size() <= MapWords::most) {
+      std::memcpy(map_.words, words_.data(), words_.size() * sizeof(int32_t));
+    } else {
+      memory_ = upload(words_, device);
+      map_.uploaded = static_cast<const int32_t*>(memory_.data());
+    }
   }
+  const MapWords& words() const { return map_; }
 
   /// Calls f(rows, columns) with the kind of lists that there are.
   template <class W, class F>
@@ -107,23 +142,20 @@ class UploadedMap {
     words_.resize(first + bytes / sizeof(int32_t));
     if (bytes > 0) std::memcpy(words_.data() + first, elements.data(), bytes);
   }
-  template <class E>
-  const E* at(size_t axis, size_t list) const {
-    return reinterpret_cast<const E*>(static_cast<const int32_t*>(memory_.data()) +
-                                      at_[axis][list]);
-  }
+  uint32_t at(size_t axis, size_t list) const { return static_cast<uint32_t>(at_[axis][list]); }
   template <class W, int most>
-  FewEach<W, most> few(size_t axis) const {
-    return {at<Few<W, most>>(axis, 0)};
+  FewAt<W, most> few(size_t axis) const {
+    return {at(axis, 0)};
   }
   template <class W>
-  Lists<W> lists(size_t axis) const {
-    return {at<int>(axis, 1), at<int>(axis, 2), at<W>(axis, 0)};
+  ListsAt<W> lists(size_t axis) const {
+    return {at(axis, 1), at(axis, 2), at(axis, 0)};
   }
 
   int most_;  ///< inputs of an output
   std::vector<int32_t> words_;
   std::array<std::array<size_t, 3>, 2> at_{};  ///< of each axis: weights or few, offsets, from
+  MapWords map_;
   Tensor memory_;
 };
 
@@ -208,14 +240,14 @@ __device__ bool sum_inputs(const ImageLanes<T, N, planes, several>& from, uint32
 template <class T, int N, bool planes, int several, class Axis>
 __global__ void __launch_bounds__(256, planes ? 0 : 2)
     resample_kernel(const T* x, T* y, const __grid_constant__ Extents e,
-                    const __grid_constant__ ImageWalk walk, Axis rows, Axis columns,
-                    wide<T> outside, uint32_t count) {
+                    const __grid_constant__ ImageWalk walk, const __grid_constant__ MapWords map,
+                    Axis rows, Axis columns, wide<T> outside, uint32_t count) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const ImageWalk::Place at = walk.place(i);
   wide<T> sum[several][N] = {};
-  if (!sum_inputs(walk.lanes<N, planes, several>(x, e.h * e.w, at), e.w, walk.packs.number, rows,
-                  columns, at.line, at.column, sum)) {
+  if (!sum_inputs(walk.lanes<N, planes, several>(x, e.h * e.w, at), e.w, walk.packs.number,
+                  rows.in(map), columns.in(map), at.line, at.column, sum)) {
 #pragma unroll
     for (int u = 0; u < several; ++u)
 #pragma unroll
@@ -230,7 +262,8 @@ __global__ void __launch_bounds__(256, planes ? 0 : 2)
 template <class T, class Axis>
 __global__ void __launch_bounds__(HeldPlanes::threads)
     resample_held_kernel(const T* x, T* y, const __grid_constant__ Extents e,
-                         const __grid_constant__ HeldPlanes planes, Axis rows, Axis columns,
+                         const __grid_constant__ HeldPlanes planes,
+                         const __grid_constant__ MapWords map, Axis rows, Axis columns,
                          wide<T> outside) {
   constexpr int N = HeldPlanes::together;
   extern __shared__ uint4 memory[];
@@ -241,7 +274,7 @@ __global__ void __launch_bounds__(HeldPlanes::threads)
   planes.for_each_pixel([&](uint32_t plane, uint32_t line, uint32_t column) {
     const ImageLanes<const T, N, true> in{reinterpret_cast<const T*>(memory) + plane * size, size};
     wide<T> sum[1][N] = {};
-    if (!sum_inputs(in, e.w, 1, rows, columns, line, column, sum)) {
+    if (!sum_inputs(in, e.w, 1, rows.in(map), columns.in(map), line, column, sum)) {
 #pragma unroll
       for (int k = 0; k < N; ++k) sum[0][k] = outside;
     }
@@ -261,7 +294,7 @@ void resample(const ImageMap& map, const Tensor& x, double outside, const Tensor
   visit_floating("resample", x.dtype(), [&]<class T>(Type<T>) {
     using D = device_type<T>;
     using W = wide<D>;
-    const UploadedMap lists(map, x.device(), Type<W>{});
+    const DeviceMap lists(map, x.device(), Type<W>{});
     const size_t before = size_t{e.h} * e.w * sizeof(D),
                  after = static_cast<size_t>(y.size(1) * y.size(2)) * sizeof(D);
     if (const HeldPlanes planes = held_planes(y, {before, after});
@@ -269,8 +302,9 @@ void resample(const ImageMap& map, const Tensor& x, double outside, const Tensor
       lists.visit(Type<W>{}, [&]<class Axis>(const Axis& rows, const Axis& columns) {
         resample_held_kernel<D, Axis>
             <<<grid_of("resample", x.size(0) / planes.count), HeldPlanes::threads,
-               planes.count*(before + after), native(stream)>>>(
-                pointer<T>(x), pointer<T>(y), e, planes, rows, columns, static_cast<W>(outside));
+               planes.count*(before + after), native(stream)>>>(pointer<T>(x), pointer<T>(y), e,
+                                                                planes, lists.words(), rows,
+                                                                columns, static_cast<W>(outside));
       });
       return BS_CUDA_CHECK_LAUNCH("resample");
     }
@@ -283,8 +317,8 @@ void resample(const ImageMap& map, const Tensor& x, double outside, const Tensor
               resample_kernel<D, N, planes, several, Axis>
                   <<<grid_of("resample", ceil_div(count, 256)), 256, 0, native(stream)>>>(
                       pointer<T>(x) + image * (x.numel() / x.size(0)),
-                      pointer<T>(y) + image * (y.numel() / y.size(0)), e, walk, rows, columns,
-                      static_cast<W>(outside), count);
+                      pointer<T>(y) + image * (y.numel() / y.size(0)), e, walk, lists.words(), rows,
+                      columns, static_cast<W>(outside), count);
               BS_CUDA_CHECK_LAUNCH("resample");
             });
           });

@@ -39,6 +39,21 @@ struct ChannelGrid {
 /// What becomes of parts: states of those that are merged cost a pass of their own.
 enum class ChannelParts { merged, apart };
 
+/// Threads along a plane of so many packs. Those of parts that are merged have eight packs each, so
+/// that merging is little beside them, or less where planes are too few to keep the GPU busy.
+/// Others have four, in whole warps.
+inline int64_t plane_width(int64_t planes, int64_t packs, ChannelParts kind, Device device) {
+  constexpr int64_t warp = 32, busy = 1024;  // threads that keep a multiprocessor so
+  const int64_t wanted = busy * device_properties(device).multiprocessors;
+  const bool merged = kind == ChannelParts::merged;
+  const int64_t each = merged ? 8 : 4;
+  int64_t width = merged ? 8 : warp;
+  while (width < channel_threads &&
+         (width * each < packs || (width < warp && planes * width < wanted)))
+    width *= 2;
+  return width;
+}
+
 /// Blocks for `most` of them on a multiprocessor. Parts that are merged have at least 32 rows,
 /// others eight packs a thread; those of a plane have 4096 elements.
 inline ChannelGrid channel_grid(const ChannelSlots& s, int N, int most, ChannelParts kind,
@@ -54,8 +69,7 @@ inline ChannelGrid channel_grid(const ChannelSlots& s, int N, int most, ChannelP
   const int64_t packs = rows ? s.inner / N : ceil_div(s.n, N);
   const int64_t groups = rows ? ceil_div(packs, channel_threads) : 1;
   int64_t width = ceil_div(packs, groups);
-  if (!rows)
-    for (width = 32; width < channel_threads && width * 4 < packs;) width *= 2;
+  if (!rows) width = plane_width(s.outer, packs, kind, device);
   const int64_t lines = channel_threads / width;
   const int64_t blocks = rows ? s.outer * groups : ceil_div(s.outer, lines);
   const int64_t least_rows =
@@ -235,14 +249,15 @@ __device__ void merge_lines(State (&states)[K]) {
   for (int k = 0; k < K; ++k) states[k] = shared[k * channel_threads + thread];
 }
 
-/// Of planes they lie side by side in a line, which is whole warps; thread 0 has the whole.
+/// Of planes they lie side by side in a line, a power of two of them; the line's first thread has
+/// the whole.
 template <class State>
 __device__ void merge_along_line(State& state) {
   constexpr unsigned warp = 32;
-#pragma unroll
-  for (int offset = warp / 2; offset > 0; offset /= 2) state.merge(from_lane(state, offset));
+  for (unsigned offset = min(warp, blockDim.x) / 2; offset > 0; offset /= 2)
+    state.merge(from_lane(state, static_cast<int>(offset)));
   const unsigned warps = blockDim.x / warp;
-  if (warps == 1) return;
+  if (warps <= 1) return;
   __shared__ alignas(16) unsigned char memory[channel_threads / warp * sizeof(State)];
   auto* const of_warp = reinterpret_cast<State*>(memory) + threadIdx.y * warps;
   if (threadIdx.x % warp == 0) of_warp[threadIdx.x / warp] = state;

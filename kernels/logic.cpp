@@ -2,6 +2,7 @@
 
 #include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
+#include <bs/kernels/reduce_kinds.h>
 #include <bs/kernels/rounding.h>
 #include <bs/kernels/unary.h>
 #include <bs/kernels/where.h>
@@ -14,11 +15,11 @@ Tensor truth(const Tensor& x) { return x.dtype() == boolean ? x : ne(x, 0); }
 }  // namespace
 
 Tensor any(const Tensor& x, const Axes& axes, bool keepdim) {
-  return ne(sum(truth(x), axes, keepdim), 0);
+  return any_true("any", truth(x), axes, keepdim);
 }
 
 Tensor all(const Tensor& x, const Axes& axes, bool keepdim) {
-  return eq(sum(eq(x, 0), axes, keepdim), 0);
+  return all_true("all", truth(x), axes, keepdim);
 }
 
 Tensor logical_not(const Tensor& x) { return eq(x, 0); }
@@ -28,7 +29,7 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) { return ne(truth(a), truth
 
 bool equal(const Tensor& a, const Tensor& b) {
   check_same_device("equal", a, b);
-  return a.shape() == b.shape() && sum(ne(a, b)).item() == 0;
+  return a.shape() == b.shape() && any(ne(a, b)).item() == 0;
 }
 
 bool allclose(const Tensor& a, const Tensor& b, const CloseOptions& options) {

@@ -6,7 +6,7 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
 #include <bs/kernels/reduce_gradient.h>
-#include <bs/kernels/reduce_powers.h>
+#include <bs/kernels/reduce_kinds.h>
 #include <bs/kernels/unary.h>
 #include <bs/kernels/where.h>
 
@@ -101,12 +101,10 @@ Tensor operand(const Tensor& x) { return x.dtype() == i32 ? cast(x, i64) : x; }
 
 Tensor scaled_sum(const Plan& p, double scale, DType dtype) {
   Tensor y = Tensor::empty(p.reduced(), dtype, p.x.device());
-  if (y.numel() == 0) return y;
-  if (p.n == 0) {
-    fill(y, 0);
-  } else {
-    BS_DISPATCH(y.device(), sum, p.x, y, scale);
-  }
+  const bool is_copy = p.n == 1 && scale == 1;
+  if (p.n == 0) fill(y, 0);
+  if (is_copy) copy(p.x.view(p.reduced()), y);
+  if (p.n > 0 && !is_copy && y.numel() > 0) BS_DISPATCH(y.device(), sum, p.x, y, scale);
   return y;
 }
 
@@ -158,13 +156,14 @@ Tensor with_reduced_axes(const char* op, const Tensor& dy, const Shape& x_shape,
 }
 
 /// A reduction that one of its kind completes where several runs of axes are reduced in turns, each
-/// in place: `reduced` and then `completed` of what it gave, both in the dtype of sums.
+/// in place: `reduced` and then `completed` of what it gave, both in the dtype of sums, or bools.
 template <class Reduced, class Completed>
 Tensor in_turns(const char* op, const Tensor& x, const Axes& axes, bool keepdim, Reduced reduced,
                 Completed completed) {
   const Axes last = last_of_several_runs(op, x, axes);
   const Plan p = last ? plan(op, x, last, true) : plan(op, x, axes, keepdim);
-  const Tensor y = Tensor::empty(p.reduced(), sum_dtype(p.x.dtype()), p.x.device());
+  const DType dtype = p.x.dtype() == boolean ? boolean : sum_dtype(p.x.dtype());
+  const Tensor y = Tensor::empty(p.reduced(), dtype, p.x.device());
   if (y.numel() > 0) reduced(p, y);
   return last ? completed(y.view(p.shape)) : y.view(p.shape);
 }
@@ -181,14 +180,19 @@ Tensor sum_of_squares(const char* op, const Tensor& x, const Axes& axes, bool ke
                   [&](const Tensor& within) { return wide_sum(op, within, axes, keepdim, 1); });
 }
 
-Tensor wide_product(const char* op, const Tensor& x, const Axes& axes, bool keepdim) {
-  const auto product = [](const Plan& p, const Tensor& y) {
-    if (p.n == 0) return fill(y, 1);
-    BS_DISPATCH(y.device(), product, p.x, y);
-  };
-  return in_turns(op, x, axes, keepdim, product,
-                  [&](const Tensor& within) { return wide_product(op, within, axes, keepdim); });
-}
+#define BS_IN_TURNS(function, twin, of_nothing)                                           \
+  Tensor function(const char* op, const Tensor& x, const Axes& axes, bool keepdim) {      \
+    const auto within_run = [](const Plan& p, const Tensor& y) {                          \
+      if (p.n == 0) return fill(y, of_nothing);                                           \
+      BS_DISPATCH(y.device(), twin, p.x, y);                                              \
+    };                                                                                    \
+    return in_turns(op, x, axes, keepdim, within_run,                                     \
+                    [&](const Tensor& run) { return function(op, run, axes, keepdim); }); \
+  }
+BS_IN_TURNS(wide_product, product, 1)
+BS_IN_TURNS(any_true, any_true, 0)
+BS_IN_TURNS(all_true, all_true, 1)
+#undef BS_IN_TURNS
 
 Dims reduced_axes(const char* op, const Axes& axes, int rank) {
   const auto marked = marks(op, axes, rank);
@@ -285,27 +289,36 @@ Tensor stddev(const Tensor& x, const Axes& axes, bool keepdim, double correction
     const Tensor y = Tensor::empty(p.reduced(), dtype, x.device());                          \
     BS_CHECK(p.n > 0 || y.numel() == 0, "{}: nothing to choose from in shape {}", #function, \
              x.shape());                                                                     \
-    if (y.numel() > 0) BS_DISPATCH(y.device(), function, p.x, y);                            \
+    if (p.n == 1) copy(p.x.view(p.reduced()), y);                                            \
+    if (p.n > 1 && y.numel() > 0) BS_DISPATCH(y.device(), function, p.x, y);                 \
     return cast(y, x.dtype()).view(p.shape);                                                 \
   }
 BS_EXTREMUM(amax)
 BS_EXTREMUM(amin)
 #undef BS_EXTREMUM
 
-Tensor argmax(const Tensor& x, const Axes& axes, bool keepdim) {
+Tensor place_of_extremum(const char* op, const Tensor& x, const Axes& axes, bool keepdim,
+                         bool smallest) {
   // Of several runs, the best place within the last one is looked up where the best of all is.
-  if (const Axes last = last_of_several_runs("argmax", x, axes)) {
-    const Plan within = plan("argmax", argmax(x, last, true), axes, keepdim);
-    const Tensor of_all = argmax(amax(x, last, true), axes, keepdim);
+  if (const Axes last = last_of_several_runs(op, x, axes)) {
+    const Plan within = plan(op, place_of_extremum(op, x, last, true, smallest), axes, keepdim);
+    const Tensor bests = smallest ? amin(x, last, true) : amax(x, last, true);
+    const Tensor of_all = place_of_extremum(op, bests, axes, keepdim, smallest);
     const Tensor best = gather(within.x, 1, of_all.view({within.x.size(0), 1, within.x.size(2)}));
-    const auto each = static_cast<int64_t>(each_of("argmax", x, last));
+    const auto each = static_cast<int64_t>(each_of(op, x, last));
     return add(mul(of_all, each), best.view(within.shape));
   }
-  const Plan p = plan("argmax", operand(x), axes, keepdim);
+  const Plan p = plan(op, operand(x), axes, keepdim);
   const Tensor y = Tensor::empty(p.reduced(), i64, x.device());
-  BS_CHECK(p.n > 0 || y.numel() == 0, "argmax: nothing to choose from in shape {}", x.shape());
-  if (y.numel() > 0) BS_DISPATCH(y.device(), argmax, p.x, y);
+  BS_CHECK(p.n > 0 || y.numel() == 0, "{}: nothing to choose from in shape {}", op, x.shape());
+  if (p.n == 1) return zeros(p.shape, i64, x.device());
+  if (y.numel() > 0 && smallest) BS_DISPATCH(y.device(), argmin, p.x, y);
+  if (y.numel() > 0 && !smallest) BS_DISPATCH(y.device(), argmax, p.x, y);
   return y.view(p.shape);
+}
+
+Tensor argmax(const Tensor& x, const Axes& axes, bool keepdim) {
+  return place_of_extremum("argmax", x, axes, keepdim, false);
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

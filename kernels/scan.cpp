@@ -3,7 +3,7 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
-#include <bs/kernels/reduce_powers.h>
+#include <bs/kernels/reduce_kinds.h>
 #include <bs/kernels/where.h>
 
 namespace bs {
@@ -36,21 +36,40 @@ Tensor cumprod(const Tensor& x, int axis) {
   });
 }
 
+namespace {
+
+/// For rows of any length, by scans of the whole.
+Tensor composed_cumprod_backward(const Tensor& factors, const Tensor& gradient) {
+  const Tensor zero = eq(factors, 0);
+  const Tensor before = div(cumsum(mul(gradient, cumprod(factors, -1)), -1, true), factors);
+  const Tensor zeros_so_far = cumsum(zero, -1);
+  const Tensor first = cast(mul(zero, eq(zeros_so_far, 1)), boolean);
+  const Tensor others = cumprod(where(first, 1, factors), -1);
+  const Tensor at_first = where(first, cumsum(mul(gradient, others), -1, true), 0);
+  return where(eq(zeros_so_far, 0), before, at_first);
+}
+
+}  // namespace
+
 // dx_i = sum over j >= i of dy_j y_j / x_i. From a row's first zero on every y is zero. At the zero
 // itself the quotient is the product of the other factors, which is found with a 1 in its place.
 Tensor cumprod_backward(const Tensor& x, const Tensor& y, const Tensor& dy, int axis) {
   check_alike("cumprod_backward", x, y);
   check_alike("cumprod_backward", x, dy);
+  const int at = normalize_axis("cumprod_backward", axis, x.rank());
+  const Tensor factors = contiguous(x.transpose(at, -1));
+  const Tensor gradient = contiguous(dy.transpose(at, -1));
   const DType wide = x.dtype() == f64 ? f64 : f32;
-  const Tensor factors = cast(x, wide), gradient = cast(dy, wide);
-  const Tensor zero = eq(factors, 0);
-  const Tensor before = div(cumsum(mul(gradient, cumprod(factors, axis)), axis, true), factors);
-  if (x.device().is_cpu() && sum(zero).item() == 0) return cast(before, x.dtype());
-  const Tensor zeros_so_far = cumsum(zero, axis);
-  const Tensor first = cast(mul(zero, eq(zeros_so_far, 1)), boolean);
-  const Tensor others = cumprod(where(first, 1, factors), axis);
-  const Tensor at_first = where(first, cumsum(mul(gradient, others), axis, true), 0);
-  return cast(where(eq(zeros_so_far, 0), before, at_first), x.dtype());
+  const int64_t n = x.size(at);
+  Tensor dx = Tensor::empty_like(factors);
+  if (x.device().is_cuda() && n * size_of(wide) > longest_product) {
+    dx = cast(composed_cumprod_backward(cast(factors, wide), cast(gradient, wide)), x.dtype());
+  } else if (dx.numel() > 0) {
+    const Shape rows = {dx.numel() / n, n};
+    BS_DISPATCH(dx.device(), cumprod_backward, factors.view(rows), gradient.view(rows),
+                dx.view(rows));
+  }
+  return contiguous(dx.transpose(at, -1));
 }
 
 Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) {

@@ -25,10 +25,15 @@ Tensor prod(const Tensor& x, I axis, bool keepdim = false) {
  *  @throws Error unless both agree in dtype and all extents but the last. */
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
 
-/// Along the middle axis of dense [outer, n, inner]; searchsorted of dense rows [rows, n]. Floats
-/// or i64.
+/// Bytes of a row, in f32 or f64, whose products the threads of a block hold.
+inline constexpr int64_t longest_product = 32768;
+
+/// Along the middle axis of dense [outer, n, inner]; the others of dense rows [rows, n], those of
+/// cumprod_backward of at most longest_product bytes in f32 or f64. Floats, or i64.
 BS_BACKENDS(void cumsum(const Tensor& x, const Tensor& y, bool reverse, Stream stream);
             void cumprod(const Tensor& x, const Tensor& y, Stream stream);
+            void cumprod_backward(const Tensor& x, const Tensor& dy, const Tensor& dx,
+                                  Stream stream);
             void searchsorted(const Tensor& sorted, const Tensor& values, const Tensor& y,
                               bool right, Stream stream))
 

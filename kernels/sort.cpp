@@ -4,7 +4,7 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/gather.h>
-#include <bs/kernels/reduce.h>
+#include <bs/kernels/reduce_kinds.h>
 
 namespace bs {
 
@@ -28,12 +28,6 @@ Tensor order(const char* op, const Tensor& x, int64_t k, int axis, bool descendi
 /// Both without `axis`, of extent 1, unless it is kept.
 Indexed shrunk(const Indexed& y, int axis, bool keepdim) {
   return keepdim ? y : Indexed{y.values.squeeze(axis), y.indices.squeeze(axis)};
-}
-
-/// x in reverse order: -1 - x has no integer without a partner, as -x has.
-Tensor opposite(const Tensor& x) {
-  if (is_floating(x.dtype())) return mul(x, -1);
-  return sub(-1, cast(x, i64));
 }
 
 }  // namespace
@@ -73,7 +67,7 @@ Indexed min(const Tensor& x, int axis, bool keepdim) {
 }
 
 Tensor argmin(const Tensor& x, const Axes& axes, bool keepdim) {
-  return argmax(opposite(x), axes, keepdim);
+  return place_of_extremum("argmin", x, axes, keepdim, true);
 }
 
 Tensor sort_backward(const Tensor& dy, const Tensor& indices, const Shape& shape, int axis) {

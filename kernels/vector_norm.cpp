@@ -4,7 +4,7 @@
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/reduce_gradient.h>
-#include <bs/kernels/reduce_powers.h>
+#include <bs/kernels/reduce_kinds.h>
 #include <bs/kernels/rounding.h>
 #include <bs/kernels/unary.h>
 #include <bs/kernels/where.h>

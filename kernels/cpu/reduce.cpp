@@ -4,7 +4,7 @@
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/ranks.h>
 #include <bs/kernels/cpu/reduce_terms.h>
-#include <bs/kernels/reduce_powers.h>
+#include <bs/kernels/reduce_kinds.h>
 #include <bs/lib/integers.h>
 
 #include <algorithm>
@@ -260,10 +260,11 @@ void reduce(const Tensor& x, const Term& term, const Tensor& y, double scale) {
   }
 }
 
-/// Where the first of the largest of n floats lies: which one it is takes less time to find.
-template <class W, class T>
+/// Where the first of the largest of n floats lies, or of the smallest: which one it is takes less
+/// time to find.
+template <bool largest, class W, class T>
 int64_t place_in_row(const T* x, int64_t n) {
-  const W top = convert<W>(extreme_of<true>(x, n));
+  const W top = convert<W>(extreme_of<largest>(x, n));
   const auto is_top = [top](T e) {
     const W v = convert<W>(e);
     return v == top || (v != v && top != top);
@@ -271,16 +272,16 @@ int64_t place_in_row(const T* x, int64_t n) {
   return std::find_if(x, x + n, is_top) - x;
 }
 
-/// The same of elements that are `step` apart. NaN is the largest.
-template <class W, class T>
-int64_t place_of_largest(const T* x, int64_t n, int64_t step) {
+/// The same of elements that are `step` apart. NaN is beyond all others.
+template <bool largest, class W, class T>
+int64_t place_of_extremum(const T* x, int64_t n, int64_t step) {
   if constexpr (is_floating(dtype_of<T>))
-    if (step == 1) return place_in_row<W>(x, n);
+    if (step == 1) return place_in_row<largest, W>(x, n);
   int64_t best = 0;
   W top = term_of<W>(x[0]);
   for (int64_t j = 1; j < n && top == top; ++j) {
     const W v = term_of<W>(x[j * step]);
-    if (v > top || v != v) {
+    if ((largest ? v > top : v < top) || v != v) {
       top = v;
       best = j;
     }
@@ -305,6 +306,32 @@ void reduce_to(const char* op, const Tensor& x, const Tensor& y, double scale) {
     reduce<Op, W, T>(x, Identity{}, wide, scale);
   });
   if (rounds) copy(wide, y);
+}
+
+template <bool largest>
+void places(const char* op, const Tensor& x, const Tensor& y) {
+  const int64_t n = x.size(1), inner = x.size(2);
+  visit_terms(op, x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
+    const T* data = elements<T>(x);
+    auto* const out = y.data<int64_t>();
+    parallel_for(y.numel(), std::max<int64_t>(1, elementwise_grain / n),
+                 [=](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     const T* from = data + i / inner * n * inner + i % inner;
+                     out[i] = place_of_extremum<largest, W>(from, n, inner);
+                   }
+                 });
+  });
+}
+
+/// y = is(how many of the bools are true).
+template <class F>
+void count_true(const Tensor& x, const Tensor& y, F is) {
+  const Tensor counts = Tensor::empty(y.shape(), i64, y.device());
+  reduce_to<Sum>("sum", x, counts, 1);
+  const int64_t* const from = counts.data<int64_t>();
+  bool* const out = y.data<bool>();
+  for (int64_t i = 0; i < y.numel(); ++i) out[i] = is(from[i]);
 }
 
 }  // namespace
@@ -355,19 +382,16 @@ void log_sum_exp(const Tensor& x, const Tensor& y, Stream stream) {
   });
 }
 
-void argmax(const Tensor& x, const Tensor& y, Stream) {
-  const int64_t n = x.size(1), inner = x.size(2);
-  visit_terms("argmax", x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
-    const T* data = elements<T>(x);
-    auto* const out = y.data<int64_t>();
-    parallel_for(y.numel(), std::max<int64_t>(1, elementwise_grain / n),
-                 [=](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i) {
-                     const T* from = data + i / inner * n * inner + i % inner;
-                     out[i] = place_of_largest<W>(from, n, inner);
-                   }
-                 });
-  });
+void argmax(const Tensor& x, const Tensor& y, Stream) { places<true>("argmax", x, y); }
+
+void argmin(const Tensor& x, const Tensor& y, Stream) { places<false>("argmin", x, y); }
+
+void any_true(const Tensor& x, const Tensor& y, Stream) {
+  count_true(x, y, [](int64_t count) { return count > 0; });
+}
+
+void all_true(const Tensor& x, const Tensor& y, Stream) {
+  count_true(x, y, [n = x.size(1)](int64_t count) { return count == n; });
 }
 
 }  // namespace bs::cpu

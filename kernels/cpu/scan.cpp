@@ -3,6 +3,7 @@
 #include <bs/kernels/scan.h>
 #include <bs/lib/integers.h>
 
+#include <algorithm>
 #include <array>
 #include <type_traits>
 
@@ -91,6 +92,39 @@ void scan(const Tensor& x, const Tensor& y, W identity, bool reverse, Step step)
   }
 }
 
+/// dx of up to `abreast` rows, by `sums`, as long as they. See the front door for zeros.
+template <size_t rows, class W>
+void cumprod_backward_rows(const W* x, const W* dy, W* dx, W* sums, int64_t n) {
+  const auto count = static_cast<int64_t>(rows);
+  std::array<W, rows> running;
+  running.fill(1);
+  for (int64_t k = 0; k < n; ++k)
+    for (size_t i = 0; i < rows; ++i) {
+      const int64_t at = static_cast<int64_t>(i) * n + k;
+      running[i] *= x[at];
+      sums[at] = dy[at] * running[i];
+    }
+  running.fill(0);
+  for (int64_t k = n - 1; k >= 0; --k)
+    for (size_t i = 0; i < rows; ++i) {
+      const int64_t at = static_cast<int64_t>(i) * n + k;
+      sums[at] = running[i] += sums[at];
+    }
+  for (int64_t i = 0; i < count * n; ++i) dx[i] = sums[i] / x[i];
+  for (int64_t i = 0; i < count; ++i) {
+    const W* const row = x + i * n;
+    const int64_t zero = std::find(row, row + n, W{0}) - row;
+    if (zero == n) continue;
+    W product = 1, at_zero = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      if (k != zero) product *= row[k];
+      if (k >= zero) at_zero += dy[i * n + k] * product;
+    }
+    dx[i * n + zero] = at_zero;
+    std::fill(dx + i * n + zero + 1, dx + (i + 1) * n, W{0});
+  }
+}
+
 }  // namespace
 
 void cumsum(const Tensor& x, const Tensor& y, bool reverse, Stream) {
@@ -102,6 +136,33 @@ void cumsum(const Tensor& x, const Tensor& y, bool reverse, Stream) {
 void cumprod(const Tensor& x, const Tensor& y, Stream) {
   visit("cumprod", x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
     scan<T, W>(x, y, W(1), false, [](W a, W b) { return a * b; });
+  });
+}
+
+void cumprod_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) {
+  const int64_t n = x.size(1);
+  visit_floating("cumprod_backward", x.dtype(), [&]<class T>(Type<T>) {
+    const T* const factors = x.data<T>();
+    const T* const slopes = dy.data<T>();
+    T* const to = dx.data<T>();
+    const int64_t grain = std::max<int64_t>(1, elementwise_grain / n);
+    parallel_for(x.size(0), grain, [=](int64_t begin, int64_t end) {
+      RowBuffer<T> in(abreast * n), slope(abreast * n), out(abreast * n);
+      LineVector<Wide<T>> sums(static_cast<size_t>(abreast * n));
+      for (int64_t r = begin; r < end;) {
+        const int64_t rows = end - r < abreast ? 1 : abreast, at = r * n;
+        const auto* const row = in.read(factors + at, rows * n);
+        const auto* const dy_row = slope.read(slopes + at, rows * n);
+        auto* const dx_row = out.target(to + at);
+        if (rows == abreast) {
+          cumprod_backward_rows<abreast>(row, dy_row, dx_row, sums.data(), n);
+        } else {
+          cumprod_backward_rows<1>(row, dy_row, dx_row, sums.data(), n);
+        }
+        out.write(to + at, rows * n);
+        r += rows;
+      }
+    });
   });
 }
 

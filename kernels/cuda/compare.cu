@@ -5,29 +5,36 @@ namespace bs::cuda {
 
 namespace {
 
+// Of bools four at a time too: a word has four bytes of 0 or 1.
+constexpr uint32_t ones = 0x01010101;
+
 struct Equal {
   template <class W>
   __device__ bool operator()(W a, W b) const {
     return a == b;
   }
+  __device__ uint32_t words(uint32_t a, uint32_t b) const { return a ^ b ^ ones; }
 };
 struct NotEqual {
   template <class W>
   __device__ bool operator()(W a, W b) const {
     return a != b;
   }
+  __device__ uint32_t words(uint32_t a, uint32_t b) const { return a ^ b; }
 };
 struct Less {
   template <class W>
   __device__ bool operator()(W a, W b) const {
     return a < b;
   }
+  __device__ uint32_t words(uint32_t a, uint32_t b) const { return ~a & b; }
 };
 struct LessOrEqual {
   template <class W>
   __device__ bool operator()(W a, W b) const {
     return a <= b;
   }
+  __device__ uint32_t words(uint32_t a, uint32_t b) const { return (a ^ ones) | b; }
 };
 
 template <class F>

@@ -44,6 +44,11 @@ struct Source {
 #pragma unroll
     for (int i = 0; i < N; ++i) values[i] = number;
   }
+  /// Four bools of a pack.
+  template <int N>
+  __device__ uint32_t word(const device::Raw<T, N>& raw, int i) const {
+    return data ? raw.at[i] : number * 0x01010101U;
+  }
   __device__ W read(int64_t at) const {
     return data ? device::widen(data[repeats ? 0 : at]) : number;
   }
@@ -72,9 +77,25 @@ template <class... T>
 inline constexpr int map_pack = std::min(16 / static_cast<int>(std::min({sizeof(T)...})),
                                          32 / static_cast<int>(std::max({sizeof(T)...})));
 
+/// Whether f computes bools four at a time too, by f.words(uint32_t...).
+template <int N, class F, class R, class... T>
+inline constexpr bool in_words = N % 16 == 0 && std::is_same_v<R, bool> &&
+                                 (std::is_same_v<T, bool> && ...) &&
+                                 requires(const F& f, const T&... x) {
+  f.words(uint32_t{x}...);
+};
+
 template <int N, class F, class R, class... T, size_t... I>
 __device__ void map_pack_at(const F& f, R* y, const std::tuple<device::Raw<T, N>...>& in,
                             std::index_sequence<I...>, const Source<T>&... x) {
+  if constexpr (in_words<N, F, R, T...>) {
+    device::Raw<R, N> words;
+#pragma unroll
+    for (int i = 0; i < N / 4; ++i)
+      words.at[i] = f.words(x.template word<N>(std::get<I>(in), i)...);
+    *reinterpret_cast<device::Raw<R, N>*>(y) = words;
+    return;
+  }
   std::tuple<device::Pack<device::wide<T>, N>...> wide;
   (x.template widen<N>(std::get<I>(in), std::get<I>(wide).at), ...);
   device::wide<R> values[N];

@@ -1,9 +1,8 @@
 #include <bs/kernels/cuda/work_counter.h>
-#include <bs/kernels/reduce_powers.h>
+#include <bs/kernels/reduce_kinds.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/early_launch.cuh>
-#include <bs/kernels/cuda/reduce_states.cuh>
-#include <bs/kernels/cuda/rows.cuh>
+#include <bs/kernels/cuda/reduce_rows.cuh>
 
 #include <algorithm>
 #include <bit>
@@ -17,156 +16,15 @@ using device::Raw;
 using device::wide;
 using device::widen;
 
-// Every result is taken in an order that depends on the shape and the GPU alone: blocks leave
-// states, which the last of them merges in an order of their places; no element is added
-// atomically.
-//
-/// What elements are computed in: bytes as i64.
-template <class T>
-struct TermOf {
-  using type = wide<T>;
-};
-template <>
-struct TermOf<uint8_t> {
-  using type = int64_t;
-};
-template <class T>
-using Term = typename TermOf<T>::type;
-
-template <class T, int N>
-__device__ void widen_terms(const Raw<T, N>& raw, Term<T> (&values)[N]) {
-  if constexpr (!std::is_same_v<T, uint8_t>) {
-    device::widen_pack<T, N>(raw, values);
-  } else if constexpr (N == 1) {
-    values[0] = raw.at[0];
-  } else {
-#pragma unroll
-    for (int i = 0; i < N; ++i) values[i] = (raw.at[i / 4] >> (i % 4 * 8)) & 0xffU;
-  }
-}
-
 constexpr int block_threads = 256;
 constexpr int merge_threads = 1024;  // few blocks merge, so that each needs loads on their way
 constexpr int warp = 32;
 
-/// The threads of a row are lanes of a warp, or all of the block; the first gets the whole.
-template <class State>
-__device__ void merge_row(State& state) {
-  if (blockDim.x < warp) {
-    for (int offset = static_cast<int>(blockDim.x) / 2; offset > 0; offset /= 2)
-      state.merge(from_lane(state, offset));
-    return;
-  }
-  const auto within_warp = [&] {
-#pragma unroll
-    for (int offset = warp / 2; offset > 0; offset /= 2) state.merge(from_lane(state, offset));
-  };
-  within_warp();
-  if (blockDim.x == warp) return;
-  __shared__ alignas(16) unsigned char memory[warp * sizeof(State)];
-  auto* const of_warp = reinterpret_cast<State*>(memory);
-  const unsigned lane = threadIdx.x % warp;
-  if (lane == 0) of_warp[threadIdx.x / warp] = state;
-  __syncthreads();
-  if (threadIdx.x >= warp) return;
-  state = lane < blockDim.x / warp ? of_warp[lane] : State();
-  within_warp();
-}
-
-/// Takes a result, rounded where y is of 16 bits, and meanwhile the states of its parts.
-template <class State, class W>
-struct Output {
-  using Result = typename State::Result;
-  void* results;
-  DType dtype;  ///< theirs
-  W scale;
-  State* states = nullptr;  ///< of parts, where there are several
-  int* done = nullptr;      ///< of a row's, for each blockIdx.x; zero before and after
-  W* means = nullptr;       ///< for those of moments, if they are asked for
-
-  __device__ void store(int64_t at, const State& state) const {
-    if constexpr (std::is_same_v<State, MomentState<W>>)
-      if (means) means[at] = state.mean;
-    const Result result = state.result(scale);
-    if constexpr (std::is_same_v<Result, float>) {
-      if (dtype == bf16) {
-        static_cast<__nv_bfloat16*>(results)[at] = device::narrow<__nv_bfloat16>(result);
-        return;
-      }
-      if (dtype == f16) {
-        static_cast<__half*>(results)[at] = device::narrow<__half>(result);
-        return;
-      }
-    }
-    static_cast<Result*>(results)[at] = result;
-  }
-  /// Whether this block has the last of the parts: then all states that were written can be read.
-  __device__ bool has_last_part() const {
-    __shared__ bool is_last;
-    __syncthreads();
-    if (threadIdx.x == 0 && threadIdx.y == 0) {
-      __threadfence();
-      is_last = atomicAdd(done + blockIdx.x, 1) == static_cast<int>(gridDim.y) - 1;
-      if (is_last) done[blockIdx.x] = 0;
-    }
-    __syncthreads();
-    if (is_last) __threadfence();
-    return is_last;
-  }
-};
-
-/// Blocks of most threads that a multiprocessor works on at once: as many as leave all of a
-/// thread's states in registers.
-template <class T>
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
-constexpr int row_blocks = 1;  // where 64 registers are a few too few
-#else
-constexpr int row_blocks = sizeof(Term<T>) > 4 ? 1 : 2;
-#endif
+/// Blocks of columns that a multiprocessor works on at once.
 template <class State, class T>
 constexpr int column_blocks = sizeof(Term<T>) > 4 ? 2
                               : sizeof(State) > 4 ? 3
                                                   : 4;
-
-/// Part blockIdx.y, of `length` elements, of rows of n; blockDim.x threads a row, blockDim.y rows a
-/// block, of which there is one unless a warp, or a part of it, does for a row. Packs are of N
-/// elements where rows and parts begin on their boundaries, else of one.
-template <class State, int N, class T>
-__global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
-    rows_kernel(const T* x, int64_t rows, int64_t n, int64_t length,
-                Output<State, Term<T>> output) {
-  constexpr unsigned ahead = 8;  // loads on their way
-  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  const int64_t begin = blockIdx.y * length;
-  const int64_t here = n - begin < length ? n - begin : length;
-  const auto count = row < rows ? static_cast<unsigned>(here / N) : 0U;
-  const auto* from = reinterpret_cast<const Raw<T, N>*>(x + row * n + begin);
-  State state;
-  for (unsigned p = threadIdx.x; p < count; p += ahead * blockDim.x) {
-    Raw<T, N> raw[ahead];
-#pragma unroll
-    for (unsigned k = 0; k < ahead; ++k)
-      if (p + k * blockDim.x < count) raw[k] = device::load_once(from + p + k * blockDim.x);
-#pragma unroll
-    for (unsigned k = 0; k < ahead; ++k) {
-      if (p + k * blockDim.x >= count) break;
-      Term<T> values[N];
-      widen_terms<T, N>(raw[k], values);
-      state.add_pack(values, begin + int64_t{p + k * blockDim.x} * N);
-    }
-  }
-  merge_row(state);
-  if (output.states) {
-    State* const states = output.states + row * gridDim.y;
-    if (threadIdx.x == 0) states[blockIdx.y] = state;
-    if (!output.has_last_part()) return;
-    state = State();
-    for (unsigned part = threadIdx.x; part < gridDim.y; part += blockDim.x)
-      state.merge(states[part]);
-    merge_row(state);
-  }
-  if (threadIdx.x == 0 && row < rows) output.store(row, state);
-}
 
 /// Tells the states of N columns how large the elements of rows are that lie blockDim.y apart, the
 /// first of `left`.
@@ -317,7 +175,7 @@ Tensor memory_of(int64_t states, Device device) {
   return Tensor::empty({states * static_cast<int64_t>(sizeof(State))}, u8, device);
 }
 
-template <class State, int N, class T>
+template <class State, int N, bool ends, class T>
 void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> output, Device device,
                  Stream stream) {
   constexpr int held = 8;
@@ -336,7 +194,7 @@ void reduce_rows(const T* x, int64_t rows, int64_t n, Output<State, Term<T>> out
   const int64_t parts = ceil_div(n, length);
   const dim3 grid(grid_of("reduce", blocks), static_cast<unsigned>(parts));
   const auto launch = [&] {
-    rows_kernel<State, N><<<grid, block, 0, native(stream)>>>(x, rows, n, length, output);
+    rows_kernel<State, N, ends><<<grid, block, 0, native(stream)>>>(x, rows, n, length, output);
   };
   if (parts == 1) return launch();
   const Tensor memory = memory_of<State>(rows * parts, device);
@@ -352,8 +210,15 @@ void reduce_columns(const T* x, const Shape& shape, Output<State, Term<T>> outpu
   const int64_t outer = shape[0], n = shape[1], inner = shape[2];
   unsigned width = 1;
   while (width < warp && width * N < inner) width *= 2;
+  const auto groups_of = [&](unsigned columns) { return ceil_div(inner, int64_t{columns} * N); };
+  // Groups of few rows are narrower where that fills the GPU: then no parts are to be merged.
+  constexpr unsigned narrow = 8;
+  const int64_t wanted =
+      int64_t{device_properties(device).multiprocessors} * column_blocks<State, T>;
+  if (n < 16 * block_threads / narrow)
+    while (width > narrow && outer * groups_of(width) < wanted) width /= 2;
   const dim3 block(width, block_threads / width);
-  const int64_t groups = ceil_div(inner, int64_t{width} * N);
+  const int64_t groups = groups_of(width);
   const int64_t length =
       part_length(n, outer * groups, 8 * int64_t{block.y}, column_blocks<State, T>, device);
   const int64_t parts = ceil_div(n, length);
@@ -382,13 +247,18 @@ void reduce(const char* op, const Tensor& x, const Tensor& y, double scale, Stre
   const auto* const from = static_cast<const D*>(x.data());  // bool ones are bytes of 0 or 1
   Output<State, Term<D>> output{y.data(), y.dtype(), static_cast<Term<D>>(scale)};
   if (means.defined()) output.means = static_cast<Term<D>*>(means.data());
-  visit_pack<T>(aligned16(x), inner == 1 ? n : inner, [&]<int N>(std::integral_constant<int, N>) {
-    if (inner == 1) {
-      reduce_rows<State, N>(from, outer, n, output, x.device(), stream);
+  if (inner == 1) {
+    constexpr int N = device::pack_size<D>;
+    if (aligned16(x) && n % N == 0) {
+      reduce_rows<State, N, false>(from, outer, n, output, x.device(), stream);
     } else {
-      reduce_columns<State, N>(from, x.shape(), output, x.device(), stream);
+      reduce_rows<State, N, true>(from, outer, n, output, x.device(), stream);
     }
-  });
+  } else {
+    visit_pack<T>(aligned16(x), inner, [&]<int N>(std::integral_constant<int, N>) {
+      reduce_columns<State, N>(from, x.shape(), output, x.device(), stream);
+    });
+  }
   BS_CUDA_CHECK_LAUNCH(op);
 }
 
@@ -436,6 +306,18 @@ void amin(const Tensor& x, const Tensor& y, Stream stream) {
 
 void argmax(const Tensor& x, const Tensor& y, Stream stream) {
   reduce_any<ArgmaxState>("argmax", x, y, 1, stream);
+}
+
+void argmin(const Tensor& x, const Tensor& y, Stream stream) {
+  reduce_any<ArgminState>("argmin", x, y, 1, stream);
+}
+
+void any_true(const Tensor& x, const Tensor& y, Stream stream) {
+  reduce<AnyState<int64_t>, uint8_t>("any", x, y, 1, stream);
+}
+
+void all_true(const Tensor& x, const Tensor& y, Stream stream) {
+  reduce<AllState<int64_t>, uint8_t>("all", x, y, 1, stream);
 }
 
 void log_sum_exp(const Tensor& x, const Tensor& y, Stream stream) {

@@ -77,18 +77,21 @@ using MaxState = ExtremumState<W, false>;
 template <class W>
 using MinState = ExtremumState<W, true>;
 
-/// The first largest element's place; NaN counts as the largest. Without an element that is larger
-/// than the lowest there is, it is the first.
-template <class W>
-struct ArgmaxState {
+/// The place of the first largest element, or of the first smallest; NaN is beyond all others.
+/// Without an element that is beyond the one the state begins with, it is the first.
+template <class W, bool smallest>
+struct PlaceState {
   using Result = int64_t;
   static constexpr int64_t none = std::numeric_limits<int64_t>::max();
-  W best = MaxState<W>::other_end;
+  W best = ExtremumState<W, smallest>().best;
   int64_t place = none;
+
+  /// Whether a is no better than b; false where either is NaN.
+  static __device__ bool behind(W a, W b) { return smallest ? a >= b : a <= b; }
 
   /// Of elements that come in their order.
   __device__ void add(W x, int64_t at, W) {
-    if (best != best || x <= best) return;
+    if (best != best || behind(x, best)) return;
     best = x;
     place = at;
   }
@@ -96,19 +99,53 @@ struct ArgmaxState {
   __device__ void add_pack(const W (&x)[N], int64_t at) {
     bool any = false;
 #pragma unroll
-    for (int i = 0; i < N; ++i) any |= !(x[i] <= best);
+    for (int i = 0; i < N; ++i) any |= !behind(x[i], best);
     if (!any) return;
 #pragma unroll
     for (int i = 0; i < N; ++i) add(x[i], at + i, 0);
   }
-  __device__ void merge(const ArgmaxState& other) {
+  __device__ void merge(const PlaceState& other) {
     const bool is_nan = best != best, other_is_nan = other.best != other.best;
     const bool alike = is_nan ? other_is_nan : other.best == best;
-    const bool larger = is_nan != other_is_nan ? other_is_nan : other.best > best;
-    if (alike ? other.place < place : larger) *this = other;
+    const bool better = is_nan != other_is_nan ? other_is_nan : !behind(other.best, best);
+    if (alike ? other.place < place : better) *this = other;
   }
   __device__ int64_t result(W) const { return place == none ? 0 : place; }
 };
+template <class W>
+using ArgmaxState = PlaceState<W, false>;
+template <class W>
+using ArgminState = PlaceState<W, true>;
+
+/// Whether one of the bools is true, or each.
+template <class W, bool each>
+struct TruthState {
+  using Result = bool;
+  unsigned truth = each;
+
+  __device__ void add(W x, int64_t, W) { truth = each ? truth & (x != 0) : truth | (x != 0); }
+  template <int N>
+  __device__ void add_pack(const W (&x)[N], int64_t) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) add(x[i], 0, 0);
+  }
+  /// Four bools a word.
+  template <int N>
+  __device__ void add_words(const unsigned (&x)[N]) {
+    unsigned all = x[0];
+#pragma unroll
+    for (int i = 1; i < N; ++i) all = each ? all & x[i] : all | x[i];
+    truth = each ? truth & (all == 0x01010101U) : truth | (all != 0);
+  }
+  __device__ void merge(const TruthState& other) {
+    truth = each ? truth & other.truth : truth | other.truth;
+  }
+  __device__ bool result(W) const { return truth != 0; }
+};
+template <class W>
+using AnyState = TruthState<W, false>;
+template <class W>
+using AllState = TruthState<W, true>;
 
 /// Mean and sum of squared deviations, merged as by Chan, Golub and LeVeque (1979). In f32 a share
 /// is off by 2 ulp, which moves the mean about as far as its rounding does; that of all is exact.

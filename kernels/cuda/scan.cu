@@ -1,16 +1,17 @@
 #include <bs/kernels/scan.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/rows.cuh>
+#include <bs/kernels/cuda/scan_threads.cuh>
 #include <bs/kernels/cuda/scan_tiles.cuh>
 
 #include <cub/block/block_scan.cuh>
 
 namespace bs::cuda {
 
-// A block takes a row, or some neighbouring columns, tile by tile. Where these are too few to fill
-// the GPU, each is cut into chunks, a block each: their totals are found first and scanned in turn;
-// then each chunk starts from the total of those before. So the order of additions depends on the
-// extents alone.
+// A block takes some short rows, a row or some neighbouring columns, the latter tile by tile. Where
+// these are too few to fill the GPU, each is cut into chunks, a block each: their totals are found
+// first and scanned in turn; then each chunk starts from the total of those before. So the order of
+// additions depends on the extents alone.
 
 namespace {
 
@@ -25,23 +26,6 @@ template <class T>
 inline constexpr int items = 16 / static_cast<int>(sizeof(T));
 template <class T>
 inline constexpr int64_t tile = int64_t{items<T>} * threads;
-
-struct Sum {
-  template <class W>
-  static constexpr W identity = 0;
-  template <class W>
-  __device__ W operator()(W a, W b) const {
-    return a + b;
-  }
-};
-struct Product {
-  template <class W>
-  static constexpr W identity = 1;
-  template <class W>
-  __device__ W operator()(W a, W b) const {
-    return a * b;
-  }
-};
 
 /// A row as the scan goes through it, from its end where `reverse`. `packed` rows begin, and end,
 /// where vectors do.
@@ -123,6 +107,25 @@ __global__ void __launch_bounds__(threads)
     }
     if (totals && threadIdx.x == 0) totals[r * chunks + blockIdx.x] = running;
   }
+}
+
+/// Rows that their threads hold: a row is that of some lanes, or of a block.
+template <class T, class Op>
+__global__ void __launch_bounds__(threads)
+    scan_held_kernel(const T* x, T* y, int64_t rows, Direction direction) {
+  using W = wide<T>;
+  constexpr int N = items<T>;
+  constexpr Op op;
+  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  const int64_t k = row < rows ? int64_t{threadIdx.x} * N : direction.n;
+  W values[N];
+  direction.load(x + row * direction.n, k, Op::template identity<W>, values);
+#pragma unroll
+  for (int i = 1; i < N; ++i) values[i] = op(values[i - 1], values[i]);
+  const W before = scan_threads<false, Op>(values[N - 1]);
+#pragma unroll
+  for (W& value : values) value = op(before, value);
+  direction.store(y + row * direction.n, k, values);
 }
 
 /// Matrices [n, inner] whose columns are scanned; a block takes blockDim.x packs of them.
@@ -298,6 +301,12 @@ void scan_rows(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
   const int64_t chunks = rows >= enough_rows ? 1 : ceil_div(n, tile<D>);
   const int64_t chunk = chunks == 1 ? n : tile<D>;
   const Direction direction{n, reverse, n % items<D> == 0 && aligned16(x, y)};
+  if (n <= tile<D>) {
+    const dim3 block = row_of_threads(n, items<D>);
+    scan_held_kernel<D, Op><<<grid_of("scan", ceil_div(rows, block.y)), block, 0, native(stream)>>>(
+        pointer<T>(x), pointer<T>(y), rows, direction);
+    return;
+  }
   const dim3 grid(static_cast<unsigned>(chunks),
                   static_cast<unsigned>(std::min<int64_t>(rows, 65535)));
   Tensor carries;
@@ -381,12 +390,12 @@ __global__ void search_kernel(const T* sorted, const T* values, int64_t* y, int6
 }  // namespace
 
 void cumsum(const Tensor& x, const Tensor& y, bool reverse, Stream stream) {
-  visit("cumsum", x.dtype(), [&]<class T>(Type<T>) { scan<Sum, T>(x, y, reverse, stream); });
+  visit("cumsum", x.dtype(), [&]<class T>(Type<T>) { scan<ScanSum, T>(x, y, reverse, stream); });
   BS_CUDA_CHECK_LAUNCH("cumsum");
 }
 
 void cumprod(const Tensor& x, const Tensor& y, Stream stream) {
-  visit("cumprod", x.dtype(), [&]<class T>(Type<T>) { scan<Product, T>(x, y, false, stream); });
+  visit("cumprod", x.dtype(), [&]<class T>(Type<T>) { scan<ScanProduct, T>(x, y, false, stream); });
   BS_CUDA_CHECK_LAUNCH("cumprod");
 }
 

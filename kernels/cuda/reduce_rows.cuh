@@ -1,0 +1,185 @@
+#pragma once
+// Every result is taken in an order that depends on the shape and the GPU alone: blocks leave
+// states, which the last of them merges in an order of their places; no element is added
+// atomically.
+#include <bs/kernels/cuda/reduce_states.cuh>
+#include <bs/kernels/cuda/rows.cuh>
+
+namespace bs::cuda {
+
+/// What elements are computed in: bytes as i64.
+template <class T>
+struct TermOf {
+  using type = device::wide<T>;
+};
+template <>
+struct TermOf<uint8_t> {
+  using type = int64_t;
+};
+template <class T>
+using Term = typename TermOf<T>::type;
+
+template <class T, int N>
+__device__ void widen_terms(const device::Raw<T, N>& raw, Term<T> (&values)[N]) {
+  if constexpr (!std::is_same_v<T, uint8_t>) {
+    device::widen_pack<T, N>(raw, values);
+  } else if constexpr (N == 1) {
+    values[0] = raw.at[0];
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] = (raw.at[i / 4] >> (i % 4 * 8)) & 0xffU;
+  }
+}
+
+/// Adds a pack of neighbours, the first of them element `at`.
+template <class T, int N, class State>
+__device__ void add_raw(State& state, const device::Raw<T, N>& raw, int64_t at) {
+  if constexpr (sizeof(T) == 1 && N % 4 == 0 && requires { state.add_words(raw.at); }) {
+    state.add_words(raw.at);
+  } else {
+    Term<T> values[N];
+    widen_terms<T, N>(raw, values);
+    state.add_pack(values, at);
+  }
+}
+
+/// The threads of a row are lanes of a warp, or all of the block; the first gets the whole.
+template <class State>
+__device__ void merge_row(State& state) {
+  constexpr int warp = 32;
+  if (blockDim.x < warp) {
+    for (int offset = static_cast<int>(blockDim.x) / 2; offset > 0; offset /= 2)
+      state.merge(from_lane(state, offset));
+    return;
+  }
+  const auto within_warp = [&] {
+#pragma unroll
+    for (int offset = warp / 2; offset > 0; offset /= 2) state.merge(from_lane(state, offset));
+  };
+  within_warp();
+  if (blockDim.x == warp) return;
+  __shared__ alignas(16) unsigned char memory[warp * sizeof(State)];
+  auto* const of_warp = reinterpret_cast<State*>(memory);
+  const unsigned lane = threadIdx.x % warp;
+  if (lane == 0) of_warp[threadIdx.x / warp] = state;
+  __syncthreads();
+  if (threadIdx.x >= warp) return;
+  state = lane < blockDim.x / warp ? of_warp[lane] : State();
+  within_warp();
+}
+
+/// Takes a result, rounded where y is of 16 bits, and meanwhile the states of its parts.
+template <class State, class W>
+struct Output {
+  using Result = typename State::Result;
+  void* results;
+  DType dtype;  ///< theirs
+  W scale;
+  State* states = nullptr;  ///< of parts, where there are several
+  int* done = nullptr;      ///< of a row's, for each blockIdx.x; zero before and after
+  W* means = nullptr;       ///< for those of moments, if they are asked for
+
+  __device__ void store(int64_t at, const State& state) const {
+    if constexpr (std::is_same_v<State, MomentState<W>>)
+      if (means) means[at] = state.mean;
+    const Result result = state.result(scale);
+    if constexpr (std::is_same_v<Result, float>) {
+      if (dtype == bf16) {
+        static_cast<__nv_bfloat16*>(results)[at] = device::narrow<__nv_bfloat16>(result);
+        return;
+      }
+      if (dtype == f16) {
+        static_cast<__half*>(results)[at] = device::narrow<__half>(result);
+        return;
+      }
+    }
+    static_cast<Result*>(results)[at] = result;
+  }
+  /// Whether this block has the last of the parts: then all states that were written can be read.
+  __device__ bool has_last_part() const {
+    __shared__ bool is_last;
+    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+      __threadfence();
+      is_last = atomicAdd(done + blockIdx.x, 1) == static_cast<int>(gridDim.y) - 1;
+      if (is_last) done[blockIdx.x] = 0;
+    }
+    __syncthreads();
+    if (is_last) __threadfence();
+    return is_last;
+  }
+};
+
+/// Blocks of most threads that a multiprocessor works on at once: as many as leave all of a
+/// thread's states in registers.
+template <class T>
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+inline constexpr int row_blocks = 1;  // where 64 registers are a few too few
+#else
+inline constexpr int row_blocks = sizeof(Term<T>) > 4 ? 1 : 2;
+#endif
+
+/// Elements in front of the first whole pack of N, packs, and elements behind them.
+struct Stretch {
+  unsigned head, packs, tail;
+
+  template <int N, class T>
+  static __device__ Stretch of(const T* x, int64_t count) {
+    const unsigned before = reinterpret_cast<uintptr_t>(x) / sizeof(T) % N;
+    const auto head = static_cast<unsigned>(min(count, int64_t{(N - before) % N}));
+    const auto packs = static_cast<unsigned>((count - head) / N);
+    return {head, packs, static_cast<unsigned>(count - head) - packs * N};
+  }
+};
+
+/// Part blockIdx.y, of `length` elements, of rows of n; blockDim.x threads a row, blockDim.y rows a
+/// block, of which there is one unless a warp, or a part of it, does for a row. Rows and parts
+/// begin and end on the boundaries of packs, unless they have `ends`.
+template <class State, int N, bool ends, class T>
+__global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
+    rows_kernel(const T* x, int64_t rows, int64_t n, int64_t length,
+                Output<State, Term<T>> output) {
+  constexpr unsigned ahead = 8;  // loads on their way
+  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  const int64_t here = row < rows ? min(n - blockIdx.y * length, length) : 0;
+  int64_t begin = blockIdx.y * length;
+  Stretch of = {0, static_cast<unsigned>(here / N), 0};
+  State state;
+  // Each thread meets its elements in their order.
+  const auto add_single = [&](unsigned from, unsigned count) {
+    const T* const single = x + row * n + blockIdx.y * length + from;
+    for (unsigned e = threadIdx.x; e < count; e += blockDim.x)
+      add_raw<T, 1>(state, device::Raw<T, 1>{single[e]}, blockIdx.y * length + from + e);
+  };
+  if constexpr (ends) {
+    of = Stretch::of<N>(x + row * n + begin, here);
+    add_single(0, of.head);
+    begin += of.head;
+  }
+  const auto* from = reinterpret_cast<const device::Raw<T, N>*>(x + row * n + begin);
+  for (unsigned p = threadIdx.x; p < of.packs; p += ahead * blockDim.x) {
+    device::Raw<T, N> raw[ahead];
+#pragma unroll
+    for (unsigned k = 0; k < ahead; ++k)
+      if (p + k * blockDim.x < of.packs) raw[k] = device::load_once(from + p + k * blockDim.x);
+#pragma unroll
+    for (unsigned k = 0; k < ahead; ++k) {
+      if (p + k * blockDim.x >= of.packs) break;
+      add_raw<T, N>(state, raw[k], begin + int64_t{p + k * blockDim.x} * N);
+    }
+  }
+  if constexpr (ends) add_single(of.head + of.packs * N, of.tail);
+  merge_row(state);
+  if (output.states) {
+    State* const states = output.states + row * gridDim.y;
+    if (threadIdx.x == 0) states[blockIdx.y] = state;
+    if (!output.has_last_part()) return;
+    state = State();
+    for (unsigned part = threadIdx.x; part < gridDim.y; part += blockDim.x)
+      state.merge(states[part]);
+    merge_row(state);
+  }
+  if (threadIdx.x == 0 && row < rows) output.store(row, state);
+}
+
+}  // namespace bs::cuda

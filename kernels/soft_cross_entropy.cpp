@@ -29,6 +29,12 @@ void check_smoothing(const char* op, double s) {
 
 DType loss_dtype(DType dtype) { return dtype == f64 ? f64 : f32; }
 
+/// As backends take them.
+Tensor backend_weights(const Tensor& logits, const Tensor& weights) {
+  const bool alike = weights.dtype() == logits.dtype();
+  return contiguous(alike ? weights : cast(weights, loss_dtype(logits.dtype())));
+}
+
 /// The class weight of each row's target, 0 for ignored rows.
 Tensor row_weights(const Tensor& targets, int64_t classes, const Tensor& class_weights,
                    const CrossEntropyOptions& options, DType dtype) {
@@ -59,10 +65,12 @@ void check_probabilities(const char* op, const Tensor& logits, const Tensor& pro
 
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& weights) {
   check("soft_cross_entropy", logits, weights);
-  const DType wide = loss_dtype(logits.dtype());
-  const Tensor w = cast(weights, wide);
-  const Tensor terms = mul(w, log_softmax(cast(logits, wide)));
-  return mul(sum(where(eq(w, 0), 0, terms), Dims{-1}), -1);
+  const DType dtype = loss_dtype(logits.dtype());
+  Tensor loss = Tensor::empty(logits.shape().slice(0, logits.rank() - 1), dtype, logits.device());
+  if (loss.numel() > 0)
+    BS_DISPATCH(loss.device(), soft_cross_entropy, contiguous(logits),
+                backend_weights(logits, weights), loss);
+  return loss;
 }
 
 Tensor soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights,
@@ -71,23 +79,34 @@ Tensor soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights,
   check(op, logits, weights);
   const Shape rows = logits.shape().slice(0, logits.rank() - 1);
   BS_CHECK(dloss.shape() == rows, "{}: dloss {} for logits {}", op, dloss.shape(), logits.shape());
-  const DType wide = loss_dtype(logits.dtype());
-  const Tensor w = cast(weights, wide);
-  const Tensor slope = sub(mul(softmax(cast(logits, wide)), sum(w, Dims{-1}, true)), w);
-  return cast(mul(slope, cast(dloss, wide).unsqueeze(-1)), logits.dtype());
+  check_same_device(op, logits, dloss);
+  Tensor dlogits = Tensor::empty(logits.shape(), logits.dtype(), logits.device());
+  if (dlogits.numel() > 0)
+    BS_DISPATCH(dlogits.device(), soft_cross_entropy_backward, contiguous(logits),
+                backend_weights(logits, weights),
+                contiguous(cast(dloss, loss_dtype(logits.dtype()))), dlogits);
+  return dlogits;
 }
 
 Tensor target_weights(const Tensor& targets, int64_t classes, const Tensor& class_weights,
                       const CrossEntropyOptions& options, DType dtype) {
   const double s = options.label_smoothing;
   check_smoothing("cross_entropy", s);
-  const Tensor rows = row_weights(targets, classes, class_weights, options, dtype).unsqueeze(-1);
-  Tensor hard = mul(one_hot(targets, classes, dtype), mul(rows, 1 - s));
-  if (s == 0) return hard;
-  const Tensor table = class_weights.defined() ? cast(class_weights, dtype)
-                                               : ones({classes}, dtype, targets.device());
-  const Tensor counted = ne(targets, options.ignore_index).unsqueeze(-1);
-  return add(hard, mul(cast(counted, dtype), mul(table, s / static_cast<double>(classes))));
+  const Tensor rows = mul(row_weights(targets, classes, class_weights, options, dtype), 1 - s);
+  Shape shape = targets.shape();
+  shape.push_back(classes);
+  Tensor weights = Tensor::empty(shape, dtype, targets.device());
+  if (weights.numel() == 0) return weights;
+  Tensor shares;
+  if (s > 0) {
+    const Tensor table = class_weights.defined() ? cast(class_weights, dtype)
+                                                 : ones({classes}, dtype, targets.device());
+    shares = contiguous(mul(table, s / static_cast<double>(classes)));
+  }
+  const Tensor counted = where(eq(targets, options.ignore_index), -1, targets);
+  BS_DISPATCH(weights.device(), target_weights, contiguous(cast(counted, i64)), contiguous(rows),
+              shares, weights);
+  return weights;
 }
 
 Tensor target_weight_sum(const Tensor& targets, int64_t classes, const Tensor& class_weights,

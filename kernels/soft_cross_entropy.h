@@ -28,4 +28,15 @@ Tensor target_weights(const Tensor& targets, int64_t classes, const Tensor& clas
 Tensor target_weight_sum(const Tensor& targets, int64_t classes, const Tensor& class_weights,
                          const CrossEntropyOptions& options, DType dtype);
 
+/// Dense rows of the last axis. Weights have the dtype of the logits, or that of the losses and
+/// their gradients. Those of targets, i64 and -1 where ignored, are rows_r [j = t_r], and shares_j
+/// where it is defined and the row counts; all of one dtype.
+BS_BACKENDS(void soft_cross_entropy(const Tensor& logits, const Tensor& weights, const Tensor& loss,
+                                    Stream stream);
+            void soft_cross_entropy_backward(const Tensor& logits, const Tensor& weights,
+                                             const Tensor& dloss, const Tensor& dlogits,
+                                             Stream stream);
+            void target_weights(const Tensor& targets, const Tensor& rows, const Tensor& shares,
+                                const Tensor& weights, Stream stream))
+
 }  // namespace bs

@@ -1,0 +1,107 @@
+#include <bs/kernels/fill.h>
+#include <bs/kernels/soft_cross_entropy.h>
+#include <bs/tests/support/devices.h>
+#include <bs/tests/support/op_case.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+using namespace bs;
+using namespace bs::test;
+
+namespace {
+Tensor rows_of_three(const std::vector<float>& values) {
+  return Tensor::from<float>(values, {static_cast<int64_t>(values.size()) / 3, 3})
+      .to(test_device());
+}
+}  // namespace
+
+TEST_CASE("soft_cross_entropy of rows of any length and of both dtypes of weights") {
+  for (const int64_t n : {1, 5, 32, 333, 1000, 4096, 32008}) {
+    for (const auto& [dtype, weight_dtype] :
+         {std::pair{f64, f64}, {f32, f32}, {bf16, bf16}, {bf16, f32}, {f16, f16}, {f32, f16}}) {
+      const Shape shape = {5, n};
+      Reference x = random_reference(shape, 3, -4, 4), w = random_reference(shape, 4, 0, 1);
+      for (double& v : w.values) v = v < 0.5 ? 0 : v;
+      const Tensor logits = x.tensor(dtype, test_device());
+      const Tensor weights = w.tensor(weight_dtype, test_device());
+      const Reference slope = random_reference({5}, 5);
+      x = Reference::of(logits);
+      w = Reference::of(weights);
+      const Tensor loss = soft_cross_entropy(logits, weights);
+      const Tensor d = slope.tensor(dtype == f64 ? f64 : f32, test_device());
+      const Tensor dx = soft_cross_entropy_backward(logits, weights, d);
+      const Reference losses = Reference::of(loss), dlogits = Reference::of(dx);
+      const double roundings = 64 * epsilon(dtype == f64 ? f64 : f32);
+      for (int64_t r = 0; r < 5; ++r) {
+        double sum = 0, total = 0, expected = 0;
+        for (int64_t j = 0; j < n; ++j) sum += std::exp(x.at({r, j}));
+        for (int64_t j = 0; j < n; ++j) {
+          total += w.at({r, j});
+          expected += w.at({r, j}) * (std::log(sum) - x.at({r, j}));
+        }
+        const auto row = static_cast<size_t>(r);
+        CHECK(std::abs(losses[row] - expected) <= roundings * (1 + expected));
+        for (int64_t j = 0; j < n; ++j) {
+          const double p = std::exp(x.at({r, j})) / sum * total;
+          const double exact = slope[row] * (p - w.at({r, j}));
+          const double most = epsilon(dtype) * std::abs(exact) + roundings * (1 + p);
+          CHECK(std::abs(dlogits.at({r, j}) - exact) <= most);
+        }
+      }
+      CHECK(loss.dtype() == (dtype == f64 ? f64 : f32));
+      CHECK(dx.dtype() == dtype);
+    }
+  }
+}
+
+TEST_CASE("soft_cross_entropy beside large logits and what is not finite") {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = rows_of_three({-10000, 0, 1,   0, 10000, 0,    0, inf, 0,   -inf, -inf,
+                                  -inf,   0, nan, 0, -inf,  -inf, 2, 0,   inf, 0});
+  const Tensor w =
+      rows_of_three({0, 0.5, 0.5, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0});
+  const Reference loss = Reference::of(soft_cross_entropy(x, w));
+  CHECK(loss[0] == doctest::Approx(std::log(1 + std::exp(1.0)) - 0.5));  // far below one: no matter
+  CHECK(loss[1] == 10000);
+  CHECK(std::isnan(loss[2]));  // an infinite logit
+  CHECK(std::isnan(loss[3]));  // nothing but -infinity
+  CHECK(std::isnan(loss[4]));
+  CHECK(loss[5] == inf);  // a weight where there is no probability
+  CHECK(loss[6] == 0);    // no weight at all
+  const Reference dx =
+      Reference::of(soft_cross_entropy_backward(x, w, full({7}, 1, f32, test_device())));
+  CHECK(dx.at({1, 0}) == -1);
+  CHECK(dx.at({1, 1}) == 1);
+  for (const int64_t row : {2, 3, 4}) CHECK(std::isnan(dx.at({row, 1})));
+  CHECK(soft_cross_entropy(zeros({0, 3}, f32, test_device()), zeros({0, 3}, f32, test_device()))
+            .shape() == Shape{0});
+}
+
+TEST_CASE("target_weights of many classes, smoothed, weighted and ignored") {
+  const std::vector<int64_t> targets = {2, -100, 0, 7};
+  const Tensor t = Tensor::from<int64_t>(targets, {4}).to(test_device());
+  for (const int64_t classes : {8, 9, 1000, 4096})
+    for (const DType dtype : {f64, f32, f16, bf16})
+      for (const double s : {0.0, 0.5}) {
+        const Reference table = random_reference({classes}, 3, 0.5, 2);
+        const Tensor of_classes = table.tensor(dtype, test_device());
+        const Reference c = Reference::of(of_classes);
+        const Reference y =
+            Reference::of(target_weights(t, classes, of_classes, {.label_smoothing = s}, dtype));
+        for (int64_t r = 0; r < 4; ++r)
+          for (int64_t j = 0; j < classes; ++j) {
+            const int64_t target = targets[static_cast<size_t>(r)];
+            double expected = 0;
+            if (target >= 0)
+              expected = c[static_cast<size_t>(j)] * s / static_cast<double>(classes);
+            if (j == target) expected += c[static_cast<size_t>(j)] * (1 - s);
+            // Twice rounded on the way; f16 has shares below its normal numbers.
+            CHECK(std::abs(y.at({r, j}) - expected) <= 2 * epsilon(dtype) * expected + 0x1p-24);
+          }
+      }
+}

@@ -3,9 +3,6 @@
 #include <bs/kernels/binary.h>
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
-#include <bs/kernels/unary.h>
-
-#include <limits>
 
 namespace bs {
 
@@ -49,11 +46,30 @@ Tensor remainder(const Tensor& a, const Tensor& b) { return remainder_any(a, b);
 Tensor remainder(const Tensor& a, Scalar b) { return remainder_any(a, b); }
 
 Tensor remainder_backward_b(const Tensor& a, const Tensor& b, const Tensor& dy) {
-  return -(dy * floor(div(a, b)));
+  const char* op = "remainder_backward_b";
+  const Common c = common(op, a, b);
+  BS_CHECK(dy.shape() == c.shape, "{}: dy of shape {} for a result of shape {}", op, dy.shape(),
+           c.shape);
+  check_same_device(op, a, dy);
+  Tensor db = Tensor::empty_like(dy);
+  if (db.numel() > 0)
+    BS_DISPATCH(c.device, remainder_backward_b, expand(a, dy.dtype(), c.shape),
+                expand(b, dy.dtype(), c.shape), dy, db);
+  return db;
 }
 
 Tensor isnan(const Tensor& x) { return ne(x, x); }
-Tensor isinf(const Tensor& x) { return eq(abs(x), std::numeric_limits<double>::infinity()); }
-Tensor isfinite(const Tensor& x) { return lt(abs(x), std::numeric_limits<double>::infinity()); }
+
+#define BS_OF_FLOATS(function, of_integers)                      \
+  Tensor function(const Tensor& x) {                             \
+    if (!is_floating(x.dtype())) return of_integers(x, x);       \
+    const Tensor in = elementwise_operand(x);                    \
+    Tensor y = Tensor::empty(x.shape(), boolean, x.device());    \
+    if (y.numel() > 0) BS_DISPATCH(y.device(), function, in, y); \
+    return y;                                                    \
+  }
+BS_OF_FLOATS(isinf, ne)
+BS_OF_FLOATS(isfinite, eq)
+#undef BS_OF_FLOATS
 
 }  // namespace bs

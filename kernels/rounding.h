@@ -39,6 +39,10 @@ BS_BACKENDS(void floor(const Tensor& x, const Tensor& y, Stream stream);
             void round(const Tensor& x, const Tensor& y, Stream stream);
             void trunc(const Tensor& x, const Tensor& y, Stream stream);
             void sign(const Tensor& x, const Tensor& y, Stream stream);
-            void remainder(const Operand& a, const Operand& b, const Tensor& y, Stream stream))
+            void remainder(const Operand& a, const Operand& b, const Tensor& y, Stream stream);
+            void remainder_backward_b(const Operand& a, const Operand& b, const Tensor& dy,
+                                      const Tensor& db, Stream stream);
+            void isinf(const Tensor& x, const Tensor& y, Stream stream);
+            void isfinite(const Tensor& x, const Tensor& y, Stream stream))
 
 }  // namespace bs

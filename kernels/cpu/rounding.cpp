@@ -3,6 +3,7 @@
 #include <bs/kernels/rounding.h>
 
 #include <cmath>
+#include <limits>
 
 namespace bs::cpu {
 
@@ -61,6 +62,27 @@ void sign(const Tensor& x, const Tensor& y, Stream) {
       "sign", []<class W>(W v) { return v > 0   ? W(1)
                                         : v < 0 ? W(-1)
                                                 : W(0); }, x, y);
+}
+
+void isinf(const Tensor& x, const Tensor& y, Stream) {
+  visit_wide("isinf", x.dtype(), [&]<class W>(Type<W>) {
+    constexpr W infinity = std::numeric_limits<W>::infinity();
+    map<bool, W>([](W v) { return v == infinity || v == -infinity; }, y, x);
+  });
+}
+
+void isfinite(const Tensor& x, const Tensor& y, Stream) {
+  visit_wide("isfinite", x.dtype(), [&]<class W>(Type<W>) {
+    constexpr W infinity = std::numeric_limits<W>::infinity();
+    map<bool, W>([](W v) { return std::abs(v) < infinity; }, y, x);
+  });
+}
+
+void remainder_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
+                          Stream) {
+  visit_wide("remainder_backward_b", db.dtype(), [&]<class W>(Type<W>) {
+    map<W, W, W, W>([](W p, W q, W d) { return -(d * std::floor(p / q)); }, db, a, b, dy);
+  });
 }
 
 void remainder(const Operand& a, const Operand& b, const Tensor& y, Stream) {

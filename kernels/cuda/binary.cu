@@ -1,20 +1,23 @@
 #include <bs/kernels/binary.h>
+#include <bs/kernels/cuda/elementary.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
 
+#include <concepts>
 #include <type_traits>
 
 namespace bs::cuda {
 
 namespace {
 
-// A sum of bools is their disjunction, a product their conjunction: operations on bits, with no
-// test of each element.
+// A sum of bools is their disjunction, a product their conjunction: operations on bits, of four of
+// them at once, with no test of each element.
 struct Add {
   template <class W>
   __device__ W operator()(W a, W b) const {
     if constexpr (std::is_same_v<W, bool>) return a | b;
     return a + b;
   }
+  __device__ uint32_t words(uint32_t a, uint32_t b) const { return a | b; }
 };
 struct Sub {
   template <class W>
@@ -28,6 +31,7 @@ struct Mul {
     if constexpr (std::is_same_v<W, bool>) return a & b;
     return a * b;
   }
+  __device__ uint32_t words(uint32_t a, uint32_t b) const { return a & b; }
 };
 struct Div {
   template <class W>
@@ -45,17 +49,16 @@ __device__ W integer_power(W base, W exponent) {
     if (exponent % 2 == 1) result *= base;
   return result;
 }
-struct Pow {
-  template <class W>
+struct WholePow {
+  template <std::integral W>
   __device__ W operator()(W a, W b) const {
-    if constexpr (std::is_same_v<W, bool>) {
-      return a || !b;
-    } else if constexpr (std::is_integral_v<W>) {
-      return integer_power(a, b);
-    } else {
-      return ::pow(a, b);
-    }
+    if constexpr (std::is_same_v<W, bool>) return a || !b;
+    return integer_power(a, b);
   }
+};
+template <class T>
+struct Pow {
+  __device__ wide<T> operator()(wide<T> a, wide<T> b) const { return pow_of<T>(a, b); }
 };
 struct Cube {
   template <class W>
@@ -70,12 +73,14 @@ struct Minimum {
   __device__ W operator()(W a, W b) const {
     return a < b || a != a ? a : b;
   }
+  __device__ uint32_t words(uint32_t a, uint32_t b) const { return a & b; }
 };
 struct Maximum {
   template <class W>
   __device__ W operator()(W a, W b) const {
     return a > b || a != a ? a : b;
   }
+  __device__ uint32_t words(uint32_t a, uint32_t b) const { return a | b; }
 };
 
 /// F of bytes and a number, which may be beyond their range: in i32, whose results wrap around.
@@ -94,16 +99,18 @@ struct DivBackwardB {
     return -dy * (a / b) / b;
   }
 };
+template <class T>
 struct PowBackwardA {
-  template <class W>
+  using W = wide<T>;
   __device__ W operator()(W a, W b, W dy) const {
-    return b == 0 ? W(0) : dy * b * ::pow(a, b - 1);
+    return b == 0 ? W(0) : dy * b * pow_of<T>(a, b - 1);
   }
 };
+template <class T>
 struct PowBackwardB {
-  template <class W>
+  using W = wide<T>;
   __device__ W operator()(W a, W b, W dy) const {
-    return a == 0 && b >= 0 ? W(0) : dy * ::pow(a, b) * ::log(a);
+    return a == 0 && b >= 0 ? W(0) : dy * pow_of<T>(a, b) * relative_log_of<T>(a);
   }
 };
 struct MinimumBackward {
@@ -123,11 +130,9 @@ template <class F>
 void arithmetic(const char* op, F f, const Operand& a, const Operand& b, const Tensor& y,
                 Stream stream) {
   const auto run = [&]<class T>(Type<T>) { map_alike<T>(op, f, y, stream, a, b); };
-  if (is_floating(y.dtype())) {
-    visit_floating(op, y.dtype(), run);
-  } else {
-    visit_index(op, y.dtype(), run);
-  }
+  if constexpr (std::is_invocable_v<F, float, float>)
+    if (is_floating(y.dtype())) return visit_floating(op, y.dtype(), run);
+  visit_index(op, y.dtype(), run);
 }
 
 /// The same for what may be computed in bytes.
@@ -146,6 +151,13 @@ void in_bytes_beside(const char* op, F f, const Operand& a, const Operand& b, co
                      Stream stream) {
   if (y.dtype() != u8 || !b.is_number) return in_bytes(op, f, a, b, y, stream);
   map_alike<uint8_t>(op, BesideNumber<F>{f, b.number.to<int32_t>()}, y, stream, a);
+}
+
+/// y = F(x...), all of y's dtype, which is floating.
+template <template <class> class F, class... X>
+void by_element(const char* op, const Tensor& y, Stream stream, const X&... x) {
+  visit_floating(op, y.dtype(),
+                 [&]<class T>(Type<T>) { map_alike<T>(op, F<device_type<T>>{}, y, stream, x...); });
 }
 
 template <class F>
@@ -179,7 +191,8 @@ void pow(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
   const double number = b.tensor.defined() ? 0 : b.number.to<double>();
   if (number == 2) return mul(a, a, y, stream);
   if (number == 3) return in_bytes("pow", Cube{}, a, b, y, stream);
-  in_bytes_beside("pow", Pow{}, a, b, y, stream);
+  if (!is_floating(y.dtype())) return in_bytes_beside("pow", WholePow{}, a, b, y, stream);
+  by_element<Pow>("pow", y, stream, a, b);
 }
 
 void minimum(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
@@ -197,12 +210,12 @@ void div_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const 
 
 void pow_backward_a(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,
                     Stream stream) {
-  gradient("pow_backward_a", PowBackwardA{}, a, b, dy, da, stream);
+  by_element<PowBackwardA>("pow_backward_a", da, stream, a, b, dy);
 }
 
 void pow_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
                     Stream stream) {
-  gradient("pow_backward_b", PowBackwardB{}, a, b, dy, db, stream);
+  by_element<PowBackwardB>("pow_backward_b", db, stream, a, b, dy);
 }
 
 void minimum_backward(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& da,

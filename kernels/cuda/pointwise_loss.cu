@@ -1,6 +1,7 @@
 #include <bs/kernels/pointwise_loss.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
+#include <bs/kernels/cuda/elementary.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
@@ -51,7 +52,8 @@ __device__ W at_least_minus_100(W v) {
 struct Probability {
   template <class T, class W = wide<T>>
   __device__ W value(W x, W t) const {
-    return -(t * at_least_minus_100(::log(x)) + (1 - t) * at_least_minus_100(::log1p(-x)));
+    return -(t * at_least_minus_100(relative_log_of<T>(x)) +
+             (1 - t) * at_least_minus_100(log_of_one_plus<T>(-x)));
   }
   template <class T, class W = wide<T>>
   __device__ W slope(W x, W t) const {

@@ -1,5 +1,6 @@
 #include <bs/kernels/rectifier.h>
 #include <bs/kernels/cuda/device/tile/activation.cuh>
+#include <bs/kernels/cuda/elementary.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
 
 namespace bs::cuda {
@@ -17,8 +18,10 @@ template <class T>
 struct Elu {
   using W = device::wide<T>;
   W alpha;
-  __device__ W operator()(W x) const { return x > 0 ? x : alpha * ::expm1(x); }
-  __device__ W operator()(W x, W dy) const { return x > 0 ? dy : alpha * ::exp(x) * dy; }
+  __device__ W operator()(W x) const { return x > 0 ? x : alpha * expm1_of<T>(x); }
+  __device__ W operator()(W x, W dy) const {
+    return x > 0 ? dy : alpha * device::exp_of<T>(x) * dy;
+  }
 };
 template <class T>
 struct Softplus {
@@ -31,21 +34,21 @@ struct Softplus {
   __device__ W operator()(W x, W dy) const { return dy * device::sigmoid_of<T>(beta * x); }
 };
 /// tanh(log(1 + e^x)) = (p^2 - 1) / (p^2 + 1) with p = 1 + e^x, in terms of e^-|x|.
-template <class W>
+template <class T, class W = wide<T>>
 __device__ W tanh_of_softplus(W x) {
-  const W e = ::exp(-::abs(x));
+  const W e = device::exp_of<T>(-::abs(x));
   // Multiplied out: no difference of numbers that are nearly equal.
   const W up = x > 0 ? 1 + 2 * e : e * (e + 2);
   const W down = x > 0 ? up + 2 * e * e : up + 2;
-  return up / down;
+  return quotient_of<T>(up, down);
 }
 template <class T>
 struct Mish {
   using W = device::wide<T>;
-  __device__ W operator()(W x) const { return x * tanh_of_softplus(x); }
+  __device__ W operator()(W x) const { return x * tanh_of_softplus<T>(x); }
   __device__ W operator()(W x, W dy) const {
-    const W t = tanh_of_softplus(x);
-    return dy * (t + x / (1 + ::exp(-x)) * (1 - t * t));
+    const W t = tanh_of_softplus<T>(x);
+    return dy * (t + quotient_of<T>(x, 1 + device::exp_of<T>(-x)) * (1 - t * t));
   }
 };
 template <class T>

@@ -1,7 +1,6 @@
 #include <bs/kernels/rounding.h>
+#include <bs/kernels/cuda/elementary.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
-
-#include <type_traits>
 
 namespace bs::cuda {
 
@@ -37,17 +36,35 @@ struct Sign {
     return x > 0 ? W(1) : x < 0 ? W(-1) : W(0);
   }
 };
-struct Remainder {
+struct WholeRemainder {
   template <class W>
   __device__ W operator()(W a, W b) const {
-    W r = 0;
-    if constexpr (std::is_integral_v<W>) {
-      if (b == 0 || b == -1) return 0;  // the lowest integer has no quotient by -1
-      r = a % b;
-    } else {
-      r = ::fmod(a, b);
-    }
+    if (b == 0 || b == -1) return 0;  // the lowest integer has no quotient by -1
+    const W r = a % b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+  }
+};
+template <class T>
+struct Remainder {
+  __device__ wide<T> operator()(wide<T> a, wide<T> b) const { return remainder_of<T>(a, b); }
+};
+
+struct RemainderBackwardB {
+  template <class W>
+  __device__ W operator()(W a, W b, W dy) const {
+    return -(dy * ::floor(a / b));
+  }
+};
+struct IsInfinite {
+  template <class W>
+  __device__ bool operator()(W x) const {
+    return ::abs(x) == W(INFINITY);
+  }
+};
+struct IsFinite {
+  template <class W>
+  __device__ bool operator()(W x) const {
+    return ::abs(x) < W(INFINITY);
   }
 };
 
@@ -69,9 +86,31 @@ void trunc(const Tensor& x, const Tensor& y, Stream stream) { run("trunc", Trunc
 void sign(const Tensor& x, const Tensor& y, Stream stream) { run("sign", Sign{}, x, y, stream); }
 
 void remainder(const Operand& a, const Operand& b, const Tensor& y, Stream stream) {
-  const auto f = [&]<class T>(Type<T>) { map_alike<T>("remainder", Remainder{}, y, stream, a, b); };
-  if (is_floating(y.dtype())) return visit_floating("remainder", y.dtype(), f);
-  visit_index("remainder", y.dtype(), f);
+  const char* op = "remainder";
+  if (is_floating(y.dtype()))
+    return visit_floating(op, y.dtype(), [&]<class T>(Type<T>) {
+      map_alike<T>(op, Remainder<device_type<T>>{}, y, stream, a, b);
+    });
+  visit_index(op, y.dtype(),
+              [&]<class T>(Type<T>) { map_alike<T>(op, WholeRemainder{}, y, stream, a, b); });
+}
+
+void remainder_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
+                          Stream stream) {
+  const char* op = "remainder_backward_b";
+  visit_floating(op, db.dtype(), [&]<class T>(Type<T>) {
+    map_alike<T>(op, RemainderBackwardB{}, db, stream, a, b, dy);
+  });
+}
+
+void isinf(const Tensor& x, const Tensor& y, Stream stream) {
+  visit_floating("isinf", x.dtype(),
+                 [&]<class T>(Type<T>) { map<bool, T>("isinf", IsInfinite{}, y, stream, x); });
+}
+
+void isfinite(const Tensor& x, const Tensor& y, Stream stream) {
+  visit_floating("isfinite", x.dtype(),
+                 [&]<class T>(Type<T>) { map<bool, T>("isfinite", IsFinite{}, y, stream, x); });
 }
 
 }  // namespace bs::cuda

@@ -1,4 +1,5 @@
 #include <bs/kernels/unary.h>
+#include <bs/kernels/cuda/elementary.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
 
 #include <limits>
@@ -25,11 +26,9 @@ struct Exp {
     return ::exp(x);
   }
 };
+template <class T>
 struct Log {
-  template <class W>
-  __device__ W operator()(W x) const {
-    return ::log(x);
-  }
+  __device__ wide<T> operator()(wide<T> x) const { return relative_log_of<T>(x); }
 };
 struct Sqrt {
   template <class W>
@@ -43,16 +42,17 @@ struct Rsqrt {
     return ::rsqrt(x);
   }
 };
+template <class T>
 struct Reciprocal {
-  template <class W>
-  __device__ W operator()(W x) const {
-    return 1 / x;
-  }
+  __device__ wide<T> operator()(wide<T> x) const { return whole_reciprocal_of<T>(x); }
 };
 template <class W>
 struct Clamp {
   W low, high;
-  __device__ W operator()(W x) const { return x < low ? low : x > high ? high : x; }
+  __device__ W operator()(W x) const {
+    if constexpr (std::is_same_v<W, float>) return lesser(greater(x, low), high);
+    return x < low ? low : x > high ? high : x;
+  }
 };
 
 struct AbsBackward {
@@ -104,6 +104,13 @@ void floating(const char* op, F f, const Tensor& x, const Tensor& y, Stream stre
   visit_floating(op, y.dtype(), [&]<class T>(Type<T>) { map_alike<T>(op, f, y, stream, x); });
 }
 
+/// The same with a function for each type of elements.
+template <template <class> class F>
+void by_element(const char* op, const Tensor& x, const Tensor& y, Stream stream) {
+  visit_floating(op, y.dtype(),
+                 [&]<class T>(Type<T>) { map_alike<T>(op, F<device_type<T>>{}, y, stream, x); });
+}
+
 /// Calls f(Type<T>{}) for floats and for the integers that are computed with.
 template <class F>
 void visit_arithmetic(const char* op, DType dtype, F f) {
@@ -135,7 +142,7 @@ void abs(const Tensor& x, const Tensor& y, Stream stream) {
 
 void exp(const Tensor& x, const Tensor& y, Stream stream) { floating("exp", Exp{}, x, y, stream); }
 
-void log(const Tensor& x, const Tensor& y, Stream stream) { floating("log", Log{}, x, y, stream); }
+void log(const Tensor& x, const Tensor& y, Stream stream) { by_element<Log>("log", x, y, stream); }
 
 void sqrt(const Tensor& x, const Tensor& y, Stream stream) {
   floating("sqrt", Sqrt{}, x, y, stream);
@@ -146,7 +153,7 @@ void rsqrt(const Tensor& x, const Tensor& y, Stream stream) {
 }
 
 void reciprocal(const Tensor& x, const Tensor& y, Stream stream) {
-  floating("reciprocal", Reciprocal{}, x, y, stream);
+  by_element<Reciprocal>("reciprocal", x, y, stream);
 }
 
 void clamp(const Tensor& x, const Tensor& y, double low, double high, Stream stream) {

@@ -1,0 +1,190 @@
+#pragma once
+// Elementary functions of elements of type T, which take and give what T is computed in. For types
+// of 16 bits they are off by an eighth of a unit in the last place at most, before they are
+// rounded; others are those of CUDA.
+#include <bs/kernels/cuda/device/tile/activation.cuh>
+
+#include <cmath>
+
+namespace bs::cuda {
+
+using device::horner;
+using device::is_16_bit;
+using device::wide;
+
+/// The logarithm to the base two, to 3e-6 of itself.
+__device__ inline float log2_of(float x) {
+  float far;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(far) : "f"(x));
+  const float t = x - 1;  // of which the logarithm is a polynomial
+  const float near = horner(t, -0.250783620F, 0.334116621F, -0.499999298F, 0.999999617F) * t;
+  return fabsf(t) < 0.0625F ? near * 1.44269504F : far;
+}
+
+/// 2^x, where it is subnormal too.
+__device__ inline float whole_exp2_of(float x) {
+  float y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// 1 / x, where either is subnormal too; to 1 ulp of float.
+template <class T>
+__device__ inline wide<T> whole_reciprocal_of(wide<T> x) {
+  if constexpr (is_16_bit<T>) {
+    float y;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  } else {
+    return 1 / x;
+  }
+}
+
+/// a / b of a positive b; in 16 bits zero where b is beyond 2^126.
+template <class T>
+__device__ inline wide<T> quotient_of(wide<T> a, wide<T> b) {
+  if constexpr (is_16_bit<T>) {
+    return a * device::reciprocal_of(b);
+  } else {
+    return a / b;
+  }
+}
+
+/// The lesser and the greater of two numbers, NaN where one is.
+__device__ inline float lesser(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ inline float greater(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
+/// The natural logarithm.
+template <class T>
+__device__ inline wide<T> relative_log_of(wide<T> x) {
+  if constexpr (is_16_bit<T>) {
+    return log2_of(x) * 0.693147181F;
+  } else {
+    return ::log(x);
+  }
+}
+
+/// log(1 + x) of any x.
+template <class T>
+__device__ inline wide<T> log_of_one_plus(wide<T> x) {
+  if constexpr (is_16_bit<T>) {
+    const float near = horner(x, -0.250783620F, 0.334116621F, -0.499999298F, 0.999999617F) * x;
+    return fabsf(x) < 0.0625F ? near : device::log_of<T>(1 + x);
+  } else {
+    return ::log1p(x);
+  }
+}
+
+template <class T>
+__device__ inline wide<T> expm1_of(wide<T> x) {
+  if constexpr (is_16_bit<T>) {
+    const float near = horner(x, 0.0416666441F, 0.167187371F, 0.500003390F, 0.999995950F) * x;
+    return fabsf(x) < 0.25F ? near : device::exp_of<T>(x) - 1;
+  } else {
+    return ::expm1(x);
+  }
+}
+
+template <class T>
+__device__ inline wide<T> erf_of(wide<T> x) {
+  if constexpr (is_16_bit<T>) {
+    const float square = fminf(x * x, 9.0F);
+    const float ratio =
+        horner(square, 4.52058648e-8F, -2.12016152e-6F, 4.39104766e-5F, -5.35774936e-4F,
+               4.35878467e-3F, -2.54560390e-2F, 0.111625089F, -0.375704060F, 1.12835332F);
+    return copysignf(lesser(fabsf(x * ratio), 1.0F), x);  // from 3 on it rounds to one
+  } else {
+    return ::erf(x);
+  }
+}
+
+constexpr float pi = 3.14159274F, pi_rest = -8.74227766e-8F;  ///< whose sum is the number
+constexpr float most_angle = 1e5F;  ///< beyond it CUDA's functions reduce in more words
+
+/// An angle as half turns, a whole number or that and `part`, and the rest.
+struct Angle {
+  float rest;
+  unsigned turns;
+};
+__device__ inline Angle reduce_angle(float x, float part) {
+  constexpr float shift = 12582912;  // 1.5 * 2^23: a sum with it is a whole number
+  const float whole = fmaf(x, 1 / pi, -part) + shift;
+  const float turns = whole - shift + part;
+  return {fmaf(-turns, pi_rest, fmaf(-turns, pi, x)), __float_as_uint(whole)};
+}
+/// Of a quarter of a turn at most; to 5e-5 of itself.
+__device__ inline float sine_of_rest(float x) {
+  float y;
+  asm("sin.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return fabsf(x) < 0.01F ? x : y;
+}
+__device__ inline float negated_where_odd(float x, unsigned turns) {
+  return __uint_as_float(__float_as_uint(x) ^ turns << 31);
+}
+
+// Out of line, for few come here.
+__device__ __noinline__ inline float far_sin(float x) { return ::sinf(x); }
+__device__ __noinline__ inline float far_cos(float x) { return ::cosf(x); }
+
+template <class T>
+__device__ inline wide<T> sin_of(wide<T> x) {
+  if constexpr (is_16_bit<T>) {
+    if (!(fabsf(x) <= most_angle)) return far_sin(x);
+    const Angle a = reduce_angle(x, 0);
+    return negated_where_odd(sine_of_rest(a.rest), a.turns);
+  } else {
+    return ::sin(x);
+  }
+}
+template <class T>
+__device__ inline wide<T> cos_of(wide<T> x) {
+  if constexpr (is_16_bit<T>) {
+    if (!(fabsf(x) <= most_angle)) return far_cos(x);
+    const Angle a = reduce_angle(x, 0.5F);
+    return negated_where_odd(sine_of_rest(a.rest), a.turns + 1);
+  } else {
+    return ::cos(x);
+  }
+}
+template <class T>
+__device__ inline wide<T> pow_of(wide<T> a, wide<T> b) {
+  if constexpr (is_16_bit<T>) {
+    const float log = log2_of(fabsf(a));
+    float exponent = b * log;
+    if (b == 0 || a == 1 || (a == -1 && b == b)) exponent = 0;  // also beside what is not finite
+    const float y = whole_exp2_of(exponent);
+    if (!signbit(a)) return y;
+    const bool is_whole = truncf(b) == b, is_odd = is_whole && truncf(b * 0.5F) * 2 != b;
+    if (a < 0 && !is_whole && fabsf(a) < INFINITY) return NAN;
+    return is_odd ? -y : y;
+  } else {
+    return ::pow(a, b);
+  }
+}
+
+/// a - b floor(a / b), of b's sign.
+template <class T>
+__device__ inline wide<T> remainder_of(wide<T> a, wide<T> b) {
+  wide<T> rest;
+  if constexpr (is_16_bit<T>) {
+    // The nearest quotient leaves a rest of as many bits as b, up to half of it on either side.
+    constexpr float shift = 12582912;  // 1.5 * 2^23: a sum with it is a whole number
+    const float size = fabsf(b), quotient = fabsf(a) * device::reciprocal_of(size);
+    rest = fmaf(-(quotient + shift - shift), size, fabsf(a));
+    rest = copysignf(rest < 0 ? rest + size : rest, a);
+    if (!(quotient < 1048576) || !(size < INFINITY)) rest = ::fmodf(a, b);
+  } else {
+    rest = ::fmod(a, b);
+  }
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+}  // namespace bs::cuda

@@ -111,6 +111,31 @@ TEST_CASE("concat joins views and integers") {
   CHECK(Reference::of(y).values == std::vector<double>{0, 2, 4, 1, 3, 5, 0, 2, 4, 1, 3, 5});
 }
 
+TEST_CASE("concat of many parts, in units of every size") {
+  for (const DType dtype : {boolean, u8, bf16, f32, i64})
+    for (const std::vector<int64_t>& widths : {std::vector<int64_t>{16, 32},
+                                               {5, 3},
+                                               {8, 0, 4},
+                                               {2, 6, 4, 8, 2, 2, 6, 4, 16, 1024, 2},
+                                               {1, 1, 1, 1, 1, 1, 1, 1, 1},
+                                               {333, 700}})
+      for (const int64_t first : {0, 1}) {  // the latter begins where no vector does
+        References in;
+        std::vector<Tensor> parts;
+        for (size_t p = 0; p < widths.size(); ++p) {
+          const Shape shape = {4, 7, widths[p]};
+          const int64_t count = shape.product();
+          Reference r({count + first});
+          for (size_t i = 0; i < r.values.size(); ++i)
+            r[i] = static_cast<double>(dtype == boolean ? (i + p) % 3 == 0 : (i * 7 + p) % 251);
+          parts.push_back(
+              r.tensor(dtype, test_device()).slice(0, first, first + count).view(shape));
+          in.push_back(Reference::of(parts.back()));
+        }
+        CHECK(Reference::of(concat(parts, 2)).values == joined(in, 2).values);
+      }
+}
+
 TEST_CASE("concat and split refuse what does not fit") {
   const Tensor a = counting({2, 3});
   CHECK_THROWS_WITH_AS(concat(std::span<const Tensor>{}, 0), "concat: no tensors", Error);

@@ -2,25 +2,14 @@
 // Launches that begin while the kernel before them ends (programmatic dependent launch, sm_90), so
 // that a chain of short kernels does not pay for each beginning.
 #include <bs/lib/cuda/launch.h>
+#include <bs/kernels/cuda/device/ptx/launch_order.cuh>
 
 #include <utility>
 
 namespace bs::cuda {
 
-/// What a kernel launched early calls before it touches memory: returns once all that the kernel
-/// before wrote can be read.
-__device__ inline void wait_for_previous_launch() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-/// Lets the kernel after this one begin, up to its wait, once all blocks of this one have.
-__device__ inline void let_next_launch_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+using device::let_next_launch_begin;
+using device::wait_for_previous_launch;
 
 /// Whether kernels of this build wait for the one before by themselves on the current device: what
 /// the driver compiles from a portable form for 8.0 doesn't, whatever the GPU.

@@ -105,7 +105,10 @@ class DecodeKeys {
     first_ = Tile::rules & rule_window ? max(item.first + p.first, 0) : 0;
     end_ = max(min(p.keys, item.first + item.queries + p.last), 0);
     low_ = lines.offsets[line];
-    high_ = first_from(at_, low_, lines.offsets[line + 1], (end_ + p.block - 1) >> log_block_);
+    high_ = lines.offsets[line + 1];
+    const int past = (end_ + p.block - 1) >> log_block_;
+    // Most often all that is listed is seen: the search waits for memory twice.
+    if (low_ < high_ && at_[high_ - 1] >= past) high_ = first_from(at_, low_, high_, past);
     if constexpr (Tile::rules & rule_window)
       low_ = first_from(at_, low_, high_, first_ >> log_block_);
   }
@@ -206,30 +209,47 @@ struct DecodeSums {
 
   __device__ Sum shift() const { return top == minus_infinity<Sum>() ? Sum(0) : top; }
 
-  /// What `count` parts found, added in their order. They lie `stride` bytes behind each other.
+  /// What `count` parts found, added in their order. They lie `stride` bytes behind each other, and
+  /// are loaded so many at a time, since each load is waited for.
   __device__ DecodeSums(const Row* first, int stride, int count, int column) {
-    const auto part = [&](int i) -> const Row& {
-      return *reinterpret_cast<const Row*>(reinterpret_cast<const char*>(first) +
-                                           static_cast<long long>(i) * stride);
-    };
-#pragma unroll 8
-    for (int i = 0; i < count; ++i) top = fmax(top, part(i).top);
-#pragma unroll 8
-    for (int i = 0; i < count; ++i) {
-      const Row& row = part(i);
-      const Sum factor = exp2_of(row.top - shift());
-      const auto some = *reinterpret_cast<const Pack<Sum, 4>*>(row.values + column);
-      sum += factor * row.sum;
+    constexpr int at_once = 16;
+    for (int from = 0; from < count; from += at_once) {
+      Pack<Sum, 4> some[at_once];
+      Sum tops[at_once], sums[at_once];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) values[j] += factor * some.at[j];
+      for (int i = 0; i < at_once; ++i) {
+        const bool there = from + i < count;
+        const Row& row = *reinterpret_cast<const Row*>(reinterpret_cast<const char*>(first) +
+                                                       static_cast<long long>(from + i) * stride);
+        tops[i] = there ? row.top : minus_infinity<Sum>();
+        sums[i] = there ? row.sum : 0;
+        some[i] = {};
+        if (there) some[i] = *reinterpret_cast<const Pack<Sum, 4>*>(row.values + column);
+      }
+      const Sum before = top;
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) top = fmax(top, tops[i]);
+      scale(exp2_of(before - shift()));
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        const Sum factor = exp2_of(tops[i] - shift());
+        sum += factor * sums[i];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) values[j] += factor * some[i].at[j];
+      }
     }
   }
   /// Adds a logit that has no value; in powers of two.
   __device__ void join(Sum logit) {
     const Sum before = top;
     top = fmax(top, logit);
-    const Sum factor = exp2_of(before - shift());
-    sum = sum * factor + exp2_of(logit - shift());
+    scale(exp2_of(before - shift()));
+    sum += exp2_of(logit - shift());
+  }
+
+ private:
+  __device__ void scale(Sum factor) {
+    sum *= factor;
 #pragma unroll
     for (int j = 0; j < 4; ++j) values[j] *= factor;
   }

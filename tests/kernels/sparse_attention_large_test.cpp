@@ -37,6 +37,25 @@ TEST_CASE("sparse_attention: bounds of rows within large blocks") {
     }
 }
 
+TEST_CASE("sparse_attention: columns of small blocks that are alike, but for some rows") {
+  // On Hopper two warpgroups meet the rows of 128 keys together. Each passes over some.
+  for (const int block : {16, 32})
+    for (const bool causal : {false, true})
+      for (const int64_t tail : {0, 5}) {
+        const int rows = block == 16 ? 37 : 20;
+        std::vector<BlockIndex> blocks;
+        for (int i = 0; i < rows; ++i)
+          for (int j = 0; j < (causal ? i + 1 : rows); ++j)
+            if (i % (causal ? 25 : 7) != 3 || j / (64 / block) % 2 != 0)
+              blocks.push_back({0, i, j});
+        AttentionRules r{Layout::from_blocks(1, rows, rows, block, blocks)};
+        r.plain.causal = causal;
+        const int64_t length = int64_t{rows} * block - tail;
+        check(format("block {}, causal {}, {} fewer", block, causal, tail),
+              {1, 2, tail ? 1 : 2, length, length, 128, 128}, r, {}, {bf16});
+      }
+}
+
 TEST_CASE("sparse_attention: terms of scores within large blocks") {
   // On Hopper these run on wgmma, each term by itself and all at once, with bounds of two kinds for
   // each kernel: every set of them is compiled, and so is that of the doubles to compare with.

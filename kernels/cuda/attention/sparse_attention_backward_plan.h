@@ -16,6 +16,7 @@ struct AttentionBackwardProblem {
   int64_t kv_heads = 0;     ///< over the batch
   int64_t head_blocks = 0;  ///< kept by all heads that share one of k and v, of the fullest one
   bool together = false;    ///< all heads go in one launch, and head_blocks is of them all
+  bool alike = false;       ///< see attention_columns_alike
 };
 
 struct AttentionBackwardPlan {
@@ -30,17 +31,21 @@ struct AttentionBackwardPlan {
           heads = 0;  ///< of k and v, over the batch: all, and those that a launch takes
 };
 
+/** @brief Teams that share a CTA of the kernel of keys and values, each with strips of its own. */
+constexpr int attention_key_teams(int strip, bool paired) { return strip == 128 || paired ? 1 : 2; }
+
 /** @brief Bytes of shared memory of the kernel of keys and values, for `stages` a team. */
 constexpr int attention_key_gradient_bytes(int dim, int value_dim, int block, int strip, int stages,
                                            unsigned rules, bool paired) {
-  const int teams = strip == 128 || paired ? 1 : 2;
-  const int blocks = 64 / std::min(block, 64) * std::max(strip / block, 1);  // of a step
+  const int teams = attention_key_teams(strip, paired);
+  const int entries = 64 / std::min(block, 64), cols = std::max(strip / block, 1);  // of a step
+  const int blocks = entries * cols, owners = strip == 128 && block < 64 ? 1 : 0;
+  const int step = std::max(24, 4 * (entries + blocks + owners));
   const int more = ((rules & device::rule_dropout) != 0 ? 32 : 0) +
                    ((rules & (device::rule_bias | device::rule_table)) != 0 ? 24 : 0) +
                    ((rules & device::rule_bits) != 0 ? 4 * blocks : 0);
   return 2 * (paired ? 64 : 128) * (dim + value_dim) + teams * stages * 2 * 64 * (dim + value_dim) +
-         2 * 2 * 8192 +
-         teams * (stages * (16 + 512 + (block < 32 ? 80 : 24) + more) + (paired ? 112 : 48));
+         2 * 2 * 8192 + teams * (stages * (16 + 512 + step + more) + (paired ? 112 : 48));
 }
 /** @brief Likewise, of the kernel of queries. */
 constexpr int attention_query_gradient_bytes(int dim, int stages) {
@@ -70,6 +75,13 @@ constexpr bool attention_key_rules_fit(int dim, int value_dim, int block, unsign
  */
 inline constexpr int64_t attention_values_bytes = int64_t{1} << 30;
 
+/** @brief Whether the columns of blocks below 64 in 128 keys have so many rows in common that two
+ * warpgroups meet them together: else each passes over what the other one keeps.
+ *  @param[in] of_64,of_128 entries of all strips of so many keys */
+constexpr bool attention_columns_alike(int64_t of_64, int64_t of_128) {
+  return 100 * 2 * of_128 <= 115 * of_64;
+}
+
 /** @brief As many stages as fit, and at least two; and as many heads a launch as the gradients of
  * their scores leave room for, in launches of about the same size. */
 constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardProblem& p) {
@@ -96,8 +108,11 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
       (plan.rules & distances) != 0 || ((plan.rules & device::rule_dropout) != 0 && p.block < 64);
   plan.key_banded = p.traits.banded || (crowded && !plan.paired);
   // Two columns of blocks of 64 that share what they bring take .87 to 1.00 of the time of two
-  // teams. Narrow heads take 1.01 to 1.07. With rules the kernel would spill.
-  const bool wide = p.block == 128 || (p.block == 64 && widest > 64 && plan.rules == 0);
+  // teams. Narrow heads take 1.01 to 1.07. With rules the kernel would spill, and with two bounds
+  // that of blocks of 32.
+  const bool shares = widest > 64 && plan.rules == 0 &&
+                      (p.block == 64 || (p.block < 64 && p.alike && !p.traits.banded));
+  const bool wide = p.block == 128 || shares;
   plan.strip = wide && !plan.paired ? 128 : 64;
   // A warpgroup may pass over a stage while it keeps another: with the first two of three.
   const int least = plan.strip == 128 ? 3 : 2;

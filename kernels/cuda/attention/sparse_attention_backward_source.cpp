@@ -72,15 +72,24 @@ std::vector<Kernel> all_attention_backward_kernels() {
       for (const int block : {16, 32, 64, 128})
         for (const bool banded : {false, true})
           for (const int value_dim : {64, 128, 192, 256}) {
-            const AttentionBackwardPlan plan = attention_backward_plan({.capability = 90,
-                                                                        .shared_bytes = 227 << 10,
-                                                                        .block = block,
-                                                                        .head_dim = dim,
-                                                                        .value_dim = value_dim});
+            AttentionBackwardProblem problem{.capability = 90,
+                                             .shared_bytes = 227 << 10,
+                                             .block = block,
+                                             .head_dim = dim,
+                                             .value_dim = value_dim,
+                                             .traits = {.banded = banded}};
+            AttentionBackwardPlan plan = attention_backward_plan(problem);
             Kernel k{Pass::key_gradient, dtype, dim, block, plan.key_stages, value_dim, banded};
             k.paired = plan.paired;
             k.strip = plan.strip;
             all.push_back(k);
+            problem.alike = true;
+            plan = attention_backward_plan(problem);
+            if (plan.strip != k.strip) {
+              k.strip = plan.strip;
+              k.stages = plan.key_stages;
+              all.push_back(k);
+            }
             if (value_dim != dim) continue;
             k = {Pass::query_gradient, dtype, dim, block, plan.query_stages, 0, banded};
             all.push_back(k);

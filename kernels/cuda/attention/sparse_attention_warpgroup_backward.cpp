@@ -21,6 +21,8 @@ namespace {
 using Kernel = AttentionBackwardKernel;
 using Pass = Kernel::Pass;
 
+constexpr const char* op = "sparse_attention_backward";
+
 /// A tensor [batch, heads, rows, head_dim] in boxes of 64 columns.
 DenseMap rows_map(const Tensor& x, int box_rows) {
   const auto& strides = x.strides();
@@ -37,10 +39,9 @@ device::AttentionRows<void> rows_of(const Tensor& x) {
   return {x.data(), x.strides()[0], x.strides()[1], x.strides()[2]};
 }
 
-/// Gradients of scores in boxes of what is written at a time.
-DenseMap values_map(const Tensor& x, int block) {
-  const int side = std::min(block, 64);
-  return {x, block, x.numel() / block, block, side, side};
+/// Gradients of scores in boxes of what is written at a time, `rows` of a block or of blocks.
+DenseMap values_map(const Tensor& x, int block, int rows) {
+  return {x, block, x.numel() / block, block, std::min(block, 64), rows};
 }
 
 /// A problem as the kernels see it.
@@ -70,6 +71,15 @@ struct Backward : AttentionBackwardCall {
     return most;
   }
 
+  bool alike() const {
+    if (layout.block() >= 64 || !layout.on_host()) return false;
+    const auto entries = [&](int keys) {
+      const StripShape shape{.transposed = true, .side = keys / layout.block()};
+      return int64_t{strips_of(layout, shape)->offsets.back()};
+    };
+    return attention_columns_alike(entries(64), entries(128));
+  }
+
   AttentionBackwardProblem problem() const {
     const cuda::DeviceProperties& gpu = device_properties(q.device());
     const bool counted = layout.heads() == 1 || layout.on_host();
@@ -83,7 +93,8 @@ struct Backward : AttentionBackwardCall {
             .traits = traits,
             .kv_heads = kv_heads(),
             .head_blocks = counted ? fullest() : values_before(kv_heads()),
-            .together = !counted};
+            .together = !counted,
+            .alike = alike()};
   }
 
   device::AttentionReach reach() const {
@@ -228,11 +239,13 @@ int64_t most_values(const Backward& b, const AttentionBackwardPlan& plan) {
 }
 
 /// What the copy engine reads and writes: q, dout, k, v; k of which padding is not shown; dk, dv,
-/// dq.
-std::array<DenseMap, 8> maps_of(const Backward& b, const Tensor& shown, int side, int key_rows) {
-  return {rows_map(b.q, side),          rows_map(b.dout, side),      rows_map(b.k, key_rows),
-          rows_map(b.v, key_rows),      rows_map(shown, side),       rows_map(b.gradients.dk, 64),
-          rows_map(b.gradients.dv, 64), rows_map(b.gradients.dq, 64)};
+/// dq; and in boxes of 64 rows q, dout and that k.
+using Maps = std::array<DenseMap, 11>;
+Maps maps_of(const Backward& b, const Tensor& shown, int side, int key_rows) {
+  return {rows_map(b.q, side),          rows_map(b.dout, side),       rows_map(b.k, key_rows),
+          rows_map(b.v, key_rows),      rows_map(shown, side),        rows_map(b.gradients.dk, 64),
+          rows_map(b.gradients.dv, 64), rows_map(b.gradients.dq, 64), rows_map(b.q, 64),
+          rows_map(b.dout, 64),         rows_map(shown, 64)};
 }
 
 /// Gradients of scores of padding are zero, but so need not be its keys.
@@ -241,10 +254,46 @@ Tensor shown_keys(const Backward& b) {
   return mask.defined() ? where(mask.unsqueeze(1).unsqueeze(3), b.k, 0.0) : b.k;
 }
 
+/// Without lists and numbers.
+device::WarpgroupKeyGradientParams key_params(const Backward& b, const Maps& maps,
+                                              const Tensor& ds) {
+  const int block = b.layout.block();
+  return {.q = maps[0].encode(op),
+          .dout = maps[1].encode(op),
+          .k = maps[2].encode(op),
+          .v = maps[3].encode(op),
+          .ds = values_map(ds, block, std::min(block, 64)).encode(op),
+          .q_row = maps[8].encode(op),
+          .dout_row = maps[9].encode(op),
+          .ds_row = values_map(ds, block, 64).encode(op),
+          .dk = maps[5].encode(op),
+          .dv = maps[6].encode(op),
+          .dk_rows = rows_of(b.gradients.dk),
+          .dv_rows = rows_of(b.gradients.dv),
+          .list = {},
+          .problem = b.common(),
+          .log_sums = nullptr,
+          .means = nullptr,
+          .seen = b.grid.seen,
+          .terms = attention_terms(b.options, b.grid, b.q.size(2))};
+}
+/// Likewise.
+device::WarpgroupQueryGradientParams query_params(const Backward& b, const Maps& maps,
+                                                  const Tensor& ds) {
+  const int block = b.layout.block();
+  return {.ds = values_map(ds, block, std::min(block, 64)).encode(op),
+          .k = maps[4].encode(op),
+          .dq = maps[7].encode(op),
+          .k_row = maps[10].encode(op),
+          .dq_rows = rows_of(b.gradients.dq),
+          .blocks = ds.data(),
+          .list = {},
+          .problem = b.common()};
+}
+
 }  // namespace
 
 Tensor sparse_attention_warpgroup_backward(const AttentionBackwardCall& call) {
-  constexpr const char* op = "sparse_attention_backward";
   const Backward b{call};
   const Tensor &q = b.q, &k = b.k;
   const Layout& layout = b.layout;
@@ -255,9 +304,9 @@ Tensor sparse_attention_warpgroup_backward(const AttentionBackwardCall& call) {
   const int64_t numbers = q.size(0) * q.size(1) * layout.height();
   if (numbers > UINT32_MAX / 32) return {};  // threads that find them
   const Device device = stream.device();
-  const int block = layout.block(), side = std::min(block, 64);
+  const int block = layout.block();
   const Tensor shown = shown_keys(b);
-  const std::array<DenseMap, 8> maps = maps_of(b, shown, side, plan.strip);
+  const Maps maps = maps_of(b, shown, std::min(block, 64), plan.strip);
   for (const DenseMap& map : maps)
     if (!map.fit) return {};
 
@@ -269,33 +318,16 @@ Tensor sparse_attention_warpgroup_backward(const AttentionBackwardCall& call) {
   const Shape of_whole{q.size(0), q.size(1), layout.height()};
   const Tensor whole_log_sums = whole ? b.log_sums : Tensor::empty(of_whole, f32, device);
   const Tensor whole_means = whole ? b.means : Tensor::empty(of_whole, f32, device);
-  const device::TensorMapWords ds_map = values_map(ds, block).encode(op);
   const StripShape by_key{.transposed = true, .side = std::max(1, plan.strip / block)},
       by_query{.side = 128 / block};
   const Kept<DeviceStrips> key_list = device_strips(layout, by_key, stream),
                            query_list = device_strips(layout, by_query, stream);
-  device::WarpgroupKeyGradientParams keys{.q = maps[0].encode(op),
-                                          .dout = maps[1].encode(op),
-                                          .k = maps[2].encode(op),
-                                          .v = maps[3].encode(op),
-                                          .ds = ds_map,
-                                          .dk = maps[5].encode(op),
-                                          .dv = maps[6].encode(op),
-                                          .dk_rows = rows_of(b.gradients.dk),
-                                          .dv_rows = rows_of(b.gradients.dv),
-                                          .list = key_list->list,
-                                          .problem = b.common(),
-                                          .log_sums = whole_log_sums.data<float>(),
-                                          .means = whole_means.data<float>(),
-                                          .seen = b.grid.seen,
-                                          .terms = attention_terms(b.options, b.grid, q.size(2))};
-  device::WarpgroupQueryGradientParams queries{.ds = ds_map,
-                                               .k = maps[4].encode(op),
-                                               .dq = maps[7].encode(op),
-                                               .dq_rows = rows_of(b.gradients.dq),
-                                               .blocks = ds.data(),
-                                               .list = query_list->list,
-                                               .problem = b.common()};
+  device::WarpgroupKeyGradientParams keys = key_params(b, maps, ds);
+  device::WarpgroupQueryGradientParams queries = query_params(b, maps, ds);
+  keys.list = key_list->list;
+  queries.list = query_list->list;
+  keys.log_sums = whole_log_sums.data<float>();
+  keys.means = whole_means.data<float>();
   keys.problem.long_strips = long_strips(layout, by_key);
   queries.problem.long_strips = long_strips(layout, by_query);
   keys.problem.odd = queries.problem.odd = odd.data<int32_t>();

@@ -21,22 +21,21 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
   using Base::p, Base::staging, Base::store, Base::team;
   using typename Base::Keys, typename Base::Scores;
 
-  /// Whether the warpgroup's keys, up to `last`, see the queries of a step.
-  __device__ bool sees(const typename Ring::Step& step, int last) const {
-    if constexpr (Ring::block == 64 && Ring::cols > 1)
-      if (step.value[Base::own()] < 0) return false;
+  /// Whether the warpgroup's keys see the queries of a step.
+  __device__ bool sees(const typename Ring::Step& step, const Keys& keys) const {
+    if (!keys.any(step)) return false;
     // Keys of a warpgroup see all steps but in large blocks on the diagonal.
     if (Ring::block < 64 || Ring::banded || !p.problem.reach.causal()) return true;
-    return step.query[0] + 63 >= last - 63;
+    return step.query[0] + 63 >= keys.first;
   }
   /// Goes on to the next step that they see, past `most` others at most, which it gives back. After
   /// more of them, a stage that is kept would be the one that all wait for.
-  __device__ bool seek(RingPlace<Ring::stages>& at, int last, int most) const {
+  __device__ bool seek(RingPlace<Ring::stages>& at, const Keys& keys, int most) const {
     while (true) {
       team.full[at.stage].wait(at.parity);
       const typename Ring::Step& step = team.steps[at.stage];
       if (step.query[0] < 0) return false;
-      if (sees(step, last)) return true;
+      if (sees(step, keys)) return true;
       if (most-- == 0) return false;
       release(at.stage);
       at.advance();
@@ -47,7 +46,6 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
                            unsigned& turn) const {
     const float scale = Scores::scale(p.problem, p.terms);
     const Keys keys = keys_of(target);
-    const int last = keys.first + 63;
     float dk[Ring::dim / 2], dv[Ring::value_dim / 2], s[32], dp[32];
     unsigned weights[4][4];
     typename Scores::Elements elements;
@@ -57,7 +55,7 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
     // Products are waited for in the order they are asked for: scores, dk of the step before,
     // the gradients of weights, dv.
 #pragma unroll 1
-    while (seek(at, last, 1 << 30)) {
+    while (seek(at, keys, 1 << 30)) {
       int leaving = -1;  // stage that products under way read
       ask_scores(s, at.stage);
       warpgroup_commit();
@@ -88,7 +86,7 @@ struct AttentionKeyGradients : AttentionKeyWarpgroup<Ring> {
         warpgroup_wait<0>();
         leave(dp, weights, staged + turn);
         at.advance();
-        const bool more = seek(at, last, Ring::stages - 2);
+        const bool more = seek(at, keys, Ring::stages - 2);
         if (!more) break;
         ask_scores(s, at.stage);
         ask_dk(dk, weights, now, started);

@@ -88,6 +88,12 @@ __device__ void store_rows_of_end(const AttentionRows<void>& to, const Warpgroup
         rows + 2 * ((first + row - place.shift) * to.row + column + chunk * 8)) = load_shared(from);
   }
 }
+/// Whether the first `count` lanes have numbers one after the other, none of them negative.
+template <int count>
+__device__ inline bool in_a_row(int number) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, first = __shfl_sync(~0u, number, 0);
+  return __all_sync(~0u, lane >= count || (first >= 0 && number == first + lane));
+}
 /// Called once by each of `workers` that found no more: the last one puts the counters back.
 __device__ inline void leave_attention(const WarpgroupAttention& p, int workers) {
   if (atomicAdd(p.next + 1, 1) + 1 == workers) p.next[0] = p.next[1] = 0;

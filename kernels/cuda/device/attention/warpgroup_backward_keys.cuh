@@ -44,6 +44,13 @@ struct AttentionStepBits {
 template <>
 struct AttentionStepBits<0> {};
 
+template <bool shared>
+struct AttentionStepOwners {
+  unsigned owners;  ///< a bit for each warpgroup whose keys have a block
+};
+template <>
+struct AttentionStepOwners<false> {};
+
 /// For blocks of one size. `banded` as AttentionHide has it. A strip of `strip` keys meets 64
 /// queries a step, blocks or halves of blocks.
 template <int block_, int strip_, bool banded, unsigned rules>
@@ -51,7 +58,10 @@ struct AttentionKeySteps {
   static constexpr int block = block_, strip = strip_;
   static constexpr int side = block < 64 ? block : 64;  // queries of an entry of a step
   static constexpr int entries = 64 / side;
-  static constexpr int cols = block < strip ? strip / block : 1;   // block columns of a strip
+  static constexpr int cols = block < strip ? strip / block : 1;  // block columns of a strip
+  static constexpr int own_cols = block < 64 ? 64 / block : 1;    // of a warpgroup
+  /// Whether a step may have no block of a warpgroup's keys; and whether it has several of them.
+  static constexpr bool shared = cols > own_cols, owned = shared && own_cols > 1;
   static constexpr int parts = block > strip ? block / strip : 1;  // strips of a block column
 
   static constexpr bool sloped = (rules & rule_slopes) != 0;
@@ -67,7 +77,8 @@ struct AttentionKeySteps {
                 AttentionStepTable<tabled>,
                 AttentionStepBias<biased>,
                 AttentionStepSlope<sloped>,
-                AttentionStepBits<masked ? entries * cols : 0> {
+                AttentionStepBits<masked ? entries * cols : 0>,
+                AttentionStepOwners<owned> {
     int query[entries];  ///< the first one of each entry, ascending; [0] is -1 behind the last step
     int value[entries * cols];  ///< of the memory, or -1
   };
@@ -80,13 +91,22 @@ struct AttentionKeySteps {
 
     __device__ bool padded(int row) const { return (padding >> row & 1) != 0; }
 
+    /// Whether a step has a block of the warpgroup's keys.
+    __device__ bool any(const Step& step) const {
+      const int own = first % strip / 64;
+      if constexpr (owned) return (step.owners >> own & 1) != 0;
+      if constexpr (shared) return step.value[own] >= 0;
+      return true;
+    }
     /// Which entries of a step the warp's keys have blocks of, a bit each; and one more where some
     /// of the scores there may be hidden.
     __device__ unsigned seen(const Step& step, const AttentionReach& reach) const {
       constexpr unsigned all = (1U << entries) - 1;
       unsigned bits = all;
       if constexpr (block < 64) {
-        const int column = static_cast<int>(fresh_thread()) % warpgroup_size / 32 * 16 / block;
+        const int own = shared ? first % strip : 0;
+        const int column =
+            (own + static_cast<int>(fresh_thread()) % warpgroup_size / 32 * 16) / block;
         bits = 0;
 #pragma unroll
         for (int e = 0; e < entries; ++e)

@@ -55,7 +55,8 @@ struct AttentionItem {
 /// dk and dv, and the gradients of the scores. Maps are of [batch, heads, rows, head_dim].
 struct WarpgroupKeyGradientParams {
   TensorMapWords q, dout, k, v;
-  TensorMapWords ds;  ///< [values * block, block]
+  TensorMapWords ds;                       ///< [values * block, block]
+  TensorMapWords q_row, dout_row, ds_row;  ///< in boxes of 64 rows, for small blocks side by side
   TensorMapWords dk, dv;
   AttentionRows<void> dk_rows, dv_rows;  ///< the same, for sequences that end within a strip
   StripList list;                        ///< strips of block columns
@@ -68,6 +69,7 @@ struct WarpgroupKeyGradientParams {
 /// dq of the gradients of the scores.
 struct WarpgroupQueryGradientParams {
   TensorMapWords ds, k, dq;
+  TensorMapWords k_row;  ///< in boxes of 64 rows, for small blocks side by side
   AttentionRows<void> dq_rows;
   const void* blocks;  ///< the gradients of the scores, for small blocks
   StripList list;      ///< strips of block rows

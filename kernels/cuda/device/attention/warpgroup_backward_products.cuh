@@ -102,17 +102,24 @@ struct AttentionKeyWarpgroup {
     const unsigned to = staging + turn;
     turn ^= piece_bytes;
     fence_async_shared();
-    constexpr int own_cols = block < 64 ? cols : 1;  // of a warpgroup
+    constexpr int own_cols = Ring::Steps::own_cols;
     const int q = thread();
     const bool stores = q < Ring::entries * own_cols;
     if (stores) wait_stores_read<0>();
     meet();
     if (!stores) return;
     const int entry = q / own_cols, col = q % own_cols;
-    const int value = step.value[entry * cols + col + (cols > own_cols ? own() : 0)];
-    if (value >= 0)
-      store_box(p.ds, to + (entry * 64 + col * side) * Ring::line,
-                block == 128 ? first_key % 128 : 0, value * block + step.query[entry] % block);
+    const int* const values = step.value + entry * cols + (cols > own_cols ? own() * own_cols : 0);
+    const unsigned from = to + (entry * 64 + col * side) * Ring::line;
+    bool in_a_row = own_cols > 1 && values[0] >= 0;
+#pragma unroll
+    for (int c = 1; c < own_cols; ++c) in_a_row = in_a_row && values[c] == values[0] + c;
+    if (in_a_row) {
+      if (col == 0) store_box(p.ds_row, from, 0, values[0] * block);
+    } else if (values[col] >= 0) {
+      store_box(p.ds, from, block == 128 ? first_key % 128 : 0,
+                values[col] * block + step.query[entry] % block);
+    }
     commit_stores();
   }
 

@@ -120,6 +120,17 @@ struct AttentionKeyRing {
     }
   }
 
+  /// Brings rows of queries and of dout, as many as a box of the maps has.
+  __device__ static void copy_rows(const TensorMapWords& q, const TensorMapWords& dout,
+                                   Barrier& full, unsigned to, int row, int h, int b) {
+#pragma unroll
+    for (int piece = 0; piece < pieces || piece < value_pieces; ++piece) {
+      const unsigned there = to + piece * piece_bytes;
+      if (piece < pieces) load_box(there, q, full, piece * 64, row, h, b, 0);
+      if (piece < value_pieces) load_box(there + query_bytes, dout, full, piece * 64, row, h, b, 0);
+    }
+  }
+
   __device__ static void copy_step(const WarpgroupKeyGradientParams& p, Team& team,
                                    unsigned buffers, RingPlace<stages>& at, const Ahead& now,
                                    int half, const Place& place, int h, int shift) {
@@ -130,6 +141,14 @@ struct AttentionKeyRing {
     if (lane < entries) step.query[lane] = query;
     if (lane < entries * cols)
       step.value[lane] = now.number < 0 ? -1 : p.problem.values.at(b, h, now.number);
+    if constexpr (Steps::owned) {
+      unsigned first = 0;  // bits of the first warpgroup's blocks
+#pragma unroll
+      for (int e = 0; e < entries; ++e) first |= ((1U << Steps::own_cols) - 1) << e * cols;
+      const unsigned kept = __ballot_sync(~0u, lane < entries * cols && now.number >= 0);
+      const bool second = (kept & first << Steps::own_cols) != 0;
+      if (lane == 0) step.owners = ((kept & first) != 0 ? 1 : 0) | (second ? 2 : 0);
+    }
     describe_step(p, step, now, place, h, shift);
     __syncwarp();
     Barrier& full = team.full[at.stage];
@@ -137,6 +156,15 @@ struct AttentionKeyRing {
     const unsigned to = buffers + at.stage * stage_bytes;
     const unsigned numbers = shared_address(team.numbers[at.stage]);
     const long long row = (static_cast<long long>(b) * p.problem.heads + h) * p.problem.numbers;
+    if (side < 64 && in_a_row<entries>(now.row)) {  // fewer copies, which bound small blocks
+      if (lane == 0) {
+        copy_rows(p.q_row, p.dout_row, full, to, query - shift, h, b);
+        load_bytes(numbers, p.log_sums + row + query, 256, full);
+        load_bytes(numbers + 256, p.means + row + query, 256, full);
+      }
+      at.advance();
+      return;
+    }
 #pragma unroll
     for (int e = 0; e < entries; ++e) {
       // Behind the list's end queries are zeros. Their numbers are of the first ones: any that are
@@ -145,13 +173,7 @@ struct AttentionKeyRing {
       const bool there = __shfl_sync(~0u, now.row, e) >= 0;
       const int numbered = there ? first : __shfl_sync(~0u, query, 0);
       if (lane == 0) {
-#pragma unroll
-        for (int piece = 0; piece < pieces || piece < value_pieces; ++piece) {
-          const unsigned there = to + piece * piece_bytes + e * side * 128;
-          if (piece < pieces) load_box(there, p.q, full, piece * 64, first - shift, h, b, 0);
-          if (piece < value_pieces)
-            load_box(there + query_bytes, p.dout, full, piece * 64, first - shift, h, b, 0);
-        }
+        copy_rows(p.q, p.dout, full, to + e * side * 128, first - shift, h, b);
         load_bytes(numbers + e * side * 4, p.log_sums + row + numbered, side * 4, full);
         load_bytes(numbers + 256 + e * side * 4, p.means + row + numbered, side * 4, full);
       }

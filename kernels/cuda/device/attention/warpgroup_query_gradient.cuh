@@ -132,11 +132,11 @@ struct WarpgroupQueryGradient {
   }
 
   /// What the copy engine brings of a stage, whose seats are known.
-  __device__ static void copy_keys(const WarpgroupQueryGradientParams& p, Barrier& full,
-                                   unsigned to, const Place& place, int key) {
+  __device__ static void copy_keys(const WarpgroupQueryGradientParams& p, const TensorMapWords& k,
+                                   Barrier& full, unsigned to, const Place& place, int key) {
 #pragma unroll
     for (int piece = 0; piece < pieces; ++piece)
-      load_box(to + piece * piece_bytes, p.k, full, piece * 64, key - place.shift, place.kv_head,
+      load_box(to + piece * piece_bytes, k, full, piece * 64, key - place.shift, place.kv_head,
                place.batch, 0);
   }
 
@@ -153,8 +153,12 @@ struct WarpgroupQueryGradient {
       full.arrive_expecting(depth * side * dim * 2);
     }
     __syncwarp();
-    if (now.col >= 0)
-      copy_keys(p, full, buffer + groups * piece_bytes + lane * side * 128, place, now.col * block);
+    const unsigned to = buffer + groups * piece_bytes + lane * side * 128;
+    if (in_a_row<slices>(now.col)) {  // fewer copies
+      if (lane == 0) copy_keys(p, p.k_row, full, to, place, now.col * block);
+    } else if (now.col >= 0) {
+      copy_keys(p, p.k, full, to, place, now.col * block);
+    }
   }
 
   /// Brings a stage of large blocks; one lane does.
@@ -171,7 +175,7 @@ struct WarpgroupQueryGradient {
     s.tiles[stage] = present;
     Barrier& full = s.full[stage];
     full.arrive_expecting((pieces + __popc(present)) * piece_bytes);
-    copy_keys(p, full, buffer + groups * piece_bytes, place, key);
+    copy_keys(p, p.k, full, buffer + groups * piece_bytes, place, key);
 #pragma unroll
     for (int g = 0; g < groups; ++g)
       if ((present >> g & 1) != 0)

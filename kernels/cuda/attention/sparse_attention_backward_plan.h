@@ -138,26 +138,55 @@ constexpr AttentionBackwardPlan attention_backward_plan(const AttentionBackwardP
   return plan;
 }
 
+/** @brief The strips of all heads of a layout, as BlockSparseStrips has them. */
+struct AttentionStrips {
+  std::span<const int32_t> offsets, order;  ///< of each head the longest come first in `order`
+  int strips = 0;                           ///< of a head
+
+  int64_t heads() const { return strips == 0 ? 0 : static_cast<int64_t>(order.size()) / strips; }
+  /** @brief Of the strip of a head that so many others are longer than. */
+  int64_t length(int64_t head, int64_t rank) const {
+    const auto s = static_cast<size_t>(order[static_cast<size_t>(head * strips + rank)]);
+    return int64_t{offsets[s + 1]} - offsets[s];
+  }
+};
+
 /** @brief How many strips of each head are so long, half as long again as the mean, that they are
  * to be under way before the others: of the head that has most of them. Others keep close to those
- * of their head, which read the same rows.
- *  @param[in] offsets,order as BlockSparseStrips has them */
-inline int attention_long_strips(std::span<const int32_t> offsets, std::span<const int32_t> order,
-                                 int strips) {
-  const auto length = [&](int32_t strip) {
-    const auto s = static_cast<size_t>(strip);
-    return int64_t{offsets[s + 1]} - offsets[s];
-  };
+ * of their head, which read the same rows. */
+inline int attention_long_strips(const AttentionStrips& of) {
+  const auto all = static_cast<int64_t>(of.order.size());
   int most = 0;
-  for (size_t head = 0; head < order.size(); head += static_cast<size_t>(strips)) {
+  for (int64_t head = 0; head < of.heads(); ++head) {
     int count = 0;
-    while (count < strips && 2 * length(order[head + static_cast<size_t>(count)]) *
-                                     static_cast<int64_t>(order.size()) >
-                                 3 * int64_t{offsets.back()})
+    while (count < of.strips && 2 * of.length(head, count) * all > 3 * int64_t{of.offsets.back()})
       ++count;
     most = std::max(most, count);
   }
   return most;
+}
+
+/** @brief How many strips of each head are taken behind all others, so that CTAs which end apart
+ * come to their ends together: such as are half as long as the longest of the others at most, and
+ * as many as have work for all `workers` while that one lasts. By a model of 132 CTAs this takes
+ * .95 to .99 of the time of causal and sliding patterns.
+ *  @param[in] long_strips that go ahead of the others
+ *  @param[in] heads of a launch */
+inline int attention_short_strips(const AttentionStrips& of, int long_strips, int64_t heads,
+                                  int64_t workers) {
+  if (of.heads() == 0 || long_strips >= of.strips) return 0;
+  int least = of.strips - long_strips;
+  for (int64_t head = 0; head < of.heads(); ++head) {
+    const int64_t longest = of.length(head, long_strips);
+    int count = 0;
+    for (int64_t work = 0; count < least && heads * work < workers * longest; ++count) {
+      const int64_t length = of.length(head, of.strips - 1 - count);
+      if (2 * length > longest) break;
+      work += length;
+    }
+    least = std::min(least, count);
+  }
+  return least;
 }
 
 }  // namespace bs::cuda

@@ -177,11 +177,18 @@ bool lists_both(const Layout& layout) {
   return layout.on_host() || (counts_strips(layout, true) && counts_strips(layout, false));
 }
 
-int long_strips(const Layout& layout, const StripShape& shape) {
-  if (!layout.on_host())
-    return attention_uncounted_ahead(shape.transposed ? layout.cols() : layout.rows(), shape.side);
+/// Says in which order `workers` take the strips of `heads` heads.
+void order_strips(device::WarpgroupAttention& problem, const Layout& layout,
+                  const StripShape& shape, int64_t heads, int64_t workers) {
+  if (!layout.on_host()) {
+    const int rows = shape.transposed ? layout.cols() : layout.rows();
+    problem.long_strips = attention_uncounted_ahead(rows, shape.side);
+    return;
+  }
   const Kept<Strips> strips = strips_of(layout, shape);
-  return attention_long_strips(strips->offsets, strips->order, strips->count);
+  const AttentionStrips of{strips->offsets, strips->order, strips->count};
+  problem.long_strips = attention_long_strips(of);
+  problem.short_strips = attention_short_strips(of, problem.long_strips, heads, workers);
 }
 
 /// Heads [first, first + count) of k and v, over the batch.
@@ -196,7 +203,7 @@ void launch_heads(device::WarpgroupKeyGradientParams& keys,
   queries.problem.head_count = static_cast<int>(count * group);
   const int block = b.layout.block(), strip = key_kernel.strip;
   const int64_t key_items = count * keys.list.strips * std::max(block / strip, 1);
-  launch(key_kernel, keys, key_items, strip == 128 || key_kernel.paired ? 1 : 2, b.stream);
+  launch(key_kernel, keys, key_items, attention_key_teams(strip, key_kernel.paired), b.stream);
   launch(query_kernel, queries, count * group * queries.list.strips, 1, b.stream);
   add_stored_scores(b.gradients, b.options, b.layout, queries.problem, queries.blocks, b.q.dtype(),
                     b.stream);
@@ -328,8 +335,10 @@ Tensor sparse_attention_warpgroup_backward(const AttentionBackwardCall& call) {
   queries.list = query_list->list;
   keys.log_sums = whole_log_sums.data<float>();
   keys.means = whole_means.data<float>();
-  keys.problem.long_strips = long_strips(layout, by_key);
-  queries.problem.long_strips = long_strips(layout, by_query);
+  const int64_t ctas = device_properties(device).multiprocessors;
+  order_strips(keys.problem, layout, by_key, plan.heads,
+               ctas * attention_key_teams(plan.strip, plan.paired));
+  order_strips(queries.problem, layout, by_query, plan.heads * b.group(), ctas);
   keys.problem.odd = queries.problem.odd = odd.data<int32_t>();
   launch_numbers(b, whole_log_sums, whole_means, odd);
   launch_passes(b, plan, keys, queries);

@@ -286,32 +286,64 @@ TEST_CASE("sparse_attention_backward: launches share the heads, within the memor
 TEST_CASE("sparse_attention_backward: every strip of every head is an item once") {
   for (const int heads : {1, 3, 32})
     for (const int strips : {1, 2, 64})
-      for (const int longer : {0, 1, strips / 2, strips}) {
-        std::set<std::pair<int, int>> seen;
-        int ranks = 0;  // of long strips are not met any more after the first of the others
-        for (int item = 0; item < heads * strips; ++item) {
-          const device::AttentionItem of(item, heads, strips, longer);
-          CHECK(of.head >= 0);
-          CHECK(of.head < heads);
-          CHECK(of.rank >= 0);
-          CHECK(of.rank < strips);
-          if (of.rank >= longer) ++ranks;
-          if (of.rank < longer) CHECK(ranks == 0);
-          seen.insert({of.head, of.rank});
+      for (const int longer : {0, 1, strips / 2, strips})
+        for (const int shorter : {0, 1, strips / 4, strips - longer}) {
+          if (longer + shorter > strips) continue;
+          device::WarpgroupAttention problem{};
+          problem.head_count = heads;
+          problem.long_strips = longer;
+          problem.short_strips = shorter;
+          const auto part = [&](int rank) {
+            return rank < longer ? 0 : rank < strips - shorter ? 1 : 2;
+          };
+          std::set<std::pair<int, int>> seen;
+          int before = 0, rank = 0;
+          for (int item = 0; item < heads * strips; ++item) {
+            const device::AttentionItem of(item, problem, strips);
+            CHECK(of.head >= 0);
+            CHECK(of.head < heads);
+            CHECK(of.rank >= 0);
+            CHECK(of.rank < strips);
+            CHECK(part(of.rank) >= before);
+            if (before == 2) CHECK(of.rank >= rank);
+            before = part(of.rank);
+            rank = of.rank;
+            seen.insert({of.head, of.rank});
+          }
+          CHECK(seen.size() == static_cast<size_t>(heads) * static_cast<size_t>(strips));
         }
-        CHECK(seen.size() == static_cast<size_t>(heads) * static_cast<size_t>(strips));
-      }
 }
 
 TEST_CASE("sparse_attention_backward: long strips are those far beyond the mean") {
   const auto of = [](const LayoutPtr& layout) {
     const Kept<Strips> strips = strips_of(*layout, {.transposed = true, .side = 1});
-    return attention_long_strips(strips->offsets, strips->order, strips->count);
+    return attention_long_strips({strips->offsets, strips->order, strips->count});
   };
   CHECK(of(patterns::dense({.rows = 8, .cols = 8, .block = 64})) == 0);
   CHECK(of(Layout::from_blocks(1, 4, 4, 64, {})) == 0);
   CHECK(of(Layout::from_blocks(1, 4, 4, 64, {{0, 0, 2}, {0, 1, 2}, {0, 2, 2}, {0, 0, 0}})) == 1);
   CHECK(of(patterns::dense({.rows = 16, .cols = 16, .block = 64}, {.causal = true})) == 4);
+  CHECK(attention_long_strips({}) == 0);
+}
+
+TEST_CASE("sparse_attention_backward: short strips fill the time in which CTAs end apart") {
+  const auto of = [](const LayoutPtr& layout, int longer, int64_t heads, int64_t workers) {
+    const Kept<Strips> strips = strips_of(*layout, {.transposed = true, .side = 1});
+    return attention_short_strips({strips->offsets, strips->order, strips->count}, longer, heads,
+                                  workers);
+  };
+  const LayoutPtr causal = patterns::dense({.rows = 16, .cols = 16, .block = 64}, {.causal = true});
+  CHECK(of(causal, 0, 1, 1000) == 8);  // of 1 to 8 blocks, where the longest has 16
+  CHECK(of(causal, 0, 4, 4) == 6);     // of 21 blocks
+  CHECK(of(causal, 4, 1, 1000) == 6);  // where the longest of the others has 12
+  CHECK(of(causal, 16, 1, 1000) == 0);
+  CHECK(of(patterns::dense({.rows = 8, .cols = 8, .block = 64}), 0, 1, 1000) == 0);
+  CHECK(of(Layout::from_blocks(1, 4, 4, 64, {}), 0, 1, 1000) == 0);
+  // Of two heads the one that has fewer of them counts.
+  CHECK(
+      of(Layout::from_blocks(2, 2, 2, 64, {{0, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 0, 0}, {1, 0, 1}}),
+         0, 1, 1000) == 0);
+  CHECK(attention_short_strips({}, 0, 1, 1000) == 0);
 }
 
 TEST_CASE("sparse_attention_backward: rings of stages come to their end") {

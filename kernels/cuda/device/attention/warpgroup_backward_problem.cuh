@@ -30,10 +30,11 @@ struct WarpgroupAttention {
   float scale, log2_scale;  ///< of products; log2_scale for powers of two
   AttentionValues values;
   int first_head,
-      head_count;   ///< of this launch, in (batch entry, head) order: the pass' own heads
-  int long_strips;  ///< of a head, those that all heads have taken before any other strip
-  int* next;        ///< two zeros: items taken, workers that found no more
-  int* odd;         ///< becomes 1 where a gradient is not finite
+      head_count;    ///< of this launch, in (batch entry, head) order: the pass' own heads
+  int long_strips;   ///< of a head, those that all heads have taken before any other strip
+  int short_strips;  ///< likewise, those that are taken behind all others, the longest first
+  int* next;         ///< two zeros: items taken, workers that found no more
+  int* odd;          ///< becomes 1 where a gradient is not finite
 
   /// The layout's head of head h of q.
   constexpr int layout_head(int b, int h) const { return (b * heads + h) % layout_heads; }
@@ -43,12 +44,18 @@ struct WarpgroupAttention {
 struct AttentionItem {
   int head, rank;
 
-  constexpr AttentionItem(int item, int heads, int strips, int long_strips) : head(0), rank(0) {
-    const bool others = item >= heads * long_strips;
-    if (others) item -= heads * long_strips;
-    const int of_head = others ? strips - long_strips : long_strips;
+  constexpr AttentionItem(int item, const WarpgroupAttention& a, int strips) : head(0), rank(0) {
+    if (item >= a.head_count * (strips - a.short_strips)) {  // all heads in turns
+      rank = item / a.head_count;
+      head = item % a.head_count;
+      return;
+    }
+    const int before = a.head_count * a.long_strips;
+    const bool others = item >= before;
+    if (others) item -= before;
+    const int of_head = others ? strips - a.long_strips - a.short_strips : a.long_strips;
     head = item / of_head;
-    rank = item % of_head + (others ? long_strips : 0);
+    rank = item % of_head + (others ? a.long_strips : 0);
   }
 };
 

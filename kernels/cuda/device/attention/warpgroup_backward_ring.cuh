@@ -66,7 +66,7 @@ struct AttentionKeyRing {
 
     __device__ Place(const WarpgroupKeyGradientParams& p, int item) {
       const WarpgroupAttention& a = p.problem;
-      const AttentionItem of(item / Steps::parts, a.head_count, p.list.strips, a.long_strips);
+      const AttentionItem of(item / Steps::parts, a, p.list.strips);
       number = a.first_head + of.head;
       const AttentionHeadAt at(number, a.kv_heads);
       batch = at.batch;

@@ -94,7 +94,7 @@ struct WarpgroupQueryGradient {
 
     __device__ Place(const WarpgroupQueryGradientParams& p, int item) {
       const WarpgroupAttention& a = p.problem;
-      const AttentionItem of(item, a.head_count, p.list.strips, a.long_strips);
+      const AttentionItem of(item, a, p.list.strips);
       batch = (a.first_head + of.head) / a.heads;
       head = (a.first_head + of.head) % a.heads;
       kv_head = head / a.group;

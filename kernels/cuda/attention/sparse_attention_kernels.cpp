@@ -38,13 +38,20 @@ PassText text_of(AttentionPass pass) {
 
 std::string preamble(const char* header) {
   return format(
-      "#include <bs/kernels/cuda/device/attention/{}.cuh>\n\nusing namespace bs::cuda::device;\n",
+      "#include <bs/kernels/cuda/device/attention/{}.cuh>\n"
+      "#include <bs/kernels/cuda/device/ptx/launch_order.cuh>\n\n"
+      "using namespace bs::cuda::device;\n",
       header);
 }
 
 // What a kernel that is `asked` has besides.
 const char* asked_parameter(bool asked) { return asked ? ", const int* asked" : ""; }
-const char* asked_first(bool asked) { return asked ? "  if (*asked == 0) return;\n" : ""; }
+const char* asked_first(bool asked) {
+  return asked ? "  let_next_launch_begin();\n"
+                 "  wait_for_previous_launch();\n"
+                 "  if (*asked == 0) return;\n"
+               : "";
+}
 
 /// A kernel whose warps have a row each.
 jit::Source single_source(const std::string& name, const char* arguments, const char* function,

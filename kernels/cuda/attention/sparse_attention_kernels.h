@@ -19,7 +19,8 @@ struct AttentionKernel {
   bool whole = false;         ///< sparse_attention_whole
   unsigned rules = 0;         ///< device::AttentionRule bits
   int shared_bytes = 232448;  ///< of a CTA at most; kernels differ by the tile that follows
-  bool asked = false;         ///< does nothing if the word that a second parameter points at is 0
+  bool asked = false;         ///< does nothing if the word that a second parameter points at is 0;
+                              ///< may be launched early (LaunchShape::programmatic)
   auto operator<=>(const AttentionKernel&) const =
       default;  // NOLINT(modernize-use-nullptr): its bug
 };

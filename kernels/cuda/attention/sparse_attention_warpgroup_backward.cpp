@@ -168,7 +168,8 @@ void launch(const Kernel& k, Params& params, int64_t items, int workers, Stream 
   jit::launch(kernel,
               {.grid = dim3(static_cast<unsigned>(ctas)),
                .block = dim3(attention_backward_threads),
-               .shared_bytes = k.shared_bytes()},
+               .shared_bytes = k.shared_bytes(),
+               .programmatic = true},
               stream, params);
 }
 

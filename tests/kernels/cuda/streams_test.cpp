@@ -1,9 +1,11 @@
-// What products owe to streams: the host waits for none, and a graph may have them.
+// What products and attention owe to streams: the host waits for none, and a graph may have them.
 #include <bs/kernels/block_sparse_convert.h>
 #include <bs/kernels/block_sparse_matmul.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
 #include <bs/kernels/matmul.h>
+#include <bs/kernels/sparse_attention.h>
+#include <bs/lib/patterns.h>
 #include <bs/tests/kernels/block_sparse_epilogue_cases.h>
 #include <bs/tests/kernels/gemm_cases.h>
 #include <bs/tests/support/devices.h>
@@ -95,5 +97,36 @@ TEST_CASE("gemm: several products in a graph have their tables in every run" *
       operation.run(others);
       synchronize(test_device());
     }
+  }
+}
+
+TEST_CASE("sparse_attention: a graph has its kernels in the order of the stream" *
+          doctest::skip(!test_device().is_cuda())) {
+  // On Hopper kernels begin while the one before them ends.
+  const Unguarded memory(test_device());
+  const LayoutPtr layout = patterns::dense({.rows = 5, .cols = 5, .block = 64}, {.causal = true});
+  const Shape shape{1, 2, 320, 128};
+  const Tensor q = whole(shape, 1, bf16), k = whole(shape, 2, bf16), v = whole(shape, 3, bf16),
+               dout = whole(shape, 4, bf16);
+  SparseAttentionOptions options{.scale = 0.01};
+  options.causal = true;
+  std::vector<Tensor> got;
+  for (int i = 0; i < 4; ++i) got.push_back(Tensor::empty(shape, bf16, test_device()));
+  const auto compute = [&](const std::vector<Tensor>& to) {
+    const SparseAttentionResult forward = sparse_attention(q, k, v, layout, options);
+    const SparseAttentionGradients g =
+        sparse_attention_backward(q, k, v, forward, dout, layout, options);
+    const Tensor all[] = {forward.out, g.dq, g.dk, g.dv};
+    for (size_t i = 0; i < 4; ++i) copy(all[i], to[i]);
+  };
+  std::vector<Tensor> expected;
+  for (int i = 0; i < 4; ++i) expected.push_back(Tensor::empty(shape, bf16, test_device()));
+  compute(expected);
+  const Recorded recorded(current_stream(test_device()), [&] { compute(got); });
+  for (int run = 0; run < 3; ++run) {
+    for (const Tensor& x : got) fill(x, -1);
+    recorded.run();
+    for (size_t i = 0; i < 4; ++i)
+      CHECK(Reference::of(got[i]).values == Reference::of(expected[i]).values);
   }
 }

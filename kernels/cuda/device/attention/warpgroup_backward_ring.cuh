@@ -6,6 +6,7 @@
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_keys.cuh>
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_scores.cuh>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_strips.cuh>
+#include <bs/kernels/cuda/device/ptx/launch_order.cuh>
 
 namespace bs::cuda::device {
 
@@ -210,6 +211,7 @@ struct AttentionKeyRing {
             load_box(to + key_bytes, p.v, team.kept, piece * 64, key, place.head, place.batch, 0);
         }
       }
+      wait_for_previous_launch();  // for the numbers of queries, and room for gradients of scores
 #pragma unroll 1
       for (int h = place.head * a.group; h < (place.head + 1) * a.group; ++h) {
         const int of = a.layout_head(place.batch, h) * p.list.strips + place.layout_strip;
@@ -255,6 +257,7 @@ struct AttentionKeyRing {
   template <class Consume>
   __device__ static void run(const WarpgroupKeyGradientParams& p, const Consume& consume) {
     extern __shared__ __align__(1024) unsigned char memory[];
+    let_next_launch_begin();
     const unsigned buffers = shared_address(memory);
     Team* const team =
         reinterpret_cast<Team*>(memory + teams * team_bytes + groups * staging_bytes);

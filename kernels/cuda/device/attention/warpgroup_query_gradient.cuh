@@ -7,6 +7,7 @@
 #include <bs/kernels/cuda/device/attention/warpgroup_backward_items.cuh>
 #include <bs/kernels/cuda/device/block_sparse/block_sparse_strips.cuh>
 #include <bs/kernels/cuda/device/block_sparse/warpgroup_dsd_seats.cuh>
+#include <bs/kernels/cuda/device/ptx/launch_order.cuh>
 #include <bs/kernels/cuda/device/tile/arithmetic.cuh>
 #include <bs/kernels/cuda/device/tile/pack.cuh>
 
@@ -20,6 +21,7 @@ template <class T, int lanes>
 __device__ inline void attention_numbers(const AttentionBackwardArguments<T, float>& a,
                                          AttentionPlaces places, unsigned total, unsigned numbers,
                                          float* whole_log_sums, float* whole_means, int* odd) {
+  let_next_launch_begin();
   const unsigned at = (blockIdx.x * blockDim.x + threadIdx.x) / lanes;
   const AttentionProblem& p = a.problem;
   const int lane = static_cast<int>(threadIdx.x) % lanes, d = lane * 8;
@@ -232,6 +234,7 @@ struct WarpgroupQueryGradient {
         end = cut_hidden<block>(p.list, from, end, place.query() + strip);
       }
       Ahead next(p, place, from, end);
+      wait_for_previous_launch();  // for the gradients of scores
 #pragma unroll 1
       for (; from < end; from += slices) {
         const Ahead now = next;
@@ -360,6 +363,7 @@ struct WarpgroupQueryGradient {
 
   __device__ static void run(const WarpgroupQueryGradientParams& p) {
     extern __shared__ __align__(1024) unsigned char memory[];
+    let_next_launch_begin();  // the portable kernels, which mostly end at once
     const unsigned buffers = (shared_address(memory) + 1023) / 1024 * 1024;
     const unsigned staging = buffers + stages * stage_bytes;
     Shared& s = *reinterpret_cast<Shared*>(memory + (staging - shared_address(memory)) +

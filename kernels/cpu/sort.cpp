@@ -1,9 +1,9 @@
 #include <bs/kernels/cpu/parallel.h>
+#include <bs/kernels/cpu/ranks.h>
 #include <bs/kernels/sort.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
+#include <array>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -12,50 +12,104 @@ namespace bs::cpu {
 
 namespace {
 
-/// An unsigned number in the order of the values: NaN last, -0 as 0.
+/// An unsigned number in the order of the values, of their size: NaN last, -0 as 0.
 template <class T>
-uint64_t key_of(T value) {
-  constexpr uint64_t sign = uint64_t{1} << 63;
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<uint64_t>(static_cast<int64_t>(value)) ^ sign;
+auto key_of(T value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return static_cast<uint8_t>(value);
+  } else if constexpr (std::is_integral_v<T>) {
+    using Key = std::make_unsigned_t<T>;
+    constexpr Key sign = std::is_signed_v<T> ? Key{1} << (8 * sizeof(T) - 1) : Key{0};
+    return static_cast<Key>(static_cast<Key>(value) ^ sign);
   } else {
-    const auto wide = static_cast<double>(value);
-    if (std::isnan(wide)) return std::numeric_limits<uint64_t>::max();
-    const auto bits = std::bit_cast<uint64_t>(wide == 0 ? 0.0 : wide);
-    return bits & sign ? ~bits : bits | sign;
+    using Rank = Ranks<T>;
+    using Key = typename Rank::Bits;
+    const Key infinity = Rank::of(static_cast<Key>(Rank::sign - 1 - Rank::first));
+    const Key bits = Rank::bits_of(value);
+    const Key rank = Rank::of(bits == Rank::sign ? Key{0} : bits);
+    return rank > infinity ? std::numeric_limits<Key>::max() : rank;
   }
 }
 
+/// A key and a position in one number, which is in their order.
+struct Packed {
+  uint64_t value;
+  Packed() = default;
+  Packed(uint64_t key, int64_t at) : value(key << 32 | static_cast<uint64_t>(at)) {}
+  int64_t at() const { return static_cast<int64_t>(value & 0xffffffff); }
+  size_t digit(int d) const { return value >> (32 + 8 * d) & 255; }
+  bool operator<(const Packed& b) const { return value < b.value; }
+};
+
 struct Item {
   uint64_t key;
-  int64_t at;
-  bool operator<(const Item& b) const { return key != b.key ? key < b.key : at < b.at; }
+  int64_t place;
+  Item() = default;
+  Item(uint64_t k, int64_t i) : key(k), place(i) {}
+  int64_t at() const { return place; }
+  size_t digit(int d) const { return key >> (8 * d) & 255; }
+  bool operator<(const Item& b) const { return key != b.key ? key < b.key : place < b.place; }
 };
+
+/// Items of keys of `digits` bytes in order, in one of two arrays. They come in the order of their
+/// positions, and items of one digit keep theirs. A digit that all have alike takes no pass.
+template <int digits, class I>
+I* sorted_by_digits(I* items, I* other, int64_t n) {
+  std::array<std::array<int64_t, 256>, digits> counts{};
+  for (int64_t i = 0; i < n; ++i)
+    for (int d = 0; d < digits; ++d) ++counts[static_cast<size_t>(d)][items[i].digit(d)];
+  for (int d = 0; d < digits; ++d) {
+    auto& places = counts[static_cast<size_t>(d)];
+    if (places[items[0].digit(d)] == n) continue;
+    int64_t place = 0;
+    for (int64_t& count : places) {
+      const int64_t next = place + count;
+      count = place;
+      place = next;
+    }
+    for (int64_t i = 0; i < n; ++i) other[places[items[i].digit(d)]++] = items[i];
+    std::swap(items, other);
+  }
+  return items;
+}
+
+/// The first k positions of each row's order, for rows [begin, end).
+template <class I, class T>
+void order_rows(const T* from, int64_t n, int64_t* to, int64_t k, bool descending, int64_t begin,
+                int64_t end) {
+  using Key = decltype(key_of(T{}));
+  constexpr int digits = sizeof(Key);
+  constexpr int64_t few = 64, short_row = 32 * digits;
+  std::vector<I> items(static_cast<size_t>(n)), other(static_cast<size_t>(n));
+  for (int64_t r = begin; r < end; ++r) {
+    I* first = items.data();
+    for (int64_t i = 0; i < n; ++i) {
+      const Key key = key_of(from[r * n + i]);
+      first[i] = I(descending ? static_cast<Key>(~key) : key, i);
+    }
+    if (k < std::min(few, n)) {
+      std::partial_sort(first, first + k, first + n);
+    } else if (n < short_row) {
+      std::sort(first, first + n);
+    } else {
+      first = sorted_by_digits<digits>(first, other.data(), n);
+    }
+    for (int64_t j = 0; j < k; ++j) to[r * k + j] = first[j].at();
+  }
+}
 
 }  // namespace
 
 void argsort(const Tensor& x, const Tensor& indices, bool descending, Stream) {
   const int64_t n = x.size(1), k = indices.size(1);
-  constexpr int64_t few = 64;
-  int64_t* to = indices.data<int64_t>();
+  int64_t* const to = indices.data<int64_t>();
   visit_any(x.dtype(), [&]<class T>(Type<T>) {
-    const T* from = x.data<T>();
+    const T* const from = x.data<T>();
     const int64_t grain = std::max<int64_t>(1, elementwise_grain / (16 * n));
     parallel_for(x.size(0), grain, [&](int64_t begin, int64_t end) {
-      std::vector<Item> items(static_cast<size_t>(n));
-      for (int64_t r = begin; r < end; ++r) {
-        for (int64_t i = 0; i < n; ++i) {
-          const uint64_t key = key_of(from[r * n + i]);
-          items[static_cast<size_t>(i)] = {descending ? ~key : key, i};
-        }
-        if (k < few) {
-          std::partial_sort(items.begin(), items.begin() + k, items.end());
-        } else {  // a heap of many takes longer
-          if (k < n) std::nth_element(items.begin(), items.begin() + k, items.end());
-          std::sort(items.begin(), items.begin() + k);
-        }
-        for (int64_t j = 0; j < k; ++j) to[r * k + j] = items[static_cast<size_t>(j)].at;
-      }
+      if (sizeof(T) <= 4 && n <= int64_t{std::numeric_limits<uint32_t>::max()})
+        return order_rows<Packed>(from, n, to, k, descending, begin, end);
+      order_rows<Item>(from, n, to, k, descending, begin, end);
     });
   });
 }

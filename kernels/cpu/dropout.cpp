@@ -6,6 +6,20 @@
 
 namespace bs::cpu {
 
+namespace {
+
+/// A function of its own: of numbers that a lambda holds g++ makes no vectors.
+template <class W>
+void drop(int64_t n, const uint32_t* word, uint32_t limit, const W* x, W scale, W* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const W kept = x[i] * scale;
+    y[i] = word[i] < limit ? W{0} : kept;
+  }
+}
+
+}  // namespace
+
 void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, int64_t first, Stream) {
   const auto limit = static_cast<uint32_t>(threshold(p));  // p < 1
   visit_floating("dropout", x.dtype(), [&]<class T>(Type<T>) {
@@ -13,18 +27,16 @@ void dropout(const Tensor& x, const Tensor& y, double p, RandomState state, int6
     const auto scale = static_cast<W>(1 / (1 - p));
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    const auto drop = [=](const RandomWords& words, int64_t at, int64_t count) {
-      constexpr int64_t most = 4 * RandomWords::blocks;
-      uint32_t word[most];  // of each element
-      for (int64_t j = 0; j < RandomWords::blocks; ++j)
-        for (int k = 0; k < 4; ++k) word[4 * j + k] = words.word[k][j];
+    const auto piece = [=](const RandomWords& words, int64_t at, int64_t count) {
+      uint32_t word[4 * RandomWords::blocks];
+      words.in_order(word);
       RowBuffer<T> in(count), out(count);
       const W* values = in.read(from + at, count);
       W* kept = out.target(to + at);
-      for (int64_t i = 0; i < count; ++i) kept[i] = word[i] < limit ? W{0} : values[i] * scale;
+      drop(count, word, limit, values, scale, kept);
       out.write(to + at, count);
     };
-    for_random_words<4>(x.numel(), state, drop, first / 4);
+    for_random_words<4>(x.numel(), state, piece, first / 4);
   });
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/** @file Philox blocks by the batch, laid out so that the compiler computes many at a time. */
+/** @file Philox blocks by the batch, many at a time in the lanes of vectors. */
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/lib/integers.h>
 #include <bs/lib/philox.h>
@@ -16,10 +16,38 @@ struct RandomWords {
   alignas(64) uint32_t word[4][blocks];
 
   void draw(RandomState state, int64_t first) {
-    for (int64_t j = 0; j < blocks; ++j) {
-      const PhiloxBlock b = philox(state.seed, static_cast<uint64_t>(first + j), state.offset);
-      for (int k = 0; k < 4; ++k) word[k][j] = b.word[k];
+    const PhiloxKeys<> keys(state.seed);
+    for (int64_t j = 0; j < blocks; j += lanes) draw_lanes(keys, state.offset, first + j, j);
+  }
+
+  /** @brief Word k of block j to 4 * j + k, the order of the elements that they serve. */
+  void in_order(uint32_t (&to)[4 * blocks]) const {
+    for (int64_t j = 0; j < blocks; ++j)
+      for (int k = 0; k < 4; ++k) to[4 * j + k] = word[k][j];
+  }
+
+ private:
+  static constexpr int lanes = 32;  ///< of vectors that stay in registers
+
+  /// The rounds of philox() on numbers of 64 bits, of which the upper half does not count: so no
+  /// product needs to be put together from two halves.
+  void draw_lanes(const PhiloxKeys<>& keys, uint64_t offset, int64_t first, int64_t at) {
+    constexpr uint64_t low = 0xffffffff;
+    uint64_t c[4][lanes];
+    for (int j = 0; j < lanes; ++j) {
+      const auto block = static_cast<uint64_t>(first + j);
+      c[0][j] = block, c[1][j] = block >> 32, c[2][j] = offset, c[3][j] = offset >> 32;
     }
+    for (int round = 0; round < philox_rounds; ++round)
+      for (int j = 0; j < lanes; ++j) {
+        const uint64_t p = 0xD2511F53 * (c[0][j] & low), q = 0xCD9E8D57 * (c[2][j] & low);
+        c[0][j] = (q >> 32) ^ c[1][j] ^ keys.even[round];
+        c[1][j] = q;
+        c[2][j] = (p >> 32) ^ c[3][j] ^ keys.odd[round];
+        c[3][j] = p;
+      }
+    for (int k = 0; k < 4; ++k)
+      for (int j = 0; j < lanes; ++j) word[k][at + j] = static_cast<uint32_t>(c[k][j]);
   }
 };
 

@@ -209,6 +209,29 @@ TEST_CASE("maps of many small planes give what they give of a few") {
   }
 }
 
+TEST_CASE("images too large for a thread to hold") {
+  const Reference whole = random_reference({1, 2, 190, 110}, 3);
+  for (const DType dtype : {f64, f32, bf16}) {
+    CAPTURE(to_string(dtype));
+    const Tensor x = whole.tensor(dtype, test_device());
+    const Reference seen = Reference::of(x);
+    Reference means({1, 2, 1, 5}), spread({1, 2, 190, 110});
+    for (int64_t c = 0; c < 2; ++c)
+      for (int64_t p = 0; p < 190; ++p)
+        for (int64_t q = 0; q < 110; ++q)
+          means.at({0, c, 0, q / 22}) += seen.at({0, c, p, q}) / (190 * 22);
+    const Tensor y = adaptive_avg_pool2d(x, {1, 5});
+    check_close("means", Reference::of(y), means, 2 * epsilon(dtype) + 1e-6);
+    const Reference given = Reference::of(y);
+    for (int64_t c = 0; c < 2; ++c)
+      for (int64_t p = 0; p < 190; ++p)
+        for (int64_t q = 0; q < 110; ++q)
+          spread.at({0, c, p, q}) = given.at({0, c, 0, q / 22}) / (190 * 22);
+    check_close("gradient", Reference::of(adaptive_avg_pool2d_backward(y, x.shape())), spread,
+                epsilon(dtype) / 190);
+  }
+}
+
 TEST_CASE("what is not finite stays where it has a weight") {
   Reference x({1, 8, 3, 3});
   for (int64_t c = 0; c < 8; ++c) x.at({0, c, 1, 1}) = std::numeric_limits<double>::infinity();

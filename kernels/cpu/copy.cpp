@@ -42,8 +42,42 @@ void convert_dense(int64_t n, const From* from, To* to) {
   }
 }
 
+/// Copies dense rows of `bytes` bytes: a call for each would take longer than what it moves.
+template <size_t bytes, class T>
+void copy_short_rows(const StridedLoop<2>& loop, const T* from, T* to) {
+  for_each_row(loop, [=](const auto& offsets, int64_t at, int64_t count) {
+    const T* source = from + offsets[0] + at;
+    void* const target = to + offsets[1] + at;
+    if (static_cast<size_t>(count) * sizeof(T) == bytes) {
+      std::memcpy(target, source, bytes);
+    } else {  // the cores meet within this row
+      std::memcpy(target, source, static_cast<size_t>(count) * sizeof(T));
+    }
+  });
+}
+
+/// Whether there is a loop for the length of these rows.
+template <class T>
+bool copied_short_rows(const StridedLoop<2>& loop, const T* from, T* to) {
+  switch (static_cast<size_t>(loop.inner()) * sizeof(T)) {
+    case 16:
+      copy_short_rows<16>(loop, from, to);
+      return true;
+    case 32:
+      copy_short_rows<32>(loop, from, to);
+      return true;
+    case 64:
+      copy_short_rows<64>(loop, from, to);
+      return true;
+    default:
+      return false;
+  }
+}
+
 template <class From, class To>
 void copy_dense_rows(const StridedLoop<2>& loop, const From* from, To* to) {
+  if constexpr (std::is_same_v<From, To>)
+    if (copied_short_rows(loop, from, to)) return;
   for_each_row(loop, [=](const auto& offsets, int64_t at, int64_t count) {
     const From* source = from + offsets[0] + at;
     To* target = to + offsets[1] + at;

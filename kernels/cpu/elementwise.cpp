@@ -3,6 +3,7 @@
 #include <bs/kernels/cpu/strided_loop.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -58,10 +59,6 @@ struct Input {
     if (is_low_precision(result)) set_narrow(result, x.number.to<float>());
   }
 
-  /// Its element `offset`; a number has none.
-  const std::byte* at(int64_t offset) const {
-    return data ? data + offset * static_cast<int64_t>(size_of(dtype)) : nullptr;
-  }
   /// Whether it can be read as elements of a 16-bit dtype.
   bool is(DType narrow_dtype, int64_t stride) const {
     return data ? dtype == narrow_dtype && (stride == 0 || stride == 1) : is_exact;
@@ -131,6 +128,8 @@ struct Runner {
   DType dtype;
   int64_t stride, bytes;
   bool is_direct, is_whole;  ///< whole: nothing goes through pieces
+  bool repeats;              ///< no input moves along a row
+  bool is_dense;             ///< whole, and all inputs move
   std::array<Reader, N> readers;
 
   Runner(const Loops& loops, const void* function, const Tensor& y, const StridedLoop<N + 1>& over,
@@ -138,18 +137,49 @@ struct Runner {
       : wide(loops.wide), f(function), dtype(y.dtype()), stride(over.inner_stride(0)) {
     bytes = stride * static_cast<int64_t>(size_of(dtype));
     is_whole = is_direct = stride == 1 && !is_low_precision(dtype);
-    bool is_narrow = stride == 1;
+    bool is_narrow = repeats = stride == 1;
     for (size_t n = 0; n < N; ++n) {
       readers[n] = Reader(inputs[n], over.inner_stride(static_cast<int>(n) + 1));
       is_whole &= readers[n].is_direct;
       is_narrow &= inputs[n].is(dtype, readers[n].stride);
+      repeats &= readers[n].stride == 0;
     }
+    is_dense =
+        is_whole && std::ranges::all_of(readers, [](const Reader& r) { return r.stride == 1; });
     if (is_narrow && dtype == f16) narrow = loops.of_half;
     if (is_narrow && dtype == bf16) narrow = loops.of_bfloat16;
   }
 
+  /// Part of a row that lies as it is computed: with nothing besides, for rows may be short.
+  void compute(std::byte* row, const std::array<const std::byte*, N>& at, int64_t count) const {
+    std::array<Source, N> x;
+    for (size_t n = 0; n < N; ++n) x[n] = {at[n], true};
+    wide(f, count, row, x.data());
+  }
+
+  /// Part of a row of equal results.
+  void repeat(std::byte* row, const std::array<const std::byte*, N>& at, int64_t count) const {
+    alignas(64) Buffer buffers[N + 1];
+    std::array<Source, N> x;
+    for (size_t n = 0; n < N; ++n) {
+      readers[n].repeat(at[n], buffers[n]);
+      x[n] = {buffers[n], false};
+    }
+    wide(f, 1, buffers[N], x.data());
+    visit_both(dtype, [&]<class T, class W>(Type<T>, Type<W>) {
+      const T result = convert<T>(*reinterpret_cast<const W*>(buffers[N]));
+      if constexpr (sizeof(T) == 2) {  // g++ vectorises no loop over a class
+        std::fill_n(reinterpret_cast<uint16_t*>(row), count, std::bit_cast<uint16_t>(result));
+      } else {
+        std::fill_n(reinterpret_cast<T*>(row), count, result);
+      }
+    });
+  }
+
   /// Part of a row, whose elements lie at `at`.
   void operator()(std::byte* row, const std::array<const std::byte*, N>& at, int64_t count) const {
+    if (is_dense) return compute(row, at, count);
+    if (repeats) return repeat(row, at, count);
     alignas(64) Buffer buffers[N + 1];
     std::array<Source, N> x;
     int64_t from = 0;
@@ -191,12 +221,18 @@ void run_inputs(const Loops& loops, const void* f, const Tensor& y, std::span<co
   const StridedLoop<N + 1> over(y.shape(), strides);
   const Runner<N> runner(loops, f, y, over, inputs);
   auto* const out = static_cast<std::byte*>(y.data());
+  const auto size = static_cast<int64_t>(size_of(y.dtype()));
+  std::array<const std::byte*, N> data;
+  std::array<int64_t, N> sizes;  // 0 of a number, which has no place
+  for (size_t n = 0; n < N; ++n) {
+    data[n] = inputs[n].data;
+    sizes[n] = data[n] ? static_cast<int64_t>(size_of(inputs[n].dtype)) : 0;
+  }
   for_each_row(over, [&](const auto& offsets, int64_t first, int64_t count) {
     std::array<const std::byte*, N> at;
     for (size_t n = 0; n < N; ++n)
-      at[n] = inputs[n].at(offsets[n + 1] + first * runner.readers[n].stride);
-    const int64_t offset = offsets[0] + first * runner.stride;
-    runner(out + offset * static_cast<int64_t>(size_of(runner.dtype)), at, count);
+      at[n] = data[n] + offsets[n + 1] * sizes[n] + first * runner.readers[n].bytes;
+    runner(out + offsets[0] * size + first * runner.bytes, at, count);
   });
 }
 

@@ -254,6 +254,16 @@ TEST_CASE("arithmetic broadcasts along each axis, in vectors or not") {
     }
 }
 
+TEST_CASE("arithmetic on rows of equal elements") {
+  for (const DType dtype : {f64, f32, f16, bf16, i64, u8}) {
+    CAPTURE(to_string(dtype));
+    const Tensor column = random_reference({301, 1}, 5, 1, 9).tensor(dtype, test_device());
+    const Tensor all = column.expand({301, 130}), dense = contiguous(all);
+    CHECK(Reference::of(add(all, 2)).values == Reference::of(add(dense, 2)).values);
+    CHECK(Reference::of(mul(all, all)).values == Reference::of(mul(dense, dense)).values);
+  }
+}
+
 TEST_CASE("16-bit arithmetic: all numbers, dense or not, whole blocks or not") {
   const auto check = [](const auto& one, DType dtype) {
     using T = std::decay_t<decltype(one)>;

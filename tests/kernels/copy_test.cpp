@@ -118,6 +118,22 @@ TEST_CASE("copies into views leave what lies between them") {
   check_equal(clone(column.expand({40, 50})), column.expand({40, 50}));
 }
 
+TEST_CASE("many rows of a few bytes") {
+  for (const DType dtype : every_dtype)
+    for (const int64_t bytes : {8, 16, 24, 32, 64, 128, 136}) {
+      CAPTURE(to_string(dtype));
+      CAPTURE(bytes);
+      const int64_t n = bytes / static_cast<int64_t>(size_of(dtype));
+      const Tensor x = numbers({5001, n + 1}).tensor(dtype, test_device()).slice(1, 1, n + 1);
+      check_equal(clone(x), x);
+      const Tensor y = full({5001, n + 2}, 1, dtype, test_device());
+      copy(x, y.slice(1, 1, n + 1));
+      check_equal(y.slice(1, 1, n + 1), x);
+      check_equal(y.slice(1, n + 1, n + 2), full({5001, 1}, 1, dtype, test_device()));
+      check_equal(y.slice(1, 0, 1), full({5001, 1}, 1, dtype, test_device()));
+    }
+}
+
 TEST_CASE("casts between all dtypes") {
   const Reference r = numbers({3, 35});
   for (const DType from : every_dtype)

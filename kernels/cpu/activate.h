@@ -23,7 +23,7 @@ void activate(Activation f, W* x, int64_t n) {
     case Activation::silu:
       return each([](W v) { return v * math::sigmoid(v); });
     case Activation::gelu:
-      return each([](W v) { return v * math::normal(v).cdf; });
+      return each([](W v) { return v * math::normal_cdf(v); });
     case Activation::gelu_tanh:  // 1 + tanh(u) = 2 sigmoid(2 u)
       return each([](W v) {
         return v * math::sigmoid(W(1.5957691216057308) * v * (1 + W(0.044715) * v * v));

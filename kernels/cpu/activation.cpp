@@ -48,7 +48,7 @@ void gelu(const Tensor& x, const Tensor& y, Gelu form, Stream) {
     return map<float, float>([](float v) { return v * math::coarse_normal_cdf(v); }, y, x);
   if (form == Gelu::erf)
     return forward(
-        "gelu", [](auto v) { return v * math::normal(v).cdf; }, x, y);
+        "gelu", [](auto v) { return v * math::normal_cdf(v); }, x, y);
   const auto f = []<class W>(W v) {
     return v * math::sigmoid(W(two_slope) * v * (1 + W(cubic) * v * v));
   };

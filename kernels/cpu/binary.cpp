@@ -67,6 +67,7 @@ struct PowerBackwardA {
 struct PowerBackwardB {
   template <class W>
   W operator()(W a, W b, W dy) const {
+    if constexpr (std::is_same_v<W, float>) return dy * math::pow_log(a, b);  // where it holds
     return a == 0 && b >= 0 ? W(0) : dy * math::pow_log(a, b);
   }
   template <class W>
@@ -77,6 +78,11 @@ struct PowerBackwardB {
   static W beyond(W a, W b, W dy) {
     return a == 0 && b >= 0 ? W(0) : dy * std::pow(a, b) * std::log(a);
   }
+};
+
+/// The latter for results of 16 bits.
+struct CoarsePowerBackwardB : PowerBackwardB {
+  float operator()(float a, float b, float dy) const { return dy * math::coarse_pow_log(a, b); }
 };
 
 template <class F>
@@ -205,6 +211,8 @@ void pow_backward_a(const Operand& a, const Operand& b, const Tensor& dy, const 
 
 void pow_backward_b(const Operand& a, const Operand& b, const Tensor& dy, const Tensor& db,
                     Stream) {
+  if (is_low_precision(db.dtype()))
+    return map<float, float, float, float>(CoarsePowerBackwardB(), db, a, b, dy);
   gradient("pow_backward_b", PowerBackwardB(), a, b, dy, db);
 }
 

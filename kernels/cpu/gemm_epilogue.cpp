@@ -102,7 +102,7 @@ void apply(Unary op, int64_t count, const W* x, W* out, W first, W second) {
     case Unary::hardswish:
       return map(count, x, out, [=](W v) { return v * clamped(v + 3, 0, 6) / 6; });
     case Unary::gelu:
-      return map(count, x, out, [](W v) { return v * math::normal(v).cdf; });
+      return map(count, x, out, [](W v) { return v * math::normal_cdf(v); });
     case Unary::gelu_tanh:  // 1 + tanh(u) = 2 sigmoid(2 u), which keeps its precision near 0
       return map(count, x, out, [](W v) {
         return v / (1 + math::exp(W(-1.5957691216057308) * v * (1 + W(0.044715) * v * v)));

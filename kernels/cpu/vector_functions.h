@@ -140,6 +140,39 @@ inline float pow_log(float a, float b) {
 }
 inline double pow_log(double a, double b) { return std::pow(a, b) * std::log(a); }
 
+/** @brief pow_log for results of 16 bits, where `holds_pow` does: the error relative to the result
+ *  is below 5e-7 (1 + |b log2 a|). */
+inline float coarse_pow_log(float a, float b) {
+  const auto bits = std::bit_cast<uint32_t>(a);
+  const int32_t power = static_cast<int32_t>(bits - 0x3f3504f3U) >> 23;
+  const float m = std::bit_cast<float>(bits - (static_cast<uint32_t>(power) << 23)) - 1.0F;
+  float p = -1.45809785e-01F;
+  p = p * m + 2.34041555e-01F;
+  p = p * m - 2.48877131e-01F;
+  p = p * m + 2.87098812e-01F;
+  p = p * m - 3.60239628e-01F;
+  p = p * m + 4.80923238e-01F;
+  p = p * m - 7.21352788e-01F;
+  p = p * m + 1.44269496F;
+  const float log2 = static_cast<float>(power) + p * m;
+  float t = b * log2;
+  t = t > 160.0F ? 160.0F : t;
+  t = t < -160.0F ? -160.0F : t;
+  constexpr float rounder = 12582912.0F;
+  const float shifted = t + rounder;
+  const float f = t - (shifted - rounder);
+  float e = 1.32764668e-03F;
+  e = e * f + 9.67554129e-03F;
+  e = e * f + 5.55071329e-02F;
+  e = e * f + 2.40221197e-01F;
+  e = e * f + 6.93146967e-01F;
+  e = e * f + 1.00000007F;
+  const int32_t n = std::bit_cast<int32_t>(shifted) - 0x4b400000, half = n >> 1;
+  const float low = std::bit_cast<float>((half + 127) << 23);
+  const float high = std::bit_cast<float>((n - half + 127) << 23);
+  return e * (log2 * 0.693147181F) * low * high;
+}
+
 /** @brief Whether `remainder` of floats holds: where the quotient's whole part fits a double. */
 inline bool holds_remainder(float a, float b) {
   return std::fabs(a / b) < 0x1p28F && std::fabs(b) < std::numeric_limits<float>::infinity();

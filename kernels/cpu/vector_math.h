@@ -119,8 +119,9 @@ struct Normal {
   W cdf, pdf;
 };
 
+inline double normal_cdf(double x) { return 0.5 * std::erfc(x * -0.70710678118654752); }
 inline Normal<double> normal(double x) {
-  return {0.5 * std::erfc(x * -0.70710678118654752), 0.39894228040143268 * std::exp(-0.5 * x * x)};
+  return {normal_cdf(x), 0.39894228040143268 * std::exp(-0.5 * x * x)};
 }
 
 /** @brief e^x for x <= 0, where nothing overflows: 2^(n + 64) is added to the exponent of the
@@ -159,6 +160,36 @@ inline Normal<float> normal(float x) {
   const float tail = e * (q * k);
   const float far = x < 0 ? tail : 1.0F - tail;
   return {size < 0.65F ? 0.5F + p * x : far, 0.398942280F * e};
+}
+
+/** @brief Phi(x) alone, as Phi(-|x|) = exp(-x^2 / 2) k q(k) for all x, with k = 1 / (1 + 0.3 |x|).
+ *  The error is below 1.8e-7, and relative to the result below 4e-7 for x > -1; further down it
+ *  grows with x^2. A quarter less work than normal(). */
+inline float normal_cdf(float x) {
+  float square = x * x;
+  square = square > 212.0F ? 212.0F : square;  // comparisons let NaN through
+  constexpr float rounder = 12582912.0F + 64.0F, halved = -0.721347520F;  // of powers of 2
+  const float shifted = square * halved + rounder;
+  const float f = square * halved - (shifted - rounder);
+  float p = 1.53458073e-04F;
+  p = p * f + 1.33999312e-03F;
+  p = p * f + 9.61848898e-03F;
+  p = p * f + 5.55032878e-02F;
+  p = p * f + 2.40226469e-01F;
+  p = p * f + 6.93147206e-01F;
+  p = p * f + 1.0F;
+  const uint32_t bits = std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23);
+  const float k = 1.0F / (1.0F + 0.3F * std::fabs(x));
+  float q = 3.64235562e-02F;
+  q = q * k - 1.59972230e-01F;
+  q = q * k + 2.10421966e-01F;
+  q = q * k - 5.66718196e-02F;
+  q = q * k + 1.29673912e-01F;
+  q = q * k + 9.97419440e-02F;
+  q = q * k + 1.20750978e-01F;
+  q = q * k + 1.19631708e-01F;
+  const float tail = std::bit_cast<float>(bits) * (q * (k * 0x1p-64F));
+  return x < 0 ? tail : 1.0F - tail;
 }
 
 /** @brief Phi(x) for results of 16 bits, by polynomials of fewer terms than normal() has. The error

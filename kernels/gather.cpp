@@ -65,6 +65,14 @@ Tensor written(const Tensor& y, int axis, const Tensor& index, const Tensor& sou
   return y;
 }
 
+/// y with source written to it.
+Tensor scattered(const Tensor& y, int axis, const Tensor& index, const Tensor& source) {
+  return written(y, axis, index, source,
+                 [](const Tensor& i, const Tensor& from, const Tensor& part) {
+                   BS_DISPATCH(part.device(), scatter, part, i, from, part);
+                 });
+}
+
 void check_source(const char* op, const Tensor& x, const Tensor& index, const Tensor& source) {
   check_same_device(op, x, index);
   check_same_device(op, x, source);
@@ -124,10 +132,15 @@ Tensor scatter(const Tensor& x, int axis, const Tensor& index, const Tensor& sou
                 contiguous(source).view(from), y.view(to));
     return y;
   }
-  return written(clone(x), at, index, source,
-                 [](const Tensor& i, const Tensor& from, const Tensor& y) {
-                   BS_DISPATCH(y.device(), scatter, y, i, from, y);
-                 });
+  return scattered(clone(x), at, index, source);
+}
+
+Tensor detail::scatter_to_zeros(const char* op, const Shape& shape, int axis, const Tensor& index,
+                                const Tensor& source) {
+  const int at = checked(op, shape, index, axis);
+  const Tensor y = zeros(shape, source.dtype(), source.device());
+  check_source(op, y, index, source);
+  return scattered(y, at, index, source);
 }
 
 Tensor scatter(const Tensor& x, int axis, const Tensor& index, Scalar source) {

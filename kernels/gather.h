@@ -51,6 +51,10 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tens
 Tensor index_rows(const char* op, const Shape& shape, const std::vector<Tensor>& indices);
 
 namespace detail {
+/** @brief Zeros of `shape` with source written to them, as scatter does. */
+Tensor scatter_to_zeros(const char* op, const Shape& shape, int axis, const Tensor& index,
+                        const Tensor& source);
+
 /** @brief Calls f(Type<U>{}) with an unsigned type of the dtype's size: a copy looks at no values.
  */
 template <class F>

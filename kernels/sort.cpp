@@ -71,7 +71,7 @@ Tensor argmin(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 
 Tensor sort_backward(const Tensor& dy, const Tensor& indices, const Shape& shape, int axis) {
-  return scatter(zeros(shape, dy.dtype(), dy.device()), axis, indices, dy);
+  return detail::scatter_to_zeros("sort_backward", shape, axis, indices, dy);
 }
 
 }  // namespace bs

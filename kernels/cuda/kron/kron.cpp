@@ -183,8 +183,12 @@ void kron_plan(const std::vector<KronAxis>& axes, DType dtype, bool backward, Kr
 
 void kron_pass(const Tensor& x, const std::vector<Tensor>& factors, const Tensor& bias,
                Activation activation, const Tensor& before, const Tensor& y, Stream stream) {
-  if (const auto shape = shape_of(factors, y, false, stream))
-    return launch_forward(*shape, x, factors, bias, activation, before, y, stream);
+  const bool plain = !bias.defined() && !before.defined() && activation == Activation::none;
+  const std::vector<KronAxis> axes = axes_of(factors);
+  const bool dense =
+      plain && axes.size() == 1 && kron_wide(axes.front(), static_cast<int>(size_of(y.dtype())));
+  const auto shape = dense ? std::nullopt : shape_of(factors, y, false, stream);
+  if (shape) return launch_forward(*shape, x, factors, bias, activation, before, y, stream);
   kron_library_step(x, factors.front(), y, stream);
   kron_library_finish(bias, activation, before, y, stream);
 }

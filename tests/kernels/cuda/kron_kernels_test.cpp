@@ -78,6 +78,16 @@ TEST_CASE("kron_matmul: as many factors as fit are one pass") {
   CHECK(length(64, 2, 4, true) == 2);
   CHECK(length(64, 2, 2, true) == 2);
   CHECK(length(2000, 1, 4, false) == 1);
+  // Wide factors of f32 and f64 go back one by one, by dense products; forward they stay one pass.
+  CHECK(length(128, 2, 4, false) == 2);
+  CHECK(length(128, 2, 4, true) == 1);
+  CHECK(length(96, 2, 8, true) == 1);
+  CHECK(length(80, 2, 4, true) == 2);
+  const std::vector<KronAxis> mixed = {{16, 16}, {128, 96}, {4, 4}, {4, 4}};
+  const auto rest = [&](size_t count) { return std::span(mixed).first(count); };
+  CHECK(kron_pass_length(rest(4), 1, 4, true, hopper_limit) == 2);
+  CHECK(kron_pass_length(rest(2), 16, 4, true, hopper_limit) == 1);
+  CHECK(kron_pass_length(rest(1), 16 * 96, 4, true, hopper_limit) == 1);
 }
 
 TEST_CASE("kron_matmul: the library multiplies factors beyond the chip") {
@@ -98,7 +108,8 @@ TEST_CASE("kron_matmul: the library multiplies factors beyond the chip") {
       CHECK_FALSE(fits({{300, 300}}, inner, dtype, true));
       CHECK_FALSE(fits({{200, 200}}, inner, dtype, true));  // its sums are more than registers
       CHECK(fits({{200, 200}}, inner, dtype, false) == (dtype != f64));
-      CHECK(fits({{100, 100}}, inner, dtype, true));
+      CHECK(fits({{100, 100}}, inner, dtype, true) == (size_of(dtype) == 2));  // wide
+      CHECK(fits({{100, 64}}, inner, dtype, true));
     }
   // Such a factor is a pass of its own.
   const std::vector<KronAxis> axes = {{2, 2}, {300, 300}, {3, 3}};

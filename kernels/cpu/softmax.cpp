@@ -1,8 +1,10 @@
+#include <bs/kernels/cpu/panel_vectors.h>
 #include <bs/kernels/cpu/parallel.h>
 #include <bs/kernels/cpu/rows.h>
 #include <bs/kernels/cpu/vector_math.h>
 #include <bs/kernels/softmax.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace bs::cpu {
@@ -33,9 +35,31 @@ void log_softmax_row(const W* x, W* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] - top - rest;
 }
 
+/// In vectors of four sums: a sum of one would wait for each addition.
+template <class W>
+W dot_product(const W* a, const W* b, int64_t n) {
+  using Vectors = Simd<W, vector_bytes>;
+  using Loose = typename Vectors::Loose;
+  constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(W));
+  W total = 0;
+  int64_t i = 0;
+  while (n - i >= 4 * lanes) {
+    typename Vectors::Aligned sums[4] = {};
+    for (const int64_t end = std::min(n, i + run_of_sum); end - i >= 4 * lanes; i += 4 * lanes)
+      for (int64_t k = 0; k < 4; ++k)
+        sums[k] += *reinterpret_cast<const Loose*>(a + i + k * lanes) *
+                   *reinterpret_cast<const Loose*>(b + i + k * lanes);
+    const typename Vectors::Aligned sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    W run = 0;
+    for (int64_t lane = 0; lane < lanes; ++lane) run += sum[lane];
+    total += run;
+  }
+  return total + sum_of<W>(n - i, [=](int64_t k) { return a[i + k] * b[i + k]; });
+}
+
 template <class W>
 void softmax_backward_row(const W* y, const W* dy, W* dx, int64_t n) {
-  const W dot = sum_of<W>(n, [=](int64_t i) { return y[i] * dy[i]; });
+  const W dot = dot_product(y, dy, n);
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - dot);
 }

@@ -146,7 +146,7 @@ double forward_time(const TextModel& model, const Text& text) {
   const NoGrad guard;
   const data::Batch b = text.loader().next();
   std::vector<double> times;
-  for (int run = 0; run < 9; ++run) {
+  for (int run = 0; run < 5; ++run) {
     const Clock::time_point start = Clock::now();
     (void)model.forward(b.inputs).data().to(Device::cpu());
     times.push_back(1e3 * seconds_since(start));
@@ -196,7 +196,7 @@ void smoke_text(const KroneckerOptions& options) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "the quick brown fox jumps over the lazy dog, and ";
   KroneckerOptions o = options;
-  o.steps = 12;
+  o.steps = 8;
   manual_seed(1);
   const Bits bits = compare(Text(data::TextDataset::from(text), options.device), o);
   for (const double b : {bits.dense, bits.product, bits.tuned})

@@ -68,3 +68,11 @@ if(BS_SANITIZE)
   target_compile_definitions(bs_compiler INTERFACE BS_SANITIZED=1)
   target_link_options(bs_compiler INTERFACE ${sanitize})
 endif()
+
+# bs_loop_sources(sources...): those of a target without BS_LOOPS that are long in loops of their own.
+function(bs_loop_sources)
+  if(BS_SANITIZE AND loops STREQUAL "-O1")
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS ${loops})
+    set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # they are the target's, at -O0
+  endif()
+endfunction()

@@ -1,7 +1,7 @@
 # bs_precompile(target headers...): the target's sources begin with these headers and the standard
 # library's, compiled once. They then compile also where they forget to include one of them: so
-# BS_PCH=ON is for builds beside an ordinary one, such as those under sanitizers. BS_PCH=TESTS does it
-# for tests alone.
+# BS_PCH=ON is for builds of everything, such as CI's (see BsUnity.cmake). BS_PCH=TESTS does it for
+# tests alone.
 set(BS_PCH OFF CACHE STRING "Precompile headers (OFF, TESTS, ON): faster, but hides missing includes")
 
 set(BS_STANDARD_HEADERS

@@ -1,8 +1,10 @@
 # bs_unite(target): compiles the target's sources in groups: one file includes those of a group, so
 # that what they include is read once. A group hides a missing include, and one change compiles all
-# of it: so BS_UNITY=ON is for builds beside an ordinary one, such as those under sanitizers. Called
-# once the sources have their properties.
-option(BS_UNITY "Compile sources in groups: faster, but hides missing includes" OFF)
+# of it: so BS_UNITY=ON is for builds of everything, such as CI's, beside which the sources that
+# changed are read one by one. BS_UNITY=ROOMS does it for the library alone, without its loops: tests
+# are to see these as they are compiled for users. Called once the sources have their properties.
+set(BS_UNITY OFF CACHE STRING
+    "Compile sources in groups (OFF, ROOMS, ON): faster, but hides missing includes")
 set(BS_UNITY_SIZE 10 CACHE STRING "Most sources of a group")
 if(BS_UNITY)
   find_program(BS_AWK awk REQUIRED)
@@ -12,11 +14,16 @@ if(BS_UNITY)
 endif()
 
 function(bs_unite target)
-  if(NOT BS_UNITY)
+  if(NOT BS_UNITY OR (BS_UNITY STREQUAL ROOMS AND
+                      NOT target MATCHES "^bs_(lib|kernels|autograd|nn|c)$"))
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "[.]cpp$")
+  list(FILTER sources EXCLUDE REGEX "/cuda/")  # no build under sanitizers shows what meets there
+  if(BS_UNITY STREQUAL ROOMS)
+    list(FILTER sources EXCLUDE REGEX "/kernels/cpu/")
+  endif()
   set(kinds "")  # those of one group have the same options
   foreach(source IN LISTS sources)
     cmake_path(ABSOLUTE_PATH source)
@@ -61,7 +68,7 @@ function(bs_unite_alike target stem first)
   foreach(number IN LISTS numbers)
     set(group ${CMAKE_CURRENT_BINARY_DIR}/unity/${stem}_${number}.cpp)
     file(CONFIGURE OUTPUT ${group} CONTENT "${includes_${number}}" @ONLY)
-    foreach(property COMPILE_OPTIONS COMPILE_DEFINITIONS)
+    foreach(property COMPILE_OPTIONS COMPILE_DEFINITIONS SKIP_PRECOMPILE_HEADERS)
       get_property(value SOURCE ${first} PROPERTY ${property})
       set_property(SOURCE ${group} PROPERTY ${property} ${value})
     endforeach()

@@ -1,7 +1,7 @@
 #pragma once
 /** @file The activations of kernels/activation.h over an array. */
 #include <bs/kernels/activation.h>
-#include <bs/kernels/cpu/vector_math.h>
+#include <bs/kernels/cpu/normal_math.h>
 
 namespace bs::cpu {
 

@@ -1,7 +1,7 @@
 #include <bs/kernels/activation.h>
 #include <bs/kernels/cpu/elementwise.h>
 #include <bs/kernels/cpu/float_bits.h>
-#include <bs/kernels/cpu/vector_math.h>
+#include <bs/kernels/cpu/normal_math.h>
 
 namespace bs::cpu {
 

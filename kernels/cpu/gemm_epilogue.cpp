@@ -1,6 +1,6 @@
 #include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/gemm_epilogue.h>
-#include <bs/kernels/cpu/vector_math.h>
+#include <bs/kernels/cpu/normal_math.h>
 
 #include <algorithm>
 #include <cmath>

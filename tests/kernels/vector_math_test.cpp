@@ -1,3 +1,4 @@
+#include <bs/kernels/cpu/normal_math.h>
 #include <bs/kernels/cpu/vector_functions.h>
 #include <doctest/doctest.h>
 

@@ -173,6 +173,15 @@ TEST_CASE("schedule: of many items of sdd only those that whole rounds leave ove
       }
 }
 
+TEST_CASE("schedule: the more parts of sdd there are the longer one takes to add, up to a crowd") {
+  const SplitCosts of = sdd_split_costs(500, int64_t{64} << 10, Factors::half, {});
+  CHECK(of.load_among(0) == of.quiet_load);
+  CHECK(of.load_among(of.crowd / 2) > of.quiet_load);
+  CHECK(of.load_among(of.crowd / 2) < of.load);
+  CHECK(of.load_among(of.crowd) == of.load);
+  CHECK(of.load_among(2 * of.crowd) == of.load);
+}
+
 TEST_CASE("schedule: rows of dsd that are about even are left whole where steps are short") {
   // 64 rows of a density of .05, over two tiles of columns: 22 us in parts, 18 whole, rounded to
   // TF32; in three products parts do not matter.

@@ -198,9 +198,12 @@ WorkPieces split_sorted(const std::vector<int32_t>& lengths, int workers, const 
     for (int parts = 2; parts <= std::min(most_parts, lengths[first]); ++parts) {
       const Cut cut{first, (lengths[first] + parts - 1) / parts};
       const std::vector<Alike> alike = cut_alike(items, cut);
-      if (!pays(least_time(alike, of, workers) + of.list, time) || slots_of(alike) > of.most_slots)
+      const int64_t slots = slots_of(alike);
+      SplitCosts among = of;
+      among.load = of.load_among(slots);
+      if (!pays(least_time(alike, among, workers) + of.list, time) || slots > of.most_slots)
         continue;
-      const int64_t own = time_of(alike, of, workers) + of.list;
+      const int64_t own = time_of(alike, among, workers) + of.list;
       if (!pays(own, time)) continue;
       best = cut;
       time = own;

@@ -39,6 +39,15 @@ struct SplitCosts {
   int load = 0;        ///< waiting for those of another part, and adding them
   int list = 0;        ///< that there are parts at all, which CTAs then take from a list
   int most_slots = 0;  ///< parts of all items but one each: sums of 64 MiB
+  int crowd = 0;       ///< with so many slots adding a part takes all of `load`; 0: with any
+  int quiet_load = 0;  ///< with hardly any
+
+  /// What adding a part takes with so many slots.
+  constexpr int load_among(int64_t slots) const {
+    if (crowd == 0) return load;
+    return quiet_load +
+           static_cast<int>((load - quiet_load) * std::min<int64_t>(slots, crowd) / crowd);
+  }
 };
 /** @brief Cuts items so that all workers end at about the same time; no pieces where whole items,
  *  handed out the longest first, end about as early, and none finer that does not gain a twentieth.

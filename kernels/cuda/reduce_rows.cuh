@@ -145,18 +145,21 @@ __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
   int64_t begin = blockIdx.y * length;
   Stretch of = {0, static_cast<unsigned>(here / N), 0};
   State state;
-  // Each thread meets its elements in their order.
-  const auto add_single = [&](unsigned from, unsigned count) {
-    const T* const single = x + row * n + blockIdx.y * length + from;
-    for (unsigned e = threadIdx.x; e < count; e += blockDim.x)
-      add_raw<T, 1>(state, device::Raw<T, 1>{single[e]}, blockIdx.y * length + from + e);
-  };
   if constexpr (ends) {
-    of = Stretch::of<N>(x + row * n + begin, here);
-    add_single(0, of.head);
+    const T* single = x + row * n + begin;
+    of = Stretch::of<N>(single, here);
+#pragma unroll 2
+    for (unsigned e = threadIdx.x; e < of.head + of.tail; e += blockDim.x) {
+      const unsigned at = e < of.head ? e : e + of.packs * N;
+      const device::Raw<T, 1> raw = {single[at]};
+      State one;
+      add_raw<T, 1>(one, raw, begin + at);
+      state.merge(one);
+    }
     begin += of.head;
   }
   const auto* from = reinterpret_cast<const device::Raw<T, N>*>(x + row * n + begin);
+  State packs;
   for (unsigned p = threadIdx.x; p < of.packs; p += ahead * blockDim.x) {
     device::Raw<T, N> raw[ahead];
 #pragma unroll
@@ -165,10 +168,14 @@ __global__ void __launch_bounds__(most_row_threads, row_blocks<T>)
 #pragma unroll
     for (unsigned k = 0; k < ahead; ++k) {
       if (p + k * blockDim.x >= of.packs) break;
-      add_raw<T, N>(state, raw[k], begin + int64_t{p + k * blockDim.x} * N);
+      add_raw<T, N>(packs, raw[k], begin + int64_t{p + k * blockDim.x} * N);
     }
   }
-  if constexpr (ends) add_single(of.head + of.packs * N, of.tail);
+  if constexpr (ends) {
+    state.merge(packs);
+  } else {
+    state = packs;
+  }
   merge_row(state);
   if (output.states) {
     State* const states = output.states + row * gridDim.y;

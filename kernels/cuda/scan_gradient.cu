@@ -34,17 +34,17 @@ __device__ void load(const T* row, int64_t n, W absent, W (&values)[each<W>]) {
 }
 
 /// The running products of the row's factors.
-template <bool may_share, class W>
+template <class W>
 __device__ void products(const W (&factors)[each<W>], W (&y)[each<W>]) {
 #pragma unroll
   for (int i = 0; i < each<W>; ++i) y[i] = i == 0 ? factors[0] : y[i - 1] * factors[i];
-  const W before = scan_threads<false, ScanProduct, may_share>(y[each<W> - 1]);
+  const W before = scan_threads<false, ScanProduct>(y[each<W> - 1]);
 #pragma unroll
   for (W& product : y) product *= before;
 }
 
-/// dx of one row, which its threads hold: lanes of a warp, which rows may share, or a block.
-template <class T, int N, bool may_share>
+/// dx of one row, which its threads hold: a row is a warp's, or a block's.
+template <class T, int N>
 __global__ void __launch_bounds__(most_threads)
     cumprod_backward_kernel(const T* x, const T* dy, T* dx, int64_t rows, int64_t n) {
   using W = wide<T>;
@@ -59,21 +59,21 @@ __global__ void __launch_bounds__(most_threads)
 #pragma unroll
   for (int i = each<W> - 1; i >= 0; --i) zero = factors[i] == 0 ? begin + i : zero;
   zero = -row_reduce(-zero, device::Max{}, -none);  // the row's first
-  products<may_share>(factors, y);
+  products(factors, y);
   // Nothing beyond the row, where the product may be infinite.
   const auto term = [&](int i) { return begin + i < n ? slopes[i] * y[i] : W(0); };
 #pragma unroll
   for (int i = each<W> - 1; i >= 0; --i)
     dx_before[i] = term(i) + (i == each<W> - 1 ? W(0) : dx_before[i + 1]);
-  const W behind = scan_threads<true, ScanSum, may_share>(dx_before[0]);
+  const W behind = scan_threads<true, ScanSum>(dx_before[0]);
 #pragma unroll
   for (int i = 0; i < each<W>; ++i) dx_before[i] = (dx_before[i] + behind) / factors[i];
   // At a row's first zero the quotient is the product of the other factors.
-  if (may_share ? __syncthreads_or(zero != none) != 0 : zero != none) {
+  if (__syncthreads_or(zero != none) != 0) {
     W at_zero = 0;
 #pragma unroll
     for (int i = 0; i < each<W>; ++i) factors[i] = begin + i == zero ? W(1) : factors[i];
-    products<may_share>(factors, y);
+    products(factors, y);
 #pragma unroll
     for (int i = 0; i < each<W>; ++i) at_zero += begin + i < zero ? W(0) : term(i);
     at_zero = row_sum(at_zero);
@@ -98,11 +98,8 @@ void cumprod_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Strea
     const dim3 block = row_of_threads(n, each<wide<device_type<T>>>);
     const unsigned grid = grid_of("cumprod_backward", ceil_div(rows, block.y));
     visit_pack<T>(aligned16(x, dy, dx), n, [&]<int N>(std::integral_constant<int, N>) {
-      using D = device_type<T>;
-      auto* const kernel = block.x <= 32 ? cumprod_backward_kernel<D, N, true>
-                                         : cumprod_backward_kernel<D, N, false>;
-      kernel<<<grid, block, 0, native(stream)>>>(pointer<T>(x), pointer<T>(dy), pointer<T>(dx),
-                                                 rows, n);
+      cumprod_backward_kernel<device_type<T>, N><<<grid, block, 0, native(stream)>>>(
+          pointer<T>(x), pointer<T>(dy), pointer<T>(dx), rows, n);
     });
   });
   BS_CUDA_CHECK_LAUNCH("cumprod_backward");

@@ -22,24 +22,19 @@ struct ScanProduct {
 };
 
 /// What Op makes of the values of the row's threads before this one, or of those behind it. Every
-/// thread of the block takes part. Rows may share warps, unless they are known not to.
-template <bool behind, class Op, bool may_share = true, class W>
+/// thread of the block takes part.
+template <bool behind, class Op, class W>
 __device__ W scan_threads(W own) {
   constexpr unsigned warp = 32, all = 0xffffffffU;
   constexpr W identity = Op::template identity<W>;
   constexpr Op op;
-  const unsigned width = may_share && blockDim.x < warp ? blockDim.x : warp;
-  const unsigned lane = threadIdx.x % width;
+  const unsigned width = blockDim.x < warp ? blockDim.x : warp, lane = threadIdx.x % width;
   const auto other = [&](W value, unsigned offset) {
     const W from = behind ? __shfl_down_sync(all, value, offset, width)
                           : __shfl_up_sync(all, value, offset, width);
     return (behind ? lane + offset < width : lane >= offset) ? from : identity;
   };
-#pragma unroll
-  for (unsigned offset = 1; offset < warp; offset *= 2) {
-    if (may_share && offset >= width) break;
-    own = op(own, other(own, offset));
-  }
+  for (unsigned offset = 1; offset < width; offset *= 2) own = op(own, other(own, offset));
   const W of_lanes = other(own, 1);
   if (blockDim.x <= warp) return of_lanes;
   __shared__ W of_warp[warp];

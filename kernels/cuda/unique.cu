@@ -5,8 +5,6 @@
 #include <bs/lib/cuda/launch.h>
 #include <bs/kernels/cuda/sort_key.cuh>
 
-#include <algorithm>
-#include <bit>
 #include <limits>
 
 namespace bs::cuda {
@@ -39,7 +37,6 @@ struct Groups {
   const int64_t* before;
   T* values;
   int64_t *begins, *inverse;
-  uint32_t* numbers;  ///< of the elements in order, in place of `inverse`; or null
   int64_t n;
 
   /// Groups that begin in a warp's stretch, in each lane.
@@ -80,7 +77,7 @@ __global__ void __launch_bounds__(threads) number_kernel(Groups<T> of) {
     for (int u = 0; u < ahead; ++u) {
       const int64_t k = from + u * warp;
       is_first[u] = k < of.n && of.first[k] != 0;
-      if (!of.numbers && k < of.n) place[u] = of.order[k];
+      if (k < of.n) place[u] = of.order[k];
     }
 #pragma unroll
     for (int u = 0; u < ahead; ++u) {
@@ -88,47 +85,12 @@ __global__ void __launch_bounds__(threads) number_kernel(Groups<T> of) {
       const unsigned begun = __ballot_sync(all_lanes, is_first[u]);
       const int64_t group = in_front + __popc(begun & (all_lanes >> (warp - 1 - lane))) - 1;
       in_front += __popc(begun);
-      if (of.numbers && k < of.n) of.numbers[k] = static_cast<uint32_t>(group);
-      if (!of.numbers && k < of.n) of.inverse[place[u]] = group;
+      if (k < of.n) of.inverse[place[u]] = group;
       if (!is_first[u]) continue;
       of.begins[group] = k;
       of.values[group] = of.sorted[k];
     }
   }
-}
-
-__global__ void __launch_bounds__(threads)
-    place_kernel(const uint32_t* places, const uint32_t* numbers, int64_t* inverse, int64_t n) {
-  constexpr int ahead = 4;
-  const int64_t step = int64_t{gridDim.x} * threads;
-  for (int64_t first = int64_t{blockIdx.x} * threads + threadIdx.x; first < n;
-       first += ahead * step) {
-    uint32_t place[ahead], number[ahead];
-#pragma unroll
-    for (int u = 0; u < ahead; ++u) {
-      const int64_t k = first + u * step;
-      if (k >= n) continue;
-      place[u] = places[k];
-      number[u] = numbers[k];
-    }
-#pragma unroll
-    for (int u = 0; u < ahead; ++u)
-      if (first + u * step < n) inverse[place[u]] = number[u];
-  }
-}
-
-/// Writes numbers, of elements in order, to their places. By the upper bits of these they are
-/// sorted first: L2 then has the lines of all that are on their way.
-void place(const Tensor& order, const Tensor& numbers, const Tensor& inverse, Stream stream) {
-  const int64_t n = order.numel();
-  const KeyedPositions pairs{order, numbers};
-  const auto sorted = KeyedPositions::of(Tensor::empty({n}, i32, order.device()), sizeof(uint32_t));
-  constexpr int digit = 8;
-  const int bits = std::bit_width(static_cast<uint64_t>(n - 1));
-  sort_pairs(pairs, sorted, std::max(0, bits - digit), bits, stream);
-  place_kernel<<<grid_size(n, threads, order.device()), threads, 0, native(stream)>>>(
-      static_cast<const uint32_t*>(sorted.keys.data()),
-      static_cast<const uint32_t*>(sorted.positions.data()), inverse.data<int64_t>(), n);
 }
 
 }  // namespace
@@ -153,24 +115,17 @@ void number_groups(const Tensor& sorted, const Tensor& order, const Tensor& firs
                    const Tensor& inverse, Stream stream) {
   const int64_t n = sorted.numel();
   const unsigned parts = grid_of("unique", ceil_div(n, nonzero_part));
-  // More places than L2 has lines for: each write would move a sector there and back.
-  constexpr int64_t many = int64_t{1} << 22;
-  Tensor numbers;
-  if (n >= many) numbers = Tensor::empty({n}, i32, sorted.device());
   visit_any(sorted.dtype(), [&]<class T>(Type<T>) {
-    const Groups<device_type<T>> groups{
-        pointer<T>(sorted),
-        static_cast<const uint32_t*>(order.data()),
-        static_cast<const uint8_t*>(first.data()),
-        before.data<int64_t>(),
-        pointer<T>(values),
-        begins.data<int64_t>(),
-        inverse.data<int64_t>(),
-        static_cast<uint32_t*>(numbers.defined() ? numbers.data() : nullptr),
-        n};
+    const Groups<device_type<T>> groups{pointer<T>(sorted),
+                                        static_cast<const uint32_t*>(order.data()),
+                                        static_cast<const uint8_t*>(first.data()),
+                                        before.data<int64_t>(),
+                                        pointer<T>(values),
+                                        begins.data<int64_t>(),
+                                        inverse.data<int64_t>(),
+                                        n};
     number_kernel<<<parts, threads, 0, native(stream)>>>(groups);
   });
-  if (numbers.defined()) place(order, numbers, inverse, stream);
   BS_CUDA_CHECK_LAUNCH("unique");
 }
 

@@ -51,7 +51,7 @@ TEST_CASE("unique: each NaN is a value of its own, and zeros are one") {
   }
 }
 
-TEST_CASE("unique of more than L2 holds") {
+TEST_CASE("unique of millions, of which few differ") {
   const int64_t n = large_on_gpu((1 << 22) + 77, 5003);
   for (const DType dtype : {f32, bf16}) {
     Reference x({n});

@@ -238,7 +238,9 @@ struct AttentionCols {
   template <class After>
   __device__ void hide(typename Tile::Scores& s, bool edge, const After& after) const {
     const auto hidden = minus_infinity<typename Tile::Sum>();
-    const int lane = lane_of<Tile>();
+    // Those of 16 bits spill for sm_80 where the lane is read anew, those of f32 where it is kept.
+    constexpr bool anew = sizeof(typename Tile::T) == 4;
+    const int lane = anew ? lane_of<Tile>() : static_cast<int>(threadIdx.x % 32);
 #pragma unroll
     for (int n = 0; n < Tile::col_tiles; ++n) {
       const int begin = edge ? first_of(n) : 0;

@@ -31,11 +31,13 @@ place(device "${device}/" "^$")  # every file has a room
 set(hosts "^lib/" "^kernels/[^/]*$" "^kernels/cuda/[^/]*$")
 set(cuda "^kernels/cuda")
 place(cuda_jit "${cuda}/jit/" ${hosts} "${cuda}/jit/" "${device}/")
-place(cuda_gemm "${cuda}/gemm/" ${hosts} "${cuda}/(jit|gemm)/" "${device}/(ptx|tile|gemm)/")
+place(cuda_reduce "${cuda}/reduce/" ${hosts} "${cuda}/reduce/" "${device}/(ptx|tile)/")
+place(cuda_gemm "${cuda}/gemm/" ${hosts} "${cuda}/(jit|reduce|gemm)/"
+      "${device}/(ptx|tile|gemm)/")
 # Plans are pure: neither CUDA's headers nor what asks a device, but for the plain lists they make.
 place(cuda_plan "${cuda}/block_sparse/plan/" "^lib/[^/]*\\.h$" "^kernels/[^/]*\\.h$"
       "${cuda}/gpu\\.h$" "${cuda}/block_sparse/plan/" "${device}/block_sparse/work_split\\.cuh$")
-place(cuda_block_sparse "${cuda}/block_sparse/" ${hosts} "${cuda}/(jit|gemm|block_sparse)/"
+place(cuda_block_sparse "${cuda}/block_sparse/" ${hosts} "${cuda}/(jit|reduce|gemm|block_sparse)/"
       "${device}/(ptx|tile|gemm|block_sparse)/")
 place(cuda_attention "${cuda}/attention/" ${hosts} "${cuda}/(jit|gemm|block_sparse|attention)/"
       "${device}/(ptx|tile|gemm|block_sparse|attention)/")
@@ -43,7 +45,7 @@ place(cuda_lstm "${cuda}/lstm/" ${hosts} "${cuda}/(jit|gemm|lstm)/" "${device}/(
 place(cuda_kron "${cuda}/kron/" ${hosts} "${cuda}/(jit|kron)/" "${device}/(ptx|tile|kron)/")
 place(cuda_conv "${cuda}/conv/" ${hosts} "${cuda}/(jit|gemm|conv)/"
       "${device}/(ptx|tile|gemm|conv)/")
-place(cuda_norm "${cuda}/norm/" ${hosts} "${cuda}/norm/" "${device}/(ptx|tile)/")
+place(cuda_norm "${cuda}/norm/" ${hosts} "${cuda}/(reduce|norm)/" "${device}/(ptx|tile)/")
 place(cuda_image "${cuda}/image/" ${hosts} "${cuda}/image/" "${device}/(ptx|tile)/")
 place(cuda_transducer "${cuda}/transducer/" ${hosts} "${cuda}/transducer/" "${device}/(ptx|tile)/")
 place(cuda_optim "${cuda}/optim/" ${hosts} "${cuda}/optim/" "${device}/(ptx|tile)/")

@@ -1,6 +1,6 @@
 #include <bs/kernels/cuda/block_sparse/block_sparse_epilogue.h>
 #include <bs/kernels/cuda/gemm/gemm_tables.h>
-#include <bs/kernels/cuda/reduce_parts.h>
+#include <bs/kernels/cuda/reduce/reduce_parts.h>
 #include <bs/lib/cuda/launch.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include <bs/kernels/cuda/gemm/gemm_tables.h>
 #include <bs/kernels/cuda/jit/device_headers.h>
-#include <bs/kernels/cuda/reduce_parts.h>
+#include <bs/kernels/cuda/reduce/reduce_parts.h>
 #include <bs/lib/cuda/jit.h>
 #include <bs/lib/cuda/runtime.h>
 

@@ -7,7 +7,7 @@
 #include <bs/kernels/channel_norm.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/early_launch.cuh>
-#include <bs/kernels/cuda/reduce_states.cuh>
+#include <bs/kernels/cuda/reduce/reduce_states.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 #include <bs/kernels/cuda/walk.cuh>
 

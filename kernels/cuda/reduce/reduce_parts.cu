@@ -1,4 +1,4 @@
-#include <bs/kernels/cuda/reduce_parts.h>
+#include <bs/kernels/cuda/reduce/reduce_parts.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/lib/cuda/launch.h>
 

@@ -2,7 +2,7 @@
 // Every result is taken in an order that depends on the shape and the GPU alone: blocks leave
 // states, which the last of them merges in an order of their places; no element is added
 // atomically.
-#include <bs/kernels/cuda/reduce_states.cuh>
+#include <bs/kernels/cuda/reduce/reduce_states.cuh>
 #include <bs/kernels/cuda/rows.cuh>
 
 namespace bs::cuda {

@@ -2,7 +2,7 @@
 #include <bs/kernels/reduce_kinds.h>
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/early_launch.cuh>
-#include <bs/kernels/cuda/reduce_rows.cuh>
+#include <bs/kernels/cuda/reduce/reduce_rows.cuh>
 
 #include <algorithm>
 #include <bit>

@@ -1,10 +1,6 @@
 #include <bs/kernels/elementary.h>
 
-#include <bs/kernels/binary.h>
 #include <bs/kernels/copy.h>
-#include <bs/kernels/unary.h>
-
-#include <numbers>
 
 namespace bs {
 
@@ -23,14 +19,16 @@ BS_ELEMENTARY(log1p)
 BS_ELEMENTARY(expm1)
 #undef BS_ELEMENTARY
 
-Tensor tan_backward(const Tensor& y, const Tensor& dy) {
-  check_alike("tan_backward", y, dy);
-  return dy * (1 + y * y);
-}
-
-Tensor erf_backward(const Tensor& x, const Tensor& dy) {
-  check_alike("erf_backward", x, dy);
-  return dy * (exp(-(x * x)) * (2 * std::numbers::inv_sqrtpi));
-}
+#define BS_ELEMENTARY_BACKWARD(function)                                                           \
+  Tensor function(const Tensor& saved, const Tensor& dy) {                                         \
+    check_alike(#function, saved, dy);                                                             \
+    Tensor dx = Tensor::empty_like(dy);                                                            \
+    if (dx.numel() > 0)                                                                            \
+      BS_DISPATCH(dx.device(), function, elementwise_operand(saved), elementwise_operand(dy), dx); \
+    return dx;                                                                                     \
+  }
+BS_ELEMENTARY_BACKWARD(tan_backward)
+BS_ELEMENTARY_BACKWARD(erf_backward)
+#undef BS_ELEMENTARY_BACKWARD
 
 }  // namespace bs

@@ -31,6 +31,8 @@ BS_BACKENDS(void sin(const Tensor& x, const Tensor& y, Stream stream);
             void tan(const Tensor& x, const Tensor& y, Stream stream);
             void erf(const Tensor& x, const Tensor& y, Stream stream);
             void log1p(const Tensor& x, const Tensor& y, Stream stream);
-            void expm1(const Tensor& x, const Tensor& y, Stream stream))
+            void expm1(const Tensor& x, const Tensor& y, Stream stream);
+            void tan_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream stream);
+            void erf_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream))
 
 }  // namespace bs

@@ -3,6 +3,7 @@
 #include <bs/kernels/elementary.h>
 
 #include <cmath>
+#include <numbers>
 
 namespace bs::cpu {
 
@@ -11,6 +12,11 @@ namespace {
 template <class F>
 void run(const char* op, const F& f, const Tensor& x, const Tensor& y) {
   visit_wide(op, y.dtype(), [&]<class W>(Type<W>) { map<W, W>(f, y, x); });
+}
+
+template <class F>
+void backward(const char* op, const F& f, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
+  visit_wide(op, dx.dtype(), [&]<class W>(Type<W>) { map<W, W, W>(f, dx, saved, dy); });
 }
 
 /// Functions of angles, of which those beyond some turns are the standard library's.
@@ -70,6 +76,18 @@ void log1p(const Tensor& x, const Tensor& y, Stream) {
 void expm1(const Tensor& x, const Tensor& y, Stream) {
   run(
       "expm1", [](auto v) { return math::expm1(v); }, x, y);
+}
+
+void tan_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream) {
+  backward(
+      "tan_backward", [](auto v, auto d) { return d * (1 + v * v); }, y, dy, dx);
+}
+
+void erf_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream) {
+  const auto f = []<class W>(W v, W d) {
+    return d * (math::exp(-(v * v)) * W(2 * std::numbers::inv_sqrtpi));
+  };
+  backward("erf_backward", f, x, dy, dx);
 }
 
 }  // namespace bs::cpu

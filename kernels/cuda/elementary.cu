@@ -2,6 +2,8 @@
 #include <bs/kernels/cuda/elementary.cuh>
 #include <bs/kernels/cuda/elementwise.cuh>
 
+#include <numbers>
+
 namespace bs::cuda {
 
 namespace {
@@ -31,24 +33,44 @@ struct Expm1 {
   __device__ wide<T> operator()(wide<T> x) const { return expm1_of<T>(x); }
 };
 
-template <template <class> class F>
-void run(const char* op, const Tensor& x, const Tensor& y, Stream stream) {
+template <class T>
+struct TanBackward {
+  __device__ wide<T> operator()(wide<T> y, wide<T> dy) const { return dy * (1 + y * y); }
+};
+template <class T>
+struct ErfBackward {
+  __device__ wide<T> operator()(wide<T> x, wide<T> dy) const {
+    return dy * (device::exp_of<T>(-(x * x)) * wide<T>(2 * std::numbers::inv_sqrtpi));
+  }
+};
+
+/// y = F(x...), all of y's dtype.
+template <template <class> class F, class... X>
+void run(const char* op, const Tensor& y, Stream stream, const X&... x) {
   visit_floating(op, y.dtype(),
-                 [&]<class T>(Type<T>) { map_alike<T>(op, F<device_type<T>>{}, y, stream, x); });
+                 [&]<class T>(Type<T>) { map_alike<T>(op, F<device_type<T>>{}, y, stream, x...); });
 }
 
 }  // namespace
 
-void sin(const Tensor& x, const Tensor& y, Stream stream) { run<Sin>("sin", x, y, stream); }
+void sin(const Tensor& x, const Tensor& y, Stream stream) { run<Sin>("sin", y, stream, x); }
 
-void cos(const Tensor& x, const Tensor& y, Stream stream) { run<Cos>("cos", x, y, stream); }
+void cos(const Tensor& x, const Tensor& y, Stream stream) { run<Cos>("cos", y, stream, x); }
 
-void tan(const Tensor& x, const Tensor& y, Stream stream) { run<Tan>("tan", x, y, stream); }
+void tan(const Tensor& x, const Tensor& y, Stream stream) { run<Tan>("tan", y, stream, x); }
 
-void erf(const Tensor& x, const Tensor& y, Stream stream) { run<Erf>("erf", x, y, stream); }
+void erf(const Tensor& x, const Tensor& y, Stream stream) { run<Erf>("erf", y, stream, x); }
 
-void log1p(const Tensor& x, const Tensor& y, Stream stream) { run<Log1p>("log1p", x, y, stream); }
+void log1p(const Tensor& x, const Tensor& y, Stream stream) { run<Log1p>("log1p", y, stream, x); }
 
-void expm1(const Tensor& x, const Tensor& y, Stream stream) { run<Expm1>("expm1", x, y, stream); }
+void expm1(const Tensor& x, const Tensor& y, Stream stream) { run<Expm1>("expm1", y, stream, x); }
+
+void tan_backward(const Tensor& y, const Tensor& dy, const Tensor& dx, Stream stream) {
+  run<TanBackward>("tan_backward", dx, stream, y, dy);
+}
+
+void erf_backward(const Tensor& x, const Tensor& dy, const Tensor& dx, Stream stream) {
+  run<ErfBackward>("erf_backward", dx, stream, x, dy);
+}
 
 }  // namespace bs::cuda

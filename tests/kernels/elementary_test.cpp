@@ -44,6 +44,34 @@ TEST_CASE("elementary functions of what is small, not finite, or an integer") {
                        "erf_backward: shapes [2] and [3] differ", Error);
 }
 
+TEST_CASE("gradients of tan and erf, in every dtype and for any strides") {
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    const Tensor x = random_reference({5, 67}, 1, -2, 2).tensor(dtype, test_device());
+    const Tensor dy = random_reference({5, 67}, 2, -2, 2).tensor(dtype, test_device());
+    const auto check = [&](const Tensor& a, const Tensor& d) {
+      const Reference v = Reference::of(a), g = Reference::of(d);
+      const Reference t = Reference::of(tan_backward(a, d)), e = Reference::of(erf_backward(a, d));
+      CHECK(t.shape == v.shape);
+      for (size_t i = 0; i < v.values.size(); ++i) {
+        CHECK(t[i] == doctest::Approx(g[i] * (1 + v[i] * v[i])).epsilon(2 * epsilon(dtype)));
+        const double slope = 2 / std::sqrt(std::acos(-1.0)) * std::exp(-v[i] * v[i]);
+        CHECK(e[i] == doctest::Approx(g[i] * slope).epsilon(4 * epsilon(dtype)));
+      }
+    };
+    check(x, dy);
+    check(x.transpose(0, 1), dy.transpose(0, 1));
+    check(x.slice(1, 1, 66), dy.slice(1, 0, 65));
+    check(x.slice(0, 0, 0), dy.slice(0, 0, 0));
+    check(x.slice(0, 0, 1).expand({3, 67}), dy.slice(0, 0, 3));
+  }
+  const Tensor ends = on_device(Tensor::from<float>({not_a_number, inf, -inf, 0}));
+  const Tensor ones = on_device(Tensor::from<float>({1, 1, 1, inf}));
+  const auto t = values(tan_backward(ends, ones)), e = values(erf_backward(ends, ones));
+  CHECK((std::isnan(t[0]) && t[1] == inf && t[2] == inf && t[3] == inf));
+  CHECK((std::isnan(e[0]) && e[1] == 0 && e[2] == 0 && e[3] == inf));
+  CHECK_THROWS_AS(tan_backward(Tensor::empty({2}, i64), Tensor::empty({2}, i64)), Error);
+}
+
 TEST_CASE("angles of many turns, beside small ones") {
   Reference angles({203});  // more than a block, and a part of one
   for (size_t i = 0; i < angles.values.size(); ++i)

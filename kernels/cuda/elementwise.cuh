@@ -17,7 +17,7 @@
 namespace bs::cuda {
 
 /// An input as kernels read it: an array, or where there is none, one number. Every thread of a
-/// launch takes the same side of a branch on it.
+/// launch takes the same side of a branch on it. The only input of a function is an array.
 template <class T>
 struct Source {
   using W = device::wide<T>;
@@ -26,10 +26,10 @@ struct Source {
   bool repeats;  ///< along the innermost axis
 
   /// N neighbours as they lie in memory; of one number nothing.
-  template <int N>
+  template <int N, bool is_only = false>
   __device__ device::Raw<T, N> load(int32_t at) const {
     using Raw = device::Raw<T, N>;
-    if (!data) return Raw{};
+    if (!is_only && !data) return Raw{};
     if (!repeats) return *reinterpret_cast<const Raw*>(data + at);
     device::Pack<T, N> all;
     const T value = data[at];
@@ -37,12 +37,14 @@ struct Source {
     for (int i = 0; i < N; ++i) all.at[i] = value;
     return reinterpret_cast<const Raw&>(all);
   }
-  template <int N>
+  template <int N, bool is_only = false>
   __device__ void widen(const device::Raw<T, N>& raw, W (&values)[N]) const {
     device::widen_pack<T, N>(raw, values);
-    if (data) return;
+    if constexpr (!is_only) {
+      if (data) return;
 #pragma unroll
-    for (int i = 0; i < N; ++i) values[i] = number;
+      for (int i = 0; i < N; ++i) values[i] = number;
+    }
   }
   /// Four bools of a pack.
   template <int N>
@@ -70,7 +72,7 @@ Source<device_type<T>> source(const Operand& x) {
 inline Strides strides_over(const Tensor& x, int) { return x.strides(); }
 inline Strides strides_over(const Operand& x, int rank) { return x.strides(rank); }
 
-inline constexpr int map_threads = 256;
+inline constexpr int map_threads = 128, turn_threads = 256;
 
 /// Elements of a vector of squares: 16 bytes of the smallest type, but at most 32 of the largest.
 template <class... T>
@@ -96,8 +98,9 @@ __device__ void map_pack_at(const F& f, R* y, const std::tuple<device::Raw<T, N>
     *reinterpret_cast<device::Raw<R, N>*>(y) = words;
     return;
   }
+  constexpr bool is_only = sizeof...(T) == 1;
   std::tuple<device::Pack<device::wide<T>, N>...> wide;
-  (x.template widen<N>(std::get<I>(in), std::get<I>(wide).at), ...);
+  (x.template widen<N, is_only>(std::get<I>(in), std::get<I>(wide).at), ...);
   device::wide<R> values[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) values[i] = f(std::get<I>(wide).at[i]...);
@@ -112,24 +115,41 @@ __global__ void __launch_bounds__(map_threads)
     map_kernel(const F f, const __grid_constant__ Walk<sizeof...(T) + 1> walk, R* y, uint32_t count,
                uint32_t rest, const Source<T>... x) {
   constexpr int M = sizeof...(T) + 1;
+  constexpr bool is_only = M == 2;
+  const uint32_t first = blockIdx.x * (map_threads * U) + threadIdx.x;
+  const auto map_rest = [&](uint32_t i) {
+    if (N == 1 || i >= rest) return;
+    const int64_t at = int64_t{count} * N + i;
+    y[at] = device::narrow<R>(f(x.read(at)...));
+  };
   [&]<size_t... I>(std::index_sequence<I...> sequence) {
-    const uint32_t first = blockIdx.x * (map_threads * U) + threadIdx.x;
     int32_t at[U][M];
     std::tuple<device::Raw<T, N>...> in[U];
+    const auto load = [&](int u) {
+      walk.locate(first + u * map_threads, at[u]);
+      ((std::get<I>(in[u]) = x.template load<N, is_only>(at[u][I + 1])), ...);
+    };
+    const auto store = [&](int u) {
+      map_pack_at<N, F, R, T...>(f, y + at[u][0], in[u], sequence, x...);
+    };
+    if constexpr (U == 1) {
+      if (first < count) {
+        load(0);
+        store(0);
+      } else {
+        map_rest(first - count);
+      }
+    } else {
 #pragma unroll
-    for (int u = 0; u < U; ++u) {
-      const uint32_t i = first + u * map_threads;
-      if (i >= count) continue;
-      walk.locate(i, at[u]);
-      ((std::get<I>(in[u]) = x.template load<N>(at[u][I + 1])), ...);
-    }
+      for (int u = 0; u < U; ++u)
+        if (first + u * map_threads < count) load(u);
 #pragma unroll
-    for (int u = 0; u < U; ++u)
-      if (first + u * map_threads < count)
-        map_pack_at<N, F, R, T...>(f, y + at[u][0], in[u], sequence, x...);
-    if (N > 1 && first < rest) {
-      const int64_t i = int64_t{count} * N + first;
-      y[i] = device::narrow<R>(f(x.read(i)...));
+      for (int u = 0; u < U; ++u)
+        if (const uint32_t i = first + u * map_threads; i < count) {
+          store(u);
+        } else {
+          map_rest(i - count);
+        }
     }
   }
   (std::index_sequence_for<T...>{});
@@ -150,11 +170,13 @@ template <int N, int U, class F, class R, class... T, size_t... I>
 void launch_map(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, Stream stream,
                 std::index_sequence<I...>, Source<T>... x) {
   const int64_t total = loop.numel(), count = total / N;
+  const int64_t rest = total - count * N;
   ((x.repeats = x.data && loop.inner_stride(I + 1) == 0), ...);
-  const auto grid = static_cast<unsigned>(std::max<int64_t>(ceil_div(count, map_threads * U), 1));
+  const auto grid =
+      static_cast<unsigned>(std::max<int64_t>(ceil_div(count + rest, map_threads * U), 1));
   map_kernel<N, U><<<grid, map_threads, 0, native(stream)>>>(
       f, Walk<sizeof...(T) + 1>(loop, N), y, static_cast<uint32_t>(count),
-      static_cast<uint32_t>(total - count * N), x...);
+      static_cast<uint32_t>(rest), x...);
 }
 
 template <class F, class R, class... T>
@@ -211,11 +233,11 @@ struct TurnedInput {
 /// A block a square of the result. What lies across goes through shared memory, one input after the
 /// other, while vectors of the other inputs are on their way.
 template <int N, class F, class R, class... T>
-__global__ void __launch_bounds__(map_threads)
+__global__ void __launch_bounds__(turn_threads)
     map_turned_kernel(const F f, const __grid_constant__ Turn<sizeof...(T) + 1> turn, R* y,
                       const Source<T>... x) {
   constexpr int M = sizeof...(T) + 1;
-  constexpr unsigned lanes = turn_edge / N, lines = map_threads / lanes, steps = turn_edge / lines;
+  constexpr unsigned lanes = turn_edge / N, lines = turn_threads / lanes, steps = turn_edge / lines;
   extern __shared__ uint4 squares[];
   [&]<size_t... I>(std::index_sequence<I...> sequence) {
     const auto tile = turn.tile(blockIdx.x);
@@ -276,7 +298,8 @@ bool launch_turned(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, 
     constexpr int most_bytes = 48 << 10;
     if (!whole || bytes > most_bytes) return false;
     map_turned_kernel<N, F, R, T...>
-        <<<turn.tiles, map_threads, static_cast<size_t>(bytes), native(stream)>>>(f, turn, y, x...);
+        <<<turn.tiles, turn_threads, static_cast<size_t>(bytes), native(stream)>>>(f, turn, y,
+                                                                                   x...);
     return true;
   }
 }

@@ -35,6 +35,7 @@ struct Walk {
   int rank = 0;
   Divisor extent[Dims::max_rank];
   int32_t step[Dims::max_rank][M] = {};  ///< in elements
+  int32_t outermost[M] = {};  ///< the last of these, where a loop of one axis need not look for it
 
   Walk() = default;
   Walk(const StridedLoop<M>& loop, int pack) : rank(loop.rank) {
@@ -44,6 +45,7 @@ struct Walk {
       for (int n = 0; n < M; ++n)
         step[axis][n] = static_cast<int32_t>(loop.strides[n][from] * times);
     }
+    std::copy_n(step[rank - 1], M, outermost);
   }
 #ifdef __CUDACC__
   /// Where each tensor is at item i.
@@ -59,7 +61,7 @@ struct Walk {
       i = rest;
     }
 #pragma unroll
-    for (int n = 0; n < M; ++n) at[n] += static_cast<int32_t>(i) * step[rank - 1][n];
+    for (int n = 0; n < M; ++n) at[n] += static_cast<int32_t>(i) * outermost[n];
   }
 #endif
 };

@@ -175,7 +175,7 @@ void launch_map(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, Str
   const auto grid =
       static_cast<unsigned>(std::max<int64_t>(ceil_div(count + rest, map_threads * U), 1));
   map_kernel<N, U><<<grid, map_threads, 0, native(stream)>>>(
-      f, Walk<sizeof...(T) + 1>(loop, N), y, static_cast<uint32_t>(count),
+      f, Walk<sizeof...(T) + 1>(near_repeats(loop), N), y, static_cast<uint32_t>(count),
       static_cast<uint32_t>(rest), x...);
 }
 

@@ -5,6 +5,7 @@
 #include <bs/kernels/compare.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/elementary.h>
+#include <bs/kernels/random.h>
 #include <bs/kernels/rectifier.h>
 #include <bs/kernels/rounding.h>
 #include <bs/kernels/unary.h>
@@ -79,6 +80,32 @@ TEST_CASE("what repeats beside operands that lie across the result") {
       const Tensor same = turned({shape[1], shape[2]}, dtype, 3), x = numbers(shape, dtype, 4);
       CHECK(same_bits(sub(x, same), sub(x, dense(same))));
     }
+}
+
+TEST_CASE("operands of many elements that repeat along an outer axis") {
+  constexpr int64_t many = 1 << 21;
+  const std::pair<Shape, Shape> cases[] = {
+      {{3, many}, {1, many}},          // stretches of the inner axis
+      {{3, many + 1}, {1, many + 1}},  // which no stretch divides
+      {{3, many + 8}, {1, many + 8}},
+      {{2, 3, many}, {2, 1, many}},
+      {{2, 2, many / 2}, {1, 2, many / 2}},
+      {{3, many / 2048, 2048}, {1, many / 2048, 2048}}};
+  for (const auto& [shape, repeated] : cases) {
+    const int axis = repeated[0] == 1 ? 0 : 1;
+    Shape wide = shape;
+    wide[-1] += 64;  // so that the last two axes are not one
+    const Tensor whole = rand(wide, f32, test_device()), row = rand(repeated, bf16, test_device());
+    for (const Tensor& x : {whole.slice(-1, 0, shape[-1]), whole.slice(-1, 8, shape[-1] + 8)})
+      for (const DType dtype : {bf16, f32}) {
+        const Tensor y = add(cast(x, dtype), row), z = where(gt(row, 0.5), x, row);
+        for (int64_t i = 0; i < shape[axis]; ++i) {
+          const auto at = [&](const Tensor& t) { return t.slice(axis, i, i + 1); };
+          CHECK(same_bits(at(y), add(cast(at(x), dtype), row)));
+          CHECK(same_bits(at(z), where(gt(row, 0.5), at(x), row)));
+        }
+      }
+  }
 }
 
 TEST_CASE("three operands, of which some lie across the result") {

@@ -56,9 +56,12 @@ struct WholePow {
     return integer_power(a, b);
   }
 };
+/// Powers, of which those that `pow_of` does not hold for are CUDA's: out of line, for few are.
 template <class T>
 struct Pow {
-  __device__ wide<T> operator()(wide<T> a, wide<T> b) const { return pow_of<T>(a, b); }
+  using W = wide<T>;
+  __device__ W near(W a, W b, bool& holds) const { return pow_of<T>(a, b, holds); }
+  static __device__ __noinline__ W beyond(W a, W b) { return ::pow(a, b); }
 };
 struct Cube {
   template <class W>
@@ -102,15 +105,23 @@ struct DivBackwardB {
 template <class T>
 struct PowBackwardA {
   using W = wide<T>;
-  __device__ W operator()(W a, W b, W dy) const {
-    return b == 0 ? W(0) : dy * b * pow_of<T>(a, b - 1);
+  __device__ W near(W a, W b, W dy, bool& holds) const {
+    const W power = pow_of<T>(a, b - 1, holds);
+    return b == 0 ? W(0) : dy * b * power;
+  }
+  static __device__ __noinline__ W beyond(W a, W b, W dy) {
+    return b == 0 ? W(0) : dy * b * ::pow(a, b - 1);
   }
 };
 template <class T>
 struct PowBackwardB {
   using W = wide<T>;
-  __device__ W operator()(W a, W b, W dy) const {
-    return a == 0 && b >= 0 ? W(0) : dy * pow_of<T>(a, b) * relative_log_of<T>(a);
+  __device__ W near(W a, W b, W dy, bool& holds) const {
+    const W power = pow_of<T>(a, b, holds);
+    return a == 0 && b >= 0 ? W(0) : dy * power * relative_log_of<T>(a);
+  }
+  static __device__ __noinline__ W beyond(W a, W b, W dy) {
+    return a == 0 && b >= 0 ? W(0) : dy * ::pow(a, b) * ::log(a);
   }
 };
 struct MinimumBackward {

@@ -8,17 +8,35 @@ namespace bs::cuda {
 
 namespace {
 
+// Functions of angles, which in 16 bits are CUDA's of f32 beyond some turns: out of line, for few
+// come there.
+template <class T>
+__device__ bool is_near(wide<T> x) {
+  return !is_16_bit<T> || fabsf(x) <= most_angle;
+}
 template <class T>
 struct Sin {
-  __device__ wide<T> operator()(wide<T> x) const { return sin_of<T>(x); }
+  __device__ wide<T> near(wide<T> x, bool& holds) const {
+    holds &= is_near<T>(x);
+    return sin_of<T>(x);
+  }
+  static __device__ __noinline__ wide<T> beyond(wide<T> x) { return ::sin(x); }
 };
 template <class T>
 struct Cos {
-  __device__ wide<T> operator()(wide<T> x) const { return cos_of<T>(x); }
+  __device__ wide<T> near(wide<T> x, bool& holds) const {
+    holds &= is_near<T>(x);
+    return cos_of<T>(x);
+  }
+  static __device__ __noinline__ wide<T> beyond(wide<T> x) { return ::cos(x); }
 };
 template <class T>
 struct Tan {
-  __device__ wide<T> operator()(wide<T> x) const { return ::tan(x); }
+  __device__ wide<T> near(wide<T> x, bool& holds) const {
+    holds &= is_near<T>(x);
+    return tan_of<T>(x);
+  }
+  static __device__ __noinline__ wide<T> beyond(wide<T> x) { return ::tan(x); }
 };
 template <class T>
 struct Erf {

@@ -1,7 +1,7 @@
 #pragma once
 // Elementary functions of elements of type T, which take and give what T is computed in. For types
 // of 16 bits they are off by an eighth of a unit in the last place at most, before they are
-// rounded; others are those of CUDA.
+// rounded; others are those of CUDA, but for pow of floats.
 #include <bs/kernels/cuda/device/tile/activation.cuh>
 
 #include <cmath>
@@ -62,6 +62,9 @@ __device__ inline float greater(float a, float b) {
   return y;
 }
 
+/// A sum with it is a whole number, whose lowest bits are the lowest of the sum: 1.5 * 2^23.
+constexpr float whole_shift = 12582912;
+
 /// The natural logarithm.
 template <class T>
 __device__ inline wide<T> relative_log_of(wide<T> x) {
@@ -115,9 +118,8 @@ struct Angle {
   unsigned turns;
 };
 __device__ inline Angle reduce_angle(float x, float part) {
-  constexpr float shift = 12582912;  // 1.5 * 2^23: a sum with it is a whole number
-  const float whole = fmaf(x, 1 / pi, -part) + shift;
-  const float turns = whole - shift + part;
+  const float whole = fmaf(x, 1 / pi, -part) + whole_shift;
+  const float turns = whole - whole_shift + part;
   return {fmaf(-turns, pi_rest, fmaf(-turns, pi, x)), __float_as_uint(whole)};
 }
 /// Of a quarter of a turn at most; to 5e-5 of itself.
@@ -130,14 +132,10 @@ __device__ inline float negated_where_odd(float x, unsigned turns) {
   return __uint_as_float(__float_as_uint(x) ^ turns << 31);
 }
 
-// Out of line, for few come here.
-__device__ __noinline__ inline float far_sin(float x) { return ::sinf(x); }
-__device__ __noinline__ inline float far_cos(float x) { return ::cosf(x); }
-
+/// Of an angle; in 16 bits of one up to `most_angle`.
 template <class T>
 __device__ inline wide<T> sin_of(wide<T> x) {
   if constexpr (is_16_bit<T>) {
-    if (!(fabsf(x) <= most_angle)) return far_sin(x);
     const Angle a = reduce_angle(x, 0);
     return negated_where_odd(sine_of_rest(a.rest), a.turns);
   } else {
@@ -147,15 +145,56 @@ __device__ inline wide<T> sin_of(wide<T> x) {
 template <class T>
 __device__ inline wide<T> cos_of(wide<T> x) {
   if constexpr (is_16_bit<T>) {
-    if (!(fabsf(x) <= most_angle)) return far_cos(x);
     const Angle a = reduce_angle(x, 0.5F);
     return negated_where_odd(sine_of_rest(a.rest), a.turns + 1);
   } else {
     return ::cos(x);
   }
 }
+/// In 16 bits a polynomial of what is left of quarter turns; behind an odd one the tangent is minus
+/// its reciprocal. Either is a quotient, so that there is no branch.
 template <class T>
-__device__ inline wide<T> pow_of(wide<T> a, wide<T> b) {
+__device__ inline wide<T> tan_of(wide<T> x) {
+  if constexpr (is_16_bit<T>) {
+    const float whole = fmaf(x, 2 / pi, whole_shift), turns = whole - whole_shift;
+    const float rest = fmaf(-turns, pi_rest / 2, fmaf(-turns, pi / 2, x));
+    const float t =
+        horner(rest * rest, 0.0941422805F, 0.115966946F, 0.335584491F, 0.999955833F) * rest;
+    const bool is_odd = __float_as_uint(whole) & 1;
+    return (is_odd ? -1 : t) * device::reciprocal_of(is_odd ? t : 1);
+  } else {
+    return ::tan(x);
+  }
+}
+
+/// The exponent of a power to the base two, in two parts.
+struct Exponent {
+  float high, low;
+};
+/// b log2 |a|: the logarithm of what is left of |a| beside a power of two is twice the inverse
+/// hyperbolic tangent of (m - 1) / (m + 1), of which q is the first term and `rest` what that
+/// lacks.
+__device__ inline Exponent exponent_of(float a, float b) {
+  constexpr float scale = 1.44269502F, scale_rest = 1.92513667e-8F;  // whose sum is log2(e)
+  const unsigned bits = __float_as_uint(fabsf(a)), two = (bits - 0x3f3504f3U) & 0xff800000U;
+  const float m = __uint_as_float(bits - two), f = m - 1;
+  const float whole = static_cast<float>(static_cast<int>(two)) * 0x1p-23F;
+  const float reciprocal = device::reciprocal_of(m + 1), q = (f + f) * reciprocal;
+  const float rest = reciprocal * fmaf(-q, f, f - q + (f - q));
+  const float square = q * q;
+  const float p =
+      horner(square, 6.56886259e-4F, 3.21816537e-3F, 1.80336870e-2F, 0.120224588F) * square;
+  const float first = fmaf(q, scale, whole);
+  float more = fmaf(q, scale_rest, fmaf(rest, scale, fmaf(q, scale, whole - first)));
+  more = fmaf(q, p, fmaf(rest, 3 * p, more));
+  const float high = first + more, low = more - (high - first);
+  return {b * high, fmaf(b, low, fmaf(b, high, -(b * high)))};
+}
+
+/// Clears `holds` where f32 needs CUDA's function, for what is subnormal, zero or not finite;
+/// otherwise f32 is off by 5 units in the last place at most.
+template <class T>
+__device__ inline wide<T> pow_of(wide<T> a, wide<T> b, bool& holds) {
   if constexpr (is_16_bit<T>) {
     const float log = log2_of(fabsf(a));
     float exponent = b * log;
@@ -165,6 +204,16 @@ __device__ inline wide<T> pow_of(wide<T> a, wide<T> b) {
     const bool is_whole = truncf(b) == b, is_odd = is_whole && truncf(b * 0.5F) * 2 != b;
     if (a < 0 && !is_whole && fabsf(a) < INFINITY) return NAN;
     return is_odd ? -y : y;
+  } else if constexpr (sizeof(T) == 4) {
+    const Exponent exponent = exponent_of(a, b);
+    holds &= (fabsf(a) >= 0x1p-126F) & (fabsf(a) < INFINITY) & (fabsf(b) < 4194304) &
+             (fabsf(exponent.high) < 125);
+    const float near = device::exp2_of(exponent.high);
+    const float y = fmaf(near * 0.693147181F, exponent.low, near);
+    const float whole = b + whole_shift;
+    const unsigned sign = __float_as_uint(whole) << 31 & __float_as_uint(a);
+    const bool is_number = (a > 0) | (whole - whole_shift == b);
+    return is_number ? __uint_as_float(__float_as_uint(y) ^ sign) : NAN;
   } else {
     return ::pow(a, b);
   }
@@ -176,9 +225,8 @@ __device__ inline wide<T> remainder_of(wide<T> a, wide<T> b) {
   wide<T> rest;
   if constexpr (is_16_bit<T>) {
     // The nearest quotient leaves a rest of as many bits as b, up to half of it on either side.
-    constexpr float shift = 12582912;  // 1.5 * 2^23: a sum with it is a whole number
     const float size = fabsf(b), quotient = fabsf(a) * device::reciprocal_of(size);
-    rest = fmaf(-(quotient + shift - shift), size, fabsf(a));
+    rest = fmaf(-(quotient + whole_shift - whole_shift), size, fabsf(a));
     rest = copysignf(rest < 0 ? rest + size : rest, a);
     if (!(quotient < 1048576) || !(size < INFINITY)) rest = ::fmodf(a, b);
   } else {

@@ -87,6 +87,32 @@ inline constexpr bool in_words = N % 16 == 0 && std::is_same_v<R, bool> &&
   f.words(uint32_t{x}...);
 };
 
+/// Whether f is f.near(x..., holds) for most arguments, and f.beyond(x...) for those that clear
+/// `holds`.
+template <class F, class... W>
+inline constexpr bool has_beyond = requires(const F& f, W... x, bool& holds) {
+  f.near(x..., holds);
+};
+/// The same number, of which the compiler keeps nothing that it has computed before.
+__device__ inline float again(float x) {
+  asm volatile("" : "+f"(x));
+  return x;
+}
+__device__ inline double again(double x) {
+  asm volatile("" : "+d"(x));
+  return x;
+}
+template <class F, class... W>
+__device__ auto map_one(const F& f, W... x) {
+  if constexpr (has_beyond<F, W...>) {
+    bool holds = true;
+    const auto y = f.near(x..., holds);
+    return holds ? y : f.beyond(x...);
+  } else {
+    return f(x...);
+  }
+}
+
 template <int N, class F, class R, class... T, size_t... I>
 __device__ void map_pack_at(const F& f, R* y, const std::tuple<device::Raw<T, N>...>& in,
                             std::index_sequence<I...>, const Source<T>&... x) {
@@ -102,8 +128,17 @@ __device__ void map_pack_at(const F& f, R* y, const std::tuple<device::Raw<T, N>
   std::tuple<device::Pack<device::wide<T>, N>...> wide;
   (x.template widen<N, is_only>(std::get<I>(in), std::get<I>(wide).at), ...);
   device::wide<R> values[N];
+  if constexpr (has_beyond<F, device::wide<T>...>) {
+    bool all = true;  // one branch for all: behind one each they would be computed in turns
 #pragma unroll
-  for (int i = 0; i < N; ++i) values[i] = f(std::get<I>(wide).at[i]...);
+    for (int i = 0; i < N; ++i) values[i] = f.near(std::get<I>(wide).at[i]..., all);
+    if (!all)
+#pragma unroll
+      for (int i = 0; i < N; ++i) values[i] = map_one(f, again(std::get<I>(wide).at[i])...);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] = f(std::get<I>(wide).at[i]...);
+  }
   const auto out = device::narrow_pack<R, N>(values);
   *reinterpret_cast<device::Raw<R, N>*>(y) = reinterpret_cast<const device::Raw<R, N>&>(out);
 }
@@ -120,7 +155,7 @@ __global__ void __launch_bounds__(map_threads)
   const auto map_rest = [&](uint32_t i) {
     if (N == 1 || i >= rest) return;
     const int64_t at = int64_t{count} * N + i;
-    y[at] = device::narrow<R>(f(x.read(at)...));
+    y[at] = device::narrow<R>(map_one(f, x.read(at)...));
   };
   [&]<size_t... I>(std::index_sequence<I...> sequence) {
     int32_t at[U][M];

@@ -1,12 +1,15 @@
 #include <bs/autograd/elementary.h>
 #include <bs/autograd/rounding.h>
+#include <bs/kernels/binary.h>
 #include <bs/kernels/elementary.h>
 #include <bs/kernels/rounding.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
+#include <vector>
 
 using namespace bs;
 using namespace bs::test;
@@ -70,6 +73,30 @@ TEST_CASE("gradients of tan and erf, in every dtype and for any strides") {
   CHECK((std::isnan(t[0]) && t[1] == inf && t[2] == inf && t[3] == inf));
   CHECK((std::isnan(e[0]) && e[1] == 0 && e[2] == 0 && e[3] == inf));
   CHECK_THROWS_AS(tan_backward(Tensor::empty({2}, i64), Tensor::empty({2}, i64)), Error);
+}
+
+TEST_CASE("powers in f32 are off by five units in the last place at most") {
+  constexpr int64_t count = 20000;
+  const Reference draws = random_reference({2, count}, 5, 0, 1);
+  Reference bases({count}), exponents({count});
+  for (size_t i = 0; i < count; ++i) {
+    const double u = draws[i], v = 2 * draws[i + count] - 1;
+    const int kind = static_cast<int>(i % 4);
+    bases[i] = kind == 0   ? std::ldexp(1 + u, static_cast<int>(i % 250) - 125)
+               : kind == 1 ? 0.5 + u
+               : kind == 2 ? 1 + 1e-3 * (u - 0.5)
+                           : -20 * u;
+    exponents[i] = kind == 0 ? v : kind == 1 ? 150 * v : kind == 2 ? 1e5 * v : std::floor(9 * v);
+  }
+  const Tensor a = bases.tensor(f32, test_device()), b = exponents.tensor(f32, test_device());
+  const Reference of = Reference::of(a), by = Reference::of(b), y = Reference::of(pow(a, b));
+  int wrong = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double exact = std::pow(of[i], by[i]);
+    const double unit = std::ldexp(1.0, std::max(std::ilogb(exact), -126) - 23);
+    wrong += std::abs(exact) < 3.4e38 && !(std::abs(y[i] - exact) <= 5 * unit);
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("angles of many turns, beside small ones") {

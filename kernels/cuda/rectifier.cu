@@ -18,7 +18,10 @@ template <class T>
 struct Elu {
   using W = device::wide<T>;
   W alpha;
-  __device__ W operator()(W x) const { return x > 0 ? x : alpha * expm1_of<T>(x); }
+  __device__ W operator()(W x) const {
+    const W below = alpha * expm1_of<T>(x);
+    return x > 0 ? x : below;
+  }
   __device__ W operator()(W x, W dy) const {
     return x > 0 ? dy : alpha * device::exp_of<T>(x) * dy;
   }

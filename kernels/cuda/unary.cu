@@ -30,11 +30,9 @@ template <class T>
 struct Log {
   __device__ wide<T> operator()(wide<T> x) const { return relative_log_of<T>(x); }
 };
+template <class T>
 struct Sqrt {
-  template <class W>
-  __device__ W operator()(W x) const {
-    return ::sqrt(x);
-  }
+  __device__ wide<T> operator()(wide<T> x) const { return sqrt_of<T>(x); }
 };
 struct Rsqrt {
   template <class W>
@@ -145,7 +143,7 @@ void exp(const Tensor& x, const Tensor& y, Stream stream) { floating("exp", Exp{
 void log(const Tensor& x, const Tensor& y, Stream stream) { by_element<Log>("log", x, y, stream); }
 
 void sqrt(const Tensor& x, const Tensor& y, Stream stream) {
-  floating("sqrt", Sqrt{}, x, y, stream);
+  by_element<Sqrt>("sqrt", x, y, stream);
 }
 
 void rsqrt(const Tensor& x, const Tensor& y, Stream stream) {

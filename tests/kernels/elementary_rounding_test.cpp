@@ -52,6 +52,7 @@ TEST_CASE("elementary functions of every number of 16 bits") {
                         {"log1p", log1p, std::log1p},
                         {"expm1", expm1, std::expm1},
                         {"log", log, std::log},
+                        {"sqrt", sqrt, std::sqrt},
                         {"reciprocal", reciprocal, [](double x) { return 1 / x; }},
                         {"elu", [](const Tensor& x) { return elu(x, 1); },
                          [](double x) { return x > 0 ? x : std::expm1(x); }},

@@ -2,12 +2,14 @@
 #include <bs/autograd/rounding.h>
 #include <bs/kernels/binary.h>
 #include <bs/kernels/elementary.h>
+#include <bs/kernels/rectifier.h>
 #include <bs/kernels/rounding.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <vector>
 
@@ -73,6 +75,28 @@ TEST_CASE("gradients of tan and erf, in every dtype and for any strides") {
   CHECK((std::isnan(t[0]) && t[1] == inf && t[2] == inf && t[3] == inf));
   CHECK((std::isnan(e[0]) && e[1] == 0 && e[2] == 0 && e[3] == inf));
   CHECK_THROWS_AS(tan_backward(Tensor::empty({2}, i64), Tensor::empty({2}, i64)), Error);
+}
+
+TEST_CASE("expm1 and elu in f32 are off by two units in the last place at most") {
+  std::vector<float> numbers;
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 20011)
+    numbers.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (int i = -20000; i < 20000; ++i) numbers.push_back(static_cast<float>(i) * 0.005F);
+  for (const float x : {0.0F, -0.0F, inf, -inf, 88.7228F, 88.73F, 1e-45F}) numbers.push_back(x);
+  const Tensor x = on_device(Tensor::from<float>(numbers, {static_cast<int64_t>(numbers.size())}));
+  const auto e = values(expm1(x)), u = values(elu(x, 1));
+  int wrong = 0;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const double v = numbers[i], exact = std::expm1(v);
+    const auto near = [](double y, double expected) {
+      if (std::isnan(expected)) return std::isnan(y);
+      if (std::abs(expected) > 3.40282346e38) return y == std::copysign(HUGE_VAL, expected);
+      return std::abs(y - expected) <= 0x1p-22 * std::abs(expected) + 0x1p-149;
+    };
+    wrong += !near(e[i], exact) || !near(u[i], v > 0 ? v : exact);
+  }
+  CHECK(wrong == 0);
+  CHECK(std::signbit(e[numbers.size() - 6]));
 }
 
 TEST_CASE("powers in f32 are off by five units in the last place at most") {

@@ -37,24 +37,9 @@ __global__ void __launch_bounds__(256)
       to[at[0] + turn.line(0, y0 + i) + static_cast<int>(x0 + lane)] = square[lane][i];
 }
 
-/// Vectors of every second element, each of two vectors that have what lies between besides. The
-/// last such pair would end behind the tensor: it is read element by element.
-template <class T>
-__global__ void __launch_bounds__(256)
-    copy_seconds_kernel(const T* from, T* to, const __grid_constant__ Walk<2> walk, uint32_t count,
-                        int32_t last) {
-  constexpr int N = device::pack_size<T>;
-  using Raw = device::Raw<T, N>;
-  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
-  if (i >= count) return;
-  int32_t at[2];
-  walk.locate(i, at);
-  if (at[1] == last) {
-    for (int k = 0; k < N; ++k) to[at[0] + k] = from[last + 2 * k];
-    return;
-  }
-  const auto* const pair = reinterpret_cast<const Raw*>(from + at[1]);
-  const Raw low = pair[0], high = pair[1];
+/// Every second element of two vectors.
+template <class T, class Raw>
+__device__ Raw every_second(const Raw& low, const Raw& high) {
   Raw out;
 #pragma unroll
   for (int w = 0; w < 4; ++w) {
@@ -63,24 +48,74 @@ __global__ void __launch_bounds__(256)
     out.at[w] =
         sizeof(T) == 4 ? first : __byte_perm(first, second, sizeof(T) == 2 ? 0x5410 : 0x6420);
   }
-  *reinterpret_cast<Raw*>(to + at[0]) = out;
+  return out;
 }
 
-/// Copies every second element of lines that are whole vectors; says whether it has.
-template <class T>
-bool copy_seconds(const StridedLoop<2>& loop, const T* from, T* to, Stream stream) {
+/// The vector that begins at a byte of the first of two.
+template <class T, class Raw>
+__device__ Raw from_byte(const Raw& low, const Raw& high, unsigned byte) {
+  unsigned words[8], moved[6];
+#pragma unroll
+  for (int w = 0; w < 8; ++w) words[w] = w < 4 ? low.at[w] : high.at[w - 4];
+#pragma unroll
+  for (int w = 0; w < 6; ++w) moved[w] = byte & 8 ? words[w + 2] : words[w];
+#pragma unroll
+  for (int w = 0; w < 5; ++w) moved[w] = byte & 4 ? moved[w + 1] : moved[w];
+  Raw out;
+#pragma unroll
+  for (int w = 0; w < 4; ++w)
+    out.at[w] = sizeof(T) < 4 ? __funnelshift_r(moved[w], moved[w + 1], byte % 4 * 8) : moved[w];
+  return out;
+}
+
+/// Vectors of elements `step` apart, one or two, each of the two vectors of the source that they
+/// lie in. A pair that reaches beyond the tensor is read element by element.
+template <class T, int step>
+__global__ void __launch_bounds__(256)
+    copy_pairs_kernel(const T* from, const T* end, T* to, const __grid_constant__ Walk<2> walk,
+                      uint32_t count) {
   constexpr int N = device::pack_size<T>;
-  if (loop.inner_stride(0) != 1 || loop.inner_stride(1) != 2 || loop.inner() % N != 0) return false;
-  bool whole = (reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % 16 == 0;
-  int64_t last = 2 * (loop.inner() - N);
+  using Raw = device::Raw<T, N>;
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= count) return;
+  int32_t at[2];
+  walk.locate(i, at);
+  const T* const first = from + at[1];
+  const auto byte = static_cast<unsigned>(reinterpret_cast<uintptr_t>(first) % sizeof(Raw));
+  const T* const whole = first - byte / sizeof(T);
+  if (whole < from || end - whole < 2 * N) {
+    for (int k = 0; k < N; ++k) to[at[0] + k] = first[step * k];
+    return;
+  }
+  const auto* const pair = reinterpret_cast<const Raw*>(whole);
+  const Raw low = pair[0], high = pair[1];
+  auto& out = *reinterpret_cast<Raw*>(to + at[0]);
+  if constexpr (step == 2) {
+    out = every_second<T>(low, high);
+  } else {
+    out = from_byte<T>(low, high, byte);
+  }
+}
+
+/// Copies lines of whole vectors, of which the source has every second element, or neighbours where
+/// no vector begins; says whether it has.
+template <class T>
+bool copy_pairs(const StridedLoop<2>& loop, const T* from, T* to, Stream stream) {
+  constexpr int N = device::pack_size<T>;
+  const bool seconds = loop.inner_stride(1) == 2;
+  if (loop.inner() % N != 0 || !detail::packable<N>(loop, 0, to)) return false;
+  if (seconds ? sizeof(T) > 4 : loop.inner_stride(1) != 1) return false;
+  bool whole = reinterpret_cast<uintptr_t>(from) % 16 == 0;
+  int64_t last = (loop.inner() - 1) * loop.inner_stride(1);
   for (int axis = 0; axis < loop.rank - 1; ++axis) {
-    whole = whole && loop.strides[0][axis] % N == 0 && loop.strides[1][axis] % N == 0;
+    whole = whole && loop.strides[1][axis] % N == 0;
     last += (loop.shape[axis] - 1) * loop.strides[1][axis];
   }
-  if (!whole) return false;
+  if (whole != seconds) return false;
   const auto count = static_cast<uint32_t>(loop.numel() / N);
-  copy_seconds_kernel<<<static_cast<unsigned>(ceil_div(count, 256)), 256, 0, native(stream)>>>(
-      from, to, Walk<2>(loop, N), count, static_cast<int32_t>(last));
+  auto* const kernel = seconds ? &copy_pairs_kernel<T, 2> : &copy_pairs_kernel<T, 1>;
+  kernel<<<static_cast<unsigned>(ceil_div(count, 256)), 256, 0, native(stream)>>>(
+      from, from + last + 1, to, Walk<2>(loop, N), count);
   return true;
 }
 
@@ -89,8 +124,7 @@ template <class T>
 void copy_elements(const StridedLoop<2>& loop, const T* from, T* to, Stream stream) {
   const Identity<device::wide<T>> identity;
   const Source<T> source{from, {}, false};
-  if constexpr (sizeof(T) <= 4)
-    if (copy_seconds(loop, from, to, stream)) return;
+  if (copy_pairs(loop, from, to, stream)) return;
   if (detail::launch_turned(identity, loop, to, stream, source)) return;
   Turn<2> turn;
   if (find_turn(loop, turn)) {

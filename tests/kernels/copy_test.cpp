@@ -106,6 +106,31 @@ TEST_CASE("every second element, of lines that are whole vectors and others") {
   }
 }
 
+TEST_CASE("neighbours that begin where no vector does") {
+  for (const DType dtype : every_dtype)
+    for (const Shape& shape : {Shape{97}, Shape{3, 97}, Shape{2, 5, 64}, Shape{4, 65}}) {
+      const Tensor x = numbers(shape).tensor(dtype, Device::cpu()), moved = x.to(test_device());
+      for (int64_t cut = 0; cut <= 17; ++cut)
+        for (const int64_t length : {16, 32, 33}) {
+          const auto part = [&](const Tensor& t) { return t.slice(-1, cut, cut + length); };
+          check_equal(clone(part(moved)).to(Device::cpu()), part(x));
+        }
+      if (shape.rank() > 1) {  // each line begins elsewhere
+        const auto inner = [&](const Tensor& t) { return t.slice(-2, 1, 3).slice(-1, 1, 49); };
+        check_equal(clone(inner(moved)).to(Device::cpu()), inner(x));
+      }
+    }
+  // Memory that begins or ends with an element of the view, once and for several rows.
+  for (const DType dtype : {u8, bf16, f32, f64}) {
+    const Tensor x = numbers({333}).tensor(dtype, Device::cpu()), moved = x.to(test_device());
+    for (const Shape& shape : {Shape{320}, Shape{3, 320}})
+      for (const int64_t cut : {0, 1, 13}) {
+        const auto part = [&](const Tensor& t) { return t.slice(0, cut, cut + 320).expand(shape); };
+        check_equal(clone(part(moved)).to(Device::cpu()), part(x));
+      }
+  }
+}
+
 TEST_CASE("copies into views leave what lies between them") {
   const Tensor x = numbers({40, 70}).tensor(f32, test_device());
   const Tensor y = Reference({70, 80}).tensor(f32, test_device());

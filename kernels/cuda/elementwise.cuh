@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(turn_threads)
 template <class F, class R, class... T>
 bool launch_turned(const F& f, const StridedLoop<sizeof...(T) + 1>& loop, R* y, Stream stream,
                    Source<T>... x) {
-  constexpr int N = map_pack<R, T...>, M = sizeof...(T) + 1;
+  constexpr int N = std::min(map_pack<R, T...>, device::pack_size<R>), M = sizeof...(T) + 1;
   if constexpr (std::max({sizeof(R), sizeof(T)...}) > 4) {
     return false;
   } else {

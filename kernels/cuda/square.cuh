@@ -46,14 +46,19 @@ class Square {
   /// N neighbours in x.
   template <int N>
   __device__ device::Raw<T, N> read(unsigned y, unsigned x) const {
-    static_assert(N % group == 0);
     device::Raw<T, N> out;
+    if constexpr (N < group) {
+      static_assert(N * sizeof(T) == 8);
+      reinterpret_cast<uint2&>(out) = *reinterpret_cast<const uint2*>(at(y, x));
+    } else {
+      static_assert(N % group == 0);
 #pragma unroll
-    for (unsigned k = 0; k < N; k += group) {
-      const uint4 part = *reinterpret_cast<const uint4*>(at(y, x + k));
-      const unsigned words[] = {part.x, part.y, part.z, part.w};
+      for (unsigned k = 0; k < N; k += group) {
+        const uint4 part = *reinterpret_cast<const uint4*>(at(y, x + k));
+        const unsigned words[] = {part.x, part.y, part.z, part.w};
 #pragma unroll
-      for (unsigned w = 0; w < 4; ++w) out.at[k / in_word + w] = words[w];
+        for (unsigned w = 0; w < 4; ++w) out.at[k / in_word + w] = words[w];
+      }
     }
     return out;
   }

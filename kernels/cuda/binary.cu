@@ -117,8 +117,9 @@ template <class T>
 struct PowBackwardB {
   using W = wide<T>;
   __device__ W near(W a, W b, W dy, bool& holds) const {
-    const W power = pow_of<T>(a, b, holds);
-    return a == 0 && b >= 0 ? W(0) : dy * power * relative_log_of<T>(a);
+    // The logarithm of |a| is that which 16 bits have for the power.
+    const W power = pow_of<T>(a, b, holds), log = a < 0 ? W(NAN) : relative_log_of<T>(::abs(a));
+    return a == 0 && b >= 0 ? W(0) : dy * power * log;
   }
   static __device__ __noinline__ W beyond(W a, W b, W dy) {
     return a == 0 && b >= 0 ? W(0) : dy * ::pow(a, b) * ::log(a);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <type_traits>
 
@@ -79,6 +80,8 @@ inline Dims memory_order(const Strides& strides) {
 /// The loop over a shape with its axes in the order in which the first tensor lies in memory.
 template <int M>
 StridedLoop<M> ordered_loop(const Shape& shape, const std::array<Strides, M>& strides) {
+  // Most tensors lie so already; the sort takes memory.
+  if (std::ranges::is_sorted(strides[0], std::greater<>())) return {shape, strides};
   Shape sorted;
   std::array<Strides, M> each;
   for (const int64_t axis : memory_order(strides[0])) {

@@ -1,5 +1,6 @@
 #include <bs/kernels/copy.h>
 #include <bs/kernels/cpu/convert.h>
+#include <bs/kernels/cpu/panel_vectors.h>
 #include <bs/kernels/cpu/strided_loop.h>
 #include <bs/lib/integers.h>
 
@@ -111,32 +112,72 @@ int dense_axis(const StridedLoop<2>& loop) {
   return -1;
 }
 
+constexpr int64_t side = 32;  // of a tile
+
+/// How far apart the rows of a tile lie in the source and in the target, and its elements there.
+struct TileSteps {
+  int64_t from, to, element;
+};
+
+/// to[i][j] = from[j][i] for i < count, j < depth.
+template <class From, class To>
+void turn(int64_t depth, int64_t count, TileSteps step, const From* from, To* to) {
+  From tile[side][side];
+  for (int64_t j = 0; j < depth; ++j)
+    for (int64_t i = 0; i < count; ++i) tile[i][j] = from[j * step.from + i];
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t j = 0; j < depth; ++j)
+      to[i * step.to + j * step.element] = convert<To>(tile[i][j]);
+}
+
+/// The same of a whole tile with dense rows, as vectors: single elements take a cycle each.
+template <class T>
+void turn_whole(const TileSteps& step, const T* from, T* to) {
+  using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
+  constexpr int bytes = 32, lanes = bytes / static_cast<int>(sizeof(T));
+  typedef Bits Aligned __attribute__((vector_size(bytes)));
+  typedef Bits Loose __attribute__((vector_size(bytes), aligned(sizeof(T)), may_alias));
+  for (int64_t i = 0; i < side; i += lanes)
+    for (int64_t j = 0; j < side; j += lanes) {
+      Aligned rows[lanes];
+#pragma GCC unroll 16
+      for (int k = 0; k < lanes; ++k)
+        rows[k] = *reinterpret_cast<const Loose*>(from + (j + k) * step.from + i);
+      transpose<1, lanes>(rows);
+#pragma GCC unroll 16
+      for (int k = 0; k < lanes; ++k)
+        *reinterpret_cast<Loose*>(to + (i + k) * step.to + j) = rows[k];
+    }
+}
+
 /// Copies a transposed source in square tiles, which are read along its dense axis and written
 /// along the target's: either way alone would use one element of each line of the cache it touches.
 template <class From, class To>
 void copy_tiles(const StridedLoop<2>& loop, int dense, const From* from, To* to) {
-  constexpr int64_t side = 32;
   StridedLoop<2> planes = loop;
   planes.shape[dense] = planes.shape[loop.rank - 1] = 1;
   const int64_t width = loop.shape[dense], height = loop.inner();
   const int64_t strips = ceil_div(width, side);
-  const int64_t step = loop.inner_stride(0);
-  const int64_t row = loop.strides[1][dense], column = loop.inner_stride(1);
+  const TileSteps step{loop.inner_stride(0), loop.strides[1][dense], loop.inner_stride(1)};
   const int64_t grain = std::max<int64_t>(1, elementwise_grain / (side * height));
+  constexpr bool has_vectors = std::is_same_v<From, To> && (sizeof(From) == 2 || sizeof(From) == 4);
   parallel_for(planes.numel() * strips, grain, [&](int64_t begin, int64_t end) {
-    From tile[side][side];
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task % strips * side;
       const int64_t count = std::min(side, width - first);
       const From* source = from + planes.offset(0, task / strips) + first;
-      To* target = to + planes.offset(1, task / strips) + first * row;
+      To* target = to + planes.offset(1, task / strips) + first * step.to;
       for (int64_t at = 0; at < height; at += side) {
         const int64_t depth = std::min(side, height - at);
-        for (int64_t j = 0; j < depth; ++j)
-          for (int64_t i = 0; i < count; ++i) tile[i][j] = source[(at + j) * step + i];
-        for (int64_t i = 0; i < count; ++i)
-          for (int64_t j = 0; j < depth; ++j)
-            target[i * row + (at + j) * column] = convert<To>(tile[i][j]);
+        const From* const tile = source + at * step.from;
+        To* const out = target + at * step.element;
+        if constexpr (has_vectors) {
+          if (step.element == 1 && depth == side && count == side) {
+            turn_whole(step, tile, out);
+            continue;
+          }
+        }
+        turn(depth, count, step, tile, out);
       }
     }
   });

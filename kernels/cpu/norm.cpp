@@ -34,6 +34,24 @@ Statistics<W> statistics(const W* x, int64_t n, W eps, bool centred) {
   return {mean, 1 / std::sqrt(squares / count + eps)};
 }
 
+/// y = a + b of a row, rounded once.
+template <class T>
+class RowAdder {
+ public:
+  explicit RowAdder(int64_t n) : n_(n), first_(n), second_(n), sum_(n) {}
+  void operator()(const T* a, const T* b, T* y) {
+    const Wide<T>*const x = first_.read(a, n_), *const more = second_.read(b, n_);
+    Wide<T>* const sum = sum_.target(y);
+#pragma omp simd
+    for (int64_t i = 0; i < n_; ++i) sum[i] = x[i] + more[i];
+    sum_.write(y, n_);
+  }
+
+ private:
+  int64_t n_;
+  RowBuffer<T> first_, second_, sum_;
+};
+
 /// dx of one row; adds to the columns' sums of dy * h and dy.
 template <class W>
 void backward_row(const W* x, const W* weight, Statistics<W> s, bool centred, const W* dy, W* dx,
@@ -98,11 +116,11 @@ void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tens
     W* rstds = rstd.data<W>();
     parallel_for(x.numel() / n, elementwise_grain / n, [&](int64_t begin, int64_t end) {
       RowBuffer<T> in_buffer(n), out_buffer(n);
+      RowAdder<T> add(more ? n : 0);
       const W* w = scale.data();
       const W* b = shift.data();
       for (int64_t row = begin; row < end; ++row) {
-        for (int64_t i = row * n; more && i < (row + 1) * n; ++i)
-          sums[i] = T(static_cast<W>(from[i]) + static_cast<W>(more[i]));
+        if (more) add(from + row * n, more + row * n, sums + row * n);
         const W* in = in_buffer.read((more ? sums : from) + row * n, n);
         W* out = out_buffer.target(to + row * n);
         const auto s = statistics(in, n, static_cast<W>(eps), means != nullptr);
@@ -135,7 +153,7 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
     T* target = to.dx.data<T>();
     const T* more = dsum.defined() ? dsum.data<T>() : nullptr;
     parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
-      RowBuffer<T> in(n), slope(n), out(n);
+      RowBuffer<T> in(n), slope(n), out(n), added(more ? n : 0);
       for (int64_t c = begin; c < end; ++c) {
         W* sums = partial.data() + 2 * c * n;
         for (int64_t row = rows * c / chunks; row < rows * (c + 1) / chunks; ++row) {
@@ -143,7 +161,11 @@ void norm_backward(const NormResult& of, const Tensor& weight, const Tensor& dy,
           backward_row<W>(in.read(from + row * n, n), scale.data(),
                           {means ? means[row] : W{0}, rstds[row]}, means != nullptr,
                           slope.read(gradient + row * n, n), result, sums, sums + n, n);
-          for (int64_t i = 0; more && i < n; ++i) result[i] += static_cast<W>(more[row * n + i]);
+          if (more) {
+            const W* const beside = added.read(more + row * n, n);
+#pragma omp simd
+            for (int64_t i = 0; i < n; ++i) result[i] += beside[i];
+          }
           out.write(target + row * n, n);
         }
       }

@@ -188,7 +188,8 @@ void max_pool2d(const PoolWindows& o, const Tensor& x, const Tensor& y, const Te
     const T* from = x.data<T>();
     T* to = y.data<T>();
     auto* winners = winner.data<uint8_t>();
-    const int64_t grain = std::max<int64_t>(1, elementwise_grain / (q * c * o.kernel.h));
+    const int64_t grain =
+        std::max<int64_t>(1, elementwise_grain / (q * c * o.kernel.h * o.kernel.w));
     const auto channels = [&](int64_t begin, int64_t end) {
       for (int64_t line = begin; line < end; ++line)
         pool_channels(o, x.shape(), line % p, q, from + line / p * of_image, to + line * q * c,

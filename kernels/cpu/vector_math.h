@@ -96,6 +96,15 @@ inline float expm1(float x) {
   return std::copysign(x > 20.0F ? exp(x) : y, x);
 }
 
+/** @brief e^x / 2, infinite from 89.07 on and otherwise right for x >= -80: half of 2^n is one
+ *  factor for all n there. */
+inline float half_exp(float x) {
+  const float shifted = x * 1.44269504F + 12582912.0F;
+  const float n = shifted - 12582912.0F;
+  const float p = exp_near_zero(x - n * 0.693359375F - n * -2.12194440e-4F);
+  return p * std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) << 23) + 0x3f000000U);
+}
+
 /** @brief An odd polynomial near zero, 1 - 2 / (e^2x + 1) elsewhere. */
 inline float tanh(float x) {
   const float size = std::fabs(x);
@@ -106,12 +115,17 @@ inline float tanh(float x) {
   p = p * square + 1.33314422036e-1F;
   p = p * square - 3.33332819422e-1F;
   p = p * square * x + x;
-  const float far = 1.0F - 2.0F / (exp(2.0F * size) + 1.0F);
+  const float most = size > 10.0F ? 10.0F : size;  // beyond it is 1; comparisons let NaN through
+  const float far = 1.0F - 1.0F / (half_exp(2.0F * most) + 0.5F);
   return std::copysign(size < 0.625F ? p : far, x);
 }
 
 /** @brief 1 / (1 + e^-x). */
-inline float sigmoid(float x) { return 1.0F / (1.0F + exp(-x)); }
+inline float sigmoid(float x) {
+  x = x > 80.0F ? 80.0F : x;  // beyond, the result is 1; comparisons let NaN through
+  x = x < -89.5F ? -89.5F : x;
+  return 0.5F / (0.5F + half_exp(-x));
+}
 
 /** @brief e^x for x <= 0, where nothing overflows: 2^(n + 64) is added to the exponent of the
  *  polynomial, then 2^-64 multiplied, which also rounds to subnormals. */

@@ -56,6 +56,21 @@ inline uint16_t bfloat16_bits(uint32_t u) {
   return static_cast<uint16_t>((value != value ? quiet : rounded) >> 16);
 }
 
+#if defined(__AVX512BF16__) && defined(__AVX512DQ__) && defined(__F16C__)
+/// Rounds a vector likewise. The instruction takes subnormal numbers for zeros.
+inline void round_vector(const float* src, uint16_t* dst) {
+  constexpr int lanes = 16, subnormal = 0x20;
+  const Floats16 values = *reinterpret_cast<const Loose<float, lanes>::type*>(src);
+  if (__builtin_ia32_fpclassps512_mask(values, subnormal, -1) != 0) [[unlikely]] {
+    for (int i = 0; i < lanes; ++i) dst[i] = bfloat16_bits(std::bit_cast<uint32_t>(values[i]));
+    return;
+  }
+  Halves16 bits;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(values));
+  *reinterpret_cast<Loose<half, lanes>::type*>(dst) = bits;
+}
+#endif
+
 }  // namespace bs::detail
 
 namespace bs::cpu {
@@ -89,8 +104,15 @@ inline void convert_row(std::ptrdiff_t n, const From* src, To* dst) {
     for (std::ptrdiff_t i = 0; i < n; ++i) dst[i] = std::bit_cast<float>(uint32_t{bits[i]} << 16);
   } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bfloat16>) {
     auto* bits = reinterpret_cast<uint16_t*>(dst);
+    std::ptrdiff_t rest = n;
+#if defined(__AVX512BF16__) && defined(__AVX512DQ__) && defined(__F16C__)
+    constexpr std::ptrdiff_t lanes = 16;
+    rest = n % lanes;
+    for (std::ptrdiff_t i = 0; i < n - rest; i += lanes)
+      bs::detail::round_vector(src + i, bits + i);
+#endif
 #pragma omp simd
-    for (std::ptrdiff_t i = 0; i < n; ++i)
+    for (std::ptrdiff_t i = n - rest; i < n; ++i)
       bits[i] = bs::detail::bfloat16_bits(std::bit_cast<uint32_t>(src[i]));
   } else {
     std::ptrdiff_t i = 0;

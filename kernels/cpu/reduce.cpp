@@ -26,29 +26,6 @@ constexpr int64_t strip = 1024;
 /// Independent partial results along a row: two vectors of AVX-512.
 constexpr int64_t lanes = 32;
 
-/// An element as it is computed: bytes need not go through float.
-template <class W, class T>
-W term_of(T x) {
-  if constexpr (std::is_same_v<T, uint8_t>) {
-    return x;
-  } else {
-    return convert<W>(x);
-  }
-}
-
-template <class W, class T>
-const W* widened(const T* x, int64_t count, W* buffer) {
-  if constexpr (std::is_same_v<T, W>) {
-    return x;
-  } else if constexpr (std::is_same_v<T, uint8_t>) {
-    for (int64_t i = 0; i < count; ++i) buffer[i] = x[i];
-    return buffer;
-  } else {
-    widen(count, x, buffer);
-    return buffer;
-  }
-}
-
 /// Combines `lanes` of x[0, count) at a time into partial[0, lanes); how many were taken.
 template <class Op, class W, class T, class Term>
 int64_t combine_lanes(const T* x, int64_t count, const Term& term, int64_t result, W* partial) {
@@ -239,16 +216,6 @@ void reduce_columns(const T* x, int64_t outer, int64_t n, int64_t inner, const T
   });
 }
 
-/// The elements of x; bool ones are bytes of 0 or 1.
-template <class T>
-const T* elements(const Tensor& x) {
-  if constexpr (std::is_same_v<T, uint8_t>) {
-    return static_cast<const uint8_t*>(x.data());
-  } else {
-    return x.data<T>();
-  }
-}
-
 template <class Op, class W, class T, class Term>
 void reduce(const Tensor& x, const Term& term, const Tensor& y, double scale) {
   const int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
@@ -260,43 +227,6 @@ void reduce(const Tensor& x, const Term& term, const Tensor& y, double scale) {
   }
 }
 
-/// Where the first of the largest of n floats lies, or of the smallest: which one it is takes less
-/// time to find.
-template <bool largest, class W, class T>
-int64_t place_in_row(const T* x, int64_t n) {
-  const W top = convert<W>(extreme_of<largest>(x, n));
-  const auto is_top = [top](T e) {
-    const W v = convert<W>(e);
-    return v == top || (v != v && top != top);
-  };
-  return std::find_if(x, x + n, is_top) - x;
-}
-
-/// The same of elements that are `step` apart. NaN is beyond all others.
-template <bool largest, class W, class T>
-int64_t place_of_extremum(const T* x, int64_t n, int64_t step) {
-  if constexpr (is_floating(dtype_of<T>))
-    if (step == 1) return place_in_row<largest, W>(x, n);
-  int64_t best = 0;
-  W top = term_of<W>(x[0]);
-  for (int64_t j = 1; j < n && top == top; ++j) {
-    const W v = term_of<W>(x[j * step]);
-    if ((largest ? v > top : v < top) || v != v) {
-      top = v;
-      best = j;
-    }
-  }
-  return best;
-}
-
-/// Calls f(Type<T>{}, Type<W>{}) with the types of x and of its sums.
-template <class F>
-void visit_terms(const char* op, DType dtype, F f) {
-  if (dtype == u8 || dtype == boolean) return f(Type<uint8_t>{}, Type<int64_t>{});
-  if (dtype == i64) return f(Type<int64_t>{}, Type<int64_t>{});
-  visit_floating(op, dtype, [&]<class T>(Type<T> t) { f(t, Type<Wide<T>>{}); });
-}
-
 /// Reduces x to y by Op, through f32 where y is of 16 bits.
 template <class Op>
 void reduce_to(const char* op, const Tensor& x, const Tensor& y, double scale) {
@@ -306,22 +236,6 @@ void reduce_to(const char* op, const Tensor& x, const Tensor& y, double scale) {
     reduce<Op, W, T>(x, Identity{}, wide, scale);
   });
   if (rounds) copy(wide, y);
-}
-
-template <bool largest>
-void places(const char* op, const Tensor& x, const Tensor& y) {
-  const int64_t n = x.size(1), inner = x.size(2);
-  visit_terms(op, x.dtype(), [&]<class T, class W>(Type<T>, Type<W>) {
-    const T* data = elements<T>(x);
-    auto* const out = y.data<int64_t>();
-    parallel_for(y.numel(), std::max<int64_t>(1, elementwise_grain / n),
-                 [=](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i) {
-                     const T* from = data + i / inner * n * inner + i % inner;
-                     out[i] = place_of_extremum<largest, W>(from, n, inner);
-                   }
-                 });
-  });
 }
 
 /// y = is(how many of the bools are true).
@@ -381,10 +295,6 @@ void log_sum_exp(const Tensor& x, const Tensor& y, Stream stream) {
     each([=](int64_t i) { out[i] = math::log(out[i]) + shifts[i]; });
   });
 }
-
-void argmax(const Tensor& x, const Tensor& y, Stream) { places<true>("argmax", x, y); }
-
-void argmin(const Tensor& x, const Tensor& y, Stream) { places<false>("argmin", x, y); }
 
 void any_true(const Tensor& x, const Tensor& y, Stream) {
   count_true(x, y, [](int64_t count) { return count > 0; });

@@ -1,8 +1,10 @@
 #pragma once
 /** @file What reductions on the CPU combine, and how: an operation of two, and the term that an
  *  element is. */
+#include <bs/kernels/cpu/convert.h>
 #include <bs/kernels/cpu/panels.h>
 #include <bs/kernels/cpu/vector_math.h>
+#include <bs/lib/tensor.h>
 
 #include <cstdint>
 #include <limits>
@@ -106,5 +108,46 @@ struct Exponential {
   const W* shift;
   W operator()(W x, int64_t result) const { return math::exp(x - shift[result]); }
 };
+
+/// An element as it is computed: bytes need not go through float.
+template <class W, class T>
+W term_of(T x) {
+  if constexpr (std::is_same_v<T, uint8_t>) {
+    return x;
+  } else {
+    return convert<W>(x);
+  }
+}
+
+template <class W, class T>
+const W* widened(const T* x, int64_t count, W* buffer) {
+  if constexpr (std::is_same_v<T, W>) {
+    return x;
+  } else if constexpr (std::is_same_v<T, uint8_t>) {
+    for (int64_t i = 0; i < count; ++i) buffer[i] = x[i];
+    return buffer;
+  } else {
+    widen(count, x, buffer);
+    return buffer;
+  }
+}
+
+/// The elements of x; bool ones are bytes of 0 or 1.
+template <class T>
+const T* elements(const Tensor& x) {
+  if constexpr (std::is_same_v<T, uint8_t>) {
+    return static_cast<const uint8_t*>(x.data());
+  } else {
+    return x.data<T>();
+  }
+}
+
+/// Calls f(Type<T>{}, Type<W>{}) with the types of x and of its sums.
+template <class F>
+void visit_terms(const char* op, DType dtype, F f) {
+  if (dtype == u8 || dtype == boolean) return f(Type<uint8_t>{}, Type<int64_t>{});
+  if (dtype == i64) return f(Type<int64_t>{}, Type<int64_t>{});
+  visit_floating(op, dtype, [&]<class T>(Type<T> t) { f(t, Type<Wide<T>>{}); });
+}
 
 }  // namespace bs::cpu

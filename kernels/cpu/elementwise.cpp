@@ -207,32 +207,86 @@ struct Runner {
   }
 };
 
+/// `over` with its rows joined to those that follow: every tensor goes on from row to row, or is an
+/// input that repeats its row. Of rank 0 where that is not so, and where rows are long.
+template <int M>
+StridedLoop<M> joined_rows(const StridedLoop<M>& over) {
+  StridedLoop<M> joined = over;
+  joined.rank = 0;
+  const int last = over.rank - 2;
+  if (last < 0 || over.inner() > piece / 2) return joined;
+  for (int n = 0; n < M; ++n) {
+    const int64_t apart = over.strides[n][last], step = over.inner_stride(n);
+    const bool goes_on = apart == over.inner() * step;
+    if (!goes_on && (n == 0 || apart != 0 || step != 1)) return joined;
+    joined.strides[n][last] = goes_on ? step : 0;
+  }
+  joined.shape[last] *= over.inner();
+  joined.rank = over.rank - 1;
+  return joined;
+}
+
+/// Where the tensors of a run lie, and the bytes of their elements: 0 of a number, which has no
+/// place.
+template <size_t N>
+struct Places {
+  std::byte* out;
+  int64_t size;
+  std::array<const std::byte*, N> data{};
+  std::array<int64_t, N> sizes{};
+};
+
+/// Short rows, as many at a time as fit a piece: a call for each takes longer than what it
+/// computes. What an input repeats is written as often beside itself.
+template <size_t N>
+void run_joined(const Runner<N>& runner, const StridedLoop<N + 1>& joined, int64_t inner,
+                const Places<N>& places) {
+  const int64_t period = std::min(piece / inner * inner, joined.inner());
+  for_each_row(joined, [&](const auto& offsets, int64_t first, int64_t count) {
+    alignas(64) std::byte repeated[N][(piece + piece / 2) * sizeof(double)];
+    std::array<const std::byte*, N> at;
+    std::array<int64_t, N> step;  // from one piece to the next
+    for (size_t n = 0; n < N; ++n) {
+      const int64_t size = places.sizes[n], bytes = runner.readers[n].bytes;
+      const std::byte* const row = places.data[n] + offsets[n + 1] * size;
+      at[n] = row + first * bytes;
+      step[n] = period * bytes;
+      if (joined.inner_stride(static_cast<int>(n) + 1) != 0 || bytes == 0) continue;
+      for (int64_t i = 0; i < period + inner; i += inner)
+        std::memcpy(repeated[n] + i * size, row, static_cast<size_t>(inner * size));
+      at[n] = repeated[n] + first % inner * size;
+      step[n] = 0;
+    }
+    std::byte* to = places.out + offsets[0] * places.size + first * runner.bytes;
+    for (; count > 0; count -= period, to += period * runner.bytes) {
+      runner(to, at, std::min(count, period));
+      for (size_t n = 0; n < N; ++n) at[n] += step[n];
+    }
+  });
+}
+
 template <size_t N>
 void run_inputs(const Loops& loops, const void* f, const Tensor& y, std::span<const Operand> x,
                 std::span<const DType> types) {
   std::array<Input, N> inputs;
   std::array<Strides, N + 1> strides{y.strides()};
+  Places<N> places{static_cast<std::byte*>(y.data()), static_cast<int64_t>(size_of(y.dtype()))};
   for (size_t n = 0; n < N; ++n) {
     inputs[n] = Input(x[n], types[n], y.dtype());
     strides[n + 1] = x[n].strides(y.rank());
     BS_CHECK(wide(inputs[n].dtype) == types[n], "elementwise: input {} is {}, read as {}", n,
              inputs[n].dtype, types[n]);
+    places.data[n] = inputs[n].data;
+    places.sizes[n] = inputs[n].data ? static_cast<int64_t>(size_of(inputs[n].dtype)) : 0;
   }
-  const StridedLoop<N + 1> over(y.shape(), strides);
+  const StridedLoop<N + 1> over(y.shape(), strides), joined = joined_rows(over);
   const Runner<N> runner(loops, f, y, over, inputs);
-  auto* const out = static_cast<std::byte*>(y.data());
-  const auto size = static_cast<int64_t>(size_of(y.dtype()));
-  std::array<const std::byte*, N> data;
-  std::array<int64_t, N> sizes;  // 0 of a number, which has no place
-  for (size_t n = 0; n < N; ++n) {
-    data[n] = inputs[n].data;
-    sizes[n] = data[n] ? static_cast<int64_t>(size_of(inputs[n].dtype)) : 0;
-  }
+  if (joined.rank > 0) return run_joined(runner, joined, over.inner(), places);
   for_each_row(over, [&](const auto& offsets, int64_t first, int64_t count) {
     std::array<const std::byte*, N> at;
     for (size_t n = 0; n < N; ++n)
-      at[n] = data[n] + offsets[n + 1] * sizes[n] + first * runner.readers[n].bytes;
-    runner(out + offsets[0] * size + first * runner.bytes, at, count);
+      at[n] = places.data[n] + offsets[n + 1] * places.sizes[n] + first * runner.readers[n].bytes;
+    runner(places.out + offsets[0] * places.size + first * runner.bytes, at, count);
   });
 }
 

@@ -16,6 +16,12 @@ function(bs_add_room room)
   if(BS_CPU_KERNEL_OPTIONS)  # precompiled headers are of the room's options
     set_source_files_properties(${cpu_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   endif()
+  if(NOT BS_SANITIZE)  # loops of a fixed length, which -O2 does not unroll
+    set(plan_sources ${sources})
+    list(FILTER plan_sources INCLUDE REGEX "/block_sparse/plan/")
+    set_source_files_properties(${plan_sources} PROPERTIES COMPILE_OPTIONS -O3
+                                                           SKIP_PRECOMPILE_HEADERS ON)
+  endif()
   if(cpu_sources AND BS_CPU_LEVELS)
     list(FILTER sources EXCLUDE REGEX "/kernels/cpu/")
   endif()

@@ -54,9 +54,14 @@ struct BitSet {
   /// Leaves the least ones, `most_left` at most.
   void keep_first(int most_left) {
     for (int w = 0; w < count; ++w) {
-      uint64_t rest = words[w];
-      for (; rest != 0 && most_left > 0; --most_left) rest &= rest - 1;
-      words[w] ^= rest;
+      const int have = std::popcount(words[w]);
+      if (have > most_left) {
+        uint64_t rest = words[w];
+        for (; most_left > 0; --most_left) rest &= rest - 1;
+        words[w] ^= rest;
+      } else {
+        most_left -= have;
+      }
     }
   }
   /// Writes them to `to` in ascending order, and up to eight others behind them. Byte by byte: how

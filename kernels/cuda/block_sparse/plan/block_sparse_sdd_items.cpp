@@ -9,7 +9,11 @@ std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ra
   std::vector<device::SddRange> cut;
   cut.reserve(ranges.size());
   for (const auto& [strip, first, length] : ranges) {
-    const int count = length <= most ? std::min(length, 1) : (length + most - 1) / most;
+    if (length <= most) {  // most are: no division
+      if (length > 0) cut.push_back({.strip = strip, .first = first, .count = length});
+      continue;
+    }
+    const int count = (length + most - 1) / most;
     for (int i = 0; i < count; ++i) {
       const auto begin = static_cast<int>(int64_t{length} * i / count);
       const auto end = static_cast<int>(int64_t{length} * (i + 1) / count);

@@ -134,8 +134,8 @@ TEST_CASE("schedule: the items of sdd cover every column of every strip once") {
     const LayoutPtr layout = test::uneven_layout(random, heads, rows, cols, block, kept);
     const Strips strips = make_strips(*layout, {.side = side});
     for (const SddForm form : {SddForm{}, {.narrow = true}}) {
-      const SddItems items = list_sdd(strips, block, form, gpu);
       const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
+      const SddItems items = list_sdd(whole_ranges(strips), side * block, block, tile, gpu);
       REQUIRE(items.ranges.size() == items.costs.size());
       std::vector<int> taken(static_cast<size_t>(strips.offsets.back()));
       int wrong = 0;
@@ -173,7 +173,8 @@ TEST_CASE("schedule: sdd of f32 has every block once in the ranges of its items"
                          .b_along_k = random() % 2 != 0};
     Gpu gpu;
     if (random() % 2 != 0) gpu.memory_rate = 3;
-    const SddPlan plan = plan_sdd(*layout, shape, gpu, {.gathered_products = true});
+    const SddPlan plan =
+        plan_sdd(*layout, shape, gpu, {.gathered_products = true}, {.dense = false});
     if (layout->nnz() == 0) continue;
     CHECK(plan.path == Path::tf32);
     const Tf32Tile tile = tf32_gathered_tile(split);
@@ -206,7 +207,8 @@ TEST_CASE("schedule: items of sdd are taken in groups of columns") {
   // 64 strips of 40 columns of blocks.
   const LayoutPtr layout = patterns::random({.rows = 64, .cols = 40, .block = 64}, {.density = 1});
   const Strips strips = make_strips(*layout, {});
-  const SddItems listed = list_sdd(strips, 64, {.narrow = true}, {});
+  const SddItems listed =
+      list_sdd(whole_ranges(strips), 64, 64, warpgroup_sdd_tile(64, {.narrow = true}), {});
   REQUIRE(listed.costs.size() == 64 * 10);
   const SddItems items = order_sdd(listed, 64, 40 * 64, 40);
   REQUIRE(items.costs.size() == listed.costs.size());

@@ -23,22 +23,20 @@ std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ra
   return cut;
 }
 
-std::vector<device::SddRange> cut_columns(const Strips& strips, int most) {
-  const int all = strips.heads * strips.count;
+std::vector<device::SddRange> whole_ranges(const Strips& strips) {
   std::vector<device::SddRange> whole;
-  whole.reserve(static_cast<size_t>(all));
-  for (int strip = 0; strip < all; ++strip)
+  for (int strip = 0; strip < strips.heads * strips.count; ++strip)
     whole.push_back({.strip = strip,
                      .first = strips.offsets[static_cast<size_t>(strip)],
                      .count = strips.length(strip)});
-  return cut_ranges(whole, most);
+  return whole;
 }
 
-SddItems list_sdd(const Strips& strips, int block, SddForm form, const Gpu& gpu) {
-  const WarpgroupTile tile = warpgroup_sdd_tile(block, form);
-  SddItems items{.ranges = cut_columns(strips, tile.sdd_cols(block))};
+SddItems list_sdd(const std::vector<device::SddRange>& strips, int lines, int block,
+                  const WarpgroupTile& tile, const Gpu& gpu) {
+  SddItems items{.ranges = cut_ranges(strips, tile.sdd_cols(block))};
   for (const device::SddRange& range : items.ranges)
-    items.costs.push_back(sdd_step((tile.sdd_rows(block) + range.count) * block, tile.cols, gpu));
+    items.costs.push_back(sdd_step(lines + range.count * block, tile.cols, gpu));
   return items;
 }
 

@@ -17,10 +17,12 @@ struct SddItems {
 };
 /** @brief Cuts each range into some of `most` columns at most, as even as can be. */
 std::vector<device::SddRange> cut_ranges(const std::vector<device::SddRange>& ranges, int most);
-/** @brief The same of all columns of each strip. */
-std::vector<device::SddRange> cut_columns(const Strips& strips, int most);
-/** @brief The same for a form of the kernels, with what they cost. */
-SddItems list_sdd(const Strips& strips, int block, SddForm form, const Gpu& gpu);
+/** @brief All columns of each strip. */
+std::vector<device::SddRange> whole_ranges(const Strips& strips);
+/** @brief The items of strips for a tile of the kernels, with what they cost.
+ *  @param[in] lines that the rows of a strip take of L2 a step */
+SddItems list_sdd(const std::vector<device::SddRange>& strips, int lines, int block,
+                  const WarpgroupTile& tile, const Gpu& gpu);
 /** @brief Orders the items of list_sdd so that those that run at once read few lines of A and B. A
  *  group has as many of B's columns as `workers` items have of A's rows.
  *  @param[in] rows of A that an item reads

@@ -150,7 +150,9 @@ class WarpgroupSddPlanner {
   }
 
   void try_lying(const Strips& strips, SddForm form) {
-    SddItems items = list_sdd(strips, d_.block(), form, d_.gpu);
+    const WarpgroupTile of = tile(form);
+    const SddItems items = list_sdd(whole_ranges(strips), of.sdd_rows(d_.block()) * d_.block(),
+                                    d_.block(), of, d_.gpu);
     if (timed(items.costs, form).least_time() >= best_.time) return;
     const int64_t columns = transposed_ ? d_.layout.height() : d_.layout.width();
     weigh(order_sdd(items, std::max(d_.block(), 64), columns, d_.gpu.multiprocessors), form, 0);
@@ -160,14 +162,6 @@ class WarpgroupSddPlanner {
   /// lines are as short as a block.
   int row_lines() const {
     return static_cast<int>(gathered_rows * (along_k_ ? 1 : short_lines(2 * d_.block())));
-  }
-
-  /// Items of gathered strips, the rows of which come in so many lines a step.
-  SddItems items_of(const GatheredItems& strips, SddForm form, int lines) const {
-    SddItems items{.ranges = cut_ranges(strips.ranges, tile(form).sdd_cols(d_.block()))};
-    for (const device::SddRange& range : items.ranges)
-      items.costs.push_back(sdd_step(lines + range.count * d_.block(), tile(form).cols, d_.gpu));
-    return items;
   }
 
   /// Of an item of gathered rows without a hole.
@@ -212,9 +206,11 @@ class WarpgroupSddPlanner {
     const double copying = copy_time(2 * static_cast<double>(copied_), d_.gpu);
     bool better = false;
     for (const SddForm form : forms) {
-      better = weigh(items_of(strips, form, lines), form, 0) || better;
-      if (lines > gathered_rows && copied_ > 0 &&
-          weigh(items_of(strips, form, gathered_rows), form, copying))
+      const auto items = [&](int of_rows) {
+        return list_sdd(strips.ranges, of_rows, d_.block(), tile(form), d_.gpu);
+      };
+      better = weigh(items(lines), form, 0) || better;
+      if (lines > gathered_rows && copied_ > 0 && weigh(items(gathered_rows), form, copying))
         (transposed_ ? best_.turns_b : best_.turns_a) = better = true;
     }
     if (better) gathered_ = std::move(strips);
@@ -297,7 +293,7 @@ bool plan_tf32(const Sdd& d, double limit, SddPlan& plan) {
   if (block < 32 || int64_t{d.layout.max_row()} * block < 192) return false;
   const Tf32Tile tile = tf32_tile(block, d.split(), false);
   plan = {.path = Path::tf32, .strips = {.side = 1}};
-  plan.ranges = cut_columns(*strips_of(d.layout, plan.strips), tile.columns() / block);
+  plan.ranges = cut_ranges(whole_ranges(*strips_of(d.layout, plan.strips)), tile.columns() / block);
   const int slabs = block / tile.n;  // of a block's rows, each an item
   std::vector<double> costs;
   for (const device::SddRange& range : plan.ranges)

@@ -58,15 +58,16 @@ inline SplitCosts split_costs(int step, int64_t sums, const Gpu& gpu) {
           .most_slots = static_cast<int>((int64_t{64} << 20) / sums)};
 }
 /** @brief Of sdd on wgmma: sums come back to registers that are nearly all taken, of TF32 to half,
- *  and many of them push operands out of L2 ("What do parts of sdd cost?", an H100). At the rate of
- *  lines records take up to 1.18 of the time. Without the 4.6 MB of parts from which on all of it
- *  counts, products of 1024 by 4096 take 1.06 in the median, 1.16 at most. */
+ *  at the rate of copies: once, or as twice ("What do parts of sdd cost?", an H100). At the rate of
+ *  lines records take up to 1.18 of the time. Parts that fill a quarter of L2 push operands out of
+ *  it, and all of that counts ("How few numbers do plans take?", an H200). */
 inline SplitCosts sdd_split_costs(int step, int64_t sums, Factors factors, const Gpu& gpu) {
   SplitCosts costs = split_costs(step, sums, gpu);
+  const double copied = static_cast<double>(sums) * gpu.multiprocessors / gpu.copy_rate;
   costs.list = 0;
   costs.tile = costs.quiet_load = costs.load;
-  costs.store = costs.load = static_cast<int>(sums / (factors == Factors::tf32 ? 20 : 10));
-  costs.crowd = static_cast<int>(4'600'000 / sums);
+  costs.store = costs.load = nanoseconds(factors == Factors::tf32 ? copied : 2 * copied);
+  costs.crowd = static_cast<int>(gpu.l2_bytes / 4 / sums);
   return costs;
 }
 

@@ -235,19 +235,6 @@ TEST_CASE("plan: sdd has every block in one item, on any GPU") {
   CHECK(gathered > 10);
 }
 
-TEST_CASE("plan: narrow items have rows of their own where wide ones leave a round mostly empty") {
-  const SddShape shape{.k = 4096, .a_along_k = true, .b_along_k = true};
-  const auto plan = [&](const PlanWish& wish) {
-    return plan_sdd(*random_layout(4096, 16, .1), shape, {}, {}, wish);
-  };
-  const SddPlan wide = plan({.form = SddForm{.gathered = true}}), soonest = plan({});
-  CHECK(wide.items() > Gpu{}.multiprocessors);
-  CHECK(2 * wide.items() <= 3 * Gpu{}.multiprocessors);
-  CHECK(soonest.form == SddForm{.narrow = true, .gathered = true});
-  CHECK(soonest.items() < 2 * wide.items());  // no halves of them
-  CHECK(soonest.time < wide.time);
-}
-
 TEST_CASE(
     "plan: sdd on mma.sync has narrow tiles where rows are short, or would end a round late") {
   const auto cols = [](Factors factors, double density) {

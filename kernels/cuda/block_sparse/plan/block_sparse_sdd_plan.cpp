@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <initializer_list>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -164,48 +163,29 @@ class WarpgroupSddPlanner {
     return static_cast<int>(gathered_rows * (along_k_ ? 1 : short_lines(2 * d_.block())));
   }
 
-  /// Of an item of gathered rows without a hole.
-  double full_step(SddForm form) const {
-    const int cols = tile(form).cols;
-    return sdd_step(gathered_rows + cols, cols, d_.gpu);
-  }
-
   void try_gathered() {
-    const SddForm wide{.gathered = true}, narrow{.narrow = true, .gathered = true};
-    const int cols = tile(wide).cols, workers = d_.gpu.multiprocessors;
-    const double step = full_step(wide);
+    const int cols = tile({.gathered = true}).cols;
+    const double step = sdd_step(gathered_rows + cols, cols, d_.gpu);  // of an item without a hole
     const double blocks = static_cast<double>(d_.layout.nnz()) * d_.block() * d_.block();
-    const double share = static_cast<double>(d_.shape.batch * steps_) / workers;
+    const double share = static_cast<double>(d_.shape.batch * steps_) / d_.gpu.multiprocessors;
     if (!d_.may_gather(transposed_, blocks / (gathered_rows * cols) * step * share, limit_)) return;
     const int64_t height = d_.layout.height(), width = d_.layout.width();
     const int window = sdd_window(transposed_ ? width : height, transposed_ ? height : width,
                                   d_.block(), step, d_.gpu);
-    const auto gather = [&](SddForm form) {
-      return gather_sdd(d_.layout, transposed_, gathered_rows, tile(form).cols, window,
-                        {.first = gathered_rows,
-                         .column = static_cast<double>(d_.block()),
-                         .most = best_.time / (share * d_.gpu.line())});
-    };
-    std::optional<GatheredItems> strips = gather(wide);
-    if (!strips) return;
-    const int64_t items = std::ssize(strips->ranges) * d_.shape.batch;
-    try_strips(*std::move(strips), {wide, narrow});
-    // Where a second round is mostly empty, two of narrow items may end sooner, if these fit: by
-    // the model 64 us for 84, random 16 at .1 of 4096.
-    const double least = blocks * static_cast<double>(d_.shape.batch) / gathered_rows;
-    const double two_rounds = 2 * static_cast<double>(steps_) * full_step(narrow);
-    const bool may_pay = items > workers && 2 * items <= 3 * workers &&
-                         least <= 2 * workers * tile(narrow).cols && two_rounds < best_.time;
-    if (!may_pay) return;
-    strips = gather(narrow);
-    if (strips) try_strips(*std::move(strips), {narrow});
+    std::optional<GatheredItems> strips =
+        gather_sdd(d_.layout, transposed_, gathered_rows, cols, window,
+                   {.first = gathered_rows,
+                    .column = static_cast<double>(d_.block()),
+                    .most = best_.time / (share * d_.gpu.line())});
+    if (strips) try_strips(*std::move(strips));
   }
 
-  void try_strips(GatheredItems strips, std::initializer_list<SddForm> forms) {
+  /// Narrow items are halves of the wide ones' columns.
+  void try_strips(GatheredItems strips) {
     const int lines = row_lines();
     const double copying = copy_time(2 * static_cast<double>(copied_), d_.gpu);
     bool better = false;
-    for (const SddForm form : forms) {
+    for (const SddForm form : {SddForm{.gathered = true}, {.narrow = true, .gathered = true}}) {
       const auto items = [&](int of_rows) {
         return list_sdd(strips.ranges, of_rows, d_.block(), tile(form), d_.gpu);
       };

@@ -1,8 +1,9 @@
 # bs_unite(target): compiles the target's sources in groups: one file includes those of a group, so
 # that what they include is read once. A group hides a missing include, and one change compiles all
 # of it: so BS_UNITY=ON is for builds of everything, such as CI's, beside which the sources that
-# changed are read one by one. BS_UNITY=ROOMS does it for the library alone, without its loops: tests
-# are to see these as they are compiled for users. Called once the sources have their properties.
+# changed are read one by one. BS_UNITY=ROOMS does it for the library, without its loops, and for the
+# tests of kernels: they are to see these loops as they are compiled for users. Called once the sources
+# have their properties.
 set(BS_UNITY OFF CACHE STRING
     "Compile sources in groups (OFF, ROOMS, ON): faster, but hides missing includes")
 set(BS_UNITY_SIZE 10 CACHE STRING "Most sources of a group")
@@ -15,7 +16,7 @@ endif()
 
 function(bs_unite target)
   if(NOT BS_UNITY OR (BS_UNITY STREQUAL ROOMS AND
-                      NOT target MATCHES "^bs_(lib|kernels|autograd|nn|c)$"))
+                      NOT target MATCHES "^bs_(lib|kernels|autograd|nn|c)$|^test_kernels$"))
     return()
   endif()
   get_target_property(sources ${target} SOURCES)

@@ -25,7 +25,7 @@ Reference factor_gradient(const Reference& x, const References& factors, size_t 
 Reference kron_reference(const References& in, size_t factors, const KronOptions& options);
 
 /** @brief Forward and backward against double, one axis after the other. `rounding` is that of
- *  operands beyond their dtype's. */
+ *  operands beyond their dtype's. Of its calls is_sampled() tells which sanitizers see. */
 void check_steps(const Extents& extents, int64_t rows, DType dtype, double rounding = 0);
 
 /** @brief Product and gradients of x, whose last axis is set, against kron_reference(). */

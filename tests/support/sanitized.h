@@ -10,4 +10,17 @@ constexpr bool sanitized = true;
 constexpr bool sanitized = false;
 #endif
 
+/** @brief Of so many cases of a long sweep sanitizers see one, an ordinary build all. It is prime,
+ * so that it cuts across the axes of the sweep. */
+constexpr int sweep_share = sanitized ? 7 : 1;
+
+/** @brief How many random cases are tried, of `all`. */
+template <class Int>
+constexpr Int sampled(Int all) {
+  return all / sweep_share;
+}
+
+/** @brief Whether a sweep's case is tried. */
+constexpr bool is_sampled(int number) { return number % sweep_share == 0; }
+
 }  // namespace bs::test

@@ -117,7 +117,10 @@ TEST_CASE("concat of many parts, in units of every size") {
                                                {5, 3},
                                                {8, 0, 4},
                                                {2, 6, 4, 8, 2, 2, 6, 4, 16, 1024, 2},
+                                               {1, 1},
+                                               {3, 1, 4, 2},
                                                {1, 1, 1, 1, 1, 1, 1, 1, 1},
+                                               std::vector<int64_t>(70, 3),
                                                {333, 700}})
       for (const int64_t first : {0, 1}) {  // the latter begins where no vector does
         References in;

@@ -3,6 +3,8 @@
 #include <bs/lib/cuda/grid.h>
 #include <bs/kernels/cuda/device/ptx/async_copy.cuh>
 #include <bs/kernels/cuda/rows.cuh>
+#include <bs/kernels/cuda/unit_pack.cuh>
+#include <bs/kernels/cuda/walk.cuh>
 
 #include <cstring>
 #include <limits>
@@ -13,18 +15,59 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Copies rows of `width` units; a unit is an element, or 16 bytes of them. Rows of indices outside
-/// the table are filled with `absent`.
-template <class Unit, class Index>
-__global__ void gather_kernel(const Unit* x, const Index* indices, Unit* y, Unit absent,
-                              int64_t rows, int64_t count, int64_t extent, int64_t width) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.y;
-  for (int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y; r < rows; r += step) {
-    const int64_t index = indices[r % count];
-    const bool inside = index >= 0 && index < extent;
-    const Unit* from = x + (r / count * extent + index) * width;
-    for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
-      y[r * width + i] = inside ? from[i] : absent;
+/// Rows of units: `count` of them are selected of each of some matrices, whose rows are longer
+/// where a launch takes a part of them.
+struct SelectedUnits {
+  Divisor width, count;
+  int64_t pitch;         ///< from row to row
+  int64_t extent, line;  ///< rows of a matrix of x and of y
+  uint32_t units = 0;    ///< of the launch
+};
+
+/// A thread U times K units that lie side by side in y. All indices are asked for before the first
+/// is used, and all units before the first is stored. Rows of indices outside the table are filled
+/// with `absent`.
+template <class Unit, int K, int U, class Index>
+__global__ void __launch_bounds__(threads)
+    gather_kernel(const Unit* x, const Index* indices, Unit* y, Unit absent,
+                  const __grid_constant__ SelectedUnits s) {
+  const uint32_t first = (blockIdx.x * (threads * U) + threadIdx.x) * K;
+  int64_t index[U][K];
+  uint32_t of[U][K], at[U][K], place[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    const uint32_t unit = first + u * threads * K;
+    uint32_t row = s.width.divide(unit);
+    at[u][0] = unit - row * s.width.number;
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      of[u][k] = s.count.divide(row);
+      const uint32_t number = row - of[u][k] * s.count.number;
+      if (k == 0) place[u] = number;
+      index[u][k] = -1;
+      if (unit + k < s.units) index[u][k] = indices[number];
+      if (k + 1 < K) {
+        const bool ends = at[u][k] + 1 == s.width.number;
+        at[u][k + 1] = ends ? 0 : at[u][k] + 1;
+        row += ends;
+      }
+    }
+  }
+  device::Pack<Unit, K> made[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u)
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      made[u].at[k] = absent;
+      if (index[u][k] >= 0 && index[u][k] < s.extent)
+        made[u].at[k] = __ldg(x + (of[u][k] * s.extent + index[u][k]) * s.pitch + at[u][k]);
+    }
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    const uint32_t unit = first + u * threads * K;
+    if (unit >= s.units) continue;
+    Unit* const to = K == 1 ? y + ((of[u][0] * s.line + place[u]) * s.pitch + at[u][0]) : y + unit;
+    store_units<Unit, K>(to, made[u], s.units - unit);
   }
 }
 
@@ -140,17 +183,17 @@ uint4 absent_bits(DType dtype) {
 
 /// Selects elements of rows that a block has room for, and says whether they are such.
 template <class Unit>
-bool gather_rows(const Tensor& x, const Tensor& indices, const Tensor& y, Stream stream) {
+bool gather_rows(const Tensor& x, const Tensor& indices, const Tensor& y, Unit absent,
+                 Stream stream) {
   constexpr int64_t least_line = 128, longest_row = 0xffff, most_bytes = 48 << 10;
   using Rows = SelectedRows<Unit>;
   const int64_t n = x.size(1), line = y.size(1);
   const bool whole = aligned16(x, y) && (n | line) % Rows::N == 0;
   if (y.size(2) != 1 || !whole || line < least_line || n > longest_row || line > most_bytes)
     return false;
-  const uint4 bits = absent_bits(x.dtype());
-  Rows rows{static_cast<const Unit*>(x.data()), static_cast<Unit*>(y.data()), {}, y.size(0),
-            static_cast<unsigned>(n),           static_cast<unsigned>(line)};
-  std::memcpy(&rows.absent, &bits, sizeof rows.absent);
+  const Rows rows{
+      static_cast<const Unit*>(x.data()), static_cast<Unit*>(y.data()), absent, y.size(0),
+      static_cast<unsigned>(n),           static_cast<unsigned>(line)};
   const unsigned bytes = rows.bytes();
   if (bytes > most_bytes) return false;
   constexpr int most_resident = 2048 / threads, shared_bytes = 200 << 10;
@@ -162,40 +205,74 @@ bool gather_rows(const Tensor& x, const Tensor& indices, const Tensor& y, Stream
   return true;
 }
 
+/// Selects rows of a few units from matrices that fit into shared memory a few at a time, and says
+/// whether they are such. `width` is in units.
+template <class Unit>
+bool gather_held(const Tensor& x, const Tensor& indices, const Tensor& y, int64_t width,
+                 Unit absent, Stream stream) {
+  constexpr int64_t narrow = 16, long_line = 128, most_bytes = 48 << 10;
+  const int64_t outer = y.size(0), line = y.size(1) * width;
+  const int64_t matrix_bytes = x.size(1) * width * static_cast<int64_t>(sizeof(Unit));
+  const int64_t held = std::min<int64_t>(8, most_bytes / std::max<int64_t>(matrix_bytes, 1));
+  if (width >= narrow || line < long_line || outer == 1 || held == 0 ||
+      line > std::numeric_limits<int32_t>::max())
+    return false;
+  const unsigned blocks = grid_of("index_select", ceil_div(outer, held));
+  visit_index("index_select", indices.dtype(), [&]<class Index>(Type<Index>) {
+    gather_held_kernel<<<blocks, threads, static_cast<size_t>(held * matrix_bytes),
+                         native(stream)>>>(
+        static_cast<const Unit*>(x.data()), pointer<Index>(indices), static_cast<Unit*>(y.data()),
+        absent, outer, static_cast<uint32_t>(held), static_cast<uint32_t>(line), x.size(1),
+        static_cast<uint32_t>(width));
+  });
+  return true;
+}
+
+/// Selects rows of any width in launches of so many units as 32 bits number.
+template <class Unit>
+void gather_units(const Tensor& x, const Tensor& indices, const Tensor& y, int64_t width,
+                  Unit absent, Stream stream) {
+  constexpr int64_t most = int64_t{1} << 30;
+  constexpr int packed = std::min(device::pack_size<Unit>, 8);
+  const int64_t outer = y.size(0), line = y.size(1), extent = x.size(1);
+  const int64_t columns = std::min(width, most);
+  const int64_t rows = std::min(line, std::max<int64_t>(most / width, 1));
+  const int64_t matrices = std::min(outer, std::max<int64_t>(most / width / line, 1));
+  const bool whole = columns == width && rows == line && matrices == outer && aligned16(y);
+  const auto run = [&]<int K>(std::integral_constant<int, K>, int64_t o, int64_t r, int64_t c) {
+    constexpr int U = K == 1 ? 2 : 1;
+    SelectedUnits s{.width = Divisor(std::min(columns, width - c)),
+                    .count = Divisor(std::min(rows, line - r)),
+                    .pitch = width,
+                    .extent = extent,
+                    .line = line};
+    s.units =
+        s.width.number * s.count.number * static_cast<uint32_t>(std::min(matrices, outer - o));
+    visit_index("index_select", indices.dtype(), [&]<class Index>(Type<Index>) {
+      gather_kernel<Unit, K, U><<<static_cast<unsigned>(ceil_div(s.units, threads * K * U)),
+                                  threads, 0, native(stream)>>>(
+          static_cast<const Unit*>(x.data()) + o * extent * width + c, pointer<Index>(indices) + r,
+          static_cast<Unit*>(y.data()) + (o * line + r) * width + c, absent, s);
+    });
+  };
+  if (whole) return run(std::integral_constant<int, packed>{}, 0, 0, 0);
+  for (int64_t o = 0; o < outer; o += matrices)
+    for (int64_t r = 0; r < line; r += rows)
+      for (int64_t c = 0; c < width; c += columns) run(std::integral_constant<int, 1>{}, o, r, c);
+}
+
 template <class Unit>
 void gather(const Tensor& x, const Tensor& indices, const Tensor& y, Stream stream) {
-  if constexpr (sizeof(Unit) < 16)
-    if (gather_rows<Unit>(x, indices, y, stream)) return BS_CUDA_CHECK_LAUNCH("index_select");
   const int64_t width =
       y.size(2) * static_cast<int64_t>(size_of(x.dtype())) / static_cast<int64_t>(sizeof(Unit));
-  const int64_t outer = y.size(0), rows = outer * y.size(1), line = y.size(1) * width;
-  unsigned across = 1;
-  while (across < threads && across < width) across *= 2;
-  const dim3 block(across, threads / across);
   const uint4 bits = absent_bits(x.dtype());
   Unit absent;
   std::memcpy(&absent, &bits, sizeof absent);
-  // Matrices that fit into shared memory a few at a time.
-  constexpr int64_t narrow = 16, long_line = 128, most_bytes = 48 << 10;
-  const int64_t matrix_bytes = x.size(1) * width * static_cast<int64_t>(sizeof(Unit));
-  const int64_t held = std::min<int64_t>(8, most_bytes / std::max<int64_t>(matrix_bytes, 1));
-  const bool holds = width < narrow && line >= long_line && outer > 1 && held > 0 &&
-                     line <= std::numeric_limits<int32_t>::max();
-  visit_index("index_select", indices.dtype(), [&]<class Index>(Type<Index>) {
-    if (holds) {
-      const unsigned blocks = grid_of("index_select", ceil_div(outer, held));
-      gather_held_kernel<<<blocks, threads, static_cast<size_t>(held * matrix_bytes),
-                           native(stream)>>>(
-          static_cast<const Unit*>(x.data()), pointer<Index>(indices), static_cast<Unit*>(y.data()),
-          absent, outer, static_cast<uint32_t>(held), static_cast<uint32_t>(line), x.size(1),
-          static_cast<uint32_t>(width));
-      return;
-    }
-    const unsigned blocks = grid_size(rows, static_cast<int>(block.y), x.device());
-    gather_kernel<<<blocks, block, 0, native(stream)>>>(
-        static_cast<const Unit*>(x.data()), pointer<Index>(indices), static_cast<Unit*>(y.data()),
-        absent, rows, y.size(1), x.size(1), width);
-  });
+  if constexpr (sizeof(Unit) < 16)
+    if (gather_rows<Unit>(x, indices, y, absent, stream))
+      return BS_CUDA_CHECK_LAUNCH("index_select");
+  if (!gather_held(x, indices, y, width, absent, stream))
+    gather_units(x, indices, y, width, absent, stream);
   BS_CUDA_CHECK_LAUNCH("index_select");
 }
 
@@ -208,17 +285,7 @@ void index_select(const Tensor& x, const Tensor& indices, const Tensor& y, const
     return cuda::gather(x, indices.view({1, indices.numel(), 1}), y, stream);
   const auto bits = reinterpret_cast<uintptr_t>(x.data()) | reinterpret_cast<uintptr_t>(y.data()) |
                     static_cast<uintptr_t>(y.size(2)) * size_of(x.dtype());
-  if (bits % 16 == 0) return gather<uint4>(x, indices, y, stream);
-  switch (size_of(x.dtype())) {
-    case 1:
-      return gather<uint8_t>(x, indices, y, stream);
-    case 2:
-      return gather<uint16_t>(x, indices, y, stream);
-    case 4:
-      return gather<uint32_t>(x, indices, y, stream);
-    default:
-      return gather<uint64_t>(x, indices, y, stream);
-  }
+  visit_unit(bits, [&]<class Unit>(Type<Unit>) { gather<Unit>(x, indices, y, stream); });
 }
 
 }  // namespace bs::cuda

@@ -41,6 +41,23 @@ std::vector<int64_t> random_indices(int64_t count, int64_t extent, uint64_t seed
 
 }  // namespace
 
+TEST_CASE("index_select of rows of every width, in units of every size") {
+  const std::vector<int64_t> indices{4, 0, 3, 3, 1, 4, 2};
+  for (const DType dtype : {u8, bf16, f32, f64})
+    for (const int64_t width : {1, 2, 3, 4, 5, 8, 12, 16, 20, 33, 100, 700})
+      for (const int64_t outer : {1, 3})
+        for (const int64_t first : {0, 1}) {  // the latter begins where no vector does
+          const Shape shape{outer, 5, width};
+          Reference all({shape.product() + first});
+          for (size_t i = 0; i < all.values.size(); ++i) all[i] = static_cast<double>(i % 251);
+          const Tensor x =
+              all.tensor(dtype, test_device()).slice(0, first, all.shape[0]).view(shape);
+          CAPTURE(width);
+          REQUIRE(Reference::of(index_select(x, 1, indices_of(indices))).values ==
+                  selected(Reference::of(x), 1, indices).values);
+        }
+}
+
 TEST_CASE("index_select") {
   const auto check = [](const Shape& shape, int axis, const std::vector<int64_t>& indices,
                         DType index_dtype) {

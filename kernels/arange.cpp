@@ -13,7 +13,7 @@ Tensor arange(double start, double end, double step, DType dtype, Device device)
   BS_CHECK(count >= 0 && count <= 0x1p53, "arange: steps of {} do not lead from {} to {}", step,
            start, end);
   Tensor x = Tensor::empty({static_cast<int64_t>(count)}, dtype, device);
-  if (x.numel() > 0) BS_DISPATCH(device, arange, x, start, step);
+  if (x.numel() > 0) BS_DISPATCH(device, arange, x, Ramp{start, step, x.numel(), 0});
   return x;
 }
 
@@ -25,11 +25,8 @@ Tensor linspace(double start, double end, int64_t count, DType dtype, Device dev
   // Counted from both ends, so that both are exact.
   const double step = count > 1 ? (end - start) / static_cast<double>(count - 1) : 0;
   const int64_t half = (count + 1) / 2;
-  const Tensor head = x.slice(0, 0, half);
-  BS_DISPATCH(device, arange, head, start, step);
-  const Tensor tail = x.slice(0, half, count);
-  const double first = end - step * static_cast<double>(count - 1 - half);
-  if (tail.numel() > 0) BS_DISPATCH(device, arange, tail, first, step);
+  const double second = end - step * static_cast<double>(count - 1 - half);
+  BS_DISPATCH(device, arange, x, Ramp{start, step, half, second});
   return x;
 }
 

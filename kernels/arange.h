@@ -19,6 +19,12 @@ Tensor linspace(double start, double end, int64_t count, DType dtype = f32,
 /** @brief A matrix [rows, cols] with ones on the diagonal; cols = rows when left out. */
 Tensor eye(int64_t rows, int64_t cols = -1, DType dtype = f32, Device device = Device::cpu());
 
-BS_BACKENDS(void arange(const Tensor& x, double start, double step, Stream stream))
+/// start, start + step, ..., and from element `half` on second, second + step, ...
+struct Ramp {
+  double start, step;
+  int64_t half;
+  double second;
+};
+BS_BACKENDS(void arange(const Tensor& x, const Ramp& ramp, Stream stream))
 
 }  // namespace bs

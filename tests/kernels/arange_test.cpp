@@ -43,12 +43,25 @@ TEST_CASE("linspace meets both ends") {
   }
 }
 
+TEST_CASE("linspace is alike on every device") {
+  for (const DType dtype : {f64, f32, f16, bf16})
+    for (const int64_t n : {1, 2, 7, 8, 9, 1000, 10007})
+      CHECK(values(linspace(-3, 11, n, dtype, test_device())) ==
+            values(linspace(-3, 11, n, dtype)));
+}
+
 TEST_CASE("eye") {
   const Device d = test_device();
   CHECK(values(eye(2, -1, f32, d)) == Values{1, 0, 0, 1});
   CHECK(values(eye(2, 3, i64, d)) == Values{1, 0, 0, 0, 1, 0});
   CHECK(values(eye(3, 2, bf16, d)) == Values{1, 0, 0, 1, 0, 0});
   CHECK(eye(0).shape() == Shape{0, 0});
+  for (const DType dtype : {u8, bf16, f32, f64})
+    for (const Shape& shape : {Shape{37, 53}, {53, 37}, {1, 40}, {40, 1}, {64, 64}}) {
+      Reference r(shape);
+      for (int64_t i = 0; i < std::min(shape[0], shape[1]); ++i) r.at({i, i}) = 1;
+      CHECK(values(eye(shape[0], shape[1], dtype, d)) == r.values);
+    }
 }
 
 TEST_CASE("arange and linspace refuse what has no end") {

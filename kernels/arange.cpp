@@ -1,6 +1,5 @@
 #include <bs/kernels/arange.h>
-#include <bs/kernels/copy.h>
-#include <bs/kernels/fill.h>
+#include <bs/kernels/pad_axes.h>
 
 #include <cmath>
 
@@ -32,9 +31,11 @@ Tensor linspace(double start, double end, int64_t count, DType dtype, Device dev
 
 Tensor eye(int64_t rows, int64_t cols, DType dtype, Device device) {
   if (cols < 0) cols = rows;
-  Tensor x = zeros({rows, cols}, dtype, device);
-  const int64_t n = std::min(rows, cols);
-  if (n > 0) copy(ones({}, dtype, device).expand({n}), x.as_strided({n}, {cols + 1}));
+  Tensor x = Tensor::empty({rows, cols}, dtype, device);
+  if (x.numel() == 0) return x;
+  // Ones stand a row and a column apart in all elements behind each other.
+  const AxisPlaces diagonal{{std::min(rows, cols)}, {0}, {cols + 1}};
+  BS_DISPATCH(device, pad_axes, Scalar(1), diagonal, 0.0, x.view({x.numel()}));
   return x;
 }
 

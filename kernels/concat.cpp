@@ -2,6 +2,7 @@
 #include <bs/kernels/concat_rows.h>
 #include <bs/kernels/copy.h>
 #include <bs/kernels/fill.h>
+#include <bs/kernels/pad_axes.h>
 
 #include <algorithm>
 
@@ -130,8 +131,14 @@ Tensor split_backward(std::span<const Tensor> dys, const std::vector<int64_t>& s
 Tensor slice_backward(const Tensor& dy, const Shape& shape, int axis, int64_t begin, int64_t end,
                       int64_t step) {
   if (dy.shape() == shape && step == 1) return dy;
-  Tensor dx = zeros(shape, dy.dtype(), dy.device());
-  copy(dy, dx.slice(axis, begin, end, step));
+  Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+  axis = normalize_axis("slice_backward", axis, shape.rank());
+  check_same_shape("slice_backward", dy, dx.slice(axis, begin, end, step));
+  AxisPlaces places{dy.shape(), Dims::filled(shape.rank(), 0), Dims::filled(shape.rank(), 1)};
+  const int64_t extent = shape[axis];
+  places.low[axis] = std::clamp<int64_t>(begin < 0 ? begin + extent : begin, 0, extent);
+  places.step[axis] = std::min(step, std::max<int64_t>(extent, 1));
+  if (dx.numel() > 0) BS_DISPATCH(dx.device(), pad_axes, dy, places, 0.0, dx);
   return dx;
 }
 

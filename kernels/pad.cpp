@@ -1,9 +1,9 @@
 #include <bs/kernels/pad.h>
 
 #include <bs/kernels/copy.h>
-#include <bs/kernels/fill.h>
 #include <bs/kernels/image.h>
 #include <bs/kernels/index_select.h>
+#include <bs/kernels/pad_axes.h>
 #include <bs/kernels/resample.h>
 
 #include <algorithm>
@@ -78,20 +78,14 @@ std::vector<Border> borders_of(const char* op, const Shape& x, const PadAxesOpti
 }
 
 Tensor constant_border(const Tensor& x, const std::vector<Border>& borders, double value) {
+  AxisPlaces places{x.shape(), Dims::filled(x.rank(), 0), Dims::filled(x.rank(), 1)};
   Shape shape = x.shape();
-  for (const Border& b : borders) shape[b.axis] += b.before + b.after;
-  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  Tensor from = x, to = y;
   for (const Border& b : borders) {
-    const auto inner = [](const Tensor& t, int axis, int64_t before, int64_t after) {
-      return t.slice(axis, std::max<int64_t>(before, 0),
-                     t.size(axis) - std::max<int64_t>(after, 0));
-    };
-    from = inner(from, b.axis, -b.before, -b.after);
-    to = inner(to, b.axis, b.before, b.after);
+    shape[b.axis] += b.before + b.after;
+    places.low[b.axis] = b.before;
   }
-  if (to.shape() != shape) fill(y, value);
-  copy(from, to);
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  if (y.numel() > 0) BS_DISPATCH(x.device(), pad_axes, x, places, value, y);
   return y;
 }
 

@@ -1,5 +1,6 @@
 #include <bs/kernels/fill.h>
 #include <bs/kernels/cuda/elementwise.cuh>
+#include <bs/kernels/cuda/unit_pack.cuh>
 
 #include <bit>
 
@@ -12,12 +13,6 @@ struct Constant {
   W value;
   __device__ W operator()() const { return value; }
 };
-
-/// Elements of a number of bytes, as they are moved.
-template <size_t bytes>
-using Bits = std::conditional_t<
-    bytes == 1, unsigned char,
-    std::conditional_t<bytes == 2, unsigned short, std::conditional_t<bytes == 4, int, long>>>;
 
 }  // namespace
 

@@ -6,8 +6,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 namespace bs::cuda {
+
+/// An element of a number of bytes, as it is moved.
+template <size_t bytes>
+using Bits = std::conditional_t<
+    bytes == 1, unsigned char,
+    std::conditional_t<bytes == 2, unsigned short, std::conditional_t<bytes == 4, int, long>>>;
 
 /// Calls f(Type<Unit>) with the largest unit of 1 to 16 bytes that divides what the set bits of
 /// `all` stand for: addresses and lengths in bytes, or-ed.

@@ -1,5 +1,7 @@
 #include <bs/autograd/concat.h>
 #include <bs/kernels/concat.h>
+#include <bs/kernels/copy.h>
+#include <bs/kernels/fill.h>
 #include <bs/tests/support/devices.h>
 #include <bs/tests/support/op_case.h>
 #include <doctest/doctest.h>
@@ -103,6 +105,28 @@ TEST_CASE("the gradient of a slice lies among zeros, and that of a whole axis is
   CHECK(Reference::of(slice_backward(dy, {2, 3}, 1, 0, 3, 2)).values ==
         std::vector<double>{1, 0, 2, 3, 0, 4});
   CHECK(slice_backward(dy, {2, 2}, 1, 0, 2).shares_storage(dy));
+  CHECK_THROWS_WITH_AS(slice_backward(dy, {2, 5}, 1, 0, 3),
+                       "slice_backward: shapes [2, 2] and [2, 3] differ", Error);
+}
+
+TEST_CASE("the gradient of a slice, for lines of every length and every step") {
+  const int64_t ends = 1000;  // beyond every axis
+  for (const DType dtype : {u8, bf16, f32, f64})
+    for (const int axis : {0, 1, 2})
+      for (const int64_t width : {1, 2, 7, 8, 16, 19, 33, 40})
+        for (const int64_t begin : {0, 1, -3})
+          for (const int64_t step : {1, 2, 3, 50}) {
+            const Shape shape{3, width, axis == 2 ? width : 2};
+            Reference x(shape);
+            for (size_t i = 0; i < x.values.size(); ++i) x[i] = static_cast<double>(i % 199 + 1);
+            const Tensor numbers = x.tensor(dtype, Device::cpu());
+            const Tensor dy = contiguous(numbers.slice(axis, begin, ends, step));
+            const Tensor dx = slice_backward(dy.to(test_device()), shape, axis, begin, ends, step);
+            const Tensor expected = zeros(shape, dtype);
+            copy(dy, expected.slice(axis, begin, ends, step));
+            CAPTURE(to_string(shape));
+            REQUIRE(Reference::of(dx).values == Reference::of(expected).values);
+          }
 }
 
 TEST_CASE("concat joins views and integers") {

@@ -64,6 +64,27 @@ TEST_CASE("pad: negative amounts cut") {
   check_pad({4}, {.amounts = {-1, -3}});
 }
 
+TEST_CASE("pad: a constant around lines of every length, and views") {
+  const std::vector<Dims> borders{{1, 1, 1, 1},   {0, 3},   {8, 0},       {16, 16},
+                                  {-1, 2, 1, -1}, {-1, -1}, {0, 0, 1, 1}, {0, 0, 0, 0, 2, 1}};
+  for (const DType dtype : {u8, bf16, f32, i64})
+    for (const int64_t width : {4, 7, 8, 15, 16, 18, 32, 33, 64})
+      for (const Dims& amounts : borders) {
+        const PadAxesOptions options{.amounts = amounts, .value = 7};
+        Reference x({3, 5, width});
+        for (size_t i = 0; i < x.values.size(); ++i) x[i] = static_cast<double>(i % 199);
+        const Tensor dense = x.tensor(dtype, test_device());
+        CAPTURE(width);
+        CAPTURE(to_string(amounts));
+        REQUIRE(Reference::of(pad(dense, options)).values == padded(x, options).values);
+        for (const Tensor& view :
+             {dense.transpose(0, 2), dense.transpose(1, 2), dense.slice(2, 1, width),
+              dense.slice(2, 0, width, 2), dense.select(0, 1).unsqueeze(0).expand({2, 5, width})})
+          REQUIRE(Reference::of(pad(view, options)).values ==
+                  padded(Reference::of(view), options).values);
+      }
+}
+
 TEST_CASE("pad: reflections and replications of any axes") {
   for (const PadMode mode : {PadMode::reflect, PadMode::replicate}) {
     check_pad({5}, {.amounts = {4, 2}, .mode = mode});

@@ -111,6 +111,11 @@ Tensor split_backward(std::span<const Tensor> dys, const std::vector<int64_t>& s
            "split_backward: {} gradients, of which one at least is defined, for {} pieces",
            dys.size(), sizes.size());
   axis = normalize_axis("split_backward", axis, known->rank());
+  bool whole = true;  // then they are joined in one pass
+  for (size_t i = 0; i < dys.size(); ++i)
+    whole = whole && dys[i].defined() && dys[i].rank() == known->rank() &&
+            dys[i].size(axis) == sizes[i];
+  if (whole) return concat(dys, axis);
   Shape shape = known->shape();
   shape[axis] = 0;
   for (const int64_t size : sizes)

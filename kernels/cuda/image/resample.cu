@@ -326,8 +326,9 @@ void resample(const ImageMap& map, const Tensor& x, double outside, const Tensor
     visit_image_lanes<T>(aligned16(x, y), x, y,
                          [&]<int N, bool planes>(std::integral_constant<int, N> n,
                                                  std::bool_constant<planes> are_planes) {
+                           // Where y is much smaller, a thread reads enough for one pack of it.
                            if constexpr (!planes && N > 1)
-                             if (x.size(3) % (2 * N) == 0)
+                             if (x.size(3) % (2 * N) == 0 && 2 * y.numel() > x.numel())
                                return run(n, are_planes, std::integral_constant<int, 2>{});
                            run(n, are_planes, std::integral_constant<int, 1>{});
                          });
